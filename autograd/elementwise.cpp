@@ -1,0 +1,174 @@
+// Elementwise operations, with broadcasting. An input that was broadcast gets the sum of its gradient over the dims it
+// was repeated along.
+#include "autograd/op.h"
+#include "autograd/ops.h"
+#include "autograd/support.h"
+
+namespace trireme {
+namespace {
+
+Tensor binary(Binary op, const Tensor& a, const Tensor& b, const char* where) {
+  require(a.dtype() == b.dtype(), where, "dtypes differ: {} and {}; cast_to one of them", name(a.dtype()), name(b.dtype()));
+  const Shape shape = broadcast_shape(a.shape(), b.shape(), where);
+  Tensor y = Tensor::empty(shape, a.dtype(), a.device());
+  kernels(a.device()).binary(op, view::expand(a, shape), view::expand(b, shape), y);
+  return y;
+}
+
+Tensor scaled(const Tensor& x, double factor) {
+  Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
+  kernels(x.device()).axpby(factor, contiguous(x), 0.0, y);
+  return y;
+}
+
+/// y = a + b;  da = dy, db = dy
+struct Add : Op {
+  static constexpr const char* name = "add";
+  Shape shape_a, shape_b;
+  Tensor forward(const Tensor& a, const Tensor& b) {
+    shape_a = a.shape();
+    shape_b = b.shape();
+    return binary(Binary::add, a, b, name);
+  }
+  Gradients backward(const Tensor& dy) const {
+    return {needs(0) ? sum_to(dy, shape_a) : Tensor(), needs(1) ? sum_to(dy, shape_b) : Tensor()};
+  }
+};
+
+/// y = a - b;  da = dy, db = -dy
+struct Subtract : Op {
+  static constexpr const char* name = "subtract";
+  Shape shape_a, shape_b;
+  Tensor forward(const Tensor& a, const Tensor& b) {
+    shape_a = a.shape();
+    shape_b = b.shape();
+    return binary(Binary::subtract, a, b, name);
+  }
+  Gradients backward(const Tensor& dy) const {
+    return {needs(0) ? sum_to(dy, shape_a) : Tensor(), needs(1) ? sum_to(scaled(dy, -1.0), shape_b) : Tensor()};
+  }
+};
+
+/// y = a b;  da = dy b, db = dy a
+struct Multiply : Op {
+  static constexpr const char* name = "multiply";
+  Tensor a, b;
+  Tensor forward(const Tensor& left, const Tensor& right) {
+    a = left;
+    b = right;
+    return binary(Binary::multiply, a, b, name);
+  }
+  Gradients backward(const Tensor& dy) const {
+    return {needs(0) ? sum_to(binary(Binary::multiply, dy, b, name), a.shape()) : Tensor(),
+            needs(1) ? sum_to(binary(Binary::multiply, dy, a, name), b.shape()) : Tensor()};
+  }
+};
+
+/// y = a / b;  da = dy / b, db = -dy a / b^2
+struct Divide : Op {
+  static constexpr const char* name = "divide";
+  Tensor a, b;
+  Tensor forward(const Tensor& left, const Tensor& right) {
+    a = left;
+    b = right;
+    return binary(Binary::divide, a, b, name);
+  }
+  Gradients backward(const Tensor& dy) const {
+    const Tensor da = binary(Binary::divide, dy, b, name);
+    if (!needs(1)) return {sum_to(da, a.shape()), Tensor()};
+    const Tensor ratio = binary(Binary::divide, a, b, name);
+    const Tensor db = scaled(binary(Binary::multiply, da, ratio, name), -1.0);
+    return {needs(0) ? sum_to(da, a.shape()) : Tensor(), sum_to(db, b.shape())};
+  }
+};
+
+/// y = factor x;  dx = factor dy
+struct Scale : Op {
+  static constexpr const char* name = "scale";
+  double factor = 1;
+  Tensor forward(const Tensor& x) const { return scaled(x, factor); }
+  Gradients backward(const Tensor& dy) const { return {scaled(dy, factor)}; }
+};
+
+/// y = x + value;  dx = dy
+struct AddScalar : Op {
+  static constexpr const char* name = "add_scalar";
+  double value = 0;
+  Tensor forward(const Tensor& x) const {
+    return binary(Binary::add, x, Tensor::full({}, value, x.dtype(), x.device()), name);
+  }
+  Gradients backward(const Tensor& dy) const { return {dy}; }
+};
+
+/// y = f(x);  dx = f'(x) dy
+struct ApplyUnary : Op {
+  static constexpr const char* name = "unary";
+  Unary op = Unary::negate;
+  Tensor x;
+  Tensor forward(const Tensor& input) {
+    x = contiguous(input);
+    Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
+    kernels(x.device()).unary(op, x, y);
+    return y;
+  }
+  Gradients backward(const Tensor& dy) const {
+    const Tensor gradient = contiguous(dy);
+    Tensor dx = Tensor::empty(x.shape(), x.dtype(), x.device());
+    kernels(x.device()).unary_backward(op, x, gradient, dx);
+    return {dx};
+  }
+};
+
+/// y = x in another dtype;  dx = dy in x's
+struct Cast : Op {
+  static constexpr const char* name = "cast";
+  DType to = DType::f32, from = DType::f32;
+  Tensor forward(const Tensor& x) {
+    from = x.dtype();
+    return cast(x, to);
+  }
+  Gradients backward(const Tensor& dy) const { return {cast(dy, from)}; }
+};
+
+}  // namespace
+
+Tensor sum_to(const Tensor& x, const Shape& shape) {
+  if (x.shape() == shape) return x;
+  Shape aligned = x.shape();  // `shape` with leading ones
+  for (int i = 1; i <= x.dims(); ++i) aligned[-i] = i <= shape.dims() ? shape[-i] : 1;
+  Tensor y = Tensor::empty(aligned, x.dtype(), x.device());
+  kernels(x.device()).reduce(Reduction::sum, x, y);
+  return view::reshape(y, shape);
+}
+
+Tensor add(const Tensor& a, const Tensor& b) { return apply(Add{}, a, b); }
+Tensor subtract(const Tensor& a, const Tensor& b) { return apply(Subtract{}, a, b); }
+Tensor multiply(const Tensor& a, const Tensor& b) { return apply(Multiply{}, a, b); }
+Tensor divide(const Tensor& a, const Tensor& b) { return apply(Divide{}, a, b); }
+
+Tensor scale(const Tensor& x, double factor) {
+  Scale op;
+  op.factor = factor;
+  return apply(op, x);
+}
+
+Tensor add_scalar(const Tensor& x, double value) {
+  AddScalar op;
+  op.value = value;
+  return apply(op, x);
+}
+
+Tensor apply_unary(Unary unary, const Tensor& x) {
+  ApplyUnary op;
+  op.op = unary;
+  return apply(op, x);
+}
+
+Tensor cast_to(const Tensor& x, DType dtype) {
+  if (x.dtype() == dtype) return x;
+  Cast op;
+  op.to = dtype;
+  return apply(op, x);
+}
+
+}  // namespace trireme

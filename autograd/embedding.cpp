@@ -1,0 +1,51 @@
+#include "autograd/op.h"
+#include "autograd/ops.h"
+#include "autograd/support.h"
+
+namespace trireme {
+namespace {
+
+/// y[n] = weight[ids[n] - first];  dweight[ids[n] - first] += dy[n], in the order of n
+struct Embedding : Op {
+  static constexpr const char* name = "embedding";
+  Tensor ids;  // [N]
+  std::int64_t first = 0;
+  Shape weight_shape;
+  DType weight_dtype = DType::f32;
+
+  Tensor forward(const Tensor& weight) {
+    weight_shape = weight.shape();
+    weight_dtype = weight.dtype();
+    Tensor y = Tensor::empty({ids.count(), weight.size(1)}, weight.dtype(), weight.device());  // [N, D]
+    kernels(weight.device()).embedding(contiguous(weight), ids, first, y);
+    return y;
+  }
+
+  Gradients backward(const Tensor& dy) const {
+    const DType accumulate = weight_dtype == DType::f64 ? DType::f64 : DType::f32;
+    Leaf* leaf = leaves[0];
+    if (leaf != nullptr && leaf->grad().defined() && leaf->grad().dtype() == accumulate && leaf->grad().contiguous()) {
+      kernels(dy.device()).embedding_backward(contiguous(dy), ids, first, leaf->grad());
+      return {Tensor()};
+    }
+    Tensor dweight = Tensor::zeros(weight_shape, accumulate, dy.device());
+    kernels(dy.device()).embedding_backward(contiguous(dy), ids, first, dweight);
+    return {dweight};
+  }
+};
+
+}  // namespace
+
+Tensor embedding(const Tensor& weight, const Tensor& ids, std::int64_t first) {
+  require(weight.dims() == 2, "embedding", "expected a weight [V, D], got {}", to_string(weight.shape()));
+  require(ids.dtype() == DType::i32, "embedding", "expected i32 ids, got {}", name(ids.dtype()));
+  Embedding op;
+  op.ids = view::reshape(contiguous(ids), {ids.count()});
+  op.first = first;
+  const Tensor rows = apply(std::move(op), weight);  // [N, D]
+  std::vector<std::int64_t> extents(ids.shape().begin(), ids.shape().end());
+  extents.push_back(weight.size(1));
+  return reshape(rows, Shape(std::span<const std::int64_t>(extents)));
+}
+
+}  // namespace trireme

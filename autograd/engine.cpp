@@ -1,0 +1,115 @@
+// The backward pass: count how often each node's gradient will be added to, then run nodes, newest first, as soon as
+// their gradient is complete. A leaf is complete before older operations run, so communication can start early.
+#include "autograd/engine.h"
+
+#include <queue>
+#include <unordered_map>
+#include <vector>
+
+#include "autograd/node.h"
+#include "core/kernels.h"
+
+namespace trireme {
+namespace {
+
+struct Progress {
+  int expected = 0;  // contributions still to come
+  Tensor gradient;   // their sum so far
+};
+
+using NodePtr = std::shared_ptr<Node>;
+
+struct OlderFirst {
+  bool operator()(const NodePtr& a, const NodePtr& b) const { return a->sequence() < b->sequence(); }
+};
+
+class Engine {
+ public:
+  void run(const NodePtr& root, const Tensor& gradient) {
+    count_contributions(root.get());
+    progress_[root.get()].gradient = gradient;
+    ready_.push(root);
+    while (!ready_.empty()) {
+      const NodePtr node = ready_.top();
+      ready_.pop();
+      step(node);
+    }
+  }
+
+ private:
+  void count_contributions(Node* root) {
+    std::vector<Node*> stack = {root};
+    progress_[root];
+    while (!stack.empty()) {
+      Node* node = stack.back();
+      stack.pop_back();
+      for (const NodePtr& input : node->inputs()) {
+        if (input == nullptr) continue;
+        auto [entry, first_visit] = progress_.try_emplace(input.get());
+        ++entry->second.expected;
+        if (first_visit) stack.push_back(input.get());
+      }
+    }
+  }
+
+  void step(const NodePtr& node) {
+    const Tensor gradient = std::move(progress_[node.get()].gradient);
+    Gradients gradients(node->inputs().size());
+    if (gradient.defined()) gradients = run_backward(*node, gradient);
+    node->release();
+    const std::vector<NodePtr> inputs = std::move(node->inputs());
+    node->inputs().clear();
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      if (inputs[i] != nullptr) contribute(inputs[i], i < gradients.size() ? std::move(gradients[i]) : Tensor());
+    }
+  }
+
+  static Gradients run_backward(Node& node, const Tensor& gradient) {
+    const NoGrad guard;
+    return node.backward(gradient);
+  }
+
+  void contribute(const NodePtr& node, Tensor gradient) {
+    Progress& progress = progress_[node.get()];
+    const bool complete = --progress.expected == 0;
+    if (auto* leaf = dynamic_cast<Leaf*>(node.get())) {
+      // Straight into the leaf's own, wider, sum. Undefined: the operation has added it there itself.
+      if (gradient.defined()) leaf->accumulate(gradient);
+      if (complete) leaf->run_hooks();
+      return;
+    }
+    if (gradient.defined()) add(progress.gradient, std::move(gradient));
+    if (complete) ready_.push(node);
+  }
+
+  static void add(Tensor& sum, Tensor gradient) {
+    if (!sum.defined()) {
+      sum = std::move(gradient);
+      return;
+    }
+    if (!sum.sole_owner() || !sum.contiguous()) sum = clone(sum);
+    kernels(sum.device()).axpby(1.0, contiguous(gradient), 1.0, sum);
+  }
+
+  std::unordered_map<Node*, Progress> progress_;
+  std::priority_queue<NodePtr, std::vector<NodePtr>, OlderFirst> ready_;  // the newest on top
+};
+
+}  // namespace
+
+void backward(const Tensor& root, const Tensor& gradient) {
+  require(root.requires_grad(), "backward", "no gradient flows to this tensor: nothing it was made of requires one");
+  require(gradient.defined() || root.count() == 1, "backward", "a tensor of shape {} needs a gradient of that shape",
+          to_string(root.shape()));
+  require(!gradient.defined() || gradient.shape() == root.shape(), "backward", "expected a gradient of shape {}, got {}",
+          to_string(root.shape()), to_string(gradient.shape()));
+  const Tensor start = gradient.defined() ? gradient.detach() : Tensor::full(root.shape(), 1.0, root.dtype());
+  if (Leaf* leaf = leaf_of(root)) {
+    leaf->accumulate(start);
+    leaf->run_hooks();
+    return;
+  }
+  Engine().run(root.node(), start);
+}
+
+}  // namespace trireme

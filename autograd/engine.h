@@ -1,0 +1,12 @@
+// The backward pass.
+#pragma once
+
+#include "core/tensor.h"
+
+namespace trireme {
+
+/// Adds d(root)/d(leaf) * gradient to the grad of every leaf below `root`, and releases what forward saved. `gradient` has root's
+/// shape; left out, root must hold one element and 1 is used..
+void backward(const Tensor& root, const Tensor& gradient = {});
+
+}  // namespace trireme

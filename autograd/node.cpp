@@ -1,0 +1,59 @@
+#include "autograd/node.h"
+
+#include "core/kernels.h"
+
+namespace trireme {
+namespace {
+
+thread_local bool recording = true;
+
+std::uint64_t next_sequence() {
+  thread_local std::uint64_t counter = 0;  // a graph belongs to the thread (the rank) that records it
+  return ++counter;
+}
+
+}  // namespace
+
+Node::Node(const char* name) : name_(name), sequence_(next_sequence()) {}
+Node::~Node() = default;
+
+Gradients Leaf::backward(const Tensor& gradient) {
+  accumulate(gradient);
+  return {};
+}
+
+void Leaf::accumulate(const Tensor& gradient) {
+  if (!grad_.defined()) {
+    const MemoryScope scope(MemoryCategory::gradients);
+    grad_ = clone(gradient);
+    return;
+  }
+  require(grad_.shape() == gradient.shape(), "backward", "a leaf of shape {} received a gradient of shape {}",
+          to_string(grad_.shape()), to_string(gradient.shape()));
+  kernels(grad_.device()).axpby(1.0, contiguous(gradient), 1.0, grad_);
+}
+
+void Leaf::run_hooks() {
+  for (const auto& hook : hooks_) hook();
+}
+
+void require_grad(Tensor& x) {
+  require(is_floating(x.dtype()), "require_grad", "only floating-point tensors have gradients, got {}", name(x.dtype()));
+  x.set_node(std::make_shared<Leaf>());
+}
+
+Leaf* leaf_of(const Tensor& x) { return dynamic_cast<Leaf*>(x.node().get()); }
+
+Tensor grad(const Tensor& x) {
+  Leaf* leaf = leaf_of(x);
+  require(leaf != nullptr, "grad", "the tensor is not a leaf; call require_grad(x) before it is used");
+  return leaf->grad();
+}
+
+bool grad_enabled() { return recording; }
+NoGrad::NoGrad() : previous_(std::exchange(recording, false)) {}
+NoGrad::~NoGrad() { recording = previous_; }
+EnableGrad::EnableGrad() : previous_(std::exchange(recording, true)) {}
+EnableGrad::~EnableGrad() { recording = previous_; }
+
+}  // namespace trireme

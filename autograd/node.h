@@ -1,0 +1,92 @@
+// The tape: one Node per recorded operation, pointing at the nodes that made its inputs.
+//
+// Every operation has exactly one output, so a Node stands for a tensor and collects one gradient. Nodes carry
+// a sequence number that grows in program order; the engine (autograd/engine.h) runs them from the newest to the
+// oldest, so backward visits operations, and therefore starts collectives, in the exact reverse order of forward.
+// Read next: autograd/op.h (how an operation gets onto the tape), then autograd/engine.cpp.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "core/tensor.h"
+
+namespace trireme {
+
+/// Gradients an operation's backward returns, one per input, in order; undefined where none is needed.
+using Gradients = std::vector<Tensor>;
+
+class Node {
+ public:
+  explicit Node(const char* name);
+  virtual ~Node();
+  Node(const Node&) = delete;
+  Node& operator=(const Node&) = delete;
+
+  /// Gradients of the inputs, given the gradient of the output.
+  virtual Gradients backward(const Tensor& gradient) = 0;
+  virtual void release() {}  ///< drop what forward saved; backward cannot run again
+
+  const char* name() const { return name_; }
+  std::uint64_t sequence() const { return sequence_; }
+  std::vector<std::shared_ptr<Node>>& inputs() { return inputs_; }  ///< null where an input needs no gradient
+
+ private:
+  const char* name_;
+  std::uint64_t sequence_;
+  std::vector<std::shared_ptr<Node>> inputs_;
+};
+
+/// Where a gradient ends: a parameter, or any tensor a user asked the gradient of.
+class Leaf : public Node {
+ public:
+  Leaf() : Node("leaf") {}
+  Gradients backward(const Tensor& gradient) override;
+  void accumulate(const Tensor& gradient);  ///< adds one contribution to grad()
+
+  /// The gradient so far; undefined before the first. A parameter sets an f32 tensor of zeros here (a view into a communication bucket),
+  /// and gradients of any floating dtype are added to it in f32.
+  Tensor& grad() { return grad_; }
+  /// Called when all contributions of one backward have been added: where communication starts.
+  void on_grad_ready(std::function<void()> hook) { hooks_.push_back(std::move(hook)); }
+  void clear_hooks() { hooks_.clear(); }
+  void run_hooks();
+
+ private:
+  Tensor grad_;
+  std::vector<std::function<void()>> hooks_;
+};
+
+/// Makes `x` a leaf of the tape: gradients that reach it are collected in grad(x).
+void require_grad(Tensor& x);
+Leaf* leaf_of(const Tensor& x);     ///< null when x is not a leaf
+Tensor grad(const Tensor& x);       ///< of a leaf; undefined when none has arrived
+
+/// Whether the calling thread records operations.
+bool grad_enabled();
+/// While it lives, the calling thread records nothing.
+class NoGrad {
+ public:
+  NoGrad();
+  ~NoGrad();
+  NoGrad(const NoGrad&) = delete;
+  NoGrad& operator=(const NoGrad&) = delete;
+
+ private:
+  bool previous_;
+};
+/// While it lives, the calling thread records even inside a NoGrad: how a recomputation records what forward did not.
+class EnableGrad {
+ public:
+  EnableGrad();
+  ~EnableGrad();
+  EnableGrad(const EnableGrad&) = delete;
+  EnableGrad& operator=(const EnableGrad&) = delete;
+
+ private:
+  bool previous_;
+};
+
+}  // namespace trireme

@@ -1,0 +1,89 @@
+// Layer norm (Ba et al. 2016) and RMS norm (Zhang and Sennrich 2019) over the last dim.
+#include "autograd/op.h"
+#include "autograd/ops.h"
+#include "autograd/support.h"
+
+namespace trireme {
+namespace {
+
+/// y = (x - mean) rstd gamma + beta, with xhat = (x - mean) rstd and g = dy gamma:
+/// dx = rstd (g - mean(g) - xhat mean(g xhat)), dgamma = sum dy xhat, dbeta = sum dy
+struct LayerNorm : Op {
+  static constexpr const char* name = "layer_norm";
+  double eps = 1e-5;
+  Tensor x;           // [N, D]
+  Tensor gamma;       // [D]
+  Tensor mean, rstd;  // [N]
+  bool has_beta = false;
+
+  Tensor forward(const Tensor& input, const Tensor& g, const Tensor& beta) {
+    x = as_rows(input);
+    gamma = g;
+    has_beta = beta.defined();
+    mean = Tensor::empty({x.size(0)}, accumulate_dtype(x), x.device());
+    rstd = empty_like(mean);
+    const Tensor y = empty_like(contiguous(input));
+    Tensor rows = as_rows(y);
+    kernels(x.device()).layer_norm(x, gamma, beta, eps, rows, mean, rstd);
+    return y;
+  }
+
+  Gradients backward(const Tensor& dy) const {
+    const Tensor dx = empty_like(contiguous(dy));
+    Tensor rows = as_rows(dx);
+    Tensor dgamma = Tensor::empty(gamma.shape(), accumulate_dtype(x), x.device());
+    Tensor dbeta = has_beta ? empty_like(dgamma) : Tensor();
+    kernels(x.device()).layer_norm_backward(x, gamma, mean, rstd, as_rows(dy), rows, dgamma, dbeta);
+    return {dx, dgamma, dbeta};
+  }
+};
+
+/// y = x rstd gamma, with xhat = x rstd and g = dy gamma:  dx = rstd (g - xhat mean(g xhat)), dgamma = sum dy xhat
+struct RmsNorm : Op {
+  static constexpr const char* name = "rms_norm";
+  double eps = 1e-5;
+  Tensor x;      // [N, D]
+  Tensor gamma;  // [D]
+  Tensor rstd;   // [N]
+
+  Tensor forward(const Tensor& input, const Tensor& g) {
+    x = as_rows(input);
+    gamma = g;
+    rstd = Tensor::empty({x.size(0)}, accumulate_dtype(x), x.device());
+    const Tensor y = empty_like(contiguous(input));
+    Tensor rows = as_rows(y);
+    kernels(x.device()).rms_norm(x, gamma, eps, rows, rstd);
+    return y;
+  }
+
+  Gradients backward(const Tensor& dy) const {
+    const Tensor dx = empty_like(contiguous(dy));
+    Tensor rows = as_rows(dx);
+    Tensor dgamma = Tensor::empty(gamma.shape(), accumulate_dtype(x), x.device());
+    kernels(x.device()).rms_norm_backward(x, gamma, rstd, as_rows(dy), rows, dgamma);
+    return {dx, dgamma};
+  }
+};
+
+void check_width(const Tensor& x, const Tensor& gamma, const char* where) {
+  require(x.dims() >= 1 && gamma.shape() == Shape{x.size(-1)}, where, "the input {} needs a gain of shape [{}], got {}",
+          to_string(x.shape()), x.dims() ? x.size(-1) : 0, to_string(gamma.shape()));
+}
+
+}  // namespace
+
+Tensor layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps) {
+  check_width(x, gamma, "layer_norm");
+  LayerNorm op;
+  op.eps = eps;
+  return apply(std::move(op), x, gamma, beta);
+}
+
+Tensor rms_norm(const Tensor& x, const Tensor& gamma, double eps) {
+  check_width(x, gamma, "rms_norm");
+  RmsNorm op;
+  op.eps = eps;
+  return apply(std::move(op), x, gamma);
+}
+
+}  // namespace trireme

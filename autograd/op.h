@@ -1,0 +1,76 @@
+// How an operation gets onto the tape.
+//
+// An operation is one struct with `forward` and `backward` next to each other; its fields are its attributes and what
+// forward saves for backward:
+//
+//   /// y = x^2;  dx = 2 x dy
+//   struct Square : Op {
+//     static constexpr const char* name = "square";
+//     Tensor x;
+//     Tensor forward(const Tensor& input) { x = input; return ...; }
+//     Gradients backward(const Tensor& dy) { return {...}; }
+//   };
+//   Tensor square(const Tensor& x) { return apply(Square{}, x); }
+//
+// forward and backward run with recording off and see tensors without a tape. An input that forward saves costs nothing when no
+// gradient is needed: the struct is dropped at once.
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include "autograd/node.h"
+
+namespace trireme {
+
+struct Op {
+  /// Bit i: input i needs a gradient. Set before forward; backward may skip the others.
+  std::uint32_t needed = 0;
+  bool needs(int input) const { return (needed >> input & 1U) != 0; }
+
+  /// The leaves behind the inputs (null when an input is not one), so that a weight gradient can be accumulated where it belongs by the
+  /// product that computes it. Whoever does that returns an undefined gradient for the input.
+  std::vector<Leaf*> leaves;
+};
+
+namespace detail {
+
+template <class O>
+class OpNode final : public Node {
+ public:
+  explicit OpNode(O op) : Node(O::name), op_(std::make_unique<O>(std::move(op))) {}
+  Gradients backward(const Tensor& gradient) override {
+    require(op_ != nullptr, O::name, "backward ran twice over the same graph; run forward again");
+    return op_->backward(gradient);
+  }
+  void release() override { op_.reset(); }
+
+ private:
+  std::unique_ptr<O> op_;
+};
+
+}  // namespace detail
+
+/// Runs op.forward(inputs...) and records it when an input needs a gradient.
+template <class O, class... Inputs>
+Tensor apply(O op, const Inputs&... inputs) {
+  std::uint32_t bit = 0;
+  const bool recording = grad_enabled();
+  ((op.needed |= static_cast<std::uint32_t>(recording && inputs.requires_grad()) << bit++), ...);
+  if (op.needed == 0) {
+    const NoGrad guard;
+    return op.forward(inputs.detach()...).detach();
+  }
+  (op.leaves.push_back(leaf_of(inputs)), ...);
+  Tensor output;
+  {
+    const NoGrad guard;
+    output = op.forward(inputs.detach()...).detach();
+  }
+  auto node = std::make_shared<detail::OpNode<O>>(std::move(op));
+  (node->inputs().push_back(inputs.node()), ...);
+  output.set_node(std::move(node));
+  return output;
+}
+
+}  // namespace trireme

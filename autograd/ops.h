@@ -1,0 +1,91 @@
+// Every differentiable operation. Each is one struct in the file named above its group, formula first, forward and
+// backward side by side. Shapes are checked with messages that start with the operation's name.
+//
+// dtypes: inputs of one operation share a floating dtype, and the output has it; reductions and statistics are kept in f32 (f64 for
+// f64). Ids are i32. The cross-entropy, which may be split over ranks, is in nn/cross_entropy.h.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "core/kernels.h"
+#include "core/tensor.h"
+
+namespace trireme {
+
+// ---- elementwise.cpp: shapes broadcast by NumPy's rule --------------------------------------------------------------
+Tensor add(const Tensor& a, const Tensor& b);
+Tensor subtract(const Tensor& a, const Tensor& b);
+Tensor multiply(const Tensor& a, const Tensor& b);
+Tensor divide(const Tensor& a, const Tensor& b);
+Tensor scale(const Tensor& x, double factor);
+Tensor add_scalar(const Tensor& x, double value);
+inline Tensor operator+(const Tensor& a, const Tensor& b) { return add(a, b); }
+inline Tensor operator-(const Tensor& a, const Tensor& b) { return subtract(a, b); }
+inline Tensor operator*(const Tensor& a, const Tensor& b) { return multiply(a, b); }
+inline Tensor operator/(const Tensor& a, const Tensor& b) { return divide(a, b); }
+inline Tensor operator*(const Tensor& x, double factor) { return scale(x, factor); }
+inline Tensor operator+(const Tensor& x, double value) { return add_scalar(x, value); }
+
+Tensor apply_unary(Unary op, const Tensor& x);
+inline Tensor operator-(const Tensor& x) { return apply_unary(Unary::negate, x); }
+inline Tensor exp(const Tensor& x) { return apply_unary(Unary::exp, x); }
+inline Tensor log(const Tensor& x) { return apply_unary(Unary::log, x); }
+inline Tensor sqrt(const Tensor& x) { return apply_unary(Unary::sqrt, x); }
+inline Tensor square(const Tensor& x) { return apply_unary(Unary::square, x); }
+inline Tensor tanh(const Tensor& x) { return apply_unary(Unary::tanh, x); }
+inline Tensor relu(const Tensor& x) { return apply_unary(Unary::relu, x); }
+inline Tensor sigmoid(const Tensor& x) { return apply_unary(Unary::sigmoid, x); }
+inline Tensor silu(const Tensor& x) { return apply_unary(Unary::silu, x); }
+inline Tensor gelu(const Tensor& x) { return apply_unary(Unary::gelu, x); }            ///< exact: x Phi(x), as in nanoGPT
+inline Tensor gelu_tanh(const Tensor& x) { return apply_unary(Unary::gelu_tanh, x); }  ///< tanh approximation, as in GPT-2
+Tensor cast_to(const Tensor& x, DType dtype);  ///< the gradient is cast back
+
+// ---- dropout.cpp -------------------------------------------------------------------------------------------------
+/// Zero with probability p, else x / (1 - p). The mask is a pure function of (seed, stream, global index): `where` places x in the
+/// global tensor.
+Tensor dropout(const Tensor& x, double p, std::uint64_t seed, std::uint64_t stream, const Rectangle& where);
+
+// ---- shape.cpp ---------------------------------------------------------------------------------------------------
+Tensor reshape(const Tensor& x, const Shape& shape);  ///< one extent may be -1; copies when x is not dense
+Tensor transpose(const Tensor& x, int a, int b);      ///< a view
+Tensor slice(const Tensor& x, int dim, std::int64_t start, std::int64_t length);  ///< a view
+Tensor select(const Tensor& x, int dim, std::int64_t index);  ///< one dim less
+Tensor expand(const Tensor& x, const Shape& shape);   ///< a view that broadcasts
+Tensor concat(const std::vector<Tensor>& parts, int dim);
+
+// ---- reduce.cpp --------------------------------------------------------------------------------------------------
+Tensor sum(const Tensor& x);                          ///< all elements: shape []
+Tensor sum(const Tensor& x, int dim, bool keep_dim = false);
+Tensor mean(const Tensor& x);
+Tensor mean(const Tensor& x, int dim, bool keep_dim = false);
+Tensor max(const Tensor& x, int dim, bool keep_dim = false);  ///< ties share the gradient equally
+Tensor softmax(const Tensor& x);                      ///< over the last dim
+
+// ---- matmul.cpp --------------------------------------------------------------------------------------------------
+/// a [.., M, K] @ b [.., K, N]; leading dims broadcast; views (transposes) are used as they are.
+Tensor matmul(const Tensor& a, const Tensor& b);
+/// y = x weight^T + bias; x [.., in], weight [.., in] with leading dims flattened to out, bias of out elements or undefined.
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias);
+
+// ---- norm.cpp ----------------------------------------------------------------------------------------------------
+Tensor layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps = 1e-5);  ///< beta may be undefined
+Tensor rms_norm(const Tensor& x, const Tensor& gamma, double eps = 1e-5);
+
+// ---- embedding.cpp -----------------------------------------------------------------------------------------------
+/// Rows of weight [V, D] (global ids first .. first + V) picked by ids [..] i32 -> [.., D]; ids not here give zeros, which a
+/// P -> I redistribute over the vocabulary's axis completes.
+Tensor embedding(const Tensor& weight, const Tensor& ids, std::int64_t first = 0);
+
+// ---- attention.cpp -----------------------------------------------------------------------------------------------
+/// q [B, Tq, H, Dh], k, v [B, Tk, Hkv, Dh] -> [B, Tq, H, Dh]. scale 0 means 1 / sqrt(Dh).
+Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, bool causal = true, double scale = 0);
+/// The same on a packed projection qkv [B, T, 3, H, Dh]: one gradient tensor, no concatenation.
+Tensor attention_packed(const Tensor& qkv, bool causal = true, double scale = 0);
+
+// ---- recompute.cpp -----------------------------------------------------------------------------------------------
+/// f(x) without keeping what f records: backward runs f again. Gradients of what f captures (parameters) are collected as
+/// usual.
+Tensor recompute(const std::function<Tensor(const Tensor&)>& f, const Tensor& x);
+
+}  // namespace trireme

@@ -1,0 +1,28 @@
+// Small pieces several operations share; not for models.
+#pragma once
+
+#include "core/kernels.h"
+#include "core/tensor.h"
+
+namespace trireme {
+
+/// Sums x over the dims along which `shape` was broadcast to x's shape: the gradient of broadcasting.
+Tensor sum_to(const Tensor& x, const Shape& shape);
+
+/// An uninitialised tensor of x's shape, dtype and device.
+inline Tensor empty_like(const Tensor& x) { return Tensor::empty(x.shape(), x.dtype(), x.device()); }
+
+/// The dtype statistics of x are kept in.
+inline DType accumulate_dtype(const Tensor& x) { return x.dtype() == DType::f64 ? DType::f64 : DType::f32; }
+
+/// x [.., D] seen as rows [N, D].
+inline Tensor as_rows(const Tensor& x) {
+  const Tensor dense = contiguous(x);
+  const std::int64_t width = dense.size(-1);
+  return view::reshape(dense, {width == 0 ? 0 : dense.count() / width, width});
+}
+
+/// A dim counted from the front.
+inline int positive_dim(const Tensor& x, int dim) { return dim < 0 ? dim + x.dims() : dim; }
+
+}  // namespace trireme

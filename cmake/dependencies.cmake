@@ -1,0 +1,30 @@
+# External packages, all from Debian and Ubuntu. What is missing is reported with the name of its package;
+# scripts/packages.txt lists them all for ./trireme.
+function(trireme_missing what package)
+  message(FATAL_ERROR "${what} was not found. Install it with: sudo apt-get install ${package}\n"
+                      "(./trireme build installs everything that is missing.)")
+endfunction()
+
+# trireme_find(APT_PACKAGE NAME [find_package arguments...])
+macro(trireme_find package name)
+  find_package(${name} ${ARGN} QUIET)
+  if(NOT ${name}_FOUND)
+    trireme_missing(${name} ${package})
+  endif()
+endmacro()
+
+trireme_find(libc6-dev Threads)
+trireme_find(libeigen3-dev Eigen3 NO_MODULE)
+trireme_find(libfmt-dev fmt)
+trireme_find(nlohmann-json3-dev nlohmann_json)
+trireme_find(libcli11-dev CLI11)
+trireme_find(doctest-dev doctest)
+trireme_find(libopenmpi-dev MPI COMPONENTS CXX)
+trireme_find(pkg-config PkgConfig)
+pkg_check_modules(pcre2 QUIET IMPORTED_TARGET libpcre2-8)
+if(NOT pcre2_FOUND)
+  trireme_missing(libpcre2-8 libpcre2-dev)
+endif()
+if(TRIREME_OPENMP)
+  trireme_find(g++ OpenMP COMPONENTS CXX)
+endif()

@@ -1,0 +1,34 @@
+# Three functions that every folder uses, so that flags and conventions stand in one place.
+
+# The tests that also run under sanitizers: everything that runs inside the test binary itself. The others start
+# programs (cli), or compare sources and numbers on which a sanitizer has nothing to say (layering, golden).
+set(TRIREME_UNIT_FOLDERS core io autograd comm mesh nn optim pipeline models data train sanitizers)
+add_custom_target(unit_tests)  # builds them; `ctest -L unit` runs them
+
+# trireme_library(NAME SOURCES a.cpp ... LINKS trireme_core ...): one layer as a static library.
+function(trireme_library name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LINKS;PRIVATE_LINKS" ${ARGN})
+  add_library(${name} STATIC ${ARG_SOURCES})
+  target_link_libraries(${name} PUBLIC trireme_flags ${ARG_LINKS} PRIVATE ${ARG_PRIVATE_LINKS})
+endfunction()
+
+# trireme_program(NAME SOURCES main.cpp ... LINKS ...): a binary in build/bin.
+function(trireme_program name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LINKS" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE trireme_flags ${ARG_LINKS})
+endfunction()
+
+# trireme_test(NAME SOURCES a_test.cpp ... LINKS ...): a doctest binary, registered with ctest under its name.
+# It runs in the repository's root.
+function(trireme_test name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LINKS" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES} ${PROJECT_SOURCE_DIR}/tests/main.cpp)
+  target_link_libraries(${name} PRIVATE trireme_flags ${ARG_LINKS} doctest::doctest)
+  add_test(NAME ${name} COMMAND ${name} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  get_filename_component(folder ${CMAKE_CURRENT_SOURCE_DIR} NAME)
+  if(folder IN_LIST TRIREME_UNIT_FOLDERS)
+    add_dependencies(unit_tests ${name})
+    set_tests_properties(${name} PROPERTIES LABELS unit)
+  endif()
+endfunction()

@@ -1,0 +1,108 @@
+// Softmax cross-entropy over a slice of the vocabulary: per-row statistics that slices can merge, and the gradient.
+// Bytes: stats reads the logits once from memory (a row's second pass finds it in cache); backward reads and writes
+// them once. FLOPs: one exp per logit each way. Read next: nn/cross_entropy.cpp, which merges slices.
+#include <limits>
+
+#include "core/cpu/kernels.h"
+#include "core/cpu/lanes.h"
+#include "core/cpu/vector_math.h"
+
+namespace trireme::cpu {
+namespace {
+
+constexpr std::int64_t cross_entropy_grain = 4096;  // elements worth a thread
+constexpr std::int64_t chunk = 512;                 // exponentials kept at a time, in L1
+
+// Sum of exp(x - top) over n logits; 0 for an empty slice, whose top is -infinity.
+template <class T>
+accumulate_t<T> sum_exponentials(const T* x, std::int64_t n, accumulate_t<T> top) {
+  using A = accumulate_t<T>;
+  if (top == -std::numeric_limits<A>::infinity()) return 0;
+  alignas(64) A exponentials[chunk];
+  A total = 0;
+  for (std::int64_t i = 0; i < n; i += chunk) {
+    const std::int64_t length = std::min(chunk, n - i);
+    map<A>(length, [top](A v) { return exp_approx(v - top); }, exponentials, x + i);
+    total += sum(exponentials, length);
+  }
+  return total;
+}
+
+}  // namespace
+
+void cross_entropy_stats(const Tensor& logits, const Tensor& targets, const VocabSlice& slice, Tensor& maximum,
+                         Tensor& sum_exp, Tensor& target_logit, Tensor& logit_sum) {
+  const std::int64_t rows = targets.count(), columns = logits.size(-1), valid = slice.valid;
+  const std::int32_t* target = targets.data<std::int32_t>();
+  visit_floating(logits.dtype(), "cross_entropy_stats", [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    using A = accumulate_t<T>;
+    const T* x = logits.data<T>();
+    A *top = maximum.data<A>(), *exponentials = sum_exp.data<A>(), *at_target = target_logit.data<A>();
+    A* total = logit_sum.data<A>();
+    parallel_for(rows, row_grain(columns, cross_entropy_grain), [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t r = begin; r < end; ++r) {
+        const T* row = x + r * columns;
+        const std::int64_t local = target[r] - slice.first;
+        top[r] = cpu::maximum(row, valid);
+        total[r] = sum(row, valid);
+        exponentials[r] = sum_exponentials(row, valid, top[r]);
+        at_target[r] = target[r] >= 0 && local >= 0 && local < valid ? widen(row[local]) : A{0};
+      }
+    });
+  });
+}
+
+double cross_entropy_loss(const Tensor& targets, const Tensor& maximum, const Tensor& sum_exp, const Tensor& target_logit,
+                          const Tensor& logit_sum, double smoothing, std::int64_t vocab) {
+  const std::int32_t* target = targets.data<std::int32_t>();
+  return visit_floating(maximum.dtype(), "cross_entropy_loss", [&](auto tag) {
+    using A = typename decltype(tag)::type;
+    const auto wide = [](A value) { return static_cast<double>(widen(value)); };
+    const A *top = maximum.data<A>(), *exponentials = sum_exp.data<A>(), *at_target = target_logit.data<A>();
+    const A* total = logit_sum.data<A>();
+    double loss = 0;
+    for (std::int64_t r = 0; r < targets.count(); ++r) {
+      if (target[r] < 0) continue;
+      const double lse = std::log(wide(exponentials[r])) + wide(top[r]);
+      const double mean_logit = wide(total[r]) / static_cast<double>(vocab);
+      loss += lse - (1 - smoothing) * wide(at_target[r]) - smoothing * mean_logit;
+    }
+    return loss;
+  });
+}
+
+void cross_entropy_backward(const Tensor& logits, const Tensor& targets, const VocabSlice& slice, const Tensor& maximum,
+                            const Tensor& sum_exp, double smoothing, double scale, Tensor& dlogits) {
+  const std::int64_t rows = targets.count(), columns = logits.size(-1), valid = slice.valid;
+  const std::int32_t* target = targets.data<std::int32_t>();
+  visit_floating(logits.dtype(), "cross_entropy_backward", [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    using A = accumulate_t<T>;
+    const T* x = logits.data<T>();
+    T* dx = dlogits.data<T>();
+    const A *tops = maximum.data<A>(), *sums = sum_exp.data<A>();
+    const A spread = static_cast<A>(scale * smoothing / static_cast<double>(slice.global));
+    const A onehot = static_cast<A>(scale * (1 - smoothing));
+    parallel_for(rows, row_grain(columns, cross_entropy_grain), [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t r = begin; r < end; ++r) {
+        const T* row = x + r * columns;
+        T* gradient = dx + r * columns;
+        if (target[r] < 0) {
+          std::fill_n(gradient, columns, T{});
+          continue;
+        }
+        const A top = tops[r], factor = static_cast<A>(scale) / sums[r];
+        const auto spread_error = [=](A v) { return factor * exp_approx(v - top) - spread; };
+        const std::int64_t local = target[r] - slice.first;
+        const bool here = local >= 0 && local < valid;
+        const A at_target = here ? widen(row[local]) : A{0};  // read before dlogits, which may be logits, is written
+        map<A>(valid, spread_error, gradient, row);
+        if (here) gradient[local] = static_cast<T>(spread_error(at_target) - onehot);
+        std::fill_n(gradient + valid, columns - valid, T{});
+      }
+    });
+  });
+}
+
+}  // namespace trireme::cpu

@@ -1,0 +1,143 @@
+// The kernel table's gemm: leading dims, transposes and batches become single products (gemm.h), which the selected
+// implementation computes. Read next: gemm_packed.cpp.
+#include "core/cpu/gemm.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+
+#include "core/cpu/kernels.h"
+#include "core/parallel_for.h"
+
+namespace trireme {
+namespace {
+
+struct Named {
+  std::string_view name;
+  const cpu::ProductKernel* kernel;
+};
+constexpr std::array<Named, 2> products = {{{"trireme", &cpu::packed_product}, {"eigen", &cpu::eigen_product}}};
+
+std::atomic<const Named*> selected = products.data();
+
+}  // namespace
+
+std::vector<std::string_view> gemm_names() {
+  std::vector<std::string_view> names;
+  for (const Named& product : products) names.push_back(product.name);
+  return names;
+}
+
+void select_gemm(std::string_view name) {
+  std::string known;
+  for (const Named& product : products) {
+    if (product.name == name) {
+      selected = &product;
+      return;
+    }
+    known += known.empty() ? "" : ", ";
+    known += product.name;
+  }
+  fail(ExitCode::usage, "select_gemm", "unknown matrix product '{}'; expected one of: {}", name, known);
+}
+
+std::string_view selected_gemm() { return selected.load()->name; }
+
+namespace cpu {
+namespace {
+
+/// The last two dims of x, without its leading ones.
+MatrixView last_two_dims(const Tensor& x) {
+  return {x.raw(), x.dtype(), x.size(-2), x.size(-1), x.strides()[-2], x.strides()[-1]};
+}
+
+/// The leading dims of one gemm, walked in row-major order.
+struct Batch {
+  const Tensor &a, &b, &c;
+  int dims = c.dims() - 2;
+  std::int64_t count = leading_count();
+
+  std::int64_t leading_count() const {
+    std::int64_t result = 1;
+    for (int dim = 0; dim < dims; ++dim) result *= c.size(dim);
+    return result;
+  }
+
+  /// `product` moved to matrix `index` of the batch.
+  Product at(Product product, std::int64_t index) const {
+    std::int64_t a_offset = 0, b_offset = 0, c_offset = 0;
+    for (int dim = dims - 1; dim >= 0; --dim) {
+      const std::int64_t coordinate = index % c.size(dim);
+      index /= c.size(dim);
+      a_offset += coordinate * a.strides()[dim];
+      b_offset += coordinate * b.strides()[dim];
+      c_offset += coordinate * c.strides()[dim];
+    }
+    move(product.a, a_offset);
+    move(product.b, b_offset);
+    move(product.c, c_offset);
+    return product;
+  }
+
+  static void move(MatrixView& x, std::int64_t offset) {
+    x.data = static_cast<std::byte*>(x.data) + offset * static_cast<std::int64_t>(size_of(x.dtype));
+  }
+};
+
+/// x @ weight for x [.., M, K] with dense leading dims is one product of [.. * M, K]: true when rows continue.
+bool rows_continue(const Tensor& x) {
+  for (int dim = x.dims() - 3; dim >= 0; --dim) {
+    if (x.size(dim) != 1 && x.strides()[dim] != x.strides()[dim + 1] * x.size(dim + 1)) return false;
+  }
+  return true;
+}
+
+bool repeats(const Tensor& x) {
+  for (int dim = 0; dim < x.dims() - 2; ++dim) {
+    if (x.size(dim) != 1 && x.strides()[dim] != 0) return false;
+  }
+  return true;
+}
+
+void run_batch(const ProductKernel& kernel, const Product& first, const Batch& batch, int team) {
+  const MemoryScope scope(MemoryCategory::workspace);
+  // Enough matrices to go round: one thread to a matrix. Otherwise the whole team works on each in turn.
+  const bool split_batch = batch.count >= team && team > 1;
+  const auto bytes = static_cast<std::int64_t>((kernel.workspace_bytes(first, split_batch ? 1 : team) + 63) / 64 * 64);
+  const Tensor workspace = Tensor::empty({bytes * (split_batch ? team : 1)}, DType::u8);
+  auto* memory = workspace.data<std::uint8_t>();
+  if (!split_batch) {
+    for (std::int64_t i = 0; i < batch.count; ++i) {
+      kernel.multiply(batch.at(first, i), team, reinterpret_cast<std::byte*>(memory));
+    }
+    return;
+  }
+  parallel_for(team, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t part = begin; part < end; ++part) {
+      auto* own = reinterpret_cast<std::byte*>(memory + part * bytes);
+      for (std::int64_t i = batch.count * part / team; i < batch.count * (part + 1) / team; ++i) {
+        kernel.multiply(batch.at(first, i), 1, own);
+      }
+    }
+  });
+}
+
+}  // namespace
+
+void gemm(const Tensor& a, const Tensor& b, Tensor& c, const GemmOptions& options) {
+  if (c.count() == 0) return;
+  Product product{last_two_dims(a), last_two_dims(b), last_two_dims(c),
+                  options.alpha,    options.beta,     options.bias.defined() ? options.bias.raw() : nullptr};
+  const Batch batch{a, b, c};
+  if (batch.count > 1 && repeats(b) && rows_continue(a) && rows_continue(c)) {
+    product.a.rows *= batch.count;
+    product.c.rows *= batch.count;
+    const Tensor one = c.as_strided({product.c.rows, product.c.columns}, {product.c.row_stride, 1}, 0);
+    run_batch(*selected.load()->kernel, product, Batch{one, one, one}, threads());
+  } else {
+    run_batch(*selected.load()->kernel, product, batch, threads());
+  }
+}
+
+}  // namespace cpu
+}  // namespace trireme

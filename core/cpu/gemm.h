@@ -1,0 +1,45 @@
+// What the matrix products of this folder share: one product of two matrices, already freed of Tensor and batch.
+//
+// gemm.cpp turns the kernel table's gemm into these; gemm_packed.cpp and gemm_eigen.cpp each compute one.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "core/dtype.h"
+
+namespace trireme::cpu {
+
+/// A matrix somewhere in memory; strides in elements, may be 0 to repeat.
+struct MatrixView {
+  void* data = nullptr;
+  DType dtype = DType::f32;
+  std::int64_t rows = 0, columns = 0;
+  std::int64_t row_stride = 0, column_stride = 1;
+
+  void* at(std::int64_t row, std::int64_t column) const {
+    return static_cast<std::byte*>(data) +
+           (row * row_stride + column * column_stride) * static_cast<std::int64_t>(size_of(dtype));
+  }
+  MatrixView block(std::int64_t row, std::int64_t column, std::int64_t row_count, std::int64_t column_count) const {
+    return {at(row, column), dtype, row_count, column_count, row_stride, column_stride};
+  }
+};
+
+/// c = alpha a b + beta c + bias. a [M, K], b [K, N], c [M, N] with column stride 1; bias [N] or null.
+struct Product {
+  MatrixView a, b, c;
+  double alpha = 1, beta = 0;
+  const void* bias = nullptr;  ///< dtype of a
+};
+
+/// A way to compute products. `team` threads take part, 1 when the caller is itself one of a team.
+struct ProductKernel {
+  void (*multiply)(const Product& product, int team, std::byte* workspace);
+  std::size_t (*workspace_bytes)(const Product& product, int team);  ///< what `workspace` must hold, 64-byte aligned
+};
+
+extern const ProductKernel packed_product;  ///< our own: gemm_packed.cpp
+extern const ProductKernel eigen_product;   ///< Eigen's: gemm_eigen.cpp
+
+}  // namespace trireme::cpu

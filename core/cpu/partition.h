@@ -1,0 +1,38 @@
+// Cutting work and workspace into parts.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace trireme::cpu {
+
+inline std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+struct Range {
+  std::int64_t begin, end;
+  std::int64_t size() const { return end - begin; }
+};
+
+/// Part `index` of `parts` near-equal parts of [0, extent).
+inline Range part_of(std::int64_t extent, std::int64_t parts, std::int64_t index) {
+  return {extent * index / parts, extent * (index + 1) / parts};
+}
+
+/// Hands out 64-byte aligned pieces of one allocation; with no memory it only counts what would be needed.
+template <class T>
+class Carver {
+ public:
+  explicit Carver(T* memory = nullptr) : memory_(memory) {}
+  T* take(std::int64_t count) {
+    T* piece = memory_ == nullptr ? nullptr : memory_ + used_;
+    used_ += divide_up(count, 64) * 64;
+    return piece;
+  }
+  std::int64_t used() const { return used_; }  ///< elements
+
+ private:
+  T* memory_;
+  std::int64_t used_ = 0;
+};
+
+}  // namespace trireme::cpu

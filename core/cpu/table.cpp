@@ -1,0 +1,37 @@
+// The CPU's kernel table. Read next: the kernels themselves, one family a file in this folder.
+#include "core/cpu/kernels.h"
+
+namespace trireme {
+
+const KernelTable& kernels(Device) {
+  static const KernelTable cpu_table = {
+      .fill = cpu::fill,
+      .copy = cpu::copy,
+      .unary = cpu::unary,
+      .unary_backward = cpu::unary_backward,
+      .binary = cpu::binary,
+      .axpby = cpu::axpby,
+      .dropout = cpu::dropout,
+      .reduce = cpu::reduce,
+      .sum_squares = cpu::sum_squares,
+      .gemm = cpu::gemm,
+      .softmax = cpu::softmax,
+      .softmax_backward = cpu::softmax_backward,
+      .layer_norm = cpu::layer_norm,
+      .layer_norm_backward = cpu::layer_norm_backward,
+      .rms_norm = cpu::rms_norm,
+      .rms_norm_backward = cpu::rms_norm_backward,
+      .embedding = cpu::embedding,
+      .embedding_backward = cpu::embedding_backward,
+      .attention = cpu::attention,
+      .attention_backward = cpu::attention_backward,
+      .cross_entropy_stats = cpu::cross_entropy_stats,
+      .cross_entropy_loss = cpu::cross_entropy_loss,
+      .cross_entropy_backward = cpu::cross_entropy_backward,
+      .adamw = cpu::adamw,
+      .sgd = cpu::sgd,
+  };
+  return cpu_table;
+}
+
+}  // namespace trireme

@@ -1,0 +1,31 @@
+// The innermost loop of every matrix product here: one tile of C held in registers while K runs.
+//
+// A tile is up to tile_rows x tile_columns. Each step of K loads tile_vectors vectors of B, repeats one element of A at
+// a time, and does rows * tile_vectors fused multiply-adds, 2 * rows * tile_columns FLOPs, on (rows + tile_columns)
+// elements read. The registers hold the tile, one row of B and one element of A, which is what fixes its size.
+// Every element of C is one chain of multiply-adds in the order of K, whatever tile it falls in: that is why results
+// do not depend on how C is split. The shape of the loop is that of BLIS (Van Zee and van de Geijn, TOMS 2015).
+// Read next: pack.h, which makes the panels.
+#pragma once
+
+#include <cstdint>
+
+#include "core/cpu/simd.h"
+
+namespace trireme::cpu {
+
+inline constexpr int tile_vectors = 2;
+inline constexpr int tile_rows = vector_registers == 32 ? 14 : 6;
+template <class T>
+inline constexpr int tile_columns = tile_vectors* lanes<T>;
+
+/// tile[i][j] = sum over k of a[k][i] * b[k][j]; a [depth, rows], b [depth, tile_columns], tile [rows, tile_columns], all
+/// dense; 1 <= rows <= tile_rows. T is float or double.
+template <class T>
+void tile_product(std::int64_t rows, std::int64_t depth, const T* a, const T* b, T* tile);
+
+/// The same, added to what the tile holds.
+template <class T>
+void tile_product_add(std::int64_t rows, std::int64_t depth, const T* a, const T* b, T* tile);
+
+}  // namespace trireme::cpu

@@ -1,0 +1,63 @@
+// Element types, and the dispatch from a run-time DType to a C++ type.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <utility>
+
+#include "core/error.h"
+#include "core/half.h"
+
+namespace trireme {
+
+/// f64 exists for references and gradient checks; training uses f32, bf16 and f16.
+enum class DType : std::uint8_t { f64, f32, bf16, f16, i64, i32, u8 };
+
+std::string_view name(DType dtype);
+std::size_t size_of(DType dtype);  ///< bytes per element
+bool is_floating(DType dtype);
+
+template <class T> inline constexpr DType dtype_of = DType::f32;
+template <> inline constexpr DType dtype_of<double> = DType::f64;
+template <> inline constexpr DType dtype_of<bf16> = DType::bf16;
+template <> inline constexpr DType dtype_of<f16> = DType::f16;
+template <> inline constexpr DType dtype_of<std::int64_t> = DType::i64;
+template <> inline constexpr DType dtype_of<std::int32_t> = DType::i32;
+template <> inline constexpr DType dtype_of<std::uint8_t> = DType::u8;
+
+/// The type sums over elements of T are kept in: double for double, float for the rest.
+template <class T> struct Accumulate { using type = float; };
+template <> struct Accumulate<double> { using type = double; };
+template <class T> using accumulate_t = typename Accumulate<T>::type;
+
+template <class T> struct TypeTag { using type = T; };
+
+/// Calls f(TypeTag<T>{}) with the C++ type of a floating dtype; `where` names the operation in the error otherwise.
+template <class F>
+decltype(auto) visit_floating(DType dtype, std::string_view where, F&& f) {
+  switch (dtype) {
+    case DType::f64: return std::forward<F>(f)(TypeTag<double>{});
+    case DType::f32: return std::forward<F>(f)(TypeTag<float>{});
+    case DType::bf16: return std::forward<F>(f)(TypeTag<bf16>{});
+    case DType::f16: return std::forward<F>(f)(TypeTag<f16>{});
+    default: fail(ExitCode::internal, where, "expected a floating-point tensor, got {}", name(dtype));
+  }
+}
+
+/// As visit_floating, for every dtype.
+template <class F>
+decltype(auto) visit_any(DType dtype, F&& f) {
+  switch (dtype) {
+    case DType::f64: return std::forward<F>(f)(TypeTag<double>{});
+    case DType::f32: return std::forward<F>(f)(TypeTag<float>{});
+    case DType::bf16: return std::forward<F>(f)(TypeTag<bf16>{});
+    case DType::f16: return std::forward<F>(f)(TypeTag<f16>{});
+    case DType::i64: return std::forward<F>(f)(TypeTag<std::int64_t>{});
+    case DType::i32: return std::forward<F>(f)(TypeTag<std::int32_t>{});
+    case DType::u8: return std::forward<F>(f)(TypeTag<std::uint8_t>{});
+  }
+  fail(ExitCode::internal, "dtype", "unknown dtype value {}", static_cast<int>(dtype));
+}
+
+}  // namespace trireme

@@ -1,0 +1,67 @@
+// Files, whole or absent: the one place of the framework that writes to disk. A file is written under a temporary name
+// beside its final one, synced, and renamed, so a crash, a full disk or a kill leaves the old file or the new one,
+// never half of either. Every failure is an Error with ExitCode::io that names the path and the system's reason.
+// Read next: core/io.cpp; parallel/checkpoint for what is kept in such files.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace trireme {
+
+/// The whole file as bytes. Works on pipes and /proc too, where the size is not known beforehand.
+std::string read_file(const std::filesystem::path& path);
+
+/// Creates the folder and those above it; an existing folder is fine, a file in the way is an error.
+void make_directories(const std::filesystem::path& path);
+
+/// Replaces `path` by these bytes, or leaves it as it was.
+void write_file(const std::filesystem::path& path, std::span<const std::byte> bytes);
+void write_file(const std::filesystem::path& path, std::string_view text);
+
+/// A file written piece by piece that appears under its name only at commit(). Not committed, it leaves nothing.
+class AtomicFile {
+ public:
+  /// `expected_bytes`, when known, is checked against the free space before anything is written.
+  explicit AtomicFile(std::filesystem::path path, std::uint64_t expected_bytes = 0);
+  ~AtomicFile();
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+
+  /// Appends. Each call is at least one system call: gather small pieces first.
+  void write(std::span<const std::byte> bytes);
+  void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
+
+  /// Makes the file durable and gives it its name; nothing can be written afterwards.
+  void commit();
+
+  std::uint64_t bytes_written() const { return written_; }
+
+ private:
+  std::filesystem::path path_, temporary_;
+  int fd_ = -1;
+  std::uint64_t written_ = 0;
+};
+
+/// Appends lines to a log such as metrics.jsonl. Each line reaches the file in one piece at once, so that a reader
+/// following it sees whole lines; a line cut short by an earlier crash is removed on opening.
+class AppendFile {
+ public:
+  explicit AppendFile(std::filesystem::path path);
+  ~AppendFile();
+  AppendFile(const AppendFile&) = delete;
+  AppendFile& operator=(const AppendFile&) = delete;
+
+  /// Appends `text` and a newline. On failure what was written of the line is taken back.
+  void line(std::string_view text);
+
+ private:
+  std::filesystem::path path_;
+  int fd_ = -1;
+};
+
+}  // namespace trireme

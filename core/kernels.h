@@ -1,0 +1,140 @@
+// The kernel table: one function pointer per primitive kernel, with its contract beside it.
+//
+// `kernels(device)` returns the table of a device; the CPU one is filled in core/cpu/table.cpp. An operation
+// (autograd/) allocates outputs and calls kernels; a kernel never allocates results and never touches the tape.
+//
+// Words used below. "dense": contiguous row-major. "T": one floating dtype shared by the tensors named so. "acc": the
+// dtype sums are kept in, f64 for f64 and f32 for everything else. Shapes are checked by the operation, not here.
+// Every kernel gives the same bits whatever the number of threads: work is split over outputs, never over a sum.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "core/tensor.h"
+
+namespace trireme {
+
+enum class Unary : std::uint8_t { negate, exp, log, sqrt, square, tanh, relu, sigmoid, silu, gelu, gelu_tanh };
+enum class Binary : std::uint8_t { add, subtract, multiply, divide, equal };  // equal: 1 where a == b, else 0
+enum class Reduction : std::uint8_t { sum, max };
+
+/// c = alpha * a @ b + beta * c + bias.
+struct GemmOptions {
+  double alpha = 1.0;
+  double beta = 0.0;   ///< 0 ignores what c holds, even NaN
+  Tensor bias;         ///< [N], dtype of a; undefined: none
+};
+
+/// A local tensor as a rectangle of a global one: random kernels address elements by their global index.
+struct Rectangle {
+  Shape global;  ///< the global shape
+  Shape start;   ///< where the local tensor begins in it, per dim
+};
+
+/// Rows of logits over a slice of the vocabulary; see cross_entropy_* below.
+struct VocabSlice {
+  std::int64_t first = 0;   ///< global id of local column 0
+  std::int64_t valid = 0;   ///< local columns from 0 on that are real tokens; the rest is padding: probability 0
+  std::int64_t global = 0;  ///< real tokens over all slices
+};
+
+struct AdamWOptions {
+  double lr = 0, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0;
+  double gradient_scale = 1;  ///< multiplies the gradient first: clipping and loss scaling folded in
+  std::int64_t step = 1;      ///< 1 for the first update: bias correction
+};
+
+struct KernelTable {
+  // ---- memory ----------------------------------------------------------------------------------------------------
+  /// y = value, any dtype and strides.
+  void (*fill)(Tensor& y, double value);
+  /// y = x with conversion; same shape, any dtypes, any strides; no overlap.
+  void (*copy)(const Tensor& x, Tensor& y);
+
+  // ---- elementwise -----------------------------------------------------------------------------------------------
+  /// y = op(x); x, y dense T of one shape; y may be x.
+  void (*unary)(Unary op, const Tensor& x, Tensor& y);
+  /// dx = op'(x) * dy; all dense T of one shape; dx may be dy.
+  void (*unary_backward)(Unary op, const Tensor& x, const Tensor& dy, Tensor& dx);
+  /// y = op(a, b); a and b T already expanded to y's shape (any strides, 0 for broadcast); y dense T, may be a or b if that is dense.
+  void (*binary)(Binary op, const Tensor& a, const Tensor& b, Tensor& y);
+  /// y = a * x + b * y; x, y dense, same shape, floating dtypes may differ; b = 0 ignores what y holds; computed in acc of y.
+  void (*axpby)(double a, const Tensor& x, double b, Tensor& y);
+  /// y = where bit(global index) keeps: x / (1 - p), else 0. Keeps when random_uniform(seed, stream, index) >= p. Dense T, y may be x.
+  void (*dropout)(const Tensor& x, double p, std::uint64_t seed, std::uint64_t stream, const Rectangle& where, Tensor& y);
+
+  // ---- reductions ------------------------------------------------------------------------------------------------
+  /// y = reduction of x over the dims where y has extent 1; x any strides, y dense; same dtype; sums kept in acc.
+  void (*reduce)(Reduction op, const Tensor& x, Tensor& y);
+  /// Sum of squares of a dense floating tensor, in f64.
+  double (*sum_squares)(const Tensor& x);
+
+  // ---- products --------------------------------------------------------------------------------------------------
+  /// c = alpha a @ b + beta c + bias; a [.., M, K], b [.., K, N], c [.., M, N] with the same leading dims (any number, any
+  /// strides; 0 to broadcast a or b). In the last two dims a and b may have any strides with one of them 1 (a transpose is a
+  /// view); c's last stride is 1. a and b have one dtype; c has it too, or is f32. Products accumulate in acc.
+  void (*gemm)(const Tensor& a, const Tensor& b, Tensor& c, const GemmOptions& options);
+
+  // ---- rows: x [N, D], dense --------------------------------------------------------------------------------------
+  /// y = softmax over the last dim; T; y may be x.
+  void (*softmax)(const Tensor& x, Tensor& y);
+  /// dx = y * (dy - sum(y * dy)); T; dx may be dy.
+  void (*softmax_backward)(const Tensor& y, const Tensor& dy, Tensor& dx);
+  /// y = (x - mean) * rstd * gamma + beta; gamma, beta [D] T, beta may be undefined; mean, rstd [N] acc are outputs.
+  void (*layer_norm)(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps, Tensor& y, Tensor& mean, Tensor& rstd);
+  /// dx [N, D] T; dgamma, dbeta [D] acc are overwritten; dbeta may be undefined. dx may be dy.
+  void (*layer_norm_backward)(const Tensor& x, const Tensor& gamma, const Tensor& mean, const Tensor& rstd, const Tensor& dy,
+                              Tensor& dx, Tensor& dgamma, Tensor& dbeta);
+  /// y = x * rstd * gamma, rstd = 1 / sqrt(mean(x^2) + eps); rstd [N] acc is an output.
+  void (*rms_norm)(const Tensor& x, const Tensor& gamma, double eps, Tensor& y, Tensor& rstd);
+  void (*rms_norm_backward)(const Tensor& x, const Tensor& gamma, const Tensor& rstd, const Tensor& dy, Tensor& dx, Tensor& dgamma);
+
+  // ---- embedding --------------------------------------------------------------------------------------------------
+  /// y[n] = weight[ids[n] - first] or 0 when that row is not here; weight [V, D] T, ids [N] i32, y [N, D] T; dense.
+  void (*embedding)(const Tensor& weight, const Tensor& ids, std::int64_t first, Tensor& y);
+  /// dweight[ids[n] - first] += dy[n], in the order of n; dweight [V, D] acc.
+  void (*embedding_backward)(const Tensor& dy, const Tensor& ids, std::int64_t first, Tensor& dweight);
+
+  // ---- attention ---------------------------------------------------------------------------------------------------
+  /// out = softmax(scale q k^T, causal mask) v, tile by tile with an online softmax: no T x T buffer.
+  /// q, out [B, Tq, H, Dh], k, v [B, Tk, Hkv, Dh], H a multiple of Hkv (query head h reads kv head h * Hkv / H); last stride 1, others
+  /// any; T. lse [B, H, Tq] acc, dense: log-sum-exp of the scaled scores. Causal: query i sees keys up to i + Tk - Tq.
+  void (*attention)(const Tensor& q, const Tensor& k, const Tensor& v, double scale, bool causal, Tensor& out, Tensor& lse);
+  /// dq, dk, dv with the shapes of q, k, v, last stride 1, overwritten.
+  void (*attention_backward)(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& out, const Tensor& lse,
+                             const Tensor& dout, double scale, bool causal, Tensor& dq, Tensor& dk, Tensor& dv);
+
+  // ---- cross-entropy over a slice of the vocabulary: logits [N, V] T, targets [N] i32 (negative: ignored) ------------------
+  /// Per row, over the slice's valid columns: maximum; sum of exp(x - maximum); the target's logit (0 when it is not in this
+  /// slice); sum of logits (label smoothing). All [N] acc.
+  void (*cross_entropy_stats)(const Tensor& logits, const Tensor& targets, const VocabSlice& slice, Tensor& maximum,
+                              Tensor& sum_exp, Tensor& target_logit, Tensor& logit_sum);
+  /// Sum over the rows that are not ignored of log(sum_exp) + maximum - (1 - smoothing) target_logit - smoothing logit_sum / vocab, in
+  /// f64; the statistics are over all slices.
+  double (*cross_entropy_loss)(const Tensor& targets, const Tensor& maximum, const Tensor& sum_exp, const Tensor& target_logit,
+                               const Tensor& logit_sum, double smoothing, std::int64_t vocab);
+  /// dlogits = scale * (softmax - (1 - smoothing) onehot - smoothing / global), 0 for ignored rows and padded columns; maximum and
+  /// sum_exp over all slices. dlogits may be logits.
+  void (*cross_entropy_backward)(const Tensor& logits, const Tensor& targets, const VocabSlice& slice, const Tensor& maximum,
+                                 const Tensor& sum_exp, double smoothing, double scale, Tensor& dlogits);
+
+  // ---- optimizer: one pass over dense tensors of one shape ------------------------------------------------------------------
+  /// AdamW with decoupled decay (Loshchilov and Hutter 2019, algorithm 2): weight, gradient, m, v f32; low: bf16/f16 copy of the new
+  /// weight, or undefined.
+  void (*adamw)(const AdamWOptions& options, const Tensor& gradient, Tensor& weight, Tensor& m, Tensor& v, Tensor& low);
+  /// v = momentum v + (scale g + decay w); w -= lr v; momentum may be undefined (plain SGD). f32; low as for adamw.
+  void (*sgd)(double lr, double momentum_factor, double weight_decay, double gradient_scale, const Tensor& gradient, Tensor& weight,
+              Tensor& momentum, Tensor& low);
+};
+
+const KernelTable& kernels(Device device);
+
+/// Names of the products built in, fastest first; select_gemm sets the one the table uses, for the whole process: call it
+/// before ranks start. Throws for an unknown name, listing the known ones.
+std::vector<std::string_view> gemm_names();
+void select_gemm(std::string_view name);
+std::string_view selected_gemm();
+
+}  // namespace trireme

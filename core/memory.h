@@ -1,0 +1,89 @@
+// Host memory for tensors: a caching pool that counts live and peak bytes by what they are for.
+//
+// Training asks for the same sizes every step, and fresh pages cost a fault each; a freed block is therefore kept and
+// handed out again. Each rank has its own pool (ranks may be threads of one process), found through
+// MemoryPool::current(); a block goes back to the pool it came from, whichever thread drops it.
+// Read next: core/tensor.h, whose storage comes from here.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string_view>
+#include <vector>
+
+namespace trireme {
+
+/// What memory is for, so that a report can say where it went.
+enum class MemoryCategory : std::uint8_t { parameters, gradients, optimizer, activations, communication, workspace };
+inline constexpr int memory_categories = 6;
+std::string_view name(MemoryCategory category);
+
+struct MemoryUse {
+  std::int64_t live = 0;  ///< bytes in use now
+  std::int64_t peak = 0;  ///< most bytes in use at once since the last reset_peaks()
+};
+
+class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
+ public:
+  /// One allocation; returned to its pool on destruction. 64-byte aligned.
+  class Block {
+   public:
+    Block(std::shared_ptr<MemoryPool> pool, std::size_t bytes, MemoryCategory category);
+    ~Block();
+    Block(const Block&) = delete;
+    Block& operator=(const Block&) = delete;
+    void* data() const { return data_; }
+    std::size_t bytes() const { return bytes_; }
+
+   private:
+    std::shared_ptr<MemoryPool> pool_;
+    void* data_;
+    std::size_t bytes_;
+    MemoryCategory category_;
+  };
+
+  MemoryPool() = default;
+  ~MemoryPool();
+  MemoryPool(const MemoryPool&) = delete;
+  MemoryPool& operator=(const MemoryPool&) = delete;
+
+  /// The pool of the calling thread's rank; made on first use.
+  static const std::shared_ptr<MemoryPool>& current();
+  /// Lets a helper thread (prefetch, communication) allocate from its rank's pool.
+  static void set_current(std::shared_ptr<MemoryPool> pool);
+
+  MemoryUse use(MemoryCategory category) const;
+  MemoryUse total() const;
+  std::int64_t system_allocations() const;  ///< how often the pool had to ask the system: constant in a steady state
+  void reset_peaks();
+  void release_cached();                    ///< gives unused blocks back to the system
+
+ private:
+  void* take(std::size_t bytes, MemoryCategory category);
+  void give(void* data, std::size_t bytes, MemoryCategory category);
+
+  mutable std::mutex mutex_;
+  std::map<std::size_t, std::vector<void*>> free_;  // by size class
+  std::array<MemoryUse, memory_categories> use_{};
+  MemoryUse total_{};
+  std::int64_t system_allocations_ = 0;
+};
+
+/// While it lives, tensors made by this thread are counted under `category` (activations otherwise).
+class MemoryScope {
+ public:
+  explicit MemoryScope(MemoryCategory category);
+  ~MemoryScope();
+  MemoryScope(const MemoryScope&) = delete;
+  MemoryScope& operator=(const MemoryScope&) = delete;
+  static MemoryCategory category();
+
+ private:
+  MemoryCategory previous_;
+};
+
+}  // namespace trireme

@@ -1,0 +1,143 @@
+#include "core/tensor.h"
+
+#include "core/kernels.h"
+
+namespace trireme {
+
+Tensor Tensor::empty(const Shape& shape, DType dtype, Device device) {
+  for (const std::int64_t extent : shape) {
+    require(extent >= 0, "Tensor::empty", "extents must not be negative, got {}", to_string(shape));
+  }
+  Tensor result;
+  const auto bytes = static_cast<std::size_t>(shape.count()) * size_of(dtype);
+  result.storage_ = std::make_shared<MemoryPool::Block>(MemoryPool::current(), bytes, MemoryScope::category());
+  result.shape_ = shape;
+  result.strides_ = row_major_strides(shape);
+  result.dtype_ = dtype;
+  result.device_ = device;
+  return result;
+}
+
+Tensor Tensor::zeros(const Shape& shape, DType dtype, Device device) { return full(shape, 0.0, dtype, device); }
+
+Tensor Tensor::full(const Shape& shape, double value, DType dtype, Device device) {
+  Tensor result = empty(shape, dtype, device);
+  kernels(device).fill(result, value);
+  return result;
+}
+
+bool Tensor::contiguous() const {
+  std::int64_t expected = 1;
+  for (int dim = dims() - 1; dim >= 0; --dim) {
+    if (shape_[dim] == 1) continue;
+    if (strides_[dim] != expected) return false;
+    expected *= shape_[dim];
+  }
+  return true;
+}
+
+void* Tensor::raw() const {
+  require(defined(), "Tensor::data", "the tensor is undefined (was it an absent gradient or bias?)");
+  return static_cast<std::byte*>(storage_->data()) + static_cast<std::size_t>(offset_) * size_of(dtype_);
+}
+
+double Tensor::item() const {
+  require(count() == 1, "Tensor::item", "expected one element, got shape {}", to_string(shape_));
+  return visit_any(dtype_, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    if constexpr (std::is_arithmetic_v<T>) {
+      return static_cast<double>(*data<T>());
+    } else {
+      return static_cast<double>(static_cast<float>(*data<T>()));
+    }
+  });
+}
+
+Tensor Tensor::as_strided(const Shape& shape, const Shape& strides, std::int64_t offset) const {
+  Tensor result = detach();
+  result.shape_ = shape;
+  result.strides_ = strides;
+  result.offset_ += offset;
+  return result;
+}
+
+Tensor Tensor::detach() const {
+  Tensor result = *this;
+  result.node_ = nullptr;
+  return result;
+}
+
+Tensor contiguous(const Tensor& x) { return x.contiguous() ? x.detach() : clone(x); }
+
+Tensor cast(const Tensor& x, DType dtype) {
+  if (x.dtype() == dtype) return x.detach();
+  Tensor result = Tensor::empty(x.shape(), dtype, x.device());
+  copy(x, result);
+  return result;
+}
+
+Tensor clone(const Tensor& x) {
+  Tensor result = Tensor::empty(x.shape(), x.dtype(), x.device());
+  copy(x, result);
+  return result;
+}
+
+void copy(const Tensor& from, Tensor& to) {
+  require(from.shape() == to.shape(), "copy", "shapes differ: from {}, to {}", to_string(from.shape()), to_string(to.shape()));
+  kernels(to.device()).copy(from, to);
+}
+
+namespace view {
+
+Tensor reshape(const Tensor& x, const Shape& shape) {
+  Shape resolved = shape;
+  std::int64_t known = 1;
+  int inferred = -1;
+  for (int dim = 0; dim < shape.dims(); ++dim) {
+    if (shape[dim] == -1) {
+      require(inferred < 0, "reshape", "only one extent may be -1, got {}", to_string(shape));
+      inferred = dim;
+    } else {
+      known *= shape[dim];
+    }
+  }
+  if (inferred >= 0 && known > 0) resolved[inferred] = x.count() / known;
+  require(resolved.count() == x.count(), "reshape", "{} has {} elements, which do not fill {}", to_string(x.shape()), x.count(),
+          to_string(shape));
+  require(x.contiguous(), "reshape", "the tensor {} with strides {} is not dense; call contiguous() first", to_string(x.shape()),
+          to_string(x.strides()));
+  return x.as_strided(resolved, row_major_strides(resolved), 0);
+}
+
+Tensor slice(const Tensor& x, int dim, std::int64_t start, std::int64_t length) {
+  require(start >= 0 && length >= 0 && start + length <= x.size(dim), "slice", "[{}, {}) is outside dim {} of {}", start,
+          start + length, dim, to_string(x.shape()));
+  return x.as_strided(x.shape().with(dim, length), x.strides(), start * x.strides()[dim]);
+}
+
+Tensor select(const Tensor& x, int dim, std::int64_t index) {
+  const Tensor one = slice(x, dim, index, 1);
+  return one.as_strided(one.shape().without(dim), one.strides().without(dim), 0);
+}
+
+Tensor transpose(const Tensor& x, int a, int b) {
+  Shape shape = x.shape(), strides = x.strides();
+  std::swap(shape[a], shape[b]);
+  std::swap(strides[a], strides[b]);
+  return x.as_strided(shape, strides, 0);
+}
+
+Tensor expand(const Tensor& x, const Shape& shape) {
+  require(shape.dims() >= x.dims(), "expand", "{} has more dims than {}", to_string(x.shape()), to_string(shape));
+  Shape strides = shape;
+  for (int i = 1; i <= shape.dims(); ++i) {
+    const bool present = i <= x.dims();
+    require(!present || x.size(-i) == shape[-i] || x.size(-i) == 1, "expand", "{} does not broadcast to {}",
+            to_string(x.shape()), to_string(shape));
+    strides[-i] = present && x.size(-i) != 1 ? x.strides()[-i] : 0;
+  }
+  return x.as_strided(shape, strides, 0);
+}
+
+}  // namespace view
+}  // namespace trireme

@@ -1,0 +1,103 @@
+// Tensor: storage + offset + shape + strides + dtype + device + an optional place on the autograd tape.
+//
+// A Tensor is a handle: copying one copies no elements, and views share storage. It has no arithmetic members;
+// autograd/ops.h has the operations and operators. The functions in namespace `view` make views that are *not*
+// recorded on the tape: kernels and backward passes use them. A model uses their namesakes in autograd/ops.h.
+// Read next: core/kernels.h (what computes), autograd/node.h (the tape).
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <utility>
+
+#include "core/dtype.h"
+#include "core/memory.h"
+#include "core/shape.h"
+
+namespace trireme {
+
+class Node;  // autograd/node.h
+
+enum class Device : std::uint8_t { cpu };
+
+class Tensor {
+ public:
+  Tensor() = default;  ///< undefined: no storage; what an absent gradient or bias is
+
+  static Tensor empty(const Shape& shape, DType dtype = DType::f32, Device device = Device::cpu);
+  static Tensor zeros(const Shape& shape, DType dtype = DType::f32, Device device = Device::cpu);
+  static Tensor full(const Shape& shape, double value, DType dtype = DType::f32, Device device = Device::cpu);
+  /// A tensor holding a copy of `values`, whose count must be the shape's.
+  template <class T>
+  static Tensor from(std::span<const T> values, const Shape& shape);
+
+  bool defined() const { return storage_ != nullptr; }
+  const Shape& shape() const { return shape_; }
+  const Shape& strides() const { return strides_; }  ///< in elements
+  int dims() const { return shape_.dims(); }
+  std::int64_t size(int dim) const { return shape_[dim]; }
+  std::int64_t count() const { return shape_.count(); }
+  std::int64_t bytes() const { return count() * static_cast<std::int64_t>(size_of(dtype_)); }
+  DType dtype() const { return dtype_; }
+  Device device() const { return device_; }
+  bool contiguous() const;  ///< dense and row-major
+
+  /// The first element. Throws unless T is the tensor's element type.
+  template <class T>
+  T* data() const {
+    require(dtype_of<T> == dtype_, "Tensor::data", "the tensor holds {}, asked for {}", name(dtype_), name(dtype_of<T>));
+    return static_cast<T*>(raw());
+  }
+  void* raw() const;
+  template <class T>
+  std::span<T> span() const {  ///< all elements of a contiguous tensor
+    require(contiguous(), "Tensor::span", "the tensor {} is not contiguous; call contiguous() first", to_string(shape_));
+    return {data<T>(), static_cast<std::size_t>(count())};
+  }
+  double item() const;  ///< the value of a one-element tensor
+
+  /// The same geometry over the same storage: for views. `offset` is in elements, relative to this tensor's first.
+  Tensor as_strided(const Shape& shape, const Shape& strides, std::int64_t offset) const;
+  bool shares_storage_with(const Tensor& other) const { return storage_ == other.storage_; }
+  bool sole_owner() const { return storage_.use_count() == 1; }  ///< nobody else can see a change in place
+
+  /// The operation that made this tensor, or the leaf that collects its gradient; null when no gradient flows here.
+  const std::shared_ptr<Node>& node() const { return node_; }
+  bool requires_grad() const { return node_ != nullptr; }
+  void set_node(std::shared_ptr<Node> node) { node_ = std::move(node); }
+  Tensor detach() const;  ///< the same elements, off the tape
+
+ private:
+  std::shared_ptr<MemoryPool::Block> storage_;
+  std::int64_t offset_ = 0;  // in elements
+  Shape shape_, strides_;
+  DType dtype_ = DType::f32;
+  Device device_ = Device::cpu;
+  std::shared_ptr<Node> node_;
+};
+
+template <class T>
+Tensor Tensor::from(std::span<const T> values, const Shape& shape) {
+  require(static_cast<std::int64_t>(values.size()) == shape.count(), "Tensor::from", "shape {} needs {} values, got {}",
+          to_string(shape), shape.count(), values.size());
+  Tensor result = empty(shape, dtype_of<T>);
+  if (!values.empty()) std::memcpy(result.raw(), values.data(), values.size_bytes());
+  return result;
+}
+
+Tensor contiguous(const Tensor& x);              ///< x itself when dense, else a dense copy; off the tape
+Tensor cast(const Tensor& x, DType dtype);       ///< x itself when it has that dtype, else a converted copy; off the tape
+Tensor clone(const Tensor& x);                   ///< a dense copy; off the tape
+void copy(const Tensor& from, Tensor& to);       ///< same shape; converts dtype, follows strides
+
+namespace view {
+Tensor reshape(const Tensor& x, const Shape& shape);  ///< of a dense tensor; one extent may be -1: inferred
+Tensor slice(const Tensor& x, int dim, std::int64_t start, std::int64_t length);
+Tensor select(const Tensor& x, int dim, std::int64_t index);  ///< slice of length 1 with the dim removed
+Tensor transpose(const Tensor& x, int a, int b);
+Tensor expand(const Tensor& x, const Shape& shape);           ///< broadcast: extents of 1 repeat with stride 0
+}  // namespace view
+
+}  // namespace trireme

@@ -1,0 +1,73 @@
+// GPT: the decoder of GPT-2 (Radford et al. 2019), or the part of it that lives on one pipeline stage.
+//
+//   ids -> wte + wpe -> dropout -> blocks -> norm -> logits (tied to wte)
+//   block: h = x + attn(norm1(x));  h + mlp(norm2(h))
+//
+// Nothing here mentions a mesh axis: nn::Attention, nn::Mlp and nn::VocabEmbedding hold what is sharded, and the pipeline
+// plan decides which blocks a stage builds. Names are global, so "blocks.7.mlp.up.weight" is the same tensor on any mesh.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "models/gpt_config.h"
+#include "nn/attention.h"
+#include "nn/mlp.h"
+#include "nn/vocab_embedding.h"
+#include "parallel/pipeline/stage_plan.h"
+
+namespace trireme {
+
+class GptBlock : public nn::Module {
+ public:
+  GptBlock(const nn::Build& b, const GptConfig& config);
+  Tensor forward(const Tensor& x) override;  // [B, T, D] -> [B, T, D]
+
+ private:
+  nn::LayerNorm norm1_;
+  nn::Attention attn_;
+  nn::Dropout attn_dropout_;
+  nn::LayerNorm norm2_;
+  nn::Mlp mlp_;
+  nn::Dropout mlp_dropout_;
+};
+
+class Gpt {
+ public:
+  /// Builds this rank's part: the blocks that `mesh` puts on its pipeline stage, the embedding on the first, the head on the last.
+  Gpt(const nn::Build& build, const GptConfig& config);
+
+  /// First stage: embeds ids [B, T] i32 (`input` is ignored); others: continue from `input` [B, T, D]. -> [B, T, D]
+  Tensor hidden(const Tensor& input, const Tensor& ids);
+  /// Last stage: [B, T, D] -> this tp rank's logits [B, T, V/tp].
+  Tensor logits(const Tensor& hidden);
+  /// Last stage: `scale` times the summed cross-entropy of the targets [B, T] i32 (negative: ignored), the same on every tp rank.
+  Tensor loss(const Tensor& hidden, const Tensor& targets, double scale);
+  /// Last stage: the logits of the real tokens, whole on every tp rank. -> [B, T, V] f32
+  Tensor gathered_logits(const Tensor& hidden);
+
+  const nn::ParameterList& parameters() const { return build_.parameters(); }
+  nn::RunState& run() { return *build_.run(); }
+  const GptConfig& config() const { return config_; }
+  const DeviceMesh& mesh() const { return build_.mesh(); }
+  DType dtype() const { return build_.dtype(); }
+
+ private:
+  Tensor embed(const Tensor& ids);
+
+  nn::Build build_;
+  GptConfig config_;
+  std::shared_ptr<nn::VocabEmbedding> embedding_;  // first stage
+  nn::ParameterPtr positions_;                     // first stage: [C, D]
+  std::unique_ptr<nn::Dropout> dropout_;           // first stage
+  std::vector<std::unique_ptr<GptBlock>> blocks_;
+  std::unique_ptr<nn::LayerNorm> norm_;            // last stage
+  std::shared_ptr<nn::VocabEmbedding> head_;       // last stage: tied to embedding_; one object when this is the first stage too
+};
+
+/// Number of logical parameters of the whole model, padding and copies not counted.
+std::int64_t parameter_count(const GptConfig& config);
+/// FLOPs of one training step per token: 6 per parameter of a product, plus attention (Narayanan et al. 2021, appendix).
+double training_flops_per_token(const GptConfig& config);
+
+}  // namespace trireme

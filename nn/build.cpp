@@ -1,0 +1,38 @@
+#include "nn/build.h"
+
+namespace trireme::nn {
+
+Build::Build(std::shared_ptr<const DeviceMesh> mesh, DType dtype, std::uint64_t seed)
+    : mesh_(std::move(mesh)),
+      dtype_(dtype),
+      seed_(seed),
+      parameters_(std::make_shared<ParameterList>()),
+      run_(std::make_shared<RunState>()) {}
+
+Build Build::operator/(std::string_view child) const {
+  Build result = *this;
+  result.name_ = name_.empty() ? std::string(child) : fmt::format("{}.{}", name_, child);
+  return result;
+}
+
+ParameterPtr Build::parameter(std::string_view child, const Shape& global, const Placements& placements, const Init& init,
+                              const Options& options) const {
+  auto parameter = std::make_shared<Parameter>();
+  parameter->name = (*this / child).name();
+  parameter->global_shape = global;
+  parameter->placements = placements;
+  parameter->rectangle = local_rectangle(global, placements, *mesh_, parameter->name);
+  parameter->logical_rows = options.logical_rows >= 0 ? options.logical_rows : global[0];
+  parameter->decay = options.decay;
+  parameter->copy_of_earlier_stage = options.copy_of_earlier_stage;
+  {
+    const MemoryScope scope(MemoryCategory::parameters);
+    parameter->value = Tensor::empty(local_shape(global, placements, *mesh_, parameter->name), dtype_);
+  }
+  initialise(*parameter, init, seed_);
+  require_grad(parameter->value);
+  parameters_->push_back(parameter);
+  return parameter;
+}
+
+}  // namespace trireme::nn

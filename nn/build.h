@@ -1,0 +1,57 @@
+// Build: what a layer needs to know to make its parameters: mesh, dtype, seed, and the name so far. A model passes
+// `b / "child"` down its constructors; parameters register themselves in the order they are made.
+//
+//   struct Block : nn::Module {
+//     nn::LayerNorm norm;  nn::Mlp mlp;
+//     Block(const nn::Build& b, std::int64_t width) : norm(b / "norm", width), mlp(b / "mlp", {.width = width}) {}
+//   };
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "nn/parameter.h"
+
+namespace trireme::nn {
+
+/// What changes from one forward to the next, shared by all modules of a model and set by whoever calls it.
+struct RunState {
+  bool training = true;           ///< dropout only then
+  std::int64_t first_sample = 0;  ///< global number (since step 0) of the sample in row 0: what dropout masks are keyed by
+};
+
+class Build {
+ public:
+  Build(std::shared_ptr<const DeviceMesh> mesh, DType dtype, std::uint64_t seed);
+
+  Build operator/(std::string_view child) const;  ///< the same, one level down in names
+  const DeviceMesh& mesh() const { return *mesh_; }
+  const std::shared_ptr<const DeviceMesh>& shared_mesh() const { return mesh_; }
+  DType dtype() const { return dtype_; }
+  std::uint64_t seed() const { return seed_; }
+  const std::string& name() const { return name_; }
+  const std::shared_ptr<RunState>& run() const { return run_; }
+
+  struct Options {
+    std::int64_t logical_rows = -1;      ///< see Parameter::logical_rows; -1: all
+    bool decay = false;                  ///< see Parameter::decay
+    bool copy_of_earlier_stage = false;  ///< see Parameter::copy_of_earlier_stage
+  };
+  /// Makes this rank's shard of a parameter, initialised and registered. Throws ExitCode::usage when it does not divide evenly.
+  ParameterPtr parameter(std::string_view child, const Shape& global, const Placements& placements, const Init& init,
+                         const Options& options = {-1, false, false}) const;
+
+  const ParameterList& parameters() const { return *parameters_; }  ///< all made so far, by this Build and its children
+
+ private:
+  std::shared_ptr<const DeviceMesh> mesh_;
+  DType dtype_;
+  std::uint64_t seed_;
+  std::string name_;
+  std::shared_ptr<ParameterList> parameters_;
+  std::shared_ptr<RunState> run_;
+};
+
+}  // namespace trireme::nn

@@ -1,0 +1,68 @@
+#include "nn/cross_entropy.h"
+
+#include "autograd/op.h"
+#include "autograd/support.h"
+
+namespace trireme::nn {
+namespace {
+
+/// Per row: m = max x, z = sum exp(x - m), x_t = the target's logit, s = sum x.
+/// loss = scale sum_rows [ log z + m - (1 - e) x_t - e s / V ],  dx = scale [ exp(x - m) / z - (1 - e) onehot - e / V ] dloss
+///
+/// Ranks that hold a slice each combine m by max, and z (rescaled to the common m), x_t and s by one sum of [3, N].
+struct CrossEntropy : Op {
+  static constexpr const char* name = "cross_entropy";
+  CrossEntropyOptions options;
+  Tensor targets;       // [N]
+  Tensor logits;        // [N, V/tp]
+  Shape logits_shape;
+  Tensor maximum, sum_exp;  // [N], over the global vocabulary
+
+  Tensor forward(const Tensor& x) {
+    logits_shape = x.shape();
+    logits = as_rows(x);
+    const std::int64_t rows = logits.size(0);
+    const DType acc = accumulate_dtype(x);
+    maximum = Tensor::empty({rows}, acc, x.device());
+    const Tensor sums = Tensor::empty({3, rows}, acc, x.device());
+    sum_exp = view::select(sums, 0, 0);
+    Tensor target_logit = view::select(sums, 0, 1), logit_sum = view::select(sums, 0, 2);
+    const KernelTable& k = kernels(x.device());
+    k.cross_entropy_stats(logits, targets, options.slice, maximum, sum_exp, target_logit, logit_sum);
+    if (options.group != nullptr && options.group->size() > 1) combine(k, sums);
+    const double loss = k.cross_entropy_loss(targets, maximum, sum_exp, target_logit, logit_sum, options.smoothing, options.slice.global);
+    return Tensor::full({}, options.scale * loss, acc, x.device());
+  }
+
+  void combine(const KernelTable& k, const Tensor& sums) {
+    const Tensor local = clone(maximum);
+    options.group->all_reduce(maximum, ReduceOp::max).wait();
+    Tensor rescale = empty_like(maximum);
+    k.binary(Binary::subtract, local, maximum, rescale);
+    k.unary(Unary::exp, rescale, rescale);  // 0 for a slice without real tokens, whose maximum is -infinity
+    k.binary(Binary::multiply, sum_exp, rescale, sum_exp);
+    options.group->all_reduce(sums).wait();
+  }
+
+  Gradients backward(const Tensor& dloss) {
+    Tensor dlogits = logits.sole_owner() ? logits : empty_like(logits);
+    kernels(logits.device())
+        .cross_entropy_backward(logits, targets, options.slice, maximum, sum_exp, options.smoothing, options.scale * dloss.item(), dlogits);
+    return {view::reshape(dlogits, logits_shape)};
+  }
+};
+
+}  // namespace
+
+Tensor cross_entropy(const Tensor& logits, const Tensor& targets, const CrossEntropyOptions& options) {
+  require(logits.dims() >= 1 && targets.count() == logits.count() / std::max<std::int64_t>(logits.size(-1), 1), "cross_entropy",
+          "expected one target per row of logits {}, got {}", to_string(logits.shape()), to_string(targets.shape()));
+  require(targets.dtype() == DType::i32, "cross_entropy", "expected i32 targets, got {}", trireme::name(targets.dtype()));
+  CrossEntropy op;
+  op.options = options;
+  if (options.slice.global == 0) op.options.slice = {.first = 0, .valid = logits.size(-1), .global = logits.size(-1)};
+  op.targets = view::reshape(contiguous(targets), {targets.count()});
+  return apply(std::move(op), logits);
+}
+
+}  // namespace trireme::nn

@@ -1,0 +1,24 @@
+// Softmax cross-entropy, over a vocabulary that may be split over ranks.
+#pragma once
+
+#include "core/kernels.h"
+#include "parallel/comm/process_group.h"
+
+namespace trireme::nn {
+
+struct CrossEntropyOptions {
+  VocabSlice slice;               ///< the real tokens among these columns; left at its default: all columns, and no split
+  ProcessGroup* group = nullptr;  ///< the ranks the vocabulary is split over; null: none
+  double smoothing = 0;           ///< label smoothing (Szegedy et al. 2016), spread over the global vocabulary
+  double scale = 1;
+};
+
+/// scale * sum over rows of -log softmax(logits)[target], an f32 (f64 for f64 logits) scalar []; the same on every rank of the
+/// group. logits [.., V(/tp)], one row per target; targets i32, negative ones are ignored.
+///
+/// `scale` is 1 / (valid targets of the *global* batch): the only division of a training step, and known before backward, so
+/// that micro-batches, data-parallel ranks and pipeline stages only ever sum. The gradient overwrites the logits' memory when
+/// nobody else needs them.
+Tensor cross_entropy(const Tensor& logits, const Tensor& targets, const CrossEntropyOptions& options);
+
+}  // namespace trireme::nn

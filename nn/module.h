@@ -1,0 +1,65 @@
+// Module: the base of every layer. A layer is called like a function; what it holds are parameters and other modules.
+// Read next: nn/linear.h, the layer most others are made of.
+#pragma once
+
+#include "autograd/ops.h"
+#include "nn/build.h"
+
+namespace trireme::nn {
+
+class Module {
+ public:
+  explicit Module(const Build& build) : mesh_(build.shared_mesh()), run_(build.run()), name_(build.name()) {}
+  virtual ~Module() = default;
+  Module(const Module&) = delete;  // parameters are registered once, by name
+  Module& operator=(const Module&) = delete;
+
+  virtual Tensor forward(const Tensor& x) = 0;
+  Tensor operator()(const Tensor& x) { return forward(x); }
+
+  const std::string& name() const { return name_; }
+
+ protected:
+  const DeviceMesh& mesh() const { return *mesh_; }
+  const RunState& run() const { return *run_; }
+
+ private:
+  std::shared_ptr<const DeviceMesh> mesh_;
+  std::shared_ptr<const RunState> run_;
+  std::string name_;
+};
+
+/// Gain and shift over the last dim; both are the same on every tp rank, and so are their gradients (I).
+class LayerNorm : public Module {
+ public:
+  LayerNorm(const Build& b, std::int64_t width, bool bias = true, double eps = 1e-5);
+  Tensor forward(const Tensor& x) override;  // [.., D] -> [.., D]
+
+ private:
+  double eps_;
+  ParameterPtr weight_, bias_;  // [D]
+};
+
+/// Gain over the last dim, without centring.
+class RmsNorm : public Module {
+ public:
+  RmsNorm(const Build& b, std::int64_t width, double eps = 1e-5);
+  Tensor forward(const Tensor& x) override;  // [.., D] -> [.., D]
+
+ private:
+  double eps_;
+  ParameterPtr weight_;  // [D]
+};
+
+/// Dropout of a tensor [B, T, D] that every tp rank holds whole: the mask depends on (seed, name, sample, t, d) only.
+class Dropout : public Module {
+ public:
+  Dropout(const Build& b, double p) : Module(b), p_(p), seed_(b.seed()) {}
+  Tensor forward(const Tensor& x) override;
+
+ private:
+  double p_;
+  std::uint64_t seed_;
+};
+
+}  // namespace trireme::nn

@@ -1,0 +1,35 @@
+#include "nn/vocab_embedding.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "parallel/mesh/redistribute.h"
+
+namespace trireme::nn {
+
+using placement::I, placement::P, placement::R, placement::S;
+
+std::int64_t padded_vocab(std::int64_t vocab, int tp) {
+  const std::int64_t multiple = std::lcm(std::int64_t{64}, std::int64_t{tp});
+  return (vocab + multiple - 1) / multiple * multiple;
+}
+
+VocabEmbedding::VocabEmbedding(const Build& b, std::int64_t vocab, std::int64_t width, double deviation, bool copy_of_earlier_stage)
+    : Module(b) {
+  const std::int64_t rows = padded_vocab(vocab, b.mesh().size(Axis::tp));
+  weight_ = b.parameter("weight", {rows, width}, {.dp = R, .tp = S(0)}, Init::normal(deviation),
+                        {.logical_rows = vocab, .decay = true, .copy_of_earlier_stage = copy_of_earlier_stage});
+  slice_.first = weight_->rectangle.start[0];
+  slice_.valid = std::clamp<std::int64_t>(vocab - slice_.first, 0, weight_->value.size(0));
+  slice_.global = vocab;
+}
+
+Tensor VocabEmbedding::forward(const Tensor& ids) {
+  return redistribute(embedding(weight_->value, ids, slice_.first), mesh(), Axis::tp, P, I);
+}
+
+Tensor VocabEmbedding::logits(const Tensor& h) {
+  return linear(redistribute(h, mesh(), Axis::tp, I, R), weight_->value, {});
+}
+
+}  // namespace trireme::nn

@@ -1,0 +1,28 @@
+// VocabEmbedding: a table [V, D] whose rows are split over tp. Looking up: each rank has the rows it holds and zeros for
+// the rest, and a sum completes them. As an output head (tied weights): each rank has the logits of its rows.
+//
+// V is padded so that it divides; padded rows never receive a probability nor a gradient.
+#pragma once
+
+#include "nn/module.h"
+
+namespace trireme::nn {
+
+/// `vocab` rounded up so that it divides over tp and rows of logits stay aligned: to a multiple of lcm(64, tp).
+std::int64_t padded_vocab(std::int64_t vocab, int tp);
+
+class VocabEmbedding : public Module {
+ public:
+  /// `copy_of_earlier_stage`: this is the head's copy of a table whose first copy is on the first pipeline stage.
+  VocabEmbedding(const Build& b, std::int64_t vocab, std::int64_t width, double deviation, bool copy_of_earlier_stage);
+
+  Tensor forward(const Tensor& ids) override;  // [B, T] i32 -> [B, T, D]
+  Tensor logits(const Tensor& h);              // [B, T, D] -> [B, T, V/tp]
+  VocabSlice slice() const { return slice_; }  ///< the real tokens among this rank's rows
+
+ private:
+  VocabSlice slice_;
+  ParameterPtr weight_;  // [V/tp, D]
+};
+
+}  // namespace trireme::nn

@@ -1,0 +1,32 @@
+// Learning-rate schedules: a pure function of the step, so that resuming needs no state.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+namespace trireme::optim {
+
+enum class LrShape : std::uint8_t { cosine, linear, constant, wsd };
+std::string_view name(LrShape shape);
+std::optional<LrShape> lr_shape(std::string_view name);  ///< empty for an unknown name
+std::vector<std::string_view> lr_shape_names();
+
+struct LrSchedule {
+  LrShape shape = LrShape::cosine;
+  double lr = 1e-3;                ///< the peak
+  double min_lr = 1e-4;            ///< what decay ends at
+  std::int64_t warmup_steps = 0;   ///< lr (step + 1) / (warmup + 1) for the first ones
+  std::int64_t decay_steps = 0;    ///< cosine, linear: the step at which min_lr is reached; wsd: how many steps the final decay takes
+  std::int64_t total_steps = 0;    ///< of the run: wsd reaches min_lr there
+
+  /// The rate of the update number `step`, from 0.
+  ///   cosine: min + (lr - min) (1 + cos(pi r)) / 2 with r the part of the way from warm-up's end to decay_steps
+  ///   linear: lr + (min - lr) r
+  ///   constant: lr
+  ///   wsd: warm up, stay at lr, and go linearly to min_lr over the last decay_steps (Hu et al. 2024, section 4)
+  double at(std::int64_t step) const;
+};
+
+}  // namespace trireme::optim

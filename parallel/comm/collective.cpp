@@ -1,0 +1,169 @@
+#include "parallel/comm/collective.h"
+
+#include <algorithm>
+
+namespace trireme::comm {
+namespace {
+
+bool has_root(Kind kind) {
+  return kind == Kind::broadcast || kind == Kind::reduce || kind == Kind::gather || kind == Kind::scatter;
+}
+
+void check_dense(const Tensor& tensor, const char* which, const Collective& collective) {
+  require(tensor.defined(), name(collective.kind), "{} is undefined; every tensor of this call must hold elements",
+          which);
+  require(tensor.contiguous(), name(collective.kind), "{} {} is not dense; call contiguous() first", which,
+          to_string(tensor.shape()));
+}
+
+// Counts are compared, not shapes: [n, a, b] and its reshape [n * a, b] are the same elements in the same order.
+void check_counts(const Collective& c, const Tensor& whole, const Tensor& share, int ranks) {
+  require(whole.count() == share.count() * ranks, name(c.kind),
+          "x {} and y {} do not fit a group of {} ranks; expected one to be the other times {}", to_string(c.x.shape()),
+          to_string(c.y.shape()), ranks, ranks);
+  require(whole.dtype() == share.dtype(), name(c.kind), "x is {} but y is {}; expected one dtype", name(c.x.dtype()),
+          name(c.y.dtype()));
+}
+
+}  // namespace
+
+const char* name(Kind kind) {
+  switch (kind) {
+    case Kind::all_reduce:
+      return "all_reduce";
+    case Kind::all_gather:
+      return "all_gather";
+    case Kind::reduce_scatter:
+      return "reduce_scatter";
+    case Kind::all_to_all:
+      return "all_to_all";
+    case Kind::broadcast:
+      return "broadcast";
+    case Kind::reduce:
+      return "reduce";
+    case Kind::gather:
+      return "gather";
+    case Kind::scatter:
+      return "scatter";
+    case Kind::barrier:
+      return "barrier";
+  }
+  return "?";
+}
+
+std::string to_string(const Signature& s) {
+  if (s.kind == Kind::barrier) return "barrier()";
+  const bool reduces = s.kind == Kind::all_reduce || s.kind == Kind::reduce_scatter || s.kind == Kind::reduce;
+  std::string text = fmt::format("{}(", name(s.kind));
+  if (reduces) text += s.op == ReduceOp::sum ? "sum of " : "max of ";
+  text += fmt::format("{} {}", s.count, name(s.dtype));
+  if (has_root(s.kind)) text += fmt::format(", root {}", s.root);
+  return text + ")";
+}
+
+bool is_split(Kind kind) { return kind == Kind::reduce_scatter || kind == Kind::all_to_all || kind == Kind::scatter; }
+
+std::size_t contribution_bytes(const Signature& s, int ranks) {
+  const auto shares = static_cast<std::size_t>(is_split(s.kind) ? ranks : 1);
+  return static_cast<std::size_t>(s.count) * size_of(s.dtype) * shares;
+}
+
+Signature Collective::signature(int ranks) const {
+  if (kind == Kind::barrier) return {};
+  const bool by_y = kind == Kind::reduce_scatter || kind == Kind::scatter;
+  const std::int64_t count = by_y ? y.count() : kind == Kind::all_to_all ? x.count() / ranks : x.count();
+  return {kind, op, by_y ? y.dtype() : x.dtype(), root, count};
+}
+
+void check(const Collective& c, const ProcessGroup& group) {
+  if (c.kind == Kind::barrier) return;
+  require(c.root >= 0 && c.root < group.size(), name(c.kind), "root {} is not a rank of group '{}' of size {}", c.root,
+          group.name(), group.size());
+  const bool is_root = group.rank() == c.root;
+  if (c.kind != Kind::scatter || is_root) check_dense(c.x, "x", c);
+  switch (c.kind) {
+    case Kind::all_gather:
+      check_dense(c.y, "y", c);
+      check_counts(c, c.y, c.x, group.size());
+      break;
+    case Kind::gather:
+      if (!is_root) break;
+      check_dense(c.y, "y", c);
+      check_counts(c, c.y, c.x, group.size());
+      break;
+    case Kind::reduce_scatter:
+      check_dense(c.y, "y", c);
+      check_counts(c, c.x, c.y, group.size());
+      break;
+    case Kind::scatter:
+      check_dense(c.y, "y", c);
+      if (is_root) check_counts(c, c.x, c.y, group.size());
+      break;
+    case Kind::all_to_all:
+      check_dense(c.y, "y", c);
+      require(c.x.count() == c.y.count() && c.x.dtype() == c.y.dtype() && c.x.count() % group.size() == 0, name(c.kind),
+              "x {} {} and y {} {}; expected equal counts, divisible by the {} ranks", to_string(c.x.shape()),
+              name(c.x.dtype()), to_string(c.y.shape()), name(c.y.dtype()), group.size());
+      require(c.x.count() == 0 || c.x.raw() != c.y.raw(), name(c.kind),
+              "x and y are the same memory; expected two tensors");
+      break;
+    default:
+      break;
+  }
+}
+
+std::string list_ranks(const ProcessGroup& group, const std::vector<int>& group_ranks) {
+  std::string text;
+  for (const int rank : group_ranks) {
+    text += fmt::format("{}rank {} (world rank {})", text.empty() ? "" : ", ", rank, group.world_rank(rank));
+  }
+  return text;
+}
+
+Work CollectiveGroup::all_reduce(Tensor x, ReduceOp op, Launch launch) {
+  return submit({Kind::all_reduce, op, 0, std::move(x), {}}, launch);
+}
+Work CollectiveGroup::all_gather(Tensor x, Tensor y, Launch launch) {
+  return submit({Kind::all_gather, ReduceOp::sum, 0, std::move(x), std::move(y)}, launch);
+}
+Work CollectiveGroup::reduce_scatter(Tensor x, Tensor y, Launch launch) {
+  return submit({Kind::reduce_scatter, ReduceOp::sum, 0, std::move(x), std::move(y)}, launch);
+}
+Work CollectiveGroup::all_to_all(Tensor x, Tensor y, Launch launch) {
+  return submit({Kind::all_to_all, ReduceOp::sum, 0, std::move(x), std::move(y)}, launch);
+}
+Work CollectiveGroup::broadcast(Tensor x, int root, Launch launch) {
+  return submit({Kind::broadcast, ReduceOp::sum, root, std::move(x), {}}, launch);
+}
+Work CollectiveGroup::reduce(Tensor x, int root, Launch launch) {
+  return submit({Kind::reduce, ReduceOp::sum, root, std::move(x), {}}, launch);
+}
+Work CollectiveGroup::gather(Tensor x, Tensor y, int root, Launch launch) {
+  return submit({Kind::gather, ReduceOp::sum, root, std::move(x), std::move(y)}, launch);
+}
+Work CollectiveGroup::scatter(Tensor x, Tensor y, int root, Launch launch) {
+  return submit({Kind::scatter, ReduceOp::sum, root, std::move(x), std::move(y)}, launch);
+}
+void CollectiveGroup::barrier() { submit({}, Launch::lazily).wait(); }
+
+void check_message(const char* where, const Tensor& x, int peer, int tag, const ProcessGroup& group) {
+  require(x.defined() && x.contiguous(), where, "the tensor is undefined or not dense; call contiguous() first");
+  require(peer >= 0 && peer < group.size(), where, "{} is not a rank of group '{}' of size {}", peer, group.name(),
+          group.size());
+  require(tag >= 0, where, "tag {} is negative", tag);
+}
+
+int place_in_subgroup(const std::vector<int>& world_ranks, const std::string& name, const ProcessGroup& parent) {
+  for (const int rank : world_ranks) {
+    require(std::count(world_ranks.begin(), world_ranks.end(), rank) == 1, "subgroup", "'{}' lists rank {} twice", name,
+            rank);
+    require(std::count(parent.members().begin(), parent.members().end(), rank) == 1, "subgroup",
+            "'{}' lists world rank {}, which is not in its parent '{}'", name, rank, parent.name());
+  }
+  const int me = parent.world_rank(parent.rank());
+  const auto place = std::find(world_ranks.begin(), world_ranks.end(), me);
+  require(place != world_ranks.end(), "subgroup", "'{}' does not list the calling rank {}", name, me);
+  return static_cast<int>(place - world_ranks.begin());
+}
+
+}  // namespace trireme::comm

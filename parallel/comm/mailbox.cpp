@@ -1,0 +1,119 @@
+#include "parallel/comm/mailbox.h"
+
+#include "parallel/comm/rank_order.h"
+
+namespace trireme::comm {
+namespace {
+
+class Receiving : public Work::State {
+ public:
+  Receiving(std::shared_ptr<ProcessGroup> group, Mailbox& box, Tensor y, int from, int tag,
+            std::chrono::duration<double> patience, std::function<void(Met)> explain)
+      : group_(std::move(group)),
+        box_(box),
+        y_(std::move(y)),
+        from_(from),
+        tag_(tag),
+        number_(box.post(from, tag)),
+        patience_(patience),
+        explain_(std::move(explain)) {}
+  ~Receiving() override {
+    if (std::uncaught_exceptions() > exceptions_) return;
+    try {
+      wait();
+    } catch (...) {  // `explain` has told the world
+    }
+  }
+  Receiving(const Receiving&) = delete;
+  Receiving& operator=(const Receiving&) = delete;
+
+  void wait() override {
+    if (error_) std::rethrow_exception(error_);
+    if (!y_.defined()) return;
+    try {
+      take();
+    } catch (...) {
+      error_ = std::current_exception();
+      throw;
+    }
+    y_ = Tensor();
+  }
+  bool done() override {
+    if (y_.defined() && !error_ && box_.arrived(from_, tag_, number_)) wait();
+    return !y_.defined() || error_;
+  }
+
+ private:
+  void take() {
+    Tensor message;
+    const Met met = box_.take(from_, tag_, number_, patience_, message);
+    if (met != Met::all) explain_(met);
+    if (message.count() != y_.count() || message.dtype() != y_.dtype()) {
+      fail(ExitCode::desync, "recv",
+           "group '{}', tag {}: rank {} sent {} {}, rank {} expected {} {}; make both sides agree", group_->name(),
+           tag_, from_, message.count(), name(message.dtype()), group_->rank(), y_.count(), name(y_.dtype()));
+    }
+    copy_bytes(static_cast<std::byte*>(y_.raw()), static_cast<const std::byte*>(message.raw()),
+               static_cast<std::size_t>(y_.bytes()));
+  }
+
+  std::shared_ptr<ProcessGroup> group_;
+  Mailbox& box_;
+  Tensor y_;  // undefined once received
+  int from_, tag_;
+  std::uint64_t number_;
+  std::chrono::duration<double> patience_;
+  std::function<void(Met)> explain_;
+  std::exception_ptr error_;
+  int exceptions_ = std::uncaught_exceptions();
+};
+
+}  // namespace
+
+void Mailbox::put(int from, int tag, const Tensor& x) {
+  const MemoryScope scope(MemoryCategory::communication);
+  Tensor message = Tensor::empty(x.shape(), x.dtype());
+  copy_bytes(static_cast<std::byte*>(message.raw()), static_cast<const std::byte*>(x.raw()),
+             static_cast<std::size_t>(x.bytes()));
+  {
+    const std::scoped_lock lock(mutex_);
+    Stream& stream = streams_[{from, tag}];
+    stream.messages.emplace(stream.sent++, std::move(message));
+  }
+  delivered_.notify_all();
+}
+
+std::uint64_t Mailbox::post(int from, int tag) {
+  const std::scoped_lock lock(mutex_);
+  return streams_[{from, tag}].posted++;
+}
+
+bool Mailbox::arrived(int from, int tag, std::uint64_t number) {
+  const std::scoped_lock lock(mutex_);
+  return streams_[{from, tag}].messages.contains(number);
+}
+
+Met Mailbox::take(int from, int tag, std::uint64_t number, std::chrono::duration<double> patience, Tensor& message) {
+  const auto deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(patience);
+  std::unique_lock lock(mutex_);
+  auto& messages = streams_[{from, tag}].messages;
+  const bool in_time = delivered_.wait_until(lock, deadline, [&] { return messages.contains(number) || failed_; });
+  const auto found = messages.find(number);
+  if (found == messages.end()) return in_time ? Met::failed : Met::late;
+  message = std::move(found->second);
+  messages.erase(found);
+  return Met::all;
+}
+
+void Mailbox::wake() {
+  { const std::scoped_lock lock(mutex_); }
+  delivered_.notify_all();
+}
+
+Work receive(std::shared_ptr<ProcessGroup> group, Mailbox& box, Tensor y, int from, int tag,
+             std::chrono::duration<double> patience, std::function<void(Met)> explain) {
+  return Work(
+      std::make_shared<Receiving>(std::move(group), box, std::move(y), from, tag, patience, std::move(explain)));
+}
+
+}  // namespace trireme::comm

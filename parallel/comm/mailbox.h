@@ -1,0 +1,46 @@
+// Messages on their way to one rank, in one group. A send leaves a copy here and is complete; a recv takes the next one
+// of its sender and tag. Message k of a (sender, tag) goes to recv k, in the order the recvs were posted, whichever of
+// them is waited for first.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "parallel/comm/meeting.h"
+#include "parallel/comm/process_group.h"
+
+namespace trireme::comm {
+
+class Mailbox {
+ public:
+  explicit Mailbox(const std::atomic<bool>& failed) : failed_(failed) {}
+
+  void put(int from, int tag, const Tensor& x);
+  /// The number of the message that the recv posted now will get.
+  std::uint64_t post(int from, int tag);
+  bool arrived(int from, int tag, std::uint64_t number);
+  /// Moves that message into `message`, waiting for it.
+  Met take(int from, int tag, std::uint64_t number, std::chrono::duration<double> patience, Tensor& message);
+  void wake();
+
+ private:
+  struct Stream {
+    std::uint64_t sent = 0, posted = 0;
+    std::map<std::uint64_t, Tensor> messages;  // by number
+  };
+
+  const std::atomic<bool>& failed_;
+  std::mutex mutex_;
+  std::condition_variable delivered_;
+  std::map<std::pair<int, int>, Stream> streams_;  // by sender and tag
+};
+
+/// Posts a recv of `y`. When no message comes in `patience`, or the world is lost, `explain` is told which and throws.
+Work receive(std::shared_ptr<ProcessGroup> group, Mailbox& box, Tensor y, int from, int tag,
+             std::chrono::duration<double> patience, std::function<void(Met)> explain);
+
+}  // namespace trireme::comm

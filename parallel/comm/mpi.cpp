@@ -1,0 +1,30 @@
+// The world of a launcher's ranks, and its end.
+// Read next: parallel/comm/mpi_group.cpp.
+#include <cstdio>
+#include <cstdlib>
+#include <numeric>
+
+#include "parallel/comm/mpi_group.h"
+
+namespace trireme {
+
+std::shared_ptr<ProcessGroup> mpi_world(ProcessGroup::Deadline deadline) {
+  // Kept to the end of the process, as MPI is: its rank's communication thread may outlast every static object.
+  static const auto* const world = [&] {
+    comm::mpi::Runtime& runtime = comm::mpi::Runtime::get();
+    runtime.deadline = deadline;
+    std::vector<int> members(static_cast<std::size_t>(runtime.size()));
+    std::iota(members.begin(), members.end(), 0);
+    return new std::shared_ptr<ProcessGroup>(
+        std::make_shared<comm::mpi::MpiGroup>(runtime.world(), "world", runtime.rank(), members, 1));
+  }();
+  return *world;
+}
+
+void mpi_abort(int exit_code) {
+  std::fflush(nullptr);
+  if (comm::mpi::Runtime::up()) comm::mpi::Runtime::get().abort(exit_code);
+  std::_Exit(exit_code);
+}
+
+}  // namespace trireme

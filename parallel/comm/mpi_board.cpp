@@ -1,0 +1,84 @@
+#include "parallel/comm/mpi_board.h"
+
+#include <atomic>
+
+namespace trireme::comm::mpi {
+namespace {
+
+constexpr std::uint64_t writing = ~std::uint64_t{0};  // in place of a sequence number; 0: none begun yet
+
+std::atomic_ref<std::uint64_t> shared(std::uint64_t& word) { return std::atomic_ref<std::uint64_t>(word); }
+
+// kind 4 bits, op 1, dtype 3, root 16, count 40: a word, so that it is written at once.
+std::uint64_t pack(const Signature& s) {
+  return static_cast<std::uint64_t>(s.kind) | static_cast<std::uint64_t>(s.op) << 4 |
+         static_cast<std::uint64_t>(s.dtype) << 5 | static_cast<std::uint64_t>(s.root) << 8 |
+         static_cast<std::uint64_t>(s.count) << 24;
+}
+
+Signature unpack(std::uint64_t word) {
+  return {static_cast<Kind>(word & 15U), static_cast<ReduceOp>(word >> 4 & 1U), static_cast<DType>(word >> 5 & 7U),
+          static_cast<int>(word >> 8 & 0xffffU), static_cast<std::int64_t>(word >> 24)};
+}
+
+}  // namespace
+
+Board::Board(MPI_Comm world) {
+  int world_size = 0, world_rank = 0;
+  MPI_Comm_size(world, &world_size);
+  MPI_Comm_rank(world, &world_rank);
+  MPI_Comm node = MPI_COMM_NULL;
+  MPI_Comm_split_type(world, MPI_COMM_TYPE_SHARED, world_rank, MPI_INFO_NULL, &node);
+  MPI_Comm_size(node, &ranks_here_);
+  std::vector<int> world_ranks(static_cast<std::size_t>(ranks_here_));
+  MPI_Allgather(&world_rank, 1, MPI_INT, world_ranks.data(), 1, MPI_INT, node);
+
+  MPI_Win window = MPI_WIN_NULL;  // freed by MPI_Finalize
+  MPI_Win_allocate_shared(static_cast<MPI_Aint>(sizeof(Line) * lines), 1, MPI_INFO_NULL, node,
+                          static_cast<void*>(&mine_), &window);
+  ranks_.resize(static_cast<std::size_t>(world_size), nullptr);
+  for (int rank = 0; rank < ranks_here_; ++rank) {
+    MPI_Aint bytes = 0;
+    int unit = 0;
+    Line* line = nullptr;
+    MPI_Win_shared_query(window, rank, &bytes, &unit, static_cast<void*>(&line));
+    ranks_[static_cast<std::size_t>(world_ranks[static_cast<std::size_t>(rank)])] = line;
+  }
+  for (int line = 0; line < lines; ++line) close(line);
+  MPI_Barrier(node);
+}
+
+int Board::open(std::uint64_t group) {
+  for (int line = 0; line < lines; ++line) {
+    if (shared(mine_[line].group) != 0) continue;
+    shared(mine_[line].sequence) = 0;
+    shared(mine_[line].group) = group;
+    return line;
+  }
+  return -1;
+}
+
+void Board::close(int line) {
+  if (line >= 0) shared(mine_[line].group) = 0;
+}
+
+void Board::write(int line, const Entry& entry) {
+  if (line < 0) return;
+  shared(mine_[line].sequence) = writing;
+  shared(mine_[line].signature) = pack(entry.signature);
+  shared(mine_[line].sequence) = entry.sequence;
+}
+
+std::optional<Board::Entry> Board::read(int world_rank, std::uint64_t group) const {
+  Line* const board = ranks_[static_cast<std::size_t>(world_rank)];
+  for (int i = 0; board != nullptr && i < lines; ++i) {
+    Line& line = board[i];
+    if (shared(line.group) != group) continue;
+    const std::uint64_t before = shared(line.sequence), signature = shared(line.signature);
+    if (before == writing || shared(line.sequence) != before) return std::nullopt;
+    return Entry{before, unpack(signature)};
+  }
+  return board == nullptr ? std::nullopt : std::optional<Entry>(Entry{});
+}
+
+}  // namespace trireme::comm::mpi

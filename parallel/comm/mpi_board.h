@@ -1,0 +1,46 @@
+// A board in memory that the ranks of one node share: for each of its groups, a rank writes which operation it has begun.
+// It costs three stores an operation, and is what lets a rank that waits in vain name the ranks that never came, or that
+// called something else. Ranks of other nodes cannot be seen.
+#pragma once
+
+#include <mpi.h>
+
+#include <optional>
+#include <vector>
+
+#include "parallel/comm/collective.h"
+
+namespace trireme::comm::mpi {
+
+class Board {
+ public:
+  struct Entry {
+    std::uint64_t sequence = 0;
+    Signature signature;  ///< of that operation
+  };
+
+  /// Collective over all ranks of `world` (part of coming up, before anything can go wrong in our code).
+  explicit Board(MPI_Comm world);
+
+  int ranks_here() const { return ranks_here_; }
+
+  /// A line for a group; -1 when this rank's lines are all taken, after which its progress there is not shown.
+  int open(std::uint64_t group);
+  void close(int line);
+  void write(int line, const Entry& entry);
+  /// What a rank of the world shows for that group; nothing when it is on another node or is writing just now.
+  std::optional<Entry> read(int world_rank, std::uint64_t group) const;
+  bool visible(int world_rank) const { return ranks_[static_cast<std::size_t>(world_rank)] != nullptr; }
+
+ private:
+  struct Line {
+    std::uint64_t group, sequence, signature;
+  };
+  static constexpr int lines = 128;
+
+  int ranks_here_ = 0;
+  Line* mine_ = nullptr;
+  std::vector<Line*> ranks_;  // by world rank; null for those on other nodes
+};
+
+}  // namespace trireme::comm::mpi

@@ -1,0 +1,244 @@
+// Collectives among processes. MPI moves the elements; sums are made here, in rank order (rank_order.h), because MPI's own
+// reductions promise neither an order nor f32 accumulation for 16-bit types, and because the result then has the same bits
+// as under threads.
+//
+// An all-reduce is therefore: an all-to-all that brings chunk r of every rank's tensor to rank r, the sum there, and an
+// all-gather of the summed chunks: 2 (n-1)/n of the tensor sent and received per rank, the least there is. Long tensors go
+// in pieces, so that the buffer stays small and in cache.
+// Read next: parallel/comm/mpi_messages.cpp.
+#include "parallel/comm/mpi_group.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "parallel/comm/rank_order.h"
+
+namespace trireme::comm::mpi {
+namespace {
+
+constexpr std::size_t small_bytes = 8 * 1024;    // up to here one all-gather and n sums everywhere are quicker
+constexpr std::size_t chunk_bytes = 512 * 1024;  // of a piece, per rank
+
+std::byte* bytes_of(const Tensor& x) { return x.defined() ? static_cast<std::byte*>(x.raw()) : nullptr; }
+
+}  // namespace
+
+struct MpiGroup::Call {
+  const Collective& c;
+  Signature s;
+  std::uint64_t sequence;
+  Tensor buffer;
+
+  std::size_t element() const { return size_of(s.dtype); }
+  MPI_Datatype type() const { return bits_of(s.dtype); }
+  int count() const { return static_cast<int>(s.count); }
+};
+
+MpiGroup::MpiGroup(MPI_Comm communicator, const std::string& name, int rank, std::vector<int> members,
+                   std::uint64_t instance)
+    : CollectiveGroup(name, rank, std::move(members)),
+      runtime_(Runtime::get()),
+      communicator_(communicator),
+      instance_(instance),
+      line_(runtime_.board().open(instance)),
+      queue_([this](const Collective& c, std::uint64_t sequence) { run(c, sequence); },
+             [this] { runtime_.fail(nullptr); }) {}
+
+// The communicator is left to MPI_Finalize: MPI_Comm_free may wait for ranks that never drop their end.
+MpiGroup::~MpiGroup() { runtime_.board().close(line_); }
+
+Work MpiGroup::submit(Collective collective, Launch launch) {
+  return queue_.push(shared_from_this(), std::move(collective), launch);
+}
+
+void MpiGroup::run(const Collective& c, std::uint64_t sequence) {
+  Call call{c, c.signature(size()), sequence, {}};
+  const std::int64_t pieces = c.kind == Kind::all_reduce || c.kind == Kind::reduce ? 1 : call.s.count * size();
+  if (pieces > std::numeric_limits<int>::max()) {
+    fail(ExitCode::usage, comm::name(c.kind),
+         "{} elements on {} ranks are more than MPI counts (2^31 - 1); use smaller buckets", call.s.count, size());
+  }
+  runtime_.board().write(line_, {sequence, call.s});
+  try {
+    carry_out(call);
+  } catch (...) {
+    for (const Tensor& x : {c.x, c.y, call.buffer}) runtime_.keep(x);
+    runtime_.fail(std::current_exception());
+    throw;
+  }
+}
+
+void MpiGroup::carry_out(Call& call) {
+  const std::size_t bytes = contribution_bytes(call.s, size());
+  switch (call.c.kind) {
+    case Kind::all_reduce:
+      return bytes <= small_bytes ? all_reduce_small(call) : reduce_in_pieces(call);
+    case Kind::reduce:
+      return reduce_in_pieces(call);
+    case Kind::reduce_scatter:
+      return reduce_scatter_in_pieces(call);
+    default:
+      return move(call);
+  }
+}
+
+void MpiGroup::sum_buffer(const Call& call, std::int64_t row, std::byte* to) {
+  std::vector<const std::byte*> sources;
+  for (int r = 0; r < size(); ++r)
+    sources.push_back(bytes_of(call.buffer) + static_cast<std::size_t>(r * row) * call.element());
+  combine(call.s.dtype, call.s.op, sources, {&to, 1}, 0, row);
+}
+
+void MpiGroup::all_reduce_small(Call& call) {
+  call.buffer = Tensor::empty({size(), call.s.count}, call.s.dtype);
+  finish(call, [&](MPI_Request* request) {
+    return MPI_Iallgather(call.c.x.raw(), call.count(), call.type(), call.buffer.raw(), call.count(), call.type(),
+                          communicator_, request);
+  });
+  sum_buffer(call, call.s.count, bytes_of(call.c.x));
+}
+
+void MpiGroup::reduce_in_pieces(Call& call) {
+  const auto ranks = static_cast<std::size_t>(size());
+  const std::int64_t longest_chunk = std::min<std::int64_t>((call.s.count + size() - 1) / size(),
+                                                            static_cast<std::int64_t>(chunk_bytes / call.element()));
+  call.buffer = Tensor::empty({size(), longest_chunk}, call.s.dtype);
+  const std::int64_t longest_piece = std::max<std::int64_t>(1, longest_chunk * size());
+  for (std::int64_t first = 0; first < call.s.count || first == 0; first += longest_piece) {
+    const std::int64_t piece = std::min(longest_piece, call.s.count - first);
+    const std::int64_t chunk = (piece + size() - 1) / size();
+    std::vector<int> counts(ranks), starts(ranks), mine(ranks), rows(ranks);
+    for (std::size_t r = 0; r < ranks; ++r) {
+      const std::int64_t start = std::min(piece, static_cast<std::int64_t>(r) * chunk);
+      starts[r] = static_cast<int>(start);
+      counts[r] = static_cast<int>(std::min(chunk, piece - start));
+    }
+    const int row = counts[static_cast<std::size_t>(rank())];
+    for (std::size_t r = 0; r < ranks; ++r) {
+      mine[r] = row;
+      rows[r] = static_cast<int>(r) * row;
+    }
+    std::byte* const x = bytes_of(call.c.x) + static_cast<std::size_t>(first) * call.element();
+    std::byte* const buffer = bytes_of(call.buffer);
+    const MPI_Datatype type = call.type();
+    finish(call, [&](MPI_Request* request) {
+      return MPI_Ialltoallv(x, counts.data(), starts.data(), type, buffer, mine.data(), rows.data(), type,
+                            communicator_, request);
+    });
+    sum_buffer(call, row, buffer);
+    finish(call, [&](MPI_Request* request) {
+      return call.c.kind == Kind::all_reduce
+                 ? MPI_Iallgatherv(buffer, row, type, x, counts.data(), starts.data(), type, communicator_, request)
+                 : MPI_Igatherv(buffer, row, type, x, counts.data(), starts.data(), type, call.c.root, communicator_,
+                                request);
+    });
+  }
+}
+
+void MpiGroup::reduce_scatter_in_pieces(Call& call) {
+  const auto ranks = static_cast<std::size_t>(size());
+  const std::int64_t longest =
+      std::clamp<std::int64_t>(call.s.count, 1, static_cast<std::int64_t>(chunk_bytes / call.element()));
+  call.buffer = Tensor::empty({size(), longest}, call.s.dtype);
+  for (std::int64_t first = 0; first < call.s.count || first == 0; first += longest) {
+    const std::int64_t chunk = std::min(longest, call.s.count - first);
+    std::vector<int> counts(ranks, static_cast<int>(chunk)), starts(ranks), rows(ranks);
+    for (std::size_t r = 0; r < ranks; ++r) {
+      starts[r] = static_cast<int>(static_cast<std::int64_t>(r) * call.s.count + first);
+      rows[r] = static_cast<int>(static_cast<std::int64_t>(r) * chunk);
+    }
+    finish(call, [&](MPI_Request* request) {
+      return MPI_Ialltoallv(call.c.x.raw(), counts.data(), starts.data(), call.type(), call.buffer.raw(), counts.data(),
+                            rows.data(), call.type(), communicator_, request);
+    });
+    sum_buffer(call, chunk, bytes_of(call.c.y) + static_cast<std::size_t>(first) * call.element());
+  }
+}
+
+// The operations that only move elements. A share that already lies where it belongs is not handed to MPI twice.
+void MpiGroup::move(Call& call) {
+  std::byte *const x = bytes_of(call.c.x), *const y = bytes_of(call.c.y);
+  const int n = call.count(), root = call.c.root;
+  const MPI_Datatype type = call.type();
+  const std::size_t offset = static_cast<std::size_t>(rank()) * static_cast<std::size_t>(n) * call.element();
+  const bool in_place = x != nullptr && y != nullptr && (is_split(call.c.kind) ? x + offset == y : y + offset == x);
+  const void* const from = in_place && call.c.kind != Kind::scatter ? MPI_IN_PLACE : x;
+  void* const to = in_place && call.c.kind == Kind::scatter ? MPI_IN_PLACE : y;
+  finish(call, [&](MPI_Request* request) {
+    switch (call.c.kind) {
+      case Kind::all_gather:
+        return MPI_Iallgather(from, n, type, y, n, type, communicator_, request);
+      case Kind::all_to_all:
+        return MPI_Ialltoall(x, n, type, y, n, type, communicator_, request);
+      case Kind::broadcast:
+        return MPI_Ibcast(x, n, type, root, communicator_, request);
+      case Kind::gather:
+        return MPI_Igather(from, n, type, y, n, type, root, communicator_, request);
+      case Kind::scatter:
+        return MPI_Iscatter(x, n, type, to, n, type, root, communicator_, request);
+      default:
+        return MPI_Ibarrier(communicator_, request);
+    }
+  });
+}
+
+template <class Start>
+void MpiGroup::finish(const Call& call, const Start& start) {
+  MPI_Request request = MPI_REQUEST_NULL;
+  const char* const where = comm::name(call.c.kind);
+  {
+    const std::scoped_lock lock(runtime_.lock());
+    check_code(start(&request), where);
+  }
+  const auto over = [&] {
+    int flag = 0;
+    check_code(MPI_Test(&request, &flag, MPI_STATUS_IGNORE), where);
+    return flag != 0;
+  };
+  if (runtime_.poll(over, on_communication_thread(), [&] { look_for_desync(call); })) return;
+  lose(ExitCode::retryable, where,
+       fmt::format("{} #{} of group '{}': {}; {}; find what keeps them, or raise the deadline", to_string(call.s),
+                   call.sequence, name(), who_waited(), missing(call)));
+}
+
+// Peers that show another operation under the same number will never join this one.
+void MpiGroup::look_for_desync(const Call& call) {
+  for (int r = 0; r < size(); ++r) {
+    const auto shown = runtime_.board().read(world_rank(r), instance_);
+    if (!shown || shown->sequence != call.sequence || shown->signature == call.s) continue;
+    lose(ExitCode::desync, comm::name(call.c.kind),
+         fmt::format("operation #{} of group '{}' differs between ranks: {} called {}, {} called {}; every rank must "
+                     "call the same "
+                     "operations in the same order",
+                     call.sequence, name(), list_ranks(*this, {rank()}), to_string(call.s), list_ranks(*this, {r}),
+                     to_string(shown->signature)));
+  }
+}
+
+std::string MpiGroup::missing(const Call& call) {
+  std::vector<int> late, unseen;
+  for (int r = 0; r < size(); ++r) {
+    if (!runtime_.board().visible(world_rank(r))) {
+      unseen.push_back(r);
+    } else if (const auto shown = runtime_.board().read(world_rank(r), instance_);
+               shown && shown->sequence < call.sequence) {
+      late.push_back(r);
+    }
+  }
+  std::string text = late.empty() ? "every rank of this node has arrived" : "not arrived: " + list_ranks(*this, late);
+  if (!unseen.empty()) text += "; on other nodes, not seen from here: " + list_ranks(*this, unseen);
+  return text;
+}
+
+std::string MpiGroup::who_waited() const {
+  return fmt::format("rank {} (world rank {}) waited {:.1f} s", rank(), world_rank(rank()), runtime_.deadline.count());
+}
+
+void MpiGroup::lose(ExitCode code, const char* where, const std::string& what) {
+  const Error error(code, where, what);
+  runtime_.fail(std::make_exception_ptr(error));
+  throw error;
+}
+
+}  // namespace trireme::comm::mpi

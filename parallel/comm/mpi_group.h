@@ -1,0 +1,49 @@
+// A process group over an MPI communicator. See mpi_group.cpp for the collectives, mpi_messages.cpp for send, recv and
+// subgroups.
+#pragma once
+
+#include "parallel/comm/mpi_runtime.h"
+#include "parallel/comm/operation_queue.h"
+
+namespace trireme::comm::mpi {
+
+class MpiGroup final : public CollectiveGroup, public std::enable_shared_from_this<MpiGroup> {
+ public:
+  /// `instance`: a number all members give this group, and no other of their groups.
+  MpiGroup(MPI_Comm communicator, const std::string& name, int rank, std::vector<int> members, std::uint64_t instance);
+  ~MpiGroup() override;
+
+  Work send(Tensor x, int to, int tag) override;
+  Work recv(Tensor y, int from, int tag) override;
+  std::shared_ptr<ProcessGroup> subgroup(const std::vector<int>& world_ranks, const std::string& name) override;
+
+  /// A failure after which no rank can go on.
+  [[noreturn]] void lose(ExitCode code, const char* where, const std::string& what);
+  std::string who_waited() const;  ///< "rank 1 (world rank 5) waited 30.0 s"
+
+ protected:
+  Work submit(Collective collective, Launch launch) override;
+
+ private:
+  struct Call;  // the operation under way
+
+  void run(const Collective& collective, std::uint64_t sequence);
+  void carry_out(Call& call);
+  void all_reduce_small(Call& call);
+  void reduce_in_pieces(Call& call);
+  void reduce_scatter_in_pieces(Call& call);
+  void move(Call& call);
+  void sum_buffer(const Call& call, std::int64_t row, std::byte* to);  // of the rows of the buffer
+  template <class Start>
+  void finish(const Call& call, const Start& start);
+  void look_for_desync(const Call& call);
+  std::string missing(const Call& call);
+
+  Runtime& runtime_;
+  MPI_Comm communicator_;
+  std::uint64_t instance_;
+  int line_;              // on the board
+  OperationQueue queue_;  // last: its thread ends before anything else here does
+};
+
+}  // namespace trireme::comm::mpi

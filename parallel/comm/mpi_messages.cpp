@@ -1,0 +1,179 @@
+// send and recv among processes, and how a subgroup forms.
+#include <functional>
+#include <limits>
+#include <map>
+
+#include "parallel/comm/mpi_group.h"
+#include "parallel/comm/rank_order.h"
+
+namespace trireme::comm::mpi {
+namespace {
+
+// What a Work of a recv holds. MPI matches messages to recvs in the order both were posted, per sender and tag.
+class Receiving : public Work::State {
+ public:
+  Receiving(std::shared_ptr<MpiGroup> group, Tensor y, int from, int tag, MPI_Request request)
+      : group_(std::move(group)), y_(std::move(y)), from_(from), tag_(tag), request_(request) {}
+  ~Receiving() override {
+    const bool unwinding = std::uncaught_exceptions() > exceptions_;
+    try {
+      if (!unwinding) wait();
+    } catch (...) {  // the runtime keeps the error and throws it at the next wait
+    }
+    if (!finished_) Runtime::get().keep(y_);
+  }
+  Receiving(const Receiving&) = delete;
+  Receiving& operator=(const Receiving&) = delete;
+
+  void wait() override {
+    if (error_) std::rethrow_exception(error_);
+    if (finished_) return;
+    try {
+      if (Runtime::get().poll([this] { return test(); }, false, [] {})) return;
+      group_->lose(
+          ExitCode::retryable, "recv",
+          fmt::format("group '{}': {} for {} {} with tag {}; {} has not sent it; find what keeps that rank, or raise "
+                      "the deadline",
+                      group_->name(), group_->who_waited(), y_.count(), name(y_.dtype()), tag_,
+                      list_ranks(*group_, {from_})));
+    } catch (...) {
+      error_ = std::current_exception();
+      Runtime::get().fail(error_);
+      throw;
+    }
+  }
+
+  bool done() override {
+    if (finished_ || error_) return true;
+    const std::scoped_lock lock(Runtime::get().lock());
+    return test();
+  }
+
+ private:
+  bool test() {  // with the lock held
+    int over = 0;
+    MPI_Status status;
+    const int code = MPI_Test(&request_, &over, &status);
+    if (code != MPI_SUCCESS) finished_ = true;
+    check_code(code, "recv");
+    if (over == 0) return false;
+    finished_ = true;
+    int count = 0;
+    MPI_Get_count(&status, bits_of(y_.dtype()), &count);
+    if (count != y_.count()) {
+      fail(ExitCode::desync, "recv",
+           "group '{}', tag {}: rank {} sent {} elements, rank {} expected {} {}; make both sides agree",
+           group_->name(), tag_, from_, count == MPI_UNDEFINED ? "other" : std::to_string(count), group_->rank(),
+           y_.count(), name(y_.dtype()));
+    }
+    return true;
+  }
+
+  std::shared_ptr<MpiGroup> group_;
+  Tensor y_;
+  int from_, tag_;
+  MPI_Request request_;
+  bool finished_ = false;
+  std::exception_ptr error_;
+  int exceptions_ = std::uncaught_exceptions();
+};
+
+void check_length(const char* where, const Tensor& x) {
+  if (x.count() > std::numeric_limits<int>::max()) {
+    fail(ExitCode::usage, where, "a message of {} elements is more than MPI counts (2^31 - 1); send it in parts",
+         x.count());
+  }
+}
+
+// The number that tells this group from all others of its members: the same on each, as all form their groups in one order.
+std::uint64_t instance_number(const std::vector<int>& members, const std::string& name) {
+  static std::mutex mutex;
+  static std::map<std::pair<std::vector<int>, std::string>, int> formed;
+  const std::scoped_lock lock(mutex);
+  std::string text = fmt::format("{}#{}", name, formed[{members, name}]++);
+  for (const int rank : members) text += fmt::format(",{}", rank);
+  return std::hash<std::string>()(text) | 1U;
+}
+
+}  // namespace
+
+Work MpiGroup::send(Tensor x, int to, int tag) {
+  check_message("send", x, to, tag, *this);
+  check_length("send", x);
+  const MemoryScope scope(MemoryCategory::communication);
+  const Tensor message = clone(x);
+  const std::scoped_lock lock(runtime_.lock());
+  MPI_Request request = MPI_REQUEST_NULL;
+  check_code(
+      MPI_Isend(message.raw(), static_cast<int>(message.count()), bits_of(x.dtype()), to, tag, communicator_, &request),
+      "send");
+  runtime_.finish_later(request, message);
+  return {};
+}
+
+Work MpiGroup::recv(Tensor y, int from, int tag) {
+  check_message("recv", y, from, tag, *this);
+  check_length("recv", y);
+  MPI_Request request = MPI_REQUEST_NULL;
+  {
+    const std::scoped_lock lock(runtime_.lock());
+    check_code(MPI_Irecv(y.raw(), static_cast<int>(y.count()), bits_of(y.dtype()), from, tag, communicator_, &request),
+               "recv");
+  }
+  return Work(std::make_shared<Receiving>(shared_from_this(), std::move(y), from, tag, request));
+}
+
+// Every member sends every other an empty token and waits, with the deadline, for theirs. Only then does it enter
+// MPI_Comm_create_group, which blocks, but now only for as long as members that stand before it take to enter.
+std::shared_ptr<ProcessGroup> MpiGroup::subgroup(const std::vector<int>& world_ranks, const std::string& name) {
+  const int place = place_in_subgroup(world_ranks, name, *this);
+  if (world_ranks.size() == 1) return lone_group(name, world_ranks.front());
+  const std::uint64_t instance = instance_number(world_ranks, name);
+  const int tag = static_cast<int>(instance >> 34);
+  std::vector<MPI_Request> requests(2 * world_ranks.size(), MPI_REQUEST_NULL);
+  std::vector<int> arrived(world_ranks.size(), 1);
+  const auto start = [&] {
+    const std::scoped_lock lock(runtime_.lock());
+    for (std::size_t i = 0; i < world_ranks.size(); ++i) {
+      if (static_cast<int>(i) == place) continue;
+      arrived[i] = 0;
+      check_code(MPI_Irecv(nullptr, 0, MPI_BYTE, world_ranks[i], tag, runtime_.control(), &requests[2 * i]),
+                 "subgroup");
+      check_code(MPI_Isend(nullptr, 0, MPI_BYTE, world_ranks[i], tag, runtime_.control(), &requests[2 * i + 1]),
+                 "subgroup");
+    }
+  };
+  const auto all_here = [&] {
+    bool all = true;
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      int over = 0;
+      check_code(MPI_Test(&requests[i], &over, MPI_STATUS_IGNORE), "subgroup");
+      if (i % 2 == 0) arrived[i / 2] = over;
+      all = all && over != 0;
+    }
+    return all;
+  };
+  start();
+  if (!runtime_.poll(all_here, false, [] {})) {
+    std::string late;
+    for (std::size_t i = 0; i < world_ranks.size(); ++i) {
+      if (arrived[i] == 0) late += fmt::format("{}world rank {}", late.empty() ? "" : ", ", world_ranks[i]);
+    }
+    lose(ExitCode::retryable, "subgroup",
+         fmt::format("'{}': {}; not arrived: {}; every member must call subgroup with the same list", name,
+                     who_waited(), late));
+  }
+  MPI_Comm communicator = MPI_COMM_NULL;
+  {
+    const std::scoped_lock lock(runtime_.lock());
+    MPI_Group world_group = MPI_GROUP_NULL, group = MPI_GROUP_NULL;
+    MPI_Comm_group(runtime_.control(), &world_group);
+    MPI_Group_incl(world_group, static_cast<int>(world_ranks.size()), world_ranks.data(), &group);
+    check_code(MPI_Comm_create_group(runtime_.control(), group, tag, &communicator), "subgroup");
+    MPI_Group_free(&group);
+    MPI_Group_free(&world_group);
+  }
+  return std::make_shared<MpiGroup>(communicator, name, place, world_ranks, instance);
+}
+
+}  // namespace trireme::comm::mpi

@@ -1,0 +1,186 @@
+#include "parallel/comm/mpi_runtime.h"
+
+#include <sched.h>
+
+#include <cstdlib>
+
+#include "core/parallel_for.h"
+#include "parallel/comm/meeting.h"
+
+namespace trireme::comm::mpi {
+namespace {
+
+std::atomic<bool> initialised{false};
+
+constexpr auto spin_time = std::chrono::microseconds(100);  // without giving up the core, when every rank has its own
+constexpr auto yield_time = std::chrono::milliseconds(2);   // letting others run, still quick to answer
+constexpr auto shortest_sleep = std::chrono::microseconds(20), longest_sleep = std::chrono::microseconds(500);
+
+}  // namespace
+
+void check_code(int code, const char* where) {
+  if (code == MPI_SUCCESS) return;
+  char text[MPI_MAX_ERROR_STRING] = "";
+  int length = 0, kind = MPI_SUCCESS;
+  MPI_Error_string(code, text, &length);
+  MPI_Error_class(code, &kind);
+  if (kind == MPI_ERR_TRUNCATE) {
+    fail(ExitCode::desync, where,
+         "a peer sent more elements than this rank expects ({}); every rank must call the same "
+         "operations with the same counts",
+         text);
+  }
+  fail(ExitCode::retryable, where, "MPI says: {}", text);
+}
+
+MPI_Datatype bits_of(DType dtype) {
+  switch (size_of(dtype)) {
+    case 8:
+      return MPI_UINT64_T;
+    case 4:
+      return MPI_UINT32_T;
+    case 2:
+      return MPI_UINT16_T;
+    default:
+      return MPI_UINT8_T;
+  }
+}
+
+// Never destroyed: groups in static storage may still refer to it when the process ends.
+Runtime& Runtime::get() {
+  static Runtime* const runtime = new Runtime;
+  return *runtime;
+}
+
+bool Runtime::up() { return initialised; }
+
+Runtime::Runtime() {
+  int provided = MPI_THREAD_SINGLE;
+  if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided) != MPI_SUCCESS ||
+      provided < MPI_THREAD_SERIALIZED) {
+    trireme::fail(ExitCode::usage, "mpi",
+                  "this MPI cannot be called from several threads (level {}, needs MPI_THREAD_SERIALIZED)", provided);
+  }
+  initialised = true;
+  MPI_Comm_dup(MPI_COMM_WORLD, &world_);
+  MPI_Comm_dup(MPI_COMM_WORLD, &control_);
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  MPI_Comm_set_errhandler(world_, MPI_ERRORS_RETURN);  // inherited by the communicators made from it
+  MPI_Comm_set_errhandler(control_, MPI_ERRORS_RETURN);
+  MPI_Comm_rank(world_, &rank_);
+  MPI_Comm_size(world_, &size_);
+  if (under_mpi_launcher() && size_ != mpi_launcher_size()) {
+    trireme::fail(ExitCode::usage, "mpi",
+                  "the launcher says there are {} ranks, MPI says {}; start with the mpirun of the Open MPI "
+                  "this program was built with, or srun --mpi=pmix",
+                  mpi_launcher_size(), size_);
+  }
+  board_ = std::make_unique<Board>(world_);
+  spin_ = board_->ranks_here() <= static_cast<int>(std::thread::hardware_concurrency());
+  std::atexit([] { get().finalize(); });
+}
+
+bool Runtime::poll(const std::function<bool()>& test, bool patiently, const std::function<void()>& look) {
+  const auto start = Clock::now();
+  const auto spinning = spin_ && !patiently ? spin_time : Clock::duration::zero();
+  const auto yielding = patiently ? std::chrono::microseconds(50) : yield_time;
+  auto sleep = std::chrono::duration_cast<std::chrono::microseconds>(shortest_sleep);
+  while (true) {
+    {
+      const std::scoped_lock lock(mutex_);
+      if (test()) return true;
+    }
+    throw_failure();
+    const auto waited = Clock::now() - start;
+    if (waited < spinning) continue;
+    if (waited < yielding) {
+      sched_yield();
+      continue;
+    }
+    look();
+    if (waited > deadline) return false;
+    std::this_thread::sleep_for(sleep);
+    sleep = std::min<std::chrono::microseconds>(2 * sleep, longest_sleep);
+  }
+}
+
+void Runtime::finish_later(MPI_Request request, Tensor x) {
+  sends_.push_back({request, std::move(x)});
+  if (reap()) return;
+  if (!pump_.joinable()) pump_ = std::thread([this] { pump(); });
+  sends_changed_.notify_one();
+}
+
+bool Runtime::reap() {
+  sends_.remove_if([](Send& send) {
+    int over = 0;
+    check_code(MPI_Test(&send.request, &over, MPI_STATUS_IGNORE), "send");
+    return over != 0;
+  });
+  return sends_.empty();
+}
+
+// A long message needs its sender to enter MPI several times; without this thread it would wait for the sender's next
+// operation.
+void Runtime::pump() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    sends_changed_.wait(lock, [this] { return stop_ || !sends_.empty(); });
+    if (stop_) return;
+    reap();
+    lock.unlock();
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+    lock.lock();
+  }
+}
+
+void Runtime::fail(std::exception_ptr error) {
+  const std::scoped_lock lock(mutex_);
+  if (!error_) error_ = std::move(error);
+  failed_ = true;
+}
+
+void Runtime::throw_failure() {
+  if (!failed_) return;
+  const std::scoped_lock lock(mutex_);
+  if (error_) std::rethrow_exception(error_);
+  trireme::fail(ExitCode::retryable, "mpi", "this rank has failed while the operation was under way");
+}
+
+void Runtime::keep(const Tensor& x) {
+  const std::scoped_lock lock(mutex_);
+  kept_.push_back(x);
+}
+
+// All is well only if every rank gets here: one that failed never does, and MPI_Finalize would wait for it for ever. A rank
+// that failed leaves without MPI_Finalize, on which mpirun ends the others.
+void Runtime::finalize() {
+  if (failed_) return;
+  MPI_Request request = MPI_REQUEST_NULL;
+  {
+    const std::scoped_lock lock(mutex_);
+    MPI_Ibarrier(control_, &request);
+  }
+  const auto over = [&] {
+    int flag = 0;
+    MPI_Test(&request, &flag, MPI_STATUS_IGNORE);
+    return flag != 0 && reap();
+  };
+  if (!poll(over, false, [] {})) abort(static_cast<int>(ExitCode::retryable));
+  {
+    const std::scoped_lock lock(mutex_);
+    stop_ = true;
+  }
+  sends_changed_.notify_one();
+  if (pump_.joinable()) pump_.join();
+  failed_ = true;  // nothing may call MPI from here on
+  MPI_Finalize();
+}
+
+void Runtime::abort(int exit_code) {
+  failed_ = true;
+  MPI_Abort(MPI_COMM_WORLD, exit_code);  // without the lock: a thread that holds it may hang
+  std::_Exit(exit_code);
+}
+
+}  // namespace trireme::comm::mpi

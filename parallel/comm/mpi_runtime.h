@@ -1,0 +1,80 @@
+// MPI in this process: up and down, one lock around every call, and the only way to wait: polling with a deadline.
+//
+// No call here or in mpi_group.cpp blocks on a peer, except while MPI comes up, and MPI_Comm_create_group, which has no
+// other form in MPI 3 and is entered only when every member is known to stand before it.
+// Read next: parallel/comm/mpi_group.cpp.
+#pragma once
+
+#include <mpi.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <list>
+#include <mutex>
+#include <thread>
+
+#include "parallel/comm/mpi_board.h"
+#include "parallel/comm/process_group.h"
+
+namespace trireme::comm::mpi {
+
+class Runtime {
+ public:
+  /// Initialises MPI on the first call. Lives until the process ends.
+  static Runtime& get();
+  static bool up();  ///< whether get() has been called
+
+  std::mutex& lock() { return mutex_; }  ///< to be held around every MPI call
+  MPI_Comm world() const { return world_; }
+  MPI_Comm control() const { return control_; }  ///< all ranks too, for what is no group's traffic
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  Board& board() { return *board_; }
+  ProcessGroup::Deadline deadline{30.0};
+
+  /// Calls `test` with the lock held until it returns true; returns false after the deadline. `look` is called now and
+  /// then without the lock while the wait is long, and may throw. `patiently`: sleep early, the cores have other work.
+  bool poll(const std::function<bool()>& test, bool patiently, const std::function<void()>& look);
+  /// Lets an MPI_Isend go on by itself; `x` stays alive until it is over.
+  void finish_later(MPI_Request request, Tensor x);
+
+  /// No rank can go on: every poll ends with this error (or, when null, with one that says so).
+  void fail(std::exception_ptr error);
+  /// Keeps memory that MPI may still write into after a failure until the process ends.
+  void keep(const Tensor& x);
+
+  [[noreturn]] void abort(int exit_code);
+
+ private:
+  struct Send {
+    MPI_Request request;
+    Tensor x;
+  };
+
+  Runtime();
+  void finalize();
+  void throw_failure();
+  bool reap();  // frees the sends that are over; with the lock held; true when none is left
+  void pump();  // the thread that moves sends along while this rank computes
+
+  std::mutex mutex_;
+  MPI_Comm world_ = MPI_COMM_NULL, control_ = MPI_COMM_NULL;
+  int rank_ = 0, size_ = 1;
+  std::unique_ptr<Board> board_;
+  bool spin_ = false;
+  std::list<Send> sends_;
+  std::condition_variable sends_changed_;
+  std::thread pump_;
+  bool stop_ = false;
+  std::atomic<bool> failed_{false};
+  std::exception_ptr error_;
+  std::vector<Tensor> kept_;
+};
+
+/// Throws unless an MPI call returned MPI_SUCCESS.
+void check_code(int code, const char* where);
+/// The MPI type of an element's bits: MPI only moves elements here, all arithmetic is in rank_order.cpp.
+MPI_Datatype bits_of(DType dtype);
+
+}  // namespace trireme::comm::mpi

@@ -1,0 +1,129 @@
+#include "parallel/comm/operation_queue.h"
+
+#include "core/parallel_for.h"
+
+namespace trireme::comm {
+namespace {
+
+thread_local bool communicates = false;
+
+}  // namespace
+
+bool on_communication_thread() { return communicates; }
+
+// What a Work holds: the last copy's end waits, unless an exception is passing through, when nobody can say whether the
+// peers will ever come. The operation then stays in the queue, which keeps its tensors alive.
+class OperationQueue::Ticket : public Work::State {
+ public:
+  Ticket(std::shared_ptr<ProcessGroup> owner, OperationQueue& queue, std::shared_ptr<Operation> operation)
+      : owner_(std::move(owner)), queue_(queue), operation_(std::move(operation)) {}
+  ~Ticket() override {
+    if (std::uncaught_exceptions() > exceptions_) return;
+    try {
+      queue_.wait(*operation_);
+    } catch (...) {  // the queue keeps the error and throws it at the next operation
+    }
+  }
+  Ticket(const Ticket&) = delete;
+  Ticket& operator=(const Ticket&) = delete;
+  void wait() override { queue_.wait(*operation_); }
+  bool done() override { return queue_.done(*operation_); }
+
+ private:
+  std::shared_ptr<ProcessGroup> owner_;
+  OperationQueue& queue_;
+  std::shared_ptr<Operation> operation_;
+  int exceptions_ = std::uncaught_exceptions();
+};
+
+OperationQueue::OperationQueue(Run run, std::function<void()> abandon)
+    : run_(std::move(run)), abandon_(std::move(abandon)) {}
+
+OperationQueue::~OperationQueue() {
+  {
+    const std::scoped_lock lock(mutex_);
+    stop_ = true;
+    if (busy_ || !queue_.empty()) abandon_();
+  }
+  work_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+Work OperationQueue::push(std::shared_ptr<ProcessGroup> owner, Collective collective, Launch launch) {
+  check(collective, *owner);
+  auto operation = std::make_shared<Operation>();
+  operation->collective = std::move(collective);
+  for (Tensor* x : {&operation->collective.x, &operation->collective.y}) {
+    if (x->requires_grad()) *x = x->detach();  // keep the elements alive, not the tape
+  }
+  operation->background = launch == Launch::background;
+  {
+    const std::scoped_lock lock(mutex_);
+    operation->sequence = ++launched_;
+    queue_.push_back(operation);
+    if (operation->background) {
+      ++background_;
+      if (!thread_.joinable()) {
+        thread_ = std::thread([this, pool = MemoryPool::current()] {
+          MemoryPool::set_current(pool);
+          set_threads(1);
+          communicates = true;
+          communicate();
+        });
+      }
+    }
+  }
+  if (operation->background) work_.notify_one();
+  return Work(std::make_shared<Ticket>(std::move(owner), *this, std::move(operation)));
+}
+
+// Runs the first operation with the lock released; whoever calls has seen !busy_ and a queue that is not empty.
+void OperationQueue::run_front(std::unique_lock<std::mutex>& lock) {
+  const std::shared_ptr<Operation> operation = queue_.front();
+  queue_.pop_front();
+  if (operation->background) --background_;
+  busy_ = true;
+  std::exception_ptr error = failure_;
+  lock.unlock();
+  if (!error) {
+    try {
+      const MemoryScope scope(MemoryCategory::communication);
+      run_(operation->collective, operation->sequence);
+    } catch (...) { error = std::current_exception(); }
+  }
+  lock.lock();
+  busy_ = false;
+  operation->error = failure_ = error;
+  operation->finished = true;
+  operation->collective.x = operation->collective.y = Tensor();
+  progress_.notify_all();
+}
+
+void OperationQueue::wait(Operation& operation) {
+  std::unique_lock lock(mutex_);
+  while (!operation.finished) {
+    if (busy_) {
+      progress_.wait(lock);
+    } else {
+      run_front(lock);
+    }
+  }
+  if (background_ > 0) work_.notify_one();
+  if (operation.error) std::rethrow_exception(operation.error);
+}
+
+bool OperationQueue::done(const Operation& operation) {
+  const std::scoped_lock lock(mutex_);
+  return operation.finished;
+}
+
+void OperationQueue::communicate() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    work_.wait(lock, [&] { return stop_ || (background_ > 0 && !busy_); });
+    if (stop_) return;
+    run_front(lock);
+  }
+}
+
+}  // namespace trireme::comm

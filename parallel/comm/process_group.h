@@ -1,0 +1,117 @@
+// ProcessGroup: an ordered set of ranks that communicate. One interface, three implementations: `self` (one rank),
+// `threads` (ranks of one process), `mpi` (ranks of a launcher).
+//
+// Every rank of a group must call the same operations in the same order. An operation returns a Work that keeps its
+// tensors alive; results may be read after wait(). Nothing here is differentiable: parallel/mesh/redistribute.h is.
+// Sums are taken in rank order, in f32 for bf16 and f16 (one rounding at the end), so that every rank gets the same
+// bits, run after run.
+// Read next: parallel/comm/threads.cpp, then parallel/mesh/mesh.h.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/tensor.h"
+
+namespace trireme {
+
+enum class ReduceOp : std::uint8_t { sum, max };
+
+/// When an operation runs. `lazily`: the caller will wait soon, so wait() itself drives it and no other thread wakes.
+/// `background`: at once, on the rank's communication thread, while the caller computes.
+enum class Launch : std::uint8_t { lazily, background };
+
+/// One operation under way. Dropping a Work waits for it. Copies share the operation.
+class Work {
+ public:
+  class State {
+   public:
+    virtual ~State() = default;
+    virtual void wait() = 0;  ///< returns when done; throws what the operation threw; may be called again
+    virtual bool done() = 0;
+  };
+
+  Work() = default;  ///< already complete
+  explicit Work(std::shared_ptr<State> state) : state_(std::move(state)) {}
+  void wait() {
+    if (state_) state_->wait();
+  }
+  bool done() { return !state_ || state_->done(); }
+
+ private:
+  std::shared_ptr<State> state_;
+};
+
+class ProcessGroup {
+ public:
+  virtual ~ProcessGroup() = default;
+
+  int rank() const { return rank_; }  ///< in this group
+  int size() const { return size_; }
+  const std::string& name() const { return name_; }  ///< for messages: "world", "tp[dp=0,pp=1]", ...
+  int world_rank(int group_rank) const { return members_[static_cast<std::size_t>(group_rank)]; }
+  const std::vector<int>& members() const { return members_; }  ///< world ranks, in group order
+
+  // All tensors are dense. n = size(). "in place" means the tensor is both input and output.
+
+  /// Every rank gets the elementwise reduction of all ranks' `x`, in place.
+  virtual Work all_reduce(Tensor x, ReduceOp op = ReduceOp::sum, Launch launch = Launch::lazily) = 0;
+  /// y [n, ...x] = the ranks' x, in rank order.
+  virtual Work all_gather(Tensor x, Tensor y, Launch launch = Launch::lazily) = 0;
+  /// y = sum over ranks of their x[rank()]; x [n, ...y].
+  virtual Work reduce_scatter(Tensor x, Tensor y, Launch launch = Launch::lazily) = 0;
+  /// y[i] = rank i's x[rank()]; x, y [n, ...].
+  virtual Work all_to_all(Tensor x, Tensor y, Launch launch = Launch::lazily) = 0;
+  /// x of `root` is copied to all, in place.
+  virtual Work broadcast(Tensor x, int root, Launch launch = Launch::lazily) = 0;
+  /// On `root`: x = sum of all ranks' x, in place; other ranks' x is left as it was.
+  virtual Work reduce(Tensor x, int root, Launch launch = Launch::lazily) = 0;
+  /// On `root`: y [n, ...x] = the ranks' x; y may be undefined elsewhere.
+  virtual Work gather(Tensor x, Tensor y, int root, Launch launch = Launch::lazily) = 0;
+  /// y = root's x[rank()]; x [n, ...y] may be undefined except on `root`.
+  virtual Work scatter(Tensor x, Tensor y, int root, Launch launch = Launch::lazily) = 0;
+  /// Message to / from one rank. Messages between two ranks with one tag arrive in order. send never needs the
+  /// receiver to have posted its recv: x may be changed once the returned Work is complete, and that never blocks on the peer's
+  /// progress. Sends and receives are independent of the order of collectives.
+  virtual Work send(Tensor x, int to, int tag) = 0;
+  virtual Work recv(Tensor y, int from, int tag) = 0;
+  virtual void barrier() = 0;
+
+  /// The group of those `world_ranks` (which include this one, in this order), over the same transport. Every rank of the parent
+  /// that is in the new group calls this with the same list; groups that do not overlap may be made at the same time.
+  virtual std::shared_ptr<ProcessGroup> subgroup(const std::vector<int>& world_ranks, const std::string& name) = 0;
+
+  /// How long a wait may last before it becomes an error that names operation, group and the missing ranks.
+  using Deadline = std::chrono::duration<double>;
+
+ protected:
+  ProcessGroup(std::string name, int rank, std::vector<int> members)
+      : name_(std::move(name)), rank_(rank), size_(static_cast<int>(members.size())), members_(std::move(members)) {}
+
+ private:
+  std::string name_;
+  int rank_, size_;
+  std::vector<int> members_;
+};
+
+/// A group of one: every operation is a copy or nothing.
+std::shared_ptr<ProcessGroup> self_group();
+
+/// Runs `body` once per rank, each on a thread of its own with a world group over shared memory, a MemoryPool and a team of
+/// `threads_per_rank`. Returns when all have ended. When a rank throws, the others' waits are ended and the first rank's error
+/// is rethrown here, exactly once.
+void run_thread_ranks(int ranks, int threads_per_rank, ProcessGroup::Deadline deadline,
+                      const std::function<void(std::shared_ptr<ProcessGroup>)>& body);
+
+/// Whether a launcher (mpirun, srun) started this process, and its world. MPI is initialised on the first call of mpi_world().
+bool under_mpi_launcher();
+int mpi_launcher_size();  ///< number of ranks the launcher says there are, without initialising MPI; 1 outside one
+std::shared_ptr<ProcessGroup> mpi_world(ProcessGroup::Deadline deadline);
+/// Ends all ranks of the launcher with this exit code; for a failure after mpi_world().
+[[noreturn]] void mpi_abort(int exit_code);
+
+}  // namespace trireme

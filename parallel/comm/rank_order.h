@@ -1,0 +1,20 @@
+// The one place where ranks' values are combined: in rank order, in the accumulation type, rounded once. Both
+// transports call it, so a sum has the same bits under threads and under MPI, on every rank, run after run.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "parallel/comm/process_group.h"
+
+namespace trireme::comm {
+
+/// Elements [begin, end) of every destination = the elementwise reduction of the same elements of the sources, taken in
+/// order. bf16 and f16 accumulate in f32; integers wrap; max propagates NaN. A destination may be one of the sources.
+void combine(DType dtype, ReduceOp op, std::span<const std::byte* const> sources,
+             std::span<std::byte* const> destinations, std::int64_t begin, std::int64_t end);
+
+/// Copies unless the two are the same memory.
+void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes);
+
+}  // namespace trireme::comm

@@ -1,0 +1,194 @@
+// Collectives among the threads of one process, over the memory they share anyway.
+//
+// Small operations (latency): each rank copies its contribution into its slot, the ranks meet once, and each takes what
+// it needs from the slots. Large ones (bandwidth): each shows a pointer to its tensor, they meet, each does its part,
+// they meet again so that nobody's tensor changes while a peer reads it. In an all-reduce, rank r's part is the r-th
+// chunk: it reads that chunk of all ranks' tensors and writes the sum into all of them; every byte is read once and
+// written once, in place, with no buffer.
+// Read next: parallel/comm/mpi_group.cpp, the same operations between processes.
+#include <algorithm>
+
+#include "core/parallel_for.h"
+#include "parallel/comm/operation_queue.h"
+#include "parallel/comm/rank_order.h"
+#include "parallel/comm/threads_slot.h"
+
+namespace trireme::comm {
+namespace {
+
+// Large copies are shared with the rank's team, as sums are.
+void copy_large(std::byte* to, const std::byte* from, std::size_t bytes) {
+  parallel_for(static_cast<std::int64_t>(bytes), 1 << 20, [&](std::int64_t begin, std::int64_t end) {
+    copy_bytes(to + begin, from + begin, static_cast<std::size_t>(end - begin));
+  });
+}
+
+class ThreadGroup final : public CollectiveGroup, public std::enable_shared_from_this<ThreadGroup> {
+ public:
+  ThreadGroup(std::shared_ptr<GroupState> state, const std::string& name, int rank, std::vector<int> members)
+      : CollectiveGroup(name, rank, std::move(members)),
+        state_(std::move(state)),
+        queue_([this](const Collective& c, std::uint64_t sequence) { run(c, sequence); },
+               [this] { state_->world->fail(nullptr); }) {}
+
+  Work send(Tensor x, int to, int tag) override {
+    check_message("send", x, to, tag, *this);
+    state_->mailboxes[static_cast<std::size_t>(to)]->put(rank(), tag, x);
+    return {};
+  }
+
+  Work recv(Tensor y, int from, int tag) override {
+    check_message("recv", y, from, tag, *this);
+    const auto explain = [this, from, tag, text = fmt::format("{} {}", y.count(), trireme::name(y.dtype()))](Met met) {
+      if (met == Met::failed) throw PeerFailed();
+      lose(ExitCode::retryable, "recv",
+           fmt::format(
+               "group '{}': rank {} (world rank {}) waited {:.1f} s for {} with tag {}; {} has not sent it; find "
+               "what keeps that rank, or raise the deadline",
+               name(), rank(), world_rank(rank()), state_->world->deadline().count(), text, tag,
+               list_ranks(*this, {from})));
+    };
+    return receive(shared_from_this(), *state_->mailboxes[static_cast<std::size_t>(rank())], std::move(y), from, tag,
+                   state_->world->deadline(), explain);
+  }
+
+  std::shared_ptr<ProcessGroup> subgroup(const std::vector<int>& world_ranks, const std::string& name) override {
+    const int place = place_in_subgroup(world_ranks, name, *this);
+    const int me = world_rank(rank());
+    if (world_ranks.size() == 1) return lone_group(name, me);
+    return thread_group(state_->world->join(world_ranks, name, me), name, place, world_ranks);
+  }
+
+ protected:
+  Work submit(Collective collective, Launch launch) override {
+    return queue_.push(shared_from_this(), std::move(collective), launch);
+  }
+
+ private:
+  void run(const Collective& c, std::uint64_t sequence) {
+    const Signature mine = c.signature(size());
+    const std::size_t parity = sequence % 2;
+    const std::size_t bytes = contribution_bytes(mine, size());
+    const bool small = bytes <= small_bytes;
+    GroupState::Slot::Shown& shown = state_->slots[static_cast<std::size_t>(rank())].shown[parity];
+    shown.signature = mine;
+    shown.x = c.x.defined() && bytes > 0 ? static_cast<std::byte*>(c.x.raw()) : nullptr;
+    if (small && shown.x != nullptr) {
+      if (!shown.copy) shown.copy = std::make_unique_for_overwrite<std::byte[]>(small_bytes);
+      copy_bytes(shown.copy.get(), shown.x, bytes);
+      shown.x = shown.copy.get();
+    }
+    meet(mine, sequence, "arrived");
+    check_signatures(mine, sequence, parity);
+    if (bytes == 0) return;
+    take_part(c, mine, contributions(parity), small);
+    if (!small) meet(mine, sequence, "finished");
+  }
+
+  // This rank's part, between the meetings; xs: the ranks' contributions. `small`: they are copies, and every rank works
+  // out its own result, its tensors being seen by no other rank.
+  void take_part(const Collective& c, const Signature& s, const std::vector<std::byte*>& xs, bool small) {
+    const std::size_t share = static_cast<std::size_t>(s.count) * size_of(s.dtype);
+    const std::size_t mine = static_cast<std::size_t>(rank()) * share;
+    std::byte* x = c.x.defined() ? static_cast<std::byte*>(c.x.raw()) : nullptr;
+    std::byte* y = c.y.defined() ? static_cast<std::byte*>(c.y.raw()) : nullptr;
+    const auto root = static_cast<std::size_t>(c.root), ranks = xs.size();
+    switch (c.kind) {
+      case Kind::all_reduce:
+      case Kind::reduce:
+        return reduce_part(c, s, xs, small);
+      case Kind::reduce_scatter: {
+        std::vector<const std::byte*> sources;
+        for (const std::byte* source : xs) sources.push_back(source + mine);
+        return combine(s.dtype, s.op, sources, {&y, 1}, 0, s.count);
+      }
+      case Kind::all_gather:
+      case Kind::all_to_all: {
+        const std::size_t offset = c.kind == Kind::all_to_all ? mine : 0;
+        for (std::size_t i = 0; i < ranks; ++i) {  // starting with itself: the ranks do not all read one tensor at once
+          const std::size_t r = (static_cast<std::size_t>(rank()) + i) % ranks;
+          copy_large(y + r * share, xs[r] + offset, share);
+        }
+        return;
+      }
+      case Kind::gather:
+        for (std::size_t r = 0; rank() == c.root && r < ranks; ++r) copy_large(y + r * share, xs[r], share);
+        return;
+      case Kind::broadcast:
+        if (rank() != c.root) copy_large(x, xs[root], share);
+        return;
+      case Kind::scatter:
+        return copy_large(y, xs[root] + mine, share);
+      case Kind::barrier:
+        return;
+    }
+  }
+
+  void reduce_part(const Collective& c, const Signature& s, const std::vector<std::byte*>& xs, bool small) {
+    const bool all = c.kind == Kind::all_reduce;
+    if (small && !all && rank() != c.root) return;
+    std::vector<std::byte*> destinations = xs;
+    if (small) destinations = {static_cast<std::byte*>(c.x.raw())};
+    if (!small && !all) destinations = {xs[static_cast<std::size_t>(c.root)]};
+    // Chunks of whole cache lines: two ranks never write to one line.
+    const std::int64_t line = 64, share = (s.count + size() - 1) / size();
+    const std::int64_t chunk = small ? s.count : (share + line - 1) / line * line;
+    const std::int64_t begin = small ? 0 : std::min(s.count, rank() * chunk);
+    combine(s.dtype, s.op, {xs.data(), xs.size()}, destinations, begin, std::min(s.count, begin + chunk));
+  }
+
+  std::vector<std::byte*> contributions(std::size_t parity) const {
+    std::vector<std::byte*> xs;
+    for (const GroupState::Slot& slot : state_->slots) xs.push_back(slot.shown[parity].x);
+    return xs;
+  }
+
+  void meet(const Signature& mine, std::uint64_t sequence, const char* what) {
+    switch (state_->meeting.meet(rank(), state_->world->deadline())) {
+      case Met::all:
+        return;
+      case Met::failed:
+        throw PeerFailed();
+      case Met::late:
+        lose(ExitCode::retryable, comm::name(mine.kind),
+             fmt::format(
+                 "{} #{} of group '{}': rank {} (world rank {}) waited {:.1f} s; not {}: {}; find what keeps them, or "
+                 "raise the deadline",
+                 to_string(mine), sequence, name(), rank(), world_rank(rank()), state_->world->deadline().count(), what,
+                 list_ranks(*this, state_->meeting.missing(rank()))));
+    }
+  }
+
+  // Every rank compares all with the first, so that every rank finds the same difference.
+  void check_signatures(const Signature& mine, std::uint64_t sequence, std::size_t parity) {
+    const Signature& first = state_->slots[0].shown[parity].signature;
+    for (int r = 1; r < size(); ++r) {
+      const Signature& other = state_->slots[static_cast<std::size_t>(r)].shown[parity].signature;
+      if (first == other) continue;
+      lose(ExitCode::desync, comm::name(mine.kind),
+           fmt::format(
+               "operation #{} of group '{}' differs between ranks: {} called {}, {} called {}; every rank must call "
+               "the same operations in the same order",
+               sequence, name(), list_ranks(*this, {0}), to_string(first), list_ranks(*this, {r}), to_string(other)));
+    }
+  }
+
+  // After this no rank can go on: all waits end, and run_thread_ranks rethrows the error.
+  [[noreturn]] void lose(ExitCode code, const char* where, const std::string& what) {
+    const Error error(code, where, what);
+    state_->world->fail(std::make_exception_ptr(error));
+    throw error;
+  }
+
+  std::shared_ptr<GroupState> state_;
+  OperationQueue queue_;  // last: its thread ends before anything else here does
+};
+
+}  // namespace
+
+std::shared_ptr<ProcessGroup> thread_group(std::shared_ptr<GroupState> state, const std::string& name, int rank,
+                                           std::vector<int> members) {
+  return std::make_shared<ThreadGroup>(std::move(state), name, rank, std::move(members));
+}
+
+}  // namespace trireme::comm

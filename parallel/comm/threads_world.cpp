@@ -1,0 +1,87 @@
+#include "parallel/comm/threads_world.h"
+
+#include <numeric>
+#include <thread>
+
+#include "core/parallel_for.h"
+#include "parallel/comm/threads_slot.h"
+
+namespace trireme {
+namespace comm {
+
+ThreadWorld::ThreadWorld(int ranks, ProcessGroup::Deadline deadline)
+    : size_(ranks), deadline_(deadline), spin_(static_cast<unsigned>(ranks) <= std::thread::hardware_concurrency()) {}
+
+void ThreadWorld::fail(std::exception_ptr error) {
+  std::vector<std::shared_ptr<GroupState>> groups;
+  {
+    const std::scoped_lock lock(mutex_);
+    if (!error_) error_ = std::move(error);
+    failed_ = true;
+    for (const auto& group : groups_) {
+      if (auto state = group.lock()) groups.push_back(std::move(state));
+    }
+  }
+  for (const auto& group : groups) group->wake();
+}
+
+std::exception_ptr ThreadWorld::error() const {
+  const std::scoped_lock lock(mutex_);
+  return error_;
+}
+
+std::shared_ptr<GroupState> ThreadWorld::join(const std::vector<int>& members, const std::string& name,
+                                              int world_rank) {
+  const std::scoped_lock lock(mutex_);
+  const Key key(members, name);
+  const std::pair<Key, int> instance(key, calls_[{key, world_rank}]++);
+  Forming& forming = forming_[instance];
+  if (!forming.state) {
+    std::erase_if(groups_, [](const auto& group) { return group.expired(); });
+    forming.state = std::make_shared<GroupState>(shared_from_this(), static_cast<int>(members.size()));
+    groups_.push_back(forming.state);
+  }
+  std::shared_ptr<GroupState> state = forming.state;
+  if (++forming.joined == static_cast<int>(members.size())) forming_.erase(instance);
+  return state;
+}
+
+GroupState::GroupState(std::shared_ptr<ThreadWorld> shared_world, int ranks)
+    : world(std::move(shared_world)),
+      meeting(ranks, world->spin(), world->failed()),
+      slots(static_cast<std::size_t>(ranks)) {
+  for (int rank = 0; rank < ranks; ++rank) mailboxes.push_back(std::make_unique<Mailbox>(world->failed()));
+}
+
+void GroupState::wake() {
+  meeting.wake();
+  for (const auto& mailbox : mailboxes) mailbox->wake();
+}
+
+}  // namespace comm
+
+void run_thread_ranks(int ranks, int threads_per_rank, ProcessGroup::Deadline deadline,
+                      const std::function<void(std::shared_ptr<ProcessGroup>)>& body) {
+  require(ranks >= 1 && threads_per_rank >= 1, "run_thread_ranks",
+          "{} ranks of {} threads; expected at least one of each", ranks, threads_per_rank);
+  const auto world = std::make_shared<comm::ThreadWorld>(ranks, deadline);
+  std::vector<int> members(static_cast<std::size_t>(ranks));
+  std::iota(members.begin(), members.end(), 0);
+
+  const auto run_rank = [&](int rank) {
+    MemoryPool::set_current(std::make_shared<MemoryPool>());
+    set_threads(threads_per_rank);
+    try {
+      body(comm::thread_group(world->join(members, "world", rank), "world", rank, members));
+    } catch (const comm::PeerFailed&) {
+      world->fail(nullptr);  // the rank that failed tells why
+    } catch (...) { world->fail(std::current_exception()); }
+  };
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < ranks; ++rank) threads.emplace_back(run_rank, rank);
+  for (std::thread& thread : threads) thread.join();
+  if (world->failed())
+    std::rethrow_exception(world->error() ? world->error() : std::make_exception_ptr(comm::PeerFailed()));
+}
+
+}  // namespace trireme

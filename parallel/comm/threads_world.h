@@ -1,0 +1,77 @@
+// What the rank threads of one run_thread_ranks() share: whether all is well, and the groups they have made.
+// Read next: parallel/comm/threads_group.cpp.
+#pragma once
+
+#include <atomic>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <tuple>
+#include <utility>
+
+#include "parallel/comm/mailbox.h"
+#include "parallel/comm/meeting.h"
+#include "parallel/comm/process_group.h"
+
+namespace trireme::comm {
+
+/// What the ranks that did nothing wrong throw when another one has failed. Never the error a user sees.
+class PeerFailed : public Error {
+ public:
+  PeerFailed() : Error(ExitCode::retryable, "threads", "another rank has failed; its error is the one to read") {}
+};
+
+struct GroupState;
+
+class ThreadWorld : public std::enable_shared_from_this<ThreadWorld> {
+ public:
+  ThreadWorld(int ranks, ProcessGroup::Deadline deadline);
+
+  int size() const { return size_; }
+  ProcessGroup::Deadline deadline() const { return deadline_; }
+  bool spin() const { return spin_; }
+  const std::atomic<bool>& failed() const { return failed_; }
+
+  /// Ends every wait of every rank. The first error that is not null is the one error() returns.
+  void fail(std::exception_ptr error);
+  std::exception_ptr error() const;
+
+  /// The shared state of the group of these members: calls with one list and name meet in call order, rank by rank.
+  std::shared_ptr<GroupState> join(const std::vector<int>& members, const std::string& name, int world_rank);
+
+ private:
+  struct Forming {
+    std::shared_ptr<GroupState> state;
+    int joined = 0;
+  };
+  using Key = std::pair<std::vector<int>, std::string>;
+
+  const int size_;
+  const ProcessGroup::Deadline deadline_;
+  const bool spin_;
+  std::atomic<bool> failed_{false};
+  mutable std::mutex mutex_;
+  std::exception_ptr error_;
+  std::map<std::pair<Key, int>, int> calls_;        // by key and world rank: groups of that key the rank has joined
+  std::map<std::pair<Key, int>, Forming> forming_;  // by key and number: kept until every member has joined
+  std::vector<std::weak_ptr<GroupState>> groups_;
+};
+
+/// The shared half of one group.
+struct GroupState {
+  GroupState(std::shared_ptr<ThreadWorld> shared_world, int ranks);
+  void wake();
+
+  struct Slot;  // what a rank shows the others; threads_group.cpp
+
+  std::shared_ptr<ThreadWorld> world;
+  Meeting meeting;
+  std::vector<std::unique_ptr<Mailbox>> mailboxes;  // by receiver
+  std::vector<Slot> slots;                          // by rank
+};
+
+/// This rank's end of a group.
+std::shared_ptr<ProcessGroup> thread_group(std::shared_ptr<GroupState> state, const std::string& name, int rank,
+                                           std::vector<int> members);
+
+}  // namespace trireme::comm

@@ -1,0 +1,187 @@
+#include "parallel/grad_sync.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <sstream>
+#include <utility>
+
+#include "core/kernels.h"
+
+namespace trireme {
+
+namespace {
+
+constexpr std::int64_t alignment = 16;  // elements: each gradient starts on a 64-byte line
+
+std::int64_t padded(std::int64_t count) { return (count + alignment - 1) / alignment * alignment; }
+
+double seconds(std::chrono::steady_clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
+
+bool sums_over(const std::vector<Axis>& axes, Axis axis) {
+  return std::find(axes.begin(), axes.end(), axis) != axes.end();
+}
+
+/// `text` of rank `root`, on every rank of the group.
+std::string broadcast_text(ProcessGroup& group, std::string text, int root) {
+  const Tensor length = Tensor::full({1}, 0, DType::i64);
+  *length.data<std::int64_t>() = static_cast<std::int64_t>(text.size());
+  group.broadcast(length, root).wait();
+  text.resize(static_cast<std::size_t>(*length.data<std::int64_t>()));
+  if (text.empty()) return text;
+  const Tensor bytes = Tensor::empty({static_cast<std::int64_t>(text.size())}, DType::u8);
+  std::memcpy(bytes.raw(), text.data(), text.size());
+  group.broadcast(bytes, root).wait();
+  std::memcpy(text.data(), bytes.raw(), text.size());
+  return text;
+}
+
+}  // namespace
+
+GradSync::GradSync(const nn::ParameterList& parameters, const DeviceMesh& mesh, std::int64_t bucket_bytes)
+    : mesh_(mesh) {
+  fill_buckets(parameters, bucket_bytes);
+  for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
+    slots_[slot].parameter->leaf().on_grad_ready([this, slot] { gradient_ready(slot); });
+  }
+  find_tied(parameters);
+}
+
+GradSync::~GradSync() {
+  for (const Slot& slot : slots_) slot.parameter->leaf().clear_hooks();
+}
+
+std::vector<Axis> GradSync::axes_to_sum(const nn::Parameter& parameter) const {
+  std::vector<Axis> axes;
+  for (const Axis axis : all_axes) {
+    if (mesh_.size(axis) > 1 && parameter.placements.on(axis) == placement::R) axes.push_back(axis);
+  }
+  return axes;
+}
+
+void GradSync::fill_buckets(const nn::ParameterList& parameters, std::int64_t bucket_bytes) {
+  struct Open {
+    std::int64_t bytes = 0;
+    std::vector<std::size_t> slots;
+  };
+  std::map<std::vector<Axis>, Open> open;  // one per set of axes: a bucket is summed as a whole
+  for (auto parameter = parameters.rbegin(); parameter != parameters.rend(); ++parameter) {
+    const std::vector<Axis> axes = axes_to_sum(**parameter);
+    const std::int64_t bytes = padded((*parameter)->value.count()) * static_cast<std::int64_t>(sizeof(float));
+    Open& bucket = open[axes];
+    if (!bucket.slots.empty() && bucket.bytes + bytes > bucket_bytes) {
+      close_bucket(axes, std::move(bucket.slots));
+      bucket = {};
+    }
+    bucket.bytes += bytes;
+    bucket.slots.push_back(slots_.size());
+    slots_.push_back({*parameter});
+  }
+  for (auto& [axes, bucket] : open) close_bucket(axes, std::move(bucket.slots));
+}
+
+void GradSync::close_bucket(std::vector<Axis> axes, std::vector<std::size_t> slots) {
+  const MemoryScope scope(MemoryCategory::gradients);
+  std::int64_t count = 0;
+  for (const std::size_t slot : slots) count += padded(slots_[slot].parameter->value.count());
+  const Tensor gradients = Tensor::zeros({count});  // [n]
+  std::int64_t start = 0;
+  for (const std::size_t slot : slots) {
+    const nn::Parameter& parameter = *slots_[slot].parameter;
+    parameter.grad() =
+        view::reshape(view::slice(gradients, 0, start, parameter.value.count()), parameter.value.shape());
+    slots_[slot].bucket = buckets_.size();
+    start += padded(parameter.value.count());
+  }
+  const std::size_t missing = slots.size();
+  buckets_.push_back({gradients, std::move(axes), std::move(slots), missing, {}, {}});
+}
+
+// A tied weight has the same name on both ends. Only the last stage knows that its copy is one, so it tells the first.
+void GradSync::find_tied(const nn::ParameterList& parameters) {
+  ProcessGroup* ends = mesh_.pipeline_ends();
+  if (ends == nullptr) return;
+  std::string names;
+  for (const nn::ParameterPtr& parameter : parameters) {
+    if (parameter->copy_of_earlier_stage)
+      names += fmt::format("{} {}\n", parameter->name, to_string(parameter->value.shape()));
+  }
+  std::istringstream lines(broadcast_text(*ends, names, ends->size() - 1));
+  for (std::string line; std::getline(lines, line);) {
+    const auto found = std::find_if(parameters.begin(), parameters.end(), [&](const nn::ParameterPtr& parameter) {
+      return fmt::format("{} {}", parameter->name, to_string(parameter->value.shape())) == line;
+    });
+    require(found != parameters.end(), "grad_sync",
+            "{}: the last pipeline stage has a copy of {}; the first stage has no such parameter", mesh_.where(), line);
+    tied_.push_back(*found);
+  }
+}
+
+void GradSync::zero() {
+  for (Bucket& bucket : buckets_) kernels(bucket.gradients.device()).fill(bucket.gradients, 0);
+}
+
+void GradSync::last_microbatch() {
+  for (Slot& slot : slots_) slot.ready = false;
+  for (Bucket& bucket : buckets_) bucket.missing = bucket.slots.size();
+  in_last_backward_ = true;
+}
+
+void GradSync::gradient_ready(std::size_t index) {
+  if (!in_last_backward_) return;
+  Slot& slot = slots_[index];
+  require(!slot.ready, "grad_sync",
+          "{}: {} was completed twice in one backward; its first gradient may have been sent already", mesh_.where(),
+          slot.parameter->name);
+  slot.ready = true;
+  --buckets_[slot.bucket].missing;
+  note_completed();
+  while (launched_ < buckets_.size() && buckets_[launched_].missing == 0) launch_next();
+}
+
+void GradSync::launch_next() {
+  Bucket& bucket = buckets_[launched_++];
+  bucket.started = Clock::now();
+  if (!sums_over(bucket.axes, Axis::dp)) return;
+  bucket.over_dp = mesh_.group(Axis::dp).all_reduce(bucket.gradients, ReduceOp::sum, Launch::background);
+  report_.bytes += bucket.gradients.bytes();
+  if (in_last_backward_) ++report_.buckets_overlapped;
+}
+
+/// Counts the time of sums that have ended. They run one after the other: one starts when it is launched and the one
+/// before has ended.
+void GradSync::note_completed() {
+  while (completed_ < launched_ && buckets_[completed_].over_dp.done()) {
+    const Bucket& bucket = buckets_[completed_++];
+    if (!sums_over(bucket.axes, Axis::dp)) continue;
+    const Clock::time_point now = Clock::now();
+    report_.communication_seconds += seconds(now - std::max(bucket.started, last_completion_));
+    last_completion_ = now;
+  }
+}
+
+void GradSync::sum(const Tensor& gradients, ProcessGroup& group) {
+  const Clock::time_point start = Clock::now();
+  group.all_reduce(gradients).wait();
+  report_.communication_seconds += seconds(Clock::now() - start);
+  report_.bytes += gradients.bytes();
+}
+
+GradSyncReport GradSync::finish() {
+  const Clock::time_point start = Clock::now();
+  in_last_backward_ = false;
+  while (launched_ < buckets_.size()) launch_next();
+  for (Bucket& bucket : buckets_) {
+    std::exchange(bucket.over_dp, {}).wait();
+    note_completed();
+    for (const Axis axis : bucket.axes) {
+      if (axis != Axis::dp) sum(bucket.gradients, mesh_.group(axis));
+    }
+  }
+  for (const nn::ParameterPtr& parameter : tied_) sum(parameter->grad(), *mesh_.pipeline_ends());
+  report_.exposed_seconds = seconds(Clock::now() - start);
+  launched_ = completed_ = 0;
+  return std::exchange(report_, {});
+}
+
+}  // namespace trireme

@@ -1,0 +1,92 @@
+// GradSync: the main gradients of a model, and their sums over the mesh.
+//
+// A parameter's gradient is summed over exactly the axes on which its placement is R. Nothing is divided: the loss
+// was. Gradients are f32 whatever the parameters are, and live in buckets, flat tensors filled in the reverse order
+// of creation, which is about the order in which backward completes them. In the backward of the last micro-batch,
+// the sum of a full bucket over dp starts while backward goes on (Li et al. 2020, "PyTorch Distributed", section
+// 3.2). Earlier micro-batches only add to the buckets.
+//
+// Every rank of a group must start the same sums in the same order, whatever order its gradients become ready in: a
+// bucket that is ready early waits for the ones before it. So every sum is one fixed expression, with or without
+// overlap. Sums over tp wait for finish(): during backward the tp groups belong to the layers' own collectives.
+// Read next: parallel/grad_sync.cpp.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <vector>
+
+#include "nn/parameter.h"
+#include "parallel/mesh/mesh.h"
+
+namespace trireme {
+
+struct GradSyncReport {
+  double exposed_seconds = 0;  ///< spent in finish(): not hidden behind backward
+  /// Sums under way, hidden or not. The end of a hidden one is seen when the next gradient is ready: an upper bound.
+  double communication_seconds = 0;
+  std::int64_t bytes = 0;      ///< of gradients given to sums, once per axis
+  int buckets_overlapped = 0;  ///< sums that were started during backward
+};
+
+class GradSync {
+ public:
+  static constexpr std::int64_t default_bucket_bytes = std::int64_t{25} << 20;
+
+  /// Gives every parameter a zero gradient in a bucket of at most `bucket_bytes` (a larger parameter has a bucket of
+  /// its own). Collective over the mesh when pp > 1. `parameters` in the order of creation, equal on all ranks of a
+  /// stage; `mesh` must outlive this object.
+  GradSync(const nn::ParameterList& parameters, const DeviceMesh& mesh,
+           std::int64_t bucket_bytes = default_bucket_bytes);
+  ~GradSync();
+  GradSync(const GradSync&) = delete;
+  GradSync& operator=(const GradSync&) = delete;
+
+  /// Starts a step: all gradients become 0.
+  void zero();
+  /// Call when the last backward of the step is about to start: from now on a gradient that is ready is complete, and
+  /// its bucket is sent as soon as it can be. Without this call everything is summed in finish(), to the same bits.
+  void last_microbatch();
+  /// Ends a step: all gradients are the sums over the mesh, also of parameters that took no part and of embeddings
+  /// tied across stages.
+  GradSyncReport finish();
+
+  int buckets() const { return static_cast<int>(buckets_.size()); }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  struct Slot {
+    nn::ParameterPtr parameter;
+    std::size_t bucket = 0;
+    bool ready = false;
+  };
+  struct Bucket {
+    Tensor gradients;        // [n], f32
+    std::vector<Axis> axes;  // to sum over
+    std::vector<std::size_t> slots;
+    std::size_t missing = 0;  // gradients not ready in this backward
+    Work over_dp;
+    Clock::time_point started;
+  };
+
+  std::vector<Axis> axes_to_sum(const nn::Parameter& parameter) const;
+  void fill_buckets(const nn::ParameterList& parameters, std::int64_t bucket_bytes);
+  void close_bucket(std::vector<Axis> axes, std::vector<std::size_t> slots);
+  void find_tied(const nn::ParameterList& parameters);
+  void gradient_ready(std::size_t slot);
+  void launch_next();
+  void note_completed();
+  void sum(const Tensor& gradients, ProcessGroup& group);
+
+  const DeviceMesh& mesh_;
+  std::vector<Slot> slots_;
+  std::vector<Bucket> buckets_;         // in the order in which they are summed
+  std::vector<nn::ParameterPtr> tied_;  // shared by both ends of the pipeline, in one order on both
+  bool in_last_backward_ = false;
+  std::size_t launched_ = 0, completed_ = 0;  // how many of buckets_, from the front
+  Clock::time_point last_completion_;
+  GradSyncReport report_;
+};
+
+}  // namespace trireme

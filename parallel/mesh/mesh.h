@@ -1,0 +1,68 @@
+// DeviceMesh: the ranks of a job as a grid with named axes, and a process group for every line and plane of it.
+//
+// Axes stand in placement order: pp outermost, tp innermost, so that tensor-parallel neighbours, which talk most, get
+// neighbouring ranks. World rank = (pp_coord * dp + dp_coord) * tp + tp_coord. A mesh is passed explicitly: ranks may be
+// threads of one process, so there is no "current" mesh.
+// Read next: parallel/mesh/placement.h (what a tensor means on an axis).
+#pragma once
+
+#include <array>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "parallel/comm/process_group.h"
+
+namespace trireme {
+
+enum class Axis : std::uint8_t { pp, dp, tp };
+inline constexpr std::array<Axis, 3> all_axes = {Axis::pp, Axis::dp, Axis::tp};
+std::string_view name(Axis axis);
+
+/// How many ranks lie along each axis.
+struct MeshShape {
+  std::array<int, all_axes.size()> sizes = {1, 1, 1};
+
+  int size(Axis axis) const { return sizes[static_cast<std::size_t>(axis)]; }
+  int& size(Axis axis) { return sizes[static_cast<std::size_t>(axis)]; }
+  int ranks() const;
+  bool operator==(const MeshShape&) const = default;
+};
+
+/// "dp=2,tp=2,pp=2"; left-out axes are 1; "dp=auto" takes what `world` ranks leave (world 0: unknown, auto is 1). Throws
+/// ExitCode::usage for an unknown or repeated axis, a size that is not a positive number, or a product that is not `world`.
+MeshShape parse_mesh(std::string_view text, int world);
+std::string to_string(const MeshShape& shape);  ///< "dp=2,tp=2,pp=1"
+
+class DeviceMesh {
+ public:
+  /// Collective over `world`, whose size must be shape.ranks().
+  DeviceMesh(std::shared_ptr<ProcessGroup> world, const MeshShape& shape);
+
+  const MeshShape& shape() const { return shape_; }
+  int size(Axis axis) const { return shape_.size(axis); }
+  int coord(Axis axis) const { return coords_[static_cast<std::size_t>(axis)]; }
+  int rank() const { return world_->rank(); }
+  bool is_first(Axis axis) const { return coord(axis) == 0; }
+  bool is_last(Axis axis) const { return coord(axis) == size(axis) - 1; }
+
+  ProcessGroup& world() const { return *world_; }
+  /// The ranks that differ from this one only along `axis`, ordered by that coordinate.
+  ProcessGroup& group(Axis axis) const { return *groups_[static_cast<std::size_t>(axis)]; }
+  /// The first and the last rank of this rank's pp line, which share a tied embedding; null when this is neither or pp = 1.
+  ProcessGroup* pipeline_ends() const { return pipeline_ends_.get(); }
+
+  int world_rank(int pp, int dp, int tp) const { return (pp * size(Axis::dp) + dp) * size(Axis::tp) + tp; }
+  std::string where() const;  ///< "rank 5 (dp=0,tp=1,pp=1)", for messages
+
+ private:
+  std::shared_ptr<ProcessGroup> world_;
+  MeshShape shape_;
+  std::array<int, all_axes.size()> coords_{};
+  std::array<std::shared_ptr<ProcessGroup>, all_axes.size()> groups_;
+  std::shared_ptr<ProcessGroup> pipeline_ends_;
+};
+
+}  // namespace trireme

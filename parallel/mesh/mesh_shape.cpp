@@ -1,0 +1,78 @@
+// Reading a mesh from text: "dp=2,tp=2,pp=2".
+#include <charconv>
+#include <numeric>
+
+#include "parallel/mesh/mesh.h"
+
+namespace trireme {
+namespace {
+
+constexpr const char* where = "--mesh";
+
+Axis axis_named(std::string_view text) {
+  for (const Axis axis : all_axes) {
+    if (name(axis) == text) return axis;
+  }
+  fail(ExitCode::usage, where, "unknown axis '{}'; the axes are dp, tp and pp, as in --mesh dp=2,tp=2,pp=2", text);
+}
+
+int parse_size(std::string_view axis, std::string_view text) {
+  int size = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), size);
+  if (error != std::errc() || end != text.data() + text.size() || size < 1) {
+    fail(ExitCode::usage, where, "axis {} needs a size of 1 or more{}, got '{}'", axis, axis == "dp" ? " (or auto)" : "", text);
+  }
+  return size;
+}
+
+/// The text up to `separator`, which is removed from `rest`.
+std::string_view next_part(std::string_view& rest, char separator) {
+  const std::size_t end = rest.find(separator);
+  const std::string_view part = rest.substr(0, end);
+  rest = end == std::string_view::npos ? std::string_view() : rest.substr(end + 1);
+  return part;
+}
+
+}  // namespace
+
+std::string_view name(Axis axis) {
+  constexpr std::array<std::string_view, all_axes.size()> names = {"pp", "dp", "tp"};
+  return names[static_cast<std::size_t>(axis)];
+}
+
+int MeshShape::ranks() const { return std::accumulate(sizes.begin(), sizes.end(), 1, std::multiplies<>()); }
+
+MeshShape parse_mesh(std::string_view text, int world) {
+  MeshShape shape;
+  std::array<bool, all_axes.size()> given{};
+  bool automatic = false;
+  std::string_view rest = text;
+  while (!rest.empty()) {
+    std::string_view value = next_part(rest, ',');
+    const std::string_view key = next_part(value, '=');
+    const Axis axis = axis_named(key);
+    if (std::exchange(given[static_cast<std::size_t>(axis)], true)) {
+      fail(ExitCode::usage, where, "axis {} is given twice in '{}'", key, text);
+    }
+    automatic = automatic || (axis == Axis::dp && value == "auto");
+    if (!(axis == Axis::dp && value == "auto")) shape.size(axis) = parse_size(key, value);
+  }
+  if (automatic && world > 0) {
+    if (world % shape.ranks() != 0) {
+      fail(ExitCode::usage, where, "dp=auto: {} ranks are not a multiple of tp x pp = {} x {} = {}", world, shape.size(Axis::tp),
+           shape.size(Axis::pp), shape.ranks());
+    }
+    shape.size(Axis::dp) = world / shape.ranks();
+  }
+  if (world > 0 && shape.ranks() != world) {
+    fail(ExitCode::usage, where, "dp x tp x pp = {} x {} x {} = {} ranks, but the launcher started {}; change --mesh or the number of ranks",
+         shape.size(Axis::dp), shape.size(Axis::tp), shape.size(Axis::pp), shape.ranks(), world);
+  }
+  return shape;
+}
+
+std::string to_string(const MeshShape& shape) {
+  return fmt::format("dp={},tp={},pp={}", shape.size(Axis::dp), shape.size(Axis::tp), shape.size(Axis::pp));
+}
+
+}  // namespace trireme

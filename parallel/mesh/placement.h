@@ -1,0 +1,50 @@
+// Placement: what a rank's local tensor means along one mesh axis. Four kinds, so that its gradient is unambiguous:
+//
+//   R     replicated; each rank's gradient is partial, their sum is the gradient
+//   I     invariant: replicated, and so is the gradient: the same on every rank
+//   P     partial: the value is the sum over the axis
+//   S(d)  sharded on dim d, in rank order, evenly
+//
+// Read next: parallel/mesh/redistribute.h (the moves between them).
+#pragma once
+
+#include <array>
+#include <string>
+
+#include "core/kernels.h"  // Rectangle
+#include "parallel/mesh/mesh.h"
+
+namespace trireme {
+
+struct Placement {
+  enum class Kind : std::uint8_t { replicated, invariant, partial, sharded };
+  Kind kind = Kind::invariant;
+  int dim = 0;  ///< only for sharded
+
+  bool sharded() const { return kind == Kind::sharded; }
+  bool operator==(const Placement& other) const {
+    return kind == other.kind && (kind != Kind::sharded || dim == other.dim);
+  }
+};
+
+namespace placement {
+inline constexpr Placement R{Placement::Kind::replicated, 0};
+inline constexpr Placement I{Placement::Kind::invariant, 0};
+inline constexpr Placement P{Placement::Kind::partial, 0};
+constexpr Placement S(int dim) { return {Placement::Kind::sharded, dim}; }
+}  // namespace placement
+
+std::string to_string(const Placement& placement);  ///< "R", "I", "P", "S(1)"
+
+/// One placement per mesh axis. On pp a parameter lives on one stage (or, tied, on two): always I.
+struct Placements {
+  Placement dp = placement::R;
+  Placement tp = placement::I;
+  const Placement& on(Axis axis) const;
+};
+
+/// The part of a global tensor that this rank holds. Throws ExitCode::usage naming `what` when an extent does not divide evenly.
+Rectangle local_rectangle(const Shape& global, const Placements& placements, const DeviceMesh& mesh, std::string_view what);
+Shape local_shape(const Shape& global, const Placements& placements, const DeviceMesh& mesh, std::string_view what);
+
+}  // namespace trireme

@@ -1,0 +1,126 @@
+#include "parallel/mesh/redistribute.h"
+
+#include "autograd/op.h"
+#include "autograd/ops.h"
+
+namespace trireme {
+namespace {
+
+using Kind = Placement::Kind;
+
+Tensor all_reduced(const Tensor& x, ProcessGroup& group) {
+  Tensor y = clone(x);
+  group.all_reduce(y).wait();
+  return y;
+}
+
+/// [.., n d, ..] as [n, .., d, ..]: the pieces along dim, each dense, in rank order.
+Tensor split_pieces(const Tensor& x, int dim, int n) {
+  const std::int64_t piece = x.size(dim) / n;
+  require(piece * n == x.size(dim), "redistribute", "dim {} of {} does not divide over {} ranks", dim, to_string(x.shape()), n);
+  std::vector<std::int64_t> extents = {n};
+  for (const std::int64_t extent : x.shape().with(dim, piece)) extents.push_back(extent);
+  Tensor pieces = Tensor::empty(Shape(std::span<const std::int64_t>(extents)), x.dtype(), x.device());
+  for (int i = 0; i < n; ++i) {
+    Tensor to = view::select(pieces, 0, i);
+    copy(view::slice(x, dim, i * piece, piece), to);
+  }
+  return pieces;
+}
+
+/// The inverse of split_pieces.
+Tensor join_pieces(const Tensor& pieces, int dim) {
+  const std::int64_t n = pieces.size(0), piece = pieces.size(dim + 1);
+  const Tensor whole = Tensor::empty(pieces.shape().without(0).with(dim, n * piece), pieces.dtype(), pieces.device());
+  for (std::int64_t i = 0; i < n; ++i) {
+    Tensor to = view::slice(whole, dim, i * piece, piece);
+    copy(view::select(pieces, 0, i), to);
+  }
+  return whole;
+}
+
+Shape stacked(const Shape& shape, int n) {
+  std::vector<std::int64_t> extents = {n};
+  extents.insert(extents.end(), shape.begin(), shape.end());
+  return Shape(std::span<const std::int64_t>(extents));
+}
+
+Tensor gathered(const Tensor& x, int dim, ProcessGroup& group) {
+  Tensor pieces = Tensor::empty(stacked(x.shape(), group.size()), x.dtype(), x.device());
+  group.all_gather(contiguous(x), pieces).wait();
+  return dim == 0 ? view::reshape(pieces, x.shape().with(0, x.size(0) * group.size())) : join_pieces(pieces, dim);
+}
+
+Tensor reduce_scattered(const Tensor& x, int dim, ProcessGroup& group) {
+  const Tensor pieces = split_pieces(x, dim, group.size());
+  Tensor y = Tensor::empty(pieces.shape().without(0), x.dtype(), x.device());
+  group.reduce_scatter(pieces, y).wait();
+  return y;
+}
+
+Tensor own_slice(const Tensor& x, int dim, ProcessGroup& group) {
+  const std::int64_t piece = x.size(dim) / group.size();
+  require(piece * group.size() == x.size(dim), "redistribute", "dim {} of {} does not divide over {} ranks", dim,
+          to_string(x.shape()), group.size());
+  return clone(view::slice(x, dim, group.rank() * piece, piece));
+}
+
+Tensor exchanged(const Tensor& x, int from, int to, ProcessGroup& group) {
+  const Tensor pieces = split_pieces(x, to, group.size());
+  Tensor received = Tensor::empty(pieces.shape(), x.dtype(), x.device());
+  group.all_to_all(pieces, received).wait();
+  return join_pieces(received, from);
+}
+
+/// The communication that turns a value placed `from` into the same value placed `to`.
+Tensor move(const Tensor& x, Placement from, Placement to, ProcessGroup& group) {
+  if (from.kind == Kind::partial) {
+    return to.sharded() ? reduce_scattered(x, to.dim, group) : all_reduced(x, group);
+  }
+  if (from.sharded()) {
+    return to.sharded() ? exchanged(x, from.dim, to.dim, group) : gathered(x, from.dim, group);
+  }
+  return to.sharded() ? own_slice(x, to.dim, group) : x;  // replicated already: take a part, or nothing to do
+}
+
+/// How the gradient of a tensor with that placement is placed itself.
+Placement placement_of_gradient(Placement value) {
+  switch (value.kind) {
+    case Kind::replicated: return placement::P;  // each rank has its part of the sum
+    case Kind::partial: return placement::I;     // d(sum)/d(part) is the same on every rank
+    default: return value;
+  }
+}
+
+/// y = x placed `to` instead of `from`;  dx: dy, placed as the gradient of `to`, placed as the gradient of `from`
+struct Redistribute : Op {
+  static constexpr const char* name = "redistribute";
+  Placement from, to;
+  ProcessGroup* group = nullptr;
+  Tensor forward(const Tensor& x) const { return move(x, from, to, *group); }
+  Gradients backward(const Tensor& dy) const {
+    return {move(dy, placement_of_gradient(to), placement_of_gradient(from), *group)};
+  }
+};
+
+/// The table in redistribute.h.
+bool allowed(Placement from, Placement to) {
+  const Kind f = from.kind, t = to.kind;
+  return (f == Kind::invariant && (t == Kind::replicated || t == Kind::sharded)) ||
+         (f == Kind::partial && t != Kind::partial) ||
+         (f == Kind::sharded && t != Kind::partial);
+}
+
+}  // namespace
+
+Tensor redistribute(const Tensor& x, const DeviceMesh& mesh, Axis axis, Placement from, Placement to) {
+  require(allowed(from, to) || from == to, "redistribute", "no move from {} to {} on {}", to_string(from), to_string(to), name(axis));
+  if (mesh.size(axis) == 1 || from == to) return x;
+  Redistribute op;
+  op.from = from;
+  op.to = to;
+  op.group = &mesh.group(axis);
+  return apply(op, x);
+}
+
+}  // namespace trireme

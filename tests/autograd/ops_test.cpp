@@ -1,0 +1,136 @@
+// Every operation but the products: gradients by finite differences, over shapes, strides and dtypes.
+#include "tests/autograd/gradcheck.h"
+
+using namespace trireme;
+using namespace trireme::testing;
+using Inputs = std::vector<Tensor>;
+
+namespace {
+
+/// Away from zero, where division, logarithm and square root are tame.
+Tensor positive(const Shape& shape, std::uint64_t stream) {
+  Tensor x = random(shape, stream);
+  for (double& v : x.span<double>()) v = 0.5 + std::abs(v);
+  return x;
+}
+
+}  // namespace
+
+TEST_CASE("binary operations broadcast, and sum gradients over what was broadcast") {
+  const std::vector<std::pair<Shape, Shape>> shapes = {
+      {{3, 4}, {3, 4}}, {{3, 4}, {4}}, {{2, 3, 5}, {3, 1}}, {{1, 4}, {3, 1}}, {{}, {2, 3}}, {{2, 1, 3, 1}, {4, 1, 5}}};
+  for (const auto& [a, b] : shapes) {
+    const std::string where = to_string(a) + " with " + to_string(b);
+    check_op("add " + where, [](const Inputs& x) { return x[0] + x[1]; }, {random(a, 1), random(b, 2)});
+    check_op("subtract " + where, [](const Inputs& x) { return x[0] - x[1]; }, {random(a, 1), random(b, 2)});
+    check_op("multiply " + where, [](const Inputs& x) { return x[0] * x[1]; }, {random(a, 1), random(b, 2)});
+    check_op("divide " + where, [](const Inputs& x) { return x[0] / x[1]; }, {random(a, 1), positive(b, 2)});
+  }
+}
+
+TEST_CASE("binary operations take views of any strides") {
+  check_op("transposed", [](const Inputs& x) { return transpose(x[0], 0, 1) * x[1]; }, {random({4, 3}, 1), random({3, 4}, 2)});
+  check_op("sliced", [](const Inputs& x) { return slice(x[0], 1, 1, 3) + x[1]; }, {random({2, 5}, 1), random({2, 3}, 2)});
+  check_op("with itself", [](const Inputs& x) { return x[0] * x[0] + transpose(x[0], 0, 1); }, {random({3, 3}, 1)});
+}
+
+TEST_CASE("unary operations") {
+  const std::vector<std::pair<std::string, Unary>> anywhere = {{"negate", Unary::negate},   {"exp", Unary::exp},   {"square", Unary::square},
+                                                               {"tanh", Unary::tanh},       {"relu", Unary::relu}, {"sigmoid", Unary::sigmoid},
+                                                               {"silu", Unary::silu},       {"gelu", Unary::gelu}, {"gelu_tanh", Unary::gelu_tanh}};
+  for (const auto& [what, op] : anywhere) {
+    for (const Shape& shape : {Shape{7}, Shape{3, 17}, Shape{2, 3, 4}}) {
+      check_op(what, [op = op](const Inputs& x) { return apply_unary(op, x[0]); }, {random(shape, 3)});
+    }
+    check_op(what + " of a view", [op = op](const Inputs& x) { return apply_unary(op, transpose(x[0], 0, 1)); }, {random({3, 5}, 3)});
+  }
+  check_op("log", [](const Inputs& x) { return log(x[0]); }, {positive({2, 9}, 4)});
+  check_op("sqrt", [](const Inputs& x) { return sqrt(x[0]); }, {positive({2, 9}, 4)});
+}
+
+TEST_CASE("exact and tanh GELU are two functions") {
+  // x Phi(x) and its approximation at 1.5, from the definitions.
+  const double x = 1.5, pi = 3.141592653589793;
+  const double exact = 0.5 * x * (1 + std::erf(x / std::sqrt(2.0)));
+  const double approximate = 0.5 * x * (1 + std::tanh(std::sqrt(2 / pi) * (x + 0.044715 * x * x * x)));
+  const Tensor t = Tensor::full({1}, x, DType::f64);
+  CHECK(gelu(t).item() == doctest::Approx(exact).epsilon(1e-14));
+  CHECK(gelu_tanh(t).item() == doctest::Approx(approximate).epsilon(1e-14));
+  CHECK(std::abs(exact - approximate) > 1e-5);
+}
+
+TEST_CASE("scale, add_scalar and cast") {
+  check_op("scale", [](const Inputs& x) { return x[0] * -2.5; }, {random({3, 4}, 1)});
+  check_op("add_scalar", [](const Inputs& x) { return x[0] + 0.25; }, {random({3, 4}, 1)});
+  Tensor x = random({5}, 1, DType::f32);
+  require_grad(x);
+  backward(sum(cast_to(cast_to(x, DType::f64), DType::f32)));
+  CHECK(grad(x).dtype() == DType::f32);
+  for (const float g : grad(x).span<float>()) CHECK(g == 1.0F);
+}
+
+TEST_CASE("shape operations") {
+  check_op("reshape", [](const Inputs& x) { return reshape(x[0], {6, -1}); }, {random({2, 3, 4}, 1)});
+  check_op("reshape of a view", [](const Inputs& x) { return reshape(transpose(x[0], 0, 2), {8, 3}); }, {random({2, 3, 4}, 1)});
+  check_op("transpose", [](const Inputs& x) { return transpose(x[0], -1, 0); }, {random({2, 3, 4}, 1)});
+  check_op("slice", [](const Inputs& x) { return slice(x[0], 1, 1, 2); }, {random({2, 4, 3}, 1)});
+  check_op("select", [](const Inputs& x) { return select(x[0], -2, 2); }, {random({2, 4, 3}, 1)});
+  check_op("expand", [](const Inputs& x) { return expand(x[0], {4, 2, 3}); }, {random({2, 1}, 1)});
+  for (int dim = 0; dim < 3; ++dim) {
+    const Shape middle = Shape{2, 3, 4}.with(dim, 5);
+    check_op("concat", [dim](const Inputs& x) { return concat({x[0], x[1], x[2]}, dim); },
+             {random({2, 3, 4}, 1), random(middle, 2), random({2, 3, 4}, 3)});
+  }
+  CHECK_THROWS_WITH_AS(reshape(random({2, 3}, 1), {4, 2}), doctest::Contains("do not fill [4, 2]"), Error);
+  CHECK_THROWS_WITH_AS(slice(random({2, 3}, 1), 1, 2, 2), doctest::Contains("outside dim 1 of [2, 3]"), Error);
+}
+
+TEST_CASE("reductions and softmax") {
+  for (int dim = -1; dim < 3; ++dim) {
+    check_op("sum", [dim](const Inputs& x) { return sum(x[0], dim); }, {random({2, 3, 4}, 1)});
+    check_op("mean", [dim](const Inputs& x) { return mean(x[0], dim, true); }, {random({2, 3, 4}, 1)});
+    check_gradients("max", [dim](const Inputs& x) { return max(x[0], dim); }, {random({2, 3, 4}, 1)});
+  }
+  check_op("sum of all", [](const Inputs& x) { return sum(x[0]); }, {random({3, 5}, 1)});
+  check_op("mean of all", [](const Inputs& x) { return mean(x[0]); }, {random({3, 5}, 1)});
+  check_op("sum of a view", [](const Inputs& x) { return sum(transpose(x[0], 0, 1), 0); }, {random({3, 5}, 1)});
+  check_op("softmax", [](const Inputs& x) { return softmax(x[0]); }, {random({2, 3, 7}, 1)});
+  check_op("softmax of a view", [](const Inputs& x) { return softmax(transpose(x[0], 0, 1)); }, {random({5, 3}, 1)});
+}
+
+TEST_CASE("max shares the gradient between ties") {
+  Tensor x = Tensor::full({1, 4}, 2.0, DType::f64);
+  require_grad(x);
+  backward(sum(max(x, 1)));
+  for (const double g : grad(x).span<double>()) CHECK(g == 0.25);
+}
+
+TEST_CASE("norms") {
+  for (const Shape& shape : {Shape{5, 8}, Shape{2, 3, 17}, Shape{33}}) {
+    const Shape width = {shape[-1]};
+    check_op("layer_norm", [](const Inputs& x) { return layer_norm(x[0], x[1], x[2]); }, {random(shape, 1), random(width, 2), random(width, 3)});
+    check_op("layer_norm without bias", [](const Inputs& x) { return layer_norm(x[0], x[1], {}); }, {random(shape, 1), random(width, 2)});
+    check_op("rms_norm", [](const Inputs& x) { return rms_norm(x[0], x[1]); }, {random(shape, 1), random(width, 2)});
+  }
+}
+
+TEST_CASE("embedding adds the gradients of repeated ids, and skips rows that are elsewhere") {
+  const Tensor tokens = ids({2, 5}, 7, 1);
+  check_op("embedding", [&](const Inputs& x) { return embedding(x[0], tokens); }, {random({7, 3}, 1)});
+  check_op("embedding slice", [&](const Inputs& x) { return embedding(x[0], tokens, 3); }, {random({2, 3}, 1)});
+}
+
+TEST_CASE("dropout: the mask depends on the global index only, and backward uses the same mask") {
+  const Rectangle whole{{4, 6}, {0, 0}};
+  check_gradients("dropout", [&](const Inputs& x) { return dropout(x[0], 0.4, 1, 2, whole); }, {random({4, 6}, 1)});
+  const Tensor x = Tensor::full({4, 6}, 1.0);
+  const Tensor full = dropout(x, 0.4, 1, 2, whole);
+  const Tensor part = dropout(contiguous(view::slice(x, 1, 2, 3)), 0.4, 1, 2, {{4, 6}, {0, 2}});
+  CHECK(relative_difference(part, view::slice(full, 1, 2, 3)) == 0);
+  CHECK(relative_difference(dropout(x, 0.4, 1, 3, whole), full) > 0.1);
+  double kept = 0;
+  const Tensor many = Tensor::full({100, 1000}, 1.0);
+  const Tensor dropped = dropout(many, 0.25, 3, 4, {{100, 1000}, {0, 0}});
+  for (const float v : dropped.span<float>()) kept += v != 0 ? 1 : 0;
+  CHECK(kept / 1e5 == doctest::Approx(0.75).epsilon(0.01));
+}

@@ -1,0 +1,77 @@
+// The mesh: reading it from text, coordinates, groups, and which part of a global tensor a rank holds.
+#include <doctest/doctest.h>
+
+#include <mutex>
+#include <set>
+
+#include "parallel/mesh/placement.h"
+
+using namespace trireme;
+
+TEST_CASE("a mesh is read from text") {
+  const MeshShape shape = parse_mesh("dp=2,tp=4,pp=3", 0);
+  CHECK(shape.size(Axis::dp) == 2);
+  CHECK(shape.size(Axis::tp) == 4);
+  CHECK(shape.size(Axis::pp) == 3);
+  CHECK(shape.ranks() == 24);
+  CHECK(to_string(parse_mesh("tp=2", 2)) == "dp=1,tp=2,pp=1");
+  CHECK(to_string(parse_mesh("dp=auto,tp=2", 8)) == "dp=4,tp=2,pp=1");
+  CHECK(to_string(parse_mesh("", 0)) == "dp=1,tp=1,pp=1");
+}
+
+TEST_CASE("a mesh that cannot be is refused, with the arithmetic") {
+  const auto refused = [](const char* text, int world, const char* message) {
+    CAPTURE(text);
+    CHECK_THROWS_WITH_AS(parse_mesh(text, world), doctest::Contains(message), Error);
+  };
+  refused("xp=2", 0, "unknown axis 'xp'");
+  refused("dp=2,dp=2", 0, "given twice");
+  refused("tp=0", 0, "axis tp needs a size of 1 or more");
+  refused("tp=two", 0, "got 'two'");
+  refused("tp=auto", 0, "got 'auto'");
+  refused("tp=2x", 0, "got '2x'");
+  refused("dp=2,tp=2", 8, "2 x 2 x 1 = 4 ranks, but the launcher started 8");
+  refused("dp=auto,tp=3", 8, "8 ranks are not a multiple");
+  try {
+    parse_mesh("xp=2", 0);
+  } catch (const Error& error) {
+    CHECK(error.code() == ExitCode::usage);
+  }
+}
+
+TEST_CASE("tp varies fastest, and groups run along one axis") {
+  std::mutex mutex;
+  std::set<std::string> seen;
+  run_thread_ranks(8, 1, ProcessGroup::Deadline(30), [&](const std::shared_ptr<ProcessGroup>& world) {
+    const DeviceMesh mesh(world, parse_mesh("dp=2,tp=2,pp=2", 8));
+    const int r = world->rank();
+    CHECK(mesh.coord(Axis::tp) == r % 2);
+    CHECK(mesh.coord(Axis::dp) == r / 2 % 2);
+    CHECK(mesh.coord(Axis::pp) == r / 4);
+    CHECK(mesh.world_rank(mesh.coord(Axis::pp), mesh.coord(Axis::dp), mesh.coord(Axis::tp)) == r);
+    CHECK(mesh.group(Axis::tp).members() == std::vector<int>{r / 2 * 2, r / 2 * 2 + 1});
+    CHECK(mesh.group(Axis::dp).members() == std::vector<int>{r - (r / 2 % 2) * 2, r - (r / 2 % 2) * 2 + 2});
+    CHECK(mesh.group(Axis::pp).members() == std::vector<int>{r % 4, r % 4 + 4});
+    REQUIRE(mesh.pipeline_ends() != nullptr);
+    CHECK(mesh.pipeline_ends()->members() == std::vector<int>{r % 4, r % 4 + 4});
+    Tensor sum = Tensor::full({1}, r);
+    mesh.group(Axis::pp).all_reduce(sum).wait();
+    CHECK(sum.item() == 2 * (r % 4) + 4);
+    const std::scoped_lock lock(mutex);
+    seen.insert(mesh.where());
+  });
+  CHECK(seen.size() == 8);
+  CHECK(seen.count("rank 5 (dp=0,tp=1,pp=1)") == 1);
+}
+
+TEST_CASE("a rank holds a rectangle of the global tensor") {
+  run_thread_ranks(4, 1, ProcessGroup::Deadline(30), [](const std::shared_ptr<ProcessGroup>& world) {
+    const DeviceMesh mesh(world, parse_mesh("dp=2,tp=2", 4));
+    const Rectangle r = local_rectangle({6, 8}, {.dp = placement::S(0), .tp = placement::S(1)}, mesh, "w");
+    CHECK(r.start == Shape{3 * mesh.coord(Axis::dp), 4 * mesh.coord(Axis::tp)});
+    CHECK(local_shape({6, 8}, {.dp = placement::S(0), .tp = placement::S(1)}, mesh, "w") == Shape{3, 4});
+    CHECK(local_shape({6, 8}, {}, mesh, "w") == Shape{6, 8});
+    CHECK_THROWS_WITH_AS(local_shape({6, 7}, {.dp = placement::R, .tp = placement::S(1)}, mesh, "blocks.0.w"),
+                         doctest::Contains("[blocks.0.w] dim 1 of [6, 7] does not divide over tp=2"), Error);
+  });
+}
