@@ -1,0 +1,30 @@
+// The character tokenizer: the vocabulary is the set of Unicode code points of the training text, in increasing order.
+// The smallest vocabulary that spells every word, which is what a small model wants.
+// Read next: data/bpe_tokenizer.h.
+#pragma once
+
+#include "data/tokenizer.h"
+
+namespace trireme {
+
+class CharTokenizer : public Tokenizer {
+ public:
+  /// `characters`: increasing, each a Unicode scalar value, at least one.
+  explicit CharTokenizer(std::vector<char32_t> characters);
+  /// The characters of all texts together. Throws ExitCode::data with text number and byte offset for what is not UTF-8.
+  static CharTokenizer from_texts(std::span<const std::string_view> texts);
+
+  std::string_view name() const override { return "char"; }
+  std::int32_t vocab_size() const override { return static_cast<std::int32_t>(characters_.size()); }
+  void append_ids(std::string_view text, std::vector<std::int32_t>& ids) const override;
+  std::string to_json() const override;
+
+ protected:
+  void append_bytes(std::int32_t id, std::string& text) const override;
+
+ private:
+  std::vector<char32_t> characters_;  // by id
+  std::vector<std::int32_t> ids_;     // by code point up to the largest; -1 where there is none
+};
+
+}  // namespace trireme

@@ -1,0 +1,55 @@
+// nlohmann's parser with the checks it does not make by itself, in its per-value callback.
+#include "data/json.h"
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/error.h"
+
+namespace trireme {
+
+namespace {
+
+using nlohmann::json;
+
+constexpr int kMaxDepth = 64;
+constexpr std::size_t kMaxValues = 2'000'000;
+
+/// Watches the parse. The keys seen so far are kept per open object, innermost last.
+class Watch {
+ public:
+  explicit Watch(const std::filesystem::path& path) : path_(path) {}
+
+  bool operator()(int depth, json::parse_event_t event, json& value) {
+    if (depth > kMaxDepth) fail(ExitCode::data, "json", "{}: nested deeper than {} levels", path_.string(), kMaxDepth);
+    if (++values_ > kMaxValues)
+      fail(ExitCode::data, "json", "{}: more than {} values; expected a tokenizer file", path_.string(), kMaxValues);
+    if (event == json::parse_event_t::object_start) keys_.emplace_back();
+    if (event == json::parse_event_t::object_end) keys_.pop_back();
+    if (event == json::parse_event_t::key && !keys_.back().insert(value.get<std::string>()).second)
+      fail(ExitCode::data, "json", "{}: the key \"{}\" occurs twice in one object", path_.string(), value.get<std::string>());
+    return true;
+  }
+
+ private:
+  const std::filesystem::path& path_;
+  std::size_t values_ = 0;
+  std::vector<std::set<std::string>> keys_;
+};
+
+}  // namespace
+
+json parse_json(std::string_view text, const std::filesystem::path& path) {
+  Watch watch(path);
+  try {
+    return json::parse(text, [&](int depth, json::parse_event_t event, json& value) { return watch(depth, event, value); });
+  } catch (const json::parse_error& error) {
+    fail(ExitCode::data, "json", "{}: not valid JSON at byte {} of {}: {}", path.string(), error.byte, text.size(),
+         error.what());
+  } catch (const json::exception& error) {  // a number out of range, text that is not UTF-8
+    fail(ExitCode::data, "json", "{}: not valid JSON: {}", path.string(), error.what());
+  }
+}
+
+}  // namespace trireme

@@ -1,0 +1,73 @@
+// Loader: the micro-batches of one data-parallel rank in order, prepared ahead on a thread, so that reading (page faults on
+// mapped shards) overlaps computing. What it delivers is what Sampler::make_batch gives; only the waiting differs.
+// Read next: data/sampler.h.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "core/memory.h"
+#include "data/sampler.h"
+
+namespace trireme {
+
+class Loader {
+ public:
+  /// Makes the batch of samples first .. first + count - 1: normally Sampler::make_batch.
+  using Source = std::function<Batch(std::int64_t first, std::int64_t count)>;
+
+  /// Starts at the step that begins after `consumed` samples, with up to `depth` micro-batches prepared ahead.
+  /// Batches are allocated from the calling thread's memory pool.
+  Loader(Source source, const BatchPlan& plan, std::int64_t consumed = 0, int depth = 2);
+  Loader(const Sampler& sampler, const BatchPlan& plan, std::int64_t consumed = 0, int depth = 2);
+  ~Loader();  ///< stops the thread and waits for it
+  Loader(const Loader&) = delete;
+  Loader& operator=(const Loader&) = delete;
+
+  /// The next micro-batch of this rank: plan.micro_batches() of them a step. An exception of the source is thrown here, in the
+  /// place of the batch it belongs to, and again at every later call until seek().
+  Batch next();
+
+  /// Samples consumed by whole steps: what a checkpoint stores. In the middle of a step, the value at its beginning.
+  std::int64_t consumed() const { return consumed_; }
+  /// Continues with the step that begins after `consumed` samples; prepared batches are dropped.
+  void seek(std::int64_t consumed);
+
+  /// Seconds that next() has waited in all: the data time that was not hidden.
+  double seconds_waited() const { return waited_; }
+
+ private:
+  struct Item {
+    Batch batch;
+    std::exception_ptr error;
+  };
+
+  void run();
+
+  Source source_;
+  BatchPlan plan_;
+  std::shared_ptr<MemoryPool> pool_;
+  std::size_t depth_;
+
+  // The consumer's: touched by next() and seek() only.
+  std::int64_t consumed_, delivered_ = 0;  // delivered: micro-batches of the current step
+  double waited_ = 0;
+
+  // Shared, under the mutex.
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Item> ready_;
+  std::int64_t next_consumed_, next_index_ = 0;  // what the thread prepares next
+  std::uint64_t generation_ = 0;                 // raised by seek(): a batch begun before it is dropped
+  bool failed_ = false, stop_ = false;
+
+  std::thread thread_;  // last: it starts when everything above exists
+};
+
+}  // namespace trireme

@@ -1,0 +1,168 @@
+// Sets of token shards: writing one, recognising one, and opening all its files as one sequence.
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <fstream>
+
+#include "core/error.h"
+#include "core/io.h"
+#include "data/hash.h"
+#include "data/shard_layout.h"
+#include "data/token_shard.h"
+
+namespace trireme {
+
+namespace {
+
+namespace fs = std::filesystem;
+namespace layout = shard_layout;
+
+/// Several shards, one after the other.
+class ShardSequence : public TokenSource {
+ public:
+  explicit ShardSequence(std::vector<std::unique_ptr<TokenShard>> shards) : shards_(std::move(shards)) {
+    for (const auto& shard : shards_) ends_.push_back((ends_.empty() ? 0 : ends_.back()) + shard->count());
+  }
+
+  std::int64_t count() const override { return ends_.back(); }
+
+  void read(std::int64_t first, std::span<std::int32_t> out) const override {
+    auto at = static_cast<std::size_t>(std::upper_bound(ends_.begin(), ends_.end(), first) - ends_.begin());
+    while (!out.empty()) {
+      require(at < shards_.size(), "token shard", "asked for tokens beyond the last of {}", count());
+      const auto piece = std::min(out.size(), static_cast<std::size_t>(ends_[at] - first));
+      shards_[at]->read(first - (ends_[at] - shards_[at]->count()), out.first(piece));
+      first += static_cast<std::int64_t>(piece);
+      out = out.subspan(piece);
+      ++at;
+    }
+  }
+
+ private:
+  std::vector<std::unique_ptr<TokenShard>> shards_;
+  std::vector<std::int64_t> ends_;  // of each shard, in tokens of the whole
+};
+
+std::vector<fs::path> shard_files(const fs::path& folder) {
+  std::vector<fs::path> files;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    if (entry.path().extension() == shard_extension) files.push_back(entry.path());
+  }
+  if (error) fail(ExitCode::io, "data", "cannot read the folder {}: {}", folder.string(), error.message());
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+/// Every shard was made with this tokenizer, and together they begin at 0 and leave no gap.
+void check_set(const std::vector<std::unique_ptr<TokenShard>>& shards, const Tokenizer& tokenizer, bool whole) {
+  const std::uint64_t hash = tokenizer.hash();
+  std::int64_t next = whole ? 0 : shards.front()->header().first_token;
+  for (const auto& shard : shards) {
+    const ShardHeader& header = shard->header();
+    if (header.tokenizer_hash != hash || header.vocab_size != tokenizer.vocab_size())
+      fail(ExitCode::data, "token shard",
+           "{} was made with another tokenizer than {} beside it; expected hash {:016x}, found {:016x}; make the shards again",
+           shard->path().string(), shard_tokenizer_name, header.tokenizer_hash, hash);
+    if (header.first_token != next)
+      fail(ExitCode::data, "token shard", "{} starts at token {} of the corpus; expected {}: a shard is missing or too many",
+           shard->path().string(), header.first_token, next);
+    next += header.tokens;
+  }
+}
+
+}  // namespace
+
+ShardWriter::ShardWriter(fs::path folder, const Tokenizer& tokenizer, std::int64_t shard_tokens)
+    : folder_(std::move(folder)),
+      tokenizer_hash_(tokenizer.hash()),
+      vocab_size_(tokenizer.vocab_size()),
+      shard_tokens_(shard_tokens),
+      buffer_(tokenizer.vocab_size()) {
+  require(shard_tokens > 0, "ShardWriter", "a shard must hold at least one token, not {}", shard_tokens);
+}
+
+void ShardWriter::start_document() {
+  const auto here = static_cast<std::uint64_t>(buffer_.count());
+  if (documents_.empty() || documents_.back() != here) documents_.push_back(here);  // an empty document starts nothing
+}
+
+void ShardWriter::append(std::span<const std::int32_t> ids) {
+  while (!ids.empty()) {
+    if (buffer_.count() == shard_tokens_) write_shard();
+    const auto room = static_cast<std::size_t>(shard_tokens_ - buffer_.count());
+    const auto piece = ids.first(std::min(room, ids.size()));
+    buffer_.append(piece);
+    ids = ids.subspan(piece.size());
+  }
+}
+
+void ShardWriter::finish() {
+  require(!finished_, "ShardWriter", "finish() was called twice");
+  finished_ = true;
+  if (buffer_.count() > 0) write_shard();
+}
+
+void ShardWriter::write_shard() {
+  // A document that was announced at the very end belongs to the next shard.
+  const bool pending = !documents_.empty() && documents_.back() == static_cast<std::uint64_t>(buffer_.count());
+  if (pending) documents_.pop_back();
+
+  const std::size_t padded = layout::documents_begin(static_cast<std::uint64_t>(buffer_.count()),
+                                                     static_cast<std::uint64_t>(buffer_.bytes_per_token()));
+  const std::array<std::byte, 8> zeros{};
+  const auto padding = std::span(zeros).first(padded - layout::header_bytes - buffer_.bytes().size());
+  const auto documents = std::as_bytes(std::span(documents_));
+  Hasher payload;
+  for (const auto& piece : {buffer_.bytes(), std::span<const std::byte>(padding), documents}) payload.add(piece);
+
+  std::array<std::byte, layout::header_bytes> header{};
+  const auto put = [&](std::size_t at, auto value) { std::memcpy(header.data() + at, &value, sizeof value); };
+  std::memcpy(header.data(), layout::magic.data(), layout::magic.size());
+  put(layout::version_at, layout::version);
+  put(layout::width_at, static_cast<std::uint32_t>(buffer_.bytes_per_token()));
+  put(layout::tokens_at, static_cast<std::uint64_t>(buffer_.count()));
+  put(layout::documents_at, static_cast<std::uint64_t>(documents_.size()));
+  put(layout::first_token_at, static_cast<std::uint64_t>(first_token_));
+  put(layout::tokenizer_at, tokenizer_hash_);
+  put(layout::vocab_at, static_cast<std::uint64_t>(vocab_size_));
+  put(layout::payload_hash_at, payload.value());
+  put(layout::header_hash_at, hash_bytes(std::span<const std::byte>(header).first(layout::header_hash_at)));
+
+  AtomicFile file(folder_ / fmt::format("tokens_{:05}{}", shards_, shard_extension), padded + documents.size());
+  for (const auto& piece : {std::span<const std::byte>(header), buffer_.bytes(), std::span<const std::byte>(padding), documents})
+    file.write(piece);
+  file.commit();
+
+  ++shards_;
+  first_token_ += buffer_.count();
+  buffer_.clear();
+  documents_.clear();
+  if (pending) documents_.push_back(0);
+}
+
+bool is_shard_set(const fs::path& path) {
+  std::error_code error;
+  if (fs::is_directory(path, error)) return !shard_files(path).empty();
+  if (path.extension() == shard_extension) return true;
+  if (!fs::is_regular_file(path, error)) return false;
+  std::array<char, layout::magic.size()> start{};
+  std::ifstream(path, std::ios::binary).read(start.data(), start.size());
+  return std::string_view(start.data(), start.size()) == layout::magic;
+}
+
+ShardSet open_shards(const fs::path& path) {
+  const bool folder = fs::is_directory(path);
+  const std::vector<fs::path> files = folder ? shard_files(path) : std::vector{path};
+  std::vector<std::unique_ptr<TokenShard>> shards;
+  for (const fs::path& file : files) shards.push_back(std::make_unique<TokenShard>(file));
+  const fs::path tokenizer_path = (folder ? path : path.parent_path()) / shard_tokenizer_name;
+  if (!fs::exists(tokenizer_path))
+    fail(ExitCode::data, "token shard", "{} is missing; expected the tokenizer beside the shards, as prepare_data leaves it",
+         tokenizer_path.string());
+  auto tokenizer = load_tokenizer(tokenizer_path);
+  check_set(shards, *tokenizer, folder);
+  return {std::make_shared<ShardSequence>(std::move(shards)), std::move(tokenizer)};
+}
+
+}  // namespace trireme

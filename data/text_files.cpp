@@ -1,0 +1,114 @@
+// Finding and reading text files.
+#include "data/text_files.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "data/utf8.h"
+
+namespace trireme {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kSniffBytes = 1 << 16;
+constexpr std::string_view kNewline = "\n";
+
+bool is_hidden(const fs::path& path) { return path.filename().string().starts_with('.'); }
+
+bool is_binary(std::string_view text) { return text.substr(0, kSniffBytes).find('\0') != std::string_view::npos; }
+
+/// Regular files under `folder` that are not hidden, by relative path.
+std::vector<fs::path> list_files(const fs::path& folder) {
+  std::vector<fs::path> files;
+  std::error_code error;
+  fs::recursive_directory_iterator at(folder, error);
+  for (; !error && at != fs::recursive_directory_iterator(); at.increment(error)) {
+    std::error_code unknown;
+    if (is_hidden(at->path())) {
+      at.disable_recursion_pending();
+    } else if (at->is_regular_file(unknown)) {
+      files.push_back(at->path());
+    }
+  }
+  if (error) fail(ExitCode::io, "data", "cannot read the folder {}: {}", folder.string(), error.message());
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+/// Runs f and adds the file's name to what goes wrong in it: a tokenizer knows the byte, not the file.
+template <class F>
+decltype(auto) naming_file(const fs::path& path, F&& f) {
+  try {
+    return f();
+  } catch (const Error& error) {
+    const std::string_view message = error.what();
+    const std::size_t prefix = message.find("] ");
+    throw Error(error.code(), "data", path.string() + ": " + std::string(message.substr(prefix + 2)));
+  }
+}
+
+}  // namespace
+
+TextFiles::TextFiles(const fs::path& path, std::string_view flag) : path_(path) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (status.type() == fs::file_type::not_found)
+    fail(ExitCode::usage, "data", "{} does not exist; expected a text file, a folder of text files or token shards; change {}",
+         path.string(), flag);
+  if (error) fail(ExitCode::io, "data", "cannot read {}: {}", path.string(), error.message());
+  const bool folder = fs::is_directory(status);
+  for (const fs::path& file : folder ? list_files(path) : std::vector{path}) {
+    MappedFile mapped(file);
+    if (folder && (mapped.size() == 0 || is_binary(mapped.text()))) {
+      ++skipped_;
+    } else {
+      files_.push_back(std::move(mapped));
+    }
+  }
+  if (folder && files_.empty())
+    fail(ExitCode::data, "data", "the folder {} holds no text file ({} files were empty or binary); change {}", path.string(),
+         skipped_, flag);
+  if (!folder && files_.front().size() == 0)
+    fail(ExitCode::data, "data", "{} is empty (0 bytes); expected text; change {}", path.string(), flag);
+}
+
+std::int64_t TextFiles::bytes() const {
+  std::int64_t total = 0;
+  for (const MappedFile& file : files_) total += static_cast<std::int64_t>(file.size());
+  return total;
+}
+
+std::vector<std::string_view> TextFiles::texts() const {
+  std::vector<std::string_view> result;
+  for (const MappedFile& file : files_) result.push_back(file.text());
+  if (files_.size() > 1) result.push_back(kNewline);
+  return result;
+}
+
+std::shared_ptr<const Tokenizer> TextFiles::make_tokenizer(std::string_view specification) const {
+  if (specification == "char") {
+    for (const MappedFile& file : files_) {
+      const std::size_t valid = valid_utf8_prefix(file.text());
+      if (valid < file.size())
+        fail(ExitCode::data, "data", "{} byte {} of {} (0x{:02X}) is not UTF-8; expected UTF-8 text; convert it or use --tokenizer byte",
+             file.path().string(), valid, file.size(), static_cast<unsigned char>(file.text()[valid]));
+    }
+  }
+  return trireme::make_tokenizer(specification, texts());
+}
+
+void TextFiles::tokenize(const Tokenizer& tokenizer, const std::function<void(std::span<const std::int32_t>)>& f) const {
+  std::vector<std::int32_t> ids;
+  for (std::size_t i = 0; i < files_.size(); ++i) {
+    ids.clear();
+    naming_file(files_[i].path(), [&] { tokenizer.append_ids(files_[i].text(), ids); });
+    const bool last = i + 1 == files_.size();
+    if (!last && tokenizer.end_of_text()) ids.push_back(*tokenizer.end_of_text());
+    if (!last && !tokenizer.end_of_text()) naming_file("the newline between files", [&] { tokenizer.append_ids(kNewline, ids); });
+    f(ids);
+  }
+}
+
+}  // namespace trireme

@@ -1,0 +1,96 @@
+// Token shards: a tokenized corpus on disk, cut into files that are mapped, not read.
+//
+// A shard file, little-endian:
+//
+//   offset  bytes  field
+//        0      8  magic "TRIMTOKS"
+//        8      4  version, 1
+//       12      4  bytes per token: 2 (u16) or 4 (i32)
+//       16      8  tokens in this shard, n > 0
+//       24      8  documents that start in this shard, d
+//       32      8  index of the shard's first token in the whole corpus
+//       40      8  hash of the tokenizer (Tokenizer::hash)
+//       48      8  vocabulary size
+//       56      8  hash of everything after the header (hash_bytes)
+//       64      8  hash of the 64 bytes above
+//       72         n tokens, zeros up to a multiple of 8, then d document starts (u64, increasing, relative to the shard)
+//
+// Nothing follows. A set of shards is a folder: tokens_00000.tokens, tokens_00001.tokens, ... and tokenizer.json.
+// Read next: data/corpus.h.
+#pragma once
+
+#include <filesystem>
+#include <string_view>
+#include <vector>
+
+#include "data/mapped_file.h"
+#include "data/tokenizer.h"
+#include "data/tokens.h"
+
+namespace trireme {
+
+inline constexpr std::string_view shard_extension = ".tokens";
+inline constexpr std::string_view shard_tokenizer_name = "tokenizer.json";
+
+/// What a shard says about itself.
+struct ShardHeader {
+  std::int32_t bytes_per_token = 2;
+  std::int64_t tokens = 0, documents = 0, first_token = 0;
+  std::uint64_t tokenizer_hash = 0;
+  std::int64_t vocab_size = 0;
+};
+
+/// One shard, mapped and checked.
+class TokenShard : public TokenSource {
+ public:
+  /// Reads every byte once. Throws ExitCode::data with file, byte offset, expected and found for a file that is cut short, too
+  /// long, damaged, of another kind or version, or that holds a token outside its vocabulary.
+  explicit TokenShard(const std::filesystem::path& path);
+
+  const ShardHeader& header() const { return header_; }
+  const std::filesystem::path& path() const { return file_.path(); }
+  std::int64_t count() const override { return header_.tokens; }
+  void read(std::int64_t first, std::span<std::int32_t> out) const override;
+  std::vector<std::int64_t> document_starts() const;
+
+ private:
+  MappedFile file_;
+  ShardHeader header_;
+};
+
+/// Writes a set of shards into `folder`, which exists: cuts the stream into files of `shard_tokens` tokens.
+class ShardWriter {
+ public:
+  ShardWriter(std::filesystem::path folder, const Tokenizer& tokenizer, std::int64_t shard_tokens);
+  void start_document();  ///< the next token is the first of a document
+  void append(std::span<const std::int32_t> ids);
+  void finish();          ///< writes the last, shorter shard; required
+
+  std::int64_t tokens() const { return first_token_ + buffer_.count(); }
+  int shards() const { return shards_; }
+
+ private:
+  void write_shard();
+
+  std::filesystem::path folder_;
+  std::uint64_t tokenizer_hash_;
+  std::int64_t vocab_size_, shard_tokens_, first_token_ = 0;
+  int shards_ = 0;
+  bool finished_ = false;
+  TokenBuffer buffer_;
+  std::vector<std::uint64_t> documents_;
+};
+
+/// Whether `--data PATH` means token shards: a file that is one by name or content, or a folder with a file so named.
+bool is_shard_set(const std::filesystem::path& path);
+
+struct ShardSet {
+  std::shared_ptr<const TokenSource> tokens;
+  std::shared_ptr<const Tokenizer> tokenizer;
+};
+
+/// All shards of a folder in order of name, or one shard file, with tokenizer.json from the same folder. Throws
+/// ExitCode::data when one is missing or they do not belong together.
+ShardSet open_shards(const std::filesystem::path& path);
+
+}  // namespace trireme

@@ -1,0 +1,278 @@
+// Tokenizers in files: our own JSON for all kinds, and the Hugging Face layout (vocab.json and merges.txt) for BPE.
+//
+// Our JSON, one object: "format": "trireme-tokenizer", "version": 1, "kind": "char" | "byte" | "bpe"; for char also
+// "characters": one string, the vocabulary in order; for bpe "tokens": the spelling of each id, "merges": "left right" by
+// rank, and "end_of_text": its id or null. Spellings are GPT-2's (spell_bytes).
+#include <algorithm>
+#include <charconv>
+
+#include "core/error.h"
+#include "core/io.h"
+#include "data/bpe_tokenizer.h"
+#include "data/byte_tokenizer.h"
+#include "data/char_tokenizer.h"
+#include "data/json.h"
+#include "data/utf8.h"
+
+namespace trireme {
+
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr std::string_view kFormat = "trireme-tokenizer";
+constexpr int kVersion = 1;
+
+/// The alphabet of spell_bytes: the character that stands for each byte.
+const std::array<char32_t, 256>& byte_alphabet() {
+  static const std::array<char32_t, 256> alphabet = [] {
+    std::array<char32_t, 256> result{};
+    char32_t next = 256;
+    for (char32_t byte = 0; byte < 256; ++byte) {
+      const bool printable = (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte <= 0xAC) || byte >= 0xAE;
+      result[byte] = printable ? byte : next++;
+    }
+    return result;
+  }();
+  return alphabet;
+}
+
+json header(std::string_view kind) {
+  return {{"format", std::string(kFormat)}, {"version", kVersion}, {"kind", std::string(kind)}};
+}
+
+/// The member `key`, of JSON type `type`.
+const json& member(const json& object, const char* key, json::value_t type, const fs::path& path) {
+  const auto found = object.find(key);
+  const bool right = found != object.end() && (found->type() == type || (type == json::value_t::number_unsigned && found->is_number_unsigned()));
+  if (!right)
+    fail(ExitCode::data, "tokenizer", "{}: no \"{}\" of type {}; expected a tokenizer saved by prepare_data or a checkpoint",
+         path.string(), key, json(type).type_name());
+  return *found;
+}
+
+std::string bytes_of_spelling(const std::string& spelling, const std::string& where) {
+  auto bytes = unspell_bytes(spelling);
+  if (!bytes)
+    fail(ExitCode::data, "tokenizer", "{}: the token \"{}\" has a character outside the byte alphabet; expected byte-level BPE",
+         where, spelling);
+  return std::move(*bytes);
+}
+
+/// Turns spelled merges ("left right") into ids, and checks the whole.
+class BpeBuilder {
+ public:
+  BpeBuilder(std::vector<std::string> spellings, std::string source) : source_(std::move(source)) {
+    for (std::size_t id = 0; id < spellings.size(); ++id) {
+      vocabulary_.tokens.push_back(bytes_of_spelling(spellings[id], source_));
+      ids_.emplace(std::move(spellings[id]), static_cast<std::int32_t>(id));
+    }
+  }
+
+  /// `where` names the entry in messages.
+  void add_merge(std::string_view line, const std::string& where) {
+    const std::size_t space = line.find(' ');
+    if (space == std::string_view::npos || space == 0 || line.find(' ', space + 1) != std::string_view::npos)
+      fail(ExitCode::data, "tokenizer", "{}: expected two tokens with one space between them, got \"{}\"", where, line);
+    vocabulary_.merges.emplace_back(id_of(line.substr(0, space), where), id_of(line.substr(space + 1), where));
+  }
+
+  void set_end_of_text(std::int32_t id) { vocabulary_.end_of_text = id; }
+  std::optional<std::int32_t> find(std::string_view spelling) const {
+    const auto found = ids_.find(std::string(spelling));
+    return found == ids_.end() ? std::nullopt : std::optional(found->second);
+  }
+  std::int32_t size() const { return static_cast<std::int32_t>(vocabulary_.tokens.size()); }
+
+  std::shared_ptr<const Tokenizer> build() { return std::make_shared<BpeTokenizer>(std::move(vocabulary_), source_); }
+
+ private:
+  std::int32_t id_of(std::string_view spelling, const std::string& where) const {
+    const auto id = find(spelling);
+    if (!id) fail(ExitCode::data, "tokenizer", "{}: \"{}\" is not in the vocabulary", where, spelling);
+    return *id;
+  }
+
+  std::string source_;
+  BpeVocabulary vocabulary_;
+  std::unordered_map<std::string, std::int32_t> ids_;
+};
+
+std::shared_ptr<const Tokenizer> parse_char(const json& object, const fs::path& path) {
+  const auto& text = member(object, "characters", json::value_t::string, path).get_ref<const std::string&>();
+  std::vector<char32_t> characters;
+  for (std::size_t at = 0; at < text.size();) {
+    const auto character = decode_utf8(text, at);
+    if (!character || (!characters.empty() && characters.back() >= character->value))
+      fail(ExitCode::data, "tokenizer", "{}: \"characters\" byte {}: expected UTF-8 characters in increasing order",
+           path.string(), at);
+    characters.push_back(character->value);
+    at += character->bytes;
+  }
+  if (characters.empty()) fail(ExitCode::data, "tokenizer", "{}: \"characters\" is empty", path.string());
+  return std::make_shared<CharTokenizer>(std::move(characters));
+}
+
+std::vector<std::string> strings_of(const json& array, const char* key, const fs::path& path) {
+  std::vector<std::string> result;
+  result.reserve(array.size());
+  for (const json& entry : array) {
+    if (!entry.is_string())
+      fail(ExitCode::data, "tokenizer", "{}: \"{}\" entry {}: expected a string", path.string(), key, result.size());
+    result.push_back(entry.get<std::string>());
+  }
+  return result;
+}
+
+std::shared_ptr<const Tokenizer> parse_bpe(const json& object, const fs::path& path) {
+  BpeBuilder builder(strings_of(member(object, "tokens", json::value_t::array, path), "tokens", path), path.string());
+  const auto merges = strings_of(member(object, "merges", json::value_t::array, path), "merges", path);
+  for (std::size_t rank = 0; rank < merges.size(); ++rank)
+    builder.add_merge(merges[rank], fmt::format("{}: merge {}", path.string(), rank));
+  const auto special = object.find("end_of_text");
+  if (special != object.end() && !special->is_null()) {
+    const auto id = member(object, "end_of_text", json::value_t::number_unsigned, path).get<std::uint64_t>();
+    if (id >= static_cast<std::uint64_t>(builder.size()))
+      fail(ExitCode::data, "tokenizer", "{}: \"end_of_text\" is {}; expected under {}", path.string(), id, builder.size());
+    builder.set_end_of_text(static_cast<std::int32_t>(id));
+  }
+  return builder.build();
+}
+
+/// vocab.json: {"spelling": id, ...} with ids 0 to n-1 in any order.
+std::vector<std::string> read_vocab_json(const fs::path& path) {
+  const json object = parse_json(read_file(path), path);
+  if (!object.is_object()) fail(ExitCode::data, "tokenizer", "{}: expected one object of token: id", path.string());
+  std::vector<std::string> spellings(object.size());
+  for (const auto& [spelling, id] : object.items()) {
+    if (!id.is_number_unsigned() || id.get<std::uint64_t>() >= spellings.size())
+      fail(ExitCode::data, "tokenizer", "{}: token \"{}\" has id {}; expected a number under the {} entries", path.string(),
+           spelling, id.dump(), spellings.size());
+    std::string& place = spellings[id.get<std::size_t>()];
+    if (!place.empty())
+      fail(ExitCode::data, "tokenizer", "{}: the id {} belongs to \"{}\" and \"{}\"", path.string(), id.dump(), place, spelling);
+    place = spelling;
+  }
+  return spellings;
+}
+
+std::shared_ptr<const Tokenizer> load_hugging_face(const fs::path& vocab, const fs::path& merges) {
+  BpeBuilder builder(read_vocab_json(vocab), vocab.string());
+  const std::string text = read_file(merges);
+  std::size_t number = 0;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    std::string_view line = std::string_view(text).substr(at, end - at);
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    ++number;
+    at = end + 1;
+    // The first line may name the version; "#" starts ordinary merges after that.
+    if (line.empty() || (number == 1 && line.starts_with("#version"))) continue;
+    builder.add_merge(line, fmt::format("{}: line {}", merges.string(), number));
+  }
+  if (const auto id = builder.find(end_of_text_name)) builder.set_end_of_text(*id);
+  return builder.build();
+}
+
+/// The one file of the folder whose name ends in `ending`; nothing when there is none.
+std::optional<fs::path> find_by_ending(const fs::path& folder, std::string_view ending) {
+  std::vector<fs::path> found;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    if (entry.path().filename().string().ends_with(ending)) found.push_back(entry.path());
+  }
+  if (error) fail(ExitCode::io, "tokenizer", "cannot read the folder {}: {}", folder.string(), error.message());
+  std::sort(found.begin(), found.end());
+  const auto exact = std::find(found.begin(), found.end(), folder / ending);
+  if (exact != found.end()) return *exact;
+  if (found.size() > 1)
+    fail(ExitCode::usage, "tokenizer", "{} holds both {} and {}; expected one file ending in {}", folder.string(),
+         found[0].filename().string(), found[1].filename().string(), ending);
+  return found.empty() ? std::nullopt : std::optional(found.front());
+}
+
+}  // namespace
+
+std::string spell_bytes(std::string_view bytes) {
+  std::string spelling;
+  for (const char c : bytes) append_utf8(spelling, byte_alphabet()[static_cast<unsigned char>(c)]);
+  return spelling;
+}
+
+std::optional<std::string> unspell_bytes(std::string_view spelling) {
+  static const std::unordered_map<char32_t, char> bytes = [] {
+    std::unordered_map<char32_t, char> result;
+    for (std::size_t byte = 0; byte < 256; ++byte) result.emplace(byte_alphabet()[byte], static_cast<char>(byte));
+    return result;
+  }();
+  std::string text;
+  for (std::size_t at = 0; at < spelling.size();) {
+    const auto character = decode_utf8(spelling, at);
+    const auto found = character ? bytes.find(character->value) : bytes.end();
+    if (found == bytes.end()) return std::nullopt;
+    text += found->second;
+    at += character->bytes;
+  }
+  return text;
+}
+
+std::string ByteTokenizer::to_json() const { return header(name()).dump(1) + "\n"; }
+
+std::string CharTokenizer::to_json() const {
+  std::string characters;
+  for (const char32_t value : characters_) append_utf8(characters, value);
+  json object = header(name());
+  object["characters"] = characters;
+  return object.dump(1) + "\n";
+}
+
+std::string BpeTokenizer::to_json() const {
+  json object = header(name());
+  json tokens = json::array(), merges = json::array();
+  for (const std::string& token : vocabulary_.tokens) tokens.push_back(spell_bytes(token));
+  for (const auto& [left, right] : vocabulary_.merges)
+    merges.push_back(spell_bytes(vocabulary_.tokens[static_cast<std::size_t>(left)]) + " " +
+                     spell_bytes(vocabulary_.tokens[static_cast<std::size_t>(right)]));
+  object["tokens"] = std::move(tokens);
+  object["merges"] = std::move(merges);
+  if (vocabulary_.end_of_text) object["end_of_text"] = *vocabulary_.end_of_text;
+  return object.dump(1) + "\n";
+}
+
+std::shared_ptr<const Tokenizer> parse_tokenizer(std::string_view json_text, const fs::path& path) {
+  const json object = parse_json(json_text, path);
+  if (!object.is_object() || object.value("format", json()) != json(kFormat))
+    fail(ExitCode::data, "tokenizer", "{}: not a tokenizer file; expected \"format\": \"{}\", as prepare_data saves it",
+         path.string(), kFormat);
+  if (object.value("version", json()) != json(kVersion))
+    fail(ExitCode::data, "tokenizer", "{}: version {}; this program reads version {}", path.string(),
+         object.value("version", json()).dump(), kVersion);
+  const std::string kind = member(object, "kind", json::value_t::string, path).get<std::string>();
+  if (kind == "byte") return std::make_shared<ByteTokenizer>();
+  if (kind == "char") return parse_char(object, path);
+  if (kind == "bpe") return parse_bpe(object, path);
+  fail(ExitCode::data, "tokenizer", "{}: unknown kind \"{}\"; expected char, byte or bpe", path.string(), kind);
+}
+
+std::shared_ptr<const Tokenizer> load_bpe(const fs::path& path) {
+  if (!fs::exists(path))
+    fail(ExitCode::usage, "tokenizer", "{} does not exist; expected a tokenizer file or folder; change --tokenizer bpe:PATH",
+         path.string());
+  fs::path file = path;
+  if (fs::is_directory(path)) {
+    const auto vocab = find_by_ending(path, "vocab.json"), merges = find_by_ending(path, "merges.txt");
+    if (vocab && merges) return load_hugging_face(*vocab, *merges);
+    file = path / "tokenizer.json";
+    if (!fs::exists(file))
+      fail(ExitCode::usage, "tokenizer", "{} holds neither vocab.json and merges.txt nor tokenizer.json; change --tokenizer",
+           path.string());
+  }
+  auto tokenizer = load_tokenizer(file);
+  if (tokenizer->name() != "bpe")
+    fail(ExitCode::usage, "tokenizer", "{} is a {} tokenizer; expected bpe; change --tokenizer", file.string(),
+         tokenizer->name());
+  return tokenizer;
+}
+
+}  // namespace trireme

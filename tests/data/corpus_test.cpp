@@ -1,0 +1,150 @@
+// Corpora: files, folders and shards; the split; and what is refused.
+#include "data/corpus.h"
+
+#include <doctest/doctest.h>
+
+#include "core/io.h"
+#include "data/bpe_train.h"
+#include "data/byte_tokenizer.h"
+#include "data/text_files.h"
+#include "data/token_shard.h"
+#include "helpers.h"
+
+using namespace trireme;
+using namespace trireme::test;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string text_of(const Corpus& corpus, const TokenRange& range) {
+  std::vector<std::int32_t> ids(static_cast<std::size_t>(range.count()));
+  range.read(0, ids);
+  return corpus.tokenizer->decode(ids);
+}
+
+CorpusOptions options_for(const fs::path& path, std::optional<std::string> tokenizer, double val_fraction = 0.1,
+                          std::int64_t context = 4) {
+  return {path, std::move(tokenizer), val_fraction, context};
+}
+
+/// What prepare_data does.
+void make_shards(const fs::path& texts, const fs::path& out, const Tokenizer& tokenizer) {
+  fs::create_directories(out);
+  tokenizer.save(out / shard_tokenizer_name);
+  ShardWriter writer(out, tokenizer, 50);
+  TextFiles(texts).tokenize(tokenizer, [&](std::span<const std::int32_t> ids) {
+    writer.start_document();
+    writer.append(ids);
+  });
+  writer.finish();
+}
+
+/// A folder with texts two levels deep, and everything that must be left out.
+void fill_folder(const fs::path& folder) {
+  fs::create_directories(folder / "sub" / ".git");
+  write_file(folder / "b.txt", "second document");
+  write_file(folder / "a.txt", "first document\n");
+  write_file(folder / "sub" / "c.md", "third \u00FC");
+  write_file(folder / "sub" / ".git" / "config", "hidden folder");
+  write_file(folder / ".hidden", "hidden file");
+  write_file(folder / "image.png", std::string("\x89PNG\0\0", 6));
+  write_file(folder / "empty.txt", "");
+}
+
+const std::string kFolderText = "first document\n\nsecond document\nthird \u00FC";
+
+}  // namespace
+
+TEST_CASE("a text file is split on characters at floor(n (1 - f)), the training part first") {
+  const TempFolder folder;
+  std::string text;
+  for (int i = 0; i < 103; ++i) append_utf8(text, static_cast<char32_t>(i % 2 == 0 ? 0x61 + i / 5 : 0xE9 + i / 5));
+  write_file(folder / "t.txt", text);
+  for (const auto& [fraction, train] : {std::pair(0.1, 92), std::pair(0.5, 51), std::pair(0.25, 77), std::pair(0.0, 103)}) {
+    const Corpus corpus = load_corpus(options_for(folder / "t.txt", "char", fraction));
+    CHECK(corpus.train.count() == train);
+    CHECK(corpus.validation.count() == 103 - train);
+    CHECK(corpus.tokens() == 103);
+    CHECK(text_of(corpus, corpus.train) + text_of(corpus, corpus.validation) == text);
+  }
+}
+
+TEST_CASE("a folder is read in order, with separators, without hidden, binary and empty files") {
+  const TempFolder folder;
+  fill_folder(folder.path());
+  const TextFiles files(folder.path());
+  CHECK(files.count() == 3);
+  CHECK(files.skipped() == 2);
+  const Corpus chars = load_corpus(options_for(folder.path(), "char", 0.0));
+  CHECK(text_of(chars, chars.train) == kFolderText);
+  const std::string_view view = kFolderText;
+  BpeTokenizer(train_bpe({&view, 1}, 262), "test").save(folder / ".bpe.json");
+  const Corpus bpe = load_corpus(options_for(folder.path(), "bpe:" + (folder / ".bpe.json").string(), 0.0));
+  CHECK(text_of(bpe, bpe.train) == "first document\n<|endoftext|>second document<|endoftext|>third \u00FC");
+  // No separator after the last: a single file is only itself.
+  CHECK(load_corpus(options_for(folder / "a.txt", "char", 0.0)).tokens() == 15);
+}
+
+TEST_CASE("shards give the corpus that their text gives") {
+  const TempFolder folder;
+  fill_folder(folder / "texts");
+  for (const char* kind : {"char", "byte"}) {
+    const Corpus text = load_corpus(options_for(folder / "texts", kind, 0.25));
+    make_shards(folder / "texts", folder / kind, *text.tokenizer);
+    const Corpus shards = load_corpus(options_for(folder / kind, std::nullopt, 0.25));
+    CHECK(shards.hash == text.hash);
+    CHECK(shards.train.count() == text.train.count());
+    CHECK(text_of(shards, shards.train) == text_of(text, text.train));
+    CHECK(text_of(shards, shards.validation) == text_of(text, text.validation));
+    CHECK(load_corpus(options_for(folder / kind, kind, 0.25)).hash == text.hash);
+    CHECK(load_corpus(options_for(folder / kind, std::nullopt, 0.25), text.tokenizer).hash == text.hash);
+  }
+  CHECK(load_corpus(options_for(folder / "texts", "char", 0.0)).hash != load_corpus(options_for(folder / "texts", "byte", 0.0)).hash);
+  const Caught other = caught([&] { load_corpus(options_for(folder / "char", "byte")); });
+  CHECK(other.code == ExitCode::usage);
+  CHECK(other.has("another tokenizer"));
+  CHECK(caught([&] { load_corpus(options_for(folder / "byte", "char")); }).code == ExitCode::usage);
+  CHECK(caught([&] { load_corpus(options_for(folder / "char", std::nullopt), std::make_shared<ByteTokenizer>()); }).code == ExitCode::data);
+}
+
+TEST_CASE("a tokenizer brought from a checkpoint meets a new text") {
+  const TempFolder folder;
+  write_file(folder / "old.txt", "abcdefgh\nijk");
+  write_file(folder / "new.txt", "bad cab");
+  const auto tokenizer = load_corpus(options_for(folder / "old.txt", "char", 0.0)).tokenizer;
+  const Caught unknown = caught([&] { load_corpus(options_for(folder / "new.txt", std::nullopt, 0.0), tokenizer); });
+  CHECK(unknown.code == ExitCode::data);
+  CHECK(unknown.has("new.txt: the character ' ' (U+0020) at byte 3"));
+}
+
+TEST_CASE("missing, empty, too short, unreadable, not UTF-8: one message each, with the right code") {
+  const TempFolder folder;
+  write_file(folder / "empty.txt", "");
+  write_file(folder / "short.txt", "0123456789");
+  write_file(folder / "latin1.txt", "caf\xE9 and more");
+  fs::create_directories(folder / "nothing");
+  fs::create_directories(folder / "binary");
+  write_file(folder / "binary" / "x.bin", std::string("\0\1", 2));
+  const auto refused = [&](const CorpusOptions& options) { return caught([&] { load_corpus(options); }); };
+  const auto is = [](const Caught& error, ExitCode code, std::string_view part) {
+    CAPTURE(error.message);
+    CHECK(error.code == code);
+    CHECK(error.has(part));
+  };
+  is(refused(options_for(folder / "absent", "char")), ExitCode::usage, "absent does not exist");
+  is(refused(options_for(folder / "empty.txt", "char")), ExitCode::data, "empty.txt is empty (0 bytes)");
+  is(refused(options_for(folder / "nothing", "char")), ExitCode::data, "holds no text file (0 files");
+  is(refused(options_for(folder / "binary", "char")), ExitCode::data, "holds no text file (1 files");
+  is(refused(options_for(folder / "latin1.txt", "char")), ExitCode::data, "latin1.txt byte 3 of 13 (0xE9) is not UTF-8");
+  CHECK(load_corpus(options_for(folder / "latin1.txt", "byte", 0.0)).tokens() == 13);
+  is(refused(options_for(folder / "short.txt", "char", 0.0, 10)), ExitCode::data, "10 tokens, of which the training part gets 10");
+  CHECK(load_corpus(options_for(folder / "short.txt", "char", 0.0, 9)).train.count() == 10);
+  is(refused(options_for(folder / "short.txt", "char", 0.1, 4)), ExitCode::data, "validation part gets 1 (--val-fraction 0.1); expected at least 5");
+  is(refused(options_for(folder / "short.txt", "char", 1.0)), ExitCode::usage, "--val-fraction is 1");
+  is(refused(options_for(folder / "short.txt", "char", -0.1)), ExitCode::usage, "--val-fraction");
+  is(refused(options_for(folder / "short.txt", "word")), ExitCode::usage, "unknown tokenizer \"word\"");
+  is(refused(options_for("/dev/null", "char")), ExitCode::io, "not a regular file");
+  write_file(folder / "fake.tokens", "not a shard");
+  is(refused(options_for(folder / "fake.tokens", std::nullopt)), ExitCode::data, "fake.tokens byte 11");
+}
