@@ -1,0 +1,81 @@
+// Continues a text with a model that train_gpt has saved:
+//
+//   build/bin/generate --checkpoint run1 --prompt "The "
+//
+// Read next: train/generate.h, train/saved_run.h.
+#include <cstdio>
+
+#include "core/parallel_for.h"
+#include "data/utf8.h"
+#include "train/flags.h"
+#include "train/generate.h"
+#include "train/launcher.h"
+#include "train/program.h"
+#include "train/saved_run.h"
+
+using namespace trireme;
+
+namespace {
+
+struct Options {
+  std::string checkpoint, prompt;
+  GenerateOptions generate;
+  std::int64_t seed = 1337;
+  std::optional<std::int64_t> threads;
+};
+
+void declare(Flags& flags, Options& o) {
+  flags.group("what");
+  flags.add("checkpoint", "PATH", o.checkpoint, "the --out folder of train_gpt, or one checkpoint in it");
+  flags.add("prompt", "TEXT", o.prompt, "what the text begins with");
+  flags.add("length", "N", o.generate.length, "tokens to generate", Range::at_least(1));
+  flags.group("how");
+  flags.add("temperature", "F", o.generate.temperature, "below 1: safer, above 1: wilder, 0: always the likeliest token", Range::at_least(0));
+  flags.add("top-k", "N", o.generate.top_k, "choose among the N likeliest tokens; 0: all", Range::at_least(0));
+  flags.add("top-p", "F", o.generate.top_p, "choose among the likeliest tokens that hold this much probability", Range{.low = 0, .high = 1, .low_open = true});
+  flags.add("seed", "N", o.seed, "of the choices", Range::at_least(0));
+  flags.add("threads", "N", o.threads, "auto", "auto: all cores", Range::at_least(1));
+}
+
+int run(const Options& o) {
+  if (o.checkpoint.empty()) fail(ExitCode::usage, "checkpoint", "--checkpoint is missing; expected the --out folder of train_gpt");
+  if (o.prompt.empty()) fail(ExitCode::usage, "prompt", "--prompt is missing or empty; expected at least one character");
+  set_threads(static_cast<int>(o.threads.value_or(cores())));
+  const SavedModel saved = read_saved_model(o.checkpoint);
+  std::vector<std::int32_t> prompt;
+  try {
+    prompt = saved.tokenizer->encode_with_special(o.prompt);
+  } catch (const Error& error) {  // bad data in a text is a bad flag here
+    throw Error(ExitCode::usage, "prompt", std::string(error.what()) + "; change --prompt");
+  }
+  const auto mesh = std::make_shared<const DeviceMesh>(self_group(), MeshShape{});
+  Gpt model(nn::Build(mesh, saved.dtype, 0), saved.config);
+  load_weights(o.checkpoint, model);
+
+  GenerateOptions options = o.generate;
+  options.seed = static_cast<std::uint64_t>(o.seed);
+  Utf8Stream printable;  // a token may end inside a character
+  std::fputs(o.prompt.c_str(), stdout);
+  generate(model, prompt, options, [&](std::int32_t token) {
+    std::fputs(printable.push(saved.tokenizer->decode(std::span(&token, 1))).c_str(), stdout);
+    std::fflush(stdout);
+  });
+  std::fputs((printable.finish() + "\n").c_str(), stdout);
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return run_program([&] {
+    Options options;
+    Flags flags("generate", "Continues a text with a model that train_gpt has saved.");
+    declare(flags, options);
+    switch (flags.parse(argc, argv)) {
+      case Flags::Asked::help: std::fputs(flags.help_text().c_str(), stdout); return 0;
+      case Flags::Asked::print_config: std::fputs(flags.config_text().c_str(), stdout); return 0;
+      case Flags::Asked::run: break;
+    }
+    return run(options);
+  });
+}

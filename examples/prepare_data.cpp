@@ -1,0 +1,138 @@
+// Turns text into token shards, which train_gpt maps instead of reading and tokenizing the text at every start.
+//
+//   build/bin/prepare_data --data book.txt --out shards --tokenizer char
+//   build/bin/prepare_data --data texts/ --out shards --train-bpe --vocab 4096
+//   build/bin/prepare_data --data texts/ --out shards --tokenizer bpe:gpt2/
+//
+// The folder --out holds the shards and tokenizer.json when all went well, and does not exist otherwise: everything is written
+// to OUT.partial, which is renamed at the end.
+// Read next: data/text_files.h, data/token_shard.h, data/bpe_train.h.
+#include <fmt/core.h>
+
+#include <chrono>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "core/error.h"
+#include "core/io.h"
+#include "data/bpe_train.h"
+#include "data/text_files.h"
+#include "data/token_shard.h"
+#include "train/flags.h"
+#include "train/program.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+using namespace trireme;
+
+struct Options {
+  std::string data, out, tokenizer;
+  bool train_bpe = false;
+  std::optional<std::int64_t> vocab;
+  std::int64_t shard_tokens = 100'000'000;
+};
+
+void declare(Flags& flags, Options& o) {
+  constexpr double kMostTokens = 2147483647;
+  flags.group("text");
+  flags.add("data", "PATH", o.data, "a text file, or a folder of text files (recursive; hidden and binary files left out)");
+  flags.group("tokenizer");
+  flags.add("tokenizer", "KIND", o.tokenizer, "char, byte or bpe:PATH (a saved tokenizer, or a folder with vocab.json and "
+            "merges.txt); left out: char, or what --train-bpe learns");
+  flags.add_switch("train-bpe", o.train_bpe, "learn a byte-level BPE vocabulary of --vocab tokens from the text", true);
+  flags.add("vocab", "N", o.vocab, "none", "tokens of the vocabulary to learn, with <|endoftext|>", {257, kMostTokens});
+  flags.group("shards");
+  flags.add("out", "DIR", o.out, "folder to make; must not exist, or be empty");
+  flags.add("shard-tokens", "N", o.shard_tokens, "most tokens in one shard file", Range::at_least(1));
+}
+
+void check(const Options& o) {
+  if (o.data.empty()) fail(ExitCode::usage, "prepare_data", "--data is missing; expected a text file or a folder of them");
+  if (o.out.empty()) fail(ExitCode::usage, "prepare_data", "--out is missing; expected a folder to make");
+  if (o.train_bpe && !o.vocab) fail(ExitCode::usage, "prepare_data", "--train-bpe needs the vocabulary's size; add --vocab N");
+  if (o.vocab && !o.train_bpe)
+    fail(ExitCode::usage, "prepare_data", "--vocab {} is only for a vocabulary to be learnt; add --train-bpe", *o.vocab);
+  if (o.train_bpe && !o.tokenizer.empty())
+    fail(ExitCode::usage, "prepare_data", "--train-bpe and --tokenizer {} are two tokenizers; leave one out", o.tokenizer);
+}
+
+/// The folder that becomes --out at the end. Refuses to overwrite.
+fs::path make_partial(const fs::path& out) {
+  std::error_code error;
+  if (fs::exists(out, error) && !(fs::is_directory(out, error) && fs::is_empty(out, error)))
+    fail(ExitCode::usage, "prepare_data", "{} exists and is not an empty folder; choose another --out", out.string());
+  fs::path partial = out.has_filename() ? out : out.parent_path();
+  partial += ".partial";
+  if (fs::exists(partial, error))
+    fail(ExitCode::usage, "prepare_data", "{} is left from an interrupted run; remove it or choose another --out", partial.string());
+  make_directories(partial);
+  return partial;
+}
+
+std::shared_ptr<const Tokenizer> choose_tokenizer(const Options& options, const TextFiles& files) {
+  if (!options.train_bpe) return files.make_tokenizer(options.tokenizer.empty() ? "char" : options.tokenizer);
+  auto vocabulary = train_bpe(files.texts(), static_cast<std::int32_t>(*options.vocab));
+  return std::make_shared<BpeTokenizer>(std::move(vocabulary), "the trained vocabulary");
+}
+
+/// Removes what an error leaves half done, so that the same command can be tried again.
+class RemoveUnlessKept {
+ public:
+  explicit RemoveUnlessKept(fs::path folder) : folder_(std::move(folder)) {}
+  ~RemoveUnlessKept() {
+    std::error_code ignored;
+    if (!kept_) fs::remove_all(folder_, ignored);
+  }
+  RemoveUnlessKept(const RemoveUnlessKept&) = delete;
+  RemoveUnlessKept& operator=(const RemoveUnlessKept&) = delete;
+  void keep() { kept_ = true; }
+
+ private:
+  fs::path folder_;
+  bool kept_ = false;
+};
+
+void prepare(const Options& options) {
+  const auto begin = std::chrono::steady_clock::now();
+  const TextFiles files(options.data);
+  const fs::path partial = make_partial(options.out);
+  RemoveUnlessKept cleanup(partial);
+  const auto tokenizer = choose_tokenizer(options, files);
+  tokenizer->save(partial / shard_tokenizer_name);
+
+  ShardWriter writer(partial, *tokenizer, options.shard_tokens);
+  files.tokenize(*tokenizer, [&](std::span<const std::int32_t> ids) {
+    writer.start_document();
+    writer.append(ids);
+  });
+  writer.finish();
+
+  std::error_code error;
+  fs::rename(partial, options.out, error);
+  if (error) fail(ExitCode::io, "prepare_data", "cannot rename {} to {}: {}", partial.string(), options.out, error.message());
+  cleanup.keep();
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  fmt::print("text: {}, {} bytes in {} files, {} left out\n", files.path().string(), files.bytes(), files.count(), files.skipped());
+  fmt::print("tokenizer: {}, vocabulary {}\n", tokenizer->name(), tokenizer->vocab_size());
+  fmt::print("wrote {}: {} tokens, shards: {}, {:.1f} s\n", options.out, writer.tokens(), writer.shards(), seconds);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return run_program([&] {
+    Options options;
+    Flags flags("prepare_data", "Turns text into token shards for train_gpt --data.");
+    declare(flags, options);
+    switch (flags.parse(argc, argv)) {
+      case Flags::Asked::help: fmt::print("{}", flags.help_text()); return 0;
+      case Flags::Asked::print_config: fmt::print("{}", flags.config_text()); return 0;
+      case Flags::Asked::run: break;
+    }
+    check(options);
+    prepare(options);
+    return 0;
+  });
+}

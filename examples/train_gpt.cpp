@@ -1,0 +1,186 @@
+// Trains a GPT on text, on any mesh:
+//
+//   build/bin/train_gpt --data README.md --layers 2 --heads 2 --width 64 --context 64 --steps 100 --mesh dp=2 --out run1
+//
+// Read it from the bottom: main reads the flags, train() loads the text and starts the ranks, and each rank runs
+// train_rank(), whose loop is: gradients, sums over the mesh, clip, update, report.
+// Read next: models/gpt.h, parallel/pipeline/executor.h, parallel/grad_sync.h.
+#include <cmath>
+
+#include "core/parallel_for.h"
+#include "data/corpus.h"
+#include "data/prefetch.h"
+#include "data/utf8.h"
+#include "optim/gradient_norm.h"
+#include "parallel/grad_sync.h"
+#include "parallel/pipeline/executor.h"
+#include "train/console.h"
+#include "train/evaluate.h"
+#include "train/generate.h"
+#include "train/program.h"
+#include "train/ranks.h"
+#include "train/run_folder.h"
+#include "train/saved_run.h"
+#include "train/setup.h"
+
+using namespace trireme;
+
+namespace {
+
+/// The validation loss when there is a validation part; collective.
+std::optional<double> evaluate(const TrainOptions& o, const Corpus& corpus, Gpt& model) {
+  if (corpus.validation.count() == 0) return std::nullopt;
+  const std::int64_t batch = o.batch_sizes().micro_batch, context = o.model.config.context;
+  const EvalWindows windows = o.run.eval_batches ? EvalWindows::spaced(corpus.validation, context, *o.run.eval_batches * batch)
+                                                 : EvalWindows::all(corpus.validation, context);
+  return validation_loss(model, windows, batch);
+}
+
+/// Text that follows the first token of the data; collective.
+std::string sample(const TrainOptions& o, const Corpus& corpus, Gpt& model) {
+  std::vector<std::int32_t> first(1);
+  corpus.train.read(0, first);
+  const auto seed = static_cast<std::uint64_t>(o.run.seed);
+  Utf8Stream printable;  // a token may end inside a character
+  const std::string text = printable.push(corpus.tokenizer->decode(generate(model, first, {.length = o.run.sample_length, .seed = seed})));
+  return text + printable.finish();
+}
+
+StartFacts start_facts(const TrainOptions& o, const Corpus& corpus, const Gpt& model, const pipeline::Proof& proof) {
+  const int tp = o.mesh.shape.size(Axis::tp);
+  return {.parameters = parameter_count(o.model.config),
+          .vocab = o.model.config.vocab,
+          .padded_vocab = nn::padded_vocab(o.model.config.vocab, tp),
+          .train_tokens = corpus.train.count(),
+          .val_tokens = corpus.validation.count(),
+          .threads = threads(),
+          .bubble = proof.bubble_of_total,
+          .memory = predicted_memory(o, o.model.config, model.parameters(), proof.peak_live.front())};
+}
+
+void train_rank(const TrainOptions& o, const Corpus& corpus, RunFolder& folder, Rank& rank) {
+  const auto mesh = std::make_shared<const DeviceMesh>(rank.world, o.mesh.shape);
+  rank.where = mesh->where();
+  const GptConfig& config = o.model.config;
+  const BatchSizes batch = o.batch_sizes();
+  const auto seed = static_cast<std::uint64_t>(o.run.seed);
+  const std::int64_t tokens_per_step = batch.tokens_per_step(config.context);
+
+  // What is trained, what sums its gradients, what updates it, and the order of forwards and backwards.
+  Gpt model(nn::Build(mesh, o.precision.dtype, seed), config);
+  GradSync sync(model.parameters(), *mesh);
+  const auto optimizer = make_optimizer(o.optimizer, model.parameters());
+  const optim::LrSchedule lr_schedule = make_lr_schedule(o.schedule);
+  pipeline::Executor executor(
+      pipeline::make_schedule(o.mesh.pipeline, mesh->size(Axis::pp), static_cast<int>(batch.micro_batches)), mesh->group(Axis::pp));
+
+  Console console(rank.first());
+  console.print(start_table(o, start_facts(o, corpus, model, executor.proof())));
+  console.print(to_string(batch, config.context));
+  Progress progress;
+  if (o.run.resume != "none") progress = load_run(o.run.resume, model, *optimizer, *corpus.tokenizer, o.run.seed);
+  if (o.run.dry_run) return;
+  if (rank.first()) folder.open(config_text(o));
+
+  const Sampler sampler(corpus.train, config.context, seed);
+  const BatchPlan plan = batch.on_rank(mesh->coord(Axis::dp));
+  Loader loader(sampler, plan, progress.samples);
+
+  // One micro-batch through this rank's stage. The loss is divided by the tokens of the whole global batch here, and
+  // nothing is divided anywhere else.
+  const double loss_scale = 1.0 / static_cast<double>(tokens_per_step);
+  const pipeline::StageFunctions stage = {
+      .forward =
+          [&](const Tensor& input, int /*microbatch*/) {
+            const Batch b = loader.next();
+            model.run().first_sample = b.sample_ids.front();
+            const Tensor hidden = model.hidden(input, b.inputs);  // [B, T, D]
+            return mesh->is_last(Axis::pp) ? model.loss(hidden, b.targets, loss_scale) : hidden;
+          },
+      .activation_shape = {batch.micro_batch, config.context, config.width},
+      .dtype = o.precision.dtype};
+
+  PhaseTimes times;
+  const auto timed = [&times](Phase phase, const auto& f) {
+    const auto scope = times.time(phase);
+    return f();
+  };
+  if (const auto loss = timed(Phase::evaluation, [&] { return evaluate(o, corpus, model); })) {
+    console.highlight(validation_line(progress.steps, o.schedule.steps, *loss, config.vocab));
+  }
+
+  const std::int64_t first_step = progress.steps;
+  std::int64_t logged = first_step;
+  while (progress.steps < o.schedule.steps) {
+    const std::int64_t step = progress.steps + 1;
+    rank.step = step;
+
+    // Gradients of this rank's micro-batches; sums over dp start while the last backward still runs.
+    const double waited = loader.seconds_waited();
+    sync.zero();
+    const pipeline::StepReport pass = executor.run(stage, [&] { sync.last_microbatch(); });
+    const GradSyncReport sums = sync.finish();
+    times.add(Phase::data, loader.seconds_waited() - waited);
+    times.add(Phase::forward, pass.forward_seconds - (loader.seconds_waited() - waited));
+    times.add(Phase::backward, pass.backward_seconds);
+    times.add(Phase::communication, pass.waiting_seconds + sums.exposed_seconds);
+
+    // Clip by the norm of the whole gradient, and update.
+    const double lr = lr_schedule.at(progress.steps);
+    const double norm = timed(Phase::optimizer, [&] {
+      const double whole = optim::gradient_norm(model.parameters(), *mesh);
+      if (!std::isfinite(whole)) {
+        fail(ExitCode::numerical, "train", "the gradient norm is {}; expected a finite number; lower --lr or raise --warmup-steps", whole);
+      }
+      optimizer->step(lr, optim::clip_factor(whole, o.optimizer.clip));
+      return whole;
+    });
+    progress = {.steps = step, .samples = progress.samples + batch.global_batch};
+
+    // Report. Everything below but printing is collective: all ranks take the same branches.
+    const bool last = step == o.schedule.steps;
+    const bool log_now = last || step % o.run.log_every == 0;
+    const bool evaluate_now = last || (o.run.eval_every > 0 && step % o.run.eval_every == 0);
+    StepRecord record;
+    record.step = step;
+    record.lr = lr;
+    record.grad_norm = norm;
+    record.tokens = step * tokens_per_step;
+    if (log_now || evaluate_now) {
+      record.loss = pipeline::global_loss(*mesh, pass.loss);
+      record.set_times(times.lap(step - logged), tokens_per_step);
+      record.peak_bytes = MemoryPool::current()->total().peak;
+      logged = step;
+      console.progress(step_line(record, o.schedule.steps));
+    }
+    if (evaluate_now) record.val_loss = timed(Phase::evaluation, [&] { return evaluate(o, corpus, model); });
+    if (record.val_loss) console.highlight(validation_line(step, o.schedule.steps, *record.val_loss, config.vocab));
+    if (rank.first() && (log_now || evaluate_now)) folder.log(record);
+    if (o.run.sample_every > 0 && (last || step % o.run.sample_every == 0)) {
+      console.print(sample_block(step, timed(Phase::sampling, [&] { return sample(o, corpus, model); })));
+    }
+  }
+
+  if (!o.run.out.empty()) {
+    const std::string saved = timed(Phase::saving, [&] { return save_run(o.run.out, model, *optimizer, progress, *corpus.tokenizer, o.run.seed); });
+    console.print(saved);
+  }
+  console.print(time_table(times, progress.steps - first_step));
+}
+
+int train(TrainOptions options) {
+  RunFolder folder(options.run.out, options.run.resume);
+  const Corpus corpus = load_corpus(options.corpus());
+  options.model.config = options.model.with_vocab(corpus.tokenizer->vocab_size());
+  run_ranks(options, [&](Rank& rank) { train_rank(options, corpus, folder, rank); });
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return run_program([&] {
+    const std::optional<TrainOptions> options = read_train_options(argc, argv);
+    return options ? train(*options) : 0;
+  });
+}

@@ -1,0 +1,206 @@
+// Flags by themselves: values, ranges, precedence, the configuration file, nearest names.
+#include "train/flags.h"
+
+#include <doctest/doctest.h>
+
+#include "core/io.h"
+#include "tests/train/support.h"
+#include "train/nearest.h"
+
+using namespace trireme;
+using trireme::testing::contains;
+using trireme::testing::failure;
+
+namespace {
+
+enum class Colour : std::uint8_t { red, green };
+
+/// One flag of each kind.
+struct Sample {
+  std::int64_t count = 3;
+  double rate = 0.5;
+  std::string name = "none";
+  std::optional<std::int64_t> parts;
+  std::optional<double> least;
+  bool fast = true, quiet = false;
+  Colour colour = Colour::red;
+  std::string shape = "round";
+  Flags flags{"sample", "A sample."};
+
+  Sample() {
+    flags.group("numbers");
+    flags.add("count", "N", count, "how many", Range::at_least(1));
+    flags.add("rate", "F", rate, "how fast, in metres per second", Range::half_open(0, 1));
+    flags.add("parts", "N", parts, "auto", "pieces");
+    flags.add("least", "F", least, "auto", "lower bound");
+    flags.group("others");
+    flags.add("name", "TEXT", name, "what it is called");
+    flags.add_switch("fast", fast, "whether it hurries");
+    flags.add_switch("quiet", quiet, "whether it keeps silent", true);
+    flags.add_choice("colour", colour, {{"red", Colour::red}, {"green", Colour::green}}, "its colour");
+    flags.add_choice("shape", shape, {"round", "square"}, "its shape");
+    flags.follow_up([this] {
+      if (shape == "square") count = 4;
+    });
+  }
+};
+
+std::string refusal(std::vector<std::string> arguments) {
+  Sample sample;
+  return failure([&] { sample.flags.parse(std::move(arguments)); });
+}
+
+std::string config_refusal(const std::string& text) {
+  Sample sample;
+  return failure([&] { sample.flags.read_config(text, "c.json"); });
+}
+
+}  // namespace
+
+TEST_CASE("edit distance counts insertions, deletions, substitutions and swaps") {
+  CHECK(edit_distance("", "") == 0);
+  CHECK(edit_distance("", "abc") == 3);
+  CHECK(edit_distance("abc", "") == 3);
+  CHECK(edit_distance("kitten", "sitting") == 3);
+  CHECK(edit_distance("stpes", "steps") == 1);
+  CHECK(edit_distance("ca", "abc") == 3);  // a swapped pair is not edited again
+  CHECK(nearest("stpes", {"seed", "steps", "lr"}) == "steps");
+  CHECK(nearest("x", {}) == "");
+}
+
+TEST_CASE("flags take values of their type, with a blank or an equals sign") {
+  Sample s;
+  CHECK(s.flags.parse({"--count", "7", "--rate=0.25", "--name", "a b", "--parts", "2", "--least=-1.5e-3", "--fast",
+                       "off", "--quiet", "--colour", "green"}) == Flags::Asked::run);
+  CHECK(s.count == 7);
+  CHECK(s.rate == 0.25);
+  CHECK(s.name == "a b");
+  CHECK(s.parts == 2);
+  CHECK(s.least == -1.5e-3);
+  CHECK_FALSE(s.fast);
+  CHECK(s.quiet);
+  CHECK(s.colour == Colour::green);
+  s.flags.parse({"--parts", "auto", "--least", "-2", "--count=1", "--count=9"});
+  CHECK_FALSE(s.parts.has_value());
+  CHECK(s.least == -2);
+  CHECK(s.count == 9);  // the last one counts
+}
+
+TEST_CASE("a value that does not fit is refused with flag, value and what is expected") {
+  CHECK(refusal({"--count", "abc"}) ==
+        "64 trireme: [flags] --count: expected an integer of at least 1; got \"abc\"; change --count");
+  CHECK(contains(refusal({"--count", "0"}), "expected an integer of at least 1; got \"0\""));
+  CHECK(contains(refusal({"--count", "1.5"}), "expected an integer"));
+  CHECK(contains(refusal({"--count", "99999999999999999999"}), "expected an integer"));
+  CHECK(contains(refusal({"--count", ""}), "got \"\""));
+  CHECK(contains(refusal({"--rate", "1"}), "--rate: expected a number in [0, 1); got \"1\""));
+  CHECK(contains(refusal({"--rate", "nan"}), "expected a number in [0, 1)"));
+  CHECK(contains(refusal({"--rate", "inf"}), "expected a number in [0, 1)"));
+  CHECK(contains(refusal({"--rate", "0.1x"}), "expected a number in [0, 1)"));
+  CHECK(contains(refusal({"--parts", "some"}), "expected an integer, or auto; got \"some\""));
+  CHECK(contains(refusal({"--fast", "maybe"}), "expected on or off; got \"maybe\""));
+  CHECK(contains(refusal({"--colour", "blue"}), "expected one of red, green; got \"blue\""));
+  CHECK(refusal({"--count"}) ==
+        "64 trireme: [flags] --count has no value; expected an integer of at least 1; write --count value or "
+        "--count=value");
+  CHECK(contains(refusal({"--count", "--rate", "0.5"}), "--count has no value"));
+  CHECK(contains(refusal({"--quiet=perhaps"}), "64 trireme: [flags] --quiet"));
+}
+
+TEST_CASE("an unknown flag is refused naming the nearest") {
+  CHECK(contains(refusal({"--cuont", "3"}), "64 trireme: [flags] unknown flag --cuont; the nearest is --count"));
+  CHECK(contains(refusal({"--rte=0.5"}), "unknown flag --rte; the nearest is --rate"));
+  CHECK(contains(refusal({"-count", "3"}), "unknown flag -count; the nearest is --count"));
+  CHECK(contains(refusal({"--helpp"}), "the nearest is --help"));
+  CHECK(contains(refusal({"book.txt"}), "unexpected argument \"book.txt\""));
+}
+
+TEST_CASE("a configuration file sets flags by name, with JSON's own types") {
+  Sample s;
+  s.flags.read_config(
+      R"({"count": 5, "rate": 0, "parts": "auto", "fast": false, "quiet": "on", "colour": "green", "name": "x"})",
+      "c.json");
+  CHECK(s.count == 5);
+  CHECK(s.rate == 0);
+  CHECK_FALSE(s.fast);
+  CHECK(s.quiet);
+  CHECK(s.colour == Colour::green);
+  CHECK(config_refusal(R"({"coutn": 5})") ==
+        "64 trireme: [config] unknown key \"coutn\" in c.json; the nearest is \"count\"; --help lists all");
+  CHECK(contains(config_refusal(R"({"count": "5"})"),
+                 "\"count\" in c.json: expected an integer of at least 1; got \"5\""));
+  CHECK(contains(config_refusal(R"({"count": 5.0})"), "expected an integer of at least 1; got 5.0"));
+  CHECK(contains(config_refusal(R"({"count": 18446744073709551615})"), "expected an integer"));
+  CHECK(contains(config_refusal(R"({"rate": null})"), "expected a number in [0, 1); got null"));
+  CHECK(contains(config_refusal(R"({"name": 5})"), "expected text; got 5"));
+  CHECK(contains(config_refusal(R"({"fast": 1})"), "expected on or off; got 1"));
+}
+
+TEST_CASE("a malformed configuration file is bad data") {
+  CHECK(contains(config_refusal("{\"count\": }"), "65 trireme: [json] c.json: not valid JSON at byte 11"));
+  CHECK(contains(config_refusal("{\"count\": 1, \"count\": 2}"),
+                 "65 trireme: [json] c.json: the key \"count\" occurs twice"));
+  CHECK(contains(config_refusal("{\"rate\": NaN}"), "65 "));
+  CHECK(contains(config_refusal("[1]"), "65 trireme: [config] c.json: expected one object"));
+  Sample s;
+  CHECK(contains(failure([&] { s.flags.parse({"--config", "/nonexistent/c.json"}); }), "/nonexistent/c.json"));
+}
+
+TEST_CASE("defaults give way to the file, and the file to the command line") {
+  const trireme::testing::Folder folder;
+  const std::string path = (folder.path / "c.json").string();
+  write_file(path, R"({"count": 5, "rate": 0.125})");
+  Sample s;
+  s.flags.parse({"--rate", "0.75", "--config", path});
+  CHECK(s.count == 5);
+  CHECK(s.rate == 0.75);
+  CHECK(s.name == "none");
+}
+
+TEST_CASE("within one source, flags take effect in the order of their declaration") {
+  Sample s;
+  s.flags.parse({"--shape", "square", "--count", "7"});
+  CHECK(s.count == 4);  // shape is declared after count, and its follow-up sets it
+}
+
+TEST_CASE("what is printed as configuration is accepted as configuration") {
+  Sample s;
+  s.flags.parse({"--count", "7", "--rate", "0.1", "--least", "1e-300", "--quiet", "--colour", "green", "--name",
+                 "quote \" and é"});
+  const std::string text = s.flags.config_text();
+  Sample again;
+  again.flags.read_config(text, "printed");
+  CHECK(again.flags.config_text() == text);
+  CHECK(again.rate == 0.1);
+  CHECK(again.least == 1e-300);
+  CHECK(again.name == s.name);
+  CHECK_FALSE(again.parts.has_value());
+  Sample initial;
+  CHECK(initial.flags.config_text() != text);
+}
+
+TEST_CASE("help and print-config are told apart from a run") {
+  Sample s;
+  CHECK(s.flags.parse({"--help", "--count", "abc"}) == Flags::Asked::help);
+  CHECK(s.flags.parse({"-h"}) == Flags::Asked::help);
+  CHECK(s.flags.parse({"--print-config", "--count", "2"}) == Flags::Asked::print_config);
+  CHECK(s.count == 2);
+}
+
+TEST_CASE("help groups flags by subject, with defaults") {
+  const Sample s;
+  const std::string help = s.flags.help_text();
+  CHECK(contains(help, "\nnumbers\n  --count N"));
+  CHECK(contains(help, "how many [3]\n"));
+  CHECK(contains(help, "pieces [auto]\n"));
+  CHECK(contains(help, "\nothers\n  --name TEXT"));
+  CHECK(contains(help, "--colour red|green"));
+  CHECK(contains(help, "its colour [red]\n"));
+  CHECK(contains(help, "--fast on|off"));
+  CHECK(contains(help, "whether it hurries [on]\n"));
+  for (std::size_t at = 0; at < help.size();) {
+    const std::size_t end = help.find('\n', at);
+    CHECK(end - at <= 110);
+    at = end + 1;
+  }
+}

@@ -1,0 +1,158 @@
+// The flags of the training programs: defaults, presets, the inferred values, round trips.
+#include "train/options.h"
+
+#include <doctest/doctest.h>
+
+#include "core/kernels.h"
+#include "tests/train/support.h"
+#include "train/validate.h"
+
+using namespace trireme;
+using trireme::testing::contains;
+using trireme::testing::failure;
+
+namespace {
+
+TrainOptions parse(std::vector<std::string> arguments) {
+  TrainOptions options;
+  Flags flags("train_gpt", "");
+  declare_all(flags, options);
+  flags.parse(std::move(arguments));
+  return options;
+}
+
+TrainOptions resolved(std::vector<std::string> arguments, int launcher_ranks = 0) {
+  TrainOptions options = parse(std::move(arguments));
+  resolve(options, launcher_ranks);
+  return options;
+}
+
+}  // namespace
+
+TEST_CASE("a preset sets the model, and explicit flags override it wherever they stand") {
+  const TrainOptions plain = parse({"--model", "gpt2-124m"});
+  CHECK(plain.model.config.layers == 12);
+  CHECK(plain.model.config.width == 768);
+  CHECK(plain.model.config.activation == Activation::gelu_tanh);
+  CHECK(plain.model.vocab == 50257);
+  for (const TrainOptions& o : {parse({"--layers", "3", "--vocab=auto", "--model", "gpt2-124m"}),
+                                parse({"--model", "gpt2-124m", "--vocab=auto", "--layers=3"})}) {
+    CHECK(o.model.config.layers == 3);
+    CHECK(o.model.config.heads == 12);
+    CHECK_FALSE(o.model.vocab.has_value());
+  }
+}
+
+TEST_CASE("a preset on the command line overrides the sizes of a configuration file") {
+  TrainOptions options;
+  Flags flags("", "");
+  declare_all(flags, options);
+  flags.read_config(R"({"layers": 3, "width": 96, "model": "custom"})", "c.json");
+  flags.parse({"--model", "gpt2-350m"});
+  CHECK(options.model.config.layers == 24);
+  CHECK(options.model.config.width == 1024);
+}
+
+TEST_CASE("the vocabulary is the tokenizer's unless a larger one is asked for") {
+  const ModelOptions automatic;
+  CHECK(automatic.with_vocab(65).vocab == 65);
+  ModelOptions given;
+  given.vocab = 100;
+  CHECK(given.with_vocab(65).vocab == 100);
+  CHECK(failure([&] { (void)given.with_vocab(101); }) ==
+        "64 trireme: [model] --vocab 100 is smaller than the tokenizer's vocabulary; expected at least 101; change or "
+        "drop --vocab");
+}
+
+TEST_CASE("what --print-config prints, --config takes: the same options again") {
+  const std::vector<std::string> arguments = {
+      "--data",         "book.txt",  "--model",   "gpt2-124m", "--layers",       "4",   "--lr",       "0.0003",
+      "--mesh",         "tp=2,dp=2", "--steps",   "77",        "--optimizer",    "sgd", "--momentum", "0.5",
+      "--dtype",        "bf16",      "--clip",    "0.1",       "--bias",         "off", "--seed",     "5",
+      "--eval-batches", "all",       "--threads", "1",         "--global-batch", "24"};
+  const TrainOptions options = resolved(arguments);
+  const std::string text = config_text(options);
+  CHECK(contains(text, "\"mesh\": \"dp=2,tp=2,pp=1\""));
+  CHECK(contains(text, "\"micro-batch\": 12"));
+  CHECK(contains(text, "\"micro-batches\": \"auto\""));
+  CHECK(contains(text, "\"lr\": 0.0003,"));
+  TrainOptions again;
+  Flags flags("", "");
+  declare_all(flags, again);
+  flags.read_config(text, "printed");
+  resolve(again, 0);
+  CHECK(config_text(again) == text);
+  CHECK(again.precision.dtype == DType::bf16);
+  CHECK(again.schedule.lr == 0.0003);
+  CHECK_FALSE(again.run.eval_batches.has_value());
+}
+
+TEST_CASE("a saved configuration runs on another mesh with the same global batch") {
+  const std::string text = config_text(resolved({"--micro-batch", "3", "--micro-batches", "4"}));
+  TrainOptions other;
+  Flags flags("", "");
+  declare_all(flags, other);
+  flags.read_config(text, "config.json");
+  flags.parse({"--mesh", "dp=2"});
+  resolve(other, 0);
+  CHECK(other.batch_sizes().global_batch == 12);
+  CHECK(other.batch_sizes().micro_batches == 2);
+}
+
+TEST_CASE("ranks are threads without a launcher and processes under one") {
+  CHECK_FALSE(resolved({}).mesh.processes);
+  CHECK(resolved({"--mesh", "dp=auto,tp=2"}, 8).mesh.processes);
+  CHECK(resolved({"--mesh", "dp=auto,tp=2"}, 8).mesh.ranks == "auto");  // a saved configuration works either way
+  CHECK(resolved({"--mesh", "dp=auto,tp=2"}, 8).mesh.shape.size(Axis::dp) == 4);
+  CHECK_FALSE(resolved({"--ranks", "threads"}, 1).mesh.processes);
+  CHECK(resolved({"--ranks", "mpi"}).mesh.processes);
+  CHECK(contains(failure([] { resolved({"--ranks", "mpi", "--mesh", "dp=2"}); }), "64 "));
+  CHECK(contains(failure([] {
+                   resolved({"--ranks", "threads"}, 8);
+                 }),
+                 "64 trireme: [mesh] --ranks threads under a launcher of 8 processes"));
+  CHECK(contains(failure([] { resolved({"--mesh", "dp=3"}, 8); }), "64 "));
+  CHECK(contains(failure([] { resolved({"--mesh", "dp=2,ranks=4"}); }), "unknown axis 'ranks'"));
+}
+
+TEST_CASE("defaults that depend on other options") {
+  TrainOptions o;
+  o.schedule.lr = 1e-3;
+  o.schedule.steps = 2000;
+  CHECK(o.schedule.final_lr() == doctest::Approx(1e-4));
+  CHECK(o.schedule.decay() == 2000);
+  o.schedule.lr_schedule = optim::LrShape::wsd;
+  CHECK(o.schedule.decay() == 200);
+  o.schedule.steps = 3;
+  CHECK(o.schedule.decay() == 1);
+  o.schedule.min_lr = 0.0;
+  CHECK(o.schedule.final_lr() == 0);
+  CHECK_FALSE(o.corpus().tokenizer.has_value());
+  o.data.tokenizer = "byte";
+  CHECK(o.corpus().tokenizer == "byte");
+}
+
+TEST_CASE("help lists every flag of the command-line contract once") {
+  TrainOptions options;
+  Flags flags("train_gpt", "");
+  declare_all(flags, options);
+  const std::string help = flags.help_text();
+  for (const char* flag :
+       {"data",          "tokenizer",    "val-fraction", "model",        "layers",        "heads",       "width",
+        "context",       "vocab",        "dropout",      "bias",         "activation",    "micro-batch", "global-batch",
+        "micro-batches", "steps",        "lr",           "min-lr",       "warmup-steps",  "decay-steps", "lr-schedule",
+        "optimizer",     "weight-decay", "beta1",        "beta2",        "eps",           "momentum",    "clip",
+        "mesh",          "pipeline",     "ranks",        "dtype",        "device",        "gemm",        "threads",
+        "seed",          "eval-every",   "eval-batches", "sample-every", "sample-length", "out",         "log-every",
+        "resume",        "dry-run",      "config",       "print-config", "help"}) {
+    const std::string head = fmt::format("\n  --{}", flag);
+    std::size_t found = 0;
+    for (std::size_t at = help.find(head); at != std::string::npos; at = help.find(head, at + 1)) {
+      const char after = help[at + head.size()];
+      found += after == ' ' || after == '\n' ? 1U : 0U;
+    }
+    CHECK_MESSAGE(found == 1, "--", flag);
+  }
+  CHECK(contains(help, fmt::format("--gemm {}", gemm_names().front())));
+  CHECK(contains(failure([] { parse({"--gemm", "slide-rule"}); }), "--gemm: expected one of "));
+}

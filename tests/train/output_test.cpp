@@ -1,0 +1,210 @@
+// What is shown and what is recorded: line formats, tables, metrics, and how lines reach a terminal or a pipe.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "tests/train/support.h"
+#include "train/console.h"
+#include "train/metrics.h"
+#include "train/report.h"
+#include "train/timer.h"
+
+using namespace trireme;
+using trireme::testing::contains;
+
+namespace {
+
+StepRecord example() {
+  StepRecord r;
+  r.step = 120;
+  r.loss = 2.10344;
+  r.lr = 9.7e-4;
+  r.grad_norm = 0.812;
+  r.tokens = 92160;
+  r.tokens_per_s = 20104.7;
+  r.step_ms = 38.2;
+  return r;
+}
+
+}  // namespace
+
+TEST_CASE("the step line") {
+  CHECK(step_line(example(), 2000) ==
+        "step 120/2000 | loss 2.1034 | lr 9.7e-04 | norm 0.81 | 38.2 ms | 20.1k tok/s | eta 1m12s");
+  StepRecord last = example();
+  last.step = 2000;
+  CHECK(contains(step_line(last, 2000), "| eta 0s"));
+}
+
+TEST_CASE("durations, counts and bytes") {
+  CHECK(format_duration(0.31) == "0s");
+  CHECK(format_duration(59.6) == "1m00s");
+  CHECK(format_duration(72.4) == "1m12s");
+  CHECK(format_duration(7384) == "2h03m");
+  CHECK(format_duration(190000) == "2d04h");
+  CHECK(format_duration(std::nan("")) == "?");
+  CHECK(format_count(950) == "950");
+  CHECK(format_count(20140) == "20.1k");
+  CHECK(format_count(1234567) == "1.2M");
+  CHECK(format_bytes(100) == "100 B");
+  CHECK(format_bytes(1536) == "1.5 KiB");
+  CHECK(format_bytes(3.0 * (1LL << 30)) == "3.0 GiB");
+}
+
+TEST_CASE("validation lines: beside ln(V) before the first step, with perplexity after") {
+  CHECK(validation_line(0, 2000, 4.18214, 65) ==
+        "step 0/2000 | validation loss 4.1821 | ln(V) = 4.1744, what guessing among V = 65 tokens costs");
+  CHECK(validation_line(500, 2000, 1.8423, 65) == "step 500/2000 | validation loss 1.8423 | perplexity 6.31");
+}
+
+TEST_CASE("a sample cannot drive the terminal") {
+  CHECK(sample_block(5, "a\tb\nc\x1b[2J\r\x7f") == "--- sample at step 5 ---\na\tb\nc·[2J··\n---");
+}
+
+TEST_CASE("in a pipe every line is plain; on a terminal the step line is replaced") {
+  std::string pipe, screen, plain;
+  {
+    Console to_pipe([&](std::string_view text) { pipe += text; }, Terminal{});
+    Console to_screen([&](std::string_view text) { screen += text; }, {.updates = true, .colour = true, .columns = 10});
+    Console without_colour([&](std::string_view text) { plain += text; },
+                           {.updates = true, .colour = false, .columns = 10});
+    for (Console* console : {&to_pipe, &to_screen, &without_colour}) {
+      console->progress("step 1");
+      console->progress("step 2: é is one column");
+      console->highlight("saved");
+      console->progress("step 3");
+    }
+  }
+  CHECK(pipe == "step 1\nstep 2: é is one column\nsaved\nstep 3\n");
+  CHECK(screen == "step 1\r\x1b[Kstep 2: é\r\x1b[K\x1b[1msaved\x1b[0m\nstep 3\n");
+  CHECK(plain == "step 1\r\x1b[Kstep 2: é\r\x1b[Ksaved\nstep 3\n");
+}
+
+TEST_CASE("a metrics line has the keys of the contract in their order, and only those that are known") {
+  CHECK(to_json_line(example()) ==
+        R"({"step":120,"loss":2.10344,"lr":0.00097,"grad_norm":0.812,"tokens":92160,"tokens_per_s":20104.7,)"
+        R"("step_ms":38.2})");
+  StepRecord all = example();
+  all.val_loss = 1.5;
+  all.forward_ms = 1.0;
+  all.backward_ms = 2.0;
+  all.optimizer_ms = 3.0;
+  all.data_ms = 4.0;
+  all.comm_exposed_ms = 5.0;
+  all.peak_bytes = 6;
+  CHECK(contains(to_json_line(all),
+                 R"("step_ms":38.2,"val_loss":1.5,"forward_ms":1,"backward_ms":2,"optimizer_ms":3,"data_ms":4,)"
+                 R"("comm_exposed_ms":5,"peak_bytes":6})"));
+}
+
+TEST_CASE("metrics keep every bit of a number, and are JSON also for infinity and NaN") {
+  for (const double loss : {1.0 / 3, 4.174387269895637, 1e-310, 1e22, 0.1 + 0.2, std::nextafter(2.0, 3.0)}) {
+    StepRecord r = example();
+    r.loss = loss;
+    CHECK(nlohmann::json::parse(to_json_line(r))["loss"].get<double>() == loss);
+  }
+  StepRecord r = example();
+  r.loss = std::nan("");
+  r.grad_norm = std::numeric_limits<double>::infinity();
+  const auto parsed = nlohmann::json::parse(to_json_line(r));
+  CHECK(parsed["loss"].is_null());
+  CHECK(parsed["grad_norm"].is_null());
+}
+
+TEST_CASE("an inner phase's time is not counted in the outer one") {
+  const auto sleep = [](int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); };
+  PhaseTimes times;
+  {
+    const auto backward = times.time(Phase::backward);
+    sleep(20);
+    {
+      const auto waiting = times.time(Phase::communication);
+      sleep(40);
+    }
+    times.add(Phase::forward, 0.005);
+  }
+  {
+    const auto evaluation = times.time(Phase::evaluation);
+    sleep(30);
+  }
+  const double wall = times.seconds();
+  const auto total = [&](Phase phase) { return times.totals()[static_cast<std::size_t>(phase)]; };
+  CHECK(total(Phase::communication) >= 0.040);
+  CHECK(total(Phase::backward) >= 0.014);  // 20 ms, less the 5 ms claimed by add()
+  CHECK(total(Phase::forward) == 0.005);
+  double sum = 0;
+  for (const double seconds : times.totals()) sum += seconds;
+  CHECK(sum <= wall);
+  CHECK(sum >= 0.085);
+
+  const PhaseTimes::Lap lap = times.lap(2);
+  CHECK(lap.ms_of(Phase::communication) == doctest::Approx(total(Phase::communication) * 500));
+  CHECK(lap.step_ms >= 30.0);                                                // (20 + 40) ms over two steps
+  CHECK(lap.step_ms <= (times.seconds() - total(Phase::evaluation)) * 500);  // evaluation is between steps
+  CHECK(times.lap(1).ms_of(Phase::communication) == 0.0);
+}
+
+TEST_CASE("a lap becomes times and a rate") {
+  PhaseTimes::Lap lap;
+  lap.step_ms = 50;
+  lap.ms[static_cast<std::size_t>(Phase::forward)] = 20;
+  StepRecord r;
+  r.set_times(lap, 768);
+  CHECK(r.tokens_per_s == doctest::Approx(15360));
+  CHECK(r.forward_ms == 20.0);
+  CHECK(r.step_ms == 50);
+}
+
+TEST_CASE("the ranks of each group follow the placement order pp, dp, tp") {
+  MeshShape mesh;
+  for (const Axis axis : all_axes) mesh.size(axis) = 2;
+  CHECK(axis_groups(mesh, Axis::tp) == "[0 1] [2 3] [4 5] [6 7]");
+  CHECK(axis_groups(mesh, Axis::dp) == "[0 2] [1 3] [4 6] [5 7]");
+  CHECK(axis_groups(mesh, Axis::pp) == "[0 4] [1 5] [2 6] [3 7]");
+  mesh.size(Axis::dp) = 3;
+  CHECK(axis_groups(mesh, Axis::dp) == "[0 2 4] [1 3 5] [6 8 10] [7 9 11]");
+  mesh.size(Axis::dp) = 16;
+  CHECK(axis_groups(mesh, Axis::pp).ends_with("[6 38] [7 39] ... (32 groups)"));
+  CHECK(axis_groups(mesh, Axis::dp).starts_with("[0 2 4 6 8 10 12 14 ... 30] "));
+}
+
+TEST_CASE("the table before training") {
+  TrainOptions options;
+  options.data.data = "book.txt";
+  options.mesh.axes = "dp=2,pp=2";
+  options.batch.micro_batches = 4;
+  resolve(options, 0);
+  const std::string text = start_table(options, {.parameters = 1234567,
+                                                 .vocab = 65,
+                                                 .padded_vocab = 128,
+                                                 .train_tokens = 90000,
+                                                 .val_tokens = 10000,
+                                                 .threads = 1,
+                                                 .bubble = 0.2,
+                                                 .memory = "12 MiB"});
+  CHECK(contains(text, "device           cpu, 1 thread per rank, ranks are threads"));
+  CHECK(contains(text, "data             book.txt: 90,000 training and 10,000 validation tokens\n"));
+  CHECK(contains(text, "parameters       1,234,567\n"));
+  CHECK(contains(text, "vocabulary       65 (padded to 128)\n"));
+  CHECK(contains(text,
+                 "mesh             dp=2,tp=1,pp=2 = 4 ranks\n                 dp groups [0 1] [2 3]\n                 "
+                 "pp groups [0 2] [1 3]\n"));
+  CHECK(contains(text, "schedule         1f1b, 2 stages, 4 micro-batches: bubble 20.0% of a step\n"));
+  CHECK(contains(text, "learning rate    0.001, cosine to 0.0001 at step 1000\n"));
+  CHECK(contains(text, "memory per rank  12 MiB\n"));
+}
+
+TEST_CASE("the table after training adds up to the wall clock") {
+  PhaseSeconds totals{};
+  totals[static_cast<std::size_t>(Phase::forward)] = 2.0;
+  totals[static_cast<std::size_t>(Phase::evaluation)] = 1.0;
+  const std::string text = time_table(totals, 4.0, 100);
+  CHECK(contains(text, "forward                          2.00   50.0%        20.00\n"));
+  CHECK(contains(text, "evaluation                       1.00   25.0%\n"));
+  CHECK(contains(text, "everything else                  1.00   25.0%\n"));
+  CHECK(contains(text, "total                            4.00  100.0%\n"));
+  CHECK_FALSE(contains(text, "backward"));
+}

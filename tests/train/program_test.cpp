@@ -1,0 +1,108 @@
+// Failures: one message, one exit code, the place where it happened; and the start of ranks.
+#include "train/program.h"
+
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <new>
+
+#include "tests/train/support.h"
+#include "train/ranks.h"
+
+using namespace trireme;
+using trireme::testing::contains;
+
+namespace {
+
+template <class Call>
+std::string fatal_of(Call call) {
+  try {
+    call();
+  } catch (...) { return fatal_message(std::current_exception()); }
+  return "nothing";
+}
+
+TrainOptions options_on(const char* mesh) {
+  TrainOptions options;
+  Flags flags("", "");
+  declare_all(flags, options);
+  flags.parse({"--mesh", mesh});
+  resolve(options, 0);
+  return options;
+}
+
+}  // namespace
+
+TEST_CASE("exit codes") {
+  CHECK(run_program([] { return 0; }) == 0);
+  CHECK(run_program([] { return 1; }) == 1);
+  CHECK(run_program([]() -> int { fail(ExitCode::usage, "test", "the message of a test"); }) == 64);
+  CHECK(run_program([]() -> int { fail(ExitCode::numerical, "test", "the message of a test"); }) == 77);
+  CHECK(run_program([]() -> int { throw std::runtime_error("the message of a test"); }) == 70);
+}
+
+TEST_CASE("the one message of a failure") {
+  CHECK(fatal_of([] { fail(ExitCode::usage, "flags", "unknown flag --x"); }) ==
+        "trireme: FATAL[64] [flags] unknown flag --x");
+  CHECK(fatal_of([] {
+          throw PlacedError(Error(ExitCode::retryable, "all_reduce", "lost rank 2"), "rank 5 (dp=0,tp=1,pp=1) step 7");
+        }) == "trireme: FATAL[75] rank 5 (dp=0,tp=1,pp=1) step 7: [all_reduce] lost rank 2");
+  CHECK(fatal_of([] { throw std::runtime_error("boom"); }) ==
+        "trireme: FATAL[70] [internal] boom; this is a bug in Trireme");
+  CHECK(contains(fatal_of([] { throw std::bad_alloc(); }), "trireme: FATAL[70] [memory] "));
+}
+
+TEST_CASE("run_ranks runs every rank once") {
+  std::atomic<int> seen{0};
+  std::atomic<int> firsts{0};
+  run_ranks(options_on("dp=2,pp=2"), [&](Rank& rank) {
+    seen += 1 << rank.world->rank();
+    firsts += rank.first() ? 1 : 0;
+    CHECK(rank.world->size() == 4);
+  });
+  CHECK(seen == 15);
+  CHECK(firsts == 1);
+}
+
+TEST_CASE("the failing rank is named, with its step; the others' broken waits are not") {
+  const std::string message = fatal_of([] {
+    run_ranks(options_on("dp=4"), [&](Rank& rank) {
+      rank.where = fmt::format("rank {} (dp={},tp=0,pp=0)", rank.world->rank(), rank.world->rank());
+      rank.step = 12;
+      if (rank.world->rank() == 2) fail(ExitCode::numerical, "loss", "the loss is nan");
+      rank.world->barrier();
+    });
+  });
+  CHECK(message == "trireme: FATAL[77] rank 2 (dp=2,tp=0,pp=0) step 12: [loss] the loss is nan");
+}
+
+TEST_CASE("a wrong request has no place; other failures have one even before the first step") {
+  CHECK(fatal_of([] { run_ranks(options_on("dp=2"), [](Rank&) { fail(ExitCode::data, "data", "too short"); }); }) ==
+        "trireme: FATAL[65] [data] too short");
+  CHECK(fatal_of([] {
+          run_ranks(options_on("dp=2"), [](Rank& rank) {
+            if (rank.world->rank() == 1) throw std::runtime_error("boom");
+            rank.world->barrier();
+          });
+        }) == "trireme: FATAL[70] rank 1: [internal] boom; this is a bug in Trireme");
+}
+
+TEST_CASE("ranks with different configurations are told the key and the values") {
+  const std::string a = R"({"lr": 0.1, "steps": 5})", b = R"({"lr": 0.1, "steps": 6})";
+  CHECK(configuration_difference({a, a, a}) == "");
+  CHECK(configuration_difference({a, b, a}) ==
+        "--steps differs between ranks: 5 on rank 0, 2; 6 on rank 1; expected one configuration; start every rank with "
+        "the same flags");
+  CHECK(contains(configuration_difference({a, R"({"lr": 0.1, "steps": 5, "new": 1})"}), "different keys"));
+
+  std::atomic<int> refused{0};
+  run_ranks(options_on("dp=3"), [&](Rank& rank) {
+    require_same_configuration(*rank.world, a);
+    const std::string mine = rank.world->rank() == 1 ? R"({"lr": 0.25, "steps": 5})" : a;
+    const std::string found = trireme::testing::failure([&] { require_same_configuration(*rank.world, mine); });
+    refused +=
+        contains(found, "64 trireme: [configuration] --lr differs between ranks: 0.1 on rank 0, 2; 0.25 on rank 1") ? 1
+                                                                                                                    : 0;
+  });
+  CHECK(refused == 3);
+}

@@ -1,0 +1,78 @@
+// Impossible combinations: each is refused with flag, value and what is possible.
+#include "train/validate.h"
+
+#include <doctest/doctest.h>
+
+#include "tests/train/support.h"
+
+using namespace trireme;
+using trireme::testing::contains;
+using trireme::testing::failure;
+
+namespace {
+
+std::string verdict(std::vector<std::string> arguments) {
+  return failure([&] {
+    TrainOptions options;
+    Flags flags("", "");
+    declare_all(flags, options);
+    flags.parse(std::move(arguments));
+    resolve(options, 0);
+    validate(options);
+  });
+}
+
+}  // namespace
+
+TEST_CASE("combinations that work are let through") {
+  CHECK(verdict({}) == "nothing");
+  CHECK(verdict({"--heads", "4", "--width", "128", "--layers", "4", "--mesh", "dp=2,tp=4,pp=4"}) == "nothing");
+  CHECK(verdict({"--layers", "5", "--mesh", "pp=4"}) == "nothing");  // uneven stages
+  CHECK(verdict({"--optimizer", "sgd", "--momentum", "0"}) == "nothing");
+  CHECK(verdict({"--lr-schedule", "constant"}) == "nothing");
+  CHECK(verdict({"--warmup-steps", "1000", "--steps", "1000"}) == "nothing");
+}
+
+TEST_CASE("model against itself and against the mesh") {
+  CHECK(verdict({"--width", "100", "--heads", "3"}) ==
+        "64 trireme: [model] --width 100 is not a multiple of --heads 3: 100 / 3 leaves 1; expected --heads that "
+        "divide the width; change "
+        "--width or --heads");
+  CHECK(verdict({"--heads", "6", "--width", "384", "--mesh", "tp=4"}) ==
+        "64 trireme: [model] --heads 6 cannot be shared by tp=4 ranks: 6 / 4 leaves 2; expected tp of 1, 2, 3 or 6; "
+        "change --heads, or tp in "
+        "--mesh");
+  CHECK(verdict({"--layers", "3", "--mesh", "pp=4"}) ==
+        "64 trireme: [model] --layers 3 are fewer than pp=4 stages, and a stage holds at least one layer; expected pp "
+        "of at most 3; change "
+        "--layers, or pp in --mesh");
+}
+
+TEST_CASE("schedule") {
+  CHECK(contains(verdict({"--lr", "1e-4", "--min-lr", "1e-3"}),
+                 "64 trireme: [schedule] --min-lr 0.001 is above --lr 0.0001; expected at most 0.0001"));
+  CHECK(contains(verdict({"--steps", "10", "--warmup-steps", "11"}),
+                 "--warmup-steps 11 is more than --steps 10; expected at most 10"));
+  CHECK(contains(verdict({"--warmup-steps", "100", "--decay-steps", "50"}),
+                 "--decay-steps 50 comes before --warmup-steps 100 are over; expected at least 100"));
+  CHECK(contains(verdict({"--lr-schedule", "wsd", "--steps", "10", "--warmup-steps", "5", "--decay-steps", "6"}),
+                 "5 + --decay-steps 6 = 11 is more than --steps 10"));
+  CHECK(contains(verdict({"--lr-schedule", "constant", "--min-lr", "0"}),
+                 "--min-lr has no effect with --lr-schedule constant; expected --lr-schedule cosine, linear or wsd"));
+  CHECK(contains(verdict({"--lr-schedule", "constant", "--decay-steps", "5"}), "--decay-steps has no effect"));
+}
+
+TEST_CASE("optimizer flags that would be ignored") {
+  CHECK(verdict({"--momentum", "0.5"}) ==
+        "64 trireme: [optimizer] --momentum has no effect with --optimizer adamw; expected --optimizer sgd; drop "
+        "--momentum or change --optimizer");
+  CHECK(contains(verdict({"--optimizer", "sgd", "--beta1", "0.8"}), "--beta1 has no effect"));
+  CHECK(contains(verdict({"--optimizer", "sgd", "--beta2", "0.8"}), "--beta2 has no effect"));
+  CHECK(contains(verdict({"--optimizer", "sgd", "--eps", "1"}), "--eps has no effect"));
+}
+
+TEST_CASE("run") {
+  CHECK(contains(verdict({"--val-fraction", "0", "--eval-every", "10"}),
+                 "--eval-every 10 needs validation text, and --val-fraction is 0"));
+  CHECK(contains(verdict({"--steps", "5", "--sample-every", "10"}), "--sample-every 10 is more than --steps 5"));
+}

@@ -1,0 +1,40 @@
+// Batch arithmetic: micro-batch x dp x micro-batches = global batch, all in sequences. Given two of the three, the
+// third follows; numbers that do not work out are refused with the arithmetic written out.
+// Read next: data/sampler.h, which cuts the batch accordingly.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "data/sampler.h"
+
+namespace trireme {
+
+struct BatchOptions {                              // what is not set is inferred from the others
+  std::optional<std::int64_t> micro_batch = {};    ///< sequences per micro-batch on one dp rank
+  std::optional<std::int64_t> global_batch = {};   ///< sequences per step over all ranks
+  std::optional<std::int64_t> micro_batches = {};  ///< micro-batches per step on one dp rank
+};
+
+struct BatchSizes {
+  std::int64_t micro_batch = 12;   ///< sequences in a micro-batch on one dp rank
+  std::int64_t dp = 1;             ///< data-parallel ranks
+  std::int64_t micro_batches = 1;  ///< micro-batches in a step on one dp rank: gradient accumulation
+  std::int64_t global_batch = 12;  ///< sequences in a step
+
+  /// The part of rank `dp_rank` in it, as the sampler takes it.
+  BatchPlan on_rank(int dp_rank) const {
+    return {
+        .global_batch = global_batch, .micro_batch = micro_batch, .dp_rank = dp_rank, .dp_size = static_cast<int>(dp)};
+  }
+  std::int64_t tokens_per_step(std::int64_t context) const { return global_batch * context; }
+};
+
+/// Throws ExitCode::usage when no such batch exists.
+BatchSizes infer_batch(const BatchOptions& options, std::int64_t dp);
+
+/// "micro-batch 12 x dp 2 x accumulation 4 = global batch 96 sequences, 6144 tokens per step".
+std::string to_string(const BatchSizes& plan, std::int64_t context);
+
+}  // namespace trireme

@@ -1,0 +1,35 @@
+#include "train/evaluate.h"
+
+#include <algorithm>
+
+#include "parallel/pipeline/executor.h"
+
+namespace trireme {
+
+double validation_loss(Gpt& model, const EvalWindows& windows, std::int64_t batch) {
+  // Stages send ahead without waiting; a bounded number of micro-batches at a time bounds what can pile up between them.
+  constexpr std::int64_t most_at_once = 32;
+  const Evaluating guard(model);
+  const DeviceMesh& mesh = model.mesh();
+  const std::int64_t dp = mesh.size(Axis::dp), per_round = batch * dp;
+  const std::int64_t rounds = (windows.count() + per_round - 1) / per_round;
+  const double scale = 1.0 / static_cast<double>(windows.targets());
+  double loss = 0;
+  for (std::int64_t first = 0; first < rounds; first += most_at_once) {
+    const auto count = static_cast<int>(std::min(most_at_once, rounds - first));
+    pipeline::Executor executor(pipeline::forward_only(mesh.size(Axis::pp), count), mesh.group(Axis::pp));
+    const pipeline::StageFunctions stage = {
+        .forward =
+            [&](const Tensor& input, int round) {
+              const Batch b = windows.make_batch((first + round) * per_round + mesh.coord(Axis::dp) * batch, batch);
+              const Tensor hidden = model.hidden(input, b.inputs);  // [B, T, D]
+              return mesh.is_last(Axis::pp) ? model.loss(hidden, b.targets, scale) : hidden;
+            },
+        .activation_shape = {batch, model.config().context, model.config().width},
+        .dtype = model.dtype()};
+    loss += executor.run(stage).loss;
+  }
+  return pipeline::global_loss(mesh, loss);
+}
+
+}  // namespace trireme

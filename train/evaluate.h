@@ -1,0 +1,28 @@
+// The validation loss on any mesh: forward passes only. Training is untouched by it: no random state, gradient or loader
+// position changes.
+#pragma once
+
+#include "data/eval_windows.h"
+#include "models/gpt.h"
+
+namespace trireme {
+
+/// The mean loss over all valid targets of `windows`, the same on every rank. `batch`: windows per forward pass on one dp rank.
+/// Collective over the mesh.
+double validation_loss(Gpt& model, const EvalWindows& windows, std::int64_t batch);
+
+/// While it lives, the model evaluates: no dropout, nothing is recorded.
+class Evaluating {
+ public:
+  explicit Evaluating(Gpt& model) : run_(model.run()), previous_(run_) { run_.training = false; }
+  ~Evaluating() { run_ = previous_; }
+  Evaluating(const Evaluating&) = delete;
+  Evaluating& operator=(const Evaluating&) = delete;
+
+ private:
+  NoGrad guard_;
+  nn::RunState& run_;
+  nn::RunState previous_;
+};
+
+}  // namespace trireme

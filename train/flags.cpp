@@ -1,0 +1,363 @@
+// CLI11 splits the command line; what flags exist, which values they take and what is said about a wrong one is here.
+// A value is checked in its JSON form, whether it came from the command line or from a file, so both obey the same
+// rules.
+#include "train/flags.h"
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "core/io.h"
+#include "data/json.h"
+#include "train/nearest.h"
+
+namespace trireme {
+
+using nlohmann::json;
+
+struct Flags::Flag {
+  std::string name, value, group, help;
+  Kind kind = Kind::text;
+  bool bare = false;
+  std::string word;                  ///< stands for null: "not set"
+  std::vector<std::string> choices;  ///< of a text; empty: any text
+  Range range;
+  Setter set;
+  Getter get;
+  std::function<void()> action;
+  json initial;
+};
+
+namespace {
+
+std::string join(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
+  return text;
+}
+
+/// The range in words, after "an integer" or "a number".
+std::string describe(const Range& range) {
+  if (std::isfinite(range.low) && std::isfinite(range.high))
+    return fmt::format(" in {}{}, {}{}", range.low_open ? '(' : '[', range.low, range.high,
+                       range.high_open ? ')' : ']');
+  if (std::isfinite(range.low)) return fmt::format(" {} {}", range.low_open ? "above" : "of at least", range.low);
+  return "";
+}
+
+/// The number that all of `text` spells, or nothing.
+template <class T>
+std::optional<T> parse_number(std::string_view text) {
+  T number{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+
+/// `indent` spaces, then `text` broken at blanks into lines of at most `width` columns, the later ones indented alike.
+std::string wrap(std::string_view text, std::size_t indent, std::size_t width) {
+  std::string result;
+  while (!text.empty()) {
+    std::size_t end = text.size();
+    if (indent + end > width) end = text.rfind(' ', width - indent);
+    if (end == std::string_view::npos) end = text.size();
+    result += (result.empty() ? "" : "\n" + std::string(indent, ' ')) + std::string(text.substr(0, end));
+    text.remove_prefix(std::min(text.size(), end + 1));
+  }
+  return result;
+}
+
+}  // namespace
+
+bool Range::holds(double value) const {
+  return std::isfinite(value) && (low_open ? value > low : value >= low) && (high_open ? value < high : value <= high);
+}
+
+// ---- declarations
+// ----------------------------------------------------------------------------------------------------
+
+Flags::Flags(std::string program, std::string summary) : program_(std::move(program)), summary_(std::move(summary)) {}
+Flags::~Flags() = default;
+
+void Flags::group(std::string subject) { group_ = std::move(subject); }
+
+Flags::Flag& Flags::declare(std::string name, std::string value, std::string help, Kind kind, Setter set, Getter get) {
+  require(find(name) == nullptr, "flags", "--{} is declared twice", name);
+  Flag flag;
+  flag.initial = get();
+  flag.name = std::move(name);
+  flag.value = std::move(value);
+  flag.group = group_;
+  flag.help = std::move(help);
+  flag.kind = kind;
+  flag.set = std::move(set);
+  flag.get = std::move(get);
+  return flags_.emplace_back(std::move(flag));
+}
+
+void Flags::add(std::string name, std::string value, std::int64_t& target, std::string help, Range range) {
+  declare(
+      std::move(name), std::move(value), std::move(help), Kind::integer,
+      [&target](const json& v) { target = v.get<std::int64_t>(); }, [&target] { return json(target); })
+      .range = range;
+}
+
+void Flags::add(std::string name, std::string value, double& target, std::string help, Range range) {
+  declare(
+      std::move(name), std::move(value), std::move(help), Kind::number,
+      [&target](const json& v) { target = v.get<double>(); }, [&target] { return json(target); })
+      .range = range;
+}
+
+void Flags::add(std::string name, std::string value, std::string& target, std::string help) {
+  declare(
+      std::move(name), std::move(value), std::move(help), Kind::text,
+      [&target](const json& v) { target = v.get<std::string>(); }, [&target] { return json(target); });
+}
+
+void Flags::add(std::string name, std::string value, std::optional<std::int64_t>& target, std::string word,
+                std::string help, Range range) {
+  Flag& flag = declare(
+      std::move(name), std::move(value), std::move(help), Kind::integer,
+      [&target](const json& v) { target = v.is_null() ? std::nullopt : std::optional(v.get<std::int64_t>()); },
+      [&target] { return target ? json(*target) : json(); });
+  flag.word = std::move(word);
+  flag.range = range;
+}
+
+void Flags::add(std::string name, std::string value, std::optional<double>& target, std::string word, std::string help,
+                Range range) {
+  Flag& flag = declare(
+      std::move(name), std::move(value), std::move(help), Kind::number,
+      [&target](const json& v) { target = v.is_null() ? std::nullopt : std::optional(v.get<double>()); },
+      [&target] { return target ? json(*target) : json(); });
+  flag.word = std::move(word);
+  flag.range = range;
+}
+
+void Flags::add_switch(std::string name, bool& target, std::string help, bool bare) {
+  declare(
+      std::move(name), bare ? "" : "on|off", std::move(help), Kind::on_off,
+      [&target](const json& v) { target = v.get<bool>(); }, [&target] { return json(target); })
+      .bare = bare;
+}
+
+void Flags::add_choice(std::string name, std::vector<std::string> choices, std::string help,
+                       std::function<void(std::size_t)> set, std::function<std::size_t()> get) {
+  std::string value;
+  for (const std::string& choice : choices) value += (value.empty() ? "" : "|") + choice;
+  const auto index_of = [choices](const json& v) {
+    const auto found = std::find(choices.begin(), choices.end(), v.get<std::string>());
+    return static_cast<std::size_t>(found - choices.begin());
+  };
+  declare(
+      std::move(name), std::move(value), std::move(help), Kind::text,
+      [set = std::move(set), index_of](const json& v) { set(index_of(v)); },
+      [get = std::move(get), choices] { return json(choices[get()]); })
+      .choices = choices;
+}
+
+void Flags::add_choice(std::string name, std::string& target, std::vector<std::string> choices, std::string help) {
+  std::vector<std::pair<std::string, std::string>> pairs;
+  for (std::string& choice : choices) pairs.emplace_back(choice, choice);
+  add_choice<std::string>(std::move(name), target, std::move(pairs), std::move(help));
+}
+
+void Flags::follow_up(std::function<void()> action) { flags_.back().action = std::move(action); }
+
+// ---- values
+// ----------------------------------------------------------------------------------------------------------
+
+std::string Flags::expectation(const Flag& flag) {
+  std::string text;
+  switch (flag.kind) {
+    case Kind::integer:
+      text = "an integer" + describe(flag.range);
+      break;
+    case Kind::number:
+      text = "a number" + describe(flag.range);
+      break;
+    case Kind::text:
+      text = flag.choices.empty() ? "text" : "one of " + join(flag.choices);
+      break;
+    case Kind::on_off:
+      text = "on or off";
+      break;
+  }
+  return flag.word.empty() ? text : text + ", or " + flag.word;
+}
+
+void Flags::assign(const Flag& flag, const json& value, const std::string& source, const std::string& got) {
+  const bool word = value.is_string() && !flag.word.empty() && value.get_ref<const std::string&>() == flag.word;
+  bool fits = word;
+  if (!word) switch (flag.kind) {
+      case Kind::integer:
+        fits = value.is_number_integer() && !(value.is_number_unsigned() && value.get<std::uint64_t>() > INT64_MAX) &&
+               flag.range.holds(value.get<double>());
+        break;
+      case Kind::number:
+        fits = value.is_number() && flag.range.holds(value.get<double>());
+        break;
+      case Kind::text: {
+        const auto& choices = flag.choices;
+        fits = value.is_string() && (choices.empty() || std::find(choices.begin(), choices.end(),
+                                                                  value.get<std::string>()) != choices.end());
+        break;
+      }
+      case Kind::on_off:
+        fits = value.is_boolean();
+        break;
+    }
+  if (!fits)
+    fail(ExitCode::usage, "flags", "{}: expected {}; got {}; change {}", source, expectation(flag), got, source);
+  flag.set(word ? json() : value);
+  if (flag.action) flag.action();
+}
+
+namespace {
+
+/// The JSON form of a value on the command line: a number where it spells one, a string otherwise.
+json from_argument(const std::string& text, bool integer, bool number, bool on_off) {
+  if (integer)
+    if (const auto parsed = parse_number<std::int64_t>(text)) return *parsed;
+  if (number)
+    if (const auto parsed = parse_number<double>(text)) return *parsed;
+  if (on_off && (text == "on" || text == "true")) return true;
+  if (on_off && (text == "off" || text == "false")) return false;
+  return text;
+}
+
+}  // namespace
+
+// ---- command line and file
+// -------------------------------------------------------------------------------------------
+
+const Flags::Flag* Flags::find(std::string_view name) const {
+  const auto found = std::find_if(flags_.begin(), flags_.end(), [&](const Flag& flag) { return flag.name == name; });
+  return found == flags_.end() ? nullptr : &*found;
+}
+
+std::vector<std::string> Flags::names() const {
+  std::vector<std::string> names;
+  for (const Flag& flag : flags_) names.push_back(flag.name);
+  return names;
+}
+
+void Flags::read_config(std::string_view text, const std::string& path) {
+  const json object = parse_json(text, path);
+  if (!object.is_object())
+    fail(ExitCode::data, "config", "{}: expected one object of \"flag\": value; got {}; change --config", path,
+         object.type_name());
+  for (const auto& [key, value] : object.items()) {
+    if (find(key) == nullptr)
+      fail(ExitCode::usage, "config", "unknown key \"{}\" in {}; the nearest is \"{}\"; --help lists all", key, path,
+           nearest(key, names()));
+  }
+  for (const Flag& flag : flags_) {
+    const auto found = object.find(flag.name);
+    if (found == object.end()) continue;
+    // A switch may be written as on the command line, too.
+    const json value =
+        flag.kind == Kind::on_off && found->is_string() ? from_argument(*found, false, false, true) : *found;
+    assign(flag, value, fmt::format("\"{}\" in {}", flag.name, path), found->dump());
+  }
+}
+
+Flags::Asked Flags::parse(int argc, const char* const* argv) {
+  return parse(std::vector<std::string>(argv + std::min(argc, 1), argv + argc));
+}
+
+Flags::Asked Flags::parse(std::vector<std::string> arguments) {
+  CLI::App app;
+  app.set_help_flag();
+  app.allow_extras();
+  std::vector<std::string> written(flags_.size());
+  std::vector<CLI::Option*> options;
+  for (std::size_t i = 0; i < flags_.size(); ++i) {
+    const std::string name = "--" + flags_[i].name;
+    options.push_back(flags_[i].bare ? app.add_flag(name, written[i]) : app.add_option(name, written[i]));
+    options.back()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  }
+  std::string config;
+  bool help = false, print_config = false;
+  app.add_option("--config", config)->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  app.add_flag("--print-config", print_config);
+  app.add_flag("-h,--help", help);
+
+  std::reverse(arguments.begin(), arguments.end());  // the order CLI11 wants
+  try {
+    app.parse(std::move(arguments));
+  } catch (const CLI::ArgumentMismatch& error) {  // "--steps: 1 required TEXT missing"
+    const std::string flag = std::string(error.what()).substr(0, std::string_view(error.what()).find(':'));
+    const Flag* known = flag.starts_with("--") ? find(flag.substr(2)) : nullptr;
+    fail(ExitCode::usage, "flags", "{} has no value; expected {}; write {} value or {}=value", flag,
+         known != nullptr ? expectation(*known) : "text", flag, flag);
+  } catch (const CLI::ParseError& error) {
+    fail(ExitCode::usage, "flags", "{}; expected --flag value or --flag=value; --help lists all flags", error.what());
+  }
+  if (const auto unknown = app.remaining(); !unknown.empty()) {
+    const std::string word = unknown.front().substr(0, unknown.front().find('='));
+    if (!word.starts_with('-'))
+      fail(ExitCode::usage, "flags",
+           "unexpected argument \"{}\"; expected --flag value or --flag=value; --help lists all flags", word);
+    std::vector<std::string> known = names();
+    known.insert(known.end(), {"config", "print-config", "help"});
+    fail(ExitCode::usage, "flags", "unknown flag {}; the nearest is --{}; --help lists all flags", word,
+         nearest(word.substr(word.find_first_not_of('-') == std::string::npos ? 0 : word.find_first_not_of('-')),
+                 known));
+  }
+  if (help) return Asked::help;
+
+  if (!config.empty()) read_config(read_file(config), config);
+  for (std::size_t i = 0; i < flags_.size(); ++i) {
+    const Flag& flag = flags_[i];
+    if (options[i]->count() == 0) continue;
+    const bool integer = flag.kind == Kind::integer, number = flag.kind == Kind::number;
+    const json value = from_argument(written[i], integer, number, flag.kind == Kind::on_off);
+    assign(flag, value, "--" + flag.name, fmt::format("\"{}\"", written[i]));
+  }
+  return print_config ? Asked::print_config : Asked::run;
+}
+
+std::string Flags::config_text() const {
+  nlohmann::ordered_json object = nlohmann::ordered_json::object();
+  for (const Flag& flag : flags_) {
+    const json value = flag.get();
+    object[flag.name] = value.is_null() ? json(flag.word) : value;
+  }
+  return object.dump(2) + "\n";
+}
+
+std::string Flags::help_text() const {
+  constexpr std::size_t column = 30, width = 110;
+  std::string text = fmt::format("{}\n\nusage: {} --flag value --flag=value ...\n", summary_, program_);
+  const auto line = [&](const std::string& flag, const std::string& help) {
+    const std::string head = "  " + flag;
+    const bool fits = head.size() + 1 < column;
+    text += head + (fits ? std::string(column - head.size(), ' ') : "\n" + std::string(column, ' ')) +
+            wrap(help, column, width) + "\n";
+  };
+  std::string group;
+  for (const Flag& flag : flags_) {
+    if (flag.group != group) text += "\n" + (group = flag.group) + "\n";
+    std::string initial = flag.initial.is_null()      ? flag.word
+                          : flag.initial.is_string()  ? flag.initial.get<std::string>()
+                          : flag.kind == Kind::on_off ? (flag.initial.get<bool>() ? "on" : "off")
+                                                      : flag.initial.dump();
+    if (!initial.empty() && !flag.bare) initial = " [" + initial + "]";
+    line(fmt::format("--{}{}{}", flag.name, flag.value.empty() ? "" : " ", flag.value),
+         flag.help + (flag.bare ? "" : initial));
+  }
+  text += "\nconfiguration\n";
+  line("--config FILE.json", "values by flag name without dashes; flags on the command line override them");
+  line("--print-config", "print all values as --config takes them, and exit");
+  line("--help", "print this, and exit; [values] in brackets are the defaults");
+  return text;
+}
+
+}  // namespace trireme

@@ -1,0 +1,84 @@
+#include "train/generate.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "core/random.h"
+#include "parallel/pipeline/executor.h"
+#include "train/evaluate.h"
+
+namespace trireme {
+namespace {
+
+/// The logits of the token after `ids`, on the last stage; undefined on others.
+Tensor next_logits(Gpt& model, std::span<const std::int32_t> ids) {
+  const DeviceMesh& mesh = model.mesh();
+  const auto length = static_cast<std::int64_t>(ids.size());
+  const Tensor input_ids = Tensor::from(ids, {1, length});
+  Tensor logits;
+  pipeline::Executor executor(pipeline::forward_only(mesh.size(Axis::pp), 1), mesh.group(Axis::pp));
+  executor.run({.forward =
+                    [&](const Tensor& input, int) {
+                      const Tensor hidden = model.hidden(input, input_ids);  // [1, T, D]
+                      if (!mesh.is_last(Axis::pp)) return hidden;
+                      logits = model.gathered_logits(slice(hidden, 1, length - 1, 1));  // [1, 1, V]
+                      return Tensor();
+                    },
+                .activation_shape = {1, length, model.config().width},
+                .dtype = model.dtype()});
+  return logits.defined() ? contiguous(logits) : logits;
+}
+
+}  // namespace
+
+std::int32_t pick_token(std::span<const float> logits, const GenerateOptions& o, double random) {
+  std::vector<std::int32_t> order(logits.size());
+  std::iota(order.begin(), order.end(), 0);
+  const auto likelier = [&](std::int32_t a, std::int32_t b) {
+    const float x = logits[static_cast<std::size_t>(a)], y = logits[static_cast<std::size_t>(b)];
+    return x > y || (x == y && a < b);
+  };
+  if (o.temperature == 0) return *std::min_element(order.begin(), order.end(), likelier);
+  std::sort(order.begin(), order.end(), likelier);
+  if (o.top_k > 0) order.resize(std::min(order.size(), static_cast<std::size_t>(o.top_k)));
+
+  const auto highest = static_cast<double>(logits[static_cast<std::size_t>(order[0])]);
+  std::vector<double> weights;
+  for (const std::int32_t id : order) {
+    weights.push_back(std::exp((static_cast<double>(logits[static_cast<std::size_t>(id)]) - highest) / o.temperature));
+  }
+  const double whole = std::accumulate(weights.begin(), weights.end(), 0.0);
+  double kept = 0;
+  std::size_t count = 0;
+  while (count < weights.size() && (count == 0 || kept < o.top_p * whole)) kept += weights[count++];
+
+  double target = random * kept;
+  for (std::size_t i = 0; i < count; ++i) {
+    target -= weights[i];
+    if (target < 0) return order[i];
+  }
+  return order[count - 1];
+}
+
+std::vector<std::int32_t> generate(Gpt& model, std::span<const std::int32_t> prompt, const GenerateOptions& options,
+                                   const std::function<void(std::int32_t)>& each) {
+  require(!prompt.empty(), "generate", "the prompt is empty; give at least one token");
+  const Evaluating guard(model);
+  ProcessGroup& stages = model.mesh().group(Axis::pp);
+  const auto context = static_cast<std::size_t>(model.config().context);
+  std::vector<std::int32_t> ids(prompt.begin(), prompt.end());
+  for (std::int64_t n = 0; n < options.length; ++n) {
+    const std::size_t seen = std::min(ids.size(), context);
+    const Tensor logits = next_logits(model, std::span(ids).last(seen));
+    const double random = random_uniform(options.seed, stream_of("generate"), static_cast<std::uint64_t>(n));
+    Tensor token = Tensor::zeros({1}, DType::i32);
+    if (logits.defined()) *token.data<std::int32_t>() = pick_token(logits.span<float>(), options, random);
+    stages.broadcast(token, stages.size() - 1).wait();
+    ids.push_back(*token.data<std::int32_t>());
+    if (each) each(ids.back());
+  }
+  return {ids.begin() + static_cast<std::ptrdiff_t>(prompt.size()), ids.end()};
+}
+
+}  // namespace trireme

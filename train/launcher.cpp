@@ -1,0 +1,61 @@
+#include "train/launcher.h"
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <initializer_list>
+#include <thread>
+
+#include "parallel/comm/process_group.h"
+
+namespace trireme {
+namespace {
+
+/// The first of these environment variables that is set; null when none is.
+const char* first_set(std::initializer_list<const char*> names) {
+  for (const char* name : names)
+    if (const char* value = std::getenv(name)) return value;
+  return nullptr;
+}
+
+int number(const char* text, int otherwise) { return text == nullptr ? otherwise : std::atoi(text); }
+
+}  // namespace
+
+int launcher_rank() {
+  return under_mpi_launcher() ? number(first_set({"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"}), 0)
+                              : 0;
+}
+
+int launcher_ranks() { return under_mpi_launcher() ? mpi_launcher_size() : 0; }
+
+int cores() {
+  const int usable = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));  // in the affinity mask
+  if (!under_mpi_launcher()) return usable;
+  const int local =
+      std::max(1, number(first_set({"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_NTASKS_PER_NODE"}),
+                         mpi_launcher_size()));
+  const bool bound = first_set({"OMPI_MCA_orte_bound_at_launch", "SLURM_CPUS_PER_TASK"}) != nullptr;
+  // A bound rank may still share its cores with others (a socket), so never more than an even part of the machine.
+  const int even = bound ? static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)) / local : usable / local;
+  return std::max(1, std::min(usable, even));
+}
+
+// The claim is a folder made in the job's own, which the launcher removes when the job ends: making one is atomic, and it
+// outlives the process that made it, so a rank that starts late finds it taken.
+bool first_to_report() {
+  static const bool first = [] {
+    const char* job_folder = std::getenv("PMIX_SERVER_TMPDIR");
+    if (!under_mpi_launcher() || job_folder == nullptr) return true;
+    const char* job = std::getenv("PMIX_NAMESPACE");
+    std::error_code job_is_over;
+    return std::filesystem::create_directory(
+        std::filesystem::path(job_folder) / fmt::format("trireme-report-{}", job == nullptr ? "" : job), job_is_over);
+  }();
+  return first;
+}
+
+}  // namespace trireme

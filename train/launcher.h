@@ -1,0 +1,18 @@
+// What a launcher (mpirun, srun) tells a process through its environment, before MPI is initialised: enough to print
+// help or an error once instead of once per process.
+// Read next: train/program.h.
+#pragma once
+
+namespace trireme {
+
+int launcher_rank();   ///< this process among those the launcher started; 0 without one
+int launcher_ranks();  ///< how many the launcher started; 0 without one
+/// Cores for this process: those it may use, divided among the launcher's ranks on this machine unless the launcher
+/// has given each its own.
+int cores();
+
+/// True for the first caller among the launcher's processes on this machine, false for all others: that one reports a
+/// failure which several of them find. Always true without a launcher (or with one that gives its job no folder).
+bool first_to_report();
+
+}  // namespace trireme

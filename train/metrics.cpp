@@ -1,0 +1,60 @@
+#include "train/metrics.h"
+
+#include <fmt/core.h>
+
+#include <cmath>
+
+namespace trireme {
+namespace {
+
+/// Builds {"key":value,...} in call order.
+class JsonLine {
+ public:
+  void add(const char* key, std::int64_t value) { member(key, fmt::format("{}", value)); }
+  // {} is the shortest text that reads back as the same double.
+  void add(const char* key, double value) { member(key, std::isfinite(value) ? fmt::format("{}", value) : "null"); }
+  template <class T>
+  void add(const char* key, const std::optional<T>& value) {
+    if (value) add(key, *value);
+  }
+  std::string finish() { return text_ + "}"; }
+
+ private:
+  void member(const char* key, const std::string& value) {
+    text_ += fmt::format("{}\"{}\":{}", text_.empty() ? "{" : ",", key, value);
+  }
+  std::string text_;
+};
+
+}  // namespace
+
+void StepRecord::set_times(const PhaseTimes::Lap& lap, std::int64_t tokens_per_step) {
+  step_ms = lap.step_ms;
+  tokens_per_s = lap.step_ms > 0 ? static_cast<double>(tokens_per_step) * 1e3 / lap.step_ms : 0;
+  data_ms = lap.ms_of(Phase::data);
+  forward_ms = lap.ms_of(Phase::forward);
+  backward_ms = lap.ms_of(Phase::backward);
+  optimizer_ms = lap.ms_of(Phase::optimizer);
+  comm_exposed_ms = lap.ms_of(Phase::communication);
+}
+
+std::string to_json_line(const StepRecord& r) {
+  JsonLine line;
+  line.add("step", r.step);
+  line.add("loss", r.loss);
+  line.add("lr", r.lr);
+  line.add("grad_norm", r.grad_norm);
+  line.add("tokens", r.tokens);
+  line.add("tokens_per_s", r.tokens_per_s);
+  line.add("step_ms", r.step_ms);
+  line.add("val_loss", r.val_loss);
+  line.add("forward_ms", r.forward_ms);
+  line.add("backward_ms", r.backward_ms);
+  line.add("optimizer_ms", r.optimizer_ms);
+  line.add("data_ms", r.data_ms);
+  line.add("comm_exposed_ms", r.comm_exposed_ms);
+  line.add("peak_bytes", r.peak_bytes);
+  return line.finish();
+}
+
+}  // namespace trireme

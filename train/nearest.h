@@ -1,0 +1,17 @@
+// The closest of a list of names to one mistyped, for messages: "unknown flag --stpes; the nearest is --steps".
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trireme {
+
+/// Fewest insertions, deletions, substitutions and swaps of neighbours that turn `a` into `b`, no part being edited
+/// twice (optimal string alignment; Damerau 1964).
+int edit_distance(std::string_view a, std::string_view b);
+
+/// The name with the smallest edit distance to `word`, the first of equals; empty for an empty list.
+std::string nearest(std::string_view word, const std::vector<std::string>& names);
+
+}  // namespace trireme

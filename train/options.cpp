@@ -1,0 +1,212 @@
+// The flags of training programs, a function per subject. This is the only place that knows their names.
+#include "train/options.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "core/kernels.h"
+#include "train/batch_sizes.h"
+#include "train/launcher.h"
+#include "train/validate.h"
+
+namespace trireme {
+namespace {
+
+/// Counts: at least one, and small enough that products of a few fit in 64 bits.
+const Range count = {1, 1 << 30};
+const Range count_or_none = {0, 1 << 30};
+
+std::vector<std::string> strings(const std::vector<std::string_view>& views) { return {views.begin(), views.end()}; }
+
+}  // namespace
+
+void declare_data(Flags& flags, DataOptions& o) {
+  flags.group("data");
+  flags.add("data", "PATH", o.data, "a text file, a folder of text files, or token shards made by prepare_data");
+  flags.add("tokenizer", "auto|char|byte|bpe:PATH", o.tokenizer,
+            "how text becomes tokens; auto: char, or for token shards their own");
+  flags.add("val-fraction", "F", o.val_fraction, "the last part of the text, kept for validation",
+            Range::half_open(0, 1));
+}
+
+void declare_model(Flags& flags, ModelOptions& o) {
+  flags.group("model");
+  std::vector<std::string> presets = strings(gpt_preset_names());
+  presets.insert(presets.begin(), "custom");
+  flags.add_choice("model", o.preset, presets, "a published size; the flags below override its parts");
+  flags.follow_up([&o] {
+    if (const auto preset = gpt_preset(o.preset)) {
+      o.config = *preset;
+      o.vocab = preset->vocab;
+    }
+  });
+  flags.add("layers", "N", o.config.layers, "transformer blocks", count);
+  flags.add("heads", "N", o.config.heads, "attention heads of a block", count);
+  flags.add("width", "N", o.config.width, "size of the residual stream, a multiple of --heads", count);
+  flags.add("context", "N", o.config.context, "longest sequence, in tokens", count);
+  flags.add("vocab", "N", o.vocab, "auto", "number of token ids; auto: the tokenizer's", count);
+  flags.add("dropout", "F", o.config.dropout, "part of the activations set to zero in training",
+            Range::half_open(0, 1));
+  flags.add_switch("bias", o.config.bias, "biases in the linear layers and norms");
+  flags.add_choice("activation", o.config.activation,
+                   {{"gelu", Activation::gelu}, {"gelu-tanh", Activation::gelu_tanh}},
+                   "exact GELU, or its tanh form as GPT-2 had it");
+}
+
+void declare_batch(Flags& flags, BatchOptions& o) {
+  flags.group("batch (two of the three give the third)");
+  flags.add("micro-batch", "N", o.micro_batch, "auto",
+            "sequences in a micro-batch on one dp rank; auto: inferred, or 12", count);
+  flags.add("global-batch", "N", o.global_batch, "auto",
+            "sequences in a step over all ranks; auto: micro-batch x dp x micro-batches", count);
+  flags.add(
+      "micro-batches", "N", o.micro_batches, "auto",
+      "micro-batches in a step on one dp rank: gradient accumulation, and what fills a pipeline; auto: inferred, or 1",
+      count);
+}
+
+void declare_schedule(Flags& flags, ScheduleOptions& o) {
+  flags.group("schedule");
+  flags.add("steps", "N", o.steps, "optimizer steps", count);
+  std::vector<std::pair<std::string, optim::LrShape>> shapes;
+  for (const std::string_view shape : optim::lr_shape_names()) shapes.emplace_back(shape, *optim::lr_shape(shape));
+  flags.add_choice("lr-schedule", o.lr_schedule, shapes,
+                   "the learning rate after warm-up; wsd: constant, then linear decay at the end");
+  flags.add("lr", "F", o.lr, "largest learning rate", Range::above(0));
+  flags.add("min-lr", "F", o.min_lr, "auto", "last learning rate; auto: --lr / 10", Range::at_least(0));
+  flags.add("warmup-steps", "N", o.warmup_steps, "steps of linear warm-up", count_or_none);
+  flags.add("decay-steps", "N", o.decay_steps, "auto",
+            "step at which --min-lr is reached; auto: --steps. For wsd: length of the decay; auto: a tenth of --steps",
+            count);
+}
+
+void declare_optimizer(Flags& flags, OptimizerOptions& o) {
+  flags.group("optimizer");
+  flags.add_choice("optimizer", o.optimizer, {"adamw", "sgd"}, "what updates the weights");
+  flags.add("weight-decay", "F", o.weight_decay, "decay of matrices (not of biases and norms)", Range::at_least(0));
+  flags.add("beta1", "F", o.beta1, "adamw: decay of the mean gradient", Range::half_open(0, 1));
+  flags.add("beta2", "F", o.beta2, "adamw: decay of the mean squared gradient", Range::half_open(0, 1));
+  flags.add("eps", "F", o.eps, "adamw: added to the root of the mean square", Range::above(0));
+  flags.add("momentum", "F", o.momentum, "sgd: decay of the summed gradient", Range::half_open(0, 1));
+  flags.add("clip", "F", o.clip, "largest norm of the whole gradient; 0: no clipping", Range::at_least(0));
+}
+
+void declare_mesh(Flags& flags, MeshOptions& o) {
+  flags.group("mesh");
+  flags.add("mesh", "AXES", o.axes,
+            "ranks along the axes dp (data), tp (tensor) and pp (pipeline), as in dp=2,tp=2,pp=2; left-out axes are 1; "
+            "dp=auto takes what is left under a launcher");
+  flags.add_choice("pipeline", o.pipeline, {"gpipe", "1f1b"}, "order of forwards and backwards in a pipeline");
+  flags.add_choice("ranks", o.ranks, {"auto", "threads", "mpi"},
+                   "what a rank is; auto: mpi processes under a launcher, else threads of this process");
+}
+
+void declare_precision(Flags& flags, PrecisionOptions& o) {
+  flags.group("precision and machine");
+  flags.add_choice("dtype", o.dtype, {{"f32", DType::f32}, {"bf16", DType::bf16}},
+                   "of weights and activations; bf16 keeps gradients and master weights in f32");
+  flags.add_choice("device", o.device, {"cpu"}, "where tensors live");
+  if (o.gemm.empty()) o.gemm = gemm_names().front();
+  flags.add_choice("gemm", o.gemm, strings(gemm_names()), "implementation of the matrix product");
+  flags.add("threads", "N", o.threads, "auto", "threads of a rank; auto: cores / ranks", count);
+}
+
+void declare_run(Flags& flags, RunOptions& o) {
+  flags.group("run");
+  flags.add("seed", "N", o.seed, "of initial weights, sample order and dropout", Range::at_least(0));
+  flags.add("log-every", "N", o.log_every, "steps between lines of output and metrics", count);
+  flags.add("eval-every", "N", o.eval_every,
+            "steps between validation losses; 0: only before the first and after the last step", count_or_none);
+  flags.add("eval-batches", "N", o.eval_batches, "all",
+            "micro-batches of a validation loss; all: the whole validation part once, in windows that do not overlap",
+            count);
+  flags.add("sample-every", "N", o.sample_every, "steps between text samples; 0: never", count_or_none);
+  flags.add("sample-length", "N", o.sample_length, "tokens of a sample", count);
+  flags.add("out", "DIR", o.out, "folder for metrics.jsonl, config.json and the trained weights; made if absent");
+  flags.add("resume", "none|PATH", o.resume, "go on from what an earlier run saved in its --out folder");
+  flags.add_switch("dry-run", o.dry_run, "everything up to the first step: plan, memory, schedule", true);
+}
+
+void declare_all(Flags& flags, TrainOptions& o) {
+  declare_data(flags, o.data);
+  declare_model(flags, o.model);
+  declare_batch(flags, o.batch);
+  declare_schedule(flags, o.schedule);
+  declare_optimizer(flags, o.optimizer);
+  declare_mesh(flags, o.mesh);
+  declare_precision(flags, o.precision);
+  declare_run(flags, o.run);
+}
+
+CorpusOptions TrainOptions::corpus() const {
+  const bool automatic = data.tokenizer == "auto";
+  return {.path = data.data,
+          .tokenizer = automatic ? std::nullopt : std::optional(data.tokenizer),
+          .val_fraction = data.val_fraction,
+          .context = model.config.context};
+}
+
+BatchSizes TrainOptions::batch_sizes() const { return infer_batch(batch, mesh.shape.size(Axis::dp)); }
+
+GptConfig ModelOptions::with_vocab(std::int64_t tokenizer_vocab) const {
+  GptConfig model = config;
+  model.vocab = vocab.value_or(tokenizer_vocab);
+  if (model.vocab < tokenizer_vocab)
+    fail(ExitCode::usage, "model",
+         "--vocab {} is smaller than the tokenizer's vocabulary; expected at least {}; change or drop --vocab",
+         model.vocab, tokenizer_vocab);
+  return model;
+}
+
+std::int64_t ScheduleOptions::decay() const {
+  if (decay_steps) return *decay_steps;
+  return lr_schedule == optim::LrShape::wsd ? std::max<std::int64_t>(steps / 10, 1) : steps;
+}
+
+void resolve(TrainOptions& o, int launcher_ranks) {
+  o.mesh.processes = o.mesh.ranks == "mpi" || (o.mesh.ranks == "auto" && launcher_ranks > 0);
+  if (o.mesh.ranks == "threads" && launcher_ranks > 1)
+    fail(ExitCode::usage, "mesh",
+         "--ranks threads under a launcher of {} processes would run the whole job {} times; expected --ranks mpi; "
+         "drop --ranks, or the launcher",
+         launcher_ranks, launcher_ranks);
+  const int world = o.mesh.processes ? std::max(launcher_ranks, 1) : 0;
+  o.mesh.shape = parse_mesh(o.mesh.axes, world);
+  o.mesh.axes = to_string(o.mesh.shape);
+  const BatchSizes sizes = infer_batch(o.batch, o.mesh.shape.size(Axis::dp));
+  // micro-batches stays open, so that a saved configuration can be used on another mesh: it follows from these two.
+  o.batch = {.micro_batch = sizes.micro_batch, .global_batch = sizes.global_batch, .micro_batches = std::nullopt};
+}
+
+std::optional<TrainOptions> read_train_options(int argc, const char* const* argv) {
+  TrainOptions options;
+  Flags flags("train_gpt", "Trains a GPT on text, on any mesh of data, tensor and pipeline parallel ranks.");
+  declare_all(flags, options);
+  const Flags::Asked asked = flags.parse(argc, argv);
+  const auto print = [](const std::string& text) {
+    if (launcher_rank() == 0) std::fputs(text.c_str(), stdout);
+  };
+  if (asked == Flags::Asked::help) {
+    print(flags.help_text());
+    return std::nullopt;
+  }
+  resolve(options, launcher_ranks());
+  validate(options);
+  if (asked == Flags::Asked::print_config) {
+    print(flags.config_text());
+    return std::nullopt;
+  }
+  if (options.data.data.empty())
+    fail(ExitCode::usage, "data",
+         "--data is missing; expected a text file, a folder of text files, or token shards; give --data PATH");
+  return options;
+}
+
+std::string config_text(const TrainOptions& options) {
+  TrainOptions copy = options;
+  Flags flags("", "");
+  declare_all(flags, copy);
+  return flags.config_text();
+}
+
+}  // namespace trireme

@@ -1,0 +1,125 @@
+// Everything a training run can be told, and the flags that say it.
+//
+// A program declares the groups it needs on a Flags object: train_gpt declares all of them, other programs a few.
+// Values a user may leave open are optional here; resolve() and the member functions fill them in.
+// Read next: train/options.cpp (names, defaults, units), train/validate.h (which combinations are refused).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/dtype.h"
+#include "data/corpus.h"
+#include "models/gpt_config.h"
+#include "optim/lr_schedule.h"
+#include "parallel/mesh/mesh.h"
+#include "train/batch_sizes.h"
+#include "train/flags.h"
+
+namespace trireme {
+
+struct DataOptions {
+  std::string data;                ///< a text file, a folder of them, or token shards
+  std::string tokenizer = "auto";  ///< char, byte, bpe:PATH, or auto: char, or what token shards came with
+  double val_fraction = 0.1;       ///< of the text, its last part
+};
+
+struct ModelOptions {
+  std::string preset = "custom";      ///< a published size, or custom
+  GptConfig config;                   ///< but for the vocabulary
+  std::optional<std::int64_t> vocab;  ///< not set: the tokenizer's
+
+  /// The model for a tokenizer of `tokenizer_vocab` ids. Throws ExitCode::usage when --vocab is smaller.
+  GptConfig with_vocab(std::int64_t tokenizer_vocab) const;
+};
+
+struct ScheduleOptions {
+  std::int64_t steps = 1000;
+  optim::LrShape lr_schedule = optim::LrShape::cosine;
+  double lr = 1e-3;
+  std::optional<double> min_lr;  ///< not set: lr / 10
+  std::int64_t warmup_steps = 0;
+  std::optional<std::int64_t> decay_steps;  ///< not set: all steps; for wsd the last tenth of them
+
+  /// The learning rate that cosine, linear and wsd end with.
+  double final_lr() const { return min_lr.value_or(lr / 10); }
+  /// cosine and linear: the step at which final_lr() is reached; wsd: how many steps the decay at the end takes.
+  std::int64_t decay() const;
+};
+
+struct OptimizerOptions {
+  std::string optimizer = "adamw";               ///< adamw or sgd
+  double weight_decay = 0.1;                     ///< on matrices only
+  double beta1 = 0.9, beta2 = 0.95, eps = 1e-8;  ///< adamw
+  double momentum = 0.9;                         ///< sgd
+  double clip = 1.0;                             ///< largest norm of the whole gradient; 0: no clipping
+};
+
+struct MeshOptions {
+  std::string axes = "dp=1";      ///< as written: "dp=2,tp=2,pp=2"
+  std::string pipeline = "1f1b";  ///< gpipe or 1f1b
+  std::string ranks = "auto";     ///< threads, mpi, or auto: mpi under a launcher, else threads
+
+  // Set by resolve():
+  MeshShape shape;         ///< what `axes` means
+  bool processes = false;  ///< ranks are MPI processes, not threads
+};
+
+struct PrecisionOptions {
+  DType dtype = DType::f32;  ///< of weights and activations: f32 or bf16 (with f32 main gradients and master weights)
+  std::string device = "cpu";
+  std::string gemm;                     ///< name of the matrix product; the fastest built in unless set
+  std::optional<std::int64_t> threads;  ///< per rank; not set: cores / ranks
+};
+
+struct RunOptions {
+  std::int64_t seed = 1337;
+  std::int64_t log_every = 10;                    ///< steps
+  std::int64_t eval_every = 0;                    ///< steps; 0: only before the first and after the last step
+  std::optional<std::int64_t> eval_batches = 20;  ///< not set: the whole validation part once
+  std::int64_t sample_every = 0;                  ///< steps; 0: never
+  std::int64_t sample_length = 200;               ///< tokens
+  std::string out;                                ///< folder for metrics, configuration and weights; empty: none
+  std::string resume = "none";                    ///< the --out folder of an earlier run, or none
+  bool dry_run = false;                           ///< everything up to the first step
+};
+
+struct TrainOptions {
+  DataOptions data;
+  ModelOptions model;
+  BatchOptions batch;
+  ScheduleOptions schedule;
+  OptimizerOptions optimizer;
+  MeshOptions mesh;
+  PrecisionOptions precision;
+  RunOptions run;
+
+  CorpusOptions corpus() const;    ///< what load_corpus() takes
+  BatchSizes batch_sizes() const;  ///< after resolve()
+};
+
+// One function per group; the options must outlive the flags.
+void declare_data(Flags& flags, DataOptions& options);
+void declare_model(Flags& flags, ModelOptions& options);
+void declare_batch(Flags& flags, BatchOptions& options);
+void declare_schedule(Flags& flags, ScheduleOptions& options);
+void declare_optimizer(Flags& flags, OptimizerOptions& options);
+void declare_mesh(Flags& flags, MeshOptions& options);
+void declare_precision(Flags& flags, PrecisionOptions& options);
+void declare_run(Flags& flags, RunOptions& options);
+void declare_all(Flags& flags, TrainOptions& options);
+
+/// Settles what was left to be inferred and needs no data: ranks, mesh, batch. `launcher_ranks`: how many ranks a
+/// launcher started, 0 without one. Throws ExitCode::usage for what cannot be.
+void resolve(TrainOptions& options, int launcher_ranks);
+
+/// The flags of train_gpt: parsed, resolved and validated. Empty when the user asked for --help or --print-config,
+/// which is then printed (by the launcher's first rank) and nothing else is to be done.
+std::optional<TrainOptions> read_train_options(int argc, const char* const* argv);
+
+/// `options` in the form that --config takes: what --print-config prints and config.json holds.
+std::string config_text(const TrainOptions& options);
+
+}  // namespace trireme

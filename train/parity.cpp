@@ -1,0 +1,233 @@
+#include "train/parity.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+
+#include "core/random.h"
+#include "models/gpt.h"
+#include "optim/gradient_norm.h"
+#include "parallel/grad_sync.h"
+#include "parallel/pipeline/executor.h"
+#include "train/setup.h"
+
+namespace trireme {
+namespace {
+
+constexpr std::uint64_t batch_seed = 20240607;
+
+/// A made-up global batch; every rank makes all of it and takes its part.
+struct MadeUpBatch {
+  Tensor ids, targets;  // [G, T] i32
+  std::int64_t valid = 0;
+};
+
+MadeUpBatch make_batch(std::int64_t samples, std::int64_t context, std::int64_t vocab) {
+  MadeUpBatch batch{Tensor::empty({samples, context}, DType::i32), Tensor::empty({samples, context}, DType::i32)};
+  for (std::int64_t i = 0; i < samples * context; ++i) {
+    const auto index = static_cast<std::uint64_t>(i);
+    const auto token = [&](std::uint64_t stream) {
+      return static_cast<std::int32_t>(random_word(batch_seed, stream, index) % static_cast<std::uint64_t>(vocab));
+    };
+    const bool masked = samples > 1 && i / context == 0 ? true : random_uniform(batch_seed, 3, index) < 0.2 * static_cast<double>(i / context % 3);
+    batch.ids.data<std::int32_t>()[i] = token(1);
+    batch.targets.data<std::int32_t>()[i] = masked ? -1 : token(2);
+    batch.valid += masked ? 0 : 1;
+  }
+  return batch;
+}
+
+/// What a few steps gave on one rank: its shards, as f32 copies.
+struct Outcome {
+  std::vector<double> losses, norms;  // per step, global
+  nn::ParameterList parameters;
+  std::vector<Tensor> gradients;      // of the first step, before clipping
+  std::vector<Tensor> weights;        // after the last
+};
+
+/// Weights as the optimizer sees them: the f32 masters where there are any.
+std::vector<Tensor> final_weights(const nn::ParameterList& parameters, optim::Optimizer& optimizer) {
+  std::map<const nn::Parameter*, Tensor> masters;
+  for (const optim::StateTensor& state : optimizer.state()) {
+    if (state.name == "master") masters[state.parameter] = state.value;
+  }
+  std::vector<Tensor> weights;
+  for (const nn::ParameterPtr& p : parameters) {
+    const auto master = masters.find(p.get());
+    weights.push_back(master != masters.end() ? master->second : clone(p->value));
+  }
+  return weights;
+}
+
+Outcome run_steps(const TrainOptions& o, const std::shared_ptr<const DeviceMesh>& mesh, const OptimizerOptions& optimizer_options) {
+  const GptConfig& c = o.model.config;
+  const BatchSizes sizes = infer_batch({.micro_batch = o.batch.micro_batch, .global_batch = o.batch.global_batch, .micro_batches = std::nullopt},
+                                       mesh->size(Axis::dp));
+  Gpt model(nn::Build(mesh, o.precision.dtype, static_cast<std::uint64_t>(o.run.seed)), c);
+  GradSync sync(model.parameters(), *mesh, 64 << 10);  // several buckets even in a small model
+  const auto optimizer = make_optimizer(optimizer_options, model.parameters());
+  pipeline::Executor executor(pipeline::make_schedule(o.mesh.pipeline, mesh->size(Axis::pp), static_cast<int>(sizes.micro_batches)),
+                              mesh->group(Axis::pp));
+  const MadeUpBatch batch = make_batch(sizes.global_batch, c.context, c.vocab);
+  const BatchPlan plan = sizes.on_rank(mesh->coord(Axis::dp));
+
+  Outcome outcome;
+  outcome.parameters = model.parameters();
+  for (int step = 0; step < Parity::steps; ++step) {
+    sync.zero();
+    const pipeline::StageFunctions stage = {
+        .forward =
+            [&](const Tensor& input, int microbatch) {
+              const std::int64_t first = plan.first_sample(0, microbatch);
+              const auto part = [&](const Tensor& whole) { return view::slice(whole, 0, first, sizes.micro_batch); };
+              model.run().first_sample = step * sizes.global_batch + first;
+              const Tensor hidden = model.hidden(input, part(batch.ids));  // [B, T, D]
+              return mesh->is_last(Axis::pp) ? model.loss(hidden, part(batch.targets), 1.0 / static_cast<double>(batch.valid)) : hidden;
+            },
+        .activation_shape = {sizes.micro_batch, c.context, c.width},
+        .dtype = o.precision.dtype};
+    const pipeline::StepReport pass = executor.run(stage, [&] { sync.last_microbatch(); });
+    sync.finish();
+    outcome.losses.push_back(pipeline::global_loss(*mesh, pass.loss));
+    outcome.norms.push_back(optim::gradient_norm(model.parameters(), *mesh));
+    if (step == 0) {
+      for (const nn::ParameterPtr& p : model.parameters()) outcome.gradients.push_back(clone(p->grad()));
+    }
+    optimizer->step(optimizer_options.optimizer == "sgd" ? 0.5 : 1e-3, optim::clip_factor(outcome.norms.back(), optimizer_options.clip));
+  }
+  outcome.weights = final_weights(model.parameters(), *optimizer);
+  return outcome;
+}
+
+OptimizerOptions sgd() {
+  OptimizerOptions o;
+  o.optimizer = "sgd";
+  o.momentum = 0.9;
+  o.clip = 0.5;  // below the first gradients' norm: clipping is at work
+  return o;
+}
+
+/// An element whose gradient is as small as the rounding noise of its sum (3e-10 here, where gradients are 1e-3) would be moved
+/// by noise over eps: 3% of a full step with eps 1e-8, and nothing could be compared. 1e-6 is still far below the gradients.
+OptimizerOptions adamw() {
+  OptimizerOptions o;
+  o.eps = 1e-6;
+  o.clip = 0.5;
+  return o;
+}
+
+bool is_qkv_bias(const std::string& name) { return name.ends_with(".qkv.bias"); }
+
+/// Squared norms of difference and reference over this rank's shard; for a key bias, optionally without its row.
+std::pair<double, double> squares(const Tensor& got, const nn::Parameter& parameter, const Tensor& reference, bool leave_out_keys) {
+  Tensor mine = got, whole = reference;
+  const Rectangle& r = parameter.rectangle;
+  for (int dim = 0; dim < mine.dims(); ++dim) {
+    const std::int64_t limit = dim == 0 ? parameter.logical_rows : parameter.global_shape[dim];
+    const std::int64_t length = std::clamp<std::int64_t>(limit - r.start[dim], 0, mine.size(dim));
+    mine = view::slice(mine, dim, 0, length);
+    whole = view::slice(whole, dim, std::min(r.start[dim], whole.size(dim) - length), length);
+  }
+  const Tensor a = contiguous(cast(mine, DType::f64)), b = contiguous(cast(whole, DType::f64));
+  const std::int64_t row = mine.dims() > 0 && mine.size(0) > 0 ? a.count() / mine.size(0) : 1;
+  double difference = 0, norm = 0;
+  for (std::int64_t i = 0; i < a.count(); ++i) {
+    if (leave_out_keys && i / row == 1) continue;
+    const double x = a.data<double>()[i], y = b.data<double>()[i];
+    difference += (x - y) * (x - y);
+    norm += y * y;
+  }
+  return {difference, norm};
+}
+
+double relative(double difference, double norm) { return norm > 0 ? std::sqrt(difference / norm) : std::sqrt(difference); }
+
+double largest_relative(const std::vector<double>& got, const std::vector<double>& reference) {
+  double largest = 0;
+  for (std::size_t i = 0; i < got.size(); ++i) largest = std::max(largest, std::abs(got[i] - reference[i]) / std::abs(reference[i]));
+  return largest;
+}
+
+/// A NaN anywhere must not hide: it counts as infinitely far.
+double far_if_nan(double x) { return std::isnan(x) ? INFINITY : x; }
+
+}  // namespace
+
+struct ParityReference {
+  Outcome sgd, adamw;
+  std::map<std::string, std::size_t> index;  // by parameter name
+};
+
+Parity::Parity(const TrainOptions& options) : options_(options), reference_(std::make_unique<ParityReference>()) {
+  const auto one = std::make_shared<const DeviceMesh>(self_group(), MeshShape{});
+  reference_->sgd = run_steps(options_, one, sgd());
+  reference_->adamw = run_steps(options_, one, adamw());
+  for (const nn::ParameterPtr& p : reference_->sgd.parameters) reference_->index.emplace(p->name, reference_->index.size());
+}
+
+Parity::~Parity() = default;
+
+ParityReport Parity::compare(std::shared_ptr<ProcessGroup> world) const {
+  const auto mesh = std::make_shared<const DeviceMesh>(std::move(world), options_.mesh.shape);
+  const Outcome with_sgd = run_steps(options_, mesh, sgd()), with_adamw = run_steps(options_, mesh, adamw());
+
+  constexpr int kinds = 3;  // gradient, weight under SGD, weight under AdamW
+  const auto count = static_cast<std::int64_t>(reference_->index.size());
+  const Tensor results = Tensor::zeros({count + 2, kinds}, DType::f64);  // the last two rows: losses and norms
+  double* values = results.data<double>();
+  for (std::size_t i = 0; i < with_sgd.parameters.size(); ++i) {
+    const nn::Parameter& p = *with_sgd.parameters[i];
+    const std::size_t row = reference_->index.at(p.name);
+    const std::array<std::pair<double, double>, kinds> found = {
+        squares(with_sgd.gradients[i], p, reference_->sgd.gradients[row], false),
+        squares(with_sgd.weights[i], p, reference_->sgd.weights[row], false),
+        squares(with_adamw.weights[i], p, reference_->adamw.weights[row], is_qkv_bias(p.name))};
+    Tensor sums = Tensor::zeros({kinds, 2}, DType::f64);
+    for (int k = 0; k < kinds; ++k) {
+      sums.data<double>()[2 * k] = found[static_cast<std::size_t>(k)].first;
+      sums.data<double>()[2 * k + 1] = found[static_cast<std::size_t>(k)].second;
+    }
+    if (p.placements.tp.sharded()) mesh->group(Axis::tp).all_reduce(sums).wait();
+    for (int k = 0; k < kinds; ++k) {
+      double& cell = values[row * kinds + static_cast<std::size_t>(k)];
+      cell = std::max(cell, far_if_nan(relative(sums.data<double>()[2 * k], sums.data<double>()[2 * k + 1])));
+    }
+  }
+  values[count * kinds] = far_if_nan(std::max(largest_relative(with_sgd.losses, reference_->sgd.losses), largest_relative(with_adamw.losses, reference_->adamw.losses)));
+  values[(count + 1) * kinds] = far_if_nan(std::max(largest_relative(with_sgd.norms, reference_->sgd.norms), largest_relative(with_adamw.norms, reference_->adamw.norms)));
+  mesh->world().all_reduce(results, ReduceOp::max).wait();
+
+  ParityReport report;
+  for (const nn::ParameterPtr& p : reference_->sgd.parameters) {
+    const double* row = values + reference_->index.at(p->name) * kinds;
+    report.rows.push_back({p->name, row[0], row[1], row[2]});
+    if (is_qkv_bias(p->name)) report.left_out.push_back(p->name + "[1] (key bias)");
+  }
+  report.loss = values[count * kinds];
+  report.gradient_norm = values[(count + 1) * kinds];
+  return report;
+}
+
+double ParityReport::largest() const {
+  double largest = std::max(loss, gradient_norm);
+  for (const Row& row : rows) largest = std::max({largest, row.gradient, row.weight_sgd, row.weight_adamw});
+  return largest;
+}
+
+std::string parity_table(const ParityReport& report, int most) {
+  std::vector<ParityReport::Row> rows = report.rows;
+  if (most >= 0) {
+    const auto worst = [](const ParityReport::Row& r) { return std::max({r.gradient, r.weight_sgd, r.weight_adamw}); };
+    std::sort(rows.begin(), rows.end(), [&](const auto& a, const auto& b) { return worst(a) > worst(b); });
+    rows.resize(std::min(rows.size(), static_cast<std::size_t>(most)));
+  }
+  std::string text = fmt::format("{:<32} {:>10} {:>12} {:>12}\n", "relative difference", "gradient", "weight, sgd", "weight, adamw");
+  for (const ParityReport::Row& row : rows) {
+    text += fmt::format("{:<32} {:>10.2e} {:>12.2e} {:>12.2e}\n", row.name, row.gradient, row.weight_sgd, row.weight_adamw);
+  }
+  text += fmt::format("{:<32} {:>10.2e}\n{:<32} {:>10.2e}\n", "loss", report.loss, "gradient norm", report.gradient_norm);
+  return text;
+}
+
+}  // namespace trireme

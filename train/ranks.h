@@ -1,0 +1,37 @@
+// Starting the ranks of a job: threads of this process, or this process as one of a launcher's.
+// Read next: train/ranks.cpp; parallel/comm/process_group.h.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "parallel/comm/process_group.h"
+#include "train/options.h"
+
+namespace trireme {
+
+/// What one rank starts with. The body keeps `where` and `step` up to date, for the message should this rank fail.
+struct Rank {
+  std::shared_ptr<ProcessGroup> world;
+  std::string where;       ///< "rank 5 (dp=0,tp=1,pp=1)"
+  std::int64_t step = -1;  ///< the step under way; -1 before the first
+
+  bool first() const { return world->rank() == 0; }
+};
+
+/// Runs `body` once per rank of the mesh, with the threads and the matrix product of --threads and --gemm, and
+/// returns when all have ended. Throws the error of the rank that failed first, with its place (PlacedError); under a
+/// launcher it is reported here and the whole job is ended, as other processes may be waiting for this one.
+void run_ranks(const TrainOptions& options, const std::function<void(Rank&)>& body);
+
+/// Throws ExitCode::usage on every rank when `configuration` (JSON, an object) is not the same on all, naming the
+/// first key that differs and its value on each rank. Collective.
+void require_same_configuration(ProcessGroup& world, const std::string& configuration);
+
+/// The message of require_same_configuration for these texts by rank; empty when they agree.
+std::string configuration_difference(const std::vector<std::string>& by_rank);
+
+}  // namespace trireme

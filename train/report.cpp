@@ -1,0 +1,131 @@
+#include "train/report.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "train/console.h"
+
+namespace trireme {
+namespace {
+
+std::string thousands(std::int64_t n) {
+  std::string text = fmt::format("{}", n);
+  for (std::int64_t at = static_cast<std::int64_t>(text.size()) - 3; at > 0; at -= 3)
+    text.insert(static_cast<std::size_t>(at), ",");
+  return text;
+}
+
+std::string model_row(const GptConfig& m) {
+  return fmt::format("{} layers, {} heads, width {}, context {}, {}, biases {}, dropout {}", m.layers, m.heads, m.width,
+                     m.context, m.activation == Activation::gelu ? "gelu" : "gelu-tanh", m.bias ? "on" : "off",
+                     m.dropout);
+}
+
+std::string mesh_row(const MeshShape& mesh) {
+  std::string text = fmt::format("{} = {} rank{}", to_string(mesh), mesh.ranks(), mesh.ranks() == 1 ? "" : "s");
+  for (const Axis axis : {Axis::tp, Axis::dp, Axis::pp})
+    if (mesh.size(axis) > 1) text += fmt::format("\n{} groups {}", name(axis), axis_groups(mesh, axis));
+  return text;
+}
+
+std::string pipeline_row(const MeshOptions& mesh, std::int64_t micro_batches, double bubble) {
+  const int stages = mesh.shape.size(Axis::pp);
+  if (stages == 1)
+    return fmt::format("one stage; {} micro-batch{} per step", micro_batches, micro_batches == 1 ? "" : "es");
+  return fmt::format("{}, {} stages, {} micro-batches: bubble {:.1f}% of a step", mesh.pipeline, stages, micro_batches,
+                     bubble * 100);
+}
+
+std::string learning_rate_row(const ScheduleOptions& s) {
+  std::string text = fmt::format("{:.3g}", s.lr);
+  if (s.warmup_steps > 0) text += fmt::format(" after {} steps of warm-up", s.warmup_steps);
+  if (s.lr_schedule == optim::LrShape::constant) return text + ", constant";
+  if (s.lr_schedule == optim::LrShape::wsd)
+    return text + fmt::format(", falling to {:.3g} in the last {} steps", s.final_lr(), s.decay());
+  return text + fmt::format(", {} to {:.3g} at step {}", name(s.lr_schedule), s.final_lr(), s.decay());
+}
+
+std::string optimizer_row(const OptimizerOptions& o) {
+  const std::string clip = o.clip > 0 ? fmt::format("gradient norm at most {}", o.clip) : "no clipping";
+  if (o.optimizer == "sgd")
+    return fmt::format("sgd, momentum {}, weight decay {}, {}", o.momentum, o.weight_decay, clip);
+  return fmt::format("adamw, beta {} and {}, eps {}, weight decay {}, {}", o.beta1, o.beta2, o.eps, o.weight_decay,
+                     clip);
+}
+
+}  // namespace
+
+std::string table(const std::vector<Row>& rows) {
+  std::size_t width = 0;
+  for (const Row& row : rows) width = std::max(width, row.first.size());
+  std::string text;
+  for (const auto& [label, value] : rows) {
+    std::string cell = value;
+    for (std::size_t at = cell.find('\n'); at != std::string::npos; at = cell.find('\n', at + 1))
+      cell.insert(at + 1, width + 2, ' ');
+    text += fmt::format("{:<{}}  {}\n", label, width, cell);
+  }
+  return text;
+}
+
+std::string start_table(const TrainOptions& o, const StartFacts& facts) {
+  const PrecisionOptions& p = o.precision;
+  const BatchSizes batch = o.batch_sizes();
+  return table({
+      {"device", fmt::format("{}, {} thread{} per rank, ranks are {}, products by {}", p.device, facts.threads,
+                             facts.threads == 1 ? "" : "s", o.mesh.processes ? "MPI processes" : "threads", p.gemm)},
+      {"precision", p.dtype == DType::bf16 ? "bf16, gradients and master weights in f32" : "f32"},
+      {"data", fmt::format("{}: {} training and {} validation tokens", o.data.data, thousands(facts.train_tokens),
+                           thousands(facts.val_tokens))},
+      {"model", model_row(o.model.config)},
+      {"parameters", thousands(facts.parameters)},
+      {"vocabulary", fmt::format("{} (padded to {})", facts.vocab, facts.padded_vocab)},
+      {"mesh", mesh_row(o.mesh.shape)},
+      {"schedule", pipeline_row(o.mesh, batch.micro_batches, facts.bubble)},
+      {"optimizer", optimizer_row(o.optimizer)},
+      {"learning rate", learning_rate_row(o.schedule)},
+      {"memory per rank", facts.memory},
+  });
+}
+
+std::string axis_groups(const MeshShape& mesh, Axis axis) {
+  constexpr int shown = 8;
+  // World rank = (pp * dp_size + dp) * tp_size + tp, so ranks of one group are `stride` apart.
+  const int size = mesh.size(axis), groups = mesh.ranks() / size;
+  const int stride = axis == Axis::tp   ? 1
+                     : axis == Axis::dp ? mesh.size(Axis::tp)
+                                        : mesh.size(Axis::tp) * mesh.size(Axis::dp);
+  std::string text;
+  for (int group = 0; group < std::min(groups, shown); ++group) {
+    const int first = group / stride * stride * size + group % stride;
+    text += text.empty() ? "[" : " [";
+    for (int member = 0; member < std::min(size, shown); ++member)
+      text += fmt::format("{}{}", member > 0 ? " " : "", first + member * stride);
+    text += size > shown ? fmt::format(" ... {}]", first + (size - 1) * stride) : "]";
+  }
+  return groups > shown ? text + fmt::format(" ... ({} groups)", groups) : text;
+}
+
+std::string time_table(const PhaseSeconds& totals, double wall_seconds, std::int64_t steps) {
+  const double wall = std::max(wall_seconds, 1e-9);
+  std::string text =
+      fmt::format("{:<26} {:>10} {:>7} {:>12}\n", "where the time went", "seconds", "share", "ms per step");
+  const auto row = [&](std::string_view label, double seconds, bool per_step) {
+    text += fmt::format("{:<26} {:>10.2f} {:>6.1f}%", label, seconds, 100 * seconds / wall);
+    text += per_step && steps > 0 ? fmt::format(" {:>12.2f}\n", seconds * 1e3 / static_cast<double>(steps)) : "\n";
+  };
+  double claimed = 0;
+  for (std::size_t i = 0; i < totals.size(); ++i) {
+    claimed += totals[i];
+    if (totals[i] > 0) row(name(static_cast<Phase>(i)), totals[i], in_step(static_cast<Phase>(i)));
+  }
+  row("everything else", std::max(0.0, wall_seconds - claimed), false);
+  row("total", wall_seconds, false);
+  return text;
+}
+
+std::string time_table(const PhaseTimes& times, std::int64_t steps) {
+  return time_table(times.totals(), times.seconds(), steps);
+}
+
+}  // namespace trireme

@@ -1,0 +1,41 @@
+// The tables around a run: what is about to be trained, and where the time went.
+// Read next: train/report.cpp; train/console.h prints them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "train/options.h"
+#include "train/timer.h"
+
+namespace trireme {
+
+using Row = std::pair<std::string, std::string>;  ///< label, value
+
+/// Two columns, the labels padded to one width. A value of several lines continues in its column.
+std::string table(const std::vector<Row>& rows);
+
+/// What the options do not say.
+struct StartFacts {
+  std::int64_t parameters = 0;    ///< of the whole model
+  std::int64_t vocab = 0;         ///< token ids
+  std::int64_t padded_vocab = 0;  ///< rows of the embedding over all tp ranks
+  std::int64_t train_tokens = 0, val_tokens = 0;
+  int threads = 1;     ///< per rank
+  double bubble = 0;   ///< part of a step that a stage spends idle, of the pipeline schedule in use
+  std::string memory;  ///< predicted, per rank
+};
+
+/// Device, precision, model, data, mesh, schedule, memory: the table before training.
+std::string start_table(const TrainOptions& options, const StartFacts& facts);
+
+/// The ranks of every group along an axis: "[0 1] [2 3]"; of many groups the first few.
+std::string axis_groups(const MeshShape& mesh, Axis axis);
+
+/// Seconds, share and time per step of each phase, and what no phase claimed.
+std::string time_table(const PhaseTimes& times, std::int64_t steps);
+std::string time_table(const PhaseSeconds& totals, double wall_seconds, std::int64_t steps);
+
+}  // namespace trireme

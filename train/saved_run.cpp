@@ -1,0 +1,271 @@
+#include "train/saved_run.h"
+
+#include <algorithm>
+#include <chrono>
+#include <nlohmann/json.hpp>
+
+#include "data/json.h"
+#include "data/safetensors.h"
+#include "train/console.h"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr const char* file_name = "run.safetensors";
+
+/// A local shard of something that is stored whole.
+struct Stored {
+  std::string name;
+  const nn::Parameter* parameter;
+  Tensor local;
+
+  /// The stored shape: the global one without padded rows.
+  Shape shape() const { return parameter->global_shape.with(0, parameter->logical_rows); }
+};
+
+std::vector<Stored> stored_tensors(const nn::ParameterList& parameters, optim::Optimizer* optimizer) {
+  std::vector<Stored> all;
+  for (const nn::ParameterPtr& p : parameters) all.push_back({p->name, p.get(), p->value.detach()});
+  if (optimizer == nullptr) return all;
+  for (const optim::StateTensor& s : optimizer->state()) {
+    all.push_back({fmt::format("optimizer.{}.{}", s.name, s.parameter->name), s.parameter, s.value});
+  }
+  return all;
+}
+
+// ---- saving ---------------------------------------------------------------------------------------------------------
+
+/// The whole tensor on tp rank 0, without padding; undefined on the others. Collective over tp.
+Tensor assemble(const Stored& stored, const DeviceMesh& mesh) {
+  ProcessGroup& group = mesh.group(Axis::tp);
+  const Placement placement = stored.parameter->placements.tp;
+  if (!placement.sharded() || group.size() == 1) {
+    return mesh.is_first(Axis::tp) ? view::slice(stored.local, 0, 0, stored.parameter->logical_rows) : Tensor();
+  }
+  std::vector<std::int64_t> extents = {group.size()};
+  extents.insert(extents.end(), stored.local.shape().begin(), stored.local.shape().end());
+  Tensor pieces = mesh.is_first(Axis::tp) ? Tensor::empty(Shape(std::span<const std::int64_t>(extents)), stored.local.dtype()) : Tensor();
+  group.gather(contiguous(stored.local), pieces, 0).wait();
+  if (!pieces.defined()) return {};
+  const Tensor whole = Tensor::empty(stored.parameter->global_shape, stored.local.dtype());
+  const std::int64_t piece = stored.local.size(placement.dim);
+  for (int i = 0; i < group.size(); ++i) {
+    Tensor part = view::slice(whole, placement.dim, i * piece, piece);
+    copy(view::select(pieces, 0, i), part);
+  }
+  return view::slice(whole, 0, 0, stored.parameter->logical_rows);
+}
+
+Tensor from_text(const std::string& text) {
+  return Tensor::from(std::span(reinterpret_cast<const std::uint8_t*>(text.data()), text.size()), {static_cast<std::int64_t>(text.size())});
+}
+
+/// The entries a stage will contribute, as JSON; what rank 0 learns before it writes the header.
+std::string describe(const std::vector<Stored>& tensors) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const Stored& t : tensors) {
+    const Shape shape = t.shape();
+    list.push_back({t.name, static_cast<int>(t.local.dtype()), std::vector<std::int64_t>(shape.begin(), shape.end())});
+  }
+  return list.dump();
+}
+
+std::vector<SafetensorsEntry> parse_description(std::string_view text) {
+  std::vector<SafetensorsEntry> entries;
+  for (const nlohmann::json& item : nlohmann::json::parse(text)) {
+    const auto extents = item[2].get<std::vector<std::int64_t>>();
+    entries.push_back({item[0].get<std::string>(), static_cast<DType>(item[1].get<int>()), Shape(std::span<const std::int64_t>(extents))});
+  }
+  return entries;
+}
+
+std::string receive_text(ProcessGroup& stages, int from) {
+  Tensor length = Tensor::zeros({1}, DType::i64);
+  stages.recv(length, from, 0).wait();
+  Tensor text = Tensor::empty({*length.data<std::int64_t>()}, DType::u8);
+  stages.recv(text, from, 0).wait();
+  return {reinterpret_cast<const char*>(text.raw()), static_cast<std::size_t>(text.count())};
+}
+
+void send_text(ProcessGroup& stages, const std::string& text) {
+  stages.send(Tensor::full({1}, static_cast<double>(text.size()), DType::i64), 0, 0).wait();
+  stages.send(from_text(text), 0, 0).wait();
+}
+
+/// A stage other than the first: tells rank 0 what it has, then sends it.
+void send_stage(const std::vector<Stored>& tensors, const DeviceMesh& mesh) {
+  ProcessGroup& stages = mesh.group(Axis::pp);
+  if (mesh.is_first(Axis::tp)) send_text(stages, describe(tensors));
+  for (const Stored& stored : tensors) {
+    const Tensor whole = assemble(stored, mesh);
+    if (whole.defined()) stages.send(contiguous(whole), 0, 0).wait();
+  }
+}
+
+/// The first stage: its tp rank 0 writes its own tensors, then those of the other stages as they arrive.
+std::uint64_t write_file(const fs::path& path, const std::vector<Stored>& tensors, const DeviceMesh& mesh,
+                         const std::map<std::string, std::string>& metadata) {
+  ProcessGroup& stages = mesh.group(Axis::pp);
+  std::vector<SafetensorsEntry> entries = parse_description(describe(tensors));
+  std::vector<std::vector<SafetensorsEntry>> others;
+  std::unique_ptr<SafetensorsWriter> writer;
+  if (mesh.is_first(Axis::tp)) {
+    for (int stage = 1; stage < stages.size(); ++stage) {
+      others.push_back(parse_description(receive_text(stages, stage)));
+      entries.insert(entries.end(), others.back().begin(), others.back().end());
+    }
+    make_directories(path.parent_path());
+    writer = std::make_unique<SafetensorsWriter>(path, entries, metadata);
+  }
+  for (const Stored& stored : tensors) {
+    const Tensor whole = assemble(stored, mesh);
+    if (writer) writer->write(whole);
+  }
+  if (!writer) return 0;
+  for (std::size_t i = 0; i < others.size(); ++i) {
+    for (const SafetensorsEntry& entry : others[i]) {
+      Tensor whole = Tensor::empty(entry.shape, entry.dtype);
+      stages.recv(whole, static_cast<int>(i) + 1, 0).wait();
+      writer->write(whole);
+    }
+  }
+  writer->commit();
+  return writer->bytes();
+}
+
+nlohmann::json model_json(const GptConfig& c, DType dtype) {
+  return {{"layers", c.layers}, {"heads", c.heads},     {"width", c.width}, {"context", c.context},
+          {"vocab", c.vocab},   {"dropout", c.dropout}, {"bias", c.bias},   {"activation", c.activation == Activation::gelu ? "gelu" : "gelu-tanh"},
+          {"dtype", name(dtype)}};
+}
+
+// ---- loading --------------------------------------------------------------------------------------------------------
+
+/// Copies this rank's rectangle out of the stored tensor; padded rows stay as they are.
+void load(const SafetensorsFile& file, const Stored& stored, const fs::path& path) {
+  if (file.shape(stored.name) != stored.shape()) {
+    fail(ExitCode::usage, "resume", "{}: {} has shape {}; this model needs {}; use the model flags of that run", path.string(), stored.name,
+         to_string(file.shape(stored.name)), to_string(stored.shape()));
+  }
+  Tensor part = file.read(stored.name), local = stored.local;
+  const Rectangle& r = stored.parameter->rectangle;
+  for (int dim = 0; dim < part.dims(); ++dim) {
+    const std::int64_t begin = std::min(r.start[dim], part.size(dim));
+    const std::int64_t length = std::min(local.size(dim), part.size(dim) - begin);
+    part = view::slice(part, dim, begin, length);
+    if (dim == 0) local = view::slice(local, 0, 0, length);
+  }
+  copy(part, local);
+}
+
+const std::string& metadata(const SafetensorsFile& file, const std::string& key, const fs::path& path) {
+  const auto found = file.metadata().find(key);
+  if (found == file.metadata().end()) {
+    fail(ExitCode::data, "checkpoint", "{} lacks the entry '{}'; expected a file saved by train_gpt", path.string(), key);
+  }
+  return found->second;
+}
+
+std::int64_t integer(const nlohmann::json& json, const char* key, const fs::path& path) {
+  if (!json.contains(key) || !json[key].is_number_integer()) {
+    fail(ExitCode::data, "checkpoint", "{}: '{}' is missing or not a whole number", path.string(), key);
+  }
+  return json[key].get<std::int64_t>();
+}
+
+Progress read_progress(const SafetensorsFile& file, const fs::path& path) {
+  const nlohmann::json json = parse_json(metadata(file, "progress", path), path);
+  return {.steps = integer(json, "steps", path), .samples = integer(json, "samples", path)};
+}
+
+void require_same(std::string_view what, const std::string& saved, const std::string& asked, std::string_view flags, const fs::path& path) {
+  if (saved == asked) return;
+  fail(ExitCode::usage, "resume", "{} was saved with {} {}; this run has {}; change {} or start without --resume", path.string(), what, saved,
+       asked, flags);
+}
+
+}  // namespace
+
+std::string save_run(const fs::path& out, const Gpt& model, optim::Optimizer& optimizer, const Progress& progress,
+                     const Tokenizer& tokenizer, std::int64_t seed) {
+  const auto start = std::chrono::steady_clock::now();
+  const DeviceMesh& mesh = model.mesh();
+  const fs::path path = out / "checkpoints" / fmt::format("step_{:08}", progress.steps) / file_name;
+  std::uint64_t bytes = 0;
+  if (mesh.is_first(Axis::dp)) {  // dp ranks hold the same
+    std::vector<Stored> tensors = stored_tensors(model.parameters(), &optimizer);
+    std::erase_if(tensors, [](const Stored& t) { return t.parameter->copy_of_earlier_stage; });
+    if (mesh.is_first(Axis::pp)) {
+      const nlohmann::json state = {{"steps", progress.steps}, {"samples", progress.samples}};
+      bytes = write_file(path, tensors, mesh,
+                         {{"format", "trireme run 1"},
+                          {"model", model_json(model.config(), model.dtype()).dump()},
+                          {"progress", state.dump()},
+                          {"seed", std::to_string(seed)},
+                          {"tokenizer", tokenizer.to_json()}});
+    } else {
+      send_stage(tensors, mesh);
+    }
+  }
+  mesh.world().barrier();
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  return fmt::format("saved step {} in {} ({}, {:.2f} s)", progress.steps, path.string(), format_bytes(static_cast<double>(bytes)),
+                     seconds.count());
+}
+
+fs::path find_saved_run(const fs::path& path) {
+  if (fs::is_regular_file(path)) return path;
+  if (fs::is_regular_file(path / file_name)) return path / file_name;
+  std::vector<fs::path> found;
+  std::error_code unreadable;
+  for (const fs::directory_entry& entry : fs::directory_iterator(path / "checkpoints", unreadable)) {
+    if (fs::is_regular_file(entry.path() / file_name)) found.push_back(entry.path() / file_name);
+  }
+  if (found.empty()) {
+    fail(ExitCode::usage, "checkpoint", "{} holds no saved run; expected the --out folder of train_gpt, with checkpoints/step_*/{}", path.string(),
+         file_name);
+  }
+  return *std::max_element(found.begin(), found.end());  // names have the step in eight digits
+}
+
+Progress load_run(const fs::path& folder, Gpt& model, optim::Optimizer& optimizer, const Tokenizer& tokenizer, std::int64_t seed) {
+  const fs::path path = find_saved_run(folder);
+  const SafetensorsFile file(path);
+  require_same("model", metadata(file, "model", path), model_json(model.config(), model.dtype()).dump(), "the model flags", path);
+  require_same("seed", metadata(file, "seed", path), std::to_string(seed), "--seed", path);
+  if (metadata(file, "tokenizer", path) != tokenizer.to_json()) {
+    fail(ExitCode::usage, "resume", "{} was saved with another tokenizer than this data gives; use the same --data and --tokenizer", path.string());
+  }
+  for (const Stored& stored : stored_tensors(model.parameters(), &optimizer)) {
+    if (!file.contains(stored.name)) {
+      fail(ExitCode::usage, "resume", "{} has no {}; it was saved with another --optimizer or --momentum", path.string(), stored.name);
+    }
+    load(file, stored, path);
+  }
+  const Progress progress = read_progress(file, path);
+  optimizer.set_steps(progress.steps);
+  return progress;
+}
+
+SavedModel read_saved_model(const fs::path& folder) {
+  const fs::path path = find_saved_run(folder);
+  const SafetensorsFile file(path);
+  const nlohmann::json json = parse_json(metadata(file, "model", path), path);
+  SavedModel saved;
+  saved.config = {.layers = integer(json, "layers", path), .heads = integer(json, "heads", path), .width = integer(json, "width", path),
+                  .context = integer(json, "context", path), .vocab = integer(json, "vocab", path), .dropout = 0,
+                  .bias = json.value("bias", true), .activation = json.value("activation", "gelu") == "gelu" ? Activation::gelu : Activation::gelu_tanh};
+  saved.dtype = json.value("dtype", "f32") == "bf16" ? DType::bf16 : DType::f32;
+  saved.tokenizer = parse_tokenizer(metadata(file, "tokenizer", path), path);
+  saved.progress = read_progress(file, path);
+  return saved;
+}
+
+void load_weights(const fs::path& folder, Gpt& model) {
+  const fs::path path = find_saved_run(folder);
+  const SafetensorsFile file(path);
+  for (const Stored& stored : stored_tensors(model.parameters(), nullptr)) load(file, stored, path);
+}
+
+}  // namespace trireme

@@ -1,0 +1,44 @@
+#include "train/setup.h"
+
+#include "train/console.h"
+
+namespace trireme {
+
+std::unique_ptr<optim::Optimizer> make_optimizer(const OptimizerOptions& o, const nn::ParameterList& parameters) {
+  if (o.optimizer == "adamw") {
+    return optim::make_adamw(parameters,
+                             {.beta1 = o.beta1, .beta2 = o.beta2, .eps = o.eps, .weight_decay = o.weight_decay});
+  }
+  return optim::make_sgd(parameters, {.momentum = o.momentum, .weight_decay = o.weight_decay});
+}
+
+optim::LrSchedule make_lr_schedule(const ScheduleOptions& o) {
+  return {.shape = o.lr_schedule,
+          .lr = o.lr,
+          .min_lr = o.final_lr(),
+          .warmup_steps = o.warmup_steps,
+          .decay_steps = o.decay(),
+          .total_steps = o.steps};
+}
+
+std::string predicted_memory(const TrainOptions& o, const GptConfig& c, const nn::ParameterList& parameters,
+                             int live_microbatches) {
+  double count = 0;
+  for (const nn::ParameterPtr& parameter : parameters) count += static_cast<double>(parameter->value.count());
+  const double element = static_cast<double>(size_of(o.precision.dtype));
+  const double moments = o.optimizer.optimizer == "adamw" ? 8 : (o.optimizer.momentum > 0 ? 4 : 0);
+  const double master = o.precision.dtype == DType::f32 ? 0 : 4;
+  // What a block keeps per token for its backward: inputs of two norms and two residual sums (4 D), and, split over tp, qkv and
+  // attention's output (4 D) and the hidden before and after the activation (8 D).
+  const double tokens = static_cast<double>(o.batch_sizes().micro_batch * c.context);
+  const double layers = static_cast<double>(c.layers) / o.mesh.shape.size(Axis::pp);
+  const double tp = o.mesh.shape.size(Axis::tp);
+  double activations = tokens * layers * static_cast<double>(c.width) * (4 + 12 / tp) * element * live_microbatches;
+  activations +=
+      2 * tokens * static_cast<double>(c.vocab) / tp * element;  // logits and their gradient, one micro-batch
+  return fmt::format("{} parameters + {} gradients (f32) + {} optimizer + about {} activations = {}",
+                     format_bytes(count * element), format_bytes(count * 4), format_bytes(count * (moments + master)),
+                     format_bytes(activations), format_bytes(count * (element + 4 + moments + master) + activations));
+}
+
+}  // namespace trireme

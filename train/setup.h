@@ -1,0 +1,22 @@
+// From options to objects: the few translations every training program needs.
+// Read next: examples/train_gpt.cpp, which puts them together.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "optim/lr_schedule.h"
+#include "optim/optimizer.h"
+#include "train/options.h"
+#include "train/report.h"
+
+namespace trireme {
+
+std::unique_ptr<optim::Optimizer> make_optimizer(const OptimizerOptions& options, const nn::ParameterList& parameters);
+optim::LrSchedule make_lr_schedule(const ScheduleOptions& options);
+
+/// Bytes per rank this run will need, by category, as one line for the start table; the convention is in the line itself.
+std::string predicted_memory(const TrainOptions& options, const GptConfig& config, const nn::ParameterList& parameters,
+                             int live_microbatches);
+
+}  // namespace trireme
