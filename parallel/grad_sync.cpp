@@ -41,8 +41,8 @@ std::string broadcast_text(ProcessGroup& group, std::string text, int root) {
 GradSync::GradSync(const nn::ParameterList& parameters, const DeviceMesh& mesh, std::int64_t bucket_bytes)
     : mesh_(mesh) {
   fill_buckets(parameters, bucket_bytes);
-  for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
-    slots_[slot].parameter->leaf().on_grad_ready([this, slot] { gradient_ready(slot); });
+  for (Slot& slot : slots_) {
+    slot.parameter->leaf().on_grad_ready([this, &slot] { gradient_ready(slot); });
   }
   find_tied(parameters);
 }
@@ -65,9 +65,10 @@ void GradSync::fill_buckets(const nn::ParameterList& parameters, std::int64_t bu
     std::vector<std::size_t> slots;
   };
   std::map<std::vector<Axis>, Open> open;  // one per set of axes: a bucket is summed as a whole
-  for (auto parameter = parameters.rbegin(); parameter != parameters.rend(); ++parameter) {
-    const std::vector<Axis> axes = axes_to_sum(**parameter);
-    const std::int64_t bytes = padded((*parameter)->value.count()) * static_cast<std::int64_t>(sizeof(float));
+  const nn::ParameterList newest_first(parameters.rbegin(), parameters.rend());
+  for (const nn::ParameterPtr& parameter : newest_first) {
+    const std::vector<Axis> axes = axes_to_sum(*parameter);
+    const std::int64_t bytes = padded(parameter->value.count()) * static_cast<std::int64_t>(sizeof(float));
     Open& bucket = open[axes];
     if (!bucket.slots.empty() && bucket.bytes + bytes > bucket_bytes) {
       close_bucket(axes, std::move(bucket.slots));
@@ -75,7 +76,7 @@ void GradSync::fill_buckets(const nn::ParameterList& parameters, std::int64_t bu
     }
     bucket.bytes += bytes;
     bucket.slots.push_back(slots_.size());
-    slots_.push_back({*parameter});
+    slots_.push_back({parameter});
   }
   for (auto& [axes, bucket] : open) close_bucket(axes, std::move(bucket.slots));
 }
@@ -127,9 +128,8 @@ void GradSync::last_microbatch() {
   in_last_backward_ = true;
 }
 
-void GradSync::gradient_ready(std::size_t index) {
+void GradSync::gradient_ready(Slot& slot) {
   if (!in_last_backward_) return;
-  Slot& slot = slots_[index];
   require(!slot.ready, "grad_sync",
           "{}: {} was completed twice in one backward; its first gradient may have been sent already", mesh_.where(),
           slot.parameter->name);

@@ -74,13 +74,13 @@ class GradSync {
   void fill_buckets(const nn::ParameterList& parameters, std::int64_t bucket_bytes);
   void close_bucket(std::vector<Axis> axes, std::vector<std::size_t> slots);
   void find_tied(const nn::ParameterList& parameters);
-  void gradient_ready(std::size_t slot);
+  void gradient_ready(Slot& slot);
   void launch_next();
   void note_completed();
   void sum(const Tensor& gradients, ProcessGroup& group);
 
   const DeviceMesh& mesh_;
-  std::vector<Slot> slots_;
+  std::vector<Slot> slots_;             // complete once made: the hooks point into it
   std::vector<Bucket> buckets_;         // in the order in which they are summed
   std::vector<nn::ParameterPtr> tied_;  // shared by both ends of the pipeline, in one order on both
   bool in_last_backward_ = false;

@@ -97,12 +97,20 @@ Met Mailbox::take(int from, int tag, std::uint64_t number, std::chrono::duration
   const auto deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(patience);
   std::unique_lock lock(mutex_);
   auto& messages = streams_[{from, tag}].messages;
-  const bool in_time = delivered_.wait_until(lock, deadline, [&] { return messages.contains(number) || failed_; });
+  delivered_.wait_until(lock, deadline, [&] { return messages.contains(number) || failed_ || left_.contains(from); });
   const auto found = messages.find(number);
-  if (found == messages.end()) return in_time ? Met::failed : Met::late;
+  if (found == messages.end()) return failed_ ? Met::failed : left_.contains(from) ? Met::left : Met::late;
   message = std::move(found->second);
   messages.erase(found);
   return Met::all;
+}
+
+void Mailbox::leave(int from) {
+  {
+    const std::scoped_lock lock(mutex_);
+    left_.insert(from);
+  }
+  delivered_.notify_all();
 }
 
 void Mailbox::wake() {

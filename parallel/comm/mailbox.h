@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <set>
 #include <utility>
 
 #include "parallel/comm/meeting.h"
@@ -25,6 +26,7 @@ class Mailbox {
   bool arrived(int from, int tag, std::uint64_t number);
   /// Moves that message into `message`, waiting for it.
   Met take(int from, int tag, std::uint64_t number, std::chrono::duration<double> patience, Tensor& message);
+  void leave(int from);  ///< that rank will send nothing more
   void wake();
 
  private:
@@ -37,9 +39,10 @@ class Mailbox {
   std::mutex mutex_;
   std::condition_variable delivered_;
   std::map<std::pair<int, int>, Stream> streams_;  // by sender and tag
+  std::set<int> left_;
 };
 
-/// Posts a recv of `y`. When no message comes in `patience`, or the world is lost, `explain` is told which and throws.
+/// Posts a recv of `y`. When no message comes, `explain` is told why and throws.
 Work receive(std::shared_ptr<ProcessGroup> group, Mailbox& box, Tensor y, int from, int tag,
              std::chrono::duration<double> patience, std::function<void(Met)> explain);
 

@@ -1,6 +1,8 @@
 #include "parallel/comm/meeting.h"
 
 #include <sched.h>
+
+#include <algorithm>
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -8,9 +10,9 @@
 namespace trireme::comm {
 namespace {
 
-constexpr int spins =
-    1000;  // some tens of microseconds: longer than peers in step are apart, shorter than a time slice
-constexpr int yields = 20;
+constexpr int most_spins = 1024;  // some tens of microseconds: longer than peers in step are apart
+constexpr int fewest_spins = 16;
+constexpr int yields = 4;  // on a busy machine each may cost a stranger's time slice
 
 void pause() {
 #if defined(__x86_64__)
@@ -20,25 +22,29 @@ void pause() {
 
 }  // namespace
 
-Meeting::Meeting(int ranks, bool spin, const std::atomic<bool>& failed)
-    : spin_(spin), failed_(failed), visits_(static_cast<std::size_t>(ranks)) {}
+Meeting::Meeting(int ranks, const std::atomic<bool>& failed)
+    : failed_(failed), visitors_(static_cast<std::size_t>(ranks)) {}
 
 Met Meeting::meet(int rank, std::chrono::duration<double> patience) {
   if (failed_) return Met::failed;
-  auto& visits = visits_[static_cast<std::size_t>(rank)].value;
-  const std::uint64_t mine = visits.load(std::memory_order_relaxed) + 1;
-  visits.store(mine, std::memory_order_relaxed);
+  Visitor& visitor = visitors_[static_cast<std::size_t>(rank)];
+  const std::uint64_t mine = visitor.visits.load(std::memory_order_relaxed) + 1;
+  visitor.visits.store(mine, std::memory_order_relaxed);
   // Nobody can start the next meeting before this one is over, so the count of arrivals tells who is last.
-  if (arrivals_.value.fetch_add(1, std::memory_order_acq_rel) + 1 == mine * visits_.size()) {
+  if (arrivals_.value.fetch_add(1, std::memory_order_acq_rel) + 1 == mine * visitors_.size()) {
     completed_.value = mine;
     if (sleepers_ > 0) wake();
     return Met::all;
   }
   const auto over = [&] { return completed_.value >= mine; };
-  for (int i = 0; spin_ && i < spins; ++i) {
-    if (over()) return Met::all;
+  for (int i = 0; i < visitor.spins; ++i) {
+    if (over()) {
+      visitor.spins = std::min(2 * visitor.spins, most_spins);
+      return Met::all;
+    }
     pause();
   }
+  visitor.spins = std::max(visitor.spins / 2, fewest_spins);
   for (int i = 0; i < yields; ++i) {
     if (over()) return Met::all;
     sched_yield();
@@ -46,16 +52,26 @@ Met Meeting::meet(int rank, std::chrono::duration<double> patience) {
   const auto deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(patience);
   std::unique_lock lock(mutex_);
   ++sleepers_;  // before `over` is read again: either the last rank sees the sleeper or the sleeper sees it came
-  const bool in_time = over_.wait_until(lock, deadline, [&] { return over() || failed_; });
+  over_.wait_until(lock, deadline, [&] { return over() || failed_ || in_vain(mine); });
   --sleepers_;
-  return over() ? Met::all : in_time ? Met::failed : Met::late;
+  if (over()) return Met::all;
+  return failed_ ? Met::failed : in_vain(mine) ? Met::left : Met::late;
+}
+
+bool Meeting::in_vain(std::uint64_t visit) const {
+  return std::any_of(visitors_.begin(), visitors_.end(), [&](const Visitor& v) { return v.left && v.visits < visit; });
+}
+
+void Meeting::leave(int rank) {
+  visitors_[static_cast<std::size_t>(rank)].left = true;
+  wake();
 }
 
 std::vector<int> Meeting::missing(int rank) const {
   std::vector<int> ranks;
-  const auto visits = [&](std::size_t r) { return visits_[r].value.load(); };
-  for (std::size_t r = 0; r < visits_.size(); ++r) {
-    if (visits(r) < visits(static_cast<std::size_t>(rank))) ranks.push_back(static_cast<int>(r));
+  const std::uint64_t mine = visitors_[static_cast<std::size_t>(rank)].visits;
+  for (std::size_t r = 0; r < visitors_.size(); ++r) {
+    if (visitors_[r].visits < mine) ranks.push_back(static_cast<int>(r));
   }
   return ranks;
 }

@@ -1,6 +1,6 @@
 // Where the ranks of a thread group meet: a barrier that remembers who came, gives up at a deadline, and is kind to
-// machines with fewer cores than ranks. A waiter spins for a moment (only when every rank can have a core), then lets
-// others run, then sleeps.
+// machines with fewer cores than ranks. A waiter spins for a moment (less if that was in vain the last times: the peer may
+// be waiting for this very core), then lets others run, then sleeps.
 #pragma once
 
 #include <atomic>
@@ -14,28 +14,36 @@ namespace trireme::comm {
 
 using Clock = std::chrono::steady_clock;
 
-enum class Met : std::uint8_t { all, late, failed };  ///< all came; the deadline passed first; `failed` was set first
+/// How a wait ended: all came; the deadline passed first; one that is missing will never come; `failed` was set.
+enum class Met : std::uint8_t { all, late, left, failed };
 
 class Meeting {
  public:
   /// `failed`: set (before wake()) when the ranks' world is lost and nobody should wait any longer.
-  Meeting(int ranks, bool spin, const std::atomic<bool>& failed);
+  Meeting(int ranks, const std::atomic<bool>& failed);
 
   /// Returns when every rank has come as often as this one. What a rank wrote before is visible to all after.
   Met meet(int rank, std::chrono::duration<double> patience);
   /// Ranks that have come less often than `rank`.
   std::vector<int> missing(int rank) const;
+  void leave(int rank);  ///< that rank will not come again
   void wake();
 
  private:
   struct alignas(64) Count {
     std::atomic<std::uint64_t> value{0};
   };
+  struct alignas(64) Visitor {
+    std::atomic<std::uint64_t> visits{0};
+    std::atomic<bool> left{false};
+    int spins = 0;  // how long it is worth to spin, as learned from the last times
+  };
 
-  const bool spin_;
+  bool in_vain(std::uint64_t visit) const;  // whether a rank that has not come so often has left
+
   const std::atomic<bool>& failed_;
-  std::vector<Count> visits_;   // by rank: how often it has come
-  Count arrivals_, completed_;  // all ranks' visits; meetings that are over
+  std::vector<Visitor> visitors_;  // by rank
+  Count arrivals_, completed_;     // all ranks' visits; meetings that are over
   std::atomic<int> sleepers_{0};
   std::mutex mutex_;
   std::condition_variable over_;

@@ -236,9 +236,12 @@ std::string MpiGroup::who_waited() const {
 }
 
 void MpiGroup::lose(ExitCode code, const char* where, const std::string& what) {
-  const Error error(code, where, what);
-  runtime_.fail(std::make_exception_ptr(error));
-  throw error;
+  try {
+    throw Error(code, where, what);
+  } catch (...) {
+    runtime_.fail(std::current_exception());
+    throw;
+  }
 }
 
 }  // namespace trireme::comm::mpi

@@ -5,7 +5,11 @@
 // tensors alive; results may be read after wait(). Nothing here is differentiable: parallel/mesh/redistribute.h is.
 // Sums are taken in rank order, in f32 for bf16 and f16 (one rounding at the end), so that every rank gets the same
 // bits, run after run.
-// Read next: parallel/comm/threads.cpp, then parallel/mesh/mesh.h.
+//
+// A lazily launched operation makes progress only while somebody waits on its group. Waits on lazily launched operations of
+// different groups must therefore come in the same order on the ranks that share those groups, as they do when all
+// ranks run the same program; background operations may be waited for in any order.
+// Read next: parallel/comm/threads_group.cpp, then parallel/mesh/mesh.h.
 #pragma once
 
 #include <chrono>
@@ -32,7 +36,7 @@ class Work {
    public:
     virtual ~State() = default;
     virtual void wait() = 0;  ///< returns when done; throws what the operation threw; may be called again
-    virtual bool done() = 0;
+    virtual bool done() = 0;  ///< does not block, and does not run a lazily launched operation
   };
 
   Work() = default;  ///< already complete

@@ -1,7 +1,6 @@
 #include "parallel/comm/rank_order.h"
 
 #include <algorithm>
-#include <array>
 #include <type_traits>
 
 #include "core/parallel_for.h"
@@ -36,32 +35,32 @@ struct Sum<std::int32_t> {
 template <class T>
 using sum_t = typename Sum<T>::type;
 
-template <class T>
-void combine_block(ReduceOp op, std::span<const std::byte* const> sources, std::span<std::byte* const> destinations,
-                   std::int64_t begin, std::int64_t n) {
-  // max compares signed integers as what they are, so its running value has T's own type (or float).
-  using Max = std::conditional_t<std::is_arithmetic_v<T>, T, float>;
-  const auto run = [&]<class A>(A, auto merge) {
-    alignas(64) std::array<A, block> running;
-    const T* first = reinterpret_cast<const T*>(sources[0]) + begin;
-    for (std::int64_t i = 0; i < n; ++i) running[static_cast<std::size_t>(i)] = static_cast<A>(first[i]);
-    for (std::size_t s = 1; s < sources.size(); ++s) {
-      const T* next = reinterpret_cast<const T*>(sources[s]) + begin;
-      for (std::int64_t i = 0; i < n; ++i) {
-        A& value = running[static_cast<std::size_t>(i)];
-        value = merge(value, static_cast<A>(next[i]));
-      }
-    }
-    for (std::byte* destination : destinations) {
-      T* out = reinterpret_cast<T*>(destination) + begin;
-      for (std::int64_t i = 0; i < n; ++i) out[i] = static_cast<T>(running[static_cast<std::size_t>(i)]);
-    }
-  };
-  if (op == ReduceOp::sum) {
-    run(sum_t<T>{}, [](auto a, auto b) { return static_cast<decltype(a)>(a + b); });
-  } else {
-    run(Max{}, [](auto a, auto b) { return b > a || b != b ? b : a; });
+// Loops over values that cannot alias, with their bounds in registers, so that they vectorise.
+template <class To, class From>
+void convert(To* __restrict to, const From* __restrict from, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) to[i] = static_cast<To>(from[i]);
+}
+
+template <class A, class T>
+void add(A* __restrict running, const T* __restrict next, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) running[i] = static_cast<A>(running[i] + static_cast<A>(next[i]));
+}
+
+template <class A, class T>
+void keep_larger(A* __restrict running, const T* __restrict next, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) {
+    const A a = running[i], b = static_cast<A>(next[i]);
+    running[i] = b > a || b != b ? b : a;
   }
+}
+
+template <class A, class T, class Merge>
+void combine_block(std::span<const std::byte* const> sources, std::span<std::byte* const> destinations,
+                   std::int64_t begin, std::int64_t n, const Merge& merge) {
+  alignas(64) A running[block];
+  convert(running, reinterpret_cast<const T*>(sources[0]) + begin, n);
+  for (const std::byte* source : sources.subspan(1)) merge(running, reinterpret_cast<const T*>(source) + begin, n);
+  for (std::byte* destination : destinations) convert(reinterpret_cast<T*>(destination) + begin, running, n);
 }
 
 }  // namespace
@@ -71,8 +70,15 @@ void combine(DType dtype, ReduceOp op, std::span<const std::byte* const> sources
   visit_any(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     parallel_for(end - begin, parallel_grain, [&](std::int64_t from, std::int64_t to) {
+      // max compares signed integers as what they are, so its running value has T's own type (or float).
+      using Max = std::conditional_t<std::is_arithmetic_v<T>, T, float>;
       for (std::int64_t i = from; i < to; i += block) {
-        combine_block<T>(op, sources, destinations, begin + i, std::min(block, to - i));
+        const std::int64_t n = std::min(block, to - i);
+        if (op == ReduceOp::sum) {
+          combine_block<sum_t<T>, T>(sources, destinations, begin + i, n, add<sum_t<T>, T>);
+        } else {
+          combine_block<Max, T>(sources, destinations, begin + i, n, keep_larger<Max, T>);
+        }
       }
     });
   });

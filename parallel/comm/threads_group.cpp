@@ -41,12 +41,7 @@ class ThreadGroup final : public CollectiveGroup, public std::enable_shared_from
     check_message("recv", y, from, tag, *this);
     const auto explain = [this, from, tag, text = fmt::format("{} {}", y.count(), trireme::name(y.dtype()))](Met met) {
       if (met == Met::failed) throw PeerFailed();
-      lose(ExitCode::retryable, "recv",
-           fmt::format(
-               "group '{}': rank {} (world rank {}) waited {:.1f} s for {} with tag {}; {} has not sent it; find "
-               "what keeps that rank, or raise the deadline",
-               name(), rank(), world_rank(rank()), state_->world->deadline().count(), text, tag,
-               list_ranks(*this, {from})));
+      lose(met, "recv", fmt::format("{} with tag {} on group '{}'", text, tag, name()), "sent by", {from});
     };
     return receive(shared_from_this(), *state_->mailboxes[static_cast<std::size_t>(rank())], std::move(y), from, tag,
                    state_->world->deadline(), explain);
@@ -144,19 +139,26 @@ class ThreadGroup final : public CollectiveGroup, public std::enable_shared_from
   }
 
   void meet(const Signature& mine, std::uint64_t sequence, const char* what) {
-    switch (state_->meeting.meet(rank(), state_->world->deadline())) {
-      case Met::all:
-        return;
-      case Met::failed:
-        throw PeerFailed();
-      case Met::late:
-        lose(ExitCode::retryable, comm::name(mine.kind),
-             fmt::format(
-                 "{} #{} of group '{}': rank {} (world rank {}) waited {:.1f} s; not {}: {}; find what keeps them, or "
-                 "raise the deadline",
-                 to_string(mine), sequence, name(), rank(), world_rank(rank()), state_->world->deadline().count(), what,
-                 list_ranks(*this, state_->meeting.missing(rank()))));
+    const Met met = state_->meeting.meet(rank(), state_->world->deadline());
+    if (met == Met::all) return;
+    if (met == Met::failed) throw PeerFailed();
+    lose(met, comm::name(mine.kind), fmt::format("{} #{} of group '{}'", to_string(mine), sequence, name()), what,
+         state_->meeting.missing(rank()));
+  }
+
+  // A wait that ended without the ranks it was for.
+  [[noreturn]] void lose(Met met, const char* where, const std::string& operation, const char* what,
+                         const std::vector<int>& missing) {
+    const std::string me = list_ranks(*this, {rank()}), late = list_ranks(*this, missing);
+    if (met == Met::left) {
+      lose(ExitCode::desync, where,
+           fmt::format("{}: {} waits in vain; not {}: {}, of which one has already ended; every rank must call the "
+                       "same operations",
+                       operation, me, what, late));
     }
+    lose(ExitCode::retryable, where,
+         fmt::format("{}: {} waited {:.1f} s; not {}: {}; find what keeps them, or raise the deadline", operation, me,
+                     state_->world->deadline().count(), what, late));
   }
 
   // Every rank compares all with the first, so that every rank finds the same difference.
@@ -175,9 +177,12 @@ class ThreadGroup final : public CollectiveGroup, public std::enable_shared_from
 
   // After this no rank can go on: all waits end, and run_thread_ranks rethrows the error.
   [[noreturn]] void lose(ExitCode code, const char* where, const std::string& what) {
-    const Error error(code, where, what);
-    state_->world->fail(std::make_exception_ptr(error));
-    throw error;
+    try {
+      throw Error(code, where, what);
+    } catch (...) {  // one object everywhere: whose error it is can be told by its identity
+      state_->world->fail(std::current_exception());
+      throw;
+    }
   }
 
   std::shared_ptr<GroupState> state_;

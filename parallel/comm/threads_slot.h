@@ -13,7 +13,7 @@
 namespace trireme::comm {
 
 /// Contributions up to this size are copied into a slot, so that the ranks need to meet only once.
-inline constexpr std::size_t small_bytes = 32 * 1024;
+inline constexpr std::size_t small_bytes = 16 * 1024;
 
 struct alignas(64) GroupState::Slot {
   struct Shown {

@@ -1,5 +1,6 @@
 #include "parallel/comm/threads_world.h"
 
+#include <algorithm>
 #include <numeric>
 #include <thread>
 
@@ -9,20 +10,35 @@
 namespace trireme {
 namespace comm {
 
-ThreadWorld::ThreadWorld(int ranks, ProcessGroup::Deadline deadline)
-    : size_(ranks), deadline_(deadline), spin_(static_cast<unsigned>(ranks) <= std::thread::hardware_concurrency()) {}
+ThreadWorld::ThreadWorld(int ranks, ProcessGroup::Deadline deadline) : size_(ranks), deadline_(deadline) {}
 
 void ThreadWorld::fail(std::exception_ptr error) {
-  std::vector<std::shared_ptr<GroupState>> groups;
+  std::vector<std::shared_ptr<GroupState>> waiting;
   {
     const std::scoped_lock lock(mutex_);
     if (!error_) error_ = std::move(error);
     failed_ = true;
-    for (const auto& group : groups_) {
-      if (auto state = group.lock()) groups.push_back(std::move(state));
-    }
+    waiting = groups();
   }
-  for (const auto& group : groups) group->wake();
+  for (const auto& group : waiting) group->wake();
+}
+
+void ThreadWorld::end(int world_rank) {
+  std::vector<std::shared_ptr<GroupState>> waiting;
+  {
+    const std::scoped_lock lock(mutex_);
+    ended_.push_back(world_rank);
+    waiting = groups();
+  }
+  for (const auto& group : waiting) group->leave(world_rank);
+}
+
+std::vector<std::shared_ptr<GroupState>> ThreadWorld::groups() {
+  std::vector<std::shared_ptr<GroupState>> living;
+  for (const auto& group : groups_) {
+    if (auto state = group.lock()) living.push_back(std::move(state));
+  }
+  return living;
 }
 
 std::exception_ptr ThreadWorld::error() const {
@@ -38,7 +54,8 @@ std::shared_ptr<GroupState> ThreadWorld::join(const std::vector<int>& members, c
   Forming& forming = forming_[instance];
   if (!forming.state) {
     std::erase_if(groups_, [](const auto& group) { return group.expired(); });
-    forming.state = std::make_shared<GroupState>(shared_from_this(), static_cast<int>(members.size()));
+    forming.state = std::make_shared<GroupState>(shared_from_this(), members);
+    for (const int ended : ended_) forming.state->leave(ended);
     groups_.push_back(forming.state);
   }
   std::shared_ptr<GroupState> state = forming.state;
@@ -46,11 +63,21 @@ std::shared_ptr<GroupState> ThreadWorld::join(const std::vector<int>& members, c
   return state;
 }
 
-GroupState::GroupState(std::shared_ptr<ThreadWorld> shared_world, int ranks)
+GroupState::GroupState(std::shared_ptr<ThreadWorld> shared_world, std::vector<int> world_ranks)
     : world(std::move(shared_world)),
-      meeting(ranks, world->spin(), world->failed()),
-      slots(static_cast<std::size_t>(ranks)) {
-  for (int rank = 0; rank < ranks; ++rank) mailboxes.push_back(std::make_unique<Mailbox>(world->failed()));
+      members(std::move(world_ranks)),
+      meeting(static_cast<int>(members.size()), world->failed()),
+      slots(members.size()) {
+  for (std::size_t rank = 0; rank < members.size(); ++rank)
+    mailboxes.push_back(std::make_unique<Mailbox>(world->failed()));
+}
+
+void GroupState::leave(int world_rank) {
+  const auto place = std::find(members.begin(), members.end(), world_rank);
+  if (place == members.end()) return;
+  const auto rank = static_cast<int>(place - members.begin());
+  meeting.leave(rank);
+  for (const auto& mailbox : mailboxes) mailbox->leave(rank);
 }
 
 void GroupState::wake() {
@@ -73,6 +100,7 @@ void run_thread_ranks(int ranks, int threads_per_rank, ProcessGroup::Deadline de
     set_threads(threads_per_rank);
     try {
       body(comm::thread_group(world->join(members, "world", rank), "world", rank, members));
+      world->end(rank);
     } catch (const comm::PeerFailed&) {
       world->fail(nullptr);  // the rank that failed tells why
     } catch (...) { world->fail(std::current_exception()); }

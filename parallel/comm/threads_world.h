@@ -29,12 +29,14 @@ class ThreadWorld : public std::enable_shared_from_this<ThreadWorld> {
 
   int size() const { return size_; }
   ProcessGroup::Deadline deadline() const { return deadline_; }
-  bool spin() const { return spin_; }
   const std::atomic<bool>& failed() const { return failed_; }
 
   /// Ends every wait of every rank. The first error that is not null is the one error() returns.
   void fail(std::exception_ptr error);
   std::exception_ptr error() const;
+
+  /// That rank's body has returned: whoever waits for it waits in vain.
+  void end(int world_rank);
 
   /// The shared state of the group of these members: calls with one list and name meet in call order, rank by rank.
   std::shared_ptr<GroupState> join(const std::vector<int>& members, const std::string& name, int world_rank);
@@ -44,27 +46,31 @@ class ThreadWorld : public std::enable_shared_from_this<ThreadWorld> {
     std::shared_ptr<GroupState> state;
     int joined = 0;
   };
+  std::vector<std::shared_ptr<GroupState>> groups();  // that still exist; with the lock held
+
   using Key = std::pair<std::vector<int>, std::string>;
 
   const int size_;
   const ProcessGroup::Deadline deadline_;
-  const bool spin_;
   std::atomic<bool> failed_{false};
   mutable std::mutex mutex_;
   std::exception_ptr error_;
   std::map<std::pair<Key, int>, int> calls_;        // by key and world rank: groups of that key the rank has joined
   std::map<std::pair<Key, int>, Forming> forming_;  // by key and number: kept until every member has joined
   std::vector<std::weak_ptr<GroupState>> groups_;
+  std::vector<int> ended_;  // world ranks
 };
 
 /// The shared half of one group.
 struct GroupState {
-  GroupState(std::shared_ptr<ThreadWorld> shared_world, int ranks);
+  GroupState(std::shared_ptr<ThreadWorld> shared_world, std::vector<int> world_ranks);
   void wake();
+  void leave(int world_rank);
 
   struct Slot;  // what a rank shows the others; threads_group.cpp
 
   std::shared_ptr<ThreadWorld> world;
+  const std::vector<int> members;
   Meeting meeting;
   std::vector<std::unique_ptr<Mailbox>> mailboxes;  // by receiver
   std::vector<Slot> slots;                          // by rank

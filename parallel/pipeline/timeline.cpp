@@ -13,7 +13,6 @@ std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 }  // namespace
 
-/// comes from.
 std::vector<std::vector<Interval>> simulate(const Schedule& schedule) {
   constexpr int never = -1;
   const auto stages = at(schedule.stages), microbatches = at(schedule.microbatches);

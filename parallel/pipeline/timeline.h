@@ -1,5 +1,5 @@
-// A schedule in time: when each computation runs if a forward takes 1 unit of time, a backward 2 and a message none, and
-// the drawing of that for --dry-run and the docs.
+// A schedule in time: when each computation runs if a forward takes 1 unit of time, a backward 2 and a message none,
+// and the drawing of that for --dry-run and the docs.
 #pragma once
 
 #include <string>

@@ -1,0 +1,52 @@
+// The suite of suite.h between processes: mpirun -n 4 build/bin/comm_mpi_suite [case]
+//
+// The other cases each provoke one failure; ctest looks for its message and that the program ends by itself.
+#include <cstdio>
+#include <string>
+
+#include "tests/comm/suite.h"
+
+using namespace trireme;
+
+namespace {
+
+void run_case(const std::string& which, ProcessGroup& world) {
+  if (which == "all") return test::check_all(world);
+  if (which == "late") {  // ranks 1 and 3 never come
+    const auto group = world.subgroup(world.members(), "everyone");
+    if (world.rank() % 2 == 1) return group->recv(Tensor::zeros({1}), 0, 9).wait();
+    return group->all_reduce(Tensor::zeros({100000}, DType::bf16), ReduceOp::sum, Launch::background).wait();
+  }
+  if (which == "desync") {
+    Tensor y = Tensor::zeros({world.size(), 5});
+    if (world.rank() == 2) return world.all_gather(Tensor::zeros({5}), y).wait();
+    return world.all_reduce(Tensor::zeros({60})).wait();
+  }
+  if (which == "subgroup" && world.rank() != 1) world.subgroup({0, 1, 2, 3}, "quartet");
+  if (which == "subgroup") return world.recv(Tensor::zeros({1}), 0, 9).wait();
+  if (which == "leave") {  // one rank fails outside the library; the others are waiting
+    if (world.rank() == 3) fail(ExitCode::numerical, "loss", "loss is nan");
+    return world.barrier();
+  }
+  fail(ExitCode::usage, "comm_mpi_suite", "no case '{}'", which);
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  const std::string which = count > 1 ? arguments[1] : "all";
+  try {
+    test::verify(under_mpi_launcher(), "start this program with mpirun");
+    const auto world = mpi_world(std::chrono::seconds(which == "all" ? 60 : 1));
+    test::verify(world->size() == mpi_launcher_size(), "{} ranks, launcher says {}", world->size(),
+                 mpi_launcher_size());
+    run_case(which, *world);
+    if (world->rank() == 0) std::puts("comm_mpi_suite: all checks passed");
+  } catch (const Error& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    mpi_abort(static_cast<int>(error.code()));
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    mpi_abort(1);
+  }
+}

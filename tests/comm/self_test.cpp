@@ -1,0 +1,35 @@
+#include <doctest/doctest.h>
+
+#include "tests/comm/suite.h"
+
+using namespace trireme;
+
+TEST_CASE("the group of one passes the suite") {
+  const auto group = self_group();
+  CHECK(group->size() == 1);
+  CHECK(group->rank() == 0);
+  CHECK_NOTHROW(test::check_all(*group));
+}
+
+TEST_CASE("a rank that receives from itself what it never sent is told so") {
+  const auto group = self_group();
+  Tensor y = Tensor::zeros({3});
+  try {
+    group->recv(y, 0, 4).wait();
+    FAIL("no error");
+  } catch (const Error& error) {
+    CHECK(error.code() == ExitCode::desync);
+    CHECK(std::string(error.what()).find("tag 4") != std::string::npos);
+  }
+}
+
+TEST_CASE("arguments that do not fit are refused with the operation's name") {
+  const auto group = self_group();
+  const Tensor x = Tensor::zeros({4, 3});
+  CHECK_THROWS_WITH_AS(group->all_gather(x, Tensor::zeros({5, 4, 3})), doctest::Contains("[all_gather] x [4, 3] and y"),
+                       Error);
+  CHECK_THROWS_WITH_AS(group->all_reduce(view::transpose(x, 0, 1)), doctest::Contains("not dense"), Error);
+  CHECK_THROWS_WITH_AS(group->broadcast(x, 1), doctest::Contains("root 1 is not a rank"), Error);
+  CHECK_THROWS_WITH_AS(group->all_to_all(x, x), doctest::Contains("the same memory"), Error);
+  CHECK_THROWS_WITH_AS(group->subgroup({3}, "other"), doctest::Contains("world rank 3"), Error);
+}

@@ -1,0 +1,218 @@
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "core/parallel_for.h"
+#include "tests/comm/suite.h"
+
+using namespace trireme;
+using namespace std::chrono_literals;
+
+namespace {
+
+/// Runs the body and returns the error run_thread_ranks rethrows; fails the test when there is none.
+Error error_of(int ranks, ProcessGroup::Deadline deadline, const std::function<void(ProcessGroup&)>& body) {
+  try {
+    run_thread_ranks(ranks, 1, deadline, [&](const std::shared_ptr<ProcessGroup>& world) { body(*world); });
+  } catch (const Error& error) { return error; }
+  FAIL("expected an error");
+  return {ExitCode::ok, "", ""};
+}
+
+bool says(const Error& error, const char* text) {
+  const bool found = std::string(error.what()).find(text) != std::string::npos;
+  if (!found) MESSAGE(error.what());
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("threads pass the suite") {
+  for (const int ranks : {1, 2, 3, 4, 8}) {
+    CAPTURE(ranks);
+    CHECK_NOTHROW(
+        run_thread_ranks(ranks, 1, 30s, [](const std::shared_ptr<ProcessGroup>& world) { test::check_all(*world); }));
+  }
+}
+
+TEST_CASE("bf16 sums over micro-batches need an f32 accumulator") {
+  run_thread_ranks(2, 1, 30s,
+                   [](const std::shared_ptr<ProcessGroup>& world) { test::check_bf16_between_operations(*world); });
+}
+
+TEST_CASE("each rank thread has its own pool and team") {
+  std::array<MemoryPool*, 3> pools{};
+  run_thread_ranks(3, 2, 10s, [&](const std::shared_ptr<ProcessGroup>& world) {
+    pools[static_cast<std::size_t>(world->rank())] = MemoryPool::current().get();
+#ifdef _OPENMP
+    test::verify(threads() == 2, "a team of {}, expected 2", threads());
+#endif
+    world->barrier();
+  });
+  CHECK((pools[0] != pools[1] && pools[1] != pools[2] && pools[0] != pools[2]));
+}
+
+TEST_CASE("a background operation runs while the caller does something else") {
+  run_thread_ranks(2, 1, 10s, [](const std::shared_ptr<ProcessGroup>& world) {
+    Tensor x = Tensor::full({1000}, 1.0);
+    Work work = world->all_reduce(x, ReduceOp::sum, Launch::background);
+    for (int i = 0; i < 5000 && !work.done(); ++i) std::this_thread::sleep_for(1ms);
+    test::verify(work.done(), "nothing ran it in 5 s");
+    test::verify(x.data<float>()[999] == 2.0F, "the sum is {}", x.data<float>()[999]);
+  });
+}
+
+TEST_CASE("a lazy operation waits for its caller, and then takes all before it along") {
+  run_thread_ranks(2, 1, 10s, [](const std::shared_ptr<ProcessGroup>& world) {
+    Tensor x = Tensor::full({10}, 1.0), y = Tensor::full({10}, 2.0);
+    Work first = world->all_reduce(x), second = world->all_reduce(y);
+    test::verify(!first.done() && !second.done(), "done before anyone waited");
+    second.wait();
+    test::verify(first.done(), "the operation before it is not done");
+  });
+}
+
+TEST_CASE("the deadline's message names the operation, the group and who is missing") {
+  const auto start = std::chrono::steady_clock::now();
+  const Error error = error_of(4, 300ms, [](ProcessGroup& world) {
+    world.barrier();
+    const std::vector<int> members = {3, 1, 0};
+    const auto group = world.rank() == 2 ? nullptr : world.subgroup(members, "odd[x=1]");
+    if (world.rank() != 0) return std::this_thread::sleep_for(600ms);
+    group->all_reduce(Tensor::zeros({12345}, DType::bf16)).wait();
+  });
+  CHECK(std::chrono::steady_clock::now() - start < 5s);
+  CHECK(error.code() == ExitCode::retryable);
+  CHECK(says(error,
+             "all_reduce(sum of 12345 bf16) #1 of group 'odd[x=1]': rank 2 (world rank 0) waited 0.3 s; not arrived: "
+             "rank 0 (world rank 3), rank 1 (world rank 1)"));
+}
+
+TEST_CASE("the deadline of a recv names the sender and the tag") {
+  const Error error = error_of(2, 200ms, [](ProcessGroup& world) {
+    if (world.rank() == 0) return std::this_thread::sleep_for(500ms);
+    world.recv(Tensor::zeros({7}), 0, 42).wait();
+  });
+  CHECK(error.code() == ExitCode::retryable);
+  CHECK(says(
+      error,
+      "7 f32 with tag 42 on group 'world': rank 1 (world rank 1) waited 0.2 s; not sent by: rank 0 (world rank 0)"));
+}
+
+TEST_CASE("a background operation nobody joins is reported too") {
+  const Error error = error_of(3, 200ms, [](ProcessGroup& world) {
+    if (world.rank() != 0) return std::this_thread::sleep_for(500ms);
+    world.broadcast(Tensor::zeros({100000}), 1, Launch::background).wait();
+  });
+  CHECK(says(
+      error,
+      "broadcast(100000 f32, root 1) #1 of group 'world': rank 0 (world rank 0) waited 0.2 s; not arrived: rank 1"));
+}
+
+TEST_CASE("waiting for a rank that has ended is an error at once") {
+  const auto start = std::chrono::steady_clock::now();
+  Error error = error_of(3, 60s, [](ProcessGroup& world) {
+    const auto group = world.subgroup({0, 1, 2}, "all");
+    if (world.rank() == 1) return;
+    group->barrier();
+  });
+  CHECK(error.code() == ExitCode::desync);
+  CHECK(says(error, "barrier() #1 of group 'all'"));
+  CHECK(says(error, "rank 1 (world rank 1)"));
+  CHECK(says(error, "already ended"));
+  error = error_of(2, 60s, [](ProcessGroup& world) {
+    if (world.rank() == 1) world.recv(Tensor::zeros({7}), 0, 42).wait();
+  });
+  CHECK(says(error, "not sent by: rank 0 (world rank 0), of which one has already ended"));
+  error = error_of(2, 60s, [](ProcessGroup& world) {  // a group the other rank never makes
+    if (world.rank() == 1) world.subgroup({1, 0}, "pair")->barrier();
+  });
+  CHECK(says(error, "group 'pair'"));
+  CHECK(std::chrono::steady_clock::now() - start < 20s);
+}
+
+TEST_CASE("operations that differ between ranks are found at once, both sides named") {
+  const auto desync = [](const std::function<void(ProcessGroup&)>& body) {
+    const Error error = error_of(3, 20s, body);
+    CHECK(error.code() == ExitCode::desync);
+    return error;
+  };
+  Error error = desync([](ProcessGroup& world) {
+    if (world.rank() == 2) {
+      world.barrier();
+    } else {
+      world.all_reduce(Tensor::zeros({64})).wait();
+    }
+  });
+  CHECK(says(error,
+             "operation #1 of group 'world' differs between ranks: rank 0 (world rank 0) called all_reduce(sum of 64 "
+             "f32), rank 2 (world rank 2) called barrier()"));
+  error =
+      desync([](ProcessGroup& world) { world.all_reduce(Tensor::zeros({world.rank() == 1 ? 50000 : 60000})).wait(); });
+  CHECK(says(error, "all_reduce(sum of 60000 f32), rank 1 (world rank 1) called all_reduce(sum of 50000 f32)"));
+  error = desync([](ProcessGroup& world) {
+    world.all_reduce(Tensor::zeros({8}, world.rank() == 1 ? DType::bf16 : DType::f16)).wait();
+  });
+  CHECK(says(error, "all_reduce(sum of 8 f16), rank 1 (world rank 1) called all_reduce(sum of 8 bf16)"));
+  error = desync([](ProcessGroup& world) { world.broadcast(Tensor::zeros({8}), world.rank() == 0 ? 0 : 1).wait(); });
+  CHECK(says(error, "broadcast(8 f32, root 0)"));
+  error = desync([](ProcessGroup& world) {
+    if (world.rank() == 0) world.send(Tensor::zeros({4}), 1, 0).wait();
+    if (world.rank() == 1) world.recv(Tensor::zeros({5}), 0, 0).wait();
+  });
+  CHECK(says(error, "rank 0 sent 4 f32, rank 1 expected 5 f32"));
+}
+
+TEST_CASE("when a rank throws, the others' waits end and its own error comes out") {
+  struct Custom : std::runtime_error {
+    using std::runtime_error::runtime_error;
+  };
+  const auto start = std::chrono::steady_clock::now();
+  for (int way = 0; way < 4; ++way) {
+    std::atomic<int> left_by_exception{0};
+    CHECK_THROWS_WITH_AS(run_thread_ranks(4, 1, 60s,
+                                          [&](const std::shared_ptr<ProcessGroup>& world) {
+                                            const auto pair = world->subgroup({0, 1, 2, 3}, "all");
+                                            Tensor x = Tensor::zeros({way % 2 == 0 ? 10 : 100000});
+                                            Work pending = pair->all_reduce(
+                                                x, ReduceOp::sum, way < 2 ? Launch::background : Launch::lazily);
+                                            if (world->rank() == 2) throw Custom("rank 2 is out of oars");
+                                            try {
+                                              if (world->rank() == 3) world->recv(x, 2, 0).wait();
+                                              world->barrier();
+                                            } catch (...) {
+                                              ++left_by_exception;
+                                              throw;
+                                            }
+                                          }),
+                         "rank 2 is out of oars", Custom);
+    CHECK(left_by_exception == 3);
+  }
+  CHECK(std::chrono::steady_clock::now() - start < 10s);
+  const Error error = error_of(3, 60s, [](ProcessGroup& world) {
+    if (world.rank() == 1) fail(ExitCode::numerical, "loss", "loss is nan");
+    world.barrier();
+  });
+  CHECK(error.code() == ExitCode::numerical);
+  CHECK(says(error, "loss is nan"));
+}
+
+TEST_CASE("an error behind a Work that was dropped still comes out") {
+  const Error error = error_of(2, 200ms, [](ProcessGroup& world) {
+    if (world.rank() == 0) world.all_reduce(Tensor::zeros({3}));
+  });
+  CHECK(error.code() == ExitCode::desync);
+}
+
+TEST_CASE("operations need not be waited for when the group goes away") {
+  run_thread_ranks(2, 1, 10s, [](const std::shared_ptr<ProcessGroup>& world) {
+    Tensor x = Tensor::full({40000}, 1.0);
+    {
+      const auto group = world->subgroup({0, 1}, "short");
+      const Work a = group->all_reduce(x, ReduceOp::sum, Launch::background), b = group->all_reduce(x);
+    }
+    test::verify(x.data<float>()[39999] == 4.0F, "two sums give {}", x.data<float>()[39999]);
+  });
+}

@@ -1,0 +1,45 @@
+// Parameters made by hand, with gradients whose sums are known in closed form.
+#pragma once
+
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "autograd/engine.h"
+#include "autograd/ops.h"
+#include "parallel/grad_sync.h"
+
+namespace trireme::test {
+
+inline constexpr ProcessGroup::Deadline deadline{20.0};
+
+inline nn::ParameterPtr make_parameter(const std::string& name, const Shape& local, Placement tp = placement::I,
+                                       Placement dp = placement::R) {
+  auto parameter = std::make_shared<nn::Parameter>();
+  parameter->name = name;
+  parameter->value = Tensor::zeros(local);
+  parameter->placements = {dp, tp};
+  require_grad(parameter->value);
+  return parameter;
+}
+
+/// [n] = factor * 0, factor * 1, ..., in the parameter's shape.
+inline Tensor ramp(const Shape& shape, double factor) {
+  Tensor x = Tensor::empty(shape);
+  auto values = x.span<float>();
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(factor * static_cast<double>(i + 1));
+  return x;
+}
+
+/// sum(value * weights): the gradient of value is `weights`.
+inline Tensor weighted_sum(const nn::Parameter& parameter, const Tensor& weights) {
+  return sum(parameter.value * weights);
+}
+
+inline bool same_bits(const Tensor& a, const Tensor& b) {
+  return a.shape() == b.shape() && a.dtype() == b.dtype() &&
+         std::memcmp(contiguous(a).raw(), contiguous(b).raw(), static_cast<std::size_t>(a.bytes())) == 0;
+}
+
+}  // namespace trireme::test
