@@ -81,6 +81,9 @@ void sync_folder(const fs::path& folder) {
   if (error != 0 && error != EINVAL && error != ENOTSUP) fail_io(error, "sync the folder", folder);
 }
 
+/// "runs/a/" names the same folder as "runs/a", but a name beside it can only be made from the latter.
+fs::path without_trailing_slash(fs::path path) { return path.has_filename() ? path : path.parent_path(); }
+
 /// A name beside `path` that no other process or thread uses.
 fs::path temporary_name(const fs::path& path) {
   static std::atomic<unsigned> counter{0};
@@ -158,6 +161,24 @@ void AtomicFile::commit() {
     ::unlink(temporary_.c_str());
     fail_io(error, "write", path_);
   }
+  sync_folder(folder_of(path_));
+}
+
+AtomicFolder::AtomicFolder(fs::path path)
+    : path_(without_trailing_slash(std::move(path))), temporary_(temporary_name(path_)) {
+  make_directories(temporary_);
+}
+
+AtomicFolder::~AtomicFolder() {
+  std::error_code ignored;  // a destructor cannot report, and what stays behind has a name that nothing reads
+  if (!committed_) fs::remove_all(temporary_, ignored);
+}
+
+void AtomicFolder::commit() {
+  require(!committed_, "io", "{} was already committed", path_.string());
+  sync_folder(temporary_);
+  if (::rename(temporary_.c_str(), path_.c_str()) < 0) fail_io(errno, "create the folder", path_);
+  committed_ = true;
   sync_folder(folder_of(path_));
 }
 

@@ -47,6 +47,25 @@ class AtomicFile {
   std::uint64_t written_ = 0;
 };
 
+/// A folder of files that appears under its name, complete, at commit(). Not committed, it leaves nothing.
+class AtomicFolder {
+ public:
+  explicit AtomicFolder(std::filesystem::path path);
+  ~AtomicFolder();
+  AtomicFolder(const AtomicFolder&) = delete;
+  AtomicFolder& operator=(const AtomicFolder&) = delete;
+
+  /// Where the files are written until then; they must be durable themselves, as write_file makes them.
+  const std::filesystem::path& temporary() const { return temporary_; }
+
+  /// Gives the folder its name. An empty folder of that name is replaced, one that holds something is an error.
+  void commit();
+
+ private:
+  std::filesystem::path path_, temporary_;
+  bool committed_ = false;
+};
+
 /// Appends lines to a log such as metrics.jsonl. Each line reaches the file in one piece at once, so that a reader
 /// following it sees whole lines; a line cut short by an earlier crash is removed on opening.
 class AppendFile {

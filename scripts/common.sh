@@ -1,0 +1,86 @@
+# shellcheck shell=bash
+# Shared by ./trireme and .ci/run: progress lines, commands that are quiet unless they fail, how much to run at once,
+# which files are ours, and counted tests. Sourced from the repository's root.
+
+LOGS=build/log
+
+say() { printf '%s\n' "$*"; }
+die() {
+  printf 'trireme: %s\n' "$2" >&2
+  exit "$1"
+}
+
+# "41 s" or "3 min 07 s"
+duration() {
+  if [ "$1" -lt 60 ]; then printf '%d s' "$1"; else printf '%d min %02d s' $(($1 / 60)) $(($1 % 60)); fi
+}
+
+# quietly LABEL NAME COMMAND...: runs COMMAND with its output in build/log/NAME.log. Says how long it took, and every
+# 20 seconds how far a build is; when it fails, shows what it said last and returns its status.
+quietly() {
+  local label=$1 log=$LOGS/$2.log start=$SECONDS status=0
+  shift 2
+  mkdir -p "$LOGS"
+  say "$label ..."
+  { watch_progress "$log" & } 2>/dev/null
+  local watcher=$!
+  "$@" >"$log" 2>&1 </dev/null || status=$?
+  kill "$watcher" 2>/dev/null || true
+  wait "$watcher" 2>/dev/null || true
+  if [ "$status" -eq 0 ]; then
+    say "  done in $(duration $((SECONDS - start)))"
+  else
+    say "  FAILED after $(duration $((SECONDS - start))) (exit $status). The end of $log:"
+    tail -n 60 "$log" | sed 's/^/  | /'
+  fi
+  return "$status"
+}
+
+# The last "[12/345]" that ninja wrote, as a line every 20 seconds, for as long as this script lives.
+watch_progress() {
+  local at last=''
+  while sleep 20 >/dev/null 2>&1 && kill -0 $$ 2>/dev/null; do
+    at=$(grep -o '^\[[0-9]*/[0-9]*\]' "$1" 2>/dev/null | tail -n 1)
+    if [ -n "$at" ] && [ "$at" != "$last" ]; then say "  $at"; fi
+    last=$at
+  done
+}
+
+# How many compilers to run: one a core, as far as memory goes at 1.5 GB each.
+parallel_jobs() {
+  local cores available limit jobs
+  cores=$(nproc)
+  available=$(awk '/^MemAvailable:/ {print $2; exit}' /proc/meminfo)
+  limit=$(cat /sys/fs/cgroup/memory.max 2>/dev/null || echo max)
+  if [ "$limit" != max ] && [ $((limit / 1024)) -lt "$available" ]; then available=$((limit / 1024)); fi
+  jobs=$((available / 1536000))
+  if [ "$jobs" -gt "$cores" ]; then jobs=$cores; fi
+  if [ "$jobs" -lt 1 ]; then jobs=1; fi
+  echo "$jobs"
+}
+
+# our_files PATTERN...: tracked and new files, one a line; without git (or without the right to use it), a walk.
+our_files() {
+  { git ls-files --cached --others --exclude-standard -- "$@" 2>/dev/null || walk_files "$@"; } |
+    while IFS= read -r file; do if [ -f "$file" ]; then printf '%s\n' "$file"; fi; done | LC_ALL=C sort
+}
+
+walk_files() {
+  local tests=() pattern
+  for pattern in "$@"; do tests+=(-o -name "$pattern"); done
+  find . -type d \( -path ./.git -o -path './build*' -o -path './run*' \) -prune -o -type f \( "${tests[@]:1}" \) -print |
+    sed 's|^\./||'
+}
+
+# ctest_counted FOLDER [CTEST ARGUMENTS...]: runs the tests of a build folder; the last line is "N passed, N failed".
+ctest_counted() {
+  local folder=$1 status=0 passed failed
+  shift
+  rm -rf "$folder/Testing"
+  ctest --test-dir "$folder" --output-on-failure --no-tests=error --output-junit Testing/junit.xml "$@" </dev/null ||
+    status=$?
+  read -r passed failed < <(awk -f scripts/count_tests.awk "$folder/Testing/junit.xml" \
+    "$folder/Testing/Temporary/LastTest.log")
+  say "$passed passed, $failed failed"
+  return "$status"
+}

@@ -1,0 +1,11 @@
+# shellcheck shell=bash
+# Run-time options of the sanitizer builds; source this from the repository's root before running their binaries.
+# Open MPI is not instrumented: leaks inside it are suppressed, and its synchronisation is not looked into.
+# unwind_on_malloc: stacks through libraries without frame pointers, which the suppressions need to recognise them.
+suppressions=$PWD/scripts/sanitizers/lsan.supp
+export ASAN_OPTIONS="detect_leaks=1:fast_unwind_on_malloc=0:detect_stack_use_after_return=1"
+export LSAN_OPTIONS="suppressions=$suppressions:print_suppressions=0"
+export UBSAN_OPTIONS="print_stacktrace=1"
+export TSAN_OPTIONS="ignore_noninstrumented_modules=1:detect_deadlocks=0:second_deadlock_stack=1"
+export OMPI_MCA_btl="vader,self"
+unset suppressions

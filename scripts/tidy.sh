@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# clang-tidy over the sources that build/ compiles, all cores at once. A file that was clean is not looked at again
+# until it, a header of ours that it includes, its flags or .clang-tidy change: build/tidy-cache holds an empty file per
+# clean state. `scripts/tidy.sh [PATH...]` limits it to sources whose path contains one of the arguments.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+. scripts/common.sh
+
+CACHE=build/tidy-cache
+DEPENDENCIES=$CACHE/dependencies  # "source header header ..." a line, as ninja recorded them when it compiled
+
+# What the result of a source depends on, as one hash; empty when the source has not been compiled yet.
+state_of() {
+  local headers
+  headers=$(awk -v source="$1" '$1 == source {$1 = ""; print; exit}' "$DEPENDENCIES")
+  [ -n "$headers" ] || return 0
+  # shellcheck disable=SC2086  # a list of names without spaces
+  { cat .clang-tidy "$1" $headers && grep -F "$1" build/compile_commands.json && clang-tidy-14 --version; } 2>/dev/null |
+    sha256sum | cut -d ' ' -f 1
+}
+
+# One source: 0 when clean. Prints its findings only.
+check_one() {
+  local source=$1 state output
+  state=$(state_of "$source")
+  if [ -n "$state" ] && [ -e "$CACHE/$state" ]; then return 0; fi
+  # The compile commands are g++'s, which decides on warnings; only the checks of .clang-tidy count here.
+  if output=$(clang-tidy-14 -p build --quiet --extra-arg=-Wno-error "$source" 2>/dev/null); then
+    if [ -n "$state" ]; then : >"$CACHE/$state"; fi
+    return 0
+  fi
+  printf '%s\n' "$output"
+  return 1
+}
+
+# The sources of build/compile_commands.json, relative to the root.
+all_sources() {
+  sed -n 's|^ *"file": "'"$PWD"'/\(.*\)",\{0,1\}$|\1|p' build/compile_commands.json | LC_ALL=C sort -u
+}
+
+record_dependencies() {
+  mkdir -p "$CACHE"
+  # ninja prints "object: #deps ..." and then a dependency an indented line, the source itself first.
+  ninja -C build -t deps 2>/dev/null | awk -v root="$PWD/" '
+    /^[^ ]/ {if (line) print line; line = ""; next}
+    index($1, root) == 1 {line = line (line ? " " : "") substr($1, length(root) + 1)}
+    END {if (line) print line}' >"$DEPENDENCIES"
+}
+
+if [ "${1:-}" = --one ]; then
+  check_one "$2"
+  exit
+fi
+
+record_dependencies
+mapfile -t sources < <(all_sources)
+if [ $# -gt 0 ]; then
+  mapfile -t sources < <(printf '%s\n' "${sources[@]}" | grep -F "$(printf '%s\n' "$@")")
+fi
+[ ${#sources[@]} -gt 0 ] || die 64 'tidy: no source matches; build/compile_commands.json lists what there is'
+say "clang-tidy on ${#sources[@]} sources ..."
+start=$SECONDS
+printf '%s\n' "${sources[@]}" | xargs -P "$(parallel_jobs)" -n 1 "$0" --one ||
+  die 1 "clang-tidy has findings (after $(duration $((SECONDS - start))))"
+say "  clean, in $(duration $((SECONDS - start)))"

@@ -1,0 +1,230 @@
+// Files are whole or absent: what is left behind after success, after giving up, and when the system refuses.
+#include "core/io.h"
+
+#include <doctest/doctest.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "core/error.h"
+
+namespace fs = std::filesystem;
+using namespace trireme;
+
+namespace {
+
+/// A fresh folder that disappears with the test case.
+struct Folder {
+  fs::path path = fs::temp_directory_path() / fmt::format("trireme_io_test.{}", ::getpid());
+  Folder() {
+    fs::remove_all(path);
+    fs::create_directories(path);
+  }
+  ~Folder() { fs::remove_all(path); }
+  std::size_t entries() const {
+    return static_cast<std::size_t>(std::distance(fs::directory_iterator(path), fs::directory_iterator()));
+  }
+};
+
+/// While it lives, no file may grow beyond `bytes`: the nearest thing to a full disk that needs no rights.
+struct FileSizeLimit {
+  explicit FileSizeLimit(rlim_t bytes) {
+    ::getrlimit(RLIMIT_FSIZE, &saved);
+    const rlimit limited{bytes, saved.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &limited);
+  }
+  ~FileSizeLimit() {
+    ::setrlimit(RLIMIT_FSIZE, &saved);
+    std::signal(SIGXFSZ, handler);
+  }
+  rlimit saved{};
+  void (*handler)(int) = std::signal(SIGXFSZ, SIG_IGN);
+};
+
+/// The message of the Error that `call` throws, after checking its exit code.
+template <class Call>
+std::string io_error(Call call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    CHECK(error.code() == ExitCode::io);
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE("write_file: what is read back is what was written, and nothing else is left") {
+  const Folder folder;
+  const fs::path file = folder.path / "a.bin";
+  std::string bytes(300'000, '\0');
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i * 131);
+  write_file(file, bytes);
+  CHECK(read_file(file) == bytes);
+  write_file(file, "short");  // replaces, does not overlay
+  CHECK(read_file(file) == "short");
+  write_file(file, "");
+  CHECK(read_file(file).empty());
+  CHECK(folder.entries() == 1);
+}
+
+TEST_CASE("AtomicFile: the name changes its content only at commit") {
+  const Folder folder;
+  const fs::path file = folder.path / "weights";
+  write_file(file, "old");
+  {
+    AtomicFile replacement(file);
+    replacement.write("new ");
+    replacement.write("content");
+    CHECK(replacement.bytes_written() == 11);
+    CHECK(read_file(file) == "old");
+    replacement.commit();
+    CHECK(read_file(file) == "new content");
+    CHECK_THROWS_AS(replacement.write("more"), Error);
+    CHECK_THROWS_AS(replacement.commit(), Error);
+  }
+  CHECK(read_file(file) == "new content");
+  CHECK(folder.entries() == 1);
+}
+
+TEST_CASE("AtomicFile: without a commit the old file stays and the temporary one goes") {
+  const Folder folder;
+  const fs::path file = folder.path / "weights";
+  write_file(file, "old");
+  {
+    AtomicFile abandoned(file);
+    abandoned.write("half");
+    CHECK(folder.entries() == 2);
+  }
+  CHECK(read_file(file) == "old");
+  CHECK(folder.entries() == 1);
+}
+
+TEST_CASE("AtomicFile: two writers of one name do not mix") {
+  const Folder folder;
+  const fs::path file = folder.path / "weights";
+  AtomicFile first(file), second(file);
+  first.write("first");
+  second.write("second");
+  second.commit();
+  first.commit();
+  CHECK(read_file(file) == "first");
+}
+
+TEST_CASE("AtomicFile: a refused write names the path, the bytes needed and available, and keeps the old file") {
+  const Folder folder;
+  const fs::path file = folder.path / "weights";
+  write_file(file, "old");
+  std::string message;
+  {
+    const FileSizeLimit limit(1000);
+    message = io_error([&] { write_file(file, std::string(5000, 'x')); });
+  }
+  CAPTURE(message);
+  CHECK(contains(message, file.string()));
+  CHECK(contains(message, "needed 4000 more bytes"));  // 1000 of them fitted
+  CHECK(contains(message, "available"));
+  CHECK(read_file(file) == "old");
+  CHECK(folder.entries() == 1);
+}
+
+TEST_CASE("AtomicFile: more than the disk holds is refused before anything is written") {
+  const Folder folder;
+  const fs::path file = folder.path / "weights";
+  const std::string message = io_error([&] { const AtomicFile huge(file, std::uint64_t{1} << 62); });
+  CHECK(contains(message, "needed 4611686018427387904 more bytes"));
+  CHECK(folder.entries() == 0);
+}
+
+TEST_CASE("files: each failure names the path and the system's reason") {
+  const Folder folder;
+  const fs::path absent = folder.path / "absent", inside = absent / "file";
+  const std::string reason = "No such file or directory";
+  for (const std::string& message : {io_error([&] { read_file(absent); }), io_error([&] { write_file(inside, "x"); }),
+                                     io_error([&] { const AppendFile log(inside); })}) {
+    CAPTURE(message);
+    CHECK(contains(message, absent.string()));
+    CHECK(contains(message, reason));
+  }
+  CHECK(contains(io_error([&] { read_file(folder.path); }), "Is a directory"));
+  fs::create_directory(folder.path / "taken");
+  CHECK(contains(io_error([&] { write_file(folder.path / "taken", "x"); }), "Is a directory"));
+  CHECK(folder.entries() == 1);
+}
+
+TEST_CASE("make_directories: creates parents, accepts what exists, refuses a file in the way") {
+  const Folder folder;
+  make_directories(folder.path / "a" / "b" / "c");
+  make_directories(folder.path / "a" / "b" / "c");
+  CHECK(fs::is_directory(folder.path / "a" / "b" / "c"));
+  write_file(folder.path / "file", "x");
+  CHECK(contains(io_error([&] { make_directories(folder.path / "file"); }), "Not a directory"));
+  CHECK(contains(io_error([&] { make_directories(folder.path / "file" / "below"); }), "Not a directory"));
+}
+
+TEST_CASE("AtomicFolder: appears complete at commit, or not at all") {
+  const Folder folder;
+  for (const char* spelling : {"shards", "slashed/"}) {
+    const fs::path path = folder.path / spelling;
+    {
+      const AtomicFolder abandoned(path);
+      write_file(abandoned.temporary() / "a", "x");
+      CHECK_FALSE(fs::exists(path));
+    }
+    AtomicFolder kept(path);
+    write_file(kept.temporary() / "a", "x");
+    kept.commit();
+    CHECK(read_file(path / "a") == "x");
+    CHECK_THROWS_AS(kept.commit(), Error);
+    const std::string message = io_error([&] { AtomicFolder(path).commit(); });  // it holds "a"
+    CHECK(contains(message, "Directory not empty"));
+  }
+  CHECK(folder.entries() == 2);
+}
+
+TEST_CASE("AppendFile: adds whole lines, readable at once, to what is there") {
+  const Folder folder;
+  const fs::path file = folder.path / "metrics.jsonl";
+  {
+    AppendFile log(file);
+    log.line("{\"step\": 1}");
+    CHECK(read_file(file) == "{\"step\": 1}\n");
+  }
+  AppendFile log(file);
+  log.line("{\"step\": 2}");
+  CHECK(read_file(file) == "{\"step\": 1}\n{\"step\": 2}\n");
+}
+
+TEST_CASE("AppendFile: a line torn by a crash is removed on opening") {
+  const Folder folder;
+  const fs::path file = folder.path / "metrics.jsonl";
+  write_file(file, "whole\ntor");
+  AppendFile(file).line("next");
+  CHECK(read_file(file) == "whole\nnext\n");
+  write_file(file, "tor");
+  AppendFile(file).line("next");
+  CHECK(read_file(file) == "next\n");
+}
+
+TEST_CASE("AppendFile: a line that does not fit is taken back whole") {
+  const Folder folder;
+  const fs::path file = folder.path / "metrics.jsonl";
+  AppendFile log(file);
+  log.line("first");
+  std::string message;
+  {
+    const FileSizeLimit limit(50);
+    message = io_error([&] { log.line(std::string(100, 'x')); });
+  }
+  CHECK(contains(message, file.string()));
+  CHECK(read_file(file) == "first\n");
+  log.line("second");
+  CHECK(read_file(file) == "first\nsecond\n");
+}

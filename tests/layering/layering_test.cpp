@@ -1,0 +1,99 @@
+// The sources keep to the layering: first the checker is shown to find planted faults, then it reads the repository.
+// Run from the repository's root, as ctest does.
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "tests/layering/rules.h"
+#include "tests/layering/source.h"
+
+using layering::check;
+
+namespace {
+
+/// True when `messages` is exactly one message that contains all of `parts`.
+bool is_one_with(const std::vector<std::string>& messages, const std::vector<std::string>& parts) {
+  if (messages.size() != 1) return false;
+  for (const std::string& part : parts)
+    if (messages[0].find(part) == std::string::npos) return false;
+  return true;
+}
+
+}  // namespace
+
+TEST_CASE("checker: a file belongs to the layer of its folder or family of files") {
+  CHECK(layering::layer_of("core/cpu/gemm.cpp") == "core");
+  CHECK(layering::layer_of("parallel/comm/mpi_group.cpp") == "parallel/comm");
+  CHECK(layering::layer_of("parallel/grad_sync.h") == "parallel/grad_sync");
+  CHECK(layering::layer_of("parallel/zero/stage3.cpp") == "parallel/zero");
+  CHECK(layering::layer_of("parallel/zeros.h").empty());
+  CHECK(layering::layer_of("corelib/x.h").empty());
+}
+
+TEST_CASE("checker: an include from the right is reported with file, line and rule") {
+  CHECK(is_one_with(check({"core/shape.cpp", "// shapes\n#include <vector>\n#include \"autograd/node.h\"\n"}),
+                    {"core/shape.cpp:3", "autograd/node.h", "autograd is not below core"}));
+  CHECK(is_one_with(check({"optim/adamw.cpp", "#include \"models/gpt.h\""}), {"optim/adamw.cpp:1"}));
+  CHECK(is_one_with(check({"nn/linear.h", "  #  include \"parallel/pipeline/schedule.h\""}), {"nn/linear.h:1"}));
+  CHECK(is_one_with(check({"models/gpt.cpp", "#include \"data/sampler.h\""}), {"data is not below models"}));
+  CHECK(is_one_with(check({"train/run.cpp", "#include \"tests/nn/helpers.h\""}), {"tests is not below train"}));
+}
+
+TEST_CASE("checker: comm and data need only core") {
+  CHECK(is_one_with(check({"parallel/comm/threads.cpp", "#include \"autograd/node.h\""}), {"only itself and core"}));
+  CHECK(
+      is_one_with(check({"data/tokens.cpp", "#include \"parallel/comm/process_group.h\""}), {"only itself and core"}));
+  CHECK(check({"data/tokens.cpp", "#include \"core/io.h\"\n#include \"data/tokens.h\""}).empty());
+}
+
+TEST_CASE("checker: includes to the left and within a layer are fine") {
+  CHECK(check({"train/run.cpp", "#include \"core/io.h\"\n#include \"data/a.h\"\n#include \"train/run.h\""}).empty());
+  CHECK(check({"parallel/mesh/mesh.cpp", "#include \"parallel/comm/process_group.h\""}).empty());
+  CHECK(check({"nn/attention.cpp", "#include \"parallel/mesh/redistribute.h\""}).empty());
+  CHECK(check({"tests/core/x_test.cpp", "#include <mpi.h>\n#include \"train/run.h\"\nint f() { MPI_Init(0, 0); }"})
+            .empty());
+}
+
+TEST_CASE("checker: how our own files are included") {
+  CHECK(is_one_with(check({"nn/linear.cpp", "#include \"linear.h\""}), {"path from the repository's root"}));
+  CHECK(is_one_with(check({"tests/nn/linear_test.cpp", "#include \"nm/linear.h\""}),
+                    {"path from the repository's root"}));
+  CHECK(check({"tests/nn/linear_test.cpp", "#include \"helpers.h\""}).empty());
+  CHECK(is_one_with(check({"nn/linear.cpp", "#include <core/tensor.h>"}), {"in quotes"}));
+  CHECK(is_one_with(check({"parallel/misc.h", ""}), {"belongs to no layer"}));
+}
+
+TEST_CASE("checker: MPI, NCCL, intrinsics and file writes stay in their files") {
+  CHECK(is_one_with(check({"train/run.cpp", "int n;\nvoid f() { MPI_Init(0, 0); }"}), {"train/run.cpp:2", "MPI_Init"}));
+  CHECK(is_one_with(check({"parallel/comm/threads.cpp", "#include <mpi.h>"}), {"mpi.h"}));
+  CHECK(check({"parallel/comm/mpi_group.cpp", "#include <mpi.h>\nint x = MPI_Init(0, 0);"}).empty());
+  CHECK(is_one_with(check({"parallel/comm/mpi_group.cpp", "ncclComm_t comm;"}), {"ncclComm_t"}));
+  CHECK(is_one_with(check({"nn/norm.cpp", "#include <immintrin.h>"}), {"immintrin.h"}));
+  CHECK(is_one_with(check({"autograd/norm.cpp", "auto v = _mm512_set1_ps(1);"}), {"_mm512_set1_ps"}));
+  CHECK(check({"core/half.h", "#include <immintrin.h>"}).empty());
+  CHECK(is_one_with(check({"data/shards.cpp", "std::ofstream out(path);"}), {"ofstream", "core/io"}));
+  CHECK(is_one_with(check({"train/save.cpp", "fs::rename(a, b);"}), {"rename"}));
+  CHECK(check({"core/io.cpp", "::rename(a, b);"}).empty());
+  CHECK(check({"data/shards.cpp", "#include <fstream>\nint fd = ::open(name, O_RDONLY);\nstd::ifstream in(name);"})
+            .empty());
+}
+
+TEST_CASE("checker: comments and literals are not code") {
+  CHECK(check({"train/a.cpp", "// MPI_Init\n/* #include \"tests/x.h\"\nMPI_Init */ int x;"}).empty());
+  CHECK(check({"train/a.cpp", R"(const char* s = "say \"MPI_Init\" // here"; char c = '"';)"}).empty());
+  CHECK(check({"train/a.cpp", "auto s = R\"x(MPI_Init \" )\" more)x\";"}).empty());
+  CHECK(is_one_with(check({"train/a.cpp", "int n = 1'000; MPI_Init(0); char c = 'x';"}), {"MPI_Init"}));
+  CHECK(is_one_with(check({"train/a.cpp", "auto s = R\"(\n\n)\"; int x = MPI_SUM;"}), {"train/a.cpp:3"}));
+  CHECK(is_one_with(check({"train/a.cpp", "/* a\n b */ #include \"tests/x.h\"  // why"}), {"train/a.cpp:2"}));
+  CHECK(check({"train/a.cpp", "int OMPI_x, xMPI_Init, renamed;"}).empty());
+}
+
+TEST_CASE("the repository keeps to its layering") {
+  REQUIRE_MESSAGE(std::filesystem::exists("core/tensor.h"), "run this test from the repository's root");
+  const auto sources = layering::read_sources(".", layering::source_folders());
+  CHECK(sources.size() > 20);
+  for (const auto& source : sources)
+    for (const std::string& message : check(source)) FAIL_CHECK(message);
+}

@@ -1,0 +1,169 @@
+// The tables, and the two checks that read them: includes and identifiers.
+#include "tests/layering/rules.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+namespace layering {
+
+namespace {
+
+/// A layer may include itself and layers of a lower height. `only`, when given, narrows that further.
+struct Layer {
+  std::string path;  ///< a folder, or a family of files: parallel/zero matches parallel/zero/x.h and parallel/zero.h
+  int height;
+  std::vector<std::string> only = {};
+};
+
+constexpr int kHighestLayer = 12;  // above it: what looks at the framework from outside
+
+const std::vector<Layer>& layers() {
+  static const std::vector<Layer> table = {
+      {"core", 0},
+      {"cuda", 1},
+      {"autograd", 2},
+      {"parallel/comm", 3, {"core"}},
+      {"parallel/mesh", 4},
+      {"nn", 5},
+      {"optim", 6},
+      {"parallel/grad_sync", 7},
+      {"parallel/zero", 8},  // shards what grad_sync reduces
+      {"parallel/pipeline", 9},
+      {"parallel/checkpoint", 9},
+      {"models", 10},
+      {"data", 10, {"core"}},
+      {"train", 11},
+      {"examples", 12},
+      // From outside: these may include everything and a helper in their own folder, and nothing may include them.
+      {"bench", 13},
+      {"tests", 14},
+  };
+  return table;
+}
+
+/// Names that only some files may use. Tests and benchmarks compare with the raw thing, so they are exempt.
+struct Confined {
+  std::string what;
+  std::vector<std::string> prefixes;      ///< of an identifier or an included file
+  std::vector<std::string> names;         ///< whole identifiers
+  std::vector<std::string> headers;       ///< included files
+  std::vector<std::string> allowed_path;  ///< beginnings of the paths that may use it
+};
+
+const std::vector<Confined>& confined() {
+  static const std::vector<Confined> table = {
+      {"MPI", {"MPI_", "PMPI_"}, {}, {"mpi.h"}, {"parallel/comm/mpi"}},
+      {"NCCL", {"nccl"}, {}, {}, {"parallel/comm/nccl"}},
+      {"vector intrinsics",
+       {"_mm_", "_mm256_", "_mm512_", "_tile_", "vld1q_", "vst1q_"},
+       {},
+       {"immintrin.h", "x86intrin.h", "arm_neon.h"},
+       {"core/half.h", "core/cpu/", "cuda/device/"}},
+      {"raw file writes",
+       {},
+       {"fopen", "freopen", "ofstream", "fstream", "rename", "copy_file", "resize_file", "mkstemp", "O_WRONLY",
+        "O_RDWR", "O_CREAT", "O_APPEND"},
+       {},
+       {"core/io"}},
+  };
+  return table;
+}
+
+bool contains(const std::vector<std::string>& list, const std::string& item) {
+  return std::find(list.begin(), list.end(), item) != list.end();
+}
+
+/// "core, cuda": the items with `separator` between them.
+std::string joined(const std::vector<std::string>& items, const std::string& separator) {
+  std::string text;
+  for (const std::string& item : items) text += (text.empty() ? "" : separator) + item;
+  return text;
+}
+
+bool begins_with_any(const std::string& text, const std::vector<std::string>& beginnings) {
+  return std::any_of(beginnings.begin(), beginnings.end(), [&](const auto& b) { return text.starts_with(b); });
+}
+
+/// parallel/zero holds parallel/zero/x.h, parallel/zero.h and parallel/zero_buckets.h, but not parallel/zeros.h.
+bool holds(const Layer& layer, const std::string& path) {
+  if (!path.starts_with(layer.path) || path.size() == layer.path.size()) return false;
+  const char next = path[layer.path.size()];
+  return next == '/' || (layer.path.find('/') != std::string::npos && (next == '.' || next == '_'));
+}
+
+const Layer* find_layer(const std::string& path) {
+  const auto found = std::find_if(layers().begin(), layers().end(), [&](const Layer& l) { return holds(l, path); });
+  return found == layers().end() ? nullptr : &*found;
+}
+
+/// Why a file of layer `from` may not include one of layer `to`, or empty.
+std::string objection(const Layer& from, const Layer& to) {
+  if (from.path == to.path) return {};
+  if (!from.only.empty() && !contains(from.only, to.path))
+    return fmt::format("{} may include only itself and {}", from.path, joined(from.only, ", "));
+  if (to.height < from.height) return {};
+  return fmt::format("{} is not below {} in the layering", to.path, from.path);
+}
+
+void check_include(const Source& source, const Layer& layer, const Line& line, std::vector<std::string>& broken) {
+  const std::string file = included_file(line.code);
+  const bool quoted = line.code.find('"') != std::string::npos;
+  if (file.empty()) return;
+  const Layer* target = find_layer(file);
+  const auto report = [&](const std::string& rule) {
+    broken.push_back(fmt::format("{}:{}: includes {}; {}", source.path, line.number, file, rule));
+  };
+  if (target != nullptr) {
+    if (!quoted) report("our own files are included in quotes");
+    if (const std::string rule = objection(layer, *target); !rule.empty()) report(rule);
+  } else if (quoted && !(layer.height > kHighestLayer && file.find('/') == std::string::npos)) {
+    report("a quoted include is a path from the repository's root into a layer of tests/layering/rules.cpp");
+  }
+}
+
+void check_names(const Source& source, const Line& line, std::vector<std::string>& broken) {
+  const std::string file = included_file(line.code);
+  const std::vector<std::string> names = file.empty() ? identifiers(line.code) : std::vector<std::string>{file};
+  for (const Confined& rule : confined()) {
+    if (begins_with_any(source.path, rule.allowed_path)) continue;
+    for (const std::string& name : names)
+      if (contains(file.empty() ? rule.names : rule.headers, name) || begins_with_any(name, rule.prefixes))
+        broken.push_back(fmt::format("{}:{}: uses {}; {} belong only in {}*", source.path, line.number, name, rule.what,
+                                     joined(rule.allowed_path, "*, ")));
+  }
+}
+
+}  // namespace
+
+const std::vector<std::string>& source_folders() {
+  static const std::vector<std::string> folders = [] {
+    std::vector<std::string> tops;
+    for (const Layer& layer : layers()) {
+      const std::string top = layer.path.substr(0, layer.path.find('/'));
+      if (!contains(tops, top)) tops.push_back(top);
+    }
+    return tops;
+  }();
+  return folders;
+}
+
+std::string layer_of(const std::string& path) {
+  const Layer* layer = find_layer(path);
+  return layer == nullptr ? std::string() : layer->path;
+}
+
+std::vector<std::string> check(const Source& source) {
+  const Layer* layer = find_layer(source.path);
+  if (layer == nullptr)
+    return {
+        fmt::format("{}:1: belongs to no layer; move it, or add its layer to tests/layering/rules.cpp", source.path)};
+  std::vector<std::string> broken;
+  for (const Line& line : code_lines(source.text)) {
+    check_include(source, *layer, line, broken);
+    if (layer->height <= kHighestLayer) check_names(source, line, broken);
+  }
+  return broken;
+}
+
+}  // namespace layering
