@@ -1,112 +1,166 @@
-// Attention on the CPU, a first plain form: one query row at a time.
+// Attention on the CPU, forward: out = softmax(scale q k^T + mask) v with an online softmax, so that only a tile of the
+// scores ever exists (FlashAttention: Dao et al. 2022, algorithm 1; the layout is that of attention_tiles.h).
+//
+// For each tile of queries, block of keys after block of keys:
+//   s = k q^T [keys, queries]; new maximum m; p = exp(s - m); l = l exp(m_old - m) + sum p; o = o exp(m_old - m) + v^T p
+// and at the end out = o / l, lse = m + log l. 4 Tq Tk Dh FLOPs a head, half of that when causal: blocks nobody sees are
+// skipped. A tile of queries is the unit of work and belongs to one thread, so the team's size changes nothing.
+// Read next: attention_backward.cpp.
 #include <cmath>
 #include <limits>
-#include <type_traits>
 
+#include "core/cpu/attention_tiles.h"
 #include "core/cpu/kernels.h"
+#include "core/cpu/vector_math.h"
 #include "core/parallel_for.h"
 
 namespace trireme::cpu {
 namespace {
 
 template <class T>
-struct Rows {
-  T* data;
-  Shape strides;
-  explicit Rows(const Tensor& x) : data(x.data<T>()), strides(x.strides()) {}
-  T* at(std::int64_t b, std::int64_t t, std::int64_t h) const {
-    return data + b * strides[0] + t * strides[1] + h * strides[2];
-  }
-};
+class Forward {
+  using Acc = accumulate_t<T>;
+  static constexpr int width = tile_columns<Acc>;  // queries in a tile
 
-template <class T>
-accumulate_t<T> dot(const T* x, const T* y, std::int64_t n) {
-  accumulate_t<T> sum = 0;
-  for (std::int64_t i = 0; i < n; ++i) sum += static_cast<accumulate_t<T>>(x[i]) * static_cast<accumulate_t<T>>(y[i]);
-  return sum;
-}
+ public:
+  Forward(const Tensor& q, const Tensor& k, const Tensor& v, double scale, bool causal, const Tensor& out,
+          const Tensor& lse)
+      : q_(q), k_(k), v_(v), out_(out), lse_(lse), scale_(static_cast<Acc>(scale)), shape_(q, k, causal) {}
+
+  /// Elements of workspace a thread needs.
+  std::int64_t workspace() const { return Workspace(shape_, nullptr).used; }
+  std::int64_t tiles() const { return divide_up(shape_.queries, width); }
+  std::int64_t items() const { return shape_.batch * shape_.heads * tiles(); }
+
+  int team(int most) const { return useful_team(shape_.flops(), std::min<std::int64_t>(most, items())); }
+
+  /// Items [begin, end): consecutive ones share a kv head, whose keys and values are packed once.
+  void run(Range items, Acc* memory) const {
+    Workspace work(shape_, memory);
+    std::int64_t packed = -1;
+    for (std::int64_t item = items.begin; item < items.end; ++item) {
+      const std::int64_t index = item % tiles(), head = item / tiles() % shape_.heads,
+                         batch = item / tiles() / shape_.heads;
+      const std::int64_t kv_head = head / shape_.group();
+      if (packed != batch * shape_.kv_heads + kv_head) {
+        pack(batch, kv_head, work);
+        packed = batch * shape_.kv_heads + kv_head;
+      }
+      // Late queries see more keys: first and last in turn, so that equal shares of items are equal work.
+      const std::int64_t tile = index % 2 == 0 ? index / 2 : tiles() - 1 - index / 2;
+      query_tile(batch, head, tile * width, work);
+    }
+  }
+
+ private:
+  struct Workspace {
+    Acc *keys, *values, *query, *scores, *sum, *top, *total;
+    std::int64_t used;
+    Workspace(const AttentionShape& shape, Acc* memory) {
+      Carver<Acc> carver(memory);
+      keys = carver.take(shape.key_blocks() * KeyPanels<Acc>::size(shape.width));
+      values = carver.take(shape.key_blocks() * WidthPanels<Acc>::size(shape.width, key_block));
+      query = carver.take(panel_size<Acc>(width, shape.width));
+      scores = carver.take(key_block * width);  // [keys, queries], of one block of keys
+      sum = carver.take(shape.width * width);   // [Dh, queries]
+      top = carver.take(width);                 // largest score so far
+      total = carver.take(width);               // sum of exp(score - top)
+      used = carver.used();
+    }
+  };
+
+  Range keys_of(std::int64_t block) const {
+    return {block * key_block, std::min((block + 1) * key_block, shape_.keys)};
+  }
+
+  void pack(std::int64_t batch, std::int64_t kv_head, const Workspace& work) const {
+    const HeadRows<const T> keys(k_, batch, kv_head), values(v_, batch, kv_head);
+    for (std::int64_t block = 0; block < shape_.key_blocks(); ++block) {
+      KeyPanels<Acc>::pack(keys, keys_of(block), work.keys + block * KeyPanels<Acc>::size(shape_.width));
+      WidthPanels<Acc>::pack(values, keys_of(block), key_block,
+                             work.values + block * WidthPanels<Acc>::size(shape_.width, key_block));
+    }
+  }
+
+  void query_tile(std::int64_t batch, std::int64_t head, std::int64_t first, const Workspace& work) const {
+    const std::int64_t count = std::min<std::int64_t>(width, shape_.queries - first);
+    pack_head_columns(HeadRows<const T>(q_, batch, head), first, count, work.query);
+    for (std::int64_t i = 0; i < shape_.width * width; ++i) work.query[i] *= scale_;
+    std::fill_n(work.top, width, -std::numeric_limits<Acc>::infinity());
+    std::fill_n(work.total, width, Acc{0});
+    std::fill_n(work.sum, shape_.width * width, Acc{0});
+    const std::int64_t seen = shape_.seen(first + count - 1);  // by the last query of the tile
+    for (std::int64_t block = 0; block * key_block < seen; ++block) {
+      const Range keys = keys_of(block);
+      const std::int64_t visible = std::min(seen - keys.begin, keys.size());
+      KeyPanels<Acc>::multiply(keys.size(), visible, shape_.width,
+                               work.keys + block * KeyPanels<Acc>::size(shape_.width), work.query, work.scores);
+      mask_scores(shape_, first, keys.begin, visible, work.scores);
+      softmax_block(visible, work);
+      WidthPanels<Acc>::multiply_add(shape_.width, key_block, 0, visible,
+                                     work.values + block * WidthPanels<Acc>::size(shape_.width, key_block), work.scores,
+                                     work.sum);
+    }
+    finish(batch, head, first, count, work);
+  }
+
+  /// Turns scores [keys, queries] into probabilities relative to the new maximum, and rescales what came before to it.
+  void softmax_block(std::int64_t keys, const Workspace& work) const {
+    alignas(64) Acc top[width], factor[width], total[width];
+    std::copy_n(work.top, width, top);
+    for (std::int64_t i = 0; i < keys; ++i) {
+      const Acc* row = work.scores + i * width;
+      for (int j = 0; j < width; ++j) top[j] = row[j] > top[j] ? row[j] : top[j];
+    }
+    for (int j = 0; j < width; ++j) {
+      const Acc shift = top[j] == -std::numeric_limits<Acc>::infinity() ? Acc{0} : top[j];  // a query that sees nothing
+      factor[j] = exp_approx(work.top[j] - shift);
+      work.top[j] = top[j];
+      top[j] = shift;
+      total[j] = work.total[j] * factor[j];
+    }
+    for (std::int64_t i = 0; i < keys; ++i) {
+      Acc* row = work.scores + i * width;
+      for (int j = 0; j < width; ++j) row[j] = exp_approx(row[j] - top[j]);
+      for (int j = 0; j < width; ++j) total[j] += row[j];
+    }
+    std::copy_n(total, width, work.total);
+    for (std::int64_t d = 0; d < shape_.width; ++d) {
+      for (int j = 0; j < width; ++j) work.sum[d * width + j] *= factor[j];
+    }
+  }
+
+  void finish(std::int64_t batch, std::int64_t head, std::int64_t first, std::int64_t count,
+              const Workspace& work) const {
+    alignas(64) Acc inverse[width];
+    for (int j = 0; j < width; ++j) inverse[j] = work.total[j] == 0 ? Acc{0} : 1 / work.total[j];
+    for (std::int64_t d = 0; d < shape_.width; ++d) {
+      for (int j = 0; j < width; ++j) work.sum[d * width + j] *= inverse[j];
+    }
+    write_columns(work.sum, count, HeadRows<T>(out_, batch, head), first);
+    Acc* lse = lse_.data<Acc>() + (batch * shape_.heads + head) * shape_.queries + first;
+    for (std::int64_t j = 0; j < count; ++j) lse[j] = work.top[j] + std::log(work.total[j]);
+  }
+
+  const Tensor &q_, &k_, &v_, &out_, &lse_;
+  const Acc scale_;
+  const AttentionShape shape_;
+};
 
 }  // namespace
 
 void attention(const Tensor& q, const Tensor& k, const Tensor& v, double scale, bool causal, Tensor& out, Tensor& lse) {
+  if (out.count() == 0) return;
   visit_floating(q.dtype(), "attention", [&](auto tag) {
     using T = typename decltype(tag)::type;
     using Acc = accumulate_t<T>;
-    const std::int64_t batch = q.size(0), tq = q.size(1), heads = q.size(2), dh = q.size(3), tk = k.size(1),
-                       kv = k.size(2);
-    const Rows<T> qr(q), kr(k), vr(v), outr(out);
-    parallel_for(batch * heads, 1, [&](std::int64_t begin, std::int64_t end) {
-      std::vector<Acc> p(static_cast<std::size_t>(tk)), sum(static_cast<std::size_t>(dh));
-      for (std::int64_t bh = begin; bh < end; ++bh) {
-        const std::int64_t b = bh / heads, h = bh % heads, g = h * kv / heads;
-        for (std::int64_t i = 0; i < tq; ++i) {
-          const std::int64_t seen = causal ? std::max<std::int64_t>(0, std::min(tk, i + tk - tq + 1)) : tk;
-          Acc top = -std::numeric_limits<Acc>::infinity(), total = 0;
-          for (std::int64_t j = 0; j < seen; ++j) {
-            const Acc s = static_cast<Acc>(scale) * dot(qr.at(b, i, h), kr.at(b, j, g), dh);
-            p[static_cast<std::size_t>(j)] = s;
-            top = std::max(top, s);
-          }
-          std::fill(sum.begin(), sum.end(), Acc{0});
-          for (std::int64_t j = 0; j < seen; ++j) {
-            const Acc e = std::exp(p[static_cast<std::size_t>(j)] - top);
-            total += e;
-            for (std::int64_t d = 0; d < dh; ++d)
-              sum[static_cast<std::size_t>(d)] += e * static_cast<Acc>(vr.at(b, j, g)[d]);
-          }
-          for (std::int64_t d = 0; d < dh; ++d) {
-            outr.at(b, i, h)[d] = static_cast<T>(seen > 0 ? sum[static_cast<std::size_t>(d)] / total : Acc{0});
-          }
-          lse.data<Acc>()[bh * tq + i] = seen > 0 ? top + std::log(total) : -std::numeric_limits<Acc>::infinity();
-        }
-      }
-    });
-  });
-}
-
-void attention_backward(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& out, const Tensor& lse,
-                        const Tensor& dout, double scale, bool causal, Tensor& dq, Tensor& dk, Tensor& dv) {
-  visit_floating(q.dtype(), "attention_backward", [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    using Acc = accumulate_t<T>;
-    const std::int64_t batch = q.size(0), tq = q.size(1), heads = q.size(2), dh = q.size(3), tk = k.size(1),
-                       kv = k.size(2);
-    const Rows<T> qr(q), kr(k), vr(v), outr(out), doutr(dout), dqr(dq), dkr(dk), dvr(dv);
-    parallel_for(batch * kv, 1, [&](std::int64_t begin, std::int64_t end) {
-      const auto width = static_cast<std::size_t>(dh), keys = static_cast<std::size_t>(tk);
-      std::vector<Acc> dks(keys * width), dvs(keys * width), dqs(width);
-      for (std::int64_t bg = begin; bg < end; ++bg) {
-        const std::int64_t b = bg / kv, g = bg % kv;
-        std::fill(dks.begin(), dks.end(), Acc{0});
-        std::fill(dvs.begin(), dvs.end(), Acc{0});
-        for (std::int64_t h = g * heads / kv; h < (g + 1) * heads / kv; ++h) {
-          for (std::int64_t i = 0; i < tq; ++i) {
-            const std::int64_t seen = causal ? std::max<std::int64_t>(0, std::min(tk, i + tk - tq + 1)) : tk;
-            const Acc row_lse = lse.data<Acc>()[(b * heads + h) * tq + i];
-            const Acc delta = dot(doutr.at(b, i, h), outr.at(b, i, h), dh);
-            std::fill(dqs.begin(), dqs.end(), Acc{0});
-            for (std::int64_t j = 0; j < seen; ++j) {
-              const Acc s = static_cast<Acc>(scale) * dot(qr.at(b, i, h), kr.at(b, j, g), dh);
-              const Acc p = std::exp(s - row_lse);
-              const Acc ds = static_cast<Acc>(scale) * p * (dot(doutr.at(b, i, h), vr.at(b, j, g), dh) - delta);
-              Acc* dk_row = dks.data() + j * dh;
-              Acc* dv_row = dvs.data() + j * dh;
-              for (std::int64_t d = 0; d < dh; ++d) {
-                dqs[static_cast<std::size_t>(d)] += ds * static_cast<Acc>(kr.at(b, j, g)[d]);
-                dk_row[d] += ds * static_cast<Acc>(qr.at(b, i, h)[d]);
-                dv_row[d] += p * static_cast<Acc>(doutr.at(b, i, h)[d]);
-              }
-            }
-            for (std::int64_t d = 0; d < dh; ++d) dqr.at(b, i, h)[d] = static_cast<T>(dqs[static_cast<std::size_t>(d)]);
-          }
-        }
-        for (std::int64_t j = 0; j < tk; ++j) {
-          for (std::int64_t d = 0; d < dh; ++d) {
-            dkr.at(b, j, g)[d] = static_cast<T>(dks[static_cast<std::size_t>(j * dh + d)]);
-            dvr.at(b, j, g)[d] = static_cast<T>(dvs[static_cast<std::size_t>(j * dh + d)]);
-          }
-        }
-      }
+    const Forward<T> forward(q, k, v, scale, causal, out, lse);
+    const int team = forward.team(threads());
+    const MemoryScope scope(MemoryCategory::workspace);
+    const Tensor workspace = Tensor::empty({team, forward.workspace()}, dtype_of<Acc>);
+    Acc* memory = workspace.data<Acc>();
+    parallel_team(team, [&](int member, int members) {
+      forward.run(part_of(forward.items(), members, member), memory + member * forward.workspace());
     });
   });
 }

@@ -1,32 +1,14 @@
 // Softmax cross-entropy over a slice of the vocabulary: per-row statistics that slices can merge, and the gradient.
-// Bytes: stats reads the logits once from memory (a row's second pass finds it in cache); backward reads and writes
-// them once. FLOPs: one exp per logit each way. Read next: nn/cross_entropy.cpp, which merges slices.
-#include <limits>
-
+// Bytes: stats reads the logits once, backward reads and writes them once. FLOPs: one exp per logit each way. Read next: nn/cross_entropy.cpp, which merges slices.
+#include "core/cpu/exponentials.h"
 #include "core/cpu/kernels.h"
-#include "core/cpu/lanes.h"
+#include "core/cpu/loops.h"
 #include "core/cpu/vector_math.h"
 
 namespace trireme::cpu {
 namespace {
 
 constexpr std::int64_t cross_entropy_grain = 4096;  // elements worth a thread
-constexpr std::int64_t chunk = 512;                 // exponentials kept at a time, in L1
-
-// Sum of exp(x - top) over n logits; 0 for an empty slice, whose top is -infinity.
-template <class T>
-accumulate_t<T> sum_exponentials(const T* x, std::int64_t n, accumulate_t<T> top) {
-  using A = accumulate_t<T>;
-  if (top == -std::numeric_limits<A>::infinity()) return 0;
-  alignas(64) A exponentials[chunk];
-  A total = 0;
-  for (std::int64_t i = 0; i < n; i += chunk) {
-    const std::int64_t length = std::min(chunk, n - i);
-    map<A>(length, [top](A v) { return exp_approx(v - top); }, exponentials, x + i);
-    total += sum(exponentials, length);
-  }
-  return total;
-}
 
 }  // namespace
 
@@ -44,9 +26,10 @@ void cross_entropy_stats(const Tensor& logits, const Tensor& targets, const Voca
       for (std::int64_t r = begin; r < end; ++r) {
         const T* row = x + r * columns;
         const std::int64_t local = target[r] - slice.first;
-        top[r] = cpu::maximum(row, valid);
-        total[r] = sum(row, valid);
-        exponentials[r] = sum_exponentials(row, valid, top[r]);
+        const ExpStats<A> stats = exp_stats(row, valid);
+        top[r] = stats.maximum;
+        exponentials[r] = stats.sum_exp;
+        total[r] = stats.sum;
         at_target[r] = target[r] >= 0 && local >= 0 && local < valid ? widen(row[local]) : A{0};
       }
     });

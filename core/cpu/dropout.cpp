@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "core/cpu/kernels.h"
-#include "core/cpu/lanes.h"
+#include "core/cpu/loops.h"
 #include "core/cpu/strided.h"
 #include "core/random.h"
 

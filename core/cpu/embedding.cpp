@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "core/cpu/kernels.h"
-#include "core/cpu/lanes.h"
+#include "core/cpu/loops.h"
 
 namespace trireme::cpu {
 namespace {

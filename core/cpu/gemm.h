@@ -1,6 +1,6 @@
 // What the matrix products of this folder share: one product of two matrices, already freed of Tensor and batch.
 //
-// gemm.cpp turns the kernel table's gemm into these; gemm_packed.cpp and gemm_eigen.cpp each compute one.
+// gemm.cpp turns the kernel table's gemm into these; gemm_packed.cpp, gemm_dots.cpp and gemm_eigen.cpp compute them.
 #pragma once
 
 #include <cstddef>
@@ -40,6 +40,8 @@ struct ProductKernel {
 };
 
 extern const ProductKernel packed_product;  ///< our own: gemm_packed.cpp
-extern const ProductKernel eigen_product;   ///< Eigen's: gemm_eigen.cpp
+extern const ProductKernel dots_product;    ///< our own, for few rows: gemm_dots.cpp; only where suits_dots()
+bool suits_dots(const Product& product);
+extern const ProductKernel eigen_product;  ///< Eigen's: gemm_eigen.cpp
 
 }  // namespace trireme::cpu

@@ -12,7 +12,7 @@
 #include <algorithm>
 #include <array>
 
-#include "core/cpu/gemm.h"
+#include "core/cpu/gemm_write.h"
 #include "core/cpu/pack.h"
 #include "core/cpu/partition.h"
 #include "core/cpu/tile_product.h"
@@ -21,10 +21,9 @@
 namespace trireme::cpu {
 namespace {
 
-constexpr std::int64_t block_depth = 512;             // most steps of K in one block
-constexpr std::int64_t block_a_bytes = 256 << 10;     // packed A of one thread
-constexpr std::int64_t block_b_bytes = 4 << 20;       // packed B of the team
-constexpr std::int64_t flops_worth_a_team = 1 << 18;  // below, waking threads costs more than they save
+constexpr std::int64_t block_depth = 512;          // most steps of K in one block
+constexpr std::int64_t block_a_bytes = 256 << 10;  // packed A of one thread
+constexpr std::int64_t block_b_bytes = 4 << 20;    // packed B of the team
 
 /// How one product is cut up. T: the type sums are kept in.
 template <class T>
@@ -59,9 +58,7 @@ struct Plan {
   static std::int64_t round_up(std::int64_t count) { return divide_up(count, 64) * 64; }
 };
 
-int useful_team(const Product& p, int team) {
-  return 2 * p.c.rows * p.c.columns * p.a.columns < flops_worth_a_team ? 1 : team;
-}
+int team_for(const Product& p, int team) { return useful_team(2 * p.c.rows * p.c.columns * p.a.columns, team); }
 
 /// The team as a grid over the rows and panels of C.
 struct Grid {
@@ -150,6 +147,7 @@ class Multiplication {
 
   /// A finished tile joins C, or the partial sums while blocks of K are still to come.
   void leave(Range rows, std::int64_t panel, std::int64_t local_panel, std::int64_t k, T* tile) {
+    const T alpha = static_cast<T>(p_.alpha);
     const bool first = k == 0, last = k == plan_.depth_blocks - 1;
     const std::int64_t column = panel * width, columns = std::min<std::int64_t>(width, plan_.columns - column);
     for (std::int64_t i = rows.begin; i < rows.end; ++i, tile += width) {
@@ -165,24 +163,9 @@ class Multiplication {
       const auto* bias = last && p_.bias != nullptr ? static_cast<const In*>(p_.bias) + column : nullptr;
       auto* c = static_cast<Out*>(p_.c.data) + i * p_.c.row_stride + column;
       if (columns == width) {
-        write_row(tile, width, static_cast<T>(beta), bias, c);
+        write_row(tile, width, alpha, static_cast<T>(beta), bias, c);
       } else {
-        write_row(tile, columns, static_cast<T>(beta), bias, c);
-      }
-    }
-  }
-
-  [[gnu::always_inline]] void write_row(const T* tile, std::int64_t columns, T beta, const In* bias, Out* c) const {
-    const T alpha = static_cast<T>(p_.alpha);
-    if (beta == 0 && bias == nullptr) {
-      for (std::int64_t j = 0; j < columns; ++j) c[j] = static_cast<Out>(alpha * tile[j]);
-    } else if (bias == nullptr) {
-      for (std::int64_t j = 0; j < columns; ++j) c[j] = static_cast<Out>(alpha * tile[j] + beta * static_cast<T>(c[j]));
-    } else if (beta == 0) {
-      for (std::int64_t j = 0; j < columns; ++j) c[j] = static_cast<Out>(alpha * tile[j] + static_cast<T>(bias[j]));
-    } else {
-      for (std::int64_t j = 0; j < columns; ++j) {
-        c[j] = static_cast<Out>(alpha * tile[j] + static_cast<T>(bias[j]) + beta * static_cast<T>(c[j]));
+        write_row(tile, columns, alpha, static_cast<T>(beta), bias, c);
       }
     }
   }
@@ -193,27 +176,21 @@ class Multiplication {
   T *packed_b_, *sums_, *packed_a_;
 };
 
-template <class In, class Out>
-void multiply_as(const Product& product, int team, std::byte* workspace) {
-  const Plan<accumulate_t<In>> plan(product);
-  parallel_team(useful_team(product, team), [&](int member, int members) {
-    Multiplication<In, Out>(product, plan, workspace, member, members).run();
-  });
-}
-
 void multiply(const Product& product, int team, std::byte* workspace) {
-  visit_floating(product.a.dtype, "gemm", [&](auto tag) {
-    using In = typename decltype(tag)::type;
-    if (product.c.dtype == product.a.dtype) {
-      multiply_as<In, In>(product, team, workspace);
-    } else {
-      multiply_as<In, accumulate_t<In>>(product, team, workspace);
-    }
+  if (suits_dots(product)) return dots_product.multiply(product, team, workspace);
+  visit_product(product, [&](auto in, auto out) {
+    using In = typename decltype(in)::type;
+    using Out = typename decltype(out)::type;
+    const Plan<accumulate_t<In>> plan(product);
+    parallel_team(team_for(product, team), [&](int member, int members) {
+      Multiplication<In, Out>(product, plan, workspace, member, members).run();
+    });
   });
 }
 
 std::size_t workspace_bytes(const Product& product, int team) {
-  team = useful_team(product, team);
+  if (suits_dots(product)) return dots_product.workspace_bytes(product, team);
+  team = team_for(product, team);
   return product.a.dtype == DType::f64 ? Plan<double>(product).bytes(team) : Plan<float>(product).bytes(team);
 }
 

@@ -4,13 +4,13 @@
 #include <cmath>
 
 #include "core/cpu/kernels.h"
-#include "core/cpu/lanes.h"
+#include "core/cpu/loops.h"
 
 namespace trireme::cpu {
 namespace {
 
-constexpr std::int64_t norm_grain = 16384;      // elements worth a thread
-constexpr std::int64_t parameter_blocks = 16;   // partial sums of dgamma and dbeta
+constexpr std::int64_t norm_grain = 16384;     // elements worth a thread
+constexpr std::int64_t parameter_blocks = 32;  // partial sums of dgamma and dbeta
 
 struct RowBlocks {
   std::int64_t rows_each, count;
@@ -20,11 +20,6 @@ struct RowBlocks {
 RowBlocks row_blocks(std::int64_t rows) {
   const std::int64_t each = std::max<std::int64_t>(8, (rows + parameter_blocks - 1) / parameter_blocks);
   return {each, (rows + each - 1) / each};
-}
-
-Tensor workspace(const Shape& shape, DType dtype) {
-  const MemoryScope scope(MemoryCategory::workspace);
-  return Tensor::zeros(shape, dtype);
 }
 
 // total[j] = sum over blocks, in order, of partial[block, j].
@@ -113,6 +108,7 @@ void layer_norm_backward(const Tensor& x, const Tensor& gamma, const Tensor& mea
     const T *input = x.data<T>(), *scale = gamma.data<T>(), *from = dy.data<T>();
     T* to = dx.data<T>();
     A* sums = partial.data<A>();
+    std::fill_n(sums, partial.count(), A{0});
     const A *means = mean.data<A>(), *rstds = rstd.data<A>();
     const std::int64_t grain = row_grain(blocks.rows_each * columns, norm_grain);
     parallel_for(blocks.count, grain, [&](std::int64_t begin, std::int64_t end) {
@@ -159,6 +155,7 @@ void rms_norm_backward(const Tensor& x, const Tensor& gamma, const Tensor& rstd,
     const T *input = x.data<T>(), *scale = gamma.data<T>(), *from = dy.data<T>();
     T* to = dx.data<T>();
     A* sums = partial.data<A>();
+    std::fill_n(sums, partial.count(), A{0});
     const A* rstds = rstd.data<A>();
     const std::int64_t grain = row_grain(blocks.rows_each * columns, norm_grain);
     parallel_for(blocks.count, grain, [&](std::int64_t begin, std::int64_t end) {

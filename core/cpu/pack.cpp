@@ -8,8 +8,9 @@ namespace {
 
 /// Transposes a square of vectors: log2(lanes) perfect shuffles of all its elements.
 template <class T>
-void transpose(Vector<T> (&rows)[lanes<T>]) {
+[[gnu::always_inline]] inline void transpose(Vector<T> (&rows)[lanes<T>]) {
   constexpr int n = lanes<T>;
+#pragma GCC unroll 4
   for (int stage = 1; stage < n; stage *= 2) {
     Vector<T> next[n];
 #pragma GCC unroll 16
@@ -52,6 +53,7 @@ void pack_transposed(const Strip<From>& from, T* to) {
   const std::int64_t whole = from.depth / n * n;
   for (std::int64_t k = 0; k < whole; k += n) {
     Vector<T> block[groups][n];
+#pragma GCC unroll 4
     for (int group = 0; group < groups; ++group) {
 #pragma GCC unroll 16
       for (int i = 0; i < n; ++i) {
@@ -63,6 +65,7 @@ void pack_transposed(const Strip<From>& from, T* to) {
     // Where width is no multiple of the lanes, a store spills into the next step of k, which is written after it.
 #pragma GCC unroll 16
     for (int i = 0; i < n; ++i) {
+#pragma GCC unroll 4
       for (int group = 0; group < groups; ++group) store(to + (k + i) * width + group * n, block[group][i]);
     }
   }

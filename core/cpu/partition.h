@@ -18,6 +18,9 @@ inline Range part_of(std::int64_t extent, std::int64_t parts, std::int64_t index
   return {extent * index / parts, extent * (index + 1) / parts};
 }
 
+/// `team`, or 1 for work so small that waking threads costs more than they save.
+inline int useful_team(std::int64_t flops, std::int64_t team) { return flops < (1 << 18) ? 1 : static_cast<int>(team); }
+
 /// Hands out 64-byte aligned pieces of one allocation; with no memory it only counts what would be needed.
 template <class T>
 class Carver {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "core/cpu/kernels.h"
-#include "core/cpu/lanes.h"
+#include "core/cpu/loops.h"
 #include "core/cpu/strided.h"
 
 namespace trireme::cpu {
@@ -20,7 +20,7 @@ constexpr A neutral() {
   return op == Reduction::sum ? A{0} : -std::numeric_limits<A>::infinity();
 }
 
-template <Reduction op, class V>  // V: a scalar or Lanes
+template <Reduction op, class V>  // V: a scalar or a Vector
 V merge(V a, V b) {
   if constexpr (op == Reduction::sum) return a + b;
   return larger(a, b);
@@ -42,42 +42,47 @@ Split split_dims(const Tensor& x, const Tensor& y) {
     if (y.size(dim) == x.size(dim)) reduced[dim] = 1;
   }
   Split split{merge_dims<1>(y.shape(), {x.strides()}), merge_dims<1>(reduced, {x.strides()}), y.count(), reduced.count(), 1};
-  if (split.outputs <= most_outputs_in_parts) {
-    const std::int64_t parts = split.outputs * split.depth / part_elements;
+  if (split.outputs <= most_outputs_in_parts) {  // a part by columns holds some rows of all outputs, else some of one output
+    const std::int64_t parts = (split.by_columns() ? split.outputs : 1) * split.depth / part_elements;
     split.parts = std::clamp<std::int64_t>(std::min(parts, split.depth), 1, most_parts);
   }
   return split;
 }
 
-// One output: x is its first element.
+template <Reduction op, class T>
+accumulate_t<T> reduce_run(const T* x, std::int64_t stride, std::int64_t n) {
+  using A = accumulate_t<T>;
+  if (stride == 1) return op == Reduction::sum ? sum(x, n) : maximum(x, n);
+  A result = neutral<op, A>();
+  for (std::int64_t i = 0; i < n; ++i) result = merge<op>(result, widen(x[i * stride]));
+  return result;
+}
+
+// One output from elements [begin, end) of its depth: x is its first element.
 template <Reduction op, class T>
 accumulate_t<T> reduce_one(const T* x, const Layout<1>& reduced, std::int64_t begin, std::int64_t end) {
   using A = accumulate_t<T>;
   const std::int64_t stride = reduced.inner_stride(0);
+  if (reduced.dims == 1) return reduce_run<op>(x + begin * stride, stride, end - begin);
   A result = neutral<op, A>();
   for_runs(reduced, begin, end, [&](const std::array<std::int64_t, 1>& at, std::int64_t n) {
-    const T* first = x + at[0];
-    if (stride == 1) {
-      result = merge<op>(result, op == Reduction::sum ? sum(first, n) : maximum(first, n));
-    } else {
-      for (std::int64_t i = 0; i < n; ++i) result = merge<op>(result, widen(first[i * stride]));
-    }
+    result = merge<op>(result, reduce_run<op>(x + at[0], stride, n));
   });
   return result;
 }
 
-// count * (lanes of A) neighbouring outputs at once.
+// count vectors of neighbouring outputs at once.
 template <Reduction op, std::int64_t count, class T>
 void reduce_lanes(const T* x, const Layout<1>& reduced, std::int64_t begin, std::int64_t end, accumulate_t<T>* y) {
   using A = accumulate_t<T>;
-  constexpr std::int64_t width = LanesOf<A>::count;
+  constexpr std::int64_t width = lanes<A>;
   const std::int64_t stride = reduced.inner_stride(0);
-  Lanes<A> results[count];
-  for (auto& result : results) result = Lanes<A>{} + neutral<op, A>();
+  Vector<A> results[count];
+  for (auto& result : results) result = Vector<A>{} + neutral<op, A>();
   for_runs(reduced, begin, end, [&](const std::array<std::int64_t, 1>& at, std::int64_t n) {
     const T* row = x + at[0];
     for (std::int64_t i = 0; i < n; ++i, row += stride) {
-      for (std::int64_t k = 0; k < count; ++k) results[k] = merge<op>(load_lanes<A>(row + k * width), results[k]);
+      for (std::int64_t k = 0; k < count; ++k) results[k] = merge<op>(load_as<A>(row + k * width), results[k]);
     }
   });
   std::memcpy(y, results, sizeof results);
@@ -87,7 +92,7 @@ void reduce_lanes(const T* x, const Layout<1>& reduced, std::int64_t begin, std:
 template <Reduction op, class T>
 void reduce_range(const T* x, const Split& split, std::int64_t first, std::int64_t last, std::int64_t begin,
                   std::int64_t end, accumulate_t<T>* y) {
-  constexpr std::int64_t width = LanesOf<accumulate_t<T>>::count, unroll = 8;
+  constexpr std::int64_t width = lanes<accumulate_t<T>>, unroll = 8;
   const std::int64_t stride = split.kept.inner_stride(0);
   for_runs(split.kept, first, last, [&](const std::array<std::int64_t, 1>& at, std::int64_t n) {
     const T* from = x + at[0];
@@ -103,30 +108,46 @@ void reduce_range(const T* x, const Split& split, std::int64_t first, std::int64
   });
 }
 
+// Every output over its whole depth; threads share the outputs.
+template <Reduction op, class T>
+void reduce_outputs(const T* x, const Split& split, accumulate_t<T>* y) {
+  constexpr std::int64_t tile = 64;  // outputs: whole vectors, whatever the number of threads
+  const std::int64_t tiles = (split.outputs + tile - 1) / tile;
+  parallel_for(tiles, row_grain(tile * split.depth, reduce_grain), [&](std::int64_t begin, std::int64_t end) {
+    const std::int64_t first = begin * tile, last = std::min(split.outputs, end * tile);
+    reduce_range<op>(x, split, first, last, 0, split.depth, y + first);
+  });
+}
+
+// The same part by part; threads share the parts. results [parts, outputs]; the first row ends as the whole.
+template <Reduction op, class T>
+void reduce_parts(const T* x, const Split& split, accumulate_t<T>* results) {
+  using A = accumulate_t<T>;
+  parallel_for(split.parts, reduce_grain / part_elements, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t part = begin; part < end; ++part) {
+      reduce_range<op>(x, split, 0, split.outputs, split.part_begin(part), split.part_begin(part + 1),
+                       results + part * split.outputs);
+    }
+  });
+  for (std::int64_t part = 1; part < split.parts; ++part) {
+    map<A>(split.outputs, [](A a, A b) { return merge<op>(a, b); }, results, results, results + part * split.outputs);
+  }
+}
+
 template <Reduction op, class T>
 void reduce_to(const T* x, const Split& split, T* y) {
   using A = accumulate_t<T>;
-  std::vector<A> results(static_cast<std::size_t>(split.parts * split.outputs));  // [parts, outputs]
-  if (split.parts == 1) {
-    constexpr std::int64_t tile = 64;  // outputs: whole vectors, whatever the number of threads
-    const std::int64_t tiles = (split.outputs + tile - 1) / tile;
-    parallel_for(tiles, row_grain(tile * split.depth, reduce_grain), [&](std::int64_t begin, std::int64_t end) {
-      const std::int64_t first = begin * tile, last = std::min(split.outputs, end * tile);
-      reduce_range<op>(x, split, first, last, 0, split.depth, results.data() + first);
-    });
-  } else {
-    parallel_for(split.parts, reduce_grain / part_elements, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t part = begin; part < end; ++part) {
-        reduce_range<op>(x, split, 0, split.outputs, split.part_begin(part), split.part_begin(part + 1),
-                         results.data() + part * split.outputs);
-      }
-    });
-    for (std::int64_t part = 1; part < split.parts; ++part) {
-      map<A>(split.outputs, [](A a, A b) { return merge<op>(a, b); }, results.data(), results.data(),
-             results.data() + part * split.outputs);
-    }
+  if constexpr (std::same_as<T, A>) {
+    if (split.parts == 1) return reduce_outputs<op>(x, split, y);
   }
-  map<A>(split.outputs, [](A v) { return v; }, y, results.data());
+  const Tensor partial = workspace({split.parts, split.outputs}, dtype_of<A>);
+  A* results = partial.data<A>();
+  if (split.parts == 1) {
+    reduce_outputs<op>(x, split, results);
+  } else {
+    reduce_parts<op>(x, split, results);
+  }
+  map<A>(split.outputs, [](A v) { return v; }, y, results);
 }
 
 }  // namespace

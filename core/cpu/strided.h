@@ -59,7 +59,7 @@ void for_runs(const Layout<K>& layout, std::int64_t begin, std::int64_t end, Run
   std::array<std::int64_t, Shape::max_dims> index{};
   std::array<std::int64_t, K> offset{};
   std::int64_t rest = begin;
-  for (std::size_t dim = inner_dim + 1; dim-- > 0;) {
+  for (std::size_t dim = inner_dim + 1; dim-- > 0 && rest > 0;) {
     index[dim] = rest % layout.extent[dim];
     rest /= layout.extent[dim];
     for (std::size_t k = 0; k < K; ++k) offset[k] += index[dim] * layout.stride[k][dim];

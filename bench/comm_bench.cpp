@@ -1,0 +1,145 @@
+// How fast the collectives are, on rank threads or, under mpirun, on processes:
+//   comm_bench --ranks 2
+//   mpirun -n 2 comm_bench
+//
+// algorithm bandwidth = bytes of the larger tensor of a rank / time. bus bandwidth = that times the share of it that has
+// to move, 2 (n-1)/n for an all-reduce and (n-1)/n for the others: comparable between operations and numbers of ranks.
+// Times are the fastest and the median of the repetitions, of the slowest rank.
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+
+#include "parallel/comm/process_group.h"
+
+using namespace trireme;
+
+namespace {
+
+struct Options {
+  int ranks = 2, threads = 1;
+  std::int64_t smallest = 8, largest = 64 << 20;
+  int factor = 8;
+  double seconds = 0.3;  // per line
+  std::string only, dtype = "f32";
+  bool background = false;
+};
+
+struct Case {
+  const char* name;
+  double moved;  // of the larger tensor, times (n - 1) / n
+  std::function<Work(ProcessGroup&, const Tensor& share, const Tensor& whole, const Tensor& other, Launch)> run;
+};
+
+// share: whole / n. An operation's "size" is that of its larger tensor.
+const std::vector<Case>& cases() {
+  static const std::vector<Case> all = {
+      {"all_reduce", 2,
+       [](auto& g, auto&, auto& whole, auto&, Launch l) { return g.all_reduce(whole, ReduceOp::sum, l); }},
+      {"all_gather", 1,
+       [](auto& g, auto& share, auto& whole, auto&, Launch l) { return g.all_gather(share, whole, l); }},
+      {"reduce_scatter", 1,
+       [](auto& g, auto& share, auto& whole, auto&, Launch l) { return g.reduce_scatter(whole, share, l); }},
+      {"all_to_all", 1,
+       [](auto& g, auto&, auto& whole, auto& other, Launch l) { return g.all_to_all(whole, other, l); }},
+      {"broadcast", 1, [](auto& g, auto&, auto& whole, auto&, Launch l) { return g.broadcast(whole, 0, l); }},
+      {"send_recv", 1,
+       [](auto& g, auto&, auto& whole, auto& other, Launch) {  // a ring shift
+         g.send(whole, (g.rank() + 1) % g.size(), 0);
+         return g.recv(other, (g.rank() + g.size() - 1) % g.size(), 0);
+       }},
+  };
+  return all;
+}
+
+DType dtype_named(const std::string& text) {
+  for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16, DType::i64, DType::i32, DType::u8}) {
+    if (name(dtype) == text) return dtype;
+  }
+  fail(ExitCode::usage, "comm_bench", "--dtype {} is none of f64, f32, bf16, f16, i64, i32, u8", text);
+}
+
+/// The repetitions' times, each that of the slowest rank, sorted.
+std::vector<double> times_of(ProcessGroup& group, const std::function<void()>& run, double seconds) {
+  using Clock = std::chrono::steady_clock;
+  run();
+  group.barrier();
+  auto start = Clock::now();
+  run();
+  Tensor repetitions =
+      Tensor::full({1}, std::clamp(seconds / std::chrono::duration<double>(Clock::now() - start).count(), 5.0, 2000.0));
+  group.broadcast(repetitions, 0).wait();
+  Tensor times = Tensor::zeros({static_cast<std::int64_t>(repetitions.item())}, DType::f64);
+  for (double& time : times.span<double>()) {
+    start = Clock::now();
+    run();
+    time = std::chrono::duration<double>(Clock::now() - start).count();
+  }
+  group.all_reduce(times, ReduceOp::max).wait();
+  const auto all = times.span<double>();
+  std::vector<double> sorted(all.begin(), all.end());
+  std::sort(sorted.begin(), sorted.end());
+  return sorted;
+}
+
+void bench(ProcessGroup& group, const Options& options, const char* transport) {
+  const DType dtype = dtype_named(options.dtype);
+  const int n = group.size();
+  const bool prints = group.rank() == 0;
+  if (prints) {
+    fmt::print("{} ranks as {}, {}, launched {}\n{:<15} {:>10} {:>12} {:>12} {:>12} {:>12}\n", n, transport,
+               options.dtype, options.background ? "in the background" : "lazily", "operation", "bytes", "fastest us",
+               "median us", "alg GB/s", "bus GB/s");
+  }
+  for (const Case& c : cases()) {
+    if (!options.only.empty() && options.only != c.name) continue;
+    for (std::int64_t bytes = options.smallest; bytes <= options.largest; bytes *= options.factor) {
+      const std::int64_t count = std::max<std::int64_t>(1, bytes / static_cast<std::int64_t>(size_of(dtype)) / n);
+      const Tensor share = Tensor::zeros({count}, dtype), whole = Tensor::zeros({n, count}, dtype),
+                   other = Tensor::zeros({n, count}, dtype);
+      const Launch launch = options.background ? Launch::background : Launch::lazily;
+      const auto times = times_of(
+          group, [&] { c.run(group, share, whole, other, launch).wait(); }, options.seconds);
+      const double median = times[times.size() / 2], algorithm = static_cast<double>(whole.bytes()) / median / 1e9;
+      const double bus = algorithm * c.moved * (n - 1) / n;
+      if (prints) {
+        fmt::print("{:<15} {:>10} {:>12.1f} {:>12.1f} {:>12.3f} {:>12.3f}\n", c.name, whole.bytes(),
+                   times.front() * 1e6, median * 1e6, algorithm, bus);
+        std::fflush(stdout);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  CLI::App app("Bandwidth and latency of the collectives, on threads or under mpirun");
+  Options options;
+  app.add_option("--ranks", options.ranks, "Rank threads (without mpirun)")->capture_default_str();
+  app.add_option("--threads", options.threads, "Threads per rank")->capture_default_str();
+  app.add_option("--smallest", options.smallest, "Smallest tensor, bytes")->capture_default_str();
+  app.add_option("--largest", options.largest, "Largest tensor, bytes")->capture_default_str();
+  app.add_option("--factor", options.factor, "From one size to the next")
+      ->check(CLI::Range(2, 1 << 20))
+      ->capture_default_str();
+  app.add_option("--seconds", options.seconds, "Time to spend on a line")->capture_default_str();
+  app.add_option("--only", options.only, "One operation");
+  app.add_option("--dtype", options.dtype, "Element type")->capture_default_str();
+  app.add_flag("--background", options.background, "Launch on the communication thread");
+  CLI11_PARSE(app, count, arguments);
+  try {
+    if (under_mpi_launcher()) {
+      bench(*mpi_world(std::chrono::seconds(60)), options, "processes (MPI)");
+    } else {
+      run_thread_ranks(options.ranks, options.threads, std::chrono::seconds(60),
+                       [&](const std::shared_ptr<ProcessGroup>& world) { bench(*world, options, "threads"); });
+    }
+  } catch (const Error& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    if (under_mpi_launcher()) mpi_abort(static_cast<int>(error.code()));
+    return static_cast<int>(error.code());
+  }
+}

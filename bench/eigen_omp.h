@@ -1,0 +1,11 @@
+// Eigen's product with Eigen's own threads, as a peer for gemm_bench.
+#pragma once
+
+#include "core/tensor.h"
+
+namespace trireme::bench {
+
+/// c = a @ b, or c += a @ b when `add`; f32 matrices with one stride of 1.
+void eigen_omp(const Tensor& a, const Tensor& b, Tensor& c, bool add);
+
+}  // namespace trireme::bench

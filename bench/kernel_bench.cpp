@@ -1,0 +1,148 @@
+// kernel_bench: time and effective bandwidth of the memory-bound CPU kernels, at the shapes of a small and of a large model.
+//   build/bin/kernel_bench [threads] [part of a kernel's name]
+// GB/s counts the bytes a kernel must move (stated in its file), not those it happens to move. With one thread the
+// processor's time is measured, which other processes disturb little; with more, the time that passes. Products and
+// attention have benchmarks of their own.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <ctime>
+#include <functional>
+#include <string>
+
+#include "core/kernels.h"
+#include "core/parallel_for.h"
+#include "core/random.h"
+
+using namespace trireme;
+
+namespace {
+
+const KernelTable& table = kernels(Device::cpu);
+
+Tensor random(const Shape& shape, DType dtype = DType::f32) {
+  Tensor x = Tensor::empty(shape);
+  for (std::int64_t i = 0; i < x.count(); ++i) {
+    x.data<float>()[i] = 4 * random_uniform(1, 2, static_cast<std::uint64_t>(i)) - 2;
+  }
+  return cast(x, dtype);
+}
+
+Tensor random_ids(std::int64_t count, std::int64_t vocab) {
+  Tensor ids = Tensor::empty({count}, DType::i32);
+  for (std::int64_t i = 0; i < count; ++i) {
+    ids.data<std::int32_t>()[i] = static_cast<std::int32_t>(random_word(1, 3, static_cast<std::uint64_t>(i)) % static_cast<std::uint64_t>(vocab));
+  }
+  return ids;
+}
+
+std::string name_filter;
+
+double seconds() {
+  timespec now{};
+  clock_gettime(threads() == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+// The best of repetitions over about a fifth of a second: the others waited for another process.
+void report(const std::string& name, const Shape& shape, DType dtype, std::int64_t bytes, const std::function<void()>& run) {
+  if (name.find(name_filter) == std::string::npos) return;
+  const double start = seconds();
+  double best = 1e9;
+  for (int i = 0; i < 5 || seconds() - start < 0.2; ++i) {
+    const double before = seconds();
+    run();
+    best = std::min(best, seconds() - before);
+  }
+  fmt::print("{:24} {:14} {:5} {:10.1f} us {:8.1f} GB/s\n", name, to_string(shape), trireme::name(dtype), best * 1e6,
+             static_cast<double>(bytes) / best * 1e-9);
+}
+
+void elementwise(const Shape& shape, DType dtype) {
+  const Tensor x = random(shape, dtype), dy = random(shape, dtype), row = random({shape[1]}, dtype);
+  Tensor y = Tensor::empty(shape, dtype), sums = Tensor::empty({1, shape[1]}, dtype), last = Tensor::empty({shape[0], 1}, dtype);
+  Tensor all = Tensor::empty({1, 1}, dtype);
+  const std::int64_t bytes = x.bytes();
+  report("fill", shape, dtype, bytes, [&] { table.fill(y, 1); });
+  report("copy", shape, dtype, 2 * bytes, [&] { table.copy(x, y); });
+  const Tensor heads = view::transpose(view::reshape(x, {shape[0], shape[1] / 32, 32}), 0, 1);
+  Tensor moved = Tensor::empty(heads.shape(), dtype);
+  report("copy [N,H,32]->[H,N,32]", shape, dtype, 2 * bytes, [&] { table.copy(heads, moved); });
+  const Tensor turned = view::transpose(x, 0, 1);
+  Tensor transposed = Tensor::empty(turned.shape(), dtype);
+  report("copy transpose", shape, dtype, 2 * bytes, [&] { table.copy(turned, transposed); });
+  Tensor other = Tensor::empty(shape, dtype == DType::f32 ? DType::bf16 : DType::f32);
+  report("cast f32<->16 bit", shape, dtype, bytes + other.bytes(), [&] { table.copy(x, other); });
+  report("add", shape, dtype, 3 * bytes, [&] { table.binary(Binary::add, x, dy, y); });
+  const Tensor bias = view::expand(row, shape), scalar = view::expand(view::slice(row, 0, 0, 1), shape);
+  report("add bias", shape, dtype, 2 * bytes, [&] { table.binary(Binary::add, x, bias, y); });
+  report("multiply scalar", shape, dtype, 2 * bytes, [&] { table.binary(Binary::multiply, x, scalar, y); });
+  report("axpby", shape, dtype, 3 * bytes, [&] { table.axpby(0.5, x, 0.5, y); });
+  for (const auto& [name, op] : {std::pair{"gelu", Unary::gelu}, {"gelu_tanh", Unary::gelu_tanh}, {"silu", Unary::silu}}) {
+    report(name, shape, dtype, 2 * bytes, [&, op = op] { table.unary(op, x, y); });
+    report(std::string(name) + " backward", shape, dtype, 3 * bytes, [&, op = op] { table.unary_backward(op, x, dy, y); });
+  }
+  report("dropout", shape, dtype, 2 * bytes, [&] { table.dropout(x, 0.1, 1, 2, {shape, {0, 0}}, y); });
+  report("sum to columns", shape, dtype, bytes, [&] { table.reduce(Reduction::sum, x, sums); });
+  report("sum to rows", shape, dtype, bytes, [&] { table.reduce(Reduction::sum, x, last); });
+  report("sum of all", shape, dtype, bytes, [&] { table.reduce(Reduction::sum, x, all); });
+  report("sum_squares", shape, dtype, bytes, [&] { (void)table.sum_squares(x); });
+}
+
+void rows(const Shape& shape, DType dtype) {
+  const Tensor x = random(shape, dtype), dy = random(shape, dtype), gamma = random({shape[1]}, dtype);
+  Tensor y = Tensor::empty(shape, dtype), mean = Tensor::empty({shape[0]}), rstd = Tensor::empty({shape[0]});
+  Tensor dgamma = Tensor::empty({shape[1]}), dbeta = Tensor::empty({shape[1]});
+  const std::int64_t bytes = x.bytes();
+  report("layer_norm", shape, dtype, 2 * bytes, [&] { table.layer_norm(x, gamma, gamma, 1e-5, y, mean, rstd); });
+  report("layer_norm backward", shape, dtype, 3 * bytes,
+         [&] { table.layer_norm_backward(x, gamma, mean, rstd, dy, y, dgamma, dbeta); });
+  report("rms_norm", shape, dtype, 2 * bytes, [&] { table.rms_norm(x, gamma, 1e-5, y, rstd); });
+  report("rms_norm backward", shape, dtype, 3 * bytes, [&] { table.rms_norm_backward(x, gamma, rstd, dy, y, dgamma); });
+  report("softmax", shape, dtype, 2 * bytes, [&] { table.softmax(x, y); });
+  report("softmax backward", shape, dtype, 3 * bytes, [&] { table.softmax_backward(x, dy, y); });
+}
+
+void vocabulary(std::int64_t tokens, std::int64_t vocab, std::int64_t width, DType dtype) {
+  const Tensor logits = random({tokens, vocab}, dtype), targets = random_ids(tokens, vocab);
+  Tensor gradient = Tensor::empty({tokens, vocab}, dtype), top = Tensor::empty({tokens}), sum = Tensor::empty({tokens});
+  Tensor at_target = Tensor::empty({tokens}), total = Tensor::empty({tokens});
+  const VocabSlice slice{0, vocab, vocab};
+  report("cross_entropy stats", logits.shape(), dtype, logits.bytes(),
+         [&] { table.cross_entropy_stats(logits, targets, slice, top, sum, at_target, total); });
+  report("cross_entropy backward", logits.shape(), dtype, 2 * logits.bytes(),
+         [&] { table.cross_entropy_backward(logits, targets, slice, top, sum, 0, 1, gradient); });
+  const Tensor weight = random({vocab, width}, dtype);
+  Tensor y = Tensor::empty({tokens, width}, dtype), dweight = Tensor::zeros({vocab, width});
+  report("embedding", y.shape(), dtype, 2 * y.bytes(), [&] { table.embedding(weight, targets, 0, y); });
+  report("embedding backward", y.shape(), dtype, y.bytes() + 8 * y.count(),
+         [&] { table.embedding_backward(y, targets, 0, dweight); });
+}
+
+void optimizers(std::int64_t count, DType low_dtype) {
+  const Tensor gradient = random({count});
+  Tensor weight = random({count}), m = random({count}), v = Tensor::full({count}, 1);
+  Tensor low = low_dtype == DType::f32 ? Tensor() : Tensor::empty({count}, low_dtype);
+  const std::int64_t copy_bytes = low.defined() ? low.bytes() : 0;
+  report("adamw", {count}, low_dtype, 28 * count + copy_bytes,
+         [&] { table.adamw({.lr = 1e-6, .weight_decay = 0.1, .step = 10}, gradient, weight, m, v, low); });
+  report("sgd momentum", {count}, low_dtype, 20 * count + copy_bytes,
+         [&] { table.sgd(1e-6, 0.9, 0.1, 1, gradient, weight, m, low); });
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc > 1) set_threads(std::atoi(argv[1]));
+  if (argc > 2) name_filter = argv[2];
+  fmt::print("{} threads\n", threads());
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    for (const Shape& shape : {Shape{768, 128}, Shape{768, 512}, Shape{8192, 3072}}) elementwise(shape, dtype);
+    for (const Shape& shape : {Shape{768, 128}, Shape{8192, 768}}) rows(shape, dtype);
+    vocabulary(768, 96, 128, dtype);
+    vocabulary(512, 50304, 768, dtype);
+    optimizers(800'000, dtype);
+    optimizers(32'000'000, dtype);
+  }
+}

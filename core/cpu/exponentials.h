@@ -1,0 +1,39 @@
+// The maximum of a row and the sum of exp(x - maximum): what softmax and cross-entropy normalise by, in one pass over memory.
+// Online normalisation (Milakov and Gimelshein 2018), a chunk at a time: the chunk is in L1 when it is read again.
+#pragma once
+
+#include <cmath>
+#include <limits>
+
+#include "core/cpu/loops.h"
+#include "core/cpu/vector_math.h"
+
+namespace trireme::cpu {
+
+template <class A>
+struct ExpStats {
+  A maximum = -std::numeric_limits<A>::infinity();
+  A sum_exp = 0;  ///< 0 when there are no elements, or all are -infinity
+  A sum = 0;      ///< of the elements themselves
+};
+
+template <class T>
+ExpStats<accumulate_t<T>> exp_stats(const T* x, std::int64_t n) {
+  using A = accumulate_t<T>;
+  constexpr std::int64_t chunk = 1024;
+  alignas(64) A exponentials[chunk];
+  ExpStats<A> stats;
+  for (std::int64_t i = 0; i < n; i += chunk) {
+    const std::int64_t length = std::min(chunk, n - i);
+    const A top = larger(maximum(x + i, length), stats.maximum);
+    stats.sum += sum(x + i, length);
+    if (top == -std::numeric_limits<A>::infinity()) continue;
+    if (top != stats.maximum) stats.sum_exp *= std::exp(stats.maximum - top);
+    stats.maximum = top;
+    map<A>(length, [top](A v) { return exp_approx(v - top); }, exponentials, x + i);
+    stats.sum_exp += sum(exponentials, length);
+  }
+  return stats;
+}
+
+}  // namespace trireme::cpu

@@ -1,0 +1,258 @@
+// Unary functions and derivatives, broadcasting arithmetic, axpby and dropout.
+#include <cmath>
+#include <limits>
+#include <numbers>
+
+#include "core/cpu/normal_distribution.h"
+#include "core/random.h"
+#include "support.h"
+
+using namespace trireme;
+using namespace trireme::test;
+
+namespace {
+
+const KernelTable& table = kernels(Device::cpu);
+
+struct UnaryCase {
+  Unary op;
+  const char* name;
+  double low, high;
+  double (*value)(double);
+  double (*derivative)(double);
+};
+
+double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+double gelu_tanh(double x) {
+  return 0.5 * x * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
+}
+double normal_density(double x) { return std::exp(-x * x / 2) / std::sqrt(2 * std::numbers::pi); }
+double normal_distribution(double x) { return std::erfc(-x / std::numbers::sqrt2) / 2; }
+
+const UnaryCase unary_cases[] = {
+    {Unary::negate, "negate", -5, 5, [](double x) { return -x; }, [](double) { return -1.0; }},
+    {Unary::exp, "exp", -8, 8, [](double x) { return std::exp(x); }, [](double x) { return std::exp(x); }},
+    {Unary::log, "log", 0.01, 9, [](double x) { return std::log(x); }, [](double x) { return 1 / x; }},
+    {Unary::sqrt, "sqrt", 0.01, 9, [](double x) { return std::sqrt(x); }, [](double x) { return 0.5 / std::sqrt(x); }},
+    {Unary::square, "square", -5, 5, [](double x) { return x * x; }, [](double x) { return 2 * x; }},
+    {Unary::tanh, "tanh", -6, 6, [](double x) { return std::tanh(x); },
+     [](double x) { return 1 / (std::cosh(x) * std::cosh(x)); }},
+    {Unary::relu, "relu", -5, 5, [](double x) { return std::max(x, 0.0); }, [](double x) { return x > 0 ? 1.0 : 0.0; }},
+    {Unary::sigmoid, "sigmoid", -9, 9, sigmoid, [](double x) { return sigmoid(x) * sigmoid(-x); }},
+    {Unary::silu, "silu", -9, 9, [](double x) { return x * sigmoid(x); },
+     [](double x) { return sigmoid(x) + x * sigmoid(x) * sigmoid(-x); }},
+    {Unary::gelu, "gelu", -6, 6, [](double x) { return x * normal_distribution(x); },
+     [](double x) { return normal_distribution(x) + x * normal_density(x); }},
+    {Unary::gelu_tanh, "gelu_tanh", -6, 6, gelu_tanh,
+     [](double x) {  // the central difference of the formula above, whose own error is below 1e-9 here
+       return (gelu_tanh(x + 1e-4) - gelu_tanh(x - 1e-4)) / 2e-4 ;
+     }},
+};
+
+double apply(Binary op, double a, double b) {
+  switch (op) {
+    case Binary::add: return a + b;
+    case Binary::subtract: return a - b;
+    case Binary::multiply: return a * b;
+    case Binary::divide: return a / b;
+    case Binary::equal: return a == b ? 1 : 0;
+  }
+  return std::numeric_limits<double>::quiet_NaN();
+}
+
+constexpr Binary binary_ops[] = {Binary::add, Binary::subtract, Binary::multiply, Binary::divide, Binary::equal};
+
+}  // namespace
+
+TEST_CASE("unary: values, at lengths around the vector widths") {
+  for (const UnaryCase& unary : unary_cases) {
+    for (const DType dtype : floating_dtypes) {
+      for (const std::int64_t n : {0, 1, 15, 16, 33, 1000}) {
+        CAPTURE(unary.name);
+        const Tensor x = random({n}, dtype, 1, unary.low, unary.high);
+        Tensor y = Tensor::empty({n}, dtype);
+        table.unary(unary.op, x, y);
+        std::vector<double> expected = values(x);
+        for (double& v : expected) v = unary.value(v);
+        check_close(y, expected, rounding(dtype), dtype == DType::f64 ? 1e-14 : 5e-7);
+        Tensor in_place = clone(x);
+        table.unary(unary.op, in_place, in_place);
+        check_close(in_place, values(y), 0, 0);
+      }
+    }
+  }
+}
+
+TEST_CASE("unary_backward: the derivative times dy, also in place of dy") {
+  for (const UnaryCase& unary : unary_cases) {
+    for (const DType dtype : floating_dtypes) {
+      CAPTURE(unary.name);
+      const Tensor x = random({7, 31}, dtype, 2, unary.low, unary.high), dy = random({7, 31}, dtype, 3);
+      Tensor dx = Tensor::empty({7, 31}, dtype);
+      table.unary_backward(unary.op, x, dy, dx);
+      std::vector<double> expected = values(x);
+      const std::vector<double> upstream = values(dy);
+      for (std::size_t i = 0; i < expected.size(); ++i) expected[i] = unary.derivative(expected[i]) * upstream[i];
+      const double atol = unary.op == Unary::gelu_tanh ? 1e-8 : 1e-14;
+      check_close(dx, expected, rounding(dtype), dtype == DType::f64 ? atol : 1e-6);
+      Tensor in_place = clone(dy);
+      table.unary_backward(unary.op, x, in_place, in_place);
+      check_close(in_place, values(dx), 0, 0);
+    }
+  }
+}
+
+TEST_CASE("unary: extremes stay what they are in exact arithmetic") {
+  const double infinity = std::numeric_limits<double>::infinity();
+  Tensor x = Tensor::empty({5}, DType::f32), y = Tensor::empty({5}, DType::f32);
+  assign(x, {-1e4, 1e4, -infinity, infinity, std::nan("")});
+  const auto result = [&](Unary op) {
+    table.unary(op, x, y);
+    return values(y);
+  };
+  const std::vector<double> exp = result(Unary::exp), sigmoid = result(Unary::sigmoid), tanh = result(Unary::tanh);
+  CHECK(std::vector(exp.begin(), exp.end() - 1) == std::vector<double>{0, infinity, 0, infinity});
+  CHECK(std::vector(sigmoid.begin(), sigmoid.end() - 1) == std::vector<double>{0, 1, 0, 1});
+  CHECK(std::vector(tanh.begin(), tanh.end() - 1) == std::vector<double>{-1, 1, -1, 1});
+  for (const Unary op : {Unary::gelu, Unary::gelu_tanh, Unary::silu, Unary::relu}) {
+    const std::vector<double> large = result(op);
+    CHECK(large[0] == 0);
+    CHECK(large[1] == 1e4);
+    CHECK(large[3] == infinity);
+    CHECK(std::isnan(large[4]));
+  }
+}
+
+TEST_CASE("normal_point: distribution and density within 2e-7 of f64, relative in the tail up to the rounding of x^2") {
+  for (int i = -140000; i <= 140000; ++i) {
+    const float x = static_cast<float>(i) * 1e-4F;
+    const auto found = cpu::normal_point(x);
+    const auto expected = cpu::normal_point(static_cast<double>(x));
+    const double bound = 2e-7 * (1 + 0.5 * static_cast<double>(x) * static_cast<double>(x));
+    REQUIRE(std::abs(expected.distribution - normal_distribution(static_cast<double>(x))) <= 1e-15);
+    REQUIRE(std::abs(static_cast<double>(found.distribution) - expected.distribution) <= bound * expected.distribution + 1e-38);
+    REQUIRE(std::abs(static_cast<double>(found.density) - expected.density) <= bound * expected.density + 1e-38);
+  }
+  for (const float x : {15.0F, 1e30F, std::numeric_limits<float>::infinity()}) {
+    CHECK(cpu::normal_point(x).distribution == 1.0F);
+    CHECK(cpu::normal_point(-x).distribution == 0.0F);
+    CHECK(cpu::normal_point(x).density == 0.0F);
+  }
+  CHECK(std::isnan(cpu::normal_point(std::numeric_limits<float>::quiet_NaN()).distribution));
+}
+
+TEST_CASE("binary: every pair of layouts, every operation and dtype") {
+  const Shape shape{4, 5, 18};
+  for (const DType dtype : floating_dtypes) {
+    const std::vector<Tensor> operands = {
+        random(shape, dtype, 1, 0.5, 2),
+        view::expand(random({18}, dtype, 2, 0.5, 2), shape),
+        view::expand(random({5, 1}, dtype, 3, 0.5, 2), shape),
+        view::expand(random({4, 1, 18}, dtype, 4, 0.5, 2), shape),
+        view::expand(random({}, dtype, 5, 0.5, 2), shape),
+        view::transpose(random({18, 5, 4}, dtype, 6, 0.5, 2), 0, 2),
+        view::slice(random({4, 5, 30}, dtype, 7, 0.5, 2), 2, 7, 18),
+    };
+    for (const Tensor& a : operands) {
+      for (const Tensor& b : operands) {
+        for (const Binary op : binary_ops) {
+          Tensor y = Tensor::empty(shape, dtype);
+          table.binary(op, a, b, y);
+          std::vector<double> expected = values(a);
+          const std::vector<double> right = values(b);
+          for (std::size_t i = 0; i < expected.size(); ++i) expected[i] = apply(op, expected[i], right[i]);
+          check_close(y, expected, rounding(dtype), 0);
+        }
+      }
+    }
+    Tensor in_place = clone(operands[0]);
+    table.binary(Binary::subtract, operands[1], in_place, in_place);
+    std::vector<double> expected = values(operands[1]);
+    const std::vector<double> right = values(operands[0]);
+    for (std::size_t i = 0; i < expected.size(); ++i) expected[i] -= right[i];
+    check_close(in_place, expected, rounding(dtype), 0);
+  }
+}
+
+TEST_CASE("axpby: mixed dtypes; b = 0 ignores what y holds") {
+  for (const DType x_dtype : floating_dtypes) {
+    for (const DType y_dtype : floating_dtypes) {
+      const Tensor x = random({3, 41}, x_dtype, 1);
+      Tensor y = random({3, 41}, y_dtype, 2);
+      std::vector<double> expected = values(y);
+      const std::vector<double> left = values(x);
+      for (std::size_t i = 0; i < expected.size(); ++i) expected[i] = 0.75 * left[i] - 1.5 * expected[i];
+      table.axpby(0.75, x, -1.5, y);
+      const double error = x_dtype == DType::f64 && y_dtype != DType::f64 ? std::max(rounding(y_dtype), 1e-6) : rounding(y_dtype);
+      check_close(y, expected, error, error);
+      kernels(Device::cpu).fill(y, std::nan(""));
+      table.axpby(2, x, 0, y);
+      for (std::size_t i = 0; i < expected.size(); ++i) expected[i] = 2 * left[i];
+      check_close(y, expected, error, 0);
+    }
+  }
+}
+
+TEST_CASE("dropout: the mask of every shard is the mask of the whole") {
+  const Shape global{6, 10, 22};
+  const double p = 0.3;
+  for (const DType dtype : floating_dtypes) {
+    const Tensor x = random(global, dtype, 1);
+    Tensor whole = Tensor::empty(global, dtype);
+    table.dropout(x, p, 42, 9, {global, {0, 0, 0}}, whole);
+    std::vector<double> expected = values(x);
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      const bool keeps = static_cast<double>(random_uniform(42, 9, i)) >= p;
+      expected[i] = keeps ? expected[i] / (1 - p) : 0;
+    }
+    check_close(whole, expected, 2 * rounding(dtype), 0);
+    const struct {
+      Shape start, extent;
+    } shards[] = {{{0, 0, 11}, {6, 10, 11}}, {{3, 0, 0}, {3, 10, 22}}, {{1, 7, 5}, {2, 3, 9}}, {{0, 2, 21}, {6, 8, 1}}};
+    for (const auto& shard : shards) {
+      Tensor part = x, cut = whole;
+      for (int dim = 0; dim < 3; ++dim) {
+        part = view::slice(part, dim, shard.start[dim], shard.extent[dim]);
+        cut = view::slice(cut, dim, shard.start[dim], shard.extent[dim]);
+      }
+      Tensor y = clone(part);
+      table.dropout(y, p, 42, 9, {global, shard.start}, y);
+      check_close(y, values(cut), 0, 0);
+    }
+  }
+}
+
+TEST_CASE("dropout: keeps 1 - p of many elements; p = 0 keeps all") {
+  const Tensor x = Tensor::full({100000}, 1);
+  Tensor y = Tensor::empty({100000});
+  table.dropout(x, 0.1, 1, 2, {{100000}, {0}}, y);
+  double kept = 0;
+  for (const double v : values(y)) kept += v != 0;
+  CHECK(kept / 100000 == doctest::Approx(0.9).epsilon(0.005));
+  table.dropout(x, 0, 1, 2, {{100000}, {0}}, y);
+  check_close(y, values(x), 0, 0);
+}
+
+TEST_CASE("elementwise: the same for any number of threads") {
+  const Tensor x = random({333, 301}, DType::f32, 1), row = view::expand(random({301}, DType::f32, 2), {333, 301});
+  for (const UnaryCase& unary : unary_cases) {
+    CAPTURE(unary.name);
+    check_same_for_any_threads([&] {
+      Tensor y = Tensor::empty(x.shape());
+      table.unary(unary.op, x, y);
+      return y;
+    });
+    check_same_for_any_threads([&] {
+      Tensor dx = Tensor::empty(x.shape());
+      table.unary_backward(unary.op, x, x, dx);
+      return dx;
+    });
+  }
+  check_same_for_any_threads([&] {
+    Tensor y = Tensor::empty(x.shape());
+    table.binary(Binary::multiply, x, row, y);
+    table.axpby(0.3, x, 0.7, y);
+    table.dropout(y, 0.5, 1, 2, {x.shape(), {0, 0}}, y);
+    return y;
+  });
+}

@@ -1,0 +1,133 @@
+// Reductions over every subset of dims of several layouts, and sums of squares.
+#include <cmath>
+#include <limits>
+
+#include "support.h"
+
+using namespace trireme;
+using namespace trireme::test;
+
+namespace {
+
+const KernelTable& table = kernels(Device::cpu);
+
+// Reduces dims whose bit is set in `mask`.
+Shape reduced_shape(const Tensor& x, unsigned mask) {
+  Shape shape = x.shape();
+  for (int dim = 0; dim < x.dims(); ++dim) {
+    if (mask >> dim & 1U) shape[dim] = 1;
+  }
+  return shape;
+}
+
+std::vector<double> reference(Reduction op, const Tensor& x, const Shape& shape) {
+  const double lowest = -std::numeric_limits<double>::infinity();
+  std::vector<double> result(static_cast<std::size_t>(shape.count()), op == Reduction::sum ? 0 : lowest);
+  const std::vector<double> elements = values(x);
+  for (std::int64_t i = 0; i < x.count(); ++i) {
+    std::int64_t rest = i, to = 0, step = 1;
+    for (int dim = x.dims() - 1; dim >= 0; --dim) {
+      if (shape[dim] != 1) to += rest % x.size(dim) * step;
+      step *= shape[dim];
+      rest /= x.size(dim);
+    }
+    double& slot = result[static_cast<std::size_t>(to)];
+    const double v = elements[static_cast<std::size_t>(i)];
+    slot = op == Reduction::sum ? slot + v : std::max(slot, v);
+  }
+  return result;
+}
+
+void check_reduce(Reduction op, const Tensor& x, unsigned mask) {
+  const Shape shape = reduced_shape(x, mask);
+  CAPTURE(to_string(x.shape()));
+  CAPTURE(to_string(x.strides()));
+  CAPTURE(to_string(shape));
+  Tensor y = Tensor::empty(shape, x.dtype());
+  table.reduce(op, x, y);
+  const double depth = static_cast<double>(x.count()) / static_cast<double>(std::max<std::int64_t>(shape.count(), 1));
+  const double acc_error = x.dtype() == DType::f64 ? 1e-15 : 1e-7;
+  const double atol = op == Reduction::max ? 0 : acc_error * 2 * std::sqrt(depth) * 10;
+  check_close(y, reference(op, x, shape), op == Reduction::max ? 0 : rounding(x.dtype()), atol);
+}
+
+}  // namespace
+
+TEST_CASE("reduce: every subset of dims, ragged shapes, strided and broadcast views") {
+  for (const DType dtype : floating_dtypes) {
+    const std::vector<Tensor> inputs = {
+        random({5, 7, 19}, dtype, 1),
+        random({3, 130, 33}, dtype, 2),
+        view::transpose(random({19, 6, 5}, dtype, 3), 0, 2),
+        view::transpose(random({6, 5, 70}, dtype, 4), 0, 1),
+        view::slice(random({5, 6, 40}, dtype, 5), 2, 3, 21),
+        view::expand(random({6, 1}, dtype, 6), {4, 6, 9}),
+        view::expand(random({9}, dtype, 7), {4, 6, 9}),
+        random({1, 1, 1}, dtype, 8),
+    };
+    for (const Tensor& x : inputs) {
+      for (unsigned mask = 0; mask < 8; ++mask) {
+        check_reduce(Reduction::sum, x, mask);
+        check_reduce(Reduction::max, x, mask);
+      }
+    }
+  }
+}
+
+TEST_CASE("reduce: shapes large enough to be cut in parts") {
+  for (const DType dtype : {DType::f64, DType::f32}) {
+    for (const Shape& shape : {Shape{768, 128}, Shape{12, 64, 130}, Shape{3, 40001}, Shape{200000}}) {
+      const Tensor x = random(shape, dtype, 1);
+      for (unsigned mask = 0; mask < 1U << shape.dims(); ++mask) {
+        check_reduce(Reduction::sum, x, mask);
+        check_reduce(Reduction::max, x, mask);
+      }
+    }
+  }
+}
+
+TEST_CASE("reduce: nothing to reduce is the neutral element; NaN is not lost in a maximum") {
+  Tensor sum = Tensor::full({1, 3}, 5), max = Tensor::full({1, 3}, 5);
+  table.reduce(Reduction::sum, Tensor::empty({0, 3}), sum);
+  table.reduce(Reduction::max, Tensor::empty({0, 3}), max);
+  check_close(sum, {0, 0, 0}, 0, 0);
+  check_close(max, std::vector<double>(3, -std::numeric_limits<double>::infinity()), 0, 0);
+  for (const std::int64_t at : {0, 37, 99}) {
+    Tensor x = random({100}, DType::f32, 1), y = Tensor::empty({1});
+    x.data<float>()[at] = std::numeric_limits<float>::quiet_NaN();
+    table.reduce(Reduction::max, x, y);
+    CHECK(std::isnan(y.item()));
+  }
+}
+
+TEST_CASE("reduce: 16-bit sums are kept in f32") {
+  const Tensor ones = Tensor::full({4096, 3}, 1, DType::bf16);  // bf16 alone would stop growing at 256
+  Tensor y = Tensor::empty({1, 3}, DType::bf16);
+  table.reduce(Reduction::sum, ones, y);
+  check_close(y, {4096, 4096, 4096}, 0, 0);
+}
+
+TEST_CASE("sum_squares: in f64 for every dtype") {
+  for (const DType dtype : floating_dtypes) {
+    for (const std::int64_t n : {0, 1, 17, 1000, 150001}) {
+      const Tensor x = random({n}, dtype, 3);
+      double expected = 0;
+      for (const double v : values(x)) expected += v * v;
+      CHECK(table.sum_squares(x) == doctest::Approx(expected).epsilon(1e-12));
+    }
+  }
+}
+
+TEST_CASE("reduce: the same for any number of threads") {
+  for (const Shape& shape : {Shape{768, 128}, Shape{1500, 77}, Shape{300001}, Shape{40, 9000}}) {
+    const Tensor x = random(shape, DType::f32, 5);
+    for (unsigned mask = 1; mask < 1U << shape.dims(); ++mask) {
+      check_same_for_any_threads([&] {
+        Tensor y = Tensor::empty(reduced_shape(x, mask));
+        table.reduce(Reduction::sum, x, y);
+        return y;
+      });
+    }
+    check_same_for_any_threads([&] { return Tensor::full({}, table.sum_squares(x), DType::f64); });
+  }
+}

@@ -1,0 +1,204 @@
+// Kernels over rows: softmax, layer norm, RMS norm, embedding; forward and backward.
+#include <cmath>
+
+#include "support.h"
+
+using namespace trireme;
+using namespace trireme::test;
+
+namespace {
+
+const KernelTable& table = kernels(Device::cpu);
+const Shape row_shapes[] = {{1, 1}, {3, 5}, {7, 16}, {19, 65}, {300, 33}, {2, 1025}};
+
+struct Rows {
+  std::size_t rows, columns;
+  explicit Rows(const Shape& shape)
+      : rows(static_cast<std::size_t>(shape[0])), columns(static_cast<std::size_t>(shape[1])) {}
+};
+
+std::vector<double> softmax_reference(const Tensor& x) {
+  std::vector<double> y = values(x);
+  const Rows size(x.shape());
+  for (std::size_t r = 0; r < size.rows; ++r) {
+    double* row = y.data() + r * size.columns;
+    const double top = *std::max_element(row, row + size.columns);
+    double sum = 0;
+    for (std::size_t j = 0; j < size.columns; ++j) sum += row[j] = std::exp(row[j] - top);
+    for (std::size_t j = 0; j < size.columns; ++j) row[j] /= sum;
+  }
+  return y;
+}
+
+struct NormReference {
+  std::vector<double> y, mean, rstd, dx, dgamma, dbeta;
+};
+
+// Layer norm, or with `centred` false RMS norm: formulas as in the papers, in f64.
+NormReference norm_reference(const Tensor& x, const Tensor& gamma, const Tensor& beta, const Tensor& dy, double eps, bool centred) {
+  const Rows size(x.shape());
+  const std::vector<double> in = values(x), g = values(gamma), d = values(dy);
+  const std::vector<double> b = beta.defined() ? values(beta) : std::vector<double>(size.columns, 0);
+  const auto count = static_cast<double>(size.columns);
+  NormReference out{in, {}, {}, in, std::vector<double>(size.columns, 0), std::vector<double>(size.columns, 0)};
+  for (std::size_t r = 0; r < size.rows; ++r) {
+    const double* row = in.data() + r * size.columns;
+    double mean = 0, square = 0, mean_e = 0, mean_en = 0;
+    for (std::size_t j = 0; centred && j < size.columns; ++j) mean += row[j] / count;
+    for (std::size_t j = 0; j < size.columns; ++j) square += (row[j] - mean) * (row[j] - mean) / count;
+    const double rstd = 1 / std::sqrt(square + eps);
+    out.mean.push_back(mean);
+    out.rstd.push_back(rstd);
+    for (std::size_t j = 0; j < size.columns; ++j) {
+      const double n = (row[j] - mean) * rstd, e = d[r * size.columns + j] * g[j];
+      out.y[r * size.columns + j] = n * g[j] + b[j];
+      out.dgamma[j] += d[r * size.columns + j] * n;
+      out.dbeta[j] += d[r * size.columns + j];
+      mean_e += centred ? e / count : 0;
+      mean_en += e * n / count;
+    }
+    for (std::size_t j = 0; j < size.columns; ++j) {
+      const double n = (row[j] - mean) * rstd, e = d[r * size.columns + j] * g[j];
+      out.dx[r * size.columns + j] = rstd * (e - mean_e - n * mean_en);
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("softmax: forward and backward, also in place") {
+  for (const DType dtype : floating_dtypes) {
+    for (const Shape& shape : row_shapes) {
+      const double error = 4 * rounding(dtype);
+      const Tensor x = random(shape, dtype, 1, -6, 6), dy = random(shape, dtype, 2);
+      Tensor y = Tensor::empty(shape, dtype), dx = Tensor::empty(shape, dtype);
+      table.softmax(x, y);
+      check_close(y, softmax_reference(x), error, 1e-7 * error);
+
+      table.softmax_backward(y, dy, dx);
+      std::vector<double> expected = values(y);
+      const std::vector<double> p = expected, d = values(dy);
+      const Rows size(shape);
+      for (std::size_t r = 0; r < size.rows; ++r) {
+        double mean = 0;
+        for (std::size_t i = r * size.columns; i < (r + 1) * size.columns; ++i) mean += p[i] * d[i];
+        for (std::size_t i = r * size.columns; i < (r + 1) * size.columns; ++i) expected[i] = p[i] * (d[i] - mean);
+      }
+      check_close(dx, expected, error, error);
+
+      Tensor in_place = clone(x), gradient = clone(dy);
+      table.softmax(in_place, in_place);
+      check_close(in_place, values(y), 0, 0);
+      table.softmax_backward(y, gradient, gradient);
+      check_close(gradient, values(dx), 0, 0);
+    }
+  }
+}
+
+TEST_CASE("softmax: large inputs stay finite") {
+  Tensor x = Tensor::empty({2, 4}), y = Tensor::empty({2, 4});
+  assign(x, {3e38, 3e38, -3e38, 0, -1e30, -1e30, -1e30, -1e30});
+  table.softmax(x, y);
+  check_close(y, {0.5, 0.5, 0, 0, 0.25, 0.25, 0.25, 0.25}, 1e-6, 0);
+}
+
+TEST_CASE("layer_norm: forward and backward, with and without beta") {
+  for (const DType dtype : floating_dtypes) {
+    for (const Shape& shape : row_shapes) {
+      for (const bool with_beta : {true, false}) {
+        const DType acc = acc_of(dtype);
+        const Tensor x = random(shape, dtype, 1, -1, 3), dy = random(shape, dtype, 2);
+        const Tensor gamma = random({shape[1]}, dtype, 3), beta = with_beta ? random({shape[1]}, dtype, 4) : Tensor();
+        Tensor y = Tensor::empty(shape, dtype), mean = Tensor::empty({shape[0]}, acc), rstd = Tensor::empty({shape[0]}, acc);
+        Tensor dx = Tensor::empty(shape, dtype), dgamma = Tensor::empty({shape[1]}, acc);
+        Tensor dbeta = with_beta ? Tensor::empty({shape[1]}, acc) : Tensor();
+        const double eps = shape[1] == 1 ? 0.1 : 1e-5;
+        table.layer_norm(x, gamma, beta, eps, y, mean, rstd);
+        table.layer_norm_backward(x, gamma, mean, rstd, dy, dx, dgamma, dbeta);
+
+        const NormReference expected = norm_reference(x, gamma, beta, dy, eps, true);
+        const double error = 8 * rounding(dtype), sum_error = 8 * rounding(acc);
+        check_close(mean, expected.mean, sum_error, sum_error);
+        check_close(rstd, expected.rstd, sum_error, 0);
+        check_close(y, expected.y, error, error);
+        check_close(dx, expected.dx, error, error);
+        check_close(dgamma, expected.dgamma, 10 * sum_error, 10 * sum_error);
+        if (with_beta) check_close(dbeta, expected.dbeta, 10 * sum_error, 10 * sum_error);
+        Tensor in_place = clone(dy);
+        table.layer_norm_backward(x, gamma, mean, rstd, in_place, in_place, dgamma, dbeta);
+        check_close(in_place, values(dx), 0, 0);
+      }
+    }
+  }
+}
+
+TEST_CASE("rms_norm: forward and backward") {
+  for (const DType dtype : floating_dtypes) {
+    for (const Shape& shape : row_shapes) {
+      const DType acc = acc_of(dtype);
+      const Tensor x = random(shape, dtype, 1, -1, 3), dy = random(shape, dtype, 2), gamma = random({shape[1]}, dtype, 3);
+      Tensor y = Tensor::empty(shape, dtype), rstd = Tensor::empty({shape[0]}, acc);
+      Tensor dx = Tensor::empty(shape, dtype), dgamma = Tensor::empty({shape[1]}, acc);
+      table.rms_norm(x, gamma, 1e-2, y, rstd);
+      table.rms_norm_backward(x, gamma, rstd, dy, dx, dgamma);
+      const NormReference expected = norm_reference(x, gamma, {}, dy, 1e-2, false);
+      const double error = 8 * rounding(dtype), sum_error = 8 * rounding(acc);
+      check_close(rstd, expected.rstd, sum_error, 0);
+      check_close(y, expected.y, error, error);
+      check_close(dx, expected.dx, error, error);
+      check_close(dgamma, expected.dgamma, 10 * sum_error, 10 * sum_error);
+      Tensor in_place = clone(dy);
+      table.rms_norm_backward(x, gamma, rstd, in_place, in_place, dgamma);
+      check_close(in_place, values(dx), 0, 0);
+    }
+  }
+}
+
+TEST_CASE("embedding: rows of a slice of the vocabulary; repeated and absent ids") {
+  for (const DType dtype : floating_dtypes) {
+    const std::int64_t first = 20, here = 30, width = 37, tokens = 200;
+    const Tensor weight = random({here, width}, dtype, 1), dy = random({tokens, width}, dtype, 2);
+    const Tensor ids = random_ids({tokens}, 3, 0, 64);
+    Tensor y = Tensor::empty({tokens, width}, dtype);
+    Tensor dweight = random({here, width}, acc_of(dtype), 4);
+    std::vector<double> rows(static_cast<std::size_t>(tokens * width), 0), sums = values(dweight);
+    const std::vector<double> w = values(weight), d = values(dy), id = values(ids);
+    for (std::int64_t n = 0; n < tokens; ++n) {
+      const auto local = static_cast<std::int64_t>(id[static_cast<std::size_t>(n)]) - first;
+      if (local < 0 || local >= here) continue;
+      for (std::int64_t j = 0; j < width; ++j) {
+        const auto at = static_cast<std::size_t>(local * width + j), token = static_cast<std::size_t>(n * width + j);
+        rows[token] = w[at];
+        sums[at] += d[token];
+      }
+    }
+    table.embedding(weight, ids, first, y);
+    check_close(y, rows, 0, 0);
+    table.embedding_backward(dy, ids, first, dweight);
+    check_close(dweight, sums, 4 * rounding(acc_of(dtype)), 4 * rounding(acc_of(dtype)));
+  }
+}
+
+TEST_CASE("rows: the same for any number of threads") {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const Shape shape{517, 190};
+    const Tensor x = random(shape, dtype, 1), dy = random(shape, dtype, 2), gamma = random({190}, dtype, 3);
+    const Tensor ids = random_ids({517}, 4, 0, 40);
+    Tensor mean = Tensor::empty({517}), rstd = Tensor::empty({517}), y = Tensor::empty(shape, dtype);
+    Tensor dx = Tensor::empty(shape, dtype), dgamma = Tensor::empty({190}), dbeta = Tensor::empty({190});
+    check_same_for_any_threads([&] { return table.softmax(x, y), y; });
+    check_same_for_any_threads([&] { return table.softmax_backward(x, dy, dx), dx; });
+    check_same_for_any_threads([&] { return table.layer_norm(x, gamma, gamma, 1e-5, y, mean, rstd), y; });
+    check_same_for_any_threads([&] { return table.layer_norm_backward(x, gamma, mean, rstd, dy, dx, dgamma, dbeta), dx; });
+    check_same_for_any_threads([&] { return table.layer_norm_backward(x, gamma, mean, rstd, dy, dx, dgamma, dbeta), dgamma; });
+    check_same_for_any_threads([&] { return table.layer_norm_backward(x, gamma, mean, rstd, dy, dx, dgamma, dbeta), dbeta; });
+    check_same_for_any_threads([&] { return table.rms_norm(x, gamma, 1e-5, y, rstd), y; });
+    check_same_for_any_threads([&] { return table.rms_norm_backward(x, gamma, rstd, dy, dx, dgamma), dgamma; });
+    check_same_for_any_threads([&] {
+      Tensor dweight = Tensor::zeros({40, 190});
+      table.embedding_backward(dy, ids, 0, dweight);
+      return dweight;
+    });
+  }
+}

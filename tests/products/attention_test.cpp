@@ -1,0 +1,218 @@
+// attention and its gradient against the plain definition in f64: every dtype, grouped heads, ragged tiles, strides.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "core/kernels.h"
+#include "tests/products/reference.h"
+
+namespace trireme {
+namespace {
+
+using test::random_tensor;
+using test::values;
+using Numbers = std::vector<double>;
+
+struct Case {
+  std::int64_t batch, queries, keys, heads, kv_heads, width;
+  bool causal = false;
+  DType dtype = DType::f64;
+  double size = 1;  // of q: large values make the softmax nearly one-hot
+  double scale() const { return 1 / std::sqrt(static_cast<double>(width)); }
+};
+
+std::string describe(const Case& x) {
+  return fmt::format("B={} Tq={} Tk={} H={} Hkv={} Dh={} causal={} {} size={}", x.batch, x.queries, x.keys, x.heads,
+                     x.kv_heads, x.width, x.causal, name(x.dtype), x.size);
+}
+
+/// [B, T, H, Dh] with rows that do not follow one another: a slice of a tensor of [q, k, v], as a model's fused projection gives.
+Tensor heads_of(std::int64_t batch, std::int64_t length, std::int64_t heads, std::int64_t width, DType dtype,
+                std::uint64_t stream, double size = 1) {
+  return view::slice(random_tensor({batch, length, heads + 2, width}, dtype, stream, size), 2, 1, heads);
+}
+
+struct Tensors {
+  Tensor q, k, v, dout, out, lse, dq, dk, dv;
+  explicit Tensors(const Case& x)
+      : q(heads_of(x.batch, x.queries, x.heads, x.width, x.dtype, 1, x.size)),
+        k(heads_of(x.batch, x.keys, x.kv_heads, x.width, x.dtype, 2)),
+        v(heads_of(x.batch, x.keys, x.kv_heads, x.width, x.dtype, 3)),
+        dout(heads_of(x.batch, x.queries, x.heads, x.width, x.dtype, 4)),
+        out(heads_of(x.batch, x.queries, x.heads, x.width, x.dtype, 5)),
+        lse(Tensor::full({x.batch, x.heads, x.queries}, std::nan(""), test::accumulator(x.dtype))),
+        dq(heads_of(x.batch, x.queries, x.heads, x.width, x.dtype, 6)),
+        dk(heads_of(x.batch, x.keys, x.kv_heads, x.width, x.dtype, 7)),
+        dv(heads_of(x.batch, x.keys, x.kv_heads, x.width, x.dtype, 8)) {}
+  void run(const Case& x) {
+    kernels(Device::cpu).attention(q, k, v, x.scale(), x.causal, out, lse);
+    kernels(Device::cpu).attention_backward(q, k, v, out, lse, dout, x.scale(), x.causal, dq, dk, dv);
+  }
+};
+
+/// The definition, one query at a time, all in f64. The gradients are those at the `out` that was stored, as backward is told.
+struct Reference {
+  Numbers out, lse, dq, dk, dv;
+
+  Reference(const Case& x, const Tensors& t)
+      : x_(x), q_(values(t.q)), k_(values(t.k)), v_(values(t.v)), dout_(values(t.dout)), stored_(values(t.out)) {
+    out.resize(q_.size());
+    dq.resize(q_.size());
+    dk.resize(k_.size());
+    dv.resize(v_.size());
+    lse.resize(static_cast<std::size_t>(x.batch * x.heads * x.queries));
+    for (std::int64_t b = 0; b < x.batch; ++b) {
+      for (std::int64_t h = 0; h < x.heads; ++h) {
+        for (std::int64_t i = 0; i < x.queries; ++i) query(b, h, i);
+      }
+    }
+  }
+
+ private:
+  std::size_t at_query(std::int64_t b, std::int64_t i, std::int64_t h) const {
+    return static_cast<std::size_t>(((b * x_.queries + i) * x_.heads + h) * x_.width);
+  }
+  std::size_t at_key(std::int64_t b, std::int64_t j, std::int64_t h) const {
+    return static_cast<std::size_t>(((b * x_.keys + j) * x_.kv_heads + h * x_.kv_heads / x_.heads) * x_.width);
+  }
+  double dot(const Numbers& a, std::size_t i, const Numbers& b, std::size_t j) const {
+    double sum = 0;
+    for (std::size_t d = 0; d < static_cast<std::size_t>(x_.width); ++d) sum += a[i + d] * b[j + d];
+    return sum;
+  }
+  void add(double factor, const Numbers& from, std::size_t i, Numbers& to, std::size_t j) const {
+    for (std::size_t d = 0; d < static_cast<std::size_t>(x_.width); ++d) to[j + d] += factor * from[i + d];
+  }
+
+  void query(std::int64_t b, std::int64_t h, std::int64_t i) {
+    const std::size_t row = at_query(b, i, h);
+    Numbers p(static_cast<std::size_t>(x_.keys), -std::numeric_limits<double>::infinity());
+    double top = -std::numeric_limits<double>::infinity(), total = 0;
+    for (std::int64_t j = 0; j < x_.keys; ++j) {
+      if (x_.causal && j > i + x_.keys - x_.queries) break;
+      p[static_cast<std::size_t>(j)] = x_.scale() * dot(q_, row, k_, at_key(b, j, h));
+      top = std::max(top, p[static_cast<std::size_t>(j)]);
+    }
+    lse[static_cast<std::size_t>((b * x_.heads + h) * x_.queries + i)] = top;
+    if (std::isinf(top)) return;  // nothing to see: zero output and gradients
+    for (double& each : p) total += each = std::exp(each - top);
+    lse[static_cast<std::size_t>((b * x_.heads + h) * x_.queries + i)] += std::log(total);
+    for (double& each : p) each /= total;
+    for (std::int64_t j = 0; j < x_.keys; ++j) add(p[static_cast<std::size_t>(j)], v_, at_key(b, j, h), out, row);
+    const double delta = dot(dout_, row, stored_, row);
+    for (std::int64_t j = 0; j < x_.keys; ++j) {
+      const std::size_t key = at_key(b, j, h);
+      const double weight = p[static_cast<std::size_t>(j)];
+      const double ds = x_.scale() * weight * (dot(dout_, row, v_, key) - delta);
+      add(weight, dout_, row, dv, key);
+      add(ds, k_, key, dq, row);
+      add(ds, q_, row, dk, key);
+    }
+  }
+
+  Case x_;
+  Numbers q_, k_, v_, dout_, stored_;
+};
+
+/// Largest |got - expected| against the largest |expected|.
+double error(const Tensor& got, const Numbers& expected) {
+  const Numbers numbers = values(got);
+  REQUIRE(numbers.size() == expected.size());
+  double worst = 0, size = 1e-300;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    if (std::isinf(expected[i])) {
+      REQUIRE(numbers[i] == expected[i]);
+      continue;
+    }
+    if (!std::isfinite(numbers[i])) return std::numeric_limits<double>::infinity();
+    worst = std::max(worst, std::fabs(numbers[i] - expected[i]));
+    size = std::max(size, std::fabs(expected[i]));
+  }
+  return worst / size;
+}
+
+void check(const Case& x) {
+  CAPTURE(describe(x));
+  Tensors t(x);
+  t.run(x);
+  const Reference expected(x, t);
+  // One rounding to the tensors' dtype, and sums over at most `keys` (and queries) terms in the accumulator's.
+  const double terms = static_cast<double>(x.keys + x.queries + x.width);
+  const double tolerance = 2 * test::rounding(x.dtype) + terms * test::rounding(test::accumulator(x.dtype));
+  CHECK(error(t.out, expected.out) <= tolerance);
+  CHECK(error(t.lse, expected.lse) <= terms * test::rounding(test::accumulator(x.dtype)));
+  CHECK(error(t.dv, expected.dv) <= tolerance);
+  CHECK(error(t.dq, expected.dq) <= 4 * tolerance);
+  CHECK(error(t.dk, expected.dk) <= 4 * tolerance);
+}
+
+}  // namespace
+
+TEST_CASE("attention agrees with its definition: ragged lengths and widths, causal or not") {
+  for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16}) {
+    for (const bool causal : {false, true}) {
+      for (const auto& [queries, keys] :
+           {std::pair{1, 1}, {7, 7}, {33, 33}, {64, 64}, {65, 65}, {130, 130}, {1, 70}, {20, 90}, {90, 20}}) {
+        for (const std::int64_t width : {1, 13, 32}) check({1, queries, keys, 2, 2, width, causal, dtype});
+      }
+    }
+  }
+}
+
+TEST_CASE("attention with grouped heads, several sequences and wide heads") {
+  for (const DType dtype : {DType::f64, DType::f32, DType::bf16}) {
+    check({2, 50, 50, 6, 2, 20, true, dtype});
+    check({3, 70, 40, 4, 1, 64, false, dtype});
+    check({1, 40, 70, 3, 3, 80, true, dtype});
+    check({1, 200, 200, 1, 1, 129, true, dtype});
+  }
+}
+
+TEST_CASE("attention stays finite and right when scores are a thousand times larger") {
+  for (const DType dtype : {DType::f64, DType::f32}) {
+    const Case x{1, 70, 70, 2, 1, 32, true, dtype, 1000};
+    CAPTURE(describe(x));
+    Tensors t(x);
+    t.run(x);
+    for (const Tensor* each : {&t.out, &t.lse, &t.dq, &t.dk, &t.dv}) {
+      for (const double number : values(*each)) REQUIRE(std::isfinite(number));
+    }
+    // A score near 6000 is off by about 6000 * 32 roundings, and so is the logarithm of a probability.
+    const double slack = 6000 * 64 * test::rounding(dtype);
+    const Reference expected(x, t);
+    CHECK(error(t.out, expected.out) <= slack);
+    CHECK(error(t.dv, expected.dv) <= slack);
+    CHECK(error(t.lse, expected.lse) <= 64 * test::rounding(dtype));
+  }
+}
+
+TEST_CASE("attention and its gradient give the same bits for 1, 2 and 3 threads") {
+  for (const Case& x : {Case{2, 70, 70, 6, 3, 20, true, DType::f32}, Case{1, 200, 130, 1, 1, 40, true, DType::bf16},
+                        Case{5, 64, 64, 4, 4, 32, true, DType::f32}}) {
+    CAPTURE(describe(x));
+    std::vector<std::vector<Numbers>> results;
+    for (const int team : {1, 2, 3}) {
+      const test::TeamOf scope(team);
+      Tensors t(x);
+      t.run(x);
+      results.push_back({values(t.out), values(t.lse), values(t.dq), values(t.dk), values(t.dv)});
+    }
+    CHECK(results[0] == results[1]);
+    CHECK(results[0] == results[2]);
+  }
+}
+
+TEST_CASE("attention asks the system for no memory once it is warm, and never holds a score for every pair") {
+  const Case x{1, 1024, 1024, 1, 1, 16, true, DType::f32};
+  Tensors t(x);
+  t.run(x);
+  MemoryPool& pool = *MemoryPool::current();
+  pool.reset_peaks();
+  const std::int64_t before = pool.system_allocations();
+  t.run(x);
+  CHECK(pool.system_allocations() == before);
+  CHECK(pool.use(MemoryCategory::workspace).peak < 1024 * 1024 * 4 / 2);
+}
+
+}  // namespace trireme

@@ -1,0 +1,302 @@
+// gemm against a plain f64 loop: every implementation, dtype, layout and epilogue, on shapes that fit no tile.
+//
+// The bound is the textbook one for a sum of K products in any order (Higham 2002, section 3.1):
+// |error| <= (K + 4) u sum |a b|, with u the accumulator's rounding, plus one rounding to the dtype of c.
+#include <doctest/doctest.h>
+
+#include <limits>
+#include <string>
+
+#include "core/kernels.h"
+#include "tests/products/reference.h"
+
+namespace trireme {
+namespace {
+
+using test::random_tensor;
+using test::values;
+
+struct Case {
+  std::int64_t m, n, k;
+  DType in = DType::f32, out = DType::f32;
+  bool a_transposed = false, b_transposed = false;
+  double alpha = 1, beta = 0;
+  bool bias = false;
+  Shape leading = {};
+  bool repeat_a = false, repeat_b = false;
+};
+
+std::string describe(const Case& x) {
+  return fmt::format("M={} N={} K={} {}->{} {}{} alpha={} beta={} bias={} leading={}", x.m, x.n, x.k, name(x.in),
+                     name(x.out), x.a_transposed ? 'T' : 'N', x.b_transposed ? 'T' : 'N', x.alpha, x.beta, x.bias,
+                     to_string(x.leading));
+}
+
+Shape joined(const Shape& leading, std::int64_t rows, std::int64_t columns) {
+  std::vector<std::int64_t> extents(leading.begin(), leading.end());
+  extents.push_back(rows);
+  extents.push_back(columns);
+  return Shape(std::span<const std::int64_t>(extents));
+}
+
+/// [leading.., rows, columns], rows 3 elements longer than they need be; optionally a transpose, or one matrix repeated.
+Tensor operand(const Shape& leading, std::int64_t rows, std::int64_t columns, bool transposed, bool repeat, DType dtype,
+               std::uint64_t stream) {
+  const Shape stored = repeat ? Shape{} : leading;
+  Tensor x = transposed ? random_tensor(joined(stored, columns, rows + 3), dtype, stream)
+                        : random_tensor(joined(stored, rows, columns + 3), dtype, stream);
+  x = view::slice(x, x.dims() - 1, 0, transposed ? rows : columns);
+  if (transposed) x = view::transpose(x, x.dims() - 2, x.dims() - 1);
+  return repeat ? view::expand(x, joined(leading, rows, columns)) : x;
+}
+
+struct Operands {
+  Tensor a, b, c, bias;
+  explicit Operands(const Case& x)
+      : a(operand(x.leading, x.m, x.k, x.a_transposed, x.repeat_a, x.in, 1)),
+        b(operand(x.leading, x.k, x.n, x.b_transposed, x.repeat_b, x.in, 2)),
+        c(operand(x.leading, x.m, x.n, false, false, x.out, 3)) {
+    if (x.bias) bias = random_tensor({x.n}, x.in, 4);
+  }
+};
+
+void check(const Case& x) {
+  CAPTURE(describe(x));
+  CAPTURE(selected_gemm());
+  Operands o(x);
+  const std::vector<double> a = values(o.a), b = values(o.b), before = values(o.c);
+  const std::vector<double> bias = x.bias ? values(o.bias) : std::vector<double>(static_cast<std::size_t>(x.n), 0.0);
+  kernels(Device::cpu).gemm(o.a, o.b, o.c, {.alpha = x.alpha, .beta = x.beta, .bias = o.bias});
+  const std::vector<double> got = values(o.c);
+  const double unit = test::rounding(test::accumulator(x.in)), out_unit = test::rounding(x.out);
+  const std::int64_t batch = x.leading.count();
+  std::int64_t wrong = 0;
+  for (std::int64_t i = 0; i < batch * x.m * x.n; ++i) {
+    const std::int64_t index = i / (x.m * x.n), row = i / x.n % x.m, column = i % x.n;
+    double sum = 0, size = 0;
+    for (std::int64_t k = 0; k < x.k; ++k) {
+      const double term = x.alpha * a[static_cast<std::size_t>((index * x.m + row) * x.k + k)] *
+                          b[static_cast<std::size_t>((index * x.k + k) * x.n + column)];
+      sum += term;
+      size += std::fabs(term);
+    }
+    const double kept = x.beta == 0 ? 0 : x.beta * before[static_cast<std::size_t>(i)];
+    const double add = bias[static_cast<std::size_t>(column)];
+    const double expected = sum + kept + add;
+    const double bound = (static_cast<double>(x.k) + 4) * unit * (size + std::fabs(kept) + std::fabs(add)) +
+                         1.01 * out_unit * std::fabs(expected) + 1e-30;
+    if (!(std::fabs(got[static_cast<std::size_t>(i)] - expected) <= bound) && wrong++ == 0) {
+      MESSAGE("first wrong element ", i, ": expected ", expected, ", got ", got[static_cast<std::size_t>(i)]);
+    }
+  }
+  CHECK(wrong == 0);
+}
+
+/// Runs `body` once for each implementation, and selects the first again.
+template <class Body>
+void for_each_product(Body&& body) {
+  for (const std::string_view each : gemm_names()) {
+    select_gemm(each);
+    body();
+  }
+  select_gemm(gemm_names().front());
+}
+
+struct Types {
+  DType in, out;
+};
+constexpr std::array<Types, 6> all_types = {{{DType::f64, DType::f64},
+                                             {DType::f32, DType::f32},
+                                             {DType::bf16, DType::bf16},
+                                             {DType::bf16, DType::f32},
+                                             {DType::f16, DType::f16},
+                                             {DType::f16, DType::f32}}};
+
+bool same_bits(const Tensor& x, const Tensor& y) { return values(x) == values(y); }
+
+}  // namespace
+
+TEST_CASE("gemm agrees with a plain loop on ragged shapes, in every layout and dtype") {
+  for_each_product([] {
+    for (const auto [in, out] : all_types) {
+      for (int layout = 0; layout < 4; ++layout) {
+        const bool at = layout / 2 == 1, bt = layout % 2 == 1;
+        check({.m = 1, .n = 1, .k = 1, .in = in, .out = out, .a_transposed = at, .b_transposed = bt});
+        check({.m = 17, .n = 33, .k = 19, .in = in, .out = out, .a_transposed = at, .b_transposed = bt});
+        check({.m = 29,
+               .n = 70,
+               .k = 45,
+               .in = in,
+               .out = out,
+               .a_transposed = at,
+               .b_transposed = bt,
+               .alpha = 0.5,
+               .beta = 1,
+               .bias = true});
+      }
+    }
+  });
+}
+
+TEST_CASE("gemm with every number of rows and columns up to two tiles") {
+  for_each_product([] {
+    for (std::int64_t m = 1; m <= 30; ++m) check({.m = m, .n = 20, .k = 9, .b_transposed = m % 2 == 0});
+    for (std::int64_t n = 1; n <= 66; ++n)
+      check({.m = 5, .n = n, .k = 18, .a_transposed = n % 2 == 0, .b_transposed = n % 3 == 0});
+  });
+}
+
+TEST_CASE("gemm of few rows with a transposed matrix, as in generation") {
+  for_each_product([] {
+    for (const auto [in, out] : all_types) {
+      for (const std::int64_t m : {1, 3, 4, 8, 9}) {
+        check({.m = m,
+               .n = 67,
+               .k = 77,
+               .in = in,
+               .out = out,
+               .b_transposed = true,
+               .alpha = 2,
+               .beta = 0.5,
+               .bias = true});
+        check({.m = m, .n = 5, .k = 3, .in = in, .out = out, .a_transposed = true, .b_transposed = true});
+      }
+    }
+  });
+}
+
+TEST_CASE("gemm adds alpha, beta and bias in every combination") {
+  for_each_product([] {
+    for (const auto [in, out] : all_types) {
+      for (const double alpha : {1.0, -2.5}) {
+        for (const double beta : {0.0, 1.0, 0.75}) {
+          for (const bool bias : {false, true}) {
+            check({.m = 15,
+                   .n = 37,
+                   .k = 21,
+                   .in = in,
+                   .out = out,
+                   .b_transposed = true,
+                   .alpha = alpha,
+                   .beta = beta,
+                   .bias = bias});
+          }
+        }
+      }
+    }
+  });
+}
+
+TEST_CASE("gemm over several blocks of K, rows and columns") {
+  for_each_product([] {
+    for (const auto [in, out] : all_types) {
+      check({.m = 23, .n = 41, .k = 1500, .in = in, .out = out, .b_transposed = true, .beta = 0.5, .bias = true});
+    }
+    check({.m = 300, .n = 40, .k = 1030});
+    check({.m = 20, .n = 3000, .k = 600, .a_transposed = true, .beta = 1});
+  });
+}
+
+TEST_CASE("gemm over leading dims, some repeated") {
+  for_each_product([] {
+    const Shape leading = {2, 3};
+    for (const bool repeat_a : {false, true}) {
+      for (const bool repeat_b : {false, true}) {
+        check({.m = 9,
+               .n = 35,
+               .k = 11,
+               .b_transposed = true,
+               .beta = 1,
+               .bias = true,
+               .leading = leading,
+               .repeat_a = repeat_a,
+               .repeat_b = repeat_b});
+      }
+    }
+    check({.m = 70, .n = 80, .k = 90, .leading = {2}});
+    // Dense activations [B, T, D] against one weight become a single product.
+    const Tensor a = random_tensor({3, 5, 12}, DType::f32, 1), b = random_tensor({12, 40}, DType::f32, 2);
+    Tensor c = Tensor::empty({3, 5, 40}), one = Tensor::empty({15, 40});
+    kernels(Device::cpu).gemm(a, view::expand(b, {3, 12, 40}), c, {});
+    kernels(Device::cpu).gemm(view::reshape(a, {15, 12}), b, one, {});
+    CHECK(same_bits(view::reshape(c, {15, 40}), one));
+  });
+}
+
+TEST_CASE("gemm takes a matrix whose rows are one row repeated") {
+  for_each_product([] {
+    const Tensor row = random_tensor({1, 24}, DType::f32, 1), b = random_tensor({24, 40}, DType::f32, 2);
+    Tensor c = Tensor::empty({18, 40}), expected = Tensor::empty({18, 40});
+    kernels(Device::cpu).gemm(view::expand(row, {18, 24}), b, c, {});
+    kernels(Device::cpu).gemm(clone(view::expand(row, {18, 24})), b, expected, {});
+    CHECK(same_bits(c, expected));
+  });
+}
+
+TEST_CASE("gemm gives the same bits for 1, 2 and 3 threads") {
+  const std::array<Case, 7> cases = {{
+      {.m = 97, .n = 130, .k = 80, .b_transposed = true},
+      {.m = 97, .n = 130, .k = 1100, .a_transposed = true, .beta = 1},
+      {.m = 97, .n = 130, .k = 1100, .in = DType::bf16, .out = DType::bf16, .bias = true},
+      {.m = 300, .n = 64, .k = 70, .in = DType::f64, .out = DType::f64},
+      {.m = 2, .n = 900, .k = 200, .b_transposed = true},
+      {.m = 40, .n = 50, .k = 60, .leading = {5}},
+      {.m = 128, .n = 512, .k = 768, .a_transposed = true, .beta = 1},
+  }};
+  for_each_product([&] {
+    for (const Case& x : cases) {
+      CAPTURE(describe(x));
+      CAPTURE(selected_gemm());
+      std::vector<Tensor> results;
+      for (const int team : {1, 2, 3}) {
+        const test::TeamOf scope(team);
+        Operands o(x);
+        kernels(Device::cpu).gemm(o.a, o.b, o.c, {.alpha = x.alpha, .beta = x.beta, .bias = o.bias});
+        results.push_back(o.c);
+      }
+      CHECK(same_bits(results[0], results[1]));
+      CHECK(same_bits(results[0], results[2]));
+    }
+  });
+}
+
+TEST_CASE("gemm with beta = 0 ignores NaN in c; NaN and infinity in a and b come through") {
+  for_each_product([] {
+    for (const std::int64_t k : {7, 1100}) {
+      const Tensor a = random_tensor({20, k}, DType::f32, 1), b = random_tensor({k, 40}, DType::f32, 2);
+      Tensor c = Tensor::full({20, 40}, std::numeric_limits<double>::quiet_NaN());
+      kernels(Device::cpu).gemm(a, b, c, {});
+      for (const double x : values(c)) REQUIRE(std::isfinite(x));
+      a.data<float>()[3 * k + 2] = std::numeric_limits<float>::quiet_NaN();
+      kernels(Device::cpu).gemm(a, b, c, {});
+      const std::vector<double> got = values(c);
+      for (std::size_t i = 0; i < got.size(); ++i) REQUIRE(std::isnan(got[i]) == (i / 40 == 3));
+    }
+  });
+}
+
+TEST_CASE("gemm of no products: K = 0 leaves beta c + bias, empty c is left alone") {
+  for_each_product([] {
+    check({.m = 5, .n = 40, .k = 0, .beta = 0.5, .bias = true});
+    check({.m = 5, .n = 40, .k = 0, .in = DType::bf16, .out = DType::bf16});
+    check({.m = 0, .n = 40, .k = 3});
+    check({.m = 4, .n = 0, .k = 3});
+  });
+}
+
+TEST_CASE("gemm asks the system for no memory once it is warm") {
+  Operands o({.m = 200, .n = 300, .k = 1100, .in = DType::bf16, .out = DType::bf16});
+  kernels(Device::cpu).gemm(o.a, o.b, o.c, {});
+  const std::int64_t before = MemoryPool::current()->system_allocations();
+  const std::int64_t live = MemoryPool::current()->total().live;
+  for (int i = 0; i < 3; ++i) kernels(Device::cpu).gemm(o.a, o.b, o.c, {});
+  CHECK(MemoryPool::current()->system_allocations() == before);
+  CHECK(MemoryPool::current()->total().live == live);
+}
+
+TEST_CASE("an unknown product is refused with the names of the known ones") {
+  CHECK_THROWS_WITH(select_gemm("abacus"), doctest::Contains("trireme, eigen"));
+  CHECK(selected_gemm() == gemm_names().front());
+}
+
+}  // namespace trireme

@@ -1,0 +1,68 @@
+// exp, tanh and erf against the standard library in f64, swept over their range in units in the last place.
+#include "core/cpu/vector_math.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+namespace trireme {
+namespace {
+
+/// Distance in ulps of a float result from the exact one.
+double ulps(float got, double exact) {
+  int exponent = 0;
+  std::frexp(exact, &exponent);
+  return std::fabs(static_cast<double>(got) - exact) / std::ldexp(1.0, std::max(exponent - 24, -149));
+}
+
+template <class Function, class Exact>
+double worst(double low, double high, Function function, Exact exact) {
+  constexpr int count = 200'000;
+  std::vector<float> x(count), y(count);
+  for (int i = 0; i < count; ++i)
+    x[static_cast<std::size_t>(i)] = static_cast<float>(low + (high - low) * i / (count - 1));
+  for (std::size_t i = 0; i < x.size(); ++i) y[i] = function(x[i]);
+  double result = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) result = std::max(result, ulps(y[i], exact(static_cast<double>(x[i]))));
+  return result;
+}
+
+constexpr float infinity = std::numeric_limits<float>::infinity();
+constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+
+}  // namespace
+
+TEST_CASE("exp_approx is within 1.5 ulp, down to subnormal results") {
+  const auto function = [](float x) { return exp_approx(x); };
+  const auto exact = [](double x) { return std::exp(x); };
+  CHECK(worst(-1, 1, function, exact) < 1.5);
+  CHECK(worst(-103.9, 88.72, function, exact) < 1.5);
+  CHECK(exp_approx(0.0F) == 1.0F);
+  CHECK(exp_approx(-infinity) == 0.0F);
+  CHECK(exp_approx(-200.0F) == 0.0F);
+  CHECK(exp_approx(88.8F) == infinity);
+  CHECK(exp_approx(infinity) == infinity);
+  CHECK(std::isnan(exp_approx(nan)));
+}
+
+TEST_CASE("tanh_approx is within 2 ulp") {
+  const auto function = [](float x) { return tanh_approx(x); };
+  const auto exact = [](double x) { return std::tanh(x); };
+  for (const double range : {1e-6, 1e-3, 1.0, 10.0}) CHECK(worst(-range, range, function, exact) < 2);
+  CHECK(tanh_approx(infinity) == 1.0F);
+  CHECK(tanh_approx(-infinity) == -1.0F);
+  CHECK(std::isnan(tanh_approx(nan)));
+}
+
+TEST_CASE("erf_approx is within 2 ulp") {
+  const auto function = [](float x) { return erf_approx(x); };
+  const auto exact = [](double x) { return std::erf(x); };
+  for (const double range : {1e-6, 1e-3, 1.1, 5.0}) CHECK(worst(-range, range, function, exact) < 2);
+  CHECK(erf_approx(infinity) == 1.0F);
+  CHECK(erf_approx(-infinity) == -1.0F);
+  CHECK(std::isnan(erf_approx(nan)));
+}
+
+}  // namespace trireme
