@@ -55,17 +55,19 @@ struct AttentionPacked : Attention {
   }
 };
 
-double default_scale(const Tensor& q, double scale) { return scale != 0 ? scale : 1.0 / std::sqrt(static_cast<double>(q.size(-1))); }
+double default_scale(const Tensor& q, double scale) {
+  return scale != 0 ? scale : 1.0 / std::sqrt(static_cast<double>(q.size(-1)));
+}
 
 }  // namespace
 
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, bool causal, double scale) {
-  require(q.dims() == 4 && k.dims() == 4 && v.shape() == k.shape() && q.size(0) == k.size(0) && q.size(3) == k.size(3) &&
-              k.size(2) > 0 && q.size(2) % k.size(2) == 0,
+  require(q.dims() == 4 && k.dims() == 4 && v.shape() == k.shape() && q.size(0) == k.size(0) &&
+              q.size(3) == k.size(3) && k.size(2) > 0 && q.size(2) % k.size(2) == 0,
           "attention", "expected q [B, Tq, H, Dh] and k, v [B, Tk, Hkv, Dh] with H a multiple of Hkv, got {}, {}, {}",
-          to_string(q.shape()), to_string(k.shape()), to_string(v.shape()));
-  require(!causal || k.size(1) >= q.size(1), "attention", "causal attention needs at least as many keys as queries, got {} and {}",
-          k.size(1), q.size(1));
+          q.shape(), k.shape(), v.shape());
+  require(!causal || k.size(1) >= q.size(1), "attention",
+          "causal attention needs at least as many keys as queries, got {} and {}", k.size(1), q.size(1));
   Attention op;
   op.causal = causal;
   op.scale = default_scale(q, scale);
@@ -73,7 +75,7 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, bool causal,
 }
 
 Tensor attention_packed(const Tensor& qkv, bool causal, double scale) {
-  require(qkv.dims() == 5 && qkv.size(2) == 3, "attention", "expected qkv [B, T, 3, H, Dh], got {}", to_string(qkv.shape()));
+  require(qkv.dims() == 5 && qkv.size(2) == 3, "attention", "expected qkv [B, T, 3, H, Dh], got {}", qkv.shape());
   AttentionPacked op;
   op.causal = causal;
   op.scale = default_scale(qkv, scale);

@@ -8,7 +8,8 @@ namespace trireme {
 namespace {
 
 Tensor binary(Binary op, const Tensor& a, const Tensor& b, const char* where) {
-  require(a.dtype() == b.dtype(), where, "dtypes differ: {} and {}; cast_to one of them", name(a.dtype()), name(b.dtype()));
+  require(a.dtype() == b.dtype(), where, "dtypes differ: {} and {}; cast_to one of them", name(a.dtype()),
+          name(b.dtype()));
   const Shape shape = broadcast_shape(a.shape(), b.shape(), where);
   Tensor y = Tensor::empty(shape, a.dtype(), a.device());
   kernels(a.device()).binary(op, view::expand(a, shape), view::expand(b, shape), y);

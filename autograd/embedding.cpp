@@ -37,7 +37,7 @@ struct Embedding : Op {
 }  // namespace
 
 Tensor embedding(const Tensor& weight, const Tensor& ids, std::int64_t first) {
-  require(weight.dims() == 2, "embedding", "expected a weight [V, D], got {}", to_string(weight.shape()));
+  require(weight.dims() == 2, "embedding", "expected a weight [V, D], got {}", weight.shape());
   require(ids.dtype() == DType::i32, "embedding", "expected i32 ids, got {}", name(ids.dtype()));
   Embedding op;
   op.ids = view::reshape(contiguous(ids), {ids.count()});

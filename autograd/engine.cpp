@@ -100,9 +100,9 @@ class Engine {
 void backward(const Tensor& root, const Tensor& gradient) {
   require(root.requires_grad(), "backward", "no gradient flows to this tensor: nothing it was made of requires one");
   require(gradient.defined() || root.count() == 1, "backward", "a tensor of shape {} needs a gradient of that shape",
-          to_string(root.shape()));
-  require(!gradient.defined() || gradient.shape() == root.shape(), "backward", "expected a gradient of shape {}, got {}",
-          to_string(root.shape()), to_string(gradient.shape()));
+          root.shape());
+  require(!gradient.defined() || gradient.shape() == root.shape(), "backward",
+          "expected a gradient of shape {}, got {}", root.shape(), gradient.shape());
   const Tensor start = gradient.defined() ? gradient.detach() : Tensor::full(root.shape(), 1.0, root.dtype());
   if (Leaf* leaf = leaf_of(root)) {
     leaf->accumulate(start);

@@ -109,21 +109,21 @@ struct Linear : Op {
 }  // namespace
 
 Tensor matmul(const Tensor& a, const Tensor& b) {
-  require(a.dims() >= 2 && b.dims() >= 2, "matmul", "expected matrices, got shapes {} and {}", to_string(a.shape()),
-          to_string(b.shape()));
-  require(a.size(-1) == b.size(-2), "matmul", "inner extents differ: {} @ {}", to_string(a.shape()), to_string(b.shape()));
-  require(a.dtype() == b.dtype(), "matmul", "dtypes differ: {} and {}; cast_to one of them", name(a.dtype()), name(b.dtype()));
+  require(a.dims() >= 2 && b.dims() >= 2, "matmul", "expected matrices, got shapes {} and {}", a.shape(), b.shape());
+  require(a.size(-1) == b.size(-2), "matmul", "inner extents differ: {} @ {}", a.shape(), b.shape());
+  require(a.dtype() == b.dtype(), "matmul", "dtypes differ: {} and {}; cast_to one of them", name(a.dtype()),
+          name(b.dtype()));
   return apply(Matmul{}, a, b);
 }
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   require(weight.dims() >= 2 && x.dims() >= 1 && x.size(-1) == weight.size(-1), "linear",
-          "the weight {} does not take inputs of shape {}: last extents must be equal", to_string(weight.shape()),
-          to_string(x.shape()));
+          "the weight {} does not take inputs of shape {}: last extents must be equal", weight.shape(), x.shape());
   require(!bias.defined() || bias.count() == weight.count() / weight.size(-1), "linear",
-          "the weight {} needs a bias of {} elements, got {}", to_string(weight.shape()), weight.count() / weight.size(-1),
-          to_string(bias.shape()));
-  require(x.dtype() == weight.dtype(), "linear", "dtypes differ: input {}, weight {}", name(x.dtype()), name(weight.dtype()));
+          "the weight {} needs a bias of {} elements, got {}", weight.shape(), weight.count() / weight.size(-1),
+          bias.shape());
+  require(x.dtype() == weight.dtype(), "linear", "dtypes differ: input {}, weight {}", name(x.dtype()),
+          name(weight.dtype()));
   Linear op;
   op.bias_shape = bias.shape();
   return apply(std::move(op), x, weight, bias);

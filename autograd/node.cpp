@@ -29,7 +29,7 @@ void Leaf::accumulate(const Tensor& gradient) {
     return;
   }
   require(grad_.shape() == gradient.shape(), "backward", "a leaf of shape {} received a gradient of shape {}",
-          to_string(grad_.shape()), to_string(gradient.shape()));
+          grad_.shape(), gradient.shape());
   kernels(grad_.device()).axpby(1.0, contiguous(gradient), 1.0, grad_);
 }
 
@@ -38,7 +38,8 @@ void Leaf::run_hooks() {
 }
 
 void require_grad(Tensor& x) {
-  require(is_floating(x.dtype()), "require_grad", "only floating-point tensors have gradients, got {}", name(x.dtype()));
+  require(is_floating(x.dtype()), "require_grad", "only floating-point tensors have gradients, got {}",
+          name(x.dtype()));
   x.set_node(std::make_shared<Leaf>());
 }
 

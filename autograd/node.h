@@ -61,8 +61,8 @@ class Leaf : public Node {
 
 /// Makes `x` a leaf of the tape: gradients that reach it are collected in grad(x).
 void require_grad(Tensor& x);
-Leaf* leaf_of(const Tensor& x);     ///< null when x is not a leaf
-Tensor grad(const Tensor& x);       ///< of a leaf; undefined when none has arrived
+Leaf* leaf_of(const Tensor& x);  ///< null when x is not a leaf
+Tensor grad(const Tensor& x);    ///< of a leaf; undefined when none has arrived
 
 /// Whether the calling thread records operations.
 bool grad_enabled();

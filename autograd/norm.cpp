@@ -67,7 +67,7 @@ struct RmsNorm : Op {
 
 void check_width(const Tensor& x, const Tensor& gamma, const char* where) {
   require(x.dims() >= 1 && gamma.shape() == Shape{x.size(-1)}, where, "the input {} needs a gain of shape [{}], got {}",
-          to_string(x.shape()), x.dims() ? x.size(-1) : 0, to_string(gamma.shape()));
+          x.shape(), x.dims() ? x.size(-1) : 0, gamma.shape());
 }
 
 }  // namespace

@@ -37,8 +37,10 @@ inline Tensor tanh(const Tensor& x) { return apply_unary(Unary::tanh, x); }
 inline Tensor relu(const Tensor& x) { return apply_unary(Unary::relu, x); }
 inline Tensor sigmoid(const Tensor& x) { return apply_unary(Unary::sigmoid, x); }
 inline Tensor silu(const Tensor& x) { return apply_unary(Unary::silu, x); }
-inline Tensor gelu(const Tensor& x) { return apply_unary(Unary::gelu, x); }            ///< exact: x Phi(x), as in nanoGPT
-inline Tensor gelu_tanh(const Tensor& x) { return apply_unary(Unary::gelu_tanh, x); }  ///< tanh approximation, as in GPT-2
+inline Tensor gelu(const Tensor& x) { return apply_unary(Unary::gelu, x); }  ///< exact: x Phi(x), as in nanoGPT
+inline Tensor gelu_tanh(const Tensor& x) {
+  return apply_unary(Unary::gelu_tanh, x);
+}  ///< tanh approximation, as in GPT-2
 Tensor cast_to(const Tensor& x, DType dtype);  ///< the gradient is cast back
 
 // ---- dropout.cpp -------------------------------------------------------------------------------------------------
@@ -50,17 +52,17 @@ Tensor dropout(const Tensor& x, double p, std::uint64_t seed, std::uint64_t stre
 Tensor reshape(const Tensor& x, const Shape& shape);  ///< one extent may be -1; copies when x is not dense
 Tensor transpose(const Tensor& x, int a, int b);      ///< a view
 Tensor slice(const Tensor& x, int dim, std::int64_t start, std::int64_t length);  ///< a view
-Tensor select(const Tensor& x, int dim, std::int64_t index);  ///< one dim less
-Tensor expand(const Tensor& x, const Shape& shape);   ///< a view that broadcasts
+Tensor select(const Tensor& x, int dim, std::int64_t index);                      ///< one dim less
+Tensor expand(const Tensor& x, const Shape& shape);                               ///< a view that broadcasts
 Tensor concat(const std::vector<Tensor>& parts, int dim);
 
 // ---- reduce.cpp --------------------------------------------------------------------------------------------------
-Tensor sum(const Tensor& x);                          ///< all elements: shape []
+Tensor sum(const Tensor& x);  ///< all elements: shape []
 Tensor sum(const Tensor& x, int dim, bool keep_dim = false);
 Tensor mean(const Tensor& x);
 Tensor mean(const Tensor& x, int dim, bool keep_dim = false);
 Tensor max(const Tensor& x, int dim, bool keep_dim = false);  ///< ties share the gradient equally
-Tensor softmax(const Tensor& x);                      ///< over the last dim
+Tensor softmax(const Tensor& x);                              ///< over the last dim
 
 // ---- matmul.cpp --------------------------------------------------------------------------------------------------
 /// a [.., M, K] @ b [.., K, N]; leading dims broadcast; views (transposes) are used as they are.
@@ -69,7 +71,8 @@ Tensor matmul(const Tensor& a, const Tensor& b);
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias);
 
 // ---- norm.cpp ----------------------------------------------------------------------------------------------------
-Tensor layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps = 1e-5);  ///< beta may be undefined
+Tensor layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta,
+                  double eps = 1e-5);  ///< beta may be undefined
 Tensor rms_norm(const Tensor& x, const Tensor& gamma, double eps = 1e-5);
 
 // ---- embedding.cpp -----------------------------------------------------------------------------------------------

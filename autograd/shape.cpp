@@ -112,8 +112,8 @@ Tensor concat(const std::vector<Tensor>& parts, int dim) {
   Tensor whole = parts.front();
   for (std::size_t i = 1; i < parts.size(); ++i) {
     require(parts[i].dtype() == whole.dtype() && parts[i].shape().without(dim) == whole.shape().without(dim), "concat",
-            "part {} is {} {}, which does not continue {} {} along dim {}", i, name(parts[i].dtype()), to_string(parts[i].shape()),
-            name(whole.dtype()), to_string(whole.shape()), dim);
+            "part {} is {} {}, which does not continue {} {} along dim {}", i, name(parts[i].dtype()), parts[i].shape(),
+            name(whole.dtype()), whole.shape(), dim);
     Concat op;
     op.dim = positive_dim(whole, dim);
     whole = apply(op, whole, parts[i]);

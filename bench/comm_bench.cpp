@@ -2,15 +2,18 @@
 //   comm_bench --ranks 2
 //   mpirun -n 2 comm_bench
 //
-// algorithm bandwidth = bytes of the larger tensor of a rank / time. bus bandwidth = that times the share of it that has
-// to move, 2 (n-1)/n for an all-reduce and (n-1)/n for the others: comparable between operations and numbers of ranks.
-// Times are the fastest and the median of the repetitions, of the slowest rank.
+// algorithm bandwidth = bytes of the larger tensor of a rank / time. bus bandwidth = that times the share of it that
+// has to move, 2 (n-1)/n for an all-reduce and (n-1)/n for the others: comparable between operations and numbers of
+// ranks. Times are the fastest and the median of the repetitions, of the slowest rank.
 #include <fmt/core.h>
+#include <sched.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstring>
+#include <thread>
 
 #include "parallel/comm/process_group.h"
 
@@ -24,7 +27,7 @@ struct Options {
   int factor = 8;
   double seconds = 0.3;  // per line
   std::string only, dtype = "f32";
-  bool background = false;
+  bool background = false, pin = false;
 };
 
 struct Case {
@@ -61,22 +64,22 @@ DType dtype_named(const std::string& text) {
   fail(ExitCode::usage, "comm_bench", "--dtype {} is none of f64, f32, bf16, f16, i64, i32, u8", text);
 }
 
-/// The repetitions' times, each that of the slowest rank, sorted.
-std::vector<double> times_of(ProcessGroup& group, const std::function<void()>& run, double seconds) {
+/// The repetitions' times, each that of the slowest rank, sorted. `prepare` runs before each, untimed.
+std::vector<double> times_of(ProcessGroup& group, const std::function<void()>& prepare,
+                             const std::function<void()>& run, double seconds) {
   using Clock = std::chrono::steady_clock;
-  run();
-  group.barrier();
-  auto start = Clock::now();
-  run();
-  Tensor repetitions =
-      Tensor::full({1}, std::clamp(seconds / std::chrono::duration<double>(Clock::now() - start).count(), 5.0, 2000.0));
+  const auto timed = [&] {
+    prepare();
+    group.barrier();
+    const auto start = Clock::now();
+    run();
+    return std::chrono::duration<double>(Clock::now() - start).count();
+  };
+  timed();
+  Tensor repetitions = Tensor::full({1}, std::clamp(seconds / timed(), 5.0, 2000.0));
   group.broadcast(repetitions, 0).wait();
   Tensor times = Tensor::zeros({static_cast<std::int64_t>(repetitions.item())}, DType::f64);
-  for (double& time : times.span<double>()) {
-    start = Clock::now();
-    run();
-    time = std::chrono::duration<double>(Clock::now() - start).count();
-  }
+  for (double& time : times.span<double>()) time = timed();
   group.all_reduce(times, ReduceOp::max).wait();
   const auto all = times.span<double>();
   std::vector<double> sorted(all.begin(), all.end());
@@ -84,7 +87,18 @@ std::vector<double> times_of(ProcessGroup& group, const std::function<void()>& r
   return sorted;
 }
 
+/// Keeps the calling rank on a core of its own: two ranks on one core share its cache and measure something else.
+void pin_to_core(int rank) {
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  CPU_SET(static_cast<std::size_t>(rank) % std::thread::hardware_concurrency(), &cores);
+  if (sched_setaffinity(0, sizeof cores, &cores) != 0) {
+    fail(ExitCode::usage, "comm_bench", "the system does not let rank {} be pinned; leave out --pin", rank);
+  }
+}
+
 void bench(ProcessGroup& group, const Options& options, const char* transport) {
+  if (options.pin) pin_to_core(group.rank());
   const DType dtype = dtype_named(options.dtype);
   const int n = group.size();
   const bool prints = group.rank() == 0;
@@ -100,8 +114,12 @@ void bench(ProcessGroup& group, const Options& options, const char* transport) {
       const Tensor share = Tensor::zeros({count}, dtype), whole = Tensor::zeros({n, count}, dtype),
                    other = Tensor::zeros({n, count}, dtype);
       const Launch launch = options.background ? Launch::background : Launch::lazily;
+      // Written before each repetition, as gradients are: what a rank sends is in its own core's cache.
+      const auto fill = [&] {
+        for (const Tensor& x : {share, whole}) std::memset(x.raw(), 0, static_cast<std::size_t>(x.bytes()));
+      };
       const auto times = times_of(
-          group, [&] { c.run(group, share, whole, other, launch).wait(); }, options.seconds);
+          group, fill, [&] { c.run(group, share, whole, other, launch).wait(); }, options.seconds);
       const double median = times[times.size() / 2], algorithm = static_cast<double>(whole.bytes()) / median / 1e9;
       const double bus = algorithm * c.moved * (n - 1) / n;
       if (prints) {
@@ -128,6 +146,7 @@ int main(int count, char** arguments) {
   app.add_option("--seconds", options.seconds, "Time to spend on a line")->capture_default_str();
   app.add_option("--only", options.only, "One operation");
   app.add_option("--dtype", options.dtype, "Element type")->capture_default_str();
+  app.add_flag("--pin", options.pin, "Keep each rank on a core of its own");
   app.add_flag("--background", options.background, "Launch on the communication thread");
   CLI11_PARSE(app, count, arguments);
   try {

@@ -2,6 +2,7 @@
 
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // false alarms in GCC 12's own AVX-512 header
+#pragma GCC diagnostic ignored "-Wuninitialized"        // the same, under sanitizers
 #endif
 #include <Eigen/Core>
 

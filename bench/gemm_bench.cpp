@@ -4,9 +4,9 @@
 //   build/bin/gemm_bench --threads 2 --only gpt2 --repeats 9
 //
 // Shapes are those of training: forward x W^T ("nt"), gradient of the input dy W ("nn"), gradient of the weight
-// dy^T x added to what is there ("tn", beta = 1). Beside the products built into Trireme stands "eigen-omp": Eigen called
-// as its manual says, with its own threads. All candidates take turns within a repeat, so that a disturbance hits all of
-// them; the figure is the median over repeats. The peak is measured just before, on as many threads.
+// dy^T x added to what is there ("tn", beta = 1). Beside the products built into Trireme stands "eigen-omp": Eigen
+// called as its manual says, with its own threads. All candidates take turns within a repeat, so that a disturbance
+// hits all of them; the figure is the median over repeats. The peak is measured just before, on as many threads.
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>

@@ -1,4 +1,4 @@
-// kernel_bench: time and effective bandwidth of the memory-bound CPU kernels, at the shapes of a small and of a large model.
+// kernel_bench: time and effective bandwidth of the memory-bound CPU kernels, at shapes of small and large models.
 //   build/bin/kernel_bench [threads] [part of a kernel's name]
 // GB/s counts the bytes a kernel must move (stated in its file), not those it happens to move. With one thread the
 // processor's time is measured, which other processes disturb little; with more, the time that passes. Products and
@@ -32,7 +32,8 @@ Tensor random(const Shape& shape, DType dtype = DType::f32) {
 Tensor random_ids(std::int64_t count, std::int64_t vocab) {
   Tensor ids = Tensor::empty({count}, DType::i32);
   for (std::int64_t i = 0; i < count; ++i) {
-    ids.data<std::int32_t>()[i] = static_cast<std::int32_t>(random_word(1, 3, static_cast<std::uint64_t>(i)) % static_cast<std::uint64_t>(vocab));
+    ids.data<std::int32_t>()[i] =
+        static_cast<std::int32_t>(random_word(1, 3, static_cast<std::uint64_t>(i)) % static_cast<std::uint64_t>(vocab));
   }
   return ids;
 }
@@ -46,7 +47,8 @@ double seconds() {
 }
 
 // The best of repetitions over about a fifth of a second: the others waited for another process.
-void report(const std::string& name, const Shape& shape, DType dtype, std::int64_t bytes, const std::function<void()>& run) {
+void report(const std::string& name, const Shape& shape, DType dtype, std::int64_t bytes,
+            const std::function<void()>& run) {
   if (name.find(name_filter) == std::string::npos) return;
   const double start = seconds();
   double best = 1e9;
@@ -61,7 +63,8 @@ void report(const std::string& name, const Shape& shape, DType dtype, std::int64
 
 void elementwise(const Shape& shape, DType dtype) {
   const Tensor x = random(shape, dtype), dy = random(shape, dtype), row = random({shape[1]}, dtype);
-  Tensor y = Tensor::empty(shape, dtype), sums = Tensor::empty({1, shape[1]}, dtype), last = Tensor::empty({shape[0], 1}, dtype);
+  Tensor y = Tensor::empty(shape, dtype), sums = Tensor::empty({1, shape[1]}, dtype),
+         last = Tensor::empty({shape[0], 1}, dtype);
   Tensor all = Tensor::empty({1, 1}, dtype);
   const std::int64_t bytes = x.bytes();
   report("fill", shape, dtype, bytes, [&] { table.fill(y, 1); });
@@ -79,9 +82,11 @@ void elementwise(const Shape& shape, DType dtype) {
   report("add bias", shape, dtype, 2 * bytes, [&] { table.binary(Binary::add, x, bias, y); });
   report("multiply scalar", shape, dtype, 2 * bytes, [&] { table.binary(Binary::multiply, x, scalar, y); });
   report("axpby", shape, dtype, 3 * bytes, [&] { table.axpby(0.5, x, 0.5, y); });
-  for (const auto& [name, op] : {std::pair{"gelu", Unary::gelu}, {"gelu_tanh", Unary::gelu_tanh}, {"silu", Unary::silu}}) {
+  for (const auto& [name, op] :
+       {std::pair{"gelu", Unary::gelu}, {"gelu_tanh", Unary::gelu_tanh}, {"silu", Unary::silu}}) {
     report(name, shape, dtype, 2 * bytes, [&, op = op] { table.unary(op, x, y); });
-    report(std::string(name) + " backward", shape, dtype, 3 * bytes, [&, op = op] { table.unary_backward(op, x, dy, y); });
+    report(std::string(name) + " backward", shape, dtype, 3 * bytes,
+           [&, op = op] { table.unary_backward(op, x, dy, y); });
   }
   report("dropout", shape, dtype, 2 * bytes, [&] { table.dropout(x, 0.1, 1, 2, {shape, {0, 0}}, y); });
   report("sum to columns", shape, dtype, bytes, [&] { table.reduce(Reduction::sum, x, sums); });

@@ -18,30 +18,71 @@ std::string_view name(DType dtype);
 std::size_t size_of(DType dtype);  ///< bytes per element
 bool is_floating(DType dtype);
 
-template <class T> inline constexpr DType dtype_of = DType::f32;
-template <> inline constexpr DType dtype_of<double> = DType::f64;
-template <> inline constexpr DType dtype_of<bf16> = DType::bf16;
-template <> inline constexpr DType dtype_of<f16> = DType::f16;
-template <> inline constexpr DType dtype_of<std::int64_t> = DType::i64;
-template <> inline constexpr DType dtype_of<std::int32_t> = DType::i32;
-template <> inline constexpr DType dtype_of<std::uint8_t> = DType::u8;
+// Only the element types have a DType: any other T does not compile.
+template <class T>
+struct DTypeOf;
+template <>
+struct DTypeOf<double> {
+  static constexpr DType value = DType::f64;
+};
+template <>
+struct DTypeOf<float> {
+  static constexpr DType value = DType::f32;
+};
+template <>
+struct DTypeOf<bf16> {
+  static constexpr DType value = DType::bf16;
+};
+template <>
+struct DTypeOf<f16> {
+  static constexpr DType value = DType::f16;
+};
+template <>
+struct DTypeOf<std::int64_t> {
+  static constexpr DType value = DType::i64;
+};
+template <>
+struct DTypeOf<std::int32_t> {
+  static constexpr DType value = DType::i32;
+};
+template <>
+struct DTypeOf<std::uint8_t> {
+  static constexpr DType value = DType::u8;
+};
+template <class T>
+inline constexpr DType dtype_of = DTypeOf<T>::value;
 
 /// The type sums over elements of T are kept in: double for double, float for the rest.
-template <class T> struct Accumulate { using type = float; };
-template <> struct Accumulate<double> { using type = double; };
-template <class T> using accumulate_t = typename Accumulate<T>::type;
+template <class T>
+struct Accumulate {
+  using type = float;
+};
+template <>
+struct Accumulate<double> {
+  using type = double;
+};
+template <class T>
+using accumulate_t = typename Accumulate<T>::type;
 
-template <class T> struct TypeTag { using type = T; };
+template <class T>
+struct TypeTag {
+  using type = T;
+};
 
 /// Calls f(TypeTag<T>{}) with the C++ type of a floating dtype; `where` names the operation in the error otherwise.
 template <class F>
 decltype(auto) visit_floating(DType dtype, std::string_view where, F&& f) {
   switch (dtype) {
-    case DType::f64: return std::forward<F>(f)(TypeTag<double>{});
-    case DType::f32: return std::forward<F>(f)(TypeTag<float>{});
-    case DType::bf16: return std::forward<F>(f)(TypeTag<bf16>{});
-    case DType::f16: return std::forward<F>(f)(TypeTag<f16>{});
-    default: fail(ExitCode::internal, where, "expected a floating-point tensor, got {}", name(dtype));
+    case DType::f64:
+      return std::forward<F>(f)(TypeTag<double>{});
+    case DType::f32:
+      return std::forward<F>(f)(TypeTag<float>{});
+    case DType::bf16:
+      return std::forward<F>(f)(TypeTag<bf16>{});
+    case DType::f16:
+      return std::forward<F>(f)(TypeTag<f16>{});
+    default:
+      fail(ExitCode::internal, where, "expected a floating-point tensor, got {}", name(dtype));
   }
 }
 
@@ -49,13 +90,20 @@ decltype(auto) visit_floating(DType dtype, std::string_view where, F&& f) {
 template <class F>
 decltype(auto) visit_any(DType dtype, F&& f) {
   switch (dtype) {
-    case DType::f64: return std::forward<F>(f)(TypeTag<double>{});
-    case DType::f32: return std::forward<F>(f)(TypeTag<float>{});
-    case DType::bf16: return std::forward<F>(f)(TypeTag<bf16>{});
-    case DType::f16: return std::forward<F>(f)(TypeTag<f16>{});
-    case DType::i64: return std::forward<F>(f)(TypeTag<std::int64_t>{});
-    case DType::i32: return std::forward<F>(f)(TypeTag<std::int32_t>{});
-    case DType::u8: return std::forward<F>(f)(TypeTag<std::uint8_t>{});
+    case DType::f64:
+      return std::forward<F>(f)(TypeTag<double>{});
+    case DType::f32:
+      return std::forward<F>(f)(TypeTag<float>{});
+    case DType::bf16:
+      return std::forward<F>(f)(TypeTag<bf16>{});
+    case DType::f16:
+      return std::forward<F>(f)(TypeTag<f16>{});
+    case DType::i64:
+      return std::forward<F>(f)(TypeTag<std::int64_t>{});
+    case DType::i32:
+      return std::forward<F>(f)(TypeTag<std::int32_t>{});
+    case DType::u8:
+      return std::forward<F>(f)(TypeTag<std::uint8_t>{});
   }
   fail(ExitCode::internal, "dtype", "unknown dtype value {}", static_cast<int>(dtype));
 }

@@ -45,7 +45,8 @@ template <class... Args>
 /// Throws with ExitCode::internal unless `holds`: for shapes and arguments of operations called from C++ code.
 template <class... Args>
 void require(bool holds, std::string_view where, fmt::format_string<Args...> what, Args&&... args) {
-  if (!holds) [[unlikely]] fail(ExitCode::internal, where, what, std::forward<Args>(args)...);
+  if (!holds) [[unlikely]]
+    fail(ExitCode::internal, where, what, std::forward<Args>(args)...);
 }
 
 }  // namespace trireme

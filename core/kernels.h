@@ -23,8 +23,8 @@ enum class Reduction : std::uint8_t { sum, max };
 /// c = alpha * a @ b + beta * c + bias.
 struct GemmOptions {
   double alpha = 1.0;
-  double beta = 0.0;   ///< 0 ignores what c holds, even NaN
-  Tensor bias;         ///< [N], dtype of a; undefined: none
+  double beta = 0.0;  ///< 0 ignores what c holds, even NaN
+  Tensor bias{};      ///< [N], dtype of a; undefined: none
 };
 
 /// A local tensor as a rectangle of a global one: random kernels address elements by their global index.
@@ -63,7 +63,8 @@ struct KernelTable {
   /// y = a * x + b * y; x, y dense, same shape, floating dtypes may differ; b = 0 ignores what y holds; computed in acc of y.
   void (*axpby)(double a, const Tensor& x, double b, Tensor& y);
   /// y = where bit(global index) keeps: x / (1 - p), else 0. Keeps when random_uniform(seed, stream, index) >= p. Dense T, y may be x.
-  void (*dropout)(const Tensor& x, double p, std::uint64_t seed, std::uint64_t stream, const Rectangle& where, Tensor& y);
+  void (*dropout)(const Tensor& x, double p, std::uint64_t seed, std::uint64_t stream, const Rectangle& where,
+                  Tensor& y);
 
   // ---- reductions ------------------------------------------------------------------------------------------------
   /// y = reduction of x over the dims where y has extent 1; x any strides, y dense; same dtype; sums kept in acc.
@@ -83,13 +84,15 @@ struct KernelTable {
   /// dx = y * (dy - sum(y * dy)); T; dx may be dy.
   void (*softmax_backward)(const Tensor& y, const Tensor& dy, Tensor& dx);
   /// y = (x - mean) * rstd * gamma + beta; gamma, beta [D] T, beta may be undefined; mean, rstd [N] acc are outputs.
-  void (*layer_norm)(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps, Tensor& y, Tensor& mean, Tensor& rstd);
+  void (*layer_norm)(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps, Tensor& y, Tensor& mean,
+                     Tensor& rstd);
   /// dx [N, D] T; dgamma, dbeta [D] acc are overwritten; dbeta may be undefined. dx may be dy.
-  void (*layer_norm_backward)(const Tensor& x, const Tensor& gamma, const Tensor& mean, const Tensor& rstd, const Tensor& dy,
-                              Tensor& dx, Tensor& dgamma, Tensor& dbeta);
+  void (*layer_norm_backward)(const Tensor& x, const Tensor& gamma, const Tensor& mean, const Tensor& rstd,
+                              const Tensor& dy, Tensor& dx, Tensor& dgamma, Tensor& dbeta);
   /// y = x * rstd * gamma, rstd = 1 / sqrt(mean(x^2) + eps); rstd [N] acc is an output.
   void (*rms_norm)(const Tensor& x, const Tensor& gamma, double eps, Tensor& y, Tensor& rstd);
-  void (*rms_norm_backward)(const Tensor& x, const Tensor& gamma, const Tensor& rstd, const Tensor& dy, Tensor& dx, Tensor& dgamma);
+  void (*rms_norm_backward)(const Tensor& x, const Tensor& gamma, const Tensor& rstd, const Tensor& dy, Tensor& dx,
+                            Tensor& dgamma);
 
   // ---- embedding --------------------------------------------------------------------------------------------------
   /// y[n] = weight[ids[n] - first] or 0 when that row is not here; weight [V, D] T, ids [N] i32, y [N, D] T; dense.
@@ -101,7 +104,8 @@ struct KernelTable {
   /// out = softmax(scale q k^T, causal mask) v, tile by tile with an online softmax: no T x T buffer.
   /// q, out [B, Tq, H, Dh], k, v [B, Tk, Hkv, Dh], H a multiple of Hkv (query head h reads kv head h * Hkv / H); last stride 1, others
   /// any; T. lse [B, H, Tq] acc, dense: log-sum-exp of the scaled scores. Causal: query i sees keys up to i + Tk - Tq.
-  void (*attention)(const Tensor& q, const Tensor& k, const Tensor& v, double scale, bool causal, Tensor& out, Tensor& lse);
+  void (*attention)(const Tensor& q, const Tensor& k, const Tensor& v, double scale, bool causal, Tensor& out,
+                    Tensor& lse);
   /// dq, dk, dv with the shapes of q, k, v, last stride 1, overwritten.
   void (*attention_backward)(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& out, const Tensor& lse,
                              const Tensor& dout, double scale, bool causal, Tensor& dq, Tensor& dk, Tensor& dv);
@@ -113,20 +117,22 @@ struct KernelTable {
                               Tensor& sum_exp, Tensor& target_logit, Tensor& logit_sum);
   /// Sum over the rows that are not ignored of log(sum_exp) + maximum - (1 - smoothing) target_logit - smoothing logit_sum / vocab, in
   /// f64; the statistics are over all slices.
-  double (*cross_entropy_loss)(const Tensor& targets, const Tensor& maximum, const Tensor& sum_exp, const Tensor& target_logit,
-                               const Tensor& logit_sum, double smoothing, std::int64_t vocab);
+  double (*cross_entropy_loss)(const Tensor& targets, const Tensor& maximum, const Tensor& sum_exp,
+                               const Tensor& target_logit, const Tensor& logit_sum, double smoothing,
+                               std::int64_t vocab);
   /// dlogits = scale * (softmax - (1 - smoothing) onehot - smoothing / global), 0 for ignored rows and padded columns; maximum and
   /// sum_exp over all slices. dlogits may be logits.
-  void (*cross_entropy_backward)(const Tensor& logits, const Tensor& targets, const VocabSlice& slice, const Tensor& maximum,
-                                 const Tensor& sum_exp, double smoothing, double scale, Tensor& dlogits);
+  void (*cross_entropy_backward)(const Tensor& logits, const Tensor& targets, const VocabSlice& slice,
+                                 const Tensor& maximum, const Tensor& sum_exp, double smoothing, double scale,
+                                 Tensor& dlogits);
 
   // ---- optimizer: one pass over dense tensors of one shape ------------------------------------------------------------------
   /// AdamW with decoupled decay (Loshchilov and Hutter 2019, algorithm 2): weight, gradient, m, v f32; low: bf16/f16 copy of the new
   /// weight, or undefined.
   void (*adamw)(const AdamWOptions& options, const Tensor& gradient, Tensor& weight, Tensor& m, Tensor& v, Tensor& low);
   /// v = momentum v + (scale g + decay w); w -= lr v; momentum may be undefined (plain SGD). f32; low as for adamw.
-  void (*sgd)(double lr, double momentum_factor, double weight_decay, double gradient_scale, const Tensor& gradient, Tensor& weight,
-              Tensor& momentum, Tensor& low);
+  void (*sgd)(double lr, double momentum_factor, double weight_decay, double gradient_scale, const Tensor& gradient,
+              Tensor& weight, Tensor& momentum, Tensor& low);
 };
 
 const KernelTable& kernels(Device device);

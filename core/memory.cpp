@@ -60,8 +60,9 @@ void* MemoryPool::take(std::size_t bytes, MemoryCategory category) {
   } else {
     data = std::aligned_alloc(alignment, rounded);
     if (data == nullptr) {
-      fail(ExitCode::retryable, "memory", "out of host memory: asked for {} bytes for {}, {} bytes in use; lower --micro-batch",
-           bytes, name(category), total_.live);
+      fail(ExitCode::retryable, "memory",
+           "out of host memory: asked for {} bytes for {}, {} bytes in use; lower --micro-batch", bytes, name(category),
+           total_.live);
     }
     ++system_allocations_;
   }

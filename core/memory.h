@@ -60,7 +60,7 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
   MemoryUse total() const;
   std::int64_t system_allocations() const;  ///< how often the pool had to ask the system: constant in a steady state
   void reset_peaks();
-  void release_cached();                    ///< gives unused blocks back to the system
+  void release_cached();  ///< gives unused blocks back to the system
 
  private:
   void* take(std::size_t bytes, MemoryCategory category);

@@ -25,13 +25,14 @@ inline void set_threads(int) {}
 template <class Body>
 void parallel_for(std::int64_t n, std::int64_t grain, Body&& body) {
   if (n <= 0) return;
-  const std::int64_t parts = std::min<std::int64_t>(threads(), std::max<std::int64_t>(1, n / std::max<std::int64_t>(grain, 1)));
+  const std::int64_t parts =
+      std::min<std::int64_t>(threads(), std::max<std::int64_t>(1, n / std::max<std::int64_t>(grain, 1)));
   if (parts <= 1) {
     body(std::int64_t{0}, n);
     return;
   }
 #ifdef _OPENMP
-#pragma omp parallel num_threads(static_cast<int>(parts))
+#pragma omp parallel num_threads(static_cast <int>(parts))
   {
     const std::int64_t part = omp_get_thread_num(), team = omp_get_num_threads();
     const std::int64_t begin = n * part / team, end = n * (part + 1) / team;

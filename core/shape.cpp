@@ -13,7 +13,8 @@ Shape::Shape(std::span<const std::int64_t> extents) : dims_(static_cast<int>(ext
 
 std::size_t Shape::index(int dim) const {
   const int i = dim < 0 ? dim + dims_ : dim;
-  if (i < 0 || i >= dims_) [[unlikely]] fail(ExitCode::internal, "Shape", "dim {} is out of range for {}", dim, to_string(*this));
+  if (i < 0 || i >= dims_) [[unlikely]]
+    fail(ExitCode::internal, "Shape", "dim {} is out of range for {}", dim, *this);
   return static_cast<std::size_t>(i);
 }
 
@@ -56,8 +57,8 @@ Shape broadcast_shape(const Shape& a, const Shape& b, const char* where) {
   Shape result = longer;
   for (int i = 1; i <= shorter.dims(); ++i) {
     const std::int64_t x = longer[-i], y = shorter[-i];
-    require(x == y || x == 1 || y == 1, where, "shapes {} and {} do not broadcast: {} against {} at dim {} from the end",
-            to_string(a), to_string(b), x, y, i);
+    require(x == y || x == 1 || y == 1, where,
+            "shapes {} and {} do not broadcast: {} against {} at dim {} from the end", a, b, x, y, i);
     result[-i] = x == 1 ? y : x;
   }
   return result;
@@ -70,3 +71,9 @@ std::string to_string(const Shape& shape) {
 }
 
 }  // namespace trireme
+
+fmt::format_context::iterator fmt::formatter<trireme::Shape>::format(const trireme::Shape& shape,
+                                                                     fmt::format_context& context) const {
+  const std::string text = trireme::to_string(shape);
+  return std::copy(text.begin(), text.end(), context.out());
+}

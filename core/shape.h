@@ -1,6 +1,8 @@
 // Shape: up to six extents, kept inline so that making a view allocates nothing. Strides use the same type.
 #pragma once
 
+#include <fmt/core.h>
+
 #include <array>
 #include <cstdint>
 #include <initializer_list>
@@ -18,7 +20,7 @@ class Shape {
   explicit Shape(std::span<const std::int64_t> extents);
 
   int dims() const { return dims_; }
-  std::int64_t count() const;                  ///< product of the extents; 1 for no dims
+  std::int64_t count() const;                                              ///< product of the extents; 1 for no dims
   std::int64_t operator[](int dim) const { return extents_[index(dim)]; }  ///< negative dims count from the end
   std::int64_t& operator[](int dim) { return extents_[index(dim)]; }
 
@@ -28,7 +30,7 @@ class Shape {
   std::int64_t* end() { return extents_.data() + dims_; }
 
   bool operator==(const Shape& other) const;
-  Shape without(int dim) const;                ///< the shape with one dim removed
+  Shape without(int dim) const;                    ///< the shape with one dim removed
   Shape with(int dim, std::int64_t extent) const;  ///< the shape with one extent replaced
 
  private:
@@ -47,3 +49,10 @@ Shape broadcast_shape(const Shape& a, const Shape& b, const char* where);
 std::string to_string(const Shape& shape);  ///< "[2, 3]"
 
 }  // namespace trireme
+
+/// Shapes print themselves, so that a check that holds builds no text.
+template <>
+struct fmt::formatter<trireme::Shape> {
+  constexpr auto parse(fmt::format_parse_context& context) { return context.begin(); }
+  fmt::format_context::iterator format(const trireme::Shape& shape, fmt::format_context& context) const;
+};

@@ -6,7 +6,7 @@ namespace trireme {
 
 Tensor Tensor::empty(const Shape& shape, DType dtype, Device device) {
   for (const std::int64_t extent : shape) {
-    require(extent >= 0, "Tensor::empty", "extents must not be negative, got {}", to_string(shape));
+    require(extent >= 0, "Tensor::empty", "extents must not be negative, got {}", shape);
   }
   Tensor result;
   const auto bytes = static_cast<std::size_t>(shape.count()) * size_of(dtype);
@@ -42,7 +42,7 @@ void* Tensor::raw() const {
 }
 
 double Tensor::item() const {
-  require(count() == 1, "Tensor::item", "expected one element, got shape {}", to_string(shape_));
+  require(count() == 1, "Tensor::item", "expected one element, got shape {}", shape_);
   return visit_any(dtype_, [&](auto tag) {
     using T = typename decltype(tag)::type;
     if constexpr (std::is_arithmetic_v<T>) {
@@ -83,7 +83,7 @@ Tensor clone(const Tensor& x) {
 }
 
 void copy(const Tensor& from, Tensor& to) {
-  require(from.shape() == to.shape(), "copy", "shapes differ: from {}, to {}", to_string(from.shape()), to_string(to.shape()));
+  require(from.shape() == to.shape(), "copy", "shapes differ: from {}, to {}", from.shape(), to.shape());
   kernels(to.device()).copy(from, to);
 }
 
@@ -95,23 +95,23 @@ Tensor reshape(const Tensor& x, const Shape& shape) {
   int inferred = -1;
   for (int dim = 0; dim < shape.dims(); ++dim) {
     if (shape[dim] == -1) {
-      require(inferred < 0, "reshape", "only one extent may be -1, got {}", to_string(shape));
+      require(inferred < 0, "reshape", "only one extent may be -1, got {}", shape);
       inferred = dim;
     } else {
       known *= shape[dim];
     }
   }
   if (inferred >= 0 && known > 0) resolved[inferred] = x.count() / known;
-  require(resolved.count() == x.count(), "reshape", "{} has {} elements, which do not fill {}", to_string(x.shape()), x.count(),
-          to_string(shape));
-  require(x.contiguous(), "reshape", "the tensor {} with strides {} is not dense; call contiguous() first", to_string(x.shape()),
-          to_string(x.strides()));
+  require(resolved.count() == x.count(), "reshape", "{} has {} elements, which do not fill {}", x.shape(), x.count(),
+          shape);
+  require(x.contiguous(), "reshape", "the tensor {} with strides {} is not dense; call contiguous() first", x.shape(),
+          x.strides());
   return x.as_strided(resolved, row_major_strides(resolved), 0);
 }
 
 Tensor slice(const Tensor& x, int dim, std::int64_t start, std::int64_t length) {
-  require(start >= 0 && length >= 0 && start + length <= x.size(dim), "slice", "[{}, {}) is outside dim {} of {}", start,
-          start + length, dim, to_string(x.shape()));
+  require(start >= 0 && length >= 0 && start + length <= x.size(dim), "slice", "[{}, {}) is outside dim {} of {}",
+          start, start + length, dim, x.shape());
   return x.as_strided(x.shape().with(dim, length), x.strides(), start * x.strides()[dim]);
 }
 
@@ -128,12 +128,12 @@ Tensor transpose(const Tensor& x, int a, int b) {
 }
 
 Tensor expand(const Tensor& x, const Shape& shape) {
-  require(shape.dims() >= x.dims(), "expand", "{} has more dims than {}", to_string(x.shape()), to_string(shape));
+  require(shape.dims() >= x.dims(), "expand", "{} has more dims than {}", x.shape(), shape);
   Shape strides = shape;
   for (int i = 1; i <= shape.dims(); ++i) {
     const bool present = i <= x.dims();
-    require(!present || x.size(-i) == shape[-i] || x.size(-i) == 1, "expand", "{} does not broadcast to {}",
-            to_string(x.shape()), to_string(shape));
+    require(!present || x.size(-i) == shape[-i] || x.size(-i) == 1, "expand", "{} does not broadcast to {}", x.shape(),
+            shape);
     strides[-i] = present && x.size(-i) != 1 ? x.strides()[-i] : 0;
   }
   return x.as_strided(shape, strides, 0);

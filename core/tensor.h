@@ -47,13 +47,14 @@ class Tensor {
   /// The first element. Throws unless T is the tensor's element type.
   template <class T>
   T* data() const {
-    require(dtype_of<T> == dtype_, "Tensor::data", "the tensor holds {}, asked for {}", name(dtype_), name(dtype_of<T>));
+    require(dtype_of<T> == dtype_, "Tensor::data", "the tensor holds {}, asked for {}", name(dtype_),
+            name(dtype_of<T>));
     return static_cast<T*>(raw());
   }
   void* raw() const;
   template <class T>
   std::span<T> span() const {  ///< all elements of a contiguous tensor
-    require(contiguous(), "Tensor::span", "the tensor {} is not contiguous; call contiguous() first", to_string(shape_));
+    require(contiguous(), "Tensor::span", "the tensor {} is not contiguous; call contiguous() first", shape_);
     return {data<T>(), static_cast<std::size_t>(count())};
   }
   double item() const;  ///< the value of a one-element tensor
@@ -81,23 +82,23 @@ class Tensor {
 template <class T>
 Tensor Tensor::from(std::span<const T> values, const Shape& shape) {
   require(static_cast<std::int64_t>(values.size()) == shape.count(), "Tensor::from", "shape {} needs {} values, got {}",
-          to_string(shape), shape.count(), values.size());
+          shape, shape.count(), values.size());
   Tensor result = empty(shape, dtype_of<T>);
   if (!values.empty()) std::memcpy(result.raw(), values.data(), values.size_bytes());
   return result;
 }
 
-Tensor contiguous(const Tensor& x);              ///< x itself when dense, else a dense copy; off the tape
-Tensor cast(const Tensor& x, DType dtype);       ///< x itself when it has that dtype, else a converted copy; off the tape
-Tensor clone(const Tensor& x);                   ///< a dense copy; off the tape
-void copy(const Tensor& from, Tensor& to);       ///< same shape; converts dtype, follows strides
+Tensor contiguous(const Tensor& x);         ///< x itself when dense, else a dense copy; off the tape
+Tensor cast(const Tensor& x, DType dtype);  ///< x itself when it has that dtype, else a converted copy; off the tape
+Tensor clone(const Tensor& x);              ///< a dense copy; off the tape
+void copy(const Tensor& from, Tensor& to);  ///< same shape; converts dtype, follows strides
 
 namespace view {
 Tensor reshape(const Tensor& x, const Shape& shape);  ///< of a dense tensor; one extent may be -1: inferred
 Tensor slice(const Tensor& x, int dim, std::int64_t start, std::int64_t length);
 Tensor select(const Tensor& x, int dim, std::int64_t index);  ///< slice of length 1 with the dim removed
 Tensor transpose(const Tensor& x, int a, int b);
-Tensor expand(const Tensor& x, const Shape& shape);           ///< broadcast: extents of 1 repeat with stride 0
+Tensor expand(const Tensor& x, const Shape& shape);  ///< broadcast: extents of 1 repeat with stride 0
 }  // namespace view
 
 }  // namespace trireme

@@ -13,9 +13,9 @@ namespace trireme {
 
 namespace {
 
-// Unicode's White_Space property, spelled out: PCRE2's own \s also takes U+180E and, without UCP, misses all of Unicode.
-#define TRIREME_SPACES \
-  R"(\x09-\x0d\x20\x85\xa0\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})"
+// Unicode's White_Space property, spelled out: PCRE2's own \s also takes U+180E and, without UCP, misses all of
+// Unicode.
+#define TRIREME_SPACES R"(\x09-\x0d\x20\x85\xa0\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})"
 
 // Contractions; a run of letters, of digits or of other signs, each with one space before it; spaces up to the last,
 // which belongs to the next word; spaces at the end.
@@ -50,7 +50,8 @@ BpeSplitter::BpeSplitter() : pattern_(std::make_unique<Pattern>()) {
   pattern_->code =
       pcre2_compile(reinterpret_cast<PCRE2_SPTR>(kPattern.data()), kPattern.size(), options, &error, &at, nullptr);
   require(pattern_->code != nullptr, "bpe", "PCRE2 refused the word pattern at {}: {}", at, pcre2_message(error));
-  // Where the system forbids making code at run time this fails, and the same pattern runs interpreted: slower, same words.
+  // Where the system forbids making code at run time this fails, and the same pattern runs interpreted: slower, same
+  // words.
   pcre2_jit_compile(pattern_->code, PCRE2_JIT_COMPLETE);
 }
 

@@ -1,4 +1,5 @@
-// Encoding with byte-pair merges: a linked list of tokens and a heap of candidate pairs, so that a word of n bytes costs
+// Encoding with byte-pair merges: a linked list of tokens and a heap of candidate pairs, so that a word of n bytes
+// costs
 // O(n log n) even when it is a megabyte of one letter.
 #include "data/bpe_tokenizer.h"
 
@@ -36,7 +37,8 @@ BpeTokenizer::BpeTokenizer(BpeVocabulary vocabulary, const std::string& source) 
     const std::string text(1, static_cast<char>(byte));
     const auto found = ids.find(text);
     if (found == ids.end())
-      fail(ExitCode::data, "tokenizer", "{}: no token for the single byte 0x{:02X}; expected all 256 bytes", source, byte);
+      fail(ExitCode::data, "tokenizer", "{}: no token for the single byte 0x{:02X}; expected all 256 bytes", source,
+           byte);
     byte_ids_[byte] = found->second;
   }
   merges_.reserve(vocabulary_.merges.size());
@@ -89,7 +91,8 @@ void BpeTokenizer::merge_word(std::string_view word, std::vector<std::int32_t>& 
   const auto length = static_cast<std::int32_t>(word.size());
   std::vector<Link> links(word.size());
   for (std::int32_t i = 0; i < length; ++i)
-    links[static_cast<std::size_t>(i)] = {byte_ids_[static_cast<unsigned char>(word[static_cast<std::size_t>(i)])], i + 1, i - 1};
+    links[static_cast<std::size_t>(i)] = {byte_ids_[static_cast<unsigned char>(word[static_cast<std::size_t>(i)])],
+                                          i + 1, i - 1};
   const auto link = [&](std::int32_t i) -> Link& { return links[static_cast<std::size_t>(i)]; };
 
   // Candidates by (rank, position): the lowest rank first, equal ranks from left to right.

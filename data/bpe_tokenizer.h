@@ -1,5 +1,5 @@
-// Byte-level byte-pair encoding (Sennrich et al. 2016; over bytes, Radford et al. 2019): a word starts as its bytes, and
-// the adjacent pair with the lowest rank is merged into one token until no adjacent pair has a rank.
+// Byte-level byte-pair encoding (Sennrich et al. 2016; over bytes, Radford et al. 2019): a word starts as its bytes,
+// and the adjacent pair with the lowest rank is merged into one token until no adjacent pair has a rank.
 // Read next: data/bpe_train.h (where ranks come from), data/tokenizer_files.cpp (the files), data/bpe_split.h (words).
 #pragma once
 
@@ -16,8 +16,9 @@ namespace trireme {
 
 /// Everything that defines a BPE tokenizer.
 struct BpeVocabulary {
-  std::vector<std::string> tokens;                           ///< the bytes of each id
-  std::vector<std::pair<std::int32_t, std::int32_t>> merges;  ///< (left id, right id) by rank; the concatenation is a token
+  std::vector<std::string> tokens;  ///< the bytes of each id
+  std::vector<std::pair<std::int32_t, std::int32_t>>
+      merges;  ///< (left id, right id) by rank; the concatenation is a token
   std::optional<std::int32_t> end_of_text;
 };
 
@@ -42,7 +43,9 @@ class BpeTokenizer : public Tokenizer {
     std::int32_t rank, result;
   };
   struct PairHash {
-    std::size_t operator()(std::uint64_t pair) const { return static_cast<std::size_t>((pair * 0x9E3779B97F4A7C15U) >> 20); }
+    std::size_t operator()(std::uint64_t pair) const {
+      return static_cast<std::size_t>((pair * 0x9E3779B97F4A7C15U) >> 20);
+    }
   };
   struct WordHash {
     using is_transparent = void;
@@ -50,7 +53,8 @@ class BpeTokenizer : public Tokenizer {
   };
   /// Words already merged: text repeats its words, so nearly every word is a look-up.
   struct Cache {
-    std::unordered_map<std::string, std::pair<std::size_t, std::size_t>, WordHash, std::equal_to<>> words;  // -> first, count
+    std::unordered_map<std::string, std::pair<std::size_t, std::size_t>, WordHash, std::equal_to<>>
+        words;  // -> first, count
     std::vector<std::int32_t> ids;
   };
 

@@ -24,7 +24,8 @@ struct Word {
 std::vector<Word> count_words(std::span<const std::string_view> texts) {
   std::unordered_map<std::string_view, std::int64_t> counts;  // keys point into the texts
   const BpeSplitter splitter;
-  for (const std::string_view text : texts) splitter.for_each_word(text, [&](std::string_view word) { ++counts[word]; });
+  for (const std::string_view text : texts)
+    splitter.for_each_word(text, [&](std::string_view word) { ++counts[word]; });
   std::vector<std::pair<std::string_view, std::int64_t>> sorted(counts.begin(), counts.end());
   std::sort(sorted.begin(), sorted.end());
   std::vector<Word> words;
@@ -71,7 +72,8 @@ class Trainer {
  private:
   struct PairHash {
     std::size_t operator()(const Pair& pair) const {
-      return (static_cast<std::size_t>(pair.first) * 0x9E3779B97F4A7C15U) ^ (static_cast<std::size_t>(pair.second) * 0xC2B2AE3D27D4EB4FU);
+      return (static_cast<std::size_t>(pair.first) * 0x9E3779B97F4A7C15U) ^
+             (static_cast<std::size_t>(pair.second) * 0xC2B2AE3D27D4EB4FU);
     }
   };
   struct Entry {
@@ -81,7 +83,8 @@ class Trainer {
   struct Candidate {
     std::int64_t count;
     Pair pair;
-    bool operator<(const Candidate& other) const {  // the queue's top is the largest: the rule at the top of bpe_train.h
+    bool operator<(
+        const Candidate& other) const {  // the queue's top is the largest: the rule at the top of bpe_train.h
       return count != other.count ? count < other.count : pair > other.pair;
     }
   };
@@ -145,18 +148,18 @@ class Trainer {
 
 }  // namespace
 
-BpeVocabulary train_bpe(std::span<const std::string_view> texts, std::int32_t vocab_size,
-                        const std::function<void(std::int32_t)>& progress) {
-  constexpr Id kLeast = 257, kProgressEvery = 256;
+BpeVocabulary train_bpe(std::span<const std::string_view> texts, std::int32_t vocab_size) {
+  constexpr Id kLeast = 257;
   if (vocab_size < kLeast)
-    fail(ExitCode::usage, "bpe", "a vocabulary of {}; expected at least {}: 256 bytes and {}; change --vocab", vocab_size, kLeast,
-         end_of_text_name);
+    fail(ExitCode::usage, "bpe", "a vocabulary of {}; expected at least {}: 256 bytes and {}; change --vocab",
+         vocab_size, kLeast, end_of_text_name);
   Trainer trainer(texts);
   while (trainer.tokens() < vocab_size - 1) {
     if (!trainer.step())
-      fail(ExitCode::usage, "bpe", "the text supports a vocabulary of {}, not {}: no pair of tokens occurs twice any more; "
-           "lower --vocab or use more text", trainer.tokens() + 1, vocab_size);
-    if (progress && trainer.tokens() % kProgressEvery == 0) progress(trainer.tokens());
+      fail(ExitCode::usage, "bpe",
+           "the text supports a vocabulary of {}, not {}: no pair of tokens occurs twice any more; "
+           "lower --vocab or use more text",
+           trainer.tokens() + 1, vocab_size);
   }
   return trainer.finish();
 }

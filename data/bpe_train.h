@@ -6,7 +6,6 @@
 // Read next: data/bpe_tokenizer.h, which applies the merges.
 #pragma once
 
-#include <functional>
 #include <span>
 #include <string_view>
 
@@ -14,10 +13,8 @@
 
 namespace trireme {
 
-/// A vocabulary of exactly `vocab_size` tokens: 256 bytes, merges, and `<|endoftext|>`. `progress`, if given, is called now and
-/// then with the number of tokens so far. Throws ExitCode::usage when vocab_size is under 257, or so large that pairs run out
-/// (no pair occurs twice), with the largest size this text supports.
-BpeVocabulary train_bpe(std::span<const std::string_view> texts, std::int32_t vocab_size,
-                        const std::function<void(std::int32_t)>& progress = nullptr);
+/// A vocabulary of exactly `vocab_size` tokens: 256 bytes, merges, and `<|endoftext|>`. Throws ExitCode::usage when
+/// vocab_size is under 257, or so large that pairs run out (no pair occurs twice), with the largest size this text has.
+BpeVocabulary train_bpe(std::span<const std::string_view> texts, std::int32_t vocab_size);
 
 }  // namespace trireme

@@ -9,8 +9,9 @@ namespace trireme {
 namespace {
 
 [[noreturn]] void fail_not_utf8(std::string_view text, std::size_t at) {
-  fail(ExitCode::data, "tokenizer", "byte {} (0x{:02X}) is not UTF-8; expected UTF-8 text; convert it or use --tokenizer byte",
-       at, static_cast<unsigned char>(text[at]));
+  fail(ExitCode::data, "tokenizer",
+       "byte {} (0x{:02X}) is not UTF-8; expected UTF-8 text; convert it or use --tokenizer byte", at,
+       static_cast<unsigned char>(text[at]));
 }
 
 }  // namespace
@@ -49,7 +50,8 @@ void CharTokenizer::append_ids(std::string_view text, std::vector<std::int32_t>&
     const std::int32_t id = character->value < ids_.size() ? ids_[character->value] : -1;
     if (id < 0)
       fail(ExitCode::data, "tokenizer",
-           "the character {} at byte {} is outside the vocabulary of {} characters; expected characters of the training text",
+           "the character {} at byte {} is outside the vocabulary of {} characters; expected characters of the "
+           "training text",
            describe_character(character->value), at, characters_.size());
     ids.push_back(id);
     at += character->bytes;

@@ -11,7 +11,8 @@ class CharTokenizer : public Tokenizer {
  public:
   /// `characters`: increasing, each a Unicode scalar value, at least one.
   explicit CharTokenizer(std::vector<char32_t> characters);
-  /// The characters of all texts together. Throws ExitCode::data with text number and byte offset for what is not UTF-8.
+  /// The characters of all texts together. Throws ExitCode::data with text number and byte offset for what is not
+  /// UTF-8.
   static CharTokenizer from_texts(std::span<const std::string_view> texts);
 
   std::string_view name() const override { return "char"; }

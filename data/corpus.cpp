@@ -34,20 +34,25 @@ Loaded load_shards(const CorpusOptions& options, const std::shared_ptr<const Tok
   if (!wanted && options.tokenizer && *options.tokenizer == "char") {
     // The text is gone, so that "char" can only mean: the vocabulary that the shards came with.
     if (set.tokenizer->name() != "char")
-      fail(ExitCode::usage, "data", "{} was tokenized with {}; expected char; leave --tokenizer out", options.path.string(),
-           set.tokenizer->name());
+      fail(ExitCode::usage, "data", "{} was tokenized with {}; expected char; leave --tokenizer out",
+           options.path.string(), set.tokenizer->name());
   } else if (!wanted && options.tokenizer) {
     wanted = make_tokenizer(*options.tokenizer, {});
   }
   if (wanted && wanted->hash() != set.tokenizer->hash())
     fail(given ? ExitCode::data : ExitCode::usage, "data",
-         "{} was tokenized with another tokenizer ({}, {} ids) than the one asked for ({}, {} ids); {}", options.path.string(),
-         set.tokenizer->name(), set.tokenizer->vocab_size(), wanted->name(), wanted->vocab_size(),
-         given ? "make shards with this one, or give the text itself" : "leave --tokenizer out, or make the shards again");
+         "{} was tokenized with another tokenizer ({}, {} ids) than the one asked for ({}, {} ids); {}",
+         options.path.string(), set.tokenizer->name(), set.tokenizer->vocab_size(), wanted->name(),
+         wanted->vocab_size(),
+         given ? "make shards with this one, or give the text itself"
+               : "leave --tokenizer out, or make the shards again");
   return {std::move(set.tokens), std::move(set.tokenizer)};
 }
 
 void check_options(const CorpusOptions& options) {
+  if (options.path.empty())
+    fail(ExitCode::usage, "data",
+         "no text is given; expected --data with a text file, a folder of them or token shards");
   if (!(options.val_fraction >= 0 && options.val_fraction < 1))
     fail(ExitCode::usage, "data", "--val-fraction is {}; expected at least 0 and less than 1", options.val_fraction);
   if (options.context < 1) fail(ExitCode::usage, "data", "--context is {}; expected at least 1", options.context);
@@ -57,14 +62,16 @@ void check_options(const CorpusOptions& options) {
 void check_part(const char* part, std::int64_t count, std::int64_t total, const CorpusOptions& options) {
   if (count > options.context) return;
   fail(ExitCode::data, "data",
-       "{} is too short: {} tokens, of which the {} part gets {} (--val-fraction {}); expected at least {}, one window of "
+       "{} is too short: {} tokens, of which the {} part gets {} (--val-fraction {}); expected at least {}, one window "
+       "of "
        "--context {} and its next token; use more text, a smaller --context or another --val-fraction",
        options.path.string(), total, part, count, options.val_fraction, options.context + 1, options.context);
 }
 
 Corpus split(const CorpusOptions& options, Loaded loaded) {
   const TokenRange all(loaded.tokens);
-  const auto train = static_cast<std::int64_t>(std::floor(static_cast<double>(all.count()) * (1.0 - options.val_fraction)));
+  const auto train =
+      static_cast<std::int64_t>(std::floor(static_cast<double>(all.count()) * (1.0 - options.val_fraction)));
   check_part("training", train, all.count(), options);
   if (options.val_fraction > 0) check_part("validation", all.count() - train, all.count(), options);
   Corpus corpus;

@@ -10,13 +10,14 @@ namespace trireme {
 
 EvalWindows::EvalWindows(TokenRange tokens, std::int64_t context, std::int64_t windows, bool spaced)
     : tokens_(std::move(tokens)), context_(context), windows_(windows), spaced_(spaced) {
-  require(context >= 1 && windows >= 1, "evaluation", "context {} and {} windows; expected at least 1", context, windows);
+  require(context >= 1 && windows >= 1, "evaluation", "context {} and {} windows; expected at least 1", context,
+          windows);
 }
 
 EvalWindows EvalWindows::spaced(TokenRange tokens, std::int64_t context, std::int64_t windows) {
   if (tokens.count() <= context)
-    fail(ExitCode::data, "evaluation", "the validation part has {} tokens; expected at least {} for --context {}", tokens.count(),
-         context + 1, context);
+    fail(ExitCode::data, "evaluation", "the validation part has {} tokens; expected at least {} for --context {}",
+         tokens.count(), context + 1, context);
   return EvalWindows(std::move(tokens), context, windows, true);
 }
 

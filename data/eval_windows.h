@@ -1,4 +1,5 @@
-// Validation batches: fixed windows of the validation tokens, the same at every evaluation and on every mesh; nothing random.
+// Validation batches: fixed windows of the validation tokens, the same at every evaluation and on every mesh; nothing
+// random.
 // Read next: data/sampler.h, whose Batch this makes.
 #pragma once
 
@@ -11,18 +12,19 @@ namespace trireme {
 
 class EvalWindows {
  public:
-  /// `--eval-batches N` with N * batch windows: evenly spaced over the range, the first at its start, the last at its end.
+  /// `--eval-batches N` with N * batch windows: evenly spaced over the range, the first at its start, the last at its
+  /// end.
   /// Throws ExitCode::data when the range holds no window of context + 1 tokens.
   static EvalWindows spaced(TokenRange tokens, std::int64_t context, std::int64_t windows);
-  /// `--eval-batches all`: window k starts at k * context, so that every token but the first is a target exactly once. The last
-  /// may be shorter. Throws ExitCode::data when the range holds fewer than 2 tokens.
+  /// `--eval-batches all`: window k starts at k * context, so that every token but the first is a target exactly once.
+  /// The last may be shorter. Throws ExitCode::data when the range holds fewer than 2 tokens.
   static EvalWindows all(TokenRange tokens, std::int64_t context);
 
   std::int64_t count() const { return windows_; }  ///< windows
   std::int64_t targets() const;                    ///< valid targets of all windows together
   std::int64_t start(std::int64_t window) const;   ///< first token of a window in the range
-  /// Windows first .. first + count - 1. What a short window lacks, and whole rows past the last window (so that ranks can run
-  /// equally many batches), has input 0 and target -1, which the loss leaves out.
+  /// Windows first .. first + count - 1. What a short window lacks, and whole rows past the last window (so that ranks
+  /// can run equally many batches), has input 0 and target -1, which the loss leaves out.
   Batch make_batch(std::int64_t first, std::int64_t count) const;
 
  private:

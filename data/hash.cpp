@@ -3,7 +3,8 @@
 
 #define XXH_INLINE_ALL
 #ifdef __AVX512F__
-#define XXH_VECTOR XXH_AVX2  // the same values; g++ 12 warns, wrongly, inside its own AVX-512 intrinsics (GCC bug 105593)
+#define XXH_VECTOR \
+  XXH_AVX2  // the same values; g++ 12 warns, wrongly, inside its own AVX-512 intrinsics (GCC bug 105593)
 #endif
 #include <xxhash.h>
 

@@ -28,7 +28,8 @@ class Watch {
     if (event == json::parse_event_t::object_start) keys_.emplace_back();
     if (event == json::parse_event_t::object_end) keys_.pop_back();
     if (event == json::parse_event_t::key && !keys_.back().insert(value.get<std::string>()).second)
-      fail(ExitCode::data, "json", "{}: the key \"{}\" occurs twice in one object", path_.string(), value.get<std::string>());
+      fail(ExitCode::data, "json", "{}: the key \"{}\" occurs twice in one object", path_.string(),
+           value.get<std::string>());
     return true;
   }
 
@@ -43,7 +44,8 @@ class Watch {
 json parse_json(std::string_view text, const std::filesystem::path& path) {
   Watch watch(path);
   try {
-    return json::parse(text, [&](int depth, json::parse_event_t event, json& value) { return watch(depth, event, value); });
+    return json::parse(text,
+                       [&](int depth, json::parse_event_t event, json& value) { return watch(depth, event, value); });
   } catch (const json::parse_error& error) {
     fail(ExitCode::data, "json", "{}: not valid JSON at byte {} of {}: {}", path.string(), error.byte, text.size(),
          error.what());

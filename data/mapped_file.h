@@ -12,7 +12,8 @@ namespace trireme {
 
 class MappedFile {
  public:
-  /// Maps the whole file. Throws ExitCode::io naming the path and the system's reason, also for what is not a regular file.
+  /// Maps the whole file. Throws ExitCode::io naming the path and the system's reason, also for what is not a regular
+  /// file.
   explicit MappedFile(std::filesystem::path path);
   ~MappedFile();
   MappedFile(MappedFile&& other) noexcept;

@@ -16,13 +16,14 @@ Loader::Loader(Source source, const BatchPlan& plan, std::int64_t consumed, int 
       consumed_(consumed),
       next_consumed_(consumed) {
   plan_.check();
-  require(depth >= 1 && consumed >= 0, "loader", "depth {} and {} consumed samples; expected at least 1 and 0", depth, consumed);
+  require(depth >= 1 && consumed >= 0, "loader", "depth {} and {} consumed samples; expected at least 1 and 0", depth,
+          consumed);
   thread_ = std::thread([this] { run(); });
 }
 
 Loader::Loader(const Sampler& sampler, const BatchPlan& plan, std::int64_t consumed, int depth)
-    : Loader([sampler](std::int64_t first, std::int64_t count) { return sampler.make_batch(first, count); }, plan, consumed,
-             depth) {}
+    : Loader([sampler](std::int64_t first, std::int64_t count) { return sampler.make_batch(first, count); }, plan,
+             consumed, depth) {}
 
 Loader::~Loader() {
   {
@@ -45,9 +46,7 @@ void Loader::run() {
     Item item;
     try {
       item.batch = source_(first, plan_.micro_batch);
-    } catch (...) {
-      item.error = std::current_exception();
-    }
+    } catch (...) { item.error = std::current_exception(); }
     lock.lock();
     if (generation != generation_) continue;  // seek() came between
     failed_ = item.error != nullptr;

@@ -1,5 +1,6 @@
-// Loader: the micro-batches of one data-parallel rank in order, prepared ahead on a thread, so that reading (page faults on
-// mapped shards) overlaps computing. What it delivers is what Sampler::make_batch gives; only the waiting differs.
+// Loader: the micro-batches of one data-parallel rank in order, prepared ahead on a thread, so that reading (page
+// faults on mapped shards) overlaps computing. What it delivers is what Sampler::make_batch gives; only the waiting
+// differs.
 // Read next: data/sampler.h.
 #pragma once
 
@@ -30,8 +31,8 @@ class Loader {
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
-  /// The next micro-batch of this rank: plan.micro_batches() of them a step. An exception of the source is thrown here, in the
-  /// place of the batch it belongs to, and again at every later call until seek().
+  /// The next micro-batch of this rank: plan.micro_batches() of them a step. An exception of the source is thrown here,
+  /// in the place of the batch it belongs to, and again at every later call until seek().
   Batch next();
 
   /// Samples consumed by whole steps: what a checkpoint stores. In the middle of a step, the value at its beginning.

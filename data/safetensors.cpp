@@ -40,11 +40,13 @@ DType dtype_named(const std::string& name, const std::filesystem::path& path, co
 Shape parse_shape(const nlohmann::json& json, const std::filesystem::path& path, const std::string& tensor) {
   std::vector<std::int64_t> extents;
   std::int64_t count = 1;
-  if (!json.is_array() || json.size() > Shape::max_dims) refuse(path, fmt::format("tensor {} has a malformed shape", tensor));
+  if (!json.is_array() || json.size() > Shape::max_dims)
+    refuse(path, fmt::format("tensor {} has a malformed shape", tensor));
   for (const nlohmann::json& extent : json) {
     if (!extent.is_number_unsigned()) refuse(path, fmt::format("tensor {} has a malformed shape", tensor));
     const auto value = extent.get<std::uint64_t>();
-    if (value > (std::uint64_t{1} << 40) || __builtin_mul_overflow(count, static_cast<std::int64_t>(value), &count) || count > (std::int64_t{1} << 56)) {
+    if (value > (std::uint64_t{1} << 40) || __builtin_mul_overflow(count, static_cast<std::int64_t>(value), &count) ||
+        count > (std::int64_t{1} << 56)) {
       refuse(path, fmt::format("tensor {} has a shape too large to exist", tensor));
     }
     extents.push_back(static_cast<std::int64_t>(value));
@@ -52,19 +54,23 @@ Shape parse_shape(const nlohmann::json& json, const std::filesystem::path& path,
   return Shape(std::span<const std::int64_t>(extents));
 }
 
-std::size_t byte_count(DType dtype, const Shape& shape) { return static_cast<std::size_t>(shape.count()) * size_of(dtype); }
+std::size_t byte_count(DType dtype, const Shape& shape) {
+  return static_cast<std::size_t>(shape.count()) * size_of(dtype);
+}
 
 }  // namespace
 
 SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : file_(path) {
   std::uint64_t header_bytes = 0;
-  if (file_.size() < sizeof header_bytes) refuse(path, fmt::format("{} bytes are too short for a header", file_.size()));
+  if (file_.size() < sizeof header_bytes)
+    refuse(path, fmt::format("{} bytes are too short for a header", file_.size()));
   std::memcpy(&header_bytes, file_.bytes().data(), sizeof header_bytes);
   if (header_bytes > most_header_bytes || header_bytes > file_.size() - sizeof header_bytes) {
     refuse(path, fmt::format("the header claims {} bytes, the file has {}", header_bytes, file_.size()));
   }
   data_begin_ = sizeof header_bytes + static_cast<std::size_t>(header_bytes);
-  const nlohmann::json header = parse_json(file_.text().substr(sizeof header_bytes, static_cast<std::size_t>(header_bytes)), path);
+  const nlohmann::json header =
+      parse_json(file_.text().substr(sizeof header_bytes, static_cast<std::size_t>(header_bytes)), path);
   if (!header.is_object()) refuse(path, "the header is not a JSON object");
   for (const auto& [name, value] : header.items()) {
     if (name == "__metadata__") {
@@ -75,12 +81,14 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : file_(path
       }
       continue;
     }
-    const bool complete = value.is_object() && value.contains("dtype") && value["dtype"].is_string() && value.contains("shape") &&
-                          value.contains("data_offsets") && value["data_offsets"].is_array() && value["data_offsets"].size() == 2 &&
-                          value["data_offsets"][0].is_number_unsigned() && value["data_offsets"][1].is_number_unsigned();
+    const bool complete =
+        value.is_object() && value.contains("dtype") && value["dtype"].is_string() && value.contains("shape") &&
+        value.contains("data_offsets") && value["data_offsets"].is_array() && value["data_offsets"].size() == 2 &&
+        value["data_offsets"][0].is_number_unsigned() && value["data_offsets"][1].is_number_unsigned();
     if (!complete) refuse(path, fmt::format("tensor {} lacks a valid dtype, shape or data_offsets", name));
-    tensors_[name] = {dtype_named(value["dtype"].get<std::string>(), path, name), parse_shape(value["shape"], path, name),
-                      value["data_offsets"][0].get<std::size_t>(), value["data_offsets"][1].get<std::size_t>()};
+    tensors_[name] = {dtype_named(value["dtype"].get<std::string>(), path, name),
+                      parse_shape(value["shape"], path, name), value["data_offsets"][0].get<std::size_t>(),
+                      value["data_offsets"][1].get<std::size_t>()};
   }
   check_layout(file_.size() - data_begin_);
 }
@@ -88,9 +96,10 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : file_(path
 void SafetensorsFile::check_layout(std::size_t data_bytes) const {
   std::vector<std::pair<std::size_t, const std::string*>> order;
   for (const auto& [name, entry] : tensors_) {
-    if (entry.end < entry.begin || entry.end > data_bytes || entry.end - entry.begin != byte_count(entry.dtype, entry.shape)) {
-      refuse(file_.path(), fmt::format("tensor {} has bytes [{}, {}) of {}, which do not fit {} {}", name, entry.begin, entry.end, data_bytes,
-                                       format_name(entry.dtype), to_string(entry.shape)));
+    if (entry.end < entry.begin || entry.end > data_bytes ||
+        entry.end - entry.begin != byte_count(entry.dtype, entry.shape)) {
+      refuse(file_.path(), fmt::format("tensor {} has bytes [{}, {}) of {}, which do not fit {} {}", name, entry.begin,
+                                       entry.end, data_bytes, format_name(entry.dtype), to_string(entry.shape)));
     }
     order.emplace_back(entry.begin, &name);
   }
@@ -99,10 +108,13 @@ void SafetensorsFile::check_layout(std::size_t data_bytes) const {
   });
   std::size_t expected = 0;
   for (const auto& [begin, name] : order) {
-    if (begin != expected) refuse(file_.path(), fmt::format("tensor {} begins at byte {}; expected {}: an overlap or a hole", *name, begin, expected));
+    if (begin != expected)
+      refuse(file_.path(),
+             fmt::format("tensor {} begins at byte {}; expected {}: an overlap or a hole", *name, begin, expected));
     expected = find(*name).end;
   }
-  if (expected != data_bytes) refuse(file_.path(), fmt::format("{} bytes after the last tensor", data_bytes - expected));
+  if (expected != data_bytes)
+    refuse(file_.path(), fmt::format("{} bytes after the last tensor", data_bytes - expected));
 }
 
 const SafetensorsFile::Entry& SafetensorsFile::find(std::string_view name) const {
@@ -120,7 +132,8 @@ std::vector<std::string> SafetensorsFile::names() const {
 Tensor SafetensorsFile::read(std::string_view name) const {
   const Entry& entry = find(name);
   Tensor tensor = Tensor::empty(entry.shape, entry.dtype);
-  if (entry.end > entry.begin) std::memcpy(tensor.raw(), file_.bytes().data() + data_begin_ + entry.begin, entry.end - entry.begin);
+  if (entry.end > entry.begin)
+    std::memcpy(tensor.raw(), file_.bytes().data() + data_begin_ + entry.begin, entry.end - entry.begin);
   return tensor;
 }
 
@@ -146,9 +159,10 @@ SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, const st
 }
 
 void SafetensorsWriter::write(const Tensor& tensor) {
-  require(next_ < entries_.size() && tensor.dtype() == entries_[next_].dtype && tensor.shape() == entries_[next_].shape, "safetensors",
-          "tensor {} was announced with another dtype or shape than {} {}", next_ < entries_.size() ? entries_[next_].name : "past the last",
-          name(tensor.dtype()), to_string(tensor.shape()));
+  require(next_ < entries_.size() && tensor.dtype() == entries_[next_].dtype && tensor.shape() == entries_[next_].shape,
+          "safetensors", "tensor {} was announced with another dtype or shape than {} {}",
+          next_ < entries_.size() ? entries_[next_].name : "past the last", name(tensor.dtype()),
+          to_string(tensor.shape()));
   ++next_;
   const Tensor dense = contiguous(tensor);
   file_->write(std::span(static_cast<const std::byte*>(dense.raw()), static_cast<std::size_t>(dense.bytes())));

@@ -13,8 +13,8 @@ Sampler::Sampler(TokenRange tokens, std::int64_t context, std::uint64_t seed)
     : tokens_(std::move(tokens)), context_(context), starts_(tokens_.count() - context), seed_(seed) {
   require(context >= 1, "sampler", "context is {}; expected at least 1", context);
   if (starts_ < 1)
-    fail(ExitCode::data, "sampler", "the training part has {} tokens; expected at least {} for --context {}", tokens_.count(),
-         context + 1, context);
+    fail(ExitCode::data, "sampler", "the training part has {} tokens; expected at least {} for --context {}",
+         tokens_.count(), context + 1, context);
 }
 
 std::int64_t Sampler::start(std::int64_t sample) const {
@@ -43,8 +43,8 @@ Batch Sampler::make_batch(std::int64_t first, std::int64_t count) const {
 
 void BatchPlan::check() const {
   if (micro_batch < 1 || global_batch < 1 || dp_size < 1 || dp_rank < 0 || dp_rank >= dp_size)
-    fail(ExitCode::usage, "batch", "global-batch {}, micro-batch {}, dp rank {} of {}; expected positive numbers", global_batch,
-         micro_batch, dp_rank, dp_size);
+    fail(ExitCode::usage, "batch", "global-batch {}, micro-batch {}, dp rank {} of {}; expected positive numbers",
+         global_batch, micro_batch, dp_rank, dp_size);
   if (global_batch % (micro_batch * dp_size) != 0)
     fail(ExitCode::usage, "batch",
          "global-batch {} is not a multiple of micro-batch {} x dp {} = {}; change --global-batch or --micro-batch",

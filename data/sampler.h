@@ -1,10 +1,10 @@
 // The sampler: which windows of the training tokens make up which batch.
 //
-// Samples are numbered from 0 since the first step of the run. Sample s is a window of context + 1 tokens whose start is drawn
-// uniformly from all starts, as a pure function of (seed, s): Philox, no state. A step with global batch G that begins
-// after c consumed samples takes the samples c .. c + G - 1; data-parallel ranks, and on each its micro-batches, take
-// contiguous pieces of them. So the samples of a step do not depend on the mesh, ranks never share one, and resuming
-// on another mesh needs only the number of samples consumed.
+// Samples are numbered from 0 since the first step of the run. Sample s is a window of context + 1 tokens whose start
+// is drawn uniformly from all starts, as a pure function of (seed, s): Philox, no state. A step with global batch G
+// that begins after c consumed samples takes the samples c .. c + G - 1; data-parallel ranks, and on each its
+// micro-batches, take contiguous pieces of them. So the samples of a step do not depend on the mesh, ranks never share
+// one, and resuming on another mesh needs only the number of samples consumed.
 // Read next: data/prefetch.h (the same on a thread), data/eval_windows.h (validation).
 #pragma once
 
@@ -18,8 +18,8 @@ namespace trireme {
 
 /// One micro-batch.
 struct Batch {
-  Tensor inputs;                         ///< [B, T] i32
-  Tensor targets;                        ///< [B, T] i32: the token after each input; -1 where there is none (validation only)
+  Tensor inputs;   ///< [B, T] i32
+  Tensor targets;  ///< [B, T] i32: the token after each input; -1 where there is none (validation only)
   std::vector<std::int64_t> sample_ids;  ///< [B]: global sample numbers, or window numbers in validation
 };
 
@@ -40,7 +40,8 @@ class Sampler {
   std::uint64_t seed_;
 };
 
-/// How a global batch is cut: rank `dp_rank` of `dp_size` runs micro_batches() micro-batches of `micro_batch` samples a step.
+/// How a global batch is cut: rank `dp_rank` of `dp_size` runs micro_batches() micro-batches of `micro_batch` samples a
+/// step.
 struct BatchPlan {
   std::int64_t global_batch = 1;
   std::int64_t micro_batch = 1;

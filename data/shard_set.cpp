@@ -62,11 +62,13 @@ void check_set(const std::vector<std::unique_ptr<TokenShard>>& shards, const Tok
     const ShardHeader& header = shard->header();
     if (header.tokenizer_hash != hash || header.vocab_size != tokenizer.vocab_size())
       fail(ExitCode::data, "token shard",
-           "{} was made with another tokenizer than {} beside it; expected hash {:016x}, found {:016x}; make the shards again",
+           "{} was made with another tokenizer than {} beside it; expected hash {:016x}, found {:016x}; make the "
+           "shards again",
            shard->path().string(), shard_tokenizer_name, header.tokenizer_hash, hash);
     if (header.first_token != next)
-      fail(ExitCode::data, "token shard", "{} starts at token {} of the corpus; expected {}: a shard is missing or too many",
-           shard->path().string(), header.first_token, next);
+      fail(ExitCode::data, "token shard",
+           "{} starts at token {} of the corpus; expected {}: a shard is missing or too many", shard->path().string(),
+           header.first_token, next);
     next += header.tokens;
   }
 }
@@ -130,7 +132,8 @@ void ShardWriter::write_shard() {
   put(layout::header_hash_at, hash_bytes(std::span<const std::byte>(header).first(layout::header_hash_at)));
 
   AtomicFile file(folder_ / fmt::format("tokens_{:05}{}", shards_, shard_extension), padded + documents.size());
-  for (const auto& piece : {std::span<const std::byte>(header), buffer_.bytes(), std::span<const std::byte>(padding), documents})
+  for (const auto& piece :
+       {std::span<const std::byte>(header), buffer_.bytes(), std::span<const std::byte>(padding), documents})
     file.write(piece);
   file.commit();
 
@@ -158,8 +161,8 @@ ShardSet open_shards(const fs::path& path) {
   for (const fs::path& file : files) shards.push_back(std::make_unique<TokenShard>(file));
   const fs::path tokenizer_path = (folder ? path : path.parent_path()) / shard_tokenizer_name;
   if (!fs::exists(tokenizer_path))
-    fail(ExitCode::data, "token shard", "{} is missing; expected the tokenizer beside the shards, as prepare_data leaves it",
-         tokenizer_path.string());
+    fail(ExitCode::data, "token shard",
+         "{} is missing; expected the tokenizer beside the shards, as prepare_data leaves it", tokenizer_path.string());
   auto tokenizer = load_tokenizer(tokenizer_path);
   check_set(shards, *tokenizer, folder);
   return {std::make_shared<ShardSequence>(std::move(shards)), std::move(tokenizer)};

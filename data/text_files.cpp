@@ -55,8 +55,9 @@ TextFiles::TextFiles(const fs::path& path, std::string_view flag) : path_(path) 
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   if (status.type() == fs::file_type::not_found)
-    fail(ExitCode::usage, "data", "{} does not exist; expected a text file, a folder of text files or token shards; change {}",
-         path.string(), flag);
+    fail(ExitCode::usage, "data",
+         "{} does not exist; expected a text file, a folder of text files or token shards; change {}", path.string(),
+         flag);
   if (error) fail(ExitCode::io, "data", "cannot read {}: {}", path.string(), error.message());
   const bool folder = fs::is_directory(status);
   for (const fs::path& file : folder ? list_files(path) : std::vector{path}) {
@@ -68,8 +69,8 @@ TextFiles::TextFiles(const fs::path& path, std::string_view flag) : path_(path) 
     }
   }
   if (folder && files_.empty())
-    fail(ExitCode::data, "data", "the folder {} holds no text file ({} files were empty or binary); change {}", path.string(),
-         skipped_, flag);
+    fail(ExitCode::data, "data", "the folder {} holds no text file ({} files were empty or binary); change {}",
+         path.string(), skipped_, flag);
   if (!folder && files_.front().size() == 0)
     fail(ExitCode::data, "data", "{} is empty (0 bytes); expected text; change {}", path.string(), flag);
 }
@@ -92,21 +93,24 @@ std::shared_ptr<const Tokenizer> TextFiles::make_tokenizer(std::string_view spec
     for (const MappedFile& file : files_) {
       const std::size_t valid = valid_utf8_prefix(file.text());
       if (valid < file.size())
-        fail(ExitCode::data, "data", "{} byte {} of {} (0x{:02X}) is not UTF-8; expected UTF-8 text; convert it or use --tokenizer byte",
+        fail(ExitCode::data, "data",
+             "{} byte {} of {} (0x{:02X}) is not UTF-8; expected UTF-8 text; convert it or use --tokenizer byte",
              file.path().string(), valid, file.size(), static_cast<unsigned char>(file.text()[valid]));
     }
   }
   return trireme::make_tokenizer(specification, texts());
 }
 
-void TextFiles::tokenize(const Tokenizer& tokenizer, const std::function<void(std::span<const std::int32_t>)>& f) const {
+void TextFiles::tokenize(const Tokenizer& tokenizer,
+                         const std::function<void(std::span<const std::int32_t>)>& f) const {
   std::vector<std::int32_t> ids;
   for (std::size_t i = 0; i < files_.size(); ++i) {
     ids.clear();
     naming_file(files_[i].path(), [&] { tokenizer.append_ids(files_[i].text(), ids); });
     const bool last = i + 1 == files_.size();
     if (!last && tokenizer.end_of_text()) ids.push_back(*tokenizer.end_of_text());
-    if (!last && !tokenizer.end_of_text()) naming_file("the newline between files", [&] { tokenizer.append_ids(kNewline, ids); });
+    if (!last && !tokenizer.end_of_text())
+      naming_file("the newline between files", [&] { tokenizer.append_ids(kNewline, ids); });
     f(ids);
   }
 }

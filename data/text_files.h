@@ -1,8 +1,8 @@
 // Texts from disk: one file, or every text file of a folder, as one stream of tokens with separators between documents.
 //
-// A folder is read recursively in the order of the relative paths. Left out are hidden files and folders (a name that begins
-// with a dot), binary files (a zero byte in the first 64 KiB) and empty files. Between two documents stands the token
-// `<|endoftext|>` where the vocabulary has it, and one newline otherwise.
+// A folder is read recursively in the order of the relative paths. Left out are hidden files and folders (a name that
+// begins with a dot), binary files (a zero byte in the first 64 KiB) and empty files. Between two documents stands the
+// token `<|endoftext|>` where the vocabulary has it, and one newline otherwise.
 // Read next: data/corpus.h.
 #pragma once
 
@@ -21,8 +21,8 @@ namespace trireme {
 
 class TextFiles {
  public:
-  /// Throws ExitCode::usage when `path` does not exist, ExitCode::data when there is no text in it, ExitCode::io when it
-  /// cannot be read. `flag` is what messages tell the user to change.
+  /// Throws ExitCode::usage when `path` does not exist, ExitCode::data when there is no text in it, ExitCode::io when
+  /// it cannot be read. `flag` is what messages tell the user to change.
   explicit TextFiles(const std::filesystem::path& path, std::string_view flag = "--data");
 
   const std::filesystem::path& path() const { return path_; }

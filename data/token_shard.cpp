@@ -32,14 +32,16 @@ class Checker {
     expect(version == layout::version, layout::version_at, "unknown version", layout::version, version);
     const auto stored = field<std::uint64_t>(layout::header_hash_at);
     const auto actual = hash_bytes(file_.bytes().first(layout::header_hash_at));
-    expect(stored == actual, layout::header_hash_at, "the header is damaged: its hash does not fit", hex(stored), hex(actual));
+    expect(stored == actual, layout::header_hash_at, "the header is damaged: its hash does not fit", hex(stored),
+           hex(actual));
     return checked_fields();
   }
 
   void payload(const ShardHeader& header) const {
     const auto stored = field<std::uint64_t>(layout::payload_hash_at);
     const auto actual = hash_bytes(file_.bytes().subspan(layout::header_bytes));
-    expect(stored == actual, layout::header_bytes, "the tokens are damaged: their hash does not fit", hex(stored), hex(actual));
+    expect(stored == actual, layout::header_bytes, "the tokens are damaged: their hash does not fit", hex(stored),
+           hex(actual));
     if (header.bytes_per_token == 2) {
       tokens<std::uint16_t>(header);
     } else {
@@ -61,8 +63,9 @@ class Checker {
   template <class Expected, class Found>
   void expect(bool holds, std::size_t at, std::string_view what, const Expected& expected, const Found& found) const {
     if (!holds)
-      fail(ExitCode::data, "token shard", "{} byte {}: {}; expected {}, found {}; make the shards again with prepare_data",
-           file_.path().string(), at, what, expected, found);
+      fail(ExitCode::data, "token shard",
+           "{} byte {}: {}; expected {}, found {}; make the shards again with prepare_data", file_.path().string(), at,
+           what, expected, found);
   }
 
   /// The header's numbers, and that they add up to the file's size without overflow.
@@ -100,9 +103,10 @@ class Checker {
     const auto* end = first + header.tokens;
     const auto* wrong = std::find_if(first, end, [&](T id) { return id < 0 || id >= header.vocab_size; });
     if (wrong != end)
-      fail(ExitCode::data, "token shard", "{} byte {}: token {} is {}; expected 0 to {}; make the shards again with prepare_data",
-           file_.path().string(), layout::header_bytes + static_cast<std::size_t>(wrong - first) * sizeof(T), wrong - first,
-           *wrong, header.vocab_size - 1);
+      fail(ExitCode::data, "token shard",
+           "{} byte {}: token {} is {}; expected 0 to {}; make the shards again with prepare_data",
+           file_.path().string(), layout::header_bytes + static_cast<std::size_t>(wrong - first) * sizeof(T),
+           wrong - first, *wrong, header.vocab_size - 1);
   }
 
   void documents(const ShardHeader& header) const {
@@ -111,8 +115,8 @@ class Checker {
     std::uint64_t least = 0;
     for (std::int64_t i = 0; i < header.documents; ++i, at += 8) {
       const auto start = field<std::uint64_t>(at);
-      expect(start >= least && start < static_cast<std::uint64_t>(header.tokens), at, "a document start is out of order",
-             fmt::format("{} to {}", least, header.tokens - 1), start);
+      expect(start >= least && start < static_cast<std::uint64_t>(header.tokens), at,
+             "a document start is out of order", fmt::format("{} to {}", least, header.tokens - 1), start);
       least = start + 1;
     }
   }
@@ -144,7 +148,8 @@ std::vector<std::int64_t> TokenShard::document_starts() const {
                                                  static_cast<std::uint64_t>(header_.bytes_per_token));
   const auto* begin = reinterpret_cast<const std::uint64_t*>(file_.bytes().data() + at);
   std::vector<std::int64_t> starts(static_cast<std::size_t>(header_.documents));
-  std::transform(begin, begin + starts.size(), starts.begin(), [](std::uint64_t s) { return static_cast<std::int64_t>(s); });
+  std::transform(begin, begin + starts.size(), starts.begin(),
+                 [](std::uint64_t s) { return static_cast<std::int64_t>(s); });
   return starts;
 }
 

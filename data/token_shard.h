@@ -13,7 +13,7 @@
 //       48      8  vocabulary size
 //       56      8  hash of everything after the header (hash_bytes)
 //       64      8  hash of the 64 bytes above
-//       72         n tokens, zeros up to a multiple of 8, then d document starts (u64, increasing, relative to the shard)
+//       72         n tokens, zeros up to a multiple of 8, then d document starts (u64, increasing, within the shard)
 //
 // Nothing follows. A set of shards is a folder: tokens_00000.tokens, tokens_00001.tokens, ... and tokenizer.json.
 // Read next: data/corpus.h.
@@ -43,8 +43,8 @@ struct ShardHeader {
 /// One shard, mapped and checked.
 class TokenShard : public TokenSource {
  public:
-  /// Reads every byte once. Throws ExitCode::data with file, byte offset, expected and found for a file that is cut short, too
-  /// long, damaged, of another kind or version, or that holds a token outside its vocabulary.
+  /// Reads every byte once. Throws ExitCode::data with file, byte offset, expected and found for a file that is cut
+  /// short, too long, damaged, of another kind or version, or that holds a token outside its vocabulary.
   explicit TokenShard(const std::filesystem::path& path);
 
   const ShardHeader& header() const { return header_; }
@@ -64,7 +64,7 @@ class ShardWriter {
   ShardWriter(std::filesystem::path folder, const Tokenizer& tokenizer, std::int64_t shard_tokens);
   void start_document();  ///< the next token is the first of a document
   void append(std::span<const std::int32_t> ids);
-  void finish();          ///< writes the last, shorter shard; required
+  void finish();  ///< writes the last, shorter shard; required
 
   std::int64_t tokens() const { return first_token_ + buffer_.count(); }
   int shards() const { return shards_; }

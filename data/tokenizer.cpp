@@ -48,7 +48,8 @@ std::shared_ptr<const Tokenizer> load_tokenizer(const std::filesystem::path& pat
   return parse_tokenizer(read_file(path), path);
 }
 
-std::shared_ptr<const Tokenizer> make_tokenizer(std::string_view specification, std::span<const std::string_view> texts) {
+std::shared_ptr<const Tokenizer> make_tokenizer(std::string_view specification,
+                                                std::span<const std::string_view> texts) {
   constexpr std::string_view bpe_prefix = "bpe:";
   if (specification == "char") return std::make_shared<CharTokenizer>(CharTokenizer::from_texts(texts));
   if (specification == "byte") return std::make_shared<ByteTokenizer>();

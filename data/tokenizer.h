@@ -35,8 +35,9 @@ class Tokenizer {
   /// As encode(), but `<|endoftext|>` in the text becomes the special token where the vocabulary has one.
   std::vector<std::int32_t> encode_with_special(std::string_view text) const;
 
-  /// The exact bytes of these tokens; a run of tokens may begin or end inside a UTF-8 character (print through Utf8Stream).
-  /// decode(encode(text)) == text. Throws ExitCode::data for an id outside the vocabulary, naming its index.
+  /// The exact bytes of these tokens; a run of tokens may begin or end inside a UTF-8 character (print through
+  /// Utf8Stream). decode(encode(text)) == text. Throws ExitCode::data for an id outside the vocabulary, naming its
+  /// index.
   std::string decode(std::span<const std::int32_t> ids) const;
 
   /// Id of `<|endoftext|>`, where the vocabulary has it.
@@ -62,6 +63,7 @@ std::shared_ptr<const Tokenizer> parse_tokenizer(std::string_view json_text, con
 /// The tokenizer that `--tokenizer char|byte|bpe:PATH` names. `char` takes its vocabulary from `texts`, which must be
 /// UTF-8. PATH is a file saved by prepare_data, a folder with one, or a folder in the Hugging Face layout (vocab.json
 /// and merges.txt). Throws ExitCode::usage for any other specification and for a PATH that does not exist.
-std::shared_ptr<const Tokenizer> make_tokenizer(std::string_view specification, std::span<const std::string_view> texts);
+std::shared_ptr<const Tokenizer> make_tokenizer(std::string_view specification,
+                                                std::span<const std::string_view> texts);
 
 }  // namespace trireme

@@ -1,10 +1,9 @@
 // Tokenizers in files: our own JSON for all kinds, and the Hugging Face layout (vocab.json and merges.txt) for BPE.
 //
 // Our JSON, one object: "format": "trireme-tokenizer", "version": 1, "kind": "char" | "byte" | "bpe"; for char also
-// "characters": one string, the vocabulary in order; for bpe "tokens": the spelling of each id, "merges": "left right" by
-// rank, and "end_of_text": its id or null. Spellings are GPT-2's (spell_bytes).
+// "characters": one string, the vocabulary in order; for bpe "tokens": the spelling of each id, "merges": "left right"
+// by rank, and "end_of_text": its id or null. Spellings are GPT-2's (spell_bytes).
 #include <algorithm>
-#include <charconv>
 
 #include "core/error.h"
 #include "core/io.h"
@@ -45,18 +44,19 @@ json header(std::string_view kind) {
 /// The member `key`, of JSON type `type`.
 const json& member(const json& object, const char* key, json::value_t type, const fs::path& path) {
   const auto found = object.find(key);
-  const bool right = found != object.end() && (found->type() == type || (type == json::value_t::number_unsigned && found->is_number_unsigned()));
+  const bool right = found != object.end() && found->type() == type;
   if (!right)
-    fail(ExitCode::data, "tokenizer", "{}: no \"{}\" of type {}; expected a tokenizer saved by prepare_data or a checkpoint",
-         path.string(), key, json(type).type_name());
+    fail(ExitCode::data, "tokenizer",
+         "{}: no \"{}\" of type {}; expected a tokenizer saved by prepare_data or a checkpoint", path.string(), key,
+         json(type).type_name());
   return *found;
 }
 
 std::string bytes_of_spelling(const std::string& spelling, const std::string& where) {
   auto bytes = unspell_bytes(spelling);
   if (!bytes)
-    fail(ExitCode::data, "tokenizer", "{}: the token \"{}\" has a character outside the byte alphabet; expected byte-level BPE",
-         where, spelling);
+    fail(ExitCode::data, "tokenizer",
+         "{}: the token \"{}\" has a character outside the byte alphabet; expected byte-level BPE", where, spelling);
   return std::move(*bytes);
 }
 
@@ -134,7 +134,8 @@ std::shared_ptr<const Tokenizer> parse_bpe(const json& object, const fs::path& p
   if (special != object.end() && !special->is_null()) {
     const auto id = member(object, "end_of_text", json::value_t::number_unsigned, path).get<std::uint64_t>();
     if (id >= static_cast<std::uint64_t>(builder.size()))
-      fail(ExitCode::data, "tokenizer", "{}: \"end_of_text\" is {}; expected under {}", path.string(), id, builder.size());
+      fail(ExitCode::data, "tokenizer", "{}: \"end_of_text\" is {}; expected under {}", path.string(), id,
+           builder.size());
     builder.set_end_of_text(static_cast<std::int32_t>(id));
   }
   return builder.build();
@@ -147,11 +148,12 @@ std::vector<std::string> read_vocab_json(const fs::path& path) {
   std::vector<std::string> spellings(object.size());
   for (const auto& [spelling, id] : object.items()) {
     if (!id.is_number_unsigned() || id.get<std::uint64_t>() >= spellings.size())
-      fail(ExitCode::data, "tokenizer", "{}: token \"{}\" has id {}; expected a number under the {} entries", path.string(),
-           spelling, id.dump(), spellings.size());
+      fail(ExitCode::data, "tokenizer", "{}: token \"{}\" has id {}; expected a number under the {} entries",
+           path.string(), spelling, id.dump(), spellings.size());
     std::string& place = spellings[id.get<std::size_t>()];
     if (!place.empty())
-      fail(ExitCode::data, "tokenizer", "{}: the id {} belongs to \"{}\" and \"{}\"", path.string(), id.dump(), place, spelling);
+      fail(ExitCode::data, "tokenizer", "{}: the id {} belongs to \"{}\" and \"{}\"", path.string(), id.dump(), place,
+           spelling);
     place = spelling;
   }
   return spellings;
@@ -257,16 +259,16 @@ std::shared_ptr<const Tokenizer> parse_tokenizer(std::string_view json_text, con
 
 std::shared_ptr<const Tokenizer> load_bpe(const fs::path& path) {
   if (!fs::exists(path))
-    fail(ExitCode::usage, "tokenizer", "{} does not exist; expected a tokenizer file or folder; change --tokenizer bpe:PATH",
-         path.string());
+    fail(ExitCode::usage, "tokenizer",
+         "{} does not exist; expected a tokenizer file or folder; change --tokenizer bpe:PATH", path.string());
   fs::path file = path;
   if (fs::is_directory(path)) {
     const auto vocab = find_by_ending(path, "vocab.json"), merges = find_by_ending(path, "merges.txt");
     if (vocab && merges) return load_hugging_face(*vocab, *merges);
     file = path / "tokenizer.json";
     if (!fs::exists(file))
-      fail(ExitCode::usage, "tokenizer", "{} holds neither vocab.json and merges.txt nor tokenizer.json; change --tokenizer",
-           path.string());
+      fail(ExitCode::usage, "tokenizer",
+           "{} holds neither vocab.json and merges.txt nor tokenizer.json; change --tokenizer", path.string());
   }
   auto tokenizer = load_tokenizer(file);
   if (tokenizer->name() != "bpe")

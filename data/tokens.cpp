@@ -12,8 +12,8 @@ namespace trireme {
 namespace {
 
 void check_piece(std::int64_t first, std::int64_t count, std::int64_t total) {
-  require(first >= 0 && count >= 0 && first <= total - count, "tokens", "asked for {} tokens from {} on; there are {}", count,
-          first, total);
+  require(first >= 0 && count >= 0 && first <= total - count, "tokens", "asked for {} tokens from {} on; there are {}",
+          count, first, total);
 }
 
 class BufferSource : public TokenSource {
@@ -68,7 +68,9 @@ void TokenBuffer::read(std::int64_t first, std::span<std::int32_t> out) const {
   }
 }
 
-std::shared_ptr<const TokenSource> in_memory(TokenBuffer tokens) { return std::make_shared<BufferSource>(std::move(tokens)); }
+std::shared_ptr<const TokenSource> in_memory(TokenBuffer tokens) {
+  return std::make_shared<BufferSource>(std::move(tokens));
+}
 
 std::uint64_t hash_tokens(const TokenSource& tokens) {
   constexpr std::int64_t kBlock = 1 << 16;

@@ -25,11 +25,16 @@ std::size_t announced_length(unsigned lead) {
 /// Whether `tail` may follow `lead` as second byte: this is where overlong forms and surrogates are refused.
 bool second_byte_fits(unsigned lead, unsigned tail) {
   switch (lead) {
-    case 0xE0: return tail >= 0xA0 && tail <= 0xBF;
-    case 0xED: return tail >= 0x80 && tail <= 0x9F;
-    case 0xF0: return tail >= 0x90 && tail <= 0xBF;
-    case 0xF4: return tail >= 0x80 && tail <= 0x8F;
-    default: return tail >= 0x80 && tail <= 0xBF;
+    case 0xE0:
+      return tail >= 0xA0 && tail <= 0xBF;
+    case 0xED:
+      return tail >= 0x80 && tail <= 0x9F;
+    case 0xF0:
+      return tail >= 0x90 && tail <= 0xBF;
+    case 0xF4:
+      return tail >= 0x80 && tail <= 0x8F;
+    default:
+      return tail >= 0x80 && tail <= 0xBF;
   }
 }
 

@@ -30,16 +30,20 @@ void declare(Flags& flags, Options& o) {
   flags.add("prompt", "TEXT", o.prompt, "what the text begins with");
   flags.add("length", "N", o.generate.length, "tokens to generate", Range::at_least(1));
   flags.group("how");
-  flags.add("temperature", "F", o.generate.temperature, "below 1: safer, above 1: wilder, 0: always the likeliest token", Range::at_least(0));
+  flags.add("temperature", "F", o.generate.temperature,
+            "below 1: safer, above 1: wilder, 0: always the likeliest token", Range::at_least(0));
   flags.add("top-k", "N", o.generate.top_k, "choose among the N likeliest tokens; 0: all", Range::at_least(0));
-  flags.add("top-p", "F", o.generate.top_p, "choose among the likeliest tokens that hold this much probability", Range{.low = 0, .high = 1, .low_open = true});
+  flags.add("top-p", "F", o.generate.top_p, "choose among the likeliest tokens that hold this much probability",
+            Range{.low = 0, .high = 1, .low_open = true});
   flags.add("seed", "N", o.seed, "of the choices", Range::at_least(0));
   flags.add("threads", "N", o.threads, "auto", "auto: all cores", Range::at_least(1));
 }
 
 int run(const Options& o) {
-  if (o.checkpoint.empty()) fail(ExitCode::usage, "checkpoint", "--checkpoint is missing; expected the --out folder of train_gpt");
-  if (o.prompt.empty()) fail(ExitCode::usage, "prompt", "--prompt is missing or empty; expected at least one character");
+  if (o.checkpoint.empty())
+    fail(ExitCode::usage, "checkpoint", "--checkpoint is missing; expected the --out folder of train_gpt");
+  if (o.prompt.empty())
+    fail(ExitCode::usage, "prompt", "--prompt is missing or empty; expected at least one character");
   set_threads(static_cast<int>(o.threads.value_or(cores())));
   const SavedModel saved = read_saved_model(o.checkpoint);
   std::vector<std::int32_t> prompt;
@@ -72,9 +76,14 @@ int main(int argc, char** argv) {
     Flags flags("generate", "Continues a text with a model that train_gpt has saved.");
     declare(flags, options);
     switch (flags.parse(argc, argv)) {
-      case Flags::Asked::help: std::fputs(flags.help_text().c_str(), stdout); return 0;
-      case Flags::Asked::print_config: std::fputs(flags.config_text().c_str(), stdout); return 0;
-      case Flags::Asked::run: break;
+      case Flags::Asked::help:
+        std::fputs(flags.help_text().c_str(), stdout);
+        return 0;
+      case Flags::Asked::print_config:
+        std::fputs(flags.config_text().c_str(), stdout);
+        return 0;
+      case Flags::Asked::run:
+        break;
     }
     return run(options);
   });

@@ -37,7 +37,8 @@ int main(int argc, char** argv) {
     flags.add_switch("all", all, "list every parameter, not only the worst five", true);
     const Flags::Asked asked = flags.parse(argc, argv);
     if (asked != Flags::Asked::run) {
-      if (launcher_rank() == 0) std::fputs((asked == Flags::Asked::help ? flags.help_text() : flags.config_text()).c_str(), stdout);
+      if (launcher_rank() == 0)
+        std::fputs((asked == Flags::Asked::help ? flags.help_text() : flags.config_text()).c_str(), stdout);
       return 0;
     }
     options.model.config.vocab = options.model.vocab.value_or(65);
@@ -55,9 +56,11 @@ int main(int argc, char** argv) {
     const bool equal = report.largest() <= tolerance;
     if (launcher_rank() == 0) {
       std::fputs(parity_table(report, all ? -1 : 5).c_str(), stdout);
-      for (const std::string& name : report.left_out) std::printf("not compared under adamw (its exact gradient is zero): %s\n", name.c_str());
-      std::printf("%s: %s, %s, %s: largest difference %.2e, tolerance %.0e\n", equal ? "equal" : "DIFFERENT", to_string(options.mesh.shape).c_str(),
-                  options.mesh.pipeline.c_str(), name(options.precision.dtype).data(), report.largest(), tolerance);
+      for (const std::string& name : report.left_out)
+        std::printf("not compared under adamw (its exact gradient is zero): %s\n", name.c_str());
+      std::printf("%s: %s, %s, %s: largest difference %.2e, tolerance %.0e\n", equal ? "equal" : "DIFFERENT",
+                  to_string(options.mesh.shape).c_str(), options.mesh.pipeline.c_str(),
+                  name(options.precision.dtype).data(), report.largest(), tolerance);
     }
     return equal ? 0 : 1;
   });

@@ -4,8 +4,8 @@
 //   build/bin/prepare_data --data texts/ --out shards --train-bpe --vocab 4096
 //   build/bin/prepare_data --data texts/ --out shards --tokenizer bpe:gpt2/
 //
-// The folder --out holds the shards and tokenizer.json when all went well, and does not exist otherwise: everything is written
-// to OUT.partial, which is renamed at the end.
+// The folder --out holds the shards and tokenizer.json when all went well, and does not exist otherwise: everything is
+// written to OUT.partial, which is renamed at the end.
 // Read next: data/text_files.h, data/token_shard.h, data/bpe_train.h.
 #include <fmt/core.h>
 
@@ -37,9 +37,11 @@ struct Options {
 void declare(Flags& flags, Options& o) {
   constexpr double kMostTokens = 2147483647;
   flags.group("text");
-  flags.add("data", "PATH", o.data, "a text file, or a folder of text files (recursive; hidden and binary files left out)");
+  flags.add("data", "PATH", o.data,
+            "a text file, or a folder of text files (recursive; hidden and binary files left out)");
   flags.group("tokenizer");
-  flags.add("tokenizer", "KIND", o.tokenizer, "char, byte or bpe:PATH (a saved tokenizer, or a folder with vocab.json and "
+  flags.add("tokenizer", "KIND", o.tokenizer,
+            "char, byte or bpe:PATH (a saved tokenizer, or a folder with vocab.json and "
             "merges.txt); left out: char, or what --train-bpe learns");
   flags.add_switch("train-bpe", o.train_bpe, "learn a byte-level BPE vocabulary of --vocab tokens from the text", true);
   flags.add("vocab", "N", o.vocab, "none", "tokens of the vocabulary to learn, with <|endoftext|>", {257, kMostTokens});
@@ -49,13 +51,17 @@ void declare(Flags& flags, Options& o) {
 }
 
 void check(const Options& o) {
-  if (o.data.empty()) fail(ExitCode::usage, "prepare_data", "--data is missing; expected a text file or a folder of them");
+  if (o.data.empty())
+    fail(ExitCode::usage, "prepare_data", "--data is missing; expected a text file or a folder of them");
   if (o.out.empty()) fail(ExitCode::usage, "prepare_data", "--out is missing; expected a folder to make");
-  if (o.train_bpe && !o.vocab) fail(ExitCode::usage, "prepare_data", "--train-bpe needs the vocabulary's size; add --vocab N");
+  if (o.train_bpe && !o.vocab)
+    fail(ExitCode::usage, "prepare_data", "--train-bpe needs the vocabulary's size; add --vocab N");
   if (o.vocab && !o.train_bpe)
-    fail(ExitCode::usage, "prepare_data", "--vocab {} is only for a vocabulary to be learnt; add --train-bpe", *o.vocab);
+    fail(ExitCode::usage, "prepare_data", "--vocab {} is only for a vocabulary to be learnt; add --train-bpe",
+         *o.vocab);
   if (o.train_bpe && !o.tokenizer.empty())
-    fail(ExitCode::usage, "prepare_data", "--train-bpe and --tokenizer {} are two tokenizers; leave one out", o.tokenizer);
+    fail(ExitCode::usage, "prepare_data", "--train-bpe and --tokenizer {} are two tokenizers; leave one out",
+         o.tokenizer);
 }
 
 /// The folder that becomes --out at the end. Refuses to overwrite.
@@ -66,7 +72,8 @@ fs::path make_partial(const fs::path& out) {
   fs::path partial = out.has_filename() ? out : out.parent_path();
   partial += ".partial";
   if (fs::exists(partial, error))
-    fail(ExitCode::usage, "prepare_data", "{} is left from an interrupted run; remove it or choose another --out", partial.string());
+    fail(ExitCode::usage, "prepare_data", "{} is left from an interrupted run; remove it or choose another --out",
+         partial.string());
   make_directories(partial);
   return partial;
 }
@@ -96,6 +103,9 @@ class RemoveUnlessKept {
 
 void prepare(const Options& options) {
   const auto begin = std::chrono::steady_clock::now();
+  if (is_shard_set(options.data))
+    fail(ExitCode::usage, "prepare_data",
+         "{} is token shards already; expected text; train_gpt --data takes it as it is", options.data);
   const TextFiles files(options.data);
   const fs::path partial = make_partial(options.out);
   RemoveUnlessKept cleanup(partial);
@@ -111,10 +121,12 @@ void prepare(const Options& options) {
 
   std::error_code error;
   fs::rename(partial, options.out, error);
-  if (error) fail(ExitCode::io, "prepare_data", "cannot rename {} to {}: {}", partial.string(), options.out, error.message());
+  if (error)
+    fail(ExitCode::io, "prepare_data", "cannot rename {} to {}: {}", partial.string(), options.out, error.message());
   cleanup.keep();
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  fmt::print("text: {}, {} bytes in {} files, {} left out\n", files.path().string(), files.bytes(), files.count(), files.skipped());
+  fmt::print("text: {}, {} bytes in {} files, {} left out\n", files.path().string(), files.bytes(), files.count(),
+             files.skipped());
   fmt::print("tokenizer: {}, vocabulary {}\n", tokenizer->name(), tokenizer->vocab_size());
   fmt::print("wrote {}: {} tokens, shards: {}, {:.1f} s\n", options.out, writer.tokens(), writer.shards(), seconds);
 }
@@ -127,9 +139,14 @@ int main(int argc, char** argv) {
     Flags flags("prepare_data", "Turns text into token shards for train_gpt --data.");
     declare(flags, options);
     switch (flags.parse(argc, argv)) {
-      case Flags::Asked::help: fmt::print("{}", flags.help_text()); return 0;
-      case Flags::Asked::print_config: fmt::print("{}", flags.config_text()); return 0;
-      case Flags::Asked::run: break;
+      case Flags::Asked::help:
+        fmt::print("{}", flags.help_text());
+        return 0;
+      case Flags::Asked::print_config:
+        fmt::print("{}", flags.config_text());
+        return 0;
+      case Flags::Asked::run:
+        break;
     }
     check(options);
     prepare(options);

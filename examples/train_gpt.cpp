@@ -31,8 +31,9 @@ namespace {
 std::optional<double> evaluate(const TrainOptions& o, const Corpus& corpus, Gpt& model) {
   if (corpus.validation.count() == 0) return std::nullopt;
   const std::int64_t batch = o.batch_sizes().micro_batch, context = o.model.config.context;
-  const EvalWindows windows = o.run.eval_batches ? EvalWindows::spaced(corpus.validation, context, *o.run.eval_batches * batch)
-                                                 : EvalWindows::all(corpus.validation, context);
+  const EvalWindows windows = o.run.eval_batches
+                                  ? EvalWindows::spaced(corpus.validation, context, *o.run.eval_batches * batch)
+                                  : EvalWindows::all(corpus.validation, context);
   return validation_loss(model, windows, batch);
 }
 
@@ -42,7 +43,8 @@ std::string sample(const TrainOptions& o, const Corpus& corpus, Gpt& model) {
   corpus.train.read(0, first);
   const auto seed = static_cast<std::uint64_t>(o.run.seed);
   Utf8Stream printable;  // a token may end inside a character
-  const std::string text = printable.push(corpus.tokenizer->decode(generate(model, first, {.length = o.run.sample_length, .seed = seed})));
+  const std::string text =
+      printable.push(corpus.tokenizer->decode(generate(model, first, {.length = o.run.sample_length, .seed = seed})));
   return text + printable.finish();
 }
 
@@ -72,7 +74,8 @@ void train_rank(const TrainOptions& o, const Corpus& corpus, RunFolder& folder, 
   const auto optimizer = make_optimizer(o.optimizer, model.parameters());
   const optim::LrSchedule lr_schedule = make_lr_schedule(o.schedule);
   pipeline::Executor executor(
-      pipeline::make_schedule(o.mesh.pipeline, mesh->size(Axis::pp), static_cast<int>(batch.micro_batches)), mesh->group(Axis::pp));
+      pipeline::make_schedule(o.mesh.pipeline, mesh->size(Axis::pp), static_cast<int>(batch.micro_batches)),
+      mesh->group(Axis::pp));
 
   Console console(rank.first());
   console.print(start_table(o, start_facts(o, corpus, model, executor.proof())));
@@ -130,7 +133,8 @@ void train_rank(const TrainOptions& o, const Corpus& corpus, RunFolder& folder, 
     const double norm = timed(Phase::optimizer, [&] {
       const double whole = optim::gradient_norm(model.parameters(), *mesh);
       if (!std::isfinite(whole)) {
-        fail(ExitCode::numerical, "train", "the gradient norm is {}; expected a finite number; lower --lr or raise --warmup-steps", whole);
+        fail(ExitCode::numerical, "train",
+             "the gradient norm is {}; expected a finite number; lower --lr or raise --warmup-steps", whole);
       }
       optimizer->step(lr, optim::clip_factor(whole, o.optimizer.clip));
       return whole;
@@ -162,7 +166,8 @@ void train_rank(const TrainOptions& o, const Corpus& corpus, RunFolder& folder, 
   }
 
   if (!o.run.out.empty()) {
-    const std::string saved = timed(Phase::saving, [&] { return save_run(o.run.out, model, *optimizer, progress, *corpus.tokenizer, o.run.seed); });
+    const std::string saved = timed(
+        Phase::saving, [&] { return save_run(o.run.out, model, *optimizer, progress, *corpus.tokenizer, o.run.seed); });
     console.print(saved);
   }
   console.print(time_table(times, progress.steps - first_step));

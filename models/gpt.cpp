@@ -20,12 +20,19 @@ Unary activation(const GptConfig& c) { return c.activation == Activation::gelu ?
 GptBlock::GptBlock(const nn::Build& b, const GptConfig& c)
     : Module(b),
       norm1_(b / "norm1", c.width, c.bias),
-      attn_(b / "attn", {.width = c.width, .heads = c.heads, .bias = c.bias, .deviation = deviation,
+      attn_(b / "attn", {.width = c.width,
+                         .heads = c.heads,
+                         .bias = c.bias,
+                         .deviation = deviation,
                          .residual_deviation = residual_deviation(c)}),
       attn_dropout_(b / "attn_dropout", c.dropout),
       norm2_(b / "norm2", c.width, c.bias),
-      mlp_(b / "mlp", {.width = c.width, .hidden = 4 * c.width, .activation = activation(c), .bias = c.bias,
-                       .deviation = deviation, .residual_deviation = residual_deviation(c)}),
+      mlp_(b / "mlp", {.width = c.width,
+                       .hidden = 4 * c.width,
+                       .activation = activation(c),
+                       .bias = c.bias,
+                       .deviation = deviation,
+                       .residual_deviation = residual_deviation(c)}),
       mlp_dropout_(b / "mlp_dropout", c.dropout) {}
 
 Tensor GptBlock::forward(const Tensor& x) {
@@ -36,14 +43,19 @@ Tensor GptBlock::forward(const Tensor& x) {
 Gpt::Gpt(const nn::Build& b, const GptConfig& c) : build_(b), config_(c) {
   const DeviceMesh& mesh = b.mesh();
   const bool first = mesh.is_first(Axis::pp), last = mesh.is_last(Axis::pp);
-  const auto make_tokens = [&] { return std::make_unique<nn::VocabEmbedding>(b / "wte", c.vocab, c.width, deviation, !first); };
+  const auto make_tokens = [&] {
+    return std::make_unique<nn::VocabEmbedding>(b / "wte", c.vocab, c.width, deviation, !first);
+  };
   if (first) {
     embedding_ = make_tokens();
-    positions_ = (b / "wpe").parameter("weight", {c.context, c.width}, {}, nn::Init::normal(deviation), {.decay = true});
+    positions_ =
+        (b / "wpe").parameter("weight", {c.context, c.width}, {}, nn::Init::normal(deviation), {.decay = true});
     dropout_ = std::make_unique<nn::Dropout>(b / "dropout", c.dropout);
   }
-  const pipeline::BlockRange range = pipeline::stage_plan(static_cast<int>(c.layers), mesh.size(Axis::pp))[static_cast<std::size_t>(mesh.coord(Axis::pp))];
-  for (int i = range.first; i < range.end(); ++i) blocks_.push_back(std::make_unique<GptBlock>(b / "blocks" / std::to_string(i), c));
+  const pipeline::BlockRange range = pipeline::stage_plan(
+      static_cast<int>(c.layers), mesh.size(Axis::pp))[static_cast<std::size_t>(mesh.coord(Axis::pp))];
+  for (int i = range.first; i < range.end(); ++i)
+    blocks_.push_back(std::make_unique<GptBlock>(b / "blocks" / std::to_string(i), c));
   if (last) {
     norm_ = std::make_unique<nn::LayerNorm>(b / "norm", c.width, c.bias);
     head_ = first ? embedding_ : make_tokens();
@@ -58,7 +70,8 @@ Tensor Gpt::hidden(const Tensor& input, const Tensor& ids) {
 
 Tensor Gpt::embed(const Tensor& ids) {
   const std::int64_t length = ids.size(1);
-  require(length <= config_.context, "gpt", "sequences of {} tokens do not fit the context of {}", length, config_.context);
+  require(length <= config_.context, "gpt", "sequences of {} tokens do not fit the context of {}", length,
+          config_.context);
   const Tensor positions = slice(positions_->value, 0, 0, length);  // [T, D]
   return (*dropout_)((*embedding_)(ids) + positions);               // [B, T, D]
 }

@@ -61,8 +61,9 @@ class Gpt {
   nn::ParameterPtr positions_;                     // first stage: [C, D]
   std::unique_ptr<nn::Dropout> dropout_;           // first stage
   std::vector<std::unique_ptr<GptBlock>> blocks_;
-  std::unique_ptr<nn::LayerNorm> norm_;            // last stage
-  std::shared_ptr<nn::VocabEmbedding> head_;       // last stage: tied to embedding_; one object when this is the first stage too
+  std::unique_ptr<nn::LayerNorm> norm_;  // last stage
+  std::shared_ptr<nn::VocabEmbedding>
+      head_;  // last stage: tied to embedding_; one object when this is the first stage too
 };
 
 /// Number of logical parameters of the whole model, padding and copies not counted.

@@ -21,8 +21,14 @@ constexpr std::array<Preset, 4> presets = {{
 std::optional<GptConfig> gpt_preset(std::string_view name) {
   for (const Preset& preset : presets) {
     if (preset.name == name) {
-      return GptConfig{.layers = preset.layers, .heads = preset.heads, .width = preset.width, .context = 1024,
-                       .vocab = 50257, .dropout = 0.0, .bias = true, .activation = Activation::gelu_tanh};
+      return GptConfig{.layers = preset.layers,
+                       .heads = preset.heads,
+                       .width = preset.width,
+                       .context = 1024,
+                       .vocab = 50257,
+                       .dropout = 0.0,
+                       .bias = true,
+                       .activation = Activation::gelu_tanh};
     }
   }
   return std::nullopt;

@@ -9,8 +9,8 @@ const AttentionOptions& checked(const AttentionOptions& o, const DeviceMesh& mes
   }
   const int tp = mesh.size(Axis::tp);
   if (o.heads % tp != 0) {
-    fail(ExitCode::usage, "attention", "--heads {} does not divide over tp={}: every rank needs whole heads; change --heads or --mesh",
-         o.heads, tp);
+    fail(ExitCode::usage, "attention",
+         "--heads {} does not divide over tp={}: every rank needs whole heads; change --heads or --mesh", o.heads, tp);
   }
   return o;
 }

@@ -7,8 +7,8 @@
 namespace trireme::nn {
 
 struct AttentionOptions {
-  std::int64_t width = 0;            ///< D
-  std::int64_t heads = 1;            ///< H, a multiple of tp
+  std::int64_t width = 0;  ///< D
+  std::int64_t heads = 1;  ///< H, a multiple of tp
   bool bias = true;
   double deviation = 0.02;           ///< initial weights of qkv
   double residual_deviation = 0.02;  ///< initial weights of `proj`, which writes into the residual stream

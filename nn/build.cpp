@@ -15,8 +15,8 @@ Build Build::operator/(std::string_view child) const {
   return result;
 }
 
-ParameterPtr Build::parameter(std::string_view child, const Shape& global, const Placements& placements, const Init& init,
-                              const Options& options) const {
+ParameterPtr Build::parameter(std::string_view child, const Shape& global, const Placements& placements,
+                              const Init& init, const Options& options) const {
   auto parameter = std::make_shared<Parameter>();
   parameter->name = (*this / child).name();
   parameter->global_shape = global;

@@ -18,8 +18,9 @@ namespace trireme::nn {
 
 /// What changes from one forward to the next, shared by all modules of a model and set by whoever calls it.
 struct RunState {
-  bool training = true;           ///< dropout only then
-  std::int64_t first_sample = 0;  ///< global number (since step 0) of the sample in row 0: what dropout masks are keyed by
+  bool training = true;  ///< dropout only then
+  std::int64_t first_sample =
+      0;  ///< global number (since step 0) of the sample in row 0: what dropout masks are keyed by
 };
 
 class Build {

@@ -13,8 +13,8 @@ namespace {
 struct CrossEntropy : Op {
   static constexpr const char* name = "cross_entropy";
   CrossEntropyOptions options;
-  Tensor targets;       // [N]
-  Tensor logits;        // [N, V/tp]
+  Tensor targets;  // [N]
+  Tensor logits;   // [N, V/tp]
   Shape logits_shape;
   Tensor maximum, sum_exp;  // [N], over the global vocabulary
 
@@ -30,7 +30,8 @@ struct CrossEntropy : Op {
     const KernelTable& k = kernels(x.device());
     k.cross_entropy_stats(logits, targets, options.slice, maximum, sum_exp, target_logit, logit_sum);
     if (options.group != nullptr && options.group->size() > 1) combine(k, sums);
-    const double loss = k.cross_entropy_loss(targets, maximum, sum_exp, target_logit, logit_sum, options.smoothing, options.slice.global);
+    const double loss = k.cross_entropy_loss(targets, maximum, sum_exp, target_logit, logit_sum, options.smoothing,
+                                             options.slice.global);
     return Tensor::full({}, options.scale * loss, acc, x.device());
   }
 
@@ -47,7 +48,8 @@ struct CrossEntropy : Op {
   Gradients backward(const Tensor& dloss) {
     Tensor dlogits = logits.sole_owner() ? logits : empty_like(logits);
     kernels(logits.device())
-        .cross_entropy_backward(logits, targets, options.slice, maximum, sum_exp, options.smoothing, options.scale * dloss.item(), dlogits);
+        .cross_entropy_backward(logits, targets, options.slice, maximum, sum_exp, options.smoothing,
+                                options.scale * dloss.item(), dlogits);
     return {view::reshape(dlogits, logits_shape)};
   }
 };
@@ -55,9 +57,10 @@ struct CrossEntropy : Op {
 }  // namespace
 
 Tensor cross_entropy(const Tensor& logits, const Tensor& targets, const CrossEntropyOptions& options) {
-  require(logits.dims() >= 1 && targets.count() == logits.count() / std::max<std::int64_t>(logits.size(-1), 1), "cross_entropy",
-          "expected one target per row of logits {}, got {}", to_string(logits.shape()), to_string(targets.shape()));
-  require(targets.dtype() == DType::i32, "cross_entropy", "expected i32 targets, got {}", trireme::name(targets.dtype()));
+  require(logits.dims() >= 1 && targets.count() == logits.count() / std::max<std::int64_t>(logits.size(-1), 1),
+          "cross_entropy", "expected one target per row of logits {}, got {}", logits.shape(), targets.shape());
+  require(targets.dtype() == DType::i32, "cross_entropy", "expected i32 targets, got {}",
+          trireme::name(targets.dtype()));
   CrossEntropy op;
   op.options = options;
   if (options.slice.global == 0) op.options.slice = {.first = 0, .valid = logits.size(-1), .global = logits.size(-1)};

@@ -7,7 +7,7 @@
 namespace trireme::nn {
 
 struct CrossEntropyOptions {
-  VocabSlice slice;               ///< the real tokens among these columns; left at its default: all columns, and no split
+  VocabSlice slice{};  ///< the real tokens among these columns; left at its default: all columns, and no split
   ProcessGroup* group = nullptr;  ///< the ranks the vocabulary is split over; null: none
   double smoothing = 0;           ///< label smoothing (Szegedy et al. 2016), spread over the global vocabulary
   double scale = 1;

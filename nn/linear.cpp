@@ -15,9 +15,12 @@ Shape weight_shape(const Shape& out, std::int64_t in) {
 
 Placement weight_placement(Split split, const Shape& out) {
   switch (split) {
-    case Split::none: return I;
-    case Split::out: return S(out.dims() - 1);
-    case Split::in: return S(out.dims());
+    case Split::none:
+      return I;
+    case Split::out:
+      return S(out.dims() - 1);
+    case Split::in:
+      return S(out.dims());
   }
   return I;
 }
@@ -40,7 +43,7 @@ Tensor Linear::forward(const Tensor& x) {
   const Tensor input = split_ == Split::out ? redistribute(x, mesh(), Axis::tp, I, R) : x;
   if (!reduced) return linear(input, weight_->value, bias);
   const Tensor y = redistribute(linear(input, weight_->value, {}), mesh(), Axis::tp, P, I);
-  return bias_ ? y + bias : y;
+  return bias_ ? y + reshape(bias, {bias.count()}) : y;  // `out` of several dims is flat in y
 }
 
 }  // namespace trireme::nn

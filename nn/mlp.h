@@ -6,12 +6,12 @@
 namespace trireme::nn {
 
 struct MlpOptions {
-  std::int64_t width = 0;              ///< D
-  std::int64_t hidden = 0;             ///< F
+  std::int64_t width = 0;   ///< D
+  std::int64_t hidden = 0;  ///< F
   Unary activation = Unary::gelu;
   bool bias = true;
-  double deviation = 0.02;             ///< initial weights of `up`
-  double residual_deviation = 0.02;    ///< initial weights of `down`, which writes into the residual stream
+  double deviation = 0.02;           ///< initial weights of `up`
+  double residual_deviation = 0.02;  ///< initial weights of `down`, which writes into the residual stream
 };
 
 class Mlp : public Module {

@@ -34,11 +34,12 @@ void initialise(Parameter& parameter, const Init& init, std::uint64_t seed) {
   }
   const std::uint64_t stream = stream_of(parameter.name);
   Tensor host = Tensor::empty(value.shape(), DType::f32);
-  for_each_row(host.data<float>(), value.shape(), parameter.rectangle, [&](float* row, std::int64_t width, std::int64_t first) {
-    for (std::int64_t i = 0; i < width; ++i) {
-      row[i] = static_cast<float>(init.value * random_normal(seed, stream, static_cast<std::uint64_t>(first + i)));
-    }
-  });
+  for_each_row(
+      host.data<float>(), value.shape(), parameter.rectangle, [&](float* row, std::int64_t width, std::int64_t first) {
+        for (std::int64_t i = 0; i < width; ++i) {
+          row[i] = static_cast<float>(init.value * random_normal(seed, stream, static_cast<std::uint64_t>(first + i)));
+        }
+      });
   copy(host, value);
 }
 

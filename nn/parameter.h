@@ -24,14 +24,16 @@ struct Init {
 };
 
 struct Parameter {
-  std::string name;         ///< "blocks.3.attn.qkv.weight": the same on every mesh
-  Tensor value;             ///< the local shard; a leaf of the tape
-  Shape global_shape;       ///< of the whole tensor, padding included
-  Placements placements;    ///< R along an axis: gradients are summed over it; S: norms are
-  Rectangle rectangle;      ///< where `value` lies in the whole
-  std::int64_t logical_rows = 0;  ///< rows of dim 0 that mean something; the rest (padded vocabulary) never gets a gradient
-  bool decay = false;       ///< whether weight decay applies: matrices only
-  bool copy_of_earlier_stage = false;  ///< a tied weight whose first copy lives on pipeline stage 0: not counted twice in norms or sizes
+  std::string name;       ///< "blocks.3.attn.qkv.weight": the same on every mesh
+  Tensor value;           ///< the local shard; a leaf of the tape
+  Shape global_shape;     ///< of the whole tensor, padding included
+  Placements placements;  ///< R along an axis: gradients are summed over it; S: norms are
+  Rectangle rectangle;    ///< where `value` lies in the whole
+  std::int64_t logical_rows =
+      0;               ///< rows of dim 0 that mean something; the rest (padded vocabulary) never gets a gradient
+  bool decay = false;  ///< whether weight decay applies: matrices only
+  bool copy_of_earlier_stage =
+      false;  ///< a tied weight whose first copy lives on pipeline stage 0: not counted twice in norms or sizes
 
   Leaf& leaf() const { return *leaf_of(value); }
   Tensor& grad() const { return leaf().grad(); }  ///< f32, of value's shape; set up by allocate_gradients or grad_sync

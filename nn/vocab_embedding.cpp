@@ -14,7 +14,8 @@ std::int64_t padded_vocab(std::int64_t vocab, int tp) {
   return (vocab + multiple - 1) / multiple * multiple;
 }
 
-VocabEmbedding::VocabEmbedding(const Build& b, std::int64_t vocab, std::int64_t width, double deviation, bool copy_of_earlier_stage)
+VocabEmbedding::VocabEmbedding(const Build& b, std::int64_t vocab, std::int64_t width, double deviation,
+                               bool copy_of_earlier_stage)
     : Module(b) {
   const std::int64_t rows = padded_vocab(vocab, b.mesh().size(Axis::tp));
   weight_ = b.parameter("weight", {rows, width}, {.dp = R, .tp = S(0)}, Init::normal(deviation),

@@ -20,8 +20,6 @@ double gradient_norm(const nn::ParameterList& parameters, const DeviceMesh& mesh
   return std::sqrt(sum.item());
 }
 
-double clip_factor(double norm, double max_norm) {
-  return max_norm > 0 && norm > max_norm ? max_norm / norm : 1.0;
-}
+double clip_factor(double norm, double max_norm) { return max_norm > 0 && norm > max_norm ? max_norm / norm : 1.0; }
 
 }  // namespace trireme::optim

@@ -15,11 +15,12 @@ std::vector<std::string_view> lr_shape_names();
 
 struct LrSchedule {
   LrShape shape = LrShape::cosine;
-  double lr = 1e-3;                ///< the peak
-  double min_lr = 1e-4;            ///< what decay ends at
-  std::int64_t warmup_steps = 0;   ///< lr (step + 1) / (warmup + 1) for the first ones
-  std::int64_t decay_steps = 0;    ///< cosine, linear: the step at which min_lr is reached; wsd: how many steps the final decay takes
-  std::int64_t total_steps = 0;    ///< of the run: wsd reaches min_lr there
+  double lr = 1e-3;               ///< the peak
+  double min_lr = 1e-4;           ///< what decay ends at
+  std::int64_t warmup_steps = 0;  ///< lr (step + 1) / (warmup + 1) for the first ones
+  std::int64_t decay_steps =
+      0;  ///< cosine, linear: the step at which min_lr is reached; wsd: how many steps the final decay takes
+  std::int64_t total_steps = 0;  ///< of the run: wsd reaches min_lr there
 
   /// The rate of the update number `step`, from 0.
   ///   cosine: min + (lr - min) (1 + cos(pi r)) / 2 with r the part of the way from warm-up's end to decay_steps

@@ -42,8 +42,13 @@ class AdamW final : public Optimizer {
 
   void step(double lr, double gradient_scale) override {
     ++steps_;
-    AdamWOptions options{.lr = lr, .beta1 = config_.beta1, .beta2 = config_.beta2, .eps = config_.eps,
-                         .weight_decay = 0, .gradient_scale = gradient_scale, .step = steps_};
+    AdamWOptions options{.lr = lr,
+                         .beta1 = config_.beta1,
+                         .beta2 = config_.beta2,
+                         .eps = config_.eps,
+                         .weight_decay = 0,
+                         .gradient_scale = gradient_scale,
+                         .step = steps_};
     for (Slot& slot : slots_) {
       options.weight_decay = slot.parameter->decay ? config_.weight_decay : 0;
       Tensor low = slot.low();
@@ -71,8 +76,8 @@ class Sgd final : public Optimizer {
     for (Slot& slot : slots_) {
       Tensor low = slot.low(), momentum = slot.moments.empty() ? Tensor() : slot.moments[0];
       kernels(slot.master.device())
-          .sgd(lr, config_.momentum, slot.parameter->decay ? config_.weight_decay : 0, gradient_scale, slot.parameter->grad(),
-               slot.master, momentum, low);
+          .sgd(lr, config_.momentum, slot.parameter->decay ? config_.weight_decay : 0, gradient_scale,
+               slot.parameter->grad(), slot.master, momentum, low);
     }
   }
 

@@ -4,6 +4,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdio>
@@ -19,14 +20,10 @@ void write_stdout(std::string_view text) {
   std::fflush(stdout);
 }
 
-/// The first `columns` characters; text is UTF-8, whose continuation bytes take no column.
-std::string_view fit(std::string_view text, int columns) {
-  int used = 0;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const bool starts_character = (static_cast<unsigned char>(text[i]) & 0xC0U) != 0x80U;
-    if (starts_character && ++used > columns) return text.substr(0, i);
-  }
-  return text;
+/// Columns that UTF-8 text takes: one a character (continuation bytes take none).
+int columns_of(std::string_view text) {
+  return static_cast<int>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }));
 }
 
 /// value / base^k for the largest k with a quotient of at least 1, and its unit.
@@ -60,12 +57,15 @@ Console::Console(bool on) : Console(on ? Write(write_stdout) : Write([](std::str
 Console::Console(Write write, Terminal terminal) : write_(std::move(write)), terminal_(terminal) {}
 
 Console::~Console() {
-  if (progress_open_) write_("\n");
+  if (progress_rows_ > 0) write_("\n");
 }
 
 void Console::clear_progress() {
-  if (progress_open_) write_("\r\x1b[K");
-  progress_open_ = false;
+  if (progress_rows_ == 0) return;
+  std::string clear = "\r\x1b[K";
+  for (int row = 1; row < progress_rows_; ++row) clear += "\x1b[A\x1b[K";  // a line longer than the screen is wide
+  write_(clear);
+  progress_rows_ = 0;
 }
 
 void Console::print(std::string_view text) {
@@ -83,8 +83,8 @@ void Console::highlight(std::string_view text) {
 void Console::progress(std::string_view text) {
   if (!terminal_.updates) return print(text);
   clear_progress();
-  write_(fit(text, terminal_.columns - 1));  // a full line would wrap and could not be taken back
-  progress_open_ = true;
+  write_(text);
+  progress_rows_ = std::max(1, (columns_of(text) + terminal_.columns - 1) / terminal_.columns);
 }
 
 std::string format_duration(double seconds) {

@@ -48,7 +48,7 @@ class Console {
 
   Write write_;
   Terminal terminal_;
-  bool progress_open_ = false;
+  int progress_rows_ = 0;  // of the screen, taken by the progress line that is shown
 };
 
 /// 0.31 s: "0s"; 72.4 s: "1m12s"; 7384 s: "2h03m"; 190000 s: "2d04h".

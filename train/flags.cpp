@@ -1,15 +1,11 @@
-// CLI11 splits the command line; what flags exist, which values they take and what is said about a wrong one is here.
 // A value is checked in its JSON form, whether it came from the command line or from a file, so both obey the same
 // rules.
 #include "train/flags.h"
 
-#include <CLI/App.hpp>
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
-
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "core/io.h"
@@ -78,16 +74,21 @@ bool Range::holds(double value) const {
   return std::isfinite(value) && (low_open ? value > low : value >= low) && (high_open ? value < high : value <= high);
 }
 
-// ---- declarations
-// ----------------------------------------------------------------------------------------------------
+// ---- declarations -------------------------------------------------------------------------------------------------
 
-Flags::Flags(std::string program, std::string summary) : program_(std::move(program)), summary_(std::move(summary)) {}
+Flags::Flags(std::string program, std::string summary) : program_(std::move(program)), summary_(std::move(summary)) {
+  group("configuration");
+  add("config", "FILE.json", config_, "values by flag name without dashes; flags on the command line override them");
+  add_switch("print-config", print_config_, "print all values as --config takes them, and exit", true);
+  add_switch("help", help_, "print this, and exit; what stands in [brackets] is the default", true);
+  own_.swap(flags_);
+}
 Flags::~Flags() = default;
 
 void Flags::group(std::string subject) { group_ = std::move(subject); }
 
 Flags::Flag& Flags::declare(std::string name, std::string value, std::string help, Kind kind, Setter set, Getter get) {
-  require(find(name) == nullptr, "flags", "--{} is declared twice", name);
+  require(find(flags_, name) == nullptr, "flags", "--{} is declared twice", name);
   Flag flag;
   flag.initial = get();
   flag.name = std::move(name);
@@ -147,7 +148,7 @@ void Flags::add_switch(std::string name, bool& target, std::string help, bool ba
       .bare = bare;
 }
 
-void Flags::add_choice(std::string name, std::vector<std::string> choices, std::string help,
+void Flags::add_choice(std::string name, const std::vector<std::string>& choices, std::string help,
                        std::function<void(std::size_t)> set, std::function<std::size_t()> get) {
   std::string value;
   for (const std::string& choice : choices) value += (value.empty() ? "" : "|") + choice;
@@ -162,16 +163,17 @@ void Flags::add_choice(std::string name, std::vector<std::string> choices, std::
       .choices = choices;
 }
 
-void Flags::add_choice(std::string name, std::string& target, std::vector<std::string> choices, std::string help) {
+void Flags::add_choice(std::string name, std::string& target, const std::vector<std::string>& choices,
+                       std::string help) {
   std::vector<std::pair<std::string, std::string>> pairs;
-  for (std::string& choice : choices) pairs.emplace_back(choice, choice);
+  pairs.reserve(choices.size());
+  for (const std::string& choice : choices) pairs.emplace_back(choice, choice);
   add_choice<std::string>(std::move(name), target, std::move(pairs), std::move(help));
 }
 
 void Flags::follow_up(std::function<void()> action) { flags_.back().action = std::move(action); }
 
-// ---- values
-// ----------------------------------------------------------------------------------------------------------
+// ---- values -------------------------------------------------------------------------------------------------------
 
 std::string Flags::expectation(const Flag& flag) {
   std::string text;
@@ -219,32 +221,27 @@ void Flags::assign(const Flag& flag, const json& value, const std::string& sourc
   if (flag.action) flag.action();
 }
 
-namespace {
-
-/// The JSON form of a value on the command line: a number where it spells one, a string otherwise.
-json from_argument(const std::string& text, bool integer, bool number, bool on_off) {
-  if (integer)
+json Flags::from_argument(Kind kind, const std::string& text) {
+  if (kind == Kind::integer)
     if (const auto parsed = parse_number<std::int64_t>(text)) return *parsed;
-  if (number)
+  if (kind == Kind::number)
     if (const auto parsed = parse_number<double>(text)) return *parsed;
-  if (on_off && (text == "on" || text == "true")) return true;
-  if (on_off && (text == "off" || text == "false")) return false;
+  if (kind == Kind::on_off && (text == "on" || text == "true")) return true;
+  if (kind == Kind::on_off && (text == "off" || text == "false")) return false;
   return text;
 }
 
-}  // namespace
+// ---- command line and file ----------------------------------------------------------------------------------------
 
-// ---- command line and file
-// -------------------------------------------------------------------------------------------
-
-const Flags::Flag* Flags::find(std::string_view name) const {
-  const auto found = std::find_if(flags_.begin(), flags_.end(), [&](const Flag& flag) { return flag.name == name; });
-  return found == flags_.end() ? nullptr : &*found;
+const Flags::Flag* Flags::find(const std::vector<Flag>& flags, std::string_view name) {
+  const auto found = std::find_if(flags.begin(), flags.end(), [&](const Flag& flag) { return flag.name == name; });
+  return found == flags.end() ? nullptr : &*found;
 }
 
-std::vector<std::string> Flags::names() const {
+std::vector<std::string> Flags::names(const std::vector<Flag>& flags) {
   std::vector<std::string> names;
-  for (const Flag& flag : flags_) names.push_back(flag.name);
+  names.reserve(flags.size());
+  for (const Flag& flag : flags) names.push_back(flag.name);
   return names;
 }
 
@@ -254,16 +251,15 @@ void Flags::read_config(std::string_view text, const std::string& path) {
     fail(ExitCode::data, "config", "{}: expected one object of \"flag\": value; got {}; change --config", path,
          object.type_name());
   for (const auto& [key, value] : object.items()) {
-    if (find(key) == nullptr)
+    if (find(flags_, key) == nullptr)
       fail(ExitCode::usage, "config", "unknown key \"{}\" in {}; the nearest is \"{}\"; --help lists all", key, path,
-           nearest(key, names()));
+           nearest(key, names(flags_)));
   }
   for (const Flag& flag : flags_) {
     const auto found = object.find(flag.name);
     if (found == object.end()) continue;
     // A switch may be written as on the command line, too.
-    const json value =
-        flag.kind == Kind::on_off && found->is_string() ? from_argument(*found, false, false, true) : *found;
+    const json value = flag.kind == Kind::on_off && found->is_string() ? from_argument(flag.kind, *found) : *found;
     assign(flag, value, fmt::format("\"{}\" in {}", flag.name, path), found->dump());
   }
 }
@@ -272,56 +268,52 @@ Flags::Asked Flags::parse(int argc, const char* const* argv) {
   return parse(std::vector<std::string>(argv + std::min(argc, 1), argv + argc));
 }
 
-Flags::Asked Flags::parse(std::vector<std::string> arguments) {
-  CLI::App app;
-  app.set_help_flag();
-  app.allow_extras();
-  std::vector<std::string> written(flags_.size());
-  std::vector<CLI::Option*> options;
-  for (std::size_t i = 0; i < flags_.size(); ++i) {
-    const std::string name = "--" + flags_[i].name;
-    options.push_back(flags_[i].bare ? app.add_flag(name, written[i]) : app.add_option(name, written[i]));
-    options.back()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-  }
-  std::string config;
-  bool help = false, print_config = false;
-  app.add_option("--config", config)->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-  app.add_flag("--print-config", print_config);
-  app.add_flag("-h,--help", help);
+const Flags::Flag& Flags::named_by(const std::string& argument) const {
+  const std::string name = argument == "-h" ? "help" : argument.substr(std::min<std::size_t>(2, argument.size()));
+  const bool dashed = argument.starts_with("--") || argument == "-h";
+  if (const Flag* flag = find(flags_, name); flag != nullptr && dashed) return *flag;
+  if (const Flag* flag = find(own_, name); flag != nullptr && dashed) return *flag;
+  std::vector<std::string> known = names(flags_), own = names(own_);
+  known.insert(known.end(), own.begin(), own.end());
+  const std::size_t letter = std::min(argument.find_first_not_of('-'), argument.size());
+  fail(ExitCode::usage, "flags", "unknown flag {}; the nearest is --{}; --help lists all flags", argument,
+       nearest(argument.substr(letter), known));
+}
 
-  std::reverse(arguments.begin(), arguments.end());  // the order CLI11 wants
-  try {
-    app.parse(std::move(arguments));
-  } catch (const CLI::ArgumentMismatch& error) {  // "--steps: 1 required TEXT missing"
-    const std::string flag = std::string(error.what()).substr(0, std::string_view(error.what()).find(':'));
-    const Flag* known = flag.starts_with("--") ? find(flag.substr(2)) : nullptr;
-    fail(ExitCode::usage, "flags", "{} has no value; expected {}; write {} value or {}=value", flag,
-         known != nullptr ? expectation(*known) : "text", flag, flag);
-  } catch (const CLI::ParseError& error) {
-    fail(ExitCode::usage, "flags", "{}; expected --flag value or --flag=value; --help lists all flags", error.what());
-  }
-  if (const auto unknown = app.remaining(); !unknown.empty()) {
-    const std::string word = unknown.front().substr(0, unknown.front().find('='));
-    if (!word.starts_with('-'))
+Flags::Asked Flags::parse(const std::vector<std::string>& arguments) {
+  std::map<const Flag*, std::string> written;  // the last value of each
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& argument = arguments[i];
+    if (!argument.starts_with('-'))
       fail(ExitCode::usage, "flags",
-           "unexpected argument \"{}\"; expected --flag value or --flag=value; --help lists all flags", word);
-    std::vector<std::string> known = names();
-    known.insert(known.end(), {"config", "print-config", "help"});
-    fail(ExitCode::usage, "flags", "unknown flag {}; the nearest is --{}; --help lists all flags", word,
-         nearest(word.substr(word.find_first_not_of('-') == std::string::npos ? 0 : word.find_first_not_of('-')),
-                 known));
+           "unexpected argument \"{}\"; expected --flag value or --flag=value; --help lists all flags", argument);
+    const std::size_t equals = argument.find('=');
+    const std::string head = argument.substr(0, equals);
+    const Flag& flag = named_by(head);
+    if (equals != std::string::npos)
+      written[&flag] = argument.substr(equals + 1);
+    else if (flag.bare)
+      written[&flag] = "on";
+    else if (i + 1 < arguments.size() && !arguments[i + 1].starts_with("--"))
+      written[&flag] = arguments[++i];
+    else
+      fail(ExitCode::usage, "flags", "{} has no value; expected {}; write {} value or {}=value", head,
+           expectation(flag), head, head);
   }
-  if (help) return Asked::help;
-
-  if (!config.empty()) read_config(read_file(config), config);
-  for (std::size_t i = 0; i < flags_.size(); ++i) {
-    const Flag& flag = flags_[i];
-    if (options[i]->count() == 0) continue;
-    const bool integer = flag.kind == Kind::integer, number = flag.kind == Kind::number;
-    const json value = from_argument(written[i], integer, number, flag.kind == Kind::on_off);
-    assign(flag, value, "--" + flag.name, fmt::format("\"{}\"", written[i]));
-  }
-  return print_config ? Asked::print_config : Asked::run;
+  const auto apply = [&written](const std::vector<Flag>& flags) {
+    for (const Flag& flag : flags) {
+      const auto found = written.find(&flag);
+      if (found == written.end()) continue;
+      assign(flag, from_argument(flag.kind, found->second), "--" + flag.name, fmt::format("\"{}\"", found->second));
+    }
+  };
+  config_.clear();
+  help_ = print_config_ = false;
+  apply(own_);
+  if (help_) return Asked::help;
+  if (!config_.empty()) read_config(read_file(config_), config_);
+  apply(flags_);
+  return print_config_ ? Asked::print_config : Asked::run;
 }
 
 std::string Flags::config_text() const {
@@ -343,7 +335,7 @@ std::string Flags::help_text() const {
             wrap(help, column, width) + "\n";
   };
   std::string group;
-  for (const Flag& flag : flags_) {
+  const auto describe_flag = [&](const Flag& flag) {
     if (flag.group != group) text += "\n" + (group = flag.group) + "\n";
     std::string initial = flag.initial.is_null()      ? flag.word
                           : flag.initial.is_string()  ? flag.initial.get<std::string>()
@@ -352,11 +344,9 @@ std::string Flags::help_text() const {
     if (!initial.empty() && !flag.bare) initial = " [" + initial + "]";
     line(fmt::format("--{}{}{}", flag.name, flag.value.empty() ? "" : " ", flag.value),
          flag.help + (flag.bare ? "" : initial));
-  }
-  text += "\nconfiguration\n";
-  line("--config FILE.json", "values by flag name without dashes; flags on the command line override them");
-  line("--print-config", "print all values as --config takes them, and exit");
-  line("--help", "print this, and exit; [values] in brackets are the defaults");
+  };
+  std::for_each(flags_.begin(), flags_.end(), describe_flag);
+  std::for_each(own_.begin(), own_.end(), describe_flag);
   return text;
 }
 

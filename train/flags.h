@@ -64,7 +64,7 @@ class Flags {
   /// Takes on or off; a `bare` one may stand alone for on, as in --dry-run.
   void add_switch(std::string name, bool& target, std::string help, bool bare = false);
   /// Takes one of `choices`.
-  void add_choice(std::string name, std::string& target, std::vector<std::string> choices, std::string help);
+  void add_choice(std::string name, std::string& target, const std::vector<std::string>& choices, std::string help);
   /// Takes one of the names, and sets the value beside it.
   template <class E>
   void add_choice(std::string name, E& target, std::vector<std::pair<std::string, E>> choices, std::string help);
@@ -74,7 +74,7 @@ class Flags {
   /// Throws ExitCode::usage for an unknown flag or key (naming the nearest), and for a value that is not what the
   /// flag takes; ExitCode::data for a configuration file that is not JSON.
   Asked parse(int argc, const char* const* argv);
-  Asked parse(std::vector<std::string> arguments);  ///< without the program's name
+  Asked parse(const std::vector<std::string>& arguments);  ///< without the program's name
 
   /// All values but those of --help, --config and --print-config, as --config takes them.
   std::string config_text() const;
@@ -89,16 +89,23 @@ class Flags {
   using Getter = std::function<nlohmann::json()>;
 
   Flag& declare(std::string name, std::string value, std::string help, Kind kind, Setter set, Getter get);
-  void add_choice(std::string name, std::vector<std::string> choices, std::string help,
+  void add_choice(std::string name, const std::vector<std::string>& choices, std::string help,
                   std::function<void(std::size_t)> set, std::function<std::size_t()> get);
-  const Flag* find(std::string_view name) const;
-  std::vector<std::string> names() const;
+  static const Flag* find(const std::vector<Flag>& flags, std::string_view name);
+  static std::vector<std::string> names(const std::vector<Flag>& flags);
+  /// The flag that `--name` (or -h) asks for.
+  const Flag& named_by(const std::string& argument) const;
+  /// The JSON form of a value on the command line: a number where it spells one, a string otherwise.
+  static nlohmann::json from_argument(Kind kind, const std::string& text);
   /// Checks and sets; `source` names the flag in messages, `got` the value as it was written.
   static void assign(const Flag& flag, const nlohmann::json& value, const std::string& source, const std::string& got);
   static std::string expectation(const Flag& flag);
 
   std::string program_, summary_, group_;
   std::vector<Flag> flags_;
+  std::vector<Flag> own_;  // --config, --print-config, --help
+  std::string config_;
+  bool print_config_ = false, help_ = false;
 
  public:
   ~Flags();
@@ -109,6 +116,7 @@ class Flags {
 template <class E>
 void Flags::add_choice(std::string name, E& target, std::vector<std::pair<std::string, E>> choices, std::string help) {
   std::vector<std::string> names;
+  names.reserve(choices.size());
   for (const auto& choice : choices) names.push_back(choice.first);
   const auto set = [&target, choices](std::size_t index) { target = choices[index].second; };
   const auto get = [&target, choices]() -> std::size_t {
@@ -116,7 +124,7 @@ void Flags::add_choice(std::string name, E& target, std::vector<std::pair<std::s
       if (choices[i].second == target) return i;
     fail(ExitCode::internal, "flags", "a default is not among its flag's choices");
   };
-  add_choice(std::move(name), std::move(names), std::move(help), set, get);
+  add_choice(std::move(name), names, std::move(help), set, get);
 }
 
 }  // namespace trireme

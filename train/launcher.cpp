@@ -44,8 +44,8 @@ int cores() {
   return std::max(1, std::min(usable, even));
 }
 
-// The claim is a folder made in the job's own, which the launcher removes when the job ends: making one is atomic, and it
-// outlives the process that made it, so a rank that starts late finds it taken.
+// The claim is a folder made in the job's own, which the launcher removes when the job ends: making one is atomic,
+// and it outlives the process that made it, so a rank that starts late finds it taken.
 bool first_to_report() {
   static const bool first = [] {
     const char* job_folder = std::getenv("PMIX_SERVER_TMPDIR");

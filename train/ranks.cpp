@@ -89,6 +89,7 @@ std::string configuration_difference(const std::vector<std::string>& by_rank) {
   if (std::all_of(by_rank.begin(), by_rank.end(), [&](const std::string& text) { return text == by_rank.front(); }))
     return "";
   std::vector<nlohmann::json> objects;
+  objects.reserve(by_rank.size());
   for (const std::string& text : by_rank) objects.push_back(nlohmann::json::parse(text));
   for (const auto& item : objects.front().items()) {
     std::map<std::string, std::string> ranks;  // by value: "0, 1, 3"

@@ -26,7 +26,8 @@ void refuse_unused(bool changed, const char* flag, const char* chooser, std::str
 void validate_schedule(const ScheduleOptions& o) {
   if (o.lr_schedule == optim::LrShape::constant) {
     refuse_unused(o.min_lr.has_value(), "min-lr", "lr-schedule", name(o.lr_schedule), "cosine, linear or wsd");
-    refuse_unused(o.decay_steps.has_value(), "decay-steps", "lr-schedule", name(o.lr_schedule), "cosine, linear or wsd");
+    refuse_unused(o.decay_steps.has_value(), "decay-steps", "lr-schedule", name(o.lr_schedule),
+                  "cosine, linear or wsd");
   }
   if (o.min_lr && *o.min_lr > o.lr)
     fail(ExitCode::usage, "schedule", "--min-lr {} is above --lr {}; expected at most {}; change --min-lr or --lr",

@@ -2,9 +2,10 @@
 // scores ever exists (FlashAttention: Dao et al. 2022, algorithm 1; the layout is that of attention_tiles.h).
 //
 // For each tile of queries, block of keys after block of keys:
-//   s = k q^T [keys, queries]; new maximum m; p = exp(s - m); l = l exp(m_old - m) + sum p; o = o exp(m_old - m) + v^T p
-// and at the end out = o / l, lse = m + log l. 4 Tq Tk Dh FLOPs a head, half of that when causal: blocks nobody sees are
-// skipped. A tile of queries is the unit of work and belongs to one thread, so the team's size changes nothing.
+//   s = k q^T [keys, queries], new maximum m, p = exp(s - m),
+//   l = l exp(m_old - m) + sum p, o = o exp(m_old - m) + v^T p
+// and at the end out = o / l, lse = m + log l. 4 Tq Tk Dh FLOPs a head, half of that when causal: blocks nobody sees
+// are skipped. A tile of queries is the unit of work and belongs to one thread, so the team's size changes nothing.
 // Read next: attention_backward.cpp.
 #include <cmath>
 #include <limits>

@@ -3,9 +3,9 @@
 //   ds = scale p (dout v^T - delta)                   dq = ds k,  dk = ds^T q
 // with delta = sum over Dh of dout * out, a number for each query. 10 Tq Tk Dh FLOPs a head, half when causal.
 //
-// One thread owns a kv head: it goes over the query heads that read it, and over blocks of keys and of queries, in a fixed
-// order, so dk and dv are the same sums whatever the team's size. Scores stay transposed, [keys, queries], as in the
-// forward pass; dk and dv sum over queries and take the tiles turned round, [queries, keys].
+// One thread owns a kv head: it goes over the query heads that read it, and over blocks of keys and of queries, in a
+// fixed order, so dk and dv are the same sums whatever the team's size. Scores stay transposed, [keys, queries], as in
+// the forward pass; dk and dv sum over queries and take the tiles turned round, [queries, keys].
 #include <array>
 #include <limits>
 

@@ -1,8 +1,8 @@
 // What attention's forward and backward passes share: heads as matrices, their panels, and the causal limit.
 //
 // Both passes keep scores transposed, [keys, queries], with tile_columns queries side by side in vector lanes. The
-// softmax over keys is then plain vertical vector arithmetic, and a tile of probabilities is already the panel of B that
-// the product with the values wants: out^T [Dh, queries] = V^T P^T. Everything indexed by queries or keys on the
+// softmax over keys is then plain vertical vector arithmetic, and a tile of probabilities is already the panel of B
+// that the product with the values wants: out^T [Dh, queries] = V^T P^T. Everything indexed by queries or keys on the
 // right-hand side of a product is cut into panels of tile_columns; Dh on the left-hand side into chunks of at most
 // tile_rows. Read next: attention.cpp.
 #pragma once
@@ -109,7 +109,8 @@ struct WidthPanels {
     }
   }
 
-  /// sum [Dh, tile_columns] += x^T @ columns over rows [first, first + depth) of the packed x; columns [depth, tile_columns].
+  /// sum [Dh, tile_columns] += x^T @ columns over rows [first, first + depth) of the packed x;
+  /// columns [depth, tile_columns].
   static void multiply_add(std::int64_t width, std::int64_t room, std::int64_t first, std::int64_t depth,
                            const Acc* panels, const Acc* columns, Acc* sum) {
     const std::int64_t chunks = divide_up(width, tile_rows);

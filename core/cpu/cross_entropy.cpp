@@ -1,5 +1,6 @@
 // Softmax cross-entropy over a slice of the vocabulary: per-row statistics that slices can merge, and the gradient.
-// Bytes: stats reads the logits once, backward reads and writes them once. FLOPs: one exp per logit each way. Read next: nn/cross_entropy.cpp, which merges slices.
+// Bytes: stats reads the logits once, backward reads and writes them once. FLOPs: one exp per logit each way.
+// Read next: nn/cross_entropy.h, which merges slices.
 #include "core/cpu/exponentials.h"
 #include "core/cpu/kernels.h"
 #include "core/cpu/loops.h"
@@ -36,8 +37,8 @@ void cross_entropy_stats(const Tensor& logits, const Tensor& targets, const Voca
   });
 }
 
-double cross_entropy_loss(const Tensor& targets, const Tensor& maximum, const Tensor& sum_exp, const Tensor& target_logit,
-                          const Tensor& logit_sum, double smoothing, std::int64_t vocab) {
+double cross_entropy_loss(const Tensor& targets, const Tensor& maximum, const Tensor& sum_exp,
+                          const Tensor& target_logit, const Tensor& logit_sum, double smoothing, std::int64_t vocab) {
   const std::int32_t* target = targets.data<std::int32_t>();
   return visit_floating(maximum.dtype(), "cross_entropy_loss", [&](auto tag) {
     using A = typename decltype(tag)::type;

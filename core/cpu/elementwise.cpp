@@ -82,17 +82,28 @@ A derivative(A x) {
 template <class F>
 void visit_unary(Unary op, F&& f) {
   switch (op) {
-    case Unary::negate: return f(std::integral_constant<Unary, Unary::negate>{});
-    case Unary::exp: return f(std::integral_constant<Unary, Unary::exp>{});
-    case Unary::log: return f(std::integral_constant<Unary, Unary::log>{});
-    case Unary::sqrt: return f(std::integral_constant<Unary, Unary::sqrt>{});
-    case Unary::square: return f(std::integral_constant<Unary, Unary::square>{});
-    case Unary::tanh: return f(std::integral_constant<Unary, Unary::tanh>{});
-    case Unary::relu: return f(std::integral_constant<Unary, Unary::relu>{});
-    case Unary::sigmoid: return f(std::integral_constant<Unary, Unary::sigmoid>{});
-    case Unary::silu: return f(std::integral_constant<Unary, Unary::silu>{});
-    case Unary::gelu: return f(std::integral_constant<Unary, Unary::gelu>{});
-    case Unary::gelu_tanh: return f(std::integral_constant<Unary, Unary::gelu_tanh>{});
+    case Unary::negate:
+      return f(std::integral_constant<Unary, Unary::negate>{});
+    case Unary::exp:
+      return f(std::integral_constant<Unary, Unary::exp>{});
+    case Unary::log:
+      return f(std::integral_constant<Unary, Unary::log>{});
+    case Unary::sqrt:
+      return f(std::integral_constant<Unary, Unary::sqrt>{});
+    case Unary::square:
+      return f(std::integral_constant<Unary, Unary::square>{});
+    case Unary::tanh:
+      return f(std::integral_constant<Unary, Unary::tanh>{});
+    case Unary::relu:
+      return f(std::integral_constant<Unary, Unary::relu>{});
+    case Unary::sigmoid:
+      return f(std::integral_constant<Unary, Unary::sigmoid>{});
+    case Unary::silu:
+      return f(std::integral_constant<Unary, Unary::silu>{});
+    case Unary::gelu:
+      return f(std::integral_constant<Unary, Unary::gelu>{});
+    case Unary::gelu_tanh:
+      return f(std::integral_constant<Unary, Unary::gelu_tanh>{});
   }
 }
 
@@ -113,11 +124,16 @@ A combine(A a, A b) {
 template <class F>
 void visit_binary(Binary op, F&& f) {
   switch (op) {
-    case Binary::add: return f(std::integral_constant<Binary, Binary::add>{});
-    case Binary::subtract: return f(std::integral_constant<Binary, Binary::subtract>{});
-    case Binary::multiply: return f(std::integral_constant<Binary, Binary::multiply>{});
-    case Binary::divide: return f(std::integral_constant<Binary, Binary::divide>{});
-    case Binary::equal: return f(std::integral_constant<Binary, Binary::equal>{});
+    case Binary::add:
+      return f(std::integral_constant<Binary, Binary::add>{});
+    case Binary::subtract:
+      return f(std::integral_constant<Binary, Binary::subtract>{});
+    case Binary::multiply:
+      return f(std::integral_constant<Binary, Binary::multiply>{});
+    case Binary::divide:
+      return f(std::integral_constant<Binary, Binary::divide>{});
+    case Binary::equal:
+      return f(std::integral_constant<Binary, Binary::equal>{});
   }
 }
 
@@ -126,13 +142,16 @@ template <Binary op, class T>
 void binary_run(const T* a, std::int64_t a_stride, const T* b, std::int64_t b_stride, T* y, std::int64_t n) {
   using A = accumulate_t<T>;
   if (a_stride == 1 && b_stride == 1) {
-    map<A>(n, [](A p, A q) { return combine<op>(p, q); }, y, a, b);
+    map<A>(
+        n, [](A p, A q) { return combine<op>(p, q); }, y, a, b);
   } else if (a_stride == 1 && b_stride == 0) {
     const A q = widen(*b);
-    map<A>(n, [q](A p) { return combine<op>(p, q); }, y, a);
+    map<A>(
+        n, [q](A p) { return combine<op>(p, q); }, y, a);
   } else if (a_stride == 0 && b_stride == 1) {
     const A p = widen(*a);
-    map<A>(n, [p](A q) { return combine<op>(p, q); }, y, b);
+    map<A>(
+        n, [p](A q) { return combine<op>(p, q); }, y, b);
   } else {
     for (std::int64_t i = 0; i < n; ++i) {
       y[i] = static_cast<T>(combine<op>(widen(a[i * a_stride]), widen(b[i * b_stride])));
@@ -150,7 +169,8 @@ void unary(Unary op, const Tensor& x, Tensor& y) {
     T* to = y.data<T>();
     visit_unary(op, [&](auto chosen) {
       parallel_elements(x.count(), grain_of(op), [&](std::int64_t begin, std::int64_t end) {
-        map<A>(end - begin, [](A v) { return value<decltype(chosen)::value>(v); }, to + begin, from + begin);
+        map<A>(
+            end - begin, [](A v) { return value<decltype(chosen)::value>(v); }, to + begin, from + begin);
       });
     });
   });
@@ -164,8 +184,9 @@ void unary_backward(Unary op, const Tensor& x, const Tensor& dy, Tensor& dx) {
     T* to = dx.data<T>();
     visit_unary(op, [&](auto chosen) {
       parallel_elements(x.count(), grain_of(op), [&](std::int64_t begin, std::int64_t end) {
-        map<A>(end - begin, [](A v, A d) { return derivative<decltype(chosen)::value>(v) * d; }, to + begin,
-               input + begin, from + begin);
+        map<A>(
+            end - begin, [](A v, A d) { return derivative<decltype(chosen)::value>(v) * d; }, to + begin, input + begin,
+            from + begin);
       });
     });
   });
@@ -200,9 +221,11 @@ void axpby(double a, const Tensor& x, double b, Tensor& y) {
       const A p = static_cast<A>(a), q = static_cast<A>(b);
       parallel_elements(y.count(), arithmetic_grain, [&](std::int64_t begin, std::int64_t end) {
         if (b == 0) {
-          map<A>(end - begin, [p](A u) { return p * u; }, to + begin, from + begin);
+          map<A>(
+              end - begin, [p](A u) { return p * u; }, to + begin, from + begin);
         } else {
-          map<A>(end - begin, [p, q](A u, A v) { return p * u + q * v; }, to + begin, from + begin, to + begin);
+          map<A>(
+              end - begin, [p, q](A u, A v) { return p * u + q * v; }, to + begin, from + begin, to + begin);
         }
       });
     });

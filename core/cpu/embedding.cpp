@@ -48,7 +48,8 @@ void embedding_backward(const Tensor& dy, const Tensor& ids, std::int64_t first,
         const std::int64_t local = id[n] - first;
         if (local < 0 || local >= here) continue;
         A* row = to + local * width + left;
-        map<A>(columns, [](A total, A d) { return total + d; }, row, row, from + n * width + left);
+        map<A>(
+            columns, [](A total, A d) { return total + d; }, row, row, from + n * width + left);
       }
     });
   });

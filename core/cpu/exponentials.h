@@ -1,4 +1,5 @@
-// The maximum of a row and the sum of exp(x - maximum): what softmax and cross-entropy normalise by, in one pass over memory.
+// The maximum of a row and the sum of exp(x - maximum), in one pass over memory: what softmax and cross-entropy
+// normalise by.
 // Online normalisation (Milakov and Gimelshein 2018), a chunk at a time: the chunk is in L1 when it is read again.
 #pragma once
 
@@ -30,7 +31,8 @@ ExpStats<accumulate_t<T>> exp_stats(const T* x, std::int64_t n) {
     if (top == -std::numeric_limits<A>::infinity()) continue;
     if (top != stats.maximum) stats.sum_exp *= std::exp(stats.maximum - top);
     stats.maximum = top;
-    map<A>(length, [top](A v) { return exp_approx(v - top); }, exponentials, x + i);
+    map<A>(
+        length, [top](A v) { return exp_approx(v - top); }, exponentials, x + i);
     stats.sum_exp += sum(exponentials, length);
   }
   return stats;

@@ -5,6 +5,7 @@
 // are converted to float first, and so is C when its dtype is not the one sums are kept in.
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // false alarms in GCC 12's own AVX-512 header
+#pragma GCC diagnostic ignored "-Wuninitialized"        // the same, under sanitizers
 #endif
 #define EIGEN_DONT_PARALLELIZE  // the team is ours to split
 #include <Eigen/Core>

@@ -1,8 +1,9 @@
 // Our own matrix product. 2 M N K FLOPs; reads A, B once a block, writes C once a block of K.
 //
-// The loops around the tile product (tile_product.h), outermost first, as in BLIS (Van Zee and van de Geijn, TOMS 2015):
+// The loops around the tile product (tile_product.h), outermost first, as in BLIS (Van Zee and van de Geijn, TOMS
+// 2015):
 //   columns of C   so that the packed part of B stays in the last-level cache, shared by the team;
-//   K              so that one panel of A and one of B stay near the registers;
+//   K              so that a panel of A and one of B together fit a second-level cache;
 //   threads        each takes a rectangle of C: rows and panels of columns;
 //   rows of C      so that a thread's packed part of A stays in its second-level cache;
 //   tiles          a panel of B against each panel of A.
@@ -21,7 +22,7 @@
 namespace trireme::cpu {
 namespace {
 
-constexpr std::int64_t block_depth = 512;          // most steps of K in one block
+constexpr std::int64_t block_depth = 1024;         // most steps of K in one block
 constexpr std::int64_t block_a_bytes = 256 << 10;  // packed A of one thread
 constexpr std::int64_t block_b_bytes = 4 << 20;    // packed B of the team
 

@@ -17,19 +17,26 @@ double sum_squares(const Tensor& x);
 void gemm(const Tensor& a, const Tensor& b, Tensor& c, const GemmOptions& options);
 void softmax(const Tensor& x, Tensor& y);
 void softmax_backward(const Tensor& y, const Tensor& dy, Tensor& dx);
-void layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps, Tensor& y, Tensor& mean, Tensor& rstd);
-void layer_norm_backward(const Tensor& x, const Tensor& gamma, const Tensor& mean, const Tensor& rstd, const Tensor& dy, Tensor& dx, Tensor& dgamma, Tensor& dbeta);
+void layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps, Tensor& y, Tensor& mean,
+                Tensor& rstd);
+void layer_norm_backward(const Tensor& x, const Tensor& gamma, const Tensor& mean, const Tensor& rstd, const Tensor& dy,
+                         Tensor& dx, Tensor& dgamma, Tensor& dbeta);
 void rms_norm(const Tensor& x, const Tensor& gamma, double eps, Tensor& y, Tensor& rstd);
-void rms_norm_backward(const Tensor& x, const Tensor& gamma, const Tensor& rstd, const Tensor& dy, Tensor& dx, Tensor& dgamma);
+void rms_norm_backward(const Tensor& x, const Tensor& gamma, const Tensor& rstd, const Tensor& dy, Tensor& dx,
+                       Tensor& dgamma);
 void embedding(const Tensor& weight, const Tensor& ids, std::int64_t first, Tensor& y);
 void embedding_backward(const Tensor& dy, const Tensor& ids, std::int64_t first, Tensor& dweight);
 void attention(const Tensor& q, const Tensor& k, const Tensor& v, double scale, bool causal, Tensor& out, Tensor& lse);
-void attention_backward(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& out, const Tensor& lse, const Tensor& dout, double scale, bool causal, Tensor& dq, Tensor& dk, Tensor& dv);
-void cross_entropy_stats(const Tensor& logits, const Tensor& targets, const VocabSlice& slice, Tensor& maximum, Tensor& sum_exp, Tensor& target_logit, Tensor& logit_sum);
-double cross_entropy_loss(const Tensor& targets, const Tensor& maximum, const Tensor& sum_exp, const Tensor& target_logit,
-                          const Tensor& logit_sum, double smoothing, std::int64_t vocab);
-void cross_entropy_backward(const Tensor& logits, const Tensor& targets, const VocabSlice& slice, const Tensor& maximum, const Tensor& sum_exp, double smoothing, double scale, Tensor& dlogits);
+void attention_backward(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& out, const Tensor& lse,
+                        const Tensor& dout, double scale, bool causal, Tensor& dq, Tensor& dk, Tensor& dv);
+void cross_entropy_stats(const Tensor& logits, const Tensor& targets, const VocabSlice& slice, Tensor& maximum,
+                         Tensor& sum_exp, Tensor& target_logit, Tensor& logit_sum);
+double cross_entropy_loss(const Tensor& targets, const Tensor& maximum, const Tensor& sum_exp,
+                          const Tensor& target_logit, const Tensor& logit_sum, double smoothing, std::int64_t vocab);
+void cross_entropy_backward(const Tensor& logits, const Tensor& targets, const VocabSlice& slice, const Tensor& maximum,
+                            const Tensor& sum_exp, double smoothing, double scale, Tensor& dlogits);
 void adamw(const AdamWOptions& options, const Tensor& gradient, Tensor& weight, Tensor& m, Tensor& v, Tensor& low);
-void sgd(double lr, double momentum_factor, double weight_decay, double gradient_scale, const Tensor& gradient, Tensor& weight, Tensor& momentum, Tensor& low);
+void sgd(double lr, double momentum_factor, double weight_decay, double gradient_scale, const Tensor& gradient,
+         Tensor& weight, Tensor& momentum, Tensor& low);
 
 }  // namespace trireme::cpu

@@ -73,7 +73,8 @@ A sum_of(std::int64_t n, Term&& term, const T*... x) {
 
 template <class T>
 accumulate_t<T> sum(const T* x, std::int64_t n) {
-  return sum_of<accumulate_t<T>>(n, [](auto v) { return v; }, x);
+  return sum_of<accumulate_t<T>>(
+      n, [](auto v) { return v; }, x);
 }
 
 /// The larger of two scalars or Vectors; NaN when one is.
@@ -128,7 +129,8 @@ inline std::int64_t row_grain(std::int64_t columns, std::int64_t elements) {
   return std::max<std::int64_t>(1, elements / std::max<std::int64_t>(columns, 1));
 }
 
-/// Uninitialised memory for partial results, counted as workspace. Call it outside parallel_for: a team's threads have no pool.
+/// Uninitialised memory for partial results, counted as workspace. To be called outside parallel_for: the team's other
+/// threads have pools of their own.
 inline Tensor workspace(const Shape& shape, DType dtype) {
   const MemoryScope scope(MemoryCategory::workspace);
   return Tensor::empty(shape, dtype);

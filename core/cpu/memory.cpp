@@ -9,7 +9,8 @@
 namespace trireme::cpu {
 namespace {
 
-constexpr std::int64_t copy_grain = 32768;  // elements: a thread moves fewer than this faster than a second one wakes up
+constexpr std::int64_t copy_grain =
+    32768;  // elements: a thread moves fewer than this faster than a second one wakes up
 
 // The 16-bit formats convert through float; everything else converts as C++ does.
 template <class To, class From>
@@ -25,8 +26,7 @@ To convert(From x) {
   }
 }
 template <class To>
-  requires(std::same_as<To, bf16> || std::same_as<To, f16>)
-To convert(double x) {
+requires(std::same_as<To, bf16> || std::same_as<To, f16>) To convert(double x) {
   return static_cast<To>(static_cast<float>(x));
 }
 
@@ -51,8 +51,8 @@ int transposed_dim(const Layout<2>& layout) {
   return -1;
 }
 
-// Rows [first, last) of a matrix y [rows, columns] with x_stride[0] = 1 and y_stride[1] = 1, in square tiles: the lines of
-// x and y that a tile touches stay in L1 until all of their elements are used.
+// Rows [first, last) of a matrix y [rows, columns] whose rows are contiguous in y and whose columns are in x, in square
+// tiles: the lines of x and y that a tile touches stay in L1 until all of their elements are used.
 template <class To, class From>
 void copy_transposed(const From* x, std::int64_t x_stride, To* y, std::int64_t y_stride, std::int64_t first,
                      std::int64_t last, std::int64_t columns) {
@@ -61,7 +61,8 @@ void copy_transposed(const From* x, std::int64_t x_stride, To* y, std::int64_t y
     const std::int64_t rows = std::min(tile, last - r);
     for (std::int64_t c = 0; c < columns; c += tile) {
       const std::int64_t width = std::min(tile, columns - c);
-      for (std::int64_t i = r; i < r + rows; ++i) copy_run(x + i + c * x_stride, x_stride, y + i * y_stride + c, 1, width);
+      for (std::int64_t i = r; i < r + rows; ++i)
+        copy_run(x + i + c * x_stride, x_stride, y + i * y_stride + c, 1, width);
     }
   }
 }
@@ -81,7 +82,8 @@ void copy_elements(const From* x, To* y, Layout<2> layout) {
   }
   // The two dims of the matrix leave the layout; what remains is walked matrix by matrix.
   const auto row_dim = static_cast<std::size_t>(transposed);
-  const std::int64_t rows = layout.extent[row_dim], columns = layout.extent[inner], row_stride = layout.stride[1][row_dim];
+  const std::int64_t rows = layout.extent[row_dim], columns = layout.extent[inner],
+                     row_stride = layout.stride[1][row_dim];
   layout.extent[row_dim] = layout.extent[inner] = 1;
   for_runs(layout, 0, layout.count(), [&](const std::array<std::int64_t, 2>& at, std::int64_t) {
     parallel_for(rows, row_grain(columns, copy_grain), [&](std::int64_t begin, std::int64_t end) {
@@ -94,10 +96,14 @@ void copy_elements(const From* x, To* y, Layout<2> layout) {
 template <class F>
 void visit_word(DType dtype, F&& f) {
   switch (size_of(dtype)) {
-    case 1: return f(TypeTag<std::uint8_t>{});
-    case 2: return f(TypeTag<std::uint16_t>{});
-    case 4: return f(TypeTag<std::uint32_t>{});
-    default: return f(TypeTag<std::uint64_t>{});
+    case 1:
+      return f(TypeTag<std::uint8_t>{});
+    case 2:
+      return f(TypeTag<std::uint16_t>{});
+    case 4:
+      return f(TypeTag<std::uint32_t>{});
+    default:
+      return f(TypeTag<std::uint64_t>{});
   }
 }
 

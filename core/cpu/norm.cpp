@@ -27,7 +27,8 @@ template <class A>
 void sum_blocks(const A* partial, std::int64_t blocks, std::int64_t stride, std::int64_t columns, A* total) {
   std::fill_n(total, columns, A{0});
   for (std::int64_t block = 0; block < blocks; ++block) {
-    map<A>(columns, [](A sum, A part) { return sum + part; }, total, total, partial + block * stride);
+    map<A>(
+        columns, [](A sum, A part) { return sum + part; }, total, total, partial + block * stride);
   }
 }
 
@@ -36,14 +37,18 @@ void layer_norm_row(const T* x, const T* gamma, const T* beta, std::int64_t colu
                     accumulate_t<T>& mean, accumulate_t<T>& rstd) {
   using A = accumulate_t<T>;
   const A count = static_cast<A>(columns), centre = sum(x, columns) / count;
-  const A variance = sum_of<A>(columns, [centre](auto v) { return (v - centre) * (v - centre); }, x) / count;
+  const A variance = sum_of<A>(
+                         columns, [centre](auto v) { return (v - centre) * (v - centre); }, x) /
+                     count;
   const A scale = A{1} / std::sqrt(variance + static_cast<A>(eps));
   mean = centre;
   rstd = scale;
   if (beta != nullptr) {
-    map<A>(columns, [=](A v, A g, A b) { return (v - centre) * scale * g + b; }, y, x, gamma, beta);
+    map<A>(
+        columns, [=](A v, A g, A b) { return (v - centre) * scale * g + b; }, y, x, gamma, beta);
   } else {
-    map<A>(columns, [=](A v, A g) { return (v - centre) * scale * g; }, y, x, gamma);
+    map<A>(
+        columns, [=](A v, A g) { return (v - centre) * scale * g; }, y, x, gamma);
   }
 }
 
@@ -52,9 +57,12 @@ template <class T, class A = accumulate_t<T>>
 void layer_norm_backward_row(const T* x, const T* gamma, A mean, A rstd, const T* dy, std::int64_t columns, T* dx,
                              A* dgamma, A* dbeta) {
   const A count = static_cast<A>(columns);
-  const A mean_e = sum_of<A>(columns, [](auto d, auto g) { return d * g; }, dy, gamma) / count;
-  const A mean_en =
-      sum_of<A>(columns, [=](auto d, auto g, auto v) { return d * g * ((v - mean) * rstd); }, dy, gamma, x) / count;
+  const A mean_e = sum_of<A>(
+                       columns, [](auto d, auto g) { return d * g; }, dy, gamma) /
+                   count;
+  const A mean_en = sum_of<A>(
+                        columns, [=](auto d, auto g, auto v) { return d * g * ((v - mean) * rstd); }, dy, gamma, x) /
+                    count;
 #pragma GCC ivdep
   for (std::int64_t j = 0; j < columns; ++j) {
     const A d = widen(dy[j]), n = (widen(x[j]) - mean) * rstd;
@@ -67,7 +75,8 @@ void layer_norm_backward_row(const T* x, const T* gamma, A mean, A rstd, const T
 // With n = x rstd and e = dy gamma: dx = rstd (e - n mean(e n)); dgamma += dy n.
 template <class T, class A = accumulate_t<T>>
 void rms_norm_backward_row(const T* x, const T* gamma, A rstd, const T* dy, std::int64_t columns, T* dx, A* dgamma) {
-  const A mean_en = sum_of<A>(columns, [=](auto d, auto g, auto v) { return d * g * (v * rstd); }, dy, gamma, x) /
+  const A mean_en = sum_of<A>(
+                        columns, [=](auto d, auto g, auto v) { return d * g * (v * rstd); }, dy, gamma, x) /
                     static_cast<A>(columns);
 #pragma GCC ivdep
   for (std::int64_t j = 0; j < columns; ++j) {
@@ -115,7 +124,8 @@ void layer_norm_backward(const Tensor& x, const Tensor& gamma, const Tensor& mea
       for (std::int64_t r = begin * blocks.rows_each; r < std::min(rows, end * blocks.rows_each); ++r) {
         A* part = sums + r / blocks.rows_each * 2 * columns;
         const std::int64_t at = r * columns;
-        layer_norm_backward_row(input + at, scale, means[r], rstds[r], from + at, columns, to + at, part, part + columns);
+        layer_norm_backward_row(input + at, scale, means[r], rstds[r], from + at, columns, to + at, part,
+                                part + columns);
       }
     });
     sum_blocks(sums, blocks.count, 2 * columns, columns, dgamma.data<A>());
@@ -135,10 +145,13 @@ void rms_norm(const Tensor& x, const Tensor& gamma, double eps, Tensor& y, Tenso
     parallel_for(rows, row_grain(columns, norm_grain), [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t r = begin; r < end; ++r) {
         const T* row = from + r * columns;
-        const A mean_square = sum_of<A>(columns, [](auto v) { return v * v; }, row) / static_cast<A>(columns);
+        const A mean_square = sum_of<A>(
+                                  columns, [](auto v) { return v * v; }, row) /
+                              static_cast<A>(columns);
         const A factor = A{1} / std::sqrt(mean_square + static_cast<A>(eps));
         rstds[r] = factor;
-        map<A>(columns, [factor](A v, A g) { return v * factor * g; }, to + r * columns, row, scale);
+        map<A>(
+            columns, [factor](A v, A g) { return v * factor * g; }, to + r * columns, row, scale);
       }
     });
   });

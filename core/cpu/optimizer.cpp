@@ -14,7 +14,8 @@ constexpr std::int64_t optimizer_grain = 8192;  // elements worth a thread
 void write_low(const float* weight, const Tensor& low, std::int64_t begin, std::int64_t end) {
   visit_floating(low.dtype(), "optimizer", [&](auto tag) {
     using T = typename decltype(tag)::type;
-    map<float>(end - begin, [](float w) { return w; }, low.data<T>() + begin, weight + begin);
+    map<float>(
+        end - begin, [](float w) { return w; }, low.data<T>() + begin, weight + begin);
   });
 }
 

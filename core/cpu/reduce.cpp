@@ -10,10 +10,10 @@
 namespace trireme::cpu {
 namespace {
 
-constexpr std::int64_t reduce_grain = 32768;   // elements worth a thread
-constexpr std::int64_t part_elements = 16384;  // elements of x in a part, at least
+constexpr std::int64_t reduce_grain = 32768;                           // elements worth a thread
+constexpr std::int64_t part_elements = 16384;                          // elements of x in a part, at least
 constexpr std::int64_t most_parts = 16, most_outputs_in_parts = 8192;  // bounds the workspace of parts
-constexpr std::int64_t squares_block = 65536;  // elements in a partial sum of squares
+constexpr std::int64_t squares_block = 65536;                          // elements in a partial sum of squares
 
 template <Reduction op, class A>
 constexpr A neutral() {
@@ -41,8 +41,10 @@ Split split_dims(const Tensor& x, const Tensor& y) {
   for (int dim = 0; dim < x.dims(); ++dim) {
     if (y.size(dim) == x.size(dim)) reduced[dim] = 1;
   }
-  Split split{merge_dims<1>(y.shape(), {x.strides()}), merge_dims<1>(reduced, {x.strides()}), y.count(), reduced.count(), 1};
-  if (split.outputs <= most_outputs_in_parts) {  // a part by columns holds some rows of all outputs, else some of one output
+  Split split{merge_dims<1>(y.shape(), {x.strides()}), merge_dims<1>(reduced, {x.strides()}), y.count(),
+              reduced.count(), 1};
+  if (split.outputs <=
+      most_outputs_in_parts) {  // a part by columns holds some rows of all outputs, else some of one output
     const std::int64_t parts = (split.by_columns() ? split.outputs : 1) * split.depth / part_elements;
     split.parts = std::clamp<std::int64_t>(std::min(parts, split.depth), 1, most_parts);
   }
@@ -130,7 +132,8 @@ void reduce_parts(const T* x, const Split& split, accumulate_t<T>* results) {
     }
   });
   for (std::int64_t part = 1; part < split.parts; ++part) {
-    map<A>(split.outputs, [](A a, A b) { return merge<op>(a, b); }, results, results, results + part * split.outputs);
+    map<A>(
+        split.outputs, [](A a, A b) { return merge<op>(a, b); }, results, results, results + part * split.outputs);
   }
 }
 
@@ -147,7 +150,8 @@ void reduce_to(const T* x, const Split& split, T* y) {
   } else {
     reduce_parts<op>(x, split, results);
   }
-  map<A>(split.outputs, [](A v) { return v; }, y, results);
+  map<A>(
+      split.outputs, [](A v) { return v; }, y, results);
 }
 
 }  // namespace
@@ -174,7 +178,8 @@ double sum_squares(const Tensor& x) {
     parallel_for(blocks, 1, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t block = begin; block < end; ++block) {
         const std::int64_t first = block * squares_block, last = std::min(count, first + squares_block);
-        partial[static_cast<std::size_t>(block)] = sum_of<double>(last - first, [](auto v) { return v * v; }, from + first);
+        partial[static_cast<std::size_t>(block)] = sum_of<double>(
+            last - first, [](auto v) { return v * v; }, from + first);
       }
     });
   });

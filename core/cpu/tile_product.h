@@ -19,8 +19,8 @@ inline constexpr int tile_rows = vector_registers == 32 ? 14 : 6;
 template <class T>
 inline constexpr int tile_columns = tile_vectors* lanes<T>;
 
-/// tile[i][j] = sum over k of a[k][i] * b[k][j]; a [depth, rows], b [depth, tile_columns], tile [rows, tile_columns], all
-/// dense; 1 <= rows <= tile_rows. T is float or double.
+/// tile[i][j] = sum over k of a[k][i] * b[k][j]; a [depth, rows], b [depth, tile_columns], tile [rows, tile_columns],
+/// all dense; 1 <= rows <= tile_rows. T is float or double.
 template <class T>
 void tile_product(std::int64_t rows, std::int64_t depth, const T* a, const T* b, T* tile);
 

@@ -36,11 +36,13 @@ int main() {
     // A mesh names the directions ranks communicate in. Here 2 x 2: data and tensor parallel.
     const DeviceMesh mesh(world, parse_mesh("dp=2,tp=2", ranks));
     world->barrier();
-    if (world->rank() == 0) fmt::print("sum over {} ranks: {}; gradient of the whole batch: {}\n", ranks, x.span<float>()[0], grad(w).item());
+    if (world->rank() == 0)
+      fmt::print("sum over {} ranks: {}; gradient of the whole batch: {}\n", ranks, x.span<float>()[0], grad(w).item());
     for (int r = 0; r < ranks; ++r) {
       if (r == world->rank()) {
-        fmt::print("{}: dp group {} {}, tp group {} {}\n", mesh.where(), mesh.group(Axis::dp).members()[0], mesh.group(Axis::dp).members()[1],
-                   mesh.group(Axis::tp).members()[0], mesh.group(Axis::tp).members()[1]);
+        fmt::print("{}: dp group {} {}, tp group {} {}\n", mesh.where(), mesh.group(Axis::dp).members()[0],
+                   mesh.group(Axis::dp).members()[1], mesh.group(Axis::tp).members()[0],
+                   mesh.group(Axis::tp).members()[1]);
       }
       world->barrier();
     }

@@ -67,7 +67,7 @@ int main() {
   double reached = 0;
   for (int step = 0; step <= 300; ++step) {
     for (const nn::ParameterPtr& p : build.parameters()) kernels(Device::cpu).fill(p->grad(), 0);
-    const Tensor logits = model(xy);                                                            // [N, 2]
+    const Tensor logits = model(xy);                                                 // [N, 2]
     const Tensor loss = nn::cross_entropy(logits, labels, {.scale = 1.0 / points});  // []
     reached = accuracy(logits, labels);
     if (step % 60 == 0) fmt::print("step {:3}  loss {:.4f}  accuracy {:.1f}%\n", step, loss.item(), 100 * reached);

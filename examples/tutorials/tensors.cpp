@@ -14,10 +14,10 @@ using namespace trireme;
 int main() {
   // A tensor is storage plus a shape. Views share the storage: no element is copied here.
   const float values[] = {1, 2, 3, 4, 5, 6};
-  const Tensor x = Tensor::from(std::span(values), {2, 3});
+  const Tensor x = Tensor::from(std::span<const float>(values), {2, 3});
   const Tensor columns = view::transpose(x, 0, 1);  // [3, 2]
-  fmt::print("x {} strides {}, transposed {} strides {}\n", to_string(x.shape()), to_string(x.strides()), to_string(columns.shape()),
-             to_string(columns.strides()));
+  fmt::print("x {} strides {}, transposed {} strides {}\n", to_string(x.shape()), to_string(x.strides()),
+             to_string(columns.shape()), to_string(columns.strides()));
 
   // Operations broadcast, and record themselves when an input requires a gradient.
   Tensor w = Tensor::full({3}, 0.5);

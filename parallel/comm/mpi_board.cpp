@@ -69,16 +69,17 @@ void Board::write(int line, const Entry& entry) {
   shared(mine_[line].sequence) = entry.sequence;
 }
 
-std::optional<Board::Entry> Board::read(int world_rank, std::uint64_t group) const {
+std::optional<Board::Entry> Board::read(int world_rank, std::uint64_t group, int& line) const {
   Line* const board = ranks_[static_cast<std::size_t>(world_rank)];
-  for (int i = 0; board != nullptr && i < lines; ++i) {
-    Line& line = board[i];
-    if (shared(line.group) != group) continue;
-    const std::uint64_t before = shared(line.sequence), signature = shared(line.signature);
-    if (before == writing || shared(line.sequence) != before) return std::nullopt;
-    return Entry{before, unpack(signature)};
+  if (board == nullptr) return std::nullopt;
+  for (int tries = 0; shared(board[line].group) != group; ++tries) {
+    if (tries == lines) return Entry{};  // has not even made the group
+    line = (line + 1) % lines;
   }
-  return board == nullptr ? std::nullopt : std::optional<Entry>(Entry{});
+  Line& found = board[line];
+  const std::uint64_t before = shared(found.sequence), signature = shared(found.signature);
+  if (before == writing || shared(found.sequence) != before) return std::nullopt;
+  return Entry{before, unpack(signature)};
 }
 
 }  // namespace trireme::comm::mpi

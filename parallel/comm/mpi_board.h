@@ -1,6 +1,6 @@
-// A board in memory that the ranks of one node share: for each of its groups, a rank writes which operation it has begun.
-// It costs three stores an operation, and is what lets a rank that waits in vain name the ranks that never came, or that
-// called something else. Ranks of other nodes cannot be seen.
+// A board in memory that the ranks of one node share: for each of its groups, a rank writes which operation it has
+// begun. It costs three stores an operation, and is what lets a rank that waits in vain name the ranks that never
+// came, or that called something else. Ranks of other nodes cannot be seen.
 #pragma once
 
 #include <mpi.h>
@@ -28,8 +28,9 @@ class Board {
   int open(std::uint64_t group);
   void close(int line);
   void write(int line, const Entry& entry);
-  /// What a rank of the world shows for that group; nothing when it is on another node or is writing just now.
-  std::optional<Entry> read(int world_rank, std::uint64_t group) const;
+  /// What a rank of the world shows for that group; nothing when it is on another node or is writing just now. `line`
+  /// remembers, from call to call, where to look first.
+  std::optional<Entry> read(int world_rank, std::uint64_t group, int& line) const;
   bool visible(int world_rank) const { return ranks_[static_cast<std::size_t>(world_rank)] != nullptr; }
 
  private:

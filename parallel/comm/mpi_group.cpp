@@ -1,10 +1,10 @@
-// Collectives among processes. MPI moves the elements; sums are made here, in rank order (rank_order.h), because MPI's own
-// reductions promise neither an order nor f32 accumulation for 16-bit types, and because the result then has the same bits
-// as under threads.
+// Collectives among processes. MPI moves the elements; sums are made here, in rank order (rank_order.h), because
+// MPI's own reductions promise neither an order nor f32 accumulation for 16-bit types, and because the result then
+// has the same bits as under threads.
 //
-// An all-reduce is therefore: an all-to-all that brings chunk r of every rank's tensor to rank r, the sum there, and an
-// all-gather of the summed chunks: 2 (n-1)/n of the tensor sent and received per rank, the least there is. Long tensors go
-// in pieces, so that the buffer stays small and in cache.
+// An all-reduce is therefore: an all-to-all that brings chunk r of every rank's tensor to rank r, the sum there, and
+// an all-gather of the summed chunks: 2 (n-1)/n of the tensor sent and received per rank, the least there is. Long
+// tensors go in pieces, so that the buffer stays small and in cache.
 // Read next: parallel/comm/mpi_messages.cpp.
 #include "parallel/comm/mpi_group.h"
 
@@ -17,8 +17,8 @@
 namespace trireme::comm::mpi {
 namespace {
 
-constexpr std::size_t small_bytes = 8 * 1024;    // up to here one all-gather and n sums everywhere are quicker
-constexpr std::size_t chunk_bytes = 512 * 1024;  // of a piece, per rank
+constexpr std::size_t small_bytes = 8 * 1024;     // up to here one all-gather and n sums everywhere are quicker
+constexpr std::size_t chunk_bytes = 1024 * 1024;  // of a piece, per rank
 
 std::byte* bytes_of(const Tensor& x) { return x.defined() ? static_cast<std::byte*>(x.raw()) : nullptr; }
 
@@ -42,6 +42,7 @@ MpiGroup::MpiGroup(MPI_Comm communicator, const std::string& name, int rank, std
       communicator_(communicator),
       instance_(instance),
       line_(runtime_.board().open(instance)),
+      peers_lines_(static_cast<std::size_t>(size())),
       queue_([this](const Collective& c, std::uint64_t sequence) { run(c, sequence); },
              [this] { runtime_.fail(nullptr); }) {}
 
@@ -62,6 +63,7 @@ void MpiGroup::run(const Collective& c, std::uint64_t sequence) {
   runtime_.board().write(line_, {sequence, call.s});
   try {
     carry_out(call);
+    look_for_desync(call);  // MPI pairs operations that do not belong together without a word when their sizes fit
   } catch (...) {
     for (const Tensor& x : {c.x, c.y, call.buffer}) runtime_.keep(x);
     runtime_.fail(std::current_exception());
@@ -196,7 +198,12 @@ void MpiGroup::finish(const Call& call, const Start& start) {
     check_code(MPI_Test(&request, &flag, MPI_STATUS_IGNORE), where);
     return flag != 0;
   };
-  if (runtime_.poll(over, on_communication_thread(), [&] { look_for_desync(call); })) return;
+  try {
+    if (runtime_.poll(over, on_communication_thread(), [&] { look_for_desync(call); })) return;
+  } catch (const Error& error) {
+    if (error.code() == ExitCode::desync) look_for_desync(call);  // MPI sees a wrong length, the board says why
+    throw;
+  }
   lose(ExitCode::retryable, where,
        fmt::format("{} #{} of group '{}': {}; {}; find what keeps them, or raise the deadline", to_string(call.s),
                    call.sequence, name(), who_waited(), missing(call)));
@@ -205,15 +212,18 @@ void MpiGroup::finish(const Call& call, const Start& start) {
 // Peers that show another operation under the same number will never join this one.
 void MpiGroup::look_for_desync(const Call& call) {
   for (int r = 0; r < size(); ++r) {
-    const auto shown = runtime_.board().read(world_rank(r), instance_);
-    if (!shown || shown->sequence != call.sequence || shown->signature == call.s) continue;
+    const auto other = shown(r);
+    if (!other || other->sequence != call.sequence || other->signature == call.s) continue;
     lose(ExitCode::desync, comm::name(call.c.kind),
          fmt::format("operation #{} of group '{}' differs between ranks: {} called {}, {} called {}; every rank must "
-                     "call the same "
-                     "operations in the same order",
+                     "call the same operations in the same order",
                      call.sequence, name(), list_ranks(*this, {rank()}), to_string(call.s), list_ranks(*this, {r}),
-                     to_string(shown->signature)));
+                     to_string(other->signature)));
   }
+}
+
+std::optional<Board::Entry> MpiGroup::shown(int group_rank) {
+  return runtime_.board().read(world_rank(group_rank), instance_, peers_lines_[static_cast<std::size_t>(group_rank)]);
 }
 
 std::string MpiGroup::missing(const Call& call) {
@@ -221,8 +231,7 @@ std::string MpiGroup::missing(const Call& call) {
   for (int r = 0; r < size(); ++r) {
     if (!runtime_.board().visible(world_rank(r))) {
       unseen.push_back(r);
-    } else if (const auto shown = runtime_.board().read(world_rank(r), instance_);
-               shown && shown->sequence < call.sequence) {
+    } else if (const auto other = shown(r); other && other->sequence < call.sequence) {
       late.push_back(r);
     }
   }

@@ -38,12 +38,14 @@ class MpiGroup final : public CollectiveGroup, public std::enable_shared_from_th
   void finish(const Call& call, const Start& start);
   void look_for_desync(const Call& call);
   std::string missing(const Call& call);
+  std::optional<Board::Entry> shown(int group_rank);  // by the board
 
   Runtime& runtime_;
   MPI_Comm communicator_;
   std::uint64_t instance_;
-  int line_;              // on the board
-  OperationQueue queue_;  // last: its thread ends before anything else here does
+  int line_;                      // on the board
+  std::vector<int> peers_lines_;  // by rank: where the board has theirs
+  OperationQueue queue_;          // last: its thread ends before anything else here does
 };
 
 }  // namespace trireme::comm::mpi

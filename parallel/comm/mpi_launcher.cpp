@@ -12,8 +12,8 @@ int number_in(const char* variable) {
   return text == nullptr ? 0 : std::atoi(text);
 }
 
-// Open MPI's mpirun and prterun; launchers that speak PMI (Hydra, srun with PMI-2); srun. Slurm's variables for the whole
-// allocation (SLURM_NTASKS) are also set in a batch script that is no rank, those of a step only for ranks.
+// Open MPI's mpirun and prterun; launchers that speak PMI (Hydra, srun with PMI-2); srun. Slurm's variables for the
+// whole allocation (SLURM_NTASKS) are also set in a batch script that is no rank, those of a step only for ranks.
 int launched_ranks() {
   for (const char* variable : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"}) {
     if (const int ranks = number_in(variable); ranks > 0) return ranks;

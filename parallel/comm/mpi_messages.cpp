@@ -85,7 +85,8 @@ void check_length(const char* where, const Tensor& x) {
   }
 }
 
-// The number that tells this group from all others of its members: the same on each, as all form their groups in one order.
+// The number that tells this group from all others of its members: the same on each, as all form their groups in one
+// order.
 std::uint64_t instance_number(const std::vector<int>& members, const std::string& name) {
   static std::mutex mutex;
   static std::map<std::pair<std::vector<int>, std::string>, int> formed;

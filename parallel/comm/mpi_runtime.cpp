@@ -152,8 +152,8 @@ void Runtime::keep(const Tensor& x) {
   kept_.push_back(x);
 }
 
-// All is well only if every rank gets here: one that failed never does, and MPI_Finalize would wait for it for ever. A rank
-// that failed leaves without MPI_Finalize, on which mpirun ends the others.
+// All is well only if every rank gets here: one that failed never does, and MPI_Finalize would wait for it for ever.
+// A rank that failed leaves without MPI_Finalize, on which mpirun ends the others.
 void Runtime::finalize() {
   if (failed_) return;
   MPI_Request request = MPI_REQUEST_NULL;

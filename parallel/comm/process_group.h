@@ -6,9 +6,9 @@
 // Sums are taken in rank order, in f32 for bf16 and f16 (one rounding at the end), so that every rank gets the same
 // bits, run after run.
 //
-// A lazily launched operation makes progress only while somebody waits on its group. Waits on lazily launched operations of
-// different groups must therefore come in the same order on the ranks that share those groups, as they do when all
-// ranks run the same program; background operations may be waited for in any order.
+// A lazily launched operation makes progress only while somebody waits on its group. Waits on lazily launched
+// operations of different groups must therefore come in the same order on the ranks that share those groups, as they
+// do when all ranks run the same program; background operations may be waited for in any order.
 // Read next: parallel/comm/threads_group.cpp, then parallel/mesh/mesh.h.
 #pragma once
 
@@ -79,14 +79,15 @@ class ProcessGroup {
   /// y = root's x[rank()]; x [n, ...y] may be undefined except on `root`.
   virtual Work scatter(Tensor x, Tensor y, int root, Launch launch = Launch::lazily) = 0;
   /// Message to / from one rank. Messages between two ranks with one tag arrive in order. send never needs the
-  /// receiver to have posted its recv: x may be changed once the returned Work is complete, and that never blocks on the peer's
-  /// progress. Sends and receives are independent of the order of collectives.
+  /// receiver to have posted its recv: x may be changed once the returned Work is complete, and that never blocks on
+  /// the peer's progress. Sends and receives are independent of the order of collectives.
   virtual Work send(Tensor x, int to, int tag) = 0;
   virtual Work recv(Tensor y, int from, int tag) = 0;
   virtual void barrier() = 0;
 
-  /// The group of those `world_ranks` (which include this one, in this order), over the same transport. Every rank of the parent
-  /// that is in the new group calls this with the same list; groups that do not overlap may be made at the same time.
+  /// The group of those `world_ranks` (which include this one, in this order), over the same transport. Every rank of
+  /// the parent that is in the new group calls this with the same list; groups that do not overlap may be made at the
+  /// same time.
   virtual std::shared_ptr<ProcessGroup> subgroup(const std::vector<int>& world_ranks, const std::string& name) = 0;
 
   /// How long a wait may last before it becomes an error that names operation, group and the missing ranks.
@@ -105,13 +106,14 @@ class ProcessGroup {
 /// A group of one: every operation is a copy or nothing.
 std::shared_ptr<ProcessGroup> self_group();
 
-/// Runs `body` once per rank, each on a thread of its own with a world group over shared memory, a MemoryPool and a team of
-/// `threads_per_rank`. Returns when all have ended. When a rank throws, the others' waits are ended and the first rank's error
-/// is rethrown here, exactly once.
+/// Runs `body` once per rank, each on a thread of its own with a world group over shared memory, a MemoryPool and a
+/// team of `threads_per_rank`. Returns when all have ended. When a rank throws, the others' waits are ended and the
+/// first rank's error is rethrown here, exactly once.
 void run_thread_ranks(int ranks, int threads_per_rank, ProcessGroup::Deadline deadline,
                       const std::function<void(std::shared_ptr<ProcessGroup>)>& body);
 
-/// Whether a launcher (mpirun, srun) started this process, and its world. MPI is initialised on the first call of mpi_world().
+/// Whether a launcher (mpirun, srun) started this process, and its world. MPI is initialised on the first call of
+/// mpi_world().
 bool under_mpi_launcher();
 int mpi_launcher_size();  ///< number of ranks the launcher says there are, without initialising MPI; 1 outside one
 std::shared_ptr<ProcessGroup> mpi_world(ProcessGroup::Deadline deadline);

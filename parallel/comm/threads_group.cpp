@@ -80,8 +80,8 @@ class ThreadGroup final : public CollectiveGroup, public std::enable_shared_from
     if (!small) meet(mine, sequence, "finished");
   }
 
-  // This rank's part, between the meetings; xs: the ranks' contributions. `small`: they are copies, and every rank works
-  // out its own result, its tensors being seen by no other rank.
+  // This rank's part, between the meetings; xs: the ranks' contributions. `small`: they are copies, and every rank
+  // works out its own result, its tensors being seen by no other rank.
   void take_part(const Collective& c, const Signature& s, const std::vector<std::byte*>& xs, bool small) {
     const std::size_t share = static_cast<std::size_t>(s.count) * size_of(s.dtype);
     const std::size_t mine = static_cast<std::size_t>(rank()) * share;

@@ -2,9 +2,10 @@
 
 namespace trireme {
 
-DeviceMesh::DeviceMesh(std::shared_ptr<ProcessGroup> world, const MeshShape& shape) : world_(std::move(world)), shape_(shape) {
-  require(world_->size() == shape.ranks(), "DeviceMesh", "the mesh {} needs {} ranks, the world has {}", to_string(shape),
-          shape.ranks(), world_->size());
+DeviceMesh::DeviceMesh(std::shared_ptr<ProcessGroup> world, const MeshShape& shape)
+    : world_(std::move(world)), shape_(shape) {
+  require(world_->size() == shape.ranks(), "DeviceMesh", "the mesh {} needs {} ranks, the world has {}",
+          to_string(shape), shape.ranks(), world_->size());
   int rest = rank();
   for (auto axis = all_axes.rbegin(); axis != all_axes.rend(); ++axis) {  // tp varies fastest
     coords_[static_cast<std::size_t>(*axis)] = rest % size(*axis);
@@ -24,7 +25,8 @@ DeviceMesh::DeviceMesh(std::shared_ptr<ProcessGroup> world, const MeshShape& sha
     groups_[static_cast<std::size_t>(axis)] = size(axis) == 1 ? self_group() : world_->subgroup(line, group_name);
   }
   if (size(Axis::pp) > 1 && (is_first(Axis::pp) || is_last(Axis::pp))) {
-    pipeline_ends_ = world_->subgroup({world_rank(0, dp, tp), world_rank(size(Axis::pp) - 1, dp, tp)}, "first and last stage");
+    pipeline_ends_ =
+        world_->subgroup({world_rank(0, dp, tp), world_rank(size(Axis::pp) - 1, dp, tp)}, "first and last stage");
   }
 }
 

@@ -20,7 +20,8 @@ int parse_size(std::string_view axis, std::string_view text) {
   int size = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), size);
   if (error != std::errc() || end != text.data() + text.size() || size < 1) {
-    fail(ExitCode::usage, where, "axis {} needs a size of 1 or more{}, got '{}'", axis, axis == "dp" ? " (or auto)" : "", text);
+    fail(ExitCode::usage, where, "axis {} needs a size of 1 or more{}, got '{}'", axis,
+         axis == "dp" ? " (or auto)" : "", text);
   }
   return size;
 }
@@ -59,13 +60,14 @@ MeshShape parse_mesh(std::string_view text, int world) {
   }
   if (automatic && world > 0) {
     if (world % shape.ranks() != 0) {
-      fail(ExitCode::usage, where, "dp=auto: {} ranks are not a multiple of tp x pp = {} x {} = {}", world, shape.size(Axis::tp),
-           shape.size(Axis::pp), shape.ranks());
+      fail(ExitCode::usage, where, "dp=auto: {} ranks are not a multiple of tp x pp = {} x {} = {}", world,
+           shape.size(Axis::tp), shape.size(Axis::pp), shape.ranks());
     }
     shape.size(Axis::dp) = world / shape.ranks();
   }
   if (world > 0 && shape.ranks() != world) {
-    fail(ExitCode::usage, where, "dp x tp x pp = {} x {} x {} = {} ranks, but the launcher started {}; change --mesh or the number of ranks",
+    fail(ExitCode::usage, where,
+         "dp x tp x pp = {} x {} x {} = {} ranks, but the launcher started {}; change --mesh or the number of ranks",
          shape.size(Axis::dp), shape.size(Axis::tp), shape.size(Axis::pp), shape.ranks(), world);
   }
   return shape;

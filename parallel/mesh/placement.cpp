@@ -4,10 +4,14 @@ namespace trireme {
 
 std::string to_string(const Placement& placement) {
   switch (placement.kind) {
-    case Placement::Kind::replicated: return "R";
-    case Placement::Kind::invariant: return "I";
-    case Placement::Kind::partial: return "P";
-    case Placement::Kind::sharded: return fmt::format("S({})", placement.dim);
+    case Placement::Kind::replicated:
+      return "R";
+    case Placement::Kind::invariant:
+      return "I";
+    case Placement::Kind::partial:
+      return "P";
+    case Placement::Kind::sharded:
+      return fmt::format("S({})", placement.dim);
   }
   return "?";
 }
@@ -15,14 +19,18 @@ std::string to_string(const Placement& placement) {
 const Placement& Placements::on(Axis axis) const {
   static constexpr Placement stage = placement::I;
   switch (axis) {
-    case Axis::dp: return dp;
-    case Axis::tp: return tp;
-    case Axis::pp: return stage;
+    case Axis::dp:
+      return dp;
+    case Axis::tp:
+      return tp;
+    case Axis::pp:
+      return stage;
   }
   return stage;
 }
 
-Rectangle local_rectangle(const Shape& global, const Placements& placements, const DeviceMesh& mesh, std::string_view what) {
+Rectangle local_rectangle(const Shape& global, const Placements& placements, const DeviceMesh& mesh,
+                          std::string_view what) {
   Rectangle rectangle{global, global};
   for (std::int64_t& start : rectangle.start) start = 0;
   const Shape local = local_shape(global, placements, mesh, what);
@@ -40,8 +48,8 @@ Shape local_shape(const Shape& global, const Placements& placements, const Devic
     if (!placement.sharded()) continue;
     std::int64_t& extent = local[placement.dim];
     if (extent % mesh.size(axis) != 0) {
-      fail(ExitCode::usage, what, "dim {} of {} does not divide over {}={}; change the model's sizes or --mesh", placement.dim,
-           to_string(global), name(axis), mesh.size(axis));
+      fail(ExitCode::usage, what, "dim {} of {} does not divide over {}={}; change the model's sizes or --mesh",
+           placement.dim, global, name(axis), mesh.size(axis));
     }
     extent /= mesh.size(axis);
   }

@@ -17,7 +17,7 @@ Tensor all_reduced(const Tensor& x, ProcessGroup& group) {
 /// [.., n d, ..] as [n, .., d, ..]: the pieces along dim, each dense, in rank order.
 Tensor split_pieces(const Tensor& x, int dim, int n) {
   const std::int64_t piece = x.size(dim) / n;
-  require(piece * n == x.size(dim), "redistribute", "dim {} of {} does not divide over {} ranks", dim, to_string(x.shape()), n);
+  require(piece * n == x.size(dim), "redistribute", "dim {} of {} does not divide over {} ranks", dim, x.shape(), n);
   std::vector<std::int64_t> extents = {n};
   for (const std::int64_t extent : x.shape().with(dim, piece)) extents.push_back(extent);
   Tensor pieces = Tensor::empty(Shape(std::span<const std::int64_t>(extents)), x.dtype(), x.device());
@@ -61,7 +61,7 @@ Tensor reduce_scattered(const Tensor& x, int dim, ProcessGroup& group) {
 Tensor own_slice(const Tensor& x, int dim, ProcessGroup& group) {
   const std::int64_t piece = x.size(dim) / group.size();
   require(piece * group.size() == x.size(dim), "redistribute", "dim {} of {} does not divide over {} ranks", dim,
-          to_string(x.shape()), group.size());
+          x.shape(), group.size());
   return clone(view::slice(x, dim, group.rank() * piece, piece));
 }
 
@@ -74,21 +74,20 @@ Tensor exchanged(const Tensor& x, int from, int to, ProcessGroup& group) {
 
 /// The communication that turns a value placed `from` into the same value placed `to`.
 Tensor move(const Tensor& x, Placement from, Placement to, ProcessGroup& group) {
-  if (from.kind == Kind::partial) {
-    return to.sharded() ? reduce_scattered(x, to.dim, group) : all_reduced(x, group);
-  }
-  if (from.sharded()) {
-    return to.sharded() ? exchanged(x, from.dim, to.dim, group) : gathered(x, from.dim, group);
-  }
+  if (from.kind == Kind::partial) { return to.sharded() ? reduce_scattered(x, to.dim, group) : all_reduced(x, group); }
+  if (from.sharded()) { return to.sharded() ? exchanged(x, from.dim, to.dim, group) : gathered(x, from.dim, group); }
   return to.sharded() ? own_slice(x, to.dim, group) : x;  // replicated already: take a part, or nothing to do
 }
 
 /// How the gradient of a tensor with that placement is placed itself.
 Placement placement_of_gradient(Placement value) {
   switch (value.kind) {
-    case Kind::replicated: return placement::P;  // each rank has its part of the sum
-    case Kind::partial: return placement::I;     // d(sum)/d(part) is the same on every rank
-    default: return value;
+    case Kind::replicated:
+      return placement::P;  // each rank has its part of the sum
+    case Kind::partial:
+      return placement::I;  // d(sum)/d(part) is the same on every rank
+    default:
+      return value;
   }
 }
 
@@ -107,14 +106,14 @@ struct Redistribute : Op {
 bool allowed(Placement from, Placement to) {
   const Kind f = from.kind, t = to.kind;
   return (f == Kind::invariant && (t == Kind::replicated || t == Kind::sharded)) ||
-         (f == Kind::partial && t != Kind::partial) ||
-         (f == Kind::sharded && t != Kind::partial);
+         (f == Kind::partial && t != Kind::partial) || (f == Kind::sharded && t != Kind::partial);
 }
 
 }  // namespace
 
 Tensor redistribute(const Tensor& x, const DeviceMesh& mesh, Axis axis, Placement from, Placement to) {
-  require(allowed(from, to) || from == to, "redistribute", "no move from {} to {} on {}", to_string(from), to_string(to), name(axis));
+  require(allowed(from, to) || from == to, "redistribute", "no move from {} to {} on {}", to_string(from),
+          to_string(to), name(axis));
   if (mesh.size(axis) == 1 || from == to) return x;
   Redistribute op;
   op.from = from;

@@ -44,10 +44,12 @@ TEST_CASE("gradients add up over backward calls") {
 }
 
 TEST_CASE("a diamond sums both paths, without touching tensors others can see") {
-  check_gradients("diamond", [](const std::vector<Tensor>& x) {
-    const Tensor a = tanh(x[0]);
-    return a * a + exp(a) + a;
-  }, {random({4}, 1)});
+  check_gradients("diamond",
+                  [](const std::vector<Tensor>& x) {
+                    const Tensor a = tanh(x[0]);
+                    return a * a + exp(a) + a;
+                  },
+                  {random({4}, 1)});
   Tensor x = leaf({3}, 1);
   const Tensor y = x + x, upstream = Tensor::full({3}, 1.0, DType::f64);
   backward(y, upstream);
@@ -72,7 +74,8 @@ TEST_CASE("misuse is named") {
   const Tensor x = leaf({3}, 1);
   CHECK_THROWS_WITH_AS(backward(random({}, 1)), doctest::Contains("no gradient flows"), Error);
   CHECK_THROWS_WITH_AS(backward(x * 2.0), doctest::Contains("needs a gradient of that shape"), Error);
-  CHECK_THROWS_WITH_AS(backward(x * 2.0, random({4}, 1)), doctest::Contains("expected a gradient of shape [3], got [4]"), Error);
+  CHECK_THROWS_WITH_AS(backward(x * 2.0, random({4}, 1)),
+                       doctest::Contains("expected a gradient of shape [3], got [4]"), Error);
   CHECK_THROWS_WITH_AS(grad(x * 2.0), doctest::Contains("not a leaf"), Error);
   const Tensor y = sum(square(x));
   backward(y);

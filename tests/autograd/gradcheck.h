@@ -22,14 +22,16 @@ namespace trireme::testing {
 inline Tensor random(const Shape& shape, std::uint64_t stream, DType dtype = DType::f64, double spread = 1.0) {
   Tensor x = Tensor::empty(shape, DType::f64);
   double* values = x.data<double>();
-  for (std::int64_t i = 0; i < x.count(); ++i) values[i] = spread * random_normal(2024, stream, static_cast<std::uint64_t>(i));
+  for (std::int64_t i = 0; i < x.count(); ++i)
+    values[i] = spread * random_normal(2024, stream, static_cast<std::uint64_t>(i));
   return cast(x, dtype);
 }
 
 inline Tensor ids(const Shape& shape, std::int64_t limit, std::uint64_t stream) {
   Tensor x = Tensor::empty(shape, DType::i32);
   for (std::int64_t i = 0; i < x.count(); ++i) {
-    x.data<std::int32_t>()[i] = static_cast<std::int32_t>(random_word(7, stream, static_cast<std::uint64_t>(i)) % static_cast<std::uint64_t>(limit));
+    x.data<std::int32_t>()[i] = static_cast<std::int32_t>(random_word(7, stream, static_cast<std::uint64_t>(i)) %
+                                                          static_cast<std::uint64_t>(limit));
   }
   return x;
 }
@@ -39,13 +41,15 @@ using Function = std::function<Tensor(const std::vector<Tensor>&)>;
 inline double weighted_sum(const Tensor& y) {
   const Tensor dense = contiguous(cast(y, DType::f64));
   double total = 0;
-  for (std::int64_t i = 0; i < dense.count(); ++i) total += dense.data<double>()[i] * random_normal(5, 99, static_cast<std::uint64_t>(i));
+  for (std::int64_t i = 0; i < dense.count(); ++i)
+    total += dense.data<double>()[i] * random_normal(5, 99, static_cast<std::uint64_t>(i));
   return total;
 }
 
 inline Tensor sum_weights(const Shape& shape, DType dtype) {
   Tensor w = Tensor::empty(shape, DType::f64);
-  for (std::int64_t i = 0; i < w.count(); ++i) w.data<double>()[i] = random_normal(5, 99, static_cast<std::uint64_t>(i));
+  for (std::int64_t i = 0; i < w.count(); ++i)
+    w.data<double>()[i] = random_normal(5, 99, static_cast<std::uint64_t>(i));
   return cast(w, dtype);
 }
 
@@ -60,7 +64,8 @@ inline std::vector<Tensor> analytic_gradients(const Function& f, std::vector<Ten
 }
 
 /// Checks every input's gradient, element by element. Inputs are f64 and dense.
-inline void check_gradients(const std::string& what, const Function& f, const std::vector<Tensor>& inputs, double tolerance = 2e-7) {
+inline void check_gradients(const std::string& what, const Function& f, const std::vector<Tensor>& inputs,
+                            double tolerance = 2e-7) {
   const std::vector<Tensor> analytic = analytic_gradients(f, inputs);
   constexpr double h = 1e-6;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -77,8 +82,8 @@ inline void check_gradients(const std::string& what, const Function& f, const st
       const double below = weighted_sum(f(moved));
       x[j] = value;
       const double expected = (above - below) / (2 * h), got = dense.data<double>()[j];
-      CHECK_MESSAGE(std::abs(got - expected) <= tolerance * std::max(1.0, std::abs(expected)), what, ": input ", i, " element ", j,
-                    ": backward says ", got, ", differences say ", expected);
+      CHECK_MESSAGE(std::abs(got - expected) <= tolerance * std::max(1.0, std::abs(expected)), what, ": input ", i,
+                    " element ", j, ": backward says ", got, ", differences say ", expected);
     }
   }
 }
@@ -101,11 +106,13 @@ inline double rounding_difference(const Tensor& a, const Tensor& b) {
   const Tensor wide = contiguous(cast(b, DType::f64));
   double norm = 0;
   for (const double v : wide.span<double>()) norm += v * v;
-  return relative_difference(a, b) * (norm > 0 ? std::sqrt(norm) : 1.0) / std::sqrt(std::max(norm, static_cast<double>(b.count())));
+  return relative_difference(a, b) * (norm > 0 ? std::sqrt(norm) : 1.0) /
+         std::sqrt(std::max(norm, static_cast<double>(b.count())));
 }
 
 /// The same function in a narrower dtype, forward and backward, against f64.
-inline void check_dtype(const std::string& what, const Function& f, const std::vector<Tensor>& inputs, DType dtype, double tolerance) {
+inline void check_dtype(const std::string& what, const Function& f, const std::vector<Tensor>& inputs, DType dtype,
+                        double tolerance) {
   std::vector<Tensor> narrow, wide;
   for (const Tensor& x : inputs) {
     narrow.push_back(cast(x, dtype));
@@ -114,7 +121,8 @@ inline void check_dtype(const std::string& what, const Function& f, const std::v
   CHECK_MESSAGE(rounding_difference(f(narrow), f(wide)) <= tolerance, what, " forward in ", name(dtype));
   const std::vector<Tensor> got = analytic_gradients(f, narrow), expected = analytic_gradients(f, wide);
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    CHECK_MESSAGE(rounding_difference(got[i], expected[i]) <= tolerance, what, " gradient of input ", i, " in ", name(dtype));
+    CHECK_MESSAGE(rounding_difference(got[i], expected[i]) <= tolerance, what, " gradient of input ", i, " in ",
+                  name(dtype));
   }
 }
 

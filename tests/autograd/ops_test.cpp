@@ -17,8 +17,8 @@ Tensor positive(const Shape& shape, std::uint64_t stream) {
 }  // namespace
 
 TEST_CASE("binary operations broadcast, and sum gradients over what was broadcast") {
-  const std::vector<std::pair<Shape, Shape>> shapes = {
-      {{3, 4}, {3, 4}}, {{3, 4}, {4}}, {{2, 3, 5}, {3, 1}}, {{1, 4}, {3, 1}}, {{}, {2, 3}}, {{2, 1, 3, 1}, {4, 1, 5}}};
+  const std::vector<std::pair<Shape, Shape>> shapes = {{{3, 4}, {3, 4}}, {{3, 4}, {4}}, {{2, 3, 5}, {3, 1}},
+                                                       {{1, 4}, {3, 1}}, {{}, {2, 3}},  {{2, 1, 3, 1}, {4, 1, 5}}};
   for (const auto& [a, b] : shapes) {
     const std::string where = to_string(a) + " with " + to_string(b);
     check_op("add " + where, [](const Inputs& x) { return x[0] + x[1]; }, {random(a, 1), random(b, 2)});
@@ -29,20 +29,24 @@ TEST_CASE("binary operations broadcast, and sum gradients over what was broadcas
 }
 
 TEST_CASE("binary operations take views of any strides") {
-  check_op("transposed", [](const Inputs& x) { return transpose(x[0], 0, 1) * x[1]; }, {random({4, 3}, 1), random({3, 4}, 2)});
-  check_op("sliced", [](const Inputs& x) { return slice(x[0], 1, 1, 3) + x[1]; }, {random({2, 5}, 1), random({2, 3}, 2)});
+  check_op("transposed", [](const Inputs& x) { return transpose(x[0], 0, 1) * x[1]; },
+           {random({4, 3}, 1), random({3, 4}, 2)});
+  check_op("sliced", [](const Inputs& x) { return slice(x[0], 1, 1, 3) + x[1]; },
+           {random({2, 5}, 1), random({2, 3}, 2)});
   check_op("with itself", [](const Inputs& x) { return x[0] * x[0] + transpose(x[0], 0, 1); }, {random({3, 3}, 1)});
 }
 
 TEST_CASE("unary operations") {
-  const std::vector<std::pair<std::string, Unary>> anywhere = {{"negate", Unary::negate},   {"exp", Unary::exp},   {"square", Unary::square},
-                                                               {"tanh", Unary::tanh},       {"relu", Unary::relu}, {"sigmoid", Unary::sigmoid},
-                                                               {"silu", Unary::silu},       {"gelu", Unary::gelu}, {"gelu_tanh", Unary::gelu_tanh}};
+  const std::vector<std::pair<std::string, Unary>> anywhere = {
+      {"negate", Unary::negate}, {"exp", Unary::exp},   {"square", Unary::square},
+      {"tanh", Unary::tanh},     {"relu", Unary::relu}, {"sigmoid", Unary::sigmoid},
+      {"silu", Unary::silu},     {"gelu", Unary::gelu}, {"gelu_tanh", Unary::gelu_tanh}};
   for (const auto& [what, op] : anywhere) {
     for (const Shape& shape : {Shape{7}, Shape{3, 17}, Shape{2, 3, 4}}) {
       check_op(what, [op = op](const Inputs& x) { return apply_unary(op, x[0]); }, {random(shape, 3)});
     }
-    check_op(what + " of a view", [op = op](const Inputs& x) { return apply_unary(op, transpose(x[0], 0, 1)); }, {random({3, 5}, 3)});
+    check_op(what + " of a view", [op = op](const Inputs& x) { return apply_unary(op, transpose(x[0], 0, 1)); },
+             {random({3, 5}, 3)});
   }
   check_op("log", [](const Inputs& x) { return log(x[0]); }, {positive({2, 9}, 4)});
   check_op("sqrt", [](const Inputs& x) { return sqrt(x[0]); }, {positive({2, 9}, 4)});
@@ -71,14 +75,21 @@ TEST_CASE("scale, add_scalar and cast") {
 
 TEST_CASE("shape operations") {
   check_op("reshape", [](const Inputs& x) { return reshape(x[0], {6, -1}); }, {random({2, 3, 4}, 1)});
-  check_op("reshape of a view", [](const Inputs& x) { return reshape(transpose(x[0], 0, 2), {8, 3}); }, {random({2, 3, 4}, 1)});
+  check_op("reshape of a view",
+           [](const Inputs& x) {
+             return reshape(transpose(x[0], 0, 2), {8, 3});
+           },
+           {random({2, 3, 4}, 1)});
   check_op("transpose", [](const Inputs& x) { return transpose(x[0], -1, 0); }, {random({2, 3, 4}, 1)});
   check_op("slice", [](const Inputs& x) { return slice(x[0], 1, 1, 2); }, {random({2, 4, 3}, 1)});
   check_op("select", [](const Inputs& x) { return select(x[0], -2, 2); }, {random({2, 4, 3}, 1)});
   check_op("expand", [](const Inputs& x) { return expand(x[0], {4, 2, 3}); }, {random({2, 1}, 1)});
   for (int dim = 0; dim < 3; ++dim) {
     const Shape middle = Shape{2, 3, 4}.with(dim, 5);
-    check_op("concat", [dim](const Inputs& x) { return concat({x[0], x[1], x[2]}, dim); },
+    check_op("concat",
+             [dim](const Inputs& x) {
+               return concat({x[0], x[1], x[2]}, dim);
+             },
              {random({2, 3, 4}, 1), random(middle, 2), random({2, 3, 4}, 3)});
   }
   CHECK_THROWS_WITH_AS(reshape(random({2, 3}, 1), {4, 2}), doctest::Contains("do not fill [4, 2]"), Error);
@@ -108,8 +119,10 @@ TEST_CASE("max shares the gradient between ties") {
 TEST_CASE("norms") {
   for (const Shape& shape : {Shape{5, 8}, Shape{2, 3, 17}, Shape{33}}) {
     const Shape width = {shape[-1]};
-    check_op("layer_norm", [](const Inputs& x) { return layer_norm(x[0], x[1], x[2]); }, {random(shape, 1), random(width, 2), random(width, 3)});
-    check_op("layer_norm without bias", [](const Inputs& x) { return layer_norm(x[0], x[1], {}); }, {random(shape, 1), random(width, 2)});
+    check_op("layer_norm", [](const Inputs& x) { return layer_norm(x[0], x[1], x[2]); },
+             {random(shape, 1), random(width, 2), random(width, 3)});
+    check_op("layer_norm without bias", [](const Inputs& x) { return layer_norm(x[0], x[1], {}); },
+             {random(shape, 1), random(width, 2)});
     check_op("rms_norm", [](const Inputs& x) { return rms_norm(x[0], x[1]); }, {random(shape, 1), random(width, 2)});
   }
 }

@@ -6,9 +6,11 @@ using namespace trireme::testing;
 using Inputs = std::vector<Tensor>;
 
 TEST_CASE("matmul") {
-  const std::vector<std::pair<Shape, Shape>> shapes = {{{3, 4}, {4, 5}}, {{1, 7}, {7, 1}}, {{2, 3, 4}, {2, 4, 5}}, {{2, 3, 4}, {4, 5}}, {{3, 4}, {2, 4, 5}}};
+  const std::vector<std::pair<Shape, Shape>> shapes = {
+      {{3, 4}, {4, 5}}, {{1, 7}, {7, 1}}, {{2, 3, 4}, {2, 4, 5}}, {{2, 3, 4}, {4, 5}}, {{3, 4}, {2, 4, 5}}};
   for (const auto& [a, b] : shapes) {
-    check_op("matmul " + to_string(a) + " @ " + to_string(b), [](const Inputs& x) { return matmul(x[0], x[1]); }, {random(a, 1), random(b, 2)});
+    check_op("matmul " + to_string(a) + " @ " + to_string(b), [](const Inputs& x) { return matmul(x[0], x[1]); },
+             {random(a, 1), random(b, 2)});
   }
   check_op("transposed operands", [](const Inputs& x) { return matmul(transpose(x[0], 0, 1), transpose(x[1], 0, 1)); },
            {random({4, 3}, 1), random({5, 4}, 2)});
@@ -20,7 +22,8 @@ TEST_CASE("linear") {
   check_op("linear", with_bias, {random({3, 4}, 1), random({5, 4}, 2), random({5}, 3)});
   check_op("linear of a batch", with_bias, {random({2, 3, 4}, 1), random({5, 4}, 2), random({5}, 3)});
   check_op("linear with a stacked weight", with_bias, {random({2, 4}, 1), random({3, 5, 4}, 2), random({3, 5}, 3)});
-  check_op("linear without bias", [](const Inputs& x) { return linear(x[0], x[1], {}); }, {random({3, 4}, 1), random({5, 4}, 2)});
+  check_op("linear without bias", [](const Inputs& x) { return linear(x[0], x[1], {}); },
+           {random({3, 4}, 1), random({5, 4}, 2)});
 }
 
 TEST_CASE("linear accumulates a weight gradient in the f32 tensor the leaf already has") {
@@ -33,7 +36,8 @@ TEST_CASE("linear accumulates a weight gradient in the f32 tensor the leaf alrea
   const Tensor y = linear(x, weight, {});
   backward(y, sum_weights(y.shape(), DType::bf16));
   CHECK(ready == 1);
-  const Tensor expected = matmul(transpose(cast(sum_weights({6, 5}, DType::bf16), DType::f64), 0, 1), cast(x, DType::f64));
+  const Tensor expected =
+      matmul(transpose(cast(sum_weights({6, 5}, DType::bf16), DType::f64), 0, 1), cast(x, DType::f64));
   CHECK(relative_difference(grad(weight), cast(expected, DType::f64) + 100.0) < 1e-7);
 }
 
@@ -43,7 +47,8 @@ TEST_CASE("attention") {
     check_op("attention", f, {random({2, 5, 3, 4}, 1), random({2, 5, 3, 4}, 2), random({2, 5, 3, 4}, 3)});
     check_op("grouped heads", f, {random({1, 4, 4, 3}, 1), random({1, 4, 2, 3}, 2), random({1, 4, 2, 3}, 3)});
     check_op("more keys than queries", f, {random({1, 3, 2, 4}, 1), random({1, 6, 2, 4}, 2), random({1, 6, 2, 4}, 3)});
-    check_op("packed", [causal](const Inputs& x) { return attention_packed(x[0], causal); }, {random({2, 5, 3, 2, 4}, 1)});
+    check_op("packed", [causal](const Inputs& x) { return attention_packed(x[0], causal); },
+             {random({2, 5, 3, 2, 4}, 1)});
   }
 }
 

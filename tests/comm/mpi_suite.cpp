@@ -1,8 +1,10 @@
 // The suite of suite.h between processes: mpirun -n 4 build/bin/comm_mpi_suite [case]
 //
 // The other cases each provoke one failure; ctest looks for its message and that the program ends by itself.
+#include <chrono>
 #include <cstdio>
 #include <string>
+#include <thread>
 
 #include "tests/comm/suite.h"
 
@@ -14,7 +16,7 @@ void run_case(const std::string& which, ProcessGroup& world) {
   if (which == "all") return test::check_all(world);
   if (which == "late") {  // ranks 1 and 3 never come
     const auto group = world.subgroup(world.members(), "everyone");
-    if (world.rank() % 2 == 1) return group->recv(Tensor::zeros({1}), 0, 9).wait();
+    if (world.rank() % 2 == 1) return std::this_thread::sleep_for(std::chrono::seconds(20));
     return group->all_reduce(Tensor::zeros({100000}, DType::bf16), ReduceOp::sum, Launch::background).wait();
   }
   if (which == "desync") {
@@ -22,8 +24,17 @@ void run_case(const std::string& which, ProcessGroup& world) {
     if (world.rank() == 2) return world.all_gather(Tensor::zeros({5}), y).wait();
     return world.all_reduce(Tensor::zeros({60})).wait();
   }
+  if (which == "unlike") {  // MPI itself would pair these without a word
+    const Tensor x = Tensor::full({60}, 1.0);
+    return world.all_reduce(x, world.rank() == 2 ? ReduceOp::max : ReduceOp::sum).wait();
+  }
+  if (which == "message") {
+    if (world.rank() == 0) return world.send(Tensor::zeros({4}), 1, 6).wait();
+    if (world.rank() == 1) world.recv(Tensor::zeros({7}), 0, 6).wait();
+    return;
+  }
   if (which == "subgroup" && world.rank() != 1) world.subgroup({0, 1, 2, 3}, "quartet");
-  if (which == "subgroup") return world.recv(Tensor::zeros({1}), 0, 9).wait();
+  if (which == "subgroup") return std::this_thread::sleep_for(std::chrono::seconds(20));
   if (which == "leave") {  // one rank fails outside the library; the others are waiting
     if (world.rank() == 3) fail(ExitCode::numerical, "loss", "loss is nan");
     return world.barrier();

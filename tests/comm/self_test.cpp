@@ -1,5 +1,7 @@
 #include <doctest/doctest.h>
 
+#include <cstdlib>
+
 #include "tests/comm/suite.h"
 
 using namespace trireme;
@@ -21,6 +23,22 @@ TEST_CASE("a rank that receives from itself what it never sent is told so") {
     CHECK(error.code() == ExitCode::desync);
     CHECK(std::string(error.what()).find("tag 4") != std::string::npos);
   }
+}
+
+TEST_CASE("the launcher is told from the environment, without MPI") {
+  const auto set = [](const char* variable, const char* value) { setenv(variable, value, 1); };
+  for (const char* variable : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"})
+    unsetenv(variable);
+  CHECK_FALSE(under_mpi_launcher());
+  CHECK(mpi_launcher_size() == 1);
+  set("SLURM_PROCID", "0");  // a batch script, which is no rank
+  CHECK_FALSE(under_mpi_launcher());
+  set("SLURM_STEP_NUM_TASKS", "6");
+  CHECK(mpi_launcher_size() == 6);
+  set("OMPI_COMM_WORLD_SIZE", "4");
+  CHECK(under_mpi_launcher());
+  CHECK(mpi_launcher_size() == 4);
+  for (const char* variable : {"OMPI_COMM_WORLD_SIZE", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"}) unsetenv(variable);
 }
 
 TEST_CASE("arguments that do not fit are refused with the operation's name") {

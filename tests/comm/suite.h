@@ -1,5 +1,5 @@
-// The checks every kind of process group must pass, run by each rank of a group: under threads by threads_test.cpp, under
-// mpirun by mpi_suite.cpp. A check that fails throws, which is what ends the other ranks as well.
+// The checks every kind of process group must pass, run by each rank of a group: under threads by threads_test.cpp,
+// under mpirun by mpi_suite.cpp. A check that fails throws, which is what ends the other ranks as well.
 #pragma once
 
 #include <fmt/core.h>

@@ -58,7 +58,8 @@ TEST_CASE("copy: every dtype to every dtype rounds once") {
       copy(x, y);
       check_close(y, values(whole), 0, 0);
       if (!is_floating(from_dtype) || !is_floating(to_dtype)) continue;
-      const Tensor wide = random({3, 50}, from_dtype, 5), strided = view::transpose(random({50, 3}, from_dtype, 6), 0, 1);
+      const Tensor wide = random({3, 50}, from_dtype, 5),
+                   strided = view::transpose(random({50, 3}, from_dtype, 6), 0, 1);
       Tensor expected = Tensor::empty({3, 50}, to_dtype);
       copy(wide, y);
       assign(expected, values(wide));

@@ -23,7 +23,7 @@ Stats stats(const Tensor& logits, const Tensor& targets, const VocabSlice& slice
   return s;
 }
 
-// d mean-free loss / d logits for the whole vocabulary, in f64: scale (softmax - (1 - smoothing) onehot - smoothing / V).
+// The gradient over the whole vocabulary, in f64: scale (softmax - (1 - smoothing) onehot - smoothing / V).
 std::vector<double> gradient_reference(const Tensor& logits, const Tensor& targets, double smoothing, double scale) {
   std::vector<double> x = values(logits);
   const std::vector<double> target = values(targets);
@@ -47,7 +47,8 @@ std::vector<double> gradient_reference(const Tensor& logits, const Tensor& targe
 TEST_CASE("cross_entropy_stats: against f64, with ignored rows") {
   for (const DType dtype : floating_dtypes) {
     for (const std::int64_t vocab : {1, 17, 64, 1300}) {
-      const Tensor logits = random({9, vocab}, dtype, 1, -8, 8), targets = random_ids({9}, 2, -1, static_cast<int>(vocab));
+      const Tensor logits = random({9, vocab}, dtype, 1, -8, 8),
+                   targets = random_ids({9}, 2, -1, static_cast<int>(vocab));
       const Stats s = stats(logits, targets, {0, vocab, vocab});
       const std::vector<double> x = values(logits), target = values(targets);
       std::vector<double> top, sum_exp, at_target, sum;
@@ -79,7 +80,8 @@ TEST_CASE("cross_entropy: slices with padding merge to the whole; gradient in pl
       const Tensor whole = random({rows, vocab}, dtype, 1, -8, 8), targets = random_ids({rows}, 2, -2, 50);
       const std::vector<double> all = values(whole);
       const Stats full = stats(whole, targets, {0, vocab, vocab});
-      const std::vector<double> top = values(full.maximum), sum = values(full.sum_exp), target = values(full.target_logit);
+      const std::vector<double> top = values(full.maximum), sum = values(full.sum_exp),
+                                target = values(full.target_logit);
       std::vector<double> merged_sum(13, 0), merged_target(13, 0);
       Tensor gradient = Tensor::empty({rows, vocab}, dtype);
       for (std::int64_t first = 0; first < 80; first += columns) {
@@ -91,7 +93,8 @@ TEST_CASE("cross_entropy: slices with padding merge to the whole; gradient in pl
         }
         const VocabSlice slice{first, valid, vocab};
         const Stats s = stats(part, targets, slice);
-        const std::vector<double> local_top = values(s.maximum), local_sum = values(s.sum_exp), local_target = values(s.target_logit);
+        const std::vector<double> local_top = values(s.maximum), local_sum = values(s.sum_exp),
+                                  local_target = values(s.target_logit);
         for (std::size_t r = 0; r < 13; ++r) {
           if (valid == 0) CHECK(local_top[r] == lowest);
           merged_sum[r] += local_sum[r] * std::exp(local_top[r] - top[r]);
@@ -99,7 +102,8 @@ TEST_CASE("cross_entropy: slices with padding merge to the whole; gradient in pl
         }
         Tensor local = Tensor::empty({rows, columns}, dtype);
         table.cross_entropy_backward(part, targets, slice, full.maximum, full.sum_exp, smoothing, scale, local);
-        check_close(view::slice(local, 1, valid, columns - valid), std::vector<double>(static_cast<std::size_t>(rows * (columns - valid)), 0), 0, 0);
+        check_close(view::slice(local, 1, valid, columns - valid),
+                    std::vector<double>(static_cast<std::size_t>(rows * (columns - valid)), 0), 0, 0);
         if (valid > 0) {
           Tensor to = view::slice(gradient, 1, first, valid);
           copy(view::slice(local, 1, 0, valid), to);
@@ -110,7 +114,8 @@ TEST_CASE("cross_entropy: slices with padding merge to the whole; gradient in pl
       check_close(Tensor::from(std::span<const double>(merged_sum), {rows}), sum, 4 * rounding(acc_of(dtype)), 0);
       check_close(Tensor::from(std::span<const double>(merged_target), {rows}), target, 0, 0);
       const double error = 4 * rounding(dtype);
-      check_close(gradient, gradient_reference(whole, targets, smoothing, scale), error, scale * rounding(acc_of(dtype)));
+      check_close(gradient, gradient_reference(whole, targets, smoothing, scale), error,
+                  scale * rounding(acc_of(dtype)));
     }
   }
 }

@@ -45,17 +45,22 @@ const UnaryCase unary_cases[] = {
      [](double x) { return normal_distribution(x) + x * normal_density(x); }},
     {Unary::gelu_tanh, "gelu_tanh", -6, 6, gelu_tanh,
      [](double x) {  // the central difference of the formula above, whose own error is below 1e-9 here
-       return (gelu_tanh(x + 1e-4) - gelu_tanh(x - 1e-4)) / 2e-4 ;
+       return (gelu_tanh(x + 1e-4) - gelu_tanh(x - 1e-4)) / 2e-4;
      }},
 };
 
 double apply(Binary op, double a, double b) {
   switch (op) {
-    case Binary::add: return a + b;
-    case Binary::subtract: return a - b;
-    case Binary::multiply: return a * b;
-    case Binary::divide: return a / b;
-    case Binary::equal: return a == b ? 1 : 0;
+    case Binary::add:
+      return a + b;
+    case Binary::subtract:
+      return a - b;
+    case Binary::multiply:
+      return a * b;
+    case Binary::divide:
+      return a / b;
+    case Binary::equal:
+      return a == b ? 1 : 0;
   }
   return std::numeric_limits<double>::quiet_NaN();
 }
@@ -130,7 +135,8 @@ TEST_CASE("normal_point: distribution and density within 2e-7 of f64, relative i
     const auto expected = cpu::normal_point(static_cast<double>(x));
     const double bound = 2e-7 * (1 + 0.5 * static_cast<double>(x) * static_cast<double>(x));
     REQUIRE(std::abs(expected.distribution - normal_distribution(static_cast<double>(x))) <= 1e-15);
-    REQUIRE(std::abs(static_cast<double>(found.distribution) - expected.distribution) <= bound * expected.distribution + 1e-38);
+    REQUIRE(std::abs(static_cast<double>(found.distribution) - expected.distribution) <=
+            bound * expected.distribution + 1e-38);
     REQUIRE(std::abs(static_cast<double>(found.density) - expected.density) <= bound * expected.density + 1e-38);
   }
   for (const float x : {15.0F, 1e30F, std::numeric_limits<float>::infinity()}) {
@@ -183,7 +189,8 @@ TEST_CASE("axpby: mixed dtypes; b = 0 ignores what y holds") {
       const std::vector<double> left = values(x);
       for (std::size_t i = 0; i < expected.size(); ++i) expected[i] = 0.75 * left[i] - 1.5 * expected[i];
       table.axpby(0.75, x, -1.5, y);
-      const double error = x_dtype == DType::f64 && y_dtype != DType::f64 ? std::max(rounding(y_dtype), 1e-6) : rounding(y_dtype);
+      const double error =
+          x_dtype == DType::f64 && y_dtype != DType::f64 ? std::max(rounding(y_dtype), 1e-6) : rounding(y_dtype);
       check_close(y, expected, error, error);
       kernels(Device::cpu).fill(y, std::nan(""));
       table.axpby(2, x, 0, y);

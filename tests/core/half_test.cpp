@@ -54,7 +54,8 @@ void check_every_boundary(int exponent_bits, int fraction_bits) {
   int wrong = 0;
   for (std::uint32_t low = 0; low < infinity; ++low) {
     const std::uint32_t high = low + 1, even = low % 2 == 0 ? low : high;
-    const double above = high == infinity ? std::ldexp(1.0, 1 << (exponent_bits - 1)) : decode(high, exponent_bits, fraction_bits);
+    const double above =
+        high == infinity ? std::ldexp(1.0, 1 << (exponent_bits - 1)) : decode(high, exponent_bits, fraction_bits);
     const auto halfway = static_cast<float>((decode(low, exponent_bits, fraction_bits) + above) / 2);
     for (const float sign : {1.0F, -1.0F}) {
       const std::uint32_t sign_bit = sign < 0 ? 0x8000U : 0U;

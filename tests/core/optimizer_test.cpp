@@ -12,7 +12,8 @@ const KernelTable& table = kernels(Device::cpu);
 
 TEST_CASE("adamw: five steps with decay, gradient scale and a 16-bit copy") {
   for (const std::int64_t n : {1, 31, 5000}) {
-    AdamWOptions options{.lr = 1e-2, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .weight_decay = 0.1, .gradient_scale = 0.5};
+    AdamWOptions options{
+        .lr = 1e-2, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .weight_decay = 0.1, .gradient_scale = 0.5};
     Tensor weight = random({n}, DType::f32, 1), m = Tensor::zeros({n}), v = Tensor::zeros({n});
     Tensor bf = Tensor::empty({n}, DType::bf16);
     std::vector<double> w = values(weight), first(w.size(), 0), second(w.size(), 0);

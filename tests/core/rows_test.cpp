@@ -35,7 +35,8 @@ struct NormReference {
 };
 
 // Layer norm, or with `centred` false RMS norm: formulas as in the papers, in f64.
-NormReference norm_reference(const Tensor& x, const Tensor& gamma, const Tensor& beta, const Tensor& dy, double eps, bool centred) {
+NormReference norm_reference(const Tensor& x, const Tensor& gamma, const Tensor& beta, const Tensor& dy, double eps,
+                             bool centred) {
   const Rows size(x.shape());
   const std::vector<double> in = values(x), g = values(gamma), d = values(dy);
   const std::vector<double> b = beta.defined() ? values(beta) : std::vector<double>(size.columns, 0);
@@ -110,7 +111,8 @@ TEST_CASE("layer_norm: forward and backward, with and without beta") {
         const DType acc = acc_of(dtype);
         const Tensor x = random(shape, dtype, 1, -1, 3), dy = random(shape, dtype, 2);
         const Tensor gamma = random({shape[1]}, dtype, 3), beta = with_beta ? random({shape[1]}, dtype, 4) : Tensor();
-        Tensor y = Tensor::empty(shape, dtype), mean = Tensor::empty({shape[0]}, acc), rstd = Tensor::empty({shape[0]}, acc);
+        Tensor y = Tensor::empty(shape, dtype), mean = Tensor::empty({shape[0]}, acc),
+               rstd = Tensor::empty({shape[0]}, acc);
         Tensor dx = Tensor::empty(shape, dtype), dgamma = Tensor::empty({shape[1]}, acc);
         Tensor dbeta = with_beta ? Tensor::empty({shape[1]}, acc) : Tensor();
         const double eps = shape[1] == 1 ? 0.1 : 1e-5;
@@ -137,7 +139,8 @@ TEST_CASE("rms_norm: forward and backward") {
   for (const DType dtype : floating_dtypes) {
     for (const Shape& shape : row_shapes) {
       const DType acc = acc_of(dtype);
-      const Tensor x = random(shape, dtype, 1, -1, 3), dy = random(shape, dtype, 2), gamma = random({shape[1]}, dtype, 3);
+      const Tensor x = random(shape, dtype, 1, -1, 3), dy = random(shape, dtype, 2),
+                   gamma = random({shape[1]}, dtype, 3);
       Tensor y = Tensor::empty(shape, dtype), rstd = Tensor::empty({shape[0]}, acc);
       Tensor dx = Tensor::empty(shape, dtype), dgamma = Tensor::empty({shape[1]}, acc);
       table.rms_norm(x, gamma, 1e-2, y, rstd);
@@ -190,9 +193,12 @@ TEST_CASE("rows: the same for any number of threads") {
     check_same_for_any_threads([&] { return table.softmax(x, y), y; });
     check_same_for_any_threads([&] { return table.softmax_backward(x, dy, dx), dx; });
     check_same_for_any_threads([&] { return table.layer_norm(x, gamma, gamma, 1e-5, y, mean, rstd), y; });
-    check_same_for_any_threads([&] { return table.layer_norm_backward(x, gamma, mean, rstd, dy, dx, dgamma, dbeta), dx; });
-    check_same_for_any_threads([&] { return table.layer_norm_backward(x, gamma, mean, rstd, dy, dx, dgamma, dbeta), dgamma; });
-    check_same_for_any_threads([&] { return table.layer_norm_backward(x, gamma, mean, rstd, dy, dx, dgamma, dbeta), dbeta; });
+    check_same_for_any_threads(
+        [&] { return table.layer_norm_backward(x, gamma, mean, rstd, dy, dx, dgamma, dbeta), dx; });
+    check_same_for_any_threads(
+        [&] { return table.layer_norm_backward(x, gamma, mean, rstd, dy, dx, dgamma, dbeta), dgamma; });
+    check_same_for_any_threads(
+        [&] { return table.layer_norm_backward(x, gamma, mean, rstd, dy, dx, dgamma, dbeta), dbeta; });
     check_same_for_any_threads([&] { return table.rms_norm(x, gamma, 1e-5, y, rstd), y; });
     check_same_for_any_threads([&] { return table.rms_norm_backward(x, gamma, rstd, dy, dx, dgamma), dgamma; });
     check_same_for_any_threads([&] {

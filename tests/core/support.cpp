@@ -20,10 +20,14 @@ std::int64_t offset_of(const Tensor& x, std::int64_t element) {
 
 double rounding(DType dtype) {
   switch (dtype) {
-    case DType::f64: return 1e-14;
-    case DType::bf16: return 0x1p-8;
-    case DType::f16: return 0x1p-11;
-    default: return 1e-6;
+    case DType::f64:
+      return 1e-14;
+    case DType::bf16:
+      return 0x1p-8;
+    case DType::f16:
+      return 0x1p-11;
+    default:
+      return 1e-6;
   }
 }
 
@@ -86,7 +90,8 @@ void check_close(const Tensor& got, const std::vector<double>& expected, double 
     const double want = expected[i], have = found[i];
     const bool same = want == have || (std::isnan(want) && std::isnan(have));
     if (same || std::abs(have - want) <= rtol * std::abs(want) + atol + grid) continue;
-    FAIL_CHECK(fmt::format("{} {}: element {}: expected {}, got {}", name(got.dtype()), to_string(got.shape()), i, want, have));
+    FAIL_CHECK(fmt::format("{} {}: element {}: expected {}, got {}", name(got.dtype()), to_string(got.shape()), i, want,
+                           have));
     return;
   }
 }

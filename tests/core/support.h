@@ -15,7 +15,8 @@
 namespace trireme::test {
 
 inline constexpr DType floating_dtypes[] = {DType::f64, DType::f32, DType::bf16, DType::f16};
-inline constexpr DType all_dtypes[] = {DType::f64, DType::f32, DType::bf16, DType::f16, DType::i64, DType::i32, DType::u8};
+inline constexpr DType all_dtypes[] = {DType::f64, DType::f32, DType::bf16, DType::f16,
+                                       DType::i64, DType::i32, DType::u8};
 
 /// The dtype sums over x are kept in.
 inline DType acc_of(DType dtype) { return dtype == DType::f64 ? DType::f64 : DType::f32; }

@@ -119,5 +119,6 @@ TEST_CASE("dtype: names, sizes, dispatch") {
   CHECK(name(DType::bf16) == "bf16");
   CHECK(is_floating(DType::f16));
   CHECK_FALSE(is_floating(DType::i64));
-  check_throws([] { visit_floating(DType::u8, "norm", [](auto) {}); }, "[norm] expected a floating-point tensor, got u8");
+  check_throws([] { visit_floating(DType::u8, "norm", [](auto) {}); },
+               "[norm] expected a floating-point tensor, got u8");
 }

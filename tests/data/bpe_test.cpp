@@ -22,12 +22,15 @@ std::vector<std::string> words_of(std::string_view text) {
   return words;
 }
 
-BpeTokenizer trained(std::string_view text, std::int32_t vocab) { return BpeTokenizer(train_bpe({&text, 1}, vocab), "test"); }
+BpeTokenizer trained(std::string_view text, std::int32_t vocab) {
+  return BpeTokenizer(train_bpe({&text, 1}, vocab), "test");
+}
 
 /// The textbook encoder: find the best pair, merge all of it from left to right, start again. Quadratic and obvious.
 std::vector<std::int32_t> encode_slowly(const BpeVocabulary& vocabulary, std::string_view text) {
   std::map<std::string, std::int32_t> ids;
-  for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id) ids[vocabulary.tokens[id]] = static_cast<std::int32_t>(id);
+  for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id)
+    ids[vocabulary.tokens[id]] = static_cast<std::int32_t>(id);
   std::map<std::pair<std::int32_t, std::int32_t>, std::size_t> ranks;
   for (std::size_t rank = 0; rank < vocabulary.merges.size(); ++rank) ranks[vocabulary.merges[rank]] = rank;
   std::vector<std::int32_t> result;
@@ -42,7 +45,8 @@ std::vector<std::int32_t> encode_slowly(const BpeVocabulary& vocabulary, std::st
       }
       if (best == vocabulary.merges.size()) break;
       const auto [left, right] = vocabulary.merges[best];
-      const auto spelled = vocabulary.tokens[static_cast<std::size_t>(left)] + vocabulary.tokens[static_cast<std::size_t>(right)];
+      const auto spelled =
+          vocabulary.tokens[static_cast<std::size_t>(left)] + vocabulary.tokens[static_cast<std::size_t>(right)];
       for (std::size_t i = 0; i + 1 < tokens.size(); ++i) {
         if (tokens[i] != left || tokens[i + 1] != right) continue;
         tokens[i] = ids.at(spelled);
@@ -83,7 +87,8 @@ std::vector<std::pair<std::int32_t, std::int32_t>> train_slowly(std::string_view
   return result;
 }
 
-const std::string_view kTiny = "low low low low low lower lower newest newest newest newest newest newest widest widest widest";
+const std::string_view kTiny =
+    "low low low low low lower lower newest newest newest newest newest newest widest widest widest";
 
 }  // namespace
 
@@ -112,8 +117,9 @@ TEST_CASE("words are the text, also for random bytes") {
 TEST_CASE("training on a tiny text: the merges are known") {
   const BpeTokenizer tokenizer = trained(kTiny, 256 + 6 + 1);
   std::vector<std::string> learnt(tokenizer.vocabulary().tokens.begin() + 256, tokenizer.vocabulary().tokens.end());
-  // Counts by hand: es and st 9 ('e' has the smaller id), then es+t 9, lo and ow 7 ('l'), lo+w 7. Then six times each: (space, n),
-  // (space, low), (e, w), (w, est): the smallest left id is the space's, and 'n' is smaller than the new token "low".
+  // Counts by hand: es and st 9 ('e' has the smaller id), then es+t 9, lo and ow 7 ('l'), lo+w 7. Then six times each:
+  // (space, n), (space, low), (e, w), (w, est): the smallest left id is the space's, and 'n' is smaller than the new
+  // token "low".
   CHECK(learnt == std::vector<std::string>{"es", "est", "lo", "low", " n", " low", "<|endoftext|>"});
   CHECK(tokenizer.end_of_text() == 262);
   CHECK(tokenizer.encode(" lowest") == std::vector<std::int32_t>{261, 257});
@@ -152,8 +158,8 @@ TEST_CASE("encoding equals the textbook algorithm and round trips") {
   for (int i = 0; i < 30; ++i) corpus += random_text(random, 60) + std::string(kTiny);
   const BpeTokenizer tokenizer = trained(corpus, 400);
   for (int round = 0; round < 30; ++round) {
-    const std::string text = random_text(random, 100) + random_bytes(random, 20) + std::string(kTiny).substr(random() % 50) +
-                             std::string(random() % 40, 'e');
+    const std::string text = random_text(random, 100) + random_bytes(random, 20) +
+                             std::string(kTiny).substr(random() % 50) + std::string(random() % 40, 'e');
     const auto ids = tokenizer.encode(text);
     CHECK(ids == encode_slowly(tokenizer.vocabulary(), text));
     CHECK(ids == tokenizer.encode(text));  // now from the cache
@@ -164,7 +170,8 @@ TEST_CASE("encoding equals the textbook algorithm and round trips") {
 
 TEST_CASE("a megabyte without a cut is no problem") {
   const BpeTokenizer tokenizer = trained(kTiny, 263);
-  for (const std::string& text : {std::string(1 << 20, 'e'), std::string(1 << 20, ' '), std::string(1 << 20, '\n') + "x"})
+  for (const std::string& text :
+       {std::string(1 << 20, 'e'), std::string(1 << 20, ' '), std::string(1 << 20, '\n') + "x"})
     CHECK(tokenizer.decode(tokenizer.encode(text)) == text);
 }
 

@@ -61,7 +61,8 @@ TEST_CASE("a text file is split on characters at floor(n (1 - f)), the training 
   std::string text;
   for (int i = 0; i < 103; ++i) append_utf8(text, static_cast<char32_t>(i % 2 == 0 ? 0x61 + i / 5 : 0xE9 + i / 5));
   write_file(folder / "t.txt", text);
-  for (const auto& [fraction, train] : {std::pair(0.1, 92), std::pair(0.5, 51), std::pair(0.25, 77), std::pair(0.0, 103)}) {
+  for (const auto& [fraction, train] :
+       {std::pair(0.1, 92), std::pair(0.5, 51), std::pair(0.25, 77), std::pair(0.0, 103)}) {
     const Corpus corpus = load_corpus(options_for(folder / "t.txt", "char", fraction));
     CHECK(corpus.train.count() == train);
     CHECK(corpus.validation.count() == 103 - train);
@@ -100,12 +101,15 @@ TEST_CASE("shards give the corpus that their text gives") {
     CHECK(load_corpus(options_for(folder / kind, kind, 0.25)).hash == text.hash);
     CHECK(load_corpus(options_for(folder / kind, std::nullopt, 0.25), text.tokenizer).hash == text.hash);
   }
-  CHECK(load_corpus(options_for(folder / "texts", "char", 0.0)).hash != load_corpus(options_for(folder / "texts", "byte", 0.0)).hash);
+  CHECK(load_corpus(options_for(folder / "texts", "char", 0.0)).hash !=
+        load_corpus(options_for(folder / "texts", "byte", 0.0)).hash);
   const Caught other = caught([&] { load_corpus(options_for(folder / "char", "byte")); });
   CHECK(other.code == ExitCode::usage);
   CHECK(other.has("another tokenizer"));
   CHECK(caught([&] { load_corpus(options_for(folder / "byte", "char")); }).code == ExitCode::usage);
-  CHECK(caught([&] { load_corpus(options_for(folder / "char", std::nullopt), std::make_shared<ByteTokenizer>()); }).code == ExitCode::data);
+  CHECK(caught([&] {
+          load_corpus(options_for(folder / "char", std::nullopt), std::make_shared<ByteTokenizer>());
+        }).code == ExitCode::data);
 }
 
 TEST_CASE("a tokenizer brought from a checkpoint meets a new text") {
@@ -132,15 +136,19 @@ TEST_CASE("missing, empty, too short, unreadable, not UTF-8: one message each, w
     CHECK(error.code == code);
     CHECK(error.has(part));
   };
+  is(refused(options_for("", "char")), ExitCode::usage, "no text is given");
   is(refused(options_for(folder / "absent", "char")), ExitCode::usage, "absent does not exist");
   is(refused(options_for(folder / "empty.txt", "char")), ExitCode::data, "empty.txt is empty (0 bytes)");
   is(refused(options_for(folder / "nothing", "char")), ExitCode::data, "holds no text file (0 files");
   is(refused(options_for(folder / "binary", "char")), ExitCode::data, "holds no text file (1 files");
-  is(refused(options_for(folder / "latin1.txt", "char")), ExitCode::data, "latin1.txt byte 3 of 13 (0xE9) is not UTF-8");
+  is(refused(options_for(folder / "latin1.txt", "char")), ExitCode::data,
+     "latin1.txt byte 3 of 13 (0xE9) is not UTF-8");
   CHECK(load_corpus(options_for(folder / "latin1.txt", "byte", 0.0)).tokens() == 13);
-  is(refused(options_for(folder / "short.txt", "char", 0.0, 10)), ExitCode::data, "10 tokens, of which the training part gets 10");
+  is(refused(options_for(folder / "short.txt", "char", 0.0, 10)), ExitCode::data,
+     "10 tokens, of which the training part gets 10");
   CHECK(load_corpus(options_for(folder / "short.txt", "char", 0.0, 9)).train.count() == 10);
-  is(refused(options_for(folder / "short.txt", "char", 0.1, 4)), ExitCode::data, "validation part gets 1 (--val-fraction 0.1); expected at least 5");
+  is(refused(options_for(folder / "short.txt", "char", 0.1, 4)), ExitCode::data,
+     "validation part gets 1 (--val-fraction 0.1); expected at least 5");
   is(refused(options_for(folder / "short.txt", "char", 1.0)), ExitCode::usage, "--val-fraction is 1");
   is(refused(options_for(folder / "short.txt", "char", -0.1)), ExitCode::usage, "--val-fraction");
   is(refused(options_for(folder / "short.txt", "word")), ExitCode::usage, "unknown tokenizer \"word\"");

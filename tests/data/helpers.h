@@ -51,9 +51,7 @@ template <class F>
 Caught caught(F&& f) {
   try {
     f();
-  } catch (const Error& error) {
-    return {error.code(), error.what()};
-  }
+  } catch (const Error& error) { return {error.code(), error.what()}; }
   return {};
 }
 
@@ -63,13 +61,27 @@ inline std::string random_text(std::mt19937_64& random, int count) {
   for (int i = 0; i < count; ++i) {
     char32_t value = 0;
     switch (random() % 8) {
-      case 0: value = U' '; break;
-      case 1: value = U"\n\t\r\u00A0\u2003\u3000 '"[random() % 8]; break;
-      case 2: value = U'0' + static_cast<char32_t>(random() % 10); break;
-      case 3: value = 0x80 + static_cast<char32_t>(random() % 0x700); break;
-      case 4: value = 0x800 + static_cast<char32_t>(random() % 0xD000); break;
-      case 5: value = 0x10000 + static_cast<char32_t>(random() % 0x100000); break;
-      default: value = U'a' + static_cast<char32_t>(random() % 6); break;
+      case 0:
+        value = U' ';
+        break;
+      case 1:
+        value = U"\n\t\r\u00A0\u2003\u3000 '"[random() % 8];
+        break;
+      case 2:
+        value = U'0' + static_cast<char32_t>(random() % 10);
+        break;
+      case 3:
+        value = 0x80 + static_cast<char32_t>(random() % 0x700);
+        break;
+      case 4:
+        value = 0x800 + static_cast<char32_t>(random() % 0xD000);
+        break;
+      case 5:
+        value = 0x10000 + static_cast<char32_t>(random() % 0x100000);
+        break;
+      default:
+        value = U'a' + static_cast<char32_t>(random() % 6);
+        break;
     }
     append_utf8(text, value);
   }

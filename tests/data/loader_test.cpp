@@ -86,7 +86,8 @@ TEST_CASE("seek drops what was prepared, also in the middle of a step") {
 
 TEST_CASE("the thread runs ahead by `depth` and no further") {
   std::atomic<int> made = 0;
-  Loader loader([&](std::int64_t first, std::int64_t count) { return ++made, numbers_only(first, count); }, {1, 1, 0, 1}, 0, 4);
+  Loader loader([&](std::int64_t first, std::int64_t count) { return ++made, numbers_only(first, count); },
+                {1, 1, 0, 1}, 0, 4);
   for (int i = 0; i < 50; ++i) {
     loader.next();
     CHECK(made <= i + 1 + 4);

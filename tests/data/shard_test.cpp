@@ -153,7 +153,8 @@ TEST_CASE("each field has its own message, also when the hashes fit") {
   };
   constexpr std::uint64_t kHuge = ~std::uint64_t{0};
   says(refused([](std::string& b) { b[0] = 'X'; }, true), "byte 0: not a token shard");
-  says(refused([](std::string& b) { put(b, 8, std::uint32_t{9}); }, true), "byte 8: unknown version; expected 1, found 9");
+  says(refused([](std::string& b) { put(b, 8, std::uint32_t{9}); }, true),
+       "byte 8: unknown version; expected 1, found 9");
   says(refused([](std::string& b) { put(b, 12, std::uint32_t{3}); }, true), "byte 12: unknown token type");
   says(refused([](std::string& b) { put(b, 16, std::uint64_t{0}); }, true), "byte 16: the shard is empty");
   says(refused([](std::string& b) { put(b, 48, kHuge); }, true), "byte 48: impossible vocabulary size");
@@ -166,9 +167,12 @@ TEST_CASE("each field has its own message, also when the hashes fit") {
   says(refused([](std::string& b) { put(b, 16, std::uint64_t{990}); }, true), "the file has the wrong size");
   says(refused([](std::string& b) { b[20] = 1; }, false), "byte 64: the header is damaged");
   says(refused([](std::string& b) { b[100] ^= 1; }, false), "byte 72: the tokens are damaged");
-  says(refused([](std::string& b) { put(b, 72 + 2 * 17, std::uint16_t{256}); }, true), "byte 106: token 17 is 256; expected 0 to 255");
-  says(refused([](std::string& b) { put(b, 72 + 2000 + 8, std::uint64_t{0}); }, true), "byte 2080: a document start is out of order");
-  says(refused([](std::string& b) { put(b, 72 + 2000 + 8, std::uint64_t{1000}); }, true), "a document start is out of order");
+  says(refused([](std::string& b) { put(b, 72 + 2 * 17, std::uint16_t{256}); }, true),
+       "byte 106: token 17 is 256; expected 0 to 255");
+  says(refused([](std::string& b) { put(b, 72 + 2000 + 8, std::uint64_t{0}); }, true),
+       "byte 2080: a document start is out of order");
+  says(refused([](std::string& b) { put(b, 72 + 2000 + 8, std::uint64_t{1000}); }, true),
+       "a document start is out of order");
 }
 
 TEST_CASE("a set with a missing, foreign or doubled shard is refused") {

@@ -16,8 +16,10 @@ namespace {
 
 CharTokenizer chars_of(std::string_view text) { return CharTokenizer::from_texts({&text, 1}); }
 
-// Text that has tripped tokenizers: combining marks, emoji joined by U+200D, right-to-left, NUL, every kind of line end.
-constexpr char kTrickyText[] = "e\u0301 \U0001F469\u200D\U0001F4BB\u05E9\u05DC\u05D5\u05DD \0x\r\n\t\u2028\u00A0  I'll 3\u00B2 \uFEFF!";
+// Text that has tripped tokenizers: combining marks, emoji joined by U+200D, right-to-left, NUL, every kind of line
+// end.
+constexpr char kTrickyText[] =
+    "e\u0301 \U0001F469\u200D\U0001F4BB\u05E9\u05DC\u05D5\u05DD \0x\r\n\t\u2028\u00A0  I'll 3\u00B2 \uFEFF!";
 const std::string kTricky(kTrickyText, sizeof kTrickyText - 1);
 
 }  // namespace
@@ -32,8 +34,9 @@ TEST_CASE("UTF-8: every code point survives, and nothing but UTF-8 is accepted")
     REQUIRE(character->value == value);
     REQUIRE(character->bytes == text.size());
   }
-  for (const std::string_view wrong : {"\x80", "\xC0\x80", "\xC1\xBF", "\xE0\x9F\xBF", "\xED\xA0\x80", "\xF0\x8F\xBF\xBF",
-                                       "\xF4\x90\x80\x80", "\xF5\x80\x80\x80", "\xFF", "\xE2\x82", "\xF0\x9F\x98", "\xC3\x28"}) {
+  for (const std::string_view wrong :
+       {"\x80", "\xC0\x80", "\xC1\xBF", "\xE0\x9F\xBF", "\xED\xA0\x80", "\xF0\x8F\xBF\xBF", "\xF4\x90\x80\x80",
+        "\xF5\x80\x80\x80", "\xFF", "\xE2\x82", "\xF0\x9F\x98", "\xC3\x28"}) {
     CHECK_FALSE(decode_utf8(wrong, 0).has_value());
     const std::string text = "0123456789" + std::string(wrong) + "abcdefgh";
     CHECK(valid_utf8_prefix(text) == 10);
@@ -151,8 +154,8 @@ TEST_CASE("malformed tokenizer files are refused with the file and the place") {
 
 TEST_CASE("--tokenizer: what is unknown or does not exist is a usage error") {
   const TempFolder folder;
-  for (const std::string& specification : {std::string("word"), std::string("bpe"), std::string("bpe:"), "bpe:" + folder.path().string(),
-                                          "bpe:" + (folder / "absent").string()}) {
+  for (const std::string& specification : {std::string("word"), std::string("bpe"), std::string("bpe:"),
+                                           "bpe:" + folder.path().string(), "bpe:" + (folder / "absent").string()}) {
     CAPTURE(specification);
     CHECK(caught([&] { make_tokenizer(specification, {}); }).code == ExitCode::usage);
   }

@@ -34,9 +34,7 @@ TEST_CASE("a mesh that cannot be is refused, with the arithmetic") {
   refused("dp=auto,tp=3", 8, "8 ranks are not a multiple");
   try {
     parse_mesh("xp=2", 0);
-  } catch (const Error& error) {
-    CHECK(error.code() == ExitCode::usage);
-  }
+  } catch (const Error& error) { CHECK(error.code() == ExitCode::usage); }
 }
 
 TEST_CASE("tp varies fastest, and groups run along one axis") {

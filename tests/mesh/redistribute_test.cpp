@@ -17,7 +17,8 @@ namespace {
 
 Tensor random(const Shape& shape, std::uint64_t stream) {
   Tensor x = Tensor::empty(shape, DType::f64);
-  for (std::int64_t i = 0; i < x.count(); ++i) x.data<double>()[i] = random_normal(11, stream, static_cast<std::uint64_t>(i));
+  for (std::int64_t i = 0; i < x.count(); ++i)
+    x.data<double>()[i] = random_normal(11, stream, static_cast<std::uint64_t>(i));
   return x;
 }
 
@@ -25,7 +26,8 @@ double largest_difference(const Tensor& a, const Tensor& b) {
   const Tensor x = contiguous(a), y = contiguous(b);
   REQUIRE(x.shape() == y.shape());
   double largest = 0;
-  for (std::int64_t i = 0; i < x.count(); ++i) largest = std::max(largest, std::abs(x.data<double>()[i] - y.data<double>()[i]));
+  for (std::int64_t i = 0; i < x.count(); ++i)
+    largest = std::max(largest, std::abs(x.data<double>()[i] - y.data<double>()[i]));
   return largest;
 }
 
@@ -69,8 +71,9 @@ struct Move {
   Placement from, to;
 };
 using placement::I, placement::P, placement::R, placement::S;
-const std::vector<Move> moves = {{I, R},    {P, I},    {S(0), R}, {S(1), R}, {S(2), R}, {P, S(0)},    {P, S(1)},    {P, S(2)},    {S(0), I},
-                                 {S(1), I}, {I, S(0)}, {I, S(2)}, {P, R},    {S(0), S(1)}, {S(1), S(2)}, {S(2), S(0)}, {S(1), S(1)}};
+const std::vector<Move> moves = {{I, R},    {P, I},       {S(0), R},    {S(1), R},    {S(2), R},   {P, S(0)},
+                                 {P, S(1)}, {P, S(2)},    {S(0), I},    {S(1), I},    {I, S(0)},   {I, S(2)},
+                                 {P, R},    {S(0), S(1)}, {S(1), S(2)}, {S(2), S(0)}, {S(1), S(1)}};
 
 }  // namespace
 
@@ -105,6 +108,8 @@ TEST_CASE("an axis of size 1 records nothing") {
 
 TEST_CASE("a pair that is not in the table is refused") {
   const DeviceMesh mesh(self_group(), MeshShape{});
-  CHECK_THROWS_WITH_AS(redistribute(random({2}, 1), mesh, Axis::tp, R, S(0)), doctest::Contains("no move from R to S(0) on tp"), Error);
-  CHECK_THROWS_WITH_AS(redistribute(random({2}, 1), mesh, Axis::tp, S(0), P), doctest::Contains("no move from S(0) to P on tp"), Error);
+  CHECK_THROWS_WITH_AS(redistribute(random({2}, 1), mesh, Axis::tp, R, S(0)),
+                       doctest::Contains("no move from R to S(0) on tp"), Error);
+  CHECK_THROWS_WITH_AS(redistribute(random({2}, 1), mesh, Axis::tp, S(0), P),
+                       doctest::Contains("no move from S(0) to P on tp"), Error);
 }

@@ -27,7 +27,7 @@ std::string describe(const Case& x) {
                      x.kv_heads, x.width, x.causal, name(x.dtype), x.size);
 }
 
-/// [B, T, H, Dh] with rows that do not follow one another: a slice of a tensor of [q, k, v], as a model's fused projection gives.
+/// [B, T, H, Dh] with rows that do not follow one another: a slice of wider rows, as a model's fused projection gives.
 Tensor heads_of(std::int64_t batch, std::int64_t length, std::int64_t heads, std::int64_t width, DType dtype,
                 std::uint64_t stream, double size = 1) {
   return view::slice(random_tensor({batch, length, heads + 2, width}, dtype, stream, size), 2, 1, heads);
@@ -51,7 +51,7 @@ struct Tensors {
   }
 };
 
-/// The definition, one query at a time, all in f64. The gradients are those at the `out` that was stored, as backward is told.
+/// The definition, one query at a time, all in f64. The gradients are those at the `out` stored, as backward is told.
 struct Reference {
   Numbers out, lse, dq, dk, dv;
 

@@ -39,7 +39,7 @@ Shape joined(const Shape& leading, std::int64_t rows, std::int64_t columns) {
   return Shape(std::span<const std::int64_t>(extents));
 }
 
-/// [leading.., rows, columns], rows 3 elements longer than they need be; optionally a transpose, or one matrix repeated.
+/// [leading.., rows, columns], rows 3 elements longer than need be; optionally a transpose, or one matrix repeated.
 Tensor operand(const Shape& leading, std::int64_t rows, std::int64_t columns, bool transposed, bool repeat, DType dtype,
                std::uint64_t stream) {
   const Shape stored = repeat ? Shape{} : leading;

@@ -45,9 +45,9 @@ struct Sample {
   }
 };
 
-std::string refusal(std::vector<std::string> arguments) {
+std::string refusal(const std::vector<std::string>& arguments) {
   Sample sample;
-  return failure([&] { sample.flags.parse(std::move(arguments)); });
+  return failure([&] { sample.flags.parse(arguments); });
 }
 
 std::string config_refusal(const std::string& text) {
@@ -104,6 +104,8 @@ TEST_CASE("a value that does not fit is refused with flag, value and what is exp
         "64 trireme: [flags] --count has no value; expected an integer of at least 1; write --count value or "
         "--count=value");
   CHECK(contains(refusal({"--count", "--rate", "0.5"}), "--count has no value"));
+  CHECK(contains(refusal({"--name", "--quiet"}), "--name has no value; expected text"));
+  CHECK(contains(refusal({"--config"}), "--config has no value"));
   CHECK(contains(refusal({"--quiet=perhaps"}), "64 trireme: [flags] --quiet"));
 }
 
@@ -111,6 +113,9 @@ TEST_CASE("an unknown flag is refused naming the nearest") {
   CHECK(contains(refusal({"--cuont", "3"}), "64 trireme: [flags] unknown flag --cuont; the nearest is --count"));
   CHECK(contains(refusal({"--rte=0.5"}), "unknown flag --rte; the nearest is --rate"));
   CHECK(contains(refusal({"-count", "3"}), "unknown flag -count; the nearest is --count"));
+  CHECK(contains(refusal({"--"}), "unknown flag --;"));
+  CHECK(contains(refusal({"-x"}), "unknown flag -x;"));
+  CHECK(contains(config_refusal(R"({"config": "other.json"})"), "unknown key \"config\""));
   CHECK(contains(refusal({"--helpp"}), "the nearest is --help"));
   CHECK(contains(refusal({"book.txt"}), "unexpected argument \"book.txt\""));
 }

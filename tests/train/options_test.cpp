@@ -13,16 +13,16 @@ using trireme::testing::failure;
 
 namespace {
 
-TrainOptions parse(std::vector<std::string> arguments) {
+TrainOptions parse(const std::vector<std::string>& arguments) {
   TrainOptions options;
   Flags flags("train_gpt", "");
   declare_all(flags, options);
-  flags.parse(std::move(arguments));
+  flags.parse(arguments);
   return options;
 }
 
-TrainOptions resolved(std::vector<std::string> arguments, int launcher_ranks = 0) {
-  TrainOptions options = parse(std::move(arguments));
+TrainOptions resolved(const std::vector<std::string>& arguments, int launcher_ranks = 0) {
+  TrainOptions options = parse(arguments);
   resolve(options, launcher_ranks);
   return options;
 }

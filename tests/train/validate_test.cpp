@@ -11,12 +11,12 @@ using trireme::testing::failure;
 
 namespace {
 
-std::string verdict(std::vector<std::string> arguments) {
+std::string verdict(const std::vector<std::string>& arguments) {
   return failure([&] {
     TrainOptions options;
     Flags flags("", "");
     declare_all(flags, options);
-    flags.parse(std::move(arguments));
+    flags.parse(arguments);
     resolve(options, 0);
     validate(options);
   });

@@ -1,0 +1,47 @@
+// generate: text from what a run saved.
+#include <doctest/doctest.h>
+
+#include <fstream>
+
+#include "tests/cli/support.h"
+
+using namespace trireme::testing;
+
+TEST_CASE("generate continues a prompt with the saved model, the same for the same seed") {
+  const Workplace work;
+  const Result trained = run("train_gpt", work.small_run() + "--mesh tp=2 --out " + work.path("run"));
+  INFO(trained.output);
+  REQUIRE(trained.code == 0);
+
+  const std::string flags = "--checkpoint " + work.path("run") + " --prompt ABC --length 20 ";
+  const Result text = run("generate", flags);
+  INFO(text.output);
+  CHECK(text.code == 0);
+  CHECK(text.output.substr(0, 3) == "ABC");
+  CHECK(text.output.size() == 24);  // prompt, 20 characters, newline
+  CHECK(run("generate", flags).output == text.output);
+  CHECK(run("generate", flags + "--seed 2").output != text.output);
+  CHECK(run("generate", flags + "--temperature 0 --seed 1").output ==
+        run("generate", flags + "--temperature 0 --seed 2").output);
+  CHECK(run("generate", flags + "--top-k 1").output == run("generate", flags + "--temperature 0").output);
+
+  const Result outside = run("generate", "--checkpoint " + work.path("run") + " --prompt 'AB!C'");
+  CHECK(outside.code == 64);
+  CHECK(occurrences(outside.output, "trireme: FATAL[64] ") == 1);
+  CHECK(contains(outside.output, "--prompt"));
+  CHECK(contains(outside.output, "byte 2"));
+
+  const Result absent = run("generate", "--checkpoint " + work.path("none") + " --prompt A");
+  CHECK(absent.code == 64);
+  CHECK(contains(absent.output, work.path("none")));
+}
+
+TEST_CASE("a damaged checkpoint is bad data") {
+  const Workplace work;
+  std::ofstream(work.folder / "run.safetensors") << "not a checkpoint at all";
+  const Result result = run("generate", "--checkpoint " + work.path("run.safetensors") + " --prompt A");
+  INFO(result.output);
+  CHECK(result.code == 65);
+  CHECK(occurrences(result.output, "trireme: FATAL[65] ") == 1);
+  CHECK(contains(result.output, "run.safetensors"));
+}

@@ -1,0 +1,110 @@
+// Wrong requests: each ends the program before any training, with one message that names what was asked, what is
+// possible and the flag to change, and the exit code of its kind; once, also with eight ranks.
+#include <doctest/doctest.h>
+#include <fmt/core.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "tests/cli/support.h"
+
+using namespace trireme::testing;
+
+namespace {
+
+constexpr const char* eight_ranks = "--mesh dp=2,tp=2,pp=2 ";
+
+void check_refused(const Result& result, int code, const std::vector<std::string>& parts) {
+  INFO(result.output);
+  CHECK(result.code == code);
+  CHECK(occurrences(result.output, "trireme: FATAL[") == 1);
+  CHECK(contains(result.output, fmt::format("trireme: FATAL[{}] ", code)));
+  for (const std::string& part : parts) CHECK_MESSAGE(contains(result.output, part), part);
+  CHECK_FALSE(contains(result.output, "step 1/"));
+  CHECK_FALSE(contains(result.output, "terminate called"));
+}
+
+}  // namespace
+
+TEST_CASE("flags") {
+  const Workplace work;
+  const std::string small = work.small_run() + eight_ranks;
+  check_refused(run("train_gpt", small + "--stpes 5"), 64, {"unknown flag --stpes", "--steps"});
+  check_refused(run("train_gpt", small + "--steps many"), 64, {"--steps", "expected an integer", "\"many\""});
+  check_refused(run("train_gpt", small + "--dropout 1.5"), 64, {"--dropout", "[0, 1)", "\"1.5\""});
+  check_refused(run("train_gpt", small + "--lr"), 64, {"--lr has no value"});
+  check_refused(run("train_gpt", small + "--model gpt5"), 64, {"--model", "gpt2-124m", "\"gpt5\""});
+  check_refused(run("train_gpt", ""), 64, {"--data is missing"});
+  check_refused(run("generate", "--promt x"), 64, {"unknown flag --promt", "--prompt"});
+}
+
+TEST_CASE("configuration files") {
+  const Workplace work;
+  const auto with_config = [&](const std::string& text) {
+    std::ofstream(work.folder / "c.json") << text;
+    return run("train_gpt", work.small_run() + eight_ranks + "--config " + work.path("c.json"));
+  };
+  check_refused(with_config(R"({"stpes": 5})"), 64, {"unknown key \"stpes\"", "c.json", "\"steps\""});
+  check_refused(with_config(R"({"steps": "5"})"), 64, {"\"steps\" in ", "expected an integer"});
+  check_refused(with_config(R"({"steps": 5,, "lr": 1})"), 65, {"c.json", "byte 13 of 22"});
+  check_refused(run("train_gpt", "--config " + work.path("absent.json")), 74, {"absent.json"});
+}
+
+TEST_CASE("model, mesh and batch that do not go together") {
+  const Workplace work;
+  const std::string small = work.small_run();
+  check_refused(run("train_gpt", small + "--heads 3 --width 15 --mesh tp=2"), 64,
+                {"--heads 3", "tp=2", "tp of 1 or 3"});
+  check_refused(run("train_gpt", small + "--width 17"), 64, {"--width 17", "--heads 2"});
+  check_refused(run("train_gpt", small + "--mesh pp=3"), 64, {"--layers 2", "pp=3", "at most 2"});
+  check_refused(run("train_gpt", small + "--mesh dp=3"), 64,
+                {"--global-batch 8", "--micro-batch 2 x dp 3 = 6", "6 or 12"});
+  check_refused(run("train_gpt", small + "--micro-batches 3"), 64,
+                {"--micro-batch 2 x dp 1 x --micro-batches 3 = 6", "--global-batch is 8"});
+  check_refused(run("train_gpt", small + "--mesh dp=2,qp=2"), 64, {"qp", "dp, tp and pp"});
+  check_refused(run("train_gpt", small + "--mesh tp=0"), 64, {"tp", "'0'"});
+  check_refused(run("train_gpt", small + "--vocab 5"), 64, {"--vocab 5", "at least 40"});
+  check_refused(run("train_gpt", small + "--ranks mpi --mesh dp=2"), 64, {"2 ranks", "launcher"});
+  check_refused(run("train_gpt", small + "--min-lr 1"), 64, {"--min-lr 1", "--lr 0.001"});
+}
+
+TEST_CASE("data") {
+  const Workplace work;
+  const std::string small = work.small_run() + eight_ranks;
+  std::ofstream(work.folder / "empty.txt").flush();
+  std::ofstream(work.folder / "short.txt") << "too short";
+  std::ofstream(work.folder / "binary.txt") << "text \xff\xfe text";
+  check_refused(run("train_gpt", small + "--data " + work.path("absent.txt")), 64, {"absent.txt", "does not exist"});
+  check_refused(run("train_gpt", small + "--data " + work.path("empty.txt")), 65, {"empty.txt", "0 bytes"});
+  check_refused(run("train_gpt", small + "--data " + work.path("short.txt")), 65,
+                {"short.txt", "9 tokens", "--context 16"});
+  check_refused(run("train_gpt", small + "--data " + work.path("binary.txt")), 65, {"binary.txt", "byte 5"});
+  check_refused(run("train_gpt", small + "--tokenizer words"), 64, {"\"words\"", "--tokenizer"});
+}
+
+TEST_CASE("the folder of --out") {
+  const Workplace work;
+  const std::string small = work.small_run() + eight_ranks;
+  std::filesystem::create_directories(work.folder / "old");
+  std::ofstream(work.folder / "old" / "metrics.jsonl") << "{}\n";
+  check_refused(run("train_gpt", small + "--out " + work.path("old")), 64,
+                {"old already holds a run", "--out", "--resume"});
+  check_refused(run("train_gpt", small + "--out " + work.path("text.txt")), 64, {"text.txt is a file", "--out"});
+  check_refused(run("train_gpt", small + "--out /proc/trireme/run"), 74, {"/proc/trireme", "--out"});
+  check_refused(run("train_gpt", small + "--resume " + work.path("absent")), 64, {"absent"});
+}
+
+TEST_CASE("a refusal under a launcher is printed once by eight processes") {
+  const Workplace work;
+  const std::string small = work.small_run();
+  std::filesystem::create_directories(work.folder / "old");
+  std::ofstream(work.folder / "old" / "metrics.jsonl") << "{}\n";
+  check_refused(run_mpi(8, "train_gpt", small + eight_ranks + "--stpes 5"), 64, {"--steps"});
+  check_refused(run_mpi(8, "train_gpt", small + "--mesh dp=2,tp=2"), 64,
+                {"2 x 2 x 1 = 4 ranks", "the launcher started 8"});
+  check_refused(run_mpi(8, "train_gpt", small + eight_ranks + "--out " + work.path("old")), 64,
+                {"already holds a run"});
+  // Found by one rank only, after MPI has come up.
+  check_refused(run_mpi(8, "train_gpt", small + eight_ranks + "--out /proc/trireme/run"), 74,
+                {"/proc/trireme", "--out"});
+}

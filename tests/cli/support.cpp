@@ -1,0 +1,77 @@
+#include "tests/cli/support.h"
+
+#include <fmt/core.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+namespace trireme::testing {
+namespace {
+
+Result run_command(const std::string& command) {
+  Result result;
+  FILE* pipe = ::popen(fmt::format("timeout 120 {} 2>&1 </dev/null", command).c_str(), "r");
+  if (pipe == nullptr) return result;
+  std::array<char, 4096> buffer{};
+  while (const std::size_t count = std::fread(buffer.data(), 1, buffer.size(), pipe))
+    result.output.append(buffer.data(), count);
+  const int status = ::pclose(pipe);
+  result.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return result;
+}
+
+std::string binary(const std::string& program) { return fmt::format("{}/{}", TRIREME_BIN, program); }
+
+}  // namespace
+
+Result run(const std::string& program, const std::string& arguments) {
+  return run_command(binary(program) + " " + arguments);
+}
+
+Result run_mpi(int ranks, const std::string& program, const std::string& arguments) {
+  // Containers run tests as root and on fewer cores than ranks; Open MPI asks for both to be said.
+  return run_command(
+      fmt::format("env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 {} --oversubscribe -n {} {} {}",
+                  TRIREME_MPIEXEC, ranks, binary(program), arguments));
+}
+
+int occurrences(const std::string& text, const std::string& part) {
+  int count = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + part.size())) ++count;
+  return count;
+}
+
+Workplace::Workplace() {
+  static int number = 0;
+  folder = std::filesystem::temp_directory_path() / fmt::format("trireme_cli_test.{}.{}", ::getpid(), number++);
+  std::filesystem::create_directories(folder);
+  std::ofstream text(folder / "text.txt");
+  for (int i = 0; i < 6000; ++i) text << static_cast<char>('A' + (i * i + i / 7) % 40);
+}
+
+Workplace::~Workplace() { std::filesystem::remove_all(folder); }
+
+std::string Workplace::small_run() const {
+  return fmt::format(
+      "--data {} --layers 2 --heads 2 --width 16 --context 16 --global-batch 8 --micro-batch 2 --steps 6 --log-every 1 "
+      "--eval-batches 2 --warmup-steps 2 --threads 1 ",
+      path("text.txt"));
+}
+
+std::vector<double> metric(const std::string& path, const std::string& key) {
+  std::ifstream file(path);
+  std::vector<double> values;
+  for (std::string line; std::getline(file, line);) {
+    const auto record = nlohmann::json::parse(line);
+    if (record.contains(key)) values.push_back(record[key].get<double>());
+  }
+  return values;
+}
+
+}  // namespace trireme::testing

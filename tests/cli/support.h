@@ -1,0 +1,39 @@
+// Running the programs as a user does, and looking at what they print and how they end.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace trireme::testing {
+
+struct Result {
+  int code = -1;       ///< exit code; 128 + signal when a signal ended it
+  std::string output;  ///< standard output and standard error together
+};
+
+/// Runs a program of the build with these arguments, in a shell, for at most two minutes.
+Result run(const std::string& program, const std::string& arguments);
+/// As run(), as `ranks` processes under the MPI launcher.
+Result run_mpi(int ranks, const std::string& program, const std::string& arguments);
+
+int occurrences(const std::string& text, const std::string& part);
+inline bool contains(const std::string& text, const std::string& part) { return occurrences(text, part) > 0; }
+
+/// A folder of its own for a test case, removed at the end, with text.txt in it: 6000 characters, 40 of them distinct.
+struct Workplace {
+  Workplace();
+  ~Workplace();
+  Workplace(const Workplace&) = delete;
+  Workplace& operator=(const Workplace&) = delete;
+
+  std::filesystem::path folder;
+  std::string path(const std::string& name) const { return (folder / name).string(); }
+  /// Flags for a small model on that text: one that any mesh of up to 8 ranks can train in a moment.
+  std::string small_run() const;
+};
+
+/// Values of `key` in a metrics.jsonl, line by line.
+std::vector<double> metric(const std::string& path, const std::string& key);
+
+}  // namespace trireme::testing

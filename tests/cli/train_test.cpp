@@ -1,0 +1,170 @@
+// Runs that work: what they print and leave behind, on threads and under a launcher, resumed and repeated.
+#include <doctest/doctest.h>
+#include <fmt/core.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "tests/cli/support.h"
+
+using namespace trireme::testing;
+namespace fs = std::filesystem;
+
+namespace {
+
+/// A run of the small model that must succeed; its output.
+std::string train(const Workplace& work, const std::string& flags) {
+  const Result result = run("train_gpt", work.small_run() + flags);
+  INFO(result.output);
+  REQUIRE(result.code == 0);
+  return result.output;
+}
+
+/// metrics.jsonl with what differs from run to run left out: times, rates and memory.
+std::vector<std::string> results(const std::string& path) {
+  std::ifstream file(path);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(file, line);) {
+    auto record = nlohmann::json::parse(line);
+    for (const char* key : {"tokens_per_s", "step_ms", "forward_ms", "backward_ms", "optimizer_ms", "data_ms",
+                            "comm_exposed_ms", "peak_bytes"})
+      record.erase(key);
+    lines.push_back(record.dump());
+  }
+  return lines;
+}
+
+void check_close(const std::vector<double>& a, const std::vector<double>& b, double relative) {
+  REQUIRE(a.size() == b.size());
+  for (std::size_t i = 0; i < a.size(); ++i) CHECK(std::abs(a[i] - b[i]) <= relative * std::abs(b[i]));
+}
+
+}  // namespace
+
+TEST_CASE("a run on one rank: what it prints and leaves") {
+  const Workplace work;
+  const std::string output = train(work, "--out " + work.path("run") + " --sample-every 6 --sample-length 5");
+  INFO(output);
+  CHECK(contains(output, "vocabulary       40 (padded to "));
+  CHECK(contains(output, "micro-batch 2 x dp 1 x accumulation 4 = global batch 8 sequences, 128 tokens per step\n"));
+  CHECK(contains(output, "ln(V) = 3.6889"));
+  for (int step = 1; step <= 6; ++step) CHECK(occurrences(output, fmt::format("\nstep {}/6 | loss ", step)) == 1);
+  CHECK(contains(output, "\nstep 6/6 | validation loss "));
+  CHECK(contains(output, "--- sample at step 6 ---"));
+  CHECK(contains(output, "where the time went"));
+  CHECK_FALSE(contains(output, "\x1b"));
+
+  const auto loss = metric(work.path("run/metrics.jsonl"), "loss");
+  CHECK(loss.size() == 6);
+  CHECK(std::abs(loss.front() - 3.6889) < 0.2);
+  CHECK(metric(work.path("run/metrics.jsonl"), "tokens") == std::vector<double>{128, 256, 384, 512, 640, 768});
+  CHECK(metric(work.path("run/metrics.jsonl"), "val_loss").size() == 1);
+  CHECK(nlohmann::json::parse(std::ifstream(work.path("run/config.json")))["micro-batch"] == 2);
+}
+
+TEST_CASE("any mesh writes the losses of one rank, and writes them again bit for bit") {
+  const Workplace work;
+  train(work, "--out " + work.path("one"));
+  const auto one = metric(work.path("one/metrics.jsonl"), "loss");
+  int number = 0;
+  for (const char* mesh :
+       {"--mesh dp=2", "--mesh tp=2", "--mesh pp=2", "--mesh pp=2 --pipeline gpipe", "--mesh dp=2,tp=2,pp=2"}) {
+    const std::string first = work.path(fmt::format("a{}", number)), second = work.path(fmt::format("b{}", number));
+    ++number;
+    INFO(mesh);
+    const std::string output = train(work, fmt::format("{} --out {}", mesh, first));
+    CHECK(occurrences(output, "\nstep 6/6 | loss ") == 1);  // one rank prints, also when the loss is on another stage
+    train(work, fmt::format("{} --out {}", mesh, second));
+    check_close(metric(first + "/metrics.jsonl", "loss"), one, 1e-4);
+    CHECK(results(first + "/metrics.jsonl") == results(second + "/metrics.jsonl"));
+  }
+}
+
+TEST_CASE("processes under a launcher train as threads do") {
+  const Workplace work;
+  train(work, "--mesh dp=2,tp=2,pp=2 --out " + work.path("threads"));
+  const Result mpi = run_mpi(8, "train_gpt", work.small_run() + "--mesh dp=auto,tp=2,pp=2 --out " + work.path("mpi"));
+  INFO(mpi.output);
+  CHECK(mpi.code == 0);
+  CHECK(contains(mpi.output, "ranks are MPI processes"));
+  CHECK(occurrences(mpi.output, "step 6/6 | loss ") == 1);
+  CHECK_FALSE(contains(mpi.output, "\x1b"));
+  check_close(metric(work.path("mpi/metrics.jsonl"), "loss"), metric(work.path("threads/metrics.jsonl"), "loss"), 1e-6);
+}
+
+TEST_CASE("ranks with different flags are refused before the first step") {
+  const Workplace work;
+  const std::string other = fmt::format(": -n 1 {}/train_gpt {} --mesh dp=2 --lr 0.5", TRIREME_BIN, work.small_run());
+  const Result result = run_mpi(1, "train_gpt", work.small_run() + "--mesh dp=2 " + other);
+  INFO(result.output);
+  CHECK(result.code == 64);
+  CHECK(occurrences(result.output, "trireme: FATAL[64] ") == 1);
+  CHECK(contains(result.output, "--lr differs between ranks: 0.001 on rank 0; 0.5 on rank 1"));
+}
+
+TEST_CASE("stopping and resuming changes nothing") {
+  const Workplace work;
+  for (const std::string mesh : {"--mesh dp=1 ", "--mesh dp=2,tp=2,pp=2 "}) {
+    const std::string name = mesh == "--mesh dp=1 " ? "one" : "many";
+    const std::string whole = work.path(name + "_whole"), parts = work.path(name + "_parts");
+    train(work, fmt::format("{} --dropout 0.1 --out {}", mesh, whole));
+    train(work, fmt::format("{} --dropout 0.1 --steps 3 --decay-steps 6 --out {}", mesh, parts));
+    const std::string output = train(work, fmt::format("{0} --dropout 0.1 --out {1} --resume {1}", mesh, parts));
+    CHECK(contains(output, "\nstep 4/6 | loss "));
+    CHECK_FALSE(contains(output, "\nstep 3/6 | loss "));
+    CHECK(metric(parts + "/metrics.jsonl", "loss") == metric(whole + "/metrics.jsonl", "loss"));
+    CHECK(metric(parts + "/metrics.jsonl", "val_loss").back() == metric(whole + "/metrics.jsonl", "val_loss").back());
+  }
+  // A run saved on one mesh goes on on another.
+  train(work, fmt::format("--dropout 0.1 --mesh tp=2 --steps 7 --decay-steps 6 --resume {} --out {}",
+                          work.path("many_whole"), work.path("moved")));
+  train(work, fmt::format("--dropout 0.1 --steps 7 --decay-steps 6 --resume {} --out {}", work.path("one_whole"),
+                          work.path("stayed")));
+  check_close(metric(work.path("moved/metrics.jsonl"), "loss"), metric(work.path("stayed/metrics.jsonl"), "loss"),
+              1e-4);
+}
+
+TEST_CASE("evaluation and samples leave training as it is") {
+  const Workplace work;
+  train(work, "--dropout 0.1 --out " + work.path("plain"));
+  train(work, "--dropout 0.1 --eval-every 2 --eval-batches all --sample-every 2 --sample-length 4 --out " +
+                  work.path("watched"));
+  CHECK(metric(work.path("plain/metrics.jsonl"), "loss") == metric(work.path("watched/metrics.jsonl"), "loss"));
+  CHECK(metric(work.path("watched/metrics.jsonl"), "val_loss").size() == 3);
+}
+
+TEST_CASE("a dry run says what would be trained and writes nothing") {
+  const Workplace work;
+  const std::string output = train(work, "--mesh dp=2,tp=2,pp=2 --dry-run --out " + work.path("run"));
+  INFO(output);
+  CHECK(contains(output, "dp=2,tp=2,pp=2 = 8 ranks\n"));
+  CHECK(contains(output, "tp groups [0 1] [2 3] [4 5] [6 7]\n"));
+  CHECK(contains(output, "1f1b, 2 stages, 2 micro-batches: bubble 33.3% of a step\n"));
+  CHECK(contains(output, "memory per rank  "));
+  CHECK_FALSE(contains(output, "step 1/"));
+  CHECK_FALSE(fs::exists(work.folder / "run"));
+}
+
+TEST_CASE("what --print-config prints, --config takes") {
+  const Workplace work;
+  const Result printed = run("train_gpt", work.small_run() + "--mesh dp=2 --lr 0.0003 --print-config");
+  REQUIRE(printed.code == 0);
+  std::ofstream(work.folder / "c.json") << printed.output;
+  const Result again = run("train_gpt", "--print-config --config " + work.path("c.json"));
+  CHECK(again.code == 0);
+  CHECK(again.output == printed.output);
+  const Result changed = run("train_gpt", "--print-config --lr 0.5 --config " + work.path("c.json"));
+  CHECK(nlohmann::json::parse(changed.output)["lr"] == 0.5);
+  CHECK(nlohmann::json::parse(changed.output)["steps"] == 6);
+}
+
+TEST_CASE("every program explains itself") {
+  for (const char* program : {"train_gpt", "generate", "parity", "prepare_data"}) {
+    const Result help = run(program, "--help");
+    CHECK_MESSAGE(help.code == 0, program);
+    CHECK_MESSAGE(contains(help.output, "usage: " + std::string(program)), help.output);
+  }
+}

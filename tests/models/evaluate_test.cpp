@@ -1,0 +1,87 @@
+// The validation loss on any mesh, and that neither it nor generating text leaves a trace in training.
+#include "train/evaluate.h"
+
+#include "tests/models/trainer.h"
+#include "train/generate.h"
+
+using namespace trireme;
+using namespace trireme::testing;
+
+namespace {
+
+/// 61 windows of which the last is short: no batch divides them.
+EvalWindows windows() { return EvalWindows::all(test_tokens(16 * 61 - 5), 16); }
+
+double loss_on(const std::string& mesh_text, std::int64_t batch, const Recipe& recipe = {}) {
+  std::mutex mutex;
+  std::vector<double> losses;
+  run_mesh(mesh_text, [&](const MeshPtr& mesh) {
+    Trainer trainer(mesh, recipe);
+    const double loss = validation_loss(trainer.model, windows(), batch);
+    const std::scoped_lock lock(mutex);
+    losses.push_back(loss);
+  });
+  for (const double loss : losses) CHECK(loss == losses.front());
+  return losses.front();
+}
+
+}  // namespace
+
+TEST_CASE("the validation loss is the mean over all targets, whatever the mesh and the batch") {
+  double sum = 0;
+  std::int64_t targets = 0;
+  run_mesh("dp=1", [&](const MeshPtr& mesh) {  // window by window, logits and logarithms in f64
+    Gpt model(nn::Build(mesh, DType::f64, 7), small_config());
+    const EvalWindows all = windows();
+    for (std::int64_t i = 0; i < all.count(); ++i) {
+      const Batch one = all.make_batch(i, 1);
+      const Tensor logits = contiguous(model.logits(model.hidden({}, one.inputs)).detach());  // [1, T, V]
+      for (std::int64_t t = 0; t < 16; ++t) {
+        const std::int32_t target = one.targets.data<std::int32_t>()[t];
+        if (target < 0) continue;
+        const double* row = logits.data<double>() + t * logits.size(2);
+        double total = 0;
+        for (std::int64_t v = 0; v < test_vocab; ++v) total += std::exp(row[v]);
+        sum += std::log(total) - row[target];
+        ++targets;
+      }
+    }
+  });
+  CHECK(targets == windows().targets());
+  const double expected = sum / static_cast<double>(targets);
+  CHECK(loss_on("dp=1", 4) == doctest::Approx(expected).epsilon(1e-6));
+  CHECK(loss_on("dp=1", 1) == doctest::Approx(expected).epsilon(1e-6));  // more rounds than are in flight at once
+  for (const char* mesh : {"dp=2", "dp=3", "tp=2", "pp=2", "dp=2,tp=2,pp=2"}) {
+    CHECK_MESSAGE(loss_on(mesh, 4) == doctest::Approx(expected).epsilon(1e-6), mesh);
+  }
+  CHECK(loss_on("pp=2", 4, {.config = small_config(0.5)}) == loss_on("pp=2", 4));  // no dropout
+}
+
+TEST_CASE("training with evaluation and generation in between is training without, bit for bit") {
+  const Recipe recipe{.config = small_config(0.1)};
+  for (const char* text : {"dp=1", "dp=2,tp=2,pp=2"}) {
+    std::vector<double> disturbed;
+    run_mesh(text, [&](const MeshPtr& mesh) {
+      Trainer trainer(mesh, recipe);
+      const std::vector<std::int32_t> prompt = {1, 2, 3};
+      std::vector<double> losses;
+      for (int i = 0; i < 5; ++i) {
+        losses.push_back(trainer.step());
+        std::vector<Tensor> gradients;
+        for (const nn::ParameterPtr& p : trainer.model.parameters()) gradients.push_back(clone(p->grad()));
+        const std::int64_t first_sample = trainer.model.run().first_sample;
+        validation_loss(trainer.model, windows(), 8);
+        generate(trainer.model, prompt, {.length = 4});
+        CHECK(trainer.model.run().training);
+        CHECK(trainer.model.run().first_sample == first_sample);
+        CHECK(grad_enabled());
+        for (std::size_t k = 0; k < gradients.size(); ++k) {
+          CHECK_MESSAGE(same_bits(trainer.model.parameters()[k]->grad(), gradients[k]),
+                        trainer.model.parameters()[k]->name);
+        }
+      }
+      if (mesh->rank() == 0) disturbed = losses;
+    });
+    CHECK(disturbed == losses_on(text, recipe, 5));
+  }
+}

@@ -1,0 +1,113 @@
+// Picking tokens, against cases worked out by hand, and generating them on any mesh.
+#include "train/generate.h"
+
+#include "tests/models/trainer.h"
+
+using namespace trireme;
+using namespace trireme::testing;
+
+namespace {
+
+/// Logits whose softmax is 0.1, 0.4, 0.2, 0.3: by likelihood the ids 1, 3, 2, 0.
+std::vector<float> some_logits() {
+  std::vector<float> logits;
+  for (const double p : {0.1, 0.4, 0.2, 0.3}) logits.push_back(static_cast<float>(std::log(p)));
+  return logits;
+}
+
+std::int32_t pick(const GenerateOptions& options, double random) { return pick_token(some_logits(), options, random); }
+
+std::vector<std::int32_t> generate_on(const std::string& mesh_text, const std::vector<std::int32_t>& prompt,
+                                      const GenerateOptions& options) {
+  std::mutex mutex;
+  std::vector<std::vector<std::int32_t>> texts;
+  run_mesh(mesh_text, [&](const MeshPtr& mesh) {
+    Trainer trainer(mesh, {});
+    trainer.steps(5);
+    std::vector<std::int32_t> told;
+    std::vector<std::int32_t> text =
+        generate(trainer.model, prompt, options, [&](std::int32_t id) { told.push_back(id); });
+    CHECK(told == text);
+    const std::scoped_lock lock(mutex);
+    texts.push_back(std::move(text));
+  });
+  for (const auto& text : texts) CHECK(text == texts.front());
+  return texts.front();
+}
+
+}  // namespace
+
+TEST_CASE("tokens are taken in the order of likelihood") {
+  CHECK(pick({}, 0.0) == 1);
+  CHECK(pick({}, 0.39) == 1);
+  CHECK(pick({}, 0.41) == 3);
+  CHECK(pick({}, 0.69) == 3);
+  CHECK(pick({}, 0.71) == 2);
+  CHECK(pick({}, 0.89) == 2);
+  CHECK(pick({}, 0.91) == 0);
+  CHECK(pick({}, std::nextafter(1.0, 0.0)) == 0);
+}
+
+TEST_CASE("temperature 0 always takes the likeliest, the first of equals") {
+  for (const double random : {0.0, 0.5, 0.99}) {
+    CHECK(pick({.temperature = 0}, random) == 1);
+    CHECK(pick_token(std::vector<float>{1, 5, 2, 5}, {.temperature = 0}, random) == 1);
+    CHECK(pick_token(std::vector<float>{-INFINITY, -3, -INFINITY}, {.temperature = 0}, random) == 1);
+  }
+}
+
+TEST_CASE("temperature sharpens or flattens") {
+  // At 1/2 probabilities go as their squares: 16, 9, 4, 1 of 30.
+  CHECK(pick({.temperature = 0.5}, 15.9 / 30) == 1);
+  CHECK(pick({.temperature = 0.5}, 16.1 / 30) == 3);
+  CHECK(pick({.temperature = 0.5}, 24.9 / 30) == 3);
+  CHECK(pick({.temperature = 0.5}, 25.1 / 30) == 2);
+  CHECK(pick({.temperature = 0.5}, 29.1 / 30) == 0);
+  CHECK(pick({.temperature = 1e9}, 0.249) == 1);
+  CHECK(pick({.temperature = 1e9}, 0.751) == 0);
+}
+
+TEST_CASE("top-k leaves the k likeliest, in proportion") {
+  CHECK(pick({.top_k = 1}, 0.99) == 1);
+  CHECK(pick({.top_k = 2}, 0.56) == 1);  // 0.4 of 0.7 is 0.571
+  CHECK(pick({.top_k = 2}, 0.58) == 3);
+  CHECK(pick({.top_k = 2}, 0.99) == 3);
+  CHECK(pick({.top_k = 100}, 0.99) == 0);
+}
+
+TEST_CASE("top-p leaves the smallest set that holds p") {
+  CHECK(pick({.top_p = 0.3}, 0.99) == 1);
+  CHECK(pick({.top_p = 0.39}, 0.99) == 1);
+  CHECK(pick({.top_p = 0.41}, 0.99) == 3);
+  CHECK(pick({.top_p = 0.69}, 0.99) == 3);
+  CHECK(pick({.top_p = 0.71}, 0.99) == 2);
+  CHECK(pick({.top_p = 1e-9}, 0.99) == 1);
+  CHECK(pick({.top_k = 3, .top_p = 0.5}, 0.99) == 3);  // of the three, 0.4 / 0.9 is less than half
+}
+
+TEST_CASE("logits too far apart for exp, and impossible tokens, do no harm") {
+  CHECK(pick_token(std::vector<float>{1e30F, -1e30F, 0}, {}, 0.999) == 0);
+  CHECK(pick_token(std::vector<float>{-INFINITY, 2, -INFINITY}, {}, 0.999) == 1);
+}
+
+TEST_CASE("generating is repeatable, and the same on every mesh") {
+  const std::vector<std::int32_t> prompt = {5, 16, 49};
+  for (const GenerateOptions& options :
+       {GenerateOptions{.length = 30, .temperature = 0},
+        GenerateOptions{.length = 30, .temperature = 0.8, .top_k = 20, .top_p = 0.9}}) {
+    const auto one = generate_on("dp=1", prompt, options);
+    CHECK(one.size() == 30);
+    for (const char* mesh : {"dp=1", "dp=2", "tp=2", "pp=2", "tp=2,pp=2"})
+      CHECK_MESSAGE(generate_on(mesh, prompt, options) == one, mesh);
+  }
+  CHECK(generate_on("dp=1", prompt, {.length = 30}) != generate_on("dp=1", prompt, {.length = 30, .seed = 1}));
+}
+
+TEST_CASE("only the last tokens of a prompt longer than the context are seen; an empty one is refused") {
+  std::vector<std::int32_t> prompt;
+  for (std::int32_t i = 0; i < 40; ++i) prompt.push_back(i);
+  const std::vector<std::int32_t> end(prompt.end() - 16, prompt.end());
+  CHECK(generate_on("dp=1", prompt, {.length = 5}) == generate_on("dp=1", end, {.length = 5}));
+  CHECK_THROWS_WITH_AS(generate_on("dp=1", {}, {.length = 5}), doctest::Contains("the prompt is empty"), Error);
+  CHECK(generate_on("dp=1", prompt, {.length = 0}).empty());
+}

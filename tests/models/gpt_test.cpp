@@ -1,0 +1,194 @@
+// The GPT as a whole: how many parameters it has, what a pipeline stage holds of it, and that no mesh changes what it
+// computes. Against another framework: tests/golden. Every gradient on many meshes: tests/parity.
+#include "models/gpt.h"
+
+#include <set>
+
+#include "tests/models/trainer.h"
+
+using namespace trireme;
+using namespace trireme::testing;
+
+namespace {
+
+/// Every weight of a new model by name, whole; both copies of a tied one.
+void collect_weights(const std::string& mesh_text, const Recipe& recipe, int steps, Collected& weights) {
+  run_mesh(mesh_text, [&](const MeshPtr& mesh) {
+    Trainer trainer(mesh, recipe);
+    trainer.steps(steps);
+    for (const nn::ParameterPtr& p : trainer.model.parameters()) weights.add(p->name, whole(p->value, *p, *mesh));
+  });
+}
+
+void collect_gradients(const std::string& mesh_text, const Recipe& recipe, Collected& gradients) {
+  run_mesh(mesh_text, [&](const MeshPtr& mesh) {
+    Trainer trainer(mesh, recipe);
+    gradients.add("loss", Tensor::full({1}, trainer.gradients(), DType::f64));
+    for (const nn::ParameterPtr& p : trainer.model.parameters()) gradients.add(p->name, whole(p->grad(), *p, *mesh));
+  });
+}
+
+/// Counted from what was made: real rows only, no copies.
+std::int64_t counted(const GptConfig& config, const std::string& mesh_text, bool products_only) {
+  std::mutex mutex;
+  std::int64_t total = 0;
+  run_mesh(mesh_text, [&](const MeshPtr& mesh) {
+    const Gpt model(nn::Build(mesh, DType::f32, 1), config);
+    if (!mesh->is_first(Axis::tp) || !mesh->is_first(Axis::dp)) return;
+    const std::scoped_lock lock(mutex);
+    for (const nn::ParameterPtr& p : model.parameters()) {
+      if (p->copy_of_earlier_stage || (products_only && (!p->decay || p->name == "wpe.weight"))) continue;
+      total += p->global_shape.with(0, p->logical_rows).count();
+    }
+  });
+  return total;
+}
+
+}  // namespace
+
+TEST_CASE("the published sizes have the published numbers of parameters") {
+  CHECK(parameter_count(gpt_preset("gpt2-124m").value()) == 124'439'808);
+  CHECK(parameter_count(gpt_preset("gpt2-350m").value()) == 354'823'168);
+  CHECK(parameter_count(gpt_preset("gpt2-774m").value()) == 774'030'080);
+  CHECK(parameter_count(gpt_preset("gpt2-1.5b").value()) == 1'557'611'200);
+  CHECK_FALSE(gpt_preset("gpt2").has_value());
+  CHECK(gpt_preset_names().size() == 4);
+}
+
+TEST_CASE("parameter_count is what the model makes, on any mesh; so are the products behind the FLOPs") {
+  std::vector<GptConfig> configs;
+  for (const std::string_view name : gpt_preset_names()) {  // the presets' proportions, a sixteenth as wide
+    GptConfig c = gpt_preset(name).value();
+    configs.push_back({.layers = c.layers / 4, .heads = c.heads, .width = c.heads * 4, .context = 32, .vocab = 257});
+  }
+  for (const bool bias : {true, false})
+    configs.push_back({.layers = 5, .heads = 4, .width = 24, .context = 17, .vocab = 65, .bias = bias});
+  for (const GptConfig& c : configs) {
+    CAPTURE(c.layers);
+    CAPTURE(c.width);
+    for (const char* mesh : {"dp=1", "pp=3"}) CHECK(parameter_count(c) == counted(c, mesh, false));
+    if (c.heads % 2 == 0) CHECK(parameter_count(c) == counted(c, "dp=2,tp=2,pp=2", false));
+    // Each weight of a product: multiply and add, once forward and twice backward. Attention: q k^T and p v over T keys.
+    const double products = 6 * static_cast<double>(counted(c, "dp=1", true));
+    const double attention = 6 * static_cast<double>(2 * c.layers * c.width * c.context);
+    CHECK(training_flops_per_token(c) == doctest::Approx(products + attention));
+  }
+}
+
+TEST_CASE("a stage makes its blocks only, under their global names, and the last one a copy of the embedding") {
+  run_mesh("pp=3", [](const MeshPtr& mesh) {
+    const Gpt model(nn::Build(mesh, DType::f32, 1), {.layers = 3, .heads = 2, .width = 8, .context = 4, .vocab = 65});
+    std::set<std::string> outer;
+    for (const nn::ParameterPtr& p : model.parameters()) {
+      const std::string own_block = fmt::format("blocks.{}.", mesh->coord(Axis::pp));
+      if (!p->name.starts_with(own_block)) outer.insert(p->name + (p->copy_of_earlier_stage ? " (copy)" : ""));
+    }
+    const std::vector<std::set<std::string>> expected = {
+        {"wte.weight", "wpe.weight"}, {}, {"norm.weight", "norm.bias", "wte.weight (copy)"}};
+    CHECK(outer == expected[static_cast<std::size_t>(mesh->coord(Axis::pp))]);
+  });
+}
+
+TEST_CASE("a pipeline computes what one rank does, bit for bit: losses, gradients and weights") {
+  for (const double dropout : {0.0, 0.1}) {
+    const Recipe recipe{.config = small_config(dropout)};
+    Collected one, weights;
+    collect_gradients("pp=1", recipe, one);
+    collect_weights("pp=1", recipe, 3, weights);
+    for (const char* mesh : {"pp=2", "pp=3", "pp=4"}) {
+      for (const char* schedule : {"gpipe", "1f1b"}) {
+        Recipe on_stages = recipe;
+        on_stages.pipeline = schedule;
+        Collected got, got_weights;
+        collect_gradients(mesh, on_stages, got);
+        collect_weights(mesh, on_stages, 3, got_weights);
+        CHECK(got.all().size() == one.all().size());
+        for (const auto& [name, tensors] : got.all()) {
+          const Tensor& expected = one.all().at(name).front();
+          for (const Tensor& tensor : tensors) {
+            // The embedding's gradient is the sum of two stages': taken in another order than on one rank.
+            CHECK_MESSAGE(
+                (name == "wte.weight" ? relative_difference(tensor, expected) < 1e-6 : same_bits(tensor, expected)),
+                mesh, " ", schedule, ": ", name);
+          }
+        }
+        CHECK(got_weights.all().at("wte.weight").size() == 2);
+        CHECK(relative_difference(got_weights.all().at("wte.weight").front(), weights.all().at("wte.weight").front()) <
+              1e-5);
+      }
+    }
+  }
+}
+
+TEST_CASE("both copies of the tied embedding stay bit-equal for 20 steps") {
+  for (const char* mesh : {"pp=2", "dp=2,pp=2", "tp=2,pp=2", "pp=3"}) {
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      Collected weights;
+      collect_weights(mesh, {.dtype = dtype}, 20, weights);
+      const std::vector<Tensor>& copies = weights.all().at("wte.weight");
+      CHECK(copies.size() ==
+            2 * static_cast<std::size_t>(parse_mesh(mesh, 0).ranks() / parse_mesh(mesh, 0).size(Axis::pp)));
+      for (const Tensor& copy : copies) CHECK_MESSAGE(same_bits(copy, copies.front()), mesh, " ", name(dtype));
+    }
+  }
+}
+
+TEST_CASE("what is replicated stays bit-equal on all ranks for 20 steps") {
+  Collected weights;
+  collect_weights("dp=2,tp=2,pp=2", {}, 20, weights);
+  for (const auto& [name, tensors] : weights.all()) {
+    for (const Tensor& tensor : tensors) CHECK_MESSAGE(same_bits(tensor, tensors.front()), name);
+  }
+}
+
+TEST_CASE("with dropout, losses are the same on every mesh and for every way of cutting the batch") {
+  const Recipe recipe{.config = small_config(0.2)};
+  const std::vector<double> one = losses_on("dp=1", recipe, 4), dry = losses_on("dp=1", {}, 4);
+  CHECK(largest_relative(one, dry) > 1e-3);  // it does something
+  for (const char* mesh : {"dp=2", "dp=4", "tp=2", "tp=4", "pp=2", "dp=2,tp=2", "dp=2,tp=2,pp=2"}) {
+    CHECK_MESSAGE(largest_relative(losses_on(mesh, recipe, 4), one) < 1e-6, mesh);
+  }
+  for (const std::int64_t micro_batch : {1, 4, 8}) {
+    Recipe cut = recipe;
+    cut.micro_batch = micro_batch;
+    CHECK_MESSAGE(largest_relative(losses_on("dp=1", cut, 4), one) < 1e-6, "micro-batches of ", micro_batch);
+  }
+}
+
+TEST_CASE("the same mesh gives the same bits run after run") {
+  const Recipe recipe{.config = small_config(0.1)};
+  for (const char* mesh : {"dp=1", "dp=2,tp=2,pp=2"}) CHECK(losses_on(mesh, recipe, 6) == losses_on(mesh, recipe, 6));
+}
+
+TEST_CASE("training learns what the tokens hold") {
+  const std::vector<double> losses = losses_on("tp=2", {}, 40);
+  CHECK(losses.front() == doctest::Approx(std::log(65.0)).epsilon(0.02));
+  CHECK(losses.back() < 0.8 * losses.front());
+}
+
+TEST_CASE("whole logits are the same on every tp rank, without padding") {
+  Collected logits;
+  const Tensor input = ids({2, 9}, test_vocab, 3);
+  for (const char* text : {"tp=1", "tp=2", "tp=4"}) {
+    run_mesh(text, [&](const MeshPtr& mesh) {
+      Gpt model(nn::Build(mesh, DType::f32, 1), small_config());
+      logits.add("logits", model.gathered_logits(model.hidden({}, input)).detach());
+    });
+  }
+  const std::vector<Tensor>& all = logits.all().at("logits");
+  CHECK(all.size() == 7);
+  CHECK(all.front().shape() == Shape{2, 9, test_vocab});
+  for (const Tensor& one : all) CHECK(relative_difference(one, all.front()) < 1e-6);
+}
+
+TEST_CASE("a sequence longer than the context, and more stages than blocks, are refused") {
+  const auto model_on = [](const char* text, std::int64_t length) {
+    run_mesh(text, [&](const MeshPtr& mesh) {
+      Gpt model(nn::Build(mesh, DType::f32, 1), small_config());
+      if (mesh->is_first(Axis::pp)) model.hidden({}, ids({1, length}, test_vocab, 3));
+    });
+  };
+  CHECK_THROWS_WITH_AS(model_on("dp=1", 17), doctest::Contains("sequences of 17 tokens do not fit the context of 16"),
+                       Error);
+  CHECK_THROWS_AS(model_on("pp=5", 1), Error);
+}

@@ -1,0 +1,70 @@
+// Cross-entropy on one rank: backward against central differences, and what is refused. Split vocabularies: vocab_test.cpp.
+#include "nn/cross_entropy.h"
+
+#include "tests/nn/mesh_support.h"
+
+using namespace trireme;
+using namespace trireme::testing;
+
+namespace {
+
+Tensor targets(std::initializer_list<std::int32_t> values) {
+  return Tensor::from(std::span(values.begin(), values.size()), {static_cast<std::int64_t>(values.size())});
+}
+
+}  // namespace
+
+TEST_CASE("the gradient of cross-entropy is that of its differences") {
+  for (const double smoothing : {0.0, 0.1}) {
+    const auto loss = [&](const VocabSlice& slice) {
+      return [=](const std::vector<Tensor>& in) {
+        return nn::cross_entropy(in[0], targets({2, -1, 0, 4}),
+                                 {.slice = slice, .smoothing = smoothing, .scale = 0.25});
+      };
+    };
+    check_op("cross_entropy", loss({}), {random({4, 7}, 1)});
+    check_op("cross_entropy, two columns of padding", loss({.first = 0, .valid = 5, .global = 5}), {random({4, 7}, 2)});
+    check_op("cross_entropy, rows in two dims", loss({}), {random({2, 2, 7}, 3)});
+  }
+}
+
+TEST_CASE("ignored targets and padded columns get no gradient, and a batch without targets no loss") {
+  Tensor logits = random({3, 6}, 1);
+  require_grad(logits);
+  backward(nn::cross_entropy(logits, targets({1, -1, 3}),
+                             {.slice = {.first = 0, .valid = 4, .global = 4}, .smoothing = 0.1}));
+  const Tensor g = grad(logits);
+  for (std::int64_t row = 0; row < 3; ++row) {
+    double sum = 0;
+    for (std::int64_t v = 0; v < 6; ++v) {
+      const double value = g.data<double>()[row * 6 + v];
+      sum += value;
+      if (row == 1 || v >= 4) CHECK(value == 0);
+    }
+    CHECK(std::abs(sum) < 1e-15);  // probabilities and wanted probabilities both sum to 1
+  }
+  const Tensor loss = nn::cross_entropy(logits, targets({-1, -1, -1}), {.smoothing = 0.1});
+  CHECK(loss.item() == 0);
+  backward(loss);
+  CHECK(same_bits(grad(logits), g));
+}
+
+TEST_CASE("the gradient may take the logits' memory only when nobody else has them") {
+  Tensor x = random({2, 5}, 1);
+  require_grad(x);
+  const Tensor kept = x * 2.0, before = clone(kept);
+  backward(nn::cross_entropy(kept, targets({1, 2}), {}));
+  CHECK(same_bits(kept.detach(), before));
+  const Tensor first = clone(grad(x));
+  leaf_of(x)->grad() = Tensor();
+  backward(nn::cross_entropy(x * 2.0, targets({1, 2}), {}));
+  CHECK(same_bits(grad(x), first));
+}
+
+TEST_CASE("targets of another count or type are refused") {
+  const Tensor logits = random({4, 7}, 1);
+  CHECK_THROWS_WITH_AS(nn::cross_entropy(logits, targets({1, 2, 3}), {}),
+                       doctest::Contains("one target per row of logits [4, 7], got [3]"), Error);
+  CHECK_THROWS_WITH_AS(nn::cross_entropy(logits, random({4}, 1), {}),
+                       doctest::Contains("expected i32 targets, got f64"), Error);
+}

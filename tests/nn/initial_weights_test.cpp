@@ -1,0 +1,80 @@
+// Initial weights are a function of (seed, name, global index): no mesh changes them.
+#include "nn/attention.h"
+#include "nn/mlp.h"
+#include "nn/vocab_embedding.h"
+#include "tests/nn/mesh_support.h"
+
+using namespace trireme;
+using namespace trireme::testing;
+
+namespace {
+
+struct Layers {
+  nn::Build build;
+  nn::VocabEmbedding tokens;
+  nn::Attention attention;
+  nn::Mlp mlp;
+  Layers(const MeshPtr& mesh, DType dtype, std::uint64_t seed)
+      : build(mesh, dtype, seed),
+        tokens(build / "wte", 65, 24, 0.02, false),
+        attention(build / "attn", {.width = 24, .heads = 4}),
+        mlp(build / "mlp", {.width = 24, .hidden = 96}) {}
+};
+
+void collect(const std::string& mesh_text, DType dtype, std::uint64_t seed, Collected& weights) {
+  run_mesh(mesh_text, [&](const MeshPtr& mesh) {
+    const Layers layers(mesh, dtype, seed);
+    for (const nn::ParameterPtr& p : layers.build.parameters()) weights.add(p->name, whole(p->value, *p, *mesh));
+  });
+}
+
+}  // namespace
+
+TEST_CASE("shards of every mesh put together are the weights of one rank, bit for bit") {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    Collected reference;
+    collect("tp=1", dtype, 11, reference);
+    CHECK(reference.all().size() == 9);
+    for (const char* mesh : {"tp=2", "tp=4", "dp=2,tp=2", "pp=2,tp=2"}) {
+      Collected weights;
+      collect(mesh, dtype, 11, weights);
+      CHECK(weights.all().size() == reference.all().size());
+      for (const auto& [name, tensors] : weights.all()) {
+        for (const Tensor& tensor : tensors)
+          CHECK_MESSAGE(same_bits(tensor, reference.all().at(name).front()), mesh, ": ", name);
+      }
+    }
+  }
+}
+
+TEST_CASE("matrices are normal with the deviation asked for, and no two are alike") {
+  Collected weights, others;
+  collect("tp=1", DType::f32, 11, weights);
+  collect("tp=1", DType::f32, 12, others);
+  for (const auto& [name, tensors] : weights.all()) {
+    const auto values = contiguous(tensors.front()).span<float>();
+    double sum = 0, squares = 0;
+    for (const float v : values) sum += v, squares += v * v;
+    if (name.ends_with("bias")) {
+      CHECK(squares == 0);
+      continue;
+    }
+    const auto n = static_cast<double>(values.size());
+    CHECK_MESSAGE(std::abs(sum / n) < 5 * 0.02 / std::sqrt(n), name);  // five deviations of a mean
+    CHECK_MESSAGE(std::abs(std::sqrt(squares / n) - 0.02) < 5 * 0.02 / std::sqrt(2 * n), name);  // and of a deviation
+    CHECK_MESSAGE(!same_bits(tensors.front(), others.all().at(name).front()), name, " does not depend on the seed");
+    for (const auto& [other, its] : weights.all()) {
+      if (other != name)
+        CHECK_MESSAGE(values[0] != contiguous(its.front()).span<float>()[0], name, " begins like ", other);
+    }
+  }
+}
+
+TEST_CASE("an extent that does not divide is refused by name") {
+  const auto make = [] {
+    run_mesh("tp=2", [](const MeshPtr& mesh) {
+      const nn::Linear layer(nn::Build(mesh, DType::f32, 1) / "up", 4, {7}, nn::Split::out, {});
+    });
+  };
+  CHECK_THROWS_WITH_AS(make(), doctest::Contains("[up.weight] dim 0 of [7, 4] does not divide over tp=2"), Error);
+}

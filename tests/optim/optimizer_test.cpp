@@ -1,0 +1,203 @@
+// AdamW and SGD against plain loops in f64, written from the papers' formulas: decoupled decay on matrices only, bias
+// correction that survives a resume, and f32 masters behind bf16 parameters.
+#include "optim/optimizer.h"
+
+#include "core/half.h"
+#include "nn/build.h"
+#include "tests/nn/mesh_support.h"
+
+using namespace trireme;
+using namespace trireme::testing;
+
+namespace {
+
+/// A matrix that decays and a vector that does not, with gradients that are a function of the step.
+struct Model {
+  nn::Build build;
+  explicit Model(DType dtype) : build(std::make_shared<const DeviceMesh>(self_group(), MeshShape{}), dtype, 4) {
+    build.parameter("matrix", {7, 5}, {}, nn::Init::normal(1.0), {.decay = true});
+    build.parameter("vector", {13}, {}, nn::Init::normal(1.0));
+    for (const nn::ParameterPtr& p : parameters()) p->grad() = Tensor::zeros(p->value.shape());
+  }
+  const nn::ParameterList& parameters() const { return build.parameters(); }
+  void set_gradients(int step) {
+    for (const nn::ParameterPtr& p : parameters()) {
+      const Tensor g = random(p->value.shape(), stream_of(p->name) + static_cast<std::uint64_t>(step), DType::f32);
+      copy(g, p->grad());
+    }
+  }
+};
+
+std::vector<double> doubles(const Tensor& x) {
+  const Tensor wide = contiguous(cast(x.detach(), DType::f64));
+  const auto values = wide.span<double>();
+  return {values.begin(), values.end()};
+}
+
+/// One parameter, updated by loops.
+struct Reference {
+  std::vector<double> w, m, v;
+  bool decay;
+  explicit Reference(const nn::Parameter& p) : w(doubles(p.value)), m(w.size(), 0), v(w.size(), 0), decay(p.decay) {}
+
+  /// Loshchilov and Hutter 2019, algorithm 2.
+  void adamw(const std::vector<double>& gradient, double lr, double scale, int step, const optim::AdamWConfig& c) {
+    for (std::size_t i = 0; i < w.size(); ++i) {
+      const double g = scale * gradient[i];
+      m[i] = c.beta1 * m[i] + (1 - c.beta1) * g;
+      v[i] = c.beta2 * v[i] + (1 - c.beta2) * g * g;
+      const double m_hat = m[i] / (1 - std::pow(c.beta1, step)), v_hat = v[i] / (1 - std::pow(c.beta2, step));
+      w[i] -= lr * (m_hat / (std::sqrt(v_hat) + c.eps) + (decay ? c.weight_decay : 0) * w[i]);
+    }
+  }
+
+  void sgd(const std::vector<double>& gradient, double lr, double scale, const optim::SgdConfig& c) {
+    for (std::size_t i = 0; i < w.size(); ++i) {
+      v[i] = c.momentum * v[i] + scale * gradient[i] + (decay ? c.weight_decay : 0) * w[i];
+      w[i] -= lr * v[i];
+    }
+  }
+};
+
+double relative(const std::vector<double>& got, const std::vector<double>& expected) {
+  REQUIRE(got.size() == expected.size());
+  double difference = 0, norm = 0;
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    difference += (got[i] - expected[i]) * (got[i] - expected[i]);
+    norm += expected[i] * expected[i];
+  }
+  return std::sqrt(difference / norm);
+}
+
+double lr_of(int step) { return 0.01 / step; }
+double scale_of(int step) { return step % 3 == 0 ? 0.25 : 1.0; }
+constexpr double rounding = 10 * 0x1p-24;  // one rounding of 2^-24 for each of ten steps
+
+std::vector<Reference> references(const Model& model) {
+  std::vector<Reference> all;
+  for (const nn::ParameterPtr& p : model.parameters()) all.emplace_back(*p);
+  return all;
+}
+
+Tensor state_of(optim::Optimizer& optimizer, const std::string& name, const nn::Parameter& p) {
+  for (const optim::StateTensor& s : optimizer.state()) {
+    if (s.name == name && s.parameter == &p) return s.value;
+  }
+  FAIL("no state ", name, " of ", p.name);
+  return {};
+}
+
+}  // namespace
+
+TEST_CASE("ten steps of AdamW are ten steps of the formula, with decay on the matrix only") {
+  for (const optim::AdamWConfig config :
+       {optim::AdamWConfig{}, optim::AdamWConfig{.beta1 = 0.8, .beta2 = 0.999, .eps = 1e-3, .weight_decay = 2.0}}) {
+    Model model(DType::f32);
+    auto expected = references(model);
+    const auto optimizer = optim::make_adamw(model.parameters(), config);
+    for (int step = 1; step <= 10; ++step) {
+      model.set_gradients(step);
+      optimizer->step(lr_of(step), scale_of(step));
+      for (std::size_t i = 0; i < expected.size(); ++i) {
+        const nn::Parameter& p = *model.parameters()[i];
+        expected[i].adamw(doubles(p.grad()), lr_of(step), scale_of(step), step, config);
+        CAPTURE(p.name);
+        CAPTURE(step);
+        CHECK(relative(doubles(p.value), expected[i].w) < rounding);
+        CHECK(relative(doubles(state_of(*optimizer, "m", p)), expected[i].m) < rounding);
+        CHECK(relative(doubles(state_of(*optimizer, "v", p)), expected[i].v) < rounding);
+      }
+    }
+    CHECK(optimizer->steps() == 10);
+    CHECK(optimizer->state().size() == 4);
+  }
+}
+
+TEST_CASE("ten steps of SGD, with and without momentum and decay") {
+  for (const double momentum : {0.0, 0.9}) {
+    for (const double decay : {0.0, 0.3}) {
+      const optim::SgdConfig config{.momentum = momentum, .weight_decay = decay};
+      Model model(DType::f32);
+      auto expected = references(model);
+      const auto optimizer = optim::make_sgd(model.parameters(), config);
+      CHECK(optimizer->state().size() == (momentum > 0 ? 2 : 0));
+      for (int step = 1; step <= 10; ++step) {
+        model.set_gradients(step);
+        optimizer->step(lr_of(step), scale_of(step));
+        for (std::size_t i = 0; i < expected.size(); ++i) {
+          const nn::Parameter& p = *model.parameters()[i];
+          expected[i].sgd(doubles(p.grad()), lr_of(step), scale_of(step), config);
+          CHECK_MESSAGE(relative(doubles(p.value), expected[i].w) < rounding, p.name, " at step ", step);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("without gradients AdamW only decays, and only the matrix") {
+  Model model(DType::f32);
+  const auto before = references(model);
+  const auto optimizer = optim::make_adamw(model.parameters(), {.weight_decay = 0.1});
+  for (int step = 0; step < 10; ++step) optimizer->step(0.5, 1.0);
+  CHECK(doubles(model.parameters()[1]->value) == before[1].w);
+  std::vector<double> decayed = before[0].w;
+  for (double& w : decayed) w *= std::pow(1 - 0.5 * 0.1, 10);
+  CHECK(relative(doubles(model.parameters()[0]->value), decayed) < rounding);
+}
+
+TEST_CASE("a resumed optimizer goes on as if it had not stopped; bias correction needs the step") {
+  for (const bool with_steps : {true, false}) {
+    Model straight(DType::f32), stopped(DType::f32);
+    const auto run = [](Model& model, optim::Optimizer& optimizer, int from, int to) {
+      for (int step = from; step <= to; ++step) {
+        model.set_gradients(step);
+        optimizer.step(lr_of(step), 1.0);
+      }
+    };
+    const auto whole = optim::make_adamw(straight.parameters(), {}),
+               first = optim::make_adamw(stopped.parameters(), {});
+    run(straight, *whole, 1, 10);
+    run(stopped, *first, 1, 5);
+    const auto second = optim::make_adamw(stopped.parameters(), {});
+    const auto saved = first->state();
+    auto restored = second->state();
+    for (std::size_t i = 0; i < saved.size(); ++i) copy(saved[i].value, restored[i].value);
+    if (with_steps) second->set_steps(first->steps());
+    run(stopped, *second, 6, 10);
+    for (std::size_t i = 0; i < 2; ++i) {
+      CHECK(same_bits(stopped.parameters()[i]->value, straight.parameters()[i]->value) == with_steps);
+    }
+  }
+}
+
+TEST_CASE("bf16 parameters follow their f32 masters, in which small steps are not lost") {
+  Model model(DType::bf16);
+  auto expected = references(model);  // from the rounded weights
+  const optim::AdamWConfig config{.weight_decay = 0.1};
+  const auto optimizer = optim::make_adamw(model.parameters(), config);
+  CHECK(optimizer->state().size() == 6);
+  for (int step = 1; step <= 10; ++step) {
+    model.set_gradients(step);
+    optimizer->step(1e-4, 1.0);  // far below half a step of bf16, 2^-9, for weights near 1
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      const nn::Parameter& p = *model.parameters()[i];
+      expected[i].adamw(doubles(p.grad()), 1e-4, 1.0, step, config);
+      const Tensor master = state_of(*optimizer, "master", p);
+      CHECK(master.dtype() == DType::f32);
+      CHECK(relative(doubles(master), expected[i].w) < rounding);
+      CHECK(same_bits(p.value.detach(), cast(master, DType::bf16)));
+    }
+  }
+}
+
+TEST_CASE("refreshing masters takes over parameters loaded from elsewhere") {
+  Model model(DType::bf16);
+  const auto optimizer = optim::make_sgd(model.parameters(), {});
+  nn::Parameter& p = *model.parameters()[0];
+  const Tensor loaded = random(p.value.shape(), 5, DType::bf16);
+  copy(loaded, p.value);
+  optimizer->refresh_masters();
+  CHECK(same_bits(cast(state_of(*optimizer, "master", p), DType::bf16), loaded));
+  optimizer->step(0.1, 1.0);  // gradients are zero
+  CHECK(same_bits(p.value.detach(), loaded));
+}
