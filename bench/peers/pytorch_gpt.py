@@ -3,12 +3,11 @@
 
     LD_PRELOAD=/usr/lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4 python3 bench/peers/pytorch_gpt.py --data book.txt
 
-That is the fastest setting found: tcmalloc preloaded (Debian: libtcmalloc-minimal4; it removes an occasional slow step
-more than it lowers the best one), a thread a core, the fused AdamW, and the fused attention kernel that
-scaled_dot_product_attention picks by itself (both are defaults here). --compile gains little: a step is mostly matrix
-products, which run in MKL and oneDNN either way. jemalloc is as good as tcmalloc only with
-MALLOC_CONF=dirty_decay_ms:-1,muzzy_decay_ms:-1. Do not preload another OpenMP runtime: PyTorch brings its own.
-Time it on an idle machine: two threads that must meet at every product suffer many times over from any other load.
+Those are the best settings found: tcmalloc preloaded (Debian: libtcmalloc-minimal4; a small gain), a thread a core, the
+fused AdamW, and the attention kernel that scaled_dot_product_attention picks by itself (all but the preload are the
+defaults here). --compile gained nothing measurable in CPU time on one thread; measure it again on two. jemalloc needs
+MALLOC_CONF=dirty_decay_ms:-1,muzzy_decay_ms:-1 to be no slower than the C library. Preload no other OpenMP runtime:
+PyTorch brings its own. Time it on an idle machine: threads that meet at every product suffer from any other load.
 """
 
 import argparse
