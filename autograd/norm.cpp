@@ -22,7 +22,7 @@ struct LayerNorm : Op {
     has_beta = beta.defined();
     mean = Tensor::empty({x.size(0)}, accumulate_dtype(x), x.device());
     rstd = empty_like(mean);
-    const Tensor y = empty_like(contiguous(input));
+    Tensor y = empty_like(contiguous(input));
     Tensor rows = as_rows(y);
     kernels(x.device()).layer_norm(x, gamma, beta, eps, rows, mean, rstd);
     return y;
@@ -50,7 +50,7 @@ struct RmsNorm : Op {
     x = as_rows(input);
     gamma = g;
     rstd = Tensor::empty({x.size(0)}, accumulate_dtype(x), x.device());
-    const Tensor y = empty_like(contiguous(input));
+    Tensor y = empty_like(contiguous(input));
     Tensor rows = as_rows(y);
     kernels(x.device()).rms_norm(x, gamma, eps, rows, rstd);
     return y;

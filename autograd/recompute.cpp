@@ -16,7 +16,7 @@ struct Recompute : Op {
     x = input;
     return f(input);
   }
-  Gradients backward(const Tensor& dy) {
+  Gradients backward(const Tensor& dy) const {
     Tensor again = x.detach();
     require_grad(again);
     {

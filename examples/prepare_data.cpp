@@ -1,8 +1,8 @@
 // Turns text into token shards, which train_gpt maps instead of reading and tokenizing the text at every start.
 //
-//   build/bin/prepare_data --data book.txt --out shards --tokenizer char
-//   build/bin/prepare_data --data texts/ --out shards --train-bpe --vocab 4096
-//   build/bin/prepare_data --data texts/ --out shards --tokenizer bpe:gpt2/
+//   build/bin/prepare_data --data docs --out build/shards1 --tokenizer char
+//   build/bin/prepare_data --data docs --out build/shards2 --train-bpe --vocab 512
+//   build/bin/prepare_data --data README.md --out build/shards3 --tokenizer bpe:build/shards2
 //
 // The folder --out holds the shards and tokenizer.json when all went well, and does not exist otherwise: everything is
 // written to OUT.partial, which is renamed at the end.
@@ -64,18 +64,11 @@ void check(const Options& o) {
          o.tokenizer);
 }
 
-/// The folder that becomes --out at the end. Refuses to overwrite.
-fs::path make_partial(const fs::path& out) {
+/// Refuses to overwrite.
+void check_out(const fs::path& out) {
   std::error_code error;
   if (fs::exists(out, error) && !(fs::is_directory(out, error) && fs::is_empty(out, error)))
     fail(ExitCode::usage, "prepare_data", "{} exists and is not an empty folder; choose another --out", out.string());
-  fs::path partial = out.has_filename() ? out : out.parent_path();
-  partial += ".partial";
-  if (fs::exists(partial, error))
-    fail(ExitCode::usage, "prepare_data", "{} is left from an interrupted run; remove it or choose another --out",
-         partial.string());
-  make_directories(partial);
-  return partial;
 }
 
 std::shared_ptr<const Tokenizer> choose_tokenizer(const Options& options, const TextFiles& files) {
@@ -84,46 +77,25 @@ std::shared_ptr<const Tokenizer> choose_tokenizer(const Options& options, const 
   return std::make_shared<BpeTokenizer>(std::move(vocabulary), "the trained vocabulary");
 }
 
-/// Removes what an error leaves half done, so that the same command can be tried again.
-class RemoveUnlessKept {
- public:
-  explicit RemoveUnlessKept(fs::path folder) : folder_(std::move(folder)) {}
-  ~RemoveUnlessKept() {
-    std::error_code ignored;
-    if (!kept_) fs::remove_all(folder_, ignored);
-  }
-  RemoveUnlessKept(const RemoveUnlessKept&) = delete;
-  RemoveUnlessKept& operator=(const RemoveUnlessKept&) = delete;
-  void keep() { kept_ = true; }
-
- private:
-  fs::path folder_;
-  bool kept_ = false;
-};
-
 void prepare(const Options& options) {
   const auto begin = std::chrono::steady_clock::now();
   if (is_shard_set(options.data))
     fail(ExitCode::usage, "prepare_data",
          "{} is token shards already; expected text; train_gpt --data takes it as it is", options.data);
   const TextFiles files(options.data);
-  const fs::path partial = make_partial(options.out);
-  RemoveUnlessKept cleanup(partial);
+  check_out(options.out);
+  AtomicFolder folder(options.out);
   const auto tokenizer = choose_tokenizer(options, files);
-  tokenizer->save(partial / shard_tokenizer_name);
+  tokenizer->save(folder.temporary() / shard_tokenizer_name);
 
-  ShardWriter writer(partial, *tokenizer, options.shard_tokens);
+  ShardWriter writer(folder.temporary(), *tokenizer, options.shard_tokens);
   files.tokenize(*tokenizer, [&](std::span<const std::int32_t> ids) {
     writer.start_document();
     writer.append(ids);
   });
   writer.finish();
 
-  std::error_code error;
-  fs::rename(partial, options.out, error);
-  if (error)
-    fail(ExitCode::io, "prepare_data", "cannot rename {} to {}: {}", partial.string(), options.out, error.message());
-  cleanup.keep();
+  folder.commit();
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   fmt::print("text: {}, {} bytes in {} files, {} left out\n", files.path().string(), files.bytes(), files.count(),
              files.skipped());

@@ -1,5 +1,7 @@
 #include "nn/parameter.h"
 
+#include <algorithm>
+
 #include "core/kernels.h"
 #include "core/parallel_for.h"
 #include "core/random.h"
@@ -24,15 +26,9 @@ void for_each_row(T* data, const Shape& local, const Rectangle& rectangle, FillR
   });
 }
 
-}  // namespace
-
-void initialise(Parameter& parameter, const Init& init, std::uint64_t seed) {
-  Tensor& value = parameter.value;
-  if (init.kind == Init::Kind::constant) {
-    kernels(value.device()).fill(value, init.value);
-    return;
-  }
+void fill_normal(Parameter& parameter, const Init& init, std::uint64_t seed) {
   const std::uint64_t stream = stream_of(parameter.name);
+  Tensor& value = parameter.value;
   Tensor host = Tensor::empty(value.shape(), DType::f32);
   for_each_row(
       host.data<float>(), value.shape(), parameter.rectangle, [&](float* row, std::int64_t width, std::int64_t first) {
@@ -41,6 +37,22 @@ void initialise(Parameter& parameter, const Init& init, std::uint64_t seed) {
         }
       });
   copy(host, value);
+}
+
+}  // namespace
+
+void initialise(Parameter& parameter, const Init& init, std::uint64_t seed) {
+  Tensor& value = parameter.value;
+  if (init.kind == Init::Kind::constant) {
+    kernels(value.device()).fill(value, init.value);
+  } else {
+    fill_normal(parameter, init, seed);
+  }
+  // Padded rows are 0 and stay 0, having no gradient: a resumed run, which loads real rows only, has the same bits.
+  const std::int64_t rows = value.size(0);
+  const std::int64_t real = std::clamp<std::int64_t>(parameter.logical_rows - parameter.rectangle.start[0], 0, rows);
+  Tensor padding = view::slice(value, 0, real, rows - real);
+  kernels(value.device()).fill(padding, 0);
 }
 
 }  // namespace trireme::nn

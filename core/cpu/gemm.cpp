@@ -24,6 +24,7 @@ std::atomic<const Named*> selected = products.data();
 
 std::vector<std::string_view> gemm_names() {
   std::vector<std::string_view> names;
+  names.reserve(products.size());
   for (const Named& product : products) names.push_back(product.name);
   return names;
 }

@@ -80,7 +80,7 @@ accumulate_t<T> sum(const T* x, std::int64_t n) {
 /// The larger of two scalars or Vectors; NaN when one is.
 template <class V>
 V larger(V a, V b) {
-  return (a > b) | (a != a) ? a : b;
+  return (a > b) | (a != a) ? a : b;  // NOLINT(misc-redundant-expression): a != a finds NaN
 }
 
 /// Largest of n elements; -infinity when n is 0; NaN when one of them is NaN.

@@ -26,8 +26,14 @@ inline constexpr int vector_registers = 16;
 #endif
 
 template <class T>
-struct VectorOf {
-  typedef T type __attribute__((vector_size(vector_bytes)));
+struct VectorOf;
+template <>
+struct VectorOf<float> {
+  typedef float type __attribute__((vector_size(vector_bytes)));
+};
+template <>
+struct VectorOf<double> {
+  typedef double type __attribute__((vector_size(vector_bytes)));
 };
 template <class T>
 using Vector = typename VectorOf<T>::type;  ///< T is float or double

@@ -3,9 +3,6 @@
 #include <sched.h>
 
 #include <algorithm>
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
 
 namespace trireme::comm {
 namespace {
@@ -16,7 +13,7 @@ constexpr int yields = 4;  // on a busy machine each may cost a stranger's time 
 
 void pause() {
 #if defined(__x86_64__)
-  _mm_pause();
+  __builtin_ia32_pause();
 #endif
 }
 

@@ -66,7 +66,7 @@ TEST_CASE("parameter_count is what the model makes, on any mesh; so are the prod
   for (const GptConfig& c : configs) {
     CAPTURE(c.layers);
     CAPTURE(c.width);
-    for (const char* mesh : {"dp=1", "pp=3"}) CHECK(parameter_count(c) == counted(c, mesh, false));
+    for (const std::string& mesh : Meshes{"dp=1", "pp=3"}) CHECK(parameter_count(c) == counted(c, mesh, false));
     if (c.heads % 2 == 0) CHECK(parameter_count(c) == counted(c, "dp=2,tp=2,pp=2", false));
     // Each weight of a product: multiply and add, once forward and twice backward. Attention: q k^T and p v over T keys.
     const double products = 6 * static_cast<double>(counted(c, "dp=1", true));
@@ -95,7 +95,7 @@ TEST_CASE("a pipeline computes what one rank does, bit for bit: losses, gradient
     Collected one, weights;
     collect_gradients("pp=1", recipe, one);
     collect_weights("pp=1", recipe, 3, weights);
-    for (const char* mesh : {"pp=2", "pp=3", "pp=4"}) {
+    for (const std::string& mesh : Meshes{"pp=2", "pp=3", "pp=4"}) {
       for (const char* schedule : {"gpipe", "1f1b"}) {
         Recipe on_stages = recipe;
         on_stages.pipeline = schedule;
@@ -121,7 +121,7 @@ TEST_CASE("a pipeline computes what one rank does, bit for bit: losses, gradient
 }
 
 TEST_CASE("both copies of the tied embedding stay bit-equal for 20 steps") {
-  for (const char* mesh : {"pp=2", "dp=2,pp=2", "tp=2,pp=2", "pp=3"}) {
+  for (const std::string& mesh : Meshes{"pp=2", "dp=2,pp=2", "tp=2,pp=2", "pp=3"}) {
     for (const DType dtype : {DType::f32, DType::bf16}) {
       Collected weights;
       collect_weights(mesh, {.dtype = dtype}, 20, weights);
@@ -145,7 +145,7 @@ TEST_CASE("with dropout, losses are the same on every mesh and for every way of 
   const Recipe recipe{.config = small_config(0.2)};
   const std::vector<double> one = losses_on("dp=1", recipe, 4), dry = losses_on("dp=1", {}, 4);
   CHECK(largest_relative(one, dry) > 1e-3);  // it does something
-  for (const char* mesh : {"dp=2", "dp=4", "tp=2", "tp=4", "pp=2", "dp=2,tp=2", "dp=2,tp=2,pp=2"}) {
+  for (const std::string& mesh : Meshes{"dp=2", "dp=4", "tp=2", "tp=4", "pp=2", "dp=2,tp=2", "dp=2,tp=2,pp=2"}) {
     CHECK_MESSAGE(largest_relative(losses_on(mesh, recipe, 4), one) < 1e-6, mesh);
   }
   for (const std::int64_t micro_batch : {1, 4, 8}) {
@@ -157,7 +157,8 @@ TEST_CASE("with dropout, losses are the same on every mesh and for every way of 
 
 TEST_CASE("the same mesh gives the same bits run after run") {
   const Recipe recipe{.config = small_config(0.1)};
-  for (const char* mesh : {"dp=1", "dp=2,tp=2,pp=2"}) CHECK(losses_on(mesh, recipe, 6) == losses_on(mesh, recipe, 6));
+  for (const std::string& mesh : Meshes{"dp=1", "dp=2,tp=2,pp=2"})
+    CHECK(losses_on(mesh, recipe, 6) == losses_on(mesh, recipe, 6));
 }
 
 TEST_CASE("training learns what the tokens hold") {
@@ -169,7 +170,7 @@ TEST_CASE("training learns what the tokens hold") {
 TEST_CASE("whole logits are the same on every tp rank, without padding") {
   Collected logits;
   const Tensor input = ids({2, 9}, test_vocab, 3);
-  for (const char* text : {"tp=1", "tp=2", "tp=4"}) {
+  for (const std::string& text : Meshes{"tp=1", "tp=2", "tp=4"}) {
     run_mesh(text, [&](const MeshPtr& mesh) {
       Gpt model(nn::Build(mesh, DType::f32, 1), small_config());
       logits.add("logits", model.gathered_logits(model.hidden({}, input)).detach());

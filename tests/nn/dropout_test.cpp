@@ -24,7 +24,7 @@ Tensor mask(const MeshPtr& mesh, const std::string& name, std::int64_t first, st
 
 TEST_CASE("every rank of every axis draws one mask") {
   Collected masks;
-  for (const char* text : {"tp=1", "tp=2", "dp=2,tp=2,pp=2"}) {
+  for (const std::string& text : Meshes{"tp=1", "tp=2", "dp=2,tp=2,pp=2"}) {
     run_mesh(text, [&](const MeshPtr& mesh) { masks.add("mask", mask(mesh, "drop", 6, 3)); });
   }
   const std::vector<Tensor>& all = masks.all().at("mask");

@@ -35,7 +35,7 @@ TEST_CASE("shards of every mesh put together are the weights of one rank, bit fo
     Collected reference;
     collect("tp=1", dtype, 11, reference);
     CHECK(reference.all().size() == 9);
-    for (const char* mesh : {"tp=2", "tp=4", "dp=2,tp=2", "pp=2,tp=2"}) {
+    for (const std::string& mesh : Meshes{"tp=2", "tp=4", "dp=2,tp=2", "pp=2,tp=2"}) {
       Collected weights;
       collect(mesh, dtype, 11, weights);
       CHECK(weights.all().size() == reference.all().size());
@@ -67,6 +67,20 @@ TEST_CASE("matrices are normal with the deviation asked for, and no two are alik
       if (other != name)
         CHECK_MESSAGE(values[0] != contiguous(its.front()).span<float>()[0], name, " begins like ", other);
     }
+  }
+}
+
+TEST_CASE("padded rows are zero, whatever the mesh") {
+  for (const std::string& text : Meshes{"tp=1", "tp=4"}) {
+    run_mesh(text, [](const MeshPtr& mesh) {
+      const Layers layers(mesh, DType::f32, 11);
+      const nn::Parameter& table = *layers.build.parameters().front();
+      const std::int64_t first = table.rectangle.start[0];
+      for (std::int64_t row = 0; row < table.value.size(0); ++row) {
+        const double squares = kernels(Device::cpu).sum_squares(view::slice(table.value, 0, row, 1));
+        CHECK((squares == 0) == (first + row >= 65));
+      }
+    });
   }
 }
 

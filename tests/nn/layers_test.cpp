@@ -116,7 +116,7 @@ TEST_CASE("a linear layer, whole or split by outputs or inputs, is x W^T + b") {
         reference["weight"] = view::reshape(reference["weight"], w.shape());
         reference["bias"] = view::reshape(reference["bias"], features);
         if (!bias) reference.erase("bias");
-        for (const char* mesh : {"tp=1", "tp=2", "tp=4"}) {
+        for (const std::string& mesh : Meshes{"tp=1", "tp=2", "tp=4"}) {
           CAPTURE(static_cast<int>(split));
           check_against(reference, layer, mesh);
         }
@@ -135,7 +135,7 @@ TEST_CASE("attention split by heads equals one rank") {
                          .in = {2, 7, 24},
                          .out = {2, 7, 24}};
     const auto reference = one_rank(layer);
-    for (const char* mesh : {"tp=2", "tp=4"}) check_against(reference, layer, mesh);
+    for (const std::string& mesh : Meshes{"tp=2", "tp=4"}) check_against(reference, layer, mesh);
   }
 }
 
@@ -161,7 +161,7 @@ TEST_CASE("an mlp split by its hidden features equals one rank, with either gelu
                            .in = {2, 7, 12},
                            .out = {2, 7, 12}};
       const auto reference = one_rank(layer);
-      for (const char* mesh : {"tp=2", "tp=4"}) check_against(reference, layer, mesh);
+      for (const std::string& mesh : Meshes{"tp=2", "tp=4"}) check_against(reference, layer, mesh);
     }
   }
 }

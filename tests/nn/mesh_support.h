@@ -16,6 +16,7 @@
 namespace trireme::testing {
 
 using MeshPtr = std::shared_ptr<const DeviceMesh>;
+using Meshes = std::vector<std::string>;  ///< as --mesh spells them
 
 /// Runs `body` on every rank of the mesh that `text` names, ranks being threads.
 inline void run_mesh(const std::string& text, const std::function<void(const MeshPtr&)>& body) {

@@ -106,13 +106,13 @@ Tensor whole_table(const Question& q) {
 }
 
 /// Every rank against the loops. `tolerance` is for gradients; the loss is compared to it too.
-void check(const Question& q, double tolerance, const std::vector<const char*>& meshes = {"tp=1", "tp=2", "tp=4"}) {
+void check(const Question& q, double tolerance, const Meshes& meshes = {"tp=1", "tp=2", "tp=4"}) {
   const Tensor hidden = cast(random({batch, length, width}, 6, q.dtype, q.spread), DType::f64);
   const Answer expected =
       by_loops(q, whole_table(q), hidden, cast(random({batch, length, width}, 7, q.dtype), DType::f64));
   CAPTURE(q.vocab);
   CAPTURE(q.smoothing);
-  for (const char* text : meshes) {
+  for (const std::string& text : meshes) {
     CAPTURE(text);
     std::vector<Answer> answers(4);
     run_mesh(text, [&](const MeshPtr& mesh) { answers[static_cast<std::size_t>(mesh->rank())] = on_rank(q, mesh); });

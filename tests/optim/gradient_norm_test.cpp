@@ -54,8 +54,8 @@ nn::ParameterList make(const MeshPtr& mesh) {
 }  // namespace
 
 TEST_CASE("every logical element counts once, on any mesh, to the same bits on every rank") {
-  for (const char* text :
-       {"dp=1", "dp=2", "tp=2", "tp=4", "pp=2", "pp=4", "dp=2,tp=2", "tp=2,pp=2", "dp=2,tp=2,pp=2", "tp=2,pp=4"}) {
+  for (const std::string& text : Meshes{"dp=1", "dp=2", "tp=2", "tp=4", "pp=2", "pp=4", "dp=2,tp=2", "tp=2,pp=2",
+                                        "dp=2,tp=2,pp=2", "tp=2,pp=4"}) {
     CAPTURE(text);
     std::mutex mutex;
     std::vector<double> norms;

@@ -1,0 +1,292 @@
+// Saving and resuming: nothing is lost on the same mesh, any mesh reads what any other wrote, and a file that does not
+// fit the run is refused with the flag to change.
+#include "train/saved_run.h"
+
+#include "data/byte_tokenizer.h"
+#include "data/safetensors.h"
+#include "tests/data/helpers.h"
+#include "tests/models/trainer.h"
+
+using namespace trireme;
+using namespace trireme::testing;
+using trireme::test::TempFolder;
+
+namespace {
+
+std::string save(Trainer& t, const std::filesystem::path& out, std::int64_t seed = 7) {
+  return save_run(out, t.model, *t.optimizer, t.progress, test_tokenizer(), seed);
+}
+void load(Trainer& t, const std::filesystem::path& out, std::int64_t seed = 7) {
+  t.progress = load_run(out, t.model, *t.optimizer, test_tokenizer(), seed);
+}
+
+/// Losses of all steps, and this rank's weights and optimizer state after the last.
+struct Trace {
+  std::vector<double> losses;
+  std::vector<Tensor> tensors;
+  void add(Trainer& t, int steps) {
+    for (const double loss : t.steps(steps)) losses.push_back(loss);
+    tensors.clear();
+    for (const nn::ParameterPtr& p : t.model.parameters()) tensors.push_back(clone(p->value.detach()));
+    for (const optim::StateTensor& s : t.optimizer->state()) tensors.push_back(clone(s.value));
+  }
+};
+
+/// The error of resuming `changed` from a run that `saved` made, on one rank.
+std::string refusal(const Recipe& saved, const Recipe& changed, std::int64_t seed = 7,
+                    const Tokenizer& tokenizer = test_tokenizer()) {
+  const TempFolder folder;
+  std::string message = "nothing";
+  run_mesh("dp=1", [&](const MeshPtr& mesh) {
+    Trainer first(mesh, saved);
+    save(first, folder.path());
+    Trainer second(mesh, changed);
+    try {
+      load_run(folder.path(), second.model, *second.optimizer, tokenizer, seed);
+    } catch (const Error& error) { message = fmt::format("{} {}", static_cast<int>(error.code()), error.what()); }
+  });
+  return message;
+}
+
+bool has(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE("five steps, a stop and five steps are ten steps, bit for bit") {
+  std::vector<Recipe> recipes(3, {.config = small_config(0.1)});
+  recipes[1].dtype = DType::bf16;
+  recipes[2].optimizer = "sgd";
+  for (const Recipe& recipe : recipes) {
+    for (const std::string& text : Meshes{"dp=1", "tp=2", "dp=2,tp=2,pp=2"}) {
+      const TempFolder folder;
+      run_mesh(text, [&](const MeshPtr& mesh) {
+        Trace straight, stopped;
+        Trainer whole(mesh, recipe);
+        straight.add(whole, 10);
+        {
+          Trainer first(mesh, recipe);
+          stopped.add(first, 5);
+          save(first, folder.path());
+        }
+        Trainer second(mesh, recipe);
+        load(second, folder.path());
+        CHECK(second.progress.steps == 5);
+        CHECK(second.progress.samples == 40);
+        stopped.add(second, 5);
+        CHECK(stopped.losses == straight.losses);
+        REQUIRE(stopped.tensors.size() == straight.tensors.size());
+        for (std::size_t i = 0; i < stopped.tensors.size(); ++i)
+          CHECK_MESSAGE(same_bits(stopped.tensors[i], straight.tensors[i]), text, ": tensor ", i);
+      });
+    }
+  }
+}
+
+TEST_CASE("a run moves from mesh to mesh with the bits of every whole tensor") {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const TempFolder folder;
+    const Recipe recipe{.dtype = dtype};
+    run_mesh("dp=2,tp=2,pp=2", [&](const MeshPtr& mesh) {
+      Trainer trainer(mesh, recipe);
+      trainer.steps(5);
+      save(trainer, folder / "a");
+    });
+    // Each mesh starts from other weights than it loads: what is not loaded would show.
+    const std::vector<std::pair<std::string, std::string>> moves = {
+        {"tp=4", "b"}, {"pp=4", "c"}, {"dp=1", "d"}, {"dp=2,tp=2,pp=2", "e"}};
+    std::filesystem::path from = folder / "a";
+    for (const auto& [text, to] : moves) {
+      run_mesh(text, [&, to = to](const MeshPtr& mesh) {
+        Trainer trainer(mesh, recipe);
+        trainer.steps(1);
+        load(trainer, from);
+        CHECK(trainer.optimizer->steps() == 5);
+        save(trainer, folder / to);
+      });
+      from = folder / to;
+    }
+    const SafetensorsFile first(find_saved_run(folder / "a"));
+    for (const auto& [text, to] : moves) {
+      const SafetensorsFile other(find_saved_run(folder / to));
+      CHECK(other.metadata() == first.metadata());
+      REQUIRE(other.names() == first.names());
+      for (const std::string& name : first.names())
+        CHECK_MESSAGE(same_bits(first.read(name), other.read(name)), text, ": ", name);
+    }
+  }
+}
+
+TEST_CASE("a saved run goes on elsewhere with the same losses") {
+  const TempFolder folder;
+  const Recipe recipe{.config = small_config(0.1)};
+  const std::vector<double> straight = losses_on("dp=1", recipe, 10);
+  run_mesh("dp=2,tp=2,pp=2", [&](const MeshPtr& mesh) {
+    Trainer trainer(mesh, recipe);
+    trainer.steps(5);
+    save(trainer, folder.path());
+  });
+  for (const std::string& text : Meshes{"dp=1", "tp=4", "dp=4"}) {
+    run_mesh(text, [&](const MeshPtr& mesh) {
+      Trainer trainer(mesh, recipe);
+      load(trainer, folder.path());
+      CHECK(largest_relative(trainer.steps(5), {straight.begin() + 5, straight.end()}) < 1e-5);
+    });
+  }
+}
+
+TEST_CASE("the file holds whole tensors without padding, tied weights once, and says what it is") {
+  const TempFolder folder;
+  run_mesh("tp=2,pp=2", [&](const MeshPtr& mesh) {
+    Trainer trainer(mesh, {.dtype = DType::bf16});
+    trainer.steps(2);
+    const std::string line = save(trainer, folder.path());
+    if (mesh->rank() == 0)
+      CHECK(has(line, "saved step 2 in " + (folder / "checkpoints/step_00000002/run.safetensors").string()));
+  });
+  const SafetensorsFile file(find_saved_run(folder.path()));
+  CHECK(file.shape("wte.weight") == Shape{65, 32});
+  CHECK(file.shape("blocks.3.attn.qkv.weight") == Shape{3, 32, 32});
+  CHECK(file.shape("optimizer.v.blocks.0.mlp.down.weight") == Shape{32, 128});
+  CHECK(file.read("wte.weight").dtype() == DType::bf16);
+  CHECK(same_bits(cast(file.read("optimizer.master.wte.weight"), DType::bf16), file.read("wte.weight")));
+  CHECK(file.names().size() == 4 * (4 * 12 + 4));  // weight, m, v and master of 12 in each block, wte, wpe and norm
+  CHECK(file.metadata().at("progress") == R"({"samples":16,"steps":2})");
+  CHECK(file.metadata().at("seed") == "7");
+}
+
+TEST_CASE("the newest of several saves is found, and its absence named") {
+  const TempFolder folder;
+  run_mesh("dp=1", [&](const MeshPtr& mesh) {
+    Trainer trainer(mesh, {});
+    for (int i = 0; i < 2; ++i) {
+      trainer.steps(6);
+      save(trainer, folder.path());
+    }
+    const auto newest = folder / "checkpoints/step_00000012/run.safetensors";
+    CHECK(find_saved_run(folder.path()) == newest);
+    CHECK(find_saved_run(newest) == newest);
+    CHECK(find_saved_run(newest.parent_path()) == newest);
+    load(trainer, folder / "checkpoints/step_00000006");
+    CHECK(trainer.progress.steps == 6);
+  });
+  std::filesystem::create_directories(folder / "empty/checkpoints/step_00000001");
+  CHECK_THROWS_WITH_AS(find_saved_run(folder / "empty"),
+                       doctest::Contains("empty holds no saved run; expected the --out folder"), Error);
+  CHECK_THROWS_WITH_AS(find_saved_run(folder / "nowhere"), doctest::Contains("nowhere holds no saved run"), Error);
+}
+
+TEST_CASE("a run with another model, seed, tokenizer or optimizer is refused, naming what differs") {
+  Recipe other;
+  other.config.width = 64;
+  std::string message = refusal({}, other);
+  CHECK(has(message, "64 trireme: [resume]"));
+  CHECK(has(message, "was saved with model "));
+  CHECK(has(message, R"("width":32)"));
+  CHECK(has(message, R"(this run has {)"));
+  CHECK(has(message, R"("width":64)"));
+  CHECK(has(message, "change the model flags or start without --resume"));
+  for (const auto& change : std::vector<std::function<void(Recipe&)>>{
+           [](Recipe& r) { r.config.layers = 5; }, [](Recipe& r) { r.config.heads = 2; },
+           [](Recipe& r) { r.config.context = 8; }, [](Recipe& r) { r.config.vocab = 66; },
+           [](Recipe& r) { r.config.bias = false; }, [](Recipe& r) { r.config.dropout = 0.1; },
+           [](Recipe& r) { r.config.activation = Activation::gelu_tanh; }, [](Recipe& r) { r.dtype = DType::bf16; }}) {
+    Recipe changed;
+    change(changed);
+    CHECK(has(refusal({}, changed), "64 trireme: [resume]"));
+  }
+  message = refusal({}, {}, 8);
+  CHECK(has(message, "was saved with seed 7; this run has 8; change --seed"));
+  CHECK(has(refusal({}, {}, 7, test_tokenizer(66)), "was saved with another tokenizer"));
+  CHECK(has(refusal({}, {}, 7, ByteTokenizer()), "use the same --data and --tokenizer"));
+  CHECK(has(refusal({.optimizer = "sgd"}, {}), "it was saved with another --optimizer"));
+  CHECK(has(refusal({}, {.optimizer = "sgd"}), "has no optimizer.momentum."));
+  CHECK(refusal({}, {.global_batch = 16}) == "nothing");  // a batch may change
+}
+
+TEST_CASE("a refused resume is one error on a mesh of many ranks") {
+  const TempFolder folder;
+  const auto resume = [&](std::int64_t seed) {
+    run_mesh("dp=2,tp=2", [&](const MeshPtr& mesh) {
+      Trainer trainer(mesh, {});
+      if (seed == 7) save(trainer, folder.path());
+      load(trainer, folder.path(), seed);
+    });
+  };
+  resume(7);
+  CHECK_THROWS_WITH_AS(resume(9), doctest::Contains("was saved with seed 7; this run has 9"), Error);
+}
+
+TEST_CASE("a model alone is read back for generation, on any mesh") {
+  const TempFolder folder;
+  Recipe recipe{.config = small_config(0.3)};
+  recipe.config.activation = Activation::gelu_tanh;
+  recipe.config.bias = false;
+  run_mesh("dp=1", [&](const MeshPtr& mesh) {
+    Trainer trainer(mesh, recipe);
+    trainer.steps(3);
+    save(trainer, folder.path());
+  });
+  const SavedModel saved = read_saved_model(folder.path());
+  CHECK(saved.config.layers == 4);
+  CHECK(saved.config.width == 32);
+  CHECK(saved.config.vocab == 65);
+  CHECK(saved.config.dropout == 0);  // it is not trained
+  CHECK_FALSE(saved.config.bias);
+  CHECK(saved.config.activation == Activation::gelu_tanh);
+  CHECK(saved.dtype == DType::f32);
+  CHECK(saved.tokenizer->to_json() == test_tokenizer().to_json());
+  CHECK(saved.progress.steps == 3);
+  const SafetensorsFile file(find_saved_run(folder.path()));
+  run_mesh("tp=2,pp=2", [&](const MeshPtr& mesh) {
+    Gpt model(nn::Build(mesh, saved.dtype, 1), saved.config);
+    load_weights(folder.path(), model);
+    for (const nn::ParameterPtr& p : model.parameters())
+      CHECK_MESSAGE(same_bits(whole(p->value, *p, *mesh), file.read(p->name)), p->name);
+  });
+}
+
+TEST_CASE("a file cut short anywhere is refused, and so is one that says nonsense") {
+  const TempFolder folder;
+  run_mesh("dp=1", [&](const MeshPtr& mesh) {
+    Trainer trainer(mesh, {});
+    save(trainer, folder.path());
+  });
+  const std::string bytes = read_file(find_saved_run(folder.path()));
+  const auto cut = folder / "cut.safetensors";
+  const auto refused = [&](const std::string& content, std::string_view part) {
+    test::write_plainly(cut, content);
+    const test::Caught error = test::caught([&] { const SafetensorsFile file(cut); });
+    CHECK_MESSAGE(error.code == ExitCode::data, part, ": ", error.message);
+    CHECK_MESSAGE(error.has(part), error.message);
+    CHECK(error.has("cut.safetensors"));
+    CHECK(test::caught([&] { read_saved_model(cut); }).code == ExitCode::data);
+  };
+  refused("", "");
+  refused(bytes.substr(0, 7), "too short for a header");
+  refused(bytes.substr(0, 8), "the header claims");
+  refused(bytes.substr(0, 500), "the header claims");
+  for (const std::size_t missing : {1UL, 4UL, 4096UL}) refused(bytes.substr(0, bytes.size() - missing), "do not fit");
+  refused(bytes + "x", "1 bytes after the last tensor");
+  std::string damaged = bytes;
+  damaged[8] = '[';
+  refused(damaged, "");
+  damaged = bytes;
+  damaged[7] = '\x7f';  // a header of 2^63 bytes
+  refused(damaged, "the header claims");
+}
+
+TEST_CASE("a file without what a run needs is refused with the entry's name") {
+  const TempFolder folder;
+  const auto write = [&](const char* file, const std::map<std::string, std::string>& metadata) {
+    SafetensorsWriter writer(folder / file, {{"wte.weight", DType::f32, {2, 3}}}, metadata);
+    writer.write(Tensor::zeros({2, 3}));
+    writer.commit();
+    return folder / file;
+  };
+  const auto message = [&](const std::filesystem::path& path) { return test::caught([&] { read_saved_model(path); }); };
+  CHECK(message(write("none", {})).has("lacks the entry 'model'"));
+  CHECK(message(write("text", {{"model", "a big one"}})).code == ExitCode::data);
+  CHECK(message(write("half", {{"model", R"({"layers":2})"}})).has("'heads' is missing or not a whole number"));
+  CHECK(message(write("word", {{"model", R"({"layers":"two"})"}})).has("'layers' is missing or not a whole number"));
+  CHECK(message(write("half", {{"model", R"({"layers":2})"}})).code == ExitCode::data);
+}
