@@ -5,8 +5,8 @@
 
 namespace trireme {
 
-/// Adds d(root)/d(leaf) * gradient to the grad of every leaf below `root`, and releases what forward saved. `gradient` has root's
-/// shape; left out, root must hold one element and 1 is used..
+/// Adds d(root)/d(leaf) * gradient to the grad of every leaf below `root`, and releases what forward saved. `gradient`
+/// has root's shape; left out, root must hold one element and 1 is used.
 void backward(const Tensor& root, const Tensor& gradient = {});
 
 }  // namespace trireme

@@ -46,8 +46,8 @@ class Leaf : public Node {
   Gradients backward(const Tensor& gradient) override;
   void accumulate(const Tensor& gradient);  ///< adds one contribution to grad()
 
-  /// The gradient so far; undefined before the first. A parameter sets an f32 tensor of zeros here (a view into a communication bucket),
-  /// and gradients of any floating dtype are added to it in f32.
+  /// The gradient so far; undefined before the first. A parameter sets an f32 tensor of zeros here (a view into a
+  /// communication bucket), and gradients of any floating dtype are added to it in f32.
   Tensor& grad() { return grad_; }
   /// Called when all contributions of one backward have been added: where communication starts.
   void on_grad_ready(std::function<void()> hook) { hooks_.push_back(std::move(hook)); }

@@ -12,8 +12,8 @@
 //   };
 //   Tensor square(const Tensor& x) { return apply(Square{}, x); }
 //
-// forward and backward run with recording off and see tensors without a tape. An input that forward saves costs nothing when no
-// gradient is needed: the struct is dropped at once.
+// forward and backward run with recording off and see tensors without a tape. An input that forward saves costs nothing
+// when no gradient is needed: the struct is dropped at once.
 #pragma once
 
 #include <memory>
@@ -28,8 +28,8 @@ struct Op {
   std::uint32_t needed = 0;
   bool needs(int input) const { return (needed >> input & 1U) != 0; }
 
-  /// The leaves behind the inputs (null when an input is not one), so that a weight gradient can be accumulated where it belongs by the
-  /// product that computes it. Whoever does that returns an undefined gradient for the input.
+  /// The leaves behind the inputs (null when an input is not one), so that a weight gradient can be accumulated where
+  /// it belongs by the product that computes it. Whoever does that returns an undefined gradient for the input.
   std::vector<Leaf*> leaves;
 };
 

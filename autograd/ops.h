@@ -1,8 +1,8 @@
 // Every differentiable operation. Each is one struct in the file named above its group, formula first, forward and
 // backward side by side. Shapes are checked with messages that start with the operation's name.
 //
-// dtypes: inputs of one operation share a floating dtype, and the output has it; reductions and statistics are kept in f32 (f64 for
-// f64). Ids are i32. The cross-entropy, which may be split over ranks, is in nn/cross_entropy.h.
+// dtypes: inputs of one operation share a floating dtype, and the output has it; reductions and statistics are kept in
+// f32 (f64 for f64). Ids are i32. The cross-entropy, which may be split over ranks, is in nn/cross_entropy.h.
 #pragma once
 
 #include <functional>
@@ -38,14 +38,13 @@ inline Tensor relu(const Tensor& x) { return apply_unary(Unary::relu, x); }
 inline Tensor sigmoid(const Tensor& x) { return apply_unary(Unary::sigmoid, x); }
 inline Tensor silu(const Tensor& x) { return apply_unary(Unary::silu, x); }
 inline Tensor gelu(const Tensor& x) { return apply_unary(Unary::gelu, x); }  ///< exact: x Phi(x), as in nanoGPT
-inline Tensor gelu_tanh(const Tensor& x) {
-  return apply_unary(Unary::gelu_tanh, x);
-}  ///< tanh approximation, as in GPT-2
+/// The tanh approximation, as in GPT-2.
+inline Tensor gelu_tanh(const Tensor& x) { return apply_unary(Unary::gelu_tanh, x); }
 Tensor cast_to(const Tensor& x, DType dtype);  ///< the gradient is cast back
 
 // ---- dropout.cpp -------------------------------------------------------------------------------------------------
-/// Zero with probability p, else x / (1 - p). The mask is a pure function of (seed, stream, global index): `where` places x in the
-/// global tensor.
+/// Zero with probability p, else x / (1 - p). The mask is a pure function of (seed, stream, global index): `where`
+/// places x in the global tensor.
 Tensor dropout(const Tensor& x, double p, std::uint64_t seed, std::uint64_t stream, const Rectangle& where);
 
 // ---- shape.cpp ---------------------------------------------------------------------------------------------------
@@ -67,7 +66,8 @@ Tensor softmax(const Tensor& x);                              ///< over the last
 // ---- matmul.cpp --------------------------------------------------------------------------------------------------
 /// a [.., M, K] @ b [.., K, N]; leading dims broadcast; views (transposes) are used as they are.
 Tensor matmul(const Tensor& a, const Tensor& b);
-/// y = x weight^T + bias; x [.., in], weight [.., in] with leading dims flattened to out, bias of out elements or undefined.
+/// y = x weight^T + bias; x [.., in], weight [.., in] with leading dims flattened to out, bias of out elements or
+/// undefined.
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias);
 
 // ---- norm.cpp ----------------------------------------------------------------------------------------------------
@@ -76,8 +76,8 @@ Tensor layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta,
 Tensor rms_norm(const Tensor& x, const Tensor& gamma, double eps = 1e-5);
 
 // ---- embedding.cpp -----------------------------------------------------------------------------------------------
-/// Rows of weight [V, D] (global ids first .. first + V) picked by ids [..] i32 -> [.., D]; ids not here give zeros, which a
-/// P -> I redistribute over the vocabulary's axis completes.
+/// Rows of weight [V, D] (global ids first .. first + V) picked by ids [..] i32 -> [.., D]; ids not here give zeros,
+/// which a P -> I redistribute over the vocabulary's axis completes.
 Tensor embedding(const Tensor& weight, const Tensor& ids, std::int64_t first = 0);
 
 // ---- attention.cpp -----------------------------------------------------------------------------------------------
@@ -87,8 +87,8 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, bool causal 
 Tensor attention_packed(const Tensor& qkv, bool causal = true, double scale = 0);
 
 // ---- recompute.cpp -----------------------------------------------------------------------------------------------
-/// f(x) without keeping what f records: backward runs f again. Gradients of what f captures (parameters) are collected as
-/// usual.
+/// f(x) without keeping what f records: backward runs f again. Gradients of what f captures (parameters) are collected
+/// as usual. What else f reads (the micro-batch that dropout is keyed by) must be captured by value.
 Tensor recompute(const std::function<Tensor(const Tensor&)>& f, const Tensor& x);
 
 }  // namespace trireme

@@ -6,7 +6,8 @@
 namespace trireme {
 namespace {
 
-/// y = f(x);  dx: record f on a copy of x, run backward through it. Gradients of what f captures reach their leaves there.
+/// y = f(x);  dx: record f on a copy of x, run backward through it. Gradients of what f captures reach their leaves
+/// there.
 struct Recompute : Op {
   static constexpr const char* name = "recompute";
   std::function<Tensor(const Tensor&)> f;

@@ -36,7 +36,8 @@ class Error : public std::runtime_error {
   ExitCode code_;
 };
 
-/// Throws an Error with a formatted message: fail(ExitCode::usage, "mesh", "tp={} does not divide heads={}", tp, heads).
+/// Throws an Error with a formatted message: fail(ExitCode::usage, "mesh", "tp={} does not divide heads={}", tp,
+/// heads).
 template <class... Args>
 [[noreturn]] void fail(ExitCode code, std::string_view where, fmt::format_string<Args...> what, Args&&... args) {
   throw Error(code, where, fmt::format(what, std::forward<Args>(args)...));

@@ -5,7 +5,7 @@
 //
 // Words used below. "dense": contiguous row-major. "T": one floating dtype shared by the tensors named so. "acc": the
 // dtype sums are kept in, f64 for f64 and f32 for everything else. Shapes are checked by the operation, not here.
-// Every kernel gives the same bits whatever the number of threads: work is split over outputs, never over a sum.
+// Every kernel gives the same bits whatever the number of threads: how work is cut depends on shapes only.
 #pragma once
 
 #include <cstdint>
@@ -58,11 +58,14 @@ struct KernelTable {
   void (*unary)(Unary op, const Tensor& x, Tensor& y);
   /// dx = op'(x) * dy; all dense T of one shape; dx may be dy.
   void (*unary_backward)(Unary op, const Tensor& x, const Tensor& dy, Tensor& dx);
-  /// y = op(a, b); a and b T already expanded to y's shape (any strides, 0 for broadcast); y dense T, may be a or b if that is dense.
+  /// y = op(a, b); a and b T already expanded to y's shape (any strides, 0 for broadcast); y dense T, may be a or b if
+  /// that is dense.
   void (*binary)(Binary op, const Tensor& a, const Tensor& b, Tensor& y);
-  /// y = a * x + b * y; x, y dense, same shape, floating dtypes may differ; b = 0 ignores what y holds; computed in acc of y.
+  /// y = a * x + b * y; x, y dense, same shape, floating dtypes may differ; b = 0 ignores what y holds; computed in acc
+  /// of y.
   void (*axpby)(double a, const Tensor& x, double b, Tensor& y);
-  /// y = where bit(global index) keeps: x / (1 - p), else 0. Keeps when random_uniform(seed, stream, index) >= p. Dense T, y may be x.
+  /// y = where bit(global index) keeps: x / (1 - p), else 0. Keeps when random_uniform(seed, stream, index) >= p. Dense
+  /// T, y may be x.
   void (*dropout)(const Tensor& x, double p, std::uint64_t seed, std::uint64_t stream, const Rectangle& where,
                   Tensor& y);
 
@@ -73,9 +76,10 @@ struct KernelTable {
   double (*sum_squares)(const Tensor& x);
 
   // ---- products --------------------------------------------------------------------------------------------------
-  /// c = alpha a @ b + beta c + bias; a [.., M, K], b [.., K, N], c [.., M, N] with the same leading dims (any number, any
-  /// strides; 0 to broadcast a or b). In the last two dims a and b may have any strides with one of them 1 (a transpose is a
-  /// view); c's last stride is 1. a and b have one dtype; c has it too, or is f32. Products accumulate in acc.
+  /// c = alpha a @ b + beta c + bias; a [.., M, K], b [.., K, N], c [.., M, N] with the same leading dims (any number,
+  /// any strides; 0 to broadcast a or b). In the last two dims a and b may have any strides with one of them 1 (a
+  /// transpose is a view); c's last stride is 1. a and b have one dtype; c has it too, or is f32. Products accumulate
+  /// in acc.
   void (*gemm)(const Tensor& a, const Tensor& b, Tensor& c, const GemmOptions& options);
 
   // ---- rows: x [N, D], dense --------------------------------------------------------------------------------------
@@ -102,33 +106,34 @@ struct KernelTable {
 
   // ---- attention ---------------------------------------------------------------------------------------------------
   /// out = softmax(scale q k^T, causal mask) v, tile by tile with an online softmax: no T x T buffer.
-  /// q, out [B, Tq, H, Dh], k, v [B, Tk, Hkv, Dh], H a multiple of Hkv (query head h reads kv head h * Hkv / H); last stride 1, others
-  /// any; T. lse [B, H, Tq] acc, dense: log-sum-exp of the scaled scores. Causal: query i sees keys up to i + Tk - Tq.
+  /// q, out [B, Tq, H, Dh], k, v [B, Tk, Hkv, Dh], H a multiple of Hkv (query head h reads kv head h * Hkv / H); last
+  /// stride 1, others any; T. lse [B, H, Tq] acc, dense: log-sum-exp of the scaled scores. Causal: query i sees keys up
+  /// to i + Tk - Tq.
   void (*attention)(const Tensor& q, const Tensor& k, const Tensor& v, double scale, bool causal, Tensor& out,
                     Tensor& lse);
   /// dq, dk, dv with the shapes of q, k, v, last stride 1, overwritten.
   void (*attention_backward)(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& out, const Tensor& lse,
                              const Tensor& dout, double scale, bool causal, Tensor& dq, Tensor& dk, Tensor& dv);
 
-  // ---- cross-entropy over a slice of the vocabulary: logits [N, V] T, targets [N] i32 (negative: ignored) ------------------
-  /// Per row, over the slice's valid columns: maximum; sum of exp(x - maximum); the target's logit (0 when it is not in this
-  /// slice); sum of logits (label smoothing). All [N] acc.
+  // ---- cross-entropy over a slice of the vocabulary: logits [N, V] T, targets [N] i32 (negative: ignored) --------
+  /// Per row, over the slice's valid columns: maximum; sum of exp(x - maximum); the target's logit (0 when it is not in
+  /// this slice); sum of logits (label smoothing). All [N] acc.
   void (*cross_entropy_stats)(const Tensor& logits, const Tensor& targets, const VocabSlice& slice, Tensor& maximum,
                               Tensor& sum_exp, Tensor& target_logit, Tensor& logit_sum);
-  /// Sum over the rows that are not ignored of log(sum_exp) + maximum - (1 - smoothing) target_logit - smoothing logit_sum / vocab, in
-  /// f64; the statistics are over all slices.
+  /// Sum over the rows that are not ignored of log(sum_exp) + maximum - (1 - smoothing) target_logit - smoothing
+  /// logit_sum / vocab, in f64; the statistics are over all slices.
   double (*cross_entropy_loss)(const Tensor& targets, const Tensor& maximum, const Tensor& sum_exp,
                                const Tensor& target_logit, const Tensor& logit_sum, double smoothing,
                                std::int64_t vocab);
-  /// dlogits = scale * (softmax - (1 - smoothing) onehot - smoothing / global), 0 for ignored rows and padded columns; maximum and
-  /// sum_exp over all slices. dlogits may be logits.
+  /// dlogits = scale * (softmax - (1 - smoothing) onehot - smoothing / global), 0 for ignored rows and padded columns;
+  /// maximum and sum_exp over all slices. dlogits may be logits.
   void (*cross_entropy_backward)(const Tensor& logits, const Tensor& targets, const VocabSlice& slice,
                                  const Tensor& maximum, const Tensor& sum_exp, double smoothing, double scale,
                                  Tensor& dlogits);
 
-  // ---- optimizer: one pass over dense tensors of one shape ------------------------------------------------------------------
-  /// AdamW with decoupled decay (Loshchilov and Hutter 2019, algorithm 2): weight, gradient, m, v f32; low: bf16/f16 copy of the new
-  /// weight, or undefined.
+  // ---- optimizer: one pass over dense tensors of one shape ---------------------------------------------
+  /// AdamW with decoupled decay (Loshchilov and Hutter 2019, algorithm 2): weight, gradient, m, v f32; low: bf16/f16
+  /// copy of the new weight, or undefined.
   void (*adamw)(const AdamWOptions& options, const Tensor& gradient, Tensor& weight, Tensor& m, Tensor& v, Tensor& low);
   /// v = momentum v + (scale g + decay w); w -= lr v; momentum may be undefined (plain SGD). f32; low as for adamw.
   void (*sgd)(double lr, double momentum_factor, double weight_decay, double gradient_scale, const Tensor& gradient,
@@ -137,8 +142,8 @@ struct KernelTable {
 
 const KernelTable& kernels(Device device);
 
-/// Names of the products built in, fastest first; select_gemm sets the one the table uses, for the whole process: call it
-/// before ranks start. Throws for an unknown name, listing the known ones.
+/// Names of the products built in, fastest first; select_gemm sets the one the table uses, for the whole process: call
+/// it before ranks start. Throws for an unknown name, listing the known ones.
 std::vector<std::string_view> gemm_names();
 void select_gemm(std::string_view name);
 std::string_view selected_gemm();

@@ -21,7 +21,8 @@ inline int threads() { return 1; }
 inline void set_threads(int) {}
 #endif
 
-/// Calls body(begin, end) over disjoint ranges covering [0, n), one per thread, none smaller than `grain` (but the last).
+/// Calls body(begin, end) over disjoint ranges covering [0, n), one per thread, none smaller than `grain` (but the
+/// last).
 template <class Body>
 void parallel_for(std::int64_t n, std::int64_t grain, Body&& body) {
   if (n <= 0) return;

@@ -1,6 +1,6 @@
-// The safetensors format (huggingface.co/docs/safetensors): 8 bytes of header length (little-endian), a JSON header with
-// dtype, shape and byte range of every tensor, then the bytes. Other tools can read what we write.
-// Read next: train/saved_run.h, which keeps a training run in one such file.
+// The safetensors format (huggingface.co/docs/safetensors): 8 bytes of header length (little-endian), a JSON header
+// with dtype, shape and byte range of every tensor, then the bytes. Other tools can read what we write. Read next:
+// train/saved_run.h, which keeps a training run in one such file.
 #pragma once
 
 #include <filesystem>
@@ -21,8 +21,8 @@ struct SafetensorsEntry {
   Shape shape;
 };
 
-/// A file of tensors, mapped into memory. The header is checked before anything is read: sizes, overlaps, holes and trailing
-/// bytes are refused with ExitCode::data, naming the file and the entry.
+/// A file of tensors, mapped into memory. The header is checked before anything is read: sizes, overlaps, holes and
+/// trailing bytes are refused with ExitCode::data, naming the file and the entry.
 class SafetensorsFile {
  public:
   explicit SafetensorsFile(const std::filesystem::path& path);

@@ -1,6 +1,6 @@
 // Trains a GPT on text, on any mesh:
 //
-//   build/bin/train_gpt --data README.md --layers 2 --heads 2 --width 64 --context 64 --steps 100 --mesh dp=2 --out run1
+//   build/bin/train_gpt --data README.md --layers 2 --heads 2 --width 64 --steps 100 --mesh dp=2 --out run1
 //
 // Read it from the bottom: main reads the flags, train() loads the text and starts the ranks, and each rank runs
 // train_rank(), whose loop is: gradients, sums over the mesh, clip, update, report.
@@ -14,6 +14,7 @@
 #include "optim/gradient_norm.h"
 #include "parallel/grad_sync.h"
 #include "parallel/pipeline/executor.h"
+#include "parallel/pipeline/timeline.h"
 #include "train/console.h"
 #include "train/evaluate.h"
 #include "train/generate.h"
@@ -82,7 +83,7 @@ void train_rank(const TrainOptions& o, const Corpus& corpus, RunFolder& folder, 
   console.print(to_string(batch, config.context));
   Progress progress;
   if (o.run.resume != "none") progress = load_run(o.run.resume, model, *optimizer, *corpus.tokenizer, o.run.seed);
-  if (o.run.dry_run) return;
+  if (o.run.dry_run) return console.print(pipeline::render(executor.schedule()));
   if (rank.first()) folder.open(config_text(o));
 
   const Sampler sampler(corpus.train, config.context, seed);
@@ -149,7 +150,7 @@ void train_rank(const TrainOptions& o, const Corpus& corpus, RunFolder& folder, 
     record.step = step;
     record.lr = lr;
     record.grad_norm = norm;
-    record.tokens = step * tokens_per_step;
+    record.tokens = progress.samples * config.context;
     if (log_now || evaluate_now) {
       record.loss = pipeline::global_loss(*mesh, pass.loss);
       record.set_times(times.lap(step - logged), tokens_per_step);

@@ -3,8 +3,9 @@
 //   ids -> wte + wpe -> dropout -> blocks -> norm -> logits (tied to wte)
 //   block: h = x + attn(norm1(x));  h + mlp(norm2(h))
 //
-// Nothing here mentions a mesh axis: nn::Attention, nn::Mlp and nn::VocabEmbedding hold what is sharded, and the pipeline
-// plan decides which blocks a stage builds. Names are global, so "blocks.7.mlp.up.weight" is the same tensor on any mesh.
+// Nothing here mentions a mesh axis: nn::Attention, nn::Mlp and nn::VocabEmbedding hold what is sharded, and the
+// pipeline plan decides which blocks a stage builds. Names are global, so "blocks.7.mlp.up.weight" is the same tensor
+// on any mesh.
 #pragma once
 
 #include <memory>
@@ -34,14 +35,16 @@ class GptBlock : public nn::Module {
 
 class Gpt {
  public:
-  /// Builds this rank's part: the blocks that `mesh` puts on its pipeline stage, the embedding on the first, the head on the last.
+  /// Builds this rank's part: the blocks that `mesh` puts on its pipeline stage, the embedding on the first, the head
+  /// on the last.
   Gpt(const nn::Build& build, const GptConfig& config);
 
   /// First stage: embeds ids [B, T] i32 (`input` is ignored); others: continue from `input` [B, T, D]. -> [B, T, D]
   Tensor hidden(const Tensor& input, const Tensor& ids);
   /// Last stage: [B, T, D] -> this tp rank's logits [B, T, V/tp].
   Tensor logits(const Tensor& hidden);
-  /// Last stage: `scale` times the summed cross-entropy of the targets [B, T] i32 (negative: ignored), the same on every tp rank.
+  /// Last stage: `scale` times the summed cross-entropy of the targets [B, T] i32 (negative: ignored), the same on
+  /// every tp rank.
   Tensor loss(const Tensor& hidden, const Tensor& targets, double scale);
   /// Last stage: the logits of the real tokens, whole on every tp rank. -> [B, T, V] f32
   Tensor gathered_logits(const Tensor& hidden);
@@ -68,7 +71,8 @@ class Gpt {
 
 /// Number of logical parameters of the whole model, padding and copies not counted.
 std::int64_t parameter_count(const GptConfig& config);
-/// FLOPs of one training step per token: 6 per parameter of a product, plus attention (Narayanan et al. 2021, appendix).
+/// FLOPs of one training step per token: 6 per parameter of a product, plus attention (Narayanan et al. 2021,
+/// appendix).
 double training_flops_per_token(const GptConfig& config);
 
 }  // namespace trireme

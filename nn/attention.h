@@ -1,5 +1,5 @@
-// Attention: causal multi-head self-attention. Heads are split over tp: each rank projects, attends and projects back its
-// own, and the only communication is that of the two Linear halves around it.
+// Attention: causal multi-head self-attention. Heads are split over tp: each rank projects, attends and projects back
+// its own, and the only communication is that of the two Linear halves around it.
 #pragma once
 
 #include "nn/linear.h"

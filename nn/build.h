@@ -3,7 +3,7 @@
 //
 //   struct Block : nn::Module {
 //     nn::LayerNorm norm;  nn::Mlp mlp;
-//     Block(const nn::Build& b, std::int64_t width) : norm(b / "norm", width), mlp(b / "mlp", {.width = width}) {}
+//     Block(const nn::Build& b, std::int64_t width) : Module(b), norm(b / "norm", width), mlp(b / "mlp", ...) {}
 //   };
 #pragma once
 
@@ -40,7 +40,8 @@ class Build {
     bool decay = false;                  ///< see Parameter::decay
     bool copy_of_earlier_stage = false;  ///< see Parameter::copy_of_earlier_stage
   };
-  /// Makes this rank's shard of a parameter, initialised and registered. Throws ExitCode::usage when it does not divide evenly.
+  /// Makes this rank's shard of a parameter, initialised and registered. Throws ExitCode::usage when it does not divide
+  /// evenly.
   ParameterPtr parameter(std::string_view child, const Shape& global, const Placements& placements, const Init& init,
                          const Options& options = {-1, false, false}) const;
 

@@ -7,7 +7,8 @@ namespace trireme::nn {
 namespace {
 
 /// Per row: m = max x, z = sum exp(x - m), x_t = the target's logit, s = sum x.
-/// loss = scale sum_rows [ log z + m - (1 - e) x_t - e s / V ],  dx = scale [ exp(x - m) / z - (1 - e) onehot - e / V ] dloss
+/// loss = scale sum_rows [ log z + m - (1 - e) x_t - e s / V ],  dx = scale [ exp(x - m) / z - (1 - e) onehot - e / V ]
+/// dloss
 ///
 /// Ranks that hold a slice each combine m by max, and z (rescaled to the common m), x_t and s by one sum of [3, N].
 struct CrossEntropy : Op {

@@ -13,12 +13,12 @@ struct CrossEntropyOptions {
   double scale = 1;
 };
 
-/// scale * sum over rows of -log softmax(logits)[target], an f32 (f64 for f64 logits) scalar []; the same on every rank of the
-/// group. logits [.., V(/tp)], one row per target; targets i32, negative ones are ignored.
+/// scale * sum over rows of -log softmax(logits)[target], an f32 (f64 for f64 logits) scalar []; the same on every rank
+/// of the group. logits [.., V(/tp)], one row per target; targets i32, negative ones are ignored.
 ///
-/// `scale` is 1 / (valid targets of the *global* batch): the only division of a training step, and known before backward, so
-/// that micro-batches, data-parallel ranks and pipeline stages only ever sum. The gradient overwrites the logits' memory when
-/// nobody else needs them.
+/// `scale` is 1 / (valid targets of the *global* batch): the only division of a training step, and known before
+/// backward, so that micro-batches, data-parallel ranks and pipeline stages only ever sum. The gradient overwrites the
+/// logits' memory when nobody else needs them.
 Tensor cross_entropy(const Tensor& logits, const Tensor& targets, const CrossEntropyOptions& options);
 
 }  // namespace trireme::nn

@@ -1,5 +1,5 @@
-// VocabEmbedding: a table [V, D] whose rows are split over tp. Looking up: each rank has the rows it holds and zeros for
-// the rest, and a sum completes them. As an output head (tied weights): each rank has the logits of its rows.
+// VocabEmbedding: a table [V, D] whose rows are split over tp. Looking up: each rank has the rows it holds and zeros
+// for the rest, and a sum completes them. As an output head (tied weights): each rank has the logits of its rows.
 //
 // V is padded so that it divides; padded rows never receive a probability nor a gradient.
 #pragma once

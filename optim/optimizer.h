@@ -1,8 +1,8 @@
 // Optimizers: one fused pass per parameter over f32 master weights.
 //
-// A parameter stored in bf16 has an f32 master copy here, which is what is updated and then rounded into the parameter; an
-// f32 parameter is its own master. Gradients are the parameter's f32 main gradients, already summed over ranks.
-// Read next: optim/gradient_norm.h (clipping), core/cpu/optimizer.cpp (the passes).
+// A parameter stored in bf16 has an f32 master copy here, which is what is updated and then rounded into the parameter;
+// an f32 parameter is its own master. Gradients are the parameter's f32 main gradients, already summed over ranks. Read
+// next: optim/gradient_norm.h (clipping), core/cpu/optimizer.cpp (the passes).
 #pragma once
 
 #include <memory>

@@ -7,7 +7,8 @@
 namespace trireme {
 
 double validation_loss(Gpt& model, const EvalWindows& windows, std::int64_t batch) {
-  // Stages send ahead without waiting; a bounded number of micro-batches at a time bounds what can pile up between them.
+  // Stages send ahead without waiting; a bounded number of micro-batches at a time bounds what can pile up between
+  // them.
   constexpr std::int64_t most_at_once = 32;
   const Evaluating guard(model);
   const DeviceMesh& mesh = model.mesh();

@@ -1,5 +1,5 @@
-// The validation loss on any mesh: forward passes only. Training is untouched by it: no random state, gradient or loader
-// position changes.
+// The validation loss on any mesh: forward passes only. Training is untouched by it: no random state, gradient or
+// loader position changes.
 #pragma once
 
 #include "data/eval_windows.h"
@@ -7,8 +7,8 @@
 
 namespace trireme {
 
-/// The mean loss over all valid targets of `windows`, the same on every rank. `batch`: windows per forward pass on one dp rank.
-/// Collective over the mesh.
+/// The mean loss over all valid targets of `windows`, the same on every rank. `batch`: windows per forward pass on one
+/// dp rank. Collective over the mesh.
 double validation_loss(Gpt& model, const EvalWindows& windows, std::int64_t batch);
 
 /// While it lives, the model evaluates: no dropout, nothing is recorded.

@@ -22,8 +22,9 @@ struct GenerateOptions {
 /// Picks a token from logits over the vocabulary. `random` is uniform in [0, 1).
 std::int32_t pick_token(std::span<const float> logits, const GenerateOptions& options, double random);
 
-/// The tokens that follow `prompt` (not empty; only its last `context` tokens are seen). Token n depends on (seed, n), not on other
-/// uses of random numbers. `each` is called with every new token. Collective over tp and pp; all dp ranks compute the same.
+/// The tokens that follow `prompt` (not empty; only its last `context` tokens are seen). Token n depends on (seed, n),
+/// not on other uses of random numbers. `each` is called with every new token. Collective over tp and pp; all dp ranks
+/// compute the same.
 std::vector<std::int32_t> generate(Gpt& model, std::span<const std::int32_t> prompt, const GenerateOptions& options,
                                    const std::function<void(std::int32_t)>& each = nullptr);
 

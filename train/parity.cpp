@@ -30,7 +30,9 @@ MadeUpBatch make_batch(std::int64_t samples, std::int64_t context, std::int64_t 
     const auto token = [&](std::uint64_t stream) {
       return static_cast<std::int32_t>(random_word(batch_seed, stream, index) % static_cast<std::uint64_t>(vocab));
     };
-    const bool masked = samples > 1 && i / context == 0 ? true : random_uniform(batch_seed, 3, index) < 0.2 * static_cast<double>(i / context % 3);
+    const bool masked = samples > 1 && i / context == 0
+                            ? true
+                            : random_uniform(batch_seed, 3, index) < 0.2 * static_cast<double>(i / context % 3);
     batch.ids.data<std::int32_t>()[i] = token(1);
     batch.targets.data<std::int32_t>()[i] = masked ? -1 : token(2);
     batch.valid += masked ? 0 : 1;
@@ -42,8 +44,8 @@ MadeUpBatch make_batch(std::int64_t samples, std::int64_t context, std::int64_t 
 struct Outcome {
   std::vector<double> losses, norms;  // per step, global
   nn::ParameterList parameters;
-  std::vector<Tensor> gradients;      // of the first step, before clipping
-  std::vector<Tensor> weights;        // after the last
+  std::vector<Tensor> gradients;  // of the first step, before clipping
+  std::vector<Tensor> weights;    // after the last
 };
 
 /// Weights as the optimizer sees them: the f32 masters where there are any.
@@ -60,15 +62,18 @@ std::vector<Tensor> final_weights(const nn::ParameterList& parameters, optim::Op
   return weights;
 }
 
-Outcome run_steps(const TrainOptions& o, const std::shared_ptr<const DeviceMesh>& mesh, const OptimizerOptions& optimizer_options) {
+Outcome run_steps(const TrainOptions& o, const std::shared_ptr<const DeviceMesh>& mesh,
+                  const OptimizerOptions& optimizer_options) {
   const GptConfig& c = o.model.config;
-  const BatchSizes sizes = infer_batch({.micro_batch = o.batch.micro_batch, .global_batch = o.batch.global_batch, .micro_batches = std::nullopt},
-                                       mesh->size(Axis::dp));
+  const BatchSizes sizes = infer_batch(
+      {.micro_batch = o.batch.micro_batch, .global_batch = o.batch.global_batch, .micro_batches = std::nullopt},
+      mesh->size(Axis::dp));
   Gpt model(nn::Build(mesh, o.precision.dtype, static_cast<std::uint64_t>(o.run.seed)), c);
   GradSync sync(model.parameters(), *mesh, 64 << 10);  // several buckets even in a small model
   const auto optimizer = make_optimizer(optimizer_options, model.parameters());
-  pipeline::Executor executor(pipeline::make_schedule(o.mesh.pipeline, mesh->size(Axis::pp), static_cast<int>(sizes.micro_batches)),
-                              mesh->group(Axis::pp));
+  pipeline::Executor executor(
+      pipeline::make_schedule(o.mesh.pipeline, mesh->size(Axis::pp), static_cast<int>(sizes.micro_batches)),
+      mesh->group(Axis::pp));
   const MadeUpBatch batch = make_batch(sizes.global_batch, c.context, c.vocab);
   const BatchPlan plan = sizes.on_rank(mesh->coord(Axis::dp));
 
@@ -83,7 +88,9 @@ Outcome run_steps(const TrainOptions& o, const std::shared_ptr<const DeviceMesh>
               const auto part = [&](const Tensor& whole) { return view::slice(whole, 0, first, sizes.micro_batch); };
               model.run().first_sample = step * sizes.global_batch + first;
               const Tensor hidden = model.hidden(input, part(batch.ids));  // [B, T, D]
-              return mesh->is_last(Axis::pp) ? model.loss(hidden, part(batch.targets), 1.0 / static_cast<double>(batch.valid)) : hidden;
+              return mesh->is_last(Axis::pp)
+                         ? model.loss(hidden, part(batch.targets), 1.0 / static_cast<double>(batch.valid))
+                         : hidden;
             },
         .activation_shape = {sizes.micro_batch, c.context, c.width},
         .dtype = o.precision.dtype};
@@ -94,7 +101,8 @@ Outcome run_steps(const TrainOptions& o, const std::shared_ptr<const DeviceMesh>
     if (step == 0) {
       for (const nn::ParameterPtr& p : model.parameters()) outcome.gradients.push_back(clone(p->grad()));
     }
-    optimizer->step(optimizer_options.optimizer == "sgd" ? 0.5 : 1e-3, optim::clip_factor(outcome.norms.back(), optimizer_options.clip));
+    optimizer->step(optimizer_options.optimizer == "sgd" ? 0.5 : 1e-3,
+                    optim::clip_factor(outcome.norms.back(), optimizer_options.clip));
   }
   outcome.weights = final_weights(model.parameters(), *optimizer);
   return outcome;
@@ -108,11 +116,12 @@ OptimizerOptions sgd() {
   return o;
 }
 
-/// An element whose gradient is as small as the rounding noise of its sum (3e-10 here, where gradients are 1e-3) would be moved
-/// by noise over eps: 3% of a full step with eps 1e-8, and nothing could be compared. 1e-6 is still far below the gradients.
+/// AdamW's first update of an element is g / (|g| + eps), whose slope at 0 is 1 / eps: a share eps / G of the elements, G their
+/// rms, passes the gradient's rounding noise on 1 / eps times larger, the whole tensor sqrt(G / eps) times. Clipped gradients
+/// have G near 1e-3 here: eps 1e-8 would make 4e-7 more than 1e-4, and eps 1e-4 keeps it near 1e-6.
 OptimizerOptions adamw() {
   OptimizerOptions o;
-  o.eps = 1e-6;
+  o.eps = 1e-4;
   o.clip = 0.5;
   return o;
 }
@@ -120,7 +129,8 @@ OptimizerOptions adamw() {
 bool is_qkv_bias(const std::string& name) { return name.ends_with(".qkv.bias"); }
 
 /// Squared norms of difference and reference over this rank's shard; for a key bias, optionally without its row.
-std::pair<double, double> squares(const Tensor& got, const nn::Parameter& parameter, const Tensor& reference, bool leave_out_keys) {
+std::pair<double, double> squares(const Tensor& got, const nn::Parameter& parameter, const Tensor& reference,
+                                  bool leave_out_keys) {
   Tensor mine = got, whole = reference;
   const Rectangle& r = parameter.rectangle;
   for (int dim = 0; dim < mine.dims(); ++dim) {
@@ -141,11 +151,14 @@ std::pair<double, double> squares(const Tensor& got, const nn::Parameter& parame
   return {difference, norm};
 }
 
-double relative(double difference, double norm) { return norm > 0 ? std::sqrt(difference / norm) : std::sqrt(difference); }
+double relative(double difference, double norm) {
+  return norm > 0 ? std::sqrt(difference / norm) : std::sqrt(difference);
+}
 
 double largest_relative(const std::vector<double>& got, const std::vector<double>& reference) {
   double largest = 0;
-  for (std::size_t i = 0; i < got.size(); ++i) largest = std::max(largest, std::abs(got[i] - reference[i]) / std::abs(reference[i]));
+  for (std::size_t i = 0; i < got.size(); ++i)
+    largest = std::max(largest, std::abs(got[i] - reference[i]) / std::abs(reference[i]));
   return largest;
 }
 
@@ -163,7 +176,8 @@ Parity::Parity(const TrainOptions& options) : options_(options), reference_(std:
   const auto one = std::make_shared<const DeviceMesh>(self_group(), MeshShape{});
   reference_->sgd = run_steps(options_, one, sgd());
   reference_->adamw = run_steps(options_, one, adamw());
-  for (const nn::ParameterPtr& p : reference_->sgd.parameters) reference_->index.emplace(p->name, reference_->index.size());
+  for (const nn::ParameterPtr& p : reference_->sgd.parameters)
+    reference_->index.emplace(p->name, reference_->index.size());
 }
 
 Parity::~Parity() = default;
@@ -194,8 +208,10 @@ ParityReport Parity::compare(std::shared_ptr<ProcessGroup> world) const {
       cell = std::max(cell, far_if_nan(relative(sums.data<double>()[2 * k], sums.data<double>()[2 * k + 1])));
     }
   }
-  values[count * kinds] = far_if_nan(std::max(largest_relative(with_sgd.losses, reference_->sgd.losses), largest_relative(with_adamw.losses, reference_->adamw.losses)));
-  values[(count + 1) * kinds] = far_if_nan(std::max(largest_relative(with_sgd.norms, reference_->sgd.norms), largest_relative(with_adamw.norms, reference_->adamw.norms)));
+  values[count * kinds] = far_if_nan(std::max(largest_relative(with_sgd.losses, reference_->sgd.losses),
+                                              largest_relative(with_adamw.losses, reference_->adamw.losses)));
+  values[(count + 1) * kinds] = far_if_nan(std::max(largest_relative(with_sgd.norms, reference_->sgd.norms),
+                                                    largest_relative(with_adamw.norms, reference_->adamw.norms)));
   mesh->world().all_reduce(results, ReduceOp::max).wait();
 
   ParityReport report;
@@ -222,11 +238,14 @@ std::string parity_table(const ParityReport& report, int most) {
     std::sort(rows.begin(), rows.end(), [&](const auto& a, const auto& b) { return worst(a) > worst(b); });
     rows.resize(std::min(rows.size(), static_cast<std::size_t>(most)));
   }
-  std::string text = fmt::format("{:<32} {:>10} {:>12} {:>12}\n", "relative difference", "gradient", "weight, sgd", "weight, adamw");
+  std::string text =
+      fmt::format("{:<32} {:>10} {:>12} {:>12}\n", "relative difference", "gradient", "weight, sgd", "weight, adamw");
   for (const ParityReport::Row& row : rows) {
-    text += fmt::format("{:<32} {:>10.2e} {:>12.2e} {:>12.2e}\n", row.name, row.gradient, row.weight_sgd, row.weight_adamw);
+    text +=
+        fmt::format("{:<32} {:>10.2e} {:>12.2e} {:>12.2e}\n", row.name, row.gradient, row.weight_sgd, row.weight_adamw);
   }
-  text += fmt::format("{:<32} {:>10.2e}\n{:<32} {:>10.2e}\n", "loss", report.loss, "gradient norm", report.gradient_norm);
+  text +=
+      fmt::format("{:<32} {:>10.2e}\n{:<32} {:>10.2e}\n", "loss", report.loss, "gradient norm", report.gradient_norm);
   return text;
 }
 

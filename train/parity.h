@@ -1,10 +1,10 @@
 // Does a mesh give the same numbers as one rank? The same few steps, on the same made-up batch, are run by one rank and
 // by the mesh; then every parameter's gradient and weight is compared, each rank its own shard.
 //
-// The batch has masked targets, unevenly spread over samples, so that averaging averages would show. AdamW divides a gradient by
-// its own size: a gradient that is zero in exact arithmetic (the key bias: softmax ignores a shift of all scores) becomes
-// a full-size step of rounding noise, different on every mesh. Weights are therefore compared under SGD in full, and under AdamW
-// without those rows, whose names are listed; their gradients are compared like all others.
+// The batch has masked targets, unevenly spread over samples, so that averaging averages would show. AdamW divides a
+// gradient by its own size: a gradient that is zero in exact arithmetic (the key bias: softmax ignores a shift of all
+// scores) becomes a full-size step of rounding noise, different on every mesh. Weights are therefore compared under SGD
+// in full, and under AdamW without those rows, whose names are listed; their gradients are compared like all others.
 // Read next: examples/parity.cpp.
 #pragma once
 
@@ -16,10 +16,11 @@
 
 namespace trireme {
 
-/// What one rank found, in f32 whatever the model's dtype: index i belongs to names[i].
+/// What one rank gave.
 struct ParityReference;
 
-/// A comparison, the same on every rank. "Relative" is the norm of the difference over the norm of the reference, per tensor.
+/// A comparison, the same on every rank. "Relative" is the norm of the difference over the norm of the reference, per
+/// tensor.
 struct ParityReport {
   struct Row {
     std::string name;
@@ -27,9 +28,9 @@ struct ParityReport {
     double weight_sgd = 0;    ///< of the weight after the last step under SGD
     double weight_adamw = 0;  ///< and under AdamW
   };
-  std::vector<Row> rows;          ///< every parameter of the model, in its order
-  double loss = 0;                ///< largest relative difference of a step's loss
-  double gradient_norm = 0;       ///< of a step's gradient norm
+  std::vector<Row> rows;              ///< every parameter of the model, in its order
+  double loss = 0;                    ///< largest relative difference of a step's loss
+  double gradient_norm = 0;           ///< of a step's gradient norm
   std::vector<std::string> left_out;  ///< rows not compared under AdamW
   double largest() const;
 };

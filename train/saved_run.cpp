@@ -45,7 +45,9 @@ Tensor assemble(const Stored& stored, const DeviceMesh& mesh) {
   }
   std::vector<std::int64_t> extents = {group.size()};
   extents.insert(extents.end(), stored.local.shape().begin(), stored.local.shape().end());
-  Tensor pieces = mesh.is_first(Axis::tp) ? Tensor::empty(Shape(std::span<const std::int64_t>(extents)), stored.local.dtype()) : Tensor();
+  Tensor pieces = mesh.is_first(Axis::tp)
+                      ? Tensor::empty(Shape(std::span<const std::int64_t>(extents)), stored.local.dtype())
+                      : Tensor();
   group.gather(contiguous(stored.local), pieces, 0).wait();
   if (!pieces.defined()) return {};
   const Tensor whole = Tensor::empty(stored.parameter->global_shape, stored.local.dtype());
@@ -58,7 +60,8 @@ Tensor assemble(const Stored& stored, const DeviceMesh& mesh) {
 }
 
 Tensor from_text(const std::string& text) {
-  return Tensor::from(std::span(reinterpret_cast<const std::uint8_t*>(text.data()), text.size()), {static_cast<std::int64_t>(text.size())});
+  return Tensor::from(std::span(reinterpret_cast<const std::uint8_t*>(text.data()), text.size()),
+                      {static_cast<std::int64_t>(text.size())});
 }
 
 /// The entries a stage will contribute, as JSON; what rank 0 learns before it writes the header.
@@ -75,7 +78,8 @@ std::vector<SafetensorsEntry> parse_description(std::string_view text) {
   std::vector<SafetensorsEntry> entries;
   for (const nlohmann::json& item : nlohmann::json::parse(text)) {
     const auto extents = item[2].get<std::vector<std::int64_t>>();
-    entries.push_back({item[0].get<std::string>(), static_cast<DType>(item[1].get<int>()), Shape(std::span<const std::int64_t>(extents))});
+    entries.push_back({item[0].get<std::string>(), static_cast<DType>(item[1].get<int>()),
+                       Shape(std::span<const std::int64_t>(extents))});
   }
   return entries;
 }
@@ -135,8 +139,10 @@ std::uint64_t write_file(const fs::path& path, const std::vector<Stored>& tensor
 }
 
 nlohmann::json model_json(const GptConfig& c, DType dtype) {
-  return {{"layers", c.layers}, {"heads", c.heads},     {"width", c.width}, {"context", c.context},
-          {"vocab", c.vocab},   {"dropout", c.dropout}, {"bias", c.bias},   {"activation", c.activation == Activation::gelu ? "gelu" : "gelu-tanh"},
+  return {{"layers", c.layers},  {"heads", c.heads},
+          {"width", c.width},    {"context", c.context},
+          {"vocab", c.vocab},    {"dropout", c.dropout},
+          {"bias", c.bias},      {"activation", c.activation == Activation::gelu ? "gelu" : "gelu-tanh"},
           {"dtype", name(dtype)}};
 }
 
@@ -145,8 +151,8 @@ nlohmann::json model_json(const GptConfig& c, DType dtype) {
 /// Copies this rank's rectangle out of the stored tensor; padded rows stay as they are.
 void load(const SafetensorsFile& file, const Stored& stored, const fs::path& path) {
   if (file.shape(stored.name) != stored.shape()) {
-    fail(ExitCode::usage, "resume", "{}: {} has shape {}; this model needs {}; use the model flags of that run", path.string(), stored.name,
-         to_string(file.shape(stored.name)), to_string(stored.shape()));
+    fail(ExitCode::usage, "resume", "{}: {} has shape {}; this model needs {}; use the model flags of that run",
+         path.string(), stored.name, to_string(file.shape(stored.name)), to_string(stored.shape()));
   }
   Tensor part = file.read(stored.name), local = stored.local;
   const Rectangle& r = stored.parameter->rectangle;
@@ -162,7 +168,8 @@ void load(const SafetensorsFile& file, const Stored& stored, const fs::path& pat
 const std::string& metadata(const SafetensorsFile& file, const std::string& key, const fs::path& path) {
   const auto found = file.metadata().find(key);
   if (found == file.metadata().end()) {
-    fail(ExitCode::data, "checkpoint", "{} lacks the entry '{}'; expected a file saved by train_gpt", path.string(), key);
+    fail(ExitCode::data, "checkpoint", "{} lacks the entry '{}'; expected a file saved by train_gpt", path.string(),
+         key);
   }
   return found->second;
 }
@@ -179,10 +186,11 @@ Progress read_progress(const SafetensorsFile& file, const fs::path& path) {
   return {.steps = integer(json, "steps", path), .samples = integer(json, "samples", path)};
 }
 
-void require_same(std::string_view what, const std::string& saved, const std::string& asked, std::string_view flags, const fs::path& path) {
+void require_same(std::string_view what, const std::string& saved, const std::string& asked, std::string_view flags,
+                  const fs::path& path) {
   if (saved == asked) return;
-  fail(ExitCode::usage, "resume", "{} was saved with {} {}; this run has {}; change {} or start without --resume", path.string(), what, saved,
-       asked, flags);
+  fail(ExitCode::usage, "resume", "{} was saved with {} {}; this run has {}; change {} or start without --resume",
+       path.string(), what, saved, asked, flags);
 }
 
 }  // namespace
@@ -210,8 +218,8 @@ std::string save_run(const fs::path& out, const Gpt& model, optim::Optimizer& op
   }
   mesh.world().barrier();
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-  return fmt::format("saved step {} in {} ({}, {:.2f} s)", progress.steps, path.string(), format_bytes(static_cast<double>(bytes)),
-                     seconds.count());
+  return fmt::format("saved step {} in {} ({}, {:.2f} s)", progress.steps, path.string(),
+                     format_bytes(static_cast<double>(bytes)), seconds.count());
 }
 
 fs::path find_saved_run(const fs::path& path) {
@@ -223,23 +231,29 @@ fs::path find_saved_run(const fs::path& path) {
     if (fs::is_regular_file(entry.path() / file_name)) found.push_back(entry.path() / file_name);
   }
   if (found.empty()) {
-    fail(ExitCode::usage, "checkpoint", "{} holds no saved run; expected the --out folder of train_gpt, with checkpoints/step_*/{}", path.string(),
+    fail(ExitCode::usage, "checkpoint",
+         "{} holds no saved run; expected the --out folder of train_gpt, with checkpoints/step_*/{}", path.string(),
          file_name);
   }
   return *std::max_element(found.begin(), found.end());  // names have the step in eight digits
 }
 
-Progress load_run(const fs::path& folder, Gpt& model, optim::Optimizer& optimizer, const Tokenizer& tokenizer, std::int64_t seed) {
+Progress load_run(const fs::path& folder, Gpt& model, optim::Optimizer& optimizer, const Tokenizer& tokenizer,
+                  std::int64_t seed) {
   const fs::path path = find_saved_run(folder);
   const SafetensorsFile file(path);
-  require_same("model", metadata(file, "model", path), model_json(model.config(), model.dtype()).dump(), "the model flags", path);
+  require_same("model", metadata(file, "model", path), model_json(model.config(), model.dtype()).dump(),
+               "the model flags", path);
   require_same("seed", metadata(file, "seed", path), std::to_string(seed), "--seed", path);
   if (metadata(file, "tokenizer", path) != tokenizer.to_json()) {
-    fail(ExitCode::usage, "resume", "{} was saved with another tokenizer than this data gives; use the same --data and --tokenizer", path.string());
+    fail(ExitCode::usage, "resume",
+         "{} was saved with another tokenizer than this data gives; use the same --data and --tokenizer",
+         path.string());
   }
   for (const Stored& stored : stored_tensors(model.parameters(), &optimizer)) {
     if (!file.contains(stored.name)) {
-      fail(ExitCode::usage, "resume", "{} has no {}; it was saved with another --optimizer or --momentum", path.string(), stored.name);
+      fail(ExitCode::usage, "resume", "{} has no {}; it was saved with another --optimizer or --momentum",
+           path.string(), stored.name);
     }
     load(file, stored, path);
   }
@@ -253,9 +267,14 @@ SavedModel read_saved_model(const fs::path& folder) {
   const SafetensorsFile file(path);
   const nlohmann::json json = parse_json(metadata(file, "model", path), path);
   SavedModel saved;
-  saved.config = {.layers = integer(json, "layers", path), .heads = integer(json, "heads", path), .width = integer(json, "width", path),
-                  .context = integer(json, "context", path), .vocab = integer(json, "vocab", path), .dropout = 0,
-                  .bias = json.value("bias", true), .activation = json.value("activation", "gelu") == "gelu" ? Activation::gelu : Activation::gelu_tanh};
+  saved.config = {.layers = integer(json, "layers", path),
+                  .heads = integer(json, "heads", path),
+                  .width = integer(json, "width", path),
+                  .context = integer(json, "context", path),
+                  .vocab = integer(json, "vocab", path),
+                  .dropout = 0,
+                  .bias = json.value("bias", true),
+                  .activation = json.value("activation", "gelu") == "gelu" ? Activation::gelu : Activation::gelu_tanh};
   saved.dtype = json.value("dtype", "f32") == "bf16" ? DType::bf16 : DType::f32;
   saved.tokenizer = parse_tokenizer(metadata(file, "tokenizer", path), path);
   saved.progress = read_progress(file, path);

@@ -1,6 +1,7 @@
 // What a run leaves behind: weights, optimizer state, progress, tokenizer and configuration, in one safetensors file,
-// OUT/checkpoints/step_00002000/run.safetensors. Tensors are stored whole (padding removed) under their global names, so a
-// run saved on one mesh is resumed on any other. The file is written under a temporary name and renamed: whole or absent.
+// OUT/checkpoints/step_00002000/run.safetensors. Tensors are stored whole (padding removed) under their global names,
+// so a run saved on one mesh is resumed on any other. The file is written under a temporary name and renamed: whole or
+// absent.
 //
 //   blocks.0.mlp.up.weight              a parameter, in the model's dtype
 //   optimizer.m.blocks.0.mlp.up.weight  its optimizer state, f32 (m, v, momentum, master)
@@ -24,16 +25,17 @@ struct Progress {
 };
 
 /// Saves under `out`; returns the line to print: path, size, seconds. Collective over the mesh; rank 0 writes.
-std::string save_run(const std::filesystem::path& out, const Gpt& model, optim::Optimizer& optimizer, const Progress& progress,
-                     const Tokenizer& tokenizer, std::int64_t seed);
+std::string save_run(const std::filesystem::path& out, const Gpt& model, optim::Optimizer& optimizer,
+                     const Progress& progress, const Tokenizer& tokenizer, std::int64_t seed);
 
-/// The file that `path` means: itself, or the newest checkpoint in a run's folder. Throws ExitCode::usage when there is none.
+/// The file that `path` means: itself, or the newest checkpoint in a run's folder. Throws ExitCode::usage when there is
+/// none.
 std::filesystem::path find_saved_run(const std::filesystem::path& path);
 
-/// Loads weights and optimizer state into this rank's shards. Throws ExitCode::usage when the model, the optimizer, the tokenizer or
-/// the seed is not the one saved, naming the flag.
-Progress load_run(const std::filesystem::path& path, Gpt& model, optim::Optimizer& optimizer, const Tokenizer& tokenizer,
-                  std::int64_t seed);
+/// Loads weights and optimizer state into this rank's shards. Throws ExitCode::usage when the model, the optimizer, the
+/// tokenizer or the seed is not the one saved, naming the flag.
+Progress load_run(const std::filesystem::path& path, Gpt& model, optim::Optimizer& optimizer,
+                  const Tokenizer& tokenizer, std::int64_t seed);
 
 /// A saved model without its run: for generation.
 struct SavedModel {

@@ -28,8 +28,8 @@ std::string predicted_memory(const TrainOptions& o, const GptConfig& c, const nn
   const double element = static_cast<double>(size_of(o.precision.dtype));
   const double moments = o.optimizer.optimizer == "adamw" ? 8 : (o.optimizer.momentum > 0 ? 4 : 0);
   const double master = o.precision.dtype == DType::f32 ? 0 : 4;
-  // What a block keeps per token for its backward: inputs of two norms and two residual sums (4 D), and, split over tp, qkv and
-  // attention's output (4 D) and the hidden before and after the activation (8 D).
+  // What a block keeps per token for its backward: inputs of two norms and two residual sums (4 D), and, split over tp,
+  // qkv and attention's output (4 D) and the hidden before and after the activation (8 D).
   const double tokens = static_cast<double>(o.batch_sizes().micro_batch * c.context);
   const double layers = static_cast<double>(c.layers) / o.mesh.shape.size(Axis::pp);
   const double tp = o.mesh.shape.size(Axis::tp);

@@ -15,7 +15,8 @@ namespace trireme {
 std::unique_ptr<optim::Optimizer> make_optimizer(const OptimizerOptions& options, const nn::ParameterList& parameters);
 optim::LrSchedule make_lr_schedule(const ScheduleOptions& options);
 
-/// Bytes per rank this run will need, by category, as one line for the start table; the convention is in the line itself.
+/// Bytes per rank this run will need, by category, as one line for the start table; the convention is in the line
+/// itself.
 std::string predicted_memory(const TrainOptions& options, const GptConfig& config, const nn::ParameterList& parameters,
                              int live_microbatches);
 

@@ -2,8 +2,8 @@
 //
 //   build/bin/tutorial_all_reduce
 //
-// Each rank is a thread with its own tensors; a process group is how they meet. Under mpirun the same calls work between
-// processes. Read next: parallel/mesh/redistribute.h, where communication gets a backward.
+// Each rank is a thread with its own tensors; a process group is how they meet. Under mpirun the same calls work
+// between processes. Read next: parallel/mesh/redistribute.h, where communication gets a backward.
 #include <fmt/core.h>
 
 #include <atomic>
@@ -25,8 +25,8 @@ int main() {
     work.wait();
     if (x.span<float>()[0] != 1 + 2 + 3 + 4) ++wrong;
 
-    // Data parallelism in four lines: the same weight everywhere, other data on each rank, and the sum of the ranks' gradients is the
-    // gradient of the whole batch.
+    // Data parallelism in four lines: the same weight everywhere, other data on each rank, and the sum of the ranks'
+    // gradients is the gradient of the whole batch.
     Tensor w = Tensor::full({1}, 2.0);
     require_grad(w);
     backward(square(w * Tensor::full({1}, world->rank() + 1)));  // this rank's part: (w r)^2, gradient 2 w r^2

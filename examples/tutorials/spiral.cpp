@@ -1,5 +1,5 @@
-// Tutorial 2: a small network, trained. Two spirals wind around each other; a perceptron with one hidden layer learns which
-// point belongs to which.
+// Tutorial 2: a small network, trained. Two spirals wind around each other; a perceptron with one hidden layer learns
+// which point belongs to which.
 //
 //   build/bin/tutorial_spiral
 //

@@ -1,9 +1,9 @@
 // DeviceMesh: the ranks of a job as a grid with named axes, and a process group for every line and plane of it.
 //
 // Axes stand in placement order: pp outermost, tp innermost, so that tensor-parallel neighbours, which talk most, get
-// neighbouring ranks. World rank = (pp_coord * dp + dp_coord) * tp + tp_coord. A mesh is passed explicitly: ranks may be
-// threads of one process, so there is no "current" mesh.
-// Read next: parallel/mesh/placement.h (what a tensor means on an axis).
+// neighbouring ranks. World rank = (pp_coord * dp + dp_coord) * tp + tp_coord. A mesh is passed explicitly: ranks may
+// be threads of one process, so there is no "current" mesh. Read next: parallel/mesh/placement.h (what a tensor means
+// on an axis).
 #pragma once
 
 #include <array>
@@ -31,8 +31,9 @@ struct MeshShape {
   bool operator==(const MeshShape&) const = default;
 };
 
-/// "dp=2,tp=2,pp=2"; left-out axes are 1; "dp=auto" takes what `world` ranks leave (world 0: unknown, auto is 1). Throws
-/// ExitCode::usage for an unknown or repeated axis, a size that is not a positive number, or a product that is not `world`.
+/// "dp=2,tp=2,pp=2"; left-out axes are 1; "dp=auto" takes what `world` ranks leave (world 0: unknown, auto is 1).
+/// Throws ExitCode::usage for an unknown or repeated axis, a size that is not a positive number, or a product that is
+/// not `world`.
 MeshShape parse_mesh(std::string_view text, int world);
 std::string to_string(const MeshShape& shape);  ///< "dp=2,tp=2,pp=1"
 
@@ -51,7 +52,8 @@ class DeviceMesh {
   ProcessGroup& world() const { return *world_; }
   /// The ranks that differ from this one only along `axis`, ordered by that coordinate.
   ProcessGroup& group(Axis axis) const { return *groups_[static_cast<std::size_t>(axis)]; }
-  /// The first and the last rank of this rank's pp line, which share a tied embedding; null when this is neither or pp = 1.
+  /// The first and the last rank of this rank's pp line, which share a tied embedding; null when this is neither or pp
+  /// = 1.
   ProcessGroup* pipeline_ends() const { return pipeline_ends_.get(); }
 
   int world_rank(int pp, int dp, int tp) const { return (pp * size(Axis::dp) + dp) * size(Axis::tp) + tp; }

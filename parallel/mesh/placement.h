@@ -43,7 +43,8 @@ struct Placements {
   const Placement& on(Axis axis) const;
 };
 
-/// The part of a global tensor that this rank holds. Throws ExitCode::usage naming `what` when an extent does not divide evenly.
+/// The part of a global tensor that this rank holds. Throws ExitCode::usage naming `what` when an extent does not
+/// divide evenly.
 Rectangle local_rectangle(const Shape& global, const Placements& placements, const DeviceMesh& mesh,
                           std::string_view what);
 Shape local_shape(const Shape& global, const Placements& placements, const DeviceMesh& mesh, std::string_view what);

@@ -11,8 +11,8 @@
 //   S(a)->S(b)  all-to-all       all-to-all back  moving a shard between dims
 //   P -> R      all-reduce       all-reduce       rare
 //
-// Shoeybi et al. 2019 (Megatron-LM, section 3) call I -> R "f" and P -> I "g"; Korthikanti et al. 2022 (section 4.2) add
-// S -> R and P -> S. On an axis of size 1 every move is the identity and records nothing.
+// Shoeybi et al. 2019 (Megatron-LM, section 3) call I -> R "f" and P -> I "g"; Korthikanti et al. 2022 (section 4.2)
+// add S -> R and P -> S. On an axis of size 1 every move is the identity and records nothing.
 #pragma once
 
 #include "parallel/mesh/placement.h"

@@ -1,7 +1,7 @@
 // The gradient checker: backward against central differences, everything in f64.
 //
-// The output is reduced to a number with random weights, so that every element of the Jacobian counts. With h = 1e-6 the
-// difference quotient is off by about h^2 |f'''| + 1e-16 |f| / h ~ 1e-10 for values near 1.
+// The output is reduced to a number with random weights, so that every element of the Jacobian counts. With h = 1e-6
+// the difference quotient is off by about h^2 |f'''| + 1e-16 |f| / h ~ 1e-10 for values near 1.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -101,7 +101,8 @@ inline double relative_difference(const Tensor& a, const Tensor& b) {
   return norm > 0 ? std::sqrt(difference / norm) : std::sqrt(difference);
 }
 
-/// |a - b| / max(|b|, sqrt(count)): sums of numbers of order one may cancel, and rounding errors do not shrink with them.
+/// |a - b| / max(|b|, sqrt(count)): sums of numbers of order one may cancel, and rounding errors do not shrink with
+/// them.
 inline double rounding_difference(const Tensor& a, const Tensor& b) {
   const Tensor wide = contiguous(cast(b, DType::f64));
   double norm = 0;
@@ -126,7 +127,8 @@ inline void check_dtype(const std::string& what, const Function& f, const std::v
   }
 }
 
-/// Gradients in f64, then f32, bf16 and f16 against f64: room for some 16 roundings of 2^-9 (bf16) and 2^-11 (f16), 32 of 2^-24.
+/// Gradients in f64, then f32, bf16 and f16 against f64: room for some 16 roundings of 2^-9 (bf16) and 2^-11 (f16), 32
+/// of 2^-24.
 inline void check_op(const std::string& what, const Function& f, const std::vector<Tensor>& inputs) {
   check_gradients(what, f, inputs);
   check_dtype(what, f, inputs, DType::f32, 32 * 0x1p-24);

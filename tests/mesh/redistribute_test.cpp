@@ -1,7 +1,8 @@
 // Every move of the table: the value it gives, and its gradient against the same computation on one rank.
 //
-// The check on gradients needs no table of backwards. Each rank's local loss is a weighted sum whose meaning follows from the
-// placement of what it is taken of; the one-rank gradient is placed the same way as the input's gradient must be.
+// The check on gradients needs no table of backwards. Each rank's local loss is a weighted sum whose meaning follows
+// from the placement of what it is taken of; the one-rank gradient is placed the same way as the input's gradient must
+// be.
 #include <doctest/doctest.h>
 
 #include "autograd/engine.h"
@@ -31,7 +32,8 @@ double largest_difference(const Tensor& a, const Tensor& b) {
   return largest;
 }
 
-/// This rank's local tensor of the global `x` under a placement. Partial: shares that sum to x, different on every rank.
+/// This rank's local tensor of the global `x` under a placement. Partial: shares that sum to x, different on every
+/// rank.
 Tensor place(const Tensor& x, Placement placement, int rank, int n) {
   if (placement.sharded()) {
     const std::int64_t piece = x.size(placement.dim) / n;
