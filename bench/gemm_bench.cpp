@@ -48,7 +48,7 @@ double peak(int team) {
       const cpu::Vector<float> factor = cpu::Vector<float>{} + source, term = factor;
       for (int step = 0; step < steps; ++step) {
 #pragma GCC unroll 12
-        for (int i = 0; i < chains; ++i) sum[i] = sum[i] * factor + term;
+        for (cpu::Vector<float>& chain : sum) chain = chain * factor + term;
       }
       cpu::Vector<float> all = sum[0];
       for (int i = 1; i < chains; ++i) all += sum[i];

@@ -2,7 +2,7 @@
 
 # All tests also run under sanitizers, but for those that start programs (cli), or compare numbers and sources on which
 # a sanitizer has nothing to say.
-set(TRIREME_NOT_SANITIZED cli golden layering)
+set(TRIREME_NOT_SANITIZED cli golden layering parity)
 add_custom_target(unit_tests)  # builds those; `ctest -L unit` runs them
 
 # trireme_library(NAME SOURCES a.cpp ... LINKS trireme_core ...): one layer as a static library.

@@ -82,7 +82,7 @@ void sync_folder(const fs::path& folder) {
 }
 
 /// "runs/a/" names the same folder as "runs/a", but a name beside it can only be made from the latter.
-fs::path without_trailing_slash(fs::path path) { return path.has_filename() ? path : path.parent_path(); }
+fs::path without_trailing_slash(const fs::path& path) { return path.has_filename() ? path : path.parent_path(); }
 
 /// A name beside `path` that no other process or thread uses.
 fs::path temporary_name(const fs::path& path) {
@@ -164,8 +164,8 @@ void AtomicFile::commit() {
   sync_folder(folder_of(path_));
 }
 
-AtomicFolder::AtomicFolder(fs::path path)
-    : path_(without_trailing_slash(std::move(path))), temporary_(temporary_name(path_)) {
+AtomicFolder::AtomicFolder(const fs::path& path)
+    : path_(without_trailing_slash(path)), temporary_(temporary_name(path_)) {
   make_directories(temporary_);
 }
 

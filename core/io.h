@@ -50,7 +50,7 @@ class AtomicFile {
 /// A folder of files that appears under its name, complete, at commit(). Not committed, it leaves nothing.
 class AtomicFolder {
  public:
-  explicit AtomicFolder(std::filesystem::path path);
+  explicit AtomicFolder(const std::filesystem::path& path);
   ~AtomicFolder();
   AtomicFolder(const AtomicFolder&) = delete;
   AtomicFolder& operator=(const AtomicFolder&) = delete;

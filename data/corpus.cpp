@@ -93,7 +93,8 @@ Corpus load_corpus(const CorpusOptions& options) {
 Corpus load_corpus(const CorpusOptions& options, std::shared_ptr<const Tokenizer> tokenizer) {
   check_options(options);
   require(tokenizer != nullptr && !options.tokenizer, "load_corpus", "expected one tokenizer, not an option as well");
-  return split(options, is_shard_set(options.path) ? load_shards(options, tokenizer) : load_text(options, tokenizer));
+  return split(options,
+               is_shard_set(options.path) ? load_shards(options, tokenizer) : load_text(options, std::move(tokenizer)));
 }
 
 }  // namespace trireme

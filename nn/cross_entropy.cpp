@@ -46,7 +46,7 @@ struct CrossEntropy : Op {
     options.group->all_reduce(sums).wait();
   }
 
-  Gradients backward(const Tensor& dloss) {
+  Gradients backward(const Tensor& dloss) const {
     Tensor dlogits = logits.sole_owner() ? logits : empty_like(logits);
     kernels(logits.device())
         .cross_entropy_backward(logits, targets, options.slice, maximum, sum_exp, options.smoothing,

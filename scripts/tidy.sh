@@ -33,9 +33,10 @@ check_one() {
   return 1
 }
 
-# The sources of build/compile_commands.json, relative to the root.
+# The sources of build/compile_commands.json, relative to the root. Not the tests: they capture structured bindings,
+# which clang 14 cannot parse, and are checked by being run.
 all_sources() {
-  sed -n 's|^ *"file": "'"$PWD"'/\(.*\)",\{0,1\}$|\1|p' build/compile_commands.json | LC_ALL=C sort -u
+  sed -n 's|^ *"file": "'"$PWD"'/\(.*\)",\{0,1\}$|\1|p' build/compile_commands.json | grep -v '^tests/' | LC_ALL=C sort -u
 }
 
 record_dependencies() {

@@ -1,5 +1,6 @@
 // Does a mesh give the same numbers as one rank? The same few steps, on the same made-up batch, are run by one rank and
-// by the mesh; then every parameter's gradient and weight is compared, each rank its own shard.
+// by the mesh; then every parameter's gradient and weight is compared, each rank its own shard. The one rank takes the
+// batch uncut, as one micro-batch.
 //
 // The batch has masked targets, unevenly spread over samples, so that averaging averages would show. AdamW divides a
 // gradient by its own size: a gradient that is zero in exact arithmetic (the key bias: softmax ignores a shift of all

@@ -24,7 +24,7 @@ constexpr std::int64_t points = 400;
 std::pair<Tensor, Tensor> spirals() {
   Tensor xy = Tensor::empty({points, 2}), labels = Tensor::empty({points}, DType::i32);
   for (std::int64_t i = 0; i < points; ++i) {
-    const double turn = 0.5 + 2.5 * static_cast<double>(i / 2) / (points / 2.0);
+    const double turn = 0.5 + 2.5 * static_cast<double>(i) / points;
     const double angle = 3.141592653589793 * (turn + static_cast<double>(i % 2));
     const double noise = 0.05 * random_normal(1, 2, static_cast<std::uint64_t>(i));
     xy.data<float>()[2 * i] = static_cast<float>(turn * std::cos(angle) + noise);

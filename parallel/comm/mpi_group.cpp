@@ -123,7 +123,7 @@ void MpiGroup::reduce_in_pieces(Call& call) {
     }
     std::byte* const x = bytes_of(call.c.x) + static_cast<std::size_t>(first) * call.element();
     std::byte* const buffer = bytes_of(call.buffer);
-    const MPI_Datatype type = call.type();
+    MPI_Datatype type = call.type();
     finish(call, [&](MPI_Request* request) {
       return MPI_Ialltoallv(x, counts.data(), starts.data(), type, buffer, mine.data(), rows.data(), type,
                             communicator_, request);
@@ -162,7 +162,7 @@ void MpiGroup::reduce_scatter_in_pieces(Call& call) {
 void MpiGroup::move(Call& call) {
   std::byte *const x = bytes_of(call.c.x), *const y = bytes_of(call.c.y);
   const int n = call.count(), root = call.c.root;
-  const MPI_Datatype type = call.type();
+  MPI_Datatype type = call.type();
   const std::size_t offset = static_cast<std::size_t>(rank()) * static_cast<std::size_t>(n) * call.element();
   const bool in_place = x != nullptr && y != nullptr && (is_split(call.c.kind) ? x + offset == y : y + offset == x);
   const void* const from = in_place && call.c.kind != Kind::scatter ? MPI_IN_PLACE : x;

@@ -50,7 +50,7 @@ template <class A, class T>
 void keep_larger(A* __restrict running, const T* __restrict next, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) {
     const A a = running[i], b = static_cast<A>(next[i]);
-    running[i] = b > a || b != b ? b : a;
+    running[i] = b > a || b != b ? b : a;  // NOLINT(misc-redundant-expression): b != b finds NaN
   }
 }
 

@@ -7,9 +7,9 @@ DeviceMesh::DeviceMesh(std::shared_ptr<ProcessGroup> world, const MeshShape& sha
   require(world_->size() == shape.ranks(), "DeviceMesh", "the mesh {} needs {} ranks, the world has {}",
           to_string(shape), shape.ranks(), world_->size());
   int rest = rank();
-  for (auto axis = all_axes.rbegin(); axis != all_axes.rend(); ++axis) {  // tp varies fastest
-    coords_[static_cast<std::size_t>(*axis)] = rest % size(*axis);
-    rest /= size(*axis);
+  for (const Axis axis : {Axis::tp, Axis::dp, Axis::pp}) {  // tp varies fastest
+    coords_[static_cast<std::size_t>(axis)] = rest % size(axis);
+    rest /= size(axis);
   }
   const int pp = coord(Axis::pp), dp = coord(Axis::dp), tp = coord(Axis::tp);
   for (const Axis axis : all_axes) {
