@@ -116,9 +116,10 @@ OptimizerOptions sgd() {
   return o;
 }
 
-/// AdamW's first update of an element is g / (|g| + eps), whose slope at 0 is 1 / eps. A tensor of gradients of size G has
-/// rounding noise of some 4e-7 G, also in an element that happens to be near 0, whose update it then moves by 4e-7 G / eps
-/// of a step: with eps 1e-8 nothing could be compared. G is up to 1e-2 here, so 1e-3 keeps that at 4e-6 of one element.
+/// AdamW's first update of an element is g / (|g| + eps), whose slope at 0 is 1 / eps. A tensor of gradients of size G
+/// has rounding noise of some 4e-7 G, also in an element that happens to be near 0, whose update it then moves by
+/// 4e-7 G / eps of a step: with eps 1e-8 nothing could be compared. Clipped, G is 1e-3 for matrices and up to 2e-2 for
+/// biases here, so that 1e-3 keeps this at 8e-6, of single elements.
 OptimizerOptions adamw() {
   OptimizerOptions o;
   o.eps = 1e-3;

@@ -1,5 +1,5 @@
-// The GPT against PyTorch: logits, loss, every gradient and ten AdamW steps of the models in this folder, on one rank and
-// on meshes. README.md says what the files hold.
+// The GPT against PyTorch: logits, loss, every gradient and ten AdamW steps of the models in this folder, on one rank
+// and on meshes. README.md says what the files hold.
 #include <doctest/doctest.h>
 
 #include <algorithm>

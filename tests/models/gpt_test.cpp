@@ -68,7 +68,7 @@ TEST_CASE("parameter_count is what the model makes, on any mesh; so are the prod
     CAPTURE(c.width);
     for (const std::string& mesh : Meshes{"dp=1", "pp=3"}) CHECK(parameter_count(c) == counted(c, mesh, false));
     if (c.heads % 2 == 0) CHECK(parameter_count(c) == counted(c, "dp=2,tp=2,pp=2", false));
-    // Each weight of a product: multiply and add, once forward and twice backward. Attention: q k^T and p v over T keys.
+    // Each weight of a product: multiply and add, once forward and twice backward. Attention: q k^T and p v, T keys.
     const double products = 6 * static_cast<double>(counted(c, "dp=1", true));
     const double attention = 6 * static_cast<double>(2 * c.layers * c.width * c.context);
     CHECK(training_flops_per_token(c) == doctest::Approx(products + attention));

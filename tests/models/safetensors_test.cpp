@@ -83,7 +83,8 @@ TEST_CASE("headers that claim what cannot be are refused") {
       {entry("[-1,15]"), "lacks a valid dtype, shape or data_offsets"},
       {entry("[0,18446744073709551615]"), "do not fit"},
       {R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[8,16]}})", "begins at byte 8; expected 0"},
-      {R"({"a":{"dtype":"F32","shape":[3],"data_offsets":[0,12]},"b":{"dtype":"F32","shape":[2],"data_offsets":[8,16]}})",
+      {R"({"a":{"dtype":"F32","shape":[3],"data_offsets":[0,12]},)"
+       R"("b":{"dtype":"F32","shape":[2],"data_offsets":[8,16]}})",
        "an overlap or a hole"},
       {R"({"a":{"dtype":"F32","shape":[3],"data_offsets":[0,12]}})", "4 bytes after the last tensor"},
       {R"({"a":{"dtype":"F8","shape":[16],"data_offsets":[0,16]}})", "tensor a has dtype F8; expected one of"},

@@ -1,4 +1,5 @@
-// Cross-entropy on one rank: backward against central differences, and what is refused. Split vocabularies: vocab_test.cpp.
+// Cross-entropy on one rank: backward against central differences, and what is refused. Split vocabularies are in
+// vocab_test.cpp.
 #include "nn/cross_entropy.h"
 
 #include "tests/nn/mesh_support.h"

@@ -81,6 +81,36 @@ std::map<std::string, Tensor> linear_by_loops(std::int64_t rows, std::int64_t in
   return r;
 }
 
+Layer linear_layer(const Shape& features, nn::Split split, bool bias) {
+  const nn::LinearOptions options{.bias = bias};
+  return {.make = [=](const nn::Build& b) { return std::make_unique<nn::Linear>(b, 16, features, split, options); },
+          .in = {3, 5, 16},
+          .out = features.dims() == 1 ? Shape{3, 5, features[0]} : Shape{3, 5, features[0], features[1]},
+          .in_sharded = split == nn::Split::in,
+          .out_sharded = split == nn::Split::out};
+}
+
+/// What the layer must give, by loops over the parameters that run_layer() gives it.
+std::map<std::string, Tensor> linear_reference(const Layer& layer, const Shape& features) {
+  Tensor w, b;
+  run_mesh("tp=1", [&](const MeshPtr& mesh) {
+    const nn::Build build(mesh, DType::f64, 3);
+    const auto module = layer.make(build);
+    randomise(build.parameters(), 0.5);
+    w = build.parameters()[0]->value.detach();
+    if (build.parameters().size() == 2) b = build.parameters()[1]->value.detach();
+  });
+  auto reference = linear_by_loops(15, 16, features.count(), random(layer.in, 1), random(layer.out, 2), w, b);
+  if (!b.defined()) reference.erase("bias");
+  for (auto& [name, tensor] : reference) {
+    tensor = view::reshape(tensor, name == "y"        ? layer.out
+                                   : name == "dx"     ? layer.in
+                                   : name == "weight" ? w.shape()
+                                                      : features);
+  }
+  return reference;
+}
+
 }  // namespace
 
 TEST_CASE("a linear layer, whole or split by outputs or inputs, is x W^T + b") {
@@ -88,38 +118,10 @@ TEST_CASE("a linear layer, whole or split by outputs or inputs, is x W^T + b") {
   for (const Split split : {Split::none, Split::out, Split::in}) {
     for (const Shape& features : {Shape{12}, Shape{3, 8}}) {
       for (const bool bias : {true, false}) {
-        Shape out{3, 5};
-        if (features.dims() == 2) out = {3, 5, features[0], features[1]};
-        if (features.dims() == 1) out = {3, 5, features[0]};
-        const Layer layer = {.make =
-                                 [&](const nn::Build& b) {
-                                   return std::make_unique<nn::Linear>(b, 16, features, split,
-                                                                       nn::LinearOptions{.bias = bias});
-                                 },
-                             .in = {3, 5, 16},
-                             .out = out,
-                             .in_sharded = split == Split::in,
-                             .out_sharded = split == Split::out};
-
-        // The parameters as randomise() makes them, on one rank.
-        Tensor w, b;
-        run_mesh("tp=1", [&](const MeshPtr& mesh) {
-          const nn::Build build(mesh, DType::f64, 3);
-          const auto module = layer.make(build);
-          randomise(build.parameters(), 0.5);
-          w = build.parameters()[0]->value.detach();
-          if (bias) b = build.parameters()[1]->value.detach();
-        });
-        auto reference = linear_by_loops(15, 16, features.count(), random(layer.in, 1), random(layer.out, 2), w, b);
-        reference["y"] = view::reshape(reference["y"], layer.out);
-        reference["dx"] = view::reshape(reference["dx"], layer.in);
-        reference["weight"] = view::reshape(reference["weight"], w.shape());
-        reference["bias"] = view::reshape(reference["bias"], features);
-        if (!bias) reference.erase("bias");
-        for (const std::string& mesh : Meshes{"tp=1", "tp=2", "tp=4"}) {
-          CAPTURE(static_cast<int>(split));
-          check_against(reference, layer, mesh);
-        }
+        const Layer layer = linear_layer(features, split, bias);
+        const auto reference = linear_reference(layer, features);
+        CAPTURE(static_cast<int>(split));
+        for (const std::string& mesh : Meshes{"tp=1", "tp=2", "tp=4"}) check_against(reference, layer, mesh);
       }
     }
   }

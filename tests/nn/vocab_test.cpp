@@ -1,5 +1,5 @@
-// A vocabulary that does not divide, split over ranks: embedding, tied logits and cross-entropy against plain loops in f64
-// that know nothing of slices or padding.
+// A vocabulary that does not divide, split over ranks: embedding, tied logits and cross-entropy against plain loops in
+// f64 that know nothing of slices or padding.
 #include "nn/cross_entropy.h"
 #include "nn/vocab_embedding.h"
 #include "tests/nn/mesh_support.h"
@@ -32,7 +32,8 @@ Tensor some_targets(std::int64_t vocab) {
 
 double loss_scale() { return 1.0 / (rows - 3); }
 
-/// loss = scale * sum over targets of -sum_v q_v log softmax(h W^T)_v with q the smoothed one-hot, plus sum(dy * embedding(ids)).
+/// loss = scale * sum over targets of -sum_v q_v log softmax(h W^T)_v with q the smoothed one-hot; the table also gets
+/// the gradient of sum(dembedded * embedding(ids)).
 Answer by_loops(const Question& q, const Tensor& table, const Tensor& hidden, const Tensor& dembedded) {
   const Tensor targets = some_targets(q.vocab), input = ids({batch, length}, q.vocab, 9);
   Answer a{0, Tensor::zeros({batch, length, width}, DType::f64), Tensor::zeros({batch, length, width}, DType::f64),

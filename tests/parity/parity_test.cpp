@@ -1,5 +1,6 @@
-// Any mesh equals one rank: loss, every gradient before clipping, the gradient norm, and every weight after SGD and AdamW
-// steps with clipping. And the comparison is not blind: sums that are wrong in known ways must show in the right column.
+// Any mesh equals one rank: loss, every gradient before clipping, the gradient norm, and every weight after SGD and
+// AdamW steps with clipping. And the comparison is not blind: sums that are wrong in known ways must show in the right
+// column.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -116,8 +117,8 @@ TEST_CASE("with dropout, without biases, and with the tanh form of gelu") {
 }
 
 TEST_CASE("bf16 equals one rank to the rounding of its activations") {
-  // An activation's gradient passes some 8 roundings of 2^-9 in each of 4 blocks, forward and backward: sqrt(64) of them
-  // when they are independent, and a factor of 2 for the worst tensor. A wrong sum is off by a half or more.
+  // An activation's gradient passes some 8 roundings of 2^-9 in each of 4 blocks, forward and backward: sqrt(64) of
+  // them when they are independent, and a factor of 2 for the worst tensor. A wrong sum is off by a half or more.
   constexpr double rounding = 2 * 8 * 0x1p-9;
   for (const std::string& mesh : Meshes{"tp=2", "tp=4", "dp=2,tp=2,pp=2", "dp=2", "pp=2"}) {
     TrainOptions o = options(mesh, 2);
@@ -128,8 +129,8 @@ TEST_CASE("bf16 equals one rank to the rounding of its activations") {
 }
 
 TEST_CASE("gradients of bf16 weights are summed in f32, over micro-batches and over dp") {
-  // Without tp nothing is computed differently for a sample: in the first step only sums over samples differ. Those of biases
-  // and positions are rounded to bf16 once per micro-batch, by the operation that broadcast them.
+  // Without tp nothing is computed differently for a sample: in the first step only sums over samples differ. Those of
+  // biases and positions are rounded to bf16 once per micro-batch, by the operation that broadcast them.
   for (const std::string& mesh : Meshes{"dp=1", "dp=2", "dp=8", "pp=2", "dp=2,pp=4"}) {
     TrainOptions o = options(mesh);
     o.batch.micro_batches.reset();
