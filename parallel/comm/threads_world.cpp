@@ -63,6 +63,12 @@ std::shared_ptr<GroupState> ThreadWorld::join(const std::vector<int>& members, c
   return state;
 }
 
+void ThreadWorld::close() {
+  decltype(forming_) unfinished;  // destroyed after the lock is released
+  const std::scoped_lock lock(mutex_);
+  unfinished.swap(forming_);
+}
+
 GroupState::GroupState(std::shared_ptr<ThreadWorld> shared_world, std::vector<int> world_ranks)
     : world(std::move(shared_world)),
       members(std::move(world_ranks)),
@@ -108,6 +114,7 @@ void run_thread_ranks(int ranks, int threads_per_rank, ProcessGroup::Deadline de
   std::vector<std::thread> threads;
   for (int rank = 0; rank < ranks; ++rank) threads.emplace_back(run_rank, rank);
   for (std::thread& thread : threads) thread.join();
+  world->close();
   if (world->failed())
     std::rethrow_exception(world->error() ? world->error() : std::make_exception_ptr(comm::PeerFailed()));
 }

@@ -41,6 +41,9 @@ class ThreadWorld : public std::enable_shared_from_this<ThreadWorld> {
   /// The shared state of the group of these members: calls with one list and name meet in call order, rank by rank.
   std::shared_ptr<GroupState> join(const std::vector<int>& members, const std::string& name, int world_rank);
 
+  /// All ranks have ended: forgets groups that some member never joined. They and the world keep each other alive.
+  void close();
+
  private:
   struct Forming {
     std::shared_ptr<GroupState> state;
