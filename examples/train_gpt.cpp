@@ -4,16 +4,13 @@
 //
 // Read it from the bottom: main reads the flags, train() loads the text and starts the ranks, and each rank runs
 // train_rank(), whose loop is: gradients, sums over the mesh, clip, update, report.
-// Read next: models/gpt.h, parallel/pipeline/executor.h, parallel/grad_sync.h.
+// Read next: train/trainer.h, models/gpt.h.
 #include <cmath>
 
 #include "core/parallel_for.h"
 #include "data/corpus.h"
 #include "data/prefetch.h"
 #include "data/utf8.h"
-#include "optim/gradient_norm.h"
-#include "parallel/grad_sync.h"
-#include "parallel/pipeline/executor.h"
 #include "parallel/pipeline/timeline.h"
 #include "train/console.h"
 #include "train/evaluate.h"
@@ -23,6 +20,7 @@
 #include "train/run_folder.h"
 #include "train/saved_run.h"
 #include "train/setup.h"
+#include "train/trainer.h"
 
 using namespace trireme;
 
@@ -69,40 +67,22 @@ void train_rank(const TrainOptions& o, const Corpus& corpus, RunFolder& folder, 
   const auto seed = static_cast<std::uint64_t>(o.run.seed);
   const std::int64_t tokens_per_step = batch.tokens_per_step(config.context);
 
-  // What is trained, what sums its gradients, what updates it, and the order of forwards and backwards.
-  Gpt model(nn::Build(mesh, o.precision.dtype, seed), config);
-  GradSync sync(model.parameters(), *mesh);
-  const auto optimizer = make_optimizer(o.optimizer, model.parameters());
+  Trainer trainer(o, mesh);
+  Gpt& model = trainer.model();
   const optim::LrSchedule lr_schedule = make_lr_schedule(o.schedule);
-  pipeline::Executor executor(
-      pipeline::make_schedule(o.mesh.pipeline, mesh->size(Axis::pp), static_cast<int>(batch.micro_batches)),
-      mesh->group(Axis::pp));
 
   Console console(rank.first());
-  console.print(start_table(o, start_facts(o, corpus, model, executor.proof())));
+  console.print(start_table(o, start_facts(o, corpus, model, trainer.executor().proof())));
   console.print(to_string(batch, config.context));
   Progress progress;
-  if (o.run.resume != "none") progress = load_run(o.run.resume, model, *optimizer, *corpus.tokenizer, o.run.seed);
-  if (o.run.dry_run) return console.print(pipeline::render(executor.schedule()));
+  if (o.run.resume != "none")
+    progress = load_run(o.run.resume, model, trainer.optimizer(), *corpus.tokenizer, o.run.seed);
+  if (o.run.dry_run) return console.print(pipeline::render(trainer.executor().schedule()));
   if (rank.first()) folder.open(config_text(o));
 
   const Sampler sampler(corpus.train, config.context, seed);
   const BatchPlan plan = batch.on_rank(mesh->coord(Axis::dp));
   Loader loader(sampler, plan, progress.samples);
-
-  // One micro-batch through this rank's stage. The loss is divided by the tokens of the whole global batch here, and
-  // nothing is divided anywhere else.
-  const double loss_scale = 1.0 / static_cast<double>(tokens_per_step);
-  const pipeline::StageFunctions stage = {
-      .forward =
-          [&](const Tensor& input, int /*microbatch*/) {
-            const Batch b = loader.next();
-            model.run().first_sample = b.sample_ids.front();
-            const Tensor hidden = model.hidden(input, b.inputs);  // [B, T, D]
-            return mesh->is_last(Axis::pp) ? model.loss(hidden, b.targets, loss_scale) : hidden;
-          },
-      .activation_shape = {batch.micro_batch, config.context, config.width},
-      .dtype = o.precision.dtype};
 
   PhaseTimes times;
   const auto timed = [&times](Phase phase, const auto& f) {
@@ -121,9 +101,8 @@ void train_rank(const TrainOptions& o, const Corpus& corpus, RunFolder& folder, 
 
     // Gradients of this rank's micro-batches; sums over dp start while the last backward still runs.
     const double waited = loader.seconds_waited();
-    sync.zero();
-    const pipeline::StepReport pass = executor.run(stage, [&] { sync.last_microbatch(); });
-    const GradSyncReport sums = sync.finish();
+    const auto [pass, sums] =
+        trainer.gradients([&](int) { return loader.next(); }, 1.0 / static_cast<double>(tokens_per_step));
     times.add(Phase::data, loader.seconds_waited() - waited);
     times.add(Phase::forward, pass.forward_seconds - (loader.seconds_waited() - waited));
     times.add(Phase::backward, pass.backward_seconds);
@@ -132,12 +111,12 @@ void train_rank(const TrainOptions& o, const Corpus& corpus, RunFolder& folder, 
     // Clip by the norm of the whole gradient, and update.
     const double lr = lr_schedule.at(progress.steps);
     const double norm = timed(Phase::optimizer, [&] {
-      const double whole = optim::gradient_norm(model.parameters(), *mesh);
+      const double whole = trainer.gradient_norm();
       if (!std::isfinite(whole)) {
         fail(ExitCode::numerical, "train",
              "the gradient norm is {}; expected a finite number; lower --lr or raise --warmup-steps", whole);
       }
-      optimizer->step(lr, optim::clip_factor(whole, o.optimizer.clip));
+      trainer.update(lr, whole);
       return whole;
     });
     progress = {.steps = step, .samples = progress.samples + batch.global_batch};
@@ -167,8 +146,9 @@ void train_rank(const TrainOptions& o, const Corpus& corpus, RunFolder& folder, 
   }
 
   if (!o.run.out.empty()) {
-    const std::string saved = timed(
-        Phase::saving, [&] { return save_run(o.run.out, model, *optimizer, progress, *corpus.tokenizer, o.run.seed); });
+    const std::string saved = timed(Phase::saving, [&] {
+      return save_run(o.run.out, model, trainer.optimizer(), progress, *corpus.tokenizer, o.run.seed);
+    });
     console.print(saved);
   }
   console.print(time_table(times, progress.steps - first_step));

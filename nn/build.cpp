@@ -2,10 +2,12 @@
 
 namespace trireme::nn {
 
-Build::Build(std::shared_ptr<const DeviceMesh> mesh, DType dtype, std::uint64_t seed)
+Build::Build(std::shared_ptr<const DeviceMesh> mesh, DType dtype, std::uint64_t seed,
+             const Parallelism& parallelism)
     : mesh_(std::move(mesh)),
       dtype_(dtype),
       seed_(seed),
+      parallelism_(parallelism),
       parameters_(std::make_shared<ParameterList>()),
       run_(std::make_shared<RunState>()) {}
 

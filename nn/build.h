@@ -23,13 +23,24 @@ struct RunState {
       0;  ///< global number (since step 0) of the sample in row 0: what dropout masks are keyed by
 };
 
+/// How the layers of a model use the mesh, where there is a choice.
+struct Parallelism {
+  bool sequence = false;  ///< between blocks each tp rank holds T/tp positions (Korthikanti et al. 2022)
+};
+
 class Build {
  public:
-  Build(std::shared_ptr<const DeviceMesh> mesh, DType dtype, std::uint64_t seed);
+  Build(std::shared_ptr<const DeviceMesh> mesh, DType dtype, std::uint64_t seed, const Parallelism& parallelism = {});
 
   Build operator/(std::string_view child) const;  ///< the same, one level down in names
   const DeviceMesh& mesh() const { return *mesh_; }
   const std::shared_ptr<const DeviceMesh>& shared_mesh() const { return mesh_; }
+  const Parallelism& parallelism() const { return parallelism_; }
+  /// What the residual stream [B, T, D] is on tp: I, or S(1) under sequence parallelism. A layer takes it and gives it.
+  Placement residual() const { return parallelism_.sequence ? placement::S(1) : placement::I; }
+  /// What a parameter applied to the residual stream position by position is on tp: with T/tp positions on each rank
+  /// the gradients are parts of a sum.
+  Placement beside_residual() const { return parallelism_.sequence ? placement::R : placement::I; }
   DType dtype() const { return dtype_; }
   std::uint64_t seed() const { return seed_; }
   const std::string& name() const { return name_; }
@@ -51,6 +62,7 @@ class Build {
   std::shared_ptr<const DeviceMesh> mesh_;
   DType dtype_;
   std::uint64_t seed_;
+  Parallelism parallelism_;
   std::string name_;
   std::shared_ptr<ParameterList> parameters_;
   std::shared_ptr<RunState> run_;

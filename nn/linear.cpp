@@ -29,11 +29,11 @@ Placement weight_placement(Split split, const Shape& out) {
 
 Linear::Linear(const Build& b, std::int64_t in, const Shape& out, Split split, const LinearOptions& options)
     : Module(b), split_(split) {
-  weight_ = b.parameter("weight", weight_shape(out, in), {.dp = R, .tp = weight_placement(split, out)},
+  weight_ = b.parameter("weight", weight_shape(out, in), {.tp = weight_placement(split, out)},
                         Init::normal(options.deviation), {.decay = true});
   if (options.bias) {
     const Placement tp = split == Split::out ? S(out.dims() - 1) : I;
-    bias_ = b.parameter("bias", out, {.dp = R, .tp = tp}, Init::zeros());
+    bias_ = b.parameter("bias", out, {.tp = tp}, Init::zeros());
   }
 }
 

@@ -18,7 +18,7 @@ VocabEmbedding::VocabEmbedding(const Build& b, std::int64_t vocab, std::int64_t 
                                bool copy_of_earlier_stage)
     : Module(b) {
   const std::int64_t rows = padded_vocab(vocab, b.mesh().size(Axis::tp));
-  weight_ = b.parameter("weight", {rows, width}, {.dp = R, .tp = S(0)}, Init::normal(deviation),
+  weight_ = b.parameter("weight", {rows, width}, {.tp = S(0)}, Init::normal(deviation),
                         {.logical_rows = vocab, .decay = true, .copy_of_earlier_stage = copy_of_earlier_stage});
   slice_.first = weight_->rectangle.start[0];
   slice_.valid = std::clamp<std::int64_t>(vocab - slice_.first, 0, weight_->value.size(0));

@@ -7,15 +7,19 @@
 namespace trireme::optim {
 
 double gradient_norm(const nn::ParameterList& parameters, const DeviceMesh& mesh) {
-  double sharded = 0, whole = 0;
+  // Squares of the parameters that are cut over: neither, tp, ep, both. Each is summed over exactly those axes.
+  Tensor squares = Tensor::zeros({2, 2}, DType::f64);  // [over ep, over tp]
+  double* sums = squares.data<double>();
   for (const nn::ParameterPtr& parameter : parameters) {
     if (parameter->copy_of_earlier_stage) continue;
-    const double squares = kernels(parameter->value.device()).sum_squares(parameter->grad());
-    (parameter->placements.tp.sharded() ? sharded : whole) += squares;
+    const std::size_t cell =
+        (parameter->placements.ep.sharded() ? 2U : 0U) + (parameter->placements.tp.sharded() ? 1U : 0U);
+    sums[cell] += kernels(parameter->value.device()).sum_squares(parameter->grad());
   }
-  Tensor sum = Tensor::full({1}, sharded, DType::f64);
+  if (mesh.size(Axis::ep) > 1) mesh.group(Axis::ep).all_reduce(view::select(squares, 0, 1)).wait();
+  Tensor sum = Tensor::full({1}, sums[1] + sums[3], DType::f64);
   if (mesh.size(Axis::tp) > 1) mesh.group(Axis::tp).all_reduce(sum).wait();
-  *sum.data<double>() += whole;
+  *sum.data<double>() += sums[0] + sums[2];
   if (mesh.size(Axis::pp) > 1) mesh.group(Axis::pp).all_reduce(sum).wait();
   return std::sqrt(sum.item());
 }

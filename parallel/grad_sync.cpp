@@ -18,9 +18,8 @@ std::int64_t padded(std::int64_t count) { return (count + alignment - 1) / align
 
 double seconds(std::chrono::steady_clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
 
-bool sums_over(const std::vector<Axis>& axes, Axis axis) {
-  return std::find(axes.begin(), axes.end(), axis) != axes.end();
-}
+/// Whether a bucket's sums begin with one over data-parallel ranks, which may run during backward.
+bool sums_over_data(const std::vector<Axis>& axes) { return !axes.empty() && axes.front() != Axis::tp; }
 
 /// `text` of rank `root`, on every rank of the group.
 std::string broadcast_text(ProcessGroup& group, std::string text, int root) {
@@ -51,14 +50,6 @@ GradSync::~GradSync() {
   for (const Slot& slot : slots_) slot.parameter->leaf().clear_hooks();
 }
 
-std::vector<Axis> GradSync::axes_to_sum(const nn::Parameter& parameter) const {
-  std::vector<Axis> axes;
-  for (const Axis axis : all_axes) {
-    if (mesh_.size(axis) > 1 && parameter.placements.on(axis) == placement::R) axes.push_back(axis);
-  }
-  return axes;
-}
-
 void GradSync::fill_buckets(const nn::ParameterList& parameters, std::int64_t bucket_bytes) {
   struct Open {
     std::int64_t bytes = 0;
@@ -67,7 +58,7 @@ void GradSync::fill_buckets(const nn::ParameterList& parameters, std::int64_t bu
   std::map<std::vector<Axis>, Open> open;  // one per set of axes: a bucket is summed as a whole
   const nn::ParameterList newest_first(parameters.rbegin(), parameters.rend());
   for (const nn::ParameterPtr& parameter : newest_first) {
-    const std::vector<Axis> axes = axes_to_sum(*parameter);
+    const std::vector<Axis> axes = gradient_axes(parameter->placements, mesh_);
     const std::int64_t bytes = padded(parameter->value.count()) * static_cast<std::int64_t>(sizeof(float));
     Open& bucket = open[axes];
     if (!bucket.slots.empty() && bucket.bytes + bytes > bucket_bytes) {
@@ -142,8 +133,8 @@ void GradSync::gradient_ready(Slot& slot) {
 void GradSync::launch_next() {
   Bucket& bucket = buckets_[launched_++];
   bucket.started = Clock::now();
-  if (!sums_over(bucket.axes, Axis::dp)) return;
-  bucket.over_dp = mesh_.group(Axis::dp).all_reduce(bucket.gradients, ReduceOp::sum, Launch::background);
+  if (!sums_over_data(bucket.axes)) return;
+  bucket.over_data = mesh_.group(bucket.axes.front()).all_reduce(bucket.gradients, ReduceOp::sum, Launch::background);
   report_.bytes += bucket.gradients.bytes();
   if (in_last_backward_) ++report_.buckets_overlapped;
 }
@@ -151,9 +142,9 @@ void GradSync::launch_next() {
 /// Counts the time of sums that have ended. They run one after the other: one starts when it is launched and the one
 /// before has ended.
 void GradSync::note_completed() {
-  while (completed_ < launched_ && buckets_[completed_].over_dp.done()) {
+  while (completed_ < launched_ && buckets_[completed_].over_data.done()) {
     const Bucket& bucket = buckets_[completed_++];
-    if (!sums_over(bucket.axes, Axis::dp)) continue;
+    if (!sums_over_data(bucket.axes)) continue;
     const Clock::time_point now = Clock::now();
     report_.communication_seconds += seconds(now - std::max(bucket.started, last_completion_));
     last_completion_ = now;
@@ -172,10 +163,10 @@ GradSyncReport GradSync::finish() {
   in_last_backward_ = false;
   while (launched_ < buckets_.size()) launch_next();
   for (Bucket& bucket : buckets_) {
-    std::exchange(bucket.over_dp, {}).wait();
+    std::exchange(bucket.over_data, {}).wait();
     note_completed();
     for (const Axis axis : bucket.axes) {
-      if (axis != Axis::dp) sum(bucket.gradients, mesh_.group(axis));
+      if (axis == Axis::tp) sum(bucket.gradients, mesh_.group(axis));
     }
   }
   for (const nn::ParameterPtr& parameter : tied_) sum(parameter->grad(), *mesh_.pipeline_ends());

@@ -3,7 +3,7 @@
 // A parameter's gradient is summed over exactly the axes on which its placement is R. Nothing is divided: the loss
 // was. Gradients are f32 whatever the parameters are, and live in buckets, flat tensors filled in the reverse order
 // of creation, which is about the order in which backward completes them. In the backward of the last micro-batch,
-// the sum of a full bucket over dp starts while backward goes on (Li et al. 2020, "PyTorch Distributed", section
+// the sum of a full bucket over data (dp and cp; edp for experts) starts while backward goes on (Li et al. 2020, "PyTorch Distributed", section
 // 3.2). Earlier micro-batches only add to the buckets.
 //
 // Every rank of a group must start the same sums in the same order, whatever order its gradients become ready in: a
@@ -66,11 +66,10 @@ class GradSync {
     std::vector<Axis> axes;  // to sum over
     std::vector<std::size_t> slots;
     std::size_t missing = 0;  // gradients not ready in this backward
-    Work over_dp;
+    Work over_data;
     Clock::time_point started;
   };
 
-  std::vector<Axis> axes_to_sum(const nn::Parameter& parameter) const;
   void fill_buckets(const nn::ParameterList& parameters, std::int64_t bucket_bytes);
   void close_bucket(std::vector<Axis> axes, std::vector<std::size_t> slots);
   void find_tied(const nn::ParameterList& parameters);

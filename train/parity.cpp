@@ -6,11 +6,7 @@
 #include <map>
 
 #include "core/random.h"
-#include "models/gpt.h"
-#include "optim/gradient_norm.h"
-#include "parallel/grad_sync.h"
-#include "parallel/pipeline/executor.h"
-#include "train/setup.h"
+#include "train/trainer.h"
 
 namespace trireme {
 namespace {
@@ -62,50 +58,39 @@ std::vector<Tensor> final_weights(const nn::ParameterList& parameters, optim::Op
   return weights;
 }
 
-Outcome run_steps(const TrainOptions& o, std::int64_t micro_batch, const std::shared_ptr<const DeviceMesh>& mesh,
-                  const OptimizerOptions& optimizer_options) {
+Outcome run_steps(TrainOptions o, const std::shared_ptr<const DeviceMesh>& mesh, const OptimizerOptions& optimizer) {
+  o.optimizer = optimizer;
   const GptConfig& c = o.model.config;
-  const BatchSizes sizes =
-      infer_batch({.micro_batch = micro_batch, .global_batch = o.batch.global_batch, .micro_batches = std::nullopt},
-                  mesh->size(Axis::dp));
-  Gpt model(nn::Build(mesh, o.precision.dtype, static_cast<std::uint64_t>(o.run.seed)), c);
-  GradSync sync(model.parameters(), *mesh, 64 << 10);  // several buckets even in a small model
-  const auto optimizer = make_optimizer(optimizer_options, model.parameters());
-  pipeline::Executor executor(
-      pipeline::make_schedule(o.mesh.pipeline, mesh->size(Axis::pp), static_cast<int>(sizes.micro_batches)),
-      mesh->group(Axis::pp));
+  const BatchSizes sizes = o.batch_sizes();
+  Trainer trainer(o, mesh, 64 << 10);  // several buckets even in a small model
   const MadeUpBatch batch = make_batch(sizes.global_batch, c.context, c.vocab);
   const BatchPlan plan = sizes.on_rank(mesh->coord(Axis::dp));
 
   Outcome outcome;
-  outcome.parameters = model.parameters();
+  outcome.parameters = trainer.model().parameters();
   for (int step = 0; step < Parity::steps; ++step) {
-    sync.zero();
-    const pipeline::StageFunctions stage = {
-        .forward =
-            [&](const Tensor& input, int microbatch) {
-              const std::int64_t first = plan.first_sample(0, microbatch);
-              const auto part = [&](const Tensor& whole) { return view::slice(whole, 0, first, sizes.micro_batch); };
-              model.run().first_sample = step * sizes.global_batch + first;
-              const Tensor hidden = model.hidden(input, part(batch.ids));  // [B, T, D]
-              return mesh->is_last(Axis::pp)
-                         ? model.loss(hidden, part(batch.targets), 1.0 / static_cast<double>(batch.valid))
-                         : hidden;
-            },
-        .activation_shape = {sizes.micro_batch, c.context, c.width},
-        .dtype = o.precision.dtype};
-    const pipeline::StepReport pass = executor.run(stage, [&] { sync.last_microbatch(); });
-    sync.finish();
-    outcome.losses.push_back(pipeline::global_loss(*mesh, pass.loss));
-    outcome.norms.push_back(optim::gradient_norm(model.parameters(), *mesh));
+    const auto next_batch = [&](int microbatch) {
+      const std::int64_t first = plan.first_sample(0, microbatch);
+      const auto part = [&](const Tensor& whole) { return view::slice(whole, 0, first, sizes.micro_batch); };
+      return Batch{part(batch.ids), part(batch.targets), {step * sizes.global_batch + first}};
+    };
+    const Trainer::Pass pass = trainer.gradients(next_batch, 1.0 / static_cast<double>(batch.valid));
+    outcome.losses.push_back(pipeline::global_loss(*mesh, pass.pipeline.loss));
+    outcome.norms.push_back(trainer.gradient_norm());
     if (step == 0) {
-      for (const nn::ParameterPtr& p : model.parameters()) outcome.gradients.push_back(clone(p->grad()));
+      for (const nn::ParameterPtr& p : outcome.parameters) outcome.gradients.push_back(clone(p->grad()));
     }
-    optimizer->step(optimizer_options.optimizer == "sgd" ? 0.5 : 1e-3,
-                    optim::clip_factor(outcome.norms.back(), optimizer_options.clip));
+    trainer.update(optimizer.optimizer == "sgd" ? 0.5 : 1e-3, outcome.norms.back());
   }
-  outcome.weights = final_weights(model.parameters(), *optimizer);
+  outcome.weights = final_weights(outcome.parameters, trainer.optimizer());
   return outcome;
+}
+
+/// The same run on one rank, with the batch uncut: accumulation is compared as well.
+TrainOptions on_one_rank(TrainOptions o) {
+  o.mesh.shape = {};
+  o.batch = {.micro_batch = o.batch.global_batch, .global_batch = o.batch.global_batch, .micro_batches = std::nullopt};
+  return o;
 }
 
 OptimizerOptions sgd() {
@@ -175,9 +160,8 @@ struct ParityReference {
 
 Parity::Parity(const TrainOptions& options) : options_(options), reference_(std::make_unique<ParityReference>()) {
   const auto one = std::make_shared<const DeviceMesh>(self_group(), MeshShape{});
-  const std::int64_t whole_batch = options_.batch.global_batch.value();  // uncut: accumulation is compared as well
-  reference_->sgd = run_steps(options_, whole_batch, one, sgd());
-  reference_->adamw = run_steps(options_, whole_batch, one, adamw());
+  reference_->sgd = run_steps(on_one_rank(options_), one, sgd());
+  reference_->adamw = run_steps(on_one_rank(options_), one, adamw());
   for (const nn::ParameterPtr& p : reference_->sgd.parameters)
     reference_->index.emplace(p->name, reference_->index.size());
 }
@@ -186,9 +170,8 @@ Parity::~Parity() = default;
 
 ParityReport Parity::compare(std::shared_ptr<ProcessGroup> world) const {
   const auto mesh = std::make_shared<const DeviceMesh>(std::move(world), options_.mesh.shape);
-  const std::int64_t micro_batch = options_.batch.micro_batch.value();
-  const Outcome with_sgd = run_steps(options_, micro_batch, mesh, sgd());
-  const Outcome with_adamw = run_steps(options_, micro_batch, mesh, adamw());
+  const Outcome with_sgd = run_steps(options_, mesh, sgd());
+  const Outcome with_adamw = run_steps(options_, mesh, adamw());
 
   constexpr int kinds = 3;  // gradient, weight under SGD, weight under AdamW
   const auto count = static_cast<std::int64_t>(reference_->index.size());
@@ -206,7 +189,7 @@ ParityReport Parity::compare(std::shared_ptr<ProcessGroup> world) const {
       sums.data<double>()[2 * k] = found[static_cast<std::size_t>(k)].first;
       sums.data<double>()[2 * k + 1] = found[static_cast<std::size_t>(k)].second;
     }
-    if (p.placements.tp.sharded()) mesh->group(Axis::tp).all_reduce(sums).wait();
+    for (const Axis axis : shard_axes(p.placements, *mesh)) mesh->group(axis).all_reduce(sums).wait();
     for (int k = 0; k < kinds; ++k) {
       double& cell = values[row * kinds + static_cast<std::size_t>(k)];
       cell = std::max(cell, far_if_nan(relative(sums.data<double>()[2 * k], sums.data<double>()[2 * k + 1])));

@@ -23,7 +23,7 @@ std::string model_row(const GptConfig& m) {
 
 std::string mesh_row(const MeshShape& mesh) {
   std::string text = fmt::format("{} = {} rank{}", to_string(mesh), mesh.ranks(), mesh.ranks() == 1 ? "" : "s");
-  for (const Axis axis : {Axis::tp, Axis::dp, Axis::pp})
+  for (const Axis axis : {Axis::tp, Axis::cp, Axis::ep, Axis::dp, Axis::pp})
     if (mesh.size(axis) > 1) text += fmt::format("\n{} groups {}", name(axis), axis_groups(mesh, axis));
   return text;
 }
@@ -90,11 +90,12 @@ std::string start_table(const TrainOptions& o, const StartFacts& facts) {
 
 std::string axis_groups(const MeshShape& mesh, Axis axis) {
   constexpr int shown = 8;
-  // World rank = (pp * dp_size + dp) * tp_size + tp, so ranks of one group are `stride` apart.
+  // Each axis is a digit of the world rank, (pp * DATA + data) * TP + tp: ranks of one group are `stride` apart.
   const int size = mesh.size(axis), groups = mesh.ranks() / size;
-  const int stride = axis == Axis::tp   ? 1
-                     : axis == Axis::dp ? mesh.size(Axis::tp)
-                                        : mesh.size(Axis::tp) * mesh.size(Axis::dp);
+  int stride = axis == Axis::tp ? 1 : mesh.size(Axis::tp);
+  if (axis == Axis::dp) stride *= mesh.size(Axis::cp);
+  if (axis == Axis::edp) stride *= mesh.size(Axis::ep);
+  if (axis == Axis::pp) stride *= mesh.size(Axis::data);
   std::string text;
   for (int group = 0; group < std::min(groups, shown); ++group) {
     const int first = group / stride * stride * size + group % stride;

@@ -23,6 +23,14 @@ void refuse_unused(bool changed, const char* flag, const char* chooser, std::str
        chooser, choice, chooser, users, flag, chooser);
 }
 
+void validate_axes(const MeshShape& mesh) {
+  for (const Axis axis : {Axis::cp, Axis::ep}) {
+    if (mesh.size(axis) > 1)
+      fail(ExitCode::usage, "--mesh", "{}={}: this model has nothing to share over {}; leave it out of --mesh",
+           name(axis), mesh.size(axis), name(axis));
+  }
+}
+
 void validate_schedule(const ScheduleOptions& o) {
   if (o.lr_schedule == optim::LrShape::constant) {
     refuse_unused(o.min_lr.has_value(), "min-lr", "lr-schedule", name(o.lr_schedule), "cosine, linear or wsd");
@@ -96,6 +104,7 @@ void validate_model(const GptConfig& model, const MeshShape& mesh) {
 }
 
 void validate(const TrainOptions& options) {
+  validate_axes(options.mesh.shape);
   validate_model(options.model.config, options.mesh.shape);
   validate_schedule(options.schedule);
   validate_optimizer(options.optimizer);

@@ -6,32 +6,54 @@ DeviceMesh::DeviceMesh(std::shared_ptr<ProcessGroup> world, const MeshShape& sha
     : world_(std::move(world)), shape_(shape) {
   require(world_->size() == shape.ranks(), "DeviceMesh", "the mesh {} needs {} ranks, the world has {}",
           to_string(shape), shape.ranks(), world_->size());
-  int rest = rank();
-  for (const Axis axis : {Axis::tp, Axis::dp, Axis::pp}) {  // tp varies fastest
-    coords_[static_cast<std::size_t>(axis)] = rest % size(axis);
-    rest /= size(axis);
-  }
-  const int pp = coord(Axis::pp), dp = coord(Axis::dp), tp = coord(Axis::tp);
+  const int tp = rank() % size(Axis::tp), data = rank() / size(Axis::tp) % size(Axis::data);
+  const int pp = rank() / (size(Axis::tp) * size(Axis::data));
+  const int cp_size = size(Axis::cp), ep_size = size(Axis::ep);
+  coords_ = {pp, data / cp_size, data % cp_size, tp, data % ep_size, data / ep_size, data};
   for (const Axis axis : all_axes) {
     std::vector<int> line;
-    for (int i = 0; i < size(axis); ++i) {
-      line.push_back(world_rank(axis == Axis::pp ? i : pp, axis == Axis::dp ? i : dp, axis == Axis::tp ? i : tp));
+    for (int i = 0; i < size(axis); ++i) line.push_back(neighbour(axis, i));
+    std::shared_ptr<ProcessGroup>& group = groups_[static_cast<std::size_t>(axis)];
+    if (axis == Axis::edp || axis == Axis::data) {  // without ep or cp the same ranks as data or dp: one group for both
+      const std::shared_ptr<ProcessGroup>& dp = groups_[static_cast<std::size_t>(Axis::dp)];
+      if (size(axis) > 1 && dp->members() == line) group = dp;
     }
-    std::string shared;  // the coordinates that all members have: the name is the same on each of them
-    for (const Axis other : all_axes) {
-      if (other != axis) shared += fmt::format("{}{}={}", shared.empty() ? "" : ",", name(other), coord(other));
-    }
-    const std::string group_name = fmt::format("{}[{}]", name(axis), shared);
-    groups_[static_cast<std::size_t>(axis)] = size(axis) == 1 ? self_group() : world_->subgroup(line, group_name);
+    if (group == nullptr) group = size(axis) == 1 ? self_group() : world_->subgroup(line, group_name(axis));
   }
   if (size(Axis::pp) > 1 && (is_first(Axis::pp) || is_last(Axis::pp))) {
     pipeline_ends_ =
-        world_->subgroup({world_rank(0, dp, tp), world_rank(size(Axis::pp) - 1, dp, tp)}, "first and last stage");
+        world_->subgroup({neighbour(Axis::pp, 0), neighbour(Axis::pp, size(Axis::pp) - 1)}, "first and last stage");
   }
 }
 
+int DeviceMesh::neighbour(Axis axis, int coordinate) const {
+  const auto at = [&](Axis a) { return a == axis ? coordinate : coord(a); };
+  int data = coord(Axis::data);
+  if (axis == Axis::dp || axis == Axis::cp) data = at(Axis::dp) * size(Axis::cp) + at(Axis::cp);
+  if (axis == Axis::ep || axis == Axis::edp) data = at(Axis::edp) * size(Axis::ep) + at(Axis::ep);
+  if (axis == Axis::data) data = coordinate;
+  return world_rank(at(Axis::pp), data, at(Axis::tp));
+}
+
+/// "tp[pp=0,data=1]": the coordinates that all members have, so that the name is the same on each of them.
+std::string DeviceMesh::group_name(Axis axis) const {
+  std::vector<Axis> shared = {Axis::pp, Axis::data, Axis::tp};
+  if (axis == Axis::dp || axis == Axis::cp) shared = {Axis::pp, axis == Axis::dp ? Axis::cp : Axis::dp, Axis::tp};
+  if (axis == Axis::ep || axis == Axis::edp) shared = {Axis::pp, axis == Axis::ep ? Axis::edp : Axis::ep, Axis::tp};
+  std::string text;
+  for (const Axis other : shared) {
+    if (other != axis) text += fmt::format("{}{}={}", text.empty() ? "" : ",", name(other), coord(other));
+  }
+  return fmt::format("{}[{}]", name(axis), text);
+}
+
 std::string DeviceMesh::where() const {
-  return fmt::format("rank {} (dp={},tp={},pp={})", rank(), coord(Axis::dp), coord(Axis::tp), coord(Axis::pp));
+  std::string text =
+      fmt::format("rank {} (dp={},tp={},pp={}", rank(), coord(Axis::dp), coord(Axis::tp), coord(Axis::pp));
+  for (const Axis axis : {Axis::cp, Axis::ep}) {
+    if (size(axis) > 1) text += fmt::format(",{}={}", name(axis), coord(axis));
+  }
+  return text + ")";
 }
 
 }  // namespace trireme

@@ -1,9 +1,14 @@
 // DeviceMesh: the ranks of a job as a grid with named axes, and a process group for every line and plane of it.
 //
-// Axes stand in placement order: pp outermost, tp innermost, so that tensor-parallel neighbours, which talk most, get
-// neighbouring ranks. World rank = (pp_coord * dp + dp_coord) * tp + tp_coord. A mesh is passed explicitly: ranks may
-// be threads of one process, so there is no "current" mesh. Read next: parallel/mesh/placement.h (what a tensor means
-// on an axis).
+// The grid axes stand in placement order: pp outermost, tp innermost, so that tensor-parallel neighbours, which talk
+// most, get neighbouring ranks. Three more axes are other views of the same grid, and add no ranks:
+//
+//   data  dp and cp as one axis: the ranks that hold copies of a dense weight. Its coordinate is dp * CP + cp
+//   ep    data cut into runs of ep neighbours, which hold different experts
+//   edp   the ranks of data that hold the same experts: data = edp * EP + ep
+//
+// World rank = (pp * DATA + data) * TP + tp. A mesh is passed explicitly: ranks may be threads of one process, so there
+// is no "current" mesh. Read next: parallel/mesh/placement.h (what a tensor means on an axis).
 #pragma once
 
 #include <array>
@@ -17,25 +22,27 @@
 
 namespace trireme {
 
-enum class Axis : std::uint8_t { pp, dp, tp };
-inline constexpr std::array<Axis, 3> all_axes = {Axis::pp, Axis::dp, Axis::tp};
+enum class Axis : std::uint8_t { pp, dp, cp, tp, ep, edp, data };
+inline constexpr std::array<Axis, 4> grid_axes = {Axis::pp, Axis::dp, Axis::cp, Axis::tp};
+inline constexpr std::array<Axis, 7> all_axes = {Axis::pp, Axis::dp,  Axis::cp,  Axis::tp,
+                                                 Axis::ep, Axis::edp, Axis::data};
 std::string_view name(Axis axis);
 
-/// How many ranks lie along each axis.
+/// How many ranks lie along each axis. ep must divide dp x cp.
 struct MeshShape {
-  std::array<int, all_axes.size()> sizes = {1, 1, 1};
+  std::array<int, grid_axes.size() + 1> sizes = {1, 1, 1, 1, 1};  ///< pp, dp, cp, tp, ep: what --mesh says
 
-  int size(Axis axis) const { return sizes[static_cast<std::size_t>(axis)]; }
-  int& size(Axis axis) { return sizes[static_cast<std::size_t>(axis)]; }
-  int ranks() const;
+  int size(Axis axis) const;
+  int& at(Axis axis);  ///< to set it; not of data and edp, which follow from the others
+  int ranks() const { return size(Axis::pp) * size(Axis::data) * size(Axis::tp); }
   bool operator==(const MeshShape&) const = default;
 };
 
-/// "dp=2,tp=2,pp=2"; left-out axes are 1; "dp=auto" takes what `world` ranks leave (world 0: unknown, auto is 1).
-/// Throws ExitCode::usage for an unknown or repeated axis, a size that is not a positive number, or a product that is
-/// not `world`.
+/// "dp=2,tp=2,pp=2,cp=2,ep=4"; left-out axes are 1; "dp=auto" takes what `world` ranks leave (world 0: unknown, auto
+/// is 1). Throws ExitCode::usage for an unknown or repeated axis, a size that is not a positive number, a product that
+/// is not `world`, or ep that does not divide dp x cp.
 MeshShape parse_mesh(std::string_view text, int world);
-std::string to_string(const MeshShape& shape);  ///< "dp=2,tp=2,pp=1"
+std::string to_string(const MeshShape& shape);  ///< "dp=2,tp=2,pp=1", and cp and ep when they are not 1
 
 class DeviceMesh {
  public:
@@ -56,10 +63,13 @@ class DeviceMesh {
   /// = 1.
   ProcessGroup* pipeline_ends() const { return pipeline_ends_.get(); }
 
-  int world_rank(int pp, int dp, int tp) const { return (pp * size(Axis::dp) + dp) * size(Axis::tp) + tp; }
-  std::string where() const;  ///< "rank 5 (dp=0,tp=1,pp=1)", for messages
+  int world_rank(int pp, int data, int tp) const { return (pp * size(Axis::data) + data) * size(Axis::tp) + tp; }
+  std::string where() const;  ///< "rank 5 (dp=0,tp=1,pp=1)", with cp and ep when there are any; for messages
 
  private:
+  int neighbour(Axis axis, int coordinate) const;  ///< the rank that differs from this one only in that coordinate
+  std::string group_name(Axis axis) const;
+
   std::shared_ptr<ProcessGroup> world_;
   MeshShape shape_;
   std::array<int, all_axes.size()> coords_{};

@@ -8,12 +8,14 @@ namespace trireme {
 namespace {
 
 constexpr const char* where = "--mesh";
+constexpr std::array<Axis, 5> given_axes = {Axis::dp, Axis::tp, Axis::pp, Axis::cp, Axis::ep};
 
 Axis axis_named(std::string_view text) {
-  for (const Axis axis : all_axes) {
+  for (const Axis axis : given_axes) {
     if (name(axis) == text) return axis;
   }
-  fail(ExitCode::usage, where, "unknown axis '{}'; the axes are dp, tp and pp, as in --mesh dp=2,tp=2,pp=2", text);
+  fail(ExitCode::usage, where, "unknown axis '{}'; the axes are dp, tp, pp, cp and ep, as in --mesh dp=2,tp=2,pp=2",
+       text);
 }
 
 int parse_size(std::string_view axis, std::string_view text) {
@@ -37,11 +39,21 @@ std::string_view next_part(std::string_view& rest, char separator) {
 }  // namespace
 
 std::string_view name(Axis axis) {
-  constexpr std::array<std::string_view, all_axes.size()> names = {"pp", "dp", "tp"};
+  constexpr std::array<std::string_view, all_axes.size()> names = {"pp", "dp", "cp", "tp", "ep", "edp", "data"};
   return names[static_cast<std::size_t>(axis)];
 }
 
-int MeshShape::ranks() const { return std::accumulate(sizes.begin(), sizes.end(), 1, std::multiplies<>()); }
+int MeshShape::size(Axis axis) const {
+  if (axis == Axis::data) return size(Axis::dp) * size(Axis::cp);
+  if (axis == Axis::edp) return size(Axis::data) / size(Axis::ep);
+  return sizes[static_cast<std::size_t>(axis)];
+}
+
+int& MeshShape::at(Axis axis) {
+  require(static_cast<std::size_t>(axis) < sizes.size(), "MeshShape", "the size of {} follows from the others",
+          name(axis));
+  return sizes[static_cast<std::size_t>(axis)];
+}
 
 MeshShape parse_mesh(std::string_view text, int world) {
   MeshShape shape;
@@ -56,25 +68,35 @@ MeshShape parse_mesh(std::string_view text, int world) {
       fail(ExitCode::usage, where, "axis {} is given twice in '{}'", key, text);
     }
     automatic = automatic || (axis == Axis::dp && value == "auto");
-    if (!(axis == Axis::dp && value == "auto")) shape.size(axis) = parse_size(key, value);
+    if (!(axis == Axis::dp && value == "auto")) shape.at(axis) = parse_size(key, value);
   }
   if (automatic && world > 0) {
     if (world % shape.ranks() != 0) {
-      fail(ExitCode::usage, where, "dp=auto: {} ranks are not a multiple of tp x pp = {} x {} = {}", world,
-           shape.size(Axis::tp), shape.size(Axis::pp), shape.ranks());
+      fail(ExitCode::usage, where, "dp=auto: {} ranks are not a multiple of tp x pp x cp = {} x {} x {} = {}", world,
+           shape.size(Axis::tp), shape.size(Axis::pp), shape.size(Axis::cp), shape.ranks());
     }
-    shape.size(Axis::dp) = world / shape.ranks();
+    shape.at(Axis::dp) = world / shape.ranks();
   }
   if (world > 0 && shape.ranks() != world) {
     fail(ExitCode::usage, where,
-         "dp x tp x pp = {} x {} x {} = {} ranks, but the launcher started {}; change --mesh or the number of ranks",
-         shape.size(Axis::dp), shape.size(Axis::tp), shape.size(Axis::pp), shape.ranks(), world);
+         "dp x tp x pp x cp = {} x {} x {} x {} = {} ranks, but the launcher started {}; change --mesh or the number "
+         "of ranks",
+         shape.size(Axis::dp), shape.size(Axis::tp), shape.size(Axis::pp), shape.size(Axis::cp), shape.ranks(), world);
+  }
+  if (shape.size(Axis::data) % shape.size(Axis::ep) != 0) {
+    fail(ExitCode::usage, where,
+         "ep={} does not divide dp x cp = {} x {} = {}: experts are spread over those ranks; change ep, dp or cp",
+         shape.size(Axis::ep), shape.size(Axis::dp), shape.size(Axis::cp), shape.size(Axis::data));
   }
   return shape;
 }
 
 std::string to_string(const MeshShape& shape) {
-  return fmt::format("dp={},tp={},pp={}", shape.size(Axis::dp), shape.size(Axis::tp), shape.size(Axis::pp));
+  std::string text = fmt::format("dp={},tp={},pp={}", shape.size(Axis::dp), shape.size(Axis::tp), shape.size(Axis::pp));
+  for (const Axis axis : {Axis::cp, Axis::ep}) {
+    if (shape.size(axis) > 1) text += fmt::format(",{}={}", name(axis), shape.size(axis));
+  }
+  return text;
 }
 
 }  // namespace trireme

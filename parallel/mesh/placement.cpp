@@ -1,6 +1,11 @@
 #include "parallel/mesh/placement.h"
 
 namespace trireme {
+namespace {
+
+constexpr std::array<Axis, 3> parameter_axes = {Axis::edp, Axis::ep, Axis::tp};
+
+}  // namespace
 
 std::string to_string(const Placement& placement) {
   switch (placement.kind) {
@@ -17,16 +22,32 @@ std::string to_string(const Placement& placement) {
 }
 
 const Placement& Placements::on(Axis axis) const {
-  static constexpr Placement stage = placement::I;
-  switch (axis) {
-    case Axis::dp:
-      return dp;
-    case Axis::tp:
-      return tp;
-    case Axis::pp:
-      return stage;
+  require(axis == Axis::edp || axis == Axis::ep || axis == Axis::tp, "placements",
+          "a parameter has placements on edp, ep and tp, not on {}", name(axis));
+  return axis == Axis::edp ? edp : axis == Axis::ep ? ep : tp;
+}
+
+std::vector<Axis> gradient_axes(const Placements& placements, const DeviceMesh& mesh) {
+  std::vector<Axis> axes;
+  const auto sum_over = [&](Axis axis) {
+    if (mesh.size(axis) > 1) axes.push_back(axis);
+  };
+  const bool over_edp = placements.edp == placement::R, over_ep = placements.ep == placement::R;
+  if (over_edp && over_ep) {
+    sum_over(Axis::data);
+  } else if (over_edp || over_ep) {
+    sum_over(over_edp ? Axis::edp : Axis::ep);
   }
-  return stage;
+  if (placements.tp == placement::R) sum_over(Axis::tp);
+  return axes;
+}
+
+std::vector<Axis> shard_axes(const Placements& placements, const DeviceMesh& mesh) {
+  std::vector<Axis> axes;
+  for (const Axis axis : parameter_axes) {
+    if (mesh.size(axis) > 1 && placements.on(axis).sharded()) axes.push_back(axis);
+  }
+  return axes;
 }
 
 Rectangle local_rectangle(const Shape& global, const Placements& placements, const DeviceMesh& mesh,
@@ -34,7 +55,7 @@ Rectangle local_rectangle(const Shape& global, const Placements& placements, con
   Rectangle rectangle{global, global};
   for (std::int64_t& start : rectangle.start) start = 0;
   const Shape local = local_shape(global, placements, mesh, what);
-  for (const Axis axis : all_axes) {
+  for (const Axis axis : parameter_axes) {
     const Placement& placement = placements.on(axis);
     if (placement.sharded()) rectangle.start[placement.dim] += mesh.coord(axis) * local[placement.dim];
   }
@@ -43,7 +64,7 @@ Rectangle local_rectangle(const Shape& global, const Placements& placements, con
 
 Shape local_shape(const Shape& global, const Placements& placements, const DeviceMesh& mesh, std::string_view what) {
   Shape local = global;
-  for (const Axis axis : all_axes) {
+  for (const Axis axis : parameter_axes) {
     const Placement& placement = placements.on(axis);
     if (!placement.sharded()) continue;
     std::int64_t& extent = local[placement.dim];

@@ -36,12 +36,20 @@ constexpr Placement S(int dim) { return {Placement::Kind::sharded, dim}; }
 
 std::string to_string(const Placement& placement);  ///< "R", "I", "P", "S(1)"
 
-/// One placement per mesh axis. On pp a parameter lives on one stage (or, tied, on two): always I.
+/// Where the copies and shards of a parameter are. A dense one is R on all of data, which is edp x ep; an expert is
+/// S on ep. On pp a parameter lives on one stage (or, tied, on two): always I.
 struct Placements {
-  Placement dp = placement::R;
+  Placement edp = placement::R;
+  Placement ep = placement::R;
   Placement tp = placement::I;
-  const Placement& on(Axis axis) const;
+  const Placement& on(Axis axis) const;  ///< of edp, ep and tp
 };
+
+/// The axes over which a parameter's gradient is summed: those on which it is R. edp and ep together are data.
+/// Axes of size 1 are left out.
+std::vector<Axis> gradient_axes(const Placements& placements, const DeviceMesh& mesh);
+/// The axes, of more than one rank, over which a parameter is cut: where a norm adds squares.
+std::vector<Axis> shard_axes(const Placements& placements, const DeviceMesh& mesh);
 
 /// The part of a global tensor that this rank holds. Throws ExitCode::usage naming `what` when an extent does not
 /// divide evenly.

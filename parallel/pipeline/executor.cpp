@@ -236,7 +236,7 @@ StepReport Executor::run(const StageFunctions& stage, const std::function<void()
 
 double global_loss(const DeviceMesh& mesh, double loss) {
   const Tensor sum = Tensor::full({1}, loss, DType::f64);
-  mesh.group(Axis::dp).all_reduce(sum).wait();
+  mesh.group(Axis::data).all_reduce(sum).wait();
   mesh.group(Axis::pp).broadcast(sum, mesh.size(Axis::pp) - 1).wait();
   return sum.item();
 }

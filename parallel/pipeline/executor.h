@@ -56,8 +56,8 @@ class Executor {
   ProcessGroup& group_;
 };
 
-/// The loss of the step on every rank: StepReport::loss summed over dp on the last stage, then told to all stages.
-/// Collective over dp and pp.
+/// The loss of the step on every rank: StepReport::loss summed over data on the last stage, then told to all stages.
+/// Collective over data and pp.
 double global_loss(const DeviceMesh& mesh, double loss);
 
 }  // namespace trireme::pipeline

@@ -61,7 +61,7 @@ TEST_CASE("model, mesh and batch that do not go together") {
                 {"--global-batch 8", "--micro-batch 2 x dp 3 = 6", "6 or 12"});
   check_refused(run("train_gpt", small + "--micro-batches 3"), 64,
                 {"--micro-batch 2 x dp 1 x --micro-batches 3 = 6", "--global-batch is 8"});
-  check_refused(run("train_gpt", small + "--mesh dp=2,qp=2"), 64, {"qp", "dp, tp and pp"});
+  check_refused(run("train_gpt", small + "--mesh dp=2,qp=2"), 64, {"qp", "dp, tp, pp, cp and ep"});
   check_refused(run("train_gpt", small + "--mesh tp=0"), 64, {"tp", "'0'"});
   check_refused(run("train_gpt", small + "--vocab 5"), 64, {"--vocab 5", "at least 40"});
   check_refused(run("train_gpt", small + "--ranks mpi --mesh dp=2"), 64, {"2 ranks", "launcher"});
@@ -101,7 +101,7 @@ TEST_CASE("a refusal under a launcher is printed once by eight processes") {
   std::ofstream(work.folder / "old" / "metrics.jsonl") << "{}\n";
   check_refused(run_mpi(8, "train_gpt", small + eight_ranks + "--stpes 5"), 64, {"--steps"});
   check_refused(run_mpi(8, "train_gpt", small + "--mesh dp=2,tp=2"), 64,
-                {"2 x 2 x 1 = 4 ranks", "the launcher started 8"});
+                {"2 x 2 x 1 x 1 = 4 ranks", "the launcher started 8"});
   check_refused(run_mpi(8, "train_gpt", small + eight_ranks + "--out " + work.path("old")), 64,
                 {"already holds a run"});
   // Found by one rank only, after MPI has come up.

@@ -38,14 +38,15 @@ struct Setup {
 
 /// The sum of factors over the micro-batches, and over the ranks that share this gradient.
 double expected_factor(const DeviceMesh& mesh, const nn::Parameter& parameter, std::size_t index, int microbatches) {
-  const auto range = [&](Axis axis) {
-    const bool summed = parameter.placements.on(axis) == placement::R;
-    return summed ? std::pair(0, mesh.size(axis)) : std::pair(mesh.coord(axis), mesh.coord(axis) + 1);
+  const auto counts = [&](Axis axis, int coord) {
+    return parameter.placements.on(axis) == placement::R || coord == mesh.coord(axis);
   };
   double total = 0;
-  for (int dp = range(Axis::dp).first; dp < range(Axis::dp).second; ++dp) {
-    for (int tp = range(Axis::tp).first; tp < range(Axis::tp).second; ++tp) {
-      for (int m = 0; m < microbatches; ++m) total += factor(index, mesh.world_rank(mesh.coord(Axis::pp), dp, tp), m);
+  for (int data = 0; data < mesh.size(Axis::data); ++data) {
+    const int ep = data % mesh.size(Axis::ep), edp = data / mesh.size(Axis::ep);
+    for (int tp = 0; tp < mesh.size(Axis::tp); ++tp) {
+      if (!counts(Axis::ep, ep) || !counts(Axis::edp, edp) || !counts(Axis::tp, tp)) continue;
+      for (int m = 0; m < microbatches; ++m) total += factor(index, mesh.world_rank(mesh.coord(Axis::pp), data, tp), m);
     }
   }
   return total;

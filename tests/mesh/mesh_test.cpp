@@ -25,12 +25,13 @@ TEST_CASE("a mesh that cannot be is refused, with the arithmetic") {
     CHECK_THROWS_WITH_AS(parse_mesh(text, world), doctest::Contains(message), Error);
   };
   refused("xp=2", 0, "unknown axis 'xp'");
+  refused("dp=2,cp=3,ep=4", 0, "ep=4 does not divide dp x cp = 2 x 3 = 6");
   refused("dp=2,dp=2", 0, "given twice");
   refused("tp=0", 0, "axis tp needs a size of 1 or more");
   refused("tp=two", 0, "got 'two'");
   refused("tp=auto", 0, "got 'auto'");
   refused("tp=2x", 0, "got '2x'");
-  refused("dp=2,tp=2", 8, "2 x 2 x 1 = 4 ranks, but the launcher started 8");
+  refused("dp=2,tp=2", 8, "2 x 2 x 1 x 1 = 4 ranks, but the launcher started 8");
   refused("dp=auto,tp=3", 8, "8 ranks are not a multiple");
   try {
     parse_mesh("xp=2", 0);
@@ -62,14 +63,47 @@ TEST_CASE("tp varies fastest, and groups run along one axis") {
   CHECK(seen.count("rank 5 (dp=0,tp=1,pp=1)") == 1);
 }
 
+TEST_CASE("data is dp and cp as one axis, ep and edp another view of it") {
+  run_thread_ranks(16, 1, ProcessGroup::Deadline(30), [&](const std::shared_ptr<ProcessGroup>& world) {
+    const DeviceMesh mesh(world, parse_mesh("dp=4,cp=2,tp=2,ep=4", 16));
+    const int r = world->rank(), data = r / 2, tp = r % 2;
+    CHECK(mesh.coord(Axis::data) == data);
+    CHECK(mesh.coord(Axis::cp) == data % 2);
+    CHECK(mesh.coord(Axis::dp) == data / 2);
+    CHECK(mesh.coord(Axis::ep) == data % 4);
+    CHECK(mesh.coord(Axis::edp) == data / 4);
+    CHECK(mesh.group(Axis::cp).members() == std::vector<int>{data / 2 * 4 + tp, data / 2 * 4 + 2 + tp});
+    CHECK(mesh.group(Axis::edp).members() == std::vector<int>{data % 4 * 2 + tp, data % 4 * 2 + 8 + tp});
+    CHECK(mesh.group(Axis::ep).size() == 4);
+    CHECK(mesh.group(Axis::data).size() == 8);
+    for (const Axis axis : all_axes) {
+      CHECK(mesh.group(axis).rank() == mesh.coord(axis));
+      if (mesh.size(axis) > 1) CHECK(mesh.group(axis).world_rank(mesh.coord(axis)) == r);
+    }
+    if (r == 5) CHECK(mesh.where() == "rank 5 (dp=1,tp=1,pp=0,cp=0,ep=2)");
+  });
+}
+
+TEST_CASE("gradients are summed where a parameter is replicated, norms where it is sharded") {
+  run_thread_ranks(8, 1, ProcessGroup::Deadline(30), [&](const std::shared_ptr<ProcessGroup>& world) {
+    using placement::R, placement::S;
+    const DeviceMesh mesh(world, parse_mesh("dp=2,cp=2,tp=2,ep=2", 8));
+    CHECK(gradient_axes({}, mesh) == std::vector{Axis::data});
+    CHECK(gradient_axes({.tp = R}, mesh) == std::vector{Axis::data, Axis::tp});
+    CHECK(gradient_axes({.ep = S(0), .tp = S(1)}, mesh) == std::vector{Axis::edp});
+    CHECK(shard_axes({.ep = S(0), .tp = S(1)}, mesh) == std::vector{Axis::ep, Axis::tp});
+    CHECK(shard_axes({}, mesh).empty());
+  });
+}
+
 TEST_CASE("a rank holds a rectangle of the global tensor") {
   run_thread_ranks(4, 1, ProcessGroup::Deadline(30), [](const std::shared_ptr<ProcessGroup>& world) {
     const DeviceMesh mesh(world, parse_mesh("dp=2,tp=2", 4));
-    const Rectangle r = local_rectangle({6, 8}, {.dp = placement::S(0), .tp = placement::S(1)}, mesh, "w");
+    const Rectangle r = local_rectangle({6, 8}, {.edp = placement::S(0), .tp = placement::S(1)}, mesh, "w");
     CHECK(r.start == Shape{3 * mesh.coord(Axis::dp), 4 * mesh.coord(Axis::tp)});
-    CHECK(local_shape({6, 8}, {.dp = placement::S(0), .tp = placement::S(1)}, mesh, "w") == Shape{3, 4});
+    CHECK(local_shape({6, 8}, {.edp = placement::S(0), .tp = placement::S(1)}, mesh, "w") == Shape{3, 4});
     CHECK(local_shape({6, 8}, {}, mesh, "w") == Shape{6, 8});
-    CHECK_THROWS_WITH_AS(local_shape({6, 7}, {.dp = placement::R, .tp = placement::S(1)}, mesh, "blocks.0.w"),
+    CHECK_THROWS_WITH_AS(local_shape({6, 7}, {.tp = placement::S(1)}, mesh, "blocks.0.w"),
                          doctest::Contains("[blocks.0.w] dim 1 of [6, 7] does not divide over tp=2"), Error);
   });
 }

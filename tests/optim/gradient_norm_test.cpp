@@ -40,8 +40,8 @@ Tensor whole_gradient(std::size_t i) {
 nn::ParameterList make(const MeshPtr& mesh) {
   const nn::Build build(mesh, DType::f32, 1);
   const auto add = [&](std::size_t i, bool copy_of_first) {
-    const auto p = build.parameter(std::to_string(i), logical[i].shape, {.dp = R, .tp = logical[i].tp},
-                                   nn::Init::zeros(), {.copy_of_earlier_stage = copy_of_first});
+    const auto p = build.parameter(std::to_string(i), logical[i].shape, {.tp = logical[i].tp}, nn::Init::zeros(),
+                                   {.copy_of_earlier_stage = copy_of_first});
     p->grad() = tp_part(whole_gradient(i), logical[i].tp, *mesh);
   };
   for (std::size_t i = 0; i < logical.size(); ++i) {

@@ -161,15 +161,21 @@ TEST_CASE("a lap becomes times and a rate") {
 
 TEST_CASE("the ranks of each group follow the placement order pp, dp, tp") {
   MeshShape mesh;
-  for (const Axis axis : all_axes) mesh.size(axis) = 2;
+  for (const Axis axis : {Axis::pp, Axis::dp, Axis::tp}) mesh.at(axis) = 2;
   CHECK(axis_groups(mesh, Axis::tp) == "[0 1] [2 3] [4 5] [6 7]");
   CHECK(axis_groups(mesh, Axis::dp) == "[0 2] [1 3] [4 6] [5 7]");
   CHECK(axis_groups(mesh, Axis::pp) == "[0 4] [1 5] [2 6] [3 7]");
-  mesh.size(Axis::dp) = 3;
+  mesh.at(Axis::dp) = 3;
   CHECK(axis_groups(mesh, Axis::dp) == "[0 2 4] [1 3 5] [6 8 10] [7 9 11]");
-  mesh.size(Axis::dp) = 16;
+  mesh.at(Axis::dp) = 16;
   CHECK(axis_groups(mesh, Axis::pp).ends_with("[6 38] [7 39] ... (32 groups)"));
   CHECK(axis_groups(mesh, Axis::dp).starts_with("[0 2 4 6 8 10 12 14 ... 30] "));
+  mesh = {};
+  mesh.at(Axis::dp) = mesh.at(Axis::cp) = mesh.at(Axis::tp) = 2;
+  mesh.at(Axis::ep) = 4;
+  CHECK(axis_groups(mesh, Axis::dp) == "[0 4] [1 5] [2 6] [3 7]");
+  CHECK(axis_groups(mesh, Axis::cp) == "[0 2] [1 3] [4 6] [5 7]");
+  CHECK(axis_groups(mesh, Axis::ep) == "[0 2 4 6] [1 3 5 7]");
 }
 
 TEST_CASE("the table before training") {

@@ -1,0 +1,46 @@
+#include "train/trainer.h"
+
+#include "optim/gradient_norm.h"
+#include "train/setup.h"
+
+namespace trireme {
+
+nn::Build make_build(const TrainOptions& o, std::shared_ptr<const DeviceMesh> mesh) {
+  return {std::move(mesh), o.precision.dtype, static_cast<std::uint64_t>(o.run.seed)};
+}
+
+Trainer::Trainer(const TrainOptions& o, std::shared_ptr<const DeviceMesh> mesh, std::int64_t bucket_bytes)
+    : options_(o),
+      mesh_(std::move(mesh)),
+      batch_(o.batch_sizes()),
+      model_(make_build(o, mesh_), o.model.config),
+      sync_(model_.parameters(), *mesh_, bucket_bytes),
+      optimizer_(make_optimizer(o.optimizer, model_.parameters())),
+      executor_(pipeline::make_schedule(o.mesh.pipeline, mesh_->size(Axis::pp), static_cast<int>(batch_.micro_batches)),
+                mesh_->group(Axis::pp)) {}
+
+Trainer::Pass Trainer::gradients(const NextBatch& next_batch, double loss_scale) {
+  sync_.zero();
+  const pipeline::StageFunctions stage = {
+      .forward =
+          [&](const Tensor& input, int microbatch) {
+            const Batch batch = next_batch(microbatch);
+            model_.run().first_sample = batch.sample_ids.front();
+            const Tensor hidden = model_.hidden(input, batch.inputs);  // [B, T, D]
+            return mesh_->is_last(Axis::pp) ? model_.loss(hidden, batch.targets, loss_scale) : hidden;
+          },
+      .activation_shape = {batch_.micro_batch, options_.model.config.context, options_.model.config.width},
+      .dtype = options_.precision.dtype};
+  Pass pass;
+  pass.pipeline = executor_.run(stage, [&] { sync_.last_microbatch(); });
+  pass.sums = sync_.finish();
+  return pass;
+}
+
+double Trainer::gradient_norm() { return optim::gradient_norm(model_.parameters(), *mesh_); }
+
+void Trainer::update(double lr, double norm) {
+  optimizer_->step(lr, optim::clip_factor(norm, options_.optimizer.clip));
+}
+
+}  // namespace trireme
