@@ -108,6 +108,9 @@ struct ApplyUnary : Op {
   Tensor x;
   Tensor forward(const Tensor& input) {
     x = contiguous(input);
+    return repeat();
+  }
+  Tensor repeat() const {
     Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
     kernels(x.device()).unary(op, x, y);
     return y;

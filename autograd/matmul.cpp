@@ -56,14 +56,15 @@ struct Matmul : Op {
 /// gradient where there is one: no [out, in] temporary, and one rounding less in bf16.
 struct Linear : Op {
   static constexpr const char* name = "linear";
-  Tensor rows;    // [N, in]
-  Tensor matrix;  // [out, in]
+  SavedInput input;  // [.., in]
+  Tensor matrix;     // [out, in]
   Shape input_shape, weight_shape;
 
   Tensor forward(const Tensor& x, const Tensor& weight, const Tensor& bias) {
     input_shape = x.shape();
     weight_shape = weight.shape();
-    rows = as_rows(x);
+    input = SavedInput(*this, 0, x);
+    const Tensor rows = as_rows(x);  // [N, in]
     matrix = as_rows(weight);
     GemmOptions options;
     if (bias.defined()) options.bias = view::reshape(contiguous(bias), {bias.count()});
@@ -76,8 +77,8 @@ struct Linear : Op {
     const Tensor dy = as_rows(gradient);  // [N, out]
     Gradients gradients(3);
     if (needs(0)) {
-      Tensor dx = Tensor::empty(rows.shape(), rows.dtype(), rows.device());  // [N, in]
-      kernels(rows.device()).gemm(dy, matrix, dx, {});
+      Tensor dx = Tensor::empty({dy.size(0), matrix.size(1)}, dy.dtype(), dy.device());  // [N, in]
+      kernels(dy.device()).gemm(dy, matrix, dx, {});
       gradients[0] = view::reshape(dx, input_shape);
     }
     if (needs(1)) gradients[1] = weight_gradient(dy);
@@ -87,6 +88,7 @@ struct Linear : Op {
 
   Tensor weight_gradient(const Tensor& dy) const {
     const Tensor left = view::transpose(dy, 0, 1);  // [out, N]
+    const Tensor rows = as_rows(input.get());       // [N, in]
     Leaf* leaf = leaves[1];
     if (leaf != nullptr && leaf->grad().defined() && leaf->grad().contiguous()) {
       Tensor sum = view::reshape(leaf->grad(), matrix.shape());

@@ -6,6 +6,7 @@ namespace trireme {
 namespace {
 
 thread_local bool recording = true;
+thread_local bool repeating = false;
 
 std::uint64_t next_sequence() {
   thread_local std::uint64_t counter = 0;  // a graph belongs to the thread (the rank) that records it
@@ -42,6 +43,12 @@ void require_grad(Tensor& x) {
           name(x.dtype()));
   x.set_node(std::make_shared<Leaf>());
 }
+
+Tensor Node::repeat() const { fail(ExitCode::internal, name_, "its output cannot be repeated from what it saved"); }
+
+bool RepeatCheapInputs::active() { return repeating; }
+RepeatCheapInputs::RepeatCheapInputs(bool on) : previous_(std::exchange(repeating, on)) {}
+RepeatCheapInputs::~RepeatCheapInputs() { repeating = previous_; }
 
 Leaf* leaf_of(const Tensor& x) { return dynamic_cast<Leaf*>(x.node().get()); }
 

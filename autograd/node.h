@@ -28,6 +28,9 @@ class Node {
   /// Gradients of the inputs, given the gradient of the output.
   virtual Gradients backward(const Tensor& gradient) = 0;
   virtual void release() {}  ///< drop what forward saved; backward cannot run again
+  /// Whether the output is cheap to make again from what is saved anyway, and that output, to the same bits.
+  virtual bool cheap_to_repeat() const { return false; }
+  virtual Tensor repeat() const;
 
   const char* name() const { return name_; }
   std::uint64_t sequence() const { return sequence_; }
@@ -66,6 +69,20 @@ Tensor grad(const Tensor& x);    ///< of a leaf; undefined when none has arrived
 
 /// Whether the calling thread records operations.
 bool grad_enabled();
+/// While it lives, operations that the calling thread records save no copy of an input that is cheap to repeat
+/// (Node::cheap_to_repeat): backward makes it again. Selective recomputation, Korthikanti et al. 2022, section 5.
+class RepeatCheapInputs {
+ public:
+  explicit RepeatCheapInputs(bool on = true);
+  ~RepeatCheapInputs();
+  RepeatCheapInputs(const RepeatCheapInputs&) = delete;
+  RepeatCheapInputs& operator=(const RepeatCheapInputs&) = delete;
+  static bool active();
+
+ private:
+  bool previous_;
+};
+
 /// While it lives, the calling thread records nothing.
 class NoGrad {
  public:

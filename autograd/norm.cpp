@@ -11,28 +11,31 @@ namespace {
 struct LayerNorm : Op {
   static constexpr const char* name = "layer_norm";
   double eps = 1e-5;
-  Tensor x;           // [N, D]
-  Tensor gamma;       // [D]
-  Tensor mean, rstd;  // [N]
-  bool has_beta = false;
+  Tensor x;            // [N, D]
+  Tensor gamma, beta;  // [D]
+  Tensor mean, rstd;   // [N]
+  Shape shape;         // of the input
 
-  Tensor forward(const Tensor& input, const Tensor& g, const Tensor& beta) {
+  Tensor forward(const Tensor& input, const Tensor& g, const Tensor& b) {
     x = as_rows(input);
     gamma = g;
-    has_beta = beta.defined();
+    beta = b;
+    shape = input.shape();
     mean = Tensor::empty({x.size(0)}, accumulate_dtype(x), x.device());
     rstd = empty_like(mean);
-    Tensor y = empty_like(contiguous(input));
-    Tensor rows = as_rows(y);
-    kernels(x.device()).layer_norm(x, gamma, beta, eps, rows, mean, rstd);
-    return y;
+    return repeat();
+  }
+  Tensor repeat() const {
+    Tensor y = empty_like(x), same_mean = mean, same_rstd = rstd;
+    kernels(x.device()).layer_norm(x, gamma, beta, eps, y, same_mean, same_rstd);
+    return view::reshape(y, shape);
   }
 
   Gradients backward(const Tensor& dy) const {
     const Tensor dx = empty_like(contiguous(dy));
     Tensor rows = as_rows(dx);
     Tensor dgamma = Tensor::empty(gamma.shape(), accumulate_dtype(x), x.device());
-    Tensor dbeta = has_beta ? empty_like(dgamma) : Tensor();
+    Tensor dbeta = beta.defined() ? empty_like(dgamma) : Tensor();
     kernels(x.device()).layer_norm_backward(x, gamma, mean, rstd, as_rows(dy), rows, dgamma, dbeta);
     return {dx, dgamma, dbeta};
   }
@@ -45,15 +48,19 @@ struct RmsNorm : Op {
   Tensor x;      // [N, D]
   Tensor gamma;  // [D]
   Tensor rstd;   // [N]
+  Shape shape;   // of the input
 
   Tensor forward(const Tensor& input, const Tensor& g) {
     x = as_rows(input);
     gamma = g;
+    shape = input.shape();
     rstd = Tensor::empty({x.size(0)}, accumulate_dtype(x), x.device());
-    Tensor y = empty_like(contiguous(input));
-    Tensor rows = as_rows(y);
-    kernels(x.device()).rms_norm(x, gamma, eps, rows, rstd);
-    return y;
+    return repeat();
+  }
+  Tensor repeat() const {
+    Tensor y = empty_like(x), same_rstd = rstd;
+    kernels(x.device()).rms_norm(x, gamma, eps, y, same_rstd);
+    return view::reshape(y, shape);
   }
 
   Gradients backward(const Tensor& dy) const {

@@ -13,7 +13,8 @@
 //   Tensor square(const Tensor& x) { return apply(Square{}, x); }
 //
 // forward and backward run with recording off and see tensors without a tape. An input that forward saves costs nothing
-// when no gradient is needed: the struct is dropped at once.
+// when no gradient is needed: the struct is dropped at once. An operation whose output follows cheaply from what it
+// saves may have a third function, `Tensor repeat() const`: see SavedInput.
 #pragma once
 
 #include <memory>
@@ -31,6 +32,28 @@ struct Op {
   /// The leaves behind the inputs (null when an input is not one), so that a weight gradient can be accumulated where
   /// it belongs by the product that computes it. Whoever does that returns an undefined gradient for the input.
   std::vector<Leaf*> leaves;
+  /// The nodes that made the inputs, while RepeatCheapInputs is active; else empty.
+  std::vector<std::shared_ptr<Node>> producers;
+};
+
+/// An input that backward needs: a reference to it, or to the node that can make it again.
+class SavedInput {
+ public:
+  SavedInput() = default;
+  SavedInput(const Op& op, std::size_t input, const Tensor& x) {
+    const bool repeat =
+        input < op.producers.size() && op.producers[input] != nullptr && op.producers[input]->cheap_to_repeat();
+    if (repeat) {
+      producer_ = op.producers[input];
+    } else {
+      kept_ = x;
+    }
+  }
+  Tensor get() const { return producer_ != nullptr ? producer_->repeat() : kept_; }
+
+ private:
+  Tensor kept_;
+  std::shared_ptr<Node> producer_;
 };
 
 namespace detail {
@@ -44,6 +67,21 @@ class OpNode final : public Node {
     return op_->backward(gradient);
   }
   void release() override { op_.reset(); }
+  bool cheap_to_repeat() const override {
+    if constexpr (requires(const O& op) { op.repeat(); }) {
+      if constexpr (requires(const O& op) { op.cheap_to_repeat(); }) return op_->cheap_to_repeat();
+      return true;
+    }
+    return false;
+  }
+  Tensor repeat() const override {
+    if constexpr (requires(const O& op) { op.repeat(); }) {
+      const NoGrad guard;
+      return op_->repeat().detach();
+    } else {
+      return Node::repeat();
+    }
+  }
 
  private:
   std::unique_ptr<O> op_;
@@ -62,6 +100,7 @@ Tensor apply(O op, const Inputs&... inputs) {
     return op.forward(inputs.detach()...).detach();
   }
   (op.leaves.push_back(leaf_of(inputs)), ...);
+  if (RepeatCheapInputs::active()) (op.producers.push_back(inputs.node()), ...);
   Tensor output;
   {
     const NoGrad guard;

@@ -75,8 +75,10 @@ void train_rank(const TrainOptions& o, const Corpus& corpus, RunFolder& folder, 
   console.print(start_table(o, start_facts(o, corpus, model, trainer.executor().proof())));
   console.print(to_string(batch, config.context));
   Progress progress;
-  if (o.run.resume != "none")
+  if (o.run.resume != "none") {
     progress = load_run(o.run.resume, model, trainer.optimizer(), *corpus.tokenizer, o.run.seed);
+    if (progress.loss_scale) trainer.scaler().set_state(*progress.loss_scale);
+  }
   if (o.run.dry_run) return console.print(pipeline::render(trainer.executor().schedule()));
   if (rank.first()) folder.open(config_text(o));
 
@@ -110,16 +112,16 @@ void train_rank(const TrainOptions& o, const Corpus& corpus, RunFolder& folder, 
 
     // Clip by the norm of the whole gradient, and update.
     const double lr = lr_schedule.at(progress.steps);
-    const double norm = timed(Phase::optimizer, [&] {
+    const auto [norm, updated] = timed(Phase::optimizer, [&] {
       const double whole = trainer.gradient_norm();
-      if (!std::isfinite(whole)) {
-        fail(ExitCode::numerical, "train",
-             "the gradient norm is {}; expected a finite number; lower --lr or raise --warmup-steps", whole);
-      }
-      trainer.update(lr, whole);
-      return whole;
+      return std::pair(whole, trainer.update(lr, whole));
     });
-    progress = {.steps = step, .samples = progress.samples + batch.global_batch};
+    progress.samples += batch.global_batch;
+    if (!updated) {  // f16 overflowed: nothing but the loss scale has changed, and the step is made with other samples
+      console.print(skipped_line(step, trainer.scaler()));
+      continue;
+    }
+    progress.steps = step;
 
     // Report. Everything below but printing is collective: all ranks take the same branches.
     const bool last = step == o.schedule.steps;
@@ -130,6 +132,10 @@ void train_rank(const TrainOptions& o, const Corpus& corpus, RunFolder& folder, 
     record.lr = lr;
     record.grad_norm = norm;
     record.tokens = progress.samples * config.context;
+    if (trainer.scaler().active()) {
+      record.skipped = trainer.scaler().skipped();
+      record.loss_scale = trainer.scaler().scale();
+    }
     if (log_now || evaluate_now) {
       record.loss = pipeline::global_loss(*mesh, pass.loss);
       record.set_times(times.lap(step - logged), tokens_per_step);
@@ -146,6 +152,7 @@ void train_rank(const TrainOptions& o, const Corpus& corpus, RunFolder& folder, 
   }
 
   if (!o.run.out.empty()) {
+    if (trainer.scaler().active()) progress.loss_scale = trainer.scaler().state();
     const std::string saved = timed(Phase::saving, [&] {
       return save_run(o.run.out, model, trainer.optimizer(), progress, *corpus.tokenizer, o.run.seed);
     });

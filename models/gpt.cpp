@@ -1,6 +1,7 @@
 #include "models/gpt.h"
 
 #include <cmath>
+#include <utility>
 
 #include "nn/cross_entropy.h"
 #include "parallel/mesh/redistribute.h"
@@ -17,8 +18,9 @@ Unary activation(const GptConfig& c) { return c.activation == Activation::gelu ?
 
 }  // namespace
 
-GptBlock::GptBlock(const nn::Build& b, const GptConfig& c)
+GptBlock::GptBlock(const nn::Build& b, const GptConfig& c, int index)
     : Module(b),
+      index_(index),
       norm1_(b / "norm1", c.width, c.bias),
       attn_(b / "attn", {.width = c.width,
                          .heads = c.heads,
@@ -55,7 +57,7 @@ Gpt::Gpt(const nn::Build& b, const GptConfig& c) : build_(b), config_(c) {
   const pipeline::BlockRange range = pipeline::stage_plan(
       static_cast<int>(c.layers), mesh.size(Axis::pp))[static_cast<std::size_t>(mesh.coord(Axis::pp))];
   for (int i = range.first; i < range.end(); ++i)
-    blocks_.push_back(std::make_unique<GptBlock>(b / "blocks" / std::to_string(i), c));
+    blocks_.push_back(std::make_unique<GptBlock>(b / "blocks" / std::to_string(i), c, i));
   if (last) {
     norm_ = std::make_unique<nn::LayerNorm>(b / "norm", c.width, c.bias);
     head_ = first ? embedding_ : make_tokens();
@@ -64,8 +66,23 @@ Gpt::Gpt(const nn::Build& b, const GptConfig& c) : build_(b), config_(c) {
 
 Tensor Gpt::hidden(const Tensor& input, const Tensor& ids) {
   Tensor x = embedding_ ? embed(ids) : input;  // [B, T, D]
-  for (const auto& block : blocks_) x = (*block)(x);
+  const nn::Recompute& saving = build_.parallelism().recompute;
+  const RepeatCheapInputs scope(saving.kind == nn::Recompute::Kind::selective);
+  for (const auto& block : blocks_) x = saving.of_block(block->index()) ? recomputed(*block, x) : (*block)(x);
   return x;
+}
+
+Tensor Gpt::recomputed(GptBlock& block, const Tensor& x) {
+  // Dropout is keyed by the micro-batch, and backward runs when another one may be under way.
+  const auto run = build_.run();
+  return recompute(
+      [&block, run, state = *run](const Tensor& input) {
+        const nn::RunState now = std::exchange(*run, state);
+        const Tensor output = block(input);
+        *run = now;
+        return output;
+      },
+      x);
 }
 
 Tensor Gpt::embed(const Tensor& ids) {

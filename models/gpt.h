@@ -21,10 +21,12 @@ namespace trireme {
 
 class GptBlock : public nn::Module {
  public:
-  GptBlock(const nn::Build& b, const GptConfig& config);
+  GptBlock(const nn::Build& b, const GptConfig& config, int index);
+  int index() const { return index_; }       ///< in the whole model
   Tensor forward(const Tensor& x) override;  // [B, T, D] -> [B, T, D]
 
  private:
+  int index_;
   nn::LayerNorm norm1_;
   nn::Attention attn_;
   nn::Dropout attn_dropout_;
@@ -57,6 +59,7 @@ class Gpt {
 
  private:
   Tensor embed(const Tensor& ids);
+  Tensor recomputed(GptBlock& block, const Tensor& x);
 
   nn::Build build_;
   GptConfig config_;

@@ -2,8 +2,7 @@
 
 namespace trireme::nn {
 
-Build::Build(std::shared_ptr<const DeviceMesh> mesh, DType dtype, std::uint64_t seed,
-             const Parallelism& parallelism)
+Build::Build(std::shared_ptr<const DeviceMesh> mesh, DType dtype, std::uint64_t seed, const Parallelism& parallelism)
     : mesh_(std::move(mesh)),
       dtype_(dtype),
       seed_(seed),

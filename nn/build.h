@@ -23,9 +23,23 @@ struct RunState {
       0;  ///< global number (since step 0) of the sample in row 0: what dropout masks are keyed by
 };
 
-/// How the layers of a model use the mesh, where there is a choice.
+/// What forward does not keep for backward, which then runs it again (Chen et al. 2016).
+struct Recompute {
+  enum class Kind : std::uint8_t {
+    none,
+    selective,  ///< the outputs of norms and activations, made again from their inputs (autograd/node.h)
+    blocks,     ///< of every `every`-th block everything but its input
+  };
+  Kind kind = Kind::none;
+  int every = 1;
+
+  bool of_block(int index) const { return kind == Kind::blocks && (index + 1) % every == 0; }
+};
+
+/// How the layers of a model use the mesh and memory, where there is a choice.
 struct Parallelism {
   bool sequence = false;  ///< between blocks each tp rank holds T/tp positions (Korthikanti et al. 2022)
+  Recompute recompute = {};
 };
 
 class Build {

@@ -48,6 +48,8 @@ std::string to_json_line(const StepRecord& r) {
   line.add("tokens_per_s", r.tokens_per_s);
   line.add("step_ms", r.step_ms);
   line.add("val_loss", r.val_loss);
+  line.add("skipped", r.skipped);
+  line.add("loss_scale", r.loss_scale);
   line.add("forward_ms", r.forward_ms);
   line.add("backward_ms", r.backward_ms);
   line.add("optimizer_ms", r.optimizer_ms);

@@ -21,6 +21,8 @@ struct StepRecord {
   std::optional<double> val_loss;
   std::optional<double> forward_ms, backward_ms, optimizer_ms, data_ms;
   std::optional<double> comm_exposed_ms;   ///< waiting for communication
+  std::optional<std::int64_t> skipped;     ///< steps since the start of the run whose gradients overflowed in f16
+  std::optional<double> loss_scale;        ///< that of the next step
   std::optional<std::int64_t> peak_bytes;  ///< most tensor memory in use at once, on the rank that writes
 
   /// Sets the times and the rate from a lap of steps of `tokens_per_step` each.

@@ -2,6 +2,8 @@
 #include "train/options.h"
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 #include <cstdio>
 
 #include "core/kernels.h"
@@ -103,8 +105,16 @@ void declare_mesh(Flags& flags, MeshOptions& o) {
 
 void declare_precision(Flags& flags, PrecisionOptions& o) {
   flags.group("precision and machine");
-  flags.add_choice("dtype", o.dtype, {{"f32", DType::f32}, {"bf16", DType::bf16}},
-                   "of weights and activations; bf16 keeps gradients and master weights in f32");
+  flags.add_choice("dtype", o.dtype, {{"f32", DType::f32}, {"bf16", DType::bf16}, {"f16", DType::f16}},
+                   "of weights and activations; gradients and the optimizer's weights are f32 in any case");
+  flags.add("loss-scale", "auto|dynamic|F", o.loss_scale,
+            "f16: what the loss is multiplied by before backward; auto: dynamic, with f16");
+  flags.add("loss-scale-window", "N", o.scaling.window, "steps without overflow after which a dynamic scale doubles",
+            count);
+  flags.add("loss-scale-hysteresis", "N", o.scaling.hysteresis, "overflows it takes to halve a dynamic scale", count);
+  flags.add("recompute", "none|selective|full|every:K", o.recompute,
+            "what backward computes again instead of keeping it: selective: outputs of norms and activations; full: "
+            "all of a block but its input; every:K: that of every K-th block");
   flags.add_choice("device", o.device, {"cpu"}, "where tensors live");
   if (o.gemm.empty()) o.gemm = gemm_names().front();
   flags.add_choice("gemm", o.gemm, strings(gemm_names()), "implementation of the matrix product");
@@ -156,6 +166,47 @@ GptConfig ModelOptions::with_vocab(std::int64_t tokenizer_vocab) const {
          "--vocab {} is smaller than the tokenizer's vocabulary; expected at least {}; change or drop --vocab",
          model.vocab, tokenizer_vocab);
   return model;
+}
+
+nn::Recompute PrecisionOptions::recompute_plan() const {
+  using Kind = nn::Recompute::Kind;
+  if (recompute == "none") return {Kind::none, 1};
+  if (recompute == "selective") return {Kind::selective, 1};
+  if (recompute == "full") return {Kind::blocks, 1};
+  int every = 0;
+  if (recompute.starts_with("every:")) {
+    const char *begin = recompute.data() + 6, *end = recompute.data() + recompute.size();
+    const auto [stop, error] = std::from_chars(begin, end, every);
+    if (error != std::errc() || stop != end) every = 0;
+  }
+  if (every < 1)
+    fail(ExitCode::usage, "--recompute",
+         "expected none, selective, full or every:K with K of 1 or more, got '{}'; change --recompute", recompute);
+  return {Kind::blocks, every};
+}
+
+optim::LossScaler PrecisionOptions::make_scaler() const {
+  if (dtype != DType::f16) {
+    const optim::LossScaleConfig initial;
+    if (loss_scale != "auto" || scaling.window != initial.window || scaling.hysteresis != initial.hysteresis)
+      fail(ExitCode::usage, "--loss-scale",
+           "--loss-scale and its window and hysteresis have no effect with --dtype {}, whose range is that of f32; "
+           "expected --dtype f16; drop them or change --dtype",
+           name(dtype));
+    return {};
+  }
+  optim::LossScaleConfig config = scaling;
+  config.dynamic = loss_scale == "auto" || loss_scale == "dynamic";
+  if (!config.dynamic) {
+    const char *begin = loss_scale.data(), *end = loss_scale.data() + loss_scale.size();
+    const auto [stop, error] = std::from_chars(begin, end, config.initial);
+    if (error != std::errc() || stop != end || !(config.initial > 0) || !std::isfinite(config.initial))
+      fail(ExitCode::usage, "--loss-scale",
+           "expected auto, dynamic or a number above 0, got '{}'; f16 needs a scale, as small gradients are 0 in it; "
+           "change --loss-scale, or use --dtype bf16",
+           loss_scale);
+  }
+  return optim::LossScaler(config);
 }
 
 std::int64_t ScheduleOptions::decay() const {

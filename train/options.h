@@ -13,6 +13,8 @@
 #include "core/dtype.h"
 #include "data/corpus.h"
 #include "models/gpt_config.h"
+#include "nn/build.h"
+#include "optim/loss_scaler.h"
 #include "optim/lr_schedule.h"
 #include "parallel/mesh/mesh.h"
 #include "train/batch_sizes.h"
@@ -68,10 +70,16 @@ struct MeshOptions {
 };
 
 struct PrecisionOptions {
-  DType dtype = DType::f32;  ///< of weights and activations: f32 or bf16 (with f32 main gradients and master weights)
+  DType dtype = DType::f32;  ///< of weights and activations; gradients and master weights are f32 in any case
   std::string device = "cpu";
   std::string gemm;                     ///< name of the matrix product; the fastest built in unless set
   std::optional<std::int64_t> threads;  ///< per rank; not set: cores / ranks
+  std::string recompute = "none";       ///< none, selective, full or every:K
+  std::string loss_scale = "auto";      ///< auto: dynamic in f16; dynamic, or a number
+  optim::LossScaleConfig scaling;       ///< window and hysteresis; the rest is set by resolve()
+
+  nn::Recompute recompute_plan() const;  ///< throws ExitCode::usage for what --recompute cannot be
+  optim::LossScaler make_scaler() const;
 };
 
 struct RunOptions {

@@ -80,7 +80,10 @@ Outcome run_steps(TrainOptions o, const std::shared_ptr<const DeviceMesh>& mesh,
     if (step == 0) {
       for (const nn::ParameterPtr& p : outcome.parameters) outcome.gradients.push_back(clone(p->grad()));
     }
-    trainer.update(optimizer.optimizer == "sgd" ? 0.5 : 1e-3, outcome.norms.back());
+    if (!trainer.update(optimizer.optimizer == "sgd" ? 0.5 : 1e-3, outcome.norms.back())) {
+      fail(ExitCode::numerical, "parity", "the gradients overflow at a loss scale of {}; lower --loss-scale",
+           trainer.scaler().scale());
+    }
   }
   outcome.weights = final_weights(outcome.parameters, trainer.optimizer());
   return outcome;
@@ -89,6 +92,7 @@ Outcome run_steps(TrainOptions o, const std::shared_ptr<const DeviceMesh>& mesh,
 /// The same run on one rank, with the batch uncut: accumulation is compared as well.
 TrainOptions on_one_rank(TrainOptions o) {
   o.mesh.shape = {};
+  o.precision.recompute = "none";
   o.batch = {.micro_batch = o.batch.global_batch, .global_batch = o.batch.global_batch, .micro_batches = std::nullopt};
   return o;
 }

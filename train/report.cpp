@@ -88,6 +88,11 @@ std::string start_table(const TrainOptions& o, const StartFacts& facts) {
   });
 }
 
+std::string skipped_line(std::int64_t step, const optim::LossScaler& scaler) {
+  return fmt::format("step {} skipped: its gradients overflowed in f16; the loss scale is {:g} now, {} skipped so far",
+                     step, scaler.scale(), scaler.skipped());
+}
+
 std::string axis_groups(const MeshShape& mesh, Axis axis) {
   constexpr int shown = 8;
   // Each axis is a digit of the world rank, (pp * DATA + data) * TP + tp: ranks of one group are `stride` apart.

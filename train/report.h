@@ -31,6 +31,9 @@ struct StartFacts {
 /// Device, precision, model, data, mesh, schedule, memory: the table before training.
 std::string start_table(const TrainOptions& options, const StartFacts& facts);
 
+/// What to say when loss scaling skipped the update of a step.
+std::string skipped_line(std::int64_t step, const optim::LossScaler& scaler);
+
 /// The ranks of every group along an axis: "[0 1] [2 3]"; of many groups the first few.
 std::string axis_groups(const MeshShape& mesh, Axis axis);
 

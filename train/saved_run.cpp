@@ -181,9 +181,27 @@ std::int64_t integer(const nlohmann::json& json, const char* key, const fs::path
   return json[key].get<std::int64_t>();
 }
 
+nlohmann::json loss_scale_json(const optim::LossScaler::State& s) {
+  return {{"scale", s.scale},
+          {"good_updates", s.good_updates},
+          {"overflows_left", s.overflows_left},
+          {"in_a_row", s.in_a_row},
+          {"skipped", s.skipped}};
+}
+
+optim::LossScaler::State read_loss_scale(const nlohmann::json& json) {
+  return {.scale = json.at("scale"),
+          .good_updates = json.at("good_updates"),
+          .overflows_left = json.at("overflows_left"),
+          .in_a_row = json.at("in_a_row"),
+          .skipped = json.at("skipped")};
+}
+
 Progress read_progress(const SafetensorsFile& file, const fs::path& path) {
   const nlohmann::json json = parse_json(metadata(file, "progress", path), path);
-  return {.steps = integer(json, "steps", path), .samples = integer(json, "samples", path)};
+  Progress progress{.steps = integer(json, "steps", path), .samples = integer(json, "samples", path)};
+  if (json.contains("loss_scale")) progress.loss_scale = read_loss_scale(json["loss_scale"]);
+  return progress;
 }
 
 void require_same(std::string_view what, const std::string& saved, const std::string& asked, std::string_view flags,
@@ -205,7 +223,8 @@ std::string save_run(const fs::path& out, const Gpt& model, optim::Optimizer& op
     std::vector<Stored> tensors = stored_tensors(model.parameters(), &optimizer);
     std::erase_if(tensors, [](const Stored& t) { return t.parameter->copy_of_earlier_stage; });
     if (mesh.is_first(Axis::pp)) {
-      const nlohmann::json state = {{"steps", progress.steps}, {"samples", progress.samples}};
+      nlohmann::json state = {{"steps", progress.steps}, {"samples", progress.samples}};
+      if (progress.loss_scale) state["loss_scale"] = loss_scale_json(*progress.loss_scale);
       bytes = write_file(path, tensors, mesh,
                          {{"format", "trireme run 1"},
                           {"model", model_json(model.config(), model.dtype()).dump()},
@@ -275,7 +294,8 @@ SavedModel read_saved_model(const fs::path& folder) {
                   .dropout = 0,
                   .bias = json.value("bias", true),
                   .activation = json.value("activation", "gelu") == "gelu" ? Activation::gelu : Activation::gelu_tanh};
-  saved.dtype = json.value("dtype", "f32") == "bf16" ? DType::bf16 : DType::f32;
+  const std::string dtype = json.value("dtype", "f32");
+  saved.dtype = dtype == "bf16" ? DType::bf16 : dtype == "f16" ? DType::f16 : DType::f32;
   saved.tokenizer = parse_tokenizer(metadata(file, "tokenizer", path), path);
   saved.progress = read_progress(file, path);
   return saved;

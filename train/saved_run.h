@@ -14,14 +14,16 @@
 
 #include "data/tokenizer.h"
 #include "models/gpt.h"
+#include "optim/loss_scaler.h"
 #include "optim/optimizer.h"
 
 namespace trireme {
 
 /// Where a run stands. The learning rate, the sampler and dropout are pure functions of it.
 struct Progress {
-  std::int64_t steps = 0;    ///< optimizer steps made
-  std::int64_t samples = 0;  ///< sequences consumed
+  std::int64_t steps = 0;                                   ///< optimizer steps made
+  std::int64_t samples = 0;                                 ///< sequences consumed
+  std::optional<optim::LossScaler::State> loss_scale = {};  ///< of a run in f16
 };
 
 /// Saves under `out`; returns the line to print: path, size, seconds. Collective over the mesh; rank 0 writes.

@@ -3,6 +3,19 @@
 #include "train/console.h"
 
 namespace trireme {
+namespace {
+
+/// What a block keeps per token for its backward, in units of D: inputs and outputs of two norms (4), and, split over
+/// tp, qkv and attention's output (4) and the hidden before and after the activation (8).
+double kept_per_token(const nn::Recompute& recompute, double tp) {
+  using Kind = nn::Recompute::Kind;
+  const double whole = 4 + 12 / tp;
+  if (recompute.kind == Kind::selective) return 2 + 8 / tp;
+  if (recompute.kind == Kind::blocks) return (1.0 + (recompute.every - 1) * whole) / recompute.every;
+  return whole;
+}
+
+}  // namespace
 
 std::unique_ptr<optim::Optimizer> make_optimizer(const OptimizerOptions& o, const nn::ParameterList& parameters) {
   if (o.optimizer == "adamw") {
@@ -28,12 +41,11 @@ std::string predicted_memory(const TrainOptions& o, const GptConfig& c, const nn
   const double element = static_cast<double>(size_of(o.precision.dtype));
   const double moments = o.optimizer.optimizer == "adamw" ? 8 : (o.optimizer.momentum > 0 ? 4 : 0);
   const double master = o.precision.dtype == DType::f32 ? 0 : 4;
-  // What a block keeps per token for its backward: inputs of two norms and two residual sums (4 D), and, split over tp,
-  // qkv and attention's output (4 D) and the hidden before and after the activation (8 D).
   const double tokens = static_cast<double>(o.batch_sizes().micro_batch * c.context);
   const double layers = static_cast<double>(c.layers) / o.mesh.shape.size(Axis::pp);
   const double tp = o.mesh.shape.size(Axis::tp);
-  double activations = tokens * layers * static_cast<double>(c.width) * (4 + 12 / tp) * element * live_microbatches;
+  const double block = kept_per_token(o.precision.recompute_plan(), tp);
+  double activations = tokens * layers * static_cast<double>(c.width) * block * element * live_microbatches;
   activations +=
       2 * tokens * static_cast<double>(c.vocab) / tp * element;  // logits and their gradient, one micro-batch
   return fmt::format("{} parameters + {} gradients (f32) + {} optimizer + about {} activations = {}",

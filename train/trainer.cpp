@@ -1,12 +1,15 @@
 #include "train/trainer.h"
 
+#include <cmath>
+
 #include "optim/gradient_norm.h"
 #include "train/setup.h"
 
 namespace trireme {
 
 nn::Build make_build(const TrainOptions& o, std::shared_ptr<const DeviceMesh> mesh) {
-  return {std::move(mesh), o.precision.dtype, static_cast<std::uint64_t>(o.run.seed)};
+  return {std::move(mesh), o.precision.dtype, static_cast<std::uint64_t>(o.run.seed),
+          nn::Parallelism{.recompute = o.precision.recompute_plan()}};
 }
 
 Trainer::Trainer(const TrainOptions& o, std::shared_ptr<const DeviceMesh> mesh, std::int64_t bucket_bytes)
@@ -16,6 +19,7 @@ Trainer::Trainer(const TrainOptions& o, std::shared_ptr<const DeviceMesh> mesh, 
       model_(make_build(o, mesh_), o.model.config),
       sync_(model_.parameters(), *mesh_, bucket_bytes),
       optimizer_(make_optimizer(o.optimizer, model_.parameters())),
+      scaler_(o.precision.make_scaler()),
       executor_(pipeline::make_schedule(o.mesh.pipeline, mesh_->size(Axis::pp), static_cast<int>(batch_.micro_batches)),
                 mesh_->group(Axis::pp)) {}
 
@@ -27,20 +31,27 @@ Trainer::Pass Trainer::gradients(const NextBatch& next_batch, double loss_scale)
             const Batch batch = next_batch(microbatch);
             model_.run().first_sample = batch.sample_ids.front();
             const Tensor hidden = model_.hidden(input, batch.inputs);  // [B, T, D]
-            return mesh_->is_last(Axis::pp) ? model_.loss(hidden, batch.targets, loss_scale) : hidden;
+            return mesh_->is_last(Axis::pp) ? model_.loss(hidden, batch.targets, loss_scale * scaler_.scale()) : hidden;
           },
       .activation_shape = {batch_.micro_batch, options_.model.config.context, options_.model.config.width},
       .dtype = options_.precision.dtype};
   Pass pass;
   pass.pipeline = executor_.run(stage, [&] { sync_.last_microbatch(); });
+  pass.pipeline.loss /= scaler_.scale();
   pass.sums = sync_.finish();
   return pass;
 }
 
-double Trainer::gradient_norm() { return optim::gradient_norm(model_.parameters(), *mesh_); }
+double Trainer::gradient_norm() { return optim::gradient_norm(model_.parameters(), *mesh_) / scaler_.scale(); }
 
-void Trainer::update(double lr, double norm) {
-  optimizer_->step(lr, optim::clip_factor(norm, options_.optimizer.clip));
+bool Trainer::update(double lr, double norm) {
+  if (!std::isfinite(norm)) {
+    scaler_.overflowed(norm);
+    return false;
+  }
+  optimizer_->step(lr, optim::clip_factor(norm, options_.optimizer.clip) / scaler_.scale());
+  scaler_.updated();
+  return true;
 }
 
 }  // namespace trireme

@@ -39,13 +39,15 @@ class Trainer {
   /// mesh. Nothing else is divided anywhere: loss_scale is 1 / (valid targets of the global batch).
   Pass gradients(const NextBatch& next_batch, double loss_scale);
 
-  /// Of the whole model's gradient; the same bits on every rank.
+  /// Of the whole model's gradient, without the loss scale; the same bits on every rank.
   double gradient_norm();
-  /// Clips by `norm` and updates the weights.
-  void update(double lr, double norm);
+  /// Clips by `norm` and updates the weights. False when `norm` is not finite and loss scaling makes up for it: then
+  /// nothing has changed but the scale. Throws ExitCode::numerical when it is not finite otherwise.
+  bool update(double lr, double norm);
 
   Gpt& model() { return model_; }
   optim::Optimizer& optimizer() { return *optimizer_; }
+  optim::LossScaler& scaler() { return scaler_; }
   const pipeline::Executor& executor() const { return executor_; }
 
  private:
@@ -55,6 +57,7 @@ class Trainer {
   Gpt model_;
   GradSync sync_;
   std::unique_ptr<optim::Optimizer> optimizer_;
+  optim::LossScaler scaler_;
   pipeline::Executor executor_;
 };
 

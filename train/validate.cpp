@@ -109,6 +109,8 @@ void validate(const TrainOptions& options) {
   validate_schedule(options.schedule);
   validate_optimizer(options.optimizer);
   validate_run(options);
+  options.precision.recompute_plan();  // both refuse what they cannot be
+  options.precision.make_scaler();
 }
 
 }  // namespace trireme

@@ -100,6 +100,12 @@ struct Redistribute : Op {
   Gradients backward(const Tensor& dy) const {
     return {move(dy, placement_of_gradient(to), placement_of_gradient(from), *group)};
   }
+  /// Where the move is the identity, what made its input can make its output again.
+  bool cheap_to_repeat() const {
+    return from.kind == Kind::invariant && to.kind == Kind::replicated && !producers.empty() &&
+           producers[0] != nullptr && producers[0]->cheap_to_repeat();
+  }
+  Tensor repeat() const { return producers[0]->repeat(); }
 };
 
 /// The table in redistribute.h.

@@ -132,19 +132,52 @@ TEST_CASE("defaults that depend on other options") {
   CHECK(o.corpus().tokenizer == "byte");
 }
 
+TEST_CASE("what to recompute and how to scale the loss are read and checked") {
+  using Kind = nn::Recompute::Kind;
+  const auto plan = [](const char* text) {
+    PrecisionOptions o;
+    o.recompute = text;
+    return o.recompute_plan();
+  };
+  CHECK(plan("none").kind == Kind::none);
+  CHECK(plan("selective").kind == Kind::selective);
+  CHECK(plan("full").of_block(0));
+  CHECK(plan("every:3").of_block(2));
+  CHECK_FALSE(plan("every:3").of_block(3));
+  for (const char* bad : {"every:0", "every:", "every:2x", "ful", ""})
+    CHECK(contains(failure([&] { plan(bad); }), "expected none, selective, full or every:K"));
+
+  PrecisionOptions f16;
+  f16.dtype = DType::f16;
+  CHECK(f16.make_scaler().active());
+  CHECK(f16.make_scaler().scale() == 65536);
+  f16.loss_scale = "128";
+  CHECK(f16.make_scaler().scale() == 128);
+  for (const char* bad : {"0", "-1", "none", "1x", "inf", "nan"}) {
+    f16.loss_scale = bad;
+    CHECK(contains(failure([&] { f16.make_scaler(); }), "f16 needs a scale"));
+  }
+  PrecisionOptions f32;
+  CHECK_FALSE(f32.make_scaler().active());
+  f32.loss_scale = "dynamic";
+  CHECK(contains(failure([&] { f32.make_scaler(); }), "expected --dtype f16"));
+}
+
 TEST_CASE("help lists every flag of the command-line contract once") {
   TrainOptions options;
   Flags flags("train_gpt", "");
   declare_all(flags, options);
   const std::string help = flags.help_text();
   for (const char* flag :
-       {"data",          "tokenizer",    "val-fraction", "model",        "layers",        "heads",       "width",
-        "context",       "vocab",        "dropout",      "bias",         "activation",    "micro-batch", "global-batch",
-        "micro-batches", "steps",        "lr",           "min-lr",       "warmup-steps",  "decay-steps", "lr-schedule",
-        "optimizer",     "weight-decay", "beta1",        "beta2",        "eps",           "momentum",    "clip",
-        "mesh",          "pipeline",     "ranks",        "dtype",        "device",        "gemm",        "threads",
-        "seed",          "eval-every",   "eval-batches", "sample-every", "sample-length", "out",         "log-every",
-        "resume",        "dry-run",      "config",       "print-config", "help"}) {
+       {"data",         "tokenizer",    "val-fraction",  "model",         "layers",       "heads",
+        "width",        "context",      "vocab",         "dropout",       "bias",         "activation",
+        "micro-batch",  "global-batch", "micro-batches", "steps",         "lr",           "min-lr",
+        "warmup-steps", "decay-steps",  "lr-schedule",   "optimizer",     "weight-decay", "beta1",
+        "beta2",        "eps",          "momentum",      "clip",          "mesh",         "pipeline",
+        "ranks",        "dtype",        "device",        "gemm",          "threads",      "seed",
+        "eval-every",   "eval-batches", "sample-every",  "sample-length", "out",          "log-every",
+        "resume",       "dry-run",      "config",        "print-config",  "help",         "recompute",
+        "loss-scale"}) {
     const std::string head = fmt::format("\n  --{}", flag);
     std::size_t found = 0;
     for (std::size_t at = help.find(head); at != std::string::npos; at = help.find(head, at + 1)) {

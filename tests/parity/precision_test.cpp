@@ -1,0 +1,94 @@
+// f16 with loss scaling: an overflow anywhere is a skip everywhere, and a skip changes nothing but the scale.
+#include <cmath>
+#include <cstring>
+
+#include "core/kernels.h"
+#include "tests/parity/training.h"
+
+using namespace trireme;
+using namespace trireme::testing;
+
+namespace {
+
+std::vector<Tensor> everything(Trainer& trainer) {
+  std::vector<Tensor> all;
+  for (const nn::ParameterPtr& p : trainer.model().parameters()) all.push_back(clone(p->value));
+  for (const optim::StateTensor& s : trainer.optimizer().state()) all.push_back(clone(s.value));
+  return all;
+}
+
+bool same_bits(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    if (std::memcmp(a[i].raw(), b[i].raw(), static_cast<std::size_t>(a[i].bytes())) != 0) return false;
+  }
+  return a.size() == b.size();
+}
+
+}  // namespace
+
+TEST_CASE("infinity on one rank: all ranks skip; weights, moments and step count stay, the scale falls") {
+  for (const char* mesh : {"dp=2", "tp=2", "pp=2", "dp=2,tp=2,pp=2"}) {
+    for (int bad_rank = 0; bad_rank < 2; ++bad_rank) {
+      TrainOptions o = training_options(mesh);
+      o.precision.dtype = DType::f16;
+      o.precision.scaling.hysteresis = 1;
+      on_ranks(o, [&](Trainer& trainer, const TrainOptions& options, const DeviceMesh& ranks) {
+        gradients_of_step(trainer, options, ranks);
+        REQUIRE(trainer.update(1e-3, trainer.gradient_norm()));
+        const std::vector<Tensor> before = everything(trainer);
+        const double scale = trainer.scaler().scale();
+
+        gradients_of_step(trainer, options, ranks, 8);
+        if (ranks.rank() == bad_rank) {
+          for (const nn::ParameterPtr& p : trainer.model().parameters()) {
+            if (!p->copy_of_earlier_stage) p->grad().data<float>()[0] = INFINITY;
+          }
+        }
+        // A gradient that is bad on one copy only would be another fault; here it is bad wherever it was summed.
+        if (ranks.size(Axis::data) > 1) {
+          for (const nn::ParameterPtr& p : trainer.model().parameters())
+            ranks.group(Axis::data).all_reduce(p->grad(), ReduceOp::max).wait();
+        }
+        CHECK_FALSE(trainer.update(1e-3, trainer.gradient_norm()));
+        CHECK(same_bits(before, everything(trainer)));
+        CHECK(trainer.optimizer().steps() == 1);
+        CHECK(trainer.scaler().scale() == scale / 2);
+        CHECK(trainer.scaler().skipped() == 1);
+      });
+    }
+  }
+}
+
+TEST_CASE("an activation that overflows f16 is seen, and a smaller scale mends it") {
+  TrainOptions o = training_options("tp=2");
+  o.precision.dtype = DType::f16;
+  o.precision.loss_scale = "dynamic";
+  o.precision.scaling.hysteresis = 1;
+  on_ranks(o, [&](Trainer& trainer, const TrainOptions& options, const DeviceMesh& mesh) {
+    trainer.scaler().set_state(
+        {.scale = 16777216, .good_updates = 0, .overflows_left = 1, .in_a_row = 0, .skipped = 0});
+    int skipped = 0;
+    for (;; ++skipped) {
+      REQUIRE(skipped < 20);
+      gradients_of_step(trainer, options, mesh);
+      if (trainer.update(1e-3, trainer.gradient_norm())) break;
+    }
+    CHECK(skipped > 0);
+    CHECK(trainer.scaler().scale() == std::ldexp(16777216.0, -skipped));
+  });
+}
+
+TEST_CASE("the loss scale changes neither loss, norm nor weights beyond the rounding of f16") {
+  double losses[2], norms[2];
+  for (const int power : {0, 1}) {
+    TrainOptions o = training_options("dp=1");
+    o.precision.dtype = DType::f16;
+    o.precision.loss_scale = power == 0 ? "1024" : "4096";
+    on_ranks(o, [&](Trainer& trainer, const TrainOptions& options, const DeviceMesh& mesh) {
+      losses[power] = gradients_of_step(trainer, options, mesh).pipeline.loss;
+      norms[power] = trainer.gradient_norm();
+    });
+  }
+  CHECK(losses[0] == losses[1]);
+  CHECK(norms[0] == doctest::Approx(norms[1]).epsilon(1e-3));
+}

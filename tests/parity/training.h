@@ -1,0 +1,62 @@
+// Steps of the real Trainer on made-up tokens, for tests that compare runs bit by bit.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <mutex>
+#include <vector>
+
+#include "core/memory.h"
+#include "core/parallel_for.h"
+#include "core/random.h"
+#include "train/trainer.h"
+#include "train/validate.h"
+
+namespace trireme::testing {
+
+inline TrainOptions training_options(const std::string& mesh, std::int64_t micro_batches = 1) {
+  TrainOptions o;
+  o.model.config = {.layers = 4, .heads = 4, .width = 48, .context = 16, .vocab = 65};
+  o.model.vocab = 65;
+  o.mesh.axes = mesh;
+  o.batch.global_batch = 8;
+  o.batch.micro_batches = micro_batches;
+  return o;
+}
+
+inline Batch made_up_batch(const TrainOptions& o, std::int64_t first, std::int64_t count) {
+  const std::int64_t length = o.model.config.context;
+  Batch batch{Tensor::empty({count, length}, DType::i32), Tensor::empty({count, length}, DType::i32), {}};
+  for (std::int64_t i = 0; i < count * length; ++i) {
+    const auto index = static_cast<std::uint64_t>(first * length + i);
+    batch.inputs.data<std::int32_t>()[i] = static_cast<std::int32_t>(random_word(5, 1, index) % 65);
+    batch.targets.data<std::int32_t>()[i] = static_cast<std::int32_t>(random_word(5, 2, index) % 65);
+  }
+  for (std::int64_t i = 0; i < count; ++i) batch.sample_ids.push_back(first + i);
+  return batch;
+}
+
+/// The gradients of one step in this rank's Trainer.
+inline Trainer::Pass gradients_of_step(Trainer& trainer, const TrainOptions& o, const DeviceMesh& mesh,
+                                       std::int64_t consumed = 0) {
+  const BatchSizes sizes = o.batch_sizes();
+  const BatchPlan plan = sizes.on_rank(mesh.coord(Axis::dp));
+  const auto next = [&](int i) { return made_up_batch(o, plan.first_sample(consumed, i), sizes.micro_batch); };
+  return trainer.gradients(next, 1.0 / static_cast<double>(sizes.tokens_per_step(o.model.config.context)));
+}
+
+/// Runs `body(trainer, options, mesh)` on every rank of the mesh, a thread each.
+template <class Body>
+void on_ranks(TrainOptions o, const Body& body) {
+  resolve(o, 0);
+  validate(o);
+  set_threads(1);
+  run_thread_ranks(o.mesh.shape.ranks(), 1, ProcessGroup::Deadline(60),
+                   [&](const std::shared_ptr<ProcessGroup>& world) {
+                     const auto mesh = std::make_shared<const DeviceMesh>(world, o.mesh.shape);
+                     Trainer trainer(o, mesh);
+                     body(trainer, o, *mesh);
+                   });
+}
+
+}  // namespace trireme::testing
