@@ -7,7 +7,7 @@
 #include <tuple>
 
 #include "core/error.h"
-#include "data/hash.h"
+#include "core/hash.h"
 
 namespace trireme {
 

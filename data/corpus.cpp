@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "core/error.h"
-#include "data/hash.h"
+#include "core/hash.h"
 #include "data/text_files.h"
 #include "data/token_shard.h"
 

@@ -6,7 +6,7 @@
 
 #include "core/error.h"
 #include "core/io.h"
-#include "data/hash.h"
+#include "core/hash.h"
 #include "data/shard_layout.h"
 #include "data/token_shard.h"
 

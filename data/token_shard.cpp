@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "core/error.h"
-#include "data/hash.h"
+#include "core/hash.h"
 #include "data/shard_layout.h"
 
 namespace trireme {

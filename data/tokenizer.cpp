@@ -6,7 +6,7 @@
 #include "data/bpe_tokenizer.h"
 #include "data/byte_tokenizer.h"
 #include "data/char_tokenizer.h"
-#include "data/hash.h"
+#include "core/hash.h"
 
 namespace trireme {
 

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "core/error.h"
-#include "data/hash.h"
+#include "core/hash.h"
 
 namespace trireme {
 

@@ -33,6 +33,8 @@ int main(int argc, char** argv) {
     declare_precision(flags, options.precision);
     flags.group("comparison");
     flags.add("seed", "N", options.run.seed, "of initial weights and dropout", Range::at_least(0));
+    flags.add_switch("verify", options.run.verify, "compare what should be the same on several ranks, bit by bit",
+                     true);
     flags.add("tolerance", "F", tolerance, "largest relative difference that is accepted", Range::above(0));
     flags.add_switch("all", all, "list every parameter, not only the worst five", true);
     const Flags::Asked asked = flags.parse(argc, argv);

@@ -4,6 +4,7 @@
 
 #include "autograd/ops.h"
 #include "nn/build.h"
+#include "parallel/comm/call_site.h"
 
 namespace trireme::nn {
 
@@ -15,7 +16,10 @@ class Module {
   Module& operator=(const Module&) = delete;
 
   virtual Tensor forward(const Tensor& x) = 0;
-  Tensor operator()(const Tensor& x) { return forward(x); }
+  Tensor operator()(const Tensor& x) {
+    const CallSite site(name_);
+    return forward(x);
+  }
 
   const std::string& name() const { return name_; }
 

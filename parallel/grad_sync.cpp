@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/kernels.h"
+#include "parallel/comm/call_site.h"
 
 namespace trireme {
 
@@ -131,6 +132,7 @@ void GradSync::gradient_ready(Slot& slot) {
 }
 
 void GradSync::launch_next() {
+  const CallSite site("sums of gradients");
   Bucket& bucket = buckets_[launched_++];
   bucket.started = Clock::now();
   if (!sums_over_data(bucket.axes)) return;
@@ -159,6 +161,7 @@ void GradSync::sum(const Tensor& gradients, ProcessGroup& group) {
 }
 
 GradSyncReport GradSync::finish() {
+  const CallSite site("sums of gradients");
   const Clock::time_point start = Clock::now();
   in_last_backward_ = false;
   while (launched_ < buckets_.size()) launch_next();

@@ -51,6 +51,8 @@ class GradSync {
   /// tied across stages.
   GradSyncReport finish();
 
+  /// Parameters that both ends of the pipeline hold, in the same order on both; elsewhere empty.
+  const nn::ParameterList& tied() const { return tied_; }
   int buckets() const { return static_cast<int>(buckets_.size()); }
 
  private:

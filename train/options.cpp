@@ -134,6 +134,10 @@ void declare_run(Flags& flags, RunOptions& o) {
   flags.add("sample-length", "N", o.sample_length, "tokens of a sample", count);
   flags.add("out", "DIR", o.out, "folder for metrics.jsonl, config.json and the trained weights; made if absent");
   flags.add("resume", "none|PATH", o.resume, "go on from what an earlier run saved in its --out folder");
+  flags.add_switch("verify", o.verify,
+                   "compare what should be the same on several ranks, bit by bit: replicated tensors at every move, "
+                   "copies of weights after every step, every collective with its call site; slow, same numbers",
+                   true);
   flags.add_switch("dry-run", o.dry_run, "everything up to the first step: plan, memory, schedule", true);
 }
 

@@ -92,6 +92,7 @@ struct RunOptions {
   std::string out;                                ///< folder for metrics, configuration and weights; empty: none
   std::string resume = "none";                    ///< the --out folder of an earlier run, or none
   bool dry_run = false;                           ///< everything up to the first step
+  bool verify = false;                            ///< compare what should be the same on several ranks
 };
 
 struct TrainOptions {

@@ -8,6 +8,7 @@
 
 #include "core/kernels.h"
 #include "core/parallel_for.h"
+#include "parallel/comm/verifying_group.h"
 #include "train/launcher.h"
 #include "train/program.h"
 
@@ -77,12 +78,16 @@ void run_ranks(const TrainOptions& options, const std::function<void(Rank&)>& bo
   select_gemm(options.precision.gemm);
   const int ranks = options.mesh.shape.ranks();
   const bool as_threads = !options.mesh.processes;
+  const auto checked = [&](Rank& rank) {
+    if (options.run.verify) rank.world = verifying(rank.world);
+    body(rank);
+  };
   const int automatic = std::max(1, as_threads ? cores() / ranks : cores());
   const int threads = static_cast<int>(options.precision.threads.value_or(automatic));
   if (as_threads)
-    run_as_threads(ranks, threads, body);
+    run_as_threads(ranks, threads, checked);
   else
-    run_as_process(options, threads, body);
+    run_as_process(options, threads, checked);
 }
 
 std::string configuration_difference(const std::vector<std::string>& by_rank) {

@@ -22,7 +22,7 @@ struct Rank {
   bool first() const { return world->rank() == 0; }
 };
 
-/// Runs `body` once per rank of the mesh, with the threads and the matrix product of --threads and --gemm, and
+/// Runs `body` once per rank of the mesh, with the threads and the matrix product of --threads and --gemm and the checks of --verify, and
 /// returns when all have ended. Throws the error of the rank that failed first, with its place (PlacedError); under a
 /// launcher it is reported here and the whole job is ended, as other processes may be waiting for this one.
 void run_ranks(const TrainOptions& options, const std::function<void(Rank&)>& body);

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "optim/gradient_norm.h"
+#include "parallel/verify.h"
 #include "train/setup.h"
 
 namespace trireme {
@@ -51,6 +52,7 @@ bool Trainer::update(double lr, double norm) {
   }
   optimizer_->step(lr, optim::clip_factor(norm, options_.optimizer.clip) / scaler_.scale());
   scaler_.updated();
+  if (mesh_->world().verifies()) verify_copies(model_.parameters(), sync_.tied(), *mesh_);
   return true;
 }
 

@@ -84,6 +84,8 @@ class ProcessGroup {
   virtual Work send(Tensor x, int to, int tag) = 0;
   virtual Work recv(Tensor y, int from, int tag) = 0;
   virtual void barrier() = 0;
+  /// Whether this is a --verify run: see parallel/comm/verifying_group.h.
+  virtual bool verifies() const { return false; }
 
   /// The group of those `world_ranks` (which include this one, in this order), over the same transport. Every rank of
   /// the parent that is in the new group calls this with the same list; groups that do not overlap may be made at the

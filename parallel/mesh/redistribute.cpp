@@ -2,6 +2,8 @@
 
 #include "autograd/op.h"
 #include "autograd/ops.h"
+#include "parallel/comm/call_site.h"
+#include "parallel/mesh/verify.h"
 
 namespace trireme {
 namespace {
@@ -96,9 +98,27 @@ struct Redistribute : Op {
   static constexpr const char* name = "redistribute";
   Placement from, to;
   ProcessGroup* group = nullptr;
-  Tensor forward(const Tensor& x) const { return move(x, from, to, *group); }
+  std::string site;  // of the forward, in a --verify run
+  Tensor forward(const Tensor& x) {
+    if (group->verifies()) {
+      site = fmt::format("backward of {}", CallSite::current());
+      verify(x, from, "the input");
+    }
+    const Tensor y = move(x, from, to, *group);
+    if (group->verifies()) verify(y, to, "the output");
+    return y;
+  }
   Gradients backward(const Tensor& dy) const {
-    return {move(dy, placement_of_gradient(to), placement_of_gradient(from), *group)};
+    const CallSite scope(site.empty() ? CallSite::current() : std::string_view(site));
+    const Placement of_dy = placement_of_gradient(to), of_dx = placement_of_gradient(from);
+    if (group->verifies()) verify(dy, of_dy, "the gradient of the output");
+    const Tensor dx = move(dy, of_dy, of_dx, *group);
+    if (group->verifies()) verify(dx, of_dx, "the gradient of the input");
+    return {dx};
+  }
+  void verify(const Tensor& x, Placement placement, const char* what) const {
+    const bool same_everywhere = placement.kind == Kind::replicated || placement.kind == Kind::invariant;
+    if (same_everywhere) require_same(x, *group, fmt::format("{} of {} -> {}", what, to_string(from), to_string(to)));
   }
   /// Where the move is the identity, what made its input can make its output again.
   bool cheap_to_repeat() const {

@@ -9,7 +9,7 @@
 #include "core/io.h"
 #include "data/byte_tokenizer.h"
 #include "data/char_tokenizer.h"
-#include "data/hash.h"
+#include "core/hash.h"
 #include "data/shard_layout.h"
 #include "helpers.h"
 

@@ -28,6 +28,7 @@ const std::vector<Layer>& layers() {
       {"nn", 5},
       {"optim", 6},
       {"parallel/grad_sync", 7},
+      {"parallel/verify", 7},
       {"parallel/zero", 8},  // shards what grad_sync reduces
       {"parallel/pipeline", 9},
       {"parallel/checkpoint", 9},

@@ -1,5 +1,5 @@
 // XXH3 by the xxHash library, compiled into this file alone: nothing to link, and no macro reaches other files.
-#include "data/hash.h"
+#include "core/hash.h"
 
 #define XXH_INLINE_ALL
 #ifdef __AVX512F__

@@ -1,6 +1,6 @@
-// One 64-bit content hash for everything the data layer stores or compares: XXH3, which runs at memory speed.
+// One 64-bit content hash for whatever is stored or compared: XXH3, which runs at memory speed.
 // It detects damage and mix-ups, not malice.
-// Read next: data/hash.cpp is a few lines over the xxHash library; data/token_shard.h uses it.
+// Read next: core/hash.cpp is a few lines over the xxHash library; data/token_shard.h uses it.
 #pragma once
 
 #include <cstddef>

@@ -1,0 +1,102 @@
+#include "parallel/comm/verifying_group.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include "core/error.h"
+#include "parallel/comm/call_site.h"
+#include "parallel/comm/collective.h"
+
+namespace trireme {
+namespace {
+
+using comm::Collective;
+using comm::Kind;
+
+/// One rank's next operation, as text, so that a difference can be shown as it is.
+struct Fingerprint {
+  std::array<char, 248> text{};
+  std::uint64_t sequence = 0;
+
+  std::string_view view() const { return {text.data(), strnlen(text.data(), text.size())}; }
+  bool operator==(const Fingerprint&) const = default;
+};
+
+class VerifyingGroup final : public comm::CollectiveGroup {
+ public:
+  explicit VerifyingGroup(std::shared_ptr<ProcessGroup> inner)
+      : CollectiveGroup(inner->name(), inner->rank(), inner->members()),
+        inner_(std::move(inner)),
+        channel_(size() > 1 ? inner_->subgroup(members(), name() + " (verify)") : nullptr) {}
+
+  bool verifies() const override { return true; }
+
+  std::shared_ptr<ProcessGroup> subgroup(const std::vector<int>& world_ranks, const std::string& name) override {
+    return std::make_shared<VerifyingGroup>(inner_->subgroup(world_ranks, name));
+  }
+  Work send(Tensor x, int to, int tag) override { return inner_->send(std::move(x), to, tag); }
+  Work recv(Tensor y, int from, int tag) override { return inner_->recv(std::move(y), from, tag); }
+
+ protected:
+  Work submit(Collective c, Launch launch) override {
+    comm::check(c, *this);
+    if (size() > 1) compare(fmt::format("{} in {}", to_string(c.signature(size())), CallSite::current()));
+    switch (c.kind) {
+      case Kind::all_reduce:
+        return inner_->all_reduce(c.x, c.op, launch);
+      case Kind::all_gather:
+        return inner_->all_gather(c.x, c.y, launch);
+      case Kind::reduce_scatter:
+        return inner_->reduce_scatter(c.x, c.y, launch);
+      case Kind::all_to_all:
+        return inner_->all_to_all(c.x, c.y, launch);
+      case Kind::broadcast:
+        return inner_->broadcast(c.x, c.root, launch);
+      case Kind::reduce:
+        return inner_->reduce(c.x, c.root, launch);
+      case Kind::gather:
+        return inner_->gather(c.x, c.y, c.root, launch);
+      case Kind::scatter:
+        return inner_->scatter(c.x, c.y, c.root, launch);
+      case Kind::barrier:
+        break;
+    }
+    inner_->barrier();
+    return {};
+  }
+
+ private:
+  /// Collective: every rank finds the same difference, if there is one.
+  void compare(const std::string& operation) {
+    Fingerprint mine;
+    std::copy_n(operation.data(), std::min(operation.size(), mine.text.size()), mine.text.data());
+    mine.sequence = ++sequence_;
+    constexpr auto bytes = static_cast<std::int64_t>(sizeof(Fingerprint));
+    const Tensor own = Tensor::empty({bytes}, DType::u8), all = Tensor::empty({size(), bytes}, DType::u8);
+    std::memcpy(own.raw(), &mine, sizeof mine);
+    channel_->all_gather(own, all).wait();
+    std::vector<Fingerprint> ranks(static_cast<std::size_t>(size()));
+    std::memcpy(ranks.data(), all.raw(), ranks.size() * sizeof(Fingerprint));
+    const auto odd = std::find_if(ranks.begin(), ranks.end(), [&](const Fingerprint& f) { return f != ranks[0]; });
+    if (odd == ranks.end()) return;
+    fail(ExitCode::desync, "verify",
+         "operation #{} of group '{}' differs between ranks: {} is at {}, {} is at {} (#{}); every rank must call the "
+         "same operations in the same order",
+         ranks[0].sequence, name(), comm::list_ranks(*this, {0}), ranks[0].view(),
+         comm::list_ranks(*this, {static_cast<int>(odd - ranks.begin())}), odd->view(), odd->sequence);
+  }
+
+  std::shared_ptr<ProcessGroup> inner_;
+  std::shared_ptr<ProcessGroup> channel_;  // the same ranks: not in line behind operations that run in the background
+  std::uint64_t sequence_ = 0;
+};
+
+}  // namespace
+
+std::shared_ptr<ProcessGroup> verifying(std::shared_ptr<ProcessGroup> inner) {
+  return std::make_shared<VerifyingGroup>(std::move(inner));
+}
+
+}  // namespace trireme

@@ -1,0 +1,47 @@
+#include "parallel/mesh/verify.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "core/hash.h"
+#include "core/kernels.h"
+#include "parallel/comm/call_site.h"
+
+namespace trireme {
+namespace {
+
+/// The first element in which x of group rank `other` differs from that of rank 0, on every rank. Collective.
+std::string first_difference(const Tensor& x, ProcessGroup& group, int other) {
+  const Tensor mine = contiguous(cast(x, DType::f64));
+  Tensor all = Tensor::empty({group.size(), x.count()}, DType::f64);  // [n, count]
+  group.all_gather(view::reshape(mine, {x.count()}), all).wait();
+  const double *a = all.data<double>(), *b = a + other * x.count();
+  const std::int64_t at = std::mismatch(a, a + x.count(), b).first - a;
+  if (at == x.count()) return "bits that compare equal";  // 0 and -0
+  return fmt::format("element {} is {} and {}", at, a[at], b[at]);
+}
+
+}  // namespace
+
+void require_same(const Tensor& x, ProcessGroup& group, std::string_view what) {
+  if (group.size() == 1) return;
+  const Tensor dense = contiguous(x.detach());
+  Hasher hasher;
+  hasher.add(std::as_bytes(std::span(dense.shape().begin(), dense.shape().end())));
+  hasher.add({static_cast<const std::byte*>(dense.raw()), static_cast<std::size_t>(dense.bytes())});
+  const Tensor own = Tensor::empty({1}, DType::i64), all = Tensor::empty({group.size(), 1}, DType::i64);
+  *own.data<std::int64_t>() = static_cast<std::int64_t>(hasher.value() ^ static_cast<std::uint64_t>(x.dtype()));
+  group.all_gather(own, all).wait();
+  const std::int64_t* hashes = all.data<std::int64_t>();
+  const std::int64_t* odd = std::find_if(hashes, hashes + group.size(), [&](std::int64_t h) { return h != hashes[0]; });
+  if (odd == hashes + group.size()) return;
+  const int rank = static_cast<int>(odd - hashes);
+  fail(
+      ExitCode::desync, "verify",
+      "{} in {} should be the same on all ranks of '{}', but differs between rank 0 (world rank {}) and rank {} (world "
+      "rank {}): {}; of {} {}",
+      what, CallSite::current(), group.name(), group.world_rank(0), rank, group.world_rank(rank),
+      first_difference(dense, group, rank), name(x.dtype()), to_string(x.shape()));
+}
+
+}  // namespace trireme

@@ -1,0 +1,97 @@
+// --verify finds ranks that have parted, where they part: it changes no number, and what it finds it names.
+#include "parallel/verify.h"
+#include "core/kernels.h"
+#include "parallel/comm/call_site.h"
+#include "parallel/comm/verifying_group.h"
+#include "tests/parity/training.h"
+
+using namespace trireme;
+using namespace trireme::testing;
+
+namespace {
+
+/// One training step on verified groups; `change` runs on every rank before it.
+template <class Change>
+double loss_of_step(TrainOptions o, bool verify, const Change& change) {
+  resolve(o, 0);
+  validate(o);
+  set_threads(1);
+  double loss = 0;
+  run_thread_ranks(
+      o.mesh.shape.ranks(), 1, ProcessGroup::Deadline(30), [&](const std::shared_ptr<ProcessGroup>& world) {
+        const auto mesh = std::make_shared<const DeviceMesh>(verify ? verifying(world) : world, o.mesh.shape);
+        Trainer trainer(o, mesh);
+        change(trainer, *mesh);
+        const Trainer::Pass pass = gradients_of_step(trainer, o, *mesh);
+        trainer.update(1e-3, trainer.gradient_norm());
+        const double whole = pipeline::global_loss(*mesh, pass.pipeline.loss);
+        if (mesh->rank() == 0) loss = whole;
+      });
+  return loss;
+}
+
+constexpr auto no_change = [](Trainer&, const DeviceMesh&) {};
+
+std::string error_of(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    CHECK(error.code() == ExitCode::desync);
+    return error.what();
+  }
+  return "no error";
+}
+
+/// Adds to one element of a parameter on one rank.
+auto perturb(const char* parameter, int rank) {
+  return [=](Trainer& trainer, const DeviceMesh& mesh) {
+    for (const nn::ParameterPtr& p : trainer.model().parameters()) {
+      if (mesh.rank() == rank && p->name == parameter) p->value.data<float>()[3] += 0.125F;
+    }
+  };
+}
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE("a verified run has the same loss") {
+  for (const char* mesh : {"dp=2", "tp=2", "pp=2", "dp=2,tp=2,pp=2"}) {
+    const TrainOptions o = training_options(mesh, 2);
+    CHECK(loss_of_step(o, true, no_change) == loss_of_step(o, false, no_change));
+  }
+}
+
+TEST_CASE("tp ranks whose replicated weights differ are found in the layer that first shows it") {
+  const std::string error =
+      error_of([] { loss_of_step(training_options("tp=2"), true, perturb("blocks.2.norm1.bias", 1)); });
+  CHECK_MESSAGE(contains(error, "the input of I -> R in blocks.2.attn.qkv"), error);
+  CHECK_MESSAGE(contains(error, "differs between rank 0 (world rank 0) and rank 1 (world rank 1): element 3 is"),
+                error);
+}
+
+TEST_CASE("dp ranks whose weights differ are found after the step, by the parameter's name") {
+  const std::string error =
+      error_of([] { loss_of_step(training_options("dp=2"), true, perturb("blocks.1.mlp.up.weight", 1)); });
+  CHECK_MESSAGE(contains(error, "parameter blocks.1.mlp.up.weight"), error);
+}
+
+TEST_CASE("the two copies of a tied embedding that differ are found") {
+  const std::string error = error_of([] { loss_of_step(training_options("pp=2"), true, perturb("wte.weight", 1)); });
+  CHECK_MESSAGE(contains(error, "tied parameter wte.weight"), error);
+}
+
+TEST_CASE("ranks in different layers with operations of one size are found") {
+  const std::string error = error_of([] {
+    run_thread_ranks(2, 1, ProcessGroup::Deadline(20), [](const std::shared_ptr<ProcessGroup>& world) {
+      const std::shared_ptr<ProcessGroup> group = verifying(world);
+      const CallSite site(world->rank() == 0 ? "blocks.0.attn.proj" : "blocks.0.mlp.down");
+      group->all_reduce(Tensor::zeros({16})).wait();
+    });
+  });
+  CHECK_MESSAGE(contains(error,
+                         "operation #1 of group 'world' differs between ranks: rank 0 (world rank 0) is at "
+                         "all_reduce(sum of 16 f32) in blocks.0.attn.proj, rank 1 (world rank 1) is at "
+                         "all_reduce(sum of 16 f32) in blocks.0.mlp.down"),
+                error);
+}
