@@ -18,8 +18,9 @@ struct Attention : Op {
   static constexpr const char* name = "attention";
   double scale = 1;
   bool causal = true;
-  Tensor q, k, v;   // [B, T, H, Dh]; k and v may have fewer heads
-  Tensor out, lse;  // [B, T, H, Dh], [B, H, T]
+  Tensor first_key;  // [B, Tq] i32, or undefined
+  Tensor q, k, v;    // [B, T, H, Dh]; k and v may have fewer heads
+  Tensor out, lse;   // [B, T, H, Dh], [B, H, T]
 
   Tensor run(const Tensor& queries, const Tensor& keys, const Tensor& values) {
     q = with_dense_rows(queries);
@@ -27,11 +28,11 @@ struct Attention : Op {
     v = with_dense_rows(values);
     out = Tensor::empty(q.shape(), q.dtype(), q.device());
     lse = Tensor::empty({q.size(0), q.size(2), q.size(1)}, accumulate_dtype(q), q.device());
-    kernels(q.device()).attention(q, k, v, scale, causal, out, lse);
+    kernels(q.device()).attention(q, k, v, scale, causal, first_key, out, lse);
     return out;
   }
   void gradients(const Tensor& dout, Tensor& dq, Tensor& dk, Tensor& dv) const {
-    kernels(q.device()).attention_backward(q, k, v, out, lse, contiguous(dout), scale, causal, dq, dk, dv);
+    kernels(q.device()).attention_backward(q, k, v, out, lse, contiguous(dout), scale, causal, first_key, dq, dk, dv);
   }
 
   Tensor forward(const Tensor& queries, const Tensor& keys, const Tensor& values) { return run(queries, keys, values); }
@@ -59,25 +60,35 @@ double default_scale(const Tensor& q, double scale) {
   return scale != 0 ? scale : 1.0 / std::sqrt(static_cast<double>(q.size(-1)));
 }
 
+void check_first_key(const Tensor& first_key, std::int64_t batch, std::int64_t queries) {
+  require(!first_key.defined() || (first_key.shape() == Shape{batch, queries} && first_key.contiguous()), "attention",
+          "first_key must be dense [B, Tq] = [{}, {}], got {}", batch, queries, first_key.shape());
+}
+
 }  // namespace
 
-Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, bool causal, double scale) {
+Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, bool causal, double scale,
+                 const Tensor& first_key) {
   require(q.dims() == 4 && k.dims() == 4 && v.shape() == k.shape() && q.size(0) == k.size(0) &&
               q.size(3) == k.size(3) && k.size(2) > 0 && q.size(2) % k.size(2) == 0,
           "attention", "expected q [B, Tq, H, Dh] and k, v [B, Tk, Hkv, Dh] with H a multiple of Hkv, got {}, {}, {}",
           q.shape(), k.shape(), v.shape());
   require(!causal || k.size(1) >= q.size(1), "attention",
           "causal attention needs at least as many keys as queries, got {} and {}", k.size(1), q.size(1));
+  check_first_key(first_key, q.size(0), q.size(1));
   Attention op;
   op.causal = causal;
+  op.first_key = first_key;
   op.scale = default_scale(q, scale);
   return apply(std::move(op), q, k, v);
 }
 
-Tensor attention_packed(const Tensor& qkv, bool causal, double scale) {
+Tensor attention_packed(const Tensor& qkv, bool causal, double scale, const Tensor& first_key) {
   require(qkv.dims() == 5 && qkv.size(2) == 3, "attention", "expected qkv [B, T, 3, H, Dh], got {}", qkv.shape());
+  check_first_key(first_key, qkv.size(0), qkv.size(1));
   AttentionPacked op;
   op.causal = causal;
+  op.first_key = first_key;
   op.scale = default_scale(qkv, scale);
   return apply(std::move(op), qkv);
 }

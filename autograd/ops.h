@@ -81,10 +81,22 @@ Tensor rms_norm(const Tensor& x, const Tensor& gamma, double eps = 1e-5);
 Tensor embedding(const Tensor& weight, const Tensor& ids, std::int64_t first = 0);
 
 // ---- attention.cpp -----------------------------------------------------------------------------------------------
-/// q [B, Tq, H, Dh], k, v [B, Tk, Hkv, Dh] -> [B, Tq, H, Dh]. scale 0 means 1 / sqrt(Dh).
-Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, bool causal = true, double scale = 0);
+/// q [B, Tq, H, Dh], k, v [B, Tk, Hkv, Dh] -> [B, Tq, H, Dh]. scale 0 means 1 / sqrt(Dh). first_key [B, Tq] i32: the
+/// first key a query sees, where its document begins; undefined: all.
+Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, bool causal = true, double scale = 0,
+                 const Tensor& first_key = {});
 /// The same on a packed projection qkv [B, T, 3, H, Dh]: one gradient tensor, no concatenation.
-Tensor attention_packed(const Tensor& qkv, bool causal = true, double scale = 0);
+Tensor attention_packed(const Tensor& qkv, bool causal = true, double scale = 0, const Tensor& first_key = {});
+
+// ---- rope.cpp ----------------------------------------------------------------------------------------------------
+/// Rotary positions (Su et al. 2021) on x [B, T, H, Dh], positions [T] i32: each head's pair (x[i], x[i + Dh/2]) is turned
+/// by the angle positions[t] base^(-2 i / Dh). The pairs are those of the two halves of a head ("rotate half", as in GPT-NeoX
+/// and Hugging Face's Llama), not of neighbours (as in the paper): a permutation of the head's features.
+Tensor rope(const Tensor& x, const Tensor& positions, double base = 10000);
+
+// ---- swiglu.cpp --------------------------------------------------------------------------------------------------
+/// silu(gate) * up of x [.., 2 F], whose last dim is [gate, up] -> [.., F] (Shazeer 2020).
+Tensor swiglu(const Tensor& x);
 
 // ---- recompute.cpp -----------------------------------------------------------------------------------------------
 /// f(x) without keeping what f records: backward runs f again. Gradients of what f captures (parameters) are collected

@@ -108,12 +108,29 @@ struct KernelTable {
   /// out = softmax(scale q k^T, causal mask) v, tile by tile with an online softmax: no T x T buffer.
   /// q, out [B, Tq, H, Dh], k, v [B, Tk, Hkv, Dh], H a multiple of Hkv (query head h reads kv head h * Hkv / H); last
   /// stride 1, others any; T. lse [B, H, Tq] acc, dense: log-sum-exp of the scaled scores. Causal: query i sees keys up
-  /// to i + Tk - Tq.
-  void (*attention)(const Tensor& q, const Tensor& k, const Tensor& v, double scale, bool causal, Tensor& out,
-                    Tensor& lse);
-  /// dq, dk, dv with the shapes of q, k, v, last stride 1, overwritten.
+  /// to i + Tk - Tq. first_key [B, Tq] i32, dense, or undefined: query i sees keys from first_key[i] on (any number,
+  /// also below 0 and beyond Tk): how documents in one sequence are kept apart. A query that sees no key gets 0 and lse
+  /// -infinity.
+  void (*attention)(const Tensor& q, const Tensor& k, const Tensor& v, double scale, bool causal,
+                    const Tensor& first_key, Tensor& out, Tensor& lse);
+  /// dq, dk, dv with the shapes of q, k, v, last stride 1, overwritten. k and v may be a part of the keys that out and
+  /// lse are over: the result is that part's contribution, as ds needs no other part of the keys.
   void (*attention_backward)(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& out, const Tensor& lse,
-                             const Tensor& dout, double scale, bool causal, Tensor& dq, Tensor& dk, Tensor& dv);
+                             const Tensor& dout, double scale, bool causal, const Tensor& first_key, Tensor& dq,
+                             Tensor& dk, Tensor& dv);
+  /// Joins attention over two disjoint sets of keys: out and lse, over one set, become those over both; part and
+  /// part_lse are over the other. part, out [B, T, H, Dh], part T, out acc, last stride 1, others any; lse and part_lse
+  /// [B, H, T] acc, any strides.
+  void (*attention_merge)(const Tensor& part, const Tensor& part_lse, Tensor& out, Tensor& lse);
+
+  // ---- Llama-style blocks ------------------------------------------------------------------------------------------
+  /// Every pair (x[i], x[i + Dh/2]) of a head turned by the angle positions[t] base^(-2 i / Dh), or back by it (inverse:
+  /// also the gradient). x, y dense [B, T, H, Dh] T, Dh even; positions [T] i32; y may be x.
+  void (*rope)(const Tensor& x, const Tensor& positions, double base, bool inverse, Tensor& y);
+  /// y = silu(gate) up, where a row of x [N, 2 F] is [gate, up]; y [N, F]; dense T.
+  void (*swiglu)(const Tensor& x, Tensor& y);
+  /// dx [N, 2 F]; dense T; dx may be x.
+  void (*swiglu_backward)(const Tensor& x, const Tensor& dy, Tensor& dx);
 
   // ---- cross-entropy over a slice of the vocabulary: logits [N, V] T, targets [N] i32 (negative: ignored) --------
   /// Per row, over the slice's valid columns: maximum; sum of exp(x - maximum); the target's logit (0 when it is not in

@@ -2,6 +2,7 @@
 //
 //   build/bin/parity --mesh dp=2,tp=2,pp=2 --micro-batches 4
 //   mpirun -n 8 build/bin/parity --mesh dp=2,tp=2,pp=2 --micro-batches 4
+//   build/bin/parity --mesh tp=2,pp=2,cp=2 --context-parallel ulysses --document-mask on --dropout 0.1
 //
 // Runs three steps on one rank and on the mesh, and prints the largest relative differences of loss, gradients before
 // clipping and weights. Exit code 0: all within --tolerance; 1: not.
@@ -29,6 +30,8 @@ int main(int argc, char** argv) {
     Flags flags("parity", "Compares a mesh with one rank: loss, gradients, weights.");
     declare_model(flags, options.model);
     declare_batch(flags, options.batch);
+    flags.group("documents (made up: every eighth token or so is a separator)");
+    declare_documents(flags, options.data);
     declare_mesh(flags, options.mesh);
     declare_precision(flags, options.precision);
     flags.group("comparison");
@@ -44,6 +47,7 @@ int main(int argc, char** argv) {
       return 0;
     }
     options.model.config.vocab = options.model.vocab.value_or(65);
+    options.model.config.document_separator = options.data.separator(0, options.model.config.vocab);
     resolve(options, launcher_ranks());
     validate(options);
 

@@ -165,6 +165,8 @@ int train(TrainOptions options) {
   RunFolder folder(options.run.out, options.run.resume);
   const Corpus corpus = load_corpus(options.corpus());
   options.model.config = options.model.with_vocab(corpus.tokenizer->vocab_size());
+  options.model.config.document_separator =
+      options.data.separator(corpus.tokenizer->end_of_text(), options.model.config.vocab);
   run_ranks(options, [&](Rank& rank) { train_rank(options, corpus, folder, rank); });
   return 0;
 }

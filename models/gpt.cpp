@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "nn/cross_entropy.h"
+#include "nn/positions.h"
+#include "nn/sequence_order.h"
 #include "parallel/mesh/redistribute.h"
 
 namespace trireme {
@@ -14,44 +16,62 @@ constexpr double deviation = 0.02;  // initial weights, as in GPT-2
 /// Layers that write into the residual stream start smaller, so that its variance does not grow with depth.
 double residual_deviation(const GptConfig& c) { return deviation / std::sqrt(2.0 * static_cast<double>(c.layers)); }
 
-Unary activation(const GptConfig& c) { return c.activation == Activation::gelu ? Unary::gelu : Unary::gelu_tanh; }
+std::unique_ptr<nn::Module> make_norm(const nn::Build& b, const GptConfig& c) {
+  if (c.norm == Norm::rms) return std::make_unique<nn::RmsNorm>(b, c.width);
+  return std::make_unique<nn::LayerNorm>(b, c.width, c.bias);
+}
+
+std::int64_t norm_count(const GptConfig& c) { return c.norm == Norm::layer && c.bias ? 2 * c.width : c.width; }
+
+nn::AttentionOptions attention_options(const GptConfig& c) {
+  return {.width = c.width,
+          .heads = c.heads,
+          .bias = c.bias,
+          .deviation = deviation,
+          .residual_deviation = residual_deviation(c),
+          .kv_heads = c.key_value_heads(),
+          .rotary = c.positions == PositionCode::rope};
+}
+
+nn::MlpOptions mlp_options(const GptConfig& c) {
+  return {.width = c.width,
+          .hidden = c.hidden(),
+          .activation = c.activation == Activation::gelu_tanh ? Unary::gelu_tanh : Unary::gelu,
+          .bias = c.bias,
+          .deviation = deviation,
+          .residual_deviation = residual_deviation(c),
+          .gated = c.activation == Activation::swiglu};
+}
 
 }  // namespace
 
 GptBlock::GptBlock(const nn::Build& b, const GptConfig& c, int index)
     : Module(b),
       index_(index),
-      norm1_(b / "norm1", c.width, c.bias),
-      attn_(b / "attn", {.width = c.width,
-                         .heads = c.heads,
-                         .bias = c.bias,
-                         .deviation = deviation,
-                         .residual_deviation = residual_deviation(c)}),
+      norm1_(make_norm(b / "norm1", c)),
+      attn_(b / "attn", attention_options(c)),
       attn_dropout_(b / "attn_dropout", c.dropout),
-      norm2_(b / "norm2", c.width, c.bias),
-      mlp_(b / "mlp", {.width = c.width,
-                       .hidden = 4 * c.width,
-                       .activation = activation(c),
-                       .bias = c.bias,
-                       .deviation = deviation,
-                       .residual_deviation = residual_deviation(c)}),
+      norm2_(make_norm(b / "norm2", c)),
+      mlp_(b / "mlp", mlp_options(c)),
       mlp_dropout_(b / "mlp_dropout", c.dropout) {}
 
 Tensor GptBlock::forward(const Tensor& x) {
-  const Tensor h = x + attn_dropout_(attn_(norm1_(x)));  // [B, T, D]
-  return h + mlp_dropout_(mlp_(norm2_(h)));              // [B, T, D]
+  const Tensor h = x + attn_dropout_(attn_((*norm1_)(x)));  // [B, T, D]
+  return h + mlp_dropout_(mlp_((*norm2_)(h)));              // [B, T, D]
 }
 
 Gpt::Gpt(const nn::Build& b, const GptConfig& c) : build_(b), config_(c) {
   const DeviceMesh& mesh = b.mesh();
   const bool first = mesh.is_first(Axis::pp), last = mesh.is_last(Axis::pp);
-  const auto make_tokens = [&] {
-    return std::make_unique<nn::VocabEmbedding>(b / "wte", c.vocab, c.width, deviation, !first);
+  const auto make_tokens = [&](const char* name, bool copy) {
+    return std::make_unique<nn::VocabEmbedding>(b / name, c.vocab, c.width, deviation, copy);
   };
   if (first) {
-    embedding_ = make_tokens();
-    positions_ =
-        (b / "wpe").parameter("weight", {c.context, c.width}, {}, nn::Init::normal(deviation), {.decay = true});
+    embedding_ = make_tokens("wte", false);
+    if (c.positions == PositionCode::learned) {
+      positions_ = (b / "wpe").parameter("weight", {c.context, c.width}, {.tp = b.beside_residual()},
+                                         nn::Init::normal(deviation), {.decay = true});
+    }
     dropout_ = std::make_unique<nn::Dropout>(b / "dropout", c.dropout);
   }
   const pipeline::BlockRange range = pipeline::stage_plan(
@@ -59,8 +79,8 @@ Gpt::Gpt(const nn::Build& b, const GptConfig& c) : build_(b), config_(c) {
   for (int i = range.first; i < range.end(); ++i)
     blocks_.push_back(std::make_unique<GptBlock>(b / "blocks" / std::to_string(i), c, i));
   if (last) {
-    norm_ = std::make_unique<nn::LayerNorm>(b / "norm", c.width, c.bias);
-    head_ = first ? embedding_ : make_tokens();
+    norm_ = make_norm(b / "norm", c);
+    head_ = !c.tied ? make_tokens("head", false) : first ? embedding_ : make_tokens("wte", true);
   }
 }
 
@@ -86,11 +106,15 @@ Tensor Gpt::recomputed(GptBlock& block, const Tensor& x) {
 }
 
 Tensor Gpt::embed(const Tensor& ids) {
-  const std::int64_t length = ids.size(1);
+  const std::int64_t length = nn::sequence_length(mesh(), {}, ids.size(1));
   require(length <= config_.context, "gpt", "sequences of {} tokens do not fit the context of {}", length,
           config_.context);
-  const Tensor positions = slice(positions_->value, 0, 0, length);  // [T, D]
-  return (*dropout_)((*embedding_)(ids) + positions);               // [B, T, D]
+  const Tensor tokens = (*embedding_)(ids);  // [B, T, D]
+  if (!positions_) return (*dropout_)(tokens);
+  std::vector<Tensor> rows;
+  for (const nn::PositionRun& run : nn::residual_positions(mesh(), build_.parallelism(), length))
+    rows.push_back(slice(positions_->value, 0, run.global, run.length));
+  return (*dropout_)(tokens + concat(rows, 0));  // [B, T, D] + [T, D]
 }
 
 Tensor Gpt::logits(const Tensor& hidden) { return head_->logits((*norm_)(hidden)); }
@@ -100,21 +124,61 @@ Tensor Gpt::loss(const Tensor& hidden, const Tensor& targets, double scale) {
                            {.slice = head_->slice(), .group = &mesh().group(Axis::tp), .smoothing = 0, .scale = scale});
 }
 
-Tensor Gpt::gathered_logits(const Tensor& hidden) {
-  const Tensor all = redistribute(logits(hidden), mesh(), Axis::tp, placement::S(2), placement::I);
+Tensor Gpt::gathered_logits(const Tensor& hidden) { return gathered(logits(hidden)); }
+
+Tensor Gpt::gathered_logits_at(const Tensor& hidden, std::int64_t position) {
+  const Tensor local =
+      redistribute((*norm_)(hidden), mesh(), Axis::tp, build_.residual(), placement::R);  // [B, T/cp, D]
+  const Tensor all = nn::to_sequence_order(redistribute(local, mesh(), Axis::cp, placement::S(1), placement::I),
+                                           mesh().size(Axis::cp));
+  return gathered(head_->logits_of_replicated(slice(all, 1, position, 1)));  // [B, 1, V]
+}
+
+Tensor Gpt::gathered(const Tensor& logits) const {
+  const Tensor all = redistribute(logits, mesh(), Axis::tp, placement::S(2), placement::I);
   return cast_to(slice(all, 2, 0, config_.vocab), DType::f32);
 }
 
+Shape Gpt::hidden_shape(std::int64_t batch, std::int64_t length) const {
+  require(padded_length(length) == length, "gpt", "{} tokens do not divide over the ranks of {}", length,
+          to_string(mesh().shape()));
+  return {batch, length / nn::sequence_length(mesh(), build_.parallelism(), 1), config_.width};
+}
+
+std::int64_t Gpt::padded_length(std::int64_t length) const {
+  const std::int64_t multiple = nn::sequence_multiple(mesh().shape(), build_.parallelism());
+  return (length + multiple - 1) / multiple * multiple;
+}
+
+namespace {
+
+/// Elements of a block's matrices, of its biases, and of its norms.
+struct BlockCounts {
+  std::int64_t matrices = 0, biases = 0, norms = 0;
+};
+
+BlockCounts block_counts(const GptConfig& c) {
+  const std::int64_t d = c.width, kv = c.key_value_heads() * (d / c.heads), f = c.hidden();
+  const bool gated = c.activation == Activation::swiglu;
+  const bool key_bias = attention_options(c).packed() || c.positions == PositionCode::rope;
+  BlockCounts counts;
+  counts.matrices = 2 * d * d + 2 * d * kv + (gated ? 3 : 2) * d * f;  // q, proj; k, v; up (gate), down
+  counts.biases = c.bias ? 2 * d + (key_bias ? 2 : 1) * kv + (gated ? 2 : 1) * f + d : 0;
+  counts.norms = 2 * norm_count(c);
+  return counts;
+}
+
+}  // namespace
+
 std::int64_t parameter_count(const GptConfig& c) {
-  const std::int64_t d = c.width, bias = c.bias ? 1 : 0;
-  const std::int64_t norm = d + bias * d;
-  const std::int64_t block = 12 * d * d + bias * 9 * d + 2 * norm;  // qkv 3, proj 1, up 4, down 4
-  return c.vocab * d + c.context * d + c.layers * block + norm;
+  const BlockCounts block = block_counts(c);
+  const std::int64_t tables = c.vocab * (c.tied ? 1 : 2) + (c.positions == PositionCode::learned ? c.context : 0);
+  return tables * c.width + c.layers * (block.matrices + block.biases + block.norms) + norm_count(c);
 }
 
 double training_flops_per_token(const GptConfig& c) {
   const auto d = static_cast<double>(c.width), layers = static_cast<double>(c.layers);
-  const double products = 12 * d * d * layers + static_cast<double>(c.vocab) * d;
+  const double products = layers * static_cast<double>(block_counts(c).matrices) + static_cast<double>(c.vocab) * d;
   return 6 * products + 12 * layers * d * static_cast<double>(c.context);
 }
 

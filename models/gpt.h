@@ -3,6 +3,9 @@
 //   ids -> wte + wpe -> dropout -> blocks -> norm -> logits (tied to wte)
 //   block: h = x + attn(norm1(x));  h + mlp(norm2(h))
 //
+// Llama (Touvron et al. 2023) is the same with other parts, each a choice of GptConfig: RMS norms, rotary instead of
+// learned positions, fewer key-value heads, a gated MLP, a head of its own.
+//
 // Nothing here mentions a mesh axis: nn::Attention, nn::Mlp and nn::VocabEmbedding hold what is sharded, and the
 // pipeline plan decides which blocks a stage builds. Names are global, so "blocks.7.mlp.up.weight" is the same tensor
 // on any mesh.
@@ -27,10 +30,10 @@ class GptBlock : public nn::Module {
 
  private:
   int index_;
-  nn::LayerNorm norm1_;
+  std::unique_ptr<nn::Module> norm1_;
   nn::Attention attn_;
   nn::Dropout attn_dropout_;
-  nn::LayerNorm norm2_;
+  std::unique_ptr<nn::Module> norm2_;
   nn::Mlp mlp_;
   nn::Dropout mlp_dropout_;
 };
@@ -42,6 +45,7 @@ class Gpt {
   Gpt(const nn::Build& build, const GptConfig& config);
 
   /// First stage: embeds ids [B, T] i32 (`input` is ignored); others: continue from `input` [B, T, D]. -> [B, T, D]
+  /// Everybody's `ids` and `targets` are whole sequences; what passes between stages is hidden_shape().
   Tensor hidden(const Tensor& input, const Tensor& ids);
   /// Last stage: [B, T, D] -> this tp rank's logits [B, T, V/tp].
   Tensor logits(const Tensor& hidden);
@@ -50,6 +54,14 @@ class Gpt {
   Tensor loss(const Tensor& hidden, const Tensor& targets, double scale);
   /// Last stage: the logits of the real tokens, whole on every tp rank. -> [B, T, V] f32
   Tensor gathered_logits(const Tensor& hidden);
+  /// Last stage: those after position `position` only. -> [B, 1, V] f32
+  Tensor gathered_logits_at(const Tensor& hidden, std::int64_t position);
+
+  /// What hidden() gives on each rank for sequences of `length` tokens: [B, T, D], or [B, T/tp, D] under sequence
+  /// parallelism.
+  Shape hidden_shape(std::int64_t batch, std::int64_t length) const;
+  /// `length` rounded up so that it divides over the ranks that share a sequence.
+  std::int64_t padded_length(std::int64_t length) const;
 
   const nn::ParameterList& parameters() const { return build_.parameters(); }
   nn::RunState& run() { return *build_.run(); }
@@ -60,16 +72,17 @@ class Gpt {
  private:
   Tensor embed(const Tensor& ids);
   Tensor recomputed(GptBlock& block, const Tensor& x);
+  Tensor gathered(const Tensor& logits) const;  // [B, T, V/tp] -> [B, T, V] f32
 
   nn::Build build_;
   GptConfig config_;
   std::shared_ptr<nn::VocabEmbedding> embedding_;  // first stage
-  nn::ParameterPtr positions_;                     // first stage: [C, D]
+  nn::ParameterPtr positions_;                     // first stage, unless rotary: [C, D]
   std::unique_ptr<nn::Dropout> dropout_;           // first stage
   std::vector<std::unique_ptr<GptBlock>> blocks_;
-  std::unique_ptr<nn::LayerNorm> norm_;  // last stage
-  std::shared_ptr<nn::VocabEmbedding>
-      head_;  // last stage: tied to embedding_; one object when this is the first stage too
+  std::unique_ptr<nn::Module> norm_;  // last stage
+  /// Last stage: tied to embedding_ (one object when this is the first stage too), or of its own weights.
+  std::shared_ptr<nn::VocabEmbedding> head_;
 };
 
 /// Number of logical parameters of the whole model, padding and copies not counted.

@@ -8,7 +8,9 @@
 
 namespace trireme {
 
-enum class Activation : std::uint8_t { gelu, gelu_tanh };
+enum class Activation : std::uint8_t { gelu, gelu_tanh, swiglu };
+enum class Norm : std::uint8_t { layer, rms };
+enum class PositionCode : std::uint8_t { learned, rope };
 
 struct GptConfig {
   std::int64_t layers = 6;
@@ -17,11 +19,35 @@ struct GptConfig {
   std::int64_t context = 256;  ///< longest sequence, in tokens
   std::int64_t vocab = 50257;  ///< real tokens; the model pads them
   double dropout = 0.0;
-  bool bias = true;
+  bool bias = true;  ///< in linear layers and layer norms
   Activation activation = Activation::gelu;
+  std::optional<std::int64_t> document_separator = {};  ///< attention stays within documents, which this token ends
+
+  // What makes it a Llama (Touvron et al. 2023); the defaults are GPT-2's.
+  std::optional<std::int64_t> kv_heads = std::nullopt;   ///< key-value heads, which divide heads; not set: heads
+  std::optional<std::int64_t> ffn_width = std::nullopt;  ///< F; not set: 4 D, or for swiglu see hidden()
+  Norm norm = Norm::layer;
+  PositionCode positions = PositionCode::learned;
+  bool tied = true;  ///< the head is the embedding
+
+  std::int64_t key_value_heads() const { return kv_heads.value_or(heads); }
+  /// F. SwiGLU has three matrices where others have two, so its default is 2/3 of 4 D, rounded up to a multiple of 64.
+  std::int64_t hidden() const {
+    if (ffn_width) return *ffn_width;
+    return activation == Activation::swiglu ? (8 * width / 3 + 63) / 64 * 64 : 4 * width;
+  }
 };
 
-/// GPT-2 sizes (Radford et al. 2019, table 2): gpt2-124m, gpt2-350m, gpt2-774m, gpt2-1.5b; empty for an unknown name.
+// As the flags spell them.
+std::string_view name(Activation activation);
+std::string_view name(Norm norm);
+std::string_view name(PositionCode positions);
+
+/// Published sizes; empty for an unknown name.
+///   gpt2-124m, gpt2-350m, gpt2-774m, gpt2-1.5b   Radford et al. 2019, table 2
+///   llama-130m                                   Zhao et al. 2024 (GaLore), table 5
+///   tinyllama-1.1b                               Zhang et al. 2024, table 1
+///   llama2-7b                                    Touvron et al. 2023, "Llama 2"
 std::optional<GptConfig> gpt_preset(std::string_view name);
 std::vector<std::string_view> gpt_preset_names();
 

@@ -1,5 +1,9 @@
 #include "nn/attention.h"
 
+#include "nn/context_attention.h"
+#include "nn/positions.h"
+#include "parallel/mesh/redistribute.h"
+
 namespace trireme::nn {
 namespace {
 
@@ -12,6 +16,20 @@ const AttentionOptions& checked(const AttentionOptions& o, const DeviceMesh& mes
     fail(ExitCode::usage, "attention",
          "--heads {} does not divide over tp={}: every rank needs whole heads; change --heads or --mesh", o.heads, tp);
   }
+  const std::int64_t kv_heads = o.key_value_heads();
+  if (o.heads % kv_heads != 0) {
+    fail(ExitCode::usage, "attention", "--kv-heads {} does not divide --heads {}", kv_heads, o.heads);
+  }
+  if (kv_heads % tp != 0 && tp % kv_heads != 0) {
+    fail(ExitCode::usage, "attention",
+         "--kv-heads {} and tp={}: one must divide the other, so that ranks have or share whole heads; change "
+         "--kv-heads or --mesh",
+         kv_heads, tp);
+  }
+  if (o.rotary && o.width / o.heads % 2 != 0) {
+    fail(ExitCode::usage, "attention", "--positions rope turns pairs, and a head of {} features is odd",
+         o.width / o.heads);
+  }
   return o;
 }
 
@@ -20,15 +38,54 @@ const AttentionOptions& checked(const AttentionOptions& o, const DeviceMesh& mes
 Attention::Attention(const Build& b, const AttentionOptions& o)
     : Module(b),
       heads_(checked(o, b.mesh()).heads / b.mesh().size(Axis::tp)),
+      kv_heads_(std::max<std::int64_t>(o.key_value_heads() / b.mesh().size(Axis::tp), 1)),
       head_width_(o.width / o.heads),
-      qkv_(b / "qkv", o.width, {3, o.width}, Split::out, {.bias = o.bias, .deviation = o.deviation}),
-      proj_(b / "proj", o.width, {o.width}, Split::in, {.bias = o.bias, .deviation = o.residual_deviation}) {}
+      rotary_(o.rotary) {
+  const auto projection = [&](const char* child, const Shape& out, bool bias, std::int64_t parts) {
+    return std::make_unique<Linear>(b / child, o.width, out, Split::out,
+                                    LinearOptions{.bias = bias, .deviation = o.deviation, .parts = parts});
+  };
+  if (o.packed()) {
+    qkv_ = projection("qkv", {3, o.width}, o.bias, 0);
+  } else {
+    const std::int64_t kv_heads = o.key_value_heads(), kv_width = kv_heads * head_width_;
+    q_ = projection("q", {o.width}, o.bias, 0);
+    k_ = projection("k", {kv_width}, o.bias && o.rotary, kv_heads);
+    v_ = projection("v", {kv_width}, o.bias, kv_heads);
+  }
+  proj_ = std::make_unique<Linear>(b / "proj", o.width, Shape{o.width}, Split::in,
+                                   LinearOptions{.bias = o.bias, .deviation = o.residual_deviation});
+}
 
 Tensor Attention::forward(const Tensor& x) {
-  const std::int64_t batch = x.size(0), length = x.size(1);
-  const Tensor qkv = reshape(qkv_(x), {batch, length, 3, heads_, head_width_});  // [B, T, 3, H/tp, Dh]
-  const Tensor mixed = attention_packed(qkv);                                    // [B, T, H/tp, Dh]
-  return proj_(reshape(mixed, {batch, length, heads_ * head_width_}));           // [B, T, D]
+  const Tensor input = redistribute(x, mesh(), Axis::tp, residual(), placement::R);       // [B, T, D]
+  const Tensor mixed = qkv_ ? mix_packed(input) : mix_separate(input);                    // [B, T, H/tp, Dh]
+  return (*proj_)(reshape(mixed, {input.size(0), input.size(1), heads_ * head_width_}));  // [B, T, D]
+}
+
+// What mix() does with three parts; on whole sequences with one gradient tensor for all of them.
+Tensor Attention::mix_packed(const Tensor& input) {
+  const Tensor qkv = reshape(qkv_->of_replicated(input),
+                             {input.size(0), input.size(1), 3, heads_, head_width_});  // [B, T, 3, H/tp, Dh]
+  if (mesh().size(Axis::cp) > 1) return mix(select(qkv, 2, 0), select(qkv, 2, 1), select(qkv, 2, 2));
+  return attention_packed(qkv, true, 0, run().document_starts);  // [B, T, H/tp, Dh]
+}
+
+Tensor Attention::mix_separate(const Tensor& input) {
+  const auto heads_of = [&](Linear& projection, std::int64_t heads) {
+    return reshape(projection.of_replicated(input), {input.size(0), input.size(1), heads, head_width_});
+  };
+  const Tensor q = heads_of(*q_, heads_);                                   // [B, T, H/tp, Dh]
+  const Tensor k = heads_of(*k_, kv_heads_), v = heads_of(*v_, kv_heads_);  // [B, T, Hkv/tp, Dh]
+  if (!rotary_) return mix(q, k, v);
+  const std::int64_t sequence = sequence_length(mesh(), {}, input.size(1));
+  const Tensor positions = position_ids(attention_positions(mesh(), sequence));  // [T]
+  return mix(rope(q, positions), rope(k, positions), v);
+}
+
+// Where tokens meet: q [B, T, H/tp, Dh], k, v [B, T, Hkv/tp, Dh] -> [B, T, H/tp, Dh].
+Tensor Attention::mix(const Tensor& q, const Tensor& k, const Tensor& v) {
+  return context_attention(q, k, v, mesh(), parallelism().context, run().document_starts);
 }
 
 }  // namespace trireme::nn

@@ -1,5 +1,13 @@
-// Attention: causal multi-head self-attention. Heads are split over tp: each rank projects, attends and projects back
-// its own, and the only communication is that of the two Linear halves around it.
+// Attention: causal self-attention with many heads. Heads are split over tp: each rank projects, attends and projects
+// back its own, and the only communication is that of the projections around it.
+//
+//   multi-head (Vaswani et al. 2017)      as many key-value heads as heads: one packed projection qkv [3, D, D]
+//   grouped-query (Ainslie et al. 2023)   H/Hkv neighbouring heads share one: projections q, k and v
+//
+// With rotary positions the projections are separate too, since q and k are turned by where their token stands in the
+// sequence (Su et al. 2021). With fewer key-value heads than tp ranks, tp/Hkv neighbours share one: see
+// LinearOptions::parts. A bias of k would add the same to all scores of a query, which softmax ignores, so a separate k
+// has one only when it is rotated.
 #pragma once
 
 #include "nn/linear.h"
@@ -12,6 +20,11 @@ struct AttentionOptions {
   bool bias = true;
   double deviation = 0.02;           ///< initial weights of qkv
   double residual_deviation = 0.02;  ///< initial weights of `proj`, which writes into the residual stream
+  std::int64_t kv_heads = 0;         ///< Hkv, which divides H; tp divides it, or it tp; 0: H
+  bool rotary = false;               ///< positions by rotation of q and k; Dh must be even
+
+  bool packed() const { return !rotary && key_value_heads() == heads; }
+  std::int64_t key_value_heads() const { return kv_heads > 0 ? kv_heads : heads; }
 };
 
 class Attention : public Module {
@@ -20,8 +33,15 @@ class Attention : public Module {
   Tensor forward(const Tensor& x) override;  // [B, T, D] -> [B, T, D]
 
  private:
-  std::int64_t heads_, head_width_;  // on this rank: H/tp; Dh
-  Linear qkv_, proj_;
+  Tensor mix_packed(const Tensor& input);    // [B, T, D], R on tp -> [B, T, H/tp, Dh]
+  Tensor mix_separate(const Tensor& input);  // the same
+  Tensor mix(const Tensor& q, const Tensor& k, const Tensor& v);
+
+  std::int64_t heads_, kv_heads_, head_width_;  // on this rank: H/tp; max(Hkv/tp, 1); Dh
+  bool rotary_;
+  std::unique_ptr<Linear> qkv_;        // packed,
+  std::unique_ptr<Linear> q_, k_, v_;  // or separate
+  std::unique_ptr<Linear> proj_;
 };
 
 }  // namespace trireme::nn

@@ -21,6 +21,9 @@ struct RunState {
   bool training = true;  ///< dropout only then
   std::int64_t first_sample =
       0;  ///< global number (since step 0) of the sample in row 0: what dropout masks are keyed by
+  /// [B, T] i32 of the micro-batch's whole sequences: where each token's document begins (nn/documents.h); undefined:
+  /// a sequence is one document.
+  Tensor document_starts;
 };
 
 /// What forward does not keep for backward, which then runs it again (Chen et al. 2016).
@@ -36,10 +39,17 @@ struct Recompute {
   bool of_block(int index) const { return kind == Kind::blocks && (index + 1) % every == 0; }
 };
 
+/// How attention works on a sequence that is cut over cp; see nn/context_attention.h.
+enum class ContextParallel : std::uint8_t { ring, ulysses };
+
 /// How the layers of a model use the mesh and memory, where there is a choice.
 struct Parallelism {
   bool sequence = false;  ///< between blocks each tp rank holds T/tp positions (Korthikanti et al. 2022)
+  ContextParallel context = ContextParallel::ring;
   Recompute recompute = {};
+
+  /// What the residual stream [B, T, D] is on tp: I, or S(1) under sequence parallelism. A layer takes it and gives it.
+  Placement residual() const { return sequence ? placement::S(1) : placement::I; }
 };
 
 class Build {
@@ -50,8 +60,7 @@ class Build {
   const DeviceMesh& mesh() const { return *mesh_; }
   const std::shared_ptr<const DeviceMesh>& shared_mesh() const { return mesh_; }
   const Parallelism& parallelism() const { return parallelism_; }
-  /// What the residual stream [B, T, D] is on tp: I, or S(1) under sequence parallelism. A layer takes it and gives it.
-  Placement residual() const { return parallelism_.sequence ? placement::S(1) : placement::I; }
+  Placement residual() const { return parallelism_.residual(); }
   /// What a parameter applied to the residual stream position by position is on tp: with T/tp positions on each rank
   /// the gradients are parts of a sum.
   Placement beside_residual() const { return parallelism_.sequence ? placement::R : placement::I; }

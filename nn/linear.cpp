@@ -5,7 +5,7 @@
 namespace trireme::nn {
 namespace {
 
-using placement::I, placement::P, placement::R, placement::S;
+using placement::P, placement::R, placement::S;
 
 Shape weight_shape(const Shape& out, std::int64_t in) {
   std::vector<std::int64_t> extents(out.begin(), out.end());
@@ -13,37 +13,51 @@ Shape weight_shape(const Shape& out, std::int64_t in) {
   return Shape(std::span<const std::int64_t>(extents));
 }
 
-Placement weight_placement(Split split, const Shape& out) {
-  switch (split) {
-    case Split::none:
-      return I;
-    case Split::out:
-      return S(out.dims() - 1);
-    case Split::in:
-      return S(out.dims());
-  }
-  return I;
+struct LinearPlacements {
+  Placement weight, bias;
+};
+
+LinearPlacements placements(const Build& b, Split split, const Shape& out, bool shared) {
+  const Placement by_output = shared ? R : S(out.dims() - 1);
+  if (split == Split::out) return {by_output, by_output};
+  return {split == Split::in ? S(out.dims()) : b.beside_residual(), b.beside_residual()};
 }
 
 }  // namespace
 
 Linear::Linear(const Build& b, std::int64_t in, const Shape& out, Split split, const LinearOptions& options)
-    : Module(b), split_(split) {
-  weight_ = b.parameter("weight", weight_shape(out, in), {.tp = weight_placement(split, out)},
-                        Init::normal(options.deviation), {.decay = true});
-  if (options.bias) {
-    const Placement tp = split == Split::out ? S(out.dims() - 1) : I;
-    bias_ = b.parameter("bias", out, {.tp = tp}, Init::zeros());
+    : Module(b), split_(split), split_dim_(out.dims() - 1) {
+  const int tp = b.mesh().size(Axis::tp);
+  if (split == Split::out && options.parts > 0 && options.parts % tp != 0) {
+    require(tp % options.parts == 0, "linear", "{}: {} parts and tp={}: one must divide the other", name(),
+            options.parts, tp);
+    parts_ = options.parts;
   }
+  const LinearPlacements tp_placements = placements(b, split, out, parts_ > 0);
+  weight_ = b.parameter("weight", weight_shape(out, in), {.tp = tp_placements.weight}, Init::normal(options.deviation),
+                        {.decay = true});
+  if (options.bias) bias_ = b.parameter("bias", out, {.tp = tp_placements.bias}, Init::zeros());
 }
 
 Tensor Linear::forward(const Tensor& x) {
+  if (split_ == Split::out) return of_replicated(redistribute(x, mesh(), Axis::tp, residual(), R));
   const Tensor bias = bias_ ? bias_->value : Tensor();
-  const bool reduced = split_ == Split::in && mesh().size(Axis::tp) > 1;
-  const Tensor input = split_ == Split::out ? redistribute(x, mesh(), Axis::tp, I, R) : x;
-  if (!reduced) return linear(input, weight_->value, bias);
-  const Tensor y = redistribute(linear(input, weight_->value, {}), mesh(), Axis::tp, P, I);
+  if (split_ == Split::none || mesh().size(Axis::tp) == 1) return linear(x, weight_->value, bias);
+  const Tensor y = redistribute(linear(x, weight_->value, {}), mesh(), Axis::tp, P, residual());
   return bias_ ? y + reshape(bias, {bias.count()}) : y;  // `out` of several dims is flat in y
+}
+
+Tensor Linear::of_replicated(const Tensor& x) {
+  require(split_ == Split::out, "linear", "{} is not split by outputs", name());
+  return linear(x, used_part(weight_), bias_ ? used_part(bias_) : Tensor());
+}
+
+/// What this rank computes with: its shard, or the part of a shared whole that it uses.
+Tensor Linear::used_part(const ParameterPtr& parameter) const {
+  if (parts_ == 0) return parameter->value;
+  const std::int64_t length = parameter->value.size(split_dim_) / parts_;
+  const std::int64_t part = mesh().coord(Axis::tp) * parts_ / mesh().size(Axis::tp);
+  return slice(parameter->value, split_dim_, part * length, length);
 }
 
 }  // namespace trireme::nn

@@ -1,12 +1,14 @@
 // Linear: y = x W^T + b, and its two tensor-parallel halves (Shoeybi et al. 2019, section 3).
 //
-//   Split::none   W whole on every tp rank
+//   Split::none   W whole on every tp rank, applied to the residual stream as it is.
 //   Split::out    W split by outputs ("column parallel"): x is used by every rank's part, and its gradient summed: I -> R.
 //                 y is sharded on its last dim.
 //   Split::in     W split by inputs ("row parallel"): x arrives sharded on its last dim, y is a part of the sum: P -> I.
 //                 The bias is added once, after the sum.
 //
-// A Split::out followed by a Split::in needs one all-reduce forward and one backward, and nothing in between.
+// A Split::out followed by a Split::in needs one all-reduce forward and one backward, and nothing in between. Under
+// sequence parallelism (Korthikanti et al. 2022) the residual stream is cut by positions, S(1): the two moves become
+// S(1) -> R and P -> S(1), an all-gather and a reduce-scatter, which together carry the bytes of that one all-reduce.
 #pragma once
 
 #include "nn/module.h"
@@ -18,6 +20,10 @@ enum class Split : std::uint8_t { none, out, in };
 struct LinearOptions {
   bool bias = true;
   double deviation = 0.02;  ///< of the initial weights; biases start at 0
+  /// Split::out: the outputs are `parts` equal parts that must not be cut, such as key-value heads. When there are
+  /// fewer than tp ranks, tp/parts neighbours use the same one: then every rank holds W whole and computes its part,
+  /// and W is R: gradients of the ranks that share a part, and of the parts, meet in one sum. 0: any cut will do.
+  std::int64_t parts = 0;
 };
 
 class Linear : public Module {
@@ -26,9 +32,15 @@ class Linear : public Module {
   /// whole per head.
   Linear(const Build& b, std::int64_t in, const Shape& out, Split split, const LinearOptions& options);
   Tensor forward(const Tensor& x) override;  // [.., in(/tp)] -> [.., out(/tp)], out flattened
+  /// Split::out, of an input that is R on tp already: several layers can then share one move of it.
+  Tensor of_replicated(const Tensor& x);  // [.., in] -> [.., out/tp]
 
  private:
+  Tensor used_part(const ParameterPtr& parameter) const;
+
   Split split_;
+  int split_dim_ = 0;       // of weight and bias, by Split::out
+  std::int64_t parts_ = 0;  // not 0: shared by several tp ranks
   ParameterPtr weight_, bias_;
 };
 

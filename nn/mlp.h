@@ -1,4 +1,7 @@
 // Mlp: widen, bend, narrow. The hidden [.., F] is split over tp and never leaves its rank.
+//
+//   plain   down(activation(up(x)))
+//   gated   down(silu(gate(x)) * up(x)), SwiGLU (Shazeer 2020): gate and up are one weight gate_up [2, F, D]
 #pragma once
 
 #include "nn/linear.h"
@@ -6,12 +9,13 @@
 namespace trireme::nn {
 
 struct MlpOptions {
-  std::int64_t width = 0;   ///< D
-  std::int64_t hidden = 0;  ///< F
-  Unary activation = Unary::gelu;
+  std::int64_t width = 0;          ///< D
+  std::int64_t hidden = 0;         ///< F
+  Unary activation = Unary::gelu;  ///< of a plain one
   bool bias = true;
   double deviation = 0.02;           ///< initial weights of `up`
   double residual_deviation = 0.02;  ///< initial weights of `down`, which writes into the residual stream
+  bool gated = false;
 };
 
 class Mlp : public Module {
@@ -21,6 +25,7 @@ class Mlp : public Module {
 
  private:
   Unary activation_;
+  bool gated_;
   Linear up_, down_;
 };
 

@@ -1,12 +1,13 @@
 #include "nn/module.h"
 
 #include "core/random.h"
+#include "nn/positions.h"
 
 namespace trireme::nn {
 
 LayerNorm::LayerNorm(const Build& b, std::int64_t width, bool bias, double eps)
-    : Module(b), eps_(eps), weight_(b.parameter("weight", {width}, {}, Init::ones())) {
-  if (bias) bias_ = b.parameter("bias", {width}, {}, Init::zeros());
+    : Module(b), eps_(eps), weight_(b.parameter("weight", {width}, {.tp = b.beside_residual()}, Init::ones())) {
+  if (bias) bias_ = b.parameter("bias", {width}, {.tp = b.beside_residual()}, Init::zeros());
 }
 
 Tensor LayerNorm::forward(const Tensor& x) {
@@ -14,16 +15,24 @@ Tensor LayerNorm::forward(const Tensor& x) {
 }
 
 RmsNorm::RmsNorm(const Build& b, std::int64_t width, double eps)
-    : Module(b), eps_(eps), weight_(b.parameter("weight", {width}, {}, Init::ones())) {}
+    : Module(b), eps_(eps), weight_(b.parameter("weight", {width}, {.tp = b.beside_residual()}, Init::ones())) {}
 
 Tensor RmsNorm::forward(const Tensor& x) { return rms_norm(x, weight_->value, eps_); }
 
 Tensor Dropout::forward(const Tensor& x) {
   if (!run().training || p_ == 0) return x;
   require(x.dims() == 3, "dropout", "{} expects [B, T, D], got {}", name(), x.shape());
-  const Rectangle where{.global = x.shape().with(0, run().first_sample + x.size(0)),
-                        .start = {run().first_sample, 0, 0}};
-  return dropout(x, p_, seed_, stream_of(name()), where);
+  const std::int64_t length = sequence_length(mesh(), parallelism(), x.size(1));
+  Rectangle where{.global = x.shape().with(0, run().first_sample + x.size(0)).with(1, length),
+                  .start = {run().first_sample, 0, 0}};
+  const PositionRuns runs = residual_positions(mesh(), parallelism(), length);
+  std::vector<Tensor> parts;
+  for (const PositionRun& run : runs) {  // one, but for context parallelism
+    where.start[1] = run.global;
+    const Tensor part = runs.size() == 1 ? x : slice(x, 1, run.local, run.length);
+    parts.push_back(dropout(part, p_, seed_, stream_of(name()), where));
+  }
+  return concat(parts, 1);
 }
 
 }  // namespace trireme::nn

@@ -10,7 +10,8 @@ namespace trireme::nn {
 
 class Module {
  public:
-  explicit Module(const Build& build) : mesh_(build.shared_mesh()), run_(build.run()), name_(build.name()) {}
+  explicit Module(const Build& build)
+      : mesh_(build.shared_mesh()), parallelism_(build.parallelism()), run_(build.run()), name_(build.name()) {}
   virtual ~Module() = default;
   Module(const Module&) = delete;  // parameters are registered once, by name
   Module& operator=(const Module&) = delete;
@@ -25,15 +26,19 @@ class Module {
 
  protected:
   const DeviceMesh& mesh() const { return *mesh_; }
+  const Parallelism& parallelism() const { return parallelism_; }
+  Placement residual() const { return parallelism_.residual(); }  ///< what the residual stream is on tp
   const RunState& run() const { return *run_; }
 
  private:
   std::shared_ptr<const DeviceMesh> mesh_;
+  Parallelism parallelism_;
   std::shared_ptr<const RunState> run_;
   std::string name_;
 };
 
-/// Gain and shift over the last dim; both are the same on every tp rank, and so are their gradients (I).
+/// Gain and shift over the last dim. Every tp rank holds both; under sequence parallelism each sees its own positions,
+/// so that the gradients are parts of a sum: Build::beside_residual().
 class LayerNorm : public Module {
  public:
   LayerNorm(const Build& b, std::int64_t width, bool bias = true, double eps = 1e-5);
@@ -44,7 +49,7 @@ class LayerNorm : public Module {
   ParameterPtr weight_, bias_;  // [D]
 };
 
-/// Gain over the last dim, without centring.
+/// Gain over the last dim, without centring; placed like LayerNorm's.
 class RmsNorm : public Module {
  public:
   RmsNorm(const Build& b, std::int64_t width, double eps = 1e-5);
@@ -55,7 +60,8 @@ class RmsNorm : public Module {
   ParameterPtr weight_;  // [D]
 };
 
-/// Dropout of a tensor [B, T, D] that every tp rank holds whole: the mask depends on (seed, name, sample, t, d) only.
+/// Dropout of the residual stream [B, T, D], whole on every rank or cut by positions: the mask depends on (seed, name,
+/// sample, position in the sequence, d) only.
 class Dropout : public Module {
  public:
   Dropout(const Build& b, double p) : Module(b), p_(p), seed_(b.seed()) {}

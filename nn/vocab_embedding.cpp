@@ -7,7 +7,7 @@
 
 namespace trireme::nn {
 
-using placement::I, placement::P, placement::R, placement::S;
+using placement::P, placement::R, placement::S;
 
 std::int64_t padded_vocab(std::int64_t vocab, int tp) {
   const std::int64_t multiple = std::lcm(std::int64_t{64}, std::int64_t{tp});
@@ -26,11 +26,13 @@ VocabEmbedding::VocabEmbedding(const Build& b, std::int64_t vocab, std::int64_t 
 }
 
 Tensor VocabEmbedding::forward(const Tensor& ids) {
-  return redistribute(embedding(weight_->value, ids, slice_.first), mesh(), Axis::tp, P, I);
+  return redistribute(embedding(weight_->value, ids, slice_.first), mesh(), Axis::tp, P, residual());
 }
 
 Tensor VocabEmbedding::logits(const Tensor& h) {
-  return linear(redistribute(h, mesh(), Axis::tp, I, R), weight_->value, {});
+  return logits_of_replicated(redistribute(h, mesh(), Axis::tp, residual(), R));
 }
+
+Tensor VocabEmbedding::logits_of_replicated(const Tensor& h) { return linear(h, weight_->value, {}); }
 
 }  // namespace trireme::nn

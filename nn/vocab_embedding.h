@@ -1,5 +1,6 @@
 // VocabEmbedding: a table [V, D] whose rows are split over tp. Looking up: each rank has the rows it holds and zeros
-// for the rest, and a sum completes them. As an output head (tied weights): each rank has the logits of its rows.
+// for the rest, and a sum completes them. As an output head (of tied or own weights): each rank has the logits of its
+// rows.
 //
 // V is padded so that it divides; padded rows never receive a probability nor a gradient.
 #pragma once
@@ -16,9 +17,10 @@ class VocabEmbedding : public Module {
   /// `copy_of_earlier_stage`: this is the head's copy of a table whose first copy is on the first pipeline stage.
   VocabEmbedding(const Build& b, std::int64_t vocab, std::int64_t width, double deviation, bool copy_of_earlier_stage);
 
-  Tensor forward(const Tensor& ids) override;  // [B, T] i32 -> [B, T, D]
-  Tensor logits(const Tensor& h);              // [B, T, D] -> [B, T, V/tp]
-  VocabSlice slice() const { return slice_; }  ///< the real tokens among this rank's rows
+  Tensor forward(const Tensor& ids) override;    // [B, T] i32, all positions -> [B, T, D], the residual stream
+  Tensor logits(const Tensor& h);                // [B, T, D], the residual stream -> [B, T, V/tp] of all positions
+  Tensor logits_of_replicated(const Tensor& h);  // [.., D], R on tp -> [.., V/tp]
+  VocabSlice slice() const { return slice_; }    ///< the real tokens among this rank's rows
 
  private:
   VocabSlice slice_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "parallel/pipeline/executor.h"
+#include "train/rank_batch.h"
 
 namespace trireme {
 
@@ -22,11 +23,12 @@ double validation_loss(Gpt& model, const EvalWindows& windows, std::int64_t batc
     const pipeline::StageFunctions stage = {
         .forward =
             [&](const Tensor& input, int round) {
-              const Batch b = windows.make_batch((first + round) * per_round + mesh.coord(Axis::dp) * batch, batch);
+              const std::int64_t window = (first + round) * per_round + mesh.coord(Axis::dp) * batch;
+              const Batch b = enter_batch(model, windows.make_batch(window, batch));
               const Tensor hidden = model.hidden(input, b.inputs);  // [B, T, D]
               return mesh.is_last(Axis::pp) ? model.loss(hidden, b.targets, scale) : hidden;
             },
-        .activation_shape = {batch, model.config().context, model.config().width},
+        .activation_shape = model.hidden_shape(batch, model.config().context),
         .dtype = model.dtype()};
     loss += executor.run(stage).loss;
   }

@@ -7,25 +7,31 @@
 #include "core/random.h"
 #include "parallel/pipeline/executor.h"
 #include "train/evaluate.h"
+#include "train/rank_batch.h"
 
 namespace trireme {
 namespace {
 
-/// The logits of the token after `ids`, on the last stage; undefined on others.
+/// The logits of the token after `ids`, on the last stage; undefined on others. Ranks that share a sequence need a
+/// length that divides: tokens are added behind the last one, which does not see them.
 Tensor next_logits(Gpt& model, std::span<const std::int32_t> ids) {
   const DeviceMesh& mesh = model.mesh();
-  const auto length = static_cast<std::int64_t>(ids.size());
-  const Tensor input_ids = Tensor::from(ids, {1, length});
+  const auto last = static_cast<std::int64_t>(ids.size()) - 1;
+  std::vector<std::int32_t> padded(ids.begin(), ids.end());
+  padded.resize(static_cast<std::size_t>(model.padded_length(last + 1)), 0);
+  const auto length = static_cast<std::int64_t>(padded.size());
+  const Tensor input_ids = Tensor::from(std::span<const std::int32_t>(padded), {1, length});
+  const Tensor local_ids = enter_batch(model, {input_ids, {}, {0}}).inputs;  // [1, T/cp]
   Tensor logits;
   pipeline::Executor executor(pipeline::forward_only(mesh.size(Axis::pp), 1), mesh.group(Axis::pp));
   executor.run({.forward =
                     [&](const Tensor& input, int) {
-                      const Tensor hidden = model.hidden(input, input_ids);  // [1, T, D]
+                      const Tensor hidden = model.hidden(input, local_ids);  // [1, T, D]
                       if (!mesh.is_last(Axis::pp)) return hidden;
-                      logits = model.gathered_logits(slice(hidden, 1, length - 1, 1));  // [1, 1, V]
+                      logits = model.gathered_logits_at(hidden, last);  // [1, 1, V]
                       return Tensor();
                     },
-                .activation_shape = {1, length, model.config().width},
+                .activation_shape = model.hidden_shape(1, length),
                 .dtype = model.dtype()});
   return logits.defined() ? contiguous(logits) : logits;
 }

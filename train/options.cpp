@@ -29,6 +29,13 @@ void declare_data(Flags& flags, DataOptions& o) {
             "how text becomes tokens; auto: char, or for token shards their own");
   flags.add("val-fraction", "F", o.val_fraction, "the last part of the text, kept for validation",
             Range::half_open(0, 1));
+  declare_documents(flags, o);
+}
+
+void declare_documents(Flags& flags, DataOptions& o) {
+  flags.add_switch("document-mask", o.document_mask, "attention only within a document; positions are not reset");
+  flags.add("document-separator", "ID", o.document_separator, "auto",
+            "token that ends a document; auto: the tokenizer's end-of-text token", count_or_none);
 }
 
 void declare_model(Flags& flags, ModelOptions& o) {
@@ -51,8 +58,19 @@ void declare_model(Flags& flags, ModelOptions& o) {
             Range::half_open(0, 1));
   flags.add_switch("bias", o.config.bias, "biases in the linear layers and norms");
   flags.add_choice("activation", o.config.activation,
-                   {{"gelu", Activation::gelu}, {"gelu-tanh", Activation::gelu_tanh}},
-                   "exact GELU, or its tanh form as GPT-2 had it");
+                   {{"gelu", Activation::gelu}, {"gelu-tanh", Activation::gelu_tanh}, {"swiglu", Activation::swiglu}},
+                   "exact GELU, its tanh form as GPT-2 had it, or the gated unit of Llama");
+  flags.add("kv-heads", "N", o.config.kv_heads, "auto",
+            "key-value heads, each shared by --heads / N heads (grouped-query attention); auto: --heads", count);
+  flags.add("ffn-width", "N", o.config.ffn_width, "auto",
+            "hidden features of the MLP; auto: 4 x --width, or for swiglu, which has a matrix more, 8/3 of it rounded "
+            "up to a multiple of 64",
+            count);
+  flags.add_choice("norm", o.config.norm, {{"layer", Norm::layer}, {"rms", Norm::rms}},
+                   "layer norm, or RMS norm, which does not centre and has no bias");
+  flags.add_choice("positions", o.config.positions, {{"learned", PositionCode::learned}, {"rope", PositionCode::rope}},
+                   "a learned vector per position, or rotation of queries and keys by it");
+  flags.add_switch("tied", o.config.tied, "the output head is the embedding; off: it has weights of its own");
 }
 
 void declare_batch(Flags& flags, BatchOptions& o) {
@@ -96,11 +114,20 @@ void declare_optimizer(Flags& flags, OptimizerOptions& o) {
 void declare_mesh(Flags& flags, MeshOptions& o) {
   flags.group("mesh");
   flags.add("mesh", "AXES", o.axes,
-            "ranks along the axes dp (data), tp (tensor) and pp (pipeline), as in dp=2,tp=2,pp=2; left-out axes are 1; "
+            "ranks along the axes dp (data), tp (tensor), pp (pipeline) and cp (context), as in dp=2,tp=2,pp=2; "
+            "left-out axes "
+            "are 1; "
             "dp=auto takes what is left under a launcher");
   flags.add_choice("pipeline", o.pipeline, {"gpipe", "1f1b"}, "order of forwards and backwards in a pipeline");
+  flags.add_choice("context-parallel", o.context_parallel,
+                   {{"ring", nn::ContextParallel::ring}, {"ulysses", nn::ContextParallel::ulysses}},
+                   "attention over cp: keys and values go round the ranks, or heads are exchanged for tokens");
   flags.add_choice("ranks", o.ranks, {"auto", "threads", "mpi"},
                    "what a rank is; auto: mpi processes under a launcher, else threads of this process");
+  flags.add_choice<std::optional<bool>>(
+      "sequence-parallel", o.sequence_parallel, {{"auto", std::nullopt}, {"on", true}, {"off", false}},
+      "between the matrix products of a block each tp rank holds its part of the positions, not a copy of all; auto: "
+      "on. No difference with tp=1");
 }
 
 void declare_precision(Flags& flags, PrecisionOptions& o) {
@@ -161,6 +188,21 @@ CorpusOptions TrainOptions::corpus() const {
 }
 
 BatchSizes TrainOptions::batch_sizes() const { return infer_batch(batch, mesh.shape.size(Axis::dp)); }
+
+std::optional<std::int64_t> DataOptions::separator(std::optional<std::int64_t> end_of_text, std::int64_t vocab) const {
+  if (!document_mask) return std::nullopt;
+  const std::optional<std::int64_t> token = document_separator ? document_separator : end_of_text;
+  if (!token)
+    fail(ExitCode::usage, "data",
+         "--document-mask on needs a token that ends a document, and this tokenizer has no end-of-text token; expected "
+         "a bpe tokenizer that has one, or a token of this one; give --document-separator ID or drop --document-mask");
+  if (*token >= vocab)
+    fail(ExitCode::usage, "data",
+         "--document-separator {} is not a token: the vocabulary has {}; expected at most {}; change "
+         "--document-separator",
+         *token, vocab, vocab - 1);
+  return token;
+}
 
 GptConfig ModelOptions::with_vocab(std::int64_t tokenizer_vocab) const {
   GptConfig model = config;

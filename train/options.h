@@ -26,6 +26,13 @@ struct DataOptions {
   std::string data;                ///< a text file, a folder of them, or token shards
   std::string tokenizer = "auto";  ///< char, byte, bpe:PATH, or auto: char, or what token shards came with
   double val_fraction = 0.1;       ///< of the text, its last part
+
+  bool document_mask = false;                      ///< whether attention stays within a document
+  std::optional<std::int64_t> document_separator;  ///< the token that ends one; not set: the tokenizer's end of text
+
+  /// What GptConfig::document_separator is to be. Throws ExitCode::usage when documents are to be told apart and there
+  /// is nothing to tell them by, or the separator is not one of the `vocab` tokens.
+  std::optional<std::int64_t> separator(std::optional<std::int64_t> end_of_text, std::int64_t vocab) const;
 };
 
 struct ModelOptions {
@@ -60,13 +67,20 @@ struct OptimizerOptions {
 };
 
 struct MeshOptions {
-  std::string axes = "dp=1";      ///< as written: "dp=2,tp=2,pp=2"
-  std::string pipeline = "1f1b";  ///< gpipe or 1f1b
-  std::string ranks = "auto";     ///< threads, mpi, or auto: mpi under a launcher, else threads
+  std::string axes = "dp=1";              ///< as written: "dp=2,tp=2,pp=2"
+  std::string pipeline = "1f1b";          ///< gpipe or 1f1b
+  std::string ranks = "auto";             ///< threads, mpi, or auto: mpi under a launcher, else threads
+  std::optional<bool> sequence_parallel;  ///< not set: when tp > 1
+  nn::ContextParallel context_parallel = nn::ContextParallel::ring;  ///< what attention does with cp > 1
 
   // Set by resolve():
   MeshShape shape;         ///< what `axes` means
   bool processes = false;  ///< ranks are MPI processes, not threads
+
+  /// What the layers are built with, after resolve(). With tp = 1 there is nothing to cut.
+  nn::Parallelism parallelism() const {
+    return {.sequence = shape.size(Axis::tp) > 1 && sequence_parallel.value_or(true), .context = context_parallel};
+  }
 };
 
 struct PrecisionOptions {
@@ -111,6 +125,7 @@ struct TrainOptions {
 
 // One function per group; the options must outlive the flags.
 void declare_data(Flags& flags, DataOptions& options);
+void declare_documents(Flags& flags, DataOptions& options);  // a part of declare_data
 void declare_model(Flags& flags, ModelOptions& options);
 void declare_batch(Flags& flags, BatchOptions& options);
 void declare_schedule(Flags& flags, ScheduleOptions& options);

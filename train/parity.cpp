@@ -19,7 +19,9 @@ struct MadeUpBatch {
   std::int64_t valid = 0;
 };
 
-MadeUpBatch make_batch(std::int64_t samples, std::int64_t context, std::int64_t vocab) {
+/// With a separator, every eighth token or so is one: documents end in every chunk of a sequence.
+MadeUpBatch make_batch(std::int64_t samples, std::int64_t context, std::int64_t vocab,
+                       std::optional<std::int64_t> separator) {
   MadeUpBatch batch{Tensor::empty({samples, context}, DType::i32), Tensor::empty({samples, context}, DType::i32)};
   for (std::int64_t i = 0; i < samples * context; ++i) {
     const auto index = static_cast<std::uint64_t>(i);
@@ -29,7 +31,8 @@ MadeUpBatch make_batch(std::int64_t samples, std::int64_t context, std::int64_t 
     const bool masked = samples > 1 && i / context == 0
                             ? true
                             : random_uniform(batch_seed, 3, index) < 0.2 * static_cast<double>(i / context % 3);
-    batch.ids.data<std::int32_t>()[i] = token(1);
+    const bool ends = separator && random_word(batch_seed, 4, index) % 8 == 0;
+    batch.ids.data<std::int32_t>()[i] = ends ? static_cast<std::int32_t>(*separator) : token(1);
     batch.targets.data<std::int32_t>()[i] = masked ? -1 : token(2);
     batch.valid += masked ? 0 : 1;
   }
@@ -63,7 +66,7 @@ Outcome run_steps(TrainOptions o, const std::shared_ptr<const DeviceMesh>& mesh,
   const GptConfig& c = o.model.config;
   const BatchSizes sizes = o.batch_sizes();
   Trainer trainer(o, mesh, 64 << 10);  // several buckets even in a small model
-  const MadeUpBatch batch = make_batch(sizes.global_batch, c.context, c.vocab);
+  const MadeUpBatch batch = make_batch(sizes.global_batch, c.context, c.vocab, c.document_separator);
   const BatchPlan plan = sizes.on_rank(mesh->coord(Axis::dp));
 
   Outcome outcome;

@@ -16,15 +16,25 @@ std::string thousands(std::int64_t n) {
 }
 
 std::string model_row(const GptConfig& m) {
-  return fmt::format("{} layers, {} heads, width {}, context {}, {}, biases {}, dropout {}", m.layers, m.heads, m.width,
-                     m.context, m.activation == Activation::gelu ? "gelu" : "gelu-tanh", m.bias ? "on" : "off",
-                     m.dropout);
+  const std::string shared =
+      m.key_value_heads() == m.heads ? "" : fmt::format(" sharing {} key-value heads", m.key_value_heads());
+  std::string text =
+      fmt::format("{} layers, {} heads{}, width {}, context {}, {}, biases {}, dropout {}", m.layers, m.heads, shared,
+                  m.width, m.context, name(m.activation), m.bias ? "on" : "off", m.dropout);
+  if (m.hidden() != 4 * m.width) text += fmt::format(", MLP {} wide", m.hidden());
+  if (m.norm == Norm::rms) text += ", RMS norms";
+  if (m.positions == PositionCode::rope) text += ", rotary positions";
+  if (!m.tied) text += ", a head of its own";
+  return text;
 }
 
-std::string mesh_row(const MeshShape& mesh) {
+std::string mesh_row(const MeshOptions& options) {
+  const MeshShape& mesh = options.shape;
   std::string text = fmt::format("{} = {} rank{}", to_string(mesh), mesh.ranks(), mesh.ranks() == 1 ? "" : "s");
   for (const Axis axis : {Axis::tp, Axis::cp, Axis::ep, Axis::dp, Axis::pp})
     if (mesh.size(axis) > 1) text += fmt::format("\n{} groups {}", name(axis), axis_groups(mesh, axis));
+  if (mesh.size(Axis::tp) > 1)
+    text += fmt::format("\nsequence parallelism {}", options.parallelism().sequence ? "on" : "off");
   return text;
 }
 
@@ -80,7 +90,7 @@ std::string start_table(const TrainOptions& o, const StartFacts& facts) {
       {"model", model_row(o.model.config)},
       {"parameters", thousands(facts.parameters)},
       {"vocabulary", fmt::format("{} (padded to {})", facts.vocab, facts.padded_vocab)},
-      {"mesh", mesh_row(o.mesh.shape)},
+      {"mesh", mesh_row(o.mesh)},
       {"schedule", pipeline_row(o.mesh, batch.micro_batches, facts.bubble)},
       {"optimizer", optimizer_row(o.optimizer)},
       {"learning rate", learning_rate_row(o.schedule)},

@@ -139,11 +139,22 @@ std::uint64_t write_file(const fs::path& path, const std::vector<Stored>& tensor
 }
 
 nlohmann::json model_json(const GptConfig& c, DType dtype) {
-  return {{"layers", c.layers},  {"heads", c.heads},
-          {"width", c.width},    {"context", c.context},
-          {"vocab", c.vocab},    {"dropout", c.dropout},
-          {"bias", c.bias},      {"activation", c.activation == Activation::gelu ? "gelu" : "gelu-tanh"},
-          {"dtype", name(dtype)}};
+  nlohmann::json json = {{"layers", c.layers},
+                         {"heads", c.heads},
+                         {"kv_heads", c.key_value_heads()},
+                         {"width", c.width},
+                         {"ffn_width", c.hidden()},
+                         {"context", c.context},
+                         {"vocab", c.vocab},
+                         {"dropout", c.dropout},
+                         {"bias", c.bias},
+                         {"activation", name(c.activation)},
+                         {"norm", name(c.norm)},
+                         {"positions", name(c.positions)},
+                         {"tied", c.tied},
+                         {"dtype", name(dtype)}};
+  if (c.document_separator) json["document_separator"] = *c.document_separator;
+  return json;
 }
 
 // ---- loading --------------------------------------------------------------------------------------------------------
@@ -197,6 +208,41 @@ optim::LossScaler::State read_loss_scale(const nlohmann::json& json) {
           .skipped = json.at("skipped")};
 }
 
+/// The value whose name is stored under `key`; the first one when there is no such key.
+template <class E>
+E named(const nlohmann::json& json, const char* key, std::initializer_list<E> values, const fs::path& path) {
+  if (!json.contains(key)) return *values.begin();
+  for (const E value : values) {
+    if (json[key] == name(value)) return value;
+  }
+  fail(ExitCode::data, "checkpoint", "{}: '{}' is {}, which this program does not know", path.string(), key,
+       json[key].dump());
+}
+
+/// A file from before Llama's parts has none of their keys: it is a GPT-2.
+GptConfig read_config(const nlohmann::json& json, const fs::path& path) {
+  GptConfig config = {.layers = integer(json, "layers", path),
+                      .heads = integer(json, "heads", path),
+                      .width = integer(json, "width", path),
+                      .context = integer(json, "context", path),
+                      .vocab = integer(json, "vocab", path),
+                      .dropout = json.value("dropout", 0.0),
+                      .bias = json.value("bias", true)};
+  config.activation = named(json, "activation", {Activation::gelu, Activation::gelu_tanh, Activation::swiglu}, path);
+  config.norm = named(json, "norm", {Norm::layer, Norm::rms}, path);
+  config.positions = named(json, "positions", {PositionCode::learned, PositionCode::rope}, path);
+  config.tied = json.value("tied", true);
+  if (json.contains("kv_heads")) config.kv_heads = integer(json, "kv_heads", path);
+  if (json.contains("ffn_width")) config.ffn_width = integer(json, "ffn_width", path);
+  if (json.contains("document_separator")) config.document_separator = integer(json, "document_separator", path);
+  return config;
+}
+
+DType read_dtype(const nlohmann::json& json) {
+  const std::string dtype = json.value("dtype", "f32");
+  return dtype == "bf16" ? DType::bf16 : dtype == "f16" ? DType::f16 : DType::f32;
+}
+
 Progress read_progress(const SafetensorsFile& file, const fs::path& path) {
   const nlohmann::json json = parse_json(metadata(file, "progress", path), path);
   Progress progress{.steps = integer(json, "steps", path), .samples = integer(json, "samples", path)};
@@ -219,7 +265,7 @@ std::string save_run(const fs::path& out, const Gpt& model, optim::Optimizer& op
   const DeviceMesh& mesh = model.mesh();
   const fs::path path = out / "checkpoints" / fmt::format("step_{:08}", progress.steps) / file_name;
   std::uint64_t bytes = 0;
-  if (mesh.is_first(Axis::dp)) {  // dp ranks hold the same
+  if (mesh.is_first(Axis::data)) {  // ranks along data hold the same
     std::vector<Stored> tensors = stored_tensors(model.parameters(), &optimizer);
     std::erase_if(tensors, [](const Stored& t) { return t.parameter->copy_of_earlier_stage; });
     if (mesh.is_first(Axis::pp)) {
@@ -261,8 +307,9 @@ Progress load_run(const fs::path& folder, Gpt& model, optim::Optimizer& optimize
                   std::int64_t seed) {
   const fs::path path = find_saved_run(folder);
   const SafetensorsFile file(path);
-  require_same("model", metadata(file, "model", path), model_json(model.config(), model.dtype()).dump(),
-               "the model flags", path);
+  const nlohmann::json saved = parse_json(metadata(file, "model", path), path);
+  require_same("model", model_json(read_config(saved, path), read_dtype(saved)).dump(),
+               model_json(model.config(), model.dtype()).dump(), "the model flags", path);
   require_same("seed", metadata(file, "seed", path), std::to_string(seed), "--seed", path);
   if (metadata(file, "tokenizer", path) != tokenizer.to_json()) {
     fail(ExitCode::usage, "resume",
@@ -286,16 +333,9 @@ SavedModel read_saved_model(const fs::path& folder) {
   const SafetensorsFile file(path);
   const nlohmann::json json = parse_json(metadata(file, "model", path), path);
   SavedModel saved;
-  saved.config = {.layers = integer(json, "layers", path),
-                  .heads = integer(json, "heads", path),
-                  .width = integer(json, "width", path),
-                  .context = integer(json, "context", path),
-                  .vocab = integer(json, "vocab", path),
-                  .dropout = 0,
-                  .bias = json.value("bias", true),
-                  .activation = json.value("activation", "gelu") == "gelu" ? Activation::gelu : Activation::gelu_tanh};
-  const std::string dtype = json.value("dtype", "f32");
-  saved.dtype = dtype == "bf16" ? DType::bf16 : dtype == "f16" ? DType::f16 : DType::f32;
+  saved.config = read_config(json, path);
+  saved.config.dropout = 0;
+  saved.dtype = read_dtype(json);
   saved.tokenizer = parse_tokenizer(metadata(file, "tokenizer", path), path);
   saved.progress = read_progress(file, path);
   return saved;

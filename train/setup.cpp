@@ -1,17 +1,28 @@
 #include "train/setup.h"
 
+#include <algorithm>
+
 #include "train/console.h"
 
 namespace trireme {
 namespace {
 
-/// What a block keeps per token for its backward, in units of D: inputs and outputs of two norms (4), and, split over
-/// tp, qkv and attention's output (4) and the hidden before and after the activation (8).
-double kept_per_token(const nn::Recompute& recompute, double tp) {
+/// Elements a block keeps per token for its backward: the inputs of two norms (cut over tp under sequence parallelism)
+/// and what they give the products, and, split over tp, q and attention's output, k and v, and the hidden before and
+/// after the activation (gated: a third one).
+double kept_per_token(const TrainOptions& o, const GptConfig& c) {
+  const double tp = o.mesh.shape.size(Axis::tp);
+  const bool sequence = o.mesh.parallelism().sequence && tp > 1;
+  const double width = static_cast<double>(c.width), hidden = static_cast<double>(c.hidden()) / tp;
+  const double kv_width = width / static_cast<double>(c.heads) * static_cast<double>(c.key_value_heads());
+  const double kv_ranks = std::min(tp, static_cast<double>(c.key_value_heads()));
+  const double stream = sequence ? width / tp : width;
+  const double inner = c.activation == Activation::swiglu ? 3 * hidden : 2 * hidden;
+  const double whole = 2 * stream + 2 * width + 2 * width / tp + 2 * kv_width / kv_ranks + inner;
   using Kind = nn::Recompute::Kind;
-  const double whole = 4 + 12 / tp;
-  if (recompute.kind == Kind::selective) return 2 + 8 / tp;
-  if (recompute.kind == Kind::blocks) return (1.0 + (recompute.every - 1) * whole) / recompute.every;
+  const nn::Recompute recompute = o.precision.recompute_plan();
+  if (recompute.kind == Kind::selective) return whole - hidden - (sequence ? 0 : 2 * width);
+  if (recompute.kind == Kind::blocks) return (stream + (recompute.every - 1) * whole) / recompute.every;
   return whole;
 }
 
@@ -41,11 +52,10 @@ std::string predicted_memory(const TrainOptions& o, const GptConfig& c, const nn
   const double element = static_cast<double>(size_of(o.precision.dtype));
   const double moments = o.optimizer.optimizer == "adamw" ? 8 : (o.optimizer.momentum > 0 ? 4 : 0);
   const double master = o.precision.dtype == DType::f32 ? 0 : 4;
-  const double tokens = static_cast<double>(o.batch_sizes().micro_batch * c.context);
+  const double tokens = static_cast<double>(o.batch_sizes().micro_batch * c.context / o.mesh.shape.size(Axis::cp));
   const double layers = static_cast<double>(c.layers) / o.mesh.shape.size(Axis::pp);
   const double tp = o.mesh.shape.size(Axis::tp);
-  const double block = kept_per_token(o.precision.recompute_plan(), tp);
-  double activations = tokens * layers * static_cast<double>(c.width) * block * element * live_microbatches;
+  double activations = tokens * layers * kept_per_token(o, c) * element * live_microbatches;
   activations +=
       2 * tokens * static_cast<double>(c.vocab) / tp * element;  // logits and their gradient, one micro-batch
   return fmt::format("{} parameters + {} gradients (f32) + {} optimizer + about {} activations = {}",

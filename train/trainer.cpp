@@ -4,13 +4,15 @@
 
 #include "optim/gradient_norm.h"
 #include "parallel/verify.h"
+#include "train/rank_batch.h"
 #include "train/setup.h"
 
 namespace trireme {
 
 nn::Build make_build(const TrainOptions& o, std::shared_ptr<const DeviceMesh> mesh) {
-  return {std::move(mesh), o.precision.dtype, static_cast<std::uint64_t>(o.run.seed),
-          nn::Parallelism{.recompute = o.precision.recompute_plan()}};
+  nn::Parallelism parallelism = o.mesh.parallelism();
+  parallelism.recompute = o.precision.recompute_plan();
+  return {std::move(mesh), o.precision.dtype, static_cast<std::uint64_t>(o.run.seed), parallelism};
 }
 
 Trainer::Trainer(const TrainOptions& o, std::shared_ptr<const DeviceMesh> mesh, std::int64_t bucket_bytes)
@@ -29,12 +31,11 @@ Trainer::Pass Trainer::gradients(const NextBatch& next_batch, double loss_scale)
   const pipeline::StageFunctions stage = {
       .forward =
           [&](const Tensor& input, int microbatch) {
-            const Batch batch = next_batch(microbatch);
-            model_.run().first_sample = batch.sample_ids.front();
+            const Batch batch = enter_batch(model_, next_batch(microbatch));
             const Tensor hidden = model_.hidden(input, batch.inputs);  // [B, T, D]
             return mesh_->is_last(Axis::pp) ? model_.loss(hidden, batch.targets, loss_scale * scaler_.scale()) : hidden;
           },
-      .activation_shape = {batch_.micro_batch, options_.model.config.context, options_.model.config.width},
+      .activation_shape = model_.hidden_shape(batch_.micro_batch, options_.model.config.context),
       .dtype = options_.precision.dtype};
   Pass pass;
   pass.pipeline = executor_.run(stage, [&] { sync_.last_microbatch(); });

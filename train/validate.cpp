@@ -24,11 +24,44 @@ void refuse_unused(bool changed, const char* flag, const char* chooser, std::str
 }
 
 void validate_axes(const MeshShape& mesh) {
-  for (const Axis axis : {Axis::cp, Axis::ep}) {
+  for (const Axis axis : {Axis::ep}) {
     if (mesh.size(axis) > 1)
       fail(ExitCode::usage, "--mesh", "{}={}: this model has nothing to share over {}; leave it out of --mesh",
            name(axis), mesh.size(axis), name(axis));
   }
+}
+
+void validate_documents(const DataOptions& o) {
+  if (!o.document_mask)
+    refuse_unused(o.document_separator.has_value(), "document-separator", "document-mask", "off", "on");
+}
+
+/// What a sequence cut over cp asks of its length, and Ulysses of the heads.
+void validate_context(const GptConfig& model, const MeshOptions& o) {
+  const int cp = o.shape.size(Axis::cp), tp = o.shape.size(Axis::tp);
+  if (cp == 1) {
+    refuse_unused(o.context_parallel != nn::ContextParallel::ring, "context-parallel", "mesh", o.axes,
+                  "with cp above 1");
+    return;
+  }
+  const int chunks = 2 * cp;
+  if (model.context % chunks != 0)
+    fail(ExitCode::usage, "model",
+         "--context {} cannot be cut into 2 x cp = {} chunks: {} / {} leaves {}; expected a multiple of {}; change "
+         "--context, or cp in --mesh",
+         model.context, chunks, model.context, chunks, model.context % chunks, chunks);
+  if (o.context_parallel != nn::ContextParallel::ulysses) return;
+  const auto check = [&](const char* flag, std::int64_t heads, std::int64_t on_rank) {
+    if (on_rank % cp == 0) return;
+    fail(ExitCode::usage, "model",
+         "--context-parallel ulysses exchanges heads for tokens, and cp={} ranks cannot share the {} heads that tp={} "
+         "leaves of --{} {}: {} / {} leaves {}; expected cp of {}; change cp in --mesh or --{}, or use "
+         "--context-parallel ring",
+         cp, on_rank, tp, flag, heads, on_rank, cp, on_rank % cp, divisors(on_rank), flag);
+  };
+  check("heads", model.heads, model.heads / tp);
+  const std::int64_t kv_heads = model.key_value_heads();
+  check("kv-heads", kv_heads, std::max<std::int64_t>(kv_heads / tp, 1));
 }
 
 void validate_schedule(const ScheduleOptions& o) {
@@ -96,6 +129,27 @@ void validate_model(const GptConfig& model, const MeshShape& mesh) {
          "--heads {} cannot be shared by tp={} ranks: {} / {} leaves {}; expected tp of {}; change --heads, or tp in "
          "--mesh",
          model.heads, tp, model.heads, tp, model.heads % tp, divisors(model.heads));
+  const std::int64_t kv_heads = model.key_value_heads();
+  if (model.heads % kv_heads != 0)
+    fail(ExitCode::usage, "model",
+         "--kv-heads {} cannot be shared by --heads {}: {} / {} leaves {}; expected --kv-heads of {}; change "
+         "--kv-heads or --heads",
+         kv_heads, model.heads, model.heads, kv_heads, model.heads % kv_heads, divisors(model.heads));
+  if (kv_heads % tp != 0 && tp % kv_heads != 0)
+    fail(ExitCode::usage, "model",
+         "--kv-heads {} cannot be shared by tp={} ranks: {} / {} leaves {}, and {} / {} leaves {}; expected that one "
+         "divides the other; change --kv-heads, or tp in --mesh",
+         kv_heads, tp, kv_heads, tp, kv_heads % tp, tp, kv_heads, tp % kv_heads);
+  if (model.hidden() % tp != 0)
+    fail(ExitCode::usage, "model",
+         "an MLP of {} hidden features cannot be split over tp={} ranks: {} / {} leaves {}; change --ffn-width, "
+         "or tp in --mesh",
+         model.hidden(), tp, model.hidden(), tp, model.hidden() % tp);
+  if (model.positions == PositionCode::rope && model.width / model.heads % 2 != 0)
+    fail(ExitCode::usage, "model",
+         "--positions rope turns pairs of features, and a head has --width {} / --heads {} = {} of them; expected an "
+         "even number; change --width or --heads",
+         model.width, model.heads, model.width / model.heads);
   if (model.layers < pp)
     fail(ExitCode::usage, "model",
          "--layers {} are fewer than pp={} stages, and a stage holds at least one layer; expected pp of at most {}; "
@@ -103,9 +157,27 @@ void validate_model(const GptConfig& model, const MeshShape& mesh) {
          model.layers, pp, model.layers);
 }
 
+namespace {
+
+void validate_sequence(const TrainOptions& o) {
+  const int tp = o.mesh.shape.size(Axis::tp), ranks = tp * o.mesh.shape.size(Axis::cp);
+  const std::int64_t context = o.model.config.context;
+  if (o.mesh.parallelism().sequence && context % ranks != 0)
+    fail(ExitCode::usage, "mesh",
+         "sequence parallelism gives each of {} ranks an equal part of --context {}: {} / {} leaves {}; change "
+         "--context or tp in --mesh, or give --sequence-parallel off",
+         ranks == tp ? fmt::format("tp={}", tp) : fmt::format("cp x tp = {} x {} = {}", ranks / tp, tp, ranks), context,
+         context, ranks, context % ranks);
+}
+
+}  // namespace
+
 void validate(const TrainOptions& options) {
   validate_axes(options.mesh.shape);
   validate_model(options.model.config, options.mesh.shape);
+  validate_context(options.model.config, options.mesh);
+  validate_documents(options.data);
+  validate_sequence(options);
   validate_schedule(options.schedule);
   validate_optimizer(options.optimizer);
   validate_run(options);

@@ -24,9 +24,9 @@ class Forward {
   static constexpr int width = tile_columns<Acc>;  // queries in a tile
 
  public:
-  Forward(const Tensor& q, const Tensor& k, const Tensor& v, double scale, bool causal, const Tensor& out,
-          const Tensor& lse)
-      : q_(q), k_(k), v_(v), out_(out), lse_(lse), scale_(static_cast<Acc>(scale)), shape_(q, k, causal) {}
+  Forward(const Tensor& q, const Tensor& k, const Tensor& v, double scale, bool causal, const Tensor& first_key,
+          const Tensor& out, const Tensor& lse)
+      : q_(q), k_(k), v_(v), out_(out), lse_(lse), scale_(static_cast<Acc>(scale)), shape_(q, k, causal, first_key) {}
 
   /// Elements of workspace a thread needs.
   std::int64_t workspace() const { return Workspace(shape_, nullptr).used; }
@@ -91,12 +91,12 @@ class Forward {
     std::fill_n(work.total, width, Acc{0});
     std::fill_n(work.sum, shape_.width * width, Acc{0});
     const std::int64_t seen = shape_.seen(first + count - 1);  // by the last query of the tile
-    for (std::int64_t block = 0; block * key_block < seen; ++block) {
+    for (std::int64_t block = shape_.first_seen(batch, first, count) / key_block; block * key_block < seen; ++block) {
       const Range keys = keys_of(block);
       const std::int64_t visible = std::min(seen - keys.begin, keys.size());
       KeyPanels<Acc>::multiply(keys.size(), visible, shape_.width,
                                work.keys + block * KeyPanels<Acc>::size(shape_.width), work.query, work.scores);
-      mask_scores(shape_, first, keys.begin, visible, work.scores);
+      mask_scores(shape_, batch, first, keys.begin, visible, work.scores);
       softmax_block(visible, work);
       WidthPanels<Acc>::multiply_add(shape_.width, key_block, 0, visible,
                                      work.values + block * WidthPanels<Acc>::size(shape_.width, key_block), work.scores,
@@ -150,12 +150,13 @@ class Forward {
 
 }  // namespace
 
-void attention(const Tensor& q, const Tensor& k, const Tensor& v, double scale, bool causal, Tensor& out, Tensor& lse) {
+void attention(const Tensor& q, const Tensor& k, const Tensor& v, double scale, bool causal, const Tensor& first_key,
+               Tensor& out, Tensor& lse) {
   if (out.count() == 0) return;
   visit_floating(q.dtype(), "attention", [&](auto tag) {
     using T = typename decltype(tag)::type;
     using Acc = accumulate_t<T>;
-    const Forward<T> forward(q, k, v, scale, causal, out, lse);
+    const Forward<T> forward(q, k, v, scale, causal, first_key, out, lse);
     const int team = forward.team(threads());
     const MemoryScope scope(MemoryCategory::workspace);
     const Tensor workspace = Tensor::empty({team, forward.workspace()}, dtype_of<Acc>);

@@ -30,8 +30,8 @@ class Backward {
   static constexpr std::int64_t key_panels = key_block / width;
 
  public:
-  Backward(const BackwardTensors& x, double scale, bool causal)
-      : x_(x), scale_(static_cast<Acc>(scale)), shape_(x.q, x.k, causal) {}
+  Backward(const BackwardTensors& x, double scale, bool causal, const Tensor& first_key)
+      : x_(x), scale_(static_cast<Acc>(scale)), shape_(x.q, x.k, causal, first_key) {}
 
   std::int64_t workspace() const { return Workspace(shape_, nullptr).used; }
   std::int64_t items() const { return shape_.batch * shape_.kv_heads; }
@@ -86,7 +86,8 @@ class Backward {
       pack_queries(batch, head, work);
       for (std::int64_t block = 0; block < shape_.key_blocks(); ++block) {
         pack_keys(batch, kv_head, keys_of(block), work);
-        for (std::int64_t first = 0; first < shape_.queries; first += query_block) block_pair(block, first, work);
+        for (std::int64_t first = 0; first < shape_.queries; first += query_block)
+          block_pair(batch, block, first, work);
       }
       for (std::int64_t first = 0, tile = 0; first < shape_.queries; first += width, ++tile) {
         write_columns(work.dq + tile * tile_size(), std::min<std::int64_t>(width, shape_.queries - first),
@@ -138,9 +139,10 @@ class Backward {
   }
 
   /// A block of keys against a block of queries: adds to dq of these queries, dk and dv of these keys.
-  void block_pair(std::int64_t block, std::int64_t first, const Workspace& work) const {
+  void block_pair(std::int64_t batch, std::int64_t block, std::int64_t first, const Workspace& work) const {
     const Range keys = keys_of(block);
     const std::int64_t last = std::min(first + query_block, shape_.queries);
+    if (shape_.first_seen(batch, first, last - first) >= keys.end) return;
     std::int64_t begin = last;  // queries [begin, last) see something of the block
     std::int64_t widest = 0;    // and this many of its keys
     for (std::int64_t tile = first; tile < last; tile += width) {
@@ -149,7 +151,7 @@ class Backward {
       if (visible <= 0) continue;
       begin = std::min(begin, tile);
       widest = visible;
-      gradient_tile(keys, visible, tile, work);
+      gradient_tile(batch, keys, visible, tile, work);
       turn(visible, count, tile - first, work);
     }
     for (std::int64_t i = 0; i * width < widest; ++i) {
@@ -163,10 +165,11 @@ class Backward {
   }
 
   /// p and ds [keys, queries] of one tile of queries, and what they add to dq.
-  void gradient_tile(Range keys, std::int64_t visible, std::int64_t first, const Workspace& work) const {
+  void gradient_tile(std::int64_t batch, Range keys, std::int64_t visible, std::int64_t first,
+                     const Workspace& work) const {
     const std::int64_t tile = first / width * tile_size();
     KeyPanels<Acc>::multiply(keys.size(), visible, shape_.width, work.keys, work.query + tile, work.p);
-    mask_scores(shape_, first, keys.begin, visible, work.p);
+    mask_scores(shape_, batch, first, keys.begin, visible, work.p);
     KeyPanels<Acc>::multiply(keys.size(), visible, shape_.width, work.values, work.dout + tile, work.ds);
     const Acc *lse = work.lse + first, *delta = work.delta + first;
     for (std::int64_t i = 0; i < visible; ++i) {
@@ -195,12 +198,13 @@ class Backward {
 }  // namespace
 
 void attention_backward(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& out, const Tensor& lse,
-                        const Tensor& dout, double scale, bool causal, Tensor& dq, Tensor& dk, Tensor& dv) {
+                        const Tensor& dout, double scale, bool causal, const Tensor& first_key, Tensor& dq, Tensor& dk,
+                        Tensor& dv) {
   visit_floating(q.dtype(), "attention_backward", [&](auto tag) {
     using T = typename decltype(tag)::type;
     using Acc = accumulate_t<T>;
     const BackwardTensors tensors{q, k, v, out, lse, dout, dq, dk, dv};
-    const Backward<T> backward(tensors, scale, causal);
+    const Backward<T> backward(tensors, scale, causal, first_key);
     const int team = backward.team(threads());
     const MemoryScope scope(MemoryCategory::workspace);
     const Tensor workspace = Tensor::empty({team, backward.workspace()}, dtype_of<Acc>);

@@ -38,15 +38,17 @@ struct HeadRows {
 struct AttentionShape {
   std::int64_t batch, queries, heads, width, keys, kv_heads;
   bool causal;
+  const std::int32_t* first_key;  // [B, Tq], or null: every query sees keys from 0 on
 
-  AttentionShape(const Tensor& q, const Tensor& k, bool is_causal)
+  AttentionShape(const Tensor& q, const Tensor& k, bool is_causal, const Tensor& first_keys)
       : batch(q.size(0)),
         queries(q.size(1)),
         heads(q.size(2)),
         width(q.size(3)),
         keys(k.size(1)),
         kv_heads(k.size(2)),
-        causal(is_causal) {}
+        causal(is_causal),
+        first_key(first_keys.defined() ? first_keys.data<std::int32_t>() : nullptr) {}
 
   std::int64_t group() const { return heads / kv_heads; }  ///< query heads that read one kv head
   std::int64_t chunks() const { return divide_up(width, tile_rows); }
@@ -57,6 +59,12 @@ struct AttentionShape {
   /// Keys that query i sees: [0, seen(i)).
   std::int64_t seen(std::int64_t i) const {
     return causal ? std::clamp<std::int64_t>(i + keys - queries + 1, 0, keys) : keys;
+  }
+  /// The first key that one of queries [first, first + count) sees.
+  std::int64_t first_seen(std::int64_t batch_row, std::int64_t first, std::int64_t count) const {
+    if (first_key == nullptr) return 0;
+    const std::int32_t* row = first_key + batch_row * queries + first;
+    return std::max<std::int32_t>(0, *std::min_element(row, row + count));
   }
 };
 
@@ -138,10 +146,18 @@ void write_columns(const accumulate_t<T>* x, std::int64_t count, const HeadRows<
   }
 }
 
-/// Sets scores [keys, tile_columns] of pairs that the causal mask forbids to -infinity: those of query i, column j of
-/// queries first + j, with keys from seen(i) on. Row 0 is key `key`; `count` rows.
+/// Sets scores [keys, tile_columns] of pairs that must not see each other to -infinity: column j, query first + j of
+/// sequence `batch`, against keys from seen(first + j) on and keys before its first_key. Row 0 is key `key`; `count`
+/// rows.
 template <class Acc>
-void mask_scores(const AttentionShape& shape, std::int64_t first, std::int64_t key, std::int64_t count, Acc* scores) {
+void mask_scores(const AttentionShape& shape, std::int64_t batch, std::int64_t first, std::int64_t key,
+                 std::int64_t count, Acc* scores) {
+  for (int j = 0; shape.first_key != nullptr && j < std::min<std::int64_t>(tile_columns<Acc>, shape.queries - first);
+       ++j) {
+    const std::int64_t hidden = shape.first_key[batch * shape.queries + first + j] - key;
+    for (std::int64_t i = 0; i < std::min(hidden, count); ++i)
+      scores[i * tile_columns<Acc> + j] = -std::numeric_limits<Acc>::infinity();
+  }
   if (!shape.causal) return;
   const std::int64_t offset = first + shape.keys - shape.queries;  // column j sees keys up to offset + j
   for (std::int64_t i = std::max<std::int64_t>(0, offset + 1 - key); i < count; ++i) {

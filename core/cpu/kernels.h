@@ -26,9 +26,15 @@ void rms_norm_backward(const Tensor& x, const Tensor& gamma, const Tensor& rstd,
                        Tensor& dgamma);
 void embedding(const Tensor& weight, const Tensor& ids, std::int64_t first, Tensor& y);
 void embedding_backward(const Tensor& dy, const Tensor& ids, std::int64_t first, Tensor& dweight);
-void attention(const Tensor& q, const Tensor& k, const Tensor& v, double scale, bool causal, Tensor& out, Tensor& lse);
+void attention(const Tensor& q, const Tensor& k, const Tensor& v, double scale, bool causal, const Tensor& first_key,
+               Tensor& out, Tensor& lse);
 void attention_backward(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& out, const Tensor& lse,
-                        const Tensor& dout, double scale, bool causal, Tensor& dq, Tensor& dk, Tensor& dv);
+                        const Tensor& dout, double scale, bool causal, const Tensor& first_key, Tensor& dq, Tensor& dk,
+                        Tensor& dv);
+void attention_merge(const Tensor& part, const Tensor& part_lse, Tensor& out, Tensor& lse);
+void rope(const Tensor& x, const Tensor& positions, double base, bool inverse, Tensor& y);
+void swiglu(const Tensor& x, Tensor& y);
+void swiglu_backward(const Tensor& x, const Tensor& dy, Tensor& dx);
 void cross_entropy_stats(const Tensor& logits, const Tensor& targets, const VocabSlice& slice, Tensor& maximum,
                          Tensor& sum_exp, Tensor& target_logit, Tensor& logit_sum);
 double cross_entropy_loss(const Tensor& targets, const Tensor& maximum, const Tensor& sum_exp,

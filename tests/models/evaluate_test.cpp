@@ -51,7 +51,7 @@ TEST_CASE("the validation loss is the mean over all targets, whatever the mesh a
   const double expected = sum / static_cast<double>(targets);
   CHECK(loss_on("dp=1", 4) == doctest::Approx(expected).epsilon(1e-6));
   CHECK(loss_on("dp=1", 1) == doctest::Approx(expected).epsilon(1e-6));  // more rounds than are in flight at once
-  for (const std::string& mesh : Meshes{"dp=2", "dp=3", "tp=2", "pp=2", "dp=2,tp=2,pp=2"}) {
+  for (const std::string& mesh : Meshes{"dp=2", "dp=3", "tp=2", "pp=2", "dp=2,tp=2,pp=2", "cp=2", "dp=2,cp=4"}) {
     CHECK_MESSAGE(loss_on(mesh, 4) == doctest::Approx(expected).epsilon(1e-6), mesh);
   }
   CHECK(loss_on("pp=2", 4, {.config = small_config(0.5)}) == loss_on("pp=2", 4));  // no dropout
@@ -59,7 +59,7 @@ TEST_CASE("the validation loss is the mean over all targets, whatever the mesh a
 
 TEST_CASE("training with evaluation and generation in between is training without, bit for bit") {
   const Recipe recipe{.config = small_config(0.1)};
-  for (const std::string& text : Meshes{"dp=1", "dp=2,tp=2,pp=2"}) {
+  for (const std::string& text : Meshes{"dp=1", "dp=2,tp=2,pp=2", "tp=2,cp=2"}) {
     std::vector<double> disturbed;
     run_mesh(text, [&](const MeshPtr& mesh) {
       Trainer trainer(mesh, recipe);

@@ -97,7 +97,8 @@ TEST_CASE("generating is repeatable, and the same on every mesh") {
         GenerateOptions{.length = 30, .temperature = 0.8, .top_k = 20, .top_p = 0.9}}) {
     const auto one = generate_on("dp=1", prompt, options);
     CHECK(one.size() == 30);
-    for (const std::string& mesh : Meshes{"dp=1", "dp=2", "tp=2", "pp=2", "tp=2,pp=2"})
+    for (const std::string& mesh :
+         Meshes{"dp=1", "dp=2", "tp=2", "pp=2", "tp=2,pp=2", "cp=2", "cp=4", "tp=2,pp=2,cp=2"})
       CHECK_MESSAGE(generate_on(mesh, prompt, options) == one, mesh);
   }
   CHECK(generate_on("dp=1", prompt, {.length = 30}) != generate_on("dp=1", prompt, {.length = 30, .seed = 1}));

@@ -9,6 +9,7 @@
 #include "parallel/grad_sync.h"
 #include "parallel/pipeline/executor.h"
 #include "tests/nn/mesh_support.h"
+#include "train/rank_batch.h"
 #include "train/saved_run.h"
 
 namespace trireme::testing {
@@ -69,13 +70,12 @@ class Trainer {
     const pipeline::StageFunctions stage = {
         .forward =
             [&](const Tensor& input, int microbatch) {
-              const Batch batch =
-                  sampler_.make_batch(plan_.first_sample(progress.samples, microbatch), recipe_.micro_batch);
-              model.run().first_sample = batch.sample_ids.front();
+              const Batch batch = enter_batch(
+                  model, sampler_.make_batch(plan_.first_sample(progress.samples, microbatch), recipe_.micro_batch));
               const Tensor hidden = model.hidden(input, batch.inputs);  // [B, T, D]
               return mesh_->is_last(Axis::pp) ? model.loss(hidden, batch.targets, scale) : hidden;
             },
-        .activation_shape = {recipe_.micro_batch, recipe_.config.context, recipe_.config.width},
+        .activation_shape = model.hidden_shape(recipe_.micro_batch, recipe_.config.context),
         .dtype = recipe_.dtype};
     const double loss = executor_.run(stage, [&] { sync.last_microbatch(); }).loss;
     sync.finish();

@@ -116,6 +116,31 @@ TEST_CASE("with dropout, without biases, and with the tanh form of gelu") {
   }
 }
 
+TEST_CASE("a sequence cut over cp equals one rank, by the ring and by ulysses, with dropout") {
+  for (const nn::ContextParallel method : {nn::ContextParallel::ring, nn::ContextParallel::ulysses}) {
+    for (const std::string& mesh :
+         Meshes{"cp=2", "cp=4", "dp=2,cp=2", "cp=2,tp=2", "pp=2,cp=2", "dp=1,tp=2,pp=2,cp=2"}) {
+      TrainOptions o = options(mesh, 2);
+      o.mesh.context_parallel = method;
+      o.model.config.dropout = 0.1;
+      check_equal(o, fmt::format("{} {}", mesh, method == nn::ContextParallel::ring ? "ring" : "ulysses"));
+    }
+  }
+  TrainOptions o = options("cp=8");  // more ranks than heads
+  check_equal(o, "cp=8 ring");
+}
+
+TEST_CASE("documents in a sequence stay apart on every mesh") {
+  for (const nn::ContextParallel method : {nn::ContextParallel::ring, nn::ContextParallel::ulysses}) {
+    for (const std::string& mesh : Meshes{"dp=2", "pp=2", "cp=2", "cp=4", "cp=2,tp=2", "dp=1,tp=2,pp=2,cp=2"}) {
+      TrainOptions o = options(mesh, 4);
+      if (mesh.find("cp") != std::string::npos) o.mesh.context_parallel = method;
+      o.model.config.document_separator = 0;
+      check_equal(o, fmt::format("documents, {} {}", mesh, method == nn::ContextParallel::ring ? "ring" : "ulysses"));
+    }
+  }
+}
+
 TEST_CASE("bf16 equals one rank to the rounding of its activations") {
   // An activation's gradient passes some 8 roundings of 2^-9 in each of 4 blocks, forward and backward: sqrt(64) of
   // them when they are independent, and a factor of 2 for the worst tensor. A wrong sum is off by a half or more.

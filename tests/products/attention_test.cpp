@@ -18,13 +18,25 @@ struct Case {
   std::int64_t batch, queries, keys, heads, kv_heads, width;
   bool causal = false;
   DType dtype = DType::f64;
-  double size = 1;  // of q: large values make the softmax nearly one-hot
+  double size = 1;         // of q: large values make the softmax nearly one-hot
+  bool documents = false;  // with first_key
   double scale() const { return 1 / std::sqrt(static_cast<double>(width)); }
 };
 
 std::string describe(const Case& x) {
-  return fmt::format("B={} Tq={} Tk={} H={} Hkv={} Dh={} causal={} {} size={}", x.batch, x.queries, x.keys, x.heads,
-                     x.kv_heads, x.width, x.causal, name(x.dtype), x.size);
+  return fmt::format("B={} Tq={} Tk={} H={} Hkv={} Dh={} causal={} {} size={} documents={}", x.batch, x.queries, x.keys,
+                     x.heads, x.kv_heads, x.width, x.causal, name(x.dtype), x.size, x.documents);
+}
+
+/// Starts anywhere, also before the first key and beyond the last, in no order: all that the contract allows.
+Tensor first_keys_of(const Case& x) {
+  if (!x.documents) return {};
+  Tensor first = Tensor::empty({x.batch, x.queries}, DType::i32);
+  for (std::int64_t i = 0; i < first.count(); ++i) {
+    const auto word = static_cast<std::int64_t>(random_word(9, 1, static_cast<std::uint64_t>(i)));
+    first.data<std::int32_t>()[i] = static_cast<std::int32_t>(word % (x.keys + 8) - 4);
+  }
+  return first;
 }
 
 /// [B, T, H, Dh] with rows that do not follow one another: a slice of wider rows, as a model's fused projection gives.
@@ -34,7 +46,7 @@ Tensor heads_of(std::int64_t batch, std::int64_t length, std::int64_t heads, std
 }
 
 struct Tensors {
-  Tensor q, k, v, dout, out, lse, dq, dk, dv;
+  Tensor q, k, v, dout, out, lse, dq, dk, dv, first_key;
   explicit Tensors(const Case& x)
       : q(heads_of(x.batch, x.queries, x.heads, x.width, x.dtype, 1, x.size)),
         k(heads_of(x.batch, x.keys, x.kv_heads, x.width, x.dtype, 2)),
@@ -44,10 +56,11 @@ struct Tensors {
         lse(Tensor::full({x.batch, x.heads, x.queries}, std::nan(""), test::accumulator(x.dtype))),
         dq(heads_of(x.batch, x.queries, x.heads, x.width, x.dtype, 6)),
         dk(heads_of(x.batch, x.keys, x.kv_heads, x.width, x.dtype, 7)),
-        dv(heads_of(x.batch, x.keys, x.kv_heads, x.width, x.dtype, 8)) {}
+        dv(heads_of(x.batch, x.keys, x.kv_heads, x.width, x.dtype, 8)),
+        first_key(first_keys_of(x)) {}
   void run(const Case& x) {
-    kernels(Device::cpu).attention(q, k, v, x.scale(), x.causal, out, lse);
-    kernels(Device::cpu).attention_backward(q, k, v, out, lse, dout, x.scale(), x.causal, dq, dk, dv);
+    kernels(Device::cpu).attention(q, k, v, x.scale(), x.causal, first_key, out, lse);
+    kernels(Device::cpu).attention_backward(q, k, v, out, lse, dout, x.scale(), x.causal, first_key, dq, dk, dv);
   }
 };
 
@@ -85,12 +98,17 @@ struct Reference {
     for (std::size_t d = 0; d < static_cast<std::size_t>(x_.width); ++d) to[j + d] += factor * from[i + d];
   }
 
+  std::int64_t first_key(std::int64_t b, std::int64_t i) const {
+    return x_.documents ? first_.data<std::int32_t>()[b * x_.queries + i] : 0;
+  }
+
   void query(std::int64_t b, std::int64_t h, std::int64_t i) {
     const std::size_t row = at_query(b, i, h);
     Numbers p(static_cast<std::size_t>(x_.keys), -std::numeric_limits<double>::infinity());
     double top = -std::numeric_limits<double>::infinity(), total = 0;
     for (std::int64_t j = 0; j < x_.keys; ++j) {
       if (x_.causal && j > i + x_.keys - x_.queries) break;
+      if (j < first_key(b, i)) continue;
       p[static_cast<std::size_t>(j)] = x_.scale() * dot(q_, row, k_, at_key(b, j, h));
       top = std::max(top, p[static_cast<std::size_t>(j)]);
     }
@@ -113,6 +131,7 @@ struct Reference {
 
   Case x_;
   Numbers q_, k_, v_, dout_, stored_;
+  Tensor first_ = first_keys_of(x_);
 };
 
 /// Largest |got - expected| against the largest |expected|.
@@ -166,6 +185,66 @@ TEST_CASE("attention with grouped heads, several sequences and wide heads") {
     check({3, 70, 40, 4, 1, 64, false, dtype});
     check({1, 40, 70, 3, 3, 80, true, dtype});
     check({1, 200, 200, 1, 1, 129, true, dtype});
+  }
+}
+
+TEST_CASE("attention sees no key before a query's first, wherever that is") {
+  for (const DType dtype : {DType::f64, DType::f32, DType::bf16}) {
+    for (const bool causal : {false, true}) {
+      for (const auto& [queries, keys] :
+           {std::pair{1, 1}, {7, 7}, {65, 65}, {130, 130}, {300, 300}, {20, 90}, {90, 20}})
+        check({2, queries, keys, 4, 2, 13, causal, dtype, 1, true});
+    }
+  }
+}
+
+TEST_CASE("attention over two sets of keys, merged, is attention over both; so is the sum of their gradients") {
+  const KernelTable& table = kernels(Device::cpu);
+  for (const DType dtype : {DType::f64, DType::f32, DType::bf16}) {
+    for (const bool documents : {false, true}) {
+      const Case x{2, 37, 70, 4, 2, 13, false, dtype, 1, documents};
+      CAPTURE(describe(x));
+      const DType acc = test::accumulator(dtype);
+      Tensors t(x);
+      const std::int64_t cut = 23;
+      Tensor out, lse;
+      for (const auto& [begin, length] : {std::pair<std::int64_t, std::int64_t>{0, cut}, {cut, x.keys - cut}}) {
+        Tensor first;
+        if (documents) {
+          first = clone(t.first_key);
+          for (std::int32_t& key : first.span<std::int32_t>()) key -= static_cast<std::int32_t>(begin);
+        }
+        Tensor part = clone(t.q), part_lse = Tensor::empty({x.batch, x.heads, x.queries}, acc);
+        table.attention(t.q, view::slice(t.k, 1, begin, length), view::slice(t.v, 1, begin, length), x.scale(), false,
+                        first, part, part_lse);
+        if (begin == 0) {
+          out = cast(part, acc);
+          lse = part_lse;
+        } else {
+          table.attention_merge(part, part_lse, out, lse);
+        }
+      }
+      copy(out, t.out);
+      const Reference expected(x, t);
+      CHECK(error(t.out, expected.out) <= 4 * test::rounding(dtype) + 150 * test::rounding(acc));
+      CHECK(error(lse, expected.lse) <= 150 * test::rounding(acc));
+      Tensor dq = Tensor::zeros(t.q.shape(), DType::f64);
+      for (const auto& [begin, length] : {std::pair<std::int64_t, std::int64_t>{0, cut}, {cut, x.keys - cut}}) {
+        Tensor first;
+        if (documents) {
+          first = clone(t.first_key);
+          for (std::int32_t& key : first.span<std::int32_t>()) key -= static_cast<std::int32_t>(begin);
+        }
+        Tensor dk = view::slice(t.dk, 1, begin, length), dv = view::slice(t.dv, 1, begin, length);
+        Tensor term = Tensor::empty(t.q.shape(), dtype);
+        table.attention_backward(t.q, view::slice(t.k, 1, begin, length), view::slice(t.v, 1, begin, length), t.out,
+                                 lse, t.dout, x.scale(), false, first, term, dk, dv);
+        table.axpby(1, term, 1, dq);
+      }
+      CHECK(error(dq, expected.dq) <= 16 * test::rounding(dtype) + 600 * test::rounding(acc));
+      CHECK(error(t.dk, expected.dk) <= 16 * test::rounding(dtype) + 600 * test::rounding(acc));
+      CHECK(error(t.dv, expected.dv) <= 4 * test::rounding(dtype) + 150 * test::rounding(acc));
+    }
   }
 }
 

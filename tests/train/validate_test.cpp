@@ -48,6 +48,43 @@ TEST_CASE("model against itself and against the mesh") {
         "--layers, or pp in --mesh");
 }
 
+TEST_CASE("a sequence cut over cp: its length, and the heads that ulysses exchanges") {
+  const std::vector<std::string> model = {"--heads", "4", "--width", "64", "--context", "48"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), model.begin(), model.end());
+    return verdict(more);
+  };
+  CHECK(with({"--mesh", "cp=2"}) == "nothing");
+  CHECK(with({"--mesh", "cp=4", "--context-parallel", "ulysses"}) == "nothing");
+  CHECK(with({"--mesh", "cp=2,tp=2", "--context-parallel", "ulysses"}) == "nothing");
+  CHECK(with({"--mesh", "cp=5"}) ==
+        "64 trireme: [model] --context 48 cannot be cut into 2 x cp = 10 chunks: 48 / 10 leaves 8; expected a multiple "
+        "of 10; change --context, or cp in --mesh");
+  CHECK(with({"--mesh", "cp=4,tp=2", "--context-parallel", "ulysses"}) ==
+        "64 trireme: [model] --context-parallel ulysses exchanges heads for tokens, and cp=4 ranks cannot share the 2 "
+        "heads that tp=2 leaves of --heads 4: 2 / 4 leaves 2; expected cp of 1 or 2; change cp in --mesh or --heads, "
+        "or use --context-parallel ring");
+  CHECK(with({"--mesh", "cp=4,tp=2"}) == "nothing");  // the ring needs no heads
+  CHECK(contains(with({"--context-parallel", "ulysses"}), "--context-parallel has no effect with --mesh"));
+}
+
+TEST_CASE("documents") {
+  CHECK(verdict({"--document-mask", "on"}) == "nothing");
+  CHECK(verdict({"--document-mask", "on", "--document-separator", "3"}) == "nothing");
+  CHECK(
+      contains(verdict({"--document-separator", "3"}), "--document-separator has no effect with --document-mask off"));
+  DataOptions o;
+  CHECK(o.separator(7, 10) == std::nullopt);
+  o.document_mask = true;
+  CHECK(o.separator(7, 10) == 7);
+  CHECK(contains(failure([&] { o.separator(std::nullopt, 10); }), "this tokenizer has no end-of-text token"));
+  o.document_separator = 3;
+  CHECK(o.separator(std::nullopt, 10) == 3);
+  o.document_separator = 10;
+  CHECK(
+      contains(failure([&] { o.separator(7, 10); }), "--document-separator 10 is not a token: the vocabulary has 10"));
+}
+
 TEST_CASE("schedule") {
   CHECK(contains(verdict({"--lr", "1e-4", "--min-lr", "1e-3"}),
                  "64 trireme: [schedule] --min-lr 0.001 is above --lr 0.0001; expected at most 0.0001"));
