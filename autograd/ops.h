@@ -98,6 +98,23 @@ Tensor rope(const Tensor& x, const Tensor& positions, double base = 10000);
 /// silu(gate) * up of x [.., 2 F], whose last dim is [gate, up] -> [.., F] (Shazeer 2020).
 Tensor swiglu(const Tensor& x);
 
+// ---- gather_rows.cpp ---------------------------------------------------------------------------------------------
+/// x [N, D], index [..] i32 -> [S, D], S the number of indices: row index[s] of x, or zeros where the index is negative.
+Tensor gather_rows(const Tensor& x, const Tensor& index);
+/// x [N, E], columns [N, K] i32 -> [N, K]: the named elements of each row.
+Tensor pick(const Tensor& x, const Tensor& columns);
+
+// ---- grouped.cpp -------------------------------------------------------------------------------------------------
+/// Rows starts[g] .. starts[g + 1] of x [R, in] through weight[g] [out.., in] and bias[g] (out elements; may be
+/// undefined) -> [R, out], out flattened. A group may be empty.
+Tensor grouped_linear(const Tensor& x, const std::vector<std::int64_t>& starts, const Tensor& weight,
+                      const Tensor& bias);
+
+// ---- auxiliary_loss.cpp ------------------------------------------------------------------------------------------
+/// x itself. Backward through it adds the gradients of `loss` (one element, computed from what x was made of) to those
+/// that x's own gradient brings: so a layer can have a loss of its own, on any pipeline stage.
+Tensor with_auxiliary_loss(const Tensor& x, const Tensor& loss);
+
 // ---- recompute.cpp -----------------------------------------------------------------------------------------------
 /// f(x) without keeping what f records: backward runs f again. Gradients of what f captures (parameters) are collected
 /// as usual. What else f reads (the micro-batch that dropout is keyed by) must be captured by value.

@@ -29,6 +29,7 @@ int main(int argc, char** argv) {
 
     Flags flags("parity", "Compares a mesh with one rank: loss, gradients, weights.");
     declare_model(flags, options.model);
+    declare_experts(flags, options.model);
     declare_batch(flags, options.batch);
     flags.group("documents (made up: every eighth token or so is a separator)");
     declare_documents(flags, options.data);

@@ -50,6 +50,7 @@ std::string sample(const TrainOptions& o, const Corpus& corpus, Gpt& model) {
 StartFacts start_facts(const TrainOptions& o, const Corpus& corpus, const Gpt& model, const pipeline::Proof& proof) {
   const int tp = o.mesh.shape.size(Axis::tp);
   return {.parameters = parameter_count(o.model.config),
+          .active_parameters = active_parameter_count(o.model.config),
           .vocab = o.model.config.vocab,
           .padded_vocab = nn::padded_vocab(o.model.config.vocab, tp),
           .train_tokens = corpus.train.count(),

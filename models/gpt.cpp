@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "nn/cross_entropy.h"
+#include "nn/moe.h"
 #include "nn/positions.h"
 #include "nn/sequence_order.h"
 #include "parallel/mesh/redistribute.h"
@@ -43,6 +44,12 @@ nn::MlpOptions mlp_options(const GptConfig& c) {
           .gated = c.activation == Activation::swiglu};
 }
 
+/// What follows attention in a block: an Mlp, or a mixture of as wide ones.
+std::unique_ptr<nn::Module> make_mlp(const nn::Build& b, const GptConfig& c) {
+  if (c.experts.count == 0) return std::make_unique<nn::Mlp>(b, mlp_options(c));
+  return std::make_unique<nn::Moe>(b, nn::MoeOptions{mlp_options(c), c.experts});
+}
+
 }  // namespace
 
 GptBlock::GptBlock(const nn::Build& b, const GptConfig& c, int index)
@@ -52,12 +59,12 @@ GptBlock::GptBlock(const nn::Build& b, const GptConfig& c, int index)
       attn_(b / "attn", attention_options(c)),
       attn_dropout_(b / "attn_dropout", c.dropout),
       norm2_(make_norm(b / "norm2", c)),
-      mlp_(b / "mlp", mlp_options(c)),
+      mlp_(make_mlp(b / "mlp", c)),
       mlp_dropout_(b / "mlp_dropout", c.dropout) {}
 
 Tensor GptBlock::forward(const Tensor& x) {
   const Tensor h = x + attn_dropout_(attn_((*norm1_)(x)));  // [B, T, D]
-  return h + mlp_dropout_(mlp_((*norm2_)(h)));              // [B, T, D]
+  return h + mlp_dropout_((*mlp_)((*norm2_)(h)));           // [B, T, D]
 }
 
 Gpt::Gpt(const nn::Build& b, const GptConfig& c) : build_(b), config_(c) {
@@ -157,28 +164,47 @@ struct BlockCounts {
   std::int64_t matrices = 0, biases = 0, norms = 0;
 };
 
-BlockCounts block_counts(const GptConfig& c) {
+/// `experts`: how many of a block's experts are counted.
+BlockCounts block_counts(const GptConfig& c, std::int64_t experts) {
   const std::int64_t d = c.width, kv = c.key_value_heads() * (d / c.heads), f = c.hidden();
-  const bool gated = c.activation == Activation::swiglu;
+  const std::int64_t gates = c.activation == Activation::swiglu ? 2 : 1;  // matrices that lead into the hidden
   const bool key_bias = attention_options(c).packed() || c.positions == PositionCode::rope;
   BlockCounts counts;
-  counts.matrices = 2 * d * d + 2 * d * kv + (gated ? 3 : 2) * d * f;  // q, proj; k, v; up (gate), down
-  counts.biases = c.bias ? 2 * d + (key_bias ? 2 : 1) * kv + (gated ? 2 : 1) * f + d : 0;
+  counts.matrices = 2 * d * d + 2 * d * kv;  // q, proj; k, v
+  counts.biases = c.bias ? 2 * d + (key_bias ? 2 : 1) * kv : 0;
+  const auto add_mlp = [&](std::int64_t hidden, std::int64_t times) {
+    counts.matrices += times * (gates + 1) * d * hidden;
+    counts.biases += c.bias ? times * (gates * hidden + d) : 0;
+  };
+  if (c.experts.count == 0) {
+    add_mlp(f, 1);
+  } else {
+    counts.matrices += c.experts.count * d;  // the router
+    add_mlp(f, experts);
+    if (c.experts.shared > 0) add_mlp(c.experts.shared * f, 1);
+  }
   counts.norms = 2 * norm_count(c);
   return counts;
 }
 
-}  // namespace
-
-std::int64_t parameter_count(const GptConfig& c) {
-  const BlockCounts block = block_counts(c);
+std::int64_t parameters_with(const GptConfig& c, std::int64_t experts) {
+  const BlockCounts block = block_counts(c, experts);
   const std::int64_t tables = c.vocab * (c.tied ? 1 : 2) + (c.positions == PositionCode::learned ? c.context : 0);
   return tables * c.width + c.layers * (block.matrices + block.biases + block.norms) + norm_count(c);
 }
 
+}  // namespace
+
+std::int64_t parameter_count(const GptConfig& c) { return parameters_with(c, c.experts.count); }
+
+std::int64_t active_parameter_count(const GptConfig& c) {
+  return parameters_with(c, c.experts.count == 0 ? 0 : c.experts.top_k);
+}
+
 double training_flops_per_token(const GptConfig& c) {
   const auto d = static_cast<double>(c.width), layers = static_cast<double>(c.layers);
-  const double products = layers * static_cast<double>(block_counts(c).matrices) + static_cast<double>(c.vocab) * d;
+  const std::int64_t block = block_counts(c, c.experts.top_k).matrices;
+  const double products = layers * static_cast<double>(block) + static_cast<double>(c.vocab) * d;
   return 6 * products + 12 * layers * d * static_cast<double>(c.context);
 }
 

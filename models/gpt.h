@@ -4,10 +4,11 @@
 //   block: h = x + attn(norm1(x));  h + mlp(norm2(h))
 //
 // Llama (Touvron et al. 2023) is the same with other parts, each a choice of GptConfig: RMS norms, rotary instead of
-// learned positions, fewer key-value heads, a gated MLP, a head of its own.
+// learned positions, fewer key-value heads, a gated MLP, a head of its own. With experts, mlp is a mixture of them
+// (nn::Moe), as in the MoE GPTs after GShard and Switch Transformer.
 //
-// Nothing here mentions a mesh axis: nn::Attention, nn::Mlp and nn::VocabEmbedding hold what is sharded, and the
-// pipeline plan decides which blocks a stage builds. Names are global, so "blocks.7.mlp.up.weight" is the same tensor
+// Nothing here mentions a mesh axis: nn::Attention, nn::Mlp, nn::Moe and nn::VocabEmbedding hold what is sharded, and
+// the pipeline plan decides which blocks a stage builds. Names are global, so "blocks.7.mlp.up.weight" is the same tensor
 // on any mesh.
 #pragma once
 
@@ -16,7 +17,7 @@
 
 #include "models/gpt_config.h"
 #include "nn/attention.h"
-#include "nn/mlp.h"
+#include "nn/module.h"
 #include "nn/vocab_embedding.h"
 #include "parallel/pipeline/stage_plan.h"
 
@@ -34,7 +35,7 @@ class GptBlock : public nn::Module {
   nn::Attention attn_;
   nn::Dropout attn_dropout_;
   std::unique_ptr<nn::Module> norm2_;
-  nn::Mlp mlp_;
+  std::unique_ptr<nn::Module> mlp_;  // Mlp, or Moe
   nn::Dropout mlp_dropout_;
 };
 
@@ -87,7 +88,9 @@ class Gpt {
 
 /// Number of logical parameters of the whole model, padding and copies not counted.
 std::int64_t parameter_count(const GptConfig& config);
-/// FLOPs of one training step per token: 6 per parameter of a product, plus attention (Narayanan et al. 2021,
+/// Those of them that compute one token: of the experts of a block, top_k.
+std::int64_t active_parameter_count(const GptConfig& config);
+/// FLOPs of one training step per token: 6 per active parameter of a product, plus attention (Narayanan et al. 2021,
 /// appendix).
 double training_flops_per_token(const GptConfig& config);
 

@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "nn/experts_options.h"
+
 namespace trireme {
 
 enum class Activation : std::uint8_t { gelu, gelu_tanh, swiglu };
@@ -36,6 +38,7 @@ struct GptConfig {
     if (ffn_width) return *ffn_width;
     return activation == Activation::swiglu ? (8 * width / 3 + 63) / 64 * 64 : 4 * width;
   }
+  nn::ExpertsOptions experts{};  ///< count > 0: a mixture of experts in the place of each block's Mlp
 };
 
 // As the flags spell them.

@@ -24,6 +24,8 @@ struct RunState {
   /// [B, T] i32 of the micro-batch's whole sequences: where each token's document begins (nn/documents.h); undefined:
   /// a sequence is one document.
   Tensor document_starts;
+  double loss_scale = 1;            ///< what the loss is multiplied by (optim/loss_scaler.h): a layer's own losses too
+  std::int64_t step_sequences = 0;  ///< in the step's global batch: what a layer's own losses are averaged over
 };
 
 /// What forward does not keep for backward, which then runs it again (Chen et al. 2016).

@@ -73,6 +73,26 @@ void declare_model(Flags& flags, ModelOptions& o) {
   flags.add_switch("tied", o.config.tied, "the output head is the embedding; off: it has weights of its own");
 }
 
+void declare_experts(Flags& flags, ModelOptions& model) {
+  flags.group("experts");
+  nn::ExpertsOptions& o = model.config.experts;
+  flags.add("experts", "N", o.count, "experts of each block, over all ranks; 0: a plain MLP", count_or_none);
+  flags.add("top-k", "N", o.top_k, "experts that compute a token", count);
+  flags.add_choice("router-norm", o.norm, {{"before", nn::RouterNorm::before}, {"after", nn::RouterNorm::after}},
+                   "an expert's answer is weighted by its softmax among all experts, before the choice, or among the "
+                   "chosen, after it");
+  flags.add("capacity-factor", "F", o.capacity_factor, "none",
+            "in training an expert takes at most F x top-k x context / experts tokens of a sequence; none: all that "
+            "chose it",
+            Range::above(0));
+  flags.add("shared-experts", "N", o.shared, "the width of so many experts is applied to every token", count_or_none);
+  flags.add("aux-loss", "F", o.aux_loss, "weight of the loss that keeps experts equally used", Range::at_least(0));
+  flags.add("z-loss", "F", o.z_loss, "weight of the loss that keeps the router's logits small", Range::at_least(0));
+  flags.add_choice("aux-scope", o.balance,
+                   {{"sequence", nn::BalanceScope::sequence}, {"batch", nn::BalanceScope::batch}},
+                   "over what the use of experts is balanced: each sequence, or the whole global batch");
+}
+
 void declare_batch(Flags& flags, BatchOptions& o) {
   flags.group("batch (two of the three give the third)");
   flags.add("micro-batch", "N", o.micro_batch, "auto",
@@ -171,6 +191,7 @@ void declare_run(Flags& flags, RunOptions& o) {
 void declare_all(Flags& flags, TrainOptions& o) {
   declare_data(flags, o.data);
   declare_model(flags, o.model);
+  declare_experts(flags, o.model);
   declare_batch(flags, o.batch);
   declare_schedule(flags, o.schedule);
   declare_optimizer(flags, o.optimizer);

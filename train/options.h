@@ -127,6 +127,7 @@ struct TrainOptions {
 void declare_data(Flags& flags, DataOptions& options);
 void declare_documents(Flags& flags, DataOptions& options);  // a part of declare_data
 void declare_model(Flags& flags, ModelOptions& options);
+void declare_experts(Flags& flags, ModelOptions& options);
 void declare_batch(Flags& flags, BatchOptions& options);
 void declare_schedule(Flags& flags, ScheduleOptions& options);
 void declare_optimizer(Flags& flags, OptimizerOptions& options);

@@ -28,6 +28,20 @@ std::string model_row(const GptConfig& m) {
   return text;
 }
 
+std::string experts_row(const nn::ExpertsOptions& o) {
+  if (o.count == 0) return "none: each block has an MLP";
+  return fmt::format("{}, {} for each token, {} shared; {}; balance loss {} per {}, router z-loss {}", o.count, o.top_k,
+                     o.shared,
+                     o.capacity_factor ? fmt::format("capacity factor {}", *o.capacity_factor) : "none dropped",
+                     o.aux_loss, o.balance == nn::BalanceScope::sequence ? "sequence" : "batch", o.z_loss);
+}
+
+std::string parameters_row(const nn::ExpertsOptions& experts, const StartFacts& facts) {
+  const std::string all = thousands(facts.parameters);
+  return experts.count == 0 ? all
+                            : fmt::format("{}, of which {} compute a token", all, thousands(facts.active_parameters));
+}
+
 std::string mesh_row(const MeshOptions& options) {
   const MeshShape& mesh = options.shape;
   std::string text = fmt::format("{} = {} rank{}", to_string(mesh), mesh.ranks(), mesh.ranks() == 1 ? "" : "s");
@@ -88,7 +102,8 @@ std::string start_table(const TrainOptions& o, const StartFacts& facts) {
       {"data", fmt::format("{}: {} training and {} validation tokens", o.data.data, thousands(facts.train_tokens),
                            thousands(facts.val_tokens))},
       {"model", model_row(o.model.config)},
-      {"parameters", thousands(facts.parameters)},
+      {"experts", experts_row(o.model.config.experts)},
+      {"parameters", parameters_row(o.model.config.experts, facts)},
       {"vocabulary", fmt::format("{} (padded to {})", facts.vocab, facts.padded_vocab)},
       {"mesh", mesh_row(o.mesh)},
       {"schedule", pipeline_row(o.mesh, batch.micro_batches, facts.bubble)},

@@ -19,9 +19,10 @@ std::string table(const std::vector<Row>& rows);
 
 /// What the options do not say.
 struct StartFacts {
-  std::int64_t parameters = 0;    ///< of the whole model
-  std::int64_t vocab = 0;         ///< token ids
-  std::int64_t padded_vocab = 0;  ///< rows of the embedding over all tp ranks
+  std::int64_t parameters = 0;         ///< of the whole model
+  std::int64_t active_parameters = 0;  ///< those that compute one token
+  std::int64_t vocab = 0;              ///< token ids
+  std::int64_t padded_vocab = 0;       ///< rows of the embedding over all tp ranks
   std::int64_t train_tokens = 0, val_tokens = 0;
   int threads = 1;     ///< per rank
   double bubble = 0;   ///< part of a step that a stage spends idle, of the pipeline schedule in use

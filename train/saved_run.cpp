@@ -36,27 +36,34 @@ std::vector<Stored> stored_tensors(const nn::ParameterList& parameters, optim::O
 
 // ---- saving ---------------------------------------------------------------------------------------------------------
 
-/// The whole tensor on tp rank 0, without padding; undefined on the others. Collective over tp.
-Tensor assemble(const Stored& stored, const DeviceMesh& mesh) {
-  ProcessGroup& group = mesh.group(Axis::tp);
-  const Placement placement = stored.parameter->placements.tp;
-  if (!placement.sharded() || group.size() == 1) {
-    return mesh.is_first(Axis::tp) ? view::slice(stored.local, 0, 0, stored.parameter->logical_rows) : Tensor();
-  }
+/// The ranks that meet in a file: those with the first copy of every shard. One of each stage hands it on.
+bool hands_on(const DeviceMesh& mesh) { return mesh.is_first(Axis::tp) && mesh.is_first(Axis::ep); }
+
+/// What is sharded over an axis, whole, on its first rank; undefined on the others. Collective over the axis.
+Tensor joined(const Tensor& local, Placement placement, const DeviceMesh& mesh, Axis axis) {
+  ProcessGroup& group = mesh.group(axis);
+  if (!placement.sharded() || group.size() == 1) return mesh.is_first(axis) ? local : Tensor();
   std::vector<std::int64_t> extents = {group.size()};
-  extents.insert(extents.end(), stored.local.shape().begin(), stored.local.shape().end());
-  Tensor pieces = mesh.is_first(Axis::tp)
-                      ? Tensor::empty(Shape(std::span<const std::int64_t>(extents)), stored.local.dtype())
-                      : Tensor();
-  group.gather(contiguous(stored.local), pieces, 0).wait();
+  extents.insert(extents.end(), local.shape().begin(), local.shape().end());
+  Tensor pieces =
+      mesh.is_first(axis) ? Tensor::empty(Shape(std::span<const std::int64_t>(extents)), local.dtype()) : Tensor();
+  group.gather(contiguous(local), pieces, 0).wait();
   if (!pieces.defined()) return {};
-  const Tensor whole = Tensor::empty(stored.parameter->global_shape, stored.local.dtype());
-  const std::int64_t piece = stored.local.size(placement.dim);
+  const std::int64_t piece = local.size(placement.dim);
+  const Tensor whole = Tensor::empty(local.shape().with(placement.dim, piece * group.size()), local.dtype());
   for (int i = 0; i < group.size(); ++i) {
     Tensor part = view::slice(whole, placement.dim, i * piece, piece);
     copy(view::select(pieces, 0, i), part);
   }
-  return view::slice(whole, 0, 0, stored.parameter->logical_rows);
+  return whole;
+}
+
+/// The whole tensor, without padding, on the rank that hands it on; undefined on the others. Collective over tp and ep.
+Tensor assemble(const Stored& stored, const DeviceMesh& mesh) {
+  const Placements& placements = stored.parameter->placements;
+  Tensor whole = joined(stored.local, placements.tp, mesh, Axis::tp);
+  if (whole.defined()) whole = joined(whole, placements.ep, mesh, Axis::ep);
+  return whole.defined() ? view::slice(whole, 0, 0, stored.parameter->logical_rows) : whole;
 }
 
 Tensor from_text(const std::string& text) {
@@ -100,21 +107,21 @@ void send_text(ProcessGroup& stages, const std::string& text) {
 /// A stage other than the first: tells rank 0 what it has, then sends it.
 void send_stage(const std::vector<Stored>& tensors, const DeviceMesh& mesh) {
   ProcessGroup& stages = mesh.group(Axis::pp);
-  if (mesh.is_first(Axis::tp)) send_text(stages, describe(tensors));
+  if (hands_on(mesh)) send_text(stages, describe(tensors));
   for (const Stored& stored : tensors) {
     const Tensor whole = assemble(stored, mesh);
     if (whole.defined()) stages.send(contiguous(whole), 0, 0).wait();
   }
 }
 
-/// The first stage: its tp rank 0 writes its own tensors, then those of the other stages as they arrive.
+/// The first stage: its first rank writes its own tensors, then those of the other stages as they arrive.
 std::uint64_t write_file(const fs::path& path, const std::vector<Stored>& tensors, const DeviceMesh& mesh,
                          const std::map<std::string, std::string>& metadata) {
   ProcessGroup& stages = mesh.group(Axis::pp);
   std::vector<SafetensorsEntry> entries = parse_description(describe(tensors));
   std::vector<std::vector<SafetensorsEntry>> others;
   std::unique_ptr<SafetensorsWriter> writer;
-  if (mesh.is_first(Axis::tp)) {
+  if (hands_on(mesh)) {
     for (int stage = 1; stage < stages.size(); ++stage) {
       others.push_back(parse_description(receive_text(stages, stage)));
       entries.insert(entries.end(), others.back().begin(), others.back().end());
@@ -138,6 +145,18 @@ std::uint64_t write_file(const fs::path& path, const std::vector<Stored>& tensor
   return writer->bytes();
 }
 
+nlohmann::json experts_json(const nn::ExpertsOptions& o) {
+  nlohmann::json json = {{"count", o.count},
+                         {"top_k", o.top_k},
+                         {"shared", o.shared},
+                         {"aux_loss", o.aux_loss},
+                         {"z_loss", o.z_loss},
+                         {"router_norm", o.norm == nn::RouterNorm::before ? "before" : "after"},
+                         {"aux_scope", o.balance == nn::BalanceScope::sequence ? "sequence" : "batch"}};
+  if (o.capacity_factor) json["capacity_factor"] = *o.capacity_factor;
+  return json;
+}
+
 nlohmann::json model_json(const GptConfig& c, DType dtype) {
   nlohmann::json json = {{"layers", c.layers},
                          {"heads", c.heads},
@@ -154,6 +173,7 @@ nlohmann::json model_json(const GptConfig& c, DType dtype) {
                          {"tied", c.tied},
                          {"dtype", name(dtype)}};
   if (c.document_separator) json["document_separator"] = *c.document_separator;
+  if (c.experts.count > 0) json["experts"] = experts_json(c.experts);
   return json;
 }
 
@@ -219,6 +239,18 @@ E named(const nlohmann::json& json, const char* key, std::initializer_list<E> va
        json[key].dump());
 }
 
+/// What evaluation and generation need of it; a model without experts has no such entry.
+nn::ExpertsOptions read_experts(const nlohmann::json& model, const fs::path& path) {
+  nn::ExpertsOptions experts;
+  if (!model.contains("experts")) return experts;
+  const nlohmann::json& json = model["experts"];
+  experts.count = integer(json, "count", path);
+  experts.top_k = integer(json, "top_k", path);
+  experts.shared = integer(json, "shared", path);
+  experts.norm = json.value("router_norm", "before") == "after" ? nn::RouterNorm::after : nn::RouterNorm::before;
+  return experts;
+}
+
 /// A file from before Llama's parts has none of their keys: it is a GPT-2.
 GptConfig read_config(const nlohmann::json& json, const fs::path& path) {
   GptConfig config = {.layers = integer(json, "layers", path),
@@ -234,6 +266,7 @@ GptConfig read_config(const nlohmann::json& json, const fs::path& path) {
   config.tied = json.value("tied", true);
   if (json.contains("kv_heads")) config.kv_heads = integer(json, "kv_heads", path);
   if (json.contains("ffn_width")) config.ffn_width = integer(json, "ffn_width", path);
+  config.experts = read_experts(json, path);
   if (json.contains("document_separator")) config.document_separator = integer(json, "document_separator", path);
   return config;
 }
@@ -265,7 +298,7 @@ std::string save_run(const fs::path& out, const Gpt& model, optim::Optimizer& op
   const DeviceMesh& mesh = model.mesh();
   const fs::path path = out / "checkpoints" / fmt::format("step_{:08}", progress.steps) / file_name;
   std::uint64_t bytes = 0;
-  if (mesh.is_first(Axis::data)) {  // ranks along data hold the same
+  if (mesh.is_first(Axis::edp)) {  // the others hold the same
     std::vector<Stored> tensors = stored_tensors(model.parameters(), &optimizer);
     std::erase_if(tensors, [](const Stored& t) { return t.parameter->copy_of_earlier_stage; });
     if (mesh.is_first(Axis::pp)) {

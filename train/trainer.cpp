@@ -28,6 +28,7 @@ Trainer::Trainer(const TrainOptions& o, std::shared_ptr<const DeviceMesh> mesh, 
 
 Trainer::Pass Trainer::gradients(const NextBatch& next_batch, double loss_scale) {
   sync_.zero();
+  model_.run().step_sequences = batch_.global_batch;
   const pipeline::StageFunctions stage = {
       .forward =
           [&](const Tensor& input, int microbatch) {

@@ -1,6 +1,7 @@
 #include "train/validate.h"
 
 #include <algorithm>
+#include <array>
 
 namespace trireme {
 namespace {
@@ -23,12 +24,57 @@ void refuse_unused(bool changed, const char* flag, const char* chooser, std::str
        chooser, choice, chooser, users, flag, chooser);
 }
 
-void validate_axes(const MeshShape& mesh) {
-  for (const Axis axis : {Axis::ep}) {
-    if (mesh.size(axis) > 1)
-      fail(ExitCode::usage, "--mesh", "{}={}: this model has nothing to share over {}; leave it out of --mesh",
-           name(axis), mesh.size(axis), name(axis));
+/// Without experts, what was said about them would be ignored.
+void validate_no_experts(const nn::ExpertsOptions& o, const MeshShape& mesh) {
+  const nn::ExpertsOptions initial;
+  const std::array<std::pair<bool, const char*>, 7> changed = {{{o.top_k != initial.top_k, "top-k"},
+                                                                {o.norm != initial.norm, "router-norm"},
+                                                                {o.capacity_factor.has_value(), "capacity-factor"},
+                                                                {o.shared != initial.shared, "shared-experts"},
+                                                                {o.aux_loss != initial.aux_loss, "aux-loss"},
+                                                                {o.z_loss != initial.z_loss, "z-loss"},
+                                                                {o.balance != initial.balance, "aux-scope"}}};
+  for (const auto& [given, flag] : changed) {
+    if (given)
+      fail(ExitCode::usage, "experts",
+           "--{} has no effect with --experts 0; expected experts; give --experts or drop "
+           "--{}",
+           flag, flag);
   }
+  if (mesh.size(Axis::ep) > 1)
+    fail(ExitCode::usage, "--mesh",
+         "ep={} shares experts over ranks, and there are none; give --experts, or leave ep "
+         "out of --mesh",
+         mesh.size(Axis::ep));
+}
+
+void validate_experts(const nn::ExpertsOptions& o, const MeshShape& mesh) {
+  if (o.count == 0) return validate_no_experts(o, mesh);
+  if (o.top_k > o.count)
+    fail(ExitCode::usage, "experts",
+         "--top-k {} is more than --experts {}; expected at most {}; change --top-k or "
+         "--experts",
+         o.top_k, o.count, o.count);
+  if (o.top_k == 1 && o.norm == nn::RouterNorm::after)
+    fail(ExitCode::usage, "experts",
+         "--router-norm after with --top-k 1: the softmax of one chosen expert is always 1, "
+         "so the router would not learn; expected --router-norm before; change --router-norm or --top-k");
+  const int ep = mesh.size(Axis::ep);
+  if (o.count % ep != 0)
+    fail(ExitCode::usage, "experts",
+         "--experts {} cannot be shared by ep={} ranks: {} / {} leaves {}; expected ep of "
+         "{}; change --experts, or ep in --mesh",
+         o.count, ep, o.count, ep, o.count % ep, divisors(o.count));
+}
+
+/// The use of experts over a whole batch is known when its last forward is done; by then a micro-batch has gone backward.
+void validate_aux_scope(const nn::ExpertsOptions& o, const BatchSizes& sizes) {
+  if (o.count == 0 || o.balance == nn::BalanceScope::sequence || sizes.micro_batches == 1) return;
+  fail(ExitCode::usage, "experts",
+       "--aux-scope batch needs the choices of the whole global batch in one forward: {} "
+       "sequences / (micro-batch {} x dp) are {} micro-batches; expected 1; raise --micro-batch, or use --aux-scope "
+       "sequence",
+       sizes.global_batch, sizes.micro_batch, sizes.micro_batches);
 }
 
 void validate_documents(const DataOptions& o) {
@@ -155,6 +201,13 @@ void validate_model(const GptConfig& model, const MeshShape& mesh) {
          "--layers {} are fewer than pp={} stages, and a stage holds at least one layer; expected pp of at most {}; "
          "change --layers, or pp in --mesh",
          model.layers, pp, model.layers);
+  validate_experts(model.experts, mesh);
+  if (model.experts.count > 0 && model.activation == Activation::swiglu)
+    fail(ExitCode::usage, "experts",
+         "--experts {} with --activation swiglu: experts have one matrix into their hidden layer, not two; expected "
+         "gelu "
+         "or gelu-tanh; change --activation",
+         model.experts.count);
 }
 
 namespace {
@@ -173,11 +226,11 @@ void validate_sequence(const TrainOptions& o) {
 }  // namespace
 
 void validate(const TrainOptions& options) {
-  validate_axes(options.mesh.shape);
   validate_model(options.model.config, options.mesh.shape);
   validate_context(options.model.config, options.mesh);
   validate_documents(options.data);
   validate_sequence(options);
+  validate_aux_scope(options.model.config.experts, options.batch_sizes());
   validate_schedule(options.schedule);
   validate_optimizer(options.optimizer);
   validate_run(options);

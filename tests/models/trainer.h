@@ -66,6 +66,7 @@ class Trainer {
   /// Summed gradients of the next batch; returns its loss, the same on every rank.
   double gradients() {
     sync.zero();
+    model.run().step_sequences = recipe_.global_batch;
     const double scale = 1.0 / static_cast<double>(recipe_.global_batch * recipe_.config.context);
     const pipeline::StageFunctions stage = {
         .forward =

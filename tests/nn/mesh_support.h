@@ -38,10 +38,10 @@ inline Tensor tp_part(const Tensor& whole, Placement placement, const DeviceMesh
   return clone(view::slice(whole, placement.dim, mesh.coord(Axis::tp) * piece, piece));
 }
 
-/// The whole tensor on every tp rank. Collective over tp when sharded.
-inline Tensor tp_whole(const Tensor& local, Placement placement, const DeviceMesh& mesh) {
+/// The whole of what is sharded over an axis, on every rank of it. Collective over the axis when sharded.
+inline Tensor whole_over(const Tensor& local, Placement placement, const DeviceMesh& mesh, Axis axis) {
   if (!placement.sharded()) return clone(local);
-  ProcessGroup& group = mesh.group(Axis::tp);
+  ProcessGroup& group = mesh.group(axis);
   std::vector<std::int64_t> extents = {group.size()};
   extents.insert(extents.end(), local.shape().begin(), local.shape().end());
   const Tensor pieces = Tensor::empty(Shape(std::span<const std::int64_t>(extents)), local.dtype());
@@ -52,9 +52,14 @@ inline Tensor tp_whole(const Tensor& local, Placement placement, const DeviceMes
   return concat(parts, placement.dim);
 }
 
+inline Tensor tp_whole(const Tensor& local, Placement placement, const DeviceMesh& mesh) {
+  return whole_over(local, placement, mesh, Axis::tp);
+}
+
 /// A parameter's value or gradient as a whole tensor, padded rows cut off.
 inline Tensor whole(const Tensor& local, const nn::Parameter& p, const DeviceMesh& mesh) {
-  return clone(view::slice(tp_whole(local.detach(), p.placements.tp, mesh), 0, 0, p.logical_rows));
+  const Tensor over_tp = tp_whole(local.detach(), p.placements.tp, mesh);
+  return clone(view::slice(whole_over(over_tp, p.placements.ep, mesh, Axis::ep), 0, 0, p.logical_rows));
 }
 
 /// Copies a whole tensor, which may lack padded rows, into this rank's shard.

@@ -85,6 +85,30 @@ TEST_CASE("documents") {
       contains(failure([&] { o.separator(7, 10); }), "--document-separator 10 is not a token: the vocabulary has 10"));
 }
 
+TEST_CASE("experts") {
+  CHECK(verdict({"--experts", "8", "--mesh", "dp=4,ep=4"}) == "nothing");
+  CHECK(
+      verdict({"--experts", "6", "--mesh", "dp=4,ep=4"}) ==
+      "64 trireme: [experts] --experts 6 cannot be shared by ep=4 ranks: 6 / 4 leaves 2; expected ep of 1, 2, 3 or 6; "
+      "change --experts, or ep in --mesh");
+  CHECK(
+      contains(verdict({"--experts", "2", "--top-k", "3"}), "--top-k 3 is more than --experts 2; expected at most 2"));
+  CHECK(contains(verdict({"--experts", "4", "--top-k", "1", "--router-norm", "after"}),
+                 "the softmax of one chosen expert is always 1, so the router would not learn"));
+  CHECK(contains(verdict({"--mesh", "dp=2,ep=2"}), "[--mesh] ep=2 shares experts over ranks, and there are none"));
+  CHECK(contains(verdict({"--experts", "4", "--capacity-factor", "0"}), "--capacity-factor"));
+  CHECK(contains(verdict({"--experts", "4", "--capacity-factor", "-1"}), "--capacity-factor"));
+  const std::vector<std::pair<std::string, std::string>> others = {
+      {"--top-k", "3"},    {"--router-norm", "after"}, {"--capacity-factor", "1.5"}, {"--shared-experts", "1"},
+      {"--aux-loss", "0"}, {"--z-loss", "0"},          {"--aux-scope", "batch"}};
+  for (const auto& [flag, value] : others) {
+    CHECK(contains(verdict({flag, value}), flag + " has no effect with --experts 0; expected experts"));
+    CHECK(verdict({"--experts", "4", flag, value}) == "nothing");
+  }
+  CHECK(contains(verdict({"--experts", "4", "--aux-scope", "batch", "--micro-batch", "2", "--global-batch", "8"}),
+                 "8 sequences / (micro-batch 2 x dp) are 4 micro-batches; expected 1"));
+}
+
 TEST_CASE("schedule") {
   CHECK(contains(verdict({"--lr", "1e-4", "--min-lr", "1e-3"}),
                  "64 trireme: [schedule] --min-lr 0.001 is above --lr 0.0001; expected at most 0.0001"));

@@ -1,0 +1,54 @@
+#include "autograd/op.h"
+#include "autograd/ops.h"
+#include "autograd/support.h"
+
+namespace trireme {
+namespace {
+
+/// y[s] = x[index[s]], or 0 where the index is negative;  dx[n] = sum of dy[s] over the s that picked n, in the order of
+/// s. The same kernels as an embedding, with an activation in the place of the table.
+struct GatherRows : Op {
+  static constexpr const char* name = "gather_rows";
+  Tensor index;  // [S]
+  Shape from;
+  DType dtype = DType::f32;
+
+  Tensor forward(const Tensor& x) {
+    from = x.shape();
+    dtype = x.dtype();
+    Tensor y = Tensor::empty({index.count(), x.size(1)}, dtype, x.device());  // [S, D]
+    kernels(x.device()).embedding(contiguous(x), index, 0, y);
+    return y;
+  }
+
+  Gradients backward(const Tensor& dy) const {
+    Tensor dx = Tensor::zeros(from, accumulate_dtype(dy), dy.device());  // [N, D]
+    kernels(dy.device()).embedding_backward(contiguous(dy), index, 0, dx);
+    return {cast(dx, dtype)};
+  }
+};
+
+}  // namespace
+
+Tensor gather_rows(const Tensor& x, const Tensor& index) {
+  require(x.dims() == 2, "gather_rows", "expected rows [N, D], got {}", x.shape());
+  require(index.dtype() == DType::i32, "gather_rows", "expected i32 indices, got {}", name(index.dtype()));
+  GatherRows op;
+  op.index = view::reshape(contiguous(index), {index.count()});
+  return apply(std::move(op), x);
+}
+
+Tensor pick(const Tensor& x, const Tensor& column) {
+  require(x.dims() == 2 && column.dims() == 2 && x.size(0) == column.size(0), "pick",
+          "expected x [N, E] and columns [N, K], got {} and {}", x.shape(), column.shape());
+  require(x.count() <= INT32_MAX, "pick", "{} elements do not have i32 numbers", x.count());
+  const std::int64_t rows = x.size(0), picks = column.size(1);
+  Tensor element = Tensor::empty({rows, picks}, DType::i32);  // its number in the dense x
+  const Tensor columns = contiguous(column);
+  const auto* from = columns.data<std::int32_t>();
+  for (std::int64_t i = 0; i < rows * picks; ++i)
+    element.data<std::int32_t>()[i] = static_cast<std::int32_t>(i / picks * x.size(1)) + from[i];
+  return reshape(gather_rows(reshape(x, {x.count(), 1}), element), {rows, picks});
+}
+
+}  // namespace trireme

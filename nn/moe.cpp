@@ -1,0 +1,69 @@
+#include "nn/moe.h"
+
+#include "nn/expert_capacity.h"
+#include "parallel/mesh/redistribute.h"
+
+namespace trireme::nn {
+namespace {
+
+using placement::P, placement::R, placement::S;
+
+}  // namespace
+
+Moe::Moe(const Build& b, const MoeOptions& o)
+    : Module(b),
+      options_(o),
+      residual_(b.residual()),
+      router_(b / "router", o.expert.width, o.experts, o.expert.deviation) {
+  const std::int64_t experts = o.experts.count, d = o.expert.width, f = o.expert.hidden;
+  const auto weight = [&](const char* name, const Shape& shape, Placement tp, double deviation) {
+    return (b / name).parameter("weight", shape, {.ep = S(0), .tp = tp}, Init::normal(deviation), {.decay = true});
+  };
+  up_ = weight("up", {experts, f, d}, S(1), o.expert.deviation);
+  down_ = weight("down", {experts, d, f}, S(2), o.expert.residual_deviation);
+  if (o.expert.bias) {
+    up_bias_ = (b / "up").parameter("bias", {experts, f}, {.ep = S(0), .tp = S(1)}, Init::zeros());
+    // Inside the sum over tp it can be added by one rank only, so the ranks use it differently: R.
+    down_bias_ = (b / "down").parameter("bias", {experts, d}, {.ep = S(0), .tp = R}, Init::zeros());
+  }
+  if (o.experts.shared > 0) {
+    MlpOptions shared = o.expert;
+    shared.hidden *= o.experts.shared;
+    shared_ = std::make_unique<Mlp>(b / "shared", shared);
+  }
+}
+
+Tensor Moe::forward(const Tensor& x) {
+  const std::int64_t experts = options_.experts.count, k = options_.experts.top_k, width = x.size(2);
+  const Router::Choice choice = router_.choose(x);
+  const auto gathered = [&](const Tensor& t) { return redistribute(t, mesh(), Axis::tp, residual_, R); };
+  const Tensor tokens = gathered(x);                              // [B, T, D], on every tp rank
+  const Tensor gate = cast_to(gathered(choice.gate), x.dtype());  // [B, T, K]
+  Tensor expert = gathered(choice.expert);                        // [B, T, K]
+  if (run().training && options_.experts.capacity_factor) {
+    const std::int64_t length = expert.size(1) * mesh().size(Axis::cp);
+    expert = drop_beyond(expert, experts, expert_capacity(options_.experts, length), mesh());
+  }
+
+  const std::int64_t count = tokens.size(0) * tokens.size(1);
+  const ExpertDispatch dispatch(view::reshape(expert, {count, k}), experts, mesh());
+  const Tensor rows = dispatch.to_experts(reshape(tokens, {count, width}));              // [R, D]
+  const Tensor answers = dispatch.from_experts(apply_experts(rows, dispatch.starts()));  // [N K, D]
+  const Tensor weighted = reshape(answers, {count, k, width}) * reshape(gate, {count, k, 1});
+  const Tensor y = reshape(sum(weighted, 1), tokens.shape());  // [B, T, D], parts of a sum over tp
+  const Tensor routed = redistribute(y, mesh(), Axis::tp, P, residual_);
+  return shared_ ? routed + (*shared_)(x) : routed;
+}
+
+/// rows [R, D], sorted by expert -> this tp rank's part of the experts' answers [R, D].
+Tensor Moe::apply_experts(const Tensor& rows, const std::vector<std::int64_t>& starts) const {
+  const bool biased = up_bias_ != nullptr;
+  const Tensor up = grouped_linear(rows, starts, up_->value, biased ? up_bias_->value : Tensor());  // [R, F/tp]
+  const Tensor hidden = apply_unary(options_.expert.activation, up);                                // [R, F/tp]
+  Tensor bias = biased ? down_bias_->value : Tensor();
+  // Once, not tp times; and on every rank through the tape, so that its gradient is complete at the same time everywhere.
+  if (biased && mesh().size(Axis::tp) > 1) bias = bias * (mesh().is_first(Axis::tp) ? 1.0 : 0.0);
+  return grouped_linear(hidden, starts, down_->value, bias);  // [R, D]
+}
+
+}  // namespace trireme::nn

@@ -1,0 +1,112 @@
+#include "nn/router.h"
+
+#include <algorithm>
+
+#include "nn/positions.h"
+
+namespace trireme::nn {
+namespace {
+
+/// How often each expert was chosen in each of the rows of expert [B, T, K] -> [B, E], f64: exact sums in any order.
+Tensor count_choices(const Tensor& expert, std::int64_t experts) {
+  const std::int64_t sequences = expert.size(0), choices = expert.size(1) * expert.size(2);
+  Tensor counts = Tensor::zeros({sequences, experts}, DType::f64);
+  const auto* chosen = expert.data<std::int32_t>();
+  for (std::int64_t i = 0; i < sequences * choices; ++i) counts.data<double>()[i / choices * experts + chosen[i]] += 1;
+  return counts;
+}
+
+/// log sum exp over the last dim, kept: [.., E] -> [.., 1]
+Tensor log_sum_exp(const Tensor& x) {
+  const Tensor largest = max(x.detach(), -1, true);
+  return log(sum(exp(x - largest), -1, true)) + largest;
+}
+
+/// Writes the indices of the k largest of x[0 .. width), the lower index first among equals.
+void choose_largest(const double* x, std::int64_t width, std::int32_t* chosen, std::int64_t k) {
+  for (std::int64_t place = 0; place < k; ++place) {
+    std::int32_t winner = -1;
+    for (std::int32_t i = 0; i < static_cast<std::int32_t>(width); ++i) {
+      if (std::find(chosen, chosen + place, i) != chosen + place) continue;
+      if (winner < 0 || x[i] > x[winner]) winner = i;
+    }
+    chosen[place] = winner;
+  }
+}
+
+}  // namespace
+
+Router::Router(const Build& b, std::int64_t width, const ExpertsOptions& options, double deviation)
+    : Module(b),
+      options_(options),
+      parallelism_(b.parallelism()),
+      weight_(b.parameter("weight", {options.count, width}, {.tp = b.beside_residual()}, Init::normal(deviation),
+                          {.decay = true})) {}
+
+Tensor Router::forward(const Tensor& x) {
+  const DType wide = x.dtype() == DType::f64 ? DType::f64 : DType::f32;
+  return linear(cast_to(x, wide), cast_to(weight_->value, wide), {});  // [B, T, E]
+}
+
+Router::Choice Router::choose(const Tensor& x) {
+  const std::int64_t tokens = x.size(0) * x.size(1);
+  const Shape choices = {x.size(0), x.size(1), options_.top_k};
+  const Tensor logits = forward(x);              // [B, T, E]
+  const Tensor probabilities = softmax(logits);  // [B, T, E]
+  Choice choice{top_k(logits.detach(), options_.top_k), {}};
+  const auto picked = [&](const Tensor& from) {  // [B, T, E] -> [B, T, K]
+    const Tensor expert = view::reshape(choice.expert, {tokens, options_.top_k});
+    return reshape(pick(reshape(from, {tokens, options_.count}), expert), choices);
+  };
+  choice.gate = options_.norm == RouterNorm::before ? picked(probabilities) : softmax(picked(logits));
+  const bool has_losses = options_.aux_loss > 0 || options_.z_loss > 0;
+  if (run().training && grad_enabled() && has_losses)
+    choice.gate = with_auxiliary_loss(choice.gate, own_losses(logits, probabilities, choice.expert));
+  return choice;
+}
+
+Tensor Router::own_losses(const Tensor& logits, const Tensor& probabilities, const Tensor& expert) const {
+  require(run().step_sequences > 0, "router",
+          "{}: the losses are means over the global batch; set RunState::step_sequences before forward", name());
+  const auto sequences = static_cast<double>(run().step_sequences);
+  const auto length = static_cast<double>(sequence_length(mesh(), parallelism_, logits.size(1)));
+  Tensor loss;
+  if (options_.aux_loss > 0) loss = balance_loss(probabilities, expert, sequences, length);
+  if (options_.z_loss > 0) {
+    const Tensor z = scale(sum(square(log_sum_exp(logits))), options_.z_loss / (sequences * length));
+    loss = loss.defined() ? loss + z : z;
+  }
+  return run().loss_scale == 1 ? loss : scale(loss, run().loss_scale);
+}
+
+// Each rank adds the terms of the probabilities it has: sum over its tokens of w_e p_e, with w_e = E f_e / T of the whole
+// sequence. What has to be communicated are counts, which have no gradient.
+Tensor Router::balance_loss(const Tensor& probabilities, const Tensor& expert, double sequences, double length) const {
+  Tensor counts = count_choices(expert, options_.count);  // [B, E]
+  double measured = length;                               // tokens behind a count
+  if (options_.balance == BalanceScope::batch) {
+    const Tensor each = counts;
+    counts = Tensor::empty({1, options_.count}, DType::f64);
+    kernels(counts.device()).reduce(Reduction::sum, each, counts);
+    mesh().group(Axis::data).all_reduce(counts).wait();
+    measured *= sequences;
+  } else {
+    mesh().group(Axis::cp).all_reduce(counts).wait();
+  }
+  if (parallelism_.sequence) mesh().group(Axis::tp).all_reduce(counts).wait();
+  const double experts = static_cast<double>(options_.count), choices = measured * static_cast<double>(options_.top_k);
+  const Tensor weights = scale(counts, options_.aux_loss * experts / choices / (sequences * length));
+  return sum(probabilities * reshape(cast(weights, probabilities.dtype()), {counts.size(0), 1, options_.count}));
+}
+
+Tensor top_k(const Tensor& x, std::int64_t k) {
+  const std::int64_t width = x.size(-1), rows = width == 0 ? 0 : x.count() / width;
+  require(k >= 1 && k <= width, "top_k", "{} of {} cannot be chosen", k, width);
+  const Tensor dense = contiguous(cast(x, DType::f64));
+  Tensor chosen = Tensor::empty(x.shape().with(-1, k), DType::i32);
+  for (std::int64_t row = 0; row < rows; ++row)
+    choose_largest(dense.data<double>() + row * width, width, chosen.data<std::int32_t>() + row * k, k);
+  return chosen;
+}
+
+}  // namespace trireme::nn

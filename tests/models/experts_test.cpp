@@ -1,0 +1,135 @@
+// The GPT with experts as a whole: its size, evaluation and generation on any mesh, and runs that move between meshes.
+// Every gradient on many meshes: tests/parity/experts_test.cpp; the layer by itself: tests/nn/moe_test.cpp.
+#include "data/safetensors.h"
+#include "tests/data/helpers.h"
+#include "tests/models/trainer.h"
+#include "train/evaluate.h"
+#include "train/generate.h"
+
+using namespace trireme;
+using namespace trireme::testing;
+using trireme::test::TempFolder;
+
+namespace {
+
+GptConfig with_experts(std::int64_t shared = 1) {
+  GptConfig config = small_config();
+  config.layers = 2;
+  config.experts = {.count = 4, .top_k = 2, .capacity_factor = 1.0, .shared = shared};
+  return config;
+}
+
+}  // namespace
+
+TEST_CASE("parameter_count is what a model with experts makes; top_k of them and the shared ones are active") {
+  for (const bool bias : {true, false}) {
+    for (const std::int64_t shared : {0, 2}) {
+      GptConfig config = with_experts(shared);
+      config.bias = bias;
+      run_mesh("dp=1", [&](const MeshPtr& mesh) {
+        const Gpt model(nn::Build(mesh, DType::f32, 1), config);
+        std::int64_t all = 0, active = 0, products = 0;
+        for (const nn::ParameterPtr& p : model.parameters()) {
+          const std::int64_t count = p->global_shape.with(0, p->logical_rows).count();
+          const bool routed =
+              p->name.find(".mlp.up.") != std::string::npos || p->name.find(".mlp.down.") != std::string::npos;
+          all += count;
+          active += routed ? count * 2 / 4 : count;
+          if (p->decay && p->name != "wpe.weight") products += routed ? count * 2 / 4 : count;
+        }
+        CHECK(parameter_count(config) == all);
+        CHECK(active_parameter_count(config) == active);
+        const double attention = 6 * static_cast<double>(2 * config.layers * config.width * config.context);
+        CHECK(training_flops_per_token(config) == doctest::Approx(6 * static_cast<double>(products) + attention));
+      });
+    }
+  }
+  CHECK(active_parameter_count(small_config()) == parameter_count(small_config()));
+}
+
+TEST_CASE("initial weights of experts do not depend on the mesh") {
+  Collected weights;
+  for (const std::string& text : Meshes{"dp=1", "dp=2,ep=2", "dp=4,ep=4", "dp=2,ep=2,tp=2", "pp=2"}) {
+    run_mesh(text, [&](const MeshPtr& mesh) {
+      const Gpt model(nn::Build(mesh, DType::f32, 1), with_experts());
+      for (const nn::ParameterPtr& p : model.parameters()) weights.add(p->name, whole(p->value, *p, *mesh));
+    });
+  }
+  CHECK(weights.all().contains("blocks.1.mlp.router.weight"));
+  for (const auto& [name, tensors] : weights.all()) {
+    for (const Tensor& tensor : tensors) CHECK_MESSAGE(same_bits(tensor, tensors.front()), name);
+  }
+}
+
+TEST_CASE("a model with experts learns, evaluates and generates the same on every mesh; evaluation drops nothing") {
+  const Recipe recipe{.config = with_experts()};
+  const auto outcome = [&](const std::string& text) {
+    std::mutex mutex;
+    std::vector<std::pair<std::vector<double>, std::vector<std::int32_t>>> all;
+    run_mesh(text, [&](const MeshPtr& mesh) {
+      Trainer trainer(mesh, recipe);
+      std::vector<double> losses = trainer.steps(8);
+      losses.push_back(validation_loss(trainer.model, EvalWindows::all(test_tokens(16 * 21 - 5), 16), 2));
+      const std::vector<std::int32_t> prompt = {1, 2, 3};
+      std::vector<std::int32_t> tokens = generate(trainer.model, prompt, {.length = 24, .seed = 5});
+      const std::scoped_lock lock(mutex);
+      all.emplace_back(std::move(losses), std::move(tokens));
+    });
+    for (const auto& rank : all) CHECK_MESSAGE(rank == all.front(), text);
+    return all.front();
+  };
+  const auto one = outcome("dp=1");
+  CHECK(one.first[7] < one.first[0]);
+  for (const std::string& text : Meshes{"dp=2,ep=2", "dp=4,ep=4", "dp=2,ep=2,tp=2,pp=2"}) {
+    const auto got = outcome(text);
+    CHECK_MESSAGE(largest_relative(got.first, one.first) < 1e-5, text);
+    CHECK_MESSAGE(got.second == one.second, text);
+  }
+}
+
+TEST_CASE("experts move from mesh to mesh with the bits of every whole tensor, and the file says what they are") {
+  const TempFolder folder;
+  const Recipe recipe{.config = with_experts()};
+  const auto save = [&](Trainer& t, const std::filesystem::path& out) {
+    save_run(out, t.model, *t.optimizer, t.progress, test_tokenizer(), 7);
+  };
+  run_mesh("dp=2,ep=2,tp=2,pp=2", [&](const MeshPtr& mesh) {
+    Trainer trainer(mesh, recipe);
+    trainer.steps(3);
+    save(trainer, folder / "a");
+  });
+  const std::vector<std::pair<std::string, std::string>> moves = {
+      {"dp=4,ep=4", "b"}, {"dp=1", "c"}, {"dp=4,ep=2", "d"}, {"dp=2,ep=2,tp=2,pp=2", "e"}};
+  std::filesystem::path from = folder / "a";
+  for (const auto& [text, to] : moves) {
+    run_mesh(text, [&, to = to](const MeshPtr& mesh) {
+      Trainer trainer(mesh, recipe);
+      trainer.steps(1);
+      trainer.progress = load_run(from, trainer.model, *trainer.optimizer, test_tokenizer(), 7);
+      save(trainer, folder / to);
+    });
+    from = folder / to;
+  }
+  const SafetensorsFile first(find_saved_run(folder / "a"));
+  CHECK(first.shape("blocks.1.mlp.up.weight") == Shape{4, 128, 32});
+  CHECK(first.shape("optimizer.v.blocks.0.mlp.down.bias") == Shape{4, 32});
+  for (const auto& [text, to] : moves) {
+    const SafetensorsFile other(find_saved_run(folder / to));
+    CHECK(other.metadata() == first.metadata());
+    REQUIRE(other.names() == first.names());
+    for (const std::string& name : first.names())
+      CHECK_MESSAGE(same_bits(first.read(name), other.read(name)), text, ": ", name);
+  }
+  const nn::ExpertsOptions saved = read_saved_model(folder / "e").config.experts;
+  CHECK(saved.count == 4);
+  CHECK(saved.top_k == 2);
+  CHECK(saved.shared == 1);
+
+  Recipe other = recipe;
+  other.config.experts.top_k = 1;
+  run_mesh("dp=1", [&](const MeshPtr& mesh) {
+    Trainer trainer(mesh, other);
+    CHECK_THROWS_WITH_AS(load_run(folder / "a", trainer.model, *trainer.optimizer, test_tokenizer(), 7),
+                         doctest::Contains("was saved with model"), Error);
+  });
+}

@@ -1,0 +1,118 @@
+// Any mesh equals one rank, for models with experts: ep folded out of dp, with tp and pp, with and without drops.
+//
+// Routing is a choice, so it is discontinuous: had two logits of a token been closer than the rounding of their sums
+// (some 1e-7 of logits near 0.1), two meshes might have chosen differently, and the comparison would fail by a whole
+// token's worth. The model here routes 128 tokens in each of 4 blocks for 6 steps; with gaps spread over 0.1, the chance
+// that one of these 3072 is below 1e-8 is 3e-4, and with this seed it does not happen.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <mutex>
+
+#include "core/parallel_for.h"
+#include "train/parity.h"
+#include "train/trainer.h"
+#include "train/validate.h"
+
+using namespace trireme;
+
+namespace {
+
+constexpr double tolerance = 1e-5;  // as in parity_test.cpp
+using Meshes = std::vector<std::string>;
+
+TrainOptions options(const std::string& mesh, const nn::ExpertsOptions& experts, std::int64_t micro_batches = 1) {
+  TrainOptions o;
+  o.model.config = {.layers = 4, .heads = 4, .width = 48, .context = 16, .vocab = 65, .experts = experts};
+  o.model.vocab = 65;
+  o.mesh.axes = mesh;
+  o.batch.global_batch = 8;
+  o.batch.micro_batches = micro_batches;
+  resolve(o, 0);
+  validate(o);
+  return o;
+}
+
+/// Runs `body` on every rank of the options' mesh, one thread each.
+void on_ranks(const TrainOptions& o, const std::function<void(const std::shared_ptr<ProcessGroup>&)>& body) {
+  run_thread_ranks(o.mesh.shape.ranks(), 1, ProcessGroup::Deadline(60), body);
+}
+
+void check_equal(const TrainOptions& o) {
+  set_threads(1);
+  const Parity parity(o);
+  std::mutex mutex;
+  on_ranks(o, [&](const std::shared_ptr<ProcessGroup>& world) {
+    const ParityReport report = parity.compare(world);
+    const std::scoped_lock lock(mutex);
+    if (world->rank() == 0)
+      CHECK_MESSAGE(report.largest() <= tolerance, to_string(o.mesh.shape), "\n", parity_table(report, 5));
+  });
+}
+
+/// The gradient of every router, main loss zeroed: by stage, in the order of blocks.
+std::vector<Tensor> router_gradients(const TrainOptions& o) {
+  std::mutex mutex;
+  std::map<std::string, Tensor> gradients;
+  on_ranks(o, [&](const std::shared_ptr<ProcessGroup>& world) {
+    const auto mesh = std::make_shared<const DeviceMesh>(world, o.mesh.shape);
+    Trainer trainer(o, mesh);
+    const BatchPlan plan = o.batch_sizes().on_rank(mesh->coord(Axis::dp));
+    const std::int64_t context = o.model.config.context, count = o.batch_sizes().micro_batch;
+    const auto next_batch = [&](int microbatch) {
+      const std::int64_t first = plan.first_sample(0, microbatch);
+      Tensor ids = Tensor::empty({count, context}, DType::i32);
+      for (std::int64_t i = 0; i < ids.count(); ++i)
+        ids.data<std::int32_t>()[i] = static_cast<std::int32_t>((first * context + i) * 31 % 61);
+      return Batch{ids, ids, {first}};
+    };
+    trainer.gradients(next_batch, 0.0);
+    for (const nn::ParameterPtr& p : trainer.model().parameters()) {
+      if (!p->name.ends_with("router.weight")) continue;
+      const std::scoped_lock lock(mutex);
+      gradients[p->name] = clone(p->grad());
+    }
+  });
+  std::vector<Tensor> all;
+  for (const auto& [name, gradient] : gradients) all.push_back(gradient);
+  return all;
+}
+
+double relative(const Tensor& a, const Tensor& b) {
+  Tensor difference = clone(a);
+  kernels(Device::cpu).axpby(-1, b, 1, difference);
+  return std::sqrt(kernels(Device::cpu).sum_squares(difference) / kernels(Device::cpu).sum_squares(b));
+}
+
+const nn::ExpertsOptions dropless = {.count = 4, .top_k = 2, .shared = 1, .aux_loss = 0.1, .z_loss = 0.01};
+const nn::ExpertsOptions dropping = {.count = 8, .top_k = 1, .capacity_factor = 1.0, .aux_loss = 0.1};
+const nn::ExpertsOptions normalised = {.count = 4, .top_k = 2, .capacity_factor = 0.8, .norm = nn::RouterNorm::after};
+
+}  // namespace
+
+TEST_CASE("experts: ep of 1, 2 and 4 equal one rank, dropless and with drops, top-1 and top-2, shared, own losses") {
+  for (const nn::ExpertsOptions& experts : {dropless, dropping, normalised}) {
+    for (const std::string& mesh : Meshes{"dp=2", "dp=2,ep=2", "dp=4,ep=2", "dp=4,ep=4", "tp=2", "pp=2"})
+      check_equal(options(mesh, experts));
+    check_equal(options("dp=2,ep=2,tp=2,pp=2", experts, 2));
+    check_equal(options("dp=2,ep=2", experts, 4));
+  }
+}
+
+TEST_CASE("experts: balance over the whole batch, in one micro-batch") {
+  nn::ExpertsOptions experts = dropless;
+  experts.balance = nn::BalanceScope::batch;
+  for (const std::string& mesh : Meshes{"dp=2,ep=2", "tp=2", "dp=4"}) check_equal(options(mesh, experts));
+}
+
+TEST_CASE("the routers' own losses give the same gradient on dp, tp, pp, ep and any number of micro-batches") {
+  nn::ExpertsOptions experts = dropless;
+  const std::vector<Tensor> one = router_gradients(options("dp=1", experts));
+  REQUIRE(one.size() == 4);
+  for (const auto& [mesh, micro_batches] : std::vector<std::pair<std::string, std::int64_t>>{
+           {"dp=1", 8}, {"dp=2", 1}, {"dp=4,ep=4", 2}, {"tp=2", 2}, {"pp=2", 4}, {"dp=2,ep=2,tp=2,pp=2", 2}}) {
+    const std::vector<Tensor> got = router_gradients(options(mesh, experts, micro_batches));
+    REQUIRE(got.size() == 4);
+    for (std::size_t i = 0; i < 4; ++i) CHECK_MESSAGE(relative(got[i], one[i]) < tolerance, mesh, ": block ", i);
+  }
+}
