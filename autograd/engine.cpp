@@ -17,6 +17,15 @@ struct Progress {
   Tensor gradient;   // their sum so far
 };
 
+thread_local int passes = 0;  // under way: recomputation runs one inside another
+
+struct InBackward {
+  InBackward() { ++passes; }
+  ~InBackward() { --passes; }
+  InBackward(const InBackward&) = delete;
+  InBackward& operator=(const InBackward&) = delete;
+};
+
 using NodePtr = std::shared_ptr<Node>;
 
 struct OlderFirst {
@@ -26,6 +35,7 @@ struct OlderFirst {
 class Engine {
  public:
   void run(const NodePtr& root, const Tensor& gradient) {
+    const InBackward here;
     count_contributions(root.get());
     progress_[root.get()].gradient = gradient;
     ready_.push(root);
@@ -96,6 +106,8 @@ class Engine {
 };
 
 }  // namespace
+
+bool in_backward() { return passes > 0; }
 
 void backward(const Tensor& root, const Tensor& gradient) {
   require(root.requires_grad(), "backward", "no gradient flows to this tensor: nothing it was made of requires one");

@@ -9,4 +9,7 @@ namespace trireme {
 /// has root's shape; left out, root must hold one element and 1 is used.
 void backward(const Tensor& root, const Tensor& gradient = {});
 
+/// Whether the calling thread is inside a backward pass; a forward that runs there is a recomputation.
+bool in_backward();
+
 }  // namespace trireme

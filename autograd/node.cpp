@@ -24,7 +24,7 @@ Gradients Leaf::backward(const Tensor& gradient) {
 }
 
 void Leaf::accumulate(const Tensor& gradient) {
-  if (!grad_.defined()) {
+  if (!grad().defined()) {
     const MemoryScope scope(MemoryCategory::gradients);
     grad_ = clone(gradient);
     return;

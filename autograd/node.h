@@ -51,7 +51,14 @@ class Leaf : public Node {
 
   /// The gradient so far; undefined before the first. A parameter sets an f32 tensor of zeros here (a view into a
   /// communication bucket), and gradients of any floating dtype are added to it in f32.
-  Tensor& grad() { return grad_; }
+  Tensor& grad() {
+    if (!grad_.defined() && source_) source_();
+    return grad_;
+  }
+  void set_grad(Tensor gradient) { grad_ = std::move(gradient); }
+  /// `source` is called when grad() is asked for and there is none, and sets it: memory for a gradient that exists only
+  /// while something is added to it.
+  void set_grad_source(std::function<void()> source) { source_ = std::move(source); }
   /// Called when all contributions of one backward have been added: where communication starts.
   void on_grad_ready(std::function<void()> hook) { hooks_.push_back(std::move(hook)); }
   void clear_hooks() { hooks_.clear(); }
@@ -59,6 +66,7 @@ class Leaf : public Node {
 
  private:
   Tensor grad_;
+  std::function<void()> source_;
   std::vector<std::function<void()>> hooks_;
 };
 

@@ -42,7 +42,15 @@ std::string_view name(MemoryCategory category) {
 MemoryPool::Block::Block(std::shared_ptr<MemoryPool> pool, std::size_t bytes, MemoryCategory category)
     : pool_(std::move(pool)), data_(pool_->take(bytes, category)), bytes_(bytes), category_(category) {}
 
-MemoryPool::Block::~Block() { pool_->give(data_, bytes_, category_); }
+MemoryPool::Block::~Block() { release(); }
+
+void MemoryPool::Block::release() {
+  if (data_ != nullptr) pool_->give(std::exchange(data_, nullptr), bytes_, category_);
+}
+
+void MemoryPool::Block::acquire() {
+  if (data_ == nullptr) data_ = pool_->take(bytes_, category_);
+}
 
 MemoryPool::~MemoryPool() { release_cached(); }
 

@@ -36,7 +36,9 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
     ~Block();
     Block(const Block&) = delete;
     Block& operator=(const Block&) = delete;
-    void* data() const { return data_; }
+    void* data() const { return data_; }  ///< null while released
+    void release();                       ///< gives the memory back to the pool, contents and all; the block stays
+    void acquire();                       ///< takes memory again, with undefined contents
     std::size_t bytes() const { return bytes_; }
 
    private:

@@ -38,6 +38,9 @@ bool Tensor::contiguous() const {
 
 void* Tensor::raw() const {
   require(defined(), "Tensor::data", "the tensor is undefined (was it an absent gradient or bias?)");
+  require(has_elements(), "Tensor::data",
+          "the elements of this tensor {} have been released; a sharded parameter is there only inside its unit",
+          shape_);
   return static_cast<std::byte*>(storage_->data()) + static_cast<std::size_t>(offset_) * size_of(dtype_);
 }
 

@@ -64,6 +64,11 @@ class Tensor {
   bool shares_storage_with(const Tensor& other) const { return storage_ == other.storage_; }
   bool sole_owner() const { return storage_.use_count() == 1; }  ///< nobody else can see a change in place
 
+  // Memory that comes and goes under a tensor and all its views: a weight that is gathered only while it is used.
+  void release_elements() const { storage_->release(); }   ///< until allocate_elements(), touching them is an error
+  void allocate_elements() const { storage_->acquire(); }  ///< with undefined values, unless they were there
+  bool has_elements() const { return storage_->data() != nullptr; }
+
   /// The operation that made this tensor, or the leaf that collects its gradient; null when no gradient flows here.
   const std::shared_ptr<Node>& node() const { return node_; }
   bool requires_grad() const { return node_ != nullptr; }

@@ -70,29 +70,34 @@ Tensor GptBlock::forward(const Tensor& x) {
 Gpt::Gpt(const nn::Build& b, const GptConfig& c) : build_(b), config_(c) {
   const DeviceMesh& mesh = b.mesh();
   const bool first = mesh.is_first(Axis::pp), last = mesh.is_last(Axis::pp);
+  const nn::Build tables = b.unit();  // both tables of a stage, or the head's own
   const auto make_tokens = [&](const char* name, bool copy) {
-    return std::make_unique<nn::VocabEmbedding>(b / name, c.vocab, c.width, deviation, copy);
+    return std::make_unique<nn::VocabEmbedding>(tables / name, c.vocab, c.width, deviation, copy);
   };
   if (first) {
+    use_embedding_ = tables.use_unit();
     embedding_ = make_tokens("wte", false);
     if (c.positions == PositionCode::learned) {
-      positions_ = (b / "wpe").parameter("weight", {c.context, c.width}, {.tp = b.beside_residual()},
-                                         nn::Init::normal(deviation), {.decay = true});
+      positions_ = (tables / "wpe")
+                       .parameter("weight", {c.context, c.width}, {.tp = b.beside_residual()},
+                                  nn::Init::normal(deviation), {.decay = true});
     }
     dropout_ = std::make_unique<nn::Dropout>(b / "dropout", c.dropout);
   }
   const pipeline::BlockRange range = pipeline::stage_plan(
       static_cast<int>(c.layers), mesh.size(Axis::pp))[static_cast<std::size_t>(mesh.coord(Axis::pp))];
   for (int i = range.first; i < range.end(); ++i)
-    blocks_.push_back(std::make_unique<GptBlock>(b / "blocks" / std::to_string(i), c, i));
+    blocks_.push_back(std::make_unique<GptBlock>((b / "blocks" / std::to_string(i)).unit(), c, i));
   if (last) {
-    norm_ = make_norm(b / "norm", c);
+    norm_ = make_norm((b / "norm").unit(), c);
+    use_head_ = tables.use_unit();
     head_ = !c.tied ? make_tokens("head", false) : first ? embedding_ : make_tokens("wte", true);
   }
 }
 
 Tensor Gpt::hidden(const Tensor& input, const Tensor& ids) {
-  Tensor x = embedding_ ? embed(ids) : input;  // [B, T, D]
+  Tensor x = input;  // [B, T, D]
+  if (embedding_) x = use_embedding_(ids, [this](const Tensor& tokens) { return embed(tokens); });
   const nn::Recompute& saving = build_.parallelism().recompute;
   const RepeatCheapInputs scope(saving.kind == nn::Recompute::Kind::selective);
   for (const auto& block : blocks_) x = saving.of_block(block->index()) ? recomputed(*block, x) : (*block)(x);
@@ -124,7 +129,9 @@ Tensor Gpt::embed(const Tensor& ids) {
   return (*dropout_)(tokens + concat(rows, 0));  // [B, T, D] + [T, D]
 }
 
-Tensor Gpt::logits(const Tensor& hidden) { return head_->logits((*norm_)(hidden)); }
+Tensor Gpt::logits(const Tensor& hidden) {
+  return use_head_((*norm_)(hidden), [this](const Tensor& normed) { return head_->logits(normed); });
+}
 
 Tensor Gpt::loss(const Tensor& hidden, const Tensor& targets, double scale) {
   return nn::cross_entropy(logits(hidden), targets,

@@ -65,6 +65,7 @@ class Gpt {
   std::int64_t padded_length(std::int64_t length) const;
 
   const nn::ParameterList& parameters() const { return build_.parameters(); }
+  nn::Units& units() { return build_.units(); }
   nn::RunState& run() { return *build_.run(); }
   const GptConfig& config() const { return config_; }
   const DeviceMesh& mesh() const { return build_.mesh(); }
@@ -78,6 +79,7 @@ class Gpt {
   nn::Build build_;
   GptConfig config_;
   std::shared_ptr<nn::VocabEmbedding> embedding_;  // first stage
+  nn::UnitUse use_embedding_, use_head_;           // of the units with their tables
   nn::ParameterPtr positions_;                     // first stage, unless rotary: [C, D]
   std::unique_ptr<nn::Dropout> dropout_;           // first stage
   std::vector<std::unique_ptr<GptBlock>> blocks_;

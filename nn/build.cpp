@@ -8,13 +8,24 @@ Build::Build(std::shared_ptr<const DeviceMesh> mesh, DType dtype, std::uint64_t 
       seed_(seed),
       parallelism_(parallelism),
       parameters_(std::make_shared<ParameterList>()),
+      units_(std::make_shared<Units>()),
       run_(std::make_shared<RunState>()) {}
 
 Build Build::operator/(std::string_view child) const {
   Build result = *this;
+  result.begins_unit_ = false;
   result.name_ = name_.empty() ? std::string(child) : fmt::format("{}.{}", name_, child);
   return result;
 }
+
+Build Build::unit() const {
+  Build result = *this;
+  result.unit_ = units_->add(name_);
+  result.begins_unit_ = true;
+  return result;
+}
+
+UnitUse Build::use_unit() const { return unit_ == nullptr ? UnitUse() : UnitUse(units_, units_->add_use(unit_)); }
 
 ParameterPtr Build::parameter(std::string_view child, const Shape& global, const Placements& placements,
                               const Init& init, const Options& options) const {
@@ -33,6 +44,7 @@ ParameterPtr Build::parameter(std::string_view child, const Shape& global, const
   initialise(*parameter, init, seed_);
   require_grad(parameter->value);
   parameters_->push_back(parameter);
+  if (unit_ != nullptr) unit_->parameters.push_back(parameter);
   return parameter;
 }
 

@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "nn/parameter.h"
+#include "nn/unit.h"
 
 namespace trireme::nn {
 
@@ -59,6 +60,12 @@ class Build {
   Build(std::shared_ptr<const DeviceMesh> mesh, DType dtype, std::uint64_t seed, const Parallelism& parallelism = {});
 
   Build operator/(std::string_view child) const;  ///< the same, one level down in names
+  /// The same, where a unit begins (nn/unit.h): parameters made with it and below are gathered together. A Module
+  /// built with it is a place where the unit is used.
+  Build unit() const;
+  bool begins_unit() const { return begins_unit_; }
+  UnitUse use_unit() const;  ///< the next place, in the order of a forward, where the unit is used
+  Units& units() const { return *units_; }
   const DeviceMesh& mesh() const { return *mesh_; }
   const std::shared_ptr<const DeviceMesh>& shared_mesh() const { return mesh_; }
   const Parallelism& parallelism() const { return parallelism_; }
@@ -90,6 +97,9 @@ class Build {
   Parallelism parallelism_;
   std::string name_;
   std::shared_ptr<ParameterList> parameters_;
+  std::shared_ptr<Units> units_;
+  Unit* unit_ = nullptr;
+  bool begins_unit_ = false;
   std::shared_ptr<RunState> run_;
 };
 

@@ -11,7 +11,9 @@ namespace trireme::nn {
 class Module {
  public:
   explicit Module(const Build& build)
-      : mesh_(build.shared_mesh()), parallelism_(build.parallelism()), run_(build.run()), name_(build.name()) {}
+      : mesh_(build.shared_mesh()), parallelism_(build.parallelism()), run_(build.run()), name_(build.name()) {
+    if (build.begins_unit()) use_ = build.use_unit();
+  }
   virtual ~Module() = default;
   Module(const Module&) = delete;  // parameters are registered once, by name
   Module& operator=(const Module&) = delete;
@@ -19,7 +21,7 @@ class Module {
   virtual Tensor forward(const Tensor& x) = 0;
   Tensor operator()(const Tensor& x) {
     const CallSite site(name_);
-    return forward(x);
+    return use_.observed() ? use_(x, [this](const Tensor& input) { return forward(input); }) : forward(x);
   }
 
   const std::string& name() const { return name_; }
@@ -35,6 +37,7 @@ class Module {
   Parallelism parallelism_;
   std::shared_ptr<const RunState> run_;
   std::string name_;
+  UnitUse use_;
 };
 
 /// Gain and shift over the last dim. Every tp rank holds both; under sequence parallelism each sees its own positions,

@@ -4,27 +4,63 @@
 
 namespace trireme::optim {
 
-Optimizer::Optimizer(const nn::ParameterList& parameters) {
+Optimizer::Optimizer(const ShardList& shards, std::vector<std::string> moment_names)
+    : moment_names_(std::move(moment_names)) {
   const MemoryScope scope(MemoryCategory::optimizer);
-  for (const nn::ParameterPtr& parameter : parameters) {
-    const Tensor value = parameter->value.detach();
-    slots_.push_back({.parameter = parameter, .master = cast(value, DType::f32), .moments = {}});
+  for (const ShardPtr& shard : shards) {
+    Slot slot{.shard = shard, .master = {}, .moments = {}};
+    if (shard->weights.dtype() != DType::f32) slot.master = cast(shard->weights, DType::f32);
+    for (std::size_t i = 0; i < moment_names_.size(); ++i) slot.moments.push_back(Tensor::zeros(shard->shape()));
+    slots_.push_back(std::move(slot));
   }
+}
+
+void Optimizer::step(double lr, double gradient_scale) {
+  begin_step();
+  for (std::size_t i = 0; i < slots_.size(); ++i) update(i, lr, gradient_scale);
+}
+
+void Optimizer::update(std::size_t i, double lr, double gradient_scale) {
+  Slot& slot = slots_[i];
+  const Shard& shard = *slot.shard;
+  if (shard.shape().count() == 0) return;
+  const bool low = slot.master.defined();
+  apply({.gradient = shard.gradient.defined() ? shard.gradient : shard.parameter->grad(),
+         .master = low ? slot.master : shard.weights,
+         .low = low ? shard.weights : Tensor(),
+         .moments = slot.moments,
+         .decay = shard.parameter->decay},
+        lr, gradient_scale);
 }
 
 void Optimizer::refresh_masters() {
   for (Slot& slot : slots_) {
-    if (slot.low().defined()) copy(slot.parameter->value, slot.master);
+    if (slot.master.defined()) copy(slot.shard->weights, slot.master);
   }
 }
 
-std::vector<StateTensor> Optimizer::state_named(const std::vector<std::string>& moment_names) {
+std::vector<StateTensor> Optimizer::state() {
+  if (prepare_) prepare_();
   std::vector<StateTensor> tensors;
   for (Slot& slot : slots_) {
-    for (std::size_t i = 0; i < slot.moments.size(); ++i) {
-      tensors.push_back({moment_names[i], slot.parameter.get(), slot.moments[i]});
+    const nn::Parameter* parameter = slot.shard->parameter.get();
+    for (std::size_t i = 0; i < slot.moments.size(); ++i)
+      tensors.push_back({moment_names_[i], parameter, slot.moments[i], slot.shard});
+    if (slot.master.defined()) tensors.push_back({"master", parameter, slot.master, slot.shard});
+  }
+  return tensors;
+}
+
+std::vector<StateTensor> Optimizer::weights() {
+  if (prepare_) prepare_();
+  std::vector<StateTensor> tensors;
+  for (Slot& slot : slots_) {
+    const nn::Parameter* parameter = slot.shard->parameter.get();
+    if (parameter->value.has_elements()) {
+      tensors.push_back({"", parameter, parameter->value.detach(), nullptr});
+    } else {
+      tensors.push_back({"", parameter, slot.shard->weights, slot.shard});
     }
-    if (slot.low().defined()) tensors.push_back({"master", slot.parameter.get(), slot.master});
   }
   return tensors;
 }
@@ -33,68 +69,57 @@ namespace {
 
 class AdamW final : public Optimizer {
  public:
-  AdamW(const nn::ParameterList& parameters, const AdamWConfig& config) : Optimizer(parameters), config_(config) {
-    const MemoryScope scope(MemoryCategory::optimizer);
-    for (Slot& slot : slots_) {
-      for (int moment = 0; moment < 2; ++moment) slot.moments.push_back(Tensor::zeros(slot.master.shape()));
-    }
-  }
-
-  void step(double lr, double gradient_scale) override {
-    ++steps_;
-    AdamWOptions options{.lr = lr,
-                         .beta1 = config_.beta1,
-                         .beta2 = config_.beta2,
-                         .eps = config_.eps,
-                         .weight_decay = 0,
-                         .gradient_scale = gradient_scale,
-                         .step = steps_};
-    for (Slot& slot : slots_) {
-      options.weight_decay = slot.parameter->decay ? config_.weight_decay : 0;
-      Tensor low = slot.low();
-      kernels(slot.master.device())
-          .adamw(options, slot.parameter->grad(), slot.master, slot.moments[0], slot.moments[1], low);
-    }
-  }
-
-  std::vector<StateTensor> state() override { return state_named({"m", "v"}); }
+  AdamW(const ShardList& shards, const AdamWConfig& config) : Optimizer(shards, {"m", "v"}), config_(config) {}
 
  private:
+  void apply(const Operands& o, double lr, double gradient_scale) override {
+    const AdamWOptions options{.lr = lr,
+                               .beta1 = config_.beta1,
+                               .beta2 = config_.beta2,
+                               .eps = config_.eps,
+                               .weight_decay = o.decay ? config_.weight_decay : 0,
+                               .gradient_scale = gradient_scale,
+                               .step = steps()};
+    Tensor master = o.master, low = o.low;
+    kernels(master.device()).adamw(options, o.gradient, master, o.moments[0], o.moments[1], low);
+  }
+
   AdamWConfig config_;
 };
 
 class Sgd final : public Optimizer {
  public:
-  Sgd(const nn::ParameterList& parameters, const SgdConfig& config) : Optimizer(parameters), config_(config) {
-    if (config.momentum == 0) return;
-    const MemoryScope scope(MemoryCategory::optimizer);
-    for (Slot& slot : slots_) slot.moments.push_back(Tensor::zeros(slot.master.shape()));
-  }
-
-  void step(double lr, double gradient_scale) override {
-    ++steps_;
-    for (Slot& slot : slots_) {
-      Tensor low = slot.low(), momentum = slot.moments.empty() ? Tensor() : slot.moments[0];
-      kernels(slot.master.device())
-          .sgd(lr, config_.momentum, slot.parameter->decay ? config_.weight_decay : 0, gradient_scale,
-               slot.parameter->grad(), slot.master, momentum, low);
-    }
-  }
-
-  std::vector<StateTensor> state() override { return state_named({"momentum"}); }
+  Sgd(const ShardList& shards, const SgdConfig& config)
+      : Optimizer(shards, config.momentum == 0 ? std::vector<std::string>() : std::vector<std::string>{"momentum"}),
+        config_(config) {}
 
  private:
+  void apply(const Operands& o, double lr, double gradient_scale) override {
+    Tensor master = o.master, low = o.low, momentum = o.moments.empty() ? Tensor() : o.moments[0];
+    kernels(master.device())
+        .sgd(lr, config_.momentum, o.decay ? config_.weight_decay : 0, gradient_scale, o.gradient, master, momentum,
+             low);
+  }
+
   SgdConfig config_;
 };
 
 }  // namespace
 
+std::unique_ptr<Optimizer> make_adamw(const ShardList& shards, const AdamWConfig& config) {
+  return std::make_unique<AdamW>(shards, config);
+}
+
 std::unique_ptr<Optimizer> make_adamw(const nn::ParameterList& parameters, const AdamWConfig& config) {
-  return std::make_unique<AdamW>(parameters, config);
+  return make_adamw(whole_shards(parameters), config);
+}
+
+std::unique_ptr<Optimizer> make_sgd(const ShardList& shards, const SgdConfig& config) {
+  return std::make_unique<Sgd>(shards, config);
 }
 
 std::unique_ptr<Optimizer> make_sgd(const nn::ParameterList& parameters, const SgdConfig& config) {
-  return std::make_unique<Sgd>(parameters, config);
+  return make_sgd(whole_shards(parameters), config);
 }
 
 }  // namespace trireme::optim

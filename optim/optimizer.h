@@ -1,23 +1,28 @@
-// Optimizers: one fused pass per parameter over f32 master weights.
+// Optimizers: one fused pass per shard over f32 master weights. A shard is what of a parameter this rank updates: all
+// of it, or with ZeRO a piece (optim/shard.h).
 //
 // A parameter stored in bf16 has an f32 master copy here, which is what is updated and then rounded into the parameter;
 // an f32 parameter is its own master. Gradients are the parameter's f32 main gradients, already summed over ranks. Read
 // next: optim/gradient_norm.h (clipping), core/cpu/optimizer.cpp (the passes).
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "nn/parameter.h"
+#include "optim/shard.h"
 
 namespace trireme::optim {
 
-/// A tensor of an optimizer's state and the parameter it belongs to: what a checkpoint stores.
+/// A tensor of an optimizer's state, or a weight, and the parameter it belongs to: what a checkpoint stores.
 struct StateTensor {
-  std::string name;                ///< "m", "v", "momentum" or "master"
-  const nn::Parameter* parameter;  ///< gives the global name, shape and rectangle
-  Tensor value;                    ///< f32, of the parameter's local shape
+  std::string name;                    ///< "m", "v", "momentum" or "master"; "" for a weight
+  const nn::Parameter* parameter;      ///< gives the global name and shape
+  Tensor value;                        ///< f32, of the shard's shape; a weight: the parameter's dtype
+  std::shared_ptr<const Shard> shard;  ///< which piece this is; null: the whole of the parameter's local tensor
+
+  Rectangle rectangle() const { return shard ? shard->rectangle() : parameter->rectangle; }
 };
 
 class Optimizer {
@@ -25,25 +30,42 @@ class Optimizer {
   virtual ~Optimizer() = default;
 
   /// One update. `gradient_scale` multiplies every gradient first: clipping costs no pass of its own.
-  virtual void step(double lr, double gradient_scale) = 0;
+  void step(double lr, double gradient_scale);
+  /// The same in parts, for whoever does something in between: begin_step() once, then update() for each shard.
+  void begin_step() { ++steps_; }
+  void update(std::size_t shard, double lr, double gradient_scale);
 
-  virtual std::vector<StateTensor> state() = 0;
+  /// The state, and the weights as they are kept here: pieces where a parameter is not whole on this rank. Tensors may
+  /// be written to (loading).
+  std::vector<StateTensor> state();
+  std::vector<StateTensor> weights();
+  /// `prepare` runs before state() and weights() are read: it ends what is still on its way to them.
+  void set_prepare(std::function<void()> prepare) { prepare_ = std::move(prepare); }
+
   std::int64_t steps() const { return steps_; }           ///< updates made so far: bias correction depends on it
   void set_steps(std::int64_t steps) { steps_ = steps; }  ///< when resuming
   /// Copies parameters into their masters again: after parameters were loaded from elsewhere.
   void refresh_masters();
 
  protected:
-  explicit Optimizer(const nn::ParameterList& parameters);
+  Optimizer(const ShardList& shards, std::vector<std::string> moment_names);
   struct Slot {
-    nn::ParameterPtr parameter;
-    Tensor master;                // f32; the parameter itself when it is f32
+    ShardPtr shard;
+    Tensor master;                // f32; undefined for f32 weights, which are their own
     std::vector<Tensor> moments;  // f32
-    Tensor low() const { return parameter->value.dtype() == DType::f32 ? Tensor() : parameter->value; }
   };
-  std::vector<StateTensor> state_named(const std::vector<std::string>& moment_names);
+  /// What the formulas work on: dense tensors of one shape.
+  struct Operands {
+    const Tensor& gradient;        // f32
+    Tensor master, low;            // f32; the copy in the parameter's dtype, or undefined
+    std::vector<Tensor>& moments;  // f32
+    bool decay;
+  };
+  virtual void apply(const Operands& operands, double lr, double gradient_scale) = 0;
 
   std::vector<Slot> slots_;
+  std::vector<std::string> moment_names_;
+  std::function<void()> prepare_;
   std::int64_t steps_ = 0;
 };
 
@@ -52,12 +74,14 @@ struct AdamWConfig {
   double weight_decay = 0.1;  ///< on parameters with `decay` only: matrices
 };
 /// Loshchilov and Hutter 2019, algorithm 2: decoupled weight decay, bias-corrected moments.
+std::unique_ptr<Optimizer> make_adamw(const ShardList& shards, const AdamWConfig& config);
 std::unique_ptr<Optimizer> make_adamw(const nn::ParameterList& parameters, const AdamWConfig& config);
 
 struct SgdConfig {
   double momentum = 0.0;
   double weight_decay = 0.0;  ///< on parameters with `decay` only
 };
+std::unique_ptr<Optimizer> make_sgd(const ShardList& shards, const SgdConfig& config);
 std::unique_ptr<Optimizer> make_sgd(const nn::ParameterList& parameters, const SgdConfig& config);
 
 }  // namespace trireme::optim

@@ -1,13 +1,12 @@
 #include "parallel/grad_sync.h"
 
 #include <algorithm>
-#include <cstring>
 #include <map>
-#include <sstream>
 #include <utility>
 
 #include "core/kernels.h"
 #include "parallel/comm/call_site.h"
+#include "parallel/grad_sync_tied.h"
 
 namespace trireme {
 
@@ -22,20 +21,6 @@ double seconds(std::chrono::steady_clock::duration duration) { return std::chron
 /// Whether a bucket's sums begin with one over data-parallel ranks, which may run during backward.
 bool sums_over_data(const std::vector<Axis>& axes) { return !axes.empty() && axes.front() != Axis::tp; }
 
-/// `text` of rank `root`, on every rank of the group.
-std::string broadcast_text(ProcessGroup& group, std::string text, int root) {
-  const Tensor length = Tensor::full({1}, 0, DType::i64);
-  *length.data<std::int64_t>() = static_cast<std::int64_t>(text.size());
-  group.broadcast(length, root).wait();
-  text.resize(static_cast<std::size_t>(*length.data<std::int64_t>()));
-  if (text.empty()) return text;
-  const Tensor bytes = Tensor::empty({static_cast<std::int64_t>(text.size())}, DType::u8);
-  std::memcpy(bytes.raw(), text.data(), text.size());
-  group.broadcast(bytes, root).wait();
-  std::memcpy(text.data(), bytes.raw(), text.size());
-  return text;
-}
-
 }  // namespace
 
 GradSync::GradSync(const nn::ParameterList& parameters, const DeviceMesh& mesh, std::int64_t bucket_bytes)
@@ -44,7 +29,7 @@ GradSync::GradSync(const nn::ParameterList& parameters, const DeviceMesh& mesh, 
   for (Slot& slot : slots_) {
     slot.parameter->leaf().on_grad_ready([this, &slot] { gradient_ready(slot); });
   }
-  find_tied(parameters);
+  tied_ = find_tied(parameters, mesh);
 }
 
 GradSync::~GradSync() {
@@ -88,26 +73,6 @@ void GradSync::close_bucket(std::vector<Axis> axes, std::vector<std::size_t> slo
   }
   const std::size_t missing = slots.size();
   buckets_.push_back({gradients, std::move(axes), std::move(slots), missing, {}, {}});
-}
-
-// A tied weight has the same name on both ends. Only the last stage knows that its copy is one, so it tells the first.
-void GradSync::find_tied(const nn::ParameterList& parameters) {
-  ProcessGroup* ends = mesh_.pipeline_ends();
-  if (ends == nullptr) return;
-  std::string names;
-  for (const nn::ParameterPtr& parameter : parameters) {
-    if (parameter->copy_of_earlier_stage)
-      names += fmt::format("{} {}\n", parameter->name, to_string(parameter->value.shape()));
-  }
-  std::istringstream lines(broadcast_text(*ends, names, ends->size() - 1));
-  for (std::string line; std::getline(lines, line);) {
-    const auto found = std::find_if(parameters.begin(), parameters.end(), [&](const nn::ParameterPtr& parameter) {
-      return fmt::format("{} {}", parameter->name, to_string(parameter->value.shape())) == line;
-    });
-    require(found != parameters.end(), "grad_sync",
-            "{}: the last pipeline stage has a copy of {}; the first stage has no such parameter", mesh_.where(), line);
-    tied_.push_back(*found);
-  }
 }
 
 void GradSync::zero() {

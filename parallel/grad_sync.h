@@ -74,7 +74,6 @@ class GradSync {
 
   void fill_buckets(const nn::ParameterList& parameters, std::int64_t bucket_bytes);
   void close_bucket(std::vector<Axis> axes, std::vector<std::size_t> slots);
-  void find_tied(const nn::ParameterList& parameters);
   void gradient_ready(Slot& slot);
   void launch_next();
   void note_completed();

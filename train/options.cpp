@@ -142,6 +142,16 @@ void declare_mesh(Flags& flags, MeshOptions& o) {
   flags.add_choice("context-parallel", o.context_parallel,
                    {{"ring", nn::ContextParallel::ring}, {"ulysses", nn::ContextParallel::ulysses}},
                    "attention over cp: keys and values go round the ranks, or heads are exchanged for tokens");
+  flags.add_choice("zero", o.zero, {{"0", 0}, {"1", 1}, {"2", 2}, {"3", 3}},
+                   "what ranks with copies of a weight share instead of copying: 1 optimizer state, 2 and gradients, 3 "
+                   "and weights");
+  flags.add("zero-prefetch", "N", o.zero_prefetch, "1", "--zero 3: blocks gathered ahead of the one in use",
+            Range{.low = 0, .high = 64});
+  flags.add("zero-resident", "BYTES", o.zero_resident, "100000", "--zero 3: smaller weights stay whole on every rank",
+            Range::at_least(0));
+  flags.add("dp-shard", "N", o.dp_shard, "all",
+            "--zero 1, 2, 3: shard within runs of N neighbours of dp x cp, and copy across; all: over all of them",
+            count);
   flags.add_choice("ranks", o.ranks, {"auto", "threads", "mpi"},
                    "what a rank is; auto: mpi processes under a launcher, else threads of this process");
   flags.add_choice<std::optional<bool>>(

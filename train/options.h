@@ -67,8 +67,12 @@ struct OptimizerOptions {
 };
 
 struct MeshOptions {
-  std::string axes = "dp=1";              ///< as written: "dp=2,tp=2,pp=2"
-  std::string pipeline = "1f1b";          ///< gpipe or 1f1b
+  std::string axes = "dp=1";      ///< as written: "dp=2,tp=2,pp=2"
+  std::string pipeline = "1f1b";  ///< gpipe or 1f1b
+  std::int64_t zero = 0;          ///< what data-parallel ranks share: ZeroOptions::stage; 0: nothing
+  std::optional<std::int64_t> zero_prefetch, zero_resident;  ///< stage 3; not set: the defaults below
+  std::optional<std::int64_t> dp_shard;                      ///< not set: shard over all of dp x cp
+  static constexpr std::int64_t default_prefetch = 1, default_resident = 100'000;
   std::string ranks = "auto";             ///< threads, mpi, or auto: mpi under a launcher, else threads
   std::optional<bool> sequence_parallel;  ///< not set: when tp > 1
   nn::ContextParallel context_parallel = nn::ContextParallel::ring;  ///< what attention does with cp > 1

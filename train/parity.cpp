@@ -39,24 +39,35 @@ MadeUpBatch make_batch(std::int64_t samples, std::int64_t context, std::int64_t 
   return batch;
 }
 
-/// What a few steps gave on one rank: its shards, as f32 copies.
+/// A tensor that belongs to a parameter, or a rectangle of it, and where it lies in the whole.
+struct Piece {
+  Tensor value;
+  Rectangle rectangle;
+  ProcessGroup* sharers = nullptr;  // the ranks with the other pieces, under ZeRO
+};
+
+/// What a few steps gave on one rank: its shards, as f32 copies, in the order of the parameters.
 struct Outcome {
   std::vector<double> losses, norms;  // per step, global
   nn::ParameterList parameters;
-  std::vector<Tensor> gradients;  // of the first step, before clipping
-  std::vector<Tensor> weights;    // after the last
+  std::vector<Piece> gradients;  // of the first step, before clipping
+  std::vector<Piece> weights;    // after the last
 };
 
+Piece copy_of(const optim::StateTensor& tensor) {
+  return {clone(tensor.value), tensor.rectangle(), tensor.shard ? tensor.shard->group : nullptr};
+}
+
 /// Weights as the optimizer sees them: the f32 masters where there are any.
-std::vector<Tensor> final_weights(const nn::ParameterList& parameters, optim::Optimizer& optimizer) {
-  std::map<const nn::Parameter*, Tensor> masters;
+std::vector<Piece> final_weights(optim::Optimizer& optimizer) {
+  std::map<const nn::Parameter*, Piece> masters;
   for (const optim::StateTensor& state : optimizer.state()) {
-    if (state.name == "master") masters[state.parameter] = state.value;
+    if (state.name == "master") masters[state.parameter] = copy_of(state);
   }
-  std::vector<Tensor> weights;
-  for (const nn::ParameterPtr& p : parameters) {
-    const auto master = masters.find(p.get());
-    weights.push_back(master != masters.end() ? master->second : clone(p->value));
+  std::vector<Piece> weights;
+  for (const optim::StateTensor& weight : optimizer.weights()) {
+    const auto master = masters.find(weight.parameter);
+    weights.push_back(master != masters.end() ? master->second : copy_of(weight));
   }
   return weights;
 }
@@ -81,14 +92,14 @@ Outcome run_steps(TrainOptions o, const std::shared_ptr<const DeviceMesh>& mesh,
     outcome.losses.push_back(pipeline::global_loss(*mesh, pass.pipeline.loss));
     outcome.norms.push_back(trainer.gradient_norm());
     if (step == 0) {
-      for (const nn::ParameterPtr& p : outcome.parameters) outcome.gradients.push_back(clone(p->grad()));
+      for (const optim::StateTensor& piece : trainer.gradient_pieces()) outcome.gradients.push_back(copy_of(piece));
     }
     if (!trainer.update(optimizer.optimizer == "sgd" ? 0.5 : 1e-3, outcome.norms.back())) {
       fail(ExitCode::numerical, "parity", "the gradients overflow at a loss scale of {}; lower --loss-scale",
            trainer.scaler().scale());
     }
   }
-  outcome.weights = final_weights(outcome.parameters, trainer.optimizer());
+  outcome.weights = final_weights(trainer.optimizer());
   return outcome;
 }
 
@@ -96,6 +107,7 @@ Outcome run_steps(TrainOptions o, const std::shared_ptr<const DeviceMesh>& mesh,
 TrainOptions on_one_rank(TrainOptions o) {
   o.mesh.shape = {};
   o.precision.recompute = "none";
+  o.mesh.zero = 0;
   o.batch = {.micro_batch = o.batch.global_batch, .global_batch = o.batch.global_batch, .micro_batches = std::nullopt};
   return o;
 }
@@ -121,11 +133,11 @@ OptimizerOptions adamw() {
 
 bool is_qkv_bias(const std::string& name) { return name.ends_with(".qkv.bias"); }
 
-/// Squared norms of difference and reference over this rank's shard; for a key bias, optionally without its row.
-std::pair<double, double> squares(const Tensor& got, const nn::Parameter& parameter, const Tensor& reference,
+/// Squared norms of difference and reference over this rank's piece; for a key bias, optionally without its row.
+std::pair<double, double> squares(const Piece& got, const nn::Parameter& parameter, const Piece& reference,
                                   bool leave_out_keys) {
-  Tensor mine = got, whole = reference;
-  const Rectangle& r = parameter.rectangle;
+  Tensor mine = got.value, whole = reference.value;
+  const Rectangle& r = got.rectangle;
   for (int dim = 0; dim < mine.dims(); ++dim) {
     const std::int64_t limit = dim == 0 ? parameter.logical_rows : parameter.global_shape[dim];
     const std::int64_t length = std::clamp<std::int64_t>(limit - r.start[dim], 0, mine.size(dim));
@@ -136,7 +148,7 @@ std::pair<double, double> squares(const Tensor& got, const nn::Parameter& parame
   const std::int64_t row = mine.dims() > 0 && mine.size(0) > 0 ? a.count() / mine.size(0) : 1;
   double difference = 0, norm = 0;
   for (std::int64_t i = 0; i < a.count(); ++i) {
-    if (leave_out_keys && i / row == 1) continue;
+    if (leave_out_keys && r.start[0] + i / row == 1) continue;
     const double x = a.data<double>()[i], y = b.data<double>()[i];
     difference += (x - y) * (x - y);
     norm += y * y;
@@ -166,6 +178,8 @@ struct ParityReference {
 };
 
 Parity::Parity(const TrainOptions& options) : options_(options), reference_(std::make_unique<ParityReference>()) {
+  // Weights are small here: what stays whole by default would be all of them.
+  if (options_.mesh.zero == 3 && !options_.mesh.zero_resident) options_.mesh.zero_resident = 0;
   const auto one = std::make_shared<const DeviceMesh>(self_group(), MeshShape{});
   reference_->sgd = run_steps(on_one_rank(options_), one, sgd());
   reference_->adamw = run_steps(on_one_rank(options_), one, adamw());
@@ -197,6 +211,7 @@ ParityReport Parity::compare(std::shared_ptr<ProcessGroup> world) const {
       sums.data<double>()[2 * k + 1] = found[static_cast<std::size_t>(k)].second;
     }
     for (const Axis axis : shard_axes(p.placements, *mesh)) mesh->group(axis).all_reduce(sums).wait();
+    if (ProcessGroup* sharers = with_sgd.gradients[i].sharers) sharers->all_reduce(sums).wait();
     for (int k = 0; k < kinds; ++k) {
       double& cell = values[row * kinds + static_cast<std::size_t>(k)];
       cell = std::max(cell, far_if_nan(relative(sums.data<double>()[2 * k], sums.data<double>()[2 * k + 1])));

@@ -40,7 +40,8 @@ class Parity {
  public:
   static constexpr int steps = 3;
 
-  /// Runs the reference on one rank. `options`: model, batch, mesh and precision, resolved.
+  /// Runs the reference on one rank. `options`: model, batch, mesh and precision, resolved. With --zero 3, weights of
+  /// any size are sharded unless --zero-resident is given.
   explicit Parity(const TrainOptions& options);
   ~Parity();
   Parity(const Parity&) = delete;

@@ -19,6 +19,7 @@ struct Stored {
   std::string name;
   const nn::Parameter* parameter;
   Tensor local;
+  std::shared_ptr<const optim::Shard> shard;  // the piece that `local` is; null: all of the parameter's local tensor
 
   /// The stored shape: the global one without padded rows.
   Shape shape() const { return parameter->global_shape.with(0, parameter->logical_rows); }
@@ -26,15 +27,25 @@ struct Stored {
 
 std::vector<Stored> stored_tensors(const nn::ParameterList& parameters, optim::Optimizer* optimizer) {
   std::vector<Stored> all;
-  for (const nn::ParameterPtr& p : parameters) all.push_back({p->name, p.get(), p->value.detach()});
-  if (optimizer == nullptr) return all;
+  if (optimizer == nullptr) {
+    for (const nn::ParameterPtr& p : parameters) all.push_back({p->name, p.get(), p->value.detach(), nullptr});
+    return all;
+  }
+  for (const optim::StateTensor& s : optimizer->weights()) {
+    all.push_back({s.parameter->name, s.parameter, s.value, s.shard});
+  }
   for (const optim::StateTensor& s : optimizer->state()) {
-    all.push_back({fmt::format("optimizer.{}.{}", s.name, s.parameter->name), s.parameter, s.value});
+    all.push_back({fmt::format("optimizer.{}.{}", s.name, s.parameter->name), s.parameter, s.value, s.shard});
   }
   return all;
 }
 
 // ---- saving ---------------------------------------------------------------------------------------------------------
+
+/// The parameter's local tensor on the first of the ranks that share it, undefined on the others. Collective over them.
+Tensor unsharded(const Stored& stored) {
+  return stored.shard ? optim::assemble(*stored.shard, stored.local) : stored.local;
+}
 
 /// The ranks that meet in a file: those with the first copy of every shard. One of each stage hands it on.
 bool hands_on(const DeviceMesh& mesh) { return mesh.is_first(Axis::tp) && mesh.is_first(Axis::ep); }
@@ -58,10 +69,13 @@ Tensor joined(const Tensor& local, Placement placement, const DeviceMesh& mesh, 
   return whole;
 }
 
-/// The whole tensor, without padding, on the rank that hands it on; undefined on the others. Collective over tp and ep.
+/// The whole tensor, without padding, on the rank that hands it on; undefined on the others. Collective over tp, ep and
+/// the ranks that share a shard. Of those the first of each edp come here; the others call unsharded().
 Tensor assemble(const Stored& stored, const DeviceMesh& mesh) {
   const Placements& placements = stored.parameter->placements;
-  Tensor whole = joined(stored.local, placements.tp, mesh, Axis::tp);
+  const Tensor local = unsharded(stored);  // of a dense tensor on the first of all that hold it, which are more
+  if (!local.defined()) return {};
+  Tensor whole = joined(local, placements.tp, mesh, Axis::tp);
   if (whole.defined()) whole = joined(whole, placements.ep, mesh, Axis::ep);
   return whole.defined() ? view::slice(whole, 0, 0, stored.parameter->logical_rows) : whole;
 }
@@ -186,7 +200,7 @@ void load(const SafetensorsFile& file, const Stored& stored, const fs::path& pat
          path.string(), stored.name, to_string(file.shape(stored.name)), to_string(stored.shape()));
   }
   Tensor part = file.read(stored.name), local = stored.local;
-  const Rectangle& r = stored.parameter->rectangle;
+  const Rectangle r = stored.shard ? stored.shard->rectangle() : stored.parameter->rectangle;
   for (int dim = 0; dim < part.dims(); ++dim) {
     const std::int64_t begin = std::min(r.start[dim], part.size(dim));
     const std::int64_t length = std::min(local.size(dim), part.size(dim) - begin);
@@ -298,9 +312,11 @@ std::string save_run(const fs::path& out, const Gpt& model, optim::Optimizer& op
   const DeviceMesh& mesh = model.mesh();
   const fs::path path = out / "checkpoints" / fmt::format("step_{:08}", progress.steps) / file_name;
   std::uint64_t bytes = 0;
-  if (mesh.is_first(Axis::edp)) {  // the others hold the same
-    std::vector<Stored> tensors = stored_tensors(model.parameters(), &optimizer);
-    std::erase_if(tensors, [](const Stored& t) { return t.parameter->copy_of_earlier_stage; });
+  std::vector<Stored> tensors = stored_tensors(model.parameters(), &optimizer);
+  std::erase_if(tensors, [](const Stored& t) { return t.parameter->copy_of_earlier_stage; });
+  if (!mesh.is_first(Axis::edp)) {  // they hold the same as the first, or with ZeRO other shards
+    for (const Stored& stored : tensors) unsharded(stored);
+  } else {
     if (mesh.is_first(Axis::pp)) {
       nlohmann::json state = {{"steps", progress.steps}, {"samples", progress.samples}};
       if (progress.loss_scale) state["loss_scale"] = loss_scale_json(*progress.loss_scale);

@@ -28,12 +28,12 @@ double kept_per_token(const TrainOptions& o, const GptConfig& c) {
 
 }  // namespace
 
-std::unique_ptr<optim::Optimizer> make_optimizer(const OptimizerOptions& o, const nn::ParameterList& parameters) {
+std::unique_ptr<optim::Optimizer> make_optimizer(const OptimizerOptions& o, const optim::ShardList& shards) {
   if (o.optimizer == "adamw") {
-    return optim::make_adamw(parameters,
+    return optim::make_adamw(shards,
                              {.beta1 = o.beta1, .beta2 = o.beta2, .eps = o.eps, .weight_decay = o.weight_decay});
   }
-  return optim::make_sgd(parameters, {.momentum = o.momentum, .weight_decay = o.weight_decay});
+  return optim::make_sgd(shards, {.momentum = o.momentum, .weight_decay = o.weight_decay});
 }
 
 optim::LrSchedule make_lr_schedule(const ScheduleOptions& o) {
@@ -58,9 +58,13 @@ std::string predicted_memory(const TrainOptions& o, const GptConfig& c, const nn
   double activations = tokens * layers * kept_per_token(o, c) * element * live_microbatches;
   activations +=
       2 * tokens * static_cast<double>(c.vocab) / tp * element;  // logits and their gradient, one micro-batch
+  // ZeRO: what its stage shards is divided by the ranks that share it.
+  const double ranks = static_cast<double>(o.mesh.dp_shard.value_or(o.mesh.shape.size(Axis::data)));
+  const auto shared = [&](int from_stage) { return count / (o.mesh.zero >= from_stage ? ranks : 1); };
+  const double weights = shared(3) * element, gradients = shared(2) * 4, state = shared(1) * (moments + master);
   return fmt::format("{} parameters + {} gradients (f32) + {} optimizer + about {} activations = {}",
-                     format_bytes(count * element), format_bytes(count * 4), format_bytes(count * (moments + master)),
-                     format_bytes(activations), format_bytes(count * (element + 4 + moments + master) + activations));
+                     format_bytes(weights), format_bytes(gradients), format_bytes(state), format_bytes(activations),
+                     format_bytes(weights + gradients + state + activations));
 }
 
 }  // namespace trireme

@@ -12,7 +12,7 @@
 
 namespace trireme {
 
-std::unique_ptr<optim::Optimizer> make_optimizer(const OptimizerOptions& options, const nn::ParameterList& parameters);
+std::unique_ptr<optim::Optimizer> make_optimizer(const OptimizerOptions& options, const optim::ShardList& shards);
 optim::LrSchedule make_lr_schedule(const ScheduleOptions& options);
 
 /// Bytes per rank this run will need, by category, as one line for the start table; the convention is in the line

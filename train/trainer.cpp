@@ -8,6 +8,17 @@
 #include "train/setup.h"
 
 namespace trireme {
+namespace {
+
+ZeroOptions zero_options(const MeshOptions& o, std::int64_t bucket_bytes) {
+  return {.stage = static_cast<int>(o.zero),
+          .prefetch = static_cast<int>(o.zero_prefetch.value_or(MeshOptions::default_prefetch)),
+          .resident_bytes = o.zero_resident.value_or(MeshOptions::default_resident),
+          .shard_ranks = static_cast<int>(o.dp_shard.value_or(0)),
+          .bucket_bytes = bucket_bytes};
+}
+
+}  // namespace
 
 nn::Build make_build(const TrainOptions& o, std::shared_ptr<const DeviceMesh> mesh) {
   nn::Parallelism parallelism = o.mesh.parallelism();
@@ -20,15 +31,21 @@ Trainer::Trainer(const TrainOptions& o, std::shared_ptr<const DeviceMesh> mesh, 
       mesh_(std::move(mesh)),
       batch_(o.batch_sizes()),
       model_(make_build(o, mesh_), o.model.config),
-      sync_(model_.parameters(), *mesh_, bucket_bytes),
-      optimizer_(make_optimizer(o.optimizer, model_.parameters())),
+      sync_(o.mesh.zero == 0 ? std::make_unique<GradSync>(model_.parameters(), *mesh_, bucket_bytes) : nullptr),
+      zero_(o.mesh.zero == 0 ? nullptr
+                             : std::make_unique<Zero>(model_.parameters(), model_.units(), *mesh_,
+                                                      zero_options(o.mesh, bucket_bytes))),
+      optimizer_(make_optimizer(o.optimizer, zero_ ? zero_->shards() : optim::whole_shards(model_.parameters()))),
       scaler_(o.precision.make_scaler()),
       executor_(pipeline::make_schedule(o.mesh.pipeline, mesh_->size(Axis::pp), static_cast<int>(batch_.micro_batches)),
-                mesh_->group(Axis::pp)) {}
+                mesh_->group(Axis::pp)) {
+  if (zero_) zero_->attach(*optimizer_);
+}
 
 Trainer::Pass Trainer::gradients(const NextBatch& next_batch, double loss_scale) {
-  sync_.zero();
+  sync_ ? sync_->zero() : zero_->zero();
   model_.run().step_sequences = batch_.global_batch;
+  model_.run().loss_scale = scaler_.scale();
   const pipeline::StageFunctions stage = {
       .forward =
           [&](const Tensor& input, int microbatch) {
@@ -39,22 +56,37 @@ Trainer::Pass Trainer::gradients(const NextBatch& next_batch, double loss_scale)
       .activation_shape = model_.hidden_shape(batch_.micro_batch, options_.model.config.context),
       .dtype = options_.precision.dtype};
   Pass pass;
-  pass.pipeline = executor_.run(stage, [&] { sync_.last_microbatch(); });
+  pass.pipeline = executor_.run(stage, [&] { sync_ ? sync_->last_microbatch() : zero_->last_microbatch(); });
   pass.pipeline.loss /= scaler_.scale();
-  pass.sums = sync_.finish();
+  pass.sums = sync_ ? sync_->finish() : zero_->finish();
   return pass;
 }
 
-double Trainer::gradient_norm() { return optim::gradient_norm(model_.parameters(), *mesh_) / scaler_.scale(); }
+double Trainer::gradient_norm() {
+  const double norm = zero_ ? zero_->gradient_norm() : optim::gradient_norm(model_.parameters(), *mesh_);
+  return norm / scaler_.scale();
+}
+
+std::vector<optim::StateTensor> Trainer::gradient_pieces() {
+  std::vector<optim::StateTensor> pieces;
+  for (std::size_t i = 0; i < model_.parameters().size(); ++i) {
+    const nn::Parameter& parameter = *model_.parameters()[i];
+    pieces.push_back(
+        {"gradient", &parameter, zero_ ? zero_->gradient(i) : parameter.grad(), zero_ ? zero_->shards()[i] : nullptr});
+  }
+  return pieces;
+}
 
 bool Trainer::update(double lr, double norm) {
   if (!std::isfinite(norm)) {
     scaler_.overflowed(norm);
     return false;
   }
-  optimizer_->step(lr, optim::clip_factor(norm, options_.optimizer.clip) / scaler_.scale());
+  const double factor = optim::clip_factor(norm, options_.optimizer.clip) / scaler_.scale();
+  zero_ ? zero_->update(*optimizer_, lr, factor) : optimizer_->step(lr, factor);
   scaler_.updated();
-  if (mesh_->world().verifies()) verify_copies(model_.parameters(), sync_.tied(), *mesh_);
+  // With ZeRO every copy is gathered from one shard: there is nothing to compare.
+  if (sync_ && mesh_->world().verifies()) verify_copies(model_.parameters(), sync_->tied(), *mesh_);
   return true;
 }
 

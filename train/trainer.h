@@ -19,6 +19,7 @@
 #include "optim/optimizer.h"
 #include "parallel/grad_sync.h"
 #include "parallel/pipeline/executor.h"
+#include "parallel/zero/zero.h"
 #include "train/options.h"
 
 namespace trireme {
@@ -41,6 +42,8 @@ class Trainer {
 
   /// Of the whole model's gradient, without the loss scale; the same bits on every rank.
   double gradient_norm();
+  /// This rank's part of every summed gradient: whole, or with ZeRO its shard. After gradients().
+  std::vector<optim::StateTensor> gradient_pieces();
   /// Clips by `norm` and updates the weights. False when `norm` is not finite and loss scaling makes up for it: then
   /// nothing has changed but the scale. Throws ExitCode::numerical when it is not finite otherwise.
   bool update(double lr, double norm);
@@ -55,7 +58,8 @@ class Trainer {
   std::shared_ptr<const DeviceMesh> mesh_;
   BatchSizes batch_;
   Gpt model_;
-  GradSync sync_;
+  std::unique_ptr<GradSync> sync_;  // --zero 0
+  std::unique_ptr<Zero> zero_;      // --zero 1, 2, 3
   std::unique_ptr<optim::Optimizer> optimizer_;
   optim::LossScaler scaler_;
   pipeline::Executor executor_;

@@ -110,6 +110,20 @@ void validate_context(const GptConfig& model, const MeshOptions& o) {
   check("kv-heads", kv_heads, std::max<std::int64_t>(kv_heads / tp, 1));
 }
 
+void validate_zero(const MeshOptions& o) {
+  const std::string stage = std::to_string(o.zero);
+  if (o.zero != 3) {
+    refuse_unused(o.zero_prefetch.has_value(), "zero-prefetch", "zero", stage, "3");
+    refuse_unused(o.zero_resident.has_value(), "zero-resident", "zero", stage, "3");
+  }
+  if (o.zero == 0) refuse_unused(o.dp_shard.has_value(), "dp-shard", "zero", stage, "1, 2 or 3");
+  const int data = o.shape.size(Axis::data);
+  if (o.dp_shard && data % *o.dp_shard != 0)
+    fail(ExitCode::usage, "zero",
+         "--dp-shard {} does not divide dp x cp = {}: {} / {} leaves {}; expected {}; change --dp-shard or --mesh",
+         *o.dp_shard, data, data, *o.dp_shard, data % *o.dp_shard, divisors(data));
+}
+
 void validate_schedule(const ScheduleOptions& o) {
   if (o.lr_schedule == optim::LrShape::constant) {
     refuse_unused(o.min_lr.has_value(), "min-lr", "lr-schedule", name(o.lr_schedule), "cosine, linear or wsd");
@@ -231,6 +245,7 @@ void validate(const TrainOptions& options) {
   validate_documents(options.data);
   validate_sequence(options);
   validate_aux_scope(options.model.config.experts, options.batch_sizes());
+  validate_zero(options.mesh);
   validate_schedule(options.schedule);
   validate_optimizer(options.optimizer);
   validate_run(options);

@@ -1,0 +1,71 @@
+// Unit: parameters that are used together, and the places where a model uses them.
+//
+// A model says where units begin (Build::unit()): each block is one, the embedding tables another. Whoever shards
+// parameters (parallel/zero/) then gathers a unit as a whole before it is used and can let go of it afterwards; the
+// model itself does not know. With nobody watching, a unit costs nothing.
+//
+//   const nn::Build b = parent.unit();
+//   use_ = b.use_unit();                                             // in the order of a forward
+//   y = use_(x, [&](const Tensor& in) { return in * weight_->value; });
+//
+// A Module built with a Build that begins a unit does this by itself in operator(). Units do not nest.
+// Read next: nn/module.h, parallel/zero/weights.h.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "nn/parameter.h"
+
+namespace trireme::nn {
+
+struct Unit {
+  std::string name;
+  ParameterList parameters;
+};
+
+/// Is told each time a unit is about to be used; may communicate, since every rank runs the same program.
+class UnitObserver {
+ public:
+  virtual ~UnitObserver() = default;
+  /// The values of the unit of place `use` are needed from now until the next call: by a forward, or in backward by
+  /// what the forward of that place recorded.
+  virtual void before_use(std::size_t use, bool backward) = 0;
+};
+
+/// The units of a model, and the places where it uses them, in the order of a forward. A unit may have several: a tied
+/// embedding has two.
+class Units {
+ public:
+  Unit* add(std::string name);
+  std::size_t add_use(Unit* unit);
+
+  const std::vector<std::unique_ptr<Unit>>& all() const { return units_; }
+  const std::vector<Unit*>& uses() const { return uses_; }
+  UnitObserver* observer() const { return observer_; }
+  void set_observer(UnitObserver* observer) { observer_ = observer; }
+
+ private:
+  std::vector<std::unique_ptr<Unit>> units_;
+  std::vector<Unit*> uses_;
+  UnitObserver* observer_ = nullptr;
+};
+
+/// One place where a unit is used.
+class UnitUse {
+ public:
+  UnitUse() = default;  ///< of no unit
+  UnitUse(std::shared_ptr<Units> units, std::size_t index) : units_(std::move(units)), index_(index) {}
+  bool observed() const { return units_ != nullptr && units_->observer() != nullptr; }
+
+  /// f(x), with the unit's values there while f runs and again while its backward does.
+  Tensor operator()(const Tensor& x, const std::function<Tensor(const Tensor&)>& f) const;
+
+ private:
+  std::shared_ptr<Units> units_;
+  std::size_t index_ = 0;
+};
+
+}  // namespace trireme::nn

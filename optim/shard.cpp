@@ -1,0 +1,65 @@
+#include "optim/shard.h"
+
+#include <algorithm>
+
+#include "core/kernels.h"
+
+namespace trireme::optim {
+
+Span even_share(std::int64_t extent, int ranks, int rank) {
+  const std::int64_t rows = extent / ranks, more = extent % ranks;
+  return {rank * rows + std::min<std::int64_t>(rank, more), rows + (rank < more ? 1 : 0)};
+}
+
+int dim_to_cut(const Shape& shape, int ranks) {
+  constexpr std::int64_t rows_per_rank = 16;
+  int longest = 0;
+  for (int dim = 0; dim < shape.dims(); ++dim) {
+    if (shape[dim] >= rows_per_rank * ranks) return dim;
+    if (shape[dim] > shape[longest]) longest = dim;
+  }
+  return longest;
+}
+
+Tensor Shard::part(const Tensor& local, int rank) const {
+  const Span mine = span(rank);
+  return view::slice(local, dim, mine.start, mine.length);
+}
+
+Rectangle Shard::rectangle() const {
+  Rectangle result = parameter->rectangle;
+  result.start[dim] += span().start;
+  return result;
+}
+
+ShardList whole_shards(const nn::ParameterList& parameters) {
+  ShardList shards;
+  for (const nn::ParameterPtr& parameter : parameters) {
+    auto shard = std::make_shared<Shard>();
+    shard->parameter = parameter;
+    shard->weights = parameter->value.detach();
+    shards.push_back(std::move(shard));
+  }
+  return shards;
+}
+
+Tensor assemble(const Shard& shard, const Tensor& piece) {
+  if (shard.ranks() == 1) return piece;
+  ProcessGroup& group = *shard.group;
+  const std::int64_t most = shard.shape(0).count();  // no rank has more rows than the first
+  const Tensor mine = Tensor::zeros({most}, piece.dtype());
+  Tensor head = view::reshape(view::slice(mine, 0, 0, piece.count()), piece.shape());
+  copy(piece, head);
+  const Tensor all = group.rank() == 0 ? Tensor::empty({group.size(), most}, piece.dtype()) : Tensor();
+  group.gather(mine, all, 0).wait();
+  if (!all.defined()) return {};
+  const Tensor local = Tensor::empty(shard.parameter->value.shape(), piece.dtype());
+  for (int rank = 0; rank < group.size(); ++rank) {
+    const Shape shape = shard.shape(rank);
+    Tensor place = shard.part(local, rank);
+    copy(view::reshape(view::slice(view::select(all, 0, rank), 0, 0, shape.count()), shape), place);
+  }
+  return local;
+}
+
+}  // namespace trireme::optim

@@ -1,0 +1,56 @@
+// Shard: the part of a parameter that one rank updates. Without ZeRO that is all of it; with ZeRO the ranks that hold
+// copies of a parameter share the work, each updating one piece.
+//
+// A piece is a rectangle of the parameter: it is cut along one dim, evenly, the first ranks having one row more; a rank
+// may have none. A gathered tensor is the pieces side by side. Read next: optim/optimizer.h, parallel/zero/zero.h.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "nn/parameter.h"
+
+namespace trireme::optim {
+
+struct Span {
+  std::int64_t start = 0, length = 0;
+};
+
+/// What rank `rank` of `ranks` gets of `extent` rows.
+Span even_share(std::int64_t extent, int ranks, int rank);
+
+/// The dim along which a tensor is cut: the first that has at least 16 rows for each rank, so that no piece is much
+/// larger than another; when none has, the longest. The first is dim 0 for all but tensors like qkv, [3, D, D].
+int dim_to_cut(const Shape& shape, int ranks);
+
+struct Shard {
+  nn::ParameterPtr parameter;
+  ProcessGroup* group = nullptr;  ///< the ranks with the other pieces, in their order; null: this is the whole
+  int dim = 0;                    ///< of the parameter's local tensor, along which it is cut
+
+  /// Dense tensors of the piece's shape while a step runs: what is read and written, and the f32 gradient.
+  /// `gradient` undefined: the parameter's.
+  Tensor weights, gradient;
+
+  int ranks() const { return group == nullptr ? 1 : group->size(); }
+  Span span(int rank) const { return even_share(parameter->value.size(dim), ranks(), rank); }
+  Span span() const { return span(group == nullptr ? 0 : group->rank()); }
+  /// A rank's part of a tensor of the parameter's local shape.
+  Tensor part(const Tensor& local, int rank) const;
+  Tensor part(const Tensor& local) const { return part(local, group == nullptr ? 0 : group->rank()); }
+  Shape shape(int rank) const { return parameter->value.shape().with(dim, span(rank).length); }
+  Shape shape() const { return parameter->value.shape().with(dim, span().length); }
+  Rectangle rectangle() const;  ///< where the piece lies in the whole parameter
+};
+
+using ShardPtr = std::shared_ptr<Shard>;
+using ShardList = std::vector<ShardPtr>;
+
+/// Each parameter as one shard.
+ShardList whole_shards(const nn::ParameterList& parameters);
+
+/// The tensor of the parameter's local shape that the group's `piece`s make up, on rank 0 of the group; undefined
+/// elsewhere. Collective over shard.group.
+Tensor assemble(const Shard& shard, const Tensor& piece);
+
+}  // namespace trireme::optim

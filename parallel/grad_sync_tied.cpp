@@ -1,0 +1,48 @@
+#include "parallel/grad_sync_tied.h"
+
+#include <algorithm>
+#include <cstring>
+#include <sstream>
+
+namespace trireme {
+namespace {
+
+/// `text` of rank `root`, on every rank of the group.
+std::string broadcast_text(ProcessGroup& group, std::string text, int root) {
+  const Tensor length = Tensor::full({1}, 0, DType::i64);
+  *length.data<std::int64_t>() = static_cast<std::int64_t>(text.size());
+  group.broadcast(length, root).wait();
+  text.resize(static_cast<std::size_t>(*length.data<std::int64_t>()));
+  if (text.empty()) return text;
+  const Tensor bytes = Tensor::empty({static_cast<std::int64_t>(text.size())}, DType::u8);
+  std::memcpy(bytes.raw(), text.data(), text.size());
+  group.broadcast(bytes, root).wait();
+  std::memcpy(text.data(), bytes.raw(), text.size());
+  return text;
+}
+
+}  // namespace
+
+// A tied weight has the same name on both ends. Only the last stage knows that its copy is one, so it tells the first.
+nn::ParameterList find_tied(const nn::ParameterList& parameters, const DeviceMesh& mesh) {
+  nn::ParameterList tied;
+  ProcessGroup* ends = mesh.pipeline_ends();
+  if (ends == nullptr) return tied;
+  std::string names;
+  for (const nn::ParameterPtr& parameter : parameters) {
+    if (parameter->copy_of_earlier_stage)
+      names += fmt::format("{} {}\n", parameter->name, to_string(parameter->value.shape()));
+  }
+  std::istringstream lines(broadcast_text(*ends, names, ends->size() - 1));
+  for (std::string line; std::getline(lines, line);) {
+    const auto found = std::find_if(parameters.begin(), parameters.end(), [&](const nn::ParameterPtr& parameter) {
+      return fmt::format("{} {}", parameter->name, to_string(parameter->value.shape())) == line;
+    });
+    require(found != parameters.end(), "grad_sync",
+            "{}: the last pipeline stage has a copy of {}; the first stage has no such parameter", mesh.where(), line);
+    tied.push_back(*found);
+  }
+  return tied;
+}
+
+}  // namespace trireme

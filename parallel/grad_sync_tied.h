@@ -1,0 +1,13 @@
+// Which parameters live on both ends of a pipeline: an embedding that is also the output head. Their gradients are
+// summed between the two, the one sum that placements on axes do not say.
+#pragma once
+
+#include "nn/parameter.h"
+
+namespace trireme {
+
+/// This rank's parameters that the other end of its pipeline has too, in one order on both. Collective over
+/// mesh.pipeline_ends().
+nn::ParameterList find_tied(const nn::ParameterList& parameters, const DeviceMesh& mesh);
+
+}  // namespace trireme

@@ -1,0 +1,163 @@
+#include "parallel/zero/bucket.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "core/kernels.h"
+
+namespace trireme {
+namespace {
+
+constexpr std::int64_t alignment = 16;  // elements: a piece is a whole number of 64-byte lines of f32
+
+/// What the parameters of one bucket have in common.
+struct Kind {
+  const nn::Unit* unit = nullptr;
+  int key = 0;
+  std::vector<Axis> axes;
+  bool paged = false;
+  DType dtype = DType::f32;
+  bool operator==(const Kind&) const = default;
+};
+
+void choose_groups(ZeroBucket& bucket, const std::vector<Axis>& axes, const DeviceMesh& mesh,
+                   const ZeroGroups& groups) {
+  for (const Axis axis : axes) {
+    if (axis == Axis::tp) {
+      bucket.sum_over_tp = true;
+    } else if (axis == Axis::data && groups.within != nullptr) {
+      bucket.group = groups.within->size() > 1 ? groups.within.get() : nullptr;
+      bucket.replicas = groups.across.get();
+    } else {
+      bucket.group = &mesh.group(axis);
+    }
+  }
+}
+
+void lay_out(ZeroBucket& bucket) {
+  for (int rank = 0; rank < bucket.ranks(); ++rank) {
+    std::vector<std::int64_t> starts;
+    std::int64_t end = 0;
+    for (const optim::ShardPtr& shard : bucket.shards) {
+      starts.push_back(end);
+      end += shard->shape(rank).count();
+    }
+    bucket.offsets.push_back(std::move(starts));
+    bucket.piece = std::max(bucket.piece, (end + alignment - 1) / alignment * alignment);
+  }
+}
+
+std::map<const nn::Parameter*, const nn::Unit*> units_by_parameter(const nn::Units& units) {
+  std::map<const nn::Parameter*, const nn::Unit*> found;
+  for (const auto& unit : units.all()) {
+    for (const nn::ParameterPtr& parameter : unit->parameters) found[parameter.get()] = unit.get();
+  }
+  return found;
+}
+
+}  // namespace
+
+ZeroGroups make_zero_groups(const DeviceMesh& mesh, int shard_ranks) {
+  ProcessGroup& data = mesh.group(Axis::data);
+  const int all = data.size();
+  if (shard_ranks == 0 || shard_ranks == all) return {};
+  if (shard_ranks < 1 || all % shard_ranks != 0) {
+    fail(ExitCode::usage, "zero",
+         "--dp-shard {} does not divide dp x cp = {}; expected a divisor of {}; change --dp-shard or --mesh",
+         shard_ranks, all, all);
+  }
+  const int run = data.rank() / shard_ranks, place = data.rank() % shard_ranks;
+  std::vector<int> within, across;
+  for (int i = 0; i < shard_ranks; ++i) within.push_back(data.world_rank(run * shard_ranks + i));
+  for (int i = place; i < all; i += shard_ranks) across.push_back(data.world_rank(i));
+  return {data.subgroup(within, fmt::format("shards {} of {}", run, data.name())),
+          data.subgroup(across, fmt::format("copies {} of {}", place, data.name()))};
+}
+
+Tensor ZeroBucket::in_piece(const Tensor& piece_of_rank, std::size_t i, int rank) const {
+  const Shape shape = shards[i]->shape(rank);
+  const std::int64_t start = offsets[static_cast<std::size_t>(rank)][i];
+  return view::reshape(view::slice(piece_of_rank, 0, start, shape.count()), shape);
+}
+
+void ZeroBucket::pack(const std::vector<Tensor>& locals, const Tensor& pieces) const {
+  for (int rank = 0; rank < ranks(); ++rank) {
+    const Tensor theirs = view::select(pieces, 0, rank);  // [piece]
+    std::int64_t end = 0;
+    for (std::size_t i = 0; i < shards.size(); ++i) {
+      Tensor place = in_piece(theirs, i, rank);
+      copy(shards[i]->part(locals[i], rank), place);
+      end += place.count();
+    }
+    Tensor padding = view::slice(theirs, 0, end, piece - end);
+    kernels(padding.device()).fill(padding, 0);
+  }
+}
+
+void ZeroBucket::unpack(const Tensor& pieces, const std::vector<Tensor>& locals) const {
+  for (int rank = 0; rank < ranks(); ++rank) {
+    const Tensor theirs = view::select(pieces, 0, rank);  // [piece]
+    for (std::size_t i = 0; i < shards.size(); ++i) {
+      Tensor place = shards[i]->part(locals[i], rank);
+      copy(in_piece(theirs, i, rank), place);
+    }
+  }
+}
+
+std::vector<Tensor> ZeroBucket::values() const {
+  std::vector<Tensor> tensors;
+  for (const optim::ShardPtr& shard : shards) tensors.push_back(shard->parameter->value.detach());
+  return tensors;
+}
+
+std::vector<ZeroBucket> make_zero_buckets(const nn::ParameterList& parameters, const nn::Units& units,
+                                          const DeviceMesh& mesh, const ZeroGroups& groups, const ZeroOptions& options,
+                                          optim::ShardList& shards) {
+  const auto unit_of = units_by_parameter(units);
+  std::vector<ZeroBucket> buckets;
+  std::vector<std::pair<Kind, std::size_t>> open;  // of the current unit: the bucket that takes more of each kind
+  std::vector<std::int64_t> bytes;                 // by bucket
+  shards.assign(parameters.size(), nullptr);
+  for (std::size_t place = parameters.size(); place-- > 0;) {
+    const nn::ParameterPtr& parameter = parameters[place];
+    const auto found = unit_of.find(parameter.get());
+    Kind kind{.unit = found == unit_of.end() ? nullptr : found->second,
+              .key = options.key ? options.key(*parameter) : 0,
+              .axes = gradient_axes(parameter->placements, mesh),
+              .paged = false,
+              .dtype = parameter->value.dtype()};
+    ZeroBucket bucket;
+    bucket.unit = kind.unit;
+    bucket.key = kind.key;
+    bucket.dtype = kind.dtype;
+    choose_groups(bucket, kind.axes, mesh, groups);
+    kind.paged = options.stage == 3 && bucket.group != nullptr && kind.unit != nullptr &&
+                 parameter->value.bytes() >= options.resident_bytes;
+    bucket.paged = kind.paged;
+
+    if (!open.empty() && open.front().first.unit != kind.unit) open.clear();
+    const std::int64_t more = parameter->value.count() * static_cast<std::int64_t>(sizeof(float));
+    auto target = std::find_if(open.begin(), open.end(), [&](const auto& o) { return o.first == kind; });
+    if (target == open.end() || bytes[target->second] + more > options.bucket_bytes) {
+      if (target != open.end()) open.erase(target);
+      open.emplace_back(kind, buckets.size());
+      target = std::prev(open.end());
+      buckets.push_back(std::move(bucket));
+      bytes.push_back(0);
+    }
+    ZeroBucket& chosen = buckets[target->second];
+    bytes[target->second] += more;
+    auto shard = std::make_shared<optim::Shard>();
+    shard->parameter = parameter;
+    shard->group = chosen.group;
+    shard->dim = optim::dim_to_cut(parameter->value.shape(), chosen.ranks());
+    chosen.places.push_back(place);
+    chosen.shards.push_back(shard);
+    shards[place] = std::move(shard);
+  }
+  for (ZeroBucket& bucket : buckets) lay_out(bucket);
+  return buckets;
+}
+
+}  // namespace trireme

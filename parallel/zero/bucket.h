@@ -1,0 +1,71 @@
+// ZeroBucket: parameters whose shards travel together, and how they are laid out for the journey.
+//
+// Shards stay rectangles of their parameters. Only for a collective are they packed: a *piece* is a flat tensor with
+// one rank's shards behind each other, and `pieces` [n, piece] is the piece of every rank, what reduce-scatter takes
+// and all-gather gives. Both need equal pieces, so every piece is as long as the longest; what is left at its end is
+// never unpacked.
+//
+//   parameter a [5, 2], b [3] on 2 ranks:   rank 0: a[0:3] b[0:2]   6 + 2 elements
+//                                           rank 1: a[3:5] b[2:3]   4 + 1, and 3 of padding
+// Read next: parallel/zero/gradients.h, parallel/zero/weights.h.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "nn/unit.h"
+#include "optim/shard.h"
+#include "parallel/mesh/mesh.h"
+
+namespace trireme {
+
+struct ZeroOptions {
+  int stage = 1;                              ///< 1: optimizer state is sharded; 2: gradients too; 3: and parameters
+  int prefetch = 1;                           ///< stage 3: units gathered ahead of the one in use
+  std::int64_t resident_bytes = 100'000;      ///< stage 3: smaller parameters stay whole
+  int shard_ranks = 0;                        ///< shard within this many neighbours of data, copy across; 0: all
+  std::int64_t bucket_bytes = 25LL << 20;     ///< of f32 gradients in a bucket
+  std::int64_t gathering_bytes = 32LL << 20;  ///< stages 1 and 2: of updated weights on their way at once
+  std::function<int(const nn::Parameter&)> key = {};  ///< parameters with different keys share no bucket: model chunks
+};
+
+/// The groups of hybrid sharding: runs of neighbours within data, and the ranks at one place of each run.
+struct ZeroGroups {
+  std::shared_ptr<ProcessGroup> within, across;  // null: shard over all of data
+};
+/// Collective over data. Throws ExitCode::usage when shard_ranks does not divide data.
+ZeroGroups make_zero_groups(const DeviceMesh& mesh, int shard_ranks);
+
+struct ZeroBucket {
+  const nn::Unit* unit = nullptr;    ///< null: of no unit
+  int key = 0;                       ///< ZeroOptions::key
+  bool paged = false;                ///< stage 3: whole only while the unit is used
+  bool sum_over_tp = false;          ///< gradients are summed over tp as well
+  ProcessGroup* group = nullptr;     ///< the ranks with the shards; null: this one alone has all
+  ProcessGroup* replicas = nullptr;  ///< the ranks with copies of this rank's shards; null: none
+  DType dtype = DType::f32;          ///< of the parameters
+  optim::ShardList shards;
+  std::vector<std::size_t> places;  ///< of the shards in the list of all
+  std::int64_t piece = 0;           ///< elements
+
+  int ranks() const { return group == nullptr ? 1 : group->size(); }
+  int rank() const { return group == nullptr ? 0 : group->rank(); }
+  /// Shard i of a rank in that rank's piece: a dense view of the shard's shape.
+  Tensor in_piece(const Tensor& piece, std::size_t i, int rank) const;
+  Tensor in_piece(const Tensor& own, std::size_t i) const { return in_piece(own, i, rank()); }
+
+  /// Between whole local tensors, one per shard, and `pieces` [n, piece].
+  void pack(const std::vector<Tensor>& locals, const Tensor& pieces) const;
+  void unpack(const Tensor& pieces, const std::vector<Tensor>& locals) const;
+  std::vector<Tensor> values() const;  ///< the parameters' local tensors
+
+  std::vector<std::vector<std::int64_t>> offsets;  // [rank][shard], in a piece
+};
+
+/// The buckets of a model in the order in which backward completes their gradients: the reverse of creation. `shards`
+/// gets every parameter's, in the order of `parameters`. A bucket is of one unit, one key, one set of axes.
+std::vector<ZeroBucket> make_zero_buckets(const nn::ParameterList& parameters, const nn::Units& units,
+                                          const DeviceMesh& mesh, const ZeroGroups& groups, const ZeroOptions& options,
+                                          optim::ShardList& shards);
+
+}  // namespace trireme

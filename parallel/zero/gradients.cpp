@@ -1,0 +1,221 @@
+#include "parallel/zero/gradients.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "core/kernels.h"
+
+namespace trireme {
+namespace {
+
+constexpr std::int64_t alignment = 16;      // elements: each gradient starts on a 64-byte line
+constexpr std::size_t most_on_the_way = 2;  // buckets: each is a packed copy of its gradients
+
+std::int64_t padded(std::int64_t count) { return (count + alignment - 1) / alignment * alignment; }
+
+double seconds(std::chrono::steady_clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
+
+/// Elements of a bucket's full-size gradient; its piece must fit, which stage 1 puts there.
+std::int64_t full_count(const ZeroBucket& bucket) {
+  std::int64_t count = 0;
+  for (const optim::ShardPtr& shard : bucket.shards) count += padded(shard->parameter->value.count());
+  return std::max(count, bucket.piece);
+}
+
+void fill(const Tensor& x, double value) {
+  Tensor y = x;
+  kernels(y.device()).fill(y, value);
+}
+
+}  // namespace
+
+ZeroGradients::ZeroGradients(const std::vector<ZeroBucket>& buckets, const nn::ParameterList& tied,
+                             const DeviceMesh& mesh, bool each_microbatch)
+    : buckets_(buckets), tied_(tied), mesh_(mesh), each_microbatch_(each_microbatch), states_(buckets.size()) {
+  for (std::size_t b = 0; b < buckets.size(); ++b) {
+    Round& round = rounds_[buckets[b].key];
+    place_in_round_.push_back(round.buckets.size());
+    round.buckets.push_back(b);
+    for (std::size_t i = 0; i < buckets[b].shards.size(); ++i) {
+      Leaf& leaf = buckets[b].shards[i]->parameter->leaf();
+      leaf.set_grad_source([this, b] { start_filling(b); });
+      leaf.on_grad_ready([this, b, i] { gradient_ready(b, i); });
+    }
+    states_[b].ready.assign(buckets[b].shards.size(), false);
+    states_[b].missing = buckets[b].shards.size();
+    if (!each_microbatch) start_filling(b);
+  }
+}
+
+ZeroGradients::~ZeroGradients() {
+  for (const ZeroBucket& bucket : buckets_) {
+    for (const optim::ShardPtr& shard : bucket.shards) {
+      shard->parameter->leaf().set_grad_source({});
+      shard->parameter->leaf().clear_hooks();
+    }
+  }
+}
+
+std::vector<Tensor> ZeroGradients::views(std::size_t b, const Tensor& full) const {
+  std::vector<Tensor> gradients;
+  std::int64_t start = 0;
+  for (const optim::ShardPtr& shard : buckets_[b].shards) {
+    const Shape& shape = shard->parameter->value.shape();
+    gradients.push_back(view::reshape(view::slice(full, 0, start, shape.count()), shape));
+    start += padded(shape.count());
+  }
+  return gradients;
+}
+
+bool ZeroGradients::sent_this_round(std::size_t b) { return place_in_round_[b] < rounds_[buckets_[b].key].sent; }
+
+// Gives the bucket's parameters zero gradients to add to. Sends nothing: the operation that asks may hold other
+// buckets' gradients, to which it has yet to add.
+void ZeroGradients::start_filling(std::size_t b) {
+  require(sending_ || !each_microbatch_, "zero",
+          "{}: the gradient of {} is sharded; there is no whole one between steps, and a step begins with zero()",
+          mesh_.where(), buckets_[b].shards.front()->parameter->name);
+  if (sent_this_round(b)) rounds_[buckets_[b].key].over = true;
+  const MemoryScope scope(MemoryCategory::gradients);
+  states_[b].full = Tensor::zeros({full_count(buckets_[b])});  // [n]
+  const std::vector<Tensor> gradients = views(b, states_[b].full);
+  for (std::size_t i = 0; i < gradients.size(); ++i) buckets_[b].shards[i]->parameter->leaf().set_grad(gradients[i]);
+}
+
+void ZeroGradients::zero() {
+  sending_ = each_microbatch_;
+  for (State& state : states_) {
+    state.sum = {};
+    if (!each_microbatch_) fill(state.full, 0);
+  }
+}
+
+void ZeroGradients::last_microbatch() {
+  sending_ = true;
+  if (each_microbatch_) return;
+  for (State& state : states_) {
+    std::fill(state.ready.begin(), state.ready.end(), false);
+    state.missing = state.ready.size();
+  }
+}
+
+void ZeroGradients::gradient_ready(std::size_t b, std::size_t i) {
+  if (!sending_) return;
+  State& state = states_[b];
+  require(each_microbatch_ || !sent_this_round(b), "zero",
+          "{}: {} was completed again in the last backward, after its gradient was sent", mesh_.where(),
+          buckets_[b].shards[i]->parameter->name);
+  Round& round = rounds_[buckets_[b].key];
+  if (round.over || sent_this_round(b)) end_round(round);
+  if (state.ready[i]) return;
+  state.ready[i] = true;
+  --state.missing;
+  send_full(round);
+}
+
+void ZeroGradients::send_full(Round& round) {
+  while (round.sent < round.buckets.size() && states_[round.buckets[round.sent]].missing == 0) {
+    send(round.buckets[round.sent++]);
+    ++report_.buckets_overlapped;
+  }
+  if (each_microbatch_ && round.sent == round.buckets.size()) end_round(round);
+}
+
+void ZeroGradients::end_round(Round& round) {
+  while (round.sent < round.buckets.size()) send(round.buckets[round.sent++]);
+  round.sent = 0;
+  round.over = false;
+  ++round.ended;
+}
+
+void ZeroGradients::send(std::size_t b) {
+  const ZeroBucket& bucket = buckets_[b];
+  State& state = states_[b];
+  Tensor packed;  // [n, piece]
+  {
+    const MemoryScope scope(MemoryCategory::communication);
+    packed = Tensor::empty({bucket.ranks(), bucket.piece});
+  }
+  if (state.full.defined()) {
+    bucket.pack(views(b, state.full), packed);
+  } else {
+    fill(packed, 0);  // no operation of this rank took part
+  }
+  if (each_microbatch_) {
+    state.full = {};
+    for (const optim::ShardPtr& shard : bucket.shards) shard->parameter->leaf().set_grad({});
+  }
+  std::fill(state.ready.begin(), state.ready.end(), false);
+  state.missing = state.ready.size();
+
+  Sent sent{b, {}, {}, Clock::now()};
+  if (bucket.group == nullptr) {
+    sent.piece = view::reshape(packed, {bucket.piece});
+  } else {
+    const MemoryScope scope(MemoryCategory::gradients);
+    sent.piece = Tensor::empty({bucket.piece});
+    sent.work = bucket.group->reduce_scatter(packed, sent.piece, Launch::background);
+    report_.bytes += packed.bytes();
+  }
+  sent_.push_back(std::move(sent));
+  packed = {};
+  while (sent_.size() > most_on_the_way) receive_first();
+}
+
+void ZeroGradients::receive_first() {
+  Sent sent = std::move(sent_.front());
+  sent_.pop_front();
+  sent.work.wait();
+  const Clock::time_point now = Clock::now();
+  if (buckets_[sent.bucket].group != nullptr) {
+    report_.communication_seconds += seconds(now - std::max(sent.when, last_arrival_));
+    last_arrival_ = now;
+  }
+  State& state = states_[sent.bucket];
+  if (!each_microbatch_) {
+    state.sum = view::slice(state.full, 0, 0, buckets_[sent.bucket].piece);
+    copy(sent.piece, state.sum);
+  } else if (!state.sum.defined()) {
+    state.sum = sent.piece;
+  } else {
+    kernels(state.sum.device()).axpby(1.0, sent.piece, 1.0, state.sum);
+  }
+}
+
+void ZeroGradients::sum_over(const Tensor& x, ProcessGroup& group) {
+  if (x.count() == 0) return;  // the same on every rank of the group
+  const Clock::time_point start = Clock::now();
+  group.all_reduce(x).wait();
+  report_.communication_seconds += seconds(Clock::now() - start);
+  report_.bytes += x.bytes();
+}
+
+GradSyncReport ZeroGradients::finish() {
+  const Clock::time_point start = Clock::now();
+  sending_ = false;
+  for (auto& [key, round] : rounds_) {
+    if (round.over) end_round(round);
+    const bool filling =
+        std::any_of(round.buckets.begin(), round.buckets.end(), [&](auto b) { return states_[b].full.defined(); });
+    if (!each_microbatch_ || round.sent > 0 || filling || round.ended == 0) end_round(round);
+    round.ended = 0;
+  }
+  while (!sent_.empty()) receive_first();
+  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    if (buckets_[b].sum_over_tp) sum_over(states_[b].sum, mesh_.group(Axis::tp));
+    if (buckets_[b].replicas != nullptr) sum_over(states_[b].sum, *buckets_[b].replicas);
+  }
+  for (const nn::ParameterPtr& parameter : tied_) {
+    for (std::size_t b = 0; b < buckets_.size(); ++b) {
+      for (std::size_t i = 0; i < buckets_[b].shards.size(); ++i) {
+        if (buckets_[b].shards[i]->parameter == parameter)
+          sum_over(buckets_[b].in_piece(states_[b].sum, i), *mesh_.pipeline_ends());
+      }
+    }
+  }
+  report_.exposed_seconds = seconds(Clock::now() - start);
+  return std::exchange(report_, {});
+}
+
+}  // namespace trireme

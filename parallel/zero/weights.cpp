@@ -1,0 +1,155 @@
+#include "parallel/zero/weights.h"
+
+#include <algorithm>
+#include <deque>
+
+#include "core/kernels.h"
+
+namespace trireme {
+
+ZeroWeights::ZeroWeights(const std::vector<ZeroBucket>& buckets, nn::Units& units, const ZeroOptions& options)
+    : buckets_(buckets), units_(units), options_(options), states_(buckets.size()) {
+  for (std::size_t b = 0; b < buckets.size(); ++b) {
+    const ZeroBucket& bucket = buckets[b];
+    of_unit_[bucket.unit].push_back(b);
+    if (bucket.paged) {
+      const MemoryScope scope(MemoryCategory::parameters);
+      states_[b].piece = Tensor::zeros({bucket.piece}, bucket.dtype);
+    }
+    for (std::size_t i = 0; i < bucket.shards.size(); ++i) {
+      optim::Shard& shard = *bucket.shards[i];
+      shard.weights = shard.part(shard.parameter->value.detach());
+      if (!bucket.paged) continue;
+      Tensor own = bucket.in_piece(states_[b].piece, i);
+      copy(shard.weights, own);
+      shard.weights = own;
+      shard.parameter->value.release_elements();
+    }
+  }
+  units_.set_observer(this);
+}
+
+ZeroWeights::~ZeroWeights() {
+  if (units_.observer() == this) units_.set_observer(nullptr);
+}
+
+void ZeroWeights::gather(std::size_t b) {
+  const ZeroBucket& bucket = buckets_[b];
+  const MemoryScope scope(MemoryCategory::communication);
+  states_[b].pieces = Tensor::empty({bucket.ranks(), bucket.piece}, bucket.dtype);  // [n, piece]
+  states_[b].arrival = bucket.group->all_gather(states_[b].piece, states_[b].pieces, Launch::background);
+}
+
+void ZeroWeights::complete(std::size_t b) {
+  State& state = states_[b];
+  const ZeroBucket& bucket = buckets_[b];
+  state.arrival.wait();
+  if (bucket.paged) {
+    for (const optim::ShardPtr& shard : bucket.shards) shard->parameter->value.allocate_elements();
+    state.gathered = true;
+  } else {
+    state.piece = {};
+  }
+  bucket.unpack(state.pieces, bucket.values());
+  state.pieces = {};
+  state.arrival = {};
+}
+
+void ZeroWeights::let_go(std::size_t b) {
+  State& state = states_[b];
+  if (!buckets_[b].paged) return;
+  state.arrival = {};  // waits: its collective has to take place on every rank
+  state.pieces = {};
+  if (!state.gathered) return;
+  for (const optim::ShardPtr& shard : buckets_[b].shards) shard->parameter->value.release_elements();
+  state.gathered = false;
+}
+
+void ZeroWeights::settle() {
+  for (std::size_t b = buckets_.size(); b-- > 0;) {
+    if (buckets_[b].paged) {
+      let_go(b);
+    } else if (on_the_way(b)) {
+      complete(b);
+    }
+  }
+}
+
+// The shards' tensors, dense: paged ones and those of one rank are where they stay; others are copied into the piece
+// that will be gathered. A bf16 weight is written without being read, its master being here.
+void ZeroWeights::update_bucket(std::size_t b, optim::Optimizer& optimizer, const Tensor& gradients, double lr,
+                                double gradient_scale) {
+  const ZeroBucket& bucket = buckets_[b];
+  const bool in_transit = bucket.group != nullptr && !bucket.paged;
+  if (in_transit) {
+    const MemoryScope scope(MemoryCategory::communication);
+    states_[b].piece = Tensor::zeros({bucket.piece}, bucket.dtype);
+  }
+  for (std::size_t i = 0; i < bucket.shards.size(); ++i) {
+    optim::Shard& shard = *bucket.shards[i];
+    const Tensor stays = shard.weights;
+    if (in_transit) {
+      shard.weights = bucket.in_piece(states_[b].piece, i);
+      if (bucket.dtype == DType::f32) copy(stays, shard.weights);
+    }
+    shard.gradient = bucket.in_piece(gradients, i);
+    optimizer.update(bucket.places[i], lr, gradient_scale);
+    shard.gradient = {};
+    shard.weights = stays;
+  }
+}
+
+void ZeroWeights::update(optim::Optimizer& optimizer, const ZeroGradients& gradients, double lr,
+                         double gradient_scale) {
+  settle();
+  optimizer.begin_step();
+  std::deque<std::size_t> sent;
+  std::int64_t bytes = 0;
+  for (std::size_t b = buckets_.size(); b-- > 0;) {  // in the order of the next forward
+    update_bucket(b, optimizer, gradients.piece(b), lr, gradient_scale);
+    if (buckets_[b].group == nullptr || buckets_[b].paged) continue;
+    gather(b);
+    sent.push_back(b);
+    bytes += states_[b].pieces.bytes();
+    for (; bytes > options_.gathering_bytes && sent.size() > 1; sent.pop_front()) {
+      bytes -= states_[sent.front()].pieces.bytes();
+      complete(sent.front());
+    }
+  }
+  for (const std::size_t b : sent) {  // nobody says when parameters of no unit are used
+    if (buckets_[b].unit == nullptr) complete(b);
+  }
+}
+
+std::vector<const nn::Unit*> ZeroWeights::wanted(std::size_t use, bool backward) const {
+  std::vector<const nn::Unit*> units = {units_.uses()[use]};
+  for (int i = 0; i < options_.prefetch; ++i) {
+    if (backward ? use == 0 : use + 1 == units_.uses().size()) break;
+    use = backward ? use - 1 : use + 1;
+    units.push_back(units_.uses()[use]);
+  }
+  return units;
+}
+
+void ZeroWeights::before_use(std::size_t use, bool backward) {
+  const nn::Unit* unit = units_.uses()[use];
+  for (const std::size_t b : of_unit_[unit]) {
+    if (!buckets_[b].paged && on_the_way(b)) complete(b);
+  }
+  if (options_.stage < 3) return;
+  const std::vector<const nn::Unit*> now_or_soon = wanted(use, backward);
+  for (std::size_t b = buckets_.size(); b-- > 0;) {
+    const bool keep = std::find(now_or_soon.begin(), now_or_soon.end(), buckets_[b].unit) != now_or_soon.end();
+    if (!keep) let_go(b);
+  }
+  for (const nn::Unit* next : now_or_soon) {
+    for (const std::size_t b : of_unit_[next]) {
+      if (buckets_[b].paged && !states_[b].gathered && !on_the_way(b)) gather(b);
+    }
+  }
+  for (const std::size_t b : of_unit_[unit]) {
+    if (buckets_[b].paged && !states_[b].gathered) complete(b);
+  }
+}
+
+}  // namespace trireme
