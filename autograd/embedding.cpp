@@ -1,3 +1,4 @@
+#include "autograd/deferred.h"
 #include "autograd/op.h"
 #include "autograd/ops.h"
 #include "autograd/support.h"
@@ -5,7 +6,7 @@
 namespace trireme {
 namespace {
 
-/// y[n] = weight[ids[n] - first];  dweight[ids[n] - first] += dy[n], in the order of n
+/// y[n] = weight[ids[n] - first];  dweight[ids[n] - first] += dy[n], in the order of n. It may wait (autograd/deferred.h).
 struct Embedding : Op {
   static constexpr const char* name = "embedding";
   Tensor ids;  // [N]
@@ -22,15 +23,23 @@ struct Embedding : Op {
   }
 
   Gradients backward(const Tensor& dy) const {
-    const DType accumulate = weight_dtype == DType::f64 ? DType::f64 : DType::f32;
     Leaf* leaf = leaves[0];
-    if (leaf != nullptr && leaf->grad().defined() && leaf->grad().dtype() == accumulate && leaf->grad().contiguous()) {
-      kernels(dy.device()).embedding_backward(contiguous(dy), ids, first, leaf->grad());
-      return {Tensor()};
-    }
-    Tensor dweight = Tensor::zeros(weight_shape, accumulate, dy.device());
+    if (leaf == nullptr) return {sum_of_rows(dy)};
+    add_weight_gradient(*leaf, [leaf, dy, op = *this] {
+      if (leaf->grad().defined() && leaf->grad().dtype() == op.wide() && leaf->grad().contiguous()) {
+        kernels(dy.device()).embedding_backward(contiguous(dy), op.ids, op.first, leaf->grad());
+      } else {
+        leaf->accumulate(op.sum_of_rows(dy));
+      }
+    });
+    return {Tensor()};
+  }
+
+  DType wide() const { return weight_dtype == DType::f64 ? DType::f64 : DType::f32; }
+  Tensor sum_of_rows(const Tensor& dy) const {
+    Tensor dweight = Tensor::zeros(weight_shape, wide(), dy.device());
     kernels(dy.device()).embedding_backward(contiguous(dy), ids, first, dweight);
-    return {dweight};
+    return dweight;
   }
 };
 

@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "autograd/deferred.h"
 #include "autograd/node.h"
 #include "core/kernels.h"
 
@@ -84,8 +85,8 @@ class Engine {
     const bool complete = --progress.expected == 0;
     if (auto* leaf = dynamic_cast<Leaf*>(node.get())) {
       // Straight into the leaf's own, wider, sum. Undefined: the operation has added it there itself.
-      if (gradient.defined()) leaf->accumulate(gradient);
-      if (complete) leaf->run_hooks();
+      if (gradient.defined()) in_order(*leaf, [leaf, gradient] { leaf->accumulate(gradient); });
+      if (complete) in_order(*leaf, [leaf] { leaf->run_hooks(); });
       return;
     }
     if (gradient.defined()) add(progress.gradient, std::move(gradient));

@@ -1,4 +1,5 @@
 // Matrix products. Transposes are views, so every product here is one call of the gemm kernel.
+#include "autograd/deferred.h"
 #include "autograd/op.h"
 #include "autograd/ops.h"
 #include "autograd/support.h"
@@ -35,7 +36,7 @@ Tensor product(const Tensor& a, const Tensor& b) {
   return c;
 }
 
-/// c = a b;  da = dc b^T, db = a^T dc
+/// c = a b;  da = dc b^T, db = a^T dc. A weight on the right may wait for its gradient (autograd/deferred.h).
 struct Matmul : Op {
   static constexpr const char* name = "matmul";
   Tensor a, b;
@@ -45,15 +46,26 @@ struct Matmul : Op {
     return product(a, b);
   }
   Gradients backward(const Tensor& dc) const {
-    return {needs(0) ? sum_to(product(dc, view::transpose(b, -1, -2)), a.shape()) : Tensor(),
-            needs(1) ? sum_to(product(view::transpose(a, -1, -2), dc), b.shape()) : Tensor()};
+    Gradients gradients(2);
+    if (needs(0)) gradients[0] = sum_to(product(dc, view::transpose(b, -1, -2)), a.shape());
+    if (!needs(1)) return gradients;
+    const auto db = [left = a, dc, shape = b.shape()] {
+      return sum_to(product(view::transpose(left, -1, -2), dc), shape);
+    };
+    if (Leaf* leaf = leaves[1]) {
+      add_weight_gradient(*leaf, [leaf, db] { leaf->accumulate(db()); });
+    } else {
+      gradients[1] = db();
+    }
+    return gradients;
   }
 };
 
 /// y = x W^T + bias;  dx = dy W, dW = dy^T x, dbias = sum of dy's rows
 ///
 /// FLOPs: 2 N in out forward, twice that backward. dW is accumulated by the product itself into the parameter's f32
-/// gradient where there is one: no [out, in] temporary, and one rounding less in bf16.
+/// gradient where there is one: no [out, in] temporary, and one rounding less in bf16. It may wait (autograd/deferred.h),
+/// and then keeps x and dy.
 struct Linear : Op {
   static constexpr const char* name = "linear";
   SavedInput input;  // [.., in]
@@ -81,23 +93,27 @@ struct Linear : Op {
       kernels(dy.device()).gemm(dy, matrix, dx, {});
       gradients[0] = view::reshape(dx, input_shape);
     }
-    if (needs(1)) gradients[1] = weight_gradient(dy);
+    if (needs(1)) {
+      const Tensor x = as_rows(input.get());  // [N, in]; now: what could make it again is gone once backward has passed
+      if (Leaf* leaf = leaves[1]) {
+        add_weight_gradient(*leaf, [leaf, dy, x, shape = weight_shape] { accumulate(*leaf, dy, x, shape); });
+      } else {
+        gradients[1] = weight_gradient(dy, x, weight_shape);
+      }
+    }
     if (needs(2)) gradients[2] = bias_gradient(dy);
     return gradients;
   }
 
-  Tensor weight_gradient(const Tensor& dy) const {
-    const Tensor left = view::transpose(dy, 0, 1);  // [out, N]
-    const Tensor rows = as_rows(input.get());       // [N, in]
-    Leaf* leaf = leaves[1];
-    if (leaf != nullptr && leaf->grad().defined() && leaf->grad().contiguous()) {
-      Tensor sum = view::reshape(leaf->grad(), matrix.shape());
-      kernels(dy.device()).gemm(left, rows, sum, {.alpha = 1.0, .beta = 1.0, .bias = {}});
-      return {};
-    }
-    Tensor dw = Tensor::empty(matrix.shape(), matrix.dtype(), matrix.device());
-    kernels(dy.device()).gemm(left, rows, dw, {});
-    return view::reshape(dw, weight_shape);
+  static Tensor weight_gradient(const Tensor& dy, const Tensor& x, const Shape& shape) {
+    Tensor dw = Tensor::empty({dy.size(1), x.size(1)}, x.dtype(), x.device());
+    kernels(dy.device()).gemm(view::transpose(dy, 0, 1), x, dw, {});  // [out, N] @ [N, in]
+    return view::reshape(dw, shape);
+  }
+  static void accumulate(Leaf& leaf, const Tensor& dy, const Tensor& x, const Shape& shape) {
+    if (!leaf.grad().defined() || !leaf.grad().contiguous()) return leaf.accumulate(weight_gradient(dy, x, shape));
+    Tensor sum = view::reshape(leaf.grad(), {dy.size(1), x.size(1)});
+    kernels(dy.device()).gemm(view::transpose(dy, 0, 1), x, sum, {.alpha = 1.0, .beta = 1.0, .bias = {}});
   }
 
   Tensor bias_gradient(const Tensor& dy) const {

@@ -35,6 +35,8 @@ void Leaf::accumulate(const Tensor& gradient) {
 }
 
 void Leaf::run_hooks() {
+  if (++backwards_ < backwards_per_hook_) return;
+  backwards_ = 0;
   for (const auto& hook : hooks_) hook();
 }
 

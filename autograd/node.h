@@ -43,7 +43,7 @@ class Node {
 };
 
 /// Where a gradient ends: a parameter, or any tensor a user asked the gradient of.
-class Leaf : public Node {
+class Leaf : public Node, public std::enable_shared_from_this<Leaf> {
  public:
   Leaf() : Node("leaf") {}
   Gradients backward(const Tensor& gradient) override;
@@ -62,12 +62,23 @@ class Leaf : public Node {
   /// Called when all contributions of one backward have been added: where communication starts.
   void on_grad_ready(std::function<void()> hook) { hooks_.push_back(std::move(hook)); }
   void clear_hooks() { hooks_.clear(); }
-  void run_hooks();
+  /// Hooks run after every `count`-th backward that reaches this leaf: for a weight that `count` stages on one rank use.
+  void run_hooks_after(int count) { backwards_per_hook_ = count; }
+  void run_hooks();  ///< a backward has added all of its contributions
+
+  /// Whether its gradient may wait inside DeferWeightGradients: a parameter's may, the input's of a stage may not.
+  bool deferrable() const { return deferrable_; }
+  void set_deferrable() { deferrable_ = true; }
+  int deferred() const { return deferred_; }  ///< pieces of work that wait (autograd/deferred.h)
+  void change_deferred(int by) { deferred_ += by; }
 
  private:
   Tensor grad_;
   std::function<void()> source_;
   std::vector<std::function<void()>> hooks_;
+  int backwards_per_hook_ = 1, backwards_ = 0;
+  bool deferrable_ = false;
+  int deferred_ = 0;
 };
 
 /// Makes `x` a leaf of the tape: gradients that reach it are collected in grad(x).

@@ -30,7 +30,8 @@ struct Op {
   bool needs(int input) const { return (needed >> input & 1U) != 0; }
 
   /// The leaves behind the inputs (null when an input is not one), so that a weight gradient can be accumulated where
-  /// it belongs by the product that computes it. Whoever does that returns an undefined gradient for the input.
+  /// it belongs by the product that computes it, through add_weight_gradient() (autograd/deferred.h). Whoever does that
+  /// returns an undefined gradient for the input.
   std::vector<Leaf*> leaves;
   /// The nodes that made the inputs, while RepeatCheapInputs is active; else empty.
   std::vector<std::shared_ptr<Node>> producers;

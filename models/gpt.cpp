@@ -1,5 +1,6 @@
 #include "models/gpt.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -67,8 +68,14 @@ Tensor GptBlock::forward(const Tensor& x) {
   return h + mlp_dropout_((*mlp_)((*norm2_)(h)));           // [B, T, D]
 }
 
-Gpt::Gpt(const nn::Build& b, const GptConfig& c) : build_(b), config_(c) {
+Gpt::Gpt(const nn::Build& b, const GptConfig& c, pipeline::StagePlan plan)
+    : build_(b), config_(c), plan_(std::move(plan)) {
   const DeviceMesh& mesh = b.mesh();
+  const int ranks = mesh.size(Axis::pp);
+  if (plan_.empty()) plan_ = pipeline::stage_plan(static_cast<int>(c.layers), ranks, stage_costs(c));
+  require(stages() % ranks == 0 && plan_.back().end() == c.layers, "gpt",
+          "a plan of {} stages and {} layers for {} ranks and {} layers", stages(), plan_.back().end(), ranks,
+          c.layers);
   const bool first = mesh.is_first(Axis::pp), last = mesh.is_last(Axis::pp);
   const nn::Build tables = b.unit();  // both tables of a stage, or the head's own
   const auto make_tokens = [&](const char* name, bool copy) {
@@ -84,23 +91,40 @@ Gpt::Gpt(const nn::Build& b, const GptConfig& c) : build_(b), config_(c) {
     }
     dropout_ = std::make_unique<nn::Dropout>(b / "dropout", c.dropout);
   }
-  const pipeline::BlockRange range = pipeline::stage_plan(
-      static_cast<int>(c.layers), mesh.size(Axis::pp))[static_cast<std::size_t>(mesh.coord(Axis::pp))];
-  for (int i = range.first; i < range.end(); ++i)
-    blocks_.push_back(std::make_unique<GptBlock>((b / "blocks" / std::to_string(i)).unit(), c, i));
+  for (int stage = mesh.coord(Axis::pp); stage < stages(); stage += ranks) {
+    const pipeline::BlockRange& range = plan_[static_cast<std::size_t>(stage)];
+    for (int i = range.first; i < range.end(); ++i)
+      blocks_.push_back(std::make_unique<GptBlock>((b / "blocks" / std::to_string(i)).unit(), c, i));
+  }
   if (last) {
     norm_ = make_norm((b / "norm").unit(), c);
     use_head_ = tables.use_unit();
     head_ = !c.tied ? make_tokens("head", false) : first ? embedding_ : make_tokens("wte", true);
+    // Each stage is a backward of its own: the shared weight's gradient is complete after the second.
+    if (first && c.tied && stages() > 1) embedding_->weight()->leaf().run_hooks_after(2);
   }
 }
 
-Tensor Gpt::hidden(const Tensor& input, const Tensor& ids) {
+int Gpt::stage_of(const nn::Parameter& parameter) const {
+  for (const auto& block : blocks_) {
+    if (!parameter.name.starts_with(block->name() + ".")) continue;
+    const auto found = std::find_if(plan_.begin(), plan_.end(),
+                                    [&](const pipeline::BlockRange& r) { return r.contains(block->index()); });
+    return static_cast<int>(found - plan_.begin());
+  }
+  return embedding_ && !parameter.name.starts_with("norm") && !parameter.name.starts_with("head") ? 0 : stages() - 1;
+}
+
+Tensor Gpt::hidden(int stage, const Tensor& input, const Tensor& ids) {
+  const pipeline::BlockRange& range = plan_[static_cast<std::size_t>(stage)];
   Tensor x = input;  // [B, T, D]
-  if (embedding_) x = use_embedding_(ids, [this](const Tensor& tokens) { return embed(tokens); });
+  if (stage == 0) x = use_embedding_(ids, [this](const Tensor& tokens) { return embed(tokens); });
   const nn::Recompute& saving = build_.parallelism().recompute;
   const RepeatCheapInputs scope(saving.kind == nn::Recompute::Kind::selective);
-  for (const auto& block : blocks_) x = saving.of_block(block->index()) ? recomputed(*block, x) : (*block)(x);
+  for (const auto& block : blocks_) {
+    if (!range.contains(block->index())) continue;  // of another stage on this rank
+    x = saving.of_block(block->index()) ? recomputed(*block, x) : (*block)(x);
+  }
   return x;
 }
 
@@ -206,6 +230,14 @@ std::int64_t parameter_count(const GptConfig& c) { return parameters_with(c, c.e
 
 std::int64_t active_parameter_count(const GptConfig& c) {
   return parameters_with(c, c.experts.count == 0 ? 0 : c.experts.top_k);
+}
+
+pipeline::StageCosts stage_costs(const GptConfig& c) {
+  const auto d = static_cast<double>(c.width), vocab = static_cast<double>(c.vocab);
+  const double attention = 4 * d * static_cast<double>(c.context);  // q k^T and p v, over T keys
+  return {.embedding = 2 * d,                                       // the sum of two rows, and dropout
+          .block = 24 * d * d + attention,
+          .head = 2 * d * vocab};
 }
 
 double training_flops_per_token(const GptConfig& c) {

@@ -1,4 +1,4 @@
-// GPT: the decoder of GPT-2 (Radford et al. 2019), or the part of it that lives on one pipeline stage.
+// GPT: the decoder of GPT-2 (Radford et al. 2019), or the part of it that lives on one pipeline rank.
 //
 //   ids -> wte + wpe -> dropout -> blocks -> norm -> logits (tied to wte)
 //   block: h = x + attn(norm1(x));  h + mlp(norm2(h))
@@ -41,13 +41,13 @@ class GptBlock : public nn::Module {
 
 class Gpt {
  public:
-  /// Builds this rank's part: the blocks that `mesh` puts on its pipeline stage, the embedding on the first, the head
-  /// on the last.
-  Gpt(const nn::Build& build, const GptConfig& config);
+  /// Builds this rank's part: the blocks of its pipeline stages (stage s lives on rank s % pp), the embedding of the
+  /// first, the head of the last. `plan` has the blocks of every stage; left out, a stage per rank, split by cost.
+  Gpt(const nn::Build& build, const GptConfig& config, pipeline::StagePlan plan = {});
 
   /// First stage: embeds ids [B, T] i32 (`input` is ignored); others: continue from `input` [B, T, D]. -> [B, T, D]
   /// Everybody's `ids` and `targets` are whole sequences; what passes between stages is hidden_shape().
-  Tensor hidden(const Tensor& input, const Tensor& ids);
+  Tensor hidden(int stage, const Tensor& input, const Tensor& ids);
   /// Last stage: [B, T, D] -> this tp rank's logits [B, T, V/tp].
   Tensor logits(const Tensor& hidden);
   /// Last stage: `scale` times the summed cross-entropy of the targets [B, T] i32 (negative: ignored), the same on
@@ -65,11 +65,15 @@ class Gpt {
   std::int64_t padded_length(std::int64_t length) const;
 
   const nn::ParameterList& parameters() const { return build_.parameters(); }
+  int stage_of(const nn::Parameter& parameter) const;  ///< the pipeline stage of this rank that has it
   nn::Units& units() { return build_.units(); }
   nn::RunState& run() { return *build_.run(); }
   const GptConfig& config() const { return config_; }
   const DeviceMesh& mesh() const { return build_.mesh(); }
   DType dtype() const { return build_.dtype(); }
+  int stages() const { return static_cast<int>(plan_.size()); }    ///< of the whole model
+  int chunks() const { return stages() / mesh().size(Axis::pp); }  ///< stages on each rank
+  bool is_last_stage(int stage) const { return stage == stages() - 1; }
 
  private:
   Tensor embed(const Tensor& ids);
@@ -78,6 +82,7 @@ class Gpt {
 
   nn::Build build_;
   GptConfig config_;
+  pipeline::StagePlan plan_;
   std::shared_ptr<nn::VocabEmbedding> embedding_;  // first stage
   nn::UnitUse use_embedding_, use_head_;           // of the units with their tables
   nn::ParameterPtr positions_;                     // first stage, unless rotary: [C, D]
@@ -92,6 +97,8 @@ class Gpt {
 std::int64_t parameter_count(const GptConfig& config);
 /// Those of them that compute one token: of the experts of a block, top_k.
 std::int64_t active_parameter_count(const GptConfig& config);
+/// FLOPs of a forward per token, on the parts of the model that a pipeline cuts.
+pipeline::StageCosts stage_costs(const GptConfig& config);
 /// FLOPs of one training step per token: 6 per active parameter of a product, plus attention (Narayanan et al. 2021,
 /// appendix).
 double training_flops_per_token(const GptConfig& config);

@@ -43,6 +43,7 @@ ParameterPtr Build::parameter(std::string_view child, const Shape& global, const
   }
   initialise(*parameter, init, seed_);
   require_grad(parameter->value);
+  parameter->leaf().set_deferrable();
   parameters_->push_back(parameter);
   if (unit_ != nullptr) unit_->parameters.push_back(parameter);
   return parameter;

@@ -20,7 +20,8 @@ class VocabEmbedding : public Module {
   Tensor forward(const Tensor& ids) override;    // [B, T] i32, all positions -> [B, T, D], the residual stream
   Tensor logits(const Tensor& h);                // [B, T, D], the residual stream -> [B, T, V/tp] of all positions
   Tensor logits_of_replicated(const Tensor& h);  // [.., D], R on tp -> [.., V/tp]
-  VocabSlice slice() const { return slice_; }    ///< the real tokens among this rank's rows
+  const ParameterPtr& weight() const { return weight_; }
+  VocabSlice slice() const { return slice_; }  ///< the real tokens among this rank's rows
 
  private:
   VocabSlice slice_;

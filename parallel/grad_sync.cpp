@@ -79,12 +79,6 @@ void GradSync::zero() {
   for (Bucket& bucket : buckets_) kernels(bucket.gradients.device()).fill(bucket.gradients, 0);
 }
 
-void GradSync::last_microbatch() {
-  for (Slot& slot : slots_) slot.ready = false;
-  for (Bucket& bucket : buckets_) bucket.missing = bucket.slots.size();
-  in_last_backward_ = true;
-}
-
 void GradSync::gradient_ready(Slot& slot) {
   if (!in_last_backward_) return;
   require(!slot.ready, "grad_sync",
@@ -140,6 +134,8 @@ GradSyncReport GradSync::finish() {
   for (const nn::ParameterPtr& parameter : tied_) sum(parameter->grad(), *mesh_.pipeline_ends());
   report_.exposed_seconds = seconds(Clock::now() - start);
   launched_ = completed_ = 0;
+  for (Slot& slot : slots_) slot.ready = false;
+  for (Bucket& bucket : buckets_) bucket.missing = bucket.slots.size();
   return std::exchange(report_, {});
 }
 

@@ -44,9 +44,10 @@ class GradSync {
 
   /// Starts a step: all gradients become 0.
   void zero();
-  /// Call when the last backward of the step is about to start: from now on a gradient that is ready is complete, and
-  /// its bucket is sent as soon as it can be. Without this call everything is summed in finish(), to the same bits.
-  void last_microbatch();
+  /// Call when a backward is about to start, with whether it is its stage's last of the step: a gradient that is ready
+  /// in a last one is complete, and its bucket is sent as soon as it can be. Without this call everything is summed in
+  /// finish(), to the same bits.
+  void last_microbatch(bool last = true) { in_last_backward_ = last; }
   /// Ends a step: all gradients are the sums over the mesh, also of parameters that took no part and of embeddings
   /// tied across stages.
   GradSyncReport finish();

@@ -19,14 +19,15 @@ double validation_loss(Gpt& model, const EvalWindows& windows, std::int64_t batc
   double loss = 0;
   for (std::int64_t first = 0; first < rounds; first += most_at_once) {
     const auto count = static_cast<int>(std::min(most_at_once, rounds - first));
-    pipeline::Executor executor(pipeline::forward_only(mesh.size(Axis::pp), count), mesh.group(Axis::pp));
+    pipeline::Executor executor(pipeline::forward_only(mesh.size(Axis::pp), count, model.chunks()),
+                                mesh.group(Axis::pp));
     const pipeline::StageFunctions stage = {
         .forward =
-            [&](const Tensor& input, int round) {
+            [&](int s, const Tensor& input, int round) {
               const std::int64_t window = (first + round) * per_round + mesh.coord(Axis::dp) * batch;
               const Batch b = enter_batch(model, windows.make_batch(window, batch));
-              const Tensor hidden = model.hidden(input, b.inputs);  // [B, T, D]
-              return mesh.is_last(Axis::pp) ? model.loss(hidden, b.targets, scale) : hidden;
+              const Tensor hidden = model.hidden(s, input, b.inputs);  // [B, T, D]
+              return model.is_last_stage(s) ? model.loss(hidden, b.targets, scale) : hidden;
             },
         .activation_shape = model.hidden_shape(batch, model.config().context),
         .dtype = model.dtype()};

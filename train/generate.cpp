@@ -23,11 +23,11 @@ Tensor next_logits(Gpt& model, std::span<const std::int32_t> ids) {
   const Tensor input_ids = Tensor::from(std::span<const std::int32_t>(padded), {1, length});
   const Tensor local_ids = enter_batch(model, {input_ids, {}, {0}}).inputs;  // [1, T/cp]
   Tensor logits;
-  pipeline::Executor executor(pipeline::forward_only(mesh.size(Axis::pp), 1), mesh.group(Axis::pp));
+  pipeline::Executor executor(pipeline::forward_only(mesh.size(Axis::pp), 1, model.chunks()), mesh.group(Axis::pp));
   executor.run({.forward =
-                    [&](const Tensor& input, int) {
-                      const Tensor hidden = model.hidden(input, local_ids);  // [1, T, D]
-                      if (!mesh.is_last(Axis::pp)) return hidden;
+                    [&](int stage, const Tensor& input, int) {
+                      const Tensor hidden = model.hidden(stage, input, local_ids);  // [1, T, D]
+                      if (!model.is_last_stage(stage)) return hidden;
                       logits = model.gathered_logits_at(hidden, last);  // [1, 1, V]
                       return Tensor();
                     },

@@ -7,6 +7,8 @@
 #include <cstdio>
 
 #include "core/kernels.h"
+#include "models/gpt.h"
+#include "parallel/pipeline/schedule.h"
 #include "train/batch_sizes.h"
 #include "train/launcher.h"
 #include "train/validate.h"
@@ -138,7 +140,12 @@ void declare_mesh(Flags& flags, MeshOptions& o) {
             "left-out axes "
             "are 1; "
             "dp=auto takes what is left under a launcher");
-  flags.add_choice("pipeline", o.pipeline, {"gpipe", "1f1b"}, "order of forwards and backwards in a pipeline");
+  flags.add(
+      "pipeline", "gpipe|1f1b|interleaved:V|zero-bubble", o.pipeline,
+      "order of forwards and backwards in a pipeline; interleaved:V: V stages on every rank, a smaller bubble for "
+      "more messages; zero-bubble: weights' gradients fill the gaps");
+  flags.add("stage-layers", "auto|LIST", o.stage_layers,
+            "layers of each pipeline stage in order, as in 3,3,2; auto: balanced by cost, embedding and head counted");
   flags.add_choice("context-parallel", o.context_parallel,
                    {{"ring", nn::ContextParallel::ring}, {"ulysses", nn::ContextParallel::ulysses}},
                    "attention over cp: keys and values go round the ranks, or heads are exchanged for tokens");
@@ -233,6 +240,14 @@ std::optional<std::int64_t> DataOptions::separator(std::optional<std::int64_t> e
          "--document-separator",
          *token, vocab, vocab - 1);
   return token;
+}
+
+int MeshOptions::stages() const { return shape.size(Axis::pp) * pipeline::chunks_per_rank(pipeline); }
+
+pipeline::StagePlan TrainOptions::stage_plan() const {
+  const auto layers = static_cast<int>(model.config.layers);
+  if (mesh.stage_layers == "auto") return pipeline::stage_plan(layers, mesh.stages(), stage_costs(model.config));
+  return pipeline::listed_stage_plan(mesh.stage_layers, layers, mesh.stages());
 }
 
 GptConfig ModelOptions::with_vocab(std::int64_t tokenizer_vocab) const {

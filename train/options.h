@@ -17,6 +17,7 @@
 #include "optim/loss_scaler.h"
 #include "optim/lr_schedule.h"
 #include "parallel/mesh/mesh.h"
+#include "parallel/pipeline/stage_plan.h"
 #include "train/batch_sizes.h"
 #include "train/flags.h"
 
@@ -67,9 +68,10 @@ struct OptimizerOptions {
 };
 
 struct MeshOptions {
-  std::string axes = "dp=1";      ///< as written: "dp=2,tp=2,pp=2"
-  std::string pipeline = "1f1b";  ///< gpipe or 1f1b
-  std::int64_t zero = 0;          ///< what data-parallel ranks share: ZeroOptions::stage; 0: nothing
+  std::string axes = "dp=1";          ///< as written: "dp=2,tp=2,pp=2"
+  std::string pipeline = "1f1b";      ///< gpipe, 1f1b, interleaved:V or zero-bubble
+  std::string stage_layers = "auto";  ///< layers of each stage, "3,3,2", or auto: by cost
+  std::int64_t zero = 0;              ///< what data-parallel ranks share: ZeroOptions::stage; 0: nothing
   std::optional<std::int64_t> zero_prefetch, zero_resident;  ///< stage 3; not set: the defaults below
   std::optional<std::int64_t> dp_shard;                      ///< not set: shard over all of dp x cp
   static constexpr std::int64_t default_prefetch = 1, default_resident = 100'000;
@@ -85,6 +87,7 @@ struct MeshOptions {
   nn::Parallelism parallelism() const {
     return {.sequence = shape.size(Axis::tp) > 1 && sequence_parallel.value_or(true), .context = context_parallel};
   }
+  int stages() const;  ///< of the pipeline: pp, times V with interleaved:V; after resolve()
 };
 
 struct PrecisionOptions {
@@ -125,6 +128,9 @@ struct TrainOptions {
 
   CorpusOptions corpus() const;    ///< what load_corpus() takes
   BatchSizes batch_sizes() const;  ///< after resolve()
+  /// The blocks of each pipeline stage; after resolve(), for the model as it is now. Throws ExitCode::usage for a
+  /// --stage-layers that does not fit.
+  pipeline::StagePlan stage_plan() const;
 };
 
 // One function per group; the options must outlive the flags.

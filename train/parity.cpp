@@ -106,6 +106,8 @@ Outcome run_steps(TrainOptions o, const std::shared_ptr<const DeviceMesh>& mesh,
 /// The same run on one rank, with the batch uncut: accumulation is compared as well.
 TrainOptions on_one_rank(TrainOptions o) {
   o.mesh.shape = {};
+  o.mesh.pipeline = "1f1b";
+  o.mesh.stage_layers = "auto";
   o.precision.recompute = "none";
   o.mesh.zero = 0;
   o.batch = {.micro_batch = o.batch.global_batch, .global_batch = o.batch.global_batch, .micro_batches = std::nullopt};

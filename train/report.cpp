@@ -52,12 +52,17 @@ std::string mesh_row(const MeshOptions& options) {
   return text;
 }
 
-std::string pipeline_row(const MeshOptions& mesh, std::int64_t micro_batches, double bubble) {
-  const int stages = mesh.shape.size(Axis::pp);
+std::string pipeline_row(const TrainOptions& o, double bubble) {
+  const std::int64_t micro_batches = o.batch_sizes().micro_batches;
+  const int stages = o.mesh.stages(), ranks = o.mesh.shape.size(Axis::pp);
   if (stages == 1)
     return fmt::format("one stage; {} micro-batch{} per step", micro_batches, micro_batches == 1 ? "" : "es");
-  return fmt::format("{}, {} stages, {} micro-batches: bubble {:.1f}% of a step", mesh.pipeline, stages, micro_batches,
-                     bubble * 100);
+  std::string layers;
+  for (const pipeline::BlockRange& range : o.stage_plan())
+    layers += fmt::format("{}{}", layers.empty() ? "" : ",", range.count);
+  return fmt::format("{}, {} stages{} of {} layers, {} micro-batches: bubble {:.1f}% of a step", o.mesh.pipeline,
+                     stages, stages == ranks ? "" : fmt::format(" on {} rank{}", ranks, ranks == 1 ? "" : "s"), layers,
+                     micro_batches, bubble * 100);
 }
 
 std::string learning_rate_row(const ScheduleOptions& s) {
@@ -94,7 +99,6 @@ std::string table(const std::vector<Row>& rows) {
 
 std::string start_table(const TrainOptions& o, const StartFacts& facts) {
   const PrecisionOptions& p = o.precision;
-  const BatchSizes batch = o.batch_sizes();
   return table({
       {"device", fmt::format("{}, {} thread{} per rank, ranks are {}, products by {}", p.device, facts.threads,
                              facts.threads == 1 ? "" : "s", o.mesh.processes ? "MPI processes" : "threads", p.gemm)},
@@ -106,7 +110,7 @@ std::string start_table(const TrainOptions& o, const StartFacts& facts) {
       {"parameters", parameters_row(o.model.config.experts, facts)},
       {"vocabulary", fmt::format("{} (padded to {})", facts.vocab, facts.padded_vocab)},
       {"mesh", mesh_row(o.mesh)},
-      {"schedule", pipeline_row(o.mesh, batch.micro_batches, facts.bubble)},
+      {"schedule", pipeline_row(o, facts.bubble)},
       {"optimizer", optimizer_row(o.optimizer)},
       {"learning rate", learning_rate_row(o.schedule)},
       {"memory per rank", facts.memory},

@@ -46,16 +46,16 @@ optim::LrSchedule make_lr_schedule(const ScheduleOptions& o) {
 }
 
 std::string predicted_memory(const TrainOptions& o, const GptConfig& c, const nn::ParameterList& parameters,
-                             int live_microbatches) {
+                             int live_activations) {
   double count = 0;
   for (const nn::ParameterPtr& parameter : parameters) count += static_cast<double>(parameter->value.count());
   const double element = static_cast<double>(size_of(o.precision.dtype));
   const double moments = o.optimizer.optimizer == "adamw" ? 8 : (o.optimizer.momentum > 0 ? 4 : 0);
   const double master = o.precision.dtype == DType::f32 ? 0 : 4;
   const double tokens = static_cast<double>(o.batch_sizes().micro_batch * c.context / o.mesh.shape.size(Axis::cp));
-  const double layers = static_cast<double>(c.layers) / o.mesh.shape.size(Axis::pp);
+  const double layers = static_cast<double>(c.layers) / o.mesh.stages();  // of an activation alive
   const double tp = o.mesh.shape.size(Axis::tp);
-  double activations = tokens * layers * kept_per_token(o, c) * element * live_microbatches;
+  double activations = tokens * layers * kept_per_token(o, c) * element * live_activations;
   activations +=
       2 * tokens * static_cast<double>(c.vocab) / tp * element;  // logits and their gradient, one micro-batch
   // ZeRO: what its stage shards is divided by the ranks that share it.

@@ -18,6 +18,6 @@ optim::LrSchedule make_lr_schedule(const ScheduleOptions& options);
 /// Bytes per rank this run will need, by category, as one line for the start table; the convention is in the line
 /// itself.
 std::string predicted_memory(const TrainOptions& options, const GptConfig& config, const nn::ParameterList& parameters,
-                             int live_microbatches);
+                             int live_activations);
 
 }  // namespace trireme

@@ -1,6 +1,7 @@
 #include "train/trainer.h"
 
 #include <cmath>
+#include <map>
 
 #include "optim/gradient_norm.h"
 #include "parallel/verify.h"
@@ -10,13 +11,42 @@
 namespace trireme {
 namespace {
 
-ZeroOptions zero_options(const MeshOptions& o, std::int64_t bucket_bytes) {
+ZeroOptions zero_options(const MeshOptions& o, std::int64_t bucket_bytes, const Gpt& model) {
   return {.stage = static_cast<int>(o.zero),
           .prefetch = static_cast<int>(o.zero_prefetch.value_or(MeshOptions::default_prefetch)),
           .resident_bytes = o.zero_resident.value_or(MeshOptions::default_resident),
           .shard_ranks = static_cast<int>(o.dp_shard.value_or(0)),
-          .bucket_bytes = bucket_bytes};
+          .bucket_bytes = bucket_bytes,
+          .key = [&model](const nn::Parameter& parameter) { return model.stage_of(parameter); }};
 }
+
+}  // namespace
+
+namespace {
+
+/// The batches of a step: made once each and in order, kept while stages of this rank still ask for them.
+class StepBatches {
+ public:
+  StepBatches(const Trainer::NextBatch& next, int stages) : next_(next), stages_(stages) {}
+
+  /// Each stage of the rank asks once for each micro-batch.
+  Batch take(int microbatch) {
+    for (; made_ <= microbatch; ++made_) kept_[made_] = {next_(made_), stages_};
+    const auto found = kept_.find(microbatch);
+    Batch batch = found->second.batch;
+    if (--found->second.takers == 0) kept_.erase(found);
+    return batch;
+  }
+
+ private:
+  struct Kept {
+    Batch batch;
+    int takers;
+  };
+  const Trainer::NextBatch& next_;
+  int stages_, made_ = 0;
+  std::map<int, Kept> kept_;  // by micro-batch
+};
 
 }  // namespace
 
@@ -30,11 +60,11 @@ Trainer::Trainer(const TrainOptions& o, std::shared_ptr<const DeviceMesh> mesh, 
     : options_(o),
       mesh_(std::move(mesh)),
       batch_(o.batch_sizes()),
-      model_(make_build(o, mesh_), o.model.config),
+      model_(make_build(o, mesh_), o.model.config, o.stage_plan()),
       sync_(o.mesh.zero == 0 ? std::make_unique<GradSync>(model_.parameters(), *mesh_, bucket_bytes) : nullptr),
       zero_(o.mesh.zero == 0 ? nullptr
                              : std::make_unique<Zero>(model_.parameters(), model_.units(), *mesh_,
-                                                      zero_options(o.mesh, bucket_bytes))),
+                                                      zero_options(o.mesh, bucket_bytes, model_))),
       optimizer_(make_optimizer(o.optimizer, zero_ ? zero_->shards() : optim::whole_shards(model_.parameters()))),
       scaler_(o.precision.make_scaler()),
       executor_(pipeline::make_schedule(o.mesh.pipeline, mesh_->size(Axis::pp), static_cast<int>(batch_.micro_batches)),
@@ -46,17 +76,21 @@ Trainer::Pass Trainer::gradients(const NextBatch& next_batch, double loss_scale)
   sync_ ? sync_->zero() : zero_->zero();
   model_.run().step_sequences = batch_.global_batch;
   model_.run().loss_scale = scaler_.scale();
+  StepBatches batches(next_batch, model_.chunks());
   const pipeline::StageFunctions stage = {
       .forward =
-          [&](const Tensor& input, int microbatch) {
-            const Batch batch = enter_batch(model_, next_batch(microbatch));
-            const Tensor hidden = model_.hidden(input, batch.inputs);  // [B, T, D]
-            return mesh_->is_last(Axis::pp) ? model_.loss(hidden, batch.targets, loss_scale * scaler_.scale()) : hidden;
+          [&](int s, const Tensor& input, int microbatch) {
+            const Batch batch = enter_batch(model_, batches.take(microbatch));
+            const Tensor hidden = model_.hidden(s, input, batch.inputs);  // [B, T, D]
+            return model_.is_last_stage(s) ? model_.loss(hidden, batch.targets, loss_scale * scaler_.scale()) : hidden;
           },
       .activation_shape = model_.hidden_shape(batch_.micro_batch, options_.model.config.context),
       .dtype = options_.precision.dtype};
   Pass pass;
-  pass.pipeline = executor_.run(stage, [&] { sync_ ? sync_->last_microbatch() : zero_->last_microbatch(); });
+  pass.pipeline = executor_.run(stage, [&](int, int microbatch) {
+    const bool last = microbatch + 1 == batch_.micro_batches;
+    sync_ ? sync_->last_microbatch(last) : zero_->last_microbatch(last);
+  });
   pass.pipeline.loss /= scaler_.scale();
   pass.sums = sync_ ? sync_->finish() : zero_->finish();
   return pass;

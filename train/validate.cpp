@@ -124,6 +124,17 @@ void validate_zero(const MeshOptions& o) {
          *o.dp_shard, data, data, *o.dp_shard, data % *o.dp_shard, divisors(data));
 }
 
+void validate_pipeline(const TrainOptions& o) {
+  const int stages = o.mesh.stages(), ranks = o.mesh.shape.size(Axis::pp);  // refuses a --pipeline that is none
+  if (o.model.config.layers < stages)
+    fail(
+        ExitCode::usage, "--pipeline",
+        "--layers {} are fewer than {} x {} = {} stages (pp={} ranks of --pipeline {}), and a stage holds at least one "
+        "layer; expected at most {} stages; change --layers, --pipeline, or pp in --mesh",
+        o.model.config.layers, ranks, stages / ranks, stages, ranks, o.mesh.pipeline, o.model.config.layers);
+  static_cast<void>(o.stage_plan());  // refuses a --stage-layers that does not fit
+}
+
 void validate_schedule(const ScheduleOptions& o) {
   if (o.lr_schedule == optim::LrShape::constant) {
     refuse_unused(o.min_lr.has_value(), "min-lr", "lr-schedule", name(o.lr_schedule), "cosine, linear or wsd");
@@ -246,6 +257,7 @@ void validate(const TrainOptions& options) {
   validate_sequence(options);
   validate_aux_scope(options.model.config.experts, options.batch_sizes());
   validate_zero(options.mesh);
+  validate_pipeline(options);
   validate_schedule(options.schedule);
   validate_optimizer(options.optimizer);
   validate_run(options);

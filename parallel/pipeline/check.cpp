@@ -4,243 +4,301 @@
 #include <array>
 
 #include "core/error.h"
-#include "parallel/pipeline/timeline.h"
+#include "parallel/pipeline/messages.h"
 
 namespace trireme::pipeline {
 
 namespace {
 
-constexpr int kinds = 6;
-
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
-std::size_t at(ActionKind kind) { return static_cast<std::size_t>(kind); }
 
-/// Whether a complete schedule has this action for every micro-batch on this stage.
-bool expected(const Schedule& schedule, ActionKind kind, int stage) {
-  const bool first = stage == 0, last = stage == schedule.stages - 1;
-  switch (kind) {
-    case ActionKind::forward:
-      return true;
-    case ActionKind::backward:
-      return schedule.backward;
-    case ActionKind::send_activation:
-      return !last;
-    case ActionKind::recv_activation:
-      return !first;
-    case ActionKind::send_gradient:
-      return schedule.backward && !first;
-    case ActionKind::recv_gradient:
-      return schedule.backward && !last;
-  }
-  return false;
-}
+/// Index in its rank's list of each action of one stage: [kind][micro-batch], -1 when absent.
+using Positions = std::array<std::vector<int>, action_kinds>;
 
-/// Index in a rank's list of each of its actions: [kind][micro-batch], -1 when absent.
-using Positions = std::array<std::vector<int>, kinds>;
-
-/// Every action belongs to this rank, and none stands there twice.
-Positions find_positions(const Schedule& schedule, int rank) {
-  Positions positions;
-  for (auto& row : positions) row.assign(at(schedule.microbatches), -1);
-  const auto& list = schedule.ranks[at(rank)];
-  for (int i = 0; i < static_cast<int>(list.size()); ++i) {
-    const Action& action = list[at(i)];
-    const auto refuse = [&](const std::string& why) {
-      fail(ExitCode::internal, "pipeline check", "{}: rank {}, action {} ({}): {}", schedule.name, rank, i,
-           to_string(action), why);
-    };
-    if (action.stage != rank) refuse(fmt::format("expected an action of stage {}, which lives here", rank));
-    if (action.microbatch < 0 || action.microbatch >= schedule.microbatches) {
-      refuse(fmt::format("expected a micro-batch from 0 to {}", schedule.microbatches - 1));
-    }
-    if (!expected(schedule, action.kind, rank)) {
-      refuse(fmt::format("stage {} of {} has none of these{}", rank, schedule.stages,
-                         schedule.backward ? "" : " in a forward-only run"));
-    }
-    int& position = positions[at(action.kind)][at(action.microbatch)];
-    if (position >= 0) refuse(fmt::format("expected once, but action {} is the same", position));
-    position = i;
-  }
-  return positions;
-}
-
-/// Points 1 and 2: `before` stands before `after` for every micro-batch, where the stage has both.
-void check_order(const Schedule& schedule, int rank, const Positions& positions, ActionKind before, ActionKind after) {
-  if (!expected(schedule, before, rank) || !expected(schedule, after, rank)) return;
-  for (int m = 0; m < schedule.microbatches; ++m) {
-    const int first = positions[at(before)][at(m)], second = positions[at(after)][at(m)];
-    if (first >= 0 && second >= 0 && first < second) continue;
-    if (first < 0 && second < 0) {
-      fail(ExitCode::internal, "pipeline check",
-           "{}: rank {}, action {} (end of its list): missing {} and {} of micro-batch {}", schedule.name, rank,
-           schedule.ranks[at(rank)].size(), name(before), name(after), m);
-    }
-    const int here = second >= 0 ? second : first;
-    const std::string problem =
-        first < 0    ? fmt::format("missing {} before it", name(before))
-        : second < 0 ? fmt::format("missing {} after it", name(after))
-                     : fmt::format("expected {} before it, which stands at action {}", name(before), first);
-    fail(ExitCode::internal, "pipeline check", "{}: rank {}, action {} ({}): {}", schedule.name, rank, here,
-         to_string(schedule.ranks[at(rank)][at(here)]), problem);
-  }
-}
-
-void check_rank(const Schedule& schedule, int rank) {
-  const Positions positions = find_positions(schedule, rank);
-  const auto ordered = [&](ActionKind before, ActionKind after) {
-    check_order(schedule, rank, positions, before, after);
-  };
-  for (int m = 0; m < schedule.microbatches;
-       ++m) {  // forward alone: the one kind that every stage of every schedule has
-    if (positions[at(ActionKind::forward)][at(m)] >= 0) continue;
-    fail(ExitCode::internal, "pipeline check",
-         "{}: rank {}, action {} (end of its list): missing forward of micro-batch {}", schedule.name, rank,
-         schedule.ranks[at(rank)].size(), m);
-  }
-  ordered(ActionKind::forward, ActionKind::backward);
-  ordered(ActionKind::recv_activation, ActionKind::forward);
-  ordered(ActionKind::forward, ActionKind::send_activation);
-  ordered(ActionKind::recv_gradient, ActionKind::backward);
-  ordered(ActionKind::backward, ActionKind::send_gradient);
-}
-
-std::vector<int> positions_of(const Schedule& schedule, int rank, ActionKind kind) {
-  std::vector<int> found;
-  const auto& list = schedule.ranks[at(rank)];
-  for (int i = 0; i < static_cast<int>(list.size()); ++i) {
-    if (list[at(i)].kind == kind) found.push_back(i);
-  }
-  return found;
-}
-
-/// Point 3. Messages of one kind between two ranks arrive in the order sent, so both ends must name one order. Counts
-/// are equal: every rank has each of its messages once.
-void check_channel(const Schedule& schedule, int from, ActionKind send, int to, ActionKind recv) {
-  const std::vector<int> sends = positions_of(schedule, from, send), recvs = positions_of(schedule, to, recv);
-  for (std::size_t k = 0; k < recvs.size(); ++k) {
-    const Action& sent = schedule.ranks[at(from)][at(sends[k])];
-    const Action& received = schedule.ranks[at(to)][at(recvs[k])];
-    if (sent.microbatch == received.microbatch) continue;
-    fail(ExitCode::internal, "pipeline check",
-         "{}: rank {}, action {} ({}): the message that arrives here is action {} of rank {} ({}); expected the same "
-         "micro-batch",
-         schedule.name, to, recvs[k], to_string(received), sends[k], from, to_string(sent));
-  }
-}
-
-/// The action at the other end of a message.
-Action counterpart(const Action& action) {
-  switch (action.kind) {
-    case ActionKind::send_activation:
-      return {ActionKind::recv_activation, action.stage + 1, action.microbatch};
-    case ActionKind::recv_activation:
-      return {ActionKind::send_activation, action.stage - 1, action.microbatch};
-    case ActionKind::send_gradient:
-      return {ActionKind::recv_gradient, action.stage - 1, action.microbatch};
-    case ActionKind::recv_gradient:
-      return {ActionKind::send_gradient, action.stage + 1, action.microbatch};
-    default:
-      fail(ExitCode::internal, "pipeline check", "{} is not a message", to_string(action));
-  }
-}
-
-/// Point 4. Runs all lists at once. A rank posts its next run of messages, stays until the other end of each is
-/// posted too, then computes; when no rank can go on and one has not ended, the schedule deadlocks.
-class Rendezvous {
+class Checker {
  public:
-  explicit Rendezvous(const Schedule& schedule) : schedule_(schedule), posted_(schedule.ranks.size(), 0) {
-    for (int rank = 0; rank < schedule.stages; ++rank) positions_.push_back(find_positions(schedule, rank));
+  explicit Checker(const Schedule& schedule) : schedule_(schedule) {
+    require(schedule.rank_count() >= 1 && schedule.microbatches >= 1 && schedule.stages >= schedule.rank_count() &&
+                schedule.stages % schedule.rank_count() == 0,
+            "pipeline check",
+            "{}: {} stages, {} micro-batches and {} lists; expected at least 1 of each, and as many stages for every "
+            "list",
+            schedule.name, schedule.stages, schedule.microbatches, schedule.ranks.size());
+    find_splits();
+    Positions none;
+    for (auto& row : none) row.assign(at(schedule.microbatches), -1);
+    positions_.assign(at(schedule.stages), none);
+    for (int rank = 0; rank < schedule.rank_count(); ++rank) find_positions(rank);
   }
 
-  void run() {
-    for (int rank = 0; rank < schedule_.stages; ++rank) post(rank);
-    for (bool moved = true; moved;) {
-      moved = false;
-      for (int rank = 0; rank < schedule_.stages; ++rank) {
-        while (!ended(rank) && waits_for(rank) < 0) {
-          ++posted_[at(rank)];  // the computation after the run of messages
-          post(rank);
-          moved = true;
-        }
-      }
+  void run() const {
+    for (int stage = 0; stage < schedule_.stages; ++stage) check_stage(stage);
+    if (schedule_.rank_count() == 1) check_chunks_of_one_rank();
+    for (int stage = 0; stage + 1 < schedule_.stages; ++stage) {
+      check_channel({ActionKind::send_activation, stage, 0});
+      check_channel({ActionKind::send_gradient, stage + 1, 0});
     }
-    for (int rank = 0; rank < schedule_.stages; ++rank) {
-      if (const int action = waits_for(rank); action >= 0) refuse(rank, action);
+    check_deadlock();
+    for (int stage = 0; stage < schedule_.stages; ++stage) {
+      check_microbatch_order(stage, gradient_kind(stage));
+      check_microbatch_order(stage, ActionKind::backward_weight);
     }
+  }
+
+  /// The action after which nothing is kept of a micro-batch on a stage.
+  ActionKind last_use(int stage) const {
+    if (!schedule_.backward) return ActionKind::forward;
+    return splits(stage) ? ActionKind::backward_weight : ActionKind::backward;
   }
 
  private:
   const std::vector<Action>& list(int rank) const { return schedule_.ranks[at(rank)]; }
-  bool ended(int rank) const { return posted_[at(rank)] == static_cast<int>(list(rank).size()); }
-  bool is_posted(const Action& action) const {
-    return positions_[at(action.stage)][at(action.kind)][at(action.microbatch)] < posted_[at(action.stage)];
+  int position(ActionKind kind, int stage, int microbatch) const {
+    return positions_[at(stage)][static_cast<std::size_t>(kind)][at(microbatch)];
+  }
+  int position(const Action& action) const { return position(action.kind, action.stage, action.microbatch); }
+  bool splits(int stage) const { return splits_[at(stage)]; }
+  ActionKind gradient_kind(int stage) const {
+    return splits(stage) ? ActionKind::backward_input : ActionKind::backward;
   }
 
+  void find_splits() {
+    splits_.assign(at(schedule_.stages), false);
+    for (const auto& list : schedule_.ranks) {
+      for (const Action& action : list) {
+        if (action.kind == ActionKind::backward_input && action.stage >= 0 && action.stage < schedule_.stages)
+          splits_[at(action.stage)] = true;
+      }
+    }
+  }
+
+  /// Whether a complete schedule has this action for every micro-batch on this stage.
+  bool expected(ActionKind kind, int stage) const {
+    const bool messages = schedule_.rank_count() > 1;
+    const bool before = stage > 0 && messages, after = stage < schedule_.stages - 1 && messages;
+    switch (kind) {
+      case ActionKind::forward:
+        return true;
+      case ActionKind::backward:
+        return schedule_.backward && !splits(stage);
+      case ActionKind::backward_input:
+      case ActionKind::backward_weight:
+        return schedule_.backward && splits(stage);
+      case ActionKind::send_activation:
+        return after;
+      case ActionKind::recv_activation:
+        return before;
+      case ActionKind::send_gradient:
+        return schedule_.backward && before;
+      case ActionKind::recv_gradient:
+        return schedule_.backward && after;
+    }
+    return false;
+  }
+
+  std::string stages_of(int rank) const {
+    std::string text;
+    for (int stage = rank; stage < schedule_.stages; stage += schedule_.rank_count())
+      text += fmt::format("{}{}", text.empty() ? "" : ", ", stage);
+    return text;
+  }
+
+  /// Every action belongs to this rank, and none stands there twice.
+  void find_positions(int rank) {
+    for (int i = 0; i < static_cast<int>(list(rank).size()); ++i) {
+      const Action& action = list(rank)[at(i)];
+      const auto refuse = [&](const std::string& why) {
+        fail(ExitCode::internal, "pipeline check", "{}: rank {}, action {} ({}): {}", schedule_.name, rank, i,
+             to_string(action), why);
+      };
+      if (action.stage < 0 || action.stage >= schedule_.stages || schedule_.rank_of(action.stage) != rank)
+        refuse(fmt::format("expected an action of stage {}, which lives here", stages_of(rank)));
+      if (action.microbatch < 0 || action.microbatch >= schedule_.microbatches)
+        refuse(fmt::format("expected a micro-batch from 0 to {}", schedule_.microbatches - 1));
+      if (!expected(action.kind, action.stage)) {
+        refuse(fmt::format("stage {} of {} has none of these{}", action.stage, schedule_.stages,
+                           schedule_.backward ? "" : " in a forward-only run"));
+      }
+      int& found = positions_[at(action.stage)][static_cast<std::size_t>(action.kind)][at(action.microbatch)];
+      if (found >= 0) refuse(fmt::format("expected once, but action {} is the same", found));
+      found = i;
+    }
+  }
+
+  /// Points 1 and 2.
+  void check_stage(int stage) const {
+    const int rank = schedule_.rank_of(stage);
+    for (int m = 0; m < schedule_.microbatches; ++m) {  // alone: the one kind that every stage of every schedule has
+      if (position(ActionKind::forward, stage, m) >= 0) continue;
+      fail(ExitCode::internal, "pipeline check",
+           "{}: rank {}, action {} (end of its list): missing forward of micro-batch {} on stage {}", schedule_.name,
+           rank, list(rank).size(), m, stage);
+    }
+    const ActionKind gradient = gradient_kind(stage);
+    check_order(stage, ActionKind::forward, gradient);
+    check_order(stage, ActionKind::backward_input, ActionKind::backward_weight);
+    check_order(stage, ActionKind::recv_activation, ActionKind::forward);
+    check_order(stage, ActionKind::forward, ActionKind::send_activation);
+    check_order(stage, ActionKind::recv_gradient, gradient);
+    check_order(stage, gradient, ActionKind::send_gradient);
+  }
+
+  /// `before` stands before `after` for every micro-batch, where the stage has both.
+  void check_order(int stage, ActionKind before, ActionKind after) const {
+    if (!expected(before, stage) || !expected(after, stage)) return;
+    const int rank = schedule_.rank_of(stage);
+    for (int m = 0; m < schedule_.microbatches; ++m) {
+      const int first = position(before, stage, m), second = position(after, stage, m);
+      if (first >= 0 && second >= 0 && first < second) continue;
+      if (first < 0 && second < 0) {
+        fail(ExitCode::internal, "pipeline check",
+             "{}: rank {}, action {} (end of its list): missing {} and {} of micro-batch {} on stage {}",
+             schedule_.name, rank, list(rank).size(), name(before), name(after), m, stage);
+      }
+      const int here = second >= 0 ? second : first;
+      const std::string problem =
+          first < 0    ? fmt::format("missing {} before it", name(before))
+          : second < 0 ? fmt::format("missing {} after it", name(after))
+                       : fmt::format("expected {} before it, which stands at action {}", name(before), first);
+      fail(ExitCode::internal, "pipeline check", "{}: rank {}, action {} ({}): {}", schedule_.name, rank, here,
+           to_string(list(rank)[at(here)]), problem);
+    }
+  }
+
+  /// Point 2 without messages: a stage runs after the one it takes its input, or its gradient, from.
+  void check_chunks_of_one_rank() const {
+    const auto ordered = [&](const Action& first, const Action& second) {
+      if (position(first) < position(second)) return;
+      fail(ExitCode::internal, "pipeline check", "{}: rank 0, action {} ({}): expected action {} ({}) before it",
+           schedule_.name, position(second), to_string(second), position(first), to_string(first));
+    };
+    for (int stage = 0; stage + 1 < schedule_.stages; ++stage) {
+      for (int m = 0; m < schedule_.microbatches; ++m) {
+        ordered({ActionKind::forward, stage, m}, {ActionKind::forward, stage + 1, m});
+        if (schedule_.backward) ordered({gradient_kind(stage + 1), stage + 1, m}, {gradient_kind(stage), stage, m});
+      }
+    }
+  }
+
+  std::vector<int> positions_of(ActionKind kind, int stage) const {
+    std::vector<int> found = positions_[at(stage)][static_cast<std::size_t>(kind)];
+    std::sort(found.begin(), found.end());
+    return found;
+  }
+
+  /// Point 3. Messages of one kind between two stages arrive in the order sent, so both ends must name one order.
+  /// Counts are equal: every stage has each of its messages once.
+  void check_channel(const Action& any_send) const {
+    if (!expected(any_send.kind, any_send.stage)) return;
+    const Action any_recv = counterpart(any_send);
+    const int from = schedule_.rank_of(any_send.stage), to = schedule_.rank_of(any_recv.stage);
+    const std::vector<int> sends = positions_of(any_send.kind, any_send.stage);
+    const std::vector<int> recvs = positions_of(any_recv.kind, any_recv.stage);
+    for (std::size_t k = 0; k < recvs.size(); ++k) {
+      const Action& sent = list(from)[at(sends[k])];
+      const Action& received = list(to)[at(recvs[k])];
+      if (sent.microbatch == received.microbatch) continue;
+      fail(ExitCode::internal, "pipeline check",
+           "{}: rank {}, action {} ({}): the message that arrives here is action {} of rank {} ({}); expected the same "
+           "micro-batch",
+           schedule_.name, to, recvs[k], to_string(received), sends[k], from, to_string(sent));
+    }
+  }
+
+  /// Point 5.
+  void check_microbatch_order(int stage, ActionKind kind) const {
+    if (!expected(kind, stage)) return;
+    for (int m = 1; m < schedule_.microbatches; ++m) {
+      const int before = position(kind, stage, m - 1), here = position(kind, stage, m);
+      if (before < here) continue;
+      fail(ExitCode::internal, "pipeline check",
+           "{}: rank {}, action {} ({}): expected micro-batch {} before it, which stands at action {}: gradients are "
+           "summed in the order of micro-batches",
+           schedule_.name, schedule_.rank_of(stage), here, to_string({kind, stage, m}), m - 1, before);
+    }
+  }
+
+  // Point 4. Runs all lists at once. A rank posts its next run of messages, stays until the other end of each is
+  // posted too, then computes; when no rank can go on and one has not ended, the schedule deadlocks.
+
+  using Posted = std::vector<int>;  ///< per rank: its actions before this index are posted or done
+
+  void check_deadlock() const {
+    Posted posted(schedule_.ranks.size(), 0);
+    for (int rank = 0; rank < schedule_.rank_count(); ++rank) post(posted, rank);
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (int rank = 0; rank < schedule_.rank_count(); ++rank) {
+        while (!ended(posted, rank) && waits_for(posted, rank) < 0) {
+          ++posted[at(rank)];  // the computation after the run of messages
+          post(posted, rank);
+          moved = true;
+        }
+      }
+    }
+    for (int rank = 0; rank < schedule_.rank_count(); ++rank) {
+      if (const int action = waits_for(posted, rank); action >= 0) refuse_deadlock(posted, rank, action);
+    }
+  }
+
+  bool ended(const Posted& posted, int rank) const { return posted[at(rank)] == static_cast<int>(list(rank).size()); }
+
   /// Posts the run of messages that starts where the rank stands.
-  void post(int rank) {
-    int& posted = posted_[at(rank)];
-    while (!ended(rank) && is_message(list(rank)[at(posted)].kind)) ++posted;
+  void post(Posted& posted, int rank) const {
+    while (!ended(posted, rank) && is_message(list(rank)[at(posted[at(rank)])].kind)) ++posted[at(rank)];
   }
 
   /// Index of a posted message of the latest run whose other end is not posted; -1 when there is none.
-  int waits_for(int rank) const {
-    for (int i = posted_[at(rank)] - 1; i >= 0 && is_message(list(rank)[at(i)].kind); --i) {
-      if (!is_posted(counterpart(list(rank)[at(i)]))) return i;
+  int waits_for(const Posted& posted, int rank) const {
+    for (int i = posted[at(rank)] - 1; i >= 0 && is_message(list(rank)[at(i)].kind); --i) {
+      const Action other = counterpart(list(rank)[at(i)]);
+      if (position(other) >= posted[at(schedule_.rank_of(other.stage))]) return i;
     }
     return -1;
   }
 
-  [[noreturn]] void refuse(int rank, int index) const {
+  [[noreturn]] void refuse_deadlock(const Posted& posted, int rank, int index) const {
     const Action& waiting = list(rank)[at(index)];
     const Action other = counterpart(waiting);
+    const int peer = schedule_.rank_of(other.stage);
     fail(ExitCode::internal, "pipeline check",
          "{}: deadlock: rank {}, action {} ({}) waits for action {} of rank {} ({}), but that rank stays before its "
          "action {}",
-         schedule_.name, rank, index, to_string(waiting),
-         positions_[at(other.stage)][at(other.kind)][at(other.microbatch)], other.stage, to_string(other),
-         posted_[at(other.stage)]);
+         schedule_.name, rank, index, to_string(waiting), position(other), peer, to_string(other), posted[at(peer)]);
   }
 
   const Schedule& schedule_;
-  std::vector<int> posted_;  // per rank: its actions before this index are posted or done
-  std::vector<Positions> positions_;
+  std::vector<bool> splits_;          // per stage: whether its backwards come in two parts
+  std::vector<Positions> positions_;  // per stage
 };
 
-int peak_live(const Schedule& schedule, const std::vector<Action>& list) {
+int peak_live(const Checker& checker, const std::vector<Action>& list) {
   int live = 0, peak = 0;
   for (const Action& action : list) {
     if (action.kind == ActionKind::forward) peak = std::max(peak, ++live);
-    const ActionKind last_use = schedule.backward ? ActionKind::backward : ActionKind::forward;
-    if (action.kind == last_use) --live;
+    if (action.kind == checker.last_use(action.stage)) --live;
   }
   return peak;
 }
 
 }  // namespace
 
-Proof check(const Schedule& schedule) {
-  require(schedule.stages >= 1 && schedule.microbatches >= 1 && schedule.ranks.size() == at(schedule.stages),
-          "pipeline check",
-          "{}: {} stages, {} micro-batches and {} lists; expected at least 1 of each and a list for every stage",
-          schedule.name, schedule.stages, schedule.microbatches, schedule.ranks.size());
-  for (int rank = 0; rank < schedule.stages; ++rank) check_rank(schedule, rank);
-  for (int rank = 0; rank + 1 < schedule.stages; ++rank) {
-    check_channel(schedule, rank, ActionKind::send_activation, rank + 1, ActionKind::recv_activation);
-    check_channel(schedule, rank + 1, ActionKind::send_gradient, rank, ActionKind::recv_gradient);
-  }
-  Rendezvous(schedule).run();
+Proof check(const Schedule& schedule, const Costs& costs) {
+  const Checker checker(schedule);
+  checker.run();
 
   Proof proof;
   int total = 0;
-  for (const auto& row : simulate(schedule)) total = std::max(total, row.back().end);
-  const int ideal = schedule.microbatches * (forward_cost + (schedule.backward ? backward_cost : 0));
+  for (const auto& row : simulate(schedule, costs)) total = std::max(total, row.back().end);
+  const int ideal = schedule.microbatches * schedule.chunks() * costs.sum(schedule.backward);
   proof.bubble_of_ideal = static_cast<double>(total - ideal) / ideal;
   proof.bubble_of_total = static_cast<double>(total - ideal) / total;
   for (const auto& list : schedule.ranks) {
-    proof.peak_live.push_back(peak_live(schedule, list));
-    proof.messages += std::count_if(list.begin(), list.end(), [](const Action& action) {
+    proof.peak_live.push_back(peak_live(checker, list));
+    proof.sent.push_back(static_cast<int>(std::count_if(list.begin(), list.end(), [](const Action& action) {
       return action.kind == ActionKind::send_activation || action.kind == ActionKind::send_gradient;
-    });
+    })));
+    proof.messages += proof.sent.back();
   }
   return proof;
 }

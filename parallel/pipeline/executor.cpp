@@ -4,9 +4,9 @@
 #include <chrono>
 #include <deque>
 #include <map>
-#include <optional>
 #include <utility>
 
+#include "autograd/deferred.h"
 #include "autograd/engine.h"
 #include "autograd/node.h"
 
@@ -14,7 +14,8 @@ namespace trireme::pipeline {
 
 namespace {
 
-constexpr int activation_tag = 0, gradient_tag = 1;
+/// Of a message to `stage`: an activation from the stage before, or a gradient from the one after.
+int tag_of(int stage, bool gradient) { return 2 * stage + (gradient ? 1 : 0); }
 
 /// Adds the seconds it lives to `sum`.
 class Stopwatch {
@@ -34,36 +35,38 @@ struct Message {
   Work work;
 };
 
-/// The messages of one direction, in the order of the list's receives. One is always posted ahead, and no more: each
-/// is a buffer.
+/// The messages of one kind, in the order of the list's receives, all from one rank. One is always posted ahead, and no
+/// more: each is a buffer.
 class Inbox {
  public:
-  Inbox(ProcessGroup& group, int from, int tag, const StageFunctions& stage, std::ptrdiff_t count)
-      : group_(group), from_(from), tag_(tag), stage_(stage), unposted_(count) {
+  Inbox(ProcessGroup& group, int from, const StageFunctions& stage, const std::vector<Action>& list, ActionKind kind)
+      : group_(group), from_(from), stage_(stage) {
+    for (const Action& action : list) {
+      if (action.kind == kind) unposted_.push_back(tag_of(action.stage, kind == ActionKind::recv_gradient));
+    }
     post();
   }
 
   /// The next message, perhaps still on its way.
   Message take() {
-    Message message = std::move(posted_.front());
-    posted_.pop_front();
+    Message message = std::move(posted_);
     post();
     return message;
   }
 
  private:
   void post() {
-    if (unposted_ == 0) return;
-    --unposted_;
+    if (unposted_.empty()) return;
     const Tensor buffer = Tensor::empty(stage_.activation_shape, stage_.dtype);  // [B, T, D]
-    posted_.push_back({buffer, group_.recv(buffer, from_, tag_)});
+    posted_ = {buffer, group_.recv(buffer, from_, unposted_.front())};
+    unposted_.pop_front();
   }
 
   ProcessGroup& group_;
-  int from_, tag_;
+  int from_;
   const StageFunctions& stage_;
-  std::ptrdiff_t unposted_;
-  std::deque<Message> posted_;
+  std::deque<int> unposted_;  // tags
+  Message posted_;
 };
 
 /// A tensor of x's shape and place on the tape that keeps none of its elements alive. What operations need of an
@@ -80,44 +83,20 @@ Tensor without_elements(const Tensor& x) {
 class Pass {
  public:
   Pass(const Schedule& schedule, ProcessGroup& group, const StageFunctions& stage,
-       const std::function<void()>& before_last_backward)
+       const BeforeBackward& before_backward)
       : schedule_(schedule),
         list_(schedule.ranks[static_cast<std::size_t>(group.rank())]),
         group_(group),
         stage_(stage),
-        before_last_backward_(before_last_backward),
-        is_first_(group.rank() == 0),
-        is_last_(group.rank() == group.size() - 1),
-        backwards_left_(count(ActionKind::backward)) {
-    if (!is_first_)
-      activations_.emplace(group, group.rank() - 1, activation_tag, stage, count(ActionKind::recv_activation));
-    if (!is_last_) gradients_.emplace(group, group.rank() + 1, gradient_tag, stage, count(ActionKind::recv_gradient));
-  }
+        before_backward_(before_backward),
+        before_(group, (group.rank() + group.size() - 1) % group.size(), stage, list_, ActionKind::recv_activation),
+        after_(group, (group.rank() + 1) % group.size(), stage, list_, ActionKind::recv_gradient) {}
 
   StepReport run() {
     for (const Action& action : list_) {
-      Live& live = live_[action.microbatch];
-      switch (action.kind) {
-        case ActionKind::recv_activation:
-          live.activation = activations_->take();
-          break;
-        case ActionKind::forward:
-          forward(live, action.microbatch);
-          break;
-        case ActionKind::send_activation:
-          send_activation(live);
-          break;
-        case ActionKind::recv_gradient:
-          live.gradient = gradients_->take();
-          break;
-        case ActionKind::backward:
-          backward(live);
-          break;
-        case ActionKind::send_gradient:
-          send(std::exchange(live.input_gradient, {}), group_.rank() - 1, gradient_tag);
-          break;
-      }
-      if (is_finished(action.kind)) live_.erase(action.microbatch);
+      const auto place = live_.try_emplace({action.stage, action.microbatch}).first;
+      act(action, place->second);
+      if (is_finished(place->second)) live_.erase(place);
     }
     const Stopwatch watch(report_.waiting_seconds);
     for (Work& work : sends_) work.wait();
@@ -125,21 +104,73 @@ class Pass {
   }
 
  private:
-  /// A micro-batch of which this rank keeps something.
+  /// A micro-batch on a stage, of which this rank keeps something.
   struct Live {
     Message activation, gradient;
-    Tensor input;           ///< a leaf that collects the gradient to send back; undefined on the first stage
-    Tensor output;          ///< the activation until it is sent, then only its place on the tape
-    Tensor input_gradient;  ///< until it is sent
+    Tensor input;               ///< a leaf that collects the gradient to send back; undefined on the first stage
+    Tensor output;              ///< the activation until it is sent, then only its place on the tape
+    Tensor input_gradient;      ///< until it is sent
+    DeferredGradients weights;  ///< of a split backward, between its parts
+    bool computed = false;      ///< the last computation is done
   };
 
-  std::ptrdiff_t count(ActionKind kind) const {
-    return std::count_if(list_.begin(), list_.end(), [&](const Action& action) { return action.kind == kind; });
+  bool is_first(int stage) const { return stage == 0; }
+  bool is_last(int stage) const { return stage == schedule_.stages - 1; }
+  /// Whether neighbour stages live on this rank too, and messages are handed over.
+  bool alone() const { return group_.size() == 1; }
+
+  bool is_finished(const Live& live) const {
+    return live.computed && !live.input_gradient.defined() && !live.output.defined();
   }
 
-  bool is_finished(ActionKind kind) const {
-    if (schedule_.backward) return kind == (is_first_ ? ActionKind::backward : ActionKind::send_gradient);
-    return kind == (is_last_ ? ActionKind::forward : ActionKind::send_activation);
+  void act(const Action& action, Live& live) {
+    const auto [kind, stage, microbatch] = action;
+    switch (kind) {
+      case ActionKind::recv_activation:
+        live.activation = before_.take();
+        break;
+      case ActionKind::forward:
+        forward(live, stage, microbatch);
+        break;
+      case ActionKind::send_activation:
+        send(live.output, (group_.rank() + 1) % group_.size(), tag_of(stage + 1, false));
+        live.output = schedule_.backward ? without_elements(live.output) : Tensor();
+        break;
+      case ActionKind::recv_gradient:
+        live.gradient = after_.take();
+        break;
+      case ActionKind::backward:
+        announce_backward(stage, microbatch);
+        backward(live, stage, microbatch);
+        note_computed(live);
+        break;
+      case ActionKind::backward_input: {
+        announce_backward(stage, microbatch);
+        const DeferWeightGradients scope(live.weights);
+        backward(live, stage, microbatch);
+        break;
+      }
+      case ActionKind::backward_weight: {
+        announce_backward(stage, microbatch);
+        const Stopwatch watch(report_.backward_seconds);
+        live.weights.run();
+        note_computed(live);
+        break;
+      }
+      case ActionKind::send_gradient:
+        send(std::exchange(live.input_gradient, {}), (group_.rank() + group_.size() - 1) % group_.size(),
+             tag_of(stage - 1, true));
+        break;
+    }
+  }
+
+  void announce_backward(int stage, int microbatch) const {
+    if (before_backward_) before_backward_(stage, microbatch);
+  }
+
+  void note_computed(Live& live) {
+    live.computed = true;
+    --alive_;
   }
 
   Tensor arrived(Message message) {
@@ -153,26 +184,33 @@ class Pass {
     sends_.push_back(group_.send(contiguous(x.detach()), to, tag));
   }
 
-  void forward(Live& live, int microbatch) {
+  void forward(Live& live, int stage, int microbatch) {
     report_.peak_live = std::max(report_.peak_live, ++alive_);
-    if (!is_first_) live.input = arrived(std::exchange(live.activation, {}));  // [B, T, D]
-    const Stopwatch watch(report_.forward_seconds);
-    if (schedule_.backward) {
-      if (live.input.defined()) require_grad(live.input);
-      live.output = stage_.forward(live.input, microbatch);  // [B, T, D], or [] on the last stage
-      if (live.input.defined()) live.input = without_elements(live.input);
-    } else {
-      const NoGrad guard;
-      live.output = stage_.forward(live.input, microbatch);
-      live.input = {};
-      --alive_;
+    if (!is_first(stage)) live.input = arrived(std::exchange(live.activation, {}));  // [B, T, D]
+    {
+      const Stopwatch watch(report_.forward_seconds);
+      if (schedule_.backward) {
+        if (live.input.defined()) require_grad(live.input);
+        live.output = stage_.forward(stage, live.input, microbatch);  // [B, T, D], or [] on the last stage
+        if (live.input.defined()) live.input = without_elements(live.input);
+      } else {
+        const NoGrad guard;
+        live.output = stage_.forward(stage, std::exchange(live.input, {}), microbatch);
+      }
     }
-    check_output(live.output);
-    if (is_last_ && live.output.defined()) report_.loss += live.output.item();
+    check_output(live.output, stage);
+    if (is_last(stage) && live.output.defined()) report_.loss += live.output.item();
+    if (alone() && !is_last(stage)) {
+      live_[{stage + 1, microbatch}].activation = {contiguous(live.output.detach()), {}};
+      live.output = without_elements(live.output);
+    }
+    if (schedule_.backward) return;
+    if (is_last(stage) || alone()) live.output = {};
+    note_computed(live);
   }
 
-  void check_output(const Tensor& output) const {
-    if (is_last_) {
+  void check_output(const Tensor& output, int stage) const {
+    if (is_last(stage)) {
       if (!output.defined() && !schedule_.backward) return;
       require(output.defined() && output.count() == 1, "pipeline",
               "the last stage returned {}; expected the loss, one element",
@@ -181,42 +219,36 @@ class Pass {
     }
     require(
         output.defined() && output.shape() == stage_.activation_shape && output.dtype() == stage_.dtype, "pipeline",
-        "stage {} returned {}; expected an activation of shape {} in {}, which the next stage receives", group_.rank(),
+        "stage {} returned {}; expected an activation of shape {} in {}, which the next stage receives", stage,
         output.defined() ? fmt::format("shape {} in {}", to_string(output.shape()), name(output.dtype())) : "nothing",
         to_string(stage_.activation_shape), name(stage_.dtype));
   }
 
-  void send_activation(Live& live) {
-    send(live.output, group_.rank() + 1, activation_tag);
-    live.output = schedule_.backward ? without_elements(live.output) : Tensor();
-  }
-
-  void backward(Live& live) {
+  void backward(Live& live, int stage, int microbatch) {
     Tensor gradient;  // [B, T, D]; undefined for the loss, whose gradient is 1
-    if (!is_last_) gradient = arrived(std::exchange(live.gradient, {}));
-    if (--backwards_left_ == 0 && before_last_backward_) before_last_backward_();
+    if (!is_last(stage)) gradient = arrived(std::exchange(live.gradient, {}));
     const Stopwatch watch(report_.backward_seconds);
     trireme::backward(std::exchange(live.output, {}), gradient);
-    if (!is_first_) {
-      const Tensor collected = grad(live.input);
-      require(collected.defined(), "pipeline", "stage {} computed an output that does not depend on its input",
-              group_.rank());
-      live.input_gradient = cast(collected, stage_.dtype);  // [B, T, D]
-      live.input = {};
+    if (is_first(stage)) return;
+    const Tensor collected = grad(live.input);
+    require(collected.defined(), "pipeline", "stage {} computed an output that does not depend on its input", stage);
+    live.input = {};
+    const Tensor result = cast(collected, stage_.dtype);  // [B, T, D]
+    if (alone()) {
+      live_[{stage - 1, microbatch}].gradient = {result, {}};
+    } else {
+      live.input_gradient = result;
     }
-    --alive_;
   }
 
   const Schedule& schedule_;
   const std::vector<Action>& list_;
   ProcessGroup& group_;
   const StageFunctions& stage_;
-  const std::function<void()>& before_last_backward_;
-  bool is_first_, is_last_;
-  std::ptrdiff_t backwards_left_;
+  const BeforeBackward& before_backward_;
   int alive_ = 0;
-  std::map<int, Live> live_;  // by micro-batch
-  std::optional<Inbox> activations_, gradients_;
+  std::map<std::pair<int, int>, Live> live_;  // by stage and micro-batch
+  Inbox before_, after_;                      // from the ranks of the stages before and after
   std::vector<Work> sends_;
   StepReport report_;
 };
@@ -225,13 +257,13 @@ class Pass {
 
 Executor::Executor(Schedule schedule, ProcessGroup& group)
     : schedule_(std::move(schedule)), proof_(check(schedule_)), group_(group) {
-  require(group.size() == schedule_.stages, "pipeline",
-          "a schedule of {} stages needs a group of as many ranks, got {} with {}", schedule_.stages, group.name(),
-          group.size());
+  require(group.size() == schedule_.rank_count(), "pipeline",
+          "a schedule of {} stages on {} ranks needs a group of as many ranks, got {} with {}", schedule_.stages,
+          schedule_.rank_count(), group.name(), group.size());
 }
 
-StepReport Executor::run(const StageFunctions& stage, const std::function<void()>& before_last_backward) {
-  return Pass(schedule_, group_, stage, before_last_backward).run();
+StepReport Executor::run(const StageFunctions& stage, const BeforeBackward& before_backward) {
+  return Pass(schedule_, group_, stage, before_backward).run();
 }
 
 double global_loss(const DeviceMesh& mesh, double loss) {

@@ -1,8 +1,11 @@
+// The generators. Each lists the computations of a rank; add_messages() then puts the messages between them.
 #include "parallel/pipeline/schedule.h"
 
 #include <algorithm>
+#include <charconv>
 
 #include "core/error.h"
+#include "parallel/pipeline/messages.h"
 
 namespace trireme::pipeline {
 
@@ -12,6 +15,10 @@ std::string_view name(ActionKind kind) {
       return "forward";
     case ActionKind::backward:
       return "backward";
+    case ActionKind::backward_input:
+      return "backward_input";
+    case ActionKind::backward_weight:
+      return "backward_weight";
     case ActionKind::send_activation:
       return "send_activation";
     case ActionKind::recv_activation:
@@ -30,91 +37,192 @@ std::string to_string(const Action& action) {
 
 namespace {
 
-Schedule make_empty(const char* name, int stages, int microbatches) {
-  if (stages < 1 || microbatches < 1) {
+Schedule make_empty(std::string name, int ranks, int microbatches, int chunks = 1) {
+  if (ranks < 1 || microbatches < 1 || chunks < 1) {
     fail(ExitCode::usage, "pipeline",
-         "{} needs at least 1 stage and 1 micro-batch, got {} and {}; change --mesh pp or --micro-batch", name, stages,
-         microbatches);
+         "{} needs at least 1 stage and 1 micro-batch, got {} x {} and {}; change --mesh pp, --pipeline or "
+         "--micro-batch",
+         name, ranks, chunks, microbatches);
   }
   Schedule schedule;
-  schedule.name = name;
-  schedule.stages = stages;
+  schedule.name = std::move(name);
+  schedule.stages = ranks * chunks;
   schedule.microbatches = microbatches;
-  schedule.ranks.resize(static_cast<std::size_t>(stages));
+  schedule.ranks.resize(static_cast<std::size_t>(ranks));
   return schedule;
 }
 
-/// Appends a forward or backward with its messages: what it needs is received right before, what it makes sent right
-/// after. Between two computations a rank therefore has one run of messages, a send and a receive, which may be
-/// posted together.
-class RankBuilder {
+/// What one rank computes, with one chunk.
+class Computations {
  public:
-  RankBuilder(Schedule& schedule, int stage)
-      : list_(schedule.ranks[static_cast<std::size_t>(stage)]), stage_(stage), last_stage_(schedule.stages - 1) {}
+  Computations(Schedule& schedule, int rank) : list_(schedule.ranks[static_cast<std::size_t>(rank)]), stage_(rank) {}
 
-  void forward(int microbatch) {
-    if (stage_ > 0) add(ActionKind::recv_activation, microbatch);
-    add(ActionKind::forward, microbatch);
-    if (stage_ < last_stage_) add(ActionKind::send_activation, microbatch);
-  }
-  void backward(int microbatch) {
-    if (stage_ < last_stage_) add(ActionKind::recv_gradient, microbatch);
-    add(ActionKind::backward, microbatch);
-    if (stage_ > 0) add(ActionKind::send_gradient, microbatch);
-  }
+  // The next micro-batch of each kind.
+  void forward() { add(ActionKind::forward, forwarded++); }
+  void backward() { add(ActionKind::backward, backwarded++); }
+  void backward_input() { add(ActionKind::backward_input, backwarded++); }
+  void backward_weight() { add(ActionKind::backward_weight, finished++); }
+
+  int forwarded = 0, backwarded = 0, finished = 0;
 
  private:
   void add(ActionKind kind, int microbatch) { list_.push_back({kind, stage_, microbatch}); }
 
   std::vector<Action>& list_;
-  int stage_, last_stage_;
+  int stage_;
 };
+
+/// Forwards before the first backward. The first gradient reaches this rank after a forward and a backward on every
+/// later one; meanwhile it may forward a micro-batch for each of them, when there are that many.
+int warm_up(int rank, int ranks, int microbatches) { return std::min(ranks - 1 - rank, microbatches); }
+
+struct Visit {
+  int stage, microbatch;
+};
+
+/// Sizes of the runs in which a rank takes micro-batches through one chunk after the other: as near to P each as can be,
+/// and at least P when there are as many. The first of a run comes back to rank 0, for the next chunk, when rank 0 has
+/// passed on P of the run: a shorter run would make it wait.
+std::vector<int> runs(int ranks, int microbatches) {
+  const int count = std::max(1, microbatches / ranks);
+  std::vector<int> sizes;
+  for (int i = 0; i < count; ++i) sizes.push_back(microbatches / count + (i < microbatches % count ? 1 : 0));
+  return sizes;  // the longest first
+}
+
+/// The order in which a rank goes through its chunks: a run of micro-batches on one chunk, the same run on the next
+/// chunk, ..., then the next run.
+std::vector<Visit> visits(int rank, int ranks, int microbatches, int chunks, bool last_chunk_first) {
+  std::vector<Visit> order;
+  int first = 0;
+  for (const int size : runs(ranks, microbatches)) {
+    for (int i = 0; i < chunks; ++i) {
+      const int chunk = last_chunk_first ? chunks - 1 - i : i;
+      for (int m = first; m < first + size; ++m) order.push_back({chunk * ranks + rank, m});
+    }
+    first += size;
+  }
+  return order;
+}
 
 }  // namespace
 
-Schedule gpipe(int stages, int microbatches) {
-  Schedule schedule = make_empty("gpipe", stages, microbatches);
-  for (int stage = 0; stage < stages; ++stage) {
-    RankBuilder rank(schedule, stage);
-    for (int m = 0; m < microbatches; ++m) rank.forward(m);
-    for (int m = 0; m < microbatches; ++m) rank.backward(m);
+Schedule gpipe(int ranks, int microbatches) {
+  Schedule schedule = make_empty("gpipe", ranks, microbatches);
+  for (int r = 0; r < ranks; ++r) {
+    Computations rank(schedule, r);
+    while (rank.forwarded < microbatches) rank.forward();
+    while (rank.backwarded < microbatches) rank.backward();
   }
+  add_messages(schedule);
   return schedule;
 }
 
-Schedule one_f_one_b(int stages, int microbatches) {
-  Schedule schedule = make_empty("1f1b", stages, microbatches);
-  for (int stage = 0; stage < stages; ++stage) {
-    RankBuilder rank(schedule, stage);
-    // The first gradient reaches this stage after a forward and a backward of every later stage. Meanwhile it may
-    // forward one micro-batch for each of them, when there are that many.
-    const int warm_up = std::min(stages - 1 - stage, microbatches);
-    int forwarded = 0, backwarded = 0;
-    while (forwarded < warm_up) rank.forward(forwarded++);
-    while (forwarded < microbatches) {
-      rank.forward(forwarded++);
-      rank.backward(backwarded++);
+Schedule one_f_one_b(int ranks, int microbatches) {
+  Schedule schedule = make_empty("1f1b", ranks, microbatches);
+  for (int r = 0; r < ranks; ++r) {
+    Computations rank(schedule, r);
+    while (rank.forwarded < warm_up(r, ranks, microbatches)) rank.forward();
+    while (rank.forwarded < microbatches) {
+      rank.forward();
+      rank.backward();
     }
-    while (backwarded < microbatches) rank.backward(backwarded++);
+    while (rank.backwarded < microbatches) rank.backward();
   }
+  add_messages(schedule);
   return schedule;
 }
 
-Schedule forward_only(int stages, int microbatches) {
-  Schedule schedule = make_empty("forward-only", stages, microbatches);
+Schedule zero_bubble(int ranks, int microbatches) {
+  Schedule schedule = make_empty("zero-bubble", ranks, microbatches);
+  for (int r = 0; r < ranks; ++r) {
+    Computations rank(schedule, r);
+    while (rank.forwarded < warm_up(r, ranks, microbatches)) rank.forward();
+    while (rank.forwarded < microbatches) {
+      rank.forward();
+      rank.backward_input();
+      // Rank r has r fewer micro-batches under way than the first and may keep the weights' part of as many. So the
+      // first gradients travel towards rank 0 without waiting for any weight.
+      if (rank.backwarded - rank.finished > r) rank.backward_weight();
+    }
+    while (rank.backwarded < microbatches) {  // the gradients that are still to come leave gaps: weights fill them
+      rank.backward_input();
+      rank.backward_weight();
+    }
+    while (rank.finished < microbatches) rank.backward_weight();
+  }
+  add_messages(schedule);
+  return schedule;
+}
+
+Schedule interleaved(int ranks, int microbatches, int chunks) {
+  if (chunks == 1) {
+    Schedule schedule = one_f_one_b(ranks, microbatches);
+    schedule.name = "interleaved:1";
+    return schedule;
+  }
+  Schedule schedule = make_empty(fmt::format("interleaved:{}", chunks), ranks, microbatches, chunks);
+  // Fewer micro-batches than ranks: as if there were as many, the missing ones left out.
+  const int counted = std::max(microbatches, ranks), run = runs(ranks, counted).front();
+  for (int r = 0; r < ranks; ++r) {
+    auto& list = schedule.ranks[static_cast<std::size_t>(r)];
+    const auto add = [&](ActionKind kind, const Visit& visit) {
+      if (visit.microbatch < microbatches) list.push_back({kind, visit.stage, visit.microbatch});
+    };
+    const std::vector<Visit> forwards = visits(r, ranks, counted, chunks, false);
+    const std::vector<Visit> backwards = visits(r, ranks, counted, chunks, true);
+    // The first backward, on the last chunk, follows the forwards of a run on the chunks before it, and on rank r two
+    // more for every later rank: meanwhile an activation gets there and a gradient back.
+    const std::size_t first =
+        std::min(static_cast<std::size_t>(2 * (ranks - 1 - r) + (chunks - 1) * run), forwards.size());
+    for (std::size_t i = 0; i < first; ++i) add(ActionKind::forward, forwards[i]);
+    for (std::size_t i = first; i < forwards.size(); ++i) {
+      add(ActionKind::forward, forwards[i]);
+      add(ActionKind::backward, backwards[i - first]);
+    }
+    for (std::size_t i = forwards.size() - first; i < backwards.size(); ++i) add(ActionKind::backward, backwards[i]);
+  }
+  add_messages(schedule);
+  return schedule;
+}
+
+Schedule forward_only(int ranks, int microbatches, int chunks) {
+  Schedule schedule = make_empty("forward-only", ranks, microbatches, chunks);
   schedule.backward = false;
-  for (int stage = 0; stage < stages; ++stage) {
-    RankBuilder rank(schedule, stage);
-    for (int m = 0; m < microbatches; ++m) rank.forward(m);
+  for (int r = 0; r < ranks; ++r) {
+    for (const Visit& visit : visits(r, ranks, microbatches, chunks, false))
+      schedule.ranks[static_cast<std::size_t>(r)].push_back({ActionKind::forward, visit.stage, visit.microbatch});
   }
+  add_messages(schedule);
   return schedule;
 }
 
-Schedule make_schedule(std::string_view name, int stages, int microbatches) {
-  if (name != "gpipe" && name != "1f1b") {
-    fail(ExitCode::usage, "pipeline", "unknown schedule '{}'; expected gpipe or 1f1b; change --pipeline", name);
+int chunks_per_rank(std::string_view name) {
+  constexpr std::string_view prefix = "interleaved:";
+  constexpr int most = 1 << 16;
+  if (name == "gpipe" || name == "1f1b" || name == "zero-bubble") return 1;
+  if (!name.starts_with(prefix)) {
+    fail(ExitCode::usage, "pipeline",
+         "unknown schedule '{}'; expected gpipe, 1f1b, interleaved:V or zero-bubble; change --pipeline", name);
   }
-  return name == "gpipe" && stages > 1 ? gpipe(stages, microbatches) : one_f_one_b(stages, microbatches);
+  const std::string_view text = name.substr(prefix.size());
+  int chunks = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), chunks);
+  if (error != std::errc() || end != text.data() + text.size() || chunks < 1 || chunks > most) {
+    fail(ExitCode::usage, "pipeline",
+         "'{}' does not say how many stages a rank holds; expected a whole number from 1 to {}, as in interleaved:2; "
+         "change --pipeline",
+         name, most);
+  }
+  return chunks;
+}
+
+Schedule make_schedule(std::string_view name, int ranks, int microbatches) {
+  const int chunks = chunks_per_rank(name);
+  if (name.starts_with("interleaved")) return interleaved(ranks, microbatches, chunks);
+  if (ranks == 1) return one_f_one_b(ranks, microbatches);
+  if (name == "gpipe") return gpipe(ranks, microbatches);
+  return name == "zero-bubble" ? zero_bubble(ranks, microbatches) : one_f_one_b(ranks, microbatches);
 }
 
 }  // namespace trireme::pipeline

@@ -1,5 +1,5 @@
-// A schedule in time: when each computation runs if a forward takes 1 unit of time, a backward 2 and a message none,
-// and the drawing of that for --dry-run and the docs.
+// A schedule in time: when each computation runs if a message takes none, and the drawing of that for --dry-run and the
+// docs. parallel/pipeline/svg.h draws the same as a picture.
 #pragma once
 
 #include <string>
@@ -9,19 +9,34 @@
 
 namespace trireme::pipeline {
 
-inline constexpr int forward_cost = 1, backward_cost = 2;
+/// Units of time of a stage's computations. A backward takes input + weight: two products for each one of forward.
+struct Costs {
+  int forward = 1, input = 1, weight = 1;
+  int of(ActionKind kind) const;  ///< 0 for a message
+  /// Of a micro-batch on a stage, all together.
+  int sum(bool backward) const { return forward + (backward ? input + weight : 0); }
+};
 
 struct Interval {
   Action action;
   int start = 0, end = 0;
 };
 
-/// The computations of every stage, in order. Each runs after the one before it on its rank and the one its message
-/// comes from. The schedule must pass check().
-std::vector<std::vector<Interval>> simulate(const Schedule& schedule);
+/// The computations of every rank, in order. Each runs after the one before it on its rank and the one its message
+/// comes from. The schedule must pass check(), or the lists may end early, at what waits forever.
+std::vector<std::vector<Interval>> simulate(const Schedule& schedule, const Costs& costs = {});
 
-/// One line of figures and one row per stage, a column per unit of time: "F3" forward of micro-batch 3, "B3 --" its
-/// backward, "." idle. Rows are cut after `columns` characters; 0: never. Checks the schedule first.
-std::string render(const Schedule& schedule, int columns = 0);
+/// The first line of render(): name, sizes, bubble. "4 micro-batches" and "rank" counts as a reader expects them.
+std::string headline(const Schedule& schedule, const Costs& costs = {});
+/// Peak live activations and messages of every rank: two lines.
+std::string figures(const Schedule& schedule);
+
+/// headline(), one row per rank, a column per unit of time, and figures(): "F3" forward of micro-batch 3, "B3 --" its
+/// backward, in a split one "B3" its input's part and "W3" its weights', "." idle; with several chunks a letter names
+/// the chunk: "F3b". Rows are cut after `columns` characters; 0: never. Checks the schedule first.
+std::string render(const Schedule& schedule, int columns = 0, const Costs& costs = {});
+
+/// "F3", "B3", "W3", or "F3b" when ranks hold several chunks.
+std::string label(const Schedule& schedule, const Action& action);
 
 }  // namespace trireme::pipeline

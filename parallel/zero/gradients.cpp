@@ -87,18 +87,14 @@ void ZeroGradients::zero() {
   sending_ = each_microbatch_;
   for (State& state : states_) {
     state.sum = {};
-    if (!each_microbatch_) fill(state.full, 0);
-  }
-}
-
-void ZeroGradients::last_microbatch() {
-  sending_ = true;
-  if (each_microbatch_) return;
-  for (State& state : states_) {
+    if (each_microbatch_) continue;
+    fill(state.full, 0);
     std::fill(state.ready.begin(), state.ready.end(), false);
     state.missing = state.ready.size();
   }
 }
+
+void ZeroGradients::last_microbatch(bool last) { sending_ = each_microbatch_ || last; }
 
 void ZeroGradients::gradient_ready(std::size_t b, std::size_t i) {
   if (!sending_) return;

@@ -35,7 +35,7 @@ class ZeroGradients {
 
   // As in GradSync.
   void zero();
-  void last_microbatch();
+  void last_microbatch(bool last);
   GradSyncReport finish();
 
   /// This rank's piece of the summed gradient: after finish(), until zero().

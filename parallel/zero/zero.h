@@ -36,7 +36,7 @@ class Zero {
   void attach(optim::Optimizer& optimizer);
 
   void zero() { gradients_.zero(); }
-  void last_microbatch() { gradients_.last_microbatch(); }
+  void last_microbatch(bool last = true) { gradients_.last_microbatch(last); }
   GradSyncReport finish() { return gradients_.finish(); }
 
   /// Of the whole model's gradient, each element counted once; the same bits on every rank. After finish(); collective.

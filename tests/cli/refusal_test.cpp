@@ -65,6 +65,12 @@ TEST_CASE("model, mesh and batch that do not go together") {
   check_refused(run("train_gpt", small + "--mesh tp=0"), 64, {"tp", "'0'"});
   check_refused(run("train_gpt", small + "--vocab 5"), 64, {"--vocab 5", "at least 40"});
   check_refused(run("train_gpt", small + "--ranks mpi --mesh dp=2"), 64, {"2 ranks", "launcher"});
+  check_refused(run("train_gpt", small + "--mesh pp=2 --pipeline interleaved:2"), 64,
+                {"--layers 2", "2 x 2 = 4 stages", "at most 2"});
+  check_refused(run("train_gpt", small + "--pipeline interleaved:x"), 64, {"'interleaved:x'", "--pipeline"});
+  check_refused(run("train_gpt", small + "--mesh pp=2 --stage-layers 2,1"), 64, {"2 + 1 = 3 layers", "has 2"});
+  check_refused(run("schedule", "--pipeline zigzag"), 64, {"'zigzag'", "zero-bubble"});
+  check_refused(run("schedule", "--costs 1:2"), 64, {"'1:2'", "forward:input:weight"});
   check_refused(run("train_gpt", small + "--min-lr 1"), 64, {"--min-lr 1", "--lr 0.001"});
 }
 

@@ -71,7 +71,8 @@ TEST_CASE("any mesh writes the losses of one rank, and writes them again bit for
   const auto one = metric(work.path("one/metrics.jsonl"), "loss");
   int number = 0;
   for (const char* mesh :
-       {"--mesh dp=2", "--mesh tp=2", "--mesh pp=2", "--mesh pp=2 --pipeline gpipe", "--mesh dp=2,tp=2,pp=2"}) {
+       {"--mesh dp=2", "--mesh tp=2", "--mesh pp=2", "--mesh pp=2 --pipeline gpipe",
+        "--mesh pp=2 --pipeline zero-bubble", "--mesh dp=2 --pipeline interleaved:2", "--mesh dp=2,tp=2,pp=2"}) {
     const std::string first = work.path(fmt::format("a{}", number)), second = work.path(fmt::format("b{}", number));
     ++number;
     INFO(mesh);
@@ -142,10 +143,28 @@ TEST_CASE("a dry run says what would be trained and writes nothing") {
   INFO(output);
   CHECK(contains(output, "dp=2,tp=2,pp=2 = 8 ranks\n"));
   CHECK(contains(output, "tp groups [0 1] [2 3] [4 5] [6 7]\n"));
-  CHECK(contains(output, "1f1b, 2 stages, 2 micro-batches: bubble 33.3% of a step\n"));
+  CHECK(contains(output, "1f1b, 2 stages of 1,1 layers, 2 micro-batches: bubble 33.3% of a step\n"));
   CHECK(contains(output, "memory per rank  "));
+  CHECK(contains(output, "rank 1 |.  F0 B0 -- F1 B1 --\n"));
+  CHECK(contains(output, "activations alive at most, per rank: 2 1\n"));
+  CHECK(contains(output, "messages sent, per rank:             2 2 (in all 4)\n"));
   CHECK_FALSE(contains(output, "step 1/"));
   CHECK_FALSE(fs::exists(work.folder / "run"));
+}
+
+TEST_CASE("schedule prints a timeline with its figures, and draws it") {
+  const Workplace work;
+  const Result result =
+      run("schedule", "--pipeline interleaved:2 --stages 2 --micro-batches 2 --svg " + work.path("timeline.svg"));
+  INFO(result.output);
+  CHECK(result.code == 0);
+  CHECK(contains(result.output, "interleaved:2: 4 stages on 2 ranks, 2 micro-batches; bubble 25.0% of ideal time"));
+  CHECK(contains(result.output, "rank 1 |.   F0a F1a F0b B0b --- F1b B1b --- B0a --- B1a ---\n"));
+  CHECK(contains(result.output, "activations alive at most, per rank: 4 3\n"));
+  std::stringstream svg;
+  svg << std::ifstream(work.path("timeline.svg")).rdbuf();
+  CHECK(contains(svg.str(), "backward of micro-batch 1 on stage 2"));
+  CHECK(contains(run("schedule", "--pipeline zero-bubble --costs 2:3:2").output, "bubble 16.1% of ideal time"));
 }
 
 TEST_CASE("what --print-config prints, --config takes") {
@@ -162,7 +181,7 @@ TEST_CASE("what --print-config prints, --config takes") {
 }
 
 TEST_CASE("every program explains itself") {
-  for (const char* program : {"train_gpt", "generate", "parity", "prepare_data"}) {
+  for (const char* program : {"train_gpt", "generate", "parity", "prepare_data", "schedule"}) {
     const Result help = run(program, "--help");
     CHECK_MESSAGE(help.code == 0, program);
     CHECK_MESSAGE(contains(help.output, "usage: " + std::string(program)), help.output);

@@ -91,8 +91,8 @@ struct Pass {
 Pass run_batch(Gpt& model, const MeshPtr& mesh, const Tensor& ids, const Tensor& targets) {
   Pass pass;
   pipeline::Executor executor(pipeline::make_schedule("1f1b", mesh->size(Axis::pp), 1), mesh->group(Axis::pp));
-  const auto forward = [&](const Tensor& input, int) {
-    const Tensor hidden = model.hidden(input, ids);  // [B, T, D]
+  const auto forward = [&](int stage, const Tensor& input, int) {
+    const Tensor hidden = model.hidden(stage, input, ids);  // [B, T, D]
     if (!mesh->is_last(Axis::pp)) return hidden;
     pass.logits = model.gathered_logits(hidden).detach();
     return model.loss(hidden, targets, 1.0 / static_cast<double>(valid(targets)));

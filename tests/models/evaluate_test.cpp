@@ -35,7 +35,7 @@ TEST_CASE("the validation loss is the mean over all targets, whatever the mesh a
     const EvalWindows all = windows();
     for (std::int64_t i = 0; i < all.count(); ++i) {
       const Batch one = all.make_batch(i, 1);
-      const Tensor logits = contiguous(model.logits(model.hidden({}, one.inputs)).detach());  // [1, T, V]
+      const Tensor logits = contiguous(model.logits(model.hidden(0, {}, one.inputs)).detach());  // [1, T, V]
       for (std::int64_t t = 0; t < 16; ++t) {
         const std::int32_t target = one.targets.data<std::int32_t>()[t];
         if (target < 0) continue;
@@ -54,12 +54,14 @@ TEST_CASE("the validation loss is the mean over all targets, whatever the mesh a
   for (const std::string& mesh : Meshes{"dp=2", "dp=3", "tp=2", "pp=2", "dp=2,tp=2,pp=2", "cp=2", "dp=2,cp=4"}) {
     CHECK_MESSAGE(loss_on(mesh, 4) == doctest::Approx(expected).epsilon(1e-6), mesh);
   }
+  for (const std::string& mesh : Meshes{"pp=1", "pp=2", "dp=2,tp=2,pp=2"})
+    CHECK_MESSAGE(loss_on(mesh, 4, {.pipeline = "interleaved:2"}) == doctest::Approx(expected).epsilon(1e-6), mesh);
   CHECK(loss_on("pp=2", 4, {.config = small_config(0.5)}) == loss_on("pp=2", 4));  // no dropout
 }
 
 TEST_CASE("training with evaluation and generation in between is training without, bit for bit") {
-  const Recipe recipe{.config = small_config(0.1)};
-  for (const std::string& text : Meshes{"dp=1", "dp=2,tp=2,pp=2", "tp=2,cp=2"}) {
+  for (const std::string& text : Meshes{"dp=1", "dp=2,tp=2,pp=2", "tp=2,cp=2", "pp=2"}) {
+    const Recipe recipe{.config = small_config(0.1), .pipeline = text == "pp=2" ? "interleaved:2" : "1f1b"};
     std::vector<double> disturbed;
     run_mesh(text, [&](const MeshPtr& mesh) {
       Trainer trainer(mesh, recipe);

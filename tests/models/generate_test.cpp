@@ -18,11 +18,11 @@ std::vector<float> some_logits() {
 std::int32_t pick(const GenerateOptions& options, double random) { return pick_token(some_logits(), options, random); }
 
 std::vector<std::int32_t> generate_on(const std::string& mesh_text, const std::vector<std::int32_t>& prompt,
-                                      const GenerateOptions& options) {
+                                      const GenerateOptions& options, const char* pipeline = "1f1b") {
   std::mutex mutex;
   std::vector<std::vector<std::int32_t>> texts;
   run_mesh(mesh_text, [&](const MeshPtr& mesh) {
-    Trainer trainer(mesh, {});
+    Trainer trainer(mesh, {.pipeline = pipeline});
     trainer.steps(5);
     std::vector<std::int32_t> told;
     std::vector<std::int32_t> text =
@@ -100,6 +100,8 @@ TEST_CASE("generating is repeatable, and the same on every mesh") {
     for (const std::string& mesh :
          Meshes{"dp=1", "dp=2", "tp=2", "pp=2", "tp=2,pp=2", "cp=2", "cp=4", "tp=2,pp=2,cp=2"})
       CHECK_MESSAGE(generate_on(mesh, prompt, options) == one, mesh);
+    for (const std::string& mesh : Meshes{"pp=1", "pp=2"})
+      CHECK_MESSAGE(generate_on(mesh, prompt, options, "interleaved:2") == one, mesh);
   }
   CHECK(generate_on("dp=1", prompt, {.length = 30}) != generate_on("dp=1", prompt, {.length = 30, .seed = 1}));
 }

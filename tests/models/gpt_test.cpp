@@ -96,7 +96,8 @@ TEST_CASE("a pipeline computes what one rank does, bit for bit: losses, gradient
     collect_gradients("pp=1", recipe, one);
     collect_weights("pp=1", recipe, 3, weights);
     for (const std::string& mesh : Meshes{"pp=2", "pp=3", "pp=4"}) {
-      for (const char* schedule : {"gpipe", "1f1b"}) {
+      for (const char* schedule : {"gpipe", "1f1b", "zero-bubble", "interleaved:2"}) {
+        if (mesh != "pp=2" && std::string_view(schedule) == "interleaved:2") continue;  // 4 layers fill 4 stages
         Recipe on_stages = recipe;
         on_stages.pipeline = schedule;
         Collected got, got_weights;
@@ -121,16 +122,46 @@ TEST_CASE("a pipeline computes what one rank does, bit for bit: losses, gradient
 }
 
 TEST_CASE("both copies of the tied embedding stay bit-equal for 20 steps") {
+  const auto check_copies = [](const std::string& mesh, DType dtype, const char* schedule) {
+    Collected weights;
+    collect_weights(mesh, {.dtype = dtype, .pipeline = schedule}, 20, weights);
+    const std::vector<Tensor>& copies = weights.all().at("wte.weight");
+    CHECK(copies.size() ==
+          2 * static_cast<std::size_t>(parse_mesh(mesh, 0).ranks() / parse_mesh(mesh, 0).size(Axis::pp)));
+    for (const Tensor& copy : copies)
+      CHECK_MESSAGE(same_bits(copy, copies.front()), mesh, " ", name(dtype), " ", schedule);
+  };
   for (const std::string& mesh : Meshes{"pp=2", "dp=2,pp=2", "tp=2,pp=2", "pp=3"}) {
-    for (const DType dtype : {DType::f32, DType::bf16}) {
-      Collected weights;
-      collect_weights(mesh, {.dtype = dtype}, 20, weights);
-      const std::vector<Tensor>& copies = weights.all().at("wte.weight");
-      CHECK(copies.size() ==
-            2 * static_cast<std::size_t>(parse_mesh(mesh, 0).ranks() / parse_mesh(mesh, 0).size(Axis::pp)));
-      for (const Tensor& copy : copies) CHECK_MESSAGE(same_bits(copy, copies.front()), mesh, " ", name(dtype));
+    for (const DType dtype : {DType::f32, DType::bf16}) check_copies(mesh, dtype, "1f1b");
+    check_copies(mesh, DType::f32, "zero-bubble");
+  }
+  for (const std::string& mesh : Meshes{"pp=2", "dp=2,pp=2"}) check_copies(mesh, DType::f32, "interleaved:2");
+}
+
+TEST_CASE("a tied embedding whose two stages live on one rank is added once: chunks change no bit (row 1)") {
+  for (const std::string& mesh : Meshes{"pp=1", "dp=2"}) {
+    Collected whole_model, chunks;
+    collect_gradients(mesh, {}, whole_model);
+    collect_gradients(mesh, {.pipeline = "interleaved:4"}, chunks);
+    CHECK(chunks.all().size() == whole_model.all().size());
+    for (const auto& [name, tensors] : chunks.all()) {
+      for (const Tensor& tensor : tensors)
+        CHECK_MESSAGE(same_bits(tensor, whole_model.all().at(name).front()), mesh, " ", name);
     }
   }
+}
+
+TEST_CASE("stages by cost: a large vocabulary leaves fewer blocks to the last stage") {
+  const GptConfig large = gpt_preset("gpt2-124m").value();
+  const pipeline::StageCosts costs = stage_costs(large);
+  // A forward, per token: the products of a block and of the head, and attention.
+  CHECK(costs.block * static_cast<double>(large.layers) + costs.head ==
+        doctest::Approx(training_flops_per_token(large) / 3));
+  CHECK(costs.embedding > 0);
+  CHECK(costs.head > 4 * costs.block);
+  const auto plan = pipeline::stage_plan(12, 2, costs);
+  CHECK(plan[0].count == 8);
+  CHECK(plan[1].count == 4);
 }
 
 TEST_CASE("what is replicated stays bit-equal on all ranks for 20 steps") {
@@ -173,7 +204,7 @@ TEST_CASE("whole logits are the same on every tp rank, without padding") {
   for (const std::string& text : Meshes{"tp=1", "tp=2", "tp=4"}) {
     run_mesh(text, [&](const MeshPtr& mesh) {
       Gpt model(nn::Build(mesh, DType::f32, 1), small_config());
-      logits.add("logits", model.gathered_logits(model.hidden({}, input)).detach());
+      logits.add("logits", model.gathered_logits(model.hidden(0, {}, input)).detach());
     });
   }
   const std::vector<Tensor>& all = logits.all().at("logits");
@@ -186,7 +217,7 @@ TEST_CASE("a sequence longer than the context, and more stages than blocks, are 
   const auto model_on = [](const char* text, std::int64_t length) {
     run_mesh(text, [&](const MeshPtr& mesh) {
       Gpt model(nn::Build(mesh, DType::f32, 1), small_config());
-      if (mesh->is_first(Axis::pp)) model.hidden({}, ids({1, length}, test_vocab, 3));
+      if (mesh->is_first(Axis::pp)) model.hidden(0, {}, ids({1, length}, test_vocab, 3));
     });
   };
   CHECK_THROWS_WITH_AS(model_on("dp=1", 17), doctest::Contains("sequences of 17 tokens do not fit the context of 16"),

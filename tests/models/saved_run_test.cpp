@@ -92,12 +92,20 @@ TEST_CASE("a run moves from mesh to mesh with the bits of every whole tensor") {
       save(trainer, folder / "a");
     });
     // Each mesh starts from other weights than it loads: what is not loaded would show.
-    const std::vector<std::pair<std::string, std::string>> moves = {
-        {"tp=4", "b"}, {"pp=4", "c"}, {"dp=1", "d"}, {"dp=2,tp=2,pp=2", "e"}};
+    struct Move {
+      std::string text, to;
+      const char* pipeline = "1f1b";
+    };
+    const std::vector<Move> moves = {{"tp=4", "b"},
+                                     {"pp=4", "c"},
+                                     {"pp=2", "d", "interleaved:2"},
+                                     {"dp=1", "e"},
+                                     {"dp=2,tp=2,pp=2", "f", "interleaved:2"},
+                                     {"dp=2,tp=2,pp=2", "g"}};
     std::filesystem::path from = folder / "a";
-    for (const auto& [text, to] : moves) {
-      run_mesh(text, [&, to = to](const MeshPtr& mesh) {
-        Trainer trainer(mesh, recipe);
+    for (const auto& [text, to, pipeline] : moves) {
+      run_mesh(text, [&, to = to, pipeline = pipeline](const MeshPtr& mesh) {
+        Trainer trainer(mesh, {.dtype = dtype, .pipeline = pipeline});
         trainer.steps(1);
         load(trainer, from);
         CHECK(trainer.optimizer->steps() == 5);
@@ -106,7 +114,7 @@ TEST_CASE("a run moves from mesh to mesh with the bits of every whole tensor") {
       from = folder / to;
     }
     const SafetensorsFile first(find_saved_run(folder / "a"));
-    for (const auto& [text, to] : moves) {
+    for (const auto& [text, to, pipeline] : moves) {
       const SafetensorsFile other(find_saved_run(folder / to));
       CHECK(other.metadata() == first.metadata());
       REQUIRE(other.names() == first.names());

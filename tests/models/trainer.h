@@ -51,7 +51,9 @@ struct Recipe {
 class Trainer {
  public:
   Trainer(const MeshPtr& mesh, const Recipe& recipe)
-      : model(nn::Build(mesh, recipe.dtype, static_cast<std::uint64_t>(recipe.seed)), recipe.config),
+      : model(nn::Build(mesh, recipe.dtype, static_cast<std::uint64_t>(recipe.seed)), recipe.config,
+              pipeline::stage_plan(static_cast<int>(recipe.config.layers),
+                                   mesh->size(Axis::pp) * pipeline::chunks_per_rank(recipe.pipeline))),
         sync(model.parameters(), *mesh, 16 << 10),
         optimizer(std::string(recipe.optimizer) == "adamw" ? optim::make_adamw(model.parameters(), {})
                                                            : optim::make_sgd(model.parameters(), {.momentum = 0.9})),
@@ -70,15 +72,16 @@ class Trainer {
     const double scale = 1.0 / static_cast<double>(recipe_.global_batch * recipe_.config.context);
     const pipeline::StageFunctions stage = {
         .forward =
-            [&](const Tensor& input, int microbatch) {
+            [&](int s, const Tensor& input, int microbatch) {
               const Batch batch = enter_batch(
                   model, sampler_.make_batch(plan_.first_sample(progress.samples, microbatch), recipe_.micro_batch));
-              const Tensor hidden = model.hidden(input, batch.inputs);  // [B, T, D]
-              return mesh_->is_last(Axis::pp) ? model.loss(hidden, batch.targets, scale) : hidden;
+              const Tensor hidden = model.hidden(s, input, batch.inputs);  // [B, T, D]
+              return model.is_last_stage(s) ? model.loss(hidden, batch.targets, scale) : hidden;
             },
         .activation_shape = model.hidden_shape(recipe_.micro_batch, recipe_.config.context),
         .dtype = recipe_.dtype};
-    const double loss = executor_.run(stage, [&] { sync.last_microbatch(); }).loss;
+    const auto last_backward = [&](int, int m) { sync.last_microbatch(m + 1 == executor_.schedule().microbatches); };
+    const double loss = executor_.run(stage, last_backward).loss;
     sync.finish();
     return pipeline::global_loss(*mesh_, loss);
   }

@@ -47,7 +47,7 @@ void check_same_bits(const TrainOptions& o, const std::string& what) {
 
 TEST_CASE("recomputation gives the same bits as none, with dropout, on any mesh and schedule") {
   for (const char* mesh : {"dp=1", "tp=2", "pp=2", "dp=2,tp=2,pp=2"}) {
-    for (const char* pipeline : {"1f1b", "gpipe"}) {
+    for (const char* pipeline : {"1f1b", "gpipe", "zero-bubble", "interleaved:2"}) {
       TrainOptions o = training_options(mesh, 2);
       o.mesh.pipeline = pipeline;
       o.model.config.dropout = 0.1;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -40,6 +41,7 @@ struct Stage {
     for (Tensor* parameter : {&weight, &bias}) {
       require_grad(*parameter);
       leaf_of(*parameter)->grad() = Tensor::zeros(parameter->shape());
+      leaf_of(*parameter)->set_deferrable();
     }
   }
   Tensor operator()(const Tensor& x) const { return tanh(linear(x, weight, bias)); }  // [R, D] -> [R, D]
@@ -77,40 +79,66 @@ Result run_one_rank(int stages, int microbatches, DType dtype) {
 struct RankRun {
   StepReport report;
   int peak_alive = 0;  ///< counted from outside: outputs whose tape still exists, when a forward starts its own
-  int last_backward_calls = 0;  ///< of the callback
-  int forwards_at_last_backward = 0;
-  std::int64_t bytes_left = 0;  ///< activations alive after the step, less those before
+  std::vector<Action> announced;  ///< what the executor announced, as backwards
+  int early_hooks = 0;            ///< gradients that were called ready in the last backward and then changed
+  int ready = 0;                  ///< gradients that were called ready in their stage's last backward
+  std::int64_t bytes_left = 0;    ///< activations alive after the step, less those before
+};
+
+/// The stages of one rank, and a watch on when their gradients are called ready.
+struct RankStages {
+  std::map<int, Stage> stages;
+  std::map<const Tensor*, Tensor> when_ready;  ///< what a gradient was when it was called ready
+  int calls = 0;
+  bool last = false;  ///< the backward under way is its stage's last
+
+  RankStages(const Schedule& schedule, int rank, DType dtype) {
+    for (int s = rank; s < schedule.stages; s += schedule.rank_count()) {
+      const Stage& stage = stages.emplace(s, Stage(s, dtype)).first->second;
+      for (const Tensor* parameter : {&stage.weight, &stage.bias}) {
+        leaf_of(*parameter)->on_grad_ready([this, parameter] {
+          if (!last) return;
+          ++calls;
+          when_ready[parameter] = clone(grad(*parameter));
+        });
+      }
+    }
+  }
 };
 
 Result run_pipeline(const Schedule& schedule, DType dtype, std::vector<RankRun>& runs) {
   Result result;
   result.gradients.resize(2 * static_cast<std::size_t>(schedule.stages));
-  runs.assign(static_cast<std::size_t>(schedule.stages), {});
-  run_thread_ranks(schedule.stages, 1, deadline, [&](const std::shared_ptr<ProcessGroup>& group) {
-    const auto rank = static_cast<std::size_t>(group->rank());
-    const bool first = rank == 0, last = group->rank() == schedule.stages - 1;
-    RankRun& run = runs[rank];
-    const Stage stage(group->rank(), dtype);
+  runs.assign(schedule.ranks.size(), {});
+  run_thread_ranks(schedule.rank_count(), 1, deadline, [&](const std::shared_ptr<ProcessGroup>& group) {
+    RankRun& run = runs[static_cast<std::size_t>(group->rank())];
+    RankStages mine(schedule, group->rank(), dtype);
     std::vector<std::weak_ptr<Node>> outputs;
-    int forwards = 0;
-    const auto forward = [&](const Tensor& received, int microbatch) {
-      ++forwards;
-      const Tensor output = stage(first ? input(microbatch, dtype) : received);
+    const auto forward = [&](int s, const Tensor& received, int microbatch) {
+      const Tensor output = mine.stages.at(s)(s == 0 ? input(microbatch, dtype) : received);
       if (output.node() != nullptr) outputs.push_back(output.node());
       const auto alive = [](const std::weak_ptr<Node>& node) { return !node.expired(); };
       run.peak_alive = std::max(run.peak_alive, static_cast<int>(std::count_if(outputs.begin(), outputs.end(), alive)));
-      return last ? loss_of(output, schedule.microbatches) : output;
+      return s == schedule.stages - 1 ? loss_of(output, schedule.microbatches) : output;
     };
     Executor executor(schedule, *group);
     const std::int64_t before = MemoryPool::current()->use(MemoryCategory::activations).live;
-    run.report = executor.run({forward, {rows, width}, dtype}, [&] {
-      ++run.last_backward_calls;
-      run.forwards_at_last_backward = forwards;
+    run.report = executor.run({forward, {rows, width}, dtype}, [&](int stage, int microbatch) {
+      mine.last = microbatch == schedule.microbatches - 1;
+      run.announced.push_back({ActionKind::backward, stage, microbatch});
     });
+    run.ready = mine.calls;
+    for (const auto& [s, stage] : mine.stages) {
+      if (s == schedule.stages - 1) result.loss = run.report.loss;
+      result.gradients[2 * static_cast<std::size_t>(s)] = grad(stage.weight);
+      result.gradients[2 * static_cast<std::size_t>(s) + 1] = grad(stage.bias);
+    }
+    for (const auto& [parameter, gradient] : mine.when_ready) {
+      const Tensor now = grad(*parameter);
+      if (std::memcmp(gradient.raw(), now.raw(), static_cast<std::size_t>(now.bytes())) != 0) ++run.early_hooks;
+    }
+    mine.when_ready.clear();
     run.bytes_left = MemoryPool::current()->use(MemoryCategory::activations).live - before;
-    if (last) result.loss = run.report.loss;
-    result.gradients[2 * rank] = grad(stage.weight);
-    result.gradients[2 * rank + 1] = grad(stage.bias);
   });
   return result;
 }
@@ -136,58 +164,120 @@ std::string error_of(const std::function<void()>& action) {
   return "";
 }
 
+/// The schedule computes what one rank does, bit for bit, and what it keeps meanwhile is what check() says.
+void check_run(const Schedule& schedule) {
+  CAPTURE(schedule.name);
+  CAPTURE(schedule.stages);
+  CAPTURE(schedule.rank_count());
+  CAPTURE(schedule.microbatches);
+  std::vector<RankRun> runs;
+  check_same(run_pipeline(schedule, DType::f32, runs),
+             run_one_rank(schedule.stages, schedule.microbatches, DType::f32));
+  const Proof proof = check(schedule);
+  for (std::size_t rank = 0; rank < runs.size(); ++rank) {
+    CAPTURE(rank);
+    const RankRun& run = runs[rank];
+    std::vector<Action> backwards;  // of the list, by what is announced
+    bool split = false;
+    for (const Action& action : schedule.ranks[rank]) {
+      split = split || action.kind == ActionKind::backward_weight;
+      if (is_gradient(action.kind) || action.kind == ActionKind::backward_weight)
+        backwards.push_back({ActionKind::backward, action.stage, action.microbatch});
+    }
+    CHECK(run.announced == backwards);
+    CHECK(run.report.peak_live == proof.peak_live[rank]);
+    if (!split) CHECK(run.peak_alive == proof.peak_live[rank]);
+    CHECK(run.ready == 2 * schedule.chunks());
+    CHECK(run.early_hooks == 0);
+    CHECK(run.bytes_left == 0);
+    if (rank + 1 < runs.size()) CHECK(run.report.loss == 0);
+  }
+}
+
 }  // namespace
 
 TEST_CASE("every schedule of up to 6 stages and 8 micro-batches gives the loss and gradients of one rank") {
   for (int stages = 1; stages <= 6; ++stages) {
     for (int microbatches = 1; microbatches <= 8; ++microbatches) {
-      const Result reference = run_one_rank(stages, microbatches, DType::f32);
-      REQUIRE(reference.loss > 0);
-      for (const Schedule& schedule : {gpipe(stages, microbatches), one_f_one_b(stages, microbatches)}) {
-        CAPTURE(schedule.name);
-        CAPTURE(stages);
-        CAPTURE(microbatches);
-        std::vector<RankRun> runs;
-        check_same(run_pipeline(schedule, DType::f32, runs), reference);
-        const Proof proof = check(schedule);
-        for (std::size_t rank = 0; rank < runs.size(); ++rank) {
-          CAPTURE(rank);
-          CHECK(runs[rank].report.peak_live == proof.peak_live[rank]);
-          CHECK(runs[rank].peak_alive == proof.peak_live[rank]);
-          CHECK(runs[rank].last_backward_calls == 1);
-          CHECK(runs[rank].forwards_at_last_backward == microbatches);
-          CHECK(runs[rank].bytes_left == 0);
-          if (rank + 1 < runs.size()) CHECK(runs[rank].report.loss == 0);
-        }
+      for (const Schedule& schedule :
+           {gpipe(stages, microbatches), one_f_one_b(stages, microbatches), zero_bubble(stages, microbatches)}) {
+        check_run(schedule);
       }
+    }
+  }
+}
+
+TEST_CASE("interleaved schedules of up to 4 ranks, 6 micro-batches and 4 chunks give the bits of one rank") {
+  for (int ranks = 1; ranks <= 4; ++ranks) {
+    for (int microbatches = 1; microbatches <= 6; ++microbatches) {
+      for (int chunks = 2; chunks <= 4; ++chunks) check_run(interleaved(ranks, microbatches, chunks));
     }
   }
 }
 
 TEST_CASE("bf16 activations and gradients cross stages without another rounding") {
   std::vector<RankRun> runs;
-  check_same(run_pipeline(one_f_one_b(3, 4), DType::bf16, runs), run_one_rank(3, 4, DType::bf16));
+  for (const Schedule& schedule : {one_f_one_b(3, 4), zero_bubble(3, 4)})
+    check_same(run_pipeline(schedule, DType::bf16, runs), run_one_rank(3, 4, DType::bf16));
+  check_same(run_pipeline(interleaved(2, 3, 2), DType::bf16, runs), run_one_rank(4, 3, DType::bf16));
 }
 
 TEST_CASE("forward only: the same loss, no tape, no gradient, one micro-batch alive") {
-  std::vector<RankRun> runs;
-  const Result result = run_pipeline(forward_only(3, 5), DType::f32, runs);
-  CHECK(result.loss == run_one_rank(3, 5, DType::f32).loss);
-  for (const RankRun& run : runs) {
-    CHECK(run.report.peak_live == 1);
-    CHECK(run.peak_alive == 0);
-    CHECK(run.last_backward_calls == 0);
-    CHECK(run.report.backward_seconds == 0);
-    CHECK(run.bytes_left == 0);
+  for (const Schedule& schedule : {forward_only(3, 5), forward_only(2, 5, 3), forward_only(1, 2, 2)}) {
+    std::vector<RankRun> runs;
+    const Result result = run_pipeline(schedule, DType::f32, runs);
+    CHECK(result.loss == run_one_rank(schedule.stages, schedule.microbatches, DType::f32).loss);
+    for (const RankRun& run : runs) {
+      CHECK(run.report.peak_live == 1);
+      CHECK(run.peak_alive == 0);
+      CHECK(run.announced.empty());
+      CHECK(run.report.backward_seconds == 0);
+      CHECK(run.bytes_left == 0);
+    }
+    for (const Tensor& gradient : result.gradients) CHECK(same_bits(gradient, Tensor::zeros(gradient.shape())));
   }
-  for (const Tensor& gradient : result.gradients) { CHECK(same_bits(gradient, Tensor::zeros(gradient.shape()))); }
+}
+
+TEST_CASE("a split backward leaves the weights' products for later, and computes what is cheap at once") {
+  // What each computation has added to the weight of rank 1, a middle stage, when it ends.
+  const Schedule schedule = zero_bubble(3, 4);
+  std::vector<double> weights, biases;
+  run_thread_ranks(3, 1, deadline, [&](const std::shared_ptr<ProcessGroup>& group) {
+    const Stage stage(group->rank(), DType::f32);
+    const auto forward = [&](int s, const Tensor& received, int microbatch) {
+      const Tensor y = stage(s == 0 ? input(microbatch, DType::f32) : received);
+      return s == 2 ? loss_of(y, 4) : y;
+    };
+    const auto norm = [](const Tensor& gradient) {
+      double sum = 0;
+      for (const float value : gradient.span<float>()) sum += value * value;
+      return sum;
+    };
+    const auto note = [&] {
+      if (group->rank() != 1) return;
+      weights.push_back(norm(grad(stage.weight)));
+      biases.push_back(norm(grad(stage.bias)));
+    };
+    Executor(schedule, *group).run({forward, {rows, width}, DType::f32}, [&](int, int) { note(); });
+    note();
+  });
+  std::vector<ActionKind> kinds;
+  for (const Action& action : schedule.ranks[1]) {
+    if (is_gradient(action.kind) || action.kind == ActionKind::backward_weight) kinds.push_back(action.kind);
+  }
+  REQUIRE(weights.size() == kinds.size() + 1);
+  for (std::size_t i = 0; i < kinds.size(); ++i) {
+    CAPTURE(i);
+    CHECK((weights[i + 1] != weights[i]) == (kinds[i] == ActionKind::backward_weight));
+    CHECK((biases[i + 1] != biases[i]) == (kinds[i] == ActionKind::backward_input));
+  }
 }
 
 TEST_CASE("forward only: the last stage may keep its result to itself") {
   Tensor kept;
   run_thread_ranks(2, 1, deadline, [&](const std::shared_ptr<ProcessGroup>& group) {
     Executor executor(forward_only(2, 1), *group);
-    const auto forward = [&](const Tensor& received, int) {
+    const auto forward = [&](int, const Tensor& received, int) {
       if (group->rank() == 0) return Tensor::full({2, 3}, 7.0);
       kept = received * 2.0;
       return Tensor();
@@ -205,7 +295,7 @@ TEST_CASE("an activation that no operation saved is not kept until its backward"
   run_thread_ranks(3, 1, deadline, [&](const std::shared_ptr<ProcessGroup>& group) {
     Tensor scale_factor = Tensor::full({1}, 2.0);
     require_grad(scale_factor);
-    const auto forward = [&](const Tensor& received, int) {
+    const auto forward = [&](int, const Tensor& received, int) {
       if (group->rank() == 2) return sum(received);
       return group->rank() == 1 ? received * 2.0 : Tensor::full({side, side}, 1.0) + scale_factor;
     };
@@ -222,7 +312,7 @@ TEST_CASE("an executor runs step after step") {
   run_thread_ranks(2, 1, deadline, [&](const std::shared_ptr<ProcessGroup>& group) {
     Executor executor(one_f_one_b(2, 3), *group);
     const Stage stage(group->rank(), DType::f32);
-    const auto forward = [&](const Tensor& received, int microbatch) {
+    const auto forward = [&](int, const Tensor& received, int microbatch) {
       const Tensor y = stage(group->rank() == 0 ? input(microbatch, DType::f32) : received);
       return group->rank() == 1 ? loss_of(y, 3) : y;
     };
@@ -239,7 +329,7 @@ TEST_CASE("wrong stage functions are refused, and a failing stage ends all ranks
     return error_of([&] {
       run_thread_ranks(3, 1, deadline, [&](const std::shared_ptr<ProcessGroup>& group) {
         Executor executor(one_f_one_b(3, 4), *group);
-        executor.run({[&](const Tensor& x, int m) { return forward(x, m, group->rank()); }, {rows, width}, DType::f32});
+        executor.run({[&](int s, const Tensor& x, int m) { return forward(x, m, s); }, {rows, width}, DType::f32});
       });
     });
   };

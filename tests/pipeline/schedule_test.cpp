@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <functional>
+#include <set>
 
 #include "core/error.h"
 #include "parallel/pipeline/check.h"
 #include "parallel/pipeline/stage_plan.h"
+#include "parallel/pipeline/svg.h"
 #include "parallel/pipeline/timeline.h"
 
 using namespace trireme;
@@ -33,19 +35,19 @@ void check_refused(const Schedule& schedule, const std::vector<std::string>& par
 }
 
 std::size_t index_of(const Schedule& schedule, const Action& action) {
-  const auto& list = schedule.ranks[static_cast<std::size_t>(action.stage)];
+  const auto& list = schedule.ranks[static_cast<std::size_t>(schedule.rank_of(action.stage))];
   const auto found = std::find(list.begin(), list.end(), action);
   REQUIRE(found != list.end());
   return static_cast<std::size_t>(found - list.begin());
 }
 
 void remove(Schedule& schedule, const Action& action) {
-  auto& list = schedule.ranks[static_cast<std::size_t>(action.stage)];
+  auto& list = schedule.ranks[static_cast<std::size_t>(schedule.rank_of(action.stage))];
   list.erase(list.begin() + static_cast<std::ptrdiff_t>(index_of(schedule, action)));
 }
 
 void swap(Schedule& schedule, const Action& a, const Action& b) {
-  auto& list = schedule.ranks[static_cast<std::size_t>(a.stage)];
+  auto& list = schedule.ranks[static_cast<std::size_t>(schedule.rank_of(a.stage))];
   std::swap(list[index_of(schedule, a)], list[index_of(schedule, b)]);
 }
 
@@ -74,6 +76,71 @@ TEST_CASE("every small schedule is proved, with the closed forms of its figures"
       }
     }
   }
+}
+
+TEST_CASE("no schedule of up to 6 stages, micro-batches and chunks deadlocks with rendezvous sends (row 25)") {
+  for (int ranks = 1; ranks <= 6; ++ranks) {
+    for (int microbatches = 1; microbatches <= 6; ++microbatches) {
+      CAPTURE(ranks);
+      CAPTURE(microbatches);
+      for (const char* name : {"gpipe", "1f1b", "zero-bubble", "interleaved:1"})
+        CHECK(check(make_schedule(name, ranks, microbatches)).messages == 2 * (ranks - 1) * microbatches);
+      for (int chunks = 1; chunks <= 6; ++chunks) {
+        CAPTURE(chunks);
+        const Proof proof = check(interleaved(ranks, microbatches, chunks));
+        CHECK(proof.messages == (ranks == 1 ? 0 : 2 * (ranks * chunks - 1) * microbatches));
+        CHECK(check(forward_only(ranks, microbatches, chunks)).messages == proof.messages / 2);
+      }
+    }
+  }
+}
+
+TEST_CASE("interleaved: the bubble is (P - 1) / (V M) for any M of P or more, and never more than 1F1B's") {
+  for (int ranks = 2; ranks <= 6; ++ranks) {
+    for (int chunks = 2; chunks <= 4; ++chunks) {
+      for (int microbatches = 1; microbatches <= 13; ++microbatches) {
+        CAPTURE(ranks);
+        CAPTURE(chunks);
+        CAPTURE(microbatches);
+        const Proof proof = check(interleaved(ranks, microbatches, chunks));
+        const double full = static_cast<double>(ranks - 1) / microbatches;
+        CHECK(proof.bubble_of_ideal <= full + 1e-9);
+        if (microbatches >= ranks) CHECK(proof.bubble_of_ideal == doctest::Approx(full / chunks));
+        // Runs of M / floor(M / P) micro-batches, rounded up: P of them where P divides M.
+        const int whole = std::max(1, microbatches / ranks), run = (microbatches + whole - 1) / whole;
+        for (int rank = 0; microbatches >= ranks && rank < ranks; ++rank) {
+          const int warm_up = 2 * (ranks - 1 - rank) + (chunks - 1) * run;
+          CHECK(proof.peak_live[static_cast<std::size_t>(rank)] == std::min(warm_up + 1, chunks * microbatches));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("zero-bubble: a third of 1F1B's bubble, and on no rank more activations than on 1F1B's first") {
+  for (int ranks = 1; ranks <= 8; ++ranks) {
+    for (int microbatches = 1; microbatches <= 12; ++microbatches) {
+      CAPTURE(ranks);
+      CAPTURE(microbatches);
+      const Proof proof = check(zero_bubble(ranks, microbatches)), full = check(one_f_one_b(ranks, microbatches));
+      // F, B and W of 1 each: ranks - 1 units of waiting, and as many again as micro-batches are too few.
+      const int waiting = ranks - 1 + std::max(0, ranks - microbatches);
+      CHECK(proof.bubble_of_ideal == doctest::Approx(static_cast<double>(waiting) / (3 * microbatches)));
+      if (microbatches >= ranks) CHECK(proof.bubble_of_ideal == doctest::Approx(full.bubble_of_ideal / 3));
+      for (const int live : proof.peak_live) CHECK(live <= full.peak_live.front());
+      CHECK(proof.messages == full.messages);
+    }
+  }
+  // Parts of other costs: (P - 1) (F + B - W) of waiting.
+  CHECK(check(zero_bubble(4, 8), {.forward = 2, .input = 3, .weight = 2}).bubble_of_ideal ==
+        doctest::Approx(3.0 * (2 + 3 - 2) / (8 * 7)));
+  CHECK(check(one_f_one_b(4, 8), {.forward = 2, .input = 3, .weight = 2}).bubble_of_ideal == doctest::Approx(3.0 / 8));
+}
+
+TEST_CASE("messages are counted per rank: ends of a pipeline send half of what the others do, with one chunk") {
+  CHECK(check(one_f_one_b(4, 8)).sent == std::vector{8, 16, 16, 8});
+  CHECK(check(interleaved(2, 4, 2)).sent == std::vector{12, 12});  // forward 0>1, 1>0, 0>1, and the same back
+  CHECK(check(interleaved(1, 4, 3)).sent == std::vector{0});
 }
 
 TEST_CASE(
@@ -157,10 +224,45 @@ TEST_CASE("broken schedules are refused, with rank, action and what is missing")
     schedule.ranks[1].push_back({send_activation, 1, 0});
     check_refused(schedule, {"rank 1", "send_activation", "stage 1 of 2 has none"});
   }
-  SUBCASE("a list for every stage") {
-    Schedule schedule = gpipe(2, 1);
+  SUBCASE("as many stages for every list") {
+    Schedule schedule = gpipe(3, 1);
     schedule.ranks.pop_back();
-    check_refused(schedule, {"2 stages", "1 lists"});
+    check_refused(schedule, {"3 stages", "2 lists"});
+  }
+  SUBCASE("a chunk of another rank") {
+    Schedule schedule = interleaved(2, 2, 2);
+    schedule.ranks[1][0].stage = 2;
+    check_refused(schedule, {"rank 1, action 0", "stage 1, 3, which lives here"});
+  }
+  SUBCASE("weights before the input they wait behind") {
+    Schedule schedule = zero_bubble(2, 2);
+    swap(schedule, {backward_input, 1, 0}, {backward_weight, 1, 0});
+    check_refused(schedule, {"rank 1", "backward_weight of micro-batch 0", "expected backward_input before it"});
+  }
+  SUBCASE("weights left out") {
+    Schedule schedule = zero_bubble(2, 2);
+    remove(schedule, {backward_weight, 0, 1});
+    check_refused(schedule, {"rank 0", "backward_input of micro-batch 1 on stage 0", "missing backward_weight after"});
+  }
+  SUBCASE("both a whole backward and a part") {
+    Schedule schedule = zero_bubble(1, 1);
+    schedule.ranks[0].push_back({backward, 0, 0});
+    check_refused(schedule, {"rank 0, action 3", "stage 0 of 1 has none of these"});
+  }
+  SUBCASE("weights of a later micro-batch first: other bits than 1F1B's") {
+    Schedule schedule = zero_bubble(2, 3);
+    swap(schedule, {backward_weight, 1, 1}, {backward_weight, 1, 2});
+    check_refused(schedule, {"rank 1", "backward_weight", "micro-batch 1 before it", "summed in the order"});
+  }
+  SUBCASE("a whole pipeline that goes back in another order") {
+    Schedule schedule = gpipe(1, 2);
+    swap(schedule, {backward, 0, 0}, {backward, 0, 1});
+    check_refused(schedule, {"rank 0, action 2 (backward of micro-batch 1", "summed in the order of micro-batches"});
+  }
+  SUBCASE("a chunk before the one that it takes its input from, on one rank") {
+    Schedule schedule = interleaved(1, 1, 2);
+    swap(schedule, {forward, 0, 0}, {forward, 1, 0});
+    check_refused(schedule, {"rank 0, action 0 (forward of micro-batch 0 on stage 1)", "expected action 1"});
   }
 }
 
@@ -205,25 +307,92 @@ TEST_CASE("deadlocks are found") {
   }
 }
 
+TEST_CASE("a receive right before its computation may be too late with chunks: that is found") {
+  // Both ranks make an activation for the other and stay until it is received.
+  Schedule schedule = interleaved(2, 4, 2);
+  for (auto& list : schedule.ranks) {
+    std::vector<Action> late;
+    for (const Action& action : list) {
+      if (action.kind == ActionKind::recv_activation || action.kind == ActionKind::recv_gradient) continue;
+      if (action.kind == ActionKind::forward && action.stage > 0)
+        late.push_back({ActionKind::recv_activation, action.stage, action.microbatch});
+      if (action.kind == ActionKind::backward && action.stage < 3)
+        late.push_back({ActionKind::recv_gradient, action.stage, action.microbatch});
+      late.push_back(action);
+    }
+    list = late;
+  }
+  check_refused(schedule, {"deadlock"});
+}
+
 TEST_CASE("the schedule --pipeline names") {
   CHECK(make_schedule("gpipe", 3, 2).name == "gpipe");
   CHECK(make_schedule("1f1b", 3, 2).name == "1f1b");
-  CHECK(check(make_schedule("gpipe", 1, 8)).peak_live[0] == 1);  // one stage: gradient accumulation
+  CHECK(make_schedule("zero-bubble", 3, 2).name == "zero-bubble");
+  CHECK(make_schedule("interleaved:2", 3, 2).stages == 6);
+  CHECK(make_schedule("interleaved:1", 3, 2).ranks == one_f_one_b(3, 2).ranks);
+  for (const char* name : {"gpipe", "zero-bubble"})  // one stage: gradient accumulation
+    CHECK(check(make_schedule(name, 1, 8)).peak_live[0] == 1);
+  CHECK(check(make_schedule("interleaved:3", 1, 8)).peak_live[0] == 3);
+  for (const char* name : {"interleaved", "interleaved:", "interleaved:0", "interleaved:-1", "interleaved:2x",
+                           "interleaved:99999999999", "Interleaved:2"}) {
+    CAPTURE(name);
+    CHECK(error_of([&] { make_schedule(name, 2, 2); }, ExitCode::usage).find("--pipeline") != std::string::npos);
+  }
   CHECK(error_of([] { make_schedule("zigzag", 2, 2); }, ExitCode::usage).find("--pipeline") != std::string::npos);
   CHECK(error_of([] { make_schedule("gpipe", 2, 0); }, ExitCode::usage).find("1 micro-batch") != std::string::npos);
 }
 
 TEST_CASE("the timeline in text") {
-  const std::string expected =
-      "1f1b: 2 stages, 2 micro-batches; bubble 50.0% of ideal time, 33.3% of total; at most 2 micro-batches alive\n"
-      "stage 0 |F0 F1 .  .  B0 -- .  B1 --\n"
-      "stage 1 |.  F0 B0 -- F1 B1 --\n";
-  CHECK(render(one_f_one_b(2, 2)) == expected);
+  CHECK(render(one_f_one_b(2, 2)) ==
+        "1f1b: 2 stages, 2 micro-batches; bubble 50.0% of ideal time, 33.3% of total\n"
+        "rank 0 |F0 F1 .  .  B0 -- .  B1 --\n"
+        "rank 1 |.  F0 B0 -- F1 B1 --\n"
+        "activations alive at most, per rank: 2 1\n"
+        "messages sent, per rank:             2 2 (in all 4)\n");
+  CHECK(render(zero_bubble(2, 2)) ==
+        "zero-bubble: 2 stages, 2 micro-batches; bubble 16.7% of ideal time, 14.3% of total\n"
+        "rank 0 |F0 F1 .  B0 W0 B1 W1\n"
+        "rank 1 |.  F0 B0 F1 B1 W0 W1\n"
+        "activations alive at most, per rank: 2 2\n"
+        "messages sent, per rank:             2 2 (in all 4)\n");
+  CHECK(render(interleaved(2, 2, 2)) ==
+        "interleaved:2: 4 stages on 2 ranks, 2 micro-batches; bubble 25.0% of ideal time, 20.0% of total\n"
+        "rank 0 |F0a F1a F0b F1b .   .   B0b --- .   B1b --- B0a --- B1a ---\n"
+        "rank 1 |.   F0a F1a F0b B0b --- F1b B1b --- B0a --- B1a ---\n"
+        "activations alive at most, per rank: 4 3\n"
+        "messages sent, per rank:             6 6 (in all 12)\n");
   const std::string cut = render(gpipe(2, 12), 40);
-  CHECK(cut.find("stage 1 |.   F0  F1") != std::string::npos);
-  const std::string last_line = cut.substr(cut.rfind('\n', cut.size() - 2) + 1);
-  CHECK(last_line.size() == 41);  // 40 and the newline
-  CHECK(last_line.substr(37) == "...\n");
+  CHECK(cut.find("rank 1 |.   F0  F1") != std::string::npos);
+  const std::string row = cut.substr(cut.find("rank 1"), 41);
+  CHECK(row.substr(37) == "...\n");
+}
+
+TEST_CASE("the timeline as a picture: a box for each computation, its colour by kind and chunk") {
+  const auto count = [](const std::string& text, const std::string& part) {
+    int found = 0;
+    for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
+    return found;
+  };
+  for (const char* name : {"gpipe", "1f1b", "zero-bubble", "interleaved:3"}) {
+    CAPTURE(name);
+    const Schedule schedule = make_schedule(name, 3, 5);
+    const std::string svg = to_svg(schedule);
+    CHECK(svg.starts_with("<svg "));
+    CHECK(svg.ends_with("</svg>\n"));
+    CHECK(svg.find(headline(schedule)) != std::string::npos);
+    int computations = 0;
+    for (const auto& row : simulate(schedule)) computations += static_cast<int>(row.size());
+    const int in_legend = std::string_view(name) == "zero-bubble" ? 3 : 2;
+    CHECK(count(svg, "<title>") == computations + in_legend);
+    CHECK(count(svg, "forward of micro-batch 4") == schedule.stages);
+    CHECK(count(svg, "<text") == count(svg, "</text>"));
+    CHECK((svg.find("darker") != std::string::npos) == (schedule.chunks() > 1));
+    std::set<std::string> colours;  // of boxes: one for each kind and chunk
+    for (std::size_t at = svg.find("stroke="); at != std::string::npos; at = svg.find("stroke=", at + 1))
+      colours.insert(svg.substr(at - 9, 7));
+    CHECK(static_cast<int>(colours.size()) == in_legend * schedule.chunks());
+  }
 }
 
 TEST_CASE("stage plan: even counts, left-over blocks to the middle, then the first stage, never the last") {
@@ -253,4 +422,45 @@ TEST_CASE("stage plan: even counts, left-over blocks to the middle, then the fir
   const std::string message = error_of([] { stage_plan(3, 4); }, ExitCode::usage);
   CHECK(message.find("--layers") != std::string::npos);
   CHECK(message.find("--mesh") != std::string::npos);
+}
+
+TEST_CASE("stage plan by cost: a heavy head takes the place of blocks, and no plan has a cheaper worst stage") {
+  const auto counts = [](int layers, int stages, const StageCosts& costs) {
+    std::vector<int> result;
+    for (const BlockRange& range : stage_plan(layers, stages, costs)) result.push_back(range.count);
+    return result;
+  };
+  CHECK(counts(8, 2, {.head = 4}) == std::vector{6, 2});
+  CHECK(counts(6, 2, {.head = 10}) == std::vector{5, 1});  // at least one
+  CHECK(counts(8, 4, {.embedding = 0.1, .head = 0.2}) == std::vector{2, 2, 2, 2});
+  CHECK(counts(9, 3, {.embedding = 1, .head = 2}) == std::vector{3, 4, 2});
+  const auto worst = [](const std::vector<int>& plan, const StageCosts& costs) {
+    double most = 0;
+    for (std::size_t s = 0; s < plan.size(); ++s) {
+      most = std::max(most,
+                      (s == 0 ? costs.embedding : 0) + costs.block * plan[s] + (s + 1 == plan.size() ? costs.head : 0));
+    }
+    return most;
+  };
+  for (const StageCosts& costs : {StageCosts{0.3, 1, 2.5}, StageCosts{2.2, 1, 0.4}, StageCosts{5, 2, 3}}) {
+    for (int layers = 3; layers <= 10; ++layers) {
+      double best = 1e9;
+      for (int a = 1; a < layers - 1; ++a) {
+        for (int b = 1; a + b < layers; ++b) best = std::min(best, worst({a, b, layers - a - b}, costs));
+      }
+      CHECK(worst(counts(layers, 3, costs), costs) == doctest::Approx(best));
+    }
+  }
+}
+
+TEST_CASE("stage plan by list, and the lists that cannot be") {
+  CHECK(listed_stage_plan("3,3,2", 8, 3) == StagePlan{{0, 3}, {3, 3}, {6, 2}});
+  CHECK(listed_stage_plan("5", 5, 1) == StagePlan{{0, 5}});
+  const auto refused = [](const char* list, int layers, int stages) {
+    return error_of([&] { listed_stage_plan(list, layers, stages); }, ExitCode::usage);
+  };
+  CHECK(refused("3,3,3", 8, 3).find("3 + 3 + 3 = 9 layers; the model has 8") != std::string::npos);
+  CHECK(refused("4,4", 8, 4).find("names 2 stages; the pipeline has 4") != std::string::npos);
+  for (const char* list : {"", "3,", ",3", "3,x", "3;3", "3 3", "0,8", "-1,9", "3,,5", "99999999999,1"})
+    CHECK_MESSAGE(refused(list, 8, 2).find("is not a list of layer counts") != std::string::npos, "'", list, "'");
 }

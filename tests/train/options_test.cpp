@@ -168,15 +168,17 @@ TEST_CASE("help lists every flag of the command-line contract once") {
   Flags flags("train_gpt", "");
   declare_all(flags, options);
   const std::string help = flags.help_text();
-  for (const char* flag :
-       {"data",          "tokenizer",    "val-fraction", "model",        "layers",        "heads",       "width",
-        "context",       "vocab",        "dropout",      "bias",         "activation",    "micro-batch", "global-batch",
-        "micro-batches", "steps",        "lr",           "min-lr",       "warmup-steps",  "decay-steps", "lr-schedule",
-        "optimizer",     "weight-decay", "beta1",        "beta2",        "eps",           "momentum",    "clip",
-        "mesh",          "pipeline",     "ranks",        "dtype",        "device",        "gemm",        "threads",
-        "seed",          "eval-every",   "eval-batches", "sample-every", "sample-length", "out",         "log-every",
-        "resume",        "dry-run",      "config",       "print-config", "help",          "recompute",   "loss-scale",
-        "verify"}) {
+  for (const char* flag : {"data",          "tokenizer",    "val-fraction", "model",        "layers",
+                           "heads",         "width",        "context",      "vocab",        "dropout",
+                           "bias",          "activation",   "micro-batch",  "global-batch", "micro-batches",
+                           "steps",         "lr",           "min-lr",       "warmup-steps", "decay-steps",
+                           "lr-schedule",   "optimizer",    "weight-decay", "beta1",        "beta2",
+                           "eps",           "momentum",     "clip",         "mesh",         "pipeline",
+                           "stage-layers",  "ranks",        "dtype",        "device",       "gemm",
+                           "threads",       "seed",         "eval-every",   "eval-batches", "sample-every",
+                           "sample-length", "out",          "log-every",    "resume",       "dry-run",
+                           "config",        "print-config", "help",         "recompute",    "loss-scale",
+                           "verify"}) {
     const std::string head = fmt::format("\n  --{}", flag);
     std::size_t found = 0;
     for (std::size_t at = help.find(head); at != std::string::npos; at = help.find(head, at + 1)) {

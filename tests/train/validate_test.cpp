@@ -33,6 +33,32 @@ TEST_CASE("combinations that work are let through") {
   CHECK(verdict({"--warmup-steps", "1000", "--steps", "1000"}) == "nothing");
 }
 
+TEST_CASE("pipelines: schedules and stages that fit, and those that do not") {
+  CHECK(verdict({"--layers", "4", "--mesh", "pp=2", "--pipeline", "interleaved:2"}) == "nothing");
+  CHECK(verdict({"--layers", "4", "--pipeline", "interleaved:4"}) == "nothing");  // chunks of one rank
+  CHECK(verdict({"--layers", "4", "--mesh", "pp=4", "--pipeline", "zero-bubble"}) == "nothing");
+  CHECK(verdict({"--layers", "8", "--mesh", "pp=3", "--stage-layers", "2,5,1"}) == "nothing");
+  CHECK(verdict({"--layers", "8", "--mesh", "pp=2", "--pipeline", "interleaved:2", "--stage-layers", "2,3,2,1"}) ==
+        "nothing");
+
+  CHECK(verdict({"--layers", "5", "--mesh", "pp=2", "--pipeline", "interleaved:3"}) ==
+        "64 trireme: [--pipeline] --layers 5 are fewer than 2 x 3 = 6 stages (pp=2 ranks of --pipeline "
+        "interleaved:3), and a stage holds at least one layer; expected at most 5 stages; change --layers, --pipeline, "
+        "or pp in --mesh");
+  for (const char* name : {"interleaved", "interleaved:", "interleaved:0", "interleaved:-2", "interleaved:two",
+                           "interleaved:1.5", "zigzag", ""}) {
+    const std::string refused = verdict({"--pipeline", name});
+    CHECK_MESSAGE(contains(refused, "64 trireme: [pipeline]"), name, ": ", refused);
+    CHECK_MESSAGE(contains(refused, "change --pipeline"), name, ": ", refused);
+  }
+  CHECK(contains(verdict({"--layers", "8", "--mesh", "pp=3", "--stage-layers", "3,3,3"}),
+                 "places 3 + 3 + 3 = 9 layers; the model has 8; change --stage-layers or --layers"));
+  CHECK(contains(verdict({"--layers", "8", "--mesh", "pp=2", "--stage-layers", "3,3,2"}),
+                 "names 3 stages; the pipeline has 2"));
+  CHECK(
+      contains(verdict({"--layers", "8", "--mesh", "pp=2", "--stage-layers", "8,0"}), "is not a list of layer counts"));
+}
+
 TEST_CASE("model against itself and against the mesh") {
   CHECK(verdict({"--width", "100", "--heads", "3"}) ==
         "64 trireme: [model] --width 100 is not a multiple of --heads 3: 100 / 3 leaves 1; expected --heads that "
