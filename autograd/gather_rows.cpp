@@ -5,8 +5,8 @@
 namespace trireme {
 namespace {
 
-/// y[s] = x[index[s]], or 0 where the index is negative;  dx[n] = sum of dy[s] over the s that picked n, in the order of
-/// s. The same kernels as an embedding, with an activation in the place of the table.
+/// y[s] = x[index[s]], or 0 where the index is negative;  dx[n] = sum of dy[s] over the s that picked n, in
+/// their order. The same kernels as an embedding, with an activation in the place of the table.
 struct GatherRows : Op {
   static constexpr const char* name = "gather_rows";
   Tensor index;  // [S]

@@ -8,8 +8,8 @@ namespace {
 
 /// For each group g, on its rows: y = x W_g^T + b_g;  dx = dy W_g, dW_g = dy^T x, db_g = sum of dy's rows.
 ///
-/// FLOPs: 2 R in out forward, twice that backward, whatever the groups. As in `linear`, dW is accumulated by the product
-/// itself into the parameter's f32 gradient where there is one. A group without rows contributes zeros.
+/// FLOPs: 2 R in out forward, twice that backward, whatever the groups. As in `linear`, dW is accumulated by the
+/// product itself into the parameter's f32 gradient where there is one. A group without rows contributes zeros.
 struct GroupedLinear : Op {
   static constexpr const char* name = "grouped_linear";
   std::vector<std::int64_t> starts;  // [G + 1]

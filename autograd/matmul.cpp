@@ -64,8 +64,8 @@ struct Matmul : Op {
 /// y = x W^T + bias;  dx = dy W, dW = dy^T x, dbias = sum of dy's rows
 ///
 /// FLOPs: 2 N in out forward, twice that backward. dW is accumulated by the product itself into the parameter's f32
-/// gradient where there is one: no [out, in] temporary, and one rounding less in bf16. It may wait (autograd/deferred.h),
-/// and then keeps x and dy.
+/// gradient where there is one: no [out, in] temporary, and one rounding less in bf16. It may wait
+/// (autograd/deferred.h), and then keeps x and dy.
 struct Linear : Op {
   static constexpr const char* name = "linear";
   SavedInput input;  // [.., in]

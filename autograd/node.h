@@ -62,7 +62,8 @@ class Leaf : public Node, public std::enable_shared_from_this<Leaf> {
   /// Called when all contributions of one backward have been added: where communication starts.
   void on_grad_ready(std::function<void()> hook) { hooks_.push_back(std::move(hook)); }
   void clear_hooks() { hooks_.clear(); }
-  /// Hooks run after every `count`-th backward that reaches this leaf: for a weight that `count` stages on one rank use.
+  /// Hooks run after every `count`-th backward that reaches this leaf: for a weight that `count` stages on one rank
+  /// use.
   void run_hooks_after(int count) { backwards_per_hook_ = count; }
   void run_hooks();  ///< a backward has added all of its contributions
 

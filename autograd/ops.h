@@ -99,7 +99,7 @@ Tensor rope(const Tensor& x, const Tensor& positions, double base = 10000);
 Tensor swiglu(const Tensor& x);
 
 // ---- gather_rows.cpp ---------------------------------------------------------------------------------------------
-/// x [N, D], index [..] i32 -> [S, D], S the number of indices: row index[s] of x, or zeros where the index is negative.
+/// x [N, D], index [..] i32 -> [S, D], S the number of indices: row index[s] of x, or zeros for a negative one.
 Tensor gather_rows(const Tensor& x, const Tensor& index);
 /// x [N, E], columns [N, K] i32 -> [N, K]: the named elements of each row.
 Tensor pick(const Tensor& x, const Tensor& columns);

@@ -1,6 +1,5 @@
 #include "models/gpt.h"
 
-#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -32,7 +31,7 @@ nn::AttentionOptions attention_options(const GptConfig& c) {
           .deviation = deviation,
           .residual_deviation = residual_deviation(c),
           .kv_heads = c.key_value_heads(),
-          .rotary = c.positions == PositionCode::rope};
+          .rotary = c.positions == PositionEncoding::rope};
 }
 
 nn::MlpOptions mlp_options(const GptConfig& c) {
@@ -77,14 +76,14 @@ Gpt::Gpt(const nn::Build& b, const GptConfig& c, pipeline::StagePlan plan)
           "a plan of {} stages and {} layers for {} ranks and {} layers", stages(), plan_.back().end(), ranks,
           c.layers);
   const bool first = mesh.is_first(Axis::pp), last = mesh.is_last(Axis::pp);
-  const nn::Build tables = b.unit();  // both tables of a stage, or the head's own
+  const nn::Build tables = b.unit(first ? 0 : chunks() - 1);  // both tables of a stage, or the head's own
   const auto make_tokens = [&](const char* name, bool copy) {
     return std::make_unique<nn::VocabEmbedding>(tables / name, c.vocab, c.width, deviation, copy);
   };
   if (first) {
     use_embedding_ = tables.use_unit();
     embedding_ = make_tokens("wte", false);
-    if (c.positions == PositionCode::learned) {
+    if (c.positions == PositionEncoding::learned) {
       positions_ = (tables / "wpe")
                        .parameter("weight", {c.context, c.width}, {.tp = b.beside_residual()},
                                   nn::Init::normal(deviation), {.decay = true});
@@ -92,27 +91,18 @@ Gpt::Gpt(const nn::Build& b, const GptConfig& c, pipeline::StagePlan plan)
     dropout_ = std::make_unique<nn::Dropout>(b / "dropout", c.dropout);
   }
   for (int stage = mesh.coord(Axis::pp); stage < stages(); stage += ranks) {
+    const int chunk = stage / ranks;
     const pipeline::BlockRange& range = plan_[static_cast<std::size_t>(stage)];
     for (int i = range.first; i < range.end(); ++i)
-      blocks_.push_back(std::make_unique<GptBlock>((b / "blocks" / std::to_string(i)).unit(), c, i));
+      blocks_.push_back(std::make_unique<GptBlock>((b / "blocks" / std::to_string(i)).unit(chunk), c, i));
   }
   if (last) {
-    norm_ = make_norm((b / "norm").unit(), c);
+    norm_ = make_norm((b / "norm").unit(chunks() - 1), c);
     use_head_ = tables.use_unit();
     head_ = !c.tied ? make_tokens("head", false) : first ? embedding_ : make_tokens("wte", true);
     // Each stage is a backward of its own: the shared weight's gradient is complete after the second.
     if (first && c.tied && stages() > 1) embedding_->weight()->leaf().run_hooks_after(2);
   }
-}
-
-int Gpt::stage_of(const nn::Parameter& parameter) const {
-  for (const auto& block : blocks_) {
-    if (!parameter.name.starts_with(block->name() + ".")) continue;
-    const auto found = std::find_if(plan_.begin(), plan_.end(),
-                                    [&](const pipeline::BlockRange& r) { return r.contains(block->index()); });
-    return static_cast<int>(found - plan_.begin());
-  }
-  return embedding_ && !parameter.name.starts_with("norm") && !parameter.name.starts_with("head") ? 0 : stages() - 1;
 }
 
 Tensor Gpt::hidden(int stage, const Tensor& input, const Tensor& ids) {
@@ -199,7 +189,7 @@ struct BlockCounts {
 BlockCounts block_counts(const GptConfig& c, std::int64_t experts) {
   const std::int64_t d = c.width, kv = c.key_value_heads() * (d / c.heads), f = c.hidden();
   const std::int64_t gates = c.activation == Activation::swiglu ? 2 : 1;  // matrices that lead into the hidden
-  const bool key_bias = attention_options(c).packed() || c.positions == PositionCode::rope;
+  const bool key_bias = attention_options(c).packed() || c.positions == PositionEncoding::rope;
   BlockCounts counts;
   counts.matrices = 2 * d * d + 2 * d * kv;  // q, proj; k, v
   counts.biases = c.bias ? 2 * d + (key_bias ? 2 : 1) * kv : 0;
@@ -220,7 +210,7 @@ BlockCounts block_counts(const GptConfig& c, std::int64_t experts) {
 
 std::int64_t parameters_with(const GptConfig& c, std::int64_t experts) {
   const BlockCounts block = block_counts(c, experts);
-  const std::int64_t tables = c.vocab * (c.tied ? 1 : 2) + (c.positions == PositionCode::learned ? c.context : 0);
+  const std::int64_t tables = c.vocab * (c.tied ? 1 : 2) + (c.positions == PositionEncoding::learned ? c.context : 0);
   return tables * c.width + c.layers * (block.matrices + block.biases + block.norms) + norm_count(c);
 }
 

@@ -65,7 +65,6 @@ class Gpt {
   std::int64_t padded_length(std::int64_t length) const;
 
   const nn::ParameterList& parameters() const { return build_.parameters(); }
-  int stage_of(const nn::Parameter& parameter) const;  ///< the pipeline stage of this rank that has it
   nn::Units& units() { return build_.units(); }
   nn::RunState& run() { return *build_.run(); }
   const GptConfig& config() const { return config_; }

@@ -29,7 +29,7 @@ GptConfig llama(std::int64_t layers, std::int64_t heads, std::int64_t kv_heads, 
           .kv_heads = kv_heads,
           .ffn_width = ffn_width,
           .norm = Norm::rms,
-          .positions = PositionCode::rope,
+          .positions = PositionEncoding::rope,
           .tied = false};
 }
 
@@ -60,7 +60,9 @@ std::string_view name(Activation activation) {
 
 std::string_view name(Norm norm) { return norm == Norm::layer ? "layer" : "rms"; }
 
-std::string_view name(PositionCode positions) { return positions == PositionCode::learned ? "learned" : "rope"; }
+std::string_view name(PositionEncoding positions) {
+  return positions == PositionEncoding::learned ? "learned" : "rope";
+}
 
 std::optional<GptConfig> gpt_preset(std::string_view name) {
   for (const Preset& preset : presets()) {

@@ -12,7 +12,7 @@ namespace trireme {
 
 enum class Activation : std::uint8_t { gelu, gelu_tanh, swiglu };
 enum class Norm : std::uint8_t { layer, rms };
-enum class PositionCode : std::uint8_t { learned, rope };
+enum class PositionEncoding : std::uint8_t { learned, rope };
 
 struct GptConfig {
   std::int64_t layers = 6;
@@ -29,7 +29,7 @@ struct GptConfig {
   std::optional<std::int64_t> kv_heads = std::nullopt;   ///< key-value heads, which divide heads; not set: heads
   std::optional<std::int64_t> ffn_width = std::nullopt;  ///< F; not set: 4 D, or for swiglu see hidden()
   Norm norm = Norm::layer;
-  PositionCode positions = PositionCode::learned;
+  PositionEncoding positions = PositionEncoding::learned;
   bool tied = true;  ///< the head is the embedding
 
   std::int64_t key_value_heads() const { return kv_heads.value_or(heads); }
@@ -44,7 +44,7 @@ struct GptConfig {
 // As the flags spell them.
 std::string_view name(Activation activation);
 std::string_view name(Norm norm);
-std::string_view name(PositionCode positions);
+std::string_view name(PositionEncoding positions);
 
 /// Published sizes; empty for an unknown name.
 ///   gpt2-124m, gpt2-350m, gpt2-774m, gpt2-1.5b   Radford et al. 2019, table 2

@@ -18,9 +18,9 @@ Build Build::operator/(std::string_view child) const {
   return result;
 }
 
-Build Build::unit() const {
+Build Build::unit(int chunk) const {
   Build result = *this;
-  result.unit_ = units_->add(name_);
+  result.unit_ = units_->add(name_, chunk);
   result.begins_unit_ = true;
   return result;
 }

@@ -61,8 +61,8 @@ class Build {
 
   Build operator/(std::string_view child) const;  ///< the same, one level down in names
   /// The same, where a unit begins (nn/unit.h): parameters made with it and below are gathered together. A Module
-  /// built with it is a place where the unit is used.
-  Build unit() const;
+  /// built with it is a place where the unit is used. `chunk`: Unit::chunk.
+  Build unit(int chunk = 0) const;
   bool begins_unit() const { return begins_unit_; }
   UnitUse use_unit() const;  ///< the next place, in the order of a forward, where the unit is used
   Units& units() const { return *units_; }

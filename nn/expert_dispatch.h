@@ -2,8 +2,8 @@
 //
 //   tokens -> [ep, M, D] by destination -> all-to-all -> [ep, M, D] by source -> rows sorted by expert
 //
-// and the same way back. The all-to-all exchanges equal pieces: M is the largest number of rows that any rank has for any
-// other, which all ranks of the ep group learn from one small all-gather of counts; shorter pieces are filled up with
+// and the same way back. The all-to-all exchanges equal pieces: M is the largest number of rows that any rank has for
+// any other, which all ranks of the ep group learn from one small all-gather of counts; shorter ones are filled up with
 // zeros that nobody reads. A rank whose experts were not chosen takes part like all others, with no rows to compute.
 // Without ep there is nothing to exchange and nothing to fill up: rows are sorted by expert, and put back.
 #pragma once

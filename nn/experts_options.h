@@ -7,17 +7,17 @@
 namespace trireme::nn {
 
 /// What a chosen expert's output is multiplied by. `before`: its softmax probability among all experts (Fedus et al.
-/// 2022, Switch Transformer); `after`: its softmax probability among the chosen ones, so that the gates of a token sum to
-/// 1 (Shazeer et al. 2017; Jiang et al. 2024, Mixtral).
+/// 2022, Switch Transformer); `after`: its softmax probability among the chosen ones, so that the gates of a token sum
+/// to 1 (Shazeer et al. 2017; Jiang et al. 2024, Mixtral).
 enum class RouterNorm : std::uint8_t { before, after };
 
-/// Over what the balance of experts is measured: each sequence by itself, or all sequences of the global batch together.
+/// Over what the balance of experts is measured: each sequence by itself, or all those of the global batch together.
 enum class BalanceScope : std::uint8_t { sequence, batch };
 
 struct ExpertsOptions {
   std::int64_t count = 0;  ///< E, of all ranks together; 0: no mixture, a plain Mlp
   std::int64_t top_k = 2;  ///< K experts compute each token
-  /// An expert takes at most ceil(factor * K * T / E) tokens of a sequence of T in training; not set: all that chose it.
+  /// An expert takes at most ceil(factor * K * T / E) tokens of a sequence of T in training; not set: no limit.
   std::optional<double> capacity_factor{};
   std::int64_t shared = 0;  ///< so many times an expert's hidden width, applied to every token
   double aux_loss = 0.01;   ///< weight of the load-balancing loss

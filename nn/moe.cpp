@@ -16,15 +16,17 @@ Moe::Moe(const Build& b, const MoeOptions& o)
       residual_(b.residual()),
       router_(b / "router", o.expert.width, o.experts, o.expert.deviation) {
   const std::int64_t experts = o.experts.count, d = o.expert.width, f = o.expert.hidden;
-  const auto weight = [&](const char* name, const Shape& shape, Placement tp, double deviation) {
-    return (b / name).parameter("weight", shape, {.ep = S(0), .tp = tp}, Init::normal(deviation), {.decay = true});
-  };
-  up_ = weight("up", {experts, f, d}, S(1), o.expert.deviation);
-  down_ = weight("down", {experts, d, f}, S(2), o.expert.residual_deviation);
+  const Build widen = b / (o.expert.gated ? "gate_up" : "up"), narrow = b / "down";
+  const auto split = [](int tp_dim) { return Placements{.ep = S(0), .tp = S(tp_dim)}; };
+  up_ = widen.parameter("weight", o.expert.gated ? Shape{experts, 2, f, d} : Shape{experts, f, d},
+                        split(o.expert.gated ? 2 : 1), Init::normal(o.expert.deviation), {.decay = true});
+  down_ =
+      narrow.parameter("weight", {experts, d, f}, split(2), Init::normal(o.expert.residual_deviation), {.decay = true});
   if (o.expert.bias) {
-    up_bias_ = (b / "up").parameter("bias", {experts, f}, {.ep = S(0), .tp = S(1)}, Init::zeros());
+    up_bias_ = widen.parameter("bias", o.expert.gated ? Shape{experts, 2, f} : Shape{experts, f},
+                               split(o.expert.gated ? 2 : 1), Init::zeros());
     // Inside the sum over tp it can be added by one rank only, so the ranks use it differently: R.
-    down_bias_ = (b / "down").parameter("bias", {experts, d}, {.ep = S(0), .tp = R}, Init::zeros());
+    down_bias_ = narrow.parameter("bias", {experts, d}, {.ep = S(0), .tp = R}, Init::zeros());
   }
   if (o.experts.shared > 0) {
     MlpOptions shared = o.expert;
@@ -58,10 +60,10 @@ Tensor Moe::forward(const Tensor& x) {
 /// rows [R, D], sorted by expert -> this tp rank's part of the experts' answers [R, D].
 Tensor Moe::apply_experts(const Tensor& rows, const std::vector<std::int64_t>& starts) const {
   const bool biased = up_bias_ != nullptr;
-  const Tensor up = grouped_linear(rows, starts, up_->value, biased ? up_bias_->value : Tensor());  // [R, F/tp]
-  const Tensor hidden = apply_unary(options_.expert.activation, up);                                // [R, F/tp]
+  const Tensor up = grouped_linear(rows, starts, up_->value, biased ? up_bias_->value : Tensor());
+  const Tensor hidden = options_.expert.gated ? swiglu(up) : apply_unary(options_.expert.activation, up);  // [R, F/tp]
   Tensor bias = biased ? down_bias_->value : Tensor();
-  // Once, not tp times; and on every rank through the tape, so that its gradient is complete at the same time everywhere.
+  // Once, not tp times; and through the tape on every rank, so that its gradient is complete everywhere alike.
   if (biased && mesh().size(Axis::tp) > 1) bias = bias * (mesh().is_first(Axis::tp) ? 1.0 : 0.0);
   return grouped_linear(hidden, starts, down_->value, bias);  // [R, D]
 }

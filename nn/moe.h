@@ -9,9 +9,9 @@
 //        is folded out of the data-parallel ranks: an expert's gradient is complete for the tokens of its ep group, and
 //        is summed over edp, the ranks that hold the same experts.
 //   tp   every expert is split by its hidden units, as an Mlp is. All tp ranks must therefore see all tokens: under
-//        sequence parallelism they are gathered over tp first, and then every tp rank takes its copy to the ranks of its
-//        own ep group. (Dispatching T/tp tokens and gathering behind the all-to-all would send tp times less over ep, but
-//        K times more over tp.) Gates are applied before the sum over tp: one token is summed, not K answers.
+//        sequence parallelism they are gathered over tp first, and then every tp rank takes its copy to the ranks of
+//        its own ep group. (Dispatching T/tp tokens and gathering behind the all-to-all would send tp times less over
+//        ep, but K times more over tp.) Gates are applied before the sum over tp: one token is summed, not K answers.
 //
 // The router works on the positions that the residual stream has here; its weight is placed beside it.
 // Read next: nn/router.h (who goes where), nn/expert_capacity.h (who is dropped), nn/expert_dispatch.h (the journey).
@@ -41,7 +41,7 @@ class Moe : public Module {
   MoeOptions options_;
   Placement residual_;
   Router router_;
-  ParameterPtr up_, up_bias_;      // [E/ep, F/tp, D], [E/ep, F/tp]
+  ParameterPtr up_, up_bias_;      // [E/ep, F/tp, D], [E/ep, F/tp]; gated [E/ep, 2, F/tp, D], [E/ep, 2, F/tp]
   ParameterPtr down_, down_bias_;  // [E/ep, D, F/tp], [E/ep, D]
   std::unique_ptr<Mlp> shared_;
 };

@@ -79,8 +79,8 @@ Tensor Router::own_losses(const Tensor& logits, const Tensor& probabilities, con
   return run().loss_scale == 1 ? loss : scale(loss, run().loss_scale);
 }
 
-// Each rank adds the terms of the probabilities it has: sum over its tokens of w_e p_e, with w_e = E f_e / T of the whole
-// sequence. What has to be communicated are counts, which have no gradient.
+// Each rank adds the terms of the probabilities it has: sum over its tokens of w_e p_e, with w_e = E f_e / T of the
+// whole sequence. What has to be communicated are counts, which have no gradient.
 Tensor Router::balance_loss(const Tensor& probabilities, const Tensor& expert, double sequences, double length) const {
   Tensor counts = count_choices(expert, options_.count);  // [B, E]
   double measured = length;                               // tokens behind a count

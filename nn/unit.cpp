@@ -22,8 +22,8 @@ struct BeforeBackward : Op {
 
 }  // namespace
 
-Unit* Units::add(std::string name) {
-  units_.push_back(std::make_unique<Unit>(Unit{std::move(name), {}}));
+Unit* Units::add(std::string name, int chunk) {
+  units_.push_back(std::make_unique<Unit>(Unit{std::move(name), chunk, {}}));
   return units_.back().get();
 }
 

@@ -23,6 +23,7 @@ namespace trireme::nn {
 
 struct Unit {
   std::string name;
+  int chunk = 0;  ///< which stage of this rank it is part of, where there are several: one backward goes through one
   ParameterList parameters;
 };
 
@@ -39,7 +40,7 @@ class UnitObserver {
 /// embedding has two.
 class Units {
  public:
-  Unit* add(std::string name);
+  Unit* add(std::string name, int chunk = 0);
   std::size_t add_use(Unit* unit);
 
   const std::vector<std::unique_ptr<Unit>>& all() const { return units_; }

@@ -70,7 +70,8 @@ void declare_model(Flags& flags, ModelOptions& o) {
             count);
   flags.add_choice("norm", o.config.norm, {{"layer", Norm::layer}, {"rms", Norm::rms}},
                    "layer norm, or RMS norm, which does not centre and has no bias");
-  flags.add_choice("positions", o.config.positions, {{"learned", PositionCode::learned}, {"rope", PositionCode::rope}},
+  flags.add_choice("positions", o.config.positions,
+                   {{"learned", PositionEncoding::learned}, {"rope", PositionEncoding::rope}},
                    "a learned vector per position, or rotation of queries and keys by it");
   flags.add_switch("tied", o.config.tied, "the output head is the embedding; off: it has weights of its own");
 }

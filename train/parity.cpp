@@ -43,7 +43,7 @@ MadeUpBatch make_batch(std::int64_t samples, std::int64_t context, std::int64_t 
 struct Piece {
   Tensor value;
   Rectangle rectangle;
-  ProcessGroup* sharers = nullptr;  // the ranks with the other pieces, under ZeRO
+  bool sharded = false;  // other data ranks have the other pieces
 };
 
 /// What a few steps gave on one rank: its shards, as f32 copies, in the order of the parameters.
@@ -55,7 +55,7 @@ struct Outcome {
 };
 
 Piece copy_of(const optim::StateTensor& tensor) {
-  return {clone(tensor.value), tensor.rectangle(), tensor.shard ? tensor.shard->group : nullptr};
+  return {clone(tensor.value), tensor.rectangle(), tensor.shard != nullptr};
 }
 
 /// Weights as the optimizer sees them: the f32 masters where there are any.
@@ -213,7 +213,8 @@ ParityReport Parity::compare(std::shared_ptr<ProcessGroup> world) const {
       sums.data<double>()[2 * k + 1] = found[static_cast<std::size_t>(k)].second;
     }
     for (const Axis axis : shard_axes(p.placements, *mesh)) mesh->group(axis).all_reduce(sums).wait();
-    if (ProcessGroup* sharers = with_sgd.gradients[i].sharers) sharers->all_reduce(sums).wait();
+    // Copies among the data ranks, under hybrid sharding, count in difference and norm alike.
+    if (with_sgd.gradients[i].sharded) mesh->group(Axis::data).all_reduce(sums).wait();
     for (int k = 0; k < kinds; ++k) {
       double& cell = values[row * kinds + static_cast<std::size_t>(k)];
       cell = std::max(cell, far_if_nan(relative(sums.data<double>()[2 * k], sums.data<double>()[2 * k + 1])));

@@ -23,7 +23,7 @@ std::string model_row(const GptConfig& m) {
                   m.width, m.context, name(m.activation), m.bias ? "on" : "off", m.dropout);
   if (m.hidden() != 4 * m.width) text += fmt::format(", MLP {} wide", m.hidden());
   if (m.norm == Norm::rms) text += ", RMS norms";
-  if (m.positions == PositionCode::rope) text += ", rotary positions";
+  if (m.positions == PositionEncoding::rope) text += ", rotary positions";
   if (!m.tied) text += ", a head of its own";
   return text;
 }

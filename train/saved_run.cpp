@@ -253,7 +253,7 @@ E named(const nlohmann::json& json, const char* key, std::initializer_list<E> va
        json[key].dump());
 }
 
-/// What evaluation and generation need of it; a model without experts has no such entry.
+/// A model without experts has no such entry.
 nn::ExpertsOptions read_experts(const nlohmann::json& model, const fs::path& path) {
   nn::ExpertsOptions experts;
   if (!model.contains("experts")) return experts;
@@ -261,7 +261,12 @@ nn::ExpertsOptions read_experts(const nlohmann::json& model, const fs::path& pat
   experts.count = integer(json, "count", path);
   experts.top_k = integer(json, "top_k", path);
   experts.shared = integer(json, "shared", path);
+  if (json.contains("capacity_factor")) experts.capacity_factor = json["capacity_factor"].get<double>();
+  experts.aux_loss = json.value("aux_loss", experts.aux_loss);
+  experts.z_loss = json.value("z_loss", experts.z_loss);
   experts.norm = json.value("router_norm", "before") == "after" ? nn::RouterNorm::after : nn::RouterNorm::before;
+  experts.balance =
+      json.value("aux_scope", "sequence") == "batch" ? nn::BalanceScope::batch : nn::BalanceScope::sequence;
   return experts;
 }
 
@@ -276,7 +281,7 @@ GptConfig read_config(const nlohmann::json& json, const fs::path& path) {
                       .bias = json.value("bias", true)};
   config.activation = named(json, "activation", {Activation::gelu, Activation::gelu_tanh, Activation::swiglu}, path);
   config.norm = named(json, "norm", {Norm::layer, Norm::rms}, path);
-  config.positions = named(json, "positions", {PositionCode::learned, PositionCode::rope}, path);
+  config.positions = named(json, "positions", {PositionEncoding::learned, PositionEncoding::rope}, path);
   config.tied = json.value("tied", true);
   if (json.contains("kv_heads")) config.kv_heads = integer(json, "kv_heads", path);
   if (json.contains("ffn_width")) config.ffn_width = integer(json, "ffn_width", path);

@@ -9,19 +9,23 @@ namespace {
 
 /// Elements a block keeps per token for its backward: the inputs of two norms (cut over tp under sequence parallelism)
 /// and what they give the products, and, split over tp, q and attention's output, k and v, and the hidden before and
-/// after the activation (gated: a third one).
+/// after the activation (gated: a third one). Of experts: the hidden of those that compute a token, and what each of the
+/// chosen ones takes and gives.
 double kept_per_token(const TrainOptions& o, const GptConfig& c) {
   const double tp = o.mesh.shape.size(Axis::tp);
   const bool sequence = o.mesh.parallelism().sequence && tp > 1;
-  const double width = static_cast<double>(c.width), hidden = static_cast<double>(c.hidden()) / tp;
+  const double width = static_cast<double>(c.width),
+               chosen = static_cast<double>(c.experts.count > 0 ? c.experts.top_k : 0);
+  const double mlps = c.experts.count > 0 ? chosen + static_cast<double>(c.experts.shared) : 1;
+  const double hidden = mlps * static_cast<double>(c.hidden()) / tp;
   const double kv_width = width / static_cast<double>(c.heads) * static_cast<double>(c.key_value_heads());
   const double kv_ranks = std::min(tp, static_cast<double>(c.key_value_heads()));
   const double stream = sequence ? width / tp : width;
   const double inner = c.activation == Activation::swiglu ? 3 * hidden : 2 * hidden;
-  const double whole = 2 * stream + 2 * width + 2 * width / tp + 2 * kv_width / kv_ranks + inner;
+  const double whole = 2 * stream + 2 * width + 2 * width / tp + 2 * kv_width / kv_ranks + inner + 2 * chosen * width;
   using Kind = nn::Recompute::Kind;
   const nn::Recompute recompute = o.precision.recompute_plan();
-  if (recompute.kind == Kind::selective) return whole - hidden - (sequence ? 0 : 2 * width);
+  if (recompute.kind == Kind::selective) return whole - hidden - 2 * width;
   if (recompute.kind == Kind::blocks) return (stream + (recompute.every - 1) * whole) / recompute.every;
   return whole;
 }

@@ -11,18 +11,13 @@
 namespace trireme {
 namespace {
 
-ZeroOptions zero_options(const MeshOptions& o, std::int64_t bucket_bytes, const Gpt& model) {
+ZeroOptions zero_options(const MeshOptions& o, std::int64_t bucket_bytes) {
   return {.stage = static_cast<int>(o.zero),
           .prefetch = static_cast<int>(o.zero_prefetch.value_or(MeshOptions::default_prefetch)),
           .resident_bytes = o.zero_resident.value_or(MeshOptions::default_resident),
           .shard_ranks = static_cast<int>(o.dp_shard.value_or(0)),
-          .bucket_bytes = bucket_bytes,
-          .key = [&model](const nn::Parameter& parameter) { return model.stage_of(parameter); }};
+          .bucket_bytes = bucket_bytes};
 }
-
-}  // namespace
-
-namespace {
 
 /// The batches of a step: made once each and in order, kept while stages of this rank still ask for them.
 class StepBatches {
@@ -64,7 +59,7 @@ Trainer::Trainer(const TrainOptions& o, std::shared_ptr<const DeviceMesh> mesh, 
       sync_(o.mesh.zero == 0 ? std::make_unique<GradSync>(model_.parameters(), *mesh_, bucket_bytes) : nullptr),
       zero_(o.mesh.zero == 0 ? nullptr
                              : std::make_unique<Zero>(model_.parameters(), model_.units(), *mesh_,
-                                                      zero_options(o.mesh, bucket_bytes, model_))),
+                                                      zero_options(o.mesh, bucket_bytes))),
       optimizer_(make_optimizer(o.optimizer, zero_ ? zero_->shards() : optim::whole_shards(model_.parameters()))),
       scaler_(o.precision.make_scaler()),
       executor_(pipeline::make_schedule(o.mesh.pipeline, mesh_->size(Axis::pp), static_cast<int>(batch_.micro_batches)),
@@ -119,8 +114,7 @@ bool Trainer::update(double lr, double norm) {
   const double factor = optim::clip_factor(norm, options_.optimizer.clip) / scaler_.scale();
   zero_ ? zero_->update(*optimizer_, lr, factor) : optimizer_->step(lr, factor);
   scaler_.updated();
-  // With ZeRO every copy is gathered from one shard: there is nothing to compare.
-  if (sync_ && mesh_->world().verifies()) verify_copies(model_.parameters(), sync_->tied(), *mesh_);
+  if (mesh_->world().verifies()) zero_ ? zero_->verify() : verify_copies(model_.parameters(), sync_->tied(), *mesh_);
   return true;
 }
 

@@ -67,7 +67,7 @@ void validate_experts(const nn::ExpertsOptions& o, const MeshShape& mesh) {
          o.count, ep, o.count, ep, o.count % ep, divisors(o.count));
 }
 
-/// The use of experts over a whole batch is known when its last forward is done; by then a micro-batch has gone backward.
+/// The use of experts over a whole batch is known after its last forward; by then a micro-batch has gone backward.
 void validate_aux_scope(const nn::ExpertsOptions& o, const BatchSizes& sizes) {
   if (o.count == 0 || o.balance == nn::BalanceScope::sequence || sizes.micro_batches == 1) return;
   fail(ExitCode::usage, "experts",
@@ -133,6 +133,17 @@ void validate_pipeline(const TrainOptions& o) {
         "layer; expected at most {} stages; change --layers, --pipeline, or pp in --mesh",
         o.model.config.layers, ranks, stages / ranks, stages, ranks, o.mesh.pipeline, o.model.config.layers);
   static_cast<void>(o.stage_plan());  // refuses a --stage-layers that does not fit
+}
+
+void validate_sequence(const TrainOptions& o) {
+  const int tp = o.mesh.shape.size(Axis::tp), ranks = tp * o.mesh.shape.size(Axis::cp);
+  const std::int64_t context = o.model.config.context;
+  if (o.mesh.parallelism().sequence && context % ranks != 0)
+    fail(ExitCode::usage, "mesh",
+         "sequence parallelism gives each of {} ranks an equal part of --context {}: {} / {} leaves {}; change "
+         "--context or tp in --mesh, or give --sequence-parallel off",
+         ranks == tp ? fmt::format("tp={}", tp) : fmt::format("cp x tp = {} x {} = {}", ranks / tp, tp, ranks), context,
+         context, ranks, context % ranks);
 }
 
 void validate_schedule(const ScheduleOptions& o) {
@@ -216,7 +227,7 @@ void validate_model(const GptConfig& model, const MeshShape& mesh) {
          "an MLP of {} hidden features cannot be split over tp={} ranks: {} / {} leaves {}; change --ffn-width, "
          "or tp in --mesh",
          model.hidden(), tp, model.hidden(), tp, model.hidden() % tp);
-  if (model.positions == PositionCode::rope && model.width / model.heads % 2 != 0)
+  if (model.positions == PositionEncoding::rope && model.width / model.heads % 2 != 0)
     fail(ExitCode::usage, "model",
          "--positions rope turns pairs of features, and a head has --width {} / --heads {} = {} of them; expected an "
          "even number; change --width or --heads",
@@ -227,28 +238,7 @@ void validate_model(const GptConfig& model, const MeshShape& mesh) {
          "change --layers, or pp in --mesh",
          model.layers, pp, model.layers);
   validate_experts(model.experts, mesh);
-  if (model.experts.count > 0 && model.activation == Activation::swiglu)
-    fail(ExitCode::usage, "experts",
-         "--experts {} with --activation swiglu: experts have one matrix into their hidden layer, not two; expected "
-         "gelu "
-         "or gelu-tanh; change --activation",
-         model.experts.count);
 }
-
-namespace {
-
-void validate_sequence(const TrainOptions& o) {
-  const int tp = o.mesh.shape.size(Axis::tp), ranks = tp * o.mesh.shape.size(Axis::cp);
-  const std::int64_t context = o.model.config.context;
-  if (o.mesh.parallelism().sequence && context % ranks != 0)
-    fail(ExitCode::usage, "mesh",
-         "sequence parallelism gives each of {} ranks an equal part of --context {}: {} / {} leaves {}; change "
-         "--context or tp in --mesh, or give --sequence-parallel off",
-         ranks == tp ? fmt::format("tp={}", tp) : fmt::format("cp x tp = {} x {} = {}", ranks / tp, tp, ranks), context,
-         context, ranks, context % ranks);
-}
-
-}  // namespace
 
 void validate(const TrainOptions& options) {
   validate_model(options.model.config, options.mesh.shape);

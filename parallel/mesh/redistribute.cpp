@@ -99,7 +99,9 @@ struct Redistribute : Op {
   Placement from, to;
   ProcessGroup* group = nullptr;
   std::string site;  // of the forward, in a --verify run
+  SavedInput part;   // of S -> R, while RepeatCheapInputs is active
   Tensor forward(const Tensor& x) {
+    if (gathers() && !producers.empty()) part = SavedInput(*this, 0, x);
     if (group->verifies()) {
       site = fmt::format("backward of {}", CallSite::current());
       verify(x, from, "the input");
@@ -120,12 +122,19 @@ struct Redistribute : Op {
     const bool same_everywhere = placement.kind == Kind::replicated || placement.kind == Kind::invariant;
     if (same_everywhere) require_same(x, *group, fmt::format("{} of {} -> {}", what, to_string(from), to_string(to)));
   }
-  /// Where the move is the identity, what made its input can make its output again.
+  bool gathers() const { return from.sharded() && to.kind == Kind::replicated; }
+  /// Where the move is the identity, what made its input can make its output again. A gathered output is gathered once
+  /// more, so that a rank keeps its part only (Korthikanti et al. 2022, section 4.2.2).
   bool cheap_to_repeat() const {
-    return from.kind == Kind::invariant && to.kind == Kind::replicated && !producers.empty() &&
-           producers[0] != nullptr && producers[0]->cheap_to_repeat();
+    if (producers.empty()) return false;
+    return gathers() || (from.kind == Kind::invariant && to.kind == Kind::replicated && producers[0] != nullptr &&
+                         producers[0]->cheap_to_repeat());
   }
-  Tensor repeat() const { return producers[0]->repeat(); }
+  Tensor repeat() const {
+    if (!gathers()) return producers[0]->repeat();
+    const CallSite scope(site.empty() ? CallSite::current() : std::string_view(site));
+    return move(part.get(), from, to, *group);
+  }
 };
 
 /// The table in redistribute.h.

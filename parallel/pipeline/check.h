@@ -1,8 +1,8 @@
 // Proves a schedule before training, and computes what it costs.
 //
 // Proved, for the lists of all ranks together:
-//   1. every stage forwards every micro-batch once, and backwards it once, after its forward: in one piece, or first its
-//      input's part, then its weights';
+//   1. every stage forwards every micro-batch once, and backwards it once, after its forward: in one piece, or first
+//      its input's part, then its weights';
 //   2. every computation has its messages: what it needs is received before it, what it makes is sent after it. Between
 //      stages on one rank there are none, and the list's order takes their place;
 //   3. every send meets its receive: the two ends of a channel name the micro-batches in one order;

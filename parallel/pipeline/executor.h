@@ -7,8 +7,9 @@
 //
 // What is kept of a micro-batch on a stage between its forward and its backward is its input's place on the tape, the
 // tape and what the operations saved; all of it is freed right after the backward. After the first part of a split one,
-// only what the weights' products need is kept (autograd/deferred.h), until the second. Nothing is scaled here: the loss function divides by the global
-// count of tokens before backward starts, so gradients of micro-batches are simply added.
+// only what the weights' products need is kept (autograd/deferred.h), until the second. Nothing is scaled here: the
+// loss function divides by the global count of tokens before backward starts, so gradients of micro-batches are simply
+// added.
 // Read next: parallel/pipeline/executor.cpp, then parallel/grad_sync.h.
 #pragma once
 
@@ -30,8 +31,8 @@ struct StageFunctions {
   DType dtype = DType::f32;
 };
 
-/// Called when a backward, or a part of one, is about to start. On its stage, micro-batches come in order: with the last
-/// one, a gradient of the stage that is ready is complete (GradSync::last_microbatch).
+/// Called when a backward, or a part of one, is about to start. On its stage, micro-batches come in order: with the
+/// last one, a gradient of the stage that is ready is complete (GradSync::last_microbatch).
 using BeforeBackward = std::function<void(int stage, int microbatch)>;
 
 struct StepReport {

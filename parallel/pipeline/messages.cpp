@@ -1,9 +1,9 @@
 // Where a receive has to stand.
 //
-// A rank posts all messages between two of its computations together, and with rendezvous sends it stays there until the
-// other end of each is posted too. Usually a receive may stand right before the computation that needs it. With several
-// chunks a rank that may be too late: rank 0 stays at its send to rank 1, rank 1 at its send to rank 0 (the next chunk),
-// and each would post its receive only after the computation behind.
+// A rank posts all messages between two of its computations together, and with rendezvous sends it stays there until
+// the other end of each is posted too. Usually a receive may stand right before the computation that needs it. With
+// several chunks a rank that may be too late: rank 0 stays at its send to rank 1, rank 1 at its send to rank 0 (the
+// next chunk), and each would post its receive only after the computation behind.
 //
 // Run the computations in time (timeline.h), messages taking none. A sender goes on with its next computation at some
 // time t; a receive stands before its rank's first computation that starts at t or later, or before the one that needs

@@ -80,9 +80,9 @@ struct Visit {
   int stage, microbatch;
 };
 
-/// Sizes of the runs in which a rank takes micro-batches through one chunk after the other: as near to P each as can be,
-/// and at least P when there are as many. The first of a run comes back to rank 0, for the next chunk, when rank 0 has
-/// passed on P of the run: a shorter run would make it wait.
+/// Sizes of the runs in which a rank takes micro-batches through one chunk after the other: as near to P each as can
+/// be, and at least P when there are as many. The first of a run comes back to rank 0, for the next chunk, when rank 0
+/// has passed on P of the run: a shorter run would make it wait.
 std::vector<int> runs(int ranks, int microbatches) {
   const int count = std::max(1, microbatches / ranks);
   std::vector<int> sizes;

@@ -14,7 +14,6 @@ constexpr std::int64_t alignment = 16;  // elements: a piece is a whole number o
 /// What the parameters of one bucket have in common.
 struct Kind {
   const nn::Unit* unit = nullptr;
-  int key = 0;
   std::vector<Axis> axes;
   bool paged = false;
   DType dtype = DType::f32;
@@ -123,13 +122,12 @@ std::vector<ZeroBucket> make_zero_buckets(const nn::ParameterList& parameters, c
     const nn::ParameterPtr& parameter = parameters[place];
     const auto found = unit_of.find(parameter.get());
     Kind kind{.unit = found == unit_of.end() ? nullptr : found->second,
-              .key = options.key ? options.key(*parameter) : 0,
               .axes = gradient_axes(parameter->placements, mesh),
               .paged = false,
               .dtype = parameter->value.dtype()};
     ZeroBucket bucket;
     bucket.unit = kind.unit;
-    bucket.key = kind.key;
+    bucket.chunk = kind.unit == nullptr ? 0 : kind.unit->chunk;
     bucket.dtype = kind.dtype;
     choose_groups(bucket, kind.axes, mesh, groups);
     kind.paged = options.stage == 3 && bucket.group != nullptr && kind.unit != nullptr &&

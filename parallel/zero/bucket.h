@@ -10,7 +10,7 @@
 // Read next: parallel/zero/gradients.h, parallel/zero/weights.h.
 #pragma once
 
-#include <functional>
+#include <memory>
 #include <vector>
 
 #include "nn/unit.h"
@@ -26,7 +26,6 @@ struct ZeroOptions {
   int shard_ranks = 0;                        ///< shard within this many neighbours of data, copy across; 0: all
   std::int64_t bucket_bytes = 25LL << 20;     ///< of f32 gradients in a bucket
   std::int64_t gathering_bytes = 32LL << 20;  ///< stages 1 and 2: of updated weights on their way at once
-  std::function<int(const nn::Parameter&)> key = {};  ///< parameters with different keys share no bucket: model chunks
 };
 
 /// The groups of hybrid sharding: runs of neighbours within data, and the ranks at one place of each run.
@@ -38,7 +37,7 @@ ZeroGroups make_zero_groups(const DeviceMesh& mesh, int shard_ranks);
 
 struct ZeroBucket {
   const nn::Unit* unit = nullptr;    ///< null: of no unit
-  int key = 0;                       ///< ZeroOptions::key
+  int chunk = 0;                     ///< of the model, which one backward goes through: nn::Unit::chunk
   bool paged = false;                ///< stage 3: whole only while the unit is used
   bool sum_over_tp = false;          ///< gradients are summed over tp as well
   ProcessGroup* group = nullptr;     ///< the ranks with the shards; null: this one alone has all
@@ -63,7 +62,7 @@ struct ZeroBucket {
 };
 
 /// The buckets of a model in the order in which backward completes their gradients: the reverse of creation. `shards`
-/// gets every parameter's, in the order of `parameters`. A bucket is of one unit, one key, one set of axes.
+/// gets every parameter's, in the order of `parameters`. A bucket is of one unit and one set of axes.
 std::vector<ZeroBucket> make_zero_buckets(const nn::ParameterList& parameters, const nn::Units& units,
                                           const DeviceMesh& mesh, const ZeroGroups& groups, const ZeroOptions& options,
                                           optim::ShardList& shards);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/kernels.h"
+#include "parallel/comm/call_site.h"
 
 namespace trireme {
 namespace {
@@ -34,7 +35,7 @@ ZeroGradients::ZeroGradients(const std::vector<ZeroBucket>& buckets, const nn::P
                              const DeviceMesh& mesh, bool each_microbatch)
     : buckets_(buckets), tied_(tied), mesh_(mesh), each_microbatch_(each_microbatch), states_(buckets.size()) {
   for (std::size_t b = 0; b < buckets.size(); ++b) {
-    Round& round = rounds_[buckets[b].key];
+    Round& round = rounds_[buckets[b].chunk];
     place_in_round_.push_back(round.buckets.size());
     round.buckets.push_back(b);
     for (std::size_t i = 0; i < buckets[b].shards.size(); ++i) {
@@ -68,7 +69,7 @@ std::vector<Tensor> ZeroGradients::views(std::size_t b, const Tensor& full) cons
   return gradients;
 }
 
-bool ZeroGradients::sent_this_round(std::size_t b) { return place_in_round_[b] < rounds_[buckets_[b].key].sent; }
+bool ZeroGradients::sent_this_round(std::size_t b) { return place_in_round_[b] < rounds_[buckets_[b].chunk].sent; }
 
 // Gives the bucket's parameters zero gradients to add to. Sends nothing: the operation that asks may hold other
 // buckets' gradients, to which it has yet to add.
@@ -76,7 +77,7 @@ void ZeroGradients::start_filling(std::size_t b) {
   require(sending_ || !each_microbatch_, "zero",
           "{}: the gradient of {} is sharded; there is no whole one between steps, and a step begins with zero()",
           mesh_.where(), buckets_[b].shards.front()->parameter->name);
-  if (sent_this_round(b)) rounds_[buckets_[b].key].over = true;
+  if (sent_this_round(b)) rounds_[buckets_[b].chunk].over = true;
   const MemoryScope scope(MemoryCategory::gradients);
   states_[b].full = Tensor::zeros({full_count(buckets_[b])});  // [n]
   const std::vector<Tensor> gradients = views(b, states_[b].full);
@@ -87,14 +88,9 @@ void ZeroGradients::zero() {
   sending_ = each_microbatch_;
   for (State& state : states_) {
     state.sum = {};
-    if (each_microbatch_) continue;
-    fill(state.full, 0);
-    std::fill(state.ready.begin(), state.ready.end(), false);
-    state.missing = state.ready.size();
+    if (!each_microbatch_) fill(state.full, 0);
   }
 }
-
-void ZeroGradients::last_microbatch(bool last) { sending_ = each_microbatch_ || last; }
 
 void ZeroGradients::gradient_ready(std::size_t b, std::size_t i) {
   if (!sending_) return;
@@ -102,7 +98,7 @@ void ZeroGradients::gradient_ready(std::size_t b, std::size_t i) {
   require(each_microbatch_ || !sent_this_round(b), "zero",
           "{}: {} was completed again in the last backward, after its gradient was sent", mesh_.where(),
           buckets_[b].shards[i]->parameter->name);
-  Round& round = rounds_[buckets_[b].key];
+  Round& round = rounds_[buckets_[b].chunk];
   if (round.over || sent_this_round(b)) end_round(round);
   if (state.ready[i]) return;
   state.ready[i] = true;
@@ -126,6 +122,7 @@ void ZeroGradients::end_round(Round& round) {
 }
 
 void ZeroGradients::send(std::size_t b) {
+  const CallSite site("sums of gradients");
   const ZeroBucket& bucket = buckets_[b];
   State& state = states_[b];
   Tensor packed;  // [n, piece]
@@ -188,9 +185,10 @@ void ZeroGradients::sum_over(const Tensor& x, ProcessGroup& group) {
 }
 
 GradSyncReport ZeroGradients::finish() {
+  const CallSite site("sums of gradients");
   const Clock::time_point start = Clock::now();
   sending_ = false;
-  for (auto& [key, round] : rounds_) {
+  for (auto& [chunk, round] : rounds_) {
     if (round.over) end_round(round);
     const bool filling =
         std::any_of(round.buckets.begin(), round.buckets.end(), [&](auto b) { return states_[b].full.defined(); });

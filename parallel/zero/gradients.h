@@ -10,7 +10,7 @@
 // So nothing here asks which micro-batch a gradient belongs to, and schedules may interleave them as they like.
 //
 // Every rank of a group must send the same buckets in the same order, whatever order gradients become ready in. So the
-// buckets of one key are sent in rounds, each in one order: a bucket that is full early waits for those before it, and
+// buckets of one chunk are sent in rounds, each in one order: a bucket that is full early waits for those before it, and
 // the round ends (buckets that are not full are sent as they are) when one that was sent begins to fill again, or the
 // step ends. Read next: parallel/zero/gradients.cpp, parallel/grad_sync.h (stage 0).
 #pragma once
@@ -35,7 +35,7 @@ class ZeroGradients {
 
   // As in GradSync.
   void zero();
-  void last_microbatch(bool last);
+  void last_microbatch(bool last = true) { sending_ = last || each_microbatch_; }
   GradSyncReport finish();
 
   /// This rank's piece of the summed gradient: after finish(), until zero().
@@ -51,7 +51,7 @@ class ZeroGradients {
     Tensor sum;               // [piece] f32; undefined: nothing has come
   };
   struct Round {
-    std::vector<std::size_t> buckets;  // of one key, in the order in which they are sent
+    std::vector<std::size_t> buckets;  // of one chunk, in the order in which they are sent
     std::size_t sent = 0;              // how many of them, in this round
     bool over = false;                 // one of those sent fills again: the rest follows as soon as no operation runs
     int ended = 0;                     // rounds of this step
@@ -80,7 +80,7 @@ class ZeroGradients {
   bool sending_ = false;  // what is ready may be sent
   std::vector<State> states_;
   std::vector<std::size_t> place_in_round_;  // by bucket
-  std::map<int, Round> rounds_;              // by key
+  std::map<int, Round> rounds_;              // by chunk
   std::deque<Sent> sent_;                    // oldest first
   Clock::time_point last_arrival_;
   GradSyncReport report_;

@@ -4,6 +4,7 @@
 #include <deque>
 
 #include "core/kernels.h"
+#include "parallel/comm/call_site.h"
 
 namespace trireme {
 
@@ -35,6 +36,7 @@ ZeroWeights::~ZeroWeights() {
 
 void ZeroWeights::gather(std::size_t b) {
   const ZeroBucket& bucket = buckets_[b];
+  const CallSite site("gathers of weights");
   const MemoryScope scope(MemoryCategory::communication);
   states_[b].pieces = Tensor::empty({bucket.ranks(), bucket.piece}, bucket.dtype);  // [n, piece]
   states_[b].arrival = bucket.group->all_gather(states_[b].piece, states_[b].pieces, Launch::background);

@@ -4,6 +4,7 @@
 
 #include "core/kernels.h"
 #include "parallel/grad_sync_tied.h"
+#include "parallel/mesh/verify.h"
 
 namespace trireme {
 namespace {
@@ -57,6 +58,28 @@ double Zero::gradient_norm() const {
   const Tensor sum = Tensor::full({1}, total, DType::f64);
   if (mesh_.size(Axis::pp) > 1) mesh_.group(Axis::pp).all_reduce(sum).wait();
   return std::sqrt(sum.item());
+}
+
+void Zero::verify() {
+  settle();
+  for (const ZeroBucket& bucket : buckets_) {
+    for (const optim::ShardPtr& shard : bucket.shards) {
+      const nn::Parameter& p = *shard->parameter;
+      const bool whole = p.value.has_elements();
+      const std::string what = (whole ? "parameter " : "shard of parameter ") + p.name;
+      const Tensor value = whole ? p.value.detach() : shard->weights;
+      if (whole) require_same(value, mesh_.group(p.placements.ep.sharded() ? Axis::edp : Axis::data), what);
+      if (!whole && bucket.replicas != nullptr) require_same(value, *bucket.replicas, what);
+      if (!p.placements.tp.sharded()) require_same(value, mesh_.group(Axis::tp), what);
+    }
+  }
+  for (const nn::ParameterPtr& parameter : tied_) {
+    for (const optim::ShardPtr& shard : shards_) {
+      if (shard->parameter != parameter) continue;
+      const Tensor value = parameter->value.has_elements() ? parameter->value.detach() : shard->weights;
+      require_same(value, *mesh_.pipeline_ends(), "tied parameter " + parameter->name);
+    }
+  }
 }
 
 Tensor Zero::gradient(std::size_t place) const {

@@ -50,6 +50,10 @@ class Zero {
   /// Waits for parameters that are on their way; with stage 3, empties the gathered ones.
   void settle() { weights_.settle(); }
 
+  /// The check of a --verify run after a step: copies of parameters, or of their shards, compared bit by bit. Throws
+  /// ExitCode::desync. Collective over the mesh.
+  void verify();
+
   const std::vector<ZeroBucket>& buckets() const { return buckets_; }
 
  private:

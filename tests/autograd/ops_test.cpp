@@ -127,6 +127,38 @@ TEST_CASE("norms") {
   }
 }
 
+TEST_CASE("rotary positions") {
+  const std::vector<std::int32_t> numbers = {3, 0, 11};
+  const Tensor positions = Tensor::from(std::span(numbers), {3});
+  check_op("rope", [&](const Inputs& x) { return rope(x[0], positions, 100); }, {random({2, 3, 2, 6}, 1)});
+  check_op("rope of a view", [&](const Inputs& x) { return rope(transpose(x[0], 1, 2), positions); },
+           {random({1, 2, 3, 4}, 1)});
+  CHECK_THROWS_WITH_AS(rope(random({1, 3, 2, 5}, 1), positions), doctest::Contains("with an even Dh"), Error);
+  CHECK_THROWS_WITH_AS(rope(random({1, 4, 2, 6}, 1), positions), doctest::Contains("needs positions [4] i32"), Error);
+}
+
+TEST_CASE("rotary positions: a score depends on the distance of two tokens only") {
+  const Tensor q = random({1, 1, 1, 16}, 1), k = random({1, 1, 1, 16}, 2);
+  const auto at = [](const Tensor& x, std::int32_t position) {
+    const std::vector<std::int32_t> positions = {position};
+    return rope(x, Tensor::from(std::span(positions), {1}));
+  };
+  const auto score = [&](std::int32_t at_q, std::int32_t at_k) { return sum(at(q, at_q) * at(k, at_k)).item(); };
+  CHECK(score(7, 3) == doctest::Approx(score(1004, 1000)).epsilon(1e-10));
+  CHECK(std::abs(score(7, 3) - score(8, 3)) > 1e-3);
+  CHECK(score(5, 5) == doctest::Approx(sum(q * k).item()).epsilon(1e-12));
+}
+
+TEST_CASE("swiglu") {
+  for (const Shape& shape : {Shape{6}, Shape{3, 10}, Shape{2, 3, 4}})
+    check_op("swiglu", [](const Inputs& x) { return swiglu(x[0]); }, {random(shape, 1)});
+  Tensor x = random({2, 4}, 1);
+  require_grad(x);
+  backward(sum(swiglu(x)));
+  CHECK(relative_difference(x.detach(), random({2, 4}, 1)) == 0);  // the caller's tensor is not overwritten
+  CHECK_THROWS_WITH_AS(swiglu(random({2, 5}, 1)), doctest::Contains("expected x [.., 2 F], got [2, 5]"), Error);
+}
+
 TEST_CASE("embedding adds the gradients of repeated ids, and skips rows that are elsewhere") {
   const Tensor tokens = ids({2, 5}, 7, 1);
   check_op("embedding", [&](const Inputs& x) { return embedding(x[0], tokens); }, {random({7, 3}, 1)});

@@ -112,7 +112,7 @@ TEST_CASE("in f64, logits, loss and every gradient are PyTorch's, on one rank an
       run_mesh(text, [&](const MeshPtr& mesh) {
         const auto model = make_model(golden, mesh, DType::f64, golden.config());
         const Tensor targets = golden.tensor("targets");
-        const Tensor hidden = model->hidden({}, golden.tensor("ids"));
+        const Tensor hidden = model->hidden(0, {}, golden.tensor("ids"));
         const Tensor local = model->logits(hidden).detach();  // [B, T, V/tp]
         const Tensor logits = view::slice(tp_whole(local, placement::S(2), *mesh), 2, 0, golden.config().vocab);
         CHECK(relative_difference(logits, golden.tensor("logits")) < 1e-13);
@@ -193,7 +193,7 @@ TEST_CASE("the two forms of gelu are told apart, and so are weights in the wrong
       GptConfig other = golden.config();
       other.activation = other.activation == Activation::gelu ? Activation::gelu_tanh : Activation::gelu;
       const auto model = make_model(golden, mesh, DType::f32, other);
-      const Tensor logits = model->gathered_logits(model->hidden({}, golden.tensor("ids"))).detach();
+      const Tensor logits = model->gathered_logits(model->hidden(0, {}, golden.tensor("ids"))).detach();
       CHECK(relative_difference(logits, golden.tensor("logits")) > 5e-5);
     });
     run_mesh("tp=1", [&](const MeshPtr& mesh) {
@@ -202,7 +202,7 @@ TEST_CASE("the two forms of gelu are told apart, and so are weights in the wrong
         if (p->name != "blocks.0.attn.proj.weight") continue;
         set_whole(*p, clone(view::transpose(golden.tensor("weights." + p->name), 0, 1)));
       }
-      const Tensor logits = model->gathered_logits(model->hidden({}, golden.tensor("ids"))).detach();
+      const Tensor logits = model->gathered_logits(model->hidden(0, {}, golden.tensor("ids"))).detach();
       CHECK(relative_difference(logits, golden.tensor("logits")) > 1e-2);
     });
   }

@@ -35,7 +35,7 @@ Changed changed(const std::string& mesh_text, nn::ContextParallel method, bool d
     Gpt model(nn::Build(mesh, DType::f32, 7, {.context = method}), config);
     const auto hidden = [&](std::int32_t first) {
       const NoGrad guard;
-      return clone(model.hidden({}, enter_batch(model, packed(first)).inputs));  // [1, T/cp, D]
+      return clone(model.hidden(0, {}, enter_batch(model, packed(first)).inputs));  // [1, T/cp, D]
     };
     const Tensor one = hidden(1), other = hidden(2);
     const nn::PositionRuns runs = nn::attention_positions(*mesh, length);

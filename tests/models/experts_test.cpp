@@ -22,17 +22,19 @@ GptConfig with_experts(std::int64_t shared = 1) {
 }  // namespace
 
 TEST_CASE("parameter_count is what a model with experts makes; top_k of them and the shared ones are active") {
-  for (const bool bias : {true, false}) {
+  for (const bool gated : {true, false}) {
     for (const std::int64_t shared : {0, 2}) {
       GptConfig config = with_experts(shared);
-      config.bias = bias;
+      config.activation = gated ? Activation::swiglu : Activation::gelu;
+      config.ffn_width = 48;
       run_mesh("dp=1", [&](const MeshPtr& mesh) {
         const Gpt model(nn::Build(mesh, DType::f32, 1), config);
         std::int64_t all = 0, active = 0, products = 0;
         for (const nn::ParameterPtr& p : model.parameters()) {
           const std::int64_t count = p->global_shape.with(0, p->logical_rows).count();
-          const bool routed =
-              p->name.find(".mlp.up.") != std::string::npos || p->name.find(".mlp.down.") != std::string::npos;
+          const bool routed = p->name.find(".mlp.up.") != std::string::npos ||
+                              p->name.find(".mlp.gate_up.") != std::string::npos ||
+                              p->name.find(".mlp.down.") != std::string::npos;
           all += count;
           active += routed ? count * 2 / 4 : count;
           if (p->decay && p->name != "wpe.weight") products += routed ? count * 2 / 4 : count;

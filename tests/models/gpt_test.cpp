@@ -37,7 +37,8 @@ std::int64_t counted(const GptConfig& config, const std::string& mesh_text, bool
     if (!mesh->is_first(Axis::tp) || !mesh->is_first(Axis::dp)) return;
     const std::scoped_lock lock(mutex);
     for (const nn::ParameterPtr& p : model.parameters()) {
-      if (p->copy_of_earlier_stage || (products_only && (!p->decay || p->name == "wpe.weight"))) continue;
+      const bool looked_up = p->name == "wpe.weight" || (p->name == "wte.weight" && !config.tied);
+      if (p->copy_of_earlier_stage || (products_only && (!p->decay || looked_up))) continue;
       total += p->global_shape.with(0, p->logical_rows).count();
     }
   });
@@ -51,18 +52,34 @@ TEST_CASE("the published sizes have the published numbers of parameters") {
   CHECK(parameter_count(gpt_preset("gpt2-350m").value()) == 354'823'168);
   CHECK(parameter_count(gpt_preset("gpt2-774m").value()) == 774'030'080);
   CHECK(parameter_count(gpt_preset("gpt2-1.5b").value()) == 1'557'611'200);
+  CHECK(parameter_count(gpt_preset("llama-130m").value()) == 134'105'856);
+  CHECK(parameter_count(gpt_preset("tinyllama-1.1b").value()) == 1'100'048'384);
+  CHECK(parameter_count(gpt_preset("llama2-7b").value()) == 6'738'415'616);
   CHECK_FALSE(gpt_preset("gpt2").has_value());
-  CHECK(gpt_preset_names().size() == 4);
+  CHECK(gpt_preset_names().size() == 7);
 }
 
 TEST_CASE("parameter_count is what the model makes, on any mesh; so are the products behind the FLOPs") {
   std::vector<GptConfig> configs;
   for (const std::string_view name : gpt_preset_names()) {  // the presets' proportions, a sixteenth as wide
     GptConfig c = gpt_preset(name).value();
-    configs.push_back({.layers = c.layers / 4, .heads = c.heads, .width = c.heads * 4, .context = 32, .vocab = 257});
+    configs.push_back(c);
+    configs.back().layers = c.layers / 4;
+    configs.back().width = c.heads * 4;
+    if (c.ffn_width) configs.back().ffn_width = c.heads * 10;
+    configs.back().context = 32;
+    configs.back().vocab = 257;
   }
   for (const bool bias : {true, false})
     configs.push_back({.layers = 5, .heads = 4, .width = 24, .context = 17, .vocab = 65, .bias = bias});
+  for (const bool rotary : {true, false}) {  // a key bias only when keys are rotated
+    configs.push_back(configs.back());
+    configs.back().bias = true;
+    configs.back().kv_heads = 2;
+    configs.back().activation = Activation::swiglu;
+    configs.back().positions = rotary ? PositionEncoding::rope : PositionEncoding::learned;
+    configs.back().tied = !rotary;
+  }
   for (const GptConfig& c : configs) {
     CAPTURE(c.layers);
     CAPTURE(c.width);

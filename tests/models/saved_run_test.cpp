@@ -197,7 +197,10 @@ TEST_CASE("a run with another model, seed, tokenizer or optimizer is refused, na
            [](Recipe& r) { r.config.layers = 5; }, [](Recipe& r) { r.config.heads = 2; },
            [](Recipe& r) { r.config.context = 8; }, [](Recipe& r) { r.config.vocab = 66; },
            [](Recipe& r) { r.config.bias = false; }, [](Recipe& r) { r.config.dropout = 0.1; },
-           [](Recipe& r) { r.config.activation = Activation::gelu_tanh; }, [](Recipe& r) { r.dtype = DType::bf16; }}) {
+           [](Recipe& r) { r.config.activation = Activation::gelu_tanh; }, [](Recipe& r) { r.dtype = DType::bf16; },
+           [](Recipe& r) { r.config.kv_heads = 2; }, [](Recipe& r) { r.config.ffn_width = 64; },
+           [](Recipe& r) { r.config.norm = Norm::rms; }, [](Recipe& r) { r.config.tied = false; },
+           [](Recipe& r) { r.config.positions = PositionEncoding::rope; }}) {
     Recipe changed;
     change(changed);
     CHECK(has(refusal({}, changed), "64 trireme: [resume]"));

@@ -46,12 +46,13 @@ struct Recipe {
   std::int64_t seed = 7, global_batch = 8, micro_batch = 2;
   const char* pipeline = "1f1b";
   const char* optimizer = "adamw";
+  nn::Parallelism parallelism = {};
 };
 
 class Trainer {
  public:
   Trainer(const MeshPtr& mesh, const Recipe& recipe)
-      : model(nn::Build(mesh, recipe.dtype, static_cast<std::uint64_t>(recipe.seed)), recipe.config,
+      : model(nn::Build(mesh, recipe.dtype, static_cast<std::uint64_t>(recipe.seed), recipe.parallelism), recipe.config,
               pipeline::stage_plan(static_cast<int>(recipe.config.layers),
                                    mesh->size(Axis::pp) * pipeline::chunks_per_rank(recipe.pipeline))),
         sync(model.parameters(), *mesh, 16 << 10),

@@ -32,18 +32,20 @@ using Change = std::function<void(nn::Parameter&)>;
 
 double at(const Tensor& t, std::int64_t i) { return t.data<double>()[i]; }
 
-/// One Mlp on one token: columns of up and down start at `up` and `down`.
+/// One Mlp on one token; `up` and what follows are its own matrices and biases.
 std::vector<double> naive_mlp(const double* x, const double* up, const double* up_bias, const double* down,
-                              const double* down_bias, std::int64_t hidden) {
-  std::vector<double> h(static_cast<std::size_t>(hidden)), y(static_cast<std::size_t>(width));
+                              const double* down_bias, std::int64_t hidden, bool gated) {
+  std::vector<double> h(static_cast<std::size_t>(gated ? 2 * hidden : hidden)), y(static_cast<std::size_t>(width));
   for (std::size_t f = 0; f < h.size(); ++f) {
     h[f] = up_bias[f];
     for (std::size_t d = 0; d < y.size(); ++d) h[f] += up[f * y.size() + d] * x[d];
-    h[f] = std::tanh(h[f]);
   }
+  const auto f_count = static_cast<std::size_t>(hidden);
+  for (std::size_t f = 0; f < f_count; ++f)
+    h[f] = gated ? h[f] / (1 + std::exp(-h[f])) * h[f_count + f] : std::tanh(h[f]);
   for (std::size_t d = 0; d < y.size(); ++d) {
     y[d] = down_bias[d];
-    for (std::size_t f = 0; f < h.size(); ++f) y[d] += down[d * h.size() + f] * h[f];
+    for (std::size_t f = 0; f < f_count; ++f) y[d] += down[d * f_count + f] * h[f];
   }
   return y;
 }
@@ -60,6 +62,7 @@ Naive naive_moe(const nn::MoeOptions& o, const Weights& w, const Tensor& x, cons
   const std::int64_t f = o.expert.hidden;
   const auto capacity = static_cast<int>(std::ceil(
       e.capacity_factor.value_or(1e6) * static_cast<double>(e.top_k * length) / static_cast<double>(e.count)));
+  const std::string up = o.expert.gated ? "gate_up" : "up";
   Naive result{Tensor::zeros(x.shape(), DType::f64)};
   for (std::int64_t b = 0; b < batch; ++b) {
     std::vector<int> taken(experts);
@@ -86,19 +89,21 @@ Naive naive_moe(const nn::MoeOptions& o, const Weights& w, const Tensor& x, cons
           ++result.dropped;
           continue;
         }
-        const auto part = [&](const char* name, std::int64_t size) {
+        const auto part = [&](const std::string& name, std::int64_t size) {
           return w.at(name).data<double>() + static_cast<std::int64_t>(i) * size;
         };
-        const std::vector<double> y = naive_mlp(token, part("up.weight", f * width), part("up.bias", f),
-                                                part("down.weight", f * width), part("down.bias", width), f);
+        const std::int64_t wide = o.expert.gated ? 2 * f : f;
+        const std::vector<double> y =
+            naive_mlp(token, part(up + ".weight", wide * width), part(up + ".bias", wide),
+                      part("down.weight", f * width), part("down.bias", width), f, o.expert.gated);
         const double gate = e.norm == nn::RouterNorm::before ? p[i] : p[i] / among;
         for (std::int64_t d = 0; d < width; ++d)
           result.y.data<double>()[t * width + d] += gate * y[static_cast<std::size_t>(d)];
       }
       if (e.shared > 0) {
-        const auto all = [&](const char* name) { return w.at(name).data<double>(); };
-        const std::vector<double> y = naive_mlp(token, all("shared.up.weight"), all("shared.up.bias"),
-                                                all("shared.down.weight"), all("shared.down.bias"), f * e.shared);
+        const auto all = [&](const std::string& name) { return w.at("shared." + name).data<double>(); };
+        const std::vector<double> y = naive_mlp(token, all(up + ".weight"), all(up + ".bias"), all("down.weight"),
+                                                all("down.bias"), f * e.shared, o.expert.gated);
         for (std::int64_t d = 0; d < width; ++d)
           result.y.data<double>()[t * width + d] += y[static_cast<std::size_t>(d)];
       }
@@ -238,6 +243,8 @@ Tensor differences(const nn::MoeOptions& o, Weights w, const std::string& name, 
 std::vector<nn::MoeOptions> kinds() {
   std::vector<nn::MoeOptions> all = {options(4, 2), options(4, 1), options(4, 2, 0.75), options(8, 1, 1.0)};
   all[0].experts.shared = 2;
+  all[1].expert.gated = true;
+  all[1].experts.shared = 1;
   all[2].experts.norm = nn::RouterNorm::after;
   return all;
 }
@@ -293,10 +300,7 @@ TEST_CASE("expert gradients are summed over edp only: any ep, dp, tp, cp and num
 TEST_CASE("under sequence parallelism the router's gradient is a sum over tp, and drops follow the whole sequence") {
   const std::vector<Run> runs = {
       {"tp=2", true}, {"tp=4", true}, {"dp=2,ep=2,tp=2", true}, {"cp=2,ep=2,tp=2", true}, {"dp=2,tp=2", true, 2}};
-  for (nn::MoeOptions o : kinds()) {
-    o.experts.shared = 0;
-    check_meshes(o, runs, input(), output_gradient());
-  }
+  for (const nn::MoeOptions& o : kinds()) check_meshes(o, runs, input(), output_gradient());
 }
 
 TEST_CASE("a rank whose experts get no tokens joins every collective and contributes zeros") {

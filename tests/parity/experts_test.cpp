@@ -2,8 +2,8 @@
 //
 // Routing is a choice, so it is discontinuous: had two logits of a token been closer than the rounding of their sums
 // (some 1e-7 of logits near 0.1), two meshes might have chosen differently, and the comparison would fail by a whole
-// token's worth. The model here routes 128 tokens in each of 4 blocks for 6 steps; with gaps spread over 0.1, the chance
-// that one of these 3072 is below 1e-8 is 3e-4, and with this seed it does not happen.
+// token's worth. The model here routes 128 tokens in each of 4 blocks for 6 steps; with gaps spread over 0.1, the
+// chance that one of these 3072 is below 1e-8 is 3e-4, and with this seed it does not happen.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -96,6 +96,21 @@ TEST_CASE("experts: ep of 1, 2 and 4 equal one rank, dropless and with drops, to
       check_equal(options(mesh, experts));
     check_equal(options("dp=2,ep=2,tp=2,pp=2", experts, 2));
     check_equal(options("dp=2,ep=2", experts, 4));
+  }
+}
+
+TEST_CASE("experts: gated, in a Llama block, with and without sequence parallelism") {
+  for (const bool sequence : {true, false}) {
+    TrainOptions o = options("dp=2,ep=2,tp=2", dropless);
+    o.mesh.sequence_parallel = sequence;
+    o.model.config.activation = Activation::swiglu;
+    o.model.config.norm = Norm::rms;
+    o.model.config.positions = PositionEncoding::rope;
+    o.model.config.kv_heads = 2;
+    o.model.config.bias = false;
+    check_equal(o);
+    o.model.config.experts = dropping;
+    check_equal(o);
   }
 }
 

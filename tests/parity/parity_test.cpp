@@ -1,56 +1,26 @@
 // Any mesh equals one rank: loss, every gradient before clipping, the gradient norm, and every weight after SGD and
 // AdamW steps with clipping. And the comparison is not blind: sums that are wrong in known ways must show in the right
 // column.
-#include <doctest/doctest.h>
-
 #include <algorithm>
-#include <mutex>
 
 #include "core/kernels.h"
-#include "core/parallel_for.h"
+#include "tests/parity/compare.h"
 #include "tests/parity/faulty_group.h"
-#include "train/parity.h"
-#include "train/validate.h"
 
 using namespace trireme;
 using namespace trireme::testing;
 
 namespace {
 
-/// Some 60 roundings of 2^-24 meet in an f32 gradient, in another order on every mesh; differences are near 1e-6.
-constexpr double tolerance = 1e-5;
-constexpr std::int64_t global_batch = 8;
+constexpr double tolerance = parity_tolerance;
 
 TrainOptions options(const std::string& mesh, std::int64_t micro_batches = 1) {
-  TrainOptions o;
-  o.model.config = {.layers = 4, .heads = 4, .width = 48, .context = 16, .vocab = 65};
-  o.model.vocab = 65;  // divides by nothing: padding is at work
-  o.mesh.axes = mesh;
-  o.batch.global_batch = global_batch;
-  o.batch.micro_batches = micro_batches;
-  return o;
+  return parity_options(mesh, micro_batches);
 }
 
-using Meshes = std::vector<std::string>;
-using Wrap = std::function<std::shared_ptr<ProcessGroup>(std::shared_ptr<ProcessGroup>)>;
-
-/// One thread a rank; `wrap` may put something between the ranks and their groups.
 ParityReport compare(
-    TrainOptions o, const Wrap& wrap = [](auto world) { return world; }) {
-  resolve(o, 0);
-  validate(o);
-  set_threads(1);
-  const Parity parity(o);
-  std::mutex mutex;
-  std::vector<ParityReport> reports;
-  run_thread_ranks(o.mesh.shape.ranks(), 1, ProcessGroup::Deadline(60),
-                   [&](const std::shared_ptr<ProcessGroup>& world) {
-                     ParityReport mine = parity.compare(wrap(world));
-                     const std::scoped_lock lock(mutex);
-                     reports.push_back(std::move(mine));
-                   });
-  for (const ParityReport& report : reports) CHECK(report.largest() == reports.front().largest());
-  return reports.front();
+    const TrainOptions& o, const WrapWorld& wrap = [](auto world) { return world; }) {
+  return compare_with_one_rank(o, wrap);
 }
 
 void check_equal(const TrainOptions& o, const std::string& what) {
@@ -83,6 +53,7 @@ TEST_CASE("meshes of 2, 3, 4, 6 and 8 ranks equal one rank") {
   for (const std::string& mesh : Meshes{"tp=3", "tp=6", "dp=2,tp=3"}) {
     TrainOptions o = options(mesh);
     o.model.config.heads = 6;
+    o.mesh.sequence_parallel = false;  // the context of 16 does not divide
     check_equal(o, mesh);
   }
 }
@@ -113,31 +84,6 @@ TEST_CASE("with dropout, without biases, and with the tanh form of gelu") {
     o.model.config.bias = false;
     o.model.config.activation = Activation::gelu_tanh;
     check_equal(o, mesh + " without biases");
-  }
-}
-
-TEST_CASE("a sequence cut over cp equals one rank, by the ring and by ulysses, with dropout") {
-  for (const nn::ContextParallel method : {nn::ContextParallel::ring, nn::ContextParallel::ulysses}) {
-    for (const std::string& mesh :
-         Meshes{"cp=2", "cp=4", "dp=2,cp=2", "cp=2,tp=2", "pp=2,cp=2", "dp=1,tp=2,pp=2,cp=2"}) {
-      TrainOptions o = options(mesh, 2);
-      o.mesh.context_parallel = method;
-      o.model.config.dropout = 0.1;
-      check_equal(o, fmt::format("{} {}", mesh, method == nn::ContextParallel::ring ? "ring" : "ulysses"));
-    }
-  }
-  TrainOptions o = options("cp=8");  // more ranks than heads
-  check_equal(o, "cp=8 ring");
-}
-
-TEST_CASE("documents in a sequence stay apart on every mesh") {
-  for (const nn::ContextParallel method : {nn::ContextParallel::ring, nn::ContextParallel::ulysses}) {
-    for (const std::string& mesh : Meshes{"dp=2", "pp=2", "cp=2", "cp=4", "cp=2,tp=2", "dp=1,tp=2,pp=2,cp=2"}) {
-      TrainOptions o = options(mesh, 4);
-      if (mesh.find("cp") != std::string::npos) o.mesh.context_parallel = method;
-      o.model.config.document_separator = 0;
-      check_equal(o, fmt::format("documents, {} {}", mesh, method == nn::ContextParallel::ring ? "ring" : "ulysses"));
-    }
   }
 }
 

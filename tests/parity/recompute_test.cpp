@@ -56,6 +56,34 @@ TEST_CASE("recomputation gives the same bits as none, with dropout, on any mesh 
   }
 }
 
+TEST_CASE("recomputation of a Llama gives the same bits, the stream whole or cut by positions") {
+  for (const bool sequence : {false, true}) {
+    TrainOptions o = training_options("tp=4,pp=2", 2);
+    o.mesh.sequence_parallel = sequence;
+    o.model.config.activation = Activation::swiglu;
+    o.model.config.norm = Norm::rms;
+    o.model.config.positions = PositionEncoding::rope;
+    o.model.config.tied = false;
+    o.model.config.kv_heads = 2;
+    o.model.config.dropout = 0.1;
+    check_same_bits(o, fmt::format("llama, sequence parallel {}", sequence));
+  }
+}
+
+TEST_CASE("sequence parallelism keeps fewer activations; selective recomputation then keeps no gathered stream") {
+  TrainOptions o = training_options("tp=4");
+  o.model.config.layers = 8;
+  const auto peaks = [&](bool sequence) {
+    o.mesh.sequence_parallel = sequence;
+    return std::pair{run(o, "none").peak, run(o, "selective").peak};
+  };
+  const auto [none, selective] = peaks(false);
+  const auto [none_cut, selective_cut] = peaks(true);
+  // Per token and block, in units of D: 4 + 12/tp; cut 2 + 2/tp + 12/tp. Selective: 2 + 8/tp; cut 2/tp + 8/tp.
+  CHECK(static_cast<double>(none_cut) < 0.9 * static_cast<double>(none));
+  CHECK(static_cast<double>(selective_cut) < 0.8 * static_cast<double>(selective));
+}
+
 TEST_CASE("recomputation gives the same bits in bf16") {
   TrainOptions o = training_options("tp=2", 2);
   o.precision.dtype = DType::bf16;

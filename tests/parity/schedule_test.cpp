@@ -1,5 +1,5 @@
-// Pipeline schedules in the real Trainer: all of them equal one rank, and give the bits of 1F1B; what they keep alive is
-// what the checker says; batches come once and in order.
+// Pipeline schedules in the real Trainer: all of them equal one rank, and give the bits of 1F1B; what they keep alive
+// is what the checker says; batches come once and in order.
 #include <cstring>
 #include <map>
 

@@ -43,6 +43,47 @@ TEST_CASE("a preset sets the model, and explicit flags override it wherever they
   }
 }
 
+TEST_CASE("a Llama is a GPT of other parts: by preset, or part by part") {
+  const GptConfig preset = parse({"--model", "tinyllama-1.1b"}).model.config;
+  CHECK(preset.key_value_heads() == 4);
+  CHECK(preset.hidden() == 5632);
+  const GptConfig c = parse({"--heads", "8", "--width", "256", "--kv-heads", "2", "--norm", "rms", "--positions",
+                             "rope", "--activation", "swiglu", "--tied", "off"})
+                          .model.config;
+  CHECK(c.key_value_heads() == 2);
+  CHECK(c.norm == Norm::rms);
+  CHECK(c.positions == PositionEncoding::rope);
+  CHECK_FALSE(c.tied);
+  CHECK(c.hidden() == 704);  // 8/3 of 256 is 682.7
+  CHECK(parse({"--width", "256"}).model.config.hidden() == 1024);
+  CHECK(parse({"--width", "256", "--ffn-width", "100"}).model.config.hidden() == 100);
+  CHECK(parse({"--heads", "3"}).model.config.key_value_heads() == 3);
+}
+
+TEST_CASE("sequence parallelism is on with tp unless said otherwise, and nothing without") {
+  CHECK(resolved({"--mesh", "tp=2"}).mesh.parallelism().sequence);
+  CHECK(resolved({"--mesh", "tp=2", "--sequence-parallel", "on"}).mesh.parallelism().sequence);
+  CHECK_FALSE(resolved({"--mesh", "tp=2", "--sequence-parallel", "off"}).mesh.parallelism().sequence);
+  CHECK_FALSE(resolved({"--mesh", "dp=2"}).mesh.parallelism().sequence);
+  CHECK_FALSE(resolved({"--mesh", "dp=2", "--sequence-parallel", "on"}).mesh.parallelism().sequence);
+}
+
+TEST_CASE("what --print-config prints of a Llama, --config takes") {
+  const std::string text = config_text(resolved({"--kv-heads", "3", "--norm", "rms", "--positions", "rope", "--tied",
+                                                 "off", "--mesh", "tp=2", "--sequence-parallel", "off"}));
+  CHECK(contains(text, "\"ffn-width\": \"auto\""));
+  CHECK(contains(text, "\"sequence-parallel\": \"off\""));
+  TrainOptions again;
+  Flags flags("", "");
+  declare_all(flags, again);
+  flags.read_config(text, "printed");
+  resolve(again, 0);
+  CHECK(config_text(again) == text);
+  CHECK(again.model.config.kv_heads == 3);
+  CHECK(again.model.config.positions == PositionEncoding::rope);
+  CHECK_FALSE(again.mesh.parallelism().sequence);
+}
+
 TEST_CASE("a preset on the command line overrides the sizes of a configuration file") {
   TrainOptions options;
   Flags flags("", "");
@@ -168,17 +209,7 @@ TEST_CASE("help lists every flag of the command-line contract once") {
   Flags flags("train_gpt", "");
   declare_all(flags, options);
   const std::string help = flags.help_text();
-  for (const char* flag : {"data",          "tokenizer",    "val-fraction", "model",        "layers",
-                           "heads",         "width",        "context",      "vocab",        "dropout",
-                           "bias",          "activation",   "micro-batch",  "global-batch", "micro-batches",
-                           "steps",         "lr",           "min-lr",       "warmup-steps", "decay-steps",
-                           "lr-schedule",   "optimizer",    "weight-decay", "beta1",        "beta2",
-                           "eps",           "momentum",     "clip",         "mesh",         "pipeline",
-                           "stage-layers",  "ranks",        "dtype",        "device",       "gemm",
-                           "threads",       "seed",         "eval-every",   "eval-batches", "sample-every",
-                           "sample-length", "out",          "log-every",    "resume",       "dry-run",
-                           "config",        "print-config", "help",         "recompute",    "loss-scale",
-                           "verify"}) {
+  const auto check_listed = [&help](const char* flag) {
     const std::string head = fmt::format("\n  --{}", flag);
     std::size_t found = 0;
     for (std::size_t at = help.find(head); at != std::string::npos; at = help.find(head, at + 1)) {
@@ -186,7 +217,20 @@ TEST_CASE("help lists every flag of the command-line contract once") {
       found += after == ' ' || after == '\n' ? 1U : 0U;
     }
     CHECK_MESSAGE(found == 1, "--", flag);
+  };
+  for (const char* flag :
+       {"data",          "tokenizer",    "val-fraction", "model",        "layers",        "heads",       "width",
+        "context",       "vocab",        "dropout",      "bias",         "activation",    "micro-batch", "global-batch",
+        "micro-batches", "steps",        "lr",           "min-lr",       "warmup-steps",  "decay-steps", "lr-schedule",
+        "optimizer",     "weight-decay", "beta1",        "beta2",        "eps",           "momentum",    "clip",
+        "mesh",          "pipeline",     "ranks",        "dtype",        "device",        "gemm",        "threads",
+        "seed",          "eval-every",   "eval-batches", "sample-every", "sample-length", "out",         "log-every",
+        "resume",        "dry-run",      "config",       "print-config", "help",          "recompute",   "loss-scale",
+        "verify",        "stage-layers"}) {
+    check_listed(flag);
   }
+  for (const char* flag : {"kv-heads", "ffn-width", "norm", "positions", "tied", "sequence-parallel"})
+    check_listed(flag);
   CHECK(contains(help, fmt::format("--gemm {}", gemm_names().front())));
   CHECK(contains(failure([] { parse({"--gemm", "slide-rule"}); }), "--gemm: expected one of "));
 }

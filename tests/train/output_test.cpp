@@ -199,7 +199,7 @@ TEST_CASE("the table before training") {
   CHECK(contains(text,
                  "mesh             dp=2,tp=1,pp=2 = 4 ranks\n                 dp groups [0 1] [2 3]\n                 "
                  "pp groups [0 2] [1 3]\n"));
-  CHECK(contains(text, "schedule         1f1b, 2 stages, 4 micro-batches: bubble 20.0% of a step\n"));
+  CHECK(contains(text, "schedule         1f1b, 2 stages of 5,1 layers, 4 micro-batches: bubble 20.0% of a step\n"));
   CHECK(contains(text, "learning rate    0.001, cosine to 0.0001 at step 1000\n"));
   CHECK(contains(text, "memory per rank  12 MiB\n"));
 }

@@ -91,6 +91,11 @@ TEST_CASE("a sequence cut over cp: its length, and the heads that ulysses exchan
         "heads that tp=2 leaves of --heads 4: 2 / 4 leaves 2; expected cp of 1 or 2; change cp in --mesh or --heads, "
         "or use --context-parallel ring");
   CHECK(with({"--mesh", "cp=4,tp=2"}) == "nothing");  // the ring needs no heads
+  CHECK(with({"--mesh", "cp=2,tp=2", "--kv-heads", "2"}) == "nothing");
+  CHECK(contains(with({"--mesh", "cp=2,tp=2", "--kv-heads", "2", "--context-parallel", "ulysses"}),
+                 "cp=2 ranks cannot share the 1 heads that tp=2 leaves of --kv-heads 2: 1 / 2 leaves 1"));
+  CHECK(contains(with({"--context", "52", "--mesh", "cp=2,tp=4"}),
+                 "each of cp x tp = 2 x 4 = 8 ranks an equal part of --context 52: 52 / 8 leaves 4"));
   CHECK(contains(with({"--context-parallel", "ulysses"}), "--context-parallel has no effect with --mesh"));
 }
 
@@ -133,6 +138,26 @@ TEST_CASE("experts") {
   }
   CHECK(contains(verdict({"--experts", "4", "--aux-scope", "batch", "--micro-batch", "2", "--global-batch", "8"}),
                  "8 sequences / (micro-batch 2 x dp) are 4 micro-batches; expected 1"));
+}
+
+TEST_CASE("key-value heads, hidden features, rotated pairs and positions that do not divide") {
+  CHECK(verdict({"--heads", "6", "--width", "384", "--kv-heads", "4"}) ==
+        "64 trireme: [model] --kv-heads 4 cannot be shared by --heads 6: 6 / 4 leaves 2; expected --kv-heads of 1, 2, "
+        "3 or 6; change --kv-heads or --heads");
+  CHECK(verdict({"--heads", "12", "--width", "384", "--kv-heads", "3", "--mesh", "tp=2"}) ==
+        "64 trireme: [model] --kv-heads 3 cannot be shared by tp=2 ranks: 3 / 2 leaves 1, and 2 / 3 leaves 2; expected "
+        "that one divides the other; change --kv-heads, or tp in --mesh");
+  CHECK(verdict({"--heads", "12", "--width", "384", "--kv-heads", "2", "--mesh", "tp=4"}) == "nothing");
+  CHECK(
+      contains(verdict({"--ffn-width", "101", "--mesh", "tp=2"}),
+               "an MLP of 101 hidden features cannot be split over tp=2 ranks: 101 / 2 leaves 1; change --ffn-width"));
+  CHECK(contains(verdict({"--heads", "4", "--width", "36", "--positions", "rope"}),
+                 "--positions rope turns pairs of features, and a head has --width 36 / --heads 4 = 9 of them"));
+  CHECK(verdict({"--context", "33", "--mesh", "tp=2"}) ==
+        "64 trireme: [mesh] sequence parallelism gives each of tp=2 ranks an equal part of --context 33: 33 / 2 leaves "
+        "1; change --context or tp in --mesh, or give --sequence-parallel off");
+  CHECK(verdict({"--context", "33", "--mesh", "tp=2", "--sequence-parallel", "off"}) == "nothing");
+  CHECK(verdict({"--context", "33", "--sequence-parallel", "on"}) == "nothing");  // tp=1: nothing is cut
 }
 
 TEST_CASE("schedule") {

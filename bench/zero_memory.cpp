@@ -1,0 +1,112 @@
+// What ZeRO saves: bytes per parameter on each rank, by category, as the allocator counts them, for stages 0 to 3.
+//
+//   build/bin/zero_memory            GPT of 25M parameters, bf16, AdamW, dp=4 (ranks are threads); seconds
+//   build/bin/zero_memory 2          dp=2
+//
+// Convention: 2 bytes of bf16 weight, 4 of f32 gradient, 12 of f32 optimizer state (master, m, v), so that the
+// published formulas (Rajbhandari et al. 2020, figure 1, which has 2 + 2 + 12) become 18, 6 + 12/N, 2 + 16/N and 18/N.
+// "kept" is what is in use when all gradients of a step have been summed and nothing is under way; the rank with most
+// counts. Beside it the largest use of each category at any time of a step, buffers included, in bytes per parameter.
+// Exit code 1 when what is kept is more than 5% over the formula. Read next: parallel/zero/zero.h.
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+
+#include "core/parallel_for.h"
+#include "core/random.h"
+#include "train/trainer.h"
+
+using namespace trireme;
+
+namespace {
+
+constexpr std::array categories = {MemoryCategory::parameters, MemoryCategory::gradients, MemoryCategory::optimizer,
+                                   MemoryCategory::communication};
+
+struct Use {
+  std::array<double, categories.size()> kept{}, peak{};
+};
+
+TrainOptions options(int ranks, int stage) {
+  TrainOptions o;
+  o.model.config = {.layers = 8, .heads = 8, .width = 512, .context = 64, .vocab = 256};
+  o.mesh.axes = fmt::format("dp={}", ranks);
+  o.mesh.zero = stage;
+  o.precision.dtype = DType::bf16;
+  o.batch.micro_batch = 1;
+  o.batch.micro_batches = 2;
+  resolve(o, 0);
+  return o;
+}
+
+Batch made_up_batch(const TrainOptions& o, int index) {
+  const GptConfig& c = o.model.config;
+  const Tensor ids = Tensor::empty({1, c.context}, DType::i32);
+  for (std::int64_t t = 0; t < c.context; ++t) {
+    ids.data<std::int32_t>()[t] = static_cast<std::int32_t>(
+        random_word(1, static_cast<std::uint64_t>(index), static_cast<std::uint64_t>(t)) % 256U);
+  }
+  return {ids, ids, {index}};
+}
+
+/// One rank's use in the third step: the first two fill the pool and make what is made late.
+Use measure(const TrainOptions& o, const std::shared_ptr<const DeviceMesh>& mesh) {
+  Trainer trainer(o, mesh, 4 << 20);
+  const MemoryPool& pool = *MemoryPool::current();
+  Use use;
+  for (int step = 0; step < 3; ++step) {
+    MemoryPool::current()->reset_peaks();
+    trainer.gradients([&](int index) { return made_up_batch(o, index); }, 1e-3);
+    trainer.optimizer().weights();  // ends what is under way
+    for (std::size_t i = 0; i < categories.size(); ++i) use.kept[i] = static_cast<double>(pool.use(categories[i]).live);
+    trainer.update(1e-4, trainer.gradient_norm());
+    for (std::size_t i = 0; i < categories.size(); ++i) use.peak[i] = static_cast<double>(pool.use(categories[i]).peak);
+  }
+  return use;
+}
+
+Use largest_over_ranks(const TrainOptions& o) {
+  Use largest;
+  std::mutex mutex;
+  run_thread_ranks(o.mesh.shape.ranks(), 1, ProcessGroup::Deadline(300),
+                   [&](const std::shared_ptr<ProcessGroup>& world) {
+                     const Use mine = measure(o, std::make_shared<const DeviceMesh>(world, o.mesh.shape));
+                     const std::scoped_lock lock(mutex);
+                     for (std::size_t i = 0; i < categories.size(); ++i) {
+                       largest.kept[i] = std::max(largest.kept[i], mine.kept[i]);
+                       largest.peak[i] = std::max(largest.peak[i], mine.peak[i]);
+                     }
+                   });
+  return largest;
+}
+
+double formula(int stage, double ranks) {
+  const std::array<double, 4> bytes = {18, 6 + 12 / ranks, 2 + 16 / ranks, 18 / ranks};
+  return bytes[static_cast<std::size_t>(stage)];
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int ranks = argc > 1 ? std::atoi(argv[1]) : 4;
+  const double count = static_cast<double>(parameter_count(options(1, 0).model.config));
+  std::printf("%.1fM parameters, bf16, dp=%d; bytes per parameter on the rank with most\n", count / 1e6, ranks);
+  std::printf("%-4s %8s %8s  | kept: %10s %9s %9s | peak: %10s %9s %9s %13s\n", "zero", "formula", "kept", "parameters",
+              "gradients", "optimizer", "parameters", "gradients", "optimizer", "communication");
+  bool fits = true;
+  for (int stage = 0; stage <= 3; ++stage) {
+    Use use = largest_over_ranks(options(ranks, stage));
+    double kept = 0;
+    for (std::size_t i = 0; i < categories.size(); ++i) kept += use.kept[i] / count;
+    for (std::size_t i = 0; i < categories.size(); ++i) {
+      use.kept[i] /= count;
+      use.peak[i] /= count;
+    }
+    fits = fits && kept <= 1.05 * formula(stage, ranks);
+    std::printf("%-4d %8.2f %8.2f  |       %10.2f %9.2f %9.2f |       %10.2f %9.2f %9.2f %13.2f\n", stage,
+                formula(stage, ranks), kept, use.kept[0], use.kept[1], use.kept[2], use.peak[0], use.peak[1],
+                use.peak[2], use.peak[3]);
+  }
+  return fits ? 0 : 1;
+}

@@ -1,0 +1,174 @@
+// Llama's parts and sequence parallelism in whole runs: what stages hold, what is saved, evaluated and generated.
+// Every gradient on many meshes: tests/parity.
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "data/safetensors.h"
+#include "tests/data/helpers.h"
+#include "tests/models/trainer.h"
+#include "train/evaluate.h"
+#include "train/generate.h"
+
+using namespace trireme;
+using namespace trireme::testing;
+using trireme::test::TempFolder;
+
+namespace {
+
+GptConfig llama(double dropout = 0) {
+  GptConfig c = small_config(dropout);
+  c.kv_heads = 2;
+  c.activation = Activation::swiglu;
+  c.norm = Norm::rms;
+  c.positions = PositionEncoding::rope;
+  c.tied = false;
+  return c;
+}
+
+Recipe sequence_parallel(const GptConfig& config) { return {.config = config, .parallelism = {.sequence = true}}; }
+
+const Meshes meshes = {"tp=2", "tp=4", "tp=2,pp=2", "dp=2,tp=2,pp=2"};
+
+}  // namespace
+
+TEST_CASE("a stage of a Llama: no table of positions, a head of its own on the last stage") {
+  run_mesh("pp=2", [](const MeshPtr& mesh) {
+    const Gpt model(nn::Build(mesh, DType::f32, 1), llama());
+    std::set<std::string> outer;
+    for (const nn::ParameterPtr& p : model.parameters()) {
+      CHECK_FALSE(p->copy_of_earlier_stage);
+      if (!p->name.starts_with("blocks.")) outer.insert(p->name);
+    }
+    CHECK(outer == (mesh->is_first(Axis::pp) ? std::set<std::string>{"wte.weight"}
+                                             : std::set<std::string>{"norm.weight", "head.weight"}));
+  });
+}
+
+TEST_CASE("sequence parallelism trains, with dropout, as one rank does") {
+  for (const GptConfig& config : {small_config(0.2), llama(0.2)}) {
+    const std::vector<double> one = losses_on("dp=1", {.config = config}, 4);
+    for (const std::string& mesh : meshes)
+      CHECK_MESSAGE(largest_relative(losses_on(mesh, sequence_parallel(config), 4), one) < 1e-6, mesh);
+  }
+}
+
+TEST_CASE("what every tp rank holds has bit-equal gradients and weights on all of them, step after step") {
+  GptConfig shared = llama();
+  shared.kv_heads = 1;
+  for (const GptConfig& config : {small_config(), llama(), shared}) {
+    Collected tensors;
+    run_mesh("dp=2,tp=4", [&](const MeshPtr& mesh) {
+      Trainer trainer(mesh, sequence_parallel(config));
+      for (int step = 0; step < 10; ++step) {
+        trainer.step();
+        for (const nn::ParameterPtr& p : trainer.model.parameters()) {
+          if (p->placements.tp.sharded()) continue;
+          tensors.add(fmt::format("{} gradient {}", p->name, step), clone(p->grad()));
+          tensors.add(fmt::format("{} {}", p->name, step), clone(p->value.detach()));
+        }
+      }
+    });
+    for (const auto& [name, copies] : tensors.all()) {
+      CHECK(copies.size() == 8);
+      for (const Tensor& copy : copies) CHECK_MESSAGE(same_bits(copy, copies.front()), name);
+    }
+  }
+}
+
+TEST_CASE("the validation loss under sequence parallelism is that of one rank") {
+  const EvalWindows windows = EvalWindows::all(test_tokens(16 * 21 - 5), 16);
+  for (const GptConfig& config : {small_config(), llama()}) {
+    const auto loss_on = [&](const std::string& text, const Recipe& recipe) {
+      double loss = 0;
+      run_mesh(text, [&](const MeshPtr& mesh) {
+        Trainer trainer(mesh, recipe);
+        const double mine = validation_loss(trainer.model, windows, 4);
+        if (mesh->rank() == 0) loss = mine;
+      });
+      return loss;
+    };
+    const double one = loss_on("dp=1", {.config = config});
+    for (const std::string& mesh : meshes)
+      CHECK_MESSAGE(loss_on(mesh, sequence_parallel(config)) == doctest::Approx(one).epsilon(1e-6), mesh);
+  }
+}
+
+TEST_CASE("generation under sequence parallelism: texts of any length, also ones that tp does not divide") {
+  const std::vector<std::int32_t> prompt = {5, 16, 49};
+  for (const GptConfig& config : {small_config(), llama()}) {
+    const auto text_on = [&](const std::string& text, const Recipe& recipe) {
+      Collected texts;
+      run_mesh(text, [&](const MeshPtr& mesh) {
+        Trainer trainer(mesh, recipe);
+        trainer.steps(5);
+        const auto ids = generate(trainer.model, prompt, {.length = 30, .temperature = 0.8, .top_k = 20});
+        texts.add("text", Tensor::from(std::span(ids), {30}));
+      });
+      for (const Tensor& one : texts.all().at("text")) CHECK(same_bits(one, texts.all().at("text").front()));
+      return texts.all().at("text").front();
+    };
+    const Tensor one = text_on("dp=1", {.config = config});
+    for (const std::string& mesh : meshes)
+      CHECK_MESSAGE(same_bits(text_on(mesh, sequence_parallel(config)), one), mesh);
+  }
+}
+
+TEST_CASE("a Llama is saved whole and goes on on another mesh; what describes it is read back") {
+  const TempFolder folder;
+  const Recipe recipe = sequence_parallel(llama(0.1));
+  std::vector<double> first, on_one, on_four;
+  const auto run = [&](const std::string& text, const Recipe& with, std::vector<double>& losses, bool save) {
+    run_mesh(text, [&](const MeshPtr& mesh) {
+      Trainer trainer(mesh, with);
+      if (!save) trainer.progress = load_run(folder.path(), trainer.model, *trainer.optimizer, test_tokenizer(), 7);
+      const std::vector<double> mine = trainer.steps(3);
+      if (save) save_run(folder.path(), trainer.model, *trainer.optimizer, trainer.progress, test_tokenizer(), 7);
+      if (mesh->rank() == 0) losses = mine;
+    });
+  };
+  run("tp=4,pp=2", recipe, first, true);
+  run("dp=1", {.config = llama(0.1)}, on_one, false);
+  run("tp=2", recipe, on_four, false);
+  CHECK(largest_relative(on_one, on_four) < 1e-5);
+
+  const SafetensorsFile file(find_saved_run(folder.path()));
+  CHECK(file.shape("blocks.0.attn.k.weight") == Shape{16, 32});  // of 4 tp ranks, pairs share one of two heads
+  CHECK(file.shape("blocks.0.mlp.gate_up.weight") == Shape{2, 128, 32});
+  CHECK(file.shape("head.weight") == Shape{65, 32});
+  CHECK_FALSE(file.contains("wpe.weight"));
+  const GptConfig config = read_saved_model(folder.path()).config;
+  CHECK(config.kv_heads == 2);
+  CHECK(config.hidden() == 128);
+  CHECK(config.activation == Activation::swiglu);
+  CHECK(config.norm == Norm::rms);
+  CHECK(config.positions == PositionEncoding::rope);
+  CHECK_FALSE(config.tied);
+}
+
+TEST_CASE("a run saved before these parts existed is a GPT-2, and goes on") {
+  const TempFolder folder;
+  run_mesh("dp=1", [&](const MeshPtr& mesh) {
+    Trainer trainer(mesh, {});
+    trainer.steps(1);
+    save_run(folder.path(), trainer.model, *trainer.optimizer, trainer.progress, test_tokenizer(), 7);
+    const auto path = find_saved_run(folder.path());
+    const SafetensorsFile file(path);
+    auto metadata = file.metadata();
+    nlohmann::json model = nlohmann::json::parse(metadata.at("model"));
+    for (const char* key : {"kv_heads", "ffn_width", "norm", "positions", "tied"}) CHECK(model.erase(key) == 1);
+    metadata["model"] = model.dump();
+    std::vector<SafetensorsEntry> entries;
+    for (const std::string& name : file.names()) {
+      const Tensor tensor = file.read(name);
+      entries.push_back({name, tensor.dtype(), tensor.shape()});
+    }
+    const auto old = folder / "old/checkpoints/step_00000001/run.safetensors";
+    std::filesystem::create_directories(old.parent_path());
+    SafetensorsWriter writer(old, entries, metadata);
+    for (const std::string& name : file.names()) writer.write(file.read(name));
+    writer.commit();
+    Trainer again(mesh, {});
+    CHECK(load_run(folder / "old", again.model, *again.optimizer, test_tokenizer(), 7).steps == 1);
+    CHECK(read_saved_model(folder / "old").config.hidden() == 128);
+  });
+}

@@ -1,0 +1,57 @@
+// What the parity tests share: a small model, and its comparison on a mesh of threads.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "core/parallel_for.h"
+#include "train/parity.h"
+#include "train/validate.h"
+
+namespace trireme::testing {
+
+/// Some 60 roundings of 2^-24 meet in an f32 gradient, in another order on every mesh; differences are near 1e-6.
+inline constexpr double parity_tolerance = 1e-5;
+inline constexpr std::int64_t parity_global_batch = 8;
+
+using Meshes = std::vector<std::string>;
+using WrapWorld = std::function<std::shared_ptr<ProcessGroup>(std::shared_ptr<ProcessGroup>)>;
+
+inline TrainOptions parity_options(const std::string& mesh, std::int64_t micro_batches = 1) {
+  TrainOptions o;
+  o.model.config = {.layers = 4, .heads = 4, .width = 48, .context = 16, .vocab = 65};
+  o.model.vocab = 65;  // divides by nothing: padding is at work
+  o.mesh.axes = mesh;
+  o.batch.global_batch = parity_global_batch;
+  o.batch.micro_batches = micro_batches;
+  return o;
+}
+
+/// One thread a rank; `wrap` may put something between the ranks and their groups.
+inline ParityReport compare_with_one_rank(
+    TrainOptions o, const WrapWorld& wrap = [](auto world) { return world; }) {
+  resolve(o, 0);
+  validate(o);
+  set_threads(1);
+  const Parity parity(o);
+  std::mutex mutex;
+  std::vector<ParityReport> reports;
+  run_thread_ranks(o.mesh.shape.ranks(), 1, ProcessGroup::Deadline(60),
+                   [&](const std::shared_ptr<ProcessGroup>& world) {
+                     ParityReport mine = parity.compare(wrap(world));
+                     const std::scoped_lock lock(mutex);
+                     reports.push_back(std::move(mine));
+                   });
+  for (const ParityReport& report : reports) CHECK(report.largest() == reports.front().largest());
+  return reports.front();
+}
+
+inline void check_parity(const TrainOptions& o, const std::string& what) {
+  const ParityReport report = compare_with_one_rank(o);
+  CHECK_MESSAGE(report.largest() <= parity_tolerance, what, "\n", parity_table(report, 5));
+}
+
+}  // namespace trireme::testing

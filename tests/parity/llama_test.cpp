@@ -1,0 +1,122 @@
+// Sequence parallelism and Llama's parts on meshes with tp: any of them equals one rank. And the comparison sees what
+// these parts could get wrong: sums over tp that are left out.
+#include "core/kernels.h"
+#include "tests/parity/compare.h"
+#include "tests/parity/faulty_group.h"
+
+using namespace trireme;
+using namespace trireme::testing;
+
+namespace {
+
+const Meshes meshes = {"tp=2", "tp=4", "tp=2,pp=2", "dp=2,tp=2,pp=2"};
+
+void make_llama(GptConfig& c) {
+  c.activation = Activation::swiglu;
+  c.norm = Norm::rms;
+  c.positions = PositionEncoding::rope;
+  c.bias = false;
+  c.tied = false;
+}
+
+/// On every mesh, with sequence parallelism and without.
+void check_on_meshes(const std::string& what, const std::function<void(GptConfig&)>& change) {
+  for (const std::string& mesh : meshes) {
+    for (const bool sequence : {true, false}) {
+      TrainOptions o = parity_options(mesh, 2);
+      change(o.model.config);
+      o.mesh.sequence_parallel = sequence;
+      check_parity(o, fmt::format("{} on {}, sequence parallel {}", what, mesh, sequence));
+    }
+  }
+}
+
+/// The worst gradient of the parameters that every tp rank holds whole under sequence parallelism, and of the others.
+std::pair<double, double> worst_gradients(const ParityReport& report) {
+  double held_whole = 0, others = 0;
+  for (const ParityReport::Row& row : report.rows) {
+    const bool whole = row.name.find("norm") != std::string::npos || row.name.starts_with("wpe") ||
+                       row.name.ends_with("proj.bias") || row.name.ends_with("down.bias");
+    double& worst = whole ? held_whole : others;
+    worst = std::max(worst, row.gradient);
+  }
+  return {held_whole, others};
+}
+
+/// Sums over tp of the f32 gradient buckets, which GradSync::finish() makes, do nothing. Those of layers have 3 dims.
+const Fault forget_gradients = [](Tensor& x, const ProcessGroup&, const std::function<void()>& sum) {
+  if (x.dims() != 1 || x.dtype() != DType::f32) sum();
+};
+
+std::shared_ptr<ProcessGroup> forgetful(std::shared_ptr<ProcessGroup> world) {
+  return std::make_shared<FaultyGroup>(std::move(world), "tp", forget_gradients);
+}
+
+}  // namespace
+
+TEST_CASE("the residual stream cut by positions equals one rank") {
+  check_on_meshes("gpt2", [](GptConfig&) {});
+}
+
+TEST_CASE("dropout by global position equals one rank, cut or whole") {
+  check_on_meshes("dropout", [](GptConfig& c) { c.dropout = 0.1; });
+}
+
+TEST_CASE("each of Llama's parts equals one rank") {
+  check_on_meshes("untied", [](GptConfig& c) { c.tied = false; });
+  check_on_meshes("rope", [](GptConfig& c) { c.positions = PositionEncoding::rope; });
+  check_on_meshes("rms norm, swiglu, ragged", [](GptConfig& c) {
+    c.norm = Norm::rms;
+    c.activation = Activation::swiglu;
+    c.ffn_width = 52;
+  });
+}
+
+TEST_CASE("key-value heads shared by tp ranks equal one rank") {
+  for (const std::int64_t kv_heads : {1, 2})
+    check_on_meshes(fmt::format("{} kv heads", kv_heads), [&](GptConfig& c) { c.kv_heads = kv_heads; });
+}
+
+TEST_CASE("a whole Llama equals one rank, with shared heads, dropout and biases too") {
+  check_on_meshes("llama", make_llama);
+  for (const std::int64_t kv_heads : {1, 2}) {
+    check_on_meshes(fmt::format("llama with {} kv heads", kv_heads), [&](GptConfig& c) {
+      make_llama(c);
+      c.bias = true;
+      c.dropout = 0.1;
+      c.kv_heads = kv_heads;
+    });
+  }
+}
+
+TEST_CASE("meshes of three and six tp ranks") {
+  for (const std::string& mesh : Meshes{"tp=3", "tp=6", "dp=2,tp=3"}) {
+    TrainOptions o = parity_options(mesh);
+    o.model.config.heads = 6;
+    o.model.config.context = 12;
+    check_parity(o, mesh);
+    make_llama(o.model.config);
+    o.model.config.kv_heads = 3;
+    o.model.config.ffn_width = 60;
+    check_parity(o, mesh + " llama");
+  }
+}
+
+TEST_CASE("a forgotten sum over tp shows: of norms, row-parallel biases and positions under sequence parallelism") {
+  TrainOptions o = parity_options("tp=2");
+  const auto [with, others] = worst_gradients(compare_with_one_rank(o, forgetful));
+  CHECK(with > 0.1);
+  CHECK(others < parity_tolerance);
+  o.mesh.sequence_parallel = false;  // then there are no such sums
+  CHECK(compare_with_one_rank(o, forgetful).largest() < parity_tolerance);
+}
+
+TEST_CASE("a forgotten sum over tp shows: of key-value heads that ranks share") {
+  TrainOptions o = parity_options("tp=4");
+  o.model.config.kv_heads = 2;
+  o.mesh.sequence_parallel = false;
+  for (const ParityReport::Row& row : compare_with_one_rank(o, forgetful).rows) {
+    const bool shared = row.name.find("attn.k.") != std::string::npos || row.name.find("attn.v.") != std::string::npos;
+    CHECK_MESSAGE((shared ? row.gradient > 0.1 : row.gradient < parity_tolerance), row.name, " ", row.gradient);
+  }
+}

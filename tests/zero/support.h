@@ -1,0 +1,55 @@
+// Parameters made by hand in units made by hand, and ranks on a mesh to shard them over.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include "autograd/engine.h"
+#include "autograd/ops.h"
+#include "parallel/zero/zero.h"
+#include "tests/nn/mesh_support.h"
+
+namespace trireme::testing {
+
+/// A model that is a list of parameters, each unit used once, in order.
+struct HandMade {
+  std::shared_ptr<nn::Units> units = std::make_shared<nn::Units>();
+  nn::ParameterList parameters;
+  std::vector<nn::UnitUse> uses;
+  nn::Unit* unit = nullptr;
+
+  void begin_unit(const std::string& name) {
+    unit = units->add(name);
+    uses.emplace_back(units, units->add_use(unit));
+  }
+  nn::ParameterPtr add(const std::string& name, const Shape& local, const Placements& placements = {},
+                       DType dtype = DType::f32) {
+    auto parameter = std::make_shared<nn::Parameter>();
+    parameter->name = name;
+    parameter->global_shape = local;  // as if there were no tp and ep: what these tests look at does not ask
+    parameter->rectangle = {local, local};
+    for (std::int64_t& start : parameter->rectangle.start) start = 0;
+    parameter->placements = placements;
+    parameter->logical_rows = local[0];
+    parameter->value = Tensor::zeros(local, dtype);
+    nn::initialise(*parameter, nn::Init::normal(1.0), 9);
+    require_grad(parameter->value);
+    parameters.push_back(parameter);
+    if (unit != nullptr) unit->parameters.push_back(parameter);
+    return parameter;
+  }
+};
+
+/// factor * 1, factor * 2, ..., in the shape.
+inline Tensor ramp(const Shape& shape, double factor) {
+  Tensor x = Tensor::empty(shape);
+  auto values = x.span<float>();
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(factor * static_cast<double>(i + 1));
+  return x;
+}
+
+/// sum(value * weights): the gradient of value is `weights`.
+inline Tensor weighted_sum(const nn::Parameter& parameter, const Tensor& weights) {
+  return sum(cast_to(parameter.value, DType::f32) * weights);
+}
+
+}  // namespace trireme::testing

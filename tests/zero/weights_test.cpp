@@ -1,0 +1,179 @@
+// Sharded weights: whole while a unit is used, nowhere else, and never stale.
+#include "parallel/zero/weights.h"
+
+#include <cmath>
+
+#include "tests/zero/support.h"
+
+using namespace trireme;
+using namespace trireme::testing;
+
+namespace {
+
+HandMade make_model(DType dtype = DType::f32) {
+  HandMade model;
+  for (int i = 0; i < 3; ++i) {
+    model.begin_unit(fmt::format("unit {}", i));
+    model.add(fmt::format("a{}", i), {7}, {}, dtype);
+    model.add(fmt::format("b{}", i), {13, 5}, {}, dtype);
+  }
+  model.uses.emplace_back(model.units,
+                          model.units->add_use(model.units->all().front().get()));  // the first again: tied
+  return model;
+}
+
+/// x + the sum over all uses of sum(value * ramp(1)), each inside its unit; `look` sees the values there.
+Tensor forward(HandMade& model, const std::function<void(const nn::Parameter&)>& look) {
+  Tensor x = Tensor::zeros({});
+  require_grad(x);
+  for (std::size_t use = 0; use < model.uses.size(); ++use) {
+    const nn::Unit& unit = *model.units->uses()[use];
+    x = model.uses[use](x, [&](const Tensor& in) {
+      Tensor y = in;
+      for (const nn::ParameterPtr& p : unit.parameters) {
+        look(*p);
+        y = y + sum(square(cast_to(p->value, DType::f32)));  // backward needs the value
+      }
+      return y;
+    });
+  }
+  return x;
+}
+
+std::vector<double> doubles(const Tensor& x) {
+  const Tensor wide = contiguous(cast(x.detach(), DType::f64));
+  return {wide.span<double>().begin(), wide.span<double>().end()};
+}
+
+}  // namespace
+
+TEST_CASE("TRAPS 18: weights are gathered again after a step, and padding of uneven shards is inert") {
+  // d/dw of the sum of squares is 2 w on each of n ranks, twice that for the unit that is used twice.
+  constexpr double lr = 0.01;
+  for (const char* text : {"dp=2", "dp=3", "dp=5"}) {
+    run_mesh(text, [&](const MeshPtr& mesh) {
+      for (const int stage : {1, 2, 3}) {
+        for (const int prefetch : {0, 1, 3}) {
+          HandMade model = make_model();
+          std::map<std::string, std::vector<double>> expected;
+          for (const nn::ParameterPtr& p : model.parameters) expected[p->name] = doubles(p->value);
+          Zero zero(model.parameters, *model.units, *mesh,
+                    {.stage = stage, .prefetch = prefetch, .resident_bytes = 0, .gathering_bytes = 1});
+          const auto optimizer = optim::make_sgd(zero.shards(), {});
+          zero.attach(*optimizer);
+          const auto look = [&](const nn::Parameter& p) {
+            const std::vector<double> values = doubles(p.value);
+            for (std::size_t i = 0; i < values.size(); ++i)
+              CHECK(values[i] == doctest::Approx(expected[p.name][i]).epsilon(1e-5));
+          };
+          for (int step = 0; step < 3; ++step) {
+            zero.zero();
+            for (int m = 0; m < 2; ++m) {
+              if (m == 1) zero.last_microbatch();
+              backward(forward(model, look));
+            }
+            zero.finish();
+            zero.update(*optimizer, lr, 1.0);
+            for (auto& [name, values] : expected) {
+              const double gradient = 2 * 2 * mesh->size(Axis::dp) * (name.ends_with("0") ? 2 : 1);
+              for (double& w : values) w -= lr * gradient * w;
+            }
+          }
+          const NoGrad guard;
+          forward(model, look);
+        }
+      }
+    });
+  }
+}
+
+TEST_CASE("a paged parameter has memory only inside its unit; outside, touching it is an error") {
+  run_mesh("dp=2", [](const MeshPtr& mesh) {
+    const auto live = [] { return MemoryPool::current()->use(MemoryCategory::parameters).live; };
+    const MemoryScope scope(MemoryCategory::parameters);
+    const std::int64_t before = live();
+    HandMade model = make_model();
+    Zero zero(model.parameters, *model.units, *mesh, {.stage = 3, .prefetch = 0, .resident_bytes = 0});
+    std::int64_t pieces = 0, unit = 4 * (7 + 13 * 5);
+    for (const ZeroBucket& bucket : zero.buckets()) pieces += 4 * bucket.piece;
+    CHECK(live() - before == pieces);
+    const nn::Parameter& p = *model.parameters[0];
+    CHECK_THROWS_WITH_AS(p.value.data<float>(), doctest::Contains("have been released"), Error);
+    const NoGrad guard;
+    forward(model, [&](const nn::Parameter&) { CHECK(live() - before >= pieces + unit); });
+    zero.settle();
+    CHECK(live() - before == pieces);
+    CHECK_THROWS_AS(p.value.data<float>(), Error);
+  });
+}
+
+TEST_CASE("parameters below the threshold, and those of no unit, stay") {
+  run_mesh("dp=2", [](const MeshPtr& mesh) {
+    HandMade model = make_model();
+    model.unit = nullptr;
+    const nn::ParameterPtr loose = model.add("loose", {100, 100});
+    Zero zero(model.parameters, *model.units, *mesh, {.stage = 3, .resident_bytes = 100});
+    for (const nn::ParameterPtr& p : model.parameters)
+      CHECK(p->value.has_elements() == (p->value.bytes() < 100 || p == loose));
+  });
+}
+
+TEST_CASE("gathered bf16 weights are the rounded masters of their owners, the same on every rank") {
+  for (const int stage : {1, 2, 3}) {
+    Collected seen;
+    run_mesh("dp=3", [&](const MeshPtr& mesh) {
+      HandMade model = make_model(DType::bf16);
+      Zero zero(model.parameters, *model.units, *mesh, {.stage = stage, .resident_bytes = 0});
+      const auto optimizer = optim::make_adamw(zero.shards(), {});
+      zero.attach(*optimizer);
+      for (int step = 0; step < 3; ++step) {
+        zero.zero();
+        zero.last_microbatch();
+        backward(forward(model, [](const nn::Parameter&) {}));
+        zero.finish();
+        zero.update(*optimizer, 1e-2, 1.0);
+      }
+      std::map<const nn::Parameter*, optim::StateTensor> masters;
+      for (const optim::StateTensor& s : optimizer->state()) {
+        if (s.name == "master") masters.insert({s.parameter, s});
+      }
+      const NoGrad guard;
+      forward(model, [&](const nn::Parameter& p) {
+        const optim::StateTensor& master = masters.at(&p);
+        CHECK(same_bits(master.shard->part(p.value.detach()), cast(master.value, DType::bf16)));
+        seen.add(p.name, clone(p.value.detach()));
+      });
+    });
+    for (const auto& [name, values] : seen.all()) {
+      for (const Tensor& value : values) CHECK_MESSAGE(same_bits(value, values.front()), name);
+    }
+  }
+}
+
+TEST_CASE("TRAPS 21: without a gradient AdamW decays matrices only, also when they share a bucket with vectors") {
+  run_mesh("dp=3", [](const MeshPtr& mesh) {
+    for (const int stage : {1, 2, 3}) {
+      HandMade model = make_model();
+      for (const nn::ParameterPtr& p : model.parameters) p->decay = p->value.dims() == 2;
+      std::map<std::string, std::vector<double>> expected;
+      for (const nn::ParameterPtr& p : model.parameters) {
+        expected[p->name] = doubles(p->value);
+        for (double& w : expected[p->name]) w *= p->decay ? std::pow(1 - 0.5 * 0.1, 4) : 1;
+      }
+      Zero zero(model.parameters, *model.units, *mesh, {.stage = stage, .resident_bytes = 0});
+      const auto optimizer = optim::make_adamw(zero.shards(), {.weight_decay = 0.1});
+      zero.attach(*optimizer);
+      for (int step = 0; step < 4; ++step) {
+        zero.zero();
+        zero.finish();
+        zero.update(*optimizer, 0.5, 1.0);
+      }
+      const NoGrad guard;
+      forward(model, [&](const nn::Parameter& p) {
+        const std::vector<double> values = doubles(p.value);
+        for (std::size_t i = 0; i < values.size(); ++i)
+          CHECK(values[i] == doctest::Approx(expected[p.name][i]).epsilon(1e-6));
+      });
+    }
+  });
+}
