@@ -13,9 +13,9 @@
 #include "core/parallel_for.h"
 #include "train/parity.h"
 #include "train/parity_matrix.h"
+#include "train/parity_options.h"
 #include "train/program.h"
 #include "train/ranks.h"
-#include "train/validate.h"
 
 using namespace trireme;
 
@@ -101,8 +101,8 @@ int main(int argc, char** argv) {
     }
     if (list) return 0;
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-    std::printf("parity with one rank to %.0e: largest difference %.2e, %.0f s\n%d passed, %d failed\n", tolerance, worst,
-                seconds.count(), passed, failed);
+    std::printf("parity with one rank to %.0e: largest difference %.2e, %.0f s\n%d passed, %d failed\n", tolerance,
+                worst, seconds.count(), passed, failed);
     return failed == 0 ? 0 : 1;
   });
 }

@@ -3,12 +3,12 @@
 // batch uncut, as one micro-batch.
 //
 // The batch has masked targets, unevenly spread over samples, so that averaging averages would show. AdamW divides a
-// gradient by its own size: a gradient that is zero in exact arithmetic (the key bias: softmax ignores a shift of all
-// scores) becomes a full-size step of rounding noise, different on every mesh. Weights are therefore compared under SGD
-// in full, and under AdamW without those rows, whose names are listed; their gradients are compared like all others.
-// Read next: examples/parity.cpp.
+// gradient by its own size and so hides a wrong scale: gradients are compared first, weights under SGD, and weights under
+// AdamW with an eps near the gradients' size (train/parity.cpp says why).
+// Read next: train/parity_options.h, examples/parity.cpp, train/parity_matrix.h.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -17,8 +17,10 @@
 
 namespace trireme {
 
-/// What one rank gave.
+/// What one rank gave. Comparisons of one model on many meshes may share it: those with the same key.
 struct ParityReference;
+std::shared_ptr<const ParityReference> parity_reference(const TrainOptions& options);
+std::string parity_reference_key(const TrainOptions& options);
 
 /// A comparison, the same on every rank. "Relative" is the norm of the difference over the norm of the reference, per
 /// tensor.
@@ -29,10 +31,9 @@ struct ParityReport {
     double weight_sgd = 0;    ///< of the weight after the last step under SGD
     double weight_adamw = 0;  ///< and under AdamW
   };
-  std::vector<Row> rows;              ///< every parameter of the model, in its order
-  double loss = 0;                    ///< largest relative difference of a step's loss
-  double gradient_norm = 0;           ///< of a step's gradient norm
-  std::vector<std::string> left_out;  ///< rows not compared under AdamW
+  std::vector<Row> rows;     ///< every parameter of the model, in its order
+  double loss = 0;           ///< largest relative difference of a step's loss
+  double gradient_norm = 0;  ///< of a step's gradient norm
   double largest() const;
 };
 
@@ -43,16 +44,14 @@ class Parity {
   /// Runs the reference on one rank. `options`: model, batch, mesh and precision, resolved. With --zero 3, weights of
   /// any size are sharded unless --zero-resident is given.
   explicit Parity(const TrainOptions& options);
-  ~Parity();
-  Parity(const Parity&) = delete;
-  Parity& operator=(const Parity&) = delete;
+  Parity(const TrainOptions& options, std::shared_ptr<const ParityReference> reference);
 
   /// Runs the mesh and compares. Collective over `world`, one call per rank; ranks that are threads share this object.
   ParityReport compare(std::shared_ptr<ProcessGroup> world) const;
 
  private:
   TrainOptions options_;
-  std::unique_ptr<ParityReference> reference_;
+  std::shared_ptr<const ParityReference> reference_;
 };
 
 /// A table of the report: the worst `most` rows of each kind, or all with most < 0.

@@ -37,8 +37,8 @@ class Turns {
 
 /// Sizes that every mesh of up to 8 ranks divides, and no more: 8 layers for pp = 8, 8 heads for tp = 8, 32 tokens for
 /// two chunks of cp = 8 that tp = 2 cuts again.
-const std::vector<std::string> base = {"--layers",  "8",  "--heads",        "8", "--width", "32",
-                                       "--context", "32", "--global-batch", "8"};
+const std::vector<std::string> base = {"--layers",  "8",  "--heads",       "8",    "--width",        "32",
+                                       "--context", "32", "--micro-batch", "auto", "--global-batch", "8"};
 
 const std::map<std::string, std::vector<std::string>> models = {
     {"gpt", {}},
@@ -53,7 +53,11 @@ class Matrix {
     for (const Mesh& mesh : meshes())
       for (const std::string& schedule : schedules(mesh))
         for (const char* zero : {"0", "1", "2", "3"})
-          for (const auto& [model, flags] : models) add(mesh, schedule, zero, model);
+          for (const auto& [model, flags] : models)
+            for (const char* tied : {"on", "off"})
+              for (const char* sequence : {"on", "off"}) {
+                if (mesh.tp > 1 || sequence == std::string("off")) add(mesh, schedule, zero, model, tied, sequence);
+              }
     return std::move(all_);
   }
 
@@ -65,17 +69,18 @@ class Matrix {
     return names;
   }
 
-  void add(const Mesh& mesh, const std::string& schedule, const char* zero, const std::string& model) {
+  void add(const Mesh& mesh, const std::string& schedule, const char* zero, const std::string& model, const char* tied,
+           const char* sequence) {
     std::map<std::string, std::string> options = {{"dp", std::to_string(mesh.dp)},
                                                   {"tp", std::to_string(mesh.tp)},
                                                   {"pp", std::to_string(mesh.pp)},
                                                   {"cp", std::to_string(mesh.cp)},
                                                   {"pipeline", schedule},
                                                   {"zero", zero},
-                                                  {"model", model}};
-    options["tied"] = tied_.next();
+                                                  {"model", model},
+                                                  {"tied", tied},
+                                                  {"sequence-parallel", sequence}};
     options["recompute"] = recompute_.next();
-    options["sequence-parallel"] = mesh.tp > 1 ? sequence_.next() : "off";
     options["micro-batches"] = micro_batches(mesh);
     options["context-parallel"] = mesh.cp > 1 ? context_parallel(mesh, model) : "none";
     options["ep"] = model == "moe" ? ep(mesh) : "1";
@@ -119,12 +124,10 @@ class Matrix {
   }
 
   // Lengths without common divisors, so that the turns of two options meet in every pairing.
-  Turns tied_{{"on", "off"}};
-  Turns recompute_{{"none", "selective", "full"}};
-  Turns sequence_{{"on", "off", "on"}};
-  Turns micro_batches_{{"1", "4", "2", "4", "1"}};
+  Turns recompute_{{"none", "selective", "full", "every:2", "none"}};
+  Turns micro_batches_{{"1", "4", "2"}};
   Turns context_{{"ring", "ulysses"}};
-  Turns ep_{{"4", "2", "1"}};
+  Turns ep_{{"4", "2", "1", "4", "2"}};
   Turns dropout_{{"0", "0", "0.1", "0", "0", "0", "0.1"}};
   Turns capacity_{{"none", "1.25"}};
   std::vector<Combination> all_;

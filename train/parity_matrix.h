@@ -16,7 +16,8 @@ struct Combination {
 };
 std::string to_string(const Combination& combination);  ///< "build/bin/parity --mesh dp=2 ..."
 
-/// Every mesh, schedule, ZeRO stage and model; the other options take turns. Always the same list.
+/// Every mesh, schedule, ZeRO stage and model, tied or not, with and without sequence parallelism; the other options take
+/// turns. Always the same list.
 std::vector<Combination> parity_matrix();
 
 /// A short part of `all` in which every pair of choices of two options that `all` has occurs at least once; chosen
