@@ -98,11 +98,13 @@ void train_rank(const TrainOptions& o, const Corpus& corpus, RunFolder& folder, 
 
   const std::int64_t first_step = progress.steps;
   std::int64_t logged = first_step;
+  CommunicationTimes communication;  // of the steps since the line before
   while (progress.steps < o.schedule.steps) {
     const std::int64_t step = progress.steps + 1;
     rank.step = step;
 
     // Gradients of this rank's micro-batches; sums over dp start while the last backward still runs.
+    const CommunicationTimes before = CommunicationClock::current()->read();
     const double waited = loader.seconds_waited();
     const auto [pass, sums] =
         trainer.gradients([&](int) { return loader.next(); }, 1.0 / static_cast<double>(tokens_per_step));
@@ -117,6 +119,7 @@ void train_rank(const TrainOptions& o, const Corpus& corpus, RunFolder& folder, 
       const double whole = trainer.gradient_norm();
       return std::pair(whole, trainer.update(lr, whole));
     });
+    communication = communication + (CommunicationClock::current()->read() - before);
     progress.samples += batch.global_batch;
     if (!updated) {  // f16 overflowed: nothing but the loss scale has changed, and the step is made with other samples
       console.print(skipped_line(step, trainer.scaler()));
@@ -140,6 +143,7 @@ void train_rank(const TrainOptions& o, const Corpus& corpus, RunFolder& folder, 
     if (log_now || evaluate_now) {
       record.loss = pipeline::global_loss(*mesh, pass.loss);
       record.set_times(times.lap(step - logged), tokens_per_step);
+      record.set_communication(std::exchange(communication, {}), step - logged);
       record.peak_bytes = MemoryPool::current()->total().peak;
       logged = step;
       console.progress(step_line(record, o.schedule.steps));

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace trireme {
@@ -35,7 +36,12 @@ void StepRecord::set_times(const PhaseTimes::Lap& lap, std::int64_t tokens_per_s
   forward_ms = lap.ms_of(Phase::forward);
   backward_ms = lap.ms_of(Phase::backward);
   optimizer_ms = lap.ms_of(Phase::optimizer);
-  comm_exposed_ms = lap.ms_of(Phase::communication);
+}
+
+void StepRecord::set_communication(const CommunicationTimes& sums, std::int64_t steps) {
+  const double to_ms = 1e3 / static_cast<double>(std::max<std::int64_t>(steps, 1));
+  comm_ms = sums.seconds * to_ms;
+  comm_exposed_ms = sums.exposed_seconds * to_ms;
 }
 
 std::string to_json_line(const StepRecord& r) {
@@ -54,6 +60,7 @@ std::string to_json_line(const StepRecord& r) {
   line.add("backward_ms", r.backward_ms);
   line.add("optimizer_ms", r.optimizer_ms);
   line.add("data_ms", r.data_ms);
+  line.add("comm_ms", r.comm_ms);
   line.add("comm_exposed_ms", r.comm_exposed_ms);
   line.add("peak_bytes", r.peak_bytes);
   return line.finish();

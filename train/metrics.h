@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "parallel/comm/times.h"
 #include "train/timer.h"
 
 namespace trireme {
@@ -20,13 +21,16 @@ struct StepRecord {
   double step_ms = 0;       ///< mean since the line before
   std::optional<double> val_loss;
   std::optional<double> forward_ms, backward_ms, optimizer_ms, data_ms;
-  std::optional<double> comm_exposed_ms;   ///< waiting for communication
+  /// Communication (parallel/comm/times.h), mean since the line before: under way, and of that, what was waited for.
+  std::optional<double> comm_ms, comm_exposed_ms;
   std::optional<std::int64_t> skipped;     ///< steps since the start of the run whose gradients overflowed in f16
   std::optional<double> loss_scale;        ///< that of the next step
   std::optional<std::int64_t> peak_bytes;  ///< most tensor memory in use at once, on the rank that writes
 
   /// Sets the times and the rate from a lap of steps of `tokens_per_step` each.
   void set_times(const PhaseTimes::Lap& lap, std::int64_t tokens_per_step);
+  /// Sets comm_ms and comm_exposed_ms from the sums over `steps` steps.
+  void set_communication(const CommunicationTimes& sums, std::int64_t steps);
 };
 
 /// One JSON object without a newline. Floating-point numbers have as many digits as it takes to read the same value

@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include "parallel/comm/rank_order.h"
+#include "parallel/comm/times.h"
 
 namespace trireme::comm {
 namespace {
@@ -34,6 +35,7 @@ class Receiving : public Work::State {
   void wait() override {
     if (error_) std::rethrow_exception(error_);
     if (!y_.defined()) return;
+    const CommunicationClock::Scope time(true, true);
     try {
       take();
     } catch (...) {

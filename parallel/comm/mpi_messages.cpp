@@ -5,6 +5,7 @@
 
 #include "parallel/comm/mpi_group.h"
 #include "parallel/comm/rank_order.h"
+#include "parallel/comm/times.h"
 
 namespace trireme::comm::mpi {
 namespace {
@@ -28,6 +29,7 @@ class Receiving : public Work::State {
   void wait() override {
     if (error_) std::rethrow_exception(error_);
     if (finished_) return;
+    const CommunicationClock::Scope time(true, true);
     try {
       if (Runtime::get().poll([this] { return test(); }, false, [] {})) return;
       group_->lose(

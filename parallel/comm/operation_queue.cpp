@@ -1,6 +1,7 @@
 #include "parallel/comm/operation_queue.h"
 
 #include "core/parallel_for.h"
+#include "parallel/comm/times.h"
 
 namespace trireme::comm {
 namespace {
@@ -64,8 +65,9 @@ Work OperationQueue::push(std::shared_ptr<ProcessGroup> owner, Collective collec
     if (operation->background) {
       ++background_;
       if (!thread_.joinable()) {
-        thread_ = std::thread([this, pool = MemoryPool::current()] {
+        thread_ = std::thread([this, pool = MemoryPool::current(), clock = CommunicationClock::current()] {
           MemoryPool::set_current(pool);
+          CommunicationClock::set_current(clock);
           set_threads(1);
           communicates = true;
           communicate();
@@ -88,6 +90,7 @@ void OperationQueue::run_front(std::unique_lock<std::mutex>& lock) {
   if (!error) {
     try {
       const MemoryScope scope(MemoryCategory::communication);
+      const CommunicationClock::Scope time(true, false);
       run_(operation->collective, operation->sequence);
     } catch (...) { error = std::current_exception(); }
   }
@@ -100,6 +103,7 @@ void OperationQueue::run_front(std::unique_lock<std::mutex>& lock) {
 }
 
 void OperationQueue::wait(Operation& operation) {
+  const CommunicationClock::Scope time(false, true);
   std::unique_lock lock(mutex_);
   while (!operation.finished) {
     if (busy_) {

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "core/parallel_for.h"
+#include "parallel/comm/times.h"
 #include "tests/comm/suite.h"
 
 using namespace trireme;
@@ -131,6 +132,26 @@ TEST_CASE("waiting for a rank that has ended is an error at once") {
   });
   CHECK(says(error, "group 'pair'"));
   CHECK(std::chrono::steady_clock::now() - start < 20s);
+}
+
+TEST_CASE("time under way is counted on any thread, time waited only on the rank's own") {
+  run_thread_ranks(2, 1, ProcessGroup::Deadline(30), [](const std::shared_ptr<ProcessGroup>& world) {
+    const auto late = std::chrono::milliseconds(200);
+    const auto spent = [&](Launch launch, bool until_done) {
+      const CommunicationTimes before = CommunicationClock::current()->read();
+      if (world->rank() == 1) std::this_thread::sleep_for(late);
+      Work sum = world->all_reduce(Tensor::zeros({1000}), ReduceOp::sum, launch);
+      while (until_done && !sum.done()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      sum.wait();
+      return CommunicationClock::current()->read() - before;
+    };
+    const CommunicationTimes waited = spent(Launch::lazily, false), hidden = spent(Launch::background, true);
+    if (world->rank() != 0) return;
+    CHECK(waited.seconds > 0.15);
+    CHECK(waited.exposed_seconds > 0.15);
+    CHECK(hidden.seconds > 0.15);
+    CHECK(hidden.exposed_seconds < 0.1);
+  });
 }
 
 TEST_CASE("operations that differ between ranks are found at once, both sides named") {

@@ -1,0 +1,98 @@
+// What of a step's communication computation does not hide, for GPT of 25M parameters under data parallelism.
+//
+//   build/bin/exposed_communication            dp=2, a core for each rank, --zero 0 to 3; a minute or two
+//   build/bin/exposed_communication 4          dp=4
+//
+// Times are measured at the operations (parallel/comm/times.h): "communication" is under way on any thread, "exposed" is
+// what the rank's own thread waits. Waiting for a rank that is slower is waiting too: on a busy machine the figure is an
+// upper bound. Medians over steps, of the rank that waits longest.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+
+#include "core/parallel_for.h"
+#include "core/random.h"
+#include "parallel/comm/times.h"
+#include "train/trainer.h"
+
+using namespace trireme;
+
+namespace {
+
+constexpr int warm_up = 2, measured = 5;
+
+struct Step {
+  double milliseconds = 0, communication = 0, exposed = 0;
+};
+
+TrainOptions options(int ranks, int stage) {
+  TrainOptions o;
+  o.model.config = {.layers = 8, .heads = 8, .width = 512, .context = 256, .vocab = 256};
+  o.mesh.axes = fmt::format("dp={}", ranks);
+  o.mesh.zero = stage;
+  o.batch.micro_batch = 4;
+  resolve(o, 0);
+  return o;
+}
+
+Batch made_up_batch(const TrainOptions& o, int rank) {
+  const std::int64_t count = o.batch_sizes().micro_batch, length = o.model.config.context;
+  const Tensor ids = Tensor::empty({count, length}, DType::i32);
+  for (std::int64_t i = 0; i < count * length; ++i) {
+    ids.data<std::int32_t>()[i] = static_cast<std::int32_t>(
+        random_word(1, static_cast<std::uint64_t>(rank), static_cast<std::uint64_t>(i)) % 256U);
+  }
+  std::vector<std::int64_t> samples(static_cast<std::size_t>(count), rank);
+  return {ids, ids, samples};
+}
+
+Step run_step(Trainer& trainer, const TrainOptions& o, int rank) {
+  const auto start = std::chrono::steady_clock::now();
+  const CommunicationTimes before = CommunicationClock::current()->read();
+  trainer.gradients([&](int) { return made_up_batch(o, rank); }, 1e-3);
+  trainer.update(1e-4, trainer.gradient_norm());
+  const CommunicationTimes spent = CommunicationClock::current()->read() - before;
+  const std::chrono::duration<double, std::milli> whole = std::chrono::steady_clock::now() - start;
+  return {whole.count(), 1e3 * spent.seconds, 1e3 * spent.exposed_seconds};
+}
+
+/// The median step by exposed share, of the rank that waits longest.
+Step measure(const TrainOptions& o) {
+  Step worst;
+  std::mutex mutex;
+  run_thread_ranks(
+      o.mesh.shape.ranks(), 1, ProcessGroup::Deadline(300), [&](const std::shared_ptr<ProcessGroup>& world) {
+        const auto mesh = std::make_shared<const DeviceMesh>(world, o.mesh.shape);
+        Trainer trainer(o, mesh);
+        std::vector<Step> steps;
+        for (int i = 0; i < warm_up + measured; ++i) steps.push_back(run_step(trainer, o, mesh->rank()));
+        steps.erase(steps.begin(), steps.begin() + warm_up);
+        std::sort(steps.begin(), steps.end(),
+                  [](const Step& a, const Step& b) { return a.exposed / a.milliseconds < b.exposed / b.milliseconds; });
+        const std::scoped_lock lock(mutex);
+        if (steps[measured / 2].exposed > worst.exposed) worst = steps[measured / 2];
+      });
+  return worst;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int ranks = argc > 1 ? std::atoi(argv[1]) : 2;
+  if (argc > 2 || ranks < 1 || ranks > 64) {
+    std::fputs("usage: exposed_communication [RANKS]   (1 to 64, default 2)\n", stderr);
+    return 64;
+  }
+  set_threads(1);
+  std::printf("GPT 25M, f32, dp=%d, 1 thread a rank, 4 x 256 tokens a rank and step\n", ranks);
+  std::printf("%-7s %10s %15s %10s %8s\n", "--zero", "step ms", "communication", "exposed", "share");
+  for (int stage = 0; stage <= 3; ++stage) {
+    const Step step = measure(options(ranks, stage));
+    std::printf("%-7d %10.0f %12.1f ms %7.1f ms %7.1f%%\n", stage, step.milliseconds, step.communication, step.exposed,
+                100 * step.exposed / step.milliseconds);
+    std::fflush(stdout);
+  }
+  return 0;
+}

@@ -1,0 +1,55 @@
+// How long a rank communicates, and how much of that it waits: measured at the operations themselves, on whichever thread
+// they run. Total time minus exposed time is what computation has hidden. (The difference of a step's time and its parts
+// would tell nothing: it is zero by construction.)
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+
+namespace trireme {
+
+struct CommunicationTimes {
+  double seconds = 0;  ///< operations under way: collectives from their turn in the group to their end, receives
+                       ///< while they are waited for
+  double exposed_seconds = 0;  ///< of the rank's own thread, waiting for them
+};
+
+inline CommunicationTimes operator-(const CommunicationTimes& a, const CommunicationTimes& b) {
+  return {a.seconds - b.seconds, a.exposed_seconds - b.exposed_seconds};
+}
+
+inline CommunicationTimes operator+(const CommunicationTimes& a, const CommunicationTimes& b) {
+  return {a.seconds + b.seconds, a.exposed_seconds + b.exposed_seconds};
+}
+
+/// The sums of one rank, since it started.
+class CommunicationClock {
+ public:
+  /// Of the calling thread's rank; made on first use.
+  static const std::shared_ptr<CommunicationClock>& current();
+  /// Lets a helper thread (a communication thread) count for its rank.
+  static void set_current(std::shared_ptr<CommunicationClock> clock);
+
+  CommunicationTimes read() const;
+
+  /// Adds the time it lives to one of the sums, or both, of the calling thread's rank.
+  class Scope {
+   public:
+    Scope(bool operation, bool exposed);
+    ~Scope();
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+
+   private:
+    CommunicationClock& clock_;
+    bool operation_, exposed_;
+    std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  };
+
+ private:
+  std::atomic<std::int64_t> nanoseconds_{0}, exposed_{0};
+};
+
+}  // namespace trireme
