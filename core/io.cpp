@@ -2,6 +2,7 @@
 #include "core/io.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -181,6 +182,18 @@ void AtomicFolder::commit() {
   committed_ = true;
   sync_folder(folder_of(path_));
 }
+
+FileLock::FileLock(const fs::path& path)
+    : fd_(uninterrupted([&] { return ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, kFileMode); })) {
+  if (fd_ < 0) fail_io(errno, "open", path);
+  if (uninterrupted([&] { return ::flock(fd_, LOCK_EX | LOCK_NB); }) == 0) return;
+  const int error = errno;
+  ::close(fd_);
+  if (error != EWOULDBLOCK) fail_io(error, "lock", path);
+  fail(ExitCode::locked, "io", "{} is locked by another process; wait for it to end, or stop it", path.string());
+}
+
+FileLock::~FileLock() { ::close(fd_); }
 
 AppendFile::AppendFile(fs::path path) : path_(std::move(path)) {
   // Only an existing file can end in a torn line: cut back to the end of its last whole one.

@@ -66,6 +66,20 @@ class AtomicFolder {
   bool committed_ = false;
 };
 
+/// Holds a file locked for as long as it lives: one process, and in it one object, at a time. The lock ends with the
+/// process that has it, however that ends; the file stays.
+class FileLock {
+ public:
+  /// Makes the file if there is none. Throws ExitCode::locked when another process, or another object, has it.
+  explicit FileLock(const std::filesystem::path& path);
+  ~FileLock();
+  FileLock(const FileLock&) = delete;
+  FileLock& operator=(const FileLock&) = delete;
+
+ private:
+  int fd_ = -1;
+};
+
 /// Appends lines to a log such as metrics.jsonl. Each line reaches the file in one piece at once, so that a reader
 /// following it sees whole lines; a line cut short by an earlier crash is removed on opening.
 class AppendFile {

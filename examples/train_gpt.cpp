@@ -36,6 +36,15 @@ std::optional<double> evaluate(const TrainOptions& o, const Corpus& corpus, Gpt&
   return validation_loss(model, windows, batch);
 }
 
+/// Weights that give no number are not worth saving. The gradient that made them was finite: only a loss shows it.
+void require_finite(double val_loss, std::int64_t step) {
+  if (std::isfinite(val_loss)) return;
+  fail(ExitCode::numerical, "train",
+       "the validation loss after step {} is {}; expected a finite number; nothing was saved; lower --lr or raise "
+       "--warmup-steps",
+       step, std::isnan(val_loss) ? "nan" : "infinite");
+}
+
 /// Text that follows the first token of the data; collective.
 std::string sample(const TrainOptions& o, const Corpus& corpus, Gpt& model) {
   std::vector<std::int32_t> first(1);
@@ -76,8 +85,12 @@ void train_rank(const TrainOptions& o, const Corpus& corpus, RunFolder& folder, 
   console.print(start_table(o, start_facts(o, corpus, model, trainer.executor().proof())));
   console.print(to_string(batch, config.context));
   Progress progress;
+  const RunIdentity identity(o.run.seed, corpus.hash, o.data.val_fraction);
   if (o.run.resume != "none") {
-    progress = load_run(o.run.resume, model, trainer.optimizer(), *corpus.tokenizer, o.run.seed);
+    progress = load_run(o.run.resume, model, trainer.optimizer(), *corpus.tokenizer, identity);
+    if (progress.steps >= o.schedule.steps)
+      fail(ExitCode::usage, "resume", "{} has made {} steps already, and --steps is {}; expected more; raise --steps",
+           o.run.resume, progress.steps, o.schedule.steps);
     if (progress.loss_scale) trainer.scaler().set_state(*progress.loss_scale);
   }
   if (o.run.dry_run) return console.print(pipeline::render(trainer.executor().schedule()));
@@ -149,7 +162,10 @@ void train_rank(const TrainOptions& o, const Corpus& corpus, RunFolder& folder, 
       console.progress(step_line(record, o.schedule.steps));
     }
     if (evaluate_now) record.val_loss = timed(Phase::evaluation, [&] { return evaluate(o, corpus, model); });
-    if (record.val_loss) console.highlight(validation_line(step, o.schedule.steps, *record.val_loss, config.vocab));
+    if (record.val_loss) {
+      console.highlight(validation_line(step, o.schedule.steps, *record.val_loss, config.vocab));
+      require_finite(*record.val_loss, step);
+    }
     if (rank.first() && (log_now || evaluate_now)) folder.log(record);
     if (o.run.sample_every > 0 && (last || step % o.run.sample_every == 0)) {
       console.print(sample_block(step, timed(Phase::sampling, [&] { return sample(o, corpus, model); })));
@@ -159,7 +175,7 @@ void train_rank(const TrainOptions& o, const Corpus& corpus, RunFolder& folder, 
   if (!o.run.out.empty()) {
     if (trainer.scaler().active()) progress.loss_scale = trainer.scaler().state();
     const std::string saved = timed(Phase::saving, [&] {
-      return save_run(o.run.out, model, trainer.optimizer(), progress, *corpus.tokenizer, o.run.seed);
+      return save_run(o.run.out, model, trainer.optimizer(), progress, *corpus.tokenizer, identity);
     });
     console.print(saved);
   }

@@ -39,6 +39,11 @@ Tensor next_logits(Gpt& model, std::span<const std::int32_t> ids) {
 }  // namespace
 
 std::int32_t pick_token(std::span<const float> logits, const GenerateOptions& o, double random) {
+  // -infinity is a token that cannot come.
+  const auto usable = [](float x) { return !std::isnan(x) && x != INFINITY; };
+  if (!std::all_of(logits.begin(), logits.end(), usable))
+    fail(ExitCode::numerical, "generate",
+         "the model's logits are not finite numbers; it was not trained well; use another checkpoint");
   std::vector<std::int32_t> order(logits.size());
   std::iota(order.begin(), order.end(), 0);
   const auto likelier = [&](std::int32_t a, std::int32_t b) {

@@ -14,11 +14,12 @@ namespace trireme {
 class RunFolder {
  public:
   /// `out` may be empty: then nothing is ever written. `resume` is the value of --resume. Refuses an `out` that is a
-  /// file or already holds a run, unless it is the one resumed from (ExitCode::usage); creates nothing yet, so that a
-  /// run that is refused later leaves no trace.
+  /// file or holds anything, unless it is the run resumed from, and from its newest checkpoint (ExitCode::usage);
+  /// creates nothing yet, so that a run that is refused later leaves no trace.
   RunFolder(std::filesystem::path out, const std::string& resume);
 
-  /// Creates the folder, writes config.json, opens metrics.jsonl. Throws ExitCode::io naming --out.
+  /// Creates the folder, locks it, writes config.json, opens metrics.jsonl. Throws ExitCode::io naming --out, and
+  /// ExitCode::locked when another run is writing there.
   void open(const std::string& config);
   /// Appends a line to metrics.jsonl.
   void log(const StepRecord& record);
@@ -27,7 +28,12 @@ class RunFolder {
   const std::filesystem::path& path() const { return path_; }
 
  private:
+  void require_newest(const std::filesystem::path& resume) const;
+  void require_empty() const;
+
   std::filesystem::path path_;
+  bool resumed_ = false;
+  std::unique_ptr<FileLock> lock_;
   std::unique_ptr<AppendFile> metrics_;
 };
 

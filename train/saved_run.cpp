@@ -302,17 +302,42 @@ Progress read_progress(const SafetensorsFile& file, const fs::path& path) {
   return progress;
 }
 
-void require_same(std::string_view what, const std::string& saved, const std::string& asked, std::string_view flags,
-                  const fs::path& path) {
+void require_same(std::string_view flag, const std::string& saved, const std::string& asked, const fs::path& path) {
   if (saved == asked) return;
-  fail(ExitCode::usage, "resume", "{} was saved with {} {}; this run has {}; change {} or start without --resume",
-       path.string(), what, saved, asked, flags);
+  fail(ExitCode::usage, "resume", "{} was saved with {} {}, and this run has {}; change {} or start without --resume",
+       path.string(), flag, saved, asked, flag);
+}
+
+/// The first flag of the model whose value differs, by its name on the command line.
+void require_same_keys(const nlohmann::json& saved, const nlohmann::json& asked, const fs::path& path) {
+  for (const auto& [key, value] : asked.items()) {
+    if (value.is_object() && saved.contains(key)) {  // of the experts
+      require_same_keys(saved[key], value, path);
+      continue;
+    }
+    std::string flag = key == "count" ? "--experts" : key == "shared" ? "--shared-experts" : "--" + key;
+    std::replace(flag.begin(), flag.end(), '_', '-');
+    require_same(flag, saved.value(key, nlohmann::json()).dump(), value.dump(), path);
+  }
+  require_same("the model flags", saved.dump(), asked.dump(), path);  // a key that this run does not have
+}
+
+nlohmann::json data_json(const RunIdentity& run) { return {{"hash", run.data}, {"val_fraction", run.val_fraction}}; }
+
+void require_same_data(const nlohmann::json& saved, const RunIdentity& run, const fs::path& path) {
+  require_same("--val-fraction", saved.at("val_fraction").dump(), nlohmann::json(run.val_fraction).dump(), path);
+  if (saved.at("hash").get<std::uint64_t>() == run.data) return;
+  fail(ExitCode::usage, "resume",
+       "{} was saved by a run on other data: text or tokenizer differ; expected the same tokens; change --data, or "
+       "start "
+       "without --resume",
+       path.string());
 }
 
 }  // namespace
 
 std::string save_run(const fs::path& out, const Gpt& model, optim::Optimizer& optimizer, const Progress& progress,
-                     const Tokenizer& tokenizer, std::int64_t seed) {
+                     const Tokenizer& tokenizer, const RunIdentity& run) {
   const auto start = std::chrono::steady_clock::now();
   const DeviceMesh& mesh = model.mesh();
   const fs::path path = out / "checkpoints" / fmt::format("step_{:08}", progress.steps) / file_name;
@@ -329,7 +354,8 @@ std::string save_run(const fs::path& out, const Gpt& model, optim::Optimizer& op
                          {{"format", "trireme run 1"},
                           {"model", model_json(model.config(), model.dtype()).dump()},
                           {"progress", state.dump()},
-                          {"seed", std::to_string(seed)},
+                          {"seed", std::to_string(run.seed)},
+                          {"data", data_json(run).dump()},
                           {"tokenizer", tokenizer.to_json()}});
     } else {
       send_stage(tensors, mesh);
@@ -341,30 +367,43 @@ std::string save_run(const fs::path& out, const Gpt& model, optim::Optimizer& op
                      format_bytes(static_cast<double>(bytes)), seconds.count());
 }
 
+namespace {
+
+/// The checkpoints of a run's folder.
+std::vector<fs::path> saved_runs_in(const fs::path& folder) {
+  std::vector<fs::path> found;
+  std::error_code unreadable;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder / "checkpoints", unreadable)) {
+    if (fs::is_regular_file(entry.path() / file_name)) found.push_back(entry.path() / file_name);
+  }
+  return found;
+}
+
+}  // namespace
+
+bool holds_saved_run(const fs::path& folder) { return !saved_runs_in(folder).empty(); }
+
 fs::path find_saved_run(const fs::path& path) {
   if (fs::is_regular_file(path)) return path;
   if (fs::is_regular_file(path / file_name)) return path / file_name;
-  std::vector<fs::path> found;
-  std::error_code unreadable;
-  for (const fs::directory_entry& entry : fs::directory_iterator(path / "checkpoints", unreadable)) {
-    if (fs::is_regular_file(entry.path() / file_name)) found.push_back(entry.path() / file_name);
-  }
+  const std::vector<fs::path> found = saved_runs_in(path);
   if (found.empty()) {
     fail(ExitCode::usage, "checkpoint",
-         "{} holds no saved run; expected the --out folder of train_gpt, with checkpoints/step_*/{}", path.string(),
-         file_name);
+         "{} holds no saved run; expected the --out folder of train_gpt, with checkpoints/step_*/{}; change the path",
+         path.empty() ? "''" : path.string(), file_name);
   }
   return *std::max_element(found.begin(), found.end());  // names have the step in eight digits
 }
 
 Progress load_run(const fs::path& folder, Gpt& model, optim::Optimizer& optimizer, const Tokenizer& tokenizer,
-                  std::int64_t seed) {
+                  const RunIdentity& run) {
   const fs::path path = find_saved_run(folder);
   const SafetensorsFile file(path);
   const nlohmann::json saved = parse_json(metadata(file, "model", path), path);
-  require_same("model", model_json(read_config(saved, path), read_dtype(saved)).dump(),
-               model_json(model.config(), model.dtype()).dump(), "the model flags", path);
-  require_same("seed", metadata(file, "seed", path), std::to_string(seed), "--seed", path);
+  require_same_keys(model_json(read_config(saved, path), read_dtype(saved)), model_json(model.config(), model.dtype()),
+                    path);
+  require_same("--seed", metadata(file, "seed", path), std::to_string(run.seed), path);
+  if (run.data != 0) require_same_data(parse_json(metadata(file, "data", path), path), run, path);
   if (metadata(file, "tokenizer", path) != tokenizer.to_json()) {
     fail(ExitCode::usage, "resume",
          "{} was saved with another tokenizer than this data gives; use the same --data and --tokenizer",

@@ -26,18 +26,27 @@ struct Progress {
   std::optional<optim::LossScaler::State> loss_scale = {};  ///< of a run in f16
 };
 
+/// What a run must have in common with the saved one it goes on from, beside its model and tokenizer.
+struct RunIdentity {
+  std::int64_t seed = 0;
+  std::uint64_t data = 0;   ///< Corpus::hash; 0: not known
+  double val_fraction = 0;  ///< which part of the data is not trained on
+  RunIdentity(std::int64_t s, std::uint64_t d = 0, double v = 0) : seed(s), data(d), val_fraction(v) {}
+};
+
 /// Saves under `out`; returns the line to print: path, size, seconds. Collective over the mesh; rank 0 writes.
 std::string save_run(const std::filesystem::path& out, const Gpt& model, optim::Optimizer& optimizer,
-                     const Progress& progress, const Tokenizer& tokenizer, std::int64_t seed);
+                     const Progress& progress, const Tokenizer& tokenizer, const RunIdentity& run);
 
 /// The file that `path` means: itself, or the newest checkpoint in a run's folder. Throws ExitCode::usage when there is
 /// none.
 std::filesystem::path find_saved_run(const std::filesystem::path& path);
+bool holds_saved_run(const std::filesystem::path& folder);
 
 /// Loads weights and optimizer state into this rank's shards. Throws ExitCode::usage when the model, the optimizer, the
-/// tokenizer or the seed is not the one saved, naming the flag.
+/// tokenizer, the data or the seed is not the one saved, naming the flags.
 Progress load_run(const std::filesystem::path& path, Gpt& model, optim::Optimizer& optimizer,
-                  const Tokenizer& tokenizer, std::int64_t seed);
+                  const Tokenizer& tokenizer, const RunIdentity& run);
 
 /// A saved model without its run: for generation.
 struct SavedModel {

@@ -188,11 +188,7 @@ TEST_CASE("a run with another model, seed, tokenizer or optimizer is refused, na
   other.config.width = 64;
   std::string message = refusal({}, other);
   CHECK(has(message, "64 trireme: [resume]"));
-  CHECK(has(message, "was saved with model "));
-  CHECK(has(message, R"("width":32)"));
-  CHECK(has(message, R"(this run has {)"));
-  CHECK(has(message, R"("width":64)"));
-  CHECK(has(message, "change the model flags or start without --resume"));
+  CHECK(has(message, "was saved with --ffn-width 128, and this run has 256; change --ffn-width or start without"));
   for (const auto& change : std::vector<std::function<void(Recipe&)>>{
            [](Recipe& r) { r.config.layers = 5; }, [](Recipe& r) { r.config.heads = 2; },
            [](Recipe& r) { r.config.context = 8; }, [](Recipe& r) { r.config.vocab = 66; },
@@ -206,12 +202,27 @@ TEST_CASE("a run with another model, seed, tokenizer or optimizer is refused, na
     CHECK(has(refusal({}, changed), "64 trireme: [resume]"));
   }
   message = refusal({}, {}, 8);
-  CHECK(has(message, "was saved with seed 7; this run has 8; change --seed"));
+  CHECK(has(message, "was saved with --seed 7, and this run has 8; change --seed"));
   CHECK(has(refusal({}, {}, 7, test_tokenizer(66)), "was saved with another tokenizer"));
   CHECK(has(refusal({}, {}, 7, ByteTokenizer()), "use the same --data and --tokenizer"));
   CHECK(has(refusal({.optimizer = "sgd"}, {}), "it was saved with another --optimizer"));
   CHECK(has(refusal({}, {.optimizer = "sgd"}), "has no optimizer.momentum."));
   CHECK(refusal({}, {.global_batch = 16}) == "nothing");  // a batch may change
+}
+
+TEST_CASE("a run goes on with the data it was trained on, and what it must not see") {
+  const TempFolder folder;
+  run_mesh("dp=1", [&](const MeshPtr& mesh) {
+    Trainer trainer(mesh, {});
+    save_run(folder.path(), trainer.model, *trainer.optimizer, trainer.progress, test_tokenizer(), {7, 1234, 0.1});
+    const auto resume = [&](const RunIdentity& run) {
+      load_run(folder.path(), trainer.model, *trainer.optimizer, test_tokenizer(), run);
+    };
+    resume({7, 1234, 0.1});
+    CHECK_THROWS_WITH_AS(resume({7, 1235, 0.1}), doctest::Contains("on other data"), Error);
+    CHECK_THROWS_WITH_AS(resume({7, 1234, 0.2}),
+                         doctest::Contains("was saved with --val-fraction 0.1, and this run has 0.2"), Error);
+  });
 }
 
 TEST_CASE("a refused resume is one error on a mesh of many ranks") {
@@ -224,7 +235,7 @@ TEST_CASE("a refused resume is one error on a mesh of many ranks") {
     });
   };
   resume(7);
-  CHECK_THROWS_WITH_AS(resume(9), doctest::Contains("was saved with seed 7; this run has 9"), Error);
+  CHECK_THROWS_WITH_AS(resume(9), doctest::Contains("was saved with --seed 7, and this run has 9"), Error);
 }
 
 TEST_CASE("a model alone is read back for generation, on any mesh") {

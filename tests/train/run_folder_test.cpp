@@ -51,17 +51,51 @@ TEST_CASE("a folder that holds a run is refused, unless that run goes on") {
   }
   CHECK(failure([&] { RunFolder(out, "none"); }) ==
         fmt::format("64 trireme: [out] {0} already holds a run (config.json); expected a new or empty folder; choose "
-                    "another --out, or go on with "
-                    "that run: --resume {0}",
+                    "another --out, or remove the folder: that run ended before it saved anything",
                     out.string()));
   CHECK(contains(failure([&] { RunFolder(out, (folder.path / "run2").string()); }), "already holds a run"));
   CHECK(contains(failure([&] { RunFolder(out, (folder.path / "run10").string()); }), "already holds a run"));
+  const auto save = [&](const char* step) {
+    make_directories(out / "checkpoints" / step);
+    write_file(out / "checkpoints" / step / "run.safetensors", "");
+  };
+  CHECK(contains(failure([&] { RunFolder(out, out.string()); }), "holds no saved run"));
+  save("step_00000001");
+  CHECK(contains(failure([&] { RunFolder(out, "none"); }), "or go on with that run: --resume " + out.string()));
   RunFolder again(out, out.string());
   again.open("{\"more\": 1}");
   again.log({});
   const std::string metrics = read_file(out / "metrics.jsonl");
   CHECK(std::count(metrics.begin(), metrics.end(), '\n') == 2);
-  CHECK(failure([&] { RunFolder(out, (out / "checkpoints" / "step_1").string()); }) == "nothing");
+  CHECK(failure([&] { RunFolder(out, (out / "checkpoints" / "step_00000001").string()); }) == "nothing");
+  save("step_00000002");
+  CHECK(contains(failure([&] { RunFolder(out, (out / "checkpoints" / "step_00000001").string()); }),
+                 "holds a newer checkpoint than"));
+  CHECK(failure([&] { RunFolder(out, out.string()); }) == "nothing");
+}
+
+TEST_CASE("of two runs that begin in one folder at once, one is refused") {
+  const trireme::testing::Folder folder;
+  const fs::path out = folder.path / "run1";
+  {
+    RunFolder first(out, "none"), second(out, "none");  // both find it absent
+    first.open("{}");
+    CHECK(failure([&] { second.open("{}"); }) ==
+          fmt::format("73 trireme: [out] another run is writing to {}; wait for it to end, or choose another --out",
+                      out.string()));
+  }
+  RunFolder third(folder.path / "run2", "none"), fourth(folder.path / "run2", "none");
+  {
+    RunFolder whole(folder.path / "run2", "none");
+    whole.open("{}");  // began and ended between the others' first look and their open()
+  }
+  CHECK(contains(failure([&] { third.open("{}"); }), "already holds a run"));
+}
+
+TEST_CASE("a folder with something else in it is refused") {
+  const trireme::testing::Folder folder;
+  write_file(folder.path / "notes.txt", "x");
+  CHECK(contains(failure([&] { RunFolder(folder.path, "none"); }), "is not empty: it holds notes.txt"));
 }
 
 TEST_CASE("an unusable folder is refused by name") {
