@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <sstream>
 
 namespace trireme {
@@ -21,10 +22,44 @@ std::string broadcast_text(ProcessGroup& group, std::string text, int root) {
   return text;
 }
 
+/// The texts of all ranks of the group, on every rank.
+std::vector<std::string> gather_texts(ProcessGroup& group, const std::string& text) {
+  std::vector<std::string> texts;
+  for (int rank = 0; rank < group.size(); ++rank)
+    texts.push_back(broadcast_text(group, rank == group.rank() ? text : "", rank));
+  return texts;
+}
+
+/// Each stage must have built its own part of the model: a parameter that two stages hold as theirs would be trained
+/// twice, each time with half of what it takes, and count twice in the norm.
+void require_own_parts(const nn::ParameterList& parameters, const DeviceMesh& mesh) {
+  ProcessGroup& stages = mesh.group(Axis::pp);
+  if (stages.size() == 1) return;
+  std::string names;
+  for (const nn::ParameterPtr& parameter : parameters) {
+    if (!parameter->copy_of_earlier_stage) names += parameter->name + "\n";
+  }
+  std::map<std::string, int> holder;
+  const std::vector<std::string> by_stage = gather_texts(stages, names);
+  for (int stage = 0; stage < stages.size(); ++stage) {
+    std::istringstream lines(by_stage[static_cast<std::size_t>(stage)]);
+    for (std::string name; std::getline(lines, name);) {
+      const auto [first, is_new] = holder.emplace(name, stage);
+      if (is_new) continue;
+      fail(ExitCode::usage, "pipeline",
+           "ranks {} and {} of pp both made {}; expected each to make only its stage's part of the model (as "
+           "models/gpt.cpp does, from mesh.coord(Axis::pp)), or the last one a tied copy (copy_of_earlier_stage); use "
+           "pp=1 for a model that is not cut into stages",
+           first->second, stage, name);
+    }
+  }
+}
+
 }  // namespace
 
 // A tied weight has the same name on both ends. Only the last stage knows that its copy is one, so it tells the first.
 nn::ParameterList find_tied(const nn::ParameterList& parameters, const DeviceMesh& mesh) {
+  require_own_parts(parameters, mesh);
   nn::ParameterList tied;
   ProcessGroup* ends = mesh.pipeline_ends();
   if (ends == nullptr) return tied;

@@ -6,8 +6,8 @@
 
 namespace trireme {
 
-/// This rank's parameters that the other end of its pipeline has too, in one order on both. Collective over
-/// mesh.pipeline_ends().
+/// This rank's parameters that the other end of its pipeline has too, in one order on both. Collective over pp. Throws
+/// ExitCode::usage, naming it, when two stages hold a parameter as their own.
 nn::ParameterList find_tied(const nn::ParameterList& parameters, const DeviceMesh& mesh);
 
 }  // namespace trireme

@@ -73,6 +73,7 @@ bool sums_are_right(const Setup& setup) {
   run_thread_ranks(shape.ranks(), 1, deadline, [&](const std::shared_ptr<ProcessGroup>& world) {
     const DeviceMesh mesh(world, shape);
     const nn::ParameterList parameters = make_parameters();
+    for (const nn::ParameterPtr& p : parameters) p->name += fmt::format(" of stage {}", mesh.coord(Axis::pp));
     GradSync sync(parameters, mesh, setup.bucket_bytes);
     for (int step = 0; step < 2; ++step) {
       run_step(sync, parameters, mesh.rank(), setup);

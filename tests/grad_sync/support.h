@@ -19,7 +19,7 @@ inline nn::ParameterPtr make_parameter(const std::string& name, const Shape& loc
   auto parameter = std::make_shared<nn::Parameter>();
   parameter->name = name;
   parameter->value = Tensor::zeros(local);
-  parameter->placements = {dp, tp};
+  parameter->placements = {.edp = dp, .ep = dp, .tp = tp};
   require_grad(parameter->value);
   return parameter;
 }

@@ -145,3 +145,16 @@ TEST_CASE("a copy whose original the first stage lacks is refused") {
   };
   CHECK_THROWS_WITH_AS(make(), doctest::Contains("a copy of embedding [3, 2]"), Error);
 }
+
+TEST_CASE("a model that every stage builds whole is refused, with the parameter's name") {
+  const auto start = [](const char* mesh_text) {
+    const MeshShape shape = parse_mesh(mesh_text, 0);
+    run_thread_ranks(shape.ranks(), 1, deadline, [&](const std::shared_ptr<ProcessGroup>& world) {
+      const DeviceMesh mesh(world, shape);
+      const nn::ParameterList parameters = {make_parameter("up.weight", {4, 2}), make_parameter("down.weight", {2, 4})};
+      const GradSync sync(parameters, mesh);
+    });
+  };
+  start("dp=2,tp=2");
+  CHECK_THROWS_WITH_AS(start("pp=2"), doctest::Contains("ranks 0 and 1 of pp both made up.weight"), Error);
+}

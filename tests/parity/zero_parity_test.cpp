@@ -84,7 +84,7 @@ TEST_CASE("a verified run with ZeRO finds nothing") {
   for (const std::int64_t stage : {1, 2, 3}) check_equal(with_zero("dp=2,tp=2,pp=2", stage, 2), "verified", true);
 }
 
-TEST_CASE("TRAPS 20: infinity in one rank's shard: all ranks skip; weights, moments and step count stay") {
+TEST_CASE("trap 20: infinity in one rank's shard: all ranks skip; weights, moments and step count stay") {
   for (const std::int64_t stage : {1, 2, 3}) {
     for (int bad_rank = 0; bad_rank < 4; ++bad_rank) {
       TrainOptions o = with_zero("dp=2,pp=2", stage, 2);

@@ -70,7 +70,7 @@ bool is_expected(const Zero& zero, const HandMade& model, const DeviceMesh& mesh
 
 }  // namespace
 
-TEST_CASE("TRAPS 17: stages 1 to 3 reduce every micro-batch exactly once, over the axes on which a parameter is R") {
+TEST_CASE("trap 17: stages 1 to 3 reduce every micro-batch exactly once, over the axes on which a parameter is R") {
   for (const char* text : {"dp=1", "dp=2", "dp=3", "dp=2,tp=2", "dp=2,pp=2", "cp=2,dp=2", "dp=4,ep=2", "dp=2,ep=2"}) {
     for (const std::int64_t bucket_bytes : {std::int64_t{1}, std::int64_t{512}, std::int64_t{1} << 20}) {
       run_mesh(text, [&](const MeshPtr& mesh) {
@@ -78,6 +78,7 @@ TEST_CASE("TRAPS 17: stages 1 to 3 reduce every micro-batch exactly once, over t
           for (const int microbatches : {1, 2, 4}) {
             for (const bool overlap : {true, false}) {
               HandMade model = make_model();
+              name_by_stage(model, *mesh);
               Zero zero(model.parameters, *model.units, *mesh, {.stage = stage, .bucket_bytes = bucket_bytes});
               for (int step = 0; step < 2; ++step) {
                 zero.zero();
@@ -139,7 +140,7 @@ TEST_CASE("gradients that become ready in another order on each rank, or in part
   });
 }
 
-TEST_CASE("TRAPS 15: a parameter that no operation of a rank, or of any, uses counts as zero") {
+TEST_CASE("trap 15: a parameter that no operation of a rank, or of any, uses counts as zero") {
   run_mesh("dp=2", [](const MeshPtr& mesh) {
     for (const int stage : {1, 2, 3}) {
       HandMade model;
@@ -159,7 +160,7 @@ TEST_CASE("TRAPS 15: a parameter that no operation of a rank, or of any, uses co
   });
 }
 
-TEST_CASE("TRAPS 2: the norm counts each element once, with the same bits on every rank") {
+TEST_CASE("trap 2: the norm counts each element once, with the same bits on every rank") {
   for (const char* text : {"dp=1", "dp=3", "dp=2,tp=2", "dp=2,pp=2", "dp=4,ep=2"}) {
     for (const int stage : {1, 2, 3}) {
       for (const int shard_ranks : {0, 2}) {
@@ -176,6 +177,7 @@ TEST_CASE("TRAPS 2: the norm counts each element once, with the same bits on eve
           if (mesh->size(Axis::pp) > 1 && mesh->is_last(Axis::pp)) {
             model.parameters.back()->copy_of_earlier_stage = true;
           }
+          name_by_stage(model, *mesh);
           Zero zero(model.parameters, *model.units, *mesh, {.stage = stage, .shard_ranks = shard_ranks});
           zero.zero();
           zero.last_microbatch();

@@ -39,6 +39,13 @@ struct HandMade {
   }
 };
 
+/// Each pipeline stage has parameters of its own, but for what is tied.
+inline void name_by_stage(const HandMade& model, const DeviceMesh& mesh) {
+  for (const nn::ParameterPtr& p : model.parameters) {
+    if (p->name != "tied") p->name += fmt::format(" of stage {}", mesh.coord(Axis::pp));
+  }
+}
+
 /// factor * 1, factor * 2, ..., in the shape.
 inline Tensor ramp(const Shape& shape, double factor) {
   Tensor x = Tensor::empty(shape);

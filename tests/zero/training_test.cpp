@@ -162,7 +162,7 @@ TEST_CASE("a stopped run goes on bit for bit, and moves between stages and meshe
   }
 }
 
-TEST_CASE("TRAPS 1: both copies of a tied embedding stay bit-equal for 20 steps, under every stage") {
+TEST_CASE("trap 1: both copies of a tied embedding stay bit-equal for 20 steps, under every stage") {
   for (const std::int64_t zero : {0, 1, 2, 3}) {
     const TrainOptions o = options_of({.mesh = "dp=2,pp=2", .zero = zero, .micro_batches = 3});
     Collected copies;

@@ -47,7 +47,7 @@ std::vector<double> doubles(const Tensor& x) {
 
 }  // namespace
 
-TEST_CASE("TRAPS 18: weights are gathered again after a step, and padding of uneven shards is inert") {
+TEST_CASE("trap 18: weights are gathered again after a step, and padding of uneven shards is inert") {
   // d/dw of the sum of squares is 2 w on each of n ranks, twice that for the unit that is used twice.
   constexpr double lr = 0.01;
   for (const char* text : {"dp=2", "dp=3", "dp=5"}) {
@@ -150,7 +150,7 @@ TEST_CASE("gathered bf16 weights are the rounded masters of their owners, the sa
   }
 }
 
-TEST_CASE("TRAPS 21: without a gradient AdamW decays matrices only, also when they share a bucket with vectors") {
+TEST_CASE("trap 21: without a gradient AdamW decays matrices only, also when they share a bucket with vectors") {
   run_mesh("dp=3", [](const MeshPtr& mesh) {
     for (const int stage : {1, 2, 3}) {
       HandMade model = make_model();
