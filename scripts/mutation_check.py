@@ -1,0 +1,181 @@
+#!/usr/bin/env python3
+"""Are the tests awake? Plants classic bugs of parallel training, one at a time, and shows that a test fails for each.
+
+  scripts/mutation_check.py               all of them, some ten minutes; the status is 0 when every one is caught
+  scripts/mutation_check.py --only zigzag those whose name contains the text
+  scripts/mutation_check.py --list
+
+Works in a copy of the committed sources, build-mutation/, and touches nothing else. A mutation is a replacement in one
+file, and the fast test that should notice. A test that hangs notices too: a wrong collective is often waited for.
+"""
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+COPY = os.path.join(ROOT, "build-mutation")
+PATIENCE = 150  # seconds for a test, which takes one to forty
+
+
+@dataclass
+class Mutation:
+    name: str
+    file: str
+    old: str  # occurs exactly once
+    new: str
+    test: str  # binary in build/bin
+    cases: str = ""  # doctest's filter of test cases; empty: all
+
+
+MUTATIONS = [
+    Mutation("a redistribute without its backward (I -> R)", "parallel/mesh/redistribute.cpp",
+             "return placement::P;  // each rank has its part of the sum", "return placement::I;", "mesh_test"),
+    Mutation("P -> I sums the gradient again", "parallel/mesh/redistribute.cpp",
+             "const Tensor dx = move(dy, of_dy, of_dx, *group);",
+             "const Tensor dx = move(dy, of_dy == placement::I ? placement::P : of_dy, of_dx, *group);", "mesh_test"),
+    Mutation("row-parallel bias added before the reduction", "nn/linear.cpp",
+             "redistribute(linear(x, weight_->value, {}), mesh(), Axis::tp, P, residual());\n  return bias_ ?",
+             "redistribute(linear(x, weight_->value, bias), mesh(), Axis::tp, P, residual());\n  return false ?",
+             "nn_test"),
+    Mutation("replicated parameters counted tp times in the norm", "optim/gradient_norm.cpp",
+             "Tensor sum = Tensor::full({1}, sums[1] + sums[3], DType::f64);",
+             "Tensor sum = Tensor::full({1}, sums[0] + sums[1] + sums[2] + sums[3], DType::f64);\n  sums[0] = sums[2] = 0;",
+             "optim_test"),
+    Mutation("a tied copy counted in the norm", "optim/gradient_norm.cpp",
+             "if (parameter->copy_of_earlier_stage) continue;", "", "optim_test"),
+    Mutation("gradients of tied embeddings not summed", "parallel/grad_sync.cpp",
+             "for (const nn::ParameterPtr& parameter : tied_) sum(parameter->grad(), *mesh_.pipeline_ends());", "",
+             "grad_sync_test"),
+    Mutation("the last bucket skipped", "parallel/grad_sync.cpp",
+             "while (launched_ < buckets_.size()) launch_next();", "while (launched_ + 1 < buckets_.size()) launch_next();",
+             "grad_sync_test"),
+    Mutation("gradients sent before the last micro-batch", "parallel/grad_sync.cpp",
+             "if (!in_last_backward_) return;", "", "grad_sync_test"),
+    Mutation("a mean of micro-batches' means", "train/trainer.cpp",
+             "model_.loss(hidden, batch.targets, loss_scale * scaler_.scale())",
+             "model_.loss(hidden, batch.targets, loss_scale * scaler_.scale() / "
+             "static_cast<double>(batch_.micro_batches))",
+             "parity_test", "*equals the whole batch at once*"),
+    Mutation("gradients of norms not summed over tp under sequence parallelism", "nn/module.cpp",
+             "weight_(b.parameter(\"weight\", {width}, {.tp = b.beside_residual()}, Init::ones())) {\n",
+             "weight_(b.parameter(\"weight\", {width}, {}, Init::ones())) {\n", "nn_test"),
+    Mutation("wrong zigzag", "nn/positions.cpp", "append(runs, (chunks - 1 - rank) * chunk, chunk);",
+             "append(runs, (chunks / 2 + rank) * chunk, chunk);", "nn_test"),
+    Mutation("ring attention: the wrong half of the keys", "nn/ring_attention.cpp", "b.keys = {0, half};",
+             "b.keys = {half, half};", "nn_test"),
+    Mutation("learned positions by their place on the rank", "models/gpt.cpp",
+             "slice(positions_->value, 0, run.global, run.length)", "slice(positions_->value, 0, run.local, run.length)",
+             "parity_test", "*context parallel*,*sequence parallel*,*cp=*,*cut over cp*"),
+    Mutation("dropout masks by place on the rank", "nn/module.cpp", "where.start[1] = run.global;",
+             "where.start[1] = run.local;", "nn_test"),
+    Mutation("dropout masks by place in the micro-batch", "nn/module.cpp", ".start = {run().first_sample, 0, 0}};",
+             ".start = {0, 0, 0}};", "nn_test"),
+    Mutation("padded vocabulary inside the softmax", "nn/vocab_embedding.cpp",
+             "slice_.valid = std::clamp<std::int64_t>(vocab - slice_.first, 0, weight_->value.size(0));",
+             "slice_.valid = weight_->value.size(0);", "nn_test"),
+    Mutation("cross-entropy with each rank's own maximum", "nn/cross_entropy.cpp",
+             "options.group->all_reduce(maximum, ReduceOp::max).wait();", "", "nn_test"),
+    Mutation("initial values by place on the rank", "nn/parameter.cpp",
+             "std::int64_t index = local.dims() ? rectangle.start[-1] : 0, rest = row;",
+             "std::int64_t index = 0, rest = row;", "nn_test"),
+    Mutation("gradients of experts summed over all data ranks", "parallel/mesh/placement.cpp",
+             "sum_over(over_edp ? Axis::edp : Axis::ep);", "sum_over(Axis::data);", "mesh_test"),
+    Mutation("router losses scaled by the micro-batch", "nn/router.cpp",
+             "const auto sequences = static_cast<double>(run().step_sequences);",
+             "const auto sequences = static_cast<double>(logits.size(0));", "nn_test"),
+    Mutation("ZeRO-2 keeps the last micro-batch only", "parallel/zero/gradients.cpp",
+             "axpby(1.0, sent.piece, 1.0, state.sum);", "axpby(1.0, sent.piece, 0.0, state.sum);", "zero_test"),
+    Mutation("ZeRO: the norm of one shard", "parallel/zero/zero.cpp",
+             "if (mesh_.size(Axis::pp) > 1) mesh_.group(Axis::pp).all_reduce(sum).wait();", "", "zero_test"),
+    Mutation("zero-bubble: weights' part of a backward lost", "parallel/pipeline/schedule.cpp",
+             "if (rank.backwarded - rank.finished > r) rank.backward_weight();",
+             "if (rank.backwarded - rank.finished > r) ++rank.finished;", "pipeline_test"),
+    Mutation("clipping by the norm of scaled gradients", "train/trainer.cpp", "return norm / scaler_.scale();",
+             "return norm;", "parity_test", "*loss scale*"),
+    Mutation("recomputation draws another dropout mask", "models/gpt.cpp", "std::exchange(*run, state)",
+             "std::exchange(*run, *run)", "parity_test", "*recomputation gives the same bits*"),
+    Mutation("16-bit gradients summed in 16 bits", "parallel/grad_sync.cpp",
+             "const Tensor gradients = Tensor::zeros({count});  // [n]",
+             "const Tensor gradients = Tensor::zeros({count}, DType::bf16);", "parity_test", "*bf16*"),
+]
+
+
+def run(command, **more):
+    return subprocess.run(command, cwd=COPY, capture_output=True, text=True, check=False, **more)
+
+
+def prepare():
+    """A copy of the committed sources with a build folder of its own; the compiler cache makes it quick."""
+    shutil.rmtree(COPY, ignore_errors=True)
+    os.makedirs(COPY)
+    archive = subprocess.run(["git", "archive", "HEAD"], cwd=ROOT, capture_output=True, check=True).stdout
+    subprocess.run(["tar", "x", "-C", COPY], input=archive, check=True)
+    for command in (["cmake", "--preset", "release"], build_command(sorted({m.test for m in MUTATIONS}))):
+        result = run(command)
+        if result.returncode != 0:
+            sys.exit(f"mutation_check: '{' '.join(command)}' failed in {COPY}:\n{result.stdout[-3000:]}{result.stderr[-2000:]}")
+
+
+def build_command(targets):
+    return ["cmake", "--build", "build", "--target", *targets]
+
+
+def test(mutation):
+    """(whether the test noticed, how)."""
+    if run(build_command([mutation.test])).returncode != 0:
+        return True, "the compiler"
+    command = [f"build/bin/{mutation.test}", *([f"-tc={mutation.cases}"] if mutation.cases else [])]
+    try:
+        result = run(command, timeout=PATIENCE)
+    except subprocess.TimeoutExpired:
+        return True, "a test that waits in vain"
+    if "| 0 passed" in re.sub(" +", " ", result.stdout) and result.returncode == 0:
+        sys.exit(f"mutation_check: no test case of {mutation.test} is named {mutation.cases}")
+    if result.returncode == 0:
+        return False, ""
+    case = re.search(r"^TEST CASE: +(.*)$", result.stdout, re.MULTILINE)
+    return True, case.group(1) if case else f"{mutation.test} ended with status {result.returncode}"
+
+
+def check(mutation):
+    path = os.path.join(COPY, mutation.file)
+    with open(path, encoding="utf-8") as file:
+        source = file.read()
+    if source.count(mutation.old) != 1:
+        return False, f"NOT PLANTED: the line is in {mutation.file} {source.count(mutation.old)} times"
+    try:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(source.replace(mutation.old, mutation.new))
+        return test(mutation)
+    finally:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(source)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="", metavar="TEXT", help="mutations whose name contains TEXT")
+    parser.add_argument("--list", action="store_true", help="print the mutations, run nothing")
+    options = parser.parse_args()
+    chosen = [m for m in MUTATIONS if options.only in m.name]
+    if not chosen:
+        sys.exit(f"mutation_check: no mutation is named '{options.only}'; see --list")
+    if options.list:
+        print("\n".join(f"{m.name}: {m.file}, {m.test}" for m in chosen))
+        return 0
+    prepare()
+    caught = 0
+    for mutation in chosen:
+        noticed, how = check(mutation)
+        caught += noticed
+        print(f"{'caught  ' if noticed else 'SURVIVED'} | {mutation.name} | {mutation.file} | {how}", flush=True)
+    print(f"{caught} caught, {len(chosen) - caught} survived")
+    return 0 if caught == len(chosen) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
