@@ -188,6 +188,7 @@ int train(TrainOptions options) {
   options.model.config = options.model.with_vocab(corpus.tokenizer->vocab_size());
   options.model.config.document_separator =
       options.data.separator(corpus.tokenizer->end_of_text(), options.model.config.vocab);
+  require_memory(options);
   run_ranks(options, [&](Rank& rank) { train_rank(options, corpus, folder, rank); });
   return 0;
 }

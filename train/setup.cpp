@@ -1,7 +1,10 @@
 #include "train/setup.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 
+#include "models/gpt.h"
 #include "train/console.h"
 
 namespace trireme {
@@ -69,6 +72,19 @@ std::string predicted_memory(const TrainOptions& o, const GptConfig& c, const nn
   return fmt::format("{} parameters + {} gradients (f32) + {} optimizer + about {} activations = {}",
                      format_bytes(weights), format_bytes(gradients), format_bytes(state), format_bytes(activations),
                      format_bytes(weights + gradients + state + activations));
+}
+
+void require_memory(const TrainOptions& o) {
+  const double machine = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
+  const double copies = o.mesh.processes ? 1.0 / o.mesh.shape.ranks() : o.mesh.shape.size(Axis::data);
+  const double weights =
+      static_cast<double>(parameter_count(o.model.config)) * static_cast<double>(size_of(o.precision.dtype)) * copies;
+  if (weights <= machine) return;
+  fail(ExitCode::usage, "memory",
+       "{} parameters in {}{} need {}, and this machine has {}; change --layers, --width, --vocab or --mesh",
+       parameter_count(o.model.config), name(o.precision.dtype),
+       copies > 1 ? fmt::format(", {} copies of them (dp x cp),", copies) : "", format_bytes(weights),
+       format_bytes(machine));
 }
 
 }  // namespace trireme

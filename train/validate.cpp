@@ -240,7 +240,29 @@ void validate_model(const GptConfig& model, const MeshShape& mesh) {
   validate_experts(model.experts, mesh);
 }
 
+namespace {
+
+constexpr std::int64_t most_thread_ranks = 1024, most_threads = 4096;
+
+/// Each rank and each of its threads is a thread of this process.
+void validate_threads(const TrainOptions& o) {
+  if (o.mesh.processes) return;
+  const std::int64_t ranks = o.mesh.shape.ranks(), threads = o.precision.threads.value_or(1);
+  if (ranks > most_thread_ranks)
+    fail(
+        ExitCode::usage, "mesh",
+        "{} are {} ranks; expected at most {} as threads of one process; change --mesh, or start processes with mpirun",
+        to_string(o.mesh.shape), ranks, most_thread_ranks);
+  if (ranks * threads > most_threads)
+    fail(ExitCode::usage, "threads",
+         "--threads {} x {} ranks = {} threads; expected at most {}; change --threads or --mesh", threads, ranks,
+         ranks * threads, most_threads);
+}
+
+}  // namespace
+
 void validate(const TrainOptions& options) {
+  validate_threads(options);
   validate_model(options.model.config, options.mesh.shape);
   validate_context(options.model.config, options.mesh);
   validate_documents(options.data);

@@ -8,6 +8,7 @@ namespace trireme {
 namespace {
 
 constexpr const char* where = "--mesh";
+constexpr int most_ranks = 1 << 20;
 constexpr std::array<Axis, 5> given_axes = {Axis::dp, Axis::tp, Axis::pp, Axis::cp, Axis::ep};
 
 Axis axis_named(std::string_view text) {
@@ -21,6 +22,11 @@ Axis axis_named(std::string_view text) {
 int parse_size(std::string_view axis, std::string_view text) {
   int size = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), size);
+  if (text == "auto") fail(ExitCode::usage, where, "{}=auto: only dp can be auto; give {} a size", axis, axis);
+  if (error == std::errc::result_out_of_range || size > most_ranks) {
+    fail(ExitCode::usage, where, "{}={} is more than {} ranks; expected a smaller size; change --mesh", axis, text,
+         most_ranks);
+  }
   if (error != std::errc() || end != text.data() + text.size() || size < 1) {
     fail(ExitCode::usage, where, "axis {} needs a size of 1 or more{}, got '{}'", axis,
          axis == "dp" ? " (or auto)" : "", text);
@@ -59,6 +65,10 @@ MeshShape parse_mesh(std::string_view text, int world) {
   MeshShape shape;
   std::array<bool, all_axes.size()> given{};
   bool automatic = false;
+  if (text.empty() || text.ends_with(',') || text.find(' ') != std::string_view::npos) {
+    fail(ExitCode::usage, where, "'{}' is not a mesh; expected axes and sizes without spaces, as in dp=2,tp=2,pp=2",
+         text);
+  }
   std::string_view rest = text;
   while (!rest.empty()) {
     std::string_view value = next_part(rest, ',');

@@ -25,6 +25,11 @@ TEST_CASE("a mesh that cannot be is refused, with the arithmetic") {
     CHECK_THROWS_WITH_AS(parse_mesh(text, world), doctest::Contains(message), Error);
   };
   refused("xp=2", 0, "unknown axis 'xp'");
+  refused("tp=auto", 0, "only dp can be auto");
+  refused("dp=1000000000000", 0, "dp=1000000000000 is more than 1048576 ranks");
+  refused("dp=2, tp=2", 0, "expected axes and sizes without spaces");
+  refused("", 0, "'' is not a mesh");
+  refused("dp=2,", 0, "'dp=2,' is not a mesh");
   refused("dp=2,cp=3,ep=4", 0, "ep=4 does not divide dp x cp = 2 x 3 = 6");
   refused("dp=2,dp=2", 0, "given twice");
   refused("tp=0", 0, "axis tp needs a size of 1 or more");

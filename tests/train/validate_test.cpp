@@ -99,6 +99,12 @@ TEST_CASE("a sequence cut over cp: its length, and the heads that ulysses exchan
   CHECK(contains(with({"--context-parallel", "ulysses"}), "--context-parallel has no effect with --mesh"));
 }
 
+TEST_CASE("threads that no machine has") {
+  CHECK(contains(verdict({"--mesh", "dp=100000"}), "are 100000 ranks; expected at most 1024 as threads"));
+  CHECK(
+      contains(verdict({"--threads", "100000"}), "--threads 100000 x 1 ranks = 100000 threads; expected at most 4096"));
+}
+
 TEST_CASE("documents") {
   CHECK(verdict({"--document-mask", "on"}) == "nothing");
   CHECK(verdict({"--document-mask", "on", "--document-separator", "3"}) == "nothing");
