@@ -105,7 +105,7 @@ MUTATIONS = [
 
 
 def run(command, **more):
-    return subprocess.run(command, cwd=COPY, capture_output=True, text=True, check=False, **more)
+    return subprocess.run(command, cwd=COPY, capture_output=True, text=True, errors="replace", check=False, **more)
 
 
 def prepare():
