@@ -59,7 +59,7 @@ std::string predicted_memory(const TrainOptions& o, const GptConfig& c, const nn
   const double element = static_cast<double>(size_of(o.precision.dtype));
   const double moments = o.optimizer.optimizer == "adamw" ? 8 : (o.optimizer.momentum > 0 ? 4 : 0);
   const double master = o.precision.dtype == DType::f32 ? 0 : 4;
-  const double tokens = static_cast<double>(o.batch_sizes().micro_batch * c.context / o.mesh.shape.size(Axis::cp));
+  const double tokens = static_cast<double>(o.batch_sizes().micro_batch * c.context) / o.mesh.shape.size(Axis::cp);
   const double layers = static_cast<double>(c.layers) / o.mesh.stages();  // of an activation alive
   const double tp = o.mesh.shape.size(Axis::tp);
   double activations = tokens * layers * kept_per_token(o, c) * element * live_activations;
