@@ -5,8 +5,8 @@
 #include <fstream>
 
 #include "core/error.h"
-#include "core/io.h"
 #include "core/hash.h"
+#include "core/io.h"
 #include "data/shard_layout.h"
 #include "data/token_shard.h"
 

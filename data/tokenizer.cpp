@@ -2,11 +2,11 @@
 #include "data/tokenizer.h"
 
 #include "core/error.h"
+#include "core/hash.h"
 #include "core/io.h"
 #include "data/bpe_tokenizer.h"
 #include "data/byte_tokenizer.h"
 #include "data/char_tokenizer.h"
-#include "core/hash.h"
 
 namespace trireme {
 

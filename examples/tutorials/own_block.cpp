@@ -178,6 +178,11 @@ double train(const std::shared_ptr<ProcessGroup>& world, const MeshShape& shape,
   return over_ranks.item();
 }
 
+struct Case {
+  const char* mesh;
+  int zero_stage;
+};
+
 int compare_meshes() {
   CorpusOptions text;
   text.path = "LICENSE";
@@ -189,21 +194,15 @@ int compare_meshes() {
   fmt::print("one rank: losses {:.6f} {:.6f} {:.6f}\n", one.losses[0], one.losses[1], one.losses[2]);
 
   bool equal = true;
-  for (const auto& [axes, zero_stage] : std::vector<std::pair<const char*, int>>{{"dp=2", 1},
-                                                                                 {"tp=2", 1},
-                                                                                 {"cp=2", 2},
-                                                                                 {"pp=2", 1},
-                                                                                 {"dp=2,ep=2", 2},
-                                                                                 {"dp=2,tp=2", 3},
-                                                                                 {"tp=2,pp=2,cp=2", 2},
-                                                                                 {"dp=2,ep=2,tp=2,pp=2", 3}}) {
-    const MeshShape shape = parse_mesh(axes, 0);
+  for (const Case& run : {Case{"dp=2", 1}, Case{"tp=2", 1}, Case{"cp=2", 2}, Case{"pp=2", 1}, Case{"dp=2,ep=2", 2},
+                          Case{"dp=2,tp=2", 3}, Case{"tp=2,pp=2,cp=2", 2}, Case{"dp=2,ep=2,tp=2,pp=2", 3}}) {
+    const MeshShape shape = parse_mesh(run.mesh, 0);
     double largest = 0;
     run_thread_ranks(shape.ranks(), 1, std::chrono::seconds(60), [&](const std::shared_ptr<ProcessGroup>& world) {
-      const double found = train(world, shape, zero_stage, corpus, &one, nullptr);
+      const double found = train(world, shape, run.zero_stage, corpus, &one, nullptr);
       if (world->rank() == 0) largest = found;
     });
-    fmt::print("{:<20} ZeRO {}  largest relative difference of losses and gradients {:.1e}\n", axes, zero_stage,
+    fmt::print("{:<20} ZeRO {}  largest relative difference of losses and gradients {:.1e}\n", run.mesh, run.zero_stage,
                largest);
     equal = equal && largest < 1e-5;
   }

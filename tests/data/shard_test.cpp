@@ -6,10 +6,10 @@
 #include <cstring>
 #include <functional>
 
+#include "core/hash.h"
 #include "core/io.h"
 #include "data/byte_tokenizer.h"
 #include "data/char_tokenizer.h"
-#include "core/hash.h"
 #include "data/shard_layout.h"
 #include "helpers.h"
 
