@@ -14,6 +14,12 @@ EvalWindows::EvalWindows(TokenRange tokens, std::int64_t context, std::int64_t w
           windows);
 }
 
+EvalWindows EvalWindows::of_batches(TokenRange tokens, std::int64_t context, std::int64_t batches, std::int64_t batch) {
+  const EvalWindows whole = all(tokens, context);
+  // Divided, not multiplied: batches comes from the user and may be anything.
+  return batches > (whole.count() - 1) / batch ? whole : spaced(std::move(tokens), context, batches * batch);
+}
+
 EvalWindows EvalWindows::spaced(TokenRange tokens, std::int64_t context, std::int64_t windows) {
   if (tokens.count() <= context)
     fail(ExitCode::data, "evaluation", "the validation part has {} tokens; expected at least {} for --context {}",

@@ -12,8 +12,9 @@ namespace trireme {
 
 class EvalWindows {
  public:
-  /// `--eval-batches N` with N * batch windows: evenly spaced over the range, the first at its start, the last at its
-  /// end.
+  /// `--eval-batches N`: N * batch windows evenly spaced over the range, or `all` where that is no more.
+  static EvalWindows of_batches(TokenRange tokens, std::int64_t context, std::int64_t batches, std::int64_t batch);
+  /// Windows evenly spaced over the range, the first at its start, the last at its end.
   /// Throws ExitCode::data when the range holds no window of context + 1 tokens.
   static EvalWindows spaced(TokenRange tokens, std::int64_t context, std::int64_t windows);
   /// `--eval-batches all`: window k starts at k * context, so that every token but the first is a target exactly once.

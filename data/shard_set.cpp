@@ -54,7 +54,7 @@ std::vector<fs::path> shard_files(const fs::path& folder) {
   return files;
 }
 
-/// Every shard was made with this tokenizer, and together they begin at 0 and leave no gap.
+/// Every shard was made with this tokenizer, and together they begin at 0, leave no gap and reach the corpus's end.
 void check_set(const std::vector<std::unique_ptr<TokenShard>>& shards, const Tokenizer& tokenizer, bool whole) {
   const std::uint64_t hash = tokenizer.hash();
   std::int64_t next = whole ? 0 : shards.front()->header().first_token;
@@ -67,10 +67,18 @@ void check_set(const std::vector<std::unique_ptr<TokenShard>>& shards, const Tok
            shard->path().string(), shard_tokenizer_name, header.tokenizer_hash, hash);
     if (header.first_token != next)
       fail(ExitCode::data, "token shard",
-           "{} starts at token {} of the corpus; expected {}: a shard is missing or too many", shard->path().string(),
-           header.first_token, next);
+           "{} starts at token {} of the corpus; expected {}: a shard is missing or too many; bring back the missing "
+           "file, or make the shards again with prepare_data",
+           shard->path().string(), header.first_token, next);
     next += header.tokens;
   }
+  const TokenShard& end = *shards.back();
+  if (whole && !end.header().last)
+    fail(ExitCode::data, "token shard",
+         "the corpus goes on after {}, which ends at token {}: the shards after it are missing; bring them back, or "
+         "make "
+         "the shards again with prepare_data",
+         end.path().string(), next);
 }
 
 }  // namespace
@@ -91,7 +99,7 @@ void ShardWriter::start_document() {
 
 void ShardWriter::append(std::span<const std::int32_t> ids) {
   while (!ids.empty()) {
-    if (buffer_.count() == shard_tokens_) write_shard();
+    if (buffer_.count() == shard_tokens_) write_shard(false);
     const auto room = static_cast<std::size_t>(shard_tokens_ - buffer_.count());
     const auto piece = ids.first(std::min(room, ids.size()));
     buffer_.append(piece);
@@ -102,10 +110,10 @@ void ShardWriter::append(std::span<const std::int32_t> ids) {
 void ShardWriter::finish() {
   require(!finished_, "ShardWriter", "finish() was called twice");
   finished_ = true;
-  if (buffer_.count() > 0) write_shard();
+  if (buffer_.count() > 0) write_shard(true);
 }
 
-void ShardWriter::write_shard() {
+void ShardWriter::write_shard(bool last) {
   // A document that was announced at the very end belongs to the next shard.
   const bool pending = !documents_.empty() && documents_.back() == static_cast<std::uint64_t>(buffer_.count());
   if (pending) documents_.pop_back();
@@ -128,6 +136,7 @@ void ShardWriter::write_shard() {
   put(layout::first_token_at, static_cast<std::uint64_t>(first_token_));
   put(layout::tokenizer_at, tokenizer_hash_);
   put(layout::vocab_at, static_cast<std::uint64_t>(vocab_size_));
+  put(layout::last_at, std::uint64_t{last ? 1U : 0U});
   put(layout::payload_hash_at, payload.value());
   put(layout::header_hash_at, hash_bytes(std::span<const std::byte>(header).first(layout::header_hash_at)));
 

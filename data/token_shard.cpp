@@ -87,12 +87,15 @@ class Checker {
     const auto first = field<std::uint64_t>(layout::first_token_at), vocab = field<std::uint64_t>(layout::vocab_at);
     constexpr std::uint64_t kMost = std::uint64_t{1} << 62;
     expect(first <= kMost, layout::first_token_at, "impossible position", fmt::format("at most {}", kMost), first);
+    const auto last = field<std::uint64_t>(layout::last_at);
+    expect(last <= 1, layout::last_at, "unknown mark of the last shard", "0 or 1", last);
     expect(vocab > 0 && vocab <= 0x7FFFFFFF, layout::vocab_at, "impossible vocabulary size", "1 to 2147483647", vocab);
     header.bytes_per_token = static_cast<std::int32_t>(width);
     header.tokens = static_cast<std::int64_t>(tokens);
     header.documents = static_cast<std::int64_t>(documents);
     header.first_token = static_cast<std::int64_t>(first);
     header.vocab_size = static_cast<std::int64_t>(vocab);
+    header.last = last == 1;
     header.tokenizer_hash = field<std::uint64_t>(layout::tokenizer_at);
     return header;
   }

@@ -4,16 +4,17 @@
 //
 //   offset  bytes  field
 //        0      8  magic "TRIMTOKS"
-//        8      4  version, 1
+//        8      4  version, 2
 //       12      4  bytes per token: 2 (u16) or 4 (i32)
 //       16      8  tokens in this shard, n > 0
 //       24      8  documents that start in this shard, d
 //       32      8  index of the shard's first token in the whole corpus
 //       40      8  hash of the tokenizer (Tokenizer::hash)
 //       48      8  vocabulary size
-//       56      8  hash of everything after the header (hash_bytes)
-//       64      8  hash of the 64 bytes above
-//       72         n tokens, zeros up to a multiple of 8, then d document starts (u64, increasing, within the shard)
+//       56      8  1 in the last shard of the corpus, else 0: so that a missing end is noticed
+//       64      8  hash of everything after the header (hash_bytes)
+//       72      8  hash of the 72 bytes above
+//       80         n tokens, zeros up to a multiple of 8, then d document starts (u64, increasing, within the shard)
 //
 // Nothing follows. A set of shards is a folder: tokens_00000.tokens, tokens_00001.tokens, ... and tokenizer.json.
 // Read next: data/corpus.h.
@@ -38,6 +39,7 @@ struct ShardHeader {
   std::int64_t tokens = 0, documents = 0, first_token = 0;
   std::uint64_t tokenizer_hash = 0;
   std::int64_t vocab_size = 0;
+  bool last = false;  ///< the corpus ends with this shard
 };
 
 /// One shard, mapped and checked.
@@ -70,7 +72,7 @@ class ShardWriter {
   int shards() const { return shards_; }
 
  private:
-  void write_shard();
+  void write_shard(bool last);
 
   std::filesystem::path folder_;
   std::uint64_t tokenizer_hash_;

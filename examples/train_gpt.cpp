@@ -31,7 +31,7 @@ std::optional<double> evaluate(const TrainOptions& o, const Corpus& corpus, Gpt&
   if (corpus.validation.count() == 0) return std::nullopt;
   const std::int64_t batch = o.batch_sizes().micro_batch, context = o.model.config.context;
   const EvalWindows windows = o.run.eval_batches
-                                  ? EvalWindows::spaced(corpus.validation, context, *o.run.eval_batches * batch)
+                                  ? EvalWindows::of_batches(corpus.validation, context, *o.run.eval_batches, batch)
                                   : EvalWindows::all(corpus.validation, context);
   return validation_loss(model, windows, batch);
 }

@@ -192,9 +192,11 @@ void declare_run(Flags& flags, RunOptions& o) {
   flags.add("log-every", "N", o.log_every, "steps between lines of output and metrics", count);
   flags.add("eval-every", "N", o.eval_every,
             "steps between validation losses; 0: only before the first and after the last step", count_or_none);
-  flags.add("eval-batches", "N", o.eval_batches, "all",
-            "micro-batches of a validation loss; all: the whole validation part once, in windows that do not overlap",
-            count);
+  flags.add(
+      "eval-batches", "N", o.eval_batches, "all",
+      "micro-batches of a validation loss, never more than all: the whole validation part once, in windows that do "
+      "not overlap",
+      count);
   flags.add("sample-every", "N", o.sample_every, "steps between text samples; 0: never", count_or_none);
   flags.add("sample-length", "N", o.sample_length, "tokens of a sample", count);
   flags.add("out", "DIR", o.out, "folder for metrics.jsonl, config.json and the trained weights; made if absent");

@@ -34,52 +34,66 @@ Board::Board(MPI_Comm world) {
   MPI_Allgather(&world_rank, 1, MPI_INT, world_ranks.data(), 1, MPI_INT, node);
 
   MPI_Win window = MPI_WIN_NULL;  // freed by MPI_Finalize
-  MPI_Win_allocate_shared(static_cast<MPI_Aint>(sizeof(Line) * lines), 1, MPI_INFO_NULL, node,
-                          static_cast<void*>(&mine_), &window);
+  MPI_Win_allocate_shared(static_cast<MPI_Aint>(sizeof(Page)), 1, MPI_INFO_NULL, node, static_cast<void*>(&mine_),
+                          &window);
   ranks_.resize(static_cast<std::size_t>(world_size), nullptr);
   for (int rank = 0; rank < ranks_here_; ++rank) {
     MPI_Aint bytes = 0;
     int unit = 0;
-    Line* line = nullptr;
-    MPI_Win_shared_query(window, rank, &bytes, &unit, static_cast<void*>(&line));
-    ranks_[static_cast<std::size_t>(world_ranks[static_cast<std::size_t>(rank)])] = line;
+    Page* page = nullptr;
+    MPI_Win_shared_query(window, rank, &bytes, &unit, static_cast<void*>(&page));
+    ranks_[static_cast<std::size_t>(world_ranks[static_cast<std::size_t>(rank)])] = page;
   }
+  shared(mine_->beats) = 0;
   for (int line = 0; line < lines; ++line) close(line);
   MPI_Barrier(node);
 }
 
 int Board::open(std::uint64_t group) {
   for (int line = 0; line < lines; ++line) {
-    if (shared(mine_[line].group) != 0) continue;
-    shared(mine_[line].sequence) = 0;
-    shared(mine_[line].group) = group;
+    Line& free = mine_->lines[line];
+    if (shared(free.group) != 0) continue;
+    shared(free.sequence) = 0;
+    shared(free.ended) = 0;
+    shared(free.group) = group;
     return line;
   }
   return -1;
 }
 
 void Board::close(int line) {
-  if (line >= 0) shared(mine_[line].group) = 0;
+  if (line >= 0) shared(mine_->lines[line].group) = 0;
 }
 
 void Board::write(int line, const Entry& entry) {
   if (line < 0) return;
-  shared(mine_[line].sequence) = writing;
-  shared(mine_[line].signature) = pack(entry.signature);
-  shared(mine_[line].sequence) = entry.sequence;
+  Line& mine = mine_->lines[line];
+  shared(mine.sequence) = writing;
+  shared(mine.signature) = pack(entry.signature);
+  shared(mine.sequence) = entry.sequence;
+}
+
+void Board::end(int line) {
+  if (line >= 0) shared(mine_->lines[line].ended) = shared(mine_->lines[line].sequence).load();
+}
+
+void Board::beat() { ++shared(mine_->beats); }
+
+std::uint64_t Board::beats(int world_rank) const {
+  return shared(ranks_[static_cast<std::size_t>(world_rank)]->beats).load();
 }
 
 std::optional<Board::Entry> Board::read(int world_rank, std::uint64_t group, int& line) const {
-  Line* const board = ranks_[static_cast<std::size_t>(world_rank)];
-  if (board == nullptr) return std::nullopt;
-  for (int tries = 0; shared(board[line].group) != group; ++tries) {
+  Page* const page = ranks_[static_cast<std::size_t>(world_rank)];
+  if (page == nullptr) return std::nullopt;
+  for (int tries = 0; shared(page->lines[line].group) != group; ++tries) {
     if (tries == lines) return Entry{};  // has not even made the group
     line = (line + 1) % lines;
   }
-  Line& found = board[line];
-  const std::uint64_t before = shared(found.sequence), signature = shared(found.signature);
+  Line& found = page->lines[line];
+  const std::uint64_t before = shared(found.sequence), signature = shared(found.signature), ended = shared(found.ended);
   if (before == writing || shared(found.sequence) != before) return std::nullopt;
-  return Entry{before, unpack(signature)};
+  return Entry{before, unpack(signature), ended == before};
 }
 
 }  // namespace trireme::comm::mpi

@@ -1,6 +1,7 @@
 // A board in memory that the ranks of one node share: for each of its groups, a rank writes which operation it has
-// begun. It costs three stores an operation, and is what lets a rank that waits in vain name the ranks that never
-// came, or that called something else. Ranks of other nodes cannot be seen.
+// begun and ended, and beats while it waits. It costs four stores an operation, and is what lets a rank that waits in
+// vain name the ranks that never came, that called something else, or that came and were stopped. Ranks of other nodes
+// cannot be seen.
 #pragma once
 
 #include <mpi.h>
@@ -17,6 +18,7 @@ class Board {
   struct Entry {
     std::uint64_t sequence = 0;
     Signature signature;  ///< of that operation
+    bool ended = false;   ///< it has left that operation
   };
 
   /// Collective over all ranks of `world` (part of coming up, before anything can go wrong in our code).
@@ -28,20 +30,28 @@ class Board {
   int open(std::uint64_t group);
   void close(int line);
   void write(int line, const Entry& entry);
+  void end(int line);  ///< this rank has left the operation it wrote last
   /// What a rank of the world shows for that group; nothing when it is on another node or is writing just now. `line`
   /// remembers, from call to call, where to look first.
   std::optional<Entry> read(int world_rank, std::uint64_t group, int& line) const;
   bool visible(int world_rank) const { return ranks_[static_cast<std::size_t>(world_rank)] != nullptr; }
 
+  void beat();                                ///< this rank is waiting, and runs
+  std::uint64_t beats(int world_rank) const;  ///< of a visible rank
+
  private:
   struct Line {
-    std::uint64_t group, sequence, signature;
+    std::uint64_t group, sequence, signature, ended;
   };
   static constexpr int lines = 128;
+  struct Page {
+    std::uint64_t beats;
+    Line lines[Board::lines];
+  };
 
   int ranks_here_ = 0;
-  Line* mine_ = nullptr;
-  std::vector<Line*> ranks_;  // by world rank; null for those on other nodes
+  Page* mine_ = nullptr;
+  std::vector<Page*> ranks_;  // by world rank; null for those on other nodes
 };
 
 }  // namespace trireme::comm::mpi

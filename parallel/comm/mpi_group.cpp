@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <thread>
 
 #include "parallel/comm/rank_order.h"
 
@@ -63,8 +64,10 @@ void MpiGroup::run(const Collective& c, std::uint64_t sequence) {
   runtime_.board().write(line_, {sequence, call.s});
   try {
     carry_out(call);
+    runtime_.board().end(line_);
     look_for_desync(call);  // MPI pairs operations that do not belong together without a word when their sizes fit
   } catch (...) {
+    runtime_.board().end(line_);
     for (const Tensor& x : {c.x, c.y, call.buffer}) runtime_.keep(x);
     runtime_.fail(std::current_exception());
     throw;
@@ -226,6 +229,30 @@ std::optional<Board::Entry> MpiGroup::shown(int group_rank) {
   return runtime_.board().read(world_rank(group_rank), instance_, peers_lines_[static_cast<std::size_t>(group_rank)]);
 }
 
+// Of the ranks that are inside the operation, those that do not run: whoever waits there beats at least every few
+// milliseconds, however slow the machine is.
+std::vector<int> MpiGroup::stopped(const Call& call) {
+  const auto inside = [&](int r) {
+    const auto other = shown(r);
+    return other && other->sequence == call.sequence && !other->ended;
+  };
+  std::vector<std::uint64_t> before(static_cast<std::size_t>(size()));
+  const auto beats = [&](int r) {
+    return runtime_.board().visible(world_rank(r)) ? runtime_.board().beats(world_rank(r)) : 0;
+  };
+  for (int r = 0; r < size(); ++r) before[static_cast<std::size_t>(r)] = beats(r);
+  for (int i = 0; i < 100; ++i) {  // beating: the others may be looking for the one that does not
+    runtime_.board().beat();
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  std::vector<int> found;
+  for (int r = 0; r < size(); ++r)
+    if (r != rank() && runtime_.board().visible(world_rank(r)) && inside(r) &&
+        beats(r) == before[static_cast<std::size_t>(r)])
+      found.push_back(r);
+  return found;
+}
+
 std::string MpiGroup::missing(const Call& call) {
   std::vector<int> late, unseen;
   for (int r = 0; r < size(); ++r) {
@@ -235,7 +262,13 @@ std::string MpiGroup::missing(const Call& call) {
       late.push_back(r);
     }
   }
-  std::string text = late.empty() ? "every rank of this node has arrived" : "not arrived: " + list_ranks(*this, late);
+  std::string text = "not arrived: " + list_ranks(*this, late);
+  if (late.empty()) {
+    const std::vector<int> still = stopped(call);
+    text = still.empty()
+               ? "every rank of this node has arrived"
+               : "arrived and then stopped (a signal, a debugger, no processor time): " + list_ranks(*this, still);
+  }
   if (!unseen.empty()) text += "; on other nodes, not seen from here: " + list_ranks(*this, unseen);
   return text;
 }

@@ -37,6 +37,7 @@ class MpiGroup final : public CollectiveGroup, public std::enable_shared_from_th
   template <class Start>
   void finish(const Call& call, const Start& start);
   void look_for_desync(const Call& call);
+  std::vector<int> stopped(const Call& call);
   std::string missing(const Call& call);
   std::optional<Board::Entry> shown(int group_rank);  // by the board
 

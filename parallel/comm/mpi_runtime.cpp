@@ -97,6 +97,7 @@ bool Runtime::poll(const std::function<bool()>& test, bool patiently, const std:
       sched_yield();
       continue;
     }
+    board_->beat();
     look();
     if (waited > deadline) return false;
     std::this_thread::sleep_for(sleep);

@@ -2,6 +2,7 @@
 //
 // The other cases each provoke one failure; ctest looks for its message and that the program ends by itself.
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <string>
 #include <thread>
@@ -12,12 +13,24 @@ using namespace trireme;
 
 namespace {
 
+void stop_this_process_soon() {
+  std::thread([] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    std::raise(SIGSTOP);
+  }).detach();
+}
+
 void run_case(const std::string& which, ProcessGroup& world) {
   if (which == "all") return test::check_all(world);
   if (which == "late") {  // ranks 1 and 3 never come
     const auto group = world.subgroup(world.members(), "everyone");
     if (world.rank() % 2 == 1) return std::this_thread::sleep_for(std::chrono::seconds(20));
     return group->all_reduce(Tensor::zeros({100000}, DType::bf16), ReduceOp::sum, Launch::background).wait();
+  }
+  if (which == "stopped") {  // rank 1 comes, and is stopped before the last rank lets the operation go on
+    if (world.rank() == 2) std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    if (world.rank() == 1) stop_this_process_soon();
+    return world.all_reduce(Tensor::zeros({100000})).wait();
   }
   if (which == "desync") {
     Tensor y = Tensor::zeros({world.size(), 5});

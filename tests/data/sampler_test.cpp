@@ -135,6 +135,18 @@ TEST_CASE("evaluation over all: every token but the first is a target exactly on
   CHECK(caught([] { EvalWindows::all(counting(1), 8); }).code == ExitCode::data);
 }
 
+TEST_CASE("validation batches beyond the text are the whole text once") {
+  const auto windows = [](std::int64_t batches) { return EvalWindows::of_batches(counting(1000), 16, batches, 3); };
+  const std::int64_t whole = EvalWindows::all(counting(1000), 16).count();
+  CHECK(whole == 63);
+  CHECK(windows(20).count() == 60);
+  CHECK(windows(20).targets() == 960);
+  for (const std::int64_t batches : {std::int64_t{21}, std::int64_t{100'000'000}, std::int64_t{1} << 62}) {
+    CHECK(windows(batches).count() == whole);
+    CHECK(windows(batches).targets() == 999);
+  }
+}
+
 TEST_CASE("evenly spaced windows: fixed, from the first token to the last") {
   const auto windows = EvalWindows::spaced(counting(1000), 16, 7);
   CHECK(windows.count() == 7);

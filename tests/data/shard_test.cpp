@@ -123,7 +123,7 @@ TEST_CASE("every truncation and every flipped bit of a shard is refused") {
   write_file(path, good + "x");
   CHECK(caught([&] { TokenShard{path}; }).has(fmt::format("byte {}: the file has the wrong size", good.size())));
   std::mt19937_64 random(3);
-  for (std::size_t at = 0; at < good.size(); at += at < 80 ? 1 : 61) {
+  for (std::size_t at = 0; at < good.size(); at += at < 88 ? 1 : 61) {
     std::string flipped = good;
     flipped[at] = static_cast<char>(flipped[at] ^ (1 << random() % 8));
     write_plainly(path, flipped);
@@ -154,10 +154,11 @@ TEST_CASE("each field has its own message, also when the hashes fit") {
   constexpr std::uint64_t kHuge = ~std::uint64_t{0};
   says(refused([](std::string& b) { b[0] = 'X'; }, true), "byte 0: not a token shard");
   says(refused([](std::string& b) { put(b, 8, std::uint32_t{9}); }, true),
-       "byte 8: unknown version; expected 1, found 9");
+       "byte 8: unknown version; expected 2, found 9");
   says(refused([](std::string& b) { put(b, 12, std::uint32_t{3}); }, true), "byte 12: unknown token type");
   says(refused([](std::string& b) { put(b, 16, std::uint64_t{0}); }, true), "byte 16: the shard is empty");
   says(refused([](std::string& b) { put(b, 48, kHuge); }, true), "byte 48: impossible vocabulary size");
+  says(refused([](std::string& b) { put(b, 56, std::uint64_t{2}); }, true), "byte 56: unknown mark of the last shard");
   says(refused([](std::string& b) { put(b, 32, kHuge); }, true), "byte 32: impossible position");
   // Counts whose product with the element size wraps around to something small.
   for (const std::uint64_t count : {kHuge, (std::uint64_t{1} << 63) + 1000, std::uint64_t{1} << 61}) {
@@ -165,13 +166,13 @@ TEST_CASE("each field has its own message, also when the hashes fit") {
     says(refused([&](std::string& b) { put(b, 24, count); }, true), "byte 24: more documents than the file holds");
   }
   says(refused([](std::string& b) { put(b, 16, std::uint64_t{990}); }, true), "the file has the wrong size");
-  says(refused([](std::string& b) { b[20] = 1; }, false), "byte 64: the header is damaged");
-  says(refused([](std::string& b) { b[100] ^= 1; }, false), "byte 72: the tokens are damaged");
-  says(refused([](std::string& b) { put(b, 72 + 2 * 17, std::uint16_t{256}); }, true),
-       "byte 106: token 17 is 256; expected 0 to 255");
-  says(refused([](std::string& b) { put(b, 72 + 2000 + 8, std::uint64_t{0}); }, true),
-       "byte 2080: a document start is out of order");
-  says(refused([](std::string& b) { put(b, 72 + 2000 + 8, std::uint64_t{1000}); }, true),
+  says(refused([](std::string& b) { b[20] = 1; }, false), "byte 72: the header is damaged");
+  says(refused([](std::string& b) { b[100] ^= 1; }, false), "byte 80: the tokens are damaged");
+  says(refused([](std::string& b) { put(b, 80 + 2 * 17, std::uint16_t{256}); }, true),
+       "byte 114: token 17 is 256; expected 0 to 255");
+  says(refused([](std::string& b) { put(b, 80 + 2000 + 8, std::uint64_t{0}); }, true),
+       "byte 2088: a document start is out of order");
+  says(refused([](std::string& b) { put(b, 80 + 2000 + 8, std::uint64_t{1000}); }, true),
        "a document start is out of order");
 }
 
@@ -202,6 +203,9 @@ TEST_CASE("a set with a missing, foreign or doubled shard is refused") {
   CHECK(refused(folder / "c").has("another tokenizer"));
   fs::remove(folder / "c" / shard_tokenizer_name);
   CHECK(refused(folder / "c").has("tokenizer.json is missing"));
+  fill(ByteTokenizer(), folder / "e");
+  fs::remove(folder / "e" / "tokens_00003.tokens");
+  CHECK(refused(folder / "e").has("tokens_00002.tokens, which ends at token 30: the shards after it are missing"));
   fill(ByteTokenizer(), folder / "d");
   CHECK(open_shards(folder / "d" / "tokens_00002.tokens").tokens->count() == 10);  // one alone is fine
 }
