@@ -161,7 +161,7 @@ void attention(const Tensor& q, const Tensor& k, const Tensor& v, double scale, 
     const MemoryScope scope(MemoryCategory::workspace);
     const Tensor workspace = Tensor::empty({team, forward.workspace()}, dtype_of<Acc>);
     Acc* memory = workspace.data<Acc>();
-    parallel_team(team, [&](int member, int members) {
+    parallel_parts(team, [&](int member, int members) {
       forward.run(part_of(forward.items(), members, member), memory + member * forward.workspace());
     });
   });

@@ -209,7 +209,7 @@ void attention_backward(const Tensor& q, const Tensor& k, const Tensor& v, const
     const MemoryScope scope(MemoryCategory::workspace);
     const Tensor workspace = Tensor::empty({team, backward.workspace()}, dtype_of<Acc>);
     Acc* memory = workspace.data<Acc>();
-    parallel_team(team, [&](int member, int members) {
+    parallel_parts(team, [&](int member, int members) {
       backward.run(part_of(backward.items(), members, member), memory + member * backward.workspace());
     });
   });

@@ -102,10 +102,10 @@ class Multiplication {
       const Range rows = part_of(plan_.rows, grid.row_parts, member_ % grid.row_parts);
       const Range own = part_of(panels.size(), grid.panel_parts, member_ / grid.row_parts);
       for (std::int64_t k = 0; k < plan_.depth_blocks; ++k) {
-        if (block + k > 0) team_barrier(team_);  // nobody still reads the block about to be overwritten
+        if (block + k > 0) team::barrier(team_);  // nobody still reads the block about to be overwritten
         const Range depth = part_of(plan_.depth, plan_.depth_blocks, k);
         pack_b(panels, depth);
-        team_barrier(team_);
+        team::barrier(team_);
         for (std::int64_t row = rows.begin; row < rows.end; row += plan_.most_rows) {
           multiply_rows({row, std::min(row + plan_.most_rows, rows.end)}, panels.begin, own, k, depth);
         }

@@ -47,9 +47,7 @@ TEST_CASE("each rank thread has its own pool and team") {
   std::array<MemoryPool*, 3> pools{};
   run_thread_ranks(3, 2, 10s, [&](const std::shared_ptr<ProcessGroup>& world) {
     pools[static_cast<std::size_t>(world->rank())] = MemoryPool::current().get();
-#ifdef _OPENMP
     test::verify(threads() == 2, "a team of {}, expected 2", threads());
-#endif
     world->barrier();
   });
   CHECK((pools[0] != pools[1] && pools[1] != pools[2] && pools[0] != pools[2]));

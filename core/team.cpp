@@ -1,0 +1,190 @@
+#include "core/team.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <vector>
+
+namespace trireme {
+namespace team {
+namespace {
+
+// About the serial work between two operations of a small model; a sleeper takes as long to wake.
+constexpr auto spin_time = std::chrono::microseconds(100);
+
+void pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#else
+  std::this_thread::yield();
+#endif
+}
+
+/// Waits until `word` is something else than `old`, and returns it.
+template <class T>
+T wait_for_other(std::atomic<T>& word, T old) {
+  T now = word.load(std::memory_order_acquire);
+  if (now != old) return now;
+  const auto start = std::chrono::steady_clock::now();
+  do {
+    for (int i = 0; i < 32; ++i) {
+      pause();
+      if ((now = word.load(std::memory_order_acquire)) != old) return now;
+    }
+  } while (std::chrono::steady_clock::now() - start < spin_time);
+  while ((now = word.load(std::memory_order_acquire)) == old) word.wait(old, std::memory_order_acquire);
+  return now;
+}
+
+/// What is to be done, in one word, so that a late member never mixes two jobs: a number that grows, how many parts,
+/// and whether each needs its own member.
+struct Job {
+  std::uint64_t number = 0;
+  int parts = 0;
+  bool together = false;
+
+  std::uint64_t word() const {
+    return number << 17 | static_cast<std::uint64_t>(together) << 16 | static_cast<std::uint64_t>(parts);
+  }
+  static Job of(std::uint64_t word) { return {word >> 17, static_cast<int>(word & 0xffff), (word >> 16 & 1) != 0}; }
+};
+
+thread_local bool inside_part = false;
+
+class Team {
+ public:
+  explicit Team(int members) : claimed_(static_cast<std::size_t>(members)) {
+    for (int me = 1; me < members; ++me) workers_.emplace_back([this, me] { work(me); });
+  }
+  Team(const Team&) = delete;
+  Team& operator=(const Team&) = delete;
+  ~Team() {
+    stop_ = true;
+    post({++number_, 0, false});
+    for (std::thread& worker : workers_) worker.join();
+  }
+
+  int members() const { return static_cast<int>(claimed_.size()); }
+
+  void run(int parts, bool together, Body body) {
+    const Job job{++number_, parts, together};
+    body_ = body;
+    done_.store(0, std::memory_order_relaxed);
+    post(job);
+    take_parts(job, 0);
+    for (int done = done_.load(std::memory_order_acquire); done != parts;) done = wait_for_other(done_, done);
+  }
+
+  void barrier(int parts) {
+    const std::uint32_t meeting = meetings_.load(std::memory_order_acquire);
+    if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 < parts) {
+      wait_for_other(meetings_, meeting);
+      return;
+    }
+    arrived_.store(0, std::memory_order_relaxed);
+    meetings_.store(meeting + 1, std::memory_order_release);
+    meetings_.notify_all();
+  }
+
+ private:
+  void post(const Job& job) {
+    job_.store(job.word(), std::memory_order_release);
+    job_.notify_all();
+  }
+
+  void work(int me) {
+    set_threads(1);
+    current = this;
+    for (std::uint64_t seen = 0; !stop_;) {
+      seen = wait_for_other(job_, seen);
+      take_parts(Job::of(seen), me);
+    }
+  }
+
+  void take_parts(const Job& job, int first) {
+    inside_part = true;
+    if (job.together) {
+      if (first < job.parts) take(job, first);
+    } else {
+      for (int i = 0; i < job.parts; ++i) take(job, (first + i) % job.parts);
+    }
+    inside_part = false;
+  }
+
+  // A part that was not begun keeps its job from ending. So whoever gets hold of one may read body_, also when it was
+  // long asleep between reading the job and coming here: another job's part it cannot get.
+  void take(const Job& job, int part) {
+    std::atomic<std::uint64_t>& claimed = claimed_[static_cast<std::size_t>(part)];
+    std::uint64_t last = claimed.load(std::memory_order_relaxed);
+    if (last >= job.number || !claimed.compare_exchange_strong(last, job.number, std::memory_order_acq_rel)) return;
+    (*body_)(part);
+    if (done_.fetch_add(1, std::memory_order_acq_rel) + 1 == job.parts) done_.notify_one();
+  }
+
+ public:
+  static thread_local Team* current;  ///< the team that this thread is a member of
+
+ private:
+  std::vector<std::thread> workers_;                 // members 1, 2, ...; member 0 is the rank's own thread
+  std::vector<std::atomic<std::uint64_t>> claimed_;  // per part: the last job in which somebody took it
+  std::uint64_t number_ = 0;                         // of the last job
+  std::optional<Body> body_;
+  alignas(64) std::atomic<std::uint64_t> job_{0};
+  alignas(64) std::atomic<int> done_{0};     // parts of the job that are over
+  alignas(64) std::atomic<int> arrived_{0};  // at the barrier
+  alignas(64) std::atomic<std::uint32_t> meetings_{0};
+  std::atomic<bool> stop_{false};
+};
+
+thread_local Team* Team::current = nullptr;
+thread_local std::unique_ptr<Team> own_team;
+thread_local int wanted = 0;  // 0: the cores
+
+int available_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
+  return std::max(1, CPU_COUNT(&set));
+}
+
+void run(int parts, bool together, Body body) noexcept {
+  if (parts == 1 || (inside_part && !together)) {
+    for (int part = 0; part < parts; ++part) body(part);
+    return;
+  }
+  if (inside_part) std::terminate();  // parts that wait for one another cannot take turns
+  if (!own_team || own_team->members() < parts) {
+    own_team.reset();
+    own_team = std::make_unique<Team>(std::max(parts, threads()));
+    Team::current = own_team.get();
+  }
+  own_team->run(parts, together, body);
+}
+
+}  // namespace
+
+void run_parts(int parts, Body body) { run(parts, false, body); }
+void run_together(int parts, Body body) { run(parts, true, body); }
+
+void barrier(int parts) {
+  if (parts > 1) Team::current->barrier(parts);
+}
+
+}  // namespace team
+
+int threads() {
+  static const int cores = team::available_cores();
+  if (team::inside_part) return 1;
+  return team::wanted > 0 ? team::wanted : cores;
+}
+
+void set_threads(int count) { team::wanted = std::max(1, count); }
+
+}  // namespace trireme
