@@ -17,10 +17,11 @@
 namespace trireme {
 
 struct CorpusOptions {
-  std::filesystem::path path;            ///< a text file, a folder of text files, or token shards
-  std::optional<std::string> tokenizer;  ///< as in make_tokenizer(); left out: "char" for text, their own for shards
-  double val_fraction = 0.1;             ///< 0 <= f < 1; 0 means no validation part
-  std::int64_t context = 1;              ///< T: each part must hold at least one window of T + 1 tokens
+  std::filesystem::path path = {};  ///< a text file, a folder of text files, or token shards
+  std::optional<std::string> tokenizer =
+      std::nullopt;           ///< as in make_tokenizer(); left out: "char" for text, their own for shards
+  double val_fraction = 0.1;  ///< 0 <= f < 1; 0 means no validation part
+  std::int64_t context = 1;   ///< T: each part must hold at least one window of T + 1 tokens
 };
 
 struct Corpus {

@@ -23,8 +23,7 @@ class Watch {
 
   bool operator()(int depth, json::parse_event_t event, json& value) {
     if (depth > kMaxDepth) fail(ExitCode::data, "json", "{}: nested deeper than {} levels", path_.string(), kMaxDepth);
-    if (++values_ > kMaxValues)
-      fail(ExitCode::data, "json", "{}: more than {} values; expected a tokenizer file", path_.string(), kMaxValues);
+    if (++values_ > kMaxValues) fail(ExitCode::data, "json", "{}: more than {} values", path_.string(), kMaxValues);
     if (event == json::parse_event_t::object_start) keys_.emplace_back();
     if (event == json::parse_event_t::object_end) keys_.pop_back();
     if (event == json::parse_event_t::key && !keys_.back().insert(value.get<std::string>()).second)
@@ -39,6 +38,17 @@ class Watch {
   std::vector<std::set<std::string>> keys_;
 };
 
+/// What the parser says, without the mark of its exceptions: "[json.exception.parse_error.101] parse error at ...: ".
+std::string reason(const json::exception& error) {
+  std::string_view text = error.what();
+  if (const std::size_t mark = text.find("] "); text.starts_with("[json.") && mark != std::string_view::npos)
+    text.remove_prefix(mark + 2);
+  constexpr std::string_view place = "parse error at ";
+  if (const std::size_t colon = text.find(": "); text.starts_with(place) && colon != std::string_view::npos)
+    text.remove_prefix(colon + 2);
+  return std::string(text);
+}
+
 }  // namespace
 
 json parse_json(std::string_view text, const std::filesystem::path& path) {
@@ -48,9 +58,9 @@ json parse_json(std::string_view text, const std::filesystem::path& path) {
                        [&](int depth, json::parse_event_t event, json& value) { return watch(depth, event, value); });
   } catch (const json::parse_error& error) {
     fail(ExitCode::data, "json", "{}: not valid JSON at byte {} of {}: {}", path.string(), error.byte, text.size(),
-         error.what());
+         reason(error));
   } catch (const json::exception& error) {  // a number out of range, text that is not UTF-8
-    fail(ExitCode::data, "json", "{}: not valid JSON: {}", path.string(), error.what());
+    fail(ExitCode::data, "json", "{}: not valid JSON: {}", path.string(), reason(error));
   }
 }
 

@@ -44,6 +44,9 @@ int run(const Options& o) {
     fail(ExitCode::usage, "checkpoint", "--checkpoint is missing; expected the --out folder of train_gpt");
   if (o.prompt.empty())
     fail(ExitCode::usage, "prompt", "--prompt is missing or empty; expected at least one character");
+  if (launcher_ranks() > 1)
+    fail(ExitCode::usage, "generate",
+         "{} processes would all write the same text; expected one; start it without mpirun", launcher_ranks());
   set_threads(static_cast<int>(o.threads.value_or(cores())));
   const SavedModel saved = read_saved_model(o.checkpoint);
   std::vector<std::int32_t> prompt;

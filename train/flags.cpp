@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -311,7 +312,12 @@ Flags::Asked Flags::parse(const std::vector<std::string>& arguments) {
   help_ = print_config_ = false;
   apply(own_);
   if (help_) return Asked::help;
-  if (!config_.empty()) read_config(read_file(config_), config_);
+  if (!config_.empty()) {
+    if (!std::filesystem::is_regular_file(config_))
+      fail(ExitCode::usage, "config", "{} is no file; expected one that --print-config has written; change --config",
+           config_);
+    read_config(read_file(config_), config_);
+  }
   apply(flags_);
   return print_config_ ? Asked::print_config : Asked::run;
 }

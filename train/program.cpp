@@ -1,7 +1,9 @@
 #include "train/program.h"
 
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
+#include <cstring>
 #include <new>
 #include <string_view>
 #include <thread>
@@ -49,7 +51,11 @@ int report(const std::exception_ptr& exception) {
 
 int run_program(const std::function<int()>& body) {
   try {
-    return body();
+    const int code = body();
+    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
+      fail(ExitCode::io, "stdout", "the output could not be written: {}; make room, or send it elsewhere",
+           std::strerror(errno));
+    return code;
   } catch (...) { return report(std::current_exception()); }
 }
 

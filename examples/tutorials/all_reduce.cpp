@@ -12,10 +12,13 @@
 #include "autograd/node.h"
 #include "autograd/ops.h"
 #include "parallel/mesh/redistribute.h"
+#include "train/program.h"
 
 using namespace trireme;
 
-int main() {
+namespace {
+
+int tutorial() {
   constexpr int ranks = 4;
   std::atomic<int> wrong = 0;
   run_thread_ranks(ranks, 1, std::chrono::seconds(30), [&](const std::shared_ptr<ProcessGroup>& world) {
@@ -49,3 +52,7 @@ int main() {
   });
   return wrong == 0 ? 0 : 1;
 }
+
+}  // namespace
+
+int main() { return run_program(tutorial); }  // says what went wrong, should anything

@@ -184,10 +184,7 @@ struct Case {
 };
 
 int compare_meshes() {
-  CorpusOptions text;
-  text.path = "LICENSE";
-  text.context = context;
-  const Corpus corpus = load_corpus(text);
+  const Corpus corpus = load_corpus({.path = "LICENSE", .context = context});
 
   Outcome one;
   train(self_group(), MeshShape{}, 1, corpus, nullptr, &one);

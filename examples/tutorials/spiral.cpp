@@ -13,6 +13,7 @@
 #include "nn/cross_entropy.h"
 #include "nn/mlp.h"
 #include "optim/optimizer.h"
+#include "train/program.h"
 
 using namespace trireme;
 
@@ -54,9 +55,7 @@ double accuracy(const Tensor& logits, const Tensor& labels) {
   return right / static_cast<double>(points);
 }
 
-}  // namespace
-
-int main() {
+int tutorial() {
   const auto [xy, labels] = spirals();
   const auto mesh = std::make_shared<const DeviceMesh>(self_group(), MeshShape{});  // one rank
   const nn::Build build(mesh, DType::f32, 7);
@@ -76,3 +75,7 @@ int main() {
   }
   return reached > 0.97 ? 0 : 1;
 }
+
+}  // namespace
+
+int main() { return run_program(tutorial); }  // says what went wrong, should anything

@@ -8,10 +8,13 @@
 #include "autograd/engine.h"
 #include "autograd/node.h"
 #include "autograd/ops.h"
+#include "train/program.h"
 
 using namespace trireme;
 
-int main() {
+namespace {
+
+int tutorial() {
   // A tensor is storage plus a shape. Views share the storage: no element is copied here.
   const float values[] = {1, 2, 3, 4, 5, 6};
   const Tensor x = Tensor::from(std::span<const float>(values), {2, 3});
@@ -39,3 +42,7 @@ int main() {
   fmt::print("after one step of gradient descent the loss is {}\n", sum(square(x * better)).item());
   return sum(square(x * better)).item() < loss.item() ? 0 : 1;
 }
+
+}  // namespace
+
+int main() { return run_program(tutorial); }  // says what went wrong, should anything

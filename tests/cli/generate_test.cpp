@@ -36,6 +36,12 @@ TEST_CASE("generate continues a prompt with the saved model, the same for the sa
   CHECK(contains(absent.output, work.path("none")));
 }
 
+TEST_CASE("several processes would all write the same text") {
+  const Result twice = run_mpi(2, "generate", "--checkpoint none --prompt A");
+  INFO(twice.output);
+  CHECK(occurrences(twice.output, "FATAL[64] [generate] 2 processes would all write the same text") == 1);
+}
+
 TEST_CASE("a damaged checkpoint is bad data") {
   const Workplace work;
   std::ofstream(work.folder / "run.safetensors") << "not a checkpoint at all";

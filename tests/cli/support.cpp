@@ -16,7 +16,7 @@ namespace {
 
 Result run_command(const std::string& command) {
   Result result;
-  FILE* pipe = ::popen(fmt::format("timeout 120 {} 2>&1 </dev/null", command).c_str(), "r");
+  FILE* pipe = ::popen(fmt::format("{{ timeout 120 {}; }} 2>&1 </dev/null", command).c_str(), "r");
   if (pipe == nullptr) return result;
   std::array<char, 4096> buffer{};
   while (const std::size_t count = std::fread(buffer.data(), 1, buffer.size(), pipe))

@@ -180,6 +180,13 @@ TEST_CASE("what --print-config prints, --config takes") {
   CHECK(nlohmann::json::parse(changed.output)["steps"] == 6);
 }
 
+TEST_CASE("output that cannot be written is a failure") {
+  const Result full = run("train_gpt", "--help 2>&1 >/dev/full");
+  INFO(full.output);
+  CHECK(full.code == 74);
+  CHECK(contains(full.output, "FATAL[74] [stdout] the output could not be written: No space left on device"));
+}
+
 TEST_CASE("every program explains itself") {
   for (const char* program : {"train_gpt", "generate", "parity", "prepare_data", "schedule"}) {
     const Result help = run(program, "--help");

@@ -148,7 +148,12 @@ TEST_CASE("a malformed configuration file is bad data") {
   CHECK(contains(config_refusal("{\"rate\": NaN}"), "65 "));
   CHECK(contains(config_refusal("[1]"), "65 trireme: [config] c.json: expected one object"));
   Sample s;
-  CHECK(contains(failure([&] { s.flags.parse({"--config", "/nonexistent/c.json"}); }), "/nonexistent/c.json"));
+  CHECK(contains(failure([&] {
+                   s.flags.parse({"--config", "/nonexistent/c.json"});
+                 }),
+                 "64 trireme: [config] /nonexistent/c.json is no file"));
+  for (const char* text : {"{\"count\": }", "{\"rate\": NaN}", "{", "", "{\"count\": 1e999}", "{\"name\": \"\xff\"}"})
+    CHECK_FALSE(contains(config_refusal(text), "json.exception"));
 }
 
 TEST_CASE("defaults give way to the file, and the file to the command line") {
