@@ -1,11 +1,14 @@
 // How fast the collectives are, on rank threads or, under mpirun, on processes:
 //   comm_bench --ranks 2
-//   mpirun -n 2 comm_bench
+//   comm_bench --mesh dp=2,tp=2
+//   mpirun -n 4 comm_bench --mesh dp=2,tp=2
 //
+// With --mesh, the groups of each axis are measured in turn, all groups of an axis at once, as a training step uses them.
 // algorithm bandwidth = bytes of the larger tensor of a rank / time. bus bandwidth = that times the share of it that
 // has to move, 2 (n-1)/n for an all-reduce and (n-1)/n for the others: comparable between operations and numbers of
-// ranks. Times are the fastest and the median of the repetitions, of the slowest rank.
-#include <fmt/core.h>
+// ranks. Times are the fastest and the median of the repetitions, of the slowest rank. The second line is the
+// limit of this machine: how fast every rank goes through memory while all do.
+#include <fmt/format.h>
 #include <sched.h>
 
 #include <CLI/CLI.hpp>
@@ -15,7 +18,7 @@
 #include <cstring>
 #include <thread>
 
-#include "parallel/comm/process_group.h"
+#include "parallel/mesh/mesh.h"
 
 using namespace trireme;
 
@@ -26,7 +29,7 @@ struct Options {
   std::int64_t smallest = 8, largest = 64 << 20;
   int factor = 8;
   double seconds = 0.3;  // per line
-  std::string only, dtype = "f32";
+  std::string only, dtype = "f32", mesh;
   bool background = false, pin = false;
 };
 
@@ -64,23 +67,23 @@ DType dtype_named(const std::string& text) {
   fail(ExitCode::usage, "comm_bench", "--dtype {} is none of f64, f32, bf16, f16, i64, i32, u8", text);
 }
 
-/// The repetitions' times, each that of the slowest rank, sorted. `prepare` runs before each, untimed.
-std::vector<double> times_of(ProcessGroup& group, const std::function<void()>& prepare,
+/// The repetitions' times, each that of the slowest rank of all groups, sorted. `prepare` runs before each, untimed.
+std::vector<double> times_of(ProcessGroup& world, const std::function<void()>& prepare,
                              const std::function<void()>& run, double seconds) {
   using Clock = std::chrono::steady_clock;
   const auto timed = [&] {
     prepare();
-    group.barrier();
+    world.barrier();
     const auto start = Clock::now();
     run();
     return std::chrono::duration<double>(Clock::now() - start).count();
   };
   timed();
   Tensor repetitions = Tensor::full({1}, std::clamp(seconds / timed(), 5.0, 2000.0));
-  group.broadcast(repetitions, 0).wait();
+  world.broadcast(repetitions, 0).wait();
   Tensor times = Tensor::zeros({static_cast<std::int64_t>(repetitions.item())}, DType::f64);
   for (double& time : times.span<double>()) time = timed();
-  group.all_reduce(times, ReduceOp::max).wait();
+  world.all_reduce(times, ReduceOp::max).wait();
   const auto all = times.span<double>();
   std::vector<double> sorted(all.begin(), all.end());
   std::sort(sorted.begin(), sorted.end());
@@ -97,37 +100,77 @@ void pin_to_core(int rank) {
   }
 }
 
-void bench(ProcessGroup& group, const Options& options, const char* transport) {
-  if (options.pin) pin_to_core(group.rank());
+/// What the machine's memory gives. An all-reduce through shared memory reads and writes each rank's tensor once, in
+/// place: its algorithm bandwidth cannot be higher than the second figure. A copy also fetches what it overwrites.
+void print_memory_rates(ProcessGroup& world, const Options& options) {
+  const Tensor x = Tensor::zeros({options.largest}, DType::u8), y = Tensor::zeros({options.largest}, DType::u8);
+  const auto bytes = static_cast<std::size_t>(x.bytes());
+  const auto fill = [&] { std::memset(x.raw(), 0, bytes); };
+  const auto rate = [&](const std::function<void()>& run) {
+    const auto times = times_of(world, fill, run, options.seconds);
+    return static_cast<double>(bytes) / times[times.size() / 2] / 1e9;
+  };
+  const double copy = rate([&] { std::memcpy(y.raw(), x.raw(), bytes); });
+  const double pass = rate([&] {
+    for (std::uint8_t& value : x.span<std::uint8_t>()) ++value;
+  });
+  if (world.rank() == 0)
+    fmt::print(
+        "memory, {} bytes on each rank, all at once: copied at {:.3f} GB/s, read and written in place at {:.3f} GB/s\n",
+        bytes, copy, pass);
+}
+
+/// One operation on one size.
+void bench_line(ProcessGroup& world, ProcessGroup& group, const Options& options, const Case& c, std::int64_t bytes) {
   const DType dtype = dtype_named(options.dtype);
   const int n = group.size();
-  const bool prints = group.rank() == 0;
-  if (prints) {
-    fmt::print("{} ranks as {}, {}, launched {}\n{:<15} {:>10} {:>12} {:>12} {:>12} {:>12}\n", n, transport,
-               options.dtype, options.background ? "in the background" : "lazily", "operation", "bytes", "fastest us",
-               "median us", "alg GB/s", "bus GB/s");
-  }
+  const std::int64_t count = std::max<std::int64_t>(1, bytes / static_cast<std::int64_t>(size_of(dtype)) / n);
+  const Tensor share = Tensor::zeros({count}, dtype), whole = Tensor::zeros({n, count}, dtype),
+               other = Tensor::zeros({n, count}, dtype);
+  const Launch launch = options.background ? Launch::background : Launch::lazily;
+  // Written before each repetition, as gradients are: what a rank sends is in its own core's cache.
+  const auto fill = [&] {
+    for (const Tensor& x : {share, whole}) std::memset(x.raw(), 0, static_cast<std::size_t>(x.bytes()));
+  };
+  const auto times = times_of(
+      world, fill, [&] { c.run(group, share, whole, other, launch).wait(); }, options.seconds);
+  const double median = times[times.size() / 2], algorithm = static_cast<double>(whole.bytes()) / median / 1e9;
+  const double bus = algorithm * c.moved * (n - 1) / n;
+  if (world.rank() != 0) return;
+  fmt::print("{:<15} {:>10} {:>12.1f} {:>12.1f} {:>12.3f} {:>12.3f}\n", c.name, whole.bytes(), times.front() * 1e6,
+             median * 1e6, algorithm, bus);
+  std::fflush(stdout);
+}
+
+void bench_group(ProcessGroup& world, ProcessGroup& group, const Options& options) {
+  if (world.rank() == 0)
+    fmt::print("{:<15} {:>10} {:>12} {:>12} {:>12} {:>12}\n", "operation", "bytes", "fastest us", "median us",
+               "alg GB/s", "bus GB/s");
   for (const Case& c : cases()) {
     if (!options.only.empty() && options.only != c.name) continue;
-    for (std::int64_t bytes = options.smallest; bytes <= options.largest; bytes *= options.factor) {
-      const std::int64_t count = std::max<std::int64_t>(1, bytes / static_cast<std::int64_t>(size_of(dtype)) / n);
-      const Tensor share = Tensor::zeros({count}, dtype), whole = Tensor::zeros({n, count}, dtype),
-                   other = Tensor::zeros({n, count}, dtype);
-      const Launch launch = options.background ? Launch::background : Launch::lazily;
-      // Written before each repetition, as gradients are: what a rank sends is in its own core's cache.
-      const auto fill = [&] {
-        for (const Tensor& x : {share, whole}) std::memset(x.raw(), 0, static_cast<std::size_t>(x.bytes()));
-      };
-      const auto times = times_of(
-          group, fill, [&] { c.run(group, share, whole, other, launch).wait(); }, options.seconds);
-      const double median = times[times.size() / 2], algorithm = static_cast<double>(whole.bytes()) / median / 1e9;
-      const double bus = algorithm * c.moved * (n - 1) / n;
-      if (prints) {
-        fmt::print("{:<15} {:>10} {:>12.1f} {:>12.1f} {:>12.3f} {:>12.3f}\n", c.name, whole.bytes(),
-                   times.front() * 1e6, median * 1e6, algorithm, bus);
-        std::fflush(stdout);
-      }
-    }
+    for (std::int64_t bytes = options.smallest; bytes <= options.largest; bytes *= options.factor)
+      bench_line(world, group, options, c, bytes);
+  }
+}
+
+void bench(const std::shared_ptr<ProcessGroup>& world, const Options& options, const char* transport) {
+  if (options.pin) pin_to_core(world->rank());
+  if (world->rank() == 0)
+    fmt::print("{} ranks as {}, {}, launched {}\n", world->size(), transport, options.dtype,
+               options.background ? "in the background" : "lazily");
+  print_memory_rates(*world, options);
+  if (options.mesh.empty()) return bench_group(*world, *world, options);
+  const DeviceMesh mesh(world, parse_mesh(options.mesh, world->size()));
+  std::vector<std::vector<int>> measured;  // an axis may be another view of one that was
+  for (const Axis axis : all_axes) {
+    ProcessGroup& group = mesh.group(axis);
+    const std::vector<int> ranks = group.members();
+    if (group.size() == 1 || std::find(measured.begin(), measured.end(), ranks) != measured.end()) continue;
+    measured.push_back(ranks);
+    if (world->rank() == 0)
+      fmt::print("\naxis {}: {} groups of {} ranks at once; the first is ranks {}\n", name(axis),
+                 world->size() / group.size(), group.size(), fmt::join(ranks, ", "));
+    bench_group(*world, group, options);
   }
 }
 
@@ -136,7 +179,9 @@ void bench(ProcessGroup& group, const Options& options, const char* transport) {
 int main(int count, char** arguments) {
   CLI::App app("Bandwidth and latency of the collectives, on threads or under mpirun");
   Options options;
-  app.add_option("--ranks", options.ranks, "Rank threads (without mpirun)")->capture_default_str();
+  auto* ranks = app.add_option("--ranks", options.ranks, "Rank threads (without mpirun)")->capture_default_str();
+  app.add_option("--mesh", options.mesh, "Measure the groups of each axis of this mesh, dp=2,tp=2, with as many ranks")
+      ->excludes(ranks);
   app.add_option("--threads", options.threads, "Threads per rank")->capture_default_str();
   app.add_option("--smallest", options.smallest, "Smallest tensor, bytes")->capture_default_str();
   app.add_option("--largest", options.largest, "Largest tensor, bytes")->capture_default_str();
@@ -151,10 +196,11 @@ int main(int count, char** arguments) {
   CLI11_PARSE(app, count, arguments);
   try {
     if (under_mpi_launcher()) {
-      bench(*mpi_world(std::chrono::seconds(60)), options, "processes (MPI)");
+      bench(mpi_world(std::chrono::seconds(60)), options, "processes (MPI)");
     } else {
+      if (!options.mesh.empty()) options.ranks = parse_mesh(options.mesh, 0).ranks();
       run_thread_ranks(options.ranks, options.threads, std::chrono::seconds(60),
-                       [&](const std::shared_ptr<ProcessGroup>& world) { bench(*world, options, "threads"); });
+                       [&](const std::shared_ptr<ProcessGroup>& world) { bench(world, options, "threads"); });
     }
   } catch (const Error& error) {
     std::fprintf(stderr, "%s\n", error.what());
