@@ -7,10 +7,13 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <ctime>
 #include <optional>
+#include <random>
 #include <system_error>
 #include <utility>
 
@@ -73,17 +76,21 @@ int write_all(int fd, std::span<const std::byte> bytes, std::uint64_t& written) 
   return 0;
 }
 
-/// Makes a rename inside `folder` durable. Some network file systems cannot sync a folder: that is not an error.
-void sync_folder(const fs::path& folder) {
-  const int fd = uninterrupted([&] { return ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); });
-  if (fd < 0) fail_io(errno, "open the folder", folder);
-  const int error = uninterrupted([&] { return ::fsync(fd); }) < 0 ? errno : 0;
-  ::close(fd);
-  if (error != 0 && error != EINVAL && error != ENOTSUP) fail_io(error, "sync the folder", folder);
-}
-
 /// "runs/a/" names the same folder as "runs/a", but a name beside it can only be made from the latter.
 fs::path without_trailing_slash(const fs::path& path) { return path.has_filename() ? path : path.parent_path(); }
+
+/// "host a.example, process 123, since 2026-01-31 12:00:00 UTC, number 0123456789abcdef".
+std::string this_owner() {
+  std::array<char, 256> host{}, time{};
+  if (::gethostname(host.data(), host.size() - 1) != 0) host[0] = '?';
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  ::gmtime_r(&now, &utc);
+  std::strftime(time.data(), time.size(), "%Y-%m-%d %H:%M:%S UTC", &utc);
+  std::random_device random;
+  return fmt::format("host {}, process {}, since {}, number {:08x}{:08x}\n", host.data(), ::getpid(), time.data(),
+                     random(), random());
+}
 
 /// A name beside `path` that no other process or thread uses.
 fs::path temporary_name(const fs::path& path) {
@@ -94,6 +101,69 @@ fs::path temporary_name(const fs::path& path) {
 }
 
 }  // namespace
+
+// Some network file systems cannot sync a folder: that is not an error.
+void sync_folder(const fs::path& folder) {
+  const int fd = uninterrupted([&] { return ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); });
+  if (fd < 0) fail_io(errno, "open the folder", folder);
+  const int error = uninterrupted([&] { return ::fsync(fd); }) < 0 ? errno : 0;
+  ::close(fd);
+  if (error != 0 && error != EINVAL && error != ENOTSUP) fail_io(error, "sync the folder", folder);
+}
+
+InputFile::InputFile(fs::path path) : path_(std::move(path)) {
+  fd_ = uninterrupted([&] { return ::open(path_.c_str(), O_RDONLY | O_CLOEXEC); });
+  if (fd_ < 0) fail_io(errno, "open", path_);
+  struct stat info {};
+  if (::fstat(fd_, &info) < 0) {
+    const int error = errno;
+    ::close(fd_);
+    fail_io(error, "read", path_);
+  }
+  size_ = static_cast<std::uint64_t>(info.st_size);
+}
+
+InputFile::~InputFile() { ::close(fd_); }
+
+void InputFile::read_at(std::uint64_t offset, std::span<std::byte> bytes) const {
+  while (!bytes.empty()) {
+    const ssize_t count =
+        uninterrupted([&] { return ::pread(fd_, bytes.data(), bytes.size(), static_cast<off_t>(offset)); });
+    if (count < 0) fail_io(errno, "read", path_);
+    if (count == 0)
+      fail(ExitCode::data, "io", "{} ends at byte {}; expected {} bytes more; it was cut short", path_.string(), offset,
+           bytes.size());
+    offset += static_cast<std::uint64_t>(count);
+    bytes = bytes.subspan(static_cast<std::size_t>(count));
+  }
+}
+
+std::vector<std::string> list_folder(const fs::path& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  if (!fs::exists(folder, error)) return names;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error))
+    names.push_back(entry->path().filename().string());
+  if (error) fail_io(error.value(), "read the folder", folder);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+void require_space(const fs::path& folder, std::uint64_t bytes) {
+  const auto available = available_bytes(folder);
+  if (available && *available < bytes) fail_write(ENOSPC, folder / "", bytes);
+}
+
+void move_folder(const fs::path& from, const fs::path& to) {
+  if (::rename(from.c_str(), to.c_str()) < 0) fail_io(errno, "create the folder", to);
+  sync_folder(folder_of(to));
+}
+
+void remove_folder(const fs::path& folder) {
+  std::error_code error;
+  fs::remove_all(folder, error);
+  if (error) fail_io(error.value(), "remove the folder", folder);
+}
 
 std::string read_file(const fs::path& path) {
   const int fd = uninterrupted([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC); });
@@ -178,19 +248,29 @@ AtomicFolder::~AtomicFolder() {
 void AtomicFolder::commit() {
   require(!committed_, "io", "{} was already committed", path_.string());
   sync_folder(temporary_);
-  if (::rename(temporary_.c_str(), path_.c_str()) < 0) fail_io(errno, "create the folder", path_);
+  move_folder(temporary_, path_);
   committed_ = true;
-  sync_folder(folder_of(path_));
 }
 
 FileLock::FileLock(const fs::path& path)
     : fd_(uninterrupted([&] { return ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, kFileMode); })) {
   if (fd_ < 0) fail_io(errno, "open", path);
-  if (uninterrupted([&] { return ::flock(fd_, LOCK_EX | LOCK_NB); }) == 0) return;
+  if (uninterrupted([&] { return ::flock(fd_, LOCK_EX | LOCK_NB); }) == 0) {
+    // Who has the lock is for messages only: a disk too full for a line does not take it away.
+    const std::string owner = this_owner();
+    std::uint64_t written = 0;
+    if (::ftruncate(fd_, 0) == 0) static_cast<void>(write_all(fd_, std::as_bytes(std::span(owner)), written));
+    return;
+  }
   const int error = errno;
+  std::array<char, 512> owner{};
+  const ssize_t length = ::pread(fd_, owner.data(), owner.size() - 1, 0);
   ::close(fd_);
   if (error != EWOULDBLOCK) fail_io(error, "lock", path);
-  fail(ExitCode::locked, "io", "{} is locked by another process; wait for it to end, or stop it", path.string());
+  fail(ExitCode::locked, "io", "{} is locked by another process{}; wait for it to end, or stop it", path.string(),
+       length > 0
+           ? fmt::format(" ({})", std::string(owner.data()).substr(0, std::string(owner.data()).find(", number")))
+           : std::string());
 }
 
 FileLock::~FileLock() { ::close(fd_); }

@@ -10,11 +10,44 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace trireme {
 
 /// The whole file as bytes. Works on pipes and /proc too, where the size is not known beforehand.
 std::string read_file(const std::filesystem::path& path);
+
+/// A file that is read at chosen places only, where mapping it would turn a file cut short into a signal.
+class InputFile {
+ public:
+  explicit InputFile(std::filesystem::path path);  ///< throws ExitCode::io when it cannot be opened
+  ~InputFile();
+  InputFile(const InputFile&) = delete;
+  InputFile& operator=(const InputFile&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+  std::uint64_t size() const { return size_; }  ///< when it was opened
+  /// Fills `bytes` from `offset` on. Throws ExitCode::data, with the offset, when the file ends before.
+  void read_at(std::uint64_t offset, std::span<std::byte> bytes) const;
+
+ private:
+  std::filesystem::path path_;
+  int fd_ = -1;
+  std::uint64_t size_ = 0;
+};
+
+/// The names in a folder, sorted; none when there is no such folder.
+std::vector<std::string> list_folder(const std::filesystem::path& folder);
+
+/// Throws ExitCode::io, with the bytes needed and those available, when `folder`'s file system has less room than that.
+void require_space(const std::filesystem::path& folder, std::uint64_t bytes);
+
+/// Gives a folder another name beside its old one, durably. Nothing that holds anything may have that name.
+void move_folder(const std::filesystem::path& from, const std::filesystem::path& to);
+/// Removes a folder with all it holds.
+void remove_folder(const std::filesystem::path& folder);
+/// Makes the names in a folder durable.
+void sync_folder(const std::filesystem::path& folder);
 
 /// Creates the folder and those above it; an existing folder is fine, a file in the way is an error.
 void make_directories(const std::filesystem::path& path);
@@ -70,7 +103,8 @@ class AtomicFolder {
 /// process that has it, however that ends; the file stays.
 class FileLock {
  public:
-  /// Makes the file if there is none. Throws ExitCode::locked when another process, or another object, has it.
+  /// Makes the file if there is none, and writes into it who has it: host, process, since when, a random number. Throws
+  /// ExitCode::locked, with that line, when another process, or another object, has it.
   explicit FileLock(const std::filesystem::path& path);
   ~FileLock();
   FileLock(const FileLock&) = delete;

@@ -137,13 +137,13 @@ Tensor SafetensorsFile::read(std::string_view name) const {
   return tensor;
 }
 
-SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, const std::vector<SafetensorsEntry>& entries,
-                                     const std::map<std::string, std::string>& metadata)
-    : entries_(entries) {
-  nlohmann::ordered_json header;
+std::string safetensors_header(const std::vector<SafetensorsEntry>& entries,
+                               const std::map<std::string, std::string>& metadata,
+                               std::vector<std::uint64_t>* offsets) {
+  nlohmann::ordered_json header = nlohmann::ordered_json::object();
   if (!metadata.empty()) header["__metadata__"] = metadata;
   std::size_t offset = 0;
-  for (const SafetensorsEntry& entry : entries_) {
+  for (const SafetensorsEntry& entry : entries) {
     const std::size_t end = offset + byte_count(entry.dtype, entry.shape);
     header[entry.name] = {{"dtype", format_name(entry.dtype)},
                           {"shape", std::vector<std::int64_t>(entry.shape.begin(), entry.shape.end())},
@@ -153,9 +153,26 @@ SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, const st
   std::string text = header.dump();
   text.resize((text.size() + 7) / 8 * 8, ' ');  // so that tensors are aligned
   const std::uint64_t length = text.size();
-  file_ = std::make_unique<AtomicFile>(path, sizeof length + text.size() + offset);
-  file_->write(std::as_bytes(std::span(&length, 1)));
-  file_->write(text);
+  std::string result(reinterpret_cast<const char*>(&length), sizeof length);
+  result += text;
+  if (offsets != nullptr) {
+    std::uint64_t begin = result.size();
+    for (const SafetensorsEntry& entry : entries) {
+      offsets->push_back(begin);
+      begin += byte_count(entry.dtype, entry.shape);
+    }
+  }
+  return result;
+}
+
+SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, const std::vector<SafetensorsEntry>& entries,
+                                     const std::map<std::string, std::string>& metadata)
+    : entries_(entries) {
+  const std::string header = safetensors_header(entries, metadata);
+  std::uint64_t bytes = header.size();
+  for (const SafetensorsEntry& entry : entries_) bytes += byte_count(entry.dtype, entry.shape);
+  file_ = std::make_unique<AtomicFile>(path, bytes);
+  file_->write(header);
 }
 
 void SafetensorsWriter::write(const Tensor& tensor) {

@@ -1,6 +1,6 @@
 // The safetensors format (huggingface.co/docs/safetensors): 8 bytes of header length (little-endian), a JSON header
 // with dtype, shape and byte range of every tensor, then the bytes. Other tools can read what we write. Read next:
-// train/saved_run.h, which keeps a training run in one such file.
+// parallel/checkpoint/checkpoint.h, which keeps a training run in such files.
 #pragma once
 
 #include <filesystem>
@@ -20,6 +20,12 @@ struct SafetensorsEntry {
   DType dtype = DType::f32;
   Shape shape;
 };
+
+/// What a file of these tensors begins with: the header's length and the header, padded so that the tensors, which
+/// follow without gaps in this order, are aligned. `offsets`, when given, gets where each begins in the file.
+std::string safetensors_header(const std::vector<SafetensorsEntry>& entries,
+                               const std::map<std::string, std::string>& metadata,
+                               std::vector<std::uint64_t>* offsets = nullptr);
 
 /// A file of tensors, mapped into memory. The header is checked before anything is read: sizes, overlaps, holes and
 /// trailing bytes are refused with ExitCode::data, naming the file and the entry.

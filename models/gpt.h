@@ -65,6 +65,7 @@ class Gpt {
   std::int64_t padded_length(std::int64_t length) const;
 
   const nn::ParameterList& parameters() const { return build_.parameters(); }
+  const nn::BufferList& buffers() const { return build_.buffers(); }
   nn::Units& units() { return build_.units(); }
   nn::RunState& run() { return *build_.run(); }
   const GptConfig& config() const { return config_; }

@@ -8,6 +8,7 @@ Build::Build(std::shared_ptr<const DeviceMesh> mesh, DType dtype, std::uint64_t 
       seed_(seed),
       parallelism_(parallelism),
       parameters_(std::make_shared<ParameterList>()),
+      buffers_(std::make_shared<BufferList>()),
       units_(std::make_shared<Units>()),
       run_(std::make_shared<RunState>()) {}
 
@@ -47,6 +48,19 @@ ParameterPtr Build::parameter(std::string_view child, const Shape& global, const
   parameters_->push_back(parameter);
   if (unit_ != nullptr) unit_->parameters.push_back(parameter);
   return parameter;
+}
+
+BufferPtr Build::buffer(std::string_view child, const Shape& global, const Placements& placements, double value,
+                        DType dtype) const {
+  auto buffer = std::make_shared<Buffer>();
+  buffer->name = (*this / child).name();
+  buffer->global_shape = global;
+  buffer->placements = placements;
+  buffer->rectangle = local_rectangle(global, placements, *mesh_, buffer->name);
+  const MemoryScope scope(MemoryCategory::parameters);
+  buffer->value = Tensor::full(local_shape(global, placements, *mesh_, buffer->name), value, dtype);
+  buffers_->push_back(buffer);
+  return buffer;
 }
 
 }  // namespace trireme::nn

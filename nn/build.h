@@ -12,6 +12,7 @@
 #include <string>
 #include <string_view>
 
+#include "nn/buffer.h"
 #include "nn/parameter.h"
 #include "nn/unit.h"
 
@@ -88,6 +89,11 @@ class Build {
   ParameterPtr parameter(std::string_view child, const Shape& global, const Placements& placements, const Init& init,
                          const Options& options = {-1, false, false}) const;
 
+  /// Makes this rank's shard of a buffer (nn/buffer.h), filled with `value` and registered.
+  BufferPtr buffer(std::string_view child, const Shape& global, const Placements& placements, double value = 0,
+                   DType dtype = DType::f32) const;
+
+  const BufferList& buffers() const { return *buffers_; }
   const ParameterList& parameters() const { return *parameters_; }  ///< all made so far, by this Build and its children
 
  private:
@@ -97,6 +103,7 @@ class Build {
   Parallelism parallelism_;
   std::string name_;
   std::shared_ptr<ParameterList> parameters_;
+  std::shared_ptr<BufferList> buffers_;
   std::shared_ptr<Units> units_;
   Unit* unit_ = nullptr;
   bool begins_unit_ = false;
