@@ -153,6 +153,7 @@ void train_rank(const TrainOptions& o, const Corpus& corpus, RunFolder& folder, 
       record.skipped = trainer.scaler().skipped();
       record.loss_scale = trainer.scaler().scale();
     }
+    if (trainer.routing()) record.set_routing(*trainer.routing(), config.experts);
     if (log_now || evaluate_now) {
       record.loss = pipeline::global_loss(*mesh, pass.loss);
       record.set_times(times.lap(step - logged), tokens_per_step);

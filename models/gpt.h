@@ -66,6 +66,7 @@ class Gpt {
 
   const nn::ParameterList& parameters() const { return build_.parameters(); }
   const nn::BufferList& buffers() const { return build_.buffers(); }
+  nn::RoutingLog& routing() { return build_.routing(); }
   nn::Units& units() { return build_.units(); }
   nn::RunState& run() { return *build_.run(); }
   const GptConfig& config() const { return config_; }

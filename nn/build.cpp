@@ -9,6 +9,7 @@ Build::Build(std::shared_ptr<const DeviceMesh> mesh, DType dtype, std::uint64_t 
       parallelism_(parallelism),
       parameters_(std::make_shared<ParameterList>()),
       buffers_(std::make_shared<BufferList>()),
+      routing_(std::make_shared<RoutingLog>()),
       units_(std::make_shared<Units>()),
       run_(std::make_shared<RunState>()) {}
 

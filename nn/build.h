@@ -14,6 +14,7 @@
 
 #include "nn/buffer.h"
 #include "nn/parameter.h"
+#include "nn/routing.h"
 #include "nn/unit.h"
 
 namespace trireme::nn {
@@ -93,6 +94,7 @@ class Build {
   BufferPtr buffer(std::string_view child, const Shape& global, const Placements& placements, double value = 0,
                    DType dtype = DType::f32) const;
 
+  RoutingLog& routing() const { return *routing_; }
   const BufferList& buffers() const { return *buffers_; }
   const ParameterList& parameters() const { return *parameters_; }  ///< all made so far, by this Build and its children
 
@@ -104,6 +106,7 @@ class Build {
   std::string name_;
   std::shared_ptr<ParameterList> parameters_;
   std::shared_ptr<BufferList> buffers_;
+  std::shared_ptr<RoutingLog> routing_;
   std::shared_ptr<Units> units_;
   Unit* unit_ = nullptr;
   bool begins_unit_ = false;

@@ -22,6 +22,7 @@ struct ExpertsOptions {
   std::int64_t shared = 0;  ///< so many times an expert's hidden width, applied to every token
   double aux_loss = 0.01;   ///< weight of the load-balancing loss
   double z_loss = 0.001;    ///< weight of the router z-loss
+  double bias_update = 0;   ///< rate of the bias that balances without a loss (nn/routing.h); 0: none
   RouterNorm norm = RouterNorm::before;
   BalanceScope balance = BalanceScope::sequence;
 };

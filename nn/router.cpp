@@ -16,6 +16,12 @@ Tensor count_choices(const Tensor& expert, std::int64_t experts) {
   return counts;
 }
 
+/// to [E] += the sum of the rows of counts [B, E].
+void add_rows(const Tensor& counts, Tensor& to) {
+  const std::int64_t experts = to.count();
+  for (std::int64_t i = 0; i < counts.count(); ++i) to.data<double>()[i % experts] += counts.data<double>()[i];
+}
+
 /// log sum exp over the last dim, kept: [.., E] -> [.., 1]
 Tensor log_sum_exp(const Tensor& x) {
   const Tensor largest = max(x.detach(), -1, true);
@@ -41,7 +47,12 @@ Router::Router(const Build& b, std::int64_t width, const ExpertsOptions& options
       options_(options),
       parallelism_(b.parallelism()),
       weight_(b.parameter("weight", {options.count, width}, {.tp = b.beside_residual()}, Init::normal(deviation),
-                          {.decay = true})) {}
+                          {.decay = true})),
+      routing_(b.routing().add(options.count)) {
+  if (options.bias_update == 0) return;
+  routing_.bias = b.buffer("bias", {options.count}, {});
+  routing_.rate = options.bias_update;
+}
 
 Tensor Router::forward(const Tensor& x) {
   const DType wide = x.dtype() == DType::f64 ? DType::f64 : DType::f32;
@@ -53,27 +64,36 @@ Router::Choice Router::choose(const Tensor& x) {
   const Shape choices = {x.size(0), x.size(1), options_.top_k};
   const Tensor logits = forward(x);              // [B, T, E]
   const Tensor probabilities = softmax(logits);  // [B, T, E]
-  Choice choice{top_k(logits.detach(), options_.top_k), {}};
+  const Tensor ranking =
+      routing_.bias ? probabilities.detach() + cast_to(routing_.bias->value, probabilities.dtype()) : logits.detach();
+  Choice choice{top_k(ranking, options_.top_k), {}};
   const auto picked = [&](const Tensor& from) {  // [B, T, E] -> [B, T, K]
     const Tensor expert = view::reshape(choice.expert, {tokens, options_.top_k});
     return reshape(pick(reshape(from, {tokens, options_.count}), expert), choices);
   };
   choice.gate = options_.norm == RouterNorm::before ? picked(probabilities) : softmax(picked(logits));
-  const bool has_losses = options_.aux_loss > 0 || options_.z_loss > 0;
-  if (run().training && grad_enabled() && has_losses)
-    choice.gate = with_auxiliary_loss(choice.gate, own_losses(logits, probabilities, choice.expert));
+  if (!run().training || !grad_enabled())
+    return choice;  // of a recomputed forward, only the one that is recorded counts
+  const Tensor counts = count_choices(choice.expert, options_.count);  // [B, E]
+  add_rows(counts, routing_.load);
+  if (options_.aux_loss > 0 || options_.z_loss > 0)
+    choice.gate = with_auxiliary_loss(choice.gate, own_losses(logits, probabilities, counts));
   return choice;
 }
 
-Tensor Router::own_losses(const Tensor& logits, const Tensor& probabilities, const Tensor& expert) const {
+Tensor Router::own_losses(const Tensor& logits, const Tensor& probabilities, const Tensor& counts) {
   require(run().step_sequences > 0, "router",
           "{}: the losses are means over the global batch; set RunState::step_sequences before forward", name());
   const auto sequences = static_cast<double>(run().step_sequences);
   const auto length = static_cast<double>(sequence_length(mesh(), parallelism_, logits.size(1)));
   Tensor loss;
-  if (options_.aux_loss > 0) loss = balance_loss(probabilities, expert, sequences, length);
+  if (options_.aux_loss > 0) {
+    loss = balance_loss(probabilities, counts, sequences, length);
+    routing_.balance += loss.item() / options_.aux_loss;
+  }
   if (options_.z_loss > 0) {
     const Tensor z = scale(sum(square(log_sum_exp(logits))), options_.z_loss / (sequences * length));
+    routing_.z += z.item() / options_.z_loss;
     loss = loss.defined() ? loss + z : z;
   }
   return run().loss_scale == 1 ? loss : scale(loss, run().loss_scale);
@@ -81,9 +101,10 @@ Tensor Router::own_losses(const Tensor& logits, const Tensor& probabilities, con
 
 // Each rank adds the terms of the probabilities it has: sum over its tokens of w_e p_e, with w_e = E f_e / T of the
 // whole sequence. What has to be communicated are counts, which have no gradient.
-Tensor Router::balance_loss(const Tensor& probabilities, const Tensor& expert, double sequences, double length) const {
-  Tensor counts = count_choices(expert, options_.count);  // [B, E]
-  double measured = length;                               // tokens behind a count
+Tensor Router::balance_loss(const Tensor& probabilities, const Tensor& own_counts, double sequences,
+                            double length) const {
+  Tensor counts = clone(own_counts);  // [B, E]
+  double measured = length;           // tokens behind a count
   if (options_.balance == BalanceScope::batch) {
     const Tensor each = counts;
     counts = Tensor::empty({1, options_.count}, DType::f64);

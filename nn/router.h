@@ -1,6 +1,7 @@
 // Router: which experts compute a token, how much each counts, and the losses that keep the choice healthy.
 //
-//   logits = x W^T in f32;  the K largest win, the lower index among equals
+//   logits = x W^T in f32;  the K largest win, the lower index among equals; with a bias (nn/routing.h), the K largest
+//   of softmax(logits) + bias, which has no part in the gates
 //
 // Two losses of the router's own, both means over the whole global batch, so that neither the mesh nor the cutting into
 // micro-batches changes them:
@@ -26,19 +27,20 @@ class Router : public Module {
   Tensor forward(const Tensor& x) override;  // residual [B, T, D] -> logits [B, T, E] f32
 
   struct Choice {
-    Tensor expert;  ///< [B, T, K] i32, the most probable first
+    Tensor expert;  ///< [B, T, K] i32, the largest first
     Tensor gate;    ///< [B, T, K] f32
   };
   /// For the positions of the residual stream that this rank holds.
   Choice choose(const Tensor& x);
 
  private:
-  Tensor own_losses(const Tensor& logits, const Tensor& probabilities, const Tensor& expert) const;
-  Tensor balance_loss(const Tensor& probabilities, const Tensor& expert, double sequences, double length) const;
+  Tensor own_losses(const Tensor& logits, const Tensor& probabilities, const Tensor& counts);
+  Tensor balance_loss(const Tensor& probabilities, const Tensor& own_counts, double sequences, double length) const;
 
   ExpertsOptions options_;
   Parallelism parallelism_;
   ParameterPtr weight_;  // [E, D]
+  Routing& routing_;
 };
 
 /// The K largest of each row of x [.., E], largest first; among equals the lower index. -> [.., K] i32

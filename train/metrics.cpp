@@ -44,6 +44,12 @@ void StepRecord::set_communication(const CommunicationTimes& sums, std::int64_t 
   comm_exposed_ms = sums.exposed_seconds * to_ms;
 }
 
+void StepRecord::set_routing(const nn::RoutingReport& report, const nn::ExpertsOptions& experts) {
+  if (experts.aux_loss > 0) aux_loss = report.balance;
+  if (experts.z_loss > 0) z_loss = report.z;
+  expert_imbalance = report.imbalance;
+}
+
 std::string to_json_line(const StepRecord& r) {
   JsonLine line;
   line.add("step", r.step);
@@ -56,6 +62,9 @@ std::string to_json_line(const StepRecord& r) {
   line.add("val_loss", r.val_loss);
   line.add("skipped", r.skipped);
   line.add("loss_scale", r.loss_scale);
+  line.add("aux_loss", r.aux_loss);
+  line.add("z_loss", r.z_loss);
+  line.add("expert_imbalance", r.expert_imbalance);
   line.add("forward_ms", r.forward_ms);
   line.add("backward_ms", r.backward_ms);
   line.add("optimizer_ms", r.optimizer_ms);

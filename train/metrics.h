@@ -6,6 +6,8 @@
 #include <optional>
 #include <string>
 
+#include "nn/experts_options.h"
+#include "nn/routing.h"
 #include "parallel/comm/times.h"
 #include "train/timer.h"
 
@@ -23,12 +25,15 @@ struct StepRecord {
   std::optional<double> forward_ms, backward_ms, optimizer_ms, data_ms;
   /// Communication (parallel/comm/times.h), mean since the line before: under way, and of that, what was waited for.
   std::optional<double> comm_ms, comm_exposed_ms;
-  std::optional<std::int64_t> skipped;     ///< steps since the start of the run whose gradients overflowed in f16
+  std::optional<std::int64_t> skipped;  ///< steps since the start of the run whose gradients overflowed in f16
+  /// Of the step's routers (nn::RoutingReport), with experts and where the loss has a weight.
+  std::optional<double> aux_loss, z_loss, expert_imbalance;
   std::optional<double> loss_scale;        ///< that of the next step
   std::optional<std::int64_t> peak_bytes;  ///< most tensor memory in use at once, on the rank that writes
 
   /// Sets the times and the rate from a lap of steps of `tokens_per_step` each.
   void set_times(const PhaseTimes::Lap& lap, std::int64_t tokens_per_step);
+  void set_routing(const nn::RoutingReport& report, const nn::ExpertsOptions& experts);
   /// Sets comm_ms and comm_exposed_ms from the sums over `steps` steps.
   void set_communication(const CommunicationTimes& sums, std::int64_t steps);
 };

@@ -90,6 +90,9 @@ void declare_experts(Flags& flags, ModelOptions& model) {
             Range::above(0));
   flags.add("shared-experts", "N", o.shared, "the width of so many experts is applied to every token", count_or_none);
   flags.add("aux-loss", "F", o.aux_loss, "weight of the loss that keeps experts equally used", Range::at_least(0));
+  flags.add("bias-update", "F", o.bias_update,
+            "balance without a loss: after each step a router's bias moves by F towards experts used too little",
+            Range::at_least(0));
   flags.add("z-loss", "F", o.z_loss, "weight of the loss that keeps the router's logits small", Range::at_least(0));
   flags.add_choice("aux-scope", o.balance,
                    {{"sequence", nn::BalanceScope::sequence}, {"batch", nn::BalanceScope::batch}},

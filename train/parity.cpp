@@ -50,8 +50,9 @@ struct Piece {
 struct Outcome {
   std::vector<double> losses, norms;  // per step, global
   nn::ParameterList parameters;
-  std::vector<Piece> gradients;  // of the first step, before clipping
-  std::vector<Piece> weights;    // after the last
+  std::vector<Piece> gradients;                         // of the first step, before clipping
+  std::vector<Piece> weights;                           // after the last
+  std::vector<std::pair<std::string, Tensor>> buffers;  // after the last, by name
 };
 
 Piece copy_of(const optim::StateTensor& tensor) {
@@ -100,6 +101,8 @@ Outcome run_steps(TrainOptions o, const std::shared_ptr<const DeviceMesh>& mesh,
     }
   }
   outcome.weights = final_weights(trainer.optimizer());
+  for (const nn::BufferPtr& buffer : trainer.model().buffers())
+    outcome.buffers.emplace_back(buffer->name, clone(buffer->value));
   return outcome;
 }
 
@@ -171,11 +174,26 @@ double largest_relative(const std::vector<double>& got, const std::vector<double
 /// A NaN anywhere must not hide: it counts as infinitely far.
 double far_if_nan(double x) { return std::isnan(x) ? INFINITY : x; }
 
+/// Relative difference of a buffer to the reference's of that name; every rank holds all of it.
+double buffer_difference(const std::pair<std::string, Tensor>& got, const Outcome& reference) {
+  for (const auto& [name, value] : reference.buffers) {
+    if (name != got.first) continue;
+    double difference = 0, norm = 0;
+    for (std::int64_t i = 0; i < value.count(); ++i) {
+      const double x = got.second.data<float>()[i], y = value.data<float>()[i];
+      difference += (x - y) * (x - y);
+      norm += y * y;
+    }
+    return far_if_nan(relative(difference, norm));
+  }
+  return INFINITY;
+}
+
 }  // namespace
 
 struct ParityReference {
   Outcome sgd, adamw;
-  std::map<std::string, std::size_t> index;  // by parameter name
+  std::map<std::string, std::size_t> index;  // by parameter name, then by that of a buffer
 };
 
 std::string parity_reference_key(const TrainOptions& options) { return config_text(on_one_rank(options)); }
@@ -187,6 +205,7 @@ std::shared_ptr<const ParityReference> parity_reference(const TrainOptions& opti
   reference->adamw = run_steps(on_one_rank(options), one, adamw());
   for (const nn::ParameterPtr& p : reference->sgd.parameters)
     reference->index.emplace(p->name, reference->index.size());
+  for (const auto& [name, value] : reference->sgd.buffers) reference->index.emplace(name, reference->index.size());
   return reference;
 }
 
@@ -227,6 +246,11 @@ ParityReport Parity::compare(std::shared_ptr<ProcessGroup> world) const {
       cell = std::max(cell, far_if_nan(relative(sums.data<double>()[2 * k], sums.data<double>()[2 * k + 1])));
     }
   }
+  for (std::size_t i = 0; i < with_sgd.buffers.size(); ++i) {
+    double* const row = values + reference_->index.at(with_sgd.buffers[i].first) * kinds;
+    row[1] = buffer_difference(with_sgd.buffers[i], reference_->sgd);
+    row[2] = buffer_difference(with_adamw.buffers[i], reference_->adamw);
+  }
   values[count * kinds] = far_if_nan(std::max(largest_relative(with_sgd.losses, reference_->sgd.losses),
                                               largest_relative(with_adamw.losses, reference_->adamw.losses)));
   values[(count + 1) * kinds] = far_if_nan(std::max(largest_relative(with_sgd.norms, reference_->sgd.norms),
@@ -234,9 +258,10 @@ ParityReport Parity::compare(std::shared_ptr<ProcessGroup> world) const {
   mesh->world().all_reduce(results, ReduceOp::max).wait();
 
   ParityReport report;
-  for (const nn::ParameterPtr& p : reference_->sgd.parameters) {
-    const double* row = values + reference_->index.at(p->name) * kinds;
-    report.rows.push_back({p->name, row[0], row[1], row[2]});
+  report.rows.resize(reference_->index.size());
+  for (const auto& [name, place] : reference_->index) {
+    const double* row = values + place * kinds;
+    report.rows[place] = {name, row[0], row[1], row[2]};
   }
   report.loss = values[count * kinds];
   report.gradient_norm = values[(count + 1) * kinds];

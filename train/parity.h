@@ -31,7 +31,7 @@ struct ParityReport {
     double weight_sgd = 0;    ///< of the weight after the last step under SGD
     double weight_adamw = 0;  ///< and under AdamW
   };
-  std::vector<Row> rows;     ///< every parameter of the model, in its order
+  std::vector<Row> rows;     ///< every parameter of the model in its order, then every buffer
   double loss = 0;           ///< largest relative difference of a step's loss
   double gradient_norm = 0;  ///< of a step's gradient norm
   double largest() const;

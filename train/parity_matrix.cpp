@@ -86,6 +86,7 @@ class Matrix {
     options["ep"] = model == "moe" ? ep(mesh) : "1";
     options["dropout"] = dropout_.next();
     options["capacity-factor"] = model == "moe" && mesh.cp == 1 ? capacity_.next() : "none";
+    options["bias-update"] = model == "moe" ? bias_update_.next() : "0";
     all_.push_back({arguments(options), std::move(options)});
   }
 
@@ -119,6 +120,7 @@ class Matrix {
     if (o.at("tp") != "1") list.insert(list.end(), {"--sequence-parallel", o.at("sequence-parallel")});
     if (o.at("cp") != "1") list.insert(list.end(), {"--context-parallel", o.at("context-parallel")});
     if (o.at("capacity-factor") != "none") list.insert(list.end(), {"--capacity-factor", o.at("capacity-factor")});
+    if (o.at("bias-update") != "0") list.insert(list.end(), {"--bias-update", o.at("bias-update")});
     if (o.at("zero") == "3") list.insert(list.end(), {"--zero-resident", "256"});
     return list;
   }
@@ -130,6 +132,7 @@ class Matrix {
   Turns ep_{{"4", "2", "1", "4", "2"}};
   Turns dropout_{{"0", "0", "0.1", "0", "0", "0", "0.1"}};
   Turns capacity_{{"none", "1.25"}};
+  Turns bias_update_{{"0", "0.05", "0.05", "0"}};
   std::vector<Combination> all_;
 };
 

@@ -30,10 +30,11 @@ std::string model_row(const GptConfig& m) {
 
 std::string experts_row(const nn::ExpertsOptions& o) {
   if (o.count == 0) return "none: each block has an MLP";
-  return fmt::format("{}, {} for each token, {} shared; {}; balance loss {} per {}, router z-loss {}", o.count, o.top_k,
-                     o.shared,
+  return fmt::format("{}, {} for each token, {} shared; {}; balance loss {} per {}, router z-loss {}{}", o.count,
+                     o.top_k, o.shared,
                      o.capacity_factor ? fmt::format("capacity factor {}", *o.capacity_factor) : "none dropped",
-                     o.aux_loss, o.balance == nn::BalanceScope::sequence ? "sequence" : "batch", o.z_loss);
+                     o.aux_loss, o.balance == nn::BalanceScope::sequence ? "sequence" : "batch", o.z_loss,
+                     o.bias_update > 0 ? fmt::format(", bias moved by {}", o.bias_update) : "");
 }
 
 std::string parameters_row(const nn::ExpertsOptions& experts, const StartFacts& facts) {

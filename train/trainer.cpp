@@ -107,6 +107,8 @@ std::vector<optim::StateTensor> Trainer::gradient_pieces() {
 }
 
 bool Trainer::update(double lr, double norm) {
+  if (options_.model.config.experts.count > 0)
+    routing_ = model_.routing().finish(*mesh_, options_.mesh.parallelism().sequence, std::isfinite(norm));
   if (!std::isfinite(norm)) {
     scaler_.overflowed(norm);
     return false;

@@ -44,7 +44,9 @@ class Trainer {
   double gradient_norm();
   /// This rank's part of every summed gradient: whole, or with ZeRO its shard. After gradients().
   std::vector<optim::StateTensor> gradient_pieces();
-  /// Clips by `norm` and updates the weights. False when `norm` is not finite and loss scaling makes up for it: then
+  /// Of the step that update() has ended: nothing without experts.
+  const std::optional<nn::RoutingReport>& routing() const { return routing_; }
+  /// Clips by `norm` and updates the weights, and the biases of routers. False when `norm` is not finite and loss scaling makes up for it: then
   /// nothing has changed but the scale. Throws ExitCode::numerical when it is not finite otherwise.
   bool update(double lr, double norm);
 
@@ -63,6 +65,7 @@ class Trainer {
   std::unique_ptr<optim::Optimizer> optimizer_;
   optim::LossScaler scaler_;
   pipeline::Executor executor_;
+  std::optional<nn::RoutingReport> routing_;
 };
 
 /// What the layers of a model are built with, as the options say.

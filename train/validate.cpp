@@ -27,12 +27,13 @@ void refuse_unused(bool changed, const char* flag, const char* chooser, std::str
 /// Without experts, what was said about them would be ignored.
 void validate_no_experts(const nn::ExpertsOptions& o, const MeshShape& mesh) {
   const nn::ExpertsOptions initial;
-  const std::array<std::pair<bool, const char*>, 7> changed = {{{o.top_k != initial.top_k, "top-k"},
+  const std::array<std::pair<bool, const char*>, 8> changed = {{{o.top_k != initial.top_k, "top-k"},
                                                                 {o.norm != initial.norm, "router-norm"},
                                                                 {o.capacity_factor.has_value(), "capacity-factor"},
                                                                 {o.shared != initial.shared, "shared-experts"},
                                                                 {o.aux_loss != initial.aux_loss, "aux-loss"},
                                                                 {o.z_loss != initial.z_loss, "z-loss"},
+                                                                {o.bias_update != 0, "bias-update"},
                                                                 {o.balance != initial.balance, "aux-scope"}}};
   for (const auto& [given, flag] : changed) {
     if (given)

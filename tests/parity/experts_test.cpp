@@ -10,6 +10,7 @@
 #include <mutex>
 
 #include "core/parallel_for.h"
+#include "core/random.h"
 #include "train/parity.h"
 #include "train/trainer.h"
 #include "train/validate.h"
@@ -84,6 +85,44 @@ double relative(const Tensor& a, const Tensor& b) {
   return std::sqrt(kernels(Device::cpu).sum_squares(difference) / kernels(Device::cpu).sum_squares(b));
 }
 
+/// Every router's bias after three steps, by name, and the report of the third.
+struct Biases {
+  std::map<std::string, Tensor> by_name;
+  nn::RoutingReport report;
+};
+
+Biases biases_after(const TrainOptions& o) {
+  std::mutex mutex;
+  Biases result;
+  on_ranks(o, [&](const std::shared_ptr<ProcessGroup>& world) {
+    const auto mesh = std::make_shared<const DeviceMesh>(world, o.mesh.shape);
+    Trainer trainer(o, mesh);
+    const BatchPlan plan = o.batch_sizes().on_rank(mesh->coord(Axis::dp));
+    for (int step = 0; step < 3; ++step) {
+      trainer.gradients(
+          [&](int microbatch) {
+            const std::int64_t first = 8 * step + plan.first_sample(0, microbatch), rows = o.batch_sizes().micro_batch;
+            Batch batch{Tensor::empty({rows, 16}, DType::i32), Tensor::empty({rows, 16}, DType::i32), {first}};
+            for (std::int64_t i = 0; i < rows * 16; ++i) {
+              const auto index = static_cast<std::uint64_t>(first * 16 + i);
+              batch.inputs.data<std::int32_t>()[i] = static_cast<std::int32_t>(random_word(5, 1, index) % 65);
+              batch.targets.data<std::int32_t>()[i] = static_cast<std::int32_t>(random_word(5, 2, index) % 65);
+            }
+            return batch;
+          },
+          1.0 / (8 * 16));
+      trainer.update(1e-3, trainer.gradient_norm());
+    }
+    const std::scoped_lock lock(mutex);
+    for (const nn::BufferPtr& buffer : trainer.model().buffers()) {
+      const auto [known, added] = result.by_name.emplace(buffer->name, clone(buffer->value));
+      if (!added) CHECK(relative(buffer->value, known->second) == 0);  // the same on all ranks that have it
+    }
+    if (world->rank() == 0) result.report = *trainer.routing();
+  });
+  return result;
+}
+
 const nn::ExpertsOptions dropless = {.count = 4, .top_k = 2, .shared = 1, .aux_loss = 0.1, .z_loss = 0.01};
 const nn::ExpertsOptions dropping = {.count = 8, .top_k = 1, .capacity_factor = 1.0, .aux_loss = 0.1};
 const nn::ExpertsOptions normalised = {.count = 4, .top_k = 2, .capacity_factor = 0.8, .norm = nn::RouterNorm::after};
@@ -130,4 +169,31 @@ TEST_CASE("the routers' own losses give the same gradient on dp, tp, pp, ep and 
     REQUIRE(got.size() == 4);
     for (std::size_t i = 0; i < 4; ++i) CHECK_MESSAGE(relative(got[i], one[i]) < tolerance, mesh, ": block ", i);
   }
+}
+
+TEST_CASE("routers' biases have the same bits on any mesh, and the report the same figures") {
+  nn::ExpertsOptions experts = dropless;
+  experts.bias_update = 0.01;
+  const Biases one = biases_after(options("dp=1", experts));
+  REQUIRE(one.by_name.size() == 4);
+  double moved = 0;
+  for (const auto& [name, bias] : one.by_name)
+    for (const float value : bias.span<float>()) moved += std::abs(value);
+  CHECK(moved > 0.1);
+  const auto check = [&](const TrainOptions& o, const std::string& what) {
+    const Biases got = biases_after(o);
+    CHECK(got.by_name.size() == 4);
+    for (const auto& [name, bias] : got.by_name)
+      CHECK_MESSAGE(relative(bias, one.by_name.at(name)) == 0, what, ": ", name);
+    CHECK(got.report.imbalance == one.report.imbalance);
+    CHECK(std::abs(got.report.balance - one.report.balance) < tolerance * one.report.balance);
+    CHECK(std::abs(got.report.z - one.report.z) < tolerance * one.report.z);
+  };
+  for (const std::string& mesh : Meshes{"dp=2", "dp=4,ep=4", "tp=2", "pp=2", "cp=2", "dp=2,ep=2,tp=2,pp=2"})
+    check(options(mesh, experts, 2), mesh);
+  TrainOptions o = options("dp=2,ep=2,pp=2", experts, 4);
+  o.mesh.pipeline = "zero-bubble";
+  o.precision.recompute = "full";
+  o.mesh.zero = 3;
+  check(o, "zero-bubble, recomputed, ZeRO-3");
 }
