@@ -4,9 +4,14 @@
 //   build/bin/parity_matrix                  all of them
 //   build/bin/parity_matrix --covering       a subset in which every pair of choices occurs
 //
+// The subset is run in bf16 as well, where a mesh may be as far from one rank in f32 as rounding explains.
 // A failure is one line with the command that reproduces it. Read next: train/parity_matrix.h, train/parity.h.
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <iterator>
 #include <map>
 #include <mutex>
 
@@ -23,46 +28,82 @@ namespace {
 
 constexpr double tolerance = 1e-5;
 
-/// One-rank references, made once for each model that combinations share.
+/// What one rank gave, made once for each model that combinations share.
 class References {
  public:
   std::shared_ptr<const ParityReference> of(const TrainOptions& options) {
-    const std::string key = parity_reference_key(options);
-    std::shared_ptr<const ParityReference>& reference = made_[key];
+    std::shared_ptr<const ParityReference>& reference = made_[parity_reference_key(options)];
     if (reference == nullptr) reference = parity_reference(options);
     return reference;
+  }
+  /// How far one rank in the options' dtype is from one in f32.
+  const ParityReport& rounding(const TrainOptions& options) {
+    const auto [found, added] = rounding_.try_emplace(parity_reference_key(options));
+    if (added) found->second = Parity(on_one_rank(options), of(in_f32(options))).compare(self_group());
+    return found->second;
   }
 
  private:
   std::map<std::string, std::shared_ptr<const ParityReference>> made_;
+  std::map<std::string, ParityReport> rounding_;
 };
 
-/// The largest relative difference to one rank.
-double difference(const Combination& combination, References& references) {
-  const TrainOptions options = read_parity_options(combination.arguments);
-  const Parity parity(options, references.of(options));
+ParityReport compare(const TrainOptions& options, const std::shared_ptr<const ParityReference>& reference) {
+  const Parity parity(options, reference);
   std::mutex mutex;
-  double largest = 0;
+  ParityReport report;
   run_ranks(options, [&](Rank& rank) {
-    const double mine = parity.compare(rank.world).largest();
+    ParityReport mine = parity.compare(rank.world);
     const std::scoped_lock lock(mutex);
-    largest = std::max(largest, mine);
+    report = std::move(mine);
   });
-  return largest;
+  return report;
 }
 
-/// Whether it is equal; prints a line if not.
-bool check(const Combination& combination, References& references, double& worst) {
-  std::string problem;
-  try {
-    const double largest = difference(combination, references);
-    worst = std::max(worst, largest);
-    if (largest <= tolerance) return true;
-    problem = fmt::format("differs by {:.2e}", largest);
-  } catch (const std::exception& error) { problem = error.what(); }
-  std::printf("FAILED: %s   (%s)\n", to_string(combination).c_str(), problem.c_str());
-  std::fflush(stdout);
-  return false;
+/// How far a combination is from one rank: in f32 the largest relative difference, in bf16 the ratio to one rank's own
+/// rounding (train/parity.h).
+double distance(const Combination& combination, References& references) {
+  const TrainOptions options = read_parity_options(combination.arguments);
+  if (options.precision.dtype == DType::f32) return compare(options, references.of(options)).largest();
+  return rounding_ratio(compare(options, references.of(in_f32(options))), references.rounding(options),
+                        options.precision.dtype);
+}
+
+/// Combinations of one kind: how many were equal, and the greatest distance.
+struct Tally {
+  const char* what;
+  double limit;
+  int passed = 0, failed = 0;
+  double worst = 0;
+
+  /// Prints a line if it is not equal.
+  void check(const Combination& combination, References& references) {
+    std::string problem;
+    try {
+      const double found = distance(combination, references);
+      worst = std::max(worst, found);
+      if (found <= limit) {
+        ++passed;
+        return;
+      }
+      problem = fmt::format("{} {:.2e}, accepted {}", what, found, limit);
+    } catch (const std::exception& error) { problem = error.what(); }
+    ++failed;
+    fmt::print("FAILED: {}   ({})\n", to_string(combination), problem);
+    std::fflush(stdout);
+  }
+};
+
+/// Every N-th of them, with a line of progress now and then.
+void check_all(Tally& tally, const std::vector<Combination>& combinations, References& references, std::int64_t every,
+               std::int64_t report_every) {
+  for (std::size_t i = 0; i < combinations.size(); i += static_cast<std::size_t>(every)) {
+    tally.check(combinations[i], references);
+    const int done = tally.passed + tally.failed;
+    if (done % report_every != 0) continue;
+    fmt::print("{} of {}: {} {:.2e}\n", done, combinations.size(), tally.what, tally.worst);
+    std::fflush(stdout);
+  }
 }
 
 }  // namespace
@@ -82,27 +123,27 @@ int main(int argc, char** argv) {
       std::fputs((asked == Flags::Asked::help ? flags.help_text() : flags.config_text()).c_str(), stdout);
       return 0;
     }
-    std::vector<Combination> combinations = parity_matrix();
-    if (covering) combinations = covering_subset(combinations);
+    std::vector<Combination> combinations = parity_matrix(), rounded;
+    const std::vector<Combination> subset = covering_subset(combinations);
+    std::transform(subset.begin(), subset.end(), std::back_inserter(rounded), in_bf16);
+    if (covering) combinations = subset;
+    if (list) {
+      for (const std::vector<Combination>* part : {&combinations, &rounded})
+        for (const Combination& combination : *part) fmt::print("{}\n", to_string(combination));
+      return 0;
+    }
     const auto start = std::chrono::steady_clock::now();
     References references;
-    double worst = 0;
-    int passed = 0, failed = 0;
-    for (std::size_t i = 0; i < combinations.size(); i += static_cast<std::size_t>(every)) {
-      if (list) {
-        std::printf("%s\n", to_string(combinations[i]).c_str());
-        continue;
-      }
-      ++(check(combinations[i], references, worst) ? passed : failed);
-      if ((passed + failed) % report_every == 0) {
-        std::printf("%d of %zu: largest difference %.2e\n", passed + failed, combinations.size(), worst);
-        std::fflush(stdout);
-      }
-    }
-    if (list) return 0;
+    Tally exact{"largest relative difference to one rank", tolerance};
+    Tally bf16{"distance to f32 over one rank's in bf16, at most", most_rounding_ratio};
+    check_all(exact, combinations, references, every, report_every);
+    check_all(bf16, rounded, references, every, report_every);
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-    std::printf("parity with one rank to %.0e: largest difference %.2e, %.0f s\n%d passed, %d failed\n", tolerance,
-                worst, seconds.count(), passed, failed);
+    for (const Tally& tally : {exact, bf16})
+      fmt::print("{:>5} combinations, {} {:.2e} (accepted {})\n", tally.passed + tally.failed, tally.what, tally.worst,
+                 tally.limit);
+    const int failed = exact.failed + bf16.failed;
+    fmt::print("{:.0f} s\n{} passed, {} failed\n", seconds.count(), exact.passed + bf16.passed, failed);
     return failed == 0 ? 0 : 1;
   });
 }

@@ -93,7 +93,13 @@ Outcome run_steps(TrainOptions o, const std::shared_ptr<const DeviceMesh>& mesh,
     outcome.losses.push_back(pipeline::global_loss(*mesh, pass.pipeline.loss));
     outcome.norms.push_back(trainer.gradient_norm());
     if (step == 0) {
-      for (const optim::StateTensor& piece : trainer.gradient_pieces()) outcome.gradients.push_back(copy_of(piece));
+      for (const optim::StateTensor& piece : trainer.gradient_pieces()) {
+        outcome.gradients.push_back(copy_of(piece));
+        if (trainer.scaler().scale() != 1) {  // f16: gradients are those of the scaled loss
+          const NoGrad guard;
+          outcome.gradients.back().value = scale(outcome.gradients.back().value, 1 / trainer.scaler().scale());
+        }
+      }
     }
     if (!trainer.update(optimizer.optimizer == "sgd" ? 0.5 : 1e-3, outcome.norms.back())) {
       fail(ExitCode::numerical, "parity", "the gradients overflow at a loss scale of {}; lower --loss-scale",
@@ -104,14 +110,6 @@ Outcome run_steps(TrainOptions o, const std::shared_ptr<const DeviceMesh>& mesh,
   for (const nn::BufferPtr& buffer : trainer.model().buffers())
     outcome.buffers.emplace_back(buffer->name, clone(buffer->value));
   return outcome;
-}
-
-/// The same run on one rank, with the batch uncut: accumulation is compared as well.
-TrainOptions on_one_rank(TrainOptions o) {
-  o.mesh = {};
-  o.precision.recompute = "none";
-  o.batch = {.micro_batch = o.batch.global_batch, .global_batch = o.batch.global_batch, .micro_batches = std::nullopt};
-  return o;
 }
 
 OptimizerOptions sgd() {
@@ -196,6 +194,20 @@ struct ParityReference {
   std::map<std::string, std::size_t> index;  // by parameter name, then by that of a buffer
 };
 
+// The batch is uncut there: accumulation is compared as well.
+TrainOptions on_one_rank(TrainOptions o) {
+  o.mesh = {};
+  o.precision.recompute = "none";
+  o.batch = {.micro_batch = o.batch.global_batch, .global_batch = o.batch.global_batch, .micro_batches = std::nullopt};
+  return o;
+}
+
+TrainOptions in_f32(TrainOptions o) {
+  o.precision.dtype = DType::f32;
+  o.precision.loss_scale = PrecisionOptions().loss_scale;
+  return o;
+}
+
 std::string parity_reference_key(const TrainOptions& options) { return config_text(on_one_rank(options)); }
 
 std::shared_ptr<const ParityReference> parity_reference(const TrainOptions& options) {
@@ -271,6 +283,18 @@ ParityReport Parity::compare(std::shared_ptr<ProcessGroup> world) const {
 double ParityReport::largest() const {
   double largest = std::max(loss, gradient_norm);
   for (const Row& row : rows) largest = std::max({largest, row.gradient, row.weight_sgd, row.weight_adamw});
+  return largest;
+}
+
+double rounding_ratio(const ParityReport& mesh, const ParityReport& one_rank, DType dtype) {
+  const double roundoff = dtype == DType::bf16 ? 0x1p-9 : 0x1p-12;
+  const auto ratio = [&](double far, double usual) { return std::max(far, roundoff) / std::max(usual, roundoff); };
+  double largest = std::max(ratio(mesh.loss, one_rank.loss), ratio(mesh.gradient_norm, one_rank.gradient_norm));
+  for (std::size_t i = 0; i < mesh.rows.size(); ++i) {
+    const ParityReport::Row &a = mesh.rows[i], &b = one_rank.rows[i];
+    largest = std::max({largest, ratio(a.gradient, b.gradient), ratio(a.weight_sgd, b.weight_sgd),
+                        ratio(a.weight_adamw, b.weight_adamw)});
+  }
   return largest;
 }
 

@@ -17,7 +17,7 @@
 
 namespace trireme {
 
-/// What one rank gave. Comparisons of one model on many meshes may share it: those with the same key.
+/// What one rank gave, in the dtype of the options. Comparisons of one model on many meshes may share it: those with the same key.
 struct ParityReference;
 std::shared_ptr<const ParityReference> parity_reference(const TrainOptions& options);
 std::string parity_reference_key(const TrainOptions& options);
@@ -36,6 +36,22 @@ struct ParityReport {
   double gradient_norm = 0;  ///< of a step's gradient norm
   double largest() const;
 };
+
+/// Is a mesh in bf16 or f16 as near to one rank in f32 as one rank in the same dtype is? Rounding is then no excuse: a
+/// 16-bit run differs from another by several percent, as much as some bugs, but two runs that round at the same places
+/// are equally far from the exact result. The largest ratio of the two distances, over losses, norms, gradients and
+/// weights; a distance below the dtype's unit roundoff, to which any result is stored, counts as that.
+///
+/// Per tensor the two distances are norms of roundings of one size. In a large tensor their ratio is near 1. It is larger
+/// where there are few elements, and with tp, which rounds partial sums before they are added: up to 3.9 in the covering
+/// subset of the matrix, hence the limit of 6. One rank is 0.02 from f32 in bf16, so that a contribution that is missing
+/// or counted twice shows as a ratio of tens.
+double rounding_ratio(const ParityReport& mesh, const ParityReport& one_rank, DType dtype);
+inline constexpr double most_rounding_ratio = 6;
+
+/// The same options in f32, and on one rank: to make the two reports of rounding_ratio() with.
+TrainOptions in_f32(TrainOptions options);
+TrainOptions on_one_rank(TrainOptions options);
 
 class Parity {
  public:

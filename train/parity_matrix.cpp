@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <set>
+#include <optional>
 #include <utility>
 
 namespace trireme {
@@ -153,6 +154,22 @@ std::string to_string(const Combination& combination) {
 }
 
 std::vector<Combination> parity_matrix() { return Matrix().build(); }
+
+Combination in_bf16(const Combination& combination) {
+  Combination result = combination;
+  std::vector<std::string>& list = result.arguments;
+  const auto replace = [&list](const std::string& flag, const std::optional<std::string>& value) {
+    const auto found = std::find(list.begin(), list.end(), flag);
+    if (found == list.end()) return;
+    if (value) *std::next(found) = *value;
+    if (!value) list.erase(found, std::next(found, 2));
+  };
+  replace("--top-k", "4");
+  replace("--capacity-factor", std::nullopt);
+  list.insert(list.end(), {"--dtype", "bf16"});
+  result.options["dtype"] = "bf16";
+  return result;
+}
 
 std::vector<Combination> covering_subset(const std::vector<Combination>& all) {
   std::map<Pair, std::size_t> numbers;

@@ -24,4 +24,8 @@ std::vector<Combination> parity_matrix();
 /// greedily, always the same.
 std::vector<Combination> covering_subset(const std::vector<Combination>& all);
 
+/// The same combination in bf16. Its experts are all chosen for every token, without a limit: a choice is discontinuous,
+/// and in bf16 logits as near as 1 in 256 may change places.
+Combination in_bf16(const Combination& combination);
+
 }  // namespace trireme

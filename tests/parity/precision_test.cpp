@@ -3,6 +3,8 @@
 #include <cstring>
 
 #include "core/kernels.h"
+#include "tests/parity/compare.h"
+#include "tests/parity/faulty_group.h"
 #include "tests/parity/training.h"
 
 using namespace trireme;
@@ -91,4 +93,43 @@ TEST_CASE("the loss scale changes neither loss, norm nor weights beyond the roun
   }
   CHECK(losses[0] == losses[1]);
   CHECK(norms[0] == doctest::Approx(norms[1]).epsilon(1e-3));
+}
+
+namespace {
+
+/// How many times as far as one rank in bf16 the mesh is from one rank in f32.
+double bf16_ratio(
+    const std::string& mesh, const WrapWorld& wrap = [](auto world) { return world; }) {
+  TrainOptions o = parity_options(mesh, 2);
+  o.precision.dtype = DType::bf16;
+  resolve(o, 0);
+  validate(o);
+  set_threads(1);
+  const auto reference = parity_reference(in_f32(o));
+  const ParityReport one_rank = Parity(on_one_rank(o), reference).compare(self_group());
+  const Parity parity(o, reference);
+  std::mutex mutex;
+  double ratio = 0;
+  run_thread_ranks(o.mesh.shape.ranks(), 1, ProcessGroup::Deadline(60),
+                   [&](const std::shared_ptr<ProcessGroup>& world) {
+                     const double mine = rounding_ratio(parity.compare(wrap(world)), one_rank, DType::bf16);
+                     const std::scoped_lock lock(mutex);
+                     ratio = std::max(ratio, mine);
+                   });
+  return ratio;
+}
+
+}  // namespace
+
+TEST_CASE(
+    "in bf16 a mesh is about as far from f32 as one rank in bf16, and a missing contribution is far beyond that") {
+  for (const char* mesh : {"dp=2", "tp=2", "pp=2", "cp=2", "dp=2,tp=2,pp=2"})
+    CHECK(bf16_ratio(mesh) <= most_rounding_ratio);
+  const Fault forgets_the_others = [](Tensor& x, const ProcessGroup& group, const std::function<void()>& sum) {
+    const Tensor own = clone(x);
+    sum();
+    if (x.count() > 1000) copy(scale(own, group.size()), x);  // a gradient bucket; scaled, so that its size is right
+  };
+  const auto faulty = [&](auto world) { return std::make_shared<FaultyGroup>(world, "dp", forgets_the_others); };
+  CHECK(bf16_ratio("dp=2", faulty) > 3 * most_rounding_ratio);
 }
