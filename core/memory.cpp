@@ -26,6 +26,21 @@ std::shared_ptr<MemoryPool>& current_pool() {
   return pool;
 }
 
+/// What makes memory of a category smaller.
+std::string_view remedy(MemoryCategory category) {
+  switch (category) {
+    case MemoryCategory::parameters:
+      return "split the model with tp or pp in --mesh, share weights with --zero 3, or use --dtype bf16";
+    case MemoryCategory::gradients:
+      return "share gradients with --zero 2, or split the model with tp or pp in --mesh";
+    case MemoryCategory::optimizer:
+    case MemoryCategory::offloaded:
+      return "share the optimizer's state with --zero 1, or split the model with tp or pp in --mesh";
+    default:
+      return "lower --micro-batch or --context, or raise --recompute";
+  }
+}
+
 void add(MemoryUse& use, std::int64_t bytes) {
   use.live += bytes;
   use.peak = std::max(use.peak, use.live);
@@ -34,8 +49,8 @@ void add(MemoryUse& use, std::int64_t bytes) {
 }  // namespace
 
 std::string_view name(MemoryCategory category) {
-  constexpr std::array<std::string_view, memory_categories> names = {"parameters",  "gradients",     "optimizer",
-                                                                     "activations", "communication", "workspace"};
+  constexpr std::array<std::string_view, memory_categories> names = {
+      "parameters", "gradients", "optimizer", "activations", "communication", "workspace", "offloaded optimizer state"};
   return names[static_cast<std::size_t>(category)];
 }
 
@@ -68,9 +83,8 @@ void* MemoryPool::take(std::size_t bytes, MemoryCategory category) {
   } else {
     data = std::aligned_alloc(alignment, rounded);
     if (data == nullptr) {
-      fail(ExitCode::retryable, "memory",
-           "out of host memory: asked for {} bytes for {}, {} bytes in use; lower --micro-batch", bytes, name(category),
-           total_.live);
+      fail(ExitCode::retryable, "memory", "out of host memory: asked for {} bytes for {}, {} bytes in use; {}", bytes,
+           name(category), total_.live, remedy(category));
     }
     ++system_allocations_;
   }

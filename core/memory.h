@@ -18,8 +18,17 @@
 namespace trireme {
 
 /// What memory is for, so that a report can say where it went.
-enum class MemoryCategory : std::uint8_t { parameters, gradients, optimizer, activations, communication, workspace };
-inline constexpr int memory_categories = 6;
+/// `offloaded` is optimizer state that lives in host memory wherever the model computes.
+enum class MemoryCategory : std::uint8_t {
+  parameters,
+  gradients,
+  optimizer,
+  activations,
+  communication,
+  workspace,
+  offloaded
+};
+inline constexpr int memory_categories = 7;
 std::string_view name(MemoryCategory category);
 
 struct MemoryUse {

@@ -4,9 +4,9 @@
 
 namespace trireme::optim {
 
-Optimizer::Optimizer(const ShardList& shards, std::vector<std::string> moment_names)
+Optimizer::Optimizer(const ShardList& shards, std::vector<std::string> moment_names, MemoryCategory memory)
     : moment_names_(std::move(moment_names)) {
-  const MemoryScope scope(MemoryCategory::optimizer);
+  const MemoryScope scope(memory);
   for (const ShardPtr& shard : shards) {
     Slot slot{.shard = shard, .master = {}, .moments = {}};
     if (shard->weights.dtype() != DType::f32) slot.master = cast(shard->weights, DType::f32);
@@ -69,7 +69,8 @@ namespace {
 
 class AdamW final : public Optimizer {
  public:
-  AdamW(const ShardList& shards, const AdamWConfig& config) : Optimizer(shards, {"m", "v"}), config_(config) {}
+  AdamW(const ShardList& shards, const AdamWConfig& config)
+      : Optimizer(shards, {"m", "v"}, config.memory), config_(config) {}
 
  private:
   void apply(const Operands& o, double lr, double gradient_scale) override {
@@ -90,7 +91,8 @@ class AdamW final : public Optimizer {
 class Sgd final : public Optimizer {
  public:
   Sgd(const ShardList& shards, const SgdConfig& config)
-      : Optimizer(shards, config.momentum == 0 ? std::vector<std::string>() : std::vector<std::string>{"momentum"}),
+      : Optimizer(shards, config.momentum == 0 ? std::vector<std::string>() : std::vector<std::string>{"momentum"},
+                  config.memory),
         config_(config) {}
 
  private:

@@ -48,7 +48,7 @@ class Optimizer {
   void refresh_masters();
 
  protected:
-  Optimizer(const ShardList& shards, std::vector<std::string> moment_names);
+  Optimizer(const ShardList& shards, std::vector<std::string> moment_names, MemoryCategory memory);
   struct Slot {
     ShardPtr shard;
     Tensor master;                // f32; undefined for f32 weights, which are their own
@@ -71,7 +71,8 @@ class Optimizer {
 
 struct AdamWConfig {
   double beta1 = 0.9, beta2 = 0.95, eps = 1e-8;
-  double weight_decay = 0.1;  ///< on parameters with `decay` only: matrices
+  double weight_decay = 0.1;                          ///< on parameters with `decay` only: matrices
+  MemoryCategory memory = MemoryCategory::optimizer;  ///< where moments and masters live: or offloaded
 };
 /// Loshchilov and Hutter 2019, algorithm 2: decoupled weight decay, bias-corrected moments.
 std::unique_ptr<Optimizer> make_adamw(const ShardList& shards, const AdamWConfig& config);
@@ -79,7 +80,8 @@ std::unique_ptr<Optimizer> make_adamw(const nn::ParameterList& parameters, const
 
 struct SgdConfig {
   double momentum = 0.0;
-  double weight_decay = 0.0;  ///< on parameters with `decay` only
+  double weight_decay = 0.0;                          ///< on parameters with `decay` only
+  MemoryCategory memory = MemoryCategory::optimizer;  ///< where momentum and masters live: or offloaded
 };
 std::unique_ptr<Optimizer> make_sgd(const ShardList& shards, const SgdConfig& config);
 std::unique_ptr<Optimizer> make_sgd(const nn::ParameterList& parameters, const SgdConfig& config);

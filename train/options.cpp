@@ -134,6 +134,8 @@ void declare_optimizer(Flags& flags, OptimizerOptions& o) {
   flags.add("beta2", "F", o.beta2, "adamw: decay of the mean squared gradient", Range::half_open(0, 1));
   flags.add("eps", "F", o.eps, "adamw: added to the root of the mean square", Range::above(0));
   flags.add("momentum", "F", o.momentum, "sgd: decay of the summed gradient", Range::half_open(0, 1));
+  flags.add_choice("offload", o.memory, {{"none", MemoryCategory::optimizer}, {"optimizer", MemoryCategory::offloaded}},
+                   "optimizer: its state lives in host memory, counted apart, wherever the model computes");
   flags.add("clip", "F", o.clip, "largest norm of the whole gradient; 0: no clipping", Range::at_least(0));
 }
 

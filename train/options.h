@@ -60,11 +60,12 @@ struct ScheduleOptions {
 };
 
 struct OptimizerOptions {
-  std::string optimizer = "adamw";               ///< adamw or sgd
-  double weight_decay = 0.1;                     ///< on matrices only
-  double beta1 = 0.9, beta2 = 0.95, eps = 1e-8;  ///< adamw
-  double momentum = 0.9;                         ///< sgd
-  double clip = 1.0;                             ///< largest norm of the whole gradient; 0: no clipping
+  std::string optimizer = "adamw";                    ///< adamw or sgd
+  double weight_decay = 0.1;                          ///< on matrices only
+  double beta1 = 0.9, beta2 = 0.95, eps = 1e-8;       ///< adamw
+  double momentum = 0.9;                              ///< sgd
+  MemoryCategory memory = MemoryCategory::optimizer;  ///< of its state: or offloaded
+  double clip = 1.0;                                  ///< largest norm of the whole gradient; 0: no clipping
 };
 
 struct MeshOptions {

@@ -33,14 +33,20 @@ double kept_per_token(const TrainOptions& o, const GptConfig& c) {
   return whole;
 }
 
+/// Bytes of optimizer state per parameter: moments, and the master of a 16-bit weight.
+double state_bytes(const TrainOptions& o) {
+  const double moments = o.optimizer.optimizer == "adamw" ? 8 : (o.optimizer.momentum > 0 ? 4 : 0);
+  return moments + (o.precision.dtype == DType::f32 ? 0 : 4);
+}
+
 }  // namespace
 
 std::unique_ptr<optim::Optimizer> make_optimizer(const OptimizerOptions& o, const optim::ShardList& shards) {
   if (o.optimizer == "adamw") {
-    return optim::make_adamw(shards,
-                             {.beta1 = o.beta1, .beta2 = o.beta2, .eps = o.eps, .weight_decay = o.weight_decay});
+    return optim::make_adamw(
+        shards, {.beta1 = o.beta1, .beta2 = o.beta2, .eps = o.eps, .weight_decay = o.weight_decay, .memory = o.memory});
   }
-  return optim::make_sgd(shards, {.momentum = o.momentum, .weight_decay = o.weight_decay});
+  return optim::make_sgd(shards, {.momentum = o.momentum, .weight_decay = o.weight_decay, .memory = o.memory});
 }
 
 optim::LrSchedule make_lr_schedule(const ScheduleOptions& o) {
@@ -57,8 +63,6 @@ std::string predicted_memory(const TrainOptions& o, const GptConfig& c, const nn
   double count = 0;
   for (const nn::ParameterPtr& parameter : parameters) count += static_cast<double>(parameter->value.count());
   const double element = static_cast<double>(size_of(o.precision.dtype));
-  const double moments = o.optimizer.optimizer == "adamw" ? 8 : (o.optimizer.momentum > 0 ? 4 : 0);
-  const double master = o.precision.dtype == DType::f32 ? 0 : 4;
   const double tokens = static_cast<double>(o.batch_sizes().micro_batch * c.context) / o.mesh.shape.size(Axis::cp);
   const double layers = static_cast<double>(c.layers) / o.mesh.stages();  // of an activation alive
   const double tp = o.mesh.shape.size(Axis::tp);
@@ -68,22 +72,32 @@ std::string predicted_memory(const TrainOptions& o, const GptConfig& c, const nn
   // ZeRO: what its stage shards is divided by the ranks that share it.
   const double ranks = static_cast<double>(o.mesh.dp_shard.value_or(o.mesh.shape.size(Axis::data)));
   const auto shared = [&](int from_stage) { return count / (o.mesh.zero >= from_stage ? ranks : 1); };
-  const double weights = shared(3) * element, gradients = shared(2) * 4, state = shared(1) * (moments + master);
-  return fmt::format("{} parameters + {} gradients (f32) + {} optimizer + about {} activations = {}",
-                     format_bytes(weights), format_bytes(gradients), format_bytes(state), format_bytes(activations),
-                     format_bytes(weights + gradients + state + activations));
+  const double weights = shared(3) * element, gradients = shared(2) * 4, state = shared(1) * state_bytes(o);
+  const bool offloaded = o.optimizer.memory == MemoryCategory::offloaded;
+  return fmt::format("{} parameters + {} gradients (f32){} + about {} activations = {}{}", format_bytes(weights),
+                     format_bytes(gradients), offloaded ? "" : fmt::format(" + {} optimizer", format_bytes(state)),
+                     format_bytes(activations),
+                     format_bytes(weights + gradients + activations + (offloaded ? 0 : state)),
+                     offloaded ? fmt::format(", and {} optimizer offloaded to host memory", format_bytes(state)) : "");
 }
 
 void require_memory(const TrainOptions& o) {
   const double machine = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
-  const double copies = o.mesh.processes ? 1.0 / o.mesh.shape.ranks() : o.mesh.shape.size(Axis::data);
-  const double weights =
-      static_cast<double>(parameter_count(o.model.config)) * static_cast<double>(size_of(o.precision.dtype)) * copies;
-  if (weights <= machine) return;
+  const double data = o.mesh.shape.size(Axis::data);
+  const double copies = data / static_cast<double>(o.mesh.dp_shard.value_or(o.mesh.shape.size(Axis::data)));
+  const auto held = [&](int from_stage, double bytes) { return bytes * (o.mesh.zero >= from_stage ? copies : data); };
+  const double element = static_cast<double>(size_of(o.precision.dtype));
+  const double each = held(3, element) + held(2, 4) + held(1, state_bytes(o));  // of a parameter, on all ranks together
+  const double here = o.mesh.processes ? 1.0 / o.mesh.shape.ranks() : 1;        // of the ranks in this process
+  const double bytes = static_cast<double>(parameter_count(o.model.config)) * each * here;
+  if (bytes <= machine) return;
   fail(ExitCode::usage, "memory",
-       "{} parameters in {}{} need {}, and this machine has {}; change --layers, --width, --vocab or --mesh",
-       parameter_count(o.model.config), name(o.precision.dtype),
-       copies > 1 ? fmt::format(", {} copies of them (dp x cp),", copies) : "", format_bytes(weights),
+       "{} parameters need {} for weights, gradients and optimizer state{}, and this machine has {}; change --layers, "
+       "--width, --vocab or --mesh, or share more with --zero",
+       parameter_count(o.model.config), format_bytes(bytes),
+       o.mesh.processes           ? " of this rank"
+       : o.mesh.shape.ranks() > 1 ? " of all ranks"
+                                  : "",
        format_bytes(machine));
 }
 

@@ -20,8 +20,8 @@ optim::LrSchedule make_lr_schedule(const ScheduleOptions& options);
 std::string predicted_memory(const TrainOptions& options, const GptConfig& config, const nn::ParameterList& parameters,
                              int live_activations);
 
-/// Throws ExitCode::usage when the weights alone of all ranks that are threads of this process need more memory than the
-/// machine has: before a minute is spent on making them.
+/// Throws ExitCode::usage when weights, gradients and optimizer state of the ranks in this process need more memory than
+/// the machine has: from arithmetic, before a minute is spent on making them.
 void require_memory(const TrainOptions& options);
 
 }  // namespace trireme

@@ -152,6 +152,26 @@ TEST_CASE("a dry run says what would be trained and writes nothing") {
   CHECK_FALSE(fs::exists(work.folder / "run"));
 }
 
+TEST_CASE("a model that cannot fit is refused from arithmetic, before it is made") {
+  const Workplace work;
+  for (const char* flags : {"--layers 100000000 --dry-run", "--width 1000000 --heads 2 --mesh dp=4 --zero 3"}) {
+    const Result refused = run("train_gpt", work.small_run() + flags);
+    INFO(refused.output);
+    CHECK(refused.code == 64);
+    CHECK(contains(refused.output, "FATAL[64] [memory] "));
+    CHECK(contains(refused.output, "for weights, gradients and optimizer state"));
+  }
+}
+
+TEST_CASE("offloaded optimizer state: said in the table, and the same losses") {
+  const Workplace work;
+  const std::string with = train(work, "--mesh dp=2 --zero 1 --dtype bf16 --offload optimizer --out " + work.path("a"));
+  INFO(with);
+  CHECK(contains(with, "optimizer offloaded to host memory"));
+  train(work, "--mesh dp=2 --zero 1 --dtype bf16 --out " + work.path("b"));
+  CHECK(metric(work.path("a/metrics.jsonl"), "loss") == metric(work.path("b/metrics.jsonl"), "loss"));
+}
+
 TEST_CASE("schedule prints a timeline with its figures, and draws it") {
   const Workplace work;
   const Result result =

@@ -201,3 +201,28 @@ TEST_CASE("refreshing masters takes over parameters loaded from elsewhere") {
   optimizer->step(0.1, 1.0);  // gradients are zero
   CHECK(same_bits(p.value.detach(), loaded));
 }
+
+TEST_CASE("offloaded state is counted apart and changes no bit") {
+  const auto train = [](MemoryCategory memory) {
+    const std::int64_t apart = MemoryPool::current()->use(MemoryCategory::offloaded).live,
+                       beside = MemoryPool::current()->use(MemoryCategory::optimizer).live;
+    Model model(DType::bf16);
+    const auto optimizer = optim::make_adamw(model.parameters(), {.memory = memory});
+    const std::int64_t state = 3 * 4 * (7 * 5 + 13);  // two moments and the master, f32
+    CHECK(MemoryPool::current()->use(MemoryCategory::offloaded).live - apart ==
+          (memory == MemoryCategory::offloaded ? state : 0));
+    CHECK(MemoryPool::current()->use(MemoryCategory::optimizer).live - beside ==
+          (memory == MemoryCategory::offloaded ? 0 : state));
+    for (int step = 0; step < 3; ++step) {
+      model.set_gradients(step);
+      optimizer->step(1e-2, 0.5);
+    }
+    std::vector<Tensor> all;
+    for (const nn::ParameterPtr& p : model.parameters()) all.push_back(clone(p->value.detach()));
+    for (const optim::StateTensor& state_tensor : optimizer->state()) all.push_back(clone(state_tensor.value));
+    return all;
+  };
+  const auto here = train(MemoryCategory::optimizer), there = train(MemoryCategory::offloaded);
+  REQUIRE(here.size() == there.size());
+  for (std::size_t i = 0; i < here.size(); ++i) CHECK(same_bits(here[i], there[i]));
+}
