@@ -31,9 +31,9 @@ const std::vector<Layer>& layers() {
       {"parallel/verify", 7},
       {"parallel/zero", 8},  // shards what grad_sync reduces
       {"parallel/pipeline", 9},
+      {"data", 8, {"core"}},
       {"parallel/checkpoint", 9},
       {"models", 10},
-      {"data", 10, {"core"}},
       {"train", 11},
       {"examples", 12},
       // From outside: these may include everything and a helper in their own folder, and nothing may include them.

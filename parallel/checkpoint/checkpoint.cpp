@@ -1,0 +1,172 @@
+#include "parallel/checkpoint/checkpoint.h"
+
+#include <algorithm>
+
+#include "parallel/checkpoint/folder.h"
+
+namespace trireme::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+
+Manifest read_manifest(const fs::path& folder) {
+  const fs::path path = folder / manifest_name;
+  std::error_code unknown;
+  if (!fs::exists(path, unknown))
+    fail(ExitCode::data, "checkpoint",
+         "no manifest: {} does not exist; saving was interrupted, or this is no checkpoint", path.string());
+  if (is_unfinished(folder))
+    fail(ExitCode::data, "checkpoint", "{} never got its final name: its saving was interrupted", folder.string());
+  return parse_manifest(read_file(path), path);
+}
+
+/// Bytes between neighbours of each dim of a dense tensor.
+Shape byte_strides(const Shape& shape, DType dtype) {
+  Shape strides = row_major_strides(shape);
+  for (std::int64_t& stride : strides) stride *= static_cast<std::int64_t>(size_of(dtype));
+  return strides;
+}
+
+/// Where a piece and a rectangle that is asked for meet, as runs of bytes that are contiguous in both.
+struct Meeting {
+  Shape extent;    // of the intersection
+  Shape from, to;  // strides, in bytes, in the file and in the dense result
+  std::int64_t from_begin = 0, to_begin = 0;
+  int run_dims = 0;  // how many of the last dims make up one run
+  std::int64_t run_bytes = 0;
+
+  Meeting(const Piece& piece, const Shape& start, const Shape& wanted, DType dtype)
+      : extent(wanted), from(byte_strides(piece.shape, dtype)), to(byte_strides(wanted, dtype)) {
+    for (int dim = 0; dim < wanted.dims(); ++dim) {
+      const std::int64_t begin = std::max(piece.start[dim], start[dim]);
+      const std::int64_t end = std::min(piece.start[dim] + piece.shape[dim], start[dim] + wanted[dim]);
+      extent[dim] = std::max<std::int64_t>(end - begin, 0);
+      from_begin += (begin - piece.start[dim]) * from[dim];
+      to_begin += (begin - start[dim]) * to[dim];
+    }
+    run_bytes = static_cast<std::int64_t>(size_of(dtype));
+    bool whole = true;  // the dims after this one are, in both
+    for (int dim = wanted.dims() - 1; dim >= 0 && whole; --dim) {
+      run_bytes *= extent[dim];
+      ++run_dims;
+      whole = extent[dim] == piece.shape[dim] && extent[dim] == wanted[dim];
+    }
+  }
+
+  /// Calls visit(from, to) with the byte offsets of each run, in the order of the file.
+  template <class Visit>
+  void each_run(const Visit& visit) const {
+    if (extent.count() == 0) return;
+    const int outer = extent.dims() - run_dims;
+    std::vector<std::int64_t> index(static_cast<std::size_t>(outer), 0);
+    std::int64_t at_from = from_begin, at_to = to_begin;
+    while (true) {
+      visit(at_from, at_to);
+      int dim = outer - 1;
+      for (; dim >= 0; --dim) {
+        std::int64_t& i = index[static_cast<std::size_t>(dim)];
+        at_from += from[dim];
+        at_to += to[dim];
+        if (++i < extent[dim]) break;
+        at_from -= from[dim] * extent[dim];
+        at_to -= to[dim] * extent[dim];
+        i = 0;
+      }
+      if (dim < 0) return;
+    }
+  }
+};
+
+}  // namespace
+
+Checkpoint::Checkpoint(fs::path folder) : folder_(std::move(folder)), manifest_(read_manifest(folder_)) {}
+
+const std::string& Checkpoint::run(const std::string& key) const {
+  const auto found = manifest_.run.find(key);
+  if (found == manifest_.run.end())
+    fail(ExitCode::data, "checkpoint", "{} lacks the entry '{}' of a run; expected a checkpoint of train_gpt",
+         (folder_ / manifest_name).string(), key);
+  return found->second;
+}
+
+std::vector<std::string> Checkpoint::names() const {
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : manifest_.tensors) names.push_back(name);
+  return names;
+}
+
+const StoredTensor& Checkpoint::find(std::string_view name) const {
+  const auto found = manifest_.tensors.find(name);
+  if (found == manifest_.tensors.end())
+    fail(ExitCode::data, "checkpoint", "{} has no tensor {}", folder_.string(), name);
+  return found->second;
+}
+
+ChunkReader& Checkpoint::file(std::size_t index) const {
+  auto found = files_.find(index);
+  if (found == files_.end()) {
+    found = files_.try_emplace(index, folder_, manifest_.files[index]).first;
+    // The manifest knows all that the header says, but other tools believe the header: it is checked once, too.
+    const std::uint64_t bytes = manifest_.files[index].bytes;
+    std::uint64_t length = 0;
+    if (bytes < sizeof length) fail(ExitCode::data, "checkpoint", "{} is too short", manifest_.files[index].name);
+    found->second.read(0, std::as_writable_bytes(std::span(&length, 1)));
+    std::vector<std::byte> header(static_cast<std::size_t>(std::min(length, bytes - sizeof length)));
+    found->second.read(sizeof length, header);
+  }
+  return found->second;
+}
+
+Tensor Checkpoint::read(std::string_view name) const {
+  const StoredTensor& tensor = find(name);
+  Tensor whole = Tensor::empty(tensor.shape, tensor.dtype);
+  Shape origin = tensor.shape;
+  for (std::int64_t& start : origin) start = 0;
+  read(name, origin, whole);
+  return whole;
+}
+
+void Checkpoint::read(std::string_view name, const Shape& start, Tensor& into) const {
+  const StoredTensor& tensor = find(name);
+  Tensor dense = into.contiguous() ? into : Tensor::empty(into.shape(), into.dtype());
+  require(into.dtype() == tensor.dtype && start.dims() == tensor.shape.dims(), "checkpoint",
+          "{} is {} {}, asked for {} from {}", name, trireme::name(tensor.dtype), tensor.shape,
+          trireme::name(into.dtype()), start);
+  auto* const bytes = static_cast<std::byte*>(dense.raw());
+  for (const Piece& piece : tensor.pieces) {
+    const Meeting meeting(piece, start, into.shape(), tensor.dtype);
+    meeting.each_run([&](std::int64_t from, std::int64_t to) {
+      file(piece.file)
+          .read(piece.offset + static_cast<std::uint64_t>(from),
+                {bytes + to, static_cast<std::size_t>(meeting.run_bytes)});
+    });
+  }
+  if (!into.contiguous()) copy(dense, into);
+}
+
+void Checkpoint::read(const std::vector<HeldTensor>& held, std::string_view hint) const {
+  for (const HeldTensor& tensor : held) {
+    const auto found = manifest_.tensors.find(tensor.name);
+    if (found == manifest_.tensors.end())
+      fail(ExitCode::usage, "resume", "{} has no {}; {}", folder_.string(), tensor.name, hint);
+    const StoredTensor& stored = found->second;
+    if (stored.shape != tensor.global || stored.dtype != tensor.value.dtype())
+      fail(ExitCode::usage, "resume", "{}: {} is {} {}; this model needs {} {}; use the model flags of that run",
+           folder_.string(), tensor.name, name(stored.dtype), to_string(stored.shape), name(tensor.value.dtype()),
+           to_string(tensor.global));
+    Tensor value = tensor.value;
+    read(tensor.name, tensor.start, value);
+  }
+}
+
+void Checkpoint::verify() const {
+  for (std::size_t i = 0; i < manifest_.files.size(); ++i) file(i).verify_all();
+}
+
+std::uint64_t Checkpoint::bytes_read() const {
+  std::uint64_t sum = 0;
+  for (const auto& [index, reader] : files_) sum += reader.bytes_read();
+  return sum;
+}
+
+}  // namespace trireme::checkpoint

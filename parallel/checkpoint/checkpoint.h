@@ -1,0 +1,50 @@
+// Checkpoint: a saved checkpoint, read. Tensors are global; a reader asks for the rectangle it needs, whatever mesh
+// wrote it: only the ranges of the files with that rectangle are read, and only their chunks verified, before anything
+// is taken from them. Read next: parallel/checkpoint/folder.h (which of several), parallel/checkpoint/compare.h.
+#pragma once
+
+#include <map>
+#include <memory>
+
+#include "parallel/checkpoint/chunks.h"
+#include "parallel/checkpoint/held_tensor.h"
+
+namespace trireme::checkpoint {
+
+class Checkpoint {
+ public:
+  /// Reads the manifest of the folder. Throws ExitCode::data when there is none, or it is damaged.
+  explicit Checkpoint(std::filesystem::path folder);
+
+  const std::filesystem::path& path() const { return folder_; }
+  const Manifest& manifest() const { return manifest_; }
+  /// A text of Manifest::run. Throws ExitCode::data when there is none of that name.
+  const std::string& run(const std::string& key) const;
+
+  std::vector<std::string> names() const;
+  bool contains(std::string_view name) const { return manifest_.tensors.find(name) != manifest_.tensors.end(); }
+  /// Throws ExitCode::data when there is no such tensor.
+  const StoredTensor& find(std::string_view name) const;
+  const Shape& shape(std::string_view name) const { return find(name).shape; }
+
+  /// The whole tensor.
+  Tensor read(std::string_view name) const;
+  /// Its rectangle that begins at `start` and has the shape of `into`, whose dtype must be the stored one.
+  void read(std::string_view name, const Shape& start, Tensor& into) const;
+  /// Fills all that a rank holds. Throws ExitCode::usage, with `hint`, when a tensor is not stored or has another shape
+  /// or dtype.
+  void read(const std::vector<HeldTensor>& held, std::string_view hint) const;
+
+  /// Every chunk of every file. Throws ExitCode::data at the first that is damaged.
+  void verify() const;
+  std::uint64_t bytes_read() const;  ///< from its files, so far
+
+ private:
+  ChunkReader& file(std::size_t index) const;
+
+  std::filesystem::path folder_;
+  Manifest manifest_;
+  mutable std::map<std::size_t, ChunkReader> files_;  // those opened so far
+};
+
+}  // namespace trireme::checkpoint

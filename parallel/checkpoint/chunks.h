@@ -1,0 +1,34 @@
+// Chunks: the unit in which a checkpoint's files are checked. Read next: parallel/checkpoint/checkpoint.h.
+#pragma once
+
+#include "core/io.h"
+#include "parallel/checkpoint/manifest.h"
+
+namespace trireme::checkpoint {
+
+/// A checksum for each chunk of a file with this content.
+std::vector<std::uint64_t> checksums(std::span<const std::byte> content);
+
+/// A file of a checkpoint, read chunk by chunk, each compared with its checksum before anything is taken from it. The
+/// chunk read last is kept, so that reading forward reads each chunk once.
+class ChunkReader {
+ public:
+  /// Throws ExitCode::data when the file is missing or has another size.
+  ChunkReader(const std::filesystem::path& folder, const StoredFile& file);
+
+  /// Copies the bytes from `offset` on. Throws ExitCode::data naming file, chunk and bytes when a chunk is damaged.
+  void read(std::uint64_t offset, std::span<std::byte> into);
+  void verify_all();
+  std::uint64_t bytes_read() const { return bytes_read_; }  ///< from the file, so far
+
+ private:
+  void load(std::uint64_t chunk);
+
+  StoredFile file_;
+  InputFile input_;
+  std::vector<std::byte> chunk_;
+  std::uint64_t loaded_;  // which chunk that is; as many as there are: none
+  std::uint64_t bytes_read_ = 0;
+};
+
+}  // namespace trireme::checkpoint

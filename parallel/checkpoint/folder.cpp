@@ -1,0 +1,103 @@
+#include "parallel/checkpoint/folder.h"
+
+#include <algorithm>
+#include <random>
+
+#include "core/io.h"
+#include "parallel/checkpoint/manifest.h"
+
+namespace trireme::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* prefix = "step_";
+constexpr const char* writing = ".tmp.";
+constexpr const char* removing = ".del.";
+
+bool is_leftover(const std::string& name) {
+  return name.find(writing) != std::string::npos || name.find(removing) != std::string::npos;
+}
+
+/// The message of an error without "trireme: [where] ".
+std::string reason(const Error& error) {
+  const std::string what = error.what();
+  const std::size_t end = what.find("] ");
+  return end == std::string::npos ? what : what.substr(end + 2);
+}
+
+Candidate examine(const fs::path& path) {
+  Candidate candidate{.path = path, .problem = {}, .unfinished = is_unfinished(path)};
+  if (candidate.unfinished || !is_checkpoint(path)) {
+    candidate.problem = is_checkpoint(path) ? "its saving was interrupted right before its end"
+                                            : "no manifest: its saving was interrupted";
+    return candidate;
+  }
+  try {
+    candidate.step = parse_manifest(read_file(path / manifest_name), path / manifest_name).step;
+  } catch (const Error& error) { candidate.problem = reason(error); }
+  return candidate;
+}
+
+void take_away(const fs::path& path) {
+  const fs::path unnamed = fs::path(path) += removing + make_nonce();
+  move_folder(path, unnamed);
+  remove_folder(unnamed);
+}
+
+}  // namespace
+
+std::string folder_name(std::int64_t step) { return fmt::format("{}{:08}", prefix, step); }
+
+std::string temporary_name(std::int64_t step, const std::string& nonce) { return folder_name(step) + writing + nonce; }
+
+std::string make_nonce() {
+  std::random_device random;
+  return fmt::format("{:08x}{:08x}", random(), random());
+}
+
+bool is_unfinished(const fs::path& folder) { return is_leftover(folder.filename().string()); }
+
+bool is_checkpoint(const fs::path& folder) {
+  std::error_code unknown;
+  return fs::is_regular_file(folder / manifest_name, unknown);
+}
+
+std::vector<Candidate> candidates(const fs::path& checkpoints) {
+  std::vector<Candidate> found;
+  for (const std::string& name : list_folder(checkpoints)) {
+    if (!name.starts_with(prefix)) continue;
+    if (name.find(removing) != std::string::npos) continue;  // it was given up, not lost
+    Candidate candidate = examine(checkpoints / name);
+    found.push_back(std::move(candidate));
+  }
+  std::stable_sort(found.begin(), found.end(), [](const Candidate& a, const Candidate& b) { return a.step > b.step; });
+  return found;
+}
+
+void remove_leftovers(const fs::path& checkpoints) {
+  for (const std::string& name : list_folder(checkpoints)) {
+    if (name.starts_with(prefix) && is_leftover(name)) remove_folder(checkpoints / name);
+  }
+}
+
+void publish(const fs::path& temporary, const fs::path& final_path) {
+  std::error_code unknown;
+  if (fs::exists(final_path, unknown)) take_away(final_path);  // damaged: the run would not have come here again
+  move_folder(temporary, final_path);
+}
+
+void prune(const fs::path& checkpoints, std::int64_t keep, const fs::path& fresh) {
+  const std::vector<Candidate> all = candidates(checkpoints);
+  const auto found = std::find_if(all.begin(), all.end(), [&](const Candidate& c) { return c.path == fresh; });
+  if (found == all.end() || found->step < 0)
+    fail(ExitCode::data, "checkpoint", "{} was saved, but cannot be read: {}; older checkpoints were kept",
+         fresh.string(), found == all.end() ? "it is gone" : found->problem);
+  std::int64_t kept = 1;
+  for (const Candidate& candidate : all) {
+    if (candidate.step < 0 || candidate.path == fresh) continue;
+    if (++kept > keep) take_away(candidate.path);
+  }
+}
+
+}  // namespace trireme::checkpoint

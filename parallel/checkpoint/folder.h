@@ -1,0 +1,49 @@
+// The folder with the checkpoints of a run: what they are called, which is the newest, which may go.
+//
+//   OUT/checkpoints/
+//     step_00001000/                     complete: it was renamed to this after all in it was on disk
+//     step_00002000.tmp.0123456789abcdef/  being written by a run that is alive, or left by one that is not
+//
+// Read next: parallel/checkpoint/saver.h, which fills it.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace trireme::checkpoint {
+
+std::string folder_name(std::int64_t step);  ///< "step_00001000"
+/// Of a checkpoint that is being written. `nonce`: of this run.
+std::string temporary_name(std::int64_t step, const std::string& nonce);
+std::string make_nonce();
+
+/// Something in the folder that looks like a checkpoint.
+struct Candidate {
+  std::filesystem::path path;
+  std::int64_t step = -1;   ///< as its manifest says, whatever its name; -1: it has no valid one
+  std::string problem;      ///< why not
+  bool unfinished = false;  ///< it never got its final name
+};
+/// Those in `checkpoints`, the newest by step first; those without a valid manifest last.
+std::vector<Candidate> candidates(const std::filesystem::path& checkpoints);
+
+/// Whether this is the name of a checkpoint whose writing was interrupted.
+bool is_unfinished(const std::filesystem::path& folder);
+
+/// Whether `folder` is a checkpoint: it has a manifest, valid or not.
+bool is_checkpoint(const std::filesystem::path& folder);
+
+/// Removes what runs that were interrupted left while they wrote or removed a checkpoint. The caller has the run's lock.
+void remove_leftovers(const std::filesystem::path& checkpoints);
+
+/// Gives `temporary` its final name: complete from then on. What has that name already is removed.
+void publish(const std::filesystem::path& temporary, const std::filesystem::path& final_path);
+
+/// Keeps the newest `keep` checkpoints with valid manifests, `fresh` among them, and removes older ones. A checkpoint
+/// first loses its name, durably, and is then removed, so that none is ever found half there. Throws ExitCode::data,
+/// and removes nothing, when `fresh` itself is not valid.
+void prune(const std::filesystem::path& checkpoints, std::int64_t keep, const std::filesystem::path& fresh);
+
+}  // namespace trireme::checkpoint

@@ -1,0 +1,103 @@
+#include "parallel/checkpoint/held_tensor.h"
+
+#include <algorithm>
+#include <map>
+
+namespace trireme::checkpoint {
+namespace {
+
+constexpr std::int64_t small_bytes = 64 << 10;  // below it, cutting costs more in descriptions than it evens out
+
+/// Sets how many ranks hold the same as this one, and which it is. `shard_ranks`: those that share one copy.
+void count_copies(HeldTensor& held, const Placements& placements, int shard_ranks, const DeviceMesh& mesh) {
+  held.copies = 1;
+  held.copy = 0;
+  for (const Axis axis : {Axis::edp, Axis::ep}) {  // where neither cuts, together: the coordinate in data
+    if (placements.on(axis).sharded()) continue;
+    held.copies *= mesh.size(axis);
+    held.copy = held.copy * mesh.size(axis) + mesh.coord(axis);
+  }
+  held.copies /= shard_ranks;  // shards lie on runs of neighbours
+  held.copy /= shard_ranks;
+  if (placements.tp.sharded()) return;
+  held.copies *= mesh.size(Axis::tp);
+  held.copy = held.copy * mesh.size(Axis::tp) + mesh.coord(Axis::tp);
+}
+
+/// Rows from `logical_rows` on are padding: they are neither stored nor loaded.
+void drop_padding(HeldTensor& held, std::int64_t logical_rows) {
+  if (held.global.dims() == 0) return;
+  held.global = held.global.with(0, logical_rows);
+  const std::int64_t real = std::clamp<std::int64_t>(logical_rows - held.start[0], 0, held.value.size(0));
+  held.value = view::slice(held.value, 0, 0, real);
+}
+
+HeldTensor held_weight(std::string name, const optim::StateTensor& state, const DeviceMesh& mesh) {
+  const nn::Parameter& parameter = *state.parameter;
+  HeldTensor held{.name = std::move(name),
+                  .value = state.value,
+                  .global = parameter.global_shape,
+                  .start = state.rectangle().start,
+                  .elsewhere = parameter.copy_of_earlier_stage};
+  count_copies(held, parameter.placements, state.shard ? state.shard->ranks() : 1, mesh);
+  drop_padding(held, parameter.logical_rows);
+  return held;
+}
+
+HeldTensor held_buffer(const nn::Buffer& buffer, const DeviceMesh& mesh) {
+  HeldTensor held{
+      .name = buffer.name, .value = buffer.value, .global = buffer.global_shape, .start = buffer.rectangle.start};
+  count_copies(held, buffer.placements, 1, mesh);
+  return held;
+}
+
+/// The part that copy number `copy` writes.
+HeldTensor part_of(const HeldTensor& held) {
+  const int dim = optim::dim_to_cut(held.value.shape(), held.copies);
+  const optim::Span rows = optim::even_share(held.value.size(dim), held.copies, held.copy);
+  HeldTensor part = held;
+  part.value = view::slice(held.value, dim, rows.start, rows.length);
+  part.start[dim] += rows.start;
+  return part;
+}
+
+}  // namespace
+
+std::vector<HeldTensor> held_tensors(const nn::ParameterList& parameters, const nn::BufferList& buffers,
+                                     optim::Optimizer* optimizer, const DeviceMesh& mesh) {
+  std::vector<HeldTensor> all;
+  if (optimizer == nullptr) {
+    for (const nn::ParameterPtr& p : parameters)
+      all.push_back(held_weight(p->name, {"", p.get(), p->value.detach(), nullptr}, mesh));
+  } else {
+    for (const optim::StateTensor& s : optimizer->weights()) all.push_back(held_weight(s.parameter->name, s, mesh));
+    for (const optim::StateTensor& s : optimizer->state())
+      all.push_back(held_weight(fmt::format("optimizer.{}.{}", s.name, s.parameter->name), s, mesh));
+  }
+  for (const nn::BufferPtr& buffer : buffers) all.push_back(held_buffer(*buffer, mesh));
+  return all;
+}
+
+std::vector<HeldTensor> owned_parts(const std::vector<HeldTensor>& held) {
+  std::vector<HeldTensor> parts;
+  // Bytes given to each copy so far, by number of copies. Ranks with copies of a tensor must come to the same answer, so
+  // this depends on nothing but names, their order, global shapes and numbers of copies.
+  std::map<int, std::vector<std::int64_t>> given;
+  for (const HeldTensor& tensor : held) {
+    std::vector<std::int64_t>& loads = given[tensor.copies];
+    loads.resize(static_cast<std::size_t>(tensor.copies));
+    const auto least = std::min_element(loads.begin(), loads.end());
+    const bool in_turn = least - loads.begin() == tensor.copy;
+    *least += tensor.global.count() * static_cast<std::int64_t>(size_of(tensor.value.dtype()));
+    if (tensor.elsewhere || tensor.value.count() == 0) continue;
+    if (tensor.copies == 1 || tensor.value.bytes() < small_bytes) {
+      if (in_turn) parts.push_back(tensor);
+      continue;
+    }
+    HeldTensor part = part_of(tensor);
+    if (part.value.count() > 0) parts.push_back(std::move(part));
+  }
+  return parts;
+}
+
+}  // namespace trireme::checkpoint

@@ -1,0 +1,35 @@
+// HeldTensor: what one rank holds of a tensor that a checkpoint stores, and who of several that hold the same writes it.
+//
+// A stored tensor is global: it has a name, a dtype and a shape without padding, and no mesh in it. A rank holds a
+// rectangle of it, which other ranks may hold too: dp and cp ranks without ZeRO, tp ranks of a norm's weight. When
+// saving, the ranks with copies share the work: each writes a part. When loading, each reads all it holds.
+// Read next: parallel/checkpoint/saver.h, parallel/checkpoint/checkpoint.h.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "nn/buffer.h"
+#include "optim/optimizer.h"
+
+namespace trireme::checkpoint {
+
+struct HeldTensor {
+  std::string name;        ///< "blocks.0.mlp.up.weight", "optimizer.m.blocks.0.mlp.up.weight"
+  Tensor value;            ///< this rank's elements, without padding; a view that may be written to
+  Shape global, start;     ///< the whole tensor's shape, and where `value` begins in it
+  int copies = 1;          ///< ranks that hold these same elements
+  int copy = 0;            ///< which of them this one is
+  bool elsewhere = false;  ///< a tied weight, which an earlier stage writes
+};
+
+/// All that this rank holds: weights, the optimizer's state (masters and moments; null: none) and buffers. Waits for
+/// weights that are on their way (ZeRO), so collective.
+std::vector<HeldTensor> held_tensors(const nn::ParameterList& parameters, const nn::BufferList& buffers,
+                                     optim::Optimizer* optimizer, const DeviceMesh& mesh);
+
+/// The parts of them that this rank writes. Over all ranks, each element of each tensor comes exactly once, and copies
+/// are shared evenly, but small tensors whole: cut by rows, or given to one copy each in turn.
+std::vector<HeldTensor> owned_parts(const std::vector<HeldTensor>& held);
+
+}  // namespace trireme::checkpoint

@@ -1,0 +1,72 @@
+// Manifest: what a checkpoint holds and where. manifest.json is written last, so a folder that has one is complete.
+//
+//   step_00001000/
+//     manifest.json              this
+//     rank_00000.safetensors     what rank 0 wrote: pieces of tensors under their global names
+//     rank_00001.safetensors     ...
+//
+// A tensor is a dtype, a global shape and the pieces that make it up: rectangles, each at an offset in one file. The
+// files are described by size and by a checksum (XXH3, 64 bits) per chunk of 1 MiB, so that whoever reads a part
+// verifies that part only. The manifest's text begins with a checksum of the rest of itself.
+// Read next: parallel/checkpoint/checkpoint.h (reading), parallel/checkpoint/saver.h (writing).
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/tensor.h"
+
+namespace trireme::checkpoint {
+
+inline constexpr std::uint64_t chunk_bytes = 1 << 20;
+inline constexpr const char* manifest_name = "manifest.json";
+
+struct StoredFile {
+  std::string name;                   ///< in the checkpoint's folder
+  std::uint64_t bytes = 0;            ///< of the whole file
+  std::vector<std::uint64_t> chunks;  ///< checksums of its chunks of chunk_bytes; the last may be shorter
+};
+
+/// A dense row-major rectangle of a tensor.
+struct Piece {
+  std::size_t file = 0;      ///< in Manifest::files
+  std::uint64_t offset = 0;  ///< bytes, in that file
+  Shape start, shape;        ///< in the whole tensor
+};
+
+struct StoredTensor {
+  DType dtype = DType::f32;
+  Shape shape;
+  std::vector<Piece> pieces;
+};
+
+struct Manifest {
+  std::int64_t step = 0;
+  int ranks = 0;
+  std::string mesh;                        ///< "dp=2,tp=2,pp=1": who wrote it; no reader needs it
+  std::map<std::string, std::string> run;  ///< texts of the layers above: model, progress, configuration, ...
+  std::vector<StoredFile> files;
+  std::map<std::string, StoredTensor, std::less<>> tensors;
+
+  std::uint64_t bytes() const;  ///< of all files
+};
+
+/// Adds the files and pieces of `part`, which another rank wrote.
+void merge(Manifest& whole, const Manifest& part);
+
+std::string to_text(const Manifest& manifest);
+/// Parses and checks the content of `path`: its checksum, plain file names, sizes, and that the pieces of each tensor
+/// cover it exactly once. Throws ExitCode::data.
+Manifest parse_manifest(std::string_view text, const std::filesystem::path& path);
+
+/// The same of a part, as one rank describes it to another: not complete.
+Manifest parse_part(std::string_view text);
+
+/// Throws ExitCode::data naming `path` unless every element of every tensor is in exactly one piece.
+void require_complete(const Manifest& manifest, const std::filesystem::path& path);
+
+}  // namespace trireme::checkpoint

@@ -1,0 +1,61 @@
+#include "parallel/checkpoint/rank_file.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/parallel_for.h"
+#include "data/safetensors.h"
+#include "parallel/checkpoint/chunks.h"
+
+namespace trireme::checkpoint {
+namespace {
+
+/// memcpy by all threads of the rank: a snapshot is as fast as memory.
+void copy_bytes(std::byte* to, const std::byte* from, std::int64_t bytes) {
+  parallel_for(bytes, std::int64_t{1} << 20, [&](std::int64_t begin, std::int64_t end) {
+    std::memcpy(to + begin, from + begin, static_cast<std::size_t>(end - begin));
+  });
+}
+
+}  // namespace
+
+void RankFile::take(const std::vector<HeldTensor>& parts, int rank) {
+  description_ = {};
+  bytes_ = 0;
+  if (parts.empty()) return;
+  std::vector<SafetensorsEntry> entries;
+  for (const HeldTensor& part : parts) entries.push_back({part.name, part.value.dtype(), part.value.shape()});
+  std::vector<std::uint64_t> offsets;
+  const std::string header =
+      safetensors_header(entries, {{"format", "trireme checkpoint 1, pieces of tensors"}}, &offsets);
+  bytes_ = offsets.back() + static_cast<std::size_t>(parts.back().value.bytes());
+  if (bytes_ > capacity_) {
+    memory_ = std::make_unique_for_overwrite<std::byte[]>(bytes_);
+    capacity_ = bytes_;
+  }
+  std::memcpy(memory_.get(), header.data(), header.size());
+  description_.files.push_back({.name = fmt::format("rank_{:05}.safetensors", rank), .bytes = bytes_, .chunks = {}});
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const HeldTensor& part = parts[i];
+    const Tensor dense = contiguous(part.value);
+    copy_bytes(memory_.get() + offsets[i], static_cast<const std::byte*>(dense.raw()), dense.bytes());
+    description_.tensors[part.name] = {
+        part.value.dtype(), part.global, {{0, offsets[i], part.start, part.value.shape()}}};
+  }
+}
+
+Manifest RankFile::write(const std::filesystem::path& folder) const {
+  Manifest description = description_;
+  if (empty()) return description;
+  StoredFile& file = description.files.front();
+  file.chunks = checksums(content());
+  AtomicFile target(folder / file.name, bytes_);
+  constexpr std::size_t at_once = 8 << 20;
+  for (std::size_t at = 0; at < bytes_; at += at_once)
+    target.write(content().subspan(at, std::min(at_once, bytes_ - at)));
+  target.commit();
+  ChunkReader(folder, file).verify_all();
+  return description;
+}
+
+}  // namespace trireme::checkpoint

@@ -1,0 +1,31 @@
+// RankFile: the snapshot of what a rank writes, in host memory, as the bytes of its safetensors file. Taking it is all
+// that training waits for; writing it is for another thread. Read next: parallel/checkpoint/saver.h.
+#pragma once
+
+#include <memory>
+
+#include "parallel/checkpoint/held_tensor.h"
+#include "parallel/checkpoint/manifest.h"
+
+namespace trireme::checkpoint {
+
+class RankFile {
+ public:
+  /// Copies `parts`, none of them empty. The memory of an earlier snapshot is used again: the sizes seldom change.
+  void take(const std::vector<HeldTensor>& parts, int rank);
+
+  bool empty() const { return bytes_ == 0; }  ///< there was nothing to write
+  std::uint64_t bytes() const { return bytes_; }
+  std::span<const std::byte> content() const { return {memory_.get(), bytes_}; }
+
+  /// Writes the file into `folder`, durably, reads it back, and returns its description: one file, with its pieces.
+  /// Makes no collective calls. Throws ExitCode::io, and ExitCode::data when what is read is not what was written.
+  Manifest write(const std::filesystem::path& folder) const;
+
+ private:
+  std::unique_ptr<std::byte[]> memory_;
+  std::size_t capacity_ = 0, bytes_ = 0;
+  Manifest description_;  // but for the checksums
+};
+
+}  // namespace trireme::checkpoint

@@ -1,0 +1,153 @@
+#include "parallel/checkpoint/saver.h"
+
+#include <thread>
+
+#include "core/io.h"
+#include "parallel/checkpoint/folder.h"
+#include "parallel/checkpoint/texts.h"
+
+namespace trireme::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// What went wrong, as a text that can go to other ranks; empty when nothing did.
+template <class F>
+std::string problem_of(const F& f) {
+  try {
+    f();
+    return {};
+  } catch (const Error& error) {
+    const std::string what = error.what();
+    const std::size_t end = what.find("] ");
+    return end == std::string::npos ? what : what.substr(end + 2);
+  } catch (const std::exception& error) { return error.what(); }
+}
+
+template <class T>
+bool ready(const std::future<T>& future) {
+  return !future.valid() || future.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+}
+
+/// Whether `mine` holds on every rank. Collective.
+bool everywhere(ProcessGroup& world, bool mine) {
+  const Tensor missing = Tensor::full({1}, mine ? 0 : 1, DType::i64);
+  world.all_reduce(missing).wait();
+  return *missing.data<std::int64_t>() == 0;
+}
+
+std::int64_t sum_of(ProcessGroup& world, std::uint64_t mine) {
+  const auto value = static_cast<std::int64_t>(mine);
+  const Tensor sum = Tensor::from(std::span(&value, 1), {1});
+  world.all_reduce(sum).wait();
+  return *sum.data<std::int64_t>();
+}
+
+void commit(const Manifest& manifest, const fs::path& temporary, const fs::path& final_path) {
+  write_file(temporary / manifest_name, to_text(manifest));
+  sync_folder(temporary);
+  publish(temporary, final_path);
+}
+
+}  // namespace
+
+Saver::Saver(fs::path checkpoints, const DeviceMesh& mesh, std::optional<std::int64_t> keep)
+    : checkpoints_(std::move(checkpoints)),
+      mesh_(mesh),
+      keep_(keep),
+      nonce_(broadcast_text(mesh.world(), make_nonce())) {
+  const std::string problem = first_text(
+      mesh_.world(), mesh_.rank() == 0 ? problem_of([&] { remove_leftovers(checkpoints_); }) : std::string());
+  if (!problem.empty()) fail(ExitCode::io, "checkpoint", "{}", problem);
+}
+
+// A run that ends in an error while it saves: the threads are waited for, as they use file_; what they wrote has a
+// name that nothing reads, and the next run in the folder removes it.
+Saver::~Saver() {
+  if (writing_.valid()) writing_.wait();
+  if (committing_.valid()) committing_.wait();
+}
+
+void Saver::begin(std::int64_t step, const std::vector<HeldTensor>& held, std::map<std::string, std::string> run) {
+  require(!busy(), "checkpoint", "a save is still under way; call finish() first");
+  began_ = Clock::now();
+  temporary_ = checkpoints_ / temporary_name(step, nonce_);
+  file_.take(owned_parts(held), mesh_.rank());
+  saved_ = {.step = step,
+            .path = checkpoints_ / folder_name(step),
+            .bytes = static_cast<std::uint64_t>(sum_of(mesh_.world(), file_.bytes())),
+            .error = {},
+            .warning = {}};
+  manifest_ = {.step = step,
+               .ranks = mesh_.world().size(),
+               .mesh = to_string(mesh_.shape()),
+               .run = std::move(run),
+               .files = {},
+               .tensors = {}};
+  refused_ = first_text(mesh_.world(), mesh_.rank() != 0 ? std::string() : problem_of([&] {
+                          make_directories(temporary_);
+                          require_space(temporary_, saved_.bytes);
+                        }));
+  if (refused_.empty()) {
+    writing_ = std::async(std::launch::async, [this] { return file_.write(temporary_); });
+  }
+  phase_ = Phase::writing;
+  saved_.stall_seconds = std::chrono::duration<double>(Clock::now() - began_).count();
+}
+
+Saved Saver::ended(std::string error) {
+  phase_ = Phase::idle;
+  saved_.error = std::move(error);
+  saved_.seconds = std::chrono::duration<double>(Clock::now() - began_).count();
+  if (!saved_.error.empty() && mesh_.rank() == 0) {
+    // The first failure is the one to report; what cannot be removed now, the next run removes.
+    static_cast<void>(problem_of([&] { remove_folder(temporary_); }));
+  }
+  return saved_;
+}
+
+// All ranks have written, or failed to: rank 0 gets the descriptions, and its thread commits.
+std::optional<Saved> Saver::after_writing() {
+  Manifest mine;
+  std::string problem = refused_;
+  if (writing_.valid()) problem = problem_of([&] { mine = writing_.get(); });
+  problem = first_text(mesh_.world(), problem);
+  if (!problem.empty()) return ended(std::move(problem));
+  mine.step = manifest_.step;
+  const std::vector<std::string> descriptions = gather_texts(mesh_.world(), to_text(mine));
+  phase_ = Phase::committing;
+  if (mesh_.rank() != 0) return std::nullopt;
+  committing_ = std::async(std::launch::async, [this, descriptions] {
+    for (const std::string& text : descriptions) merge(manifest_, parse_part(text));
+    require_complete(manifest_, saved_.path / manifest_name);
+    commit(manifest_, temporary_, saved_.path);
+    return keep_ ? problem_of([&] { prune(checkpoints_, *keep_, saved_.path); }) : std::string();
+  });
+  return std::nullopt;
+}
+
+std::optional<Saved> Saver::advance() {
+  if (phase_ == Phase::writing) { return everywhere(mesh_.world(), ready(writing_)) ? after_writing() : std::nullopt; }
+  if (!everywhere(mesh_.world(), ready(committing_))) return std::nullopt;
+  std::string warning;
+  const std::string problem = committing_.valid() ? problem_of([&] { warning = committing_.get(); }) : std::string();
+  saved_.warning = broadcast_text(mesh_.world(), warning);
+  return ended(first_text(mesh_.world(), problem));
+}
+
+std::optional<Saved> Saver::poll() {
+  if (!busy()) return std::nullopt;
+  const Clock::time_point start = Clock::now();
+  std::optional<Saved> result = advance();
+  const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  (result ? result->stall_seconds : saved_.stall_seconds) += seconds;
+  return result;
+}
+
+std::optional<Saved> Saver::finish() {
+  std::optional<Saved> result;
+  while (busy() && !(result = poll())) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  return result;
+}
+
+}  // namespace trireme::checkpoint

@@ -1,0 +1,78 @@
+// Saver: writes checkpoints while training goes on.
+//
+//   Saver saver(out / "checkpoints", mesh, keep);
+//   saver.begin(step, held_tensors(...), run);      // copies what this rank writes into host memory, and returns
+//   ...                                             // a thread of each rank writes its file; training goes on
+//   if (const auto saved = saver.poll()) ...        // at each step boundary: has it been committed, or failed?
+//   if (const auto saved = saver.finish()) ...      // at the end: waits
+//
+// The commit, so that a checkpoint is complete or does not exist, whatever happens when:
+//   1. every rank writes its file into step_N.tmp.NONCE, syncs it and reads it back;
+//   2. at a step boundary the ranks learn that all have: their descriptions go to rank 0;
+//   3. rank 0's thread writes the manifest, syncs it and the folder, renames the folder to step_N, syncs its parent,
+//      and prunes older checkpoints;
+//   4. at a later step boundary the ranks learn that it has.
+// The threads make no collective calls: only begin(), poll() and finish() do, which every rank calls alike. A failure
+// leaves earlier checkpoints as they are. Read next: parallel/checkpoint/rank_file.h, parallel/checkpoint/folder.h.
+#pragma once
+
+#include <chrono>
+#include <future>
+#include <optional>
+
+#include "parallel/checkpoint/rank_file.h"
+
+namespace trireme::checkpoint {
+
+/// How a save ended: the same on every rank.
+struct Saved {
+  std::int64_t step = 0;
+  std::filesystem::path path;
+  std::uint64_t bytes = 0;   ///< of all files
+  double seconds = 0;        ///< from begin() to the commit, training going on
+  double stall_seconds = 0;  ///< of them, those that this rank's training stood still for
+  std::string error;         ///< why it failed, without "trireme: [where]"; empty: it is committed
+  std::string warning;       ///< committed, but older checkpoints could not be pruned
+};
+
+class Saver {
+ public:
+  /// `keep`: how many checkpoints stay; not set: all. Collective; the caller has the lock of the run's folder.
+  Saver(std::filesystem::path checkpoints, const DeviceMesh& mesh, std::optional<std::int64_t> keep);
+  ~Saver();
+  Saver(const Saver&) = delete;
+  Saver& operator=(const Saver&) = delete;
+
+  bool busy() const { return phase_ != Phase::idle; }
+  /// Starts a save; not while busy(). What is held may be changed as soon as it returns. Collective.
+  void begin(std::int64_t step, const std::vector<HeldTensor>& held, std::map<std::string, std::string> run);
+  /// What became of the save that was under way, once; nothing while it still is. Collective.
+  std::optional<Saved> poll();
+  /// As poll(), but waits. Collective.
+  std::optional<Saved> finish();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  enum class Phase : std::uint8_t { idle, writing, committing };
+
+  std::optional<Saved> advance();
+  std::optional<Saved> after_writing();
+  Saved ended(std::string error);
+
+  std::filesystem::path checkpoints_;
+  const DeviceMesh& mesh_;
+  std::optional<std::int64_t> keep_;
+  std::string nonce_;
+
+  Phase phase_ = Phase::idle;
+  RankFile file_;
+  std::filesystem::path temporary_;
+  std::string refused_;                  // what was found wrong before anything was written
+  std::future<Manifest> writing_;        // this rank's file
+  std::future<std::string> committing_;  // rank 0; gives the warning
+  Manifest manifest_;                    // rank 0: of all, as the descriptions come in
+  Saved saved_;
+  Clock::time_point began_;
+};
+
+}  // namespace trireme::checkpoint

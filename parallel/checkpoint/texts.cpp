@@ -1,0 +1,59 @@
+#include "parallel/checkpoint/texts.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace trireme::checkpoint {
+
+std::vector<std::string> gather_texts(ProcessGroup& group, const std::string& text) {
+  const Tensor size =
+      Tensor::from(std::span<const std::int64_t>(std::vector{static_cast<std::int64_t>(text.size())}), {1});
+  const Tensor sizes = Tensor::empty({group.size(), 1}, DType::i64);
+  group.all_gather(size, sizes).wait();
+  const auto all = sizes.span<std::int64_t>();
+  const std::int64_t longest = std::max<std::int64_t>(*std::max_element(all.begin(), all.end()), 1);
+  const Tensor mine = Tensor::zeros({longest}, DType::u8);  // [longest]
+  std::memcpy(mine.raw(), text.data(), text.size());
+  const bool first = group.rank() == 0;
+  const Tensor texts = first ? Tensor::empty({group.size(), longest}, DType::u8) : Tensor();  // [ranks, longest]
+  group.gather(mine, texts, 0).wait();
+  std::vector<std::string> result;
+  for (std::int64_t rank = 0; first && rank < group.size(); ++rank)
+    result.emplace_back(static_cast<const char*>(texts.raw()) + rank * longest,
+                        static_cast<std::size_t>(all[static_cast<std::size_t>(rank)]));
+  return result;
+}
+
+std::string broadcast_text(ProcessGroup& group, const std::string& text) {
+  const Tensor size = Tensor::full({1}, static_cast<double>(text.size()), DType::i64);
+  group.broadcast(size, 0).wait();
+  const Tensor bytes = Tensor::zeros({std::max<std::int64_t>(*size.data<std::int64_t>(), 1)}, DType::u8);
+  if (group.rank() == 0) std::memcpy(bytes.raw(), text.data(), text.size());
+  group.broadcast(bytes, 0).wait();
+  return {static_cast<const char*>(bytes.raw()), static_cast<std::size_t>(*size.data<std::int64_t>())};
+}
+
+std::string first_text(ProcessGroup& group, const std::string& text) {
+  const std::vector<std::string> all = gather_texts(group, text);
+  const auto found = std::find_if(all.begin(), all.end(), [](const std::string& t) { return !t.empty(); });
+  return broadcast_text(group, found == all.end() ? std::string() : *found);
+}
+
+void agree(ProcessGroup& group, const std::function<void()>& f) {
+  std::string problem;  // code, where, what, with zeros between them
+  try {
+    f();
+  } catch (const Error& error) {
+    const std::string message = error.what();  // trireme: [where] what
+    const std::size_t begin = message.find('[') + 1, end = message.find("] ");
+    problem = fmt::format("{}{}{}{}{}", static_cast<int>(error.code()), '\0', message.substr(begin, end - begin), '\0',
+                          message.substr(end + 2));
+  }
+  problem = first_text(group, problem);
+  if (problem.empty()) return;
+  const std::size_t first = problem.find('\0'), second = problem.find('\0', first + 1);
+  throw Error(static_cast<ExitCode>(std::stoi(problem.substr(0, first))), problem.substr(first + 1, second - first - 1),
+              problem.substr(second + 1));
+}
+
+}  // namespace trireme::checkpoint

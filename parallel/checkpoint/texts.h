@@ -1,0 +1,23 @@
+// Short texts between ranks: descriptions to the rank that writes the manifest, an error of one to all.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "parallel/comm/process_group.h"
+
+namespace trireme::checkpoint {
+
+/// All ranks' texts by rank, on rank 0 of the group; empty elsewhere. Collective.
+std::vector<std::string> gather_texts(ProcessGroup& group, const std::string& text);
+/// The text of rank 0, on every rank. Collective.
+std::string broadcast_text(ProcessGroup& group, const std::string& text);
+/// The first text that is not empty, on every rank: whether anyone failed, and how. Collective.
+std::string first_text(ProcessGroup& group, const std::string& text);
+
+/// Runs `f` on every rank, in which it makes no collective calls; when it throws an Error on any of them, throws the
+/// first rank's on all. Collective.
+void agree(ProcessGroup& group, const std::function<void()>& f);
+
+}  // namespace trireme::checkpoint
