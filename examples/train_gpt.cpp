@@ -12,13 +12,13 @@
 #include "data/prefetch.h"
 #include "data/utf8.h"
 #include "parallel/pipeline/timeline.h"
+#include "train/checkpointing.h"
 #include "train/console.h"
 #include "train/evaluate.h"
 #include "train/generate.h"
 #include "train/program.h"
 #include "train/ranks.h"
 #include "train/run_folder.h"
-#include "train/saved_run.h"
 #include "train/setup.h"
 #include "train/trainer.h"
 
@@ -56,6 +56,26 @@ std::string sample(const TrainOptions& o, const Corpus& corpus, Gpt& model) {
   return text + printable.finish();
 }
 
+/// Where the run goes on, when it is resumed; collective.
+std::optional<Resumed> resume(const TrainOptions& o, Trainer& trainer, const Tokenizer& tokenizer,
+                              const RunIdentity& identity, Console& console) {
+  if (o.run.resume == "none") return std::nullopt;
+  std::optional<Resumed> resumed;
+  if (o.run.resume == "auto") {
+    resumed = load_newest_run(o.run.out, trainer.model(), trainer.optimizer(), tokenizer, identity,
+                              [&console](const std::string& line) { console.print(line); });
+    if (!resumed) return std::nullopt;
+  } else {
+    const std::filesystem::path path = find_saved_run(o.run.resume);
+    resumed = Resumed{path, load_run(path, trainer.model(), trainer.optimizer(), tokenizer, identity)};
+  }
+  console.print(fmt::format("resuming after step {} from {}", resumed->progress.steps, resumed->path.string()));
+  if (resumed->progress.steps >= o.schedule.steps && o.run.resume != "auto")
+    fail(ExitCode::usage, "resume", "{} has made {} steps already, and --steps is {}; expected more; raise --steps",
+         resumed->path.string(), resumed->progress.steps, o.schedule.steps);
+  return resumed;
+}
+
 StartFacts start_facts(const TrainOptions& o, const Corpus& corpus, const Gpt& model, const pipeline::Proof& proof) {
   const int tp = o.mesh.shape.size(Axis::tp);
   return {.parameters = parameter_count(o.model.config),
@@ -86,15 +106,16 @@ void train_rank(const TrainOptions& o, const Corpus& corpus, RunFolder& folder, 
   console.print(to_string(batch, config.context));
   Progress progress;
   const RunIdentity identity(o.run.seed, corpus.hash, o.data.val_fraction);
-  if (o.run.resume != "none") {
-    progress = load_run(o.run.resume, model, trainer.optimizer(), *corpus.tokenizer, identity);
-    if (progress.steps >= o.schedule.steps)
-      fail(ExitCode::usage, "resume", "{} has made {} steps already, and --steps is {}; expected more; raise --steps",
-           o.run.resume, progress.steps, o.schedule.steps);
-    if (progress.loss_scale) trainer.scaler().set_state(*progress.loss_scale);
-  }
+  if (rank.first()) folder.lock();
+  const std::optional<Resumed> resumed = resume(o, trainer, *corpus.tokenizer, identity, console);
+  if (resumed) progress = resumed->progress;
+  if (progress.loss_scale) trainer.scaler().set_state(*progress.loss_scale);
   if (o.run.dry_run) return console.print(pipeline::render(trainer.executor().schedule()));
-  if (rank.first()) folder.open(config_text(o));
+  if (rank.first()) folder.open(config_text(o), progress.steps);
+  std::optional<Checkpointing> checkpoints;
+  if (!o.run.out.empty())
+    checkpoints.emplace(o, trainer, *corpus.tokenizer, identity, resumed,
+                        [&console](const std::string& line) { console.print(line); });
 
   const Sampler sampler(corpus.train, config.context, seed);
   const BatchPlan plan = batch.on_rank(mesh->coord(Axis::dp));
@@ -171,15 +192,10 @@ void train_rank(const TrainOptions& o, const Corpus& corpus, RunFolder& folder, 
     if (o.run.sample_every > 0 && (last || step % o.run.sample_every == 0)) {
       console.print(sample_block(step, timed(Phase::sampling, [&] { return sample(o, corpus, model); })));
     }
+    if (checkpoints && !last) timed(Phase::saving, [&] { checkpoints->after_step(progress); });
   }
 
-  if (!o.run.out.empty()) {
-    if (trainer.scaler().active()) progress.loss_scale = trainer.scaler().state();
-    const std::string saved = timed(Phase::saving, [&] {
-      return save_run(o.run.out, model, trainer.optimizer(), progress, *corpus.tokenizer, identity);
-    });
-    console.print(saved);
-  }
+  if (checkpoints) timed(Phase::saving, [&] { checkpoints->finish(progress); });
   console.print(time_table(times, progress.steps - first_step));
 }
 

@@ -3,7 +3,9 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
+#include <string_view>
 
 namespace trireme {
 namespace {
@@ -73,6 +75,21 @@ std::string to_json_line(const StepRecord& r) {
   line.add("comm_exposed_ms", r.comm_exposed_ms);
   line.add("peak_bytes", r.peak_bytes);
   return line.finish();
+}
+
+std::string first_steps(const std::string& lines, std::int64_t steps) {
+  constexpr std::string_view key = "{\"step\":";  // what every line begins with
+  std::string kept;
+  for (std::size_t begin = 0; begin < lines.size();) {
+    const std::size_t end = std::min(lines.find('\n', begin), lines.size() - 1) + 1;
+    const std::string_view line = std::string_view(lines).substr(begin, end - begin);
+    std::int64_t step = 0;
+    const bool ours = line.starts_with(key) &&
+                      std::from_chars(line.data() + key.size(), line.data() + line.size(), step).ec == std::errc();
+    if (ours && step <= steps) kept += line;
+    begin = end;
+  }
+  return kept;
 }
 
 }  // namespace trireme

@@ -42,4 +42,7 @@ struct StepRecord {
 /// back; what is not finite is null.
 std::string to_json_line(const StepRecord& record);
 
+/// The lines of a metrics.jsonl that are of the first `steps` steps.
+std::string first_steps(const std::string& lines, std::int64_t steps);
+
 }  // namespace trireme

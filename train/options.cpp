@@ -204,13 +204,26 @@ void declare_run(Flags& flags, RunOptions& o) {
       count);
   flags.add("sample-every", "N", o.sample_every, "steps between text samples; 0: never", count_or_none);
   flags.add("sample-length", "N", o.sample_length, "tokens of a sample", count);
-  flags.add("out", "DIR", o.out, "folder for metrics.jsonl, config.json and the trained weights; made if absent");
-  flags.add("resume", "none|PATH", o.resume, "go on from what an earlier run saved in its --out folder");
+  flags.add("out", "DIR", o.out, "folder for metrics.jsonl, config.json and checkpoints; made if absent");
   flags.add_switch("verify", o.verify,
                    "compare what should be the same on several ranks, bit by bit: replicated tensors at every move, "
                    "copies of weights after every step, every collective with its call site; slow, same numbers",
                    true);
   flags.add_switch("dry-run", o.dry_run, "everything up to the first step: plan, memory, schedule", true);
+}
+
+void declare_checkpoints(Flags& flags, RunOptions& o) {
+  flags.group("checkpoints");
+  flags.add("checkpoint-every", "N", o.checkpoint_every,
+            "steps between checkpoints, which are written while training goes on; 0: only after the last step",
+            count_or_none);
+  flags.add("checkpoint-minutes", "M", o.checkpoint_minutes,
+            "most minutes between checkpoints, beside --checkpoint-every; 0: no matter how many", Range::at_least(0));
+  flags.add("keep", "N", o.keep, "all",
+            "newest checkpoints that stay; older ones are removed once a new one is verified", count);
+  flags.add("resume", "auto|none|PATH", o.resume,
+            "go on from the newest checkpoint of a run's folder, or from one checkpoint; auto: from the newest one in "
+            "--out that is whole, or from the beginning when there is none");
 }
 
 void declare_all(Flags& flags, TrainOptions& o) {
@@ -223,6 +236,7 @@ void declare_all(Flags& flags, TrainOptions& o) {
   declare_mesh(flags, o.mesh);
   declare_precision(flags, o.precision);
   declare_run(flags, o.run);
+  declare_checkpoints(flags, o.run);
 }
 
 CorpusOptions TrainOptions::corpus() const {

@@ -112,7 +112,10 @@ struct RunOptions {
   std::int64_t sample_every = 0;                  ///< steps; 0: never
   std::int64_t sample_length = 200;               ///< tokens
   std::string out;                                ///< folder for metrics, configuration and weights; empty: none
-  std::string resume = "none";                    ///< the --out folder of an earlier run, or none
+  std::string resume = "none";                    ///< auto, none, or what an earlier run saved
+  std::int64_t checkpoint_every = 0;              ///< steps; 0: only after the last
+  double checkpoint_minutes = 0;                  ///< 0: only by steps
+  std::optional<std::int64_t> keep;               ///< checkpoints; not set: all
   bool dry_run = false;                           ///< everything up to the first step
   bool verify = false;                            ///< compare what should be the same on several ranks
 };
@@ -145,6 +148,7 @@ void declare_optimizer(Flags& flags, OptimizerOptions& options);
 void declare_mesh(Flags& flags, MeshOptions& options);
 void declare_precision(Flags& flags, PrecisionOptions& options);
 void declare_run(Flags& flags, RunOptions& options);
+void declare_checkpoints(Flags& flags, RunOptions& options);
 void declare_all(Flags& flags, TrainOptions& options);
 
 /// Settles what was left to be inferred and needs no data: ranks, mesh, batch. `launcher_ranks`: how many ranks a

@@ -1,6 +1,7 @@
 #include "train/run_folder.h"
 
 #include "core/error.h"
+#include "parallel/checkpoint/folder.h"
 #include "train/saved_run.h"
 
 namespace trireme {
@@ -26,9 +27,10 @@ RunFolder::RunFolder(fs::path out, const std::string& resume) : path_(std::move(
   if (fs::exists(path_, unknown) && !fs::is_directory(path_, unknown))
     fail(ExitCode::usage, "out", "{} is a file; expected a folder, or a name not taken yet; change --out",
          path_.string());
-  resumed_ = resume != "none" && inside(resume, path_);
+  const bool automatic = resume == "auto";
+  resumed_ = automatic ? fs::exists(path_ / config_name, unknown) : resume != "none" && inside(resume, path_);
   if (resumed_) {
-    require_newest(resume);
+    if (!automatic) require_newest(resume);
   } else {
     require_empty();
   }
@@ -36,11 +38,16 @@ RunFolder::RunFolder(fs::path out, const std::string& resume) : path_(std::move(
 
 /// A run that went on from an older checkpoint would write steps and checkpoints that are there already.
 void RunFolder::require_newest(const fs::path& resume) const {
-  const fs::path chosen = find_saved_run(resume), newest = find_saved_run(path_);
-  if (fs::weakly_canonical(chosen) == fs::weakly_canonical(newest)) return;
-  fail(ExitCode::usage, "out",
-       "{} holds a newer checkpoint than {}, {}; expected the newest one; choose another --out to go on from the older",
-       path_.string(), chosen.string(), newest.string());
+  const fs::path chosen = find_saved_run(resume);
+  const auto all = checkpoint::candidates(path_ / "checkpoints");
+  const bool newer =
+      !all.empty() && all.front().step >= 0 && fs::weakly_canonical(chosen) != fs::weakly_canonical(all.front().path);
+  if (!newer) return;
+  fail(
+      ExitCode::usage, "out",
+      "{} holds a newer checkpoint than {}, {}; expected the newest one; choose another --out to go on from the older, "
+      "or remove the newer",
+      path_.string(), chosen.string(), all.front().path.string());
 }
 
 void RunFolder::require_empty() const {
@@ -50,8 +57,9 @@ void RunFolder::require_empty() const {
     fail(ExitCode::usage, "out",
          "{} already holds a run ({}); expected a new or empty folder; choose another --out, or {}", path_.string(),
          name,
-         holds_saved_run(path_) ? fmt::format("go on with that run: --resume {}", path_.string())
-                                : "remove the folder: that run ended before it saved anything");
+         checkpoint::candidates(path_ / "checkpoints").empty()
+             ? "remove the folder: that run ended before it saved anything"
+             : fmt::format("go on with that run: --resume {}", path_.string()));
   }
   for (const fs::directory_entry& entry : fs::directory_iterator(path_, unknown)) {
     if (entry.path().filename() == lock_name) continue;
@@ -60,22 +68,37 @@ void RunFolder::require_empty() const {
   }
 }
 
-void RunFolder::open(const std::string& config) {
-  if (path_.empty()) return;
+void RunFolder::name_out(const std::function<void()>& f) const {
   try {
-    make_directories(path_);
-    lock_ = std::make_unique<FileLock>(path_ / lock_name);
-    if (!resumed_) require_empty();  // another run may have begun and ended here since the first look
-    write_file(path_ / config_name, config);
-    metrics_ = std::make_unique<AppendFile>(path_ / metrics_name);
+    f();
   } catch (const Error& error) {
     if (error.code() == ExitCode::usage) throw;
+    const std::string what = error.what();
+    const std::size_t owner = what.find('('), end = what.find(')', owner);
     if (error.code() == ExitCode::locked)
-      fail(ExitCode::locked, "out", "another run is writing to {}; wait for it to end, or choose another --out",
-           path_.string());
-    const std::string_view what = error.what();
+      fail(ExitCode::locked, "out", "another run is writing to {}{}; wait for it to end, or choose another --out",
+           path_.string(), owner == std::string::npos ? "" : " " + what.substr(owner, end + 1 - owner));
     fail(error.code(), "out", "{}; choose another --out", what.substr(what.find("] ") + 2));
   }
+}
+
+void RunFolder::lock() {
+  std::error_code unknown;
+  if (path_.empty() || !fs::is_directory(path_, unknown) || lock_ != nullptr) return;
+  name_out([&] { lock_ = std::make_unique<FileLock>(path_ / lock_name); });
+}
+
+void RunFolder::open(const std::string& config, std::int64_t steps) {
+  if (path_.empty()) return;
+  name_out([&] {
+    make_directories(path_);
+    lock();
+    if (!resumed_) require_empty();  // another run may have begun and ended here since the first look
+    write_file(path_ / config_name, config);
+    if (resumed_ && fs::exists(path_ / metrics_name))
+      write_file(path_ / metrics_name, first_steps(read_file(path_ / metrics_name), steps));
+    metrics_ = std::make_unique<AppendFile>(path_ / metrics_name);
+  });
 }
 
 void RunFolder::log(const StepRecord& record) {

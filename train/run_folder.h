@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -18,9 +19,13 @@ class RunFolder {
   /// creates nothing yet, so that a run that is refused later leaves no trace.
   RunFolder(std::filesystem::path out, const std::string& resume);
 
-  /// Creates the folder, locks it, writes config.json, opens metrics.jsonl. Throws ExitCode::io naming --out, and
-  /// ExitCode::locked when another run is writing there.
-  void open(const std::string& config);
+  /// Locks the folder if there is one already, before anything in it is read. Throws ExitCode::locked, saying who has
+  /// it, when another run is writing there.
+  void lock();
+  /// Creates the folder, locks it, writes config.json, opens metrics.jsonl, in which only the first `steps` steps stay:
+  /// those after the checkpoint that the run goes on from are made again. Throws ExitCode::io naming --out, and as
+  /// lock().
+  void open(const std::string& config, std::int64_t steps = 0);
   /// Appends a line to metrics.jsonl.
   void log(const StepRecord& record);
 
@@ -30,6 +35,8 @@ class RunFolder {
  private:
   void require_newest(const std::filesystem::path& resume) const;
   void require_empty() const;
+  /// Runs f; its errors name --out.
+  void name_out(const std::function<void()>& f) const;
 
   std::filesystem::path path_;
   bool resumed_ = false;

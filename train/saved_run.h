@@ -1,60 +1,67 @@
-// What a run leaves behind: weights, optimizer state, progress, tokenizer and configuration, in one safetensors file,
-// OUT/checkpoints/step_00002000/run.safetensors. Tensors are stored whole (padding removed) under their global names,
-// so a run saved on one mesh is resumed on any other. The file is written under a temporary name and renamed: whole or
-// absent.
+// A run saved and resumed: what parallel/checkpoint stores, applied to a model, its optimizer and its progress.
 //
-//   blocks.0.mlp.up.weight              a parameter, in the model's dtype
+// Tensors are stored under global names, without padding, so a run saved on one mesh is resumed on any other:
+//   blocks.0.mlp.up.weight              a parameter (or a buffer: nn/buffer.h), in the model's dtype
 //   optimizer.m.blocks.0.mlp.up.weight  its optimizer state, f32 (m, v, momentum, master)
-// Read next: data/safetensors.h.
+// Everything else a run needs to go on is in train/run_texts.h.
+// Read next: parallel/checkpoint/saver.h, parallel/checkpoint/checkpoint.h.
 #pragma once
 
-#include <filesystem>
-#include <memory>
-#include <string>
-
-#include "data/tokenizer.h"
-#include "models/gpt.h"
-#include "optim/loss_scaler.h"
-#include "optim/optimizer.h"
+#include "parallel/checkpoint/saver.h"
+#include "train/run_texts.h"
 
 namespace trireme {
 
-/// Where a run stands. The learning rate, the sampler and dropout are pure functions of it.
-struct Progress {
-  std::int64_t steps = 0;                                   ///< optimizer steps made
-  std::int64_t samples = 0;                                 ///< sequences consumed
-  std::optional<optim::LossScaler::State> loss_scale = {};  ///< of a run in f16
+/// Saves a run in the background, again and again.
+class RunSaver {
+ public:
+  /// All arguments must outlive this object. `configuration`: the run's options, as --config takes them. Collective.
+  RunSaver(const std::filesystem::path& out, const Gpt& model, optim::Optimizer& optimizer, const Tokenizer& tokenizer,
+           const RunIdentity& run, std::string configuration = {}, std::optional<std::int64_t> keep = {});
+
+  // As checkpoint::Saver has them.
+  void begin(const Progress& progress);
+  bool busy() const { return saver_.busy(); }
+  std::optional<checkpoint::Saved> poll() { return saver_.poll(); }
+  std::optional<checkpoint::Saved> finish() { return saver_.finish(); }
+
+ private:
+  const Gpt& model_;
+  optim::Optimizer& optimizer_;
+  const Tokenizer& tokenizer_;
+  RunIdentity run_;
+  std::string configuration_;
+  checkpoint::Saver saver_;
 };
 
-/// What a run must have in common with the saved one it goes on from, beside its model and tokenizer.
-struct RunIdentity {
-  std::int64_t seed = 0;
-  std::uint64_t data = 0;   ///< Corpus::hash; 0: not known
-  double val_fraction = 0;  ///< which part of the data is not trained on
-  RunIdentity(std::int64_t s, std::uint64_t d = 0, double v = 0) : seed(s), data(d), val_fraction(v) {}
-};
+/// What to print of a save: "saved step 20 in PATH (1.2 MB, 0.03 s, of which training stood still for 0.001 s)".
+std::string saved_line(const checkpoint::Saved& saved);
 
-/// Saves under `out`; returns the line to print: path, size, seconds. Collective over the mesh; rank 0 writes.
+/// Saves under `out` and waits; returns saved_line(). Collective. Throws ExitCode::io.
 std::string save_run(const std::filesystem::path& out, const Gpt& model, optim::Optimizer& optimizer,
                      const Progress& progress, const Tokenizer& tokenizer, const RunIdentity& run);
 
-/// The file that `path` means: itself, or the newest checkpoint in a run's folder. Throws ExitCode::usage when there is
-/// none.
+/// The checkpoint that `path` means: itself, or the newest one of a run's folder. Throws ExitCode::usage when there is
+/// none, and ExitCode::data when the newest one has no valid manifest.
 std::filesystem::path find_saved_run(const std::filesystem::path& path);
-bool holds_saved_run(const std::filesystem::path& folder);
 
-/// Loads weights and optimizer state into this rank's shards. Throws ExitCode::usage when the model, the optimizer, the
-/// tokenizer, the data or the seed is not the one saved, naming the flags.
+/// Loads weights, optimizer state and buffers into this rank's shards, reading what it needs of them. Throws, on every
+/// rank alike, ExitCode::usage when the model, the optimizer, the tokenizer, the data or the seed is not the one saved,
+/// naming the flags, and ExitCode::data when what it reads is damaged. Collective over the model's mesh.
 Progress load_run(const std::filesystem::path& path, Gpt& model, optim::Optimizer& optimizer,
                   const Tokenizer& tokenizer, const RunIdentity& run);
 
-/// A saved model without its run: for generation.
-struct SavedModel {
-  GptConfig config;
-  DType dtype = DType::f32;
-  std::shared_ptr<const Tokenizer> tokenizer;
+/// As load_run, from the newest valid checkpoint of the run in `out`; nothing when it has saved none. Rank 0 chooses. Of
+/// those that are damaged, `tell` is told why they were skipped. Throws ExitCode::data when all are. Collective.
+struct Resumed {
+  std::filesystem::path path;
   Progress progress;
 };
+std::optional<Resumed> load_newest_run(const std::filesystem::path& out, Gpt& model, optim::Optimizer& optimizer,
+                                       const Tokenizer& tokenizer, const RunIdentity& run,
+                                       const std::function<void(const std::string&)>& tell);
+
+/// The model of the checkpoint that `path` means, and weights and buffers alone: for generation, on any mesh.
 SavedModel read_saved_model(const std::filesystem::path& path);
 void load_weights(const std::filesystem::path& path, Gpt& model);
 

@@ -185,6 +185,21 @@ void validate_optimizer(const OptimizerOptions& o) {
   }
 }
 
+/// Checkpoints are in --out.
+void validate_checkpoints(const RunOptions& o) {
+  if (!o.out.empty()) return;
+  const auto refuse = [](bool given, const char* flag) {
+    if (given)
+      fail(ExitCode::usage, "checkpoint",
+           "{} has no effect without --out, the folder with the checkpoints; expected --out DIR; give --out or drop it",
+           flag);
+  };
+  refuse(o.checkpoint_every > 0, "--checkpoint-every");
+  refuse(o.checkpoint_minutes > 0, "--checkpoint-minutes");
+  refuse(o.keep.has_value(), "--keep");
+  refuse(o.resume == "auto", "--resume auto");
+}
+
 void validate_run(const TrainOptions& o) {
   if (o.run.eval_every > 0 && o.data.val_fraction == 0)
     fail(ExitCode::usage, "run",
@@ -274,6 +289,7 @@ void validate(const TrainOptions& options) {
   validate_schedule(options.schedule);
   validate_optimizer(options.optimizer);
   validate_run(options);
+  validate_checkpoints(options.run);
   options.precision.recompute_plan();  // both refuse what they cannot be
   options.precision.make_scaler();
 }

@@ -44,10 +44,11 @@ TEST_CASE("several processes would all write the same text") {
 
 TEST_CASE("a damaged checkpoint is bad data") {
   const Workplace work;
-  std::ofstream(work.folder / "run.safetensors") << "not a checkpoint at all";
-  const Result result = run("generate", "--checkpoint " + work.path("run.safetensors") + " --prompt A");
+  std::filesystem::create_directories(work.folder / "run/checkpoints/step_00000001");
+  std::ofstream(work.folder / "run/checkpoints/step_00000001/manifest.json") << "not a checkpoint at all";
+  const Result result = run("generate", "--checkpoint " + work.path("run") + " --prompt A");
   INFO(result.output);
   CHECK(result.code == 65);
   CHECK(occurrences(result.output, "trireme: FATAL[65] ") == 1);
-  CHECK(contains(result.output, "run.safetensors"));
+  CHECK(contains(result.output, "step_00000001"));
 }

@@ -1,6 +1,5 @@
 // The GPT with experts as a whole: its size, evaluation and generation on any mesh, and runs that move between meshes.
 // Every gradient on many meshes: tests/parity/experts_test.cpp; the layer by itself: tests/nn/moe_test.cpp.
-#include "data/safetensors.h"
 #include "tests/data/helpers.h"
 #include "tests/models/trainer.h"
 #include "train/evaluate.h"
@@ -112,12 +111,12 @@ TEST_CASE("experts move from mesh to mesh with the bits of every whole tensor, a
     });
     from = folder / to;
   }
-  const SafetensorsFile first(find_saved_run(folder / "a"));
+  const checkpoint::Checkpoint first(find_saved_run(folder / "a"));
   CHECK(first.shape("blocks.1.mlp.up.weight") == Shape{4, 128, 32});
   CHECK(first.shape("optimizer.v.blocks.0.mlp.down.bias") == Shape{4, 32});
   for (const auto& [text, to] : moves) {
-    const SafetensorsFile other(find_saved_run(folder / to));
-    CHECK(other.metadata() == first.metadata());
+    const checkpoint::Checkpoint other(find_saved_run(folder / to));
+    CHECK(other.manifest().run == first.manifest().run);
     REQUIRE(other.names() == first.names());
     for (const std::string& name : first.names())
       CHECK_MESSAGE(same_bits(first.read(name), other.read(name)), text, ": ", name);

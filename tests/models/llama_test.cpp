@@ -3,7 +3,6 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "data/safetensors.h"
 #include "tests/data/helpers.h"
 #include "tests/models/trainer.h"
 #include "train/evaluate.h"
@@ -131,7 +130,7 @@ TEST_CASE("a Llama is saved whole and goes on on another mesh; what describes it
   run("tp=2", recipe, on_four, false);
   CHECK(largest_relative(on_one, on_four) < 1e-5);
 
-  const SafetensorsFile file(find_saved_run(folder.path()));
+  const checkpoint::Checkpoint file(find_saved_run(folder.path()));
   CHECK(file.shape("blocks.0.attn.k.weight") == Shape{16, 32});  // of 4 tp ranks, pairs share one of two heads
   CHECK(file.shape("blocks.0.mlp.gate_up.weight") == Shape{2, 128, 32});
   CHECK(file.shape("head.weight") == Shape{65, 32});
@@ -143,32 +142,4 @@ TEST_CASE("a Llama is saved whole and goes on on another mesh; what describes it
   CHECK(config.norm == Norm::rms);
   CHECK(config.positions == PositionEncoding::rope);
   CHECK_FALSE(config.tied);
-}
-
-TEST_CASE("a run saved before these parts existed is a GPT-2, and goes on") {
-  const TempFolder folder;
-  run_mesh("dp=1", [&](const MeshPtr& mesh) {
-    Trainer trainer(mesh, {});
-    trainer.steps(1);
-    save_run(folder.path(), trainer.model, *trainer.optimizer, trainer.progress, test_tokenizer(), 7);
-    const auto path = find_saved_run(folder.path());
-    const SafetensorsFile file(path);
-    auto metadata = file.metadata();
-    nlohmann::json model = nlohmann::json::parse(metadata.at("model"));
-    for (const char* key : {"kv_heads", "ffn_width", "norm", "positions", "tied"}) CHECK(model.erase(key) == 1);
-    metadata["model"] = model.dump();
-    std::vector<SafetensorsEntry> entries;
-    for (const std::string& name : file.names()) {
-      const Tensor tensor = file.read(name);
-      entries.push_back({name, tensor.dtype(), tensor.shape()});
-    }
-    const auto old = folder / "old/checkpoints/step_00000001/run.safetensors";
-    std::filesystem::create_directories(old.parent_path());
-    SafetensorsWriter writer(old, entries, metadata);
-    for (const std::string& name : file.names()) writer.write(file.read(name));
-    writer.commit();
-    Trainer again(mesh, {});
-    CHECK(load_run(folder / "old", again.model, *again.optimizer, test_tokenizer(), 7).steps == 1);
-    CHECK(read_saved_model(folder / "old").config.hidden() == 128);
-  });
 }

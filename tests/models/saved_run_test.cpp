@@ -3,7 +3,6 @@
 #include "train/saved_run.h"
 
 #include "data/byte_tokenizer.h"
-#include "data/safetensors.h"
 #include "tests/data/helpers.h"
 #include "tests/models/trainer.h"
 
@@ -113,10 +112,10 @@ TEST_CASE("a run moves from mesh to mesh with the bits of every whole tensor") {
       });
       from = folder / to;
     }
-    const SafetensorsFile first(find_saved_run(folder / "a"));
+    const checkpoint::Checkpoint first(find_saved_run(folder / "a"));
     for (const auto& [text, to, pipeline] : moves) {
-      const SafetensorsFile other(find_saved_run(folder / to));
-      CHECK(other.metadata() == first.metadata());
+      const checkpoint::Checkpoint other(find_saved_run(folder / to));
+      CHECK(other.manifest().run == first.manifest().run);
       REQUIRE(other.names() == first.names());
       for (const std::string& name : first.names())
         CHECK_MESSAGE(same_bits(first.read(name), other.read(name)), text, ": ", name);
@@ -148,18 +147,17 @@ TEST_CASE("the file holds whole tensors without padding, tied weights once, and 
     Trainer trainer(mesh, {.dtype = DType::bf16});
     trainer.steps(2);
     const std::string line = save(trainer, folder.path());
-    if (mesh->rank() == 0)
-      CHECK(has(line, "saved step 2 in " + (folder / "checkpoints/step_00000002/run.safetensors").string()));
+    if (mesh->rank() == 0) CHECK(has(line, "saved step 2 in " + (folder / "checkpoints/step_00000002").string()));
   });
-  const SafetensorsFile file(find_saved_run(folder.path()));
+  const checkpoint::Checkpoint file(find_saved_run(folder.path()));
   CHECK(file.shape("wte.weight") == Shape{65, 32});
   CHECK(file.shape("blocks.3.attn.qkv.weight") == Shape{3, 32, 32});
   CHECK(file.shape("optimizer.v.blocks.0.mlp.down.weight") == Shape{32, 128});
   CHECK(file.read("wte.weight").dtype() == DType::bf16);
   CHECK(same_bits(cast(file.read("optimizer.master.wte.weight"), DType::bf16), file.read("wte.weight")));
   CHECK(file.names().size() == 4 * (4 * 12 + 4));  // weight, m, v and master of 12 in each block, wte, wpe and norm
-  CHECK(file.metadata().at("progress") == R"({"samples":16,"steps":2})");
-  CHECK(file.metadata().at("seed") == "7");
+  CHECK(file.run("progress") == R"({"samples":16,"steps":2})");
+  CHECK(file.run("seed") == "7");
 }
 
 TEST_CASE("the newest of several saves is found, and its absence named") {
@@ -170,14 +168,13 @@ TEST_CASE("the newest of several saves is found, and its absence named") {
       trainer.steps(6);
       save(trainer, folder.path());
     }
-    const auto newest = folder / "checkpoints/step_00000012/run.safetensors";
+    const auto newest = folder / "checkpoints/step_00000012";
     CHECK(find_saved_run(folder.path()) == newest);
     CHECK(find_saved_run(newest) == newest);
-    CHECK(find_saved_run(newest.parent_path()) == newest);
     load(trainer, folder / "checkpoints/step_00000006");
     CHECK(trainer.progress.steps == 6);
   });
-  std::filesystem::create_directories(folder / "empty/checkpoints/step_00000001");
+  std::filesystem::create_directories(folder / "empty/checkpoints");
   CHECK_THROWS_WITH_AS(find_saved_run(folder / "empty"),
                        doctest::Contains("empty holds no saved run; expected the --out folder"), Error);
   CHECK_THROWS_WITH_AS(find_saved_run(folder / "nowhere"), doctest::Contains("nowhere holds no saved run"), Error);
@@ -258,7 +255,7 @@ TEST_CASE("a model alone is read back for generation, on any mesh") {
   CHECK(saved.dtype == DType::f32);
   CHECK(saved.tokenizer->to_json() == test_tokenizer().to_json());
   CHECK(saved.progress.steps == 3);
-  const SafetensorsFile file(find_saved_run(folder.path()));
+  const checkpoint::Checkpoint file(find_saved_run(folder.path()));
   run_mesh("tp=2,pp=2", [&](const MeshPtr& mesh) {
     Gpt model(nn::Build(mesh, saved.dtype, 1), saved.config);
     load_weights(folder.path(), model);
@@ -267,48 +264,21 @@ TEST_CASE("a model alone is read back for generation, on any mesh") {
   });
 }
 
-TEST_CASE("a file cut short anywhere is refused, and so is one that says nonsense") {
+TEST_CASE("a checkpoint without what a run needs is refused with the entry's name") {
   const TempFolder folder;
-  run_mesh("dp=1", [&](const MeshPtr& mesh) {
-    Trainer trainer(mesh, {});
-    save(trainer, folder.path());
-  });
-  const std::string bytes = read_file(find_saved_run(folder.path()));
-  const auto cut = folder / "cut.safetensors";
-  const auto refused = [&](const std::string& content, std::string_view part) {
-    test::write_plainly(cut, content);
-    const test::Caught error = test::caught([&] { const SafetensorsFile file(cut); });
-    CHECK_MESSAGE(error.code == ExitCode::data, part, ": ", error.message);
-    CHECK_MESSAGE(error.has(part), error.message);
-    CHECK(error.has("cut.safetensors"));
-    CHECK(test::caught([&] { read_saved_model(cut); }).code == ExitCode::data);
+  int number = 0;
+  const auto message = [&](const std::map<std::string, std::string>& run) {
+    const std::filesystem::path path = folder / fmt::format("step_{:08}", number++);
+    checkpoint::Manifest manifest;
+    manifest.run = run;
+    std::filesystem::create_directories(path);
+    test::write_plainly(path / checkpoint::manifest_name, checkpoint::to_text(manifest));
+    const test::Caught error = test::caught([&] { read_saved_model(path); });
+    CHECK(error.code == ExitCode::data);
+    return error;
   };
-  refused("", "");
-  refused(bytes.substr(0, 7), "too short for a header");
-  refused(bytes.substr(0, 8), "the header claims");
-  refused(bytes.substr(0, 500), "the header claims");
-  for (const std::size_t missing : {1UL, 4UL, 4096UL}) refused(bytes.substr(0, bytes.size() - missing), "do not fit");
-  refused(bytes + "x", "1 bytes after the last tensor");
-  std::string damaged = bytes;
-  damaged[8] = '[';
-  refused(damaged, "");
-  damaged = bytes;
-  damaged[7] = '\x7f';  // a header of 2^63 bytes
-  refused(damaged, "the header claims");
-}
-
-TEST_CASE("a file without what a run needs is refused with the entry's name") {
-  const TempFolder folder;
-  const auto write = [&](const char* file, const std::map<std::string, std::string>& metadata) {
-    SafetensorsWriter writer(folder / file, {{"wte.weight", DType::f32, {2, 3}}}, metadata);
-    writer.write(Tensor::zeros({2, 3}));
-    writer.commit();
-    return folder / file;
-  };
-  const auto message = [&](const std::filesystem::path& path) { return test::caught([&] { read_saved_model(path); }); };
-  CHECK(message(write("none", {})).has("lacks the entry 'model'"));
-  CHECK(message(write("text", {{"model", "a big one"}})).code == ExitCode::data);
-  CHECK(message(write("half", {{"model", R"({"layers":2})"}})).has("'heads' is missing or not a whole number"));
-  CHECK(message(write("word", {{"model", R"({"layers":"two"})"}})).has("'layers' is missing or not a whole number"));
-  CHECK(message(write("half", {{"model", R"({"layers":2})"}})).code == ExitCode::data);
+  CHECK(message({}).has("lacks the entry 'model'"));
+  CHECK(message({{"model", "a big one"}}).has("not valid JSON"));
+  CHECK(message({{"model", R"({"layers":2})"}}).has("'heads' is missing or not a whole number"));
+  CHECK(message({{"model", R"({"layers":"two"})"}}).has("'layers' is missing or not a whole number"));
 }

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "parallel/checkpoint/folder.h"
+#include "parallel/checkpoint/manifest.h"
 #include "tests/train/support.h"
 
 using namespace trireme;
@@ -55,20 +57,30 @@ TEST_CASE("a folder that holds a run is refused, unless that run goes on") {
                     out.string()));
   CHECK(contains(failure([&] { RunFolder(out, (folder.path / "run2").string()); }), "already holds a run"));
   CHECK(contains(failure([&] { RunFolder(out, (folder.path / "run10").string()); }), "already holds a run"));
-  const auto save = [&](const char* step) {
-    make_directories(out / "checkpoints" / step);
-    write_file(out / "checkpoints" / step / "run.safetensors", "");
+  const auto save = [&](std::int64_t step) {
+    const fs::path saved = out / "checkpoints" / checkpoint::folder_name(step);
+    checkpoint::Manifest manifest;
+    manifest.step = step;
+    make_directories(saved);
+    write_file(saved / checkpoint::manifest_name, checkpoint::to_text(manifest));
   };
   CHECK(contains(failure([&] { RunFolder(out, out.string()); }), "holds no saved run"));
-  save("step_00000001");
+  save(1);
   CHECK(contains(failure([&] { RunFolder(out, "none"); }), "or go on with that run: --resume " + out.string()));
+  StepRecord record;
+  {
+    RunFolder killed(out, "auto");  // made two more steps than it saved
+    killed.open("{}", 1);
+    for (record.step = 1; record.step <= 3; ++record.step) killed.log(record);
+  }
   RunFolder again(out, out.string());
-  again.open("{\"more\": 1}");
-  again.log({});
+  again.open("{\"more\": 1}", 1);
+  record.step = 2;
+  again.log(record);
   const std::string metrics = read_file(out / "metrics.jsonl");
-  CHECK(std::count(metrics.begin(), metrics.end(), '\n') == 2);
+  CHECK(std::count(metrics.begin(), metrics.end(), '\n') == 3);  // of steps 0, 1 and 2
   CHECK(failure([&] { RunFolder(out, (out / "checkpoints" / "step_00000001").string()); }) == "nothing");
-  save("step_00000002");
+  save(2);
   CHECK(contains(failure([&] { RunFolder(out, (out / "checkpoints" / "step_00000001").string()); }),
                  "holds a newer checkpoint than"));
   CHECK(failure([&] { RunFolder(out, out.string()); }) == "nothing");
@@ -80,9 +92,12 @@ TEST_CASE("of two runs that begin in one folder at once, one is refused") {
   {
     RunFolder first(out, "none"), second(out, "none");  // both find it absent
     first.open("{}");
-    CHECK(failure([&] { second.open("{}"); }) ==
-          fmt::format("73 trireme: [out] another run is writing to {}; wait for it to end, or choose another --out",
-                      out.string()));
+    const std::string refusal = failure([&] { second.open("{}"); });
+    CHECK(contains(refusal, fmt::format("73 trireme: [out] another run is writing to {} (host ", out.string())));
+    CHECK(contains(refusal, fmt::format(", process {}, since 20", ::getpid())));
+    CHECK(contains(refusal, " UTC); wait for it to end, or choose another --out"));
+    RunFolder third(out, "auto");
+    CHECK(contains(failure([&] { third.lock(); }), "73 trireme: [out] another run is writing"));
   }
   RunFolder third(folder.path / "run2", "none"), fourth(folder.path / "run2", "none");
   {

@@ -1,0 +1,63 @@
+// Looks at what train_gpt has saved:
+//
+//   build/bin/checkpoint inspect run1                      what it holds, who wrote it, and with which configuration
+//   build/bin/checkpoint verify run1                       reads everything, and compares it with its checksums
+//   build/bin/checkpoint diff run1 run2                    compares two as whole tensors, whatever meshes wrote them
+//
+// A path is a run's folder, of which the newest checkpoint is meant, or a checkpoint. Exit code 0: whole, equal; 1:
+// diff found differences; 65: damaged.
+// Read next: parallel/checkpoint/checkpoint.h, parallel/checkpoint/compare.h.
+#include <cstdio>
+
+#include "parallel/checkpoint/compare.h"
+#include "train/checkpoint_report.h"
+#include "train/program.h"
+#include "train/saved_run.h"
+
+using namespace trireme;
+
+namespace {
+
+constexpr const char* usage =
+    "usage: checkpoint inspect PATH [--tensors]\n"
+    "       checkpoint verify PATH\n"
+    "       checkpoint diff PATH PATH\n\n"
+    "PATH: the --out folder of train_gpt, of which the newest checkpoint is meant, or a checkpoint.\n"
+    "inspect says what it holds (--tensors: every tensor with its pieces), verify compares every byte with its\n"
+    "checksum, diff compares two as whole tensors, whatever meshes wrote them, and exits with 1 when they differ.\n";
+
+checkpoint::Checkpoint open(const std::string& path) { return checkpoint::Checkpoint(find_saved_run(path)); }
+
+int run(const std::vector<std::string>& words) {
+  const auto is = [&](const char* command, std::size_t count) { return words[0] == command && words.size() == count; };
+  if (words.empty() || words[0] == "--help" || words[0] == "-h") {
+    std::fputs(usage, stdout);
+    return 0;
+  }
+  const bool tensors = words.size() == 3 && words[2] == "--tensors";
+  if (is("inspect", 2) || (words[0] == "inspect" && tensors)) {
+    std::fputs(describe_checkpoint(open(words[1]), tensors).c_str(), stdout);
+    return 0;
+  }
+  if (is("verify", 2)) {
+    const checkpoint::Checkpoint saved = open(words[1]);
+    saved.verify();
+    std::fputs(verified_line(saved).c_str(), stdout);
+    return 0;
+  }
+  if (is("diff", 3)) {
+    const checkpoint::Checkpoint a = open(words[1]), b = open(words[2]);
+    const std::vector<checkpoint::Difference> differences = checkpoint::compare(a, b);
+    std::fputs(describe_differences(a, b, differences).c_str(), stdout);
+    return differences.empty() ? 0 : 1;
+  }
+  fail(ExitCode::usage, "checkpoint",
+       "'{}' with {} arguments is not a command; expected inspect PATH, verify PATH or diff PATH PATH; see --help",
+       words[0], words.size() - 1);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return run_program([&] { return run({argv + 1, argv + argc}); });
+}

@@ -1,0 +1,18 @@
+// What examples/checkpoint.cpp prints. Read next: parallel/checkpoint/compare.h.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "parallel/checkpoint/compare.h"
+
+namespace trireme {
+
+/// Step, mesh, files, model, progress, configuration; with `tensors` every tensor with its pieces.
+std::string describe_checkpoint(const checkpoint::Checkpoint& saved, bool tensors);
+std::string verified_line(const checkpoint::Checkpoint& saved);
+/// One line for each tensor that differs, and a last line that counts them.
+std::string describe_differences(const checkpoint::Checkpoint& a, const checkpoint::Checkpoint& b,
+                                 const std::vector<checkpoint::Difference>& differences);
+
+}  // namespace trireme

@@ -1,0 +1,222 @@
+#include "train/run_texts.h"
+
+#include <algorithm>
+
+#include "data/json.h"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+using checkpoint::Checkpoint;
+
+// ---- writing --------------------------------------------------------------------------------------------------------
+
+nlohmann::json experts_json(const nn::ExpertsOptions& o) {
+  nlohmann::json json = {{"count", o.count},
+                         {"top_k", o.top_k},
+                         {"shared", o.shared},
+                         {"aux_loss", o.aux_loss},
+                         {"z_loss", o.z_loss},
+                         {"router_norm", o.norm == nn::RouterNorm::before ? "before" : "after"},
+                         {"aux_scope", o.balance == nn::BalanceScope::sequence ? "sequence" : "batch"}};
+  if (o.capacity_factor) json["capacity_factor"] = *o.capacity_factor;
+  return json;
+}
+
+nlohmann::json model_json(const GptConfig& c, DType dtype) {
+  nlohmann::json json = {{"layers", c.layers},
+                         {"heads", c.heads},
+                         {"kv_heads", c.key_value_heads()},
+                         {"width", c.width},
+                         {"ffn_width", c.hidden()},
+                         {"context", c.context},
+                         {"vocab", c.vocab},
+                         {"dropout", c.dropout},
+                         {"bias", c.bias},
+                         {"activation", name(c.activation)},
+                         {"norm", name(c.norm)},
+                         {"positions", name(c.positions)},
+                         {"tied", c.tied},
+                         {"dtype", name(dtype)}};
+  if (c.document_separator) json["document_separator"] = *c.document_separator;
+  if (c.experts.count > 0) json["experts"] = experts_json(c.experts);
+  return json;
+}
+
+nlohmann::json loss_scale_json(const optim::LossScaler::State& s) {
+  return {{"scale", s.scale},
+          {"good_updates", s.good_updates},
+          {"overflows_left", s.overflows_left},
+          {"in_a_row", s.in_a_row},
+          {"skipped", s.skipped}};
+}
+
+nlohmann::json progress_json(const Progress& progress) {
+  nlohmann::json json = {{"steps", progress.steps}, {"samples", progress.samples}};
+  if (progress.loss_scale) json["loss_scale"] = loss_scale_json(*progress.loss_scale);
+  return json;
+}
+
+nlohmann::json data_json(const RunIdentity& run) { return {{"hash", run.data}, {"val_fraction", run.val_fraction}}; }
+
+// ---- reading --------------------------------------------------------------------------------------------------------
+
+fs::path where(const Checkpoint& saved) { return saved.path() / checkpoint::manifest_name; }
+
+/// The JSON of an entry, given to `read`; whatever is missing or of another type in it is bad data.
+template <class Read>
+auto read_json(const Checkpoint& saved, const std::string& key, const Read& read) {
+  const nlohmann::json json = parse_json(saved.run(key), where(saved));
+  try {
+    return read(json);
+  } catch (const nlohmann::json::exception& error) {
+    fail(ExitCode::data, "checkpoint", "{}: the entry '{}' is malformed: {}", where(saved).string(), key, error.what());
+  }
+}
+
+std::int64_t integer(const nlohmann::json& json, const char* key, const fs::path& path) {
+  if (!json.contains(key) || !json[key].is_number_integer()) {
+    fail(ExitCode::data, "checkpoint", "{}: '{}' is missing or not a whole number", path.string(), key);
+  }
+  return json[key].get<std::int64_t>();
+}
+
+optim::LossScaler::State read_loss_scale(const nlohmann::json& json) {
+  return {.scale = json.at("scale"),
+          .good_updates = json.at("good_updates"),
+          .overflows_left = json.at("overflows_left"),
+          .in_a_row = json.at("in_a_row"),
+          .skipped = json.at("skipped")};
+}
+
+/// The value whose name is stored under `key`.
+template <class E>
+E named(const nlohmann::json& json, const char* key, std::initializer_list<E> values, const fs::path& path) {
+  for (const E value : values) {
+    if (json.at(key) == name(value)) return value;
+  }
+  fail(ExitCode::data, "checkpoint", "{}: '{}' is {}, which this program does not know", path.string(), key,
+       json.at(key).dump());
+}
+
+/// A model without experts has no such entry.
+nn::ExpertsOptions read_experts(const nlohmann::json& model, const fs::path& path) {
+  nn::ExpertsOptions experts;
+  if (!model.contains("experts")) return experts;
+  const nlohmann::json& json = model["experts"];
+  experts.count = integer(json, "count", path);
+  experts.top_k = integer(json, "top_k", path);
+  experts.shared = integer(json, "shared", path);
+  if (json.contains("capacity_factor")) experts.capacity_factor = json["capacity_factor"].get<double>();
+  experts.aux_loss = json.at("aux_loss");
+  experts.z_loss = json.at("z_loss");
+  experts.norm = json.at("router_norm") == "after" ? nn::RouterNorm::after : nn::RouterNorm::before;
+  experts.balance = json.at("aux_scope") == "batch" ? nn::BalanceScope::batch : nn::BalanceScope::sequence;
+  return experts;
+}
+
+GptConfig read_config(const nlohmann::json& json, const fs::path& path) {
+  GptConfig config = {.layers = integer(json, "layers", path),
+                      .heads = integer(json, "heads", path),
+                      .width = integer(json, "width", path),
+                      .context = integer(json, "context", path),
+                      .vocab = integer(json, "vocab", path),
+                      .dropout = json.at("dropout"),
+                      .bias = json.at("bias")};
+  config.activation = named(json, "activation", {Activation::gelu, Activation::gelu_tanh, Activation::swiglu}, path);
+  config.norm = named(json, "norm", {Norm::layer, Norm::rms}, path);
+  config.positions = named(json, "positions", {PositionEncoding::learned, PositionEncoding::rope}, path);
+  config.tied = json.at("tied");
+  config.kv_heads = integer(json, "kv_heads", path);
+  config.ffn_width = integer(json, "ffn_width", path);
+  config.experts = read_experts(json, path);
+  if (json.contains("document_separator")) config.document_separator = integer(json, "document_separator", path);
+  return config;
+}
+
+DType read_dtype(const nlohmann::json& json) {
+  const std::string dtype = json.value("dtype", "f32");
+  return dtype == "bf16" ? DType::bf16 : dtype == "f16" ? DType::f16 : DType::f32;
+}
+
+void require_same(std::string_view flag, const std::string& saved, const std::string& asked, const fs::path& path) {
+  if (saved == asked) return;
+  fail(ExitCode::usage, "resume", "{} was saved with {} {}, and this run has {}; change {} or start without --resume",
+       path.string(), flag, saved, asked, flag);
+}
+
+/// The first flag of the model whose value differs, by its name on the command line.
+void require_same_keys(const nlohmann::json& saved, const nlohmann::json& asked, const fs::path& path) {
+  for (const auto& [key, value] : asked.items()) {
+    if (value.is_object() && saved.contains(key)) {  // of the experts
+      require_same_keys(saved[key], value, path);
+      continue;
+    }
+    std::string flag = key == "count" ? "--experts" : key == "shared" ? "--shared-experts" : "--" + key;
+    std::replace(flag.begin(), flag.end(), '_', '-');
+    require_same(flag, saved.value(key, nlohmann::json()).dump(), value.dump(), path);
+  }
+  require_same("the model flags", saved.dump(), asked.dump(), path);  // a key that this run does not have
+}
+
+void require_same_data(const nlohmann::json& saved, const RunIdentity& run, const fs::path& path) {
+  require_same("--val-fraction", saved.at("val_fraction").dump(), nlohmann::json(run.val_fraction).dump(), path);
+  if (saved.at("hash").get<std::uint64_t>() == run.data) return;
+  fail(ExitCode::usage, "resume",
+       "{} was saved by a run on other data: text or tokenizer differ; expected the same tokens; change --data, or "
+       "start without --resume",
+       path.string());
+}
+
+}  // namespace
+
+RunTexts describe_run(const Gpt& model, const Progress& progress, const Tokenizer& tokenizer, const RunIdentity& run,
+                      const std::string& configuration) {
+  RunTexts texts = {{"model", model_json(model.config(), model.dtype()).dump()},
+                    {"progress", progress_json(progress).dump()},
+                    {"seed", std::to_string(run.seed)},
+                    {"data", data_json(run).dump()},
+                    {"tokenizer", tokenizer.to_json()}};
+  if (!configuration.empty()) texts["configuration"] = configuration;
+  return texts;
+}
+
+void require_same_run(const Checkpoint& saved, const Gpt& model, const Tokenizer& tokenizer, const RunIdentity& run) {
+  const fs::path& path = saved.path();
+  read_json(saved, "model", [&](const nlohmann::json& json) {
+    require_same_keys(json, model_json(model.config(), model.dtype()), path);
+    return 0;
+  });
+  require_same("--seed", saved.run("seed"), std::to_string(run.seed), path);
+  if (run.data != 0)
+    read_json(saved, "data", [&](const nlohmann::json& json) {
+      require_same_data(json, run, path);
+      return 0;
+    });
+  if (saved.run("tokenizer") != tokenizer.to_json())
+    fail(ExitCode::usage, "resume",
+         "{} was saved with another tokenizer than this data gives; use the same --data and --tokenizer",
+         path.string());
+}
+
+Progress read_progress(const Checkpoint& saved) {
+  return read_json(saved, "progress", [&](const nlohmann::json& json) {
+    Progress progress{.steps = integer(json, "steps", where(saved)), .samples = integer(json, "samples", where(saved))};
+    if (json.contains("loss_scale")) progress.loss_scale = read_loss_scale(json.at("loss_scale"));
+    return progress;
+  });
+}
+
+SavedModel read_saved_model(const Checkpoint& saved) {
+  return read_json(saved, "model", [&](const nlohmann::json& json) {
+    SavedModel model{.config = read_config(json, where(saved)),
+                     .dtype = read_dtype(json),
+                     .tokenizer = parse_tokenizer(saved.run("tokenizer"), where(saved)),
+                     .progress = read_progress(saved)};
+    model.config.dropout = 0;
+    return model;
+  });
+}
+
+}  // namespace trireme

@@ -1,0 +1,56 @@
+// What a checkpoint says of the run it belongs to, beside its tensors: texts of Manifest::run, most of them JSON.
+//
+//   model          sizes and choices of GptConfig, and the dtype: generation needs no more
+//   progress       steps, samples consumed, loss scale
+//   seed, data     what the rest of the run follows from: the hash of the tokens, and which part of them is not seen
+//   tokenizer      as tokenizer files have it
+//   configuration  the options, as --config takes them; for people, nothing reads it
+// Read next: train/saved_run.h.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "data/tokenizer.h"
+#include "models/gpt.h"
+#include "optim/loss_scaler.h"
+#include "parallel/checkpoint/checkpoint.h"
+
+namespace trireme {
+
+/// Where a run stands. The learning rate, the sampler and dropout are pure functions of it.
+struct Progress {
+  std::int64_t steps = 0;                                   ///< optimizer steps made
+  std::int64_t samples = 0;                                 ///< sequences consumed: a place in the order of all samples
+  std::optional<optim::LossScaler::State> loss_scale = {};  ///< of a run in f16
+};
+
+/// What a run must have in common with the saved one it goes on from, beside its model and tokenizer.
+struct RunIdentity {
+  std::int64_t seed = 0;
+  std::uint64_t data = 0;   ///< Corpus::hash; 0: not known
+  double val_fraction = 0;  ///< which part of the data is not trained on
+  RunIdentity(std::int64_t s, std::uint64_t d = 0, double v = 0) : seed(s), data(d), val_fraction(v) {}
+};
+
+using RunTexts = std::map<std::string, std::string>;
+RunTexts describe_run(const Gpt& model, const Progress& progress, const Tokenizer& tokenizer, const RunIdentity& run,
+                      const std::string& configuration = {});
+
+/// Throws ExitCode::usage, naming the flag, when the model, tokenizer, data or seed is not that of the checkpoint.
+void require_same_run(const checkpoint::Checkpoint& saved, const Gpt& model, const Tokenizer& tokenizer,
+                      const RunIdentity& run);
+Progress read_progress(const checkpoint::Checkpoint& saved);
+
+/// A saved model without its run: for generation.
+struct SavedModel {
+  GptConfig config;
+  DType dtype = DType::f32;
+  std::shared_ptr<const Tokenizer> tokenizer;
+  Progress progress;
+};
+SavedModel read_saved_model(const checkpoint::Checkpoint& saved);
+
+}  // namespace trireme
