@@ -39,15 +39,14 @@ RunFolder::RunFolder(fs::path out, const std::string& resume) : path_(std::move(
 /// A run that went on from an older checkpoint would write steps and checkpoints that are there already.
 void RunFolder::require_newest(const fs::path& resume) const {
   const fs::path chosen = find_saved_run(resume);
-  const auto all = checkpoint::candidates(path_ / "checkpoints");
-  const bool newer =
-      !all.empty() && all.front().step >= 0 && fs::weakly_canonical(chosen) != fs::weakly_canonical(all.front().path);
-  if (!newer) return;
-  fail(
-      ExitCode::usage, "out",
-      "{} holds a newer checkpoint than {}, {}; expected the newest one; choose another --out to go on from the older, "
-      "or remove the newer",
-      path_.string(), chosen.string(), all.front().path.string());
+  for (const checkpoint::Candidate& newest : checkpoint::candidates(path_ / "checkpoints")) {
+    if (newest.step < 0) continue;
+    if (fs::weakly_canonical(chosen) == fs::weakly_canonical(newest.path)) return;
+    fail(ExitCode::usage, "out",
+         "{} holds a newer checkpoint than {}, {}; expected the newest one; choose another --out to go on from the "
+         "older, or remove the newer",
+         path_.string(), chosen.string(), newest.path.string());
+  }
 }
 
 void RunFolder::require_empty() const {

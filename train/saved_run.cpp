@@ -81,21 +81,15 @@ std::string save_run(const fs::path& out, const Gpt& model, optim::Optimizer& op
 
 fs::path find_saved_run(const fs::path& path) {
   if (checkpoint::is_checkpoint(path)) return path;
-  const std::vector<Candidate> found = checkpoint::candidates(path / checkpoints_name);
-  const Candidate* newest = nullptr;
-  for (const Candidate& candidate : found) {
-    if (candidate.unfinished) continue;
-    // By name where the manifest cannot be read: a damaged one is not passed over in silence.
-    if (newest == nullptr || candidate.path.filename() > newest->path.filename()) newest = &candidate;
+  for (const Candidate& newest : checkpoint::candidates(path / checkpoints_name)) {
+    if (newest.unfinished) continue;
+    if (newest.step >= 0) return newest.path;
+    fail(ExitCode::data, "checkpoint", "{}: {}; give the path of another checkpoint, or --resume auto",
+         newest.path.string(), newest.problem);
   }
-  if (newest == nullptr)
-    fail(ExitCode::usage, "checkpoint",
-         "{} holds no saved run; expected the --out folder of train_gpt, with {}/step_*/{}; change the path",
-         path.empty() ? "''" : path.string(), checkpoints_name, checkpoint::manifest_name);
-  if (newest->step < 0)
-    fail(ExitCode::data, "checkpoint", "{}: {}; give the path of another checkpoint", newest->path.string(),
-         newest->problem);
-  return newest->path;
+  fail(ExitCode::usage, "checkpoint",
+       "{} holds no saved run; expected the --out folder of train_gpt, with {}/step_*/{}; change the path",
+       path.empty() ? "''" : path.string(), checkpoints_name, checkpoint::manifest_name);
 }
 
 Progress load_run(const fs::path& path, Gpt& model, optim::Optimizer& optimizer, const Tokenizer& tokenizer,

@@ -13,8 +13,8 @@ Manifest read_manifest(const fs::path& folder) {
   const fs::path path = folder / manifest_name;
   std::error_code unknown;
   if (!fs::exists(path, unknown))
-    fail(ExitCode::data, "checkpoint",
-         "no manifest: {} does not exist; saving was interrupted, or this is no checkpoint", path.string());
+    fail(ExitCode::data, "checkpoint", "no manifest in {}: its saving was interrupted, or it is no checkpoint",
+         folder.string());
   if (is_unfinished(folder))
     fail(ExitCode::data, "checkpoint", "{} never got its final name: its saving was interrupted", folder.string());
   return parse_manifest(read_file(path), path);

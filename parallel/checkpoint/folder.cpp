@@ -1,6 +1,7 @@
 #include "parallel/checkpoint/folder.h"
 
 #include <algorithm>
+#include <charconv>
 #include <random>
 
 #include "core/io.h"
@@ -39,6 +40,15 @@ Candidate examine(const fs::path& path) {
   return candidate;
 }
 
+/// The step, or what the name says of it.
+std::int64_t likely_step(const Candidate& candidate) {
+  if (candidate.step >= 0) return candidate.step;
+  const std::string name = candidate.path.filename().string();
+  std::int64_t step = -1;
+  std::from_chars(name.data() + std::string_view(prefix).size(), name.data() + name.size(), step);
+  return step;
+}
+
 void take_away(const fs::path& path) {
   const fs::path unnamed = fs::path(path) += removing + make_nonce();
   move_folder(path, unnamed);
@@ -71,7 +81,8 @@ std::vector<Candidate> candidates(const fs::path& checkpoints) {
     Candidate candidate = examine(checkpoints / name);
     found.push_back(std::move(candidate));
   }
-  std::stable_sort(found.begin(), found.end(), [](const Candidate& a, const Candidate& b) { return a.step > b.step; });
+  std::stable_sort(found.begin(), found.end(),
+                   [](const Candidate& a, const Candidate& b) { return likely_step(a) > likely_step(b); });
   return found;
 }
 

@@ -26,7 +26,8 @@ struct Candidate {
   std::string problem;      ///< why not
   bool unfinished = false;  ///< it never got its final name
 };
-/// Those in `checkpoints`, the newest by step first; those without a valid manifest last.
+/// Those in `checkpoints`, the newest by step first. Those without a valid manifest are no choice, only to be spoken of:
+/// they stand where their names would put them.
 std::vector<Candidate> candidates(const std::filesystem::path& checkpoints);
 
 /// Whether this is the name of a checkpoint whose writing was interrupted.

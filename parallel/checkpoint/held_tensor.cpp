@@ -6,7 +6,7 @@
 namespace trireme::checkpoint {
 namespace {
 
-constexpr std::int64_t small_bytes = 64 << 10;  // below it, cutting costs more in descriptions than it evens out
+constexpr std::int64_t small_bytes = 64 << 10;  // a part below it costs more in descriptions than it evens out
 
 /// Sets how many ranks hold the same as this one, and which it is. `shard_ranks`: those that share one copy.
 void count_copies(HeldTensor& held, const Placements& placements, int shard_ranks, const DeviceMesh& mesh) {
@@ -80,18 +80,23 @@ std::vector<HeldTensor> held_tensors(const nn::ParameterList& parameters, const 
 
 std::vector<HeldTensor> owned_parts(const std::vector<HeldTensor>& held) {
   std::vector<HeldTensor> parts;
-  // Bytes given to each copy so far, by number of copies. Ranks with copies of a tensor must come to the same answer, so
-  // this depends on nothing but names, their order, global shapes and numbers of copies.
+  // Bytes of small tensors given to each copy so far, by number of copies. Ranks with copies of a tensor must come to the
+  // same answer, so this depends on nothing but names, their order, global shapes and numbers of copies.
   std::map<int, std::vector<std::int64_t>> given;
   for (const HeldTensor& tensor : held) {
-    std::vector<std::int64_t>& loads = given[tensor.copies];
-    loads.resize(static_cast<std::size_t>(tensor.copies));
-    const auto least = std::min_element(loads.begin(), loads.end());
-    const bool in_turn = least - loads.begin() == tensor.copy;
-    *least += tensor.global.count() * static_cast<std::int64_t>(size_of(tensor.value.dtype()));
-    if (tensor.elsewhere || tensor.value.count() == 0) continue;
-    if (tensor.copies == 1 || tensor.value.bytes() < small_bytes) {
-      if (in_turn) parts.push_back(tensor);
+    const std::int64_t bytes = tensor.global.count() * static_cast<std::int64_t>(size_of(tensor.value.dtype()));
+    const bool cut = bytes >= tensor.copies * small_bytes;
+    bool mine = true;
+    if (!cut) {
+      std::vector<std::int64_t>& loads = given[tensor.copies];
+      loads.resize(static_cast<std::size_t>(tensor.copies));
+      const auto least = std::min_element(loads.begin(), loads.end());
+      mine = least - loads.begin() == tensor.copy;
+      *least += bytes;
+    }
+    if (tensor.elsewhere || tensor.value.count() == 0 || !mine) continue;
+    if (!cut || tensor.copies == 1) {
+      parts.push_back(tensor);
       continue;
     }
     HeldTensor part = part_of(tensor);

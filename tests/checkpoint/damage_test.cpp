@@ -1,0 +1,149 @@
+// Damage: every flipped bit, cut, or missing file is found and named; with several checkpoints the newest whole one is
+// taken, and why the others were not is said.
+#include <algorithm>
+#include <mutex>
+#include <random>
+
+#include "tests/checkpoint/support.h"
+
+using namespace trireme;
+using namespace trireme::testing;
+using checkpoint::Checkpoint;
+using trireme::test::TempFolder;
+namespace fs = std::filesystem;
+
+namespace {
+
+/// Saves after each of these steps, on two ranks.
+void make_run(const fs::path& out, int saves) {
+  run_mesh("dp=2,tp=2", [&](const MeshPtr& mesh) {
+    TrainedRun run(small_options("dp=2,tp=2"), mesh);
+    for (int i = 0; i < saves; ++i) {
+      run.steps(1);
+      run.save(out);
+    }
+  });
+}
+
+/// What resuming on two ranks with --resume auto says and does: the lines, then the step or the error.
+std::vector<std::string> resumed(const fs::path& out) {
+  std::vector<std::string> lines;
+  std::mutex mutex;
+  run_mesh("tp=2", [&](const MeshPtr& mesh) {
+    TrainedRun run(small_options("tp=2"), mesh);
+    std::vector<std::string> mine;
+    try {
+      const auto found = load_newest_run(out, run.trainer.model(), run.trainer.optimizer(), test_tokenizer(), 7,
+                                         [&](const std::string& line) { mine.push_back(line); });
+      mine.push_back(found ? fmt::format("step {}", found->progress.steps) : "nothing");
+    } catch (const Error& error) { mine.push_back(fmt::format("{} {}", static_cast<int>(error.code()), error.what())); }
+    const std::scoped_lock lock(mutex);
+    if (!lines.empty()) CHECK(lines == mine);  // all ranks alike
+    lines = mine;
+  });
+  return lines;
+}
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE("every one of 2000 random flips is found, with the file and the bytes it lies in") {
+  const TempFolder folder;
+  make_run(folder.path(), 1);
+  const fs::path saved = find_saved_run(folder.path());
+  std::vector<std::pair<fs::path, std::string>> files;
+  for (const fs::directory_entry& entry : fs::directory_iterator(saved))
+    files.emplace_back(entry.path(), read_file(entry.path()));
+  std::sort(files.begin(), files.end());
+  REQUIRE(files.size() == 5);  // of four ranks, and the manifest
+  CHECK_NOTHROW(Checkpoint(saved).verify());
+  std::mt19937_64 random(11);
+  int undetected = 0, unnamed = 0;
+  for (int i = 0; i < 2000; ++i) {
+    const auto& [path, content] = files[random() % files.size()];
+    const std::size_t at = random() % content.size();
+    std::string bytes = content;
+    bytes[at] = static_cast<char>(bytes[at] ^ (1 << random() % 8));
+    test::write_plainly(path, bytes);
+    // Reading every tensor, as the ranks of a run together do, finds it without a scan of the files.
+    const test::Caught error = test::caught([&] {
+      const Checkpoint damaged(saved);
+      for (const std::string& name : damaged.names()) damaged.read(name);
+    });
+    if (error.code != ExitCode::data) ++undetected;
+    if (!error.has(path.string())) ++unnamed;
+    test::write_plainly(path, content);
+  }
+  CHECK(undetected == 0);
+  CHECK(unnamed == 0);
+  CHECK_NOTHROW(Checkpoint(saved).verify());
+}
+
+TEST_CASE("cut, extended and missing files are refused by name and byte") {
+  const TempFolder folder;
+  make_run(folder.path(), 1);
+  const fs::path saved = find_saved_run(folder.path());
+  const fs::path file = saved / "rank_00001.safetensors";
+  const std::string bytes = read_file(file);
+  const auto verify = [&] { return test::caught([&] { Checkpoint(saved).verify(); }); };
+  for (const std::size_t length : {std::size_t{0}, std::size_t{7}, bytes.size() / 2, bytes.size() - 1}) {
+    test::write_plainly(file, bytes.substr(0, length));
+    CHECK(verify().code == ExitCode::data);
+    CHECK(verify().has(fmt::format("{} has {} bytes; expected {}; it was cut short at byte {}", file.string(), length,
+                                   bytes.size(), length)));
+  }
+  test::write_plainly(file, bytes + "x");
+  CHECK(verify().has("it was extended at byte"));
+  fs::remove(file);
+  CHECK(verify().code == ExitCode::data);
+  CHECK(verify().has(file.string() + " is missing"));
+  test::write_plainly(file, bytes);
+  CHECK(verify().code == ExitCode::ok);
+  const std::string manifest = read_file(saved / "manifest.json");
+  for (const std::size_t length : {std::size_t{0}, std::size_t{20}, manifest.size() - 1}) {
+    test::write_plainly(saved / "manifest.json", manifest.substr(0, length));
+    CHECK(verify().code == ExitCode::data);
+    CHECK(verify().has((saved / "manifest.json").string()));
+  }
+}
+
+TEST_CASE("auto takes the newest checkpoint that is whole, and says why not a newer one") {
+  const TempFolder folder;
+  CHECK(resumed(folder.path()) == std::vector<std::string>{"nothing"});
+  make_run(folder.path(), 4);
+  const fs::path all = folder / "checkpoints";
+  CHECK(resumed(folder.path()) == std::vector<std::string>{"step 4"});
+
+  // A save that was interrupted is passed over, and said to be.
+  fs::create_directories(all / "step_00000005.tmp.0123456789abcdef");
+  std::vector<std::string> lines = resumed(folder.path());
+  REQUIRE(lines.size() == 2);
+  CHECK(has(lines[0], "skipped step_00000005.tmp.0123456789abcdef: no manifest in " + all.string()));
+  CHECK(lines[1] == "step 4");
+  checkpoint::remove_leftovers(all);
+  fs::remove(all / "step_00000004" / "manifest.json");
+  lines = resumed(folder.path());
+  CHECK(has(lines.front(), "skipped step_00000004: no manifest in "));
+  CHECK(lines.back() == "step 3");
+  CHECK_THROWS_WITH_AS(find_saved_run(folder.path()), doctest::Contains("step_00000004: no manifest"), Error);
+
+  // A flip in data is found while loading, by whichever rank reads it.
+  const fs::path data = all / "step_00000003" / "rank_00002.safetensors";
+  std::string bytes = read_file(data);
+  bytes[bytes.size() - 3] = static_cast<char>(bytes[bytes.size() - 3] ^ 0x10);
+  test::write_plainly(data, bytes);
+  lines = resumed(folder.path());
+  REQUIRE(lines.size() == 3);
+  CHECK(has(lines[1], "skipped step_00000003: " + data.string() + ": chunk 0, bytes 0 to"));
+  CHECK(lines[2] == "step 2");
+  // The step in the manifest counts, not the name, nor the time of modification.
+  fs::rename(all / "step_00000001", all / "step_00000900");
+  CHECK(resumed(folder.path()).back() == "step 2");
+
+  fs::remove(all / "step_00000002" / "rank_00000.safetensors");
+  test::write_plainly(all / "step_00000900" / "manifest.json", "{}");
+  lines = resumed(folder.path());
+  CHECK(lines.size() == 5);
+  CHECK(has(lines.back(), "65 trireme: [resume] " + all.string() + " has no checkpoint that is whole"));
+}
