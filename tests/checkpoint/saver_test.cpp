@@ -1,6 +1,11 @@
 // Saving while training goes on: what is saved is what was there when the save began, a name means a whole checkpoint,
 // failures are told to every rank and cost nothing else, and older checkpoints go only after newer ones are there.
 #include "parallel/checkpoint/saver.h"
+
+#include <sys/resource.h>
+
+#include <csignal>
+
 #include "tests/checkpoint/support.h"
 #include "train/checkpointing.h"
 
@@ -25,6 +30,24 @@ std::vector<std::string> steps_in(const fs::path& folder) {
   for (std::string& name : names) name = name.substr(0, name.find(".tmp."));
   return names;
 }
+
+/// While it lives, no file may grow beyond `bytes`: the nearest thing to a full disk that needs no rights.
+struct FileSizeLimit {
+  explicit FileSizeLimit(rlim_t bytes) {
+    handler = std::signal(SIGXFSZ, SIG_IGN);
+    ::getrlimit(RLIMIT_FSIZE, &before);
+    const rlimit limit{bytes, before.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~FileSizeLimit() {
+    ::setrlimit(RLIMIT_FSIZE, &before);
+    std::signal(SIGXFSZ, handler);
+  }
+  FileSizeLimit(const FileSizeLimit&) = delete;
+  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
+  rlimit before{};
+  void (*handler)(int) = nullptr;
+};
 
 using Names = std::vector<std::string>;
 
@@ -108,6 +131,31 @@ TEST_CASE("a save that fails is told to every rank, and the next one may succeed
     CHECK(saver.finish()->error.empty());
   });
   CHECK(steps_in(all) == Names{"step_00000001", "step_00000003"});
+}
+
+TEST_CASE("a rank that runs out of space makes the save fail, and leaves nothing") {
+  const TempFolder folder;
+  run_mesh("dp=2", [&](const MeshPtr& mesh) {
+    Saver saver(folder.path(), *mesh, {});
+    const std::int64_t rows = mesh->rank() == 0 ? 2 : 4096;  // only the second rank's file is too large
+    const std::vector<HeldTensor> held = {{.name = mesh->rank() == 0 ? "small" : "large",
+                                           .value = Tensor::full({rows, 4}, 1),
+                                           .global = {rows, 4},
+                                           .start = {0, 0}}};
+    std::unique_ptr<FileSizeLimit> limit;
+    if (mesh->rank() == 0) limit = std::make_unique<FileSizeLimit>(4096);
+    mesh->world().barrier();
+    saver.begin(1, held, {});
+    const auto failed = saver.finish();
+    CHECK(failed->error.find("rank_00001.safetensors: File too large; needed") != std::string::npos);
+    mesh->world().barrier();
+    limit.reset();
+    mesh->world().barrier();
+    CHECK(list_folder(folder.path()).empty());
+    saver.begin(2, held, {});
+    CHECK(saver.finish()->error.empty());
+  });
+  CHECK(steps_in(folder.path()) == Names{"step_00000002"});
 }
 
 TEST_CASE("a checkpoint is not begun where it would not fit") {

@@ -34,6 +34,10 @@ Result run(const std::string& program, const std::string& arguments) {
   return run_command(binary(program) + " " + arguments);
 }
 
+Result run_until_killed(double seconds, const std::string& program, const std::string& arguments) {
+  return run_command(fmt::format("timeout -s KILL {} {} {}", seconds, binary(program), arguments));
+}
+
 Result run_mpi(int ranks, const std::string& program, const std::string& arguments) {
   // Containers run tests as root and on fewer cores than ranks; Open MPI asks for both to be said.
   return run_command(
@@ -62,6 +66,19 @@ std::string Workplace::small_run() const {
       "--data {} --layers 2 --heads 2 --width 16 --context 16 --global-batch 8 --micro-batch 2 --steps 6 --log-every 1 "
       "--eval-batches 2 --warmup-steps 2 --threads 1 ",
       path("text.txt"));
+}
+
+std::vector<std::string> results(const std::string& path) {
+  std::ifstream file(path);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(file, line);) {
+    auto record = nlohmann::json::parse(line);
+    for (const char* key : {"tokens_per_s", "step_ms", "forward_ms", "backward_ms", "optimizer_ms", "data_ms",
+                            "comm_ms", "comm_exposed_ms", "peak_bytes"})
+      record.erase(key);
+    lines.push_back(record.dump());
+  }
+  return lines;
 }
 
 std::vector<double> metric(const std::string& path, const std::string& key) {

@@ -14,6 +14,8 @@ struct Result {
 
 /// Runs a program of the build with these arguments, in a shell, for at most two minutes.
 Result run(const std::string& program, const std::string& arguments);
+/// As run(), killed (SIGKILL) after so many seconds unless it ends by itself.
+Result run_until_killed(double seconds, const std::string& program, const std::string& arguments);
 /// As run(), as `ranks` processes under the MPI launcher.
 Result run_mpi(int ranks, const std::string& program, const std::string& arguments);
 
@@ -32,6 +34,9 @@ struct Workplace {
   /// Flags for a small model on that text: one that any mesh of up to 8 ranks can train in a moment.
   std::string small_run() const;
 };
+
+/// metrics.jsonl, line by line, with what differs from run to run left out: times, rates and memory.
+std::vector<std::string> results(const std::string& path);
 
 /// Values of `key` in a metrics.jsonl, line by line.
 std::vector<double> metric(const std::string& path, const std::string& key);

@@ -23,20 +23,6 @@ std::string train(const Workplace& work, const std::string& flags) {
   return result.output;
 }
 
-/// metrics.jsonl with what differs from run to run left out: times, rates and memory.
-std::vector<std::string> results(const std::string& path) {
-  std::ifstream file(path);
-  std::vector<std::string> lines;
-  for (std::string line; std::getline(file, line);) {
-    auto record = nlohmann::json::parse(line);
-    for (const char* key : {"tokens_per_s", "step_ms", "forward_ms", "backward_ms", "optimizer_ms", "data_ms",
-                            "comm_ms", "comm_exposed_ms", "peak_bytes"})
-      record.erase(key);
-    lines.push_back(record.dump());
-  }
-  return lines;
-}
-
 void check_close(const std::vector<double>& a, const std::vector<double>& b, double relative) {
   REQUIRE(a.size() == b.size());
   for (std::size_t i = 0; i < a.size(); ++i) CHECK(std::abs(a[i] - b[i]) <= relative * std::abs(b[i]));

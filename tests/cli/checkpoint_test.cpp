@@ -1,0 +1,168 @@
+// Checkpoints as a user meets them: runs that are killed and go on, moves between meshes, damage, and the checkpoint
+// program.
+#include <doctest/doctest.h>
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "tests/cli/support.h"
+
+using namespace trireme::testing;
+namespace fs = std::filesystem;
+
+namespace {
+
+std::string succeed(const std::string& program, const std::string& arguments) {
+  const Result result = run(program, arguments);
+  INFO(program, " ", arguments, "\n", result.output);
+  REQUIRE(result.code == 0);
+  return result.output;
+}
+
+void flip(const fs::path& path, std::int64_t from_end) {
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekg(-from_end, std::ios::end);
+  const auto at = file.tellg();
+  const char byte = static_cast<char>(file.get() ^ 4);
+  file.seekp(at);
+  file.put(byte);
+}
+
+std::vector<std::string> checkpoints_in(const std::string& out) {
+  std::vector<std::string> names;
+  for (const fs::directory_entry& entry : fs::directory_iterator(out + "/checkpoints"))
+    names.push_back(entry.path().filename().string());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+}  // namespace
+
+TEST_CASE("a run that is killed again and again ends where it would have ended") {
+  const Workplace work;
+  const std::string flags = work.small_run() + "--steps 120 --dropout 0.1 --mesh dp=2,tp=2 --zero 1 ";
+  succeed("train_gpt", flags + "--out " + work.path("whole"));
+  const std::string again = flags + "--checkpoint-every 5 --keep 2 --resume auto --out " + work.path("killed");
+  int kills = 0, code = -1;
+  std::string output;
+  for (double seconds = 0.35; code != 0 && kills < 30; seconds *= 1.15) {
+    const Result result = run_until_killed(seconds, "train_gpt", again);
+    code = result.code;
+    output = result.output;
+    if (code != 0) {
+      CHECK_MESSAGE(code == 137, result.output);
+      ++kills;
+    }
+  }
+  INFO(output);
+  CHECK(code == 0);
+  CHECK(kills > 0);
+  CHECK(results(work.path("killed/metrics.jsonl")) == results(work.path("whole/metrics.jsonl")));
+  CHECK(contains(succeed("checkpoint", "diff " + work.path("killed") + " " + work.path("whole")), "equal: "));
+  CHECK(checkpoints_in(work.path("killed")).size() == 2);
+}
+
+TEST_CASE("on another mesh a run goes on with the samples that come next") {
+  const Workplace work;
+  const std::string flags = work.small_run() + "--steps 12 --dropout 0.1 ";
+  succeed("train_gpt", flags + "--mesh dp=1 --out " + work.path("one"));
+  // The same run in four parts, each on other ranks.
+  const std::string parts = flags + "--decay-steps 12 --out " + work.path("parts") + " --resume auto ";
+  succeed("train_gpt", parts + "--steps 3 --mesh dp=2 --zero 3");
+  succeed("train_gpt", parts + "--steps 6 --mesh dp=4 --zero 1");
+  succeed("train_gpt", parts + "--steps 9 --mesh cp=2,tp=2");
+  succeed("train_gpt", parts + "--steps 12 --mesh dp=2,pp=2 --micro-batch 4");
+  CHECK(metric(work.path("parts/metrics.jsonl"), "tokens") == metric(work.path("one/metrics.jsonl"), "tokens"));
+  const auto one = metric(work.path("one/metrics.jsonl"), "loss"),
+             four = metric(work.path("parts/metrics.jsonl"), "loss");
+  REQUIRE(one.size() == four.size());
+  for (std::size_t i = 0; i < one.size(); ++i) CHECK(std::abs(one[i] - four[i]) <= 1e-4 * one[i]);
+  // A run that has made all its steps has nothing left to do.
+  const std::string output = succeed("train_gpt", parts);
+  CHECK(contains(output, "resuming after step 12"));
+  CHECK_FALSE(contains(output, "saved step"));
+}
+
+TEST_CASE("processes save as threads do") {
+  const Workplace work;
+  const std::string flags = work.small_run() + "--mesh dp=2,tp=2 --zero 2 --checkpoint-every 2 ";
+  succeed("train_gpt", flags + "--out " + work.path("threads"));
+  const Result mpi = run_mpi(4, "train_gpt", flags + "--out " + work.path("mpi"));
+  INFO(mpi.output);
+  REQUIRE(mpi.code == 0);
+  CHECK(occurrences(mpi.output, "saved step 2 in ") == 1);
+  CHECK(checkpoints_in(work.path("mpi")) ==
+        std::vector<std::string>{"step_00000002", "step_00000004", "step_00000006"});
+  for (const std::string step : {"/checkpoints/step_00000004", ""})
+    CHECK(contains(succeed("checkpoint", "diff " + work.path("mpi") + step + " " + work.path("threads") + step),
+                   "equal: "));
+  // And go on from there, on fewer.
+  const Result more =
+      run_mpi(2, "train_gpt", work.small_run() + "--steps 8 --mesh dp=auto --resume auto --out " + work.path("mpi"));
+  CHECK_MESSAGE(more.code == 0, more.output);
+  CHECK(contains(more.output, "resuming after step 6"));
+}
+
+TEST_CASE("damage is refused with file and bytes, or stepped over") {
+  const Workplace work;
+  const std::string flags = work.small_run() + "--mesh dp=2 --decay-steps 9 ";
+  succeed("train_gpt", flags + "--checkpoint-every 3 --out " + work.path("run"));
+  const fs::path newest = work.folder / "run/checkpoints/step_00000006";
+  flip(newest / "rank_00001.safetensors", 100);
+  for (const Result& result :
+       {run("train_gpt", flags + "--steps 9 --resume " + work.path("run") + " --out " + work.path("run")),
+        run("checkpoint", "verify " + work.path("run"))}) {
+    INFO(result.output);
+    CHECK(result.code == 65);
+    CHECK(occurrences(result.output, "trireme: FATAL[65] ") == 1);
+    CHECK(contains(result.output, (newest / "rank_00001.safetensors").string() + ": chunk 0, bytes 0 to "));
+  }
+  const std::string output = succeed("train_gpt", flags + "--steps 9 --resume auto --out " + work.path("run"));
+  INFO(output);
+  CHECK(contains(output, "skipped step_00000006: " + newest.string()));
+  CHECK(contains(output, "resuming after step 3"));
+  CHECK(contains(output, "saved step 9"));
+  // metrics.jsonl tells one story.
+  CHECK(metric(work.path("run/metrics.jsonl"), "step") == std::vector<double>{1, 2, 3, 4, 5, 6, 7, 8, 9});
+}
+
+TEST_CASE("the checkpoint program looks, verifies and compares") {
+  const Workplace work;
+  succeed("train_gpt", work.small_run() + "--mesh dp=2,pp=2 --zero 3 --out " + work.path("a"));
+  succeed("train_gpt", work.small_run() + "--mesh dp=2,pp=2 --zero 2 --out " + work.path("b"));
+  const std::string shown = succeed("checkpoint", "inspect " + work.path("a") + " --tensors");
+  INFO(shown);
+  CHECK(contains(shown, "step           6\n"));
+  CHECK(contains(shown, "written by     dp=2,tp=1,pp=2 = 4 ranks\n"));
+  CHECK(contains(shown, "rank_00003.safetensors ("));
+  CHECK(contains(shown, "\"micro-batch\": 2"));
+  CHECK(contains(shown, "\noptimizer.m.wte.weight  f32 [40, 16]\n"));
+  CHECK(contains(shown, " in rank_0000"));
+  CHECK(contains(succeed("checkpoint", "verify " + work.path("a")), ": whole\n"));
+  CHECK(contains(succeed("checkpoint", "diff " + work.path("a") + " " + work.path("b")), "bit for bit"));
+  succeed("train_gpt", work.small_run() + "--seed 3 --out " + work.path("c"));
+  const Result differs = run("checkpoint", "diff " + work.path("a") + " " + work.path("c"));
+  CHECK(differs.code == 1);
+  CHECK(contains(differs.output, "\nwte.weight: 640 elements differ, first at 0, largest difference "));
+  CHECK(run("checkpoint", "").code == 0);
+  CHECK(run("checkpoint", "look " + work.path("a")).code == 64);
+  CHECK(run("checkpoint", "inspect " + work.path("nothing")).code == 64);
+}
+
+TEST_CASE("flags of checkpoints that cannot be followed are refused") {
+  const Workplace work;
+  const auto refused = [&](const std::string& flags, const std::string& part) {
+    const Result result = run("train_gpt", work.small_run() + flags);
+    INFO(result.output);
+    CHECK(result.code == 64);
+    CHECK(contains(result.output, part));
+  };
+  for (const std::string flag : {"--checkpoint-every 2", "--checkpoint-minutes 0.5", "--keep 1", "--resume auto"})
+    refused(flag, "has no effect without --out");
+  refused("--keep 0 --out " + work.path("x"), "--keep");
+  refused("--checkpoint-minutes -1 --out " + work.path("x"), "--checkpoint-minutes");
+}
