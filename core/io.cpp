@@ -159,6 +159,12 @@ void move_folder(const fs::path& from, const fs::path& to) {
   sync_folder(folder_of(to));
 }
 
+void remove_file(const fs::path& path) {
+  std::error_code error;
+  fs::remove(path, error);
+  if (error) fail_io(error.value(), "remove", path);
+}
+
 void remove_folder(const fs::path& folder) {
   std::error_code error;
   fs::remove_all(folder, error);

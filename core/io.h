@@ -44,6 +44,8 @@ void require_space(const std::filesystem::path& folder, std::uint64_t bytes);
 
 /// Gives a folder another name beside its old one, durably. Nothing that holds anything may have that name.
 void move_folder(const std::filesystem::path& from, const std::filesystem::path& to);
+/// Removes a file, or nothing when there is none.
+void remove_file(const std::filesystem::path& path);
 /// Removes a folder with all it holds.
 void remove_folder(const std::filesystem::path& folder);
 /// Makes the names in a folder durable.

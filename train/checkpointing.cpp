@@ -9,7 +9,8 @@ Checkpointing::Checkpointing(const TrainOptions& options, Trainer& trainer, cons
       trainer_(trainer),
       saver_(options.run.out, trainer.model(), trainer.optimizer(), tokenizer, run, config_text(options),
              options.run.keep),
-      tell_(std::move(tell)) {
+      tell_(std::move(tell)),
+      first_step_(resumed.has_value()) {
   // A run in its own folder has nothing to save before its first step.
   if (resumed && resumed->path.parent_path() == std::filesystem::path(options.run.out) / "checkpoints")
     saved_step_ = resumed->progress.steps;
@@ -49,6 +50,7 @@ void Checkpointing::report(const checkpoint::Saved& saved, bool last) {
 }
 
 void Checkpointing::after_step(const Progress& progress) {
+  if (std::exchange(first_step_, false) && trainer_.model().mesh().rank() == 0) resume_succeeded(options_.run.out);
   if (const auto saved = saver_.poll()) report(*saved, false);
   if (!due(progress.steps)) return;
   if (const auto saved = saver_.finish()) report(*saved, false);  // slower than the interval: training waits
@@ -56,6 +58,7 @@ void Checkpointing::after_step(const Progress& progress) {
 }
 
 void Checkpointing::finish(const Progress& progress) {
+  if (std::exchange(first_step_, false) && trainer_.model().mesh().rank() == 0) resume_succeeded(options_.run.out);
   if (const auto saved = saver_.finish()) report(*saved, saved->step == progress.steps);
   if (saved_step_ == progress.steps) return;
   begin(progress);

@@ -40,6 +40,7 @@ class Checkpointing {
   Clock::time_point last_begin_ = Clock::now();
   std::int64_t saved_step_ = -1;  // the last one committed
   int misses_ = 0;                // in a row
+  bool first_step_;               // of a resumed run: it has not been made yet
 };
 
 }  // namespace trireme

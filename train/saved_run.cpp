@@ -16,9 +16,8 @@ using checkpoint::Checkpoint;
 constexpr const char* checkpoints_name = "checkpoints";
 
 /// What this rank needs of a checkpoint, by itself.
-Progress load_here(const fs::path& path, Gpt& model, optim::Optimizer& optimizer, const Tokenizer& tokenizer,
+Progress load_here(const Checkpoint& saved, Gpt& model, optim::Optimizer& optimizer, const Tokenizer& tokenizer,
                    const RunIdentity& run, const std::vector<checkpoint::HeldTensor>& held) {
-  const Checkpoint saved(path);
   require_same_run(saved, model, tokenizer, run);
   saved.read(held, "it was saved with another --optimizer or --momentum");
   const Progress progress = read_progress(saved);
@@ -30,15 +29,26 @@ std::vector<checkpoint::HeldTensor> all_held(const Gpt& model, optim::Optimizer&
   return checkpoint::held_tensors(model.parameters(), model.buffers(), &optimizer, model.mesh());
 }
 
-/// The paths of the run's checkpoints, newest first, as rank 0 finds them. Collective.
-std::vector<fs::path> agreed_candidates(ProcessGroup& world, const fs::path& out) {
-  std::string paths;
+/// The checkpoints of the run in the order in which they are to be tried, as rank 0 finds them: newest first, but those
+/// from which runs failed to resume last, of which `tell` is told. Collective.
+std::vector<fs::path> agreed_candidates(ProcessGroup& world, const fs::path& out,
+                                        const std::function<void(const std::string&)>& tell) {
+  std::string paths, last;  // zeros between them: paths have none
+  std::string failing;
   checkpoint::agree(world, [&] {
     if (world.rank() != 0) return;
-    for (const Candidate& candidate : checkpoint::candidates(out / checkpoints_name))
-      paths += candidate.path.string() + '\0';
+    const checkpoint::ResumeAttempts attempts(out / checkpoints_name);
+    for (const Candidate& candidate : checkpoint::candidates(out / checkpoints_name)) {
+      const bool fails = attempts.of(candidate.path) >= checkpoint::ResumeAttempts::most;
+      (fails ? last : paths) += candidate.path.string() + '\0';
+      if (fails) failing += fmt::format("{}{}", failing.empty() ? "" : ", ", candidate.path.filename().string());
+    }
   });
-  paths = checkpoint::broadcast_text(world, paths);
+  paths = checkpoint::broadcast_text(world, paths + last);
+  failing = checkpoint::broadcast_text(world, failing);
+  if (!failing.empty())
+    tell(fmt::format("stepped over {}: {} runs that resumed from there made no step", failing,
+                     checkpoint::ResumeAttempts::most));
   std::vector<fs::path> result;
   for (std::size_t begin = 0; begin < paths.size();) {
     const std::size_t end = paths.find('\0', begin);
@@ -96,8 +106,9 @@ Progress load_run(const fs::path& path, Gpt& model, optim::Optimizer& optimizer,
                   const RunIdentity& run) {
   const std::vector<checkpoint::HeldTensor> held = all_held(model, optimizer);
   Progress progress;
-  checkpoint::agree(model.mesh().world(),
-                    [&] { progress = load_here(find_saved_run(path), model, optimizer, tokenizer, run, held); });
+  checkpoint::agree(model.mesh().world(), [&] {
+    progress = load_here(Checkpoint(find_saved_run(path)), model, optimizer, tokenizer, run, held);
+  });
   return progress;
 }
 
@@ -107,10 +118,14 @@ std::optional<Resumed> load_newest_run(const fs::path& out, Gpt& model, optim::O
   ProcessGroup& world = model.mesh().world();
   const std::vector<checkpoint::HeldTensor> held = all_held(model, optimizer);
   bool damaged = false;
-  for (const fs::path& path : agreed_candidates(world, out)) {
+  for (const fs::path& path : agreed_candidates(world, out, tell)) {
     try {
       Progress progress;
-      checkpoint::agree(world, [&] { progress = load_here(path, model, optimizer, tokenizer, run, held); });
+      checkpoint::agree(world, [&] {
+        const Checkpoint saved(path);
+        if (world.rank() == 0) checkpoint::ResumeAttempts(out / checkpoints_name).begin(path);
+        progress = load_here(saved, model, optimizer, tokenizer, run, held);
+      });
       return Resumed{path, progress};
     } catch (const Error& error) {
       if (error.code() != ExitCode::data && error.code() != ExitCode::io) throw;
@@ -126,6 +141,8 @@ std::optional<Resumed> load_newest_run(const fs::path& out, Gpt& model, optim::O
          (out / checkpoints_name).string());
   return std::nullopt;
 }
+
+void resume_succeeded(const fs::path& out) { checkpoint::ResumeAttempts(out / checkpoints_name).succeeded(); }
 
 SavedModel read_saved_model(const fs::path& path) { return read_saved_model(Checkpoint(find_saved_run(path))); }
 

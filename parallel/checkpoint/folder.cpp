@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <random>
+#include <sstream>
 
 #include "core/io.h"
 #include "parallel/checkpoint/manifest.h"
@@ -84,6 +85,32 @@ std::vector<Candidate> candidates(const fs::path& checkpoints) {
   std::stable_sort(found.begin(), found.end(),
                    [](const Candidate& a, const Candidate& b) { return likely_step(a) > likely_step(b); });
   return found;
+}
+
+// One line for each: "step_00001000 2". What is not such a line is not counted: a lost count costs two more attempts.
+ResumeAttempts::ResumeAttempts(fs::path checkpoints) : file_(std::move(checkpoints) / "resuming") {
+  std::error_code unknown;
+  if (!fs::is_regular_file(file_, unknown)) return;
+  std::istringstream lines(read_file(file_));
+  std::string name;
+  for (int count = 0; lines >> name >> count;) attempts_[name] = count;
+}
+
+int ResumeAttempts::of(const fs::path& checkpoint) const {
+  const auto found = attempts_.find(checkpoint.filename().string());
+  return found == attempts_.end() ? 0 : found->second;
+}
+
+void ResumeAttempts::begin(const fs::path& checkpoint) {
+  ++attempts_[checkpoint.filename().string()];
+  std::string text;
+  for (const auto& [name, count] : attempts_) text += fmt::format("{} {}\n", name, count);
+  write_file(file_, text);
+}
+
+void ResumeAttempts::succeeded() {
+  attempts_.clear();
+  remove_file(file_);
 }
 
 void remove_leftovers(const fs::path& checkpoints) {

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -35,6 +36,21 @@ bool is_unfinished(const std::filesystem::path& folder);
 
 /// Whether `folder` is a checkpoint: it has a manifest, valid or not.
 bool is_checkpoint(const std::filesystem::path& folder);
+
+/// How often runs have begun to resume from each checkpoint without getting as far as a step: what fails twice is chosen
+/// last. Kept in a file beside the checkpoints; for rank 0 only, which has the run's lock.
+class ResumeAttempts {
+ public:
+  static constexpr int most = 2;
+  explicit ResumeAttempts(std::filesystem::path checkpoints);
+  int of(const std::filesystem::path& checkpoint) const;
+  void begin(const std::filesystem::path& checkpoint);  ///< one more, durably, before anything is loaded
+  void succeeded();                                     ///< a step was made: all is forgotten
+
+ private:
+  std::filesystem::path file_;
+  std::map<std::string, int> attempts_;  // by name of the checkpoint
+};
 
 /// Removes what runs that were interrupted left while they wrote or removed a checkpoint. The caller has the run's lock.
 void remove_leftovers(const std::filesystem::path& checkpoints);

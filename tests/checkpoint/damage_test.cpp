@@ -122,6 +122,7 @@ TEST_CASE("auto takes the newest checkpoint that is whole, and says why not a ne
   CHECK(has(lines[0], "skipped step_00000005.tmp.0123456789abcdef: no manifest in " + all.string()));
   CHECK(lines[1] == "step 4");
   checkpoint::remove_leftovers(all);
+  resume_succeeded(folder.path());
   fs::remove(all / "step_00000004" / "manifest.json");
   lines = resumed(folder.path());
   CHECK(has(lines.front(), "skipped step_00000004: no manifest in "));
@@ -137,6 +138,7 @@ TEST_CASE("auto takes the newest checkpoint that is whole, and says why not a ne
   REQUIRE(lines.size() == 3);
   CHECK(has(lines[1], "skipped step_00000003: " + data.string() + ": chunk 0, bytes 0 to"));
   CHECK(lines[2] == "step 2");
+  resume_succeeded(folder.path());
   // The step in the manifest counts, not the name, nor the time of modification.
   fs::rename(all / "step_00000001", all / "step_00000900");
   CHECK(resumed(folder.path()).back() == "step 2");
@@ -146,4 +148,19 @@ TEST_CASE("auto takes the newest checkpoint that is whole, and says why not a ne
   lines = resumed(folder.path());
   CHECK(lines.size() == 5);
   CHECK(has(lines.back(), "65 trireme: [resume] " + all.string() + " has no checkpoint that is whole"));
+}
+
+TEST_CASE("a checkpoint from which two runs failed to resume is tried after all others") {
+  const TempFolder folder;
+  make_run(folder.path(), 2);
+  CHECK(resumed(folder.path()) == std::vector<std::string>{"step 2"});
+  CHECK(resumed(folder.path()) == std::vector<std::string>{"step 2"});
+  std::vector<std::string> lines = resumed(folder.path());  // neither made a step
+  REQUIRE(lines.size() == 2);
+  CHECK(lines[0] == "stepped over step_00000002: 2 runs that resumed from there made no step");
+  CHECK(lines[1] == "step 1");
+  CHECK(resumed(folder.path()).back() == "step 1");
+  CHECK(resumed(folder.path()).back() == "step 2");  // both have failed: the newest again
+  resume_succeeded(folder.path());
+  CHECK(resumed(folder.path()) == std::vector<std::string>{"step 2"});
 }

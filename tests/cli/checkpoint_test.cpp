@@ -44,12 +44,12 @@ std::vector<std::string> checkpoints_in(const std::string& out) {
 
 TEST_CASE("a run that is killed again and again ends where it would have ended") {
   const Workplace work;
-  const std::string flags = work.small_run() + "--steps 120 --dropout 0.1 --mesh dp=2,tp=2 --zero 1 ";
+  const std::string flags = work.small_run() + "--steps 300 --dropout 0.1 --mesh dp=2,tp=2 --zero 1 ";
   succeed("train_gpt", flags + "--out " + work.path("whole"));
   const std::string again = flags + "--checkpoint-every 5 --keep 2 --resume auto --out " + work.path("killed");
   int kills = 0, code = -1;
   std::string output;
-  for (double seconds = 0.35; code != 0 && kills < 30; seconds *= 1.15) {
+  for (double seconds = 0.08; code != 0 && kills < 30; seconds *= 1.2) {
     const Result result = run_until_killed(seconds, "train_gpt", again);
     code = result.code;
     output = result.output;
