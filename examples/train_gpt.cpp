@@ -62,8 +62,9 @@ std::optional<Resumed> resume(const TrainOptions& o, Trainer& trainer, const Tok
   if (o.run.resume == "none") return std::nullopt;
   std::optional<Resumed> resumed;
   if (o.run.resume == "auto") {
-    resumed = load_newest_run(o.run.out, trainer.model(), trainer.optimizer(), tokenizer, identity,
-                              [&console](const std::string& line) { console.print(line); });
+    resumed = load_newest_run(
+        o.run.out, trainer.model(), trainer.optimizer(), tokenizer, identity,
+        [&console](const std::string& line) { console.print(line); }, !o.run.dry_run);
     if (!resumed) return std::nullopt;
   } else {
     const std::filesystem::path path = find_saved_run(o.run.resume);
@@ -106,7 +107,7 @@ void train_rank(const TrainOptions& o, const Corpus& corpus, RunFolder& folder, 
   console.print(to_string(batch, config.context));
   Progress progress;
   const RunIdentity identity(o.run.seed, corpus.hash, o.data.val_fraction);
-  if (rank.first()) folder.lock();
+  if (rank.first() && !o.run.dry_run) folder.lock();
   const std::optional<Resumed> resumed = resume(o, trainer, *corpus.tokenizer, identity, console);
   if (resumed) progress = resumed->progress;
   if (progress.loss_scale) trainer.scaler().set_state(*progress.loss_scale);

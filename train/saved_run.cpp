@@ -114,7 +114,7 @@ Progress load_run(const fs::path& path, Gpt& model, optim::Optimizer& optimizer,
 
 std::optional<Resumed> load_newest_run(const fs::path& out, Gpt& model, optim::Optimizer& optimizer,
                                        const Tokenizer& tokenizer, const RunIdentity& run,
-                                       const std::function<void(const std::string&)>& tell) {
+                                       const std::function<void(const std::string&)>& tell, bool counted) {
   ProcessGroup& world = model.mesh().world();
   const std::vector<checkpoint::HeldTensor> held = all_held(model, optimizer);
   bool damaged = false;
@@ -123,7 +123,7 @@ std::optional<Resumed> load_newest_run(const fs::path& out, Gpt& model, optim::O
       Progress progress;
       checkpoint::agree(world, [&] {
         const Checkpoint saved(path);
-        if (world.rank() == 0) checkpoint::ResumeAttempts(out / checkpoints_name).begin(path);
+        if (counted && world.rank() == 0) checkpoint::ResumeAttempts(out / checkpoints_name).begin(path);
         progress = load_here(saved, model, optimizer, tokenizer, run, held);
       });
       return Resumed{path, progress};

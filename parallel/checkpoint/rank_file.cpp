@@ -1,7 +1,11 @@
 #include "parallel/checkpoint/rank_file.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
+#include <new>
 
 #include "core/parallel_for.h"
 #include "data/safetensors.h"
@@ -19,6 +23,16 @@ void copy_bytes(std::byte* to, const std::byte* from, std::int64_t bytes) {
 
 }  // namespace
 
+// In large pages: the first copy into fresh memory is what training waits for most, and it goes page by page.
+void RankFile::reserve(std::size_t bytes) {
+  constexpr std::size_t large_page = 2 << 20;
+  memory_.reset();
+  capacity_ = (bytes + large_page - 1) / large_page * large_page;
+  memory_.reset(static_cast<std::byte*>(std::aligned_alloc(large_page, capacity_)));
+  if (memory_ == nullptr) throw std::bad_alloc();
+  static_cast<void>(::madvise(memory_.get(), capacity_, MADV_HUGEPAGE));  // a wish, which some systems do not grant
+}
+
 void RankFile::take(const std::vector<HeldTensor>& parts, int rank) {
   description_ = {};
   bytes_ = 0;
@@ -29,10 +43,7 @@ void RankFile::take(const std::vector<HeldTensor>& parts, int rank) {
   const std::string header =
       safetensors_header(entries, {{"format", "trireme checkpoint 1, pieces of tensors"}}, &offsets);
   bytes_ = offsets.back() + static_cast<std::size_t>(parts.back().value.bytes());
-  if (bytes_ > capacity_) {
-    memory_ = std::make_unique_for_overwrite<std::byte[]>(bytes_);
-    capacity_ = bytes_;
-  }
+  if (bytes_ > capacity_) reserve(bytes_);
   std::memcpy(memory_.get(), header.data(), header.size());
   description_.files.push_back({.name = fmt::format("rank_{:05}.safetensors", rank), .bytes = bytes_, .chunks = {}});
   for (std::size_t i = 0; i < parts.size(); ++i) {

@@ -2,6 +2,7 @@
 // that training waits for; writing it is for another thread. Read next: parallel/checkpoint/saver.h.
 #pragma once
 
+#include <cstdlib>
 #include <memory>
 
 #include "parallel/checkpoint/held_tensor.h"
@@ -23,7 +24,12 @@ class RankFile {
   Manifest write(const std::filesystem::path& folder) const;
 
  private:
-  std::unique_ptr<std::byte[]> memory_;
+  struct Free {
+    void operator()(std::byte* memory) const { std::free(memory); }
+  };
+  void reserve(std::size_t bytes);
+
+  std::unique_ptr<std::byte, Free> memory_;
   std::size_t capacity_ = 0, bytes_ = 0;
   Manifest description_;  // but for the checksums
 };

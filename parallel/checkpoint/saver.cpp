@@ -3,6 +3,7 @@
 #include <thread>
 
 #include "core/io.h"
+#include "parallel/checkpoint/background.h"
 #include "parallel/checkpoint/folder.h"
 #include "parallel/checkpoint/texts.h"
 
@@ -89,7 +90,7 @@ void Saver::begin(std::int64_t step, const std::vector<HeldTensor>& held, std::m
                           require_space(temporary_, saved_.bytes);
                         }));
   if (refused_.empty()) {
-    writing_ = std::async(std::launch::async, [this] { return file_.write(temporary_); });
+    writing_ = in_background([this] { return file_.write(temporary_); });
   }
   phase_ = Phase::writing;
   saved_.stall_seconds = std::chrono::duration<double>(Clock::now() - began_).count();
@@ -117,7 +118,7 @@ std::optional<Saved> Saver::after_writing() {
   const std::vector<std::string> descriptions = gather_texts(mesh_.world(), to_text(mine));
   phase_ = Phase::committing;
   if (mesh_.rank() != 0) return std::nullopt;
-  committing_ = std::async(std::launch::async, [this, descriptions] {
+  committing_ = in_background([this, descriptions] {
     for (const std::string& text : descriptions) merge(manifest_, parse_part(text));
     require_complete(manifest_, saved_.path / manifest_name);
     commit(manifest_, temporary_, saved_.path);
