@@ -14,16 +14,16 @@ namespace {
 using nlohmann::json;
 
 constexpr int kMaxDepth = 64;
-constexpr std::size_t kMaxValues = 2'000'000;
 
 /// Watches the parse. The keys seen so far are kept per open object, innermost last.
 class Watch {
  public:
-  explicit Watch(const std::filesystem::path& path) : path_(path) {}
+  Watch(const std::filesystem::path& path, std::size_t most_values) : path_(path), most_values_(most_values) {}
 
   bool operator()(int depth, json::parse_event_t event, json& value) {
     if (depth > kMaxDepth) fail(ExitCode::data, "json", "{}: nested deeper than {} levels", path_.string(), kMaxDepth);
-    if (++values_ > kMaxValues) fail(ExitCode::data, "json", "{}: more than {} values", path_.string(), kMaxValues);
+    if (++values_ > most_values_)
+      fail(ExitCode::data, "json", "{}: more than {} values, which no file of ours has", path_.string(), most_values_);
     if (event == json::parse_event_t::object_start) keys_.emplace_back();
     if (event == json::parse_event_t::object_end) keys_.pop_back();
     if (event == json::parse_event_t::key && !keys_.back().insert(value.get<std::string>()).second)
@@ -34,7 +34,7 @@ class Watch {
 
  private:
   const std::filesystem::path& path_;
-  std::size_t values_ = 0;
+  std::size_t most_values_, values_ = 0;
   std::vector<std::set<std::string>> keys_;
 };
 
@@ -51,8 +51,8 @@ std::string reason(const json::exception& error) {
 
 }  // namespace
 
-json parse_json(std::string_view text, const std::filesystem::path& path) {
-  Watch watch(path);
+json parse_json(std::string_view text, const std::filesystem::path& path, std::size_t most_values) {
+  Watch watch(path, most_values);
   try {
     return json::parse(text,
                        [&](int depth, json::parse_event_t event, json& value) { return watch(depth, event, value); });

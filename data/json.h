@@ -4,6 +4,7 @@
 // Read next: data/tokenizer_files.cpp, its main user.
 #pragma once
 
+#include <cstddef>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string_view>
@@ -11,7 +12,8 @@
 namespace trireme {
 
 /// Parses `text`, the content of `path`. Throws ExitCode::data for malformed JSON, nesting deeper than 64, a duplicate
-/// key, or more than two million values (which bounds the memory a small file can claim).
-nlohmann::json parse_json(std::string_view text, const std::filesystem::path& path);
+/// key, or more than `most_values` (which bounds the memory a file can claim).
+nlohmann::json parse_json(std::string_view text, const std::filesystem::path& path,
+                          std::size_t most_values = 2'000'000);
 
 }  // namespace trireme

@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 #include <optional>
+#include <utility>
 
 #include "core/hash.h"
 #include "data/json.h"
@@ -16,7 +17,7 @@ using nlohmann::json;
 
 constexpr const char* format_name = "trireme checkpoint 1";
 // The text is {"checksum":"0123456789abcdef", and the rest, of which that is the checksum.
-constexpr std::string_view before_checksum = "{\"checksum\":\"", after_checksum = "\",";
+constexpr std::string_view before_checksum = "{\"checksum\":\"", after_checksum = "\",\n";
 constexpr std::size_t digits = 16;
 
 [[noreturn]] void refuse(const fs::path& path, const std::string& what) {
@@ -149,7 +150,8 @@ Manifest checked_parse(std::string_view text, const fs::path& path) {
   if (found != claimed)
     refuse(path, fmt::format("bytes {} to {} have the checksum {}; expected {}; the manifest is damaged", body,
                              text.size(), found, claimed));
-  const json value = parse_json(text, path);
+  // The pieces of many ranks are many: their number is bounded by the text's length alone.
+  const json value = parse_json(text, path, text.size());
   try {
     return manifest_from(value, path);
   } catch (const json::exception& error) { refuse(path, fmt::format("not a manifest: {}", error.what())); }
@@ -185,13 +187,19 @@ void merge(Manifest& whole, const Manifest& part) {
   }
 }
 
+// A line for each file and each tensor, for those who look at it with a pager.
 std::string to_text(const Manifest& manifest) {
-  json body = {{"format", format_name}, {"step", manifest.step},  {"ranks", manifest.ranks},  {"mesh", manifest.mesh},
-               {"run", manifest.run},   {"files", json::array()}, {"tensors", json::object()}};
-  for (const StoredFile& file : manifest.files) body["files"].push_back(to_json(file));
-  for (const auto& [name, tensor] : manifest.tensors) body["tensors"][name] = to_json(tensor);
-  const std::string rest = body.dump(1).substr(1) + "\n";  // without its {
-  return fmt::format("{}{}{}{}", before_checksum, hexadecimal(hash_bytes(rest)), after_checksum, rest);
+  std::string body = fmt::format("\"format\":{},\n\"step\":{},\n\"ranks\":{},\n\"mesh\":{},\n\"run\":{},\n\"files\":[",
+                                 json(format_name).dump(), manifest.step, manifest.ranks, json(manifest.mesh).dump(),
+                                 json(manifest.run).dump());
+  const char* separator = "\n";
+  for (const StoredFile& file : manifest.files) body += std::exchange(separator, ",\n") + to_json(file).dump();
+  body += "],\n\"tensors\":{";
+  separator = "\n";
+  for (const auto& [name, tensor] : manifest.tensors)
+    body += fmt::format("{}{}:{}", std::exchange(separator, ",\n"), json(name).dump(), to_json(tensor).dump());
+  body += "}}\n";
+  return fmt::format("{}{}{}{}", before_checksum, hexadecimal(hash_bytes(body)), after_checksum, body);
 }
 
 Manifest parse_manifest(std::string_view text, const fs::path& path) {

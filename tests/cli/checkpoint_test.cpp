@@ -153,6 +153,15 @@ TEST_CASE("the checkpoint program looks, verifies and compares") {
   CHECK(run("checkpoint", "inspect " + work.path("nothing")).code == 64);
 }
 
+TEST_CASE("a run saves by the clock") {
+  const Workplace work;
+  const std::string output = succeed(
+      "train_gpt", work.small_run() + "--mesh dp=2 --steps 30 --checkpoint-minutes 0.00001 --out " + work.path("run"));
+  CHECK(occurrences(output, "\nsaved step ") > 1);
+  CHECK(contains(output, "\nsaved step 30 in "));
+  CHECK(static_cast<int>(checkpoints_in(work.path("run")).size()) == occurrences(output, "\nsaved step "));
+}
+
 TEST_CASE("flags of checkpoints that cannot be followed are refused") {
   const Workplace work;
   const auto refused = [&](const std::string& flags, const std::string& part) {

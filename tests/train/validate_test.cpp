@@ -99,6 +99,19 @@ TEST_CASE("a sequence cut over cp: its length, and the heads that ulysses exchan
   CHECK(contains(with({"--context-parallel", "ulysses"}), "--context-parallel has no effect with --mesh"));
 }
 
+TEST_CASE("checkpoints need a folder") {
+  CHECK(verdict({"--checkpoint-every", "5"}) ==
+        "64 trireme: [checkpoint] --checkpoint-every has no effect without --out, the folder with the checkpoints; "
+        "expected --out DIR; give --out or drop it");
+  for (const auto& flags : std::vector<std::vector<std::string>>{
+           {"--checkpoint-minutes", "0.5"}, {"--keep", "2"}, {"--resume", "auto"}, {"--checkpoint-every", "5"}}) {
+    std::vector<std::string> with_folder = flags;
+    with_folder.insert(with_folder.end(), {"--out", "run"});
+    CHECK(contains(verdict(flags), "has no effect without --out"));
+    CHECK(verdict(with_folder) == "nothing");
+  }
+}
+
 TEST_CASE("threads that no machine has") {
   CHECK(contains(verdict({"--mesh", "dp=100000"}), "are 100000 ranks; expected at most 1024 as threads"));
   CHECK(
