@@ -88,7 +88,7 @@ std::vector<Candidate> candidates(const fs::path& checkpoints) {
 }
 
 // One line for each: "step_00001000 2". What is not such a line is not counted: a lost count costs two more attempts.
-ResumeAttempts::ResumeAttempts(fs::path checkpoints) : file_(std::move(checkpoints) / "resuming") {
+ResumeAttempts::ResumeAttempts(const fs::path& checkpoints) : file_(checkpoints / "resuming") {
   std::error_code unknown;
   if (!fs::is_regular_file(file_, unknown)) return;
   std::istringstream lines(read_file(file_));

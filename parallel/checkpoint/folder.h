@@ -42,7 +42,7 @@ bool is_checkpoint(const std::filesystem::path& folder);
 class ResumeAttempts {
  public:
   static constexpr int most = 2;
-  explicit ResumeAttempts(std::filesystem::path checkpoints);
+  explicit ResumeAttempts(const std::filesystem::path& checkpoints);
   int of(const std::filesystem::path& checkpoint) const;
   void begin(const std::filesystem::path& checkpoint);  ///< one more, durably, before anything is loaded
   void succeeded();                                     ///< a step was made: all is forgotten

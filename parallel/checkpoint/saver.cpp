@@ -127,6 +127,16 @@ std::optional<Saved> Saver::after_writing() {
   return std::nullopt;
 }
 
+/// What f gives, its time counted as time that training stands still.
+template <class F>
+std::optional<Saved> Saver::timed(const F& f) {
+  const Clock::time_point start = Clock::now();
+  std::optional<Saved> result = f();
+  (result ? result->stall_seconds : saved_.stall_seconds) +=
+      std::chrono::duration<double>(Clock::now() - start).count();
+  return result;
+}
+
 std::optional<Saved> Saver::advance() {
   if (phase_ == Phase::writing) { return everywhere(mesh_.world(), ready(writing_)) ? after_writing() : std::nullopt; }
   if (!everywhere(mesh_.world(), ready(committing_))) return std::nullopt;
@@ -137,18 +147,15 @@ std::optional<Saved> Saver::advance() {
 }
 
 std::optional<Saved> Saver::poll() {
-  if (!busy()) return std::nullopt;
-  const Clock::time_point start = Clock::now();
-  std::optional<Saved> result = advance();
-  const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-  (result ? result->stall_seconds : saved_.stall_seconds) += seconds;
-  return result;
+  return timed([&] { return busy() ? advance() : std::nullopt; });
 }
 
 std::optional<Saved> Saver::finish() {
-  std::optional<Saved> result;
-  while (busy() && !(result = poll())) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  return result;
+  return timed([&] {
+    std::optional<Saved> result;
+    while (busy() && !(result = advance())) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return result;
+  });
 }
 
 }  // namespace trireme::checkpoint

@@ -55,6 +55,8 @@ class Saver {
   using Clock = std::chrono::steady_clock;
   enum class Phase : std::uint8_t { idle, writing, committing };
 
+  template <class F>
+  std::optional<Saved> timed(const F& f);
   std::optional<Saved> advance();
   std::optional<Saved> after_writing();
   Saved ended(std::string error);

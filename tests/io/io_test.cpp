@@ -8,7 +8,9 @@
 #include <csignal>
 #include <filesystem>
 #include <memory>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "core/error.h"
 
@@ -227,4 +229,59 @@ TEST_CASE("AppendFile: a line that does not fit is taken back whole") {
   CHECK(read_file(file) == "first\n");
   log.line("second");
   CHECK(read_file(file) == "first\nsecond\n");
+}
+
+TEST_CASE("InputFile: reads where it is asked to, and says where a file ends too early") {
+  const Folder folder;
+  const fs::path file = folder.path / "file";
+  write_file(file, "0123456789");
+  const InputFile input(file);
+  CHECK(input.size() == 10);
+  std::string bytes(4, ' ');
+  input.read_at(3, std::as_writable_bytes(std::span(bytes)));
+  CHECK(bytes == "3456");
+  std::string message;
+  try {
+    input.read_at(8, std::as_writable_bytes(std::span(bytes)));
+  } catch (const Error& error) {
+    CHECK(error.code() == ExitCode::data);
+    message = error.what();
+  }
+  CHECK(contains(message, file.string() + " ends at byte 10; expected 2 bytes more"));
+  CHECK(contains(io_error([&] { const InputFile absent(folder.path / "absent"); }), "No such file"));
+}
+
+TEST_CASE("folders are listed in order, moved, removed, and asked for room") {
+  const Folder folder;
+  CHECK(list_folder(folder.path / "absent").empty());
+  for (const char* name : {"b", "a", "c"}) make_directories(folder.path / name);
+  write_file(folder.path / "b" / "file", "x");
+  CHECK(list_folder(folder.path) == std::vector<std::string>{"a", "b", "c"});
+  CHECK(contains(io_error([&] { move_folder(folder.path / "a", folder.path / "b"); }), "Directory not empty"));
+  move_folder(folder.path / "b", folder.path / "d");
+  CHECK(read_file(folder.path / "d" / "file") == "x");
+  remove_folder(folder.path / "d");
+  remove_file(folder.path / "nothing");
+  CHECK(list_folder(folder.path) == std::vector<std::string>{"a", "c"});
+  CHECK(contains(io_error([&] { require_space(folder.path, std::uint64_t{1} << 62); }), "needed 4611686018427387904"));
+}
+
+TEST_CASE("FileLock: who has it is told to whoever comes second") {
+  const Folder folder;
+  const fs::path file = folder.path / "lock";
+  const auto second = [&] {
+    try {
+      const FileLock lock(file);
+    } catch (const Error& error) {
+      CHECK(error.code() == ExitCode::locked);
+      return std::string(error.what());
+    }
+    return std::string("nothing");
+  };
+  {
+    const FileLock lock(file);
+    CHECK(contains(second(), fmt::format(", process {}, since 20", ::getpid())));
+    CHECK(contains(read_file(file), ", number "));
+  }
+  CHECK(second() == "nothing");
 }
