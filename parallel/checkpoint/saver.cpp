@@ -4,6 +4,7 @@
 
 #include "core/io.h"
 #include "parallel/checkpoint/background.h"
+#include "parallel/checkpoint/chunks.h"
 #include "parallel/checkpoint/folder.h"
 #include "parallel/checkpoint/texts.h"
 
@@ -45,6 +46,8 @@ std::int64_t sum_of(ProcessGroup& world, std::uint64_t mine) {
 }
 
 void commit(const Manifest& manifest, const fs::path& temporary, const fs::path& final_path) {
+  // Ranks on other machines may have written to other disks of the same name.
+  for (const StoredFile& file : manifest.files) static_cast<void>(ChunkReader(temporary, file));
   write_file(temporary / manifest_name, to_text(manifest));
   sync_folder(temporary);
   publish(temporary, final_path);

@@ -20,20 +20,20 @@ struct Layout {
   std::string context_parallel = "ring";
 };
 
-const std::vector<Layout> layouts = {{"dp=1"},
-                                     {"dp=2", 1},
-                                     {"tp=2"},
-                                     {"pp=2", 0, "interleaved:2"},
-                                     {"cp=2", 2},
-                                     {"dp=3", 3},
-                                     {"dp=4,ep=4", 3},
-                                     {"dp=2,cp=2,ep=2", 2},
-                                     {"dp=4", 3, "1f1b", 2},
-                                     {"tp=4,pp=2", 0, "zero-bubble"},
-                                     {"dp=2,pp=2,ep=2", 3, "interleaved:2"},
-                                     {"dp=2,tp=2,pp=2,ep=2", 1},
-                                     {"dp=8,ep=2", 3},
-                                     {"pp=4", 0, "gpipe"}};
+const std::vector<Layout> all_layouts = {{"dp=1"},
+                                         {"dp=2", 1},
+                                         {"tp=2"},
+                                         {"pp=2", 0, "interleaved:2"},
+                                         {"cp=2", 2},
+                                         {"dp=3", 3},
+                                         {"dp=4,ep=4", 3},
+                                         {"dp=2,cp=2,ep=2", 2},
+                                         {"dp=4", 3, "1f1b", 2},
+                                         {"tp=4,pp=2", 0, "zero-bubble"},
+                                         {"dp=2,pp=2,ep=2", 3, "interleaved:2"},
+                                         {"dp=2,tp=2,pp=2,ep=2", 1},
+                                         {"dp=8,ep=2", 3},
+                                         {"pp=4", 0, "gpipe"}};
 
 TrainOptions options_of(const Layout& layout, DType dtype) {
   TrainOptions o;
@@ -125,7 +125,9 @@ int differing(const Wholes& a, const Wholes& b) {
 }  // namespace
 
 TEST_CASE("every mesh loads what every other saved, bit for bit as global tensors") {
-  for (const DType dtype : {DType::f32, DType::bf16}) {
+  for (const DType dtype : {DType::bf16, DType::f32}) {
+    std::vector<Layout> layouts = all_layouts;
+    if (dtype == DType::f32) layouts.resize(5);  // what differs is that there are no masters
     const TempFolder folder;
     std::vector<std::unique_ptr<Assembly>> saved;
     for (const Layout& layout : layouts) {
@@ -165,7 +167,7 @@ TEST_CASE("every mesh loads what every other saved, bit for bit as global tensor
 }
 
 TEST_CASE("a run goes on bit for bit where it was saved, with experts, ZeRO and interleaving") {
-  for (const Layout& layout : {layouts[6], layouts[10], layouts[11]}) {
+  for (const Layout& layout : {all_layouts[6], all_layouts[10], all_layouts[11]}) {
     const TrainOptions o = options_of(layout, DType::bf16);
     const TempFolder folder;
     Assembly straight, parts;

@@ -34,7 +34,8 @@ void flip(const fs::path& path, std::int64_t from_end) {
 
 std::vector<std::string> checkpoints_in(const std::string& out) {
   std::vector<std::string> names;
-  for (const fs::directory_entry& entry : fs::directory_iterator(out + "/checkpoints"))
+  std::error_code absent;
+  for (const fs::directory_entry& entry : fs::directory_iterator(out + "/checkpoints", absent))
     names.push_back(entry.path().filename().string());
   std::sort(names.begin(), names.end());
   return names;
@@ -46,7 +47,7 @@ TEST_CASE("a run that is killed again and again ends where it would have ended")
   const Workplace work;
   const std::string flags = work.small_run() + "--steps 300 --dropout 0.1 --mesh dp=2,tp=2 --zero 1 ";
   succeed("train_gpt", flags + "--out " + work.path("whole"));
-  const std::string again = flags + "--checkpoint-every 5 --keep 2 --resume auto --out " + work.path("killed");
+  const std::string again = flags + "--checkpoint-every 2 --keep 2 --resume auto --out " + work.path("killed");
   int kills = 0, code = -1;
   std::string output;
   for (double seconds = 0.08; code != 0 && kills < 30; seconds *= 1.2) {
@@ -56,6 +57,11 @@ TEST_CASE("a run that is killed again and again ends where it would have ended")
     if (code != 0) {
       CHECK_MESSAGE(code == 137, result.output);
       ++kills;
+      // Whenever it was killed, what has the name of a checkpoint is one.
+      for (const std::string& name : checkpoints_in(work.path("killed"))) {
+        if (name.find('.') == std::string::npos && name != "resuming")
+          succeed("checkpoint", "verify " + work.path("killed/checkpoints/" + name));
+      }
     }
   }
   INFO(output);
