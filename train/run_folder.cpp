@@ -19,6 +19,11 @@ bool inside(const fs::path& path, const fs::path& folder) {
   return !relative.empty() && *relative.begin() != "..";
 }
 
+/// A file of ours that a run which was killed had not finished writing (core/io.h).
+bool is_leftover(const std::string& name) {
+  return name.starts_with(std::string(config_name) + ".tmp.") || name.starts_with(std::string(metrics_name) + ".tmp.");
+}
+
 }  // namespace
 
 RunFolder::RunFolder(fs::path out, const std::string& resume) : path_(std::move(out)) {
@@ -61,7 +66,7 @@ void RunFolder::require_empty() const {
              : fmt::format("go on with that run: --resume {}", path_.string()));
   }
   for (const fs::directory_entry& entry : fs::directory_iterator(path_, unknown)) {
-    if (entry.path().filename() == lock_name) continue;
+    if (entry.path().filename() == lock_name || is_leftover(entry.path().filename().string())) continue;
     fail(ExitCode::usage, "out", "{} is not empty: it holds {}; expected a new or empty folder; choose another --out",
          path_.string(), entry.path().filename().string());
   }
@@ -93,6 +98,9 @@ void RunFolder::open(const std::string& config, std::int64_t steps) {
     make_directories(path_);
     lock();
     if (!resumed_) require_empty();  // another run may have begun and ended here since the first look
+    for (const std::string& name : list_folder(path_)) {
+      if (is_leftover(name)) remove_file(path_ / name);
+    }
     write_file(path_ / config_name, config);
     if (resumed_ && fs::exists(path_ / metrics_name))
       write_file(path_ / metrics_name, first_steps(read_file(path_ / metrics_name), steps));

@@ -14,6 +14,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* prefix = "step_";
+constexpr const char* resuming = "resuming";  // attempts
 constexpr const char* writing = ".tmp.";
 constexpr const char* removing = ".del.";
 
@@ -88,7 +89,7 @@ std::vector<Candidate> candidates(const fs::path& checkpoints) {
 }
 
 // One line for each: "step_00001000 2". What is not such a line is not counted: a lost count costs two more attempts.
-ResumeAttempts::ResumeAttempts(const fs::path& checkpoints) : file_(checkpoints / "resuming") {
+ResumeAttempts::ResumeAttempts(const fs::path& checkpoints) : file_(checkpoints / resuming) {
   std::error_code unknown;
   if (!fs::is_regular_file(file_, unknown)) return;
   std::istringstream lines(read_file(file_));
@@ -115,7 +116,9 @@ void ResumeAttempts::succeeded() {
 
 void remove_leftovers(const fs::path& checkpoints) {
   for (const std::string& name : list_folder(checkpoints)) {
-    if (name.starts_with(prefix) && is_leftover(name)) remove_folder(checkpoints / name);
+    if (!is_leftover(name)) continue;
+    if (name.starts_with(prefix)) remove_folder(checkpoints / name);
+    if (name.starts_with(resuming)) remove_file(checkpoints / name);
   }
 }
 

@@ -113,6 +113,14 @@ TEST_CASE("a folder with something else in it is refused") {
   CHECK(contains(failure([&] { RunFolder(folder.path, "none"); }), "is not empty: it holds notes.txt"));
 }
 
+TEST_CASE("what a killed run had not finished writing is not in the way, and is removed") {
+  const trireme::testing::Folder folder;
+  for (const char* name : {"config.json.tmp.12.0", "metrics.jsonl.tmp.12.1"}) write_file(folder.path / name, "{");
+  RunFolder run(folder.path, "auto");
+  run.open("{}");
+  CHECK(list_folder(folder.path) == std::vector<std::string>{".lock", "config.json", "metrics.jsonl"});
+}
+
 TEST_CASE("an unusable folder is refused by name") {
   const trireme::testing::Folder folder;
   write_file(folder.path / "file", "x");
