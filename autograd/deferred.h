@@ -9,7 +9,7 @@
 //   later.run();       // W
 //
 // Which gradients wait: those that are products of their own, with as many FLOPs as the product of the input's gradient
-// (linear, matmul with the weight on the right), and embedding's sum of rows. They keep what they need, the
+// (linear, grouped_linear, matmul with the weight on the right), and embedding's sum of rows. They keep what they need, the
 // operation's input and the gradient of its output; everything else that forward saved is freed in B. Gains and biases
 // are sums over rows that come out of the same pass over memory as the input's gradient, or cost next to nothing:
 // waiting would read everything twice. They are computed in B. Only leaves that are Leaf::deferrable() wait,

@@ -56,27 +56,6 @@ std::string sample(const TrainOptions& o, const Corpus& corpus, Gpt& model) {
   return text + printable.finish();
 }
 
-/// Where the run goes on, when it is resumed; collective.
-std::optional<Resumed> resume(const TrainOptions& o, Trainer& trainer, const Tokenizer& tokenizer,
-                              const RunIdentity& identity, Console& console) {
-  if (o.run.resume == "none") return std::nullopt;
-  std::optional<Resumed> resumed;
-  if (o.run.resume == "auto") {
-    resumed = load_newest_run(
-        o.run.out, trainer.model(), trainer.optimizer(), tokenizer, identity,
-        [&console](const std::string& line) { console.print(line); }, !o.run.dry_run);
-    if (!resumed) return std::nullopt;
-  } else {
-    const std::filesystem::path path = find_saved_run(o.run.resume);
-    resumed = Resumed{path, load_run(path, trainer.model(), trainer.optimizer(), tokenizer, identity)};
-  }
-  console.print(fmt::format("resuming after step {} from {}", resumed->progress.steps, resumed->path.string()));
-  if (resumed->progress.steps >= o.schedule.steps && o.run.resume != "auto")
-    fail(ExitCode::usage, "resume", "{} has made {} steps already, and --steps is {}; expected more; raise --steps",
-         resumed->path.string(), resumed->progress.steps, o.schedule.steps);
-  return resumed;
-}
-
 StartFacts start_facts(const TrainOptions& o, const Corpus& corpus, const Gpt& model, const pipeline::Proof& proof) {
   const int tp = o.mesh.shape.size(Axis::tp);
   return {.parameters = parameter_count(o.model.config),
@@ -108,15 +87,14 @@ void train_rank(const TrainOptions& o, const Corpus& corpus, RunFolder& folder, 
   Progress progress;
   const RunIdentity identity(o.run.seed, corpus.hash, o.data.val_fraction);
   if (rank.first() && !o.run.dry_run) folder.lock();
-  const std::optional<Resumed> resumed = resume(o, trainer, *corpus.tokenizer, identity, console);
+  const auto tell = [&console](const std::string& line) { console.print(line); };
+  const std::optional<Resumed> resumed = resume_run(o, trainer, *corpus.tokenizer, identity, tell);
   if (resumed) progress = resumed->progress;
   if (progress.loss_scale) trainer.scaler().set_state(*progress.loss_scale);
   if (o.run.dry_run) return console.print(pipeline::render(trainer.executor().schedule()));
   if (rank.first()) folder.open(config_text(o), progress.steps);
   std::optional<Checkpointing> checkpoints;
-  if (!o.run.out.empty())
-    checkpoints.emplace(o, trainer, *corpus.tokenizer, identity, resumed,
-                        [&console](const std::string& line) { console.print(line); });
+  if (!o.run.out.empty()) checkpoints.emplace(o, trainer, *corpus.tokenizer, identity, resumed, tell);
 
   const Sampler sampler(corpus.train, config.context, seed);
   const BatchPlan plan = batch.on_rank(mesh->coord(Axis::dp));

@@ -2,6 +2,24 @@
 
 namespace trireme {
 
+std::optional<Resumed> resume_run(const TrainOptions& o, Trainer& trainer, const Tokenizer& tokenizer,
+                                  const RunIdentity& run, const std::function<void(const std::string&)>& tell) {
+  if (o.run.resume == "none") return std::nullopt;
+  std::optional<Resumed> resumed;
+  if (o.run.resume == "auto") {
+    resumed = load_newest_run(o.run.out, trainer.model(), trainer.optimizer(), tokenizer, run, tell, !o.run.dry_run);
+    if (!resumed) return std::nullopt;
+  } else {
+    const std::filesystem::path path = find_saved_run(o.run.resume);
+    resumed = Resumed{path, load_run(path, trainer.model(), trainer.optimizer(), tokenizer, run)};
+  }
+  tell(fmt::format("resuming after step {} from {}", resumed->progress.steps, resumed->path.string()));
+  if (resumed->progress.steps >= o.schedule.steps && o.run.resume != "auto")
+    fail(ExitCode::usage, "resume", "{} has made {} steps already, and --steps is {}; expected more; raise --steps",
+         resumed->path.string(), resumed->progress.steps, o.schedule.steps);
+  return resumed;
+}
+
 Checkpointing::Checkpointing(const TrainOptions& options, Trainer& trainer, const Tokenizer& tokenizer,
                              const RunIdentity& run, const std::optional<Resumed>& resumed,
                              std::function<void(const std::string&)> tell)

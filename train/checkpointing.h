@@ -12,6 +12,11 @@
 
 namespace trireme {
 
+/// Loads what --resume names, if it names anything that is there, and tells from where the run goes on. Throws
+/// ExitCode::usage for a run that has made all its steps (but not with `auto`). Collective.
+std::optional<Resumed> resume_run(const TrainOptions& options, Trainer& trainer, const Tokenizer& tokenizer,
+                                  const RunIdentity& run, const std::function<void(const std::string&)>& tell);
+
 class Checkpointing {
  public:
   /// `out` of the options is set; `resumed`: what the run goes on from. All arguments must outlive this object. Every

@@ -18,6 +18,7 @@ nlohmann::json experts_json(const nn::ExpertsOptions& o) {
                          {"shared", o.shared},
                          {"aux_loss", o.aux_loss},
                          {"z_loss", o.z_loss},
+                         {"bias_update", o.bias_update},
                          {"router_norm", o.norm == nn::RouterNorm::before ? "before" : "after"},
                          {"aux_scope", o.balance == nn::BalanceScope::sequence ? "sequence" : "batch"}};
   if (o.capacity_factor) json["capacity_factor"] = *o.capacity_factor;
@@ -111,6 +112,7 @@ nn::ExpertsOptions read_experts(const nlohmann::json& model, const fs::path& pat
   if (json.contains("capacity_factor")) experts.capacity_factor = json["capacity_factor"].get<double>();
   experts.aux_loss = json.at("aux_loss");
   experts.z_loss = json.at("z_loss");
+  experts.bias_update = json.at("bias_update");
   experts.norm = json.at("router_norm") == "after" ? nn::RouterNorm::after : nn::RouterNorm::before;
   experts.balance = json.at("aux_scope") == "batch" ? nn::BalanceScope::batch : nn::BalanceScope::sequence;
   return experts;

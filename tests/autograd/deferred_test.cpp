@@ -28,10 +28,10 @@ bool same_bits(const Tensor& a, const Tensor& b) {
 
 bool is_zero(const Tensor& x) { return same_bits(x, Tensor::zeros(x.shape())); }
 
-/// Embedding, norm, two kinds of products and the embedding again as a head: every operation that may wait, and cheap
+/// Embedding, norm, three kinds of products and the embedding again as a head: every operation that may wait, and cheap
 /// ones between.
 struct Model {
-  Tensor table, gain, shift, up, bias, down;
+  Tensor table, gain, shift, up, bias, down, experts;
 
   explicit Model(bool with_gradients = true)
       : table(weight({11, 6}, 1, with_gradients)),
@@ -39,13 +39,15 @@ struct Model {
         shift(weight({6}, 3, with_gradients)),
         up(weight({8, 6}, 4, with_gradients)),
         bias(weight({8}, 5, with_gradients)),
-        down(weight({8, 6}, 6, with_gradients)) {}
+        down(weight({8, 6}, 6, with_gradients)),
+        experts(weight({3, 6, 6}, 7, with_gradients)) {}
 
-  std::vector<Tensor> all() const { return {table, gain, shift, up, bias, down}; }
+  std::vector<Tensor> all() const { return {table, gain, shift, up, bias, down, experts}; }
   Tensor loss(int microbatch) const {
     const Tensor x = embedding(table, ids({7}, 11, static_cast<std::uint64_t>(microbatch)));  // [N, D]
     const Tensor hidden = gelu(linear(layer_norm(x, gain, shift), up, bias));                 // [N, F]
-    return sum(square(linear(x + matmul(hidden, down), table, {})));                          // []
+    const Tensor routed = grouped_linear(x, {0, 2, 2, 7}, experts, {});                       // [N, D]
+    return sum(square(linear(routed + matmul(hidden, down), table, {})));                     // []
   }
 };
 
@@ -58,7 +60,7 @@ TEST_CASE("the products of weights and embeddings wait; gains and biases do not"
     const DeferWeightGradients scope(later);
     backward(model.loss(0));
   }
-  for (const Tensor& w : {model.table, model.up, model.down}) {
+  for (const Tensor& w : {model.table, model.up, model.down, model.experts}) {
     CHECK(is_zero(grad(w)));
     CHECK(leaf_of(w)->deferred() > 0);
   }
@@ -114,7 +116,7 @@ TEST_CASE("a hook runs once per backward, and only when nothing of its gradient 
   }
   CHECK(calls.size() == 3);  // gains and biases: complete
   later.run();
-  CHECK(calls.size() == 6);
+  CHECK(calls.size() == 7);
   for (const Tensor& w : model.all()) {
     CHECK(calls[leaf_of(w)] == 1);
     CHECK(same_bits(seen[leaf_of(w)], grad(w)));

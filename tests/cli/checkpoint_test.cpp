@@ -93,6 +93,22 @@ TEST_CASE("on another mesh a run goes on with the samples that come next") {
   CHECK_FALSE(contains(output, "saved step"));
 }
 
+TEST_CASE("routers' biases are saved: a run with experts goes on on another mesh as if nothing had been") {
+  const Workplace work;
+  const std::string flags =
+      work.small_run() + "--experts 4 --top-k 1 --bias-update 0.05 --router-norm before --decay-steps 8 ";
+  succeed("train_gpt", flags + "--steps 8 --mesh dp=2 --out " + work.path("one"));
+  const std::string parts = flags + "--resume auto --out " + work.path("parts");
+  succeed("train_gpt", parts + " --steps 4 --mesh dp=2,ep=2");
+  succeed("train_gpt", parts + " --steps 8 --mesh dp=2,tp=2,ep=2");
+  for (const char* key : {"loss", "expert_imbalance", "aux_loss"}) {
+    const auto one = metric(work.path("one/metrics.jsonl"), key), two = metric(work.path("parts/metrics.jsonl"), key);
+    REQUIRE(one.size() == 8);
+    REQUIRE(two.size() == 8);
+    for (std::size_t i = 0; i < 8; ++i) CHECK_MESSAGE(std::abs(one[i] - two[i]) <= 1e-4 * one[i], key, " ", i);
+  }
+}
+
 TEST_CASE("processes save as threads do") {
   const Workplace work;
   const std::string flags = work.small_run() + "--mesh dp=2,tp=2 --zero 2 --checkpoint-every 2 ";

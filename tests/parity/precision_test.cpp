@@ -61,6 +61,32 @@ TEST_CASE("infinity on one rank: all ranks skip; weights, moments and step count
   }
 }
 
+TEST_CASE("infinity in one rank's experts: the ranks that hold others, and other stages, skip with it") {
+  for (const char* mesh : {"dp=2,ep=2", "dp=2,ep=2,pp=2", "dp=2,ep=2,tp=2"}) {
+    TrainOptions o = training_options(mesh);
+    o.model.config.experts = {.count = 4, .top_k = 2, .bias_update = 0.1};
+    o.precision.dtype = DType::f16;
+    o.precision.scaling.hysteresis = 1;
+    on_ranks(o, [&](Trainer& trainer, const TrainOptions& options, const DeviceMesh& ranks) {
+      gradients_of_step(trainer, options, ranks);
+      REQUIRE(trainer.update(1e-3, trainer.gradient_norm()));
+      std::vector<Tensor> before = everything(trainer), biases;
+      for (const nn::BufferPtr& buffer : trainer.model().buffers()) biases.push_back(clone(buffer->value));
+
+      gradients_of_step(trainer, options, ranks, 8);
+      if (ranks.rank() == 0) {
+        for (const nn::ParameterPtr& p : trainer.model().parameters())
+          if (p->placements.ep.sharded()) p->grad().data<float>()[0] = INFINITY;  // no other rank has these experts
+      }
+      CHECK_FALSE(trainer.update(1e-3, trainer.gradient_norm()));
+      CHECK(same_bits(before, everything(trainer)));
+      for (std::size_t i = 0; i < biases.size(); ++i)
+        CHECK(same_bits({biases[i]}, {trainer.model().buffers()[i]->value}));
+      CHECK(trainer.scaler().skipped() == 1);
+    });
+  }
+}
+
 TEST_CASE("an activation that overflows f16 is seen, and a smaller scale mends it") {
   TrainOptions o = training_options("tp=2");
   o.precision.dtype = DType::f16;
