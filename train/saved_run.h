@@ -55,8 +55,8 @@ struct Resumed {
   std::filesystem::path path;
   Progress progress;
 };
-/// As load_run, from the newest valid checkpoint of the run in `out`; nothing when it has saved none. Rank 0 chooses. Of
-/// those that are damaged `tell` is told why they were skipped. One from which two runs tried to resume without getting
+/// As load_run, from the newest valid checkpoint of the run in `out`; nothing when it has saved none. Rank 0 chooses.
+/// Of those that are damaged `tell` is told why they were skipped. One from which two runs tried to resume without getting
 /// to resume_succeeded() is tried last; what is not `counted` leaves no trace. Throws ExitCode::data when all are damaged. Collective; rank 0 has the run's
 /// lock.
 std::optional<Resumed> load_newest_run(const std::filesystem::path& out, Gpt& model, optim::Optimizer& optimizer,

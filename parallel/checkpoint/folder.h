@@ -27,8 +27,8 @@ struct Candidate {
   std::string problem;      ///< why not
   bool unfinished = false;  ///< it never got its final name
 };
-/// Those in `checkpoints`, the newest by step first. Those without a valid manifest are no choice, only to be spoken of:
-/// they stand where their names would put them.
+/// Those in `checkpoints`, the newest by step first. Those without a valid manifest are no choice, only to be spoken
+/// of: they stand where their names would put them.
 std::vector<Candidate> candidates(const std::filesystem::path& checkpoints);
 
 /// Whether this is the name of a checkpoint whose writing was interrupted.
@@ -37,8 +37,8 @@ bool is_unfinished(const std::filesystem::path& folder);
 /// Whether `folder` is a checkpoint: it has a manifest, valid or not.
 bool is_checkpoint(const std::filesystem::path& folder);
 
-/// How often runs have begun to resume from each checkpoint without getting as far as a step: what fails twice is chosen
-/// last. Kept in a file beside the checkpoints; for rank 0 only, which has the run's lock.
+/// How often runs have begun to resume from each checkpoint without getting as far as a step: what fails twice is
+/// chosen last. Kept in a file beside the checkpoints; for rank 0 only, which has the run's lock.
 class ResumeAttempts {
  public:
   static constexpr int most = 2;
@@ -52,7 +52,8 @@ class ResumeAttempts {
   std::map<std::string, int> attempts_;  // by name of the checkpoint
 };
 
-/// Removes what runs that were interrupted left while they wrote or removed a checkpoint. The caller has the run's lock.
+/// Removes what runs that were interrupted left while they wrote or removed a checkpoint. The caller has the run's
+/// lock.
 void remove_leftovers(const std::filesystem::path& checkpoints);
 
 /// Gives `temporary` its final name: complete from then on. What has that name already is removed.

@@ -80,8 +80,8 @@ std::vector<HeldTensor> held_tensors(const nn::ParameterList& parameters, const 
 
 std::vector<HeldTensor> owned_parts(const std::vector<HeldTensor>& held) {
   std::vector<HeldTensor> parts;
-  // Bytes of small tensors given to each copy so far, by number of copies. Ranks with copies of a tensor must come to the
-  // same answer, so this depends on nothing but names, their order, global shapes and numbers of copies.
+  // Bytes of small tensors given to each copy so far, by number of copies. Ranks with copies of a tensor must come to
+  // the same answer, so this depends on nothing but names, their order, global shapes and numbers of copies.
   std::map<int, std::vector<std::int64_t>> given;
   for (const HeldTensor& tensor : held) {
     const std::int64_t bytes = tensor.global.count() * static_cast<std::int64_t>(size_of(tensor.value.dtype()));

@@ -1,4 +1,4 @@
-// HeldTensor: what one rank holds of a tensor that a checkpoint stores, and who of several that hold the same writes it.
+// HeldTensor: what one rank holds of a tensor that a checkpoint stores, and who of those that hold the same writes it.
 //
 // A stored tensor is global: it has a name, a dtype and a shape without padding, and no mesh in it. A rank holds a
 // rectangle of it, which other ranks may hold too: dp and cp ranks without ZeRO, tp ranks of a norm's weight. When

@@ -59,11 +59,14 @@ Manifest RankFile::write(const std::filesystem::path& folder) const {
   Manifest description = description_;
   if (empty()) return description;
   StoredFile& file = description.files.front();
-  file.chunks = checksums(content());
   AtomicFile target(folder / file.name, bytes_);
-  constexpr std::size_t at_once = 8 << 20;
-  for (std::size_t at = 0; at < bytes_; at += at_once)
-    target.write(content().subspan(at, std::min(at_once, bytes_ - at)));
+  constexpr std::size_t at_once = 8 * chunk_bytes;  // hashed right before it is written, so that it is in a cache still
+  for (std::size_t at = 0; at < bytes_; at += at_once) {
+    const auto part = content().subspan(at, std::min(at_once, bytes_ - at));
+    const std::vector<std::uint64_t> sums = checksums(part);
+    file.chunks.insert(file.chunks.end(), sums.begin(), sums.end());
+    target.write(part);
+  }
   target.commit();
   ChunkReader(folder, file).verify_all();
   return description;

@@ -1,0 +1,167 @@
+// What saving costs a run, and how fast checkpoints are written and read.
+//
+//   build/bin/checkpoint_bench              GPT of 25M parameters, f32, AdamW, dp=2; a save every 20 steps; a minute
+//   build/bin/checkpoint_bench 50 /scratch  a save every 50 steps, in that folder
+//
+// A checkpoint has 12 bytes per parameter (weight, m, v in f32), of which each of two ranks writes half. "step" is the
+// mean over an interval, with a save begun at its first step boundary or without, alternating; "stood still" is what of
+// the interval training spent in calls of the saver. Writing (snapshot, write, sync, read back, commit) is compared with
+// one file of the same size that is written and synced; reading verifies every chunk, and both ranks read all they hold:
+// every byte twice. Read next: parallel/checkpoint/saver.h.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+
+#include "core/io.h"
+#include "core/random.h"
+#include "parallel/checkpoint/checkpoint.h"
+#include "parallel/checkpoint/saver.h"
+#include "train/trainer.h"
+
+using namespace trireme;
+
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+TrainOptions options() {
+  TrainOptions o;
+  o.model.config = {.layers = 8, .heads = 8, .width = 512, .context = 64, .vocab = 256};
+  o.mesh.axes = "dp=2";
+  o.batch.micro_batch = 4;
+  resolve(o, 0);
+  return o;
+}
+
+/// One rank of the measurement; rank 0 prints.
+struct Measurement {
+  Measurement(const TrainOptions& o, const std::shared_ptr<const DeviceMesh>& m, const fs::path& where)
+      : config(o.model.config), mesh(*m), trainer(o, m), saver(where, *m, 1), folder(where) {}
+
+  void step() {
+    const auto next = [&](int) {
+      const Tensor ids = Tensor::empty({4, config.context}, DType::i32);  // [B, T]
+      for (std::int64_t i = 0; i < ids.count(); ++i)
+        ids.data<std::int32_t>()[i] =
+            static_cast<std::int32_t>(random_word(1, 2, static_cast<std::uint64_t>(i)) % 256U);
+      return Batch{ids, ids, {0, 1, 2, 3}};
+    };
+    trainer.gradients(next, 1e-3);
+    trainer.update(1e-4, trainer.gradient_norm());
+  }
+
+  std::vector<checkpoint::HeldTensor> held() {
+    return checkpoint::held_tensors(trainer.model().parameters(), trainer.model().buffers(), &trainer.optimizer(),
+                                    mesh);
+  }
+
+  /// Mean seconds of a step over an interval of training. The save ends within it, or is waited for as part of it.
+  double interval(int steps, bool save) {
+    mesh.world().barrier();
+    const Clock::time_point start = Clock::now();
+    for (int i = 0; i < steps; ++i) {
+      step();
+      if (save && i == 0) saver.begin(++saves, held(), {});
+      if (const auto ended = saver.poll()) last = *ended;
+    }
+    if (const auto ended = saver.finish()) last = *ended;
+    return seconds_since(start) / steps;
+  }
+
+  void run(int steps) {
+    interval(3, true);  // memory is taken, and pages are made
+    std::vector<double> without, with;
+    for (int i = 0; i < 3; ++i) {
+      without.push_back(interval(steps, false));
+      with.push_back(interval(steps, true));
+    }
+    std::sort(without.begin(), without.end());
+    std::sort(with.begin(), with.end());
+    print(fmt::format("step {:.1f} ms, with a save every {} steps {:.1f} ms: {:+.1f}%; stood still {:.0f} ms, {:.2f}%",
+                      1e3 * without[1], steps, 1e3 * with[1], 100 * (with[1] / without[1] - 1),
+                      1e3 * last.stall_seconds, 100 * last.stall_seconds / (with[1] * steps)));
+    const double written = write(), plain = mesh.rank() == 0 ? write_plainly() : 0;
+    mesh.world().barrier();
+    const double read_back = read();
+    const double megabytes = static_cast<double>(last.bytes) / 1e6;
+    print(fmt::format(
+        "checkpoint of {:.0f} MB: written at {:.0f} MB/s (one plain file, synced: {:.0f}, so {:.0f}%); read "
+        "and verified at {:.0f} MB/s by each of two ranks",
+        megabytes, megabytes / written, megabytes / plain, 100 * plain / written, megabytes / read_back));
+  }
+
+  /// Seconds of a save that is waited for: the best of three.
+  double write() {
+    double best = 1e9;
+    for (int i = 0; i < 3; ++i) {
+      mesh.world().barrier();
+      const Clock::time_point start = Clock::now();
+      saver.begin(++saves, held(), {});
+      last = saver.finish().value();
+      best = std::min(best, seconds_since(start));
+    }
+    if (!last.error.empty()) fail(ExitCode::io, "checkpoint_bench", "{}", last.error);
+    return best;
+  }
+
+  double write_plainly() const {
+    const std::string bytes(last.bytes, 'x');
+    double best = 1e9;
+    for (int i = 0; i < 3; ++i) {
+      const Clock::time_point start = Clock::now();
+      write_file(folder / "plain", bytes);
+      best = std::min(best, seconds_since(start));
+    }
+    return best;
+  }
+
+  /// Seconds until both ranks have everything.
+  double read() {
+    double best = 1e9;
+    for (int i = 0; i < 3; ++i) {
+      mesh.world().barrier();
+      const Clock::time_point start = Clock::now();
+      checkpoint::Checkpoint(last.path).read(held(), "");
+      mesh.world().barrier();
+      best = std::min(best, seconds_since(start));
+    }
+    return best;
+  }
+
+  void print(const std::string& line) const {
+    if (mesh.rank() == 0) std::puts(line.c_str());
+  }
+
+  GptConfig config;
+  const DeviceMesh& mesh;
+  Trainer trainer;
+  checkpoint::Saver saver;
+  fs::path folder;
+  std::int64_t saves = 0;
+  checkpoint::Saved last;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int steps = argc > 1 ? std::atoi(argv[1]) : 20;
+  const fs::path parent = argc > 2 ? fs::path(argv[2]) : fs::temp_directory_path();
+  if (steps < 1 || argc > 3) {
+    std::fputs("usage: checkpoint_bench [STEPS [FOLDER]]\n", stderr);
+    return 64;
+  }
+  const fs::path folder = parent / fmt::format("checkpoint_bench.{}", ::getpid());
+  make_directories(folder);
+  const TrainOptions o = options();
+  run_thread_ranks(2, 1, ProcessGroup::Deadline(120), [&](const std::shared_ptr<ProcessGroup>& world) {
+    const auto mesh = std::make_shared<const DeviceMesh>(world, o.mesh.shape);
+    Measurement(o, mesh, folder).run(steps);
+  });
+  remove_folder(folder);
+  return 0;
+}
