@@ -10,9 +10,9 @@
 // every byte twice. Read next: parallel/checkpoint/saver.h.
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 
 #include "core/io.h"
 #include "core/random.h"
@@ -149,12 +149,14 @@ struct Measurement {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const int steps = argc > 1 ? std::atoi(argv[1]) : 20;
-  const fs::path parent = argc > 2 ? fs::path(argv[2]) : fs::temp_directory_path();
-  if (steps < 1 || argc > 3) {
-    std::fputs("usage: checkpoint_bench [STEPS [FOLDER]]\n", stderr);
-    return 64;
-  }
+  CLI::App app("What saving costs a run, and how fast checkpoints are written and read");
+  int steps = 20;
+  fs::path parent = fs::temp_directory_path();
+  app.add_option("steps", steps, "Steps between two saves")->check(CLI::Range(1, 100000))->capture_default_str();
+  app.add_option("folder", parent, "Where checkpoints are written")
+      ->check(CLI::ExistingDirectory)
+      ->capture_default_str();
+  CLI11_PARSE(app, argc, argv);
   const fs::path folder = parent / fmt::format("checkpoint_bench.{}", ::getpid());
   make_directories(folder);
   const TrainOptions o = options();

@@ -6,10 +6,10 @@
 // Times are measured at the operations (parallel/comm/times.h): "communication" is under way on any thread, "exposed" is
 // what the rank's own thread waits. Waiting for a rank that is slower is waiting too: on a busy machine the figure is an
 // upper bound. Medians over steps, of the rank that waits longest.
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <mutex>
 
 #include "core/parallel_for.h"
@@ -80,11 +80,10 @@ Step measure(const TrainOptions& o) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const int ranks = argc > 1 ? std::atoi(argv[1]) : 2;
-  if (argc > 2 || ranks < 1 || ranks > 64) {
-    std::fputs("usage: exposed_communication [RANKS]   (1 to 64, default 2)\n", stderr);
-    return 64;
-  }
+  CLI::App app("What of a step's communication is waited for, by ZeRO stage");
+  int ranks = 2;
+  app.add_option("ranks", ranks, "Rank threads")->check(CLI::Range(1, 64))->capture_default_str();
+  CLI11_PARSE(app, argc, argv);
   set_threads(1);
   std::printf("GPT 25M, f32, dp=%d, 1 thread a rank, 4 x 256 tokens a rank and step\n", ranks);
   std::printf("%-7s %10s %15s %10s %8s\n", "--zero", "step ms", "communication", "exposed", "share");

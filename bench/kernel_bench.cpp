@@ -5,8 +5,8 @@
 // attention have benchmarks of their own.
 #include <fmt/core.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cstdlib>
 #include <ctime>
 #include <functional>
 #include <string>
@@ -139,8 +139,12 @@ void optimizers(std::int64_t count, DType low_dtype) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc > 1) set_threads(std::atoi(argv[1]));
-  if (argc > 2) name_filter = argv[2];
+  CLI::App app("Time and bandwidth of the memory-bound CPU kernels");
+  int team = threads();
+  app.add_option("threads", team, "Threads")->check(CLI::Range(1, 1024))->capture_default_str();
+  app.add_option("name", name_filter, "Only kernels whose name has this in it");
+  CLI11_PARSE(app, argc, argv);
+  set_threads(team);
   fmt::print("{} threads\n", threads());
   for (const DType dtype : {DType::f32, DType::bf16}) {
     for (const Shape& shape : {Shape{768, 128}, Shape{768, 512}, Shape{8192, 3072}}) elementwise(shape, dtype);

@@ -8,9 +8,9 @@
 // "kept" is what is in use when all gradients of a step have been summed and nothing is under way; the rank with most
 // counts. Beside it the largest use of each category at any time of a step, buffers included, in bytes per parameter.
 // Exit code 1 when what is kept is more than 5% over the formula. Read next: parallel/zero/zero.h.
+#include <CLI/CLI.hpp>
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
 #include <mutex>
 
 #include "core/parallel_for.h"
@@ -89,7 +89,10 @@ double formula(int stage, double ranks) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const int ranks = argc > 1 ? std::atoi(argv[1]) : 4;
+  CLI::App app("Bytes per parameter on each rank, by ZeRO stage");
+  int ranks = 4;
+  app.add_option("ranks", ranks, "Rank threads")->check(CLI::Range(1, 64))->capture_default_str();
+  CLI11_PARSE(app, argc, argv);
   const double count = static_cast<double>(parameter_count(options(1, 0).model.config));
   std::printf("%.1fM parameters, bf16, dp=%d; bytes per parameter on the rank with most\n", count / 1e6, ranks);
   std::printf("%-4s %8s %8s  | kept: %10s %9s %9s | peak: %10s %9s %9s %13s\n", "zero", "formula", "kept", "parameters",
