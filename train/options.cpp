@@ -141,11 +141,11 @@ void declare_optimizer(Flags& flags, OptimizerOptions& o) {
 
 void declare_mesh(Flags& flags, MeshOptions& o) {
   flags.group("mesh");
-  flags.add("mesh", "AXES", o.axes,
-            "ranks along the axes dp (data), tp (tensor), pp (pipeline) and cp (context), as in dp=2,tp=2,pp=2; "
-            "left-out axes "
-            "are 1; "
-            "dp=auto takes what is left under a launcher");
+  flags.add(
+      "mesh", "AXES", o.axes,
+      "ranks along the axes dp (data), tp (tensor), pp (pipeline) and cp (context), as in dp=2,tp=2,pp=2; ep (expert) "
+      "cuts those of dp x cp into runs; left-out axes are 1; "
+      "dp=auto takes what is left under a launcher");
   flags.add(
       "pipeline", "gpipe|1f1b|interleaved:V|zero-bubble", o.pipeline,
       "order of forwards and backwards in a pipeline; interleaved:V: V stages on every rank, a smaller bubble for "

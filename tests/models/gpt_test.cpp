@@ -155,7 +155,7 @@ TEST_CASE("both copies of the tied embedding stay bit-equal for 20 steps") {
   for (const std::string& mesh : Meshes{"pp=2", "dp=2,pp=2"}) check_copies(mesh, DType::f32, "interleaved:2");
 }
 
-TEST_CASE("a tied embedding whose two stages live on one rank is added once: chunks change no bit (row 1)") {
+TEST_CASE("a tied embedding whose two stages live on one rank is added once: chunks change no bit") {
   for (const std::string& mesh : Meshes{"pp=1", "dp=2"}) {
     Collected whole_model, chunks;
     collect_gradients(mesh, {}, whole_model);

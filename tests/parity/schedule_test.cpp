@@ -82,7 +82,7 @@ TEST_CASE("interleaved and zero-bubble pipelines on meshes of up to 8 ranks equa
   }
 }
 
-TEST_CASE("losses are scaled before backward, in every schedule: 1, 2 or 8 micro-batches are one batch (row 12)") {
+TEST_CASE("losses are scaled before backward, in every schedule: 1, 2 or 8 micro-batches are one batch") {
   for (const char* pipeline : {"gpipe", "1f1b", "interleaved:2", "zero-bubble"}) {
     for (const std::int64_t micro_batches : {1, 2, 8}) {
       TrainOptions o = training_options("pp=2", micro_batches);

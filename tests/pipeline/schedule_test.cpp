@@ -78,7 +78,7 @@ TEST_CASE("every small schedule is proved, with the closed forms of its figures"
   }
 }
 
-TEST_CASE("no schedule of up to 6 stages, micro-batches and chunks deadlocks with rendezvous sends (row 25)") {
+TEST_CASE("no schedule of up to 6 stages, micro-batches and chunks deadlocks with rendezvous sends") {
   for (int ranks = 1; ranks <= 6; ++ranks) {
     for (int microbatches = 1; microbatches <= 6; ++microbatches) {
       CAPTURE(ranks);
