@@ -1,0 +1,133 @@
+// When asynchronous operations complete, and mbarriers. See cuda/emu/block.h and cuda/emu/async.h.
+#include "cuda/emu/async.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/error.h"
+
+namespace trireme::cuda::emu {
+
+void AsyncGroups::wait(std::size_t newest) {
+  while (closed.size() > newest) {
+    const std::vector<Operation> oldest = std::move(closed.front());
+    closed.erase(closed.begin());
+    for (const Operation& operation : oldest) operation();
+  }
+}
+
+bool AsyncGroups::in_flight() const {
+  return !open.empty() || std::any_of(closed.begin(), closed.end(), [](const auto& group) { return !group.empty(); });
+}
+
+void Block::start(Operation operation, AsyncGroups* group) {
+  const Completion completion = schedule_.completion();
+  if (completion == Completion::early || (completion == Completion::random && choice_.one_in(4))) return operation();
+  if (group != nullptr)
+    group->open.push_back(std::move(operation));
+  else
+    in_flight_.push_back(std::move(operation));
+}
+
+bool Block::complete_one() {
+  if (in_flight_.empty()) return false;
+  std::swap(in_flight_[choice_.below(in_flight_.size())], in_flight_.back());
+  const Operation operation = std::move(in_flight_.back());
+  in_flight_.pop_back();
+  try {
+    operation();
+  } catch (...) { failure_ = std::current_exception(); }
+  return true;
+}
+
+void Block::wait_mbarrier(std::uint64_t* word, std::uint32_t parity, Site site) {
+  check_shared(word, 8, 8, "mbarrier", site);
+  give_way();
+  while (Mbarrier::load(word, *this, site).phase == (parity & 1U)) {
+    mbarrier_waits_.push_back({running_, word, parity & 1U});
+    wait(parity == 0 ? "phase 0 of an mbarrier" : "phase 1 of an mbarrier", site);
+  }
+}
+
+void Block::mbarrier_flipped(const std::uint64_t* word) {
+  for (std::size_t i = 0; i < mbarrier_waits_.size();) {
+    if (mbarrier_waits_[i].word != word) {
+      ++i;
+      continue;
+    }
+    wake(*mbarrier_waits_[i].fiber);
+    mbarrier_waits_.erase(mbarrier_waits_.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+}
+
+namespace {
+constexpr std::uint64_t kMagic = 0xb7;        // bits 56-63; memory that was never initialised has 0xff there
+constexpr std::int64_t kBytesBias = 1 << 24;  // the byte count may be negative for a while
+}  // namespace
+
+Mbarrier Mbarrier::load(const std::uint64_t* word, const Block& block, Site site) {
+  const std::uint64_t bits = *word;
+  if (bits >> 56 != kMagic) block.fault(site, "this mbarrier was never initialised, or something wrote over it");
+  return {static_cast<std::uint32_t>(bits & 1U), static_cast<int>((bits >> 1) & 0x7fffU),
+          static_cast<int>((bits >> 16) & 0x7fffU), static_cast<std::int64_t>((bits >> 31) & 0x1ffffffU) - kBytesBias};
+}
+
+void Mbarrier::store(std::uint64_t* word) const {
+  *word = phase | (static_cast<std::uint64_t>(expected) << 1) | (static_cast<std::uint64_t>(pending) << 16) |
+          (static_cast<std::uint64_t>(bytes + kBytesBias) << 31) | (kMagic << 56);
+}
+
+void Mbarrier::settle(std::uint64_t* word, Block& block) {
+  const bool complete = pending == 0 && bytes == 0;
+  if (complete) {
+    phase ^= 1U;
+    pending = expected;
+  }
+  store(word);
+  if (complete) block.mbarrier_flipped(word);
+}
+
+void mbarrier_init(std::uint64_t* word, int count, Site site) {
+  Block& block = *running_block;
+  block.check_shared(word, 8, 8, "mbarrier.init", site);
+  Mbarrier{0, count, count, 0}.store(word);
+}
+
+void mbarrier_arrive(std::uint64_t* word, std::int64_t expected_bytes, Site site) {
+  Block& block = *running_block;
+  block.check_shared(word, 8, 8, "mbarrier.arrive", site);
+  Mbarrier barrier = Mbarrier::load(word, block, site);
+  if (barrier.pending == 0)
+    block.fault(site, fmt::format("more arrivals than the {} this mbarrier expects in a phase", barrier.expected));
+  --barrier.pending;
+  barrier.bytes += expected_bytes;
+  barrier.settle(word, block);
+  block.give_way();
+}
+
+void mbarrier_complete_bytes(std::uint64_t* word, std::int64_t bytes, Site site) {
+  Block& block = *running_block;
+  Mbarrier barrier = Mbarrier::load(word, block, site);
+  barrier.bytes -= bytes;
+  barrier.settle(word, block);
+}
+
+void cp_async(void* destination, const void* source, int bytes, int valid, Site site) {
+  Block& block = *running_block;
+  const auto size = static_cast<std::size_t>(bytes);
+  block.check_shared(destination, size, size, "cp.async", site);
+  if (reinterpret_cast<std::uintptr_t>(source) % size != 0 && valid > 0)
+    block.fault(site, fmt::format("cp.async: the source is not a multiple of {}", bytes));
+  if (valid < 0 || valid > bytes) block.fault(site, fmt::format("cp.async: {} of {} bytes are valid", valid, bytes));
+  std::memset(destination, 0xff, size);  // what is there between issue and completion is nobody's business
+  block.start(
+      [=] {
+        std::memset(destination, 0, size);
+        if (valid > 0) std::memcpy(destination, source, static_cast<std::size_t>(valid));
+      },
+      &block.fiber().copies);
+}
+
+}  // namespace trireme::cuda::emu

@@ -1,0 +1,50 @@
+// Asynchronous copies and the barriers that count them, as the emulator keeps them.
+//   cp.async: 16 bytes a thread, global to shared, waited for by groups.
+//   mbarrier: an 8-byte word in shared memory; a phase ends when all arrivals and all announced bytes are in.
+//   TMA: one thread moves a whole tile; a load reports its bytes to an mbarrier.
+// Read next: cuda/emu/matrix.h.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "cuda/emu/block.h"
+
+namespace trireme::cuda::emu {
+
+/// The state in an mbarrier's word: phase bit 0, expected arrivals 1-15, pending 16-30, bytes 31-55, a mark 56-63.
+struct Mbarrier {
+  std::uint32_t phase;
+  int expected, pending;
+  std::int64_t bytes;
+
+  static Mbarrier load(const std::uint64_t* word, const Block& block, Site site);
+  void store(std::uint64_t* word) const;
+  /// Ends the phase if nothing is missing, and stores.
+  void settle(std::uint64_t* word, Block& block);
+};
+
+void mbarrier_init(std::uint64_t* word, int count, Site site);
+/// One arrival that also announces `expected_bytes` to come.
+void mbarrier_arrive(std::uint64_t* word, std::int64_t expected_bytes, Site site);
+void mbarrier_complete_bytes(std::uint64_t* word, std::int64_t bytes, Site site);
+
+void cp_async(void* destination, const void* source, int bytes, int valid, Site site);
+
+/// What a TMA unit needs to know of a tensor; dims from the innermost. The emulated form of CUtensorMap.
+struct TensorMap {
+  std::byte* base = nullptr;
+  int rank = 0;
+  int element_bytes = 0;
+  std::array<std::int64_t, 4> size{};    ///< elements
+  std::array<std::int64_t, 4> stride{};  ///< bytes; stride[0] = element_bytes
+  std::array<int, 4> box{};              ///< elements of a tile
+  Swizzle swizzle = Swizzle::none;
+};
+
+/// Copies the tile at `start` (elements, may lie outside: zeros) to shared memory; reports its bytes to `barrier`.
+void tma_load(void* destination, const TensorMap& map, std::array<int, 4> start, std::uint64_t* barrier, Site site);
+/// Copies the part of a tile that is inside the tensor to global memory.
+void tma_store(const TensorMap& map, const void* source, std::array<int, 4> start, Site site);
+
+}  // namespace trireme::cuda::emu

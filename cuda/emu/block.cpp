@@ -1,0 +1,277 @@
+// The scheduler of a block, and what threads wait for. See cuda/emu/block.h.
+#include "cuda/emu/block.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <bit>
+#include <map>
+
+#include "core/error.h"
+
+namespace trireme::cuda::emu {
+
+namespace {
+
+Dim3 thread_of(int index, Dim3 block) {
+  const auto i = static_cast<unsigned>(index);
+  return {i % block.x, i / block.x % block.y, i / (block.x * block.y)};
+}
+
+/// "0-31, 64": sorted thread numbers as ranges.
+std::string ranges(const std::vector<int>& threads) {
+  std::string text;
+  for (std::size_t i = 0; i < threads.size();) {
+    std::size_t last = i;
+    while (last + 1 < threads.size() && threads[last + 1] == threads[last] + 1) ++last;
+    text += fmt::format("{}{}", text.empty() ? "" : ", ", threads[i]);
+    if (last > i) text += fmt::format("-{}", threads[last]);
+    i = last + 1;
+  }
+  return text;
+}
+
+const char* base_name(const char* file) {
+  const std::string_view path(file);
+  const std::size_t slash = path.rfind('/');
+  return slash == std::string_view::npos ? file : file + slash + 1;
+}
+
+}  // namespace
+
+Block::Block(const BlockShape& shape, const Stacks& stacks, const std::function<void()>& body)
+    : shape_(shape), stacks_(stacks), body_(body) {
+  fibers_.resize(static_cast<std::size_t>(shape.block.x) * shape.block.y * shape.block.z);
+}
+
+void Block::prepare(Dim3 index, Schedule schedule) {
+  index_ = index;
+  schedule_ = schedule;
+  choice_ = Choice(schedule.seed * 0x10001 + index.x + 977 * index.y + 7919 * index.z);
+  runnable_.clear();
+  head_ = 0;
+  live_ = threads();
+  const std::size_t warps = (fibers_.size() + 31) / 32, groups = (fibers_.size() + 127) / 128;
+  meetings_.clear();
+  meetings_.resize(warps);
+  group_meetings_.clear();
+  group_meetings_.resize(groups);
+  barriers_.fill({});
+  wgmma_.assign(groups, {});
+  const int most = std::min(65536 / static_cast<int>(groups * 128) / 8 * 8, 255);
+  registers_.assign(groups, shape_.registers > 0 ? shape_.registers : most);
+  shared_memory_.assign(kSharedBytes + 2048, std::byte{0xff});  // every bit set is a NaN in each floating format
+  async_memory_.assign(kSharedBytes + 2048, std::byte{0xff});
+  const auto aligned = [](std::vector<std::byte>& memory) {
+    return memory.data() + (1024 - reinterpret_cast<std::uintptr_t>(memory.data()) % 1024);
+  };
+  shared_ = aligned(shared_memory_);
+  async_view_ = aligned(async_memory_);
+  for (int i = 0; i < threads(); ++i) {
+    Fiber& fiber = fibers_[static_cast<std::size_t>(i)];
+    fiber.thread = thread_of(i, shape_.block);
+    fiber.index = i;
+    fiber.state = State::runnable;
+    fiber.priority = choice_.next();
+    prepare_context(fiber.context, stacks_.bottom(i), Stacks::kBytes - Stacks::kGuard, &Block::fiber_main);
+    runnable_.push_back(&fiber);
+  }
+}
+
+void Block::run(Dim3 index, Schedule schedule) {
+  prepare(index, schedule);
+  running_block = this;
+  while (live_ > 0 && failure_ == nullptr) {
+    if (schedule_.completion() == Completion::random && !in_flight_.empty() && choice_.one_in(8)) complete_one();
+    Fiber* const next = pick();
+    if (next == nullptr) {
+      if (complete_one()) continue;
+      failure_ = std::make_exception_ptr(Error(ExitCode::internal, shape_.kernel, deadlock_report()));
+      break;
+    }
+    running_ = next;
+    running_fiber = next;
+    switch_context(scheduler_, next->context);
+  }
+  running_block = nullptr;
+  running_fiber = nullptr;
+  if (failure_ != nullptr) std::rethrow_exception(failure_);
+  check_end();
+}
+
+void Block::fiber_main() {
+  Block& block = *running_block;
+  entered_fiber(block.scheduler_);
+  Fiber& fiber = block.fiber();
+  try {
+    block.body_();
+    if (fiber.copies.in_flight())
+      block.fault(fiber.site, "the thread ends with cp.async copies in flight; wait for them");
+    if (fiber.tma_stores.in_flight())
+      block.fault(fiber.site,
+                  "the thread ends with TMA stores in flight; wait for the group before shared memory goes");
+  } catch (...) { block.failure_ = std::current_exception(); }
+  fiber.state = State::done;
+  --block.live_;
+  switch_context(fiber.context, block.scheduler_, true);
+}
+
+Fiber* Block::pick() {
+  if (head_ == runnable_.size()) {
+    runnable_.clear();
+    head_ = 0;
+    return nullptr;
+  }
+  if (schedule_.order() == Order::fifo) return runnable_[head_++];
+  std::size_t chosen = runnable_.size() - 1;
+  if (schedule_.order() == Order::random) chosen = choice_.below(runnable_.size());
+  if (schedule_.order() == Order::priorities)
+    for (std::size_t i = 0; i < runnable_.size(); ++i)
+      if (runnable_[i]->priority > runnable_[chosen]->priority) chosen = i;
+  std::swap(runnable_[chosen], runnable_.back());
+  Fiber* const fiber = runnable_.back();
+  runnable_.pop_back();
+  return fiber;
+}
+
+void Block::wait(const char* what, Site site) {
+  Fiber& self = *running_;
+  self.state = State::waiting;
+  self.waits_for = what;
+  self.site = site;
+  switch_context(self.context, scheduler_);
+}
+
+void Block::wake(Fiber& fiber) {
+  fiber.state = State::runnable;
+  if (schedule_.order() == Order::priorities) fiber.priority = choice_.next();
+  runnable_.push_back(&fiber);
+}
+
+void Block::give_way() {
+  if (schedule_.order() == Order::fifo || schedule_.order() == Order::lifo || !choice_.one_in(3)) return;
+  Fiber& self = *running_;
+  wake(self);
+  switch_context(self.context, scheduler_);
+}
+
+Meeting& Block::arrive_warp(std::uint32_t mask, const char* what, Site site, void* argument) {
+  const int lane = running_->index % 32, warp = running_->index / 32;
+  if (((mask >> lane) & 1U) == 0)
+    fault(site, fmt::format("{}: lane {} is not in its own mask {:#x}", what, lane, mask));
+  auto& open = meetings_[static_cast<std::size_t>(warp)];
+  const auto found = std::find_if(open.begin(), open.end(), [&](const auto& m) { return (m->mask & mask) != 0; });
+  const auto slot = static_cast<std::size_t>(found - open.begin());
+  if (slot == open.size())
+    open.push_back(std::make_unique<Meeting>(Meeting{what, site, mask, std::popcount(mask), 0, {}}));
+  Meeting& meeting = *open[slot];
+  if (meeting.mask != mask || !(meeting.site == site))
+    fault(site, fmt::format("warp {} diverged: some lanes are at {} ({}, mask {:#x}), this one at {} (mask {:#x})",
+                            warp, meeting.what, place(meeting.site), meeting.mask, what, mask));
+  meeting.arguments[static_cast<std::size_t>(lane)] = argument;
+  ++meeting.arrived;
+  return meeting;
+}
+
+Meeting& Block::arrive_group(const char* what, Site site, void* argument) {
+  const auto group = static_cast<std::size_t>(running_->index / 128);
+  if ((group + 1) * 128 > fibers_.size()) fault(site, fmt::format("{} needs a warp group of 128 threads", what));
+  std::unique_ptr<Meeting>& meeting = group_meetings_[group];
+  if (meeting == nullptr) meeting = std::make_unique<Meeting>(Meeting{what, site, ~0U, 128, 0, {}});
+  if (!(meeting->site == site))
+    fault(site, fmt::format("warp group {} diverged: some threads are at {} ({}), this one at {}", group, meeting->what,
+                            place(meeting->site), what));
+  meeting->arguments[static_cast<std::size_t>(running_->index % 128)] = argument;
+  ++meeting->arrived;
+  return *meeting;
+}
+
+void Block::leave(Meeting& meeting, int first_thread, int width) {
+  for (int i = 0; i < width; ++i) {
+    Fiber& other = fibers_[static_cast<std::size_t>(std::min(first_thread + i, threads() - 1))];
+    const bool takes_part = first_thread + i < threads() && ((meeting.mask >> (i % 32)) & 1U) != 0;
+    if (takes_part && &other != running_) wake(other);
+  }
+  if (width == 128) {
+    group_meetings_[static_cast<std::size_t>(first_thread / 128)].reset();
+  } else {
+    auto& open = meetings_[static_cast<std::size_t>(first_thread / 32)];
+    open.erase(std::find_if(open.begin(), open.end(), [&](const auto& m) { return m.get() == &meeting; }));
+  }
+  give_way();
+}
+
+void Block::barrier(int id, int count, bool waits, Site site) {
+  if (id < 0 || id > 15) fault(site, fmt::format("barrier {} does not exist; there are 16, 0 to 15", id));
+  if (count % 32 != 0 && count != threads())
+    fault(site, fmt::format("barrier {} for {} threads: expected a multiple of 32", id, count));
+  NamedBarrier& barrier = barriers_[static_cast<std::size_t>(id)];
+  if (barrier.arrivals == 0) barrier.expected = count;
+  if (barrier.expected != count)
+    fault(site, fmt::format("barrier {} is being used for {} threads and here for {}", id, barrier.expected, count));
+  const int warp = running_->index / 32;
+  for (const auto& [other, line] : barrier.sites)
+    if (other == warp && !(line == site))
+      fault(site, fmt::format("warp {} diverged: some lanes wait at barrier {} in {}", warp, id, place(line)));
+  barrier.sites.emplace_back(warp, site);
+  ++barrier.arrivals;
+  if (barrier.arrivals < barrier.expected) {
+    if (waits) barrier.arrived.push_back(running_);
+    return waits ? wait(id == 0 ? "__syncthreads" : "a named barrier", site) : give_way();
+  }
+  const std::vector<Fiber*> waiting = std::move(barrier.arrived);
+  barrier = {};
+  for (Fiber* const fiber : waiting) wake(*fiber);
+  give_way();
+}
+
+void Block::set_max_registers(int count, bool increase, Site site) {
+  if (count % 8 != 0 || count < 24 || count > 256)
+    fault(site, fmt::format("setmaxnreg {}: expected a multiple of 8 from 24 to 256", count));
+  meet_warp_group("setmaxnreg", site, nullptr, [](void* const*) {});
+  int& mine = registers_[static_cast<std::size_t>(running_->index / 128)];
+  if (increase ? count < mine : count > mine)
+    fault(site, fmt::format("setmaxnreg.{} {} with {} registers", increase ? "inc" : "dec", count, mine));
+  const auto used = [&] {
+    int sum = 0;
+    for (const int r : registers_) sum += r * 128;
+    return sum;
+  };
+  while (count > mine && used() + (count - mine) * 128 > 65536) {
+    register_waits_.push_back(running_);
+    wait("registers to be released (setmaxnreg.inc)", site);
+  }
+  mine = count;
+  if (increase) return;
+  for (Fiber* const fiber : register_waits_) wake(*fiber);
+  register_waits_.clear();
+}
+
+std::string Block::place(const Site& site) const { return fmt::format("{}:{}", base_name(site.file), site.line); }
+
+void Block::fault(Site site, const std::string& what) const {
+  fail(ExitCode::internal, shape_.kernel, "{}: block ({}, {}, {}), thread {}, seed {}: {}", place(site), index_.x,
+       index_.y, index_.z, running_ == nullptr ? -1 : running_->index, schedule_.seed, what);
+}
+
+std::string Block::deadlock_report() const {
+  std::map<std::string, std::vector<int>> waiting;
+  for (const Fiber& fiber : fibers_)
+    if (fiber.state == State::waiting)
+      waiting[fmt::format("{} at {}", fiber.waits_for, place(fiber.site))].push_back(fiber.index);
+  std::string text = fmt::format("deadlock in block ({}, {}, {}), seed {}: {} of {} threads have ended", index_.x,
+                                 index_.y, index_.z, schedule_.seed, threads() - live_, threads());
+  for (const auto& [what, who] : waiting) text += fmt::format("; threads {} wait for {}", ranges(who), what);
+  return text;
+}
+
+void Block::check_end() {
+  running_ = nullptr;
+  if (!in_flight_.empty())
+    fault({"end of block", 0}, fmt::format("{} TMA loads are in flight when the block ends", in_flight_.size()));
+  for (const AsyncGroups& group : wgmma_)
+    if (group.in_flight()) fault({"end of block", 0}, "wgmma is in flight when the block ends; wait for it");
+  check_red_zones();
+}
+
+}  // namespace trireme::cuda::emu

@@ -1,0 +1,209 @@
+// One thread block under emulation: its fibers, the scheduler that runs them one at a time, everything threads wait for,
+// and its shared memory. Blocks share nothing but global memory; each is run to its end by one OS thread.
+//
+// A thread runs until it must wait (a barrier, a shuffle, an mbarrier, a wait for asynchronous copies); then the
+// scheduler picks another. When nobody can go on, operations in flight complete; when there are none, the block is
+// deadlocked, and the report says who waits where.
+// Read next: cuda/emu/block.cpp, then cuda/emu/device.h: what a kernel calls.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cuda/device/types.h"
+#include "cuda/emu/fiber.h"
+#include "cuda/emu/schedule.h"
+
+namespace trireme::cuda::emu {
+
+/// A line of a kernel. As a default argument, here() names the line of the call.
+struct Site {
+  const char* file;
+  int line;
+  static constexpr Site here(const char* file = __builtin_FILE(), int line = __builtin_LINE()) { return {file, line}; }
+  bool operator==(const Site& other) const { return line == other.line && file == other.file; }
+};
+
+using Operation = std::function<void()>;
+
+/// Operations committed together; the oldest group completes first.
+struct AsyncGroups {
+  std::vector<Operation> open;                 ///< issued, not yet committed
+  std::vector<std::vector<Operation>> closed;  ///< committed, oldest first; empty vectors are done
+  void commit() {
+    closed.push_back(std::move(open));
+    open.clear();
+  }
+  /// Completes the oldest groups until at most `newest` are left.
+  void wait(std::size_t newest);
+  bool in_flight() const;
+};
+
+enum class State : std::uint8_t { runnable, waiting, done };
+
+struct Fiber {
+  Context context;
+  Dim3 thread;    ///< threadIdx
+  int index = 0;  ///< linear, x fastest
+  State state = State::runnable;
+  const char* waits_for = "";
+  Site site{"", 0};
+  std::uint64_t priority = 0;
+  AsyncGroups copies;      ///< cp.async
+  AsyncGroups tma_stores;  ///< cp.async.bulk to global memory
+};
+
+/// Threads of one warp (or warp group) on their way to one operation that all of them take part in.
+struct Meeting {
+  const char* what;
+  Site site;
+  std::uint32_t mask;
+  int expected;
+  int arrived;
+  std::array<void*, 128> arguments;  ///< by lane (by thread of the warp group)
+};
+
+struct NamedBarrier {
+  int expected = 0;
+  std::vector<Fiber*> arrived{};
+  int arrivals = 0;
+  std::vector<std::pair<int, Site>> sites{};  ///< (warp, line): the lanes of a warp must agree
+};
+
+/// A range of shared memory: [begin, begin + bytes) from the start of the block's shared memory.
+struct SharedRange {
+  Site site;
+  std::size_t begin, bytes;
+};
+
+struct BlockShape {
+  const char* kernel = "kernel";
+  Dim3 grid, block;
+  std::size_t dynamic_shared = 0;
+  int registers = 0;  ///< per thread at launch; 0: as many as the block's threads can have
+};
+
+class Block {
+ public:
+  Block(const BlockShape& shape, const Stacks& stacks, const std::function<void()>& body);
+  Block(const Block&) = delete;
+  Block& operator=(const Block&) = delete;
+
+  /// Runs the block with this index to its end; throws an Error that names block, thread and line when it misbehaves.
+  void run(Dim3 index, Schedule schedule);
+
+  // ---- waiting -----------------------------------------------------------------------------------------------------
+  /// Suspends the running thread until wake(); `what` and `site` are for reports.
+  void wait(const char* what, Site site);
+  void wake(Fiber& fiber);
+  /// Lets others run first, in random orders: called where other threads may observe what was just done.
+  void give_way();
+  /// All lanes of `mask` bring an argument; the last one to arrive runs complete(arguments by lane) for all.
+  template <class Complete>
+  void meet_warp(std::uint32_t mask, const char* what, Site site, void* argument, Complete&& complete) {
+    Meeting& meeting = arrive_warp(mask, what, site, argument);
+    if (meeting.arrived < meeting.expected) return wait(what, site);
+    complete(meeting.arguments.data());
+    leave(meeting, fiber().index / 32 * 32, 32);
+  }
+  /// The same for the 128 threads of a warp group.
+  template <class Complete>
+  void meet_warp_group(const char* what, Site site, void* argument, Complete&& complete) {
+    Meeting& meeting = arrive_group(what, site, argument);
+    if (meeting.arrived < meeting.expected) return wait(what, site);
+    complete(meeting.arguments.data());
+    leave(meeting, fiber().index / 128 * 128, 128);
+  }
+  void barrier(int id, int threads, bool waits, Site site);
+
+  // ---- shared memory (shared.cpp) ----------------------------------------------------------------------------------
+  std::byte* dynamic_shared(std::size_t alignment, Site site);
+  std::byte* static_shared(std::size_t bytes, std::size_t alignment, Site site);
+  /// Faults unless [pointer, pointer + bytes) is inside one allocation and aligned; returns its shared address.
+  std::uint32_t check_shared(const void* pointer, std::size_t bytes, std::size_t alignment, const char* what,
+                             Site site) const;
+  std::uint32_t check_shared_address(std::uint64_t address, std::size_t bytes, const char* what, Site site) const;
+  std::byte* shared_at(std::uint32_t address) const { return shared_ + address; }
+  /// What the asynchronous proxy (TMA, wgmma) sees: generic writes appear in it only at a proxy fence.
+  std::byte* async_view_at(std::uint32_t address) const { return async_view_ + address; }
+  void publish_to_async_proxy();
+
+  // ---- asynchronous operations (async.cpp) -------------------------------------------------------------------------
+  /// Runs `operation` now, or adds it to `group` or (group null) to those that complete at the scheduler's will.
+  void start(Operation operation, AsyncGroups* group);
+  void wait_mbarrier(std::uint64_t* word, std::uint32_t parity, Site site);
+  void mbarrier_flipped(const std::uint64_t* word);
+
+  // ---- registers ---------------------------------------------------------------------------------------------------
+  void set_max_registers(int count, bool increase, Site site);
+
+  Fiber& fiber() const { return *running_; }
+  Dim3 index() const { return index_; }
+  const BlockShape& shape() const { return shape_; }
+  int threads() const { return static_cast<int>(fibers_.size()); }
+  /// Throws: the running thread did something no GPU allows, or that would be undefined there.
+  [[noreturn]] void fault(Site site, const std::string& what) const;
+
+  AsyncGroups& wgmma_of_group() { return wgmma_[static_cast<std::size_t>(running_->index / 128)]; }
+
+ private:
+  static void fiber_main();
+  void prepare(Dim3 index, Schedule schedule);
+  Fiber* pick();
+  bool complete_one();
+  void check_end();
+  void check_red_zones() const;
+  void add_range(SharedRange range);
+  Meeting& arrive_warp(std::uint32_t mask, const char* what, Site site, void* argument);
+  Meeting& arrive_group(const char* what, Site site, void* argument);
+  void leave(Meeting& meeting, int first_thread, int width);
+  std::string deadlock_report() const;
+  std::string place(const Site& site) const;
+
+  struct MbarrierWait {
+    Fiber* fiber;
+    const std::uint64_t* word;
+    std::uint32_t parity;
+  };
+
+  BlockShape shape_;
+  const Stacks& stacks_;
+  const std::function<void()>& body_;
+  Dim3 index_;
+  Schedule schedule_;
+  Choice choice_{0};
+  Context scheduler_;
+  std::vector<Fiber> fibers_;
+  std::vector<Fiber*> runnable_;
+  std::size_t head_ = 0;  ///< fifo only: the front of runnable_
+  Fiber* running_ = nullptr;
+  int live_ = 0;
+  std::exception_ptr failure_;
+  std::vector<std::vector<std::unique_ptr<Meeting>>> meetings_;  ///< per warp
+  std::vector<std::unique_ptr<Meeting>> group_meetings_;         ///< per warp group; null: none
+  std::array<NamedBarrier, 16> barriers_;
+  std::vector<MbarrierWait> mbarrier_waits_;
+  std::vector<Operation> in_flight_;
+  std::vector<AsyncGroups> wgmma_;  ///< per warp group
+  std::vector<int> registers_;      ///< per warp group, per thread
+  std::vector<Fiber*> register_waits_;
+
+  static constexpr std::size_t kSharedBytes = 227 * 1024;
+  std::vector<std::byte> shared_memory_, async_memory_;
+  std::byte *shared_ = nullptr, *async_view_ = nullptr;
+  std::vector<SharedRange> ranges_;
+  std::size_t shared_end_ = 0;
+  std::size_t dynamic_begin_ = 0, dynamic_alignment_ = 0;
+};
+
+/// The block and thread that this OS thread is emulating.
+inline constinit thread_local Block* running_block = nullptr;
+inline constinit thread_local Fiber* running_fiber = nullptr;
+
+}  // namespace trireme::cuda::emu

@@ -1,0 +1,109 @@
+// Switching stacks: fifteen instructions on x86-64, ucontext elsewhere. See cuda/emu/fiber.h.
+#include "cuda/emu/fiber.h"
+
+#include <sys/mman.h>
+
+#include <cstdint>
+
+#include "core/error.h"
+
+#if defined(TRIREME_EMU_ASAN)
+#include <sanitizer/asan_interface.h>
+#include <sanitizer/common_interface_defs.h>
+#endif
+
+#if defined(__x86_64__)
+// void trireme_emu_switch(void** save, void* load): pushes what the calling convention asks a callee to keep, exchanges
+// the stack pointers, pops the same from the other stack and returns there. The floating-point control words are the
+// same on all fibers and stay as they are.
+asm(R"(
+.text
+.align 16
+.globl trireme_emu_switch
+.type trireme_emu_switch, @function
+trireme_emu_switch:
+  pushq %rbp
+  pushq %rbx
+  pushq %r12
+  pushq %r13
+  pushq %r14
+  pushq %r15
+  movq %rsp, (%rdi)
+  movq %rsi, %rsp
+  popq %r15
+  popq %r14
+  popq %r13
+  popq %r12
+  popq %rbx
+  popq %rbp
+  ret
+.size trireme_emu_switch, .-trireme_emu_switch
+)");
+extern "C" void trireme_emu_switch(void** save, void* load);
+#endif
+
+namespace trireme::cuda::emu {
+
+void switch_context(Context& from, Context& to, [[maybe_unused]] bool last) {
+#if defined(TRIREME_EMU_ASAN)
+  __sanitizer_start_switch_fiber(last ? nullptr : &from.fake_stack, to.stack_bottom, to.stack_bytes);
+#endif
+#if defined(__x86_64__)
+  trireme_emu_switch(&from.stack_pointer, to.stack_pointer);
+#else
+  swapcontext(&from.place, &to.place);
+#endif
+#if defined(TRIREME_EMU_ASAN)
+  __sanitizer_finish_switch_fiber(from.fake_stack, nullptr, nullptr);
+#endif
+}
+
+void entered_fiber([[maybe_unused]] Context& came_from) {
+#if defined(TRIREME_EMU_ASAN)
+  __sanitizer_finish_switch_fiber(nullptr, &came_from.stack_bottom, &came_from.stack_bytes);
+#endif
+}
+
+void prepare_context(Context& context, std::byte* stack, std::size_t bytes, void (*entry)()) {
+  context.stack_bottom = stack;
+  context.stack_bytes = bytes;
+  context.fake_stack = nullptr;
+#if defined(TRIREME_EMU_ASAN)
+  __asan_unpoison_memory_region(stack, bytes);  // a fiber that ended early left its red zones
+#endif
+#if defined(__x86_64__)
+  // What the first switch pops: six registers, then `entry` as the return address. A function begins with the stack
+  // 8 bytes off a multiple of 16, as if it had been called.
+  auto* top = reinterpret_cast<std::uintptr_t*>(stack + bytes);
+  *--top = 0;  // the return address of `entry`: none, which also ends a backtrace
+  *--top = reinterpret_cast<std::uintptr_t>(entry);
+  for (int i = 0; i < 6; ++i) *--top = 0;
+  context.stack_pointer = top;
+#else
+  getcontext(&context.place);
+  context.place.uc_stack.ss_sp = stack;
+  context.place.uc_stack.ss_size = bytes;
+  context.place.uc_link = nullptr;
+  makecontext(&context.place, entry, 0);
+#endif
+}
+
+Stacks::Stacks(int count) : mapping_(nullptr), bytes_(static_cast<std::size_t>(count) * kBytes) {
+  void* const memory =
+      mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED)
+    fail(ExitCode::internal, "emu", "no {} bytes of address space for the stacks of {} threads", bytes_, count);
+  mapping_ = static_cast<std::byte*>(memory);
+  for (int i = 0; i < count; ++i) mprotect(mapping_ + static_cast<std::size_t>(i) * kBytes, kGuard, PROT_NONE);
+}
+
+Stacks::~Stacks() {
+#if defined(TRIREME_EMU_ASAN)
+  __asan_unpoison_memory_region(mapping_, bytes_);
+#endif
+  munmap(mapping_, bytes_);
+}
+
+std::byte* Stacks::bottom(int index) const { return mapping_ + static_cast<std::size_t>(index) * kBytes + kGuard; }
+
+}  // namespace trireme::cuda::emu

@@ -1,0 +1,60 @@
+// A fiber: a stack of its own and a place in it to go on from. One fiber runs each CUDA thread of a block; all fibers of
+// a block live on one OS thread, so switching costs two dozen instructions and a debugger sees ordinary C++ frames.
+// Read next: cuda/emu/block.h, which schedules them.
+#pragma once
+
+#include <cstddef>
+
+#if !defined(__x86_64__)
+#include <ucontext.h>
+#endif
+
+#if defined(__SANITIZE_ADDRESS__)
+#define TRIREME_EMU_ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define TRIREME_EMU_ASAN 1
+#endif
+#endif
+
+namespace trireme::cuda::emu {
+
+/// Where a stack of execution stands while it is not running. Also used for the scheduler, which runs on the OS
+/// thread's own stack.
+struct Context {
+#if defined(__x86_64__)
+  void* stack_pointer = nullptr;
+#else
+  ucontext_t place{};
+#endif
+  const void* stack_bottom = nullptr;  ///< AddressSanitizer wants to know which stack is being entered
+  std::size_t stack_bytes = 0;
+  void* fake_stack = nullptr;
+};
+
+/// Saves the running place in `from` and goes on in `to`. `last`: `from` will never be resumed.
+void switch_context(Context& from, Context& to, bool last = false);
+
+/// To be called first thing on a new fiber; `came_from` then holds the bounds of the stack that started it.
+void entered_fiber(Context& came_from);
+
+/// Prepares `context` so that the first switch to it calls `entry`, which never returns.
+void prepare_context(Context& context, std::byte* stack, std::size_t bytes, void (*entry)());
+
+/// `count` stacks in one mapping, with an unreadable page below each: an overflow ends the program, not a neighbour.
+class Stacks {
+ public:
+  explicit Stacks(int count);
+  ~Stacks();
+  Stacks(const Stacks&) = delete;
+  Stacks& operator=(const Stacks&) = delete;
+  std::byte* bottom(int index) const;
+  static constexpr std::size_t kBytes = std::size_t{1} << 17;  ///< per stack, with its guard page
+  static constexpr std::size_t kGuard = 4096;
+
+ private:
+  std::byte* mapping_;
+  std::size_t bytes_;
+};
+
+}  // namespace trireme::cuda::emu

@@ -1,0 +1,75 @@
+// See cuda/emu/launch.h.
+#include "cuda/emu/launch.h"
+
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "core/error.h"
+
+namespace trireme::cuda::emu {
+
+namespace {
+
+thread_local Schedule schedule_here;
+
+void check(const BlockShape& shape) {
+  const std::uint64_t threads = std::uint64_t{shape.block.x} * shape.block.y * shape.block.z;
+  require(threads >= 1 && threads <= 1024, shape.kernel, "{} threads a block; expected 1 to 1024", threads);
+  require(shape.grid.x >= 1 && shape.grid.y >= 1 && shape.grid.z >= 1, shape.kernel, "an empty grid");
+  require(shape.grid.y <= 65535 && shape.grid.z <= 65535, shape.kernel, "grid y and z are at most 65535");
+}
+
+Dim3 block_of(std::uint64_t linear, Dim3 grid) {
+  return {static_cast<unsigned>(linear % grid.x), static_cast<unsigned>(linear / grid.x % grid.y),
+          static_cast<unsigned>(linear / grid.x / grid.y)};
+}
+
+}  // namespace
+
+const char* name(Order order) {
+  constexpr const char* names[] = {"fifo", "lifo", "random", "priorities"};
+  return names[static_cast<int>(order)];
+}
+
+const char* name(Completion completion) {
+  constexpr const char* names[] = {"early", "late", "random"};
+  return names[static_cast<int>(completion)];
+}
+
+ScopedSchedule::ScopedSchedule(Schedule schedule) : previous_(schedule_here) { schedule_here = schedule; }
+ScopedSchedule::~ScopedSchedule() { schedule_here = previous_; }
+Schedule current_schedule() { return schedule_here; }
+
+void run_grid(const BlockShape& shape, const std::function<void()>& body) {
+  check(shape);
+  const Schedule schedule = schedule_here;
+  const std::uint64_t blocks = std::uint64_t{shape.grid.x} * shape.grid.y * shape.grid.z;
+  std::atomic<std::uint64_t> next{0};
+  std::mutex mutex;
+  std::map<std::uint64_t, std::exception_ptr> failures;
+  const auto work = [&] {
+    const Stacks stacks(static_cast<int>(shape.block.x * shape.block.y * shape.block.z));
+    for (std::uint64_t i = next++; i < blocks; i = next++) {
+      // Nothing may depend on the order of blocks: half of the seeds begin with the last one.
+      const std::uint64_t linear = schedule.seed % 2 == 1 ? blocks - 1 - i : i;
+      try {
+        Block(shape, stacks, body).run(block_of(linear, shape.grid), schedule);
+      } catch (...) {
+        const std::lock_guard lock(mutex);
+        failures.emplace(linear, std::current_exception());
+        next = blocks;
+      }
+    }
+  };
+  const std::uint64_t workers = std::min<std::uint64_t>(blocks, std::max(1U, std::thread::hardware_concurrency()));
+  std::vector<std::thread> threads;
+  for (std::uint64_t i = 1; i < workers; ++i) threads.emplace_back(work);
+  work();
+  for (std::thread& thread : threads) thread.join();
+  if (!failures.empty()) std::rethrow_exception(failures.begin()->second);
+}
+
+}  // namespace trireme::cuda::emu

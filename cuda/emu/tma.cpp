@@ -1,0 +1,96 @@
+// The tensor memory accelerator: whole tiles between global and shared memory, swizzled on the way.
+#include <fmt/core.h>
+
+#include <cstring>
+
+#include "cuda/emu/async.h"
+
+namespace trireme::cuda::emu {
+
+namespace {
+
+std::size_t tile_bytes(const TensorMap& map) {
+  std::size_t bytes = static_cast<std::size_t>(map.element_bytes);
+  for (int d = 0; d < map.rank; ++d) bytes *= static_cast<std::size_t>(map.box[static_cast<std::size_t>(d)]);
+  return bytes;
+}
+
+/// Calls piece(offset in the tile, global pointer or null) for each element of the box, in tile order.
+template <class Piece>
+void for_each_element(const TensorMap& map, const std::array<int, 4>& start, Piece&& piece) {
+  std::array<int, 4> box = {1, 1, 1, 1};
+  for (std::size_t d = 0; d < static_cast<std::size_t>(map.rank); ++d) box[d] = map.box[d];
+  std::uint32_t offset = 0;
+  std::array<int, 4> at{};
+  for (at[3] = 0; at[3] < box[3]; ++at[3])
+    for (at[2] = 0; at[2] < box[2]; ++at[2])
+      for (at[1] = 0; at[1] < box[1]; ++at[1])
+        for (at[0] = 0; at[0] < box[0]; ++at[0]) {
+          std::byte* global = map.base;
+          bool inside = true;
+          for (std::size_t d = 0; d < static_cast<std::size_t>(map.rank); ++d) {
+            const std::int64_t i = start[d] + at[d];
+            inside = inside && i >= 0 && i < map.size[d];
+            global += i * map.stride[d];
+          }
+          piece(offset, inside ? global : nullptr);
+          offset += static_cast<std::uint32_t>(map.element_bytes);
+        }
+}
+
+std::uint32_t check_tile(const TensorMap& map, const void* tile, const char* what, Site site) {
+  const Block& block = *running_block;
+  const std::uint32_t address = block.check_shared(tile, tile_bytes(map), 128, what, site);
+  // A tile that does not begin at the start of the swizzle's pattern is legal, and almost always a mistake.
+  const std::uint32_t pattern = map.swizzle == Swizzle::b128 ? 1024 : map.swizzle == Swizzle::b64 ? 512 : 128;
+  if (map.swizzle != Swizzle::none && address % pattern != 0)
+    block.fault(site, fmt::format("{}: a swizzled tile at shared address {}; expected a multiple of {}", what, address,
+                                  pattern));
+  return address;
+}
+
+}  // namespace
+
+void tma_load(void* destination, const TensorMap& map, std::array<int, 4> start, std::uint64_t* barrier, Site site) {
+  Block& block = *running_block;
+  const std::uint32_t address = check_tile(map, destination, "TMA load", site);
+  const std::uint32_t word = block.check_shared(barrier, 8, 8, "TMA load: mbarrier", site);
+  std::uint64_t seen = 0;
+  std::memcpy(&seen, block.async_view_at(word), 8);
+  if (seen == ~std::uint64_t{0})
+    block.fault(site, "TMA load: its mbarrier was initialised, but no fence made that visible to the TMA unit");
+  const std::size_t bytes = tile_bytes(map);
+  std::memset(destination, 0xff, bytes);
+  std::memset(block.async_view_at(address), 0xff, bytes);
+  const auto size = static_cast<std::size_t>(map.element_bytes);
+  block.start(
+      [=, &block, map = map] {
+        for_each_element(map, start, [&](std::uint32_t offset, const std::byte* global) {
+          const std::uint32_t to = swizzled(map.swizzle, address + offset);
+          if (global == nullptr)
+            std::memset(block.shared_at(to), 0, size);
+          else
+            std::memcpy(block.shared_at(to), global, size);
+          std::memcpy(block.async_view_at(to), block.shared_at(to), size);
+        });
+        mbarrier_complete_bytes(barrier, static_cast<std::int64_t>(bytes), site);
+      },
+      nullptr);
+  block.give_way();
+}
+
+void tma_store(const TensorMap& map, const void* source, std::array<int, 4> start, Site site) {
+  Block& block = *running_block;
+  const std::uint32_t address = check_tile(map, source, "TMA store", site);
+  const auto size = static_cast<std::size_t>(map.element_bytes);
+  block.start(
+      [=, &block, map = map] {
+        for_each_element(map, start, [&](std::uint32_t offset, std::byte* global) {
+          if (global != nullptr)
+            std::memcpy(global, block.async_view_at(swizzled(map.swizzle, address + offset)), size);
+        });
+      },
+      &block.fiber().tma_stores);
+}
+
+}  // namespace trireme::cuda::emu

@@ -1,0 +1,56 @@
+// Fused AdamW over many tensors in one launch, and the norm of a gradient spread over many tensors.
+//
+// AdamW, for every element: g = scale * gradient; m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g g;
+//   w -= lr (m / c1 / (sqrt(v / c2) + eps) + decay w), with c = 1 - b^step; low = round(w).
+// (Loshchilov and Hutter, Decoupled Weight Decay Regularization, 2019, algorithm 2.)
+// Per element with a 16-bit gradient and low copy: reads 2 + 4 + 4 + 4, writes 4 + 4 + 4 + 2 = 28 bytes; 18 FLOPs. At
+// under one FLOP a byte, memory bandwidth is all that counts.
+// Norm: 2 or 4 bytes and 2 FLOPs per element, in two passes whose order of sums is fixed: the same bits every time.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/device/device.h"
+
+namespace trireme::cuda {
+
+/// One parameter. G: float, bf16 or f16. Pointers need the alignment of their elements only.
+template <class G>
+struct AdamWTensor {
+  float* weight;      ///< [count] master weights
+  float* m;           ///< [count]
+  float* v;           ///< [count]
+  const G* gradient;  ///< [count]
+  G* low;             ///< [count] the weight rounded to G; may be null
+  std::int64_t count;
+  float decay;  ///< weight decay of this tensor: 0 for biases and norms
+};
+
+struct AdamWSettings {
+  float lr, beta1, beta2, eps;
+  float correction1, correction2;  ///< 1 - beta^step, computed in f64 by the host
+  float gradient_scale;            ///< 1 / loss scale
+  float max_norm;                  ///< 0: no clipping
+};
+
+constexpr int kOptimizerTile = 4096;  ///< elements a block handles; a tensor is cut into such tiles
+
+/// Which tile of which tensor a block works on. Made once by the host (tiles_of) and kept in device memory.
+struct Tile {
+  std::int32_t tensor;
+  std::int32_t tile;
+};
+
+/// `norm_squared` (one float in device memory, may be null): the sum of squares of all gradients, before the scale. The
+/// factor of clipping, min(1, max_norm / norm), is computed from it on the device, so no step waits for the host. When
+/// it is not finite nothing is changed: an overflow skips the step.
+template <class G>
+void adamw(const AdamWTensor<G>* tensors, const Tile* tiles, int tile_count, const AdamWSettings& settings,
+           const float* norm_squared, Stream stream = nullptr);
+
+/// result[0] = sum of squares of all gradients. `partial` [tile_count] is workspace.
+template <class G>
+void gradient_norm_squared(const AdamWTensor<G>* tensors, const Tile* tiles, int tile_count, float* partial,
+                           float* result, Stream stream = nullptr);
+
+}  // namespace trireme::cuda
