@@ -21,7 +21,7 @@
 #define __forceinline__ inline
 #define __launch_bounds__(...)
 #define __grid_constant__
-#define TRIREME_UNROLL _Pragma("GCC unroll 8")
+#define TRIREME_UNROLL
 
 #define threadIdx (::trireme::cuda::emu::running_fiber->thread)
 #define blockIdx (::trireme::cuda::emu::running_block->index())

@@ -1,0 +1,50 @@
+// Matrix products: c = epilogue(a b), with a [M, K], b [K, N], c [M, N], each stored row-major with a pitch; `form` says
+// which operands are stored transposed. 16-bit inputs, sums in f32, one rounding at the end.
+//   NN forward of a layer with weights [in, out];  NT: weights [out, in], and input gradients of NN;  TN: weight
+//   gradients, a^T b.
+// Work: 2 M N K FLOPs; M K + K N values read and M N written at least once. A block that computes a tile of 128 x 128
+// reads 2 (128 + 128) K bytes for 2 128 128 K FLOPs: 64 FLOPs a byte from L2, times the reuse that L2 gives.
+// Read next: cuda/kernels/gemm_sm80.cu, then gemm_sm90.cu.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/device/device.h"
+
+namespace trireme::cuda {
+
+enum class Form : std::uint8_t { nn, nt, tn };
+enum class Activation : std::uint8_t { none, gelu_tanh, gelu };
+
+/// What happens to a sum before it is stored, in this order. Null pointers leave a step out.
+template <class T>
+struct Epilogue {
+  const T* bias = nullptr;      ///< [N], added
+  T* pre_activation = nullptr;  ///< [M, N], pitch of c: receives the value before the activation, for its backward
+  Activation activation = Activation::none;
+  const T* residual = nullptr;  ///< [M, N], pitch of c, added
+  bool accumulate = false;      ///< add what c holds: sums of weight gradients over micro-batches
+};
+
+/// T: bf16 or f16. Out: T or float. Pitches in elements. Any sizes and alignments: operands whose pitch or address is
+/// not a multiple of 16 bytes take a slower path to shared memory, with the same results.
+template <class T, class Out>
+struct Gemm {
+  Form form;
+  int m, n, k;
+  const T* a;
+  std::int64_t a_pitch;
+  const T* b;
+  std::int64_t b_pitch;
+  Out* c;
+  std::int64_t c_pitch;
+  Epilogue<T> epilogue{};
+  int batch = 1;  ///< products of one shape, this far apart:
+  std::int64_t a_stride = 0, b_stride = 0, c_stride = 0;
+};
+
+/// Ampere and later: cp.async into a ring of stages, ldmatrix, mma.sync.
+template <class T, class Out>
+void gemm_sm80(const Gemm<T, Out>& product, Stream stream = nullptr);
+
+}  // namespace trireme::cuda

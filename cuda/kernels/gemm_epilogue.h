@@ -1,0 +1,82 @@
+// What the products do to a sum before it is stored; see cuda/kernels/gemm.h.
+#pragma once
+
+#include "cuda/kernels/gemm.h"
+
+namespace trireme::cuda {
+
+__device__ __forceinline__ float activate(Activation activation, float x) {
+  if (activation == Activation::gelu_tanh)
+    return 0.5F * x * (1.0F + tanhf(0.7978845608F * (x + 0.044715F * x * x * x)));
+  if (activation == Activation::gelu) return 0.5F * x * (1.0F + erff(x * 0.70710678F));
+  return x;
+}
+
+/// Finishes and stores `Width` neighbours of row `row` from column `column` on. `vectors`: c, residual and
+/// pre_activation allow accesses of Width elements there; bias always is read one by one, from L1.
+template <int Width, class T, class Out>
+__device__ __forceinline__ void store_row_piece(const Gemm<T, Out>& p, const float* sums, int row, int column,
+                                                std::int64_t batch_offset, bool vectors) {
+  const Epilogue<T>& e = p.epilogue;
+  const std::int64_t at = batch_offset + row * p.c_pitch + column;
+  if (!vectors || column + Width > p.n) {
+    for (int i = 0; i < Width && column + i < p.n; ++i) {
+      float x = sums[i] + (e.bias != nullptr ? to_float(e.bias[column + i]) : 0.0F);
+      if (e.pre_activation != nullptr) e.pre_activation[at + i] = from_float<T>(x);
+      x = activate(e.activation, x);
+      if (e.residual != nullptr) x += to_float(e.residual[at + i]);
+      if (e.accumulate) x += to_float(p.c[at + i]);
+      p.c[at + i] = from_float<Out>(x);
+    }
+    return;
+  }
+  float x[Width];
+  TRIREME_UNROLL
+  for (int i = 0; i < Width; ++i) x[i] = sums[i] + (e.bias != nullptr ? to_float(e.bias[column + i]) : 0.0F);
+  if (e.pre_activation != nullptr) {
+    Pack<T, Width> before;
+    TRIREME_UNROLL
+    for (int i = 0; i < Width; ++i) before.values[i] = from_float<T>(x[i]);
+    store_vector(e.pre_activation + at, before);
+  }
+  TRIREME_UNROLL
+  for (int i = 0; i < Width; ++i) x[i] = activate(e.activation, x[i]);
+  if (e.residual != nullptr) {
+    const auto residual = load_vector<Pack<T, Width>>(e.residual + at);
+    TRIREME_UNROLL
+    for (int i = 0; i < Width; ++i) x[i] += to_float(residual.values[i]);
+  }
+  if (e.accumulate) {
+    const auto before = load_vector<Pack<Out, Width>>(p.c + at);
+    TRIREME_UNROLL
+    for (int i = 0; i < Width; ++i) x[i] += to_float(before.values[i]);
+  }
+  Pack<Out, Width> out;
+  TRIREME_UNROLL
+  for (int i = 0; i < Width; ++i) out.values[i] = from_float<Out>(x[i]);
+  store_vector(p.c + at, out);
+}
+
+/// True when rows of c and what goes with it can be accessed by Width elements at a time.
+template <int Width, class T, class Out>
+__device__ __forceinline__ bool rows_allow_vectors(const Gemm<T, Out>& p) {
+  const auto bad = [](const void* pointer, std::size_t bytes) {
+    return reinterpret_cast<std::uintptr_t>(pointer) % bytes != 0;  // null is fine
+  };
+  return p.c_pitch % Width == 0 && p.c_stride % Width == 0 && !bad(p.c, Width * sizeof(Out)) &&
+         !bad(p.epilogue.residual, Width * sizeof(T)) && !bad(p.epilogue.pre_activation, Width * sizeof(T));
+}
+
+/// Tiles in an order that keeps what a wave of blocks reads small: super-rows of eight tiles high, column by column.
+struct TileOrder {
+  int row, column;
+  __device__ TileOrder(int index, int rows, int columns) {
+    constexpr int kHeight = 8;
+    const int group = index / (kHeight * columns), inside = index % (kHeight * columns);
+    const int height = rows - group * kHeight < kHeight ? rows - group * kHeight : kHeight;
+    row = group * kHeight + inside % height;
+    column = inside / height;
+  }
+};
+
+}  // namespace trireme::cuda

@@ -1,0 +1,143 @@
+// Products against f64 sums over the same rounded inputs: all forms, ragged and unaligned shapes, every epilogue.
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "cuda/kernels/gemm.h"
+#include "tests/cuda/support.h"
+
+using namespace trireme;
+using namespace trireme::cuda;
+using cuda_test::Buffer;
+using cuda_test::under_schedules;
+
+namespace {
+
+struct Case {
+  Form form;
+  int m, n, k;
+  int extra = 0;   ///< elements between rows
+  int offset = 0;  ///< elements before the first one
+  bool full_epilogue = false;
+  int batch = 1;
+};
+
+double activated(Activation activation, double x) {
+  if (activation == Activation::gelu) return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0)));
+  if (activation == Activation::gelu_tanh)
+    return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+  return x;
+}
+
+template <class T, class Out>
+struct Problem {
+  Case c;
+  std::int64_t a_pitch, b_pitch, c_pitch, a_rows, b_rows;
+  Buffer<T> a, b, bias, residual, before;
+  Buffer<Out> out, start;
+
+  static std::size_t size(std::int64_t rows, std::int64_t pitch, int batch) {
+    return static_cast<std::size_t>(rows * pitch * batch);
+  }
+  explicit Problem(const Case& c_)
+      : c(c_),
+        a_pitch((c.form == Form::tn ? c.m : c.k) + c.extra),
+        b_pitch((c.form == Form::nt ? c.k : c.n) + c.extra),
+        c_pitch(c.n + c.extra),
+        a_rows(c.form == Form::tn ? c.k : c.m),
+        b_rows(c.form == Form::nt ? c.n : c.k),
+        a(size(a_rows, a_pitch, c.batch), static_cast<std::size_t>(c.offset)),
+        b(size(b_rows, b_pitch, c.batch), static_cast<std::size_t>(c.offset)),
+        bias(static_cast<std::size_t>(c.n)),
+        residual(size(c.m, c_pitch, c.batch), static_cast<std::size_t>(c.offset)),
+        before(residual.size()),
+        out(residual.size(), static_cast<std::size_t>(c.offset)),
+        start(residual.size()) {
+    a.fill_random(1);
+    b.fill_random(2);
+    bias.fill_random(3);
+    residual.fill_random(4);
+    out.fill_random(5);
+    start.fill_random(5);
+  }
+  Gemm<T, Out> product(Activation activation) {
+    Gemm<T, Out> p{c.form, c.m, c.n, c.k, a.data(), a_pitch, b.data(), b_pitch, out.data(), c_pitch};
+    p.batch = c.batch;
+    p.a_stride = a_rows * a_pitch;
+    p.b_stride = b_rows * b_pitch;
+    p.c_stride = c.m * c_pitch;
+    if (c.full_epilogue) p.epilogue = {bias.data(), before.data(), activation, residual.data(), true};
+    return p;
+  }
+  double sum(int batch, int i, int j) const {
+    const auto at = [](std::int64_t base, std::int64_t row, std::int64_t pitch, std::int64_t column) {
+      return static_cast<std::size_t>(base + row * pitch + column);
+    };
+    const std::int64_t a0 = batch * a_rows * a_pitch, b0 = batch * b_rows * b_pitch;
+    double total = 0;
+    for (int l = 0; l < c.k; ++l)
+      total += a.at(c.form == Form::tn ? at(a0, l, a_pitch, i) : at(a0, i, a_pitch, l)) *
+               b.at(c.form == Form::nt ? at(b0, j, b_pitch, l) : at(b0, l, b_pitch, j));
+    return total;
+  }
+  /// The largest error, in units of what one rounding to Out may cost plus f32 noise.
+  double worst(Activation activation) const {
+    const double unit = std::is_same_v<Out, float> ? 1e-6 : std::is_same_v<Out, bf16> ? 1.0 / 256 : 1.0 / 2048;
+    double largest = 0;
+    for (int q = 0; q < c.batch; ++q)
+      for (int i = 0; i < c.m; ++i)
+        for (int j = 0; j < c_pitch; ++j) {
+          const auto at = static_cast<std::size_t>((q * std::int64_t{c.m} + i) * c_pitch + j);
+          double expected = start.at(at);  // between the rows nothing is written
+          if (j < c.n) {
+            expected = sum(q, i, j);
+            if (c.full_epilogue)
+              expected = activated(activation, expected + bias.at(static_cast<std::size_t>(j))) + residual.at(at) +
+                         start.at(at);
+          }
+          const double error = std::abs(out.at(at) - expected) / (unit * std::abs(expected) + 1e-5);
+          largest = std::isnan(error) ? 1e9 : std::max(largest, error);
+        }
+    return largest;
+  }
+};
+
+template <class T, class Out>
+void check(const Case& c, Activation activation = Activation::none) {
+  CAPTURE(c.m);
+  CAPTURE(c.n);
+  CAPTURE(c.k);
+  Problem<T, Out> problem(c);
+  gemm_sm80(problem.product(activation));
+  CHECK(problem.worst(activation) < 1);
+}
+
+}  // namespace
+
+TEST_CASE("cuda gemm_sm80: three forms, ragged, tiny and unaligned, equal f64") {
+  under_schedules([] {
+    for (const Form form : {Form::nn, Form::nt, Form::tn}) {
+      CAPTURE(static_cast<int>(form));
+      check<bf16, bf16>({form, 64, 64, 64});
+      check<bf16, float>({form, 1, 1, 1});
+      check<f16, f16>({form, 72, 136, 200});
+      check<f16, float>({form, 65, 33, 129, 0, 1});
+      check<bf16, float>({form, 40, 24, 48, 8, 8});
+      check<bf16, bf16>({form, 17, 70, 31, 3, 0, false, 3});
+    }
+  });
+}
+
+TEST_CASE("cuda gemm_sm80: bias, stored pre-activation, GELU, residual and accumulation, in one epilogue") {
+  under_schedules([] {
+    check<bf16, bf16>({Form::nn, 48, 72, 40, 0, 0, true}, Activation::gelu);
+    check<bf16, float>({Form::nt, 33, 50, 64, 2, 1, true}, Activation::gelu_tanh);
+    check<f16, float>({Form::tn, 16, 64, 96, 0, 0, true, 2});
+    check<f16, f16>({Form::tn, 1, 5, 3, 0, 0, true});
+  });
+}
+
+TEST_CASE("cuda gemm_sm80: the large tile") {
+  const emu::ScopedSchedule schedule({2});
+  for (const Form form : {Form::nn, Form::nt, Form::tn}) check<bf16, float>({form, 40, 24, 72, 0, 0, false, 64});
+}
