@@ -24,7 +24,9 @@ bool AsyncGroups::in_flight() const {
 
 void Block::start(Operation operation, AsyncGroups* group) {
   const Completion completion = schedule_.completion();
-  if (completion == Completion::early || (completion == Completion::random && choice_.one_in(4))) return operation();
+  const bool in_order = group == nullptr || !group->in_flight();  // operations of a group never overtake each other
+  if (completion == Completion::early || (completion == Completion::random && in_order && choice_.one_in(4)))
+    return operation();
   if (group != nullptr)
     group->open.push_back(std::move(operation));
   else

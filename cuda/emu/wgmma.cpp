@@ -89,17 +89,16 @@ std::vector<float> gather_a(void* const* all, Half type) {
 void multiply(const Block& block, const Pending& pending, Site site) {
   const Wgmma& op = pending.common;
   const int n = op.n;
-  for (int thread = 0; thread < 128; ++thread) {
-    const auto& before = pending.d_at_issue[static_cast<std::size_t>(thread)];
-    if (!before.empty() &&
-        std::memcmp(before.data(), pending.d[static_cast<std::size_t>(thread)], before.size() * 4) != 0)
+  for (std::size_t thread = 0; thread < pending.d_at_issue.size(); ++thread) {
+    const std::vector<float>& before = pending.d_at_issue[thread];
+    if (std::memcmp(before.data(), pending.d[thread], before.size() * sizeof(float)) != 0)
       block.fault(
           site, fmt::format("wgmma: thread {} of the group changed its accumulators while this was in flight", thread));
   }
   const std::vector<float> a =
       op.a != nullptr ? pending.a_registers : operand(block, op.descriptor_a, 64, op.transpose_a, op.type, site);
   const std::vector<float> b = operand(block, op.descriptor_b, n, op.transpose_b, op.type, site);
-  std::vector<float> row_sum(static_cast<std::size_t>(n)), bt(static_cast<std::size_t>(n) * 16);
+  std::vector<float> bt(static_cast<std::size_t>(n) * 16);  // [16, n]
   for (int j = 0; j < n; ++j)
     for (int k = 0; k < 16; ++k) bt[static_cast<std::size_t>(k * n + j)] = b[static_cast<std::size_t>(j * 16 + k)];
   std::vector<float> sum(static_cast<std::size_t>(n) * 64, 0.0F);

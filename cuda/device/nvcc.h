@@ -1,0 +1,157 @@
+// The names of cuda/emu/device.h on a real GPU: one function per PTX instruction, nothing else. Kept small, because
+// inline assembly is the one part that the emulator cannot check.
+// Read next: the PTX ISA manual, chapters "Warp level matrix instructions" and "Asynchronous copies".
+#pragma once
+
+#include <cuda.h>
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "core/error.h"
+#include "cuda/device/types.h"
+
+#define TRIREME_UNROLL _Pragma("unroll")
+#define TRIREME_SHARED(type, name, count) __shared__ __align__(16) type name[count]
+#define TRIREME_DYNAMIC_SHARED(name, alignment) \
+  extern __shared__ __align__(alignment)        \
+  unsigned char name##_storage[];               \
+  std::byte* const name = reinterpret_cast<std::byte*>(name##_storage)
+
+namespace trireme::cuda {
+
+using TensorMap = CUtensorMap;
+using Stream = cudaStream_t;
+
+// ---- threads ---------------------------------------------------------------------------------------------------------
+__device__ __forceinline__ void sync_threads() { __syncthreads(); }
+__device__ __forceinline__ void sync_warp(std::uint32_t mask = ~0U) { __syncwarp(mask); }
+__device__ __forceinline__ void barrier_sync(int id, int threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+__device__ __forceinline__ void barrier_arrive(int id, int threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+template <class T>
+__device__ __forceinline__ T shuffle_xor(T value, int bits, std::uint32_t mask = ~0U) {
+  return __shfl_xor_sync(mask, value, bits);
+}
+template <class T>
+__device__ __forceinline__ T shuffle(T value, int from, std::uint32_t mask = ~0U) {
+  return __shfl_sync(mask, value, from);
+}
+template <class T>
+__device__ __forceinline__ T shuffle_down(T value, int lanes, std::uint32_t mask = ~0U) {
+  return __shfl_down_sync(mask, value, static_cast<unsigned>(lanes));
+}
+__device__ __forceinline__ std::uint32_t ballot(bool predicate, std::uint32_t mask = ~0U) {
+  return __ballot_sync(mask, predicate);
+}
+
+// ---- arithmetic ------------------------------------------------------------------------------------------------------
+__device__ __forceinline__ float exp2_fast(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+__device__ __forceinline__ float reciprocal_sqrt(float x) { return rsqrtf(x); }
+__device__ __forceinline__ float to_float(float x) { return x; }
+__device__ __forceinline__ float to_float(bf16 x) { return __uint_as_float(static_cast<unsigned>(x.bits) << 16); }
+__device__ __forceinline__ float to_float(f16 x) { return __half2float(__ushort_as_half(x.bits)); }
+template <class T>
+__device__ __forceinline__ T from_float(float x) {
+  if constexpr (std::is_same_v<T, float>) {
+    return x;
+  } else {
+    T y;
+    if constexpr (std::is_same_v<T, bf16>)
+      y.bits = __bfloat16_as_ushort(__float2bfloat16_rn(x));
+    else
+      y.bits = __half_as_ushort(__float2half_rn(x));
+    return y;
+  }
+}
+
+// ---- global memory ---------------------------------------------------------------------------------------------------
+template <class V, class T>
+__device__ __forceinline__ V load_vector(const T* from) {
+  return *reinterpret_cast<const V*>(from);
+}
+template <class V, class T>
+__device__ __forceinline__ void store_vector(T* to, const V& value) {
+  *reinterpret_cast<V*>(to) = value;
+}
+
+// ---- asynchronous copies ---------------------------------------------------------------------------------------------
+__device__ __forceinline__ std::uint32_t shared_address(const void* pointer) {
+  return static_cast<std::uint32_t>(__cvta_generic_to_shared(pointer));
+}
+__device__ __forceinline__ void cp_async_16(void* to, const void* from, int valid = 16) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from), "r"(valid)
+               : "memory");
+}
+__device__ __forceinline__ void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int N>
+__device__ __forceinline__ void cp_async_wait() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
+}
+
+// ---- matrices of a warp ----------------------------------------------------------------------------------------------
+__device__ __forceinline__ void ldmatrix_x4(std::uint32_t* r, const void* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(shared_address(row))
+               : "memory");
+}
+__device__ __forceinline__ void ldmatrix_x4_transposed(std::uint32_t* r, const void* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(shared_address(row))
+               : "memory");
+}
+template <class T>
+__device__ __forceinline__ void mma_m16n8k16(float* d, const std::uint32_t* a, const std::uint32_t* b) {
+  if constexpr (std::is_same_v<T, bf16>)
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%0, %1, %2, %3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+  else
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%0, %1, %2, %3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+// ---- starting kernels ------------------------------------------------------------------------------------------------
+struct LaunchConfig {
+  const char* name = "kernel";  ///< for error messages
+  Dim3 grid, block;
+  std::size_t dynamic_shared = 0;
+  Stream stream = nullptr;
+};
+
+inline void check_launch(cudaError_t error, const LaunchConfig& c) {
+  if (error == cudaSuccess) return;
+  fail(ExitCode::internal, c.name, "{}; grid ({}, {}, {}), block ({}, {}, {}), {} bytes of shared memory",
+       cudaGetErrorString(error), c.grid.x, c.grid.y, c.grid.z, c.block.x, c.block.y, c.block.z, c.dynamic_shared);
+}
+
+template <class... Parameters, class... Arguments>
+void launch(const LaunchConfig& c, void (*kernel)(Parameters...), const Arguments&... arguments) {
+  if (c.dynamic_shared > 48 * 1024)
+    check_launch(
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(c.dynamic_shared)),
+        c);
+  kernel<<<dim3(c.grid.x, c.grid.y, c.grid.z), dim3(c.block.x, c.block.y, c.block.z), c.dynamic_shared, c.stream>>>(
+      arguments...);
+  check_launch(cudaGetLastError(), c);
+}
+
+}  // namespace trireme::cuda
