@@ -60,10 +60,10 @@ void Block::prepare(Dim3 index, Schedule schedule) {
   wgmma_.assign(groups, {});
   const int most = std::min(65536 / static_cast<int>(groups * 128) / 8 * 8, 255);
   registers_.assign(groups, shape_.registers > 0 ? shape_.registers : most);
-  shared_memory_.assign(kSharedBytes + 2048, std::byte{0xff});  // every bit set is a NaN in each floating format
-  async_memory_.assign(kSharedBytes + 2048, std::byte{0xff});
-  const auto aligned = [](std::vector<std::byte>& memory) {
-    return memory.data() + (1024 - reinterpret_cast<std::uintptr_t>(memory.data()) % 1024);
+  shared_memory_ = std::make_unique_for_overwrite<std::byte[]>(kSharedBytes + 4096);
+  async_memory_ = std::make_unique_for_overwrite<std::byte[]>(kSharedBytes + 4096);
+  const auto aligned = [](const std::unique_ptr<std::byte[]>& memory) {
+    return memory.get() + (1024 - reinterpret_cast<std::uintptr_t>(memory.get()) % 1024);
   };
   shared_ = aligned(shared_memory_);
   async_view_ = aligned(async_memory_);

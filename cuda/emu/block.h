@@ -195,7 +195,7 @@ class Block {
   std::vector<Fiber*> register_waits_;
 
   static constexpr std::size_t kSharedBytes = 227 * 1024;
-  std::vector<std::byte> shared_memory_, async_memory_;
+  std::unique_ptr<std::byte[]> shared_memory_, async_memory_;  ///< poisoned as it is allocated to the kernel
   std::byte *shared_ = nullptr, *async_view_ = nullptr;
   std::vector<SharedRange> ranges_;
   std::size_t shared_end_ = 0;

@@ -17,10 +17,14 @@ std::size_t round_up(std::size_t value, std::size_t multiple) { return (value + 
 
 void Block::add_range(SharedRange range) {
   ranges_.push_back(range);
+  const std::size_t before = shared_end_;
   shared_end_ = range.begin + range.bytes + kRedZone;
   const std::size_t asked = shared_end_ - ranges_.size() * kRedZone;
-  if (shared_end_ > kSharedBytes + 1024 || asked > kSharedBytes)
+  if (shared_end_ > kSharedBytes + 2048 || asked > kSharedBytes)
     fault(range.site, fmt::format("{} bytes of shared memory; a block has at most {}", asked, kSharedBytes));
+  // Every bit set is a NaN in each floating format, and -1 as an integer.
+  std::memset(shared_ + before, 0xff, shared_end_ - before);
+  std::memset(async_view_ + before, 0xff, shared_end_ - before);
 }
 
 std::byte* Block::dynamic_shared(std::size_t alignment, Site site) {

@@ -61,6 +61,7 @@ const std::vector<Confined>& confined() {
        {},
        {"immintrin.h", "x86intrin.h", "arm_neon.h"},
        {"core/half.h", "core/cpu/", "cuda/device/"}},
+      {"inline assembly", {}, {"asm", "__asm__"}, {}, {"cuda/device/", "cuda/emu/fiber"}},
       {"raw file writes",
        {},
        {"fopen", "freopen", "ofstream", "fstream", "rename", "copy_file", "resize_file", "mkstemp", "O_WRONLY",

@@ -1,0 +1,188 @@
+// Kernels of the norms; formulas and bytes: cuda/kernels/norm.h. A block takes a row (backward: every n-th row); a thread
+// takes pieces of 16 bytes, keeps them in shared memory in f32 and comes back to the same ones, so the only barriers are
+// those of the reductions.
+// Read next: cuda/kernels/gemm_sm80.cu.
+#include "cuda/kernels/norm.h"
+
+#include "core/error.h"
+
+namespace trireme::cuda {
+
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kMaxWidth = 24000;  // two f32 rows in 192,000 bytes
+
+/// Calls piece(column, count) for this thread's pieces of a row; count is kPackSize but at a ragged end.
+template <int Width, class Piece>
+__device__ __forceinline__ void for_my_pieces(int width, Piece&& piece) {
+  for (int c = Width * static_cast<int>(threadIdx.x); c < width; c += Width * kThreads)
+    piece(c, width - c < Width ? width - c : Width);
+}
+
+/// `count` values from `from`, in one load where `vectors` allows it.
+template <class T>
+__device__ __forceinline__ Pack<T, kPackSize<T>> load_piece(const T* from, int count, bool vectors) {
+  if (vectors && count == kPackSize<T>) return load_vector<Pack<T, kPackSize<T>>>(from);
+  Pack<T, kPackSize<T>> values = {};
+  for (int i = 0; i < count; ++i) values.values[i] = from[i];
+  return values;
+}
+
+template <class T>
+__device__ __forceinline__ void store_piece(T* to, const Pack<T, kPackSize<T>>& values, int count, bool vectors) {
+  if (vectors && count == kPackSize<T>) return store_vector(to, values);
+  for (int i = 0; i < count; ++i) to[i] = values.values[i];
+}
+
+/// True when rows of `width` values that begin at all of these pointers are made of whole 16-byte pieces.
+template <class T, class... Pointers>
+__device__ __forceinline__ bool whole_pieces(int width, const Pointers*... pointers) {
+  return width % kPackSize<T> == 0 && ((reinterpret_cast<std::uintptr_t>(pointers) % 16 == 0) && ...);
+}
+
+template <class T>
+__global__ void __launch_bounds__(kThreads) forward_kernel(const __grid_constant__ NormForward<T> p) {
+  constexpr int kWidth = kPackSize<T>;
+  TRIREME_DYNAMIC_SHARED(memory, 16);
+  TRIREME_SHARED(float, scratch, 32);
+  float* const row = reinterpret_cast<float*>(memory);  // [width]
+  const std::int64_t at = std::int64_t{blockIdx.x} * p.width;
+  const bool vectors = whole_pieces<T>(p.width, p.x, p.residual, p.sum, p.gamma, p.beta, p.y);
+  const float scale = 1.0F / static_cast<float>(p.width);
+
+  float sum = 0;
+  for_my_pieces<kWidth>(p.width, [&](int c, int count) {
+    auto h = load_piece(p.x + at + c, count, vectors);
+    if (p.residual != nullptr) {
+      const auto residual = load_piece(p.residual + at + c, count, vectors);
+      for (int i = 0; i < count; ++i) h.values[i] = from_float<T>(to_float(h.values[i]) + to_float(residual.values[i]));
+    }
+    if (p.sum != nullptr) store_piece(p.sum + at + c, h, count, vectors);
+    for (int i = 0; i < count; ++i) sum += row[c + i] = to_float(h.values[i]);
+  });
+  const float mean = p.kind == Norm::layer ? reduce_block<Sum>(sum, scratch) * scale : 0.0F;
+  float squares = 0;  // of differences: subtracting the squared mean from the mean square would cancel
+  for_my_pieces<kWidth>(p.width, [&](int c, int count) {
+    for (int i = 0; i < count; ++i) squares += (row[c + i] - mean) * (row[c + i] - mean);
+  });
+  const float rstd = reciprocal_sqrt(reduce_block<Sum>(squares, scratch) * scale + p.eps);
+  for_my_pieces<kWidth>(p.width, [&](int c, int count) {
+    const auto gamma = load_piece(p.gamma + c, count, vectors);
+    Pack<T, kWidth> beta = {}, y;
+    if (p.beta != nullptr) beta = load_piece(p.beta + c, count, vectors);
+    for (int i = 0; i < count; ++i)
+      y.values[i] = from_float<T>((row[c + i] - mean) * rstd * to_float(gamma.values[i]) + to_float(beta.values[i]));
+    store_piece(p.y + at + c, y, count, vectors);
+  });
+  if (threadIdx.x != 0) return;
+  p.rstd[blockIdx.x] = rstd;
+  if (p.kind == Norm::layer) p.mean[blockIdx.x] = mean;
+}
+
+/// With g = dy gamma and n = (h - mean) rstd:  dx = rstd (g - mean(g) - n mean(g n)), for RMSNorm without mean(g).
+template <class T>
+__global__ void __launch_bounds__(kThreads) backward_kernel(const __grid_constant__ NormBackward<T> p) {
+  constexpr int kWidth = kPackSize<T>;
+  TRIREME_DYNAMIC_SHARED(memory, 16);
+  TRIREME_SHARED(float, scratch, 32);
+  float* const dgamma = reinterpret_cast<float*>(memory);  // [width] this block's sums
+  float* const dbeta = dgamma + p.width;                   // [width]
+  const bool vectors = whole_pieces<T>(p.width, p.h, p.gamma, p.dy, p.dsum, p.dx);
+  const float scale = 1.0F / static_cast<float>(p.width);
+  for_my_pieces<kWidth>(p.width, [&](int c, int count) {
+    for (int i = 0; i < count; ++i) dgamma[c + i] = dbeta[c + i] = 0;
+  });
+  for (int r = static_cast<int>(blockIdx.x); r < p.rows; r += static_cast<int>(gridDim.x)) {
+    const std::int64_t at = std::int64_t{r} * p.width;
+    const float mean = p.kind == Norm::layer ? p.mean[r] : 0.0F, rstd = p.rstd[r];
+    float sum_g = 0, sum_gn = 0;
+    for_my_pieces<kWidth>(p.width, [&](int c, int count) {
+      const auto h = load_piece(p.h + at + c, count, vectors), dy = load_piece(p.dy + at + c, count, vectors);
+      const auto gamma = load_piece(p.gamma + c, count, vectors);
+      for (int i = 0; i < count; ++i) {
+        const float n = (to_float(h.values[i]) - mean) * rstd, d = to_float(dy.values[i]);
+        sum_g += d * to_float(gamma.values[i]);
+        sum_gn += d * to_float(gamma.values[i]) * n;
+        dgamma[c + i] += d * n;
+        dbeta[c + i] += d;
+      }
+    });
+    const float mean_g = p.kind == Norm::layer ? reduce_block<Sum>(sum_g, scratch) * scale : 0.0F;
+    const float mean_gn = reduce_block<Sum>(sum_gn, scratch) * scale;
+    // The row is read again, a moment later: from the L1 cache, not from memory.
+    for_my_pieces<kWidth>(p.width, [&](int c, int count) {
+      const auto h = load_piece(p.h + at + c, count, vectors), dy = load_piece(p.dy + at + c, count, vectors);
+      const auto gamma = load_piece(p.gamma + c, count, vectors);
+      Pack<T, kWidth> past = {}, dx;
+      if (p.dsum != nullptr) past = load_piece(p.dsum + at + c, count, vectors);
+      for (int i = 0; i < count; ++i) {
+        const float n = (to_float(h.values[i]) - mean) * rstd;
+        const float g = to_float(dy.values[i]) * to_float(gamma.values[i]);
+        dx.values[i] = from_float<T>(rstd * (g - mean_g - n * mean_gn) + to_float(past.values[i]));
+      }
+      store_piece(p.dx + at + c, dx, count, vectors);
+    });
+  }
+  float* const out = p.partials + std::int64_t{blockIdx.x} * p.width;
+  float* const out_beta = out + std::int64_t{gridDim.x} * p.width;
+  for_my_pieces<kWidth>(p.width, [&](int c, int count) {
+    for (int i = 0; i < count; ++i) {
+      out[c + i] = dgamma[c + i];
+      out_beta[c + i] = dbeta[c + i];
+    }
+  });
+}
+
+/// A thread per column adds the blocks' sums in order; neighbours read neighbours.
+__global__ void __launch_bounds__(kThreads)
+    add_partials_kernel(const float* partials, int blocks, int width, float* dgamma, float* dbeta) {
+  const int c = static_cast<int>(blockIdx.x) * kThreads + static_cast<int>(threadIdx.x);
+  if (c >= width) return;
+  float gamma = 0, beta = 0;
+  for (int b = 0; b < blocks; ++b) {
+    gamma += partials[std::int64_t{b} * width + c];
+    beta += partials[std::int64_t{blocks + b} * width + c];
+  }
+  dgamma[c] = gamma;
+  if (dbeta != nullptr) dbeta[c] = beta;
+}
+
+Dim3 grid(int blocks) { return {static_cast<unsigned>(blocks), 1, 1}; }
+
+void check_width(const char* where, int width) {
+  require(width >= 1 && width <= kMaxWidth, where, "width {}; expected 1 to {}", width, kMaxWidth);
+}
+
+}  // namespace
+
+int norm_backward_blocks(int rows) { return rows < 264 ? rows : 264; }  // two for each multiprocessor of an H100
+
+template <class T>
+void norm_forward(const NormForward<T>& p, Stream stream) {
+  check_width("norm_forward", p.width);
+  if (p.rows == 0) return;
+  launch({"norm_forward", grid(p.rows), {kThreads, 1, 1}, static_cast<std::size_t>(p.width) * 4, stream},
+         forward_kernel<T>, p);
+}
+
+template <class T>
+void norm_backward(const NormBackward<T>& p, Stream stream) {
+  check_width("norm_backward", p.width);
+  const int blocks = norm_backward_blocks(p.rows);
+  if (blocks > 0)
+    launch({"norm_backward", grid(blocks), {kThreads, 1, 1}, static_cast<std::size_t>(p.width) * 8, stream},
+           backward_kernel<T>, p);
+  launch({"norm_backward", grid((p.width + kThreads - 1) / kThreads), {kThreads, 1, 1}, 0, stream}, add_partials_kernel,
+         p.partials, blocks, p.width, p.dgamma, p.dbeta);
+}
+
+#define INSTANTIATE(T)                                       \
+  template void norm_forward(const NormForward<T>&, Stream); \
+  template void norm_backward(const NormBackward<T>&, Stream);
+INSTANTIATE(float)
+INSTANTIATE(bf16)
+INSTANTIATE(f16)
+#undef INSTANTIATE
+
+}  // namespace trireme::cuda

@@ -1,0 +1,133 @@
+// LayerNorm and RMSNorm with fused residual, forward and backward, against f64.
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "cuda/kernels/norm.h"
+#include "tests/cuda/support.h"
+
+using namespace trireme;
+using namespace trireme::cuda;
+using cuda_test::Buffer;
+using cuda_test::under_schedules;
+
+namespace {
+
+template <class T>
+double unit() {
+  return std::is_same_v<T, float> ? 2e-6 : std::is_same_v<T, bf16> ? 1.0 / 256 : 1.0 / 2048;
+}
+
+/// |got - expected| in units of one rounding to T, with room for f32 sums.
+template <class T>
+double error(double got, double expected) {
+  const double e = std::abs(got - expected) / (unit<T>() * std::abs(expected) + 2e-5);
+  return std::isnan(e) ? 1e9 : e;
+}
+
+template <class T>
+struct Problem {
+  Norm kind;
+  std::size_t rows, width;
+  bool fused;
+  Buffer<T> x, residual, sum, gamma, beta, y, dy, dsum, dx;
+  Buffer<float> mean, rstd, dgamma, dbeta, partials;
+
+  Problem(Norm kind_, std::size_t r, std::size_t w, bool fused_, std::size_t offset)
+      : kind(kind_),
+        rows(r),
+        width(w),
+        fused(fused_),
+        x(r * w, offset),
+        residual(r * w, offset),
+        sum(r * w, offset),
+        gamma(w, offset),
+        beta(w, offset),
+        y(r * w, offset),
+        dy(r * w, offset),
+        dsum(r * w, offset),
+        dx(r * w, offset),
+        mean(r),
+        rstd(r),
+        dgamma(w),
+        dbeta(w),
+        partials(2 * w * static_cast<std::size_t>(norm_backward_blocks(static_cast<int>(r)))) {
+    x.fill_random(1, 2);
+    residual.fill_random(2);
+    gamma.fill_random(3);
+    beta.fill_random(4);
+    dy.fill_random(5);
+    dsum.fill_random(6);
+  }
+  void run() {
+    const int r = static_cast<int>(rows), w = static_cast<int>(width);
+    const bool layer = kind == Norm::layer;
+    norm_forward<T>({kind, r, w, x.data(), fused ? residual.data() : nullptr, sum.data(), gamma.data(),
+                     layer ? beta.data() : nullptr, 1e-5F, y.data(), layer ? mean.data() : nullptr, rstd.data()});
+    norm_backward<T>({kind, r, w, sum.data(), gamma.data(), layer ? mean.data() : nullptr, rstd.data(), dy.data(),
+                      fused ? dsum.data() : nullptr, dx.data(), dgamma.data(), layer ? dbeta.data() : nullptr,
+                      partials.data()});
+  }
+  double worst() const {
+    const bool layer = kind == Norm::layer;
+    const auto n = static_cast<double>(width);
+    double largest = 0;
+    std::vector<double> dgamma_sum(width), dbeta_sum(width);
+    for (std::size_t r = 0; r < rows; ++r) {
+      const auto h = [&](std::size_t c) { return sum.at(r * width + c); };
+      const auto g = [&](std::size_t c) { return dy.at(r * width + c) * gamma.at(c); };
+      double average = 0, squares = 0, mean_g = 0, mean_gn = 0;
+      for (std::size_t c = 0; c < width && layer; ++c) average += h(c) / n;
+      for (std::size_t c = 0; c < width; ++c) squares += (h(c) - average) * (h(c) - average) / n;
+      const double scale = 1 / std::sqrt(squares + 1e-5);
+      for (std::size_t c = 0; c < width; ++c) {
+        mean_g += layer ? g(c) / n : 0;
+        mean_gn += g(c) * (h(c) - average) * scale / n;
+      }
+      for (std::size_t c = 0; c < width; ++c) {
+        const std::size_t at = r * width + c;
+        const double added = x.at(at) + (fused ? residual.at(at) : 0), normal = (h(c) - average) * scale;
+        const double dh = scale * (g(c) - mean_g - normal * mean_gn) + (fused ? dsum.at(at) : 0);
+        largest = std::max({largest, error<T>(h(c), added), error<T>(dx.at(at), dh) / (1 + scale),
+                            error<T>(y.at(at), normal * gamma.at(c) + (layer ? beta.at(c) : 0))});
+        dgamma_sum[c] += dy.at(at) * normal;
+        dbeta_sum[c] += dy.at(at);
+      }
+    }
+    for (std::size_t c = 0; c < width; ++c) {
+      largest = std::max(largest, error<float>(dgamma.at(c), dgamma_sum[c]));
+      if (layer) largest = std::max(largest, error<float>(dbeta.at(c), dbeta_sum[c]));
+    }
+    return largest;
+  }
+};
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("cuda norms: forward and backward, fused or not, ragged and unaligned, equal f64", T, float, bf16,
+                   f16) {
+  under_schedules([] {
+    for (const Norm kind : {Norm::layer, Norm::rms})
+      for (const auto& [rows, width, offset] :
+           std::vector<std::array<std::size_t, 3>>{{1, 1, 0}, {3, 64, 0}, {2, 37, 0}, {5, 768, 1}, {2, 2056, 0}}) {
+        CAPTURE(width);
+        Problem<T> problem(kind, rows, width, rows != 2, offset);
+        problem.run();
+        CHECK(problem.worst() < 1);
+      }
+  });
+}
+
+TEST_CASE("cuda norms: more rows than blocks of the backward pass") {
+  const emu::ScopedSchedule schedule({3});
+  Problem<bf16> problem(Norm::layer, 270, 8, true, 0);
+  problem.run();
+  CHECK(problem.worst() < 1);
+}
+
+TEST_CASE("cuda norms: a row that does not fit is refused with the limit") {
+  NormForward<float> norm{};
+  norm.rows = 1;
+  norm.width = 30000;
+  CHECK(cuda_test::error_of([&] { norm_forward(norm); }).find("expected 1 to 24000") != std::string::npos);
+}
