@@ -2,6 +2,7 @@
 //
 //   build/bin/exposed_communication            dp=2, a core for each rank, --zero 0 to 3; a minute or two
 //   build/bin/exposed_communication 4          dp=4
+//   build/bin/exposed_communication 4 2        dp=4, shards over 2 ranks and copies across (--dp-shard 2), --zero 1 to 3
 //
 // Times are measured at the operations (parallel/comm/times.h): "communication" is under way on any thread, "exposed" is
 // what the rank's own thread waits. Waiting for a rank that is slower is waiting too: on a busy machine the figure is an
@@ -27,11 +28,12 @@ struct Step {
   double milliseconds = 0, communication = 0, exposed = 0;
 };
 
-TrainOptions options(int ranks, int stage) {
+TrainOptions options(int ranks, int stage, int shard_ranks) {
   TrainOptions o;
   o.model.config = {.layers = 8, .heads = 8, .width = 512, .context = 256, .vocab = 256};
   o.mesh.axes = fmt::format("dp={}", ranks);
   o.mesh.zero = stage;
+  if (shard_ranks > 0) o.mesh.dp_shard = shard_ranks;
   o.batch.micro_batch = 4;
   resolve(o, 0);
   return o;
@@ -81,14 +83,21 @@ Step measure(const TrainOptions& o) {
 
 int main(int argc, char** argv) {
   CLI::App app("What of a step's communication is waited for, by ZeRO stage");
-  int ranks = 2;
+  int ranks = 2, shard_ranks = 0;
   app.add_option("ranks", ranks, "Rank threads")->check(CLI::Range(1, 64))->capture_default_str();
+  app.add_option("shard", shard_ranks, "Hybrid: shard over so many ranks, a divisor of all; 0: over all");
   CLI11_PARSE(app, argc, argv);
+  if (shard_ranks < 0 || (shard_ranks > 0 && ranks % shard_ranks != 0)) {
+    fmt::print(stderr, "exposed_communication: {} ranks do not divide into runs of {}
+", ranks, shard_ranks);
+    return 64;
+  }
   set_threads(1);
   std::printf("GPT 25M, f32, dp=%d, 1 thread a rank, 4 x 256 tokens a rank and step\n", ranks);
+  if (shard_ranks > 0) std::printf("shards over %d ranks, copies across\n", shard_ranks);
   std::printf("%-7s %10s %15s %10s %8s\n", "--zero", "step ms", "communication", "exposed", "share");
-  for (int stage = 0; stage <= 3; ++stage) {
-    const Step step = measure(options(ranks, stage));
+  for (int stage = shard_ranks > 0 ? 1 : 0; stage <= 3; ++stage) {
+    const Step step = measure(options(ranks, stage, shard_ranks));
     std::printf("%-7d %10.0f %12.1f ms %7.1f ms %7.1f%%\n", stage, step.milliseconds, step.communication, step.exposed,
                 100 * step.exposed / step.milliseconds);
     std::fflush(stdout);

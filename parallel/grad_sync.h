@@ -27,6 +27,7 @@ struct GradSyncReport {
   double communication_seconds = 0;
   std::int64_t bytes = 0;      ///< of gradients given to sums, once per axis
   int buckets_overlapped = 0;  ///< sums that were started during backward
+  int copies_overlapped = 0;   ///< with hybrid sharding: sums over copies of shards that were
 };
 
 class GradSync {

@@ -68,7 +68,7 @@ Trainer::Trainer(const TrainOptions& o, std::shared_ptr<const DeviceMesh> mesh, 
 }
 
 Trainer::Pass Trainer::gradients(const NextBatch& next_batch, double loss_scale) {
-  sync_ ? sync_->zero() : zero_->zero();
+  sync_ ? sync_->zero() : zero_->zero(static_cast<int>(batch_.micro_batches));
   model_.run().step_sequences = batch_.global_batch;
   model_.run().loss_scale = scaler_.scale();
   StepBatches batches(next_batch, model_.chunks());

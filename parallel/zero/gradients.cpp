@@ -84,10 +84,13 @@ void ZeroGradients::start_filling(std::size_t b) {
   for (std::size_t i = 0; i < gradients.size(); ++i) buckets_[b].shards[i]->parameter->leaf().set_grad(gradients[i]);
 }
 
-void ZeroGradients::zero() {
+void ZeroGradients::zero(int microbatches) {
   sending_ = each_microbatch_;
+  expected_pieces_ = each_microbatch_ ? microbatches : 1;
   for (State& state : states_) {
-    state.sum = {};
+    state.sum = state.late = {};
+    state.pieces = 0;
+    state.summed = false;
     if (!each_microbatch_) fill(state.full, 0);
   }
 }
@@ -100,6 +103,7 @@ void ZeroGradients::gradient_ready(std::size_t b, std::size_t i) {
           buckets_[b].shards[i]->parameter->name);
   Round& round = rounds_[buckets_[b].chunk];
   if (round.over || sent_this_round(b)) end_round(round);
+  receive_arrived();
   if (state.ready[i]) return;
   state.ready[i] = true;
   --state.missing;
@@ -166,13 +170,46 @@ void ZeroGradients::receive_first() {
     last_arrival_ = now;
   }
   State& state = states_[sent.bucket];
+  Tensor& sum = state.summed ? state.late : state.sum;
   if (!each_microbatch_) {
-    state.sum = view::slice(state.full, 0, 0, buckets_[sent.bucket].piece);
-    copy(sent.piece, state.sum);
-  } else if (!state.sum.defined()) {
-    state.sum = sent.piece;
+    sum = view::slice(state.full, 0, 0, buckets_[sent.bucket].piece);
+    copy(sent.piece, sum);
+  } else if (!sum.defined()) {
+    sum = sent.piece;
   } else {
-    kernels(state.sum.device()).axpby(1.0, sent.piece, 1.0, state.sum);
+    kernels(sum.device()).axpby(1.0, sent.piece, 1.0, sum);
+  }
+  if (++state.pieces == expected_pieces_ && buckets_[sent.bucket].replicas != nullptr) sum_over_copies(sent.bucket);
+}
+
+/// Starts sums over copies early: of pieces that are here although nothing has asked for them. When a rank sees that
+/// differs; the order in which it takes them does not.
+void ZeroGradients::receive_arrived() {
+  note_summed(false);
+  while (!sent_.empty() && buckets_[sent_.front().bucket].replicas != nullptr && sent_.front().work.done())
+    receive_first();
+}
+
+void ZeroGradients::sum_over_copies(std::size_t b) {
+  State& state = states_[b];
+  state.summed = true;
+  if (state.sum.count() == 0) return;  // the same on every rank of the group
+  const CallSite site("sums of gradients over copies");
+  over_copies_.push_back(
+      {buckets_[b].replicas->all_reduce(state.sum, ReduceOp::sum, Launch::background), Clock::now()});
+  report_.bytes += state.sum.bytes();
+  if (sending_) ++report_.copies_overlapped;
+}
+
+/// Counts the time of the sums over copies that have ended, or of all.
+void ZeroGradients::note_summed(bool wait) {
+  while (!over_copies_.empty() && (wait || over_copies_.front().work.done())) {
+    OverCopies first = std::move(over_copies_.front());
+    over_copies_.pop_front();
+    first.work.wait();
+    const Clock::time_point now = Clock::now();
+    report_.communication_seconds += seconds(now - std::max(first.when, last_sum_));
+    last_sum_ = now;
   }
 }
 
@@ -197,8 +234,17 @@ GradSyncReport ZeroGradients::finish() {
   }
   while (!sent_.empty()) receive_first();
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
-    if (buckets_[b].sum_over_tp) sum_over(states_[b].sum, mesh_.group(Axis::tp));
-    if (buckets_[b].replicas != nullptr) sum_over(states_[b].sum, *buckets_[b].replicas);
+    if (buckets_[b].replicas != nullptr && !states_[b].summed) sum_over_copies(b);
+  }
+  note_summed(true);
+  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    State& state = states_[b];
+    if (state.late.defined()) {
+      sum_over(state.late, *buckets_[b].replicas);
+      kernels(state.sum.device()).axpby(1.0, state.late, 1.0, state.sum);
+      state.late = {};
+    }
+    if (buckets_[b].sum_over_tp) sum_over(state.sum, mesh_.group(Axis::tp));
   }
   for (const nn::ParameterPtr& parameter : tied_) {
     for (std::size_t b = 0; b < buckets_.size(); ++b) {

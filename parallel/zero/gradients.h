@@ -12,7 +12,12 @@
 // Every rank of a group must send the same buckets in the same order, whatever order gradients become ready in. So the
 // buckets of one chunk are sent in rounds, each in one order: a bucket that is full early waits for those before it, and
 // the round ends (buckets that are not full are sent as they are) when one that was sent begins to fill again, or the
-// step ends. Read next: parallel/zero/gradients.cpp, parallel/grad_sync.h (stage 0).
+// step ends.
+//
+// With hybrid sharding a piece is a sum over a shard group only, and is summed once more, over the ranks with copies of
+// the shard: once a step, not once per micro-batch, and in the background too, as soon as as many pieces have come as
+// the step has micro-batches. A rank counts what it sent, which is the same on all; not what it thinks is the last
+// micro-batch of a gradient, which need not be. Read next: parallel/zero/gradients.cpp, parallel/grad_sync.h (stage 0).
 #pragma once
 
 #include <chrono>
@@ -33,8 +38,9 @@ class ZeroGradients {
   ZeroGradients(const ZeroGradients&) = delete;
   ZeroGradients& operator=(const ZeroGradients&) = delete;
 
-  // As in GradSync.
-  void zero();
+  // As in GradSync. `microbatches` of the step that starts, each with a backward per chunk; 0: not known, and sums over
+  // copies wait for finish(). Neither it nor what comes in a step changes which terms a sum has.
+  void zero(int microbatches = 0);
   void last_microbatch(bool last = true) { sending_ = last || each_microbatch_; }
   GradSyncReport finish();
 
@@ -49,6 +55,9 @@ class ZeroGradients {
     std::vector<bool> ready;  // by shard, since the bucket was last sent
     std::size_t missing = 0;  // how many are not
     Tensor sum;               // [piece] f32; undefined: nothing has come
+    int pieces = 0;           // that have come in this step
+    bool summed = false;      // the sum of `sum` over copies has started: it must not be touched
+    Tensor late;              // [piece] f32: what came after that, to be summed by itself
   };
   struct Round {
     std::vector<std::size_t> buckets;  // of one chunk, in the order in which they are sent
@@ -62,6 +71,10 @@ class ZeroGradients {
     Work work;
     Clock::time_point when;
   };
+  struct OverCopies {
+    Work work;
+    Clock::time_point when;
+  };
 
   void start_filling(std::size_t bucket);
   void gradient_ready(std::size_t bucket, std::size_t shard);
@@ -70,6 +83,9 @@ class ZeroGradients {
   void end_round(Round& round);
   void send(std::size_t bucket);
   void receive_first();
+  void receive_arrived();
+  void sum_over_copies(std::size_t bucket);
+  void note_summed(bool wait);
   void sum_over(const Tensor& x, ProcessGroup& group);
   std::vector<Tensor> views(std::size_t bucket, const Tensor& full) const;
 
@@ -82,7 +98,9 @@ class ZeroGradients {
   std::vector<std::size_t> place_in_round_;  // by bucket
   std::map<int, Round> rounds_;              // by chunk
   std::deque<Sent> sent_;                    // oldest first
-  Clock::time_point last_arrival_;
+  std::deque<OverCopies> over_copies_;       // as sent_, of the sums over copies
+  int expected_pieces_ = 0;                  // per bucket and step, after which it is summed over copies; 0: unknown
+  Clock::time_point last_arrival_, last_sum_;
   GradSyncReport report_;
 };
 

@@ -35,7 +35,8 @@ class Zero {
   /// Lets readers of the optimizer's state and weights find them complete.
   void attach(optim::Optimizer& optimizer);
 
-  void zero() { gradients_.zero(); }
+  /// `microbatches` of the step, or 0: see ZeroGradients::zero().
+  void zero(int microbatches = 0) { gradients_.zero(microbatches); }
   void last_microbatch(bool last = true) { gradients_.last_microbatch(last); }
   GradSyncReport finish() { return gradients_.finish(); }
 

@@ -1,6 +1,9 @@
 // Sharded gradients: closed forms over every placement, stage, bucket size and accumulation. Each contribution arrives
 // exactly once, whenever its bucket is sent.
 #include "parallel/zero/gradients.h"
+
+#include <algorithm>
+
 #include "tests/zero/support.h"
 
 using namespace trireme;
@@ -114,6 +117,39 @@ TEST_CASE("hybrid sharding sums over all of data") {
         CHECK(is_expected(zero, model, *mesh, i, 3));
         const bool dense = gradient_axes(model.parameters[i]->placements, *mesh) == std::vector<Axis>{Axis::data};
         if (dense) CHECK(zero.shards()[i]->ranks() == 2);
+      }
+    }
+  });
+}
+
+TEST_CASE("sums over copies start during backward, and miss nothing when more or fewer pieces come than expected") {
+  constexpr int microbatches = 3;
+  run_mesh("dp=4", [](const MeshPtr& mesh) {
+    for (const int stage : {1, 2, 3}) {
+      for (const int shard_ranks : {1, 2}) {
+        for (const int expected : {0, 1, 2, microbatches, 7}) {
+          HandMade model = make_model();
+          for (int i = 0; i < 4; ++i) model.add(fmt::format("more{}", i), {4 + i});
+          Zero zero(model.parameters, *model.units, *mesh,
+                    {.stage = stage, .shard_ranks = shard_ranks, .bucket_bytes = 1});
+          for (int step = 0; step < 2; ++step) {
+            zero.zero(expected);
+            for (int m = 0; m < microbatches; ++m) {
+              if (m + 1 == microbatches) zero.last_microbatch();
+              backward(loss_of(model, in_order(model), mesh->rank(), m));
+            }
+            const GradSyncReport report = zero.finish();
+            const auto copied = static_cast<int>(std::count_if(zero.buckets().begin(), zero.buckets().end(),
+                                                               [](const auto& b) { return b.replicas != nullptr; }));
+            CHECK(copied > 2);
+            // Two buckets at most are on their way, so that all but those have gone on to their copies.
+            if (stage == 1 || (expected > 0 && expected <= microbatches)) CHECK(report.copies_overlapped >= copied - 2);
+            if (stage > 1 && expected == 7) CHECK(report.copies_overlapped == 0);
+            for (std::size_t i = 0; i < model.parameters.size(); ++i)
+              CHECK_MESSAGE(is_expected(zero, model, *mesh, i, microbatches), "stage ", stage, " shards over ",
+                            shard_ranks, " expected ", expected, " ", model.parameters[i]->name);
+          }
+        }
       }
     }
   });
