@@ -88,8 +88,7 @@ int main(int argc, char** argv) {
   app.add_option("shard", shard_ranks, "Hybrid: shard over so many ranks, a divisor of all; 0: over all");
   CLI11_PARSE(app, argc, argv);
   if (shard_ranks < 0 || (shard_ranks > 0 && ranks % shard_ranks != 0)) {
-    fmt::print(stderr, "exposed_communication: {} ranks do not divide into runs of {}
-", ranks, shard_ranks);
+    fmt::print(stderr, "exposed_communication: {} ranks do not divide into runs of {}\n", ranks, shard_ranks);
     return 64;
   }
   set_threads(1);
