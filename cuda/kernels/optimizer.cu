@@ -15,7 +15,7 @@ __device__ bool is_aligned(const T* pointer) {
 __device__ float update(float& w, float& m, float& v, float g, float decay, const AdamWSettings& s) {
   m = s.beta1 * m + (1.0F - s.beta1) * g;
   v = s.beta2 * v + (1.0F - s.beta2) * g * g;
-  w -= s.lr * (m / s.correction1 / (sqrtf(v / s.correction2) + s.eps) + decay * w);
+  w -= s.lr * (m * s.inverse1 / (sqrtf(v * s.inverse2) + s.eps) + decay * w);
   return w;
 }
 

@@ -28,9 +28,9 @@ struct AdamWTensor {
 
 struct AdamWSettings {
   float lr, beta1, beta2, eps;
-  float correction1, correction2;  ///< 1 - beta^step, computed in f64 by the host
-  float gradient_scale;            ///< 1 / loss scale
-  float max_norm;                  ///< 0: no clipping
+  float inverse1, inverse2;  ///< 1 / (1 - beta^step), computed in f64 by the host
+  float gradient_scale;      ///< 1 / loss scale
+  float max_norm;            ///< 0: no clipping
 };
 
 constexpr int kOptimizerTile = 4096;  ///< elements a block handles; a tensor is cut into such tiles

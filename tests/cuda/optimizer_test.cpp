@@ -55,7 +55,7 @@ const std::vector<std::size_t> kSizes = {1, 3, 4, 4096, 4097, 257, 9001, 64};
 template <class G>
 void check_adamw(float max_norm) {
   Parameters<G> p(kSizes), before(kSizes);
-  const AdamWSettings s = {0.01F, 0.9F, 0.95F, 1e-8F, 0.271F, 0.142625F, 0.5F, max_norm};
+  const AdamWSettings s = {0.01F, 0.9F, 0.95F, 1e-8F, 1 / 0.271F, 1 / 0.142625F, 0.5F, max_norm};
   Buffer<float> partial(p.tiles.size()), norm(1);
   gradient_norm_squared(p.tensors.data(), p.tiles.data(), p.tile_count(), partial.data(), norm.data());
   CHECK(norm.at(0) == doctest::Approx(p.norm_squared()).epsilon(1e-5));
@@ -92,7 +92,7 @@ TEST_CASE("cuda adamw: a gradient that is not finite changes nothing") {
   p.all[0]->gradient.data()[7] = bf16(INFINITY);
   Buffer<float> partial(1), norm(1);
   gradient_norm_squared(p.tensors.data(), p.tiles.data(), 1, partial.data(), norm.data());
-  adamw(p.tensors.data(), p.tiles.data(), 1, {0.1F, 0.9F, 0.9F, 1e-8F, 0.1F, 0.1F, 1.0F, 1.0F}, norm.data());
+  adamw(p.tensors.data(), p.tiles.data(), 1, {0.1F, 0.9F, 0.9F, 1e-8F, 10.0F, 10.0F, 1.0F, 1.0F}, norm.data());
   for (std::size_t j = 0; j < 300; ++j) {
     CHECK(p.all[0]->weight.at(j) == before.all[0]->weight.at(j));
     CHECK(p.all[0]->m.at(j) == before.all[0]->m.at(j));
