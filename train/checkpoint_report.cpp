@@ -1,5 +1,7 @@
 #include "train/checkpoint_report.h"
 
+#include <set>
+
 #include "train/console.h"
 #include "train/report.h"
 
@@ -66,15 +68,17 @@ std::string verified_line(const Checkpoint& saved) {
 std::string describe_differences(const Checkpoint& a, const Checkpoint& b,
                                  const std::vector<checkpoint::Difference>& differences) {
   std::string text;
+  std::set<std::string> all;  // the names of both
+  for (const Checkpoint* checkpoint : {&a, &b})
+    for (const std::string& name : checkpoint->names()) all.insert(name);
   for (const checkpoint::Difference& d : differences)
     text += d.what.empty() ? fmt::format("{}: {} elements differ, first at {}, largest difference {:.3g}\n", d.name,
                                          d.elements, d.first, d.largest)
                            : fmt::format("{}: {}\n", d.name, d.what);
   if (a.manifest().step != b.manifest().step)
     text += fmt::format("steps differ: {} and {}\n", a.manifest().step, b.manifest().step);
-  return text + (differences.empty()
-                     ? fmt::format("equal: {} tensors, bit for bit\n", a.manifest().tensors.size())
-                     : fmt::format("different: {} of {} tensors\n", differences.size(), a.manifest().tensors.size()));
+  return text + (differences.empty() ? fmt::format("equal: {} tensors, bit for bit\n", a.manifest().tensors.size())
+                                     : fmt::format("different: {} of {} tensors\n", differences.size(), all.size()));
 }
 
 }  // namespace trireme
