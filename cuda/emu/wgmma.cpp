@@ -79,7 +79,7 @@ std::vector<float> gather_a(void* const* all, Half type) {
     for (int i = 0; i < 8; ++i) {
       const int row = 16 * (thread / 32) + thread % 32 / 4 + 8 * (i / 2 % 2),
                 k = 2 * (thread % 4) + 8 * (i / 4) + i % 2;
-      a[static_cast<std::size_t>(row * 16 + k)] =
+      a[static_cast<std::size_t>(row) * 16 + static_cast<std::size_t>(k)] =
           to_float(static_cast<std::uint16_t>(mine.a[i / 2] >> (16 * (i % 2))), type);
     }
   }
@@ -88,7 +88,7 @@ std::vector<float> gather_a(void* const* all, Half type) {
 
 void multiply(const Block& block, const Pending& pending, Site site) {
   const Wgmma& op = pending.common;
-  const int n = op.n;
+  const auto n = static_cast<std::size_t>(op.n);
   for (std::size_t thread = 0; thread < pending.d_at_issue.size(); ++thread) {
     const std::vector<float>& before = pending.d_at_issue[thread];
     if (std::memcmp(before.data(), pending.d[thread], before.size() * sizeof(float)) != 0)
@@ -97,19 +97,19 @@ void multiply(const Block& block, const Pending& pending, Site site) {
   }
   const std::vector<float> a =
       op.a != nullptr ? pending.a_registers : operand(block, op.descriptor_a, 64, op.transpose_a, op.type, site);
-  const std::vector<float> b = operand(block, op.descriptor_b, n, op.transpose_b, op.type, site);
-  std::vector<float> bt(static_cast<std::size_t>(n) * 16);  // [16, n]
-  for (int j = 0; j < n; ++j)
-    for (int k = 0; k < 16; ++k) bt[static_cast<std::size_t>(k * n + j)] = b[static_cast<std::size_t>(j * 16 + k)];
-  std::vector<float> sum(static_cast<std::size_t>(n) * 64, 0.0F);
+  const std::vector<float> b = operand(block, op.descriptor_b, op.n, op.transpose_b, op.type, site);
+  std::vector<float> bt(n * 16), sum(n * 64, 0.0F);  // [16, n], [64, n]
+  for (std::size_t j = 0; j < n; ++j)
+    for (std::size_t k = 0; k < 16; ++k) bt[k * n + j] = b[j * 16 + k];
   for (std::size_t r = 0; r < 64; ++r)
     for (std::size_t k = 0; k < 16; ++k)
-      for (std::size_t j = 0; j < static_cast<std::size_t>(n); ++j)
-        sum[r * static_cast<std::size_t>(n) + j] += a[r * 16 + k] * bt[k * static_cast<std::size_t>(n) + j];
+      for (std::size_t j = 0; j < n; ++j) sum[r * n + j] += a[r * 16 + k] * bt[k * n + j];
   for (int thread = 0; thread < 128; ++thread)
-    for (int i = 0; i < n / 2; ++i) {
+    for (int i = 0; i < op.n / 2; ++i) {
       float& d = pending.d[static_cast<std::size_t>(thread)][i];
-      d = (op.accumulate ? d : 0.0F) + sum[static_cast<std::size_t>(row_of(thread, i) * n + column_of(thread, i))];
+      const auto row = static_cast<std::size_t>(row_of(thread, i)),
+                 column = static_cast<std::size_t>(column_of(thread, i));
+      d = (op.accumulate ? d : 0.0F) + sum[row * n + column];
     }
 }
 
