@@ -93,7 +93,7 @@ MUTATIONS = [
              "const auto sequences = static_cast<double>(run().step_sequences);",
              "const auto sequences = static_cast<double>(logits.size(0));", "nn_test"),
     Mutation("ZeRO-2 keeps the last micro-batch only", "parallel/zero/gradients.cpp",
-             "axpby(1.0, sent.piece, 1.0, state.sum);", "axpby(1.0, sent.piece, 0.0, state.sum);", "zero_test"),
+             "axpby(1.0, sent.piece, 1.0, sum);", "axpby(1.0, sent.piece, 0.0, sum);", "zero_test"),
     Mutation("ZeRO: the norm of one shard", "parallel/zero/zero.cpp",
              "if (mesh_.size(Axis::pp) > 1) mesh_.group(Axis::pp).all_reduce(sum).wait();", "", "zero_test"),
     Mutation("zero-bubble: weights' part of a backward lost", "parallel/pipeline/schedule.cpp",
