@@ -1,8 +1,9 @@
 // How much of ring attention's communication is hidden behind its computation, and how it compares with Ulysses:
 //   context_bench --ranks 2 --length 2048
+//   mpirun -n 2 context_bench --length 2048
 //
-// Ranks are threads of one core each. "waiting" is the time a rank spends in wait() of its receives, measured there;
-// "sending" the time in send(), which copies the message into the receiver's mailbox. Both are medians over the
+// Ranks are threads, or under mpirun processes, of one core each. "waiting" is the time a rank spends in wait() of its
+// receives, measured there; "sending" the time in send_final(), which copies nothing. Both are medians over the
 // repetitions, of the slowest rank. "one rank" is a cp-th of the time plain attention takes for the whole sequence on
 // one core while the others idle: what the ring would take with free communication and perfect balance.
 // Read next: nn/ring_attention.h.
@@ -15,6 +16,7 @@
 
 #include "autograd/engine.h"
 #include "autograd/ops.h"
+#include "core/parallel_for.h"
 #include "core/random.h"
 #include "nn/context_attention.h"
 #include "nn/ring_attention.h"
@@ -40,6 +42,12 @@ class TimedRing final : public ProcessGroup {
   Work send(Tensor x, int to, int tag) override {
     const auto start = Clock::now();
     Work work = inner_.send(x, to, tag);
+    sending += since(start);
+    return work;
+  }
+  Work send_final(Tensor x, int to, int tag) override {
+    const auto start = Clock::now();
+    Work work = inner_.send_final(x, to, tag);
     sending += since(start);
     return work;
   }
@@ -142,7 +150,8 @@ void bench(const Options& o, const std::shared_ptr<ProcessGroup>& world) {
   const DeviceMesh mesh(world, shape);
   const bool first = world->rank() == 0;
   if (first) {
-    fmt::print("B={} T={} H={} Hkv={} Dh={} f32, cp={}\n", o.batch, o.length, o.heads, o.kv_heads, o.width, o.ranks);
+    fmt::print("B={} T={} H={} Hkv={} Dh={} f32, cp={}, {}\n", o.batch, o.length, o.heads, o.kv_heads, o.width, o.ranks,
+               under_mpi_launcher() ? "processes (MPI)" : "threads");
     const Attend plain = [](const Tensor& q, const Tensor& k, const Tensor& v) { return attention(q, k, v); };
     Times one = time(o, o.length, *self_group(), plain, nullptr);
     one.forward /= o.ranks;
@@ -170,7 +179,8 @@ void bench(const Options& o, const std::shared_ptr<ProcessGroup>& world) {
 int main(int count, char** arguments) {
   Options o;
   CLI::App app("Ring attention and Ulysses: time, and what of the ring's communication is exposed");
-  app.add_option("--ranks", o.ranks, "Context-parallel ranks, threads of one core each")->check(CLI::Range(2, 64));
+  app.add_option("--ranks", o.ranks, "Context-parallel ranks, threads of one core each (without mpirun)")
+      ->check(CLI::Range(2, 64));
   app.add_option("--repetitions", o.repetitions, "After one that is not counted")->check(CLI::PositiveNumber);
   app.add_option("--batch", o.batch, "B")->check(CLI::PositiveNumber);
   app.add_option("--length", o.length, "T, a multiple of 2 x ranks")->check(CLI::PositiveNumber);
@@ -179,10 +189,18 @@ int main(int count, char** arguments) {
   app.add_option("--width", o.width, "Dh")->check(CLI::PositiveNumber);
   CLI11_PARSE(app, count, arguments);
   try {
-    run_thread_ranks(o.ranks, 1, std::chrono::seconds(60),
-                     [&](const std::shared_ptr<ProcessGroup>& world) { bench(o, world); });
+    if (under_mpi_launcher()) {
+      set_threads(1);
+      const std::shared_ptr<ProcessGroup> world = mpi_world(std::chrono::seconds(60));
+      o.ranks = world->size();
+      bench(o, world);
+    } else {
+      run_thread_ranks(o.ranks, 1, std::chrono::seconds(60),
+                       [&](const std::shared_ptr<ProcessGroup>& world) { bench(o, world); });
+    }
   } catch (const Error& error) {
     std::fprintf(stderr, "%s\n", error.what());
+    if (under_mpi_launcher()) mpi_abort(static_cast<int>(error.code()));
     return static_cast<int>(error.code());
   }
   return 0;

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int keys_tag = 0, gradients_tag = 1;
 
-/// A tensor on its way to the next rank, and another's on its way here.
+/// A tensor on its way to the next rank, and another's on its way here. Nobody writes to what has been sent.
 struct Shift {
   Work sent, received;
   Tensor arriving;
@@ -31,7 +31,7 @@ Shift shift(const Tensor& x, ProcessGroup& ring, int tag) {
   Shift moving;
   moving.arriving = empty_like(x);
   moving.received = ring.recv(moving.arriving, (ring.rank() + n - 1) % n, tag);
-  moving.sent = ring.send(x, (ring.rank() + 1) % n, tag);
+  moving.sent = ring.send_final(x, (ring.rank() + 1) % n, tag);
   return moving;
 }
 
@@ -80,6 +80,16 @@ struct RingAttention : Op {
       queries = part(queries, 2, 1);
     }
     if (document_starts.defined()) b.first_key = first_keys(document_starts, queries, keys);
+    return b;
+  }
+
+  /// Of this rank's queries and keys, what the early (0) or the late (1) half of the queries sees.
+  Block own_half(int which) const {
+    const std::int64_t local = q.size(1), half = local / 2;
+    const PositionRuns here = zigzag(local * ring->size(), ring->size(), ring->rank());
+    Block b{.queries = {which * half, half}, .keys = {0, (which + 1) * half}, .causal = true, .first_key = {}};
+    if (document_starts.defined())
+      b.first_key = first_keys(document_starts, part(here, 2, which), which == 0 ? part(here, 2, 0) : here);
     return b;
   }
 
@@ -133,15 +143,24 @@ struct RingAttention : Op {
     for (int step = 0; step < n; ++step) {
       const bool more = step + 1 < n;
       Shift next = more ? shift(held, *ring, keys_tag) : Shift{};
-      const Block b = block(step);
+      const Block b = step == 0 ? own_half(1) : block(step);
       const Tensor terms = add_gradients(b, held, dout, dq);  // [2, B, keys, Hkv, Dh]
       const Tensor sum = step == 0 ? Tensor::zeros(kv.shape(), sum_dtype, q.device()) : sums.wait();
-      for (int i = 0; i < 2; ++i) add_to(view::select(terms, 0, i), b.keys.of(view::select(sum, 0, i)));
+      add_terms(b, terms, sum);
       sums = shift(sum, *ring, gradients_tag);
       if (more) held = next.wait();
     }
-    const Tensor dkv = cast(sums.wait(), q.dtype());  // home again
+    const Block rest = own_half(0);  // kept for the time in which the sums make their last trip, home
+    const Tensor terms = add_gradients(rest, kv, dout, dq);
+    const Tensor sum = sums.wait();
+    add_terms(rest, terms, sum);
+    const Tensor dkv = cast(sum, q.dtype());
     return {cast(dq, q.dtype()), view::select(dkv, 0, 0), view::select(dkv, 0, 1)};
+  }
+
+  static void add_terms(const Block& b, const Tensor& terms,
+                        const Tensor& sum) {  // [2, B, keys, ...], [2, B, T/n, ...]
+    for (int i = 0; i < 2; ++i) add_to(view::select(terms, 0, i), b.keys.of(view::select(sum, 0, i)));
   }
 
   /// One block's terms of dk and dv; adds those of dq.

@@ -10,7 +10,8 @@
 //
 // The last two are the same number of pairs, none of them masked, so that no rank waits for another's triangle.
 // Communication: (n - 1) blocks of keys and values forward; backward the same again, and n blocks of their gradients.
-// Each message is under way while a block is computed. Read next: nn/context_attention.h (the choice between this and
+// Each message is under way while a block is computed: for the last one, which brings the gradients of its own keys home,
+// a rank keeps what its early queries have to do with them. Read next: nn/context_attention.h (the choice between this and
 // Ulysses), core/kernels.h (attention, attention_merge).
 #pragma once
 

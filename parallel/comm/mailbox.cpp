@@ -78,9 +78,14 @@ class Receiving : public Work::State {
 
 void Mailbox::put(int from, int tag, const Tensor& x) {
   const MemoryScope scope(MemoryCategory::communication);
+  const CommunicationClock::Scope time(true, true);
   Tensor message = Tensor::empty(x.shape(), x.dtype());
   copy_bytes(static_cast<std::byte*>(message.raw()), static_cast<const std::byte*>(x.raw()),
              static_cast<std::size_t>(x.bytes()));
+  put_final(from, tag, std::move(message));
+}
+
+void Mailbox::put_final(int from, int tag, Tensor message) {
   {
     const std::scoped_lock lock(mutex_);
     Stream& stream = streams_[{from, tag}];

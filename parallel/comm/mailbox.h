@@ -21,6 +21,7 @@ class Mailbox {
   explicit Mailbox(const std::atomic<bool>& failed) : failed_(failed) {}
 
   void put(int from, int tag, const Tensor& x);
+  void put_final(int from, int tag, Tensor message);  ///< without the copy: nobody writes to it any more
   /// The number of the message that the recv posted now will get.
   std::uint64_t post(int from, int tag);
   bool arrived(int from, int tag, std::uint64_t number);

@@ -14,6 +14,7 @@ class MpiGroup final : public CollectiveGroup, public std::enable_shared_from_th
   ~MpiGroup() override;
 
   Work send(Tensor x, int to, int tag) override;
+  Work send_final(Tensor x, int to, int tag) override;
   Work recv(Tensor y, int from, int tag) override;
   std::shared_ptr<ProcessGroup> subgroup(const std::vector<int>& world_ranks, const std::string& name) override;
 

@@ -103,8 +103,15 @@ std::uint64_t instance_number(const std::vector<int>& members, const std::string
 Work MpiGroup::send(Tensor x, int to, int tag) {
   check_message("send", x, to, tag, *this);
   check_length("send", x);
+  const CommunicationClock::Scope time(true, true);
   const MemoryScope scope(MemoryCategory::communication);
-  const Tensor message = clone(x);
+  return send_final(clone(x), to, tag);
+}
+
+Work MpiGroup::send_final(Tensor x, int to, int tag) {
+  check_message("send", x, to, tag, *this);
+  check_length("send", x);
+  const Tensor message = x.detach();
   const std::scoped_lock lock(runtime_.lock());
   MPI_Request request = MPI_REQUEST_NULL;
   check_code(

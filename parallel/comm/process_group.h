@@ -82,6 +82,9 @@ class ProcessGroup {
   /// receiver to have posted its recv: x may be changed once the returned Work is complete, and that never blocks on
   /// the peer's progress. Sends and receives are independent of the order of collectives.
   virtual Work send(Tensor x, int to, int tag) = 0;
+  /// send of a tensor whose elements nobody writes to any more, so that no copy of them need be made: rank threads hand
+  /// over the memory itself. Which of the two was called makes no difference to the receiver.
+  virtual Work send_final(Tensor x, int to, int tag) { return send(std::move(x), to, tag); }
   virtual Work recv(Tensor y, int from, int tag) = 0;
   virtual void barrier() = 0;
   /// Whether this is a --verify run: see parallel/comm/verifying_group.h.

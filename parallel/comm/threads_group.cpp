@@ -37,6 +37,12 @@ class ThreadGroup final : public CollectiveGroup, public std::enable_shared_from
     return {};
   }
 
+  Work send_final(Tensor x, int to, int tag) override {
+    check_message("send", x, to, tag, *this);
+    state_->mailboxes[static_cast<std::size_t>(to)]->put_final(rank(), tag, x.detach());
+    return {};
+  }
+
   Work recv(Tensor y, int from, int tag) override {
     check_message("recv", y, from, tag, *this);
     const auto explain = [this, from, tag, text = fmt::format("{} {}", y.count(), trireme::name(y.dtype()))](Met met) {

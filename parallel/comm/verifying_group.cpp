@@ -37,6 +37,7 @@ class VerifyingGroup final : public comm::CollectiveGroup {
     return std::make_shared<VerifyingGroup>(inner_->subgroup(world_ranks, name));
   }
   Work send(Tensor x, int to, int tag) override { return inner_->send(std::move(x), to, tag); }
+  Work send_final(Tensor x, int to, int tag) override { return inner_->send_final(std::move(x), to, tag); }
   Work recv(Tensor y, int from, int tag) override { return inner_->recv(std::move(y), from, tag); }
 
  protected:

@@ -216,7 +216,7 @@ void check_messages(ProcessGroup& group) {
   const int next = (me + 1) % n, previous = (me + n - 1) % n;
   for (const std::int64_t count : {0, 1, 1000, 300001}) {  // both directions at once, sends first on every rank
     const Tensor x = make({count}, DType::f32, [&](std::int64_t i) { return value(me, i); });
-    Work forward = group.send(x, next, 1), backward = group.send(x, previous, 2);
+    Work forward = group.send_final(x, next, 1), backward = group.send(x, previous, 2);
     Tensor a = Tensor::empty({count}), b = Tensor::empty({count});
     Work from_previous = group.recv(a, previous, 1), from_next = group.recv(b, next, 2);
     from_next.wait();
