@@ -44,9 +44,9 @@ nn::MlpOptions mlp_options(const GptConfig& c) {
           .gated = c.activation == Activation::swiglu};
 }
 
-/// What follows attention in a block: an Mlp, or a mixture of as wide ones.
-std::unique_ptr<nn::Module> make_mlp(const nn::Build& b, const GptConfig& c) {
-  if (c.experts.count == 0) return std::make_unique<nn::Mlp>(b, mlp_options(c));
+/// What follows attention in block `index`: an Mlp, or a mixture of as wide ones.
+std::unique_ptr<nn::Module> make_mlp(const nn::Build& b, const GptConfig& c, int index) {
+  if (!c.has_experts(index)) return std::make_unique<nn::Mlp>(b, mlp_options(c));
   return std::make_unique<nn::Moe>(b, nn::MoeOptions{mlp_options(c), c.experts});
 }
 
@@ -59,7 +59,7 @@ GptBlock::GptBlock(const nn::Build& b, const GptConfig& c, int index)
       attn_(b / "attn", attention_options(c)),
       attn_dropout_(b / "attn_dropout", c.dropout),
       norm2_(make_norm(b / "norm2", c)),
-      mlp_(make_mlp(b / "mlp", c)),
+      mlp_(make_mlp(b / "mlp", c, index)),
       mlp_dropout_(b / "mlp_dropout", c.dropout) {}
 
 Tensor GptBlock::forward(const Tensor& x) {
@@ -183,10 +183,11 @@ namespace {
 /// Elements of a block's matrices, of its biases, and of its norms.
 struct BlockCounts {
   std::int64_t matrices = 0, biases = 0, norms = 0;
+  std::int64_t all() const { return matrices + biases + norms; }
 };
 
-/// `experts`: how many of a block's experts are counted.
-BlockCounts block_counts(const GptConfig& c, std::int64_t experts) {
+/// Of block `index`; `experts`: how many of its experts are counted, if it has them.
+BlockCounts block_counts(const GptConfig& c, std::int64_t index, std::int64_t experts) {
   const std::int64_t d = c.width, kv = c.key_value_heads() * (d / c.heads), f = c.hidden();
   const std::int64_t gates = c.activation == Activation::swiglu ? 2 : 1;  // matrices that lead into the hidden
   const bool key_bias = attention_options(c).packed() || c.positions == PositionEncoding::rope;
@@ -197,7 +198,7 @@ BlockCounts block_counts(const GptConfig& c, std::int64_t experts) {
     counts.matrices += times * (gates + 1) * d * hidden;
     counts.biases += c.bias ? times * (gates * hidden + d) : 0;
   };
-  if (c.experts.count == 0) {
+  if (!c.has_experts(index)) {
     add_mlp(f, 1);
   } else {
     counts.matrices += c.experts.count * d;  // the router
@@ -209,9 +210,10 @@ BlockCounts block_counts(const GptConfig& c, std::int64_t experts) {
 }
 
 std::int64_t parameters_with(const GptConfig& c, std::int64_t experts) {
-  const BlockCounts block = block_counts(c, experts);
   const std::int64_t tables = c.vocab * (c.tied ? 1 : 2) + (c.positions == PositionEncoding::learned ? c.context : 0);
-  return tables * c.width + c.layers * (block.matrices + block.biases + block.norms) + norm_count(c);
+  std::int64_t count = tables * c.width + norm_count(c);
+  for (std::int64_t i = 0; i < c.layers; ++i) count += block_counts(c, i, experts).all();
+  return count;
 }
 
 }  // namespace
@@ -225,15 +227,20 @@ std::int64_t active_parameter_count(const GptConfig& c) {
 pipeline::StageCosts stage_costs(const GptConfig& c) {
   const auto d = static_cast<double>(c.width), vocab = static_cast<double>(c.vocab);
   const double attention = 4 * d * static_cast<double>(c.context);  // q k^T and p v, over T keys
-  return {.embedding = 2 * d,                                       // the sum of two rows, and dropout
-          .block = 24 * d * d + attention,
-          .head = 2 * d * vocab};
+  pipeline::StageCosts costs{.embedding = 2 * d,                    // the sum of two rows, and dropout
+                             .head = 2 * d * vocab};
+  for (std::int64_t i = 0; i < c.layers; ++i) {
+    const std::int64_t matrices = block_counts(c, i, c.experts.top_k).matrices;
+    costs.blocks.push_back(2 * static_cast<double>(matrices) + attention);
+  }
+  return costs;
 }
 
 double training_flops_per_token(const GptConfig& c) {
   const auto d = static_cast<double>(c.width), layers = static_cast<double>(c.layers);
-  const std::int64_t block = block_counts(c, c.experts.top_k).matrices;
-  const double products = layers * static_cast<double>(block) + static_cast<double>(c.vocab) * d;
+  std::int64_t blocks = 0;
+  for (std::int64_t i = 0; i < c.layers; ++i) blocks += block_counts(c, i, c.experts.top_k).matrices;
+  const double products = static_cast<double>(blocks) + static_cast<double>(c.vocab) * d;
   return 6 * products + 12 * layers * d * static_cast<double>(c.context);
 }
 

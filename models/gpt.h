@@ -96,9 +96,10 @@ class Gpt {
 
 /// Number of logical parameters of the whole model, padding and copies not counted.
 std::int64_t parameter_count(const GptConfig& config);
-/// Those of them that compute one token: of the experts of a block, top_k.
+/// Those of them that compute one token: of the experts of a block that has them, top_k.
 std::int64_t active_parameter_count(const GptConfig& config);
-/// FLOPs of a forward per token, on the parts of the model that a pipeline cuts.
+/// FLOPs of a forward per token, on the parts of the model that a pipeline cuts: of experts, those that compute the
+/// token, with the router.
 pipeline::StageCosts stage_costs(const GptConfig& config);
 /// FLOPs of one training step per token: 6 per active parameter of a product, plus attention (Narayanan et al. 2021,
 /// appendix).

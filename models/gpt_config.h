@@ -38,7 +38,12 @@ struct GptConfig {
     if (ffn_width) return *ffn_width;
     return activation == Activation::swiglu ? (8 * width / 3 + 63) / 64 * 64 : 4 * width;
   }
-  nn::ExpertsOptions experts{};  ///< count > 0: a mixture of experts in the place of each block's Mlp
+  nn::ExpertsOptions experts{};  ///< count > 0: a mixture of experts in the place of a block's Mlp
+  std::int64_t moe_every = 1;    ///< N: in blocks N - 1, 2 N - 1, ... only (GShard, Lepikhin et al. 2021: 2)
+
+  bool has_experts(std::int64_t block) const { return experts.count > 0 && (block + 1) % moe_every == 0; }
+  /// How many blocks have experts.
+  std::int64_t mixtures() const { return experts.count > 0 ? layers / moe_every : 0; }
 };
 
 // As the flags spell them.

@@ -80,6 +80,7 @@ void declare_experts(Flags& flags, ModelOptions& model) {
   flags.group("experts");
   nn::ExpertsOptions& o = model.config.experts;
   flags.add("experts", "N", o.count, "experts of each block, over all ranks; 0: a plain MLP", count_or_none);
+  flags.add("moe-every", "N", model.config.moe_every, "every N-th block has experts, the others a plain MLP", count);
   flags.add("top-k", "N", o.top_k, "experts that compute a token", count);
   flags.add_choice("router-norm", o.norm, {{"before", nn::RouterNorm::before}, {"after", nn::RouterNorm::after}},
                    "an expert's answer is weighted by its softmax among all experts, before the choice, or among the "

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <set>
 #include <optional>
+#include <set>
 #include <utility>
 
 namespace trireme {
@@ -87,6 +87,7 @@ class Matrix {
     options["ep"] = model == "moe" ? ep(mesh) : "1";
     options["dropout"] = dropout_.next();
     options["capacity-factor"] = model == "moe" && mesh.cp == 1 ? capacity_.next() : "none";
+    options["moe-every"] = model == "moe" ? moe_every_.next() : "1";
     options["bias-update"] = model == "moe" ? bias_update_.next() : "0";
     all_.push_back({arguments(options), std::move(options)});
   }
@@ -121,6 +122,7 @@ class Matrix {
     if (o.at("tp") != "1") list.insert(list.end(), {"--sequence-parallel", o.at("sequence-parallel")});
     if (o.at("cp") != "1") list.insert(list.end(), {"--context-parallel", o.at("context-parallel")});
     if (o.at("capacity-factor") != "none") list.insert(list.end(), {"--capacity-factor", o.at("capacity-factor")});
+    if (o.at("moe-every") != "1") list.insert(list.end(), {"--moe-every", o.at("moe-every")});
     if (o.at("bias-update") != "0") list.insert(list.end(), {"--bias-update", o.at("bias-update")});
     if (o.at("zero") == "3") list.insert(list.end(), {"--zero-resident", "256"});
     return list;
@@ -133,6 +135,7 @@ class Matrix {
   Turns ep_{{"4", "2", "1", "4", "2"}};
   Turns dropout_{{"0", "0", "0.1", "0", "0", "0", "0.1"}};
   Turns capacity_{{"none", "1.25"}};
+  Turns moe_every_{{"1", "2", "1", "1", "3", "1", "2", "1", "1", "1", "2"}};
   Turns bias_update_{{"0", "0.05", "0.05", "0"}};
   std::vector<Combination> all_;
 };

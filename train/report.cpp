@@ -28,10 +28,13 @@ std::string model_row(const GptConfig& m) {
   return text;
 }
 
-std::string experts_row(const nn::ExpertsOptions& o) {
+std::string experts_row(const GptConfig& model) {
+  const nn::ExpertsOptions& o = model.experts;
   if (o.count == 0) return "none: each block has an MLP";
-  return fmt::format("{}, {} for each token, {} shared; {}; balance loss {} per {}, router z-loss {}{}", o.count,
-                     o.top_k, o.shared,
+  const std::string blocks =
+      model.moe_every == 1 ? "" : fmt::format(" in {} of {} blocks", model.mixtures(), model.layers);
+  return fmt::format("{}{}, {} for each token, {} shared; {}; balance loss {} per {}, router z-loss {}{}", o.count,
+                     blocks, o.top_k, o.shared,
                      o.capacity_factor ? fmt::format("capacity factor {}", *o.capacity_factor) : "none dropped",
                      o.aux_loss, o.balance == nn::BalanceScope::sequence ? "sequence" : "batch", o.z_loss,
                      o.bias_update > 0 ? fmt::format(", bias moved by {}", o.bias_update) : "");
@@ -107,7 +110,7 @@ std::string start_table(const TrainOptions& o, const StartFacts& facts) {
       {"data", fmt::format("{}: {} training and {} validation tokens", o.data.data, thousands(facts.train_tokens),
                            thousands(facts.val_tokens))},
       {"model", model_row(o.model.config)},
-      {"experts", experts_row(o.model.config.experts)},
+      {"experts", experts_row(o.model.config)},
       {"parameters", parameters_row(o.model.config.experts, facts)},
       {"vocabulary", fmt::format("{} (padded to {})", facts.vocab, facts.padded_vocab)},
       {"mesh", mesh_row(o.mesh)},

@@ -41,7 +41,10 @@ nlohmann::json model_json(const GptConfig& c, DType dtype) {
                          {"tied", c.tied},
                          {"dtype", name(dtype)}};
   if (c.document_separator) json["document_separator"] = *c.document_separator;
-  if (c.experts.count > 0) json["experts"] = experts_json(c.experts);
+  if (c.experts.count > 0) {
+    json["experts"] = experts_json(c.experts);
+    json["moe_every"] = c.moe_every;
+  }
   return json;
 }
 
@@ -133,6 +136,7 @@ GptConfig read_config(const nlohmann::json& json, const fs::path& path) {
   config.kv_heads = integer(json, "kv_heads", path);
   config.ffn_width = integer(json, "ffn_width", path);
   config.experts = read_experts(json, path);
+  if (config.experts.count > 0) config.moe_every = integer(json, "moe_every", path);
   if (json.contains("document_separator")) config.document_separator = integer(json, "document_separator", path);
   return config;
 }

@@ -14,12 +14,11 @@ namespace {
 /// and what they give the products, and, split over tp, q and attention's output, k and v, and the hidden before and
 /// after the activation (gated: a third one). Of experts: the hidden of those that compute a token, and what each of the
 /// chosen ones takes and gives.
-double kept_per_token(const TrainOptions& o, const GptConfig& c) {
+double kept_per_token(const TrainOptions& o, const GptConfig& c, bool experts) {
   const double tp = o.mesh.shape.size(Axis::tp);
   const bool sequence = o.mesh.parallelism().sequence && tp > 1;
-  const double width = static_cast<double>(c.width),
-               chosen = static_cast<double>(c.experts.count > 0 ? c.experts.top_k : 0);
-  const double mlps = c.experts.count > 0 ? chosen + static_cast<double>(c.experts.shared) : 1;
+  const double width = static_cast<double>(c.width), chosen = static_cast<double>(experts ? c.experts.top_k : 0);
+  const double mlps = experts ? chosen + static_cast<double>(c.experts.shared) : 1;
   const double hidden = mlps * static_cast<double>(c.hidden()) / tp;
   const double kv_width = width / static_cast<double>(c.heads) * static_cast<double>(c.key_value_heads());
   const double kv_ranks = std::min(tp, static_cast<double>(c.key_value_heads()));
@@ -31,6 +30,12 @@ double kept_per_token(const TrainOptions& o, const GptConfig& c) {
   if (recompute.kind == Kind::selective) return whole - hidden - 2 * width;
   if (recompute.kind == Kind::blocks) return (stream + (recompute.every - 1) * whole) / recompute.every;
   return whole;
+}
+
+/// The same, mean over blocks with and without experts.
+double mean_kept_per_token(const TrainOptions& o, const GptConfig& c) {
+  const double mixtures = static_cast<double>(c.mixtures()) / static_cast<double>(c.layers);
+  return mixtures * kept_per_token(o, c, true) + (1 - mixtures) * kept_per_token(o, c, false);
 }
 
 /// Bytes of optimizer state per parameter: moments, and the master of a 16-bit weight.
@@ -66,7 +71,7 @@ std::string predicted_memory(const TrainOptions& o, const GptConfig& c, const nn
   const double tokens = static_cast<double>(o.batch_sizes().micro_batch * c.context) / o.mesh.shape.size(Axis::cp);
   const double layers = static_cast<double>(c.layers) / o.mesh.stages();  // of an activation alive
   const double tp = o.mesh.shape.size(Axis::tp);
-  double activations = tokens * layers * kept_per_token(o, c) * element * live_activations;
+  double activations = tokens * layers * mean_kept_per_token(o, c) * element * live_activations;
   activations +=
       2 * tokens * static_cast<double>(c.vocab) / tp * element;  // logits and their gradient, one micro-batch
   // ZeRO: what its stage shards is divided by the ranks that share it.

@@ -68,6 +68,17 @@ void validate_experts(const nn::ExpertsOptions& o, const MeshShape& mesh) {
          o.count, ep, o.count, ep, o.count % ep, divisors(o.count));
 }
 
+void validate_moe_every(const GptConfig& model) {
+  if (model.experts.count == 0 && model.moe_every != 1)
+    fail(ExitCode::usage, "experts",
+         "--moe-every has no effect with --experts 0; expected experts; give --experts or drop --moe-every");
+  if (model.moe_every > model.layers)
+    fail(ExitCode::usage, "experts",
+         "--moe-every {} of {} layers leaves {} / {} = 0 blocks with experts; expected at most {}; change --moe-every "
+         "or --layers",
+         model.moe_every, model.layers, model.layers, model.moe_every, model.layers);
+}
+
 /// The use of experts over a whole batch is known after its last forward; by then a micro-batch has gone backward.
 void validate_aux_scope(const nn::ExpertsOptions& o, const BatchSizes& sizes) {
   if (o.count == 0 || o.balance == nn::BalanceScope::sequence || sizes.micro_batches == 1) return;
@@ -254,6 +265,7 @@ void validate_model(const GptConfig& model, const MeshShape& mesh) {
          "change --layers, or pp in --mesh",
          model.layers, pp, model.layers);
   validate_experts(model.experts, mesh);
+  validate_moe_every(model);
 }
 
 namespace {

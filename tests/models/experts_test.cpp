@@ -48,6 +48,42 @@ TEST_CASE("parameter_count is what a model with experts makes; top_k of them and
   CHECK(active_parameter_count(small_config()) == parameter_count(small_config()));
 }
 
+TEST_CASE("every third block has experts: the others are as without, and counts and costs say so") {
+  GptConfig mixed = with_experts();
+  mixed.layers = 7;
+  mixed.moe_every = 3;
+  CHECK(mixed.mixtures() == 2);
+  run_mesh("dp=1", [&](const MeshPtr& mesh) {
+    const Gpt model(nn::Build(mesh, DType::f32, 1), mixed);
+    std::int64_t all = 0, active = 0;
+    std::vector<double> products(7);  // elements of a block's matrices that one token meets
+    for (const nn::ParameterPtr& p : model.parameters()) {
+      const std::int64_t count = p->global_shape.with(0, p->logical_rows).count();
+      const bool in_block = p->name.rfind("blocks.", 0) == 0;
+      const std::size_t block = in_block ? static_cast<std::size_t>(p->name[7] - '0') : 0;
+      const bool mixture = in_block && (block == 2 || block == 5);
+      if (p->name.find(".router.") != std::string::npos) CHECK(mixture);
+      const bool routed =
+          mixture && (p->name.find(".mlp.up.") != std::string::npos || p->name.find(".mlp.down.") != std::string::npos);
+      all += count;
+      active += routed ? count * 2 / 4 : count;
+      if (in_block && p->decay) products[block] += static_cast<double>(routed ? count * 2 / 4 : count);
+    }
+    CHECK(parameter_count(mixed) == all);
+    CHECK(active_parameter_count(mixed) == active);
+    const pipeline::StageCosts costs = stage_costs(mixed);
+    REQUIRE(costs.blocks.size() == 7);
+    double sum = costs.head;
+    for (std::size_t i = 0; i < 7; ++i) {
+      const double attention = 4.0 * static_cast<double>(mixed.width * mixed.context);
+      CHECK(costs.blocks[i] == doctest::Approx(2 * products[i] + attention));
+      sum += costs.blocks[i];
+    }
+    CHECK(costs.blocks[2] > 1.5 * costs.blocks[1]);
+    CHECK(training_flops_per_token(mixed) == doctest::Approx(3 * sum));
+  });
+}
+
 TEST_CASE("initial weights of experts do not depend on the mesh") {
   Collected weights;
   for (const std::string& text : Meshes{"dp=1", "dp=2,ep=2", "dp=4,ep=4", "dp=2,ep=2,tp=2", "pp=2"}) {
@@ -132,5 +168,23 @@ TEST_CASE("experts move from mesh to mesh with the bits of every whole tensor, a
     Trainer trainer(mesh, other);
     CHECK_THROWS_WITH_AS(load_run(folder / "a", trainer.model, *trainer.optimizer, test_tokenizer(), 7),
                          doctest::Contains("was saved with --top-k 2, and this run has 1"), Error);
+  });
+}
+
+TEST_CASE("a saved run says which blocks have experts") {
+  const TempFolder folder;
+  Recipe recipe{.config = with_experts()};
+  recipe.config.moe_every = 2;
+  run_mesh("dp=2,ep=2,pp=2", [&](const MeshPtr& mesh) {
+    Trainer trainer(mesh, recipe);
+    trainer.steps(1);
+    save_run(folder / "run", trainer.model, *trainer.optimizer, trainer.progress, test_tokenizer(), 7);
+  });
+  CHECK(read_saved_model(folder / "run").config.moe_every == 2);
+  recipe.config.moe_every = 1;
+  run_mesh("dp=1", [&](const MeshPtr& mesh) {
+    Trainer trainer(mesh, recipe);
+    CHECK_THROWS_WITH_AS(load_run(folder / "run", trainer.model, *trainer.optimizer, test_tokenizer(), 7),
+                         doctest::Contains("was saved with --moe-every 2, and this run has 1"), Error);
   });
 }

@@ -172,10 +172,11 @@ TEST_CASE("stages by cost: a large vocabulary leaves fewer blocks to the last st
   const GptConfig large = gpt_preset("gpt2-124m").value();
   const pipeline::StageCosts costs = stage_costs(large);
   // A forward, per token: the products of a block and of the head, and attention.
-  CHECK(costs.block * static_cast<double>(large.layers) + costs.head ==
-        doctest::Approx(training_flops_per_token(large) / 3));
+  REQUIRE(costs.blocks.size() == 12);
+  CHECK(costs.blocks.front() == 24.0 * 768 * 768 + 4.0 * 768 * 1024);
+  CHECK(costs.blocks.front() * 12 + costs.head == doctest::Approx(training_flops_per_token(large) / 3));
   CHECK(costs.embedding > 0);
-  CHECK(costs.head > 4 * costs.block);
+  CHECK(costs.head > 4 * costs.blocks.front());
   const auto plan = pipeline::stage_plan(12, 2, costs);
   CHECK(plan[0].count == 8);
   CHECK(plan[1].count == 4);

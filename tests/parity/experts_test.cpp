@@ -138,6 +138,19 @@ TEST_CASE("experts: ep of 1, 2 and 4 equal one rank, dropless and with drops, to
   }
 }
 
+TEST_CASE("experts in every second or third block: dense and expert layers in one model, stages without a router") {
+  nn::ExpertsOptions experts = dropless;
+  experts.bias_update = 0.05;
+  for (const std::int64_t every : {2, 3, 4}) {
+    for (const std::string& mesh : Meshes{"dp=2,ep=2", "tp=2", "pp=2", "dp=2,ep=2,tp=2,pp=2"}) {
+      TrainOptions o = options(mesh, experts, 2);
+      o.model.config.moe_every = every;
+      o.mesh.zero = static_cast<int>(every) - 1;
+      check_equal(o);
+    }
+  }
+}
+
 TEST_CASE("experts: gated, in a Llama block, with and without sequence parallelism") {
   for (const bool sequence : {true, false}) {
     TrainOptions o = options("dp=2,ep=2,tp=2", dropless);

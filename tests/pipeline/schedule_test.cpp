@@ -453,6 +453,38 @@ TEST_CASE("stage plan by cost: a heavy head takes the place of blocks, and no pl
   }
 }
 
+TEST_CASE("stage plan of blocks that cost differently: no plan has a cheaper worst stage, and stages are alike") {
+  const auto counts = [](const StageCosts& costs, int stages) {
+    std::vector<int> result;
+    for (const BlockRange& range : stage_plan(static_cast<int>(costs.blocks.size()), stages, costs))
+      result.push_back(range.count);
+    return result;
+  };
+  CHECK(counts({.blocks = {1, 1, 1, 1, 1, 5}}, 2) == std::vector{5, 1});
+  CHECK(counts({.head = 4, .blocks = {1, 3, 1, 3}}, 2) == std::vector{3, 1});
+  CHECK(counts({.blocks = {9, 1, 1, 1, 1}}, 3) == std::vector{1, 2, 2});  // not 1, 1, 3: as cheap, less alike
+  CHECK(counts({.head = 4, .blocks = std::vector<double>(8, 1.0)}, 2) == std::vector{6, 2});  // as with block = 1
+  CHECK_THROWS(stage_plan(3, 2, {.blocks = {1, 2}}));
+
+  for (const std::vector<double>& blocks :
+       {std::vector<double>{1, 3, 1, 3, 1, 3, 1}, {2, 0.5, 0.7, 4, 1}, {1, 1, 6}, {0.1, 0.2, 0.3, 0.4, 0.5, 0.6}}) {
+    const int layers = static_cast<int>(blocks.size());
+    const StageCosts costs{.embedding = 0.3, .head = 1.5, .blocks = blocks};
+    const auto worst = [&](int a, int b) {  // stages of a, b and the other blocks
+      double stage[3] = {costs.embedding, 0, costs.head};
+      for (int i = 0; i < layers; ++i) stage[i < a ? 0 : i < a + b ? 1 : 2] += blocks[static_cast<std::size_t>(i)];
+      return std::max({stage[0], stage[1], stage[2]});
+    };
+    double best = 1e9;
+    for (int a = 1; a < layers - 1; ++a) {
+      for (int b = 1; a + b < layers; ++b) best = std::min(best, worst(a, b));
+    }
+    const std::vector<int> got = counts(costs, 3);
+    CHECK(got[0] + got[1] + got[2] == layers);
+    CHECK(worst(got[0], got[1]) == doctest::Approx(best));
+  }
+}
+
 TEST_CASE("stage plan by list, and the lists that cannot be") {
   CHECK(listed_stage_plan("3,3,2", 8, 3) == StagePlan{{0, 3}, {3, 3}, {6, 2}});
   CHECK(listed_stage_plan("5", 5, 1) == StagePlan{{0, 5}});

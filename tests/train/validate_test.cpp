@@ -145,6 +145,10 @@ TEST_CASE("experts") {
       contains(verdict({"--experts", "2", "--top-k", "3"}), "--top-k 3 is more than --experts 2; expected at most 2"));
   CHECK(contains(verdict({"--experts", "4", "--top-k", "1", "--router-norm", "after"}),
                  "the softmax of one chosen expert is always 1, so the router would not learn"));
+  CHECK(contains(verdict({"--moe-every", "2"}), "--moe-every has no effect with --experts 0; expected experts"));
+  CHECK(verdict({"--experts", "4", "--moe-every", "2"}) == "nothing");
+  CHECK(contains(verdict({"--experts", "4", "--layers", "4", "--moe-every", "5"}),
+                 "--moe-every 5 of 4 layers leaves 4 / 5 = 0 blocks with experts; expected at most 4"));
   CHECK(contains(verdict({"--mesh", "dp=2,ep=2"}), "[--mesh] ep=2 shares experts over ranks, and there are none"));
   CHECK(contains(verdict({"--experts", "4", "--capacity-factor", "0"}), "--capacity-factor"));
   CHECK(contains(verdict({"--experts", "4", "--capacity-factor", "-1"}), "--capacity-factor"));
