@@ -27,9 +27,9 @@ struct StageCosts {
 };
 
 /// Splits `layers` blocks over `stages`, in order, at least one each, so that the most expensive stage, which all
-/// others wait for, is as cheap as can be. Where costs leave a choice, blocks that cost the same go to stages 1, 2, ...,
-/// stages - 2 first, then to stage 0, and to the last stage last; of blocks that do not, the split is taken whose stages
-/// are most alike (least sum of squared costs). Throws ExitCode::usage when a stage would get no block.
+/// others wait for, is as cheap as can be. Where costs leave a choice, blocks that cost the same go to stages 1, 2,
+/// ..., stages - 2 first, then to stage 0, and to the last stage last; of blocks that do not, the split is taken whose
+/// stages are most alike (least sum of squared costs). Throws ExitCode::usage when a stage would get no block.
 StagePlan stage_plan(int layers, int stages, const StageCosts& costs = {});
 
 /// The plan that --stage-layers names: "3,3,2", one count per stage. Throws ExitCode::usage for what is not a list of
