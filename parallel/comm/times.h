@@ -12,7 +12,7 @@ namespace trireme {
 
 struct CommunicationTimes {
   double seconds = 0;  ///< operations under way: collectives from their turn in the group to their end, receives
-                       ///< while they are waited for
+                       ///< while they are waited for, sends while they copy
   double exposed_seconds = 0;  ///< of the rank's own thread, waiting for them
 };
 
