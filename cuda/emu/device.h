@@ -8,7 +8,6 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
-#include <type_traits>
 
 #include "cuda/device/types.h"
 #include "cuda/emu/async.h"
@@ -29,11 +28,19 @@
 #define gridDim (::trireme::cuda::emu::running_block->shape().grid)
 
 /// Shared memory comes from these two only: an array of `count` elements; and what the launch asked for, as bytes.
-#define TRIREME_SHARED(type, name, count)                                                        \
-  type* const name = reinterpret_cast<type*>(::trireme::cuda::emu::running_block->static_shared( \
-      sizeof(type) * (count), alignof(type) < 16 ? 16 : alignof(type), {__FILE__, __LINE__}))
+#define TRIREME_SHARED(type, name, count) \
+  auto* const name = ::trireme::cuda::emu::shared_array<type>(count, {__FILE__, __LINE__})
 #define TRIREME_DYNAMIC_SHARED(name, alignment) \
   std::byte* const name = ::trireme::cuda::emu::running_block->dynamic_shared(alignment, {__FILE__, __LINE__})
+
+namespace trireme::cuda::emu {
+
+template <class T>
+T* shared_array(std::size_t count, Site site) {
+  return reinterpret_cast<T*>(running_block->static_shared(sizeof(T) * count, alignof(T) < 16 ? 16 : alignof(T), site));
+}
+
+}  // namespace trireme::cuda::emu
 
 namespace trireme::cuda {
 

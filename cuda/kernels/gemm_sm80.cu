@@ -91,10 +91,12 @@ __device__ __forceinline__ void store_tile(const Gemm<T, Out>& p, std::byte* mem
   for (int i = 0; i < S::kRowsA; ++i) {
     sync_warp();
     TRIREME_UNROLL
-    for (int j = 0; j < 2 * S::kPairsB; ++j) TRIREME_UNROLL
-    for (int half = 0; half < 2; ++half) {
-      const Pack<float, 2> pair = {{sums[i][j][2 * half], sums[i][j][2 * half + 1]}};
-      store_vector(slab + (lane / 4 + 8 * half) * S::kSlabPitch + 8 * j + lane % 4 * 2, pair);
+    for (int j = 0; j < 2 * S::kPairsB; ++j) {
+      TRIREME_UNROLL
+      for (int half = 0; half < 2; ++half) {
+        const Pack<float, 2> pair = {{sums[i][j][2 * half], sums[i][j][2 * half + 1]}};
+        store_vector(slab + (lane / 4 + 8 * half) * S::kSlabPitch + 8 * j + lane % 4 * 2, pair);
+      }
     }
     sync_warp();
     for (int at = lane; at < 16 * S::kWarpN / 4; at += 32) {
