@@ -40,13 +40,13 @@ int run(const std::vector<std::string>& words) {
     return 0;
   }
   if (is("verify", 2)) {
-    const checkpoint::Checkpoint saved = open(words[1]);
+    checkpoint::Checkpoint saved = open(words[1]);
     saved.verify();
     std::fputs(verified_line(saved).c_str(), stdout);
     return 0;
   }
   if (is("diff", 3)) {
-    const checkpoint::Checkpoint a = open(words[1]), b = open(words[2]);
+    checkpoint::Checkpoint a = open(words[1]), b = open(words[2]);
     const std::vector<checkpoint::Difference> differences = checkpoint::compare(a, b);
     std::fputs(describe_differences(a, b, differences).c_str(), stdout);
     return differences.empty() ? 0 : 1;

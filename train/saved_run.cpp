@@ -16,8 +16,9 @@ using checkpoint::Checkpoint;
 constexpr const char* checkpoints_name = "checkpoints";
 
 /// What this rank needs of a checkpoint, by itself.
-Progress load_here(const Checkpoint& saved, Gpt& model, optim::Optimizer& optimizer, const Tokenizer& tokenizer,
+Progress load_here(const fs::path& path, Gpt& model, optim::Optimizer& optimizer, const Tokenizer& tokenizer,
                    const RunIdentity& run, const std::vector<checkpoint::HeldTensor>& held) {
+  Checkpoint saved(path);
   require_same_run(saved, model, tokenizer, run);
   saved.read(held, "it was saved with another --optimizer or --momentum");
   const Progress progress = read_progress(saved);
@@ -106,9 +107,8 @@ Progress load_run(const fs::path& path, Gpt& model, optim::Optimizer& optimizer,
                   const RunIdentity& run) {
   const std::vector<checkpoint::HeldTensor> held = all_held(model, optimizer);
   Progress progress;
-  checkpoint::agree(model.mesh().world(), [&] {
-    progress = load_here(Checkpoint(find_saved_run(path)), model, optimizer, tokenizer, run, held);
-  });
+  checkpoint::agree(model.mesh().world(),
+                    [&] { progress = load_here(find_saved_run(path), model, optimizer, tokenizer, run, held); });
   return progress;
 }
 
@@ -122,9 +122,8 @@ std::optional<Resumed> load_newest_run(const fs::path& out, Gpt& model, optim::O
     try {
       Progress progress;
       checkpoint::agree(world, [&] {
-        const Checkpoint saved(path);
         if (counted && world.rank() == 0) checkpoint::ResumeAttempts(out / checkpoints_name).begin(path);
-        progress = load_here(saved, model, optimizer, tokenizer, run, held);
+        progress = load_here(path, model, optimizer, tokenizer, run, held);
       });
       return Resumed{path, progress};
     } catch (const Error& error) {

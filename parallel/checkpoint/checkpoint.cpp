@@ -102,7 +102,7 @@ const StoredTensor& Checkpoint::find(std::string_view name) const {
   return found->second;
 }
 
-ChunkReader& Checkpoint::file(std::size_t index) const {
+ChunkReader& Checkpoint::file(std::size_t index) {
   auto found = files_.find(index);
   if (found == files_.end()) {
     found = files_.try_emplace(index, folder_, manifest_.files[index]).first;
@@ -117,7 +117,7 @@ ChunkReader& Checkpoint::file(std::size_t index) const {
   return found->second;
 }
 
-Tensor Checkpoint::read(std::string_view name) const {
+Tensor Checkpoint::read(std::string_view name) {
   const StoredTensor& tensor = find(name);
   Tensor whole = Tensor::empty(tensor.shape, tensor.dtype);
   Shape origin = tensor.shape;
@@ -126,7 +126,7 @@ Tensor Checkpoint::read(std::string_view name) const {
   return whole;
 }
 
-void Checkpoint::read(std::string_view name, const Shape& start, Tensor& into) const {
+void Checkpoint::read(std::string_view name, const Shape& start, Tensor& into) {
   const StoredTensor& tensor = find(name);
   Tensor dense = into.contiguous() ? into : Tensor::empty(into.shape(), into.dtype());
   require(into.dtype() == tensor.dtype && start.dims() == tensor.shape.dims(), "checkpoint",
@@ -144,7 +144,7 @@ void Checkpoint::read(std::string_view name, const Shape& start, Tensor& into) c
   if (!into.contiguous()) copy(dense, into);
 }
 
-void Checkpoint::read(const std::vector<HeldTensor>& held, std::string_view hint) const {
+void Checkpoint::read(const std::vector<HeldTensor>& held, std::string_view hint) {
   for (const HeldTensor& tensor : held) {
     const auto found = manifest_.tensors.find(tensor.name);
     if (found == manifest_.tensors.end())
@@ -159,7 +159,7 @@ void Checkpoint::read(const std::vector<HeldTensor>& held, std::string_view hint
   }
 }
 
-void Checkpoint::verify() const {
+void Checkpoint::verify() {
   for (std::size_t i = 0; i < manifest_.files.size(); ++i) file(i).verify_all();
 }
 

@@ -11,6 +11,7 @@
 
 namespace trireme::checkpoint {
 
+/// Reading fills a cache of open files, so it is not const: ranks that are threads each open their own.
 class Checkpoint {
  public:
   /// Reads the manifest of the folder. Throws ExitCode::data when there is none, or it is damaged.
@@ -28,23 +29,23 @@ class Checkpoint {
   const Shape& shape(std::string_view name) const { return find(name).shape; }
 
   /// The whole tensor.
-  Tensor read(std::string_view name) const;
+  Tensor read(std::string_view name);
   /// Its rectangle that begins at `start` and has the shape of `into`, whose dtype must be the stored one.
-  void read(std::string_view name, const Shape& start, Tensor& into) const;
+  void read(std::string_view name, const Shape& start, Tensor& into);
   /// Fills all that a rank holds. Throws ExitCode::usage, with `hint`, when a tensor is not stored or has another shape
   /// or dtype.
-  void read(const std::vector<HeldTensor>& held, std::string_view hint) const;
+  void read(const std::vector<HeldTensor>& held, std::string_view hint);
 
   /// Every chunk of every file. Throws ExitCode::data at the first that is damaged.
-  void verify() const;
+  void verify();
   std::uint64_t bytes_read() const;  ///< from its files, so far
 
  private:
-  ChunkReader& file(std::size_t index) const;
+  ChunkReader& file(std::size_t index);
 
   std::filesystem::path folder_;
   Manifest manifest_;
-  mutable std::map<std::size_t, ChunkReader> files_;  // those opened so far
+  std::map<std::size_t, ChunkReader> files_;  // those opened so far
 };
 
 }  // namespace trireme::checkpoint

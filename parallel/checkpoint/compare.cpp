@@ -37,7 +37,7 @@ Difference compare_elements(const std::string& name, const Tensor& a, const Tens
 
 }  // namespace
 
-std::vector<Difference> compare(const Checkpoint& a, const Checkpoint& b) {
+std::vector<Difference> compare(Checkpoint& a, Checkpoint& b) {
   std::set<std::string> names;
   for (const Checkpoint* checkpoint : {&a, &b}) {
     for (const std::string& name : checkpoint->names()) names.insert(name);

@@ -18,6 +18,6 @@ struct Difference {
 };
 
 /// Every tensor that differs, by name. Reads and verifies all of both, one tensor at a time.
-std::vector<Difference> compare(const Checkpoint& a, const Checkpoint& b);
+std::vector<Difference> compare(Checkpoint& a, Checkpoint& b);
 
 }  // namespace trireme::checkpoint

@@ -48,7 +48,7 @@ bool has(const std::string& text, const std::string& part) { return text.find(pa
 
 }  // namespace
 
-TEST_CASE("every one of 2000 random flips is found, with the file and the bytes it lies in") {
+TEST_CASE("every one of many random flips is found, with the file and the bytes it lies in") {
   const TempFolder folder;
   make_run(folder.path(), 1);
   const fs::path saved = find_saved_run(folder.path());
@@ -60,7 +60,7 @@ TEST_CASE("every one of 2000 random flips is found, with the file and the bytes 
   CHECK_NOTHROW(Checkpoint(saved).verify());
   std::mt19937_64 random(11);
   int undetected = 0, unnamed = 0;
-  for (int i = 0; i < 2000; ++i) {
+  for (int i = 0; i < (sanitized ? 200 : 2000); ++i) {
     const auto& [path, content] = files[random() % files.size()];
     const std::size_t at = random() % content.size();
     std::string bytes = content;
@@ -68,7 +68,7 @@ TEST_CASE("every one of 2000 random flips is found, with the file and the bytes 
     test::write_plainly(path, bytes);
     // Reading every tensor, as the ranks of a run together do, finds it without a scan of the files.
     const test::Caught error = test::caught([&] {
-      const Checkpoint damaged(saved);
+      Checkpoint damaged(saved);
       for (const std::string& name : damaged.names()) damaged.read(name);
     });
     if (error.code != ExitCode::data) ++undetected;

@@ -94,7 +94,7 @@ TEST_CASE("any part of a tensor is read out of any cut of it") {
     const auto path = folder / std::to_string(round);
     write_parts(path, random_cut(held, static_cast<int>(between(random, 1, 7)), random),
                 static_cast<int>(between(random, 1, 3)));
-    const Checkpoint saved(path);
+    Checkpoint saved(path);
     CHECK(same_bits(saved.read("x"), whole));
     for (int i = 0; i < 10; ++i) {
       Shape start = zeros_like(shape), extent = shape;
@@ -127,7 +127,7 @@ TEST_CASE("a reader reads and verifies the chunks it needs, and no others") {
   }
   const Manifest manifest = write_parts(folder / "a", parts, 2);
   CHECK(manifest.files[0].chunks.size() == 5);  // 4 MiB and a header
-  const Checkpoint saved(folder / "a");
+  Checkpoint saved(folder / "a");
   Tensor rows = Tensor::empty({16, 100}, DType::i32);
   saved.read("x", {2048, 300}, rows);  // in the second file only
   CHECK(same_bits(rows, view::slice(view::slice(whole, 0, 2048, 16), 1, 300, 100)));
@@ -138,7 +138,7 @@ TEST_CASE("a reader reads and verifies the chunks it needs, and no others") {
   std::string bytes = read_file(damaged);
   bytes.back() = static_cast<char>(bytes.back() ^ 1);
   test::write_plainly(damaged, bytes);
-  const Checkpoint again(folder / "a");
+  Checkpoint again(folder / "a");
   again.read("x", {2048, 300}, rows);
   Tensor last = Tensor::empty({1, 1}, DType::i32);
   const test::Caught error = test::caught([&] { again.read("x", {4095, 511}, last); });
@@ -199,8 +199,9 @@ TEST_CASE("a manifest with a right checksum and anything else in it is parsed or
   const std::vector<std::string> words = {
       "-1", "null", "[]", "{}", "\"\"", "1e99", "18446744073709551615", "[[[[[[[[", "\"x\":0,", "4611686018427387904"};
   Random random(3);
+  const int changes = sanitized ? 400 : 4000;
   int refused = 0;
-  for (int i = 0; i < 4000; ++i) {
+  for (int i = 0; i < changes; ++i) {
     std::string rest = text.substr(body);
     for (std::int64_t change = between(random, 1, 3); change > 0; --change) {
       const auto at = static_cast<std::size_t>(between(random, 0, std::ssize(rest) - 1));
@@ -214,5 +215,5 @@ TEST_CASE("a manifest with a right checksum and anything else in it is parsed or
     CHECK((error.code == ExitCode::ok || error.code == ExitCode::data));
     refused += error.code == ExitCode::data ? 1 : 0;
   }
-  CHECK(refused > 3000);
+  CHECK(refused > changes / 4 * 3);
 }

@@ -74,7 +74,7 @@ TEST_CASE("a save has what was there when it began, and gets its name when all o
     CHECK(saved->stall_seconds <= saved->seconds);
     CHECK_FALSE(saver.finish());
   });
-  const Checkpoint saved(folder / "step_00000005");
+  Checkpoint saved(folder / "step_00000005");
   CHECK(same_bits(saved.read("x"), Tensor::full({8, 4}, 3)));
   CHECK(saved.run("progress") == "somewhere");
   CHECK(saved.manifest().mesh == "dp=4,tp=1,pp=1");

@@ -14,6 +14,13 @@
 
 namespace trireme::testing {
 
+/// Under a sanitizer these tests run 10 to 50 times slower, and fewer repetitions do: what it looks for shows in each.
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+constexpr bool sanitized = true;
+#else
+constexpr bool sanitized = false;
+#endif
+
 struct TrainedRun {
   TrainedRun(const TrainOptions& o, const MeshPtr& mesh)
       : options(o), plan(o.batch_sizes().on_rank(mesh->coord(Axis::dp))), trainer(o, mesh, 4 << 10) {}

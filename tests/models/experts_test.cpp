@@ -147,11 +147,11 @@ TEST_CASE("experts move from mesh to mesh with the bits of every whole tensor, a
     });
     from = folder / to;
   }
-  const checkpoint::Checkpoint first(find_saved_run(folder / "a"));
+  checkpoint::Checkpoint first(find_saved_run(folder / "a"));
   CHECK(first.shape("blocks.1.mlp.up.weight") == Shape{4, 128, 32});
   CHECK(first.shape("optimizer.v.blocks.0.mlp.down.bias") == Shape{4, 32});
   for (const auto& [text, to] : moves) {
-    const checkpoint::Checkpoint other(find_saved_run(folder / to));
+    checkpoint::Checkpoint other(find_saved_run(folder / to));
     CHECK(other.manifest().run == first.manifest().run);
     REQUIRE(other.names() == first.names());
     for (const std::string& name : first.names())

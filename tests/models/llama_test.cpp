@@ -130,7 +130,7 @@ TEST_CASE("a Llama is saved whole and goes on on another mesh; what describes it
   run("tp=2", recipe, on_four, false);
   CHECK(largest_relative(on_one, on_four) < 1e-5);
 
-  const checkpoint::Checkpoint file(find_saved_run(folder.path()));
+  checkpoint::Checkpoint file(find_saved_run(folder.path()));
   CHECK(file.shape("blocks.0.attn.k.weight") == Shape{16, 32});  // of 4 tp ranks, pairs share one of two heads
   CHECK(file.shape("blocks.0.mlp.gate_up.weight") == Shape{2, 128, 32});
   CHECK(file.shape("head.weight") == Shape{65, 32});

@@ -112,9 +112,9 @@ TEST_CASE("a run moves from mesh to mesh with the bits of every whole tensor") {
       });
       from = folder / to;
     }
-    const checkpoint::Checkpoint first(find_saved_run(folder / "a"));
+    checkpoint::Checkpoint first(find_saved_run(folder / "a"));
     for (const auto& [text, to, pipeline] : moves) {
-      const checkpoint::Checkpoint other(find_saved_run(folder / to));
+      checkpoint::Checkpoint other(find_saved_run(folder / to));
       CHECK(other.manifest().run == first.manifest().run);
       REQUIRE(other.names() == first.names());
       for (const std::string& name : first.names())
@@ -149,7 +149,7 @@ TEST_CASE("the file holds whole tensors without padding, tied weights once, and 
     const std::string line = save(trainer, folder.path());
     if (mesh->rank() == 0) CHECK(has(line, "saved step 2 in " + (folder / "checkpoints/step_00000002").string()));
   });
-  const checkpoint::Checkpoint file(find_saved_run(folder.path()));
+  checkpoint::Checkpoint file(find_saved_run(folder.path()));
   CHECK(file.shape("wte.weight") == Shape{65, 32});
   CHECK(file.shape("blocks.3.attn.qkv.weight") == Shape{3, 32, 32});
   CHECK(file.shape("optimizer.v.blocks.0.mlp.down.weight") == Shape{32, 128});
@@ -255,10 +255,10 @@ TEST_CASE("a model alone is read back for generation, on any mesh") {
   CHECK(saved.dtype == DType::f32);
   CHECK(saved.tokenizer->to_json() == test_tokenizer().to_json());
   CHECK(saved.progress.steps == 3);
-  const checkpoint::Checkpoint file(find_saved_run(folder.path()));
   run_mesh("tp=2,pp=2", [&](const MeshPtr& mesh) {
     Gpt model(nn::Build(mesh, saved.dtype, 1), saved.config);
     load_weights(folder.path(), model);
+    checkpoint::Checkpoint file(find_saved_run(folder.path()));
     for (const nn::ParameterPtr& p : model.parameters())
       CHECK_MESSAGE(same_bits(whole(p->value, *p, *mesh), file.read(p->name)), p->name);
   });

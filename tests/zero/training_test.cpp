@@ -74,7 +74,7 @@ struct Run {
 
 /// The names and bytes of all whole tensors of a saved run.
 std::string contents(const std::filesystem::path& out) {
-  const checkpoint::Checkpoint saved(find_saved_run(out));
+  checkpoint::Checkpoint saved(find_saved_run(out));
   std::string text;
   for (const std::string& name : saved.names()) {
     const Tensor tensor = saved.read(name);
@@ -98,7 +98,7 @@ std::string trained(const Job& job, int steps, const std::filesystem::path& out,
 }
 
 double largest_difference(const std::filesystem::path& a, const std::filesystem::path& b) {
-  const checkpoint::Checkpoint left(find_saved_run(a)), right(find_saved_run(b));
+  checkpoint::Checkpoint left(find_saved_run(a)), right(find_saved_run(b));
   REQUIRE(left.names() == right.names());
   double largest = 0;
   for (const std::string& name : left.names()) {
