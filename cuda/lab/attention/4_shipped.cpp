@@ -1,0 +1,54 @@
+// Level 4: the kernel in use, cuda/kernels/attention_sm80.cu. Over level 3 it has
+//   both products on the tensor cores; the weights go from the first product's accumulators into the second's operand
+//     without leaving registers, because the two fragments have the same layout;
+//   copies of the next keys and values under the products of the current ones;
+//   exponentials in base 2, with the scale folded into one multiplication;
+//   the log of each sum, which the backward pass and ring attention need; grouped heads; head dims up to 128.
+// Here, too, is what each level moves.
+// Read next: docs/ladder.md.
+#include <vector>
+
+#include "cuda/kernels/attention.h"
+#include "cuda/lab/attention/ladder.h"
+
+namespace trireme::cuda::lab {
+
+void shipped_attention_sm80(const Attention& p, Stream stream) {
+  // Heads become batch entries of one head: [heads, tokens, 1, 64]. The sums' logarithms are not wanted here.
+  AttentionForward<bf16> a{.batch = p.heads,
+                           .heads = 1,
+                           .kv_heads = 1,
+                           .head_dim = kHeadDim,
+                           .queries = p.tokens,
+                           .keys = p.tokens,
+                           .causal = p.causal,
+                           .scale = p.scale,
+                           .q = p.q,
+                           .q_pitch = kHeadDim,
+                           .k = p.k,
+                           .v = p.v,
+                           .kv_pitch = kHeadDim,
+                           .out = p.out,
+                           .out_pitch = kHeadDim,
+                           .lse = p.scores};
+  attention_forward_sm80(a, stream);
+}
+
+const std::vector<AttentionLevel>& attention_levels() {
+  // q, k, v and out are 128 bytes a token each.
+  static const std::vector<AttentionLevel> levels = {
+      // Each query reads k and v by itself; L1 helps little, since a block is one query.
+      {"materialised", "one kernel a step, scores in memory", &materialised,
+       [](double t) { return 16 * t * t + 2 * 128 * t * t + 2 * 128 * t; }},
+      // Four queries of a block go through the keys side by side.
+      {"one_pass", "running softmax, no scores in memory", &one_pass,
+       [](double t) { return 2 * 128 * t * t / 4 + 2 * 128 * t; }},
+      {"tiled", "64 queries share keys and values", &tiled,
+       [](double t) { return 2 * 128 * t * t / 64 + 2 * 128 * t; }},
+      {"attention_sm80", "tensor cores, copies under products", &shipped_attention_sm80,
+       [](double t) { return 2 * 128 * t * t / 64 + 2 * 128 * t; }},
+  };
+  return levels;
+}
+
+}  // namespace trireme::cuda::lab

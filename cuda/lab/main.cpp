@@ -1,0 +1,124 @@
+// cuda_lab: climbs the ladders of cuda/lab. For each level: what is new, what limits it, and how far its result is from
+// f64. Without a GPU the kernels run under emulation: right or wrong, but not fast or slow.
+// Read next: docs/ladder.md.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cmath>
+#include <cstdio>
+#include <vector>
+
+#include "core/error.h"
+#include "core/random.h"
+#include "cuda/lab/attention/ladder.h"
+#include "cuda/lab/gemm/ladder.h"
+
+namespace {
+
+using namespace trireme;
+using namespace trireme::cuda;
+
+std::vector<bf16> random_values(std::size_t count, std::uint64_t stream) {
+  std::vector<bf16> values;
+  for (std::size_t i = 0; i < count; ++i)
+    values.emplace_back(2.0F * static_cast<float>(random_uniform(7, stream, i)) - 1.0F);
+  return values;
+}
+
+double value(bf16 x) { return static_cast<double>(static_cast<float>(x)); }
+double value(float x) { return static_cast<double>(x); }
+
+/// Norm of the difference over the norm of what is expected.
+template <class T>
+double relative(const std::vector<T>& got, const std::vector<double>& expected) {
+  double difference = 0, norm = 0;
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    difference += std::pow(value(got[i]) - expected[i], 2);
+    norm += std::pow(expected[i], 2);
+  }
+  return std::sqrt(difference / norm);
+}
+
+std::vector<double> product_in_f64(const std::vector<bf16>& a, const std::vector<bf16>& b, std::size_t n) {
+  std::vector<double> c(n * n);
+  for (std::size_t i = 0; i < n; ++i)
+    for (std::size_t k = 0; k < n; ++k)
+      for (std::size_t j = 0; j < n; ++j) c[i * n + j] += value(a[i * n + k]) * value(b[k * n + j]);
+  return c;
+}
+
+void climb_gemm(int n) {
+  const auto size = static_cast<std::size_t>(n);
+  const std::vector<bf16> a = random_values(size * size, 1), b = random_values(size * size, 2);
+  const std::vector<double> expected = product_in_f64(a, b, size);
+  fmt::print("Product of {0} x {0} matrices; limits of a whole H200, by counting (cuda/lab/gemm/ladder.h)\n", n);
+  fmt::print("{:<16} {:<30} {:>9} {:<30} {:>9}\n", "level", "new", "TFLOP/s <", "bound by", "error");
+  for (const lab::Level& level : lab::gemm_levels()) {
+    std::vector<float> c(size * size, std::nanf(""));
+    level.run({n, n, n, a.data(), b.data(), c.data()}, nullptr);
+    fmt::print("{:<16} {:<30} {:>9.1f} {:<30} {:>9.1e}\n", level.name, level.idea, limit_tflops(level.cost),
+               clocks(level.cost).bound(), relative(c, expected));
+  }
+}
+
+std::vector<double> attention_in_f64(const lab::Attention& p) {
+  const auto tokens = static_cast<std::size_t>(p.tokens), dim = static_cast<std::size_t>(lab::kHeadDim);
+  std::vector<double> out(static_cast<std::size_t>(p.heads) * tokens * dim);
+  for (std::size_t query = 0; query < out.size() / dim; ++query) {
+    const std::size_t first = query / tokens * tokens, keys = p.causal ? query % tokens + 1 : tokens;
+    double sum = 0;
+    for (std::size_t key = first; key < first + keys; ++key) {
+      double score = 0;
+      for (std::size_t d = 0; d < dim; ++d) score += value(p.q[query * dim + d]) * value(p.k[key * dim + d]);
+      const double weight = std::exp(score * static_cast<double>(p.scale));
+      sum += weight;
+      for (std::size_t d = 0; d < dim; ++d) out[query * dim + d] += weight * value(p.v[key * dim + d]);
+    }
+    for (std::size_t d = 0; d < dim; ++d) out[query * dim + d] /= sum;
+  }
+  return out;
+}
+
+void climb_attention(int tokens) {
+  const auto size = static_cast<std::size_t>(tokens) * lab::kHeadDim;
+  const std::vector<bf16> q = random_values(size, 1), k = random_values(size, 2), v = random_values(size, 3);
+  std::vector<float> scores(static_cast<std::size_t>(tokens) * static_cast<std::size_t>(tokens));
+  std::vector<bf16> out(size);
+  const lab::Attention p{1, tokens, true, 0.125F, q.data(), k.data(), v.data(), out.data(), scores.data()};
+  const std::vector<double> expected = attention_in_f64(p);
+  fmt::print("\nAttention, causal, {} tokens, a head of {}; bytes a head of 4096 tokens moves beyond L1 (not causal)\n",
+             tokens, lab::kHeadDim);
+  fmt::print("{:<16} {:<40} {:>10} {:>9}\n", "level", "new", "MiB", "error");
+  for (const lab::AttentionLevel& level : lab::attention_levels()) {
+    level.run(p, nullptr);
+    fmt::print("{:<16} {:<40} {:>10.0f} {:>9.1e}\n", level.name, level.idea, level.bytes(4096) / (1 << 20),
+               relative(out, expected));
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("The ladders of kernels, from naive to the ones in use: what each level is, its limit, and its error.");
+  int size = 128, tokens = 96;
+  app.add_option("--size", size, "rows and columns of the matrices, a multiple of 8")
+      ->check(CLI::Range(8, 1024))
+      ->capture_default_str();
+  app.add_option("--tokens", tokens, "tokens of the attention")->check(CLI::Range(1, 4096))->capture_default_str();
+  try {
+    app.parse(argc, argv);
+    if (size % 8 != 0)
+      fail(ExitCode::usage, "cuda_lab", "--size {} is not a multiple of 8, which copies of 16 bytes need; try {}", size,
+           size / 8 * 8 + 8);
+    fmt::print("The kernels run under emulation: their results are real, and there are no times.\n\n");
+    climb_gemm(size);
+    climb_attention(tokens);
+    return 0;
+  } catch (const CLI::ParseError& error) {
+    const int status = app.exit(error);
+    return status == 0 ? 0 : static_cast<int>(ExitCode::usage);
+  } catch (const Error& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return static_cast<int>(error.code());
+  }
+}
