@@ -46,8 +46,10 @@ __global__ void __launch_bounds__(kThreads) tiled_kernel(const __grid_constant__
     cp_async_wait<0>();
     sync_threads();
     float scores[kKeys], tile_largest = largest;
+    TRIREME_UNROLL
     for (int key = 0; key < kKeys; ++key) {
       float half = 0;
+      TRIREME_UNROLL
       for (int d = 0; d < kHalf; ++d) half += q[d] * to_float(k_tile[key * kHeadDim + side + d]);
       const float score = half + shuffle_xor(half, 1);
       scores[key] = start + key < visible && start + key < p.tokens ? score : Max::kNeutral;
@@ -57,9 +59,11 @@ __global__ void __launch_bounds__(kThreads) tiled_kernel(const __grid_constant__
     largest = tile_largest;
     sum *= keep;
     for (int d = 0; d < kHalf; ++d) out[d] *= keep;
+    TRIREME_UNROLL
     for (int key = 0; key < kKeys; ++key) {
       const float weight = scores[key] == Max::kNeutral ? 0.0F : expf(scores[key] - largest);
       sum += weight;
+      TRIREME_UNROLL
       for (int d = 0; d < kHalf; ++d) out[d] += weight * to_float(v_tile[key * kHeadDim + side + d]);
     }
     sync_threads();  // the next tile overwrites this one
