@@ -24,7 +24,6 @@
 
 namespace trireme::cuda {
 
-using TensorMap = CUtensorMap;
 using Stream = cudaStream_t;
 
 // ---- threads ---------------------------------------------------------------------------------------------------------
@@ -129,6 +128,13 @@ __device__ __forceinline__ void mma_m16n8k16(float* d, const std::uint32_t* a, c
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
+// ---- Hopper's own ----------------------------------------------------------------------------------------------------
+}  // namespace trireme::cuda
+
+#include "cuda/device/nvcc_hopper.h"
+
+namespace trireme::cuda {
+
 // ---- starting kernels ------------------------------------------------------------------------------------------------
 struct LaunchConfig {
   const char* name = "kernel";  ///< for error messages
@@ -145,6 +151,7 @@ inline void check_launch(cudaError_t error, const LaunchConfig& c) {
 
 template <class... Parameters, class... Arguments>
 void launch(const LaunchConfig& c, void (*kernel)(Parameters...), const Arguments&... arguments) {
+  ++launches;
   if (c.dynamic_shared > 48 * 1024)
     check_launch(
         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(c.dynamic_shared)),

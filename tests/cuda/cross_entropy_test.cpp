@@ -39,14 +39,14 @@ struct Slice {
 template <class T>
 void join(Slice<T>& a, Slice<T>& b) {
   for (std::size_t r = 0; r < a.maximum.size(); ++r) {
-    const float largest = std::max(a.maximum.data()[r], b.maximum.data()[r]);
-    const float sum = a.sum_exp.data()[r] * std::exp(a.maximum.data()[r] - largest) +
-                      b.sum_exp.data()[r] * std::exp(b.maximum.data()[r] - largest);
-    const float logit = a.target_logit.data()[r] + b.target_logit.data()[r];
+    const float largest = std::max(a.maximum.value(r), b.maximum.value(r));
+    const float sum = a.sum_exp.value(r) * std::exp(a.maximum.value(r) - largest) +
+                      b.sum_exp.value(r) * std::exp(b.maximum.value(r) - largest);
+    const float logit = a.target_logit.value(r) + b.target_logit.value(r);
     for (Slice<T>* const slice : {&a, &b}) {
-      slice->maximum.data()[r] = largest;
-      slice->sum_exp.data()[r] = sum;
-      slice->target_logit.data()[r] = logit;
+      slice->maximum.set(r, largest);
+      slice->sum_exp.set(r, sum);
+      slice->target_logit.set(r, logit);
     }
   }
 }
@@ -57,7 +57,9 @@ void check(int columns, int padding, float size) {
   constexpr int rows = 3;
   const int valid = columns - padding;
   const std::int64_t targets[rows] = {columns + 1, -1, valid - 1};  // in the second slice, nowhere, in the first
-  Slice<T> first(rows, columns, columns, 0, targets, size), second(rows, columns, valid, columns, targets, size);
+  Buffer<std::int64_t> on_device(std::vector<std::int64_t>(targets, targets + rows));
+  Slice<T> first(rows, columns, columns, 0, on_device.data(), size);
+  Slice<T> second(rows, columns, valid, columns, on_device.data(), size);
   for (Slice<T>* const slice : {&first, &second}) cross_entropy_statistics(slice->problem);
   join(first, second);
   for (Slice<T>* const slice : {&first, &second}) cross_entropy_gradient(slice->problem, 0.5F, slice->losses.data());

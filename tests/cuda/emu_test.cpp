@@ -1,4 +1,5 @@
-// The emulator's own tests: each primitive does what the PTX manual says, under every schedule.
+// Each function of the device header does what the PTX manual says: in the emulator under every schedule, and on a GPU,
+// where the same tests try the inline assembly of cuda/device/nvcc.h.
 #include <doctest/doctest.h>
 
 #include <numeric>
@@ -14,32 +15,33 @@ using cuda_test::under_schedules;
 
 namespace {
 
-int thread_index() { return static_cast<int>(threadIdx.x); }
+__device__ int thread_index() { return static_cast<int>(threadIdx.x); }
 
 LaunchConfig one_block(unsigned threads, std::size_t shared = 0) {
   return {"test", {1, 1, 1}, {threads, 1, 1}, shared};
 }
 
-void indices(int* out) {
+__global__ void indices(int* out) {
   const unsigned block = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
   const unsigned thread = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
   out[block * blockDim.x * blockDim.y * blockDim.z + thread] += static_cast<int>(1000 * block + thread);
 }
 
-void reductions(const float* in, float* out) {
+__global__ void reductions(const float* in, float* out) {
   TRIREME_SHARED(float, scratch, 32);
   const float sum = reduce_block<Sum>(in[threadIdx.x], scratch);
   out[threadIdx.x] = sum + reduce_block<Max>(in[threadIdx.x], scratch);
 }
 
-void votes(std::uint32_t* out) {
-  const std::uint32_t odd = ballot(thread_index() % 2 == 1);
+// CUDA has a global ballot() of its own.
+__global__ void votes(std::uint32_t* out) {
+  const std::uint32_t odd = trireme::cuda::ballot(thread_index() % 2 == 1);
   const int neighbour = shuffle_down(thread_index(), 1);
-  out[threadIdx.x] =
-      thread_index() < 16 ? ballot(thread_index() == 3, 0xffffU) : odd + static_cast<unsigned>(neighbour);
+  out[threadIdx.x] = thread_index() < 16 ? trireme::cuda::ballot(thread_index() == 3, 0xffffU)
+                                         : odd + static_cast<unsigned>(neighbour);
 }
 
-void copies(const float* in, float* out) {
+__global__ void copies(const float* in, float* out) {
   TRIREME_DYNAMIC_SHARED(raw, 16);
   auto* tile = reinterpret_cast<float*>(raw);
   for (int stage = 0; stage < 3; ++stage) {
@@ -57,7 +59,7 @@ void copies(const float* in, float* out) {
 }
 
 /// Warp 0 produces, warp 1 consumes, through two slots guarded by mbarriers.
-void ring(int* out, int rounds) {
+__global__ void ring(int* out, int rounds) {
   TRIREME_SHARED(int, slots, 2);
   TRIREME_SHARED(std::uint64_t, full, 2);
   TRIREME_SHARED(std::uint64_t, empty, 2);
@@ -83,7 +85,7 @@ void ring(int* out, int rounds) {
   }
 }
 
-void mma(const bf16* a, const bf16* b, float* d) {  // a [16, 16], b [16, 8] row-major, d [16, 8]
+__global__ void mma(const bf16* a, const bf16* b, float* d) {  // a [16, 16], b [16, 8] row-major, d [16, 8]
   TRIREME_SHARED(std::uint16_t, tile_a, 256);
   TRIREME_SHARED(std::uint16_t, tile_b, 128);
   for (int i = thread_index(); i < 256; i += 32) tile_a[i] = a[i].bits;
@@ -103,9 +105,9 @@ void mma(const bf16* a, const bf16* b, float* d) {  // a [16, 16], b [16, 8] row
 TEST_CASE("emulator: every thread of every block runs once and knows its indices") {
   under_schedules([] {
     Buffer<int> out(2 * 3 * 2 * 24);
-    std::fill_n(out.data(), out.size(), 0);
+    out.fill(0);
     launch({"indices", {2, 3, 2}, {4, 3, 2}}, indices, out.data());
-    for (std::size_t i = 0; i < out.size(); ++i) CHECK(out.data()[i] == static_cast<int>(1000 * (i / 24) + i % 24));
+    for (std::size_t i = 0; i < out.size(); ++i) CHECK(out.value(i) == static_cast<int>(1000 * (i / 24) + i % 24));
   });
 }
 
@@ -113,7 +115,7 @@ TEST_CASE("emulator: block reductions over 1 to 32 warps") {
   under_schedules([] {
     for (const unsigned threads : {32U, 64U, 96U, 1024U}) {
       Buffer<float> in(threads), out(threads);
-      for (unsigned i = 0; i < threads; ++i) in.data()[i] = static_cast<float>(i);
+      for (unsigned i = 0; i < threads; ++i) in.set(i, static_cast<float>(i));
       launch(one_block(threads), reductions, in.data(), out.data());
       const auto n = static_cast<double>(threads);
       for (unsigned i = 0; i < threads; ++i) CHECK(out.at(i) == n * (n - 1) / 2 + n - 1);
@@ -125,7 +127,7 @@ TEST_CASE("emulator: votes and shuffles, also of half a warp") {
   under_schedules([] {
     Buffer<std::uint32_t> out(32);
     launch(one_block(32), votes, out.data());
-    for (unsigned i = 0; i < 32; ++i) CHECK(out.data()[i] == (i < 16 ? 8U : 0xaaaaaaaaU + (i < 31 ? i + 1 : 31)));
+    for (unsigned i = 0; i < 32; ++i) CHECK(out.value(i) == (i < 16 ? 8U : 0xaaaaaaaaU + (i < 31 ? i + 1 : 31)));
   });
 }
 
@@ -142,7 +144,7 @@ TEST_CASE("emulator: a ring of slots between a producer and a consumer warp") {
   under_schedules([] {
     Buffer<int> out(7 * 32);
     launch(one_block(64), ring, out.data(), 7);
-    for (std::size_t i = 0; i < out.size(); ++i) CHECK(out.data()[i] == static_cast<int>(i / 32 * (i / 32)));
+    for (std::size_t i = 0; i < out.size(); ++i) CHECK(out.value(i) == static_cast<int>(i / 32 * (i / 32)));
   });
 }
 
@@ -162,6 +164,7 @@ TEST_CASE("emulator: ldmatrix and mma.sync against a plain loop") {
   });
 }
 
+#if !defined(__CUDACC__)  // a GPU has limits and words of its own
 TEST_CASE("emulator: impossible launches are refused") {
   CHECK(error_of([] { launch(one_block(1056), indices, nullptr); }).find("1056 threads") != std::string::npos);
   const std::string large = error_of([] {
@@ -170,3 +173,4 @@ TEST_CASE("emulator: impossible launches are refused") {
   });
   CHECK(large.find("a block has at most 232448") != std::string::npos);
 }
+#endif

@@ -9,6 +9,7 @@
 using namespace trireme;
 using namespace trireme::cuda;
 using cuda_test::Buffer;
+using cuda_test::under_schedule;
 using cuda_test::under_schedules;
 
 namespace {
@@ -138,6 +139,7 @@ TEST_CASE("cuda gemm_sm80: bias, stored pre-activation, GELU, residual and accum
 }
 
 TEST_CASE("cuda gemm_sm80: the large tile") {
-  const emu::ScopedSchedule schedule({2});
-  for (const Form form : {Form::nn, Form::nt, Form::tn}) check<bf16, float>({form, 40, 24, 72, 0, 0, false, 64});
+  under_schedule(2, [] {
+    for (const Form form : {Form::nn, Form::nt, Form::tn}) check<bf16, float>({form, 40, 24, 72, 0, 0, false, 64});
+  });
 }

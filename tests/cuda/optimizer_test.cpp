@@ -25,6 +25,8 @@ struct Parameters {
   std::vector<std::unique_ptr<One>> all;
   std::vector<AdamWTensor<G>> tensors;
   std::vector<Tile> tiles;
+  std::unique_ptr<Buffer<AdamWTensor<G>>> device_tensors;
+  std::unique_ptr<Buffer<Tile>> device_tiles;
 
   explicit Parameters(const std::vector<std::size_t>& sizes) {
     for (std::size_t i = 0; i < sizes.size(); ++i) {
@@ -32,7 +34,7 @@ struct Parameters {
       one->weight.fill_random(10 + i);
       one->m.fill_random(20 + i, 0.1F);
       one->gradient.fill_random(40 + i);
-      for (std::size_t j = 0; j < sizes[i]; ++j) one->v.data()[j] = 0.01F * static_cast<float>(1 + j % 17);
+      for (std::size_t j = 0; j < sizes[i]; ++j) one->v.set(j, 0.01F * static_cast<float>(1 + j % 17));
       const auto count = static_cast<std::int64_t>(sizes[i]);
       tensors.push_back({one->weight.data(), one->m.data(), one->v.data(), one->gradient.data(),
                          i % 4 == 3 ? nullptr : one->low.data(), count, i % 2 == 0 ? 0.1F : 0.0F});
@@ -40,6 +42,8 @@ struct Parameters {
         tiles.push_back({static_cast<std::int32_t>(i), static_cast<std::int32_t>(t)});
       all.push_back(std::move(one));
     }
+    device_tensors = std::make_unique<Buffer<AdamWTensor<G>>>(tensors);
+    device_tiles = std::make_unique<Buffer<Tile>>(tiles);
   }
   int tile_count() const { return static_cast<int>(tiles.size()); }
   double norm_squared() const {
@@ -57,9 +61,9 @@ void check_adamw(float max_norm) {
   Parameters<G> p(kSizes), before(kSizes);
   const AdamWSettings s = {0.01F, 0.9F, 0.95F, 1e-8F, 1 / 0.271F, 1 / 0.142625F, 0.5F, max_norm};
   Buffer<float> partial(p.tiles.size()), norm(1);
-  gradient_norm_squared(p.tensors.data(), p.tiles.data(), p.tile_count(), partial.data(), norm.data());
+  gradient_norm_squared(p.device_tensors->data(), p.device_tiles->data(), p.tile_count(), partial.data(), norm.data());
   CHECK(norm.at(0) == doctest::Approx(p.norm_squared()).epsilon(1e-5));
-  adamw(p.tensors.data(), p.tiles.data(), p.tile_count(), s, norm.data());
+  adamw(p.device_tensors->data(), p.device_tiles->data(), p.tile_count(), s, norm.data());
 
   const double length = std::sqrt(p.norm_squared()) * 0.5;
   const double factor = 0.5 * (max_norm > 0 && length > max_norm ? max_norm / length : 1);
@@ -73,7 +77,7 @@ void check_adamw(float max_norm) {
       worst = std::max({worst, std::abs(w - p.all[i]->weight.at(j)), std::abs(m - p.all[i]->m.at(j)),
                         std::abs(v - p.all[i]->v.at(j))});
       if (p.tensors[i].low != nullptr)
-        REQUIRE(p.all[i]->low.at(j) == static_cast<double>(static_cast<float>(G(p.all[i]->weight.data()[j]))));
+        REQUIRE(p.all[i]->low.at(j) == static_cast<double>(static_cast<float>(G(p.all[i]->weight.value(j)))));
     }
   CHECK(worst < 1e-6);
 }
@@ -89,10 +93,11 @@ TEST_CASE_TEMPLATE("cuda adamw: many ragged tensors in one launch, clipped or no
 
 TEST_CASE("cuda adamw: a gradient that is not finite changes nothing") {
   Parameters<bf16> p({300}), before({300});
-  p.all[0]->gradient.data()[7] = bf16(INFINITY);
+  p.all[0]->gradient.set(7, bf16(INFINITY));
   Buffer<float> partial(1), norm(1);
-  gradient_norm_squared(p.tensors.data(), p.tiles.data(), 1, partial.data(), norm.data());
-  adamw(p.tensors.data(), p.tiles.data(), 1, {0.1F, 0.9F, 0.9F, 1e-8F, 10.0F, 10.0F, 1.0F, 1.0F}, norm.data());
+  gradient_norm_squared(p.device_tensors->data(), p.device_tiles->data(), 1, partial.data(), norm.data());
+  adamw(p.device_tensors->data(), p.device_tiles->data(), 1, {0.1F, 0.9F, 0.9F, 1e-8F, 10.0F, 10.0F, 1.0F, 1.0F},
+        norm.data());
   for (std::size_t j = 0; j < 300; ++j) {
     CHECK(p.all[0]->weight.at(j) == before.all[0]->weight.at(j));
     CHECK(p.all[0]->m.at(j) == before.all[0]->m.at(j));

@@ -1,4 +1,6 @@
-// Buffers and schedules for tests of kernels under emulation.
+// Buffers and schedules for tests of kernels, under emulation and on a GPU: the same sources are compiled for both
+// (scripts/gpu_check). Kernels get data(), a device pointer; the test reads and writes through at(), set() and fill().
+// Read next: tests/cuda/gemm_test.cpp.
 #pragma once
 
 #include <cstdint>
@@ -10,57 +12,109 @@
 
 #include "core/error.h"
 #include "core/random.h"
+#include "tests/cuda/device_memory.h"
+#if !defined(__CUDACC__)
 #include "cuda/emu/schedule.h"
+#endif
 
 namespace cuda_test {
 
-/// `count` elements in "device memory", between red zones of NaN: what is read there spoils the result, and a write
-/// there fails the test. `offset` elements shift the start, to test what unaligned pointers do.
+/// `count` elements in device memory, between red zones of NaN: what is read there spoils the result, and a write there
+/// fails the test. `offset` elements shift the start, to test what unaligned pointers do.
 template <class T>
 class Buffer {
  public:
-  explicit Buffer(std::size_t count, std::size_t offset = 0) : count_(count), begin_(kZone + offset) {
-    storage_.resize(count + offset + 2 * kZone);
-    std::memset(static_cast<void*>(storage_.data()), 0xff, storage_.size() * sizeof(T));
+  explicit Buffer(std::size_t count, std::size_t offset = 0)
+      : count_(count), begin_(kZone + offset), bytes_((count + offset + 2 * kZone) * sizeof(T)) {
+    host_.resize(bytes_ / sizeof(T));
+    std::memset(static_cast<void*>(host_.data()), 0xff, bytes_);
+    device_ = static_cast<T*>(device_allocate(bytes_));
   }
-  ~Buffer() { CHECK_MESSAGE(intact(), "a kernel wrote outside its buffer"); }
+  explicit Buffer(const std::vector<T>& values) : Buffer(values.size()) {
+    for (std::size_t i = 0; i < count_; ++i) set(i, values[i]);
+  }
+  ~Buffer() {
+    CHECK_MESSAGE(intact(), "a kernel wrote outside its buffer");
+    device_free(device_);
+  }
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
 
-  T* data() { return storage_.data() + begin_; }
-  const T* data() const { return storage_.data() + begin_; }
+  /// For kernels, from now on. What the test writes later goes to the device at once.
+  T* data() {
+    if (!on_device_) copy_to_device(device_, host_.data(), bytes_);
+    on_device_ = true;
+    return device_ + begin_;
+  }
   std::size_t size() const { return count_; }
-  double at(std::size_t i) const { return static_cast<double>(static_cast<float>(storage_[begin_ + i])); }
+  T value(std::size_t i) const { return host()[begin_ + i]; }
+  double at(std::size_t i) const { return static_cast<double>(static_cast<float>(value(i))); }
+  void set(std::size_t i, T value) {
+    host()[begin_ + i] = value;
+    if (on_device_) copy_to_device(device_ + begin_ + i, &value, sizeof(T));
+  }
   bool intact() const {
-    const auto* bytes = reinterpret_cast<const unsigned char*>(storage_.data());
-    for (std::size_t i = 0; i < storage_.size() * sizeof(T); ++i)
+    const auto* bytes = reinterpret_cast<const unsigned char*>(host());
+    for (std::size_t i = 0; i < bytes_; ++i)
       if ((i < begin_ * sizeof(T) || i >= (begin_ + count_) * sizeof(T)) && bytes[i] != 0xff) return false;
     return true;
   }
   /// Values in [-scale, scale), a function of seed and position; rounded to T.
   void fill_random(std::uint64_t seed, float scale = 1.0F) {
     for (std::size_t i = 0; i < count_; ++i)
-      storage_[begin_ + i] = T((2.0F * static_cast<float>(trireme::random_uniform(seed, 1, i)) - 1.0F) * scale);
+      set(i, T((2.0F * static_cast<float>(trireme::random_uniform(seed, 1, i)) - 1.0F) * scale));
   }
   void fill(float value) {
-    for (std::size_t i = 0; i < count_; ++i) storage_[begin_ + i] = T(value);
+    for (std::size_t i = 0; i < count_; ++i) set(i, T(value));
   }
 
  private:
+  /// What kernels may have written since the last look is copied back first.
+  T* host() const {
+    if (on_device_ && seen_ != trireme::cuda::launches) {
+      copy_to_host(host_.data(), device_, bytes_);
+      seen_ = trireme::cuda::launches;
+    }
+    return host_.data();
+  }
+
   static constexpr std::size_t kZone = 256;
-  std::size_t count_, begin_;
-  std::vector<T> storage_;
+  std::size_t count_, begin_, bytes_;
+  mutable std::vector<T> host_;
+  T* device_;
+  bool on_device_ = false;
+  mutable std::uint64_t seen_ = ~std::uint64_t{0};  // launches at the last look
 };
 
+#if defined(__CUDACC__)
+
+/// A GPU makes its own schedule: once.
+template <class Body>
+void under_schedules(Body&& body) {
+  body();
+}
+template <class Body>
+void under_schedule(std::uint64_t, Body&& body) {
+  body();
+}
+
+#else
+
+template <class Body>
+void under_schedule(std::uint64_t seed, Body&& body) {
+  const trireme::cuda::emu::ScopedSchedule schedule({seed});
+  body();
+}
 /// Runs `body` under the schedules of seeds 0 to 3; a failure names the seed.
 template <class Body>
 void under_schedules(Body&& body) {
   for (std::uint64_t seed = 0; seed < 4; ++seed) {
     CAPTURE(seed);
-    const trireme::cuda::emu::ScopedSchedule schedule({seed});
-    body();
+    under_schedule(seed, body);
   }
 }
+
+#endif
 
 /// The message of the Error that `body` throws; empty when it throws none.
 template <class Body>
