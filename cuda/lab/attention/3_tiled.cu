@@ -58,7 +58,7 @@ __global__ void __launch_bounds__(kThreads) tiled_kernel(const __grid_constant__
     const float keep = expf(largest - tile_largest);
     largest = tile_largest;
     sum *= keep;
-    for (int d = 0; d < kHalf; ++d) out[d] *= keep;
+    for (float& x : out) x *= keep;
     TRIREME_UNROLL
     for (int key = 0; key < kKeys; ++key) {
       const float weight = scores[key] == Max::kNeutral ? 0.0F : expf(scores[key] - largest);

@@ -18,7 +18,7 @@ __device__ __forceinline__ Eight load_piece(const bf16* from, int row, int colum
   if (row < rows && column < columns) return load_vector<Eight>(from + std::int64_t{row} * columns + column);
   Eight zeros;
   TRIREME_UNROLL
-  for (int i = 0; i < 8; ++i) zeros.values[i] = from_float<bf16>(0.0F);
+  for (bf16& value : zeros.values) value = from_float<bf16>(0.0F);
   return zeros;
 }
 

@@ -1,0 +1,372 @@
+#!/usr/bin/env python3
+"""Times Trireme's CUDA kernels against what PyTorch calls (cuBLASLt, cuDNN, FlashAttention, fused AdamW), on one GPU.
+
+  bench/cuda/compare.py --library build-gpu/libtrireme_shim.so --out results.json [--only gemm]
+  bench/cuda/compare.py --rehearse --library build-gpu/libtrireme_shim_emulated.so --out results.json
+
+Every case first compares its result with f64, and is not timed when that fails. Then the two sides run in turns, on
+inputs of +-1 uniform values that rotate over more than three times the L2, and the medians of CUDA events are taken.
+--rehearse calls the same interface built for the emulator, at tiny sizes with host memory: it checks this program and the
+C interface, not speed.
+"""
+import argparse
+import ctypes
+import json
+import math
+import random
+import statistics
+import struct
+import sys
+import time
+
+L2_BYTES = 60e6
+REPEATS = 20
+
+
+class Library:
+    """The C interface; a failed call raises with the kernel's own words."""
+
+    def __init__(self, path):
+        self.lib = ctypes.CDLL(path)
+        self.lib.trireme_error.restype = ctypes.c_char_p
+
+    def __call__(self, name, *arguments):
+        converted = [ctypes.c_float(a) if isinstance(a, float) else ctypes.c_void_p(a.value) if isinstance(a, Pointer)
+                     else ctypes.c_int(a) for a in arguments]
+        if getattr(self.lib, "trireme_" + name)(*converted) != 0:
+            raise RuntimeError(self.lib.trireme_error().decode())
+
+
+class Pointer:
+    def __init__(self, value):
+        self.value = value
+
+
+# ---- on a GPU --------------------------------------------------------------------------------------------------------
+
+def distance(torch, got, expected):
+    """Norm of the difference over the norm of what is expected; infinite when anything is not finite."""
+    got, expected = got.double(), expected.double()
+    if not bool(torch.isfinite(got).all()):
+        return math.inf
+    return float((got - expected).norm() / expected.norm())
+
+
+class Gpu:
+    def __init__(self, library):
+        import torch
+        self.torch, self.call = torch, library
+        self.stream = Pointer(torch.cuda.current_stream().cuda_stream)
+        self.results = []
+
+    def pointer(self, tensor):
+        return Pointer(0 if tensor is None else tensor.data_ptr())
+
+    def uniform(self, *shape, dtype=None):
+        torch = self.torch
+        return (torch.rand(shape, device="cuda") * 2 - 1).to(dtype or torch.bfloat16)
+
+    def time(self, sides, sets):
+        """Median milliseconds of each side: one call of each in turn, `sets` input sets in rotation."""
+        torch = self.torch
+        for i in range(3):
+            for side in sides:
+                side(i % sets)
+        spans = [[] for _ in sides]
+        for i in range(REPEATS):
+            for j, side in enumerate(sides):
+                begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+                begin.record()
+                side(i % sets)
+                end.record()
+                spans[j].append((begin, end))
+        torch.cuda.synchronize()
+        return [statistics.median(b.elapsed_time(e) for b, e in s) for s in spans]
+
+    def case(self, name, error, accepted, sides, sets, flops=0.0, moved=0.0):
+        """sides: [(who, callable of the number of the input set)], ours first."""
+        row = {"case": name, "error": error, "accepted": accepted, "passed": error < accepted}
+        if row["passed"]:
+            times = self.time([side for _, side in sides], sets)
+            row["ms"] = {who: t for (who, _), t in zip(sides, times)}
+            if len(times) > 1:
+                row["ratio"] = min(times[1:]) / times[0]  # above 1: ours is faster than the best of the others
+            if flops:
+                row["tflops"] = flops / times[0] / 1e9
+            if moved:
+                row["gbytes_per_s"] = moved / times[0] / 1e6
+        self.results.append(row)
+        print(line_of(row), flush=True)
+
+    # A device-to-device copy: what the memory-bound kernels are measured by.
+    def copy(self):
+        a = self.uniform(1 << 29)
+        b = self.torch.empty_like(a)
+        self.case("copy 1 GiB", 0.0, 1e-9, [("torch", lambda i: b.copy_(a))], 1, moved=2.0 * a.nbytes)
+
+    def gemm(self):
+        torch = self.torch
+        shapes = [("square 4096", 1, 4096, 4096, 4096), ("square 8192", 1, 8192, 8192, 8192),
+                  ("GPT-2 qkv", 1, 8192, 2304, 768), ("GPT-2 fc", 1, 8192, 3072, 768),
+                  ("GPT-2 proj", 1, 8192, 768, 3072), ("GPT-2 logits", 1, 8192, 50304, 768),
+                  ("GPT-2 fc, gradient of weights", 2, 3072, 768, 8192),
+                  ("GPT-2 fc, gradient of inputs", 0, 8192, 768, 3072)]
+        for name, form, m, n, k in shapes:
+            sets = max(2, math.ceil(3 * L2_BYTES / (2.0 * (m * k + k * n + m * n))))
+            a = [self.uniform(*((k, m) if form == 2 else (m, k))) for _ in range(sets)]
+            b = [self.uniform(*((n, k) if form == 1 else (k, n))) for _ in range(sets)]
+            c = [torch.full((m, n), math.nan, device="cuda", dtype=torch.bfloat16) for _ in range(sets)]
+            bias, residual = self.uniform(n), None
+
+            def ours(i):
+                self.call("gemm_sm80", form, m, n, k, self.pointer(a[i]), self.pointer(b[i]), self.pointer(c[i]),
+                          self.pointer(None), 0, self.pointer(residual), self.stream)
+
+            def operands(i):
+                return (a[i].t() if form == 2 else a[i]), (b[i].t() if form == 1 else b[i])
+
+            def torch_product(i):
+                x, y = operands(i)
+                torch.matmul(x, y, out=c[i])
+
+            ours(0)
+            x, y = operands(0)
+            rows = min(m, 512)
+            error = distance(torch, c[0][:rows], x[:rows].double() @ y.double())
+            self.case(f"gemm_sm80 {name} {m}x{n}x{k}", error, 4e-3,
+                      [("trireme", ours), ("cuBLASLt", torch_product)], sets, flops=2.0 * m * n * k)
+            if form == 1 and name.startswith("GPT-2 fc"):
+                def ours_gelu(i):
+                    self.call("gemm_sm80", form, m, n, k, self.pointer(a[i]), self.pointer(b[i]), self.pointer(c[i]),
+                              self.pointer(bias), 1, self.pointer(residual), self.stream)
+
+                def torch_gelu(i):
+                    torch.nn.functional.gelu(torch.nn.functional.linear(a[i], b[i], bias), approximate="tanh")
+
+                ours_gelu(0)
+                expected = torch.nn.functional.gelu(x[:rows].double() @ y.double() + bias.double(), approximate="tanh")
+                self.case(f"gemm_sm80 {name} + bias + GELU", distance(torch, c[0][:rows], expected), 4e-3,
+                          [("trireme", ours_gelu), ("PyTorch", torch_gelu)], sets, flops=2.0 * m * n * k)
+
+    def attention(self):
+        torch = self.torch
+        from torch.nn.attention import SDPBackend, sdpa_kernel
+        backends = [("cuDNN", SDPBackend.CUDNN_ATTENTION), ("FlashAttention", SDPBackend.FLASH_ATTENTION)]
+        for dim in (64, 128):
+            for tokens in (1024, 4096, 16384):
+                for causal in (True, False):
+                    heads, batch = 2048 // dim, max(1, 16384 // tokens)
+                    shape = (batch, tokens, heads, dim)
+                    q, k, v = (self.uniform(*shape) for _ in range(3))
+                    out = torch.full(shape, math.nan, device="cuda", dtype=torch.bfloat16)
+                    lse = torch.empty(batch, heads, tokens, device="cuda")
+                    scale = 1 / math.sqrt(dim)
+
+                    def ours(_):
+                        self.call("attention_forward_sm80", batch, heads, dim, tokens, int(causal), scale,
+                                  *(self.pointer(t) for t in (q, k, v, out, lse)), self.stream)
+
+                    def library(backend):
+                        def run(_):
+                            with sdpa_kernel(backend):
+                                torch.nn.functional.scaled_dot_product_attention(
+                                    q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), is_causal=causal)
+                        return run
+
+                    ours(0)
+                    last = slice(tokens - 256, tokens)  # of the last head: those queries see the most keys
+                    scores = q[-1, last, -1].double() @ k[-1, :, -1].double().t() * scale
+                    if causal:
+                        ahead = torch.arange(tokens, device="cuda") > torch.arange(tokens, device="cuda")[last, None]
+                        scores = scores.masked_fill(ahead, -math.inf)
+                    error = distance(torch, out[-1, last, -1], torch.softmax(scores, -1) @ v[-1, :, -1].double())
+                    self.case(f"attention_sm80 d{dim} {'causal' if causal else 'full'} {tokens}", error, 8e-3,
+                              [("trireme", ours)] + [(who, library(b)) for who, b in backends], 1,
+                              flops=4.0 * batch * heads * tokens * tokens * dim / (2 if causal else 1))
+
+    def norm(self):
+        torch = self.torch
+        rows, width, sets = 32768, 768, 3
+        x, r = ([self.uniform(rows, width) for _ in range(sets)] for _ in range(2))
+        total, y = (torch.full((rows, width), math.nan, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+        gamma, beta = self.uniform(width), self.uniform(width)
+        mean, rstd = (torch.empty(rows, device="cuda") for _ in range(2))
+
+        def ours(i):
+            self.call("layer_norm", rows, width, *(self.pointer(t) for t in
+                                                   (x[i], r[i], total, gamma, beta, y, mean, rstd)), self.stream)
+
+        def theirs(i):
+            torch.nn.functional.layer_norm(x[i] + r[i], (width,), gamma, beta, 1e-5)
+
+        ours(0)
+        error = distance(torch, y, torch.nn.functional.layer_norm((x[0] + r[0]).double(), (width,), gamma.double(),
+                                                                  beta.double(), 1e-5))
+        self.case(f"residual + LayerNorm {rows}x{width}", error, 8e-3, [("trireme", ours), ("PyTorch", theirs)], sets,
+                  moved=4.0 * rows * width * 2)
+
+    def cross_entropy(self):
+        torch = self.torch
+        rows, columns, valid = 8192, 50304, 50257
+        logits = self.uniform(rows, columns) * 4
+        targets = torch.randint(0, valid, (rows,), device="cuda")
+        work, losses = torch.empty(3 * rows, device="cuda"), torch.empty(rows, device="cuda")
+        buffer = logits.clone()
+
+        def ours(_):
+            self.call("cross_entropy", rows, columns, valid, *(self.pointer(t) for t in
+                                                               (buffer, targets, work, losses)), self.stream)
+
+        ours(0)
+        some = slice(0, 512)
+        x = logits[some, :valid].double()
+        expected = torch.softmax(x, -1)
+        expected[torch.arange(512, device="cuda"), targets[some]] -= 1
+        error = distance(torch, buffer[some, :valid], expected / rows)
+
+        def theirs(_):
+            x = logits.detach().requires_grad_()
+            torch.nn.functional.cross_entropy(x, targets).backward()
+
+        # Reads twice, writes once. The gradients that it now works on cost what logits do.
+        self.case(f"cross-entropy {rows}x{columns}", error, 8e-3, [("trireme", ours), ("PyTorch", theirs)], 1,
+                  moved=3.0 * rows * columns * 2)
+
+    def adamw(self):
+        torch = self.torch
+        count = 124_439_808
+        weight, m, v = (self.uniform(count, dtype=torch.float32) for _ in range(3))
+        v.abs_()
+        gradient, low = self.uniform(count), torch.empty(count, device="cuda", dtype=torch.bfloat16)
+        tensor_bytes, tile_bytes, tile = (ctypes.c_int() for _ in range(3))
+        self.call.lib.trireme_adamw_layout(*(ctypes.byref(n) for n in (tensor_bytes, tile_bytes, tile)))
+        entry = struct.pack("<5Qqf4x", *(t.data_ptr() for t in (weight, m, v, gradient, low)), count, 0.1)
+        assert len(entry) == tensor_bytes.value and tile_bytes.value == 8, "compare.py packs another layout"
+        tensors = torch.frombuffer(bytearray(entry), dtype=torch.uint8).cuda()
+        tiles = torch.tensor([[0, i] for i in range(math.ceil(count / tile.value))], dtype=torch.int32, device="cuda")
+        before = [t[:100000].double() for t in (weight, m, v, gradient)]
+
+        def ours(_):
+            self.call("adamw", self.pointer(tensors), self.pointer(tiles), len(tiles), 1e-3, 0.9, 0.95, 1e-8, 10,
+                      self.stream)
+
+        ours(0)
+        w, m1, v1, g = before
+        m1, v1 = 0.9 * m1 + 0.1 * g, 0.95 * v1 + 0.05 * g * g
+        step = m1 / (1 - 0.9 ** 10) / ((v1 / (1 - 0.95 ** 10)).sqrt() + 1e-8) + 0.1 * w
+        error = distance(torch, weight[:100000] - w.float(), -1e-3 * step)
+        parameter = torch.nn.Parameter(weight.clone())
+        parameter.grad = gradient.float()
+        optimizer = torch.optim.AdamW([parameter], lr=1e-3, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
+        self.case("AdamW 124M, bf16 gradients and copy", error, 1e-3,
+                  [("trireme", ours), ("PyTorch fused, f32", lambda i: optimizer.step())], 1, moved=28.0 * count)
+
+
+def line_of(row):
+    text = f"{row['case']:<52} error {row['error']:.1e}"
+    if not row["passed"]:
+        return text + f"  FAILED (accepted {row['accepted']:.0e})"
+    text += "  " + "  ".join(f"{who} {ms:.4g} ms" for who, ms in row["ms"].items())
+    for key, unit in (("tflops", "TFLOP/s"), ("gbytes_per_s", "GB/s")):
+        if key in row:
+            text += f"  {row[key]:.0f} {unit}"
+    return text + (f"  ratio {row['ratio']:.2f}" if "ratio" in row else "")
+
+
+# ---- without one -----------------------------------------------------------------------------------------------------
+
+class Emulated:
+    """Tiny cases in host memory, against plain Python: the interface, the comparison and the table."""
+
+    def __init__(self, library):
+        self.call, self.results, self.random = library, [], random.Random(7)
+
+    def bf16(self, count):
+        """Values that bf16 holds exactly, and their bits."""
+        values = [self.random.randrange(-128, 129) / 128 for _ in range(count)]
+        bits = (ctypes.c_uint16 * count)(*(struct.unpack("<I", struct.pack("<f", x))[0] >> 16 for x in values))
+        return values, bits
+
+    @staticmethod
+    def floats(bits):
+        return [struct.unpack("<f", struct.pack("<I", x << 16))[0] for x in bits]
+
+    def case(self, name, got, expected, run):
+        error = math.dist(got, expected) / math.hypot(*expected)
+        row = {"case": name, "error": error, "accepted": 8e-3, "passed": error < 8e-3, "ms": {}}
+        for who in ("trireme, emulated", "again"):
+            spans = []
+            for _ in range(3):
+                begin = time.perf_counter()
+                run()
+                spans.append((time.perf_counter() - begin) * 1e3)
+            row["ms"][who] = statistics.median(spans)
+        self.results.append(row)
+        print(line_of(row), flush=True)
+
+    def gemm(self):
+        m, n, k = 24, 16, 40
+        (a, a_bits), (b, b_bits), (bias, bias_bits) = self.bf16(m * k), self.bf16(n * k), self.bf16(n)
+        c = (ctypes.c_uint16 * (m * n))()
+        where = [Pointer(ctypes.addressof(t)) for t in (a_bits, b_bits, c, bias_bits)]
+
+        def run():
+            self.call("gemm_sm80", 1, m, n, k, *where, 0, Pointer(0), Pointer(0))
+
+        run()
+        expected = [sum(a[i * k + l] * b[j * k + l] for l in range(k)) + bias[j] for i in range(m) for j in range(n)]
+        self.case(f"gemm_sm80 {m}x{n}x{k} + bias", self.floats(c), expected, run)
+
+    def attention(self):
+        tokens, dim = 20, 16
+        (q, q_bits), (k, k_bits), (v, v_bits) = (self.bf16(tokens * dim) for _ in range(3))
+        out, lse = (ctypes.c_uint16 * (tokens * dim))(), (ctypes.c_float * tokens)()
+        where = [Pointer(ctypes.addressof(t)) for t in (q_bits, k_bits, v_bits, out, lse)]
+
+        def run():
+            self.call("attention_forward_sm80", 1, 1, dim, tokens, 1, 0.25, *where, Pointer(0))
+
+        run()
+        expected = []
+        for i in range(tokens):
+            weights = [math.exp(0.25 * sum(q[i * dim + d] * k[j * dim + d] for d in range(dim))) for j in range(i + 1)]
+            expected += [sum(w * v[j * dim + d] for j, w in enumerate(weights)) / sum(weights) for d in range(dim)]
+        self.case(f"attention_sm80 d{dim} causal {tokens}", self.floats(out), expected, run)
+
+    def refusal(self):
+        try:
+            self.call("layer_norm", 1, 30000, *(Pointer(0) for _ in range(9)))
+        except RuntimeError as error:
+            assert "24000" in str(error), error
+            print("a refusal arrives in the kernel's words:", error)
+            return
+        raise SystemExit("a row that does not fit was not refused")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--library", required=True, help="the shared library of bench/cuda/shim.cu")
+    parser.add_argument("--out", required=True, help="where to write the results, as JSON")
+    parser.add_argument("--only", default="", help="cases whose name starts with this: copy, gemm, attention, norm, ...")
+    parser.add_argument("--rehearse", action="store_true", help="the emulated library, tiny sizes, no GPU")
+    options = parser.parse_args()
+    side = Emulated(Library(options.library)) if options.rehearse else Gpu(Library(options.library))
+    cases = ["gemm", "attention", "refusal"] if options.rehearse else \
+        ["copy", "gemm", "attention", "norm", "cross_entropy", "adamw"]
+    failures = []
+    for name in cases:
+        if not name.startswith(options.only):
+            continue
+        try:
+            getattr(side, name)()
+        except Exception as error:  # one case must not cost the others their time on a GPU
+            failures.append({"case": name, "error": str(error)})
+            print(f"{name}: {error}", file=sys.stderr, flush=True)
+    failures += [{"case": r["case"], "error": f"distance to f64 {r['error']:.1e}"} for r in side.results if not r["passed"]]
+    with open(options.out, "w", encoding="utf-8") as out:
+        json.dump({"rows": side.results, "failures": failures}, out, indent=1)
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

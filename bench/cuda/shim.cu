@@ -1,0 +1,127 @@
+// The kernels behind a C interface, so that bench/cuda/compare.py can call them on PyTorch's tensors, in one process with
+// the libraries that they are compared with. Pointers and sizes only; a call returns 0, or 1 after which
+// trireme_error() says why.
+// Read next: bench/cuda/compare.py.
+#include <cstdint>
+#include <exception>
+#include <string>
+
+#include "cuda/kernels/attention.h"
+#include "cuda/kernels/cross_entropy.h"
+#include "cuda/kernels/gemm.h"
+#include "cuda/kernels/norm.h"
+#include "cuda/kernels/optimizer.h"
+
+namespace {
+
+using namespace trireme;
+using namespace trireme::cuda;
+
+std::string& last_error() {
+  static std::string message;
+  return message;
+}
+
+template <class Call>
+int guarded(const Call& call) {
+  try {
+    call();
+    return 0;
+  } catch (const std::exception& error) {
+    last_error() = error.what();
+    return 1;
+  }
+}
+
+template <class T>
+T* as(void* pointer) {
+  return static_cast<T*>(pointer);
+}
+
+}  // namespace
+
+extern "C" {
+
+const char* trireme_error() { return last_error().c_str(); }
+
+/// c [m, n] = a b in bf16, form 0 NN, 1 NT, 2 TN; all dense. bias [n] may be null, as may residual [m, n].
+int trireme_gemm_sm80(int form, int m, int n, int k, void* a, void* b, void* c, void* bias, int gelu, void* residual,
+                      void* stream) {
+  return guarded([&] {
+    Gemm<bf16, bf16> p{static_cast<Form>(form), m,           n, k, as<bf16>(a), form == 2 ? m : k, as<bf16>(b),
+                       form == 1 ? k : n,       as<bf16>(c), n};
+    p.epilogue.bias = as<bf16>(bias);
+    p.epilogue.activation = gelu != 0 ? Activation::gelu_tanh : Activation::none;
+    p.epilogue.residual = as<bf16>(residual);
+    gemm_sm80(p, static_cast<Stream>(stream));
+  });
+}
+
+/// q, k, v, out [batch, tokens, heads, dim] in bf16, dense; lse [batch, heads, tokens] f32.
+int trireme_attention_forward_sm80(int batch, int heads, int dim, int tokens, int causal, float scale, void* q, void* k,
+                                   void* v, void* out, void* lse, void* stream) {
+  return guarded([&] {
+    const AttentionForward<bf16> p{.batch = batch,
+                                   .heads = heads,
+                                   .kv_heads = heads,
+                                   .head_dim = dim,
+                                   .queries = tokens,
+                                   .keys = tokens,
+                                   .causal = causal != 0,
+                                   .scale = scale,
+                                   .q = as<bf16>(q),
+                                   .q_pitch = heads * dim,
+                                   .k = as<bf16>(k),
+                                   .v = as<bf16>(v),
+                                   .kv_pitch = heads * dim,
+                                   .out = as<bf16>(out),
+                                   .out_pitch = heads * dim,
+                                   .lse = as<float>(lse)};
+    attention_forward_sm80(p, static_cast<Stream>(stream));
+  });
+}
+
+int trireme_layer_norm(int rows, int width, void* x, void* residual, void* sum, void* gamma, void* beta, void* y,
+                       void* mean, void* rstd, void* stream) {
+  return guarded([&] {
+    norm_forward<bf16>({Norm::layer, rows, width, as<bf16>(x), as<bf16>(residual), as<bf16>(sum), as<bf16>(gamma),
+                        as<bf16>(beta), 1e-5F, as<bf16>(y), as<float>(mean), as<float>(rstd)},
+                       static_cast<Stream>(stream));
+  });
+}
+
+/// Both passes; logits [rows, columns] in bf16 become gradients. workspace: 3 rows floats.
+int trireme_cross_entropy(int rows, int columns, int valid, void* logits, void* targets, void* workspace, void* losses,
+                          void* stream) {
+  return guarded([&] {
+    float* const w = as<float>(workspace);
+    const CrossEntropy<bf16> p{rows, columns,  valid,       0, as<bf16>(logits), as<std::int64_t>(targets),
+                               w,    w + rows, w + 2 * rows};
+    cross_entropy_statistics(p, static_cast<Stream>(stream));
+    cross_entropy_gradient(p, 1.0F / static_cast<float>(rows), as<float>(losses), static_cast<Stream>(stream));
+  });
+}
+
+/// Bytes of an entry of the tensor list and of the tile list, and the elements of a tile: compare.py builds the lists.
+int trireme_adamw_layout(int* tensor_bytes, int* tile_bytes, int* tile_elements) {
+  *tensor_bytes = static_cast<int>(sizeof(AdamWTensor<bf16>));
+  *tile_bytes = static_cast<int>(sizeof(Tile));
+  *tile_elements = kOptimizerTile;
+  return 0;
+}
+
+int trireme_adamw(void* tensors, void* tiles, int tile_count, float lr, float beta1, float beta2, float eps, int step,
+                  void* stream) {
+  return guarded([&] {
+    double power1 = 1, power2 = 1;
+    for (int i = 0; i < step; ++i) {
+      power1 *= static_cast<double>(beta1);
+      power2 *= static_cast<double>(beta2);
+    }
+    const AdamWSettings settings{
+        lr, beta1, beta2, eps, static_cast<float>(1 / (1 - power1)), static_cast<float>(1 / (1 - power2)), 1.0F, 0.0F};
+    adamw(as<AdamWTensor<bf16>>(tensors), as<Tile>(tiles), tile_count, settings, nullptr, static_cast<Stream>(stream));
+  });
+}
+
+}  // extern "C"
