@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "core/error.h"
+#include "cuda/emu/race.h"
 
 namespace trireme::cuda::emu {
 
@@ -16,6 +17,7 @@ void AsyncGroups::wait(std::size_t newest) {
     closed.erase(closed.begin());
     for (const Operation& operation : oldest) operation();
   }
+  if (committed > newest) waited = std::max(waited, committed - static_cast<std::uint32_t>(newest));
 }
 
 bool AsyncGroups::in_flight() const {
@@ -46,11 +48,13 @@ bool Block::complete_one() {
 
 void Block::wait_mbarrier(std::uint64_t* word, std::uint32_t parity, Site site) {
   check_shared(word, 8, 8, "mbarrier", site);
+  if (race_ != nullptr) race_->access(word, 8, Kind::mbarrier_use, __builtin_return_address(0));
   give_way();
   while (Mbarrier::load(word, *this, site).phase == (parity & 1U)) {
     mbarrier_waits_.push_back({running_, word, parity & 1U});
     wait(parity == 0 ? "phase 0 of an mbarrier" : "phase 1 of an mbarrier", site);
   }
+  if (race_ != nullptr) race_->mbarrier_passed(word);
 }
 
 void Block::mbarrier_flipped(const std::uint64_t* word) {
@@ -86,6 +90,7 @@ void Mbarrier::settle(std::uint64_t* word, Block& block) {
   if (complete) {
     phase ^= 1U;
     pending = expected;
+    if (block.race() != nullptr) block.race()->mbarrier_complete(word);
   }
   store(word);
   if (complete) block.mbarrier_flipped(word);
@@ -94,12 +99,17 @@ void Mbarrier::settle(std::uint64_t* word, Block& block) {
 void mbarrier_init(std::uint64_t* word, int count, Site site) {
   Block& block = *running_block;
   block.check_shared(word, 8, 8, "mbarrier.init", site);
+  if (block.race() != nullptr) block.race()->access(word, 8, Kind::mbarrier_init, __builtin_return_address(0));
   Mbarrier{0, count, count, 0}.store(word);
 }
 
 void mbarrier_arrive(std::uint64_t* word, std::int64_t expected_bytes, Site site) {
   Block& block = *running_block;
   block.check_shared(word, 8, 8, "mbarrier.arrive", site);
+  if (block.race() != nullptr) {
+    block.race()->access(word, 8, Kind::mbarrier_use, __builtin_return_address(0));
+    block.race()->mbarrier_arrive(word);
+  }
   Mbarrier barrier = Mbarrier::load(word, block, site);
   if (barrier.pending == 0)
     block.fault(site, fmt::format("more arrivals than the {} this mbarrier expects in a phase", barrier.expected));
@@ -123,6 +133,8 @@ void cp_async(void* destination, const void* source, int bytes, int valid, Site 
   if (reinterpret_cast<std::uintptr_t>(source) % size != 0 && valid > 0)
     block.fault(site, fmt::format("cp.async: the source is not a multiple of {}", bytes));
   if (valid < 0 || valid > bytes) block.fault(site, fmt::format("cp.async: {} of {} bytes are valid", valid, bytes));
+  if (block.race() != nullptr)
+    block.race()->copy(destination, source, size, static_cast<std::size_t>(valid), __builtin_return_address(0));
   std::memset(destination, 0xff, size);  // what is there between issue and completion is nobody's business
   block.start(
       [=] {

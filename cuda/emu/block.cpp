@@ -8,6 +8,7 @@
 #include <map>
 
 #include "core/error.h"
+#include "cuda/emu/race.h"
 
 namespace trireme::cuda::emu {
 
@@ -42,6 +43,12 @@ const char* base_name(const char* file) {
 Block::Block(const BlockShape& shape, const Stacks& stacks, const std::function<void()>& body)
     : shape_(shape), stacks_(stacks), body_(body) {
   fibers_.resize(static_cast<std::size_t>(shape.block.x) * shape.block.y * shape.block.z);
+}
+
+Block::~Block() = default;
+
+void Block::check_races(RaceLaunch& launch, std::uint32_t block_index) {
+  race_ = std::make_unique<RaceChecker>(*this, launch, block_index);
 }
 
 void Block::prepare(Dim3 index, Schedule schedule) {
@@ -201,6 +208,12 @@ void Block::leave(Meeting& meeting, int first_thread, int width) {
   give_way();
 }
 
+void Block::sync_warp(std::uint32_t mask, Site site) {
+  meet_warp(mask, "__syncwarp", site, nullptr, [&](void* const*) {
+    if (race_ != nullptr) race_->sync_warp(mask);
+  });
+}
+
 void Block::barrier(int id, int count, bool waits, Site site) {
   if (id < 0 || id > 15) fault(site, fmt::format("barrier {} does not exist; there are 16, 0 to 15", id));
   if (count % 32 != 0 && count != threads())
@@ -215,12 +228,14 @@ void Block::barrier(int id, int count, bool waits, Site site) {
       fault(site, fmt::format("warp {} diverged: some lanes wait at barrier {} in {}", warp, id, place(line)));
   barrier.sites.emplace_back(warp, site);
   ++barrier.arrivals;
+  if (race_ != nullptr) race_->barrier_arrive(id, waits);
   if (barrier.arrivals < barrier.expected) {
     if (waits) barrier.arrived.push_back(running_);
     return waits ? wait(id == 0 ? "__syncthreads" : "a named barrier", site) : give_way();
   }
   const std::vector<Fiber*> waiting = std::move(barrier.arrived);
   barrier = {};
+  if (race_ != nullptr) race_->barrier_complete(id);
   for (Fiber* const fiber : waiting) wake(*fiber);
   give_way();
 }

@@ -36,9 +36,11 @@ using Operation = std::function<void()>;
 struct AsyncGroups {
   std::vector<Operation> open;                 ///< issued, not yet committed
   std::vector<std::vector<Operation>> closed;  ///< committed, oldest first; empty vectors are done
+  std::uint32_t committed = 0, waited = 0;     ///< groups so far, and how many of them a wait has covered
   void commit() {
     closed.push_back(std::move(open));
     open.clear();
+    ++committed;
   }
   /// Completes the oldest groups until at most `newest` are left.
   void wait(std::size_t newest);
@@ -89,9 +91,13 @@ struct BlockShape {
   int registers = 0;  ///< per thread at launch; 0: as many as the block's threads can have
 };
 
+class RaceChecker;  // cuda/emu/race.h
+class RaceLaunch;
+
 class Block {
  public:
   Block(const BlockShape& shape, const Stacks& stacks, const std::function<void()>& body);
+  ~Block();
   Block(const Block&) = delete;
   Block& operator=(const Block&) = delete;
 
@@ -120,6 +126,7 @@ class Block {
     complete(meeting.arguments.data());
     leave(meeting, fiber().index / 128 * 128, 128);
   }
+  void sync_warp(std::uint32_t mask, Site site);
   void barrier(int id, int threads, bool waits, Site site);
 
   // ---- shared memory (shared.cpp) ----------------------------------------------------------------------------------
@@ -133,6 +140,8 @@ class Block {
   /// What the asynchronous proxy (TMA, wgmma) sees: generic writes appear in it only at a proxy fence.
   std::byte* async_view_at(std::uint32_t address) const { return async_view_ + address; }
   void publish_to_async_proxy();
+  /// "byte 4 of the shared memory of norm.cu:63".
+  std::string shared_place(const std::byte* pointer) const;
 
   // ---- asynchronous operations (async.cpp) -------------------------------------------------------------------------
   /// Runs `operation` now, or adds it to `group` or (group null) to those that complete at the scheduler's will.
@@ -143,7 +152,14 @@ class Block {
   // ---- registers ---------------------------------------------------------------------------------------------------
   void set_max_registers(int count, bool increase, Site site);
 
+  // ---- races (race.h) ----------------------------------------------------------------------------------------------
+  void check_races(RaceLaunch& launch, std::uint32_t block_index);
+  RaceChecker* race() const { return race_.get(); }  ///< null: this launch is not checked
+
   Fiber& fiber() const { return *running_; }
+  const Fiber& fiber(int index) const { return fibers_[static_cast<std::size_t>(index)]; }
+  static constexpr std::size_t kSharedBytes = 227 * 1024;
+  static constexpr std::size_t kSharedSpan = kSharedBytes + 2048;  ///< with the zones between allocations
   Dim3 index() const { return index_; }
   const BlockShape& shape() const { return shape_; }
   int threads() const { return static_cast<int>(fibers_.size()); }
@@ -151,6 +167,7 @@ class Block {
   [[noreturn]] void fault(Site site, const std::string& what) const;
 
   AsyncGroups& wgmma_of_group() { return wgmma_[static_cast<std::size_t>(running_->index / 128)]; }
+  const AsyncGroups& wgmma_of(const Fiber& fiber) const { return wgmma_[static_cast<std::size_t>(fiber.index / 128)]; }
 
  private:
   static void fiber_main();
@@ -194,12 +211,12 @@ class Block {
   std::vector<int> registers_;      ///< per warp group, per thread
   std::vector<Fiber*> register_waits_;
 
-  static constexpr std::size_t kSharedBytes = 227 * 1024;
   std::unique_ptr<std::byte[]> shared_memory_, async_memory_;  ///< poisoned as it is allocated to the kernel
   std::byte *shared_ = nullptr, *async_view_ = nullptr;
   std::vector<SharedRange> ranges_;
   std::size_t shared_end_ = 0;
   std::size_t dynamic_begin_ = 0, dynamic_alignment_ = 0;
+  std::unique_ptr<RaceChecker> race_;
 };
 
 /// The block and thread that this OS thread is emulating.

@@ -14,7 +14,11 @@
 #include "cuda/emu/launch.h"
 #include "cuda/emu/matrix.h"
 
+#if defined(__SANITIZE_THREAD__)
+#define __global__ __attribute__((flatten))  // race build: one function a kernel, so that every access has its lines
+#else
 #define __global__
+#endif
 #define __device__
 #define __host__
 #define __forceinline__ inline
@@ -53,9 +57,7 @@ using Stream = StreamTag*;  ///< under emulation launches are synchronous and st
 inline void sync_threads(Site site = Site::here()) {
   emu::running_block->barrier(0, emu::running_block->threads(), true, site);
 }
-inline void sync_warp(std::uint32_t mask = ~0U, Site site = Site::here()) {
-  emu::running_block->meet_warp(mask, "__syncwarp", site, nullptr, [](void* const*) {});
-}
+inline void sync_warp(std::uint32_t mask = ~0U, Site site = Site::here()) { emu::running_block->sync_warp(mask, site); }
 inline void barrier_sync(int id, int threads, Site site = Site::here()) {
   emu::running_block->barrier(id, threads, true, site);
 }
@@ -134,11 +136,21 @@ T from_float(float x) {
 }
 
 // ---- global memory ---------------------------------------------------------------------------------------------------
+namespace emu {
+/// For the race checker: in its build, where memcpy would hide the access (race_hooks.cpp).
+#if defined(__SANITIZE_THREAD__)
+void race_access(const void* at, std::size_t bytes, bool writes);
+#else
+inline void race_access(const void*, std::size_t, bool) {}
+#endif
+}  // namespace emu
+
 /// A load of sizeof(V) bytes in one instruction: the address must be a multiple of that.
 template <class V, class T>
 V load_vector(const T* from, Site site = Site::here()) {
   if (reinterpret_cast<std::uintptr_t>(from) % sizeof(V) != 0)
     emu::running_block->fault(site, "a vector load from an address that is not a multiple of its size");
+  emu::race_access(from, sizeof(V), false);
   V value;
   std::memcpy(static_cast<void*>(&value), static_cast<const void*>(from), sizeof(V));
   return value;
@@ -147,6 +159,7 @@ template <class V, class T>
 void store_vector(T* to, const V& value, Site site = Site::here()) {
   if (reinterpret_cast<std::uintptr_t>(to) % sizeof(V) != 0)
     emu::running_block->fault(site, "a vector store to an address that is not a multiple of its size");
+  emu::race_access(to, sizeof(V), true);
   std::memcpy(static_cast<void*>(to), static_cast<const void*>(&value), sizeof(V));
 }
 

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "core/error.h"
+#include "cuda/emu/race.h"
 
 namespace trireme::cuda::emu {
 
@@ -50,13 +51,17 @@ void run_grid(const BlockShape& shape, const std::function<void()>& body) {
   std::atomic<std::uint64_t> next{0};
   std::mutex mutex;
   std::map<std::uint64_t, std::exception_ptr> failures;
+  const auto race = race_checking ? std::make_unique<RaceLaunch>() : nullptr;
   const auto work = [&] {
     const Stacks stacks(static_cast<int>(shape.block.x * shape.block.y * shape.block.z));
     for (std::uint64_t i = next++; i < blocks; i = next++) {
       // Nothing may depend on the order of blocks: half of the seeds begin with the last one.
       const std::uint64_t linear = schedule.seed % 2 == 1 ? blocks - 1 - i : i;
       try {
-        Block(shape, stacks, body).run(block_of(linear, shape.grid), schedule);
+        Block block(shape, stacks, body);
+        if (race != nullptr) block.check_races(*race, static_cast<std::uint32_t>(linear));
+        block.run(block_of(linear, shape.grid), schedule);
+        if (race != nullptr && !race->races.empty()) next = blocks;
       } catch (...) {
         const std::lock_guard lock(mutex);
         failures.emplace(linear, std::current_exception());
@@ -64,12 +69,16 @@ void run_grid(const BlockShape& shape, const std::function<void()>& body) {
       }
     }
   };
-  const std::uint64_t workers = std::min<std::uint64_t>(blocks, std::max(1U, std::thread::hardware_concurrency()));
+  // Race-checked blocks share the shadow of global memory, and run one after another: the same report every time.
+  const std::uint64_t most = race != nullptr ? 1 : std::max(1U, std::thread::hardware_concurrency());
+  const std::uint64_t workers = std::min(blocks, most);
   std::vector<std::thread> threads;
   for (std::uint64_t i = 1; i < workers; ++i) threads.emplace_back(work);
   work();
   for (std::thread& thread : threads) thread.join();
+  if (race != nullptr) race->throw_races(shape.kernel, schedule.seed);
   if (!failures.empty()) std::rethrow_exception(failures.begin()->second);
+  if (race != nullptr) race->require_accesses(shape.kernel);
 }
 
 }  // namespace trireme::cuda::emu

@@ -5,7 +5,7 @@
 
 #include <cstring>
 
-#include "cuda/emu/block.h"
+#include "cuda/emu/race.h"
 
 namespace trireme::cuda::emu {
 
@@ -20,7 +20,7 @@ void Block::add_range(SharedRange range) {
   const std::size_t before = shared_end_;
   shared_end_ = range.begin + range.bytes + kRedZone;
   const std::size_t asked = shared_end_ - ranges_.size() * kRedZone;
-  if (shared_end_ > kSharedBytes + 2048 || asked > kSharedBytes)
+  if (shared_end_ > kSharedSpan || asked > kSharedBytes)
     fault(range.site, fmt::format("{} bytes of shared memory; a block has at most {}", asked, kSharedBytes));
   // Every bit set is a NaN in each floating format, and -1 as an integer.
   std::memset(shared_ + before, 0xff, shared_end_ - before);
@@ -65,7 +65,16 @@ std::uint32_t Block::check_shared(const void* pointer, std::size_t bytes, std::s
   return check_shared_address(address, bytes, what, site);
 }
 
+std::string Block::shared_place(const std::byte* pointer) const {
+  const auto address = static_cast<std::size_t>(pointer - shared_);
+  for (const SharedRange& range : ranges_)
+    if (address >= range.begin && address < range.begin + range.bytes)
+      return fmt::format("byte {} of the shared memory of {}", address - range.begin, place(range.site));
+  return fmt::format("shared address {}", address);
+}
+
 void Block::publish_to_async_proxy() {
+  if (race_ != nullptr) race_->proxy_fence();
   if (shared_end_ > 0) std::memcpy(async_view_, shared_, shared_end_);
 }
 

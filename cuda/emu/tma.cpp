@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "cuda/emu/async.h"
+#include "cuda/emu/race.h"
 
 namespace trireme::cuda::emu {
 
@@ -59,10 +60,18 @@ void tma_load(void* destination, const TensorMap& map, std::array<int, 4> start,
   std::memcpy(&seen, block.async_view_at(word), 8);
   if (seen == ~std::uint64_t{0})
     block.fault(site, "TMA load: its mbarrier was initialised, but no fence made that visible to the TMA unit");
-  const std::size_t bytes = tile_bytes(map);
+  const std::size_t bytes = tile_bytes(map), element = static_cast<std::size_t>(map.element_bytes);
+  if (block.race() != nullptr) {
+    const void* const pc = __builtin_return_address(0);
+    block.race()->tma_load(barrier, pc);
+    for_each_element(map, start, [&](std::uint32_t offset, const std::byte* global) {
+      std::byte* const to = block.shared_at(swizzled(map.swizzle, address + offset));
+      block.race()->tma_load_piece(barrier, to, global, element, pc);
+    });
+  }
   std::memset(destination, 0xff, bytes);
   std::memset(block.async_view_at(address), 0xff, bytes);
-  const auto size = static_cast<std::size_t>(map.element_bytes);
+  const std::size_t size = element;
   block.start(
       [=, &block, map = map] {
         for_each_element(map, start, [&](std::uint32_t offset, const std::byte* global) {
@@ -83,6 +92,13 @@ void tma_store(const TensorMap& map, const void* source, std::array<int, 4> star
   Block& block = *running_block;
   const std::uint32_t address = check_tile(map, source, "TMA store", site);
   const auto size = static_cast<std::size_t>(map.element_bytes);
+  if (block.race() != nullptr) {
+    const void* const pc = __builtin_return_address(0);
+    for_each_element(map, start, [&](std::uint32_t offset, std::byte* global) {
+      const std::byte* const from = block.shared_at(swizzled(map.swizzle, address + offset));
+      block.race()->tma_store_piece(global, from, size, pc);
+    });
+  }
   block.start(
       [=, &block, map = map] {
         for_each_element(map, start, [&](std::uint32_t offset, std::byte* global) {

@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "cuda/emu/matrix.h"
+#include "cuda/emu/race.h"
 
 namespace trireme::cuda::emu {
 
@@ -23,6 +24,9 @@ const MatrixArguments& of(void* const* arguments, int lane) {
   return *static_cast<const MatrixArguments*>(arguments[lane]);
 }
 
+/// A lane of the running warp.
+const Fiber& lane_fiber(const Block& block, int lane) { return block.fiber(block.fiber().index / 32 * 32 + lane); }
+
 float value(std::uint32_t packed, int half, Half type) {
   const auto bits = static_cast<std::uint16_t>(packed >> (16 * half));
   if (type == Half::bf16) {
@@ -41,12 +45,15 @@ void ldmatrix(std::uint32_t* registers, int matrices, bool transpose, const void
   Block& block = *running_block;
   if (block.fiber().index % 32 < 8 * matrices) block.check_shared(row, 16, 16, "ldmatrix", site);
   MatrixArguments mine{registers, static_cast<std::byte*>(const_cast<void*>(row))};
+  const void* const pc = __builtin_return_address(0);
   block.meet_warp(~0U, "ldmatrix", site, &mine, [&](void* const* all) {
     for_each_pair(matrices, [&](int m, int lane, int r, int c) {
       std::uint16_t pair[2];
       for (int i = 0; i < 2; ++i) {
         const int from_row = transpose ? c + i : r, column = transpose ? r : c + i;
-        std::memcpy(&pair[i], of(all, 8 * m + from_row).row + 2 * column, 2);
+        const std::byte* const from = of(all, 8 * m + from_row).row + 2 * column;
+        if (block.race() != nullptr) block.race()->access_by(lane_fiber(block, lane), from, 2, Kind::ldmatrix, pc);
+        std::memcpy(&pair[i], from, 2);
       }
       of(all, lane).registers[m] = pair[0] | (static_cast<std::uint32_t>(pair[1]) << 16);
     });
@@ -57,9 +64,12 @@ void stmatrix(const std::uint32_t* registers, int matrices, void* row, Site site
   Block& block = *running_block;
   if (block.fiber().index % 32 < 8 * matrices) block.check_shared(row, 16, 16, "stmatrix", site);
   MatrixArguments mine{const_cast<std::uint32_t*>(registers), static_cast<std::byte*>(row)};
+  const void* const pc = __builtin_return_address(0);
   block.meet_warp(~0U, "stmatrix", site, &mine, [&](void* const* all) {
     for_each_pair(matrices, [&](int m, int lane, int r, int c) {
-      std::memcpy(of(all, 8 * m + r).row + 2 * c, &of(all, lane).registers[m], 4);
+      std::byte* const to = of(all, 8 * m + r).row + 2 * c;
+      if (block.race() != nullptr) block.race()->access_by(lane_fiber(block, lane), to, 4, Kind::stmatrix, pc);
+      std::memcpy(to, &of(all, lane).registers[m], 4);
     });
   });
 }

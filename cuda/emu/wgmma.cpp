@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "cuda/emu/matrix.h"
+#include "cuda/emu/race.h"
 
 namespace trireme::cuda::emu {
 
@@ -113,6 +114,17 @@ void multiply(const Block& block, const Pending& pending, Site site) {
     }
 }
 
+/// Tells the race checker what an operand's product will read.
+void race_operand(Block& block, std::uint64_t bits, int rows, bool transposed, const void* pc, Site site) {
+  const Descriptor descriptor(bits, block, site);
+  for (std::uint32_t r = 0; r < static_cast<std::uint32_t>(rows); ++r)
+    for (std::uint32_t k = 0; k < 16; ++k) {
+      const std::uint32_t address = descriptor.address(r, k, transposed);
+      block.check_shared_address(address, 2, "wgmma operand", site);
+      block.race()->wgmma_operand(block.shared_at(address), 2, pc);
+    }
+}
+
 }  // namespace
 
 void wgmma(const Wgmma& operation, Site site) {
@@ -120,6 +132,7 @@ void wgmma(const Wgmma& operation, Site site) {
   if (operation.n % 8 != 0 || operation.n < 8 || operation.n > 256)
     block.fault(site, fmt::format("wgmma: n = {}; expected a multiple of 8 up to 256", operation.n));
   Wgmma mine = operation;
+  const void* const pc = __builtin_return_address(0);
   block.meet_warp_group("wgmma", site, &mine, [&](void* const* all) {
     auto pending = std::make_shared<Pending>();
     pending->common = operation;
@@ -130,6 +143,11 @@ void wgmma(const Wgmma& operation, Site site) {
       pending->d.push_back(other.d);
     }
     if (operation.a != nullptr) pending->a_registers = gather_a(all, operation.type);
+    if (block.race() != nullptr) {
+      block.race()->begin_wgmma();
+      if (operation.a == nullptr) race_operand(block, operation.descriptor_a, 64, operation.transpose_a, pc, site);
+      race_operand(block, operation.descriptor_b, operation.n, operation.transpose_b, pc, site);
+    }
     AsyncGroups& group = block.wgmma_of_group();
     // The first product of a chain finds the accumulators as they are now; nobody may change them until a wait.
     if (!group.in_flight())

@@ -8,6 +8,9 @@
 #include <cstring>
 
 #include "cuda/device/device.h"
+#if !defined(__CUDACC__)
+#include "cuda/emu/race.h"
+#endif
 
 namespace cuda_test {
 
@@ -23,6 +26,9 @@ inline void* device_allocate(std::size_t bytes) {
   return pointer;
 }
 inline void device_free(void* pointer) { (void)cudaFree(pointer); }
+struct Watch {
+  Watch(const void*, std::size_t) {}
+};
 inline void copy_to_device(void* to, const void* from, std::size_t bytes) {
   require_success(cudaMemcpy(to, from, bytes, cudaMemcpyHostToDevice), "cudaMemcpy to the device");
 }
@@ -35,6 +41,7 @@ inline void copy_to_host(void* to, const void* from, std::size_t bytes) {
 
 inline void* device_allocate(std::size_t bytes) { return std::aligned_alloc(256, (bytes + 255) / 256 * 256); }
 inline void device_free(void* pointer) { std::free(pointer); }
+using Watch = trireme::cuda::emu::WatchedMemory;
 inline void copy_to_device(void* to, const void* from, std::size_t bytes) { std::memcpy(to, from, bytes); }
 inline void copy_to_host(void* to, const void* from, std::size_t bytes) { std::memcpy(to, from, bytes); }
 

@@ -1,0 +1,250 @@
+// What the race checker knows of threads and asynchronous operations, and how an access is compared with earlier ones.
+// See cuda/emu/race.h. Actors of a block of T threads: 0 to T - 1 threads; T on, the cp.async of each; 2T on, the TMA
+// stores of each, as far as they read shared memory; 3T, all stores into global memory, which nothing waits for; then
+// the wgmma of each warp group; then an actor for each mbarrier: the TMA loads that report to it, one step a phase.
+#include "cuda/emu/race.h"
+
+namespace trireme::cuda::emu {
+
+RaceChecker::RaceChecker(Block& block, RaceLaunch& launch, std::uint32_t block_index)
+    : block_(block),
+      launch_(launch),
+      block_index_(block_index),
+      threads_(static_cast<std::size_t>(block.threads())),
+      barriers_(16),
+      shared_(Block::kSharedSpan) {
+  const auto nothing = std::make_shared<const Knowledge>();
+  for (Thread& thread : threads_) thread.past = nothing;
+}
+
+// ---- what orders accesses -------------------------------------------------------------------------------------------
+
+/// Adds all that a thread knows, and begins its next step: what it does from now on is not part of it.
+void RaceChecker::gather(Gathering& gathering, const Fiber& fiber) {
+  Thread& thread = thread_of(fiber);
+  if (std::find(gathering.merged.begin(), gathering.merged.end(), thread.past) == gathering.merged.end()) {
+    join(gathering.known, *thread.past);
+    gathering.merged.push_back(thread.past);
+  }
+  Steps& seen = gathering.known.seen;
+  raise(seen, static_cast<std::size_t>(fiber.index), thread.own++);
+  raise(seen, copies_of(fiber), fiber.copies.waited);
+  raise(seen, stores_of(fiber), fiber.tma_stores.waited);
+  raise(seen, wgmma_of(fiber), block_.wgmma_of(fiber).waited);
+}
+
+void RaceChecker::let_go(Gathering& gathering) {
+  const auto known = std::make_shared<const Knowledge>(std::move(gathering.known));
+  for (const int index : gathering.waiting) threads_[static_cast<std::size_t>(index)].past = known;
+  gathering = {};
+}
+
+void RaceChecker::barrier_arrive(int id, bool waits) {
+  Gathering& barrier = barriers_[static_cast<std::size_t>(id)];
+  gather(barrier, self());
+  if (waits) barrier.waiting.push_back(self().index);
+}
+
+void RaceChecker::barrier_complete(int id) { let_go(barriers_[static_cast<std::size_t>(id)]); }
+
+void RaceChecker::sync_warp(std::uint32_t mask) {
+  Gathering lanes;
+  const int first = self().index / 32 * 32;
+  for (int lane = 0; lane < 32; ++lane) {
+    if (((mask >> lane) & 1U) == 0) continue;
+    gather(lanes, block_.fiber(first + lane));
+    lanes.waiting.push_back(first + lane);
+  }
+  let_go(lanes);
+}
+
+void RaceChecker::proxy_fence() {
+  Thread& thread = thread_of(self());
+  Gathering mine;
+  gather(mine, self());
+  join(mine.known.fenced, mine.known.seen);
+  thread.past = std::make_shared<const Knowledge>(std::move(mine.known));
+}
+
+RaceChecker::MbarrierState& RaceChecker::state_of(const std::uint64_t* word) {
+  const std::size_t actor = stored() + 1 + (threads_.size() + 127) / 128 + mbarriers_.size();
+  return mbarriers_.try_emplace(word, MbarrierState{actor}).first->second;
+}
+
+void RaceChecker::mbarrier_arrive(const std::uint64_t* word) { gather(state_of(word).arriving, self()); }
+
+void RaceChecker::mbarrier_complete(const std::uint64_t* word) {
+  MbarrierState& state = state_of(word);
+  Knowledge known = std::move(state.arriving.known);
+  state.arriving = {};
+  if (state.released != nullptr) join(known, *state.released);
+  raise(known.seen, state.actor, ++state.phases);
+  state.released = std::make_shared<const Knowledge>(std::move(known));
+}
+
+void RaceChecker::mbarrier_passed(const std::uint64_t* word) {
+  const std::shared_ptr<const Knowledge>& released = state_of(word).released;
+  if (released == nullptr) return;  // passed at once, before the first phase
+  Thread& thread = thread_of(self());
+  if (last_past_ != thread.past || last_released_ != released) {
+    Knowledge known = *thread.past;
+    join(known, *released);
+    last_past_ = thread.past;
+    last_released_ = released;
+    last_joined_ = std::make_shared<const Knowledge>(std::move(known));
+  }
+  thread.past = last_joined_;
+}
+
+// ---- who knows what -------------------------------------------------------------------------------------------------
+
+RaceChecker::View RaceChecker::view_of(const Fiber& fiber, bool async_proxy) {
+  const Thread& thread = thread_of(fiber);
+  return {thread.past.get(), &fiber, thread.own, async_proxy};
+}
+
+Step RaceChecker::seen(const View& view, std::size_t actor) const {
+  const Step known = step_of(view.past->seen, actor);
+  if (view.fiber == nullptr) return known;
+  if (actor == static_cast<std::size_t>(view.fiber->index)) return view.own;
+  if (actor < threads_.size()) return known;
+  if (actor == copies_of(*view.fiber)) return view.fiber->copies.waited;
+  if (actor == stores_of(*view.fiber)) return view.fiber->tma_stores.waited;
+  return actor == wgmma_of(*view.fiber) ? block_.wgmma_of(*view.fiber).waited : known;
+}
+
+/// TMA and wgmma see what threads and cp.async wrote only through a fence.
+bool RaceChecker::needs_fence(const View& view, const Access& earlier) const {
+  return view.async_proxy && earlier.actor < 2 * threads_.size() && writes(static_cast<Kind>(earlier.kind));
+}
+
+bool RaceChecker::ordered(const View& view, const Access& earlier) const {
+  if (earlier.block != block_index_) return false;
+  if (needs_fence(view, earlier)) return earlier.step <= step_of(view.past->fenced, earlier.actor);
+  return earlier.step <= seen(view, earlier.actor);
+}
+
+// ---- accesses -------------------------------------------------------------------------------------------------------
+
+Access RaceChecker::make(std::size_t actor, Step step, Kind kind, const Fiber& fiber, const void* pc) const {
+  Access access;
+  access.pc = program_offset(pc);
+  access.step = step;
+  access.block = block_index_;
+  access.actor = static_cast<std::uint16_t>(actor);
+  access.thread = static_cast<std::uint16_t>(fiber.index & 0x3ff);
+  access.kind = static_cast<std::uint16_t>(kind) & 0x3fU;
+  return access;
+}
+
+void RaceChecker::access_by(const Fiber& fiber, const void* at, std::size_t bytes, Kind kind, const void* pc) {
+  const View view = view_of(fiber, false);
+  touch(view, make(static_cast<std::size_t>(fiber.index), view.own, kind, fiber, pc), at, bytes);
+}
+
+void RaceChecker::copy(void* to, const void* from, std::size_t bytes, std::size_t valid, const void* pc) {
+  const View view = view_of(self(), false);
+  const Step group = self().copies.committed + 1;
+  touch(view, make(copies_of(self()), group, Kind::copy_target, self(), pc), to, bytes);
+  touch(view, make(copies_of(self()), group, Kind::copy_source, self(), pc), from, valid);
+}
+
+void RaceChecker::tma_load(const std::uint64_t* word, const void* pc) {
+  const View view = view_of(self(), true);
+  touch(view, make(static_cast<std::size_t>(self().index), view.own, Kind::mbarrier_use, self(), pc), word, 8);
+}
+
+void RaceChecker::tma_load_piece(const std::uint64_t* word, void* to, const void* from, std::size_t bytes,
+                                 const void* pc) {
+  const View view = view_of(self(), true);
+  const MbarrierState& state = state_of(word);
+  touch(view, make(state.actor, state.phases + 1, Kind::tma_target, self(), pc), to, bytes);
+  if (from != nullptr) touch(view, make(state.actor, state.phases + 1, Kind::tma_source, self(), pc), from, bytes);
+}
+
+void RaceChecker::tma_store_piece(void* to, const void* from, std::size_t bytes, const void* pc) {
+  if (to == nullptr) return;
+  const View view = view_of(self(), true);
+  const Step group = self().tma_stores.committed + 1;
+  touch(view, make(stores_of(self()), group, Kind::tma_source, self(), pc), from, bytes);
+  touch(view, make(stored(), 1, Kind::tma_target, self(), pc), to, bytes);
+}
+
+void RaceChecker::begin_wgmma() {
+  const int first = self().index / 128 * 128;
+  const Knowledge* previous = thread_of(block_.fiber(first)).past.get();
+  group_ = *previous;
+  for (int i = first + 1; i < first + 128; ++i) {
+    const Knowledge* const past = thread_of(block_.fiber(i)).past.get();
+    if (past != previous) meet(group_, *past);
+    previous = past;
+  }
+  raise(group_.seen, wgmma_of(self()), block_.wgmma_of(self()).waited);
+}
+
+void RaceChecker::wgmma_operand(const void* at, std::size_t bytes, const void* pc) {
+  const View view = {&group_, nullptr, 0, true};
+  touch(view, make(wgmma_of(self()), block_.wgmma_of(self()).committed + 1, Kind::wgmma, self(), pc), at, bytes);
+}
+
+bool RaceChecker::touch(const View& view, const Access& access, const void* at, std::size_t bytes) {
+  const auto* address = static_cast<const std::byte*>(at);
+  const std::byte* const shared = block_.shared_at(0);
+  if (address >= shared && address < shared + Block::kSharedSpan) {
+    const auto offset = static_cast<std::size_t>(address - shared);
+    for (std::size_t i = 0; i < bytes; ++i) touch_cell(view, access, shared_, offset + i, address + i);
+    return true;
+  }
+  const RaceLaunch::Found found = launch_.find(address);
+  if (found.shadow == nullptr) return false;
+  for (std::size_t i = 0; i < std::min(bytes, found.left); ++i)
+    touch_cell(view, access, *found.shadow, found.byte + i, address + i);
+  return true;
+}
+
+void RaceChecker::touch_cell(const View& view, const Access& access, Shadow& shadow, std::size_t byte,
+                             const std::byte* at) {
+  Cell& cell = shadow.cell(byte);
+  if (cell.write.kind != 0 && !ordered(view, cell.write)) report(view, cell.write, access, at);
+  if (!writes(static_cast<Kind>(access.kind))) return add_read(view, access, shadow, cell);
+  if (cell.read.kind != 0 && !ordered(view, cell.read)) report(view, cell.read, access, at);
+  if (cell.more_reads != nullptr) {
+    for (const Access& read : *cell.more_reads)
+      if (!ordered(view, read)) report(view, read, access, at);
+    cell.more_reads->clear();
+  }
+  cell.write = access;
+  cell.read = {};
+}
+
+/// Keeps of the reads since the last write those that do not know each other: who comes after a read comes after all
+/// that happened before it. A read by another block is ordered with nothing, and enough to remember.
+void RaceChecker::add_read(const View& view, const Access& access, Shadow& shadow, Cell& cell) {
+  const auto gone = [&](const Access& read) { return read.actor == access.actor || ordered(view, read); };
+  const bool alone = cell.more_reads == nullptr || cell.more_reads->empty();
+  if (cell.read.kind == 0 || (alone && cell.read.block == block_index_ && gone(cell.read))) {
+    cell.read = access;
+    return;
+  }
+  if (cell.read.block != block_index_) return;
+  if (cell.read.actor == access.actor) {
+    cell.read = access;
+    return;
+  }
+  if (cell.more_reads == nullptr) cell.more_reads = shadow.list();
+  std::erase_if(*cell.more_reads, gone);
+  cell.more_reads->push_back(access);
+}
+
+void RaceChecker::report(const View& view, const Access& earlier, const Access& access, const std::byte* at) {
+  for (const Race& race : launch_.races)
+    if (race.earlier.pc == earlier.pc && race.later.pc == access.pc) return;
+  if (launch_.races.size() == 4) return;
+  const std::byte* const shared = block_.shared_at(0);
+  const bool in_shared = at >= shared && at < shared + Block::kSharedSpan;
+  const bool only_fence =
+      earlier.block == block_index_ && needs_fence(view, earlier) && earlier.step <= seen(view, earlier.actor);
+  launch_.races.push_back({earlier, access, only_fence, in_shared ? block_.shared_place(at) : launch_.place(at)});
+}
+
+}  // namespace trireme::cuda::emu

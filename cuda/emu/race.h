@@ -1,0 +1,176 @@
+// The race checker: every access of a kernel to shared memory, and to the global memory that a test watches, is
+// compared with earlier accesses to the same bytes. Two that overlap, of which one writes and neither happens before
+// the other, are a race, whatever the schedule made of it. Accesses reach it from two sides: plain loads and stores
+// through the calls that -fsanitize=thread puts before them (race_hooks.cpp), copies and matrix instructions from the
+// emulator.
+//
+// What makes one access happen before another is what the CUDA model grants, and no more: program order, barriers,
+// __syncwarp, an mbarrier's phase, waits for asynchronous groups. Shuffles, votes, ldmatrix and mma.sync order nothing.
+// Read next: cuda/emu/race.cpp, then race_report.cpp.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cuda/emu/block.h"
+#include "cuda/emu/shadow.h"
+
+namespace trireme::cuda::emu {
+
+/// Global memory whose accesses are checked, for as long as the object lives. Blocks of a launch are checked against
+/// each other as well; launches follow one another.
+class WatchedMemory {
+ public:
+  WatchedMemory(const void* begin, std::size_t bytes);
+  ~WatchedMemory();
+  WatchedMemory(const WatchedMemory&) = delete;
+  WatchedMemory& operator=(const WatchedMemory&) = delete;
+
+ private:
+  const std::byte* begin_;
+};
+
+/// Launches from the calling OS thread are race-checked while the object lives. Defined in race_hooks.cpp, so that only
+/// programs whose kernels are compiled for it can ask.
+class ScopedRaceCheck {
+ public:
+  ScopedRaceCheck();
+  ~ScopedRaceCheck();
+  ScopedRaceCheck(const ScopedRaceCheck&) = delete;
+  ScopedRaceCheck& operator=(const ScopedRaceCheck&) = delete;
+};
+
+struct Race {
+  Access earlier, later;
+  bool only_fence_missing;  ///< ordered, but no proxy fence in between
+  std::string place;        ///< which byte of what
+};
+
+/// What lives as long as a launch: the shadow of global memory, and the races found.
+class RaceLaunch {
+ public:
+  /// Where the shadow of the byte at `address` is; shadow null: nobody watches it.
+  struct Found {
+    Shadow* shadow;
+    std::size_t byte, left;  ///< position in the watched range, bytes from there to its end
+  };
+  Found find(const std::byte* address);
+  std::string place(const std::byte* address);
+  void throw_races(const char* kernel, std::uint64_t seed) const;
+  /// Throws when not one of the kernel's own loads and stores was seen: then the check means nothing.
+  void require_accesses(const char* kernel) const;
+  std::vector<Race> races;  ///< of different pairs of lines, four at most
+  std::uint64_t instrumented_accesses = 0;
+
+  RaceLaunch();
+  ~RaceLaunch();
+  RaceLaunch(const RaceLaunch&) = delete;
+  RaceLaunch& operator=(const RaceLaunch&) = delete;
+
+ private:
+  struct Range {
+    const std::byte* begin;
+    std::size_t bytes;
+    std::unique_ptr<Shadow> shadow;  ///< made at the first access
+  };
+  std::vector<Range> ranges_;  ///< by address
+  std::size_t last_ = 0;
+};
+
+class RaceChecker {
+ public:
+  RaceChecker(Block& block, RaceLaunch& launch, std::uint32_t block_index);
+
+  // ---- accesses, by the running thread unless said otherwise --------------------------------------------------------
+  void access(const void* at, std::size_t bytes, Kind kind, const void* pc) { access_by(self(), at, bytes, kind, pc); }
+  void instrumented(const void* at, std::size_t bytes, Kind kind, const void* pc) {
+    const View view = view_of(self(), false);
+    const Access access = make(static_cast<std::size_t>(self().index), view.own, kind, self(), pc);
+    if (touch(view, access, at, bytes)) ++launch_.instrumented_accesses;
+  }
+  void access_by(const Fiber& fiber, const void* at, std::size_t bytes, Kind kind, const void* pc);
+  void copy(void* to, const void* from, std::size_t bytes, std::size_t valid, const void* pc);  ///< cp.async
+  void tma_load(const std::uint64_t* word, const void* pc);  ///< the use of the mbarrier; then, for each piece:
+  void tma_load_piece(const std::uint64_t* word, void* to, const void* from, std::size_t bytes, const void* pc);
+  void tma_store_piece(void* to, const void* from, std::size_t bytes, const void* pc);
+  /// What all threads of the running warp group know, for the operands of one wgmma.
+  void begin_wgmma();
+  void wgmma_operand(const void* at, std::size_t bytes, const void* pc);
+
+  // ---- what orders accesses -----------------------------------------------------------------------------------------
+  void barrier_arrive(int id, bool waits);
+  void barrier_complete(int id);
+  void sync_warp(std::uint32_t mask);
+  void proxy_fence();
+  void mbarrier_arrive(const std::uint64_t* word);
+  void mbarrier_complete(const std::uint64_t* word);  ///< a phase ends
+  void mbarrier_passed(const std::uint64_t* word);    ///< a wait is over
+
+ private:
+  struct Thread {
+    std::shared_ptr<const Knowledge> past;  ///< shared by all who left the same barrier
+    Step own = 1;
+  };
+  struct Gathering {
+    Knowledge known;
+    std::vector<std::shared_ptr<const Knowledge>> merged;  ///< pasts that are in `known`
+    std::vector<int> waiting;
+  };
+  struct MbarrierState {
+    std::size_t actor;
+    Step phases = 0;  ///< ended
+    Gathering arriving{};
+    std::shared_ptr<const Knowledge> released{};
+  };
+  /// Somebody who accesses memory, and what he knows: his past, and of himself what his past does not say yet.
+  struct View {
+    const Knowledge* past;
+    const Fiber* fiber;  ///< null: a warp group
+    Step own;
+    bool async_proxy;  ///< sees what threads wrote only after a proxy fence
+  };
+
+  const Fiber& self() const { return block_.fiber(); }
+  Thread& thread_of(const Fiber& fiber) { return threads_[static_cast<std::size_t>(fiber.index)]; }
+  std::size_t copies_of(const Fiber& f) const { return threads_.size() + static_cast<std::size_t>(f.index); }
+  std::size_t stores_of(const Fiber& f) const { return 2 * threads_.size() + static_cast<std::size_t>(f.index); }
+  std::size_t stored() const { return 3 * threads_.size(); }
+  std::size_t wgmma_of(const Fiber& f) const { return stored() + 1 + static_cast<std::size_t>(f.index) / 128; }
+  MbarrierState& state_of(const std::uint64_t* word);
+  View view_of(const Fiber& fiber, bool async_proxy);
+  Step seen(const View& view, std::size_t actor) const;
+  bool needs_fence(const View& view, const Access& earlier) const;
+  bool ordered(const View& view, const Access& earlier) const;
+  void gather(Gathering& gathering, const Fiber& fiber);
+  void let_go(Gathering& gathering);
+  Access make(std::size_t actor, Step step, Kind kind, const Fiber& fiber, const void* pc) const;
+  bool touch(const View& view, const Access& access, const void* at, std::size_t bytes);  ///< false: not watched
+  void touch_cell(const View& view, const Access& access, Shadow& shadow, std::size_t byte, const std::byte* at);
+  void add_read(const View& view, const Access& access, Shadow& shadow, Cell& cell);
+  void report(const View& view, const Access& earlier, const Access& access, const std::byte* at);
+
+  Block& block_;
+  RaceLaunch& launch_;
+  std::uint32_t block_index_;
+  std::vector<Thread> threads_;
+  std::vector<Gathering> barriers_;
+  std::map<const std::uint64_t*, MbarrierState> mbarriers_;
+  Shadow shared_;
+  Knowledge group_;                                                           ///< begin_wgmma
+  std::shared_ptr<const Knowledge> last_past_, last_released_, last_joined_;  ///< mbarrier_passed: all do the same
+};
+
+/// Both accesses of each race, with kernel lines.
+std::string describe(const std::vector<Race>& races);
+/// Kernel lines of an instruction, innermost call first: "tile.h:56 in gemm_sm80.cu:141".
+std::string lines_of(std::uint32_t pc);
+std::uint32_t program_offset(const void* pc);
+
+/// Whether launches from this OS thread are checked.
+inline constinit thread_local bool race_checking = false;
+
+}  // namespace trireme::cuda::emu

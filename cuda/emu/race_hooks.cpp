@@ -1,0 +1,66 @@
+// What the compiler calls before each load and store of a file compiled with -fsanitize=thread. The flag is given when
+// compiling only: these functions take the place of ThreadSanitizer's own runtime, which knows neither fibers nor
+// blocks. Everything that is not shared memory or watched memory is ignored, in particular the stacks of threads.
+#include "cuda/emu/race.h"
+
+namespace trireme::cuda::emu {
+
+namespace {
+
+/// The checker itself uses templates of the standard library whose copy at link time may be an instrumented one.
+thread_local bool inside = false;
+
+void seen(const void* at, std::size_t bytes, bool write, const void* pc) {
+  const Block* const block = running_block;
+  if (block == nullptr || block->race() == nullptr || inside) return;
+  inside = true;
+  block->race()->instrumented(at, bytes, write ? Kind::write : Kind::read, pc);
+  inside = false;
+}
+
+}  // namespace
+
+ScopedRaceCheck::ScopedRaceCheck() { race_checking = true; }
+ScopedRaceCheck::~ScopedRaceCheck() { race_checking = false; }
+
+void race_access(const void* at, std::size_t bytes, bool write) { seen(at, bytes, write, __builtin_return_address(0)); }
+
+}  // namespace trireme::cuda::emu
+
+#define ACCESS(name, bytes, write) \
+  void __tsan_##name(void* at);    \
+  void __tsan_##name(void* at) { trireme::cuda::emu::seen(at, bytes, write, __builtin_return_address(0)); }
+#define SIZES(bytes)                          \
+  ACCESS(read##bytes, bytes, false)           \
+  ACCESS(write##bytes, bytes, true)           \
+  ACCESS(unaligned_read##bytes, bytes, false) \
+  ACCESS(unaligned_write##bytes, bytes, true)
+
+extern "C" {
+SIZES(1)
+SIZES(2)
+SIZES(4)
+SIZES(8)
+SIZES(16)
+
+void __tsan_read_range(void* at, std::size_t bytes);
+void __tsan_read_range(void* at, std::size_t bytes) {
+  trireme::cuda::emu::seen(at, bytes, false, __builtin_return_address(0));
+}
+void __tsan_write_range(void* at, std::size_t bytes);
+void __tsan_write_range(void* at, std::size_t bytes) {
+  trireme::cuda::emu::seen(at, bytes, true, __builtin_return_address(0));
+}
+
+// Calls and virtual tables say nothing here: lines come from debug information.
+void __tsan_init();
+void __tsan_init() {}
+void __tsan_func_entry(void* caller);
+void __tsan_func_entry(void*) {}
+void __tsan_func_exit();
+void __tsan_func_exit() {}
+void __tsan_vptr_update(void** table, void* value);
+void __tsan_vptr_update(void**, void*) {}
+void __tsan_vptr_read(void** table);
+void __tsan_vptr_read(void**) {}
+}

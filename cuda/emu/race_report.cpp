@@ -1,0 +1,113 @@
+// What a race looks like in a message: both accesses, who made them, and the kernel lines they came from. Lines come
+// from the program's debug information by way of addr2line, which is part of every compiler's installation.
+// See cuda/emu/race.h.
+#include <fmt/core.h>
+#include <link.h>
+
+#include <array>
+#include <cstdio>
+#include <map>
+#include <memory>
+
+#include "core/error.h"
+#include "cuda/emu/race.h"
+
+namespace trireme::cuda::emu {
+
+bool writes(Kind kind) {
+  return kind == Kind::write || kind == Kind::stmatrix || kind == Kind::mbarrier_init || kind == Kind::copy_target ||
+         kind == Kind::tma_target;
+}
+
+const char* phrase(Kind kind) {
+  constexpr std::array<const char*, 12> phrases = {"does nothing",
+                                                   "reads",
+                                                   "writes",
+                                                   "reads by ldmatrix",
+                                                   "writes by stmatrix",
+                                                   "initialises an mbarrier",
+                                                   "uses an mbarrier",
+                                                   "reads by cp.async",
+                                                   "writes by cp.async",
+                                                   "reads by TMA",
+                                                   "writes by TMA",
+                                                   "reads by wgmma"};
+  return phrases[static_cast<std::size_t>(kind)];
+}
+
+namespace {
+
+std::uintptr_t program_begin() {
+  static const std::uintptr_t begin = [] {
+    std::uintptr_t first = 0;
+    const auto take_first = [](dl_phdr_info* info, std::size_t, void* result) {  // the program itself comes first
+      *static_cast<std::uintptr_t*>(result) = info->dlpi_addr;
+      return 1;
+    };
+    dl_iterate_phdr(take_first, &first);
+    return first;
+  }();
+  return begin;
+}
+
+/// One line of addr2line, "/path/norm.cu:70 (discriminator 2)", as "norm.cu:70"; empty for what is not kernel code.
+std::string kernel_line(std::string line) {
+  for (const char* const other : {"/cuda/emu/", "/usr/", "??"})
+    if (line.find(other) != std::string::npos) return {};
+  line = line.substr(0, line.find_first_of(" \n"));
+  const std::size_t slash = line.rfind('/');
+  return slash == std::string::npos ? line : line.substr(slash + 1);
+}
+
+std::string who(const Access& access) {
+  const auto kind = static_cast<Kind>(access.kind);
+  const unsigned thread = access.thread;
+  const std::string part =
+      kind == Kind::wgmma ? fmt::format("warp group {}", thread / 128) : fmt::format("thread {}", thread);
+  return fmt::format("block {} {} {} at {}", access.block, part, phrase(kind), lines_of(access.pc));
+}
+
+}  // namespace
+
+std::uint32_t program_offset(const void* pc) {
+  return static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(pc) - program_begin());
+}
+
+std::string lines_of(std::uint32_t pc) {
+  // A return address is the instruction after the call.
+  const std::string command = fmt::format("addr2line -i -e /proc/{}/exe {:#x}", getpid(), pc - 1);
+  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(command.c_str(), "r"), pclose);
+  require(pipe != nullptr, "emu", "addr2line cannot be started; it names the lines of a race. Install binutils");
+  std::string text, last;
+  std::array<char, 4096> buffer{};
+  while (std::fgets(buffer.data(), static_cast<int>(buffer.size()), pipe.get()) != nullptr) {
+    const std::string line = kernel_line(buffer.data());
+    if (line.empty() && !text.empty()) break;  // what called the kernel
+    if (line.empty() || line == last) continue;
+    text += (text.empty() ? "" : " in ") + line;
+    last = line;
+  }
+  return text.empty() ? fmt::format("program address {:#x}", pc) : text;
+}
+
+std::string describe(const std::vector<Race>& races) {
+  std::string text;
+  for (const Race& race : races)
+    text += fmt::format("{}on {}: {}; before that {}; {}", text.empty() ? "race " : ". Also ", race.place,
+                        who(race.later), who(race.earlier),
+                        race.only_fence_missing ? "no proxy fence lies between the two" : "nothing orders the two");
+  return text;
+}
+
+void RaceLaunch::throw_races(const char* kernel, std::uint64_t seed) const {
+  if (!races.empty()) fail(ExitCode::internal, kernel, "seed {}: {}", seed, describe(races));
+}
+
+void RaceLaunch::require_accesses(const char* kernel) const {
+  if (instrumented_accesses == 0)
+    fail(ExitCode::internal, kernel,
+         "race check: not one load or store of this kernel was seen; compile its source with -fsanitize=thread, and "
+         "watch the memory it is given");
+}
+
+}  // namespace trireme::cuda::emu
