@@ -8,6 +8,7 @@
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
@@ -148,6 +149,9 @@ inline void check_launch(cudaError_t error, const LaunchConfig& c) {
   fail(ExitCode::internal, c.name, "{}; grid ({}, {}, {}), block ({}, {}, {}), {} bytes of shared memory",
        cudaGetErrorString(error), c.grid.x, c.grid.y, c.grid.z, c.block.x, c.block.y, c.block.z, c.dynamic_shared);
 }
+
+inline std::atomic<std::uint64_t> launches{0};
+inline std::uint64_t launch_count() { return launches; }
 
 template <class... Parameters, class... Arguments>
 void launch(const LaunchConfig& c, void (*kernel)(Parameters...), const Arguments&... arguments) {

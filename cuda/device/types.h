@@ -1,7 +1,6 @@
 // Types shared by kernels, their launches and the emulator, with and without a CUDA toolkit.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -10,7 +9,7 @@
 namespace trireme::cuda {
 
 /// Kernels started so far, in this process. Tests read it to know when what they copied from the device is out of date.
-inline std::atomic<std::uint64_t> launches{0};
+std::uint64_t launch_count();
 
 /// As CUDA's dim3.
 struct Dim3 {

@@ -267,7 +267,6 @@ struct LaunchConfig {
 
 template <class... Parameters, class... Arguments>
 void launch(const LaunchConfig& config, void (*kernel)(Parameters...), const Arguments&... arguments) {
-  ++launches;
   emu::run_grid({config.name, config.grid, config.block, config.dynamic_shared, 0}, [&] { kernel(arguments...); });
 }
 

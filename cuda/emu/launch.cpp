@@ -10,6 +10,16 @@
 #include "core/error.h"
 #include "cuda/emu/race.h"
 
+namespace trireme::cuda {
+
+namespace {
+std::atomic<std::uint64_t> launches{0};
+}
+
+std::uint64_t launch_count() { return launches; }
+
+}  // namespace trireme::cuda
+
 namespace trireme::cuda::emu {
 
 namespace {
@@ -46,6 +56,7 @@ Schedule current_schedule() { return schedule_here; }
 
 void run_grid(const BlockShape& shape, const std::function<void()>& body) {
   check(shape);
+  ++launches;
   const Schedule schedule = schedule_here;
   const std::uint64_t blocks = std::uint64_t{shape.grid.x} * shape.grid.y * shape.grid.z;
   std::atomic<std::uint64_t> next{0};

@@ -75,9 +75,9 @@ class Buffer {
  private:
   /// What kernels may have written since the last look is copied back first.
   T* host() const {
-    if (on_device_ && seen_ != trireme::cuda::launches) {
+    if (on_device_ && seen_ != trireme::cuda::launch_count()) {
       copy_to_host(host_.data(), device_, bytes_);
-      seen_ = trireme::cuda::launches;
+      seen_ = trireme::cuda::launch_count();
     }
     return host_.data();
   }

@@ -6,7 +6,7 @@
 //   the log of each sum, which the backward pass and ring attention need; grouped heads; head dims up to 128.
 // Here, too, is what each level moves.
 // Read next: docs/ladder.md.
-#include <vector>
+#include <array>
 
 #include "cuda/kernels/attention.h"
 #include "cuda/lab/attention/ladder.h"
@@ -34,21 +34,24 @@ void shipped_attention_sm80(const Attention& p, Stream stream) {
   attention_forward_sm80(a, stream);
 }
 
-const std::vector<AttentionLevel>& attention_levels() {
-  // q, k, v and out are 128 bytes a token each.
-  static const std::vector<AttentionLevel> levels = {
-      // Each query reads k and v by itself; L1 helps little, since a block is one query.
-      {"materialised", "one kernel a step, scores in memory", &materialised,
-       [](double t) { return 16 * t * t + 2 * 128 * t * t + 2 * 128 * t; }},
-      // Four queries of a block go through the keys side by side.
-      {"one_pass", "running softmax, no scores in memory", &one_pass,
-       [](double t) { return 2 * 128 * t * t / 4 + 2 * 128 * t; }},
-      {"tiled", "64 queries share keys and values", &tiled,
-       [](double t) { return 2 * 128 * t * t / 64 + 2 * 128 * t; }},
-      {"attention_sm80", "tensor cores, copies under products", &shipped_attention_sm80,
-       [](double t) { return 2 * 128 * t * t / 64 + 2 * 128 * t; }},
-  };
-  return levels;
-}
+namespace {
+
+// q, k, v and out are 128 bytes a token each.
+constexpr std::array levels = {
+    // Each query reads k and v by itself; L1 helps little, since a block is one query.
+    AttentionLevel{"materialised", "one kernel a step, scores in memory", &materialised,
+                   [](double t) { return 16 * t * t + 2 * 128 * t * t + 2 * 128 * t; }},
+    // Four queries of a block go through the keys side by side.
+    AttentionLevel{"one_pass", "running softmax, no scores in memory", &one_pass,
+                   [](double t) { return 2 * 128 * t * t / 4 + 2 * 128 * t; }},
+    AttentionLevel{"tiled", "64 queries share keys and values", &tiled,
+                   [](double t) { return 2 * 128 * t * t / 64 + 2 * 128 * t; }},
+    AttentionLevel{"attention_sm80", "tensor cores, copies under products", &shipped_attention_sm80,
+                   [](double t) { return 2 * 128 * t * t / 64 + 2 * 128 * t; }},
+};
+
+}  // namespace
+
+std::span<const AttentionLevel> attention_levels() { return levels; }
 
 }  // namespace trireme::cuda::lab

@@ -4,7 +4,7 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
+#include <span>
 
 #include "cuda/device/device.h"
 
@@ -37,6 +37,6 @@ void one_pass(const Attention& p, Stream stream = nullptr);
 void tiled(const Attention& p, Stream stream = nullptr);
 void shipped_attention_sm80(const Attention& p, Stream stream = nullptr);
 
-const std::vector<AttentionLevel>& attention_levels();
+std::span<const AttentionLevel> attention_levels();
 
 }  // namespace trireme::cuda::lab

@@ -8,6 +8,7 @@
 // Here, too, are the counts of every level's cost.
 // Read next: cuda/lab/gemm/ladder.h again, and docs/ladder.md.
 #include <algorithm>
+#include <array>
 
 #include "cuda/kernels/gemm.h"
 #include "cuda/lab/gemm/ladder.h"
@@ -27,6 +28,36 @@ constexpr double kMultiprocessors = 132, kClock = 1.83e9;
 
 constexpr double tile_flops(double m, double n, double k) { return 2 * m * n * k; }
 
+constexpr std::array levels = {
+    // A step of K = 1 of 8 warps. a: 32 lines and a broadcast; 32 rows' sectors serve 16 steps; b: 8 columns.
+    Level{"naive", "one thread an element", &naive, {Unit::fma, tile_flops(32, 8, 1), 8 * 33, 32 * 2 + 32}},
+    Level{"coalesced", "lanes along a row", &coalesced, {Unit::fma, tile_flops(8, 32, 1), 8 * 2, 8 * 2 + 64}},
+    // A step of K = 32 of 32 warps: two loads for each multiplication.
+    Level{"shared_tiles",
+          "tiles in shared memory",
+          &shared_tiles,
+          {Unit::fma, tile_flops(32, 32, 32), 32 * 32 * 2, 2 * 32 * 32 * 2}},
+    // K = 16, 8 warps, each 16 x 128. A load of a: two addresses of 16 bytes, one wavefront; of b: 256 bytes, two.
+    Level{"register_tiles",
+          "8 x 8 elements a thread",
+          &register_tiles,
+          {Unit::fma, tile_flops(128, 128, 16), 8 * 16 * 3, 2 * 128 * 16 * 2}},
+    // The same loads of b; of a, eight for eight steps of K.
+    Level{"pipelined",
+          "copies under the products",
+          &pipelined,
+          {Unit::fma, tile_flops(128, 128, 16), 8 * 16 * 3, 2 * 128 * 16 * 2}},
+    // K = 32, 8 warps: per 16 of K four and two ldmatrix.x4, of four wavefronts each.
+    Level{"tensor_cores",
+          "mma.sync and ldmatrix",
+          &tensor_cores,
+          {Unit::tensor_core, tile_flops(128, 128, 32), 8 * 2 * 6 * 4, 2 * 128 * 32 * 2}},
+    Level{"gemm_sm80",
+          "ring of four stages, swizzle",
+          &shipped_sm80,
+          {Unit::tensor_core, tile_flops(128, 128, 32), 8 * 2 * 6 * 4, 2 * 128 * 32 * 2}},
+};
+
 }  // namespace
 
 double Clocks::slowest() const { return std::max({arithmetic, wavefronts, l2}); }
@@ -42,37 +73,6 @@ Clocks clocks(const Cost& cost) {
 
 double limit_tflops(const Cost& cost) { return cost.flops / clocks(cost).slowest() * kMultiprocessors * kClock / 1e12; }
 
-const std::vector<Level>& gemm_levels() {
-  static const std::vector<Level> levels = {
-      // A step of K = 1 of 8 warps. a: 32 lines and a broadcast; 32 rows' sectors serve 16 steps; b: 8 columns.
-      {"naive", "one thread an element", &naive, {Unit::fma, tile_flops(32, 8, 1), 8 * 33, 32 * 2 + 32}},
-      {"coalesced", "lanes along a row", &coalesced, {Unit::fma, tile_flops(8, 32, 1), 8 * 2, 8 * 2 + 64}},
-      // A step of K = 32 of 32 warps: two loads for each multiplication.
-      {"shared_tiles",
-       "tiles in shared memory",
-       &shared_tiles,
-       {Unit::fma, tile_flops(32, 32, 32), 32 * 32 * 2, 2 * 32 * 32 * 2}},
-      // K = 16, 8 warps, each 16 x 128. A load of a: two addresses of 16 bytes, one wavefront; of b: 256 bytes, two.
-      {"register_tiles",
-       "8 x 8 elements a thread",
-       &register_tiles,
-       {Unit::fma, tile_flops(128, 128, 16), 8 * 16 * 3, 2 * 128 * 16 * 2}},
-      // The same loads of b; of a, eight for eight steps of K.
-      {"pipelined",
-       "copies under the products",
-       &pipelined,
-       {Unit::fma, tile_flops(128, 128, 16), 8 * 16 * 3, 2 * 128 * 16 * 2}},
-      // K = 32, 8 warps: per 16 of K four and two ldmatrix.x4, of four wavefronts each.
-      {"tensor_cores",
-       "mma.sync and ldmatrix",
-       &tensor_cores,
-       {Unit::tensor_core, tile_flops(128, 128, 32), 8 * 2 * 6 * 4, 2 * 128 * 32 * 2}},
-      {"gemm_sm80",
-       "ring of four stages, swizzle",
-       &shipped_sm80,
-       {Unit::tensor_core, tile_flops(128, 128, 32), 8 * 2 * 6 * 4, 2 * 128 * 32 * 2}},
-  };
-  return levels;
-}
+std::span<const Level> gemm_levels() { return levels; }
 
 }  // namespace trireme::cuda::lab

@@ -8,7 +8,7 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
+#include <span>
 
 #include "cuda/device/device.h"
 
@@ -58,6 +58,6 @@ void pipelined(const Product& p, Stream stream = nullptr);
 void tensor_cores(const Product& p, Stream stream = nullptr);
 void shipped_sm80(const Product& p, Stream stream = nullptr);
 
-const std::vector<Level>& gemm_levels();
+std::span<const Level> gemm_levels();
 
 }  // namespace trireme::cuda::lab
