@@ -153,6 +153,17 @@ inline void check_launch(cudaError_t error, const LaunchConfig& c) {
 inline std::atomic<std::uint64_t> launches{0};
 inline std::uint64_t launch_count() { return launches; }
 
+/// Of the current device.
+inline int multiprocessors() {
+  int device = 0, count = 0;
+  cudaError_t error = cudaGetDevice(&device);
+  if (error == cudaSuccess) error = cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device);
+  if (error != cudaSuccess)
+    fail(ExitCode::internal, "cuda", "the device does not say how many multiprocessors it has: {}",
+         cudaGetErrorString(error));
+  return count;
+}
+
 template <class... Parameters, class... Arguments>
 void launch(const LaunchConfig& c, void (*kernel)(Parameters...), const Arguments&... arguments) {
   ++launches;

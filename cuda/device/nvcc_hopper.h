@@ -110,6 +110,12 @@ __device__ __forceinline__ void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Newest) : "memory");
 }
 
+/// No instruction: tells the compiler that the accumulators change here, so that it reads none of them before the wait.
+template <int Count>
+__device__ __forceinline__ void wgmma_hold(float* d) {
+  _Pragma("unroll") for (int i = 0; i < Count; ++i) asm volatile("" : "+f"(d[i])::"memory");
+}
+
 // An instruction of width N names N / 2 accumulators: operands 0 to N / 2 - 1. Their list is put together from tens, and
 // the operands from eights.
 #define TRIREME_TEN(t) "%" t "0, %" t "1, %" t "2, %" t "3, %" t "4, %" t "5, %" t "6, %" t "7, %" t "8, %" t "9"

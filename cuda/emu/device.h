@@ -250,6 +250,9 @@ void wgmma_m64k16_registers(float* d, const std::uint32_t* a, std::uint64_t b, b
                             Site site = Site::here()) {
   emu::wgmma({d, a, 0, b, N, accumulate, false, kTransposeB, half_type<T>}, site);
 }
+/// Keeps the compiler from moving reads of `count` accumulators before the wait; under emulation nothing moves.
+template <int Count>
+void wgmma_hold(float*) {}
 inline void wgmma_fence(Site site = Site::here()) { emu::wgmma_fence(site); }
 inline void wgmma_commit(Site site = Site::here()) { emu::wgmma_commit(site); }
 template <int Newest>
@@ -264,6 +267,9 @@ struct LaunchConfig {
   std::size_t dynamic_shared = 0;
   Stream stream = nullptr;
 };
+
+/// Few, so that persistent blocks work through several tiles even in tests.
+inline int multiprocessors() { return 3; }
 
 template <class... Parameters, class... Arguments>
 void launch(const LaunchConfig& config, void (*kernel)(Parameters...), const Arguments&... arguments) {

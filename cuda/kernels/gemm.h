@@ -47,4 +47,13 @@ struct Gemm {
 template <class T, class Out>
 void gemm_sm80(const Gemm<T, Out>& product, Stream stream = nullptr);
 
+/// Tiles of gemm_sm90, M x N of a block. automatic: the largest that gives every multiprocessor one.
+enum class Tile90 : std::uint8_t { automatic, m64n64, m128n128, m128n256 };
+
+/// Hopper (sm_90a): TMA, mbarriers, wgmma, persistent blocks. a and b must begin at a multiple of 16 bytes, and their
+/// pitches and batch strides be such multiples (a stride of 0 means one matrix for all): otherwise an Error of usage.
+/// c, pre_activation and residual may lie anywhere.
+template <class T, class Out>
+void gemm_sm90(const Gemm<T, Out>& product, Stream stream = nullptr, Tile90 tile = Tile90::automatic);
+
 }  // namespace trireme::cuda

@@ -113,6 +113,18 @@ void check(const Case& c, Activation activation = Activation::none) {
   CHECK(problem.worst(activation) < 1);
 }
 
+template <class T, class Out>
+void check_sm90(const Case& c, Tile90 tile = Tile90::m64n64, Activation activation = Activation::none) {
+  CAPTURE(c.m);
+  CAPTURE(c.n);
+  CAPTURE(c.k);
+  Problem<T, Out> problem(c);
+  gemm_sm90(problem.product(activation), nullptr, tile);
+  CHECK(problem.worst(activation) < 1);
+}
+
+constexpr Form kForms[] = {Form::nn, Form::nt, Form::tn};
+
 }  // namespace
 
 TEST_CASE("cuda gemm_sm80: three forms, ragged, tiny and unaligned, equal f64") {
@@ -142,4 +154,81 @@ TEST_CASE("cuda gemm_sm80: the large tile") {
   under_schedule(2, [] {
     for (const Form form : {Form::nn, Form::nt, Form::tn}) check<bf16, float>({form, 40, 24, 72, 0, 0, false, 64});
   });
+}
+
+// Ragged in M, N and K; pitches are multiples of 8 values, as TMA wants them, and so `extra` mends odd sizes.
+TEST_CASE("cuda gemm_sm90: three forms, ragged and tiny, equal f64") {
+  under_schedules([] {
+    for (const Form form : kForms) {
+      CAPTURE(static_cast<int>(form));
+      check_sm90<bf16, bf16>({form, 64, 64, 64});
+      check_sm90<f16, float>({form, 8, 8, 8});
+      check_sm90<f16, f16>({form, 72, 136, 200});
+      check_sm90<bf16, float>({form, 40, 24, 328, 8, 8});
+    }
+    check_sm90<bf16, float>({Form::nt, 65, 33, 136});
+    check_sm90<f16, f16>({Form::nt, 1, 1, 320});
+    check_sm90<bf16, float>({Form::tn, 72, 40, 77});
+    check_sm90<bf16, bf16>({Form::nn, 77, 40, 72});
+  });
+}
+
+TEST_CASE("cuda gemm_sm90: the tiles of two consumers, several to a persistent block") {
+  for (std::uint64_t seed = 0; seed < 4; ++seed) {
+    CAPTURE(seed);
+    under_schedule(seed, [seed] {
+      const Form form = kForms[seed % 3];
+      check_sm90<bf16, float>({form, 200, 264, 136}, Tile90::m128n128);
+      check_sm90<f16, f16>({form, 136, 520, 72}, Tile90::m128n256);
+      check_sm90<bf16, bf16>({kForms[(seed + 1) % 3], 264, 72, 328}, Tile90::m128n256);
+    });
+  }
+}
+
+TEST_CASE("cuda gemm_sm90: batches, also with one operand for all; bias, GELU, residual, accumulation") {
+  under_schedules([] {
+    for (const Form form : kForms) check_sm90<bf16, float>({form, 72, 40, 136, 0, 0, false, 5});
+    check_sm90<bf16, bf16>({Form::nn, 48, 72, 40, 0, 0, true}, Tile90::m64n64, Activation::gelu);
+    check_sm90<bf16, float>({Form::nt, 33, 50, 64, 8, 8, true, 2}, Tile90::m64n64, Activation::gelu_tanh);
+    check_sm90<f16, float>({Form::tn, 136, 72, 96, 0, 0, true, 2}, Tile90::m128n128);
+    check_sm90<f16, f16>({Form::tn, 8, 264, 3, 0, 0, true}, Tile90::m128n256);
+
+    Problem<bf16, float> shared({Form::nt, 40, 24, 72, 0, 0, false, 3}), alone({Form::nt, 120, 24, 72});
+    Gemm<bf16, float> product = shared.product(Activation::none);
+    product.b_stride = 0;  // three times the first b: the same as one product with three times the rows
+    gemm_sm90(product);
+    Gemm<bf16, float> tall = alone.product(Activation::none);
+    tall.a = shared.a.data();
+    tall.b = shared.b.data();
+    gemm_sm80(tall);
+    for (std::size_t i = 0; i < alone.out.size(); ++i)
+      CHECK(shared.out.at(i) == doctest::Approx(alone.out.at(i)).epsilon(1e-5));
+  });
+}
+
+TEST_CASE("cuda gemm_sm90: same bits on every run, with every tile") {
+  Problem<bf16, float> first({Form::nn, 72, 136, 328});
+  under_schedule(0, [&] { gemm_sm90(first.product(Activation::none), nullptr, Tile90::m64n64); });
+  for (const Tile90 tile : {Tile90::automatic, Tile90::m128n128, Tile90::m128n256}) {
+    Problem<bf16, float> again({Form::nn, 72, 136, 328});
+    under_schedule(2, [&] { gemm_sm90(again.product(Activation::none), nullptr, tile); });
+    for (std::size_t i = 0; i < first.out.size(); ++i) CHECK(first.out.at(i) == again.out.at(i));
+  }
+}
+
+TEST_CASE("cuda gemm_sm90: refuses what TMA cannot read, and names the constraint") {
+  const auto refusal = [](const Case& c) {
+    Problem<bf16, float> problem(c);
+    return cuda_test::error_of([&] { gemm_sm90(problem.product(Activation::none)); });
+  };
+  CHECK(refusal({Form::nt, 16, 16, 70}).find("the pitch of a is 70 elements, 140 bytes") != std::string::npos);
+  CHECK(refusal({Form::nn, 16, 20, 64}).find("pad it to 24 elements, or use gemm_sm80") != std::string::npos);
+  CHECK(refusal({Form::nn, 16, 16, 64, 0, 1}).find("a begins 2 bytes after a multiple of 16") != std::string::npos);
+  CHECK(refusal({Form::nn, 16, 16, 0, 8}).find("k is 0") != std::string::npos);
+
+  Problem<bf16, float> problem({Form::nn, 8, 8, 8, 0, 0, false, 2});
+  Gemm<bf16, float> product = problem.product(Activation::none);
+  product.b_stride = 60;
+  const std::string message = cuda_test::error_of([&] { gemm_sm90(product); });
+  CHECK(message.find("the batch stride of b is 60 elements") != std::string::npos);
 }
