@@ -71,14 +71,14 @@ struct Slot {
   }
 };
 
-/// Where an operand lies in a stage, for wgmma. Along: the operand's rows in memory run along M or N (K-major), so that
-/// 16 of K are 32 bytes of a row; otherwise its rows run along K, 64 of M or N to a row, and 16 of K are 16 rows.
-template <bool Along>
+/// Where an operand lies in a stage, for wgmma. KMajor: a row of 128 bytes holds 64 of K, so that a product's 16 of K
+/// are 32 bytes of each row. Otherwise a row holds 64 of M or N, and 16 of K are 16 rows.
+template <bool KMajor>
 __device__ __forceinline__ std::uint64_t descriptor(const std::byte* operand, int k) {
   constexpr std::uint64_t kSwizzle128 = std::uint64_t{1} << 62, kEightRows = std::uint64_t{1024 >> 4} << 32;
-  constexpr std::uint64_t kLeading = std::uint64_t{kChunkBytes >> 4}
-                                     << 16;  // to the next 64 of M or N; K-major: unused
-  const std::uint32_t start = shared_address(operand) + static_cast<std::uint32_t>(Along ? 2 * k : 128 * k);
+  // From 64 of M or N to the next 64; K-major operands have no use for it.
+  constexpr std::uint64_t kLeading = std::uint64_t{kChunkBytes >> 4} << 16;
+  const std::uint32_t start = shared_address(operand) + static_cast<std::uint32_t>(KMajor ? 2 * k : 128 * k);
   return ((start >> 4) & 0x3fffU) | kLeading | kEightRows | kSwizzle128;
 }
 
