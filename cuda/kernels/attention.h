@@ -2,7 +2,15 @@
 // (Dao, Fu, Ermon, Rudra, Ré, FlashAttention, 2022; Milakov and Gimelshein, 2018, for the running softmax.)
 // Work per head: 4 Tq Tk D FLOPs, half of it when causal. Bytes: q and out once, Tq D each; k and v once per block of 64
 // queries, from L2 after the first.
-// Read next: cuda/kernels/attention_sm80.cu.
+//
+// And its backward (Dao, FlashAttention-2, 2023, section 3.1.2). With s = scale q k^T, p = exp(s - lse), and dp = dout v^T:
+//   delta = rowsum(dout out) - dlse     ds = p (dp - delta)
+//   dv = p^T dout     dk = scale ds^T q     dq = scale ds k
+// dk and dv are summed over queries, and dq over keys. Adding all three in one kernel needs atomics, whose order varies;
+// here one kernel makes dk and dv and another dq, each computing s and dp: 14 Tq Tk D FLOPs per head instead of 10 (half
+// when causal), for the same bits on every run. Bytes per head: q, dout once per block of 64 keys; k, v once per block of
+// 64 queries, from L2 after the first; out once; dq, dk, dv once.
+// Read next: cuda/kernels/attention_tiles.h.
 #pragma once
 
 #include <cstdint>
@@ -27,9 +35,33 @@ struct AttentionForward {
   T* out;  ///< [batch, queries, heads, head_dim]
   std::int64_t out_pitch;
   float* lse;  ///< [batch, heads, queries] log of the sum of exponentials; -inf where a query sees no key (out: 0)
+  /// [batch, queries], or null: query i sees keys from first_key[i] on (any number, also below 0 and beyond keys). So are
+  /// documents in one sequence kept apart. Tiles of 64 keys before the first of all 64 queries cost nothing.
+  const std::int32_t* first_key = nullptr;
 };
 
 template <class T>
 void attention_forward_sm80(const AttentionForward<T>& attention, Stream stream = nullptr);
+
+/// dq, dk and dv are overwritten; pitches and addresses as above. k and v may be a part of the keys that out and lse are
+/// over: the result is that part's contribution, as ds needs no other part of the keys.
+template <class T>
+struct AttentionBackward {
+  AttentionForward<T> forward;  ///< what it read and wrote
+  const T* dout;                ///< [batch, queries, heads, head_dim]
+  std::int64_t dout_pitch;
+  const float* dlse;  ///< [batch, heads, queries] gradient of lse, or null: zero
+  T* dq;              ///< [batch, queries, heads, head_dim]
+  std::int64_t dq_pitch;
+  T* dk;  ///< [batch, keys, kv_heads, head_dim], summed over the heads of a group in order
+  T* dv;
+  std::int64_t dkv_pitch;
+  float* delta;              ///< scratch [batch, heads, queries]
+  std::int32_t* first_tile;  ///< scratch [batch, (queries + 63) / 64]; needed where forward.first_key is given
+};
+
+/// Starts three kernels, or four.
+template <class T>
+void attention_backward_sm80(const AttentionBackward<T>& attention, Stream stream = nullptr);
 
 }  // namespace trireme::cuda

@@ -3,16 +3,14 @@
 // A block has 64 queries of one head, sixteen to each of four warps, whose q stays in registers. Keys and values come by
 // 64 through two stages of shared memory: the copies for the next 64 run under the products of these. A warp holds scores
 // [16, 64] and output [16, D] in f32; the fragments of the scores, rounded, are the A operand of the second product.
-#include "core/error.h"
-#include "cuda/kernels/attention.h"
-#include "cuda/kernels/tile.h"
+// Read next: cuda/kernels/attention_backward_sm80.cu.
+#include "cuda/kernels/attention_tiles.h"
 
 namespace trireme::cuda {
 
-namespace {
+using namespace attention;
 
-constexpr int kRows = 64, kThreads = 128;
-constexpr float kLog2E = 1.4426950408889634F, kLn2 = 0.6931471805599453F;
+namespace {
 
 /// What a thread keeps of its two rows (lane / 4, and 8 further down): the running maximum, in powers of two, the sum
 /// of exponentials over its own columns, and the output.
@@ -67,14 +65,11 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(const __grid_constant
     tile_k(step).template copy_from<true>(k, p.kv_pitch, step * kRows, 0, p.keys, p.head_dim, thread, kThreads);
     tile_v(step).template copy_from<true>(v, p.kv_pitch, step * kRows, 0, p.keys, p.head_dim, thread, kThreads);
   };
-  const int shift = p.keys - p.queries;
-  int seen = p.causal && first + kRows + shift < p.keys ? first + kRows + shift : p.keys;  // keys any row here sees
-  seen = seen < 0 ? 0 : seen;
-  const int steps = (seen + kRows - 1) / kRows;
+  const int begin = first_key_of_rows(p, batch, first) / kRows, end = (keys_end(p, first) + kRows - 1) / kRows;
 
   tile_q.template copy_from<true>(q, p.q_pitch, first, 0, p.queries, p.head_dim, thread, kThreads);
   cp_async_commit();
-  if (steps > 0) copy(0);
+  if (begin < end) copy(begin);
   cp_async_commit();
   cp_async_wait<1>();
   sync_threads();
@@ -82,10 +77,13 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(const __grid_constant
   TRIREME_UNROLL
   for (int d = 0; d < D / 16; ++d) tile_q.load(fragment_q[d], warp_row, 16 * d);
 
+  int first_key[2];
+  for (int half = 0; half < 2; ++half) first_key[half] = first_key_of(p, batch, first + warp_row + lane / 4 + 8 * half);
+
   Running<D> running;
-  for (int step = 0; step < steps; ++step) {
+  for (int step = begin; step < end; ++step) {
     sync_threads();  // everyone is done with the stage that is filled next
-    if (step + 1 < steps) copy(step + 1);
+    if (step + 1 < end) copy(step + 1);
     cp_async_commit();
     cp_async_wait<1>();
     sync_threads();
@@ -105,64 +103,34 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(const __grid_constant
       TRIREME_UNROLL
       for (int i = 0; i < 4; ++i) {
         const int row = first + warp_row + lane / 4 + 8 * (i / 2), key = step * kRows + 8 * n + lane % 4 * 2 + i % 2;
-        const bool hidden = key >= p.keys || (p.causal && key > row + shift);
-        scores[n][i] = hidden ? -INFINITY : scores[n][i] * (p.scale * kLog2E);
+        scores[n][i] = hidden(p, row, key, first_key[i / 2]) ? -INFINITY : scores[n][i] * (p.scale * kLog2E);
       }
     }
     softmax_step(scores, running);
-    TRIREME_UNROLL
-    for (int n = 0; n < kRows / 16; ++n) {
-      const std::uint32_t a[4] = {pack_pair<T>(scores[2 * n][0], scores[2 * n][1]),
-                                  pack_pair<T>(scores[2 * n][2], scores[2 * n][3]),
-                                  pack_pair<T>(scores[2 * n + 1][0], scores[2 * n + 1][1]),
-                                  pack_pair<T>(scores[2 * n + 1][2], scores[2 * n + 1][3])};
-      TRIREME_UNROLL
-      for (int d = 0; d < D / 16; ++d) {
-        std::uint32_t b[4];
-        tile_v(step).load_pair_transposed(b, 16 * n, 16 * d);
-        mma_m16n8k16<T>(running.out[2 * d], a, b);
-        mma_m16n8k16<T>(running.out[2 * d + 1], a, b + 2);
-      }
-    }
+    accumulate<T, D>(scores, tile_v(step), running.out);
   }
   cp_async_wait<0>();
 
-  // Through this warp's own rows of q's tile, so that global memory sees 16 bytes a thread.
+  float inverse[2];
   TRIREME_UNROLL
   for (int half = 0; half < 2; ++half) {
     float sum = running.sum[half];
     sum += shuffle_xor(sum, 1);
     sum += shuffle_xor(sum, 2);
-    const int row = warp_row + lane / 4 + 8 * half;
-    const float inverse = sum > 0 ? 1.0F / sum : 0.0F;
-    TRIREME_UNROLL
-    for (int n = 0; n < D / 8; ++n)
-      store_vector(tile_q.chunk(row, n) + lane % 4 * 4,
-                   pack_pair<T>(running.out[n][2 * half] * inverse, running.out[n][2 * half + 1] * inverse));
-    if (lane % 4 == 0 && first + row < p.queries)
-      p.lse[(batch * p.heads + head) * p.queries + first + row] =
+    inverse[half] = sum > 0 ? 1.0F / sum : 0.0F;
+    const int row = first + warp_row + lane / 4 + 8 * half;
+    if (lane % 4 == 0 && row < p.queries)
+      p.lse[(batch * p.heads + head) * p.queries + row] =
           sum > 0 ? running.maximum[half] * kLn2 + logf(sum) : -INFINITY;
   }
-  sync_warp();
   T* const out = p.out + batch * p.queries * p.out_pitch + head * p.head_dim;
-  for (int i = lane; i < 16 * Tile::kChunks; i += 32) {
-    const int row = warp_row + i / Tile::kChunks, chunk = i % Tile::kChunks;
-    if (first + row < p.queries && 8 * chunk < p.head_dim)
-      store_vector(out + (first + row) * p.out_pitch + 8 * chunk,
-                   load_vector<Pack<std::uint32_t, 4>>(tile_q.chunk(row, chunk)));
-  }
+  store_rows<T, D>(running.out, inverse, tile_q, warp_row, out, p.out_pitch, first, p.queries, p.head_dim);
 }
 
 template <class T>
 void check(const AttentionForward<T>& p) {
   constexpr const char* where = "attention_sm80";
-  require(p.head_dim % 8 == 0 && p.head_dim >= 8 && p.head_dim <= 128, where,
-          "head_dim {}; expected a multiple of 8 up to 128", p.head_dim);
-  require(p.kv_heads > 0 && p.heads % p.kv_heads == 0, where, "{} heads share {} key heads; expected a divisor",
-          p.heads, p.kv_heads);
-  const auto aligned = [](const T* pointer, std::int64_t pitch) {
-    return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0 && pitch % 8 == 0;
-  };
+  require_shape(p, where);
   require(
       aligned(p.q, p.q_pitch) && aligned(p.k, p.kv_pitch) && aligned(p.v, p.kv_pitch) && aligned(p.out, p.out_pitch),
       where, "q, k, v and out must begin at multiples of 16 bytes, with pitches that are multiples of 8 elements");

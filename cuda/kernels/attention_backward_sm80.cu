@@ -1,0 +1,331 @@
+// Attention backward on mma.sync; formulas, bytes and FLOPs: cuda/kernels/attention.h.
+//
+// Both large kernels keep one pair of tiles in shared memory and stream the other through two stages. A warp owns sixteen
+// rows of the pair that stays. Where that is k and v, the scores are computed transposed, [keys, queries], so that their
+// fragments are again the A operand of what follows: dv += p^T dout and dk += ds^T q; where it is q and dout, of
+// dq += ds k.
+#include "cuda/kernels/attention_tiles.h"
+
+namespace trireme::cuda {
+
+using namespace attention;
+
+namespace {
+
+/// Rows of a streamed tile. At D = 128 the accumulators leave registers for 32 only.
+template <int D>
+constexpr int kStreamed = D <= 64 ? 64 : 32;
+
+/// Two tiles that stay, two stages of two that stream.
+template <int D>
+constexpr int kTileBytes = (2 * kRows + 4 * kStreamed<D>)*D * 2;
+
+/// lse in powers of two. Of a query that sees no key, or does not exist, it becomes +inf: its probabilities are then 0.
+template <class T>
+__device__ __forceinline__ float log2_sum(const AttentionForward<T>& p, std::int64_t rows_before, int row) {
+  const float lse = row < p.queries ? p.lse[rows_before + row] : -INFINITY;
+  return lse == -INFINITY ? INFINITY : lse * kLog2E;
+}
+
+/// delta = rowsum(dout out) - dlse. Sixteen threads share a row of one head: 16 bytes each.
+template <class T>
+__global__ void __launch_bounds__(kThreads) delta_kernel(const __grid_constant__ AttentionBackward<T> p) {
+  const auto& f = p.forward;
+  const int lane = static_cast<int>(threadIdx.x % 16);
+  const std::int64_t item = std::int64_t{blockIdx.x} * (kThreads / 16) + threadIdx.x / 16;  // (token, head)
+  const std::int64_t token = item / f.heads;
+  const int head = static_cast<int>(item % f.heads), column = head * f.head_dim + 8 * lane;
+  const bool exists = token < std::int64_t{f.batch} * f.queries;
+  float sum = 0;
+  if (exists && 8 * lane < f.head_dim) {
+    const auto out = load_vector<Pack<T, 8>>(f.out + token * f.out_pitch + column);
+    const auto dout = load_vector<Pack<T, 8>>(p.dout + token * p.dout_pitch + column);
+    TRIREME_UNROLL
+    for (int i = 0; i < 8; ++i) sum += to_float(out.values[i]) * to_float(dout.values[i]);
+  }
+  TRIREME_UNROLL
+  for (int bits = 8; bits > 0; bits /= 2) sum += shuffle_xor(sum, bits);
+  if (!exists || lane != 0) return;
+  const std::int64_t at = (token / f.queries * f.heads + head) * f.queries + token % f.queries;
+  p.delta[at] = p.dlse == nullptr ? sum : sum - p.dlse[at];
+}
+
+/// The smallest first key of every 64 queries: a block of keys before it has nothing to do with them. One warp each.
+template <class T>
+__global__ void __launch_bounds__(32) first_tile_kernel(const __grid_constant__ AttentionBackward<T> p) {
+  const int first = first_key_of_rows(p.forward, blockIdx.y, static_cast<int>(blockIdx.x) * kRows);
+  if (threadIdx.x == 0) p.first_tile[blockIdx.y * gridDim.x + blockIdx.x] = first;
+}
+
+/// What the kernel of keys needs of each query of a streamed tile.
+template <int N>
+struct RowValues {
+  float log2_sum[N], delta[N];
+  int first_key[N];
+};
+
+/// p and ds, transposed, in place of the products k q^T and v dout^T. Rows are keys from `key` on, columns queries.
+template <class T, int N>
+__device__ __forceinline__ void probabilities_transposed(const AttentionForward<T>& p, const RowValues<8 * N>& rows,
+                                                         int key, int query, float (&scores)[N][4],
+                                                         float (&gradients)[N][4]) {
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  TRIREME_UNROLL
+  for (int n = 0; n < N; ++n) {
+    TRIREME_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      const int column = 8 * n + lane % 4 * 2 + i % 2;
+      const bool hide = hidden(p, query + column, key + lane / 4 + 8 * (i / 2), rows.first_key[column]);
+      const float power = scores[n][i] * (p.scale * kLog2E) - rows.log2_sum[column];
+      scores[n][i] = hide ? 0.0F : exp2_fast(power);
+      gradients[n][i] = scores[n][i] * (gradients[n][i] - rows.delta[column]);
+    }
+  }
+}
+
+/// The tiles of queries that a block of keys visits, for every head of its group in turn.
+template <class T, int N>
+struct QueryTiles {
+  const AttentionBackward<T>& p;
+  std::int64_t batch;
+  int key;           ///< the block's first
+  int begin, count;  ///< tiles, per head
+  int steps;         ///< over all heads of the group
+
+  __device__ __forceinline__ QueryTiles(const AttentionBackward<T>& attention, std::int64_t batch_index, int first_key)
+      : p(attention), batch(batch_index), key(first_key) {
+    const auto& f = p.forward;
+    const int tiles = (f.queries + N - 1) / N,
+              sees = key - (f.keys - f.queries);  // the first causal query that sees key
+    begin = f.causal && sees > 0 ? sees / N : 0;
+    count = begin < tiles ? tiles - begin : 0;
+    steps = count * (f.heads / f.kv_heads);
+  }
+  __device__ __forceinline__ int member(int step) const { return step / count; }
+  __device__ __forceinline__ int row(int step) const { return (begin + step % count) * N; }
+  /// `step`, or the next one whose queries see a key of this block.
+  __device__ __forceinline__ int visible(int step) const {
+    if (p.forward.first_key == nullptr) return step;
+    const std::int32_t* const first = p.first_tile + batch * ((p.forward.queries + kRows - 1) / kRows);
+    while (step < steps && first[row(step) / kRows] >= key + kRows) ++step;
+    return step;
+  }
+};
+
+/// dk and dv of 64 keys.
+template <class T, int D>
+__global__ void __launch_bounds__(kThreads) keys_kernel(const __grid_constant__ AttentionBackward<T> p) {
+  constexpr int kQueries = kStreamed<D>;
+  using Keys = SharedTile<T, kRows, D>;
+  using Queries = SharedTile<T, kQueries, D>;
+  TRIREME_DYNAMIC_SHARED(memory, 128);
+  const auto& f = p.forward;
+  const int thread = static_cast<int>(threadIdx.x), warp_row = thread / 32 * 16;
+  const int kv_head = static_cast<int>(blockIdx.y), group = f.heads / f.kv_heads;
+  const std::int64_t batch = blockIdx.z;
+  const int first = static_cast<int>(blockIdx.x) * kRows;  // causal: the keys that most queries see start first
+  const Keys tile_k{memory}, tile_v{memory + Keys::kBytes};
+  std::byte* const stages = memory + 2 * Keys::kBytes;
+  auto* const row_values = reinterpret_cast<RowValues<kQueries>*>(memory + kTileBytes<D>);  // [2]
+  const auto tile_q = [&](int stage) { return Queries{stages + 2 * stage * Queries::kBytes}; };
+  const auto tile_do = [&](int stage) { return Queries{stages + (2 * stage + 1) * Queries::kBytes}; };
+  const QueryTiles<T, kQueries> tiles(p, batch, first);
+
+  const auto copy = [&](int step, int stage) {
+    const std::int64_t head = kv_head * group + tiles.member(step), token = batch * f.queries;
+    tile_q(stage).template copy_from<true>(f.q + token * f.q_pitch + head * f.head_dim, f.q_pitch, tiles.row(step), 0,
+                                           f.queries, f.head_dim, thread, kThreads);
+    tile_do(stage).template copy_from<true>(p.dout + token * p.dout_pitch + head * f.head_dim, p.dout_pitch,
+                                            tiles.row(step), 0, f.queries, f.head_dim, thread, kThreads);
+  };
+  // Read while the tiles are on their way, written to shared memory after the products that hide the delay.
+  float next_sum = 0, next_delta = 0;
+  int next_first = 0;
+  const auto read_rows = [&](int step) {
+    if (thread >= kQueries) return;
+    const int row = tiles.row(step) + thread;
+    const std::int64_t before = (batch * f.heads + kv_head * group + tiles.member(step)) * f.queries;
+    next_sum = log2_sum(f, before, row);
+    next_delta = row < f.queries ? p.delta[before + row] : 0.0F;
+    next_first = first_key_of(f, batch, row);
+  };
+  const auto write_rows = [&](int stage) {
+    if (thread >= kQueries) return;
+    row_values[stage].log2_sum[thread] = next_sum;
+    row_values[stage].delta[thread] = next_delta;
+    row_values[stage].first_key[thread] = next_first;
+  };
+
+  const std::int64_t token = batch * f.keys;
+  const T* const k = f.k + token * f.kv_pitch + kv_head * f.head_dim;
+  const T* const v = f.v + token * f.kv_pitch + kv_head * f.head_dim;
+  tile_k.template copy_from<true>(k, f.kv_pitch, first, 0, f.keys, f.head_dim, thread, kThreads);
+  tile_v.template copy_from<true>(v, f.kv_pitch, first, 0, f.keys, f.head_dim, thread, kThreads);
+  int step = tiles.visible(0);
+  if (step < tiles.steps) {
+    copy(step, 0);
+    read_rows(step);
+    write_rows(0);
+  }
+  cp_async_commit();
+
+  float dk[D / 8][4] = {}, dv[D / 8][4] = {};
+  for (int stage = 0; step < tiles.steps; stage ^= 1) {
+    const int next = tiles.visible(step + 1);
+    sync_threads();  // everyone is done with the stage that is filled next
+    if (next < tiles.steps) {
+      copy(next, stage ^ 1);
+      read_rows(next);
+    }
+    cp_async_commit();
+    cp_async_wait<1>();
+    sync_threads();
+    float scores[kQueries / 8][4] = {}, gradients[kQueries / 8][4] = {};  // [16 keys, kQueries]
+    multiply_rows<T, D>(tile_k, warp_row, tile_q(stage), scores);
+    multiply_rows<T, D>(tile_v, warp_row, tile_do(stage), gradients);
+    probabilities_transposed(f, row_values[stage], first + warp_row, tiles.row(step), scores, gradients);
+    accumulate<T, D>(scores, tile_do(stage), dv);
+    accumulate<T, D>(gradients, tile_q(stage), dk);
+    if (next < tiles.steps) write_rows(stage ^ 1);
+    step = next;
+  }
+  cp_async_wait<0>();
+  sync_threads();  // without a step, the copies of other threads may still be on their way
+
+  const std::int64_t to = token * p.dkv_pitch + kv_head * f.head_dim;
+  store_rows<T, D>(dk, {f.scale, f.scale}, tile_k, warp_row, p.dk + to, p.dkv_pitch, first, f.keys, f.head_dim);
+  store_rows<T, D>(dv, {1, 1}, tile_v, warp_row, p.dv + to, p.dkv_pitch, first, f.keys, f.head_dim);
+}
+
+/// dq of 64 queries of one head.
+template <class T, int D>
+__global__ void __launch_bounds__(kThreads) queries_kernel(const __grid_constant__ AttentionBackward<T> p) {
+  constexpr int kKeys = kStreamed<D>;
+  using Queries = SharedTile<T, kRows, D>;
+  using Keys = SharedTile<T, kKeys, D>;
+  TRIREME_DYNAMIC_SHARED(memory, 128);
+  const auto& f = p.forward;
+  const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp_row = thread / 32 * 16;
+  const int head = static_cast<int>(blockIdx.y), kv_head = head / (f.heads / f.kv_heads);
+  const std::int64_t batch = blockIdx.z;
+  const int first = static_cast<int>(gridDim.x - 1 - blockIdx.x) * kRows;  // causal: the longest rows start first
+  const T* const k = f.k + batch * f.keys * f.kv_pitch + kv_head * f.head_dim;
+  const T* const v = f.v + batch * f.keys * f.kv_pitch + kv_head * f.head_dim;
+  const Queries tile_q{memory}, tile_do{memory + Queries::kBytes};
+  std::byte* const stages = memory + 2 * Queries::kBytes;
+  const auto tile_k = [&](int step) { return Keys{stages + step % 2 * 2 * Keys::kBytes}; };
+  const auto tile_v = [&](int step) { return Keys{stages + (step % 2 * 2 + 1) * Keys::kBytes}; };
+  const auto copy = [&](int step) {
+    tile_k(step).template copy_from<true>(k, f.kv_pitch, step * kKeys, 0, f.keys, f.head_dim, thread, kThreads);
+    tile_v(step).template copy_from<true>(v, f.kv_pitch, step * kKeys, 0, f.keys, f.head_dim, thread, kThreads);
+  };
+  const int begin = first_key_of_rows(f, batch, first) / kKeys, end = (keys_end(f, first) + kKeys - 1) / kKeys;
+
+  const std::int64_t token = batch * f.queries;
+  tile_q.template copy_from<true>(f.q + token * f.q_pitch + head * f.head_dim, f.q_pitch, first, 0, f.queries,
+                                  f.head_dim, thread, kThreads);
+  tile_do.template copy_from<true>(p.dout + token * p.dout_pitch + head * f.head_dim, p.dout_pitch, first, 0, f.queries,
+                                   f.head_dim, thread, kThreads);
+  if (begin < end) copy(begin);
+  cp_async_commit();
+  float sum[2], delta[2];
+  int first_key[2];
+  TRIREME_UNROLL
+  for (int half = 0; half < 2; ++half) {
+    const int row = first + warp_row + lane / 4 + 8 * half;
+    const std::int64_t before = (batch * f.heads + head) * f.queries;
+    sum[half] = log2_sum(f, before, row);
+    delta[half] = row < f.queries ? p.delta[before + row] : 0.0F;
+    first_key[half] = first_key_of(f, batch, row);
+  }
+
+  float dq[D / 8][4] = {};
+  for (int step = begin; step < end; ++step) {
+    sync_threads();  // everyone is done with the stage that is filled next
+    if (step + 1 < end) copy(step + 1);
+    cp_async_commit();
+    cp_async_wait<1>();
+    sync_threads();
+    float scores[kKeys / 8][4] = {}, gradients[kKeys / 8][4] = {};  // [16 queries, kKeys]
+    multiply_rows<T, D>(tile_q, warp_row, tile_k(step), scores);
+    multiply_rows<T, D>(tile_do, warp_row, tile_v(step), gradients);
+    TRIREME_UNROLL
+    for (int n = 0; n < kKeys / 8; ++n) {
+      TRIREME_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        const int half = i / 2, row = first + warp_row + lane / 4 + 8 * half;
+        const bool hide = hidden(f, row, step * kKeys + 8 * n + lane % 4 * 2 + i % 2, first_key[half]);
+        const float power = scores[n][i] * (f.scale * kLog2E) - sum[half];
+        gradients[n][i] = hide ? 0.0F : exp2_fast(power) * (gradients[n][i] - delta[half]);
+      }
+    }
+    accumulate<T, D>(gradients, tile_k(step), dq);
+  }
+  cp_async_wait<0>();
+  sync_threads();  // without a step, the copies of other threads may still be on their way
+  store_rows<T, D>(dq, {f.scale, f.scale}, tile_q, warp_row, p.dq + token * p.dq_pitch + head * f.head_dim, p.dq_pitch,
+                   first, f.queries, f.head_dim);
+}
+
+template <class T>
+void check(const AttentionBackward<T>& p) {
+  constexpr const char* where = "attention_backward_sm80";
+  const auto& f = p.forward;
+  require_shape(f, where);
+  require(aligned(f.q, f.q_pitch) && aligned(f.k, f.kv_pitch) && aligned(f.v, f.kv_pitch) &&
+              aligned(f.out, f.out_pitch) && aligned(p.dout, p.dout_pitch) && aligned(p.dq, p.dq_pitch) &&
+              aligned(p.dk, p.dkv_pitch) && aligned(p.dv, p.dkv_pitch),
+          where,
+          "q, k, v, out and their gradients must begin at multiples of 16 bytes, with pitches that are multiples of 8 "
+          "elements");
+  require(f.first_key == nullptr || p.first_tile != nullptr, where,
+          "first_key is given, but no scratch first_tile; expected {} numbers",
+          f.batch * ((f.queries + kRows - 1) / kRows));
+}
+
+}  // namespace
+
+template <class T>
+void attention_backward_sm80(const AttentionBackward<T>& p, Stream stream) {
+  check(p);
+  const auto& f = p.forward;
+  if (f.batch == 0) return;
+  const auto blocks = [](std::int64_t n, int size) { return static_cast<unsigned>((n + size - 1) / size); };
+  const unsigned query_tiles = blocks(f.queries, kRows), key_tiles = blocks(f.keys, kRows);
+  const auto batch = static_cast<unsigned>(f.batch);
+  if (f.queries > 0)
+    launch({"attention_backward_sm80 delta",
+            {blocks(std::int64_t{f.batch} * f.queries * f.heads, kThreads / 16), 1, 1},
+            {kThreads, 1, 1},
+            0,
+            stream},
+           &delta_kernel<T>, p);
+  if (f.queries > 0 && f.first_key != nullptr)
+    launch({"attention_backward_sm80 first_tile", {query_tiles, batch, 1}, {32, 1, 1}, 0, stream},
+           &first_tile_kernel<T>, p);
+  const auto start = [&](auto* keys, auto* queries, std::size_t tiles, std::size_t rows) {
+    if (f.keys > 0)
+      launch({"attention_backward_sm80 keys",
+              {key_tiles, static_cast<unsigned>(f.kv_heads), batch},
+              {kThreads, 1, 1},
+              tiles + rows,
+              stream},
+             keys, p);
+    if (f.queries > 0)
+      launch({"attention_backward_sm80 queries",
+              {query_tiles, static_cast<unsigned>(f.heads), batch},
+              {kThreads, 1, 1},
+              tiles,
+              stream},
+             queries, p);
+  };
+  if (f.head_dim <= 64)
+    start(&keys_kernel<T, 64>, &queries_kernel<T, 64>, kTileBytes<64>, 2 * sizeof(RowValues<kStreamed<64>>));
+  else
+    start(&keys_kernel<T, 128>, &queries_kernel<T, 128>, kTileBytes<128>, 2 * sizeof(RowValues<kStreamed<128>>));
+}
+
+template void attention_backward_sm80(const AttentionBackward<bf16>&, Stream);
+template void attention_backward_sm80(const AttentionBackward<f16>&, Stream);
+
+}  // namespace trireme::cuda

@@ -1,0 +1,128 @@
+// What the attention kernels for mma.sync share. In all of them a block has four warps, and a warp owns sixteen rows (of
+// queries, or of keys) and the f32 fragments [16, N] of products with a tile of N others.
+//
+// A fragment's element i of thread `lane`: row lane / 4 + 8 (i / 2), column 8 n + 2 (lane % 4) + i % 2. Two neighbouring
+// fragments of results are, rounded, the A operand of the next product: scores never pass through shared memory.
+// Read next: cuda/kernels/attention_sm80.cu.
+#pragma once
+
+#include "core/error.h"
+#include "cuda/kernels/attention.h"
+#include "cuda/kernels/tile.h"
+
+namespace trireme::cuda::attention {
+
+constexpr int kRows = 64;  ///< rows of a block
+constexpr int kThreads = 128;
+constexpr float kLog2E = 1.4426950408889634F, kLn2 = 0.6931471805599453F;
+
+/// Whether `row` does not see `key`: beyond the end, later than a causal query sees, or of an earlier document.
+template <class T>
+__device__ __forceinline__ bool hidden(const AttentionForward<T>& p, int row, int key, int first_key) {
+  return key >= p.keys || (p.causal && key > row + p.keys - p.queries) || key < first_key;
+}
+
+/// The first key that `row` may see; `row` may be past the end.
+template <class T>
+__device__ __forceinline__ int first_key_of(const AttentionForward<T>& p, std::int64_t batch, int row) {
+  return p.first_key == nullptr || row >= p.queries ? 0 : p.first_key[batch * p.queries + row];
+}
+
+/// The smallest first key of kRows rows from `row` on, the same in every lane; never below 0.
+template <class T>
+__device__ __forceinline__ int first_key_of_rows(const AttentionForward<T>& p, std::int64_t batch, int row) {
+  if (p.first_key == nullptr) return 0;
+  int least = p.keys;
+  for (int i = row + static_cast<int>(threadIdx.x % 32); i < row + kRows && i < p.queries; i += 32) {
+    const int first = p.first_key[batch * p.queries + i];
+    least = first < least ? first : least;
+  }
+  TRIREME_UNROLL
+  for (int bits = 16; bits > 0; bits /= 2) {
+    const int other = shuffle_xor(least, bits);
+    least = other < least ? other : least;
+  }
+  return least < 0 ? 0 : least;
+}
+
+/// One past the last key that any of kRows rows from `row` on may see.
+template <class T>
+__device__ __forceinline__ int keys_end(const AttentionForward<T>& p, int row) {
+  const int seen = row + kRows + p.keys - p.queries;
+  if (!p.causal || seen >= p.keys) return p.keys;
+  return seen < 0 ? 0 : seen;
+}
+
+/// sums [16, N] += rows `row` to `row` + 15 of a [.., D] times the transpose of b [N, D].
+template <class T, int D, int N, class A, class B>
+__device__ __forceinline__ void multiply_rows(const A& a, int row, const B& b, float (&sums)[N][4]) {
+  TRIREME_UNROLL
+  for (int d = 0; d < D / 16; ++d) {
+    std::uint32_t left[4];
+    a.load(left, row, 16 * d);
+    TRIREME_UNROLL
+    for (int n = 0; n < N / 2; ++n) {
+      std::uint32_t right[4];
+      b.load_pair(right, 16 * n, 16 * d);
+      mma_m16n8k16<T>(sums[2 * n], left, right);
+      mma_m16n8k16<T>(sums[2 * n + 1], left, right + 2);
+    }
+  }
+}
+
+/// sums [16, D] += weights [16, N], rounded to T, times b [N, D].
+template <class T, int D, int N, class B>
+__device__ __forceinline__ void accumulate(const float (&weights)[N][4], const B& b, float (&sums)[D / 8][4]) {
+  TRIREME_UNROLL
+  for (int n = 0; n < N / 2; ++n) {
+    const std::uint32_t left[4] = {pack_pair<T>(weights[2 * n][0], weights[2 * n][1]),
+                                   pack_pair<T>(weights[2 * n][2], weights[2 * n][3]),
+                                   pack_pair<T>(weights[2 * n + 1][0], weights[2 * n + 1][1]),
+                                   pack_pair<T>(weights[2 * n + 1][2], weights[2 * n + 1][3])};
+    TRIREME_UNROLL
+    for (int d = 0; d < D / 16; ++d) {
+      std::uint32_t right[4];
+      b.load_pair_transposed(right, 16 * n, 16 * d);
+      mma_m16n8k16<T>(sums[2 * d], left, right);
+      mma_m16n8k16<T>(sums[2 * d + 1], left, right + 2);
+    }
+  }
+}
+
+/// to[first + row] = factor[half] sums, for this warp's rows `row` to `row` + 15 of which those below `rows` exist. The
+/// values go through the same rows of `tile`, which no other warp may be using, so that global memory sees 16 bytes a
+/// thread.
+template <class T, int D, class Tile>
+__device__ __forceinline__ void store_rows(const float (&sums)[D / 8][4], const float (&factor)[2], const Tile& tile,
+                                           int row, T* to, std::int64_t pitch, int first, int rows, int columns) {
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  TRIREME_UNROLL
+  for (int half = 0; half < 2; ++half) {
+    TRIREME_UNROLL
+    for (int n = 0; n < D / 8; ++n)
+      store_vector(tile.chunk(row + lane / 4 + 8 * half, n) + lane % 4 * 4,
+                   pack_pair<T>(sums[n][2 * half] * factor[half], sums[n][2 * half + 1] * factor[half]));
+  }
+  sync_warp();
+  for (int i = lane; i < 16 * Tile::kChunks; i += 32) {
+    const int r = row + i / Tile::kChunks, chunk = i % Tile::kChunks;
+    if (first + r < rows && 8 * chunk < columns)
+      store_vector(to + (first + r) * pitch + 8 * chunk, load_vector<Pack<std::uint32_t, 4>>(tile.chunk(r, chunk)));
+  }
+}
+
+/// Refuses what the kernels cannot take.
+template <class T>
+void require_shape(const AttentionForward<T>& p, const char* where) {
+  require(p.head_dim % 8 == 0 && p.head_dim >= 8 && p.head_dim <= 128, where,
+          "head_dim {}; expected a multiple of 8 up to 128", p.head_dim);
+  require(p.kv_heads > 0 && p.heads % p.kv_heads == 0, where, "{} heads share {} key heads; expected a divisor",
+          p.heads, p.kv_heads);
+}
+
+template <class T>
+bool aligned(const T* pointer, std::int64_t pitch) {
+  return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0 && pitch % 8 == 0;
+}
+
+}  // namespace trireme::cuda::attention
