@@ -20,13 +20,6 @@ constexpr int kStreamed = D <= 64 ? 64 : 32;
 template <int D>
 constexpr int kTileBytes = (2 * kRows + 4 * kStreamed<D>)*D * 2;
 
-/// lse in powers of two. Of a query that sees no key, or does not exist, it becomes +inf: its probabilities are then 0.
-template <class T>
-__device__ __forceinline__ float log2_sum(const AttentionForward<T>& p, std::int64_t rows_before, int row) {
-  const float lse = row < p.queries ? p.lse[rows_before + row] : -INFINITY;
-  return lse == -INFINITY ? INFINITY : lse * kLog2E;
-}
-
 /// delta = rowsum(dout out) - dlse. Sixteen threads share a row of one head: 16 bytes each.
 template <class T>
 __global__ void __launch_bounds__(kThreads) delta_kernel(const __grid_constant__ AttentionBackward<T> p) {
@@ -60,24 +53,23 @@ __global__ void __launch_bounds__(32) first_tile_kernel(const __grid_constant__ 
 /// What the kernel of keys needs of each query of a streamed tile.
 template <int N>
 struct RowValues {
-  float log2_sum[N], delta[N];
-  int first_key[N];
+  float log2_sum[N], delta[N];  ///< lse in powers of two
+  KeyRange visible[N];
 };
 
-/// p and ds, transposed, in place of the products k q^T and v dout^T. Rows are keys from `key` on, columns queries.
-template <class T, int N>
-__device__ __forceinline__ void probabilities_transposed(const AttentionForward<T>& p, const RowValues<8 * N>& rows,
-                                                         int key, int query, float (&scores)[N][4],
-                                                         float (&gradients)[N][4]) {
+/// p and ds, transposed, in place of the products k q^T and v dout^T. Rows are keys from `key` on, columns queries;
+/// log2_scale makes powers of two of scores.
+template <int N>
+__device__ __forceinline__ void probabilities_transposed(const RowValues<8 * N>& rows, int key, float log2_scale,
+                                                         float (&scores)[N][4], float (&gradients)[N][4]) {
   const int lane = static_cast<int>(threadIdx.x % 32);
   TRIREME_UNROLL
   for (int n = 0; n < N; ++n) {
     TRIREME_UNROLL
     for (int i = 0; i < 4; ++i) {
       const int column = 8 * n + lane % 4 * 2 + i % 2;
-      const bool hide = hidden(p, query + column, key + lane / 4 + 8 * (i / 2), rows.first_key[column]);
-      const float power = scores[n][i] * (p.scale * kLog2E) - rows.log2_sum[column];
-      scores[n][i] = hide ? 0.0F : exp2_fast(power);
+      const float power = scores[n][i] * log2_scale - rows.log2_sum[column];
+      scores[n][i] = rows.visible[column].has(key + lane / 4 + 8 * (i / 2)) ? exp2_fast(power) : 0.0F;
       gradients[n][i] = scores[n][i] * (gradients[n][i] - rows.delta[column]);
     }
   }
@@ -140,20 +132,20 @@ __global__ void __launch_bounds__(kThreads) keys_kernel(const __grid_constant__ 
   };
   // Read while the tiles are on their way, written to shared memory after the products that hide the delay.
   float next_sum = 0, next_delta = 0;
-  int next_first = 0;
+  KeyRange next_visible = {0, 0};
   const auto read_rows = [&](int step) {
     if (thread >= kQueries) return;
     const int row = tiles.row(step) + thread;
     const std::int64_t before = (batch * f.heads + kv_head * group + tiles.member(step)) * f.queries;
-    next_sum = log2_sum(f, before, row);
+    next_sum = row < f.queries ? f.lse[before + row] * kLog2E : 0.0F;
     next_delta = row < f.queries ? p.delta[before + row] : 0.0F;
-    next_first = first_key_of(f, batch, row);
+    next_visible = keys_of(f, batch, row);
   };
   const auto write_rows = [&](int stage) {
     if (thread >= kQueries) return;
     row_values[stage].log2_sum[thread] = next_sum;
     row_values[stage].delta[thread] = next_delta;
-    row_values[stage].first_key[thread] = next_first;
+    row_values[stage].visible[thread] = next_visible;
   };
 
   const std::int64_t token = batch * f.keys;
@@ -183,7 +175,7 @@ __global__ void __launch_bounds__(kThreads) keys_kernel(const __grid_constant__ 
     float scores[kQueries / 8][4] = {}, gradients[kQueries / 8][4] = {};  // [16 keys, kQueries]
     multiply_rows<T, D>(tile_k, warp_row, tile_q(stage), scores);
     multiply_rows<T, D>(tile_v, warp_row, tile_do(stage), gradients);
-    probabilities_transposed(f, row_values[stage], first + warp_row, tiles.row(step), scores, gradients);
+    probabilities_transposed(row_values[stage], first + warp_row, f.scale * kLog2E, scores, gradients);
     accumulate<T, D>(scores, tile_do(stage), dv);
     accumulate<T, D>(gradients, tile_q(stage), dk);
     if (next < tiles.steps) write_rows(stage ^ 1);
@@ -229,14 +221,14 @@ __global__ void __launch_bounds__(kThreads) queries_kernel(const __grid_constant
   if (begin < end) copy(begin);
   cp_async_commit();
   float sum[2], delta[2];
-  int first_key[2];
+  KeyRange visible[2];
   TRIREME_UNROLL
   for (int half = 0; half < 2; ++half) {
     const int row = first + warp_row + lane / 4 + 8 * half;
     const std::int64_t before = (batch * f.heads + head) * f.queries;
-    sum[half] = log2_sum(f, before, row);
+    sum[half] = row < f.queries ? f.lse[before + row] * kLog2E : 0.0F;
     delta[half] = row < f.queries ? p.delta[before + row] : 0.0F;
-    first_key[half] = first_key_of(f, batch, row);
+    visible[half] = keys_of(f, batch, row);
   }
 
   float dq[D / 8][4] = {};
@@ -253,10 +245,9 @@ __global__ void __launch_bounds__(kThreads) queries_kernel(const __grid_constant
     for (int n = 0; n < kKeys / 8; ++n) {
       TRIREME_UNROLL
       for (int i = 0; i < 4; ++i) {
-        const int half = i / 2, row = first + warp_row + lane / 4 + 8 * half;
-        const bool hide = hidden(f, row, step * kKeys + 8 * n + lane % 4 * 2 + i % 2, first_key[half]);
+        const int half = i / 2, key = step * kKeys + 8 * n + lane % 4 * 2 + i % 2;
         const float power = scores[n][i] * (f.scale * kLog2E) - sum[half];
-        gradients[n][i] = hide ? 0.0F : exp2_fast(power) * (gradients[n][i] - delta[half]);
+        gradients[n][i] = visible[half].has(key) ? exp2_fast(power) * (gradients[n][i] - delta[half]) : 0.0F;
       }
     }
     accumulate<T, D>(gradients, tile_k(step), dq);

@@ -77,8 +77,9 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(const __grid_constant
   TRIREME_UNROLL
   for (int d = 0; d < D / 16; ++d) tile_q.load(fragment_q[d], warp_row, 16 * d);
 
-  int first_key[2];
-  for (int half = 0; half < 2; ++half) first_key[half] = first_key_of(p, batch, first + warp_row + lane / 4 + 8 * half);
+  KeyRange visible[2];
+  TRIREME_UNROLL
+  for (int half = 0; half < 2; ++half) visible[half] = keys_of(p, batch, first + warp_row + lane / 4 + 8 * half);
 
   Running<D> running;
   for (int step = begin; step < end; ++step) {
@@ -102,8 +103,8 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(const __grid_constant
     for (int n = 0; n < kRows / 8; ++n) {
       TRIREME_UNROLL
       for (int i = 0; i < 4; ++i) {
-        const int row = first + warp_row + lane / 4 + 8 * (i / 2), key = step * kRows + 8 * n + lane % 4 * 2 + i % 2;
-        scores[n][i] = hidden(p, row, key, first_key[i / 2]) ? -INFINITY : scores[n][i] * (p.scale * kLog2E);
+        const int key = step * kRows + 8 * n + lane % 4 * 2 + i % 2;
+        scores[n][i] = visible[i / 2].has(key) ? scores[n][i] * (p.scale * kLog2E) : -INFINITY;
       }
     }
     softmax_step(scores, running);

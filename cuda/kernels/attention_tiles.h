@@ -16,16 +16,22 @@ constexpr int kRows = 64;  ///< rows of a block
 constexpr int kThreads = 128;
 constexpr float kLog2E = 1.4426950408889634F, kLn2 = 0.6931471805599453F;
 
-/// Whether `row` does not see `key`: beyond the end, later than a causal query sees, or of an earlier document.
-template <class T>
-__device__ __forceinline__ bool hidden(const AttentionForward<T>& p, int row, int key, int first_key) {
-  return key >= p.keys || (p.causal && key > row + p.keys - p.queries) || key < first_key;
-}
+/// The keys that a query sees: `count` from `begin` on. One comparison a score.
+struct KeyRange {
+  int begin;
+  unsigned count;
+  __device__ __forceinline__ bool has(int key) const { return static_cast<unsigned>(key - begin) < count; }
+};
 
-/// The first key that `row` may see; `row` may be past the end.
+/// Empty for a row past the end.
 template <class T>
-__device__ __forceinline__ int first_key_of(const AttentionForward<T>& p, std::int64_t batch, int row) {
-  return p.first_key == nullptr || row >= p.queries ? 0 : p.first_key[batch * p.queries + row];
+__device__ __forceinline__ KeyRange keys_of(const AttentionForward<T>& p, std::int64_t batch, int row) {
+  if (row >= p.queries) return {0, 0};
+  const int causal_end = row + p.keys - p.queries + 1;
+  const int end = p.causal && causal_end < p.keys ? causal_end : p.keys;
+  int begin = p.first_key == nullptr ? 0 : p.first_key[batch * p.queries + row];
+  begin = begin < 0 ? 0 : begin;
+  return {begin, begin < end ? static_cast<unsigned>(end - begin) : 0U};
 }
 
 /// The smallest first key of kRows rows from `row` on, the same in every lane; never below 0.
