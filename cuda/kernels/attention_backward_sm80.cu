@@ -4,6 +4,9 @@
 // rows of the pair that stays. Where that is k and v, the scores are computed transposed, [keys, queries], so that their
 // fragments are again the A operand of what follows: dv += p^T dout and dk += ds^T q; where it is q and dout, of
 // dq += ds k.
+//
+// A block of keys takes the heads of its group one after the other, so their sums need no second kernel.
+// Read next: tests/cuda/attention_backward_test.cpp, which has the same formulas in a few lines.
 #include "cuda/kernels/attention_tiles.h"
 
 namespace trireme::cuda {
@@ -12,13 +15,15 @@ using namespace attention;
 
 namespace {
 
-/// Rows of a streamed tile. At D = 128 the accumulators leave registers for 32 only.
+/// Rows of a streamed tile. At D = 128 the accumulators leave registers for 32 only; two blocks fit a multiprocessor.
 template <int D>
 constexpr int kStreamed = D <= 64 ? 64 : 32;
 
 /// Two tiles that stay, two stages of two that stream.
 template <int D>
-constexpr int kTileBytes = (2 * kRows + 4 * kStreamed<D>)*D * 2;
+constexpr int tile_bytes() {
+  return 2 * D * (2 * kRows + 4 * kStreamed<D>);
+}
 
 /// delta = rowsum(dout out) - dlse. Sixteen threads share a row of one head: 16 bytes each.
 template <class T>
@@ -87,9 +92,9 @@ struct QueryTiles {
   __device__ __forceinline__ QueryTiles(const AttentionBackward<T>& attention, std::int64_t batch_index, int first_key)
       : p(attention), batch(batch_index), key(first_key) {
     const auto& f = p.forward;
-    const int tiles = (f.queries + N - 1) / N,
-              sees = key - (f.keys - f.queries);  // the first causal query that sees key
-    begin = f.causal && sees > 0 ? sees / N : 0;
+    const int tiles = (f.queries + N - 1) / N;
+    const int sees_key = key - (f.keys - f.queries);  // the first query that does, when causal
+    begin = f.causal && sees_key > 0 ? sees_key / N : 0;
     count = begin < tiles ? tiles - begin : 0;
     steps = count * (f.heads / f.kv_heads);
   }
@@ -118,7 +123,7 @@ __global__ void __launch_bounds__(kThreads) keys_kernel(const __grid_constant__ 
   const int first = static_cast<int>(blockIdx.x) * kRows;  // causal: the keys that most queries see start first
   const Keys tile_k{memory}, tile_v{memory + Keys::kBytes};
   std::byte* const stages = memory + 2 * Keys::kBytes;
-  auto* const row_values = reinterpret_cast<RowValues<kQueries>*>(memory + kTileBytes<D>);  // [2]
+  auto* const row_values = reinterpret_cast<RowValues<kQueries>*>(memory + tile_bytes<D>());  // [2]
   const auto tile_q = [&](int stage) { return Queries{stages + 2 * stage * Queries::kBytes}; };
   const auto tile_do = [&](int stage) { return Queries{stages + (2 * stage + 1) * Queries::kBytes}; };
   const QueryTiles<T, kQueries> tiles(p, batch, first);
@@ -311,9 +316,9 @@ void attention_backward_sm80(const AttentionBackward<T>& p, Stream stream) {
              queries, p);
   };
   if (f.head_dim <= 64)
-    start(&keys_kernel<T, 64>, &queries_kernel<T, 64>, kTileBytes<64>, 2 * sizeof(RowValues<kStreamed<64>>));
+    start(&keys_kernel<T, 64>, &queries_kernel<T, 64>, tile_bytes<64>(), 2 * sizeof(RowValues<kStreamed<64>>));
   else
-    start(&keys_kernel<T, 128>, &queries_kernel<T, 128>, kTileBytes<128>, 2 * sizeof(RowValues<kStreamed<128>>));
+    start(&keys_kernel<T, 128>, &queries_kernel<T, 128>, tile_bytes<128>(), 2 * sizeof(RowValues<kStreamed<128>>));
 }
 
 template void attention_backward_sm80(const AttentionBackward<bf16>&, Stream);
