@@ -253,28 +253,32 @@ TEST_CASE("cuda attention_sm80 and its backward: documents in one sequence equal
 }
 
 TEST_CASE("cuda attention_sm80 and its backward: tiles that no document needs are not read") {
-  // Two documents of two tiles each: with the other one's keys and queries NaN, a document's results are unharmed.
-  for (const int dim : {64, 128}) {
-    CAPTURE(dim);
-    Problem<bf16> x({1, 1, 1, dim, 256, 256, true, Documents::packed});
-    for (int i = 0; i < 256; ++i) x.first_key.data()[i] = i / 128 * 128;
-    const Reference expected(x);
-    for (auto* values : {&x.k, &x.v})
-      for (int i = 0; i < 128; ++i) values->data()[x.kv_layout.at(0, i, 0, 0)] = bf16(NAN);
-    attention_forward_sm80(x.forward());
-    for (auto* values : {&x.q, &x.dout, &x.out})
-      for (int i = 0; i < 128; ++i) values->data()[x.q_layout.at(0, i, 0, 0)] = bf16(NAN);
-    attention_backward_sm80(x.backward());
-    double error = 0;
-    for (int i = 128; i < 256; ++i)
-      for (int d = 0; d < dim; ++d) {
-        const std::size_t at_q = x.q_layout.at(0, i, 0, d), at_k = x.kv_layout.at(0, i, 0, d);
-        for (const double e : {x.out.at(at_q) - expected.out[at_q], x.dq.at(at_q) - expected.dq[at_q],
-                               x.dk.at(at_k) - expected.dk[at_k], x.dv.at(at_k) - expected.dv[at_k]})
-          error = std::isnan(e) ? 1e9 : std::max(error, std::abs(e));
-      }
-    CHECK(error < 1.0 / 32);  // gradients up to about 2, in bf16
-  }
+  // Two documents of two tiles each: with one's inputs NaN, the other's results are unharmed.
+  for (const int dim : {64, 128})
+    for (const int spoiled : {0, 128}) {
+      CAPTURE(dim);
+      CAPTURE(spoiled);
+      Problem<bf16> x({1, 1, 1, dim, 256, 256, true, Documents::packed});
+      for (int i = 0; i < 256; ++i) x.first_key.data()[i] = i / 128 * 128;
+      const Reference expected(x);
+      const auto spoil = [&](Buffer<bf16>& values, const Layout& layout) {
+        for (int i = spoiled; i < spoiled + 128; ++i) values.data()[layout.at(0, i, 0, 0)] = bf16(NAN);
+      };
+      spoil(x.k, x.kv_layout);
+      spoil(x.v, x.kv_layout);
+      attention_forward_sm80(x.forward());
+      for (auto* values : {&x.q, &x.dout, &x.out}) spoil(*values, x.q_layout);
+      attention_backward_sm80(x.backward());
+      double error = 0;
+      for (int i = 128 - spoiled; i < 256 - spoiled; ++i)
+        for (int d = 0; d < dim; ++d) {
+          const std::size_t at_q = x.q_layout.at(0, i, 0, d), at_k = x.kv_layout.at(0, i, 0, d);
+          for (const double e : {x.out.at(at_q) - expected.out[at_q], x.dq.at(at_q) - expected.dq[at_q],
+                                 x.dk.at(at_k) - expected.dk[at_k], x.dv.at(at_k) - expected.dv[at_k]})
+            error = std::isnan(e) ? 1e9 : std::max(error, std::abs(e));
+        }
+      CHECK(error < 1.0 / 32);  // gradients up to about 2, in bf16
+    }
 }
 
 TEST_CASE("cuda attention_backward_sm80: keys in two parts, with out and lse over both, sum to the whole") {
