@@ -1,0 +1,258 @@
+// Elementwise kernels; bytes: cuda/kernels/elementwise.h. A thread takes a piece of 16 bytes; each operation is a kernel
+// of its own, so that it has the registers of that operation only.
+// Read next: cuda/kernels/copy.cu.
+#include "cuda/kernels/elementwise.h"
+
+#include <type_traits>
+
+#include "cuda/kernels/functions.h"
+#include "cuda/kernels/pieces.h"
+
+namespace trireme::cuda {
+
+namespace {
+
+constexpr int kThreads = 256;
+
+template <Unary op, class T>
+__global__ void __launch_bounds__(kThreads) unary_kernel(const T* x, T* y, std::int64_t count) {
+  constexpr int kWidth = kPackSize<T>;
+  const MyPiece mine = my_piece<kWidth>(count);
+  if (mine.count == 0) return;
+  auto piece = load_piece<kWidth>(x + mine.first, mine.count);
+  TRIREME_UNROLL
+  for (int i = 0; i < kWidth; ++i) piece.values[i] = from_float<T>(value_of<op>(to_float(piece.values[i])));
+  store_piece(y + mine.first, piece, mine.count);
+}
+
+template <Unary op, class T>
+__global__ void __launch_bounds__(kThreads) unary_backward_kernel(const T* x, const T* dy, T* dx, std::int64_t count) {
+  constexpr int kWidth = kPackSize<T>;
+  const MyPiece mine = my_piece<kWidth>(count);
+  if (mine.count == 0) return;
+  const auto at = load_piece<kWidth>(x + mine.first, mine.count);
+  auto piece = load_piece<kWidth>(dy + mine.first, mine.count);
+  TRIREME_UNROLL
+  for (int i = 0; i < kWidth; ++i)
+    piece.values[i] = from_float<T>(derivative_of<op>(to_float(at.values[i])) * to_float(piece.values[i]));
+  store_piece(dx + mine.first, piece, mine.count);
+}
+
+/// N values of an operand, `stride` apart: one load where they are neighbours.
+template <int N, class T>
+__device__ __forceinline__ Pack<T, N> load_run(const T* from, std::int64_t stride, int count) {
+  if (stride == 1) return load_piece<N>(from, count);
+  Pack<T, N> piece = {};
+  TRIREME_UNROLL
+  for (int i = 0; i < N; ++i)
+    if (i < count) piece.values[i] = from[i * stride];
+  return piece;
+}
+
+/// For views whose pieces each lie within one run of the inner dim: offsets are computed once a piece.
+template <Binary op, class T>
+__global__ void __launch_bounds__(kThreads)
+    binary_kernel(const T* a, const T* b, T* y, const __grid_constant__ Strided<2> view) {
+  constexpr int kWidth = kPackSize<T>;
+  const MyPiece mine = my_piece<kWidth>(view.count);
+  if (mine.count == 0) return;
+  const Offsets<2> at = offsets(view, mine.first);
+  auto left = load_run<kWidth>(a + at.of[0], view.inner_stride(0), mine.count);
+  const auto right = load_run<kWidth>(b + at.of[1], view.inner_stride(1), mine.count);
+  TRIREME_UNROLL
+  for (int i = 0; i < kWidth; ++i)
+    left.values[i] = from_float<T>(combine<op>(to_float(left.values[i]), to_float(right.values[i])));
+  store_piece(y + mine.first, left, mine.count);
+}
+
+/// For any other view: an element a thread.
+template <Binary op, class T>
+__global__ void __launch_bounds__(kThreads)
+    binary_ragged_kernel(const T* a, const T* b, T* y, const __grid_constant__ Strided<2> view) {
+  const MyPiece mine = my_piece<1>(view.count);
+  if (mine.count == 0) return;
+  const Offsets<2> at = offsets(view, mine.first);
+  y[mine.first] = from_float<T>(combine<op>(to_float(a[at.of[0]]), to_float(b[at.of[1]])));
+}
+
+template <class X, class Y>
+inline constexpr int kAxpbyWidth = kPackSize<X> < kPackSize<Y> ? kPackSize<X> : kPackSize<Y>;
+
+template <class X, class Y>
+__global__ void __launch_bounds__(kThreads) axpby_kernel(float p, const X* x, float q, Y* y, std::int64_t count) {
+  constexpr int kWidth = kAxpbyWidth<X, Y>;
+  const MyPiece mine = my_piece<kWidth>(count);
+  if (mine.count == 0) return;
+  const auto from = load_piece<kWidth>(x + mine.first, mine.count);
+  Pack<Y, kWidth> to = {};
+  if (q != 0) to = load_piece<kWidth>(y + mine.first, mine.count);
+  TRIREME_UNROLL
+  for (int i = 0; i < kWidth; ++i) {
+    const float scaled = p * to_float(from.values[i]);
+    to.values[i] = from_float<Y>(q != 0 ? scaled + q * to_float(to.values[i]) : scaled);
+  }
+  store_piece(y + mine.first, to, mine.count);
+}
+
+/// Blocks [pieces of a row, rows]; rows beyond a grid's limit are taken in turns.
+template <class T>
+__global__ void __launch_bounds__(kThreads) swiglu_kernel(const T* x, T* y, std::int64_t rows, std::int64_t width) {
+  constexpr int kWidth = kPackSize<T>;
+  const MyPiece mine = my_piece<kWidth>(width);
+  if (mine.count == 0) return;
+  for (std::int64_t row = blockIdx.y; row < rows; row += gridDim.y) {
+    const T* const gate = x + row * 2 * width + mine.first;
+    auto g = load_piece<kWidth>(gate, mine.count);
+    const auto u = load_piece<kWidth>(gate + width, mine.count);
+    TRIREME_UNROLL
+    for (int i = 0; i < kWidth; ++i)
+      g.values[i] = from_float<T>(value_of<Unary::silu>(to_float(g.values[i])) * to_float(u.values[i]));
+    store_piece(y + row * width + mine.first, g, mine.count);
+  }
+}
+
+/// With s = sigmoid(gate): dgate = dy up s (1 + gate (1 - s)), dup = dy gate s. Both are read before either is written.
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    swiglu_backward_kernel(const T* x, const T* dy, T* dx, std::int64_t rows, std::int64_t width) {
+  constexpr int kWidth = kPackSize<T>;
+  const MyPiece mine = my_piece<kWidth>(width);
+  if (mine.count == 0) return;
+  for (std::int64_t row = blockIdx.y; row < rows; row += gridDim.y) {
+    const std::int64_t at = row * 2 * width + mine.first;
+    auto gate = load_piece<kWidth>(x + at, mine.count), up = load_piece<kWidth>(x + at + width, mine.count);
+    const auto out = load_piece<kWidth>(dy + row * width + mine.first, mine.count);
+    TRIREME_UNROLL
+    for (int i = 0; i < kWidth; ++i) {
+      const float g = to_float(gate.values[i]), u = to_float(up.values[i]), d = to_float(out.values[i]);
+      const float s = sigmoid(g);
+      gate.values[i] = from_float<T>(d * u * s * (1.0F + g * (1.0F - s)));
+      up.values[i] = from_float<T>(d * g * s);
+    }
+    store_piece(dx + at, gate, mine.count);
+    store_piece(dx + at + width, up, mine.count);
+  }
+}
+
+LaunchConfig config(const char* name, std::int64_t count, int per_thread, Stream stream) {
+  return {name, grid_of_pieces(count, kThreads, per_thread), {kThreads, 1, 1}, 0, stream};
+}
+
+template <class T>
+LaunchConfig row_config(const char* name, std::int64_t rows, std::int64_t width, Stream stream) {
+  LaunchConfig c = config(name, width, kPackSize<T>, stream);
+  c.grid.y = rows < 65535 ? static_cast<unsigned>(rows) : 65535U;
+  return c;
+}
+
+template <Unary op>
+using UnaryConstant = std::integral_constant<Unary, op>;
+template <Binary op>
+using BinaryConstant = std::integral_constant<Binary, op>;
+
+template <class F>
+void visit(Unary op, F&& f) {
+  switch (op) {
+    case Unary::negate:
+      return f(UnaryConstant<Unary::negate>{});
+    case Unary::exp:
+      return f(UnaryConstant<Unary::exp>{});
+    case Unary::log:
+      return f(UnaryConstant<Unary::log>{});
+    case Unary::sqrt:
+      return f(UnaryConstant<Unary::sqrt>{});
+    case Unary::square:
+      return f(UnaryConstant<Unary::square>{});
+    case Unary::tanh:
+      return f(UnaryConstant<Unary::tanh>{});
+    case Unary::relu:
+      return f(UnaryConstant<Unary::relu>{});
+    case Unary::sigmoid:
+      return f(UnaryConstant<Unary::sigmoid>{});
+    case Unary::silu:
+      return f(UnaryConstant<Unary::silu>{});
+    case Unary::gelu:
+      return f(UnaryConstant<Unary::gelu>{});
+    case Unary::gelu_tanh:
+      return f(UnaryConstant<Unary::gelu_tanh>{});
+  }
+}
+
+template <class F>
+void visit(Binary op, F&& f) {
+  switch (op) {
+    case Binary::add:
+      return f(BinaryConstant<Binary::add>{});
+    case Binary::subtract:
+      return f(BinaryConstant<Binary::subtract>{});
+    case Binary::multiply:
+      return f(BinaryConstant<Binary::multiply>{});
+    case Binary::divide:
+      return f(BinaryConstant<Binary::divide>{});
+    case Binary::equal:
+      return f(BinaryConstant<Binary::equal>{});
+  }
+}
+
+}  // namespace
+
+template <class T>
+void unary(Unary op, const T* x, T* y, std::int64_t count, Stream stream) {
+  if (count == 0) return;
+  visit(op, [&](auto chosen) {
+    launch(config("unary", count, kPackSize<T>, stream), unary_kernel<decltype(chosen)::value, T>, x, y, count);
+  });
+}
+
+template <class T>
+void unary_backward(Unary op, const T* x, const T* dy, T* dx, std::int64_t count, Stream stream) {
+  if (count == 0) return;
+  visit(op, [&](auto chosen) {
+    launch(config("unary_backward", count, kPackSize<T>, stream), unary_backward_kernel<decltype(chosen)::value, T>, x,
+           dy, dx, count);
+  });
+}
+
+template <class T>
+void binary(Binary op, const T* a, const T* b, T* y, const Strided<2>& view, Stream stream) {
+  if (view.count == 0) return;
+  const bool whole = view.dims == 1 || view.inner() % kPackSize<T> == 0;
+  visit(op, [&](auto chosen) {
+    constexpr Binary chosen_op = decltype(chosen)::value;
+    launch(config("binary", view.count, whole ? kPackSize<T> : 1, stream),
+           whole ? binary_kernel<chosen_op, T> : binary_ragged_kernel<chosen_op, T>, a, b, y, view);
+  });
+}
+
+template <class X, class Y>
+void axpby(float p, const X* x, float q, Y* y, std::int64_t count, Stream stream) {
+  if (count == 0) return;
+  launch(config("axpby", count, kAxpbyWidth<X, Y>, stream), axpby_kernel<X, Y>, p, x, q, y, count);
+}
+
+template <class T>
+void swiglu(const T* x, T* y, std::int64_t rows, std::int64_t width, Stream stream) {
+  if (rows * width > 0) launch(row_config<T>("swiglu", rows, width, stream), swiglu_kernel<T>, x, y, rows, width);
+}
+
+template <class T>
+void swiglu_backward(const T* x, const T* dy, T* dx, std::int64_t rows, std::int64_t width, Stream stream) {
+  if (rows * width > 0)
+    launch(row_config<T>("swiglu_backward", rows, width, stream), swiglu_backward_kernel<T>, x, dy, dx, rows, width);
+}
+
+#define INSTANTIATE(T)                                                               \
+  template void unary(Unary, const T*, T*, std::int64_t, Stream);                    \
+  template void unary_backward(Unary, const T*, const T*, T*, std::int64_t, Stream); \
+  template void binary(Binary, const T*, const T*, T*, const Strided<2>&, Stream);   \
+  template void axpby(float, const float*, float, T*, std::int64_t, Stream);         \
+  template void axpby(float, const bf16*, float, T*, std::int64_t, Stream);          \
+  template void axpby(float, const f16*, float, T*, std::int64_t, Stream);           \
+  template void swiglu(const T*, T*, std::int64_t, std::int64_t, Stream);            \
+  template void swiglu_backward(const T*, const T*, T*, std::int64_t, std::int64_t, Stream);
+INSTANTIATE(float)
+INSTANTIATE(bf16)
+INSTANTIATE(f16)
+#undef INSTANTIATE
+
+}  // namespace trireme::cuda

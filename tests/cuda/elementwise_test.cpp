@@ -1,0 +1,204 @@
+// Elementwise kernels against f64 formulas; broadcasts and views against index arithmetic.
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "cuda/kernels/elementwise.h"
+#include "tests/cuda/support.h"
+
+using namespace trireme;
+using namespace trireme::cuda;
+using cuda_test::Buffer;
+using cuda_test::under_schedules;
+
+namespace {
+
+/// |got - expected| in roundings to T, with a few of f32 for the arithmetic; NaN counts as wrong.
+template <class T>
+double error(double got, double expected) {
+  const double unit = std::is_same_v<T, float> ? 2e-6 : std::is_same_v<T, bf16> ? 1.0 / 256 : 1.0 / 2048;
+  const double e = std::abs(got - expected) / (unit * std::abs(expected) + 1e-6);
+  return std::isnan(e) ? 1e9 : e;
+}
+
+constexpr double pi = 3.14159265358979323846;
+
+struct Function {
+  Unary op;
+  double (*value)(double);
+};
+double logistic(double x) { return 1 / (1 + std::exp(-x)); }
+double by_tanh(double x) { return 0.5 * x * (1 + std::tanh(std::sqrt(2 / pi) * (x + 0.044715 * x * x * x))); }
+
+const std::vector<Function> kFunctions = {
+    {Unary::negate, [](double x) { return -x; }},
+    {Unary::exp, [](double x) { return std::exp(x); }},
+    {Unary::log, [](double x) { return std::log(x); }},
+    {Unary::sqrt, [](double x) { return std::sqrt(x); }},
+    {Unary::square, [](double x) { return x * x; }},
+    {Unary::tanh, [](double x) { return std::tanh(x); }},
+    {Unary::relu, [](double x) { return x > 0 ? x : 0; }},
+    {Unary::sigmoid, logistic},
+    {Unary::silu, [](double x) { return x * logistic(x); }},
+    {Unary::gelu, [](double x) { return 0.5 * x * std::erfc(-x / std::sqrt(2.0)); }},
+    {Unary::gelu_tanh, by_tanh},
+};
+
+/// The slope by differences of f64 values: exact to about 1e-9.
+double slope(double (*f)(double), double x) {
+  const double h = 1e-4;
+  return (8 * (f(x + h) - f(x - h)) - (f(x + 2 * h) - f(x - 2 * h))) / (12 * h);
+}
+
+/// Forward, and backward in place over dy.
+template <class T>
+double worst_unary(const Function& f, std::size_t count, std::size_t offset) {
+  Buffer<T> x(count, offset), y(count, offset), dy(count), gradient(count);
+  x.fill_random(1, 4);
+  if (f.op == Unary::log || f.op == Unary::sqrt)
+    for (std::size_t i = 0; i < count; ++i) x.data()[i] = T(0.1F + std::abs(static_cast<float>(x.at(i))));
+  dy.fill_random(2);
+  gradient.fill_random(2);
+  const auto n = static_cast<std::int64_t>(count);
+  unary(f.op, x.data(), y.data(), n);
+  unary_backward(f.op, x.data(), gradient.data(), gradient.data(), n);
+  double worst = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    const double derivative = slope(f.value, x.at(i));
+    worst = std::max({worst, error<T>(y.at(i), f.value(x.at(i))), error<T>(gradient.at(i), derivative * dy.at(i))});
+  }
+  return worst;
+}
+
+double apply(Binary op, double a, double b) {
+  switch (op) {
+    case Binary::add:
+      return a + b;
+    case Binary::subtract:
+      return a - b;
+    case Binary::multiply:
+      return a * b;
+    case Binary::divide:
+      return a / b;
+    case Binary::equal:
+      return a == b ? 1 : 0;
+  }
+  return NAN;
+}
+
+/// How far the last element of a view is from its first, and one more.
+std::size_t reach(const Shape& shape, const Shape& strides) {
+  std::int64_t last = 0;
+  for (int dim = 0; dim < shape.dims(); ++dim) last += (shape[dim] - 1) * strides[dim];
+  return static_cast<std::size_t>(last + 1);
+}
+
+/// Every element by its index along each dim.
+template <class T>
+double worst_binary(Binary op, const Shape& shape, const Shape& a_strides, const Shape& b_strides, std::size_t offset) {
+  Buffer<T> a(reach(shape, a_strides), offset), b(reach(shape, b_strides)), y(static_cast<std::size_t>(shape.count()));
+  a.fill_random(3);
+  b.fill_random(4);
+  for (std::size_t i = 0; i < std::min(a.size(), b.size()); i += 3) b.data()[i] = a.data()[i];  // some are equal
+  binary(op, a.data(), b.data(), y.data(), strided<2>(shape, {a_strides, b_strides}));
+  double worst = 0;
+  for (std::int64_t i = 0; i < shape.count(); ++i) {
+    std::int64_t rest = i, at_a = 0, at_b = 0;
+    for (int dim = shape.dims() - 1; dim >= 0; --dim) {
+      at_a += rest % shape[dim] * a_strides[dim];
+      at_b += rest % shape[dim] * b_strides[dim];
+      rest /= shape[dim];
+    }
+    const double p = a.at(static_cast<std::size_t>(at_a)), q = b.at(static_cast<std::size_t>(at_b));
+    worst = std::max(worst, error<T>(y.at(static_cast<std::size_t>(i)), apply(op, p, q)));
+  }
+  return worst;
+}
+
+template <class X, class Y>
+double worst_axpby(double p, double q, std::size_t count, std::size_t offset) {
+  Buffer<X> x(count, offset);
+  Buffer<Y> y(count), before(count);
+  x.fill_random(5);
+  if (q != 0) {  // else y stays NaN, which must not matter
+    y.fill_random(6);
+    before.fill_random(6);
+  }
+  axpby(static_cast<float>(p), x.data(), static_cast<float>(q), y.data(), static_cast<std::int64_t>(count));
+  double worst = 0;
+  for (std::size_t i = 0; i < count; ++i)
+    worst = std::max(worst, error<Y>(y.at(i), p * x.at(i) + (q != 0 ? q * before.at(i) : 0)));
+  return worst;
+}
+
+/// The backward pass writes over x.
+template <class T>
+double worst_swiglu(std::size_t rows, std::size_t width, std::size_t offset) {
+  Buffer<T> x(rows * 2 * width, offset), dx(rows * 2 * width, offset), y(rows * width), dy(rows * width);
+  x.fill_random(7, 4);
+  dx.fill_random(7, 4);
+  dy.fill_random(8);
+  const auto r = static_cast<std::int64_t>(rows), w = static_cast<std::int64_t>(width);
+  swiglu(x.data(), y.data(), r, w);
+  swiglu_backward(dx.data(), dy.data(), dx.data(), r, w);
+  double worst = 0;
+  for (std::size_t row = 0; row < rows; ++row)
+    for (std::size_t i = 0; i < width; ++i) {
+      const std::size_t at = row * 2 * width + i, out = row * width + i;
+      const double g = x.at(at), u = x.at(at + width), s = logistic(g), d = dy.at(out);
+      worst = std::max({worst, error<T>(y.at(out), g * s * u), error<T>(dx.at(at + width), d * g * s),
+                        error<T>(dx.at(at), d * u * s * (1 + g * (1 - s)))});
+    }
+  return worst;
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("cuda elementwise: unary functions and their derivatives equal f64", T, float, bf16, f16) {
+  under_schedules([] {
+    for (const Function& f : kFunctions) {
+      CAPTURE(static_cast<int>(f.op));
+      CHECK(worst_unary<T>(f, 1, 0) < 1);
+      CHECK(worst_unary<T>(f, 517, 0) < 1);
+      CHECK(worst_unary<T>(f, 96, 1) < 1);
+    }
+  });
+}
+
+TEST_CASE_TEMPLATE("cuda elementwise: arithmetic over dense, broadcast and strided operands", T, float, bf16, f16) {
+  under_schedules([] {
+    for (const Binary op : {Binary::add, Binary::subtract, Binary::multiply, Binary::divide, Binary::equal}) {
+      CAPTURE(static_cast<int>(op));
+      CHECK(worst_binary<T>(op, {3, 7, 16}, {112, 16, 1}, {112, 16, 1}, 0) < 1);  // dense
+      CHECK(worst_binary<T>(op, {515}, {1}, {1}, 1) < 1);                         // ragged, unaligned
+      CHECK(worst_binary<T>(op, {5, 24}, {24, 1}, {0, 1}, 0) < 1);                // + a row
+      CHECK(worst_binary<T>(op, {5, 24}, {24, 1}, {1, 0}, 0) < 1);                // + a column
+      CHECK(worst_binary<T>(op, {5, 13}, {13, 1}, {0, 1}, 0) < 1);                // a row that is no whole pieces
+      CHECK(worst_binary<T>(op, {2, 3, 8}, {0, 0, 0}, {24, 1, 3}, 0) < 1);        // a scalar and a transpose
+      CHECK(worst_binary<T>(op, {2, 1, 3, 2, 5}, {60, 30, 1, 3, 6}, {0, 9, 10, 5, 1}, 0) < 1);
+      CHECK(worst_binary<T>(op, {1}, {7}, {0}, 0) < 1);
+    }
+  });
+}
+
+TEST_CASE_TEMPLATE("cuda elementwise: a x + b y between dtypes, b = 0 ignoring NaN", T, float, bf16, f16) {
+  under_schedules([] {
+    for (const double q : {0.0, 0.75}) {
+      CHECK(worst_axpby<T, float>(-1.5, q, 1030, 0) < 1);
+      CHECK(worst_axpby<float, T>(-1.5, q, 63, 1) < 1);
+      CHECK(worst_axpby<T, bf16>(2.0, q, 9, 0) < 1);
+      CHECK(worst_axpby<T, f16>(2.0, q, 1, 0) < 1);
+    }
+  });
+}
+
+TEST_CASE_TEMPLATE("cuda elementwise: swiglu and its gradient over x equal f64", T, float, bf16, f16) {
+  under_schedules([] {
+    CHECK(worst_swiglu<T>(1, 1, 0) < 1);
+    CHECK(worst_swiglu<T>(3, 40, 0) < 1);
+    CHECK(worst_swiglu<T>(2, 37, 1) < 1);
+    CHECK(worst_swiglu<T>(2, 2100, 0) < 1);
+  });
+}
+
+TEST_CASE("cuda elementwise: more rows than a grid has") { CHECK(worst_swiglu<bf16>(65540, 1, 0) < 1); }
