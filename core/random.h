@@ -10,8 +10,8 @@
 
 namespace trireme {
 
-/// Four 32-bit random words for counter (stream, block) under key `seed`.
-inline std::array<std::uint32_t, 4> philox(std::uint64_t seed, std::uint64_t stream, std::uint64_t block) {
+/// Four 32-bit random words for counter (stream, block) under key `seed`. constexpr: kernels on a GPU call it too.
+constexpr std::array<std::uint32_t, 4> philox(std::uint64_t seed, std::uint64_t stream, std::uint64_t block) {
   std::array<std::uint32_t, 4> c = {static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32),
                                     static_cast<std::uint32_t>(stream), static_cast<std::uint32_t>(stream >> 32)};
   auto k0 = static_cast<std::uint32_t>(seed), k1 = static_cast<std::uint32_t>(seed >> 32);
@@ -26,7 +26,7 @@ inline std::array<std::uint32_t, 4> philox(std::uint64_t seed, std::uint64_t str
 }
 
 /// A 32-bit random word for one element: four neighbours share a Philox block.
-inline std::uint32_t random_word(std::uint64_t seed, std::uint64_t stream, std::uint64_t element) {
+constexpr std::uint32_t random_word(std::uint64_t seed, std::uint64_t stream, std::uint64_t element) {
   return philox(seed, stream, element / 4)[element % 4];
 }
 

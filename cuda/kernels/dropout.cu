@@ -1,0 +1,75 @@
+// The kernel of dropout; bytes: cuda/kernels/dropout.h. A thread takes four elements: one Philox block where these are
+// four neighbours of the whole tensor that begin at a multiple of four, up to four blocks anywhere else.
+#include "cuda/kernels/dropout.h"
+
+#include <array>
+#include <cmath>
+
+#include "core/random.h"
+#include "cuda/kernels/pieces.h"
+
+namespace trireme::cuda {
+
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kWidth = 4;  // words of a Philox block
+
+struct Mask {
+  std::uint64_t seed, stream;
+  std::uint32_t threshold;  // the upper 24 bits k of a word keep when k / 2^24 >= p
+  float scale;              // 1 / (1 - p)
+};
+
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    dropout_kernel(const T* x, T* y, Mask mask, const __grid_constant__ DropoutPlace place) {
+  const MyPiece mine = my_piece<kWidth>(place.view.count);
+  if (mine.count == 0) return;
+  auto piece = load_piece<kWidth>(x + mine.first, mine.count);
+  std::uint64_t block = ~std::uint64_t{0};  // none yet: elements are below 2^63, so blocks below 2^61
+  std::array<std::uint32_t, 4> words = {};
+  for (int i = 0; i < mine.count; ++i) {
+    const auto element = static_cast<std::uint64_t>(place.start + offsets(place.view, mine.first + i).of[0]);
+    if (element / 4 != block) {
+      block = element / 4;
+      words = philox(mask.seed, mask.stream, block);
+    }
+    const auto in_block = static_cast<unsigned>(element % 4);
+    const std::uint32_t word =
+        in_block < 2 ? (in_block == 0 ? words[0] : words[1]) : (in_block == 2 ? words[2] : words[3]);
+    const bool keeps = (word >> 8) >= mask.threshold;
+    TRIREME_UNROLL
+    for (int j = 0; j < kWidth; ++j)  // by a constant index, so that the piece stays in registers
+      if (j == i) piece.values[j] = from_float<T>(keeps ? to_float(piece.values[j]) * mask.scale : 0.0F);
+  }
+  store_piece(y + mine.first, piece, mine.count);
+}
+
+}  // namespace
+
+DropoutPlace dropout_place(const Shape& local, const Shape& whole, const Shape& begin) {
+  const Shape strides = row_major_strides(whole);
+  std::int64_t start = 0;
+  for (int dim = 0; dim < begin.dims(); ++dim) start += begin[dim] * strides[dim];
+  return {start, strided<1>(local, {strides})};
+}
+
+template <class T>
+void dropout(const T* x, T* y, double p, std::uint64_t seed, std::uint64_t stream_id, const DropoutPlace& place,
+             Stream stream) {
+  if (place.view.count == 0) return;
+  const Mask mask = {seed, stream_id, static_cast<std::uint32_t>(std::ceil(p * 0x1p24)),
+                     p < 1 ? static_cast<float>(1 / (1 - p)) : 0.0F};
+  launch({"dropout", grid_of_pieces(place.view.count, kThreads, kWidth), {kThreads, 1, 1}, 0, stream},
+         dropout_kernel<T>, x, y, mask, place);
+}
+
+#define INSTANTIATE(T) \
+  template void dropout(const T*, T*, double, std::uint64_t, std::uint64_t, const DropoutPlace&, Stream);
+INSTANTIATE(float)
+INSTANTIATE(bf16)
+INSTANTIATE(f16)
+#undef INSTANTIATE
+
+}  // namespace trireme::cuda

@@ -1,0 +1,30 @@
+// Rows by index: an embedding in a slice of the vocabulary and its gradient. The same kernels gather the tokens of each
+// expert (ids: token of each slot, -1 for none) and bring the experts' answers back; the gradient of a gather adds rows
+// where several ids name one. Contracts: embedding and embedding_backward of core/kernels.h, for float, bf16 and f16.
+// Bytes per value of b bytes: forward reads b and writes b. Backward reads b, and reads and writes 4 for each value of
+// dweight that a token touches; besides, each block reads all ids, which stay in the L2 cache: 4 N V / 32 bytes.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/device/device.h"
+
+namespace trireme::cuda {
+
+/// y[n] = weight[ids[n] - first], zeros when that is not one of the `here` rows of weight.
+template <class T>
+void embedding(const T* weight,          ///< [here, width]
+               const std::int32_t* ids,  ///< [tokens]
+               std::int64_t first, std::int64_t tokens, std::int64_t here, std::int64_t width,
+               T* y,  ///< [tokens, width]
+               Stream stream = nullptr);
+
+/// dweight[ids[n] - first] += dy[n] in the order of n: the same bits as on the CPU. Neither sorts nor uses atomics.
+template <class T>
+void embedding_backward(const T* dy,              ///< [tokens, width]
+                        const std::int32_t* ids,  ///< [tokens]
+                        std::int64_t first, std::int64_t tokens, std::int64_t here, std::int64_t width,
+                        float* dweight,  ///< [here, width]
+                        Stream stream = nullptr);
+
+}  // namespace trireme::cuda

@@ -1,0 +1,67 @@
+// Kernels of rotary positions; formulas and bytes: cuda/kernels/rope.h. The first makes the table of angles, a thread per
+// token and pair; the second turns, a thread per piece of both halves of a head.
+#include "cuda/kernels/rope.h"
+
+#include <cmath>
+
+#include "cuda/kernels/pieces.h"
+
+namespace trireme::cuda {
+
+namespace {
+
+constexpr int kThreads = 256;
+
+__global__ void __launch_bounds__(kThreads) table_kernel(const std::int32_t* positions, std::int64_t tokens,
+                                                         std::int64_t half, double base, bool inverse, float* table) {
+  const MyPiece mine = my_piece<1>(tokens * half);
+  if (mine.count == 0) return;
+  const std::int64_t token = mine.first / half, i = mine.first % half;
+  const double frequency = pow(base, -static_cast<double>(i) / static_cast<double>(half));
+  const double angle = static_cast<double>(positions[token]) * frequency;
+  table[mine.first] = static_cast<float>(cos(angle));
+  table[tokens * half + mine.first] = static_cast<float>(inverse ? -sin(angle) : sin(angle));
+}
+
+template <class T>
+__global__ void __launch_bounds__(kThreads) rope_kernel(const __grid_constant__ Rope<T> p) {
+  constexpr int kWidth = kPackSize<T>;
+  const std::int64_t half = p.head_dim / 2, pieces = (half + kWidth - 1) / kWidth;
+  const MyPiece mine = my_piece<1>(p.batch * p.tokens * p.heads * pieces);
+  if (mine.count == 0) return;
+  const std::int64_t head = mine.first / pieces, i = mine.first % pieces * kWidth, token = head / p.heads % p.tokens;
+  const int count = half - i < kWidth ? static_cast<int>(half - i) : kWidth;
+  const std::int64_t low = head * p.head_dim + i, high = low + half;
+  const float *const cosines = p.table + token * half + i, *const sines = cosines + p.tokens * half;
+  auto a = load_piece<kWidth>(p.x + low, count), b = load_piece<kWidth>(p.x + high, count);
+  TRIREME_UNROLL
+  for (int j = 0; j < kWidth; ++j) {
+    const float u = to_float(a.values[j]), v = to_float(b.values[j]);
+    const float cosine = j < count ? cosines[j] : 0.0F, sine = j < count ? sines[j] : 0.0F;
+    a.values[j] = from_float<T>(u * cosine - v * sine);
+    b.values[j] = from_float<T>(v * cosine + u * sine);
+  }
+  store_piece(p.y + low, a, count);
+  store_piece(p.y + high, b, count);
+}
+
+}  // namespace
+
+template <class T>
+void rope(const Rope<T>& p, Stream stream) {
+  constexpr int kWidth = kPackSize<T>;
+  const std::int64_t half = p.head_dim / 2, rows = p.batch * p.tokens * p.heads;
+  if (rows * half == 0) return;
+  launch({"rope_table", grid_of_pieces(p.tokens * half, kThreads, 1), {kThreads, 1, 1}, 0, stream}, table_kernel,
+         p.positions, p.tokens, half, p.base, p.inverse, p.table);
+  const std::int64_t pieces = (half + kWidth - 1) / kWidth;
+  launch({"rope", grid_of_pieces(rows * pieces, kThreads, 1), {kThreads, 1, 1}, 0, stream}, rope_kernel<T>, p);
+}
+
+#define INSTANTIATE(T) template void rope(const Rope<T>&, Stream);
+INSTANTIATE(float)
+INSTANTIATE(bf16)
+INSTANTIATE(f16)
+#undef INSTANTIATE
+
+}  // namespace trireme::cuda
