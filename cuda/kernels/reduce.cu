@@ -1,0 +1,190 @@
+// Kernels of reductions; bytes: cuda/kernels/reduce.h. Either a thread takes an output and walks down its elements, so
+// that neighbours read neighbours (by columns); or a block takes an output, and its threads share the elements. Where
+// there are few outputs the elements are cut into parts, so that there is work for all multiprocessors, and a second
+// launch joins the parts in order.
+#include "cuda/kernels/reduce.h"
+
+#include <cmath>
+#include <concepts>
+
+#include "cuda/kernels/pieces.h"
+
+namespace trireme::cuda {
+
+namespace {
+
+constexpr int kThreads = 256;
+constexpr std::int64_t kPartElements = 256;  // of an output, at least: what the workspace is small beside
+constexpr std::int64_t kMaxParts = 1024, kMaxThreads = 264 * 1024;  // parts beyond these give nobody more work
+
+template <class T>
+__device__ __forceinline__ accumulate_t<T> widened(T x) {
+  if constexpr (std::same_as<T, double>)
+    return x;
+  else
+    return to_float(x);
+}
+template <class T>
+__device__ __forceinline__ T narrowed(accumulate_t<T> x) {
+  if constexpr (std::same_as<T, double>)
+    return x;
+  else
+    return from_float<T>(x);
+}
+
+template <Reduction op, class A>
+__device__ __forceinline__ A join(A a, A b) {
+  if constexpr (op == Reduction::sum)
+    return a + b;
+  else
+    return a > b || a != a ? a : b;  // NOLINT(misc-redundant-expression): a != a finds NaN
+}
+template <Reduction op, class A>
+__device__ __forceinline__ A neutral() {
+  return op == Reduction::sum ? A{0} : -static_cast<A>(INFINITY);
+}
+
+/// The reduction over a block of kThreads: halves are joined until one value is left. Thread 0 gets it.
+template <Reduction op, class A>
+__device__ __forceinline__ A join_block(A value, A* scratch) {
+  const int thread = static_cast<int>(threadIdx.x);
+  scratch[thread] = value;
+  sync_threads();
+  for (int half = kThreads / 2; half > 0; half /= 2) {
+    if (thread < half) scratch[thread] = join<op>(scratch[thread], scratch[thread + half]);
+    sync_threads();
+  }
+  return scratch[0];
+}
+
+struct Range {
+  std::int64_t begin, end;
+};
+__device__ __forceinline__ Range part_of(std::int64_t depth, std::int64_t parts, std::int64_t part) {
+  const std::int64_t each = (depth + parts - 1) / parts, begin = part * each;
+  return {begin < depth ? begin : depth, begin + each < depth ? begin + each : depth};
+}
+
+/// Blocks [outputs / kThreads, parts]; y [parts, outputs].
+template <Reduction op, class T, class Y>
+__global__ void __launch_bounds__(kThreads) columns_kernel(const T* x, Y* y, const __grid_constant__ ReducePlan plan) {
+  using A = accumulate_t<T>;
+  const MyPiece mine = my_piece<1>(plan.kept.count);
+  if (mine.count == 0) return;
+  const T* const from = x + offsets(plan.kept, mine.first).of[0];
+  const Range range = part_of(plan.reduced.count, plan.parts, blockIdx.y);
+  A result = neutral<op, A>();
+  for (std::int64_t i = range.begin; i < range.end; ++i)
+    result = join<op>(result, widened(from[offsets(plan.reduced, i).of[0]]));
+  y[blockIdx.y * plan.kept.count + mine.first] = narrowed<Y>(result);
+}
+
+/// Blocks [outputs, parts]; y [parts, outputs].
+template <Reduction op, class T, class Y>
+__global__ void __launch_bounds__(kThreads) rows_kernel(const T* x, Y* y, const __grid_constant__ ReducePlan plan) {
+  using A = accumulate_t<T>;
+  TRIREME_SHARED(A, scratch, kThreads);
+  const T* const from = x + offsets(plan.kept, blockIdx.x).of[0];
+  const Range range = part_of(plan.reduced.count, plan.parts, blockIdx.y);
+  A result = neutral<op, A>();
+  for (std::int64_t i = range.begin + static_cast<int>(threadIdx.x); i < range.end; i += kThreads)
+    result = join<op>(result, widened(from[offsets(plan.reduced, i).of[0]]));
+  result = join_block<op>(result, scratch);
+  if (threadIdx.x == 0) y[blockIdx.y * plan.kept.count + blockIdx.x] = narrowed<Y>(result);
+}
+
+/// A thread per output joins its parts in order.
+template <Reduction op, class T>
+__global__ void __launch_bounds__(kThreads)
+    parts_kernel(const accumulate_t<T>* partials, T* y, std::int64_t outputs, std::int64_t parts) {
+  const MyPiece mine = my_piece<1>(outputs);
+  if (mine.count == 0) return;
+  accumulate_t<T> result = partials[mine.first];
+  for (std::int64_t part = 1; part < parts; ++part) result = join<op>(result, partials[part * outputs + mine.first]);
+  y[mine.first] = narrowed<T>(result);
+}
+
+template <Reduction op, class T, class Y>
+void launch_parts(const T* x, Y* y, const ReducePlan& plan, Stream stream) {
+  LaunchConfig c = {"reduce", {}, {kThreads, 1, 1}, 0, stream};
+  c.grid.x = plan.by_columns ? grid_of_pieces(plan.kept.count, kThreads, 1).x : static_cast<unsigned>(plan.kept.count);
+  c.grid.y = static_cast<unsigned>(plan.parts);
+  launch(c, plan.by_columns ? columns_kernel<op, T, Y> : rows_kernel<op, T, Y>, x, y, plan);
+}
+
+template <Reduction op, class T>
+void reduce_by(const T* x, T* y, const ReducePlan& plan, accumulate_t<T>* partials, Stream stream) {
+  if (plan.parts == 1) return launch_parts<op>(x, y, plan, stream);
+  launch_parts<op>(x, partials, plan, stream);
+  launch({"reduce", grid_of_pieces(plan.kept.count, kThreads, 1), {kThreads, 1, 1}, 0, stream}, parts_kernel<op, T>,
+         partials, y, plan.kept.count, plan.parts);
+}
+
+template <class T>
+__global__ void __launch_bounds__(kThreads) squares_kernel(const T* x, std::int64_t count, double* partials) {
+  TRIREME_SHARED(double, scratch, kThreads);
+  const std::int64_t begin = std::int64_t{blockIdx.x} * kSquaresTile;
+  const std::int64_t end = begin + kSquaresTile < count ? begin + kSquaresTile : count;
+  double sum = 0;
+  for (std::int64_t i = begin + static_cast<int>(threadIdx.x); i < end; i += kThreads) {
+    const double value = widened(x[i]);
+    sum += value * value;
+  }
+  sum = join_block<Reduction::sum>(sum, scratch);
+  if (threadIdx.x == 0) partials[blockIdx.x] = sum;
+}
+
+__global__ void __launch_bounds__(kThreads)
+    add_squares_kernel(const double* partials, std::int64_t count, double* result) {
+  TRIREME_SHARED(double, scratch, kThreads);
+  double sum = 0;
+  for (std::int64_t i = static_cast<int>(threadIdx.x); i < count; i += kThreads) sum += partials[i];
+  sum = join_block<Reduction::sum>(sum, scratch);
+  if (threadIdx.x == 0) *result = sum;
+}
+
+}  // namespace
+
+ReducePlan reduce_plan(const Shape& x, const Shape& x_strides, const Shape& y) {
+  Shape reduced = x;
+  for (int dim = 0; dim < x.dims(); ++dim)
+    if (y[dim] == x[dim]) reduced[dim] = 1;
+  ReducePlan plan = {strided<1>(y, {x_strides}), strided<1>(reduced, {x_strides}), 1, false};
+  plan.by_columns = plan.kept.inner_stride(0) == 1 && plan.kept.inner() > 1;
+  const std::int64_t threads = plan.by_columns ? plan.kept.count : plan.kept.count * kThreads;
+  const std::int64_t smallest = plan.by_columns ? kPartElements : kPartElements * kThreads / 16;
+  const std::int64_t wanted = plan.reduced.count / smallest, useful = threads > 0 ? kMaxThreads / threads : 0;
+  plan.parts = wanted < useful ? wanted : useful;
+  plan.parts = plan.parts < 1 ? 1 : plan.parts < kMaxParts ? plan.parts : kMaxParts;
+  return plan;
+}
+
+template <class T>
+void reduce(Reduction op, const T* x, T* y, const ReducePlan& plan, accumulate_t<T>* partials, Stream stream) {
+  if (plan.kept.count == 0) return;
+  if (op == Reduction::sum)
+    reduce_by<Reduction::sum>(x, y, plan, partials, stream);
+  else
+    reduce_by<Reduction::max>(x, y, plan, partials, stream);
+}
+
+template <class T>
+void sum_squares(const T* x, std::int64_t count, double* partials, double* result, Stream stream) {
+  const std::int64_t blocks = (count + kSquaresTile - 1) / kSquaresTile;
+  const Dim3 threads = {kThreads, 1, 1};
+  if (blocks > 0)
+    launch({"sum_squares", {static_cast<unsigned>(blocks), 1, 1}, threads, 0, stream}, squares_kernel<T>, x, count,
+           partials);
+  launch({"sum_squares", {1, 1, 1}, threads, 0, stream}, add_squares_kernel, partials, blocks, result);
+}
+
+#define INSTANTIATE(T)                                                                        \
+  template void reduce(Reduction, const T*, T*, const ReducePlan&, accumulate_t<T>*, Stream); \
+  template void sum_squares(const T*, std::int64_t, double*, double*, Stream);
+INSTANTIATE(double)
+INSTANTIATE(float)
+INSTANTIATE(bf16)
+INSTANTIATE(f16)
+#undef INSTANTIATE
+
+}  // namespace trireme::cuda

@@ -1,0 +1,33 @@
+// Sums and maxima over any dims of any view, and the sum of squares of a tensor. Contracts: reduce and sum_squares of
+// core/kernels.h; f64, float, bf16 and f16; sums in f64 for f64, in f32 for the others (sum_squares always in f64).
+// Bytes: each element of x read once; the results of parts, 1/256 of that at most, written and read once. One FLOP each.
+// The order of sums depends on shapes only: the same bits on every run.
+#pragma once
+
+#include "core/dtype.h"
+#include "core/kernels.h"
+#include "cuda/kernels/strided.h"
+
+namespace trireme::cuda {
+
+/// How a reduction is cut. By the host, from x's shape and strides and y's shape (1 where x is reduced).
+struct ReducePlan {
+  Strided<1> kept, reduced;  ///< the dims of x that stay, and those that are reduced
+  std::int64_t parts;        ///< each output's elements are cut into as many parts, joined in order
+  bool by_columns;           ///< neighbouring outputs are neighbours in x: threads take outputs, not elements
+  std::int64_t workspace() const { return parts > 1 ? parts * kept.count : 0; }  ///< accumulators
+};
+ReducePlan reduce_plan(const Shape& x, const Shape& x_strides, const Shape& y);
+
+/// y = op over the reduced dims; y dense. `partials` [plan.workspace()] may be null when that is 0. NaN stays NaN; no
+/// elements: 0 or -infinity.
+template <class T>
+void reduce(Reduction op, const T* x, T* y, const ReducePlan& plan, accumulate_t<T>* partials, Stream stream = nullptr);
+
+constexpr std::int64_t kSquaresTile = 65536;  ///< elements a block adds
+
+/// result[0] = sum of x^2; `partials` [ceil(count / kSquaresTile)].
+template <class T>
+void sum_squares(const T* x, std::int64_t count, double* partials, double* result, Stream stream = nullptr);
+
+}  // namespace trireme::cuda

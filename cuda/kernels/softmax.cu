@@ -1,0 +1,181 @@
+// Kernels of softmax and top_k; bytes: cuda/kernels/softmax.h. A warp takes a row of up to kWarpWidth columns, a block a
+// longer one. Maximum and sum come from one read (Milakov and Gimelshein, Online normalizer calculation, 2018).
+#include "cuda/kernels/softmax.h"
+
+#include <cmath>
+
+#include "core/error.h"
+#include "cuda/kernels/pieces.h"
+
+namespace trireme::cuda {
+
+namespace {
+
+constexpr int kThreads = 256;
+constexpr std::int64_t kWarpWidth = 1024;
+
+/// Who works on a row: Lanes threads, of which this is `lane`; `row` may be beyond the last, in a ragged block.
+template <int Lanes>
+struct RowTeam {
+  std::int64_t row;
+  int lane;
+  float* scratch;  // [32] shared
+
+  template <class Op>
+  __device__ __forceinline__ float reduce(float value) const {
+    if constexpr (Lanes == 32)
+      return reduce_warp<Op>(value);
+    else
+      return reduce_block<Op>(value, scratch);
+  }
+};
+
+template <int Lanes>
+__device__ __forceinline__ RowTeam<Lanes> my_team(float* scratch) {
+  const int thread = static_cast<int>(threadIdx.x);
+  return {std::int64_t{blockIdx.x} * (kThreads / Lanes) + thread / Lanes, thread % Lanes, scratch};
+}
+
+template <int Lanes, class T>
+__global__ void __launch_bounds__(kThreads) softmax_kernel(const T* x, T* y, std::int64_t rows, std::int64_t width) {
+  constexpr int kWidth = kPackSize<T>;
+  TRIREME_SHARED(float, scratch, 32);
+  const RowTeam<Lanes> team = my_team<Lanes>(scratch);
+  if (team.row >= rows) return;  // a whole warp, or nobody
+  const T* const from = x + team.row * width;
+  T* const to = y + team.row * width;
+  float top = -INFINITY, sum = 0;  // of this thread's columns; sum of exp(x - top)
+  for (std::int64_t c = team.lane * kWidth; c < width; c += Lanes * kWidth) {
+    const int count = width - c < kWidth ? static_cast<int>(width - c) : kWidth;
+    const auto piece = load_piece<kWidth>(from + c, count);
+    float largest = top;
+    TRIREME_UNROLL
+    for (int i = 0; i < kWidth; ++i)
+      if (i < count) largest = fmaxf(largest, to_float(piece.values[i]));
+    if (largest == -INFINITY) continue;  // nothing but -infinity so far: adds nothing, and has no difference
+    sum *= expf(top - largest);
+    top = largest;
+    TRIREME_UNROLL
+    for (int i = 0; i < kWidth; ++i)
+      if (i < count) sum += expf(to_float(piece.values[i]) - top);
+  }
+  const float row_top = team.template reduce<Max>(fmaxf(top, Max::kNeutral));
+  const float scale = 1.0F / team.template reduce<Sum>(sum * expf(top - row_top));
+  for (std::int64_t c = team.lane * kWidth; c < width; c += Lanes * kWidth) {
+    const int count = width - c < kWidth ? static_cast<int>(width - c) : kWidth;
+    auto piece = load_piece<kWidth>(from + c, count);
+    TRIREME_UNROLL
+    for (int i = 0; i < kWidth; ++i) piece.values[i] = from_float<T>(expf(to_float(piece.values[i]) - row_top) * scale);
+    store_piece(to + c, piece, count);
+  }
+}
+
+template <int Lanes, class T>
+__global__ void __launch_bounds__(kThreads)
+    softmax_backward_kernel(const T* y, const T* dy, T* dx, std::int64_t rows, std::int64_t width) {
+  constexpr int kWidth = kPackSize<T>;
+  TRIREME_SHARED(float, scratch, 32);
+  const RowTeam<Lanes> team = my_team<Lanes>(scratch);
+  if (team.row >= rows) return;
+  const std::int64_t at = team.row * width;
+  float sum = 0;
+  for (std::int64_t c = team.lane * kWidth; c < width; c += Lanes * kWidth) {
+    const int count = width - c < kWidth ? static_cast<int>(width - c) : kWidth;
+    const auto p = load_piece<kWidth>(y + at + c, count), d = load_piece<kWidth>(dy + at + c, count);
+    TRIREME_UNROLL
+    for (int i = 0; i < kWidth; ++i) sum += to_float(p.values[i]) * to_float(d.values[i]);  // beyond count: zeros
+  }
+  const float mean = team.template reduce<Sum>(sum);
+  for (std::int64_t c = team.lane * kWidth; c < width; c += Lanes * kWidth) {
+    const int count = width - c < kWidth ? static_cast<int>(width - c) : kWidth;
+    const auto p = load_piece<kWidth>(y + at + c, count);
+    auto d = load_piece<kWidth>(dy + at + c, count);
+    TRIREME_UNROLL
+    for (int i = 0; i < kWidth; ++i)
+      d.values[i] = from_float<T>(to_float(p.values[i]) * (to_float(d.values[i]) - mean));
+    store_piece(dx + at + c, d, count);
+  }
+}
+
+/// Whether (x, column) comes before (other, other_column): larger, or equal and further left; column -1: no candidate.
+__device__ __forceinline__ bool precedes(float x, int column, float other, int other_column) {
+  if (column < 0 || other_column < 0) return other_column < 0 && column >= 0;
+  return x > other || (x == other && column < other_column);
+}
+
+/// A warp takes a row. In each of k rounds it finds the first of what comes after the last one chosen.
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    top_k_kernel(const T* x, std::int32_t* chosen, std::int64_t rows, std::int64_t width, std::int64_t k) {
+  const RowTeam<32> team = my_team<32>(nullptr);
+  if (team.row >= rows) return;
+  const T* const from = x + team.row * width;
+  float last = 0;
+  int last_column = -1;
+  for (std::int64_t place = 0; place < k; ++place) {
+    float best = 0;
+    int best_column = -1;
+    for (int c = team.lane; c < width; c += 32) {
+      const float value = to_float(from[c]);
+      if (place > 0 && !precedes(last, last_column, value, c)) continue;  // chosen already
+      if (precedes(value, c, best, best_column)) {
+        best = value;
+        best_column = c;
+      }
+    }
+    TRIREME_UNROLL
+    for (int bits = 16; bits > 0; bits /= 2) {
+      const float other = shuffle_xor(best, bits);
+      const int column = shuffle_xor(best_column, bits);
+      if (precedes(other, column, best, best_column)) {
+        best = other;
+        best_column = column;
+      }
+    }
+    if (team.lane == 0) chosen[team.row * k + place] = best_column;
+    last = best;
+    last_column = best_column;
+  }
+}
+
+LaunchConfig config(const char* name, std::int64_t rows, int lanes, Stream stream) {
+  return {name, grid_of_pieces(rows * lanes, kThreads, 1), {kThreads, 1, 1}, 0, stream};
+}
+
+}  // namespace
+
+template <class T>
+void softmax(const T* x, T* y, std::int64_t rows, std::int64_t width, Stream stream) {
+  if (rows * width == 0) return;
+  if (width <= kWarpWidth)
+    launch(config("softmax", rows, 32, stream), softmax_kernel<32, T>, x, y, rows, width);
+  else
+    launch(config("softmax", rows, kThreads, stream), softmax_kernel<kThreads, T>, x, y, rows, width);
+}
+
+template <class T>
+void softmax_backward(const T* y, const T* dy, T* dx, std::int64_t rows, std::int64_t width, Stream stream) {
+  if (rows * width == 0) return;
+  if (width <= kWarpWidth)
+    launch(config("softmax_backward", rows, 32, stream), softmax_backward_kernel<32, T>, y, dy, dx, rows, width);
+  else
+    launch(config("softmax_backward", rows, kThreads, stream), softmax_backward_kernel<kThreads, T>, y, dy, dx, rows,
+           width);
+}
+
+template <class T>
+void top_k(const T* x, std::int32_t* chosen, std::int64_t rows, std::int64_t width, std::int64_t k, Stream stream) {
+  require(k >= 1 && k <= width, "top_k", "{} of {} cannot be chosen", k, width);
+  if (rows > 0) launch(config("top_k", rows, 32, stream), top_k_kernel<T>, x, chosen, rows, width, k);
+}
+
+#define INSTANTIATE(T)                                                                        \
+  template void softmax(const T*, T*, std::int64_t, std::int64_t, Stream);                    \
+  template void softmax_backward(const T*, const T*, T*, std::int64_t, std::int64_t, Stream); \
+  template void top_k(const T*, std::int32_t*, std::int64_t, std::int64_t, std::int64_t, Stream);
+INSTANTIATE(float)
+INSTANTIATE(bf16)
+INSTANTIATE(f16)
+#undef INSTANTIATE
+
+}  // namespace trireme::cuda

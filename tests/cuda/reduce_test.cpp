@@ -1,0 +1,171 @@
+// Reductions, softmax and the choice of the largest against f64 and index arithmetic.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "cuda/kernels/reduce.h"
+#include "cuda/kernels/softmax.h"
+#include "tests/cuda/support.h"
+
+using namespace trireme;
+using namespace trireme::cuda;
+using cuda_test::Buffer;
+using cuda_test::under_schedules;
+
+namespace {
+
+template <class T>
+double unit() {
+  return std::is_same_v<T, float> || std::is_same_v<T, double> ? 2e-6
+         : std::is_same_v<T, bf16>                             ? 1.0 / 256
+                                                               : 1.0 / 2048;
+}
+template <class T>
+double error(double got, double expected) {
+  const double e = std::abs(got - expected) / (unit<T>() * std::abs(expected) + 2e-6);
+  return std::isnan(e) ? 1e9 : e;
+}
+
+/// Every element of x is joined to the output that its index falls on.
+template <class T>
+double worst_reduce(Reduction op, const Shape& shape, const Shape& strides, const Shape& out) {
+  CAPTURE(fmt::format("{} by {} to {}", shape, strides, out));
+  std::int64_t last = 0;
+  for (int dim = 0; dim < shape.dims(); ++dim) last += (shape[dim] - 1) * strides[dim];
+  Buffer<T> x(static_cast<std::size_t>(last + 1), 1), y(static_cast<std::size_t>(out.count()));
+  x.fill_random(1);
+  const ReducePlan plan = reduce_plan(shape, strides, out);
+  Buffer<accumulate_t<T>> partials(static_cast<std::size_t>(plan.workspace()));
+  reduce(op, x.data(), y.data(), plan, partials.data());
+
+  std::vector<double> expected(y.size(), op == Reduction::sum ? 0 : -INFINITY);
+  const Shape out_strides = row_major_strides(out);
+  for (std::int64_t i = 0; i < shape.count(); ++i) {
+    std::int64_t rest = i, from = 0, to = 0;
+    for (int dim = shape.dims() - 1; dim >= 0; --dim) {
+      from += rest % shape[dim] * strides[dim];
+      if (out[dim] > 1) to += rest % shape[dim] * out_strides[dim];
+      rest /= shape[dim];
+    }
+    double& result = expected[static_cast<std::size_t>(to)];
+    const double value = x.at(static_cast<std::size_t>(from));
+    result = op == Reduction::sum ? result + value : std::max(result, value);
+  }
+  double worst = 0;
+  // The sums of thousands of values near 1: f32 keeps 1e-6 of what was added, not of what is left.
+  const double depth = static_cast<double>(shape.count()) / static_cast<double>(out.count());
+  for (std::size_t i = 0; i < y.size(); ++i)
+    worst = std::max(worst, error<T>(y.at(i), expected[i]) / std::max(1.0, std::sqrt(depth) / 8));
+  return worst;
+}
+
+template <class T>
+double worst_softmax(std::size_t rows, std::size_t width, std::size_t offset, float size) {
+  Buffer<T> x(rows * width, offset), y(rows * width, offset), dy(rows * width), dx(rows * width);
+  x.fill_random(2, size);
+  y.fill_random(2, size);
+  dy.fill_random(3);
+  dx.fill_random(3);
+  if (width > 3) x.data()[1] = y.data()[1] = T(-INFINITY);
+  const auto r = static_cast<std::int64_t>(rows), w = static_cast<std::int64_t>(width);
+  softmax(y.data(), y.data(), r, w);
+  softmax_backward(y.data(), dx.data(), dx.data(), r, w);
+  double worst = 0;
+  for (std::size_t row = 0; row < rows; ++row) {
+    double top = -INFINITY, sum = 0, mean = 0;
+    for (std::size_t c = 0; c < width; ++c) top = std::max(top, x.at(row * width + c));
+    for (std::size_t c = 0; c < width; ++c) sum += std::exp(x.at(row * width + c) - top);
+    for (std::size_t c = 0; c < width; ++c) mean += y.at(row * width + c) * dy.at(row * width + c);
+    for (std::size_t c = 0; c < width; ++c) {
+      const std::size_t at = row * width + c;
+      worst = std::max({worst, error<T>(y.at(at), std::exp(x.at(at) - top) / sum),
+                        error<T>(dx.at(at), y.at(at) * (dy.at(at) - mean))});
+    }
+  }
+  return worst;
+}
+
+/// Few different values, so that many are equal.
+template <class T>
+void check_top_k(std::size_t rows, std::size_t width, std::size_t k) {
+  CAPTURE(fmt::format("{} of {}", k, width));
+  Buffer<T> x(rows * width);
+  Buffer<std::int32_t> chosen(rows * k);
+  for (std::size_t i = 0; i < x.size(); ++i) x.data()[i] = T(std::floor(20 * random_uniform(4, 1, i)) - 10);
+  if (width > 2) x.data()[2] = T(-INFINITY);
+  top_k(x.data(), chosen.data(), static_cast<std::int64_t>(rows), static_cast<std::int64_t>(width),
+        static_cast<std::int64_t>(k));
+  for (std::size_t row = 0; row < rows; ++row) {
+    std::vector<std::int32_t> order(width);
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
+      return x.at(row * width + static_cast<std::size_t>(a)) > x.at(row * width + static_cast<std::size_t>(b));
+    });
+    CHECK(std::equal(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(k), chosen.data() + row * k));
+  }
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("cuda reduce: any dims of any view equal f64", T, double, float, bf16, f16) {
+  under_schedules([] {
+    for (const Reduction op : {Reduction::sum, Reduction::max}) {
+      CAPTURE(static_cast<int>(op));
+      CHECK(worst_reduce<T>(op, {1}, {1}, {1}) < 1);
+      CHECK(worst_reduce<T>(op, {7, 33}, {33, 1}, {7, 1}) < 1);       // rows
+      CHECK(worst_reduce<T>(op, {33, 270}, {270, 1}, {1, 270}) < 1);  // columns
+      CHECK(worst_reduce<T>(op, {1100, 5}, {5, 1}, {1, 5}) < 1);      // in parts, by columns
+      CHECK(worst_reduce<T>(op, {3, 4, 5, 6}, {120, 30, 6, 1}, {3, 1, 5, 1}) < 1);
+      CHECK(worst_reduce<T>(op, {6, 5, 4}, {1, 24, 6}, {1, 5, 1}) < 1);  // a transpose
+      CHECK(worst_reduce<T>(op, {4, 3}, {3, 1}, {4, 3}) < 1);            // nothing to reduce
+    }
+  });
+  CHECK(worst_reduce<T>(Reduction::sum, {9001}, {1}, {1}) < 1);  // in parts, by rows
+}
+
+TEST_CASE("cuda reduce: NaN stays, and nothing gives 0 or -infinity") {
+  Buffer<float> x(600), y(1), partials(1);
+  x.fill_random(5);
+  x.data()[417] = NAN;
+  for (const Reduction op : {Reduction::sum, Reduction::max}) {
+    reduce(op, x.data(), y.data(), reduce_plan({600}, {1}, {1}), partials.data());
+    CHECK(std::isnan(y.at(0)));
+    reduce(op, x.data(), y.data(), reduce_plan({1, 0}, {0, 1}, {1, 1}), partials.data());
+    CHECK(y.at(0) == (op == Reduction::sum ? 0 : -INFINITY));
+  }
+}
+
+TEST_CASE_TEMPLATE("cuda sum of squares: in f64 over tiles", T, double, float, bf16, f16) {
+  for (const std::size_t count : {0, 1, 70001}) {
+    const emu::ScopedSchedule schedule({count % 4});
+    Buffer<T> x(count, 1);
+    Buffer<double> partials(2), result(1);
+    x.fill_random(6);
+    sum_squares(x.data(), static_cast<std::int64_t>(count), partials.data(), result.data());
+    double expected = 0;
+    for (std::size_t i = 0; i < count; ++i) expected += x.at(i) * x.at(i);
+    CHECK(*result.data() == doctest::Approx(expected).epsilon(1e-12));
+  }
+}
+
+TEST_CASE_TEMPLATE("cuda softmax: rows of a warp and of a block, in place, equal f64", T, float, bf16, f16) {
+  under_schedules([] {
+    CHECK(worst_softmax<T>(1, 1, 0, 1) < 1);
+    CHECK(worst_softmax<T>(13, 8, 0, 4) < 1);
+    CHECK(worst_softmax<T>(3, 131, 1, 30) < 1);
+    CHECK(worst_softmax<T>(2, 1024, 0, 1) < 1);
+    CHECK(worst_softmax<T>(2, 4107, 0, 4) < 1);
+  });
+}
+
+TEST_CASE_TEMPLATE("cuda top_k: the largest in order, of equals the lower column", T, float, bf16, f16) {
+  under_schedules([] {
+    check_top_k<T>(1, 1, 1);
+    check_top_k<T>(11, 8, 2);
+    check_top_k<T>(3, 70, 70);
+    check_top_k<T>(2, 300, 6);
+  });
+  CHECK(cuda_test::error_of([] { top_k<T>(nullptr, nullptr, 1, 4, 5); }).find("5 of 4") != std::string::npos);
+}
