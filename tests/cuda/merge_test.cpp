@@ -1,0 +1,104 @@
+// Joined attention and gradient descent against f64.
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "cuda/kernels/attention_merge.h"
+#include "cuda/kernels/sgd.h"
+#include "tests/cuda/support.h"
+
+using namespace trireme;
+using namespace trireme::cuda;
+using cuda_test::Buffer;
+using cuda_test::under_schedules;
+
+namespace {
+
+/// out [B, T, H, D] dense; part has its heads before its tokens; part_lse is [B, T, H] in memory, lse [B, H, T].
+template <class T>
+void check_merge(std::int64_t batch, std::int64_t tokens, std::int64_t heads, std::int64_t width, std::size_t offset) {
+  CAPTURE(width);
+  const std::int64_t rows = batch * tokens * heads;
+  const auto values = static_cast<std::size_t>(rows * width), count = static_cast<std::size_t>(rows);
+  Buffer<T> part(values, offset);
+  Buffer<float> out(values), before(values), lse(count), lse_before(count), part_lse(count);
+  part.fill_random(1);
+  out.fill_random(2);
+  before.fill_random(2);
+  for (Buffer<float>* const buffer : {&lse, &lse_before}) buffer->fill_random(3, 20);
+  part_lse.fill_random(4, 20);
+  for (std::size_t i = 0; i < count; ++i) {
+    if (i % 3 == 1) part_lse.data()[i] = -INFINITY;
+    if (i % 5 == 1) lse.data()[i] = lse_before.data()[i] = -INFINITY;
+  }
+  attention_merge<T>({batch,
+                      tokens,
+                      heads,
+                      width,
+                      part.data(),
+                      {tokens * heads * width, width, tokens * width},
+                      part_lse.data(),
+                      {tokens * heads, 1, heads},
+                      out.data(),
+                      {tokens * heads * width, heads * width, width},
+                      lse.data(),
+                      {tokens * heads, tokens, 1}});
+  double worst = 0;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const std::int64_t h = row % heads, t = row / heads % tokens, b = row / heads / tokens;
+    const auto at = static_cast<std::size_t>((b * heads + h) * tokens + t);
+    const double a = lse_before.at(at), c = part_lse.at(static_cast<std::size_t>(row)), top = std::max(a, c);
+    const bool none = std::isinf(top);
+    const double joined = none ? top : top + std::log(std::exp(a - top) + std::exp(c - top));
+    CHECK((none ? lse.at(at) == top : std::abs(lse.at(at) - joined) < 1e-5));
+    for (std::int64_t i = 0; i < width; ++i) {
+      const auto o = static_cast<std::size_t>(row * width + i);
+      const auto p = static_cast<std::size_t>(((b * heads + h) * tokens + t) * width + i);
+      const double x = before.at(o), y = part.at(p);
+      const double expected = none ? x : x * std::exp(a - joined) + y * std::exp(c - joined);
+      const double error = std::abs(out.at(o) - expected);
+      worst = std::max(worst, std::isnan(error) ? 1e9 : error);
+    }
+  }
+  CHECK(worst < 1e-5);  // out is f32; lse near 20 has an ulp of 2e-6, which the exponentials carry on
+}
+
+template <class Low>
+void check_sgd(std::size_t count, std::size_t offset, bool momentum, bool copies) {
+  Buffer<float> gradient(count, offset), weight(count, offset), velocity(count), w(count), v(count);
+  Buffer<Low> low(count);
+  gradient.fill_random(5);
+  for (Buffer<float>* const buffer : {&weight, &w}) buffer->fill_random(6);
+  for (Buffer<float>* const buffer : {&velocity, &v}) buffer->fill_random(7);
+  sgd<Low>({0.1F, 0.9F, 0.01F, 0.5F, static_cast<std::int64_t>(count), gradient.data(), weight.data(),
+            momentum ? velocity.data() : nullptr, copies ? low.data() : nullptr});
+  double worst = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    const double step = (momentum ? 0.9 * v.at(i) : 0) + 0.5 * gradient.at(i) + 0.01 * w.at(i);
+    worst = std::max({worst, std::abs(weight.at(i) - (w.at(i) - 0.1 * step)),
+                      std::abs(velocity.at(i) - (momentum ? step : v.at(i)))});
+    if (copies) CHECK(low.at(i) == static_cast<double>(static_cast<float>(Low(weight.data()[i]))));
+  }
+  CHECK(worst < 1e-6);
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("cuda attention merge: two sets of keys, either of them empty, equal f64", T, float, bf16, f16) {
+  under_schedules([] {
+    check_merge<T>(1, 1, 1, 1, 0);
+    check_merge<T>(2, 3, 5, 64, 0);
+    check_merge<T>(1, 4, 2, 130, 1);
+  });
+}
+
+TEST_CASE_TEMPLATE("cuda sgd: with and without momentum and a copy equals f64", Low, float, bf16, f16) {
+  under_schedules([] {
+    for (const bool momentum : {false, true})
+      for (const bool copies : {false, true}) {
+        check_sgd<Low>(1, 0, momentum, copies);
+        check_sgd<Low>(1031, 0, momentum, copies);
+        check_sgd<Low>(64, 1, momentum, copies);
+      }
+  });
+}
