@@ -65,11 +65,13 @@ void dropout(const T* x, T* y, double p, std::uint64_t seed, std::uint64_t strea
          dropout_kernel<T>, x, y, mask, place);
 }
 
+// NOLINTBEGIN(bugprone-macro-parentheses): the argument is a type
 #define INSTANTIATE(T) \
   template void dropout(const T*, T*, double, std::uint64_t, std::uint64_t, const DropoutPlace&, Stream);
 INSTANTIATE(float)
 INSTANTIATE(bf16)
 INSTANTIATE(f16)
 #undef INSTANTIATE
+// NOLINTEND(bugprone-macro-parentheses)
 
 }  // namespace trireme::cuda

@@ -241,6 +241,7 @@ void swiglu_backward(const T* x, const T* dy, T* dx, std::int64_t rows, std::int
     launch(row_config<T>("swiglu_backward", rows, width, stream), swiglu_backward_kernel<T>, x, dy, dx, rows, width);
 }
 
+// NOLINTBEGIN(bugprone-macro-parentheses): the argument is a type
 #define INSTANTIATE(T)                                                               \
   template void unary(Unary, const T*, T*, std::int64_t, Stream);                    \
   template void unary_backward(Unary, const T*, const T*, T*, std::int64_t, Stream); \
@@ -254,5 +255,6 @@ INSTANTIATE(float)
 INSTANTIATE(bf16)
 INSTANTIATE(f16)
 #undef INSTANTIATE
+// NOLINTEND(bugprone-macro-parentheses)
 
 }  // namespace trireme::cuda

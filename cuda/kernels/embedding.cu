@@ -105,6 +105,7 @@ void embedding_backward(const T* dy, const std::int32_t* ids, std::int64_t first
          ids, first, tokens, here, width, dweight);
 }
 
+// NOLINTBEGIN(bugprone-macro-parentheses): the argument is a type
 #define INSTANTIATE(T)                                                                                               \
   template void embedding(const T*, const std::int32_t*, std::int64_t, std::int64_t, std::int64_t, std::int64_t, T*, \
                           Stream);                                                                                   \
@@ -114,5 +115,6 @@ INSTANTIATE(float)
 INSTANTIATE(bf16)
 INSTANTIATE(f16)
 #undef INSTANTIATE
+// NOLINTEND(bugprone-macro-parentheses)
 
 }  // namespace trireme::cuda

@@ -178,6 +178,7 @@ void sum_squares(const T* x, std::int64_t count, double* partials, double* resul
   launch({"sum_squares", {1, 1, 1}, threads, 0, stream}, add_squares_kernel, partials, blocks, result);
 }
 
+// NOLINTBEGIN(bugprone-macro-parentheses): the argument is a type
 #define INSTANTIATE(T)                                                                        \
   template void reduce(Reduction, const T*, T*, const ReducePlan&, accumulate_t<T>*, Stream); \
   template void sum_squares(const T*, std::int64_t, double*, double*, Stream);
@@ -186,5 +187,6 @@ INSTANTIATE(float)
 INSTANTIATE(bf16)
 INSTANTIATE(f16)
 #undef INSTANTIATE
+// NOLINTEND(bugprone-macro-parentheses)
 
 }  // namespace trireme::cuda

@@ -169,6 +169,7 @@ void top_k(const T* x, std::int32_t* chosen, std::int64_t rows, std::int64_t wid
   if (rows > 0) launch(config("top_k", rows, 32, stream), top_k_kernel<T>, x, chosen, rows, width, k);
 }
 
+// NOLINTBEGIN(bugprone-macro-parentheses): the argument is a type
 #define INSTANTIATE(T)                                                                        \
   template void softmax(const T*, T*, std::int64_t, std::int64_t, Stream);                    \
   template void softmax_backward(const T*, const T*, T*, std::int64_t, std::int64_t, Stream); \
@@ -177,5 +178,6 @@ INSTANTIATE(float)
 INSTANTIATE(bf16)
 INSTANTIATE(f16)
 #undef INSTANTIATE
+// NOLINTEND(bugprone-macro-parentheses)
 
 }  // namespace trireme::cuda
