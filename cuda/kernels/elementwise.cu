@@ -13,6 +13,7 @@ namespace trireme::cuda {
 namespace {
 
 constexpr int kThreads = 256;
+constexpr unsigned kMaxBlocksY = 2048;  // rows beyond are taken in turns: enough blocks to fill any GPU
 
 template <Unary op, class T>
 __global__ void __launch_bounds__(kThreads) unary_kernel(const T* x, T* y, std::int64_t count) {
@@ -94,7 +95,7 @@ __global__ void __launch_bounds__(kThreads) axpby_kernel(float p, const X* x, fl
   store_piece(y + mine.first, to, mine.count);
 }
 
-/// Blocks [pieces of a row, rows]; rows beyond a grid's limit are taken in turns.
+/// Blocks [pieces of a row, rows]; rows beyond kMaxBlocksY are taken in turns.
 template <class T>
 __global__ void __launch_bounds__(kThreads) swiglu_kernel(const T* x, T* y, std::int64_t rows, std::int64_t width) {
   constexpr int kWidth = kPackSize<T>;
@@ -141,7 +142,7 @@ LaunchConfig config(const char* name, std::int64_t count, int per_thread, Stream
 template <class T>
 LaunchConfig row_config(const char* name, std::int64_t rows, std::int64_t width, Stream stream) {
   LaunchConfig c = config(name, width, kPackSize<T>, stream);
-  c.grid.y = rows < 65535 ? static_cast<unsigned>(rows) : 65535U;
+  c.grid.y = rows < kMaxBlocksY ? static_cast<unsigned>(rows) : kMaxBlocksY;
   return c;
 }
 
