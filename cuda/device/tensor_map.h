@@ -39,8 +39,22 @@ inline void check_tiled(const char* where, const TiledMatrix& m) {
 
 #if defined(__CUDACC__)
 
+/// Code for sm_90a runs on devices of compute capability 9.0 and on no others, newer ones included.
+inline void require_hopper(const char* where) {
+  int device = 0, major = 0, minor = 0;
+  cudaError_t error = cudaGetDevice(&device);
+  if (error == cudaSuccess) error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+  if (error == cudaSuccess) error = cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device);
+  if (error != cudaSuccess)
+    fail(ExitCode::internal, where, "the device does not say what it is: {}", cudaGetErrorString(error));
+  if (major != 9 || minor != 0)
+    fail(ExitCode::usage, where, "the device has compute capability {}.{}; expected 9.0 (Hopper); use gemm_sm80", major,
+         minor);
+}
+
 /// The driver's encoder, through the runtime: nothing links against libcuda.
 inline TensorMap tensor_map(const char* where, const TiledMatrix& m) {
+  require_hopper(where);
   check_tiled(where, m);
   void* entry = nullptr;
   cudaDriverEntryPointQueryResult found{};

@@ -196,6 +196,8 @@ __global__ void __launch_bounds__(S::kThreads, 1) gemm_kernel(const __grid_const
     if constexpr (S::kConsumers > 1) set_max_registers_up<232>();
     consume<T, S, F>(p, memory, tiles, steps);
   }
+#else
+  __trap();  // compiled for another architecture, and started all the same
 #endif
 }
 
