@@ -52,6 +52,12 @@ void __tsan_write_range(void* at, std::size_t bytes) {
   trireme::cuda::emu::seen(at, bytes, true, __builtin_return_address(0));
 }
 
+// Host code in the same files counts references. Kernels have no atomics, so nothing is said to the checker.
+int __tsan_atomic32_fetch_add(volatile int* at, int value, int order);
+int __tsan_atomic32_fetch_add(volatile int* at, int value, int) {
+  return __atomic_fetch_add(at, value, __ATOMIC_SEQ_CST);
+}
+
 // Calls and virtual tables say nothing here: lines come from debug information.
 void __tsan_init();
 void __tsan_init() {}

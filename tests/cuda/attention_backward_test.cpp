@@ -67,7 +67,7 @@ struct Problem {
     for (auto* gradient : {&dq, &dk, &dv}) gradient->fill(7);  // must be overwritten
     for (int b = 0; b < c.batch; ++b)
       for (int i = 0; i < c.queries; ++i)
-        first_key.data()[b * c.queries + i] = c.documents == Documents::packed ? packed(b, i) : scattered(b, i);
+        first_key.set(b * c.queries + i, c.documents == Documents::packed ? packed(b, i) : scattered(b, i));
   }
   std::size_t row_count() const { return static_cast<std::size_t>(c.batch * c.heads * c.queries); }
   std::size_t row(int b, int h, int i) const { return static_cast<std::size_t>((b * c.heads + h) * c.queries + i); }
@@ -125,7 +125,7 @@ struct Problem {
   }
   bool sees(int b, int i, int j) const {
     if (c.causal && j > i + c.keys - c.queries) return false;
-    return c.documents == Documents::none || j >= first_key.data()[b * c.queries + i];
+    return c.documents == Documents::none || j >= first_key.value(b * c.queries + i);
   }
 };
 
@@ -219,7 +219,7 @@ void check(const Case& c) {
 
 template <class T>
 bool same_bits(const Buffer<T>& a, const Buffer<T>& b) {
-  return std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
+  return std::memcmp(a.values().data(), b.values().data(), a.size() * sizeof(T)) == 0;
 }
 
 }  // namespace
@@ -259,10 +259,10 @@ TEST_CASE("cuda attention_sm80 and its backward: tiles that no document needs ar
       CAPTURE(dim);
       CAPTURE(spoiled);
       Problem<bf16> x({1, 1, 1, dim, 256, 256, true, Documents::packed});
-      for (int i = 0; i < 256; ++i) x.first_key.data()[i] = i / 128 * 128;
+      for (int i = 0; i < 256; ++i) x.first_key.set(i, i / 128 * 128);
       const Reference expected(x);
       const auto spoil = [&](Buffer<bf16>& values, const Layout& layout) {
-        for (int i = spoiled; i < spoiled + 128; ++i) values.data()[layout.at(0, i, 0, 0)] = bf16(NAN);
+        for (int i = spoiled; i < spoiled + 128; ++i) values.set(layout.at(0, i, 0, 0), bf16(NAN));
       };
       spoil(x.k, x.kv_layout);
       spoil(x.v, x.kv_layout);

@@ -26,6 +26,7 @@ struct View {
     for (int dim = 0; dim < shape.dims(); ++dim) last += (shape[dim] - 1) * strides[dim];
     reach = static_cast<std::size_t>(last + 1) * size_of(dtype);
     storage.assign(2 * kZone + offset_ + reach, 0xff);
+    watch_ = std::make_unique<cuda_test::Watch>(storage.data(), storage.size());
   }
   unsigned char* data() { return storage.data() + kZone + offset_; }
   /// The same memory as a tensor of the CPU.
@@ -38,6 +39,7 @@ struct View {
 
  private:
   std::size_t offset_;
+  std::unique_ptr<cuda_test::Watch> watch_;  // the race build checks accesses to it
 };
 
 /// Whole numbers and halves in [0, 120): every dtype holds them or their integer part.

@@ -56,7 +56,7 @@ double worst_unary(const Function& f, std::size_t count, std::size_t offset) {
   Buffer<T> x(count, offset), y(count, offset), dy(count), gradient(count);
   x.fill_random(1, 4);
   if (f.op == Unary::log || f.op == Unary::sqrt)
-    for (std::size_t i = 0; i < count; ++i) x.data()[i] = T(0.1F + std::abs(static_cast<float>(x.at(i))));
+    for (std::size_t i = 0; i < count; ++i) x.set(i, T(0.1F + std::abs(static_cast<float>(x.at(i)))));
   dy.fill_random(2);
   gradient.fill_random(2);
   const auto n = static_cast<std::int64_t>(count);
@@ -99,7 +99,7 @@ double worst_binary(Binary op, const Shape& shape, const Shape& a_strides, const
   Buffer<T> a(reach(shape, a_strides), offset), b(reach(shape, b_strides)), y(static_cast<std::size_t>(shape.count()));
   a.fill_random(3);
   b.fill_random(4);
-  for (std::size_t i = 0; i < std::min(a.size(), b.size()); i += 3) b.data()[i] = a.data()[i];  // some are equal
+  for (std::size_t i = 0; i < std::min(a.size(), b.size()); i += 3) b.set(i, a.value(i));  // some are equal
   binary(op, a.data(), b.data(), y.data(), strided<2>(shape, {a_strides, b_strides}));
   double worst = 0;
   for (std::int64_t i = 0; i < shape.count(); ++i) {

@@ -28,8 +28,8 @@ void check_merge(std::int64_t batch, std::int64_t tokens, std::int64_t heads, st
   for (Buffer<float>* const buffer : {&lse, &lse_before}) buffer->fill_random(3, 20);
   part_lse.fill_random(4, 20);
   for (std::size_t i = 0; i < count; ++i) {
-    if (i % 3 == 1) part_lse.data()[i] = -INFINITY;
-    if (i % 5 == 1) lse.data()[i] = lse_before.data()[i] = -INFINITY;
+    if (i % 3 == 1) part_lse.set(i, -INFINITY);
+    if (i % 5 == 1) lse.set(i, -INFINITY), lse_before.set(i, -INFINITY);
   }
   attention_merge<T>({batch,
                       tokens,
@@ -77,7 +77,7 @@ void check_sgd(std::size_t count, std::size_t offset, bool momentum, bool copies
     const double step = (momentum ? 0.9 * v.at(i) : 0) + 0.5 * gradient.at(i) + 0.01 * w.at(i);
     worst = std::max({worst, std::abs(weight.at(i) - (w.at(i) - 0.1 * step)),
                       std::abs(velocity.at(i) - (momentum ? step : v.at(i)))});
-    if (copies) CHECK(low.at(i) == static_cast<double>(static_cast<float>(Low(weight.data()[i]))));
+    if (copies) CHECK(low.at(i) == static_cast<double>(static_cast<float>(Low(weight.value(i)))));
   }
   CHECK(worst < 1e-6);
 }

@@ -19,22 +19,21 @@ namespace {
 template <class T>
 Tensor tensor_of(const Buffer<T>& buffer, const Shape& shape) {
   Tensor x = Tensor::empty(shape, dtype_of<T>);
-  std::memcpy(x.raw(), buffer.data(), buffer.size() * sizeof(T));
+  std::memcpy(x.raw(), buffer.values().data(), buffer.size() * sizeof(T));
   return x;
 }
 
 template <class T>
 bool same_bits(const Buffer<T>& buffer, const Tensor& x) {
-  return std::memcmp(buffer.data(), x.raw(), buffer.size() * sizeof(T)) == 0;
+  return std::memcmp(buffer.values().data(), x.raw(), buffer.size() * sizeof(T)) == 0;
 }
 
 /// Ids around a slice of `here` rows from `first` on: some outside, some often, and -1.
 void fill_ids(Buffer<std::int32_t>& ids, std::int64_t first, std::int64_t here) {
   for (std::size_t n = 0; n < ids.size(); ++n) {
     const float u = random_uniform(11, 1, n);
-    ids.data()[n] =
-        static_cast<std::int32_t>(first - 2 + static_cast<std::int64_t>(u * u * static_cast<float>(here + 4)));
-    if (n % 9 == 4) ids.data()[n] = -1;
+    ids.set(n, static_cast<std::int32_t>(first - 2 + static_cast<std::int64_t>(u * u * static_cast<float>(here + 4))));
+    if (n % 9 == 4) ids.set(n, -1);
   }
 }
 
@@ -69,7 +68,7 @@ void check_rope(const Shape& shape, double base, bool inverse, std::size_t offse
   Buffer<float> table(tokens * static_cast<std::size_t>(shape[3]));
   x.fill_random(4);
   before.fill_random(4);
-  for (std::size_t t = 0; t < tokens; ++t) positions.data()[t] = static_cast<std::int32_t>(t * t * 5003 % 100000);
+  for (std::size_t t = 0; t < tokens; ++t) positions.set(t, static_cast<std::int32_t>(t * t * 5003 % 100000));
   rope<T>({shape[0], shape[1], shape[2], shape[3], base, inverse, x.data(), positions.data(), table.data(), x.data()});
   const std::size_t half = static_cast<std::size_t>(shape[3]) / 2;
   const double unit = std::is_same_v<T, float> ? 1e-6 : std::is_same_v<T, bf16> ? 1.0 / 256 : 1.0 / 2048;
@@ -77,7 +76,7 @@ void check_rope(const Shape& shape, double base, bool inverse, std::size_t offse
   for (std::size_t head = 0; head < count / (2 * half); ++head)
     for (std::size_t i = 0; i < half; ++i) {
       const std::size_t t = head / static_cast<std::size_t>(shape[2]) % tokens, low = head * 2 * half + i;
-      const double turn = static_cast<double>(positions.data()[t]) *
+      const double turn = static_cast<double>(positions.value(t)) *
                           std::pow(base, -2.0 * static_cast<double>(i) / static_cast<double>(2 * half));
       const double angle = inverse ? -turn : turn, a = before.at(low), b = before.at(low + half);
       worst = std::max({worst, std::abs(x.at(low) - (a * std::cos(angle) - b * std::sin(angle))),

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -52,6 +53,7 @@ class Buffer {
   }
   std::size_t size() const { return count_; }
   T value(std::size_t i) const { return host()[begin_ + i]; }
+  std::span<const T> values() const { return {host() + begin_, count_}; }
   double at(std::size_t i) const { return static_cast<double>(static_cast<float>(value(i))); }
   void set(std::size_t i, T value) {
     host()[begin_ + i] = value;
