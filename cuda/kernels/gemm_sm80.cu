@@ -157,7 +157,7 @@ template <class T, class Out>
 void gemm_sm80(const Gemm<T, Out>& p, Stream stream) {
   if (p.m == 0 || p.n == 0 || p.batch == 0) return;
   const std::int64_t large_tiles = std::int64_t{(p.m + 127) / 128} * ((p.n + 127) / 128) * p.batch;
-  // Two large tiles fit a multiprocessor; with fewer than would fill half of a large GPU, small ones spread better.
+  // With fewer large tiles than would fill half of a large GPU, small ones spread better.
   if (large_tiles >= 64)
     launch_shape<Shape<128, 128, 32, 2, 4, 4>>(p, stream);
   else

@@ -1,7 +1,6 @@
 // Level 7: the kernel in use, cuda/kernels/gemm_sm80.cu. Over level 6 it has
 //   four stages instead of two, and one barrier a step instead of two: three copies are under way while one is used;
-//   a permutation of 16-byte chunks instead of padding: the same freedom from bank conflicts, no bytes lost, which lets
-//     the four stages fit twice into a multiprocessor;
+//   a permutation of 16-byte chunks instead of padding: the same freedom from bank conflicts, and no bytes lost;
 //   an order of tiles that keeps the part of b in L2 that neighbouring blocks share;
 //   an epilogue (bias, GELU, residual, accumulation) that goes through shared memory to write whole rows;
 //   three forms, batches, any size and alignment.
