@@ -38,46 +38,77 @@ T* as(void* pointer) {
   return static_cast<T*>(pointer);
 }
 
+AttentionForward<bf16> dense_attention(int batch, int heads, int dim, int tokens, int causal, float scale, void* q,
+                                       void* k, void* v, void* out, void* lse) {
+  return {.batch = batch,
+          .heads = heads,
+          .kv_heads = heads,
+          .head_dim = dim,
+          .queries = tokens,
+          .keys = tokens,
+          .causal = causal != 0,
+          .scale = scale,
+          .q = as<bf16>(q),
+          .q_pitch = heads * dim,
+          .k = as<bf16>(k),
+          .v = as<bf16>(v),
+          .kv_pitch = heads * dim,
+          .out = as<bf16>(out),
+          .out_pitch = heads * dim,
+          .lse = as<float>(lse)};
+}
+
 }  // namespace
 
 extern "C" {
 
 const char* trireme_error() { return last_error().c_str(); }
 
-/// c [m, n] = a b in bf16, form 0 NN, 1 NT, 2 TN; all dense. bias [n] may be null, as may residual [m, n].
-int trireme_gemm_sm80(int form, int m, int n, int k, void* a, void* b, void* c, void* bias, int gelu, void* residual,
-                      void* stream) {
+/// c [m, n] = a b in bf16, form 0 NN, 1 NT, 2 TN; all dense. bias [n] may be null, as may residual [m, n]. hopper: the
+/// kernel of sm_90a, otherwise that of sm_80.
+int trireme_gemm(int hopper, int form, int m, int n, int k, void* a, void* b, void* c, void* bias, int gelu,
+                 void* residual, void* stream) {
   return guarded([&] {
     Gemm<bf16, bf16> p{static_cast<Form>(form), m,           n, k, as<bf16>(a), form == 2 ? m : k, as<bf16>(b),
                        form == 1 ? k : n,       as<bf16>(c), n};
     p.epilogue.bias = as<bf16>(bias);
     p.epilogue.activation = gelu != 0 ? Activation::gelu_tanh : Activation::none;
     p.epilogue.residual = as<bf16>(residual);
-    gemm_sm80(p, static_cast<Stream>(stream));
+    if (hopper != 0)
+      gemm_sm90(p, static_cast<Stream>(stream));
+    else
+      gemm_sm80(p, static_cast<Stream>(stream));
   });
 }
 
 /// q, k, v, out [batch, tokens, heads, dim] in bf16, dense; lse [batch, heads, tokens] f32.
-int trireme_attention_forward_sm80(int batch, int heads, int dim, int tokens, int causal, float scale, void* q, void* k,
-                                   void* v, void* out, void* lse, void* stream) {
+int trireme_attention_forward(int batch, int heads, int dim, int tokens, int causal, float scale, void* q, void* k,
+                              void* v, void* out, void* lse, void* stream) {
   return guarded([&] {
-    const AttentionForward<bf16> p{.batch = batch,
-                                   .heads = heads,
-                                   .kv_heads = heads,
-                                   .head_dim = dim,
-                                   .queries = tokens,
-                                   .keys = tokens,
-                                   .causal = causal != 0,
-                                   .scale = scale,
-                                   .q = as<bf16>(q),
-                                   .q_pitch = heads * dim,
-                                   .k = as<bf16>(k),
-                                   .v = as<bf16>(v),
-                                   .kv_pitch = heads * dim,
-                                   .out = as<bf16>(out),
-                                   .out_pitch = heads * dim,
-                                   .lse = as<float>(lse)};
-    attention_forward_sm80(p, static_cast<Stream>(stream));
+    attention_forward_sm80(dense_attention(batch, heads, dim, tokens, causal, scale, q, k, v, out, lse),
+                           static_cast<Stream>(stream));
+  });
+}
+
+/// dout, dq, dk, dv as q; delta as lse, scratch. out and lse are those of the forward call.
+int trireme_attention_backward(int batch, int heads, int dim, int tokens, int causal, float scale, void* q, void* k,
+                               void* v, void* out, void* lse, void* dout, void* dq, void* dk, void* dv, void* delta,
+                               void* stream) {
+  return guarded([&] {
+    const int pitch = heads * dim;
+    const AttentionBackward<bf16> p{
+        .forward = dense_attention(batch, heads, dim, tokens, causal, scale, q, k, v, out, lse),
+        .dout = as<bf16>(dout),
+        .dout_pitch = pitch,
+        .dlse = nullptr,
+        .dq = as<bf16>(dq),
+        .dq_pitch = pitch,
+        .dk = as<bf16>(dk),
+        .dv = as<bf16>(dv),
+        .dkv_pitch = pitch,
+        .delta = as<float>(delta),
+        .first_tile = nullptr};
+    attention_backward_sm80(p, static_cast<Stream>(stream));
   });
 }
 
