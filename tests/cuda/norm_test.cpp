@@ -118,7 +118,7 @@ TEST_CASE_TEMPLATE("cuda norms: forward and backward, fused or not, ragged and u
   });
 }
 
-TEST_CASE("cuda norms: more rows than blocks of the backward pass") {
+TEST_CASE("cuda norms: more rows than blocks of the backward pass" * doctest::skip(cuda_test::under_asan)) {
   cuda_test::under_schedule(3, [] {
     Problem<bf16> problem(Norm::layer, 270, 8, true, 0);
     problem.run();
