@@ -2,7 +2,7 @@
 """Times Trireme's CUDA kernels against what PyTorch calls (cuBLASLt, cuDNN, FlashAttention, fused AdamW), on one GPU.
 
   bench/cuda/compare.py --library build-gpu/libtrireme_shim.so --out results.json [--only gemm]
-  bench/cuda/compare.py --rehearse --library build-gpu/libtrireme_shim_emulated.so --out results.json
+  bench/cuda/compare.py --rehearse --library build/lib/libtrireme_shim_emulated.so --out results.json
 
 Every case first compares its result with f64, and is not timed when that fails. Then the two sides run in turns, on
 inputs of +-1 uniform values that rotate over more than three times the L2, and the medians of CUDA events are taken.

@@ -1,15 +1,14 @@
 // What the products do to a sum before it is stored; see cuda/kernels/gemm.h.
 #pragma once
 
+#include "cuda/kernels/functions.h"
 #include "cuda/kernels/gemm.h"
 
 namespace trireme::cuda {
 
 __device__ __forceinline__ float activate(Activation activation, float x) {
-  if (activation == Activation::gelu_tanh)
-    return 0.5F * x * (1.0F + tanhf(0.7978845608F * (x + 0.044715F * x * x * x)));
-  if (activation == Activation::gelu) return 0.5F * x * (1.0F + erff(x * 0.70710678F));
-  return x;
+  if (activation == Activation::gelu_tanh) return value_of<Unary::gelu_tanh>(x);
+  return activation == Activation::gelu ? value_of<Unary::gelu>(x) : x;
 }
 
 /// Finishes and stores `Width` neighbours of row `row` from column `column` on. `vectors`: c, residual and

@@ -5,6 +5,7 @@
 #include "cuda/kernels/norm.h"
 
 #include "core/error.h"
+#include "cuda/kernels/pieces.h"
 
 namespace trireme::cuda {
 
@@ -20,27 +21,6 @@ __device__ __forceinline__ void for_my_pieces(int width, Piece&& piece) {
     piece(c, width - c < Width ? width - c : Width);
 }
 
-/// `count` values from `from`, in one load where `vectors` allows it.
-template <class T>
-__device__ __forceinline__ Pack<T, kPackSize<T>> load_piece(const T* from, int count, bool vectors) {
-  if (vectors && count == kPackSize<T>) return load_vector<Pack<T, kPackSize<T>>>(from);
-  Pack<T, kPackSize<T>> values = {};
-  for (int i = 0; i < count; ++i) values.values[i] = from[i];
-  return values;
-}
-
-template <class T>
-__device__ __forceinline__ void store_piece(T* to, const Pack<T, kPackSize<T>>& values, int count, bool vectors) {
-  if (vectors && count == kPackSize<T>) return store_vector(to, values);
-  for (int i = 0; i < count; ++i) to[i] = values.values[i];
-}
-
-/// True when rows of `width` values that begin at all of these pointers are made of whole 16-byte pieces.
-template <class T, class... Pointers>
-__device__ __forceinline__ bool whole_pieces(int width, const Pointers*... pointers) {
-  return width % kPackSize<T> == 0 && ((reinterpret_cast<std::uintptr_t>(pointers) % 16 == 0) && ...);
-}
-
 template <class T>
 __global__ void __launch_bounds__(kThreads) forward_kernel(const __grid_constant__ NormForward<T> p) {
   constexpr int kWidth = kPackSize<T>;
@@ -48,17 +28,16 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(const __grid_constant
   TRIREME_SHARED(float, scratch, 32);
   float* const row = reinterpret_cast<float*>(memory);  // [width]
   const std::int64_t at = std::int64_t{blockIdx.x} * p.width;
-  const bool vectors = whole_pieces<T>(p.width, p.x, p.residual, p.sum, p.gamma, p.beta, p.y);
   const float scale = 1.0F / static_cast<float>(p.width);
 
   float sum = 0;
   for_my_pieces<kWidth>(p.width, [&](int c, int count) {
-    auto h = load_piece(p.x + at + c, count, vectors);
+    auto h = load_piece<kWidth>(p.x + at + c, count);
     if (p.residual != nullptr) {
-      const auto residual = load_piece(p.residual + at + c, count, vectors);
+      const auto residual = load_piece<kWidth>(p.residual + at + c, count);
       for (int i = 0; i < count; ++i) h.values[i] = from_float<T>(to_float(h.values[i]) + to_float(residual.values[i]));
     }
-    if (p.sum != nullptr) store_piece(p.sum + at + c, h, count, vectors);
+    if (p.sum != nullptr) store_piece(p.sum + at + c, h, count);
     for (int i = 0; i < count; ++i) sum += row[c + i] = to_float(h.values[i]);
   });
   const float mean = p.kind == Norm::layer ? reduce_block<Sum>(sum, scratch) * scale : 0.0F;
@@ -68,12 +47,12 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(const __grid_constant
   });
   const float rstd = reciprocal_sqrt(reduce_block<Sum>(squares, scratch) * scale + p.eps);
   for_my_pieces<kWidth>(p.width, [&](int c, int count) {
-    const auto gamma = load_piece(p.gamma + c, count, vectors);
+    const auto gamma = load_piece<kWidth>(p.gamma + c, count);
     Pack<T, kWidth> beta = {}, y;
-    if (p.beta != nullptr) beta = load_piece(p.beta + c, count, vectors);
+    if (p.beta != nullptr) beta = load_piece<kWidth>(p.beta + c, count);
     for (int i = 0; i < count; ++i)
       y.values[i] = from_float<T>((row[c + i] - mean) * rstd * to_float(gamma.values[i]) + to_float(beta.values[i]));
-    store_piece(p.y + at + c, y, count, vectors);
+    store_piece(p.y + at + c, y, count);
   });
   if (threadIdx.x != 0) return;
   p.rstd[blockIdx.x] = rstd;
@@ -88,7 +67,6 @@ __global__ void __launch_bounds__(kThreads) backward_kernel(const __grid_constan
   TRIREME_SHARED(float, scratch, 32);
   float* const dgamma = reinterpret_cast<float*>(memory);  // [width] this block's sums
   float* const dbeta = dgamma + p.width;                   // [width]
-  const bool vectors = whole_pieces<T>(p.width, p.h, p.gamma, p.dy, p.dsum, p.dx);
   const float scale = 1.0F / static_cast<float>(p.width);
   for_my_pieces<kWidth>(p.width, [&](int c, int count) {
     for (int i = 0; i < count; ++i) dgamma[c + i] = dbeta[c + i] = 0;
@@ -98,8 +76,8 @@ __global__ void __launch_bounds__(kThreads) backward_kernel(const __grid_constan
     const float mean = p.kind == Norm::layer ? p.mean[r] : 0.0F, rstd = p.rstd[r];
     float sum_g = 0, sum_gn = 0;
     for_my_pieces<kWidth>(p.width, [&](int c, int count) {
-      const auto h = load_piece(p.h + at + c, count, vectors), dy = load_piece(p.dy + at + c, count, vectors);
-      const auto gamma = load_piece(p.gamma + c, count, vectors);
+      const auto h = load_piece<kWidth>(p.h + at + c, count), dy = load_piece<kWidth>(p.dy + at + c, count);
+      const auto gamma = load_piece<kWidth>(p.gamma + c, count);
       for (int i = 0; i < count; ++i) {
         const float n = (to_float(h.values[i]) - mean) * rstd, d = to_float(dy.values[i]);
         sum_g += d * to_float(gamma.values[i]);
@@ -112,16 +90,16 @@ __global__ void __launch_bounds__(kThreads) backward_kernel(const __grid_constan
     const float mean_gn = reduce_block<Sum>(sum_gn, scratch) * scale;
     // The row is read again, a moment later: from the L1 cache, not from memory.
     for_my_pieces<kWidth>(p.width, [&](int c, int count) {
-      const auto h = load_piece(p.h + at + c, count, vectors), dy = load_piece(p.dy + at + c, count, vectors);
-      const auto gamma = load_piece(p.gamma + c, count, vectors);
+      const auto h = load_piece<kWidth>(p.h + at + c, count), dy = load_piece<kWidth>(p.dy + at + c, count);
+      const auto gamma = load_piece<kWidth>(p.gamma + c, count);
       Pack<T, kWidth> past = {}, dx;
-      if (p.dsum != nullptr) past = load_piece(p.dsum + at + c, count, vectors);
+      if (p.dsum != nullptr) past = load_piece<kWidth>(p.dsum + at + c, count);
       for (int i = 0; i < count; ++i) {
         const float n = (to_float(h.values[i]) - mean) * rstd;
         const float g = to_float(dy.values[i]) * to_float(gamma.values[i]);
         dx.values[i] = from_float<T>(rstd * (g - mean_g - n * mean_gn) + to_float(past.values[i]));
       }
-      store_piece(p.dx + at + c, dx, count, vectors);
+      store_piece(p.dx + at + c, dx, count);
     });
   }
   float* const out = p.partials + std::int64_t{blockIdx.x} * p.width;
