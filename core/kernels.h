@@ -1,7 +1,8 @@
 // The kernel table: one function pointer per primitive kernel, with its contract beside it.
 //
-// `kernels(device)` returns the table of a device; the CPU one is filled in core/cpu/table.cpp. An operation
-// (autograd/) allocates outputs and calls kernels; a kernel never allocates results and never touches the tape.
+// `kernels(device)` returns the table of a device; the CPU's is filled in core/cpu/table.cpp, CUDA's in cuda/table.cpp.
+// An operation (autograd/) allocates outputs and calls kernels; a kernel never allocates results and never touches the
+// tape.
 //
 // Words used below. "dense": contiguous row-major. "T": one floating dtype shared by the tensors named so. "acc": the
 // dtype sums are kept in, f64 for f64 and f32 for everything else. Shapes are checked by the operation, not here.

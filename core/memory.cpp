@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdlib>
+#include <string>
 #include <utility>
 
 #include "core/error.h"
@@ -67,35 +68,69 @@ void MemoryPool::Block::acquire() {
   if (data_ == nullptr) data_ = pool_->take(bytes_, category_);
 }
 
+MemoryPool::MemoryPool(std::shared_ptr<DeviceBackend> backend) : backend_(std::move(backend)) {}
+
 MemoryPool::~MemoryPool() { release_cached(); }
+
+std::shared_ptr<MemoryPool> MemoryPool::on(Device device) {
+  if (device == Device::cpu) return shared_from_this();
+  std::shared_ptr<DeviceBackend> wanted = shared_backend(device);
+  const std::scoped_lock lock(mutex_);
+  // Another device was opened since: blocks of the earlier one keep their own pool.
+  if (on_device_ == nullptr || on_device_->backend_ != wanted)
+    on_device_.reset(new MemoryPool(std::move(wanted)));  // NOLINT: the constructor is private
+  return on_device_;
+}
 
 const std::shared_ptr<MemoryPool>& MemoryPool::current() { return current_pool(); }
 
 void MemoryPool::set_current(std::shared_ptr<MemoryPool> pool) { current_pool() = std::move(pool); }
 
 void* MemoryPool::take(std::size_t bytes, MemoryCategory category) {
-  const std::size_t rounded = size_class(std::max<std::size_t>(bytes, 1));
   const std::scoped_lock lock(mutex_);
-  void* data = nullptr;
-  if (auto& blocks = free_[rounded]; !blocks.empty()) {
-    data = blocks.back();
-    blocks.pop_back();
-  } else {
-    data = std::aligned_alloc(alignment, rounded);
-    if (data == nullptr) {
-      fail(ExitCode::retryable, "memory", "out of host memory: asked for {} bytes for {}, {} bytes in use; {}", bytes,
-           name(category), total_.live, remedy(category));
-    }
-    ++system_allocations_;
-  }
+  void* const data = backend_ != nullptr ? backend_->allocate(std::max<std::size_t>(bytes, 1)) : from_host(bytes);
+  if (data == nullptr) out_of_memory(bytes, category);
   add(use_[static_cast<std::size_t>(category)], static_cast<std::int64_t>(bytes));
   add(total_, static_cast<std::int64_t>(bytes));
   return data;
 }
 
+/// Null when the system has none.
+void* MemoryPool::from_host(std::size_t bytes) {
+  const std::size_t rounded = size_class(std::max<std::size_t>(bytes, 1));
+  if (auto& blocks = free_[rounded]; !blocks.empty()) {
+    void* const data = blocks.back();
+    blocks.pop_back();
+    return data;
+  }
+  void* const data = std::aligned_alloc(alignment, rounded);
+  if (data != nullptr) ++system_allocations_;
+  return data;
+}
+
+void MemoryPool::out_of_memory(std::size_t bytes, MemoryCategory category) const {
+  std::string by_category;
+  for (int i = 0; i < memory_categories; ++i) {
+    const std::int64_t live = use_[static_cast<std::size_t>(i)].live;
+    if (live > 0)
+      by_category +=
+          fmt::format("{}{} {}", by_category.empty() ? "" : ", ", name(static_cast<MemoryCategory>(i)), live);
+  }
+  const std::string where = backend_ == nullptr ? "host" : "device";
+  const std::string left =
+      backend_ == nullptr ? ""
+                          : fmt::format("; {} has {} bytes left", backend_->description(), backend_->free_memory());
+  fail(ExitCode::retryable, "memory", "out of {} memory: asked for {} bytes for {}, {} bytes in use{}{}{}; {}", where,
+       bytes, name(category), total_.live, by_category.empty() ? "" : ": ", by_category, left, remedy(category));
+}
+
 void MemoryPool::give(void* data, std::size_t bytes, MemoryCategory category) {
   const std::scoped_lock lock(mutex_);
-  free_[size_class(std::max<std::size_t>(bytes, 1))].push_back(data);
+  if (backend_ != nullptr) {
+    backend_->free(data);
+  } else {
+    free_[size_class(std::max<std::size_t>(bytes, 1))].push_back(data);
+  }
   add(use_[static_cast<std::size_t>(category)], -static_cast<std::int64_t>(bytes));
   add(total_, -static_cast<std::int64_t>(bytes));
 }

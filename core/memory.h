@@ -1,8 +1,9 @@
-// Host memory for tensors: a caching pool that counts live and peak bytes by what they are for.
+// Memory for tensors: a pool that counts live and peak bytes by what they are for.
 //
 // Training asks for the same sizes every step, and fresh pages cost a fault each; a freed block is therefore kept and
 // handed out again. Each rank has its own pool (ranks may be threads of one process), found through
-// MemoryPool::current(); a block goes back to the pool it came from, whichever thread drops it.
+// MemoryPool::current(); a block goes back to the pool it came from, whichever thread drops it. What a rank has on
+// another device is counted apart, by on(device); there the backend caches, as it knows what is still queued.
 // Read next: core/tensor.h, whose storage comes from here.
 #pragma once
 
@@ -14,6 +15,8 @@
 #include <mutex>
 #include <string_view>
 #include <vector>
+
+#include "core/device.h"
 
 namespace trireme {
 
@@ -38,7 +41,7 @@ struct MemoryUse {
 
 class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
  public:
-  /// One allocation; returned to its pool on destruction. 64-byte aligned.
+  /// One allocation; returned to its pool on destruction. At least 64-byte aligned.
   class Block {
    public:
     Block(std::shared_ptr<MemoryPool> pool, std::size_t bytes, MemoryCategory category);
@@ -57,7 +60,7 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
     MemoryCategory category_;
   };
 
-  MemoryPool() = default;
+  MemoryPool() = default;  ///< of host memory
   ~MemoryPool();
   MemoryPool(const MemoryPool&) = delete;
   MemoryPool& operator=(const MemoryPool&) = delete;
@@ -67,6 +70,9 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
   /// Lets a helper thread (prefetch, communication) allocate from its rank's pool.
   static void set_current(std::shared_ptr<MemoryPool> pool);
 
+  /// This rank's pool of a device's memory: itself for the host. Throws when the device has no backend.
+  std::shared_ptr<MemoryPool> on(Device device);
+
   MemoryUse use(MemoryCategory category) const;
   MemoryUse total() const;
   std::int64_t system_allocations() const;  ///< how often the pool had to ask the system: constant in a steady state
@@ -74,8 +80,14 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
   void release_cached();  ///< gives unused blocks back to the system
 
  private:
+  explicit MemoryPool(std::shared_ptr<DeviceBackend> backend);
   void* take(std::size_t bytes, MemoryCategory category);
   void give(void* data, std::size_t bytes, MemoryCategory category);
+  void* from_host(std::size_t bytes);
+  [[noreturn]] void out_of_memory(std::size_t bytes, MemoryCategory category) const;
+
+  std::shared_ptr<DeviceBackend> backend_;  // null: host memory
+  std::shared_ptr<MemoryPool> on_device_;   // of the same rank
 
   mutable std::mutex mutex_;
   std::map<std::size_t, std::vector<void*>> free_;  // by size class

@@ -10,7 +10,8 @@ Tensor Tensor::empty(const Shape& shape, DType dtype, Device device) {
   }
   Tensor result;
   const auto bytes = static_cast<std::size_t>(shape.count()) * size_of(dtype);
-  result.storage_ = std::make_shared<MemoryPool::Block>(MemoryPool::current(), bytes, MemoryScope::category());
+  result.storage_ =
+      std::make_shared<MemoryPool::Block>(MemoryPool::current()->on(device), bytes, MemoryScope::category());
   result.shape_ = shape;
   result.strides_ = row_major_strides(shape);
   result.dtype_ = dtype;
@@ -37,6 +38,14 @@ bool Tensor::contiguous() const {
 }
 
 void* Tensor::raw() const {
+  require(device_ == Device::cpu, "Tensor::data",
+          "the tensor {} is on {}, where the host cannot read; expected one on cpu; call to(Device::cpu), or an "
+          "operation whose tensors are all on one device",
+          shape_, name(device_));
+  return device_address();
+}
+
+void* Tensor::device_address() const {
   require(defined(), "Tensor::data", "the tensor is undefined (was it an absent gradient or bias?)");
   require(has_elements(), "Tensor::data",
           "the elements of this tensor {} have been released; a sharded parameter is there only inside its unit",
@@ -44,8 +53,16 @@ void* Tensor::raw() const {
   return static_cast<std::byte*>(storage_->data()) + static_cast<std::size_t>(offset_) * size_of(dtype_);
 }
 
+Tensor Tensor::to(Device device) const {
+  if (device == device_) return detach();
+  Tensor result = empty(shape_, dtype_, device);
+  copy(*this, result);
+  return result;
+}
+
 double Tensor::item() const {
   require(count() == 1, "Tensor::item", "expected one element, got shape {}", shape_);
+  if (device_ != Device::cpu) return to(Device::cpu).item();
   return visit_any(dtype_, [&](auto tag) {
     using T = typename decltype(tag)::type;
     if constexpr (std::is_arithmetic_v<T>) {
@@ -87,7 +104,34 @@ Tensor clone(const Tensor& x) {
 
 void copy(const Tensor& from, Tensor& to) {
   require(from.shape() == to.shape(), "copy", "shapes differ: from {}, to {}", from.shape(), to.shape());
-  kernels(to.device()).copy(from, to);
+  if (from.device() == to.device()) return kernels(to.device()).copy(from, to);
+  if (to.count() == 0) return;
+  // Bytes cross between devices; strides and dtypes are the business of a device's own copy.
+  const auto bytes = static_cast<std::size_t>(from.bytes());
+  if (to.device() == Device::cpu) {
+    const Tensor dense = contiguous(from);
+    Tensor here = to.contiguous() && to.dtype() == from.dtype() ? to : Tensor::empty(from.shape(), from.dtype());
+    backend(from.device()).download(here.raw(), dense.device_address(), bytes);
+    if (!here.shares_storage_with(to)) kernels(Device::cpu).copy(here, to);
+  } else if (from.device() == Device::cpu) {
+    const Tensor dense = contiguous(cast(from, to.dtype()));
+    Tensor there = to.contiguous() ? to : Tensor::empty(to.shape(), to.dtype(), to.device());
+    backend(to.device()).upload(there.device_address(), dense.raw(), static_cast<std::size_t>(to.bytes()));
+    if (!there.shares_storage_with(to)) kernels(to.device()).copy(there, to);
+  } else {
+    copy(from.to(Device::cpu), to);
+  }
+}
+
+void require_one_device(std::string_view where, std::initializer_list<const Tensor*> tensors) {
+  const Tensor* first = nullptr;
+  for (const Tensor* tensor : tensors) {
+    if (!tensor->defined()) continue;
+    if (first == nullptr) first = tensor;
+    require(tensor->device() == first->device(), where,
+            "tensors on two devices: {} on {} and {} on {}; expected all on one; move one with to(Device)",
+            first->shape(), name(first->device()), tensor->shape(), name(tensor->device()));
+  }
 }
 
 namespace view {

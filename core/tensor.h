@@ -8,10 +8,13 @@
 
 #include <cstdint>
 #include <cstring>
+#include <initializer_list>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <utility>
 
+#include "core/device.h"
 #include "core/dtype.h"
 #include "core/memory.h"
 #include "core/shape.h"
@@ -19,8 +22,6 @@
 namespace trireme {
 
 class Node;  // autograd/node.h
-
-enum class Device : std::uint8_t { cpu };
 
 class Tensor {
  public:
@@ -44,7 +45,7 @@ class Tensor {
   Device device() const { return device_; }
   bool contiguous() const;  ///< dense and row-major
 
-  /// The first element. Throws unless T is the tensor's element type.
+  /// The first element, in host memory. Throws unless T is the tensor's element type and the host can read it.
   template <class T>
   T* data() const {
     require(dtype_of<T> == dtype_, "Tensor::data", "the tensor holds {}, asked for {}", name(dtype_),
@@ -52,12 +53,16 @@ class Tensor {
     return static_cast<T*>(raw());
   }
   void* raw() const;
+  /// The first element, as an address on the tensor's device: for kernels of that device only.
+  void* device_address() const;
+  /// x itself when it is there, else a dense copy there; off the tape.
+  Tensor to(Device device) const;
   template <class T>
   std::span<T> span() const {  ///< all elements of a contiguous tensor
     require(contiguous(), "Tensor::span", "the tensor {} is not contiguous; call contiguous() first", shape_);
     return {data<T>(), static_cast<std::size_t>(count())};
   }
-  double item() const;  ///< the value of a one-element tensor
+  double item() const;  ///< the value of a one-element tensor; waits for the device
 
   /// The same geometry over the same storage: for views. `offset` is in elements, relative to this tensor's first.
   Tensor as_strided(const Shape& shape, const Shape& strides, std::int64_t offset) const;
@@ -96,7 +101,9 @@ Tensor Tensor::from(std::span<const T> values, const Shape& shape) {
 Tensor contiguous(const Tensor& x);         ///< x itself when dense, else a dense copy; off the tape
 Tensor cast(const Tensor& x, DType dtype);  ///< x itself when it has that dtype, else a converted copy; off the tape
 Tensor clone(const Tensor& x);              ///< a dense copy; off the tape
-void copy(const Tensor& from, Tensor& to);  ///< same shape; converts dtype, follows strides
+void copy(const Tensor& from, Tensor& to);  ///< same shape; converts dtype, follows strides, from any device to any
+/// Throws unless all defined tensors are on the first one's device; `where` is the operation.
+void require_one_device(std::string_view where, std::initializer_list<const Tensor*> tensors);
 
 namespace view {
 Tensor reshape(const Tensor& x, const Shape& shape);  ///< of a dense tensor; one extent may be -1: inferred

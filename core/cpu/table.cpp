@@ -3,7 +3,8 @@
 
 namespace trireme {
 
-const KernelTable& kernels(Device) {
+const KernelTable& kernels(Device device) {
+  if (device != Device::cpu) return backend(device).kernels();
   static const KernelTable cpu_table = {
       .fill = cpu::fill,
       .copy = cpu::copy,

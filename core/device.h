@@ -1,0 +1,52 @@
+// Where tensors live, and what core asks of a device that is not the host.
+//
+// The host needs no backend: its memory comes from the system, its kernels are in core/cpu. Any other device is reached
+// through one DeviceBackend, which a program sets before its ranks start (cuda/runtime/open.h does it for GPUs). There
+// is no fallback: without a backend, using the device is an error.
+// Read next: core/memory.h, core/tensor.h, cuda/runtime/open.h.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace trireme {
+
+struct KernelTable;  // core/kernels.h
+
+enum class Device : std::uint8_t { cpu, cuda };
+inline constexpr int device_count = 2;
+std::string_view name(Device device);  ///< as --device has it
+
+/// One kind of device. Work is queued in program order: a block may be freed while kernels that use it still wait, as
+/// whoever gets it next comes after them. The copies to and from the host return when the host's bytes are read or
+/// there. Members may be called from any rank; each rank has its own queue. Sizes are in bytes.
+class DeviceBackend {
+ public:
+  DeviceBackend() = default;
+  virtual ~DeviceBackend() = default;
+  DeviceBackend(const DeviceBackend&) = delete;
+  DeviceBackend& operator=(const DeviceBackend&) = delete;
+
+  virtual std::string description() const = 0;    ///< "NVIDIA H200, sm_90, 139.8 GiB"
+  virtual void* allocate(std::size_t bytes) = 0;  ///< 256-byte aligned; null when there is not enough memory
+  virtual void free(void* data) noexcept = 0;     ///< once what is queued has used it
+  virtual std::int64_t free_memory() const = 0;   ///< bytes that allocate could still hand out
+  virtual void upload(void* to, const void* from, std::size_t bytes) = 0;    ///< from host memory
+  virtual void download(void* to, const void* from, std::size_t bytes) = 0;  ///< to host memory, after what is queued
+  virtual void move(void* to, const void* from, std::size_t bytes) = 0;      ///< on the device; no overlap
+  virtual void set(void* to, unsigned char value, std::size_t bytes) = 0;    ///< every byte
+  virtual void synchronize() = 0;  ///< waits until nothing is queued; throws what went wrong
+  virtual const KernelTable& kernels() const = 0;
+};
+
+/// The backend of a device other than the host. Throws ExitCode::usage when there is none.
+DeviceBackend& backend(Device device);
+bool has_backend(Device device);  ///< true for the host
+/// For the whole process: call it before ranks start. Blocks keep the backend they came from alive.
+void set_backend(Device device, std::shared_ptr<DeviceBackend> backend);
+std::shared_ptr<DeviceBackend> shared_backend(Device device);
+
+}  // namespace trireme

@@ -1,0 +1,30 @@
+// Errors of the CUDA runtime API: what was called, where, with which sizes. For cuda/runtime/real.cpp.
+//
+//   TRIREME_CUDA(cudaMemcpyAsync(to, from, bytes, kind, stream), "{} bytes", bytes);
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <string>
+#include <string_view>
+
+#include "core/error.h"
+
+namespace trireme::cuda {
+
+/// Throws unless `error` is none: out of memory and a lost device as ExitCode::retryable, the rest as internal. An
+/// error of an earlier kernel shows at the next call that waits, hence the hint.
+inline void check_call(cudaError_t error, std::string_view call, std::string_view file, int line,
+                       const std::string& sizes) {
+  if (error == cudaSuccess) return;
+  cudaGetLastError();  // an error that does not stick must not be reported again by the next launch
+  const bool transient = error == cudaErrorMemoryAllocation || error == cudaErrorDevicesUnavailable;
+  fail(transient ? ExitCode::retryable : ExitCode::internal, call.substr(0, call.find('(')),
+       "{} ({}){}{}, at {}:{}; an earlier kernel may be the cause: CUDA_LAUNCH_BLOCKING=1 shows which",
+       cudaGetErrorString(error), cudaGetErrorName(error), sizes.empty() ? "" : "; ", sizes, file, line);
+}
+
+}  // namespace trireme::cuda
+
+#define TRIREME_CUDA(call, ...) \
+  ::trireme::cuda::check_call((call), #call, __FILE__, __LINE__, ::fmt::format("" __VA_ARGS__))

@@ -1,0 +1,127 @@
+// cuda/runtime/open.h, stream.h and emulated.h without a GPU. Everything is done by the time a call returns.
+#include "cuda/runtime/emulated.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <mutex>
+
+#include "core/error.h"
+#include "cuda/runtime/open.h"
+#include "cuda/runtime/stream.h"
+#include "cuda/table.h"
+
+namespace trireme::cuda {
+namespace {
+
+constexpr std::size_t kAlignment = 256;  // as cudaMalloc's
+
+class EmulatedDevice : public DeviceBackend {
+ public:
+  explicit EmulatedDevice(std::size_t memory) : memory_(memory) {}
+  ~EmulatedDevice() override {
+    for (const auto& [data, bytes] : blocks_) std::free(data);
+  }
+
+  std::string description() const override { return "emulated GPU"; }
+  void* allocate(std::size_t bytes) override {
+    const std::scoped_lock lock(mutex_);
+    if (bytes > memory_ - used_) return nullptr;
+    void* const data = std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
+    if (data == nullptr) return nullptr;
+    std::memset(data, 0xff, bytes);  // NaN in every floating dtype
+    blocks_.emplace(static_cast<std::byte*>(data), bytes);
+    used_ += bytes;
+    return data;
+  }
+  void free(void* data) noexcept override {
+    const std::scoped_lock lock(mutex_);
+    const auto block = blocks_.find(static_cast<std::byte*>(data));
+    used_ -= block->second;
+    blocks_.erase(block);
+    std::free(data);
+  }
+  std::int64_t free_memory() const override {
+    const std::scoped_lock lock(mutex_);
+    return static_cast<std::int64_t>(memory_ - used_);
+  }
+  void upload(void* to, const void* from, std::size_t bytes) override {
+    require_inside("upload", to, bytes);
+    std::memcpy(to, from, bytes);
+  }
+  void download(void* to, const void* from, std::size_t bytes) override {
+    require_inside("download", from, bytes);
+    std::memcpy(to, from, bytes);
+  }
+  void move(void* to, const void* from, std::size_t bytes) override {
+    require_inside("move", to, bytes);
+    require_inside("move", from, bytes);
+    std::memcpy(to, from, bytes);
+  }
+  void set(void* to, unsigned char value, std::size_t bytes) override {
+    require_inside("set", to, bytes);
+    std::memset(to, value, bytes);
+  }
+  void synchronize() override {}
+  const KernelTable& kernels() const override { return kernel_table(); }
+
+ private:
+  void require_inside(const char* what, const void* data, std::size_t bytes) const {
+    const std::scoped_lock lock(mutex_);
+    const auto* const first = static_cast<const std::byte*>(data);
+    auto block = blocks_.upper_bound(const_cast<std::byte*>(first));
+    const bool found = block != blocks_.begin() && first <= (--block)->first + block->second;
+    require(found, what, "{} is no address of device memory; expected one in a live block", fmt::ptr(data));
+    const auto offset = static_cast<std::size_t>(first - block->first);
+    require(bytes <= block->second - offset, what, "{} bytes at {} of a block of {} bytes of device memory", bytes,
+            offset, block->second);
+  }
+
+  const std::size_t memory_;
+  mutable std::mutex mutex_;
+  std::map<std::byte*, std::size_t> blocks_;
+  std::size_t used_ = 0;
+};
+
+using Clock = std::chrono::steady_clock;
+Clock::time_point& time_of(void* event) { return *static_cast<Clock::time_point*>(event); }
+
+}  // namespace
+
+ScopedEmulatedDevice::ScopedEmulatedDevice(std::size_t memory)
+    : previous_(has_backend(Device::cuda) ? shared_backend(Device::cuda) : nullptr) {
+  set_backend(Device::cuda, std::make_shared<EmulatedDevice>(memory));
+}
+ScopedEmulatedDevice::~ScopedEmulatedDevice() { set_backend(Device::cuda, previous_); }
+
+Found find_devices() { return {{{"emulated GPU", kOldestMajor, 0, 1, std::int64_t{1} << 30}}, ""}; }
+
+void open_device(int index) {
+  if (index != 0) fail(ExitCode::usage, "device", "there is no GPU {}; expected 0, the emulated one", index);
+  set_backend(Device::cuda, std::make_shared<EmulatedDevice>(std::size_t{1} << 30));
+}
+
+void* current_stream() { return nullptr; }
+
+OwnedStream::OwnedStream() = default;
+OwnedStream::~OwnedStream() = default;
+void OwnedStream::synchronize() const {}
+
+Event::Event() : handle_(new Clock::time_point()) {}
+Event::~Event() { delete static_cast<Clock::time_point*>(handle_); }
+void Event::record(void*) { time_of(handle_) = Clock::now(); }
+void Event::make_wait(void*) const {}
+void Event::synchronize() const {}
+float Event::since(const Event& start) const {
+  return std::chrono::duration<float, std::milli>(time_of(handle_) - time_of(start.handle_)).count();
+}
+
+PinnedBuffer::PinnedBuffer(std::size_t bytes) : data_(std::malloc(bytes > 0 ? bytes : 1)), bytes_(bytes) {
+  if (data_ == nullptr) fail(ExitCode::retryable, "pinned memory", "the host has no {} bytes left", bytes);
+}
+PinnedBuffer::~PinnedBuffer() { std::free(data_); }
+
+}  // namespace trireme::cuda

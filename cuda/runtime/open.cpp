@@ -1,0 +1,29 @@
+// What does not depend on how a GPU is reached.
+#include "cuda/runtime/open.h"
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+
+namespace trireme::cuda {
+
+std::string to_string(const DeviceInfo& info) {
+  return fmt::format("{}, sm_{}{}, {:.1f} GiB", info.name, info.major, info.minor,
+                     static_cast<double>(info.memory) / (1024.0 * 1024 * 1024));
+}
+
+void require_device() {
+  const Found found = find_devices();
+  if (!found.problem.empty()) fail(ExitCode::usage, "device", "--device cuda: {}; or use --device cpu", found.problem);
+}
+
+void refuse_models() {
+  require_device();
+  const std::string missing = fmt::format("{}", fmt::join(missing_kernels(), ", "));
+  fail(ExitCode::usage, "device",
+       "--device cuda: {} was found, but a model cannot run on it: layers make their tensors on the host{}{}; use "
+       "--device cpu",
+       to_string(find_devices().devices.front()), missing.empty() ? "" : ", and there is no cuda kernel for ", missing);
+}
+
+}  // namespace trireme::cuda

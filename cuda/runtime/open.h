@@ -1,0 +1,44 @@
+// Opening a GPU as Device::cuda. Three implementations of this header, of which a program links one:
+//   real.cpp      the CUDA runtime API, when the toolkit was found at configure time;
+//   emulated.cpp  host memory, and kernels run by cuda/emu: what the tests link;
+//   absent.cpp    built without CUDA: says so.
+// Read next: core/device.h (what core asks of a device), cuda/runtime/stream.h, cuda/table.cpp (its kernels).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trireme::cuda {
+
+struct DeviceInfo {
+  std::string name;
+  int major = 0, minor = 0;  ///< compute capability: sm_90 is 9, 0
+  int multiprocessors = 0;
+  std::int64_t memory = 0;  ///< bytes
+};
+std::string to_string(const DeviceInfo& info);  ///< "NVIDIA H200, sm_90, 139.8 GiB"
+
+/// What there is, and when nothing is usable, why: no CUDA in this build, no driver, no device, or all too old.
+struct Found {
+  std::vector<DeviceInfo> devices;
+  std::string problem;  ///< empty: usable
+};
+inline constexpr int kOldestMajor = 8;  ///< the kernels need sm_80: cp.async, and mma with bf16
+Found find_devices();
+
+/// Throws ExitCode::usage, with what was looked for and what to do, when no GPU can be used.
+void require_device();
+
+/// Entries of core/kernels.h that have no CUDA kernel.
+std::vector<std::string_view> missing_kernels();
+
+/// What --device cuda comes to in a program that makes a model. Always throws ExitCode::usage: there is no GPU, or there
+/// is one and this is what models lack to run on it.
+[[noreturn]] void refuse_models();
+
+/// Makes GPU `index` the backend of Device::cuda; before ranks start. Throws as require_device.
+void open_device(int index = 0);
+
+}  // namespace trireme::cuda

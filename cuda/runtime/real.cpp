@@ -1,0 +1,202 @@
+// cuda/runtime/open.h and stream.h on the CUDA runtime API.
+//
+// Memory comes from a pool of the driver (cudaMallocAsync) that keeps what is freed: allocation and release take their
+// place in the stream, so neither waits for the GPU, and a steady training step asks the system for nothing.
+// (CUDA C++ Programming Guide, "Stream Ordered Memory Allocator".) Read next: cuda/runtime/check.h.
+#include <cuda_runtime_api.h>
+
+#include <atomic>
+#include <limits>
+
+#include "core/device.h"
+#include "cuda/runtime/check.h"
+#include "cuda/runtime/open.h"
+#include "cuda/runtime/stream.h"
+#include "cuda/table.h"
+
+namespace trireme::cuda {
+namespace {
+
+cudaStream_t stream_of(void* handle) { return static_cast<cudaStream_t>(handle); }
+cudaEvent_t event_of(void* handle) { return static_cast<cudaEvent_t>(handle); }
+
+class Gpu : public DeviceBackend {
+ public:
+  Gpu(int index, DeviceInfo info) : index_(index), info_(std::move(info)) {
+    use();
+    TRIREME_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
+    cudaMemPoolProps properties{};
+    properties.allocType = cudaMemAllocationTypePinned;  // the driver's word for memory that stays where it is
+    properties.location = {cudaMemLocationTypeDevice, {index}};
+    TRIREME_CUDA(cudaMemPoolCreate(&pool_, &properties), "device {}", index);
+    std::uint64_t keep = std::numeric_limits<std::uint64_t>::max();
+    TRIREME_CUDA(cudaMemPoolSetAttribute(pool_, cudaMemPoolAttrReleaseThreshold, &keep));
+  }
+  ~Gpu() override {
+    cudaSetDevice(index_);  // at the end of the program the driver may be gone already: nothing to report to
+    cudaStreamSynchronize(stream_);
+    cudaMemPoolDestroy(pool_);
+    cudaStreamDestroy(stream_);
+  }
+
+  /// Makes this GPU the calling thread's: CUDA keeps that per thread, and ranks are threads.
+  void use() const { TRIREME_CUDA(cudaSetDevice(index_), "device {}", index_); }
+  cudaStream_t stream() const { return stream_; }
+
+  std::string description() const override { return to_string(info_); }
+  void* allocate(std::size_t bytes) override {
+    use();
+    void* data = nullptr;
+    cudaError_t error = cudaMallocFromPoolAsync(&data, bytes, pool_, stream_);
+    if (error == cudaErrorMemoryAllocation) {  // what is freed but scattered may serve after a trim
+      cudaGetLastError();
+      TRIREME_CUDA(cudaStreamSynchronize(stream_));
+      TRIREME_CUDA(cudaMemPoolTrimTo(pool_, 0));
+      error = cudaMallocFromPoolAsync(&data, bytes, pool_, stream_);
+    }
+    if (error == cudaErrorMemoryAllocation) {
+      cudaGetLastError();
+      return nullptr;  // the caller knows what memory is in use for
+    }
+    TRIREME_CUDA(error, "cudaMallocFromPoolAsync of {} bytes", bytes);
+    return data;
+  }
+  void free(void* data) noexcept override {
+    cudaSetDevice(index_);
+    cudaFreeAsync(data, stream_);  // an error here is an earlier kernel's, and sticks: the next call reports it
+  }
+  std::int64_t free_memory() const override {
+    use();
+    std::size_t left = 0, total = 0;
+    TRIREME_CUDA(cudaMemGetInfo(&left, &total));
+    std::uint64_t reserved = 0, used = 0;  // by the pool: what it keeps can be handed out too
+    TRIREME_CUDA(cudaMemPoolGetAttribute(pool_, cudaMemPoolAttrReservedMemCurrent, &reserved));
+    TRIREME_CUDA(cudaMemPoolGetAttribute(pool_, cudaMemPoolAttrUsedMemCurrent, &used));
+    return static_cast<std::int64_t>(left + reserved - used);
+  }
+  void upload(void* to, const void* from, std::size_t bytes) override {
+    copy(to, from, bytes, cudaMemcpyHostToDevice);
+    synchronize();  // the caller may change `from` now
+  }
+  void download(void* to, const void* from, std::size_t bytes) override {
+    copy(to, from, bytes, cudaMemcpyDeviceToHost);
+    synchronize();
+  }
+  void move(void* to, const void* from, std::size_t bytes) override { copy(to, from, bytes, cudaMemcpyDeviceToDevice); }
+  void set(void* to, unsigned char value, std::size_t bytes) override {
+    use();
+    TRIREME_CUDA(cudaMemsetAsync(to, value, bytes, stream_), "{} bytes", bytes);
+  }
+  void synchronize() override {
+    use();
+    TRIREME_CUDA(cudaStreamSynchronize(stream_));
+  }
+  const KernelTable& kernels() const override { return kernel_table(); }
+
+ private:
+  void copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) const {
+    use();
+    TRIREME_CUDA(cudaMemcpyAsync(to, from, bytes, kind, stream_), "{} bytes", bytes);
+  }
+
+  int index_;
+  DeviceInfo info_;
+  cudaStream_t stream_ = nullptr;
+  cudaMemPool_t pool_ = nullptr;
+};
+
+std::string why_none(cudaError_t error) {
+  int driver = 0, runtime = 0;
+  cudaDriverGetVersion(&driver);
+  cudaRuntimeGetVersion(&runtime);
+  if (driver == 0)
+    return "no NVIDIA driver was found (libcuda.so.1 could not be loaded); expected one for CUDA " +
+           fmt::format("{}.{}; install it, and see that nvidia-smi lists a GPU", runtime / 1000, runtime % 1000 / 10);
+  if (error == cudaErrorInsufficientDriver)
+    return fmt::format(
+        "the driver is for CUDA up to {}.{}, this program for {}.{}; expected a driver as new; update it",
+        driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
+  return fmt::format(
+      "the driver shows no GPU ({}); expected at least one; see what nvidia-smi lists, and whether "
+      "CUDA_VISIBLE_DEVICES "
+      "hides it",
+      error == cudaSuccess ? "0 devices" : cudaGetErrorString(error));
+}
+
+}  // namespace
+
+Found find_devices() {
+  int count = 0;
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  if (error != cudaSuccess || count == 0) {
+    cudaGetLastError();
+    return {{}, why_none(error)};
+  }
+  Found found;
+  bool usable = false;
+  for (int i = 0; i < count; ++i) {
+    cudaDeviceProp p{};
+    TRIREME_CUDA(cudaGetDeviceProperties(&p, i), "device {}", i);
+    found.devices.push_back(
+        {p.name, p.major, p.minor, p.multiProcessorCount, static_cast<std::int64_t>(p.totalGlobalMem)});
+    usable = usable || p.major >= kOldestMajor;
+  }
+  if (!usable)
+    found.problem =
+        fmt::format("{} is too old; expected sm_{}0 or later, for the kernels' instructions; use a newer GPU",
+                    to_string(found.devices.front()), kOldestMajor);
+  return found;
+}
+
+void open_device(int index) {
+  require_device();
+  const Found found = find_devices();
+  if (index < 0 || index >= static_cast<int>(found.devices.size()))
+    fail(ExitCode::usage, "device", "there is no GPU {}; expected 0 to {}", index, found.devices.size() - 1);
+  const DeviceInfo& info = found.devices[static_cast<std::size_t>(index)];
+  if (info.major < kOldestMajor)
+    fail(ExitCode::usage, "device", "GPU {}, {}, is too old; expected sm_{}0 or later; choose another", index,
+         to_string(info), kOldestMajor);
+  set_backend(Device::cuda, std::make_shared<Gpu>(index, info));
+}
+
+void* current_stream() {
+  const auto* const gpu = dynamic_cast<const Gpu*>(&backend(Device::cuda));
+  require(gpu != nullptr, "device", "the backend of cuda is not a GPU opened by open_device");
+  gpu->use();
+  return gpu->stream();
+}
+
+OwnedStream::OwnedStream() {
+  cudaStream_t stream = nullptr;
+  TRIREME_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  handle_ = stream;
+}
+OwnedStream::~OwnedStream() { cudaStreamDestroy(stream_of(handle_)); }
+void OwnedStream::synchronize() const { TRIREME_CUDA(cudaStreamSynchronize(stream_of(handle_))); }
+
+Event::Event() {
+  cudaEvent_t event = nullptr;
+  TRIREME_CUDA(cudaEventCreate(&event));
+  handle_ = event;
+}
+Event::~Event() { cudaEventDestroy(event_of(handle_)); }
+void Event::record(void* stream) { TRIREME_CUDA(cudaEventRecord(event_of(handle_), stream_of(stream))); }
+void Event::make_wait(void* stream) const {
+  TRIREME_CUDA(cudaStreamWaitEvent(stream_of(stream), event_of(handle_), 0));
+}
+void Event::synchronize() const { TRIREME_CUDA(cudaEventSynchronize(event_of(handle_))); }
+float Event::since(const Event& start) const {
+  synchronize();
+  float milliseconds = 0;
+  TRIREME_CUDA(cudaEventElapsedTime(&milliseconds, event_of(start.handle_), event_of(handle_)));
+  return milliseconds;
+}
+
+PinnedBuffer::PinnedBuffer(std::size_t bytes) : bytes_(bytes) {
+  TRIREME_CUDA(cudaHostAlloc(&data_, bytes > 0 ? bytes : 1, cudaHostAllocDefault), "{} bytes of pinned host memory",
+               bytes);
+}
+PinnedBuffer::~PinnedBuffer() { cudaFreeHost(data_); }
+
+}  // namespace trireme::cuda

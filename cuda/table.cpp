@@ -1,0 +1,88 @@
+// The CUDA kernel table: an adapter where a kernel exists, and a refusal that names the entry where none does.
+// Read next: cuda/table_arguments.h, then the adapters: table_memory.cpp, table_products.cpp, table_norm.cpp,
+// table_optimizer.cpp.
+#include "cuda/table.h"
+
+#include <algorithm>
+#include <cstddef>
+
+#include "cuda/runtime/open.h"
+#include "cuda/table_arguments.h"
+
+namespace trireme::cuda {
+namespace {
+
+/// The name of an entry as a template argument, so that each refusal is a function of its own.
+template <std::size_t N>
+struct EntryName {
+  char text[N];
+  constexpr EntryName(const char (&literal)[N]) { std::copy_n(literal, N, text); }  // NOLINT: from a literal
+};
+
+template <class Entry>
+struct Refusal;
+template <class Result, class... Args>
+struct Refusal<Result (*)(Args...)> {
+  template <EntryName entry>
+  static Result call(Args...) {
+    fail(ExitCode::usage, "device",
+         "{} has no cuda kernel; expected an operation that docs/cuda.md lists; use --device cpu", entry.text);
+  }
+};
+
+}  // namespace
+
+// All entries, in the order of core/kernels.h.
+#define TRIREME_KERNELS(X)                                                                                       \
+  X(fill)                                                                                                        \
+  X(copy)                                                                                                        \
+  X(unary) X(unary_backward) X(binary) X(axpby) X(dropout) X(reduce) X(sum_squares) X(gemm) X(softmax)           \
+      X(softmax_backward) X(layer_norm) X(layer_norm_backward) X(rms_norm) X(rms_norm_backward) X(embedding)     \
+          X(embedding_backward) X(attention) X(attention_backward) X(attention_merge) X(rope) X(swiglu)          \
+              X(swiglu_backward) X(cross_entropy_stats) X(cross_entropy_loss) X(cross_entropy_backward) X(adamw) \
+                  X(sgd)
+
+namespace {
+
+KernelTable refusals() {
+#define TRIREME_REFUSE(entry) .entry = Refusal<decltype(KernelTable::entry)>::call<#entry>,
+  return {TRIREME_KERNELS(TRIREME_REFUSE)};
+#undef TRIREME_REFUSE
+}
+
+#define TRIREME_ONE(entry) +1
+static_assert(sizeof(KernelTable) == (TRIREME_KERNELS(TRIREME_ONE)) * sizeof(void (*)()), "an entry is left out above");
+#undef TRIREME_ONE
+
+}  // namespace
+
+const KernelTable& kernel_table() {
+  // The cross-entropy kernels take i64 targets and know no label smoothing: not what the table's entries promise.
+  static const KernelTable table = [] {
+    KernelTable t = refusals();
+    t.fill = fill;
+    t.copy = copy;
+    t.sum_squares = sum_squares;
+    t.gemm = gemm;
+    t.layer_norm = layer_norm;
+    t.layer_norm_backward = layer_norm_backward;
+    t.rms_norm = rms_norm;
+    t.rms_norm_backward = rms_norm_backward;
+    t.attention = attention;
+    t.adamw = static_cast<decltype(t.adamw)>(adamw);
+    return t;
+  }();
+  return table;
+}
+
+std::vector<std::string_view> missing_kernels() {
+  const KernelTable none = refusals(), &table = kernel_table();
+  std::vector<std::string_view> names;
+#define TRIREME_COMPARE(entry) \
+  if (table.entry == none.entry) names.emplace_back(#entry);
+  TRIREME_KERNELS(TRIREME_COMPARE)
+#undef TRIREME_COMPARE
+  return names;
+}
+
+}  // namespace trireme::cuda

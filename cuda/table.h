@@ -1,0 +1,12 @@
+// The kernel table of Device::cuda: core/kernels.h on the kernels of cuda/kernels.
+// Read next: cuda/table.cpp.
+#pragma once
+
+#include "core/kernels.h"
+
+namespace trireme::cuda {
+
+/// An entry for which there is no kernel throws ExitCode::usage: "rms_norm has no cuda kernel".
+const KernelTable& kernel_table();
+
+}  // namespace trireme::cuda

@@ -1,0 +1,85 @@
+// What the adapters of cuda/table*.cpp share: checked addresses, sizes as int, and refusals.
+//
+// An adapter turns one entry of core/kernels.h into launches. What a kernel cannot do is refused by name, never done
+// another way.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string_view>
+
+#include "core/kernels.h"
+#include "cuda/device/device.h"
+#include "cuda/runtime/stream.h"
+
+namespace trireme::cuda {
+
+inline Stream stream() { return static_cast<Stream>(current_stream()); }
+
+/// The first element on the GPU; null for an undefined tensor. Throws for one elsewhere or of another dtype.
+template <class T>
+T* address(std::string_view where, const Tensor& x) {
+  if (!x.defined()) return nullptr;
+  require(x.device() == Device::cuda, where,
+          "a tensor {} is on {}; expected all on cuda; move it with to(Device::cuda)", x.shape(), name(x.device()));
+  require(x.dtype() == dtype_of<T>, where, "a tensor {} holds {}; expected {}", x.shape(), name(x.dtype()),
+          name(dtype_of<T>));
+  return static_cast<T*>(x.device_address());
+}
+
+/// As address(), of a tensor that must be contiguous.
+template <class T>
+T* dense(std::string_view where, const Tensor& x) {
+  require(!x.defined() || x.contiguous(), where, "a tensor {} with strides {}; expected a dense one", x.shape(),
+          x.strides());
+  return address<T>(where, x);
+}
+
+/// Sizes are int in the kernels.
+inline int size(std::string_view where, std::int64_t value) {
+  require(value >= 0 && value <= std::numeric_limits<int>::max(), where, "a size of {}; expected at most {}", value,
+          std::numeric_limits<int>::max());
+  return static_cast<int>(value);
+}
+
+/// For what the contract allows and no kernel does yet.
+template <class... Args>
+[[noreturn]] void no_kernel(std::string_view entry, fmt::format_string<Args...> what, Args&&... args) {
+  fail(ExitCode::usage, "device", "{} has no cuda kernel for {}; use --device cpu", entry,
+       fmt::format(what, std::forward<Args>(args)...));
+}
+
+/// Calls f(TypeTag<T>{}) for f32, bf16 and f16.
+template <class F>
+void visit_training(std::string_view entry, DType dtype, F&& f) {
+  if (dtype == DType::f32) return f(TypeTag<float>{});
+  if (dtype == DType::bf16) return f(TypeTag<bf16>{});
+  if (dtype == DType::f16) return f(TypeTag<f16>{});
+  no_kernel(entry, "{}", name(dtype));
+}
+
+/// As visit_training, for the 16-bit ones, which tensor cores multiply.
+template <class F>
+void visit_half(std::string_view entry, DType dtype, F&& f) {
+  if (dtype == DType::bf16) return f(TypeTag<bf16>{});
+  if (dtype == DType::f16) return f(TypeTag<f16>{});
+  no_kernel(entry, "{}, only for bf16 and f16", name(dtype));
+}
+
+// The adapters, one family a file; contracts: core/kernels.h.
+void fill(Tensor& y, double value);
+void copy(const Tensor& x, Tensor& y);
+double sum_squares(const Tensor& x);
+void gemm(const Tensor& a, const Tensor& b, Tensor& c, const GemmOptions& options);
+void layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps, Tensor& y, Tensor& mean,
+                Tensor& rstd);
+void layer_norm_backward(const Tensor& x, const Tensor& gamma, const Tensor& mean, const Tensor& rstd, const Tensor& dy,
+                         Tensor& dx, Tensor& dgamma, Tensor& dbeta);
+void rms_norm(const Tensor& x, const Tensor& gamma, double eps, Tensor& y, Tensor& rstd);
+void rms_norm_backward(const Tensor& x, const Tensor& gamma, const Tensor& rstd, const Tensor& dy, Tensor& dx,
+                       Tensor& dgamma);
+void attention(const Tensor& q, const Tensor& k, const Tensor& v, double scale, bool causal, const Tensor& first_key,
+               Tensor& out, Tensor& lse);
+void adamw(const AdamWOptions& options, const Tensor& gradient, Tensor& weight, Tensor& m, Tensor& v, Tensor& low);
+
+}  // namespace trireme::cuda
