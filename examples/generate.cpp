@@ -12,6 +12,7 @@
 #include "train/launcher.h"
 #include "train/program.h"
 #include "train/saved_run.h"
+#include "train/validate.h"
 
 using namespace trireme;
 
@@ -21,6 +22,7 @@ struct Options {
   std::string checkpoint, prompt;
   GenerateOptions generate;
   std::int64_t seed = 1337;
+  std::string device = "cpu";
   std::optional<std::int64_t> threads;
 };
 
@@ -36,6 +38,7 @@ void declare(Flags& flags, Options& o) {
   flags.add("top-p", "F", o.generate.top_p, "choose among the likeliest tokens that hold this much probability",
             Range{.low = 0, .high = 1, .low_open = true});
   flags.add("seed", "N", o.seed, "of the choices", Range::at_least(0));
+  flags.add_choice("device", o.device, {"cpu", "cuda"}, "where the model runs; cuda: a GPU, or an error");
   flags.add("threads", "N", o.threads, "auto", "auto: all cores", Range::at_least(1));
 }
 
@@ -47,6 +50,7 @@ int run(const Options& o) {
   if (launcher_ranks() > 1)
     fail(ExitCode::usage, "generate",
          "{} processes would all write the same text; expected one; start it without mpirun", launcher_ranks());
+  validate_device(o.device);
   set_threads(static_cast<int>(o.threads.value_or(cores())));
   const SavedModel saved = read_saved_model(o.checkpoint);
   std::vector<std::int32_t> prompt;

@@ -186,7 +186,7 @@ void declare_precision(Flags& flags, PrecisionOptions& o) {
   flags.add("recompute", "none|selective|full|every:K", o.recompute,
             "what backward computes again instead of keeping it: selective: outputs of norms and activations; full: "
             "all of a block but its input; every:K: that of every K-th block");
-  flags.add_choice("device", o.device, {"cpu"}, "where tensors live");
+  flags.add_choice("device", o.device, {"cpu", "cuda"}, "where tensors live; cuda: a GPU, or an error");
   if (o.gemm.empty()) o.gemm = gemm_names().front();
   flags.add_choice("gemm", o.gemm, strings(gemm_names()), "implementation of the matrix product");
   flags.add("threads", "N", o.threads, "auto", "threads of a rank; auto: cores / ranks", count);

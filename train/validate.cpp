@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "cuda/runtime/open.h"
+
 namespace trireme {
 namespace {
 
@@ -289,7 +291,12 @@ void validate_threads(const TrainOptions& o) {
 
 }  // namespace
 
+void validate_device(const std::string& device) {
+  if (device == name(Device::cuda)) cuda::refuse_models();  // never run on the host instead
+}
+
 void validate(const TrainOptions& options) {
+  validate_device(options.precision.device);
   validate_threads(options);
   validate_model(options.model.config, options.mesh.shape);
   validate_context(options.model.config, options.mesh);

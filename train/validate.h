@@ -11,6 +11,9 @@ namespace trireme {
 /// Throws ExitCode::usage; `options` has been through resolve().
 void validate(const TrainOptions& options);
 
+/// --device by itself: for programs that take no other of these options.
+void validate_device(const std::string& device);
+
 /// The model against the mesh: for programs that have only these two.
 void validate_model(const GptConfig& model, const MeshShape& mesh);
 

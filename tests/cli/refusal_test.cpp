@@ -38,6 +38,25 @@ TEST_CASE("flags") {
   check_refused(run("generate", "--promt x"), 64, {"unknown flag --promt", "--prompt"});
 }
 
+TEST_CASE("a GPU that cannot be used is an error, and the message says what was looked for") {
+  const Workplace work;
+  // Which of these it is depends on the machine and the build; that it is never a run on the host does not.
+  const auto check_device = [](const std::string& program, const std::string& arguments) {
+    const Result result = run(program, arguments + " --device cuda");
+    check_refused(result, 64, {"[device] --device cuda: ", "use --device cpu"});
+    INFO(result.output);
+    CHECK((contains(result.output, "built without CUDA") || contains(result.output, "no NVIDIA driver") ||
+           contains(result.output, "the driver ") || contains(result.output, "too old") ||
+           contains(result.output, "layers make their tensors on the host")));
+    CHECK(run(program, "--help").output.find("--device") != std::string::npos);
+  };
+  check_device("train_gpt", work.small_run());
+  check_device("train_gpt", work.small_run() + eight_ranks + "--dry-run");
+  check_device("parity", "--mesh tp=2");
+  check_device("generate", "--checkpoint " + work.path("none") + " --prompt A");
+  check_refused(run("train_gpt", work.small_run() + "--device tpu"), 64, {"--device", "cuda", "\"tpu\""});
+}
+
 TEST_CASE("configuration files") {
   const Workplace work;
   const auto with_config = [&](const std::string& text) {
