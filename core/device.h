@@ -22,7 +22,7 @@ std::string_view name(Device device);  ///< as --device has it
 
 /// One kind of device. Work is queued in program order: a block may be freed while kernels that use it still wait, as
 /// whoever gets it next comes after them. The copies to and from the host return when the host's bytes are read or
-/// there. Members may be called from any rank; each rank has its own queue. Sizes are in bytes.
+/// there. Members may be called from any rank; all ranks share the queue. Sizes are in bytes.
 class DeviceBackend {
  public:
   DeviceBackend() = default;
