@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <iterator>
 
 #include "cuda/runtime/open.h"
 #include "cuda/table_arguments.h"
@@ -33,14 +34,14 @@ struct Refusal<Result (*)(Args...)> {
 }  // namespace
 
 // All entries, in the order of core/kernels.h.
-#define TRIREME_KERNELS(X)                                                                                       \
-  X(fill)                                                                                                        \
-  X(copy)                                                                                                        \
-  X(unary) X(unary_backward) X(binary) X(axpby) X(dropout) X(reduce) X(sum_squares) X(gemm) X(softmax)           \
-      X(softmax_backward) X(layer_norm) X(layer_norm_backward) X(rms_norm) X(rms_norm_backward) X(embedding)     \
-          X(embedding_backward) X(attention) X(attention_backward) X(attention_merge) X(rope) X(swiglu)          \
-              X(swiglu_backward) X(cross_entropy_stats) X(cross_entropy_loss) X(cross_entropy_backward) X(adamw) \
-                  X(sgd)
+#define TRIREME_KERNELS(X)                                                                                        \
+  X(fill)                                                                                                         \
+  X(copy)                                                                                                         \
+  X(unary)                                                                                                        \
+  X(unary_backward) X(binary) X(axpby) X(dropout) X(reduce) X(sum_squares) X(gemm) X(softmax) X(softmax_backward) \
+      X(layer_norm) X(layer_norm_backward) X(rms_norm) X(rms_norm_backward) X(embedding) X(embedding_backward)    \
+          X(attention) X(attention_backward) X(attention_merge) X(rope) X(swiglu) X(swiglu_backward)              \
+              X(cross_entropy_stats) X(cross_entropy_loss) X(cross_entropy_backward) X(adamw) X(sgd)
 
 namespace {
 
@@ -50,9 +51,10 @@ KernelTable refusals() {
 #undef TRIREME_REFUSE
 }
 
-#define TRIREME_ONE(entry) +1
-static_assert(sizeof(KernelTable) == (TRIREME_KERNELS(TRIREME_ONE)) * sizeof(void (*)()), "an entry is left out above");
-#undef TRIREME_ONE
+#define TRIREME_NAME(entry) #entry,
+constexpr std::string_view kNames[] = {TRIREME_KERNELS(TRIREME_NAME)};
+#undef TRIREME_NAME
+static_assert(sizeof(KernelTable) == std::size(kNames) * sizeof(void (*)()), "an entry is left out above");
 
 }  // namespace
 
