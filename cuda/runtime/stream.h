@@ -15,7 +15,7 @@ void* current_stream();
 class OwnedStream {
  public:
   OwnedStream();
-  ~OwnedStream();
+  ~OwnedStream();  // NOLINT(performance-trivially-destructible): it is so under emulation only
   OwnedStream(const OwnedStream&) = delete;
   OwnedStream& operator=(const OwnedStream&) = delete;
   void* handle() const { return handle_; }
