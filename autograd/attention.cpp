@@ -78,7 +78,7 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, bool causal,
   check_first_key(first_key, q.size(0), q.size(1));
   Attention op;
   op.causal = causal;
-  op.first_key = first_key;
+  if (first_key.defined()) op.first_key = first_key.to(q.device());
   op.scale = default_scale(q, scale);
   return apply(std::move(op), q, k, v);
 }
@@ -88,7 +88,7 @@ Tensor attention_packed(const Tensor& qkv, bool causal, double scale, const Tens
   check_first_key(first_key, qkv.size(0), qkv.size(1));
   AttentionPacked op;
   op.causal = causal;
-  op.first_key = first_key;
+  if (first_key.defined()) op.first_key = first_key.to(qkv.device());
   op.scale = default_scale(qkv, scale);
   return apply(std::move(op), qkv);
 }

@@ -49,7 +49,7 @@ Tensor embedding(const Tensor& weight, const Tensor& ids, std::int64_t first) {
   require(weight.dims() == 2, "embedding", "expected a weight [V, D], got {}", weight.shape());
   require(ids.dtype() == DType::i32, "embedding", "expected i32 ids, got {}", name(ids.dtype()));
   Embedding op;
-  op.ids = view::reshape(contiguous(ids), {ids.count()});
+  op.ids = view::reshape(contiguous(ids), {ids.count()}).to(weight.device());
   op.first = first;
   const Tensor rows = apply(std::move(op), weight);  // [N, D]
   std::vector<std::int64_t> extents(ids.shape().begin(), ids.shape().end());

@@ -116,7 +116,8 @@ void backward(const Tensor& root, const Tensor& gradient) {
           root.shape());
   require(!gradient.defined() || gradient.shape() == root.shape(), "backward",
           "expected a gradient of shape {}, got {}", root.shape(), gradient.shape());
-  const Tensor start = gradient.defined() ? gradient.detach() : Tensor::full(root.shape(), 1.0, root.dtype());
+  const Tensor start =
+      gradient.defined() ? gradient.detach() : Tensor::full(root.shape(), 1.0, root.dtype(), root.device());
   if (Leaf* leaf = leaf_of(root)) {
     leaf->accumulate(start);
     leaf->run_hooks();

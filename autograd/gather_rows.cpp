@@ -34,7 +34,7 @@ Tensor gather_rows(const Tensor& x, const Tensor& index) {
   require(x.dims() == 2, "gather_rows", "expected rows [N, D], got {}", x.shape());
   require(index.dtype() == DType::i32, "gather_rows", "expected i32 indices, got {}", name(index.dtype()));
   GatherRows op;
-  op.index = view::reshape(contiguous(index), {index.count()});
+  op.index = view::reshape(contiguous(index), {index.count()}).to(x.device());
   return apply(std::move(op), x);
 }
 
@@ -44,7 +44,7 @@ Tensor pick(const Tensor& x, const Tensor& column) {
   require(x.count() <= INT32_MAX, "pick", "{} elements do not have i32 numbers", x.count());
   const std::int64_t rows = x.size(0), picks = column.size(1);
   Tensor element = Tensor::empty({rows, picks}, DType::i32);  // its number in the dense x
-  const Tensor columns = contiguous(column);
+  const Tensor columns = contiguous(column).to(Device::cpu);
   const auto* from = columns.data<std::int32_t>();
   for (std::int64_t i = 0; i < rows * picks; ++i)
     element.data<std::int32_t>()[i] = static_cast<std::int32_t>(i / picks * x.size(1)) + from[i];

@@ -30,7 +30,7 @@ Tensor rope(const Tensor& x, const Tensor& positions, double base) {
   require(positions.dtype() == DType::i32 && positions.shape() == Shape{x.size(1)}, "rope",
           "x {} needs positions [{}] i32, got {} {}", x.shape(), x.size(1), positions.shape(), name(positions.dtype()));
   Rope op;
-  op.positions = contiguous(positions);
+  op.positions = contiguous(positions).to(x.device());
   op.base = base;
   return apply(std::move(op), x);
 }

@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "core/parallel_for.h"
+#include "cuda/runtime/open.h"
 #include "data/utf8.h"
 #include "train/flags.h"
 #include "train/generate.h"
@@ -51,6 +52,8 @@ int run(const Options& o) {
     fail(ExitCode::usage, "generate",
          "{} processes would all write the same text; expected one; start it without mpirun", launcher_ranks());
   validate_device(o.device);
+  const bool on_gpu = o.device == name(Device::cuda);
+  if (on_gpu) cuda::open_device();
   set_threads(static_cast<int>(o.threads.value_or(cores())));
   const SavedModel saved = read_saved_model(o.checkpoint);
   std::vector<std::int32_t> prompt;
@@ -60,7 +63,7 @@ int run(const Options& o) {
     throw Error(ExitCode::usage, "prompt", std::string(error.what()) + "; change --prompt");
   }
   const auto mesh = std::make_shared<const DeviceMesh>(self_group(), MeshShape{});
-  Gpt model(nn::Build(mesh, saved.dtype, 0), saved.config);
+  Gpt model(nn::Build(mesh, saved.dtype, 0, {}, on_gpu ? Device::cuda : Device::cpu), saved.config);
   load_weights(o.checkpoint, model);
 
   GenerateOptions options = o.generate;

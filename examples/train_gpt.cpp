@@ -158,7 +158,7 @@ void train_rank(const TrainOptions& o, const Corpus& corpus, RunFolder& folder, 
       record.loss = pipeline::global_loss(*mesh, pass.loss);
       record.set_times(times.lap(step - logged), tokens_per_step);
       record.set_communication(std::exchange(communication, {}), step - logged);
-      record.peak_bytes = MemoryPool::current()->total().peak;
+      record.peak_bytes = MemoryPool::current()->on(model.device())->total().peak;
       logged = step;
       console.progress(step_line(record, o.schedule.steps));
     }

@@ -72,6 +72,7 @@ class Gpt {
   const GptConfig& config() const { return config_; }
   const DeviceMesh& mesh() const { return build_.mesh(); }
   DType dtype() const { return build_.dtype(); }
+  Device device() const { return build_.device(); }
   int stages() const { return static_cast<int>(plan_.size()); }    ///< of the whole model
   int chunks() const { return stages() / mesh().size(Axis::pp); }  ///< stages on each rank
   bool is_last_stage(int stage) const { return stage == stages() - 1; }

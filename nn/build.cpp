@@ -2,9 +2,11 @@
 
 namespace trireme::nn {
 
-Build::Build(std::shared_ptr<const DeviceMesh> mesh, DType dtype, std::uint64_t seed, const Parallelism& parallelism)
+Build::Build(std::shared_ptr<const DeviceMesh> mesh, DType dtype, std::uint64_t seed, const Parallelism& parallelism,
+             Device device)
     : mesh_(std::move(mesh)),
       dtype_(dtype),
+      device_(device),
       seed_(seed),
       parallelism_(parallelism),
       parameters_(std::make_shared<ParameterList>()),
@@ -41,7 +43,7 @@ ParameterPtr Build::parameter(std::string_view child, const Shape& global, const
   parameter->copy_of_earlier_stage = options.copy_of_earlier_stage;
   {
     const MemoryScope scope(MemoryCategory::parameters);
-    parameter->value = Tensor::empty(local_shape(global, placements, *mesh_, parameter->name), dtype_);
+    parameter->value = Tensor::empty(local_shape(global, placements, *mesh_, parameter->name), dtype_, device_);
   }
   initialise(*parameter, init, seed_);
   require_grad(parameter->value);
@@ -59,7 +61,7 @@ BufferPtr Build::buffer(std::string_view child, const Shape& global, const Place
   buffer->placements = placements;
   buffer->rectangle = local_rectangle(global, placements, *mesh_, buffer->name);
   const MemoryScope scope(MemoryCategory::parameters);
-  buffer->value = Tensor::full(local_shape(global, placements, *mesh_, buffer->name), value, dtype);
+  buffer->value = Tensor::full(local_shape(global, placements, *mesh_, buffer->name), value, dtype, device_);
   buffers_->push_back(buffer);
   return buffer;
 }

@@ -1,4 +1,4 @@
-// Build: what a layer needs to know to make its parameters: mesh, dtype, seed, and the name so far. A model passes
+// Build: what a layer needs to know to make its parameters: mesh, device, dtype, seed, and the name so far. A model passes
 // `b / "child"` down its constructors; parameters register themselves in the order they are made.
 //
 //   struct Block : nn::Module {
@@ -24,8 +24,8 @@ struct RunState {
   bool training = true;  ///< dropout only then
   std::int64_t first_sample =
       0;  ///< global number (since step 0) of the sample in row 0: what dropout masks are keyed by
-  /// [B, T] i32 of the micro-batch's whole sequences: where each token's document begins (nn/documents.h); undefined:
-  /// a sequence is one document.
+  /// [B, T] i32 of the micro-batch's whole sequences, on the host: where each token's document begins
+  /// (nn/documents.h); undefined: a sequence is one document.
   Tensor document_starts;
   double loss_scale = 1;            ///< what the loss is multiplied by (optim/loss_scaler.h): a layer's own losses too
   std::int64_t step_sequences = 0;  ///< in the step's global batch: what a layer's own losses are averaged over
@@ -59,7 +59,8 @@ struct Parallelism {
 
 class Build {
  public:
-  Build(std::shared_ptr<const DeviceMesh> mesh, DType dtype, std::uint64_t seed, const Parallelism& parallelism = {});
+  Build(std::shared_ptr<const DeviceMesh> mesh, DType dtype, std::uint64_t seed, const Parallelism& parallelism = {},
+        Device device = Device::cpu);
 
   Build operator/(std::string_view child) const;  ///< the same, one level down in names
   /// The same, where a unit begins (nn/unit.h): parameters made with it and below are gathered together. A Module
@@ -76,6 +77,7 @@ class Build {
   /// the gradients are parts of a sum.
   Placement beside_residual() const { return parallelism_.sequence ? placement::R : placement::I; }
   DType dtype() const { return dtype_; }
+  Device device() const { return device_; }  ///< where parameters and buffers are, and so what is computed with them
   std::uint64_t seed() const { return seed_; }
   const std::string& name() const { return name_; }
   const std::shared_ptr<RunState>& run() const { return run_; }
@@ -101,6 +103,7 @@ class Build {
  private:
   std::shared_ptr<const DeviceMesh> mesh_;
   DType dtype_;
+  Device device_;
   std::uint64_t seed_;
   Parallelism parallelism_;
   std::string name_;

@@ -65,7 +65,7 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& targets, const CrossEnt
   CrossEntropy op;
   op.options = options;
   if (options.slice.global == 0) op.options.slice = {.first = 0, .valid = logits.size(-1), .global = logits.size(-1)};
-  op.targets = view::reshape(contiguous(targets), {targets.count()});
+  op.targets = view::reshape(contiguous(targets), {targets.count()}).to(logits.device());
   return apply(std::move(op), logits);
 }
 

@@ -117,13 +117,14 @@ Tensor Router::balance_loss(const Tensor& probabilities, const Tensor& own_count
   if (parallelism_.sequence) mesh().group(Axis::tp).all_reduce(counts).wait();
   const double experts = static_cast<double>(options_.count), choices = measured * static_cast<double>(options_.top_k);
   const Tensor weights = scale(counts, options_.aux_loss * experts / choices / (sequences * length));
-  return sum(probabilities * reshape(cast(weights, probabilities.dtype()), {counts.size(0), 1, options_.count}));
+  return sum(probabilities * reshape(cast(weights, probabilities.dtype()).to(probabilities.device()),
+                                     {counts.size(0), 1, options_.count}));
 }
 
 Tensor top_k(const Tensor& x, std::int64_t k) {
   const std::int64_t width = x.size(-1), rows = width == 0 ? 0 : x.count() / width;
   require(k >= 1 && k <= width, "top_k", "{} of {} cannot be chosen", k, width);
-  const Tensor dense = contiguous(cast(x, DType::f64));
+  const Tensor dense = contiguous(cast(x.to(Device::cpu), DType::f64));
   Tensor chosen = Tensor::empty(x.shape().with(-1, k), DType::i32);
   for (std::int64_t row = 0; row < rows; ++row)
     choose_largest(dense.data<double>() + row * width, width, chosen.data<std::int32_t>() + row * k, k);

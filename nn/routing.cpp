@@ -11,12 +11,14 @@ void move_bias(Routing& router, const double* load) {
   const std::int64_t experts = router.load.count();
   double sum = 0;
   for (std::int64_t e = 0; e < experts; ++e) sum += load[e];
-  auto* bias = router.bias->value.data<float>();
+  Tensor moved = router.bias->value.to(Device::cpu);  // [E]
+  auto* bias = moved.data<float>();
   for (std::int64_t e = 0; e < experts; ++e) {
     const double above = load[e] * static_cast<double>(experts) - sum;
     const double direction = above < 0 ? 1 : above > 0 ? -1 : 0;
     bias[e] = static_cast<float>(bias[e] + router.rate * direction);
   }
+  if (moved.device() != router.bias->value.device()) copy(moved, router.bias->value);
 }
 
 double imbalance_of(const double* load, std::int64_t experts) {

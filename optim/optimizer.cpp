@@ -5,12 +5,13 @@
 namespace trireme::optim {
 
 Optimizer::Optimizer(const ShardList& shards, std::vector<std::string> moment_names, MemoryCategory memory)
-    : moment_names_(std::move(moment_names)) {
+    : moment_names_(std::move(moment_names)), offloaded_(memory == MemoryCategory::offloaded) {
   const MemoryScope scope(memory);
   for (const ShardPtr& shard : shards) {
     Slot slot{.shard = shard, .master = {}, .moments = {}};
-    if (shard->weights.dtype() != DType::f32) slot.master = cast(shard->weights, DType::f32);
-    for (std::size_t i = 0; i < moment_names_.size(); ++i) slot.moments.push_back(Tensor::zeros(shard->shape()));
+    if (shard->weights.dtype() != DType::f32) slot.master = cast(shard->weights.to(device_of(*shard)), DType::f32);
+    for (std::size_t i = 0; i < moment_names_.size(); ++i)
+      slot.moments.push_back(Tensor::zeros(shard->shape(), DType::f32, device_of(*shard)));
     slots_.push_back(std::move(slot));
   }
 }
@@ -25,13 +26,21 @@ void Optimizer::update(std::size_t i, double lr, double gradient_scale) {
   const Shard& shard = *slot.shard;
   if (shard.shape().count() == 0) return;
   const bool low = slot.master.defined();
-  apply({.gradient = shard.gradient.defined() ? shard.gradient : shard.parameter->grad(),
-         .master = low ? slot.master : shard.weights,
-         .low = low ? shard.weights : Tensor(),
+  const Device device = device_of(shard);
+  Tensor weights = shard.weights.to(device);  // a copy on the host where the state is offloaded
+  const Tensor gradient = (shard.gradient.defined() ? shard.gradient : shard.parameter->grad()).to(device);
+  apply({.gradient = gradient,
+         .master = low ? slot.master : weights,
+         .low = low ? weights : Tensor(),
          .moments = slot.moments,
          .decay = shard.parameter->decay},
         lr, gradient_scale);
+  if (device == shard.weights.device()) return;
+  Tensor there = shard.weights;
+  copy(weights, there);
 }
+
+Device Optimizer::device_of(const Shard& shard) const { return offloaded_ ? Device::cpu : shard.weights.device(); }
 
 void Optimizer::refresh_masters() {
   for (Slot& slot : slots_) {

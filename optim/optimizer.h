@@ -2,8 +2,9 @@
 // of it, or with ZeRO a piece (optim/shard.h).
 //
 // A parameter stored in bf16 has an f32 master copy here, which is what is updated and then rounded into the parameter;
-// an f32 parameter is its own master. Gradients are the parameter's f32 main gradients, already summed over ranks. Read
-// next: optim/gradient_norm.h (clipping), core/cpu/optimizer.cpp (the passes).
+// an f32 parameter is its own master. Gradients are the parameter's f32 main gradients, already summed over ranks.
+// Offloaded state is on the host: gradients come there, and new weights go back to their device.
+// Read next: optim/gradient_norm.h (clipping), core/cpu/optimizer.cpp (the passes).
 #pragma once
 
 #include <functional>
@@ -61,10 +62,13 @@ class Optimizer {
     std::vector<Tensor>& moments;  // f32
     bool decay;
   };
+  /// Where the state of a shard is, and so where it is updated.
+  Device device_of(const Shard& shard) const;
   virtual void apply(const Operands& operands, double lr, double gradient_scale) = 0;
 
   std::vector<Slot> slots_;
   std::vector<std::string> moment_names_;
+  bool offloaded_;
   std::function<void()> prepare_;
   std::int64_t steps_ = 0;
 };

@@ -47,13 +47,13 @@ Tensor assemble(const Shard& shard, const Tensor& piece) {
   if (shard.ranks() == 1) return piece;
   ProcessGroup& group = *shard.group;
   const std::int64_t most = shard.shape(0).count();  // no rank has more rows than the first
-  const Tensor mine = Tensor::zeros({most}, piece.dtype());
+  const Tensor mine = Tensor::zeros({most}, piece.dtype(), piece.device());
   Tensor head = view::reshape(view::slice(mine, 0, 0, piece.count()), piece.shape());
   copy(piece, head);
-  const Tensor all = group.rank() == 0 ? Tensor::empty({group.size(), most}, piece.dtype()) : Tensor();
+  const Tensor all = group.rank() == 0 ? Tensor::empty({group.size(), most}, piece.dtype(), piece.device()) : Tensor();
   group.gather(mine, all, 0).wait();
   if (!all.defined()) return {};
-  const Tensor local = Tensor::empty(shard.parameter->value.shape(), piece.dtype());
+  const Tensor local = Tensor::empty(shard.parameter->value.shape(), piece.dtype(), piece.device());
   for (int rank = 0; rank < group.size(); ++rank) {
     const Shape shape = shard.shape(rank);
     Tensor place = shard.part(local, rank);

@@ -62,7 +62,8 @@ void GradSync::close_bucket(std::vector<Axis> axes, std::vector<std::size_t> slo
   const MemoryScope scope(MemoryCategory::gradients);
   std::int64_t count = 0;
   for (const std::size_t slot : slots) count += padded(slots_[slot].parameter->value.count());
-  const Tensor gradients = Tensor::zeros({count});  // [n]
+  const Device device = slots_[slots.front()].parameter->value.device();
+  const Tensor gradients = Tensor::zeros({count}, DType::f32, device);  // [n]
   std::int64_t start = 0;
   for (const std::size_t slot : slots) {
     const nn::Parameter& parameter = *slots_[slot].parameter;

@@ -30,7 +30,8 @@ double validation_loss(Gpt& model, const EvalWindows& windows, std::int64_t batc
               return model.is_last_stage(s) ? model.loss(hidden, b.targets, scale) : hidden;
             },
         .activation_shape = model.hidden_shape(batch, model.config().context),
-        .dtype = model.dtype()};
+        .dtype = model.dtype(),
+        .device = model.device()};
     loss += executor.run(stage).loss;
   }
   return pipeline::global_loss(mesh, loss);

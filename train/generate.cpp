@@ -32,8 +32,9 @@ Tensor next_logits(Gpt& model, std::span<const std::int32_t> ids) {
                       return Tensor();
                     },
                 .activation_shape = model.hidden_shape(1, length),
-                .dtype = model.dtype()});
-  return logits.defined() ? contiguous(logits) : logits;
+                .dtype = model.dtype(),
+                .device = model.device()});
+  return logits.defined() ? contiguous(logits.to(Device::cpu)) : logits;
 }
 
 }  // namespace

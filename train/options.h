@@ -102,6 +102,7 @@ struct PrecisionOptions {
 
   nn::Recompute recompute_plan() const;  ///< throws ExitCode::usage for what --recompute cannot be
   optim::LossScaler make_scaler() const;
+  Device tensor_device() const { return device == name(Device::cuda) ? Device::cuda : Device::cpu; }
 };
 
 struct RunOptions {

@@ -55,8 +55,10 @@ struct Outcome {
   std::vector<std::pair<std::string, Tensor>> buffers;  // after the last, by name
 };
 
+Tensor copied_to_host(const Tensor& x) { return x.device() == Device::cpu ? clone(x) : x.to(Device::cpu); }
+
 Piece copy_of(const optim::StateTensor& tensor) {
-  return {clone(tensor.value), tensor.rectangle(), tensor.shard != nullptr};
+  return {copied_to_host(tensor.value), tensor.rectangle(), tensor.shard != nullptr};
 }
 
 /// Weights as the optimizer sees them: the f32 masters where there are any.
@@ -108,7 +110,7 @@ Outcome run_steps(TrainOptions o, const std::shared_ptr<const DeviceMesh>& mesh,
   }
   outcome.weights = final_weights(trainer.optimizer());
   for (const nn::BufferPtr& buffer : trainer.model().buffers())
-    outcome.buffers.emplace_back(buffer->name, clone(buffer->value));
+    outcome.buffers.emplace_back(buffer->name, copied_to_host(buffer->value));
   return outcome;
 }
 
@@ -194,9 +196,10 @@ struct ParityReference {
   std::map<std::string, std::size_t> index;  // by parameter name, then by that of a buffer
 };
 
-// The batch is uncut there: accumulation is compared as well.
+// The batch is uncut there: accumulation is compared as well. On the host: so is a GPU with it.
 TrainOptions on_one_rank(TrainOptions o) {
   o.mesh = {};
+  o.precision.device = name(Device::cpu);
   o.precision.recompute = "none";
   o.batch = {.micro_batch = o.batch.global_batch, .global_batch = o.batch.global_batch, .micro_batches = std::nullopt};
   return o;

@@ -8,6 +8,7 @@
 
 #include "core/kernels.h"
 #include "core/parallel_for.h"
+#include "cuda/runtime/open.h"
 #include "parallel/comm/verifying_group.h"
 #include "train/launcher.h"
 #include "train/program.h"
@@ -76,6 +77,7 @@ void run_as_process(const TrainOptions& options, int threads, const std::functio
 
 void run_ranks(const TrainOptions& options, const std::function<void(Rank&)>& body) {
   select_gemm(options.precision.gemm);
+  if (options.precision.tensor_device() == Device::cuda) cuda::open_device();
   const int ranks = options.mesh.shape.ranks();
   const bool as_threads = !options.mesh.processes;
   const auto checked = [&](Rank& rank) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "cuda/runtime/open.h"
 #include "models/gpt.h"
 #include "train/console.h"
 
@@ -86,24 +87,35 @@ std::string predicted_memory(const TrainOptions& o, const GptConfig& c, const nn
                      offloaded ? fmt::format(", and {} optimizer offloaded to host memory", format_bytes(state)) : "");
 }
 
+namespace {
+
+double host_memory() {
+  return static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
+}
+
+}  // namespace
+
 void require_memory(const TrainOptions& o) {
-  const double machine = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
+  const bool on_gpu = o.precision.tensor_device() == Device::cuda;
+  const double machine = on_gpu ? static_cast<double>(cuda::find_devices().devices.front().memory) : host_memory();
   const double data = o.mesh.shape.size(Axis::data);
   const double copies = data / static_cast<double>(o.mesh.dp_shard.value_or(o.mesh.shape.size(Axis::data)));
   const auto held = [&](int from_stage, double bytes) { return bytes * (o.mesh.zero >= from_stage ? copies : data); };
   const double element = static_cast<double>(size_of(o.precision.dtype));
-  const double each = held(3, element) + held(2, 4) + held(1, state_bytes(o));  // of a parameter, on all ranks together
-  const double here = o.mesh.processes ? 1.0 / o.mesh.shape.ranks() : 1;        // of the ranks in this process
+  const bool elsewhere = on_gpu && o.optimizer.memory == MemoryCategory::offloaded;
+  const double state = elsewhere ? 0 : state_bytes(o);
+  const double each = held(3, element) + held(2, 4) + held(1, state);     // of a parameter, on all ranks together
+  const double here = o.mesh.processes ? 1.0 / o.mesh.shape.ranks() : 1;  // of the ranks in this process
   const double bytes = static_cast<double>(parameter_count(o.model.config)) * each * here;
   if (bytes <= machine) return;
   fail(ExitCode::usage, "memory",
-       "{} parameters need {} for weights, gradients and optimizer state{}, and this machine has {}; change --layers, "
+       "{} parameters need {} for weights, gradients and optimizer state{}, and this {} has {}; change --layers, "
        "--width, --vocab or --mesh, or share more with --zero",
        parameter_count(o.model.config), format_bytes(bytes),
        o.mesh.processes           ? " of this rank"
        : o.mesh.shape.ranks() > 1 ? " of all ranks"
                                   : "",
-       format_bytes(machine));
+       on_gpu ? "GPU" : "machine", format_bytes(machine));
 }
 
 }  // namespace trireme

@@ -48,7 +48,8 @@ class StepBatches {
 nn::Build make_build(const TrainOptions& o, std::shared_ptr<const DeviceMesh> mesh) {
   nn::Parallelism parallelism = o.mesh.parallelism();
   parallelism.recompute = o.precision.recompute_plan();
-  return {std::move(mesh), o.precision.dtype, static_cast<std::uint64_t>(o.run.seed), parallelism};
+  return {std::move(mesh), o.precision.dtype, static_cast<std::uint64_t>(o.run.seed), parallelism,
+          o.precision.tensor_device()};
 }
 
 Trainer::Trainer(const TrainOptions& o, std::shared_ptr<const DeviceMesh> mesh, std::int64_t bucket_bytes)
@@ -80,7 +81,8 @@ Trainer::Pass Trainer::gradients(const NextBatch& next_batch, double loss_scale)
             return model_.is_last_stage(s) ? model_.loss(hidden, batch.targets, loss_scale * scaler_.scale()) : hidden;
           },
       .activation_shape = model_.hidden_shape(batch_.micro_batch, options_.model.config.context),
-      .dtype = options_.precision.dtype};
+      .dtype = options_.precision.dtype,
+      .device = model_.device()};
   Pass pass;
   pass.pipeline = executor_.run(stage, [&](int, int microbatch) {
     const bool last = microbatch + 1 == batch_.micro_batches;

@@ -292,7 +292,7 @@ void validate_threads(const TrainOptions& o) {
 }  // namespace
 
 void validate_device(const std::string& device) {
-  if (device == name(Device::cuda)) cuda::refuse_models();  // never run on the host instead
+  if (device == name(Device::cuda)) cuda::require_device();  // never run on the host instead
 }
 
 void validate(const TrainOptions& options) {

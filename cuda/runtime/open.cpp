@@ -17,13 +17,4 @@ void require_device() {
   if (!found.problem.empty()) fail(ExitCode::usage, "device", "--device cuda: {}; or use --device cpu", found.problem);
 }
 
-void refuse_models() {
-  require_device();
-  const std::string missing = fmt::format("{}", fmt::join(missing_kernels(), ", "));
-  fail(ExitCode::usage, "device",
-       "--device cuda: {} was found, but a model cannot run on it: layers make their tensors on the host{}{}; use "
-       "--device cpu",
-       to_string(find_devices().devices.front()), missing.empty() ? "" : ", and there is no cuda kernel for ", missing);
-}
-
 }  // namespace trireme::cuda

@@ -34,10 +34,6 @@ void require_device();
 /// Entries of core/kernels.h that have no CUDA kernel.
 std::vector<std::string_view> missing_kernels();
 
-/// What --device cuda comes to in a program that makes a model. Always throws ExitCode::usage: there is no GPU, or
-/// there is one and this is what models lack to run on it.
-[[noreturn]] void refuse_models();
-
 /// Makes GPU `index` the backend of Device::cuda; before ranks start. Throws as require_device.
 void open_device(int index = 0);
 

@@ -128,7 +128,8 @@ Tensor Checkpoint::read(std::string_view name) {
 
 void Checkpoint::read(std::string_view name, const Shape& start, Tensor& into) {
   const StoredTensor& tensor = find(name);
-  Tensor dense = into.contiguous() ? into : Tensor::empty(into.shape(), into.dtype());
+  const bool in_place = into.contiguous() && into.device() == Device::cpu;
+  Tensor dense = in_place ? into : Tensor::empty(into.shape(), into.dtype());
   require(into.dtype() == tensor.dtype && start.dims() == tensor.shape.dims(), "checkpoint",
           "{} is {} {}, asked for {} from {}", name, trireme::name(tensor.dtype), tensor.shape,
           trireme::name(into.dtype()), start);
@@ -141,7 +142,7 @@ void Checkpoint::read(std::string_view name, const Shape& start, Tensor& into) {
                 {bytes + to, static_cast<std::size_t>(meeting.run_bytes)});
     });
   }
-  if (!into.contiguous()) copy(dense, into);
+  if (!in_place) copy(dense, into);
 }
 
 void Checkpoint::read(const std::vector<HeldTensor>& held, std::string_view hint) {

@@ -48,7 +48,7 @@ void RankFile::take(const std::vector<HeldTensor>& parts, int rank) {
   description_.files.push_back({.name = fmt::format("rank_{:05}.safetensors", rank), .bytes = bytes_, .chunks = {}});
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const HeldTensor& part = parts[i];
-    const Tensor dense = contiguous(part.value);
+    const Tensor dense = contiguous(part.value.to(Device::cpu));
     copy_bytes(memory_.get() + offsets[i], static_cast<const std::byte*>(dense.raw()), dense.bytes());
     description_.tensors[part.name] = {
         part.value.dtype(), part.global, {{0, offsets[i], part.start, part.value.shape()}}};

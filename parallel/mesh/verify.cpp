@@ -12,7 +12,7 @@ namespace {
 
 /// The first element in which x of group rank `other` differs from that of rank 0, on every rank. Collective.
 std::string first_difference(const Tensor& x, ProcessGroup& group, int other) {
-  const Tensor mine = contiguous(cast(x, DType::f64));
+  const Tensor mine = contiguous(cast(x.to(Device::cpu), DType::f64));
   Tensor all = Tensor::empty({group.size(), x.count()}, DType::f64);  // [n, count]
   group.all_gather(view::reshape(mine, {x.count()}), all).wait();
   const double *a = all.data<double>(), *b = a + other * x.count();
@@ -25,7 +25,7 @@ std::string first_difference(const Tensor& x, ProcessGroup& group, int other) {
 
 void require_same(const Tensor& x, ProcessGroup& group, std::string_view what) {
   if (group.size() == 1) return;
-  const Tensor dense = contiguous(x.detach());
+  const Tensor dense = contiguous(x.to(Device::cpu));
   Hasher hasher;
   hasher.add(std::as_bytes(std::span(dense.shape().begin(), dense.shape().end())));
   hasher.add({static_cast<const std::byte*>(dense.raw()), static_cast<std::size_t>(dense.bytes())});

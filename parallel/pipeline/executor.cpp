@@ -57,7 +57,7 @@ class Inbox {
  private:
   void post() {
     if (unposted_.empty()) return;
-    const Tensor buffer = Tensor::empty(stage_.activation_shape, stage_.dtype);  // [B, T, D]
+    const Tensor buffer = Tensor::empty(stage_.activation_shape, stage_.dtype, stage_.device);  // [B, T, D]
     posted_ = {buffer, group_.recv(buffer, from_, unposted_.front())};
     unposted_.pop_front();
   }
@@ -74,7 +74,7 @@ class Inbox {
 Tensor without_elements(const Tensor& x) {
   Shape strides = x.shape();
   std::fill(strides.begin(), strides.end(), 0);
-  Tensor result = Tensor::zeros({}, x.dtype()).as_strided(x.shape(), strides, 0);
+  Tensor result = Tensor::zeros({}, x.dtype(), x.device()).as_strided(x.shape(), strides, 0);
   result.set_node(x.node());
   return result;
 }

@@ -29,6 +29,7 @@ struct StageFunctions {
   std::function<Tensor(int stage, const Tensor& input, int microbatch)> forward;
   Shape activation_shape;  ///< of what is passed between stages: [B, T, D]
   DType dtype = DType::f32;
+  Device device = Device::cpu;  ///< where activations arrive
 };
 
 /// Called when a backward, or a part of one, is about to start. On its stage, micro-batches come in order: with the

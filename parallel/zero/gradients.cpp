@@ -79,7 +79,7 @@ void ZeroGradients::start_filling(std::size_t b) {
           mesh_.where(), buckets_[b].shards.front()->parameter->name);
   if (sent_this_round(b)) rounds_[buckets_[b].chunk].over = true;
   const MemoryScope scope(MemoryCategory::gradients);
-  states_[b].full = Tensor::zeros({full_count(buckets_[b])});  // [n]
+  states_[b].full = Tensor::zeros({full_count(buckets_[b])}, DType::f32, buckets_[b].device());  // [n]
   const std::vector<Tensor> gradients = views(b, states_[b].full);
   for (std::size_t i = 0; i < gradients.size(); ++i) buckets_[b].shards[i]->parameter->leaf().set_grad(gradients[i]);
 }
@@ -132,7 +132,7 @@ void ZeroGradients::send(std::size_t b) {
   Tensor packed;  // [n, piece]
   {
     const MemoryScope scope(MemoryCategory::communication);
-    packed = Tensor::empty({bucket.ranks(), bucket.piece});
+    packed = Tensor::empty({bucket.ranks(), bucket.piece}, DType::f32, bucket.device());
   }
   if (state.full.defined()) {
     bucket.pack(views(b, state.full), packed);
@@ -151,7 +151,7 @@ void ZeroGradients::send(std::size_t b) {
     sent.piece = view::reshape(packed, {bucket.piece});
   } else {
     const MemoryScope scope(MemoryCategory::gradients);
-    sent.piece = Tensor::empty({bucket.piece});
+    sent.piece = Tensor::empty({bucket.piece}, DType::f32, bucket.device());
     sent.work = bucket.group->reduce_scatter(packed, sent.piece, Launch::background);
     report_.bytes += packed.bytes();
   }

@@ -15,7 +15,7 @@ ZeroWeights::ZeroWeights(const std::vector<ZeroBucket>& buckets, nn::Units& unit
     of_unit_[bucket.unit].push_back(b);
     if (bucket.paged) {
       const MemoryScope scope(MemoryCategory::parameters);
-      states_[b].piece = Tensor::zeros({bucket.piece}, bucket.dtype);
+      states_[b].piece = Tensor::zeros({bucket.piece}, bucket.dtype, bucket.device());
     }
     for (std::size_t i = 0; i < bucket.shards.size(); ++i) {
       optim::Shard& shard = *bucket.shards[i];
@@ -38,7 +38,7 @@ void ZeroWeights::gather(std::size_t b) {
   const ZeroBucket& bucket = buckets_[b];
   const CallSite site("gathers of weights");
   const MemoryScope scope(MemoryCategory::communication);
-  states_[b].pieces = Tensor::empty({bucket.ranks(), bucket.piece}, bucket.dtype);  // [n, piece]
+  states_[b].pieces = Tensor::empty({bucket.ranks(), bucket.piece}, bucket.dtype, bucket.device());  // [n, piece]
   states_[b].arrival = bucket.group->all_gather(states_[b].piece, states_[b].pieces, Launch::background);
 }
 
@@ -85,7 +85,7 @@ void ZeroWeights::update_bucket(std::size_t b, optim::Optimizer& optimizer, cons
   const bool in_transit = bucket.group != nullptr && !bucket.paged;
   if (in_transit) {
     const MemoryScope scope(MemoryCategory::communication);
-    states_[b].piece = Tensor::zeros({bucket.piece}, bucket.dtype);
+    states_[b].piece = Tensor::zeros({bucket.piece}, bucket.dtype, bucket.device());
   }
   for (std::size_t i = 0; i < bucket.shards.size(); ++i) {
     optim::Shard& shard = *bucket.shards[i];
