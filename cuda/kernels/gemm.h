@@ -19,6 +19,7 @@ enum class Activation : std::uint8_t { none, gelu_tanh, gelu };
 /// What happens to a sum before it is stored, in this order. Null pointers leave a step out.
 template <class T>
 struct Epilogue {
+  float alpha = 1.0F;           ///< multiplies the sum; nothing that follows
   const T* bias = nullptr;      ///< [N], added
   T* pre_activation = nullptr;  ///< [M, N], pitch of c: receives the value before the activation, for its backward
   Activation activation = Activation::none;

@@ -20,7 +20,7 @@ __device__ __forceinline__ void store_row_piece(const Gemm<T, Out>& p, const flo
   const std::int64_t at = batch_offset + row * p.c_pitch + column;
   if (!vectors || column + Width > p.n) {
     for (int i = 0; i < Width && column + i < p.n; ++i) {
-      float x = sums[i] + (e.bias != nullptr ? to_float(e.bias[column + i]) : 0.0F);
+      float x = e.alpha * sums[i] + (e.bias != nullptr ? to_float(e.bias[column + i]) : 0.0F);
       if (e.pre_activation != nullptr) e.pre_activation[at + i] = from_float<T>(x);
       x = activate(e.activation, x);
       if (e.residual != nullptr) x += to_float(e.residual[at + i]);
@@ -31,7 +31,7 @@ __device__ __forceinline__ void store_row_piece(const Gemm<T, Out>& p, const flo
   }
   float x[Width];
   TRIREME_UNROLL
-  for (int i = 0; i < Width; ++i) x[i] = sums[i] + (e.bias != nullptr ? to_float(e.bias[column + i]) : 0.0F);
+  for (int i = 0; i < Width; ++i) x[i] = e.alpha * sums[i] + (e.bias != nullptr ? to_float(e.bias[column + i]) : 0.0F);
   if (e.pre_activation != nullptr) {
     Pack<T, Width> before;
     TRIREME_UNROLL

@@ -21,6 +21,7 @@ struct Case {
   int offset = 0;  ///< elements before the first one
   bool full_epilogue = false;
   int batch = 1;
+  float alpha = 1.0F;
 };
 
 double activated(Activation activation, double x) {
@@ -67,7 +68,8 @@ struct Problem {
     p.a_stride = a_rows * a_pitch;
     p.b_stride = b_rows * b_pitch;
     p.c_stride = c.m * c_pitch;
-    if (c.full_epilogue) p.epilogue = {bias.data(), before.data(), activation, residual.data(), true};
+    p.epilogue.alpha = c.alpha;
+    if (c.full_epilogue) p.epilogue = {c.alpha, bias.data(), before.data(), activation, residual.data(), true};
     return p;
   }
   double sum(int batch, int i, int j) const {
@@ -91,7 +93,7 @@ struct Problem {
           const auto at = static_cast<std::size_t>((q * std::int64_t{c.m} + i) * c_pitch + j);
           double expected = start.at(at);  // between the rows nothing is written
           if (j < c.n) {
-            expected = sum(q, i, j);
+            expected = static_cast<double>(c.alpha) * sum(q, i, j);
             if (c.full_epilogue)
               expected = activated(activation, expected + bias.at(static_cast<std::size_t>(j))) + residual.at(at) +
                          start.at(at);
@@ -150,6 +152,14 @@ TEST_CASE("cuda gemm_sm80: bias, stored pre-activation, GELU, residual and accum
   });
 }
 
+TEST_CASE("cuda gemm_sm80: alpha multiplies the sum, and neither bias, residual nor what c holds") {
+  under_schedules([] {
+    check<bf16, bf16>({Form::nn, 40, 72, 40, 0, 0, false, 1, -0.25F});
+    check<f16, float>({Form::tn, 17, 24, 33, 2, 1, true, 2, 3.0F}, Activation::gelu_tanh);
+    check<bf16, float>({Form::nt, 24, 40, 48, 0, 0, true, 1, 0.0F});
+  });
+}
+
 TEST_CASE("cuda gemm_sm80: the large tile" * doctest::skip(cuda_test::under_asan)) {
   under_schedule(2, [] {
     for (const Form form : {Form::nn, Form::nt, Form::tn}) check<bf16, float>({form, 40, 24, 72, 0, 0, false, 64});
@@ -203,6 +213,14 @@ TEST_CASE("cuda gemm_sm90: batches, also with one operand for all; bias, GELU, r
     gemm_sm80(tall);
     for (std::size_t i = 0; i < alone.out.size(); ++i)
       CHECK(shared.out.at(i) == doctest::Approx(alone.out.at(i)).epsilon(1e-5));
+  });
+}
+
+TEST_CASE("cuda gemm_sm90: alpha multiplies the sum, and neither bias, residual nor what c holds") {
+  under_schedules([] {
+    check_sm90<f16, f16>({Form::nn, 40, 72, 40, 0, 0, false, 1, -0.25F});
+    check_sm90<bf16, float>({Form::tn, 24, 40, 33, 8, 0, true, 2, 3.0F}, Tile90::m64n64, Activation::gelu_tanh);
+    check_sm90<bf16, bf16>({Form::nt, 72, 40, 136, 0, 0, true, 1, 0.5F}, Tile90::m128n128, Activation::gelu);
   });
 }
 
