@@ -1,6 +1,6 @@
 // The CUDA kernel table: an adapter where a kernel exists, and a refusal that names the entry where none does.
-// Read next: cuda/table_arguments.h, then the adapters: table_memory.cpp, table_products.cpp, table_norm.cpp,
-// table_optimizer.cpp.
+// Read next: cuda/table_arguments.h, then the adapters: table_memory.cpp, table_elementwise.cpp, table_reduce.cpp,
+// table_products.cpp, table_norm.cpp, table_rows.cpp, table_optimizer.cpp.
 #include "cuda/table.h"
 
 #include <algorithm>
@@ -65,14 +65,29 @@ const KernelTable& kernel_table() {
     KernelTable t = refusals();
     t.fill = fill;
     t.copy = copy;
+    t.unary = unary;
+    t.unary_backward = unary_backward;
+    t.binary = binary;
+    t.axpby = axpby;
+    t.dropout = dropout;
+    t.reduce = reduce;
     t.sum_squares = sum_squares;
     t.gemm = gemm;
+    t.softmax = softmax;
+    t.softmax_backward = softmax_backward;
     t.layer_norm = layer_norm;
     t.layer_norm_backward = layer_norm_backward;
     t.rms_norm = rms_norm;
     t.rms_norm_backward = rms_norm_backward;
+    t.embedding = embedding;
+    t.embedding_backward = embedding_backward;
     t.attention = attention;
-    t.adamw = static_cast<decltype(t.adamw)>(adamw);
+    t.attention_merge = attention_merge;
+    t.rope = rope;
+    t.swiglu = swiglu;
+    t.swiglu_backward = swiglu_backward;
+    t.adamw = adamw;
+    t.sgd = sgd;
     return t;
   }();
   return table;

@@ -16,15 +16,21 @@ namespace trireme::cuda {
 
 inline Stream stream() { return static_cast<Stream>(current_stream()); }
 
-/// The first element on the GPU; null for an undefined tensor. Throws for one elsewhere or of another dtype.
-template <class T>
-T* address(std::string_view where, const Tensor& x) {
+/// The first element on the GPU; null for an undefined tensor. Throws for one elsewhere.
+inline void* address(std::string_view where, const Tensor& x) {
   if (!x.defined()) return nullptr;
   require(x.device() == Device::cuda, where,
           "a tensor {} is on {}; expected all on cuda; move it with to(Device::cuda)", x.shape(), name(x.device()));
-  require(x.dtype() == dtype_of<T>, where, "a tensor {} holds {}; expected {}", x.shape(), name(x.dtype()),
-          name(dtype_of<T>));
-  return static_cast<T*>(x.device_address());
+  return x.device_address();
+}
+
+/// As address(), of a tensor that must hold T.
+template <class T>
+T* address(std::string_view where, const Tensor& x) {
+  void* const first = address(where, x);
+  require(!x.defined() || x.dtype() == dtype_of<T>, where, "a tensor {} holds {}; expected {}", x.shape(),
+          name(x.dtype()), name(dtype_of<T>));
+  return static_cast<T*>(first);
 }
 
 /// As address(), of a tensor that must be contiguous.
@@ -35,7 +41,14 @@ T* dense(std::string_view where, const Tensor& x) {
   return address<T>(where, x);
 }
 
-/// Sizes are int in the kernels.
+/// Memory for a kernel's own use, contents undefined. It may be dropped once the kernel is queued: whoever gets it next
+/// comes after.
+inline Tensor workspace(const Shape& shape, DType dtype) {
+  const MemoryScope scope(MemoryCategory::workspace);
+  return Tensor::empty(shape, dtype, Device::cuda);
+}
+
+/// Sizes that a kernel takes as int.
 inline int size(std::string_view where, std::int64_t value) {
   require(value >= 0 && value <= std::numeric_limits<int>::max(), where, "a size of {}; expected at most {}", value,
           std::numeric_limits<int>::max());
@@ -69,8 +82,16 @@ void visit_half(std::string_view entry, DType dtype, F&& f) {
 // The adapters, one family a file; contracts: core/kernels.h.
 void fill(Tensor& y, double value);
 void copy(const Tensor& x, Tensor& y);
+void unary(Unary op, const Tensor& x, Tensor& y);
+void unary_backward(Unary op, const Tensor& x, const Tensor& dy, Tensor& dx);
+void binary(Binary op, const Tensor& a, const Tensor& b, Tensor& y);
+void axpby(double a, const Tensor& x, double b, Tensor& y);
+void dropout(const Tensor& x, double p, std::uint64_t seed, std::uint64_t stream_id, const Rectangle& where, Tensor& y);
+void reduce(Reduction op, const Tensor& x, Tensor& y);
 double sum_squares(const Tensor& x);
 void gemm(const Tensor& a, const Tensor& b, Tensor& c, const GemmOptions& options);
+void softmax(const Tensor& x, Tensor& y);
+void softmax_backward(const Tensor& y, const Tensor& dy, Tensor& dx);
 void layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps, Tensor& y, Tensor& mean,
                 Tensor& rstd);
 void layer_norm_backward(const Tensor& x, const Tensor& gamma, const Tensor& mean, const Tensor& rstd, const Tensor& dy,
@@ -78,8 +99,16 @@ void layer_norm_backward(const Tensor& x, const Tensor& gamma, const Tensor& mea
 void rms_norm(const Tensor& x, const Tensor& gamma, double eps, Tensor& y, Tensor& rstd);
 void rms_norm_backward(const Tensor& x, const Tensor& gamma, const Tensor& rstd, const Tensor& dy, Tensor& dx,
                        Tensor& dgamma);
+void embedding(const Tensor& weight, const Tensor& ids, std::int64_t first, Tensor& y);
+void embedding_backward(const Tensor& dy, const Tensor& ids, std::int64_t first, Tensor& dweight);
 void attention(const Tensor& q, const Tensor& k, const Tensor& v, double scale, bool causal, const Tensor& first_key,
                Tensor& out, Tensor& lse);
+void attention_merge(const Tensor& part, const Tensor& part_lse, Tensor& out, Tensor& lse);
+void rope(const Tensor& x, const Tensor& positions, double base, bool inverse, Tensor& y);
+void swiglu(const Tensor& x, Tensor& y);
+void swiglu_backward(const Tensor& x, const Tensor& dy, Tensor& dx);
 void adamw(const AdamWOptions& options, const Tensor& gradient, Tensor& weight, Tensor& m, Tensor& v, Tensor& low);
+void sgd(double lr, double momentum_factor, double weight_decay, double gradient_scale, const Tensor& gradient,
+         Tensor& weight, Tensor& momentum, Tensor& low);
 
 }  // namespace trireme::cuda

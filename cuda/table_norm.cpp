@@ -28,9 +28,7 @@ void forward(const char* entry, Norm kind, const Tensor& x, const Tensor& gamma,
 void backward(const char* entry, Norm kind, const Tensor& x, const Tensor& gamma, const Tensor& mean,
               const Tensor& rstd, const Tensor& dy, Tensor& dx, Tensor& dgamma, const Tensor& dbeta) {
   const int rows = size(entry, x.size(0));
-  const MemoryScope scope(MemoryCategory::workspace);
-  const Tensor partials =
-      Tensor::empty({2, norm_backward_blocks(rows), x.size(1)}, DType::f32, Device::cuda);  // [2, blocks, D]
+  const Tensor partials = workspace({2, norm_backward_blocks(rows), x.size(1)}, DType::f32);  // [2, blocks, D]
   visit_training(entry, x.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     norm_backward<T>({.kind = kind,

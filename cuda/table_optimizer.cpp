@@ -1,9 +1,10 @@
-// AdamW and the sum of squares of the kernel table, by cuda/kernels/optimizer.cu. Its kernels take many tensors in one
-// launch; the table hands over one at a time.
+// Optimizer steps of the kernel table, by cuda/kernels/optimizer.cu and sgd.cu. The kernels of the first take many tensors
+// in one launch; the table hands over one at a time.
 #include <cmath>
 #include <vector>
 
 #include "cuda/kernels/optimizer.h"
+#include "cuda/kernels/sgd.h"
 #include "cuda/table_arguments.h"
 
 namespace trireme::cuda {
@@ -27,30 +28,6 @@ std::vector<Tile> tiles_of(const char* entry, std::int64_t count) {
 
 }  // namespace
 
-double sum_squares(const Tensor& x) {
-  constexpr const char* entry = "sum_squares";
-  const std::vector<Tile> tiles = tiles_of(entry, x.count());
-  const auto count = static_cast<std::int64_t>(tiles.size());
-  if (count == 0) return 0.0;
-  const Tensor tiles_there = on_device(tiles);
-  const MemoryScope scope(MemoryCategory::workspace);
-  const Tensor partial = Tensor::empty({count}, DType::f32, Device::cuda),
-               total = Tensor::empty({1}, DType::f32, Device::cuda);
-  visit_training(entry, x.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    const Tensor tensors = on_device(
-        std::vector<AdamWTensor<T>>{{nullptr, nullptr, nullptr, dense<T>(entry, x), nullptr, x.count(), 0.0F}});
-    gradient_norm_squared<T>(static_cast<const AdamWTensor<T>*>(tensors.device_address()),
-                             static_cast<const Tile*>(tiles_there.device_address()), size(entry, count),
-                             dense<float>(entry, partial), dense<float>(entry, total), stream());
-  });
-  // The tiles' sums are f32; the sum over tiles, which may be many, is f64 as the contract has it.
-  double sum = 0;
-  const Tensor sums = partial.to(Device::cpu);
-  for (const float tile : sums.span<float>()) sum += static_cast<double>(tile);
-  return sum;
-}
-
 void adamw(const AdamWOptions& options, const Tensor& gradient, Tensor& weight, Tensor& m, Tensor& v, Tensor& low) {
   constexpr const char* entry = "adamw";
   if (low.defined()) no_kernel(entry, "f32 gradients with a {} copy of the weights", name(low.dtype()));
@@ -71,6 +48,24 @@ void adamw(const AdamWOptions& options, const Tensor& gradient, Tensor& weight, 
   adamw<float>(static_cast<const AdamWTensor<float>*>(tensors.device_address()),
                static_cast<const Tile*>(tiles_there.device_address()), static_cast<int>(tiles.size()), settings,
                nullptr, stream());
+}
+
+void sgd(double lr, double momentum_factor, double weight_decay, double gradient_scale, const Tensor& gradient,
+         Tensor& weight, Tensor& momentum, Tensor& low) {
+  constexpr const char* entry = "sgd";
+  visit_training(entry, low.defined() ? low.dtype() : DType::f32, [&](auto tag) {
+    using Low = typename decltype(tag)::type;
+    sgd<Low>({.lr = static_cast<float>(lr),
+              .momentum = static_cast<float>(momentum_factor),
+              .decay = static_cast<float>(weight_decay),
+              .scale = static_cast<float>(gradient_scale),
+              .count = weight.count(),
+              .gradient = dense<float>(entry, gradient),
+              .weight = dense<float>(entry, weight),
+              .velocity = dense<float>(entry, momentum),
+              .low = dense<Low>(entry, low)},
+             stream());
+  });
 }
 
 }  // namespace trireme::cuda

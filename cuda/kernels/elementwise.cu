@@ -7,6 +7,7 @@
 
 #include "cuda/kernels/functions.h"
 #include "cuda/kernels/pieces.h"
+#include "cuda/kernels/widened.h"
 
 namespace trireme::cuda {
 
@@ -62,7 +63,7 @@ __global__ void __launch_bounds__(kThreads)
   const auto right = load_run<kWidth>(b + at.of[1], view.inner_stride(1), mine.count);
   TRIREME_UNROLL
   for (int i = 0; i < kWidth; ++i)
-    left.values[i] = from_float<T>(combine<op>(to_float(left.values[i]), to_float(right.values[i])));
+    left.values[i] = narrowed<T>(combine<op>(widened(left.values[i]), widened(right.values[i])));
   store_piece(y + mine.first, left, mine.count);
 }
 
@@ -73,14 +74,16 @@ __global__ void __launch_bounds__(kThreads)
   const MyPiece mine = my_piece<1>(view.count);
   if (mine.count == 0) return;
   const Offsets<2> at = offsets(view, mine.first);
-  y[mine.first] = from_float<T>(combine<op>(to_float(a[at.of[0]]), to_float(b[at.of[1]])));
+  y[mine.first] = narrowed<T>(combine<op>(widened(a[at.of[0]]), widened(b[at.of[1]])));
 }
 
 template <class X, class Y>
 inline constexpr int kAxpbyWidth = kPackSize<X> < kPackSize<Y> ? kPackSize<X> : kPackSize<Y>;
 
 template <class X, class Y>
-__global__ void __launch_bounds__(kThreads) axpby_kernel(float p, const X* x, float q, Y* y, std::int64_t count) {
+__global__ void __launch_bounds__(kThreads)
+    axpby_kernel(accumulate_t<Y> p, const X* x, accumulate_t<Y> q, Y* y, std::int64_t count) {
+  using A = accumulate_t<Y>;
   constexpr int kWidth = kAxpbyWidth<X, Y>;
   const MyPiece mine = my_piece<kWidth>(count);
   if (mine.count == 0) return;
@@ -89,8 +92,8 @@ __global__ void __launch_bounds__(kThreads) axpby_kernel(float p, const X* x, fl
   if (q != 0) to = load_piece<kWidth>(y + mine.first, mine.count);
   TRIREME_UNROLL
   for (int i = 0; i < kWidth; ++i) {
-    const float scaled = p * to_float(from.values[i]);
-    to.values[i] = from_float<Y>(q != 0 ? scaled + q * to_float(to.values[i]) : scaled);
+    const A scaled = p * static_cast<A>(widened(from.values[i]));
+    to.values[i] = narrowed<Y>(q != 0 ? scaled + q * widened(to.values[i]) : scaled);
   }
   store_piece(y + mine.first, to, mine.count);
 }
@@ -226,7 +229,7 @@ void binary(Binary op, const T* a, const T* b, T* y, const Strided<2>& view, Str
 }
 
 template <class X, class Y>
-void axpby(float p, const X* x, float q, Y* y, std::int64_t count, Stream stream) {
+void axpby(accumulate_t<Y> p, const X* x, accumulate_t<Y> q, Y* y, std::int64_t count, Stream stream) {
   if (count == 0) return;
   launch(config("axpby", count, kAxpbyWidth<X, Y>, stream), axpby_kernel<X, Y>, p, x, q, y, count);
 }
@@ -243,19 +246,24 @@ void swiglu_backward(const T* x, const T* dy, T* dx, std::int64_t rows, std::int
 }
 
 // NOLINTBEGIN(bugprone-macro-parentheses): the argument is a type
+#define INSTANTIATE_ARITHMETIC(T)                                                                 \
+  template void binary(Binary, const T*, const T*, T*, const Strided<2>&, Stream);                \
+  template void axpby(accumulate_t<T>, const double*, accumulate_t<T>, T*, std::int64_t, Stream); \
+  template void axpby(accumulate_t<T>, const float*, accumulate_t<T>, T*, std::int64_t, Stream);  \
+  template void axpby(accumulate_t<T>, const bf16*, accumulate_t<T>, T*, std::int64_t, Stream);   \
+  template void axpby(accumulate_t<T>, const f16*, accumulate_t<T>, T*, std::int64_t, Stream);
 #define INSTANTIATE(T)                                                               \
+  INSTANTIATE_ARITHMETIC(T)                                                          \
   template void unary(Unary, const T*, T*, std::int64_t, Stream);                    \
   template void unary_backward(Unary, const T*, const T*, T*, std::int64_t, Stream); \
-  template void binary(Binary, const T*, const T*, T*, const Strided<2>&, Stream);   \
-  template void axpby(float, const float*, float, T*, std::int64_t, Stream);         \
-  template void axpby(float, const bf16*, float, T*, std::int64_t, Stream);          \
-  template void axpby(float, const f16*, float, T*, std::int64_t, Stream);           \
   template void swiglu(const T*, T*, std::int64_t, std::int64_t, Stream);            \
   template void swiglu_backward(const T*, const T*, T*, std::int64_t, std::int64_t, Stream);
+INSTANTIATE_ARITHMETIC(double)
 INSTANTIATE(float)
 INSTANTIATE(bf16)
 INSTANTIATE(f16)
 #undef INSTANTIATE
+#undef INSTANTIATE_ARITHMETIC
 // NOLINTEND(bugprone-macro-parentheses)
 
 }  // namespace trireme::cuda

@@ -1,4 +1,5 @@
-// The unary functions and their derivatives for one number, in f32: what elementwise kernels and epilogues are made of.
+// The unary functions and their derivatives for one number, in f32: what elementwise kernels and epilogues are made of. The arithmetic of two
+// numbers, also in f64.
 #pragma once
 
 #include <cmath>
@@ -60,13 +61,13 @@ __device__ __forceinline__ float derivative_of(float x) {
   }
 }
 
-template <Binary op>
-__device__ __forceinline__ float combine(float a, float b) {
+template <Binary op, class A>
+__device__ __forceinline__ A combine(A a, A b) {
   if constexpr (op == Binary::add) return a + b;
   if constexpr (op == Binary::subtract) return a - b;
   if constexpr (op == Binary::multiply) return a * b;
   if constexpr (op == Binary::divide) return a / b;
-  if constexpr (op == Binary::equal) return a == b ? 1.0F : 0.0F;
+  if constexpr (op == Binary::equal) return a == b ? A{1} : A{0};
 }
 
 }  // namespace trireme::cuda

@@ -5,9 +5,9 @@
 #include "cuda/kernels/reduce.h"
 
 #include <cmath>
-#include <concepts>
 
 #include "cuda/kernels/pieces.h"
+#include "cuda/kernels/widened.h"
 
 namespace trireme::cuda {
 
@@ -16,21 +16,6 @@ namespace {
 constexpr int kThreads = 256;
 constexpr std::int64_t kPartElements = 256;  // of an output, at least: what the workspace is small beside
 constexpr std::int64_t kMaxParts = 1024, kMaxThreads = 264 * 1024;  // parts beyond these give nobody more work
-
-template <class T>
-__device__ __forceinline__ accumulate_t<T> widened(T x) {
-  if constexpr (std::same_as<T, double>)
-    return x;
-  else
-    return to_float(x);
-}
-template <class T>
-__device__ __forceinline__ T narrowed(accumulate_t<T> x) {
-  if constexpr (std::same_as<T, double>)
-    return x;
-  else
-    return from_float<T>(x);
-}
 
 template <Reduction op, class A>
 __device__ __forceinline__ A join(A a, A b) {

@@ -192,6 +192,31 @@ TEST_CASE_TEMPLATE("cuda elementwise: a x + b y between dtypes, b = 0 ignoring N
   });
 }
 
+TEST_CASE("cuda elementwise: arithmetic of f64 keeps its digits, and converts") {
+  under_schedules([] {
+    constexpr std::size_t count = 21;
+    Buffer<double> a(count, 1), b(count), y(count), narrow(count);
+    Buffer<float> wide(count);
+    for (std::size_t i = 0; i < count; ++i) {
+      a.set(i, 1 / (3.0 + static_cast<double>(i)));
+      b.set(i, i % 4 == 0 ? a.value(i) : a.value(i) * (1 + 1e-12));  // all equal once rounded to f32
+      wide.set(i, 0.5F);
+    }
+    const Strided<2> view = strided<2>({count}, {Shape{1}, Shape{1}});
+    binary(Binary::equal, a.data(), b.data(), y.data(), view);
+    for (std::size_t i = 0; i < count; ++i) CHECK(y.value(i) == (i % 4 == 0 ? 1.0 : 0.0));
+    binary(Binary::divide, a.data(), b.data(), y.data(), view);
+    for (std::size_t i = 0; i < count; ++i) CHECK(y.value(i) == a.value(i) / b.value(i));
+    axpby(0.1, a.data(), 0.0, narrow.data(), count);
+    axpby(0.1, wide.data(), 1.0, narrow.data(), count);
+    axpby(2.0F, a.data(), 1.0F, wide.data(), count);
+    for (std::size_t i = 0; i < count; ++i) {
+      CHECK(narrow.value(i) == doctest::Approx(0.1 * a.value(i) + 0.05).epsilon(1e-15));
+      CHECK(wide.value(i) == doctest::Approx(2 * a.value(i) + 0.5).epsilon(1e-7));
+    }
+  });
+}
+
 TEST_CASE_TEMPLATE("cuda elementwise: swiglu and its gradient over x equal f64", T, float, bf16, f16) {
   under_schedules([] {
     CHECK(worst_swiglu<T>(1, 1, 0) < 1);

@@ -1,56 +1,9 @@
-// Each adapter of the CUDA kernel table, on the emulated GPU, against the CPU's table on the same inputs.
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <cmath>
-
-#include "core/kernels.h"
-#include "cuda/runtime/emulated.h"
-#include "cuda/runtime/open.h"
-#include "tests/cuda/support.h"
+// Norms, products and attention of the CUDA kernel table against the CPU's, and what is refused.
+// The other families: the table_*_test.cpp beside this.
+#include "tests/cuda/table_support.h"
 
 using namespace trireme;
-using cuda_test::error_of;
-using cuda_test::under_schedules;
-
-namespace {
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
-/// Values in [-1, 1), a function of seed and position.
-Tensor random(const Shape& shape, DType dtype, std::uint64_t seed) {
-  std::vector<float> values(static_cast<std::size_t>(shape.count()));
-  for (std::size_t i = 0; i < values.size(); ++i)
-    values[i] = 2.0F * static_cast<float>(random_uniform(seed, 1, i)) - 1.0F;
-  return cast(Tensor::from<float>(values, shape), dtype);
-}
-
-/// Largest |a - b| in units of one rounding of `dtype`; `room` covers sums in f32 of another order.
-double difference(const Tensor& on_cuda, const Tensor& on_cpu, double room = 1e-5) {
-  REQUIRE(on_cuda.device() == Device::cuda);
-  REQUIRE(on_cuda.dtype() == on_cpu.dtype());
-  const double unit = on_cpu.dtype() == DType::bf16 ? 1.0 / 128 : on_cpu.dtype() == DType::f16 ? 1.0 / 1024 : 4e-6;
-  const Tensor got = cast(on_cuda.to(Device::cpu), DType::f64), expected = cast(on_cpu, DType::f64);
-  double worst = 0;
-  for (std::int64_t i = 0; i < got.count(); ++i) {
-    const double a = got.data<double>()[i], b = expected.data<double>()[i];
-    if (a == b) continue;  // infinities
-    const double error = std::abs(a - b) / (unit * std::abs(b) + room);
-    worst = std::max(worst, std::isnan(error) ? 1e9 : error);
-  }
-  return worst;
-}
-
-const KernelTable& host() { return kernels(Device::cpu); }
-const KernelTable& gpu() { return kernels(Device::cuda); }
-Tensor there(const Tensor& x) { return x.defined() ? x.to(Device::cuda) : Tensor(); }
-Tensor like(const Tensor& x) { return Tensor::empty(x.shape(), x.dtype(), Device::cuda); }
-
-struct DTypes {
-  static constexpr DType training[] = {DType::f32, DType::bf16, DType::f16}, half[] = {DType::bf16, DType::f16};
-};
-
-}  // namespace
+using namespace cuda_test;
 
 TEST_CASE("cuda table: layer_norm and its backward") {
   const cuda::ScopedEmulatedDevice device;
@@ -142,44 +95,12 @@ TEST_CASE("cuda table: attention, with grouped heads, parts of a packed tensor, 
     }
 }
 
-TEST_CASE("cuda table: adamw over more than one tile, and sum_squares") {
-  const cuda::ScopedEmulatedDevice device;
-  for (const std::int64_t count : {0, 1, 4096, 5001}) {
-    CAPTURE(count);
-    const Tensor gradient = random({count}, DType::f32, 1);
-    Tensor w = random({count}, DType::f32, 2), m = random({count}, DType::f32, 3), v = Tensor::full({count}, 0.3), none;
-    Tensor w2 = there(w), m2 = there(m), v2 = there(v);
-    const AdamWOptions options = {
-        .lr = 1e-2, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .gradient_scale = 0.5, .step = 3};
-    host().adamw(options, gradient, w, m, v, none);
-    gpu().adamw(options, there(gradient), w2, m2, v2, none);
-    CHECK(difference(w2, w, 1e-6) < 1);
-    CHECK(difference(m2, m, 1e-6) < 1);
-    CHECK(difference(v2, v, 1e-6) < 1);
-    for (const DType dtype : DTypes::training) {
-      const Tensor x = cast(gradient, dtype);
-      CHECK(gpu().sum_squares(there(x)) == doctest::Approx(host().sum_squares(x)).epsilon(1e-6));
-    }
-  }
-}
-
 TEST_CASE("cuda table: what has no kernel is refused by name, never done elsewhere") {
   const cuda::ScopedEmulatedDevice device;
   Tensor x = Tensor::zeros({4, 8}, DType::f32, Device::cuda), half = Tensor::zeros({4, 8}, DType::bf16, Device::cuda);
   Tensor low = half, square = Tensor::zeros({8, 8}, DType::bf16, Device::cuda);
-  const auto refused = [](auto&& body, const std::string& part) {
-    const std::string error = error_of(body);
-    CHECK_MESSAGE(contains(error, part), error);
-    CHECK_MESSAGE(contains(error, "--device cpu"), error);
-  };
-  refused([&] { gpu().unary(Unary::exp, x, x); }, "unary has no cuda kernel");
-  refused([&] { gpu().sgd(0.1, 0, 0, 1, x, x, x, low); }, "sgd has no cuda kernel");
-  refused([&] { gpu().copy(x, half); }, "copy has no cuda kernel for f32 to bf16");
-  refused([&] { clone(view::transpose(x, 0, 1)); }, "copy has no cuda kernel for views");
-  refused([&] { gpu().gemm(x, x, x, {}); }, "gemm has no cuda kernel for f32, only for bf16 and f16");
-  refused([&] { gpu().gemm(half, square, half, {.alpha = 2}); }, "gemm has no cuda kernel for alpha = 2");
-  refused([&] { gpu().adamw({}, x, x, x, x, low); }, "adamw has no cuda kernel for f32 gradients with a bf16 copy");
-  const std::vector<std::string_view> missing = cuda::missing_kernels();
-  CHECK(std::find(missing.begin(), missing.end(), "unary") != missing.end());
-  CHECK(std::find(missing.begin(), missing.end(), "gemm") == missing.end());
+  check_refused([&] { gpu().gemm(x, x, x, {}); }, "gemm has no cuda kernel for f32, only for bf16 and f16");
+  check_refused([&] { gpu().gemm(half, square, half, {.alpha = 2}); }, "gemm has no cuda kernel for alpha = 2");
+  check_refused([&] { gpu().adamw({}, x, x, x, x, low); },
+                "adamw has no cuda kernel for f32 gradients with a bf16 copy");
 }

@@ -1,0 +1,201 @@
+// Memory, elementwise and reduction entries of the CUDA kernel table against the CPU's.
+#include "tests/cuda/table_support.h"
+
+using namespace trireme;
+using namespace cuda_test;
+
+namespace {
+
+constexpr DType kAll[] = {DType::f64, DType::f32, DType::bf16, DType::f16, DType::i64, DType::i32, DType::u8};
+constexpr Unary kUnary[] = {Unary::negate, Unary::exp,     Unary::log,  Unary::sqrt, Unary::square,   Unary::tanh,
+                            Unary::relu,   Unary::sigmoid, Unary::silu, Unary::gelu, Unary::gelu_tanh};
+
+/// The views that tests look through, over a [4, 3, 10] tensor.
+const std::vector<Tensor (*)(const Tensor&)> kViews = {
+    [](const Tensor& x) { return x; },
+    [](const Tensor& x) { return view::slice(x, 1, 1, 2); },
+    [](const Tensor& x) { return view::slice(x, 2, 3, 5); },
+    [](const Tensor& x) { return view::transpose(x, 0, 2); },
+    [](const Tensor& x) { return view::transpose(view::slice(x, 0, 1, 2), 1, 2); },
+    [](const Tensor& x) { return view::select(x, 2, 4); },
+    [](const Tensor& x) { return view::slice(x, 0, 2, 0); },
+};
+
+/// Whole numbers from 0 to 99, which every dtype holds.
+Tensor whole_numbers(const Shape& shape, DType dtype) {
+  Tensor x = random(shape, DType::f64, 8);
+  for (double& value : x.span<double>()) value = std::floor(50 + 50 * value);
+  return cast(x, dtype);
+}
+
+}  // namespace
+
+TEST_CASE("cuda table: fill writes a view and nothing beside it, in every dtype") {
+  const cuda::ScopedEmulatedDevice device;
+  for (const DType dtype : kAll)
+    for (const auto& look : kViews)
+      for (const double value : {0.0, 3.0}) {
+        const Tensor x = whole_numbers({4, 3, 10}, dtype), x2 = there(x);
+        Tensor y = look(x), y2 = look(x2);
+        host().fill(y, value);
+        gpu().fill(y2, value);
+        CHECK(same_bits(x2, x));
+      }
+}
+
+TEST_CASE("cuda table: copy from any view in any dtype to any other, on the device and across") {
+  const cuda::ScopedEmulatedDevice device;
+  for (const DType from : kAll)
+    for (const DType to : kAll)
+      for (const auto& look : kViews) {
+        const Tensor x = whole_numbers({4, 3, 10}, from), x2 = there(x);
+        const Tensor expected = cast(look(x), to);
+        CHECK(same_bits(cast(look(x2), to), expected));
+        CHECK(same_bits(clone(look(x2)), look(x)));
+        const Tensor y = whole_numbers({4, 3, 10}, to), y2 = there(y);
+        Tensor part = look(y), part2 = look(y2);
+        copy(expected, part);
+        copy(look(x), part2);  // from the host into a view
+        CHECK(same_bits(y2, y));
+        copy(look(x2), part);  // and back
+        CHECK(same_bits(y2, y));
+      }
+}
+
+TEST_CASE("cuda table: unary functions and their derivatives, in place too") {
+  const cuda::ScopedEmulatedDevice device;
+  under_schedules([] {
+    for (const DType dtype : DTypes::training)
+      for (const Unary op : kUnary)
+        for (const Shape& shape : {Shape{3, 70}, Shape{}, Shape{0, 4}}) {
+          CAPTURE(static_cast<int>(op));
+          Tensor x = random(shape, dtype, 1);
+          if (op == Unary::log || op == Unary::sqrt) {
+            host().unary(Unary::square, x, x);
+            const Tensor shift = Tensor::full({}, 0.1, dtype);
+            host().binary(Binary::add, x, view::expand(shift, shape), x);
+          }
+          const Tensor dy = random(shape, dtype, 2);
+          Tensor y = Tensor::empty(shape, dtype), dx = Tensor::empty(shape, dtype), x2 = there(x), dx2 = there(dy);
+          host().unary(op, x, y);
+          host().unary_backward(op, x, dy, dx);
+          gpu().unary_backward(op, x2, dx2, dx2);
+          gpu().unary(op, x2, x2);
+          CHECK(difference(x2, y) < 1);
+          CHECK(difference(dx2, dx) < 1);
+        }
+  });
+}
+
+TEST_CASE("cuda table: arithmetic over dense, broadcast and turned operands, in place too") {
+  const cuda::ScopedEmulatedDevice device;
+  under_schedules([] {
+    for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16})
+      for (const Binary op : {Binary::add, Binary::subtract, Binary::multiply, Binary::divide, Binary::equal}) {
+        const Shape shape = {2, 5, 9};
+        const auto check = [&](const Tensor& a, const Tensor& b, auto&& look_a, auto&& look_b) {
+          Tensor y = Tensor::empty(shape, dtype), y2 = like(y);
+          host().binary(op, look_a(a), look_b(b), y);
+          gpu().binary(op, look_a(there(a)), look_b(there(b)), y2);
+          CHECK(difference(y2, y) < 1);
+        };
+        const auto wide = [&](const Tensor& x) { return view::expand(x, shape); };
+        const auto turned = [](const Tensor& x) { return view::transpose(x, 0, 2); };
+        const Tensor x = random(shape, dtype, 1), row = random({9}, dtype, 2), column = random({5, 1}, dtype, 3);
+        check(x, x, wide, wide);
+        check(x, row, wide, wide);
+        check(column, row, wide, wide);
+        check(random({9, 5, 2}, dtype, 4), random({}, dtype, 5), turned, wide);
+        Tensor y = clone(x), y2 = there(x);
+        host().binary(op, y, wide(row), y);
+        gpu().binary(op, y2, wide(there(row)), y2);
+        CHECK(difference(y2, y) < 1);
+      }
+  });
+}
+
+TEST_CASE("cuda table: axpby between any floating dtypes; b = 0 ignores NaN") {
+  const cuda::ScopedEmulatedDevice device;
+  for (const DType from : {DType::f64, DType::f32, DType::bf16, DType::f16})
+    for (const DType to : {DType::f64, DType::f32, DType::bf16, DType::f16})
+      for (const double b : {0.0, 0.75}) {
+        const Tensor x = random({3, 43}, from, 1);
+        Tensor y = b == 0 ? Tensor::full({3, 43}, NAN, to) : random({3, 43}, to, 2), y2 = there(y);
+        host().axpby(-1.5, x, b, y);
+        gpu().axpby(-1.5, there(x), b, y2);
+        CHECK(difference(y2, y) < 1);
+      }
+}
+
+TEST_CASE("cuda table: dropout of a shard has the CPU's mask") {
+  const cuda::ScopedEmulatedDevice device;
+  under_schedules([] {
+    for (const DType dtype : DTypes::training) {
+      const Tensor x = random({3, 4, 6}, dtype, 1);
+      const Rectangle where = {.global = {6, 4, 11}, .start = {2, 0, 5}};
+      Tensor y = Tensor::empty(x.shape(), dtype), y2 = there(x);
+      host().dropout(x, 0.3, 17, 5, where, y);
+      gpu().dropout(y2, 0.3, 17, 5, where, y2);
+      CHECK(same_bits(y2, y));
+    }
+  });
+}
+
+TEST_CASE("cuda table: swiglu and its gradient, over x") {
+  const cuda::ScopedEmulatedDevice device;
+  under_schedules([] {
+    for (const DType dtype : DTypes::training)
+      for (const std::int64_t width : {1, 37}) {
+        const Tensor x = random({4, 2 * width}, dtype, 1), dy = random({4, width}, dtype, 2);
+        Tensor y = Tensor::empty(dy.shape(), dtype), dx = Tensor::empty(x.shape(), dtype), y2 = like(y), dx2 = there(x);
+        host().swiglu(x, y);
+        host().swiglu_backward(x, dy, dx);
+        gpu().swiglu(dx2, y2);
+        gpu().swiglu_backward(dx2, there(dy), dx2);
+        CHECK(difference(y2, y) < 1);
+        CHECK(difference(dx2, dx) < 1);
+      }
+  });
+}
+
+TEST_CASE("cuda table: reductions over any dims of views, and the sum of squares") {
+  const cuda::ScopedEmulatedDevice device;
+  under_schedules([] {
+    for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16}) {
+      const auto check = [&](const Shape& shape, const Shape& kept, auto&& look) {
+        const Tensor x = random(shape, dtype, 1), x2 = there(x);
+        for (const Reduction op : {Reduction::sum, Reduction::max}) {
+          Tensor y = Tensor::empty(kept, dtype), y2 = like(y);
+          host().reduce(op, look(x), y);
+          gpu().reduce(op, look(x2), y2);
+          CHECK(difference(y2, y) < 1);
+        }
+      };
+      const auto whole = [](const Tensor& x) { return x; };
+      check({7, 33}, {7, 1}, whole);
+      check({33, 7}, {1, 7}, whole);
+      check({520, 3}, {1, 3}, whole);  // in parts, by columns
+      check({3, 4, 5}, {1, 1, 1}, whole);
+      check({3, 4, 5}, {5, 1, 3}, [](const Tensor& x) { return view::transpose(x, 0, 2); });
+      check({2, 6, 5}, {1, 3, 5}, [](const Tensor& x) { return view::slice(x, 1, 2, 3); });
+      check({0, 5}, {1, 5}, whole);
+      check({4, 0}, {1, 0}, whole);
+      for (const std::int64_t count : {0, 1, 5001}) {
+        const Tensor x = random({count}, dtype, 2);
+        CHECK(gpu().sum_squares(there(x)) == doctest::Approx(host().sum_squares(x)).epsilon(1e-12));
+      }
+    }
+  });
+}
+
+TEST_CASE("cuda table: f64 functions, host tensors and views for dense are refused") {
+  const cuda::ScopedEmulatedDevice device;
+  Tensor wide = Tensor::zeros({4, 8}, DType::f64, Device::cuda), here = Tensor::zeros({4, 8});
+  Tensor x = there(here), turned = view::transpose(x, 0, 1);
+  check_refused([&] { gpu().unary(Unary::exp, wide, wide); }, "unary has no cuda kernel for f64");
+  check_refused([&] { gpu().swiglu(wide, wide); }, "swiglu has no cuda kernel for f64");
+  CHECK(contains(error_of([&] { gpu().unary(Unary::exp, here, x); }), "[unary] a tensor [4, 8] is on cpu"));
+  CHECK(contains(error_of([&] { gpu().fill(here, 1); }), "[fill] a tensor [4, 8] is on cpu"));
+  CHECK(contains(error_of([&] { gpu().axpby(1, turned, 1, turned); }), "expected a dense one"));
+  CHECK(contains(error_of([&] { gpu().binary(Binary::add, x, wide, x); }), "holds f64; expected f32"));
+}

@@ -1,0 +1,87 @@
+// Softmax, embeddings, rotary positions and joined attention of the CUDA kernel table against the CPU's.
+#include "tests/cuda/table_support.h"
+
+using namespace trireme;
+using namespace cuda_test;
+
+namespace {
+
+Tensor integers(const Shape& shape, std::int64_t first, std::int64_t count, std::uint64_t seed) {
+  std::vector<std::int32_t> values(static_cast<std::size_t>(shape.count()));
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] = static_cast<std::int32_t>(first) +
+                static_cast<std::int32_t>(random_word(seed, 2, i) % static_cast<std::uint64_t>(count));
+  return Tensor::from<std::int32_t>(values, shape);
+}
+
+}  // namespace
+
+TEST_CASE("cuda table: softmax and its gradient, in place") {
+  const cuda::ScopedEmulatedDevice device;
+  under_schedules([] {
+    for (const DType dtype : DTypes::training)
+      for (const Shape& shape : {Shape{5, 67}, Shape{2, 1500}, Shape{3, 1}, Shape{0, 4}}) {
+        const Tensor x = random(shape, dtype, 1), dy = random(shape, dtype, 2);
+        Tensor y = Tensor::empty(shape, dtype), dx = Tensor::empty(shape, dtype), y2 = there(x), dx2 = there(dy);
+        host().softmax(x, y);
+        host().softmax_backward(y, dy, dx);
+        gpu().softmax(y2, y2);
+        gpu().softmax_backward(there(y), dx2, dx2);
+        CHECK(difference(y2, y, 1e-6) < 1);
+        CHECK(difference(dx2, dx, 1e-6) < 1);
+      }
+  });
+}
+
+TEST_CASE("cuda table: embedding in a slice of the vocabulary, its gradient added to what was there") {
+  const cuda::ScopedEmulatedDevice device;
+  under_schedules([] {
+    for (const DType dtype : DTypes::training)
+      for (const std::int64_t width : {1, 24, 37}) {
+        const Tensor weight = random({11, width}, dtype, 1), dy = random({50, width}, dtype, 2);
+        const Tensor ids = integers({50}, 3, 15, 4);  // some of them outside [5, 16)
+        Tensor y = Tensor::empty(dy.shape(), dtype), y2 = like(y);
+        Tensor dweight = random({11, width}, DType::f32, 3), dweight2 = there(dweight);
+        host().embedding(weight, ids, 5, y);
+        host().embedding_backward(dy, ids, 5, dweight);
+        gpu().embedding(there(weight), there(ids), 5, y2);
+        gpu().embedding_backward(there(dy), there(ids), 5, dweight2);
+        CHECK(same_bits(y2, y));
+        CHECK(same_bits(dweight2, dweight));
+      }
+  });
+}
+
+TEST_CASE("cuda table: rope turned and turned back, in place") {
+  const cuda::ScopedEmulatedDevice device;
+  under_schedules([] {
+    for (const DType dtype : DTypes::training)
+      for (const bool inverse : {false, true})
+        for (const std::int64_t width : {2, 14, 32}) {
+          const Tensor x = random({2, 5, 3, width}, dtype, 1), positions = integers({5}, 0, 100000, 2);
+          Tensor y = Tensor::empty(x.shape(), dtype), y2 = there(x);
+          host().rope(x, positions, 10000, inverse, y);
+          gpu().rope(y2, there(positions), 10000, inverse, y2);
+          CHECK(difference(y2, y) < 1);
+        }
+  });
+}
+
+TEST_CASE("cuda table: attention over two sets of keys joined, in parts of tensors") {
+  const cuda::ScopedEmulatedDevice device;
+  under_schedules([] {
+    for (const DType dtype : DTypes::training) {
+      const auto late = [](const Tensor& x, int dim) { return view::slice(x, dim, 2, 4); };  // tokens 2 to 5
+      const Tensor part = random({2, 3, 4, 20}, dtype, 1), part_lse = random({2, 4, 3}, DType::f32, 2);
+      const Tensor out = random({2, 6, 3, 20}, DType::f32, 3), lse = random({2, 3, 6}, DType::f32, 4);
+      lse.data<float>()[3] = -INFINITY;
+      const Tensor out2 = there(out), lse2 = there(lse);
+      const auto turned = [](const Tensor& x) { return view::transpose(x, 1, 2); };  // heads before tokens in memory
+      Tensor some = late(out, 1), some_lse = late(lse, 2), some2 = late(out2, 1), some_lse2 = late(lse2, 2);
+      host().attention_merge(turned(part), turned(part_lse), some, some_lse);
+      gpu().attention_merge(turned(there(part)), turned(there(part_lse)), some2, some_lse2);
+      CHECK(difference(out2, out) < 1);
+      CHECK(difference(lse2, lse) < 1);
+    }
+  });
+}

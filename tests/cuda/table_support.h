@@ -1,0 +1,79 @@
+// What the tests of the CUDA kernel table share: inputs, both tables, and how far results may be apart. Every adapter is
+// called on the emulated GPU and compared with the CPU's kernel on the same inputs.
+// Read next: tests/cuda/table_elementwise_test.cpp.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "core/kernels.h"
+#include "cuda/runtime/emulated.h"
+#include "tests/cuda/support.h"
+
+namespace cuda_test {
+
+using trireme::Device;
+using trireme::DType;
+using trireme::KernelTable;
+using trireme::Shape;
+using trireme::Tensor;
+
+/// Values in [-1, 1), a function of seed and position.
+inline Tensor random(const Shape& shape, DType dtype, std::uint64_t seed) {
+  std::vector<float> values(static_cast<std::size_t>(shape.count()));
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] = 2.0F * static_cast<float>(trireme::random_uniform(seed, 1, i)) - 1.0F;
+  return trireme::cast(Tensor::from<float>(values, shape), dtype);
+}
+
+/// Largest |a - b| in units of one rounding of the dtype; `room` covers sums in f32 of another order.
+inline double difference(const Tensor& on_cuda, const Tensor& on_cpu, double room = 1e-5) {
+  REQUIRE(on_cuda.device() == Device::cuda);
+  REQUIRE(on_cuda.dtype() == on_cpu.dtype());
+  double unit = on_cpu.dtype() == DType::bf16 ? 1.0 / 128 : on_cpu.dtype() == DType::f16 ? 1.0 / 1024 : 4e-6;
+  if (on_cpu.dtype() == DType::f64) unit = room = 1e-14;
+  const Tensor got = trireme::cast(on_cuda.to(Device::cpu), DType::f64);
+  const Tensor expected = trireme::contiguous(trireme::cast(on_cpu, DType::f64));
+  REQUIRE(got.shape() == expected.shape());
+  double worst = 0;
+  for (std::int64_t i = 0; i < got.count(); ++i) {
+    const double a = got.data<double>()[i], b = expected.data<double>()[i];
+    if (a == b) continue;  // infinities
+    const double error = std::abs(a - b) / (unit * std::abs(b) + room);
+    worst = std::max(worst, std::isnan(error) ? 1e9 : error);
+  }
+  return worst;
+}
+
+/// Whether both hold the same elements, bit for bit.
+inline bool same_bits(const Tensor& on_cuda, const Tensor& on_cpu) {
+  REQUIRE(on_cuda.device() == Device::cuda);
+  REQUIRE(on_cuda.dtype() == on_cpu.dtype());
+  const Tensor got = on_cuda.to(Device::cpu), expected = trireme::contiguous(on_cpu);
+  return got.shape() == expected.shape() &&
+         std::memcmp(got.raw(), expected.raw(), static_cast<std::size_t>(got.bytes())) == 0;
+}
+
+inline bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+/// That `body` throws a refusal which says `part`, and what to do instead.
+template <class Body>
+void check_refused(Body&& body, const std::string& part) {
+  const std::string error = error_of(body);
+  CHECK_MESSAGE(contains(error, part), error);
+  CHECK_MESSAGE(contains(error, "--device cpu"), error);
+}
+
+inline const KernelTable& host() { return trireme::kernels(Device::cpu); }
+inline const KernelTable& gpu() { return trireme::kernels(Device::cuda); }
+inline Tensor there(const Tensor& x) { return x.defined() ? x.to(Device::cuda) : Tensor(); }
+inline Tensor like(const Tensor& x) { return Tensor::empty(x.shape(), x.dtype(), Device::cuda); }
+
+struct DTypes {
+  static constexpr DType training[] = {DType::f32, DType::bf16, DType::f16}, half[] = {DType::bf16, DType::f16};
+};
+
+}  // namespace cuda_test
