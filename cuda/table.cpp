@@ -1,6 +1,6 @@
 // The CUDA kernel table: an adapter where a kernel exists, and a refusal that names the entry where none does.
 // Read next: cuda/table_arguments.h, then the adapters: table_memory.cpp, table_elementwise.cpp, table_reduce.cpp,
-// table_products.cpp, table_norm.cpp, table_rows.cpp, table_optimizer.cpp.
+// table_products.cpp, table_norm.cpp, table_rows.cpp, table_cross_entropy.cpp, table_optimizer.cpp.
 #include "cuda/table.h"
 
 #include <algorithm>
@@ -39,7 +39,8 @@ struct Refusal<Result (*)(Args...)> {
   X(copy)                                                                                                      \
   X(unary)                                                                                                     \
   X(unary_backward)                                                                                            \
-  X(binary) X(axpby) X(dropout) X(reduce) X(sum_squares) X(gemm) X(softmax) X(softmax_backward) X(layer_norm)  \
+  X(binary)                                                                                                    \
+  X(axpby) X(dropout) X(reduce) X(sum_squares) X(gemm) X(softmax) X(softmax_backward) X(layer_norm)            \
       X(layer_norm_backward) X(rms_norm) X(rms_norm_backward) X(embedding) X(embedding_backward) X(attention)  \
           X(attention_backward) X(attention_merge) X(rope) X(swiglu) X(swiglu_backward) X(cross_entropy_stats) \
               X(cross_entropy_loss) X(cross_entropy_backward) X(adamw) X(sgd)
@@ -60,7 +61,6 @@ static_assert(sizeof(KernelTable) == std::size(kNames) * sizeof(void (*)()), "an
 }  // namespace
 
 const KernelTable& kernel_table() {
-  // The cross-entropy kernels take i64 targets and know no label smoothing: not what the table's entries promise.
   static const KernelTable table = [] {
     KernelTable t = refusals();
     t.fill = fill;
@@ -86,6 +86,9 @@ const KernelTable& kernel_table() {
     t.rope = rope;
     t.swiglu = swiglu;
     t.swiglu_backward = swiglu_backward;
+    t.cross_entropy_stats = cross_entropy_stats;
+    t.cross_entropy_loss = cross_entropy_loss;
+    t.cross_entropy_backward = cross_entropy_backward;
     t.adamw = adamw;
     t.sgd = sgd;
     return t;

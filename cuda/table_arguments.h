@@ -107,6 +107,12 @@ void attention_merge(const Tensor& part, const Tensor& part_lse, Tensor& out, Te
 void rope(const Tensor& x, const Tensor& positions, double base, bool inverse, Tensor& y);
 void swiglu(const Tensor& x, Tensor& y);
 void swiglu_backward(const Tensor& x, const Tensor& dy, Tensor& dx);
+void cross_entropy_stats(const Tensor& logits, const Tensor& targets, const VocabSlice& slice, Tensor& maximum,
+                         Tensor& sum_exp, Tensor& target_logit, Tensor& logit_sum);
+double cross_entropy_loss(const Tensor& targets, const Tensor& maximum, const Tensor& sum_exp,
+                          const Tensor& target_logit, const Tensor& logit_sum, double smoothing, std::int64_t vocab);
+void cross_entropy_backward(const Tensor& logits, const Tensor& targets, const VocabSlice& slice, const Tensor& maximum,
+                            const Tensor& sum_exp, double smoothing, double scale, Tensor& dlogits);
 void adamw(const AdamWOptions& options, const Tensor& gradient, Tensor& weight, Tensor& m, Tensor& v, Tensor& low);
 void sgd(double lr, double momentum_factor, double weight_decay, double gradient_scale, const Tensor& gradient,
          Tensor& weight, Tensor& momentum, Tensor& low);

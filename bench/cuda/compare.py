@@ -253,12 +253,13 @@ class Gpu:
         rows, columns, valid = 8192, 50304, 50257
         logits = self.uniform(rows, columns) * 4
         targets = torch.randint(0, valid, (rows,), device="cuda")
-        work, losses = torch.empty(3 * rows, device="cuda"), torch.empty(rows, device="cuda")
+        narrow = targets.int()
+        work, losses = torch.empty(4 * rows, device="cuda"), torch.empty(rows, device="cuda", dtype=torch.float64)
         buffer = logits.clone()
 
         def ours(_):
             self.call("cross_entropy", rows, columns, valid, *(self.pointer(t) for t in
-                                                               (buffer, targets, work, losses)), self.stream)
+                                                               (buffer, narrow, work, losses)), self.stream)
 
         ours(0)
         some = slice(0, 512)
@@ -381,6 +382,28 @@ class Emulated:
             expected += [sum(w * v[j * dim + d] for j, w in enumerate(weights)) / sum(weights) for d in range(dim)]
         self.case(f"attention d{dim} causal {tokens}", self.floats(out), expected, run)
 
+    def cross_entropy(self):
+        rows, columns, valid = 3, 24, 21
+        x, x_bits = self.bf16(rows * columns)
+        targets, work = (ctypes.c_int32 * rows)(4, -1, valid - 1), (ctypes.c_float * (4 * rows))()
+        losses, logits = (ctypes.c_double * rows)(), (ctypes.c_uint16 * (rows * columns))()
+        where = [Pointer(ctypes.addressof(t)) for t in (logits, targets, work, losses)]
+
+        def run():
+            logits[:] = x_bits[:]
+            self.call("cross_entropy", rows, columns, valid, *where, Pointer(0))
+
+        run()
+        gradients, expected_losses = [], []
+        for r, target in enumerate(targets):
+            row = x[r * columns:r * columns + valid]
+            total = sum(map(math.exp, row))
+            gradients += [0.0 if target < 0 or j >= valid else (math.exp(row[j]) / total - (j == target)) / rows
+                          for j in range(columns)]
+            expected_losses.append(0.0 if target < 0 else math.log(total) - row[target])
+        assert math.dist(losses, expected_losses) < 1e-5, "the losses differ"
+        self.case(f"cross-entropy {rows}x{columns}", self.floats(logits), gradients, run)
+
     def refusal(self):
         try:
             self.call("layer_norm", 1, 30000, *(Pointer(0) for _ in range(9)))
@@ -399,7 +422,7 @@ def main():
     parser.add_argument("--rehearse", action="store_true", help="the emulated library, tiny sizes, no GPU")
     options = parser.parse_args()
     side = Emulated(Library(options.library)) if options.rehearse else Gpu(Library(options.library))
-    cases = ["gemm", "attention", "refusal"] if options.rehearse else \
+    cases = ["gemm", "attention", "cross_entropy", "refusal"] if options.rehearse else \
         ["copy", "gemm", "attention", "backward", "norm", "cross_entropy", "adamw"]
     failures = []
     for name in cases:

@@ -121,15 +121,26 @@ int trireme_layer_norm(int rows, int width, void* x, void* residual, void* sum, 
   });
 }
 
-/// Both passes; logits [rows, columns] in bf16 become gradients. workspace: 3 rows floats.
+/// Both passes; logits [rows, columns] in bf16 become gradients; targets i32; losses [rows] f64. workspace: 4 rows floats.
 int trireme_cross_entropy(int rows, int columns, int valid, void* logits, void* targets, void* workspace, void* losses,
                           void* stream) {
   return guarded([&] {
     float* const w = as<float>(workspace);
-    const CrossEntropy<bf16> p{rows, columns,  valid,       0, as<bf16>(logits), as<std::int64_t>(targets),
-                               w,    w + rows, w + 2 * rows};
+    const CrossEntropy<bf16> p{.rows = rows,
+                               .columns = columns,
+                               .valid = valid,
+                               .first = 0,
+                               .vocabulary = valid,
+                               .smoothing = 0,
+                               .logits = as<bf16>(logits),
+                               .targets = as<std::int32_t>(targets),
+                               .maximum = w,
+                               .sum_exp = w + rows,
+                               .target_logit = w + 2 * rows,
+                               .logit_sum = w + 3 * rows};
     cross_entropy_statistics(p, static_cast<Stream>(stream));
-    cross_entropy_gradient(p, 1.0F / static_cast<float>(rows), as<float>(losses), static_cast<Stream>(stream));
+    cross_entropy_losses(p, as<double>(losses), static_cast<Stream>(stream));
+    cross_entropy_gradient(p, 1.0 / rows, as<bf16>(logits), static_cast<Stream>(stream));
   });
 }
 

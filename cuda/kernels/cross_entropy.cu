@@ -2,74 +2,94 @@
 // the sum are found in one read (Milakov and Gimelshein, Online normalizer calculation for softmax, 2018).
 #include "cuda/kernels/cross_entropy.h"
 
+#include <cmath>
+
+#include "cuda/kernels/pieces.h"
+
 namespace trireme::cuda {
 
 namespace {
 
 constexpr int kThreads = 512;
+constexpr int kLossThreads = 256;
 constexpr float kLog2E = 1.4426950408889634F;
 
-template <class T>
-__device__ bool rows_are_aligned(const CrossEntropy<T>& p) {
-  return reinterpret_cast<std::uintptr_t>(p.logits) % 16 == 0 && p.columns % kPackSize<T> == 0;
-}
+/// As Max, but a row without columns has the maximum -infinity.
+struct Largest {
+  __device__ static float join(float a, float b) { return a > b ? a : b; }
+  static constexpr float kNeutral = -INFINITY;
+};
 
 template <class T>
 __global__ void __launch_bounds__(kThreads) statistics_kernel(const __grid_constant__ CrossEntropy<T> p) {
   constexpr int kWidth = kPackSize<T>;
   TRIREME_SHARED(float, scratch, 32);
   const T* const row = p.logits + std::int64_t{blockIdx.x} * p.columns;
-  const bool aligned = rows_are_aligned(p);
-  float maximum = Max::kNeutral, sum = 0;  // of this thread's columns; sum of exp(x - maximum)
+  float maximum = Largest::kNeutral, sum_exp = 0, sum = 0;  // of this thread's columns; sum_exp of exp(x - maximum)
   for (int c = kWidth * static_cast<int>(threadIdx.x); c < p.valid; c += kWidth * kThreads) {
+    const int count = p.valid - c < kWidth ? p.valid - c : kWidth;
+    const auto piece = load_piece<kWidth>(row + c, count);
     float x[kWidth];
-    Pack<T, kWidth> piece = {};
-    if (aligned) piece = load_vector<Pack<T, kWidth>>(row + c);
     float largest = maximum;
     TRIREME_UNROLL
     for (int i = 0; i < kWidth; ++i) {
-      x[i] = c + i >= p.valid ? -INFINITY : to_float(aligned ? piece.values[i] : row[c + i]);
-      largest = Max::join(largest, x[i]);
+      x[i] = i < count ? to_float(piece.values[i]) : -INFINITY;
+      largest = Largest::join(largest, x[i]);
+      sum += to_float(piece.values[i]);  // beyond count: zeros
     }
-    sum *= exp2_fast((maximum - largest) * kLog2E);
+    if (largest == -INFINITY) continue;  // nothing but -infinity so far: adds nothing, and has no difference
+    sum_exp *= exp2_fast((maximum - largest) * kLog2E);
     maximum = largest;
     TRIREME_UNROLL
-    for (int i = 0; i < kWidth; ++i) sum += exp2_fast((x[i] - maximum) * kLog2E);
+    for (int i = 0; i < kWidth; ++i) sum_exp += exp2_fast((x[i] - maximum) * kLog2E);
   }
-  const float row_maximum = reduce_block<Max>(maximum, scratch);
-  const float row_sum = reduce_block<Sum>(sum * exp2_fast((maximum - row_maximum) * kLog2E), scratch);
+  const float row_maximum = reduce_block<Largest>(maximum, scratch);
+  const float rescale = maximum == -INFINITY ? 0.0F : exp2_fast((maximum - row_maximum) * kLog2E);
+  const float row_sum_exp = reduce_block<Sum>(sum_exp * rescale, scratch);
+  const float row_sum = reduce_block<Sum>(sum, scratch);
   if (threadIdx.x != 0) return;
   const std::int64_t target = p.targets[blockIdx.x], local = target - p.first;
   p.maximum[blockIdx.x] = row_maximum;
-  p.sum_exp[blockIdx.x] = row_sum;
+  p.sum_exp[blockIdx.x] = row_sum_exp;
+  p.logit_sum[blockIdx.x] = row_sum;
   p.target_logit[blockIdx.x] = target >= 0 && local >= 0 && local < p.valid ? to_float(row[local]) : 0.0F;
 }
 
+/// A thread a row, in f64: there are few, and their sum is compared between meshes.
+template <class T>
+__global__ void __launch_bounds__(kLossThreads)
+    losses_kernel(const __grid_constant__ CrossEntropy<T> p, double* losses) {
+  const MyPiece mine = my_piece<1>(p.rows);
+  if (mine.count == 0) return;
+  const std::int64_t r = mine.first;
+  const double mean = static_cast<double>(p.logit_sum[r]) / static_cast<double>(p.vocabulary);
+  const double expected = (1 - p.smoothing) * static_cast<double>(p.target_logit[r]) + p.smoothing * mean;
+  const double lse = log(static_cast<double>(p.sum_exp[r])) + static_cast<double>(p.maximum[r]);
+  losses[r] = p.targets[r] < 0 ? 0.0 : lse - expected;
+}
+
+/// `onehot` and `spread`: scale (1 - e) and scale e / V.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
-    gradient_kernel(const __grid_constant__ CrossEntropy<T> p, float scale, float* losses) {
+    gradient_kernel(const __grid_constant__ CrossEntropy<T> p, float scale, float onehot, float spread, T* gradients) {
   constexpr int kWidth = kPackSize<T>;
-  T* const row = p.logits + std::int64_t{blockIdx.x} * p.columns;
-  const bool aligned = rows_are_aligned(p);
+  const std::int64_t start = std::int64_t{blockIdx.x} * p.columns;
   const std::int64_t target = p.targets[blockIdx.x], local = target - p.first;
   const float maximum = p.maximum[blockIdx.x], factor = scale / p.sum_exp[blockIdx.x];
   for (int c = kWidth * static_cast<int>(threadIdx.x); c < p.columns; c += kWidth * kThreads) {
-    Pack<T, kWidth> piece = {};
-    if (aligned) piece = load_vector<Pack<T, kWidth>>(row + c);
+    const int count = p.columns - c < kWidth ? p.columns - c : kWidth;
+    auto piece = load_piece<kWidth>(p.logits + start + c, count);
     TRIREME_UNROLL
     for (int i = 0; i < kWidth; ++i) {
       float gradient = 0;
       if (target >= 0 && c + i < p.valid) {
-        gradient = exp2_fast((to_float(aligned ? piece.values[i] : row[c + i]) - maximum) * kLog2E) * factor;
-        if (c + i == local) gradient -= scale;
+        gradient = exp2_fast((to_float(piece.values[i]) - maximum) * kLog2E) * factor - spread;
+        if (c + i == local) gradient -= onehot;
       }
       piece.values[i] = from_float<T>(gradient);
-      if (!aligned && c + i < p.columns) row[c + i] = piece.values[i];
     }
-    if (aligned) store_vector(row + c, piece);
+    store_piece(gradients + start + c, piece, count);
   }
-  if (threadIdx.x == 0 && losses != nullptr)
-    losses[blockIdx.x] = target < 0 ? 0.0F : logf(p.sum_exp[blockIdx.x]) + maximum - p.target_logit[blockIdx.x];
 }
 
 template <class T>
@@ -85,13 +105,25 @@ void cross_entropy_statistics(const CrossEntropy<T>& p, Stream stream) {
 }
 
 template <class T>
-void cross_entropy_gradient(const CrossEntropy<T>& p, float scale, float* losses, Stream stream) {
-  if (p.rows > 0) launch(config("cross_entropy_gradient", p, stream), gradient_kernel<T>, p, scale, losses);
+void cross_entropy_losses(const CrossEntropy<T>& p, double* losses, Stream stream) {
+  const Dim3 threads = {kLossThreads, 1, 1};
+  if (p.rows > 0)
+    launch({"cross_entropy_losses", grid_of_pieces(p.rows, kLossThreads, 1), threads, 0, stream}, losses_kernel<T>, p,
+           losses);
 }
 
-#define INSTANTIATE(T)                                                    \
-  template void cross_entropy_statistics(const CrossEntropy<T>&, Stream); \
-  template void cross_entropy_gradient(const CrossEntropy<T>&, float, float*, Stream);
+template <class T>
+void cross_entropy_gradient(const CrossEntropy<T>& p, double scale, T* gradients, Stream stream) {
+  if (p.rows == 0) return;
+  const double spread = scale * p.smoothing / static_cast<double>(p.vocabulary);
+  launch(config("cross_entropy_gradient", p, stream), gradient_kernel<T>, p, static_cast<float>(scale),
+         static_cast<float>(scale * (1 - p.smoothing)), static_cast<float>(spread), gradients);
+}
+
+#define INSTANTIATE(T)                                                         \
+  template void cross_entropy_statistics(const CrossEntropy<T>&, Stream);      \
+  template void cross_entropy_losses(const CrossEntropy<T>&, double*, Stream); \
+  template void cross_entropy_gradient(const CrossEntropy<T>&, double, T*, Stream);
 INSTANTIATE(float)
 INSTANTIATE(bf16)
 INSTANTIATE(f16)

@@ -1,11 +1,15 @@
-// Softmax cross-entropy over a vocabulary that may be spread over ranks, with the gradient written over the logits.
-//   loss(row) = log(sum_j exp(x_j)) - x_target;   gradient(row, j) = (softmax(x)_j - [j = target]) * scale
-// In two passes. The first gives each row's maximum, sum of exp(x - maximum) and the target's logit over the local slice
-// of the vocabulary. Ranks join these (largest maximum, sums rescaled to it, logits added), which moves 12 bytes a row
-// instead of the logits. The second pass turns logits into gradients in place.
+// Softmax cross-entropy with label smoothing, over a vocabulary that may be spread over ranks. With e = smoothing and V
+// the size of the whole vocabulary:
+//   loss(row) = log(sum_j exp(x_j)) - (1 - e) x_target - e / V sum_j x_j
+//   gradient(row, j) = scale * (softmax(x)_j - (1 - e) [j = target] - e / V)
+// (Szegedy et al., Rethinking the Inception Architecture, 2016, section 7.)
+// In two passes. The first gives each row's maximum, sum of exp(x - maximum), the target's logit and the sum of logits
+// over the local slice of the vocabulary. Ranks join these (largest maximum, sums rescaled to it, the others added), which
+// moves 16 bytes a row instead of the logits. The second pass turns logits into gradients.
+// Contracts: cross_entropy_* of core/kernels.h, for float, bf16 and f16.
 // Bytes per logit of b bytes: b read in the first pass; b read and b written in the second. A row of 50,304 bf16 values
-// is 100 kB, so the second read of a row comes from the L2 cache when the passes follow each other. About 4 FLOPs and
-// one exponential a pass.
+// is 100 kB, so the second read of a row comes from the L2 cache when the passes follow each other. About 5 FLOPs and
+// one exponential a pass. The losses: 20 bytes read and 8 written per row.
 #pragma once
 
 #include <cstdint>
@@ -21,19 +25,27 @@ struct CrossEntropy {
   int columns;                  ///< of the local slice, with padding: the pitch of logits
   int valid;                    ///< columns that are real tokens, from 0 on; the rest has probability 0, gradient 0
   std::int64_t first;           ///< global id of column 0
-  T* logits;                    ///< [rows, columns]; the second pass replaces them with gradients
-  const std::int64_t* targets;  ///< [rows] global ids; negative: the row does not count, its gradient is 0
-  float* maximum;               ///< [rows] of the slice after the first pass; global before the second
+  std::int64_t vocabulary;      ///< V: real tokens over all slices
+  double smoothing;             ///< e: 0 for none
+  const T* logits;              ///< [rows, columns]
+  const std::int32_t* targets;  ///< [rows] global ids; negative: the row does not count, its loss and gradient are 0
+  float* maximum;               ///< [rows] of the slice after the first pass; over all slices from then on
   float* sum_exp;               ///< [rows] sum of exp(x - maximum), likewise
-  float* target_logit;          ///< [rows] 0 on ranks whose slice does not hold the target; rows that do not count: 0
+  float* target_logit;          ///< [rows] 0 on ranks whose slice does not hold the target, likewise
+  float* logit_sum;             ///< [rows] likewise
 };
 
+/// The first pass. A slice without real columns: -infinity and zeros.
 template <class T>
 void cross_entropy_statistics(const CrossEntropy<T>& problem, Stream stream = nullptr);
 
-/// `scale`: one over the number of rows that count over all ranks, times any loss scale; the loss itself is
-/// log(sum_exp) + maximum - target_logit. `losses` [rows] receives it, 0 for rows that do not count; may be null.
+/// losses [rows], from the statistics over all slices; reads nothing else but the targets.
 template <class T>
-void cross_entropy_gradient(const CrossEntropy<T>& problem, float scale, float* losses, Stream stream = nullptr);
+void cross_entropy_losses(const CrossEntropy<T>& problem, double* losses, Stream stream = nullptr);
+
+/// The second pass. `scale`: one over the number of rows that count over all ranks, times any loss scale. gradients
+/// [rows, columns] may be the logits.
+template <class T>
+void cross_entropy_gradient(const CrossEntropy<T>& problem, double scale, T* gradients, Stream stream = nullptr);
 
 }  // namespace trireme::cuda

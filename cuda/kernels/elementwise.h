@@ -1,7 +1,7 @@
 // Elementwise arithmetic: the unary functions and their derivatives (GELU exact and by tanh, SiLU and the others of
 // Unary), broadcasting arithmetic (a residual addition is its dense case), a x + b y (scaling is b = 0), and SwiGLU.
-// Contracts: unary, unary_backward, binary, axpby, swiglu and swiglu_backward of core/kernels.h, for float, bf16 and f16,
-// with arithmetic in f32; binary and axpby for f64 too, with arithmetic in f64.
+// Contracts: unary, unary_backward, binary, axpby, swiglu and swiglu_backward of core/kernels.h, for float, bf16 and
+// f16, with arithmetic in f32; binary and axpby for f64 too, with arithmetic in f64.
 // Bytes per element of b bytes: unary 2 b; unary_backward 3 b; binary 3 b, less where an operand is broadcast; axpby x and
 // y read, y written; swiglu 3 b per output, backward 5 b. FLOPs: one, or some ten for an exponential or erfc.
 #pragma once

@@ -1,5 +1,5 @@
-// The unary functions and their derivatives for one number, in f32: what elementwise kernels and epilogues are made of. The arithmetic of two
-// numbers, also in f64.
+// The unary functions and their derivatives for one number, in f32: what elementwise kernels and epilogues are made of.
+// The arithmetic of two numbers, in f32 or f64.
 #pragma once
 
 #include <cmath>

@@ -1,0 +1,80 @@
+// Cross-entropy of the CUDA kernel table against the CPU's: statistics of a slice, the sum of the losses, the gradient.
+#include "tests/cuda/table_support.h"
+
+using namespace trireme;
+using namespace cuda_test;
+
+namespace {
+
+/// One row's statistics each: maximum, sum of exponentials, the target's logit, the sum of logits.
+struct Stats {
+  Tensor maximum, sum_exp, target_logit, logit_sum;
+  Stats(std::int64_t rows, Device device)
+      : maximum(Tensor::empty({rows}, DType::f32, device)),
+        sum_exp(Tensor::empty({rows}, DType::f32, device)),
+        target_logit(Tensor::empty({rows}, DType::f32, device)),
+        logit_sum(Tensor::empty({rows}, DType::f32, device)) {}
+};
+
+void check(DType dtype, const Tensor& targets, std::int64_t columns, const VocabSlice& slice, double smoothing) {
+  const std::int64_t rows = targets.count();
+  Tensor logits = Tensor::empty({rows, columns}, dtype);
+  host().axpby(7.0, random(logits.shape(), dtype, 1), 0.0, logits);
+  const Tensor logits2 = there(logits), targets2 = there(targets);
+  Stats stats(rows, Device::cpu), stats2(rows, Device::cuda);
+  host().cross_entropy_stats(logits, targets, slice, stats.maximum, stats.sum_exp, stats.target_logit, stats.logit_sum);
+  gpu().cross_entropy_stats(logits2, targets2, slice, stats2.maximum, stats2.sum_exp, stats2.target_logit,
+                            stats2.logit_sum);
+  CHECK(same_bits(stats2.maximum, stats.maximum));
+  CHECK(difference(stats2.sum_exp, stats.sum_exp) < 1);
+  CHECK(same_bits(stats2.target_logit, stats.target_logit));
+  CHECK(difference(stats2.logit_sum, stats.logit_sum, 5e-5) < 1);
+
+  // From the same statistics, so that the sums may be compared in f64.
+  const auto loss = [&](const KernelTable& table, const Tensor& ids, const Stats& of) {
+    return table.cross_entropy_loss(ids, of.maximum, of.sum_exp, of.target_logit, of.logit_sum, smoothing,
+                                    slice.global);
+  };
+  Stats same = stats;
+  same.maximum = there(stats.maximum), same.sum_exp = there(stats.sum_exp);
+  same.target_logit = there(stats.target_logit), same.logit_sum = there(stats.logit_sum);
+  CHECK(loss(gpu(), targets2, same) == doctest::Approx(loss(host(), targets, stats)).epsilon(1e-13));
+
+  Tensor gradient = Tensor::empty(logits.shape(), dtype), beside = like(gradient), over = there(logits);
+  host().cross_entropy_backward(logits, targets, slice, stats.maximum, stats.sum_exp, smoothing, 0.5, gradient);
+  gpu().cross_entropy_backward(logits2, targets2, slice, same.maximum, same.sum_exp, smoothing, 0.5, beside);
+  gpu().cross_entropy_backward(over, targets2, slice, same.maximum, same.sum_exp, smoothing, 0.5, over);
+  CHECK(difference(beside, gradient, 1e-6) < 1);
+  CHECK(same_bits(over, beside.to(Device::cpu)));
+}
+
+}  // namespace
+
+TEST_CASE("cuda table: cross-entropy of a padded slice, smoothed or not, some rows ignored") {
+  const cuda::ScopedEmulatedDevice device;
+  const std::vector<std::int32_t> ids = {103, -1, 100,
+                                         159, 7,  400};  // of slice [100, 160): the first, third and fourth
+  const Tensor targets = Tensor::from<std::int32_t>(ids, {6});
+  under_schedules([&] {
+    for (const DType dtype : DTypes::training)
+      for (const double smoothing : {0.0, 0.1}) {
+        check(dtype, targets, 64, {.first = 100, .valid = 60, .global = 300}, smoothing);
+        check(dtype, targets, 61, {.first = 100, .valid = 61, .global = 300}, smoothing);
+      }
+  });
+  check(DType::bf16, Tensor::empty({0}, DType::i32), 64, {.first = 0, .valid = 60, .global = 60}, 0.1);
+}
+
+TEST_CASE("cuda table: the losses of many rows are added in f64, in the same order every time") {
+  const cuda::ScopedEmulatedDevice device;
+  constexpr std::int64_t rows = 9000;
+  const Tensor targets = Tensor::full({rows}, 1, DType::i32);
+  const Tensor zeros = Tensor::zeros({rows}), large = Tensor::full({rows}, 16777216.0), ones = Tensor::full({rows}, 1);
+  targets.data<std::int32_t>()[17] = -1;
+  const double expected = host().cross_entropy_loss(targets, large, ones, ones, zeros, 0, 10);
+  CHECK(expected == (rows - 1) * 16777215.0);
+  const Tensor ones2 = there(ones);
+  under_schedules([&] {
+    CHECK(gpu().cross_entropy_loss(there(targets), there(large), ones2, ones2, there(zeros), 0, 10) == expected);
+  });
+}
