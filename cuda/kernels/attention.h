@@ -19,8 +19,9 @@
 
 namespace trireme::cuda {
 
-/// T: bf16 or f16. A token's heads lie side by side; a pitch is the number of elements from token to token, so q, k and
-/// v may be parts of one packed tensor. head_dim: a multiple of 8 up to 128; pitches multiples of 8, addresses of 16.
+/// T: bf16, f16 or float. A token's heads lie side by side; a pitch is the number of elements from token to token, so q, k
+/// and v may be parts of one packed tensor. head_dim: a multiple of 8 up to 128; pitches multiples of 8, addresses of 16.
+/// In f32: any head_dim up to 128, any pitches and addresses.
 template <class T>
 struct AttentionForward {
   int batch, heads, kv_heads, head_dim;  ///< kv_heads divides heads
@@ -63,5 +64,10 @@ struct AttentionBackward {
 /// Starts three kernels, or four.
 template <class T>
 void attention_backward_sm80(const AttentionBackward<T>& attention, Stream stream = nullptr);
+
+/// The same in f32, multiplied and summed in f32 by the ordinary arithmetic units: what a run in f32 uses to be comparable
+/// with the CPU. Blocks own 64 queries (backward: 32 queries, or 32 keys) and stream tiles of 32. first_tile is not used.
+void attention_forward_f32(const AttentionForward<float>& attention, Stream stream = nullptr);
+void attention_backward_f32(const AttentionBackward<float>& attention, Stream stream = nullptr);
 
 }  // namespace trireme::cuda
