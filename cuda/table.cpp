@@ -1,6 +1,7 @@
 // The CUDA kernel table: an adapter where a kernel exists, and a refusal that names the entry where none does.
 // Read next: cuda/table_arguments.h, then the adapters: table_memory.cpp, table_elementwise.cpp, table_reduce.cpp,
-// table_products.cpp, table_norm.cpp, table_rows.cpp, table_cross_entropy.cpp, table_optimizer.cpp.
+// table_products.cpp, table_attention.cpp, table_norm.cpp, table_rows.cpp, table_cross_entropy.cpp,
+// table_optimizer.cpp.
 #include "cuda/table.h"
 
 #include <algorithm>
@@ -82,6 +83,7 @@ const KernelTable& kernel_table() {
     t.embedding = embedding;
     t.embedding_backward = embedding_backward;
     t.attention = attention;
+    t.attention_backward = attention_backward;
     t.attention_merge = attention_merge;
     t.rope = rope;
     t.swiglu = swiglu;

@@ -103,6 +103,9 @@ void embedding(const Tensor& weight, const Tensor& ids, std::int64_t first, Tens
 void embedding_backward(const Tensor& dy, const Tensor& ids, std::int64_t first, Tensor& dweight);
 void attention(const Tensor& q, const Tensor& k, const Tensor& v, double scale, bool causal, const Tensor& first_key,
                Tensor& out, Tensor& lse);
+void attention_backward(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& out, const Tensor& lse,
+                        const Tensor& dout, double scale, bool causal, const Tensor& first_key, Tensor& dq, Tensor& dk,
+                        Tensor& dv);
 void attention_merge(const Tensor& part, const Tensor& part_lse, Tensor& out, Tensor& lse);
 void rope(const Tensor& x, const Tensor& positions, double base, bool inverse, Tensor& y);
 void swiglu(const Tensor& x, Tensor& y);

@@ -1,122 +1,202 @@
-// Matrix products and attention of the kernel table, by cuda/kernels/gemm_sm80.cu and attention_sm80.cu.
-#include "cuda/kernels/attention.h"
+// Matrix products of the kernel table: what core/kernels.h allows, as launches of what cuda/kernels/gemm.h and gemm_f32.h
+// take. Leading dims that are one run of equal steps become the batch of a launch, and other ones a launch each; where the
+// rows of a and c go on evenly and b stays the same, as in a layer, all of it is one taller product. Copied to a workspace
+// first: one of two transposed operands.
+// Read next: cuda/implementations.h, which chooses the kernel.
+#include <algorithm>
+#include <vector>
+
+#include "cuda/implementations.h"
 #include "cuda/kernels/gemm.h"
+#include "cuda/kernels/gemm_f32.h"
 #include "cuda/table_arguments.h"
 
 namespace trireme::cuda {
 namespace {
 
+constexpr const char* kEntry = "gemm";
+constexpr std::int64_t kMostBatch = 65535;  ///< blocks along z of a launch
+
 /// A matrix in memory: rows `pitch` elements apart, or, transposed, columns.
 struct Operand {
   bool transposed;
   std::int64_t pitch;
-};
 
-Operand operand(const Tensor& x) {
-  const std::int64_t row = x.strides()[-2], column = x.strides()[-1];
-  if (column == 1 || x.size(-1) == 1) return {false, row};
-  require(row == 1 || x.size(-2) == 1, "gemm", "{} with strides {}; expected 1 as one of the last two", x.shape(),
-          x.strides());
-  return {true, column};
-}
-
-/// The leading dims as one of `count` matrices, `stride` apart.
-struct Batch {
-  std::int64_t count = 1, stride = 0;
-};
-
-Batch batch(const Tensor& x) {
-  Batch result;
-  for (int dim = x.dims() - 3; dim >= 0; --dim) {
-    if (x.size(dim) == 1) continue;
-    if (result.count == 1)
-      result.stride = x.strides()[dim];
-    else if (x.strides()[dim] != result.stride * result.count)
-      no_kernel("gemm", "the leading dims of {} with strides {}: they are not one batch", x.shape(), x.strides());
-    result.count *= x.size(dim);
+  explicit Operand(const Tensor& x) {
+    const std::int64_t row = x.strides()[-2], column = x.strides()[-1];
+    transposed = column != 1 && x.size(-1) != 1;
+    pitch = transposed ? column : row;
+    require(!transposed || row == 1 || x.size(-2) == 1, kEntry, "{} with strides {}; expected 1 as one of the last two",
+            x.shape(), x.strides());
   }
-  return result;
+};
+
+/// Some leading dims of a, b and c, with the steps through them.
+struct Run {
+  std::int64_t count, a, b, c;
+  bool continued_by(const Run& outer) const {
+    return outer.a == a * count && outer.b == b * count && outer.c == c * count;
+  }
+};
+
+/// The leading dims, innermost first; dims of 1 left out, neighbours merged where all three step on evenly.
+std::vector<Run> leading_runs(const Tensor& a, const Tensor& b, const Tensor& c) {
+  std::vector<Run> runs;
+  for (int dim = c.dims() - 3; dim >= 0; --dim) {
+    if (c.size(dim) == 1) continue;
+    const Run next = {c.size(dim), a.strides()[dim], b.strides()[dim], c.strides()[dim]};
+    if (!runs.empty() && runs.back().continued_by(next))
+      runs.back().count *= next.count;
+    else
+      runs.push_back(next);
+  }
+  return runs;
 }
 
+/// A dense copy of x, with what x repeats in its leading dims repeated again.
+Tensor dense_copy(const Tensor& x) {
+  Shape shape = x.shape();
+  for (int dim = 0; dim < x.dims() - 2; ++dim)
+    if (x.strides()[dim] == 0) shape[dim] = 1;
+  Tensor made = Tensor::empty(shape, x.dtype(), Device::cuda);
+  cuda::copy(x.as_strided(shape, x.strides(), 0), made);
+  return view::expand(made, x.shape());
+}
+
+/// The launches that make up one gemm.
+struct Plan {
+  Operand left, right;
+  Form form;
+  std::int64_t m, n, k, c_pitch;
+  std::vector<Run> runs;
+
+  Plan(const Tensor& a, const Tensor& b, const Tensor& c)
+      : left(a),
+        right(b),
+        form(left.transposed    ? Form::tn
+             : right.transposed ? Form::nt
+                                : Form::nn),
+        m(c.size(-2)),
+        n(c.size(-1)),
+        k(a.size(-1)),
+        c_pitch(c.strides()[-2]),
+        runs(leading_runs(a, b, c)) {
+    require(c.strides()[-1] == 1 || c.size(-1) == 1, kEntry, "c with strides {}; expected 1 as the last", c.strides());
+    if (!runs.empty() && rows_continue(runs.front())) {
+      m *= runs.front().count;
+      runs.erase(runs.begin());
+    }
+    if (runs.empty()) runs.push_back({1, 0, 0, 0});
+  }
+  bool rows_continue(const Run& run) const {
+    return !left.transposed && run.b == 0 && run.a == m * left.pitch && run.c == m * c_pitch &&
+           m * run.count <= std::numeric_limits<int>::max();
+  }
+
+  /// Everything but pointers and batch.
+  template <class P>
+  P product() const {
+    P p{};
+    p.form = form;
+    p.m = size(kEntry, m);
+    p.n = size(kEntry, n);
+    p.k = size(kEntry, k);
+    p.a_pitch = left.pitch;
+    p.b_pitch = right.pitch;
+    p.c_pitch = c_pitch;
+    p.a_stride = runs.front().a;
+    p.b_stride = runs.front().b;
+    p.c_stride = runs.front().c;
+    return p;
+  }
+
+  /// Calls launch(count, a, b, c) for every batch, with offsets of its first matrices.
+  template <class F>
+  void for_each_batch(F&& launch) const {
+    std::int64_t outer = 1;
+    for (std::size_t i = 1; i < runs.size(); ++i) outer *= runs[i].count;
+    for (std::int64_t index = 0; index < outer; ++index) {
+      std::int64_t rest = index, a = 0, b = 0, c = 0;
+      for (std::size_t i = 1; i < runs.size(); ++i) {
+        const std::int64_t at = rest % runs[i].count;
+        rest /= runs[i].count;
+        a += at * runs[i].a;
+        b += at * runs[i].b;
+        c += at * runs[i].c;
+      }
+      const Run& inner = runs.front();
+      for (std::int64_t first = 0; first < inner.count; first += kMostBatch)
+        launch(static_cast<int>(std::min(kMostBatch, inner.count - first)), a + first * inner.a, b + first * inner.b,
+               c + first * inner.c);
+    }
+  }
+};
+
+void multiply_f32(const Tensor& a, const Tensor& b, Tensor& c, const GemmOptions& options) {
+  const Plan plan(a, b, c);
+  auto p = plan.product<GemmF32>();
+  p.alpha = static_cast<float>(options.alpha);
+  p.beta = static_cast<float>(options.beta);
+  p.bias = dense<float>(kEntry, options.bias);
+  plan.for_each_batch([&](int count, std::int64_t a_at, std::int64_t b_at, std::int64_t c_at) {
+    p.batch = count;
+    p.a = address<float>(kEntry, a) + a_at;
+    p.b = address<float>(kEntry, b) + b_at;
+    p.c = address<float>(kEntry, c) + c_at;
+    gemm_f32(p, stream());
+  });
+}
+
+/// c = a b + bias, or, accumulating, c + a b + bias: what the 16-bit kernels do in one pass.
 template <class T, class Out>
-void multiply(const Tensor& a, const Tensor& b, Tensor& c, const GemmOptions& options) {
-  constexpr const char* entry = "gemm";
-  if (options.alpha != 1.0) no_kernel(entry, "alpha = {}", options.alpha);
-  if (options.beta != 0.0 && options.beta != 1.0) no_kernel(entry, "beta = {}", options.beta);
-  require(c.strides()[-1] == 1 || c.size(-1) == 1, entry, "c with strides {}; expected 1 as the last", c.strides());
-  const Operand left = operand(a), right = operand(b);
-  if (left.transposed && right.transposed) no_kernel(entry, "a product of two transposed views");
-  const Batch of_a = batch(a), of_b = batch(b), of_c = batch(c);
-  require(of_a.count == of_c.count && of_b.count == of_c.count, entry, "{} @ {} into {}: leading dims differ",
-          a.shape(), b.shape(), c.shape());
-  gemm_sm80<T, Out>({.form = left.transposed    ? Form::tn
-                             : right.transposed ? Form::nt
-                                                : Form::nn,
-                     .m = size(entry, c.size(-2)),
-                     .n = size(entry, c.size(-1)),
-                     .k = size(entry, a.size(-1)),
-                     .a = address<T>(entry, a),
-                     .a_pitch = left.pitch,
-                     .b = address<T>(entry, b),
-                     .b_pitch = right.pitch,
-                     .c = address<Out>(entry, c),
-                     .c_pitch = c.strides()[-2],
-                     .epilogue = {.bias = dense<T>(entry, options.bias), .accumulate = options.beta == 1.0},
-                     .batch = size(entry, of_c.count),
-                     .a_stride = of_a.stride,
-                     .b_stride = of_b.stride,
-                     .c_stride = of_c.stride},
-                    stream());
+void multiply(const Tensor& a, const Tensor& b, Tensor& c, const Tensor& bias, bool accumulate) {
+  const Plan plan(a, b, c);
+  auto p = plan.product<Gemm<T, Out>>();
+  p.epilogue.bias = dense<T>(kEntry, bias);
+  p.epilogue.accumulate = accumulate;
+  plan.for_each_batch([&](int count, std::int64_t a_at, std::int64_t b_at, std::int64_t c_at) {
+    p.batch = count;
+    p.a = address<T>(kEntry, a) + a_at;
+    p.b = address<T>(kEntry, b) + b_at;
+    p.c = address<Out>(kEntry, c) + c_at;
+    implementation_for(p).run(p, stream());
+  });
 }
 
-/// The pitch of tokens in [B, T, H, D] whose heads lie side by side, and whose sequences follow each other.
-std::int64_t token_pitch(const Tensor& x) {
-  const Shape& s = x.strides();
-  const std::int64_t pitch = x.size(1) > 1 ? s[1] : x.size(0) > 1 ? s[0] : x.size(2) * x.size(3);
-  if (s[3] != 1 || (x.size(2) > 1 && s[2] != x.size(3)) || (x.size(0) > 1 && s[0] != x.size(1) * pitch))
-    no_kernel("attention", "{} with strides {}; heads must lie side by side and sequences follow each other", x.shape(),
-              s);
-  return pitch;
+/// c = alpha product + beta c + bias, by way of f32, with one rounding; product dense f32. Training never comes here.
+void scale_into(const Tensor& product, Tensor& c, const GemmOptions& options) {
+  Tensor sum = Tensor::empty(c.shape(), DType::f32, Device::cuda);
+  if (options.bias.defined()) cuda::copy(view::expand(options.bias, c.shape()), sum);
+  axpby(options.alpha, product, options.bias.defined() ? 1 : 0, sum);
+  if (options.beta != 0) {
+    Tensor before = Tensor::empty(c.shape(), DType::f32, Device::cuda);
+    cuda::copy(c, before);
+    axpby(options.beta, before, 1, sum);
+  }
+  cuda::copy(sum, c);
 }
 
 }  // namespace
 
 void gemm(const Tensor& a, const Tensor& b, Tensor& c, const GemmOptions& options) {
-  visit_half("gemm", a.dtype(), [&](auto tag) {
+  require_one_device(kEntry, {&c, &a, &b});
+  if (c.count() == 0) return;
+  const MemoryScope scope(MemoryCategory::workspace);
+  if (Operand(a).transposed && Operand(b).transposed)
+    return a.count() < b.count() ? gemm(dense_copy(a), b, c, options) : gemm(a, dense_copy(b), c, options);
+  visit_training(kEntry, a.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    if (c.dtype() == DType::f32)
-      multiply<T, float>(a, b, c, options);
-    else
-      multiply<T, T>(a, b, c, options);
-  });
-}
-
-void attention(const Tensor& q, const Tensor& k, const Tensor& v, double scale, bool causal, const Tensor& first_key,
-               Tensor& out, Tensor& lse) {
-  constexpr const char* entry = "attention";
-  if (first_key.defined()) no_kernel(entry, "documents kept apart (--document-mask on)");
-  if (q.size(3) % 8 != 0 || q.size(3) > 128)
-    no_kernel(entry, "head dims of {}, only for multiples of 8 up to 128", q.size(3));
-  if (token_pitch(k) != token_pitch(v)) no_kernel(entry, "k and v with different strides");
-  visit_half(entry, q.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    attention_forward_sm80<T>({.batch = size(entry, q.size(0)),
-                               .heads = size(entry, q.size(2)),
-                               .kv_heads = size(entry, k.size(2)),
-                               .head_dim = size(entry, q.size(3)),
-                               .queries = size(entry, q.size(1)),
-                               .keys = size(entry, k.size(1)),
-                               .causal = causal,
-                               .scale = static_cast<float>(scale),
-                               .q = address<T>(entry, q),
-                               .q_pitch = token_pitch(q),
-                               .k = address<T>(entry, k),
-                               .v = address<T>(entry, v),
-                               .kv_pitch = token_pitch(k),
-                               .out = address<T>(entry, out),
-                               .out_pitch = token_pitch(out),
-                               .lse = dense<float>(entry, lse)},
-                              stream());
+    if constexpr (std::is_same_v<T, float>) {
+      multiply_f32(a, b, c, options);
+    } else if (options.alpha != 1 || (options.beta != 0 && options.beta != 1)) {
+      Tensor product = Tensor::empty(c.shape(), DType::f32, Device::cuda);
+      multiply<T, float>(a, b, product, {}, false);
+      scale_into(product, c, options);
+    } else if (c.dtype() == DType::f32) {
+      multiply<T, float>(a, b, c, options.bias, options.beta == 1);
+    } else {
+      multiply<T, T>(a, b, c, options.bias, options.beta == 1);
+    }
   });
 }
 

@@ -1,0 +1,195 @@
+// cuda/implementations.h and cuda/selection.h: the tables, the names, and the choice.
+#include "cuda/implementations.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <type_traits>
+
+#include "core/error.h"
+#include "cuda/selection.h"
+
+namespace trireme::cuda {
+namespace {
+
+/// What is selected for one family of calls.
+class Selection {
+ public:
+  constexpr Selection(const char* flag, std::span<const std::string_view> names)
+      : flag_(flag), names_(names), selected_(0) {}
+  std::vector<std::string_view> names() const { return {names_.begin(), names_.end()}; }
+  std::string_view selected() const { return names_[selected_]; }
+  bool automatic() const { return selected_ == 0; }
+  const char* flag() const { return flag_; }
+  void select(std::string_view name) {
+    const auto found = std::find(names_.begin(), names_.end(), name);
+    if (found == names_.end())
+      fail(ExitCode::usage, "cuda", "unknown --{} '{}'; expected one of: {}", flag_, name, fmt::join(names_, ", "));
+    selected_ = static_cast<std::size_t>(found - names_.begin());
+  }
+
+ private:
+  const char* flag_;
+  std::span<const std::string_view> names_;
+  std::atomic<std::size_t> selected_;
+};
+
+constexpr std::array<std::string_view, 3> gemms = {"auto", "sm90", "sm80"};
+constexpr std::array<std::string_view, 2> attentions = {"auto", "sm80"};
+Selection gemm_selection("gemm", gemms), attention_selection("attention", attentions);
+
+// ---- the device ------------------------------------------------------------------------------------------------------
+
+#if defined(__CUDACC__)
+
+int device_major() {
+  int device = 0, major = 0;
+  cudaError_t error = cudaGetDevice(&device);
+  if (error == cudaSuccess) error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+  if (error != cudaSuccess)
+    fail(ExitCode::internal, "cuda", "the device does not say what it is: {}", cudaGetErrorString(error));
+  return major;
+}
+/// Code for sm_90a runs on 9.0 alone; code for sm_80 on all that follow it.
+bool device_runs(int major) { return major == 9 ? device_major() == 9 : device_major() >= major; }
+
+#else
+
+int device_major() { return 8; }        // what the emulated device says it is
+bool device_runs(int) { return true; }  // the emulator runs all of them
+
+#endif
+
+// ---- products --------------------------------------------------------------------------------------------------------
+
+template <class Call>
+std::string takes_all(const Call&) {
+  return {};
+}
+
+/// TMA reads rows that begin at multiples of 16 bytes.
+template <class T, class Out>
+std::string sm90_problem(const Gemm<T, Out>& p) {
+  if (p.k < 1) return fmt::format("k is {}; it needs at least 1", p.k);
+  struct Operand {
+    const char* name;
+    const T* data;
+    std::int64_t pitch, stride;
+  };
+  for (const Operand& x : {Operand{"a", p.a, p.a_pitch, p.a_stride}, Operand{"b", p.b, p.b_pitch, p.b_stride}}) {
+    if (reinterpret_cast<std::uintptr_t>(x.data) % 16 != 0)
+      return fmt::format("{} begins {} bytes after a multiple of 16", x.name,
+                         reinterpret_cast<std::uintptr_t>(x.data) % 16);
+    if (x.pitch % 8 != 0 || x.pitch <= 0)
+      return fmt::format("rows of {} are {} elements apart, not a positive multiple of 8", x.name, x.pitch);
+    if (x.stride % 8 != 0 || x.stride < 0)
+      return fmt::format("matrices of {} are {} elements apart, not a multiple of 8", x.name, x.stride);
+  }
+  return {};
+}
+
+template <class T, class Out>
+constexpr std::array<Implementation<Gemm<T, Out>>, 2> products = {{
+    {"sm90", 9, &sm90_problem<T, Out>, [](const Gemm<T, Out>& p, Stream stream) { gemm_sm90(p, stream); }},
+    {"sm80", 8, &takes_all<Gemm<T, Out>>, &gemm_sm80<T, Out>},
+}};
+
+// ---- attention -------------------------------------------------------------------------------------------------------
+
+template <class T>
+std::string sm80_problem(const AttentionForward<T>& p) {
+  if (p.head_dim % 8 == 0 && p.head_dim <= 128) return {};
+  return fmt::format("head dims of {}; it takes multiples of 8 up to 128", p.head_dim);
+}
+template <class T>
+std::string sm80_backward_problem(const AttentionBackward<T>& p) {
+  return sm80_problem(p.forward);
+}
+
+template <class T>
+constexpr std::array<Implementation<AttentionForward<T>>, 1> forwards = {{
+    {"sm80", 8, &sm80_problem<T>, &attention_forward_sm80<T>},
+}};
+template <class T>
+constexpr std::array<Implementation<AttentionBackward<T>>, 1> backwards = {{
+    {"sm80", 8, &sm80_backward_problem<T>, &attention_backward_sm80<T>},
+}};
+
+// ---- the choice ------------------------------------------------------------------------------------------------------
+
+template <class T, class Out>
+std::span<const Implementation<Gemm<T, Out>>> rows_of(const Gemm<T, Out>*) {
+  return products<T, Out>;
+}
+template <class T>
+std::span<const Implementation<AttentionForward<T>>> rows_of(const AttentionForward<T>*) {
+  return forwards<T>;
+}
+template <class T>
+std::span<const Implementation<AttentionBackward<T>>> rows_of(const AttentionBackward<T>*) {
+  return backwards<T>;
+}
+
+template <class T, class Out>
+const Selection& selection_of(const Gemm<T, Out>&) {
+  return gemm_selection;
+}
+template <class Call>
+const Selection& selection_of(const Call&) {
+  return attention_selection;
+}
+
+}  // namespace
+
+template <class Call>
+std::span<const Implementation<Call>> implementations() {
+  return rows_of(static_cast<const Call*>(nullptr));
+}
+
+template <class Call>
+const Implementation<Call>& implementation_for(const Call& call) {
+  const Selection& selection = selection_of(call);
+  const std::string_view name = selection.selected();
+  std::string problem;
+  for (const auto& each : implementations<Call>()) {
+    if (selection.automatic()) {
+      if (each.major > device_major() || !device_runs(each.major)) continue;
+      problem = each.problem(call);
+      if (problem.empty()) return each;
+    } else if (each.name == name) {
+      problem = device_runs(each.major)
+                    ? each.problem(call)
+                    : fmt::format("it runs on compute capability {}.0 alone, and this is a GPU of {}", each.major,
+                                  device_major());
+      if (problem.empty()) return each;
+    }
+  }
+  if (problem.empty()) problem = "it has no such kernel";
+  fail(ExitCode::usage, "cuda", "--{} {} cannot take a call: {}; change the shape, or use --{} auto", selection.flag(),
+       name, problem, selection.flag());
+}
+
+#define TRIREME_INSTANTIATE(...)                                           \
+  template std::span<const Implementation<__VA_ARGS__>> implementations(); \
+  template const Implementation<__VA_ARGS__>& implementation_for(const __VA_ARGS__&);
+TRIREME_INSTANTIATE(Gemm<bf16, bf16>)
+TRIREME_INSTANTIATE(Gemm<bf16, float>)
+TRIREME_INSTANTIATE(Gemm<f16, f16>)
+TRIREME_INSTANTIATE(Gemm<f16, float>)
+TRIREME_INSTANTIATE(AttentionForward<bf16>)
+TRIREME_INSTANTIATE(AttentionForward<f16>)
+TRIREME_INSTANTIATE(AttentionBackward<bf16>)
+TRIREME_INSTANTIATE(AttentionBackward<f16>)
+#undef TRIREME_INSTANTIATE
+
+std::vector<std::string_view> gemm_names() { return gemm_selection.names(); }
+void select_gemm(std::string_view name) { gemm_selection.select(name); }
+std::string_view selected_gemm() { return gemm_selection.selected(); }
+
+std::vector<std::string_view> attention_names() { return attention_selection.names(); }
+void select_attention(std::string_view name) { attention_selection.select(name); }
+std::string_view selected_attention() { return attention_selection.selected(); }
+
+}  // namespace trireme::cuda
