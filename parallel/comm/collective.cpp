@@ -104,7 +104,7 @@ void check(const Collective& c, const ProcessGroup& group) {
       require(c.x.count() == c.y.count() && c.x.dtype() == c.y.dtype() && c.x.count() % group.size() == 0, name(c.kind),
               "x {} {} and y {} {}; expected equal counts, divisible by the {} ranks", to_string(c.x.shape()),
               name(c.x.dtype()), to_string(c.y.shape()), name(c.y.dtype()), group.size());
-      require(c.x.count() == 0 || c.x.raw() != c.y.raw(), name(c.kind),
+      require(c.x.count() == 0 || c.x.device_address() != c.y.device_address(), name(c.kind),
               "x and y are the same memory; expected two tensors");
       break;
     default:
@@ -118,6 +118,31 @@ std::string list_ranks(const ProcessGroup& group, const std::vector<int>& group_
     text += fmt::format("{}rank {} (world rank {})", text.empty() ? "" : ", ", rank, group.world_rank(rank));
   }
   return text;
+}
+
+Work dispatch(ProcessGroup& group, const Collective& c, Launch launch) {
+  switch (c.kind) {
+    case Kind::all_reduce:
+      return group.all_reduce(c.x, c.op, launch);
+    case Kind::all_gather:
+      return group.all_gather(c.x, c.y, launch);
+    case Kind::reduce_scatter:
+      return group.reduce_scatter(c.x, c.y, launch);
+    case Kind::all_to_all:
+      return group.all_to_all(c.x, c.y, launch);
+    case Kind::broadcast:
+      return group.broadcast(c.x, c.root, launch);
+    case Kind::reduce:
+      return group.reduce(c.x, c.root, launch);
+    case Kind::gather:
+      return group.gather(c.x, c.y, c.root, launch);
+    case Kind::scatter:
+      return group.scatter(c.x, c.y, c.root, launch);
+    case Kind::barrier:
+      break;
+  }
+  group.barrier();
+  return {};
 }
 
 Work CollectiveGroup::all_reduce(Tensor x, ReduceOp op, Launch launch) {

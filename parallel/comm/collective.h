@@ -74,6 +74,9 @@ class CollectiveGroup : public ProcessGroup {
   virtual Work submit(Collective collective, Launch launch) = 0;
 };
 
+/// Calls the member of `group` that the collective names: for groups that wrap another.
+Work dispatch(ProcessGroup& group, const Collective& collective, Launch launch);
+
 /// Throws unless x is dense, `peer` is a rank of the group and the tag is not negative.
 void check_message(const char* where, const Tensor& x, int peer, int tag, const ProcessGroup& group);
 

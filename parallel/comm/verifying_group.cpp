@@ -13,7 +13,6 @@ namespace trireme {
 namespace {
 
 using comm::Collective;
-using comm::Kind;
 
 /// One rank's next operation, as text, so that a difference can be shown as it is.
 struct Fingerprint {
@@ -44,28 +43,7 @@ class VerifyingGroup final : public comm::CollectiveGroup {
   Work submit(Collective c, Launch launch) override {
     comm::check(c, *this);
     if (size() > 1) compare(fmt::format("{} in {}", to_string(c.signature(size())), CallSite::current()));
-    switch (c.kind) {
-      case Kind::all_reduce:
-        return inner_->all_reduce(c.x, c.op, launch);
-      case Kind::all_gather:
-        return inner_->all_gather(c.x, c.y, launch);
-      case Kind::reduce_scatter:
-        return inner_->reduce_scatter(c.x, c.y, launch);
-      case Kind::all_to_all:
-        return inner_->all_to_all(c.x, c.y, launch);
-      case Kind::broadcast:
-        return inner_->broadcast(c.x, c.root, launch);
-      case Kind::reduce:
-        return inner_->reduce(c.x, c.root, launch);
-      case Kind::gather:
-        return inner_->gather(c.x, c.y, c.root, launch);
-      case Kind::scatter:
-        return inner_->scatter(c.x, c.y, c.root, launch);
-      case Kind::barrier:
-        break;
-    }
-    inner_->barrier();
-    return {};
+    return comm::dispatch(*inner_, c, launch);
   }
 
  private:

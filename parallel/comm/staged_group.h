@@ -1,0 +1,23 @@
+// A process group whose tensors may be on a GPU: it stages them through host memory, over any group that moves host
+// memory. Several ranks may share one GPU. Tensors on the host go straight through.
+//
+//   rank.world = staged(mpi_world(deadline));   // or staged(world) in run_thread_ranks; subgroups are staged too
+//
+// An operation downloads what this rank contributes when it is called, after the kernels that were launched before; the
+// wrapped group then works on the host (in the background, if so launched, while the GPU goes on), and wait() uploads
+// the result. Results are the wrapped group's, bit for bit, and so are its errors.
+//
+// It goes with verifying() in either order: verifying(staged(world)) and staged(verifying(world)).
+// Cost: each byte that an operation reads or writes crosses the bus to the host once.
+// Read next: parallel/comm/staged_group.cpp; parallel/comm/nccl_group.h, for one GPU for each rank.
+#pragma once
+
+#include <memory>
+
+#include "parallel/comm/process_group.h"
+
+namespace trireme {
+
+std::shared_ptr<ProcessGroup> staged(std::shared_ptr<ProcessGroup> host);
+
+}  // namespace trireme

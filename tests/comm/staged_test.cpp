@@ -1,0 +1,219 @@
+// Groups for tensors on a device, with the emulated one: no kernel is launched here, only copies.
+#include "parallel/comm/staged_group.h"
+
+#include <doctest/doctest.h>
+
+#include <array>
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+#include "core/random.h"
+#include "cuda/runtime/emulated.h"
+#include "parallel/comm/verifying_group.h"
+#include "tests/comm/suite.h"
+
+using namespace trireme;
+using namespace std::chrono_literals;
+
+namespace {
+
+using Group = std::shared_ptr<ProcessGroup>;
+
+Tensor random_tensor(const Shape& shape, DType dtype, int rank, std::uint64_t stream) {
+  Tensor x = Tensor::empty(shape);
+  for (std::int64_t i = 0; i < x.count(); ++i)
+    x.data<float>()[i] =
+        random_uniform(91, stream * 100 + static_cast<std::uint64_t>(rank), static_cast<std::uint64_t>(i)) - 0.5F;
+  return cast(x, dtype);
+}
+
+void expect_same(const char* what, const Tensor& on_device, const Tensor& on_host) {
+  test::verify(on_device.device() == Device::cuda && on_host.device() == Device::cpu, "{}: a result moved", what);
+  const Tensor there = on_device.to(Device::cpu);
+  test::verify(std::memcmp(there.raw(), on_host.raw(), static_cast<std::size_t>(there.bytes())) == 0,
+               "{}: other bits than the host group's", what);
+}
+
+/// Runs an operation on tensors x and y of this rank by the host group and, on the device, by the staged one.
+using Operation = std::function<Work(ProcessGroup&, Tensor& x, Tensor& y, Launch)>;
+void compare(const char* what, const Group& host, DType dtype, const Shape& x_shape, const Shape& y_shape,
+             const Operation& run) {
+  const Group group = staged(host);
+  for (const Launch launch : {Launch::lazily, Launch::background}) {
+    Tensor x = random_tensor(x_shape, dtype, host->rank(), 1), y = random_tensor(y_shape, dtype, host->rank(), 2);
+    Tensor x_there = x.to(Device::cuda), y_there = y.to(Device::cuda);
+    run(*host, x, y, launch).wait();
+    run(*group, x_there, y_there, launch).wait();
+    expect_same(what, x_there, x);
+    expect_same(what, y_there, y);
+  }
+}
+
+Error error_of(int ranks, ProcessGroup::Deadline deadline, const std::function<void(ProcessGroup&)>& body) {
+  try {
+    run_thread_ranks(ranks, 1, deadline, [&](const Group& world) { body(*staged(world)); });
+  } catch (const Error& error) { return error; }
+  FAIL("expected an error");
+  return {ExitCode::ok, "", ""};
+}
+
+bool says(const Error& error, const char* text) {
+  const bool found = std::string(error.what()).find(text) != std::string::npos;
+  if (!found) MESSAGE(error.what());
+  return found;
+}
+
+Tensor on_device(const Shape& shape, double value) { return Tensor::full(shape, value).to(Device::cuda); }
+
+}  // namespace
+
+TEST_CASE("staged groups pass the suite, with tensors on the device and on the host") {
+  const cuda::ScopedEmulatedDevice device;
+  for (const int ranks : {1, 2, 3, 4}) {
+    CAPTURE(ranks);
+    CHECK_NOTHROW(run_thread_ranks(ranks, 1, 60s, [](const Group& world) {
+      const Group group = staged(world);
+      test::check_all(*group, Device::cuda);
+      test::check_messages(*group);
+      test::check_subgroups(*group);
+    }));
+  }
+}
+
+TEST_CASE("each operation has the host group's bits, and leaves alone what that leaves alone") {
+  const cuda::ScopedEmulatedDevice device;
+  for (const int ranks : {1, 2, 3, 4}) {
+    CAPTURE(ranks);
+    run_thread_ranks(ranks, 1, 60s, [](const Group& world) {
+      const int n = world->size(), root = n - 1;
+      for (const DType dtype : {DType::f32, DType::bf16, DType::f64}) {
+        for (const std::int64_t count : {1, 129, 12001}) {
+          const Shape one = {count}, all = {n, count};
+          const auto same = [&](const char* what, const Shape& x, const Shape& y, const Operation& run) {
+            compare(what, world, dtype, x, y, run);
+          };
+          same("all_reduce", one, one,
+               [](auto& g, auto& x, auto&, auto l) { return g.all_reduce(x, ReduceOp::sum, l); });
+          same("max", one, one, [](auto& g, auto& x, auto&, auto l) { return g.all_reduce(x, ReduceOp::max, l); });
+          same("all_gather", one, all, [](auto& g, auto& x, auto& y, auto l) { return g.all_gather(x, y, l); });
+          same("reduce_scatter", all, one, [](auto& g, auto& x, auto& y, auto l) { return g.reduce_scatter(x, y, l); });
+          same("all_to_all", all, all, [](auto& g, auto& x, auto& y, auto l) { return g.all_to_all(x, y, l); });
+          same("broadcast", one, one, [=](auto& g, auto& x, auto&, auto l) { return g.broadcast(x, root, l); });
+          same("reduce", one, one, [=](auto& g, auto& x, auto&, auto l) { return g.reduce(x, root, l); });
+          same("gather", one, all, [=](auto& g, auto& x, auto& y, auto l) { return g.gather(x, y, root, l); });
+          same("scatter", all, one, [=](auto& g, auto& x, auto& y, auto l) { return g.scatter(x, y, root, l); });
+        }
+      }
+    });
+  }
+}
+
+TEST_CASE("an operation takes up what an earlier one of its group has yet to write") {
+  const cuda::ScopedEmulatedDevice device;
+  run_thread_ranks(2, 1, 10s, [](const Group& world) {
+    const Group group = staged(world);
+    for (const Launch launch : {Launch::lazily, Launch::background}) {
+      const Tensor x = on_device({40000}, 1.0), y = on_device({2, 40000}, 0.0);
+      {
+        const Work a = group->all_reduce(x, ReduceOp::sum, launch), b = group->all_gather(x, y, launch);
+        const Work c = group->all_reduce(view::select(y, 0, 1), ReduceOp::sum, launch);
+      }
+      test::verify(x.to(Device::cpu).data<float>()[39999] == 2.0F, "the sum is not 2");
+      const Tensor all = y.to(Device::cpu);
+      test::verify(all.data<float>()[39999] == 2.0F && all.data<float>()[40000] == 4.0F, "{} and {}, expected 2 and 4",
+                   all.data<float>()[39999], all.data<float>()[40000]);
+    }
+  });
+}
+
+TEST_CASE("a dropped operation waits for those before it, not for those after it") {
+  const cuda::ScopedEmulatedDevice device;
+  run_thread_ranks(2, 1, 60s, [](const Group& world) {
+    const Group group = staged(world);
+    const Tensor x = on_device({7}, 1.0), y = on_device({7}, 2.0), z = on_device({7}, 3.0);
+    Work first = group->all_reduce(x), second = group->all_reduce(y), third = group->all_reduce(z);
+    second = Work();
+    test::verify(first.done() && !third.done(), "first {}, third {}", first.done(), third.done());
+    test::verify(x.to(Device::cpu).data<float>()[6] == 2.0F, "the first result is not there");
+    test::verify(y.to(Device::cpu).data<float>()[6] == 4.0F, "the second result is not there");
+  });
+}
+
+TEST_CASE("a background operation ends while the caller does something else; done() has brought the result") {
+  const cuda::ScopedEmulatedDevice device;
+  run_thread_ranks(2, 1, 60s, [](const Group& world) {
+    const Group group = staged(world);
+    const Tensor x = on_device({1000}, 1.0);
+    Work work = group->all_reduce(x, ReduceOp::sum, Launch::background);
+    while (!work.done()) std::this_thread::sleep_for(1ms);  // the deadline ends it when nothing runs
+    test::verify(x.to(Device::cpu).data<float>()[999] == 2.0F, "the sum is not there");
+  });
+}
+
+TEST_CASE("host copies count as communication and are given back") {
+  const cuda::ScopedEmulatedDevice device;
+  run_thread_ranks(2, 1, 60s, [](const Group& world) {
+    const Group group = staged(world);
+    const Tensor x = on_device({50000}, 1.0);
+    group->all_reduce(x).wait();
+    const MemoryUse use = MemoryPool::current()->use(MemoryCategory::communication);
+    test::verify(use.live == 0 && use.peak >= 200000, "{} bytes live, {} at most", use.live, use.peak);
+  });
+}
+
+TEST_CASE("verifying goes above and below staging") {
+  const cuda::ScopedEmulatedDevice device;
+  for (const bool above : {true, false}) {
+    CAPTURE(above);
+    const auto both = [&](const Group& world) { return above ? verifying(staged(world)) : staged(verifying(world)); };
+    run_thread_ranks(3, 1, 60s, [&](const Group& world) {
+      const Group group = both(world);
+      test::verify(group->verifies() && group->subgroup(world->members(), "sub")->verifies(), "a check was lost");
+      test::check_bits(*group, Device::cuda);
+      test::check_messages(*group, Device::cuda);
+      test::check_subgroups(*group, Device::cuda);
+    });
+    std::string what;
+    try {
+      run_thread_ranks(
+          2, 1, 60s, [&](const Group& world) { both(world)->all_reduce(on_device({world->rank() + 5}, 1.0)).wait(); });
+    } catch (const Error& error) { what = error.what(); }
+    CHECK(what.find("[verify] operation #1 of group 'world' differs between ranks") != std::string::npos);
+  }
+}
+
+TEST_CASE("errors are the host group's") {
+  const cuda::ScopedEmulatedDevice device;
+  Error error = error_of(3, 60s, [](ProcessGroup& world) {
+    Work pending = world.all_reduce(on_device({100000}, 1.0), ReduceOp::sum, Launch::background);
+    if (world.rank() == 1) fail(ExitCode::numerical, "loss", "loss is nan");
+    world.recv(on_device({3}, 0.0), 1, 0).wait();
+  });
+  CHECK(error.code() == ExitCode::numerical);
+  CHECK(says(error, "loss is nan"));
+
+  error = error_of(2, 60s, [](ProcessGroup& world) {
+    if (world.rank() == 0) world.all_reduce(on_device({64}, 1.0)).wait();
+    if (world.rank() == 1) world.all_reduce(on_device({65}, 1.0)).wait();
+  });
+  CHECK(error.code() == ExitCode::desync);
+  CHECK(says(error, "rank 0 (world rank 0) called all_reduce(sum of 64 f32), rank 1 (world rank 1) called"));
+
+  error = error_of(2, 200ms, [](ProcessGroup& world) {  // dropped: the world still learns of it
+    if (world.rank() == 0) world.all_reduce(on_device({3}, 1.0));
+  });
+  CHECK(error.code() == ExitCode::desync);
+
+  error = error_of(2, 60s, [](ProcessGroup& world) {
+    world.all_gather(on_device({3}, 1.0), Tensor::zeros({world.size(), 3})).wait();
+  });
+  CHECK(says(error, "all_gather"));
+  CHECK(says(error, "cuda"));
+
+  error = error_of(2, 60s, [](ProcessGroup& world) {
+    const Tensor y = on_device({2, 4}, 0.0);
+    world.all_to_all(y, y).wait();
+  });
+  CHECK(says(error, "x and y are the same memory"));
+}
