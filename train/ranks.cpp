@@ -9,6 +9,7 @@
 #include "core/kernels.h"
 #include "core/parallel_for.h"
 #include "cuda/runtime/open.h"
+#include "parallel/comm/staged_group.h"
 #include "parallel/comm/verifying_group.h"
 #include "train/launcher.h"
 #include "train/program.h"
@@ -81,6 +82,7 @@ void run_ranks(const TrainOptions& options, const std::function<void(Rank&)>& bo
   const int ranks = options.mesh.shape.ranks();
   const bool as_threads = !options.mesh.processes;
   const auto checked = [&](Rank& rank) {
+    if (options.precision.tensor_device() != Device::cpu) rank.world = staged(rank.world);
     if (options.run.verify) rank.world = verifying(rank.world);
     body(rank);
   };
