@@ -18,13 +18,13 @@ struct SwiGlu : Op {
     return repeat();
   }
   Tensor repeat() const {
-    Tensor y = Tensor::empty(input_shape.with(-1, input_shape[-1] / 2), x.dtype(), x.device());
+    Tensor y = Tensor::empty({x.size(0), x.size(1) / 2}, x.dtype(), x.device());  // [N, F]
     kernels(x.device()).swiglu(x, y);
-    return y;
+    return view::reshape(y, input_shape.with(-1, x.size(1) / 2));
   }
   Gradients backward(const Tensor& dy) const {
     Tensor dx = x.sole_owner() ? x : empty_like(x);
-    kernels(x.device()).swiglu_backward(x, contiguous(dy), dx);
+    kernels(x.device()).swiglu_backward(x, as_rows(dy), dx);
     return {view::reshape(dx, input_shape)};
   }
 };

@@ -35,16 +35,17 @@ struct Refusal<Result (*)(Args...)> {
 }  // namespace
 
 // All entries, in the order of core/kernels.h.
-#define TRIREME_KERNELS(X)                                                                                     \
-  X(fill)                                                                                                      \
-  X(copy)                                                                                                      \
-  X(unary)                                                                                                     \
-  X(unary_backward)                                                                                            \
-  X(binary)                                                                                                    \
-  X(axpby) X(dropout) X(reduce) X(sum_squares) X(gemm) X(softmax) X(softmax_backward) X(layer_norm)            \
-      X(layer_norm_backward) X(rms_norm) X(rms_norm_backward) X(embedding) X(embedding_backward) X(attention)  \
-          X(attention_backward) X(attention_merge) X(rope) X(swiglu) X(swiglu_backward) X(cross_entropy_stats) \
-              X(cross_entropy_loss) X(cross_entropy_backward) X(adamw) X(sgd)
+#define TRIREME_KERNELS(X)                                                                                        \
+  X(fill)                                                                                                         \
+  X(copy)                                                                                                         \
+  X(unary)                                                                                                        \
+  X(unary_backward)                                                                                               \
+  X(binary)                                                                                                       \
+  X(axpby)                                                                                                        \
+  X(dropout) X(reduce) X(sum_squares) X(gemm) X(softmax) X(softmax_backward) X(layer_norm) X(layer_norm_backward) \
+      X(rms_norm) X(rms_norm_backward) X(embedding) X(embedding_backward) X(attention) X(attention_backward)      \
+          X(attention_merge) X(rope) X(swiglu) X(swiglu_backward) X(cross_entropy_stats) X(cross_entropy_loss)    \
+              X(cross_entropy_backward) X(adamw) X(sgd)
 
 namespace {
 

@@ -79,7 +79,7 @@ struct RingAttention : Op {
       b.queries = {half, half};
       queries = part(queries, 2, 1);
     }
-    if (document_starts.defined()) b.first_key = first_keys(document_starts, queries, keys);
+    if (document_starts.defined()) b.first_key = first_keys(document_starts, queries, keys).to(q.device());
     return b;
   }
 
@@ -89,7 +89,8 @@ struct RingAttention : Op {
     const PositionRuns here = zigzag(local * ring->size(), ring->size(), ring->rank());
     Block b{.queries = {which * half, half}, .keys = {0, (which + 1) * half}, .causal = true, .first_key = {}};
     if (document_starts.defined())
-      b.first_key = first_keys(document_starts, part(here, 2, which), which == 0 ? part(here, 2, 0) : here);
+      b.first_key =
+          first_keys(document_starts, part(here, 2, which), which == 0 ? part(here, 2, 0) : here).to(q.device());
     return b;
   }
 
