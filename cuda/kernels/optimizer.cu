@@ -1,6 +1,8 @@
 // Kernels of the optimizer; formulas and bytes: cuda/kernels/optimizer.h.
 #include "cuda/kernels/optimizer.h"
 
+#include "cuda/kernels/pieces.h"
+
 namespace trireme::cuda {
 
 namespace {
@@ -27,10 +29,31 @@ __device__ float gradient_factor(const AdamWSettings& s, const float* norm_squar
   return s.max_norm > 0 && norm > s.max_norm ? s.gradient_scale * (s.max_norm / norm) : s.gradient_scale;
 }
 
+/// A piece of four elements a thread.
+template <class G, class Low>
+__global__ void __launch_bounds__(kThreads)
+    adamw_kernel(const __grid_constant__ AdamWTensor<G, Low> t, const __grid_constant__ AdamWSettings s) {
+  const MyPiece mine = my_piece<4>(t.count);
+  if (mine.count == 0) return;
+  auto w = load_piece<4>(t.weight + mine.first, mine.count), m = load_piece<4>(t.m + mine.first, mine.count);
+  auto v = load_piece<4>(t.v + mine.first, mine.count);
+  const auto g = load_piece<4>(t.gradient + mine.first, mine.count);
+  Pack<Low, 4> low;
+  TRIREME_UNROLL
+  for (int j = 0; j < 4; ++j) {
+    const float gradient = s.gradient_scale * to_float(g.values[j]);
+    low.values[j] = from_float<Low>(update(w.values[j], m.values[j], v.values[j], gradient, t.decay, s));
+  }
+  store_piece(t.weight + mine.first, w, mine.count);
+  store_piece(t.m + mine.first, m, mine.count);
+  store_piece(t.v + mine.first, v, mine.count);
+  if (t.low != nullptr) store_piece(t.low + mine.first, low, mine.count);
+}
+
 /// One block per tile; four neighbouring elements a thread, 16-byte accesses to f32 where all pointers allow them.
 template <class G>
 __global__ void __launch_bounds__(kThreads)
-    adamw_kernel(const AdamWTensor<G>* tensors, const Tile* tiles, AdamWSettings s, const float* norm_squared) {
+    adamw_many_kernel(const AdamWTensor<G>* tensors, const Tile* tiles, AdamWSettings s, const float* norm_squared) {
   const Tile tile = tiles[blockIdx.x];
   const AdamWTensor<G> t = tensors[tile.tensor];
   const float factor = gradient_factor(s, norm_squared);
@@ -98,11 +121,18 @@ Dim3 blocks(int count) { return {static_cast<unsigned>(count), 1, 1}; }
 
 }  // namespace
 
+template <class G, class Low>
+void adamw(const AdamWTensor<G, Low>& tensor, const AdamWSettings& settings, Stream stream) {
+  if (tensor.count > 0)
+    launch({"adamw", grid_of_pieces(tensor.count, kThreads, 4), {kThreads, 1, 1}, 0, stream}, adamw_kernel<G, Low>,
+           tensor, settings);
+}
+
 template <class G>
 void adamw(const AdamWTensor<G>* tensors, const Tile* tiles, int tile_count, const AdamWSettings& settings,
            const float* norm_squared, Stream stream) {
   if (tile_count == 0) return;
-  launch({"adamw", blocks(tile_count), {kThreads, 1, 1}, 0, stream}, adamw_kernel<G>, tensors, tiles, settings,
+  launch({"adamw", blocks(tile_count), {kThreads, 1, 1}, 0, stream}, adamw_many_kernel<G>, tensors, tiles, settings,
          norm_squared);
 }
 
@@ -122,5 +152,8 @@ INSTANTIATE(float)
 INSTANTIATE(bf16)
 INSTANTIATE(f16)
 #undef INSTANTIATE
+template void adamw(const AdamWTensor<float, float>&, const AdamWSettings&, Stream);
+template void adamw(const AdamWTensor<float, bf16>&, const AdamWSettings&, Stream);
+template void adamw(const AdamWTensor<float, f16>&, const AdamWSettings&, Stream);
 
 }  // namespace trireme::cuda

@@ -1,10 +1,10 @@
-// Fused AdamW over many tensors in one launch, and the norm of a gradient spread over many tensors.
+// Fused AdamW, over one tensor or many in one launch, and the norm of a gradient spread over many tensors.
 //
 // AdamW, for every element: g = scale * gradient; m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g g;
 //   w -= lr (m / c1 / (sqrt(v / c2) + eps) + decay w), with c = 1 - b^step; low = round(w).
 // (Loshchilov and Hutter, Decoupled Weight Decay Regularization, 2019, algorithm 2.)
-// Per element with a 16-bit gradient and low copy: reads 2 + 4 + 4 + 4, writes 4 + 4 + 4 + 2 = 28 bytes; 18 FLOPs. At
-// under one FLOP a byte, memory bandwidth is all that counts.
+// Per element with a 16-bit gradient and low copy: reads 2 + 4 + 4 + 4, writes 4 + 4 + 4 + 2 = 28 bytes, with
+// an f32 gradient 30; 18 FLOPs. At under one FLOP a byte, memory bandwidth is all that counts.
 // Norm: 2 or 4 bytes and 2 FLOPs per element, in two passes whose order of sums is fixed: the same bits every time.
 #pragma once
 
@@ -14,14 +14,15 @@
 
 namespace trireme::cuda {
 
-/// One parameter. G: float, bf16 or f16. Pointers need the alignment of their elements only.
-template <class G>
+/// One parameter, with gradients in G and a copy of the weights in Low, each float, bf16 or f16: of one type, or f32
+/// gradients with a 16-bit copy. Pointers need the alignment of their elements only.
+template <class G, class Low = G>
 struct AdamWTensor {
   float* weight;      ///< [count] master weights
   float* m;           ///< [count]
   float* v;           ///< [count]
   const G* gradient;  ///< [count]
-  G* low;             ///< [count] the weight rounded to G; may be null
+  Low* low;           ///< [count] the weight rounded to Low; may be null
   std::int64_t count;
   float decay;  ///< weight decay of this tensor: 0 for biases and norms
 };
@@ -41,7 +42,11 @@ struct Tile {
   std::int32_t tile;
 };
 
-/// `norm_squared` (one float in device memory, may be null): the sum of squares of all gradients, before the scale. The
+/// One tensor, handed over with the launch: nothing is uploaded.
+template <class G, class Low>
+void adamw(const AdamWTensor<G, Low>& tensor, const AdamWSettings& settings, Stream stream = nullptr);
+
+/// Many tensors. `norm_squared` (one float in device memory, may be null): the sum of squares of all gradients, before the scale. The
 /// factor of clipping, min(1, max_norm / norm), is computed from it on the device, so no step waits for the host. When
 /// it is not finite nothing is changed: an overflow skips the step.
 template <class G>
