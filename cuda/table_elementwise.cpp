@@ -57,7 +57,7 @@ void swiglu(const Tensor& x, Tensor& y) {
   constexpr const char* entry = "swiglu";
   visit_training(entry, x.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    swiglu<T>(dense<T>(entry, x), dense<T>(entry, y), y.size(0), y.size(1), stream());
+    swiglu<T>(dense<T>(entry, x), dense<T>(entry, y), x.size(0), x.size(1) / 2, stream());
   });
 }
 
@@ -65,7 +65,8 @@ void swiglu_backward(const Tensor& x, const Tensor& dy, Tensor& dx) {
   constexpr const char* entry = "swiglu_backward";
   visit_training(entry, x.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    swiglu_backward<T>(dense<T>(entry, x), dense<T>(entry, dy), dense<T>(entry, dx), dy.size(0), dy.size(1), stream());
+    swiglu_backward<T>(dense<T>(entry, x), dense<T>(entry, dy), dense<T>(entry, dx), x.size(0), x.size(1) / 2,
+                       stream());
   });
 }
 

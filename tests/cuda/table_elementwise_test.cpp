@@ -146,7 +146,7 @@ TEST_CASE("cuda table: swiglu and its gradient, over x") {
   under_schedules([] {
     for (const DType dtype : DTypes::training)
       for (const std::int64_t width : {1, 37}) {
-        const Tensor x = random({4, 2 * width}, dtype, 1), dy = random({4, width}, dtype, 2);
+        const Tensor x = random({4, 2 * width}, dtype, 1), dy = random({2, 2, width}, dtype, 2);  // rows of any shape
         Tensor y = Tensor::empty(dy.shape(), dtype), dx = Tensor::empty(x.shape(), dtype), y2 = like(y), dx2 = there(x);
         host().swiglu(x, y);
         host().swiglu_backward(x, dy, dx);
