@@ -147,13 +147,14 @@ void multiply_f32(const Tensor& a, const Tensor& b, Tensor& c, const GemmOptions
   });
 }
 
-/// c = a b + bias, or, accumulating, c + a b + bias: what the 16-bit kernels do in one pass.
+/// c = alpha a b + bias, or, with beta = 1, c + alpha a b + bias: what the 16-bit kernels do in one pass.
 template <class T, class Out>
-void multiply(const Tensor& a, const Tensor& b, Tensor& c, const Tensor& bias, bool accumulate) {
+void multiply(const Tensor& a, const Tensor& b, Tensor& c, const GemmOptions& options) {
   const Plan plan(a, b, c);
   auto p = plan.product<Gemm<T, Out>>();
-  p.epilogue.bias = dense<T>(kEntry, bias);
-  p.epilogue.accumulate = accumulate;
+  p.epilogue.alpha = static_cast<float>(options.alpha);
+  p.epilogue.bias = dense<T>(kEntry, options.bias);
+  p.epilogue.accumulate = options.beta == 1;
   plan.for_each_batch([&](int count, std::int64_t a_at, std::int64_t b_at, std::int64_t c_at) {
     p.batch = count;
     p.a = address<T>(kEntry, a) + a_at;
@@ -163,16 +164,11 @@ void multiply(const Tensor& a, const Tensor& b, Tensor& c, const Tensor& bias, b
   });
 }
 
-/// c = alpha product + beta c + bias, by way of f32, with one rounding; product dense f32. Training never comes here.
-void scale_into(const Tensor& product, Tensor& c, const GemmOptions& options) {
-  Tensor sum = Tensor::empty(c.shape(), DType::f32, Device::cuda);
-  if (options.bias.defined()) cuda::copy(view::expand(options.bias, c.shape()), sum);
-  axpby(options.alpha, product, options.bias.defined() ? 1 : 0, sum);
-  if (options.beta != 0) {
-    Tensor before = Tensor::empty(c.shape(), DType::f32, Device::cuda);
-    cuda::copy(c, before);
-    axpby(options.beta, before, 1, sum);
-  }
+/// c = sum + beta c by way of f32, with one rounding; sum dense f32.
+void add_to(Tensor& sum, double beta, Tensor& c) {
+  Tensor before = Tensor::empty(c.shape(), DType::f32, Device::cuda);
+  cuda::copy(c, before);
+  axpby(beta, before, 1, sum);
   cuda::copy(sum, c);
 }
 
@@ -188,14 +184,14 @@ void gemm(const Tensor& a, const Tensor& b, Tensor& c, const GemmOptions& option
     using T = typename decltype(tag)::type;
     if constexpr (std::is_same_v<T, float>) {
       multiply_f32(a, b, c, options);
-    } else if (options.alpha != 1 || (options.beta != 0 && options.beta != 1)) {
-      Tensor product = Tensor::empty(c.shape(), DType::f32, Device::cuda);
-      multiply<T, float>(a, b, product, {}, false);
-      scale_into(product, c, options);
+    } else if (options.beta != 0 && options.beta != 1) {
+      Tensor sum = Tensor::empty(c.shape(), DType::f32, Device::cuda);
+      multiply<T, float>(a, b, sum, {.alpha = options.alpha, .bias = options.bias});
+      add_to(sum, options.beta, c);
     } else if (c.dtype() == DType::f32) {
-      multiply<T, float>(a, b, c, options.bias, options.beta == 1);
+      multiply<T, float>(a, b, c, options);
     } else {
-      multiply<T, T>(a, b, c, options.bias, options.beta == 1);
+      multiply<T, T>(a, b, c, options);
     }
   });
 }
