@@ -70,24 +70,21 @@ std::string takes_all(const Call&) {
 }
 
 /// TMA reads rows that begin at multiples of 16 bytes.
+std::string tma_problem(const char* name, const void* data, std::int64_t pitch, std::int64_t stride) {
+  const std::uintptr_t excess = reinterpret_cast<std::uintptr_t>(data) % 16;
+  if (excess != 0) return fmt::format("{} begins {} bytes after a multiple of 16", name, excess);
+  if (pitch % 8 != 0 || pitch <= 0)
+    return fmt::format("rows of {} are {} elements apart, not a positive multiple of 8", name, pitch);
+  if (stride % 8 != 0 || stride < 0)
+    return fmt::format("matrices of {} are {} elements apart, not a multiple of 8", name, stride);
+  return {};
+}
+
 template <class T, class Out>
 std::string sm90_problem(const Gemm<T, Out>& p) {
   if (p.k < 1) return fmt::format("k is {}; it needs at least 1", p.k);
-  struct Operand {
-    const char* name;
-    const T* data;
-    std::int64_t pitch, stride;
-  };
-  for (const Operand& x : {Operand{"a", p.a, p.a_pitch, p.a_stride}, Operand{"b", p.b, p.b_pitch, p.b_stride}}) {
-    if (reinterpret_cast<std::uintptr_t>(x.data) % 16 != 0)
-      return fmt::format("{} begins {} bytes after a multiple of 16", x.name,
-                         reinterpret_cast<std::uintptr_t>(x.data) % 16);
-    if (x.pitch % 8 != 0 || x.pitch <= 0)
-      return fmt::format("rows of {} are {} elements apart, not a positive multiple of 8", x.name, x.pitch);
-    if (x.stride % 8 != 0 || x.stride < 0)
-      return fmt::format("matrices of {} are {} elements apart, not a multiple of 8", x.name, x.stride);
-  }
-  return {};
+  const std::string of_a = tma_problem("a", p.a, p.a_pitch, p.a_stride);
+  return of_a.empty() ? tma_problem("b", p.b, p.b_pitch, p.b_stride) : of_a;
 }
 
 template <class T, class Out>
