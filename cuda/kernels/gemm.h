@@ -14,7 +14,7 @@
 namespace trireme::cuda {
 
 enum class Form : std::uint8_t { nn, nt, tn };
-enum class Activation : std::uint8_t { none, gelu_tanh, gelu };
+enum class Activation : std::uint8_t { none, gelu_tanh, gelu, silu };
 
 /// What happens to a sum before it is stored, in this order. Null pointers leave a step out.
 template <class T>
@@ -23,6 +23,9 @@ struct Epilogue {
   const T* bias = nullptr;      ///< [N], added
   T* pre_activation = nullptr;  ///< [M, N], pitch of c: receives the value before the activation, for its backward
   Activation activation = Activation::none;
+  /// Backward: multiplies by the activation's derivative at pre_activation instead, which then is read. With the weights
+  /// of the layer behind an activation, the product gives the gradient of what is before it.
+  bool derivative = false;
   const T* residual = nullptr;  ///< [M, N], pitch of c, added
   bool accumulate = false;      ///< add what c holds: sums of weight gradients over micro-batches
 };

@@ -1,14 +1,30 @@
 // What the products do to a sum before it is stored; see cuda/kernels/gemm.h.
 #pragma once
 
+#include "core/error.h"
 #include "cuda/kernels/functions.h"
 #include "cuda/kernels/gemm.h"
 
 namespace trireme::cuda {
 
-__device__ __forceinline__ float activate(Activation activation, float x) {
-  if (activation == Activation::gelu_tanh) return value_of<Unary::gelu_tanh>(x);
-  return activation == Activation::gelu ? value_of<Unary::gelu>(x) : x;
+/// Refuses what no epilogue can mean.
+template <class T, class Out>
+void check_epilogue(const char* where, const Gemm<T, Out>& p) {
+  if (p.epilogue.derivative && p.epilogue.pre_activation == nullptr)
+    fail(ExitCode::usage, where, "an epilogue with derivative has no pre_activation; expected [{}, {}]; {}", p.m, p.n,
+         "give what the forward product stored there");
+}
+
+template <Unary op>
+__device__ __forceinline__ float activate(const bool derivative, float x, float before) {
+  return derivative ? x * derivative_of<op>(before) : value_of<op>(x);
+}
+
+/// activation(x), or x activation'(before).
+__device__ __forceinline__ float activate(Activation activation, bool derivative, float x, float before) {
+  if (activation == Activation::gelu_tanh) return activate<Unary::gelu_tanh>(derivative, x, before);
+  if (activation == Activation::gelu) return activate<Unary::gelu>(derivative, x, before);
+  return activation == Activation::silu ? activate<Unary::silu>(derivative, x, before) : x;
 }
 
 /// Finishes and stores `Width` neighbours of row `row` from column `column` on. `vectors`: c, residual and
@@ -21,8 +37,9 @@ __device__ __forceinline__ void store_row_piece(const Gemm<T, Out>& p, const flo
   if (!vectors || column + Width > p.n) {
     for (int i = 0; i < Width && column + i < p.n; ++i) {
       float x = e.alpha * sums[i] + (e.bias != nullptr ? to_float(e.bias[column + i]) : 0.0F);
-      if (e.pre_activation != nullptr) e.pre_activation[at + i] = from_float<T>(x);
-      x = activate(e.activation, x);
+      const float before = e.derivative ? to_float(e.pre_activation[at + i]) : 0.0F;
+      if (e.pre_activation != nullptr && !e.derivative) e.pre_activation[at + i] = from_float<T>(x);
+      x = activate(e.activation, e.derivative, x, before);
       if (e.residual != nullptr) x += to_float(e.residual[at + i]);
       if (e.accumulate) x += to_float(p.c[at + i]);
       p.c[at + i] = from_float<Out>(x);
@@ -32,23 +49,25 @@ __device__ __forceinline__ void store_row_piece(const Gemm<T, Out>& p, const flo
   float x[Width];
   TRIREME_UNROLL
   for (int i = 0; i < Width; ++i) x[i] = e.alpha * sums[i] + (e.bias != nullptr ? to_float(e.bias[column + i]) : 0.0F);
-  if (e.pre_activation != nullptr) {
-    Pack<T, Width> before;
+  Pack<T, Width> before = {};
+  if (e.derivative) {
+    before = load_vector<Pack<T, Width>>(e.pre_activation + at);
+  } else if (e.pre_activation != nullptr) {
     TRIREME_UNROLL
     for (int i = 0; i < Width; ++i) before.values[i] = from_float<T>(x[i]);
     store_vector(e.pre_activation + at, before);
   }
   TRIREME_UNROLL
-  for (int i = 0; i < Width; ++i) x[i] = activate(e.activation, x[i]);
+  for (int i = 0; i < Width; ++i) x[i] = activate(e.activation, e.derivative, x[i], to_float(before.values[i]));
   if (e.residual != nullptr) {
     const auto residual = load_vector<Pack<T, Width>>(e.residual + at);
     TRIREME_UNROLL
     for (int i = 0; i < Width; ++i) x[i] += to_float(residual.values[i]);
   }
   if (e.accumulate) {
-    const auto before = load_vector<Pack<Out, Width>>(p.c + at);
+    const auto old = load_vector<Pack<Out, Width>>(p.c + at);
     TRIREME_UNROLL
-    for (int i = 0; i < Width; ++i) x[i] += to_float(before.values[i]);
+    for (int i = 0; i < Width; ++i) x[i] += to_float(old.values[i]);
   }
   Pack<Out, Width> out;
   TRIREME_UNROLL

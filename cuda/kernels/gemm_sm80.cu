@@ -16,6 +16,9 @@ template <int M, int N, int K, int WarpsM, int WarpsN, int Stages_>
 struct Shape {
   static constexpr int kM = M, kN = N, kK = K, kWarpsM = WarpsM, kWarpsN = WarpsN, kStages = Stages_;
   static constexpr int kThreads = 32 * WarpsM * WarpsN;
+  /// What a multiprocessor shall hold: while one block waits for its first tiles or stores, another multiplies. The most
+  /// that leaves ptxas enough registers: 128, 96 and 80 for a thread.
+  static constexpr int blocks(Form form) { return kThreads == 256 ? 2 : form == Form::nn ? 5 : 6; }
   static constexpr int kWarpM = M / WarpsM, kWarpN = N / WarpsN;
   static constexpr int kRowsA = kWarpM / 16, kPairsB = kWarpN / 16;
   static constexpr int kStageBytes = (M + N) * K * 2;
@@ -109,7 +112,7 @@ __device__ __forceinline__ void store_tile(const Gemm<T, Out>& p, std::byte* mem
 }
 
 template <class T, class Out, class S, Form F, bool Aligned>
-__global__ void __launch_bounds__(S::kThreads) gemm_kernel(const __grid_constant__ Gemm<T, Out> p) {
+__global__ void __launch_bounds__(S::kThreads, S::blocks(F)) gemm_kernel(const __grid_constant__ Gemm<T, Out> p) {
   TRIREME_DYNAMIC_SHARED(memory, 128);
   const TileOrder tile(static_cast<int>(blockIdx.x), (p.m + S::kM - 1) / S::kM, (p.n + S::kN - 1) / S::kN);
   const int m = tile.row * S::kM, n = tile.column * S::kN, steps = (p.k + S::kK - 1) / S::kK;
@@ -156,6 +159,7 @@ void launch_shape(const Gemm<T, Out>& p, Stream stream) {
 template <class T, class Out>
 void gemm_sm80(const Gemm<T, Out>& p, Stream stream) {
   if (p.m == 0 || p.n == 0 || p.batch == 0) return;
+  check_epilogue("gemm_sm80", p);
   const std::int64_t large_tiles = std::int64_t{(p.m + 127) / 128} * ((p.n + 127) / 128) * p.batch;
   // With fewer large tiles than would fill half of a large GPU, small ones spread better.
   if (large_tiles >= 64)

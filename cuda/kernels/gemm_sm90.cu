@@ -10,7 +10,6 @@
 // once, and M N values written.
 // What hangs over an edge costs no branch: TMA brings zeros from outside, and the store leaves out what is not there.
 // Read next: cuda/device/nvcc_hopper.h, what each instruction says; tests/cuda/planted_test.cpp, what can go wrong.
-#include "core/error.h"
 #include "cuda/device/tensor_map.h"
 #include "cuda/kernels/gemm_epilogue.h"
 
@@ -234,6 +233,7 @@ Tile90 choose(const Gemm<T, Out>& p) {
 template <class T, class Out>
 void gemm_sm90(const Gemm<T, Out>& p, Stream stream, Tile90 tile) {
   if (p.m == 0 || p.n == 0 || p.batch == 0) return;
+  check_epilogue(kName, p);
   if (p.k < 1) fail(ExitCode::usage, kName, "k is {}; expected at least 1, because TMA has no empty tensors", p.k);
   if (tile == Tile90::automatic) tile = choose(p);
   if (tile == Tile90::m128n256) return launch_shape<Large>(p, stream);

@@ -22,13 +22,20 @@ struct Case {
   bool full_epilogue = false;
   int batch = 1;
   float alpha = 1.0F;
+  bool derivative = false;  ///< the epilogue of a backward pass
 };
 
 double activated(Activation activation, double x) {
   if (activation == Activation::gelu) return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0)));
   if (activation == Activation::gelu_tanh)
     return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
-  return x;
+  return activation == Activation::silu ? x / (1 + std::exp(-x)) : x;
+}
+
+/// By central differences: their error at this step is below 1e-9.
+double derivative(Activation activation, double x) {
+  constexpr double h = 1e-5;
+  return (activated(activation, x + h) - activated(activation, x - h)) / (2 * h);
 }
 
 template <class T, class Out>
@@ -61,6 +68,7 @@ struct Problem {
     residual.fill_random(4);
     out.fill_random(5);
     start.fill_random(5);
+    before.fill_random(6, 3.0F);
   }
   Gemm<T, Out> product(Activation activation) {
     Gemm<T, Out> p{c.form, c.m, c.n, c.k, a.data(), a_pitch, b.data(), b_pitch, out.data(), c_pitch};
@@ -69,7 +77,8 @@ struct Problem {
     p.b_stride = b_rows * b_pitch;
     p.c_stride = c.m * c_pitch;
     p.epilogue.alpha = c.alpha;
-    if (c.full_epilogue) p.epilogue = {c.alpha, bias.data(), before.data(), activation, residual.data(), true};
+    if (c.full_epilogue)
+      p.epilogue = {c.alpha, bias.data(), before.data(), activation, c.derivative, residual.data(), true};
     return p;
   }
   double sum(int batch, int i, int j) const {
@@ -83,9 +92,15 @@ struct Problem {
                b.at(c.form == Form::nt ? at(b0, j, b_pitch, l) : at(b0, l, b_pitch, j));
     return total;
   }
-  /// The largest error, in units of what one rounding to Out may cost plus f32 noise.
+  /// An error, in units of what one rounding to V may cost plus f32 noise.
+  template <class V>
+  static double error(const Buffer<V>& values, std::size_t at, double expected) {
+    const double unit = std::is_same_v<V, float> ? 1e-6 : std::is_same_v<V, bf16> ? 1.0 / 256 : 1.0 / 2048;
+    const double error = std::abs(values.at(at) - expected) / (unit * std::abs(expected) + 1e-5);
+    return std::isnan(error) ? 1e9 : error;
+  }
+  /// The largest error in c and in what was stored before the activation.
   double worst(Activation activation) const {
-    const double unit = std::is_same_v<Out, float> ? 1e-6 : std::is_same_v<Out, bf16> ? 1.0 / 256 : 1.0 / 2048;
     double largest = 0;
     for (int q = 0; q < c.batch; ++q)
       for (int i = 0; i < c.m; ++i)
@@ -94,12 +109,15 @@ struct Problem {
           double expected = start.at(at);  // between the rows nothing is written
           if (j < c.n) {
             expected = static_cast<double>(c.alpha) * sum(q, i, j);
-            if (c.full_epilogue)
-              expected = activated(activation, expected + bias.at(static_cast<std::size_t>(j))) + residual.at(at) +
-                         start.at(at);
+            if (c.full_epilogue) {
+              expected += bias.at(static_cast<std::size_t>(j));
+              if (!c.derivative) largest = std::max(largest, error(before, at, expected));
+              expected =
+                  c.derivative ? expected * derivative(activation, before.at(at)) : activated(activation, expected);
+              expected += residual.at(at) + start.at(at);
+            }
           }
-          const double error = std::abs(out.at(at) - expected) / (unit * std::abs(expected) + 1e-5);
-          largest = std::isnan(error) ? 1e9 : std::max(largest, error);
+          largest = std::max(largest, error(out, at, expected));
         }
     return largest;
   }
@@ -126,6 +144,7 @@ void check_sm90(const Case& c, Tile90 tile = Tile90::m64n64, Activation activati
 }
 
 constexpr Form kForms[] = {Form::nn, Form::nt, Form::tn};
+constexpr Activation kActivations[] = {Activation::gelu_tanh, Activation::gelu, Activation::silu};
 
 }  // namespace
 
@@ -149,7 +168,27 @@ TEST_CASE("cuda gemm_sm80: bias, stored pre-activation, GELU, residual and accum
     check<bf16, float>({Form::nt, 33, 50, 64, 2, 1, true}, Activation::gelu_tanh);
     check<f16, float>({Form::tn, 16, 64, 96, 0, 0, true, 2});
     check<f16, f16>({Form::tn, 1, 5, 3, 0, 0, true});
+    check<bf16, bf16>({Form::nt, 24, 40, 16, 0, 0, true}, Activation::silu);
   });
+}
+
+TEST_CASE("cuda gemm_sm80: derivatives of activations at what a forward product stored") {
+  under_schedules([] {
+    for (const Activation activation : kActivations) {
+      CAPTURE(static_cast<int>(activation));
+      check<bf16, bf16>({Form::nn, 40, 24, 24, 0, 0, true, 1, 1.0F, true}, activation);
+      check<f16, float>({Form::nt, 17, 9, 32, 3, 1, true, 2, 0.5F, true}, activation);
+    }
+  });
+}
+
+TEST_CASE("cuda gemm: an epilogue with derivative needs a pre_activation") {
+  Problem<bf16, float> problem({Form::nn, 8, 16, 8});
+  Gemm<bf16, float> product = problem.product(Activation::none);
+  product.epilogue.derivative = true;
+  CHECK(cuda_test::error_of([&] { gemm_sm80(product); }).find("no pre_activation; expected [8, 16]") !=
+        std::string::npos);
+  CHECK(cuda_test::error_of([&] { gemm_sm90(product); }).find("no pre_activation") != std::string::npos);
 }
 
 TEST_CASE("cuda gemm_sm80: alpha multiplies the sum, and neither bias, residual nor what c holds") {
@@ -221,6 +260,17 @@ TEST_CASE("cuda gemm_sm90: alpha multiplies the sum, and neither bias, residual 
     check_sm90<f16, f16>({Form::nn, 40, 72, 40, 0, 0, false, 1, -0.25F});
     check_sm90<bf16, float>({Form::tn, 24, 40, 33, 8, 0, true, 2, 3.0F}, Tile90::m64n64, Activation::gelu_tanh);
     check_sm90<bf16, bf16>({Form::nt, 72, 40, 136, 0, 0, true, 1, 0.5F}, Tile90::m128n128, Activation::gelu);
+  });
+}
+
+TEST_CASE("cuda gemm_sm90: SiLU, and derivatives of activations at what a forward product stored") {
+  under_schedules([] {
+    check_sm90<bf16, float>({Form::nt, 24, 40, 16, 0, 0, true}, Tile90::m64n64, Activation::silu);
+    for (const Activation activation : kActivations) {
+      CAPTURE(static_cast<int>(activation));
+      check_sm90<bf16, bf16>({Form::nn, 40, 24, 24, 0, 0, true, 1, 1.0F, true}, Tile90::m64n64, activation);
+      check_sm90<f16, float>({Form::nt, 17, 41, 32, 8, 0, true, 2, 0.5F, true}, Tile90::m128n128, activation);
+    }
   });
 }
 
