@@ -47,9 +47,26 @@ struct Gemm {
   std::int64_t a_stride = 0, b_stride = 0, c_stride = 0;
 };
 
+/// The products of a mixture of experts in one launch: rows, sorted by expert, are cut into groups of any lengths, and
+/// each group has a matrix of its own. `all` describes them as one product over the rows of all groups; its batch is 1.
+///   NT, NN: M is cut. Group g of c is group g of a times b + g b_stride: y = x w^T with w [G, out, in], dx = dy w.
+///   TN: K is cut. c + g c_stride is the product of group g of a, transposed, and of b: dw [G, out, in] = dy^T x.
+/// An epilogue's bias is [G, N]. NT, NN: rows of no group stay in c as they are. TN: the c of an empty group is what an
+/// empty sum gives; with accumulation, and neither bias nor residual, it stays as it is and is not touched.
+template <class T, class Out>
+struct GroupedGemm {
+  Gemm<T, Out> all;
+  int groups;
+  const int* offsets;  ///< [G + 1] in device memory, rising, within the rows of `all`; group g begins at row offsets[g]
+};
+
 /// Ampere and later: cp.async into a ring of stages, ldmatrix, mma.sync.
 template <class T, class Out>
 void gemm_sm80(const Gemm<T, Out>& product, Stream stream = nullptr);
+
+/// Operands of any alignment. The host reads no offsets: a fixed number of blocks finds its tiles by itself.
+template <class T, class Out>
+void grouped_gemm_sm80(const GroupedGemm<T, Out>& products, Stream stream = nullptr);
 
 /// Tiles of gemm_sm90, M x N of a block. automatic: the largest that gives every multiprocessor one.
 enum class Tile90 : std::uint8_t { automatic, m64n64, m128n128, m128n256 };

@@ -27,16 +27,24 @@ __device__ __forceinline__ float activate(Activation activation, bool derivative
   return activation == Activation::silu ? activate<Unary::silu>(derivative, x, before) : x;
 }
 
+/// Where a tile's product lies in c, and what belongs to it alone.
+template <class T>
+struct Place {
+  std::int64_t offset;  ///< of its c, and of what has the layout of c
+  int m_end;            ///< no row from here on is stored
+  const T* bias;        ///< [N], or null
+};
+
 /// Finishes and stores `Width` neighbours of row `row` from column `column` on. `vectors`: c, residual and
 /// pre_activation allow accesses of Width elements there; bias always is read one by one, from L1.
 template <int Width, class T, class Out>
-__device__ __forceinline__ void store_row_piece(const Gemm<T, Out>& p, const float* sums, int row, int column,
-                                                std::int64_t batch_offset, bool vectors) {
-  const Epilogue<T>& e = p.epilogue;
-  const std::int64_t at = batch_offset + row * p.c_pitch + column;
+__device__ __forceinline__ void store_row_piece(const Gemm<T, Out>& p, const Place<T>& place, const float* sums,
+                                                int row, int column, bool vectors) {
+  const Epilogue<T>& e = p.epilogue;  // but for the bias, which is the place's
+  const std::int64_t at = place.offset + row * p.c_pitch + column;
   if (!vectors || column + Width > p.n) {
     for (int i = 0; i < Width && column + i < p.n; ++i) {
-      float x = e.alpha * sums[i] + (e.bias != nullptr ? to_float(e.bias[column + i]) : 0.0F);
+      float x = e.alpha * sums[i] + (place.bias != nullptr ? to_float(place.bias[column + i]) : 0.0F);
       const float before = e.derivative ? to_float(e.pre_activation[at + i]) : 0.0F;
       if (e.pre_activation != nullptr && !e.derivative) e.pre_activation[at + i] = from_float<T>(x);
       x = activate(e.activation, e.derivative, x, before);
@@ -48,7 +56,8 @@ __device__ __forceinline__ void store_row_piece(const Gemm<T, Out>& p, const flo
   }
   float x[Width];
   TRIREME_UNROLL
-  for (int i = 0; i < Width; ++i) x[i] = e.alpha * sums[i] + (e.bias != nullptr ? to_float(e.bias[column + i]) : 0.0F);
+  for (int i = 0; i < Width; ++i)
+    x[i] = e.alpha * sums[i] + (place.bias != nullptr ? to_float(place.bias[column + i]) : 0.0F);
   Pack<T, Width> before = {};
   if (e.derivative) {
     before = load_vector<Pack<T, Width>>(e.pre_activation + at);

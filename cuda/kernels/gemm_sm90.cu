@@ -134,10 +134,9 @@ __device__ __forceinline__ void multiply(std::byte* memory, int group, int first
 
 /// Through the warp's slab, 64 columns at a time, so that global memory sees whole rows.
 template <class S, class T, class Out>
-__device__ __forceinline__ void store_rows(const Gemm<T, Out>& p, float* slab, int row, int column, int batch,
-                                           bool vectors, const float (&sums)[S::kN / 2]) {
+__device__ __forceinline__ void store_rows(const Gemm<T, Out>& p, const Place<T>& place, float* slab, int row,
+                                           int column, bool vectors, const float (&sums)[S::kN / 2]) {
   const int lane = static_cast<int>(threadIdx.x % 32);
-  const std::int64_t offset = batch * p.c_stride;
   TRIREME_UNROLL
   for (int chunk = 0; chunk < S::kN; chunk += 64) {
     sync_warp();
@@ -149,9 +148,9 @@ __device__ __forceinline__ void store_rows(const Gemm<T, Out>& p, float* slab, i
     sync_warp();
     for (int at = lane; at < 16 * 16; at += 32) {
       const int r = at / 16, c = at % 16 * 4;
-      if (row + r >= p.m || column + chunk + c >= p.n) continue;
+      if (row + r >= place.m_end || column + chunk + c >= p.n) continue;
       const auto piece = load_vector<Pack<float, 4>>(slab + r * kSlabPitch + c);
-      store_row_piece<4>(p, piece.values, row + r, column + chunk + c, offset, vectors);
+      store_row_piece<4>(p, place, piece.values, row + r, column + chunk + c, vectors);
     }
   }
 }
@@ -166,8 +165,9 @@ __device__ __forceinline__ void consume(const P& p, std::byte* memory, const Til
   for (int t = static_cast<int>(blockIdx.x); t < tiles.count(); t += static_cast<int>(gridDim.x), step += steps) {
     const TileOrder tile(t % (tiles.rows * tiles.columns), tiles.rows, tiles.columns);
     multiply<T, S, F>(memory, warp / 4, step, steps, sums);
-    store_rows<S>(p.product, slab, tile.row * S::kM + 16 * warp, tile.column * S::kN, t / (tiles.rows * tiles.columns),
-                  vectors, sums);
+    const int batch = t / (tiles.rows * tiles.columns);
+    store_rows<S>(p.product, {batch * p.product.c_stride, p.product.m, p.product.epilogue.bias}, slab,
+                  tile.row * S::kM + 16 * warp, tile.column * S::kN, vectors, sums);
   }
 }
 
