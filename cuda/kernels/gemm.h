@@ -48,16 +48,17 @@ struct Gemm {
 };
 
 /// The products of a mixture of experts in one launch: rows, sorted by expert, are cut into groups of any lengths, and
-/// each group has a matrix of its own. `all` describes them as one product over the rows of all groups; its batch is 1.
+/// each group has a matrix of its own. `product` describes them as one over the rows of all groups; its batch is 1.
 ///   NT, NN: M is cut. Group g of c is group g of a times b + g b_stride: y = x w^T with w [G, out, in], dx = dy w.
 ///   TN: K is cut. c + g c_stride is the product of group g of a, transposed, and of b: dw [G, out, in] = dy^T x.
 /// An epilogue's bias is [G, N]. NT, NN: rows of no group stay in c as they are. TN: the c of an empty group is what an
 /// empty sum gives; with accumulation, and neither bias nor residual, it stays as it is and is not touched.
 template <class T, class Out>
 struct GroupedGemm {
-  Gemm<T, Out> all;
+  Gemm<T, Out> product;
   int groups;
-  const int* offsets;  ///< [G + 1] in device memory, rising, within the rows of `all`; group g begins at row offsets[g]
+  const int*
+      offsets;  ///< [G + 1] in device memory, rising, within the rows of `product`; group g begins at row offsets[g]
 };
 
 /// Ampere and later: cp.async into a ring of stages, ldmatrix, mma.sync.
@@ -76,5 +77,8 @@ enum class Tile90 : std::uint8_t { automatic, m64n64, m128n128, m128n256 };
 /// c, pre_activation and residual may lie anywhere.
 template <class T, class Out>
 void gemm_sm90(const Gemm<T, Out>& product, Stream stream = nullptr, Tile90 tile = Tile90::automatic);
+/// As grouped_gemm_sm80, with the demands of gemm_sm90: b_stride of NT and NN is a multiple of 16 bytes, too.
+template <class T, class Out>
+void grouped_gemm_sm90(const GroupedGemm<T, Out>& products, Stream stream = nullptr, Tile90 tile = Tile90::automatic);
 
 }  // namespace trireme::cuda

@@ -16,28 +16,31 @@ namespace {
 
 constexpr const char* kName = "grouped_gemm_sm80";
 
+/// Blocks of a multiprocessor: as many as leave ptxas 128 registers for a thread of the large shape, 96 of the small one.
+template <class S>
+constexpr int kBlocks = S::kThreads == 256 ? 2 : 5;
+
 template <class T, class Out, class S, Form F, bool Aligned>
-__global__ void __launch_bounds__(S::kThreads, S::blocks(F))
+__global__ void __launch_bounds__(S::kThreads, kBlocks<S>)
     grouped_kernel(const __grid_constant__ GroupedGemm<T, Out> p) {
   TRIREME_DYNAMIC_SHARED(memory, 128);
   GroupedTiles<S::kM, S::kN, F> tiles;
   for (int t = static_cast<int>(blockIdx.x); tiles.seek(p, t); t += static_cast<int>(gridDim.x)) {
     if (tiles.idle(p)) continue;
-    const bool cuts_k = F == Form::tn;
-    const sm80::Part part = {cuts_k ? p.all.m : tiles.end, cuts_k ? tiles.begin : 0, cuts_k ? tiles.end : p.all.k};
-    const T* const b = p.all.b + (cuts_k ? 0 : tiles.group * p.all.b_stride);
+    const sm80::Part part = {tiles.place(p).m_end, tiles.k_begin(p), tiles.k_end(p)};
+    const T* const b = p.product.b + tiles.z_of_b(p) * p.product.b_stride;
     float sums[S::kRowsA][2 * S::kPairsB][4] = {};
     sync_threads();  // the last tile's slabs become stages
-    sm80::multiply_tile<S, F, Aligned>(p.all, p.all.a, b, part, memory, tiles.m, tiles.n, sums);
-    sm80::store_tile<S>(p.all, tiles.place(p), memory, tiles.m, tiles.n, sums);
+    sm80::multiply_tile<S, F, Aligned>(p.product, p.product.a, b, part, memory, tiles.m, tiles.n, sums);
+    sm80::store_tile<S>(p.product, tiles.place(p), memory, tiles.m, tiles.n, sums);
   }
 }
 
 template <class S, class T, class Out>
 void launch_shape(const GroupedGemm<T, Out>& p, Stream stream) {
-  const Gemm<T, Out>& all = p.all;
+  const Gemm<T, Out>& all = p.product;
   const bool fast = sm80::aligned(all.a, all.a_pitch, 0) && sm80::aligned(all.b, all.b_pitch, all.b_stride);
-  const std::int64_t room = std::int64_t{multiprocessors()} * S::blocks(all.form), tiles = most_tiles<S::kM, S::kN>(p);
+  const std::int64_t room = std::int64_t{multiprocessors()} * kBlocks<S>, tiles = most_tiles<S::kM, S::kN>(p);
   const LaunchConfig config = {
       kName, {static_cast<unsigned>(tiles < room ? tiles : room), 1, 1}, {S::kThreads, 1, 1}, S::kSharedBytes, stream};
   const auto start = [&](auto* slow_kernel, auto* fast_kernel) { launch(config, fast ? fast_kernel : slow_kernel, p); };
@@ -53,7 +56,7 @@ void launch_shape(const GroupedGemm<T, Out>& p, Stream stream) {
 
 template <class T, class Out>
 void grouped_gemm_sm80(const GroupedGemm<T, Out>& p, Stream stream) {
-  if (p.all.m == 0 || p.all.n == 0 || p.groups == 0) return;
+  if (p.product.m == 0 || p.product.n == 0 || p.groups == 0) return;
   check_groups(kName, p);
   // Large tiles where they fill half of a large GPU, and most of a group's rows fill theirs.
   if (most_tiles<128, 128>(p) >= 64 && average_rows(p) >= 128)

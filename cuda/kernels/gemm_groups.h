@@ -10,14 +10,15 @@ namespace trireme::cuda {
 /// Tiles of M x N, numbered through all groups. A block asks for rising numbers, and so reads each offset once.
 template <int M, int N, Form F>
 struct GroupedTiles {
+  static constexpr bool kCutsK = F == Form::tn;
   int group = -1, begin = 0, end = 0;  ///< the group reached, and its rows
   int first = 0, count = 0;            ///< the number of its first tile, and how many it has
   int m = 0, n = 0;                    ///< where the tile asked for begins in c; NT, NN: in the c of all groups
 
-  /// Goes to tile `number`; false when there are not so many.
+  /// Goes to tile `number`; false when there are not so many. p.product: that over all groups.
   template <class P>
   __device__ __forceinline__ bool seek(const P& p, int number) {
-    const int columns = (p.all.n + N - 1) / N;
+    const int columns = (p.product.n + N - 1) / N;
     while (number >= first + count) {
       if (++group >= p.groups) return false;
       first += count;
@@ -26,48 +27,64 @@ struct GroupedTiles {
       count = (rows(p) + M - 1) / M * columns;
     }
     const TileOrder tile(number - first, (rows(p) + M - 1) / M, columns);
-    m = (F == Form::tn ? 0 : begin) + tile.row * M;
+    m = (kCutsK ? 0 : begin) + tile.row * M;
     n = tile.column * N;
     return true;
   }
   /// Of the c of this group.
   template <class P>
   __device__ __forceinline__ int rows(const P& p) const {
-    return F == Form::tn ? p.all.m : end - begin;
+    return kCutsK ? p.product.m : end - begin;
+  }
+  template <class P>
+  __device__ __forceinline__ int z_of_a(const P&) const {
+    return 0;
+  }
+  template <class P>
+  __device__ __forceinline__ int z_of_b(const P&) const {
+    return kCutsK ? 0 : group;
+  }
+  template <class P>
+  __device__ __forceinline__ int k_begin(const P&) const {
+    return kCutsK ? begin : 0;
+  }
+  template <class P>
+  __device__ __forceinline__ int k_end(const P& p) const {
+    return kCutsK ? end : p.product.k;
   }
   template <class P>
   __device__ __forceinline__ auto place(const P& p) const {
-    using T = std::remove_cvref_t<decltype(*p.all.a)>;
-    const T* const bias = p.all.epilogue.bias;
-    return Place<T>{F == Form::tn ? group * p.all.c_stride : 0, F == Form::tn ? p.all.m : end,
-                    bias == nullptr ? nullptr : bias + std::int64_t{group} * p.all.n};
+    using T = std::remove_cvref_t<decltype(*p.product.a)>;
+    const T* const bias = p.product.epilogue.bias;
+    return Place<T>{kCutsK ? group * p.product.c_stride : 0, kCutsK ? p.product.m : end,
+                    bias == nullptr ? nullptr : bias + std::int64_t{group} * p.product.n};
   }
   /// Nothing would change c.
   template <class P>
   __device__ __forceinline__ bool idle(const P& p) const {
-    const auto& e = p.all.epilogue;
-    return F == Form::tn && begin == end && e.accumulate && e.bias == nullptr && e.residual == nullptr;
+    const auto& e = p.product.epilogue;
+    return kCutsK && begin == end && e.accumulate && e.bias == nullptr && e.residual == nullptr;
   }
 };
 
 /// At most so many tiles: the host knows the rows of all groups only.
 template <int M, int N, class T, class Out>
 std::int64_t most_tiles(const GroupedGemm<T, Out>& p) {
-  const std::int64_t rows = (p.all.m + M - 1) / M, columns = (p.all.n + N - 1) / N;
-  return (p.all.form == Form::tn ? rows * p.groups : rows + p.groups - 1) * columns;
+  const std::int64_t rows = (p.product.m + M - 1) / M, columns = (p.product.n + N - 1) / N;
+  return (p.product.form == Form::tn ? rows * p.groups : rows + p.groups - 1) * columns;
 }
 
 /// Rows that an average group has in c.
 template <class T, class Out>
 int average_rows(const GroupedGemm<T, Out>& p) {
-  return p.all.form == Form::tn ? p.all.m : p.all.m / p.groups;
+  return p.product.form == Form::tn ? p.product.m : p.product.m / p.groups;
 }
 
 template <class T, class Out>
 void check_groups(const char* where, const GroupedGemm<T, Out>& p) {
-  check_epilogue(where, p.all);
-  if (p.all.batch != 1)
-    fail(ExitCode::usage, where, "a batch of {} grouped products; expected 1; start one for each", p.all.batch);
+  check_epilogue(where, p.product);
+  if (p.product.batch != 1)
+    fail(ExitCode::usage, where, "a batch of {} grouped products; expected 1; start one for each", p.product.batch);
 }
 
 }  // namespace trireme::cuda

@@ -172,6 +172,9 @@ void check(const Case& c, const Start& start) {
 }
 
 constexpr auto on_sm80 = [](const auto& products) { grouped_gemm_sm80(products); };
+constexpr auto on_sm90(Tile90 tile) {
+  return [tile](const auto& products) { grouped_gemm_sm90(products, nullptr, tile); };
+}
 
 }  // namespace
 
@@ -210,7 +213,49 @@ TEST_CASE("cuda grouped_gemm_sm80: the large tile" * doctest::skip(cuda_test::un
 TEST_CASE("cuda grouped_gemm_sm80: refuses batches") {
   Experts<bf16, float> experts({{3}, 8, 8});
   GroupedGemm<bf16, float> products = experts.forward();
-  products.all.batch = 2;
+  products.product.batch = 2;
   CHECK(cuda_test::error_of([&] { grouped_gemm_sm80(products); }).find("a batch of 2 grouped products") !=
+        std::string::npos);
+}
+
+TEST_CASE("cuda grouped_gemm_sm90: ragged groups, empty ones, and rows of none, equal f64 in all three forms") {
+  under_schedules([] {
+    const auto small = on_sm90(Tile90::m64n64);
+    check<bf16, bf16>({{5, 0, 1, 40, 0}, 40, 24}, small);
+    check<f16, float>({{70, 1, 0, 33}, 72, 136, 0, 0, false, false, 3, 9}, small);
+    check<bf16, float>({{0, 2, 65, 64}, 40, 16, 8, 8, false, true, 1, 2}, small);
+    check<f16, f16>({{0, 0}, 8, 8, 0, 0, false, true, 0, 4}, small);
+    check<bf16, bf16>({{12, 20}, 16, 40, 8, 8, true}, small);
+  });
+}
+
+TEST_CASE("cuda grouped_gemm_sm90: the tiles of two consumers, several to a persistent block") {
+  for (std::uint64_t seed = 0; seed < 4; ++seed) {
+    CAPTURE(seed);
+    under_schedule(seed, [] {
+      check<bf16, float>({{90, 1, 0, 200}, 136, 72, 0, 0, false, true, 0, 5}, on_sm90(Tile90::m128n128));
+      check<f16, f16>({{0, 30, 131}, 72, 264}, on_sm90(Tile90::m128n256));
+    });
+  }
+}
+
+TEST_CASE("cuda grouped_gemm_sm90: no rows at all leave empty sums; same bits on every schedule") {
+  Experts<bf16, float> none({{0, 0, 0}, 16, 8});
+  grouped_gemm_sm90(none.forward());
+  grouped_gemm_sm90(none.weight_gradient());
+  CHECK(none.worst_weight_gradient() < 1);
+
+  const Case c = {{70, 3, 0, 91}, 72, 40};
+  Experts<bf16, float> first(c), again(c);
+  under_schedule(0, [&] { grouped_gemm_sm90(first.weight_gradient()); });
+  under_schedule(2, [&] { grouped_gemm_sm90(again.weight_gradient()); });
+  for (std::size_t i = 0; i < first.dw.size(); ++i) CHECK(first.dw.at(i) == again.dw.at(i));
+}
+
+TEST_CASE("cuda grouped_gemm_sm90: refuses what TMA cannot read") {
+  Experts<bf16, float> experts({{3, 4}, 8, 8});
+  GroupedGemm<bf16, float> products = experts.forward();
+  products.product.b_stride = 68;
+  CHECK(cuda_test::error_of([&] { grouped_gemm_sm90(products); }).find("the batch stride of b is 68 elements") !=
         std::string::npos);
 }
