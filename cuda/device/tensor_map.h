@@ -37,6 +37,28 @@ inline void check_tiled(const char* where, const TiledMatrix& m) {
   if (m.batch > 1) check_stride("batch stride", m.batch_stride);
 }
 
+/// The heads of a batch of sequences, 16-bit values: a token's heads lie side by side. The tile of one TMA instruction is
+/// 64 values of a head by box_tokens tokens; values past head_dim and tokens past the end are zeros, and are not stored.
+struct TiledHeads {
+  const char* name;  ///< of the operand, for errors
+  const void* base;
+  int head_dim, heads, tokens, batch;
+  std::int64_t pitch;  ///< elements from token to token
+  int box_tokens;
+};
+
+inline void check_tiled(const char* where, const TiledHeads& m) {
+  if (reinterpret_cast<std::uintptr_t>(m.base) % 16 != 0)
+    fail(ExitCode::usage, where,
+         "{} begins {} bytes after a multiple of 16; expected none, because TMA reads and writes it; move it", m.name,
+         reinterpret_cast<std::uintptr_t>(m.base) % 16);
+  if (m.pitch % 8 != 0 || m.pitch < std::int64_t{m.head_dim} * m.heads || m.head_dim % 8 != 0)
+    fail(ExitCode::usage, where,
+         "the pitch of {} is {} elements, with {} heads of {}; expected a multiple of 8 elements (16 bytes) that holds "
+         "all heads, because TMA reads and writes it; pad it",
+         m.name, m.pitch, m.heads, m.head_dim);
+}
+
 #if defined(__CUDACC__)
 
 /// Code for sm_90a runs on devices of compute capability 9.0 and on no others, newer ones included.
@@ -48,14 +70,17 @@ inline void require_hopper(const char* where) {
   if (error != cudaSuccess)
     fail(ExitCode::internal, where, "the device does not say what it is: {}", cudaGetErrorString(error));
   if (major != 9 || minor != 0)
-    fail(ExitCode::usage, where, "the device has compute capability {}.{}; expected 9.0 (Hopper); use gemm_sm80", major,
-         minor);
+    fail(ExitCode::usage, where,
+         "the device has compute capability {}.{}; expected 9.0 (Hopper); use the kernel for sm_80", major, minor);
 }
 
-/// The driver's encoder, through the runtime: nothing links against libcuda.
-inline TensorMap tensor_map(const char* where, const TiledMatrix& m) {
+/// The driver's encoder, through the runtime: nothing links against libcuda. Sizes and boxes in 16-bit values from the
+/// innermost dim, strides in bytes from the second.
+template <std::size_t Rank>
+TensorMap encode_tiled(const char* where, const char* name, const void* base,
+                       const std::array<std::int64_t, Rank>& size, const std::array<std::int64_t, Rank - 1>& stride,
+                       const std::array<int, Rank>& box) {
   require_hopper(where);
-  check_tiled(where, m);
   void* entry = nullptr;
   cudaDriverEntryPointQueryResult found{};
   const cudaError_t error =
@@ -65,40 +90,59 @@ inline TensorMap tensor_map(const char* where, const TiledMatrix& m) {
          "the driver has no cuTensorMapEncodeTiled ({}); expected a driver for CUDA 12 or later",
          cudaGetErrorString(error));
   const auto encode = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(entry);
-  const auto wide = [](std::int64_t value) { return static_cast<cuuint64_t>(value); };
-  const std::int64_t stack = m.batch > 1 ? m.batch_stride : m.rows * m.pitch;
-  const std::array<cuuint64_t, 3> size = {wide(m.columns), wide(m.rows), wide(m.batch)};
-  const std::array<cuuint64_t, 2> stride = {wide(2 * m.pitch), wide(2 * stack)};  // bytes
-  const std::array<cuuint32_t, 3> box = {static_cast<cuuint32_t>(m.box_columns), static_cast<cuuint32_t>(m.box_rows),
-                                         1};
-  const std::array<cuuint32_t, 3> step = {1, 1, 1};
+  std::array<cuuint64_t, Rank> sizes{};
+  std::array<cuuint64_t, Rank - 1> strides{};
+  std::array<cuuint32_t, Rank> boxes{}, steps{};
+  for (std::size_t d = 0; d < Rank; ++d) {
+    sizes[d] = static_cast<cuuint64_t>(size[d]);
+    boxes[d] = static_cast<cuuint32_t>(box[d]);
+    steps[d] = 1;
+    if (d > 0) strides[d - 1] = static_cast<cuuint64_t>(stride[d - 1]);
+  }
   TensorMap map;
   // The type only says how wide an element is: zeros outside are the same bits for bf16 and f16.
   const CUresult result =
-      encode(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 3, const_cast<void*>(m.base), size.data(), stride.data(),
-             box.data(), step.data(), CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+      encode(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, Rank, const_cast<void*>(base), sizes.data(), strides.data(),
+             boxes.data(), steps.data(), CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
              CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result != CUDA_SUCCESS)
-    fail(ExitCode::internal, where, "cuTensorMapEncodeTiled refused {} with error {}", m.name,
-         static_cast<int>(result));
+    fail(ExitCode::internal, where, "cuTensorMapEncodeTiled refused {} with error {}", name, static_cast<int>(result));
   return map;
 }
 
 #else
 
-inline TensorMap tensor_map(const char* where, const TiledMatrix& m) {
-  check_tiled(where, m);
+template <std::size_t Rank>
+TensorMap encode_tiled(const char*, const char*, const void* base, const std::array<std::int64_t, Rank>& size,
+                       const std::array<std::int64_t, Rank - 1>& stride, const std::array<int, Rank>& box) {
   TensorMap map;
-  map.base = const_cast<std::byte*>(static_cast<const std::byte*>(m.base));
-  map.rank = 3;
+  map.base = const_cast<std::byte*>(static_cast<const std::byte*>(base));
+  map.rank = Rank;
   map.element_bytes = 2;
-  map.size = {m.columns, m.rows, m.batch};
-  map.stride = {2, 2 * m.pitch, 2 * m.batch_stride};
-  map.box = {m.box_columns, m.box_rows, 1};
+  for (std::size_t d = 0; d < Rank; ++d) {
+    map.size[d] = size[d];
+    map.stride[d] = d == 0 ? 2 : stride[d - 1];
+    map.box[d] = box[d];
+  }
   map.swizzle = Swizzle::b128;
   return map;
 }
 
 #endif
+
+/// Coordinates: column, row, matrix.
+inline TensorMap tensor_map(const char* where, const TiledMatrix& m) {
+  check_tiled(where, m);
+  const std::int64_t stack = m.batch > 1 ? m.batch_stride : m.rows * m.pitch;
+  return encode_tiled<3>(where, m.name, m.base, {m.columns, m.rows, m.batch}, {2 * m.pitch, 2 * stack},
+                         {m.box_columns, m.box_rows, 1});
+}
+
+/// Coordinates: value, token, head, sequence.
+inline TensorMap tensor_map(const char* where, const TiledHeads& m) {
+  check_tiled(where, m);
+  return encode_tiled<4>(where, m.name, m.base, {m.head_dim, m.tokens, m.heads, m.batch},
+                         {2 * m.pitch, 2 * m.head_dim, 2 * m.tokens * m.pitch}, {64, m.box_tokens, 1, 1});
+}
 
 }  // namespace trireme::cuda

@@ -211,6 +211,9 @@ inline void tma_store_2d(const TensorMap& map, const void* from, int x, int y, S
 inline void tma_store_3d(const TensorMap& map, const void* from, int x, int y, int z, Site site = Site::here()) {
   emu::tma_store(map, from, {x, y, z, 0}, site);
 }
+inline void tma_store_4d(const TensorMap& map, const void* from, int x, int y, int z, int w, Site site = Site::here()) {
+  emu::tma_store(map, from, {x, y, z, w}, site);
+}
 inline void tma_store_commit() { emu::running_fiber->tma_stores.commit(); }
 /// Waits until at most N groups of stores still read shared memory.
 template <int N>

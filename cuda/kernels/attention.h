@@ -44,6 +44,11 @@ struct AttentionForward {
 template <class T>
 void attention_forward_sm80(const AttentionForward<T>& attention, Stream stream = nullptr);
 
+/// By TMA and wgmma, on devices of compute capability 9.0 only. Also: scale above 0, and pitches that hold all heads.
+/// Copies are of 128 keys, and blocks of 128 queries (head_dim above 64) or 192: those are the tiles skipped.
+template <class T>
+void attention_forward_sm90(const AttentionForward<T>& attention, Stream stream = nullptr);
+
 /// dq, dk and dv are overwritten; pitches and addresses as above. k and v may be a part of the keys that out and lse are
 /// over: the result is that part's contribution, as ds needs no other part of the keys.
 template <class T>

@@ -34,12 +34,12 @@ __device__ __forceinline__ KeyRange keys_of(const AttentionForward<T>& p, std::i
   return {begin, begin < end ? static_cast<unsigned>(end - begin) : 0U};
 }
 
-/// The smallest first key of kRows rows from `row` on, the same in every lane; never below 0.
-template <class T>
+/// The smallest first key of Count rows from `row` on, the same in every lane; never below 0.
+template <int Count = kRows, class T>
 __device__ __forceinline__ int first_key_of_rows(const AttentionForward<T>& p, std::int64_t batch, int row) {
   if (p.first_key == nullptr) return 0;
   int least = p.keys;
-  for (int i = row + static_cast<int>(threadIdx.x % 32); i < row + kRows && i < p.queries; i += 32) {
+  for (int i = row + static_cast<int>(threadIdx.x % 32); i < row + Count && i < p.queries; i += 32) {
     const int first = p.first_key[batch * p.queries + i];
     least = first < least ? first : least;
   }
@@ -51,10 +51,10 @@ __device__ __forceinline__ int first_key_of_rows(const AttentionForward<T>& p, s
   return least < 0 ? 0 : least;
 }
 
-/// One past the last key that any of kRows rows from `row` on may see.
-template <class T>
+/// One past the last key that any of Count rows from `row` on may see.
+template <int Count = kRows, class T>
 __device__ __forceinline__ int keys_end(const AttentionForward<T>& p, int row) {
-  const int seen = row + kRows + p.keys - p.queries;
+  const int seen = row + Count + p.keys - p.queries;
   if (!p.causal || seen >= p.keys) return p.keys;
   return seen < 0 ? 0 : seen;
 }

@@ -1,0 +1,390 @@
+// Attention forward of Hopper: TMA fills a ring with keys and values, wgmma multiplies from it; formulas and bytes:
+// cuda/kernels/attention.h.
+//
+// A block is a producer warp group, which copies, and consumers of 64 queries each: two at head dim 128, three at 64. A
+// consumer has scores [64, 128] and output [64, D] in registers. Three things keep the tensor cores at work:
+//   - the scores of the next keys are issued before the products with the values of these, so that the softmax of the
+//     next runs under them;
+//   - consumers take turns to issue (named barriers), so that they do not all come to their softmax at once
+//     (Shah et al., FlashAttention-3, 2024, section 3);
+//   - blocks are persistent, and the producer copies the next tile's first keys while the consumers store this one.
+//
+// Keys are visited from the last to the first: the tiles that need a mask come first when causal. Tiles of queries with
+// the most keys come first, and blocks take them to and fro, so that all end at about the same time; the heads that are
+// under way at once are those whose keys and values fit L2 together.
+// Read next: cuda/kernels/attention_hopper.h; docs/cuda.md, "Attention on Hopper".
+#include "cuda/kernels/attention_hopper.h"
+
+namespace trireme::cuda {
+
+using namespace attention;
+
+namespace {
+
+constexpr const char* kName = "attention_sm90";
+constexpr std::int64_t kL2Bytes = std::int64_t{32} << 20;  // for keys and values; an H100 or H200 has 50 MB
+
+template <int D_, int Consumers, int Keys>
+struct Shape {
+  static constexpr int kD = D_, kConsumers = Consumers, kQueries = 64 * Consumers, kKeys = Keys, kSlots = 4;
+  static constexpr int kThreads = kGroup * (Consumers + 1);
+  // 65536 of a multiprocessor: 128 (24 + 2 240) or 128 (32 + 3 160).
+  static constexpr int kProducerRegisters = Consumers == 2 ? 24 : 32, kConsumerRegisters = Consumers == 2 ? 240 : 160;
+  using Queries = SwizzledTile<kQueries, kD>;
+  using KeyTile = SwizzledTile<kKeys, kD>;  // of keys, and of values
+  static constexpr int kBarriers = Queries::kBytes + kSlots * KeyTile::kBytes;
+  static constexpr int kWork = kBarriers + Ring<kSlots>::kBytes + Ring<1>::kBytes;
+  static constexpr int kSharedBytes = kWork + 32;
+  static_assert(kSharedBytes <= 227 * 1024, "more shared memory than a block of sm_90 can have");
+};
+
+struct Place {
+  int tile, head, batch;
+};
+
+/// Tiles of queries in the order in which blocks take them. Heads go by sections whose keys and values fit L2; within a
+/// section the longest tiles of all heads come first.
+struct Order {
+  int tiles, heads, units;  ///< tiles of a head; units: heads of the whole batch
+  int section;              ///< heads of a section
+  bool causal;
+
+  __host__ __device__ int count() const { return tiles * units; }
+  __device__ __forceinline__ Place at(int index) const {
+    const int begin = index / (section * tiles) * section, rest = index % (section * tiles);
+    const int width = units - begin < section ? units - begin : section;
+    const int tile = rest / width, unit = begin + rest % width;
+    return {causal ? tiles - 1 - tile : tile, unit % heads, unit / heads};
+  }
+  /// This block's tile of a round: forth in even rounds, back in odd ones. May be count() or more in the last round.
+  __device__ __forceinline__ int index(int round) const {
+    const int blocks = static_cast<int>(gridDim.x), block = static_cast<int>(blockIdx.x);
+    return round * blocks + (round % 2 == 0 ? block : blocks - 1 - block);
+  }
+  __device__ __forceinline__ bool ends(int round) const { return round * static_cast<int>(gridDim.x) >= count(); }
+};
+
+/// A tile of queries as the producer hands it on.
+struct Work {
+  int first, head, batch;  ///< the first query; below 0: there is no more work
+  int begin, end;          ///< the keys to visit, from whole tiles, from the last to the first; none where begin >= end
+};
+
+template <class T>
+struct Parameters {
+  AttentionForward<T> p;
+  Order order;
+  TensorMap q, k, v, out;
+};
+
+/// What a block has in shared memory.
+template <class S>
+struct Memory {
+  typename S::Queries q;
+  std::byte* slots;
+  Work* work;            ///< of the tile whose queries are there
+  Ring<S::kSlots> ring;  ///< uses 2 n and 2 n + 1: the keys and values of step n, counted over all tiles of the block
+  Ring<1> queries;       ///< use n: the n-th tile of the block
+  __device__ __forceinline__ explicit Memory(std::byte* memory)
+      : q{memory},
+        slots(memory + S::Queries::kBytes),
+        work(reinterpret_cast<Work*>(memory + S::kWork)),
+        ring{reinterpret_cast<std::uint64_t*>(memory + S::kBarriers)},
+        queries{reinterpret_cast<std::uint64_t*>(memory + S::kBarriers + Ring<S::kSlots>::kBytes)} {}
+  __device__ __forceinline__ typename S::KeyTile tile(int use) const {
+    return {slots + use % S::kSlots * S::KeyTile::kBytes};
+  }
+};
+
+/// One warp; its first lane copies. What a tile is, the consumers read beside its queries.
+template <class S, class T>
+__device__ __forceinline__ void produce(const Parameters<T>& parameters, const Memory<S>& memory) {
+  const auto& p = parameters.p;
+  const bool copies = threadIdx.x % 32 == 0;
+  int use = 0, turn = 0;
+  for (int round = 0; !parameters.order.ends(round); ++round) {
+    const int index = parameters.order.index(round);
+    if (index >= parameters.order.count()) continue;
+    const Place place = parameters.order.at(index);
+    const int first = place.tile * S::kQueries, kv_head = place.head / (p.heads / p.kv_heads);
+    const int begin = first_key_of_rows<S::kQueries>(p, place.batch, first) / S::kKeys;  // by all lanes
+    const int end = (keys_end<S::kQueries>(p, first) + S::kKeys - 1) / S::kKeys;
+    if (copies) {
+      const auto copy = [&](const TensorMap& map, int key_tile) {
+        memory.ring.begin_fill(use, S::KeyTile::kBytes);
+        memory.tile(use).load(map, key_tile * S::kKeys, kv_head, place.batch, memory.ring.full(use));
+        ++use;
+      };
+      if (begin < end) copy(parameters.k, end - 1);  // while the consumers still store the tile before
+      memory.queries.wait_empty(turn);
+      *memory.work = {first, place.head, place.batch, begin * S::kKeys, end * S::kKeys};
+      mbarrier_arrive_expect(memory.queries.full(turn), S::Queries::kBytes);
+      memory.q.load(parameters.q, first, place.head, place.batch, memory.queries.full(turn));
+      for (int key_tile = end - 1; key_tile >= begin; --key_tile) {
+        if (key_tile < end - 1) copy(parameters.k, key_tile);
+        copy(parameters.v, key_tile);
+      }
+    }
+    sync_warp();
+    ++turn;
+  }
+  if (!copies) return;
+  memory.queries.wait_empty(turn);
+  memory.work->first = -1;
+  mbarrier_arrive(memory.queries.full(turn));
+}
+
+/// This thread's first row in the block's tile; the second is eight further down.
+__device__ __forceinline__ int row_of_thread() {
+  const int thread = static_cast<int>(threadIdx.x);
+  return thread / 32 * 16 - 64 + thread % 32 / 4;  // warps 0 to 3 are the producer's
+}
+
+/// The softmax of this thread's two rows so far: the maximum of the scores, and the sum of the exponentials over its own
+/// columns. What else is to be known of the rows is looked up again when needed: registers are scarce in the products.
+template <class T, int N>
+struct Rows {
+  const AttentionForward<T>& p;
+  const Work* work;
+  int latest_begin = 0;  ///< the largest first key of the warp's rows
+  float maximum[2] = {-INFINITY, -INFINITY};
+  float sum[2] = {0, 0};
+
+  __device__ __forceinline__ Rows(const AttentionForward<T>& attention, const Work* of_tile)
+      : p(attention), work(of_tile) {
+    if (p.first_key == nullptr) return;
+    const int row = work->first + row_of_thread();
+    const int begin = visible(row).begin, next = visible(row + 8).begin;
+    latest_begin = -least_of_warp(begin > next ? -begin : -next);
+  }
+  __device__ __forceinline__ KeyRange visible(int row) const { return keys_of(p, work->batch, row); }
+  /// Do all rows of the warp see the N keys from `key` on? Rows past the end, which are not stored, may say anything.
+  __device__ __forceinline__ bool all_see(int key) const {
+    const int causal_end = work->first + row_of_thread() / 16 * 16 + p.keys - p.queries + 1;
+    return key >= latest_begin && key + N <= (p.causal && causal_end < p.keys ? causal_end : p.keys);
+  }
+
+  /// Of columns: keys from `key` on.
+  __device__ __forceinline__ void mask(int key, float (&scores)[N / 2]) const {
+    if (all_see(key)) return;
+    const int row = work->first + row_of_thread();
+    const KeyRange range[2] = {visible(row), visible(row + 8)};
+    const int first = key + static_cast<int>(threadIdx.x % 4) * 2;
+    TRIREME_UNROLL
+    for (int i = 0; i < N / 2; ++i)
+      if (!range[i / 2 % 2].has(first + 8 * (i / 4) + i % 2)) scores[i] = -INFINITY;
+  }
+
+  /// Turns scores into exponentials; `rescale` is what sums under the old maximum are worth under the new one.
+  __device__ __forceinline__ void softmax(float (&scores)[N / 2], float (&rescale)[2]) {
+    const float log2_scale = p.scale * kLog2E;
+    TRIREME_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      float largest = maximum[half];
+      TRIREME_UNROLL
+      for (int i = 2 * half; i < N / 2; i += 4) largest = fmaxf(largest, fmaxf(scores[i], scores[i + 1]));
+      largest = fmaxf(largest, shuffle_xor(largest, 1));
+      largest = fmaxf(largest, shuffle_xor(largest, 2));
+      const float base = largest == -INFINITY ? 0.0F : largest * log2_scale;  // no key seen yet: exponentials are 0
+      rescale[half] = exp2_fast(maximum[half] * log2_scale - base);
+      maximum[half] = largest;
+      sum[half] *= rescale[half];
+      TRIREME_UNROLL
+      for (int i = 2 * half; i < N / 2; i += 4) {
+        scores[i] = exp2_fast(scores[i] * log2_scale - base);
+        scores[i + 1] = exp2_fast(scores[i + 1] * log2_scale - base);
+        sum[half] += scores[i] + scores[i + 1];
+      }
+    }
+  }
+
+  /// One over the whole row's sum, 0 where there is none; and the row's log-sum-exp.
+  __device__ __forceinline__ float finish(int half, float& lse) const {
+    float total = sum[half] + shuffle_xor(sum[half], 1);
+    total += shuffle_xor(total, 2);
+    lse = total > 0 ? maximum[half] * p.scale + logf(total) : -INFINITY;
+    return total > 0 ? 1.0F / total : 0.0F;
+  }
+};
+
+/// Consumers issue their products in turns: a barrier for each, at which it waits and the one before it arrives.
+template <int Consumers>
+struct Turns {
+  int group;
+  /// The last consumer's word that the first may begin.
+  __device__ __forceinline__ void begin() const {
+    if (group == Consumers - 1) pass();
+  }
+  __device__ __forceinline__ void take() const { barrier_sync(1 + group, 2 * kGroup); }
+  __device__ __forceinline__ void pass() const { barrier_arrive(1 + (group + 1) % Consumers, 2 * kGroup); }
+  /// The first consumer takes what the last has passed it.
+  __device__ __forceinline__ void end() const {
+    if (group == 0) take();
+  }
+};
+
+/// out [64, D] and the softmax of a consumer's queries. `use`: of the ring, where this tile begins. A round of the loop
+/// begins by waiting for the weighted sum that the one before issued: without the loop's edge between them, ptxas moves
+/// the wait to before the exponentials, which are to run under that sum.
+template <class S, class T>
+__device__ __forceinline__ void attend(const Memory<S>& memory, int group, int& use, Rows<T, S::kKeys>& rows,
+                                       float (&out)[S::kD / 2]) {
+  const Turns<S::kConsumers> turns{group};
+  const int begin = memory.work->begin;
+  int key = memory.work->end - S::kKeys;
+  float scores[S::kKeys / 2], rescale[2];
+  std::uint32_t weights[S::kKeys / 4];
+  turns.take();
+  memory.ring.wait_full(use);
+  issue_rows_product<T>(memory.q, 64 * group, memory.tile(use), scores);
+  turns.pass();
+  wait_product<0>(scores);
+  memory.ring.release(use);
+  rows.mask(key, scores);
+  rows.softmax(scores, rescale);
+  bool summed = false;
+  const auto take_weights = [&] {
+    wait_product<0>(out);
+    if (summed) memory.ring.release(use - 1);
+    TRIREME_UNROLL
+    for (int i = 0; i < S::kD / 2; ++i) out[i] *= rescale[i / 2 % 2];
+    pack_weights<T>(scores, weights);
+  };
+  for (key -= S::kKeys; key >= begin; key -= S::kKeys) {
+    take_weights();
+    turns.take();
+    memory.ring.wait_full(use + 2);
+    issue_rows_product<T>(memory.q, 64 * group, memory.tile(use + 2), scores);
+    memory.ring.wait_full(use + 1);
+    issue_weighted_sum<T>(weights, memory.tile(use + 1), out);
+    turns.pass();
+    wait_product<1>(scores);
+    memory.ring.release(use + 2);
+    rows.mask(key, scores);
+    rows.softmax(scores, rescale);
+    summed = true;
+    use += 2;
+  }
+  take_weights();
+  memory.ring.wait_full(use + 1);
+  issue_weighted_sum<T>(weights, memory.tile(use + 1), out);
+  wait_product<0>(out);
+  memory.ring.release(use + 1);
+  use += 2;
+}
+
+/// Writes a consumer's results, through the place of its queries.
+template <class S, class T>
+__device__ __forceinline__ void finish(const Parameters<T>& parameters, const Memory<S>& memory, int group,
+                                       const Rows<T, S::kKeys>& rows, const float (&out)[S::kD / 2]) {
+  const auto& p = parameters.p;
+  const int thread = static_cast<int>(threadIdx.x), lane = thread % 32;
+  const int warp_row = thread / 32 * 16 - 64;
+  // Read again: in registers since the tile began, it would have cost the products some.
+  const Work work = *memory.work;
+  float inverse[2];
+  TRIREME_UNROLL
+  for (int half = 0; half < 2; ++half) {
+    const int row = work.first + row_of_thread() + 8 * half;
+    float lse;
+    inverse[half] = rows.finish(half, lse);
+    if (lane % 4 == 0 && row < p.queries)
+      p.lse[(std::int64_t{work.batch} * p.heads + work.head) * p.queries + row] = lse;
+  }
+  barrier_sync(1 + S::kConsumers + group, kGroup);  // the other warps' products have read the queries
+  store_sums<T>(out, inverse, memory.q, warp_row, parameters.out, work.first + warp_row, work.head, work.batch);
+  if (lane == 0) tma_store_wait<0>();
+}
+
+template <class S, class T>
+__device__ __forceinline__ void consume(const Parameters<T>& parameters, const Memory<S>& memory) {
+  const int group = consumer_group();
+  const Turns<S::kConsumers> turns{group};
+  turns.begin();
+  int use = 0;
+  for (int turn = 0;; ++turn) {
+    memory.queries.wait_full(turn);
+    if (memory.work->first < 0) break;
+    Rows<T, S::kKeys> rows(parameters.p, memory.work);
+    float out[S::kD / 2];
+    TRIREME_UNROLL
+    for (int i = 0; i < S::kD / 2; ++i) out[i] = 0.0F;
+    if (memory.work->begin < memory.work->end) attend<S, T>(memory, group, use, rows, out);
+    finish<S>(parameters, memory, group, rows, out);
+    memory.queries.release(turn);
+  }
+  turns.end();
+}
+
+template <class T, class S>
+__global__ void __launch_bounds__(S::kThreads, 1) forward_kernel(const __grid_constant__ Parameters<T> parameters) {
+#if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  TRIREME_DYNAMIC_SHARED(bytes, 1024);
+  const Memory<S> memory(bytes);
+  const int thread = static_cast<int>(threadIdx.x);
+  if (thread == 0) {
+    for (const TensorMap* map : {&parameters.q, &parameters.k, &parameters.v, &parameters.out}) tma_prefetch(*map);
+    memory.ring.init(1, 4 * S::kConsumers);
+    memory.queries.init(1, 4 * S::kConsumers);
+    fence_mbarrier_init();
+  }
+  sync_threads();
+  if (thread < kGroup) {
+    set_max_registers_down<S::kProducerRegisters>();
+    if (thread < 32) produce<S>(parameters, memory);
+  } else {
+    set_max_registers_up<S::kConsumerRegisters>();
+    consume<S>(parameters, memory);
+  }
+#else
+  __trap();  // compiled for another architecture, and started all the same
+#endif
+}
+
+/// As many heads as share L2, whole groups of them.
+template <class T>
+int heads_of_section(const AttentionForward<T>& p) {
+  const std::int64_t bytes = std::int64_t{4} * p.keys * p.head_dim, group = p.heads / p.kv_heads;
+  const std::int64_t fit = bytes > 0 ? kL2Bytes / bytes : 1, units = std::int64_t{p.batch} * p.heads;
+  const std::int64_t heads = (fit > 1 ? fit : 1) * group;
+  return static_cast<int>(heads < units ? heads : units);
+}
+
+template <class S, class T>
+void start(const AttentionForward<T>& p, Stream stream) {
+  const auto map = [&](const char* name, const T* base, int heads, int tokens, std::int64_t pitch, int box) {
+    return tensor_map(kName, TiledHeads{name, base, p.head_dim, heads, tokens, p.batch, pitch, box});
+  };
+  const Order order{(p.queries + S::kQueries - 1) / S::kQueries, p.heads, p.batch * p.heads, heads_of_section(p),
+                    p.causal};
+  Parameters<T> parameters{p, order, {}, {}, {}, {}};
+  parameters.q = map("q", p.q, p.heads, p.queries, p.q_pitch, S::kQueries);
+  parameters.k = parameters.v = parameters.q;  // without keys nothing is read; TMA has no empty tensors
+  parameters.out = map("out", p.out, p.heads, p.queries, p.out_pitch, 16);
+  if (p.keys > 0) {
+    parameters.k = map("k", p.k, p.kv_heads, p.keys, p.kv_pitch, S::kKeys);
+    parameters.v = map("v", p.v, p.kv_heads, p.keys, p.kv_pitch, S::kKeys);
+  }
+  const int blocks = order.count() < multiprocessors() ? order.count() : multiprocessors();
+  launch({kName, {static_cast<unsigned>(blocks), 1, 1}, {S::kThreads, 1, 1}, S::kSharedBytes, stream},
+         &forward_kernel<T, S>, parameters);
+}
+
+}  // namespace
+
+template <class T>
+void attention_forward_sm90(const AttentionForward<T>& p, Stream stream) {
+  require_shape(p, kName);
+  require(p.scale > 0, kName, "scale is {}; expected above 0, because the largest score is sought before scaling",
+          p.scale);
+  if (p.queries == 0 || p.batch == 0) return;
+  if (p.head_dim <= 64)
+    start<Shape<64, 3, 128>>(p, stream);
+  else
+    start<Shape<128, 2, 128>>(p, stream);
+}
+
+template void attention_forward_sm90(const AttentionForward<bf16>&, Stream);
+template void attention_forward_sm90(const AttentionForward<f16>&, Stream);
+
+}  // namespace trireme::cuda

@@ -1,0 +1,222 @@
+// Attention problems and their results in f64, for the tests of every attention kernel: causal and not, grouped heads,
+// ragged lengths, padded head dims, wide pitches, documents, queries that see nothing, the gradient of the log-sum-exp.
+// Read next: tests/cuda/attention_backward_test.cpp.
+#pragma once
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "cuda/kernels/attention.h"
+#include "tests/cuda/support.h"
+
+namespace cuda_test {
+
+enum class Documents : std::uint8_t { none, packed, scattered };
+
+struct AttentionCase {
+  int batch, heads, kv_heads, dim, queries, keys;
+  bool causal;
+  Documents documents = Documents::none;
+  bool with_dlse = false;
+  int gap = 8;  ///< unused values between tokens
+};
+
+/// [batch, tokens, heads, dim] with `gap` unused values after every token.
+struct HeadsLayout {
+  int tokens, heads, dim, gap;
+  int pitch() const { return heads * dim + gap; }
+  std::size_t at(int b, int token, int head, int d) const {
+    return static_cast<std::size_t>((b * tokens + token) * pitch() + head * dim + d);
+  }
+  std::size_t size(int batch) const { return static_cast<std::size_t>(batch * tokens * pitch()); }
+};
+
+/// Everything one call reads and writes.
+template <class T>
+struct AttentionProblem {
+  AttentionCase c;
+  HeadsLayout q_layout{c.queries, c.heads, c.dim, c.gap}, kv_layout{c.keys, c.kv_heads, c.dim, 2 * c.gap};
+  Buffer<T> q, k, v, out, dout, dq, dk, dv;
+  Buffer<float> lse, dlse, delta;
+  Buffer<std::int32_t> first_key, first_tile;
+
+  explicit AttentionProblem(const AttentionCase& which)
+      : c(which),
+        q(q_layout.size(c.batch)),
+        k(kv_layout.size(c.batch)),
+        v(k.size()),
+        out(q.size()),
+        dout(q.size()),
+        dq(q.size()),
+        dk(k.size()),
+        dv(k.size()),
+        lse(row_count()),
+        dlse(row_count()),
+        delta(row_count()),
+        first_key(static_cast<std::size_t>(c.batch * c.queries)),
+        first_tile(static_cast<std::size_t>(c.batch * ((c.queries + 63) / 64))) {
+    q.fill_random(1, 2);
+    k.fill_random(2, 2);
+    v.fill_random(3);
+    dout.fill_random(4);
+    dlse.fill_random(5);
+    for (auto* result : {&out, &dq, &dk, &dv}) result->fill(7);  // must be overwritten
+    for (int b = 0; b < c.batch; ++b)
+      for (int i = 0; i < c.queries; ++i)
+        first_key.set(b * c.queries + i, c.documents == Documents::packed ? packed(b, i) : scattered(b, i));
+  }
+  std::size_t row_count() const { return static_cast<std::size_t>(c.batch * c.heads * c.queries); }
+  std::size_t row(int b, int h, int i) const { return static_cast<std::size_t>((b * c.heads + h) * c.queries + i); }
+  float scale() const { return 1 / std::sqrt(static_cast<float>(c.dim)); }
+
+  /// Documents of 50, 130, 1, 70, 50, ... tokens, shifted from sequence to sequence.
+  int packed(int b, int i) const {
+    const int position = i + c.keys - c.queries + 20 * b;
+    int start = 0;
+    for (int n = 0;; ++n) {
+      constexpr int lengths[] = {50, 130, 1, 70};
+      const int next = start + lengths[n % 4];
+      if (next > position) return start - 20 * b;
+      start = next;
+    }
+  }
+  /// Any number: in no order, negative, and beyond the last key.
+  int scattered(int b, int i) const {
+    if (i % 17 == 3) return std::numeric_limits<std::int32_t>::min();
+    if (i % 17 == 5) return std::numeric_limits<std::int32_t>::max();
+    return i / 64 % 2 == 0 ? c.keys - 10 - (i * 7 + b) % 40 : (i * 31 + b) % (c.keys + 10);
+  }
+
+  trireme::cuda::AttentionForward<T> forward() {
+    return {c.batch,
+            c.heads,
+            c.kv_heads,
+            c.dim,
+            c.queries,
+            c.keys,
+            c.causal,
+            scale(),
+            q.data(),
+            q_layout.pitch(),
+            k.data(),
+            v.data(),
+            kv_layout.pitch(),
+            out.data(),
+            q_layout.pitch(),
+            lse.data(),
+            c.documents == Documents::none ? nullptr : first_key.data()};
+  }
+  trireme::cuda::AttentionBackward<T> backward() {
+    return {forward(),
+            dout.data(),
+            q_layout.pitch(),
+            c.with_dlse ? dlse.data() : nullptr,
+            dq.data(),
+            q_layout.pitch(),
+            dk.data(),
+            dv.data(),
+            kv_layout.pitch(),
+            delta.data(),
+            c.documents == Documents::none ? nullptr : first_tile.data()};
+  }
+  bool sees(int b, int i, int j) const {
+    if (c.causal && j > i + c.keys - c.queries) return false;
+    return c.documents == Documents::none || j >= first_key.value(b * c.queries + i);
+  }
+};
+
+/// Everything in f64, by the formulas with the whole matrix of probabilities.
+struct AttentionReference {
+  std::vector<double> out, lse, dq, dk, dv;
+
+  template <class T>
+  explicit AttentionReference(const AttentionProblem<T>& x)
+      : out(x.q.size()), lse(x.row_count(), -INFINITY), dq(x.q.size()), dk(x.k.size()), dv(x.k.size()) {
+    for (int b = 0; b < x.c.batch; ++b)
+      for (int h = 0; h < x.c.heads; ++h)
+        for (int i = 0; i < x.c.queries; ++i) add_row(x, b, h, i);
+  }
+
+  template <class T>
+  void add_row(const AttentionProblem<T>& x, int b, int h, int i) {
+    const AttentionCase& c = x.c;
+    const int kv = h / (c.heads / c.kv_heads);
+    const auto scale = static_cast<double>(x.scale());
+    const auto keys = static_cast<std::size_t>(c.keys);
+    std::vector<double> p(keys), dp(keys);
+    double sum = 0;
+    for (int j = 0; j < c.keys; ++j) {
+      if (!x.sees(b, i, j)) continue;
+      double score = 0, gradient = 0;
+      for (int d = 0; d < c.dim; ++d) {
+        score += x.q.at(x.q_layout.at(b, i, h, d)) * x.k.at(x.kv_layout.at(b, j, kv, d));
+        gradient += x.dout.at(x.q_layout.at(b, i, h, d)) * x.v.at(x.kv_layout.at(b, j, kv, d));
+      }
+      sum += p[static_cast<std::size_t>(j)] = std::exp(score * scale);
+      dp[static_cast<std::size_t>(j)] = gradient;
+    }
+    if (sum == 0) return;
+    lse[x.row(b, h, i)] = std::log(sum);
+    double mean = 0;  // of dp: the gradient through the softmax's denominator
+    for (std::size_t j = 0; j < keys; ++j) mean += (p[j] /= sum) * dp[j];
+    const double dlse = c.with_dlse ? x.dlse.at(x.row(b, h, i)) : 0;
+    for (int j = 0; j < c.keys; ++j) {
+      const double weight = p[static_cast<std::size_t>(j)];
+      const double ds = weight * (dp[static_cast<std::size_t>(j)] - mean + dlse) * scale;
+      for (int d = 0; d < c.dim; ++d) {
+        const std::size_t at_q = x.q_layout.at(b, i, h, d), at_k = x.kv_layout.at(b, j, kv, d);
+        out[at_q] += weight * x.v.at(at_k);
+        dq[at_q] += ds * x.k.at(at_k);
+        dk[at_k] += ds * x.q.at(at_q);
+        dv[at_k] += weight * x.dout.at(at_q);
+      }
+    }
+  }
+};
+
+/// The largest difference, over 1 + the largest value expected; NaN counts as enormous. Between tokens nothing may
+/// change: `untouched` is there.
+template <class T>
+double worst(const Buffer<T>& got, const std::vector<double>& expected, const HeadsLayout& layout, double untouched) {
+  double error = 0, largest = 0;
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    const bool between = static_cast<int>(i) % layout.pitch() >= layout.heads * layout.dim;
+    const double e = std::abs(got.at(i) - (between ? untouched : expected[i]));
+    error = std::isnan(e) ? 1e9 : std::max(error, e);
+    largest = std::max(largest, std::abs(expected[i]));
+  }
+  return error / (1 + largest);
+}
+
+/// out and lse of a forward kernel. out is rounded to T once, and so are the weights.
+template <class T>
+void check_forward(const AttentionProblem<T>& x, const AttentionReference& expected) {
+  for (std::size_t i = 0; i < x.lse.size(); ++i) {
+    if (expected.lse[i] == -INFINITY)
+      CHECK(x.lse.at(i) == -INFINITY);
+    else
+      CHECK(std::abs(x.lse.at(i) - expected.lse[i]) < 1e-5 * (1 + std::abs(expected.lse[i])));
+  }
+  const double step = std::is_same_v<T, trireme::bf16> ? 1.0 / 128 : 1.0 / 1024;
+  CHECK(worst(x.out, expected.out, x.q_layout, 7) < step / 2);
+}
+
+/// The gradients: p, ds and the results are rounded to T once each; rounding errs by half of `step` or less, relatively.
+template <class T>
+void check_backward(const AttentionProblem<T>& x, const AttentionReference& expected) {
+  const double step = std::is_same_v<T, trireme::bf16> ? 1.0 / 128 : 1.0 / 1024;
+  CHECK(worst(x.dq, expected.dq, x.q_layout, 7) < step);
+  CHECK(worst(x.dk, expected.dk, x.kv_layout, 7) < step);
+  CHECK(worst(x.dv, expected.dv, x.kv_layout, 7) < step);
+}
+
+template <class T>
+bool same_bits(const Buffer<T>& a, const Buffer<T>& b) {
+  return std::memcmp(a.values().data(), b.values().data(), a.size() * sizeof(T)) == 0;
+}
+
+}  // namespace cuda_test
