@@ -70,6 +70,11 @@ struct AttentionBackward {
 template <class T>
 void attention_backward_sm80(const AttentionBackward<T>& attention, Stream stream = nullptr);
 
+/// The same kernels for devices of compute capability 9.0; pitches must hold all heads. Tiles of 64 queries by 128 keys,
+/// and of 128 queries (head_dim above 64) or 192 by 64 keys.
+template <class T>
+void attention_backward_sm90(const AttentionBackward<T>& attention, Stream stream = nullptr);
+
 /// The same in f32, multiplied and summed in f32 by the ordinary arithmetic units: what a run in f32 uses to be comparable
 /// with the CPU. Blocks own 64 queries (backward: 32 queries, or 32 keys) and stream tiles of 32. first_tile is not used.
 void attention_forward_f32(const AttentionForward<float>& attention, Stream stream = nullptr);

@@ -7,6 +7,7 @@
 //
 // A block of keys takes the heads of its group one after the other, so their sums need no second kernel.
 // Read next: tests/cuda/attention_backward_test.cpp, which has the same formulas in a few lines.
+#include "cuda/kernels/attention_delta.h"
 #include "cuda/kernels/attention_tiles.h"
 
 namespace trireme::cuda {
@@ -23,36 +24,6 @@ constexpr int kStreamed = D <= 64 ? 64 : 32;
 template <int D>
 constexpr int tile_bytes() {
   return 2 * D * (2 * kRows + 4 * kStreamed<D>);
-}
-
-/// delta = rowsum(dout out) - dlse. Sixteen threads share a row of one head: 16 bytes each.
-template <class T>
-__global__ void __launch_bounds__(kThreads) delta_kernel(const __grid_constant__ AttentionBackward<T> p) {
-  const auto& f = p.forward;
-  const int lane = static_cast<int>(threadIdx.x % 16);
-  const std::int64_t item = std::int64_t{blockIdx.x} * (kThreads / 16) + threadIdx.x / 16;  // (token, head)
-  const std::int64_t token = item / f.heads;
-  const int head = static_cast<int>(item % f.heads), column = head * f.head_dim + 8 * lane;
-  const bool exists = token < std::int64_t{f.batch} * f.queries;
-  float sum = 0;
-  if (exists && 8 * lane < f.head_dim) {
-    const auto out = load_vector<Pack<T, 8>>(f.out + token * f.out_pitch + column);
-    const auto dout = load_vector<Pack<T, 8>>(p.dout + token * p.dout_pitch + column);
-    TRIREME_UNROLL
-    for (int i = 0; i < 8; ++i) sum += to_float(out.values[i]) * to_float(dout.values[i]);
-  }
-  TRIREME_UNROLL
-  for (int bits = 8; bits > 0; bits /= 2) sum += shuffle_xor(sum, bits);
-  if (!exists || lane != 0) return;
-  const std::int64_t at = (token / f.queries * f.heads + head) * f.queries + token % f.queries;
-  p.delta[at] = p.dlse == nullptr ? sum : sum - p.dlse[at];
-}
-
-/// The smallest first key of every 64 queries: a block of keys before it has nothing to do with them. One warp each.
-template <class T>
-__global__ void __launch_bounds__(32) first_tile_kernel(const __grid_constant__ AttentionBackward<T> p) {
-  const int first = first_key_of_rows(p.forward, blockIdx.y, static_cast<int>(blockIdx.x) * kRows);
-  if (threadIdx.x == 0) p.first_tile[blockIdx.y * gridDim.x + blockIdx.x] = first;
 }
 
 /// What the kernel of keys needs of each query of a streamed tile.
@@ -80,35 +51,6 @@ __device__ __forceinline__ void probabilities_transposed(const RowValues<8 * N>&
   }
 }
 
-/// The tiles of queries that a block of keys visits, for every head of its group in turn.
-template <class T, int N>
-struct QueryTiles {
-  const AttentionBackward<T>& p;
-  std::int64_t batch;
-  int key;           ///< the block's first
-  int begin, count;  ///< tiles, per head
-  int steps;         ///< over all heads of the group
-
-  __device__ __forceinline__ QueryTiles(const AttentionBackward<T>& attention, std::int64_t batch_index, int first_key)
-      : p(attention), batch(batch_index), key(first_key) {
-    const auto& f = p.forward;
-    const int tiles = (f.queries + N - 1) / N;
-    const int sees_key = key - (f.keys - f.queries);  // the first query that does, when causal
-    begin = f.causal && sees_key > 0 ? sees_key / N : 0;
-    count = begin < tiles ? tiles - begin : 0;
-    steps = count * (f.heads / f.kv_heads);
-  }
-  __device__ __forceinline__ int member(int step) const { return step / count; }
-  __device__ __forceinline__ int row(int step) const { return (begin + step % count) * N; }
-  /// `step`, or the next one whose queries see a key of this block.
-  __device__ __forceinline__ int visible(int step) const {
-    if (p.forward.first_key == nullptr) return step;
-    const std::int32_t* const first = p.first_tile + batch * ((p.forward.queries + kRows - 1) / kRows);
-    while (step < steps && first[row(step) / kRows] >= key + kRows) ++step;
-    return step;
-  }
-};
-
 /// dk and dv of 64 keys.
 template <class T, int D>
 __global__ void __launch_bounds__(kThreads) keys_kernel(const __grid_constant__ AttentionBackward<T> p) {
@@ -126,7 +68,7 @@ __global__ void __launch_bounds__(kThreads) keys_kernel(const __grid_constant__ 
   auto* const row_values = reinterpret_cast<RowValues<kQueries>*>(memory + tile_bytes<D>());  // [2]
   const auto tile_q = [&](int stage) { return Queries{stages + 2 * stage * Queries::kBytes}; };
   const auto tile_do = [&](int stage) { return Queries{stages + (2 * stage + 1) * Queries::kBytes}; };
-  const QueryTiles<T, kQueries> tiles(p, batch, first);
+  const QueryTiles<T, kQueries, kRows> tiles(p, batch, first);
 
   const auto copy = [&](int step, int stage) {
     const std::int64_t head = kv_head * group + tiles.member(step), token = batch * f.queries;
@@ -263,42 +205,17 @@ __global__ void __launch_bounds__(kThreads) queries_kernel(const __grid_constant
                    first, f.queries, f.head_dim);
 }
 
-template <class T>
-void check(const AttentionBackward<T>& p) {
-  constexpr const char* where = "attention_backward_sm80";
-  const auto& f = p.forward;
-  require_shape(f, where);
-  require(aligned(f.q, f.q_pitch) && aligned(f.k, f.kv_pitch) && aligned(f.v, f.kv_pitch) &&
-              aligned(f.out, f.out_pitch) && aligned(p.dout, p.dout_pitch) && aligned(p.dq, p.dq_pitch) &&
-              aligned(p.dk, p.dkv_pitch) && aligned(p.dv, p.dkv_pitch),
-          where,
-          "q, k, v, out and their gradients must begin at multiples of 16 bytes, with pitches that are multiples of 8 "
-          "elements");
-  require(f.first_key == nullptr || p.first_tile != nullptr, where,
-          "first_key is given, but no scratch first_tile; expected {} numbers",
-          f.batch * ((f.queries + kRows - 1) / kRows));
-}
-
 }  // namespace
 
 template <class T>
 void attention_backward_sm80(const AttentionBackward<T>& p, Stream stream) {
-  check(p);
+  require_backward(p, "attention_backward_sm80");
   const auto& f = p.forward;
   if (f.batch == 0) return;
   const auto blocks = [](std::int64_t n, int size) { return static_cast<unsigned>((n + size - 1) / size); };
   const unsigned query_tiles = blocks(f.queries, kRows), key_tiles = blocks(f.keys, kRows);
   const auto batch = static_cast<unsigned>(f.batch);
-  if (f.queries > 0)
-    launch({"attention_backward_sm80 delta",
-            {blocks(std::int64_t{f.batch} * f.queries * f.heads, kThreads / 16), 1, 1},
-            {kThreads, 1, 1},
-            0,
-            stream},
-           &delta_kernel<T>, p);
-  if (f.queries > 0 && f.first_key != nullptr)
-    launch({"attention_backward_sm80 first_tile", {query_tiles, batch, 1}, {32, 1, 1}, 0, stream},
-           &first_tile_kernel<T>, p);
+  attention_delta(p, stream);
   const auto start = [&](auto* keys, auto* queries, std::size_t tiles, std::size_t rows) {
     if (f.keys > 0)
       launch({"attention_backward_sm80 keys",

@@ -144,6 +144,34 @@ __device__ __forceinline__ void store_sums(const float (&sums)[D / 2], const flo
   }
 }
 
+struct Place {
+  int tile, head, batch;
+};
+
+/// The order in which tiles are taken. Heads go by sections whose streamed tensors fit L2 together; within a section the
+/// first tiles of all heads come first, or the last ones: those with the most work, so that all blocks end at about the
+/// same time.
+struct Order {
+  int tiles, heads, units;  ///< tiles of a head; heads of a sequence, and of the whole batch
+  int section;              ///< heads of a section
+  bool last_first;
+
+  __host__ __device__ int count() const { return tiles * units; }
+  __device__ __forceinline__ Place at(int index) const {
+    const int begin = index / (section * tiles) * section, rest = index % (section * tiles);
+    const int width = units - begin < section ? units - begin : section;
+    const int tile = rest / width, unit = begin + rest % width;
+    return {last_first ? tiles - 1 - tile : tile, unit % heads, unit / heads};
+  }
+};
+
+/// Of `units` heads, as many whole groups as have their streamed tensors in L2 together; a group's are `bytes`.
+inline int heads_of_section(std::int64_t bytes, int group, int units) {
+  constexpr std::int64_t kL2Bytes = std::int64_t{32} << 20;  // an H100 or H200 has 50 MB
+  const std::int64_t fit = bytes > 0 ? kL2Bytes / bytes : 1, heads = (fit > 1 ? fit : 1) * group;
+  return static_cast<int>(heads < units ? heads : units);
+}
+
 /// The smallest of the warp's values, in every lane.
 __device__ __forceinline__ int least_of_warp(int value) {
   TRIREME_UNROLL

@@ -22,7 +22,6 @@ using namespace attention;
 namespace {
 
 constexpr const char* kName = "attention_sm90";
-constexpr std::int64_t kL2Bytes = std::int64_t{32} << 20;  // for keys and values; an H100 or H200 has 50 MB
 
 template <int D_, int Consumers, int Keys>
 struct Shape {
@@ -36,32 +35,6 @@ struct Shape {
   static constexpr int kWork = kBarriers + Ring<kSlots>::kBytes + Ring<1>::kBytes;
   static constexpr int kSharedBytes = kWork + 32;
   static_assert(kSharedBytes <= 227 * 1024, "more shared memory than a block of sm_90 can have");
-};
-
-struct Place {
-  int tile, head, batch;
-};
-
-/// Tiles of queries in the order in which blocks take them. Heads go by sections whose keys and values fit L2; within a
-/// section the longest tiles of all heads come first.
-struct Order {
-  int tiles, heads, units;  ///< tiles of a head; units: heads of the whole batch
-  int section;              ///< heads of a section
-  bool causal;
-
-  __host__ __device__ int count() const { return tiles * units; }
-  __device__ __forceinline__ Place at(int index) const {
-    const int begin = index / (section * tiles) * section, rest = index % (section * tiles);
-    const int width = units - begin < section ? units - begin : section;
-    const int tile = rest / width, unit = begin + rest % width;
-    return {causal ? tiles - 1 - tile : tile, unit % heads, unit / heads};
-  }
-  /// This block's tile of a round: forth in even rounds, back in odd ones. May be count() or more in the last round.
-  __device__ __forceinline__ int index(int round) const {
-    const int blocks = static_cast<int>(gridDim.x), block = static_cast<int>(blockIdx.x);
-    return round * blocks + (round % 2 == 0 ? block : blocks - 1 - block);
-  }
-  __device__ __forceinline__ bool ends(int round) const { return round * static_cast<int>(gridDim.x) >= count(); }
 };
 
 /// A tile of queries as the producer hands it on.
@@ -101,10 +74,12 @@ template <class S, class T>
 __device__ __forceinline__ void produce(const Parameters<T>& parameters, const Memory<S>& memory) {
   const auto& p = parameters.p;
   const bool copies = threadIdx.x % 32 == 0;
+  const int blocks = static_cast<int>(gridDim.x), block = static_cast<int>(blockIdx.x),
+            count = parameters.order.count();
   int use = 0, turn = 0;
-  for (int round = 0; !parameters.order.ends(round); ++round) {
-    const int index = parameters.order.index(round);
-    if (index >= parameters.order.count()) continue;
+  for (int round = 0; round * blocks < count; ++round) {
+    const int index = round * blocks + (round % 2 == 0 ? block : blocks - 1 - block);  // to and fro
+    if (index >= count) continue;
     const Place place = parameters.order.at(index);
     const int first = place.tile * S::kQueries, kv_head = place.head / (p.heads / p.kv_heads);
     const int begin = first_key_of_rows<S::kQueries>(p, place.batch, first) / S::kKeys;  // by all lanes
@@ -341,22 +316,14 @@ __global__ void __launch_bounds__(S::kThreads, 1) forward_kernel(const __grid_co
 #endif
 }
 
-/// As many heads as share L2, whole groups of them.
-template <class T>
-int heads_of_section(const AttentionForward<T>& p) {
-  const std::int64_t bytes = std::int64_t{4} * p.keys * p.head_dim, group = p.heads / p.kv_heads;
-  const std::int64_t fit = bytes > 0 ? kL2Bytes / bytes : 1, units = std::int64_t{p.batch} * p.heads;
-  const std::int64_t heads = (fit > 1 ? fit : 1) * group;
-  return static_cast<int>(heads < units ? heads : units);
-}
-
 template <class S, class T>
 void start(const AttentionForward<T>& p, Stream stream) {
   const auto map = [&](const char* name, const T* base, int heads, int tokens, std::int64_t pitch, int box) {
     return tensor_map(kName, TiledHeads{name, base, p.head_dim, heads, tokens, p.batch, pitch, box});
   };
-  const Order order{(p.queries + S::kQueries - 1) / S::kQueries, p.heads, p.batch * p.heads, heads_of_section(p),
-                    p.causal};
+  const int group = p.heads / p.kv_heads, heads = p.batch * p.heads;
+  const Order order{(p.queries + S::kQueries - 1) / S::kQueries, p.heads, heads,
+                    heads_of_section(std::int64_t{4} * p.keys * p.head_dim, group, heads), p.causal};
   Parameters<T> parameters{p, order, {}, {}, {}, {}};
   parameters.q = map("q", p.q, p.heads, p.queries, p.q_pitch, S::kQueries);
   parameters.k = parameters.v = parameters.q;  // without keys nothing is read; TMA has no empty tensors

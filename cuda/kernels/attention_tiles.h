@@ -59,6 +59,35 @@ __device__ __forceinline__ int keys_end(const AttentionForward<T>& p, int row) {
   return seen < 0 ? 0 : seen;
 }
 
+/// The tiles of N queries that a block of Keys keys visits, for every head of its group in turn. N: 64 or a divisor.
+template <class T, int N, int Keys>
+struct QueryTiles {
+  const AttentionBackward<T>& p;
+  std::int64_t batch;
+  int key;           ///< the block's first
+  int begin, count;  ///< tiles, per head
+  int steps;         ///< over all heads of the group
+
+  __device__ __forceinline__ QueryTiles(const AttentionBackward<T>& attention, std::int64_t batch_index, int first_key)
+      : p(attention), batch(batch_index), key(first_key) {
+    const auto& f = p.forward;
+    const int tiles = (f.queries + N - 1) / N;
+    const int sees_key = key - (f.keys - f.queries);  // the first query that does, when causal
+    begin = f.causal && sees_key > 0 ? sees_key / N : 0;
+    count = begin < tiles ? tiles - begin : 0;
+    steps = count * (f.heads / f.kv_heads);
+  }
+  __device__ __forceinline__ int member(int step) const { return step / count; }
+  __device__ __forceinline__ int row(int step) const { return (begin + step % count) * N; }
+  /// `step`, or the next one whose queries see a key of this block.
+  __device__ __forceinline__ int visible(int step) const {
+    if (p.forward.first_key == nullptr) return step;
+    const std::int32_t* const first = p.first_tile + batch * ((p.forward.queries + kRows - 1) / kRows);
+    while (step < steps && first[row(step) / kRows] >= key + Keys) ++step;
+    return step;
+  }
+};
+
 /// sums [16, N] += rows `row` to `row` + 15 of a [.., D] times the transpose of b [N, D].
 template <class T, int D, int N, class A, class B>
 __device__ __forceinline__ void multiply_rows(const A& a, int row, const B& b, float (&sums)[N][4]) {
@@ -129,6 +158,22 @@ void require_shape(const AttentionForward<T>& p, const char* where) {
 template <class T>
 bool aligned(const T* pointer, std::int64_t pitch) {
   return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0 && pitch % 8 == 0;
+}
+
+/// Refuses what the backward kernels cannot take.
+template <class T>
+void require_backward(const AttentionBackward<T>& p, const char* where) {
+  const auto& f = p.forward;
+  require_shape(f, where);
+  require(aligned(f.q, f.q_pitch) && aligned(f.k, f.kv_pitch) && aligned(f.v, f.kv_pitch) &&
+              aligned(f.out, f.out_pitch) && aligned(p.dout, p.dout_pitch) && aligned(p.dq, p.dq_pitch) &&
+              aligned(p.dk, p.dkv_pitch) && aligned(p.dv, p.dkv_pitch),
+          where,
+          "q, k, v, out and their gradients must begin at multiples of 16 bytes, with pitches that are multiples of 8 "
+          "elements");
+  require(f.first_key == nullptr || p.first_tile != nullptr, where,
+          "first_key is given, but no scratch first_tile; expected {} numbers",
+          f.batch * ((f.queries + kRows - 1) / kRows));
 }
 
 }  // namespace trireme::cuda::attention

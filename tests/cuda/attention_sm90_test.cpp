@@ -1,4 +1,4 @@
-// Attention by TMA and wgmma against f64: lengths about the edges of tiles, both masks, grouped heads, head dims that are
+// Attention by TMA and wgmma, and its backward, against f64: lengths about the edges of tiles, both masks, grouped heads, head dims that are
 // padded, documents; blocks that take several tiles; skipped tiles; refusals.
 #include <doctest/doctest.h>
 
@@ -12,6 +12,7 @@ using cuda_test::Buffer;
 using cuda_test::Documents;
 using cuda_test::same_bits;
 using cuda_test::under_schedules;
+using cuda_test::worst;
 using Case = cuda_test::AttentionCase;
 using Reference = cuda_test::AttentionReference;
 template <class T>
@@ -28,12 +29,15 @@ void check(const Case& c) {
   CAPTURE(static_cast<int>(c.documents));
   Problem<T> x(c);
   attention_forward_sm90(x.forward());
-  cuda_test::check_forward(x, Reference(x));
+  attention_backward_sm90(x.backward());
+  const Reference expected(x);
+  cuda_test::check_forward(x, expected);
+  cuda_test::check_backward(x, expected);
 }
 
 }  // namespace
 
-TEST_CASE("cuda attention_sm90: causal, grouped, ragged and padded, equals f64") {
+TEST_CASE("cuda attention_sm90 and its backward: causal, grouped, ragged and padded, equals f64") {
   under_schedules([] {
     check<bf16>({1, 1, 1, 64, 64, 64, false});
     check<f16>({2, 4, 2, 64, 70, 70, true});  // eight tiles for three blocks
@@ -44,7 +48,7 @@ TEST_CASE("cuda attention_sm90: causal, grouped, ragged and padded, equals f64")
   });
 }
 
-TEST_CASE("cuda attention_sm90: every length about the edge of a tile") {
+TEST_CASE("cuda attention_sm90 and its backward: every length about the edge of a tile") {
   cuda_test::under_schedule(2, [] {
     for (const int length : {1, 2, 63, 64, 65, 127, 128, 129}) {
       check<bf16>({1, 1, 1, 64, length, length, true});
@@ -56,7 +60,7 @@ TEST_CASE("cuda attention_sm90: every length about the edge of a tile") {
   });
 }
 
-TEST_CASE("cuda attention_sm90: documents in one sequence equal f64") {
+TEST_CASE("cuda attention_sm90 and its backward: documents in one sequence equal f64") {
   under_schedules([] {
     check<bf16>({2, 2, 1, 64, 260, 260, true, Documents::packed});
     check<f16>({1, 1, 1, 128, 190, 260, true, Documents::packed});
@@ -65,43 +69,88 @@ TEST_CASE("cuda attention_sm90: documents in one sequence equal f64") {
   });
 }
 
-TEST_CASE("cuda attention_sm90: tiles of keys that no document needs are not read") {
+TEST_CASE("cuda attention_sm90 and its backward: tiles that no document needs are not read") {
   for (const int dim : {64, 128}) {
     CAPTURE(dim);
-    // The second document begins with a tile of queries, and of keys: 384 is a multiple of 128 and of 192.
-    const int length = dim == 64 ? 384 : 128;
-    Problem<bf16> x({1, 1, 1, dim, length + 60, length + 60, true, Documents::packed});
-    for (int i = 0; i < length + 60; ++i) x.first_key.set(i, i / length * length);
-    const Reference expected(x);
-    for (int i = 0; i < length; ++i) {
-      x.k.set(x.kv_layout.at(0, i, 0, 0), bf16(NAN));
-      x.v.set(x.kv_layout.at(0, i, 0, 0), bf16(NAN));
+    // Two documents, the second of which begins with a tile of queries, and of keys: 384 is a multiple of 128 and of 192.
+    // With one's inputs NaN, the other's results are unharmed.
+    const int length = dim == 64 ? 384 : 128, all = length + 60;
+    for (const bool first : {true, false}) {
+      CAPTURE(first);
+      Problem<bf16> x({1, 1, 1, dim, all, all, true, Documents::packed});
+      for (int i = 0; i < all; ++i) x.first_key.set(i, i / length * length);
+      const Reference expected(x);
+      const int begin = first ? 0 : length, end = first ? length : all;
+      for (int i = begin; i < end; ++i)
+        for (auto* values : {&x.k, &x.v}) values->set(x.kv_layout.at(0, i, 0, 0), bf16(NAN));
+      attention_forward_sm90(x.forward());
+      for (int i = begin; i < end; ++i)
+        for (auto* values : {&x.q, &x.dout, &x.out}) values->set(x.q_layout.at(0, i, 0, 0), bf16(NAN));
+      attention_backward_sm90(x.backward());
+      double error = 0;
+      for (int i = first ? length : 0; i < (first ? all : length); ++i)
+        for (int d = 0; d < dim; ++d) {
+          const std::size_t at_q = x.q_layout.at(0, i, 0, d), at_k = x.kv_layout.at(0, i, 0, d);
+          for (const double e : {x.out.at(at_q) - expected.out[at_q], x.dq.at(at_q) - expected.dq[at_q],
+                                 x.dk.at(at_k) - expected.dk[at_k], x.dv.at(at_k) - expected.dv[at_k]})
+            error = std::isnan(e) ? 1e9 : std::max(error, std::abs(e));
+        }
+      CHECK(error < 1.0 / 32);  // gradients up to about 2, in bf16
     }
-    attention_forward_sm90(x.forward());
-    double error = 0;
-    for (int i = length; i < length + 60; ++i)
-      for (int d = 0; d < dim; ++d) {
-        const std::size_t at = x.q_layout.at(0, i, 0, d);
-        const double e = std::abs(x.out.at(at) - expected.out[at]);
-        error = std::isnan(e) ? 1e9 : std::max(error, e);
-      }
-    CHECK(error < 1.0 / 128);
   }
 }
 
-TEST_CASE("cuda attention_sm90: the same bits under every schedule") {
-  const Case c{2, 4, 1, 64, 200, 260, true, Documents::packed};
-  Problem<bf16> first(c);
-  attention_forward_sm90(first.forward());
-  under_schedules([&] {
-    Problem<bf16> again(c);
-    attention_forward_sm90(again.forward());
-    CHECK(same_bits(first.out, again.out));
-    CHECK(same_bits(first.lse, again.lse));
+TEST_CASE("cuda attention_backward_sm90: the gradient of the log-sum-exp") {
+  under_schedules([] {
+    check<f16>({1, 2, 1, 64, 70, 40, false, Documents::none, true});
+    check<f16>({2, 2, 2, 128, 33, 70, true, Documents::none, true});
   });
 }
 
-TEST_CASE("cuda attention_sm90: no queries, no keys") {
+TEST_CASE("cuda attention_backward_sm90: keys in two parts, with out and lse over both, sum to the whole") {
+  Problem<f16> x({1, 2, 1, 64, 70, 130, false});
+  attention_forward_sm90(x.forward());
+  const Reference expected(x);
+  std::vector<double> dq(x.dq.size());
+  for (const int part : {0, 1}) {
+    AttentionBackward<f16> call = x.backward();
+    const int begin = part * 50, end = part == 0 ? 50 : 130, offset = begin * x.kv_layout.pitch();
+    call.forward.keys = end - begin;
+    for (const f16** values : {&call.forward.k, &call.forward.v}) *values += offset;
+    for (f16** values : {&call.dk, &call.dv}) *values += offset;
+    attention_backward_sm90(call);
+    for (std::size_t i = 0; i < dq.size(); ++i) dq[i] += x.dq.at(i);
+  }
+  double error = 0;
+  for (int i = 0; i < x.c.queries; ++i)
+    for (int h = 0; h < x.c.heads; ++h)
+      for (int d = 0; d < x.c.dim; ++d) {
+        const std::size_t at = x.q_layout.at(0, i, h, d);
+        error = std::max(error, std::abs(dq[at] - expected.dq[at]));
+      }
+  CHECK(error < 1.0 / 512);
+  CHECK(worst(x.dk, expected.dk, x.kv_layout, 7) < 1.0 / 1024);
+  CHECK(worst(x.dv, expected.dv, x.kv_layout, 7) < 1.0 / 1024);
+}
+
+TEST_CASE("cuda attention_sm90 and its backward: the same bits under every schedule") {
+  const Case c{2, 4, 1, 64, 200, 260, true, Documents::packed};
+  Problem<bf16> first(c);
+  attention_forward_sm90(first.forward());
+  attention_backward_sm90(first.backward());
+  under_schedules([&] {
+    Problem<bf16> again(c);
+    attention_forward_sm90(again.forward());
+    attention_backward_sm90(again.backward());
+    CHECK(same_bits(first.out, again.out));
+    CHECK(same_bits(first.lse, again.lse));
+    CHECK(same_bits(first.dq, again.dq));
+    CHECK(same_bits(first.dk, again.dk));
+    CHECK(same_bits(first.dv, again.dv));
+  });
+}
+
+TEST_CASE("cuda attention_sm90 and its backward: no queries, no keys") {
   Problem<bf16> x({1, 2, 1, 64, 5, 7, false});
   AttentionForward<bf16> call = x.forward();
   call.queries = 0;
@@ -112,9 +161,18 @@ TEST_CASE("cuda attention_sm90: no queries, no keys") {
   attention_forward_sm90(call);
   CHECK(x.out.at(0) == 0);
   CHECK(x.lse.at(0) == -INFINITY);
+  AttentionBackward<bf16> backward = x.backward();
+  backward.forward.keys = 0;
+  attention_backward_sm90(backward);
+  CHECK(worst(x.dq, std::vector<double>(x.dq.size()), x.q_layout, 7) == 0);
+  backward = x.backward();
+  backward.forward.queries = 0;
+  attention_backward_sm90(backward);
+  CHECK(worst(x.dk, std::vector<double>(x.dk.size()), x.kv_layout, 7) == 0);
+  CHECK(worst(x.dv, std::vector<double>(x.dv.size()), x.kv_layout, 7) == 0);
 }
 
-TEST_CASE("cuda attention_sm90: calls it cannot take are refused with the constraint") {
+TEST_CASE("cuda attention_sm90 and its backward: calls it cannot take are refused with the constraint") {
   Problem<bf16> x({1, 2, 1, 64, 5, 7, false});
   const auto refused = [&](auto&& spoil, const char* reason) {
     AttentionForward<bf16> call = x.forward();
@@ -129,4 +187,8 @@ TEST_CASE("cuda attention_sm90: calls it cannot take are refused with the constr
   refused([](auto& call) { call.v += 3; }, "v begins 6 bytes after a multiple of 16");
   refused([](auto& call) { call.out_pitch = 132; }, "the pitch of out is 132 elements, with 2 heads of 64");
   refused([](auto& call) { call.q_pitch = 64; }, "holds all heads");
+  AttentionBackward<bf16> backward = x.backward();
+  backward.dkv_pitch = 40;
+  const std::string error = cuda_test::error_of([&] { attention_backward_sm90(backward); });
+  CHECK(error.find("the pitch of dk is 40 elements, with 1 heads of 64") != std::string::npos);
 }
