@@ -13,6 +13,7 @@
 #include <numeric>
 #include <thread>
 
+#include "parallel/comm/diagnosis.h"
 #include "parallel/comm/rank_order.h"
 
 namespace trireme::comm::mpi {
@@ -208,8 +209,7 @@ void MpiGroup::finish(const Call& call, const Start& start) {
     throw;
   }
   lose(ExitCode::retryable, where,
-       fmt::format("{} #{} of group '{}': {}; {}; find what keeps them, or raise the deadline", to_string(call.s),
-                   call.sequence, name(), who_waited(), missing(call)));
+       too_late(numbered(call.s, call.sequence, *this), *this, runtime_.deadline, missing(call)));
 }
 
 // Peers that show another operation under the same number will never join this one.
@@ -218,10 +218,7 @@ void MpiGroup::look_for_desync(const Call& call) {
     const auto other = shown(r);
     if (!other || other->sequence != call.sequence || other->signature == call.s) continue;
     lose(ExitCode::desync, comm::name(call.c.kind),
-         fmt::format("operation #{} of group '{}' differs between ranks: {} called {}, {} called {}; every rank must "
-                     "call the same operations in the same order",
-                     call.sequence, name(), list_ranks(*this, {rank()}), to_string(call.s), list_ranks(*this, {r}),
-                     to_string(other->signature)));
+         out_of_step(*this, call.sequence, rank(), call.s, r, other->signature));
   }
 }
 
@@ -273,9 +270,7 @@ std::string MpiGroup::missing(const Call& call) {
   return text;
 }
 
-std::string MpiGroup::who_waited() const {
-  return fmt::format("rank {} (world rank {}) waited {:.1f} s", rank(), world_rank(rank()), runtime_.deadline.count());
-}
+std::string MpiGroup::who_waited() const { return comm::who_waited(*this, runtime_.deadline); }
 
 void MpiGroup::lose(ExitCode code, const char* where, const std::string& what) {
   try {

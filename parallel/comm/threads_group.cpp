@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "core/parallel_for.h"
+#include "parallel/comm/diagnosis.h"
 #include "parallel/comm/operation_queue.h"
 #include "parallel/comm/rank_order.h"
 #include "parallel/comm/threads_slot.h"
@@ -148,23 +149,21 @@ class ThreadGroup final : public CollectiveGroup, public std::enable_shared_from
     const Met met = state_->meeting.meet(rank(), state_->world->deadline());
     if (met == Met::all) return;
     if (met == Met::failed) throw PeerFailed();
-    lose(met, comm::name(mine.kind), fmt::format("{} #{} of group '{}'", to_string(mine), sequence, name()), what,
-         state_->meeting.missing(rank()));
+    lose(met, comm::name(mine.kind), numbered(mine, sequence, *this), what, state_->meeting.missing(rank()));
   }
 
   // A wait that ended without the ranks it was for.
   [[noreturn]] void lose(Met met, const char* where, const std::string& operation, const char* what,
                          const std::vector<int>& missing) {
-    const std::string me = list_ranks(*this, {rank()}), late = list_ranks(*this, missing);
+    const std::string late = list_ranks(*this, missing);
     if (met == Met::left) {
       lose(ExitCode::desync, where,
            fmt::format("{}: {} waits in vain; not {}: {}, of which one has already ended; every rank must call the "
                        "same operations",
-                       operation, me, what, late));
+                       operation, list_ranks(*this, {rank()}), what, late));
     }
     lose(ExitCode::retryable, where,
-         fmt::format("{}: {} waited {:.1f} s; not {}: {}; find what keeps them, or raise the deadline", operation, me,
-                     state_->world->deadline().count(), what, late));
+         too_late(operation, *this, state_->world->deadline(), fmt::format("not {}: {}", what, late)));
   }
 
   // Every rank compares all with the first, so that every rank finds the same difference.
@@ -173,11 +172,7 @@ class ThreadGroup final : public CollectiveGroup, public std::enable_shared_from
     for (int r = 1; r < size(); ++r) {
       const Signature& other = state_->slots[static_cast<std::size_t>(r)].shown[parity].signature;
       if (first == other) continue;
-      lose(ExitCode::desync, comm::name(mine.kind),
-           fmt::format(
-               "operation #{} of group '{}' differs between ranks: {} called {}, {} called {}; every rank must call "
-               "the same operations in the same order",
-               sequence, name(), list_ranks(*this, {0}), to_string(first), list_ranks(*this, {r}), to_string(other)));
+      lose(ExitCode::desync, comm::name(mine.kind), out_of_step(*this, sequence, 0, first, r, other));
     }
   }
 

@@ -30,6 +30,9 @@ void check_launches(ProcessGroup& group, Device device = Device::cpu);
 void check_messages(ProcessGroup& group, Device device = Device::cpu);
 /// Groups of rows, columns and reversed ranks, overlapping, used at the same time.
 void check_subgroups(ProcessGroup& group, Device device = Device::cpu);
+/// Every collective gives the bits that `host`, another group of the same ranks, gives on host tensors; what that leaves
+/// alone, `group` leaves alone. Random values; `group`'s tensors are on Device::cuda.
+void check_same_bits(ProcessGroup& host, ProcessGroup& group);
 
 void check_all(ProcessGroup& group, Device device = Device::cpu);
 

@@ -1,0 +1,70 @@
+// What NcclGroup asks of NCCL and of CUDA's streams and events, as one thin interface: nccl_library.cpp passes each call
+// on, and tests put an implementation within the process in its place.
+//
+// Nothing here waits: operations and events are queued in streams. Handles are opaque and owned by who made them.
+// Errors of the libraries are thrown. Read next: parallel/comm/nccl_group.h.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "core/dtype.h"
+#include "core/kernels.h"
+
+namespace trireme::comm {
+
+class NcclApi {
+ public:
+  using Comm = void*;
+  using Stream = void*;
+  using Event = void*;
+  using Id = std::array<unsigned char, 128>;
+
+  enum class Health { ready, busy, broken };
+  struct State {
+    Health health = Health::ready;
+    std::string problem;  ///< when broken
+  };
+
+  virtual ~NcclApi() = default;
+  virtual std::string device() = 0;  ///< tells this rank's GPU from all others, of all nodes
+
+  // ---- communicators: the calls of one come one at a time ----
+  virtual Id make_id() = 0;
+  /// The communicator of the ranks that give this id. Busy until all have.
+  virtual Comm join(const Id& id, int ranks, int rank, const std::string& name) = 0;
+  /// After join and after each operation it may be busy for a while; the next call must wait until it is not.
+  virtual State state(Comm comm) = 0;
+  /// Frees it, without waiting for other ranks. What is under way ends soon, with undefined results.
+  virtual void abort(Comm comm) noexcept = 0;
+
+  // ---- operations, sizes in bytes. Those between begin_together and end_together start together, as one ----
+  virtual void begin_together() = 0;
+  virtual void end_together() = 0;
+  virtual void send(const void* x, std::size_t bytes, int to, Comm comm, Stream stream) = 0;
+  virtual void receive(void* y, std::size_t bytes, int from, Comm comm, Stream stream) = 0;
+  /// y [ranks, bytes]; x may be this rank's part of y.
+  virtual void all_gather(const void* x, void* y, std::size_t bytes, Comm comm, Stream stream) = 0;
+  virtual void broadcast(void* x, std::size_t bytes, int root, Comm comm, Stream stream) = 0;
+
+  // ---- on this rank's device ----
+  /// As cuda/kernels/rank_order.h.
+  virtual void combine(DType dtype, Reduction op, const void* x, int rows, std::int64_t count, void* y,
+                       Stream stream) = 0;
+  virtual void copy(void* to, const void* from, std::size_t bytes, Stream stream) = 0;  ///< no overlap
+  virtual Stream compute_stream() = 0;  ///< where the program's kernels are queued
+  virtual Stream make_stream() = 0;
+  virtual void destroy_stream(Stream stream) noexcept = 0;
+  virtual Event make_event() = 0;
+  virtual void destroy_event(Event event) noexcept = 0;
+  virtual void record(Event event, Stream stream) = 0;     ///< happens when what is queued there now is done
+  virtual void make_wait(Stream stream, Event event) = 0;  ///< what is queued there from now on waits for it
+  virtual bool happened(Event event) = 0;
+};
+
+/// The NCCL that this program was built with, for the opened device. Throws ExitCode::usage when built without.
+std::shared_ptr<NcclApi> nccl_library();
+
+}  // namespace trireme::comm

@@ -1,0 +1,52 @@
+// A collective under way on the GPU, and where it stands. Nothing here waits.
+// Read next: parallel/comm/nccl_group.cpp.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <vector>
+
+#include "parallel/comm/collective.h"
+#include "parallel/comm/meeting.h"
+#include "parallel/comm/nccl_api.h"
+
+namespace trireme::comm {
+
+class NcclEvent {
+ public:
+  explicit NcclEvent(NcclApi& api) : api_(api), handle_(api.make_event()) {}
+  ~NcclEvent() { api_.destroy_event(handle_); }
+  NcclEvent(const NcclEvent&) = delete;
+  NcclEvent& operator=(const NcclEvent&) = delete;
+  NcclApi::Event get() const { return handle_; }
+
+ private:
+  NcclApi& api_;
+  NcclApi::Event handle_;
+};
+
+struct NcclOperation {
+  /// Its turn in the stream has not come; it runs; it has run for longer than the deadline; it has ended.
+  enum class Stage { queued, under_way, late, over };
+
+  NcclOperation(NcclApi& api, const Signature& of) : signature(of), begun(api), done(api) {}
+
+  /// Time counts from the first look that finds it begun, however long the kernels before it took.
+  Stage advance(bool has_begun, bool is_done, Clock::time_point now, std::chrono::duration<double> deadline) {
+    if (is_done) return Stage::over;
+    if (!has_begun) return Stage::queued;
+    if (!since) since = now;
+    return waited(now) > deadline ? Stage::late : Stage::under_way;
+  }
+  std::chrono::duration<double> waited(Clock::time_point now) const {
+    return since ? now - *since : std::chrono::duration<double>(0);
+  }
+
+  const Signature signature;
+  std::uint64_t sequence = 0;   ///< in the group, from 1
+  std::vector<Tensor> tensors;  ///< kept alive: the operation's own, then buffers
+  NcclEvent begun, done;
+  std::optional<Clock::time_point> since;
+};
+
+}  // namespace trireme::comm

@@ -1,0 +1,290 @@
+#include "tests/comm/fake_nccl.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+
+#if defined(__SANITIZE_THREAD__)
+#include "parallel/comm/rank_order.h"
+#else
+#include "cuda/kernels/rank_order.h"
+#endif
+
+namespace trireme::test {
+
+struct Fabric::Meeting {
+  struct Message {
+    const std::byte* x = nullptr;
+    std::size_t bytes = 0;
+    bool taken = false;
+  };
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  int joined = 0;
+  std::vector<bool> aborted;                                                      // by rank
+  std::map<std::pair<int, int>, std::deque<std::shared_ptr<Message>>> under_way;  // by sender and receiver
+  std::string problem;
+};
+
+namespace {
+
+using Meeting = Fabric::Meeting;
+
+struct EventState {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool happened = false;
+
+  void set() {
+    {
+      const std::scoped_lock lock(mutex);
+      happened = true;
+    }
+    changed.notify_all();
+  }
+  void wait() {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [&] { return happened; });
+  }
+};
+using EventHandle = std::shared_ptr<EventState>;
+
+EventHandle& event_of(comm::NcclApi::Event event) { return *static_cast<EventHandle*>(event); }
+
+/// What a rank sends and receives together. Returns early when its end is aborted.
+void transfer(Meeting& meeting, int me, const std::vector<FakeNccl::Transfer>& transfers) {
+  std::vector<std::shared_ptr<Meeting::Message>> sent;
+  std::unique_lock lock(meeting.mutex);
+  const auto aborted = [&] { return meeting.aborted[static_cast<std::size_t>(me)]; };
+  for (const auto& t : transfers) {
+    if (t.out == nullptr || aborted()) continue;
+    sent.push_back(std::make_shared<Meeting::Message>(Meeting::Message{t.out, t.bytes}));
+    meeting.under_way[{me, t.peer}].push_back(sent.back());
+  }
+  meeting.changed.notify_all();
+  for (const auto& t : transfers) {
+    if (t.in == nullptr) continue;
+    auto& messages = meeting.under_way[{t.peer, me}];
+    meeting.changed.wait(lock, [&] { return aborted() || !messages.empty(); });
+    if (aborted()) return;
+    if (messages.front()->bytes != t.bytes) meeting.problem = "sizes differ between ranks";
+    std::memcpy(t.in, messages.front()->x, std::min(messages.front()->bytes, t.bytes));
+    messages.front()->taken = true;
+    messages.pop_front();
+    meeting.changed.notify_all();
+  }
+  for (const auto& message : sent) meeting.changed.wait(lock, [&] { return aborted() || message->taken; });
+}
+
+}  // namespace
+
+std::shared_ptr<Fabric::Meeting> Fabric::join(const comm::NcclApi::Id& id, int ranks) {
+  const std::scoped_lock lock(mutex_);
+  auto& meeting = meetings_[id];
+  if (!meeting) meeting = std::make_shared<Meeting>();
+  const std::scoped_lock inner(meeting->mutex);
+  meeting->problem = problem_;
+  meeting->aborted.resize(static_cast<std::size_t>(ranks), false);
+  ++meeting->joined;
+  return meeting;
+}
+
+void Fabric::break_all(const std::string& problem) {
+  const std::scoped_lock lock(mutex_);
+  problem_ = problem;
+  for (const auto& [id, meeting] : meetings_) {
+    const std::scoped_lock inner(meeting->mutex);
+    meeting->problem = problem;
+  }
+}
+
+int Fabric::communicators() const {
+  const std::scoped_lock lock(mutex_);
+  int alive = 0;
+  for (const auto& [id, meeting] : meetings_) {
+    const std::scoped_lock inner(meeting->mutex);
+    alive += meeting->joined;
+    for (const bool aborted : meeting->aborted) alive -= aborted ? 1 : 0;
+  }
+  return alive;
+}
+
+unsigned Fabric::next_id() {
+  const std::scoped_lock lock(mutex_);
+  return ++ids_;
+}
+
+FakeStream::FakeStream() : thread_([this] { run(); }) {}
+
+FakeStream::~FakeStream() {
+  {
+    const std::scoped_lock lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void FakeStream::push(std::function<void()> work) {
+  {
+    const std::scoped_lock lock(mutex_);
+    queue_.push_back(std::move(work));
+  }
+  changed_.notify_all();
+}
+
+void FakeStream::run() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [this] { return stop_ || !queue_.empty(); });
+    if (queue_.empty()) return;
+    const auto work = std::move(queue_.front());
+    queue_.pop_front();
+    lock.unlock();
+    std::this_thread::yield();  // late, as work on a GPU is
+    work();
+    lock.lock();
+  }
+}
+
+/// One rank's handle of a communicator.
+struct FakeNccl::End {
+  std::shared_ptr<Meeting> meeting;
+  int rank = 0, ranks = 0, busy = 0;
+};
+
+FakeNccl::FakeNccl(std::shared_ptr<Fabric> fabric, std::string device, Compute compute)
+    : fabric_(std::move(fabric)),
+      device_(std::move(device)),
+      compute_(compute == Compute::queued ? std::make_unique<FakeStream>() : nullptr) {}
+
+void FakeNccl::compute(std::function<void()> kernel) { compute_->push(std::move(kernel)); }
+
+comm::NcclApi::Id FakeNccl::make_id() {
+  Id id{};
+  const unsigned number = fabric_->next_id();
+  std::memcpy(id.data(), &number, sizeof number);
+  return id;
+}
+
+comm::NcclApi::Comm FakeNccl::join(const Id& id, int ranks, int rank, const std::string&) {
+  return new End{fabric_->join(id, ranks), rank, ranks, 3};
+}
+
+comm::NcclApi::State FakeNccl::state(Comm comm) {
+  End& end = *static_cast<End*>(comm);
+  const std::scoped_lock lock(end.meeting->mutex);
+  if (!end.meeting->problem.empty()) return {Health::broken, end.meeting->problem};
+  const bool busy = end.meeting->joined < end.ranks || end.busy > 0;
+  if (end.busy > 0) --end.busy;
+  return {busy ? Health::busy : Health::ready, ""};
+}
+
+void FakeNccl::abort(Comm comm) noexcept {
+  const std::unique_ptr<End> end(static_cast<End*>(comm));
+  const std::scoped_lock lock(end->meeting->mutex);
+  end->meeting->aborted[static_cast<std::size_t>(end->rank)] = true;
+  for (auto& [ranks, messages] : end->meeting->under_way)
+    if (ranks.first == end->rank) messages.clear();
+  end->meeting->changed.notify_all();
+}
+
+void FakeNccl::start(End& end, Stream stream, std::vector<Transfer> transfers) {
+  {
+    const std::scoped_lock lock(end.meeting->mutex);
+    if (std::exchange(end.busy, 2) > 0) end.meeting->problem = "called while it was busy";
+  }
+  static_cast<FakeStream*>(stream)->push(
+      [meeting = end.meeting, me = end.rank, moved = std::move(transfers)] { transfer(*meeting, me, moved); });
+}
+
+void FakeNccl::end_together() {
+  together_ = false;
+  if (!transfers_.empty()) start(*together_on_, together_in_, std::move(transfers_));
+  transfers_.clear();
+}
+
+// Outside begin_together ... end_together each is started alone.
+void FakeNccl::send(const void* x, std::size_t bytes, int to, Comm comm, Stream stream) {
+  together_on_ = static_cast<End*>(comm);
+  together_in_ = stream;
+  transfers_.push_back({static_cast<const std::byte*>(x), nullptr, bytes, to});
+  if (!together_) end_together();
+}
+
+void FakeNccl::receive(void* y, std::size_t bytes, int from, Comm comm, Stream stream) {
+  together_on_ = static_cast<End*>(comm);
+  together_in_ = stream;
+  transfers_.push_back({nullptr, static_cast<std::byte*>(y), bytes, from});
+  if (!together_) end_together();
+}
+
+void FakeNccl::all_gather(const void* x, void* y, std::size_t bytes, Comm comm, Stream stream) {
+  End& end = *static_cast<End*>(comm);
+  const auto* const from = static_cast<const std::byte*>(x);
+  auto* const to = static_cast<std::byte*>(y);
+  std::vector<Transfer> transfers;
+  for (int r = 0; r < end.ranks; ++r) {
+    std::byte* const place = to + static_cast<std::size_t>(r) * bytes;
+    if (r != end.rank) {
+      transfers.push_back({from, nullptr, bytes, r});
+      transfers.push_back({nullptr, place, bytes, r});
+    } else if (place != from) {
+      copy(place, from, bytes, stream);
+    }
+  }
+  start(end, stream, std::move(transfers));
+}
+
+void FakeNccl::broadcast(void* x, std::size_t bytes, int root, Comm comm, Stream stream) {
+  End& end = *static_cast<End*>(comm);
+  auto* const data = static_cast<std::byte*>(x);
+  std::vector<Transfer> transfers;
+  for (int r = 0; end.rank == root && r < end.ranks; ++r)
+    if (r != root) transfers.push_back({data, nullptr, bytes, r});
+  if (end.rank != root) transfers.push_back({nullptr, data, bytes, root});
+  start(end, stream, std::move(transfers));
+}
+
+// By the emulated kernel; ThreadSanitizer cannot follow the emulator, so there by the host's function.
+void FakeNccl::combine(DType dtype, Reduction op, const void* x, int rows, std::int64_t count, void* y, Stream stream) {
+  static_cast<FakeStream*>(stream)->push([=] {
+#if defined(__SANITIZE_THREAD__)
+    std::vector<const std::byte*> sources;
+    const std::size_t row = static_cast<std::size_t>(count) * size_of(dtype);
+    for (int r = 0; r < rows; ++r)
+      sources.push_back(static_cast<const std::byte*>(x) + static_cast<std::size_t>(r) * row);
+    auto* const to = static_cast<std::byte*>(y);
+    comm::combine(dtype, op == Reduction::sum ? ReduceOp::sum : ReduceOp::max, sources, {&to, 1}, 0, count);
+#else
+    cuda::combine_in_order(dtype, op, x, rows, count, y);
+#endif
+  });
+}
+
+void FakeNccl::copy(void* to, const void* from, std::size_t bytes, Stream stream) {
+  static_cast<FakeStream*>(stream)->push([=] { std::memcpy(to, from, bytes); });
+}
+
+comm::NcclApi::Event FakeNccl::make_event() { return new EventHandle(std::make_shared<EventState>()); }
+void FakeNccl::destroy_event(Event event) noexcept { delete static_cast<EventHandle*>(event); }
+
+void FakeNccl::record(Event event, Stream stream) {
+  if (stream == nullptr) return event_of(event)->set();
+  static_cast<FakeStream*>(stream)->push([state = event_of(event)] { state->set(); });
+}
+
+void FakeNccl::make_wait(Stream stream, Event event) {
+  if (stream == nullptr) return event_of(event)->wait();
+  static_cast<FakeStream*>(stream)->push([state = event_of(event)] { state->wait(); });
+}
+
+bool FakeNccl::happened(Event event) {
+  EventState& state = *event_of(event);
+  const std::scoped_lock lock(state.mutex);
+  return state.happened;
+}
+
+}  // namespace trireme::test

@@ -1,0 +1,108 @@
+// NcclApi among the threads of one process, for tests. Streams are threads that work off queues, so operations run on
+// when the call has returned, as on a GPU; a send ends when it is received; a communicator is busy for a while after
+// each call; ranks that do not call the same wait for ever.
+//
+// The compute stream is the host itself, as the emulated device runs kernels at their launch. A test that makes it a
+// stream too (Compute::queued) sees what the program runs ahead of; buffers freed meanwhile are not kept for it.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "parallel/comm/nccl_api.h"
+
+namespace trireme::test {
+
+/// What ranks share.
+class Fabric {
+ public:
+  struct Meeting;  // the ends of one communicator
+  std::shared_ptr<Meeting> join(const comm::NcclApi::Id& id, int ranks);
+  void break_all(const std::string& problem);  ///< all communicators report this from now on
+  int communicators() const;                   ///< joined and not yet aborted, over all ranks
+  unsigned next_id();
+
+ private:
+  mutable std::mutex mutex_;
+  unsigned ids_ = 0;
+  std::string problem_;
+  std::map<comm::NcclApi::Id, std::shared_ptr<Meeting>> meetings_;
+};
+
+/// A queue of work and the thread that does it.
+class FakeStream {
+ public:
+  FakeStream();
+  ~FakeStream();  ///< after what is queued
+  FakeStream(const FakeStream&) = delete;
+  FakeStream& operator=(const FakeStream&) = delete;
+  void push(std::function<void()> work);
+
+ private:
+  void run();
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> queue_;
+  bool stop_ = false;
+  std::thread thread_;
+};
+
+enum class Compute { on_host, queued };
+
+/// One rank's.
+class FakeNccl final : public comm::NcclApi {
+ public:
+  FakeNccl(std::shared_ptr<Fabric> fabric, std::string device, Compute compute = Compute::on_host);
+
+  void compute(std::function<void()> kernel);  ///< for Compute::queued: to the compute stream
+
+  std::string device() override { return device_; }
+  Id make_id() override;
+  Comm join(const Id& id, int ranks, int rank, const std::string& name) override;
+  State state(Comm comm) override;
+  void abort(Comm comm) noexcept override;
+  void begin_together() override { together_ = true; }
+  void end_together() override;
+  void send(const void* x, std::size_t bytes, int to, Comm comm, Stream stream) override;
+  void receive(void* y, std::size_t bytes, int from, Comm comm, Stream stream) override;
+  void all_gather(const void* x, void* y, std::size_t bytes, Comm comm, Stream stream) override;
+  void broadcast(void* x, std::size_t bytes, int root, Comm comm, Stream stream) override;
+  void combine(DType dtype, Reduction op, const void* x, int rows, std::int64_t count, void* y, Stream stream) override;
+  void copy(void* to, const void* from, std::size_t bytes, Stream stream) override;
+  Stream compute_stream() override { return compute_.get(); }
+  Stream make_stream() override { return new FakeStream; }
+  void destroy_stream(Stream stream) noexcept override { delete static_cast<FakeStream*>(stream); }
+  Event make_event() override;
+  void destroy_event(Event event) noexcept override;
+  void record(Event event, Stream stream) override;
+  void make_wait(Stream stream, Event event) override;
+  bool happened(Event event) override;
+
+  /// To or from one rank.
+  struct Transfer {
+    const std::byte* out = nullptr;
+    std::byte* in = nullptr;
+    std::size_t bytes = 0;
+    int peer = 0;
+  };
+
+ private:
+  struct End;
+  void start(End& end, Stream stream, std::vector<Transfer> transfers);
+
+  std::shared_ptr<Fabric> fabric_;
+  std::string device_;
+  std::unique_ptr<FakeStream> compute_;  // null: the host
+  bool together_ = false;
+  End* together_on_ = nullptr;
+  Stream together_in_ = nullptr;
+  std::vector<Transfer> transfers_;
+};
+
+}  // namespace trireme::test

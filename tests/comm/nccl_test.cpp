@@ -1,0 +1,328 @@
+// NcclGroup over the fake of fake_nccl.h: NCCL itself has not been called here.
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <future>
+#include <set>
+#include <thread>
+
+#include "cuda/runtime/emulated.h"
+#include "parallel/comm/nccl_group.h"
+#include "parallel/comm/nccl_operation.h"
+#include "parallel/comm/progress_board.h"
+#include "parallel/comm/verifying_group.h"
+#include "tests/comm/fake_nccl.h"
+#include "tests/comm/suite.h"
+
+using namespace trireme;
+using namespace std::chrono_literals;
+
+namespace {
+
+using Group = std::shared_ptr<ProcessGroup>;
+
+/// Boards among threads.
+class Boards {
+ public:
+  std::unique_ptr<comm::ProgressBoard> open(std::uint64_t instance, int world_rank) {
+    return std::make_unique<One>(*this, instance, world_rank);
+  }
+  void hide(int world_rank) { hidden_.insert(world_rank); }
+
+ private:
+  class One final : public comm::ProgressBoard {
+   public:
+    One(Boards& boards, std::uint64_t instance, int me) : boards_(boards), instance_(instance), me_(me) {}
+    void begin(const Entry& entry) override {
+      const std::scoped_lock lock(boards_.mutex_);
+      boards_.entries_[{instance_, me_}] = entry;
+    }
+    std::optional<Entry> read(int world_rank) override {
+      const std::scoped_lock lock(boards_.mutex_);
+      if (boards_.hidden_.contains(world_rank)) return std::nullopt;
+      return boards_.entries_[{instance_, world_rank}];
+    }
+    bool visible(int world_rank) const override { return !boards_.hidden_.contains(world_rank); }
+
+   private:
+    Boards& boards_;
+    std::uint64_t instance_;
+    int me_;
+  };
+  std::mutex mutex_;
+  std::map<std::pair<std::uint64_t, int>, comm::ProgressBoard::Entry> entries_;
+  std::set<int> hidden_;
+};
+
+/// What a test's ranks share, and how a rank makes its group.
+struct Machine {
+  std::shared_ptr<test::Fabric> fabric = std::make_shared<test::Fabric>();
+  Boards boards;
+  ProcessGroup::Deadline deadline = 60s;
+  std::atomic<int> told{0};
+
+  std::shared_ptr<test::FakeNccl> library(int rank, test::Compute compute = test::Compute::on_host) const {
+    return std::make_shared<test::FakeNccl>(fabric, fmt::format("GPU {}", rank), compute);
+  }
+  Group group(const Group& host, const std::shared_ptr<test::FakeNccl>& api) {
+    return comm::nccl_group(
+        host, api,
+        {.deadline = deadline,
+         .on_failure = [this](const std::exception_ptr&) { ++told; },
+         .open_board = [this, rank = host->rank()](std::uint64_t instance) { return boards.open(instance, rank); }});
+  }
+  Group group(const Group& host) { return group(host, library(host->rank())); }
+};
+
+/// The error that comes out when the ranks run `body`; all of them must end.
+Error error_of(Machine& machine, int ranks, const std::function<void(ProcessGroup&)>& body) {
+  try {
+    run_thread_ranks(ranks, 1, 60s, [&](const Group& world) { body(*machine.group(world)); });
+  } catch (const Error& error) { return error; }
+  FAIL("expected an error");
+  return {ExitCode::ok, "", ""};
+}
+
+bool says(const Error& error, const char* text) {
+  const bool found = std::string(error.what()).find(text) != std::string::npos;
+  if (!found) MESSAGE(error.what());
+  return found;
+}
+
+Tensor on_device(const Shape& shape, double value) { return Tensor::full(shape, value).to(Device::cuda); }
+
+}  // namespace
+
+TEST_CASE("nccl groups pass the suite, with tensors on the device and on the host") {
+  const cuda::ScopedEmulatedDevice device;
+  for (const int ranks : {1, 2, 3, 4}) {
+    CAPTURE(ranks);
+    Machine machine;
+    CHECK_NOTHROW(run_thread_ranks(ranks, 1, 60s, [&](const Group& world) {
+      const Group group = machine.group(world);
+      test::check_all(*group, Device::cuda);
+      test::check_messages(*group);
+      test::check_subgroups(*group);
+    }));
+    CHECK(machine.told == 0);
+    CHECK(machine.fabric->communicators() == 0);
+  }
+}
+
+TEST_CASE("nccl groups sum in rank order: the host group's bits") {
+  const cuda::ScopedEmulatedDevice device;
+  for (const int ranks : {1, 2, 3, 4}) {
+    CAPTURE(ranks);
+    Machine machine;
+    CHECK_NOTHROW(run_thread_ranks(ranks, 1, 60s,
+                                   [&](const Group& world) { test::check_same_bits(*world, *machine.group(world)); }));
+  }
+}
+
+TEST_CASE("nccl groups can be verified") {
+  const cuda::ScopedEmulatedDevice device;
+  Machine machine;
+  std::string what;
+  try {
+    run_thread_ranks(2, 1, 60s, [&](const Group& world) {
+      const Group group = verifying(machine.group(world));
+      test::check_subgroups(*group, Device::cuda);
+      group->all_reduce(on_device({world->rank() + 5}, 1.0)).wait();
+    });
+  } catch (const Error& error) { what = error.what(); }
+  CHECK(what.find("[verify] operation #1 of group 'world' differs between ranks") != std::string::npos);
+}
+
+// The host runs ahead: it queues a write, a broadcast, a gather and the reads, and only then does the GPU begin.
+TEST_CASE("an operation comes after the kernels before it and before those after its wait; the host waits for none") {
+  const cuda::ScopedEmulatedDevice device;
+  Machine machine;
+  run_thread_ranks(2, 1, 60s, [&](const Group& world) {
+    const auto api = machine.library(world->rank(), test::Compute::queued);
+    const Group group = machine.group(world, api);
+    const Tensor x = on_device({1000}, -1.0), y = on_device({2, 1000}, -1.0);
+    auto* const in = static_cast<float*>(x.device_address());
+    auto* const out = static_cast<float*>(y.device_address());
+    std::promise<void> gate;
+    std::atomic<int> wrong{0};
+    api->compute([open = gate.get_future().share(), in, rank = world->rank()] {
+      open.wait();
+      std::fill_n(in, 1000, static_cast<float>(rank + 5));
+    });
+    Work first = group->broadcast(x, 1);
+    first.wait();
+    api->compute([in] {
+      for (int i = 0; i < 1000; ++i) in[i] += 1.0F;
+    });
+    Work second = group->all_gather(x, y, Launch::background);
+    test::verify(!first.done() && !second.done(), "done before the kernels it comes after");
+    second.wait();
+    std::promise<void> end;
+    api->compute([&] {
+      for (int i = 0; i < 2000; ++i) wrong += out[i] == 7.0F ? 0 : 1;
+      end.set_value();
+    });
+    world->barrier();  // nobody has waited for the GPU so far
+    gate.set_value();
+    end.get_future().wait();
+    test::verify(wrong == 0, "{} wrong values", wrong.load());
+    test::verify(first.done() && second.done(), "not done after its results were read");
+  });
+  CHECK(machine.told == 0);
+}
+
+TEST_CASE("time counts from an operation's turn, not from its call") {
+  Machine machine;
+  const auto api = machine.library(0);
+  comm::NcclOperation operation(*api, {});
+  using Stage = comm::NcclOperation::Stage;
+  const comm::Clock::time_point start{};
+  CHECK(operation.advance(false, false, start, 2s) == Stage::queued);
+  CHECK(operation.advance(false, false, start + 1h, 2s) == Stage::queued);
+  CHECK(operation.advance(true, false, start + 1h, 2s) == Stage::under_way);
+  CHECK(operation.advance(true, false, start + 1h + 2s, 2s) == Stage::under_way);
+  CHECK(operation.advance(true, false, start + 1h + 3s, 2s) == Stage::late);
+  CHECK(operation.advance(true, true, start + 1h + 3s, 2s) == Stage::over);
+}
+
+TEST_CASE("the deadline of an nccl operation names it, its group and who is missing") {
+  const cuda::ScopedEmulatedDevice device;
+  Machine machine;
+  machine.deadline = 300ms;
+  const auto join = [](ProcessGroup& world) {
+    const std::vector<int> members = {3, 1, 0};
+    return world.rank() == 2 ? nullptr : world.subgroup(members, "odd[x=1]");
+  };
+  std::atomic<bool> late{false};
+  const Error error = error_of(machine, 4, [&](ProcessGroup& world) {
+    const Group group = join(world);
+    if (world.rank() != 0) {  // until rank 0 has given up
+      while (!late) std::this_thread::sleep_for(1ms);
+      return;
+    }
+    const Tensor x = on_device({12345}, 1.0);
+    try {
+      group->all_reduce(x, ReduceOp::sum, Launch::background).wait();
+    } catch (const Error&) {
+      CHECK_THROWS_AS(world.all_reduce(x), Error);  // every group of this rank is lost, with the same error
+      late = true;
+      throw;
+    }
+  });
+  CHECK(error.code() == ExitCode::retryable);
+  CHECK(says(error,
+             "all_reduce(sum of 12345 f32) #1 of group 'odd[x=1]': rank 2 (world rank 0) waited 0.3 s; not arrived: "
+             "rank 0 (world rank 3), rank 1 (world rank 1)"));
+  CHECK(machine.told == 1);
+  CHECK(machine.fabric->communicators() == 0);
+}
+
+TEST_CASE("ranks that cannot be seen are said to be so") {
+  const cuda::ScopedEmulatedDevice device;
+  Machine machine;
+  machine.deadline = 200ms;
+  machine.boards.hide(1);
+  std::atomic<bool> late{false};
+  const Error error = error_of(machine, 2, [&](ProcessGroup& world) {
+    while (world.rank() == 1 && !late) std::this_thread::sleep_for(1ms);
+    if (world.rank() == 1) return;
+    try {
+      world.broadcast(on_device({8}, 1.0), 1).wait();
+    } catch (const Error&) {
+      late = true;
+      throw;
+    }
+  });
+  CHECK(says(error, "every rank seen from here has called it; on other nodes, not seen from here: rank 1"));
+}
+
+TEST_CASE("nccl operations that differ between ranks are found while they hang") {
+  const cuda::ScopedEmulatedDevice device;
+  Machine machine;
+  const Error error = error_of(machine, 3, [](ProcessGroup& world) {
+    const Tensor x = on_device({64}, 1.0), y = on_device({3, 64}, 1.0);
+    if (world.rank() == 2) world.broadcast(x, 0).wait();
+    if (world.rank() != 2) world.all_gather(x, y).wait();
+  });
+  CHECK(error.code() == ExitCode::desync);
+  CHECK(says(error, "operation #1 of group 'world' differs between ranks: rank"));
+  CHECK(says(error, "called broadcast(64 f32, root 0)"));
+  CHECK(says(error, "called all_gather(64 f32)"));
+}
+
+TEST_CASE("an error that nccl reports ends the wait, and names the operation") {
+  const cuda::ScopedEmulatedDevice device;
+  Machine machine;
+  const Error error = error_of(machine, 2, [&](ProcessGroup& world) {
+    const Tensor x = on_device({64}, 1.0);
+    if (world.rank() == 0) world.all_reduce(x).wait();
+    if (world.rank() == 0) return;
+    machine.fabric->break_all("remote process exited");
+    while (machine.told == 0) std::this_thread::sleep_for(1ms);
+  });
+  CHECK(error.code() == ExitCode::retryable);
+  CHECK(says(error, "remote process exited"));
+}
+
+TEST_CASE("a rank's own error comes out, and the others' waits end") {
+  const cuda::ScopedEmulatedDevice device;
+  Machine machine;
+  machine.deadline = 1s;
+  const Error error = error_of(machine, 3, [](ProcessGroup& world) {
+    const Work pending = world.all_reduce(on_device({100000}, 1.0), ReduceOp::sum, Launch::background);
+    if (world.rank() == 1) fail(ExitCode::numerical, "loss", "loss is nan");
+    Work(pending).wait();
+    world.all_reduce(on_device({100000}, 1.0)).wait();
+  });
+  CHECK(error.code() == ExitCode::numerical);
+  CHECK(machine.fabric->communicators() == 0);
+}
+
+TEST_CASE("two ranks on one GPU are refused by name") {
+  const cuda::ScopedEmulatedDevice device;
+  Machine machine;
+  try {
+    run_thread_ranks(3, 1, 60s, [&](const Group& world) {
+      machine.group(world, machine.library(world->rank() == 2 ? 0 : world->rank()));
+    });
+    FAIL("expected an error");
+  } catch (const Error& error) {
+    CHECK(error.code() == ExitCode::usage);
+    CHECK(says(error, "rank 0 (world rank 0), rank 2 (world rank 2) share one GPU (GPU 0); expected one GPU for each"));
+  }
+}
+
+TEST_CASE("a communicator that never forms is an error, too") {
+  const cuda::ScopedEmulatedDevice device;
+  Machine machine;
+  try {
+    run_thread_ranks(2, 1, 60s, [&](const Group& world) {
+      const auto api = machine.library(world->rank());
+      const Group group = machine.group(world, api);
+      if (world->rank() == 0) machine.fabric->break_all("unhandled system error");
+      world->barrier();
+      group->subgroup({0, 1}, "pair");
+    });
+    FAIL("expected an error");
+  } catch (const Error& error) { CHECK(says(error, "unhandled system error")); }
+}
+
+TEST_CASE("which GPU a process takes") {
+  const auto refusal = [](int visible) {
+    try {
+      nccl_device(visible);
+    } catch (const Error& error) { return std::string(error.what()); }
+    return std::string();
+  };
+  if (!under_mpi_launcher()) CHECK(refusal(8).find("ranks are threads of this process") != std::string::npos);
+  setenv("OMPI_COMM_WORLD_SIZE", "4", 1);
+  setenv("OMPI_COMM_WORLD_LOCAL_RANK", "3", 1);
+  CHECK(nccl_device(8) == 3);
+  CHECK(nccl_device(1) == 0);
+  CHECK(refusal(2).find("this is process 3 of its node, counted from 0, and it sees 2 GPUs") != std::string::npos);
+  unsetenv("OMPI_COMM_WORLD_LOCAL_RANK");
+  CHECK(refusal(2).find("which process of its node") != std::string::npos);
+  unsetenv("OMPI_COMM_WORLD_SIZE");
+}
