@@ -3,6 +3,7 @@
 set(TRIREME_CUDA AUTO CACHE STRING "Build for GPUs: ON, OFF, or AUTO (when nvcc is found)")
 set_property(CACHE TRIREME_CUDA PROPERTY STRINGS AUTO ON OFF)
 set(trireme_with_cuda OFF)
+set(trireme_with_nccl OFF)
 if(NOT TRIREME_CUDA MATCHES "^(AUTO|ON|OFF)$")
   message(FATAL_ERROR "TRIREME_CUDA=${TRIREME_CUDA}; expected ON, OFF or AUTO")
 endif()
@@ -52,3 +53,13 @@ endif()
 set(trireme_with_cuda ON)
 message(STATUS "CUDA: on, nvcc ${CMAKE_CUDA_COMPILER_VERSION} at ${CMAKE_CUDA_COMPILER}, "
                "sm_${CMAKE_CUDA_ARCHITECTURES}")
+
+# NCCL, for one GPU per process: in the toolkit's folders, or the system's (libnccl-dev).
+find_path(TRIREME_NCCL_INCLUDE nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+find_library(TRIREME_NCCL_LIBRARY nccl HINTS ${CUDAToolkit_LIBRARY_DIR})
+if(TRIREME_NCCL_INCLUDE AND TRIREME_NCCL_LIBRARY)
+  set(trireme_with_nccl ON)
+  message(STATUS "NCCL: on, ${TRIREME_NCCL_LIBRARY}")
+else()
+  message(STATUS "NCCL: off, nccl.h and libnccl.so were not found; ranks move GPU tensors through the host")
+endif()

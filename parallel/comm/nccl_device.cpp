@@ -1,4 +1,4 @@
-// nccl_device(): told from the launcher's environment, before MPI or a GPU is touched.
+// launched_gpu(): told from the launcher's environment, before MPI or a GPU is touched.
 #include <cstdlib>
 
 #include "core/error.h"
@@ -16,7 +16,7 @@ int local_rank() {
 
 }  // namespace
 
-int nccl_device(int visible) {
+int launched_gpu(int visible) {
   if (!under_mpi_launcher())
     fail(ExitCode::usage, "nccl",
          "ranks are threads of this process, which share one GPU; expected a process and a GPU for each rank; start "

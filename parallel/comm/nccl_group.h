@@ -46,11 +46,11 @@ std::shared_ptr<ProcessGroup> nccl_group(const std::shared_ptr<ProcessGroup>& ho
 /// Which of the `visible` GPUs is this process's: its place among the launcher's processes of this node, or the only one
 /// where the launcher shows each process its own. Throws ExitCode::usage when there are too few, and outside a launcher:
 /// ranks that are threads share one GPU, which NCCL does not allow. Call cuda::open_device with it.
-int nccl_device(int visible);
+int launched_gpu(int visible);
 
-/// The world of a launcher's ranks with their tensors on GPUs. `host`: mpi_world(deadline); nccl_device() is open. Throws
+/// The world of a launcher's ranks with their tensors on GPUs. `host`: mpi_world(deadline); launched_gpu() is open. Throws
 /// ExitCode::usage when the program was built without NCCL, or when two ranks have one GPU. See NcclOptions.
-std::shared_ptr<ProcessGroup> nccl_world(const std::shared_ptr<ProcessGroup>& host, ProcessGroup::Deadline deadline,
-                                         std::function<void(const std::exception_ptr&)> on_failure);
+std::shared_ptr<ProcessGroup> gpu_world(const std::shared_ptr<ProcessGroup>& host, ProcessGroup::Deadline deadline,
+                                        std::function<void(const std::exception_ptr&)> on_failure);
 
 }  // namespace trireme

@@ -170,7 +170,7 @@ comm::NcclApi::Id FakeNccl::make_id() {
 }
 
 comm::NcclApi::Comm FakeNccl::join(const Id& id, int ranks, int rank, const std::string&) {
-  return new End{fabric_->join(id, ranks), rank, ranks, 3};
+  return new End{fabric_->join(id, ranks), rank, ranks, 2};
 }
 
 comm::NcclApi::State FakeNccl::state(Comm comm) {
@@ -194,7 +194,7 @@ void FakeNccl::abort(Comm comm) noexcept {
 void FakeNccl::start(End& end, Stream stream, std::vector<Transfer> transfers) {
   {
     const std::scoped_lock lock(end.meeting->mutex);
-    if (std::exchange(end.busy, 2) > 0) end.meeting->problem = "called while it was busy";
+    if (std::exchange(end.busy, 1) > 0) end.meeting->problem = "called while it was busy";
   }
   static_cast<FakeStream*>(stream)->push(
       [meeting = end.meeting, me = end.rank, moved = std::move(transfers)] { transfer(*meeting, me, moved); });

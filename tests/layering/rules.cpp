@@ -23,6 +23,7 @@ const std::vector<Layer>& layers() {
       {"core", 0},
       {"cuda", 1},
       {"autograd", 2},
+      {"parallel/comm/nccl", 4, {"core", "cuda", "parallel/comm"}},  // streams, and the kernel that sums
       {"parallel/comm", 3, {"core"}},
       {"parallel/mesh", 4},
       {"nn", 5},

@@ -1,0 +1,45 @@
+// The suite of suite.h between GPUs, one for each process: mpirun -n 4 build/bin/comm_nccl_suite
+#include <cstdio>
+
+#include "cuda/runtime/open.h"
+#include "parallel/comm/nccl_group.h"
+#include "parallel/comm/verifying_group.h"
+#include "tests/comm/suite.h"
+
+using namespace trireme;
+
+namespace {
+
+void run() {
+  test::verify(under_mpi_launcher(), "start this program with mpirun");
+  cuda::require_device();
+  cuda::open_device(launched_gpu(static_cast<int>(cuda::find_devices().devices.size())));
+  const auto host = mpi_world(std::chrono::seconds(60));
+  const auto end = [](const std::exception_ptr& error) {
+    try {
+      std::rethrow_exception(error);
+    } catch (const Error& lost) {
+      std::fprintf(stderr, "%s\n", lost.what());
+      mpi_abort(static_cast<int>(lost.code()));
+    }
+  };
+  const auto world = gpu_world(host, std::chrono::seconds(60), end);
+  test::check_all(*world, Device::cuda);
+  test::check_same_bits(*host, *world);
+  test::check_subgroups(*verifying(world), Device::cuda);
+  if (world->rank() == 0) std::puts("comm_nccl_suite: all checks passed");
+}
+
+}  // namespace
+
+int main() {
+  try {
+    run();
+  } catch (const Error& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    mpi_abort(static_cast<int>(error.code()));
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    mpi_abort(1);
+  }
+}
