@@ -1,8 +1,9 @@
 # Three functions that every folder uses, so that flags and conventions stand in one place.
 
 # All tests also run under sanitizers, but for those that start programs (cli), or compare numbers and sources on which
-# a sanitizer has nothing to say.
-set(TRIREME_NOT_SANITIZED cli golden layering parity)
+# a sanitizer has nothing to say. cuda brings its own builds: every build without sanitizers has cuda_asan_test, and
+# cuda_race_test checks for races what ThreadSanitizer cannot follow, fibers. `ninja -C build-asan cuda_test` works too.
+set(TRIREME_NOT_SANITIZED cli cuda golden layering parity)
 add_custom_target(unit_tests)  # builds those; `ctest -L unit` runs them
 
 # trireme_library(NAME SOURCES a.cpp ... LINKS trireme_core ...): one layer as a static library.

@@ -102,7 +102,11 @@ void Block::run(Dim3 index, Schedule schedule) {
   }
   running_block = nullptr;
   running_fiber = nullptr;
-  if (failure_ != nullptr) std::rethrow_exception(failure_);
+  if (failure_ != nullptr) {
+    for (Fiber& fiber : fibers_)
+      if (fiber.state != State::done) abandon_context(fiber.context);
+    std::rethrow_exception(failure_);
+  }
   check_end();
 }
 

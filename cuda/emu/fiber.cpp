@@ -46,6 +46,12 @@ namespace trireme::cuda::emu {
 
 void switch_context(Context& from, Context& to, [[maybe_unused]] bool last) {
 #if defined(TRIREME_EMU_ASAN)
+  if (last) {
+    // Frames below this one have returned, and cleared the red zones around their variables; those above never will.
+    const auto* const here = static_cast<const std::byte*>(__builtin_frame_address(0));
+    const auto* const end = static_cast<const std::byte*>(from.stack_bottom) + from.stack_bytes;
+    __asan_unpoison_memory_region(here, static_cast<std::size_t>(end - here));
+  }
   __sanitizer_start_switch_fiber(last ? nullptr : &from.fake_stack, to.stack_bottom, to.stack_bytes);
 #endif
 #if defined(__x86_64__)
@@ -64,13 +70,16 @@ void entered_fiber([[maybe_unused]] Context& came_from) {
 #endif
 }
 
+void abandon_context([[maybe_unused]] Context& context) {
+#if defined(TRIREME_EMU_ASAN)
+  __asan_unpoison_memory_region(context.stack_bottom, context.stack_bytes);
+#endif
+}
+
 void prepare_context(Context& context, std::byte* stack, std::size_t bytes, void (*entry)()) {
   context.stack_bottom = stack;
   context.stack_bytes = bytes;
   context.fake_stack = nullptr;
-#if defined(TRIREME_EMU_ASAN)
-  __asan_unpoison_memory_region(stack, bytes);  // a fiber that ended early left its red zones
-#endif
 #if defined(__x86_64__)
   // What the first switch pops: six registers, then `entry` as the return address. A function begins with the stack
   // 8 bytes off a multiple of 16, as if it had been called.
@@ -97,12 +106,7 @@ Stacks::Stacks(int count) : mapping_(nullptr), bytes_(static_cast<std::size_t>(c
   for (int i = 0; i < count; ++i) mprotect(mapping_ + static_cast<std::size_t>(i) * kBytes, kGuard, PROT_NONE);
 }
 
-Stacks::~Stacks() {
-#if defined(TRIREME_EMU_ASAN)
-  __asan_unpoison_memory_region(mapping_, bytes_);
-#endif
-  munmap(mapping_, bytes_);
-}
+Stacks::~Stacks() { munmap(mapping_, bytes_); }
 
 std::byte* Stacks::bottom(int index) const { return mapping_ + static_cast<std::size_t>(index) * kBytes + kGuard; }
 

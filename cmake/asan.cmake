@@ -1,0 +1,28 @@
+# AddressSanitizer and UndefinedBehaviorSanitizer for single targets of a build that has none, and what code on fibers
+# (cuda/emu) needs of either kind of build. trireme_asan_flags exists when the compiler and its runtime can do it.
+add_library(trireme_fiber_flags INTERFACE)
+set(no_fake_stacks "")
+if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+  set(no_fake_stacks --param=asan-use-after-return=0)
+elseif(CMAKE_CXX_COMPILER_ID STREQUAL Clang AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 13)
+  set(no_fake_stacks -fsanitize-address-use-after-return=never)
+endif()
+
+if(TRIREME_SANITIZE)
+  # Use after return is found by frames on the heap. Each fiber would map and unmap megabytes for them: 3/4 of the time.
+  if(TRIREME_SANITIZE MATCHES address)
+    target_compile_options(trireme_fiber_flags INTERFACE ${no_fake_stacks})
+  endif()
+  return()
+endif()
+
+include(CheckCXXSourceCompiles)
+set(CMAKE_REQUIRED_FLAGS -fsanitize=address,undefined)
+check_cxx_source_compiles("int main() { return 0; }" TRIREME_CAN_SANITIZE)
+unset(CMAKE_REQUIRED_FLAGS)
+if(TRIREME_CAN_SANITIZE)
+  add_library(trireme_asan_flags INTERFACE)
+  target_compile_options(trireme_asan_flags INTERFACE
+    -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer -O1 -g1 ${no_fake_stacks})
+  target_link_options(trireme_asan_flags INTERFACE -fsanitize=address,undefined)
+endif()
