@@ -1,10 +1,12 @@
 # The sources of cuda/, relative to it: the one list of kernels. A new kernel joins here. Read by cuda/CMakeLists.txt for
 # emulation, by cuda/runtime/CMakeLists.txt for nvcc, and by bench/cuda/CMakeLists.txt. Files named *_sm90.cu need sm_90a.
 set(trireme_cuda_kernels
-  kernels/attention_backward_sm80.cu kernels/attention_f32.cu kernels/attention_merge.cu kernels/attention_sm80.cu
+  kernels/attention_backward_sm80.cu kernels/attention_backward_sm90.cu kernels/attention_delta.cu
+  kernels/attention_f32.cu kernels/attention_merge.cu kernels/attention_sm80.cu kernels/attention_sm90.cu
   kernels/copy.cu kernels/cross_entropy.cu kernels/dropout.cu kernels/elementwise.cu kernels/embedding.cu
-  kernels/gemm_f32.cu kernels/gemm_sm80.cu kernels/gemm_sm90.cu kernels/norm.cu kernels/optimizer.cu kernels/reduce.cu
-  kernels/rope.cu kernels/sgd.cu kernels/softmax.cu)
+  kernels/gemm_f32.cu kernels/gemm_grouped_sm80.cu kernels/gemm_grouped_sm90.cu kernels/gemm_sm80.cu
+  kernels/gemm_sm90.cu kernels/norm.cu kernels/optimizer.cu kernels/rank_order.cu kernels/reduce.cu kernels/rope.cu
+  kernels/sgd.cu kernels/softmax.cu)
 # The ladders, from naive kernels to those in use.
 set(trireme_cuda_levels
   lab/gemm/1_naive.cu lab/gemm/2_coalesced.cu lab/gemm/3_shared_tiles.cu lab/gemm/4_register_tiles.cu
