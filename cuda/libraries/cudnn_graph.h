@@ -1,0 +1,64 @@
+// The part of cuDNN's graph API that attention needs: descriptors that clean up after themselves, the library's form of a
+// graph, and the plan that an engine makes of it. (cuDNN documentation, "Graph API", "Backend descriptor types"; NVIDIA.)
+// Read next: cuda/libraries/cudnn_graph.cpp.
+#pragma once
+
+#include <cudnn.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "cuda/libraries/sdpa_graph.h"
+
+namespace trireme::cuda {
+
+/// Throws unless `status` is success, with the call, the place, the library's own words, and what it was for.
+void check_cudnn(cudnnStatus_t status, std::string_view call, const char* file, int line, std::string_view what);
+#define TRIREME_CUDNN(call, what) ::trireme::cuda::check_cudnn((call), #call, __FILE__, __LINE__, what)
+
+/// One descriptor: create, set, finalize. `what` goes into errors and must outlive the object.
+class CudnnDescriptor {
+ public:
+  CudnnDescriptor(cudnnBackendDescriptorType_t type, std::string_view what);
+  ~CudnnDescriptor();
+  CudnnDescriptor(CudnnDescriptor&& other) noexcept
+      : what_(other.what_), descriptor_(std::exchange(other.descriptor_, nullptr)) {}
+  CudnnDescriptor& operator=(CudnnDescriptor&&) = delete;
+  CudnnDescriptor(const CudnnDescriptor&) = delete;
+  CudnnDescriptor& operator=(const CudnnDescriptor&) = delete;
+
+  CudnnDescriptor& set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, std::int64_t count,
+                       const void* values);
+  CudnnDescriptor& set(cudnnBackendAttributeName_t name, std::int64_t value);
+  CudnnDescriptor& set(cudnnBackendAttributeName_t name, bool value);
+  CudnnDescriptor& set(cudnnBackendAttributeName_t name, cudnnDataType_t value);
+  CudnnDescriptor& set(cudnnBackendAttributeName_t name, const CudnnDescriptor& value);
+  CudnnDescriptor& finalize();
+  cudnnBackendDescriptor_t get() const { return descriptor_; }
+  std::string_view what() const { return what_; }
+
+ private:
+  std::string_view what_;
+  cudnnBackendDescriptor_t descriptor_ = nullptr;
+};
+
+/// The properties of a GPU that engines are chosen for: the calling thread's, or one described in cuDNN's own JSON, so
+/// that plans are made where there is no GPU.
+CudnnDescriptor cudnn_device(std::string_view what);
+CudnnDescriptor cudnn_device(std::string_view what, std::string_view json);
+
+/// The library's operation graph.
+CudnnDescriptor cudnn_operations(const SdpaGraph& graph, std::string_view what);
+
+/// An engine's way of carrying out a graph.
+struct CudnnPlan {
+  CudnnDescriptor descriptor;
+  std::int64_t workspace;  ///< bytes
+};
+
+/// The first of the library's suggestions, best first, that can be carried out and gives the same bits on every run.
+CudnnPlan cudnn_plan(const CudnnDescriptor& graph, const CudnnDescriptor& device, std::string_view what);
+
+}  // namespace trireme::cuda

@@ -1,0 +1,101 @@
+// From our attention structs to cuDNN's tensors, and the reasons why some have no translation.
+//
+// We keep a token's heads side by side, [B, T, H, D] with a pitch from token to token; cuDNN names the dims [B, H, T, D]
+// and takes any strides: those are T pitch, D, pitch and 1, also where q, k and v are parts of one packed tensor.
+// Read next: cuda/libraries/cudnn_attention.h; tests/cuda/cudnn_problem_test.cpp carries the described attention out.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <type_traits>
+
+#include "cuda/kernels/attention.h"
+#include "cuda/libraries/sdpa_problem.h"
+
+namespace trireme::cuda {
+
+inline SdpaTensor sdpa_tensor(int batch, int heads, int tokens, int head_dim, std::int64_t pitch) {
+  return {.dims = {batch, heads, tokens, head_dim}, .strides = {tokens * pitch, head_dim, pitch, 1}};
+}
+
+/// Attention that cudnn_attention_cannot has no objection to.
+template <class T>
+SdpaCall translate(const AttentionForward<T>& p) {
+  const auto query_like = [&](std::int64_t pitch) {
+    return sdpa_tensor(p.batch, p.heads, p.queries, p.head_dim, pitch);
+  };
+  const SdpaTensor keys = sdpa_tensor(p.batch, p.kv_heads, p.keys, p.head_dim, p.kv_pitch);
+  SdpaCall call;
+  call.problem = {.type = std::is_same_v<T, bf16> ? SdpaType::bf16 : SdpaType::f16,
+                  .causal = p.causal && p.queries > 1,  // a single query, being the last, sees all keys
+                  .q = query_like(p.q_pitch),
+                  .out = query_like(p.out_pitch),
+                  .k = keys,
+                  .v = keys,
+                  .lse = {.dims = {p.batch, p.heads, p.queries, 1},
+                          .strides = {std::int64_t{p.heads} * p.queries, p.queries, 1, 1}}};
+  call.scale = p.scale;
+  call.q = p.q;
+  call.k = p.k;
+  call.v = p.v;
+  call.out = p.out;
+  call.lse = p.lse;
+  return call;
+}
+
+template <class T>
+SdpaCall translate(const AttentionBackward<T>& p) {
+  const AttentionForward<T>& f = p.forward;
+  SdpaCall call = translate(f);
+  call.problem.backward = true;
+  call.problem.dout = sdpa_tensor(f.batch, f.heads, f.queries, f.head_dim, p.dout_pitch);
+  call.problem.dq = sdpa_tensor(f.batch, f.heads, f.queries, f.head_dim, p.dq_pitch);
+  call.problem.dk = sdpa_tensor(f.batch, f.kv_heads, f.keys, f.head_dim, p.dkv_pitch);
+  call.problem.dv = call.problem.dk;
+  call.dout = p.dout;
+  call.delta = p.delta;
+  call.dq = p.dq;
+  call.dk = p.dk;
+  call.dv = p.dv;
+  return call;
+}
+
+/// Why cuDNN cannot do this attention; empty when it can.
+template <class T>
+std::string cudnn_attention_cannot(const AttentionForward<T>& p) {
+  if (p.first_key != nullptr) return "documents kept apart: a first key of each query has no form in cuDNN's graphs";
+  if (p.causal && p.queries > p.keys)
+    return fmt::format("causal attention of {} queries over {} keys: the first queries see none, which cuDNN excludes",
+                       p.queries, p.keys);
+  if (p.head_dim % 8 != 0 || p.head_dim > 128)
+    return fmt::format("a head dim of {}; expected a multiple of 8 up to 128", p.head_dim);
+  if (p.kv_heads <= 0 || p.heads % p.kv_heads != 0)
+    return fmt::format("{} heads over {} of keys: not a multiple", p.heads, p.kv_heads);
+  if (p.lse == nullptr) return "no place for lse: the plans here always write it";
+  if (p.keys == 0) return "no keys";
+  for (const void* const address : {static_cast<const void*>(p.q), static_cast<const void*>(p.k),
+                                    static_cast<const void*>(p.v), static_cast<const void*>(p.out)})
+    if (reinterpret_cast<std::uintptr_t>(address) % 16 != 0)
+      return "an address that is no multiple of 16 bytes, which the plans here promise";
+  if (p.q_pitch % 8 != 0 || p.kv_pitch % 8 != 0 || p.out_pitch % 8 != 0)
+    return fmt::format("pitches {}, {} and {} of q, of k and v, and of out; expected multiples of 8", p.q_pitch,
+                       p.kv_pitch, p.out_pitch);
+  return {};
+}
+
+template <class T>
+std::string cudnn_attention_cannot(const AttentionBackward<T>& p) {
+  if (std::string reason = cudnn_attention_cannot(p.forward); !reason.empty()) return reason;
+  if (p.dlse != nullptr) return "a gradient of lse: cuDNN's backward has no place for it";
+  if (p.forward.queries == 1 && p.forward.keys == 1) return "one query and one key, which cuDNN's backward excludes";
+  for (const void* const address : {static_cast<const void*>(p.dout), static_cast<const void*>(p.dq),
+                                    static_cast<const void*>(p.dk), static_cast<const void*>(p.dv)})
+    if (reinterpret_cast<std::uintptr_t>(address) % 16 != 0)
+      return "an address that is no multiple of 16 bytes, which the plans here promise";
+  if (p.dout_pitch % 8 != 0 || p.dq_pitch % 8 != 0 || p.dkv_pitch % 8 != 0)
+    return fmt::format("pitches {}, {} and {} of dout, of dq, and of dk and dv; expected multiples of 8", p.dout_pitch,
+                       p.dq_pitch, p.dkv_pitch);
+  return {};
+}
+
+}  // namespace trireme::cuda
