@@ -27,7 +27,7 @@ struct LtMatrix {
 
 /// All that the choice of an algorithm depends on: the key under which one is kept.
 struct LtProblem {
-  LtType in, out;  ///< of a and b; of c, d, bias and aux
+  LtType in = LtType::bf16, out = LtType::bf16;  ///< of a and b; of c, d, bias and aux
   bool transpose_a = false, transpose_b = false;
   LtMatrix a, b, c, d;
   int batch = 1;

@@ -56,27 +56,27 @@ LtCall translate(const Gemm<T, Out>& p) {
   const int b_rows = nt ? p.n : p.k, b_columns = nt ? p.k : p.n;
 
   LtCall call;
-  call.problem = {.in = lt_type<T>,
-                  .out = lt_type<Out>,
-                  .transpose_a = nt,
-                  .transpose_b = tn,
-                  .a = lt_matrix(p.b, b_rows, b_columns, p.b_pitch, p.b_stride, p.batch),
-                  .b = lt_matrix(p.a, a_rows, a_columns, p.a_pitch, p.a_stride, p.batch),
-                  .c = lt_matrix(added, p.m, p.n, p.c_pitch, p.c_stride, p.batch),
-                  .d = lt_matrix(p.c, p.m, p.n, p.c_pitch, p.c_stride, p.batch),
-                  .batch = p.batch,
-                  .bias_alignment = lt_alignment(bias),
-                  .aux_alignment = lt_alignment(pre_activation)};
-  LtEpilogue& epilogue = call.problem.epilogue;
+  LtProblem& to = call.problem;
+  to.in = lt_type<T>;
+  to.out = lt_type<Out>;
+  to.transpose_a = nt;
+  to.transpose_b = tn;
+  to.a = lt_matrix(p.b, b_rows, b_columns, p.b_pitch, p.b_stride, p.batch);
+  to.b = lt_matrix(p.a, a_rows, a_columns, p.a_pitch, p.a_stride, p.batch);
+  to.c = lt_matrix(added, p.m, p.n, p.c_pitch, p.c_stride, p.batch);
+  to.d = lt_matrix(p.c, p.m, p.n, p.c_pitch, p.c_stride, p.batch);
+  to.batch = p.batch;
+  to.bias_alignment = lt_alignment(bias);
+  to.aux_alignment = lt_alignment(pre_activation);
   if (activation == Activation::none)
-    epilogue = bias != nullptr ? LtEpilogue::bias : LtEpilogue::none;
+    to.epilogue = bias != nullptr ? LtEpilogue::bias : LtEpilogue::none;
   else if (pre_activation == nullptr)
-    epilogue = bias != nullptr ? LtEpilogue::gelu_bias : LtEpilogue::gelu;
+    to.epilogue = bias != nullptr ? LtEpilogue::gelu_bias : LtEpilogue::gelu;
   else
-    epilogue = bias != nullptr ? LtEpilogue::gelu_aux_bias : LtEpilogue::gelu_aux;
-  if (stores_aux(epilogue)) {
-    call.problem.aux_ld = p.c_pitch;
-    call.problem.aux_stride = call.problem.d.stride;
+    to.epilogue = bias != nullptr ? LtEpilogue::gelu_aux_bias : LtEpilogue::gelu_aux;
+  if (stores_aux(to.epilogue)) {
+    to.aux_ld = p.c_pitch;
+    to.aux_stride = to.d.stride;
   }
   call.beta = residual != nullptr || accumulate ? 1.0F : 0.0F;
   call.a = p.b;

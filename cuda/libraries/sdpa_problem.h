@@ -22,7 +22,7 @@ enum class SdpaType : std::uint8_t { bf16, f16 };
 
 /// All that a plan depends on: the key under which it is kept.
 struct SdpaProblem {
-  SdpaType type;
+  SdpaType type = SdpaType::bf16;
   bool backward = false;
   bool causal = false;    ///< query i sees keys up to i + keys - queries
   SdpaTensor q{}, out{};  ///< [B, H, Tq, D]

@@ -24,16 +24,14 @@ SdpaCall translate(const AttentionForward<T>& p) {
   const auto query_like = [&](std::int64_t pitch) {
     return sdpa_tensor(p.batch, p.heads, p.queries, p.head_dim, pitch);
   };
-  const SdpaTensor keys = sdpa_tensor(p.batch, p.kv_heads, p.keys, p.head_dim, p.kv_pitch);
   SdpaCall call;
-  call.problem = {.type = std::is_same_v<T, bf16> ? SdpaType::bf16 : SdpaType::f16,
-                  .causal = p.causal && p.queries > 1,  // a single query, being the last, sees all keys
-                  .q = query_like(p.q_pitch),
-                  .out = query_like(p.out_pitch),
-                  .k = keys,
-                  .v = keys,
-                  .lse = {.dims = {p.batch, p.heads, p.queries, 1},
-                          .strides = {std::int64_t{p.heads} * p.queries, p.queries, 1, 1}}};
+  SdpaProblem& to = call.problem;
+  to.type = std::is_same_v<T, bf16> ? SdpaType::bf16 : SdpaType::f16;
+  to.causal = p.causal && p.queries > 1;  // a single query, being the last, sees all keys
+  to.q = query_like(p.q_pitch);
+  to.out = query_like(p.out_pitch);
+  to.k = to.v = sdpa_tensor(p.batch, p.kv_heads, p.keys, p.head_dim, p.kv_pitch);
+  to.lse = {{p.batch, p.heads, p.queries, 1}, {std::int64_t{p.heads} * p.queries, p.queries, 1, 1}};
   call.scale = p.scale;
   call.q = p.q;
   call.k = p.k;
