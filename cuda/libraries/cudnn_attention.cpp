@@ -23,20 +23,21 @@ namespace {
 
 constexpr std::size_t kOldestVersion = 91600;  // earlier ones need keys in multiples of 128 for the backward
 
-CudnnPlan make_plan(const SdpaProblem& problem, const CudnnDescriptor& device, std::string_view what) {
+CudnnPlan make_plan(const SdpaGraph& graph, const CudnnDevice& device, std::string_view what) {
   if (cudnnGetVersion() < kOldestVersion)
     fail(ExitCode::usage, "attention", "cuDNN {} was found; expected {} or later; choose another --attention",
          cudnnGetVersion(), kOldestVersion);
-  return cudnn_plan(cudnn_operations(sdpa_graph(problem), what), device, what);
+  return cudnn_plan(cudnn_operations(graph, device, what), device, what);
 }
 
-/// A plan with the text that its descriptors name in errors.
+/// A plan with the graph that it carries out, and the text that its descriptors name in errors.
 struct Planned {
   std::string what;
+  SdpaGraph graph;
   CudnnPlan plan;
 
-  explicit Planned(const SdpaProblem& problem)
-      : what(to_string(problem)), plan(make_plan(problem, cudnn_device(what), what)) {}
+  Planned(const SdpaProblem& problem, cudnnHandle_t handle)
+      : what(to_string(problem)), graph(sdpa_graph(problem)), plan(make_plan(graph, {.handle = handle}, what)) {}
 };
 
 /// The state of one GPU. Never destroyed: at the end of the program the driver may be gone before it would be.
@@ -56,43 +57,64 @@ struct Context {
   }
 };
 
-/// The pointers of a call, by number. Scalars are read from `scalars` while it is executed.
+/// In host memory, read while a graph is executed.
 struct Scalars {
-  float scale, minus_infinity = -std::numeric_limits<float>::infinity(), one = 1;
-  std::int32_t queries, keys;
+  float scale = 1, minus_infinity = -std::numeric_limits<float>::infinity(), one = 1;
+  std::int32_t queries = 0, keys = 0;
 };
 
-CudnnDescriptor variant_pack(const SdpaCall& call, Scalars& scalars, void* workspace, std::string_view what) {
-  const SdpaProblem& problem = call.problem;
+const void* address(SdpaId id, const SdpaCall& call, const Scalars& scalars) {
+  switch (id) {
+    case SdpaId::q:
+      return call.q;
+    case SdpaId::k:
+      return call.k;
+    case SdpaId::v:
+      return call.v;
+    case SdpaId::out:
+      return call.out;
+    case SdpaId::lse:
+      return call.lse;
+    case SdpaId::dout:
+      return call.dout;
+    case SdpaId::delta:
+      return call.delta;
+    case SdpaId::dq:
+      return call.dq;
+    case SdpaId::dk:
+      return call.dk;
+    case SdpaId::dv:
+      return call.dv;
+    case SdpaId::scale:
+      return &scalars.scale;
+    case SdpaId::minus_infinity:
+      return &scalars.minus_infinity;
+    case SdpaId::queries:
+      return &scalars.queries;
+    case SdpaId::keys:
+      return &scalars.keys;
+    case SdpaId::one:
+      return &scalars.one;
+    case SdpaId::none:
+      break;
+  }
+  fail(ExitCode::internal, "attention", "node {} has no memory", static_cast<int>(id));
+}
+
+/// The pointers of a call, by the numbers that the graph has for them.
+CudnnDescriptor variant_pack(const SdpaGraph& graph, const SdpaCall& call, const Scalars& scalars, void* workspace,
+                             std::string_view what) {
   std::vector<std::int64_t> ids;
   std::vector<void*> pointers;
-  const auto add = [&](SdpaId id, const void* pointer) {
-    ids.push_back(static_cast<std::int64_t>(id));
-    pointers.push_back(const_cast<void*>(pointer));  // the library takes inputs and outputs alike
-  };
-  add(SdpaId::q, call.q);
-  add(SdpaId::k, call.k);
-  add(SdpaId::v, call.v);
-  add(SdpaId::out, call.out);
-  add(SdpaId::lse, call.lse);
-  add(SdpaId::scale, &scalars.scale);
-  if (problem.causal) add(SdpaId::minus_infinity, &scalars.minus_infinity);
-  if (problem.causal && scalars.queries != scalars.keys) {
-    add(SdpaId::queries, &scalars.queries);
-    add(SdpaId::keys, &scalars.keys);
-  }
-  if (problem.backward) {
-    add(SdpaId::one, &scalars.one);
-    add(SdpaId::dout, call.dout);
-    add(SdpaId::delta, call.delta);
-    add(SdpaId::dq, call.dq);
-    add(SdpaId::dk, call.dk);
-    add(SdpaId::dv, call.dv);
+  for (const SdpaNode& node : graph.nodes) {
+    if (node.id == SdpaId::none) continue;
+    ids.push_back(static_cast<std::int64_t>(node.id));
+    pointers.push_back(const_cast<void*>(address(node.id, call, scalars)));  // inputs and outputs alike
   }
   CudnnDescriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, what);
-  pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, static_cast<std::int64_t>(ids.size()), ids.data())
-      .set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, static_cast<std::int64_t>(pointers.size()),
-           pointers.data())
+  const auto count = static_cast<std::int64_t>(ids.size());
+  pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, count, ids.data())
+      .set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, count, pointers.data())
       .set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &workspace)
       .finalize();
   return pack;
@@ -104,26 +126,27 @@ void run_cudnn_attention(const SdpaCall& call, void* stream) {
   const SdpaProblem& problem = call.problem;
   Context& context = Context::current();
   const std::scoped_lock lock(context.mutex);
+  if (context.handle == nullptr) TRIREME_CUDNN(cudnnCreate(&context.handle), to_string(problem));
   std::unique_ptr<Planned>& planned = context.plans[problem];
-  if (planned == nullptr) planned = std::make_unique<Planned>(problem);
+  if (planned == nullptr) planned = std::make_unique<Planned>(problem, context.handle);
   const std::string& what = planned->what;
-  if (context.handle == nullptr) TRIREME_CUDNN(cudnnCreate(&context.handle), what);
   TRIREME_CUDNN(cudnnSetStream(context.handle, static_cast<cudaStream_t>(stream)), what);
 
   // Freed when this returns, in the stream's order: whoever gets it next comes after the kernels that use it.
   const MemoryPool::Block workspace(MemoryPool::current()->on(Device::cuda),
                                     static_cast<std::size_t>(std::max<std::int64_t>(planned->plan.workspace, 1)),
                                     MemoryCategory::workspace);
-  Scalars scalars{.scale = call.scale,
-                  .queries = static_cast<std::int32_t>(problem.q.dims[2]),
-                  .keys = static_cast<std::int32_t>(problem.k.dims[2])};
-  const CudnnDescriptor pack = variant_pack(call, scalars, workspace.data(), what);
+  const Scalars scalars{.scale = call.scale,
+                        .queries = static_cast<std::int32_t>(problem.q.dims[2]),
+                        .keys = static_cast<std::int32_t>(problem.k.dims[2])};
+  const CudnnDescriptor pack = variant_pack(planned->graph, call, scalars, workspace.data(), what);
   TRIREME_CUDNN(cudnnBackendExecute(context.handle, planned->plan.descriptor.get(), pack.get()), what);
 }
 
 std::int64_t plan_cudnn_attention(const SdpaProblem& problem, std::string_view device_json) {
   const std::string what = to_string(problem);
-  return make_plan(problem, cudnn_device(what, device_json), what).workspace;
+  const CudnnDescriptor properties = cudnn_properties(device_json, what);
+  return make_plan(sdpa_graph(problem), {.properties = &properties}, what).workspace;
 }
 
 }  // namespace trireme::cuda

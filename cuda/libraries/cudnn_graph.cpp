@@ -46,21 +46,13 @@ CudnnDescriptor& CudnnDescriptor::finalize() {
   return *this;
 }
 
-CudnnDescriptor cudnn_device(std::string_view what) {
-  int index = 0;
-  require(cudaGetDevice(&index) == cudaSuccess, "attention", "no GPU is the calling thread's");
-  const std::int32_t id = index;
-  CudnnDescriptor device(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, what);
-  device.set(CUDNN_ATTR_DEVICEPROP_DEVICE_ID, CUDNN_TYPE_INT32, 1, &id).finalize();
-  return device;
-}
-
-CudnnDescriptor cudnn_device(std::string_view what, std::string_view json) {
-  CudnnDescriptor device(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, what);
-  device.set(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, static_cast<std::int64_t>(json.size()),
-             json.data());
-  device.finalize();
-  return device;
+CudnnDescriptor cudnn_properties(std::string_view json, std::string_view what) {
+  CudnnDescriptor properties(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, what);
+  properties
+      .set(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, static_cast<std::int64_t>(json.size()),
+           json.data())
+      .finalize();
+  return properties;
 }
 
 namespace {
@@ -179,7 +171,7 @@ CudnnDescriptor operation(const SdpaOperation& o, const std::vector<CudnnDescrip
 
 }  // namespace
 
-CudnnDescriptor cudnn_operations(const SdpaGraph& graph, std::string_view what) {
+CudnnDescriptor cudnn_operations(const SdpaGraph& graph, const CudnnDevice& device, std::string_view what) {
   std::vector<CudnnDescriptor> tensors, settings, operations;
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) tensors.push_back(tensor(graph.nodes[i], i, what));
   std::vector<cudnnBackendDescriptor_t> handles;
@@ -188,6 +180,7 @@ CudnnDescriptor cudnn_operations(const SdpaGraph& graph, std::string_view what) 
   CudnnDescriptor result(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, what);
   result.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, static_cast<std::int64_t>(handles.size()),
              handles.data());
+  if (device.handle != nullptr) result.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &device.handle);
   result.finalize();
   return result;
 }
@@ -195,13 +188,13 @@ CudnnDescriptor cudnn_operations(const SdpaGraph& graph, std::string_view what) 
 namespace {
 
 /// The library's suggestions for a graph, best first.
-std::vector<CudnnDescriptor> suggestions(const CudnnDescriptor& graph, const CudnnDescriptor& device,
+std::vector<CudnnDescriptor> suggestions(const CudnnDescriptor& graph, const CudnnDevice& device,
                                          cudnnBackendHeurMode_t mode, std::string_view what) {
   CudnnDescriptor search(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, what);
   search.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph)
-      .set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode)
-      .set(CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, device)
-      .finalize();
+      .set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
+  if (device.properties != nullptr) search.set(CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, *device.properties);
+  search.finalize();
   std::int64_t count = 0;
   TRIREME_CUDNN(cudnnBackendGetAttribute(search.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 0,
                                          &count, nullptr),
@@ -235,7 +228,7 @@ bool repeats(const CudnnDescriptor& configuration, std::string_view what) {
 
 }  // namespace
 
-CudnnPlan cudnn_plan(const CudnnDescriptor& graph, const CudnnDescriptor& device, std::string_view what) {
+CudnnPlan cudnn_plan(const CudnnDescriptor& graph, const CudnnDevice& device, std::string_view what) {
   std::string refused;
   for (const auto mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK})
     for (const CudnnDescriptor& configuration : suggestions(graph, device, mode, what)) {
@@ -244,8 +237,9 @@ CudnnPlan cudnn_plan(const CudnnDescriptor& graph, const CudnnDescriptor& device
         continue;
       }
       CudnnDescriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, what);
-      plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration)
-          .set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, device);
+      plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration);
+      if (device.handle != nullptr) plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &device.handle);
+      if (device.properties != nullptr) plan.set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, *device.properties);
       if (const cudnnStatus_t status = cudnnBackendFinalize(plan.get()); status != CUDNN_STATUS_SUCCESS) {
         std::array<char, 1024> words{};
         cudnnGetLastErrorString(words.data(), words.size());

@@ -44,13 +44,16 @@ class CudnnDescriptor {
   cudnnBackendDescriptor_t descriptor_ = nullptr;
 };
 
-/// The properties of a GPU that engines are chosen for: the calling thread's, or one described in cuDNN's own JSON, so
-/// that plans are made where there is no GPU.
-CudnnDescriptor cudnn_device(std::string_view what);
-CudnnDescriptor cudnn_device(std::string_view what, std::string_view json);
+/// The GPU that a plan is for, one of the two: a handle's; or, where there is none, one of these properties.
+struct CudnnDevice {
+  cudnnHandle_t handle = nullptr;
+  const CudnnDescriptor* properties = nullptr;
+};
+/// Properties in cuDNN's own JSON.
+CudnnDescriptor cudnn_properties(std::string_view json, std::string_view what);
 
 /// The library's operation graph.
-CudnnDescriptor cudnn_operations(const SdpaGraph& graph, std::string_view what);
+CudnnDescriptor cudnn_operations(const SdpaGraph& graph, const CudnnDevice& device, std::string_view what);
 
 /// An engine's way of carrying out a graph.
 struct CudnnPlan {
@@ -59,6 +62,6 @@ struct CudnnPlan {
 };
 
 /// The first of the library's suggestions, best first, that can be carried out and gives the same bits on every run.
-CudnnPlan cudnn_plan(const CudnnDescriptor& graph, const CudnnDescriptor& device, std::string_view what);
+CudnnPlan cudnn_plan(const CudnnDescriptor& graph, const CudnnDevice& device, std::string_view what);
 
 }  // namespace trireme::cuda

@@ -374,6 +374,19 @@ TEST_CASE("cudnn translation: backward") {
   }
 }
 
+TEST_CASE("cudnn translation: a graph names each tensor once") {
+  for (const Case& c : cases)
+    for (const bool backward : {false, true}) {
+      const Attention attention(c);
+      const SdpaGraph graph =
+          sdpa_graph(backward ? translate(attention.backward()).problem : translate(attention.forward()).problem);
+      std::map<SdpaId, int> seen;
+      for (const SdpaNode& node : graph.nodes)
+        if (node.id != SdpaId::none) CHECK(++seen[node.id] == 1);
+      CHECK(seen.contains(SdpaId::queries) == (c.causal && c.queries > 1 && c.queries != c.keys));
+    }
+}
+
 TEST_CASE("cudnn translation: between the parts of packed gradients nothing is written") {
   Attention attention({1, 2, 1, 8, 3, 5, true, 8});
   attention.run(translate(attention.forward()).problem);
