@@ -49,7 +49,7 @@ inline LtMatrix lt_matrix(const void* address, std::int64_t rows, std::int64_t c
 template <class T, class Out>
 LtCall translate(const Gemm<T, Out>& p) {
   // All members have a name here, so that a new one stops the build until this file says what becomes of it.
-  const auto& [bias, pre_activation, activation, residual, accumulate] = p.epilogue;
+  const auto& [alpha, bias, pre_activation, activation, residual, accumulate] = p.epilogue;
   const void* const added = residual != nullptr ? static_cast<const void*>(residual) : p.c;
   const bool nt = p.form == Form::nt, tn = p.form == Form::tn;
   const int a_rows = tn ? p.k : p.m, a_columns = tn ? p.m : p.k;
@@ -78,6 +78,7 @@ LtCall translate(const Gemm<T, Out>& p) {
     to.aux_ld = p.c_pitch;
     to.aux_stride = to.d.stride;
   }
+  call.alpha = alpha;
   call.beta = residual != nullptr || accumulate ? 1.0F : 0.0F;
   call.a = p.b;
   call.b = p.a;
@@ -92,7 +93,7 @@ LtCall translate(const Gemm<T, Out>& p) {
 /// activation, has room for one c, and wants c, d, bias and aux in one type.
 template <class T, class Out>
 std::string cublaslt_cannot(const Gemm<T, Out>& p) {
-  const auto& [bias, pre_activation, activation, residual, accumulate] = p.epilogue;
+  const auto& [alpha, bias, pre_activation, activation, residual, accumulate] = p.epilogue;
   constexpr bool mixed = !std::is_same_v<T, Out>;
   if (p.k == 0) return "K = 0: an empty sum; cuBLASLt wants at least one term";
   if (activation != Activation::none && activation != Activation::gelu_tanh)

@@ -61,6 +61,7 @@ SdpaCall translate(const AttentionBackward<T>& p) {
 /// Why cuDNN cannot do this attention; empty when it can.
 template <class T>
 std::string cudnn_attention_cannot(const AttentionForward<T>& p) {
+  if constexpr (std::is_same_v<T, float>) return "f32: cuDNN's fused attention is for 16-bit types";
   if (p.first_key != nullptr) return "documents kept apart: a first key of each query has no form in cuDNN's graphs";
   if (p.causal && p.queries > p.keys)
     return fmt::format("causal attention of {} queries over {} keys: the first queries see none, which cuDNN excludes",
@@ -71,8 +72,9 @@ std::string cudnn_attention_cannot(const AttentionForward<T>& p) {
     return fmt::format("{} heads over {} of keys: not a multiple", p.heads, p.kv_heads);
   if (p.lse == nullptr) return "no place for lse: the plans here always write it";
   if (p.keys == 0) return "no keys";
-  for (const void* const address : {static_cast<const void*>(p.q), static_cast<const void*>(p.k),
-                                    static_cast<const void*>(p.v), static_cast<const void*>(p.out)})
+  for (const void* const address :
+       {static_cast<const void*>(p.q), static_cast<const void*>(p.k), static_cast<const void*>(p.v),
+        static_cast<const void*>(p.out), static_cast<const void*>(p.lse)})
     if (reinterpret_cast<std::uintptr_t>(address) % 16 != 0)
       return "an address that is no multiple of 16 bytes, which the plans here promise";
   if (p.q_pitch % 8 != 0 || p.kv_pitch % 8 != 0 || p.out_pitch % 8 != 0)
@@ -86,8 +88,9 @@ std::string cudnn_attention_cannot(const AttentionBackward<T>& p) {
   if (std::string reason = cudnn_attention_cannot(p.forward); !reason.empty()) return reason;
   if (p.dlse != nullptr) return "a gradient of lse: cuDNN's backward has no place for it";
   if (p.forward.queries == 1 && p.forward.keys == 1) return "one query and one key, which cuDNN's backward excludes";
-  for (const void* const address : {static_cast<const void*>(p.dout), static_cast<const void*>(p.dq),
-                                    static_cast<const void*>(p.dk), static_cast<const void*>(p.dv)})
+  for (const void* const address :
+       {static_cast<const void*>(p.dout), static_cast<const void*>(p.dq), static_cast<const void*>(p.dk),
+        static_cast<const void*>(p.dv), static_cast<const void*>(p.delta)})
     if (reinterpret_cast<std::uintptr_t>(address) % 16 != 0)
       return "an address that is no multiple of 16 bytes, which the plans here promise";
   if (p.dout_pitch % 8 != 0 || p.dq_pitch % 8 != 0 || p.dkv_pitch % 8 != 0)

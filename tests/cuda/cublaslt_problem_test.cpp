@@ -70,6 +70,7 @@ struct Case {
   Form form;
   int m, n, k, batch = 1, extra = 0;
   bool bias = false, gelu = false, store = false, residual = false, accumulate = false, shared_b = false;
+  float alpha = 1;
 };
 
 /// Operands of a case, with `extra` elements between rows and seven between the matrices of a batch.
@@ -111,6 +112,7 @@ struct Operands {
     if (c.store) p.epilogue.pre_activation = before.data();
     if (c.residual) p.epilogue.residual = residual.data();
     p.epilogue.accumulate = c.accumulate;
+    p.epilogue.alpha = c.alpha;
     return p;
   }
 
@@ -126,6 +128,7 @@ struct Operands {
           for (int l = 0; l < c.k; ++l)
             x += number(p.a[q * p.a_stride + (c.form == Form::tn ? l * a_pitch + i : i * a_pitch + l)]) *
                  number(p.b[q * p.b_stride + (c.form == Form::nt ? j * b_pitch + l : l * b_pitch + j)]);
+          x *= static_cast<double>(c.alpha);
           const auto at = static_cast<std::size_t>(q * p.c_stride + i * c_pitch + j);
           if (c.bias) x += number(bias[static_cast<std::size_t>(j)]);
           const auto error = [&](double got) { return std::abs(got - x) / (unit * std::abs(x) + 1e-6); };
@@ -191,6 +194,7 @@ TEST_CASE("cublaslt translation: epilogues") {
     check_case<f16, f16>(c);
     c.residual = false;
     c.accumulate = true;
+    c.alpha = 0.75F;
     check_case<bf16, float>(c);
     check_case<f16, f16>(c);
     c.accumulate = false;

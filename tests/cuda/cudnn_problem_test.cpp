@@ -429,10 +429,12 @@ TEST_CASE("cudnn translation: pointers, types, and one key for equal problems") 
 }
 
 TEST_CASE("cudnn: what it cannot do is named") {
-  float lse = 0;
+  alignas(16) float lse = 0;
   const std::int32_t first = 0;
   const AttentionForward<bf16> forward = whole(&lse);
   REQUIRE(cudnn_attention_cannot(forward) == "");
+  CHECK(mentions(cudnn_attention_cannot(AttentionForward<float>{}), "f32"));
+  CHECK(mentions(refusal(forward, [&](auto& p) { p.lse = &lse + 1; }), "16 bytes"));
   CHECK(mentions(refusal(forward, [&](auto& p) { p.first_key = &first; }), "documents"));
   CHECK(mentions(refusal(forward, [](auto& p) { p.queries = 9; }), "see none"));
   CHECK(mentions(refusal(forward, [](auto& p) { p.head_dim = 136; }), "head dim of 136"));
