@@ -10,6 +10,12 @@
 
 #include "core/error.h"
 #include "cuda/selection.h"
+#if defined(TRIREME_HAS_CUBLASLT)
+#include "cuda/libraries/cublaslt.h"
+#endif
+#if defined(TRIREME_HAS_CUDNN)
+#include "cuda/libraries/cudnn_attention.h"
+#endif
 
 namespace trireme::cuda {
 namespace {
@@ -36,8 +42,19 @@ class Selection {
   std::atomic<std::size_t> selected_;
 };
 
-constexpr std::array<std::string_view, 3> gemms = {"auto", "sm90", "sm80"};
-constexpr std::array<std::string_view, 2> attentions = {"auto", "sm80"};
+// NVIDIA's libraries, where the build has them, come last: "auto" never gets there, as sm80 takes all that they take.
+constexpr auto gemms = std::to_array<std::string_view>({
+  "auto", "sm90", "sm80",
+#if defined(TRIREME_HAS_CUBLASLT)
+      "cublaslt",
+#endif
+});
+constexpr auto attentions = std::to_array<std::string_view>({
+  "auto", "sm80",
+#if defined(TRIREME_HAS_CUDNN)
+      "cudnn",
+#endif
+});
 Selection gemm_selection("gemm", gemms), attention_selection("attention", attentions);
 
 // ---- the device ------------------------------------------------------------------------------------------------------
@@ -88,10 +105,13 @@ std::string sm90_problem(const Gemm<T, Out>& p) {
 }
 
 template <class T, class Out>
-constexpr std::array<Implementation<Gemm<T, Out>>, 2> products = {{
-    {"sm90", 9, &sm90_problem<T, Out>, [](const Gemm<T, Out>& p, Stream stream) { gemm_sm90(p, stream); }},
-    {"sm80", 8, &takes_all<Gemm<T, Out>>, &gemm_sm80<T, Out>},
-}};
+constexpr auto products = std::to_array<Implementation<Gemm<T, Out>>>({
+  {"sm90", 9, &sm90_problem<T, Out>, [](const Gemm<T, Out>& p, Stream stream) { gemm_sm90(p, stream); }},
+      {"sm80", 8, &takes_all<Gemm<T, Out>>, &gemm_sm80<T, Out>},
+#if defined(TRIREME_HAS_CUBLASLT)
+      {"cublaslt", 8, &cublaslt_cannot<T, Out>, &gemm_cublaslt<T, Out>},
+#endif
+});
 
 // ---- attention -------------------------------------------------------------------------------------------------------
 
@@ -106,13 +126,19 @@ std::string sm80_backward_problem(const AttentionBackward<T>& p) {
 }
 
 template <class T>
-constexpr std::array<Implementation<AttentionForward<T>>, 1> forwards = {{
-    {"sm80", 8, &sm80_problem<T>, &attention_forward_sm80<T>},
-}};
+constexpr auto forwards = std::to_array<Implementation<AttentionForward<T>>>({
+  {"sm80", 8, &sm80_problem<T>, &attention_forward_sm80<T>},
+#if defined(TRIREME_HAS_CUDNN)
+      {"cudnn", 8, &cudnn_attention_cannot<T>, &cudnn_attention_forward<T>},
+#endif
+});
 template <class T>
-constexpr std::array<Implementation<AttentionBackward<T>>, 1> backwards = {{
-    {"sm80", 8, &sm80_backward_problem<T>, &attention_backward_sm80<T>},
-}};
+constexpr auto backwards = std::to_array<Implementation<AttentionBackward<T>>>({
+  {"sm80", 8, &sm80_backward_problem<T>, &attention_backward_sm80<T>},
+#if defined(TRIREME_HAS_CUDNN)
+      {"cudnn", 8, &cudnn_attention_cannot<T>, &cudnn_attention_backward<T>},
+#endif
+});
 
 // ---- the choice ------------------------------------------------------------------------------------------------------
 
