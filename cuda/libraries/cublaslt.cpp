@@ -36,6 +36,8 @@ cublasLtEpilogue_t library_epilogue(LtEpilogue epilogue) {
       return CUBLASLT_EPILOGUE_GELU_AUX;
     case LtEpilogue::gelu_aux_bias:
       return CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
+    case LtEpilogue::dgelu:
+      return CUBLASLT_EPILOGUE_DGELU;
   }
   fail(ExitCode::internal, "gemm", "epilogue {}; expected one of LtEpilogue", static_cast<int>(epilogue));
 }
@@ -83,7 +85,7 @@ class Description {
       set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, call.bias, problem);
       set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type, problem);
     }
-    if (stores_aux(problem.epilogue)) {
+    if (uses_aux(problem.epilogue)) {
       set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, call.aux, problem);
       set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, problem.aux_ld, problem);
       set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE, problem.aux_stride, problem);

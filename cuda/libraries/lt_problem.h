@@ -13,8 +13,8 @@ namespace trireme::cuda {
 
 enum class LtType : std::uint8_t { bf16, f16, f32 };
 
-/// In this order: + bias, store aux, GELU (its tanh form).
-enum class LtEpilogue : std::uint8_t { none, bias, gelu, gelu_bias, gelu_aux, gelu_aux_bias };
+/// In this order: + bias, store aux, GELU (its tanh form). dgelu: times GELU's derivative at what aux holds.
+enum class LtEpilogue : std::uint8_t { none, bias, gelu, gelu_bias, gelu_aux, gelu_aux_bias, dgelu };
 
 /// As stored, before op(). Column-major: element (i, j) at i + j ld.
 struct LtMatrix {
@@ -53,9 +53,8 @@ struct LtCall {
 inline bool adds_bias(LtEpilogue epilogue) {
   return epilogue == LtEpilogue::bias || epilogue == LtEpilogue::gelu_bias || epilogue == LtEpilogue::gelu_aux_bias;
 }
-inline bool stores_aux(LtEpilogue epilogue) {
-  return epilogue == LtEpilogue::gelu_aux || epilogue == LtEpilogue::gelu_aux_bias;
-}
+/// Writes it, or with dgelu reads it.
+inline bool uses_aux(LtEpilogue epilogue) { return epilogue >= LtEpilogue::gelu_aux; }
 
 /// For errors, in the library's column-major terms.
 inline std::string to_string(const LtProblem& p) {

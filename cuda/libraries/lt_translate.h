@@ -49,7 +49,7 @@ inline LtMatrix lt_matrix(const void* address, std::int64_t rows, std::int64_t c
 template <class T, class Out>
 LtCall translate(const Gemm<T, Out>& p) {
   // All members have a name here, so that a new one stops the build until this file says what becomes of it.
-  const auto& [alpha, bias, pre_activation, activation, residual, accumulate] = p.epilogue;
+  const auto& [alpha, bias, pre_activation, activation, derivative, residual, accumulate] = p.epilogue;
   const void* const added = residual != nullptr ? static_cast<const void*>(residual) : p.c;
   const bool nt = p.form == Form::nt, tn = p.form == Form::tn;
   const int a_rows = tn ? p.k : p.m, a_columns = tn ? p.m : p.k;
@@ -68,13 +68,15 @@ LtCall translate(const Gemm<T, Out>& p) {
   to.batch = p.batch;
   to.bias_alignment = lt_alignment(bias);
   to.aux_alignment = lt_alignment(pre_activation);
-  if (activation == Activation::none)
+  if (derivative)
+    to.epilogue = LtEpilogue::dgelu;
+  else if (activation == Activation::none)
     to.epilogue = bias != nullptr ? LtEpilogue::bias : LtEpilogue::none;
   else if (pre_activation == nullptr)
     to.epilogue = bias != nullptr ? LtEpilogue::gelu_bias : LtEpilogue::gelu;
   else
     to.epilogue = bias != nullptr ? LtEpilogue::gelu_aux_bias : LtEpilogue::gelu_aux;
-  if (stores_aux(to.epilogue)) {
+  if (uses_aux(to.epilogue)) {
     to.aux_ld = p.c_pitch;
     to.aux_stride = to.d.stride;
   }
@@ -93,11 +95,14 @@ LtCall translate(const Gemm<T, Out>& p) {
 /// activation, has room for one c, and wants c, d, bias and aux in one type.
 template <class T, class Out>
 std::string cublaslt_cannot(const Gemm<T, Out>& p) {
-  const auto& [alpha, bias, pre_activation, activation, residual, accumulate] = p.epilogue;
+  const auto& [alpha, bias, pre_activation, activation, derivative, residual, accumulate] = p.epilogue;
   constexpr bool mixed = !std::is_same_v<T, Out>;
   if (p.k == 0) return "K = 0: an empty sum; cuBLASLt wants at least one term";
   if (activation != Activation::none && activation != Activation::gelu_tanh)
     return "an activation other than GELU's tanh form, the only one of ours that cuBLASLt has";
+  if (derivative && (activation == Activation::none || pre_activation == nullptr))
+    return "a derivative without an activation or without what it is taken at";
+  if (derivative && bias != nullptr) return "a bias before a derivative: cuBLASLt adds none there";
   if (residual != nullptr && accumulate) return "a residual and accumulation: cuBLASLt adds one matrix only";
   if ((residual != nullptr || accumulate) && activation != Activation::none)
     return "a residual or accumulation after an activation: cuBLASLt adds before it";

@@ -2,6 +2,7 @@
 // attribute that a product sets. Making them needs the library, and no GPU.
 #include <doctest/doctest.h>
 
+#include <array>
 #include <vector>
 
 #include "cuda/libraries/lt_run.h"
@@ -25,7 +26,8 @@ TEST_CASE("cublaslt library: descriptors hold what was translated") {
   for (const Form form : {Form::nn, Form::nt, Form::tn})
     for (const int batch : {1, 3})
       for (const bool bias : {false, true})
-        for (const int activation : {0, 1, 2}) {
+        for (const int activation : {0, 1, 2, 3}) {
+          if (bias && activation == 3) continue;  // refused
           Gemm<bf16, bf16> p{form, 6, 16, 8, memory.data(), 24, memory.data() + 512, 32, memory.data() + 2048, 40};
           p.batch = batch;
           p.a_stride = 256;
@@ -33,6 +35,7 @@ TEST_CASE("cublaslt library: descriptors hold what was translated") {
           p.c_stride = 384;
           if (bias) p.epilogue.bias = memory.data() + 4000;
           if (activation > 0) p.epilogue.activation = Activation::gelu_tanh;
+          p.epilogue.derivative = activation == 3;
           if (activation > 1) p.epilogue.pre_activation = memory.data() + 3072;
           REQUIRE(cublaslt_cannot(p) == "");
           const LtCall call = translate(p);
@@ -44,8 +47,8 @@ TEST_CASE("cublaslt library: descriptors hold what was translated") {
           CHECK(back.batch == batch);
           CHECK(back.transpose_a == (form == Form::nt));
           CHECK(back.transpose_b == (form == Form::tn));
-          // cublasLtEpilogue_t: DEFAULT 1, BIAS 4, GELU 32, AUX 128; the sum of what applies.
-          const unsigned gelu = activation == 0 ? 0U : activation == 1 ? 32U : 160U;
+          // cublasLtEpilogue_t: DEFAULT 1, BIAS 4, GELU 32, DGELU 64, AUX 128; the sum of what applies.
+          const unsigned gelu = std::array{0U, 32U, 160U, 192U}[static_cast<std::size_t>(activation)];
           CHECK(back.epilogue == (!bias && gelu == 0 ? 1U : gelu + (bias ? 4U : 0U)));
           CHECK(back.bias == p.epilogue.bias);
           CHECK(back.aux == p.epilogue.pre_activation);

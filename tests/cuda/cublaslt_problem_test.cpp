@@ -17,6 +17,10 @@ namespace {
 double gelu_tanh(double x) {
   return 0.5 * x * (1 + std::tanh(std::sqrt(2 / std::acos(-1.0)) * (x + 0.044715 * x * x * x)));
 }
+double gelu_tanh_slope(double x) {
+  const double root = std::sqrt(2 / std::acos(-1.0)), t = std::tanh(root * (x + 0.044715 * x * x * x));
+  return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * root * (1 + 3 * 0.044715 * x * x);
+}
 
 template <class T>
 double number(T value) {
@@ -60,8 +64,12 @@ void carry_out(const LtCall& call) {
         double x = call.alpha * sum;
         if (call.beta != 0) x += call.beta * number(c[place(p.c, q, i, j)]);
         if (adds_bias(p.epilogue)) x += number(bias[i]);
-        if (stores_aux(p.epilogue)) aux[q * p.aux_stride + i + j * p.aux_ld] = Out(static_cast<float>(x));
-        if (p.epilogue >= LtEpilogue::gelu) x = gelu_tanh(x);
+        const std::int64_t at = q * p.aux_stride + i + j * p.aux_ld;
+        if (p.epilogue == LtEpilogue::dgelu)
+          x *= gelu_tanh_slope(number(aux[at]));
+        else if (uses_aux(p.epilogue))
+          aux[at] = Out(static_cast<float>(x));
+        if (p.epilogue >= LtEpilogue::gelu && p.epilogue != LtEpilogue::dgelu) x = gelu_tanh(x);
         d[place(p.d, q, i, j)] = Out(static_cast<float>(x));
       }
 }
@@ -70,6 +78,7 @@ struct Case {
   Form form;
   int m, n, k, batch = 1, extra = 0;
   bool bias = false, gelu = false, store = false, residual = false, accumulate = false, shared_b = false;
+  bool derivative = false;
   float alpha = 1;
 };
 
@@ -99,7 +108,7 @@ struct Operands {
         residual(random_values<T>(size(c.m, c_pitch, c.batch), 4)),
         out(random_values<Out>(residual.size(), 5)),
         start(out),
-        before(residual.size()) {}
+        before(random_values<T>(residual.size(), 6)) {}
 
   Gemm<T, Out> product() {
     Gemm<T, Out> p{c.form, c.m, c.n, c.k, a.data(), a_pitch, b.data(), b_pitch, out.data(), c_pitch};
@@ -109,7 +118,8 @@ struct Operands {
     p.c_stride = c.m * c_pitch + 8;
     if (c.bias) p.epilogue.bias = bias.data();
     if (c.gelu) p.epilogue.activation = Activation::gelu_tanh;
-    if (c.store) p.epilogue.pre_activation = before.data();
+    p.epilogue.derivative = c.derivative;
+    if (c.store || c.derivative) p.epilogue.pre_activation = before.data();
     if (c.residual) p.epilogue.residual = residual.data();
     p.epilogue.accumulate = c.accumulate;
     p.epilogue.alpha = c.alpha;
@@ -133,7 +143,7 @@ struct Operands {
           if (c.bias) x += number(bias[static_cast<std::size_t>(j)]);
           const auto error = [&](double got) { return std::abs(got - x) / (unit * std::abs(x) + 1e-6); };
           if (c.store) worst = std::max(worst, error(number(before[at])));
-          if (c.gelu) x = gelu_tanh(x);
+          if (c.gelu) x = c.derivative ? x * gelu_tanh_slope(number(before[at])) : gelu_tanh(x);
           if (c.residual) x += number(residual[at]);
           if (c.accumulate) x += number(start[at]);
           worst = std::max(worst, error(number(out[at])));
@@ -205,6 +215,10 @@ TEST_CASE("cublaslt translation: epilogues") {
     check_case<f16, f16>(c);
     c.bias = true;
     check_case<bf16, bf16>(c);
+    c.bias = c.store = false;
+    c.derivative = true;
+    check_case<bf16, bf16>(c);
+    check_case<f16, f16>(c);
   }
 }
 
@@ -253,5 +267,18 @@ TEST_CASE("cublaslt: what it cannot do is named") {
                    p.c_pitch = 9;
                  }),
                  "multiples of 8"));
+  CHECK(mentions(refusal<bf16, bf16>([](auto& p, auto& o) {
+                   p.epilogue.pre_activation = o.before.data();
+                   p.epilogue.activation = Activation::gelu_tanh;
+                   p.epilogue.derivative = true;
+                   p.epilogue.bias = o.bias.data();
+                 }),
+                 "adds none there"));
+  CHECK(mentions(refusal<bf16, bf16>([](auto& p, auto&) {
+                   p.epilogue.activation = Activation::gelu_tanh;
+                   p.epilogue.derivative = true;
+                 }),
+                 "derivative without"));
+  CHECK(mentions(refusal<bf16, bf16>([](auto& p, auto&) { p.epilogue.activation = Activation::silu; }), "GELU"));
   CHECK(mentions(refusal<bf16, bf16>([](auto& p, auto&) { p.a_pitch = 0; }), "overlap"));
 }
