@@ -156,6 +156,47 @@ class Gpu:
                           [(who, ours(hopper, 1, bias)) for who, hopper in kernels] + [("PyTorch", torch_gelu)], sets,
                           flops=2.0 * m * n * k)
 
+    # Eight experts: rows cut at random into groups, each with its own matrix; against one cuBLASLt call a group.
+    def grouped(self):
+        torch, groups, rows, width, hidden = self.torch, 8, 16384, 1024, 4096
+        starts = [0, *sorted(random.Random(7).sample(range(1, rows), groups - 1)), rows]
+        offsets = torch.tensor(starts, device="cuda", dtype=torch.int32)
+        for name, form, m, n, k in [("forward", 1, rows, hidden, width), ("gradient of inputs", 0, rows, width, hidden),
+                                    ("gradient of weights", 2, hidden, width, rows)]:
+            sets = 2  # each is larger than three times the L2
+            a = [self.uniform(*((k, m) if form == 2 else (m, k))) for _ in range(sets)]
+            b = [self.uniform(*((groups, k, n), (groups, n, k), (k, n))[form]) for _ in range(sets)]
+            c = [torch.full((groups, m, n) if form == 2 else (m, n), math.nan, device="cuda", dtype=torch.bfloat16)
+                 for _ in range(sets)]
+
+            def ours(hopper):
+                return lambda i: self.call("grouped_gemm", hopper, form, groups, m, n, k, self.pointer(offsets),
+                                           self.pointer(a[i]), self.pointer(b[i]), self.pointer(c[i]), self.stream)
+
+            def parts(i, g):
+                """The operands of group g, and where their product belongs."""
+                run = slice(starts[g], starts[g + 1])
+                if form == 2:
+                    return a[i][run].t(), b[i][run], c[i][g]
+                return a[i][run], b[i][g].t() if form == 1 else b[i][g], c[i][run]
+
+            def one_by_one(i):
+                for g in range(groups):
+                    x, y, to = parts(i, g)
+                    torch.matmul(x, y, out=to)
+
+            def error_of(run):
+                c[0].fill_(math.nan)
+                run(0)
+                return max(distance(torch, to, x.double() @ y.double()) for x, y, to in
+                           (parts(0, g) for g in range(groups)))
+
+            kernels = [("trireme sm_80", 0)] + ([("trireme sm_90a", 1)] if self.hopper else [])
+            error = max(error_of(ours(hopper)) for _, hopper in kernels)
+            self.case(f"grouped {name} {groups} of {m}x{n}x{k}", error, 4e-3,
+                      [(who, ours(hopper)) for who, hopper in kernels] + [("cuBLASLt, a call each", one_by_one)], sets,
+                      flops=2.0 * m * n * k)
+
     def attention(self):
         torch = self.torch
         from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -366,6 +407,21 @@ class Emulated:
         expected = [sum(a[i * k + l] * b[j * k + l] for l in range(k)) + bias[j] for i in range(m) for j in range(n)]
         self.case(f"gemm {m}x{n}x{k} + bias", self.floats(c), expected, run)
 
+    def grouped(self):
+        starts, n, k = [0, 7, 7, 24], 16, 40
+        (a, a_bits), (b, b_bits) = self.bf16(starts[-1] * k), self.bf16(3 * n * k)
+        c, offsets = (ctypes.c_uint16 * (starts[-1] * n))(), (ctypes.c_int32 * 4)(*starts)
+        where = [Pointer(ctypes.addressof(t)) for t in (offsets, a_bits, b_bits, c)]
+
+        def run():
+            for hopper in (0, 1):
+                self.call("grouped_gemm", hopper, 1, 3, starts[-1], n, k, *where, Pointer(0))
+
+        run()
+        expected = [sum(a[i * k + l] * b[(g * n + j) * k + l] for l in range(k))
+                    for g in range(3) for i in range(starts[g], starts[g + 1]) for j in range(n)]
+        self.case(f"grouped 3 of {starts[-1]}x{n}x{k}", self.floats(c), expected, run)
+
     def attention(self):
         tokens, dim = 20, 16
         (q, q_bits), (k, k_bits), (v, v_bits) = (self.bf16(tokens * dim) for _ in range(3))
@@ -422,8 +478,8 @@ def main():
     parser.add_argument("--rehearse", action="store_true", help="the emulated library, tiny sizes, no GPU")
     options = parser.parse_args()
     side = Emulated(Library(options.library)) if options.rehearse else Gpu(Library(options.library))
-    cases = ["gemm", "attention", "cross_entropy", "refusal"] if options.rehearse else \
-        ["copy", "gemm", "attention", "backward", "norm", "cross_entropy", "adamw"]
+    cases = ["gemm", "grouped", "attention", "cross_entropy", "refusal"] if options.rehearse else \
+        ["copy", "gemm", "grouped", "attention", "backward", "norm", "cross_entropy", "adamw"]
     failures = []
     for name in cases:
         if not name.startswith(options.only):

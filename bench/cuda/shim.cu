@@ -81,6 +81,24 @@ int trireme_gemm(int hopper, int form, int m, int n, int k, void* a, void* b, vo
   });
 }
 
+/// Products of groups of rows, in bf16, all dense; offsets [groups + 1] i32 in device memory. form 0, 1: a [m, k] and
+/// c [m, n] are cut along m, b [groups, k, n] or [groups, n, k]. 2: a [k, m] and b [k, n] are cut along k, c is
+/// [groups, m, n].
+int trireme_grouped_gemm(int hopper, int form, int groups, int m, int n, int k, void* offsets, void* a, void* b,
+                         void* c, void* stream) {
+  return guarded([&] {
+    Gemm<bf16, bf16> p{static_cast<Form>(form), m,           n, k, as<bf16>(a), form == 2 ? m : k, as<bf16>(b),
+                       form == 1 ? k : n,       as<bf16>(c), n};
+    p.b_stride = std::int64_t{k} * n;
+    p.c_stride = std::int64_t{m} * n;
+    const GroupedGemm<bf16, bf16> products{p, groups, as<int>(offsets)};
+    if (hopper != 0)
+      grouped_gemm_sm90(products, static_cast<Stream>(stream));
+    else
+      grouped_gemm_sm80(products, static_cast<Stream>(stream));
+  });
+}
+
 /// q, k, v, out [batch, tokens, heads, dim] in bf16, dense; lse [batch, heads, tokens] f32.
 int trireme_attention_forward(int batch, int heads, int dim, int tokens, int causal, float scale, void* q, void* k,
                               void* v, void* out, void* lse, void* stream) {
