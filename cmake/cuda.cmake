@@ -32,9 +32,10 @@ if(NOT TRIREME_NVCC)
   return()
 endif()
 
-# sm_80 code, and PTX that the driver translates for newer GPUs.
+# Code for A100 and for H100 and H200, and PTX that the driver translates for other GPUs since sm_80, at a program's
+# first start.
 if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-  set(CMAKE_CUDA_ARCHITECTURES 80)
+  set(CMAKE_CUDA_ARCHITECTURES 80 90a-real)
 endif()
 if(NOT CMAKE_CUDA_COMPILER)
   set(CMAKE_CUDA_COMPILER ${TRIREME_NVCC})
@@ -52,7 +53,7 @@ if(CCACHE)
 endif()
 set(trireme_with_cuda ON)
 message(STATUS "CUDA: on, nvcc ${CMAKE_CUDA_COMPILER_VERSION} at ${CMAKE_CUDA_COMPILER}, "
-               "sm_${CMAKE_CUDA_ARCHITECTURES}")
+               "for ${CMAKE_CUDA_ARCHITECTURES}")
 
 # NCCL, for one GPU per process: in the toolkit's folders, or the system's (libnccl-dev).
 find_path(TRIREME_NCCL_INCLUDE nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})

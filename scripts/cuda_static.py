@@ -2,27 +2,30 @@
 """What can be said of the CUDA kernels without a GPU: what ptxas reports, and the least time their work can take.
 
   scripts/cuda_static.py                    compiles every kernel for sm_80 and sm_90a: some minutes on two cores
+  scripts/cuda_static.py --check            the same, and compares with the committed report instead of writing it
   scripts/cuda_static.py --only gemm        the files whose name contains the text; writes no report
+  scripts/cuda_static.py --folder build     in this build folder, whose other objects are kept (default build-cuda)
   scripts/cuda_static.py --self-test        tries the reading of ptxas's output on a planted one; needs no nvcc
 
-Writes bench/results/cuda_static.md. The status is 1 when a kernel spills registers, or when ptxas warns, which it does
-when it serialises wgmma or ignores setmaxnreg: both cost most of a kernel's speed. Without nvcc: says so, status 0.
+The objects are those that programs link: CMake compiles them (cuda/runtime/CMakeLists.txt; the list of files is in
+cuda/sources.cmake), and what nvcc says is read. Writes bench/results/cuda_static.md. The status is 1 when a kernel
+spills registers, or when ptxas warns, which it does when it serialises wgmma or ignores setmaxnreg: both cost most of a
+kernel's speed. Without nvcc: says so, status 0.
 """
 import argparse
-import concurrent.futures
-import glob
+import difflib
 import os
 import re
 import shutil
 import subprocess
 import sys
-import tempfile
 from dataclasses import dataclass
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 REPORT = os.path.join(ROOT, "bench", "results", "cuda_static.md")
-FLAGS = ["-std=c++20", "--expt-relaxed-constexpr", "-DFMT_USE_CONSTEXPR=1", "-diag-suppress", "20012,177"]
-ARCHITECTURES = {"sm_80": "arch=compute_80,code=sm_80", "sm_90a": "arch=compute_90a,code=sm_90a"}
+# PTX is kept readable in the objects: it says how many threads a kernel is for.
+CONFIGURE = ["-DTRIREME_CUDA=ON", "-DCMAKE_CUDA_ARCHITECTURES=80;90a-real", "-DCMAKE_CUDA_FLAGS=-Xptxas -v --no-compress"]
+OBJECT = re.compile(r"^(\S*/trireme_cuda_kernels_\w+\.dir/\S*/(\S+)\.o)$")
 REGISTERS, MAX_BLOCKS, MAX_WARPS = 65536, 32, 64  # of a multiprocessor, the same on both architectures
 # H200 SXM: dense bf16 from tensor cores, and memory bandwidth (NVIDIA's data sheet).
 PEAK_FLOPS, PEAK_BYTES = 989e12, 4.8e12
@@ -60,13 +63,12 @@ def readable(mangled):
     return name.replace("(int)", "").replace("(bool)0", "false").replace("(bool)1", "true")
 
 
-def parse(text, file, architecture):
-    """Kernels by mangled name, and complaints, from what nvcc -Xptxas -v says."""
+def parse(text, file):
+    """Kernels by (architecture, mangled name), and complaints, from what nvcc -Xptxas -v says of one file."""
     kernels, complaints, current = {}, [], None
     for line in text.splitlines():
-        if found := re.search(r"Compiling entry function '(\w+)'", line):
-            current = Kernel(found[1], file, architecture, 0, 0, 0)
-            kernels[found[1]] = current
+        if found := re.search(r"Compiling entry function '(\w+)' for '(\w+)'", line):
+            current = kernels[found[2], found[1]] = Kernel(found[1], file, found[2], 0, 0, 0)
         elif found := re.search(r"(\d+) bytes spill stores, (\d+) bytes spill loads", line):
             if current is None:
                 complaints.append(f"{file}: spills outside a kernel: {line.strip()}")
@@ -77,33 +79,65 @@ def parse(text, file, architecture):
             shared = re.search(r"(\d+) bytes smem", line)
             current.shared = int(shared[1]) if shared else 0
         elif re.search(r"warning|Potential Performance Loss|serializ|setmaxnreg|error", line, re.IGNORECASE):
-            complaints.append(f"{file} for {architecture}: {line.strip()}")
+            complaints.append(f"{file}: {line.strip()}")
     for kernel in kernels.values():
         if kernel.spills:
-            complaints.append(f"{file} for {architecture}: {kernel.name} spills {kernel.spills} bytes")
+            complaints.append(f"{file} for {kernel.architecture}: {kernel.name} spills {kernel.spills} bytes")
     return kernels, complaints
 
 
-def compile_one(nvcc, file, architecture):
-    """One file for one architecture; PTX is kept to read each kernel's number of threads from it."""
-    with tempfile.TemporaryDirectory() as folder:
-        done = subprocess.run(
-            [nvcc, *FLAGS, "-gencode=" + ARCHITECTURES[architecture], "-Xptxas", "-v", "--keep", "--keep-dir", folder,
-             "-I.", "-c", file, "-o", os.path.join(folder, "kernel.o")],
-            cwd=ROOT, capture_output=True, text=True, check=False)
-        text = done.stdout + done.stderr
-        kernels, complaints = parse(text, os.path.basename(file), architecture)
-        if done.returncode != 0:
-            complaints.append(f"{file} for {architecture} does not compile: {text[-500:]}")
-        for path in glob.glob(os.path.join(folder, "*.ptx")):
-            with open(path, encoding="utf-8") as ptx:
-                for entry in re.finditer(r"\.entry (\w+)\([^)]*\)\s*\.maxntid (\d+)", ptx.read()):
-                    if entry[1] in kernels:
-                        kernels[entry[1]].threads = int(entry[2])
-    for kernel in kernels.values():
-        if kernel.threads == 0:
-            complaints.append(f"{file}: {kernel.name} states no __launch_bounds__")
-    return list(kernels.values()), complaints
+def compile_all(folder, only, jobs):
+    """{object: what nvcc said}, of the kernels' objects in a build folder; all of them are made anew, or by ccache."""
+    subprocess.run(["cmake", "--preset", "release", "-B", folder, *CONFIGURE], cwd=ROOT, check=True,
+                   stdout=subprocess.DEVNULL)
+    listed = subprocess.run(["ninja", "-C", folder, "-t", "targets", "all"], cwd=ROOT, check=True, capture_output=True,
+                            text=True).stdout
+    objects = [found[1] for line in listed.splitlines()
+               if (found := OBJECT.match(line.split(":")[0])) and only in found[2]]
+    for path in objects:
+        if os.path.exists(os.path.join(ROOT, folder, path)):
+            os.remove(os.path.join(ROOT, folder, path))
+    said, current = {path: "" for path in objects}, None
+    if not objects:
+        return said, 0
+    with subprocess.Popen(["ninja", "-C", folder, "-k", "0", "-j", str(jobs), *objects], cwd=ROOT, text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as ninja:
+        for line in ninja.stdout:
+            if found := re.match(r"\[\d+/\d+\] Building CUDA object (\S+)", line):
+                current = found[1]
+                print(line.rstrip(), flush=True)
+            elif current in said and not line.startswith(("/", "ninja:")):  # the command of what failed
+                said[current] += line
+    return said, ninja.returncode
+
+
+def read_threads(path, kernels):
+    """Takes from an object's PTX for how many threads each kernel is."""
+    with open(path, "rb") as saved:
+        for entry in re.finditer(rb"\.entry (\w+)\([^)]*\)\s*\.maxntid (\d+)", saved.read()):
+            for kernel in kernels:
+                if kernel.name == entry[1].decode():
+                    kernel.threads = int(entry[2])
+
+
+def compile_kernels(folder, only, jobs):
+    """All kernels, and complaints; none and no complaint when no file is called so."""
+    said, status = compile_all(folder, only, jobs)
+    all_kernels, all_complaints = [], []
+    for path, text in said.items():
+        file = OBJECT.match(path)[2]
+        kernels, complaints = parse(text, file)
+        kernels = list(kernels.values())
+        if os.path.exists(os.path.join(ROOT, folder, path)):
+            read_threads(os.path.join(ROOT, folder, path), kernels)
+            complaints += [f"{file}: {k.name} states no __launch_bounds__" for k in kernels if k.threads == 0]
+        else:
+            complaints.append(f"{file} does not compile: {text[-1500:]}")
+        all_kernels += kernels
+        all_complaints += complaints
+    if status != 0 and not all_complaints:
+        all_complaints.append(f"ninja: status {status}")
+    return all_kernels, all_complaints
 
 
 def gpt2_work():
@@ -124,11 +158,26 @@ def gpt2_work():
         ("gemm", "logits: 16384 x 50304 x 768", *product(tokens, vocabulary, width)),
         ("attention", "forward of a layer, causal: 16 x 12 heads, 1024, 64",
          16 * heads * 2 * length * length * 64, 4 * tokens * width * 2 + 4 * 16 * heads * length),
+        # 14 T^2 D a head, half when causal; q, k, v, out, dout, dq, dk, dv once and the log-sum-exp.
+        ("attention_backward", "of a layer, causal: the same", 16 * heads * 7 * length * length * 64,
+         8 * tokens * width * 2 + 4 * 16 * heads * length),
         ("norm", "LayerNorm forward with residual", 8 * tokens * width, 8 * tokens * width),
         ("norm", "LayerNorm backward with residual", 14 * tokens * width, 8 * tokens * width),
+        ("embedding", "tokens to rows, bf16", 0, 4 * tokens * width),
+        ("embedding", "gradient, f32: each token's row once", tokens * width, 10 * tokens * width),
+        ("elementwise", "derivative of GELU, 3072 wide (unless a product's epilogue has it)",
+         10 * tokens * 4 * width, 6 * tokens * 4 * width),
+        ("elementwise", "sum of two, 768 wide", tokens * width, 6 * tokens * width),
+        ("reduce", "gradient of a bias: sum over tokens, 3072 wide", tokens * 4 * width, 2 * tokens * 4 * width),
+        ("copy", "transpose, 768 wide, bf16", 0, 4 * tokens * width),
+        ("dropout", "768 wide, bf16", 25 * tokens * width, 4 * tokens * width),
+        ("rope", "queries and keys of a layer, bf16", 3 * 2 * tokens * width, 4 * 2 * tokens * width),
+        ("softmax", "of a layer's scores as a matrix, bf16: what attention saves", 5 * 16 * heads * length * length,
+         4 * 16 * heads * length * length),
         ("cross_entropy", "both passes, bf16 logits", 8 * tokens * vocabulary, 6 * tokens * vocabulary),
         ("optimizer", f"AdamW, {parameters:,} parameters", 18 * parameters, 28 * parameters),
         ("optimizer", "norm of the gradient, bf16", 2 * parameters, 2 * parameters),
+        ("sgd", f"momentum and a 16-bit copy, {parameters:,} parameters", 5 * parameters, 22 * parameters),
     ]
 
 
@@ -164,8 +213,9 @@ def report(version, kernels):
         "## The least time on an H200",
         "",
         f"FLOPs over {PEAK_FLOPS / 1e12:.0f} TFLOP/s (dense bf16) or bytes over {PEAK_BYTES / 1e12:.1f} TB/s, whichever",
-        "is longer, for GPT-2 124M with 16 sequences of 1024 tokens. The counts are those of the kernels' headers: every",
-        "byte once. A bound, not a forecast.",
+        "is longer, for GPT-2 124M with 16 sequences of 1024 tokens. The counts are those of the kernels' headers, every",
+        "byte once; operations besides products run on other units, far from their bound. A bound, not a forecast. Dropout,",
+        "rotary positions, softmax and momentum are no part of a GPT-2 step; they stand here in its sizes.",
         "",
         "| kernel | work | GFLOP | MB | least time, us | bound by |",
         "|---|---|---:|---:|---:|---|",
@@ -184,21 +234,48 @@ ptxas info    : Used 255 registers, used 1 barriers
 ptxas info    : (C7510) Potential Performance Loss: wgmma.mma_async instructions are serialized due to a function call
 ptxas info    : (C7508) setmaxnreg is ignored; unable to determine register count at entry
 """
-    kernels, complaints = parse(planted, "x.cu", "sm_90a")
-    clean = kernels["_Z5cleanv"]
+    kernels, complaints = parse(planted, "x.cu")
+    clean = kernels["sm_90a", "_Z5cleanv"]
     clean.threads = 384
     checks = [clean.registers == 168, clean.shared == 512, clean.spills == 0, clean.blocks() == 1,
-              kernels["_Z6spillsv"].spills == 20, len(complaints) == 3,
+              kernels["sm_90a", "_Z6spillsv"].spills == 20, len(complaints) == 3,
               any("serialized" in c for c in complaints), any("setmaxnreg" in c for c in complaints),
               any("spills 20 bytes" in c for c in complaints)]
     print("cuda_static: self-test " + ("passed" if all(checks) else f"FAILED: {checks}"))
     return 0 if all(checks) else 1
 
 
+def compare(text):
+    """0 when the committed report says the same; with another nvcc, when it has the same kernels."""
+    with open(REPORT, encoding="utf-8") as saved:
+        committed = saved.read()
+
+    def what_matters(report_text):
+        if version(text) == version(committed):
+            return report_text.splitlines()
+        return [" | ".join(line.split("|")[1:4]) if line.startswith("| `") else line
+                for line in report_text.splitlines() if not line.startswith("*Compiled*")]
+
+    def version(report_text):
+        return re.search(r"nvcc release [\d.]+", report_text)[0]
+
+    differences = list(difflib.unified_diff(what_matters(committed), what_matters(text), "committed", "compiled now",
+                                            lineterm="", n=0))
+    if not differences:
+        print(f"cuda_static: {os.path.relpath(REPORT, ROOT)} says the same ({version(text)})")
+        return 0
+    print("\n".join(differences))
+    print(f"cuda_static: {os.path.relpath(REPORT, ROOT)} differs; run scripts/cuda_static.py, and look at what changed",
+          file=sys.stderr)
+    return 1
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="files whose name contains this text; writes no report")
     parser.add_argument("--self-test", action="store_true", help="try the reading of ptxas's output; needs no nvcc")
+    parser.add_argument("--check", action="store_true", help="compare with the committed report, and write nothing")
+    parser.add_argument("--folder", default="build-cuda", help="the build folder, relative to the root (build-cuda)")
     parser.add_argument("--jobs", type=int, default=2, help="compilations at once (default 2)")
     options = parser.parse_args()
     if options.self_test:
@@ -207,33 +284,29 @@ def main():
     if nvcc is None:
         print("cuda_static: nvcc was not found, so there is nothing to say; install the CUDA toolkit, or set NVCC")
         return 0
-    files = [os.path.relpath(f, ROOT) for f in sorted(glob.glob(os.path.join(ROOT, "cuda/kernels/*.cu")))]
-    # What is written for sm_90a has an empty body elsewhere.
-    jobs = [(f, a) for f in files if options.only in os.path.basename(f)
-            for a in ARCHITECTURES if a == "sm_90a" or not f.endswith("_sm90.cu")]
-    if not jobs:
+    kernels, complaints = compile_kernels(options.folder, options.only, options.jobs)
+    if not kernels and not complaints:
         print(f"cuda_static: no kernel's file contains '{options.only}'; see cuda/kernels/", file=sys.stderr)
         return 2
-    kernels, complaints = [], []
-    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        for (file, architecture), (found, said) in zip(jobs, pool.map(lambda job: compile_one(nvcc, *job), jobs)):
-            print(f"{file} for {architecture}: {len(found)} kernels, at most "
-                  f"{max((k.registers for k in found), default=0)} registers", flush=True)
-            kernels += found
-            complaints += said
     for complaint in complaints:
         print("cuda_static: " + complaint, file=sys.stderr)
     if complaints:
         return 1
     for kernel in kernels:
         kernel.name = readable(kernel.name)
-    if not options.only:
-        version = re.search(r"release [\d.]+", subprocess.run([nvcc, "--version"], capture_output=True, text=True,
-                                                              check=True).stdout)
-        os.makedirs(os.path.dirname(REPORT), exist_ok=True)
-        with open(REPORT, "w", encoding="utf-8") as out:
-            out.write(report(f"nvcc {version[0]}" if version else "nvcc", kernels))
-        print(f"wrote {os.path.relpath(REPORT, ROOT)}")
+    if options.only:
+        for k in sorted(kernels, key=lambda kernel: (kernel.file, kernel.architecture, kernel.name)):
+            print(f"{k.file} {k.architecture} {k.name}: {k.registers} registers, {k.threads} threads")
+        return 0
+    version = re.search(r"release [\d.]+", subprocess.run([nvcc, "--version"], capture_output=True, text=True,
+                                                          check=True).stdout)
+    text = report(f"nvcc {version[0]}" if version else "nvcc", kernels)
+    if options.check:
+        return compare(text)
+    os.makedirs(os.path.dirname(REPORT), exist_ok=True)
+    with open(REPORT, "w", encoding="utf-8") as out:
+        out.write(text)
+    print(f"wrote {os.path.relpath(REPORT, ROOT)}")
     return 0
 
 
