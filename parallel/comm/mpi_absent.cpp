@@ -1,0 +1,29 @@
+// The world of a launcher's ranks in a build without MPI (-DTRIREME_MPI=OFF): there is none. Ranks are threads.
+#include <cstdio>
+#include <cstdlib>
+
+#include "core/error.h"
+#include "parallel/comm/process_group.h"
+#include "parallel/comm/progress_board.h"
+
+namespace trireme {
+
+std::shared_ptr<ProcessGroup> mpi_world(ProcessGroup::Deadline) {
+  fail(ExitCode::usage, "mpi",
+       "a launcher started this program, which was built without MPI; expected a build with it; configure with "
+       "-DTRIREME_MPI=ON, or start the program by itself, and its ranks are threads");
+}
+
+void mpi_abort(int exit_code) {
+  std::fflush(nullptr);
+  std::_Exit(exit_code);
+}
+
+namespace comm {
+
+std::unique_ptr<ProgressBoard> mpi_progress_board(std::uint64_t) {
+  fail(ExitCode::internal, "mpi", "a board of the launcher's processes, in a build without MPI");
+}
+
+}  // namespace comm
+}  // namespace trireme
