@@ -217,22 +217,25 @@ TEST_CASE("cuda table: gemm by sm90: what TMA can read equals the CPU's, anythin
 
 TEST_CASE("cuda table: attention and its backward: dtypes, grouped heads, documents, head dims that are padded") {
   const cuda::ScopedEmulatedDevice device;
-  for (const std::string_view name : {"auto", "sm80"}) {
-    const Selected selected("auto", name);
-    for (const DType dtype : DTypes::training) {
-      check(dtype, {2, 37, 37, 4, 2, 16, true}, Lies::dense, Lies::dense, Lies::dense);
-      check(dtype, {1, 20, 33, 2, 2, 5, false, true}, Lies::dense, Lies::dense, Lies::dense);
-      check(dtype, {2, 9, 12, 3, 1, 4, true, true}, Lies::packed, Lies::packed, Lies::packed);
-      if (name == "auto") check(dtype, {1, 70, 70, 1, 1, 72, true, true}, Lies::dense, Lies::dense, Lies::dense);
-    }
+  for (const DType dtype : DTypes::training) {
+    check(dtype, {2, 37, 37, 4, 2, 16, true}, Lies::dense, Lies::dense, Lies::dense);
+    check(dtype, {2, 9, 12, 3, 1, 4, true, true}, Lies::packed, Lies::packed, Lies::packed);
+    if (under_asan) continue;
+    check(dtype, {1, 20, 33, 2, 2, 5, false, true}, Lies::dense, Lies::dense, Lies::dense);
+    check(dtype, {1, 70, 70, 1, 1, 72, true, true}, Lies::dense, Lies::dense, Lies::dense);
   }
+  const Selected selected("auto", "sm80");
+  CHECK(cuda::selected_attention() == "sm80");
+  for (const DType dtype : DTypes::training)
+    check(dtype, {1, 5, 9, 2, 1, 12, true}, Lies::packed, Lies::packed, Lies::packed);
 }
 
 TEST_CASE("cuda table: attention of tensors with strides of their own") {
   const cuda::ScopedEmulatedDevice device;
   for (const DType dtype : DTypes::training) {
-    check(dtype, {2, 11, 13, 4, 2, 8, true}, Lies::packed, Lies::dense, Lies::packed);
-    check(dtype, {2, 11, 13, 2, 2, 8, false, true}, Lies::heads_first, Lies::spaced, Lies::heads_first);
+    if (under_asan && dtype == DType::f16) continue;
+    check(dtype, {2, 11, 13, 2, 1, 8, true}, Lies::packed, Lies::dense, Lies::packed);
+    check(dtype, {2, 11, 13, 1, 1, 8, false, true}, Lies::heads_first, Lies::spaced, Lies::heads_first);
     check(dtype, {2, 7, 7, 2, 1, 6, true}, Lies::spaced, Lies::heads_first, Lies::dense);
     check(dtype, {3, 1, 5, 2, 1, 8, true}, Lies::packed, Lies::packed, Lies::packed);
   }
