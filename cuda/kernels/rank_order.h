@@ -1,6 +1,6 @@
-// What ranks contribute to a sum or maximum, combined in the order of the rows: y[i] = x[0][i] + x[1][i] + ...; the same
-// bits as parallel/comm/rank_order.h gives on the host. bf16 and f16 accumulate in f32 and are rounded once; integers
-// wrap; a maximum propagates NaN, and of equal values keeps the first.
+// What ranks contribute to a sum or maximum, combined in the order of the rows: y[i] = x[0][i] + x[1][i] + ...; the
+// same bits as parallel/comm/rank_order.h gives on the host. bf16 and f16 accumulate in f32 and are rounded once;
+// integers wrap; a maximum propagates NaN, and of equal values keeps the first.
 // Bytes: rows x count read once, count written once. One FLOP an element read.
 #pragma once
 

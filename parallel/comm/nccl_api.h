@@ -1,5 +1,5 @@
-// What NcclGroup asks of NCCL and of CUDA's streams and events, as one thin interface: nccl_library.cpp passes each call
-// on, and tests put an implementation within the process in its place.
+// What NcclGroup asks of NCCL and of CUDA's streams and events, as one thin interface: nccl_library.cpp passes each
+// call on, and tests put an implementation within the process in its place.
 //
 // Nothing here waits: operations and events are queued in streams. Handles are opaque and owned by who made them.
 // Errors of the libraries are thrown. Read next: parallel/comm/nccl_group.h.

@@ -7,9 +7,10 @@
 //
 // NCCL promises no order of summation, and sums 16-bit types in 16 bits. So it only moves elements here, and the sums
 // are ours: in rank order, 16-bit types in f32 and rounded once, by cuda/kernels/rank_order.h. They have the bits of
-// every other process group's. An all-reduce is an exchange that brings chunk r of all tensors to rank r, the sum there,
-// and an all-gather of the sums: 2 (n-1)/n of the tensor sent and received per rank, what a ring sends too.
+// every other process group's. An all-reduce is an exchange that brings chunk r of all tensors to rank r, the sum
+// there, and an all-gather of the sums: 2 (n-1)/n of the tensor sent and received per rank, what a ring sends too.
 //
+// Each group of several ranks has a communicator, made and connected with the group: its buffers on the GPU are NCCL's.
 // verifying() goes on top; a group over a verifying one checks its host tensors and messages only.
 // Read next: parallel/comm/nccl_api.h, parallel/comm/nccl_world.h, parallel/comm/nccl_group.cpp.
 #pragma once
@@ -43,13 +44,13 @@ std::shared_ptr<ProcessGroup> nccl_group(const std::shared_ptr<ProcessGroup>& ho
 
 }  // namespace comm
 
-/// Which of the `visible` GPUs is this process's: its place among the launcher's processes of this node, or the only one
-/// where the launcher shows each process its own. Throws ExitCode::usage when there are too few, and outside a launcher:
-/// ranks that are threads share one GPU, which NCCL does not allow. Call cuda::open_device with it.
+/// Which of the `visible` GPUs is this process's: its place among the launcher's processes of this node, or the only
+/// one where the launcher shows each process its own. Throws ExitCode::usage when there are too few, and outside a
+/// launcher: ranks that are threads share one GPU, which NCCL does not allow. Call cuda::open_device with it.
 int launched_gpu(int visible);
 
-/// The world of a launcher's ranks with their tensors on GPUs. `host`: mpi_world(deadline); launched_gpu() is open. Throws
-/// ExitCode::usage when the program was built without NCCL, or when two ranks have one GPU. See NcclOptions.
+/// The world of a launcher's ranks with their tensors on GPUs. `host`: mpi_world(deadline); launched_gpu() is open.
+/// Throws ExitCode::usage when the program was built without NCCL, or when two ranks have one GPU. See NcclOptions.
 std::shared_ptr<ProcessGroup> gpu_world(const std::shared_ptr<ProcessGroup>& host, ProcessGroup::Deadline deadline,
                                         std::function<void(const std::exception_ptr&)> on_failure);
 

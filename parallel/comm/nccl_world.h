@@ -48,7 +48,8 @@ class NcclWorld {
   bool failed() const { return failed_; }
   /// No rank can go on: tells the program, then aborts all groups. Later operations throw the error.
   void fail(const std::exception_ptr& error);
-  /// The same for the program's own thread, which learns of it by the throw. Call it without holding what look() or abort() need.
+  /// The same for the program's own thread, which learns of it by the throw. Call it without holding what look() or
+  /// abort() need.
   [[noreturn]] void lose(ExitCode code, const char* where, const std::string& what);
 
  private:

@@ -1,5 +1,6 @@
 // ProcessGroup: an ordered set of ranks that communicate. One interface, three implementations: `self` (one rank),
-// `threads` (ranks of one process), `mpi` (ranks of a launcher).
+// `threads` (ranks of one process), `mpi` (ranks of a launcher). They move host memory; for tensors on a GPU there are
+// two groups over them: `staged` (staged_group.h) and `nccl` (nccl_group.h).
 //
 // Every rank of a group must call the same operations in the same order. An operation returns a Work that keeps its
 // tensors alive; results may be read after wait(). Nothing here is differentiable: parallel/mesh/redistribute.h is.

@@ -1,6 +1,6 @@
-// Where the ranks of one group show which collective they have begun last, so that one that waits in vain can name those
-// that never came or called something else. For groups whose transport cannot tell. Read next: parallel/comm/mpi_board.h,
-// the board in memory that the processes of a node share.
+// Where the ranks of one group show which collective they have begun last, so that one that waits in vain can name
+// those that never came or called something else. For groups whose transport cannot tell. Read next:
+// parallel/comm/mpi_board.h, the board in memory that the processes of a node share.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +25,8 @@ class ProgressBoard {
   virtual bool visible(int world_rank) const = 0;
 };
 
-/// The board of the launcher's processes, after mpi_world(). `instance`: a number that all members of the group give it,
-/// and no other group.
+/// The board of the launcher's processes, after mpi_world(). `instance`: a number that all members of the group give
+/// it, and no other group.
 std::unique_ptr<ProgressBoard> mpi_progress_board(std::uint64_t instance);
 
 }  // namespace trireme::comm

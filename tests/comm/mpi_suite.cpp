@@ -7,6 +7,7 @@
 #include <string>
 #include <thread>
 
+#include "parallel/comm/progress_board.h"
 #include "tests/comm/suite.h"
 
 using namespace trireme;
@@ -20,8 +21,31 @@ void stop_this_process_soon() {
   }).detach();
 }
 
+/// Ranks see on a progress board what the others began last, and nothing on a board of another instance.
+void check_board(ProcessGroup& world) {
+  const auto board = comm::mpi_progress_board(77), other = comm::mpi_progress_board(78);
+  comm::Signature mine;
+  mine.kind = comm::Kind::all_gather;
+  mine.dtype = DType::bf16;
+  mine.count = 100 + world.rank();
+  board->begin({static_cast<std::uint64_t>(world.rank()) + 3, mine});
+  world.barrier();
+  for (int r = 0; r < world.size(); ++r) {
+    const auto seen = board->read(r), nothing = other->read(r);
+    test::verify(board->visible(r) && seen.has_value() && nothing.has_value(), "rank {} cannot be seen", r);
+    mine.count = 100 + r;
+    test::verify(seen->sequence == static_cast<std::uint64_t>(r) + 3 && seen->signature == mine, "rank {} shows {} #{}",
+                 r, comm::to_string(seen->signature), seen->sequence);
+    test::verify(nothing->sequence == 0, "rank {} shows #{} on a new board", r, nothing->sequence);
+  }
+  world.barrier();
+}
+
 void run_case(const std::string& which, ProcessGroup& world) {
-  if (which == "all") return test::check_all(world);
+  if (which == "all") {
+    check_board(world);
+    return test::check_all(world);
+  }
   if (which == "late") {  // ranks 1 and 3 never come
     const auto group = world.subgroup(world.members(), "everyone");
     if (world.rank() % 2 == 1) return std::this_thread::sleep_for(std::chrono::seconds(20));

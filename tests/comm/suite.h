@@ -1,6 +1,6 @@
 // The checks every kind of process group must pass, run by each rank of a group: under threads by threads_test.cpp,
-// under mpirun by mpi_suite.cpp; with their tensors on a device by staged_test.cpp and nccl_test.cpp. A check that fails
-// throws, which is what ends the other ranks as well.
+// under mpirun by mpi_suite.cpp; with their tensors on a device by staged_test.cpp and nccl_test.cpp. A check that
+// fails throws, which is what ends the other ranks as well.
 #pragma once
 
 #include <fmt/core.h>
@@ -30,8 +30,8 @@ void check_launches(ProcessGroup& group, Device device = Device::cpu);
 void check_messages(ProcessGroup& group, Device device = Device::cpu);
 /// Groups of rows, columns and reversed ranks, overlapping, used at the same time.
 void check_subgroups(ProcessGroup& group, Device device = Device::cpu);
-/// Every collective gives the bits that `host`, another group of the same ranks, gives on host tensors; what that leaves
-/// alone, `group` leaves alone. Random values; `group`'s tensors are on Device::cuda.
+/// Every collective gives the bits that `host`, another group of the same ranks, gives on host tensors; what that
+/// leaves alone, `group` leaves alone. Random values; `group`'s tensors are on Device::cuda.
 void check_same_bits(ProcessGroup& host, ProcessGroup& group);
 
 void check_all(ProcessGroup& group, Device device = Device::cpu);
