@@ -41,7 +41,7 @@ namespace trireme::cuda {
 /// The types of the members are those of the header, so a call is checked as if it were linked.
 struct LtLibrary {
   void* library = nullptr;
-#define TRIREME_LT(name) decltype(&::name) name = nullptr;
+#define TRIREME_LT(name) decltype(&::name) name = nullptr;  // NOLINT(bugprone-macro-parentheses): it declares
   TRIREME_LT_FUNCTIONS(TRIREME_LT)
 #undef TRIREME_LT
 };
