@@ -120,6 +120,7 @@ void cross_entropy_gradient(const CrossEntropy<T>& p, double scale, T* gradients
          static_cast<float>(scale * (1 - p.smoothing)), static_cast<float>(spread), gradients);
 }
 
+// NOLINTBEGIN(bugprone-macro-parentheses): the argument is a type
 #define INSTANTIATE(T)                                                         \
   template void cross_entropy_statistics(const CrossEntropy<T>&, Stream);      \
   template void cross_entropy_losses(const CrossEntropy<T>&, double*, Stream); \
@@ -128,5 +129,6 @@ INSTANTIATE(float)
 INSTANTIATE(bf16)
 INSTANTIATE(f16)
 #undef INSTANTIATE
+// NOLINTEND(bugprone-macro-parentheses)
 
 }  // namespace trireme::cuda
