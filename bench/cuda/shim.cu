@@ -99,19 +99,22 @@ int trireme_grouped_gemm(int hopper, int form, int groups, int m, int n, int k, 
   });
 }
 
-/// q, k, v, out [batch, tokens, heads, dim] in bf16, dense; lse [batch, heads, tokens] f32.
-int trireme_attention_forward(int batch, int heads, int dim, int tokens, int causal, float scale, void* q, void* k,
-                              void* v, void* out, void* lse, void* stream) {
+/// q, k, v, out [batch, tokens, heads, dim] in bf16, dense; lse [batch, heads, tokens] f32. hopper: as above.
+int trireme_attention_forward(int hopper, int batch, int heads, int dim, int tokens, int causal, float scale, void* q,
+                              void* k, void* v, void* out, void* lse, void* stream) {
   return guarded([&] {
-    attention_forward_sm80(dense_attention(batch, heads, dim, tokens, causal, scale, q, k, v, out, lse),
-                           static_cast<Stream>(stream));
+    const auto p = dense_attention(batch, heads, dim, tokens, causal, scale, q, k, v, out, lse);
+    if (hopper != 0)
+      attention_forward_sm90(p, static_cast<Stream>(stream));
+    else
+      attention_forward_sm80(p, static_cast<Stream>(stream));
   });
 }
 
 /// dout, dq, dk, dv as q; delta as lse, scratch. out and lse are those of the forward call.
-int trireme_attention_backward(int batch, int heads, int dim, int tokens, int causal, float scale, void* q, void* k,
-                               void* v, void* out, void* lse, void* dout, void* dq, void* dk, void* dv, void* delta,
-                               void* stream) {
+int trireme_attention_backward(int hopper, int batch, int heads, int dim, int tokens, int causal, float scale, void* q,
+                               void* k, void* v, void* out, void* lse, void* dout, void* dq, void* dk, void* dv,
+                               void* delta, void* stream) {
   return guarded([&] {
     const int pitch = heads * dim;
     const AttentionBackward<bf16> p{
@@ -126,7 +129,10 @@ int trireme_attention_backward(int batch, int heads, int dim, int tokens, int ca
         .dkv_pitch = pitch,
         .delta = as<float>(delta),
         .first_tile = nullptr};
-    attention_backward_sm80(p, static_cast<Stream>(stream));
+    if (hopper != 0)
+      attention_backward_sm90(p, static_cast<Stream>(stream));
+    else
+      attention_backward_sm80(p, static_cast<Stream>(stream));
   });
 }
 

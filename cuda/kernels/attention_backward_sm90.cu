@@ -190,6 +190,7 @@ __device__ __forceinline__ void sum_over_queries(const Parameters<T>& parameters
     issue_rows_product<T>(memory.first, 64 * group, memory.tile(use, 0), scores);  // [64 keys, 64 queries]
     issue_rows_product<T>(memory.second, 64 * group, memory.tile(use, 1), gradients);
     wait_product<1>(scores);
+    sync_warp();                                // all lanes have read the values of the queries before
     if (use > 0) memory.ring.release(use - 1);  // older than the scores: dk's product with that pair has ended
     probabilities_of_keys(values, key + 64 * group, log2_scale, scores);
     pack_weights<T>(scores, weights);

@@ -50,11 +50,12 @@ TEST_CASE("cuda attention_sm90 and its backward: causal, grouped, ragged and pad
 
 TEST_CASE("cuda attention_sm90 and its backward: every length about the edge of a tile") {
   cuda_test::under_schedule(2, [] {
+    check<bf16>({1, 1, 1, 16, 193, 257, true});  // two tiles of queries and three of keys
+    if (cuda_test::slow_build()) return;
     for (const int length : {1, 2, 63, 64, 65, 127, 128, 129}) {
       check<bf16>({1, 1, 1, 64, length, length, true});
       check<f16>({1, 1, 1, 128, length, 130 - length, false});
     }
-    check<bf16>({1, 1, 1, 16, 193, 257, true});  // two tiles of queries and three of keys
     check<f16>({1, 1, 1, 104, 129, 385, true});
     for (int dim = 8; dim <= 128; dim += 8) check<bf16>({1, 2, 1, dim, 3, 20, false});
   });
@@ -74,6 +75,7 @@ TEST_CASE("cuda attention_sm90 and its backward: tiles that no document needs ar
     CAPTURE(dim);
     // Two documents, the second of which begins with a tile of queries, and of keys: 384 is a multiple of 128 and of 192.
     // With one's inputs NaN, the other's results are unharmed.
+    if (dim == 64 && cuda_test::slow_build()) continue;
     const int length = dim == 64 ? 384 : 128, all = length + 60;
     for (const bool first : {true, false}) {
       CAPTURE(first);

@@ -111,6 +111,7 @@ template <class Body>
 void under_schedule(std::uint64_t, Body&& body) {
   body();
 }
+inline bool slow_build() { return false; }
 
 #else
 
@@ -119,11 +120,14 @@ void under_schedule(std::uint64_t seed, Body&& body) {
   const trireme::cuda::emu::ScopedSchedule schedule({seed});
   body();
 }
+/// In builds that are many times slower, tests leave out what only repeats.
+inline bool slow_build() { return under_asan || trireme::cuda::emu::race_checking; }
+
 /// Runs `body` under the schedules of seeds 0 to 3. Under one of them where that takes long and depends little on the
 /// schedule: race-checked, and under AddressSanitizer. A failure names the seed.
 template <class Body>
 void under_schedules(Body&& body) {
-  const bool once = under_asan || trireme::cuda::emu::race_checking;
+  const bool once = slow_build();
   for (std::uint64_t seed = once ? 2 : 0; seed < (once ? 3 : 4); ++seed) {
     CAPTURE(seed);
     under_schedule(seed, body);

@@ -1,4 +1,4 @@
-// The ladder of attention: from three passes with the scores in memory to the kernel in use. Every level computes
+// The ladder of attention: from three passes with the scores in memory to the kernels in use. Every level computes
 // out = softmax(scale q k^T) v for each head, so that only its speed and memory differ from those of the one before.
 // Read next: cuda/lab/attention/1_materialised.cu, and upwards; docs/ladder.md tells the story.
 #pragma once
@@ -21,7 +21,7 @@ struct Attention {
   const bf16* k;
   const bf16* v;
   bf16* out;
-  float* scores;  ///< [heads, tokens, tokens], scratch of the first level; the last one leaves its log-sum-exp there
+  float* scores;  ///< [heads, tokens, tokens], scratch of the first level; the last two leave their log-sum-exp there
 };
 
 struct AttentionLevel {
@@ -36,6 +36,7 @@ void materialised(const Attention& p, Stream stream = nullptr);
 void one_pass(const Attention& p, Stream stream = nullptr);
 void tiled(const Attention& p, Stream stream = nullptr);
 void shipped_attention_sm80(const Attention& p, Stream stream = nullptr);
+void shipped_attention_sm90(const Attention& p, Stream stream = nullptr);
 
 std::span<const AttentionLevel> attention_levels();
 
