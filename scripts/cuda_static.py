@@ -27,6 +27,7 @@ REPORT = os.path.join(ROOT, "bench", "results", "cuda_static.md")
 CONFIGURE = ["-DTRIREME_CUDA=ON", "-DCMAKE_CUDA_ARCHITECTURES=80;90a-real", "-DCMAKE_CUDA_FLAGS=-Xptxas -v --no-compress"]
 OBJECT = re.compile(r"^(\S*/trireme_cuda_kernels_\w+\.dir/\S*/(\S+)\.o)$")
 REGISTERS, MAX_BLOCKS, MAX_WARPS = 65536, 32, 64  # of a multiprocessor, the same on both architectures
+MOST_ROWS = 8  # of instances of one template
 # H200 SXM: dense bf16 from tensor cores, and memory bandwidth (NVIDIA's data sheet).
 PEAK_FLOPS, PEAK_BYTES = 989e12, 4.8e12
 
@@ -87,7 +88,7 @@ def parse(text, file):
 
 
 def compile_all(folder, only, jobs):
-    """{object: what nvcc said}, of the kernels' objects in a build folder; all of them are made anew, or by ccache."""
+    """{object: what nvcc said} for the kernels' objects in a build folder, all made anew or by ccache; ninja's problem."""
     subprocess.run(["cmake", "--preset", "release", "-B", folder, *CONFIGURE], cwd=ROOT, check=True,
                    stdout=subprocess.DEVNULL)
     listed = subprocess.run(["ninja", "-C", folder, "-t", "targets", "all"], cwd=ROOT, check=True, capture_output=True,
@@ -97,32 +98,34 @@ def compile_all(folder, only, jobs):
     for path in objects:
         if os.path.exists(os.path.join(ROOT, folder, path)):
             os.remove(os.path.join(ROOT, folder, path))
-    said, current = {path: "" for path in objects}, None
+    said, current, problem = {path: "" for path in objects}, None, ""
     if not objects:
-        return said, 0
+        return said, problem
     with subprocess.Popen(["ninja", "-C", folder, "-k", "0", "-j", str(jobs), *objects], cwd=ROOT, text=True,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as ninja:
         for line in ninja.stdout:
             if found := re.match(r"\[\d+/\d+\] Building CUDA object (\S+)", line):
                 current = found[1]
                 print(line.rstrip(), flush=True)
-            elif current in said and not line.startswith(("/", "ninja:")):  # the command of what failed
+            elif line.startswith("ninja:"):
+                problem += line
+            elif current in said and not line.startswith("/"):  # the command of what failed
                 said[current] += line
-    return said, ninja.returncode
+    return said, problem if ninja.returncode != 0 else ""
 
 
 def read_threads(path, kernels):
     """Takes from an object's PTX for how many threads each kernel is."""
     with open(path, "rb") as saved:
-        for entry in re.finditer(rb"\.entry (\w+)\([^)]*\)\s*\.maxntid (\d+)", saved.read()):
-            for kernel in kernels:
-                if kernel.name == entry[1].decode():
-                    kernel.threads = int(entry[2])
+        threads = {entry[1].decode(): int(entry[2])
+                   for entry in re.finditer(rb"\.entry (\w+)\([^)]*\)\s*\.maxntid (\d+)", saved.read())}
+    for kernel in kernels:
+        kernel.threads = threads.get(kernel.name, 0)
 
 
 def compile_kernels(folder, only, jobs):
     """All kernels, and complaints; none and no complaint when no file is called so."""
-    said, status = compile_all(folder, only, jobs)
+    said, problem = compile_all(folder, only, jobs)
     all_kernels, all_complaints = [], []
     for path, text in said.items():
         file = OBJECT.match(path)[2]
@@ -135,8 +138,8 @@ def compile_kernels(folder, only, jobs):
             complaints.append(f"{file} does not compile: {text[-1500:]}")
         all_kernels += kernels
         all_complaints += complaints
-    if status != 0 and not all_complaints:
-        all_complaints.append(f"ninja: status {status}")
+    if problem:
+        all_complaints.append(problem.strip())
     return all_kernels, all_complaints
 
 
@@ -191,6 +194,12 @@ def roofline_rows():
     return rows
 
 
+def row(name, k):
+    occupancy = k.blocks() * k.threads / 32 / MAX_WARPS
+    return (f"| {name} | {k.file} | {k.architecture} | {k.registers} | {k.shared} | {k.spills} | {k.threads} "
+            f"| {k.blocks()} | {occupancy:.0%} |")
+
+
 def report(version, kernels):
     lines = [
         "# CUDA kernels as ptxas sees them",
@@ -199,15 +208,22 @@ def report(version, kernels):
         "",
         "Threads are those of `__launch_bounds__`. Static shared memory leaves out what a launch asks for. Blocks: how",
         "many a multiprocessor holds by threads and registers; dynamic shared memory may allow fewer. Registers of",
-        "kernels that use `setmaxnreg` are those at launch. Form 0, 1, 2: NN, NT, TN.",
+        "kernels that use `setmaxnreg` are those at launch. Form 0, 1, 2: NN, NT, TN. Of templates with many instances",
+        f"(more than {MOST_ROWS} for an architecture) the one is shown of which a multiprocessor holds the fewest threads.",
         "",
         "| kernel | file | for | registers | static shared, bytes | spills, bytes | threads | blocks | occupancy |",
         "|---|---|---|---:|---:|---:|---:|---:|---:|",
     ]
+    families = {}
     for k in sorted(kernels, key=lambda kernel: (kernel.file, kernel.architecture, kernel.name)):
-        occupancy = k.blocks() * k.threads / 32 / MAX_WARPS
-        lines.append(f"| `{k.name}` | {k.file} | {k.architecture} | {k.registers} | {k.shared} | {k.spills} "
-                     f"| {k.threads} | {k.blocks()} | {occupancy:.0%} |")
+        families.setdefault((k.file, k.architecture, k.name.split("<")[0]), []).append(k)
+    for family in families.values():
+        if len(family) <= MOST_ROWS:
+            lines += [row(f"`{k.name}`", k) for k in family]
+            continue
+        # What matters of many: the one of which the fewest fit.
+        k = min(family, key=lambda kernel: (kernel.blocks() * kernel.threads, -kernel.registers, -kernel.shared))
+        lines.append(row(f"`{k.name}`, the fullest of {len(family)}", k))
     lines += [
         "",
         "## The least time on an H200",
