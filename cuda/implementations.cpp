@@ -50,7 +50,7 @@ constexpr auto gemms = std::to_array<std::string_view>({
 #endif
 });
 constexpr auto attentions = std::to_array<std::string_view>({
-  "auto", "sm80",
+  "auto", "sm90", "sm80",
 #if defined(TRIREME_HAS_CUDNN)
       "cudnn",
 #endif
@@ -125,16 +125,38 @@ std::string sm80_backward_problem(const AttentionBackward<T>& p) {
   return sm80_problem(p.forward);
 }
 
+/// One token's heads must not lie over the next one's: TMA reads each token as a row.
+inline std::string row_problem(const char* name, std::int64_t pitch, std::int64_t values) {
+  if (pitch >= values) return {};
+  return fmt::format("tokens of {} are {} elements apart, and one has {}", name, pitch, values);
+}
+template <class T>
+std::string sm90_forward_problem(const AttentionForward<T>& p) {
+  if (!(p.scale > 0)) return fmt::format("a scale of {}; it needs one above 0", p.scale);
+  std::string problem = sm80_problem(p);
+  if (problem.empty()) problem = row_problem("q", p.q_pitch, std::int64_t{p.heads} * p.head_dim);
+  if (problem.empty()) problem = row_problem("k and v", p.kv_pitch, std::int64_t{p.kv_heads} * p.head_dim);
+  return problem;
+}
+template <class T>
+std::string sm90_backward_problem(const AttentionBackward<T>& p) {
+  const std::string problem = sm90_forward_problem(p.forward);
+  return problem.empty() ? row_problem("dout", p.dout_pitch, std::int64_t{p.forward.heads} * p.forward.head_dim)
+                         : problem;
+}
+
 template <class T>
 constexpr auto forwards = std::to_array<Implementation<AttentionForward<T>>>({
-  {"sm80", 8, &sm80_problem<T>, &attention_forward_sm80<T>},
+  {"sm90", 9, &sm90_forward_problem<T>, &attention_forward_sm90<T>},
+      {"sm80", 8, &sm80_problem<T>, &attention_forward_sm80<T>},
 #if defined(TRIREME_HAS_CUDNN)
       {"cudnn", 8, &cudnn_attention_cannot<T>, &cudnn_attention_forward<T>},
 #endif
 });
 template <class T>
 constexpr auto backwards = std::to_array<Implementation<AttentionBackward<T>>>({
-  {"sm80", 8, &sm80_backward_problem<T>, &attention_backward_sm80<T>},
+  {"sm90", 9, &sm90_backward_problem<T>, &attention_backward_sm90<T>},
+      {"sm80", 8, &sm80_backward_problem<T>, &attention_backward_sm80<T>},
 #if defined(TRIREME_HAS_CUDNN)
       {"cudnn", 8, &cudnn_attention_cannot<T>, &cudnn_attention_backward<T>},
 #endif

@@ -230,6 +230,20 @@ TEST_CASE("cuda table: attention and its backward: dtypes, grouped heads, docume
     check(dtype, {1, 5, 9, 2, 1, 12, true}, Lies::packed, Lies::packed, Lies::packed);
 }
 
+TEST_CASE("cuda table: attention by sm90 equals the CPU's; what it cannot take is refused with the reason") {
+  const cuda::ScopedEmulatedDevice device;
+  const Selected selected("auto", "sm90");
+  CHECK(cuda::selected_attention() == "sm90");
+  for (const DType dtype : DTypes::half) {
+    check(dtype, {2, 37, 37, 4, 2, 16, true}, Lies::packed, Lies::packed, Lies::packed);
+    check(dtype, {1, 9, 140, 3, 1, 4, true, true}, Lies::dense, Lies::spaced, Lies::heads_first);
+  }
+  Tensor q = Tensor::zeros({1, 2, 1, 8}, DType::bf16, Device::cuda), out = like(q);
+  Tensor lse = Tensor::zeros({1, 1, 2}, DType::f32, Device::cuda);
+  const std::string error = error_of([&] { gpu().attention(q, q, q, -1, true, {}, out, lse); });
+  CHECK_MESSAGE(contains(error, "--attention sm90 cannot take a call: a scale of -1"), error);
+}
+
 TEST_CASE("cuda table: attention of tensors with strides of their own") {
   const cuda::ScopedEmulatedDevice device;
   for (const DType dtype : DTypes::training) {
