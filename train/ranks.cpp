@@ -9,6 +9,7 @@
 #include "core/kernels.h"
 #include "core/parallel_for.h"
 #include "cuda/runtime/open.h"
+#include "parallel/comm/nccl_group.h"
 #include "parallel/comm/staged_group.h"
 #include "parallel/comm/verifying_group.h"
 #include "train/launcher.h"
@@ -59,6 +60,16 @@ void run_as_threads(int ranks, int threads, const std::function<void(Rank&)>& bo
   }
 }
 
+bool on_gpu(const TrainOptions& options) { return options.precision.tensor_device() == Device::cuda; }
+
+/// Over NCCL where each rank is a process with a GPU of its own. Ranks that share one move its tensors through the host.
+std::shared_ptr<ProcessGroup> with_gpus(const Rank& rank) {
+  if (!has_gpu_world(*rank.world)) return staged(rank.world);
+  return gpu_world(rank.world, deadline, [where = rank.where](const std::exception_ptr& error) {
+    mpi_abort(report(std::make_exception_ptr(PlacedError(to_error(error), where))));
+  });
+}
+
 void run_as_process(const TrainOptions& options, int threads, const std::function<void(Rank&)>& body) {
   set_threads(threads);
   Rank rank = make_rank(mpi_world(deadline));
@@ -78,11 +89,11 @@ void run_as_process(const TrainOptions& options, int threads, const std::functio
 
 void run_ranks(const TrainOptions& options, const std::function<void(Rank&)>& body) {
   select_gemm(options.precision.gemm);
-  if (options.precision.tensor_device() == Device::cuda) cuda::open_device();
+  if (on_gpu(options)) cuda::open_device(launched_gpu(static_cast<int>(cuda::find_devices().devices.size())));
   const int ranks = options.mesh.shape.ranks();
   const bool as_threads = !options.mesh.processes;
   const auto checked = [&](Rank& rank) {
-    if (options.precision.tensor_device() != Device::cpu) rank.world = staged(rank.world);
+    if (on_gpu(options)) rank.world = with_gpus(rank);
     if (options.run.verify) rank.world = verifying(rank.world);
     body(rank);
   };

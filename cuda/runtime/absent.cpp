@@ -11,8 +11,6 @@ Found find_devices() {
       "with -DTRIREME_CUDA=ON"};
 }
 
-std::vector<std::string_view> missing_kernels() { return {}; }  // there is no table
-
 void open_device(int) {
   require_device();
   fail(ExitCode::internal, "device", "a build without CUDA cannot open a GPU");

@@ -7,7 +7,6 @@
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace trireme::cuda {
@@ -30,9 +29,6 @@ Found find_devices();
 
 /// Throws ExitCode::usage, with what was looked for and what to do, when no GPU can be used.
 void require_device();
-
-/// Entries of core/kernels.h that have no CUDA kernel.
-std::vector<std::string_view> missing_kernels();
 
 /// Makes GPU `index` the backend of Device::cuda; before ranks start. Throws as require_device.
 void open_device(int index = 0);

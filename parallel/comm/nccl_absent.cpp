@@ -1,8 +1,10 @@
-// nccl_library() in a build without NCCL.
+// nccl_api.h's library in a build without NCCL.
 #include "core/error.h"
 #include "parallel/comm/nccl_api.h"
 
 namespace trireme::comm {
+
+bool built_with_nccl() { return false; }
 
 std::shared_ptr<NcclApi> nccl_library() {
   fail(ExitCode::usage, "nccl",

@@ -64,6 +64,7 @@ class NcclApi {
   virtual bool happened(Event event) = 0;
 };
 
+bool built_with_nccl();
 /// The NCCL that this program was built with, for the opened device. Throws ExitCode::usage when built without.
 std::shared_ptr<NcclApi> nccl_library();
 

@@ -17,24 +17,15 @@ int local_rank() {
 }  // namespace
 
 int launched_gpu(int visible) {
-  if (!under_mpi_launcher())
-    fail(ExitCode::usage, "nccl",
-         "ranks are threads of this process, which share one GPU; expected a process and a GPU for each rank; start "
-         "them with mpirun or srun, or stage through the host");
+  if (!under_mpi_launcher() || visible == 1) return 0;
   const int local = local_rank();
-  if (visible == 1) return 0;  // whether another rank has the same one shows when the world is made
   if (local < 0)
     fail(ExitCode::usage, "nccl",
          "the launcher does not say which process of its node this is (OMPI_COMM_WORLD_LOCAL_RANK, MPI_LOCALRANKID, "
          "SLURM_LOCALID); expected one of them, to choose among {} GPUs; show each process one GPU by "
          "CUDA_VISIBLE_DEVICES",
          visible);
-  if (local >= visible)
-    fail(ExitCode::usage, "nccl",
-         "this is process {} of its node, counted from 0, and it sees {} GPUs; expected a GPU for each; start at most "
-         "{} ranks on a node, or stage through the host",
-         local, visible, visible);
-  return local;
+  return local % visible;
 }
 
 }  // namespace trireme

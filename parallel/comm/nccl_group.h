@@ -44,10 +44,14 @@ std::shared_ptr<ProcessGroup> nccl_group(const std::shared_ptr<ProcessGroup>& ho
 
 }  // namespace comm
 
-/// Which of the `visible` GPUs is this process's: its place among the launcher's processes of this node, or the only
-/// one where the launcher shows each process its own. Throws ExitCode::usage when there are too few, and outside a
-/// launcher: ranks that are threads share one GPU, which NCCL does not allow. Call cuda::open_device with it.
+/// Which of the `visible` GPUs this process opens: its place among the launcher's processes of this node, counted round
+/// where there are more processes than GPUs. Outside a launcher, where ranks are threads, the first. Throws
+/// ExitCode::usage when the launcher does not say which place that is. Call cuda::open_device with it.
 int launched_gpu(int visible);
+
+/// Whether gpu_world() can be made over `host`: the program has NCCL, a launcher started the ranks, and each of them has
+/// a GPU of its own. Otherwise there is staged(). Collective.
+bool has_gpu_world(ProcessGroup& host);
 
 /// The world of a launcher's ranks with their tensors on GPUs. `host`: mpi_world(deadline); launched_gpu() is open.
 /// Throws ExitCode::usage when the program was built without NCCL, or when two ranks have one GPU. See NcclOptions.

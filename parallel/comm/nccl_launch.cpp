@@ -1,10 +1,27 @@
 // gpu_world(): the launcher's processes, NCCL and the board of the node put together.
+#include <set>
+#include <span>
+#include <string>
+
 #include "core/error.h"
+#include "core/hash.h"
 #include "parallel/comm/nccl_api.h"
 #include "parallel/comm/nccl_group.h"
 #include "parallel/comm/progress_board.h"
 
 namespace trireme {
+
+bool has_gpu_world(ProcessGroup& host) {
+  if (!comm::built_with_nccl() || !under_mpi_launcher()) return false;
+  Hasher hasher;
+  const std::string device = comm::nccl_library()->device();
+  hasher.add(std::as_bytes(std::span(device)));
+  const Tensor own = Tensor::empty({1}, DType::i64), all = Tensor::empty({host.size(), 1}, DType::i64);
+  *own.data<std::int64_t>() = static_cast<std::int64_t>(hasher.value());
+  host.all_gather(own, all).wait();
+  const auto hashes = all.span<std::int64_t>();
+  return std::set<std::int64_t>(hashes.begin(), hashes.end()).size() == hashes.size();
+}
 
 std::shared_ptr<ProcessGroup> gpu_world(const std::shared_ptr<ProcessGroup>& host, ProcessGroup::Deadline deadline,
                                         std::function<void(const std::exception_ptr&)> on_failure) {

@@ -159,6 +159,8 @@ class NcclLibrary final : public NcclApi {
 
 }  // namespace
 
+bool built_with_nccl() { return true; }
+
 std::shared_ptr<NcclApi> nccl_library() { return std::make_shared<NcclLibrary>(); }
 
 }  // namespace trireme::comm

@@ -47,17 +47,21 @@ struct Recipe {
   const char* pipeline = "1f1b";
   const char* optimizer = "adamw";
   nn::Parallelism parallelism = {};
+  Device device = Device::cpu;
+  MemoryCategory state = MemoryCategory::optimizer;
 };
 
 class Trainer {
  public:
   Trainer(const MeshPtr& mesh, const Recipe& recipe)
-      : model(nn::Build(mesh, recipe.dtype, static_cast<std::uint64_t>(recipe.seed), recipe.parallelism), recipe.config,
+      : model(nn::Build(mesh, recipe.dtype, static_cast<std::uint64_t>(recipe.seed), recipe.parallelism, recipe.device),
+              recipe.config,
               pipeline::stage_plan(static_cast<int>(recipe.config.layers),
                                    mesh->size(Axis::pp) * pipeline::chunks_per_rank(recipe.pipeline))),
         sync(model.parameters(), *mesh, 16 << 10),
-        optimizer(std::string(recipe.optimizer) == "adamw" ? optim::make_adamw(model.parameters(), {})
-                                                           : optim::make_sgd(model.parameters(), {.momentum = 0.9})),
+        optimizer(std::string(recipe.optimizer) == "adamw"
+                      ? optim::make_adamw(model.parameters(), {.memory = recipe.state})
+                      : optim::make_sgd(model.parameters(), {.momentum = 0.9})),
         mesh_(mesh),
         recipe_(recipe),
         sampler_(test_tokens(3000), recipe.config.context, static_cast<std::uint64_t>(recipe.seed)),
@@ -80,7 +84,8 @@ class Trainer {
               return model.is_last_stage(s) ? model.loss(hidden, batch.targets, scale) : hidden;
             },
         .activation_shape = model.hidden_shape(recipe_.micro_batch, recipe_.config.context),
-        .dtype = recipe_.dtype};
+        .dtype = recipe_.dtype,
+        .device = recipe_.device};
     const auto last_backward = [&](int, int m) { sync.last_microbatch(m + 1 == executor_.schedule().microbatches); };
     const double loss = executor_.run(stage, last_backward).loss;
     sync.finish();

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "nn/parameter.h"
+#include "parallel/comm/staged_group.h"
 #include "tests/autograd/gradcheck.h"
 
 namespace trireme::testing {
@@ -18,11 +19,11 @@ namespace trireme::testing {
 using MeshPtr = std::shared_ptr<const DeviceMesh>;
 using Meshes = std::vector<std::string>;  ///< as --mesh spells them
 
-/// Runs `body` on every rank of the mesh that `text` names, ranks being threads.
+/// Runs `body` on every rank of the mesh that `text` names, ranks being threads. Where a device is open, they share it.
 inline void run_mesh(const std::string& text, const std::function<void(const MeshPtr&)>& body) {
   const MeshShape shape = parse_mesh(text, 0);
   run_thread_ranks(shape.ranks(), 1, ProcessGroup::Deadline(60), [&](const std::shared_ptr<ProcessGroup>& world) {
-    body(std::make_shared<const DeviceMesh>(world, shape));
+    body(std::make_shared<const DeviceMesh>(has_backend(Device::cuda) ? staged(world) : world, shape));
   });
 }
 

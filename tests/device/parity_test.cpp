@@ -1,0 +1,89 @@
+// A mesh of ranks that share one emulated GPU equals one rank on the CPU: every kernel that training uses, every axis,
+// and what moves tensors between ranks.
+#include "cuda/runtime/emulated.h"
+#include "parallel/comm/staged_group.h"
+#include "tests/parity/compare.h"
+
+using namespace trireme;
+using namespace trireme::testing;
+
+namespace {
+
+TrainOptions options(const std::string& mesh, std::int64_t micro_batches = 2) {
+  TrainOptions o = parity_options(mesh, micro_batches);
+  o.model.config.layers = 2;
+  o.model.config.width = 32;
+  o.precision.device = name(Device::cuda);
+  return o;
+}
+
+ParityReport compare(const TrainOptions& o) {
+  const cuda::ScopedEmulatedDevice device;
+  return compare_with_one_rank(o, [](auto world) { return staged(world); });
+}
+
+void check_equal(const TrainOptions& o, const std::string& what) {
+  const ParityReport report = compare(o);
+  CHECK_MESSAGE(report.largest() <= parity_tolerance, what, "\n", parity_table(report, 5));
+}
+
+TrainOptions llama(const std::string& mesh) {
+  TrainOptions o = options(mesh);
+  o.model.config.norm = Norm::rms;
+  o.model.config.positions = PositionEncoding::rope;
+  o.model.config.activation = Activation::swiglu;
+  o.model.config.kv_heads = 2;
+  o.model.config.bias = false;
+  return o;
+}
+
+}  // namespace
+
+TEST_CASE("device: one rank, and each axis by itself") {
+  for (const std::string& mesh : Meshes{"dp=1", "dp=2", "tp=2", "pp=2", "cp=2"}) check_equal(options(mesh), mesh);
+}
+
+TEST_CASE("device: three axes at once") { check_equal(options("dp=2,tp=2,pp=2"), "dp=2,tp=2,pp=2"); }
+
+TEST_CASE("device: Llama's parts, and documents kept apart") {
+  check_equal(llama("tp=2"), "llama, tp=2");
+  TrainOptions o = llama("cp=2");
+  o.model.config.document_separator = 0;
+  check_equal(o, "llama, cp=2, documents");
+}
+
+TEST_CASE("device: a mixture of experts") {
+  TrainOptions o = options("dp=2,ep=2");
+  o.model.config.experts = {.count = 4, .top_k = 2, .capacity_factor = 1.0, .shared = 1};
+  o.model.config.experts.bias_update = 0.001;
+  check_equal(o, "dp=2,ep=2");
+}
+
+TEST_CASE("device: ZeRO, recomputation and dropout") {
+  for (const int stage : {1, 3}) {
+    TrainOptions o = options("dp=2");
+    o.mesh.zero = stage;
+    o.precision.recompute = stage == 1 ? "full" : "selective";
+    o.model.config.dropout = 0.1;
+    check_equal(o, fmt::format("ZeRO-{}", stage));
+  }
+}
+
+TEST_CASE("device: in 16 bits a mesh is no farther from f32 than rounding explains") {
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    TrainOptions o = options("dp=2,tp=2");
+    o.precision.dtype = dtype;
+    resolve(o, 0);
+    const auto reference = parity_reference(in_f32(o));
+    const ParityReport one_rank = Parity(on_one_rank(o), reference).compare(self_group());
+    const cuda::ScopedEmulatedDevice device;
+    const Parity parity(o, reference);
+    double ratio = 0;
+    run_thread_ranks(4, 1, ProcessGroup::Deadline(60), [&](const std::shared_ptr<ProcessGroup>& world) {
+      const ParityReport report = parity.compare(staged(world));
+      if (world->rank() == 0) ratio = rounding_ratio(report, one_rank, dtype);
+    });
+    CAPTURE(name(dtype));
+    CHECK(ratio <= most_rounding_ratio);
+  }
+}
