@@ -9,16 +9,17 @@
 #include <type_traits>
 
 #include "core/error.h"
+#include "cuda/libraries/libraries.h"
 #include "cuda/selection.h"
-#if defined(TRIREME_HAS_CUBLASLT)
-#include "cuda/libraries/cublaslt.h"
-#endif
-#if defined(TRIREME_HAS_CUDNN)
-#include "cuda/libraries/cudnn_attention.h"
-#endif
 
 namespace trireme::cuda {
 namespace {
+
+/// More on a name that is none here.
+std::string_view absent(std::string_view name) {
+  const bool missing = (name == "cublaslt" && !has_cublaslt) || (name == "cudnn" && !has_cudnn);
+  return missing ? " (this build was configured without that library)" : "";
+}
 
 /// What is selected for one family of calls.
 class Selection {
@@ -32,7 +33,8 @@ class Selection {
   void select(std::string_view name) {
     const auto found = std::find(names_.begin(), names_.end(), name);
     if (found == names_.end())
-      fail(ExitCode::usage, "cuda", "unknown --{} '{}'; expected one of: {}", flag_, name, fmt::join(names_, ", "));
+      fail(ExitCode::usage, "cuda", "unknown --{} '{}'{}; expected one of: {}", flag_, name, absent(name),
+           fmt::join(names_, ", "));
     selected_ = static_cast<std::size_t>(found - names_.begin());
   }
 

@@ -1,11 +1,14 @@
-// NVIDIA's libraries beside our kernels: which of them this build has. Each is optional by itself; where one is missing,
-// nothing of it is linked, and its functions must not be called:
-//
-//   if constexpr (has_cublaslt) table.push_back({"cublaslt", cublaslt_cannot<T, Out>, gemm_cublaslt<T, Out>});
-//
-// (in a template, so that the branch not taken is not instantiated).
+// NVIDIA's libraries beside our kernels: which of them this build has, and the headers of those. Each is optional by
+// itself; where one is missing, nothing of it is declared or linked.
 // Read next: cuda/libraries/cublaslt.h, cudnn_attention.h.
 #pragma once
+
+#if defined(TRIREME_HAS_CUBLASLT)
+#include "cuda/libraries/cublaslt.h"
+#endif
+#if defined(TRIREME_HAS_CUDNN)
+#include "cuda/libraries/cudnn_attention.h"
+#endif
 
 namespace trireme::cuda {
 

@@ -267,6 +267,8 @@ TEST_CASE("cuda table: products that have no kernel, and names that are none, ar
       "attention_backward has no cuda kernel for head dims of 136");
   CHECK(
       contains(error_of([] { cuda::select_gemm("abacus"); }), "unknown --gemm 'abacus'; expected one of: auto, sm90"));
+  // The emulated device has no library of NVIDIA's.
+  CHECK(contains(error_of([] { cuda::select_gemm("cublaslt"); }), "configured without that library"));
   CHECK(contains(error_of([] { cuda::select_attention("abacus"); }), "expected one of: auto"));
   CHECK(cuda::selected_gemm() == "auto");
 }
