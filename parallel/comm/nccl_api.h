@@ -56,7 +56,7 @@ class NcclApi {
   virtual void copy(void* to, const void* from, std::size_t bytes, Stream stream) = 0;  ///< no overlap
   virtual Stream compute_stream() = 0;  ///< where the program's kernels are queued
   virtual Stream make_stream() = 0;
-  virtual void destroy_stream(Stream stream) noexcept = 0;
+  virtual void destroy_stream(Stream stream) noexcept = 0;  ///< waits for what is queued
   virtual Event make_event() = 0;
   virtual void destroy_event(Event event) noexcept = 0;
   virtual void record(Event event, Stream stream) = 0;     ///< happens when what is queued there now is done

@@ -63,8 +63,8 @@ class NcclGroup final : public CollectiveGroup, public Watched, public std::enab
     drain();
     const std::scoped_lock lock(mutex_);
     if (comm_ != nullptr) api_.abort(comm_);
-    operations_.clear();
     if (stream_ != nullptr) api_.destroy_stream(stream_);
+    operations_.clear();  // nothing uses their tensors any more
   }
   NcclGroup(const NcclGroup&) = delete;
   NcclGroup& operator=(const NcclGroup&) = delete;
@@ -203,9 +203,14 @@ void NcclGroup::queue(const std::shared_ptr<NcclOperation>& operation, const Sta
   api_.record(ready.get(), api_.compute_stream());
   api_.make_wait(stream_, ready.get());
   api_.record(operation->begun.get(), stream_);
-  start();
-  api_.record(operation->done.get(), stream_);
   operations_.push_back(operation);
+  try {
+    start();
+  } catch (...) {  // what is queued already keeps its tensors
+    api_.record(operation->done.get(), stream_);
+    throw;
+  }
+  api_.record(operation->done.get(), stream_);
 }
 
 // NCCL takes the next call when it has queued the last: soon, once the ranks are connected.

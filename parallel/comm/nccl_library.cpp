@@ -123,7 +123,11 @@ class NcclLibrary final : public NcclApi {
     TRIREME_CUDA(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, highest));
     return stream;
   }
-  void destroy_stream(Stream stream) noexcept override { cudaStreamDestroy(stream_of(stream)); }
+  void destroy_stream(Stream stream) noexcept override {
+    cudaSetDevice(device_);
+    cudaStreamSynchronize(stream_of(stream));  // an error here is an operation's, which has been reported
+    cudaStreamDestroy(stream_of(stream));
+  }
 
   Event make_event() override {
     use();
