@@ -5,9 +5,9 @@
 // the kernels launched so far (an event); wait() makes later kernels wait for the result (another event). The host
 // never waits for the GPU here. Messages (send, recv) are staged through the host, see nccl_group.cpp.
 //
-// NCCL promises no order of summation, and sums 16-bit types in 16 bits. So it only moves elements here, and the sums
-// are ours: in rank order, 16-bit types in f32 and rounded once, by cuda/kernels/rank_order.h. They have the bits of
-// every other process group's. An all-reduce is an exchange that brings chunk r of all tensors to rank r, the sum
+// NCCL promises neither an order of summation nor f32 sums of 16-bit types. So it only moves elements here, and the
+// sums are ours: in rank order, 16-bit types in f32 and rounded once, by cuda/kernels/rank_order.h. They have the bits
+// of every other process group's. An all-reduce is an exchange that brings chunk r of all tensors to rank r, the sum
 // there, and an all-gather of the sums: 2 (n-1)/n of the tensor sent and received per rank, what a ring sends too.
 //
 // Each group of several ranks has a communicator, made and connected with the group: its buffers on the GPU are NCCL's.
