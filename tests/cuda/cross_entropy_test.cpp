@@ -140,7 +140,6 @@ void check(int columns, int padding, float size, double smoothing) {
 TEST_CASE_TEMPLATE("cuda cross-entropy: two padded slices of a vocabulary equal f64, gradient in place or beside", T,
                    float, bf16, f16) {
   under_schedules([] {
-    check<T>(8, 0, 1.0F, 0);
     check<T>(5, 2, 4.0F, 0.1);
     check<T>(520, 7, 4.0F, 0);
     check<T>(4203, 0, 1.0F, 0.3);

@@ -52,15 +52,14 @@ void check(DType dtype, const Tensor& targets, std::int64_t columns, const Vocab
 
 TEST_CASE("cuda table: cross-entropy of a padded slice, smoothed or not, some rows ignored") {
   const cuda::ScopedEmulatedDevice device;
-  const std::vector<std::int32_t> ids = {103, -1, 100,
-                                         159, 7,  400};  // of slice [100, 160): the first, third and fourth
+  // Of slice [100, 160) or [100, 161): in it, ignored, in it, its last, of another slice, and padding or another slice.
+  const std::vector<std::int32_t> ids = {103, -1, 100, 159, 7, 161};
   const Tensor targets = Tensor::from<std::int32_t>(ids, {6});
   under_schedules([&] {
-    for (const DType dtype : DTypes::training)
-      for (const double smoothing : {0.0, 0.1}) {
-        check(dtype, targets, 64, {.first = 100, .valid = 60, .global = 300}, smoothing);
-        check(dtype, targets, 61, {.first = 100, .valid = 61, .global = 300}, smoothing);
-      }
+    for (const DType dtype : DTypes::training) {
+      check(dtype, targets, 64, {.first = 100, .valid = 60, .global = 300}, 0.1);
+      check(dtype, targets, 61, {.first = 100, .valid = 61, .global = 300}, 0);
+    }
   });
   check(DType::bf16, Tensor::empty({0}, DType::i32), 64, {.first = 0, .valid = 60, .global = 60}, 0.1);
 }
