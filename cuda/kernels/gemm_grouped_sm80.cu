@@ -16,12 +16,15 @@ namespace {
 
 constexpr const char* kName = "grouped_gemm_sm80";
 
-/// Blocks of a multiprocessor: as many as leave ptxas 128 registers for a thread of the large shape, 96 of the small one.
+/// Blocks of a multiprocessor: as many as ptxas can give registers without spilling any. The walk through the groups
+/// costs a few over gemm_sm80, which the large shape has to spare within 128 for NT only.
 template <class S>
-constexpr int kBlocks = S::kThreads == 256 ? 2 : 5;
+constexpr int blocks(Form form) {
+  return S::kThreads == 256 ? (form == Form::nt ? 2 : 1) : 5;
+}
 
 template <class T, class Out, class S, Form F, bool Aligned>
-__global__ void __launch_bounds__(S::kThreads, kBlocks<S>)
+__global__ void __launch_bounds__(S::kThreads, blocks<S>(F))
     grouped_kernel(const __grid_constant__ GroupedGemm<T, Out> p) {
   TRIREME_DYNAMIC_SHARED(memory, 128);
   GroupedTiles<S::kM, S::kN, F> tiles;
@@ -40,7 +43,7 @@ template <class S, class T, class Out>
 void launch_shape(const GroupedGemm<T, Out>& p, Stream stream) {
   const Gemm<T, Out>& all = p.product;
   const bool fast = sm80::aligned(all.a, all.a_pitch, 0) && sm80::aligned(all.b, all.b_pitch, all.b_stride);
-  const std::int64_t room = std::int64_t{multiprocessors()} * kBlocks<S>, tiles = most_tiles<S::kM, S::kN>(p);
+  const std::int64_t room = std::int64_t{multiprocessors()} * blocks<S>(all.form), tiles = most_tiles<S::kM, S::kN>(p);
   const LaunchConfig config = {
       kName, {static_cast<unsigned>(tiles < room ? tiles : room), 1, 1}, {S::kThreads, 1, 1}, S::kSharedBytes, stream};
   const auto start = [&](auto* slow_kernel, auto* fast_kernel) { launch(config, fast ? fast_kernel : slow_kernel, p); };
