@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "core/kernels.h"
+#include "cuda/selection.h"
 #include "models/gpt.h"
 #include "parallel/pipeline/schedule.h"
 #include "train/batch_sizes.h"
@@ -21,6 +22,15 @@ const Range count = {1, 1 << 30};
 const Range count_or_none = {0, 1 << 30};
 
 std::vector<std::string> strings(const std::vector<std::string_view>& views) { return {views.begin(), views.end()}; }
+
+/// Names of the host's implementations, then auto, then the GPU's others.
+std::vector<std::string> choices(const std::vector<std::string_view>& host, const std::vector<std::string_view>& gpu) {
+  std::vector<std::string> names = strings(host);
+  names.emplace_back("auto");
+  for (const std::string_view name : gpu)
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.emplace_back(name);
+  return names;
+}
 
 }  // namespace
 
@@ -187,8 +197,10 @@ void declare_precision(Flags& flags, PrecisionOptions& o) {
             "what backward computes again instead of keeping it: selective: outputs of norms and activations; full: "
             "all of a block but its input; every:K: that of every K-th block");
   flags.add_choice("device", o.device, {"cpu", "cuda"}, "where tensors live; cuda: a GPU, or an error");
-  if (o.gemm.empty()) o.gemm = gemm_names().front();
-  flags.add_choice("gemm", o.gemm, strings(gemm_names()), "implementation of the matrix product");
+  flags.add_choice("gemm", o.gemm, choices(gemm_names(), cuda::gemm_names()),
+                   "implementation of the matrix product; auto: the fastest for the device, and there for each shape");
+  flags.add_choice("attention", o.attention, choices({}, cuda::attention_names()),
+                   "implementation of attention with --device cuda; auto: the fastest for the device and each shape");
   flags.add("threads", "N", o.threads, "auto", "threads of a rank; auto: cores / ranks", count);
 }
 
@@ -340,6 +352,7 @@ void resolve(TrainOptions& o, int launcher_ranks) {
   o.mesh.shape = parse_mesh(o.mesh.axes, world);
   o.mesh.axes = to_string(o.mesh.shape);
   const BatchSizes sizes = infer_batch(o.batch, o.mesh.shape.size(Axis::dp));
+  if (o.precision.tensor_device() == Device::cpu && o.precision.gemm == "auto") o.precision.gemm = gemm_names().front();
   // micro-batches stays open, so that a saved configuration can be used on another mesh: it follows from these two.
   o.batch = {.micro_batch = sizes.micro_batch, .global_batch = sizes.global_batch, .micro_batches = std::nullopt};
 }

@@ -94,7 +94,8 @@ struct MeshOptions {
 struct PrecisionOptions {
   DType dtype = DType::f32;  ///< of weights and activations; gradients and master weights are f32 in any case
   std::string device = "cpu";
-  std::string gemm;                     ///< name of the matrix product; the fastest built in unless set
+  std::string gemm = "auto";            ///< matrix product of the device, by name; on the CPU auto is resolved
+  std::string attention = "auto";       ///< attention of the device, by name; the CPU has one
   std::optional<std::int64_t> threads;  ///< per rank; not set: cores / ranks
   std::string recompute = "none";       ///< none, selective, full or every:K
   std::string loss_scale = "auto";      ///< auto: dynamic in f16; dynamic, or a number

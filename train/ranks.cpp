@@ -9,6 +9,7 @@
 #include "core/kernels.h"
 #include "core/parallel_for.h"
 #include "cuda/runtime/open.h"
+#include "cuda/selection.h"
 #include "parallel/comm/nccl_group.h"
 #include "parallel/comm/staged_group.h"
 #include "parallel/comm/verifying_group.h"
@@ -85,10 +86,21 @@ void run_as_process(const TrainOptions& options, int threads, const std::functio
   }
 }
 
+/// For the whole process; names have been validated.
+void select_implementations(const TrainOptions& options) {
+  const PrecisionOptions& o = options.precision;
+  if (on_gpu(options)) {
+    cuda::select_gemm(o.gemm);
+    cuda::select_attention(o.attention);
+  } else {
+    select_gemm(o.gemm == "auto" ? gemm_names().front() : o.gemm);
+  }
+}
+
 }  // namespace
 
 void run_ranks(const TrainOptions& options, const std::function<void(Rank&)>& body) {
-  select_gemm(options.precision.gemm);
+  select_implementations(options);
   if (on_gpu(options)) cuda::open_device(launched_gpu(static_cast<int>(cuda::find_devices().devices.size())));
   const int ranks = options.mesh.shape.ranks();
   const bool as_threads = !options.mesh.processes;

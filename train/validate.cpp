@@ -1,9 +1,13 @@
 #include "train/validate.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 
+#include "core/kernels.h"
 #include "cuda/runtime/open.h"
+#include "cuda/selection.h"
 
 namespace trireme {
 namespace {
@@ -289,6 +293,25 @@ void validate_threads(const TrainOptions& o) {
          ranks * threads, most_threads);
 }
 
+/// --gemm and --attention name implementations of the device in use, and on a GPU of the 16-bit kernels.
+void validate_implementations(const PrecisionOptions& o) {
+  const bool gpu = o.tensor_device() == Device::cuda;
+  const auto check = [&](const char* flag, const std::string& chosen, std::vector<std::string_view> names) {
+    if (chosen == "auto") return;
+    if (names.empty() || names.front() != "auto") names.insert(names.begin(), "auto");
+    if (std::find(names.begin(), names.end(), chosen) == names.end())
+      fail(ExitCode::usage, flag, "--{} {} is not for --device {}; expected {}; change --{} or --device", flag, chosen,
+           o.device, fmt::join(names, ", "), flag);
+    if (gpu && o.dtype == DType::f32)
+      fail(ExitCode::usage, flag,
+           "--{} {} is for bf16 and f16, and --dtype is f32, which has one implementation; expected --{} auto; change "
+           "--{} or --dtype",
+           flag, chosen, flag, flag);
+  };
+  check("gemm", o.gemm, gpu ? cuda::gemm_names() : gemm_names());
+  check("attention", o.attention, gpu ? cuda::attention_names() : std::vector<std::string_view>{});
+}
+
 }  // namespace
 
 void validate_device(const std::string& device) {
@@ -297,6 +320,7 @@ void validate_device(const std::string& device) {
 
 void validate(const TrainOptions& options) {
   validate_device(options.precision.device);
+  validate_implementations(options.precision);
   validate_threads(options);
   validate_model(options.model.config, options.mesh.shape);
   validate_context(options.model.config, options.mesh);

@@ -1,6 +1,7 @@
-// cuda/runtime/open.h in a build without CUDA.
+// cuda/runtime/open.h and cuda/selection.h in a build without CUDA.
 #include "core/error.h"
 #include "cuda/runtime/open.h"
+#include "cuda/selection.h"
 
 namespace trireme::cuda {
 
@@ -15,5 +16,13 @@ void open_device(int) {
   require_device();
   fail(ExitCode::internal, "device", "a build without CUDA cannot open a GPU");
 }
+
+std::vector<std::string_view> gemm_names() { return {}; }
+void select_gemm(std::string_view) { open_device(0); }
+std::string_view selected_gemm() { return {}; }
+
+std::vector<std::string_view> attention_names() { return {}; }
+void select_attention(std::string_view) { open_device(0); }
+std::string_view selected_attention() { return {}; }
 
 }  // namespace trireme::cuda

@@ -204,6 +204,20 @@ TEST_CASE("what to recompute and how to scale the loss are read and checked") {
   CHECK(contains(failure([&] { f32.make_scaler(); }), "expected --dtype f16"));
 }
 
+TEST_CASE("implementations by name: auto is what the device has best, and a name is the device's own") {
+  CHECK(resolved({}).precision.gemm == gemm_names().front());
+  CHECK(resolved({"--gemm", "auto"}).precision.gemm == gemm_names().front());
+  CHECK(resolved({"--gemm", "eigen"}).precision.gemm == "eigen");
+  CHECK(resolved({}).precision.attention == "auto");
+  TrainOptions o = resolved({"--micro-batch", "4"});
+  o.precision.gemm = "sm90";
+  CHECK(contains(failure([&] { validate(o); }), "--gemm sm90 is not for --device cpu; expected auto, trireme"));
+  o.precision.gemm = "eigen";
+  o.precision.attention = "sm80";
+  CHECK(contains(failure([&] { validate(o); }), "--attention sm80 is not for --device cpu; expected auto; change"));
+  CHECK(contains(failure([] { parse({"--attention", "abacus"}); }), "--attention: expected "));
+}
+
 TEST_CASE("help lists every flag of the command-line contract once") {
   TrainOptions options;
   Flags flags("train_gpt", "");
@@ -252,6 +266,7 @@ TEST_CASE("help lists every flag of the command-line contract once") {
                            "dtype",
                            "device",
                            "gemm",
+                           "attention",
                            "threads",
                            "seed",
                            "eval-every",
