@@ -89,6 +89,6 @@ TEST_CASE("device: memory is given back, and too little of it is an error that s
     error = caught.what();
     CHECK(caught.code() == ExitCode::retryable);
   }
-  for (const char* part : {"out of device memory", "parameters ", "emulated GPU has", "lower --"})
+  for (const char* part : {"out of device memory", "parameters ", "emulated GPU has", "--zero 1"})
     CHECK_MESSAGE(error.find(part) != std::string::npos, error);
 }
