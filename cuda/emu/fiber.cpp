@@ -4,6 +4,8 @@
 #include <sys/mman.h>
 
 #include <cstdint>
+#include <map>
+#include <mutex>
 
 #include "core/error.h"
 
@@ -97,16 +99,50 @@ void prepare_context(Context& context, std::byte* stack, std::size_t bytes, void
 #endif
 }
 
-Stacks::Stacks(int count) : mapping_(nullptr), bytes_(static_cast<std::size_t>(count) * kBytes) {
-  void* const memory =
-      mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+namespace {
+
+std::byte* new_mapping(int count) {
+  const std::size_t bytes = static_cast<std::size_t>(count) * Stacks::kBytes;
+  void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED)
-    fail(ExitCode::internal, "emu", "no {} bytes of address space for the stacks of {} threads", bytes_, count);
-  mapping_ = static_cast<std::byte*>(memory);
-  for (int i = 0; i < count; ++i) mprotect(mapping_ + static_cast<std::size_t>(i) * kBytes, kGuard, PROT_NONE);
+    fail(ExitCode::internal, "emu", "no {} bytes of address space for the stacks of {} threads", bytes, count);
+  auto* const mapping = static_cast<std::byte*>(memory);
+  for (int i = 0; i < count; ++i)
+    mprotect(mapping + static_cast<std::size_t>(i) * Stacks::kBytes, Stacks::kGuard, PROT_NONE);
+  return mapping;
 }
 
-Stacks::~Stacks() { munmap(mapping_, bytes_); }
+/// Those that no launch has just now, by count. As many as ran at once stay until the program ends.
+struct Idle {
+  std::mutex mutex;
+  std::multimap<int, std::byte*> mappings;
+
+  ~Idle() {
+    for (const auto& [count, mapping] : mappings) munmap(mapping, static_cast<std::size_t>(count) * Stacks::kBytes);
+  }
+};
+Idle& idle() {
+  static Idle all;
+  return all;
+}
+
+}  // namespace
+
+Stacks::Stacks(int count) : count_(count), mapping_(nullptr) {
+  {
+    const std::scoped_lock lock(idle().mutex);
+    if (const auto found = idle().mappings.find(count); found != idle().mappings.end()) {
+      mapping_ = found->second;
+      idle().mappings.erase(found);
+    }
+  }
+  if (mapping_ == nullptr) mapping_ = new_mapping(count);
+}
+
+Stacks::~Stacks() {
+  const std::scoped_lock lock(idle().mutex);
+  idle().mappings.emplace(count_, mapping_);
+}
 
 std::byte* Stacks::bottom(int index) const { return mapping_ + static_cast<std::size_t>(index) * kBytes + kGuard; }
 

@@ -46,6 +46,7 @@ void prepare_context(Context& context, std::byte* stack, std::size_t bytes, void
 void abandon_context(Context& context);
 
 /// `count` stacks in one mapping, with an unreadable page below each: an overflow ends the program, not a neighbour.
+/// Mappings are kept for the next launch, which a training step makes a thousand of.
 class Stacks {
  public:
   explicit Stacks(int count);
@@ -57,8 +58,8 @@ class Stacks {
   static constexpr std::size_t kGuard = 4096;
 
  private:
+  int count_;
   std::byte* mapping_;
-  std::size_t bytes_;
 };
 
 }  // namespace trireme::cuda::emu
