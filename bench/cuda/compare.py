@@ -11,6 +11,7 @@ C interface, not speed.
 """
 import argparse
 import ctypes
+import itertools
 import json
 import math
 import random
@@ -28,13 +29,23 @@ class Library:
 
     def __init__(self, path):
         self.lib = ctypes.CDLL(path)
-        self.lib.trireme_error.restype = ctypes.c_char_p
+        self.lib.trireme_error.restype = self.lib.trireme_ladder_name.restype = ctypes.c_char_p
+        self.lib.trireme_ladder_limit.restype = ctypes.c_double
 
     def __call__(self, name, *arguments):
         converted = [ctypes.c_float(a) if isinstance(a, float) else ctypes.c_void_p(a.value) if isinstance(a, Pointer)
                      else ctypes.c_int(a) for a in arguments]
         if getattr(self.lib, "trireme_" + name)(*converted) != 0:
             raise RuntimeError(self.lib.trireme_error().decode())
+
+
+    def ladder(self, attention):
+        """The names of the levels of one of the ladders of cuda/lab."""
+        names = (self.lib.trireme_ladder_name(attention, level) for level in itertools.count())
+        return [name.decode() for name in itertools.takewhile(lambda name: name is not None, names)]
+
+    def ladder_limit(self, level):
+        return self.lib.trireme_ladder_limit(level)
 
 
 class Pointer:
@@ -192,7 +203,7 @@ class Gpu:
                 return max(distance(torch, to, x.double() @ y.double()) for x, y, to in
                            (parts(0, g) for g in range(groups)))
 
-            kernels = [("trireme sm_80", 0)] + ([("trireme sm_90a", 1)] if self.hopper else [])
+            kernels = self.kernels
             error = max(error_of(ours(hopper)) for _, hopper in kernels)
             self.case(f"grouped {name} {groups} of {m}x{n}x{k}", error, 4e-3,
                       [(who, ours(hopper)) for who, hopper in kernels] + [("cuBLASLt, a call each", one_by_one)], sets,
@@ -363,6 +374,40 @@ class Gpu:
                   [("trireme", ours), ("PyTorch fused, f32", lambda i: optimizer.step())], 1, moved=28.0 * count)
 
 
+    def ladder(self):
+        """What each level of the ladders of cuda/lab buys: a table for docs/ladder.md."""
+        torch, n = self.torch, 4096
+        a, b = self.uniform(n, n), self.uniform(n, n)
+        c = torch.empty(n, n, device="cuda")
+        rows = slice(0, 256)
+        expected = a[rows].double() @ b.double()
+        for level, name in enumerate(self.call.ladder(0)):
+            def product(_, level=level):
+                self.call("ladder_gemm", level, n, *(self.pointer(t) for t in (a, b, c)), self.stream)
+
+            c.fill_(math.nan)
+            product(0)
+            self.case(f"ladder, product {n}: {name} (limit {self.call.ladder_limit(level):.0f} TFLOP/s)",
+                      distance(torch, c[rows], expected), 1e-3, [("trireme", product)], 1, flops=2.0 * n ** 3)
+        heads, tokens, dim = 16, 4096, 64
+        q, k, v = (self.uniform(heads, tokens, dim) for _ in range(3))
+        out = torch.empty_like(q)
+        scores = torch.empty(heads, tokens, tokens, device="cuda")
+        expected = torch.softmax(q[0, rows].double() @ k[0].double().t() / 8, -1) @ v[0].double()
+        for level, name in enumerate(self.call.ladder(1)):
+            if name.endswith("sm90") and len(self.kernels) == 1:
+                continue
+
+            def attention(_, level=level):
+                self.call("ladder_attention", level, heads, tokens, 0, 0.125,
+                          *(self.pointer(t) for t in (q, k, v, out, scores)), self.stream)
+
+            out.fill_(math.nan)
+            attention(0)
+            self.case(f"ladder, attention {tokens}: {name}", distance(torch, out[0, rows], expected), 8e-3,
+                      [("trireme", attention)], 1, flops=4.0 * heads * tokens * tokens * dim)
+
+
 def line_of(row):
     text = f"{row['case']:<52} error {row['error']:.1e}"
     if not row["passed"]:
@@ -485,6 +530,34 @@ class Emulated:
         assert math.dist(losses, expected_losses) < 1e-5, "the losses differ"
         self.case(f"cross-entropy {rows}x{columns}", self.floats(logits), gradients, run)
 
+    def ladder(self):
+        n = 16
+        (a, a_bits), (b, b_bits) = self.bf16(n * n), self.bf16(n * n)
+        c = (ctypes.c_float * (n * n))()
+        where = [Pointer(ctypes.addressof(t)) for t in (a_bits, b_bits, c)]
+        expected = [sum(a[i * n + l] * b[l * n + j] for l in range(n)) for i in range(n) for j in range(n)]
+        for level, name in enumerate(self.call.ladder(0)):
+            def run(level=level):
+                self.call("ladder_gemm", level, n, *where, Pointer(0))
+
+            run()
+            assert self.call.ladder_limit(level) > 0
+            self.case(f"ladder, product {n}: {name}", list(c), expected, run)
+        tokens, dim = 12, 64
+        (q, q_bits), (k, k_bits), (v, v_bits) = (self.bf16(tokens * dim) for _ in range(3))
+        out, scores = (ctypes.c_uint16 * (tokens * dim))(), (ctypes.c_float * (tokens * tokens))()
+        where = [Pointer(ctypes.addressof(t)) for t in (q_bits, k_bits, v_bits, out, scores)]
+        expected = []
+        for i in range(tokens):
+            weights = [math.exp(0.125 * sum(q[i * dim + d] * k[j * dim + d] for d in range(dim))) for j in range(tokens)]
+            expected += [sum(w * v[j * dim + d] for j, w in enumerate(weights)) / sum(weights) for d in range(dim)]
+        for level, name in enumerate(self.call.ladder(1)):
+            def run(level=level):
+                self.call("ladder_attention", level, 1, tokens, 0, 0.125, *where, Pointer(0))
+
+            run()
+            self.case(f"ladder, attention {tokens}: {name}", self.floats(out), expected, run)
+
     def refusal(self):
         try:
             self.call("layer_norm", 1, 30000, *(Pointer(0) for _ in range(9)))
@@ -503,8 +576,8 @@ def main():
     parser.add_argument("--rehearse", action="store_true", help="the emulated library, tiny sizes, no GPU")
     options = parser.parse_args()
     side = Emulated(Library(options.library)) if options.rehearse else Gpu(Library(options.library))
-    cases = ["gemm", "grouped", "attention", "cross_entropy", "refusal"] if options.rehearse else \
-        ["copy", "gemm", "grouped", "attention", "backward", "norm", "cross_entropy", "adamw"]
+    cases = ["gemm", "grouped", "attention", "cross_entropy", "ladder", "refusal"] if options.rehearse else \
+        ["copy", "gemm", "grouped", "attention", "backward", "norm", "cross_entropy", "adamw", "ladder"]
     failures = []
     for name in cases:
         if not name.startswith(options.only):

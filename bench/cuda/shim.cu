@@ -2,6 +2,7 @@
 // the libraries that they are compared with. Pointers and sizes only; a call returns 0, or 1 after which
 // trireme_error() says why.
 // Read next: bench/cuda/compare.py.
+#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <string>
@@ -11,6 +12,8 @@
 #include "cuda/kernels/gemm.h"
 #include "cuda/kernels/norm.h"
 #include "cuda/kernels/optimizer.h"
+#include "cuda/lab/attention/ladder.h"
+#include "cuda/lab/gemm/ladder.h"
 
 namespace {
 
@@ -187,6 +190,38 @@ int trireme_adamw(void* tensors, void* tiles, int tile_count, float lr, float be
     const AdamWSettings settings{
         lr, beta1, beta2, eps, static_cast<float>(1 / (1 - power1)), static_cast<float>(1 / (1 - power2)), 1.0F, 0.0F};
     adamw(as<AdamWTensor<bf16>>(tensors), as<Tile>(tiles), tile_count, settings, nullptr, static_cast<Stream>(stream));
+  });
+}
+
+// ---- the ladders of cuda/lab -----------------------------------------------------------------------------------------
+
+/// Null behind the last level.
+const char* trireme_ladder_name(int attention, int level) {
+  const auto at = static_cast<std::size_t>(level);
+  if (attention != 0) return at < lab::attention_levels().size() ? lab::attention_levels()[at].name : nullptr;
+  return at < lab::gemm_levels().size() ? lab::gemm_levels()[at].name : nullptr;
+}
+
+/// TFLOP/s that a level of the product's ladder cannot exceed on an H200.
+double trireme_ladder_limit(int level) {
+  return lab::limit_tflops(lab::gemm_levels()[static_cast<std::size_t>(level)].cost);
+}
+
+/// c [n, n] f32 = a b in bf16.
+int trireme_ladder_gemm(int level, int n, void* a, void* b, void* c, void* stream) {
+  return guarded([&] {
+    lab::gemm_levels()[static_cast<std::size_t>(level)].run({n, n, n, as<bf16>(a), as<bf16>(b), as<float>(c)},
+                                                            static_cast<Stream>(stream));
+  });
+}
+
+/// q, k, v, out [heads, tokens, 64] in bf16; scores [heads, tokens, tokens] f32 is scratch.
+int trireme_ladder_attention(int level, int heads, int tokens, int causal, float scale, void* q, void* k, void* v,
+                             void* out, void* scores, void* stream) {
+  return guarded([&] {
+    lab::attention_levels()[static_cast<std::size_t>(level)].run(
+        {heads, tokens, causal != 0, scale, as<bf16>(q), as<bf16>(k), as<bf16>(v), as<bf16>(out), as<float>(scores)},
+        static_cast<Stream>(stream));
   });
 }
 
