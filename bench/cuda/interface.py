@@ -1,0 +1,43 @@
+"""The C interface of bench/cuda/shim.cu from Python, and a line for a result. Read next: bench/cuda/compare.py."""
+import ctypes
+import itertools
+
+
+class Library:
+    """The C interface; a failed call raises with the kernel's own words."""
+
+    def __init__(self, path):
+        self.lib = ctypes.CDLL(path)
+        self.lib.trireme_error.restype = self.lib.trireme_ladder_name.restype = ctypes.c_char_p
+        self.lib.trireme_ladder_limit.restype = ctypes.c_double
+
+    def __call__(self, name, *arguments):
+        converted = [ctypes.c_float(a) if isinstance(a, float) else ctypes.c_void_p(a.value) if isinstance(a, Pointer)
+                     else ctypes.c_int(a) for a in arguments]
+        if getattr(self.lib, "trireme_" + name)(*converted) != 0:
+            raise RuntimeError(self.lib.trireme_error().decode())
+
+
+    def ladder(self, attention):
+        """The names of the levels of one of the ladders of cuda/lab."""
+        names = (self.lib.trireme_ladder_name(attention, level) for level in itertools.count())
+        return [name.decode() for name in itertools.takewhile(lambda name: name is not None, names)]
+
+    def ladder_limit(self, level):
+        return self.lib.trireme_ladder_limit(level)
+
+
+class Pointer:
+    def __init__(self, value):
+        self.value = value
+
+
+def line_of(row):
+    text = f"{row['case']:<52} error {row['error']:.1e}"
+    if not row["passed"]:
+        return text + f"  FAILED (accepted {row['accepted']:.0e})"
+    text += "  " + "  ".join(f"{who} {ms:.4g} ms" for who, ms in row["ms"].items())
+    for key, unit in (("tflops", "TFLOP/s"), ("gbytes_per_s", "GB/s")):
+        if key in row:
+            text += f"  {row[key]:.0f} {unit}"
+    return text + (f"  ratio {row['ratio']:.2f}" if "ratio" in row else "")
