@@ -5,8 +5,12 @@
 // (CUDA C++ Programming Guide, "Stream Ordered Memory Allocator".) Read next: cuda/runtime/check.h.
 #include <cuda_runtime_api.h>
 
+#include <array>
 #include <atomic>
+#include <cstring>
 #include <limits>
+#include <memory>
+#include <mutex>
 
 #include "core/device.h"
 #include "cuda/runtime/check.h"
@@ -20,6 +24,38 @@ namespace {
 cudaStream_t stream_of(void* handle) { return static_cast<cudaStream_t>(handle); }
 cudaEvent_t event_of(void* handle) { return static_cast<cudaEvent_t>(handle); }
 
+/// Small uploads (token ids, positions, offsets) that wait for nothing: they go through pinned memory, of which there are
+/// as many pieces as are on their way at once.
+class Uploads {
+ public:
+  /// False when there are too many bytes for it.
+  bool take(void* to, const void* from, std::size_t bytes, cudaStream_t stream) {
+    if (bytes > kBytes) return false;
+    const std::scoped_lock lock(mutex_);
+    Piece& piece = *pieces_[next_];
+    next_ = (next_ + 1) % pieces_.size();
+    piece.copied.synchronize();  // the copy that had this piece before, long ago
+    std::memcpy(piece.memory.data(), from, bytes);
+    TRIREME_CUDA(cudaMemcpyAsync(to, piece.memory.data(), bytes, cudaMemcpyHostToDevice, stream), "{} bytes", bytes);
+    piece.copied.record(stream);
+    return true;
+  }
+
+ private:
+  static constexpr std::size_t kBytes = std::size_t{1} << 18;
+  struct Piece {
+    PinnedBuffer memory{kBytes};
+    Event copied;
+  };
+  std::mutex mutex_;
+  std::array<std::unique_ptr<Piece>, 16> pieces_ = [] {
+    std::array<std::unique_ptr<Piece>, 16> all;
+    for (auto& piece : all) piece = std::make_unique<Piece>();
+    return all;
+  }();
+  std::size_t next_ = 0;
+};
+
 class Gpu : public DeviceBackend {
  public:
   Gpu(int index, DeviceInfo info) : index_(index), info_(std::move(info)) {
@@ -31,10 +67,12 @@ class Gpu : public DeviceBackend {
     TRIREME_CUDA(cudaMemPoolCreate(&pool_, &properties), "device {}", index);
     std::uint64_t keep = std::numeric_limits<std::uint64_t>::max();
     TRIREME_CUDA(cudaMemPoolSetAttribute(pool_, cudaMemPoolAttrReleaseThreshold, &keep));
+    uploads_ = std::make_unique<Uploads>();
   }
   ~Gpu() override {
     cudaSetDevice(index_);  // at the end of the program the driver may be gone already: nothing to report to
     cudaStreamSynchronize(stream_);
+    uploads_.reset();
     cudaMemPoolDestroy(pool_);
     cudaStreamDestroy(stream_);
   }
@@ -75,6 +113,8 @@ class Gpu : public DeviceBackend {
     return static_cast<std::int64_t>(left + reserved - used);
   }
   void upload(void* to, const void* from, std::size_t bytes) override {
+    use();
+    if (uploads_->take(to, from, bytes, stream_)) return;
     copy(to, from, bytes, cudaMemcpyHostToDevice);
     synchronize();  // the caller may change `from` now
   }
@@ -103,6 +143,7 @@ class Gpu : public DeviceBackend {
   DeviceInfo info_;
   cudaStream_t stream_ = nullptr;
   cudaMemPool_t pool_ = nullptr;
+  std::unique_ptr<Uploads> uploads_;  // made once the device is the thread's
 };
 
 std::string why_none(cudaError_t error) {
