@@ -3,7 +3,8 @@
 # All tests also run under sanitizers, but for those that start programs (cli), or compare numbers and sources on which
 # a sanitizer has nothing to say. cuda brings its own builds: every build without sanitizers has cuda_asan_test, and
 # cuda_race_test checks for races what ThreadSanitizer cannot follow, fibers. `ninja -C build-asan cuda_test` works too.
-set(TRIREME_NOT_SANITIZED cli cuda golden layering parity)
+# device trains with those kernels, which takes a quarter of an hour there; comm has the groups that move its tensors.
+set(TRIREME_NOT_SANITIZED cli cuda device golden layering parity)
 add_custom_target(unit_tests)  # builds those; `ctest -L unit` runs them
 
 # trireme_library(NAME SOURCES a.cpp ... LINKS trireme_core ...): one layer as a static library.
