@@ -56,17 +56,18 @@ std::string sample(const TrainOptions& o, const Corpus& corpus, Gpt& model) {
   return text + printable.finish();
 }
 
-StartFacts start_facts(const TrainOptions& o, const Corpus& corpus, const Gpt& model, const pipeline::Proof& proof) {
-  const int tp = o.mesh.shape.size(Axis::tp);
+StartFacts start_facts(const TrainOptions& o, const Corpus& corpus, Trainer& trainer, const Rank& rank) {
+  const pipeline::Proof& proof = trainer.executor().proof();
   return {.parameters = parameter_count(o.model.config),
           .active_parameters = active_parameter_count(o.model.config),
           .vocab = o.model.config.vocab,
-          .padded_vocab = nn::padded_vocab(o.model.config.vocab, tp),
+          .padded_vocab = nn::padded_vocab(o.model.config.vocab, o.mesh.shape.size(Axis::tp)),
           .train_tokens = corpus.train.count(),
           .val_tokens = corpus.validation.count(),
+          .traffic = rank.traffic,
           .threads = threads(),
           .bubble = proof.bubble_of_total,
-          .memory = predicted_memory(o, o.model.config, model.parameters(), proof.peak_live.front())};
+          .memory = predicted_memory(o, o.model.config, trainer.model().parameters(), proof.peak_live.front())};
 }
 
 void train_rank(const TrainOptions& o, const Corpus& corpus, RunFolder& folder, Rank& rank) {
@@ -82,7 +83,7 @@ void train_rank(const TrainOptions& o, const Corpus& corpus, RunFolder& folder, 
   const optim::LrSchedule lr_schedule = make_lr_schedule(o.schedule);
 
   Console console(rank.first());
-  console.print(start_table(o, start_facts(o, corpus, model, trainer.executor().proof())));
+  console.print(start_table(o, start_facts(o, corpus, trainer, rank)));
   console.print(to_string(batch, config.context));
   Progress progress;
   const RunIdentity identity(o.run.seed, corpus.hash, o.data.val_fraction);

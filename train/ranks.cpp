@@ -64,9 +64,14 @@ void run_as_threads(int ranks, int threads, const std::function<void(Rank&)>& bo
 bool on_gpu(const TrainOptions& options) { return options.precision.tensor_device() == Device::cuda; }
 
 /// Over NCCL where each rank is a process with a GPU of its own. Ranks that share one move its tensors through the host.
-std::shared_ptr<ProcessGroup> with_gpus(const Rank& rank) {
-  if (!has_gpu_world(*rank.world)) return staged(rank.world);
-  return gpu_world(rank.world, deadline, [where = rank.where](const std::exception_ptr& error) {
+void enter_gpus(Rank& rank) {
+  const bool own = has_gpu_world(*rank.world);
+  rank.traffic = own ? "by NCCL" : "through the host";
+  if (!own) {
+    rank.world = staged(rank.world);
+    return;
+  }
+  rank.world = gpu_world(rank.world, deadline, [where = rank.where](const std::exception_ptr& error) {
     mpi_abort(report(std::make_exception_ptr(PlacedError(to_error(error), where))));
   });
 }
@@ -105,7 +110,7 @@ void run_ranks(const TrainOptions& options, const std::function<void(Rank&)>& bo
   const int ranks = options.mesh.shape.ranks();
   const bool as_threads = !options.mesh.processes;
   const auto checked = [&](Rank& rank) {
-    if (on_gpu(options)) rank.world = with_gpus(rank);
+    if (on_gpu(options)) enter_gpus(rank);
     if (options.run.verify) rank.world = verifying(rank.world);
     body(rank);
   };

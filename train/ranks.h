@@ -18,6 +18,7 @@ struct Rank {
   std::shared_ptr<ProcessGroup> world;
   std::string where;       ///< "rank 5 (dp=0,tp=1,pp=1)"
   std::int64_t step = -1;  ///< the step under way; -1 before the first
+  std::string traffic{};   ///< on a GPU, how tensors go between ranks: "by NCCL" or "through the host"
 
   bool first() const { return world->rank() == 0; }
 };

@@ -106,7 +106,9 @@ std::string start_table(const TrainOptions& o, const StartFacts& facts) {
   return table({
       {"device", fmt::format("{}, {} thread{} per rank, ranks are {}, products by {}{}", p.device, facts.threads,
                              facts.threads == 1 ? "" : "s", o.mesh.processes ? "MPI processes" : "threads", p.gemm,
-                             p.tensor_device() == Device::cuda ? ", attention by " + p.attention : "")},
+                             p.tensor_device() == Device::cuda
+                                 ? ", attention by " + p.attention + ", tensors go between ranks " + facts.traffic
+                                 : "")},
       {"precision", p.dtype == DType::bf16 ? "bf16, gradients and master weights in f32" : "f32"},
       {"data", fmt::format("{}: {} training and {} validation tokens", o.data.data, thousands(facts.train_tokens),
                            thousands(facts.val_tokens))},

@@ -13,11 +13,14 @@
 #include "parallel/comm/nccl_operation.h"
 #include "parallel/comm/progress_board.h"
 #include "parallel/comm/verifying_group.h"
+#include "tests/comm/device_support.h"
 #include "tests/comm/fake_nccl.h"
 #include "tests/comm/suite.h"
 
 using namespace trireme;
 using namespace std::chrono_literals;
+using trireme::testing::on_device;
+using trireme::testing::says;
 
 namespace {
 
@@ -84,14 +87,6 @@ Error error_of(Machine& machine, int ranks, const std::function<void(ProcessGrou
   FAIL("expected an error");
   return {ExitCode::ok, "", ""};
 }
-
-bool says(const Error& error, const char* text) {
-  const bool found = std::string(error.what()).find(text) != std::string::npos;
-  if (!found) MESSAGE(error.what());
-  return found;
-}
-
-Tensor on_device(const Shape& shape, double value) { return Tensor::full(shape, value).to(Device::cuda); }
 
 }  // namespace
 

@@ -8,10 +8,13 @@
 
 #include "cuda/runtime/emulated.h"
 #include "parallel/comm/verifying_group.h"
+#include "tests/comm/device_support.h"
 #include "tests/comm/suite.h"
 
 using namespace trireme;
 using namespace std::chrono_literals;
+using trireme::testing::on_device;
+using trireme::testing::says;
 
 namespace {
 
@@ -24,14 +27,6 @@ Error error_of(int ranks, ProcessGroup::Deadline deadline, const std::function<v
   FAIL("expected an error");
   return {ExitCode::ok, "", ""};
 }
-
-bool says(const Error& error, const char* text) {
-  const bool found = std::string(error.what()).find(text) != std::string::npos;
-  if (!found) MESSAGE(error.what());
-  return found;
-}
-
-Tensor on_device(const Shape& shape, double value) { return Tensor::full(shape, value).to(Device::cuda); }
 
 }  // namespace
 

@@ -1,5 +1,5 @@
-// Attention by TMA and wgmma, and its backward, against f64: lengths about the edges of tiles, both masks, grouped heads, head dims that are
-// padded, documents; blocks that take several tiles; skipped tiles; refusals.
+// Attention by TMA and wgmma, and its backward, against f64: lengths about the edges of tiles, both masks, grouped heads,
+// head dims that are padded, documents; blocks that take several tiles; skipped tiles; refusals.
 #include <doctest/doctest.h>
 
 #include <cmath>
