@@ -15,17 +15,6 @@ void for_each_group(const std::vector<std::int64_t>& starts, const Each& each) {
   }
 }
 
-/// to [G, out, in] += dy^T x of each group's rows; dy [R, out], x [R, in].
-void add_weight_gradients(const Tensor& dy, const Tensor& x, const std::vector<std::int64_t>& starts,
-                          const Tensor& to) {
-  for_each_group(starts, [&](std::int64_t g, std::int64_t start, std::int64_t count) {
-    Tensor part = view::select(to, 0, g);  // [out, in]
-    kernels(dy.device())
-        .gemm(view::transpose(view::slice(dy, 0, start, count), 0, 1), view::slice(x, 0, start, count), part,
-              {.alpha = 1.0, .beta = 1.0, .bias = {}});
-  });
-}
-
 /// For each group g, on its rows: y = x W_g^T + b_g;  dx = dy W_g, dW_g = dy^T x, db_g = sum of dy's rows.
 ///
 /// FLOPs: 2 R in out forward, twice that backward, whatever the groups. As in `linear`, dW is accumulated by the
@@ -46,14 +35,8 @@ struct GroupedLinear : Op {
     matrices = view::reshape(contiguous(weight), {weight.size(0), -1, weight.size(-1)});
     const std::int64_t out = matrices.size(1);
     const Tensor biases = bias.defined() ? view::reshape(contiguous(bias), {weight.size(0), out}) : Tensor();
-    const Tensor y = Tensor::empty({rows.size(0), out}, x.dtype(), x.device());  // [R, out]
-    for_each_group(starts, [&](std::int64_t g, std::int64_t start, std::int64_t count) {
-      GemmOptions options;
-      if (biases.defined()) options.bias = view::select(biases, 0, g);
-      Tensor part = view::slice(y, 0, start, count);
-      kernels(x.device())
-          .gemm(view::slice(rows, 0, start, count), view::transpose(view::select(matrices, 0, g), 0, 1), part, options);
-    });
+    Tensor y = Tensor::empty({rows.size(0), out}, x.dtype(), x.device());  // [R, out]
+    kernels(x.device()).grouped_gemm(rows, view::transpose(matrices, 1, 2), biases, starts, y);
     return y;
   }
 
@@ -76,25 +59,23 @@ struct GroupedLinear : Op {
   }
 
   Tensor input_gradient(const Tensor& dy) const {
-    const Tensor dx = Tensor::empty({dy.size(0), matrices.size(2)}, dy.dtype(), dy.device());  // [R, in]
-    for_each_group(starts, [&](std::int64_t g, std::int64_t start, std::int64_t count) {
-      Tensor part = view::slice(dx, 0, start, count);
-      kernels(dy.device()).gemm(view::slice(dy, 0, start, count), view::select(matrices, 0, g), part, {});
-    });
+    Tensor dx = Tensor::empty({dy.size(0), matrices.size(2)}, dy.dtype(), dy.device());  // [R, in]
+    kernels(dy.device()).grouped_gemm(dy, matrices, {}, starts, dx);
     return dx;
   }
 
   static Tensor weight_gradient(const Tensor& dy, const Tensor& x, const std::vector<std::int64_t>& starts,
                                 const Shape& groups, const Shape& shape) {
-    const Tensor sum = Tensor::zeros(groups, accumulate_dtype(dy), dy.device());  // [G, out, in]
-    add_weight_gradients(dy, x, starts, sum);
+    Tensor sum = Tensor::empty(groups, accumulate_dtype(dy), dy.device());  // [G, out, in]
+    kernels(dy.device()).grouped_gemm_tn(dy, x, starts, false, sum);
     return cast(view::reshape(sum, shape), x.dtype());
   }
 
   static void accumulate(Leaf& leaf, const Tensor& dy, const Tensor& x, const std::vector<std::int64_t>& starts,
                          const Shape& groups, const Shape& shape) {
-    if (leaf.grad().defined() && leaf.grad().contiguous()) {
-      add_weight_gradients(dy, x, starts, view::reshape(leaf.grad(), groups));
+    if (leaf.sum().defined() && leaf.sum().contiguous()) {
+      Tensor sum = view::reshape(leaf.sum(), groups);  // [G, out, in]
+      kernels(dy.device()).grouped_gemm_tn(dy, x, starts, leaf.take_beta() != 0, sum);
     } else {
       leaf.accumulate(weight_gradient(dy, x, starts, groups, shape));
     }

@@ -111,9 +111,9 @@ struct Linear : Op {
     return view::reshape(dw, shape);
   }
   static void accumulate(Leaf& leaf, const Tensor& dy, const Tensor& x, const Shape& shape) {
-    if (!leaf.grad().defined() || !leaf.grad().contiguous()) return leaf.accumulate(weight_gradient(dy, x, shape));
-    Tensor sum = view::reshape(leaf.grad(), {dy.size(1), x.size(1)});
-    kernels(dy.device()).gemm(view::transpose(dy, 0, 1), x, sum, {.alpha = 1.0, .beta = 1.0, .bias = {}});
+    if (!leaf.sum().defined() || !leaf.sum().contiguous()) return leaf.accumulate(weight_gradient(dy, x, shape));
+    Tensor sum = view::reshape(leaf.sum(), {dy.size(1), x.size(1)});
+    kernels(dy.device()).gemm(view::transpose(dy, 0, 1), x, sum, {.alpha = 1.0, .beta = leaf.take_beta(), .bias = {}});
   }
 
   Tensor bias_gradient(const Tensor& dy) const {

@@ -24,14 +24,20 @@ Gradients Leaf::backward(const Tensor& gradient) {
 }
 
 void Leaf::accumulate(const Tensor& gradient) {
-  if (!grad().defined()) {
+  if (!sum().defined()) {
     const MemoryScope scope(MemoryCategory::gradients);
     grad_ = clone(gradient);
     return;
   }
   require(grad_.shape() == gradient.shape(), "backward", "a leaf of shape {} received a gradient of shape {}",
           grad_.shape(), gradient.shape());
+  if (take_beta() == 0)
+    return kernels(grad_.device()).copy(gradient, grad_);  // and not 0 * x, which for x = NaN is NaN
   kernels(grad_.device()).axpby(1.0, contiguous(gradient), 1.0, grad_);
+}
+
+void Leaf::settle() {
+  if (std::exchange(stale_, false)) kernels(grad_.device()).fill(grad_, 0);
 }
 
 void Leaf::run_hooks() {

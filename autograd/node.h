@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "core/tensor.h"
@@ -52,10 +53,24 @@ class Leaf : public Node, public std::enable_shared_from_this<Leaf> {
   /// The gradient so far; undefined before the first. A parameter sets an f32 tensor of zeros here (a view into a
   /// communication bucket), and gradients of any floating dtype are added to it in f32.
   Tensor& grad() {
+    settle();
+    return sum();
+  }
+  void set_grad(Tensor gradient) {
+    grad_ = std::move(gradient);
+    stale_ = false;
+  }
+  /// From here on the gradient counts as zero, whatever its elements are: what is added next overwrites them, which
+  /// spares two passes over memory. settle() writes the zeros if nothing was added; grad() calls it.
+  void restart() { stale_ = grad_.defined(); }
+  void settle();
+  /// For operations that add to the gradient themselves: where to, possibly undefined; and what they keep of what it
+  /// holds, 0 after restart(), else 1. Who takes beta writes every element right away.
+  Tensor& sum() {
     if (!grad_.defined() && source_) source_();
     return grad_;
   }
-  void set_grad(Tensor gradient) { grad_ = std::move(gradient); }
+  double take_beta() { return std::exchange(stale_, false) ? 0 : 1; }
   /// `source` is called when grad() is asked for and there is none, and sets it: memory for a gradient that exists only
   /// while something is added to it.
   void set_grad_source(std::function<void()> source) { source_ = std::move(source); }
@@ -78,7 +93,7 @@ class Leaf : public Node, public std::enable_shared_from_this<Leaf> {
   std::function<void()> source_;
   std::vector<std::function<void()>> hooks_;
   int backwards_per_hook_ = 1, backwards_ = 0;
-  bool deferrable_ = false;
+  bool deferrable_ = false, stale_ = false;
   int deferred_ = 0;
 };
 

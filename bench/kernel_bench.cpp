@@ -1,6 +1,8 @@
 // kernel_bench: time and effective bandwidth of the memory-bound CPU kernels, at shapes of small and large models.
 //   build/bin/kernel_bench [threads] [part of a kernel's name]
-// GB/s counts the bytes a kernel must move (stated in its file), not those it happens to move. With one thread the
+// GB/s counts the bytes a kernel must move (stated in its file), not those it happens to move; beside it the share of what
+// memory gives (bench/peaks.h), above 100% where the tensors fit into a cache. --markdown FILE writes the same as a
+// table. With one thread the
 // processor's time is measured, which other processes disturb little; with more, the time that passes. Products and
 // attention have benchmarks of their own.
 #include <fmt/core.h>
@@ -11,6 +13,9 @@
 #include <functional>
 #include <string>
 
+#include "bench/peaks.h"
+#include "bench/timing.h"
+#include "core/io.h"
 #include "core/kernels.h"
 #include "core/parallel_for.h"
 #include "core/random.h"
@@ -39,6 +44,9 @@ Tensor random_ids(std::int64_t count, std::int64_t vocab) {
 }
 
 std::string name_filter;
+double memory_gigas = 1;  // GB/s of main memory
+bench::MarkdownTable markdown_table("Kernels bound by memory: GB/s (share of memory bandwidth)",
+                                    {"kernel", "shape", "dtype", "us", "GB/s"});
 
 double seconds() {
   timespec now{};
@@ -57,8 +65,11 @@ void report(const std::string& name, const Shape& shape, DType dtype, std::int64
     run();
     best = std::min(best, seconds() - before);
   }
-  fmt::print("{:24} {:14} {:5} {:10.1f} us {:8.1f} GB/s\n", name, to_string(shape), trireme::name(dtype), best * 1e6,
-             static_cast<double>(bytes) / best * 1e-9);
+  const std::string speed = bench::share(static_cast<double>(bytes) / best * 1e-9, memory_gigas);
+  fmt::print("{:24} {:14} {:5} {:10.1f} us {:>14} GB/s\n", name, to_string(shape), trireme::name(dtype), best * 1e6,
+             speed);
+  markdown_table.row(
+      {name, to_string(shape), std::string(trireme::name(dtype)), fmt::format("{:.1f}", best * 1e6), speed});
 }
 
 void elementwise(const Shape& shape, DType dtype) {
@@ -92,7 +103,7 @@ void elementwise(const Shape& shape, DType dtype) {
   report("sum to columns", shape, dtype, bytes, [&] { table.reduce(Reduction::sum, x, sums); });
   report("sum to rows", shape, dtype, bytes, [&] { table.reduce(Reduction::sum, x, last); });
   report("sum of all", shape, dtype, bytes, [&] { table.reduce(Reduction::sum, x, all); });
-  report("sum_squares", shape, dtype, bytes, [&] { (void)table.sum_squares(x); });
+  report("sum_squares", shape, dtype, bytes, [&] { (void)table.sum_squares({&x, 1}); });
 }
 
 void rows(const Shape& shape, DType dtype) {
@@ -127,13 +138,17 @@ void vocabulary(std::int64_t tokens, std::int64_t vocab, std::int64_t width, DTy
 
 void optimizers(std::int64_t count, DType low_dtype) {
   const Tensor gradient = random({count});
-  Tensor weight = random({count}), m = random({count}), v = Tensor::full({count}, 1);
-  Tensor low = low_dtype == DType::f32 ? Tensor() : Tensor::empty({count}, low_dtype);
+  const Tensor weight = random({count}), m = random({count}), v = Tensor::full({count}, 1);
+  const Tensor low = low_dtype == DType::f32 ? Tensor() : Tensor::empty({count}, low_dtype);
   const std::int64_t copy_bytes = low.defined() ? low.bytes() : 0;
-  report("adamw", {count}, low_dtype, 28 * count + copy_bytes,
-         [&] { table.adamw({.lr = 1e-6, .weight_decay = 0.1, .step = 10}, gradient, weight, m, v, low); });
-  report("sgd momentum", {count}, low_dtype, 20 * count + copy_bytes,
-         [&] { table.sgd(1e-6, 0.9, 0.1, 1, gradient, weight, m, low); });
+  const AdamWUpdate adamw{gradient, weight, m, v, low, 0.1};
+  const SgdUpdate sgd{gradient, weight, m, low, 0.1};
+  report("adamw", {count}, low_dtype, 28 * count + copy_bytes, [&] {
+    table.adamw({.lr = 1e-6, .step = 10}, {&adamw, 1});
+  });
+  report("sgd momentum", {count}, low_dtype, 20 * count + copy_bytes, [&] {
+    table.sgd({.lr = 1e-6, .momentum = 0.9}, {&sgd, 1});
+  });
 }
 
 }  // namespace
@@ -143,9 +158,13 @@ int main(int argc, char** argv) {
   int team = threads();
   app.add_option("threads", team, "Threads")->check(CLI::Range(1, 1024))->capture_default_str();
   app.add_option("name", name_filter, "Only kernels whose name has this in it");
+  std::string markdown;
+  app.add_option("--markdown", markdown, "Write a table into this file, too");
   CLI11_PARSE(app, argc, argv);
   set_threads(team);
-  fmt::print("{} threads\n", threads());
+  const bench::MemorySpeed memory = bench::memory_speed(team);
+  memory_gigas = std::max(memory.read, memory.update) * 1e-9;
+  fmt::print("{} threads; memory {:.1f} GB/s\n", threads(), memory_gigas);
   for (const DType dtype : {DType::f32, DType::bf16}) {
     for (const Shape& shape : {Shape{768, 128}, Shape{768, 512}, Shape{8192, 3072}}) elementwise(shape, dtype);
     for (const Shape& shape : {Shape{768, 128}, Shape{8192, 768}}) rows(shape, dtype);
@@ -154,4 +173,5 @@ int main(int argc, char** argv) {
     optimizers(800'000, dtype);
     optimizers(32'000'000, dtype);
   }
+  if (!markdown.empty()) write_file(markdown, markdown_table.text());
 }

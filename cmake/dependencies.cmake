@@ -32,7 +32,9 @@ find_path(xxhash_folder xxhash.h)
 if(NOT xxhash_folder)
   trireme_missing(xxhash.h libxxhash-dev)
 endif()
-trireme_find(g++ OpenMP COMPONENTS CXX)
+if(NOT TRIREME_FUZZ)  # of one benchmark
+  trireme_find(g++ OpenMP COMPONENTS CXX)
+endif()
 
 # For programs that are taken to a machine with none of these libraries: all but the C library goes into them. Debian's
 # fmt has no archive: its headers hold it all, and --as-needed then drops the shared one.

@@ -22,10 +22,15 @@ function(trireme_program name)
 endfunction()
 
 # trireme_test(NAME SOURCES a_test.cpp ... LINKS ...): a doctest binary, registered with ctest under its name.
-# It runs in the repository's root.
+# It runs in the repository's root, and ctest may run another beside it; one that keeps two cores busy by itself has the
+# property PROCESSORS 2, one that takes minutes COST, which has it begin early.
 function(trireme_test name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LINKS" ${ARGN})
-  add_executable(${name} ${ARG_SOURCES} ${PROJECT_SOURCE_DIR}/tests/main.cpp)
+  if(NOT TARGET trireme_test_main)  # doctest itself takes longer to compile than most tests: once for all
+    add_library(trireme_test_main OBJECT ${PROJECT_SOURCE_DIR}/tests/main.cpp)
+    target_link_libraries(trireme_test_main PRIVATE trireme_flags doctest::doctest)
+  endif()
+  add_executable(${name} ${ARG_SOURCES} $<TARGET_OBJECTS:trireme_test_main>)
   target_link_libraries(${name} PRIVATE trireme_flags ${ARG_LINKS} doctest::doctest)
   add_test(NAME ${name} COMMAND ${name} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   get_filename_component(folder ${CMAKE_CURRENT_SOURCE_DIR} NAME)

@@ -38,6 +38,9 @@ class DeviceBackend {
   virtual void download(void* to, const void* from, std::size_t bytes) = 0;  ///< to host memory, after what is queued
   virtual void move(void* to, const void* from, std::size_t bytes) = 0;      ///< on the device; no overlap
   virtual void set(void* to, unsigned char value, std::size_t bytes) = 0;    ///< every byte
+  /// Host memory that upload and download reach without staging, 64-byte aligned; null when there is not enough.
+  virtual void* allocate_pinned(std::size_t bytes) = 0;
+  virtual void free_pinned(void* data) noexcept = 0;
   virtual void synchronize() = 0;  ///< waits until nothing is queued; throws what went wrong
   virtual const KernelTable& kernels() const = 0;
 };

@@ -11,13 +11,16 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <ctime>
 #include <optional>
 #include <random>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include "core/error.h"
+#include "core/io_calls.h"
 
 namespace trireme {
 
@@ -25,7 +28,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr mode_t kFileMode = 0666;  // less the umask
+constexpr mode_t kFileMode = 0666, kFolderMode = 0777;  // less the umask
 
 /// Repeats a call that a signal interrupted.
 template <class Call>
@@ -67,7 +70,7 @@ bool is_out_of_space(int error) { return error == ENOSPC || error == EDQUOT || e
 /// Writes all of `bytes`, continuing short writes. Returns the error number, or 0.
 int write_all(int fd, std::span<const std::byte> bytes, std::uint64_t& written) {
   while (!bytes.empty()) {
-    const ssize_t count = uninterrupted([&] { return ::write(fd, bytes.data(), bytes.size()); });
+    const ssize_t count = uninterrupted([&] { return io::write(fd, bytes.data(), bytes.size()); });
     if (count < 0) return errno;
     if (count == 0) return EIO;  // not an error to POSIX, but it would repeat forever
     written += static_cast<std::uint64_t>(count);
@@ -78,6 +81,36 @@ int write_all(int fd, std::span<const std::byte> bytes, std::uint64_t& written) 
 
 /// "runs/a/" names the same folder as "runs/a", but a name beside it can only be made from the latter.
 fs::path without_trailing_slash(const fs::path& path) { return path.has_filename() ? path : path.parent_path(); }
+
+/// Removes a folder with all it holds, or nothing when there is none. Returns the error number, or 0.
+int remove_tree(const fs::path& folder) {
+  std::error_code error;
+  std::vector<fs::directory_entry> entries;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error))
+    entries.push_back(*entry);
+  if (error) return error == std::errc::no_such_file_or_directory ? 0 : error.value();
+  for (const fs::directory_entry& entry : entries) {
+    const bool is_folder = entry.symlink_status(error).type() == fs::file_type::directory;
+    const int failed = is_folder ? remove_tree(entry.path()) : io::unlink(entry.path().c_str()) < 0 ? errno : 0;
+    if (failed != 0 && failed != ENOENT) return failed;
+  }
+  return io::rmdir(folder.c_str()) < 0 && errno != ENOENT ? errno : 0;
+}
+
+/// Creates a folder and those above it; `durably`: also what is in it is lost in a power failure when its own name is.
+/// An error names the folder that was asked for.
+void create_folder(const fs::path& path, bool durably, const fs::path& asked) {
+  std::error_code unknown;
+  if (fs::is_directory(path, unknown)) return;
+  const fs::path folder = without_trailing_slash(path), above = folder_of(folder);
+  if (above != folder) create_folder(above, true, asked);
+  if (io::mkdir(folder.c_str(), kFolderMode) < 0) {
+    const int error = errno;
+    if (error == EEXIST && fs::is_directory(path, unknown)) return;  // another process was faster
+    fail_io(error == EEXIST ? ENOTDIR : error, "create the folder", asked);
+  }
+  if (durably) sync_folder(above);
+}
 
 /// "host a.example, process 123, since 2026-01-31 12:00:00 UTC, number 0123456789abcdef".
 std::string this_owner() {
@@ -104,31 +137,31 @@ fs::path temporary_name(const fs::path& path) {
 
 // Some network file systems cannot sync a folder: that is not an error.
 void sync_folder(const fs::path& folder) {
-  const int fd = uninterrupted([&] { return ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); });
+  const int fd = uninterrupted([&] { return io::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); });
   if (fd < 0) fail_io(errno, "open the folder", folder);
-  const int error = uninterrupted([&] { return ::fsync(fd); }) < 0 ? errno : 0;
-  ::close(fd);
+  const int error = uninterrupted([&] { return io::fsync(fd); }) < 0 ? errno : 0;
+  io::close(fd);
   if (error != 0 && error != EINVAL && error != ENOTSUP) fail_io(error, "sync the folder", folder);
 }
 
 InputFile::InputFile(fs::path path) : path_(std::move(path)) {
-  fd_ = uninterrupted([&] { return ::open(path_.c_str(), O_RDONLY | O_CLOEXEC); });
+  fd_ = uninterrupted([&] { return io::open(path_.c_str(), O_RDONLY | O_CLOEXEC); });
   if (fd_ < 0) fail_io(errno, "open", path_);
   struct stat info {};
   if (::fstat(fd_, &info) < 0) {
     const int error = errno;
-    ::close(fd_);
+    io::close(fd_);
     fail_io(error, "read", path_);
   }
   size_ = static_cast<std::uint64_t>(info.st_size);
 }
 
-InputFile::~InputFile() { ::close(fd_); }
+InputFile::~InputFile() { io::close(fd_); }
 
 void InputFile::read_at(std::uint64_t offset, std::span<std::byte> bytes) const {
   while (!bytes.empty()) {
     const ssize_t count =
-        uninterrupted([&] { return ::pread(fd_, bytes.data(), bytes.size(), static_cast<off_t>(offset)); });
+        uninterrupted([&] { return io::pread(fd_, bytes.data(), bytes.size(), static_cast<off_t>(offset)); });
     if (count < 0) fail_io(errno, "read", path_);
     if (count == 0)
       fail(ExitCode::data, "io", "{} ends at byte {}; expected {} bytes more; it was cut short", path_.string(), offset,
@@ -155,34 +188,31 @@ void require_space(const fs::path& folder, std::uint64_t bytes) {
 }
 
 void move_folder(const fs::path& from, const fs::path& to) {
-  if (::rename(from.c_str(), to.c_str()) < 0) fail_io(errno, "create the folder", to);
+  if (io::rename(from.c_str(), to.c_str()) < 0) fail_io(errno, "create the folder", to);
   sync_folder(folder_of(to));
 }
 
 void remove_file(const fs::path& path) {
-  std::error_code error;
-  fs::remove(path, error);
-  if (error) fail_io(error.value(), "remove", path);
+  if (io::unlink(path.c_str()) < 0 && errno != ENOENT) fail_io(errno, "remove", path);
 }
 
 void remove_folder(const fs::path& folder) {
-  std::error_code error;
-  fs::remove_all(folder, error);
-  if (error) fail_io(error.value(), "remove the folder", folder);
+  const int error = remove_tree(folder);
+  if (error != 0) fail_io(error, "remove the folder", folder);
 }
 
 std::string read_file(const fs::path& path) {
-  const int fd = uninterrupted([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC); });
+  const int fd = uninterrupted([&] { return io::open(path.c_str(), O_RDONLY | O_CLOEXEC); });
   if (fd < 0) fail_io(errno, "open", path);
   std::string content;
   struct stat info {};
   if (::fstat(fd, &info) == 0 && info.st_size > 0) content.reserve(static_cast<std::size_t>(info.st_size));
   std::array<char, 1 << 16> chunk;
   while (true) {
-    const ssize_t count = uninterrupted([&] { return ::read(fd, chunk.data(), chunk.size()); });
+    const ssize_t count = uninterrupted([&] { return io::read(fd, chunk.data(), chunk.size()); });
     const int error = errno;
     if (count <= 0) {
-      ::close(fd);
+      io::close(fd);
       if (count < 0) fail_io(error, "read", path);
       return content;
     }
@@ -190,13 +220,9 @@ std::string read_file(const fs::path& path) {
   }
 }
 
-void make_directories(const fs::path& path) {
-  std::error_code error;
-  fs::create_directories(path, error);
-  if (error) fail_io(error.value(), "create the folder", path);
-  // create_directories is content with any existing file of that name.
-  if (!fs::is_directory(path, error)) fail_io(ENOTDIR, "create the folder", path);
-}
+void make_temporary_folder(const fs::path& path) { create_folder(path, false, path); }
+
+void make_directories(const fs::path& path) { create_folder(path, true, path); }
 
 void write_file(const fs::path& path, std::span<const std::byte> bytes) {
   AtomicFile file(path, bytes.size());
@@ -210,14 +236,14 @@ AtomicFile::AtomicFile(fs::path path, std::uint64_t expected_bytes)
     : path_(std::move(path)), temporary_(temporary_name(path_)) {
   const auto available = available_bytes(folder_of(path_));
   if (available && *available < expected_bytes) fail_write(ENOSPC, path_, expected_bytes);
-  fd_ = uninterrupted([&] { return ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kFileMode); });
+  fd_ = uninterrupted([&] { return io::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kFileMode); });
   if (fd_ < 0) fail_io(errno, "write", path_);
 }
 
 AtomicFile::~AtomicFile() {
   if (fd_ < 0) return;
-  ::close(fd_);
-  ::unlink(temporary_.c_str());
+  io::close(fd_);
+  io::unlink(temporary_.c_str());
 }
 
 void AtomicFile::write(std::span<const std::byte> bytes) {
@@ -229,13 +255,13 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
 
 void AtomicFile::commit() {
   require(fd_ >= 0, "io", "{} was already committed", path_.string());
-  if (uninterrupted([&] { return ::fsync(fd_); }) < 0) fail_write(errno, path_, written_);
+  if (uninterrupted([&] { return io::fsync(fd_); }) < 0) fail_write(errno, path_, written_);
   // From here the destructor must not close again; a failure still removes the temporary file.
   const int fd = std::exchange(fd_, -1);
-  int error = ::close(fd) < 0 ? errno : 0;
-  if (error == 0 && ::rename(temporary_.c_str(), path_.c_str()) < 0) error = errno;
+  int error = io::close(fd) < 0 ? errno : 0;
+  if (error == 0 && io::rename(temporary_.c_str(), path_.c_str()) < 0) error = errno;
   if (error != 0) {
-    ::unlink(temporary_.c_str());
+    io::unlink(temporary_.c_str());
     fail_io(error, "write", path_);
   }
   sync_folder(folder_of(path_));
@@ -243,12 +269,12 @@ void AtomicFile::commit() {
 
 AtomicFolder::AtomicFolder(const fs::path& path)
     : path_(without_trailing_slash(path)), temporary_(temporary_name(path_)) {
-  make_directories(temporary_);
+  make_temporary_folder(temporary_);
 }
 
 AtomicFolder::~AtomicFolder() {
-  std::error_code ignored;  // a destructor cannot report, and what stays behind has a name that nothing reads
-  if (!committed_) fs::remove_all(temporary_, ignored);
+  // A destructor cannot report, and what stays behind has a name that nothing reads.
+  if (!committed_) static_cast<void>(remove_tree(temporary_));
 }
 
 void AtomicFolder::commit() {
@@ -258,28 +284,54 @@ void AtomicFolder::commit() {
   committed_ = true;
 }
 
-FileLock::FileLock(const fs::path& path)
-    : fd_(uninterrupted([&] { return ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, kFileMode); })) {
-  if (fd_ < 0) fail_io(errno, "open", path);
-  if (uninterrupted([&] { return ::flock(fd_, LOCK_EX | LOCK_NB); }) == 0) {
-    // Who has the lock is for messages only: a disk too full for a line does not take it away.
-    const std::string owner = this_owner();
-    std::uint64_t written = 0;
-    if (::ftruncate(fd_, 0) == 0) static_cast<void>(write_all(fd_, std::as_bytes(std::span(owner)), written));
-    return;
-  }
-  const int error = errno;
+namespace {
+
+/// Says who has the lock that `fd` is open on, and closes it.
+[[noreturn]] void fail_locked(int fd, const fs::path& path) {
   std::array<char, 512> owner{};
-  const ssize_t length = ::pread(fd_, owner.data(), owner.size() - 1, 0);
-  ::close(fd_);
-  if (error != EWOULDBLOCK) fail_io(error, "lock", path);
+  const ssize_t length = io::pread(fd, owner.data(), owner.size() - 1, 0);
+  io::close(fd);
   fail(ExitCode::locked, "io", "{} is locked by another process{}; wait for it to end, or stop it", path.string(),
        length > 0
            ? fmt::format(" ({})", std::string(owner.data()).substr(0, std::string(owner.data()).find(", number")))
            : std::string());
 }
 
-FileLock::~FileLock() { ::close(fd_); }
+/// Whoever only looks has the lock for a moment.
+int try_lock(int fd, int kind) {
+  for (int attempt = 0;; ++attempt) {
+    const int status = uninterrupted([&] { return ::flock(fd, kind | LOCK_NB); });
+    if (status == 0 || errno != EWOULDBLOCK || attempt == 5) return status;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+}
+
+}  // namespace
+
+void FileLock::require_free(const fs::path& path) {
+  const int fd = uninterrupted([&] { return io::open(path.c_str(), O_RDONLY | O_CLOEXEC, kFileMode); });
+  if (fd < 0) return;  // nobody has made it, or may be told why it cannot be read when it is needed
+  if (try_lock(fd, LOCK_SH) < 0 && errno == EWOULDBLOCK) fail_locked(fd, path);
+  io::close(fd);
+}
+
+FileLock::FileLock(const fs::path& path)
+    : fd_(uninterrupted([&] { return io::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, kFileMode); })) {
+  if (fd_ < 0) fail_io(errno, "open", path);
+  if (try_lock(fd_, LOCK_EX) == 0) {
+    // Who has the lock is for messages only: a disk too full for a line does not take it away.
+    const std::string owner = this_owner();
+    std::uint64_t written = 0;
+    if (io::ftruncate(fd_, 0) == 0) static_cast<void>(write_all(fd_, std::as_bytes(std::span(owner)), written));
+    return;
+  }
+  if (errno == EWOULDBLOCK) fail_locked(fd_, path);
+  const int error = errno;
+  io::close(fd_);
+  fail_io(error, "lock", path);
+}
+
+FileLock::~FileLock() { io::close(fd_); }
 
 AppendFile::AppendFile(fs::path path) : path_(std::move(path)) {
   // Only an existing file can end in a torn line: cut back to the end of its last whole one.
@@ -287,14 +339,14 @@ AppendFile::AppendFile(fs::path path) : path_(std::move(path)) {
   if (fs::is_regular_file(path_, missing)) {
     const std::string content = read_file(path_);
     const std::size_t whole = content.rfind('\n') + 1;  // npos + 1 = 0: no whole line at all
-    if (whole < content.size() && ::truncate(path_.c_str(), static_cast<off_t>(whole)) < 0)
+    if (whole < content.size() && io::truncate(path_.c_str(), static_cast<off_t>(whole)) < 0)
       fail_io(errno, "shorten", path_);
   }
-  fd_ = uninterrupted([&] { return ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, kFileMode); });
+  fd_ = uninterrupted([&] { return io::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, kFileMode); });
   if (fd_ < 0) fail_io(errno, "open for appending", path_);
 }
 
-AppendFile::~AppendFile() { ::close(fd_); }
+AppendFile::~AppendFile() { io::close(fd_); }
 
 void AppendFile::line(std::string_view text) {
   std::string whole(text);
@@ -304,7 +356,7 @@ void AppendFile::line(std::string_view text) {
   const int error = write_all(fd_, std::as_bytes(std::span(whole)), written);
   if (error == 0) return;
   // Best effort: if this fails too, opening the file next time repairs it.
-  if (before >= 0 && written > 0 && ::ftruncate(fd_, before) < 0) fail_write(error, path_, whole.size());
+  if (before >= 0 && written > 0 && io::ftruncate(fd_, before) < 0) fail_write(error, path_, whole.size());
   fail_write(error, path_, whole.size());
 }
 

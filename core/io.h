@@ -51,8 +51,10 @@ void remove_folder(const std::filesystem::path& folder);
 /// Makes the names in a folder durable.
 void sync_folder(const std::filesystem::path& folder);
 
-/// Creates the folder and those above it; an existing folder is fine, a file in the way is an error.
+/// Creates the folder and those above it, durably; an existing folder is fine, a file in the way is an error.
 void make_directories(const std::filesystem::path& path);
+/// The same, but the folder itself need not survive a power failure: it will get another name, by move_folder().
+void make_temporary_folder(const std::filesystem::path& path);
 
 /// Replaces `path` by these bytes, or leaves it as it was.
 void write_file(const std::filesystem::path& path, std::span<const std::byte> bytes);
@@ -108,6 +110,8 @@ class FileLock {
   /// Makes the file if there is none, and writes into it who has it: host, process, since when, a random number. Throws
   /// ExitCode::locked, with that line, when another process, or another object, has it.
   explicit FileLock(const std::filesystem::path& path);
+  /// Throws as the constructor does when somebody has the lock. Changes nothing; any number may look at once.
+  static void require_free(const std::filesystem::path& path);
   ~FileLock();
   FileLock(const FileLock&) = delete;
   FileLock& operator=(const FileLock&) = delete;

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -42,9 +43,26 @@ struct VocabSlice {
 };
 
 struct AdamWOptions {
-  double lr = 0, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0;
-  double gradient_scale = 1;  ///< multiplies the gradient first: clipping and loss scaling folded in
+  double lr = 0, beta1 = 0.9, beta2 = 0.999, eps = 1e-8;
+  double gradient_scale = 1;  ///< multiplies the gradients first: clipping and loss scaling folded in
   std::int64_t step = 1;      ///< 1 for the first update: bias correction
+};
+/// One parameter's part in a step: dense tensors of one shape, of which all but the gradient are written.
+struct AdamWUpdate {
+  Tensor gradient, weight, m, v;  ///< f32
+  Tensor low{};                   ///< bf16/f16 copy of the new weight; undefined: none
+  double weight_decay = 0;
+};
+
+struct SgdOptions {
+  double lr = 0, momentum = 0;
+  double gradient_scale = 1;  ///< as for AdamW
+};
+struct SgdUpdate {
+  Tensor gradient, weight;  ///< f32
+  Tensor momentum{};        ///< f32; undefined: plain SGD
+  Tensor low{};             ///< as for AdamW
+  double weight_decay = 0;
 };
 
 struct KernelTable {
@@ -73,8 +91,9 @@ struct KernelTable {
   // ---- reductions ------------------------------------------------------------------------------------------------
   /// y = reduction of x over the dims where y has extent 1; x any strides, y dense; same dtype; sums kept in acc.
   void (*reduce)(Reduction op, const Tensor& x, Tensor& y);
-  /// Sum of squares of a dense floating tensor, in f64.
-  double (*sum_squares)(const Tensor& x);
+  /// Sum of squares of all elements of dense tensors, in f64; each may have its own floating dtype. On CUDA the host
+  /// waits once, whatever the number of tensors.
+  double (*sum_squares)(std::span<const Tensor> xs);
 
   // ---- products --------------------------------------------------------------------------------------------------
   /// c = alpha a @ b + beta c + bias; a [.., M, K], b [.., K, N], c [.., M, N] with the same leading dims (any number,
@@ -82,6 +101,16 @@ struct KernelTable {
   /// transpose is a view); c's last stride is 1. a and b have one dtype; c has it too, or is f32. Products accumulate
   /// in acc.
   void (*gemm)(const Tensor& a, const Tensor& b, Tensor& c, const GemmOptions& options);
+  /// The products of a mixture of experts, whose R rows are sorted by group: group g has rows starts[g] to
+  /// starts[g + 1], perhaps none. starts [G + 1] rises from 0 to R. Products accumulate in acc.
+  /// For each group, on its rows: y = x @ matrices[g] + bias[g]; x [R, K], y [R, N] dense, matrices [G, K, N] with one
+  /// of the last two strides 1, bias [G, N] dense or undefined; T.
+  void (*grouped_gemm)(const Tensor& x, const Tensor& matrices, const Tensor& bias,
+                       std::span<const std::int64_t> starts, Tensor& y);
+  /// For each group, over its rows: c[g] = a^T @ b, or c[g] += a^T @ b; no rows give 0. a [R, M], b [R, N] dense T;
+  /// c [G, M, N] dense, T or f32.
+  void (*grouped_gemm_tn)(const Tensor& a, const Tensor& b, std::span<const std::int64_t> starts, bool accumulate,
+                          Tensor& c);
 
   // ---- rows: x [N, D], dense --------------------------------------------------------------------------------------
   /// y = softmax over the last dim; T; y may be x.
@@ -149,19 +178,17 @@ struct KernelTable {
                                  const Tensor& maximum, const Tensor& sum_exp, double smoothing, double scale,
                                  Tensor& dlogits);
 
-  // ---- optimizer: one pass over dense tensors of one shape ---------------------------------------------
-  /// AdamW with decoupled decay (Loshchilov and Hutter 2019, algorithm 2): weight, gradient, m, v f32; low: bf16/f16
-  /// copy of the new weight, or undefined.
-  void (*adamw)(const AdamWOptions& options, const Tensor& gradient, Tensor& weight, Tensor& m, Tensor& v, Tensor& low);
-  /// v = momentum v + (scale g + decay w); w -= lr v; momentum may be undefined (plain SGD). f32; low as for adamw.
-  void (*sgd)(double lr, double momentum_factor, double weight_decay, double gradient_scale, const Tensor& gradient,
-              Tensor& weight, Tensor& momentum, Tensor& low);
+  // ---- optimizer: one pass over many parameters ---------------------------------------------------------
+  /// AdamW with decoupled decay (Loshchilov and Hutter 2019, algorithm 2).
+  void (*adamw)(const AdamWOptions& options, std::span<const AdamWUpdate> updates);
+  /// v = momentum v + (scale g + decay w); w -= lr v.
+  void (*sgd)(const SgdOptions& options, std::span<const SgdUpdate> updates);
 };
 
 const KernelTable& kernels(Device device);
 
-/// Names of the products built in, fastest first; select_gemm sets the one the table uses, for the whole process: call
-/// it before ranks start. Throws for an unknown name, listing the known ones.
+/// Names of the CPU's products, fastest first; select_gemm sets the one its table uses, for the whole process: call it
+/// before ranks start. Throws for an unknown name, listing the known ones. CUDA's are in cuda/selection.h.
 std::vector<std::string_view> gemm_names();
 void select_gemm(std::string_view name);
 std::string_view selected_gemm();

@@ -1,5 +1,7 @@
 #include "core/memory.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <bit>
 #include <cstdlib>
@@ -18,6 +20,19 @@ std::size_t size_class(std::size_t bytes) {
   if (bytes <= 256) return (bytes + alignment - 1) / alignment * alignment;
   const std::size_t step = std::bit_floor(bytes - 1) / 4;
   return (bytes + step - 1) / step * step;
+}
+
+/// Large blocks in pages of 2 MiB where the system grants them: weights are read row by row, each row from another page,
+/// and the processor remembers the places of few pages. A wish: what it says of the rest is of no matter.
+void* system_memory(std::size_t bytes) {
+  constexpr std::size_t huge_page = 2 << 20;
+  if (bytes < 2 * huge_page) return std::aligned_alloc(alignment, bytes);
+  void* data = nullptr;
+  if (::posix_memalign(&data, huge_page, bytes) != 0) return nullptr;  // not aligned_alloc, which wants whole pages
+#if defined(MADV_HUGEPAGE)
+  static_cast<void>(::madvise(data, bytes, MADV_HUGEPAGE));
+#endif
+  return data;
 }
 
 thread_local MemoryCategory current_category = MemoryCategory::activations;
@@ -55,17 +70,22 @@ std::string_view name(MemoryCategory category) {
   return names[static_cast<std::size_t>(category)];
 }
 
-MemoryPool::Block::Block(std::shared_ptr<MemoryPool> pool, std::size_t bytes, MemoryCategory category)
-    : pool_(std::move(pool)), data_(pool_->take(bytes, category)), bytes_(bytes), category_(category) {}
+MemoryPool::Block::Block(std::shared_ptr<MemoryPool> pool, std::size_t bytes, MemoryCategory category,
+                         std::shared_ptr<DeviceBackend> pinned_for)
+    : pool_(std::move(pool)),
+      pinned_for_(std::move(pinned_for)),
+      data_(pool_->take(bytes, category, pinned_for_)),
+      bytes_(bytes),
+      category_(category) {}
 
 MemoryPool::Block::~Block() { release(); }
 
 void MemoryPool::Block::release() {
-  if (data_ != nullptr) pool_->give(std::exchange(data_, nullptr), bytes_, category_);
+  if (data_ != nullptr) pool_->give(std::exchange(data_, nullptr), bytes_, category_, pinned_for_);
 }
 
 void MemoryPool::Block::acquire() {
-  if (data_ == nullptr) data_ = pool_->take(bytes_, category_);
+  if (data_ == nullptr) data_ = pool_->take(bytes_, category_, pinned_for_);
 }
 
 MemoryPool::MemoryPool(std::shared_ptr<DeviceBackend> backend) : backend_(std::move(backend)) {}
@@ -86,9 +106,10 @@ const std::shared_ptr<MemoryPool>& MemoryPool::current() { return current_pool()
 
 void MemoryPool::set_current(std::shared_ptr<MemoryPool> pool) { current_pool() = std::move(pool); }
 
-void* MemoryPool::take(std::size_t bytes, MemoryCategory category) {
+void* MemoryPool::take(std::size_t bytes, MemoryCategory category, const Backend& pinned_for) {
   const std::scoped_lock lock(mutex_);
-  void* const data = backend_ != nullptr ? backend_->allocate(std::max<std::size_t>(bytes, 1)) : from_host(bytes);
+  void* const data =
+      backend_ != nullptr ? backend_->allocate(std::max<std::size_t>(bytes, 1)) : from_host(bytes, pinned_for);
   if (data == nullptr) out_of_memory(bytes, category);
   add(use_[static_cast<std::size_t>(category)], static_cast<std::int64_t>(bytes));
   add(total_, static_cast<std::int64_t>(bytes));
@@ -96,16 +117,31 @@ void* MemoryPool::take(std::size_t bytes, MemoryCategory category) {
 }
 
 /// Null when the system has none.
-void* MemoryPool::from_host(std::size_t bytes) {
+void* MemoryPool::from_host(std::size_t bytes, const Backend& pinned_for) {
+  const bool pinned = pinned_for != nullptr;
+  if (pinned && pinner_ != pinned_for) {  // another device was opened since
+    release_pinned();
+    pinner_ = pinned_for;
+  }
   const std::size_t rounded = size_class(std::max<std::size_t>(bytes, 1));
-  if (auto& blocks = free_[rounded]; !blocks.empty()) {
+  if (auto& blocks = (pinned ? free_pinned_ : free_)[rounded]; !blocks.empty()) {
     void* const data = blocks.back();
     blocks.pop_back();
     return data;
   }
-  void* const data = std::aligned_alloc(alignment, rounded);
-  if (data != nullptr) ++system_allocations_;
+  void* const data = pinned ? pinned_for->allocate_pinned(rounded) : system_memory(rounded);
+  if (data == nullptr) return nullptr;
+  ++system_allocations_;
+  if (pinned) pinned_bytes_ += static_cast<std::int64_t>(rounded);
   return data;
+}
+
+void MemoryPool::release_pinned() {
+  for (auto& [bytes, blocks] : free_pinned_) {
+    pinned_bytes_ -= static_cast<std::int64_t>(bytes * blocks.size());
+    for (void* data : blocks) pinner_->free_pinned(data);
+    blocks.clear();
+  }
 }
 
 void MemoryPool::out_of_memory(std::size_t bytes, MemoryCategory category) const {
@@ -124,12 +160,18 @@ void MemoryPool::out_of_memory(std::size_t bytes, MemoryCategory category) const
        bytes, name(category), total_.live, by_category.empty() ? "" : ": ", by_category, left, remedy(category));
 }
 
-void MemoryPool::give(void* data, std::size_t bytes, MemoryCategory category) {
+void MemoryPool::give(void* data, std::size_t bytes, MemoryCategory category, const Backend& pinned_for) {
   const std::scoped_lock lock(mutex_);
+  const std::size_t rounded = size_class(std::max<std::size_t>(bytes, 1));
   if (backend_ != nullptr) {
     backend_->free(data);
+  } else if (pinned_for == nullptr) {
+    free_[rounded].push_back(data);
+  } else if (pinned_for == pinner_) {
+    free_pinned_[rounded].push_back(data);
   } else {
-    free_[size_class(std::max<std::size_t>(bytes, 1))].push_back(data);
+    pinned_bytes_ -= static_cast<std::int64_t>(rounded);
+    pinned_for->free_pinned(data);
   }
   add(use_[static_cast<std::size_t>(category)], -static_cast<std::int64_t>(bytes));
   add(total_, -static_cast<std::int64_t>(bytes));
@@ -150,6 +192,11 @@ std::int64_t MemoryPool::system_allocations() const {
   return system_allocations_;
 }
 
+std::int64_t MemoryPool::pinned_bytes() const {
+  const std::scoped_lock lock(mutex_);
+  return pinned_bytes_;
+}
+
 void MemoryPool::reset_peaks() {
   const std::scoped_lock lock(mutex_);
   for (MemoryUse& use : use_) use.peak = use.live;
@@ -162,6 +209,7 @@ void MemoryPool::release_cached() {
     for (void* data : blocks) std::free(data);
     blocks.clear();
   }
+  release_pinned();
 }
 
 MemoryScope::MemoryScope(MemoryCategory category) : previous_(std::exchange(current_category, category)) {}

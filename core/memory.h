@@ -44,7 +44,9 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
   /// One allocation; returned to its pool on destruction. At least 64-byte aligned.
   class Block {
    public:
-    Block(std::shared_ptr<MemoryPool> pool, std::size_t bytes, MemoryCategory category);
+    /// `pinned_for`: of host memory that this device reaches without staging; null: of the pool's ordinary memory.
+    Block(std::shared_ptr<MemoryPool> pool, std::size_t bytes, MemoryCategory category,
+          std::shared_ptr<DeviceBackend> pinned_for = nullptr);
     ~Block();
     Block(const Block&) = delete;
     Block& operator=(const Block&) = delete;
@@ -55,6 +57,7 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
 
    private:
     std::shared_ptr<MemoryPool> pool_;
+    std::shared_ptr<DeviceBackend> pinned_for_;
     void* data_;
     std::size_t bytes_;
     MemoryCategory category_;
@@ -76,21 +79,27 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
   MemoryUse use(MemoryCategory category) const;
   MemoryUse total() const;
   std::int64_t system_allocations() const;  ///< how often the pool had to ask the system: constant in a steady state
+  std::int64_t pinned_bytes() const;        ///< of host memory that is pinned, in use or kept
   void reset_peaks();
   void release_cached();  ///< gives unused blocks back to the system
 
  private:
   explicit MemoryPool(std::shared_ptr<DeviceBackend> backend);
-  void* take(std::size_t bytes, MemoryCategory category);
-  void give(void* data, std::size_t bytes, MemoryCategory category);
-  void* from_host(std::size_t bytes);
+  using Backend = std::shared_ptr<DeviceBackend>;
+  void* take(std::size_t bytes, MemoryCategory category, const Backend& pinned_for);
+  void give(void* data, std::size_t bytes, MemoryCategory category, const Backend& pinned_for);
+  void* from_host(std::size_t bytes, const Backend& pinned_for);
+  void release_pinned();
   [[noreturn]] void out_of_memory(std::size_t bytes, MemoryCategory category) const;
 
   std::shared_ptr<DeviceBackend> backend_;  // null: host memory
   std::shared_ptr<MemoryPool> on_device_;   // of the same rank
 
   mutable std::mutex mutex_;
-  std::map<std::size_t, std::vector<void*>> free_;  // by size class
+  std::map<std::size_t, std::vector<void*>> free_;         // by size class
+  std::shared_ptr<DeviceBackend> pinner_;                  // whose pinned memory is kept
+  std::map<std::size_t, std::vector<void*>> free_pinned_;  // by size class
+  std::int64_t pinned_bytes_ = 0;
   std::array<MemoryUse, memory_categories> use_{};
   MemoryUse total_{};
   std::int64_t system_allocations_ = 0;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "core/heartbeat.h"
 #include "core/team.h"
 
 namespace trireme {
@@ -15,6 +16,7 @@ namespace trireme {
 template <class Body>
 void parallel_for(std::int64_t n, std::int64_t grain, Body&& body) {
   if (n <= 0) return;
+  Heartbeat::beat();
   const std::int64_t parts =
       std::min<std::int64_t>(threads(), std::max<std::int64_t>(1, n / std::max<std::int64_t>(grain, 1)));
   if (parts == 1) {
@@ -28,6 +30,7 @@ void parallel_for(std::int64_t n, std::int64_t grain, Body&& body) {
 /// Calls body(part, parts) once for each part.
 template <class Body>
 void parallel_parts(int parts, Body&& body) {
+  Heartbeat::beat();
   const auto part = [&](int index) { body(index, parts); };
   team::run_parts(parts, team::Body(part));
 }
@@ -35,6 +38,7 @@ void parallel_parts(int parts, Body&& body) {
 /// Calls body(member, members) on as many threads at once; they may meet at team::barrier(members), all or none.
 template <class Body>
 void parallel_team(int members, Body&& body) {
+  Heartbeat::beat();
   const auto part = [&](int index) { body(index, members); };
   team::run_together(members, team::Body(part));
 }

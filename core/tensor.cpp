@@ -4,14 +4,20 @@
 
 namespace trireme {
 
-Tensor Tensor::empty(const Shape& shape, DType dtype, Device device) {
+Tensor Tensor::empty(const Shape& shape, DType dtype, Device device) { return make(shape, dtype, device, nullptr); }
+
+Tensor Tensor::empty_pinned(const Shape& shape, DType dtype, Device device) {
+  return make(shape, dtype, Device::cpu, shared_backend(device));
+}
+
+Tensor Tensor::make(const Shape& shape, DType dtype, Device device, std::shared_ptr<DeviceBackend> pinned_for) {
   for (const std::int64_t extent : shape) {
     require(extent >= 0, "Tensor::empty", "extents must not be negative, got {}", shape);
   }
   Tensor result;
   const auto bytes = static_cast<std::size_t>(shape.count()) * size_of(dtype);
-  result.storage_ =
-      std::make_shared<MemoryPool::Block>(MemoryPool::current()->on(device), bytes, MemoryScope::category());
+  result.storage_ = std::make_shared<MemoryPool::Block>(MemoryPool::current()->on(device), bytes,
+                                                        MemoryScope::category(), std::move(pinned_for));
   result.shape_ = shape;
   result.strides_ = row_major_strides(shape);
   result.dtype_ = dtype;

@@ -28,6 +28,8 @@ class Tensor {
   Tensor() = default;  ///< undefined: no storage; what an absent gradient or bias is
 
   static Tensor empty(const Shape& shape, DType dtype = DType::f32, Device device = Device::cpu);
+  /// On the host, contents undefined, in memory that `device` copies from and to without staging (pinned).
+  static Tensor empty_pinned(const Shape& shape, DType dtype, Device device);
   static Tensor zeros(const Shape& shape, DType dtype = DType::f32, Device device = Device::cpu);
   static Tensor full(const Shape& shape, double value, DType dtype = DType::f32, Device device = Device::cpu);
   /// A tensor holding a copy of `values`, whose count must be the shape's.
@@ -81,6 +83,8 @@ class Tensor {
   Tensor detach() const;  ///< the same elements, off the tape
 
  private:
+  static Tensor make(const Shape& shape, DType dtype, Device device, std::shared_ptr<DeviceBackend> pinned_for);
+
   std::shared_ptr<MemoryPool::Block> storage_;
   std::int64_t offset_ = 0;  // in elements
   Shape shape_, strides_;

@@ -115,6 +115,21 @@ constexpr auto products = std::to_array<Implementation<Gemm<T, Out>>>({
 #endif
 });
 
+/// As sm90_problem; b has a matrix for each group, but where groups cut the sum. No rows are no problem.
+template <class T, class Out>
+std::string grouped_sm90_problem(const GroupedGemm<T, Out>& g) {
+  const Gemm<T, Out>& p = g.product;
+  if (p.k < 1 && p.form != Form::tn) return fmt::format("k is {}; it needs at least 1", p.k);
+  const std::string of_a = tma_problem("a", p.a, p.a_pitch, 0);
+  return of_a.empty() ? tma_problem("b", p.b, p.b_pitch, p.b_stride) : of_a;
+}
+
+template <class T, class Out>
+constexpr auto grouped_products = std::to_array<Implementation<GroupedGemm<T, Out>>>(
+    {{"sm90", 9, &grouped_sm90_problem<T, Out>,
+      [](const GroupedGemm<T, Out>& p, Stream stream) { grouped_gemm_sm90(p, stream); }},
+     {"sm80", 8, &takes_all<GroupedGemm<T, Out>>, &grouped_gemm_sm80<T, Out>}});
+
 // ---- attention -------------------------------------------------------------------------------------------------------
 
 template <class T>
@@ -170,6 +185,10 @@ template <class T, class Out>
 std::span<const Implementation<Gemm<T, Out>>> rows_of(const Gemm<T, Out>*) {
   return products<T, Out>;
 }
+template <class T, class Out>
+std::span<const Implementation<GroupedGemm<T, Out>>> rows_of(const GroupedGemm<T, Out>*) {
+  return grouped_products<T, Out>;
+}
 template <class T>
 std::span<const Implementation<AttentionForward<T>>> rows_of(const AttentionForward<T>*) {
   return forwards<T>;
@@ -180,11 +199,15 @@ std::span<const Implementation<AttentionBackward<T>>> rows_of(const AttentionBac
 }
 
 template <class T, class Out>
-const Selection& selection_of(const Gemm<T, Out>&) {
+const Selection& selection_of(const Gemm<T, Out>*) {
+  return gemm_selection;
+}
+template <class T, class Out>
+const Selection& selection_of(const GroupedGemm<T, Out>*) {
   return gemm_selection;
 }
 template <class Call>
-const Selection& selection_of(const Call&) {
+const Selection& selection_of(const Call*) {
   return attention_selection;
 }
 
@@ -196,8 +219,16 @@ std::span<const Implementation<Call>> implementations() {
 }
 
 template <class Call>
+bool selection_has() {
+  const Selection& selection = selection_of(static_cast<const Call*>(nullptr));
+  const auto rows = implementations<Call>();
+  return selection.automatic() ||
+         std::any_of(rows.begin(), rows.end(), [&](const auto& each) { return each.name == selection.selected(); });
+}
+
+template <class Call>
 const Implementation<Call>& implementation_for(const Call& call) {
-  const Selection& selection = selection_of(call);
+  const Selection& selection = selection_of(&call);
   const std::string_view name = selection.selected();
   std::string problem;
   for (const auto& each : implementations<Call>()) {
@@ -220,11 +251,16 @@ const Implementation<Call>& implementation_for(const Call& call) {
 
 #define TRIREME_INSTANTIATE(...)                                           \
   template std::span<const Implementation<__VA_ARGS__>> implementations(); \
+  template bool selection_has<__VA_ARGS__>();                              \
   template const Implementation<__VA_ARGS__>& implementation_for(const __VA_ARGS__&);
 TRIREME_INSTANTIATE(Gemm<bf16, bf16>)
+TRIREME_INSTANTIATE(GroupedGemm<bf16, bf16>)
 TRIREME_INSTANTIATE(Gemm<bf16, float>)
+TRIREME_INSTANTIATE(GroupedGemm<bf16, float>)
 TRIREME_INSTANTIATE(Gemm<f16, f16>)
+TRIREME_INSTANTIATE(GroupedGemm<f16, f16>)
 TRIREME_INSTANTIATE(Gemm<f16, float>)
+TRIREME_INSTANTIATE(GroupedGemm<f16, float>)
 TRIREME_INSTANTIATE(AttentionForward<bf16>)
 TRIREME_INSTANTIATE(AttentionForward<f16>)
 TRIREME_INSTANTIATE(AttentionBackward<bf16>)
@@ -238,5 +274,20 @@ std::string_view selected_gemm() { return gemm_selection.selected(); }
 std::vector<std::string_view> attention_names() { return attention_selection.names(); }
 void select_attention(std::string_view name) { attention_selection.select(name); }
 std::string_view selected_attention() { return attention_selection.selected(); }
+
+Absent absent_gemms() {
+  if (has_cublaslt) return {};
+  return {
+      {"cublaslt",
+       "this program was built without cuBLASLt; expected a build that found it; install it and configure again, or "
+       "use --gemm auto"}};
+}
+Absent absent_attentions() {
+  if (has_cudnn) return {};
+  return {
+      {"cudnn",
+       "this program was built without cuDNN; expected a build that found it; install it and configure again, or use "
+       "--attention auto"}};
+}
 
 }  // namespace trireme::cuda

@@ -1,6 +1,6 @@
 // The implementations that cuda/selection.h names, as one table for each kind of call, the fastest first. A kernel or a
 // library joins by a row in cuda/implementations.cpp.
-// Read next: cuda/table_products.cpp and cuda/table_attention.cpp, which call them.
+// Read next: cuda/table_products.cpp, cuda/table_grouped.cpp and cuda/table_attention.cpp, which call them.
 #pragma once
 
 #include <span>
@@ -12,7 +12,7 @@
 
 namespace trireme::cuda {
 
-/// Call: Gemm<T, Out>, AttentionForward<T> or AttentionBackward<T>, T being bf16 or f16, and Out T or float.
+/// Call: Gemm<T, Out>, GroupedGemm<T, Out>, AttentionForward<T> or AttentionBackward<T>, T being bf16 or f16, and Out T or float.
 template <class Call>
 struct Implementation {
   std::string_view name;
@@ -23,6 +23,10 @@ struct Implementation {
 
 template <class Call>
 std::span<const Implementation<Call>> implementations();
+
+/// Whether what is selected has such kernels at all. cuBLASLt has no grouped products.
+template <class Call>
+bool selection_has();
 
 /// The selected one. Throws ExitCode::usage with the constraint when that cannot take the call.
 template <class Call>

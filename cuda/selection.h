@@ -5,7 +5,9 @@
 // implementation each, and no name. Read next: cuda/implementations.h.
 #pragma once
 
+#include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace trireme::cuda {
@@ -19,5 +21,10 @@ std::string_view selected_gemm();
 std::vector<std::string_view> attention_names();
 void select_attention(std::string_view name);
 std::string_view selected_attention();
+
+/// What other builds have and this one has not, each with what is missing here and how to get it.
+using Absent = std::vector<std::pair<std::string_view, std::string>>;
+Absent absent_gemms();
+Absent absent_attentions();
 
 }  // namespace trireme::cuda

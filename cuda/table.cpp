@@ -1,7 +1,7 @@
 // The CUDA kernel table. An adapter turns an entry's tensors into launches; what no kernel takes it refuses by name.
 // Read next: cuda/table_arguments.h, then the adapters: table_memory.cpp, table_elementwise.cpp, table_reduce.cpp,
-// table_products.cpp, table_attention.cpp, table_norm.cpp, table_rows.cpp, table_cross_entropy.cpp,
-// table_optimizer.cpp.
+// table_products.cpp, table_grouped.cpp, table_attention.cpp, table_norm.cpp, table_rows.cpp,
+// table_cross_entropy.cpp, table_optimizer.cpp.
 #include "cuda/table.h"
 
 #include "cuda/table_arguments.h"
@@ -20,6 +20,8 @@ const KernelTable& kernel_table() {
       .reduce = reduce,
       .sum_squares = sum_squares,
       .gemm = gemm,
+      .grouped_gemm = grouped_gemm,
+      .grouped_gemm_tn = grouped_gemm_tn,
       .softmax = softmax,
       .softmax_backward = softmax_backward,
       .layer_norm = layer_norm,

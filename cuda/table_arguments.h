@@ -88,8 +88,12 @@ void binary(Binary op, const Tensor& a, const Tensor& b, Tensor& y);
 void axpby(double a, const Tensor& x, double b, Tensor& y);
 void dropout(const Tensor& x, double p, std::uint64_t seed, std::uint64_t stream_id, const Rectangle& where, Tensor& y);
 void reduce(Reduction op, const Tensor& x, Tensor& y);
-double sum_squares(const Tensor& x);
+double sum_squares(std::span<const Tensor> xs);
 void gemm(const Tensor& a, const Tensor& b, Tensor& c, const GemmOptions& options);
+void grouped_gemm(const Tensor& x, const Tensor& matrices, const Tensor& bias, std::span<const std::int64_t> starts,
+                  Tensor& y);
+void grouped_gemm_tn(const Tensor& a, const Tensor& b, std::span<const std::int64_t> starts, bool accumulate,
+                     Tensor& c);
 void softmax(const Tensor& x, Tensor& y);
 void softmax_backward(const Tensor& y, const Tensor& dy, Tensor& dx);
 void layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps, Tensor& y, Tensor& mean,
@@ -116,8 +120,7 @@ double cross_entropy_loss(const Tensor& targets, const Tensor& maximum, const Te
                           const Tensor& target_logit, const Tensor& logit_sum, double smoothing, std::int64_t vocab);
 void cross_entropy_backward(const Tensor& logits, const Tensor& targets, const VocabSlice& slice, const Tensor& maximum,
                             const Tensor& sum_exp, double smoothing, double scale, Tensor& dlogits);
-void adamw(const AdamWOptions& options, const Tensor& gradient, Tensor& weight, Tensor& m, Tensor& v, Tensor& low);
-void sgd(double lr, double momentum_factor, double weight_decay, double gradient_scale, const Tensor& gradient,
-         Tensor& weight, Tensor& momentum, Tensor& low);
+void adamw(const AdamWOptions& options, std::span<const AdamWUpdate> updates);
+void sgd(const SgdOptions& options, std::span<const SgdUpdate> updates);
 
 }  // namespace trireme::cuda

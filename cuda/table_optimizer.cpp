@@ -1,13 +1,32 @@
-// Optimizer steps of the kernel table, by cuda/kernels/optimizer.cu and sgd.cu: one tensor at a time.
+// Optimizer steps of the kernel table, by cuda/kernels/optimizer.cu and sgd.cu. A launch serves many parameters, whose
+// copies in 16 bits, if any, are of one dtype: that of a model is.
 #include <cmath>
+#include <vector>
 
 #include "cuda/kernels/optimizer.h"
 #include "cuda/kernels/sgd.h"
 #include "cuda/table_arguments.h"
 
 namespace trireme::cuda {
+namespace {
 
-void adamw(const AdamWOptions& options, const Tensor& gradient, Tensor& weight, Tensor& m, Tensor& v, Tensor& low) {
+/// Calls f(TypeTag<Low>{}, updates) for each dtype of copies, with the updates that have one of it; those without any
+/// are called f32.
+template <class Update, class F>
+void for_each_low(std::string_view entry, std::span<const Update> updates, const F& f) {
+  const auto low_of = [](const Update& update) { return update.low.defined() ? update.low.dtype() : DType::f32; };
+  for (const Update& update : updates) visit_training(entry, low_of(update), [](auto) {});  // refuses others
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    std::vector<const Update*> chosen;
+    for (const Update& update : updates)
+      if (low_of(update) == dtype) chosen.push_back(&update);
+    if (!chosen.empty()) visit_training(entry, dtype, [&](auto tag) { f(tag, chosen); });
+  }
+}
+
+}  // namespace
+
+void adamw(const AdamWOptions& options, std::span<const AdamWUpdate> updates) {
   constexpr const char* entry = "adamw";
   const auto correction = [&](double beta) {
     return static_cast<float>(1.0 / (1.0 - std::pow(beta, static_cast<double>(options.step))));
@@ -20,34 +39,39 @@ void adamw(const AdamWOptions& options, const Tensor& gradient, Tensor& weight, 
                                   .inverse2 = correction(options.beta2),
                                   .gradient_scale = static_cast<float>(options.gradient_scale),
                                   .max_norm = 0};
-  visit_training(entry, low.defined() ? low.dtype() : DType::f32, [&](auto tag) {
+  for_each_low(entry, updates, [&](auto tag, const std::vector<const AdamWUpdate*>& chosen) {
     using Low = typename decltype(tag)::type;
-    const AdamWTensor<float, Low> tensor = {.weight = dense<float>(entry, weight),
-                                            .m = dense<float>(entry, m),
-                                            .v = dense<float>(entry, v),
-                                            .gradient = dense<float>(entry, gradient),
-                                            .low = dense<Low>(entry, low),
-                                            .count = weight.count(),
-                                            .decay = static_cast<float>(options.weight_decay)};
-    adamw(tensor, settings, stream());
+    std::vector<AdamWTensor<float, Low>> tensors;
+    for (const AdamWUpdate* update : chosen) {
+      tensors.push_back({.weight = dense<float>(entry, update->weight),
+                         .m = dense<float>(entry, update->m),
+                         .v = dense<float>(entry, update->v),
+                         .gradient = dense<float>(entry, update->gradient),
+                         .low = dense<Low>(entry, update->low),
+                         .count = update->weight.count(),
+                         .decay = static_cast<float>(update->weight_decay)});
+    }
+    adamw<float, Low>(tensors, settings, nullptr, stream());
   });
 }
 
-void sgd(double lr, double momentum_factor, double weight_decay, double gradient_scale, const Tensor& gradient,
-         Tensor& weight, Tensor& momentum, Tensor& low) {
+void sgd(const SgdOptions& options, std::span<const SgdUpdate> updates) {
   constexpr const char* entry = "sgd";
-  visit_training(entry, low.defined() ? low.dtype() : DType::f32, [&](auto tag) {
+  const SgdSettings settings = {.lr = static_cast<float>(options.lr),
+                                .momentum = static_cast<float>(options.momentum),
+                                .scale = static_cast<float>(options.gradient_scale)};
+  for_each_low(entry, updates, [&](auto tag, const std::vector<const SgdUpdate*>& chosen) {
     using Low = typename decltype(tag)::type;
-    sgd<Low>({.lr = static_cast<float>(lr),
-              .momentum = static_cast<float>(momentum_factor),
-              .decay = static_cast<float>(weight_decay),
-              .scale = static_cast<float>(gradient_scale),
-              .count = weight.count(),
-              .gradient = dense<float>(entry, gradient),
-              .weight = dense<float>(entry, weight),
-              .velocity = dense<float>(entry, momentum),
-              .low = dense<Low>(entry, low)},
-             stream());
+    std::vector<SgdTensor<Low>> tensors;
+    for (const SgdUpdate* update : chosen) {
+      tensors.push_back({.gradient = dense<float>(entry, update->gradient),
+                         .weight = dense<float>(entry, update->weight),
+                         .velocity = dense<float>(entry, update->momentum),
+                         .low = dense<Low>(entry, update->low),
+                         .count = update->weight.count(),
+                         .decay = static_cast<float>(update->weight_decay)});
+    }
+    sgd<Low>(tensors, settings, stream());
   });
 }
 

@@ -1,4 +1,6 @@
 // Reductions of the kernel table, by cuda/kernels/reduce.cu.
+#include <vector>
+
 #include "cuda/kernels/reduce.h"
 #include "cuda/table_arguments.h"
 
@@ -16,15 +18,19 @@ void reduce(Reduction op, const Tensor& x, Tensor& y) {
   });
 }
 
-double sum_squares(const Tensor& x) {
+double sum_squares(std::span<const Tensor> xs) {
   constexpr const char* entry = "sum_squares";
-  if (x.count() == 0) return 0.0;
-  const Tensor sums = workspace({(x.count() + kSquaresTile - 1) / kSquaresTile + 1}, DType::f64);  // [tiles + 1]
-  visit_floating(x.dtype(), entry, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    auto* const total = dense<double>(entry, sums);
-    sum_squares<T>(dense<T>(entry, x), x.count(), total + 1, total, stream());
-  });
+  std::vector<SquaresOf> list;
+  for (const Tensor& x : xs) {
+    visit_floating(x.dtype(), entry, [&](auto tag) {
+      list.push_back({dense<typename decltype(tag)::type>(entry, x), x.count(), x.dtype()});
+    });
+  }
+  const std::int64_t partials = squares_partials(list);
+  if (partials == 0) return 0.0;
+  const Tensor sums = workspace({1 + partials}, DType::f64);
+  auto* const total = dense<double>(entry, sums);
+  sum_squares(list, total + 1, total, stream());
   return view::select(sums, 0, 0).item();
 }
 

@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "core/hash.h"
+#include "data/utf8.h"
 
 namespace trireme {
 
@@ -31,7 +32,7 @@ BpeTokenizer::BpeTokenizer(BpeVocabulary vocabulary, const std::string& source) 
     if (tokens[id].empty()) fail(ExitCode::data, "tokenizer", "{}: token {} is empty", source, id);
     if (!ids.emplace(tokens[id], static_cast<std::int32_t>(id)).second)
       fail(ExitCode::data, "tokenizer", "{}: token {} repeats token {}: {}", source, id, ids[tokens[id]],
-           spell_bytes(tokens[id]));
+           in_quotes(spell_bytes(tokens[id])));
   }
   for (std::size_t byte = 0; byte < 256; ++byte) {
     const std::string text(1, static_cast<char>(byte));
@@ -48,11 +49,11 @@ BpeTokenizer::BpeTokenizer(BpeVocabulary vocabulary, const std::string& source) 
     const std::string& b = tokens.at(static_cast<std::size_t>(right));
     const auto result = ids.find(a + b);
     if (result == ids.end())
-      fail(ExitCode::data, "tokenizer", "{}: merge {} makes \"{}\", which is not in the vocabulary", source, rank,
-           spell_bytes(a + b));
+      fail(ExitCode::data, "tokenizer", "{}: merge {} makes {}, which is not in the vocabulary", source, rank,
+           in_quotes(spell_bytes(a + b)));
     if (!merges_.emplace(pair_key(left, right), Merge{static_cast<std::int32_t>(rank), result->second}).second)
-      fail(ExitCode::data, "tokenizer", "{}: merge {} repeats an earlier one: {} {}", source, rank, spell_bytes(a),
-           spell_bytes(b));
+      fail(ExitCode::data, "tokenizer", "{}: merge {} repeats an earlier one: {} {}", source, rank,
+           in_quotes(spell_bytes(a)), in_quotes(spell_bytes(b)));
   }
 }
 

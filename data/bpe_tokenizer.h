@@ -73,6 +73,11 @@ class BpeTokenizer : public Tokenizer {
 /// Loads PATH of `--tokenizer bpe:PATH`: see make_tokenizer.
 std::shared_ptr<const Tokenizer> load_bpe(const std::filesystem::path& path);
 
+/// The tokenizer of the Hugging Face layout: `vocab` is the content of vocab.json, `merges` of merges.txt. Throws
+/// ExitCode::data, with file and byte, for what is malformed or does not fit together.
+std::shared_ptr<const Tokenizer> parse_hugging_face(std::string_view vocab, const std::filesystem::path& vocab_path,
+                                                    std::string_view merges, const std::filesystem::path& merges_path);
+
 /// GPT-2's printable spelling of bytes, which its files use so that no token holds a space or a control character:
 /// printable Latin-1 bytes stand for themselves, the others for U+0100 onwards.
 std::string spell_bytes(std::string_view bytes);

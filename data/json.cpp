@@ -1,11 +1,14 @@
-// nlohmann's parser with the checks it does not make by itself, in its per-value callback.
+// Builds values from the events of nlohmann's parser, which goes through any nesting without recursion, and makes the
+// checks that the parser does not make by itself. The parser reads through an iterator that tells how far it is.
 #include "data/json.h"
 
-#include <set>
-#include <string>
+#include <algorithm>
+#include <iterator>
+#include <utility>
 #include <vector>
 
 #include "core/error.h"
+#include "data/utf8.h"
 
 namespace trireme {
 
@@ -13,30 +16,73 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kMaxDepth = 64;
+constexpr std::size_t longest_run = 1 << 20;  // of blanks, of a number
 
-/// Watches the parse. The keys seen so far are kept per open object, innermost last.
-class Watch {
- public:
-  Watch(const std::filesystem::path& path, std::size_t most_values) : path_(path), most_values_(most_values) {}
+/// What values cost in memory, allocator included: nlohmann's object is a std::map, its array a std::vector, which may
+/// be three times the size of what it holds while it grows.
+constexpr std::size_t cost_of_member = 96, cost_of_element = 48, cost_of_container = 64, cost_of_string = 48;
 
-  bool operator()(int depth, json::parse_event_t event, json& value) {
-    if (depth > kMaxDepth) fail(ExitCode::data, "json", "{}: nested deeper than {} levels", path_.string(), kMaxDepth);
-    if (++values_ > most_values_)
-      fail(ExitCode::data, "json", "{}: more than {} values, which no file of ours has", path_.string(), most_values_);
-    if (event == json::parse_event_t::object_start) keys_.emplace_back();
-    if (event == json::parse_event_t::object_end) keys_.pop_back();
-    if (event == json::parse_event_t::key && !keys_.back().insert(value.get<std::string>()).second)
-      fail(ExitCode::data, "json", "{}: the key \"{}\" occurs twice in one object", path_.string(),
-           value.get<std::string>());
-    return true;
+/// How far the parser is in the text, and where it was at the last event.
+struct Progress {
+  std::size_t at = 0, event = 0;
+  const std::filesystem::path* path = nullptr;
+  std::size_t first = 0;
+
+  [[noreturn]] void refuse(std::size_t byte, const std::string& what) const {
+    fail(ExitCode::data, "json", "{} byte {}: {}", path->string(), first + byte, what);
   }
+};
+
+/// Bytes of the text; each step is noted in `progress`.
+class Reader {
+ public:
+  using iterator_category = std::forward_iterator_tag;
+  using value_type = char;
+  using difference_type = std::ptrdiff_t;
+  using pointer = const char*;
+  using reference = const char&;
+
+  Reader() = default;
+  Reader(const char* at, Progress* progress) : at_(at), progress_(progress) {}
+  const char& operator*() const { return *at_; }
+  Reader& operator++() {
+    ++at_;
+    ++progress_->at;
+    return *this;
+  }
+  Reader operator++(int) {
+    const Reader before = *this;
+    ++*this;
+    return before;
+  }
+  bool operator==(const Reader& other) const { return at_ == other.at_; }
+  bool operator!=(const Reader& other) const { return at_ != other.at_; }
 
  private:
-  const std::filesystem::path& path_;
-  std::size_t most_values_, values_ = 0;
-  std::vector<std::set<std::string>> keys_;
+  const char* at_ = nullptr;
+  Progress* progress_ = nullptr;
 };
+
+/// Refuses a zero byte, and what the parser would take much memory to refuse, as it quotes what it read last: strings
+/// without an end and anything else that is very long.
+void check_lengths(std::string_view text, const Progress& progress) {
+  if (const std::size_t zero = text.find('\0'); zero != std::string_view::npos)  // the parser takes it for the end
+    progress.refuse(zero, "a byte of value 0, which JSON has nowhere; expected text");
+  for (std::size_t begin = 0, at = 0; at < text.size(); begin = at) {
+    if (text[at++] == '"') {
+      while (at < text.size() && text[at] != '"') at += text[at] == '\\' ? 2 : 1;
+      if (at >= text.size()) progress.refuse(begin, "a string begins here and does not end; expected a closing quote");
+      if (++at - begin > json_longest_value)
+        progress.refuse(begin,
+                        fmt::format("a string of {} bytes; expected at most {}", at - begin, json_longest_value));
+    } else {
+      while (at < text.size() && text[at] != '"' && std::string_view("{}[],:").find(text[at]) == std::string_view::npos)
+        ++at;
+      if (at - begin > longest_run)
+        progress.refuse(begin, fmt::format("{} bytes without a value; expected at most {}", at - begin, longest_run));
+    }
+  }
+}
 
 /// What the parser says, without the mark of its exceptions: "[json.exception.parse_error.101] parse error at ...: ".
 std::string reason(const json::exception& error) {
@@ -46,22 +92,145 @@ std::string reason(const json::exception& error) {
   constexpr std::string_view place = "parse error at ";
   if (const std::size_t colon = text.find(": "); text.starts_with(place) && colon != std::string_view::npos)
     text.remove_prefix(colon + 2);
-  return std::string(text);
+  // The last thing read may be a string of megabytes.
+  return text.size() <= 200 ? std::string(text) : std::string(text.substr(0, 200)) + "...";
 }
+
+class Builder : public nlohmann::json_sax<json> {
+ public:
+  Builder(Progress& progress, std::string_view text, const JsonTake& take)
+      : progress_(progress), text_(text), take_(take) {}
+
+  bool null() override { return add(json()); }
+  bool boolean(bool value) override { return add(json(value)); }
+  bool number_integer(number_integer_t value) override { return add(json(value)); }
+  bool number_unsigned(number_unsigned_t value) override { return add(json(value)); }
+  bool number_float(number_float_t value, const string_t&) override { return add(json(value)); }
+  bool string(string_t& value) override {
+    charge(cost_of_string + value.capacity());
+    return add(json(std::move(value)));
+  }
+  bool binary(binary_t&) override { return false; }  // JSON has none
+
+  bool start_object(std::size_t) override { return open(json::object()); }
+  bool start_array(std::size_t) override { return open(json::array()); }
+  bool end_object() override { return close(); }
+  bool end_array() override { return close(); }
+
+  bool key(string_t& name) override {
+    Open& object = open_.back();
+    object.key_at = begin_of_value();
+    if (object.value.find(name) != object.value.end())
+      progress_.refuse(object.key_at,
+                       fmt::format("the key {} occurs twice in one object; expected it once", in_quotes(name)));
+    charge(cost_of_member + name.size());
+    object.key = std::move(name);
+    progress_.event = progress_.at;
+    return true;
+  }
+
+  bool parse_error(std::size_t position, const std::string&, const json::exception& error) override {
+    progress_.refuse(
+        std::min(std::max<std::size_t>(position, 1) - 1, text_.size()),
+        fmt::format("not valid JSON: {}; expected standard JSON of {} bytes", reason(error), text_.size()));
+  }
+
+  json finish() { return std::move(result_); }
+
+ private:
+  struct Open {
+    json value;
+    std::string key;         // of the member that is being read
+    std::size_t key_at = 0;  // where that begins
+    std::size_t begin = 0;
+    std::size_t count = 0;    // values so far, with those that were taken
+    std::size_t charged = 0;  // before it
+  };
+
+  /// The first byte since the last event that belongs to a value.
+  std::size_t begin_of_value() const {
+    std::size_t at = progress_.event;
+    while (at < text_.size() && std::string_view(" \t\r\n,:").find(text_[at]) != std::string_view::npos) ++at;
+    return at;
+  }
+
+  void charge(std::size_t bytes) {
+    used_ += bytes;
+    if (used_ > json_most_bytes)
+      progress_.refuse(progress_.at, fmt::format("the values so far take more than {} bytes, which no file of ours "
+                                                 "does; expected fewer",
+                                                 json_most_bytes));
+  }
+
+  bool open(json container) {
+    if (open_.size() >= static_cast<std::size_t>(json_most_depth))
+      progress_.refuse(begin_of_value(),
+                       fmt::format("nested deeper than {} levels; expected at most that", json_most_depth));
+    const std::size_t charged = used_;
+    charge(cost_of_container);
+    open_.push_back({.value = std::move(container), .key = {}, .begin = begin_of_value(), .charged = charged});
+    progress_.event = progress_.at;
+    return true;
+  }
+
+  bool close() {
+    Open closed = std::move(open_.back());
+    open_.pop_back();
+    return add(std::move(closed.value), closed.begin, closed.charged);
+  }
+
+  bool add(json value) { return add(std::move(value), begin_of_value(), used_); }
+
+  /// `begin`: of the value; `charged`: what was used before it.
+  bool add(json value, std::size_t begin, std::size_t charged) {
+    progress_.event = progress_.at;
+    if (open_.empty()) {
+      result_ = std::move(value);
+      return true;
+    }
+    Open& parent = open_.back();
+    const bool in_array = parent.value.is_array();
+    const auto depth = static_cast<int>(open_.size());
+    const JsonPlace place{.parent = depth == 2 ? std::string_view(open_.front().key) : std::string_view(),
+                          .key = in_array ? std::string_view() : std::string_view(parent.key),
+                          .index = parent.count++,
+                          .at = progress_.first + (in_array ? begin : parent.key_at),
+                          .depth = depth,
+                          .in_array = in_array};
+    if (take_ && depth <= 2 && take_(place, value)) {
+      used_ = charged - (in_array ? 0 : cost_of_member + parent.key.size());
+    } else if (in_array) {
+      charge(cost_of_element);
+      parent.value.push_back(std::move(value));
+    } else {
+      parent.value.emplace(std::move(parent.key), std::move(value));
+    }
+    return true;
+  }
+
+  Progress& progress_;
+  std::string_view text_;
+  const JsonTake& take_;
+  std::vector<Open> open_;
+  std::size_t used_ = 0;
+  json result_;
+};
 
 }  // namespace
 
-json parse_json(std::string_view text, const std::filesystem::path& path, std::size_t most_values) {
-  Watch watch(path, most_values);
-  try {
-    return json::parse(text,
-                       [&](int depth, json::parse_event_t event, json& value) { return watch(depth, event, value); });
-  } catch (const json::parse_error& error) {
-    fail(ExitCode::data, "json", "{}: not valid JSON at byte {} of {}: {}", path.string(), error.byte, text.size(),
-         reason(error));
-  } catch (const json::exception& error) {  // a number out of range, text that is not UTF-8
-    fail(ExitCode::data, "json", "{}: not valid JSON: {}", path.string(), reason(error));
-  }
+json parse_json(std::string_view text, const std::filesystem::path& path, const JsonTake& take, std::size_t first) {
+  Progress progress{.at = 0, .event = 0, .path = &path, .first = first};
+  Builder builder(progress, text, take);
+  check_lengths(text, progress);
+  const char* begin = text.data();
+  json::sax_parse(Reader(begin, &progress), Reader(begin + text.size(), &progress), &builder);
+  return builder.finish();
+}
+
+std::string shown(const json& value) {
+  const std::string text = value.dump(-1, ' ', false, json::error_handler_t::replace);
+  constexpr std::size_t most = 80;
+  return text.size() > most ? text.substr(0, most) + "..." : text;
 }
 
 }  // namespace trireme

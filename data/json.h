@@ -1,19 +1,44 @@
-// Strict JSON for files that come from outside: what is accepted is exactly standard JSON, bounded in depth and number
-// of values, without duplicate keys, and an error names the file and the byte offset.
+// Strict JSON for files that come from outside: what is accepted is exactly standard JSON, bounded in depth and memory,
+// without duplicate keys, and an error names the file and the byte offset.
 // Includes nlohmann/json.hpp, which is slow to compile: include this from .cpp files only.
-// Read next: data/tokenizer_files.cpp, its main user.
+// Read next: data/tokenizer_files.cpp, its main user; docs/untrusted_input.md.
 #pragma once
 
 #include <cstddef>
 #include <filesystem>
+#include <functional>
 #include <nlohmann/json.hpp>
+#include <string>
 #include <string_view>
 
 namespace trireme {
 
-/// Parses `text`, the content of `path`. Throws ExitCode::data for malformed JSON, nesting deeper than 64, a duplicate
-/// key, or more than `most_values` (which bounds the memory a file can claim).
-nlohmann::json parse_json(std::string_view text, const std::filesystem::path& path,
-                          std::size_t most_values = 2'000'000);
+inline constexpr int json_most_depth = 64;
+/// What the values kept of one text may take, as estimated, and how long a single one may be. The parser holds that
+/// twice and more, so that all in all 64 MiB suffice beside the text.
+inline constexpr std::size_t json_most_bytes = std::size_t{24} << 20, json_longest_value = std::size_t{16} << 20;
+
+/// Where a value stands that a JsonTake is offered.
+struct JsonPlace {
+  std::string_view parent;  ///< the key of the container it is in, when that is a member of the outermost object
+  std::string_view key;     ///< its own; empty in an array
+  std::size_t index;        ///< how many values its container had before
+  std::size_t at;           ///< the byte at which it, or its key, begins
+  int depth;                ///< 1: in the outermost container; 2: in one of those
+  bool in_array;            ///< its container is an array: it has no key
+};
+
+/// Is offered each value of depth 1 and 2 once it is complete, and returns whether it has taken it: then the value is
+/// not kept, and a file may hold any number of such values. Duplicates among keys that were taken are for it to find.
+using JsonTake = std::function<bool(const JsonPlace& place, nlohmann::json& value)>;
+
+/// Parses `text`, the content of `path`, whose first byte is number `first` in that file. Throws ExitCode::data, with
+/// the byte, for what is not standard JSON (NaN, comments, text that is not UTF-8, anything after the value), nesting
+/// deeper than json_most_depth, a duplicate key, and values that take more than json_most_bytes.
+nlohmann::json parse_json(std::string_view text, const std::filesystem::path& path, const JsonTake& take = {},
+                          std::size_t first = 0);
+
+/// A value from a file for a message, cut after 80 bytes.
+std::string shown(const nlohmann::json& value);
 
 }  // namespace trireme

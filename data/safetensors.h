@@ -27,31 +27,41 @@ std::string safetensors_header(const std::vector<SafetensorsEntry>& entries,
                                const std::map<std::string, std::string>& metadata,
                                std::vector<std::uint64_t>* offsets = nullptr);
 
-/// A file of tensors, mapped into memory. The header is checked before anything is read: sizes, overlaps, holes and
-/// trailing bytes are refused with ExitCode::data, naming the file and the entry.
+/// What the header of a file says, checked against the file's size.
+struct SafetensorsLayout {
+  struct Stored {
+    DType dtype = DType::f32;
+    Shape shape;
+    std::uint64_t begin = 0, end = 0;  ///< bytes, in the file
+    std::uint64_t header_at = 0;       ///< the byte at which its entry in the header begins
+  };
+  std::map<std::string, Stored, std::less<>> tensors;
+  std::map<std::string, std::string> metadata;
+};
+
+inline constexpr std::uint64_t safetensors_most_header_bytes = std::uint64_t{16} << 20;
+
+/// Parses the content of `path`. Throws ExitCode::data, with file and byte, for a header that is longer than the file or
+/// safetensors_most_header_bytes, that is not strict JSON (data/json.h), or whose tensors have sizes that overflow or do
+/// not fit dtype and shape, overlap, leave holes, or leave bytes at the end.
+SafetensorsLayout parse_safetensors(std::string_view content, const std::filesystem::path& path);
+
+/// A file of tensors, mapped into memory. The header is checked before anything is read.
 class SafetensorsFile {
  public:
-  explicit SafetensorsFile(const std::filesystem::path& path);
+  explicit SafetensorsFile(const std::filesystem::path& path);  ///< throws as parse_safetensors()
 
-  const std::map<std::string, std::string>& metadata() const { return metadata_; }
-  bool contains(std::string_view name) const { return tensors_.find(name) != tensors_.end(); }
+  const std::map<std::string, std::string>& metadata() const { return layout_.metadata; }
+  bool contains(std::string_view name) const { return layout_.tensors.find(name) != layout_.tensors.end(); }
   std::vector<std::string> names() const;
   const Shape& shape(std::string_view name) const { return find(name).shape; }
   Tensor read(std::string_view name) const;  ///< a copy; throws ExitCode::data when there is no such tensor
 
  private:
-  struct Entry {
-    DType dtype;
-    Shape shape;
-    std::size_t begin, end;  // bytes, in the data part
-  };
-  const Entry& find(std::string_view name) const;
-  void check_layout(std::size_t data_bytes) const;
+  const SafetensorsLayout::Stored& find(std::string_view name) const;
 
   MappedFile file_;
-  std::size_t data_begin_ = 0;
-  std::map<std::string, Entry, std::less<>> tensors_;
-  std::map<std::string, std::string> metadata_;
+  SafetensorsLayout layout_;
 };
 
 /// Writes a file tensor by tensor, in the order announced; it appears under its name at commit().

@@ -21,17 +21,17 @@ namespace layout = shard_layout;
 /// The checks of one file; each failure names the file and the byte offset of what is wrong.
 class Checker {
  public:
-  explicit Checker(const MappedFile& file) : file_(file) {}
+  Checker(std::span<const std::byte> content, const std::filesystem::path& path) : content_(content), path_(path) {}
 
   ShardHeader header() const {
-    expect(file_.size() >= layout::header_bytes, file_.size(), "the file ends inside the header",
-           fmt::format("{} bytes of header", layout::header_bytes), fmt::format("{} bytes", file_.size()));
-    const std::string_view magic = file_.text().substr(0, layout::magic.size());
-    expect(magic == layout::magic, 0, "not a token shard", "the mark " + std::string(layout::magic), "another mark");
+    expect(content_.size() >= layout::header_bytes, content_.size(), "the file ends inside the header",
+           fmt::format("{} bytes of header", layout::header_bytes), fmt::format("{} bytes", content_.size()));
+    const bool marked = std::memcmp(content_.data(), layout::magic.data(), layout::magic.size()) == 0;
+    expect(marked, 0, "not a token shard", "the mark " + std::string(layout::magic), "another mark");
     const auto version = field<std::uint32_t>(layout::version_at);
     expect(version == layout::version, layout::version_at, "unknown version", layout::version, version);
     const auto stored = field<std::uint64_t>(layout::header_hash_at);
-    const auto actual = hash_bytes(file_.bytes().first(layout::header_hash_at));
+    const auto actual = hash_bytes(content_.first(layout::header_hash_at));
     expect(stored == actual, layout::header_hash_at, "the header is damaged: its hash does not fit", hex(stored),
            hex(actual));
     return checked_fields();
@@ -39,7 +39,7 @@ class Checker {
 
   void payload(const ShardHeader& header) const {
     const auto stored = field<std::uint64_t>(layout::payload_hash_at);
-    const auto actual = hash_bytes(file_.bytes().subspan(layout::header_bytes));
+    const auto actual = hash_bytes(content_.subspan(layout::header_bytes));
     expect(stored == actual, layout::header_bytes, "the tokens are damaged: their hash does not fit", hex(stored),
            hex(actual));
     if (header.bytes_per_token == 2) {
@@ -54,7 +54,7 @@ class Checker {
   template <class T>
   T field(std::size_t at) const {
     T value;
-    std::memcpy(&value, file_.bytes().data() + at, sizeof value);
+    std::memcpy(&value, content_.data() + at, sizeof value);
     return value;
   }
 
@@ -64,8 +64,8 @@ class Checker {
   void expect(bool holds, std::size_t at, std::string_view what, const Expected& expected, const Found& found) const {
     if (!holds)
       fail(ExitCode::data, "token shard",
-           "{} byte {}: {}; expected {}, found {}; make the shards again with prepare_data", file_.path().string(), at,
-           what, expected, found);
+           "{} byte {}: {}; expected {}, found {}; make the shards again with prepare_data", path_.string(), at, what,
+           expected, found);
   }
 
   /// The header's numbers, and that they add up to the file's size without overflow.
@@ -74,16 +74,16 @@ class Checker {
     const auto width = field<std::uint32_t>(layout::width_at);
     expect(width == 2 || width == 4, layout::width_at, "unknown token type", "2 or 4 bytes a token", width);
     const auto tokens = field<std::uint64_t>(layout::tokens_at), documents = field<std::uint64_t>(layout::documents_at);
-    const std::uint64_t body = file_.size() - layout::header_bytes;
+    const std::uint64_t body = content_.size() - layout::header_bytes;
     expect(tokens > 0, layout::tokens_at, "the shard is empty", "at least one token", tokens);
     // Bounded by the file's size first: nothing below can overflow.
     expect(tokens <= body / width, layout::tokens_at, "more tokens than the file holds",
-           fmt::format("at most {} in {} bytes", body / width, file_.size()), tokens);
+           fmt::format("at most {} in {} bytes", body / width, content_.size()), tokens);
     expect(documents <= body / 8, layout::documents_at, "more documents than the file holds",
            fmt::format("at most {}", body / 8), documents);
     const std::uint64_t size = layout::documents_begin(tokens, width) + 8 * documents;
-    expect(size == file_.size(), std::min<std::uint64_t>(size, file_.size()), "the file has the wrong size",
-           fmt::format("{} bytes", size), fmt::format("{} bytes", file_.size()));
+    expect(size == content_.size(), std::min<std::uint64_t>(size, content_.size()), "the file has the wrong size",
+           fmt::format("{} bytes", size), fmt::format("{} bytes", content_.size()));
     const auto first = field<std::uint64_t>(layout::first_token_at), vocab = field<std::uint64_t>(layout::vocab_at);
     constexpr std::uint64_t kMost = std::uint64_t{1} << 62;
     expect(first <= kMost, layout::first_token_at, "impossible position", fmt::format("at most {}", kMost), first);
@@ -102,14 +102,17 @@ class Checker {
 
   template <class T>
   void tokens(const ShardHeader& header) const {
-    const auto* first = reinterpret_cast<const T*>(file_.bytes().data() + layout::header_bytes);
-    const auto* end = first + header.tokens;
-    const auto* wrong = std::find_if(first, end, [&](T id) { return id < 0 || id >= header.vocab_size; });
-    if (wrong != end)
-      fail(ExitCode::data, "token shard",
-           "{} byte {}: token {} is {}; expected 0 to {}; make the shards again with prepare_data",
-           file_.path().string(), layout::header_bytes + static_cast<std::size_t>(wrong - first) * sizeof(T),
-           wrong - first, *wrong, header.vocab_size - 1);
+    for (std::int64_t i = 0; i < header.tokens; ++i) {
+      const std::size_t at = layout::header_bytes + static_cast<std::size_t>(i) * sizeof(T);
+      const T id = field<T>(at);
+      if (id < 0 || id >= header.vocab_size) [[unlikely]]
+        fail(ExitCode::data, "token shard",
+             "{} byte {}: token {} is {}; expected 0 to {}; make the shards again with prepare_data", path_.string(),
+             at, i, id, header.vocab_size - 1);
+    }
+    const std::size_t end = layout::header_bytes + static_cast<std::size_t>(header.tokens) * sizeof(T);
+    for (std::size_t at = end; at % 8 != 0; ++at)
+      expect(content_[at] == std::byte{0}, at, "padding that is not zero", 0, std::to_integer<int>(content_[at]));
   }
 
   void documents(const ShardHeader& header) const {
@@ -118,22 +121,27 @@ class Checker {
     std::uint64_t least = 0;
     for (std::int64_t i = 0; i < header.documents; ++i, at += 8) {
       const auto start = field<std::uint64_t>(at);
-      expect(start >= least && start < static_cast<std::uint64_t>(header.tokens), at,
-             "a document start is out of order", fmt::format("{} to {}", least, header.tokens - 1), start);
+      if (start < least || start >= static_cast<std::uint64_t>(header.tokens)) [[unlikely]]
+        expect(false, at, "a document start is out of order", fmt::format("{} to {}", least, header.tokens - 1), start);
       least = start + 1;
     }
   }
 
-  const MappedFile& file_;
+  std::span<const std::byte> content_;
+  const std::filesystem::path& path_;
 };
 
 }  // namespace
 
-TokenShard::TokenShard(const std::filesystem::path& path) : file_(path) {
-  const Checker checker(file_);
-  header_ = checker.header();
-  checker.payload(header_);
+ShardHeader parse_token_shard(std::span<const std::byte> content, const std::filesystem::path& path) {
+  const Checker checker(content, path);
+  const ShardHeader header = checker.header();
+  checker.payload(header);
+  return header;
 }
+
+TokenShard::TokenShard(const std::filesystem::path& path)
+    : file_(path), header_(parse_token_shard(file_.bytes(), path)) {}
 
 void TokenShard::read(std::int64_t first, std::span<std::int32_t> out) const {
   require(first >= 0 && first <= count() - static_cast<std::int64_t>(out.size()), "token shard",

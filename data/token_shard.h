@@ -21,6 +21,7 @@
 #pragma once
 
 #include <filesystem>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -42,11 +43,14 @@ struct ShardHeader {
   bool last = false;  ///< the corpus ends with this shard
 };
 
+/// Checks the content of `path`, every byte of it. Throws ExitCode::data with file, byte offset, expected and found for
+/// what is cut short, too long, damaged, of another kind or version, or holds a token outside its vocabulary.
+ShardHeader parse_token_shard(std::span<const std::byte> content, const std::filesystem::path& path);
+
 /// One shard, mapped and checked.
 class TokenShard : public TokenSource {
  public:
-  /// Reads every byte once. Throws ExitCode::data with file, byte offset, expected and found for a file that is cut
-  /// short, too long, damaged, of another kind or version, or that holds a token outside its vocabulary.
+  /// Reads every byte once; throws as parse_token_shard().
   explicit TokenShard(const std::filesystem::path& path);
 
   const ShardHeader& header() const { return header_; }

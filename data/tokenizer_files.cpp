@@ -56,25 +56,35 @@ std::string bytes_of_spelling(const std::string& spelling, const std::string& wh
   auto bytes = unspell_bytes(spelling);
   if (!bytes)
     fail(ExitCode::data, "tokenizer",
-         "{}: the token \"{}\" has a character outside the byte alphabet; expected byte-level BPE", where, spelling);
+         "{}: the token {} has a character outside the byte alphabet; expected byte-level BPE", where,
+         in_quotes(spelling));
   return std::move(*bytes);
 }
+
+// Larger than any published vocabulary, and small enough that a file of nothing else needs no more than 64 MiB.
+constexpr std::size_t most_tokens = 1 << 18, most_merges = 1 << 19;
 
 /// Turns spelled merges ("left right") into ids, and checks the whole.
 class BpeBuilder {
  public:
-  BpeBuilder(std::vector<std::string> spellings, std::string source) : source_(std::move(source)) {
-    for (std::size_t id = 0; id < spellings.size(); ++id) {
-      vocabulary_.tokens.push_back(bytes_of_spelling(spellings[id], source_));
-      ids_.emplace(std::move(spellings[id]), static_cast<std::int32_t>(id));
-    }
+  explicit BpeBuilder(std::string source) : source_(std::move(source)) {}
+
+  /// The next id. `where` names the entry in messages.
+  void add_token(std::string spelling, const std::string& where) {
+    if (vocabulary_.tokens.size() == most_tokens)
+      fail(ExitCode::data, "tokenizer", "{}: more than {} tokens; expected a smaller vocabulary", where, most_tokens);
+    vocabulary_.tokens.push_back(bytes_of_spelling(spelling, where));
+    ids_.emplace(std::move(spelling), static_cast<std::int32_t>(vocabulary_.tokens.size() - 1));
   }
 
   /// `where` names the entry in messages.
   void add_merge(std::string_view line, const std::string& where) {
     const std::size_t space = line.find(' ');
     if (space == std::string_view::npos || space == 0 || line.find(' ', space + 1) != std::string_view::npos)
-      fail(ExitCode::data, "tokenizer", "{}: expected two tokens with one space between them, got \"{}\"", where, line);
+      fail(ExitCode::data, "tokenizer", "{}: expected two tokens with one space between them, got {}", where,
+           in_quotes(line));
+    if (vocabulary_.merges.size() == most_merges)
+      fail(ExitCode::data, "tokenizer", "{}: more than {} merges; expected fewer", where, most_merges);
     vocabulary_.merges.emplace_back(id_of(line.substr(0, space), where), id_of(line.substr(space + 1), where));
   }
 
@@ -85,12 +95,17 @@ class BpeBuilder {
   }
   std::int32_t size() const { return static_cast<std::int32_t>(vocabulary_.tokens.size()); }
 
-  std::shared_ptr<const Tokenizer> build() { return std::make_shared<BpeTokenizer>(std::move(vocabulary_), source_); }
+  std::shared_ptr<const Tokenizer> build() {
+    ids_ = {};  // as large as what is built now
+    return std::make_shared<BpeTokenizer>(std::move(vocabulary_), source_);
+  }
 
  private:
   std::int32_t id_of(std::string_view spelling, const std::string& where) const {
     const auto id = find(spelling);
-    if (!id) fail(ExitCode::data, "tokenizer", "{}: \"{}\" is not in the vocabulary", where, spelling);
+    if (!id)
+      fail(ExitCode::data, "tokenizer", "{}: {} is not in the vocabulary; expected a token", where,
+           in_quotes(spelling));
     return *id;
   }
 
@@ -114,22 +129,29 @@ std::shared_ptr<const Tokenizer> parse_char(const json& object, const fs::path& 
   return std::make_shared<CharTokenizer>(std::move(characters));
 }
 
-std::vector<std::string> strings_of(const json& array, const char* key, const fs::path& path) {
-  std::vector<std::string> result;
-  result.reserve(array.size());
-  for (const json& entry : array) {
-    if (!entry.is_string())
-      fail(ExitCode::data, "tokenizer", "{}: \"{}\" entry {}: expected a string", path.string(), key, result.size());
-    result.push_back(entry.get<std::string>());
-  }
-  return result;
+/// Calls f(text, where) for each entry of the array `key` of the outermost object, and returns the other members. The
+/// entries of both large arrays are taken from the parser one by one: as values they would need ten times the memory.
+template <class F>
+json for_each_entry(std::string_view text, const fs::path& path, std::string_view key, const F& f) {
+  return parse_json(text, path, [&](const JsonPlace& place, json& value) {
+    if (place.depth == 1 || !place.in_array || (place.parent != "tokens" && place.parent != "merges")) return false;
+    if (place.parent != key) return true;
+    const std::string where = fmt::format("{} byte {}: \"{}\" entry {}", path.string(), place.at, key, place.index);
+    if (!value.is_string()) fail(ExitCode::data, "tokenizer", "{}: expected a string, got {}", where, shown(value));
+    f(value.get_ref<std::string&>(), where);
+    return true;
+  });
 }
 
-std::shared_ptr<const Tokenizer> parse_bpe(const json& object, const fs::path& path) {
-  BpeBuilder builder(strings_of(member(object, "tokens", json::value_t::array, path), "tokens", path), path.string());
-  const auto merges = strings_of(member(object, "merges", json::value_t::array, path), "merges", path);
-  for (std::size_t rank = 0; rank < merges.size(); ++rank)
-    builder.add_merge(merges[rank], fmt::format("{}: merge {}", path.string(), rank));
+std::shared_ptr<const Tokenizer> parse_bpe(std::string_view text, const fs::path& path) {
+  BpeBuilder builder(path.string());
+  const json object = for_each_entry(text, path, "tokens", [&](std::string& spelling, const std::string& where) {
+    builder.add_token(std::move(spelling), where);
+  });
+  member(object, "tokens", json::value_t::array, path);
+  member(object, "merges", json::value_t::array, path);
+  for_each_entry(text, path, "merges",
+                 [&](const std::string& merge, const std::string& where) { builder.add_merge(merge, where); });
   const auto special = object.find("end_of_text");
   if (special != object.end() && !special->is_null()) {
     const auto id = member(object, "end_of_text", json::value_t::number_unsigned, path).get<std::uint64_t>();
@@ -141,41 +163,63 @@ std::shared_ptr<const Tokenizer> parse_bpe(const json& object, const fs::path& p
   return builder.build();
 }
 
-/// vocab.json: {"spelling": id, ...} with ids 0 to n-1 in any order.
-std::vector<std::string> read_vocab_json(const fs::path& path) {
-  const json object = parse_json(read_file(path), path);
-  if (!object.is_object()) fail(ExitCode::data, "tokenizer", "{}: expected one object of token: id", path.string());
-  std::vector<std::string> spellings(object.size());
-  for (const auto& [spelling, id] : object.items()) {
-    if (!id.is_number_unsigned() || id.get<std::uint64_t>() >= spellings.size())
-      fail(ExitCode::data, "tokenizer", "{}: token \"{}\" has id {}; expected a number under the {} entries",
-           path.string(), spelling, id.dump(), spellings.size());
-    std::string& place = spellings[id.get<std::size_t>()];
-    if (!place.empty())
-      fail(ExitCode::data, "tokenizer", "{}: the id {} belongs to \"{}\" and \"{}\"", path.string(), id.dump(), place,
-           spelling);
-    place = spelling;
-  }
+/// vocab.json: {"spelling": id, ...} with ids 0 to n-1 in any order. Returns the spellings by id.
+std::vector<std::string> parse_vocab_json(std::string_view text, const fs::path& path) {
+  std::vector<std::string> spellings;
+  std::vector<bool> given;
+  std::size_t most = 0, most_at = 0;  // the largest id
+  const json object = parse_json(text, path, [&](const JsonPlace& place, const json& value) {
+    if (place.depth > 1 || place.in_array) return false;
+    const auto refuse = [&](const std::string& what) {
+      fail(ExitCode::data, "tokenizer", "{} byte {}: token {} {}", path.string(), place.at, in_quotes(place.key), what);
+    };
+    if (!value.is_number_unsigned() || value.get<std::uint64_t>() >= most_tokens)
+      refuse(fmt::format("has id {}; expected a number under {}", shown(value), most_tokens));
+    const auto id = value.get<std::size_t>();
+    if (id >= given.size()) {
+      spellings.resize(id + 1);
+      given.resize(id + 1);
+    }
+    if (given[id]) refuse(fmt::format("has the id {} of {}; expected one of its own", id, in_quotes(spellings[id])));
+    given[id] = true;
+    spellings[id] = place.key;
+    if (id >= most) {
+      most = id;
+      most_at = place.at;
+    }
+    return true;
+  });
+  if (!object.is_object())
+    fail(ExitCode::data, "tokenizer", "{} byte 0: expected one object of token: id", path.string());
+  const auto missing = std::find(given.begin(), given.end(), false);
+  if (missing != given.end())
+    fail(ExitCode::data, "tokenizer", "{} byte {}: token {} has id {}, but none has {}; expected ids without gaps",
+         path.string(), most_at, in_quotes(spellings[most]), most, missing - given.begin());
   return spellings;
 }
 
-std::shared_ptr<const Tokenizer> load_hugging_face(const fs::path& vocab, const fs::path& merges) {
-  BpeBuilder builder(read_vocab_json(vocab), vocab.string());
-  const std::string text = read_file(merges);
+}  // namespace
+
+std::shared_ptr<const Tokenizer> parse_hugging_face(std::string_view vocab, const fs::path& vocab_path,
+                                                    std::string_view merges, const fs::path& merges_path) {
+  BpeBuilder builder(vocab_path.string());
+  for (std::string& spelling : parse_vocab_json(vocab, vocab_path))
+    builder.add_token(std::move(spelling), vocab_path.string());
   std::size_t number = 0;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = std::min(text.find('\n', at), text.size());
-    std::string_view line = std::string_view(text).substr(at, end - at);
+  for (std::size_t at = 0, end = 0; at < merges.size(); at = end + 1) {
+    end = std::min(merges.find('\n', at), merges.size());
+    std::string_view line = merges.substr(at, end - at);
     if (line.ends_with('\r')) line.remove_suffix(1);
     ++number;
-    at = end + 1;
     // The first line may name the version; "#" starts ordinary merges after that.
     if (line.empty() || (number == 1 && line.starts_with("#version"))) continue;
-    builder.add_merge(line, fmt::format("{}: line {}", merges.string(), number));
+    builder.add_merge(line, fmt::format("{} byte {}: line {}", merges_path.string(), at, number));
   }
   if (const auto id = builder.find(end_of_text_name)) builder.set_end_of_text(*id);
   return builder.build();
 }
+
+namespace {
 
 /// The one file of the folder whose name ends in `ending`; nothing when there is none.
 std::optional<fs::path> find_by_ending(const fs::path& folder, std::string_view ending) {
@@ -243,18 +287,19 @@ std::string BpeTokenizer::to_json() const {
 }
 
 std::shared_ptr<const Tokenizer> parse_tokenizer(std::string_view json_text, const fs::path& path) {
-  const json object = parse_json(json_text, path);
+  const json object = for_each_entry(json_text, path, "", [](const std::string&, const std::string&) {});
   if (!object.is_object() || object.value("format", json()) != json(kFormat))
-    fail(ExitCode::data, "tokenizer", "{}: not a tokenizer file; expected \"format\": \"{}\", as prepare_data saves it",
-         path.string(), kFormat);
+    fail(ExitCode::data, "tokenizer",
+         "{} byte 0: not a tokenizer file; expected \"format\": \"{}\", as prepare_data saves it", path.string(),
+         kFormat);
   if (object.value("version", json()) != json(kVersion))
     fail(ExitCode::data, "tokenizer", "{}: version {}; this program reads version {}", path.string(),
-         object.value("version", json()).dump(), kVersion);
+         shown(object.value("version", json())), kVersion);
   const std::string kind = member(object, "kind", json::value_t::string, path).get<std::string>();
   if (kind == "byte") return std::make_shared<ByteTokenizer>();
   if (kind == "char") return parse_char(object, path);
-  if (kind == "bpe") return parse_bpe(object, path);
-  fail(ExitCode::data, "tokenizer", "{}: unknown kind \"{}\"; expected char, byte or bpe", path.string(), kind);
+  if (kind == "bpe") return parse_bpe(json_text, path);
+  fail(ExitCode::data, "tokenizer", "{}: unknown kind {}; expected char, byte or bpe", path.string(), in_quotes(kind));
 }
 
 std::shared_ptr<const Tokenizer> load_bpe(const fs::path& path) {
@@ -264,7 +309,7 @@ std::shared_ptr<const Tokenizer> load_bpe(const fs::path& path) {
   fs::path file = path;
   if (fs::is_directory(path)) {
     const auto vocab = find_by_ending(path, "vocab.json"), merges = find_by_ending(path, "merges.txt");
-    if (vocab && merges) return load_hugging_face(*vocab, *merges);
+    if (vocab && merges) return parse_hugging_face(read_file(*vocab), *vocab, read_file(*merges), *merges);
     file = path / "tokenizer.json";
     if (!fs::exists(file))
       fail(ExitCode::usage, "tokenizer",

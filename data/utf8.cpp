@@ -104,6 +104,25 @@ std::string describe_character(char32_t value) {
   return fmt::format("'{}' (U+{:04X})", text, code);
 }
 
+std::string in_quotes(std::string_view text) {
+  constexpr std::size_t most = 80;
+  std::string result = "\"";
+  std::size_t at = 0;
+  while (at < text.size() && at < most) {
+    const auto character = decode_utf8(text, at);
+    const std::size_t bytes = character ? character->bytes : 1;
+    const unsigned first = byte_at(text, at);
+    if (first == '"' || first == '\\') result += '\\';
+    if (!character || first < 0x20 || first == 0x7F) {
+      result += fmt::format("\\x{:02x}", first);
+    } else {
+      result += text.substr(at, bytes);
+    }
+    at += bytes;
+  }
+  return result + (at < text.size() ? "\"..." : "\"");
+}
+
 std::string Utf8Stream::push(std::string_view bytes) {
   pending_ += bytes;
   std::string ready;

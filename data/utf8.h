@@ -28,6 +28,9 @@ std::size_t valid_utf8_prefix(std::string_view text);
 /// A character for a message: 'x' (U+0078), control characters as their number only.
 std::string describe_character(char32_t value);
 
+/// A text from a file for a message: in quotes, with what is not printable escaped, and cut after 80 bytes or so.
+std::string in_quotes(std::string_view text);
+
 /// Turns decoded tokens into printable text. One token may end in the middle of a character (byte-level tokenizers), so
 /// its bytes are held back until the rest arrives. Bytes that can never become a character print as U+FFFD.
 class Utf8Stream {

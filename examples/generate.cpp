@@ -51,6 +51,11 @@ int run(const Options& o) {
   if (launcher_ranks() > 1)
     fail(ExitCode::usage, "generate",
          "{} processes would all write the same text; expected one; start it without mpirun", launcher_ranks());
+  const GenerateOptions initial;
+  if (o.generate.temperature == 0 && (o.generate.top_k != initial.top_k || o.generate.top_p != initial.top_p))
+    fail(ExitCode::usage, "generate",
+         "--top-k and --top-p have no effect with --temperature 0, which always takes the likeliest token; expected "
+         "--temperature above 0; drop them or change --temperature");
   validate_device(o.device);
   const bool on_gpu = o.device == name(Device::cuda);
   if (on_gpu) cuda::open_device();

@@ -5,8 +5,6 @@
 // Read it from the bottom: main reads the flags, train() loads the text and starts the ranks, and each rank runs
 // train_rank(), whose loop is: gradients, sums over the mesh, clip, update, report.
 // Read next: train/trainer.h, models/gpt.h.
-#include <cmath>
-
 #include "core/parallel_for.h"
 #include "data/corpus.h"
 #include "data/prefetch.h"
@@ -16,10 +14,13 @@
 #include "train/console.h"
 #include "train/evaluate.h"
 #include "train/generate.h"
+#include "train/guards.h"
+#include "train/profiling.h"
 #include "train/program.h"
 #include "train/ranks.h"
 #include "train/run_folder.h"
 #include "train/setup.h"
+#include "train/signals.h"
 #include "train/trainer.h"
 
 using namespace trireme;
@@ -34,15 +35,6 @@ std::optional<double> evaluate(const TrainOptions& o, const Corpus& corpus, Gpt&
                                   ? EvalWindows::of_batches(corpus.validation, context, *o.run.eval_batches, batch)
                                   : EvalWindows::all(corpus.validation, context);
   return validation_loss(model, windows, batch);
-}
-
-/// Weights that give no number are not worth saving. The gradient that made them was finite: only a loss shows it.
-void require_finite(double val_loss, std::int64_t step) {
-  if (std::isfinite(val_loss)) return;
-  fail(ExitCode::numerical, "train",
-       "the validation loss after step {} is {}; expected a finite number; nothing was saved; lower --lr or raise "
-       "--warmup-steps",
-       step, std::isnan(val_loss) ? "nan" : "infinite");
 }
 
 /// Text that follows the first token of the data; collective.
@@ -72,7 +64,7 @@ StartFacts start_facts(const TrainOptions& o, const Corpus& corpus, Trainer& tra
 
 void train_rank(const TrainOptions& o, const Corpus& corpus, RunFolder& folder, Rank& rank) {
   const auto mesh = std::make_shared<const DeviceMesh>(rank.world, o.mesh.shape);
-  rank.where = mesh->where();
+  rank.enter(*mesh);
   const GptConfig& config = o.model.config;
   const BatchSizes batch = o.batch_sizes();
   const auto seed = static_cast<std::uint64_t>(o.run.seed);
@@ -93,14 +85,18 @@ void train_rank(const TrainOptions& o, const Corpus& corpus, RunFolder& folder, 
   if (resumed) progress = resumed->progress;
   if (progress.loss_scale) trainer.scaler().set_state(*progress.loss_scale);
   if (o.run.dry_run) return console.print(pipeline::render(trainer.executor().schedule()));
+  if (progress.steps >= o.schedule.steps) return;  // resume_run() has said so
   if (rank.first()) folder.open(config_text(o), progress.steps);
-  std::optional<Checkpointing> checkpoints;
-  if (!o.run.out.empty()) checkpoints.emplace(o, trainer, *corpus.tokenizer, identity, resumed, tell);
+  Checkpointing checkpoints(o, trainer, *corpus.tokenizer, identity, resumed, tell);
+  Guards guards(o, trainer, &checkpoints, progress, tell, [&](std::int64_t steps) {
+    if (rank.first()) folder.rewind(steps);
+  });
 
   const Sampler sampler(corpus.train, config.context, seed);
   const BatchPlan plan = batch.on_rank(mesh->coord(Axis::dp));
   Loader loader(sampler, plan, progress.samples);
 
+  Profiling profiling(o, *mesh);
   PhaseTimes times;
   const auto timed = [&times](Phase phase, const auto& f) {
     const auto scope = times.time(phase);
@@ -115,31 +111,28 @@ void train_rank(const TrainOptions& o, const Corpus& corpus, RunFolder& folder, 
   CommunicationTimes communication;  // of the steps since the line before
   while (progress.steps < o.schedule.steps) {
     const std::int64_t step = progress.steps + 1;
-    rank.step = step;
+    profiling.before_step(progress.steps - first_step);
+    rank.begin_step(step);
 
     // Gradients of this rank's micro-batches; sums over dp start while the last backward still runs.
     const CommunicationTimes before = CommunicationClock::current()->read();
     const double waited = loader.seconds_waited();
-    const auto [pass, sums] =
+    const Trainer::Pass made =
         trainer.gradients([&](int) { return loader.next(); }, 1.0 / static_cast<double>(tokens_per_step));
     times.add(Phase::data, loader.seconds_waited() - waited);
+    const pipeline::StepReport& pass = made.pipeline;
     times.add(Phase::forward, pass.forward_seconds - (loader.seconds_waited() - waited));
     times.add(Phase::backward, pass.backward_seconds);
-    times.add(Phase::communication, pass.waiting_seconds + sums.exposed_seconds);
+    times.add(Phase::communication, pass.waiting_seconds + made.sums.exposed_seconds);
 
-    // Clip by the norm of the whole gradient, and update.
+    // Clip by the norm of the whole gradient, and update; or, when something is wrong with it, do not.
     const double lr = lr_schedule.at(progress.steps);
-    const auto [norm, updated] = timed(Phase::optimizer, [&] {
-      const double whole = trainer.gradient_norm();
-      return std::pair(whole, trainer.update(lr, whole));
-    });
+    const bool updated = timed(Phase::optimizer, [&] { return guards.step(made, lr); });
     communication = communication + (CommunicationClock::current()->read() - before);
-    progress.samples += batch.global_batch;
-    if (!updated) {  // f16 overflowed: nothing but the loss scale has changed, and the step is made with other samples
-      console.print(skipped_line(step, trainer.scaler()));
+    if (!updated) {  // the step is made with other samples, or after a rollback an earlier one
+      logged = std::min(logged, progress.steps);
       continue;
     }
-    progress.steps = step;
 
     // Report. Everything below but printing is collective: all ranks take the same branches.
     const bool last = step == o.schedule.steps;
@@ -148,7 +141,8 @@ void train_rank(const TrainOptions& o, const Corpus& corpus, RunFolder& folder, 
     StepRecord record;
     record.step = step;
     record.lr = lr;
-    record.grad_norm = norm;
+    record.grad_norm = guards.norm();
+    record.loss = guards.loss();
     record.tokens = progress.samples * config.context;
     if (trainer.scaler().active()) {
       record.skipped = trainer.scaler().skipped();
@@ -156,7 +150,6 @@ void train_rank(const TrainOptions& o, const Corpus& corpus, RunFolder& folder, 
     }
     if (trainer.routing()) record.set_routing(*trainer.routing(), config.experts);
     if (log_now || evaluate_now) {
-      record.loss = pipeline::global_loss(*mesh, pass.loss);
       record.set_times(times.lap(step - logged), tokens_per_step);
       record.set_communication(std::exchange(communication, {}), step - logged);
       record.peak_bytes = MemoryPool::current()->on(model.device())->total().peak;
@@ -172,22 +165,24 @@ void train_rank(const TrainOptions& o, const Corpus& corpus, RunFolder& folder, 
     if (o.run.sample_every > 0 && (last || step % o.run.sample_every == 0)) {
       console.print(sample_block(step, timed(Phase::sampling, [&] { return sample(o, corpus, model); })));
     }
-    if (checkpoints && !last) timed(Phase::saving, [&] { checkpoints->after_step(progress); });
+    if (!last && !timed(Phase::saving, [&] { return checkpoints.after_step(progress); })) break;  // a signal
   }
 
-  if (checkpoints) timed(Phase::saving, [&] { checkpoints->finish(progress); });
+  timed(Phase::saving, [&] { checkpoints.finish(progress); });
+  if (const auto table = profiling.finish()) console.print(*table);
   console.print(time_table(times, progress.steps - first_step));
+  rank.exit_code = checkpoints.exit_code();
 }
 
 int train(TrainOptions options) {
+  if (!options.run.dry_run) catch_signals();
   RunFolder folder(options.run.out, options.run.resume);
   const Corpus corpus = load_corpus(options.corpus());
   options.model.config = options.model.with_vocab(corpus.tokenizer->vocab_size());
   options.model.config.document_separator =
       options.data.separator(corpus.tokenizer->end_of_text(), options.model.config.vocab);
   require_memory(options);
-  run_ranks(options, [&](Rank& rank) { train_rank(options, corpus, folder, rank); });
-  return 0;
+  return run_ranks(options, [&](Rank& rank) { train_rank(options, corpus, folder, rank); });
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "optim/gradient_norm.h"
 
+#include <array>
 #include <cmath>
 
 #include "core/kernels.h"
@@ -8,13 +9,17 @@ namespace trireme::optim {
 
 double gradient_norm(const nn::ParameterList& parameters, const DeviceMesh& mesh) {
   // Squares of the parameters that are cut over: neither, tp, ep, both. Each is summed over exactly those axes.
-  Tensor squares = Tensor::zeros({2, 2}, DType::f64);  // [over ep, over tp]
-  double* sums = squares.data<double>();
+  std::array<std::vector<Tensor>, 4> gradients;  // [over ep, over tp]
   for (const nn::ParameterPtr& parameter : parameters) {
     if (parameter->copy_of_earlier_stage) continue;
     const std::size_t cell =
         (parameter->placements.ep.sharded() ? 2U : 0U) + (parameter->placements.tp.sharded() ? 1U : 0U);
-    sums[cell] += kernels(parameter->value.device()).sum_squares(parameter->grad());
+    gradients[cell].push_back(parameter->grad());
+  }
+  Tensor squares = Tensor::zeros({2, 2}, DType::f64);
+  double* sums = squares.data<double>();
+  for (std::size_t cell = 0; cell < gradients.size(); ++cell) {
+    if (!gradients[cell].empty()) sums[cell] = kernels(gradients[cell].front().device()).sum_squares(gradients[cell]);
   }
   if (mesh.size(Axis::ep) > 1) mesh.group(Axis::ep).all_reduce(view::select(squares, 0, 1)).wait();
   Tensor sum = Tensor::full({1}, sums[1] + sums[3], DType::f64);

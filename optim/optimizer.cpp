@@ -1,5 +1,7 @@
 #include "optim/optimizer.h"
 
+#include <numeric>
+
 #include "core/kernels.h"
 
 namespace trireme::optim {
@@ -17,27 +19,41 @@ Optimizer::Optimizer(const ShardList& shards, std::vector<std::string> moment_na
 }
 
 void Optimizer::step(double lr, double gradient_scale) {
+  std::vector<std::size_t> all(slots_.size());
+  std::iota(all.begin(), all.end(), std::size_t{0});
   begin_step();
-  for (std::size_t i = 0; i < slots_.size(); ++i) update(i, lr, gradient_scale);
+  update(all, lr, gradient_scale);
 }
 
-void Optimizer::update(std::size_t i, double lr, double gradient_scale) {
-  Slot& slot = slots_[i];
+void Optimizer::update(std::span<const std::size_t> shards, double lr, double gradient_scale) {
+  here_.clear();
+  for (const std::size_t i : shards) {
+    Slot& slot = slots_[i];
+    if (slot.shard->shape().count() == 0) continue;
+    Operands operands = operands_of(slot);
+    Tensor weights = slot.shard->weights;
+    if (operands.master.device() == weights.device()) {
+      here_.push_back(std::move(operands));
+      continue;
+    }
+    // Offloaded: one by one, so that no more than one gradient has a copy on the host.
+    apply({&operands, 1}, lr, gradient_scale);
+    copy(operands.low.defined() ? operands.low : operands.master, weights);
+  }
+  if (!here_.empty()) apply(here_, lr, gradient_scale);
+  here_.clear();
+}
+
+Optimizer::Operands Optimizer::operands_of(Slot& slot) const {
   const Shard& shard = *slot.shard;
-  if (shard.shape().count() == 0) return;
   const bool low = slot.master.defined();
   const Device device = device_of(shard);
-  Tensor weights = shard.weights.to(device);  // a copy on the host where the state is offloaded
-  const Tensor gradient = (shard.gradient.defined() ? shard.gradient : shard.parameter->grad()).to(device);
-  apply({.gradient = gradient,
-         .master = low ? slot.master : weights,
-         .low = low ? weights : Tensor(),
-         .moments = slot.moments,
-         .decay = shard.parameter->decay},
-        lr, gradient_scale);
-  if (device == shard.weights.device()) return;
-  Tensor there = shard.weights;
-  copy(weights, there);
+  const Tensor weights = shard.weights.to(device);  // a copy on the host where the state is offloaded
+  return {.gradient = (shard.gradient.defined() ? shard.gradient : shard.parameter->grad()).to(device),
+          .master = low ? slot.master : weights,
+          .low = low ? weights : Tensor(),
+          .moments = slot.moments,
+          .decay = shard.parameter->decay};
 }
 
 Device Optimizer::device_of(const Shard& shard) const { return offloaded_ ? Device::cpu : shard.weights.device(); }
@@ -82,19 +98,28 @@ class AdamW final : public Optimizer {
       : Optimizer(shards, {"m", "v"}, config.memory), config_(config) {}
 
  private:
-  void apply(const Operands& o, double lr, double gradient_scale) override {
+  void apply(std::span<const Operands> operands, double lr, double gradient_scale) override {
     const AdamWOptions options{.lr = lr,
                                .beta1 = config_.beta1,
                                .beta2 = config_.beta2,
                                .eps = config_.eps,
-                               .weight_decay = o.decay ? config_.weight_decay : 0,
                                .gradient_scale = gradient_scale,
                                .step = steps()};
-    Tensor master = o.master, low = o.low;
-    kernels(master.device()).adamw(options, o.gradient, master, o.moments[0], o.moments[1], low);
+    updates_.clear();
+    for (const Operands& o : operands) {
+      updates_.push_back({.gradient = o.gradient,
+                          .weight = o.master,
+                          .m = o.moments[0],
+                          .v = o.moments[1],
+                          .low = o.low,
+                          .weight_decay = o.decay ? config_.weight_decay : 0});
+    }
+    kernels(operands.front().master.device()).adamw(options, updates_);
+    updates_.clear();
   }
 
   AdamWConfig config_;
+  std::vector<AdamWUpdate> updates_;  // of a step; its memory stays
 };
 
 class Sgd final : public Optimizer {
@@ -105,14 +130,22 @@ class Sgd final : public Optimizer {
         config_(config) {}
 
  private:
-  void apply(const Operands& o, double lr, double gradient_scale) override {
-    Tensor master = o.master, low = o.low, momentum = o.moments.empty() ? Tensor() : o.moments[0];
-    kernels(master.device())
-        .sgd(lr, config_.momentum, o.decay ? config_.weight_decay : 0, gradient_scale, o.gradient, master, momentum,
-             low);
+  void apply(std::span<const Operands> operands, double lr, double gradient_scale) override {
+    updates_.clear();
+    for (const Operands& o : operands) {
+      updates_.push_back({.gradient = o.gradient,
+                          .weight = o.master,
+                          .momentum = o.moments.empty() ? Tensor() : o.moments[0],
+                          .low = o.low,
+                          .weight_decay = o.decay ? config_.weight_decay : 0});
+    }
+    kernels(operands.front().master.device())
+        .sgd({.lr = lr, .momentum = config_.momentum, .gradient_scale = gradient_scale}, updates_);
+    updates_.clear();
   }
 
   SgdConfig config_;
+  std::vector<SgdUpdate> updates_;  // of a step; its memory stays
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Optimizers: one fused pass per shard over f32 master weights. A shard is what of a parameter this rank updates: all
-// of it, or with ZeRO a piece (optim/shard.h).
+// Optimizers: one fused pass over the f32 master weights of many shards. A shard is what of a parameter this rank
+// updates: all of it, or with ZeRO a piece (optim/shard.h).
 //
 // A parameter stored in bf16 has an f32 master copy here, which is what is updated and then rounded into the parameter;
 // an f32 parameter is its own master. Gradients are the parameter's f32 main gradients, already summed over ranks.
@@ -9,6 +9,7 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -32,9 +33,10 @@ class Optimizer {
 
   /// One update. `gradient_scale` multiplies every gradient first: clipping costs no pass of its own.
   void step(double lr, double gradient_scale);
-  /// The same in parts, for whoever does something in between: begin_step() once, then update() for each shard.
+  /// The same in parts, for whoever does something in between: begin_step() once, then update() with each shard once,
+  /// by its place in the list that made the optimizer. Many in one call are one pass, on a GPU one launch or few.
   void begin_step() { ++steps_; }
-  void update(std::size_t shard, double lr, double gradient_scale);
+  void update(std::span<const std::size_t> shards, double lr, double gradient_scale);
 
   /// The state, and the weights as they are kept here: pieces where a parameter is not whole on this rank. Tensors may
   /// be written to (loading).
@@ -57,16 +59,19 @@ class Optimizer {
   };
   /// What the formulas work on: dense tensors of one shape.
   struct Operands {
-    const Tensor& gradient;        // f32
-    Tensor master, low;            // f32; the copy in the parameter's dtype, or undefined
-    std::vector<Tensor>& moments;  // f32
+    Tensor gradient;              // f32
+    Tensor master, low;           // f32; the copy in the parameter's dtype, or undefined
+    std::vector<Tensor> moments;  // f32
     bool decay;
   };
   /// Where the state of a shard is, and so where it is updated.
   Device device_of(const Shard& shard) const;
-  virtual void apply(const Operands& operands, double lr, double gradient_scale) = 0;
+  Operands operands_of(Slot& slot) const;
+  /// All on one device; at least one.
+  virtual void apply(std::span<const Operands> operands, double lr, double gradient_scale) = 0;
 
   std::vector<Slot> slots_;
+  std::vector<Operands> here_;  // of a step; its memory stays, so that a step asks the system for none
   std::vector<std::string> moment_names_;
   bool offloaded_;
   std::function<void()> prepare_;

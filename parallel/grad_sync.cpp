@@ -77,7 +77,7 @@ void GradSync::close_bucket(std::vector<Axis> axes, std::vector<std::size_t> slo
 }
 
 void GradSync::zero() {
-  for (Bucket& bucket : buckets_) kernels(bucket.gradients.device()).fill(bucket.gradients, 0);
+  for (const Slot& slot : slots_) slot.parameter->leaf().restart();
 }
 
 void GradSync::gradient_ready(Slot& slot) {
@@ -95,6 +95,7 @@ void GradSync::launch_next() {
   const CallSite site("sums of gradients");
   Bucket& bucket = buckets_[launched_++];
   bucket.started = Clock::now();
+  for (const std::size_t slot : bucket.slots) slots_[slot].parameter->leaf().settle();
   if (!sums_over_data(bucket.axes)) return;
   bucket.over_data = mesh_.group(bucket.axes.front()).all_reduce(bucket.gradients, ReduceOp::sum, Launch::background);
   report_.bytes += bucket.gradients.bytes();

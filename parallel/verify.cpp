@@ -4,13 +4,22 @@
 
 namespace trireme {
 
-void verify_copies(const nn::ParameterList& parameters, const nn::ParameterList& tied, const DeviceMesh& mesh) {
+std::vector<Copied> copies_of(const nn::ParameterList& parameters, const nn::ParameterList& tied,
+                              const DeviceMesh& mesh) {
+  std::vector<Copied> copies;
+  const auto add = [&](const nn::Parameter& p, const char* kind, ProcessGroup& group) {
+    if (group.size() > 1) copies.push_back({p.name, kind, p.value.detach(), p.rectangle, &group});
+  };
   for (const nn::ParameterPtr& p : parameters) {
-    const std::string what = "parameter " + p->name;
-    require_same(p->value, mesh.group(p->placements.ep.sharded() ? Axis::edp : Axis::data), what);
-    if (!p->placements.tp.sharded()) require_same(p->value, mesh.group(Axis::tp), what);
+    add(*p, "parameter", mesh.group(p->placements.ep.sharded() ? Axis::edp : Axis::data));
+    if (!p->placements.tp.sharded()) add(*p, "parameter", mesh.group(Axis::tp));
   }
-  for (const nn::ParameterPtr& p : tied) require_same(p->value, *mesh.pipeline_ends(), "tied parameter " + p->name);
+  for (const nn::ParameterPtr& p : tied) add(*p, "tied parameter", *mesh.pipeline_ends());
+  return copies;
+}
+
+void verify_copies(const std::vector<Copied>& copies) {
+  for (const Copied& copy : copies) require_same(copy.value, *copy.group, fmt::format("{} {}", copy.kind, copy.name));
 }
 
 }  // namespace trireme

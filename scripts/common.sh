@@ -59,6 +59,8 @@ parallel_jobs() {
   echo "$jobs"
 }
 
+tests_at_once() { if [ "$(nproc)" -gt 1 ]; then echo 2; else echo 1; fi; }
+
 # our_files PATTERN...: tracked and new files, one a line; without git (or without the right to use it), a walk.
 our_files() {
   { git ls-files --cached --others --exclude-standard -- "$@" 2>/dev/null || walk_files "$@"; } |
@@ -72,12 +74,13 @@ walk_files() {
     sed 's|^\./||'
 }
 
-# ctest_counted FOLDER [CTEST ARGUMENTS...]: runs the tests of a build folder; the last line is "N passed, N failed".
+# ctest_counted FOLDER [CTEST ARGUMENTS...]: runs the tests of a build folder, one a core at a time and two at most, as
+# each may start ranks and threads of its own; the last line is "N passed, N failed".
 ctest_counted() {
   local folder=$1 status=0 passed failed
   shift
   rm -rf "$folder/Testing"
-  ctest --test-dir "$folder" --output-on-failure --no-tests=error --output-junit Testing/junit.xml "$@" </dev/null ||
+  ctest --test-dir "$folder" --parallel "$(tests_at_once)" --output-on-failure --no-tests=error --output-junit Testing/junit.xml "$@" </dev/null ||
     status=$?
   read -r passed failed < <(awk -f scripts/count_tests.awk "$folder/Testing/junit.xml" \
     "$folder/Testing/Temporary/LastTest.log")

@@ -7,6 +7,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . scripts/common.sh
 
 CACHE=build/tidy-cache
+COMMANDS=$CACHE/compile_commands.json
 DEPENDENCIES=$CACHE/dependencies  # "source header header ..." a line, as ninja recorded them when it compiled
 
 # What the result of a source depends on, as one hash; empty when the source has not been compiled yet.
@@ -15,7 +16,7 @@ state_of() {
   headers=$(awk -v source="$1" '$1 == source {$1 = ""; print; exit}' "$DEPENDENCIES")
   [ -n "$headers" ] || return 0
   # shellcheck disable=SC2086  # a list of names without spaces
-  { cat .clang-tidy "$1" $headers && grep -F "$1" build/compile_commands.json && clang-tidy-14 --version; } 2>/dev/null |
+  { cat .clang-tidy "$1" $headers && grep -F "$1" "$COMMANDS" && clang-tidy-14 --version; } 2>/dev/null |
     sha256sum | cut -d ' ' -f 1
 }
 
@@ -25,7 +26,7 @@ check_one() {
   state=$(state_of "$source")
   if [ -n "$state" ] && [ -e "$CACHE/$state" ]; then return 0; fi
   # The compile commands are g++'s, which decides on warnings; only the checks of .clang-tidy count here.
-  if output=$(clang-tidy-14 -p build --quiet --extra-arg=-Wno-error "$source" 2>/dev/null); then
+  if output=$(clang-tidy-14 -p "$CACHE" --quiet --extra-arg=-Wno-error "$source" 2>/dev/null); then
     if [ -n "$state" ]; then : >"$CACHE/$state"; fi
     return 0
   fi
@@ -33,10 +34,34 @@ check_one() {
   return 1
 }
 
-# The sources of build/compile_commands.json, relative to the root. Not the tests: they capture structured bindings,
-# which clang 14 cannot parse, and are checked by being run.
+# The commands of build/, one a source: clang-tidy looks at a source once for each command it finds, and kernels are
+# compiled four times. The command without sanitizers and by g++ is taken where there is one. Not the tests: they capture
+# structured bindings, which clang 14 cannot parse, and are checked by being run.
+one_command_a_source() {
+  mkdir -p "$CACHE"
+  awk '
+    /^{/ {entry = ""; plain = 1}
+    {entry = entry $0 "\n"}
+    /^ *"command": / {plain = !/ -fsanitize=|nvcc/}
+    /^ *"file": / {file = $0; sub(/,$/, "", file)}
+    /^}/ && file !~ /"'"${PWD//\//\\/}"'\/tests\// {
+      if (!(file in chosen)) order[++sources] = file
+      if (!(file in chosen) || (plain && !is_plain[file])) {
+        sub(/},?\n$/, "}", entry)
+        chosen[file] = entry
+        is_plain[file] = plain
+      }
+    }
+    END {
+      print "["
+      for (i = 1; i <= sources; ++i) printf "%s%s\n", chosen[order[i]], i < sources ? "," : ""
+      print "]"
+    }' build/compile_commands.json >"$COMMANDS"
+}
+
+# The sources of these commands, relative to the root.
 all_sources() {
-  sed -n 's|^ *"file": "'"$PWD"'/\(.*\)",\{0,1\}$|\1|p' build/compile_commands.json | grep -v '^tests/' | LC_ALL=C sort -u
+  sed -n 's|^ *"file": "'"$PWD"'/\(.*\)",\{0,1\}$|\1|p' "$COMMANDS" | LC_ALL=C sort -u
 }
 
 record_dependencies() {
@@ -53,6 +78,7 @@ if [ "${1:-}" = --one ]; then
   exit
 fi
 
+one_command_a_source
 record_dependencies
 mapfile -t sources < <(all_sources)
 if [ $# -gt 0 ]; then

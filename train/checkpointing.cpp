@@ -1,5 +1,8 @@
 #include "train/checkpointing.h"
 
+#include "train/fault_injection.h"
+#include "train/signals.h"
+
 namespace trireme {
 
 std::optional<Resumed> resume_run(const TrainOptions& o, Trainer& trainer, const Tokenizer& tokenizer,
@@ -13,10 +16,17 @@ std::optional<Resumed> resume_run(const TrainOptions& o, Trainer& trainer, const
     const std::filesystem::path path = find_saved_run(o.run.resume);
     resumed = Resumed{path, load_run(path, trainer.model(), trainer.optimizer(), tokenizer, run)};
   }
-  tell(fmt::format("resuming after step {} from {}", resumed->progress.steps, resumed->path.string()));
-  if (resumed->progress.steps >= o.schedule.steps && o.run.resume != "auto")
+  const std::int64_t made = resumed->progress.steps, wanted = o.schedule.steps;
+  if (made >= wanted && o.run.resume == "auto") {
+    tell(fmt::format("nothing to do: {} has made {} steps, and --steps is {}; raise --steps to go on",
+                     resumed->path.string(), made, wanted));
+    if (!o.run.dry_run && trainer.model().mesh().rank() == 0) resume_succeeded(o.run.out);
+    return resumed;
+  }
+  tell(fmt::format("resuming after step {} from {}", made, resumed->path.string()));
+  if (made >= wanted)
     fail(ExitCode::usage, "resume", "{} has made {} steps already, and --steps is {}; expected more; raise --steps",
-         resumed->path.string(), resumed->progress.steps, o.schedule.steps);
+         resumed->path.string(), made, wanted);
   return resumed;
 }
 
@@ -25,37 +35,61 @@ Checkpointing::Checkpointing(const TrainOptions& options, Trainer& trainer, cons
                              std::function<void(const std::string&)> tell)
     : options_(options),
       trainer_(trainer),
-      saver_(options.run.out, trainer.model(), trainer.optimizer(), tokenizer, run, config_text(options),
-             options.run.keep),
+      tokenizer_(tokenizer),
+      run_(run),
       tell_(std::move(tell)),
       first_step_(resumed.has_value()) {
+  if (options.run.out.empty()) return;
+  saver_.emplace(options.run.out, trainer.model(), trainer.optimizer(), tokenizer, run, config_text(options),
+                 options.run.keep);
   // A run in its own folder has nothing to save before its first step.
   if (resumed && resumed->path.parent_path() == std::filesystem::path(options.run.out) / "checkpoints")
     saved_step_ = resumed->progress.steps;
+  can_roll_back_ = saved_step_ >= 0;
 }
 
-// Clocks differ: with --checkpoint-minutes, rank 0's decides.
-bool Checkpointing::due(std::int64_t step) {
+// A signal reaches ranks at different steps, and clocks differ: with --checkpoint-minutes, rank 0's decides. So every
+// rank adds what it has seen to one number, which says the same to all.
+Checkpointing::Due Checkpointing::agree(std::int64_t step) {
+  constexpr std::int64_t leave = 1, save = leave << 20, minutes = save << 20;  // for up to 2^20 ranks
   const RunOptions& o = options_.run;
-  if (o.checkpoint_every > 0 && step % o.checkpoint_every == 0) return true;
-  if (o.checkpoint_minutes == 0) return false;
+  const DeviceMesh& mesh = trainer_.model().mesh();
+  const SignalsNoted noted = signals_noted();
   const std::chrono::duration<double, std::ratio<60>> since = Clock::now() - last_begin_;
-  const Tensor flag = Tensor::full({1}, since.count() >= o.checkpoint_minutes ? 1 : 0, DType::i64);
-  trainer_.model().mesh().world().broadcast(flag, 0).wait();
-  return *flag.data<std::int64_t>() != 0;
+  // One signal to all ranks may reach some before a step boundary and some after it: what comes within a second is one.
+  const bool again = asked_step_ >= 0 && noted.save && *noted.save - last_asked_ < std::chrono::seconds(1);
+  const bool late = mesh.rank() == 0 && o.checkpoint_minutes > 0 && since.count() >= o.checkpoint_minutes;
+  const std::int64_t mine = (noted.leave ? leave : 0) + (noted.save && !again ? save : 0) + (late ? minutes : 0);
+  const Tensor sum = Tensor::from(std::span(&mine, 1), {1});
+  mesh.world().all_reduce(sum).wait();
+  const std::int64_t all = *sum.data<std::int64_t>();
+  const bool asked = all % minutes >= save;
+  if (asked) {
+    asked_step_ = step;
+    last_asked_ = Clock::now();
+  }
+  const bool by_steps = o.checkpoint_every > 0 && step % o.checkpoint_every == 0;
+  return {.save = asked || by_steps || all >= minutes, .asked = asked, .leave = all % save != 0};
 }
 
 void Checkpointing::begin(Progress progress) {
   if (trainer_.scaler().active()) progress.loss_scale = trainer_.scaler().state();
+  trainer_.check_replicas();  // what is wrong is not saved
+  trainer_.require_finite_weights();
   last_begin_ = Clock::now();
-  saver_.begin(progress);
+  can_roll_back_ = true;
+  saver_->begin(progress);
+  fault::point(fault::Point::save, &trainer_.model().mesh());
 }
 
 void Checkpointing::report(const checkpoint::Saved& saved, bool last) {
   if (saved.error.empty()) {
     misses_ = 0;
     saved_step_ = saved.step;
-    return tell_(saved_line(saved));
+    saved_seconds_ = saved.seconds;
+    tell_(saved_line(saved));
+    if (saved.step == asked_step_ && !leaving_) tell_(fmt::format("saved step {}; continuing", saved.step));
+    return;
   }
   ++misses_;
   if (last || misses_ >= most_misses)
@@ -67,20 +101,55 @@ void Checkpointing::report(const checkpoint::Saved& saved, bool last) {
                   saved.step, saved.error, misses_, most_misses));
 }
 
-void Checkpointing::after_step(const Progress& progress) {
-  if (std::exchange(first_step_, false) && trainer_.model().mesh().rank() == 0) resume_succeeded(options_.run.out);
-  if (const auto saved = saver_.poll()) report(*saved, false);
-  if (!due(progress.steps)) return;
-  if (const auto saved = saver_.finish()) report(*saved, false);  // slower than the interval: training waits
+void Checkpointing::resumed_well() {
+  if (std::exchange(first_step_, false) && saver_ && trainer_.model().mesh().rank() == 0)
+    resume_succeeded(options_.run.out);
+}
+
+bool Checkpointing::after_step(const Progress& progress) {
+  resumed_well();
+  if (saver_) {
+    if (const auto saved = saver_->poll()) report(*saved, false);
+  }
+  const Due due = agree(progress.steps);
+  leaving_ = due.leave;
+  if (leaving_ || !due.save) return !leaving_;
+  if (!saver_) {
+    if (due.asked) tell_("a signal asks for a save, but there is no --out: nothing was saved; continuing");
+    return true;
+  }
+  if (const auto saved = saver_->finish()) report(*saved, false);  // slower than the interval: training waits
   begin(progress);
+  return true;
+}
+
+Progress Checkpointing::roll_back() {
+  if (const auto saved = saver_->finish()) report(*saved, false);
+  const std::optional<Resumed> found =
+      load_newest_run(options_.run.out, trainer_.model(), trainer_.optimizer(), tokenizer_, run_, tell_, false);
+  if (!found)
+    fail(ExitCode::data, "checkpoint",
+         "{} has no checkpoint to go back to; expected one that is whole; look at why "
+         "saves have failed",
+         options_.run.out);
+  if (found->progress.loss_scale) trainer_.scaler().set_state(*found->progress.loss_scale);
+  trainer_.loaded();
+  saved_step_ = found->progress.steps;
+  return found->progress;
 }
 
 void Checkpointing::finish(const Progress& progress) {
-  if (std::exchange(first_step_, false) && trainer_.model().mesh().rank() == 0) resume_succeeded(options_.run.out);
-  if (const auto saved = saver_.finish()) report(*saved, saved->step == progress.steps);
-  if (saved_step_ == progress.steps) return;
-  begin(progress);
-  report(saver_.finish().value(), true);
+  resumed_well();
+  if (saver_) {
+    if (const auto saved = saver_->finish()) report(*saved, saved->step == progress.steps);
+    if (saved_step_ != progress.steps) {
+      begin(progress);
+      report(saver_->finish().value(), true);
+    }
+  }
+  if (!leaving_) return;
+  tell_(saver_ ? fmt::format("preempted; saved step {} in {:.2f} s", saved_step_, saved_seconds_)
+               : fmt::format("preempted after step {}; there is no --out: nothing was saved", progress.steps));
 }
 
 }  // namespace trireme

@@ -1,7 +1,9 @@
 #include "train/evaluate.h"
 
 #include <algorithm>
+#include <cmath>
 
+#include "core/error.h"
 #include "parallel/pipeline/executor.h"
 #include "train/rank_batch.h"
 
@@ -35,6 +37,14 @@ double validation_loss(Gpt& model, const EvalWindows& windows, std::int64_t batc
     loss += executor.run(stage).loss;
   }
   return pipeline::global_loss(mesh, loss);
+}
+
+void require_finite(double val_loss, std::int64_t step) {
+  if (std::isfinite(val_loss)) return;
+  fail(ExitCode::numerical, "train",
+       "the validation loss after step {} is {}; expected a finite number; nothing was saved; lower --lr or raise "
+       "--warmup-steps",
+       step, std::isnan(val_loss) ? "nan" : "infinite");
 }
 
 }  // namespace trireme

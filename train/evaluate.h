@@ -11,6 +11,10 @@ namespace trireme {
 /// dp rank. Collective over the mesh.
 double validation_loss(Gpt& model, const EvalWindows& windows, std::int64_t batch);
 
+/// Throws ExitCode::numerical when the validation loss after `step` is no finite number: such weights are not worth
+/// saving. The gradient that made them was finite: only a loss shows it.
+void require_finite(double val_loss, std::int64_t step);
+
 /// While it lives, the model evaluates: no dropout, nothing is recorded.
 class Evaluating {
  public:

@@ -11,6 +11,7 @@
 
 #include "core/io.h"
 #include "data/json.h"
+#include "data/utf8.h"
 #include "train/nearest.h"
 
 namespace trireme {
@@ -23,6 +24,7 @@ struct Flags::Flag {
   bool bare = false;
   std::string word;                  ///< stands for null: "not set"
   std::vector<std::string> choices;  ///< of a text; empty: any text
+  std::vector<std::pair<std::string, std::string>> elsewhere;
   Range range;
   Setter set;
   Getter get;
@@ -31,6 +33,8 @@ struct Flags::Flag {
 };
 
 namespace {
+
+constexpr std::size_t longest_name = 64;  // of which a mistyped one is compared with those there are
 
 std::string join(const std::vector<std::string>& words) {
   std::string text;
@@ -54,6 +58,15 @@ std::optional<T> parse_number(std::string_view text) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
   return number;
+}
+
+/// Configurations are JSON, so that nothing else could be written down and read again.
+bool is_utf8(std::string_view text) { return valid_utf8_prefix(text) == text.size() && text.find('\0') == text.npos; }
+
+/// A flag as it was written, for a message: as it is, unless that would mislead.
+std::string as_written(std::string_view flag) {
+  const std::string safe = in_quotes(flag);
+  return safe.size() == flag.size() + 2 ? std::string(flag) : safe;
 }
 
 /// `indent` spaces, then `text` broken at blanks into lines of at most `width` columns, the later ones indented alike.
@@ -172,6 +185,10 @@ void Flags::add_choice(std::string name, std::string& target, const std::vector<
   add_choice<std::string>(std::move(name), target, std::move(pairs), std::move(help));
 }
 
+void Flags::elsewhere(std::vector<std::pair<std::string, std::string>> choices) {
+  flags_.back().elsewhere = std::move(choices);
+}
+
 void Flags::follow_up(std::function<void()> action) { flags_.back().action = std::move(action); }
 
 // ---- values -------------------------------------------------------------------------------------------------------
@@ -186,7 +203,7 @@ std::string Flags::expectation(const Flag& flag) {
       text = "a number" + describe(flag.range);
       break;
     case Kind::text:
-      text = flag.choices.empty() ? "text" : "one of " + join(flag.choices);
+      text = flag.choices.empty() ? fmt::format("text in UTF-8 ({})", flag.value) : "one of " + join(flag.choices);
       break;
     case Kind::on_off:
       text = "on or off";
@@ -196,7 +213,7 @@ std::string Flags::expectation(const Flag& flag) {
 }
 
 void Flags::assign(const Flag& flag, const json& value, const std::string& source, const std::string& got) {
-  const bool word = value.is_string() && !flag.word.empty() && value.get_ref<const std::string&>() == flag.word;
+  const bool word = !flag.word.empty() && (value == json(flag.word) || value == from_argument(flag.kind, flag.word));
   bool fits = word;
   if (!word) switch (flag.kind) {
       case Kind::integer:
@@ -208,14 +225,17 @@ void Flags::assign(const Flag& flag, const json& value, const std::string& sourc
         break;
       case Kind::text: {
         const auto& choices = flag.choices;
-        fits = value.is_string() && (choices.empty() || std::find(choices.begin(), choices.end(),
-                                                                  value.get<std::string>()) != choices.end());
+        fits =
+            value.is_string() && is_utf8(value.get_ref<const std::string&>()) &&
+            (choices.empty() || std::find(choices.begin(), choices.end(), value.get<std::string>()) != choices.end());
         break;
       }
       case Kind::on_off:
         fits = value.is_boolean();
         break;
     }
+  for (const auto& [choice, why] : flag.elsewhere)
+    if (!fits && value == json(choice)) fail(ExitCode::usage, "flags", "{} {}: {}", source, choice, why);
   if (!fits)
     fail(ExitCode::usage, "flags", "{}: expected {}; got {}; change {}", source, expectation(flag), got, source);
   flag.set(word ? json() : value);
@@ -246,22 +266,25 @@ std::vector<std::string> Flags::names(const std::vector<Flag>& flags) {
   return names;
 }
 
-void Flags::read_config(std::string_view text, const std::string& path) {
+void Flags::read_config(std::string_view text, const std::string& path, const std::set<std::string>& overridden) {
   const json object = parse_json(text, path);
   if (!object.is_object())
     fail(ExitCode::data, "config", "{}: expected one object of \"flag\": value; got {}; change --config", path,
          object.type_name());
   for (const auto& [key, value] : object.items()) {
-    if (find(flags_, key) == nullptr)
-      fail(ExitCode::usage, "config", "unknown key \"{}\" in {}; the nearest is \"{}\"; --help lists all", key, path,
-           nearest(key, names(flags_)));
+    const bool note = key.starts_with("//");
+    if (!note && find(flags_, key) == nullptr)
+      fail(ExitCode::usage, "config", "unknown key {} in {}; the nearest is \"{}\"; --help lists all", in_quotes(key),
+           path, nearest(std::string_view(key).substr(0, longest_name), names(flags_)));
   }
   for (const Flag& flag : flags_) {
     const auto found = object.find(flag.name);
-    if (found == object.end()) continue;
-    // A switch may be written as on the command line, too.
-    const json value = flag.kind == Kind::on_off && found->is_string() ? from_argument(flag.kind, *found) : *found;
-    assign(flag, value, fmt::format("\"{}\" in {}", flag.name, path), found->dump());
+    if (found == object.end() || overridden.contains(flag.name)) continue;
+    // A switch may be written as on the command line, too, and a text that spells a number as that number.
+    json value = *found;
+    if (flag.kind == Kind::on_off && value.is_string()) value = from_argument(flag.kind, *found);
+    if (flag.kind == Kind::text && value.is_number()) value = value.dump();
+    assign(flag, value, fmt::format("\"{}\" in {}", flag.name, path), shown(*found));
   }
 }
 
@@ -277,8 +300,8 @@ const Flags::Flag& Flags::named_by(const std::string& argument) const {
   std::vector<std::string> known = names(flags_), own = names(own_);
   known.insert(known.end(), own.begin(), own.end());
   const std::size_t letter = std::min(argument.find_first_not_of('-'), argument.size());
-  fail(ExitCode::usage, "flags", "unknown flag {}; the nearest is --{}; --help lists all flags", argument,
-       nearest(argument.substr(letter), known));
+  fail(ExitCode::usage, "flags", "unknown flag {}; the nearest is --{}; --help lists all flags", as_written(argument),
+       nearest(std::string_view(argument).substr(letter, longest_name), known));
 }
 
 Flags::Asked Flags::parse(const std::vector<std::string>& arguments) {
@@ -287,7 +310,8 @@ Flags::Asked Flags::parse(const std::vector<std::string>& arguments) {
     const std::string& argument = arguments[i];
     if (!argument.starts_with('-'))
       fail(ExitCode::usage, "flags",
-           "unexpected argument \"{}\"; expected --flag value or --flag=value; --help lists all flags", argument);
+           "unexpected argument {}; expected --flag value or --flag=value; --help lists all flags",
+           in_quotes(argument));
     const std::size_t equals = argument.find('=');
     const std::string head = argument.substr(0, equals);
     const Flag& flag = named_by(head);
@@ -305,7 +329,7 @@ Flags::Asked Flags::parse(const std::vector<std::string>& arguments) {
     for (const Flag& flag : flags) {
       const auto found = written.find(&flag);
       if (found == written.end()) continue;
-      assign(flag, from_argument(flag.kind, found->second), "--" + flag.name, fmt::format("\"{}\"", found->second));
+      assign(flag, from_argument(flag.kind, found->second), "--" + flag.name, in_quotes(found->second));
     }
   };
   config_.clear();
@@ -316,18 +340,21 @@ Flags::Asked Flags::parse(const std::vector<std::string>& arguments) {
     if (!std::filesystem::is_regular_file(config_))
       fail(ExitCode::usage, "config", "{} is no file; expected one that --print-config has written; change --config",
            config_);
-    read_config(read_file(config_), config_);
+    std::set<std::string> overridden;
+    for (const auto& [flag, value] : written) overridden.insert(flag->name);
+    read_config(read_file(config_), config_, overridden);
   }
   apply(flags_);
   return print_config_ ? Asked::print_config : Asked::run;
 }
 
-std::string Flags::config_text() const {
+std::string Flags::config_text(const std::vector<std::pair<std::string, std::string>>& notes) const {
   nlohmann::ordered_json object = nlohmann::ordered_json::object();
   for (const Flag& flag : flags_) {
     const json value = flag.get();
-    object[flag.name] = value.is_null() ? json(flag.word) : value;
+    object[flag.name] = value.is_null() ? from_argument(flag.kind, flag.word) : value;
   }
+  for (const auto& [key, text] : notes) object["//" + key] = text;
   return object.dump(2) + "\n";
 }
 

@@ -17,6 +17,7 @@
 #include <limits>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -52,8 +53,8 @@ class Flags {
   void group(std::string subject);
 
   // `value` names the argument in --help ("N", "PATH"); `help` says what it is and its unit. The variables must
-  // outlive this object; what they hold now is the default. In an optional, `word` ("auto", "all") stands for "not
-  // set".
+  // outlive this object; what they hold now is the default. In an optional, `word` ("auto", "all", or a number, which
+  // is the default then) stands for "not set".
   void add(std::string name, std::string value, std::int64_t& target, std::string help, Range range = Range::any());
   void add(std::string name, std::string value, double& target, std::string help, Range range = Range::any());
   void add(std::string name, std::string value, std::string& target, std::string help);
@@ -68,6 +69,9 @@ class Flags {
   /// Takes one of the names, and sets the value beside it.
   template <class E>
   void add_choice(std::string name, E& target, std::vector<std::pair<std::string, E>> choices, std::string help);
+  /// Choices that the flag declared last has in other builds, each with why it is not one here: what they are told who
+  /// ask for it.
+  void elsewhere(std::vector<std::pair<std::string, std::string>> choices);
   /// `action` runs each time the flag declared last is set.
   void follow_up(std::function<void()> action);
 
@@ -76,10 +80,13 @@ class Flags {
   Asked parse(int argc, const char* const* argv);
   Asked parse(const std::vector<std::string>& arguments);  ///< without the program's name
 
-  /// All values but those of --help, --config and --print-config, as --config takes them.
-  std::string config_text() const;
-  /// Sets the flags named in `text`, the content of the configuration file `path`.
-  void read_config(std::string_view text, const std::string& path);
+  /// All values but those of --help, --config and --print-config, as --config takes them. Notes follow, each with "//"
+  /// before its key: what a reader may want to know beside the values.
+  std::string config_text(const std::vector<std::pair<std::string, std::string>>& notes = {}) const;
+  /// Sets the flags named in `text`, the content of the configuration file `path`, but those `overridden` on the command
+  /// line, whose values there may be anything; notes are passed over. Where a flag takes a text, a number is read as the
+  /// text that spells it: "zero": 1.
+  void read_config(std::string_view text, const std::string& path, const std::set<std::string>& overridden = {});
   std::string help_text() const;
 
  private:

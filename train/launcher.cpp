@@ -9,6 +9,8 @@
 #include <initializer_list>
 #include <thread>
 
+#include "core/error.h"
+#include "parallel/comm/launch_environment.h"
 #include "parallel/comm/process_group.h"
 
 namespace trireme {
@@ -21,23 +23,23 @@ const char* first_set(std::initializer_list<const char*> names) {
   return nullptr;
 }
 
-int number(const char* text, int otherwise) { return text == nullptr ? otherwise : std::atoi(text); }
+/// Whether a launcher started this process, for whoever reports an error: the environment itself may be what is wrong.
+bool surely_launched() {
+  try {
+    return under_mpi_launcher();
+  } catch (const Error&) { return false; }
+}
 
 }  // namespace
 
-int launcher_rank() {
-  return under_mpi_launcher() ? number(first_set({"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"}), 0)
-                              : 0;
-}
+int launcher_rank() { return launched_rank(process_environment); }
 
 int launcher_ranks() { return under_mpi_launcher() ? mpi_launcher_size() : 0; }
 
 int cores() {
   const int usable = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));  // in the affinity mask
   if (!under_mpi_launcher()) return usable;
-  const int local =
-      std::max(1, number(first_set({"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_NTASKS_PER_NODE"}),
-                         mpi_launcher_size()));
+  const int local = launched_local_ranks(process_environment).value_or(std::max(1, mpi_launcher_size()));
   const bool bound = first_set({"OMPI_MCA_orte_bound_at_launch", "SLURM_CPUS_PER_TASK"}) != nullptr;
   // A bound rank may still share its cores with others (a socket), so never more than an even part of the machine.
   const int even = bound ? static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)) / local : usable / local;
@@ -49,7 +51,7 @@ int cores() {
 bool first_to_report() {
   static const bool first = [] {
     const char* job_folder = std::getenv("PMIX_SERVER_TMPDIR");
-    if (!under_mpi_launcher() || job_folder == nullptr) return true;
+    if (!surely_launched() || job_folder == nullptr) return true;
     const char* job = std::getenv("PMIX_NAMESPACE");
     std::error_code job_is_over;
     return std::filesystem::create_directory(

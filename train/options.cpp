@@ -11,6 +11,8 @@
 #include "models/gpt.h"
 #include "parallel/pipeline/schedule.h"
 #include "train/batch_sizes.h"
+#include "train/fault_injection.h"
+#include "train/gpu_choices.h"
 #include "train/launcher.h"
 #include "train/validate.h"
 
@@ -20,8 +22,13 @@ namespace {
 /// Counts: at least one, and small enough that products of a few fit in 64 bits.
 const Range count = {1, 1 << 30};
 const Range count_or_none = {0, 1 << 30};
+const Range count_of_layers = {1, 1 << 12};  // placing them on stages takes time with their number
 
 std::vector<std::string> strings(const std::vector<std::string_view>& views) { return {views.begin(), views.end()}; }
+
+std::vector<std::pair<std::string, std::string>> strings(const cuda::Absent& absent) {
+  return {absent.begin(), absent.end()};
+}
 
 /// Names of the host's implementations, then auto, then the GPU's others.
 std::vector<std::string> choices(const std::vector<std::string_view>& host, const std::vector<std::string_view>& gpu) {
@@ -61,7 +68,7 @@ void declare_model(Flags& flags, ModelOptions& o) {
       o.vocab = preset->vocab;
     }
   });
-  flags.add("layers", "N", o.config.layers, "transformer blocks", count);
+  flags.add("layers", "N", o.config.layers, "transformer blocks", count_of_layers);
   flags.add("heads", "N", o.config.heads, "attention heads of a block", count);
   flags.add("width", "N", o.config.width, "size of the residual stream, a multiple of --heads", count);
   flags.add("context", "N", o.config.context, "longest sequence, in tokens", count);
@@ -199,8 +206,10 @@ void declare_precision(Flags& flags, PrecisionOptions& o) {
   flags.add_choice("device", o.device, {"cpu", "cuda"}, "where tensors live; cuda: a GPU, or an error");
   flags.add_choice("gemm", o.gemm, choices(gemm_names(), cuda::gemm_names()),
                    "implementation of the matrix product; auto: the fastest for the device, and there for each shape");
+  flags.elsewhere(strings(cuda::absent_gemms()));
   flags.add_choice("attention", o.attention, choices({}, cuda::attention_names()),
                    "implementation of attention with --device cuda; auto: the fastest for the device and each shape");
+  flags.elsewhere(strings(cuda::absent_attentions()));
   flags.add("threads", "N", o.threads, "auto", "threads of a rank; auto: cores / ranks", count);
 }
 
@@ -218,11 +227,23 @@ void declare_run(Flags& flags, RunOptions& o) {
   flags.add("sample-every", "N", o.sample_every, "steps between text samples; 0: never", count_or_none);
   flags.add("sample-length", "N", o.sample_length, "tokens of a sample", count);
   flags.add("out", "DIR", o.out, "folder for metrics.jsonl, config.json and checkpoints; made if absent");
+  flags.add(
+      "profile", "FILE", o.profile,
+      "trace of some steps after the first two, for chrome://tracing or ui.perfetto.dev, and a table of kernels at "
+      "the end beside what the machine can do; on a GPU each kernel is waited for");
+  flags.add("profile-steps", "N", o.profile_steps, "steps that --profile records", count);
   flags.add_switch("verify", o.verify,
                    "compare what should be the same on several ranks, bit by bit: replicated tensors at every move, "
                    "copies of weights after every step, every collective with its call site; slow, same numbers",
                    true);
+  flags.add("timeout", "SECONDS", o.timeout,
+            "a rank that others wait for and that shows no sign of life for so long is lost, and the job ends with 75; "
+            "one that computes is waited for as long as it takes",
+            Range::at_least(0.1));
   flags.add_switch("dry-run", o.dry_run, "everything up to the first step: plan, memory, schedule", true);
+  flags.add_switch("allow-fault-injection", o.allow_fault_injection,
+                   "faults on purpose, as the variable TRIREME_FAULT names them: for tests of what a run survives",
+                   true);
 }
 
 void declare_checkpoints(Flags& flags, RunOptions& o) {
@@ -239,6 +260,27 @@ void declare_checkpoints(Flags& flags, RunOptions& o) {
             "--out that is whole, or from the beginning when there is none");
 }
 
+void declare_guards(Flags& flags, GuardOptions& o) {
+  flags.group("guards");
+  flags.add("max-skipped", "K", o.max_skipped,
+            "steps in a row whose loss or gradient is not finite, and which are skipped, that end the run", count);
+  flags.add(
+      "spike-threshold", "Z", o.spike_threshold,
+      "a loss so many robust standard deviations above the median of the last ones is a spike: back to the newest "
+      "checkpoint, and on with the samples after it; 0: none is",
+      Range::at_least(0));
+  flags.add("spike-window", "N", o.spike_window, "100", "losses that a spike is judged by",
+            Range{.low = 5, .high = 1 << 20});
+  flags.add("spike-rollbacks", "N", o.spike_rollbacks, "2", "in a run; the next spike ends it", count_or_none);
+  flags.add(
+      "check-replicas", "N", o.check_replicas,
+      "steps between comparisons of copies of weights, which also come before each save; with --zero, shards, which "
+      "have no copies, are checked around every update; 0: never",
+      count_or_none);
+  flags.add_switch("check-state", o.check_state, "--zero: check the optimizer's moments around every update, too",
+                   true);
+}
+
 void declare_all(Flags& flags, TrainOptions& o) {
   declare_data(flags, o.data);
   declare_model(flags, o.model);
@@ -250,6 +292,7 @@ void declare_all(Flags& flags, TrainOptions& o) {
   declare_precision(flags, o.precision);
   declare_run(flags, o.run);
   declare_checkpoints(flags, o.run);
+  declare_guards(flags, o.guards);
 }
 
 CorpusOptions TrainOptions::corpus() const {
@@ -277,7 +320,15 @@ std::optional<std::int64_t> DataOptions::separator(std::optional<std::int64_t> e
   return token;
 }
 
-int MeshOptions::stages() const { return shape.size(Axis::pp) * pipeline::chunks_per_rank(pipeline); }
+int MeshOptions::stages() const {
+  constexpr std::int64_t most = 1 << 20;
+  const std::int64_t ranks = shape.size(Axis::pp), stages = ranks * pipeline::chunks_per_rank(pipeline);
+  if (stages > most)
+    fail(ExitCode::usage, "--pipeline",
+         "pp={} x {} stages a rank = {} stages; expected at most {}; change --pipeline, or pp in --mesh", ranks,
+         stages / ranks, stages, most);
+  return static_cast<int>(stages);
+}
 
 pipeline::StagePlan TrainOptions::stage_plan() const {
   const auto layers = static_cast<int>(model.config.layers);
@@ -332,6 +383,12 @@ optim::LossScaler PrecisionOptions::make_scaler() const {
            "expected auto, dynamic or a number above 0, got '{}'; f16 needs a scale, as small gradients are 0 in it; "
            "change --loss-scale, or use --dtype bf16",
            loss_scale);
+    const optim::LossScaleConfig initial;
+    if (scaling.window != initial.window || scaling.hysteresis != initial.hysteresis)
+      fail(ExitCode::usage, "--loss-scale",
+           "--loss-scale-window and --loss-scale-hysteresis have no effect with --loss-scale {}, which is fixed; "
+           "expected --loss-scale dynamic; drop them or change --loss-scale",
+           loss_scale);
   }
   return optim::LossScaler(config);
 }
@@ -370,9 +427,11 @@ std::optional<TrainOptions> read_train_options(int argc, const char* const* argv
     return std::nullopt;
   }
   resolve(options, launcher_ranks());
+  fault::arm_io(options.run.allow_fault_injection);
+  options.run.faults = fault::from_environment(options.run.allow_fault_injection);
   validate(options);
   if (asked == Flags::Asked::print_config) {
-    print(flags.config_text());
+    print(flags.config_text(gpu_choice_notes(options)));
     return std::nullopt;
   }
   if (options.data.data.empty())

@@ -118,8 +118,27 @@ struct RunOptions {
   std::int64_t checkpoint_every = 0;              ///< steps; 0: only after the last
   double checkpoint_minutes = 0;                  ///< 0: only by steps
   std::optional<std::int64_t> keep;               ///< checkpoints; not set: all
+  double timeout = 30;                            ///< seconds without a sign of life after which a rank is lost
   bool dry_run = false;                           ///< everything up to the first step
+  std::string profile;                            ///< file for a trace of some steps; empty: none
+  std::int64_t profile_steps = 3;                 ///< how many
   bool verify = false;                            ///< compare what should be the same on several ranks
+  bool allow_fault_injection = false;             ///< whether TRIREME_FAULT may be set
+
+  std::string faults;  ///< not a flag: the value of TRIREME_FAULT (train/fault_injection.h)
+};
+
+/// What a run watches itself for: train/guards.h.
+struct GuardOptions {
+  std::int64_t max_skipped = 5;                               ///< steps in a row that are not finite, which end the run
+  double spike_threshold = 0;                                 ///< of a loss's robust z; 0: no detector
+  std::optional<std::int64_t> spike_window, spike_rollbacks;  ///< steps, and times; not set: the defaults below
+  std::int64_t check_replicas = 10;  ///< steps between comparisons of copies of weights; 0: never
+  bool check_state = false;          ///< moments of the optimizer too, with ZeRO
+  static constexpr std::int64_t default_window = 100, default_rollbacks = 2;
+
+  std::int64_t window() const { return spike_window.value_or(default_window); }
+  std::int64_t rollbacks() const { return spike_rollbacks.value_or(default_rollbacks); }
 };
 
 struct TrainOptions {
@@ -131,6 +150,7 @@ struct TrainOptions {
   MeshOptions mesh;
   PrecisionOptions precision;
   RunOptions run;
+  GuardOptions guards;
 
   CorpusOptions corpus() const;    ///< what load_corpus() takes
   BatchSizes batch_sizes() const;  ///< after resolve()
@@ -151,6 +171,7 @@ void declare_mesh(Flags& flags, MeshOptions& options);
 void declare_precision(Flags& flags, PrecisionOptions& options);
 void declare_run(Flags& flags, RunOptions& options);
 void declare_checkpoints(Flags& flags, RunOptions& options);
+void declare_guards(Flags& flags, GuardOptions& options);
 void declare_all(Flags& flags, TrainOptions& options);
 
 /// Settles what was left to be inferred and needs no data: ranks, mesh, batch. `launcher_ranks`: how many ranks a

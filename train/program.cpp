@@ -1,26 +1,43 @@
 #include "train/program.h"
 
+#include <unistd.h>
+
 #include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <new>
 #include <string_view>
+#include <system_error>
 #include <thread>
 
 #include "train/launcher.h"
+#include "train/signals.h"
 
 namespace trireme {
+
+namespace {
+
+Error internal(const std::exception& error) {
+  return {ExitCode::internal, "internal", fmt::format("{}; this is a bug in Trireme", error.what())};
+}
+
+}  // namespace
 
 Error to_error(const std::exception_ptr& exception) {
   try {
     std::rethrow_exception(exception);
   } catch (const Error& error) { return error; } catch (const std::bad_alloc&) {
-    return {ExitCode::internal, "memory",
-            "the machine has no more memory; lower --micro-batch, --context or the model's size"};
-  } catch (const std::exception& error) {
-    return {ExitCode::internal, "internal", fmt::format("{}; this is a bug in Trireme", error.what())};
-  }
+    return {ExitCode::retryable, "memory",
+            "out of host memory, asked for by something other than a tensor; lower --micro-batch, --context or the "
+            "model's size"};
+  } catch (const std::system_error& error) {  // thrown by threads
+    if (error.code() != std::errc::resource_unavailable_try_again) return internal(error);
+    return {ExitCode::retryable, "threads",
+            "a thread could not be started: no memory or no threads are left for this user; lower --threads or the "
+            "number of ranks, or raise the limits (ulimit -v, ulimit -u)"};
+  } catch (const std::exception& error) { return internal(error); }
 }
 
 std::string fatal_message(const std::exception_ptr& exception) {
@@ -50,9 +67,13 @@ int report(const std::exception_ptr& exception) {
 }
 
 int run_program(const std::function<int()>& body) {
+  std::signal(SIGXFSZ, SIG_IGN);  // a file size limit is an error of the write (core/io.cpp), not the process's end
+  const bool terminal = ::isatty(STDOUT_FILENO) == 1;
   try {
     const int code = body();
-    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
+    const bool lost = std::fflush(stdout) != 0 || std::ferror(stdout) != 0;
+    // A terminal that takes nothing was closed, and who was told to leave may have lost its reader before.
+    if (lost && !terminal && !signals_noted().leave)
       fail(ExitCode::io, "stdout", "the output could not be written: {}; make room, or send it elsewhere",
            std::strerror(errno));
     return code;

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/cpu/processor.h"
 #include "train/console.h"
+#include "train/gpu_choices.h"
 
 namespace trireme {
 namespace {
@@ -78,6 +80,19 @@ std::string learning_rate_row(const ScheduleOptions& s) {
   return text + fmt::format(", {} to {:.3g} at step {}", name(s.lr_schedule), s.final_lr(), s.decay());
 }
 
+std::string device_row(const TrainOptions& o, const StartFacts& facts) {
+  const PrecisionOptions& p = o.precision;
+  std::string text = fmt::format("{}, {} thread{} per rank, ranks are {}", p.device, facts.threads,
+                                 facts.threads == 1 ? "" : "s", o.mesh.processes ? "MPI processes" : "threads");
+  if (p.tensor_device() == Device::cpu) {
+    const bool unit = p.dtype == DType::bf16 && p.gemm == "trireme";
+    return text + ", products by " + p.gemm + (unit ? fmt::format(" ({})", cpu::name(cpu::bf16_unit())) : "");
+  }
+  const GpuChoices choices = gpu_choices(o, facts.vocab);
+  return text + fmt::format("\nproducts: {}\nattention: {}\ntensors go between ranks {}", choices.products,
+                            choices.attention, facts.traffic);
+}
+
 std::string optimizer_row(const OptimizerOptions& o) {
   const std::string clip = o.clip > 0 ? fmt::format("gradient norm at most {}", o.clip) : "no clipping";
   if (o.optimizer == "sgd")
@@ -104,12 +119,9 @@ std::string table(const std::vector<Row>& rows) {
 std::string start_table(const TrainOptions& o, const StartFacts& facts) {
   const PrecisionOptions& p = o.precision;
   return table({
-      {"device", fmt::format("{}, {} thread{} per rank, ranks are {}, products by {}{}", p.device, facts.threads,
-                             facts.threads == 1 ? "" : "s", o.mesh.processes ? "MPI processes" : "threads", p.gemm,
-                             p.tensor_device() == Device::cuda
-                                 ? ", attention by " + p.attention + ", tensors go between ranks " + facts.traffic
-                                 : "")},
-      {"precision", p.dtype == DType::bf16 ? "bf16, gradients and master weights in f32" : "f32"},
+      {"device", device_row(o, facts)},
+      {"precision",
+       p.dtype == DType::f32 ? "f32" : fmt::format("{}, gradients and master weights in f32", name(p.dtype))},
       {"data", fmt::format("{}: {} training and {} validation tokens", o.data.data, thousands(facts.train_tokens),
                            thousands(facts.val_tokens))},
       {"model", model_row(o.model.config)},

@@ -1,5 +1,8 @@
 #include "train/run_folder.h"
 
+#include <algorithm>
+#include <cstdio>
+
 #include "core/error.h"
 #include "parallel/checkpoint/folder.h"
 #include "train/saved_run.h"
@@ -12,6 +15,7 @@ namespace fs = std::filesystem;
 constexpr const char* config_name = "config.json";
 constexpr const char* metrics_name = "metrics.jsonl";
 constexpr const char* lock_name = ".lock";
+constexpr const char* incidents_name = "incidents.jsonl";  // train/supervisor.h: of starts that got nowhere
 
 /// Whether `path` is `folder` or lies in it.
 bool inside(const fs::path& path, const fs::path& folder) {
@@ -23,6 +27,14 @@ bool inside(const fs::path& path, const fs::path& folder) {
 bool is_leftover(const std::string& name) {
   return name.starts_with(std::string(config_name) + ".tmp.") || name.starts_with(std::string(metrics_name) + ".tmp.");
 }
+
+/// The message of an error without "trireme: [where] ".
+std::string reason(const Error& error) {
+  const std::string what = error.what();
+  return what.substr(what.find("] ") + 2);
+}
+
+void warn(const std::string& text) { std::fputs(("trireme: " + text + "\n").c_str(), stderr); }  // one write
 
 }  // namespace
 
@@ -37,6 +49,8 @@ RunFolder::RunFolder(fs::path out, const std::string& resume) : path_(std::move(
   if (resumed_) {
     if (!automatic) require_newest(resume);
   } else {
+    name_out(
+        [&] { FileLock::require_free(path_ / lock_name); });  // a run that is going on is not told as one that ended
     require_empty();
   }
 }
@@ -66,9 +80,10 @@ void RunFolder::require_empty() const {
              : fmt::format("go on with that run: --resume {}", path_.string()));
   }
   for (const fs::directory_entry& entry : fs::directory_iterator(path_, unknown)) {
-    if (entry.path().filename() == lock_name || is_leftover(entry.path().filename().string())) continue;
+    const std::string name = entry.path().filename().string();
+    if (name == lock_name || name == incidents_name || is_leftover(name)) continue;
     fail(ExitCode::usage, "out", "{} is not empty: it holds {}; expected a new or empty folder; choose another --out",
-         path_.string(), entry.path().filename().string());
+         path_.string(), name);
   }
 }
 
@@ -102,14 +117,41 @@ void RunFolder::open(const std::string& config, std::int64_t steps) {
       if (is_leftover(name)) remove_file(path_ / name);
     }
     write_file(path_ / config_name, config);
-    if (resumed_ && fs::exists(path_ / metrics_name))
-      write_file(path_ / metrics_name, first_steps(read_file(path_ / metrics_name), steps));
+    if (resumed_) keep_first(steps);
+    metrics_ = std::make_unique<AppendFile>(path_ / metrics_name);
+  });
+}
+
+void RunFolder::keep_first(std::int64_t steps) const {
+  if (fs::exists(path_ / metrics_name))
+    write_file(path_ / metrics_name, first_steps(read_file(path_ / metrics_name), steps));
+}
+
+void RunFolder::rewind(std::int64_t steps) {
+  if (!metrics_) return;
+  metrics_.reset();
+  name_out([&] {
+    keep_first(steps);
     metrics_ = std::make_unique<AppendFile>(path_ / metrics_name);
   });
 }
 
 void RunFolder::log(const StepRecord& record) {
-  if (metrics_) metrics_->line(to_json_line(record));
+  if (!metrics_) return;
+  const std::string lines = waiting_ + to_json_line(record);
+  try {
+    metrics_->line(lines);
+    waiting_.clear();
+  } catch (const Error& error) {
+    if (waiting_.empty()) warn(fmt::format("{}; training goes on, and the lines wait for room", reason(error)));
+    waiting_ = lines + "\n";
+  }
+}
+
+RunFolder::~RunFolder() {
+  if (waiting_.empty()) return;
+  warn(fmt::format("{} lines of {} were never written", std::count(waiting_.begin(), waiting_.end(), '\n'),
+                   (path_ / metrics_name).string()));
 }
 
 }  // namespace trireme

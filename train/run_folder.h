@@ -18,6 +18,9 @@ class RunFolder {
   /// file or holds anything, unless it is the run resumed from, and from its newest checkpoint (ExitCode::usage);
   /// creates nothing yet, so that a run that is refused later leaves no trace.
   RunFolder(std::filesystem::path out, const std::string& resume);
+  ~RunFolder();  ///< says so when lines of metrics.jsonl could not be written
+  RunFolder(const RunFolder&) = delete;
+  RunFolder& operator=(const RunFolder&) = delete;
 
   /// Locks the folder if there is one already, before anything in it is read. Throws ExitCode::locked, saying who has
   /// it, when another run is writing there.
@@ -26,7 +29,10 @@ class RunFolder {
   /// those after the checkpoint that the run goes on from are made again. Throws ExitCode::io naming --out, and as
   /// lock().
   void open(const std::string& config, std::int64_t steps = 0);
-  /// Appends a line to metrics.jsonl.
+  /// The run has gone back to this step: of metrics.jsonl only the lines up to it stay.
+  void rewind(std::int64_t steps);
+  /// Appends a line to metrics.jsonl. Where that fails it says so, once, training goes on, and the line is written
+  /// with a later one when there is room again.
   void log(const StepRecord& record);
 
   bool exists() const { return metrics_ != nullptr; }  ///< there is an `out`, and it is open
@@ -35,6 +41,7 @@ class RunFolder {
  private:
   void require_newest(const std::filesystem::path& resume) const;
   void require_empty() const;
+  void keep_first(std::int64_t steps) const;  // lines of metrics.jsonl
   /// Runs f; its errors name --out.
   void name_out(const std::function<void()>& f) const;
 
@@ -42,6 +49,7 @@ class RunFolder {
   bool resumed_ = false;
   std::unique_ptr<FileLock> lock_;
   std::unique_ptr<AppendFile> metrics_;
+  std::string waiting_;  // lines that could not be written yet
 };
 
 }  // namespace trireme

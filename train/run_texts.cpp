@@ -56,9 +56,18 @@ nlohmann::json loss_scale_json(const optim::LossScaler::State& s) {
           {"skipped", s.skipped}};
 }
 
+nlohmann::json guards_json(const GuardState& guards) {
+  nlohmann::json json = {{"rollbacks", guards.rollbacks}, {"losses", guards.losses}};
+  json["skipped"] = nlohmann::json::array();
+  for (const SkippedSamples& s : guards.skipped)
+    json["skipped"].push_back({{"first", s.first}, {"last", s.last}, {"step", s.step}});
+  return json;
+}
+
 nlohmann::json progress_json(const Progress& progress) {
   nlohmann::json json = {{"steps", progress.steps}, {"samples", progress.samples}};
   if (progress.loss_scale) json["loss_scale"] = loss_scale_json(*progress.loss_scale);
+  if (!(progress.guards == GuardState{})) json["guards"] = guards_json(progress.guards);
   return json;
 }
 
@@ -92,6 +101,14 @@ optim::LossScaler::State read_loss_scale(const nlohmann::json& json) {
           .overflows_left = json.at("overflows_left"),
           .in_a_row = json.at("in_a_row"),
           .skipped = json.at("skipped")};
+}
+
+GuardState read_guards(const nlohmann::json& json, const fs::path& path) {
+  GuardState guards{.skipped = {}, .rollbacks = integer(json, "rollbacks", path), .losses = json.at("losses")};
+  for (const nlohmann::json& s : json.at("skipped"))
+    guards.skipped.push_back(
+        {.first = integer(s, "first", path), .last = integer(s, "last", path), .step = integer(s, "step", path)});
+  return guards;
 }
 
 /// The value whose name is stored under `key`.
@@ -177,6 +194,13 @@ void require_same_data(const nlohmann::json& saved, const RunIdentity& run, cons
 
 }  // namespace
 
+void GuardState::skip(SkippedSamples samples) {
+  if (!skipped.empty() && skipped.back().last + 1 == samples.first && skipped.back().step == samples.step)
+    skipped.back().last = samples.last;
+  else
+    skipped.push_back(samples);
+}
+
 RunTexts describe_run(const Gpt& model, const Progress& progress, const Tokenizer& tokenizer, const RunIdentity& run,
                       const std::string& configuration) {
   RunTexts texts = {{"model", model_json(model.config(), model.dtype()).dump()},
@@ -210,6 +234,7 @@ Progress read_progress(const Checkpoint& saved) {
   return read_json(saved, "progress", [&](const nlohmann::json& json) {
     Progress progress{.steps = integer(json, "steps", where(saved)), .samples = integer(json, "samples", where(saved))};
     if (json.contains("loss_scale")) progress.loss_scale = read_loss_scale(json.at("loss_scale"));
+    if (json.contains("guards")) progress.guards = read_guards(json.at("guards"), where(saved));
     return progress;
   });
 }

@@ -1,7 +1,7 @@
 // What a checkpoint says of the run it belongs to, beside its tensors: texts of Manifest::run, most of them JSON.
 //
 //   model          sizes and choices of GptConfig, and the dtype: generation needs no more
-//   progress       steps, samples consumed, loss scale
+//   progress       steps, samples consumed, loss scale, what the guards have skipped
 //   seed, data     what the rest of the run follows from: the hash of the tokens, and which part of them is not seen
 //   tokenizer      as tokenizer files have it
 //   configuration  the options, as --config takes them; for people, nothing reads it
@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "data/tokenizer.h"
 #include "models/gpt.h"
@@ -20,11 +21,29 @@
 
 namespace trireme {
 
+/// Samples that a run has passed over, first and last of them.
+struct SkippedSamples {
+  std::int64_t first = 0, last = 0;
+  std::int64_t step = 0;  ///< that was made with later ones
+  bool operator==(const SkippedSamples&) const = default;
+};
+
+/// What the guards of a run (train/guards.h) decide by: with it, a run that goes on decides as one that never stopped.
+struct GuardState {
+  std::vector<SkippedSamples> skipped;  ///< in order; those that follow one another for one step are one
+  std::int64_t rollbacks = 0;           ///< made so far
+  std::vector<double> losses;           ///< of the last steps, with a spike detector
+
+  void skip(SkippedSamples samples);
+  bool operator==(const GuardState&) const = default;
+};
+
 /// Where a run stands. The learning rate, the sampler and dropout are pure functions of it.
 struct Progress {
   std::int64_t steps = 0;                                   ///< optimizer steps made
   std::int64_t samples = 0;                                 ///< sequences consumed: a place in the order of all samples
   std::optional<optim::LossScaler::State> loss_scale = {};  ///< of a run in f16
+  GuardState guards = {};
 };
 
 /// What a run must have in common with the saved one it goes on from, beside its model and tokenizer.

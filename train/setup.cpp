@@ -45,6 +45,15 @@ double state_bytes(const TrainOptions& o) {
   return moments + (o.precision.dtype == DType::f32 ? 0 : 4);
 }
 
+/// What a library keeps besides tensors: cuDNN's backward of attention the gradient of a layer's scores, 16 bits each.
+/// Ulysses cuts heads over cp; the ring is none of cuDNN's.
+double workspace_bytes(const TrainOptions& o, const GptConfig& c) {
+  if (o.precision.attention != "cudnn") return 0;
+  const double heads = static_cast<double>(c.heads) / o.mesh.shape.size(Axis::tp) / o.mesh.shape.size(Axis::cp);
+  const auto context = static_cast<double>(c.context);
+  return 2 * static_cast<double>(o.batch_sizes().micro_batch) * heads * context * context;
+}
+
 }  // namespace
 
 std::unique_ptr<optim::Optimizer> make_optimizer(const OptimizerOptions& o, const optim::ShardList& shards) {
@@ -80,10 +89,12 @@ std::string predicted_memory(const TrainOptions& o, const GptConfig& c, const nn
   const auto shared = [&](int from_stage) { return count / (o.mesh.zero >= from_stage ? ranks : 1); };
   const double weights = shared(3) * element, gradients = shared(2) * 4, state = shared(1) * state_bytes(o);
   const bool offloaded = o.optimizer.memory == MemoryCategory::offloaded;
-  return fmt::format("{} parameters + {} gradients (f32){} + about {} activations = {}{}", format_bytes(weights),
+  const double workspace = workspace_bytes(o, c);
+  return fmt::format("{} parameters + {} gradients (f32){} + about {} activations{} = {}{}", format_bytes(weights),
                      format_bytes(gradients), offloaded ? "" : fmt::format(" + {} optimizer", format_bytes(state)),
                      format_bytes(activations),
-                     format_bytes(weights + gradients + activations + (offloaded ? 0 : state)),
+                     workspace > 0 ? fmt::format(" + {} workspace of cuDNN", format_bytes(workspace)) : "",
+                     format_bytes(weights + gradients + activations + workspace + (offloaded ? 0 : state)),
                      offloaded ? fmt::format(", and {} optimizer offloaded to host memory", format_bytes(state)) : "");
 }
 
@@ -93,11 +104,9 @@ double host_memory() {
   return static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
 }
 
-}  // namespace
-
-void require_memory(const TrainOptions& o) {
+/// Of weights, gradients and optimizer state of the ranks in this process: bytes.
+double estimated_bytes(const TrainOptions& o) {
   const bool on_gpu = o.precision.tensor_device() == Device::cuda;
-  const double machine = on_gpu ? static_cast<double>(cuda::find_devices().devices.front().memory) : host_memory();
   const double data = o.mesh.shape.size(Axis::data);
   const double copies = data / static_cast<double>(o.mesh.dp_shard.value_or(o.mesh.shape.size(Axis::data)));
   const auto held = [&](int from_stage, double bytes) { return bytes * (o.mesh.zero >= from_stage ? copies : data); };
@@ -106,7 +115,21 @@ void require_memory(const TrainOptions& o) {
   const double state = elsewhere ? 0 : state_bytes(o);
   const double each = held(3, element) + held(2, 4) + held(1, state);     // of a parameter, on all ranks together
   const double here = o.mesh.processes ? 1.0 / o.mesh.shape.ranks() : 1;  // of the ranks in this process
-  const double bytes = static_cast<double>(parameter_count(o.model.config)) * each * here;
+  return static_cast<double>(parameter_count(o.model.config)) * each * here;
+}
+
+}  // namespace
+
+std::string memory_estimate(const TrainOptions& o) {
+  const int ranks = o.mesh.processes ? 1 : o.mesh.shape.ranks();
+  return fmt::format("weights, gradients and optimizer state were estimated at {} for the {} rank{} of this process",
+                     format_bytes(estimated_bytes(o)), ranks, ranks == 1 ? "" : "s");
+}
+
+void require_memory(const TrainOptions& o) {
+  const bool on_gpu = o.precision.tensor_device() == Device::cuda;
+  const double machine = on_gpu ? static_cast<double>(cuda::find_devices().devices.front().memory) : host_memory();
+  const double bytes = estimated_bytes(o);
   if (bytes <= machine) return;
   fail(ExitCode::usage, "memory",
        "{} parameters need {} for weights, gradients and optimizer state{}, and this {} has {}; change --layers, "

@@ -20,6 +20,8 @@ optim::LrSchedule make_lr_schedule(const ScheduleOptions& options);
 std::string predicted_memory(const TrainOptions& options, const GptConfig& config, const nn::ParameterList& parameters,
                              int live_activations);
 
+/// What weights, gradients and optimizer state of the ranks in this process are estimated to need, as half a sentence.
+std::string memory_estimate(const TrainOptions& options);
 /// Throws ExitCode::usage when weights, gradients and optimizer state of the ranks in this process need more memory than
 /// the machine has: from arithmetic, before a minute is spent on making them.
 void require_memory(const TrainOptions& options);

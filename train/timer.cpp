@@ -11,14 +11,13 @@ double seconds_since(PhaseTimes::Clock::time_point start) {
 
 }  // namespace
 
-std::string_view name(Phase phase) {
-  constexpr std::array<std::string_view, phases> names = {
-      "data", "forward", "backward", "waiting for communication", "optimizer", "evaluation", "sampling", "saving"};
-  return names[static_cast<std::size_t>(phase)];
-}
-
 PhaseTimes::Scope::Scope(PhaseTimes& times, Phase phase)
-    : times_(times), phase_(phase), outer_(times.innermost_), start_(Clock::now()) {
+    : times_(times),
+      phase_(phase),
+      outer_(times.innermost_),
+      event_("phase", name(phase)),
+      start_(Clock::now()),
+      shown_(phase) {
   times_.innermost_ = this;
 }
 

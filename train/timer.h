@@ -13,15 +13,10 @@
 #include <cstdint>
 #include <string_view>
 
+#include "core/profile.h"
+#include "parallel/comm/watch/beacon.h"
+
 namespace trireme {
-
-enum class Phase : std::uint8_t { data, forward, backward, communication, optimizer, evaluation, sampling, saving };
-inline constexpr int phases = 8;
-std::string_view name(Phase phase);
-/// Whether a phase is part of training steps; the others come between them.
-inline bool in_step(Phase phase) { return phase < Phase::evaluation; }
-
-using PhaseSeconds = std::array<double, phases>;
 
 class PhaseTimes {
  public:
@@ -38,8 +33,10 @@ class PhaseTimes {
     PhaseTimes& times_;
     Phase phase_;
     Scope* outer_;
+    ProfileScope event_;
     Clock::time_point start_;
-    double inner_ = 0;  // seconds that scopes and add() inside this one have claimed
+    watch::PhaseScope shown_;  // to the other ranks
+    double inner_ = 0;         // seconds that scopes and add() inside this one have claimed
     friend class PhaseTimes;
   };
 

@@ -2,19 +2,28 @@
 
 #include <cmath>
 #include <map>
+#include <utility>
 
+#include "core/kernels.h"
 #include "optim/gradient_norm.h"
+#include "parallel/comm/watch/beacon.h"
 #include "parallel/verify.h"
+#include "train/fault_injection.h"
+#include "train/non_finite.h"
 #include "train/rank_batch.h"
+#include "train/replica_check.h"
 #include "train/setup.h"
 
 namespace trireme {
 namespace {
 
-ZeroOptions zero_options(const MeshOptions& o, std::int64_t bucket_bytes) {
+ZeroOptions zero_options(const MeshOptions& o, const GuardOptions& guards, std::int64_t bucket_bytes) {
   return {.stage = static_cast<int>(o.zero),
           .prefetch = static_cast<int>(o.zero_prefetch.value_or(MeshOptions::default_prefetch)),
           .resident_bytes = o.zero_resident.value_or(MeshOptions::default_resident),
+          .seal = guards.check_replicas == 0 ? Seal::nothing
+                  : guards.check_state       ? Seal::all
+                                             : Seal::weights,
           .shard_ranks = static_cast<int>(o.dp_shard.value_or(0)),
           .bucket_bytes = bucket_bytes};
 }
@@ -57,10 +66,11 @@ Trainer::Trainer(const TrainOptions& o, std::shared_ptr<const DeviceMesh> mesh, 
       mesh_(std::move(mesh)),
       batch_(o.batch_sizes()),
       model_(make_build(o, mesh_), o.model.config, o.stage_plan()),
+      watch_(model_.parameters()),
       sync_(o.mesh.zero == 0 ? std::make_unique<GradSync>(model_.parameters(), *mesh_, bucket_bytes) : nullptr),
       zero_(o.mesh.zero == 0 ? nullptr
                              : std::make_unique<Zero>(model_.parameters(), model_.units(), *mesh_,
-                                                      zero_options(o.mesh, bucket_bytes))),
+                                                      zero_options(o.mesh, o.guards, bucket_bytes))),
       optimizer_(make_optimizer(o.optimizer, zero_ ? zero_->shards() : optim::whole_shards(model_.parameters()))),
       scaler_(o.precision.make_scaler()),
       executor_(pipeline::make_schedule(o.mesh.pipeline, mesh_->size(Axis::pp), static_cast<int>(batch_.micro_batches)),
@@ -69,26 +79,63 @@ Trainer::Trainer(const TrainOptions& o, std::shared_ptr<const DeviceMesh> mesh, 
 }
 
 Trainer::Pass Trainer::gradients(const NextBatch& next_batch, double loss_scale) {
+  step_.clear();
+  fault::point(fault::Point::step, mesh_.get());
+  loss_scale_ = loss_scale;
+  const NextBatch kept = [&](int index) {
+    const watch::PhaseScope phase(Phase::data);
+    fault::point(fault::Point::data, mesh_.get());
+    step_.push_back(next_batch(index));
+    return step_.back();
+  };
+  return run_pass(kept, first_look());
+}
+
+bool Trainer::sums_gradients() const { return mesh_->size(Axis::data) > 1 || mesh_->size(Axis::tp) > 1; }
+
+// Where no gradient is summed over ranks, the gradients after the step tell as much. On a GPU each look would wait for
+// the device.
+Trainer::Look Trainer::first_look() const {
+  if (!sums_gradients() || model_.device() != Device::cpu) return Look::never;
+  return options_.mesh.zero >= 2 ? Look::in_every_backward : Look::in_last_backward;  // sent after every one, or once
+}
+
+Trainer::Pass Trainer::run_pass(const NextBatch& next_batch, Look look) {
+  watch_.begin(look);
   sync_ ? sync_->zero() : zero_->zero(static_cast<int>(batch_.micro_batches));
   model_.run().step_sequences = batch_.global_batch;
   model_.run().loss_scale = scaler_.scale();
-  StepBatches batches(next_batch, model_.chunks());
+  const NextBatch watched = [&](int index) {
+    Batch batch = next_batch(index);
+    watch_.microbatch(batch);
+    return batch;
+  };
+  StepBatches batches(watched, model_.chunks());
   const pipeline::StageFunctions stage = {
       .forward =
           [&](int s, const Tensor& input, int microbatch) {
+            fault::point(fault::Point::forward, mesh_.get());
             const Batch batch = enter_batch(model_, batches.take(microbatch));
             const Tensor hidden = model_.hidden(s, input, batch.inputs);  // [B, T, D]
-            return model_.is_last_stage(s) ? model_.loss(hidden, batch.targets, loss_scale * scaler_.scale()) : hidden;
+            if (!model_.is_last_stage(s)) return hidden;
+            const Tensor loss =
+                model_.loss(hidden, batch.targets, loss_scale_ * scaler_.scale() * fault::loss_factor());  // []
+            watch_.loss(loss.item(), s, microbatch);
+            return loss;
           },
       .activation_shape = model_.hidden_shape(batch_.micro_batch, options_.model.config.context),
       .dtype = options_.precision.dtype,
       .device = model_.device()};
   Pass pass;
-  pass.pipeline = executor_.run(stage, [&](int, int microbatch) {
+  pass.pipeline = executor_.run(stage, [&](int s, int microbatch) {
     const bool last = microbatch + 1 == batch_.micro_batches;
+    watch_.backward(s, microbatch, last);
+    fault::point(fault::Point::backward, mesh_.get());
+    fault::poison(model_.parameters());
     sync_ ? sync_->last_microbatch(last) : zero_->last_microbatch(last);
   });
   pass.pipeline.loss /= scaler_.scale();
+  const watch::PhaseScope phase(Phase::communication);
   pass.sums = sync_ ? sync_->finish() : zero_->finish();
   return pass;
 }
@@ -108,17 +155,87 @@ std::vector<optim::StateTensor> Trainer::gradient_pieces() {
   return pieces;
 }
 
-bool Trainer::update(double lr, double norm) {
+Trainer::Origin Trainer::find_non_finite() {
+  constexpr const char* lower = "lower --lr or raise --warmup-steps";
+  std::string first = origin_of(watch_.found(), *mesh_);
+  if (first.empty() && !sums_gradients()) first = origin_of(non_finite_piece(), *mesh_);
+  finish_routing(false);
+  const std::vector<Batch> step = step_;
+  run_pass([&](int index) { return step[static_cast<std::size_t>(index)]; }, Look::in_every_backward);
+  const std::string again = origin_of(watch_.found(), *mesh_);
+  if (!again.empty())
+    return {again + "; so it is when computed again", fmt::format("{}, or look at the samples", lower)};
+  if (!std::isfinite(gradient_norm()))
+    return {"every rank's own gradients are finite, but not their sum over ranks", lower};
+  const bool traced = !first.empty();
+  return {fmt::format("{}; finite when computed again: suspect the machine, not the samples",
+                      traced ? first : "no rank kept a trace of it"),
+          fmt::format("look at {} (memory, processor, temperature), and start again from the newest checkpoint",
+                      traced ? "that machine" : "the machines of the job")};
+}
+
+/// For where gradients are as backward left them: the first that is not finite.
+NonFinite Trainer::non_finite_piece() {
+  std::vector<optim::StateTensor> pieces = gradient_pieces();
+  for (std::size_t i = pieces.size(); i-- > 0;) {  // in the order of backward
+    const Tensor& gradient = pieces[i].value;
+    if (gradient.count() == 0 || std::isfinite(kernels(gradient.device()).sum_squares(std::span(&gradient, 1))))
+      continue;
+    NonFinite found{.tensor = pieces[i].parameter->name,
+                    .stage = mesh_->coord(Axis::pp),
+                    .microbatch = step_.size() == 1 ? 0 : -1,
+                    .samples = {}};
+    for (const Batch& batch : step_)
+      found.samples.insert(found.samples.end(), batch.sample_ids.begin(), batch.sample_ids.end());
+    return found;
+  }
+  return {};
+}
+
+void Trainer::finish_routing(bool applied) {
   if (options_.model.config.experts.count > 0)
-    routing_ = model_.routing().finish(*mesh_, options_.mesh.parallelism().sequence, std::isfinite(norm));
+    routing_ = model_.routing().finish(*mesh_, options_.mesh.parallelism().sequence, applied);
+}
+
+void Trainer::skip() { finish_routing(false); }
+
+std::vector<Copied> Trainer::copies() {
+  return zero_ ? zero_->copies() : copies_of(model_.parameters(), sync_->tied(), *mesh_);
+}
+
+void Trainer::check_replicas() {
+  if (options_.guards.check_replicas == 0) return;
+  if (zero_) zero_->check_seals();
+  trireme::check_replicas(copies(), *mesh_);
+}
+
+void Trainer::require_finite_weights() {
+  for (const optim::StateTensor& weight : optimizer_->weights()) {
+    const Tensor dense = contiguous(weight.value);
+    if (dense.count() == 0 || std::isfinite(kernels(dense.device()).sum_squares(std::span(&dense, 1)))) continue;
+    fail(ExitCode::numerical, "train",
+         "{} is not finite; expected weights that are; they were not saved, and earlier checkpoints are as they were; "
+         "lower --lr or raise --warmup-steps",
+         weight.parameter->name);
+  }
+}
+
+void Trainer::loaded() {
+  if (zero_) zero_->open_seals();
+}
+
+bool Trainer::update(double lr, double norm) {
+  finish_routing(std::isfinite(norm));
   if (!std::isfinite(norm)) {
     scaler_.overflowed(norm);
     return false;
   }
+  fault::point(fault::Point::optimizer, mesh_.get());
+  fault::flip(*optimizer_);
   const double factor = optim::clip_factor(norm, options_.optimizer.clip) / scaler_.scale();
   zero_ ? zero_->update(*optimizer_, lr, factor) : optimizer_->step(lr, factor);
   scaler_.updated();
-  if (mesh_->world().verifies()) zero_ ? zero_->verify() : verify_copies(model_.parameters(), sync_->tied(), *mesh_);
+  if (mesh_->world().verifies()) verify_copies(copies());
   return true;
 }
 

@@ -19,7 +19,9 @@
 #include "optim/optimizer.h"
 #include "parallel/grad_sync.h"
 #include "parallel/pipeline/executor.h"
+#include "parallel/verify.h"
 #include "parallel/zero/zero.h"
+#include "train/gradient_watch.h"
 #include "train/options.h"
 
 namespace trireme {
@@ -46,26 +48,57 @@ class Trainer {
   std::vector<optim::StateTensor> gradient_pieces();
   /// Of the step that update() has ended: nothing without experts.
   const std::optional<nn::RoutingReport>& routing() const { return routing_; }
+  /// After gradients() whose loss or norm is not finite: which tensor, on which ranks, from which samples, and what a
+  /// person can do about it. Computes the step's gradients once more, looking closer. Collective; the same texts on every
+  /// rank.
+  struct Origin {
+    std::string what, remedy;
+  };
+  Origin find_non_finite();
+  /// Ends a step without an update: weights, moments and counters are as they were.
+  void skip();
+
+  /// Throws ExitCode::retryable, naming tensor and rank, when copies of weights differ, or what has no copy has changed
+  /// since it was written. Does nothing with --check-replicas 0.
+  void check_replicas();
+  /// Before a save: throws ExitCode::numerical, naming it, when a weight of this rank is not finite. Settles, so
+  /// collective.
+  void require_finite_weights();
+  /// To be called when weights were loaded from a checkpoint.
+  void loaded();
+
   /// Clips by `norm` and updates the weights, and the biases of routers. False when `norm` is not finite and loss scaling makes up for it: then
   /// nothing has changed but the scale. Throws ExitCode::numerical when it is not finite otherwise.
   bool update(double lr, double norm);
 
   Gpt& model() { return model_; }
+  GradientWatch& watch() { return watch_; }
   optim::Optimizer& optimizer() { return *optimizer_; }
   optim::LossScaler& scaler() { return scaler_; }
   const pipeline::Executor& executor() const { return executor_; }
 
  private:
+  using Look = GradientWatch::Look;
+  Pass run_pass(const NextBatch& next_batch, Look look);
+  bool sums_gradients() const;  // over ranks
+  Look first_look() const;
+  NonFinite non_finite_piece();
+  void finish_routing(bool applied);
+  std::vector<Copied> copies();
+
   TrainOptions options_;
   std::shared_ptr<const DeviceMesh> mesh_;
   BatchSizes batch_;
   Gpt model_;
+  GradientWatch watch_;             // before what sums gradients: it looks first
   std::unique_ptr<GradSync> sync_;  // --zero 0
   std::unique_ptr<Zero> zero_;      // --zero 1, 2, 3
   std::unique_ptr<optim::Optimizer> optimizer_;
   optim::LossScaler scaler_;
   pipeline::Executor executor_;
   std::optional<nn::RoutingReport> routing_;
+  std::vector<Batch> step_;  // the micro-batches of the step, should it have to be computed again
+  double loss_scale_ = 1;    // of the step: without the scaler's
 };
 
 /// What the layers of a model are built with, as the options say.

@@ -4,10 +4,13 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 
 #include "core/kernels.h"
 #include "cuda/runtime/open.h"
 #include "cuda/selection.h"
+#include "train/fault_injection.h"
+#include "train/profiling.h"
 
 namespace trireme {
 namespace {
@@ -83,6 +86,11 @@ void validate_moe_every(const GptConfig& model) {
          "--moe-every {} of {} layers leaves {} / {} = 0 blocks with experts; expected at most {}; change --moe-every "
          "or --layers",
          model.moe_every, model.layers, model.layers, model.moe_every, model.layers);
+}
+
+void validate_balance(const nn::ExpertsOptions& o) {
+  if (o.count > 0 && o.aux_loss == 0)
+    refuse_unused(o.balance != nn::ExpertsOptions().balance, "aux-scope", "aux-loss", "0", "above 0");
 }
 
 /// The use of experts over a whole batch is known after its last forward; by then a micro-batch has gone backward.
@@ -217,7 +225,53 @@ void validate_checkpoints(const RunOptions& o) {
   refuse(o.resume == "auto", "--resume auto");
 }
 
+/// What --profile would have nothing to record, or nowhere to write, at the end of a run.
+void validate_profile(const RunOptions& run, std::int64_t steps) {
+  if (run.profile.empty()) {
+    if (run.profile_steps != RunOptions().profile_steps)
+      fail(ExitCode::usage, "profile",
+           "--profile-steps has no effect without --profile, the file to write; expected --profile FILE; give "
+           "--profile or drop --profile-steps");
+    return;
+  }
+  const std::filesystem::path folder = std::filesystem::path(run.profile).parent_path();
+  if (!folder.empty() && !std::filesystem::is_directory(folder))
+    fail(ExitCode::usage, "profile", "--profile {}: there is no folder {}; make it, or change --profile", run.profile,
+         folder.string());
+  if (std::filesystem::is_directory(run.profile))
+    fail(ExitCode::usage, "profile", "--profile {} is a folder; expected the name of a file; change --profile",
+         run.profile);
+  if (steps <= Profiling::warm_up)
+    fail(
+        ExitCode::usage, "profile",
+        "--profile records steps after the first {}, and --steps is {}; expected more; raise --steps or drop --profile",
+        Profiling::warm_up, steps);
+}
+
+/// A spike sends the run back to a checkpoint.
+void validate_guards(const TrainOptions& o) {
+  if (o.guards.check_state) {
+    refuse_unused(o.mesh.zero == 0, "check-state", "zero", "0", "1, 2 or 3, as without it copies tell");
+    refuse_unused(o.guards.check_replicas == 0, "check-state", "check-replicas", "0", "above 0");
+  }
+  if (o.guards.spike_threshold == 0) {
+    refuse_unused(o.guards.spike_window.has_value(), "spike-window", "spike-threshold", "0", "above 0");
+    refuse_unused(o.guards.spike_rollbacks.has_value(), "spike-rollbacks", "spike-threshold", "0", "above 0");
+    return;
+  }
+  if (o.run.out.empty() || (o.run.checkpoint_every == 0 && o.run.checkpoint_minutes == 0))
+    fail(ExitCode::usage, "guards",
+         "--spike-threshold {} goes back to a checkpoint, and this run saves none before its end; expected --out DIR "
+         "and --checkpoint-every or --checkpoint-minutes; give them, or drop --spike-threshold",
+         o.guards.spike_threshold);
+}
+
 void validate_run(const TrainOptions& o) {
+  const RunOptions initial;
+  if (o.run.sample_every == 0)
+    refuse_unused(o.run.sample_length != initial.sample_length, "sample-length", "sample-every", "0", "above 0");
+  if (o.data.val_fraction == 0)
+    refuse_unused(o.run.eval_batches != initial.eval_batches, "eval-batches", "val-fraction", "0", "above 0");
   if (o.run.eval_every > 0 && o.data.val_fraction == 0)
     fail(ExitCode::usage, "run",
          "--eval-every {} needs validation text, and --val-fraction is 0; expected a fraction above 0; change "
@@ -326,15 +380,19 @@ void validate(const TrainOptions& options) {
   validate_context(options.model.config, options.mesh);
   validate_documents(options.data);
   validate_sequence(options);
+  validate_balance(options.model.config.experts);
   validate_aux_scope(options.model.config.experts, options.batch_sizes());
   validate_zero(options.mesh);
   validate_pipeline(options);
   validate_schedule(options.schedule);
   validate_optimizer(options.optimizer);
   validate_run(options);
+  validate_profile(options.run, options.schedule.steps);
   validate_checkpoints(options.run);
+  validate_guards(options);
   options.precision.recompute_plan();  // both refuse what they cannot be
   options.precision.make_scaler();
+  fault::require_possible(options);
 }
 
 }  // namespace trireme

@@ -10,12 +10,10 @@ inputs of +-1 uniform values that rotate over more than three times the L2, and 
 C interface, not speed.
 """
 import argparse
-import ctypes
 import json
 import math
 import random
 import statistics
-import struct
 import sys
 
 from interface import Library, Pointer, line_of
@@ -320,17 +318,11 @@ class Gpu:
         weight, m, v = (self.uniform(count, dtype=torch.float32) for _ in range(3))
         v.abs_()
         gradient, low = self.uniform(count), torch.empty(count, device="cuda", dtype=torch.bfloat16)
-        tensor_bytes, tile_bytes, tile = (ctypes.c_int() for _ in range(3))
-        self.call.lib.trireme_adamw_layout(*(ctypes.byref(n) for n in (tensor_bytes, tile_bytes, tile)))
-        entry = struct.pack("<5Qqf4x", *(t.data_ptr() for t in (weight, m, v, gradient, low)), count, 0.1)
-        assert len(entry) == tensor_bytes.value and tile_bytes.value == 8, "compare.py packs another layout"
-        tensors = torch.frombuffer(bytearray(entry), dtype=torch.uint8).cuda()
-        tiles = torch.tensor([[0, i] for i in range(math.ceil(count / tile.value))], dtype=torch.int32, device="cuda")
         before = [t[:100000].double() for t in (weight, m, v, gradient)]
 
         def ours(_):
-            self.call("adamw", self.pointer(tensors), self.pointer(tiles), len(tiles), 1e-3, 0.9, 0.95, 1e-8, 10,
-                      self.stream)
+            self.call("adamw", *(self.pointer(t) for t in (weight, m, v, gradient, low)), count, 0.1, 1e-3, 0.9, 0.95,
+                      1e-8, 10, self.stream)
 
         ours(0)
         w, m1, v1, g = before
@@ -377,6 +369,22 @@ class Gpu:
             self.case(f"ladder, attention {tokens}: {name}", distance(torch, out[0, rows], expected), 8e-3,
                       [("trireme", attention)], 1, flops=4.0 * heads * tokens * tokens * dim)
 
+    def ladder_memory(self):
+        """What each level of the memory-bound ladders buys, at the sizes of GPT-2 124M. Each ladder fills its own
+        arrays: small ones, which it compares with f64, and then large ones."""
+        for ladder, name, levels in self.call.memory_ladders():
+            self.call("memory_open", ladder, 0)
+            errors = [self.call.memory_error(level) for level in range(len(levels))]
+            self.call("memory_open", ladder, 1)
+            needed = min(megabytes for _, megabytes, _, _ in levels) * 1e6
+            for number, (level, _, bound, forecast) in enumerate(levels):
+                def run(_, number=number):
+                    self.call("memory_run", number, self.stream)
+
+                self.case(f"ladder, {name}: {level} (bound {bound:.0f}, forecast {forecast:.0f} us)", errors[number],
+                          1.0, [("trireme", run)], 1, moved=needed)
+            self.call("memory_open", -1, 0)
+
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -386,9 +394,10 @@ def main():
     parser.add_argument("--rehearse", action="store_true", help="the emulated library, tiny sizes, no GPU")
     options = parser.parse_args()
     side = Emulated(Library(options.library)) if options.rehearse else Gpu(Library(options.library))
-    cases = ["gemm", "grouped", "attention", "cross_entropy", "ladder", "refusal"] if options.rehearse else \
-        ["copy", "gemm", "grouped", "attention", "backward", "norm", "cross_entropy", "adamw", "ladder"]
-    failures = []
+    ladders = ["ladder", "ladder_memory"]
+    cases = ["gemm", "grouped", "attention", "cross_entropy", *ladders, "refusal"] if options.rehearse else \
+        ["copy", "gemm", "grouped", "attention", "backward", "norm", "cross_entropy", "adamw", *ladders]
+    failures, wrong = [], []
     for name in cases:
         if not name.startswith(options.only):
             continue
@@ -397,10 +406,17 @@ def main():
         except Exception as error:  # one case must not cost the others their time on a GPU
             failures.append({"case": name, "error": str(error)})
             print(f"{name}: {error}", file=sys.stderr, flush=True)
-    failures += [{"case": r["case"], "error": f"distance to f64 {r['error']:.1e}"} for r in side.results if not r["passed"]]
-    with open(options.out, "w", encoding="utf-8") as out:
-        json.dump({"rows": side.results, "failures": failures}, out, indent=1)
-    return 1 if failures else 0
+        wrong = save(options.out, side.results, failures)  # each time: a limit may end this program
+    return 1 if wrong else 0
+
+
+def save(path, rows, failures):
+    """Writes all there is so far; returns what failed."""
+    far = [row for row in rows if not row["passed"]]
+    wrong = failures + [{"case": row["case"], "error": f"distance to f64 {row['error']:.1e}"} for row in far]
+    with open(path, "w", encoding="utf-8") as out:
+        json.dump({"rows": rows, "failures": wrong}, out, indent=1)
+    return wrong
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ class Library:
     def __init__(self, path):
         self.lib = ctypes.CDLL(path)
         self.lib.trireme_error.restype = self.lib.trireme_ladder_name.restype = ctypes.c_char_p
+        self.lib.trireme_memory_ladder.restype = ctypes.c_char_p
         self.lib.trireme_ladder_limit.restype = ctypes.c_double
 
     def __call__(self, name, *arguments):
@@ -25,6 +26,26 @@ class Library:
 
     def ladder_limit(self, level):
         return self.lib.trireme_ladder_limit(level)
+
+    def memory_ladders(self):
+        """(number, name, levels) of each ladder of memory-bound kernels, which make their own problems. A level is
+        (name, megabytes, least microseconds, forecast)."""
+        names = map(self.lib.trireme_memory_ladder, itertools.count())
+        names = enumerate(itertools.takewhile(lambda name: name is not None, names))
+        return [(ladder, name.decode(), list(self._memory_levels(ladder))) for ladder, name in names]
+
+    def _memory_levels(self, ladder):
+        name, numbers = ctypes.c_char_p(), [ctypes.c_double() for _ in range(3)]
+        for level in itertools.count():
+            if self.lib.trireme_memory_level(ladder, level, ctypes.byref(name), *map(ctypes.byref, numbers)) != 0:
+                return
+            yield name.value.decode(), *(number.value for number in numbers)
+
+    def memory_error(self, level):
+        """Distance from f64 of the opened ladder's level, as part of what is accepted."""
+        error = ctypes.c_double()
+        self("memory_error", level, Pointer(ctypes.addressof(error)))
+        return error.value
 
 
 class Pointer:

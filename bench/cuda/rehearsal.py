@@ -146,6 +146,19 @@ class Emulated:
             attend()
             self.case(f"ladder, attention {tokens}: {name}", self.floats(out), expected, attend)
 
+    def ladder_memory(self):
+        for ladder, name, levels in self.call.memory_ladders():
+            self.call("memory_open", ladder, 0)
+            for number, (level, megabytes, bound, forecast) in enumerate(levels):
+                assert megabytes > 0 and forecast > bound > 0
+                error, begin = self.call.memory_error(number), time.perf_counter()
+                self.call("memory_run", number, Pointer(0))
+                ms = {"trireme, emulated": (time.perf_counter() - begin) * 1e3}
+                self.results.append({"case": f"ladder, {name}: {level}", "error": error, "accepted": 1.0,
+                                     "passed": error < 1, "ms": ms})
+                print(line_of(self.results[-1]), flush=True)
+            self.call("memory_open", -1, 0)
+
     def refusal(self):
         try:
             self.call("layer_norm", 1, 30000, *(Pointer(0) for _ in range(9)))

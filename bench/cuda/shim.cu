@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <memory>
 #include <string>
 
 #include "cuda/kernels/attention.h"
@@ -12,8 +13,10 @@
 #include "cuda/kernels/gemm.h"
 #include "cuda/kernels/norm.h"
 #include "cuda/kernels/optimizer.h"
+#include "cuda/lab/array.h"
 #include "cuda/lab/attention/ladder.h"
 #include "cuda/lab/gemm/ladder.h"
+#include "cuda/lab/ladders.h"
 
 namespace {
 
@@ -59,6 +62,12 @@ AttentionForward<bf16> dense_attention(int batch, int heads, int dim, int tokens
           .out = as<bf16>(out),
           .out_pitch = heads * dim,
           .lse = as<float>(lse)};
+}
+
+/// The ladder of memory-bound kernels that was opened last, with its arrays in device memory.
+std::unique_ptr<lab::Trial>& opened() {
+  static std::unique_ptr<lab::Trial> trial;
+  return trial;
 }
 
 }  // namespace
@@ -171,16 +180,8 @@ int trireme_cross_entropy(int rows, int columns, int valid, void* logits, void* 
   });
 }
 
-/// Bytes of an entry of the tensor list and of the tile list, and the elements of a tile: compare.py builds the lists.
-int trireme_adamw_layout(int* tensor_bytes, int* tile_bytes, int* tile_elements) {
-  *tensor_bytes = static_cast<int>(sizeof(AdamWTensor<bf16>));
-  *tile_bytes = static_cast<int>(sizeof(Tile));
-  *tile_elements = kOptimizerTile;
-  return 0;
-}
-
-int trireme_adamw(void* tensors, void* tiles, int tile_count, float lr, float beta1, float beta2, float eps, int step,
-                  void* stream) {
+int trireme_adamw(void* weight, void* m, void* v, void* gradient, void* low, int count, float decay, float lr,
+                  float beta1, float beta2, float eps, int step, void* stream) {
   return guarded([&] {
     double power1 = 1, power2 = 1;
     for (int i = 0; i < step; ++i) {
@@ -189,7 +190,9 @@ int trireme_adamw(void* tensors, void* tiles, int tile_count, float lr, float be
     }
     const AdamWSettings settings{
         lr, beta1, beta2, eps, static_cast<float>(1 / (1 - power1)), static_cast<float>(1 / (1 - power2)), 1.0F, 0.0F};
-    adamw(as<AdamWTensor<bf16>>(tensors), as<Tile>(tiles), tile_count, settings, nullptr, static_cast<Stream>(stream));
+    const AdamWTensor<bf16> tensor{as<float>(weight), as<float>(m), as<float>(v), as<bf16>(gradient),
+                                   as<bf16>(low),     count,        decay};
+    adamw<bf16, bf16>({&tensor, 1}, settings, nullptr, static_cast<Stream>(stream));
   });
 }
 
@@ -222,6 +225,52 @@ int trireme_ladder_attention(int level, int heads, int tokens, int causal, float
     lab::attention_levels()[static_cast<std::size_t>(level)].run(
         {heads, tokens, causal != 0, scale, as<bf16>(q), as<bf16>(k), as<bf16>(v), as<bf16>(out), as<float>(scores)},
         static_cast<Stream>(stream));
+  });
+}
+
+// The memory-bound ladders make their own problems: compare.py names a ladder and a level.
+
+/// Null behind the last ladder.
+const char* trireme_memory_ladder(int ladder) {
+  const auto all = lab::ladders<lab::NoArray>();
+  const auto at = static_cast<std::size_t>(ladder);
+  return at < all.size() ? all[at].name : nullptr;
+}
+
+/// What a level is called, and what it costs at GPT-2's sizes; 1, and no error, behind the last.
+int trireme_memory_level(int ladder, int level, const char** name, double* megabytes, double* bound_us,
+                         double* forecast_us) {
+  const auto chosen = lab::ladders<lab::NoArray>()[static_cast<std::size_t>(ladder)];
+  const auto levels = chosen.make(chosen.gpt2)->levels();
+  const auto at = static_cast<std::size_t>(level);
+  if (at >= levels.size()) return 1;
+  *name = levels[at].name;
+  *megabytes = levels[at].cost.bytes / 1e6;
+  *bound_us = levels[at].cost.memory;
+  *forecast_us = levels[at].cost.forecast;
+  return 0;
+}
+
+/// full: GPT-2's sizes, for timing; otherwise the last of the ragged ones, for comparison with f64. -1: closes.
+int trireme_memory_open(int ladder, int full) {
+  return guarded([&] {
+    opened().reset();  // its memory is needed
+    if (ladder < 0) return;
+    const auto chosen = lab::ladders<lab::Array>()[static_cast<std::size_t>(ladder)];
+    opened() = chosen.make(full != 0 ? chosen.gpt2 : chosen.ragged.back());
+  });
+}
+
+int trireme_memory_run(int level, void* stream) {
+  return guarded([&] { opened()->run(static_cast<std::size_t>(level), static_cast<Stream>(stream)); });
+}
+
+/// Distance of a level's result from f64, as part of what its precision accounts for. Of a small problem.
+int trireme_memory_error(int level, double* error) {
+  return guarded([&] {
+    opened()->reset();
+    opened()->run(static_cast<std::size_t>(level), nullptr);
+    *error = opened()->error();
   });
 }
 

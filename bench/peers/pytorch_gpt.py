@@ -26,9 +26,9 @@ import torch.nn.functional as F
 
 
 class Block(nn.Module):
-    def __init__(self, width, heads, bias):
+    def __init__(self, width, heads, bias, gelu):
         super().__init__()
-        self.heads = heads
+        self.heads, self.gelu = heads, gelu
         self.norm1, self.norm2 = nn.LayerNorm(width, bias=bias), nn.LayerNorm(width, bias=bias)
         self.qkv, self.proj = nn.Linear(width, 3 * width, bias=bias), nn.Linear(width, width, bias=bias)
         self.up, self.down = nn.Linear(width, 4 * width, bias=bias), nn.Linear(4 * width, width, bias=bias)
@@ -39,15 +39,16 @@ class Block(nn.Module):
         q, k, v = qkv.permute(2, 0, 3, 1, 4)  # [B, H, T, Dh]
         out = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.proj(out.transpose(1, 2).reshape(batch, length, width))
-        return x + self.down(F.gelu(self.up(self.norm2(x))))
+        return x + self.down(F.gelu(self.up(self.norm2(x)), approximate=self.gelu))
 
 
 class Gpt(nn.Module):
     def __init__(self, vocab, args):
         super().__init__()
         self.wte, self.wpe = nn.Embedding(vocab, args.width), nn.Embedding(args.context, args.width)
-        self.blocks = nn.ModuleList(Block(args.width, args.heads, args.bias == "on") for _ in range(args.layers))
-        self.norm = nn.LayerNorm(args.width, bias=args.bias == "on")
+        bias, gelu = args.bias == "on", getattr(args, "gelu", "none")
+        self.blocks = nn.ModuleList(Block(args.width, args.heads, bias, gelu) for _ in range(args.layers))
+        self.norm = nn.LayerNorm(args.width, bias=bias)
         for name, p in self.named_parameters():
             if p.dim() == 2:  # GPT-2: 0.02, and less where blocks add to the residual stream; norms stay 1, biases 0
                 residual = name.endswith(("proj.weight", "down.weight"))

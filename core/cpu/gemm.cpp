@@ -45,6 +45,9 @@ void select_gemm(std::string_view name) {
 std::string_view selected_gemm() { return selected.load()->name; }
 
 namespace cpu {
+
+const ProductKernel& selected_product() { return *selected.load()->kernel; }
+
 namespace {
 
 /// The last two dims of x, without its leading ones.
@@ -134,9 +137,9 @@ void gemm(const Tensor& a, const Tensor& b, Tensor& c, const GemmOptions& option
     product.a.rows *= batch.count;
     product.c.rows *= batch.count;
     const Tensor one = c.as_strided({product.c.rows, product.c.columns}, {product.c.row_stride, 1}, 0);
-    run_batch(*selected.load()->kernel, product, Batch{one, one, one}, threads());
+    run_batch(selected_product(), product, Batch{one, one, one}, threads());
   } else {
-    run_batch(*selected.load()->kernel, product, batch, threads());
+    run_batch(selected_product(), product, batch, threads());
   }
 }
 

@@ -1,6 +1,7 @@
 // What the matrix products of this folder share: one product of two matrices, already freed of Tensor and batch.
 //
-// gemm.cpp turns the kernel table's gemm into these; gemm_packed.cpp, gemm_dots.cpp and gemm_eigen.cpp compute them.
+// gemm.cpp and gemm_grouped.cpp turn the kernel table's entries into these; gemm_packed.cpp, gemm_dots.cpp and
+// gemm_eigen.cpp compute them.
 #pragma once
 
 #include <cstddef>
@@ -43,5 +44,6 @@ extern const ProductKernel packed_product;  ///< our own: gemm_packed.cpp
 extern const ProductKernel dots_product;    ///< our own, for few rows: gemm_dots.cpp; only where suits_dots()
 bool suits_dots(const Product& product);
 extern const ProductKernel eigen_product;  ///< Eigen's: gemm_eigen.cpp
+const ProductKernel& selected_product();   ///< by select_gemm()
 
 }  // namespace trireme::cpu

@@ -1,180 +1,274 @@
-// Our own matrix product. 2 M N K FLOPs; reads A, B once a block, writes C once a block of K.
+// Our own matrix product. 2 M N K FLOPs; reads A and B once a block, writes C once a block of K.
 //
 // The loops around the tile product (tile_product.h), outermost first, as in BLIS (Van Zee and van de Geijn, TOMS
 // 2015):
-//   columns of C   so that the packed part of B stays in the last-level cache, shared by the team;
-//   K              so that a panel of A and one of B together fit a second-level cache;
-//   threads        each takes a rectangle of C: rows and panels of columns;
-//   rows of C      so that a thread's packed part of A stays in its second-level cache;
-//   tiles          a panel of B against each panel of A.
-// Block extents in K and in columns depend on the shape alone, and an element of C adds its blocks of K in order, so
-// every number of threads gives the same bits. alpha, beta, bias and the conversion to C's dtype happen as a finished
-// tile leaves its buffer. Read next: pack.h.
+//   the shared operand  the smaller one of A and B, packed by the team together, in blocks that stay in the last-level
+//                       cache;
+//   K                   so that a panel of A and one of B together fit a second-level cache;
+//   threads             each takes a rectangle of C;
+//   the own operand     the larger one, packed by the thread that uses it, in blocks that stay in its second-level
+//                       cache and never cross to another core;
+//   tiles               a panel of the shared operand against each panel of the own one.
+// With few rows, as in a small batch, A is the smaller: then weights pass through a second-level cache once, which is
+// what keeps those products from being as slow as the copying of weights.
+// Block extents depend on the shape alone, and an element of C adds its blocks of K in order, so every number of threads
+// gives the same bits. alpha, beta, bias and the conversion to C's dtype happen as a finished tile leaves its buffer.
+// Read next: gemm_units.h.
 #include <algorithm>
 #include <array>
 
+#include "core/cpu/gemm_units.h"
 #include "core/cpu/gemm_write.h"
-#include "core/cpu/pack.h"
-#include "core/cpu/partition.h"
-#include "core/cpu/tile_product.h"
 #include "core/parallel_for.h"
 
 namespace trireme::cpu {
 namespace {
 
-constexpr std::int64_t block_depth = 1024;         // most steps of K in one block
-constexpr std::int64_t block_a_bytes = 256 << 10;  // packed A of one thread
-constexpr std::int64_t block_b_bytes = 4 << 20;    // packed B of the team
+constexpr std::int64_t depth_block_bytes = 4096;      // of a row of A or a column of B, packed
+constexpr std::int64_t own_block_bytes = 320 << 10;   // packed at once by one thread for itself
+constexpr std::int64_t shared_block_bytes = 4 << 20;  // packed at once by the team
 
-/// How one product is cut up. T: the type sums are kept in.
-template <class T>
+/// An operand's rows (of A) or columns (of B) as the pieces that one panel holds.
+struct Cut {
+  std::int64_t extent, most;  // in all; in one piece
+  bool even;                  // pieces differ by one at most; otherwise all are full but the last
+  std::int64_t count() const { return divide_up(extent, most); }
+  Range piece(std::int64_t i) const {
+    return even ? part_of(extent, count(), i) : Range{i * most, std::min((i + 1) * most, extent)};
+  }
+};
+
+/// How one product is cut up.
+template <class Unit>
 struct Plan {
-  std::int64_t rows, columns, depth;
-  std::int64_t depth_blocks, most_depth;  // blocks of K, extent of the largest
-  std::int64_t panels;                    // of tile_columns<T>, over all of B
-  std::int64_t column_blocks, most_panels;
-  std::int64_t most_rows;  // rows of A packed at once
-  bool partial_sums;       // blocks of K are summed outside C, which cannot hold them exactly
+  using Sum = typename Unit::Sum;
+  using Element = typename Unit::Element;
+  static_assert(sizeof(Sum) == sizeof(Element));  // they share a workspace
+  static constexpr auto size = static_cast<std::int64_t>(sizeof(Sum));
+  static constexpr std::int64_t tile = Unit::rows * Unit::columns;
 
-  explicit Plan(const Product& p) : rows(p.c.rows), columns(p.c.columns), depth(p.a.columns) {
-    depth_blocks = std::max<std::int64_t>(1, divide_up(depth, block_depth));
-    most_depth = divide_up(depth, depth_blocks);
-    const std::int64_t panel_bytes = std::max<std::int64_t>(1, most_depth) * tile_columns<T> * std::int64_t{sizeof(T)};
-    panels = divide_up(columns, tile_columns<T>);
-    column_blocks = divide_up(panels, std::max<std::int64_t>(1, block_b_bytes / panel_bytes));
-    most_panels = divide_up(panels, column_blocks);
-    const std::int64_t row_bytes = std::max<std::int64_t>(1, most_depth) * std::int64_t{sizeof(T)};
-    most_rows = std::clamp<std::int64_t>(block_a_bytes / row_bytes, tile_rows, rows + tile_rows);
-    most_rows = most_rows / tile_rows * tile_rows;
-    partial_sums = depth_blocks > 1 && p.c.dtype != dtype_of<T>;
+  Cut a, b;
+  std::int64_t depth, depth_blocks, most_depth;  // blocks of K, extent of the largest
+  bool share_a;
+  Cut shared, own;
+  std::int64_t shared_blocks, most_shared;  // pieces in the largest block
+  std::int64_t most_own;                    // pieces packed at once
+  bool partial_sums;                        // blocks of K are summed outside C, which cannot hold them exactly
+
+  explicit Plan(const Product& p)
+      : a{p.c.rows, Unit::rows, true},
+        b{p.c.columns, Unit::columns, false},
+        depth(p.a.columns),
+        depth_blocks(std::max<std::int64_t>(1, divide_up(depth, depth_block_bytes * Unit::steps / size))),
+        most_depth(divide_up(depth, depth_blocks)),
+        share_a(p.c.rows < p.c.columns),
+        shared(share_a ? a : b),
+        own(share_a ? b : a) {
+    const std::int64_t shared_fit = std::max<std::int64_t>(1, shared_block_bytes / (shared_panel() * size));
+    shared_blocks = divide_up(shared.count(), shared_fit);
+    most_shared = divide_up(shared.count(), shared_blocks);
+    most_own = std::clamp<std::int64_t>(own_block_bytes / (own_panel() * size), 1, own.count());
+    partial_sums = depth_blocks > 1 && p.c.dtype != dtype_of<Sum>;
   }
 
-  std::int64_t panel_b() const { return panel_size<T>(tile_columns<T>, most_depth); }  // elements of a panel of B
-  std::int64_t block_a() const { return most_rows / tile_rows * panel_size<T>(tile_rows, most_depth); }
-  std::int64_t part_b() const { return most_panels * panel_b(); }
-  std::int64_t part_sums() const { return partial_sums ? rows * most_panels * tile_columns<T> : 0; }
+  // Elements.
+  std::int64_t shared_panel() const { return Unit::panel(shared.most, most_depth); }
+  std::int64_t own_panel() const { return Unit::panel(own.most, most_depth); }
+  std::int64_t part_shared() const { return round_up(most_shared * shared_panel()); }
+  std::int64_t part_own() const { return round_up(most_own * own_panel()); }
+  std::int64_t part_sums() const { return partial_sums ? round_up(most_shared * own.count() * tile) : 0; }
   std::size_t bytes(int team) const {
-    return static_cast<std::size_t>(part_b() + part_sums() + round_up(block_a()) * team) * sizeof(T);
+    return static_cast<std::size_t>((part_shared() + part_sums() + part_own() * team) * size);
   }
   static std::int64_t round_up(std::int64_t count) { return divide_up(count, 64) * 64; }
 };
 
 int team_for(const Product& p, int team) { return useful_team(2 * p.c.rows * p.c.columns * p.a.columns, team); }
 
-/// The team as a grid over the rows and panels of C.
+/// The team as a grid over the pieces of both operands.
 struct Grid {
-  std::int64_t row_parts = 1, panel_parts = 1;
+  std::int64_t shared_parts = 1, own_parts = 1;
 
-  Grid(std::int64_t rows, std::int64_t panels, std::int64_t columns_per_panel, int team) {
-    constexpr std::int64_t packing = 16;  // packing an element of A costs about as much as multiplying it by this many
+  Grid(std::int64_t shared_pieces, std::int64_t shared_most, std::int64_t own_pieces, std::int64_t own_most, int team) {
+    constexpr std::int64_t packing = 16;  // packing an element costs about as much as multiplying it by this many
     std::int64_t least = -1;
     for (std::int64_t parts = 1; parts <= team; ++parts) {
       if (team % parts != 0) continue;
-      const std::int64_t columns = divide_up(panels, team / parts) * columns_per_panel;
-      const std::int64_t cost = divide_up(rows, parts) * (columns + packing);
+      const std::int64_t cost =
+          divide_up(own_pieces, parts) * own_most * (divide_up(shared_pieces, team / parts) * shared_most + packing);
       if (least < 0 || cost < least) {
         least = cost;
-        row_parts = parts;
-        panel_parts = team / parts;
+        own_parts = parts;
+        shared_parts = team / parts;
       }
     }
   }
 };
 
-/// One product, seen by one member of the team.
-template <class In, class Out>
-class Multiplication {
-  using T = accumulate_t<In>;
-  static constexpr int width = tile_columns<T>;
-
+/// Brings a matrix into the second-level cache, a few lines at a time.
+class Fetch {
  public:
-  Multiplication(const Product& product, const Plan<T>& plan, std::byte* workspace, int member, int team)
-      : p_(product), plan_(plan), member_(member), team_(team) {
-    packed_b_ = reinterpret_cast<T*>(workspace);
-    sums_ = packed_b_ + plan.part_b();
-    packed_a_ = sums_ + plan.part_sums() + Plan<T>::round_up(plan.block_a()) * member;
+  Fetch() = default;
+  explicit Fetch(const MatrixView& x) : data_(static_cast<const std::byte*>(x.data)) {
+    const auto size = static_cast<std::int64_t>(size_of(x.dtype));
+    const bool by_row = x.column_stride == 1;
+    if (!by_row && x.row_stride != 1) return;  // scattered: no line would be used whole
+    runs_ = by_row ? x.rows : x.columns;
+    stride_ = (by_row ? x.row_stride : x.column_stride) * size;
+    lines_a_run_ = divide_up((by_row ? x.columns : x.rows) * size, line);
   }
-
-  void run() {
-    for (std::int64_t block = 0; block < plan_.column_blocks; ++block) {
-      const Range panels = part_of(plan_.panels, plan_.column_blocks, block);
-      const Grid grid(plan_.rows, panels.size(), width, team_);
-      const Range rows = part_of(plan_.rows, grid.row_parts, member_ % grid.row_parts);
-      const Range own = part_of(panels.size(), grid.panel_parts, member_ / grid.row_parts);
-      for (std::int64_t k = 0; k < plan_.depth_blocks; ++k) {
-        if (block + k > 0) team::barrier(team_);  // nobody still reads the block about to be overwritten
-        const Range depth = part_of(plan_.depth, plan_.depth_blocks, k);
-        pack_b(panels, depth);
-        team::barrier(team_);
-        for (std::int64_t row = rows.begin; row < rows.end; row += plan_.most_rows) {
-          multiply_rows({row, std::min(row + plan_.most_rows, rows.end)}, panels.begin, own, k, depth);
-        }
+  std::int64_t lines() const { return runs_ * lines_a_run_; }
+  void some(std::int64_t count) {
+    for (; count > 0 && run_ < runs_; --count) {
+      __builtin_prefetch(data_ + run_ * stride_ + at_ * line, 0, 2);
+      if (++at_ == lines_a_run_) {
+        at_ = 0;
+        ++run_;
       }
     }
   }
 
  private:
-  void pack_b(Range panels, Range depth) {
-    const MatrixView& b = p_.b;
-    const auto* data = static_cast<const In*>(b.data) + depth.begin * b.row_stride;
-    const Range own = part_of(panels.size(), team_, member_);
-    for (std::int64_t i = own.begin; i < own.end; ++i) {
-      const std::int64_t column = (panels.begin + i) * width;
-      const Strip<In> strip{data + column * b.column_stride, std::min<std::int64_t>(width, plan_.columns - column),
-                            depth.size(), b.column_stride, b.row_stride};
-      pack_columns(strip, packed_b_ + i * plan_.panel_b());
-    }
+  static constexpr std::int64_t line = 64;
+  const std::byte* data_ = nullptr;
+  std::int64_t runs_ = 0, stride_ = 0, lines_a_run_ = 0;  // runs of memory, bytes between them
+  std::int64_t run_ = 0, at_ = 0;
+};
+
+/// One product, seen by one member of the team.
+template <class Unit, class In, class Out>
+class Multiplication {
+  using T = typename Unit::Sum;
+  using Element = typename Unit::Element;
+  static constexpr int width = Unit::columns;
+
+ public:
+  Multiplication(const Product& product, const Plan<Unit>& plan, std::byte* workspace, int member, int team)
+      : p_(product), plan_(plan), member_(member), team_(team) {
+    const auto at = [workspace](std::int64_t element) { return workspace + element * Plan<Unit>::size; };
+    packed_shared_ = reinterpret_cast<Element*>(workspace);
+    sums_ = reinterpret_cast<T*>(at(plan.part_shared()));
+    packed_own_ = reinterpret_cast<Element*>(at(plan.part_shared() + plan.part_sums() + plan.part_own() * member));
   }
 
-  /// Rows of C against the panels `own` of the packed block of B that begins at panel `first`.
-  void multiply_rows(Range rows, std::int64_t first, Range own, std::int64_t k, Range depth) {
-    const std::int64_t tiles = divide_up(rows.size(), tile_rows);
-    const std::int64_t stride = panel_size<T>(tile_rows, plan_.most_depth);
-    for (std::int64_t i = 0; i < tiles; ++i) {
-      const Range tile = part_of(rows.size(), tiles, i);
-      const Strip<In> strip{static_cast<const In*>(p_.a.at(rows.begin + tile.begin, depth.begin)), tile.size(),
-                            depth.size(), p_.a.row_stride, p_.a.column_stride};
-      pack_rows(strip, packed_a_ + i * stride);
-    }
-    alignas(64) std::array<T, tile_rows * width> sum;
-    for (std::int64_t j = own.begin; j < own.end; ++j) {
-      for (std::int64_t i = 0; i < tiles; ++i) {
-        const Range tile = part_of(rows.size(), tiles, i);
-        tile_product(tile.size(), depth.size(), packed_a_ + i * stride, packed_b_ + j * plan_.panel_b(), sum.data());
-        leave({rows.begin + tile.begin, rows.begin + tile.end}, first + j, j, k, sum.data());
+  void run() {
+    for (std::int64_t block = 0; block < plan_.shared_blocks; ++block) {
+      const Range shared = part_of(plan_.shared.count(), plan_.shared_blocks, block);
+      const Grid grid(shared.size(), plan_.shared.most, plan_.own.count(), plan_.own.most, team_);
+      const Range mine = part_of(shared.size(), grid.shared_parts, member_ % grid.shared_parts);
+      const Range own = part_of(plan_.own.count(), grid.own_parts, member_ / grid.shared_parts);
+      for (std::int64_t k = 0; k < plan_.depth_blocks; ++k) {
+        if (block + k > 0) team::barrier(team_);  // nobody still reads the block about to be overwritten
+        const Range depth = part_of(plan_.depth, plan_.depth_blocks, k);
+        const Range packed = part_of(shared.size(), team_, member_);
+        for (std::int64_t i = packed.begin; i < packed.end; ++i)
+          pack(plan_.share_a, shared.begin + i, depth, packed_shared_ + i * plan_.shared_panel());
+        team::barrier(team_);
+        multiply_block(shared.begin, mine, own, k, depth);
       }
     }
   }
 
-  /// A finished tile joins C, or the partial sums while blocks of K are still to come.
-  void leave(Range rows, std::int64_t panel, std::int64_t local_panel, std::int64_t k, T* tile) {
-    const T alpha = static_cast<T>(p_.alpha);
-    const bool first = k == 0, last = k == plan_.depth_blocks - 1;
-    const std::int64_t column = panel * width, columns = std::min<std::int64_t>(width, plan_.columns - column);
-    for (std::int64_t i = rows.begin; i < rows.end; ++i, tile += width) {
-      if (plan_.partial_sums) {
-        T* sums = sums_ + (i * plan_.most_panels + local_panel) * width;
-        for (int j = 0; j < width; ++j) tile[j] += first ? T{0} : sums[j];
-        if (!last) {
-          std::copy_n(tile, width, sums);
-          continue;
+ private:
+  /// A panel of A or of B.
+  void pack(bool of_a, std::int64_t piece, Range depth, Element* to) {
+    if (of_a) {
+      const Range rows = plan_.a.piece(piece);
+      unit_.pack_a({static_cast<const In*>(p_.a.at(rows.begin, depth.begin)), rows.size(), depth.size(),
+                    p_.a.row_stride, p_.a.column_stride},
+                   to);
+    } else {
+      const Range columns = plan_.b.piece(piece);
+      unit_.pack_b({static_cast<const In*>(p_.b.at(depth.begin, columns.begin)), columns.size(), depth.size(),
+                    p_.b.column_stride, p_.b.row_stride},
+                   to);
+    }
+  }
+
+  /// Pieces `mine` of the packed block of the shared operand, which begins at piece `first`, against pieces `own`.
+  void multiply_block(std::int64_t first, Range mine, Range own, std::int64_t k, Range depth) {
+    const std::int64_t rounds = divide_up(own.size(), plan_.most_own);
+    for (std::int64_t round = 0; round < rounds; ++round) {
+      const Range part = part_of(own, rounds, round);
+      for (std::int64_t i = part.begin; i < part.end; ++i)
+        pack(!plan_.share_a, i, depth, packed_own_ + (i - part.begin) * plan_.own_panel());
+      Fetch fetch;  // what is packed next
+      if (round + 1 < rounds) {
+        fetch = fetch_of(part_of(own, rounds, round + 1), depth);
+      } else if (k + 1 < plan_.depth_blocks) {
+        fetch = fetch_of(part_of(own, rounds, 0), part_of(plan_.depth, plan_.depth_blocks, k + 1));
+      }
+      const std::int64_t lines_a_tile = divide_up(fetch.lines(), mine.size() * part.size());
+      for (std::int64_t s = mine.begin; s < mine.end; ++s) {
+        for (std::int64_t i = part.begin; i < part.end; ++i) {
+          fetch.some(lines_a_tile);
+          multiply_tile(first + s, s, i, packed_own_ + (i - part.begin) * plan_.own_panel(), k, depth.size());
         }
       }
-      const double beta = plan_.partial_sums || first ? p_.beta : 1.0;
-      const auto* bias = last && p_.bias != nullptr ? static_cast<const In*>(p_.bias) + column : nullptr;
-      auto* c = static_cast<Out*>(p_.c.data) + i * p_.c.row_stride + column;
-      if (columns == width) {
-        write_row(tile, width, alpha, static_cast<T>(beta), bias, c);
+    }
+  }
+
+  /// Piece `s` of all the shared operand's, `local` in the packed block, against piece `i` of the own one.
+  void multiply_tile(std::int64_t s, std::int64_t local, std::int64_t i, const Element* own_panel, std::int64_t k,
+                     std::int64_t depth) {
+    alignas(64) std::array<T, Plan<Unit>::tile> sum;
+    const Element* shared_panel = packed_shared_ + local * plan_.shared_panel();
+    const Range rows = plan_.a.piece(plan_.share_a ? s : i), columns = plan_.b.piece(plan_.share_a ? i : s);
+    prefetch(rows, columns);
+    unit_.multiply(rows.size(), depth, plan_.share_a ? shared_panel : own_panel,
+                   plan_.share_a ? own_panel : shared_panel, sum.data());
+    leave(rows, columns, sums_ + (local * plan_.own.count() + i) * Plan<Unit>::tile, k, sum.data());
+  }
+
+  /// The lines of memory in which some pieces of the own operand lie.
+  Fetch fetch_of(Range pieces, Range depth) const {
+    const Cut& cut = plan_.own;
+    const Range extent = {cut.piece(pieces.begin).begin, cut.piece(pieces.end - 1).end};
+    return Fetch(plan_.share_a ? p_.b.block(depth.begin, extent.begin, depth.size(), extent.size())
+                               : p_.a.block(extent.begin, depth.begin, extent.size(), depth.size()));
+  }
+
+  /// The tile's place in C is on its way from memory while the tile is computed.
+  void prefetch(Range rows, Range columns) const {
+    constexpr std::int64_t line = 64 / static_cast<std::int64_t>(sizeof(Out));
+    for (std::int64_t i = rows.begin; i < rows.end; ++i) {
+      const auto* c = static_cast<const Out*>(p_.c.data) + i * p_.c.row_stride + columns.begin;
+      for (std::int64_t j = 0; j < columns.size(); j += line) __builtin_prefetch(c + j, 1);
+    }
+  }
+
+  /// A finished tile joins C, or its partial sums while blocks of K are still to come.
+  void leave(Range rows, Range columns, T* sums, std::int64_t k, T* tile) {
+    const T alpha = static_cast<T>(p_.alpha);
+    const bool first = k == 0, last = k == plan_.depth_blocks - 1;
+    if (plan_.partial_sums) {
+      const std::int64_t count = rows.size() * width;
+      if (!first) {
+        for (std::int64_t i = 0; i < count; ++i) tile[i] += sums[i];
+      }
+      if (!last) {
+        std::copy_n(tile, count, sums);
+        return;
+      }
+    }
+    const auto beta = static_cast<T>(plan_.partial_sums || first ? p_.beta : 1.0);
+    const auto* bias = last && p_.bias != nullptr ? static_cast<const In*>(p_.bias) + columns.begin : nullptr;
+    for (std::int64_t i = rows.begin; i < rows.end; ++i, tile += width) {
+      auto* c = static_cast<Out*>(p_.c.data) + i * p_.c.row_stride + columns.begin;
+      if (columns.size() == width) {
+        write_row(tile, width, alpha, beta, bias, c);
       } else {
-        write_row(tile, columns, alpha, static_cast<T>(beta), bias, c);
+        write_row(tile, columns.size(), alpha, beta, bias, c);
       }
     }
   }
 
   const Product& p_;
-  const Plan<T>& plan_;
+  const Plan<Unit>& plan_;
   const int member_, team_;
-  T *packed_b_, *sums_, *packed_a_;
+  Unit unit_{};
+  Element *packed_shared_, *packed_own_;
+  T* sums_;
 };
 
 void multiply(const Product& product, int team, std::byte* workspace) {
@@ -182,9 +276,12 @@ void multiply(const Product& product, int team, std::byte* workspace) {
   visit_product(product, [&](auto in, auto out) {
     using In = typename decltype(in)::type;
     using Out = typename decltype(out)::type;
-    const Plan<accumulate_t<In>> plan(product);
-    parallel_team(team_for(product, team), [&](int member, int members) {
-      Multiplication<In, Out>(product, plan, workspace, member, members).run();
+    visit_unit<In>([&](auto tag) {
+      using Unit = typename decltype(tag)::type;
+      const Plan<Unit> plan(product);
+      parallel_team(team_for(product, team), [&](int member, int members) {
+        Multiplication<Unit, In, Out>(product, plan, workspace, member, members).run();
+      });
     });
   });
 }
@@ -192,7 +289,10 @@ void multiply(const Product& product, int team, std::byte* workspace) {
 std::size_t workspace_bytes(const Product& product, int team) {
   if (suits_dots(product)) return dots_product.workspace_bytes(product, team);
   team = team_for(product, team);
-  return product.a.dtype == DType::f64 ? Plan<double>(product).bytes(team) : Plan<float>(product).bytes(team);
+  return visit_floating(product.a.dtype, "gemm", [&](auto in) {
+    return visit_unit<typename decltype(in)::type>(
+        [&](auto tag) { return Plan<typename decltype(tag)::type>(product).bytes(team); });
+  });
 }
 
 }  // namespace

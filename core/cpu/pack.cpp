@@ -1,6 +1,8 @@
 #include "core/cpu/pack.h"
 
 #include <array>
+#include <cstring>
+#include <type_traits>
 #include <utility>
 
 namespace trireme::cpu {
@@ -42,7 +44,11 @@ void pack_copy(const Strip<From>& from, T* to) {
   if (from.count != width) return pack_any<T, From, width>(from, 0, to);
   for (std::int64_t k = 0; k < from.depth; ++k) {
     const From* source = from.data + k * from.depth_stride;
-    for (int i = 0; i < width; ++i) to[k * width + i] = static_cast<T>(source[i]);
+    if constexpr (std::is_same_v<T, From>) {
+      std::memcpy(to + k * width, source, width * sizeof(T));
+    } else {
+      for (int i = 0; i < width; ++i) to[k * width + i] = static_cast<T>(source[i]);
+    }
   }
 }
 

@@ -6,7 +6,7 @@
 
 namespace trireme::cpu {
 
-inline std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+inline constexpr std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 struct Range {
   std::int64_t begin, end;
@@ -16,6 +16,11 @@ struct Range {
 /// Part `index` of `parts` near-equal parts of [0, extent).
 inline Range part_of(std::int64_t extent, std::int64_t parts, std::int64_t index) {
   return {extent * index / parts, extent * (index + 1) / parts};
+}
+
+inline Range part_of(Range range, std::int64_t parts, std::int64_t index) {
+  const Range part = part_of(range.size(), parts, index);
+  return {range.begin + part.begin, range.begin + part.end};
 }
 
 /// `team`, or 1 for work so small that waking threads costs more than they save.

@@ -1,10 +1,12 @@
-// Reductions over any dims of any view, and the sum of squares of a tensor.
+// Reductions over any dims of any view, and the sum of squares of many tensors.
 // Bytes: x read once. A reduction with few outputs is cut into parts, by shape alone and never by the number of
 // threads; the parts' results are merged in order.
 #include <vector>
 
+#include "core/cpu/arrays.h"
 #include "core/cpu/kernels.h"
 #include "core/cpu/loops.h"
+#include "core/cpu/partition.h"
 #include "core/cpu/strided.h"
 
 namespace trireme::cpu {
@@ -154,6 +156,20 @@ void reduce_to(const T* x, const Split& split, T* y) {
       split.outputs, [](A v) { return v; }, y, results);
 }
 
+/// Throws for what squares_of() could not take: threads of the team must not.
+void require_floating(const Tensor& x) {
+  visit_floating(x.dtype(), "sum_squares", [&](auto tag) { (void)x.data<typename decltype(tag)::type>(); });
+}
+
+double squares_of(const Tensor& x, std::int64_t first, std::int64_t last) {
+  double sum = 0;
+  visit_floating(x.dtype(), "sum_squares", [&](auto tag) {
+    sum = sum_of<double>(
+        last - first, [](auto v) { return v * v; }, x.data<typename decltype(tag)::type>() + first);
+  });
+  return sum;
+}
+
 }  // namespace
 
 void reduce(Reduction op, const Tensor& x, Tensor& y) {
@@ -169,22 +185,24 @@ void reduce(Reduction op, const Tensor& x, Tensor& y) {
   });
 }
 
-double sum_squares(const Tensor& x) {
-  const std::int64_t count = x.count(), blocks = (count + squares_block - 1) / squares_block;
-  std::vector<double> partial(static_cast<std::size_t>(blocks));
-  visit_floating(x.dtype(), "sum_squares", [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    const T* from = x.data<T>();
-    parallel_for(blocks, 1, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t block = begin; block < end; ++block) {
-        const std::int64_t first = block * squares_block, last = std::min(count, first + squares_block);
-        partial[static_cast<std::size_t>(block)] = sum_of<double>(
-            last - first, [](auto v) { return v * v; }, from + first);
-      }
-    });
+double sum_squares(std::span<const Tensor> xs) {
+  std::vector<std::int64_t> counts, first_block = {0};
+  for (const Tensor& x : xs) {
+    require_floating(x);
+    counts.push_back(x.count());
+    first_block.push_back(first_block.back() + divide_up(x.count(), squares_block));
+  }
+  std::vector<double> partial(static_cast<std::size_t>(first_block.back()));
+  parallel_arrays(counts, squares_block, reduce_grain, [&](std::size_t i, std::int64_t first, std::int64_t last) {
+    partial[static_cast<std::size_t>(first_block[i] + first / squares_block)] = squares_of(xs[i], first, last);
   });
   double total = 0;
-  for (const double part : partial) total += part;
+  for (std::size_t i = 0; i < xs.size(); ++i) {  // tensor by tensor, as if each were alone
+    double sum = 0;
+    for (std::int64_t block = first_block[i]; block < first_block[i + 1]; ++block)
+      sum += partial[static_cast<std::size_t>(block)];
+    total += sum;
+  }
   return total;
 }
 

@@ -1,10 +1,12 @@
 // The CPU's kernel table. Read next: the kernels themselves, one family a file in this folder.
 #include "core/cpu/kernels.h"
+#include "core/profiled_kernels.h"
 
 namespace trireme {
 
-const KernelTable& kernels(Device device) {
-  if (device != Device::cpu) return backend(device).kernels();
+namespace {
+
+const KernelTable& cpu_kernels() {
   static const KernelTable cpu_table = {
       .fill = cpu::fill,
       .copy = cpu::copy,
@@ -16,6 +18,8 @@ const KernelTable& kernels(Device device) {
       .reduce = cpu::reduce,
       .sum_squares = cpu::sum_squares,
       .gemm = cpu::gemm,
+      .grouped_gemm = cpu::grouped_gemm,
+      .grouped_gemm_tn = cpu::grouped_gemm_tn,
       .softmax = cpu::softmax,
       .softmax_backward = cpu::softmax_backward,
       .layer_norm = cpu::layer_norm,
@@ -37,6 +41,13 @@ const KernelTable& kernels(Device device) {
       .sgd = cpu::sgd,
   };
   return cpu_table;
+}
+
+}  // namespace
+
+const KernelTable& kernels(Device device) {
+  const KernelTable& table = device == Device::cpu ? cpu_kernels() : backend(device).kernels();
+  return profiles_kernels() ? profiled(device, table) : table;
 }
 
 }  // namespace trireme

@@ -1,14 +1,14 @@
-// Fused AdamW, over one tensor or many in one launch, and the norm of a gradient spread over many tensors.
+// Fused AdamW over many tensors in one launch.
 //
-// AdamW, for every element: g = scale * gradient; m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g g;
+// For every element: g = scale * gradient; m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g g;
 //   w -= lr (m / c1 / (sqrt(v / c2) + eps) + decay w), with c = 1 - b^step; low = round(w).
 // (Loshchilov and Hutter, Decoupled Weight Decay Regularization, 2019, algorithm 2.)
 // Per element with a 16-bit gradient and low copy: reads 2 + 4 + 4 + 4, writes 4 + 4 + 4 + 2 = 28 bytes, with
 // an f32 gradient 30; 18 FLOPs. At under one FLOP a byte, memory bandwidth is all that counts.
-// Norm: 2 or 4 bytes and 2 FLOPs per element, in two passes whose order of sums is fixed: the same bits every time.
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "cuda/device/device.h"
 
@@ -34,28 +34,14 @@ struct AdamWSettings {
   float max_norm;            ///< 0: no clipping
 };
 
-constexpr int kOptimizerTile = 4096;  ///< elements a block handles; a tensor is cut into such tiles
+constexpr int kOptimizerTile = 4096;       ///< elements a block handles
+constexpr int kOptimizerMostTensors = 64;  ///< of a launch; more take another one
 
-/// Which tile of which tensor a block works on. Made once by the host (tiles_of) and kept in device memory.
-struct Tile {
-  std::int32_t tensor;
-  std::int32_t tile;
-};
-
-/// One tensor, handed over with the launch: nothing is uploaded.
+/// `norm_squared` (in device memory, may be null): the sum of squares of all gradients, before the scale, as
+/// sum_squares() of cuda/kernels/reduce.h gives it. The factor of clipping, min(1, max_norm / norm), is computed from it
+/// on the device, so no step waits for the host. When it is not finite nothing is changed: an overflow skips the step.
 template <class G, class Low>
-void adamw(const AdamWTensor<G, Low>& tensor, const AdamWSettings& settings, Stream stream = nullptr);
-
-/// Many tensors. `norm_squared` (one float in device memory, may be null): the sum of squares of all gradients, before the scale. The
-/// factor of clipping, min(1, max_norm / norm), is computed from it on the device, so no step waits for the host. When
-/// it is not finite nothing is changed: an overflow skips the step.
-template <class G>
-void adamw(const AdamWTensor<G>* tensors, const Tile* tiles, int tile_count, const AdamWSettings& settings,
-           const float* norm_squared, Stream stream = nullptr);
-
-/// result[0] = sum of squares of all gradients. `partial` [tile_count] is workspace.
-template <class G>
-void gradient_norm_squared(const AdamWTensor<G>* tensors, const Tile* tiles, int tile_count, float* partial,
-                           float* result, Stream stream = nullptr);
+void adamw(std::span<const AdamWTensor<G, Low>> tensors, const AdamWSettings& settings,
+           const double* norm_squared = nullptr, Stream stream = nullptr);
 
 }  // namespace trireme::cuda

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "cuda/kernels/pieces.h"
+#include "cuda/kernels/tensor_list.h"
 #include "cuda/kernels/widened.h"
 
 namespace trireme::cuda {
@@ -105,15 +106,43 @@ void reduce_by(const T* x, T* y, const ReducePlan& plan, accumulate_t<T>* partia
          partials, y, plan.kept.count, plan.parts);
 }
 
+using SquaresList = TensorList<SquaresOf, kSquaresMostTensors, kSquaresTile>;
+
+/// What the calling thread adds of elements [begin, end).
 template <class T>
-__global__ void __launch_bounds__(kThreads) squares_kernel(const T* x, std::int64_t count, double* partials) {
-  TRIREME_SHARED(double, scratch, kThreads);
-  const std::int64_t begin = std::int64_t{blockIdx.x} * kSquaresTile;
-  const std::int64_t end = begin + kSquaresTile < count ? begin + kSquaresTile : count;
+__device__ __forceinline__ double squares_of(const void* data, std::int64_t begin, std::int64_t end) {
+  constexpr int width = 4;
+  const T* const x = static_cast<const T*>(data);
   double sum = 0;
-  for (std::int64_t i = begin + static_cast<int>(threadIdx.x); i < end; i += kThreads) {
-    const double value = widened(x[i]);
-    sum += value * value;
+  for (std::int64_t i = begin + width * static_cast<int>(threadIdx.x); i < end; i += width * kThreads) {
+    const auto piece = load_piece<width>(x + i, end - i < width ? static_cast<int>(end - i) : width);
+    TRIREME_UNROLL
+    for (int j = 0; j < width; ++j) {
+      const double value = widened(piece.values[j]);
+      sum += value * value;
+    }
+  }
+  return sum;
+}
+
+__global__ void __launch_bounds__(kThreads, 8)
+    squares_kernel(const __grid_constant__ SquaresList list, double* partials) {
+  TRIREME_SHARED(double, scratch, kThreads);
+  const auto place = list.my_place();
+  const SquaresOf& x = list.items[place.item];
+  double sum = 0;
+  switch (x.dtype) {
+    case DType::f64:
+      sum = squares_of<double>(x.data, place.begin, place.end);
+      break;
+    case DType::f32:
+      sum = squares_of<float>(x.data, place.begin, place.end);
+      break;
+    case DType::bf16:
+      sum = squares_of<bf16>(x.data, place.begin, place.end);
+      break;
+    default:
+      sum = squares_of<f16>(x.data, place.begin, place.end);
   }
   sum = join_block<Reduction::sum>(sum, scratch);
   if (threadIdx.x == 0) partials[blockIdx.x] = sum;
@@ -153,20 +182,24 @@ void reduce(Reduction op, const T* x, T* y, const ReducePlan& plan, accumulate_t
     reduce_by<Reduction::max>(x, y, plan, partials, stream);
 }
 
-template <class T>
-void sum_squares(const T* x, std::int64_t count, double* partials, double* result, Stream stream) {
-  const std::int64_t blocks = (count + kSquaresTile - 1) / kSquaresTile;
+std::int64_t squares_partials(std::span<const SquaresOf> xs) {
+  std::int64_t tiles = 0;
+  for (const SquaresOf& x : xs) tiles += tiles_of(x.count, kSquaresTile);
+  return tiles;
+}
+
+void sum_squares(std::span<const SquaresOf> xs, double* partials, double* result, Stream stream) {
   const Dim3 threads = {kThreads, 1, 1};
-  if (blocks > 0)
-    launch({"sum_squares", {static_cast<unsigned>(blocks), 1, 1}, threads, 0, stream}, squares_kernel<T>, x, count,
-           partials);
-  launch({"sum_squares", {1, 1, 1}, threads, 0, stream}, add_squares_kernel, partials, blocks, result);
+  std::int64_t done = 0;
+  for_each_list<SquaresOf, kSquaresMostTensors, kSquaresTile>(xs, [&](const SquaresList& list, unsigned tiles) {
+    launch({"sum_squares", {tiles, 1, 1}, threads, 0, stream}, squares_kernel, list, partials + done);
+    done += tiles;
+  });
+  launch({"sum_squares", {1, 1, 1}, threads, 0, stream}, add_squares_kernel, partials, done, result);
 }
 
 // NOLINTBEGIN(bugprone-macro-parentheses): the argument is a type
-#define INSTANTIATE(T)                                                                        \
-  template void reduce(Reduction, const T*, T*, const ReducePlan&, accumulate_t<T>*, Stream); \
-  template void sum_squares(const T*, std::int64_t, double*, double*, Stream);
+#define INSTANTIATE(T) template void reduce(Reduction, const T*, T*, const ReducePlan&, accumulate_t<T>*, Stream);
 INSTANTIATE(double)
 INSTANTIATE(float)
 INSTANTIATE(bf16)

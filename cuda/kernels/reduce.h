@@ -1,8 +1,10 @@
-// Sums and maxima over any dims of any view, and the sum of squares of a tensor. Contracts: reduce and sum_squares of
-// core/kernels.h; f64, float, bf16 and f16; sums in f64 for f64, in f32 for the others (sum_squares always in f64).
+// Sums and maxima over any dims of any view, and the sum of squares of many tensors. Contracts: reduce and sum_squares
+// of core/kernels.h; f64, float, bf16 and f16; sums in f64 for f64, in f32 for the others (sum_squares always in f64).
 // Bytes: each element of x read once; the results of parts, 1/256 of that at most, written and read once. One FLOP each.
 // The order of sums depends on shapes only: the same bits on every run.
 #pragma once
+
+#include <span>
 
 #include "core/dtype.h"
 #include "core/kernels.h"
@@ -24,10 +26,17 @@ ReducePlan reduce_plan(const Shape& x, const Shape& x_strides, const Shape& y);
 template <class T>
 void reduce(Reduction op, const T* x, T* y, const ReducePlan& plan, accumulate_t<T>* partials, Stream stream = nullptr);
 
-constexpr std::int64_t kSquaresTile = 65536;  ///< elements a block adds
+/// A tensor whose squares are added: f64, f32, bf16 or f16.
+struct SquaresOf {
+  const void* data;
+  std::int64_t count;
+  DType dtype;
+};
+constexpr int kSquaresTile = 16384;       ///< elements a block adds
+constexpr int kSquaresMostTensors = 128;  ///< of a launch; more take another one
+std::int64_t squares_partials(std::span<const SquaresOf> xs);
 
-/// result[0] = sum of x^2; `partials` [ceil(count / kSquaresTile)].
-template <class T>
-void sum_squares(const T* x, std::int64_t count, double* partials, double* result, Stream stream = nullptr);
+/// result[0] = sum of x^2 over all; `partials` [squares_partials(xs)] is workspace. Nothing gives 0.
+void sum_squares(std::span<const SquaresOf> xs, double* partials, double* result, Stream stream = nullptr);
 
 }  // namespace trireme::cuda

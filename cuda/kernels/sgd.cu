@@ -2,6 +2,7 @@
 #include "cuda/kernels/sgd.h"
 
 #include "cuda/kernels/pieces.h"
+#include "cuda/kernels/tensor_list.h"
 
 namespace trireme::cuda {
 
@@ -9,36 +10,46 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kWidth = 4;
+constexpr int kMostTensors = 64, kTile = 4096;
 
 template <class Low>
-__global__ void __launch_bounds__(kThreads) sgd_kernel(const __grid_constant__ Sgd<Low> p) {
-  const MyPiece mine = my_piece<kWidth>(p.count);
-  if (mine.count == 0) return;
-  const auto g = load_piece<kWidth>(p.gradient + mine.first, mine.count);
-  auto w = load_piece<kWidth>(p.weight + mine.first, mine.count);
-  Pack<float, kWidth> v = {};
-  if (p.velocity != nullptr) v = load_piece<kWidth>(p.velocity + mine.first, mine.count);
-  Pack<Low, kWidth> low;
-  TRIREME_UNROLL
-  for (int i = 0; i < kWidth; ++i) {
-    v.values[i] = p.momentum * v.values[i] + (p.scale * g.values[i] + p.decay * w.values[i]);
-    w.values[i] -= p.lr * v.values[i];
-    low.values[i] = from_float<Low>(w.values[i]);
+using List = TensorList<SgdTensor<Low>, kMostTensors, kTile>;
+
+template <class Low>
+__global__ void __launch_bounds__(kThreads)
+    sgd_kernel(const __grid_constant__ List<Low> list, const __grid_constant__ SgdSettings s) {
+  const auto place = list.my_place();
+  const SgdTensor<Low>& t = list.items[place.item];
+  for (std::int64_t at = place.begin + kWidth * static_cast<int>(threadIdx.x); at < place.end;
+       at += kWidth * kThreads) {
+    const int count = place.end - at < kWidth ? static_cast<int>(place.end - at) : kWidth;
+    const auto g = load_piece<kWidth>(t.gradient + at, count);
+    auto w = load_piece<kWidth>(t.weight + at, count);
+    Pack<float, kWidth> v = {};
+    if (t.velocity != nullptr) v = load_piece<kWidth>(t.velocity + at, count);
+    Pack<Low, kWidth> low;
+    TRIREME_UNROLL
+    for (int i = 0; i < kWidth; ++i) {
+      v.values[i] = s.momentum * v.values[i] + (s.scale * g.values[i] + t.decay * w.values[i]);
+      w.values[i] -= s.lr * v.values[i];
+      low.values[i] = from_float<Low>(w.values[i]);
+    }
+    store_piece(t.weight + at, w, count);
+    if (t.velocity != nullptr) store_piece(t.velocity + at, v, count);
+    if (t.low != nullptr) store_piece(t.low + at, low, count);
   }
-  store_piece(p.weight + mine.first, w, mine.count);
-  if (p.velocity != nullptr) store_piece(p.velocity + mine.first, v, mine.count);
-  if (p.low != nullptr) store_piece(p.low + mine.first, low, mine.count);
 }
 
 }  // namespace
 
 template <class Low>
-void sgd(const Sgd<Low>& p, Stream stream) {
-  if (p.count == 0) return;
-  launch({"sgd", grid_of_pieces(p.count, kThreads, kWidth), {kThreads, 1, 1}, 0, stream}, sgd_kernel<Low>, p);
+void sgd(std::span<const SgdTensor<Low>> tensors, const SgdSettings& settings, Stream stream) {
+  for_each_list<SgdTensor<Low>, kMostTensors, kTile>(tensors, [&](const List<Low>& list, unsigned tiles) {
+    launch({"sgd", {tiles, 1, 1}, {kThreads, 1, 1}, 0, stream}, sgd_kernel<Low>, list, settings);
+  });
 }
 
-#define INSTANTIATE(Low) template void sgd(const Sgd<Low>&, Stream);
+#define INSTANTIATE(Low) template void sgd(std::span<const SgdTensor<Low>>, const SgdSettings&, Stream);
 INSTANTIATE(float)
 INSTANTIATE(bf16)
 INSTANTIATE(f16)

@@ -1,26 +1,31 @@
-// Stochastic gradient descent with momentum and decay, for every element:
+// Stochastic gradient descent with momentum and decay over many tensors in one launch, for every element:
 //   v = momentum v + (scale g + decay w);  w -= lr v;  low = round(w)
 // Contract: sgd of core/kernels.h. All f32; the low copy float, bf16 or f16.
 // Bytes per element with momentum and a 16-bit copy: reads 12, writes 10. 5 FLOPs.
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "cuda/device/device.h"
 
 namespace trireme::cuda {
 
 template <class Low>
-struct Sgd {
-  float lr, momentum, decay, scale;
-  std::int64_t count;
+struct SgdTensor {
   const float* gradient;
   float* weight;
   float* velocity;  ///< null: plain descent, v = scale g + decay w
   Low* low;         ///< may be null
+  std::int64_t count;
+  float decay;
+};
+
+struct SgdSettings {
+  float lr, momentum, scale;
 };
 
 template <class Low>
-void sgd(const Sgd<Low>& problem, Stream stream = nullptr);
+void sgd(std::span<const SgdTensor<Low>> tensors, const SgdSettings& settings, Stream stream = nullptr);
 
 }  // namespace trireme::cuda

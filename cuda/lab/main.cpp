@@ -4,14 +4,17 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <vector>
 
 #include "core/error.h"
 #include "core/random.h"
+#include "cuda/lab/array.h"
 #include "cuda/lab/attention/ladder.h"
 #include "cuda/lab/gemm/ladder.h"
+#include "cuda/lab/ladders.h"
 
 namespace {
 
@@ -51,7 +54,7 @@ void climb_gemm(int n) {
   const auto size = static_cast<std::size_t>(n);
   const std::vector<bf16> a = random_values(size * size, 1), b = random_values(size * size, 2);
   const std::vector<double> expected = product_in_f64(a, b, size);
-  fmt::print("Product of {0} x {0} matrices; limits of a whole H200, by counting (cuda/lab/gemm/ladder.h)\n", n);
+  fmt::print("\nProduct of {0} x {0} matrices; limits of a whole H200, by counting (cuda/lab/gemm/ladder.h)\n", n);
   fmt::print("{:<16} {:<30} {:>9} {:<30} {:>9}\n", "level", "new", "TFLOP/s <", "bound by", "error");
   for (const lab::Level& level : lab::gemm_levels()) {
     std::vector<float> c(size * size, std::nanf(""));
@@ -96,6 +99,68 @@ void climb_attention(int tokens) {
   }
 }
 
+template <class F>
+double seconds_of(const F& f) {
+  const auto start = std::chrono::steady_clock::now();
+  f();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+/// All levels of the product of n x n, and of the attention, without looking at what they compute.
+double seconds_of_products(int n) {
+  const auto size = static_cast<std::size_t>(n);
+  const std::vector<bf16> a = random_values(size * size, 1);
+  std::vector<float> c(size * size);
+  return seconds_of([&] {
+    for (const lab::Level& level : lab::gemm_levels()) level.run({n, n, n, a.data(), a.data(), c.data()}, nullptr);
+  });
+}
+double seconds_of_attention(int tokens) {
+  const auto size = static_cast<std::size_t>(tokens) * lab::kHeadDim;
+  const std::vector<bf16> x = random_values(size, 1);
+  std::vector<float> scores(static_cast<std::size_t>(tokens) * static_cast<std::size_t>(tokens));
+  std::vector<bf16> out(size);
+  const lab::Attention p{1, tokens, true, 0.125F, x.data(), x.data(), x.data(), out.data(), scores.data()};
+  return seconds_of([&] {
+    for (const lab::AttentionLevel& level : lab::attention_levels()) level.run(p, nullptr);
+  });
+}
+
+/// What is to come and how long it may take. The emulator does every multiplication of every thread: a problem of
+/// moderate size is timed here, and the time grows with the cube of --size and the square of --tokens.
+void announce(int size, int tokens) {
+  constexpr int timed_size = 128, timed_tokens = 384;
+  fmt::print("The kernels run under emulation: their results are real, and there are no times.\n");
+  fmt::print("To come: {} levels of a product, {} of attention, and {} ladders of kernels that move bytes.\n",
+             lab::gemm_levels().size(), lab::attention_levels().size(), lab::ladders<lab::NoArray>().size());
+  double products = 0, attention = 0;
+  if (size > timed_size) products = seconds_of_products(timed_size) * std::pow(double{1} * size / timed_size, 3);
+  if (tokens > timed_tokens)
+    attention = seconds_of_attention(timed_tokens) * std::pow(double{1} * tokens / timed_tokens, 2);
+  if (products + attention == 0) return;
+  fmt::print("At the emulator's speed here that takes some {:.0f} s", products + attention + 1);
+  if (products > 0) fmt::print(", {:.0f} of them for --size {}", products, size);
+  if (attention > 0) fmt::print(", {:.0f} of them for --tokens {}", attention, tokens);
+  fmt::print(".\n");
+}
+
+/// Costs for GPT-2, errors of a small problem: the last of the ragged sizes.
+void climb_memory(std::size_t at) {
+  const lab::Ladder ladder = lab::ladders<lab::Array>()[at];
+  const auto levels = lab::ladders<lab::NoArray>()[at].make(ladder.gpt2)->levels();
+  const std::unique_ptr<lab::Trial> trial = ladder.make(ladder.ragged.back());
+  fmt::print("\n{}, as GPT-2 124M needs it; microseconds of an H200\n", ladder.name);
+  fmt::print("{:<16} {:<42} {:>9} {:>9} {:>9}  {:<10} {:>9}\n", "level", "new", "MB", "us >=", "forecast", "bound by",
+             "error");
+  for (std::size_t level = 0; level < levels.size(); ++level) {
+    const lab::MemoryCost cost = levels[level].cost;
+    trial->reset();
+    trial->run(level, nullptr);
+    fmt::print("{:<16} {:<42} {:>9.0f} {:>9.0f} {:>9.0f}  {:<10} {:>9.1e}\n", levels[level].name, levels[level].idea,
+               cost.bytes / 1e6, cost.memory, cost.forecast, cost.bound(), trial->error());
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -110,9 +175,12 @@ int main(int argc, char** argv) {
     if (size % 8 != 0)
       fail(ExitCode::usage, "cuda_lab", "--size {} is not a multiple of 8, which copies of 16 bytes need; try {}", size,
            size / 8 * 8 + 8);
-    fmt::print("The kernels run under emulation: their results are real, and there are no times.\n\n");
+    std::setvbuf(stdout, nullptr, _IOLBF, 0);  // each line as it comes, also in a pipe
+    announce(size, tokens);
     climb_gemm(size);
     climb_attention(tokens);
+    for (std::size_t ladder = 0; ladder < lab::ladders<lab::NoArray>().size(); ++ladder) climb_memory(ladder);
+    fmt::print("\nErrors of these: the largest distance from f64, as part of what the precision accounts for.\n");
     return 0;
   } catch (const CLI::ParseError& error) {
     const int status = app.exit(error);

@@ -1,5 +1,6 @@
-// cuda/runtime/open.h and cuda/selection.h in a build without CUDA.
+// cuda/runtime/open.h, cuda/selection.h and cuda/choices.h in a build without CUDA.
 #include "core/error.h"
+#include "cuda/choices.h"
 #include "cuda/runtime/open.h"
 #include "cuda/selection.h"
 
@@ -24,5 +25,22 @@ std::string_view selected_gemm() { return {}; }
 std::vector<std::string_view> attention_names() { return {}; }
 void select_attention(std::string_view) { open_device(0); }
 std::string_view selected_attention() { return {}; }
+
+Absent absent_gemms() {
+  Absent names;
+  for (const std::string_view name : {"sm90", "sm80", "cublaslt"})
+    names.emplace_back(name, find_devices().problem + "; or use --gemm auto");
+  return names;
+}
+
+Absent absent_attentions() {
+  Absent names;
+  for (const std::string_view name : {"sm90", "sm80", "cudnn"})
+    names.emplace_back(name, find_devices().problem + "; or use --attention auto");
+  return names;
+}
+
+LayerChoice layer_choice(DType, std::int64_t, std::int64_t, std::int64_t) { return {}; }
+AttentionChoice attention_choice(DType, std::int64_t, std::int64_t, std::int64_t, std::int64_t) { return {}; }
 
 }  // namespace trireme::cuda

@@ -65,6 +65,10 @@ class EmulatedDevice : public DeviceBackend {
     require_inside("set", to, bytes);
     std::memset(to, value, bytes);
   }
+  void* allocate_pinned(std::size_t bytes) override {
+    return std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
+  }
+  void free_pinned(void* data) noexcept override { std::free(data); }
   void synchronize() override {}
   const KernelTable& kernels() const override { return kernel_table(); }
 

@@ -127,6 +127,17 @@ class Gpu : public DeviceBackend {
     use();
     TRIREME_CUDA(cudaMemsetAsync(to, value, bytes, stream_), "{} bytes", bytes);
   }
+  void* allocate_pinned(std::size_t bytes) override {
+    use();
+    void* data = nullptr;
+    if (cudaHostAlloc(&data, bytes, cudaHostAllocDefault) == cudaSuccess) return data;
+    cudaGetLastError();
+    return nullptr;
+  }
+  void free_pinned(void* data) noexcept override {
+    cudaSetDevice(index_);
+    cudaFreeHost(data);
+  }
   void synchronize() override {
     use();
     TRIREME_CUDA(cudaStreamSynchronize(stream_));

@@ -8,7 +8,8 @@
 // A tensor is a dtype, a global shape and the pieces that make it up: rectangles, each at an offset in one file. The
 // files are described by size and by a checksum (XXH3, 64 bits) per chunk of 1 MiB, so that whoever reads a part
 // verifies that part only. The manifest's text begins with a checksum of the rest of itself.
-// Read next: parallel/checkpoint/checkpoint.h (reading), parallel/checkpoint/saver.h (writing).
+// Read next: parallel/checkpoint/manifest_parse.cpp (its checks), parallel/checkpoint/checkpoint.h (reading),
+// parallel/checkpoint/saver.h (writing).
 #pragma once
 
 #include <cstdint>
@@ -60,12 +61,14 @@ void merge(Manifest& whole, const Manifest& part);
 
 std::string to_text(const Manifest& manifest);
 /// Parses and checks the content of `path`: its checksum, plain file names, sizes, and that the pieces of each tensor
-/// cover it exactly once. Throws ExitCode::data.
+/// cover it exactly once. Throws ExitCode::data, with the byte at fault.
 Manifest parse_manifest(std::string_view text, const std::filesystem::path& path);
 
 /// The same of a part, as one rank describes it to another: not complete.
 Manifest parse_part(std::string_view text);
 
+/// What is wrong with how the pieces cover the tensor, each within it; empty: nothing.
+std::string cover_problem(const StoredTensor& tensor);
 /// Throws ExitCode::data naming `path` unless every element of every tensor is in exactly one piece.
 void require_complete(const Manifest& manifest, const std::filesystem::path& path);
 

@@ -1,25 +1,31 @@
-// What the program is doing, for the messages of a --verify run: "blocks.3.attn.qkv", "backward of blocks.3.attn.qkv".
-// Scopes nest; the innermost names the call. Each thread, so each rank, has its own.
+// What the program is doing, for messages about ranks that part or stop: "blocks.3.attn.qkv", "backward of
+// blocks.3.attn.qkv". Scopes nest; the innermost names the call. Each thread, so each rank, has its own; the other ranks
+// see it on the board (parallel/comm/watch/page.h).
 #pragma once
 
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "core/profile.h"
+
 namespace trireme {
 
 class CallSite {
  public:
   /// `name` must outlive the scope.
-  explicit CallSite(std::string_view name) : previous_(std::exchange(current_, name)) {}
-  ~CallSite() { current_ = previous_; }
+  explicit CallSite(std::string_view name) : event_("module", name), previous_(enter(name)) {}
+  ~CallSite() { enter(previous_); }
   CallSite(const CallSite&) = delete;
   CallSite& operator=(const CallSite&) = delete;
 
-  static std::string_view current() { return current_; }
+  static std::string_view current();
 
  private:
-  static inline thread_local std::string_view current_ = "the program";
+  /// Also shows it to the other ranks; returns the one before. In parallel/comm/watch/beacon.cpp.
+  static std::string_view enter(std::string_view name);
+
+  ProfileScope event_;
   std::string_view previous_;
 };
 

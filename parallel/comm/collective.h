@@ -3,6 +3,7 @@
 // Read next: parallel/comm/operation_queue.h (when it runs), parallel/comm/threads_group.cpp (how).
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 
@@ -39,7 +40,8 @@ struct Collective {
   Kind kind = Kind::barrier;
   ReduceOp op = ReduceOp::sum;
   int root = 0;
-  Tensor x, y;  // as the ProcessGroup member of that name has them; y undefined where it has none
+  Tensor x, y;                  // as the ProcessGroup member of that name has them; y undefined where it has none
+  std::array<char, 40> site{};  // CallSite::current() where it was launched, for the flight recorder
 
   Signature signature(int ranks) const;
 };

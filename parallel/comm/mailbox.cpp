@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include "parallel/comm/rank_order.h"
+#include "parallel/comm/records.h"
 #include "parallel/comm/times.h"
 
 namespace trireme::comm {
@@ -13,14 +14,13 @@ constexpr int yields = 8;  // before it sleeps, which costs more when the messag
 class Receiving : public Work::State {
  public:
   Receiving(std::shared_ptr<ProcessGroup> group, Mailbox& box, Tensor y, int from, int tag,
-            std::chrono::duration<double> patience, std::function<void(Met)> explain)
+            std::function<void(Met)> explain)
       : group_(std::move(group)),
         box_(box),
         y_(std::move(y)),
         from_(from),
         tag_(tag),
         number_(box.post(from, tag)),
-        patience_(patience),
         explain_(std::move(explain)) {}
   ~Receiving() override {
     if (std::uncaught_exceptions() > exceptions_) return;
@@ -36,6 +36,7 @@ class Receiving : public Work::State {
     if (error_) std::rethrow_exception(error_);
     if (!y_.defined()) return;
     const CommunicationClock::Scope time(true, true);
+    const watch::Blocked blocked;
     try {
       take();
     } catch (...) {
@@ -52,7 +53,12 @@ class Receiving : public Work::State {
  private:
   void take() {
     Tensor message;
-    const Met met = box_.take(from_, tag_, number_, patience_, message);
+    const watch::Recording record(message_record(watch::Record::What::recv, *group_, y_, from_, tag_));
+    const auto missing = [this] {
+      return box_.arrived(from_, tag_, number_) ? std::vector<int>() : std::vector{group_->world_rank(from_)};
+    };
+    watch::Wait wait(record, missing);
+    const Met met = box_.take(from_, tag_, number_, wait, message);
     if (met != Met::all) explain_(met);
     if (message.count() != y_.count() || message.dtype() != y_.dtype()) {
       fail(ExitCode::desync, "recv",
@@ -68,7 +74,6 @@ class Receiving : public Work::State {
   Tensor y_;  // undefined once received
   int from_, tag_;
   std::uint64_t number_;
-  std::chrono::duration<double> patience_;
   std::function<void(Met)> explain_;
   std::exception_ptr error_;
   int exceptions_ = std::uncaught_exceptions();
@@ -104,14 +109,14 @@ bool Mailbox::arrived(int from, int tag, std::uint64_t number) {
   return streams_[{from, tag}].messages.contains(number);
 }
 
-Met Mailbox::take(int from, int tag, std::uint64_t number, std::chrono::duration<double> patience, Tensor& message) {
-  for (int i = 0; i < yields && patience.count() > 0 && !arrived(from, tag, number); ++i) sched_yield();
-  const auto deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(patience);
+Met Mailbox::take(int from, int tag, std::uint64_t number, watch::Wait& wait, Tensor& message) {
+  for (int i = 0; i < yields && !arrived(from, tag, number); ++i) sched_yield();
+  if (!arrived(from, tag, number)) wait.lasts();
   std::unique_lock lock(mutex_);
   auto& messages = streams_[{from, tag}].messages;
-  delivered_.wait_until(lock, deadline, [&] { return messages.contains(number) || failed_ || left_.contains(from); });
+  delivered_.wait(lock, [&] { return messages.contains(number) || failed_ || left_.contains(from); });
   const auto found = messages.find(number);
-  if (found == messages.end()) return failed_ ? Met::failed : left_.contains(from) ? Met::left : Met::late;
+  if (found == messages.end()) return failed_ ? Met::failed : Met::left;
   message = std::move(found->second);
   messages.erase(found);
   return Met::all;
@@ -131,9 +136,8 @@ void Mailbox::wake() {
 }
 
 Work receive(std::shared_ptr<ProcessGroup> group, Mailbox& box, Tensor y, int from, int tag,
-             std::chrono::duration<double> patience, std::function<void(Met)> explain) {
-  return Work(
-      std::make_shared<Receiving>(std::move(group), box, std::move(y), from, tag, patience, std::move(explain)));
+             std::function<void(Met)> explain) {
+  return Work(std::make_shared<Receiving>(std::move(group), box, std::move(y), from, tag, std::move(explain)));
 }
 
 }  // namespace trireme::comm

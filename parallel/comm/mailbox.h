@@ -25,8 +25,8 @@ class Mailbox {
   /// The number of the message that the recv posted now will get.
   std::uint64_t post(int from, int tag);
   bool arrived(int from, int tag, std::uint64_t number);
-  /// Moves that message into `message`, waiting for it.
-  Met take(int from, int tag, std::uint64_t number, std::chrono::duration<double> patience, Tensor& message);
+  /// Moves that message into `message`, waiting for it. `wait`: this rank's, told when it lasts.
+  Met take(int from, int tag, std::uint64_t number, watch::Wait& wait, Tensor& message);
   void leave(int from);  ///< that rank will send nothing more
   void wake();
 
@@ -43,8 +43,8 @@ class Mailbox {
   std::set<int> left_;
 };
 
-/// Posts a recv of `y`. When no message comes, `explain` is told why and throws.
+/// Posts a recv of `y`. When no message will come, `explain` is told why and throws.
 Work receive(std::shared_ptr<ProcessGroup> group, Mailbox& box, Tensor y, int from, int tag,
-             std::chrono::duration<double> patience, std::function<void(Met)> explain);
+             std::function<void(Met)> explain);
 
 }  // namespace trireme::comm

@@ -22,7 +22,7 @@ void pause() {
 Meeting::Meeting(int ranks, const std::atomic<bool>& failed)
     : failed_(failed), visitors_(static_cast<std::size_t>(ranks)) {}
 
-Met Meeting::meet(int rank, std::chrono::duration<double> patience) {
+Met Meeting::meet(int rank, watch::Wait& wait) {
   if (failed_) return Met::failed;
   Visitor& visitor = visitors_[static_cast<std::size_t>(rank)];
   const std::uint64_t mine = visitor.visits.load(std::memory_order_relaxed) + 1;
@@ -46,13 +46,13 @@ Met Meeting::meet(int rank, std::chrono::duration<double> patience) {
     if (over()) return Met::all;
     sched_yield();
   }
-  const auto deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(patience);
+  wait.lasts();
   std::unique_lock lock(mutex_);
   ++sleepers_;  // before `over` is read again: either the last rank sees the sleeper or the sleeper sees it came
-  over_.wait_until(lock, deadline, [&] { return over() || failed_ || in_vain(mine); });
+  over_.wait(lock, [&] { return over() || failed_ || in_vain(mine); });
   --sleepers_;
   if (over()) return Met::all;
-  return failed_ ? Met::failed : in_vain(mine) ? Met::left : Met::late;
+  return failed_ ? Met::failed : Met::left;
 }
 
 bool Meeting::in_vain(std::uint64_t visit) const {

@@ -1,21 +1,22 @@
-// Where the ranks of a thread group meet: a barrier that remembers who came, gives up at a deadline, and is kind to
-// machines with fewer cores than ranks. A waiter spins for a moment (less if that was in vain the last times: the
+// Where the ranks of a thread group meet: a barrier that remembers who came, tells the watchdog who is missing, and is
+// kind to machines with fewer cores than ranks. A waiter spins for a moment (less if that was in vain the last times: the
 // peer may be waiting for this very core), then lets others run, then sleeps.
 #pragma once
 
 #include <atomic>
-#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
 #include <vector>
 
+#include "parallel/comm/watch/beacon.h"
+
 namespace trireme::comm {
 
-using Clock = std::chrono::steady_clock;
+using watch::Clock;
 
-/// How a wait ended: all came; the deadline passed first; one that is missing will never come; `failed` was set.
-enum class Met : std::uint8_t { all, late, left, failed };
+/// How a wait ended: all came; one that is missing will never come; `failed` was set.
+enum class Met : std::uint8_t { all, left, failed };
 
 class Meeting {
  public:
@@ -23,7 +24,8 @@ class Meeting {
   Meeting(int ranks, const std::atomic<bool>& failed);
 
   /// Returns when every rank has come as often as this one. What a rank wrote before is visible to all after.
-  Met meet(int rank, std::chrono::duration<double> patience);
+  /// `wait`: this rank's, told when it lasts.
+  Met meet(int rank, watch::Wait& wait);
   /// Ranks that have come less often than `rank`.
   std::vector<int> missing(int rank) const;
   void leave(int rank);  ///< that rank will not come again

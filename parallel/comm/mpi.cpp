@@ -9,16 +9,24 @@
 namespace trireme {
 
 std::shared_ptr<ProcessGroup> mpi_world(ProcessGroup::Deadline deadline) {
+  return mpi_world(WatchOptions{.timeout = deadline});
+}
+
+std::shared_ptr<ProcessGroup> mpi_world(const WatchOptions& options) {
   // Kept to the end of the process, as MPI is: its rank's communication thread may outlast every static object.
   static const auto* const world = [&] {
     comm::mpi::Runtime& runtime = comm::mpi::Runtime::get();
-    runtime.deadline = deadline;
+    runtime.watch(options);
     std::vector<int> members(static_cast<std::size_t>(runtime.size()));
     std::iota(members.begin(), members.end(), 0);
     return new std::shared_ptr<ProcessGroup>(
         std::make_shared<comm::mpi::MpiGroup>(runtime.world(), "world", runtime.rank(), members, 1));
   }();
   return *world;
+}
+
+std::shared_ptr<const watch::Board> watch::mpi_board() {
+  return comm::mpi::Runtime::up() ? comm::mpi::Runtime::get().pages() : nullptr;
 }
 
 void mpi_abort(int exit_code) {

@@ -5,14 +5,19 @@
 #include "core/error.h"
 #include "parallel/comm/process_group.h"
 #include "parallel/comm/progress_board.h"
+#include "parallel/comm/watch/watchdog.h"
 
 namespace trireme {
 
-std::shared_ptr<ProcessGroup> mpi_world(ProcessGroup::Deadline) {
+std::shared_ptr<ProcessGroup> mpi_world(ProcessGroup::Deadline) { return mpi_world(WatchOptions()); }
+
+std::shared_ptr<ProcessGroup> mpi_world(const WatchOptions&) {
   fail(ExitCode::usage, "mpi",
        "a launcher started this program, which was built without MPI; expected a build with it; configure with "
        "-DTRIREME_MPI=ON, or start the program by itself, and its ranks are threads");
 }
+
+std::shared_ptr<const watch::Board> watch::mpi_board() { return nullptr; }
 
 void mpi_abort(int exit_code) {
   std::fflush(nullptr);

@@ -1,6 +1,8 @@
 #include "parallel/comm/mpi_board.h"
 
 #include <atomic>
+#include <memory>
+#include <new>
 
 namespace trireme::comm::mpi {
 namespace {
@@ -21,6 +23,13 @@ Signature unpack(std::uint64_t word) {
           static_cast<int>(word >> 8 & 0xffffU), static_cast<std::int64_t>(word >> 24)};
 }
 
+// MPI promises no alignment. All processes map the memory at whole pages, so they all round to the same place.
+template <class T>
+T* aligned(void* memory) {
+  std::size_t space = sizeof(T) + alignof(T);
+  return static_cast<T*>(std::align(alignof(T), sizeof(T), memory, space));
+}
+
 }  // namespace
 
 Board::Board(MPI_Comm world) {
@@ -34,17 +43,19 @@ Board::Board(MPI_Comm world) {
   MPI_Allgather(&world_rank, 1, MPI_INT, world_ranks.data(), 1, MPI_INT, node);
 
   MPI_Win window = MPI_WIN_NULL;  // freed by MPI_Finalize
-  MPI_Win_allocate_shared(static_cast<MPI_Aint>(sizeof(Page)), 1, MPI_INFO_NULL, node, static_cast<void*>(&mine_),
-                          &window);
+  void* own = nullptr;
+  MPI_Win_allocate_shared(static_cast<MPI_Aint>(sizeof(Page) + alignof(Page)), 1, MPI_INFO_NULL, node,
+                          static_cast<void*>(&own), &window);
   ranks_.resize(static_cast<std::size_t>(world_size), nullptr);
   for (int rank = 0; rank < ranks_here_; ++rank) {
     MPI_Aint bytes = 0;
     int unit = 0;
-    Page* page = nullptr;
-    MPI_Win_shared_query(window, rank, &bytes, &unit, static_cast<void*>(&page));
-    ranks_[static_cast<std::size_t>(world_ranks[static_cast<std::size_t>(rank)])] = page;
+    void* base = nullptr;
+    MPI_Win_shared_query(window, rank, &bytes, &unit, static_cast<void*>(&base));
+    ranks_[static_cast<std::size_t>(world_ranks[static_cast<std::size_t>(rank)])] = aligned<Page>(base);
   }
-  shared(mine_->beats) = 0;
+  mine_ = aligned<Page>(own);
+  new (&mine_->watch) watch::RankPage();
   for (int line = 0; line < lines; ++line) close(line);
   MPI_Barrier(node);
 }
@@ -77,10 +88,10 @@ void Board::end(int line) {
   if (line >= 0) shared(mine_->lines[line].ended) = shared(mine_->lines[line].sequence).load();
 }
 
-void Board::beat() { ++shared(mine_->beats); }
-
-std::uint64_t Board::beats(int world_rank) const {
-  return shared(ranks_[static_cast<std::size_t>(world_rank)]->beats).load();
+std::shared_ptr<watch::Board> Board::pages() const {
+  std::vector<watch::RankPage*> pages;
+  for (Page* page : ranks_) pages.push_back(page == nullptr ? nullptr : &page->watch);
+  return std::make_shared<watch::Board>(std::move(pages));
 }
 
 std::optional<Board::Entry> Board::read(int world_rank, std::uint64_t group, int& line) const {

@@ -1,7 +1,7 @@
 // A board in memory that the ranks of one node share: for each of its groups, a rank writes which operation it has
-// begun and ended, and beats while it waits. It costs four stores an operation, and is what lets a rank that waits in
-// vain name the ranks that never came, that called something else, or that came and were stopped. Ranks of other nodes
-// cannot be seen.
+// begun and ended. It costs four stores an operation, and is what lets a rank that waits tell who has not come or has
+// called something else. Beside it lies the rank's page for the watchdog. Ranks of other nodes cannot be seen.
+// Read next: parallel/comm/watch/page.h.
 #pragma once
 
 #include <mpi.h>
@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "parallel/comm/collective.h"
+#include "parallel/comm/watch/page.h"
 
 namespace trireme::comm::mpi {
 
@@ -36,8 +37,8 @@ class Board {
   std::optional<Entry> read(int world_rank, std::uint64_t group, int& line) const;
   bool visible(int world_rank) const { return ranks_[static_cast<std::size_t>(world_rank)] != nullptr; }
 
-  void beat();                                ///< this rank is waiting, and runs
-  std::uint64_t beats(int world_rank) const;  ///< of a visible rank
+  /// All ranks' pages. They stay for as long as the process does.
+  std::shared_ptr<watch::Board> pages() const;
 
  private:
   struct Line {
@@ -45,7 +46,7 @@ class Board {
   };
   static constexpr int lines = 128;
   struct Page {
-    std::uint64_t beats;
+    watch::RankPage watch;
     Line lines[Board::lines];
   };
 

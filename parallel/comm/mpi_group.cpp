@@ -11,10 +11,10 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
-#include <thread>
 
 #include "parallel/comm/diagnosis.h"
 #include "parallel/comm/rank_order.h"
+#include "parallel/comm/records.h"
 
 namespace trireme::comm::mpi {
 namespace {
@@ -30,6 +30,7 @@ struct MpiGroup::Call {
   const Collective& c;
   Signature s;
   std::uint64_t sequence;
+  const watch::Recording& record;
   Tensor buffer;
 
   std::size_t element() const { return size_of(s.dtype); }
@@ -56,7 +57,9 @@ Work MpiGroup::submit(Collective collective, Launch launch) {
 }
 
 void MpiGroup::run(const Collective& c, std::uint64_t sequence) {
-  Call call{c, c.signature(size()), sequence, {}};
+  const Signature signature = c.signature(size());
+  const watch::Recording record(collective_record(*this, c, signature, sequence));
+  Call call{c, signature, sequence, record, {}};
   const std::int64_t pieces = c.kind == Kind::all_reduce || c.kind == Kind::reduce ? 1 : call.s.count * size();
   if (pieces > std::numeric_limits<int>::max()) {
     fail(ExitCode::usage, comm::name(c.kind),
@@ -64,6 +67,9 @@ void MpiGroup::run(const Collective& c, std::uint64_t sequence) {
   }
   runtime_.board().write(line_, {sequence, call.s});
   try {
+    // Before MPI sees it: with counts that differ it may write beyond a tensor. Of two ranks that part, at least the one
+    // that looks last finds the other's line; and what it does not begin, the other waits for.
+    look_for_desync(call);
     carry_out(call);
     runtime_.board().end(line_);
     look_for_desync(call);  // MPI pairs operations that do not belong together without a word when their sizes fit
@@ -203,74 +209,44 @@ void MpiGroup::finish(const Call& call, const Start& start) {
     return flag != 0;
   };
   try {
-    if (runtime_.poll(over, on_communication_thread(), [&] { look_for_desync(call); })) return;
+    const auto late = [&] { return missing(call); };
+    watch::Wait wait(call.record, late);
+    runtime_.poll(wait, over, on_communication_thread(), [&] { look_for_desync(call); });
   } catch (const Error& error) {
     if (error.code() == ExitCode::desync) look_for_desync(call);  // MPI sees a wrong length, the board says why
     throw;
   }
-  lose(ExitCode::retryable, where,
-       too_late(numbered(call.s, call.sequence, *this), *this, runtime_.deadline, missing(call)));
 }
 
 // Peers that show another operation under the same number will never join this one.
 void MpiGroup::look_for_desync(const Call& call) {
   for (int r = 0; r < size(); ++r) {
-    const auto other = shown(r);
+    const auto other = shown(r, peers_lines_[static_cast<std::size_t>(r)]);
     if (!other || other->sequence != call.sequence || other->signature == call.s) continue;
     lose(ExitCode::desync, comm::name(call.c.kind),
          out_of_step(*this, call.sequence, rank(), call.s, r, other->signature));
   }
 }
 
-std::optional<Board::Entry> MpiGroup::shown(int group_rank) {
-  return runtime_.board().read(world_rank(group_rank), instance_, peers_lines_[static_cast<std::size_t>(group_rank)]);
+std::optional<Board::Entry> MpiGroup::shown(int group_rank, int& line) const {
+  return runtime_.board().read(world_rank(group_rank), instance_, line);
 }
 
-// Of the ranks that are inside the operation, those that do not run: whoever waits there beats at least every few
-// milliseconds, however slow the machine is.
-std::vector<int> MpiGroup::stopped(const Call& call) {
-  const auto inside = [&](int r) {
-    const auto other = shown(r);
-    return other && other->sequence == call.sequence && !other->ended;
-  };
-  std::vector<std::uint64_t> before(static_cast<std::size_t>(size()));
-  const auto beats = [&](int r) {
-    return runtime_.board().visible(world_rank(r)) ? runtime_.board().beats(world_rank(r)) : 0;
-  };
-  for (int r = 0; r < size(); ++r) before[static_cast<std::size_t>(r)] = beats(r);
-  for (int i = 0; i < 100; ++i) {  // beating: the others may be looking for the one that does not
-    runtime_.board().beat();
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  std::vector<int> found;
-  for (int r = 0; r < size(); ++r)
-    if (r != rank() && runtime_.board().visible(world_rank(r)) && inside(r) &&
-        beats(r) == before[static_cast<std::size_t>(r)])
-      found.push_back(r);
-  return found;
-}
-
-std::string MpiGroup::missing(const Call& call) {
-  std::vector<int> late, unseen;
+// For the watchdog, on its thread. Ranks that have not come; when all of this node have, those that are still inside, of
+// which one may have been stopped there. Ranks of other nodes may be either.
+std::vector<int> MpiGroup::missing(const Call& call) const {
+  std::vector<int> late, inside;
   for (int r = 0; r < size(); ++r) {
-    if (!runtime_.board().visible(world_rank(r))) {
-      unseen.push_back(r);
-    } else if (const auto other = shown(r); other && other->sequence < call.sequence) {
-      late.push_back(r);
-    }
+    int line = line_ < 0 ? 0 : line_;
+    const bool visible = runtime_.board().visible(world_rank(r));
+    const auto other = shown(r, line);
+    if (!visible || (other && other->sequence < call.sequence))
+      late.push_back(world_rank(r));
+    else if (r != rank() && !(other && other->sequence == call.sequence && other->ended))
+      inside.push_back(world_rank(r));
   }
-  std::string text = "not arrived: " + list_ranks(*this, late);
-  if (late.empty()) {
-    const std::vector<int> still = stopped(call);
-    text = still.empty()
-               ? "every rank of this node has arrived"
-               : "arrived and then stopped (a signal, a debugger, no processor time): " + list_ranks(*this, still);
-  }
-  if (!unseen.empty()) text += "; on other nodes, not seen from here: " + list_ranks(*this, unseen);
-  return text;
+  return late.empty() ? inside : late;
 }
-
-std::string MpiGroup::who_waited() const { return comm::who_waited(*this, runtime_.deadline); }
 
 void MpiGroup::lose(ExitCode code, const char* where, const std::string& what) {
   try {

@@ -20,7 +20,6 @@ class MpiGroup final : public CollectiveGroup, public std::enable_shared_from_th
 
   /// A failure after which no rank can go on.
   [[noreturn]] void lose(ExitCode code, const char* where, const std::string& what);
-  std::string who_waited() const;  ///< "rank 1 (world rank 5) waited 30.0 s"
 
  protected:
   Work submit(Collective collective, Launch launch) override;
@@ -38,9 +37,8 @@ class MpiGroup final : public CollectiveGroup, public std::enable_shared_from_th
   template <class Start>
   void finish(const Call& call, const Start& start);
   void look_for_desync(const Call& call);
-  std::vector<int> stopped(const Call& call);
-  std::string missing(const Call& call);
-  std::optional<Board::Entry> shown(int group_rank);  // by the board
+  std::vector<int> missing(const Call& call) const;
+  std::optional<Board::Entry> shown(int group_rank, int& line) const;  // by the board
 
   Runtime& runtime_;
   MPI_Comm communicator_;

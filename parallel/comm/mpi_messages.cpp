@@ -1,10 +1,12 @@
 // send and recv among processes, and how a subgroup forms.
+#include <atomic>
 #include <functional>
 #include <limits>
 #include <map>
 
 #include "parallel/comm/mpi_group.h"
 #include "parallel/comm/rank_order.h"
+#include "parallel/comm/records.h"
 #include "parallel/comm/times.h"
 
 namespace trireme::comm::mpi {
@@ -30,14 +32,13 @@ class Receiving : public Work::State {
     if (error_) std::rethrow_exception(error_);
     if (finished_) return;
     const CommunicationClock::Scope time(true, true);
+    const watch::Blocked blocked;
+    const watch::Recording record(message_record(watch::Record::What::recv, *group_, y_, from_, tag_));
+    const auto missing = [this] { return std::vector<int>{group_->world_rank(from_)}; };
+    watch::Wait wait(record, missing);
     try {
-      if (Runtime::get().poll([this] { return test(); }, false, [] {})) return;
-      group_->lose(
-          ExitCode::retryable, "recv",
-          fmt::format("group '{}': {} for {} {} with tag {}; {} has not sent it; find what keeps that rank, or raise "
-                      "the deadline",
-                      group_->name(), group_->who_waited(), y_.count(), name(y_.dtype()), tag_,
-                      list_ranks(*group_, {from_})));
+      Runtime::get().poll(
+          wait, [this] { return test(); }, false);
     } catch (...) {
       error_ = std::current_exception();
       Runtime::get().fail(error_);
@@ -112,6 +113,7 @@ Work MpiGroup::send_final(Tensor x, int to, int tag) {
   check_message("send", x, to, tag, *this);
   check_length("send", x);
   const Tensor message = x.detach();
+  const watch::Recording record(message_record(watch::Record::What::send, *this, x, to, tag));
   const std::scoped_lock lock(runtime_.lock());
   MPI_Request request = MPI_REQUEST_NULL;
   check_code(
@@ -133,7 +135,7 @@ Work MpiGroup::recv(Tensor y, int from, int tag) {
   return Work(std::make_shared<Receiving>(shared_from_this(), std::move(y), from, tag, request));
 }
 
-// Every member sends every other an empty token and waits, with the deadline, for theirs. Only then does it enter
+// Every member sends every other an empty token and waits, watched over, for theirs. Only then does it enter
 // MPI_Comm_create_group, which blocks, but now only for as long as members that stand before it take to enter.
 std::shared_ptr<ProcessGroup> MpiGroup::subgroup(const std::vector<int>& world_ranks, const std::string& name) {
   const int place = place_in_subgroup(world_ranks, name, *this);
@@ -141,12 +143,11 @@ std::shared_ptr<ProcessGroup> MpiGroup::subgroup(const std::vector<int>& world_r
   const std::uint64_t instance = instance_number(world_ranks, name);
   const int tag = static_cast<int>(instance >> 34);
   std::vector<MPI_Request> requests(2 * world_ranks.size(), MPI_REQUEST_NULL);
-  std::vector<int> arrived(world_ranks.size(), 1);
+  std::vector<std::atomic<bool>> arrived(world_ranks.size());
   const auto start = [&] {
     const std::scoped_lock lock(runtime_.lock());
     for (std::size_t i = 0; i < world_ranks.size(); ++i) {
       if (static_cast<int>(i) == place) continue;
-      arrived[i] = 0;
       check_code(MPI_Irecv(nullptr, 0, MPI_BYTE, world_ranks[i], tag, runtime_.control(), &requests[2 * i]),
                  "subgroup");
       check_code(MPI_Isend(nullptr, 0, MPI_BYTE, world_ranks[i], tag, runtime_.control(), &requests[2 * i + 1]),
@@ -158,21 +159,27 @@ std::shared_ptr<ProcessGroup> MpiGroup::subgroup(const std::vector<int>& world_r
     for (std::size_t i = 0; i < requests.size(); ++i) {
       int over = 0;
       check_code(MPI_Test(&requests[i], &over, MPI_STATUS_IGNORE), "subgroup");
-      if (i % 2 == 0) arrived[i / 2] = over;
+      if (i % 2 == 0) arrived[i / 2] = over != 0;
       all = all && over != 0;
     }
     return all;
   };
-  start();
-  if (!runtime_.poll(all_here, false, [] {})) {
-    std::string late;
+  // Those that have not come; when all have, all of them: one may be stopped before it lets the others go on.
+  const auto missing = [&] {
+    std::vector<int> late, others;
     for (std::size_t i = 0; i < world_ranks.size(); ++i) {
-      if (arrived[i] == 0) late += fmt::format("{}world rank {}", late.empty() ? "" : ", ", world_ranks[i]);
+      if (static_cast<int>(i) == place) continue;
+      others.push_back(world_ranks[i]);
+      if (!arrived[i]) late.push_back(world_ranks[i]);
     }
-    lose(ExitCode::retryable, "subgroup",
-         fmt::format("'{}': {}; not arrived: {}; every member must call subgroup with the same list", name,
-                     who_waited(), late));
-  }
+    return late.empty() ? others : late;
+  };
+  const watch::Blocked blocked;
+  const watch::Recording record(subgroup_record(name));
+  watch::Wait wait(record, missing);
+  start();
+  runtime_.poll(wait, all_here, false);
+  wait.lasts();
   MPI_Comm communicator = MPI_COMM_NULL;
   {
     const std::scoped_lock lock(runtime_.lock());

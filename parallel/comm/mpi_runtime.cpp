@@ -2,10 +2,12 @@
 
 #include <sched.h>
 
+#include <cstdio>
 #include <cstdlib>
 
 #include "core/parallel_for.h"
 #include "parallel/comm/meeting.h"
+#include "parallel/comm/records.h"
 
 namespace trireme::comm::mpi {
 namespace {
@@ -80,7 +82,21 @@ Runtime::Runtime() {
   std::atexit([] { get().finalize(); });
 }
 
-bool Runtime::poll(const std::function<bool()>& test, bool patiently, const std::function<void()>& look) {
+void Runtime::watch(const WatchOptions& options) {
+  const auto pages = board_->pages();
+  beacon_ = std::make_shared<watch::Beacon>(pages, rank_);
+  watch::Beacon::set_current(beacon_);
+  if (size_ == 1) return;
+  watchdog_ =
+      std::make_unique<watch::Watchdog>(pages, options.timeout, [this, options](const std::exception_ptr& error) {
+        if (options.on_lost) options.on_lost(error);
+        fail(error);
+      });
+  watchdog_->add(beacon_);
+}
+
+void Runtime::poll(watch::Wait& wait, const std::function<bool()>& test, bool patiently,
+                   const std::function<void()>& look) {
   const auto start = Clock::now();
   const auto spinning = spin_ && !patiently ? spin_time : Clock::duration::zero();
   const auto yielding = patiently ? std::chrono::microseconds(50) : yield_time;
@@ -88,7 +104,7 @@ bool Runtime::poll(const std::function<bool()>& test, bool patiently, const std:
   while (true) {
     {
       const std::scoped_lock lock(mutex_);
-      if (test()) return true;
+      if (test()) return;
     }
     throw_failure();
     const auto waited = Clock::now() - start;
@@ -97,9 +113,8 @@ bool Runtime::poll(const std::function<bool()>& test, bool patiently, const std:
       sched_yield();
       continue;
     }
-    board_->beat();
+    wait.lasts();
     look();
-    if (waited > deadline) return false;
     std::this_thread::sleep_for(sleep);
     sleep = std::min<std::chrono::microseconds>(2 * sleep, longest_sleep);
   }
@@ -156,7 +171,10 @@ void Runtime::keep(const Tensor& x) {
 // All is well only if every rank gets here: one that failed never does, and MPI_Finalize would wait for it for ever.
 // A rank that failed leaves without MPI_Finalize, on which mpirun ends the others.
 void Runtime::finalize() {
-  if (failed_) return;
+  if (failed_) {
+    if (beacon_) beacon_->set_state(watch::State::failed);
+    return;
+  }
   MPI_Request request = MPI_REQUEST_NULL;
   {
     const std::scoped_lock lock(mutex_);
@@ -167,7 +185,19 @@ void Runtime::finalize() {
     MPI_Test(&request, &flag, MPI_STATUS_IGNORE);
     return flag != 0 && reap();
   };
-  if (!poll(over, false, [] {})) abort(static_cast<int>(ExitCode::retryable));
+  try {
+    const watch::Blocked blocked;
+    const watch::Recording record(subgroup_record("the end of the job"));
+    const auto missing = [this] { return running(); };
+    watch::Wait wait(record, missing);
+    poll(wait, over, false);
+  } catch (const std::exception& error) {  // the watchdog's; it may be ending the job itself just now
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+    std::fprintf(stderr, "%s\n", error.what());
+    abort(static_cast<int>(ExitCode::retryable));
+  }
+  if (beacon_) beacon_->set_state(watch::State::ended);
+  watchdog_.reset();
   {
     const std::scoped_lock lock(mutex_);
     stop_ = true;
@@ -178,9 +208,25 @@ void Runtime::finalize() {
   MPI_Finalize();
 }
 
+std::shared_ptr<const watch::Board> Runtime::pages() const { return beacon_ ? beacon_->board() : nullptr; }
+
+std::vector<int> Runtime::running() const {
+  std::vector<int> ranks;
+  for (int rank = 0; beacon_ && rank < size_; ++rank) {
+    const auto& board = *beacon_->board();
+    if (rank != rank_ && board.visible(rank) && board.page(rank).state != watch::State::ended) ranks.push_back(rank);
+  }
+  return ranks;
+}
+
 void Runtime::abort(int exit_code) {
   failed_ = true;
-  MPI_Abort(MPI_COMM_WORLD, exit_code);  // without the lock: a thread that holds it may hang
+  if (beacon_) beacon_->set_state(watch::State::failed);  // so that nobody says this rank has died
+  // With the lock, for good, so that no other thread is inside MPI while it is torn down; but a thread that holds it may
+  // hang there.
+  const auto patience = Clock::now() + std::chrono::milliseconds(200);
+  while (!mutex_.try_lock() && Clock::now() < patience) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  MPI_Abort(MPI_COMM_WORLD, exit_code);
   std::_Exit(exit_code);
 }
 

@@ -1,4 +1,5 @@
-// MPI in this process: up and down, one lock around every call, and the only way to wait: polling with a deadline.
+// MPI in this process: up and down, one lock around every call, and the only way to wait: polling, watched over by the
+// watchdog (parallel/comm/watch/watchdog.h), which knows whether those that are waited for live.
 //
 // No call here or in mpi_group.cpp blocks on a peer, except while MPI comes up, and MPI_Comm_create_group, which has no
 // other form in MPI 3 and is entered only when every member is known to stand before it.
@@ -16,6 +17,7 @@
 
 #include "parallel/comm/mpi_board.h"
 #include "parallel/comm/process_group.h"
+#include "parallel/comm/watch/watchdog.h"
 
 namespace trireme::comm::mpi {
 
@@ -31,11 +33,15 @@ class Runtime {
   int rank() const { return rank_; }
   int size() const { return size_; }
   Board& board() { return *board_; }
-  ProcessGroup::Deadline deadline{30.0};
+  std::shared_ptr<const watch::Board> pages() const;  ///< null before watch()
+  /// Starts the watchdog, whose rank is the calling thread; once.
+  void watch(const WatchOptions& options);
 
-  /// Calls `test` with the lock held until it returns true; returns false after the deadline. `look` is called now and
-  /// then without the lock while the wait is long, and may throw. `patiently`: sleep early, the cores have other work.
-  bool poll(const std::function<bool()>& test, bool patiently, const std::function<void()>& look);
+  /// Calls `test` with the lock held until it returns true. `look` is called now and then without the lock while the
+  /// wait is long, and may throw. `wait`: this rank's, told when it lasts. `patiently`: sleep early, the cores have other
+  /// work.
+  void poll(
+      watch::Wait& wait, const std::function<bool()>& test, bool patiently, const std::function<void()>& look = [] {});
   /// Lets an MPI_Isend go on by itself; `x` stays alive until it is over.
   void finish_later(MPI_Request request, Tensor x);
 
@@ -55,14 +61,17 @@ class Runtime {
   Runtime();
   void finalize();
   void throw_failure();
-  bool reap();  // frees the sends that are over; with the lock held; true when none is left
-  void pump();  // the thread that moves sends along while this rank computes
+  std::vector<int> running() const;  // other ranks of this node that have not ended
+  bool reap();                       // frees the sends that are over; with the lock held; true when none is left
+  void pump();                       // the thread that moves sends along while this rank computes
 
   std::mutex mutex_;
   MPI_Comm world_ = MPI_COMM_NULL, control_ = MPI_COMM_NULL;
   int rank_ = 0, size_ = 1;
   std::unique_ptr<Board> board_;
   bool spin_ = false;
+  std::shared_ptr<watch::Beacon> beacon_;
+  std::unique_ptr<watch::Watchdog> watchdog_;
   std::list<Send> sends_;
   std::condition_variable sends_changed_;
   std::thread pump_;

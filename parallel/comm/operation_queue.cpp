@@ -1,7 +1,9 @@
 #include "parallel/comm/operation_queue.h"
 
 #include "core/parallel_for.h"
+#include "parallel/comm/call_site.h"
 #include "parallel/comm/times.h"
+#include "parallel/comm/watch/beacon.h"
 
 namespace trireme::comm {
 namespace {
@@ -47,7 +49,9 @@ OperationQueue::~OperationQueue() {
     if (busy_ || !queue_.empty()) abandon_();
   }
   work_.notify_all();
+  Heartbeat::beat();
   if (thread_.joinable()) thread_.join();
+  Heartbeat::beat();
 }
 
 Work OperationQueue::push(std::shared_ptr<ProcessGroup> owner, Collective collective, Launch launch) {
@@ -57,7 +61,10 @@ Work OperationQueue::push(std::shared_ptr<ProcessGroup> owner, Collective collec
   for (Tensor* x : {&operation->collective.x, &operation->collective.y}) {
     if (x->requires_grad()) *x = x->detach();  // keep the elements alive, not the tape
   }
+  operation->collective.site = watch::FixedText<40>(CallSite::current()).bytes;
   operation->background = launch == Launch::background;
+  if (Profiler::recording() != nullptr)
+    operation->label = to_string(operation->collective.signature(owner->size())) + " of " + owner->name();
   {
     const std::scoped_lock lock(mutex_);
     operation->sequence = ++launched_;
@@ -65,9 +72,12 @@ Work OperationQueue::push(std::shared_ptr<ProcessGroup> owner, Collective collec
     if (operation->background) {
       ++background_;
       if (!thread_.joinable()) {
-        thread_ = std::thread([this, pool = MemoryPool::current(), clock = CommunicationClock::current()] {
+        thread_ = std::thread([this, pool = MemoryPool::current(), clock = CommunicationClock::current(),
+                               beacon = watch::Beacon::current(), profiler = Profiler::current()] {
           MemoryPool::set_current(pool);
+          Profiler::set_current(profiler, 1);
           CommunicationClock::set_current(clock);
+          watch::Beacon::set_current(beacon);
           set_threads(1);
           communicates = true;
           communicate();
@@ -91,6 +101,7 @@ void OperationQueue::run_front(std::unique_lock<std::mutex>& lock) {
     try {
       const MemoryScope scope(MemoryCategory::communication);
       const CommunicationClock::Scope time(true, false);
+      const ProfileScope event("collective", operation->label);
       run_(operation->collective, operation->sequence);
     } catch (...) { error = std::current_exception(); }
   }
@@ -104,6 +115,7 @@ void OperationQueue::run_front(std::unique_lock<std::mutex>& lock) {
 
 void OperationQueue::wait(Operation& operation) {
   const CommunicationClock::Scope time(false, true);
+  const watch::Blocked blocked;
   std::unique_lock lock(mutex_);
   while (!operation.finished) {
     if (busy_) {

@@ -13,6 +13,7 @@
 #include <exception>
 #include <functional>
 #include <mutex>
+#include <string>
 #include <thread>
 
 #include "parallel/comm/collective.h"
@@ -38,6 +39,7 @@ class OperationQueue {
  private:
   struct Operation {
     Collective collective;
+    std::string label;  // for a profile that is being recorded
     std::uint64_t sequence = 0;
     bool background = false, finished = false;
     std::exception_ptr error;

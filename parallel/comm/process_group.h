@@ -96,7 +96,8 @@ class ProcessGroup {
   /// same time.
   virtual std::shared_ptr<ProcessGroup> subgroup(const std::vector<int>& world_ranks, const std::string& name) = 0;
 
-  /// How long a wait may last before it becomes an error that names operation, group and the missing ranks.
+  /// How long a rank that others wait for may show no sign of life before that becomes an error that names it, the
+  /// operation and the group. A rank that computes, however slowly, is waited for: parallel/comm/watch/watchdog.h.
   using Deadline = std::chrono::duration<double>;
 
  protected:

@@ -1,4 +1,4 @@
-// See staged_group.h. Host copies come from the rank's pool and count as communication.
+// See staged_group.h. Host copies are in pinned memory of the rank's pool and count as communication.
 #include "parallel/comm/staged_group.h"
 
 #include <algorithm>
@@ -17,10 +17,10 @@ using comm::Kind;
 
 bool on_device(const Tensor& x) { return x.defined() && x.device() != Device::cpu; }
 
-/// Memory for what `x` holds, in the host's pool.
+/// Memory of the host for what `x`, on a device, holds.
 Tensor host_buffer(const Tensor& x) {
   const MemoryScope scope(MemoryCategory::communication);
-  return Tensor::empty(x.shape(), x.dtype());
+  return Tensor::empty_pinned(x.shape(), x.dtype(), x.device());
 }
 
 Tensor download(const Tensor& x) {

@@ -12,6 +12,7 @@
 #include "parallel/comm/diagnosis.h"
 #include "parallel/comm/operation_queue.h"
 #include "parallel/comm/rank_order.h"
+#include "parallel/comm/records.h"
 #include "parallel/comm/threads_slot.h"
 
 namespace trireme::comm {
@@ -34,12 +35,14 @@ class ThreadGroup final : public CollectiveGroup, public std::enable_shared_from
 
   Work send(Tensor x, int to, int tag) override {
     check_message("send", x, to, tag, *this);
+    const watch::Recording record(message_record(watch::Record::What::send, *this, x, to, tag));
     state_->mailboxes[static_cast<std::size_t>(to)]->put(rank(), tag, x);
     return {};
   }
 
   Work send_final(Tensor x, int to, int tag) override {
     check_message("send", x, to, tag, *this);
+    const watch::Recording record(message_record(watch::Record::What::send, *this, x, to, tag));
     state_->mailboxes[static_cast<std::size_t>(to)]->put_final(rank(), tag, x.detach());
     return {};
   }
@@ -48,10 +51,10 @@ class ThreadGroup final : public CollectiveGroup, public std::enable_shared_from
     check_message("recv", y, from, tag, *this);
     const auto explain = [this, from, tag, text = fmt::format("{} {}", y.count(), trireme::name(y.dtype()))](Met met) {
       if (met == Met::failed) throw PeerFailed();
-      lose(met, "recv", fmt::format("{} with tag {} on group '{}'", text, tag, name()), "sent by", {from});
+      left("recv", fmt::format("{} with tag {} on group '{}'", text, tag, name()), "sent by", {from});
     };
     return receive(shared_from_this(), *state_->mailboxes[static_cast<std::size_t>(rank())], std::move(y), from, tag,
-                   state_->world->deadline(), explain);
+                   explain);
   }
 
   std::shared_ptr<ProcessGroup> subgroup(const std::vector<int>& world_ranks, const std::string& name) override {
@@ -69,6 +72,7 @@ class ThreadGroup final : public CollectiveGroup, public std::enable_shared_from
  private:
   void run(const Collective& c, std::uint64_t sequence) {
     const Signature mine = c.signature(size());
+    const watch::Recording record(collective_record(*this, c, mine, sequence));
     const std::size_t parity = sequence % 2;
     const std::size_t bytes = contribution_bytes(mine, size());
     const bool small = bytes <= small_bytes;
@@ -80,11 +84,11 @@ class ThreadGroup final : public CollectiveGroup, public std::enable_shared_from
       copy_bytes(shown.copy.get(), shown.x, bytes);
       shown.x = shown.copy.get();
     }
-    meet(mine, sequence, "arrived");
+    meet(record, mine, sequence, "arrived");
     check_signatures(mine, sequence, parity);
     if (bytes == 0) return;
     take_part(c, mine, contributions(parity), small);
-    if (!small) meet(mine, sequence, "finished");
+    if (!small) meet(record, mine, sequence, "finished");
   }
 
   // This rank's part, between the meetings; xs: the ranks' contributions. `small`: they are copies, and every rank
@@ -145,25 +149,26 @@ class ThreadGroup final : public CollectiveGroup, public std::enable_shared_from
     return xs;
   }
 
-  void meet(const Signature& mine, std::uint64_t sequence, const char* what) {
-    const Met met = state_->meeting.meet(rank(), state_->world->deadline());
+  void meet(const watch::Recording& record, const Signature& mine, std::uint64_t sequence, const char* what) {
+    const auto missing = [this] {
+      std::vector<int> ranks = state_->meeting.missing(rank());
+      for (int& one : ranks) one = world_rank(one);
+      return ranks;
+    };
+    watch::Wait wait(record, missing);
+    const Met met = state_->meeting.meet(rank(), wait);
     if (met == Met::all) return;
     if (met == Met::failed) throw PeerFailed();
-    lose(met, comm::name(mine.kind), numbered(mine, sequence, *this), what, state_->meeting.missing(rank()));
+    left(comm::name(mine.kind), numbered(mine, sequence, *this), what, state_->meeting.missing(rank()));
   }
 
-  // A wait that ended without the ranks it was for.
-  [[noreturn]] void lose(Met met, const char* where, const std::string& operation, const char* what,
+  // A wait for ranks that will not come.
+  [[noreturn]] void left(const char* where, const std::string& operation, const char* what,
                          const std::vector<int>& missing) {
-    const std::string late = list_ranks(*this, missing);
-    if (met == Met::left) {
-      lose(ExitCode::desync, where,
-           fmt::format("{}: {} waits in vain; not {}: {}, of which one has already ended; every rank must call the "
-                       "same operations",
-                       operation, list_ranks(*this, {rank()}), what, late));
-    }
-    lose(ExitCode::retryable, where,
-         too_late(operation, *this, state_->world->deadline(), fmt::format("not {}: {}", what, late)));
+    lose(ExitCode::desync, where,
+         fmt::format("{}: {} waits in vain; not {}: {}, of which one has already ended; every rank must call the same "
+                     "operations",
+                     operation, list_ranks(*this, {rank()}), what, list_ranks(*this, missing)));
   }
 
   // Every rank compares all with the first, so that every rank finds the same difference.

@@ -1,16 +1,17 @@
 #include "parallel/comm/threads_world.h"
 
 #include <algorithm>
+#include <condition_variable>
 #include <numeric>
+#include <optional>
 #include <thread>
 
 #include "core/parallel_for.h"
 #include "parallel/comm/threads_slot.h"
+#include "parallel/comm/watch/watchdog.h"
 
 namespace trireme {
 namespace comm {
-
-ThreadWorld::ThreadWorld(int ranks, ProcessGroup::Deadline deadline) : size_(ranks), deadline_(deadline) {}
 
 void ThreadWorld::fail(std::exception_ptr error) {
   std::vector<std::shared_ptr<GroupState>> waiting;
@@ -93,30 +94,86 @@ void GroupState::wake() {
 
 }  // namespace comm
 
-void run_thread_ranks(int ranks, int threads_per_rank, ProcessGroup::Deadline deadline,
+namespace {
+
+// Time for the other ranks to come back after one is lost; then the process cannot wait for them.
+constexpr auto time_to_end = std::chrono::milliseconds(500);
+
+/// Counts the ranks that have come back.
+class Returns {
+ public:
+  explicit Returns(int ranks) : left_(ranks) {}
+  void add_one() {
+    const std::scoped_lock lock(mutex_);
+    --left_;
+    changed_.notify_all();
+  }
+  /// Whether all have, within that time.
+  bool all_within(std::chrono::milliseconds time) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, time, [this] { return left_ == 0; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int left_;
+};
+
+}  // namespace
+
+void run_thread_ranks(int ranks, int threads_per_rank, const WatchOptions& options,
                       const std::function<void(std::shared_ptr<ProcessGroup>)>& body) {
   require(ranks >= 1 && threads_per_rank >= 1, "run_thread_ranks",
           "{} ranks of {} threads; expected at least one of each", ranks, threads_per_rank);
-  const auto world = std::make_shared<comm::ThreadWorld>(ranks, deadline);
+  const auto world = std::make_shared<comm::ThreadWorld>(ranks);
+  const auto board = std::make_shared<watch::Board>(ranks);
+  Returns returns(ranks);
   std::vector<int> members(static_cast<std::size_t>(ranks));
   std::iota(members.begin(), members.end(), 0);
+  std::optional<watch::Watchdog> watchdog;
+  if (ranks > 1) {
+    watchdog.emplace(board, options.timeout, [&](const std::exception_ptr& error) {
+      world->fail(error);
+      if (!returns.all_within(time_to_end) && options.on_lost) options.on_lost(error);
+    });
+  }
 
   const auto run_rank = [&](int rank) {
-    MemoryPool::set_current(std::make_shared<MemoryPool>());
-    set_threads(threads_per_rank);
+    const auto beacon = std::make_shared<watch::Beacon>(board, rank);
+    watch::Beacon::set_current(beacon);
+    if (watchdog) watchdog->add(beacon);
     try {
+      MemoryPool::set_current(std::make_shared<MemoryPool>());
+      set_threads(threads_per_rank);
       body(comm::thread_group(world->join(members, "world", rank), "world", rank, members));
+      beacon->set_state(watch::State::ended);
       world->end(rank);
     } catch (const comm::PeerFailed&) {
+      beacon->set_state(watch::State::failed);
       world->fail(nullptr);  // the rank that failed tells why
-    } catch (...) { world->fail(std::current_exception()); }
+    } catch (...) {
+      beacon->set_state(watch::State::failed);
+      world->fail(std::current_exception());
+    }
+    if (watchdog) watchdog->remove(*beacon);
+    returns.add_one();
   };
   std::vector<std::thread> threads;
-  for (int rank = 0; rank < ranks; ++rank) threads.emplace_back(run_rank, rank);
+  threads.reserve(static_cast<std::size_t>(ranks));
+  try {
+    for (int rank = 0; rank < ranks; ++rank) threads.emplace_back(run_rank, rank);
+  } catch (...) { world->fail(std::current_exception()); }  // no room for another thread: those that wait for it end
   for (std::thread& thread : threads) thread.join();
+  watchdog.reset();
   world->close();
   if (world->failed())
     std::rethrow_exception(world->error() ? world->error() : std::make_exception_ptr(comm::PeerFailed()));
+}
+
+void run_thread_ranks(int ranks, int threads_per_rank, ProcessGroup::Deadline deadline,
+                      const std::function<void(std::shared_ptr<ProcessGroup>)>& body) {
+  run_thread_ranks(ranks, threads_per_rank, WatchOptions{.timeout = deadline}, body);
 }
 
 }  // namespace trireme

@@ -25,10 +25,9 @@ struct GroupState;
 
 class ThreadWorld : public std::enable_shared_from_this<ThreadWorld> {
  public:
-  ThreadWorld(int ranks, ProcessGroup::Deadline deadline);
+  explicit ThreadWorld(int ranks) : size_(ranks) {}
 
   int size() const { return size_; }
-  ProcessGroup::Deadline deadline() const { return deadline_; }
   const std::atomic<bool>& failed() const { return failed_; }
 
   /// Ends every wait of every rank. The first error that is not null is the one error() returns.
@@ -54,7 +53,6 @@ class ThreadWorld : public std::enable_shared_from_this<ThreadWorld> {
   using Key = std::pair<std::vector<int>, std::string>;
 
   const int size_;
-  const ProcessGroup::Deadline deadline_;
   std::atomic<bool> failed_{false};
   mutable std::mutex mutex_;
   std::exception_ptr error_;

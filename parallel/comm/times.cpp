@@ -19,7 +19,7 @@ CommunicationTimes CommunicationClock::read() const {
 }
 
 CommunicationClock::Scope::Scope(bool operation, bool exposed)
-    : clock_(*current()), operation_(operation), exposed_(exposed) {}
+    : event_("collective", exposed ? "wait" : "run"), clock_(*current()), operation_(operation), exposed_(exposed) {}
 
 CommunicationClock::Scope::~Scope() {
   const auto lived = std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - start_);

@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <memory>
 
+#include "core/profile.h"
+
 namespace trireme {
 
 struct CommunicationTimes {
@@ -43,6 +45,7 @@ class CommunicationClock {
     Scope& operator=(const Scope&) = delete;
 
    private:
+    ProfileScope event_;
     CommunicationClock& clock_;
     bool operation_, exposed_;
     std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();

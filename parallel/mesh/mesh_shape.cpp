@@ -34,6 +34,18 @@ int parse_size(std::string_view axis, std::string_view text) {
   return size;
 }
 
+/// Each size is small enough, but not yet their product.
+void check_product(const MeshShape& shape) {
+  std::int64_t ranks = 1;
+  for (const Axis axis : grid_axes) {
+    ranks *= shape.size(axis);
+    if (ranks > most_ranks)
+      fail(ExitCode::usage, where,
+           "dp x tp x pp x cp = {} x {} x {} x {} are more than {} ranks; expected fewer; change --mesh",
+           shape.size(Axis::dp), shape.size(Axis::tp), shape.size(Axis::pp), shape.size(Axis::cp), most_ranks);
+  }
+}
+
 /// The text up to `separator`, which is removed from `rest`.
 std::string_view next_part(std::string_view& rest, char separator) {
   const std::size_t end = rest.find(separator);
@@ -80,6 +92,7 @@ MeshShape parse_mesh(std::string_view text, int world) {
     automatic = automatic || (axis == Axis::dp && value == "auto");
     if (!(axis == Axis::dp && value == "auto")) shape.at(axis) = parse_size(key, value);
   }
+  check_product(shape);
   if (automatic && world > 0) {
     if (world % shape.ranks() != 0) {
       fail(ExitCode::usage, where, "dp=auto: {} ranks are not a multiple of tp x pp x cp = {} x {} x {} = {}", world,

@@ -98,14 +98,12 @@ struct Redistribute : Op {
   static constexpr const char* name = "redistribute";
   Placement from, to;
   ProcessGroup* group = nullptr;
-  std::string site;  // of the forward, in a --verify run
+  std::string site;  // of the forward, for messages
   SavedInput part;   // of S -> R, while RepeatCheapInputs is active
   Tensor forward(const Tensor& x) {
     if (gathers() && !producers.empty()) part = SavedInput(*this, 0, x);
-    if (group->verifies()) {
-      site = fmt::format("backward of {}", CallSite::current());
-      verify(x, from, "the input");
-    }
+    if (group->size() > 1) site = fmt::format("backward of {}", CallSite::current());
+    if (group->verifies()) verify(x, from, "the input");
     const Tensor y = move(x, from, to, *group);
     if (group->verifies()) verify(y, to, "the output");
     return y;

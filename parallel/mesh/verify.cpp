@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "core/hash.h"
 #include "core/kernels.h"
+#include "core/parallel_for.h"
 #include "parallel/comm/call_site.h"
 
 namespace trireme {
@@ -23,14 +24,30 @@ std::string first_difference(const Tensor& x, ProcessGroup& group, int other) {
 
 }  // namespace
 
+// Chunks are hashed apart, and then their hashes: the result does not depend on the number of threads.
+std::uint64_t hash_of(const Tensor& x) {
+  constexpr std::int64_t chunk = 1 << 20;  // bytes
+  const Tensor dense = contiguous(x.to(Device::cpu));
+  const std::span bytes(static_cast<const std::byte*>(dense.raw()), static_cast<std::size_t>(dense.bytes()));
+  std::vector<std::uint64_t> hashes(static_cast<std::size_t>((dense.bytes() + chunk - 1) / chunk));
+  parallel_for(static_cast<std::int64_t>(hashes.size()), 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const auto start = static_cast<std::size_t>(i * chunk);
+      hashes[static_cast<std::size_t>(i)] =
+          hash_bytes(bytes.subspan(start, std::min<std::size_t>(chunk, bytes.size() - start)));
+    }
+  });
+  Hasher hasher;
+  hasher.add(std::as_bytes(std::span(dense.shape().begin(), dense.shape().end())));
+  hasher.add(std::as_bytes(std::span(hashes)));
+  return hasher.value() ^ static_cast<std::uint64_t>(x.dtype());
+}
+
 void require_same(const Tensor& x, ProcessGroup& group, std::string_view what) {
   if (group.size() == 1) return;
   const Tensor dense = contiguous(x.to(Device::cpu));
-  Hasher hasher;
-  hasher.add(std::as_bytes(std::span(dense.shape().begin(), dense.shape().end())));
-  hasher.add({static_cast<const std::byte*>(dense.raw()), static_cast<std::size_t>(dense.bytes())});
   const Tensor own = Tensor::empty({1}, DType::i64), all = Tensor::empty({group.size(), 1}, DType::i64);
-  *own.data<std::int64_t>() = static_cast<std::int64_t>(hasher.value() ^ static_cast<std::uint64_t>(x.dtype()));
+  *own.data<std::int64_t>() = static_cast<std::int64_t>(hash_of(dense));
   group.all_gather(own, all).wait();
   const std::int64_t* hashes = all.data<std::int64_t>();
   const std::int64_t* odd = std::find_if(hashes, hashes + group.size(), [&](std::int64_t h) { return h != hashes[0]; });

@@ -4,12 +4,17 @@
 // where ranks part, not the loss a thousand steps later.
 #pragma once
 
+#include <cstdint>
 #include <string_view>
 
 #include "core/tensor.h"
 #include "parallel/comm/process_group.h"
 
 namespace trireme {
+
+/// A hash of shape, dtype and elements, wherever they are: of equal tensors it is equal. By the rank's threads together,
+/// at about the speed of memory.
+std::uint64_t hash_of(const Tensor& x);
 
 /// Collective over `group`. Throws ExitCode::desync on all its ranks when they do not all pass the same shape, dtype and
 /// bits.

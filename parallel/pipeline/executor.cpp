@@ -1,14 +1,19 @@
 #include "parallel/pipeline/executor.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <deque>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "autograd/deferred.h"
 #include "autograd/engine.h"
 #include "autograd/node.h"
+#include "core/profile.h"
+#include "parallel/comm/watch/beacon.h"
 
 namespace trireme::pipeline {
 
@@ -125,6 +130,15 @@ class Pass {
 
   void act(const Action& action, Live& live) {
     const auto [kind, stage, microbatch] = action;
+    const ProfileScope event([&action] {
+      return ProfileEvent{
+          .category = "pipeline",
+          .name = fmt::format("{} stage {} micro-batch {}", name(action.kind), action.stage, action.microbatch),
+          .detail = {}};
+    });
+    std::optional<watch::PhaseScope> phase;  // with what the backward's beginning makes others do
+    if (kind == ActionKind::backward || kind == ActionKind::backward_input || kind == ActionKind::backward_weight)
+      phase.emplace(Phase::backward);
     switch (kind) {
       case ActionKind::recv_activation:
         live.activation = before_.take();
@@ -185,6 +199,7 @@ class Pass {
   }
 
   void forward(Live& live, int stage, int microbatch) {
+    const watch::PhaseScope phase(Phase::forward);
     report_.peak_live = std::max(report_.peak_live, ++alive_);
     if (!is_first(stage)) live.input = arrived(std::exchange(live.activation, {}));  // [B, T, D]
     {

@@ -19,10 +19,15 @@
 
 namespace trireme {
 
+/// What is hashed between updates, of that which no other rank has: nothing; weights, or the masters that they are made
+/// from; or moments too (parallel/zero/seals.h).
+enum class Seal : std::uint8_t { nothing, weights, all };
+
 struct ZeroOptions {
   int stage = 1;                              ///< 1: optimizer state is sharded; 2: gradients too; 3: and parameters
   int prefetch = 1;                           ///< stage 3: units gathered ahead of the one in use
   std::int64_t resident_bytes = 100'000;      ///< stage 3: smaller parameters stay whole
+  Seal seal = Seal::nothing;                  ///< stage 1 on
   int shard_ranks = 0;                        ///< shard within this many neighbours of data, copy across; 0: all
   std::int64_t bucket_bytes = 25LL << 20;     ///< of f32 gradients in a bucket
   std::int64_t gathering_bytes = 32LL << 20;  ///< stages 1 and 2: of updated weights on their way at once

@@ -87,17 +87,25 @@ void ZeroWeights::update_bucket(std::size_t b, optim::Optimizer& optimizer, cons
     const MemoryScope scope(MemoryCategory::communication);
     states_[b].piece = Tensor::zeros({bucket.piece}, bucket.dtype, bucket.device());
   }
+  std::vector<Tensor> stay;
   for (std::size_t i = 0; i < bucket.shards.size(); ++i) {
     optim::Shard& shard = *bucket.shards[i];
-    const Tensor stays = shard.weights;
+    stay.push_back(shard.weights);
     if (in_transit) {
       shard.weights = bucket.in_piece(states_[b].piece, i);
-      if (bucket.dtype == DType::f32) copy(stays, shard.weights);
+      if (bucket.dtype == DType::f32) copy(stay[i], shard.weights);
     }
     shard.gradient = bucket.in_piece(gradients, i);
-    optimizer.update(bucket.places[i], lr, gradient_scale);
-    shard.gradient = {};
-    shard.weights = stays;
+  }
+  const auto sealed = [&](std::size_t i) {  // in f32 and where weights have pages of their own; elsewhere the master
+    return bucket.dtype == DType::f32 || bucket.paged ? bucket.shards[i]->weights : Tensor();
+  };
+  for (std::size_t i = 0; seals_.watching() && i < bucket.shards.size(); ++i) seals_.check(bucket.places[i], sealed(i));
+  optimizer.update(bucket.places, lr, gradient_scale);
+  for (std::size_t i = 0; i < bucket.shards.size(); ++i) {
+    if (seals_.watching()) seals_.close(bucket.places[i], sealed(i));
+    bucket.shards[i]->gradient = {};
+    bucket.shards[i]->weights = stay[i];
   }
 }
 
@@ -120,6 +128,17 @@ void ZeroWeights::update(optim::Optimizer& optimizer, const ZeroGradients& gradi
   }
   for (const std::size_t b : sent) {  // nobody says when parameters of no unit are used
     if (buckets_[b].unit == nullptr) complete(b);
+  }
+}
+
+void ZeroWeights::check_seals() {
+  settle();
+  if (!seals_.watching()) return;
+  for (const ZeroBucket& bucket : buckets_) {
+    for (std::size_t i = 0; i < bucket.shards.size(); ++i) {
+      const bool sealed = bucket.dtype == DType::f32 || bucket.paged;
+      seals_.check(bucket.places[i], sealed ? bucket.shards[i]->weights : Tensor());
+    }
   }
 }
 

@@ -19,6 +19,7 @@
 
 #include "optim/optimizer.h"
 #include "parallel/zero/gradients.h"
+#include "parallel/zero/seals.h"
 
 namespace trireme {
 
@@ -33,6 +34,12 @@ class ZeroWeights final : public nn::UnitObserver {
   /// One step of `optimizer`, whose shards are the buckets', with the gradients of `gradients`.
   void update(optim::Optimizer& optimizer, const ZeroGradients& gradients, double lr, double gradient_scale);
   void before_use(std::size_t use, bool backward) override;
+  /// From here on, `state` and the shards are sealed between updates.
+  void seal(const optim::ShardList& shards, const std::vector<optim::StateTensor>& state) {
+    seals_.watch(shards, state);
+  }
+  void check_seals();  ///< between updates; settles first
+  void open_seals() { seals_.open(); }
   /// Waits for all gathers, and lets go of whole values that are kept in pieces. Values may then be read and replaced.
   void settle();
 
@@ -57,6 +64,7 @@ class ZeroWeights final : public nn::UnitObserver {
   ZeroOptions options_;
   std::vector<State> states_;
   std::map<const nn::Unit*, std::vector<std::size_t>> of_unit_;
+  ZeroSeals seals_;
 };
 
 }  // namespace trireme

@@ -4,15 +4,14 @@
 
 #include "core/kernels.h"
 #include "parallel/grad_sync_tied.h"
-#include "parallel/mesh/verify.h"
 
 namespace trireme {
 namespace {
 
-/// Squares of the gradients that are cut over the same ranks.
-struct Squares {
+/// Gradients that are cut over the same ranks.
+struct CutAlike {
   std::vector<ProcessGroup*> groups;
-  double sum = 0;
+  std::vector<Tensor> gradients;
 };
 
 }  // namespace
@@ -27,13 +26,18 @@ Zero::Zero(const nn::ParameterList& parameters, nn::Units& units, const DeviceMe
       weights_(buckets_, units, options_) {}
 
 void Zero::attach(optim::Optimizer& optimizer) {
+  if (options_.seal != Seal::nothing) {
+    std::vector<optim::StateTensor> state = optimizer.state();
+    if (options_.seal == Seal::weights) std::erase_if(state, [](const auto& s) { return s.name != "master"; });
+    weights_.seal(shards_, state);
+  }
   optimizer.set_prepare([this] { settle(); });
 }
 
 // Rule 2 with one more axis: squares are added over the axes on which a parameter is S, and over the ranks with its
 // shards. Where nothing is cut every rank has the same sum; a tied copy does not count.
 double Zero::gradient_norm() const {
-  std::vector<Squares> squares;  // in the order of the buckets: the same on all ranks of a stage
+  std::vector<CutAlike> kinds;  // in the order of the buckets: the same on all ranks of a stage
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     const ZeroBucket& bucket = buckets_[b];
     for (std::size_t i = 0; i < bucket.shards.size(); ++i) {
@@ -42,17 +46,17 @@ double Zero::gradient_norm() const {
       std::vector<ProcessGroup*> groups;
       if (bucket.group != nullptr) groups.push_back(bucket.group);
       for (const Axis axis : shard_axes(parameter.placements, mesh_)) groups.push_back(&mesh_.group(axis));
-      auto found = squares.begin();
-      while (found != squares.end() && found->groups != groups) ++found;
-      if (found == squares.end()) found = squares.insert(found, {std::move(groups), 0});
-      const Tensor gradient = bucket.in_piece(gradients_.piece(b), i);
-      if (gradient.count() > 0) found->sum += kernels(gradient.device()).sum_squares(gradient);
+      auto found = kinds.begin();
+      while (found != kinds.end() && found->groups != groups) ++found;
+      if (found == kinds.end()) found = kinds.insert(found, {std::move(groups), {}});
+      found->gradients.push_back(bucket.in_piece(gradients_.piece(b), i));
     }
   }
   double total = 0;
-  for (const Squares& some : squares) {
-    const Tensor sum = Tensor::full({1}, some.sum, DType::f64);
-    for (ProcessGroup* group : some.groups) group->all_reduce(sum).wait();
+  for (const CutAlike& kind : kinds) {
+    const double squares = kernels(kind.gradients.front().device()).sum_squares(kind.gradients);
+    const Tensor sum = Tensor::full({1}, squares, DType::f64);
+    for (ProcessGroup* group : kind.groups) group->all_reduce(sum).wait();
     total += sum.item();
   }
   const Tensor sum = Tensor::full({1}, total, DType::f64);
@@ -60,26 +64,30 @@ double Zero::gradient_norm() const {
   return std::sqrt(sum.item());
 }
 
-void Zero::verify() {
+std::vector<Copied> Zero::copies() {
   settle();
+  std::vector<Copied> copies;
+  const auto add = [&](const optim::Shard& shard, const char* kind, ProcessGroup* group) {
+    if (group == nullptr || group->size() == 1) return;
+    const nn::Parameter& p = *shard.parameter;
+    const bool whole = p.value.has_elements();
+    copies.push_back({p.name, whole ? kind : "shard of parameter", whole ? p.value.detach() : shard.weights,
+                      whole ? p.rectangle : shard.rectangle(), group});
+  };
   for (const ZeroBucket& bucket : buckets_) {
     for (const optim::ShardPtr& shard : bucket.shards) {
-      const nn::Parameter& p = *shard->parameter;
-      const bool whole = p.value.has_elements();
-      const std::string what = (whole ? "parameter " : "shard of parameter ") + p.name;
-      const Tensor value = whole ? p.value.detach() : shard->weights;
-      if (whole) require_same(value, mesh_.group(p.placements.ep.sharded() ? Axis::edp : Axis::data), what);
-      if (!whole && bucket.replicas != nullptr) require_same(value, *bucket.replicas, what);
-      if (!p.placements.tp.sharded()) require_same(value, mesh_.group(Axis::tp), what);
+      const Placements& placements = shard->parameter->placements;
+      const bool whole = shard->parameter->value.has_elements();
+      add(*shard, "parameter",
+          whole ? &mesh_.group(placements.ep.sharded() ? Axis::edp : Axis::data) : bucket.replicas);
+      if (!placements.tp.sharded()) add(*shard, "parameter", &mesh_.group(Axis::tp));
     }
   }
   for (const nn::ParameterPtr& parameter : tied_) {
-    for (const optim::ShardPtr& shard : shards_) {
-      if (shard->parameter != parameter) continue;
-      const Tensor value = parameter->value.has_elements() ? parameter->value.detach() : shard->weights;
-      require_same(value, *mesh_.pipeline_ends(), "tied parameter " + parameter->name);
-    }
+    for (const optim::ShardPtr& shard : shards_)
+      if (shard->parameter == parameter) add(*shard, "tied parameter", mesh_.pipeline_ends());
   }
+  return copies;
 }
 
 Tensor Zero::gradient(std::size_t place) const {

@@ -21,6 +21,7 @@
 // On one rank nothing is cut and nothing sent. Read next: parallel/zero/bucket.h.
 #pragma once
 
+#include "parallel/verify.h"
 #include "parallel/zero/weights.h"
 
 namespace trireme {
@@ -51,9 +52,13 @@ class Zero {
   /// Waits for parameters that are on their way; with stage 3, empties the gathered ones.
   void settle() { weights_.settle(); }
 
-  /// The check of a --verify run after a step: copies of parameters, or of their shards, compared bit by bit. Throws
-  /// ExitCode::desync. Collective over the mesh.
-  void verify();
+  /// With ZeroOptions::seal: throws ExitCode::retryable when what this rank alone holds has changed since the last
+  /// update. Collective over the mesh, as settle() is.
+  void check_seals() { weights_.check_seals(); }
+  /// To be called when weights or state were loaded: there is nothing to compare them with until the next update.
+  void open_seals() { weights_.open_seals(); }
+  /// Parameters, or shards of them, that other ranks hold too, complete. Collective over the mesh, as settle() is.
+  std::vector<Copied> copies();
 
   const std::vector<ZeroBucket>& buckets() const { return buckets_; }
 

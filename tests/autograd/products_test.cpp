@@ -26,6 +26,28 @@ TEST_CASE("linear") {
            {random({3, 4}, 1), random({5, 4}, 2)});
 }
 
+TEST_CASE("a gradient that was restarted is overwritten, whatever it holds, and zero where nothing comes") {
+  const Tensor x = random({4, 7}, 3, DType::f32), dy = random({4, 5}, 4, DType::f32);
+  Tensor weight = random({5, 7}, 1, DType::f32), unused = random({3}, 2, DType::f32);
+  require_grad(weight);
+  require_grad(unused);
+  backward(linear(x, weight, {}), dy);
+  const Tensor expected = clone(grad(weight));
+  for (const Tensor& leaf : {weight, unused}) {
+    leaf_of(leaf)->set_grad(Tensor::full(leaf.shape(), std::nan("")));
+    leaf_of(leaf)->restart();
+  }
+  backward(linear(x, weight, {}), dy);
+  CHECK(relative_difference(grad(weight), expected) == 0);
+  CHECK(relative_difference(grad(unused) + 1.0, Tensor::full({3}, 1.0)) == 0);
+  backward(linear(x, weight, {}), dy);
+  CHECK(relative_difference(grad(weight), expected + expected) < 1e-6);
+  kernels(Device::cpu).fill(leaf_of(unused)->grad(), std::nan(""));
+  leaf_of(unused)->restart();
+  backward(unused + unused, Tensor::full({3}, 1.0));  // no product
+  CHECK(relative_difference(grad(unused), Tensor::full({3}, 2.0)) == 0);
+}
+
 TEST_CASE("linear accumulates a weight gradient in the f32 tensor the leaf already has") {
   const Tensor x = random({6, 4}, 1, DType::bf16), value = random({5, 4}, 2, DType::bf16);
   Tensor weight = value;

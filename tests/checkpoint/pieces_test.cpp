@@ -176,7 +176,7 @@ TEST_CASE("a manifest comes back as it was, and one that contradicts itself is r
     return error.message;
   };
   const auto has = [](const std::string& message, const char* part) { return message.find(part) != std::string::npos; };
-  CHECK(has(refused([](Manifest& m) { m.files[0].name = "../a"; }), "'../a' is not a plain file name"));
+  CHECK(has(refused([](Manifest& m) { m.files[0].name = "../a"; }), "\"../a\" is not a plain file name"));
   CHECK(has(refused([](Manifest& m) { m.files[0].name = ".."; }), "not a plain file name"));
   CHECK(has(refused([](Manifest& m) { m.files[0].chunks.pop_back(); }), "digits of checksums"));
   CHECK(has(refused([](Manifest& m) { m.files[0].bytes = ~0ULL; }), "below 2^56"));

@@ -122,6 +122,11 @@ int differing(const Wholes& a, const Wholes& b) {
   return count;
 }
 
+/// Under a sanitizer a mesh loads what itself and two others saved: what is done for each pair is the same code.
+bool tried(std::size_t from, std::size_t to, std::size_t count) {
+  return !sanitized || from == to || from == (to + 1) % count || from == (to + count / 2) % count;
+}
+
 }  // namespace
 
 TEST_CASE("every mesh loads what every other saved, bit for bit as global tensors") {
@@ -143,12 +148,14 @@ TEST_CASE("every mesh loads what every other saved, bit for bit as global tensor
       CHECK(saved.back()->disagreements == 0);
       CHECK(differing(saved.back()->wholes(), saved.back()->wholes()) == 0);  // complete
     }
-    for (const Layout& layout : layouts) {
+    for (std::size_t to = 0; to < layouts.size(); ++to) {
+      const Layout& layout = layouts[to];
       const TrainOptions o = options_of(layout, dtype);
       std::vector<Assembly> loaded(layouts.size());
       run_mesh(layout.mesh, [&](const MeshPtr& mesh) {
         TrainedRun run(o, mesh);
         for (std::size_t from = 0; from < layouts.size(); ++from) {
+          if (!tried(from, to, layouts.size())) continue;
           scramble(run.trainer);
           run.load(folder / std::to_string(from));
           CHECK(run.progress.steps == static_cast<std::int64_t>((from + 1) % 2 + 1));
@@ -158,6 +165,7 @@ TEST_CASE("every mesh loads what every other saved, bit for bit as global tensor
         }
       });
       for (std::size_t from = 0; from < layouts.size(); ++from) {
+        if (!tried(from, to, layouts.size())) continue;
         INFO(layouts[from].mesh, " zero ", layouts[from].zero, " to ", layout.mesh, " zero ", layout.zero, " in ",
              name(dtype));
         CHECK(loaded[from].disagreements == 0);

@@ -208,7 +208,8 @@ TEST_CASE("a run saves by steps, goes on when a save fails, and ends after three
           test::write_plainly(folder / "checkpoints", "in the way");
         }
         mesh->world().barrier();
-        checkpoints.after_step(run.progress);
+        const bool goes_on = checkpoints.after_step(run.progress);
+        CHECK(goes_on);
       }
       checkpoints.finish(run.progress);
     });

@@ -31,6 +31,12 @@ TEST_CASE("generate continues a prompt with the saved model, the same for the sa
   CHECK(contains(outside.output, "--prompt"));
   CHECK(contains(outside.output, "byte 2"));
 
+  for (const std::string unused : {"--top-k 3", "--top-p 0.5"}) {
+    const Result ignored = run("generate", flags + "--temperature 0 " + unused);
+    CHECK(ignored.code == 64);
+    CHECK(contains(ignored.output, "have no effect with --temperature 0"));
+  }
+
   const Result absent = run("generate", "--checkpoint " + work.path("none") + " --prompt A");
   CHECK(absent.code == 64);
   CHECK(contains(absent.output, work.path("none")));

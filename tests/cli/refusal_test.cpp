@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 #include <fmt/core.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
@@ -55,6 +56,30 @@ TEST_CASE("a GPU that cannot be used is an error, and the message says what was 
   check_device("parity", "--mesh tp=2");
   check_device("generate", "--checkpoint " + work.path("none") + " --prompt A");
   check_refused(run("train_gpt", work.small_run() + "--device tpu"), 64, {"--device", "cuda", "\"tpu\""});
+  // An implementation for GPUs alone: in a build without CUDA that is what the message says, and how to get one.
+  for (const std::string asked : {"--gemm sm90", "--gemm cublaslt", "--attention sm80", "--attention cudnn"}) {
+    const Result result = run("train_gpt", work.small_run() + asked);
+    check_refused(result, 64, {asked});
+    CHECK((contains(result.output, "built without ") || contains(result.output, "is not for --device cpu")));
+    if (contains(result.output, "built without CUDA")) CHECK(contains(result.output, "-DTRIREME_CUDA=ON"));
+  }
+}
+
+TEST_CASE("faults that were asked for without the flag that allows them, and faults that are none") {
+  const Workplace work;
+  const auto with = [&](const char* variable, const char* value, const std::string& flags) {
+    ::setenv(variable, value, 1);
+    const Result result = run("train_gpt", work.small_run() + flags);
+    ::unsetenv(variable);
+    return result;
+  };
+  for (const char* variable : {"TRIREME_FAULT", "TRIREME_IO_FAULT"}) {
+    const char* value = variable == std::string("TRIREME_FAULT") ? "kill@step=2" : "kind=kill,op=3";
+    check_refused(with(variable, value, ""), 64, {variable, value, "--allow-fault-injection"});
+    check_refused(with(variable, "nonsense", "--allow-fault-injection"), 64, {variable, "'nonsense'", "expected "});
+  }
+  check_refused(with("TRIREME_FAULT", "kill@step=2,rank=1", "--allow-fault-injection"), 64, {"rank 1", "below 1"});
+  check_refused(with("TRIREME_FAULT", "kill@step=7", "--allow-fault-injection"), 64, {"kill at step 7", "--steps 6"});
 }
 
 TEST_CASE("configuration files") {
@@ -64,8 +89,8 @@ TEST_CASE("configuration files") {
     return run("train_gpt", work.small_run() + eight_ranks + "--config " + work.path("c.json"));
   };
   check_refused(with_config(R"({"stpes": 5})"), 64, {"unknown key \"stpes\"", "c.json", "\"steps\""});
-  check_refused(with_config(R"({"steps": "5"})"), 64, {"\"steps\" in ", "expected an integer"});
-  check_refused(with_config(R"({"steps": 5,, "lr": 1})"), 65, {"c.json", "byte 13 of 22"});
+  check_refused(with_config(R"({"seed": "5"})"), 64, {"\"seed\" in ", "expected an integer"});
+  check_refused(with_config(R"({"steps": 5,, "lr": 1})"), 65, {"c.json byte 12: not valid JSON"});
   check_refused(run("train_gpt", "--config " + work.path("absent.json")), 64, {"absent.json"});
 }
 

@@ -34,6 +34,10 @@ Result run(const std::string& program, const std::string& arguments) {
   return run_command(binary(program) + " " + arguments);
 }
 
+Result run_with(const std::string& variables, const std::string& program, const std::string& arguments) {
+  return run_command(fmt::format("env {} {} {}", variables, binary(program), arguments));
+}
+
 Result run_until_killed(double seconds, const std::string& program, const std::string& arguments) {
   return run_command(fmt::format("timeout -s KILL {} {} {}", seconds, binary(program), arguments));
 }
@@ -44,6 +48,8 @@ Result run_mpi(int ranks, const std::string& program, const std::string& argumen
       fmt::format("env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 {} --oversubscribe -n {} {} {}",
                   TRIREME_MPIEXEC, ranks, binary(program), arguments));
 }
+
+Result shell(const std::string& lines) { return run_command(fmt::format("bash -c '{}'", lines)); }
 
 int occurrences(const std::string& text, const std::string& part) {
   int count = 0;

@@ -14,8 +14,12 @@ struct Result {
 
 /// Runs a program of the build with these arguments, in a shell, for at most two minutes.
 Result run(const std::string& program, const std::string& arguments);
+/// As run(), with these environment variables, "A=1 B=2", set.
+Result run_with(const std::string& variables, const std::string& program, const std::string& arguments);
 /// As run(), killed (SIGKILL) after so many seconds unless it ends by itself.
 Result run_until_killed(double seconds, const std::string& program, const std::string& arguments);
+/// Runs these lines of bash, as run() does.
+Result shell(const std::string& lines);
 /// As run(), as `ranks` processes under the MPI launcher.
 Result run_mpi(int ranks, const std::string& program, const std::string& arguments);
 

@@ -114,6 +114,32 @@ TEST_CASE("stopping and resuming changes nothing") {
               1e-4);
 }
 
+TEST_CASE("a run that has made its steps says so, as often as it is asked, and leaves everything as it is") {
+  const Workplace work;
+  for (const bool mpi : {false, true}) {
+    const std::string out = work.path(mpi ? "processes" : "threads"), saved = out + "/checkpoints/step_00000006";
+    const std::string flags = work.small_run() + "--mesh dp=2 --checkpoint-every 3 --resume auto --out " + out;
+    const auto again = [&](const std::string& more) {
+      return mpi ? run_mpi(2, "train_gpt", flags + more) : run("train_gpt", flags + more);
+    };
+    REQUIRE(again("").code == 0);
+    const std::vector<std::string> made = results(out + "/metrics.jsonl");
+    for (int time = 0; time < 4; ++time) {  // a checkpoint that two starts resumed in vain would be stepped over
+      const Result result = again("");
+      INFO(result.output);
+      CHECK(result.code == 0);
+      CHECK(occurrences(result.output, "\nnothing to do: " + saved +
+                                           " has made 6 steps, and --steps is 6; raise --steps to go on\n") == 1);
+      CHECK_FALSE(contains(result.output, "step 6/6"));
+      CHECK_FALSE(contains(result.output, "stepped over"));
+    }
+    CHECK(contains(again(" --steps 4").output, "has made 6 steps, and --steps is 4; raise"));
+    CHECK(contains(again(" --dry-run").output, "nothing to do: "));
+    CHECK(results(out + "/metrics.jsonl") == made);
+    CHECK(contains(again(" --steps 7").output, "\nstep 7/7 | loss "));
+  }
+}
+
 TEST_CASE("evaluation and samples leave training as it is") {
   const Workplace work;
   train(work, "--dropout 0.1 --out " + work.path("plain"));
@@ -140,7 +166,8 @@ TEST_CASE("a dry run says what would be trained and writes nothing") {
 
 TEST_CASE("a model that cannot fit is refused from arithmetic, before it is made") {
   const Workplace work;
-  for (const char* flags : {"--layers 100000000 --dry-run", "--width 1000000 --heads 2 --mesh dp=4 --zero 3"}) {
+  for (const char* flags :
+       {"--layers 4096 --width 100000 --dry-run", "--width 1000000 --heads 2 --mesh dp=4 --zero 3"}) {
     const Result refused = run("train_gpt", work.small_run() + flags);
     INFO(refused.output);
     CHECK(refused.code == 64);

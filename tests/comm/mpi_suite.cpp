@@ -7,7 +7,9 @@
 #include <string>
 #include <thread>
 
+#include "core/heartbeat.h"
 #include "parallel/comm/progress_board.h"
+#include "parallel/comm/watch/report.h"
 #include "tests/comm/suite.h"
 
 using namespace trireme;
@@ -19,6 +21,12 @@ void stop_this_process_soon() {
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
     std::raise(SIGSTOP);
   }).detach();
+}
+
+void compute(double seconds, bool beating) {
+  const auto start = std::chrono::steady_clock::now();
+  while (std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() < seconds)
+    if (beating) Heartbeat::beat();
 }
 
 /// Ranks see on a progress board what the others began last, and nothing on a board of another instance.
@@ -56,6 +64,27 @@ void run_case(const std::string& which, ProcessGroup& world) {
     if (world.rank() == 1) stop_this_process_soon();
     return world.all_reduce(Tensor::zeros({100000})).wait();
   }
+  if (which == "chain") {  // rank 0 waits for rank 1, which waits for rank 2, which is stopped
+    if (world.rank() == 2) std::raise(SIGSTOP);
+    world.recv(Tensor::zeros({7}), world.rank() + 1, 3).wait();
+    return world.send(Tensor::zeros({7}), 0, 3).wait();
+  }
+  if (which == "killed") {
+    if (world.rank() == 1) std::raise(SIGKILL);
+    return world.barrier();
+  }
+  if (which == "crossed") {  // each waits for what the other will do afterwards
+    const auto pair = world.subgroup({0, 1}, "pair");
+    if (world.rank() == 0) world.recv(Tensor::zeros({7}), 1, 3).wait();
+    pair->barrier();
+    return world.send(Tensor::zeros({7}), 0, 3).wait();
+  }
+  if (which == "slow") {  // for longer than the timeout: once with heartbeats, once without
+    if (world.rank() == 1) compute(3, true);
+    world.barrier();
+    if (world.rank() == 2) compute(2, false);
+    return world.barrier();
+  }
   if (which == "desync") {
     Tensor y = Tensor::zeros({world.size(), 5});
     if (world.rank() == 2) return world.all_gather(Tensor::zeros({5}), y).wait();
@@ -90,6 +119,9 @@ int main(int count, char** arguments) {
                  mpi_launcher_size());
     run_case(which, *world);
     if (world->rank() == 0) std::puts("comm_mpi_suite: all checks passed");
+  } catch (const watch::LostRank& lost) {
+    std::fprintf(stderr, "%s: %s\n", lost.place().c_str(), lost.what());
+    mpi_abort(static_cast<int>(lost.code()));
   } catch (const Error& error) {
     std::fprintf(stderr, "%s\n", error.what());
     mpi_abort(static_cast<int>(error.code()));

@@ -52,6 +52,23 @@ TEST_CASE("each operation has the host group's bits, and leaves alone what that 
   }
 }
 
+TEST_CASE("host copies are in pinned memory, which the next operation gets again") {
+  const cuda::ScopedEmulatedDevice device;
+  run_thread_ranks(2, 1, 10s, [](const Group& world) {
+    const Group group = staged(world);
+    const Tensor x = on_device({40000}, 1.0);
+    std::int64_t after_first = 0;
+    for (int step = 0; step < 3; ++step) {
+      group->all_reduce(x).wait();
+      group->all_gather(view::slice(x, 0, 0, 100), on_device({2, 100}, 0.0)).wait();
+      const std::int64_t pinned = MemoryPool::current()->pinned_bytes();
+      test::verify(pinned >= 160000, "{} bytes are pinned, expected those of 40000 floats and more", pinned);
+      if (step == 0) after_first = pinned;
+      test::verify(pinned == after_first, "{} bytes are pinned, after the first step {} were", pinned, after_first);
+    }
+  });
+}
+
 TEST_CASE("an operation takes up what an earlier one of its group has yet to write") {
   const cuda::ScopedEmulatedDevice device;
   run_thread_ranks(2, 1, 10s, [](const Group& world) {
@@ -141,7 +158,8 @@ TEST_CASE("errors are the host group's") {
     if (world.rank() == 1) world.all_reduce(on_device({65}, 1.0)).wait();
   });
   CHECK(error.code() == ExitCode::desync);
-  CHECK(says(error, "rank 0 (world rank 0) called all_reduce(sum of 64 f32), rank 1 (world rank 1) called"));
+  CHECK(says(error,
+             "rank 0 (world rank 0) called all_reduce(sum of 64 f32) in the program, rank 1 (world rank 1) called"));
 
   error = error_of(2, 200ms, [](ProcessGroup& world) {  // dropped: the world still learns of it
     if (world.rank() == 0) world.all_reduce(on_device({3}, 1.0));

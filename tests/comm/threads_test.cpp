@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "core/parallel_for.h"
+#include "parallel/comm/call_site.h"
 #include "parallel/comm/times.h"
 #include "tests/comm/suite.h"
 
@@ -73,43 +74,6 @@ TEST_CASE("a lazy operation waits for its caller, and then takes all before it a
   });
 }
 
-TEST_CASE("the deadline's message names the operation, the group and who is missing") {
-  const auto start = std::chrono::steady_clock::now();
-  const Error error = error_of(4, 300ms, [](ProcessGroup& world) {
-    world.barrier();
-    const std::vector<int> members = {3, 1, 0};
-    const auto group = world.rank() == 2 ? nullptr : world.subgroup(members, "odd[x=1]");
-    if (world.rank() != 0) return std::this_thread::sleep_for(600ms);
-    group->all_reduce(Tensor::zeros({12345}, DType::bf16)).wait();
-  });
-  CHECK(std::chrono::steady_clock::now() - start < 5s);
-  CHECK(error.code() == ExitCode::retryable);
-  CHECK(says(error,
-             "all_reduce(sum of 12345 bf16) #1 of group 'odd[x=1]': rank 2 (world rank 0) waited 0.3 s; not arrived: "
-             "rank 0 (world rank 3), rank 1 (world rank 1)"));
-}
-
-TEST_CASE("the deadline of a recv names the sender and the tag") {
-  const Error error = error_of(2, 200ms, [](ProcessGroup& world) {
-    if (world.rank() == 0) return std::this_thread::sleep_for(500ms);
-    world.recv(Tensor::zeros({7}), 0, 42).wait();
-  });
-  CHECK(error.code() == ExitCode::retryable);
-  CHECK(says(
-      error,
-      "7 f32 with tag 42 on group 'world': rank 1 (world rank 1) waited 0.2 s; not sent by: rank 0 (world rank 0)"));
-}
-
-TEST_CASE("a background operation nobody joins is reported too") {
-  const Error error = error_of(3, 200ms, [](ProcessGroup& world) {
-    if (world.rank() != 0) return std::this_thread::sleep_for(500ms);
-    world.broadcast(Tensor::zeros({100000}), 1, Launch::background).wait();
-  });
-  CHECK(says(
-      error,
-      "broadcast(100000 f32, root 1) #1 of group 'world': rank 0 (world rank 0) waited 0.2 s; not arrived: rank 1"));
-}
-
 TEST_CASE("waiting for a rank that has ended is an error at once") {
   const auto start = std::chrono::steady_clock::now();
   Error error = error_of(3, 60s, [](ProcessGroup& world) {
@@ -160,21 +124,25 @@ TEST_CASE("operations that differ between ranks are found at once, both sides na
   };
   Error error = desync([](ProcessGroup& world) {
     if (world.rank() == 2) {
+      const CallSite site("saving");
       world.barrier();
     } else {
+      const CallSite site("blocks.2.mlp");
       world.all_reduce(Tensor::zeros({64})).wait();
     }
   });
   CHECK(says(error,
              "operation #1 of group 'world' differs between ranks: rank 0 (world rank 0) called all_reduce(sum of 64 "
-             "f32), rank 2 (world rank 2) called barrier()"));
+             "f32) in blocks.2.mlp, rank 2 (world rank 2) called barrier() in saving; every rank must"));
   error =
       desync([](ProcessGroup& world) { world.all_reduce(Tensor::zeros({world.rank() == 1 ? 50000 : 60000})).wait(); });
-  CHECK(says(error, "all_reduce(sum of 60000 f32), rank 1 (world rank 1) called all_reduce(sum of 50000 f32)"));
+  CHECK(says(error,
+             "all_reduce(sum of 60000 f32) in the program, rank 1 (world rank 1) called all_reduce(sum of 50000 f32) "
+             "in the program"));
   error = desync([](ProcessGroup& world) {
     world.all_reduce(Tensor::zeros({8}, world.rank() == 1 ? DType::bf16 : DType::f16)).wait();
   });
-  CHECK(says(error, "all_reduce(sum of 8 f16), rank 1 (world rank 1) called all_reduce(sum of 8 bf16)"));
+  CHECK(says(error, "all_reduce(sum of 8 f16) in the program, rank 1 (world rank 1) called all_reduce(sum of 8 bf16)"));
   error = desync([](ProcessGroup& world) { world.broadcast(Tensor::zeros({8}), world.rank() == 0 ? 0 : 1).wait(); });
   CHECK(says(error, "broadcast(8 f32, root 0)"));
   error = desync([](ProcessGroup& world) {

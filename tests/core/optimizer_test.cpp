@@ -12,14 +12,15 @@ const KernelTable& table = kernels(Device::cpu);
 
 TEST_CASE("adamw: five steps with decay, gradient scale and a 16-bit copy") {
   for (const std::int64_t n : {1, 31, 5000}) {
-    AdamWOptions options{
-        .lr = 1e-2, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .weight_decay = 0.1, .gradient_scale = 0.5};
+    AdamWOptions options{.lr = 1e-2, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .gradient_scale = 0.5};
+    const double decay = 0.1;
     Tensor weight = random({n}, DType::f32, 1), m = Tensor::zeros({n}), v = Tensor::zeros({n});
     Tensor bf = Tensor::empty({n}, DType::bf16);
     std::vector<double> w = values(weight), first(w.size(), 0), second(w.size(), 0);
     for (options.step = 1; options.step <= 5; ++options.step) {
       const Tensor gradient = random({n}, DType::f32, static_cast<unsigned>(10 + options.step));
-      table.adamw(options, gradient, weight, m, v, bf);
+      const AdamWUpdate update{gradient, weight, m, v, bf, decay};
+      table.adamw(options, {&update, 1});
       const std::vector<double> g = values(gradient);
       const auto step = static_cast<double>(options.step);
       for (std::size_t i = 0; i < w.size(); ++i) {
@@ -28,7 +29,7 @@ TEST_CASE("adamw: five steps with decay, gradient scale and a 16-bit copy") {
         second[i] = options.beta2 * second[i] + (1 - options.beta2) * scaled * scaled;
         const double m_hat = first[i] / (1 - std::pow(options.beta1, step));
         const double v_hat = second[i] / (1 - std::pow(options.beta2, step));
-        w[i] -= options.lr * (m_hat / (std::sqrt(v_hat) + options.eps) + options.weight_decay * w[i]);
+        w[i] -= options.lr * (m_hat / (std::sqrt(v_hat) + options.eps) + decay * w[i]);
       }
       check_close(m, first, 1e-6, 1e-7);
       check_close(v, second, 2e-6, 1e-9);
@@ -39,9 +40,9 @@ TEST_CASE("adamw: five steps with decay, gradient scale and a 16-bit copy") {
 }
 
 TEST_CASE("adamw: a zero gradient leaves decay only; without a copy of low precision") {
-  Tensor weight = Tensor::full({100}, 2), m = Tensor::zeros({100}), v = Tensor::zeros({100}), none;
-  const AdamWOptions options{.lr = 0.1, .weight_decay = 0.5};
-  table.adamw(options, Tensor::zeros({100}), weight, m, v, none);
+  Tensor weight = Tensor::full({100}, 2), m = Tensor::zeros({100}), v = Tensor::zeros({100});
+  const AdamWUpdate update{.gradient = Tensor::zeros({100}), .weight = weight, .m = m, .v = v, .weight_decay = 0.5};
+  table.adamw({.lr = 0.1}, {&update, 1});
   check_close(weight, std::vector<double>(100, 1.9), 1e-6, 0);
 }
 
@@ -53,7 +54,8 @@ TEST_CASE("sgd: with and without momentum") {
     std::vector<double> w = values(weight), velocity(w.size(), 0);
     for (unsigned step = 0; step < 4; ++step) {
       const Tensor gradient = random({n}, DType::f32, 10 + step);
-      table.sgd(0.05, 0.9, 0.01, 2, gradient, weight, momentum, low);
+      const SgdUpdate update{gradient, weight, momentum, low, 0.01};
+      table.sgd({.lr = 0.05, .momentum = 0.9, .gradient_scale = 2}, {&update, 1});
       const std::vector<double> g = values(gradient);
       for (std::size_t i = 0; i < w.size(); ++i) {
         velocity[i] = (with_momentum ? 0.9 * velocity[i] : 0) + 2 * g[i] + 0.01 * w[i];
@@ -66,17 +68,48 @@ TEST_CASE("sgd: with and without momentum") {
   }
 }
 
-TEST_CASE("optimizers: the same for any number of threads") {
-  const Tensor gradient = random({100003}, DType::f32, 1), start = random({100003}, DType::f32, 2);
-  Tensor none;
-  check_same_for_any_threads([&] {
-    Tensor weight = clone(start), m = clone(gradient), v = Tensor::full({100003}, 0.3);
-    table.adamw({.lr = 0.1, .weight_decay = 0.2, .step = 3}, gradient, weight, m, v, none);
-    return weight;
-  });
-  check_same_for_any_threads([&] {
-    Tensor weight = clone(start), momentum = clone(gradient);
-    table.sgd(0.1, 0.9, 0.1, 0.7, gradient, weight, momentum, none);
-    return weight;
-  });
+TEST_CASE("optimizers: a list gives the bits of one tensor after the other, for any number of threads") {
+  const std::vector<std::int64_t> counts = {3, 0, 100003, 1024, 1, 9000, 0};
+  std::vector<Tensor> gradients, starts;
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    gradients.push_back(random({counts[i]}, DType::f32, static_cast<unsigned>(i)));
+    starts.push_back(random({counts[i]}, DType::f32, static_cast<unsigned>(20 + i)));
+  }
+  const auto adamw_updates = [&] {
+    std::vector<AdamWUpdate> updates;
+    for (std::size_t i = 0; i < counts.size(); ++i)
+      updates.push_back({gradients[i], clone(starts[i]), clone(gradients[i]), Tensor::full({counts[i]}, 0.3),
+                         i % 2 == 0 ? Tensor::zeros({counts[i]}, DType::bf16) : Tensor(),
+                         0.1 * static_cast<double>(i)});
+    return updates;
+  };
+  const auto sgd_updates = [&] {
+    std::vector<SgdUpdate> updates;
+    for (std::size_t i = 0; i < counts.size(); ++i)
+      updates.push_back({gradients[i], clone(starts[i]), i % 3 == 0 ? Tensor() : clone(gradients[i]),
+                         i % 2 == 0 ? Tensor() : Tensor::zeros({counts[i]}, DType::f16), 0.1});
+    return updates;
+  };
+  const AdamWOptions adamw{.lr = 0.1, .step = 3};
+  const SgdOptions sgd{.lr = 0.1, .momentum = 0.9, .gradient_scale = 0.7};
+  const std::vector<AdamWUpdate> adamw_alone = adamw_updates();
+  const std::vector<SgdUpdate> sgd_alone = sgd_updates();
+  for (const AdamWUpdate& update : adamw_alone) table.adamw(adamw, {&update, 1});
+  for (const SgdUpdate& update : sgd_alone) table.sgd(sgd, {&update, 1});
+  for (const int count : {1, 2, 3}) {
+    set_threads(count);
+    const std::vector<AdamWUpdate> both = adamw_updates();
+    const std::vector<SgdUpdate> steps = sgd_updates();
+    table.adamw(adamw, both);
+    table.sgd(sgd, steps);
+    for (std::size_t i = 0; i < counts.size(); ++i) {
+      check_close(both[i].weight, values(adamw_alone[i].weight), 0, 0);
+      check_close(both[i].v, values(adamw_alone[i].v), 0, 0);
+      if (both[i].low.defined()) check_close(both[i].low, values(adamw_alone[i].low), 0, 0);
+      check_close(steps[i].weight, values(sgd_alone[i].weight), 0, 0);
+      if (steps[i].momentum.defined()) check_close(steps[i].momentum, values(sgd_alone[i].momentum), 0, 0);
+    }
+  }
+  table.adamw(adamw, {});
+  table.sgd(sgd, {});
 }

@@ -113,9 +113,23 @@ TEST_CASE("sum_squares: in f64 for every dtype") {
       const Tensor x = random({n}, dtype, 3);
       double expected = 0;
       for (const double v : values(x)) expected += v * v;
-      CHECK(table.sum_squares(x) == doctest::Approx(expected).epsilon(1e-12));
+      CHECK(table.sum_squares({&x, 1}) == doctest::Approx(expected).epsilon(1e-12));
     }
   }
+}
+
+TEST_CASE("sum_squares: a list gives the sum of its tensors' sums, whatever dtypes and sizes, for any threads") {
+  std::vector<Tensor> xs;
+  for (const std::int64_t n : {3, 0, 150001, 1, 65536, 70000, 0}) {
+    for (const DType dtype : floating_dtypes) xs.push_back(random({n}, dtype, static_cast<unsigned>(7 + xs.size())));
+  }
+  double alone = 0;
+  for (const Tensor& x : xs) alone += table.sum_squares({&x, 1});
+  check_same_for_any_threads([&] { return Tensor::full({}, table.sum_squares(xs), DType::f64); });
+  CHECK(table.sum_squares(xs) == alone);
+  CHECK(table.sum_squares({}) == 0);
+  xs.push_back(Tensor::zeros({3}, DType::i32));
+  CHECK_THROWS(table.sum_squares(xs));
 }
 
 TEST_CASE("reduce: the same for any number of threads") {
@@ -128,6 +142,6 @@ TEST_CASE("reduce: the same for any number of threads") {
         return y;
       });
     }
-    check_same_for_any_threads([&] { return Tensor::full({}, table.sum_squares(x), DType::f64); });
+    check_same_for_any_threads([&] { return Tensor::full({}, table.sum_squares({&x, 1}), DType::f64); });
   }
 }

@@ -1,10 +1,9 @@
-// Joined attention and gradient descent against f64.
+// Joined attention against f64.
 #include <doctest/doctest.h>
 
 #include <cmath>
 
 #include "cuda/kernels/attention_merge.h"
-#include "cuda/kernels/sgd.h"
 #include "tests/cuda/support.h"
 
 using namespace trireme;
@@ -63,25 +62,6 @@ void check_merge(std::int64_t batch, std::int64_t tokens, std::int64_t heads, st
   CHECK(worst < 1e-5);  // out is f32; lse near 20 has an ulp of 2e-6, which the exponentials carry on
 }
 
-template <class Low>
-void check_sgd(std::size_t count, std::size_t offset, bool momentum, bool copies) {
-  Buffer<float> gradient(count, offset), weight(count, offset), velocity(count), w(count), v(count);
-  Buffer<Low> low(count);
-  gradient.fill_random(5);
-  for (Buffer<float>* const buffer : {&weight, &w}) buffer->fill_random(6);
-  for (Buffer<float>* const buffer : {&velocity, &v}) buffer->fill_random(7);
-  sgd<Low>({0.1F, 0.9F, 0.01F, 0.5F, static_cast<std::int64_t>(count), gradient.data(), weight.data(),
-            momentum ? velocity.data() : nullptr, copies ? low.data() : nullptr});
-  double worst = 0;
-  for (std::size_t i = 0; i < count; ++i) {
-    const double step = (momentum ? 0.9 * v.at(i) : 0) + 0.5 * gradient.at(i) + 0.01 * w.at(i);
-    worst = std::max({worst, std::abs(weight.at(i) - (w.at(i) - 0.1 * step)),
-                      std::abs(velocity.at(i) - (momentum ? step : v.at(i)))});
-    if (copies) CHECK(low.at(i) == static_cast<double>(static_cast<float>(Low(weight.value(i)))));
-  }
-  CHECK(worst < 1e-6);
-}
-
 }  // namespace
 
 TEST_CASE_TEMPLATE("cuda attention merge: two sets of keys, either of them empty, equal f64", T, float, bf16, f16) {
@@ -89,16 +69,5 @@ TEST_CASE_TEMPLATE("cuda attention merge: two sets of keys, either of them empty
     check_merge<T>(1, 1, 1, 1, 0);
     check_merge<T>(2, 3, 5, 64, 0);
     check_merge<T>(1, 4, 2, 130, 1);
-  });
-}
-
-TEST_CASE_TEMPLATE("cuda sgd: with and without momentum and a copy equals f64", Low, float, bf16, f16) {
-  under_schedules([] {
-    for (const bool momentum : {false, true})
-      for (const bool copies : {false, true}) {
-        check_sgd<Low>(1, 0, momentum, copies);
-        check_sgd<Low>(1031, 0, momentum, copies);
-        check_sgd<Low>(64, 1, momentum, copies);
-      }
   });
 }

@@ -1,10 +1,13 @@
-// Fused AdamW and the gradient norm against f64, over many tensors of ragged sizes at unaligned addresses.
+// Fused AdamW and gradient descent against f64, over many tensors of ragged sizes at unaligned addresses; clipping by a
+// norm that stays on the device.
 #include <doctest/doctest.h>
 
 #include <cmath>
 #include <memory>
 
 #include "cuda/kernels/optimizer.h"
+#include "cuda/kernels/reduce.h"
+#include "cuda/kernels/sgd.h"
 #include "tests/cuda/support.h"
 
 using namespace trireme;
@@ -24,11 +27,9 @@ struct Parameters {
   };
   std::vector<std::unique_ptr<One>> all;
   std::vector<AdamWTensor<G>> tensors;
-  std::vector<Tile> tiles;
-  std::unique_ptr<Buffer<AdamWTensor<G>>> device_tensors;
-  std::unique_ptr<Buffer<Tile>> device_tiles;
 
   explicit Parameters(const std::vector<std::size_t>& sizes) {
+    tensors.reserve(sizes.size());
     for (std::size_t i = 0; i < sizes.size(); ++i) {
       auto one = std::make_unique<One>(sizes[i], i % 3 == 1 ? 1 : 0);
       one->weight.fill_random(10 + i);
@@ -38,14 +39,17 @@ struct Parameters {
       const auto count = static_cast<std::int64_t>(sizes[i]);
       tensors.push_back({one->weight.data(), one->m.data(), one->v.data(), one->gradient.data(),
                          i % 4 == 3 ? nullptr : one->low.data(), count, i % 2 == 0 ? 0.1F : 0.0F});
-      for (std::int64_t t = 0; t * kOptimizerTile < count; ++t)
-        tiles.push_back({static_cast<std::int32_t>(i), static_cast<std::int32_t>(t)});
       all.push_back(std::move(one));
     }
-    device_tensors = std::make_unique<Buffer<AdamWTensor<G>>>(tensors);
-    device_tiles = std::make_unique<Buffer<Tile>>(tiles);
   }
-  int tile_count() const { return static_cast<int>(tiles.size()); }
+  std::span<const AdamWTensor<G>> list() const { return tensors; }
+  /// To `norm`, on the device.
+  void add_squares(Buffer<double>& norm) const {
+    std::vector<SquaresOf> gradients;
+    for (const auto& t : tensors) gradients.push_back({t.gradient, t.count, dtype_of<G>});
+    Buffer<double> partials(static_cast<std::size_t>(squares_partials(gradients)));
+    sum_squares(gradients, partials.data(), norm.data());
+  }
   double norm_squared() const {
     double sum = 0;
     for (const auto& one : all)
@@ -54,7 +58,7 @@ struct Parameters {
   }
 };
 
-const std::vector<std::size_t> kSizes = {1, 3, 4, 4096, 4097, 257, 9001, 64};
+const std::vector<std::size_t> kSizes = {1, 3, 0, 4, 4096, 4097, 257, 9001, 64};
 
 /// max_norm 0: no clipping.
 AdamWSettings settings(float max_norm) {
@@ -65,8 +69,8 @@ AdamWSettings settings(float max_norm) {
 template <class G>
 double worst_step(const Parameters<G>& p, const Parameters<G>& before, double factor) {
   double worst = 0;
-  for (std::size_t i = 0; i < kSizes.size(); ++i)
-    for (std::size_t j = 0; j < kSizes[i]; ++j) {
+  for (std::size_t i = 0; i < p.all.size(); ++i)
+    for (std::size_t j = 0; j < p.all[i]->weight.size(); ++j) {
       const double g = factor * before.all[i]->gradient.at(j);
       const double m = 0.9 * before.all[i]->m.at(j) + 0.1 * g, v = 0.95 * before.all[i]->v.at(j) + 0.05 * g * g;
       double w = before.all[i]->weight.at(j);
@@ -88,10 +92,10 @@ bool is_rounded(const Buffer<Low>& low, const Buffer<float>& weight) {
 template <class G>
 void check_adamw(float max_norm) {
   Parameters<G> p(kSizes), before(kSizes);
-  Buffer<float> partial(p.tiles.size()), norm(1);
-  gradient_norm_squared(p.device_tensors->data(), p.device_tiles->data(), p.tile_count(), partial.data(), norm.data());
-  CHECK(norm.at(0) == doctest::Approx(p.norm_squared()).epsilon(1e-5));
-  adamw(p.device_tensors->data(), p.device_tiles->data(), p.tile_count(), settings(max_norm), norm.data());
+  Buffer<double> norm(1);
+  p.add_squares(norm);
+  CHECK(norm.value(0) == doctest::Approx(p.norm_squared()).epsilon(1e-12));
+  adamw(p.list(), settings(max_norm), norm.data());
   const double length = std::sqrt(p.norm_squared()) * 0.5;
   CHECK(worst_step(p, before, 0.5 * (max_norm > 0 && length > max_norm ? max_norm / length : 1)) < 1e-6);
   for (std::size_t i = 0; i < kSizes.size(); ++i)
@@ -107,29 +111,66 @@ TEST_CASE_TEMPLATE("cuda adamw: many ragged tensors in one launch, clipped or no
   });
 }
 
-TEST_CASE_TEMPLATE("cuda adamw: a tensor by itself, f32 gradients and a copy in any dtype, equals f64", Low, float,
+TEST_CASE_TEMPLATE("cuda adamw: f32 gradients and copies in any dtype equal f64", Low, float, bf16, f16) {
+  under_schedules([] {
+    Parameters<float> p(kSizes), before(kSizes);
+    std::vector<AdamWTensor<float, Low>> list;
+    std::vector<std::unique_ptr<Buffer<Low>>> lows;
+    for (const AdamWTensor<float>& t : p.tensors) {
+      lows.push_back(std::make_unique<Buffer<Low>>(static_cast<std::size_t>(t.count), lows.size() % 2));
+      list.push_back(
+          {t.weight, t.m, t.v, t.gradient, t.low != nullptr ? lows.back()->data() : nullptr, t.count, t.decay});
+    }
+    adamw<float, Low>(list, settings(0));
+    for (std::size_t i = 0; i < list.size(); ++i)
+      if (list[i].low != nullptr) CHECK(is_rounded(*lows[i], p.all[i]->weight));
+    CHECK(worst_step(p, before, 0.5) < 1e-6);
+  });
+}
+
+TEST_CASE("cuda adamw: more tensors than one launch takes") {
+  const std::vector<std::size_t> sizes(kOptimizerMostTensors + 5, 3);
+  Parameters<float> p(sizes), before(sizes);
+  const std::uint64_t launches = launch_count();
+  adamw(p.list(), settings(0));
+  CHECK(launch_count() - launches == 2);
+  CHECK(worst_step(p, before, 0.5) < 1e-6);
+}
+
+TEST_CASE_TEMPLATE("cuda sgd: many ragged tensors in one launch, with and without momentum, equal f64", Low, float,
                    bf16, f16) {
   under_schedules([] {
     Parameters<float> p(kSizes), before(kSizes);
-    for (std::size_t i = 0; i < kSizes.size(); ++i) {
-      const AdamWTensor<float>& t = p.tensors[i];
-      Buffer<Low> low(kSizes[i], i % 2);
-      const bool copies = t.low != nullptr;
-      adamw(AdamWTensor<float, Low>{t.weight, t.m, t.v, t.gradient, copies ? low.data() : nullptr, t.count, t.decay},
-            settings(0));
-      if (copies) CHECK(is_rounded(low, p.all[i]->weight));
+    std::vector<SgdTensor<Low>> list;
+    std::vector<std::unique_ptr<Buffer<Low>>> lows;
+    for (const AdamWTensor<float>& t : p.tensors) {
+      lows.push_back(std::make_unique<Buffer<Low>>(static_cast<std::size_t>(t.count), lows.size() % 2));
+      list.push_back({t.gradient, t.weight, lows.size() % 3 == 0 ? nullptr : t.m,
+                      t.low != nullptr ? lows.back()->data() : nullptr, t.count, t.decay});
     }
-    CHECK(worst_step(p, before, 0.5) < 1e-6);
+    sgd<Low>(list, {0.01F, 0.9F, 0.5F});
+    double worst = 0;
+    for (std::size_t i = 0; i < list.size(); ++i) {
+      const bool momentum = list[i].velocity != nullptr;
+      for (std::size_t j = 0; j < kSizes[i]; ++j) {
+        const double w = before.all[i]->weight.at(j), decay = static_cast<double>(list[i].decay);
+        const double v =
+            (momentum ? 0.9 * before.all[i]->m.at(j) : 0) + 0.5 * before.all[i]->gradient.at(j) + decay * w;
+        worst = std::max(worst, std::abs(w - 0.01 * v - p.all[i]->weight.at(j)));
+        if (momentum) worst = std::max(worst, std::abs(v - p.all[i]->m.at(j)));
+      }
+      if (list[i].low != nullptr) CHECK(is_rounded(*lows[i], p.all[i]->weight));
+    }
+    CHECK(worst < 1e-6);
   });
 }
 
 TEST_CASE("cuda adamw: a gradient that is not finite changes nothing") {
   Parameters<bf16> p({300}), before({300});
   p.all[0]->gradient.set(7, bf16(INFINITY));
-  Buffer<float> partial(1), norm(1);
-  gradient_norm_squared(p.device_tensors->data(), p.device_tiles->data(), 1, partial.data(), norm.data());
-  adamw(p.device_tensors->data(), p.device_tiles->data(), 1, {0.1F, 0.9F, 0.9F, 1e-8F, 10.0F, 10.0F, 1.0F, 1.0F},
-        norm.data());
+  Buffer<double> norm(1);
+  p.add_squares(norm);
+  adamw(p.list(), {0.1F, 0.9F, 0.9F, 1e-8F, 10.0F, 10.0F, 1.0F, 1.0F}, norm.data());
   for (std::size_t j = 0; j < 300; ++j) {
     CHECK(p.all[0]->weight.at(j) == before.all[0]->weight.at(j));
     CHECK(p.all[0]->m.at(j) == before.all[0]->m.at(j));

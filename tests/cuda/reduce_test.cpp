@@ -138,18 +138,31 @@ TEST_CASE("cuda reduce: NaN stays, and nothing gives 0 or -infinity") {
   }
 }
 
-TEST_CASE_TEMPLATE("cuda sum of squares: in f64 over tiles", T, double, float, bf16, f16) {
-  for (const std::size_t count : {0, 1, 70001}) {
-    under_schedule(count % 4, [&] {
-      Buffer<T> x(count, 1);
-      Buffer<double> partials(2), result(1);
-      x.fill_random(6);
-      sum_squares(x.data(), static_cast<std::int64_t>(count), partials.data(), result.data());
-      double expected = 0;
-      for (std::size_t i = 0; i < count; ++i) expected += x.at(i) * x.at(i);
-      CHECK(result.value(0) == doctest::Approx(expected).epsilon(1e-12));
-    });
-  }
+TEST_CASE("cuda sum of squares: many tensors of any dtypes in one sum, in f64 over tiles") {
+  under_schedules([] {
+    Buffer<double> a(kSquaresTile + 3, 1), none(0);
+    Buffer<float> b(70001);
+    Buffer<bf16> c(1, 1), d(5003, 1);
+    Buffer<f16> e(3 * kSquaresTile);
+    double expected = 0;
+    std::vector<SquaresOf> list = {{none.data(), 0, DType::f64}};
+    const auto add = [&](auto& x, DType dtype) {
+      x.fill_random(6 + list.size());
+      for (std::size_t i = 0; i < x.size(); ++i) expected += x.at(i) * x.at(i);
+      list.push_back({x.data(), static_cast<std::int64_t>(x.size()), dtype});
+    };
+    add(a, DType::f64);
+    add(b, DType::f32);
+    add(c, DType::bf16);
+    add(d, DType::bf16);
+    add(e, DType::f16);
+    REQUIRE(squares_partials(list) == 2 + 5 + 1 + 1 + 3);
+    Buffer<double> partials(12), result(1);
+    sum_squares(list, partials.data(), result.data());
+    CHECK(result.value(0) == doctest::Approx(expected).epsilon(1e-12));
+    sum_squares({}, partials.data(), result.data());
+    CHECK(result.value(0) == 0);
+  });
 }
 
 TEST_CASE_TEMPLATE("cuda softmax: rows of a warp and of a block, in place, equal f64", T, float, bf16, f16) {

@@ -170,3 +170,37 @@ TEST_CASE("cuda devices, streams, events and pinned memory") {
   std::memset(buffer.data(), 1, buffer.bytes());
   CHECK(buffer.bytes() == 100);
 }
+
+TEST_CASE(
+    "pinned tensors: the host's, counted there, kept for the next one of the size, and given back to their device") {
+  const auto previous = MemoryPool::current();
+  MemoryPool::set_current(std::make_shared<MemoryPool>());
+  MemoryPool& pool = *MemoryPool::current();
+  {
+    const ScopedEmulatedDevice device;
+    Tensor x = Tensor::empty_pinned({100}, DType::f32, Device::cuda);
+    CHECK(x.device() == Device::cpu);
+    x.data<float>()[99] = 1.5F;
+    CHECK(x.to(Device::cuda).to(Device::cpu).data<float>()[99] == 1.5F);
+    CHECK(pool.total().live == 400);
+    const void* const first = x.raw();
+    const std::int64_t pinned = pool.pinned_bytes();
+    CHECK(pinned >= 400);
+    x = Tensor();
+    CHECK(pool.total().live == 0);
+    CHECK(pool.pinned_bytes() == pinned);
+    x = Tensor::empty_pinned({100}, DType::f32, Device::cuda);
+    CHECK(x.raw() == first);
+    CHECK(Tensor::empty({100}, DType::f32).raw() != first);
+    const ScopedEmulatedDevice another;
+    const Tensor y = Tensor::empty_pinned({100}, DType::f32, Device::cuda);
+    CHECK(pool.pinned_bytes() == 2 * pinned);
+    x = Tensor();  // its device is not the pool's any more: nothing is kept
+    CHECK(pool.pinned_bytes() == pinned);
+  }
+  pool.release_cached();
+  CHECK(pool.pinned_bytes() == 0);
+  CHECK_THROWS_WITH_AS(Tensor::empty_pinned({1}, DType::f32, Device::cuda),
+                       doctest::Contains("no cuda device was opened"), Error);
+  MemoryPool::set_current(previous);
+}

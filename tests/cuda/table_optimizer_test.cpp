@@ -15,15 +15,11 @@ TEST_CASE("cuda table: adamw over more than one tile, with f32 gradients and a 1
         Tensor w2 = there(w), m2 = there(m), v2 = there(v);
         Tensor low = low_dtype == DType::f32 ? Tensor() : Tensor::empty({count}, low_dtype);
         Tensor low2 = low.defined() ? like(low) : Tensor();
-        const AdamWOptions options = {.lr = 1e-2,
-                                      .beta1 = 0.9,
-                                      .beta2 = 0.95,
-                                      .eps = 1e-8,
-                                      .weight_decay = 0.1,
-                                      .gradient_scale = 0.5,
-                                      .step = 3};
-        host().adamw(options, gradient, w, m, v, low);
-        gpu().adamw(options, there(gradient), w2, m2, v2, low2);
+        const AdamWOptions options = {
+            .lr = 1e-2, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .gradient_scale = 0.5, .step = 3};
+        const AdamWUpdate update{gradient, w, m, v, low, 0.1}, update2{there(gradient), w2, m2, v2, low2, 0.1};
+        host().adamw(options, {&update, 1});
+        gpu().adamw(options, {&update2, 1});
         CHECK(difference(w2, w, 1e-6) < 1);
         CHECK(difference(m2, m, 1e-6) < 1);
         CHECK(difference(v2, v, 1e-6) < 1);
@@ -43,10 +39,53 @@ TEST_CASE("cuda table: sgd with and without momentum, with a 16-bit copy of the 
         Tensor v = with_momentum ? random({count}, DType::f32, 3) : Tensor(), v2 = there(v);
         Tensor low = low_dtype == DType::f32 ? Tensor() : Tensor::empty({count}, low_dtype);
         Tensor low2 = low.defined() ? like(low) : Tensor();
-        host().sgd(0.1, 0.9, 0.01, 0.5, gradient, w, v, low);
-        gpu().sgd(0.1, 0.9, 0.01, 0.5, there(gradient), w2, v2, low2);
+        const SgdOptions options{.lr = 0.1, .momentum = 0.9, .gradient_scale = 0.5};
+        const SgdUpdate update{gradient, w, v, low, 0.01}, update2{there(gradient), w2, v2, low2, 0.01};
+        host().sgd(options, {&update, 1});
+        gpu().sgd(options, {&update2, 1});
         CHECK(difference(w2, w, 1e-6) < 1);
         if (with_momentum) CHECK(difference(v2, v, 1e-6) < 1);
         if (low.defined()) CHECK(same_bits(low2, cast(w2.to(Device::cpu), low_dtype)));
       }
+}
+
+TEST_CASE("cuda table: lists of tensors take few launches, whatever their copies, decay and number") {
+  const cuda::ScopedEmulatedDevice device;
+  const std::vector<std::int64_t> counts = {5, 0, 4097, 1};
+  std::vector<AdamWUpdate> here, moved;
+  std::vector<Tensor> gradients, gradients2;
+  for (std::size_t i = 0; i < 148; ++i) {  // as many as GPT-2 has
+    const std::int64_t count = counts[i % counts.size()];
+    const DType dtype = std::array{DType::f32, DType::bf16, DType::f16}[i % 3];
+    gradients.push_back(random({count}, DType::f32, i));
+    gradients2.push_back(there(gradients.back()));
+    const AdamWUpdate update{gradients.back(),
+                             random({count}, DType::f32, 200 + i),
+                             random({count}, DType::f32, 400 + i),
+                             Tensor::full({count}, 0.3),
+                             dtype == DType::f32 ? Tensor() : Tensor::zeros({count}, dtype),
+                             i % 2 == 0 ? 0.1 : 0.0};
+    here.push_back(update);
+    moved.push_back({gradients2.back(), there(update.weight), there(update.m), there(update.v),
+                     update.low.defined() ? there(update.low) : Tensor(), update.weight_decay});
+  }
+  const AdamWOptions options = {.lr = 1e-2, .step = 2};
+  host().adamw(options, here);
+  std::uint64_t launches = cuda::launch_count();
+  gpu().adamw(options, moved);
+  CHECK(cuda::launch_count() - launches == 3);  // one for each dtype of copies
+  for (std::size_t i = 0; i < here.size(); ++i) {
+    CHECK(difference(moved[i].weight, here[i].weight, 1e-6) < 1);
+    CHECK(difference(moved[i].v, here[i].v, 1e-6) < 1);
+    if (here[i].low.defined())
+      CHECK(same_bits(moved[i].low, cast(moved[i].weight.to(Device::cpu), here[i].low.dtype())));
+  }
+  launches = cuda::launch_count();
+  CHECK(gpu().sum_squares(gradients2) == doctest::Approx(host().sum_squares(gradients)).epsilon(1e-12));
+  CHECK(cuda::launch_count() - launches == 2);  // 111 tensors are not empty
+  CHECK(gpu().sum_squares({}) == 0);
+  gpu().adamw(options, {});
+  gpu().sgd({}, {});
+  gradients2[3] = gradients[3];
+  CHECK(contains(error_of([&] { (void)gpu().sum_squares(gradients2); }), "is on cpu"));
 }

@@ -2,26 +2,10 @@
 // implementation that has a name.
 #include "tests/cuda/table_support.h"
 
-#include "cuda/selection.h"
-
 using namespace trireme;
 using namespace cuda_test;
 
 namespace {
-
-/// Selects by name, and "auto" again at the end.
-struct Selected {
-  explicit Selected(std::string_view gemm, std::string_view attention = "auto") {
-    cuda::select_gemm(gemm);
-    cuda::select_attention(attention);
-  }
-  ~Selected() {
-    cuda::select_gemm("auto");
-    cuda::select_attention("auto");
-  }
-  Selected(const Selected&) = delete;
-  Selected& operator=(const Selected&) = delete;
-};
 
 /// Operands as the table gets them: dims in this order, and a view of them.
 struct Operand {

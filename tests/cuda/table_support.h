@@ -11,6 +11,7 @@
 
 #include "core/kernels.h"
 #include "cuda/runtime/emulated.h"
+#include "cuda/selection.h"
 #include "tests/cuda/support.h"
 
 namespace cuda_test {
@@ -56,6 +57,20 @@ inline bool same_bits(const Tensor& on_cuda, const Tensor& on_cpu) {
   return got.shape() == expected.shape() &&
          std::memcmp(got.raw(), expected.raw(), static_cast<std::size_t>(got.bytes())) == 0;
 }
+
+/// Selects by name, and "auto" again at the end.
+struct Selected {
+  explicit Selected(std::string_view gemm, std::string_view attention = "auto") {
+    trireme::cuda::select_gemm(gemm);
+    trireme::cuda::select_attention(attention);
+  }
+  ~Selected() {
+    trireme::cuda::select_gemm("auto");
+    trireme::cuda::select_attention("auto");
+  }
+  Selected(const Selected&) = delete;
+  Selected& operator=(const Selected&) = delete;
+};
 
 inline bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 

@@ -125,8 +125,8 @@ TEST_CASE("malformed tokenizer files are refused with the file and the place") {
   const std::string head = R"({"format":"trireme-tokenizer","version":1,)";
   const auto refused = [](const std::string& text) { return caught([&] { parse_tokenizer(text, "some/file.json"); }); };
   const std::pair<std::string, std::string_view> cases[] = {
-      {"", "byte 1"},
-      {"{\"format\": ", "not valid JSON at byte"},
+      {"", "byte 0: not valid JSON"},
+      {"{\"format\": ", "byte 11: not valid JSON"},
       {"[1,2]", "not a tokenizer file"},
       {R"({"format":"trireme-tokenizer","version":2,"kind":"byte"})", "version 2"},
       {head + R"("kind":"word"})", "unknown kind"},

@@ -90,7 +90,7 @@ Answer on_rank(const Question& q, const MeshPtr& mesh) {
   const std::int64_t real = std::clamp<std::int64_t>(q.vocab - table.rectangle.start[0], 0, table.value.size(0));
   CHECK(tokens.slice().valid == real);
   const Tensor padding = clone(view::slice(table.grad(), 0, real, table.value.size(0) - real));
-  CHECK(kernels(Device::cpu).sum_squares(padding) == 0);
+  CHECK(kernels(Device::cpu).sum_squares({&padding, 1}) == 0);
   return {loss.item(), embedded.detach(), grad(hidden), whole(table.grad(), table, *mesh)};
 }
 

@@ -82,7 +82,7 @@ std::vector<Tensor> router_gradients(const TrainOptions& o) {
 double relative(const Tensor& a, const Tensor& b) {
   Tensor difference = clone(a);
   kernels(Device::cpu).axpby(-1, b, 1, difference);
-  return std::sqrt(kernels(Device::cpu).sum_squares(difference) / kernels(Device::cpu).sum_squares(b));
+  return std::sqrt(kernels(Device::cpu).sum_squares({&difference, 1}) / kernels(Device::cpu).sum_squares({&b, 1}));
 }
 
 /// Every router's bias after three steps, by name, and the report of the third.

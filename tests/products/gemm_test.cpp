@@ -7,6 +7,7 @@
 #include <limits>
 #include <string>
 
+#include "core/cpu/processor.h"
 #include "core/kernels.h"
 #include "tests/products/reference.h"
 
@@ -92,12 +93,26 @@ void check(const Case& x) {
   CHECK(wrong == 0);
 }
 
+/// Runs `body` once for each way in which this processor multiplies bf16, and with tiles in software.
+template <class Body>
+void for_each_unit(Body&& body) {
+  std::vector<cpu::Bf16Unit> units = cpu::bf16_units();
+  units.push_back(cpu::Bf16Unit::software_tiles);
+  const cpu::Bf16Unit before = cpu::bf16_unit();
+  for (const cpu::Bf16Unit unit : units) {
+    cpu::select_bf16_unit(unit);
+    CAPTURE(cpu::name(unit));
+    body();
+  }
+  cpu::select_bf16_unit(before);
+}
+
 /// Runs `body` once for each implementation, and selects the first again.
 template <class Body>
 void for_each_product(Body&& body) {
   for (const std::string_view each : gemm_names()) {
     select_gemm(each);
-    body();
+    each == "trireme" ? for_each_unit(body) : body();
   }
   select_gemm(gemm_names().front());
 }
@@ -143,6 +158,27 @@ TEST_CASE("gemm with every number of rows and columns up to two tiles") {
     for (std::int64_t m = 1; m <= 30; ++m) check({.m = m, .n = 20, .k = 9, .b_transposed = m % 2 == 0});
     for (std::int64_t n = 1; n <= 66; ++n)
       check({.m = 5, .n = n, .k = 18, .a_transposed = n % 2 == 0, .b_transposed = n % 3 == 0});
+  });
+}
+
+TEST_CASE("gemm of bf16 with every number of rows, columns and steps up to two tiles") {
+  for_each_unit([] {
+    const auto bf16_case = [](std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t i) {
+      check({.m = m,
+             .n = n,
+             .k = k,
+             .in = DType::bf16,
+             .out = i % 3 == 0 ? DType::f32 : DType::bf16,
+             .a_transposed = i % 2 == 0,
+             .b_transposed = i % 5 < 2});
+    };
+    for (std::int64_t i = 1; i <= 66; ++i) {
+      bf16_case(i, 37, 41, i);
+      bf16_case(33, i, 35, i + 1);
+      bf16_case(34, 18, i, i + 2);
+    }
+    bf16_case(40, 50, 2100, 3);  // several blocks of K
+    bf16_case(40, 50, 2100, 4);
   });
 }
 
@@ -194,6 +230,9 @@ TEST_CASE("gemm over several blocks of K, rows and columns") {
     }
     check({.m = 300, .n = 40, .k = 1030});
     check({.m = 20, .n = 3000, .k = 600, .a_transposed = true, .beta = 1});
+    check({.m = 40, .n = 1500, .k = 2100, .b_transposed = true});  // A is packed by all, B by who uses it
+    check({.m = 40, .n = 1500, .k = 1100, .in = DType::bf16, .out = DType::bf16, .bias = true});
+    check({.m = 600, .n = 620, .k = 1030, .in = DType::f64, .out = DType::f64});  // more than one block of A
   });
 }
 
@@ -234,11 +273,12 @@ TEST_CASE("gemm takes a matrix whose rows are one row repeated") {
 }
 
 TEST_CASE("gemm gives the same bits for 1, 2 and 3 threads") {
-  const std::array<Case, 7> cases = {{
+  const std::array<Case, 8> cases = {{
       {.m = 97, .n = 130, .k = 80, .b_transposed = true},
       {.m = 97, .n = 130, .k = 1100, .a_transposed = true, .beta = 1},
       {.m = 97, .n = 130, .k = 1100, .in = DType::bf16, .out = DType::bf16, .bias = true},
       {.m = 300, .n = 64, .k = 70, .in = DType::f64, .out = DType::f64},
+      {.m = 60, .n = 700, .k = 1100, .in = DType::bf16, .out = DType::bf16, .beta = 1},
       {.m = 2, .n = 900, .k = 200, .b_transposed = true},
       {.m = 40, .n = 50, .k = 60, .leading = {5}},
       {.m = 128, .n = 512, .k = 768, .a_transposed = true, .beta = 1},

@@ -75,6 +75,34 @@ expect 'status of a failed command' 3 "$status"
 expect 'its last words are shown' '  | the reason' "$(grep 'the reason' <<<"$output")"
 expect 'a succeeding command is quiet' 0 "$(quietly 'Planted success' planted echo noise | grep -c noise || true)"
 
+# The runner of fault scripts: a row has passed when a script says so of it and none says otherwise; what a script leaves
+# out, an error of the shell or a status is a failure, whatever it printed.
+mkdir "$folder/faults"
+fault_script() { printf '%s\n' "${@:2}" >"$folder/faults/$1.sh"; }
+fault_script common 'exit 9'
+fault_script good '# row: 1 a' '# row: 2 b' 'echo "PASS 1 a x=1"; echo "PASS 2 b"'
+fault_script bad '# row: 2 b' 'echo "FAIL 2 b"; exit 1'
+fault_script silent '# row: 3 c' '# row: 7 g' 'echo "PASS 7 g"'
+fault_script single '# row: 8 h' 'echo "PASS what row 8 is about"'
+fault_script broken '# row: 5 e' 'echo "PASS 5 e"; no_such_command; exit 0'
+fault_script late '# row: 6 f' 'echo "PASS 6 f"; exit 3'
+status=0
+output=$(TRIREME_FAULT_SCRIPTS=$folder/faults scripts/faults.sh) || status=$?
+expect 'faults: status' 1 "$status"
+expect 'faults: a row that passed' 1 "$(grep -c '^row  1  PASS .* good' <<<"$output")"
+expect 'faults: a row that one script fails' 1 "$(grep -c '^row  2  FAIL .* bad good' <<<"$output")"
+expect 'faults: a row of which its script says nothing' 1 "$(grep -c '^row  3  FAIL' <<<"$output")"
+expect 'faults: the row of a script that has one' 1 "$(grep -c '^row  8  PASS' <<<"$output")"
+expect 'faults: a row without a script' 1 "$(grep -c '^row 19  ---- .*no script' <<<"$output")"
+expect 'faults: which scripts failed' '6 scripts, 4 failed: bad broken late silent; 12 of 19 rows have no script' \
+  "$(grep -o '^6 scripts.*no script' <<<"$output")"
+status=0
+TRIREME_FAULT_SCRIPTS=$folder/faults scripts/faults.sh --quick good >/dev/null || status=$?
+expect 'faults: one script that passes' 0 "$status"
+status=0
+TRIREME_FAULT_SCRIPTS=$folder/faults scripts/faults.sh absent >/dev/null 2>&1 || status=$?
+expect 'faults: no such script' 64 "$status"
+
 expect 'duration under a minute' '59 s' "$(duration 59)"
 expect 'duration over a minute' '3 min 07 s' "$(duration 187)"
 [ "$(parallel_jobs)" -ge 1 ] || expect 'at least one job' 'at least 1' "$(parallel_jobs)"

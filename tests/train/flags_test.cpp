@@ -109,6 +109,16 @@ TEST_CASE("a value that does not fit is refused with flag, value and what is exp
   CHECK(contains(refusal({"--quiet=perhaps"}), "64 trireme: [flags] --quiet"));
 }
 
+TEST_CASE("who asks for what only other builds have is told why") {
+  Sample s;
+  s.flags.elsewhere({{"octagonal", "this build is without corners; or use --shape round"}});  // of --shape
+  CHECK(failure([&] {
+          s.flags.parse({"--shape", "octagonal"});
+        }) == "64 trireme: [flags] --shape octagonal: this build is without corners; or use --shape round");
+  CHECK(contains(failure([&] { s.flags.parse({"--shape", "oval"}); }), "expected one of round, square; got \"oval\""));
+  CHECK_FALSE(contains(s.flags.help_text(), "octagonal"));
+}
+
 TEST_CASE("an unknown flag is refused naming the nearest") {
   CHECK(contains(refusal({"--cuont", "3"}), "64 trireme: [flags] unknown flag --cuont; the nearest is --count"));
   CHECK(contains(refusal({"--rte=0.5"}), "unknown flag --rte; the nearest is --rate"));
@@ -137,14 +147,38 @@ TEST_CASE("a configuration file sets flags by name, with JSON's own types") {
   CHECK(contains(config_refusal(R"({"count": 5.0})"), "expected an integer of at least 1; got 5.0"));
   CHECK(contains(config_refusal(R"({"count": 18446744073709551615})"), "expected an integer"));
   CHECK(contains(config_refusal(R"({"rate": null})"), "expected a number in [0, 1); got null"));
-  CHECK(contains(config_refusal(R"({"name": 5})"), "expected text; got 5"));
+  CHECK(contains(config_refusal(R"({"name": true})"), "\"name\" in c.json: expected text in UTF-8 (TEXT); got true"));
+  CHECK(contains(config_refusal(R"({"name": [5]})"), "got [5]"));
+  CHECK(contains(config_refusal(R"({"shape": 5})"), "\"shape\" in c.json: expected one of round, square; got 5"));
   CHECK(contains(config_refusal(R"({"fast": 1})"), "expected on or off; got 1"));
 }
 
+TEST_CASE("in a configuration file, a number is as good as the text that spells it") {
+  Sample s;
+  std::int64_t level = 0;
+  std::optional<std::int64_t> window = 7;
+  s.flags.add_choice("level", level, {{"0", 0}, {"1", 1}}, "how much");
+  s.flags.add("window", "N", window, "100", "how many");
+  s.flags.read_config(R"({"name": 1024, "level": 1, "window": 100})", "c.json");
+  CHECK(s.name == "1024");
+  CHECK(level == 1);
+  CHECK_FALSE(window.has_value());  // the word for "not set", written as a number
+  CHECK(contains(s.flags.config_text(), "\"window\": 100"));
+  s.flags.read_config(R"({"name": -0.5, "window": "100"})", "c.json");
+  CHECK(s.name == "-0.5");
+  CHECK_FALSE(window.has_value());
+  s.flags.parse({"--window", "99"});
+  CHECK(window == 99);
+  s.flags.parse({"--window", "100"});
+  CHECK_FALSE(window.has_value());
+  CHECK(contains(failure([&] { s.flags.read_config(R"({"level": 2})", "c.json"); }),
+                 "\"level\" in c.json: expected one of 0, 1; got 2"));
+}
+
 TEST_CASE("a malformed configuration file is bad data") {
-  CHECK(contains(config_refusal("{\"count\": }"), "65 trireme: [json] c.json: not valid JSON at byte 11"));
+  CHECK(contains(config_refusal("{\"count\": }"), "65 trireme: [json] c.json byte 10: not valid JSON"));
   CHECK(contains(config_refusal("{\"count\": 1, \"count\": 2}"),
-                 "65 trireme: [json] c.json: the key \"count\" occurs twice"));
+                 "65 trireme: [json] c.json byte 13: the key \"count\" occurs twice"));
   CHECK(contains(config_refusal("{\"rate\": NaN}"), "65 "));
   CHECK(contains(config_refusal("[1]"), "65 trireme: [config] c.json: expected one object"));
   Sample s;
@@ -171,6 +205,27 @@ TEST_CASE("within one source, flags take effect in the order of their declaratio
   Sample s;
   s.flags.parse({"--shape", "square", "--count", "7"});
   CHECK(s.count == 4);  // shape is declared after count, and its follow-up sets it
+}
+
+TEST_CASE("what the command line overrides may be anything in the file") {
+  const trireme::testing::Folder folder;
+  const std::string path = (folder.path / "c.json").string();
+  write_file(path, R"({"count": "none of this build's", "rate": 0.125})");
+  Sample s;
+  CHECK(contains(failure([&] { s.flags.parse({"--config", path}); }), "count"));
+  CHECK(failure([&] { s.flags.parse({"--config", path, "--count", "5"}); }) == "nothing");
+  CHECK(s.count == 5);
+  CHECK(s.rate == 0.125);
+}
+
+TEST_CASE("notes stand beside the values of a configuration, and are passed over") {
+  Sample s;
+  s.flags.parse({"--count", "7"});
+  const std::string text = s.flags.config_text({{"count", "of what"}});
+  CHECK(contains(text, "\"//count\": \"of what\""));
+  Sample again;
+  again.flags.read_config(text, "printed");
+  CHECK(again.flags.config_text() == s.flags.config_text());
 }
 
 TEST_CASE("what is printed as configuration is accepted as configuration") {

@@ -198,6 +198,11 @@ TEST_CASE("what to recompute and how to scale the loss are read and checked") {
     f16.loss_scale = bad;
     CHECK(contains(failure([&] { f16.make_scaler(); }), "f16 needs a scale"));
   }
+  f16.loss_scale = "128";
+  f16.scaling.window = 5;
+  CHECK(contains(failure([&] { f16.make_scaler(); }), "have no effect with --loss-scale 128, which is fixed"));
+  f16.loss_scale = "dynamic";
+  CHECK(f16.make_scaler().active());
   PrecisionOptions f32;
   CHECK_FALSE(f32.make_scaler().active());
   f32.loss_scale = "dynamic";
@@ -283,6 +288,7 @@ TEST_CASE("help lists every flag of the command-line contract once") {
                            "recompute",
                            "loss-scale",
                            "verify",
+                           "timeout",
                            "stage-layers",
                            "checkpoint-every",
                            "checkpoint-minutes",

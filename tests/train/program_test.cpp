@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <new>
+#include <system_error>
 
 #include "tests/train/support.h"
 #include "train/ranks.h"
@@ -49,7 +50,25 @@ TEST_CASE("the one message of a failure") {
         }) == "trireme: FATAL[75] rank 5 (dp=0,tp=1,pp=1) step 7: [all_reduce] lost rank 2");
   CHECK(fatal_of([] { throw std::runtime_error("boom"); }) ==
         "trireme: FATAL[70] [internal] boom; this is a bug in Trireme");
-  CHECK(contains(fatal_of([] { throw std::bad_alloc(); }), "trireme: FATAL[70] [memory] "));
+  CHECK(contains(fatal_of([] { throw std::bad_alloc(); }), "trireme: FATAL[75] [memory] "));
+  const auto system = [](std::errc code) {
+    return fatal_of([code] { throw std::system_error(std::make_error_code(code)); });
+  };
+  CHECK(contains(system(std::errc::resource_unavailable_try_again), "trireme: FATAL[75] [threads] a thread could not"));
+  CHECK(contains(system(std::errc::invalid_argument), "trireme: FATAL[70] [internal] "));
+}
+
+TEST_CASE("who runs out of memory is told what was expected") {
+  TrainOptions options = options_on("dp=2");
+  options.model.config.vocab = 65;
+  const std::string message = fatal_of([&] {
+    run_ranks(options, [](Rank& rank) {
+      if (rank.first()) fail(ExitCode::retryable, "memory", "out of host memory");
+    });
+  });
+  CHECK(contains(message, "FATAL[75] "));
+  CHECK(contains(message, "[memory] out of host memory; weights, gradients and optimizer state were estimated at "));
+  CHECK(contains(message, "for the 2 ranks of this process"));
 }
 
 TEST_CASE("run_ranks runs every rank once") {

@@ -2,9 +2,12 @@
 #include "train/run_folder.h"
 
 #include <doctest/doctest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 
+#include "core/io_faults.h"
 #include "parallel/checkpoint/folder.h"
 #include "parallel/checkpoint/manifest.h"
 #include "tests/train/support.h"
@@ -96,6 +99,8 @@ TEST_CASE("of two runs that begin in one folder at once, one is refused") {
     CHECK(contains(refusal, fmt::format("73 trireme: [out] another run is writing to {} (host ", out.string())));
     CHECK(contains(refusal, fmt::format(", process {}, since 20", ::getpid())));
     CHECK(contains(refusal, " UTC); wait for it to end, or choose another --out"));
+    // Whatever the first has written by now: it is not over.
+    CHECK(contains(failure([&] { RunFolder(out, "none"); }), "73 trireme: [out] another run is writing"));
     RunFolder third(out, "auto");
     CHECK(contains(failure([&] { third.lock(); }), "73 trireme: [out] another run is writing"));
   }
@@ -131,4 +136,25 @@ TEST_CASE("an unusable folder is refused by name") {
   CHECK(contains(refusal, "74 trireme: [out] "));
   CHECK(contains(refusal, (folder.path / "file" / "run").string()));
   CHECK(contains(refusal, "choose another --out"));
+}
+
+// The fault is armed for good, so in a process of its own.
+TEST_CASE("lines that cannot be written wait for room") {
+  const trireme::testing::Folder folder;
+  const fs::path out = folder.path / "run";
+  const pid_t child = ::fork();
+  if (child == 0) {
+    RunFolder run(out, "none");
+    run.open("{}\n");
+    arm_io_faults(parse_io_fault("kind=enospc,call=write,path=metrics.jsonl,op=2-3"));
+    StepRecord record;
+    for (record.step = 1; record.step <= 5; ++record.step) run.log(record);
+    ::_exit(0);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  CHECK(status == 0);
+  const std::string text = read_file(out / "metrics.jsonl");
+  CHECK(std::count(text.begin(), text.end(), '\n') == 5);
+  for (int step = 1; step <= 5; ++step) CHECK(contains(text, fmt::format("\"step\":{}", step)));
 }

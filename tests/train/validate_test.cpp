@@ -33,6 +33,16 @@ TEST_CASE("combinations that work are let through") {
   CHECK(verdict({"--warmup-steps", "1000", "--steps", "1000"}) == "nothing");
 }
 
+TEST_CASE("a profile needs steps to record and a folder to be written to") {
+  CHECK(verdict({"--profile", "trace.json"}) == "nothing");
+  CHECK(contains(verdict({"--profile", "/nonexistent/trace.json"}), "there is no folder /nonexistent"));
+  CHECK(contains(verdict({"--profile", "/tmp"}), "--profile /tmp is a folder"));
+  CHECK(contains(verdict({"--profile", "trace.json", "--steps", "2"}), "after the first 2, and --steps is 2"));
+  CHECK(verdict({"--profile", "trace.json", "--profile-steps", "5"}) == "nothing");
+  CHECK(contains(verdict({"--profile-steps", "5"}),
+                 "64 trireme: [profile] --profile-steps has no effect without --profile"));
+}
+
 TEST_CASE("pipelines: schedules and stages that fit, and those that do not") {
   CHECK(verdict({"--layers", "4", "--mesh", "pp=2", "--pipeline", "interleaved:2"}) == "nothing");
   CHECK(verdict({"--layers", "4", "--pipeline", "interleaved:4"}) == "nothing");  // chunks of one rank
@@ -159,6 +169,8 @@ TEST_CASE("experts") {
     CHECK(contains(verdict({flag, value}), flag + " has no effect with --experts 0; expected experts"));
     CHECK(verdict({"--experts", "4", flag, value}) == "nothing");
   }
+  CHECK(contains(verdict({"--experts", "4", "--aux-scope", "batch", "--aux-loss", "0"}),
+                 "--aux-scope has no effect with --aux-loss 0; expected --aux-loss above 0"));
   CHECK(contains(verdict({"--experts", "4", "--aux-scope", "batch", "--micro-batch", "2", "--global-batch", "8"}),
                  "8 sequences / (micro-batch 2 x dp) are 4 micro-batches; expected 1"));
 }
@@ -210,4 +222,10 @@ TEST_CASE("run") {
   CHECK(contains(verdict({"--val-fraction", "0", "--eval-every", "10"}),
                  "--eval-every 10 needs validation text, and --val-fraction is 0"));
   CHECK(contains(verdict({"--steps", "5", "--sample-every", "10"}), "--sample-every 10 is more than --steps 5"));
+  CHECK(contains(verdict({"--sample-length", "10"}), "--sample-length has no effect with --sample-every 0"));
+  CHECK(verdict({"--sample-length", "10", "--sample-every", "10"}) == "nothing");
+  CHECK(contains(verdict({"--val-fraction", "0", "--eval-batches", "3"}),
+                 "--eval-batches has no effect with --val-fraction 0"));
+  CHECK(contains(verdict({"--val-fraction", "0", "--eval-batches", "all"}), "--eval-batches has no effect"));
+  CHECK(verdict({"--val-fraction", "0"}) == "nothing");
 }

@@ -1,4 +1,4 @@
-// Level 7: the kernel in use, cuda/kernels/gemm_sm80.cu. Over level 6 it has
+// Level 7: the kernel in use from Ampere on, cuda/kernels/gemm_sm80.cu. Over level 6 it has
 //   four stages instead of two, and one barrier a step instead of two: three copies are under way while one is used;
 //   a permutation of 16-byte chunks instead of padding: the same freedom from bank conflicts, and no bytes lost;
 //   an order of tiles that keeps the part of b in L2 that neighbouring blocks share;

@@ -1,0 +1,119 @@
+// What it costs to watch a run: of a step, the part that each guard takes (docs/guards.md).
+//
+//   build/bin/guards_bench           GPT of 11M parameters, f32 and bf16, dp=2, ZeRO 0 to 3; 1024 tokens on a rank; a minute
+//   build/bin/guards_bench 4096      with so many tokens on a rank
+//
+// "looks" is the look at every gradient before it is summed, "copies" the comparison of weights, spread over the ten
+// steps between two of them, "seals" the hashes of shards around every update and "moments" those of --check-state. Each
+// is timed by itself, in processor time, so that other programs do not count, and on memory that is not in the cache: in
+// a step some of it is. Costs are per parameter, steps per parameter and token: with more tokens each part is smaller. Read next: train/guards.h.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <ctime>
+
+#include "core/kernels.h"
+#include "core/random.h"
+#include "parallel/mesh/verify.h"
+#include "train/trainer.h"
+
+using namespace trireme;
+
+namespace {
+
+TrainOptions options(std::int64_t zero, DType dtype, std::int64_t tokens) {
+  TrainOptions o;
+  o.model.config = {.layers = 6, .heads = 6, .width = 384, .context = 128, .vocab = 256};
+  o.mesh.axes = "dp=2";
+  o.mesh.zero = zero;
+  o.precision.dtype = dtype;
+  o.batch.micro_batch = std::min<std::int64_t>(tokens, 1024) / 128;
+  o.batch.micro_batches = std::max<std::int64_t>(tokens / 1024, 1);
+  resolve(o, 0);
+  return o;
+}
+
+/// Milliseconds that this thread computes, other programs left out.
+double now() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return 1e3 * static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_nsec);
+}
+
+/// The best of some calls.
+template <class F>
+double milliseconds(int calls, const F& f) {
+  double best = 1e12;
+  for (int i = 0; i < calls; ++i) {
+    const double start = now();
+    f();
+    best = std::min(best, now() - start);
+  }
+  return best;
+}
+
+Batch made_up_batch(const TrainOptions& o) {
+  const Tensor ids = Tensor::empty({o.batch_sizes().micro_batch, o.model.config.context}, DType::i32);  // [B, T]
+  for (std::int64_t i = 0; i < ids.count(); ++i)
+    ids.data<std::int32_t>()[i] = static_cast<std::int32_t>(random_word(1, 2, static_cast<std::uint64_t>(i)) % 256U);
+  return {ids, ids, {0}};
+}
+
+void measure(const TrainOptions& o, const std::shared_ptr<const DeviceMesh>& mesh) {
+  Trainer trainer(o, mesh);
+  const Batch batch = made_up_batch(o);
+  const double step = milliseconds(3, [&] {
+    trainer.gradients([&](int) { return batch; }, 1e-4);
+    trainer.update(1e-4, trainer.gradient_norm());
+  });
+  // A rank's own gradients are as large as its part of the model, whatever becomes of them.
+  std::vector<Tensor> gradients;
+  for (const nn::ParameterPtr& p : trainer.model().parameters())
+    gradients.push_back(Tensor::zeros(p->value.shape(), DType::f32));
+  double sum = 0;
+  double looks = milliseconds(5, [&] {
+    for (const Tensor& g : gradients) sum += kernels(Device::cpu).sum_squares(std::span(&g, 1));
+  });
+  if (o.mesh.zero >= 2) looks *= static_cast<double>(o.batch_sizes().micro_batches);
+  std::vector<Tensor> weights, moments;  // what no other rank has
+  for (const optim::StateTensor& state : trainer.optimizer().state())
+    if (o.mesh.zero > 0) (state.name == "master" ? weights : moments).push_back(state.value);
+  for (const optim::StateTensor& w : trainer.optimizer().weights()) {
+    if (o.mesh.zero == 3 && w.shard) weights.push_back(w.value);
+    if (o.mesh.zero > 0 && !w.shard && o.precision.dtype == DType::f32)
+      weights.push_back(view::slice(w.value, 0, 0, (w.value.size(0) + 1) / 2));
+  }
+  std::uint64_t hashes = 0;
+  const auto twice = [&](const std::vector<Tensor>& tensors) {
+    return 2 * milliseconds(5, [&] {
+             for (const Tensor& x : tensors) hashes ^= hash_of(x);
+           });
+  };
+  const double seals = twice(weights), state = twice(moments);
+  const double copies = std::max(milliseconds(5, [&] { trainer.check_replicas(); }) - seals / 2, 0.0) / 10;
+  if (mesh->rank() != 0 || hashes + static_cast<std::uint64_t>(sum) == 1) return;
+  const auto part = [&](double ms) { return fmt::format("{:6.2f} ms {:5.2f}%", ms, 100 * ms / step); };
+  fmt::print("zero {} {:4}  step {:7.1f} ms | looks {} | copies {} | seals {} | moments {}\n", o.mesh.zero,
+             name(o.precision.dtype), step, part(looks), part(copies), part(seals), part(state));
+  std::fflush(stdout);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("What watching a run costs: the part of a step that each guard takes");
+  std::int64_t tokens = 1024;
+  app.add_option("tokens", tokens, "In a step, on each of two ranks")
+      ->check(CLI::Range(128, 1 << 20))
+      ->capture_default_str();
+  CLI11_PARSE(app, argc, argv);
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    for (std::int64_t zero = 0; zero < 4; ++zero) {
+      const TrainOptions o = options(zero, dtype, tokens);
+      run_thread_ranks(2, 1, ProcessGroup::Deadline(120), [&](const std::shared_ptr<ProcessGroup>& world) {
+        measure(o, std::make_shared<const DeviceMesh>(world, o.mesh.shape));
+      });
+    }
+  }
+  return 0;
+}

@@ -1,0 +1,77 @@
+// How the programs that bench/compare.py compares take turns: each is started once, warms up, and then does as many steps
+// as a line of its standard input asks for, one line of JSON a step. So the driver can let Trireme and its peers step
+// alternately, whatever each of them takes to start or to compile.
+//
+//   -> (starts)        <- {"ready":{"parameters":124439808,...}}      after the warm-up, with what the driver should know
+//   -> 3               <- {"seconds":0.51,...}  three times
+//   -> (end of file)   <- {"end":{"peak_rss":2107637760,...}}
+//
+// With --steps N instead of --turns it is asked for N steps once. The same in Python: bench/peers/turns.py.
+#pragma once
+
+#include <fmt/core.h>
+#include <sys/resource.h>
+
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "train/flags.h"
+
+namespace trireme::bench {
+
+class Turns {
+ public:
+  void declare(Flags& flags) {
+    flags.group("turns");
+    flags.add("steps", "N", steps_, "steps to measure, unless --turns", Range{.low = 1, .high = 1 << 20});
+    flags.add("warm-up", "N", warm_up_, "steps before those that are measured", Range{.low = 0, .high = 1 << 20});
+    flags.add_switch("turns", interactive_, "read from standard input how many steps to do, a line a turn", true);
+  }
+  std::int64_t warm_up() const { return warm_up_; }
+
+  /// How many steps are asked for next; 0: no more.
+  std::int64_t next() {
+    if (!interactive_) return std::exchange(steps_, 0);
+    char line[32];
+    return std::fgets(line, sizeof line, stdin) == nullptr ? 0 : std::strtoll(line, nullptr, 10);
+  }
+
+  static void say(const nlohmann::json& line) {
+    fmt::print("{}\n", line.dump());
+    std::fflush(stdout);
+  }
+
+ private:
+  std::int64_t steps_ = 10, warm_up_ = 3;
+  bool interactive_ = false;
+};
+
+/// What the process has used since it was made: time, and page faults of all its threads.
+class Usage {
+ public:
+  Usage() : start_(std::chrono::steady_clock::now()), faults_(now()) {}
+  nlohmann::json json() const {
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+    const rusage after = now();
+    return {{"seconds", seconds},
+            {"minor_faults", after.ru_minflt - faults_.ru_minflt},
+            {"major_faults", after.ru_majflt - faults_.ru_majflt}};
+  }
+  /// Largest resident size of the process so far, in bytes.
+  static std::int64_t peak_rss() { return std::int64_t{now().ru_maxrss} * 1024; }
+
+ private:
+  static rusage now() {
+    rusage usage{};
+    getrusage(RUSAGE_SELF, &usage);
+    return usage;
+  }
+  std::chrono::steady_clock::time_point start_;
+  rusage faults_;
+};
+
+}  // namespace trireme::bench

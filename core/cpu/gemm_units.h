@@ -1,0 +1,92 @@
+// What multiplies panels, as gemm_packed.cpp uses it: the size of a tile, the layout of panels, packing, and the product of
+// two panels. One unit for every element type, and more for bf16 (processor.h). An object of a unit belongs to the thread
+// that made it. Read next: tile_product.h, bf16_tiles.h.
+#pragma once
+
+#include <algorithm>
+
+#include "core/cpu/bf16_tiles.h"
+#include "core/cpu/pack.h"
+#include "core/cpu/pack_bf16.h"
+#include "core/cpu/partition.h"
+#include "core/cpu/processor.h"
+
+namespace trireme::cpu {
+
+/// Vectors of the type sums are kept in; 16-bit elements are widened as they are packed.
+template <class In>
+struct VectorUnit {
+  using Sum = accumulate_t<In>;
+  using Element = Sum;             ///< of panels
+  static constexpr int steps = 1;  ///< of K in an Element
+  static constexpr int rows = tile_rows, columns = tile_columns<Sum>;
+  /// Elements to reserve for a panel.
+  static constexpr std::int64_t panel(std::int64_t width, std::int64_t depth) { return panel_size<Sum>(width, depth); }
+  static void pack_a(const Strip<In>& from, Element* to) { pack_rows(from, to); }
+  static void pack_b(const Strip<In>& from, Element* to) { pack_columns(from, to); }
+  static void multiply(std::int64_t count, std::int64_t depth, const Element* a, const Element* b, Sum* tile) {
+    tile_product(count, depth, a, b, tile);
+  }
+};
+
+/// AVX-512 BF16.
+struct PairUnit {
+  using Sum = float;
+  using Element = Pair;
+  static constexpr int steps = 2;
+  static constexpr int rows = pair_tile_rows, columns = pair_tile_columns;
+  static constexpr std::int64_t panel(std::int64_t width, std::int64_t depth) {
+    return width * divide_up(depth, 2) + 16;
+  }
+  static void pack_a(const Strip<bf16>& from, Element* to) { pack_pairs(from, to); }
+  static void pack_b(const Strip<bf16>& from, Element* to) { pack_pairs(from, columns, to); }
+  static void multiply(std::int64_t count, std::int64_t depth, const Element* a, const Element* b, Sum* tile) {
+    pair_product(count, divide_up(depth, 2), a, b, tile);
+  }
+};
+
+/// AMX, or its imitation. Tiles are whole: rows and steps beyond the product are zeros.
+template <bool software>
+struct TileUnit {
+  using Sum = float;
+  using Element = Pair;
+  static constexpr int steps = 2;
+  static constexpr int rows = amx_tile_rows, columns = amx_tile_columns;
+  static constexpr std::int64_t panel(std::int64_t /*width*/, std::int64_t depth) {
+    return std::max<std::int64_t>(1, divide_up(depth, 32)) * 2 * 16 * 16;
+  }
+  static void pack_a(const Strip<bf16>& from, Element* to) { pack_row_tiles(from, to); }
+  static void pack_b(const Strip<bf16>& from, Element* to) { pack_column_tiles(from, to); }
+  static void multiply(std::int64_t /*count*/, std::int64_t depth, const Element* a, const Element* b, Sum* tile) {
+    software ? software_amx_product(divide_up(depth, 32), a, b, tile) : amx_product(divide_up(depth, 32), a, b, tile);
+  }
+
+  TileUnit() {
+    if constexpr (!software) set_up_amx();
+  }
+  ~TileUnit() {
+    if constexpr (!software) release_amx();
+  }
+  TileUnit(const TileUnit&) = delete;
+  TileUnit& operator=(const TileUnit&) = delete;
+};
+
+/// Calls f(TypeTag<unit>{}) with the one in use for elements of In.
+template <class In, class F>
+decltype(auto) visit_unit(F&& f) {
+  if constexpr (std::is_same_v<In, bf16>) {
+    switch (bf16_unit()) {
+      case Bf16Unit::vectors:
+        break;
+      case Bf16Unit::pairs:
+        return f(TypeTag<PairUnit>{});
+      case Bf16Unit::tiles:
+        return f(TypeTag<TileUnit<false>>{});
+      case Bf16Unit::software_tiles:
+        return f(TypeTag<TileUnit<true>>{});
+    }
+  }
+  return f(TypeTag<VectorUnit<In>>{});
+}
+
+}  // namespace trireme::cpu

@@ -1,0 +1,252 @@
+#include "core/profiled_kernels.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <iterator>
+#include <span>
+
+#include "core/kernels.h"
+#include "core/profile.h"
+
+namespace trireme {
+namespace {
+
+std::atomic<bool> enabled = false;
+std::array<std::atomic<const KernelTable*>, device_count> tables{};  // the kernels themselves, by device
+
+// ---- what a call costs -----------------------------------------------------------------------------------------------
+
+/// Elements that are there: what a stride of 0 repeats is one.
+double elements(const Tensor& x) {
+  if (!x.defined()) return 0;
+  double count = 1;
+  for (int dim = 0; dim < x.dims(); ++dim)
+    if (x.strides()[dim] != 0) count *= static_cast<double>(x.size(dim));
+  return count;
+}
+double bytes(const Tensor& x) { return x.defined() ? elements(x) * static_cast<double>(size_of(x.dtype())) : 0; }
+template <class T>
+double bytes(const T&) {
+  return 0;
+}
+
+/// Most kernels: little arithmetic, and each tensor once.
+template <auto kernel>
+struct Cost {
+  template <class... Args>
+  static ProfileCost of(const Args&... args) {
+    return {.flops = 0, .bytes = (bytes(args) + ...)};
+  }
+};
+
+template <>
+struct Cost<&KernelTable::gemm> {
+  static ProfileCost of(const Tensor& a, const Tensor& b, const Tensor& c, const GemmOptions& options) {
+    const double written = bytes(c) * (options.beta == 0 ? 1 : 2);
+    return {.flops = 2 * static_cast<double>(c.count()) * static_cast<double>(a.size(-1)),
+            .bytes = bytes(a) + bytes(b) + written + bytes(options.bias)};
+  }
+};
+
+template <>
+struct Cost<&KernelTable::grouped_gemm> {
+  static ProfileCost of(const Tensor& x, const Tensor& matrices, const Tensor& bias, std::span<const std::int64_t>,
+                        const Tensor& y) {
+    return {.flops = 2 * static_cast<double>(y.count()) * static_cast<double>(x.size(1)),
+            .bytes = bytes(x) + bytes(matrices) + bytes(bias) + bytes(y)};
+  }
+};
+template <>
+struct Cost<&KernelTable::grouped_gemm_tn> {
+  static ProfileCost of(const Tensor& a, const Tensor& b, std::span<const std::int64_t>, bool accumulate,
+                        const Tensor& c) {
+    return {.flops = 2 * static_cast<double>(a.count()) * static_cast<double>(b.size(1)),
+            .bytes = bytes(a) + bytes(b) + bytes(c) * (accumulate ? 2 : 1)};
+  }
+};
+
+/// Pairs of a query and a key it sees, times their head dim, summed over heads. Documents are not looked at.
+double seen(const Tensor& q, const Tensor& k, bool causal) {
+  const double queries = static_cast<double>(q.size(1)), keys = static_cast<double>(k.size(1));
+  const double pairs = causal ? std::max(0.0, queries * (keys - (queries - 1) / 2)) : queries * keys;
+  return pairs * static_cast<double>(q.size(0) * q.size(2) * q.size(3));
+}
+template <>
+struct Cost<&KernelTable::attention> {
+  static ProfileCost of(const Tensor& q, const Tensor& k, const Tensor& v, double, bool causal, const Tensor& first_key,
+                        const Tensor& out, const Tensor& lse) {
+    return {.flops = 4 * seen(q, k, causal),  // q k^T and p v
+            .bytes = bytes(q) + bytes(k) + bytes(v) + bytes(first_key) + bytes(out) + bytes(lse)};
+  }
+};
+template <>
+struct Cost<&KernelTable::attention_backward> {
+  static ProfileCost of(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& out, const Tensor& lse,
+                        const Tensor& dout, double, bool causal, const Tensor& first_key, const Tensor& dq,
+                        const Tensor& dk, const Tensor& dv) {
+    return {.flops = 10 * seen(q, k, causal),  // q k^T again, dout v^T, and the three gradients
+            .bytes = bytes(q) + bytes(k) + bytes(v) + bytes(out) + bytes(lse) + bytes(dout) + bytes(first_key) +
+                     bytes(dq) + bytes(dk) + bytes(dv)};
+  }
+};
+
+template <>
+struct Cost<&KernelTable::axpby> {
+  static ProfileCost of(double, const Tensor& x, double b, const Tensor& y) {
+    return {.flops = 0, .bytes = bytes(x) + bytes(y) * (b == 0 ? 1 : 2)};
+  }
+};
+template <>
+struct Cost<&KernelTable::sum_squares> {
+  static ProfileCost of(std::span<const Tensor> xs) {
+    ProfileCost cost;
+    for (const Tensor& x : xs) cost.bytes += bytes(x);
+    return cost;
+  }
+};
+template <>
+struct Cost<&KernelTable::adamw> {
+  static ProfileCost of(const AdamWOptions&, std::span<const AdamWUpdate> updates) {
+    ProfileCost cost;
+    for (const AdamWUpdate& u : updates)
+      cost.bytes += bytes(u.gradient) + 2 * (bytes(u.weight) + bytes(u.m) + bytes(u.v)) + bytes(u.low);
+    return cost;
+  }
+};
+template <>
+struct Cost<&KernelTable::sgd> {
+  static ProfileCost of(const SgdOptions&, std::span<const SgdUpdate> updates) {
+    ProfileCost cost;
+    for (const SgdUpdate& u : updates)
+      cost.bytes += bytes(u.gradient) + 2 * (bytes(u.weight) + bytes(u.momentum)) + bytes(u.low);
+    return cost;
+  }
+};
+
+// ---- what a call is called -------------------------------------------------------------------------------------------
+
+/// How many of a call's tensors tell one call from another.
+template <auto kernel>
+constexpr int telling = 1;
+template <>
+constexpr int telling<&KernelTable::gemm> = 3;
+template <>
+constexpr int telling<&KernelTable::grouped_gemm> = 2;
+template <>
+constexpr int telling<&KernelTable::grouped_gemm_tn> = 2;
+template <>
+constexpr int telling<&KernelTable::attention> = 2;
+template <>
+constexpr int telling<&KernelTable::attention_backward> = 2;
+
+struct Description {
+  int left;
+  std::string text;
+
+  void add(const Tensor& x) {
+    if (!x.defined() || left-- <= 0) return;
+    if (text.empty()) text = name(x.dtype());
+    fmt::format_to(std::back_inserter(text), " [{}]", fmt::join(x.shape().begin(), x.shape().end(), ", "));
+  }
+  template <class T>
+  void add(std::span<const T> list) {
+    if (left > 0) text = fmt::format("of {} tensors", list.size());
+  }
+  template <class T>
+  void add(const T&) {}
+};
+
+template <auto kernel, class... Args>
+ProfileEvent event_of(const char* name, const Args&... args) {
+  Description description{telling<kernel>, {}};
+  (description.add(args), ...);
+  return {.category = "kernel", .name = name, .detail = std::move(description.text), .cost = Cost<kernel>::of(args...)};
+}
+
+// ---- the table -------------------------------------------------------------------------------------------------------
+
+template <Device device, auto kernel, class Signature = std::remove_reference_t<decltype(KernelTable{}.*kernel)>>
+struct Timed;
+
+template <Device device, auto kernel, class R, class... Args>
+struct Timed<device, kernel, R (*)(Args...)> {
+  static inline const char* name = "";
+
+  static R call(Args... args) {
+    const KernelTable& table = *tables[static_cast<std::size_t>(device)].load();
+    if (Profiler::recording() == nullptr) return (table.*kernel)(args...);
+    if (device != Device::cpu) backend(device).synchronize();
+    const ProfileScope scope([&] { return event_of<kernel>(name, args...); });
+    if constexpr (std::is_void_v<R>) {
+      (table.*kernel)(args...);
+      if (device != Device::cpu) backend(device).synchronize();
+    } else {
+      return (table.*kernel)(args...);  // a number for the host: the kernel has been waited for
+    }
+  }
+};
+
+template <Device device, auto kernel>
+auto timed(const char* name) {
+  Timed<device, kernel>::name = name;
+  return &Timed<device, kernel>::call;
+}
+
+template <Device device>
+KernelTable make_table() {
+  KernelTable table{};
+  int entries = 0;
+#define TRIREME_TIME(entry) (table.entry = timed<device, &KernelTable::entry>(#entry), ++entries)
+  TRIREME_TIME(fill);
+  TRIREME_TIME(copy);
+  TRIREME_TIME(unary);
+  TRIREME_TIME(unary_backward);
+  TRIREME_TIME(binary);
+  TRIREME_TIME(axpby);
+  TRIREME_TIME(dropout);
+  TRIREME_TIME(reduce);
+  TRIREME_TIME(sum_squares);
+  TRIREME_TIME(gemm);
+  TRIREME_TIME(grouped_gemm);
+  TRIREME_TIME(grouped_gemm_tn);
+  TRIREME_TIME(softmax);
+  TRIREME_TIME(softmax_backward);
+  TRIREME_TIME(layer_norm);
+  TRIREME_TIME(layer_norm_backward);
+  TRIREME_TIME(rms_norm);
+  TRIREME_TIME(rms_norm_backward);
+  TRIREME_TIME(embedding);
+  TRIREME_TIME(embedding_backward);
+  TRIREME_TIME(attention);
+  TRIREME_TIME(attention_backward);
+  TRIREME_TIME(attention_merge);
+  TRIREME_TIME(rope);
+  TRIREME_TIME(swiglu);
+  TRIREME_TIME(swiglu_backward);
+  TRIREME_TIME(cross_entropy_stats);
+  TRIREME_TIME(cross_entropy_loss);
+  TRIREME_TIME(cross_entropy_backward);
+  TRIREME_TIME(adamw);
+  TRIREME_TIME(sgd);
+#undef TRIREME_TIME
+  require(entries * sizeof(void (*)()) == sizeof(KernelTable), "profile",
+          "{} of the kernel table's {} entries are timed; add the new one above", entries,
+          sizeof(KernelTable) / sizeof(void (*)()));
+  return table;
+}
+
+}  // namespace
+
+void profile_kernels(bool on) { enabled = on; }
+bool profiles_kernels() { return enabled.load(std::memory_order_relaxed); }
+
+const KernelTable& profiled(Device device, const KernelTable& table) {
+  tables[static_cast<std::size_t>(device)] = &table;
+  static const KernelTable of_cpu = make_table<Device::cpu>(), of_cuda = make_table<Device::cuda>();
+  return device == Device::cpu ? of_cpu : of_cuda;
+}
+
+}  // namespace trireme

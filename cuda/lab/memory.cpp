@@ -1,0 +1,35 @@
+// From counts to microseconds of an H200: cuda/lab/memory.h.
+#include "cuda/lab/memory.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace trireme::cuda::lab {
+
+namespace {
+
+// Bandwidth: NVIDIA's data sheet. The rest are round assumptions: a load that misses L1 while memory is busy, a barrier
+// with the exchange through shared memory around it, and what a launch adds when another waits behind it.
+constexpr double kBandwidth = 4.8e12, kMultiprocessors = 132, kClock = 1.83e9;
+constexpr double kWait = 0.7, kBarrier = 0.03, kLaunch = 2;  // microseconds
+
+}  // namespace
+
+MemoryCost cost_of(const Pass& p) {
+  const double turns = std::ceil(p.blocks / (kMultiprocessors * p.resident));
+  const double memory = p.bytes / kBandwidth * 1e6, latency = turns * (p.waits * kWait + p.barriers * kBarrier);
+  const double wavefronts = p.blocks * p.wavefronts / (std::min(p.blocks, kMultiprocessors) * kClock) * 1e6;
+  return {p.bytes, memory, latency, wavefronts, kLaunch, std::max({memory, latency, wavefronts}) + kLaunch};
+}
+
+MemoryCost operator+(const MemoryCost& a, const MemoryCost& b) {
+  return {a.bytes + b.bytes,           a.memory + b.memory,       a.latency + b.latency,
+          a.wavefronts + b.wavefronts, a.launching + b.launching, a.forecast + b.forecast};
+}
+
+const char* MemoryCost::bound() const {
+  const double most = std::max({memory, latency, wavefronts, launching});
+  return most == memory ? "bytes" : most == latency ? "waiting" : most == wavefronts ? "wavefronts" : "launches";
+}
+
+}  // namespace trireme::cuda::lab

@@ -1,0 +1,98 @@
+// A problem for a ladder of memory-bound kernels: its inputs, the levels that can run on them, and how far the result
+// of one is from f64. What the tests, cuda_lab and bench/cuda/shim.cu share; they differ in where arrays lie, and so in
+// the Array that a trial is made of. An Array<T> has a constructor from a count, size(), data() for kernels, and for
+// the host set(i, value), value(i) and at(i), the last as double.
+// Read next: cuda/lab/ladders.h, and cuda/lab/gradient_norm/trial.h for a trial.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "core/random.h"
+#include "cuda/lab/memory.h"
+
+namespace trireme::cuda::lab {
+
+/// A value of a result; `accepted`: by how much it may be off, by the precision it is computed and kept in.
+struct Checked {
+  double got, expected, accepted;
+};
+
+struct LevelOf {
+  const char* name;
+  const char* idea;
+  MemoryCost cost;  ///< for the trial's sizes
+};
+
+class Trial {
+ public:
+  virtual ~Trial() = default;
+  virtual std::vector<LevelOf> levels() const = 0;
+  /// Inputs as they were in the beginning, and results that are wrong.
+  virtual void reset() = 0;
+  virtual void run(std::size_t level, Stream stream) = 0;
+  /// Of the last run since a reset.
+  virtual std::vector<Checked> results() = 0;
+
+  /// The largest distance from f64, as part of what is accepted: below 1 is right.
+  double error() {
+    double worst = 0;
+    for (const Checked& value : results()) {
+      const double distance = std::abs(value.got - value.expected) / value.accepted;
+      worst = std::isnan(distance) ? 1e9 : std::max(worst, distance);
+    }
+    return worst;
+  }
+};
+
+template <class Problem>
+class TrialOf : public Trial {
+ public:
+  std::vector<LevelOf> levels() const override {
+    std::vector<LevelOf> result;
+    for (const auto& level : all_) result.push_back({level.name, level.idea, level.cost(problem())});
+    return result;
+  }
+  void run(std::size_t level, Stream stream) override { all_[level].run(problem(), stream); }
+
+ protected:
+  explicit TrialOf(std::span<const MemoryLevel<Problem>> all) : all_(all) {}
+  virtual const Problem& problem() const = 0;
+
+ private:
+  std::span<const MemoryLevel<Problem>> all_;
+};
+
+/// Values in [-1, 1), a function of seed and position; they repeat, as large arrays would take long.
+class Uniform {
+ public:
+  explicit Uniform(std::uint64_t seed) {
+    for (std::size_t i = 0; i < kPeriod; ++i)
+      values_.push_back(2.0F * static_cast<float>(random_uniform(seed, 1, i)) - 1.0F);
+  }
+  float operator()(std::size_t i) const { return values_[i % kPeriod]; }
+
+ private:
+  static constexpr std::size_t kPeriod = 4099;  // a prime: rows of equal values would hide mistakes
+  std::vector<float> values_;
+};
+
+template <class Array, class Value>
+void fill(Array& array, const Value& value) {
+  for (std::size_t i = 0; i < array.size(); ++i) array.set(i, decltype(array.value(i))(value(i)));
+}
+template <class Array>
+void spoil(Array& array) {
+  fill(array, [](std::size_t) { return std::nanf(""); });
+}
+
+inline std::size_t size_of(std::int64_t rows, std::int64_t columns = 1) {
+  return static_cast<std::size_t>(rows * columns);
+}
+
+/// Half a step of bf16 is at most 1/256 of a value; the rest is for what happened in f32 before.
+inline double accepted_bf16(double value) { return std::abs(value) / 256 + 1e-5; }
+inline double accepted_f32(double value) { return 1e-5 * std::abs(value) + 1e-5; }
+
+}  // namespace trireme::cuda::lab

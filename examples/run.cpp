@@ -1,0 +1,60 @@
+// Keeps a training run going: starts it, and again when a process of it was killed, a rank was lost, or the launcher
+// failed, from its newest checkpoint:
+//
+//   build/bin/run -- mpirun -n 8 build/bin/train_gpt --data text --mesh dp=auto --checkpoint-every 100 --out run1
+//   build/bin/run --restarts 5 -- build/bin/train_gpt --data text --mesh dp=2 --checkpoint-every 100 --out run1
+//
+// What it saw go wrong stands in OUT/incidents.jsonl, and in a table at the end. SIGTERM, SIGINT or SIGUSR2 to it: the
+// job saves and leaves, exit code 75. Read next: train/supervisor.h; docs/operations.md.
+#include <algorithm>
+#include <cstdio>
+
+#include "train/flags.h"
+#include "train/program.h"
+#include "train/supervisor.h"
+
+using namespace trireme;
+
+namespace {
+
+void declare(Flags& flags, supervisor::Options& o) {
+  flags.group("restarts");
+  flags.add("restarts", "N", o.limits.restarts, "most restarts in a row without a newer checkpoint in between",
+            Range::at_least(0));
+  flags.add("pause", "SECONDS", o.limits.pause,
+            "before the second of them; the first is at once, each next one waits twice as long", Range::at_least(0));
+  flags.add("longest-pause", "SECONDS", o.limits.longest_pause, "that waiting grows to", Range::at_least(0));
+  flags.add("grace", "SECONDS", o.grace,
+            "for other processes of a job after its command has ended; then they are killed", Range::at_least(0));
+  flags.group("fewer ranks");
+  flags.add("min-ranks", "M", o.least_ranks, "all", "go on with fewer ranks, at least so many, when not all can start",
+            Range::at_least(1));
+  flags.add("world-command", "COMMAND", o.world_command,
+            "shell command that prints how many ranks can be started; without it the launcher is tried");
+}
+
+int supervise(const std::vector<std::string>& words) {
+  supervisor::Options options;
+  Flags flags("run", "Starts a command of train_gpt, and again when it was killed: run [FLAGS] -- COMMAND");
+  declare(flags, options);
+  const auto dashes = std::find(words.begin(), words.end(), "--");
+  switch (flags.parse(std::vector(words.begin(), dashes))) {
+    case Flags::Asked::help:
+      std::fputs(flags.help_text().c_str(), stdout);
+      return 0;
+    case Flags::Asked::print_config:
+      std::fputs(flags.config_text().c_str(), stdout);
+      return 0;
+    case Flags::Asked::run:
+      break;
+  }
+  if (words.end() - dashes < 2)
+    fail(ExitCode::usage, "run", "no command; expected run [FLAGS] -- COMMAND, with -- before the command; see --help");
+  return supervisor::Supervisor(options, {dashes + 1, words.end()}).run();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return run_program([&] { return supervise({argv + 1, argv + argc}); });
+}

@@ -1,0 +1,156 @@
+#include "parallel/comm/watch/beacon.h"
+
+#include <unistd.h>
+
+#include <utility>
+
+#include "parallel/comm/call_site.h"
+#include "parallel/comm/watch/vital_signs.h"
+
+namespace trireme {
+
+namespace {
+
+constinit thread_local std::string_view call_site = "the program";
+
+}  // namespace
+
+std::string_view CallSite::current() { return call_site; }
+
+std::string_view CallSite::enter(std::string_view name) {
+  Heartbeat::beat();
+  if (const auto& beacon = watch::Beacon::current()) beacon->page().site.write(watch::FixedText<40>(name));
+  return std::exchange(call_site, name);
+}
+
+namespace watch {
+namespace {
+
+thread_local std::shared_ptr<Beacon> of_this_rank;
+// The same, for as long as there is anything to tell: when MPI goes down, at exit, the one above is already destroyed.
+thread_local Beacon* mine = nullptr;
+
+std::int64_t now() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count();
+}
+
+}  // namespace
+
+Beacon::Beacon(std::shared_ptr<Board> board, int rank)
+    : board_(std::move(board)), rank_(rank), page_(board_->page(rank)) {
+  const ThreadId self = this_thread();
+  page_.process = self.process;
+  page_.thread = self.thread;
+  page_.process_space = self.space;
+  page_.place.write(FixedText<64>(fmt::format("rank {}", rank)));
+  page_.site.write(FixedText<40>(CallSite::current()));
+  page_.state = State::running;
+}
+
+Beacon::~Beacon() = default;
+
+const std::shared_ptr<Beacon>& Beacon::current() { return of_this_rank; }
+
+void Beacon::set_current(std::shared_ptr<Beacon> beacon) {
+  Heartbeat::set_current(beacon ? &beacon->page_.beats : nullptr);
+  mine = beacon.get();
+  of_this_rank = std::move(beacon);
+}
+
+void Beacon::set_place(std::string_view place, int work) {
+  page_.place.write(FixedText<64>(place));
+  page_.work = work;
+}
+
+void Beacon::begin_step(std::int64_t step) {
+  Heartbeat::beat();
+  if (times_.step >= 0) page_.times[static_cast<std::size_t>(times_.step) % RankPage::steps].write(times_);
+  times_ = {step, {}};
+  page_.step = step;
+}
+
+void Beacon::show_waits() {
+  Waiting waiting;
+  {
+    const std::scoped_lock lock(mutex_);
+    for (const Wait* wait : waits_) {
+      waiting.record = wait->number_;  // of several, the last begun
+      for (const int rank : wait->missing_(wait->context_)) waiting.add(rank);
+    }
+  }
+  waiting.blocked = blocked_ > 0;  // perhaps for a communication thread that does not wait itself
+  page_.waiting.write(waiting);
+  page_.looks.fetch_add(1, std::memory_order_relaxed);
+}
+
+Blocked::Blocked() : beacon_(mine) {
+  if (beacon_ == nullptr) return;
+  start_ = Clock::now();
+  ++beacon_->blocked_;
+}
+
+Blocked::~Blocked() {
+  if (beacon_ == nullptr) return;
+  beacon_->blocked_nanoseconds_ += std::chrono::nanoseconds(Clock::now() - start_).count();
+  Heartbeat::beat();  // first: who sees it no longer blocked must see that it has moved
+  --beacon_->blocked_;
+}
+
+PhaseScope::PhaseScope(Phase phase) : beacon_(mine), phase_(static_cast<int>(phase)) {
+  if (beacon_ == nullptr) return;
+  Heartbeat::beat();
+  outer_ = beacon_->page_.phase;
+  turn(phase_);
+  start_ = Clock::now();
+  blocked_before_ = beacon_->blocked_nanoseconds_;
+}
+
+PhaseScope::~PhaseScope() {
+  if (beacon_ == nullptr) return;
+  Heartbeat::beat();
+  // What other ranks were waited for does not count, and is taken from the phases around this one as well.
+  const std::int64_t all = std::chrono::nanoseconds(Clock::now() - start_).count();
+  const std::int64_t own = all - (beacon_->blocked_nanoseconds_ - blocked_before_);
+  beacon_->times_.seconds[static_cast<std::size_t>(phase_)] += static_cast<float>(1e-9 * static_cast<double>(own));
+  beacon_->blocked_nanoseconds_ = blocked_before_ + all;
+  turn(outer_);
+}
+
+void PhaseScope::turn(int phase) { beacon_->page_.phase.store(phase, std::memory_order_relaxed); }
+
+Recording::Recording(Record record) : beacon_(mine), record_(record) {
+  if (beacon_ == nullptr) return;
+  Heartbeat::beat();
+  RankPage& page = beacon_->page();
+  record_.number = page.recorded.fetch_add(1, std::memory_order_relaxed) + 1;
+  record_.begun = now();
+  record_.step = page.step.load(std::memory_order_relaxed);
+  record_.phase = static_cast<std::int8_t>(page.phase.load(std::memory_order_relaxed));
+  page.ring[record_.number % RankPage::records].write(record_);
+}
+
+Recording::~Recording() {
+  if (beacon_ == nullptr) return;
+  Heartbeat::beat();
+  RankPage& page = beacon_->page();
+  if (page.recorded.load(std::memory_order_relaxed) >= record_.number + RankPage::records) return;  // overwritten
+  record_.ended = now();
+  page.ring[record_.number % RankPage::records].write(record_);
+}
+
+void Wait::lasts() {
+  if (beacon_ != nullptr || mine == nullptr) return;
+  beacon_ = mine;
+  const std::scoped_lock lock(beacon_->mutex_);
+  beacon_->waits_.push_back(this);
+}
+
+Wait::~Wait() {
+  if (beacon_ == nullptr) return;
+  Heartbeat::beat();  // before it no longer waits, as in ~Blocked
+  const std::scoped_lock lock(beacon_->mutex_);
+  beacon_->waits_.remove(this);
+}
+
+}  // namespace watch
+}  // namespace trireme

@@ -1,0 +1,136 @@
+// A rank's end of its page: what writes there. Every thread that works for a rank has its beacon, so groups, layers and
+// loops tell what they do without being handed anything; a thread without one tells nobody, at the cost of a test.
+//
+//   const PhaseScope phase(Phase::forward);                      // until it goes out of scope
+//   const Recording record(group, Record::What::recv, ...);      // an operation, from its begin to its end
+//   const auto missing = [&] { return std::vector<int>{peer}; }; // world ranks
+//   Wait wait(record, missing); ... wait.lasts();                // from now on others see for whom this rank waits
+//
+// Read next: parallel/comm/watch/watchdog.h, which reads all ranks' pages.
+#pragma once
+
+#include <chrono>
+#include <list>
+#include <mutex>
+
+#include "parallel/comm/watch/page.h"
+
+namespace trireme::watch {
+
+using Clock = std::chrono::steady_clock;
+
+class Wait;
+
+class Beacon {
+ public:
+  /// For `rank` of the board, on the calling thread, whose number in the system the page then shows.
+  Beacon(std::shared_ptr<Board> board, int rank);
+  ~Beacon();
+  Beacon(const Beacon&) = delete;
+  Beacon& operator=(const Beacon&) = delete;
+
+  /// Of the calling thread's rank; may be null.
+  static const std::shared_ptr<Beacon>& current();
+  /// Also sets the thread's heartbeat.
+  static void set_current(std::shared_ptr<Beacon> beacon);
+
+  const std::shared_ptr<Board>& board() const { return board_; }
+  int rank() const { return rank_; }
+  RankPage& page() const { return page_; }
+
+  /// `work`: ranks of one number do the same, so that one that is slower than the others is worth naming.
+  void set_place(std::string_view place, int work);
+  /// The step before, if any, is over: its times go to the page.
+  void begin_step(std::int64_t step);
+  void set_state(State state) { page_.state = state; }
+
+  /// By the watchdog of this process: writes for whom this rank waits now.
+  void show_waits();
+
+ private:
+  friend class Wait;
+  friend class Blocked;
+  friend class PhaseScope;
+
+  std::shared_ptr<Board> board_;
+  int rank_;
+  RankPage& page_;
+  std::mutex mutex_;
+  std::list<const Wait*> waits_;
+  Waiting shown_;
+  std::atomic<int> blocked_{0};
+  // Of the rank's own thread:
+  std::int64_t blocked_nanoseconds_ = 0;
+  StepTimes times_;
+};
+
+/// The rank's own thread waits for other ranks, or for a communication thread that does, as long as this lives.
+class Blocked {
+ public:
+  Blocked();
+  ~Blocked();
+  Blocked(const Blocked&) = delete;
+  Blocked& operator=(const Blocked&) = delete;
+
+ private:
+  Beacon* beacon_;
+  Clock::time_point start_{};
+};
+
+/// The rank's own thread is in this phase. The innermost counts.
+class PhaseScope {
+ public:
+  explicit PhaseScope(Phase phase);
+  ~PhaseScope();
+  PhaseScope(const PhaseScope&) = delete;
+  PhaseScope& operator=(const PhaseScope&) = delete;
+
+ private:
+  void turn(int phase);
+
+  Beacon* beacon_;
+  int outer_ = -1, phase_;
+  std::int64_t inner_before_ = 0, blocked_before_ = 0;
+  Clock::time_point start_{};
+};
+
+/// One operation in the flight recorder, from now until it goes out of scope.
+class Recording {
+ public:
+  explicit Recording(Record record);  ///< number, times, step and phase are filled in
+  ~Recording();
+  Recording(const Recording&) = delete;
+  Recording& operator=(const Recording&) = delete;
+
+  std::uint64_t number() const { return record_.number; }
+
+ private:
+  Beacon* beacon_;
+  Record record_;
+};
+
+/// Of an operation that waits for other ranks. Costs nothing until lasts() is called: most waits are over before.
+class Wait {
+ public:
+  /// `missing()`: the world ranks it waits for now; called from the watchdog's thread. It must outlive the wait.
+  template <class Missing>
+  Wait(const Recording& record, const Missing& missing)
+      : number_(record.number()),
+        context_(&missing),
+        missing_([](const void* context) { return (*static_cast<const Missing*>(context))(); }) {}
+  ~Wait();
+  Wait(const Wait&) = delete;
+  Wait& operator=(const Wait&) = delete;
+
+  void lasts();  ///< may be called again
+
+ private:
+  friend class Beacon;
+
+  std::uint64_t number_;
+  const void* context_;
+  std::vector<int> (*missing_)(const void*);
+  Beacon* beacon_ = nullptr;  // once it lasts
+};
+
+}  // namespace trireme::watch

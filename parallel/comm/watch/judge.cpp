@@ -1,0 +1,85 @@
+#include "parallel/comm/watch/judge.h"
+
+#include <algorithm>
+#include <set>
+
+namespace trireme::watch {
+namespace {
+
+/// Its own thread waits, but for no other rank: for a communication thread, or to be let run.
+bool waits_for_itself(const RankSigns& r) { return r.blocked && !r.ended && r.waits_for.empty() && !r.more; }
+
+bool is_lost(const RankSigns& r, double timeout) {
+  if (r.ended || r.failed) return false;
+  if (r.gone) return true;
+  if (r.deaf >= timeout) return true;
+  if (waits_for_itself(r)) return r.quiet >= patience_with_unseen * timeout;
+  return !r.blocked && (r.quiet >= timeout || r.beatless >= longest_without_beat * timeout);
+}
+
+/// Everyone the waiter waits for, directly or through ranks that wait themselves.
+std::set<int> reached_from(int waiter, const std::vector<RankSigns>& ranks) {
+  std::set<int> reached;
+  std::vector<int> next = {waiter};
+  while (!next.empty()) {
+    const auto& rank = ranks[static_cast<std::size_t>(next.back())];
+    next.pop_back();
+    for (const int other : rank.waits_for) {
+      if (!reached.insert(other).second) continue;
+      const RankSigns& r = ranks[static_cast<std::size_t>(other)];
+      if (r.visible && r.blocked) next.push_back(other);
+    }
+  }
+  return reached;
+}
+
+}  // namespace
+
+Verdict judge(int waiter, const std::vector<RankSigns>& ranks, double timeout) {
+  const RankSigns& self = ranks[static_cast<std::size_t>(waiter)];
+  if (waits_for_itself(self)) return is_lost(self, timeout) ? Verdict{Outcome::stopped, {waiter}} : Verdict{};
+  std::set<int> reached = reached_from(waiter, ranks);
+  std::vector<int> lost, unseen;
+  bool somebody_works = false, gone = false, more = self.more;
+  for (const int rank : reached) {
+    const RankSigns& r = ranks[static_cast<std::size_t>(rank)];
+    if (!r.visible) {
+      unseen.push_back(rank);
+    } else if (is_lost(r, timeout)) {
+      lost.push_back(rank);
+      gone = gone || r.gone;
+    } else if (r.failed || (!r.blocked && !r.ended) || waits_for_itself(r)) {
+      somebody_works = true;
+    } else {
+      more = more || r.more;
+    }
+  }
+  if (!lost.empty()) return {gone ? Outcome::died : Outcome::stopped, lost};
+  if (somebody_works) return {};
+  if (!unseen.empty() || more)
+    return self.quiet >= patience_with_unseen * timeout ? Verdict{Outcome::unseen, unseen} : Verdict{};
+  if (!self.blocked) return {};  // only a helper thread waits: its rank works
+  if (self.ended) return {};     // it needs the others for nothing but to leave together
+  reached.insert(waiter);
+  const bool together = std::all_of(reached.begin(), reached.end(), [&](int rank) {
+    return ranks[static_cast<std::size_t>(rank)].operation == self.operation;
+  });
+  const double patience = together ? patience_with_unseen * timeout : timeout;
+  const auto patient = [&](int rank) {
+    const RankSigns& r = ranks[static_cast<std::size_t>(rank)];
+    return !r.ended && (r.quiet < patience || !r.confirmed);
+  };
+  if (std::any_of(reached.begin(), reached.end(), patient)) return {};
+  return {together ? Outcome::stalled : Outcome::crossed, {reached.begin(), reached.end()}};
+}
+
+std::vector<int> died(const std::vector<RankSigns>& ranks) {
+  std::vector<int> found;
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    const RankSigns& r = ranks[rank];
+    if (r.visible && r.gone && !r.ended && !r.failed) found.push_back(static_cast<int>(rank));
+  }
+  return found;
+}
+
+}  // namespace trireme::watch

@@ -1,0 +1,74 @@
+#include "parallel/comm/watch/observer.h"
+
+#include <algorithm>
+
+namespace trireme::watch {
+namespace {
+
+/// A number for an operation: the same on every rank that is in it.
+std::uint64_t operation_number(const std::optional<Record>& record) {
+  if (!record) return 0;
+  const std::uint64_t group = std::hash<std::string_view>()(record->group.view());
+  return (group ^ record->sequence * 0x9e3779b97f4a7c15U) | 1U;
+}
+
+}  // namespace
+
+Observer::Observer(std::shared_ptr<const Board> board, Ask ask)
+    : board_(std::move(board)),
+      ask_(std::move(ask)),
+      seen_(static_cast<std::size_t>(board_->ranks())),
+      signs_(seen_.size()) {}
+
+void Observer::look(double seconds) {
+  seconds = std::clamp(seconds, 0.0, longest_gap);
+  for (int rank = 0; rank < board_->ranks(); ++rank) {
+    const auto i = static_cast<std::size_t>(rank);
+    signs_[i].visible = board_->visible(rank);
+    if (signs_[i].visible) look_at(board_->page(rank), seen_[i], signs_[i], seconds);
+  }
+}
+
+void Observer::look_at(const RankPage& page, Seen& seen, RankSigns& signs, double seconds) const {
+  // For whom it waits is read before its heartbeats, and written after them: a rank whose wait is just over has beaten.
+  bool arrived = false;
+  if (const auto waiting = page.waiting.read()) {
+    std::vector<int> ranks = waiting->record == 0 ? std::vector<int>() : waiting->list();
+    arrived = ranks != signs.waits_for;
+    signs.blocked = waiting->blocked;
+    signs.waits_for = std::move(ranks);
+    signs.more = waiting->more;
+    signs.operation = operation_number(page.record(waiting->record));
+  }
+  const std::uint64_t beats = page.beats, looks = page.looks;
+  const auto count = [seconds](double& silence, bool life) { silence = life ? 0 : silence + seconds; };
+  count(signs.beatless, beats != std::exchange(seen.beats, beats));
+  count(signs.quiet, signs.beatless == 0 || arrived);
+  count(signs.deaf, looks != std::exchange(seen.looks, looks));
+  // A process that is seldom let run may still show a wait that is over.
+  seen.refreshed = signs.quiet == 0 ? 0 : seen.refreshed + (signs.deaf == 0 ? 1 : 0);
+  signs.confirmed = seen.refreshed >= 3;
+  if (signs.quiet < ask_after && signs.deaf < ask_after)
+    seen.asked = false;
+  else if (lives(page, seen, signs)) {
+    signs.deaf = 0;
+    // A rank that waits runs too, looking whether the others have come; when all have, it only needs to be let run.
+    if (!signs.blocked || signs.waits_for.empty()) signs.quiet = 0;
+  }
+  const State state = page.state;  // after the question: a process that ends says so before
+  signs.ended = state == State::ended;
+  signs.failed = state == State::failed;
+  if (state == State::absent) signs.quiet = signs.beatless = signs.deaf = 0;
+}
+
+bool Observer::lives(const RankPage& page, Seen& seen, RankSigns& signs) const {
+  const std::uint64_t before = seen.vitals.processor_time;
+  seen.vitals = ask_({page.process, page.thread, page.process_space});
+  signs.gone = seen.vitals.gone();
+  if (signs.gone) return false;
+  const bool had_time = std::exchange(seen.asked, true) && seen.vitals.processor_time != before;
+  return had_time || seen.vitals.state == 'R' || seen.vitals.state == 'D' ||
+         (seen.vitals.state == 'S' && !signs.blocked && waits_for_disk(page.process));
+}
+
+}  // namespace trireme::watch

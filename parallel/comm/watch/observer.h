@@ -1,0 +1,49 @@
+// Looks at all ranks' pages again and again, and keeps for each how long it has shown no sign of life.
+//
+// Time is what the observer has seen pass: the time between two looks, but never more than `longest_gap`. On a machine
+// so busy that the observer itself seldom runs, or when the whole job was stopped for a while (Ctrl-Z, a laptop's lid), no
+// rank is blamed for a silence nobody listened to. A rank that gives no heartbeat is asked for at the system: one that
+// runs, waits for a processor or for a disk, or has had processor time since the look before, lives.
+// Read next: parallel/comm/watch/judge.h.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "parallel/comm/watch/judge.h"
+#include "parallel/comm/watch/page.h"
+#include "parallel/comm/watch/vital_signs.h"
+
+namespace trireme::watch {
+
+class Observer {
+ public:
+  static constexpr double longest_gap = 0.25;  ///< seconds of silence that one look can count
+  static constexpr double ask_after = 0.2;     ///< seconds of silence after which the system is asked
+  using Ask = std::function<VitalSigns(const ThreadId&)>;
+
+  explicit Observer(std::shared_ptr<const Board> board, Ask ask = vital_signs);
+
+  /// `seconds` have passed since the look before.
+  void look(double seconds);
+  const std::vector<RankSigns>& signs() const { return signs_; }
+  /// What the system last said of a rank; '?' when it was not asked.
+  const VitalSigns& vitals(int rank) const { return seen_[static_cast<std::size_t>(rank)].vitals; }
+
+ private:
+  struct Seen {
+    std::uint64_t beats = 0, looks = 0;
+    VitalSigns vitals;
+    bool asked = false;
+    int refreshed = 0;  // how often its process has looked since its last sign of life
+  };
+  void look_at(const RankPage& page, Seen& seen, RankSigns& signs, double seconds) const;
+  bool lives(const RankPage& page, Seen& seen, RankSigns& signs) const;
+
+  std::shared_ptr<const Board> board_;
+  Ask ask_;
+  std::vector<Seen> seen_;
+  std::vector<RankSigns> signs_;
+};
+
+}  // namespace trireme::watch

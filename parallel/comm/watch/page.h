@@ -1,0 +1,98 @@
+// What a rank shows the others: where it is, that it lives, what it waits for, its last operations and the times of its
+// last steps. A page lies in memory that the ranks of a node share, so that it can be read also when its rank is stopped
+// or dead. The rank's own process writes it (beacon.h); everyone may read it at any time, and nobody ever waits for it.
+// Read next: parallel/comm/watch/beacon.h.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "core/heartbeat.h"
+#include "parallel/comm/collective.h"
+#include "parallel/comm/watch/phase.h"
+#include "parallel/comm/watch/seqlocked.h"
+
+namespace trireme::watch {
+
+/// One operation in the flight recorder.
+struct Record {
+  enum class What : std::uint8_t { collective, send, recv, subgroup };
+
+  std::uint64_t number = 0;     ///< among the rank's records, from 1; 0: none
+  std::uint64_t sequence = 0;   ///< among the collectives of its group, from 1; 0 for messages
+  std::int64_t begun = 0;       ///< nanoseconds of the node's steady clock
+  std::int64_t ended = 0;       ///< 0: under way
+  std::int64_t step = -1;       ///< -1: before the first
+  comm::Signature signature{};  ///< of a message: dtype and count
+  int peer = 0, tag = 0;        ///< of a message; peer is a world rank
+  What what = What::collective;
+  std::int8_t phase = -1;         ///< Phase; -1: none
+  FixedText<40> group{}, site{};  ///< its group's name, and what the program was doing (call_site.h)
+};
+/// "all_reduce(sum of 64 f32) #119 of group 'dp[pp=0]'", "recv(64 f32, tag 3) from rank 2 in group 'pp[...]'".
+std::string to_string(const Record& record);
+
+/// For whom a rank waits, if it does.
+struct Waiting {
+  static constexpr int most_ranks = 512;
+
+  std::uint64_t record = 0;  ///< the operation it waits in (Record::number); 0: none
+  bool blocked = false;      ///< the rank's own thread waits; otherwise only one of its communication threads
+  bool more = false;         ///< also for ranks of a higher number than can be shown
+  std::array<std::uint64_t, most_ranks / 64> ranks{};  ///< a bit for each world rank it waits for
+
+  void add(int rank);
+  std::vector<int> list() const;
+};
+
+/// Seconds that a rank itself has worked in each phase of a step, waiting for other ranks left out.
+struct StepTimes {
+  std::int64_t step = -1;
+  std::array<float, phases> seconds{};
+};
+
+enum class State : std::uint8_t { absent, running, failed, ended };
+
+struct RankPage {
+  static constexpr int records = 200, steps = 16;
+
+  alignas(64) Heartbeat::Counter beats{0};
+  alignas(64) std::atomic<std::uint64_t> looks{0};  ///< of the process's watchdog: grows while the process runs
+  std::atomic<State> state{State::absent};
+  std::atomic<std::int64_t> process{0}, thread{0};  ///< numbers of the system, for vital_signs.h
+  std::atomic<std::uint64_t> process_space{0};      ///< in which those numbers mean something
+  std::atomic<std::int64_t> step{-1};
+  std::atomic<int> phase{-1};      ///< Phase; -1: none
+  std::atomic<int> work{0};        ///< ranks of one `work` do the same, so their times can be compared
+  SeqLocked<FixedText<64>> place;  ///< "rank 5 (dp=0,tp=1,pp=1)"
+  SeqLocked<FixedText<40>> site;   ///< CallSite::current()
+  SeqLocked<Waiting> waiting;
+  std::atomic<std::uint64_t> recorded{0};
+  std::array<SeqLocked<Record>, records> ring;
+  std::array<SeqLocked<StepTimes>, steps> times;
+
+  /// The records that are there, oldest first.
+  std::vector<Record> history() const;
+  std::optional<Record> record(std::uint64_t number) const;  ///< unless it has been overwritten
+};
+
+/// The pages of all ranks that can be seen from here.
+class Board {
+ public:
+  /// In memory of this process, for ranks that are its threads.
+  explicit Board(int ranks);
+  /// By world rank; null for those on other nodes. They must outlive the board.
+  explicit Board(std::vector<RankPage*> pages) : pages_(std::move(pages)) {}
+
+  int ranks() const { return static_cast<int>(pages_.size()); }
+  bool visible(int rank) const { return pages_[static_cast<std::size_t>(rank)] != nullptr; }
+  RankPage& page(int rank) const { return *pages_[static_cast<std::size_t>(rank)]; }  ///< of a visible rank
+
+  std::string place(int rank) const;  ///< "rank 5 (dp=0,tp=1,pp=1)", or "rank 5"
+
+ private:
+  std::vector<std::unique_ptr<RankPage>> own_;
+  std::vector<RankPage*> pages_;
+};
+
+}  // namespace trireme::watch

@@ -1,0 +1,304 @@
+#include "parallel/comm/watch/report.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <map>
+
+#include "parallel/comm/watch/beacon.h"
+
+namespace trireme::watch {
+namespace {
+
+std::int64_t now() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count();
+}
+
+std::string seconds_ago(std::int64_t then) {
+  return fmt::format("{:.1f} s ago", 1e-9 * static_cast<double>(now() - then));
+}
+
+std::string phase_name(int phase) { return phase < 0 ? "no phase" : std::string(name(static_cast<Phase>(phase))); }
+
+/// "step 12", or what a page says that is at none.
+std::string step_name(std::int64_t step) { return step < 0 ? "before the first step" : fmt::format("step {}", step); }
+
+struct Said {
+  ExitCode code;
+  std::string what, place;
+};
+
+/// "in forward at blocks.2.mlp".
+std::string activity(const RankPage& page) {
+  const auto site = page.site.read();
+  const int phase = page.phase;
+  return fmt::format("{}at {}", phase < 0 ? "" : fmt::format("in {} ", phase_name(phase)),
+                     site ? site->view() : std::string_view("an unknown place"));
+}
+
+std::optional<Record> last_record(const RankPage& page) {
+  const std::vector<Record> history = page.history();
+  return history.empty() ? std::nullopt : std::optional(history.back());
+}
+
+std::string last_operation(const RankPage& page) {
+  const auto last = last_record(page);
+  if (!last) return "it has begun no operation";
+  return fmt::format(
+      "its last operation is {}, {}", to_string(*last),
+      last->ended == 0 ? "begun " + seconds_ago(last->begun) + " and not ended" : "ended " + seconds_ago(last->ended));
+}
+
+/// Of the collectives of that group, the last that the rank has begun.
+std::uint64_t last_number(const RankPage& page, std::string_view group) {
+  std::uint64_t number = 0;
+  for (const Record& r : page.history())
+    if (r.group.view() == group) number = std::max(number, r.sequence);
+  return number;
+}
+
+std::string list(const Board& board, const std::vector<int>& ranks) {
+  constexpr std::size_t most = 8;
+  std::string text;
+  for (std::size_t i = 0; i < ranks.size() && i < most; ++i) text += (text.empty() ? "" : ", ") + board.place(ranks[i]);
+  if (ranks.size() > most) text += fmt::format(" and {} more", ranks.size() - most);
+  return text;
+}
+
+std::string why(const Board& board, const Observer& observer, const Finding& finding) {
+  const int rank = finding.verdict.ranks.front();
+  const RankSigns& signs = observer.signs()[static_cast<std::size_t>(rank)];
+  const VitalSigns& vitals = observer.vitals(rank);
+  if (finding.verdict.outcome == Outcome::died) {
+    const std::string signal =
+        vitals.signal == 0 ? "" : fmt::format(", ended by signal {} ({})", vitals.signal, strsignal(vitals.signal));
+    return fmt::format("its process {} is gone{}", board.page(rank).process.load(), signal);
+  }
+  const double silence = std::max(std::max(signs.quiet, signs.deaf), signs.blocked ? 0.0 : signs.beatless);
+  const char* const state = vitals.state == 'T'   ? "; its process is stopped by a signal (state T)"
+                            : vitals.state == 't' ? "; its process is held by a debugger (state t)"
+                            : vitals.state == 'S' ? "; its thread sleeps (state S)"
+                            : vitals.state == 'R' ? "; its thread computes, without getting anywhere (state R)"
+                                                  : "";
+  return fmt::format("no sign of life for {:.1f} s{}", silence, state);
+}
+
+/// "rank 0 (dp=0) waits for it in all_reduce(...) #119 of group 'dp', of which it has begun #118, and so do 2 more".
+std::string who_waits(const Board& board, const Observer& observer, const Finding& finding) {
+  const int lost = finding.verdict.ranks.front();
+  int waiter = finding.waiter == lost ? -1 : finding.waiter, others = 0;
+  for (int rank = 0; rank < board.ranks(); ++rank) {
+    const std::vector<int>& list = observer.signs()[static_cast<std::size_t>(rank)].waits_for;
+    if (std::find(list.begin(), list.end(), lost) == list.end()) continue;
+    const auto& first = waiter < 0 ? list : observer.signs()[static_cast<std::size_t>(waiter)].waits_for;
+    if (waiter < 0 || std::find(first.begin(), first.end(), lost) == first.end()) waiter = rank;
+    ++others;
+  }
+  if (waiter < 0) return "nobody waits for it yet";
+  const auto waiting = board.page(waiter).waiting.read();
+  const auto record = waiting ? board.page(waiter).record(waiting->record) : std::nullopt;
+  std::string text = fmt::format("{} waits for it", board.place(waiter));
+  if (record) {
+    text += " in " + to_string(*record);
+    if (record->what == Record::What::collective)
+      text += fmt::format(", of which it has begun #{}", last_number(board.page(lost), record->group.view()));
+  }
+  if (others > 1) text += others == 2 ? "; so does 1 other rank" : fmt::format("; so do {} other ranks", others - 1);
+  return text;
+}
+
+Said one_lost(const Finding& finding, const Board& board, const Observer& observer) {
+  const int rank = finding.verdict.ranks.front();
+  const std::vector<int> others(finding.verdict.ranks.begin() + 1, finding.verdict.ranks.end());
+  const RankPage& page = board.page(rank);
+  const std::int64_t step = page.step;
+  std::string text = fmt::format("{}; it was {}; {}; {}", why(board, observer, finding), activity(page),
+                                 last_operation(page), who_waits(board, observer, finding));
+  if (!others.empty()) text += "; lost as well: " + list(board, others);
+  text += finding.verdict.outcome == Outcome::died
+              ? "; start again from the newest checkpoint"
+              : fmt::format("; find what keeps it, or raise --timeout ({:g} s)", finding.timeout);
+  return {ExitCode::retryable, text, board.place(rank) + (step < 0 ? "" : fmt::format(" step {}", step))};
+}
+
+/// For whom it was seen to wait; its page may say less by now.
+std::string wait_text(const Board& board, const Observer& observer, int rank) {
+  const RankPage& page = board.page(rank);
+  const RankSigns& signs = observer.signs()[static_cast<std::size_t>(rank)];
+  const auto waiting = page.waiting.read();
+  const auto record = waiting ? page.record(waiting->record) : std::nullopt;
+  const std::string where =
+      record ? fmt::format("in {} at {}", to_string(*record), record->site.view()) : activity(page);
+  std::string whom = list(board, signs.waits_for);
+  if (signs.more) whom += fmt::format("{}ranks above {}", whom.empty() ? "" : " and ", Waiting::most_ranks - 1);
+  return fmt::format("{} {} waits for {}", board.place(rank), where, whom.empty() ? "a thread of its own" : whom);
+}
+
+Said all_waiting(const Finding& finding, const Board& board, const Observer& observer) {
+  const Verdict& verdict = finding.verdict;
+  std::string waits;
+  constexpr std::size_t most = 6;
+  std::vector<int> ranks = verdict.outcome == Outcome::crossed ? verdict.ranks : std::vector{finding.waiter};
+  std::erase_if(ranks, [&](int rank) {  // those that have ended wait for nobody, and are only waited for
+    const RankSigns& signs = observer.signs()[static_cast<std::size_t>(rank)];
+    return rank != finding.waiter && signs.waits_for.empty() && !signs.more;
+  });
+  for (std::size_t i = 0; i < ranks.size() && i < most; ++i)
+    waits += (waits.empty() ? "" : "; ") + wait_text(board, observer, ranks[i]);
+  const std::int64_t step = board.page(finding.waiter).step;
+  const std::string place = board.place(finding.waiter) + (step < 0 ? "" : fmt::format(" step {}", step));
+  switch (verdict.outcome) {
+    case Outcome::crossed:
+      return {
+          ExitCode::desync,
+          fmt::format("ranks wait for one another in different operations, for {:g} s: {}; every rank must call the "
+                      "same operations in the same order",
+                      finding.timeout, waits),
+          place};
+    case Outcome::unseen:
+      return {
+          ExitCode::retryable,
+          fmt::format("{}, for {:g} s ({:g} x --timeout); of them are on other nodes, where they cannot be seen from "
+                      "here: {}; look at those nodes, or raise --timeout",
+                      waits, patience_with_unseen * finding.timeout, patience_with_unseen,
+                      verdict.ranks.empty() ? "some above it in number" : list(board, verdict.ranks)),
+          place};
+    default:
+      return {ExitCode::retryable,
+              fmt::format("{}; all are there, but for {:g} s ({:g} x --timeout) nothing has moved; look at the network "
+                          "between them, or raise --timeout",
+                          waits, patience_with_unseen * finding.timeout, patience_with_unseen),
+              place};
+  }
+}
+
+// The flight recorder.
+
+std::string state_of(const RankPage& page) {
+  const auto waiting = page.waiting.read();
+  switch (page.state.load()) {
+    case State::absent:
+      return "not begun";
+    case State::failed:
+      return "failed";
+    case State::ended:
+      return "ended";
+    case State::running:
+      break;
+  }
+  if (!waiting || waiting->record == 0) return "works";
+  const auto record = page.record(waiting->record);
+  std::string ranks;
+  for (const int rank : waiting->list()) ranks += fmt::format("{}{}", ranks.empty() ? "" : ",", rank);
+  return fmt::format("{} for rank {}{}", waiting->blocked ? "waits" : "works, its communication thread waits", ranks,
+                     record ? ", since " + seconds_ago(record->begun) : "");
+}
+
+std::string rank_table(const Board& board, const std::vector<int>& lost) {
+  std::string text;
+  for (int rank = 0; rank < board.ranks(); ++rank) {
+    if (!board.visible(rank)) {
+      text += fmt::format("rank {}: on another node, cannot be seen from here\n", rank);
+      continue;
+    }
+    const RankPage& page = board.page(rank);
+    const bool is_lost = std::find(lost.begin(), lost.end(), rank) != lost.end();
+    text += fmt::format("{}{}: {}; {}, {}; {}\n", is_lost ? "LOST " : "", board.place(rank), state_of(page),
+                        step_name(page.step), activity(page), last_operation(page));
+  }
+  return text;
+}
+
+/// "2.1 ms", "under way 31.2 s", and the site.
+std::string cell(const Record& r) {
+  const double seconds = 1e-9 * static_cast<double>((r.ended == 0 ? now() : r.ended) - r.begun);
+  const std::string time = seconds < 1 ? fmt::format("{:.2f} ms", 1e3 * seconds) : fmt::format("{:.1f} s", seconds);
+  return fmt::format("{}{} in {} {}", r.ended == 0 ? "UNDER WAY " : "", time, phase_name(r.phase), r.site.view());
+}
+
+using ByRank = std::map<int, Record>;
+using ByNumber = std::map<std::uint64_t, ByRank>;
+
+/// Whether every member has done the same thing at the same place, and is through with it.
+bool is_history(const ByRank& by_rank, std::size_t members) {
+  const Record& first = by_rank.begin()->second;
+  return by_rank.size() == members && std::all_of(by_rank.begin(), by_rank.end(), [&](const auto& one) {
+           const Record& r = one.second;
+           return r.ended != 0 && r.signature == first.signature && r.site.view() == first.site.view();
+         });
+}
+
+// Newest first. What was the same on all ranks is one line, with the milliseconds it took each; where they part, each
+// rank has its own.
+std::string group_history(const std::string& group, const ByNumber& numbers, const std::vector<int>& members) {
+  std::string text = fmt::format("\ngroup '{}', newest first, ranks", group);
+  for (const int rank : members) text += fmt::format(" {}", rank);
+  text += "\n";
+  // NOLINTNEXTLINE(modernize-loop-convert): clang 14 has no std::views::reverse
+  for (auto entry = numbers.rbegin(); entry != numbers.rend(); ++entry) {
+    const auto& [number, by_rank] = *entry;
+    const Record& first = by_rank.begin()->second;
+    if (is_history(by_rank, members.size())) {
+      text += fmt::format("#{} {} {} in {} {}, ms:", number, step_name(first.step), comm::to_string(first.signature),
+                          phase_name(first.phase), first.site.view());
+      for (const auto& one : by_rank)
+        text += fmt::format(" {:.2f}", 1e-6 * static_cast<double>(one.second.ended - one.second.begun));
+      text += "\n";
+      continue;
+    }
+    text += fmt::format("#{}\n", number);
+    for (const int rank : members) {
+      const auto found = by_rank.find(rank);
+      text += found == by_rank.end()
+                  ? fmt::format("    rank {:<4} -\n", rank)
+                  : fmt::format("    rank {:<4} {} {}, {}\n", rank, comm::to_string(found->second.signature),
+                                step_name(found->second.step), cell(found->second));
+    }
+  }
+  return text;
+}
+
+std::string messages(const Board& board) {
+  std::string text;
+  for (int rank = 0; rank < board.ranks(); ++rank) {
+    if (!board.visible(rank)) continue;
+    for (const Record& r : board.page(rank).history())
+      if (r.what != Record::What::collective)
+        text += fmt::format("    rank {:<4} {} {} {}\n", rank, step_name(r.step), to_string(r), cell(r));
+  }
+  return text.empty() ? "" : "\nmessages and groups made, by rank, oldest first\n" + text;
+}
+
+}  // namespace
+
+LostRank lost_rank(const Finding& finding, const Board& board, const Observer& observer) {
+  const Outcome outcome = finding.verdict.outcome;
+  const bool one = outcome == Outcome::died || outcome == Outcome::stopped;
+  const Said said = one ? one_lost(finding, board, observer) : all_waiting(finding, board, observer);
+  return {said.code, said.what, said.place, flight_record(board, one ? finding.verdict.ranks : std::vector<int>())};
+}
+
+std::string flight_record(const Board& board, const std::vector<int>& lost) {
+  std::map<std::string, ByNumber> groups;
+  std::map<std::string, std::map<int, bool>> members;
+  for (int rank = 0; rank < board.ranks(); ++rank) {
+    if (!board.visible(rank)) continue;
+    for (const Record& r : board.page(rank).history()) {
+      if (r.what != Record::What::collective) continue;
+      groups[std::string(r.group.view())][r.sequence][rank] = r;
+      members[std::string(r.group.view())][rank] = true;
+    }
+  }
+  std::string text = "ranks\n" + rank_table(board, lost);
+  text +=
+      fmt::format("\nthe last {} operations of each rank: how long each took there; -: not begun, or too long ago\n",
+                  RankPage::records);
+  for (const auto& [group, numbers] : groups) {
+    std::vector<int> ranks;
+    for (const auto& member : members[group]) ranks.push_back(member.first);
+    text += group_history(group, numbers, ranks);
+  }
+  return text + messages(board);
+}
+
+}  // namespace trireme::watch

@@ -1,0 +1,67 @@
+// Which rank holds the others up: from the seconds that every rank has itself worked in each phase of a step (page.h), the
+// time it waited for others left out. Only ranks that do the same work are compared: those of one pipeline stage.
+//
+// A machine shared with others makes any rank slow now and then. So a rank is named only when it was slower than 1.5
+// times the median of its peers in four windows of four steps in a row, in a phase that matters; and of a window's four
+// steps it is the second fastest that counts, so that a slow step or two say nothing. What is slow from step S on is
+// named after step S + 17 at the latest.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "parallel/comm/watch/page.h"
+
+namespace trireme::watch {
+
+struct Straggler {
+  int rank = 0;
+  Phase phase = Phase::forward;
+  double seconds = 0, median = 0;  ///< per step: this rank's, and that of its peers
+  std::int64_t first_step = 0, last_step = 0;
+  int peers = 0;
+
+  double ratio() const { return seconds / median; }
+};
+
+class StragglerDetector {
+ public:
+  static constexpr int window = 4, windows = 4;  ///< steps of a window; windows in a row
+  static constexpr double factor = 1.5;          ///< times the median of its peers
+  static constexpr double least_share = 0.1;     ///< the excess is at least this part of the peers' whole step
+  static constexpr double least_seconds = 5e-4;  ///< and at least this, per step
+
+  /// `seconds` by rank, of one step; steps come in order, and `work` tells which ranks can be compared: those of one
+  /// number, negative ones with nobody. Returns ranks and phases not named before.
+  std::vector<Straggler> add(std::int64_t step, const std::vector<PhaseSeconds>& seconds, const std::vector<int>& work);
+
+ private:
+  using Key = std::pair<int, Phase>;
+
+  std::vector<std::int64_t> steps_;                 // of the window
+  std::vector<std::vector<PhaseSeconds>> seconds_;  // of each
+  std::map<Key, int> slow_;                         // windows in a row
+  std::map<Key, std::int64_t> since_;               // their first step
+  std::map<Key, bool> named_;
+};
+
+/// "rank 3 (dp=1,tp=1) takes 2.1x the median of its 3 peers in backward (84 ms against 40 ms a step, ...)".
+std::string to_string(const Straggler& straggler, const std::string& place);
+
+/// Reads the ranks' step times from the board as they come; for one rank of each node.
+class StragglerWatch {
+ public:
+  explicit StragglerWatch(std::shared_ptr<const Board> board) : board_(std::move(board)) {}
+  /// What to say now; called once a step.
+  std::vector<std::string> look();
+
+ private:
+  std::shared_ptr<const Board> board_;
+  StragglerDetector detector_;
+  std::int64_t next_ = -1;  // the step that is looked for; -1: the first there is
+};
+
+}  // namespace trireme::watch

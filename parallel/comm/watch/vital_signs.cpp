@@ -1,0 +1,64 @@
+#include "parallel/comm/watch/vital_signs.h"
+
+#include <fmt/core.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+namespace trireme::watch {
+namespace {
+
+std::uint64_t process_space() {
+  struct stat about {};
+  return stat("/proc/self/ns/pid", &about) == 0 ? about.st_ino : 0;
+}
+
+std::string content(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+/// Of the text of a stat file, what follows the name in parentheses, which may hold anything: "S 1 2 3 ...".
+std::string after_name(const std::string& stat) {
+  const std::size_t name_end = stat.rfind(')');
+  return name_end == std::string::npos || name_end + 2 >= stat.size() ? "" : stat.substr(name_end + 2);
+}
+
+}  // namespace
+
+ThreadId this_thread() {
+  static const std::uint64_t space = process_space();
+  return {getpid(), syscall(SYS_gettid), space};
+}
+
+VitalSigns vital_signs(const ThreadId& id) {
+  if (id.space != this_thread().space || id.process == 0) return {};
+  const std::string folder = fmt::format("/proc/{}/task/{}/", id.process, id.thread);
+  const std::string fields = after_name(content(folder + "stat"));
+  VitalSigns found;
+  if (fields.empty()) {
+    found.state = std::filesystem::exists("/proc/self/stat") ? '\0' : '?';
+    return found;
+  }
+  found.state = fields.front();
+  found.processor_time = std::strtoull(content(folder + "schedstat").c_str(), nullptr, 10);
+  if (found.state == 'Z') found.signal = std::atoi(fields.substr(fields.rfind(' ') + 1).c_str()) & 0x7f;
+  return found;
+}
+
+bool waits_for_disk(std::int64_t process) {
+  std::error_code gone;
+  for (const auto& thread : std::filesystem::directory_iterator(fmt::format("/proc/{}/task", process), gone)) {
+    const std::string fields = after_name(content(thread.path().string() + "/stat"));
+    if (!fields.empty() && fields.front() == 'D') return true;
+  }
+  return false;
+}
+
+}  // namespace trireme::watch

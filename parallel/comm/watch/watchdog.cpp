@@ -1,0 +1,66 @@
+#include "parallel/comm/watch/watchdog.h"
+
+#include <algorithm>
+
+#include "parallel/comm/watch/report.h"
+
+namespace trireme::watch {
+
+Watchdog::Watchdog(std::shared_ptr<const Board> board, ProcessGroup::Deadline timeout,
+                   std::function<void(const std::exception_ptr&)> on_lost)
+    : board_(std::move(board)),
+      timeout_(timeout.count()),
+      on_lost_(std::move(on_lost)),
+      observer_(board_),
+      thread_([this] { run(); }) {}
+
+Watchdog::~Watchdog() {
+  {
+    const std::scoped_lock lock(mutex_);
+    stop_ = true;
+  }
+  stopped_.notify_all();
+  thread_.join();
+}
+
+void Watchdog::add(std::shared_ptr<Beacon> local) {
+  const std::scoped_lock lock(mutex_);
+  local_.push_back(std::move(local));
+}
+
+void Watchdog::remove(const Beacon& local) {
+  const std::scoped_lock lock(mutex_);
+  std::erase_if(local_, [&](const auto& beacon) { return beacon.get() == &local; });
+}
+
+void Watchdog::run() {
+  const auto interval = std::chrono::duration<double>(std::clamp(timeout_ / 20, 0.005, 0.05));
+  auto last = Clock::now();
+  std::unique_lock lock(mutex_);
+  while (!stopped_.wait_for(lock, interval, [this] { return stop_; })) {
+    const auto now = Clock::now();
+    const double seconds = std::chrono::duration<double>(now - std::exchange(last, now)).count();
+    if (look(seconds, lock)) return;
+  }
+}
+
+bool Watchdog::look(double seconds, std::unique_lock<std::mutex>& lock) {
+  for (const auto& beacon : local_) beacon->show_waits();
+  observer_.look(seconds);
+  const auto lose = [&](const Verdict& verdict, int waiter) {
+    const Finding finding{verdict, waiter, timeout_};
+    const std::exception_ptr error = std::make_exception_ptr(lost_rank(finding, *board_, observer_));
+    lock.unlock();  // whoever is told may end ranks, which take the lock
+    on_lost_(error);
+    lock.lock();
+    return true;
+  };
+  if (const std::vector<int> ranks = died(observer_.signs()); !ranks.empty()) return lose({Outcome::died, ranks}, -1);
+  for (const auto& beacon : local_) {
+    const Verdict verdict = judge(beacon->rank(), observer_.signs(), timeout_);
+    if (verdict.outcome != Outcome::patient) return lose(verdict, beacon->rank());
+  }
+  return false;
+}
+
+}  // namespace trireme::watch

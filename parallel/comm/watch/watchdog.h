@@ -1,0 +1,65 @@
+// The thread that notices when a rank is lost: it looks at all ranks' pages about twenty times a second, and ends the
+// waits of its own process's ranks when judge() says that they wait in vain. One for each process. It makes no call of a
+// transport, so that nothing can keep it from looking.
+// Read next: parallel/comm/watch/observer.h and judge.h; parallel/comm/watch/report.h for what is said then.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "parallel/comm/process_group.h"
+#include "parallel/comm/watch/beacon.h"
+#include "parallel/comm/watch/observer.h"
+
+namespace trireme {
+
+/// How a job is watched over.
+struct WatchOptions {
+  ProcessGroup::Deadline timeout = std::chrono::seconds(30);
+  /// Told of a rank that is lost, on the watchdog's thread, when the process cannot end by itself: its ranks wait in a
+  /// library, or a rank thread does not come back. A program ends itself and its job here.
+  std::function<void(const std::exception_ptr&)> on_lost = {};
+};
+
+/// As the functions of these names in process_group.h.
+void run_thread_ranks(int ranks, int threads_per_rank, const WatchOptions& options,
+                      const std::function<void(std::shared_ptr<ProcessGroup>)>& body);
+std::shared_ptr<ProcessGroup> mpi_world(const WatchOptions& options);
+
+namespace watch {
+
+/// The board of mpi_world(); null before it, and outside a launcher.
+std::shared_ptr<const Board> mpi_board();
+
+class Watchdog {
+ public:
+  /// `on_lost` is called at most once, with a LostRank (report.h).
+  Watchdog(std::shared_ptr<const Board> board, ProcessGroup::Deadline timeout,
+           std::function<void(const std::exception_ptr&)> on_lost);
+  ~Watchdog();
+  Watchdog(const Watchdog&) = delete;
+  Watchdog& operator=(const Watchdog&) = delete;
+
+  void add(std::shared_ptr<Beacon> local);  ///< a rank of this process
+  void remove(const Beacon& local);         ///< it has ended
+
+ private:
+  void run();
+  bool look(double seconds, std::unique_lock<std::mutex>& lock);  // true when it has found something
+
+  std::shared_ptr<const Board> board_;
+  const double timeout_;
+  std::function<void(const std::exception_ptr&)> on_lost_;
+  Observer observer_;
+  std::mutex mutex_;
+  std::condition_variable stopped_;
+  bool stop_ = false;
+  std::vector<std::shared_ptr<Beacon>> local_;
+  std::thread thread_;  // last: it uses all of the above
+};
+
+}  // namespace watch
+}  // namespace trireme

@@ -1,0 +1,55 @@
+#include "parallel/zero/seals.h"
+
+#include "core/error.h"
+#include "parallel/mesh/verify.h"
+
+namespace trireme {
+namespace {
+
+bool is_here(const Tensor& x) { return x.defined() && x.device() == Device::cpu && x.count() > 0; }
+
+void require_unchanged(const std::string& name, const Tensor& x, std::uint64_t expected) {
+  const std::uint64_t now = hash_of(x);
+  if (now == expected) return;
+  fail(ExitCode::retryable, "seal",
+       "{} changed in memory since its last update, and this rank has its only copy: its hash is {:016x}; expected "
+       "{:016x}; nothing was saved; memory or processor of this rank is suspect: start again with --resume auto, on "
+       "another machine if it happens again",
+       name, now, expected);
+}
+
+}  // namespace
+
+void ZeroSeals::watch(const optim::ShardList& shards, const std::vector<optim::StateTensor>& state) {
+  for (const optim::ShardPtr& shard : shards) {
+    Sealed sealed{.name = shard->parameter->name, .state = {}, .of_state = {}};
+    for (const optim::StateTensor& s : state) {
+      if (s.parameter == shard->parameter.get() && is_here(s.value)) sealed.state.emplace_back(s.name, s.value);
+    }
+    sealed_.push_back(std::move(sealed));
+  }
+}
+
+void ZeroSeals::close(std::size_t place, const Tensor& weights) {
+  Sealed& sealed = sealed_[place];
+  if (is_here(weights)) sealed.weights = hash_of(weights);
+  sealed.of_state.clear();
+  for (const auto& [name, value] : sealed.state) sealed.of_state.push_back(hash_of(value));
+  sealed.closed = true;
+}
+
+void ZeroSeals::check(std::size_t place, const Tensor& weights) const {
+  const Sealed& sealed = sealed_[place];
+  if (!sealed.closed) return;
+  if (is_here(weights)) require_unchanged("the shard of " + sealed.name, weights, sealed.weights);
+  for (std::size_t i = 0; i < sealed.state.size(); ++i) {
+    const auto& [kind, value] = sealed.state[i];
+    require_unchanged(fmt::format("the shard of optimizer.{}.{}", kind, sealed.name), value, sealed.of_state[i]);
+  }
+}
+
+void ZeroSeals::open() {
+  for (Sealed& sealed : sealed_) sealed.closed = false;
+}
+
+}  // namespace trireme

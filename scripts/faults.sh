@@ -1,0 +1,114 @@
+#!/usr/bin/env bash
+# Runs the fault scripts, tests/faults/*.sh, and says for each row of the matrix in docs/faults.md how it went:
+#   scripts/faults.sh [--quick] [NAME...]     NAME: a script without its .sh; none: all
+# --quick runs two scripts at a time, as most of them mostly wait, but by themselves those that say "# alone: why".
+# Needs the programs in build/bin; `./trireme faults` builds them first. The status is 0 when nothing failed.
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 70
+. scripts/common.sh
+
+folder=${TRIREME_FAULT_SCRIPTS:-tests/faults} # another one is for tests of this script
+rows=('' 'kill -9 a rank mid step' 'kill -9 at every I/O call of a save' 'un-synced writes dropped' 'SIGTERM' 'SIGUSR1'
+  'disk full, file size limit, EIO' 'truncated, flipped, missing shard' 'two jobs in one directory' 'hung rank'
+  'slow rank' 'NaN gradient on one rank' 'loss spike' "bit flip in one replica's weights" 'collective out of order'
+  'configuration differs between ranks' 'malformed files' 'bad flag, impossible mesh' 'bad token, empty data'
+  'out of memory')
+
+quick=() names=() one=no # --one NAME: for this script's own use, several of which may run at a time
+for argument in "$@"; do
+  case $argument in
+    --quick) quick=(--quick) ;;
+    --one) one=yes ;;
+    -*) die 64 "faults: unknown flag $argument; expected --quick or names of scripts in tests/faults" ;;
+    *)
+      if [ ! -e "$folder/$argument.sh" ] || [ "$argument" = common ]; then
+        die 64 "faults: no script tests/faults/$argument.sh; expected one of those in tests/faults"
+      fi
+      names+=("$argument")
+      ;;
+  esac
+done
+all=no
+if [ "${#names[@]}" -eq 0 ]; then
+  all=yes
+  for file in "$folder"/*.sh; do
+    name=$(basename "$file" .sh)
+    [ "$name" = common ] || names+=("$name")
+  done
+fi
+
+[ -z "${TRIREME_FAULT_SCRIPTS:-}" ] || LOGS=$folder/log
+mkdir -p "$LOGS"
+began=$SECONDS
+declare -A state # by row: PASS or FAIL
+# note_row ROW RESULT: a failure stays one.
+note_row() { [ "${state[$1]:-}" = FAIL ] || state[$1]=$2; }
+
+# run_one NAME: the script, with what it says and its status left in the logs; shows what it said when it ends.
+run_one() {
+  local log=$LOGS/fault-$1.log start=$SECONDS status=0
+  rm -f "$LOGS/fault-$1.status"
+  bash "$folder/$1.sh" "${quick[@]}" >"$log" 2>&1 </dev/null || status=$?
+  echo "$status" >"$LOGS/fault-$1.status"
+  say "== $1 ($(duration $((SECONDS - start))))
+$(grep -vE '^[^ ]*\.sh: line [0-9]+: +[0-9]+ (Killed|Terminated) ' "$log" | sed 's/^/   /')"
+}
+
+if [ "$one" = yes ]; then
+  run_one "${names[0]}"
+  exit
+fi
+at_once=1 together=() alone=()
+if [ "${#quick[@]}" -gt 0 ]; then at_once=2; fi
+for name in "${names[@]}"; do
+  if grep -q '^# alone: ' "$folder/$name.sh"; then alone+=("$name"); else together+=("$name"); fi
+done
+# By xargs, not by the shell in the background, where Ctrl-C would not reach them.
+if [ "${#together[@]}" -gt 0 ]; then
+  printf '%s\n' "${together[@]}" | xargs -P "$at_once" -I NAME scripts/faults.sh --one NAME "${quick[@]}"
+fi
+for name in "${alone[@]}"; do run_one "$name"; done
+
+failed=()
+for name in "${names[@]}"; do
+  file=$folder/$name.sh log=$LOGS/fault-$name.log
+  status=$(cat "$LOGS/fault-$name.status")
+  # An error of the shell leaves out what it should have checked.
+  if grep -E '^[^ ]*\.sh: line [0-9]+: ' "$log" | grep -qvE 'line [0-9]+: +[0-9]+ (Killed|Terminated) '; then
+    say "   $name: the script itself is at fault: see the line above"
+    status=70
+  fi
+  if [ "$status" -ne 0 ]; then failed+=("$name"); fi
+  # A line "PASS 9 ..." speaks for row 9; of a script with one row, every line does. A row of which a script says
+  # nothing has not passed.
+  mapfile -t covered < <(sed -n 's/^# row: \([0-9]*\).*/\1/p' "$file" | sort -un)
+  for row in "${covered[@]}"; do
+    said="$row "
+    [ "${#covered[@]}" -gt 1 ] || said=''
+    if grep -qE "^PASS $said" "$log" && ! grep -qE "^FAIL $said" "$log"; then
+      note_row "$row" PASS
+    else
+      note_row "$row" FAIL
+      if [ "$status" -eq 0 ]; then failed+=("$name"); fi
+      status=1
+    fi
+  done
+done
+
+say
+without=0
+for ((row = 1; row < ${#rows[@]}; ++row)); do
+  scripts=$(grep -lE "^# row: $row( |$)" "$folder"/*.sh | sed 's|.*/||; s|\.sh$||' | tr '\n' ' ')
+  result=${state[$row]:-}
+  if [ -z "$scripts" ]; then
+    result='----' scripts='no script'
+    without=$((without + 1))
+  elif [ -z "$result" ]; then
+    [ "$all" = yes ] || continue
+    result=FAIL
+  fi
+  printf 'row %2d  %-4s  %-38s %s\n' "$row" "$result" "${rows[row]}" "$scripts"
+done
+say
+say "${#names[@]} scripts, ${#failed[@]} failed${failed[*]:+: ${failed[*]}}; $without of $((${#rows[@]} - 1)) rows have no script; $(duration $((SECONDS - began)))"
+[ "${#failed[@]}" -eq 0 ]

@@ -1,0 +1,68 @@
+// The programs that bench/compare.py runs in turns: what they answer, and when.
+#include <doctest/doctest.h>
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "tests/cli/support.h"
+
+using namespace trireme::testing;
+
+namespace {
+
+const std::string small_model =
+    "--layers 1 --heads 2 --width 16 --context 8 --vocab 24 --threads 1 --warm-up 1 --turns ";
+
+/// The lines of JSON of a program whose standard input asks for these numbers of steps, one a line.
+std::vector<nlohmann::json> turns(const std::string& program, const std::string& flags, const std::string& asked) {
+  const Result result = shell("printf \"" + asked + "\" | " + TRIREME_BIN + "/" + program + " " + small_model + flags);
+  INFO(result.output);
+  REQUIRE(result.code == 0);
+  std::vector<nlohmann::json> lines;
+  std::istringstream output(result.output);
+  for (std::string line; std::getline(output, line);) lines.push_back(nlohmann::json::parse(line));
+  return lines;
+}
+
+}  // namespace
+
+TEST_CASE("step_bench answers as many steps as it is asked for, on one rank and on meshes") {
+  for (const char* flags : {"--micro-batch 2", "--mesh dp=2 --global-batch 4", "--mesh tp=2,pp=1 --dtype bf16",
+                            "--recompute full --micro-batches 2"}) {
+    CAPTURE(flags);
+    const std::vector<nlohmann::json> lines = turns("step_bench", flags, "2\\n1\\n");
+    REQUIRE(lines.size() == 5);  // ready, 2 + 1 steps, end
+    const nlohmann::json& ready = lines.front()["ready"];
+    CHECK(ready["parameters"] ==
+          24 * 16 + 8 * 16 + (12 * 16 * 16 + 13 * 16) + 2 * 16);  // as the literature counts them
+    for (std::size_t i = 1; i < 4; ++i) CHECK(lines[i]["seconds"] > 0);
+    const nlohmann::json& end = lines.back()["end"];
+    CHECK(end["activation_bytes"] > 0);
+    CHECK(end["peak_bytes"] > end["activation_bytes"]);
+    CHECK(end["peak_rss"] > end["peak_bytes"]);
+  }
+}
+
+TEST_CASE("recomputing every block needs less memory for activations, and step_bench says so") {
+  const std::string flags = "--layers 6 --micro-batch 8 --recompute ";
+  const auto bytes = [&](const char* what) {
+    return turns("step_bench", flags + what, "1\\n").back()["end"]["activation_bytes"].get<double>();
+  };
+  CHECK(bytes("full") < 0.5 * bytes("none"));
+}
+
+TEST_CASE("generate_bench answers a line for each token") {
+  const std::vector<nlohmann::json> lines = turns("generate_bench", "--prompt 3", "2\\n");
+  REQUIRE(lines.size() == 4);
+  CHECK(lines[0]["ready"]["weight_bytes"] == 4 * (24 * 16 + (12 * 16 * 16 + 13 * 16) + 2 * 16));  // not the positions
+  CHECK(lines[2]["seconds"] > 0);
+}
+
+TEST_CASE("what the benchmarks cannot measure is refused") {
+  const Result processes = run("step_bench", "--ranks mpi");
+  CHECK(processes.code == 64);
+  CHECK(contains(processes.output, "expected no launcher"));
+  const Result prompt = run("generate_bench", "--context 8 --prompt 9");
+  CHECK(prompt.code == 64);
+  CHECK(contains(prompt.output, "change --prompt"));
+}

@@ -1,0 +1,383 @@
+// run: jobs that fail, are killed, leave processes behind or are told to leave, and are started again or not.
+#include <doctest/doctest.h>
+#include <fmt/core.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "tests/cli/support.h"
+
+using namespace trireme::testing;
+namespace fs = std::filesystem;
+
+namespace {
+
+std::string content(const std::string& path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+/// A job that is a bash script: it appends its restart number and arguments to the file `starts`, and goes on with
+/// `body`, in which $n is that number.
+std::string write_job(const Workplace& work, const std::string& body, const std::string& name = "job") {
+  const std::string path = work.path(name);
+  std::ofstream(path) << "#!/bin/bash\nn=$TRIREME_RESTARTS\necho \"$n $*\" >>" << work.path("starts") << "\n"
+                      << body << "\n";
+  fs::permissions(path, fs::perms::owner_all);
+  return path;
+}
+
+const std::string fast = "--pause 0.01 --grace 0.1 ";
+
+/// run on the job, which writes to the folder `out`.
+Result supervise(const Workplace& work, const std::string& job, const std::string& flags = "") {
+  return trireme::testing::run("run", fmt::format("{} {} -- {} --out {}", fast, flags, job, work.path("out")));
+}
+
+std::vector<nlohmann::json> incidents(const Workplace& work) {
+  std::vector<nlohmann::json> lines;
+  std::ifstream file(work.path("out/incidents.jsonl"));
+  for (std::string line; std::getline(file, line);) lines.push_back(nlohmann::json::parse(line));
+  return lines;
+}
+
+}  // namespace
+
+TEST_CASE("run: a job that can be started again is, until it is done") {
+  const Workplace work;
+  const std::string job =
+      write_job(work,
+                "[ $n = 0 ] && { echo \"trireme: FATAL[75] rank 3 (dp=1) step 9: [mpi] lost\" >&2; exit 75; }\n"
+                "[ $n = 1 ] && kill -9 $$\n[ $n = 2 ] && exit 139\nexit 0");
+  const Result result = supervise(work, job);
+  INFO(result.output);
+  CHECK(result.code == 0);
+  const std::string arguments = fmt::format("--out {} --resume auto\n", work.path("out"));
+  CHECK(content(work.path("starts")) == "0 " + arguments + "1 " + arguments + "2 " + arguments + "3 " + arguments);
+  CHECK(contains(result.output, "run: the command has no --resume; --resume auto is added\n"));
+  CHECK(contains(result.output,
+                 "run: the job ended with exit code 75 (a rank was lost or late, or it was asked to "
+                 "leave), rank 3\n"));
+  CHECK(contains(result.output,
+                 "run: starting again in 0.0 s from the beginning (restart 3; 3 of 3 without a newer "
+                 "checkpoint)\n"));
+  CHECK(contains(result.output, "\n3 incidents, "));
+  const auto noted = incidents(work);
+  REQUIRE(noted.size() == 3);
+  CHECK(noted[0]["exit"] == 75);
+  CHECK(noted[0]["rank"] == 3);
+  CHECK(noted[0]["message"] == "rank 3 (dp=1) step 9: [mpi] lost");
+  CHECK(noted[1]["signal"] == 9);
+  CHECK(noted[2]["signal"] == 11);  // as a launcher says it
+  CHECK(noted[2]["restart"] == 2);
+}
+
+TEST_CASE("run: what would end the same way again is not started again") {
+  for (const int code : {64, 65, 70, 73, 74, 76, 77, 1, 130}) {
+    const Workplace work;
+    const Result result = supervise(work, write_job(work, fmt::format("exit {}", code)));
+    INFO(result.output);
+    CHECK(result.code == code);
+    CHECK(occurrences(content(work.path("starts")), "\n") == 1);
+    CHECK(contains(result.output, "is not started again\n"));
+  }
+  const Workplace work;
+  CHECK(supervise(work, work.path("absent")).code == 127);
+  const Result without = trireme::testing::run("run", "-- true");
+  CHECK(without.code == 64);
+  CHECK(contains(without.output, "the command has no --out"));
+  CHECK(contains(trireme::testing::run("run", "").output, "no command; expected run [FLAGS] -- COMMAND"));
+}
+
+TEST_CASE("run: without progress a job is given up, with progress it is not") {
+  const Workplace work;
+  const Result result = supervise(work, write_job(work, "exit 75"), "--restarts 2");
+  INFO(result.output);
+  CHECK(result.code == 69);
+  CHECK(occurrences(content(work.path("starts")), "\n") == 3);
+  CHECK(contains(result.output, "run: gave up: 2 restarts without a newer checkpoint than none"));
+}
+
+TEST_CASE("run: the next start waits until every process of the last one is gone") {
+  const Workplace work;
+  // A process that left its session and its parent, and ignores what can be ignored.
+  const std::string left = work.path("left");
+  const std::string job =
+      write_job(work, fmt::format("if [ $n = 0 ]; then\n"
+                                  "  (trap \"\" TERM HUP INT; setsid sleep 1000 & echo $! >{0}; wait) &\n"
+                                  "  until [ -s {0} ]; do sleep 0.01; done; kill -9 $$\nfi\n"
+                                  "! kill -0 $(cat {0}) 2>/dev/null",
+                                  left));
+  const Result result = supervise(work, job);
+  INFO(result.output);
+  CHECK(result.code == 0);
+  CHECK(contains(result.output, "processes of the job have outlived it by"));
+  CHECK_FALSE(fs::exists("/proc/" + content(left).substr(0, content(left).find('\n'))));
+}
+
+TEST_CASE("run: a job is told to leave by SIGUSR2, once, and to save by SIGUSR1") {
+  const Workplace work;
+  const std::string said = work.path("said"), ready = work.path("ready");
+  const std::string job =
+      write_job(work, fmt::format("trap \"echo save >>{0}\" USR1; trap \"echo leave >>{0}; exit 75\" "
+                                  "USR2; touch {1}; while :; do sleep 0.02; done",
+                                  said, ready));
+  for (const std::string signal : {"TERM", "INT", "USR2"}) {
+    CAPTURE(signal);
+    fs::remove(said);
+    fs::remove(ready);
+    // "set -m": else a shell's background jobs ignore SIGINT.
+    const Result result = shell(fmt::format(
+        "set -m; {0}/run {1} -- {2} --out {3} & p=$!; until [ -e {4} ]; do sleep 0.01; done; kill -USR1 $p; "
+        "until [ -s {5} ]; do sleep 0.01; done; kill -{6} $p; wait $p",
+        TRIREME_BIN, fast, job, work.path("out"), ready, said, signal));
+    INFO(result.output);
+    CHECK(result.code == 75);
+    CHECK(content(said) == "save\nleave\n");
+    CHECK(contains(result.output, "run: the job is told to save and leave\n"));
+    CHECK(contains(result.output, "told to leave"));
+    CHECK(contains(result.output, "the same command goes on with it\n"));
+  }
+  CHECK(occurrences(content(work.path("starts")), "\n") == 3);  // never a second time
+}
+
+TEST_CASE("run: when its terminal is closed the job saves and leaves, unless nohup has that ignored") {
+  const Workplace work;
+  const std::string said = work.path("said"), ready = work.path("ready");
+  const std::string job =
+      write_job(work, fmt::format("trap \"sleep 0.2; echo leave >>{0}; exit 75\" USR2; trap \"echo hangup >>{0}\" HUP\n"
+                                  "touch {1}; for i in $(seq 50); do sleep 0.02; done; exit 0",
+                                  said, ready));
+  // A shell and the system may each say so: it is not "again".
+  const auto hang_up = [&](const std::string& before) {
+    fs::remove(ready);
+    return shell(
+        fmt::format("{0} {1}/run {2} -- {3} --out {4} & p=$!; until [ -e {5} ]; do sleep 0.01; done; "
+                    "kill -HUP $p; sleep 0.05; kill -HUP $p; wait $p",
+                    before, TRIREME_BIN, fast, job, work.path("out"), ready));
+  };
+  const Result left = hang_up("");
+  INFO(left.output);
+  CHECK(left.code == 75);
+  CHECK(content(said) == "leave\n");
+  CHECK(hang_up("nohup").code == 0);
+  CHECK(content(said) == "leave\n");
+}
+
+TEST_CASE("run: a job that does not leave is killed when told twice") {
+  const Workplace work;
+  const std::string ready = work.path("ready");
+  const std::string job =
+      write_job(work, fmt::format("trap \"\" USR2 TERM; touch {}; while :; do sleep 0.02; done", ready));
+  const Result result = shell(
+      fmt::format("{0}/run {1} -- {2} --out {3} 2>{4} & p=$!; until [ -e {5} ]; do sleep 0.01; done; kill -TERM $p; "
+                  "until grep -q \"save and leave\" {4}; do sleep 0.01; done; kill -TERM $p; wait $p",
+                  TRIREME_BIN, fast, job, work.path("out"), work.path("log"), ready));
+  CHECK(result.code == 137);
+  CHECK(contains(content(work.path("log")), "told to leave again: the job is killed"));
+}
+
+TEST_CASE("run: a pause ends when the supervisor is told to leave") {
+  const Workplace work;
+  const Result result =
+      shell(fmt::format("{0}/run --pause 1000 --longest-pause 1000 -- {1} --out {2} 2>{3} & p=$!; until grep -q "
+                        "\"again in 1000\" {3}; do "
+                        "sleep 0.01; done; kill -TERM $p; wait $p",
+                        TRIREME_BIN, write_job(work, "exit 75"), work.path("out"), work.path("log")));
+  CHECK(result.code == 75);
+  CHECK(contains(content(work.path("log")), "told to leave while no job runs"));
+}
+
+TEST_CASE("run: a job goes on with fewer ranks, and with all again when they are back") {
+  const Workplace work;
+  const std::string world = work.path("world");
+  std::ofstream(world) << "8\n";
+  // What calls itself mpirun is taken for a launcher.
+  const std::string job = write_job(
+      work, fmt::format("case $n in 0) echo 7 >{0}; exit 75;; 1) echo 1 >{0}; exit 137;; esac", world), "mpirun");
+  // Of one rank there is not even a model; at the third look at it, there are eight again.
+  const std::string look = work.path("look");
+  std::ofstream(look) << fmt::format(
+      "#!/bin/bash\ncat {0}\nif [ $(cat {0}) = 1 ]; then echo >>{0}.looks; fi\n"
+      "if [ -e {0}.looks ] && [ $(wc -l <{0}.looks) -ge 3 ]; then echo 8 >{0}; fi\n",
+      world);
+  fs::permissions(look, fs::perms::owner_all);
+  const Result result = supervise(work, job + " -n 8 train_gpt --mesh dp=auto,tp=2 --global-batch 16",
+                                  fmt::format("--restarts 2 --min-ranks 2 --world-command {}", look));
+  INFO(result.output);
+  CHECK(result.code == 0);
+  const std::string starts = content(work.path("starts"));
+  CHECK(occurrences(starts, "\n") == 3);
+  CHECK(contains(starts, "0 -x TRIREME_RESTARTS -n 8 train_gpt"));
+  CHECK(contains(starts, "1 -x TRIREME_RESTARTS -n 4 train_gpt"));  // 7 ranks: dp=2
+  CHECK(contains(starts, "2 -x TRIREME_RESTARTS -n 8 train_gpt"));
+  CHECK(contains(result.output, "run: starting 4 of 8 ranks: dp=2\n"));
+  CHECK(occurrences(result.output, "run: 1 ranks can be started; expected at least 2 of 8, in steps of 2\n") == 3);
+  const auto noted = incidents(work);
+  REQUIRE(noted.size() == 2);
+  CHECK(noted[0]["ranks"] == 4);
+  CHECK(noted[1]["ranks"] == 8);
+}
+
+TEST_CASE("run: a world command without an answer is an error at the start, and given up later") {
+  const Workplace work;
+  const auto script = [&](const std::string& name, const std::string& lines) {
+    std::ofstream(work.path(name)) << "#!/bin/bash\n" << lines << "\n";
+    fs::permissions(work.path(name), fs::perms::owner_all);
+    return work.path(name);
+  };
+  const std::string job = write_job(work, "exit 75", "mpirun") + " -n 8 train_gpt --mesh dp=auto --global-batch 16";
+  const auto with = [&](const std::string& command) {
+    return supervise(work, job, fmt::format("--restarts 2 --min-ranks 2 --world-command '{}'", command));
+  };
+  const Result absent = with("nosuch_command");
+  INFO(absent.output);
+  CHECK(absent.code == 64);
+  CHECK(contains(absent.output,
+                 "FATAL[64] [run] --world-command 'nosuch_command' ended with exit code 127 (the "
+                 "command was not found) and printed nothing; expected a shell command that prints"));
+  CHECK(contains(with("echo many").output, "ended with exit code 0 (done) and printed 'many'; expected"));
+  CHECK(with("echo 8; exit 3").code == 64);
+  CHECK_FALSE(fs::exists(work.path("starts")));
+
+  const std::string once =
+      script("once", fmt::format("[ -e {0} ] && exit 3\ntouch {0}; echo 8 ranks", work.path("asked")));
+  const Result later = with(once);
+  INFO(later.output);
+  CHECK(later.code == 69);
+  CHECK(occurrences(content(work.path("starts")), "\n") == 1);
+  CHECK(contains(later.output, "(2 of 3 failures in a row, after which run gives up)\n"));
+  CHECK(contains(later.output, "run: gave up: --world-command has failed 3 times in a row"));
+
+  // One that does not end: `run` still does when it is told to.
+  const std::string ready = work.path("ready"), log = work.path("log");
+  const Result left = shell(fmt::format(
+      "{0}/run --min-ranks 2 --world-command {1} -- {2} --out {3} 2>{4} & p=$!; until [ -e {5} ]; do sleep "
+      "0.01; done; kill -TERM $p; wait $p",
+      TRIREME_BIN, script("never", fmt::format("touch {}; sleep 1000", ready)), job, work.path("out"), log, ready));
+  CHECK(left.code == 75);
+  CHECK(contains(content(log), "told to leave while no job runs"));
+}
+
+TEST_CASE("run: without a world command a launcher that fails is asked for less") {
+  const Workplace work;
+  // Fails like mpirun without slots for more than 3 ranks.
+  const std::string job = write_job(work, "while [ \"$1\" != -n ]; do shift; done; [ $2 -le 3 ]", "mpirun");
+  const Result result =
+      supervise(work, job + " -n 8 train_gpt --mesh dp=auto --global-batch 16", "--min-ranks 1 --restarts 5");
+  INFO(result.output);
+  CHECK(result.code == 0);
+  CHECK(contains(content(work.path("starts")), "2 -x TRIREME_RESTARTS -n 2 train_gpt"));
+}
+
+TEST_CASE("run: a killed training run ends with the weights of one that was left alone") {
+  for (const bool mpi : {false, true}) {
+    CAPTURE(mpi);
+    const Workplace work;
+    const std::string flags = work.small_run() + "--mesh dp=2 --dropout 0.1 --steps 400 --eval-batches 1 ";
+    const std::string out = work.path("killed"), log = work.path("log"), killed = work.path("pid");
+    const std::string launcher = mpi ? fmt::format("{} --oversubscribe -n 2 ", TRIREME_MPIEXEC) : std::string();
+    // The first process below `run`, or below mpirun, is killed after a checkpoint.
+    const std::string victim = mpi ? "$(cat /proc/$m/task/*/children | tr \" \" \"\\n\" | grep . | tail -n 1)" : "$m";
+    const Result result = shell(fmt::format(
+        "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; {0}/run {1} -- {2} {0}/train_gpt {3} "
+        "--checkpoint-every 20 --out {4} >{5} 2>&1 & p=$!; until grep -q \"^saved step 40 \" {5}; do sleep 0.01; done; "
+        "m=$(cat /proc/$p/task/*/children | tr -d \" \"); kill -9 {6}; wait $p",
+        TRIREME_BIN, fast, launcher, flags, out, log, victim));
+    INFO(content(log));
+    CHECK(result.code == 0);
+    CHECK(contains(content(log), "run: the job ended with signal 9 (Killed)"));
+    CHECK(contains(content(log), "1 incident, "));
+    CHECK(trireme::testing::run("train_gpt", flags + "--out " + work.path("whole")).code == 0);
+    CHECK(trireme::testing::run("checkpoint", fmt::format("diff {} {}", out, work.path("whole"))).code == 0);
+    CHECK(metric(out + "/metrics.jsonl", "loss") == metric(work.path("whole/metrics.jsonl"), "loss"));
+  }
+}
+
+TEST_CASE("run: when the supervisor itself is killed, the job saves and leaves") {
+  const Workplace work;
+  const std::string log = work.path("log"), gone = work.path("gone");
+  const Result result = shell(fmt::format(
+      "{0}/run -- {0}/train_gpt {1} --mesh dp=2 --steps 1000000 --out {2} >{3} 2>&1 & p=$!; "
+      "until grep -q \"^step 3/\" {3}; do sleep 0.01; done; m=$(cat /proc/$p/task/*/children | tr -d \" \"); "
+      "kill -9 $p; while kill -0 $m 2>/dev/null && ! grep -q \"^State:.Z\" /proc/$m/status; do sleep 0.02; done; exit "
+      "5",
+      TRIREME_BIN, work.small_run(), work.path("out"), log));
+  INFO(content(log));
+  CHECK(result.code == 5);
+  CHECK(contains(content(log), "\npreempted; saved step "));
+}
+
+TEST_CASE("run: the SLURM sample queues itself again at its time limit, and only then") {
+  const Workplace work;
+  const auto stand_in = [&](const std::string& name, const std::string& lines) {
+    std::ofstream(work.path(name)) << "#!/bin/bash\n" << lines << "\n";
+    fs::permissions(work.path(name), fs::perms::owner_all);
+  };
+  stand_in("scontrol", "echo \"$*\" >>" + work.path("requeued"));
+  // One process with ranks as threads stands for the ranks of a launcher.
+  stand_in("mpirun", "while [ \"$1\" != -n ]; do shift; done; shift 2; exec \"$@\" --ranks threads --mesh dp=2");
+  const std::string flags = work.small_run() + "--dropout 0.1 --decay-steps 40 --log-every 1 ";
+  const std::string out = work.path("run"), log = work.path("log");
+  const auto submit = [&](const std::string& steps, const std::string& then) {
+    fs::remove(log);  // of the submission before, whose steps are not this one's
+    return shell(
+        fmt::format("cd {0}/../..; export PATH={1}:$PATH SLURM_JOB_ID=77 SLURM_NTASKS=2; "
+                    "bash scripts/slurm/train.sbatch {2} --steps {3} --out {4} >{5} 2>&1 & p=$!; {6}; wait $p",
+                    TRIREME_BIN, work.path("."), flags, steps, out, log, then));
+  };
+  const auto signal_at = [&](const std::string& step, const std::string& signal) {
+    return fmt::format("until grep -qs \"^step {}/\" {}; do kill -0 $p || exit 99; sleep 0.01; done; kill -{} $p", step,
+                       log, signal);
+  };
+  const Result cancelled = submit("1000000", signal_at("3", "TERM"));
+  CHECK(cancelled.code == 75);
+  CHECK_FALSE(fs::exists(work.path("requeued")));
+
+  const Result limited = submit("1000000", signal_at("[0-9]*", "USR2"));
+  const std::string text = content(log);
+  INFO(text);
+  CHECK(limited.code == 75);
+  CHECK(content(work.path("requeued")) == "requeue 77\n");
+  CHECK(contains(text, "\nresuming after step "));
+
+  const auto last = static_cast<std::int64_t>(metric(out + "/metrics.jsonl", "step").back());
+  const Result done = submit(std::to_string(last + 1), "true");
+  INFO(content(log));
+  CHECK(done.code == 0);
+  CHECK(content(work.path("requeued")) == "requeue 77\n");
+  CHECK(trireme::testing::run("train_gpt",
+                              fmt::format("{} --mesh dp=2 --steps {} --out {}", flags, last + 1, work.path("whole")))
+            .code == 0);
+  CHECK(trireme::testing::run("checkpoint", fmt::format("diff {} {}", out, work.path("whole"))).code == 0);
+}
+
+TEST_CASE("run: a run that goes on with half its ranks has the losses of one that kept them, but for rounding") {
+  const Workplace work;
+  const std::string flags = work.small_run() + "--mesh dp=auto,tp=2 --dropout 0.1 --steps 150 --eval-batches 1 ";
+  const std::string out = work.path("shrunk"), log = work.path("log"), world = work.path("world");
+  std::ofstream(world) << "4\n";
+  const std::string launcher = fmt::format("{} --oversubscribe -n ", TRIREME_MPIEXEC);
+  const Result result = shell(fmt::format(
+      "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; {0}/run {1} --min-ranks 2 --world-command "
+      "\"cat {2}\" -- {3} 4 {0}/train_gpt {4} --checkpoint-every 20 --out {5} >{6} 2>&1 & p=$!; "
+      "until grep -q \"^saved step 40 \" {6}; do kill -0 $p || exit 99; sleep 0.01; done; echo 3 >{2}; "
+      "m=$(cat /proc/$p/task/*/children | tr -d \" \"); kill -9 $(cat /proc/$m/task/*/children); wait $p",
+      TRIREME_BIN, fast, world, launcher, flags, out, log));
+  INFO(content(log));
+  CHECK(result.code == 0);
+  CHECK(contains(content(log), "mesh             dp=2,tp=2,pp=1 = 4 ranks"));
+  CHECK(contains(content(log), "run: starting 2 of 4 ranks: dp=1\n"));
+  CHECK(contains(content(log), "mesh             dp=1,tp=2,pp=1 = 2 ranks"));
+  CHECK(trireme::testing::run("train_gpt", work.small_run() +
+                                               "--mesh dp=2,tp=2 --dropout 0.1 --steps 150 "
+                                               "--eval-batches 1 --out " +
+                                               work.path("whole"))
+            .code == 0);
+  const auto shrunk = metric(out + "/metrics.jsonl", "loss"), whole = metric(work.path("whole/metrics.jsonl"), "loss");
+  REQUIRE(shrunk.size() == 150);
+  for (std::size_t i = 0; i < whole.size(); ++i) CHECK(shrunk[i] == doctest::Approx(whole[i]).epsilon(1e-4));
+}

@@ -1,0 +1,199 @@
+// Signals to a run: it saves where it stands and leaves, or goes on, and nothing else changes.
+#include <doctest/doctest.h>
+#include <fmt/core.h>
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <csignal>
+#include <cstdlib>
+#include <regex>
+
+#include "tests/cli/support.h"
+
+using namespace trireme::testing;
+
+namespace {
+
+const std::string flags = "--mesh dp=2 --dropout 0.1 --decay-steps 40 ";
+
+/// A shell's lines that start `command` with all output in `log`, wait for its step 3, run `then` with its process in
+/// $p, and end as it ends.
+std::string at_step_3(const std::string& command, const std::string& log, const std::string& then) {
+  return fmt::format(
+      "{0} >{1} 2>&1 & p=$!; until grep -q \"^step 3/\" {1}; do kill -0 $p || exit 99; sleep 0.01; done; {2}; wait $p",
+      command, log, then);
+}
+
+std::string launched(bool mpi, const std::string& command) {
+  return mpi ? fmt::format(
+                   "env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 {} --oversubscribe -n 2 {}/{}",
+                   TRIREME_MPIEXEC, TRIREME_BIN, command)
+             : fmt::format("{}/{}", TRIREME_BIN, command);
+}
+
+/// The step of "... step N ..." that `pattern` finds in a log.
+std::int64_t step_in(const std::string& text, const std::string& pattern) {
+  std::smatch match;
+  return std::regex_search(text, match, std::regex(pattern)) ? std::atoll(match[1].str().c_str()) : -1;
+}
+
+/// Runs a shell's line as the leader of a session on a terminal of its own, which is closed after the run's step 3.
+Result on_closed_terminal(const std::string& line) {
+  const int terminal = ::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+  REQUIRE(terminal >= 0);
+  REQUIRE(::grantpt(terminal) == 0);
+  REQUIRE(::unlockpt(terminal) == 0);
+  const std::string name = ::ptsname(terminal);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::setsid();
+    const int side = ::open(name.c_str(), O_RDWR);  // a leader without one: it becomes the session's
+    for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) ::dup2(side, stream);
+    ::alarm(120);
+    ::execl("/bin/bash", "bash", "-c", line.c_str(), nullptr);
+    ::_exit(127);
+  }
+  Result result;
+  std::array<char, 4096> buffer{};
+  ssize_t count = 0;
+  while (!contains(result.output, "step 3/") && (count = ::read(terminal, buffer.data(), buffer.size())) > 0)
+    result.output.append(buffer.data(), static_cast<std::size_t>(count));
+  ::close(terminal);
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  result.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("a closed terminal is a request to leave: saved, 75, though nobody reads the last lines") {
+  const Workplace work;
+  for (const std::string before : {"exec ", "exec @/run -- "}) {
+    CAPTURE(before);
+    const std::string out = work.path(before == "exec " ? "alone" : "supervised");
+    std::string start = before;
+    if (const std::size_t at = start.find('@'); at != std::string::npos) start.replace(at, 1, TRIREME_BIN);
+    const std::string run = work.small_run() + flags + "--steps 1000000 --out " + out;
+    const Result left = on_closed_terminal(fmt::format("{}{}/train_gpt {}", start, TRIREME_BIN, run));
+    INFO(left.output);
+    CHECK(left.code == 75);
+    const Result saved = trireme::testing::run("checkpoint", "inspect " + out);
+    CHECK(saved.code == 0);
+    CHECK(contains(saved.output, "step_0"));
+  }
+}
+
+TEST_CASE("a hangup is as SIGTERM, to a process with its output in a pipe that breaks, and nothing under nohup") {
+  const Workplace work;
+  const std::string log = work.path("log"), run = "train_gpt " + work.small_run() + flags;
+  const Result left =
+      shell(at_step_3(launched(false, run + "--steps 1000000 --out " + work.path("run")), log, "kill -HUP $p"));
+  INFO(shell("cat " + log).output);
+  CHECK(left.code == 75);
+  CHECK(contains(shell("cat " + log).output, "\npreempted; saved step "));
+
+  const std::string pipe = work.path("pipe");
+  const Result piped = shell(fmt::format(
+      "mkfifo {0}; {1} >{0} 2>{2} & p=$!; exec 3<{0}; until grep -q \"^step 3/\" <&3; do :; done; kill -HUP $p; "
+      "exec 3<&-; wait $p",
+      pipe, launched(false, run + "--steps 1000000 --out " + work.path("piped")), log));
+  INFO(shell("cat " + log).output);
+  CHECK(piped.code == 75);
+  CHECK(trireme::testing::run("checkpoint", "inspect " + work.path("piped")).code == 0);
+
+  const Result ignored =
+      shell(at_step_3("nohup " + launched(false, run + "--steps 30 --decay-steps 30"), log, "kill -HUP $p"));
+  INFO(shell("cat " + log).output);
+  CHECK(ignored.code == 0);
+  CHECK(contains(shell("cat " + log).output, "\nstep 30/30 | loss "));
+}
+
+TEST_CASE("a run that is told to leave saves, ends with 75, and goes on as if nothing had been") {
+  for (const bool mpi : {false, true}) {
+    CAPTURE(mpi);
+    const Workplace work;
+    const std::string log = work.path("log"), out = work.path("parts");
+    const std::string run = work.small_run() + flags;
+    // mpirun passes SIGUSR2 on at once; SIGTERM is what a process by itself is sent.
+    const Result left = shell(at_step_3(launched(mpi, "train_gpt " + run + "--steps 1000000 --out " + out), log,
+                                        mpi ? "kill -USR2 $p" : "kill -TERM $p"));
+    const std::string text = shell("cat " + log).output;
+    INFO(text);
+    CHECK(left.code == 75);
+    const std::int64_t step = step_in(text, "\npreempted; saved step (\\d+) in [0-9.]+ s\n");
+    REQUIRE(step >= 3);
+    CHECK(contains(text, fmt::format("\nstep {}/1000000 | loss ", step)));
+    CHECK_FALSE(contains(text, fmt::format("\nstep {}/1000000 | loss ", step + 1)));
+    CHECK_FALSE(contains(text, "FATAL"));
+
+    // One step further, against a run that was left alone.
+    const std::string end = fmt::format("--steps {} ", step + 1);
+    const std::string whole = work.path("whole");
+    CHECK(trireme::testing::run("train_gpt", run + end + "--resume auto --out " + out).code == 0);
+    CHECK(trireme::testing::run("train_gpt", run + end + "--out " + whole).code == 0);
+    CHECK(trireme::testing::run("checkpoint", fmt::format("diff {} {}", out, whole)).code == 0);
+    CHECK(metric(out + "/metrics.jsonl", "loss") == metric(whole + "/metrics.jsonl", "loss"));
+  }
+}
+
+TEST_CASE("a run that is told to save does so and goes on") {
+  for (const bool mpi : {false, true}) {
+    CAPTURE(mpi);
+    const Workplace work;
+    const std::string log = work.path("log"), out = work.path("run");
+    const std::string run = work.small_run() + flags;
+    const std::string wait_for_save = fmt::format(
+        "kill -USR1 $p; until grep -q continuing {0}; do kill -0 $p || exit 98; sleep 0.01; done; "
+        "kill -USR2 $p",
+        log);
+    const Result left =
+        shell(at_step_3(launched(mpi, "train_gpt " + run + "--steps 1000000 --out " + out), log, wait_for_save));
+    const std::string text = shell("cat " + log).output;
+    INFO(text);
+    CHECK(left.code == 75);
+    const std::int64_t saved = step_in(text, "\nsaved step (\\d+); continuing\n");
+    REQUIRE(saved >= 3);
+    CHECK(occurrences(text, "continuing") == 1);
+    const std::int64_t last = step_in(text, "\npreempted; saved step (\\d+) in ");
+    REQUIRE(last > saved);
+    // Left alone, the same number of steps.
+    CHECK(
+        trireme::testing::run("train_gpt", fmt::format("{}--steps {} --out {}", run, last, work.path("whole"))).code ==
+        0);
+    CHECK(metric(out + "/metrics.jsonl", "loss") == metric(work.path("whole/metrics.jsonl"), "loss"));
+  }
+}
+
+TEST_CASE("without --out a signal saves nothing, and the run says so") {
+  const Workplace work;
+  const std::string log = work.path("log");
+  const Result left =
+      shell(at_step_3(launched(false, "train_gpt " + work.small_run() + flags + "--steps 1000000"), log,
+                      fmt::format("kill -USR1 $p; until grep -q continuing {}; do kill -0 $p || exit 98; sleep 0.01; "
+                                  "done; kill -TERM $p",
+                                  log)));
+  const std::string text = shell("cat " + log).output;
+  INFO(text);
+  CHECK(left.code == 75);
+  CHECK(contains(text, "a signal asks for a save, but there is no --out: nothing was saved; continuing\n"));
+  CHECK(contains(text, "; there is no --out: nothing was saved\n"));
+}
+
+TEST_CASE("a second interrupt ends a run at once") {
+  const Workplace work;
+  const std::string log = work.path("log");
+  // Shells start background jobs with SIGINT ignored unless job control is on.
+  const Result left = shell("set -m; " + at_step_3(launched(false, "train_gpt " + work.small_run() + flags +
+                                                                       "--steps 1000000 --context 64 --width 256"),
+                                                   log, "kill -INT $p; kill -INT $p; kill -INT $p"));
+  const std::string text = shell("cat " + log).output;
+  INFO(text);
+  // Interrupts sent at once may be one to the process: then it left as after the first.
+  CHECK((left.code == 130 || left.code == 75));
+  CHECK(contains(text, "interrupted: ending after the step under way; interrupt again to end at once\n"));
+}

@@ -1,0 +1,138 @@
+// Who is to blame, from what was observed: no clocks, no threads.
+#include "parallel/comm/watch/judge.h"
+
+#include <doctest/doctest.h>
+
+using namespace trireme::watch;
+
+namespace {
+
+constexpr double timeout = 30;
+
+RankSigns working() { return {.visible = true}; }
+RankSigns silent(double seconds) { return {.visible = true, .quiet = seconds, .beatless = seconds}; }
+RankSigns waiting(std::vector<int> ranks, double seconds, std::uint64_t operation = 1) {
+  return {.visible = true,
+          .blocked = true,
+          .quiet = seconds,
+          .beatless = seconds,
+          .operation = operation,
+          .waits_for = std::move(ranks)};
+}
+
+}  // namespace
+
+TEST_CASE("a rank that works is waited for as long as it takes") {
+  CHECK(judge(0, {waiting({1}, 1000), working()}, timeout).outcome == Outcome::patient);
+  CHECK(judge(0, {waiting({1}, 1000), silent(29)}, timeout).outcome == Outcome::patient);
+  // Also at the end of a chain, and when others of the chain have waited for long.
+  CHECK(judge(0, {waiting({1}, 1000), waiting({2}, 1000, 2), working()}, timeout).outcome == Outcome::patient);
+  CHECK(judge(0, {waiting({1, 2}, 1000), working(), waiting({1}, 1000)}, timeout).outcome == Outcome::patient);
+}
+
+TEST_CASE("a silent rank is lost at the timeout, and named by all who wait for it through others") {
+  const std::vector<RankSigns> ranks = {waiting({1}, 31), waiting({2}, 31, 2), silent(30), working()};
+  for (const int waiter : {0, 1}) {
+    const Verdict verdict = judge(waiter, ranks, timeout);
+    CHECK(verdict.outcome == Outcome::stopped);
+    CHECK(verdict.ranks == std::vector{2});
+  }
+  CHECK(judge(3, ranks, timeout).outcome == Outcome::patient);
+  // One that works beside it does not save the wait: both are needed.
+  CHECK(judge(0, {waiting({1, 2}, 31), working(), silent(30)}, timeout).ranks == std::vector{2});
+}
+
+TEST_CASE("processor time without a heartbeat is believed for twenty timeouts") {
+  RankSigns busy = working();
+  busy.beatless = 599;
+  CHECK(judge(0, {waiting({1}, 700), busy}, timeout).outcome == Outcome::patient);
+  busy.beatless = 600;
+  CHECK(judge(0, {waiting({1}, 700), busy}, timeout).outcome == Outcome::stopped);
+}
+
+TEST_CASE("a rank that is stopped while it waits is told from one that waits") {
+  RankSigns stopped = waiting({0}, 31);
+  CHECK(judge(0, {waiting({1}, 31), stopped}, timeout).outcome == Outcome::patient);
+  stopped.deaf = 30;
+  const Verdict verdict = judge(0, {waiting({1}, 31), stopped}, timeout);
+  CHECK(verdict.outcome == Outcome::stopped);
+  CHECK(verdict.ranks == std::vector{1});
+}
+
+TEST_CASE("a rank without a process is lost at once; one that ended or failed is not") {
+  RankSigns gone = silent(0.2);
+  gone.gone = true;
+  CHECK(died({working(), gone}) == std::vector{1});
+  CHECK(judge(0, {waiting({1}, 0.3), gone}, timeout).outcome == Outcome::died);
+  gone.ended = true;
+  CHECK(died({working(), gone}).empty());
+  gone.ended = false;
+  gone.failed = true;
+  CHECK(died({working(), gone}).empty());
+  CHECK(judge(0, {waiting({1}, 1000), gone}, timeout).outcome == Outcome::patient);  // it ends the job itself
+}
+
+TEST_CASE("ranks whose work is done wait for one another at the end of the job, and nothing is wrong with that") {
+  RankSigns leaving = waiting({1}, 0.1), left = waiting({0}, 0.1);
+  leaving.ended = left.ended = true;
+  CHECK(judge(0, {leaving, left}, timeout).outcome == Outcome::patient);
+  left.waits_for = {};  // seen later than the other, which still shows that it waits
+  CHECK(judge(0, {leaving, left}, timeout).outcome == Outcome::patient);
+  CHECK(judge(0, {leaving, silent(30)}, timeout).outcome == Outcome::stopped);  // but for one that never comes
+  RankSigns alone = waiting({1}, 1000);  // an operation that the other did not call before its end
+  CHECK(judge(0, {alone, left}, timeout).outcome != Outcome::patient);
+}
+
+TEST_CASE("ranks that wait for one another: in different operations, or in one that does not move") {
+  const auto ring = [](double first, double second, std::uint64_t operation) {
+    return judge(0, {waiting({1}, first, 1), waiting({0}, second, operation)}, timeout);
+  };
+  CHECK(ring(31, 31, 2).outcome == Outcome::crossed);
+  CHECK(ring(31, 31, 2).ranks == std::vector{0, 1});
+  CHECK(ring(119, 200, 1).outcome == Outcome::patient);
+  CHECK(ring(120, 200, 1).outcome == Outcome::stalled);
+  CHECK(ring(31, 5, 2).outcome == Outcome::patient);  // the second has come a moment ago
+  CHECK(ring(5, 31, 2).outcome == Outcome::patient);
+}
+
+TEST_CASE("what is on other nodes gets four timeouts") {
+  const RankSigns unseen;
+  CHECK(judge(0, {waiting({1}, 119), unseen}, timeout).outcome == Outcome::patient);
+  const Verdict verdict = judge(0, {waiting({1}, 120), unseen}, timeout);
+  CHECK(verdict.outcome == Outcome::unseen);
+  CHECK(verdict.ranks == std::vector{1});
+  CHECK(judge(0, {waiting({1, 2}, 120), unseen, working()}, timeout).outcome == Outcome::patient);
+}
+
+TEST_CASE("a wait of a communication thread alone does not make its rank a waiting one") {
+  RankSigns computes = waiting({1}, 0);
+  computes.blocked = false;
+  CHECK(judge(0, {computes, waiting({0}, 100)}, timeout).outcome == Outcome::patient);
+  CHECK(judge(1, {computes, waiting({0}, 100)}, timeout).outcome == Outcome::patient);
+  CHECK(judge(0, {computes, silent(31)}, timeout).outcome == Outcome::stopped);
+}
+
+TEST_CASE("a rank that waits for a thread of its own works, unless that takes four timeouts") {
+  RankSigns itself = waiting({}, 119, 0);
+  CHECK(judge(0, {waiting({1}, 200), itself}, timeout).outcome == Outcome::patient);
+  itself.quiet = 120;
+  CHECK(judge(0, {waiting({1}, 200), itself}, timeout).ranks == std::vector{1});
+}
+
+TEST_CASE(
+    "a rank that waits for a thread of its own says so itself, after four timeouts, also when nobody waits for it") {
+  RankSigns itself = waiting({}, 119, 0);
+  CHECK(judge(0, {itself}, timeout).outcome == Outcome::patient);
+  itself.quiet = 120;
+  const Verdict verdict = judge(0, {itself}, timeout);
+  CHECK(verdict.outcome == Outcome::stopped);
+  CHECK(verdict.ranks == std::vector{0});
+  itself.ended = true;
+  CHECK(judge(0, {itself}, timeout).outcome == Outcome::patient);
+}
+
+TEST_CASE("a ring is believed only when all have confirmed that they still wait") {
+  RankSigns old = waiting({0}, 31, 2);
+  old.confirmed = false;
+  CHECK(judge(0, {waiting({1}, 31), old}, timeout).outcome == Outcome::patient);
+}

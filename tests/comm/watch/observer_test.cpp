@@ -1,0 +1,139 @@
+// What counts as a sign of life, and which time counts: looks with seconds that the test says have passed.
+#include "parallel/comm/watch/observer.h"
+
+#include <doctest/doctest.h>
+
+#include "parallel/comm/watch/beacon.h"
+
+using namespace trireme;
+using namespace trireme::watch;
+
+namespace {
+
+/// A board of one rank, whose thread the system describes as the test says.
+struct Scene {
+  std::shared_ptr<Board> board = std::make_shared<Board>(1);
+  Beacon beacon{board, 0};
+  std::uint64_t first_beat = board->page(0).beats.fetch_add(1);
+  VitalSigns system{.state = 'S'};
+  int asked = 0;
+  Observer observer{board, [this](const ThreadId&) {
+                      ++asked;
+                      return system;
+                    }};
+
+  const RankSigns& look(double seconds, int times = 1) {
+    for (int i = 0; i < times; ++i) {
+      board->page(0).looks.fetch_add(1);
+      observer.look(seconds);
+    }
+    return observer.signs().front();
+  }
+};
+
+}  // namespace
+
+TEST_CASE("silence adds up, and a heartbeat ends it") {
+  Scene scene;
+  scene.look(0.05);
+  CHECK(scene.look(0.05, 100).quiet == doctest::Approx(5.0));
+  scene.board->page(0).beats.fetch_add(1);
+  CHECK(scene.look(0.05).quiet == 0);
+  CHECK(scene.look(0.05).beatless == doctest::Approx(0.05));
+}
+
+TEST_CASE("time in which the observer did not run does not count") {
+  Scene scene;
+  scene.look(0.05);
+  CHECK(scene.look(600).quiet == doctest::Approx(Observer::longest_gap));
+}
+
+TEST_CASE("a rank that runs, waits for the processor or the disk, or has had time lives without a heartbeat") {
+  Scene scene;
+  scene.look(0.05);
+  for (const char state : {'R', 'D'}) {
+    scene.system.state = state;
+    scene.look(0.05, 100);
+    CHECK(scene.observer.signs().front().quiet < 0.5);
+  }
+  scene.system.state = 'S';
+  for (int i = 0; i < 100; ++i) {
+    scene.system.processor_time += 1000;
+    scene.look(0.05);
+  }
+  CHECK(scene.observer.signs().front().quiet < 0.5);
+  CHECK(scene.observer.signs().front().beatless > 14);
+  scene.system.state = 'T';
+  CHECK(scene.look(0.05, 100).quiet > 4.5);
+}
+
+TEST_CASE("the system is not asked while there are heartbeats") {
+  Scene scene;
+  for (int i = 0; i < 100; ++i) {
+    scene.board->page(0).beats.fetch_add(1);
+    scene.look(0.05);
+  }
+  CHECK(scene.asked == 0);
+}
+
+TEST_CASE("a rank whose process stops while it waits becomes deaf; processor time says that it runs") {
+  Scene scene;
+  Waiting waiting;
+  waiting.record = 1;
+  waiting.blocked = true;
+  waiting.add(3);
+  scene.board->page(0).waiting.write(waiting);
+  CHECK(scene.look(0.05, 100).deaf == 0);
+  CHECK(scene.observer.signs().front().blocked);
+  CHECK(scene.observer.signs().front().waits_for == std::vector{3});
+  for (int i = 0; i < 100; ++i) scene.observer.look(0.05);
+  CHECK(scene.observer.signs().front().deaf > 4.5);
+  for (int i = 0; i < 10; ++i) {
+    scene.system.processor_time += 1000;
+    scene.observer.look(0.05);
+  }
+  CHECK(scene.observer.signs().front().deaf < 0.5);
+  CHECK(scene.observer.signs().front().quiet > 4.5);  // it polls: that is no progress
+}
+
+TEST_CASE("somebody's arrival is a sign of life; a rank all of whose peers have come only waits for the processor") {
+  Scene scene;
+  const auto show = [&](const std::vector<int>& ranks) {
+    Waiting waiting;
+    waiting.record = 1;
+    waiting.blocked = true;
+    for (const int rank : ranks) waiting.add(rank);
+    scene.board->page(0).waiting.write(waiting);
+  };
+  scene.system.state = 'R';
+  show({1, 2});
+  scene.look(0.05);
+  CHECK(scene.look(0.05, 100).quiet > 4.5);
+  show({2});
+  CHECK(scene.look(0.05).quiet == 0);
+  CHECK(scene.look(0.05, 100).quiet > 4.5);
+  show({});
+  CHECK(scene.look(0.05, 100).quiet < 0.5);
+  scene.system.state = 'S';
+  CHECK(scene.look(0.05, 100).quiet > 4.5);
+}
+
+TEST_CASE("a process that is gone is told from one that has ended") {
+  Scene scene;
+  scene.system.state = 0;
+  CHECK(scene.look(0.05, 10).gone);
+  CHECK_FALSE(scene.observer.signs().front().ended);
+  scene.beacon.set_state(State::ended);
+  CHECK(scene.look(0.05).ended);
+}
+
+TEST_CASE("the system knows this thread, and no thread of number 0") {
+  const VitalSigns mine = vital_signs(this_thread());
+  CHECK(mine.state == 'R');
+  CHECK(mine.processor_time > 0);
+  ThreadId nobody = this_thread();
+  nobody.thread = 1 << 30;
+  CHECK(vital_signs(nobody).gone());
+  nobody.space += 1;  // numbers of another container say nothing here
+  CHECK_FALSE(vital_signs(nobody).gone());
+}

@@ -1,0 +1,162 @@
+// Ranks that are threads: the lost one is named, whoever waits for it and however; slow ones are waited for.
+#include <doctest/doctest.h>
+
+#include <ctime>
+#include <functional>
+#include <latch>
+
+#include "core/heartbeat.h"
+#include "parallel/comm/call_site.h"
+#include "parallel/comm/watch/report.h"
+#include "parallel/comm/watch/watchdog.h"
+
+using namespace trireme;
+using namespace std::chrono_literals;
+
+namespace {
+
+/// Ranks that stay away sleep here until another rank's wait has ended, however long a busy machine takes.
+struct Away {
+  std::latch noticed{1};
+  void sleep() { noticed.wait(); }
+  template <class F>
+  void until_noticed(const F& wait) {
+    try {
+      wait();
+    } catch (...) {
+      if (!noticed.try_wait()) noticed.count_down();
+      throw;
+    }
+  }
+};
+
+struct Lost {
+  std::string place, what;
+  ExitCode code = ExitCode::ok;
+};
+
+Lost lost_in(int ranks, ProcessGroup::Deadline timeout, const std::function<void(ProcessGroup&)>& body) {
+  try {
+    run_thread_ranks(ranks, 1, timeout, [&](const std::shared_ptr<ProcessGroup>& world) { body(*world); });
+  } catch (const watch::LostRank& lost) { return {lost.place(), lost.what(), lost.code()}; }
+  FAIL("expected a rank to be lost");
+  return {};
+}
+
+bool says(const Lost& lost, std::string_view text) {
+  const bool found = lost.what.find(text) != std::string::npos;
+  if (!found) MESSAGE(lost.what, "\nlacks: ", std::string(text));
+  return found;
+}
+
+double processor_seconds() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+}  // namespace
+
+TEST_CASE("the missing rank is named, with its step, phase, call site and what is waited for") {
+  Away away;
+  const Lost lost = lost_in(3, 300ms, [&](ProcessGroup& world) {
+    watch::Beacon& beacon = *watch::Beacon::current();
+    beacon.set_place(fmt::format("rank {} (dp={},tp=0,pp=0)", world.rank(), world.rank()), 0);
+    beacon.begin_step(12);
+    const auto group = world.subgroup({2, 1, 0}, "dp[tp=0,pp=0]");
+    group->all_reduce(Tensor::zeros({64})).wait();
+    const watch::PhaseScope phase(Phase::backward);
+    const CallSite site("blocks.2.mlp");
+    if (world.rank() == 1) return away.sleep();
+    away.until_noticed([&] { group->all_reduce(Tensor::zeros({12345}, DType::bf16)).wait(); });
+  });
+  CHECK(lost.code == ExitCode::retryable);
+  CHECK(lost.place == "rank 1 (dp=1,tp=0,pp=0) step 12");
+  CHECK(says(lost,
+             "no sign of life for 0.3 s; its thread sleeps (state S); it was in backward at blocks.2.mlp; its last "
+             "operation is all_reduce(sum of 64 f32) #1 of group 'dp[tp=0,pp=0]', ended "));
+  CHECK(says(lost,
+             "waits for it in all_reduce(sum of 12345 bf16) #2 of group 'dp[tp=0,pp=0]', of which it has begun #1"));
+}
+
+TEST_CASE("who holds everyone up is named, not whom the first waits for") {
+  Away away;
+  const Lost lost = lost_in(3, 200ms, [&](ProcessGroup& world) {
+    if (world.rank() == 2) return away.sleep();
+    away.until_noticed([&] { world.recv(Tensor::zeros({7}), world.rank() + 1, 42).wait(); });
+  });
+  CHECK(lost.place == "rank 2");
+  CHECK(says(lost, "rank 1 waits for it in recv(7 f32, tag 42) from rank 2 in group 'world'"));
+}
+
+TEST_CASE("several missing ranks, and a wait on a communication thread") {
+  Away away;
+  const Lost lost = lost_in(4, 200ms, [&](ProcessGroup& world) {
+    if (world.rank() % 2 == 1) return away.sleep();
+    away.until_noticed([&] { world.broadcast(Tensor::zeros({100000}), 1, Launch::background).wait(); });
+  });
+  CHECK((lost.place == "rank 1" || lost.place == "rank 3"));  // or both, when the second was silent as long
+  CHECK(says(lost,
+             "in broadcast(100000 f32, root 1) #1 of group 'world', of which it has begun #0; so does 1 other rank;"));
+}
+
+TEST_CASE("ranks that wait for one another in different operations are out of step") {
+  const Lost lost = lost_in(2, 200ms, [&](ProcessGroup& world) {
+    const auto pair = world.subgroup({0, 1}, "pair");
+    if (world.rank() == 0) world.recv(Tensor::zeros({7}), 1, 3).wait();
+    pair->barrier();
+    world.send(Tensor::zeros({7}), 0, 3).wait();
+  });
+  CHECK(lost.code == ExitCode::desync);
+  CHECK(says(lost,
+             "rank 0 in recv(7 f32, tag 3) from rank 1 in group 'world' at the program waits for rank 1; rank 1 in "
+             "barrier() #1 of group 'pair' at the program waits for rank 0"));
+}
+
+TEST_CASE("a rank that computes is waited for, with heartbeats or without") {
+  CHECK_NOTHROW(run_thread_ranks(3, 1, 150ms, [&](const std::shared_ptr<ProcessGroup>& world) {
+    const double start = processor_seconds();
+    if (world->rank() == 1)
+      while (processor_seconds() - start < 0.6) Heartbeat::beat();
+    world->barrier();
+  }));
+  CHECK_NOTHROW(run_thread_ranks(2, 1, 600ms, [&](const std::shared_ptr<ProcessGroup>& world) {
+    const double start = processor_seconds();
+    while (world->rank() == 1 && processor_seconds() - start < 1.0) {}
+    world->barrier();
+  }));
+}
+
+TEST_CASE("ranks that wait for a slow one in different operations are not taken for a ring") {
+  CHECK_NOTHROW(run_thread_ranks(4, 1, 150ms, [&](const std::shared_ptr<ProcessGroup>& world) {
+    const bool is_even = world->rank() % 2 == 0;
+    const auto mine = is_even ? world->subgroup({0, 2}, "even") : world->subgroup({1, 3}, "odd");
+    const double start = processor_seconds();
+    if (world->rank() == 3)
+      while (processor_seconds() - start < 0.6) Heartbeat::beat();
+    mine->barrier();
+    if (world->rank() == 2) world->recv(Tensor::zeros({1}), 1, 0).wait();
+    if (world->rank() == 1) world->send(Tensor::zeros({1}), 2, 0).wait();
+    world->barrier();
+  }));
+}
+
+TEST_CASE("a rank thread that does not come back: somebody else is told") {
+  std::latch never{1}, told{1};
+  std::string place;
+  const WatchOptions options{.timeout = 200ms, .on_lost = [&](const std::exception_ptr& error) {
+                               try {
+                                 std::rethrow_exception(error);
+                               } catch (const watch::LostRank& lost) { place = lost.place(); }
+                               told.count_down();
+                               never.count_down();  // a program would end here
+                             }};
+  CHECK_THROWS_AS(run_thread_ranks(2, 1, options,
+                                   [&](const std::shared_ptr<ProcessGroup>& world) {
+                                     if (world->rank() == 1) return never.wait();
+                                     world->barrier();
+                                   }),
+                  watch::LostRank);
+  told.wait();
+  CHECK(place == "rank 1");
+}

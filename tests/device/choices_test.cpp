@@ -1,0 +1,68 @@
+// What the table before training and --print-config say of kernels is what implementation_for() chooses.
+#include <doctest/doctest.h>
+
+#include "core/error.h"
+#include "cuda/runtime/emulated.h"
+#include "cuda/selection.h"
+
+#include "train/gpu_choices.h"
+
+using namespace trireme;
+
+namespace {
+
+TrainOptions options(DType dtype, std::int64_t width, std::int64_t heads) {
+  TrainOptions o;
+  o.model.config.width = width;
+  o.model.config.heads = heads;
+  o.model.config.context = 16;
+  o.batch.micro_batch = 2;
+  o.precision.dtype = dtype;
+  o.precision.device = name(Device::cuda);
+  resolve(o, 1);
+  return o;
+}
+
+/// The selection is the process's: put back for the cases that follow.
+struct Selections {
+  ~Selections() {
+    cuda::select_gemm("auto");
+    cuda::select_attention("auto");
+  }
+};
+
+}  // namespace
+
+TEST_CASE("choices: what auto takes on this device") {
+  const cuda::ScopedEmulatedDevice device;
+  const Selections selections;
+  const GpuChoices of_bf16 = gpu_choices(options(DType::bf16, 32, 2), 100);
+  CHECK(of_bf16.products == "sm80");
+  CHECK(of_bf16.attention == "sm80");
+  const GpuChoices of_f32 = gpu_choices(options(DType::f32, 32, 2), std::nullopt);
+  CHECK(of_f32.products == "f32");
+  CHECK(of_f32.attention == "f32");
+}
+
+TEST_CASE("choices: a kernel asked for by name refuses before the first step what it cannot take") {
+  const cuda::ScopedEmulatedDevice device;
+  const Selections selections;
+  TrainOptions o = options(DType::bf16, 32, 2);
+  o.precision.gemm = "sm90";
+  CHECK(gpu_choices(o, std::nullopt).products == "sm90");
+  o = options(DType::bf16, 36, 2);
+  o.precision.gemm = "sm90";
+  CHECK_THROWS_WITH_AS(gpu_choices(o, std::nullopt),
+                       doctest::Contains("--gemm sm90 cannot take a call: rows of a are 36 elements apart"), Error);
+}
+
+TEST_CASE("choices: notes, on a GPU alone") {
+  const cuda::ScopedEmulatedDevice device;
+  const Selections selections;
+  TrainOptions o = options(DType::bf16, 32, 2);
+  const auto notes = gpu_choice_notes(o);
+  REQUIRE(notes.size() == 2);
+  CHECK(notes[0] == std::pair<std::string, std::string>("gemm", "on this GPU: sm80"));
+  o.precision.device = name(Device::cpu);
+  CHECK(gpu_choice_notes(o).empty());
+}

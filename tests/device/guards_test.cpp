@@ -1,0 +1,43 @@
+// What a run watches itself for, with its weights on the emulated GPU.
+#include "cuda/runtime/emulated.h"
+#include "parallel/comm/staged_group.h"
+#include "tests/parity/compare.h"
+#include "train/trainer.h"
+
+using namespace trireme;
+using namespace trireme::testing;
+
+namespace {
+
+/// The message of comparing the copies of weights on two ranks, of which the second's may be damaged; empty: none.
+std::string compared(std::int64_t zero, bool damaged) {
+  TrainOptions o = parity_options("dp=2", 2);
+  o.model.config.layers = 1;
+  o.model.config.width = 16;
+  o.precision.device = name(Device::cuda);
+  o.mesh.zero = zero;
+  resolve(o, 2);
+  const cuda::ScopedEmulatedDevice device;
+  try {
+    run_thread_ranks(2, 1, std::chrono::seconds(60), [&](std::shared_ptr<ProcessGroup> world) {
+      const auto mesh = std::make_shared<const DeviceMesh>(staged(std::move(world)), o.mesh.shape);
+      Trainer trainer(o, mesh);
+      if (damaged && mesh->rank() == 1) {
+        Tensor weight = trainer.model().parameters().front()->value;
+        kernels(Device::cuda).fill(weight, 0.5);
+      }
+      trainer.check_replicas();
+    });
+  } catch (const Error& error) { return error.what(); }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("device: copies of weights on a GPU are compared") {
+  for (const std::int64_t zero : {0, 1}) {
+    CHECK(compared(zero, false) == "");
+    const std::string found = compared(zero, true);
+    CHECK_MESSAGE(found.find("differs between rank 0 and rank 1") != std::string::npos, found);
+  }
+}

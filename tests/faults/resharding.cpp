@@ -1,0 +1,154 @@
+// Every mesh takes over from every other: what mesh A saved is loaded on mesh B, saved there, and compared with the
+// checkpoint that all began with, as global tensors, bit for bit:
+//
+//   fault_resharding FOLDER [MESHES]
+//
+// FOLDER is new; MESHES: how many of the list (default all). Ranks are threads. Prints counts; exit code 1 when any
+// pair differs. tests/checkpoint/resharding_test.cpp does the same from memory to memory.
+#include <cstdio>
+#include <string>
+
+#include "core/error.h"
+#include "core/io.h"
+#include "data/char_tokenizer.h"
+#include "parallel/checkpoint/compare.h"
+#include "train/ranks.h"
+#include "train/saved_run.h"
+#include "train/trainer.h"
+#include "train/validate.h"
+
+namespace fs = std::filesystem;
+using namespace trireme;
+
+namespace {
+
+struct Layout {
+  const char* mesh;
+  std::int64_t zero = 0;
+  const char* pipeline = "1f1b";
+};
+constexpr Layout layouts[] = {{"dp=1"},
+                              {"dp=2", 1},
+                              {"pp=2", 0, "interleaved:2"},
+                              {"dp=4", 3},
+                              {"tp=2,pp=2"},
+                              {"dp=2,tp=2", 2},
+                              {"dp=3", 3},
+                              {"tp=4", 0},
+                              {"cp=2", 2},
+                              {"pp=4", 0, "gpipe"},
+                              {"dp=2,pp=2", 2, "interleaved:2"},
+                              {"dp=6", 1},
+                              {"dp=2,tp=2,pp=2", 1},
+                              {"dp=8", 2},
+                              {"dp=2,cp=2,tp=2", 3},
+                              {"tp=2,pp=4", 0, "zero-bubble"}};
+
+TrainOptions options_of(const Layout& layout) {
+  TrainOptions o;
+  o.model.config = {.layers = 4, .heads = 4, .width = 24, .context = 8, .vocab = 65};
+  o.precision.dtype = DType::bf16;  // with master weights: all that there is to store
+  o.precision.threads = 1;
+  o.mesh.axes = layout.mesh;
+  o.mesh.zero = layout.zero;
+  o.mesh.pipeline = layout.pipeline;
+  if (layout.zero == 3) o.mesh.zero_resident = 200;
+  o.batch.global_batch = 48;
+  o.batch.micro_batch = 2;
+  resolve(o, 0);
+  validate(o);
+  return o;
+}
+
+CharTokenizer tokenizer() {
+  std::vector<char32_t> characters;
+  for (char32_t i = 0; i < 65; ++i) characters.push_back(U' ' + i);
+  return CharTokenizer(std::move(characters));
+}
+
+Batch some_batch(std::int64_t first, std::int64_t count) {
+  Batch batch{Tensor::empty({count, 8}, DType::i32), Tensor::empty({count, 8}, DType::i32), {}};
+  for (std::int64_t i = 0; i < count * 8; ++i) {
+    batch.inputs.data<std::int32_t>()[i] = static_cast<std::int32_t>((first * 8 + i) * 7 % 65);
+    batch.targets.data<std::int32_t>()[i] = static_cast<std::int32_t>((first * 8 + i + 1) * 7 % 65);
+  }
+  for (std::int64_t i = 0; i < count; ++i) batch.sample_ids.push_back(first + i);
+  return batch;
+}
+
+/// Runs f(trainer, mesh) on every rank.
+template <class F>
+void on(const Layout& layout, const F& f) {
+  const TrainOptions o = options_of(layout);
+  run_ranks(o, [&](Rank& rank) {
+    const auto mesh = std::make_shared<const DeviceMesh>(rank.world, o.mesh.shape);
+    Trainer trainer(o, mesh);
+    f(trainer, o, *mesh);
+  });
+}
+
+/// Two steps from the initial weights, saved.
+void make_original(const fs::path& out) {
+  on(layouts[0], [&](Trainer& trainer, const TrainOptions& o, const DeviceMesh& mesh) {
+    const BatchPlan plan = o.batch_sizes().on_rank(mesh.coord(Axis::dp));
+    for (int step = 0; step < 2; ++step) {
+      const auto next = [&](int i) { return some_batch(plan.first_sample(48 * step, i), 2); };
+      trainer.gradients(next, 1.0 / 384);
+      trainer.update(1e-2, trainer.gradient_norm());
+    }
+    save_run(out, trainer.model(), trainer.optimizer(), {.steps = 2, .samples = 96}, tokenizer(), 7);
+  });
+}
+
+std::size_t differences(const fs::path& a, const fs::path& b) {
+  checkpoint::Checkpoint first(find_saved_run(a)), second(find_saved_run(b));
+  return checkpoint::compare(first, second).size();
+}
+
+int test(const fs::path& folder, std::size_t meshes) {
+  make_directories(folder);
+  const fs::path original = folder / "original";
+  make_original(original);
+  int pairs = 0, differing = 0, moved = 0;
+  for (std::size_t from = 0; from < meshes; ++from) {
+    const fs::path source = folder / fmt::format("from{}", from);
+    const auto move = [&](std::size_t to, const fs::path& in, const fs::path& out) {
+      on(layouts[to], [&](Trainer& trainer, const TrainOptions&, const DeviceMesh&) {
+        const Progress progress = load_run(in, trainer.model(), trainer.optimizer(), tokenizer(), 7);
+        save_run(out, trainer.model(), trainer.optimizer(), progress, tokenizer(), 7);
+      });
+      const std::size_t count = differences(original, out);
+      if (count > 0)
+        std::printf("%s zero %d to %s zero %d: %zu tensors differ\n", layouts[from].mesh,
+                    static_cast<int>(layouts[from].zero), layouts[to].mesh, static_cast<int>(layouts[to].zero), count);
+      return count > 0;
+    };
+    moved += static_cast<int>(move(from, original, source));
+    for (std::size_t to = 0; to < meshes; ++to) {
+      if (to == from) continue;
+      const fs::path target = folder / "target";
+      differing += static_cast<int>(move(to, source, target));
+      ++pairs;
+      remove_folder(target);
+    }
+    remove_folder(source);
+  }
+  std::printf("meshes=%zu pairs=%d differing=%d\n", meshes, pairs, differing + moved);
+  return differing + moved > 0 ? 1 : 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 2) {
+    std::fputs("usage: fault_resharding FOLDER [MESHES]\n", stderr);
+    return 64;
+  }
+  try {
+    return test(argv[1],
+                argc > 2 ? std::min<std::size_t>(std::stoull(argv[2]), std::size(layouts)) : std::size(layouts));
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 70;
+  }
+}

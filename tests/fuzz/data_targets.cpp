@@ -1,0 +1,183 @@
+// Targets for files: JSON, safetensors, tokenizers, token shards, manifests.
+#include <algorithm>
+#include <cstring>
+#include <memory>
+
+#include "core/hash.h"
+#include "data/bpe_tokenizer.h"
+#include "data/json.h"
+#include "data/safetensors.h"
+#include "data/shard_layout.h"
+#include "data/token_shard.h"
+#include "parallel/checkpoint/manifest.h"
+#include "parallel/checkpoint/manifest_text.h"
+#include "tests/fuzz/targets.h"
+
+namespace trireme::fuzz {
+
+namespace {
+
+const std::filesystem::path path = "input";
+
+int depth_of(const nlohmann::json& value) {
+  int deepest = 0;
+  if (value.is_structured())
+    for (const auto& item : value) deepest = std::max(deepest, depth_of(item));
+  return value.is_structured() ? deepest + 1 : 0;
+}
+
+}  // namespace
+
+void json(std::string_view input) {
+  nlohmann::json value;
+  if (!accepted([&] { value = parse_json(input, path); })) return;
+  expect(depth_of(value) <= json_most_depth, "a value nested too deeply was accepted");
+  const std::string text = value.dump();
+  expect(parse_json(text, path) == value, "what was accepted is another value once written");
+  // Taking every value must see what parsing keeps, and leave an empty container.
+  std::size_t members = 0;
+  const nlohmann::json rest = parse_json(text, path, [&](const JsonPlace& place, const nlohmann::json& taken) {
+    expect(place.at < text.size(), "a value begins outside the text");
+    if (place.depth == 2) return false;
+    ++members;
+    expect(value.is_array() ? value.at(place.index) == taken : value.at(std::string(place.key)) == taken,
+           "a value that is taken differs from the one that is kept");
+    return true;
+  });
+  expect(!value.is_structured() || (members == value.size() && rest.empty()), "a value was not offered");
+}
+
+void safetensors(std::string_view input) {
+  SafetensorsLayout layout;
+  if (!accepted([&] { layout = parse_safetensors(input, path); })) return;
+  std::vector<std::pair<std::string, SafetensorsLayout::Stored>> order(layout.tensors.begin(), layout.tensors.end());
+  std::sort(order.begin(), order.end(), [](const auto& a, const auto& b) {
+    return std::pair(a.second.begin, a.second.end) < std::pair(b.second.begin, b.second.end);
+  });
+  std::uint64_t at = order.empty() ? input.size() : order.front().second.begin;
+  std::vector<SafetensorsEntry> entries;
+  std::string data;
+  for (const auto& [name, stored] : order) {
+    expect(stored.begin == at && stored.end >= at && stored.end <= input.size(), "tensors leave holes or overlap");
+    expect(stored.end - stored.begin == static_cast<std::uint64_t>(stored.shape.count()) * size_of(stored.dtype),
+           "a tensor's bytes are not what its shape says");
+    at = stored.end;
+    entries.push_back({name, stored.dtype, stored.shape});
+    data += input.substr(static_cast<std::size_t>(stored.begin), static_cast<std::size_t>(stored.end - stored.begin));
+  }
+  expect(at == input.size(), "bytes are left");
+  const std::string again = safetensors_header(entries, layout.metadata) + data;
+  const SafetensorsLayout back = parse_safetensors(again, path);
+  expect(back.metadata == layout.metadata && back.tensors.size() == entries.size(), "metadata or tensors were lost");
+  for (const auto& [name, stored] : order) {
+    const auto& other = back.tensors.at(name);
+    expect(other.dtype == stored.dtype && other.shape == stored.shape &&
+               std::string_view(again).substr(other.begin, other.end - other.begin) ==
+                   input.substr(stored.begin, stored.end - stored.begin),
+           "a tensor changed by being written");
+  }
+}
+
+namespace {
+
+void check_manifest(std::string_view text) {
+  checkpoint::Manifest manifest;
+  if (!accepted([&] { manifest = checkpoint::parse_manifest(text, path); })) {
+    accepted([&] { checkpoint::parse_part(text); });
+    return;
+  }
+  for (const checkpoint::StoredFile& file : manifest.files) {
+    expect(std::filesystem::path(file.name).filename() == file.name && file.name != "." && file.name != "..",
+           "a file's name leads out of the folder");
+    expect(file.chunks.size() == (file.bytes + checkpoint::chunk_bytes - 1) / checkpoint::chunk_bytes,
+           "a file has another number of chunks than bytes");
+  }
+  for (const auto& [name, tensor] : manifest.tensors) {
+    std::int64_t count = 0;
+    for (const checkpoint::Piece& piece : tensor.pieces) {
+      const auto bytes = static_cast<std::uint64_t>(piece.shape.count()) * size_of(tensor.dtype);
+      expect(piece.file < manifest.files.size() && piece.offset + bytes <= manifest.files[piece.file].bytes,
+             "a piece lies outside its file");
+      for (int dim = 0; dim < tensor.shape.dims(); ++dim)
+        expect(
+            piece.start[dim] >= 0 && piece.shape[dim] >= 0 && piece.start[dim] + piece.shape[dim] <= tensor.shape[dim],
+            "a piece lies outside its tensor");
+      count += piece.shape.count();
+    }
+    expect(count == tensor.shape.count(), "pieces do not cover their tensor");
+  }
+  const std::string once = to_text(manifest);
+  expect(to_text(checkpoint::parse_manifest(once, path)) == once, "a manifest changed by being written");
+}
+
+}  // namespace
+
+void manifest(std::string_view input) {
+  using namespace checkpoint::manifest_text;
+  check_manifest(input);
+  check_manifest(fmt::format("{}{}{}{}", before_checksum, hexadecimal(hash_bytes(input)), after_checksum, input));
+}
+
+void tokenizer(std::string_view input) {
+  std::shared_ptr<const Tokenizer> tokenizer;
+  const std::size_t zero = input.find('\0');
+  const bool hugging_face = zero != std::string_view::npos;
+  if (!accepted([&] {
+        tokenizer = hugging_face
+                        ? parse_hugging_face(input.substr(0, zero), "vocab.json", input.substr(zero + 1), "merges.txt")
+                        : parse_tokenizer(input, path);
+      }))
+    return;
+  const std::string text = tokenizer->to_json();
+  const auto again = parse_tokenizer(text, path);
+  expect(again->to_json() == text && again->hash() == tokenizer->hash(), "a tokenizer changed by being written");
+  expect(tokenizer->vocab_size() > 0, "an empty vocabulary");
+  expect(tokenizer->end_of_text().value_or(0) < tokenizer->vocab_size(), "the end of text is no token");
+  std::vector<std::int32_t> all(static_cast<std::size_t>(std::min(tokenizer->vocab_size(), 1000)));
+  for (std::size_t id = 0; id < all.size(); ++id) all[id] = static_cast<std::int32_t>(id);
+  const std::string spelt = tokenizer->decode(all);
+  expect(tokenizer->decode(tokenizer->encode(spelt)) == spelt, "decode(encode(text)) is another text");
+  const std::string anything(input.substr(0, 1000));
+  accepted([&] { expect(tokenizer->decode(tokenizer->encode(anything)) == anything, "a text came back changed"); });
+}
+
+namespace {
+
+void check_shard(std::string_view input) {
+  std::vector<std::uint64_t> aligned(input.size() / 8 + 1);  // as a mapped file is
+  std::memcpy(aligned.data(), input.data(), input.size());
+  const auto content = std::as_bytes(std::span(aligned)).first(input.size());
+  ShardHeader header;
+  if (!accepted([&] { header = parse_token_shard(content, path); })) return;
+  const std::size_t documents = shard_layout::documents_begin(static_cast<std::uint64_t>(header.tokens),
+                                                              static_cast<std::uint64_t>(header.bytes_per_token));
+  expect(header.tokens > 0 && header.documents >= 0 && header.first_token >= 0, "impossible numbers");
+  expect(documents + 8 * static_cast<std::size_t>(header.documents) == input.size(), "the shard's size is another");
+  for (std::int64_t i = 0; i < header.tokens; ++i) {
+    const std::size_t at = shard_layout::header_bytes + static_cast<std::size_t>(i * header.bytes_per_token);
+    std::int32_t id = 0;
+    std::memcpy(&id, input.data() + at, static_cast<std::size_t>(header.bytes_per_token));
+    expect(id >= 0 && id < header.vocab_size, "a token is outside the vocabulary");
+  }
+}
+
+/// The same with its hashes made right, so that what they protect is reached.
+std::string rehashed(std::string_view input) {
+  namespace layout = shard_layout;
+  std::string bytes(input);
+  if (bytes.size() < layout::header_bytes) return bytes;
+  const auto put = [&](std::size_t at, std::uint64_t value) { std::memcpy(bytes.data() + at, &value, sizeof value); };
+  std::memcpy(bytes.data(), layout::magic.data(), layout::magic.size());
+  put(layout::payload_hash_at, hash_bytes(std::string_view(bytes).substr(layout::header_bytes)));
+  put(layout::header_hash_at, hash_bytes(std::string_view(bytes).substr(0, layout::header_hash_at)));
+  return bytes;
+}
+
+}  // namespace
+
+void token_shard(std::string_view input) {
+  check_shard(input);
+  check_shard(rehashed(input));
+}
+
+}  // namespace trireme::fuzz

@@ -1,0 +1,148 @@
+// What parsers may take: on top of the text, 64 MiB, whatever the text says. Every allocation of this program is
+// counted; the inputs are those of which a naive parser keeps ten to a hundred times their size.
+#include <doctest/doctest.h>
+#include <fmt/core.h>
+#include <malloc.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <functional>
+#include <new>
+
+#include "core/error.h"
+#include "core/hash.h"
+#include "data/bpe_tokenizer.h"
+#include "data/json.h"
+#include "data/safetensors.h"
+#include "data/tokenizer.h"
+#include "parallel/checkpoint/manifest.h"
+#include "parallel/checkpoint/manifest_text.h"
+#include "tests/fuzz/seeds.h"
+
+namespace {
+
+std::atomic<std::int64_t> in_use{0}, peak{0};
+
+void* counted(std::size_t bytes) {
+  void* memory = std::malloc(bytes);
+  if (memory == nullptr) throw std::bad_alloc();
+  const std::int64_t now = in_use += static_cast<std::int64_t>(::malloc_usable_size(memory));
+  if (now > peak) peak = now;
+  return memory;
+}
+
+void uncounted(void* memory) {
+  if (memory == nullptr) return;
+  in_use -= static_cast<std::int64_t>(::malloc_usable_size(memory));
+  std::free(memory);
+}
+
+}  // namespace
+
+void* operator new(std::size_t bytes) { return counted(bytes); }
+void* operator new[](std::size_t bytes) { return counted(bytes); }
+void operator delete(void* memory) noexcept { uncounted(memory); }
+void operator delete[](void* memory) noexcept { uncounted(memory); }
+void operator delete(void* memory, std::size_t) noexcept { uncounted(memory); }
+void operator delete[](void* memory, std::size_t) noexcept { uncounted(memory); }
+
+using namespace trireme;
+
+namespace {
+
+constexpr std::int64_t mebibyte = 1 << 20;
+
+std::string repeated(std::size_t times, const std::function<void(std::string&, std::size_t)>& append) {
+  std::string text;
+  for (std::size_t i = 0; i < times; ++i) append(text, i);
+  return text;
+}
+
+/// Runs `parse`, which may refuse, and checks what it had allocated at most.
+void check_bounded(const char* what, const std::function<void()>& parse) {
+  const std::int64_t before = in_use;
+  peak = before;
+  std::string outcome = "accepted";
+  try {
+    parse();
+  } catch (const Error& error) {
+    CHECK(error.code() == ExitCode::data);
+    outcome = error.what();
+  }
+  const std::int64_t used = peak - before;
+  CHECK_MESSAGE(used <= 64 * mebibyte, what, ": ", used / mebibyte, " MiB; ", outcome.substr(0, 300));
+}
+
+std::string numbers(std::size_t count) {
+  return "[" + repeated(count, [](auto& t, auto) { t += "0,"; }) + "0]";
+}
+std::string keys(std::size_t count) {
+  return "{" + repeated(count, [](auto& t, auto i) { t += fmt::format("\"{}\":0,", i); }) + "\"x\":0}";
+}
+
+}  // namespace
+
+TEST_CASE("JSON that wants to become large takes at most 64 MiB") {
+  const std::size_t million = 1'000'000;
+  const std::vector<std::pair<const char*, std::string>> texts = {
+      {"numbers", numbers(10 * million)},
+      {"keys", keys(4 * million)},
+      {"empty arrays", "[" + repeated(10 * million, [](auto& t, auto) { t += "[],"; }) + "0]"},
+      {"small objects", "[" + repeated(3 * million, [](auto& t, auto) { t += "{\"a\":{}},"; }) + "0]"},
+      {"strings", "[" + repeated(5 * million, [](auto& t, auto) { t += "\"\","; }) + "0]"},
+      {"a long string", "[\"" + std::string(40 * million, 'a') + "\"]"},
+      {"strings of the largest size",
+       "[" + repeated(5, [](auto& t, auto) { t += "\"" + std::string(json_longest_value - 100, 'a') + "\","; }) + "0]"},
+      {"an open string", "[\"" + std::string(40 * million, 'a')},
+      {"blanks", std::string(40 * million, '\n') + "x"},
+      {"a number", std::string(40 * million, '1')},
+      {"nesting", std::string(40 * million, '[')}};
+  for (const auto& [what, text] : texts)
+    check_bounded(what, [&, text = std::string_view(text)] { parse_json(text, "file"); });
+}
+
+TEST_CASE("tokenizers, safetensors and manifests that want to become large take at most 64 MiB") {
+  const std::string head = R"({"format":"trireme-tokenizer","version":1,"kind":"bpe",)";
+  const auto tokens = [](std::size_t n) {
+    return repeated(n, [](auto& t, auto i) { t += fmt::format("\"{:x}\",", i); });
+  };
+  const std::string many_tokens = head + "\"merges\":[],\"tokens\":[" + tokens(3'000'000) + "\"\"]}";
+  check_bounded("tokens", [&] { parse_tokenizer(many_tokens, "file"); });
+  const std::string many_merges =
+      head + "\"tokens\":[\"a\"],\"merges\":[" + repeated(3'000'000, [](auto& t, auto) { t += "\"a a\","; }) + "\"\"]}";
+  check_bounded("merges", [&] { parse_tokenizer(many_merges, "file"); });
+  const std::string vocab = keys(3'000'000);
+  check_bounded("vocab.json", [&] { parse_hugging_face(vocab, "vocab.json", "", "merges.txt"); });
+  const std::string far = R"({"a":4294967295})";
+  check_bounded("an id far away", [&] { parse_hugging_face(far, "vocab.json", "", "merges.txt"); });
+
+  const std::string tiny = fuzz::safetensors_file("{" +
+                                                      repeated(280'000,
+                                                               [](auto& t, auto i) {
+                                                                 t +=
+                                                                     fmt::format(R"("{:x}":{{"dtype":"U8","shape":[0],)"
+                                                                                 R"("data_offsets":[0,0]}},)",
+                                                                                 i);
+                                                               }) +
+                                                      R"("x":{"dtype":"U8","shape":[],"data_offsets":[0,1]}})",
+                                                  "x");
+  check_bounded("tiny tensors", [&] { parse_safetensors(tiny, "file"); });
+  const std::string metadata = fuzz::safetensors_file(
+      "{\"__metadata__\":{" + repeated(1'000'000, [](auto& t, auto i) { t += fmt::format("\"{:x}\":\"\",", i); }) +
+          "\"x\":\"\"}}",
+      "");
+  check_bounded("metadata", [&] { parse_safetensors(metadata, "file"); });
+
+  using namespace checkpoint::manifest_text;
+  const auto manifest = [](const std::string& rest) {
+    return fmt::format("{}{}{}{}", before_checksum, hexadecimal(hash_bytes(rest)), after_checksum, rest);
+  };
+  const std::string start = "\"format\":\"trireme checkpoint 1\",";
+  const std::string run = manifest(start + "\"run\":" + keys(3'000'000) + "}");
+  check_bounded("a manifest's texts", [&] { checkpoint::parse_manifest(run, "file"); });
+  const std::string pieces = manifest(
+      start + R"("files":[{"name":"a","bytes":8,"chunks":"0000000000000000"}],"tensors":{"x":{"dtype":"u8",)" +
+      R"("shape":[],"pieces":[)" +
+      repeated(500'000, [](auto& t, auto) { t += R"({"file":0,"offset":0,"start":[],"shape":[]},)"; }) + "0]}}}");
+  check_bounded("pieces of one tensor", [&] { checkpoint::parse_manifest(pieces, "file"); });
+}

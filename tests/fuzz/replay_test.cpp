@@ -1,0 +1,109 @@
+// The fuzz targets in every test run: over all seeds, many mutations of each, and the inputs that once failed, which lie
+// in tests/fuzz/corpus/TARGET. And what the refusals of the malformed classes say.
+#include <doctest/doctest.h>
+#include <fmt/core.h>
+
+#include <random>
+
+#include "core/io.h"
+#include "data/safetensors.h"
+#include "data/tokenizer.h"
+#include "tests/fuzz/seeds.h"
+#include "tests/fuzz/targets.h"
+
+using namespace trireme;
+
+namespace {
+
+/// What a target found wrong; empty: nothing.
+std::string finding(const fuzz::Target& target, std::string_view input) {
+  try {
+    target.run(input);
+    return {};
+  } catch (const std::exception& error) { return error.what(); }
+}
+
+/// One of the changes that damage and malice make: bits, bytes, repetitions, cuts, numbers at the edge.
+std::string mutated(std::string text, std::mt19937_64& random) {
+  const auto below = [&](std::size_t n) { return static_cast<std::size_t>(random() % std::max<std::size_t>(n, 1)); };
+  for (std::size_t changes = 1 + below(3); changes > 0 && !text.empty(); --changes) {
+    const std::size_t at = below(text.size()), length = 1 + below(std::min<std::size_t>(text.size() - at, 16));
+    switch (random() % 6) {
+      case 0:
+        text[at] = static_cast<char>(text[at] ^ (1 << random() % 8));
+        break;
+      case 1:
+        text[at] = "\0\xFF{}[]\",:019-"[random() % 14];
+        break;
+      case 2:
+        text.erase(at, length);
+        break;
+      case 3:
+        text.insert(at, text.substr(below(text.size()), length));
+        break;
+      case 4:
+        text.replace(at, length,
+                     std::vector<std::string>{"18446744073709551615", "4611686018427387904", "-1", "1e999", "null", "[",
+                                              "{\"a\":"}[random() % 7]);
+        break;
+      default:
+        text.resize(at);
+        break;
+    }
+  }
+  return text;
+}
+
+void check_refused(const fuzz::Malformed& bad, const std::function<void()>& parse) {
+  CAPTURE(bad.name);
+  std::string message = "accepted";
+  ExitCode code = ExitCode::ok;
+  try {
+    parse();
+  } catch (const Error& error) {
+    message = error.what();
+    code = error.code();
+  }
+  CAPTURE(message);
+  CHECK(code == ExitCode::data);
+  CHECK(message.find("some/file " + bad.place) != std::string::npos);
+  CHECK(message.find(bad.problem) != std::string::npos);
+}
+
+}  // namespace
+
+TEST_CASE("every class of malformed safetensors file is refused with the file and the byte") {
+  for (const fuzz::Malformed& bad : fuzz::malformed_safetensors())
+    check_refused(bad, [&] { parse_safetensors(bad.content, "some/file"); });
+}
+
+TEST_CASE("every class of malformed tokenizer file is refused with the file and the byte") {
+  for (const fuzz::Malformed& bad : fuzz::malformed_tokenizers())
+    check_refused(bad, [&] { parse_tokenizer(bad.content, "some/file"); });
+}
+
+// Under a sanitizer fewer: the fuzzers, which have it too, try thousands.
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+constexpr int mutations = 60;
+#else
+constexpr int mutations = 300;
+#endif
+
+TEST_CASE("seeds, mutations of them and past findings keep the promises of their parsers") {
+  for (const fuzz::Target& target : fuzz::targets()) {
+    std::mt19937_64 random(9);
+    const std::vector<fuzz::Seed> seeds = fuzz::seeds(target.name);
+    REQUIRE(!seeds.empty());
+    for (const fuzz::Seed& seed : seeds) {
+      CHECK_MESSAGE(finding(target, seed.content) == "", target.name, " ", seed.name);
+      for (int i = 0; i < mutations; ++i) {
+        const std::string input = mutated(seed.content, random);
+        const std::string found = finding(target, input);
+        REQUIRE_MESSAGE(found == "", target.name, ": ", found, " for ", input);
+      }
+    }
+    const std::filesystem::path corpus = std::filesystem::path("tests/fuzz/corpus") / target.name;
+    for (const std::string& name : list_folder(corpus))
+      CHECK_MESSAGE(finding(target, read_file(corpus / name)) == "", target.name, " ", name);
+  }
+}

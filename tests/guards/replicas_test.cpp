@@ -1,0 +1,201 @@
+// A bit that falls over in a weight is found, by tensor and rank, before anything is saved.
+#include <doctest/doctest.h>
+
+#include <cstring>
+
+#include "tests/guards/support.h"
+
+using namespace trireme;
+using namespace trireme::testing;
+
+namespace {
+
+/// Flips the lowest bit of a byte in element `index` of a dense tensor.
+void flip(const Tensor& x, std::int64_t index) {
+  auto* bytes = static_cast<std::byte*>(x.raw()) + index * static_cast<std::int64_t>(size_of(x.dtype()));
+  bytes[1] ^= std::byte{1};
+}
+
+/// This rank's weight of that name, or what it holds of it.
+Tensor weight(Trainer& trainer, const std::string& name) {
+  for (const optim::StateTensor& w : trainer.optimizer().weights())
+    if (w.parameter->name == name) return w.value;
+  return {};
+}
+Tensor state(Trainer& trainer, const std::string& kind, const std::string& name) {
+  for (const optim::StateTensor& s : trainer.optimizer().state())
+    if (s.name == kind && s.parameter->name == name) return s.value;
+  return {};
+}
+
+/// Three steps with guards; before the third, `damage` on rank `rank`. What ended the run, and after how many steps.
+struct Ended {
+  std::string error;
+  std::int64_t steps = 0;
+};
+template <class Damage>
+Ended run(TrainOptions o, int rank, const Damage& damage) {
+  o.guards.check_replicas = 3;
+  Ended ended;
+  ended.error = failure([&] {
+    on_ranks(o, [&](Trainer& trainer, const TrainOptions& options, const DeviceMesh& mesh) {
+      Progress progress;
+      Guards guards(options, trainer, nullptr, progress, [](const std::string&) {});
+      make_steps(
+          guards, trainer, options, progress, 6,
+          [&](std::int64_t step) {
+            const bool sharded = options.mesh.zero > 0;
+            if (step == 3 && (mesh.rank() == rank || sharded)) {
+              trainer.optimizer().weights();  // settles, which every rank has to do with ZeRO
+              if (mesh.rank() == rank) damage(trainer);
+            }
+          },
+          [&](bool) {
+            if (mesh.rank() == 0) ended.steps = progress.steps;
+          });
+    });
+  });
+  return ended;
+}
+
+constexpr const char* matrix = "blocks.1.mlp.up.weight";
+constexpr auto no_damage = [](Trainer&) {};
+
+}  // namespace
+
+TEST_CASE("copies that are equal pass, on every mesh and with every ZeRO stage") {
+  for (const Case& c : {Case{"dp=1"}, Case{"dp=2,tp=2"}, Case{"dp=2,pp=2"}, Case{"dp=3", 1}, Case{"dp=2,tp=2", 2},
+                        Case{"dp=2,pp=2", 3}, Case{"dp=2,ep=2", 1}, Case{"dp=1,cp=2", 3}}) {
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      TrainOptions o = guarded_options(c);
+      o.precision.dtype = dtype;
+      CHECK_MESSAGE(run(o, 0, no_damage).error == "nothing", c.mesh, " zero ", c.zero);
+    }
+  }
+}
+
+TEST_CASE("the rank in the minority is named, and of two copies both") {
+  const auto damage = [](Trainer& trainer) { flip(weight(trainer, matrix), 7); };
+  const Ended three = run(guarded_options({"dp=3"}), 1, damage);
+  INFO(three.error);
+  CHECK(contains(three.error,
+                 "75 trireme: [replicas] blocks.1.mlp.up.weight on rank 1 differs from 2 copies that are "
+                 "equal, on ranks 0, 2"));
+  CHECK(three.steps == 2);  // found in step 3, the one after the damage
+  const Ended two = run(guarded_options({"dp=2"}), 1, damage);
+  CHECK_MESSAGE(contains(two.error, "blocks.1.mlp.up.weight differs between rank 0 and rank 1, and no majority"),
+                two.error);
+}
+
+TEST_CASE("a bit of optimizer state shows in the weights, and is named as such a one") {
+  const Ended ended =
+      run(guarded_options({"dp=3"}), 2, [](Trainer& trainer) { state(trainer, "m", matrix).data<float>()[3] = 1.0F; });
+  CHECK_MESSAGE(contains(ended.error, "blocks.1.mlp.up.weight on rank 2 differs"), ended.error);
+}
+
+TEST_CASE("what tp ranks and both ends of a pipeline hold counts too") {
+  // A norm's gain is on all four ranks of dp=2,tp=2: a majority, where two would have none.
+  const Ended norm = run(guarded_options({"dp=2,tp=2"}), 3,
+                         [](Trainer& trainer) { flip(weight(trainer, "blocks.0.norm1.weight"), 0); });
+  CHECK_MESSAGE(
+      contains(norm.error, "blocks.0.norm1.weight on rank 3 differs from 3 copies that are equal, on ranks 0, 1, 2"),
+      norm.error);
+  const Ended tied =
+      run(guarded_options({"dp=2,pp=2"}), 2, [](Trainer& trainer) { flip(weight(trainer, "wte.weight"), 9); });
+  CHECK_MESSAGE(contains(tied.error, "wte.weight on rank 2 differs from 3 copies that are equal, on ranks 0, 1, 3"),
+                tied.error);
+  const Ended shard =
+      run(guarded_options({"dp=2,tp=2"}), 1, [](Trainer& trainer) { flip(weight(trainer, matrix), 7); });
+  CHECK_MESSAGE(contains(shard.error, "blocks.1.mlp.up.weight at ["), shard.error);
+  CHECK_MESSAGE(contains(shard.error, "differs between rank 1 and rank 3"), shard.error);
+}
+
+TEST_CASE("with ZeRO, what one rank alone has is sealed between updates") {
+  struct Damage {
+    Case mesh;
+    DType dtype;
+    const char *kind, *found;
+  };
+  for (const Damage& d :
+       {Damage{{"dp=2", 3}, DType::f32, "", "the shard of blocks.1.mlp.up.weight"},
+        Damage{{"dp=2,tp=2", 3}, DType::bf16, "", "the shard of blocks.1.mlp.up.weight"},
+        Damage{{"dp=3", 3}, DType::bf16, "master", "the shard of optimizer.master.blocks.1.mlp.up.weight"},
+        Damage{{"dp=2", 2}, DType::bf16, "master", "the shard of optimizer.master.blocks.1.mlp.up.weight"},
+        Damage{{"dp=2,pp=2", 3}, DType::f32, "m", "the shard of optimizer.m.blocks.1.mlp.up.weight"},
+        Damage{{"dp=2", 1}, DType::f32, "v", "the shard of optimizer.v.blocks.1.mlp.up.weight"}}) {
+    TrainOptions o = guarded_options(d.mesh);
+    o.precision.dtype = d.dtype;
+    o.guards.check_state = std::string(d.kind) == "m" || std::string(d.kind) == "v";
+    const int rank = parse_mesh(d.mesh.mesh, 0).ranks() - 1;
+    const std::string kind = d.kind;
+    const Ended ended = run(o, rank, [&](Trainer& trainer) {
+      flip(kind.empty() ? weight(trainer, matrix) : state(trainer, kind, matrix), 11);
+    });
+    INFO(d.mesh.mesh, " zero ", d.mesh.zero, " ", kind, ": ", ended.error);
+    CHECK(contains(ended.error, "75 trireme: [seal] "));
+    CHECK(contains(ended.error, d.found));
+    CHECK(ended.steps == 2);
+  }
+}
+
+TEST_CASE("with ZeRO 1 and 2 a rank's own part of a whole weight is sealed too") {
+  TrainOptions o = guarded_options({"dp=2", 2});
+  const Ended ended = run(o, 1, [](Trainer& trainer) {
+    const Tensor whole = weight(trainer, matrix);
+    flip(whole, whole.count() - 1);  // the last rows are rank 1's
+  });
+  CHECK_MESSAGE(contains(ended.error, "[seal] the shard of blocks.1.mlp.up.weight changed in memory"), ended.error);
+}
+
+namespace {
+
+/// Saves every second step of a run in which something is done to the weights after step 4's update: the error.
+template <class Damage>
+std::string saving_run(const Folder& folder, const Damage& damage) {
+  TrainOptions o = guarded_options({"dp=2"});
+  o.run.out = folder.path;
+  o.run.checkpoint_every = 2;
+  o.guards.check_replicas = 1000;  // only before saves
+  return failure([&] {
+    on_ranks(o, [&](Trainer& trainer, const TrainOptions& options, const DeviceMesh& mesh) {
+      const CharTokenizer tokenizer(std::vector<char32_t>{U'a', U'b'});
+      const RunIdentity identity(7);
+      Progress progress;
+      const auto tell = [](const std::string&) {};
+      Checkpointing checkpoints(options, trainer, tokenizer, identity, {}, tell);
+      Guards guards(options, trainer, &checkpoints, progress, tell);
+      make_steps(guards, trainer, options, progress, 4, {}, [&](bool) {
+        if (progress.steps == 4) damage(trainer, mesh);
+        static_cast<void>(checkpoints.after_step(progress));  // no signal comes
+      });
+    });
+  });
+}
+
+}  // namespace
+
+TEST_CASE("nothing that differs is saved") {
+  const Folder folder;
+  const std::string error = saving_run(folder, [](Trainer& trainer, const DeviceMesh& mesh) {
+    if (mesh.rank() == 0) flip(weight(trainer, matrix), 0);
+  });
+  CHECK_MESSAGE(contains(error, "75 trireme: [replicas] blocks.1.mlp.up.weight"), error);
+  CHECK_FALSE(std::filesystem::exists(folder.path / "checkpoints/step_00000004"));
+}
+
+TEST_CASE("nothing that is not finite is saved") {
+  const Folder folder;
+  const std::string error = saving_run(
+      folder, [](Trainer& trainer, const DeviceMesh&) { weight(trainer, "norm.bias").data<float>()[3] = -INFINITY; });
+  CHECK_MESSAGE(contains(error, "77 trireme: [train] norm.bias is not finite"), error);
+  CHECK_FALSE(std::filesystem::exists(folder.path / "checkpoints/step_00000004"));
+}
+
+TEST_CASE("--check-replicas 0 checks nothing") {
+  TrainOptions o = guarded_options({"dp=2"});
+  o.guards.check_replicas = 0;
+  on_ranks(o, [&](Trainer& trainer, const TrainOptions&, const DeviceMesh& mesh) {
+    if (mesh.rank() == 0) flip(weight(trainer, matrix), 0);
+    trainer.check_replicas();
+  });
+}

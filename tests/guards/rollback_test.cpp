@@ -1,0 +1,170 @@
+// A loss spike: back to a checkpoint, on with later samples, to the bits of a run that never had the samples between.
+#include <doctest/doctest.h>
+
+#include "tests/guards/support.h"
+
+using namespace trireme;
+using namespace trireme::testing;
+
+namespace {
+
+constexpr std::int64_t batch = 12, every = 4;
+
+TrainOptions spiky_options(const Case& c, const Folder& folder, const std::string& faults) {
+  TrainOptions o = guarded_options(c);
+  o.run.out = folder.path;
+  o.run.checkpoint_every = every;
+  o.run.faults = faults;
+  o.guards.spike_threshold = 100;
+  o.guards.spike_window = 5;
+  return o;
+}
+
+CharTokenizer some_tokenizer() {
+  std::vector<char32_t> characters;
+  for (char32_t c = U' '; c < U' ' + 65; ++c) characters.push_back(c);
+  return CharTokenizer(characters);
+}
+
+struct Outcome {
+  std::map<int, std::vector<Tensor>> bits;  // by rank
+  Progress progress;
+  std::string lines, error;
+};
+
+/// Steps up to `last`, from a checkpoint where the folder has one. `passed_over`: the step before which the samples of
+/// so many batches are left out.
+Outcome run(const TrainOptions& options, std::int64_t last, std::map<std::int64_t, std::int64_t> passed_over = {}) {
+  Outcome outcome;
+  std::mutex mutex;
+  outcome.error = failure([&] {
+    TrainOptions o = options;
+    resolve(o, 0);
+    validate(o);
+    set_threads(1);
+    run_thread_ranks(o.mesh.shape.ranks(), 1, ProcessGroup::Deadline(60),
+                     [&](const std::shared_ptr<ProcessGroup>& world) {
+                       Rank rank{.world = world, .where = "a rank", .step = -1};
+                       const fault::Scope faults(o, rank);
+                       const auto mesh = std::make_shared<const DeviceMesh>(world, o.mesh.shape);
+                       Trainer trainer(o, mesh);
+                       const CharTokenizer tokenizer = some_tokenizer();
+                       const RunIdentity identity(o.run.seed);
+                       std::string lines;
+                       const auto tell = [&](const std::string& line) { lines += line + "\n"; };
+                       const std::optional<Resumed> resumed = resume_run(o, trainer, tokenizer, identity, tell);
+                       Progress progress = resumed ? resumed->progress : Progress{};
+                       Checkpointing checkpoints(o, trainer, tokenizer, identity, resumed, tell);
+                       Guards guards(o, trainer, &checkpoints, progress, tell);
+                       std::map<std::int64_t, std::int64_t> left_out = passed_over;
+                       make_steps(
+                           guards, trainer, o, progress, last,
+                           [&](std::int64_t step) {
+                             rank.step = step;
+                             progress.samples += batch * std::exchange(left_out[step], 0);
+                           },
+                           [&](bool updated) {
+                             if (updated) static_cast<void>(checkpoints.after_step(progress));  // no signal comes
+                           });
+                       if (last % every == 0) checkpoints.finish(progress);  // waits, but saves no more
+                       const std::scoped_lock lock(mutex);
+                       outcome.bits[world->rank()] = bits_of(trainer);
+                       if (world->rank() == 0) {
+                         outcome.progress = progress;
+                         outcome.lines = lines;
+                       }
+                     });
+  });
+  return outcome;
+}
+
+void check_same(const Outcome& a, const Outcome& b, const Case& c) {
+  CHECK(a.error == "nothing");
+  CHECK(b.error == "nothing");
+  CHECK(a.progress.steps == b.progress.steps);
+  CHECK(a.progress.samples == b.progress.samples);
+  CHECK(a.progress.guards.losses == b.progress.guards.losses);
+  REQUIRE(a.bits.size() == b.bits.size());
+  for (const auto& [rank, bits] : a.bits)
+    CHECK_MESSAGE(equal_bits(bits, b.bits.at(rank)), c.mesh, " zero ", c.zero, " rank ", rank);
+}
+
+}  // namespace
+
+TEST_CASE("a spike sends the run back to the newest checkpoint, and on with the samples after it") {
+  for (const Case& c : {Case{"dp=1"}, Case{"dp=2,tp=2"}, Case{"pp=2"}, Case{"dp=2", 1}, Case{"dp=2,pp=2", 3}}) {
+    const Folder folder;
+    const Outcome spiky = run(spiky_options(c, folder, "spike@step=7"), 10);
+    INFO(spiky.lines);
+    // Step 7 has the samples after 6 batches; those since step 4 are passed over: 3 batches.
+    CHECK(contains(spiky.lines, "back to step 4, on with the samples after 48 to 83 (1 of 2 rollbacks)"));
+    CHECK(spiky.progress.guards.rollbacks == 1);
+    CHECK(spiky.progress.guards.skipped == std::vector<SkippedSamples>{{.first = 48, .last = 83, .step = 5}});
+    const Folder other;
+    check_same(spiky, run(spiky_options(c, other, ""), 10, {{5, 3}}), c);
+  }
+}
+
+TEST_CASE("a run that stops after a rollback and goes on is one that did not stop") {
+  for (const Case& c : {Case{"dp=2,tp=2"}, Case{"dp=2", 2}}) {
+    for (const std::int64_t stop : {5, 12}) {  // before the checkpoint that knows of the rollback, and after it
+      const Folder folder;
+      const TrainOptions o = spiky_options(c, folder, "spike@step=7;spike@step=14");
+      const Outcome straight = run(o, 15);
+      CHECK(straight.progress.guards.rollbacks == 2);
+      std::filesystem::remove_all(folder.path);
+      // Step 5 is first made before the spike at 7: a stop there is one of the first pass, and the spike is met again.
+      CHECK(run(o, stop).error == "nothing");
+      TrainOptions resumed = o;
+      resumed.run.resume = "auto";
+      if (stop == 12) resumed.run.faults = "spike@step=14";
+      const Outcome rest = run(resumed, 15);
+      INFO(rest.lines);
+      check_same(straight, rest, c);
+      CHECK(rest.progress.guards == straight.progress.guards);
+    }
+  }
+}
+
+TEST_CASE("more spikes than rollbacks end the run, and its checkpoints stay") {
+  const Folder folder;
+  TrainOptions o = spiky_options({"dp=2"}, folder, "spike@step=6;spike@step=7");
+  o.guards.spike_rollbacks = 1;
+  const Outcome outcome = run(o, 12);
+  INFO(outcome.error);
+  CHECK(contains(outcome.error, "77 trireme: [train] a loss of "));
+  CHECK(contains(outcome.error, "after 1 rollback, as many as --spike-rollbacks allows"));
+  CHECK(std::filesystem::exists(folder.path / "checkpoints/step_00000004/manifest.json"));
+}
+
+TEST_CASE("no spike before there is a checkpoint to go back to, and none where nobody asked") {
+  const Folder folder;
+  TrainOptions late = spiky_options({"dp=1"}, folder, "spike@step=7");
+  late.run.checkpoint_every = 8;
+  CHECK(run(late, 7).progress.guards.rollbacks == 0);
+  const Folder other;
+  TrainOptions off = spiky_options({"dp=1"}, other, "spike@step=7");
+  off.guards = {};
+  const Outcome outcome = run(off, 8);
+  CHECK(outcome.progress.guards == GuardState{});
+  CHECK(outcome.progress.samples == 8 * batch);
+}
+
+TEST_CASE("a detector without checkpoints, and its flags without a detector, are refused") {
+  const auto refusal = [](const std::function<void(TrainOptions&)>& change) {
+    TrainOptions o = guarded_options({"dp=1"});
+    resolve(o, 0);
+    change(o);
+    return failure([&] { validate(o); });
+  };
+  CHECK(contains(refusal([](TrainOptions& o) { o.guards.spike_threshold = 8; }),
+                 "64 trireme: [guards] --spike-threshold 8 goes back to a checkpoint, and this run saves none"));
+  CHECK(contains(refusal([](TrainOptions& o) {
+                   o.guards.spike_threshold = 8;
+                   o.run.out = "somewhere";
+                 }),
+                 "expected --out DIR and --checkpoint-every or --checkpoint-minutes"));
+  CHECK(contains(refusal([](TrainOptions& o) { o.guards.spike_window = 50; }), "--spike-window has no effect"));
+  CHECK(contains(refusal([](TrainOptions& o) { o.guards.spike_rollbacks = 1; }), "--spike-rollbacks has no effect"));
+  CHECK(contains(refusal([](TrainOptions& o) { o.guards.check_state = true; }), "--check-state has no effect"));
+}

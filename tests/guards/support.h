@@ -1,0 +1,63 @@
+// Runs with guards: a loop like that of train_gpt on made-up samples, and the bits it ends with.
+#pragma once
+
+#include <map>
+#include <mutex>
+#include <string>
+
+#include "data/char_tokenizer.h"
+#include "tests/nn/mesh_support.h"
+#include "tests/parity/training.h"
+#include "tests/train/support.h"
+#include "train/fault_injection.h"
+#include "train/guards.h"
+#include "train/ranks.h"
+
+namespace trireme::testing {
+
+/// A mesh with its ZeRO stage; experts where it has ep.
+struct Case {
+  const char* mesh;
+  std::int64_t zero = 0;
+};
+
+inline TrainOptions guarded_options(const Case& c) {
+  TrainOptions o = training_options(c.mesh, 2);
+  o.model.config.layers = 2;
+  o.model.config.width = 32;
+  o.batch.global_batch = 12;
+  o.mesh.zero = c.zero;
+  if (c.zero == 3) o.mesh.zero_resident = 0;
+  if (std::string(c.mesh).find("ep=") != std::string::npos) o.model.config.experts.count = 4;
+  return o;
+}
+
+/// This rank's weights and optimizer state.
+inline std::vector<Tensor> bits_of(Trainer& trainer) {
+  std::vector<Tensor> tensors;
+  for (const optim::StateTensor& w : trainer.optimizer().weights()) tensors.push_back(clone(w.value));
+  for (const optim::StateTensor& s : trainer.optimizer().state()) tensors.push_back(clone(s.value));
+  for (const nn::BufferPtr& b : trainer.model().buffers()) tensors.push_back(clone(b->value));
+  return tensors;
+}
+
+inline bool equal_bits(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
+  if (a.size() != b.size()) return false;
+  for (std::size_t i = 0; i < a.size(); ++i)
+    if (!same_bits(a[i], b[i])) return false;
+  return true;
+}
+
+/// Attempts of a step until `progress` has made `steps`, or one has thrown.
+inline void make_steps(Guards& guards, Trainer& trainer, const TrainOptions& o, Progress& progress, std::int64_t steps,
+                       const std::function<void(std::int64_t step)>& before = {},
+                       const std::function<void(bool updated)>& after = {}) {
+  while (progress.steps < steps) {
+    if (before) before(progress.steps + 1);
+    const Trainer::Pass pass = gradients_of_step(trainer, o, trainer.model().mesh(), progress.samples);
+    const bool updated = guards.step(pass, 3e-3);
+    if (after) after(updated);
+  }
+}
+
+}  // namespace trireme::testing

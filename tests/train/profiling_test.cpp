@@ -1,0 +1,159 @@
+// Profiles: what is recorded, what it is said to cost, and the trace and the table made of it.
+#include "train/profiling.h"
+
+#include <doctest/doctest.h>
+
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "core/kernels.h"
+#include "core/profiled_kernels.h"
+#include "core/random.h"
+
+using namespace trireme;
+
+namespace {
+
+/// A profiler for the calling thread that records, and timed kernels, until the end of the test case.
+struct Recording {
+  std::shared_ptr<Profiler> profiler = std::make_shared<Profiler>();
+
+  Recording() {
+    profile_kernels(true);
+    Profiler::set_current(profiler);
+    profiler->start();
+  }
+  ~Recording() {
+    Profiler::set_current(nullptr);
+    profile_kernels(false);
+  }
+  Recording(const Recording&) = delete;
+  Recording& operator=(const Recording&) = delete;
+
+  std::vector<ProfileEvent> events() const {
+    profiler->stop();
+    return profiler->events();
+  }
+};
+
+Tensor random(const Shape& shape, std::uint64_t stream) {
+  Tensor x = Tensor::empty(shape, DType::f32);
+  for (std::int64_t i = 0; i < x.count(); ++i)
+    x.data<float>()[i] = static_cast<float>(random_uniform(7, stream, static_cast<std::uint64_t>(i))) - 0.5F;
+  return x;
+}
+
+}  // namespace
+
+TEST_CASE("profile: timed kernels compute the same bits") {
+  const Tensor a = random({5, 7}, 0), b = random({7, 3}, 1);
+  Tensor plain = Tensor::empty({5, 3}, DType::f32), timed = Tensor::empty({5, 3}, DType::f32);
+  kernels(Device::cpu).gemm(a, b, plain, {});
+  {
+    const Recording recording;
+    kernels(Device::cpu).gemm(a, b, timed, {});
+    CHECK(recording.events().size() == 1);
+  }
+  for (std::int64_t i = 0; i < plain.count(); ++i) CHECK(plain.data<float>()[i] == timed.data<float>()[i]);
+}
+
+TEST_CASE("profile: the cost of a call is its arithmetic, and each tensor once") {
+  const Tensor a = random({2, 5, 7}, 0), b = view::expand(random({1, 7, 3}, 1), {2, 7, 3});
+  Tensor c = Tensor::zeros({2, 5, 3}, DType::f32);
+  const Recording recording;
+  kernels(Device::cpu).gemm(a, b, c, {.beta = 1});
+  const Tensor q = random({1, 4, 2, 8}, 2), k = random({1, 4, 1, 8}, 3);
+  Tensor out = Tensor::empty({1, 4, 2, 8}, DType::f32), lse = Tensor::empty({1, 2, 4}, DType::f32);
+  kernels(Device::cpu).attention(q, k, k, 1, true, {}, out, lse);
+  const std::vector<ProfileEvent> events = recording.events();
+  REQUIRE(events.size() == 2);
+  CHECK(events[0].name == "gemm");
+  CHECK(events[0].detail == "f32 [2, 5, 7] [2, 7, 3] [2, 5, 3]");
+  CHECK(events[0].cost.flops == 2 * 2 * 5 * 3 * 7);
+  CHECK(events[0].cost.bytes == 4 * (2 * 5 * 7 + 7 * 3 + 2 * (2 * 5 * 3)));  // b is repeated, c read and written
+  CHECK(events[1].cost.flops == 4 * 2 * 8 * (1 + 2 + 3 + 4));                // causal: query i sees i + 1 keys
+}
+
+TEST_CASE("profile: scopes nest, threads have lanes, and what begins outside a recording is left out") {
+  const Recording recording;
+  {
+    const ProfileScope outer("module", "outer");
+    const ProfileScope inner("module", "inner");
+  }
+  std::thread([profiler = recording.profiler] {
+    Profiler::set_current(profiler, 1);
+    const ProfileScope scope("collective", "sum");
+  }).join();
+  {
+    const ProfileScope unfinished("module", "unfinished");
+    const std::vector<ProfileEvent> events = recording.events();
+    REQUIRE(events.size() == 3);
+    CHECK(events[0].name == "inner");
+    CHECK(events[1].name == "outer");
+    CHECK(events[1].begin <= events[0].begin);
+    CHECK(events[1].begin + events[1].seconds >= events[0].begin + events[0].seconds);
+    CHECK(events[2].lane == 1);
+  }
+  CHECK(recording.profiler->events().size() == 3);
+  Profiler::set_current(nullptr);
+  const ProfileScope nobody([]() -> ProfileEvent { throw std::logic_error("made without being kept"); });
+}
+
+TEST_CASE("profile: a trace is what Chrome reads") {
+  const std::vector<ProfileEvent> events = {
+      {.category = "kernel",
+       .name = "gemm",
+       .detail = "a \"quoted\" one",
+       .begin = 0.5,
+       .seconds = 0.25,
+       .cost = {.flops = 1e9, .bytes = 0}},
+      {.category = "collective", .name = "sum", .detail = {}, .lane = 1, .begin = 1, .seconds = 0.5}};
+  const auto trace = nlohmann::json::parse("[" + trace_events(events, 3, "rank 3 (dp=1)") + "]");
+  REQUIRE(trace.size() == 5);  // the process, two threads, two events
+  CHECK(trace[0]["args"]["name"] == "rank 3 (dp=1)");
+  CHECK(trace[3]["ph"] == "X");
+  CHECK(trace[3]["pid"] == 3);
+  CHECK(trace[3]["ts"] == 0.5e6);
+  CHECK(trace[3]["dur"] == 0.25e6);
+  CHECK(trace[3]["args"]["of"] == "a \"quoted\" one");
+  CHECK(trace[3]["args"]["GFLOP/s"] == 4.0);
+  CHECK(trace[4]["tid"] == 1);
+}
+
+TEST_CASE("profile: a run that ends before the first step to be recorded says so") {
+  TrainOptions o;
+  o.run.profile = "/nonexistent/trace.json";  // nothing may be written
+  const DeviceMesh mesh(self_group(), {});
+  Profiling profiling(o, mesh);
+  profiling.before_step(0);
+  profiling.before_step(1);
+  const std::optional<std::string> text = profiling.finish();
+  REQUIRE(text.has_value());
+  CHECK(text->find("nothing was recorded") != std::string::npos);
+}
+
+TEST_CASE("profile: the table adds up") {
+  const std::vector<ProfileEvent> events = {
+      {.category = "module", .name = "all", .detail = {}, .begin = 0, .seconds = 1},
+      {.category = "kernel",
+       .name = "gemm",
+       .detail = "x",
+       .begin = 0,
+       .seconds = 0.25,
+       .cost = {.flops = 1e9, .bytes = 1e8}},
+      {.category = "kernel",
+       .name = "gemm",
+       .detail = "x",
+       .begin = 0.25,
+       .seconds = 0.25,
+       .cost = {.flops = 1e9, .bytes = 1e8}},
+      {.category = "collective", .name = "wait", .detail = {}, .begin = 0.5, .seconds = 0.25},
+      {.category = "collective", .name = "sum", .detail = {}, .begin = 0.5, .seconds = 0.2}};  // inside the wait
+  const std::string table = kernel_table(events, 1.0, 2, MachineSpeed{.flops = 8e9, .bytes = 1e12});
+  const auto has = [&](const std::string& line) { return table.find(line) != std::string::npos; };
+  CHECK(has("gemm x"));
+  CHECK(has("2    250.00  50.0%      4.0     0.4          50%"));  // 2 GFLOP in 0.5 s, where 0.25 s would do
+  CHECK(has("   250.00  50.0%\nwaiting for other ranks"));
+  CHECK(has("   125.00  25.0%\neverything else"));
+  CHECK_FALSE(kernel_table(events, 1.0, 2, std::nullopt).find("roofline") != std::string::npos);
+}

@@ -1,0 +1,24 @@
+// The memory that a run is told to need, from arithmetic alone.
+#include "train/setup.h"
+
+#include <doctest/doctest.h>
+
+#include "tests/train/support.h"
+#include "train/validate.h"
+
+using namespace trireme;
+using trireme::testing::contains;
+
+TEST_CASE("predicted memory: cuDNN's backward keeps the gradient of a layer's scores, on this rank's heads") {
+  TrainOptions options;
+  Flags flags("train_gpt", "");
+  declare_all(flags, options);
+  flags.parse({"--layers", "2", "--heads", "8", "--width", "64", "--context", "128", "--micro-batch", "2", "--mesh",
+               "dp=1,tp=2", "--vocab", "100", "--dtype", "bf16"});
+  resolve(options, 0);
+  const auto prediction = [&] { return predicted_memory(options, options.model.config, {}, 1); };
+  INFO(prediction());
+  CHECK_FALSE(contains(prediction(), "workspace"));
+  options.precision.attention = "cudnn";
+  CHECK(contains(prediction(), " + 256.0 KiB workspace of cuDNN = "));  // 2 bytes x 2 sequences x 4 heads x 128 x 128
+}

@@ -1,0 +1,256 @@
+// What a supervisor decides and notes: which ends are final, pauses, ranks, commands, incidents.
+#include <doctest/doctest.h>
+
+#include <csignal>
+#include <nlohmann/json.hpp>
+
+#include "core/io.h"
+#include "tests/train/support.h"
+#include "train/supervisor.h"
+
+using namespace trireme;
+using namespace trireme::supervisor;
+using trireme::testing::contains;
+using trireme::testing::failure;
+namespace fs = std::filesystem;
+
+TEST_CASE("supervisor: which ends are final") {
+  const auto of_code = [](int code, bool launched = false) { return judge(Ending::of_exit_code(code), launched); };
+  CHECK(of_code(0) == Verdict::done);
+  CHECK(of_code(75) == Verdict::again);
+  for (const int code : {2, 64, 65, 70, 73, 74, 76, 77, 126, 127, 255}) CHECK(of_code(code) == Verdict::final);
+  // Of a process by itself, and as mpirun and shells say it.
+  for (const int signal : {SIGKILL, SIGSEGV, SIGABRT, SIGBUS, SIGFPE, SIGTERM, SIGUSR2}) {
+    CHECK(judge({.signal = signal}, false) == Verdict::again);
+    CHECK(of_code(128 + signal) == Verdict::again);
+    CHECK(of_code(128 + signal, true) == Verdict::again);
+  }
+  CHECK(of_code(130) == Verdict::final);  // a person's Ctrl-C
+  CHECK(of_code(1) == Verdict::final);
+  CHECK(of_code(1, true) == Verdict::launcher);
+}
+
+TEST_CASE("supervisor: what waitpid says") {
+  CHECK(Ending::of_wait_status(75 << 8) == Ending{.code = 75});
+  CHECK(Ending::of_wait_status(9) == Ending{.signal = 9});
+  CHECK(Ending::of_wait_status(137 << 8) == Ending{.signal = 9});
+  CHECK(Ending{.signal = 9}.as_exit_code() == 137);
+  CHECK(to_string(Ending{.signal = 9}) == "signal 9 (Killed)");
+  CHECK(to_string(Ending{.code = 74}) == "exit code 74 (the file system refused)");
+  CHECK(to_string(Ending{.code = 3}) == "exit code 3");
+}
+
+TEST_CASE("supervisor: restarts without a newer checkpoint are counted, and wait twice as long each") {
+  Budget budget({.restarts = 4, .pause = 1, .longest_pause = 3}, 100);
+  CHECK(budget.restart(100) == 0.0);
+  CHECK(budget.restart(100) == 1.0);
+  CHECK(budget.restart(150) == 0.0);  // progress: from the beginning
+  CHECK(budget.restart(150) == 1.0);
+  CHECK(budget.restart(120) == 2.0);  // an older one (the newest was damaged) is no progress
+  CHECK(budget.restart(150) == 3.0);
+  CHECK(budget.without_progress() == 4);
+  CHECK_FALSE(budget.restart(150));
+  CHECK(budget.restart(151) == 0.0);
+  Budget never({.restarts = 0, .pause = 1, .longest_pause = 3}, -1);
+  CHECK_FALSE(never.restart(-1));
+  CHECK_FALSE(never.restart(0));
+}
+
+TEST_CASE("supervisor: how many ranks a job goes on with") {
+  CHECK(ranks_to_start(8, 1, 1, 8) == 8);
+  CHECK(ranks_to_start(8, 1, 1, 100) == 8);
+  CHECK(ranks_to_start(8, 1, 1, 7) == 4);  // dp 8 -> 4: 7, 6 and 5 do not divide what 8 does
+  CHECK(ranks_to_start(8, 2, 1, 7) == 4);
+  CHECK(ranks_to_start(12, 2, 1, 11) == 6);  // dp 6 -> 3
+  CHECK(ranks_to_start(12, 2, 1, 5) == 4);   // dp 2
+  CHECK(ranks_to_start(8, 4, 1, 3) == 0);    // less than one model
+  CHECK(ranks_to_start(8, 1, 5, 7) == 0);    // 4 would do, but is less than wanted
+  CHECK(ranks_to_start(8, 1, 4, 7) == 4);
+  CHECK(ranks_to_start(8, 8, 1, 8) == 8);
+  CHECK(ranks_to_start(4, 1, 1, 0) == 0);
+}
+
+TEST_CASE("supervisor: what a world command answers") {
+  const SignalQueue signals;
+  const auto ranks = [&](const std::string& command) { return ask_world(command, signals).ranks; };
+  CHECK(ranks("echo 8") == 8);
+  CHECK(ranks("echo '  12 nodes'; echo 3") == 12);
+  CHECK(ranks("printf 5") == 5);
+  CHECK(ranks("grep -c x /dev/null") == 0);  // whose exit code is 1
+  CHECK(ranks("sleep 100 & echo 4") == 4);   // what it leaves behind is not waited for
+  CHECK(ranks("yes 2 | head -c 1000000") == 2);
+  for (const char* none : {"echo", "true", "echo many", "echo 8x", "echo -1", "echo 99999999999", "echo 8; exit 3",
+                           "nosuch_command 2>/dev/null", "kill -9 $$"}) {
+    CAPTURE(none);
+    const WorldAnswer answer = ask_world(none, signals);
+    CHECK_FALSE(answer.ranks.has_value());
+    CHECK_FALSE(answer.leave);
+    CHECK(answer.problem.starts_with("ended with "));
+  }
+  CHECK(ask_world("sleep 100", signals, 0.1).problem == "has not ended within 0.1 s");
+}
+
+TEST_CASE("supervisor: what a command says") {
+  const Words plain = {"build/bin/train_gpt", "--out", "a", "--mesh=dp=2", "--out=b"};
+  CHECK(setting(plain, "out") == "b");
+  CHECK(setting(plain, "mesh") == "dp=2");
+  CHECK_FALSE(setting(plain, "resume"));
+  CHECK_FALSE(has_launcher(plain));
+  CHECK_FALSE(launcher_ranks(plain));
+  CHECK(contains(failure([] {
+                   static_cast<void>(setting({"train_gpt", "--out"}, "out"));
+                 }),
+                 "64 trireme: [run] --out"));
+
+  const Words launched = {"env", "A=1", "/usr/bin/mpirun.openmpi", "-np", "8", "train_gpt", "-n", "3"};
+  CHECK(has_launcher(launched));
+  CHECK(launcher_ranks(launched) == 8);
+  CHECK(with_launcher_ranks(launched, 4)[4] == "4");
+  CHECK(to_string(with_exported(launched, "X")) == "env A=1 /usr/bin/mpirun.openmpi -x X -np 8 train_gpt -n 3");
+  CHECK(launcher_ranks({"srun", "--ntasks=16", "train_gpt"}) == 16);
+  CHECK(with_launcher_ranks({"srun", "--ntasks=16", "train_gpt"}, 8)[1] == "--ntasks=8");
+  CHECK(with_exported({"srun", "train_gpt"}, "X").size() == 2);
+  CHECK(contains(failure([] { static_cast<void>(launcher_ranks({"mpirun", "-n", "many", "train_gpt"})); }), "'many'"));
+  CHECK(to_string(Words{"a b", "it's", "", "c=d"}) == "'a b' 'it'\\''s' '' c=d");
+
+  const trireme::testing::Folder folder;
+  write_file(folder.path / "c.json", R"({"out": "from_file", "global-batch": 64, "resume": "none"})");
+  const Words configured = {"train_gpt", "--config", (folder.path / "c.json").string()};
+  CHECK(setting(configured, "out") == "from_file");
+  CHECK(setting(configured, "global-batch") == "64");
+  bool added = false;
+  CHECK(first_command(configured, added).back() == "auto");
+  CHECK(added);
+}
+
+TEST_CASE("supervisor: the command of the first start and of the next ones") {
+  bool added = false;
+  CHECK(first_command({"t", "--out", "a"}, added) == Words{"t", "--out", "a", "--resume", "auto"});
+  CHECK(added);
+  for (const std::string resume : {"auto", "none", "other/run"}) {
+    const Words command = {"t", "--resume", resume, "--out", "a"};
+    CHECK(first_command(command, added) == command);
+    CHECK_FALSE(added);
+    CHECK(next_command(command, true) == Words{"t", "--resume", "auto", "--out", "a"});
+  }
+  CHECK(next_command({"t", "--resume=none"}, false) == Words{"t", "--resume=auto"});
+  CHECK(contains(failure([] {
+                   static_cast<void>(next_command({"t", "--resume", "other/run"}, false));
+                 }),
+                 "64 trireme: [run] the run from other/run has saved nothing of its own yet"));
+}
+
+TEST_CASE("supervisor: fewer ranks need dp=auto, a launcher and a fixed batch") {
+  const Words good = {"mpirun", "-n", "8", "t", "--mesh", "dp=auto,tp=2", "--global-batch", "64"};
+  CHECK(require_elastic(good).ranks == 8);
+  CHECK(require_elastic(good).model_ranks == 2);
+  const auto refused = [](const Words& command) {
+    return failure([&] { static_cast<void>(require_elastic(command)); });
+  };
+  CHECK(contains(refused({"t", "--mesh", "dp=auto", "--global-batch", "64"}), "no launcher"));
+  CHECK(contains(refused({"mpirun", "-n", "8", "t", "--mesh", "dp=8", "--global-batch", "64"}), "the mesh is 'dp=8'"));
+  CHECK(contains(refused({"mpirun", "-n", "8", "t", "--mesh", "dp=auto"}), "add --global-batch N"));
+}
+
+TEST_CASE("supervisor: a command is refused that could not go on") {
+  const auto refused = [](const Options& options, const Words& command) {
+    return failure([&] { const Supervisor supervisor(options, command); });
+  };
+  CHECK(contains(refused({}, {"train_gpt"}), "64 trireme: [run] the command has no --out"));
+  CHECK(contains(refused({}, {"train_gpt", "--out="}), "the command has no --out"));
+  CHECK(contains(refused({}, {"mpirun", "t", "--out", "a", ":", "t"}), "several programs"));
+  CHECK(contains(refused({.limits = {}, .least_ranks = {}, .world_command = "echo 1"}, {"t", "--out", "a"}),
+                 "--world-command without"));
+  CHECK(contains(refused({.limits = {}, .least_ranks = 9, .world_command = ""},
+                         {"mpirun", "-n", "8", "t", "--mesh", "dp=auto", "--global-batch", "8", "--out", "a"}),
+                 "--min-ranks 9 is more than the 8 ranks"));
+}
+
+TEST_CASE("supervisor: what a job says about its end") {
+  LastWords words;
+  words.hear("mpirun noticed that process rank 3 with PID 0 on node vm exited on signal 9 (Killed).");
+  CHECK(words.rank() == 3);
+  CHECK(words.message().empty());
+  words.hear("trireme: FATAL[75] rank 5 (dp=0,tp=1,pp=1) step 120: [mpi] no answer");
+  CHECK(words.rank() == 5);
+  CHECK(words.message() == "rank 5 (dp=0,tp=1,pp=1) step 120: [mpi] no answer");
+  words.hear("mpirun noticed that process rank 0 with PID 0 on node vm exited on signal 9 (Killed).");
+  CHECK(words.rank() == 5);
+  LastWords nobody;
+  nobody.hear("trireme: FATAL[64] [flags] unknown flag --ou; did you mean --out");
+  CHECK_FALSE(nobody.rank());
+  CHECK(nobody.message().starts_with("[flags]"));
+  nobody.hear("trireme: FATAL[");
+  nobody.hear("");
+}
+
+TEST_CASE("supervisor: incidents as lines and as a table") {
+  const Time when = std::chrono::system_clock::from_time_t(1'700'000'000);
+  Incident killed{.when = when,
+                  .restart = 1,
+                  .what = "a process was killed",
+                  .ending = {.signal = 9},
+                  .rank = 2,
+                  .message = "say \"why\"",
+                  .logged_step = 17,
+                  .resumed_step = 10,
+                  .ranks = 4,
+                  .lost = 3.25};
+  const auto json = nlohmann::json::parse(to_json_line(killed));
+  CHECK(json == nlohmann::json::parse(R"({"when": "2023-11-14T22:13:20Z", "restart": 1, "what": "a process was killed",
+      "signal": 9, "rank": 2, "message": "say \"why\"", "logged_step": 17, "resumed_step": 10, "ranks": 4,
+      "seconds_lost": 3.25})"));
+  Incident left{.when = when, .what = "told to leave", .ending = {.code = 75}, .rank = {}, .message = "", .lost = {}};
+  const auto second = nlohmann::json::parse(to_json_line(left));
+  CHECK(second["exit"] == 75);
+  CHECK(second["resumed_step"] == 0);
+  CHECK_FALSE(second.contains("rank"));
+  CHECK_FALSE(second.contains("seconds_lost"));
+  const std::string table = incident_table({killed, left});
+  CHECK(contains(table,
+                 "2023-11-14T22:13:20Z  a process was killed      signal 9         2             10           3.2"));
+  CHECK(contains(table, "the beginning             -\n"));
+  CHECK(contains(table, "2 incidents, 3.2 s lost in those that ended\n"));
+}
+
+TEST_CASE("supervisor: the last step that was logged") {
+  const trireme::testing::Folder folder;
+  const fs::path file = folder.path / "metrics.jsonl";
+  CHECK(last_logged_step(file) == -1);
+  write_file(file, "");
+  CHECK(last_logged_step(file) == -1);
+  write_file(file, "{\"step\":7,\"loss\":1}\n");
+  CHECK(last_logged_step(file) == 7);
+  write_file(file, "{\"step\":7,\"loss\":1}\n{\"step\":8,\"loss\":1}\n{\"step\":9,\"lo");
+  CHECK(last_logged_step(file) == 8);
+  std::string many;
+  for (int step = 1; step <= 5000; ++step) many += fmt::format("{{\"step\":{},\"loss\":1}}\n", step);
+  write_file(file, many);
+  CHECK(last_logged_step(file) == 5000);
+}
+
+TEST_CASE("supervisor: what a killed mpirun has left is removed, and nothing else") {
+  const trireme::testing::Folder folder;
+  const fs::path temporary = folder.path / "tmp", memory = folder.path / "shm";
+  const std::string user = std::to_string(::getuid());
+  const auto touch = [](const fs::path& path) {
+    fs::create_directories(path.parent_path());
+    write_file(path, "x");
+  };
+  const fs::path sessions = temporary / ("ompi.host." + user);
+  touch(sessions / "pid.100" / "pmix" / "smlockseg-1688535041");  // 0x64a50001
+  touch(sessions / "pid.200" / "pmix" / "smlockseg-1688600577");  // another job: 0x64a60001
+  for (const std::string& name :
+       {"vader_segment.host." + user + ".64a50001.0", "vader_segment.host." + user + ".64a50001.1",
+        std::string("osc_sm.host.64a50001.0.6")})
+    touch(memory / name);
+  const std::vector<std::string> others = {"vader_segment.host." + user + ".64a60001.0", "osc_sm.host.64a60001.0.6",
+                                           "vader_segment.other." + user + ".64a50001.0", "data.bin"};
+  for (const std::string& name : others) touch(memory / name);
+  CHECK(remove_open_mpi_leftovers({99, 101}, temporary, memory) == 0);
+  CHECK(remove_open_mpi_leftovers({99, 100}, temporary, memory) == 4);
+  CHECK_FALSE(fs::exists(sessions / "pid.100"));
+  CHECK(fs::exists(sessions / "pid.200"));
+  CHECK(list_folder(memory).size() == others.size());
+  CHECK(remove_open_mpi_leftovers({99, 100}, temporary / "absent", memory) == 0);
+}

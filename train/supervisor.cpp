@@ -1,0 +1,302 @@
+#include "train/supervisor.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+
+#include "core/error.h"
+#include "core/io.h"
+#include "parallel/checkpoint/folder.h"
+
+namespace trireme::supervisor {
+namespace {
+
+namespace fs = std::filesystem;
+using std::chrono::duration;
+using System = std::chrono::system_clock;
+
+template <class... Args>
+void say(fmt::format_string<Args...> text, Args&&... args) {
+  std::fputs(("run: " + fmt::format(text, std::forward<Args>(args)...) + "\n").c_str(), stderr);
+}
+
+double seconds_between(Time from, Time to) { return duration<double>(to - from).count(); }
+
+/// A file's time on the clock of incidents; the distant past when there is no file.
+Time time_of(const fs::path& file) {
+  std::error_code absent;
+  const auto written = fs::last_write_time(file, absent);
+  if (absent) return {};
+  const auto age = fs::file_time_type::clock::now() - written;
+  return System::now() - std::chrono::duration_cast<System::duration>(age);
+}
+
+std::string what_happened(const Ending& ending, Verdict verdict, const std::string& message) {
+  if (verdict == Verdict::launcher) return "the launcher failed";
+  if (ending.signal != 0) return "a process was killed";
+  if (ending.code != static_cast<int>(ExitCode::retryable)) return "it failed";
+  return message.empty() ? "told to leave" : "a rank was lost or late";
+}
+
+fs::path out_of(const Words& command) {
+  const std::string out = setting(command, "out").value_or("");
+  if (out.empty())
+    fail(ExitCode::usage, "run",
+         "the command has no --out: nothing would be saved, and every start would be from the beginning; add --out DIR "
+         "and --checkpoint-every N");
+  return out;
+}
+
+/// The largest step that has a valid manifest; -1 without one.
+std::int64_t newest_in(const fs::path& out) {
+  std::int64_t newest = -1;
+  for (const checkpoint::Candidate& found : checkpoint::candidates(out / "checkpoints"))
+    newest = std::max(newest, found.step);
+  return newest;
+}
+
+}  // namespace
+
+Supervisor::Supervisor(const Options& options, const Words& command)
+    : options_(options), command_(command), out_(out_of(command)), budget_(options.limits, newest_in(out_)) {
+  if (std::find(command.begin(), command.end(), ":") != command.end())
+    fail(ExitCode::usage, "run", "the command starts several programs (':'); expected one; give all ranks one program");
+  if (options_.least_ranks) {
+    elastic_ = require_elastic(command_);
+    ranks_ = elastic_->ranks;
+    if (*options_.least_ranks > elastic_->ranks)
+      fail(ExitCode::usage, "run", "--min-ranks {} is more than the {} ranks of the command; expected at most those",
+           *options_.least_ranks, elastic_->ranks);
+  } else if (!options_.world_command.empty()) {
+    fail(ExitCode::usage, "run", "--world-command without --min-ranks has no effect; add --min-ranks M");
+  }
+}
+
+int Supervisor::run() {
+  const auto conclude = [this] {
+    if (open_) write_open_incident();
+    if (!incidents_.empty()) std::fputs(("\n" + incident_table(incidents_)).c_str(), stderr);
+  };
+  try {
+    const int code = run_jobs();
+    conclude();
+    return code;
+  } catch (...) {
+    conclude();
+    throw;
+  }
+}
+
+int Supervisor::run_jobs() {
+  while (true) {
+    const std::optional<Words> words = next_words();
+    if (leaving_) return left_without_job();
+    if (world_failures_ > options_.limits.restarts) {
+      say("gave up: --world-command has failed {} times in a row; see what it said, or raise --restarts",
+          world_failures_);
+      return gave_up;
+    }
+    if (!words && !options_.world_command.empty()) {  // waiting for ranks is no restart, and has no end
+      if (!pause(pause_after(++waits_, options_.limits))) return left_without_job();
+      continue;
+    }
+    waits_ = 0;
+    if (words) {
+      if (const std::optional<int> code = code_after(run_job(*words))) return *code;
+    }
+    const std::int64_t newest = newest_checkpoint();
+    const std::optional<double> seconds = budget_.restart(newest);
+    if (!seconds) {
+      say("gave up: {} restarts without a newer checkpoint than {}; see what the job said, or raise --restarts",
+          budget_.without_progress(), newest < 0 ? "none" : fmt::format("step {}", newest));
+      return gave_up;
+    }
+    say("starting again in {:.1f} s from {} (restart {}; {} of {} without a newer checkpoint)", *seconds,
+        newest < 0 ? "the beginning" : fmt::format("step {}", newest), restarts_ + 1, budget_.without_progress(),
+        options_.limits.restarts);
+    if (!pause(*seconds)) return left_without_job();
+    ++restarts_;
+  }
+}
+
+std::optional<int> Supervisor::code_after(const Ending& ending) {
+  const Verdict verdict = judge(ending, has_launcher(command_));
+  launcher_failed_ = verdict == Verdict::launcher;
+  if (verdict == Verdict::done) return 0;
+  note_incident(ending, verdict);
+  const std::string how = to_string(ending);
+  if (verdict == Verdict::final) {
+    say("the job ended with {}: it would do so again, and is not started again", how);
+    return ending.as_exit_code();
+  }
+  if (leaving_) {  // also when it died of that: it is told to go on from what it has saved
+    say("the job has left with {}; the same command goes on with it", how);
+    return killed_ ? ending.as_exit_code() : static_cast<int>(ExitCode::retryable);
+  }
+  say("the job ended with {}{}", how, last_words_.rank() ? fmt::format(", rank {}", *last_words_.rank()) : "");
+  return std::nullopt;
+}
+
+std::optional<Words> Supervisor::next_words() {
+  bool added = false;
+  Words words = restarts_ == 0 ? first_command(command_, added) : next_command(command_, newest_checkpoint() >= 0);
+  if (elastic_) {
+    const int before = ranks_, least = static_cast<int>(*options_.least_ranks);
+    const std::optional<int> answer = available_ranks();
+    if (!answer) return std::nullopt;
+    const int available = *answer;
+    launcher_failed_ = false;
+    ranks_ = ranks_to_start(elastic_->ranks, elastic_->model_ranks, least, available);
+    if (ranks_ == 0) {
+      say("{} ranks can be started; expected at least {} of {}, in steps of {}", available, least, elastic_->ranks,
+          elastic_->model_ranks);
+      ranks_ = elastic_->ranks;
+      return std::nullopt;
+    }
+    if (ranks_ != before)
+      say("starting {} of {} ranks: dp={}", ranks_, elastic_->ranks, ranks_ / elastic_->model_ranks);
+    if (open_) incidents_.back().ranks = ranks_;
+    words = with_launcher_ranks(std::move(words), ranks_);
+  }
+  words = with_exported(std::move(words), restarts_variable);
+  if (restarts_ == 0 && added) say("the command has no --resume; --resume auto is added");
+  if (restarts_ == 0) say("{}", to_string(words));
+  return words;
+}
+
+/// As --world-command prints, or else all, or one fewer than the launcher could not start just now. What fails at the
+/// start is a wrong command; what fails later may be well again after a pause.
+std::optional<int> Supervisor::available_ranks() {
+  if (options_.world_command.empty()) return launcher_failed_ ? ranks_ - 1 : elastic_->ranks;
+  const WorldAnswer answer = ask_world(options_.world_command, signals_);
+  const bool first = !std::exchange(world_asked_, true);
+  leaving_ = answer.leave;
+  world_failures_ = answer.ranks || answer.leave ? 0 : world_failures_ + 1;
+  if (world_failures_ > 0 && first)
+    fail(ExitCode::usage, "run",
+         "--world-command '{}' {}; expected a shell command that prints how many ranks can be started; change "
+         "--world-command",
+         options_.world_command, answer.problem);
+  if (world_failures_ > 0)
+    say("--world-command {}; expected a number of ranks; it is asked again ({} of {} failures in a row, after which "
+        "run gives up)",
+        answer.problem, world_failures_, options_.limits.restarts + 1);
+  return answer.ranks;
+}
+
+Ending Supervisor::run_job(const Words& words) {
+  ::setenv(restarts_variable, std::to_string(restarts_).c_str(), 1);
+  started_ = System::now();
+  training_since_.reset();
+  resumed_step_ = newest_checkpoint();
+  last_words_ = {};
+  Job job(words, signals_, [this](std::string_view line) { last_words_.hear(line); });
+  std::optional<Clock::time_point> ended;
+  bool told = false;
+  while (!job.over()) {
+    job.wait(0.2);
+    while (const std::optional<int> signal = signals_.next()) pass_on(*signal, job);
+    watch_training();
+    if (!job.ending()) continue;
+    if (!ended) ended = Clock::now();
+    const double since = duration<double>(Clock::now() - *ended).count();
+    if (since < options_.grace) continue;
+    if (!std::exchange(told, true))
+      say("{} processes of the job have outlived it by {:.1f} s and are killed", job.processes(), since);
+    job.kill_all();
+  }
+  if (const std::size_t left = job.remove_leftovers(); left > 0)
+    say("removed {} files and folders that a killed launcher had left in shared memory and temporary folders", left);
+  return job.ending().value();
+}
+
+void Supervisor::pass_on(int signal, const Job& job) {
+  if (signal == SIGUSR1) {
+    say("the job is told to save");
+    job.send(SIGUSR1);
+  } else if (!std::exchange(leaving_, true)) {
+    say("the job is told to save and leave");
+    job.send(SIGUSR2);
+  } else if (signal == SIGTERM || signal == SIGINT) {  // a closed terminal says so more than once
+    say("told to leave again: the job is killed");
+    killed_ = true;
+    job.kill_all();
+  }
+}
+
+void Supervisor::watch_training() {
+  if (training_since_) return;
+  const fs::path metrics = out_ / "metrics.jsonl";
+  // Until the job opens it, the file is that of the job before, which may have come further.
+  if (time_of(metrics) < started_) return;
+  const std::int64_t step = last_logged_step(metrics);
+  if (step < 0 || step <= resumed_step_) return;
+  training_since_ = System::now();
+  if (!open_) return;
+  close_incident(*training_since_);
+  say("training again; step {} is made, {:.1f} s were lost", step, *incidents_.back().lost);
+}
+
+void Supervisor::note_incident(const Ending& ending, Verdict verdict) {
+  const Time now = System::now();
+  if (open_) close_incident(now);  // a job that never trained
+  incidents_.push_back({.when = now,
+                        .restart = restarts_,
+                        .what = what_happened(ending, verdict, last_words_.message()),
+                        .ending = ending,
+                        .rank = last_words_.rank(),
+                        .message = last_words_.message(),
+                        .logged_step = last_logged_step(out_ / "metrics.jsonl"),
+                        .resumed_step = newest_checkpoint(),
+                        .ranks = 0,
+                        .lost = {}});
+  open_ = true;
+  good_until_ = restarts_ == 0 ? started_ : now;
+  if (training_since_) good_until_ = std::max(*training_since_, checkpoint_time());
+}
+
+void Supervisor::close_incident(Time until) {
+  incidents_.back().lost = seconds_between(good_until_, until);
+  write_open_incident();
+}
+
+void Supervisor::write_open_incident() {
+  open_ = false;
+  try {
+    make_directories(out_);
+    AppendFile(out_ / incidents_name).line(to_json_line(incidents_.back()));
+  } catch (const Error& error) { say("an incident could not be noted: {}", error.what()); }
+}
+
+bool Supervisor::pause(double seconds) {
+  const Clock::time_point end = Clock::now() + std::chrono::duration_cast<Clock::duration>(duration<double>(seconds));
+  while (true) {
+    while (const std::optional<int> signal = signals_.next()) {
+      if (*signal == SIGUSR1) continue;  // no job is there to save anything
+      leaving_ = true;
+      return false;
+    }
+    const double left = duration<double>(end - Clock::now()).count();
+    if (left <= 0) return true;
+    pollfd woken = {signals_.fd(), POLLIN, 0};
+    ::poll(&woken, 1, static_cast<int>(left * 1e3) + 1);
+  }
+}
+
+int Supervisor::left_without_job() {
+  say("told to leave while no job runs; the same command goes on with it");
+  return static_cast<int>(ExitCode::retryable);
+}
+
+std::int64_t Supervisor::newest_checkpoint() const { return newest_in(out_); }
+
+Time Supervisor::checkpoint_time() const {
+  const std::int64_t newest = newest_checkpoint();
+  if (newest < 0) return {};
+  return time_of(out_ / "checkpoints" / checkpoint::folder_name(newest) / "manifest.json");
+}
+
+}  // namespace trireme::supervisor
