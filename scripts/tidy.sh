@@ -66,10 +66,14 @@ all_sources() {
 
 record_dependencies() {
   mkdir -p "$CACHE"
-  # ninja prints "object: #deps ..." and then a dependency an indented line, the source itself first.
+  # ninja prints "object: #deps ..." and then a dependency an indented line, the source itself first; ours are absolute
+  # or, when ccache compiled them, relative to build/.
   ninja -C build -t deps 2>/dev/null | awk -v root="$PWD/" '
     /^[^ ]/ {if (line) print line; line = ""; next}
-    index($1, root) == 1 {line = line (line ? " " : "") substr($1, length(root) + 1)}
+    {name = ""}
+    index($1, root) == 1 {name = substr($1, length(root) + 1)}
+    index($1, "../") == 1 {name = substr($1, 4)}
+    name {line = line (line ? " " : "") name}
     END {if (line) print line}' >"$DEPENDENCIES"
 }
 

@@ -66,13 +66,10 @@ void adamw(std::span<const AdamWTensor<G, Low>> tensors, const AdamWSettings& se
   });
 }
 
-#define INSTANTIATE(G, Low) \
-  template void adamw(std::span<const AdamWTensor<G, Low>>, const AdamWSettings&, const double*, Stream);
-INSTANTIATE(float, float)
-INSTANTIATE(bf16, bf16)
-INSTANTIATE(f16, f16)
-INSTANTIATE(float, bf16)
-INSTANTIATE(float, f16)
-#undef INSTANTIATE
+template void adamw(std::span<const AdamWTensor<float, float>>, const AdamWSettings&, const double*, Stream);
+template void adamw(std::span<const AdamWTensor<bf16, bf16>>, const AdamWSettings&, const double*, Stream);
+template void adamw(std::span<const AdamWTensor<f16, f16>>, const AdamWSettings&, const double*, Stream);
+template void adamw(std::span<const AdamWTensor<float, bf16>>, const AdamWSettings&, const double*, Stream);
+template void adamw(std::span<const AdamWTensor<float, f16>>, const AdamWSettings&, const double*, Stream);
 
 }  // namespace trireme::cuda

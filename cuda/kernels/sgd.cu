@@ -49,10 +49,8 @@ void sgd(std::span<const SgdTensor<Low>> tensors, const SgdSettings& settings, S
   });
 }
 
-#define INSTANTIATE(Low) template void sgd(std::span<const SgdTensor<Low>>, const SgdSettings&, Stream);
-INSTANTIATE(float)
-INSTANTIATE(bf16)
-INSTANTIATE(f16)
-#undef INSTANTIATE
+template void sgd(std::span<const SgdTensor<float>>, const SgdSettings&, Stream);
+template void sgd(std::span<const SgdTensor<bf16>>, const SgdSettings&, Stream);
+template void sgd(std::span<const SgdTensor<f16>>, const SgdSettings&, Stream);
 
 }  // namespace trireme::cuda
