@@ -8,18 +8,14 @@
 #include "parallel/checkpoint/folder.h"
 #include "tests/data/helpers.h"
 #include "tests/models/trainer.h"
+#include "tests/sanitized.h"
 #include "train/saved_run.h"
 #include "train/trainer.h"
 #include "train/validate.h"
 
 namespace trireme::testing {
 
-/// Under a sanitizer these tests run 10 to 50 times slower, and fewer repetitions do: what it looks for shows in each.
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr bool sanitized = true;
-#else
-constexpr bool sanitized = false;
-#endif
+using test::sanitized;
 
 struct TrainedRun {
   TrainedRun(const TrainOptions& o, const MeshPtr& mesh)

@@ -10,6 +10,7 @@
 #include "data/tokenizer.h"
 #include "tests/fuzz/seeds.h"
 #include "tests/fuzz/targets.h"
+#include "tests/sanitized.h"
 
 using namespace trireme;
 
@@ -83,11 +84,7 @@ TEST_CASE("every class of malformed tokenizer file is refused with the file and 
 }
 
 // Under a sanitizer fewer: the fuzzers, which have it too, try thousands.
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr int mutations = 60;
-#else
-constexpr int mutations = 300;
-#endif
+constexpr int mutations = test::sanitized ? 60 : 300;
 
 TEST_CASE("seeds, mutations of them and past findings keep the promises of their parsers") {
   for (const fuzz::Target& target : fuzz::targets()) {
