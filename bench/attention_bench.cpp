@@ -16,6 +16,7 @@
 
 #include "bench/peaks.h"
 #include "bench/timing.h"
+#include "core/cores.h"
 #include "core/io.h"
 #include "core/kernels.h"
 #include "core/parallel_for.h"
@@ -72,6 +73,7 @@ class Bench {
     std::map<std::string, std::vector<std::string>> cells;  // by problem
     for (const int team : teams_) {
       set_threads(team);
+      const OwnCores own_cores(0, team);
       const double peak = peak_flops(team, dtype) * 1e-9;
       fmt::print("# {}, {}: peak {:.1f} GFLOP/s; GFLOP/s and share of peak, medians of {}\n", thread_count(team),
                  dtype_name, peak, repeats_);

@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "core/cores.h"
 #include "core/io.h"
 #include "core/random.h"
 #include "parallel/checkpoint/checkpoint.h"
@@ -161,6 +162,7 @@ int main(int argc, char** argv) {
   make_directories(folder);
   const TrainOptions o = options();
   run_thread_ranks(2, 1, ProcessGroup::Deadline(120), [&](const std::shared_ptr<ProcessGroup>& world) {
+    const OwnCores own_cores(world->rank(), world->size());
     const auto mesh = std::make_shared<const DeviceMesh>(world, o.mesh.shape);
     Measurement(o, mesh, folder).run(steps);
   });

@@ -9,15 +9,15 @@
 // ranks. Times are the fastest and the median of the repetitions, of the slowest rank. The second line is the
 // limit of this machine: how fast every rank goes through memory while all do.
 #include <fmt/format.h>
-#include <sched.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
-#include <thread>
+#include <optional>
 
+#include "core/cores.h"
 #include "parallel/mesh/mesh.h"
 
 using namespace trireme;
@@ -90,16 +90,6 @@ std::vector<double> times_of(ProcessGroup& world, const std::function<void()>& p
   return sorted;
 }
 
-/// Keeps the calling rank on a core of its own: two ranks on one core share its cache and measure something else.
-void pin_to_core(int rank) {
-  cpu_set_t cores;
-  CPU_ZERO(&cores);
-  CPU_SET(static_cast<std::size_t>(rank) % std::thread::hardware_concurrency(), &cores);
-  if (sched_setaffinity(0, sizeof cores, &cores) != 0) {
-    fail(ExitCode::usage, "comm_bench", "the system does not let rank {} be pinned; leave out --pin", rank);
-  }
-}
-
 /// What the machine's memory gives. An all-reduce through shared memory reads and writes each rank's tensor once, in
 /// place: its algorithm bandwidth cannot be higher than the second figure. A copy also fetches what it overwrites.
 void print_memory_rates(ProcessGroup& world, const Options& options) {
@@ -154,7 +144,8 @@ void bench_group(ProcessGroup& world, ProcessGroup& group, const Options& option
 }
 
 void bench(const std::shared_ptr<ProcessGroup>& world, const Options& options, const char* transport) {
-  if (options.pin) pin_to_core(world->rank());
+  std::optional<OwnCores> own_cores;
+  if (options.pin) own_cores.emplace(world->rank() * options.threads, world->size() * options.threads);
   if (world->rank() == 0)
     fmt::print("{} ranks as {}, {}, launched {}\n", world->size(), transport, options.dtype,
                options.background ? "in the background" : "lazily");
@@ -191,7 +182,7 @@ int main(int count, char** arguments) {
   app.add_option("--seconds", options.seconds, "Time to spend on a line")->capture_default_str();
   app.add_option("--only", options.only, "One operation");
   app.add_option("--dtype", options.dtype, "Element type")->capture_default_str();
-  app.add_flag("--pin", options.pin, "Keep each rank on a core of its own");
+  app.add_flag("--pin", options.pin, "Keep each thread on a core of its own, if there are as many");
   app.add_flag("--background", options.background, "Launch on the communication thread");
   CLI11_PARSE(app, count, arguments);
   try {

@@ -16,6 +16,7 @@
 
 #include "autograd/engine.h"
 #include "autograd/ops.h"
+#include "core/cores.h"
 #include "core/parallel_for.h"
 #include "core/random.h"
 #include "nn/context_attention.h"
@@ -193,10 +194,13 @@ int main(int count, char** arguments) {
       set_threads(1);
       const std::shared_ptr<ProcessGroup> world = mpi_world(std::chrono::seconds(60));
       o.ranks = world->size();
+      const OwnCores own_cores(world->rank(), world->size());
       bench(o, world);
     } else {
-      run_thread_ranks(o.ranks, 1, std::chrono::seconds(60),
-                       [&](const std::shared_ptr<ProcessGroup>& world) { bench(o, world); });
+      run_thread_ranks(o.ranks, 1, std::chrono::seconds(60), [&](const std::shared_ptr<ProcessGroup>& world) {
+        const OwnCores own_cores(world->rank(), world->size());
+        bench(o, world);
+      });
     }
   } catch (const Error& error) {
     std::fprintf(stderr, "%s\n", error.what());

@@ -4,8 +4,11 @@
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // false alarms in GCC 12's own AVX-512 header
 #pragma GCC diagnostic ignored "-Wuninitialized"        // the same, under sanitizers
 #endif
+#include <omp.h>
+
 #include <Eigen/Core>
 
+#include "core/cores.h"
 #include "core/parallel_for.h"
 
 namespace trireme::bench {
@@ -23,6 +26,12 @@ void with_map(const Tensor& x, F&& f) {
 }
 
 }  // namespace
+
+void keep_omp_to_own_cores() {
+  const OwnCores::Share share = OwnCores::current();
+#pragma omp parallel num_threads(threads())
+  OwnCores::keep_to(share, omp_get_thread_num());
+}
 
 void eigen_omp(const Tensor& a, const Tensor& b, Tensor& c, bool add) {
   Eigen::setNbThreads(threads());

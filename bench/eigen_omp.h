@@ -5,6 +5,9 @@
 
 namespace trireme::bench {
 
+/// OpenMP's threads keep to the cores that those of the calling thread's team would.
+void keep_omp_to_own_cores();
+
 /// c = a @ b, or c += a @ b when `add`; f32 matrices with one stride of 1.
 void eigen_omp(const Tensor& a, const Tensor& b, Tensor& c, bool add);
 

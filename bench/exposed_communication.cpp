@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <mutex>
 
+#include "core/cores.h"
 #include "core/parallel_for.h"
 #include "core/random.h"
 #include "parallel/comm/times.h"
@@ -66,6 +67,7 @@ Step measure(const TrainOptions& o) {
   std::mutex mutex;
   run_thread_ranks(
       o.mesh.shape.ranks(), 1, ProcessGroup::Deadline(300), [&](const std::shared_ptr<ProcessGroup>& world) {
+        const OwnCores own_cores(world->rank(), world->size());
         const auto mesh = std::make_shared<const DeviceMesh>(world, o.mesh.shape);
         Trainer trainer(o, mesh);
         std::vector<Step> steps;

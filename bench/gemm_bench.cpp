@@ -17,6 +17,7 @@
 #include "bench/eigen_omp.h"
 #include "bench/peaks.h"
 #include "bench/timing.h"
+#include "core/cores.h"
 #include "core/io.h"
 #include "core/kernels.h"
 #include "core/parallel_for.h"
@@ -66,7 +67,7 @@ std::vector<std::string> bench(const Problem& p, int team, double peak_gflops, i
                             kernels(Device::cpu).gemm(a, b, c, options);
                           }});
   }
-  if (dtype == DType::f32) candidates.push_back({"eigen-omp", [&] { eigen_omp(a, b, c, at); }});
+  if (dtype == DType::f32) candidates.push_back({"eigen-omp", [&] { eigen_omp(a, b, c, at); }, keep_omp_to_own_cores});
   const double flops = 2.0 * static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k);
   take_turns(candidates, flops, repeats);
   fmt::print("{:7} {} {:5} {:6} {:5} {:3}", p.model, form_names[static_cast<int>(p.form)], p.m, p.n, p.k, team);
@@ -95,6 +96,7 @@ std::string run(const std::vector<int>& teams, const std::string& only, int repe
         {std::string(p.model), form_names[static_cast<int>(p.form)], fmt::format("{} x {} x {}", p.m, p.n, p.k)});
   for (const int team : teams) {
     set_threads(team);
+    const OwnCores own_cores(0, team);
     const double gflops = peak_flops(team, dtype) * 1e-9;
     fmt::print("# {}, {}: peak {:.1f} GFLOP/s; GFLOP/s and share of peak, medians of {}\n", thread_count(team),
                dtype_name, gflops, repeats);

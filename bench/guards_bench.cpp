@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <ctime>
 
+#include "core/cores.h"
 #include "core/kernels.h"
 #include "core/random.h"
 #include "parallel/mesh/verify.h"
@@ -111,6 +112,7 @@ int main(int argc, char** argv) {
     for (std::int64_t zero = 0; zero < 4; ++zero) {
       const TrainOptions o = options(zero, dtype, tokens);
       run_thread_ranks(2, 1, ProcessGroup::Deadline(120), [&](const std::shared_ptr<ProcessGroup>& world) {
+        const OwnCores own_cores(world->rank(), world->size());
         measure(o, std::make_shared<const DeviceMesh>(world, o.mesh.shape));
       });
     }

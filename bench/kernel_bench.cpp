@@ -15,6 +15,7 @@
 
 #include "bench/peaks.h"
 #include "bench/timing.h"
+#include "core/cores.h"
 #include "core/io.h"
 #include "core/kernels.h"
 #include "core/parallel_for.h"
@@ -162,6 +163,7 @@ int main(int argc, char** argv) {
   app.add_option("--markdown", markdown, "Write a table into this file, too");
   CLI11_PARSE(app, argc, argv);
   set_threads(team);
+  const OwnCores own_cores(0, team);
   const bench::MemorySpeed memory = bench::memory_speed(team);
   memory_gigas = std::max(memory.read, memory.update) * 1e-9;
   fmt::print("{} threads; memory {:.1f} GB/s\n", threads(), memory_gigas);

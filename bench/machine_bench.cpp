@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/peaks.h"
+#include "core/cores.h"
 #include "core/cpu/processor.h"
 #include "core/parallel_for.h"
 #include "train/flags.h"
@@ -36,6 +37,7 @@ int main(int argc, char** argv) {
     }
     const int team = static_cast<int>(count);
     set_threads(team);
+    const OwnCores own_cores(0, team);
     const bench::MemorySpeed memory = bench::memory_speed(team);
     const nlohmann::json speed = {{"threads", team},
                                   {"f32_flops", bench::peak_flops(team, DType::f32)},

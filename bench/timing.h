@@ -8,6 +8,7 @@
 #include <chrono>
 #include <functional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -29,18 +30,25 @@ inline double median(std::vector<double> values) {
 struct Candidate {
   std::string name;
   std::function<void()> run;
-  std::vector<double> times = {};  ///< seconds of a call, one for each repeat
+  std::function<void()> prepare = [] {};  ///< at the beginning of a turn, not timed
+  std::vector<double> times = {};         ///< seconds of a call, one for each repeat
 
   double seconds() const { return median(times); }
 };
 
-/// Times calls of all candidates, which take turns within a repeat, so that a disturbance hits all of them. `flops`: of
-/// a call; the shorter it is, the more calls are timed together.
+/// Times calls of all candidates, which take turns within a repeat, so that a disturbance hits all of them; the first
+/// call of a turn wakes threads and is not timed. `flops`: of a call; the shorter it is, the more are timed together.
 inline void take_turns(std::vector<Candidate>& candidates, double flops, int repeats) {
   const int calls = static_cast<int>(std::clamp(2e8 / flops, 1.0, 2000.0));
-  for (Candidate& each : candidates) each.run();
+  for (Candidate& each : candidates) {
+    each.prepare();
+    each.run();
+  }
   for (int repeat = 0; repeat < repeats; ++repeat) {
     for (Candidate& each : candidates) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));  // OpenMP's threads spin for some, on our cores
+      each.prepare();
+      each.run();
       const auto start = Clock::now();
       for (int call = 0; call < calls; ++call) each.run();
       each.times.push_back(seconds_since(start) / calls);

@@ -1,7 +1,5 @@
 #include "core/team.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -11,6 +9,8 @@
 #include <optional>
 #include <thread>
 #include <vector>
+
+#include "core/cores.h"
 
 namespace trireme {
 namespace team {
@@ -60,7 +60,7 @@ thread_local bool inside_part = false;
 
 class Team {
  public:
-  explicit Team(int members) : claimed_(static_cast<std::size_t>(members)) {
+  Team(int members, OwnCores::Share cores) : cores_(cores), claimed_(static_cast<std::size_t>(members)) {
     for (int me = 1; me < members; ++me) workers_.emplace_back([this, me] { work(me); });
   }
   Team(const Team&) = delete;
@@ -72,6 +72,7 @@ class Team {
   }
 
   int members() const { return static_cast<int>(claimed_.size()); }
+  OwnCores::Share cores() const { return cores_; }
 
   void run(int parts, bool together, Body body) {
     const Job job{++number_, parts, together};
@@ -100,6 +101,7 @@ class Team {
   }
 
   void work(int me) {
+    if (cores_.parts > 0) OwnCores::keep_to(cores_, me);
     set_threads(1);
     current = this;
     for (std::uint64_t seen = 0; !stop_;) {
@@ -132,6 +134,7 @@ class Team {
   static thread_local Team* current;  ///< the team that this thread is a member of
 
  private:
+  const OwnCores::Share cores_;
   std::vector<std::thread> workers_;                 // members 1, 2, ...; member 0 is the rank's own thread
   std::vector<std::atomic<std::uint64_t>> claimed_;  // per part: the last job in which somebody took it
   std::uint64_t number_ = 0;                         // of the last job
@@ -147,22 +150,16 @@ thread_local Team* Team::current = nullptr;
 thread_local std::unique_ptr<Team> own_team;
 thread_local int wanted = 0;  // 0: the cores
 
-int available_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
-  return std::max(1, CPU_COUNT(&set));
-}
-
 void run(int parts, bool together, Body body) noexcept {
   if (parts == 1 || (inside_part && !together)) {
     for (int part = 0; part < parts; ++part) body(part);
     return;
   }
   if (inside_part) std::terminate();  // parts that wait for one another cannot take turns
-  if (!own_team || own_team->members() < parts) {
+  const OwnCores::Share cores = OwnCores::current();
+  if (!own_team || own_team->members() < parts || own_team->cores() != cores) {
     own_team.reset();
-    own_team = std::make_unique<Team>(std::max(parts, threads()));
+    own_team = std::make_unique<Team>(std::max(parts, threads()), cores);
     Team::current = own_team.get();
   }
   own_team->run(parts, together, body);
@@ -180,9 +177,8 @@ void barrier(int parts) {
 }  // namespace team
 
 int threads() {
-  static const int cores = team::available_cores();
   if (team::inside_part) return 1;
-  return team::wanted > 0 ? team::wanted : cores;
+  return team::wanted > 0 ? team::wanted : static_cast<int>(usable_cores().size());
 }
 
 void set_threads(int count) { team::wanted = std::max(1, count); }

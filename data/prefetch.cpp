@@ -4,6 +4,7 @@
 #include <chrono>
 #include <utility>
 
+#include "core/cores.h"
 #include "core/error.h"
 
 namespace trireme {
@@ -35,6 +36,7 @@ Loader::~Loader() {
 }
 
 void Loader::run() {
+  use_all_cores();
   MemoryPool::set_current(pool_);
   std::unique_lock lock(mutex_);
   while (true) {

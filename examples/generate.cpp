@@ -5,6 +5,7 @@
 // Read next: train/generate.h, train/saved_run.h.
 #include <cstdio>
 
+#include "core/cores.h"
 #include "core/parallel_for.h"
 #include "cuda/runtime/open.h"
 #include "data/utf8.h"
@@ -59,7 +60,9 @@ int run(const Options& o) {
   validate_device(o.device);
   const bool on_gpu = o.device == name(Device::cuda);
   if (on_gpu) cuda::open_device();
-  set_threads(static_cast<int>(o.threads.value_or(cores())));
+  const int team = static_cast<int>(o.threads.value_or(cores()));
+  set_threads(team);
+  const OwnCores own_cores(0, team);
   const SavedModel saved = read_saved_model(o.checkpoint);
   std::vector<std::int32_t> prompt;
   try {

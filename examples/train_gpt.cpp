@@ -5,6 +5,7 @@
 // Read it from the bottom: main reads the flags, train() loads the text and starts the ranks, and each rank runs
 // train_rank(), whose loop is: gradients, sums over the mesh, clip, update, report.
 // Read next: train/trainer.h, models/gpt.h.
+#include "core/cores.h"
 #include "core/parallel_for.h"
 #include "data/corpus.h"
 #include "data/prefetch.h"
@@ -58,6 +59,7 @@ StartFacts start_facts(const TrainOptions& o, const Corpus& corpus, Trainer& tra
           .val_tokens = corpus.validation.count(),
           .traffic = rank.traffic,
           .threads = threads(),
+          .own_cores = OwnCores::current().parts > 0,
           .bubble = proof.bubble_of_total,
           .memory = predicted_memory(o, o.model.config, trainer.model().parameters(), proof.peak_live.front())};
 }

@@ -7,8 +7,8 @@
 #include <cstdlib>
 #include <filesystem>
 #include <initializer_list>
-#include <thread>
 
+#include "core/cores.h"
 #include "core/error.h"
 #include "parallel/comm/launch_environment.h"
 #include "parallel/comm/process_group.h"
@@ -37,13 +37,20 @@ int launcher_rank() { return launched_rank(process_environment); }
 int launcher_ranks() { return under_mpi_launcher() ? mpi_launcher_size() : 0; }
 
 int cores() {
-  const int usable = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));  // in the affinity mask
+  const auto usable = static_cast<int>(usable_cores().size());
   if (!under_mpi_launcher()) return usable;
   const int local = launched_local_ranks(process_environment).value_or(std::max(1, mpi_launcher_size()));
   const bool bound = first_set({"OMPI_MCA_orte_bound_at_launch", "SLURM_CPUS_PER_TASK"}) != nullptr;
   // A bound rank may still share its cores with others (a socket), so never more than an even part of the machine.
   const int even = bound ? static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)) / local : usable / local;
   return std::max(1, std::min(usable, even));
+}
+
+CorePart core_part(int threads) {
+  const int local = launched_local_ranks(process_environment).value_or(0),
+            rank = launched_local_rank(process_environment).value_or(-1);
+  const bool shared = 0 <= rank && rank < local && static_cast<std::size_t>(local * threads) <= usable_cores().size();
+  return shared ? CorePart{rank * threads, local * threads} : CorePart{0, threads};
 }
 
 // The claim is a folder made in the job's own, which the launcher removes when the job ends: making one is atomic,

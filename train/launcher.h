@@ -11,6 +11,14 @@ int launcher_ranks();  ///< how many the launcher started; 0 without one
 /// has given each its own.
 int cores();
 
+/// The part of the usable cores that this process keeps its first thread to, and of how many: what OwnCores takes.
+struct CorePart {
+  int first, parts;
+};
+/// For a process of one rank with so many threads. Where the launcher left all ranks of this machine the same cores, and
+/// there are enough of them, each rank has its own.
+CorePart core_part(int threads);
+
 /// True for the first caller among the launcher's processes on this machine, false for all others: that one reports a
 /// failure which several of them find. Always true without a launcher (or with one that gives its job no folder).
 bool first_to_report();

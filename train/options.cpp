@@ -211,6 +211,8 @@ void declare_precision(Flags& flags, PrecisionOptions& o) {
                    "implementation of attention with --device cuda; auto: the fastest for the device and each shape");
   flags.elsewhere(strings(cuda::absent_attentions()));
   flags.add("threads", "N", o.threads, "auto", "threads of a rank; auto: cores / ranks", count);
+  flags.add_choice("pin", o.pin, {{"on", true}, {"off", false}},
+                   "threads keep to cores of their own, if there are as many; off: wherever the system has them run");
 }
 
 void declare_run(Flags& flags, RunOptions& o) {

@@ -9,8 +9,10 @@
 #include <map>
 #include <mutex>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <thread>
 
+#include "core/cores.h"
 #include "core/cpu/processor.h"
 #include "core/io.h"
 #include "core/kernels.h"
@@ -239,15 +241,20 @@ int run_ranks(const TrainOptions& options, const std::function<void(Rank&)>& bod
   const int ranks = options.mesh.shape.ranks();
   const bool as_threads = !options.mesh.processes;
   std::atomic<int> exit_code{0};
+  const int automatic = std::max(1, as_threads ? cores() / ranks : cores());
+  const int threads = static_cast<int>(options.precision.threads.value_or(automatic));
   const auto checked = [&](Rank& rank) {
+    std::optional<OwnCores> own_cores;
+    if (options.precision.pin) {
+      const CorePart part = as_threads ? CorePart{rank.world->rank() * threads, ranks * threads} : core_part(threads);
+      own_cores.emplace(part.first, part.parts);
+    }
     if (on_gpu(options)) enter_gpus(options, rank);
     if (options.run.verify) rank.world = verifying(rank.world);
     const fault::Scope faults(options, rank);
     explained(options, [&] { body(rank); });
     if (rank.exit_code != 0) exit_code = rank.exit_code;  // those that are not 0 are the same
   };
-  const int automatic = std::max(1, as_threads ? cores() / ranks : cores());
-  const int threads = static_cast<int>(options.precision.threads.value_or(automatic));
   if (as_threads)
     run_as_threads(options, ranks, threads, checked);
   else

@@ -82,8 +82,9 @@ std::string learning_rate_row(const ScheduleOptions& s) {
 
 std::string device_row(const TrainOptions& o, const StartFacts& facts) {
   const PrecisionOptions& p = o.precision;
-  std::string text = fmt::format("{}, {} thread{} per rank, ranks are {}", p.device, facts.threads,
-                                 facts.threads == 1 ? "" : "s", o.mesh.processes ? "MPI processes" : "threads");
+  std::string text =
+      fmt::format("{}, {} thread{} per rank{}, ranks are {}", p.device, facts.threads, facts.threads == 1 ? "" : "s",
+                  facts.own_cores ? " on cores of their own" : "", o.mesh.processes ? "MPI processes" : "threads");
   if (p.tensor_device() == Device::cpu) {
     const bool unit = p.dtype == DType::bf16 && p.gemm == "trireme";
     return text + ", products by " + p.gemm + (unit ? fmt::format(" ({})", cpu::name(cpu::bf16_unit())) : "");

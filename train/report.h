@@ -24,10 +24,11 @@ struct StartFacts {
   std::int64_t vocab = 0;              ///< token ids
   std::int64_t padded_vocab = 0;       ///< rows of the embedding over all tp ranks
   std::int64_t train_tokens = 0, val_tokens = 0;
-  std::string traffic{};  ///< Rank::traffic
-  int threads = 1;        ///< per rank
-  double bubble = 0;      ///< part of a step that a stage spends idle, of the pipeline schedule in use
-  std::string memory;     ///< predicted, per rank
+  std::string traffic{};   ///< Rank::traffic
+  int threads = 1;         ///< per rank
+  bool own_cores = false;  ///< they keep to
+  double bubble = 0;       ///< part of a step that a stage spends idle, of the pipeline schedule in use
+  std::string memory;      ///< predicted, per rank
 };
 
 /// Device, precision, model, data, mesh, schedule, memory: the table before training.

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "core/cores.h"
 #include "core/parallel_for.h"
 #include "parallel/comm/meeting.h"
 #include "parallel/comm/records.h"
@@ -123,7 +124,11 @@ void Runtime::poll(watch::Wait& wait, const std::function<bool()>& test, bool pa
 void Runtime::finish_later(MPI_Request request, Tensor x) {
   sends_.push_back({request, std::move(x)});
   if (reap()) return;
-  if (!pump_.joinable()) pump_ = std::thread([this] { pump(); });
+  if (!pump_.joinable())
+    pump_ = std::thread([this] {
+      use_all_cores();
+      pump();
+    });
   sends_changed_.notify_one();
 }
 

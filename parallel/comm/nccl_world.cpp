@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/cores.h"
 #include "core/error.h"
 
 namespace trireme::comm {
@@ -35,6 +36,7 @@ void NcclWorld::forget(Watched& group) {
 }
 
 void NcclWorld::run() {
+  use_all_cores();
   std::unique_lock stop(stop_mutex_);
   while (!stopping_.wait_for(stop, interval, [this] { return stop_; })) {
     stop.unlock();

@@ -1,5 +1,6 @@
 #include "parallel/comm/operation_queue.h"
 
+#include "core/cores.h"
 #include "core/parallel_for.h"
 #include "parallel/comm/call_site.h"
 #include "parallel/comm/times.h"
@@ -74,6 +75,7 @@ Work OperationQueue::push(std::shared_ptr<ProcessGroup> owner, Collective collec
       if (!thread_.joinable()) {
         thread_ = std::thread([this, pool = MemoryPool::current(), clock = CommunicationClock::current(),
                                beacon = watch::Beacon::current(), profiler = Profiler::current()] {
+          use_all_cores();
           MemoryPool::set_current(pool);
           Profiler::set_current(profiler, 1);
           CommunicationClock::set_current(clock);

@@ -273,6 +273,7 @@ TEST_CASE("help lists every flag of the command-line contract once") {
                            "gemm",
                            "attention",
                            "threads",
+                           "pin",
                            "seed",
                            "eval-every",
                            "eval-batches",

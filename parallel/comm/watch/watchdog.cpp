@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/cores.h"
 #include "parallel/comm/watch/report.h"
 
 namespace trireme::watch {
@@ -34,6 +35,7 @@ void Watchdog::remove(const Beacon& local) {
 }
 
 void Watchdog::run() {
+  use_all_cores();
   const auto interval = std::chrono::duration<double>(std::clamp(timeout_ / 20, 0.005, 0.05));
   auto last = Clock::now();
   std::unique_lock lock(mutex_);

@@ -1,0 +1,65 @@
+#include "core/cores.h"
+
+#include <sched.h>
+
+#include <cstddef>
+#include <span>
+
+namespace trireme {
+namespace {
+
+thread_local OwnCores::Share share_of_thread;
+
+std::vector<int> cores_in_mask() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  std::vector<int> cores;
+  if (sched_getaffinity(0, sizeof set, &set) == 0)
+    for (int core = 0; core < CPU_SETSIZE; ++core)
+      if (CPU_ISSET(static_cast<std::size_t>(core), &set)) cores.push_back(core);
+  if (cores.empty()) cores.push_back(0);
+  return cores;
+}
+
+/// Of the calling thread. Where it is refused, threads run where the system has them run.
+void set_mask(std::span<const int> cores) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (const int core : cores) CPU_SET(static_cast<std::size_t>(core), &set);
+  static_cast<void>(sched_setaffinity(0, sizeof set, &set));
+}
+
+}  // namespace
+
+const std::vector<int>& usable_cores() {
+  // Asked for before the first thread keeps to less: by OwnCores, if by nobody else.
+  static const std::vector<int> cores = cores_in_mask();
+  return cores;
+}
+
+OwnCores::OwnCores(int first, int parts) : outer_(share_of_thread) {
+  if (static_cast<std::size_t>(parts) > usable_cores().size()) return;
+  outer_cores_ = cores_in_mask();
+  share_of_thread = {first, parts};
+  keep_to(share_of_thread, 0);
+}
+
+OwnCores::~OwnCores() {
+  if (outer_cores_.empty()) return;
+  share_of_thread = outer_;
+  set_mask(outer_cores_);
+}
+
+OwnCores::Share OwnCores::current() { return share_of_thread; }
+
+void OwnCores::keep_to(const Share& share, int member) {
+  const std::span<const int> all = usable_cores();
+  const auto part = static_cast<std::size_t>(share.first + member), parts = static_cast<std::size_t>(share.parts);
+  if (part >= parts) return use_all_cores();  // of a larger team than was said
+  const std::size_t begin = all.size() * part / parts, end = all.size() * (part + 1) / parts;
+  set_mask(all.subspan(begin, end - begin));
+}
+
+void use_all_cores() { set_mask(usable_cores()); }
+
+}  // namespace trireme
