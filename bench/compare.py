@@ -37,6 +37,10 @@ CHAR = {"layers": 4, "heads": 4, "width": 128, "context": 64, "micro-batch": 12,
 # --- who takes part --------------------------------------------------------------------------------------------------
 
 
+# The peers' threads keep to cores of their own, as Trireme's do.
+BOUND = {"OMP_PROC_BIND": "true", "OMP_PLACES": "cores"}
+
+
 def flags(values):
     return [word for name, value in values.items() for word in (f"--{name}", value)]
 
@@ -57,7 +61,7 @@ class Sides:
         if not self.o.python:
             return {}
         command = [self.o.python, os.path.join(HERE, "peers", script), "--turns", "--threads", self.o.threads]
-        environment = {"LD_PRELOAD": self.o.preload} if self.o.preload else {}
+        environment = BOUND | ({"LD_PRELOAD": self.o.preload} if self.o.preload else {})
         command += flags(values)
         ways = {"eager": [], "compiled": ["--compile"]}
         if self.o.max_autotune:
@@ -72,7 +76,7 @@ class Sides:
         if self.llmc_step and dtype == "f32":
             model = os.path.join(self.folder, f"gpt2_{length}.bin")
             llmc.write_model(model, length)
-            sides["llm.c"] = ([self.llmc_step, model, 4, length, 1], {"OMP_NUM_THREADS": str(self.o.threads)})
+            sides["llm.c"] = ([self.llmc_step, model, 4, length, 1], BOUND | {"OMP_NUM_THREADS": str(self.o.threads)})
         return sides
 
     def char(self):
