@@ -169,7 +169,7 @@ int main(int argc, char** argv) {
   fmt::print("{} threads; memory {:.1f} GB/s\n", threads(), memory_gigas);
   for (const DType dtype : {DType::f32, DType::bf16}) {
     for (const Shape& shape : {Shape{768, 128}, Shape{768, 512}, Shape{8192, 3072}}) elementwise(shape, dtype);
-    for (const Shape& shape : {Shape{768, 128}, Shape{8192, 768}}) rows(shape, dtype);
+    for (const Shape& shape : {Shape{768, 128}, Shape{256, 768}, Shape{8192, 768}}) rows(shape, dtype);
     vocabulary(768, 96, 128, dtype);
     vocabulary(512, 50304, 768, dtype);
     optimizers(800'000, dtype);
