@@ -1,9 +1,13 @@
-// Level 7: the kernel in use from Ampere on, cuda/kernels/gemm_sm80.cu. Over level 6 it has
+// Levels 7 and 8: the kernels in use. From Ampere on, cuda/kernels/gemm_sm80.cu; over level 6 it has
 //   four stages instead of two, and one barrier a step instead of two: three copies are under way while one is used;
 //   a permutation of 16-byte chunks instead of padding: the same freedom from bank conflicts, and no bytes lost;
 //   an order of tiles that keeps the part of b in L2 that neighbouring blocks share;
 //   an epilogue (bias, GELU, residual, accumulation) that goes through shared memory to write whole rows;
 //   three forms, batches, any size and alignment.
+// On Hopper, cuda/kernels/gemm_sm90.cu (cuda/kernels/gemm_tiles_sm90.h); over that it has
+//   a tile of 128 x 256, shared by two groups of four warps: 85 FLOPs for a byte from L2 instead of 64;
+//   products that read shared memory by themselves, 64 x 256 at a time (wgmma): no fragments to load;
+//   a warp group that only copies, whole tiles by one thread (TMA), and runs ahead into the next tile.
 // Here, too, are the counts of every level's cost.
 // Read next: cuda/lab/gemm/ladder.h again, and docs/ladder.md.
 #include <algorithm>
@@ -16,6 +20,9 @@ namespace trireme::cuda::lab {
 
 void shipped_sm80(const Product& p, Stream stream) {
   gemm_sm80(Gemm<bf16, float>{Form::nn, p.m, p.n, p.k, p.a, p.k, p.b, p.n, p.c, p.n}, stream);
+}
+void shipped_sm90(const Product& p, Stream stream) {
+  gemm_sm90(Gemm<bf16, float>{Form::nn, p.m, p.n, p.k, p.a, p.k, p.b, p.n, p.c, p.n}, stream);
 }
 
 namespace {
@@ -55,6 +62,11 @@ constexpr std::array levels = {
           "ring of four stages, swizzle",
           &shipped_sm80,
           {Unit::tensor_core, tile_flops(128, 128, 32), 8 * 2 * 6 * 4, 2 * 128 * 32 * 2}},
+    // K = 64, two groups of 64 rows: per 16 of K one wgmma, which reads 2 KB of a and 8 KB of b, 80 wavefronts.
+    Level{"gemm_sm90",
+          "128 x 256, TMA, wgmma",
+          &shipped_sm90,
+          {Unit::tensor_core, tile_flops(128, 256, 64), 2 * 4 * 80, (128 + 256) * 64 * 2}},
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The ladder of matrix products: from one thread per element to the kernel in use, one idea a level. Every level
+// The ladder of matrix products: from one thread per element to the kernels in use, one idea a level. Every level
 // computes c = a b from bf16, in f32, so that only its speed differs from that of the one before.
 //
 // What bounds a level is counted, not guessed: for a block's step along K, its FLOPs, the wavefronts that its loads take
@@ -57,6 +57,7 @@ void register_tiles(const Product& p, Stream stream = nullptr);
 void pipelined(const Product& p, Stream stream = nullptr);
 void tensor_cores(const Product& p, Stream stream = nullptr);
 void shipped_sm80(const Product& p, Stream stream = nullptr);
+void shipped_sm90(const Product& p, Stream stream = nullptr);
 
 std::span<const Level> gemm_levels();
 
