@@ -12,6 +12,9 @@ set(trireme_cuda_levels
   lab/gemm/1_naive.cu lab/gemm/2_coalesced.cu lab/gemm/3_shared_tiles.cu lab/gemm/4_register_tiles.cu
   lab/gemm/5_pipelined.cu lab/gemm/6_tensor_cores.cu lab/gemm/7_shipped.cpp
   lab/attention/1_materialised.cu lab/attention/2_one_pass.cu lab/attention/3_tiled.cu lab/attention/4_shipped.cpp
+  lab/attention_backward/1_materialised.cu lab/attention_backward/2_recomputed.cu lab/attention_backward/3_tiled.cu
+  lab/attention_backward/4_shipped.cpp
+  lab/grouped/1_launch_an_expert.cpp lab/grouped/2_padded.cu lab/grouped/3_shipped.cpp
   lab/memory.cpp
   lab/gradient_norm/1_one_thread.cu lab/gradient_norm/2_interleaved.cu lab/gradient_norm/3_sequential.cu
   lab/gradient_norm/4_shuffles.cu lab/gradient_norm/5_vectors.cu lab/gradient_norm/6_shipped.cpp
@@ -23,7 +26,9 @@ set(trireme_cuda_levels
   lab/cross_entropy/4_shipped.cpp
   lab/adamw/1_unfused.cu lab/adamw/2_vectors.cu lab/adamw/3_fused.cu lab/adamw/4_shipped.cpp
   lab/embedding/1_atomics.cu lab/embedding/2_row_a_block.cu lab/embedding/3_sorted.cu lab/embedding/4_shipped.cpp
-  lab/transpose/1_naive.cu lab/transpose/2_tiles.cu lab/transpose/3_shipped.cpp)
+  lab/transpose/1_naive.cu lab/transpose/2_tiles.cu lab/transpose/3_shipped.cpp
+  lab/rank_order/1_rank_by_rank.cu lab/rank_order/2_one_launch.cu lab/rank_order/3_shipped.cpp
+  lab/gather/1_row_a_thread.cu lab/gather/2_row_a_block.cu lab/gather/3_shipped.cpp)
 set(trireme_cuda_emulator
   emu/async.cpp emu/block.cpp emu/fiber.cpp emu/launch.cpp emu/race.cpp emu/race_report.cpp emu/shadow.cpp
   emu/shared.cpp emu/tma.cpp emu/warp_matrix.cpp emu/wgmma.cpp)

@@ -335,6 +335,9 @@ class Gpu:
         self.case("AdamW 124M, bf16 gradients and copy", error, 1e-3,
                   [("trireme", ours), ("PyTorch fused, f32", lambda i: optimizer.step())], 1, moved=28.0 * count)
 
+    def has(self, level):
+        """Whether this GPU can run a level of a ladder."""
+        return not level.endswith("sm90") or len(self.kernels) > 1
 
     def ladder(self):
         """What each level of the ladders of cuda/lab buys: a table for docs/ladder.md."""
@@ -344,6 +347,9 @@ class Gpu:
         rows = slice(0, 256)
         expected = a[rows].double() @ b.double()
         for level, name in enumerate(self.call.ladder(0)):
+            if not self.has(name):
+                continue
+
             def product(_, level=level):
                 self.call("ladder_gemm", level, n, *(self.pointer(t) for t in (a, b, c)), self.stream)
 
@@ -357,7 +363,7 @@ class Gpu:
         scores = torch.empty(heads, tokens, tokens, device="cuda")
         expected = torch.softmax(q[0, rows].double() @ k[0].double().t() / 8, -1) @ v[0].double()
         for level, name in enumerate(self.call.ladder(1)):
-            if name.endswith("sm90") and len(self.kernels) == 1:
+            if not self.has(name):
                 continue
 
             def attention(_, level=level):
@@ -370,19 +376,22 @@ class Gpu:
                       [("trireme", attention)], 1, flops=4.0 * heads * tokens * tokens * dim)
 
     def ladder_memory(self):
-        """What each level of the memory-bound ladders buys, at the sizes of GPT-2 124M. Each ladder fills its own
+        """What each level of the other ladders buys, at the sizes of GPT-2 124M. Each ladder fills its own
         arrays: small ones, which it compares with f64, and then large ones."""
-        for ladder, name, levels in self.call.memory_ladders():
+        for ladder, name, flops, levels in self.call.memory_ladders():
             self.call("memory_open", ladder, 0)
-            errors = [self.call.memory_error(level) for level in range(len(levels))]
+            numbers = [number for number, level in enumerate(levels) if self.has(level[0])]
+            errors = {number: self.call.memory_error(number) for number in numbers}
             self.call("memory_open", ladder, 1)
-            needed = min(megabytes for _, megabytes, _, _ in levels) * 1e6
-            for number, (level, _, bound, forecast) in enumerate(levels):
+            needed = {"flops": flops} if flops else {"moved": min(megabytes for _, megabytes, _, _ in levels) * 1e6}
+            for number in numbers:
+                level, _, bound, forecast = levels[number]
+
                 def run(_, number=number):
                     self.call("memory_run", number, self.stream)
 
                 self.case(f"ladder, {name}: {level} (bound {bound:.0f}, forecast {forecast:.0f} us)", errors[number],
-                          1.0, [("trireme", run)], 1, moved=needed)
+                          1.0, [("trireme", run)], 1, **needed)
             self.call("memory_open", -1, 0)
 
 

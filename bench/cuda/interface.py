@@ -10,7 +10,7 @@ class Library:
         self.lib = ctypes.CDLL(path)
         self.lib.trireme_error.restype = self.lib.trireme_ladder_name.restype = ctypes.c_char_p
         self.lib.trireme_memory_ladder.restype = ctypes.c_char_p
-        self.lib.trireme_ladder_limit.restype = ctypes.c_double
+        self.lib.trireme_ladder_limit.restype = self.lib.trireme_memory_flops.restype = ctypes.c_double
 
     def __call__(self, name, *arguments):
         converted = [ctypes.c_float(a) if isinstance(a, float) else ctypes.c_void_p(a.value) if isinstance(a, Pointer)
@@ -28,11 +28,12 @@ class Library:
         return self.lib.trireme_ladder_limit(level)
 
     def memory_ladders(self):
-        """(number, name, levels) of each ladder of memory-bound kernels, which make their own problems. A level is
-        (name, megabytes, least microseconds, forecast)."""
+        """(number, name, FLOPs, levels) of each ladder that makes its own problems: of memory-bound kernels, which
+        have 0 FLOPs, and of a few products. A level is (name, megabytes, least microseconds, forecast)."""
         names = map(self.lib.trireme_memory_ladder, itertools.count())
         names = enumerate(itertools.takewhile(lambda name: name is not None, names))
-        return [(ladder, name.decode(), list(self._memory_levels(ladder))) for ladder, name in names]
+        return [(ladder, name.decode(), self.lib.trireme_memory_flops(ladder), list(self._memory_levels(ladder)))
+                for ladder, name in names]
 
     def _memory_levels(self, ladder):
         name, numbers = ctypes.c_char_p(), [ctypes.c_double() for _ in range(3)]

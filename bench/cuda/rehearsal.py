@@ -147,7 +147,7 @@ class Emulated:
             self.case(f"ladder, attention {tokens}: {name}", self.floats(out), expected, attend)
 
     def ladder_memory(self):
-        for ladder, name, levels in self.call.memory_ladders():
+        for ladder, name, _, levels in self.call.memory_ladders():
             self.call("memory_open", ladder, 0)
             for number, (level, megabytes, bound, forecast) in enumerate(levels):
                 assert megabytes > 0 and forecast > bound > 0

@@ -228,13 +228,18 @@ int trireme_ladder_attention(int level, int heads, int tokens, int causal, float
   });
 }
 
-// The memory-bound ladders make their own problems: compare.py names a ladder and a level.
+// The other ladders make their own problems: compare.py names a ladder and a level.
 
 /// Null behind the last ladder.
 const char* trireme_memory_ladder(int ladder) {
   const auto all = lab::ladders<lab::NoArray>();
   const auto at = static_cast<std::size_t>(ladder);
   return at < all.size() ? all[at].name : nullptr;
+}
+
+/// FLOPs of a ladder of products at GPT-2's sizes; 0 where bytes are what counts.
+double trireme_memory_flops(int ladder) {
+  return lab::ladders<lab::NoArray>()[static_cast<std::size_t>(ladder)].flops;
 }
 
 /// What a level is called, and what it costs at GPT-2's sizes; 1, and no error, behind the last.
@@ -246,7 +251,7 @@ int trireme_memory_level(int ladder, int level, const char** name, double* megab
   if (at >= levels.size()) return 1;
   *name = levels[at].name;
   *megabytes = levels[at].cost.bytes / 1e6;
-  *bound_us = levels[at].cost.memory;
+  *bound_us = levels[at].cost.least();
   *forecast_us = levels[at].cost.forecast;
   return 0;
 }

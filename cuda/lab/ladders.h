@@ -1,4 +1,4 @@
-// The ladders of memory-bound kernels by name, each with the sizes of GPT-2 124M (16 sequences of 1024 tokens), for
+// The ladders by name, but for those of the product and of attention: memory-bound kernels, and a few of products. Each with the sizes of GPT-2 124M (16 sequences of 1024 tokens), for
 // which its costs are stated, and ragged ones for tests.
 // Read next: docs/ladder.md.
 #pragma once
@@ -7,11 +7,15 @@
 #include <memory>
 
 #include "cuda/lab/adamw/trial.h"
+#include "cuda/lab/attention_backward/trial.h"
 #include "cuda/lab/cross_entropy/trial.h"
 #include "cuda/lab/embedding/trial.h"
+#include "cuda/lab/gather/trial.h"
 #include "cuda/lab/gradient_norm/trial.h"
+#include "cuda/lab/grouped/trial.h"
 #include "cuda/lab/norm_backward/trial.h"
 #include "cuda/lab/norm_forward/trial.h"
+#include "cuda/lab/rank_order/trial.h"
 #include "cuda/lab/transpose/trial.h"
 
 namespace trireme::cuda::lab {
@@ -23,6 +27,7 @@ struct Ladder {
   Sizes gpt2;
   std::vector<Sizes> ragged;
   std::unique_ptr<Trial> (*make)(const Sizes&);
+  double flops = 0;  ///< not 0: of the products that gpt2 needs, whose operands begin at multiples of 16 bytes
 };
 
 template <class Attempt>
@@ -32,7 +37,7 @@ std::unique_ptr<Trial> make_trial(const Sizes& sizes) {
 
 /// Array: cuda/lab/trial.h.
 template <template <class> class Array>
-std::array<Ladder, 7> ladders() {
+std::array<Ladder, 11> ladders() {
   constexpr std::int64_t kTokens = 16 * 1024;
   const std::vector<Sizes> norms = {{1, 8, 1}, {2, 265, 1}, {7, 33, 0}};
   return {
@@ -48,7 +53,19 @@ std::array<Ladder, 7> ladders() {
         {kTokens, 50257, 768},
         {{1, 3, 5}, {70, 40, 33}, {300, 9, 20}},
         &make_trial<embedding::Attempt<Array>>},
-       {"transpose", {kTokens, 3072}, {{1, 1}, {40, 33}, {70, 5}}, &make_trial<transpose::Attempt<Array>>}}};
+       {"transpose", {kTokens, 3072}, {{1, 1}, {40, 33}, {70, 5}}, &make_trial<transpose::Attempt<Array>>},
+       {"sum over ranks", {4, kTokens * 768}, {{1, 9}, {3, 2065}}, &make_trial<rank_order::Attempt<Array>>},
+       {"gather", {kTokens, 2 * kTokens, 768}, {{1, 1, 1}, {9, 40, 265}}, &make_trial<gather::Attempt<Array>>},
+       {"grouped product",
+        {64, 2 * kTokens, 512, 768},
+        {{1, 1, 8, 8}, {4, 70, 24, 40}},
+        &make_trial<grouped::Attempt<Array>>,
+        2.0 * 2 * kTokens * 512 * 768},
+       {"attention backward",
+        {16 * 12, 1024, 1},
+        {{1, 66, 1}, {2, 33, 0}},
+        &make_trial<attention_backward::Attempt<Array>>,
+        5 * 2 * 64 * (16.0 * 12 * 1024 * 1025 / 2)}}};
 }
 
 }  // namespace trireme::cuda::lab

@@ -131,7 +131,7 @@ double seconds_of_attention(int tokens) {
 void announce(int size, int tokens) {
   constexpr int timed_size = 128, timed_tokens = 384;
   fmt::print("The kernels run under emulation: their results are real, and there are no times.\n");
-  fmt::print("To come: {} levels of a product, {} of attention, and {} ladders of kernels that move bytes.\n",
+  fmt::print("To come: {} levels of a product, {} of attention, and {} ladders of other kernels.\n",
              lab::gemm_levels().size(), lab::attention_levels().size(), lab::ladders<lab::NoArray>().size());
   double products = 0, attention = 0;
   if (size > timed_size) products = seconds_of_products(timed_size) * std::pow(double{1} * size / timed_size, 3);
@@ -157,7 +157,7 @@ void climb_memory(std::size_t at) {
     trial->reset();
     trial->run(level, nullptr);
     fmt::print("{:<16} {:<42} {:>9.0f} {:>9.0f} {:>9.0f}  {:<10} {:>9.1e}\n", levels[level].name, levels[level].idea,
-               cost.bytes / 1e6, cost.memory, cost.forecast, cost.bound(), trial->error());
+               cost.bytes / 1e6, cost.least(), cost.forecast, cost.bound(), trial->error());
   }
 }
 

@@ -19,16 +19,21 @@ MemoryCost cost_of(const Pass& p) {
   const double turns = std::ceil(p.blocks / (kMultiprocessors * p.resident));
   const double memory = p.bytes / kBandwidth * 1e6, latency = turns * (p.waits * kWait + p.barriers * kBarrier);
   const double wavefronts = p.blocks * p.wavefronts / (std::min(p.blocks, kMultiprocessors) * kClock) * 1e6;
-  return {p.bytes, memory, latency, wavefronts, kLaunch, std::max({memory, latency, wavefronts}) + kLaunch};
+  const double products = std::ceil(p.blocks / kMultiprocessors) * p.products / kClock * 1e6;
+  const double longest = std::max({memory, latency, wavefronts, products});
+  return {p.bytes, memory, latency, wavefronts, products, kLaunch, longest + kLaunch};
 }
 
 MemoryCost operator+(const MemoryCost& a, const MemoryCost& b) {
-  return {a.bytes + b.bytes,           a.memory + b.memory,       a.latency + b.latency,
-          a.wavefronts + b.wavefronts, a.launching + b.launching, a.forecast + b.forecast};
+  return {a.bytes + b.bytes,       a.memory + b.memory,       a.latency + b.latency,  a.wavefronts + b.wavefronts,
+          a.products + b.products, a.launching + b.launching, a.forecast + b.forecast};
 }
 
+double MemoryCost::least() const { return std::max(memory, products); }
+
 const char* MemoryCost::bound() const {
-  const double most = std::max({memory, latency, wavefronts, launching});
+  const double most = std::max({memory, latency, wavefronts, products, launching});
+  if (most == products) return "products";
   return most == memory ? "bytes" : most == latency ? "waiting" : most == wavefronts ? "wavefronts" : "launches";
 }
 

@@ -21,16 +21,21 @@ struct Pass {
   double bytes;     ///< to and from memory, of all blocks
   double waits, barriers,
       wavefronts;  ///< of one: for memory, one after the other; for each other; in L1 and shared memory
+  /// Clocks that one keeps a multiprocessor's product units, or what feeds them, busy: cuda/lab/gemm/ladder.h. 0 where
+  /// the kernel only moves bytes.
+  double products = 0;
 };
 
 /// Of one launch or several. All but the bytes in microseconds of an H200.
 struct MemoryCost {
   double bytes;
-  double memory;      ///< the bytes at 4.8 TB/s: the bound
+  double memory;      ///< the bytes at 4.8 TB/s
   double latency;     ///< waits and barriers of a block, times the turns in which the blocks go through the H200
   double wavefronts;  ///< one a clock and multiprocessor
+  double products;    ///< of the multiprocessor with the most blocks
   double launching;
-  double forecast;            ///< the longest of the first three of each launch, and launching
+  double forecast;            ///< the longest of the first four of each launch, and launching
+  double least() const;       ///< by bytes and products: the bound
   const char* bound() const;  ///< what is most of it
 };
 MemoryCost cost_of(const Pass& pass);
