@@ -238,9 +238,7 @@ const char* trireme_memory_ladder(int ladder) {
 }
 
 /// FLOPs of a ladder of products at GPT-2's sizes; 0 where bytes are what counts.
-double trireme_memory_flops(int ladder) {
-  return lab::ladders<lab::NoArray>()[static_cast<std::size_t>(ladder)].flops;
-}
+double trireme_memory_flops(int ladder) { return lab::ladders<lab::NoArray>()[static_cast<std::size_t>(ladder)].flops; }
 
 /// What a level is called, and what it costs at GPT-2's sizes; 1, and no error, behind the last.
 int trireme_memory_level(int ladder, int level, const char** name, double* megabytes, double* bound_us,
