@@ -77,8 +77,13 @@ struct Tiles {
 };
 MemoryCost tiles_cost(const Problem& p, const Tiles& t, const Cost& each) {
   const double blocks = p.heads * std::ceil(p.tokens / t.stay), steps = others(p, t.stay, t.step) / t.step;
-  return cost_of({blocks, t.resident, all_tokens(p) * (t.tokens * kToken + 8), 2 + t.waits * steps, 2 * steps, 0,
-                  steps * clocks(each).slowest()});
+  return cost_of({.blocks = blocks,
+                  .resident = t.resident,
+                  .bytes = all_tokens(p) * (t.tokens * kToken + 8),
+                  .waits = 2 + t.waits * steps,
+                  .barriers = 2 * steps,
+                  .wavefronts = 0,
+                  .products = steps * clocks(each).slowest()});
 }
 /// rowsum(dout out) before them: eight tokens a block.
 MemoryCost delta_cost(const Problem& p) {

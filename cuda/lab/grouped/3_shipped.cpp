@@ -49,7 +49,13 @@ double tiles_of(const Problem& p, double rows, const Tile& tile) {
 /// One launch: every tile once through all of K.
 MemoryCost launch_of(const Problem& p, double tiles, double resident, double bytes, const Tile& tile) {
   const double steps = std::ceil(p.k / tile.k);
-  return cost_of({tiles, resident, bytes, 1, steps, 0, steps * clocks(tile.step).slowest()});
+  return cost_of({.blocks = tiles,
+                  .resident = resident,
+                  .bytes = bytes,
+                  .waits = 1,
+                  .barriers = steps,
+                  .wavefronts = 0,
+                  .products = steps * clocks(tile.step).slowest()});
 }
 
 /// x and y of so many rows, and so many experts' matrices.
