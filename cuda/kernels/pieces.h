@@ -4,20 +4,41 @@
 // Read next: cuda/kernels/elementwise.cu.
 #pragma once
 
+#include <bit>
+
 #include "cuda/device/device.h"
 
 namespace trireme::cuda {
 
+/// N values of 16 bits as registers hold them, two in each. Where branches of load_piece meet, values of 16 bits would have
+/// to be in registers of their own: nvcc would take a load apart in its branch, and so wait for it before the next.
+template <int N>
+struct alignas(2 * N) PairsOf {
+  std::uint32_t words[N / 2];
+};
+
 /// N values from `from` on, of which `count` exist; zeros in the place of the others.
 template <int N, class T>
 __device__ __forceinline__ Pack<T, N> load_piece(const T* from, int count) {
-  if (count == N && reinterpret_cast<std::uintptr_t>(from) % sizeof(Pack<T, N>) == 0)
-    return load_vector<Pack<T, N>>(from);
-  Pack<T, N> piece = {};
-  TRIREME_UNROLL
-  for (int i = 0; i < N; ++i)
-    if (i < count) piece.values[i] = from[i];
-  return piece;
+  const bool whole = count == N && reinterpret_cast<std::uintptr_t>(from) % sizeof(Pack<T, N>) == 0;
+  if constexpr (sizeof(T) == 2 && N % 2 == 0) {
+    PairsOf<N> pairs = {};
+    if (whole) {
+      pairs = load_vector<PairsOf<N>>(from);
+    } else {
+      TRIREME_UNROLL
+      for (int i = 0; i < N; ++i)
+        if (i < count) pairs.words[i / 2] |= std::uint32_t{from[i].bits} << (i % 2 * 16);
+    }
+    return std::bit_cast<Pack<T, N>>(pairs);
+  } else {
+    Pack<T, N> piece = {};
+    if (whole) return load_vector<Pack<T, N>>(from);
+    TRIREME_UNROLL
+    for (int i = 0; i < N; ++i)
+      if (i < count) piece.values[i] = from[i];
+    return piece;
+  }
 }
 
 /// The first `count` values of a piece.
