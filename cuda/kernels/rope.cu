@@ -23,6 +23,21 @@ __global__ void __launch_bounds__(kThreads) table_kernel(const std::int32_t* pos
   table[tokens * half + mine.first] = static_cast<float>(inverse ? -sin(angle) : sin(angle));
 }
 
+/// N values of the table, in loads of 16 bytes where they are aligned.
+template <int N>
+struct TableRun {
+  Pack<float, 4> parts[N / 4];
+
+  __device__ __forceinline__ TableRun(const float* from, int count) {
+    TRIREME_UNROLL
+    for (int k = 0; k < N / 4; ++k) {
+      const int rest = count - 4 * k;
+      parts[k] = load_piece<4>(from + 4 * k, rest < 0 ? 0 : rest < 4 ? rest : 4);
+    }
+  }
+  __device__ __forceinline__ float operator[](int i) const { return parts[i / 4].values[i % 4]; }
+};
+
 template <class T>
 __global__ void __launch_bounds__(kThreads) rope_kernel(const __grid_constant__ Rope<T> p) {
   constexpr int kWidth = kPackSize<T>;
@@ -32,14 +47,14 @@ __global__ void __launch_bounds__(kThreads) rope_kernel(const __grid_constant__ 
   const std::int64_t head = mine.first / pieces, i = mine.first % pieces * kWidth, token = head / p.heads % p.tokens;
   const int count = half - i < kWidth ? static_cast<int>(half - i) : kWidth;
   const std::int64_t low = head * p.head_dim + i, high = low + half;
-  const float *const cosines = p.table + token * half + i, *const sines = cosines + p.tokens * half;
+  const TableRun<kWidth> cosines(p.table + token * half + i, count);
+  const TableRun<kWidth> sines(p.table + (p.tokens + token) * half + i, count);
   auto a = load_piece<kWidth>(p.x + low, count), b = load_piece<kWidth>(p.x + high, count);
   TRIREME_UNROLL
   for (int j = 0; j < kWidth; ++j) {
     const float u = to_float(a.values[j]), v = to_float(b.values[j]);
-    const float cosine = j < count ? cosines[j] : 0.0F, sine = j < count ? sines[j] : 0.0F;
-    a.values[j] = from_float<T>(u * cosine - v * sine);
-    b.values[j] = from_float<T>(v * cosine + u * sine);
+    a.values[j] = from_float<T>(u * cosines[j] - v * sines[j]);
+    b.values[j] = from_float<T>(v * cosines[j] + u * sines[j]);
   }
   store_piece(p.y + low, a, count);
   store_piece(p.y + high, b, count);
