@@ -1,5 +1,6 @@
-// Kernels of softmax and top_k; bytes: cuda/kernels/softmax.h. A warp takes a row of up to kWarpWidth columns, a block a
-// longer one. Maximum and sum come from one read (Milakov and Gimelshein, Online normalizer calculation, 2018).
+// Kernels of softmax and top_k; bytes: cuda/kernels/softmax.h. A warp takes a row of up to kWarpWidth columns, and keeps
+// it in registers; a block takes a longer one, which it reads twice: its maximum and sum come from one read (Milakov and
+// Gimelshein, Online normalizer calculation, 2018).
 #include "cuda/kernels/softmax.h"
 
 #include <cmath>
@@ -36,16 +37,61 @@ __device__ __forceinline__ RowTeam<Lanes> my_team(float* scratch) {
   return {std::int64_t{blockIdx.x} * (kThreads / Lanes) + thread / Lanes, thread % Lanes, scratch};
 }
 
-template <int Lanes, class T>
-__global__ void __launch_bounds__(kThreads) softmax_kernel(const T* x, T* y, std::int64_t rows, std::int64_t width) {
+/// Of a row cut into pieces of N, this lane's k-th: where it begins, and how many of its values exist.
+struct LanePiece {
+  int first, count;
+};
+template <int N>
+__device__ __forceinline__ LanePiece lane_piece(int k, int lane, int width) {
+  const int first = (k * 32 + lane) * N, rest = width - first;
+  return {first, rest < 0 ? 0 : rest < N ? rest : N};
+}
+
+/// A row of up to 32 Pieces pieces, in the registers of a warp: one read, and one exponential a value.
+template <int Pieces, class T>
+__global__ void __launch_bounds__(kThreads) softmax_warp_kernel(const T* x, T* y, std::int64_t rows, int width) {
+  constexpr int kWidth = kPackSize<T>;
+  const RowTeam<32> team = my_team<32>(nullptr);
+  if (team.row >= rows) return;  // a whole warp, or nobody
+  Pack<T, kWidth> pieces[Pieces];
+  TRIREME_UNROLL
+  for (int k = 0; k < Pieces; ++k) {
+    const auto mine = lane_piece<kWidth>(k, team.lane, width);
+    pieces[k] = load_piece<kWidth>(x + team.row * width + mine.first, mine.count);
+  }
+  float values[Pieces * kWidth], top = Max::kNeutral, sum = 0;
+  TRIREME_UNROLL
+  for (int i = 0; i < Pieces * kWidth; ++i) {
+    const bool exists = i % kWidth < lane_piece<kWidth>(i / kWidth, team.lane, width).count;
+    values[i] = exists ? to_float(pieces[i / kWidth].values[i % kWidth]) : -INFINITY;
+    top = fmaxf(top, values[i]);
+  }
+  top = reduce_warp<Max>(top);
+  TRIREME_UNROLL
+  for (int i = 0; i < Pieces * kWidth; ++i) {
+    values[i] = expf(values[i] - top);
+    sum += values[i];
+  }
+  const float scale = 1.0F / reduce_warp<Sum>(sum);
+  TRIREME_UNROLL
+  for (int k = 0; k < Pieces; ++k) {
+    const auto mine = lane_piece<kWidth>(k, team.lane, width);
+    TRIREME_UNROLL
+    for (int i = 0; i < kWidth; ++i) pieces[k].values[i] = from_float<T>(values[k * kWidth + i] * scale);
+    store_piece(y + team.row * width + mine.first, pieces[k], mine.count);
+  }
+}
+
+/// A block a row.
+template <class T>
+__global__ void __launch_bounds__(kThreads) softmax_kernel(const T* x, T* y, std::int64_t width) {
   constexpr int kWidth = kPackSize<T>;
   TRIREME_SHARED(float, scratch, 32);
-  const RowTeam<Lanes> team = my_team<Lanes>(scratch);
-  if (team.row >= rows) return;  // a whole warp, or nobody
+  const RowTeam<kThreads> team = my_team<kThreads>(scratch);
   const T* const from = x + team.row * width;
   T* const to = y + team.row * width;
   float top = -INFINITY, sum = 0;  // of this thread's columns; sum of exp(x - top)
-  for (std::int64_t c = team.lane * kWidth; c < width; c += Lanes * kWidth) {
+  for (std::int64_t c = team.lane * kWidth; c < width; c += kThreads * kWidth) {
     const int count = width - c < kWidth ? static_cast<int>(width - c) : kWidth;
     const auto piece = load_piece<kWidth>(from + c, count);
     float largest = top;
@@ -59,9 +105,9 @@ __global__ void __launch_bounds__(kThreads) softmax_kernel(const T* x, T* y, std
     for (int i = 0; i < kWidth; ++i)
       if (i < count) sum += expf(to_float(piece.values[i]) - top);
   }
-  const float row_top = team.template reduce<Max>(fmaxf(top, Max::kNeutral));
-  const float scale = 1.0F / team.template reduce<Sum>(sum * expf(top - row_top));
-  for (std::int64_t c = team.lane * kWidth; c < width; c += Lanes * kWidth) {
+  const float row_top = team.reduce<Max>(fmaxf(top, Max::kNeutral));
+  const float scale = 1.0F / team.reduce<Sum>(sum * expf(top - row_top));
+  for (std::int64_t c = team.lane * kWidth; c < width; c += kThreads * kWidth) {
     const int count = width - c < kWidth ? static_cast<int>(width - c) : kWidth;
     auto piece = load_piece<kWidth>(from + c, count);
     TRIREME_UNROLL
@@ -147,10 +193,13 @@ LaunchConfig config(const char* name, std::int64_t rows, int lanes, Stream strea
 template <class T>
 void softmax(const T* x, T* y, std::int64_t rows, std::int64_t width, Stream stream) {
   if (rows * width == 0) return;
+  constexpr int piece = 32 * kPackSize<T>, most = static_cast<int>(kWarpWidth) / piece;
   if (width <= kWarpWidth)
-    launch(config("softmax", rows, 32, stream), softmax_kernel<32, T>, x, y, rows, width);
+    launch(config("softmax", rows, 32, stream),
+           width <= piece ? softmax_warp_kernel<1, T> : softmax_warp_kernel<most, T>, x, y, rows,
+           static_cast<int>(width));
   else
-    launch(config("softmax", rows, kThreads, stream), softmax_kernel<kThreads, T>, x, y, rows, width);
+    launch(config("softmax", rows, kThreads, stream), softmax_kernel<T>, x, y, width);
 }
 
 template <class T>

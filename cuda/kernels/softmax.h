@@ -1,8 +1,8 @@
 // Softmax over rows and its gradient, and the choice of the k largest of a row (the router of a mixture of experts).
 //   y = exp(x - max) / sum;   dx = y (dy - sum(y dy))
 // Contracts: softmax and softmax_backward of core/kernels.h; top_k of nn/router.h. float, bf16 and f16; sums in f32.
-// Bytes per value of b bytes: forward reads x twice, the second time from the L2 cache, and writes y: 2 b from memory;
-// backward 3 b likewise; top_k reads b per value and, k times, from the L1 cache. Each row in a fixed order of sums.
+// Bytes per value of b bytes: forward reads x and writes y: 2 b from memory; it reads rows beyond 1024 columns twice, the
+// second time from the L2 cache, as backward does all rows: 3 b from memory; top_k reads b per value and, k times, from the L1 cache. Each row in a fixed order of sums.
 #pragma once
 
 #include <cstdint>

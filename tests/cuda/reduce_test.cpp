@@ -170,6 +170,7 @@ TEST_CASE_TEMPLATE("cuda softmax: rows of a warp and of a block, in place, equal
     CHECK(worst_softmax<T>(1, 1, 0, 1) < 1);
     CHECK(worst_softmax<T>(13, 8, 0, 4) < 1);
     CHECK(worst_softmax<T>(3, 131, 1, 30) < 1);
+    CHECK(worst_softmax<T>(3, 517, 1, 4) < 1);
     CHECK(worst_softmax<T>(2, 1024, 0, 1) < 1);
     CHECK(worst_softmax<T>(2, 4107, 0, 4) < 1);
   });
