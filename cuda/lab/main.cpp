@@ -150,13 +150,13 @@ void climb_memory(std::size_t at) {
   const auto levels = lab::ladders<lab::NoArray>()[at].make(ladder.gpt2)->levels();
   const std::unique_ptr<lab::Trial> trial = ladder.make(ladder.ragged.back());
   fmt::print("\n{}, as GPT-2 124M needs it; microseconds of an H200\n", ladder.name);
-  fmt::print("{:<16} {:<42} {:>9} {:>9} {:>9}  {:<10} {:>9}\n", "level", "new", "MB", "us >=", "forecast", "bound by",
+  fmt::print("{:<16} {:<42} {:>9} {:>9} {:>9}  {:<12} {:>9}\n", "level", "new", "MB", "us >=", "forecast", "bound by",
              "error");
   for (std::size_t level = 0; level < levels.size(); ++level) {
     const lab::MemoryCost cost = levels[level].cost;
     trial->reset();
     trial->run(level, nullptr);
-    fmt::print("{:<16} {:<42} {:>9.0f} {:>9.0f} {:>9.0f}  {:<10} {:>9.1e}\n", levels[level].name, levels[level].idea,
+    fmt::print("{:<16} {:<42} {:>9.0f} {:>9.0f} {:>9.0f}  {:<12} {:>9.1e}\n", levels[level].name, levels[level].idea,
                cost.bytes / 1e6, cost.least(), cost.forecast, cost.bound(), trial->error());
   }
 }

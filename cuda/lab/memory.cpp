@@ -10,7 +10,7 @@ namespace {
 
 // Bandwidth: NVIDIA's data sheet. The rest are round assumptions: a load that misses L1 while memory is busy, a barrier
 // with the exchange through shared memory around it, and what a launch adds when another waits behind it.
-constexpr double kBandwidth = 4.8e12, kMultiprocessors = 132, kClock = 1.83e9;
+constexpr double kBandwidth = 4.8e12, kMultiprocessors = 132, kClock = 1.83e9, kIssued = 4;
 constexpr double kWait = 0.7, kBarrier = 0.03, kLaunch = 2;  // microseconds
 
 }  // namespace
@@ -18,23 +18,28 @@ constexpr double kWait = 0.7, kBarrier = 0.03, kLaunch = 2;  // microseconds
 MemoryCost cost_of(const Pass& p) {
   const double turns = std::ceil(p.blocks / (kMultiprocessors * p.resident));
   const double memory = p.bytes / kBandwidth * 1e6, latency = turns * (p.waits * kWait + p.barriers * kBarrier);
-  const double wavefronts = p.blocks * p.wavefronts / (std::min(p.blocks, kMultiprocessors) * kClock) * 1e6;
+  const double blocks_each = p.blocks / std::min(p.blocks, kMultiprocessors);
+  const double wavefronts = blocks_each * p.wavefronts / kClock * 1e6;
+  const double issuing = blocks_each * p.instructions / (kIssued * kClock) * 1e6;
   const double products = std::ceil(p.blocks / kMultiprocessors) * p.products / kClock * 1e6;
-  const double longest = std::max({memory, latency, wavefronts, products});
-  return {p.bytes, memory, latency, wavefronts, products, kLaunch, longest + kLaunch};
+  const double longest = std::max({memory, latency, wavefronts, issuing, products});
+  return {p.bytes, memory, latency, wavefronts, issuing, products, kLaunch, longest + kLaunch};
 }
 
 MemoryCost operator+(const MemoryCost& a, const MemoryCost& b) {
-  return {a.bytes + b.bytes,       a.memory + b.memory,       a.latency + b.latency,  a.wavefronts + b.wavefronts,
-          a.products + b.products, a.launching + b.launching, a.forecast + b.forecast};
+  return {a.bytes + b.bytes,     a.memory + b.memory,     a.latency + b.latency,     a.wavefronts + b.wavefronts,
+          a.issuing + b.issuing, a.products + b.products, a.launching + b.launching, a.forecast + b.forecast};
 }
 
 double MemoryCost::least() const { return std::max(memory, products); }
 
 const char* MemoryCost::bound() const {
-  const double most = std::max({memory, latency, wavefronts, products, launching});
+  const double most = std::max({memory, latency, wavefronts, issuing, products, launching});
   if (most == products) return "products";
-  return most == memory ? "bytes" : most == latency ? "waiting" : most == wavefronts ? "wavefronts" : "launches";
+  if (most == memory) return "bytes";
+  if (most == latency) return "waiting";
+  if (most == wavefronts) return "wavefronts";
+  return most == issuing ? "instructions" : "launches";
 }
 
 }  // namespace trireme::cuda::lab

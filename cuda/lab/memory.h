@@ -1,7 +1,8 @@
 // Counting for the ladders of kernels that move much and compute little. Their limit is bytes over bandwidth; how near
 // a level comes to it is decided by how it asks for them. Counted from a level's source, for the whole problem:
 //   bytes that it moves beyond L1, in whole sectors of 32, and
-//   what a block waits for, one after the other: memory, other threads, and the launch itself.
+//   what a block waits for, one after the other: memory, other threads, and the launch itself;
+// and where a level computes much for each value, its instructions, from what nvcc makes of it.
 // The first gives a bound. The second gives a forecast, with times of an H200 that are assumptions until somebody
 // measures (docs/ladder.md says how): it is for comparing levels, and may be wrong by a factor for any one of them.
 // Read next: cuda/lab/gradient_norm/ladder.h.
@@ -21,6 +22,8 @@ struct Pass {
   double bytes;     ///< to and from memory, of all blocks
   double waits, barriers,
       wavefronts;  ///< of one: for memory, one after the other; for each other; in L1 and shared memory
+  /// Of one: of all its warps, on the path that most take (nvdisasm shows them). 0: not counted, few beside the rest.
+  double instructions = 0;
   /// Clocks that one keeps a multiprocessor's product units, or what feeds them, busy: cuda/lab/gemm/ladder.h. 0 where
   /// the kernel only moves bytes.
   double products = 0;
@@ -32,9 +35,10 @@ struct MemoryCost {
   double memory;      ///< the bytes at 4.8 TB/s
   double latency;     ///< waits and barriers of a block, times the turns in which the blocks go through the H200
   double wavefronts;  ///< one a clock and multiprocessor
+  double issuing;     ///< four instructions a clock and multiprocessor; integer and f64 units do half of that at best
   double products;    ///< of the multiprocessor with the most blocks
   double launching;
-  double forecast;            ///< the longest of the first four of each launch, and launching
+  double forecast;            ///< the longest of the first five of each launch, and launching
   double least() const;       ///< by bytes and products: the bound
   const char* bound() const;  ///< what is most of it
 };
