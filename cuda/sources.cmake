@@ -27,6 +27,11 @@ set(trireme_cuda_levels
   lab/adamw/1_unfused.cu lab/adamw/2_vectors.cu lab/adamw/3_fused.cu lab/adamw/4_shipped.cpp
   lab/embedding/1_atomics.cu lab/embedding/2_row_a_block.cu lab/embedding/3_sorted.cu lab/embedding/4_shipped.cpp
   lab/transpose/1_naive.cu lab/transpose/2_tiles.cu lab/transpose/3_shipped.cpp
+  lab/swiglu/1_unfused.cu lab/swiglu/2_fused.cu lab/swiglu/3_shipped.cpp
+  lab/dropout/1_stored_mask.cu lab/dropout/2_recomputed.cu lab/dropout/3_four_a_block.cu lab/dropout/4_shipped.cpp
+  lab/rope/1_angles.cu lab/rope/2_table.cu lab/rope/3_pairs.cu lab/rope/4_shipped.cpp
+  lab/sgd/1_unfused.cu lab/sgd/2_fused.cu lab/sgd/3_shipped.cpp
+  lab/softmax/1_three_passes.cu lab/softmax/2_read_once.cu lab/softmax/3_warp_a_row.cu lab/softmax/4_shipped.cpp
   lab/rank_order/1_rank_by_rank.cu lab/rank_order/2_one_launch.cu lab/rank_order/3_shipped.cpp
   lab/gather/1_row_a_thread.cu lab/gather/2_row_a_block.cu lab/gather/3_shipped.cpp)
 set(trireme_cuda_emulator

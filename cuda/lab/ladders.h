@@ -9,6 +9,7 @@
 #include "cuda/lab/adamw/trial.h"
 #include "cuda/lab/attention_backward/trial.h"
 #include "cuda/lab/cross_entropy/trial.h"
+#include "cuda/lab/dropout/trial.h"
 #include "cuda/lab/embedding/trial.h"
 #include "cuda/lab/gather/trial.h"
 #include "cuda/lab/gradient_norm/trial.h"
@@ -16,6 +17,10 @@
 #include "cuda/lab/norm_backward/trial.h"
 #include "cuda/lab/norm_forward/trial.h"
 #include "cuda/lab/rank_order/trial.h"
+#include "cuda/lab/rope/trial.h"
+#include "cuda/lab/sgd/trial.h"
+#include "cuda/lab/softmax/trial.h"
+#include "cuda/lab/swiglu/trial.h"
 #include "cuda/lab/transpose/trial.h"
 
 namespace trireme::cuda::lab {
@@ -37,7 +42,7 @@ std::unique_ptr<Trial> make_trial(const Sizes& sizes) {
 
 /// Array: cuda/lab/trial.h.
 template <template <class> class Array>
-std::array<Ladder, 11> ladders() {
+std::array<Ladder, 16> ladders() {
   constexpr std::int64_t kTokens = 16 * 1024;
   const std::vector<Sizes> norms = {{1, 8, 1}, {2, 265, 1}, {7, 33, 0}};
   return {
@@ -54,6 +59,11 @@ std::array<Ladder, 11> ladders() {
         {{1, 3, 5}, {70, 40, 33}, {300, 9, 20}},
         &make_trial<embedding::Attempt<Array>>},
        {"transpose", {kTokens, 3072}, {{1, 1}, {40, 33}, {70, 5}}, &make_trial<transpose::Attempt<Array>>},
+       {"SwiGLU", {kTokens, 3072}, {{1, 1}, {2, 264}, {5, 37}}, &make_trial<swiglu::Attempt<Array>>},
+       {"dropout", {kTokens * 768}, {{1}, {264}, {1037}}, &make_trial<dropout::Attempt<Array>>},
+       {"rope", {16, 1024, 12, 64}, {{1, 1, 1, 2}, {2, 3, 2, 32}, {2, 5, 3, 14}}, &make_trial<rope::Attempt<Array>>},
+       {"SGD", gpt2_tensors(), {{1}, {3, 4100, 258}}, &make_trial<sgd::Attempt<Array>>},
+       {"softmax", {192 * 1024, 1024}, {{1, 1}, {9, 70}, {3, 517}}, &make_trial<softmax::Attempt<Array>>},
        {"sum over ranks", {4, kTokens * 768}, {{1, 9}, {3, 2065}}, &make_trial<rank_order::Attempt<Array>>},
        {"gather", {kTokens, 2 * kTokens, 768}, {{1, 1, 1}, {9, 40, 265}}, &make_trial<gather::Attempt<Array>>},
        {"grouped product",

@@ -75,6 +75,11 @@ TEST_CASE("cuda lab: every level of the cross-entropy's ladder equals f64") { cl
 TEST_CASE("cuda lab: every level of AdamW's ladder equals f64") { climb("AdamW"); }
 TEST_CASE("cuda lab: every level of the embedding's ladder equals f64") { climb("embedding"); }
 TEST_CASE("cuda lab: every level of the transpose's ladder is exact") { climb("transpose"); }
+TEST_CASE("cuda lab: every level of SwiGLU's ladder equals f64") { climb("SwiGLU"); }
+TEST_CASE("cuda lab: every level of dropout's ladder drops what the CPU drops") { climb("dropout"); }
+TEST_CASE("cuda lab: every level of the rotary positions' ladder equals f64") { climb("rope"); }
+TEST_CASE("cuda lab: every level of SGD's ladder equals f64") { climb("SGD"); }
+TEST_CASE("cuda lab: every level of the softmax's ladder equals f64") { climb("softmax"); }
 TEST_CASE("cuda lab: every level of the ladder of sums over ranks equals f64") { climb("sum over ranks"); }
 TEST_CASE("cuda lab: every level of the gather's ladder is exact") { climb("gather"); }
 TEST_CASE("cuda lab: every level of the grouped product's ladder equals f64") { climb("grouped product"); }
@@ -108,6 +113,12 @@ TEST_CASE("cuda lab: the sort refuses more tokens than fit into shared memory") 
   CHECK(cuda_test::error_of([&] { lab::embedding::sorted({nullptr, nullptr, tokens, 1, 1, nullptr, nullptr}); }) != "");
 }
 
+TEST_CASE("cuda lab: the softmax in registers refuses rows that are longer than its registers") {
+  const int width = lab::softmax::kMostInRegisters + 1;
+  const auto refused = [&] { lab::softmax::warp_a_row({1, width, nullptr, nullptr, nullptr, nullptr}); };
+  CHECK(cuda_test::error_of(refused).find("1025") != std::string::npos);
+}
+
 TEST_CASE("cuda lab: forecasts of levels lie above the bound, those of the kernels in use below the first") {
   for (const auto& ladder : lab::ladders<lab::NoArray>()) {
     CAPTURE(ladder.name);
@@ -119,6 +130,6 @@ TEST_CASE("cuda lab: forecasts of levels lie above the bound, those of the kerne
       CHECK(level.cost.bytes >= levels.back().cost.bytes * 0.66);  // a fused cross-entropy reads the logits once less
     }
     CHECK(levels.back().cost.forecast < levels.front().cost.forecast);
-    CHECK(levels.back().cost.bytes <= levels.front().cost.bytes);
+    CHECK(levels.back().cost.bytes <= levels.front().cost.bytes * 1.02);  // a table of angles is written and read
   }
 }
