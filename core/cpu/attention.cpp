@@ -6,10 +6,11 @@
 //   l = l exp(m_old - m) + sum p, o = o exp(m_old - m) + v^T p
 // and at the end out = o / l, lse = m + log l. 4 Tq Tk Dh FLOPs a head, half of that when causal: blocks nobody sees
 // are skipped. A tile of queries is the unit of work and belongs to one thread, so the team's size changes nothing.
-// Read next: attention_backward.cpp.
+// Too few queries for a tile go another way: attention_few.cpp. Read next: attention_backward.cpp.
 #include <cmath>
 #include <limits>
 
+#include "core/cpu/attention_few.h"
 #include "core/cpu/attention_tiles.h"
 #include "core/cpu/kernels.h"
 #include "core/cpu/vector_math.h"
@@ -153,6 +154,7 @@ class Forward {
 void attention(const Tensor& q, const Tensor& k, const Tensor& v, double scale, bool causal, const Tensor& first_key,
                Tensor& out, Tensor& lse) {
   if (out.count() == 0) return;
+  if (suits_few_queries(q)) return attention_few(q, k, v, scale, causal, first_key, out, lse);
   visit_floating(q.dtype(), "attention", [&](auto tag) {
     using T = typename decltype(tag)::type;
     using Acc = accumulate_t<T>;

@@ -4,11 +4,10 @@
 // double that. Each element of C is a dot product along memory instead: a vector of partial sums over K, added up in a
 // fixed order at the end. Bytes: N K of W, once. Read next: gemm_packed.cpp, for everything larger.
 #include <algorithm>
-#include <utility>
 
+#include "core/cpu/dots.h"
 #include "core/cpu/gemm_write.h"
 #include "core/cpu/partition.h"
-#include "core/cpu/simd.h"
 #include "core/parallel_for.h"
 
 namespace trireme::cpu {
@@ -17,48 +16,6 @@ namespace {
 constexpr std::int64_t most_rows = 8;
 constexpr int row_group = vector_registers == 32 ? 4 : 2;  // dot products side by side, so that loads are shared
 constexpr int column_group = 4;
-
-/// Sum of all lanes, halves added to halves.
-template <class T, int half = lanes<T> / 2>
-T sum_lanes(Vector<T> x) {
-  const Vector<T> other = [&]<int... lane>(std::integer_sequence<int, lane...>) {
-    return __builtin_shufflevector(x, x, (lane ^ half)...);
-  }
-  (std::make_integer_sequence<int, lanes<T>>{});
-  if constexpr (half == 1) {
-    return (x + other)[0];
-  } else {
-    return sum_lanes<T, half / 2>(x + other);
-  }
-}
-
-/// result[i * column_group + j] = dot(a row i, b row j) for rows x columns of them; b's rows are columns of B.
-template <int rows, int columns, class T, class In>
-void dots(std::int64_t depth, const T* a, const In* b, std::int64_t b_stride, T* result) {
-  Vector<T> sum[rows][columns] = {};
-  std::int64_t k = 0;
-  for (; k + lanes<T> <= depth; k += lanes<T>) {
-    Vector<T> row[rows];
-#pragma GCC unroll 4
-    for (int i = 0; i < rows; ++i) row[i] = load(a + i * depth + k);
-#pragma GCC unroll 4
-    for (int j = 0; j < columns; ++j) {
-      const Vector<T> column = load(b + j * b_stride + k);
-#pragma GCC unroll 4
-      for (int i = 0; i < rows; ++i) sum[i][j] += row[i] * column;
-    }
-  }
-#pragma GCC unroll 4
-  for (int i = 0; i < rows; ++i) {
-#pragma GCC unroll 4
-    for (int j = 0; j < columns; ++j) {
-      T total = sum_lanes<T>(sum[i][j]);
-      for (std::int64_t rest = k; rest < depth; ++rest)
-        total += a[i * depth + rest] * static_cast<T>(b[j * b_stride + rest]);
-      result[i * column_group + j] = total;
-    }
-  }
-}
 
 /// All rows of C in one group of columns; `a` is dense [M, K].
 template <class T, class In, class Out>
@@ -73,12 +30,14 @@ void column_of_dots(const Product& p, const T* a, std::int64_t column) {
     for (std::int64_t j = 0; j < columns;) {
       T* to = result + i * column_group + j;
       if (columns == column_group) {
-        many ? dots<row_group, column_group>(depth, a + i * depth, b, stride, to)
-             : dots<1, column_group>(depth, a + i * depth, b, stride, to);
+        // The next group of columns follows in memory; some processors do not see that by themselves at its full speed.
+        const std::int64_t ahead = i == 0 ? column_group * stride : 0;
+        many ? dots<row_group, column_group>(depth, a + i * depth, b, stride, to, column_group, ahead)
+             : dots<1, column_group>(depth, a + i * depth, b, stride, to, column_group, ahead);
         break;
       }
-      many ? dots<row_group, 1>(depth, a + i * depth, b + j * stride, stride, to)
-           : dots<1, 1>(depth, a + i * depth, b + j * stride, stride, to);
+      many ? dots<row_group, 1>(depth, a + i * depth, b + j * stride, stride, to, column_group)
+           : dots<1, 1>(depth, a + i * depth, b + j * stride, stride, to, column_group);
       ++j;
     }
     i += many ? row_group : 1;
@@ -105,6 +64,7 @@ void multiply(const Product& p, int team, std::byte* workspace) {
       for (std::int64_t k = 0; k < p.a.columns; ++k) {
         a[i * p.a.columns + k] = static_cast<T>(source[i * p.a.row_stride + k * p.a.column_stride]);
       }
+      arrange_for_dots<In>(p.a.columns, a + i * p.a.columns);
     }
     const std::int64_t groups = divide_up(p.c.columns, column_group);
     parallel_parts(useful_team(2 * p.c.rows * p.c.columns * p.a.columns, team), [&](int member, int members) {

@@ -151,16 +151,33 @@ double error(const Tensor& got, const Numbers& expected) {
   return worst / size;
 }
 
+/// Sums over at most `keys` (and queries) terms in the accumulator's dtype.
+double rounding_of_sums(const Case& x) {
+  return static_cast<double>(x.keys + x.queries + x.width) * test::rounding(test::accumulator(x.dtype));
+}
+/// The same, and one rounding to the tensors' dtype.
+double rounding_of(const Case& x) { return 2 * test::rounding(x.dtype) + rounding_of_sums(x); }
+
+void check_forward(const Case& x, const Tensors& t, const Reference& expected) {
+  CHECK(error(t.out, expected.out) <= rounding_of(x));
+  CHECK(error(t.lse, expected.lse) <= rounding_of_sums(x));
+}
+
+/// Forward alone: with a key or two to see, gradients nearly cancel, and their error against their size says nothing.
+void check_forward(const Case& x) {
+  CAPTURE(describe(x));
+  Tensors t(x);
+  kernels(Device::cpu).attention(t.q, t.k, t.v, x.scale(), x.causal, t.first_key, t.out, t.lse);
+  check_forward(x, t, Reference(x, t));
+}
+
 void check(const Case& x) {
   CAPTURE(describe(x));
   Tensors t(x);
   t.run(x);
   const Reference expected(x, t);
-  // One rounding to the tensors' dtype, and sums over at most `keys` (and queries) terms in the accumulator's.
-  const double terms = static_cast<double>(x.keys + x.queries + x.width);
-  const double tolerance = 2 * test::rounding(x.dtype) + terms * test::rounding(test::accumulator(x.dtype));
-  CHECK(error(t.out, expected.out) <= tolerance);
-  CHECK(error(t.lse, expected.lse) <= terms * test::rounding(test::accumulator(x.dtype)));
+  const double tolerance = rounding_of(x);
+  check_forward(x, t, expected);
   CHECK(error(t.dv, expected.dv) <= tolerance);
   CHECK(error(t.dq, expected.dq) <= 4 * tolerance);
   CHECK(error(t.dk, expected.dk) <= 4 * tolerance);
@@ -174,6 +191,21 @@ TEST_CASE("attention agrees with its definition: ragged lengths and widths, caus
       for (const auto& [queries, keys] :
            {std::pair{1, 1}, {7, 7}, {33, 33}, {64, 64}, {65, 65}, {130, 130}, {1, 70}, {20, 90}, {90, 20}}) {
         for (const std::int64_t width : {1, 13, 32}) check({1, queries, keys, 2, 2, width, causal, dtype});
+      }
+    }
+  }
+}
+
+TEST_CASE("attention of few queries, with many keys or none to see, by documents or not") {
+  for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16}) {
+    for (const std::int64_t queries : {1, 2, 5, 8, 9}) {
+      for (const std::int64_t keys : {1, 3, 9, 63, 64, 65, 131, 300}) {
+        for (const auto& [heads, kv_heads, width] :
+             {std::tuple{3, 3, 64}, {4, 2, 16}, {5, 1, 13}, {2, 2, 80}, {1, 1, 129}}) {
+          for (const bool documents : {false, true})
+            check_forward({2, queries, keys, heads, kv_heads, width, true, dtype, 1, documents});
+        }
+        check_forward({1, queries, keys, 2, 1, 24, false, dtype});
       }
     }
   }
@@ -249,8 +281,9 @@ TEST_CASE("attention over two sets of keys, merged, is attention over both; so i
 }
 
 TEST_CASE("attention stays finite and right when scores are a thousand times larger") {
-  for (const DType dtype : {DType::f64, DType::f32}) {
-    const Case x{1, 70, 70, 2, 1, 32, true, dtype, 1000};
+  for (const auto& [dtype, queries] :
+       {std::pair<DType, std::int64_t>{DType::f64, 70}, {DType::f32, 70}, {DType::f64, 3}, {DType::f32, 3}}) {
+    const Case x{1, queries, 70, 2, 1, 32, true, dtype, 1000};
     CAPTURE(describe(x));
     Tensors t(x);
     t.run(x);
@@ -268,7 +301,8 @@ TEST_CASE("attention stays finite and right when scores are a thousand times lar
 
 TEST_CASE("attention and its gradient give the same bits for 1, 2 and 3 threads") {
   for (const Case& x : {Case{2, 70, 70, 6, 3, 20, true, DType::f32}, Case{1, 200, 130, 1, 1, 40, true, DType::bf16},
-                        Case{5, 64, 64, 4, 4, 32, true, DType::f32}}) {
+                        Case{5, 64, 64, 4, 4, 32, true, DType::f32}, Case{1, 2, 900, 6, 3, 40, true, DType::f32},
+                        Case{2, 1, 2000, 5, 5, 64, true, DType::bf16}}) {
     CAPTURE(describe(x));
     std::vector<std::vector<Numbers>> results;
     for (const int team : {1, 2, 3}) {

@@ -1,0 +1,13 @@
+// Attention of a few queries; see attention_few.cpp.
+#pragma once
+
+#include "core/tensor.h"
+
+namespace trireme::cpu {
+
+bool suits_few_queries(const Tensor& q);
+/// As the kernel table's attention, for what suits_few_queries().
+void attention_few(const Tensor& q, const Tensor& k, const Tensor& v, double scale, bool causal,
+                   const Tensor& first_key, const Tensor& out, const Tensor& lse);
+
+}  // namespace trireme::cpu

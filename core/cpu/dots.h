@@ -1,0 +1,98 @@
+// Dot products along memory, several side by side: what is left of a product when one operand has few rows. Partial sums
+// are kept in the lanes of a vector and added up in a fixed order at the end, so that the bits depend on the length only.
+//
+// One of the two rows, `a`, is in the accumulator's type and used again and again; the other, `b`, is read once, and to
+// keep up with memory it must be widened in few instructions. Two bf16 in a 32-bit word are two floats but for a shift and
+// a mask, in one vector all that stand at even places, in another those at odd ones. arrange_for_dots() puts a's elements
+// into that order, once. Read next: gemm_dots.cpp, attention_few.cpp.
+#pragma once
+
+#include <array>
+#include <concepts>
+#include <cstdint>
+#include <utility>
+
+#include "core/cpu/simd.h"
+
+namespace trireme::cpu {
+
+/// Sum of all lanes, halves added to halves.
+template <class T, int half = lanes<T> / 2>
+T sum_lanes(Vector<T> x) {
+  const Vector<T> other = [&]<int... lane>(std::integer_sequence<int, lane...>) {
+    return __builtin_shufflevector(x, x, (lane ^ half)...);
+  }
+  (std::make_integer_sequence<int, lanes<T>>{});
+  if constexpr (half == 1) {
+    return (x + other)[0];
+  } else {
+    return sum_lanes<T, half / 2>(x + other);
+  }
+}
+
+/// How many vectors a step along b gives.
+template <class In>
+inline constexpr int step_vectors = std::same_as<In, bf16> ? 2 : 1;
+
+/// The next elements of b, in the order of arrange_for_dots().
+template <class T, class In>
+std::array<Vector<T>, step_vectors<In>> load_step(const In* b) {
+  if constexpr (std::same_as<In, bf16>) {
+    detail::Word words;
+    std::memcpy(&words, b, sizeof(words));
+    return {reinterpret_cast<Vector<float>>(words << 16), reinterpret_cast<Vector<float>>(words & 0xffff0000U)};
+  } else {
+    return {load(b)};
+  }
+}
+
+/// Puts a row of a, which the other operand is of type In, into the order that dots() wants. In place; once.
+template <class In, class T>
+void arrange_for_dots(std::int64_t depth, T* a) {
+  if constexpr (step_vectors<In> == 2) {
+    constexpr int half = lanes<T>;
+    for (; depth >= 2 * half; depth -= 2 * half, a += 2 * half) {
+      T odd[half];
+      for (int i = 0; i < half; ++i) odd[i] = a[2 * i + 1];
+      for (int i = 0; i < half; ++i) a[i] = a[2 * i];
+      for (int i = 0; i < half; ++i) a[half + i] = odd[i];
+    }
+  }
+}
+
+/// result[i * result_stride + j] = dot(row i of a, row j of b) for `rows` x `columns` of them; a is dense [rows, depth],
+/// arranged. `ahead`: how many elements of b further on memory will be needed next; 0: not known.
+template <int rows, int columns, class T, class In>
+void dots(std::int64_t depth, const T* a, const In* b, std::int64_t b_stride, T* result, std::int64_t result_stride,
+          std::int64_t ahead = 0) {
+  constexpr int vectors = step_vectors<In>, step = vectors * lanes<T>;
+  Vector<T> sum[rows][columns] = {};
+  std::int64_t k = 0;
+  for (; k + step <= depth; k += step) {
+    Vector<T> row[rows][vectors];
+#pragma GCC unroll 8
+    for (int i = 0; i < rows * vectors; ++i)
+      row[i / vectors][i % vectors] = load(a + i / vectors * depth + k + i % vectors * lanes<T>);
+#pragma GCC unroll 4
+    for (int j = 0; j < columns; ++j) {
+      const In* from = b + j * b_stride + k;
+      __builtin_prefetch(from + ahead, 0, 2);
+      const std::array<Vector<T>, vectors> column = load_step<T>(from);
+#pragma GCC unroll 8
+      for (int i = 0; i < rows * vectors; ++i)
+        sum[i / vectors][j] += row[i / vectors][i % vectors] * column[i % vectors];
+    }
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < rows; ++i) {
+#pragma GCC unroll 4
+    for (int j = 0; j < columns; ++j) {
+      T total = sum_lanes<T>(sum[i][j]);
+      for (std::int64_t rest = k; rest < depth; ++rest)
+        total += a[i * depth + rest] * static_cast<T>(b[j * b_stride + rest]);
+      result[i * result_stride + j] = total;
+    }
+  }
+}
+
+}  // namespace trireme::cpu
