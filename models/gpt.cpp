@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "nn/cross_entropy.h"
+#include "nn/kv_cache.h"
 #include "nn/moe.h"
 #include "nn/positions.h"
 #include "nn/sequence_order.h"
@@ -133,12 +134,13 @@ Tensor Gpt::recomputed(GptBlock& block, const Tensor& x) {
 
 Tensor Gpt::embed(const Tensor& ids) {
   const std::int64_t length = nn::sequence_length(mesh(), {}, ids.size(1));
-  require(length <= config_.context, "gpt", "sequences of {} tokens do not fit the context of {}", length,
-          config_.context);
+  const std::int64_t first = run().cache ? run().cache->first() : 0;
+  require(first + length <= config_.context, "gpt", "sequences of {} tokens do not fit the context of {}",
+          first + length, config_.context);
   const Tensor tokens = (*embedding_)(ids);  // [B, T, D]
   if (!positions_) return (*dropout_)(tokens);
   std::vector<Tensor> rows;
-  for (const nn::PositionRun& run : nn::residual_positions(mesh(), build_.parallelism(), length))
+  for (const nn::PositionRun& run : nn::from(first, nn::residual_positions(mesh(), build_.parallelism(), length)))
     rows.push_back(slice(positions_->value, 0, run.global, run.length));
   return (*dropout_)(tokens + concat(rows, 0));  // [B, T, D] + [T, D]
 }

@@ -46,7 +46,8 @@ class Gpt {
   Gpt(const nn::Build& build, const GptConfig& config, pipeline::StagePlan plan = {});
 
   /// First stage: embeds ids [B, T] i32 (`input` is ignored); others: continue from `input` [B, T, D]. -> [B, T, D]
-  /// Everybody's `ids` and `targets` are whole sequences; what passes between stages is hidden_shape().
+  /// Everybody's `ids` and `targets` are whole sequences, or with run().cache the next tokens of them; what passes
+  /// between stages is hidden_shape().
   Tensor hidden(int stage, const Tensor& input, const Tensor& ids);
   /// Last stage: [B, T, D] -> this tp rank's logits [B, T, V/tp].
   Tensor logits(const Tensor& hidden);

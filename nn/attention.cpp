@@ -1,6 +1,7 @@
 #include "nn/attention.h"
 
 #include "nn/context_attention.h"
+#include "nn/kv_cache.h"
 #include "nn/positions.h"
 #include "parallel/mesh/redistribute.h"
 
@@ -67,7 +68,7 @@ Tensor Attention::forward(const Tensor& x) {
 Tensor Attention::mix_packed(const Tensor& input) {
   const Tensor qkv = reshape(qkv_->of_replicated(input),
                              {input.size(0), input.size(1), 3, heads_, head_width_});  // [B, T, 3, H/tp, Dh]
-  if (mesh().size(Axis::cp) > 1) return mix(select(qkv, 2, 0), select(qkv, 2, 1), select(qkv, 2, 2));
+  if (mesh().size(Axis::cp) > 1 || run().cache) return mix(select(qkv, 2, 0), select(qkv, 2, 1), select(qkv, 2, 2));
   return attention_packed(qkv, true, 0, run().document_starts);  // [B, T, H/tp, Dh]
 }
 
@@ -78,13 +79,22 @@ Tensor Attention::mix_separate(const Tensor& input) {
   const Tensor q = heads_of(*q_, heads_);                                   // [B, T, H/tp, Dh]
   const Tensor k = heads_of(*k_, kv_heads_), v = heads_of(*v_, kv_heads_);  // [B, T, Hkv/tp, Dh]
   if (!rotary_) return mix(q, k, v);
-  const std::int64_t sequence = sequence_length(mesh(), {}, input.size(1));
-  const Tensor positions = position_ids(attention_positions(mesh(), sequence));  // [T]
+  const std::int64_t sequence = sequence_length(mesh(), {}, input.size(1)),
+                     first = run().cache ? run().cache->first() : 0;
+  const Tensor positions = position_ids(from(first, attention_positions(mesh(), sequence)));  // [T]
   return mix(rope(q, positions), rope(k, positions), v);
 }
 
 // Where tokens meet: q [B, T, H/tp, Dh], k, v [B, T, Hkv/tp, Dh] -> [B, T, H/tp, Dh].
 Tensor Attention::mix(const Tensor& q, const Tensor& k, const Tensor& v) {
+  if (run().cache) {
+    require(!run().training && mesh().size(Axis::cp) == 1, "attention",
+            "{}: a cache of keys and values is for evaluation with whole sequences on a rank, got {} with cp={}; leave "
+            "RunState::cache empty",
+            name(), run().training ? "training" : "evaluation", mesh().size(Axis::cp));
+    const KvCache::Held held = run().cache->append(name(), k, v);  // [B, first + T, Hkv/tp, Dh]
+    return attention(q, held.keys, held.values, true, 0, run().document_starts);
+  }
   return context_attention(q, k, v, mesh(), parallelism().context, run().document_starts);
 }
 

@@ -19,6 +19,8 @@
 
 namespace trireme::nn {
 
+class KvCache;
+
 /// What changes from one forward to the next, shared by all modules of a model and set by whoever calls it.
 struct RunState {
   bool training = true;  ///< dropout only then
@@ -27,6 +29,9 @@ struct RunState {
   /// [B, T] i32 of the micro-batch's whole sequences, on the host: where each token's document begins
   /// (nn/documents.h); undefined: a sequence is one document.
   Tensor document_starts;
+  /// Evaluation only: keys and values of the tokens before those that forward is given (nn/kv_cache.h); null: it is
+  /// given whole sequences. document_starts are then of the given tokens, [B, n].
+  std::shared_ptr<KvCache> cache;
   double loss_scale = 1;            ///< what the loss is multiplied by (optim/loss_scaler.h): a layer's own losses too
   std::int64_t step_sequences = 0;  ///< in the step's global batch: what a layer's own losses are averaged over
 };

@@ -39,6 +39,11 @@ PositionRuns part(const PositionRuns& runs, int parts, int index) {
   return result;
 }
 
+PositionRuns from(std::int64_t first, PositionRuns runs) {
+  for (PositionRun& run : runs) run.global += first;
+  return runs;
+}
+
 PositionRuns attention_positions(const DeviceMesh& mesh, std::int64_t length) {
   return zigzag(length, mesh.size(Axis::cp), mesh.coord(Axis::cp));
 }

@@ -30,6 +30,9 @@ PositionRuns zigzag(std::int64_t length, int cp, int rank);
 /// Part `index` of `parts` equal parts of the local tokens, counted from 0 again.
 PositionRuns part(const PositionRuns& runs, int parts, int index);
 
+/// The same tokens `first` positions further on: of a text whose beginning is held elsewhere (nn/kv_cache.h).
+PositionRuns from(std::int64_t first, PositionRuns runs);
+
 /// What attention on this rank holds of a sequence of `length` tokens (all cp and tp ranks together).
 PositionRuns attention_positions(const DeviceMesh& mesh, std::int64_t length);
 /// What the residual stream [B, T/cp(/tp), D] on this rank holds of it.

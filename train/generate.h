@@ -1,4 +1,4 @@
-// Generating text from a model on any mesh, one token at a time.
+// Generating text from a model on any mesh, one token at a time. Read next: train/next_logits.h.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +17,9 @@ struct GenerateOptions {
   double top_p =
       1.0;  ///< only the smallest set of likeliest tokens that holds this much probability (Holtzman et al. 2020)
   std::uint64_t seed = 1337;
+  /// Keys and values of earlier tokens are kept while they stay where they are (train/next_logits.h); false: all of the
+  /// text is computed for each token, in the same result up to rounding.
+  bool cache = true;
 };
 
 /// Picks a token from logits over the vocabulary. `random` is uniform in [0, 1).

@@ -1,6 +1,9 @@
 // Picking tokens, against cases worked out by hand, and generating them on any mesh.
 #include "train/generate.h"
 
+#include <algorithm>
+#include <numeric>
+
 #include "tests/models/trainer.h"
 
 using namespace trireme;
@@ -83,6 +86,33 @@ TEST_CASE("top-p leaves the smallest set that holds p") {
   CHECK(pick({.top_p = 0.71}, 0.99) == 2);
   CHECK(pick({.top_p = 1e-9}, 0.99) == 1);
   CHECK(pick({.top_k = 3, .top_p = 0.5}, 0.99) == 3);  // of the three, 0.4 / 0.9 is less than half
+}
+
+TEST_CASE("among thousands of tokens the same one is taken as by sorting them all") {
+  std::vector<float> logits;
+  for (std::uint64_t i = 0; i < 3000; ++i) logits.push_back(static_cast<float>(2 * random_normal(3, 1, i)));
+  for (std::size_t i = 1; i < logits.size(); i += 7) logits[i] = logits[i - 1];  // equals
+  std::vector<std::int32_t> order(logits.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
+    return logits[static_cast<std::size_t>(a)] > logits[static_cast<std::size_t>(b)];
+  });
+  for (const GenerateOptions& o :
+       {GenerateOptions{.temperature = 1}, GenerateOptions{.temperature = 3},
+        GenerateOptions{.temperature = 2, .top_k = 700}, GenerateOptions{.temperature = 2, .top_p = 0.95},
+        GenerateOptions{.temperature = 1, .top_k = 100, .top_p = 0.5}}) {
+    const std::size_t likeliest = o.top_k > 0 ? static_cast<std::size_t>(o.top_k) : order.size();
+    std::vector<double> up_to;  // weight of the tokens up to each
+    for (std::size_t i = 0; i < likeliest; ++i)
+      up_to.push_back((i == 0 ? 0 : up_to.back()) +
+                      std::exp(static_cast<double>(logits[static_cast<std::size_t>(order[i])]) / o.temperature));
+    const auto kept =
+        static_cast<std::size_t>(std::lower_bound(up_to.begin(), up_to.end(), o.top_p * up_to.back()) - up_to.begin());
+    for (std::size_t i = 0; i <= std::min(kept, likeliest - 1); i += 13) {
+      const double middle = ((i == 0 ? 0 : up_to[i - 1]) + up_to[i]) / 2;
+      CHECK(pick_token(logits, o, middle / up_to[std::min(kept, likeliest - 1)]) == order[i]);
+    }
+  }
 }
 
 TEST_CASE("logits too far apart for exp, and impossible tokens, do no harm") {

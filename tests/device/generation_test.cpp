@@ -1,0 +1,58 @@
+// Generation on the emulated GPU, with keys and values kept: few queries, many keys, and an offset of positions.
+#include "cuda/runtime/emulated.h"
+#include "tests/models/trainer.h"
+#include "train/next_logits.h"
+
+using namespace trireme;
+using namespace trireme::testing;
+
+namespace {
+
+GptConfig config() {
+  GptConfig c{.layers = 2, .heads = 4, .width = 32, .context = 12, .vocab = test_vocab};
+  c.kv_heads = 2;
+  c.positions = PositionEncoding::rope;
+  c.document_separator = 3;
+  return c;
+}
+
+/// Logits after the first 4 tokens of a text, after 5 and so on, in f64 those of the whole text.
+std::vector<double> logits(const std::string& mesh_text, Device device, DType dtype, bool keep) {
+  const std::vector<std::int32_t> text = {7, 9, 3, 20, 41, 5, 3, 60, 2, 11, 3, 33};
+  std::vector<double> all;
+  run_mesh(mesh_text, [&](const MeshPtr& mesh) {
+    Gpt model(nn::Build(mesh, dtype, 7, {}, device), config());
+    const NoGrad guard;
+    for (const nn::ParameterPtr& p : model.parameters()) copy(p->value * 5.0, p->value);
+    NextLogits next(model, config().context, keep);
+    for (std::size_t count = 4; count <= text.size(); ++count) {
+      const Tensor here = next(std::span(text).first(count));  // [1, 1, V]
+      if (mesh->rank() != 0) continue;
+      for (const float logit : here.span<float>()) all.push_back(static_cast<double>(logit));
+    }
+  });
+  return all;
+}
+
+double distance(const std::vector<double>& got, const std::vector<double>& expected) {
+  REQUIRE(got.size() == expected.size());
+  double worst = 0, size = 0;
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    worst = std::max(worst, std::fabs(got[i] - expected[i]));
+    size = std::max(size, std::fabs(expected[i]));
+  }
+  return worst / size;
+}
+
+}  // namespace
+
+TEST_CASE("device: logits with keys and values kept are the whole text's") {
+  const std::vector<double> exact = logits("dp=1", Device::cpu, DType::f64, false);
+  const double whole = distance(logits("dp=1", Device::cpu, DType::bf16, false), exact);
+  const cuda::ScopedEmulatedDevice device;
+  for (const std::string& mesh : Meshes{"dp=1", "tp=2"}) {
+    CHECK(distance(logits(mesh, Device::cuda, DType::f32, true), exact) < 1e-5);
+    const double kept = distance(logits(mesh, Device::cuda, DType::bf16, true), exact);
+    CHECK_MESSAGE(kept < 2 * whole, mesh << ": " << kept << ", on the CPU " << whole);
+  }
+}

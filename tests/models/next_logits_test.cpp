@@ -1,0 +1,228 @@
+// With keys and values kept, the next token's logits are those of the whole text: as the model computes them in f64, on
+// one rank, from nothing kept.
+#include "train/next_logits.h"
+
+#include "tests/models/trainer.h"
+#include "train/generate.h"
+
+using namespace trireme;
+using namespace trireme::testing;
+
+namespace {
+
+using Text = std::vector<std::int32_t>;
+
+constexpr std::int64_t context = 16;
+
+struct Kind {
+  std::string name;
+  GptConfig config;
+  nn::Parallelism parallelism = {};
+};
+
+Kind gpt2() { return {"GPT-2", small_config(0.5)}; }  // dropout, which evaluation does not have
+
+Kind llama() {
+  GptConfig config = small_config();
+  config.kv_heads = 2;
+  config.norm = Norm::rms;
+  config.positions = PositionEncoding::rope;
+  config.activation = Activation::swiglu;
+  config.tied = false;
+  config.bias = false;
+  return {"Llama", config};
+}
+
+Kind experts() {
+  GptConfig config = small_config();
+  config.experts = {.count = 4, .top_k = 2, .capacity_factor = 1.0, .shared = 1};
+  config.moe_every = 2;
+  return {"experts", config};
+}
+
+Kind documents() {
+  Kind kind = llama();
+  kind.config.document_separator = 3;
+  return {"documents", kind.config};
+}
+
+Kind cut_by_positions(Kind kind) {
+  kind.name += ", sequence parallel";
+  kind.parallelism.sequence = true;
+  return kind;
+}
+
+/// Tokens among which separators are frequent.
+Text text_of(std::int64_t length) {
+  Text ids;
+  for (std::int64_t i = 0; i < length; ++i) {
+    const std::uint32_t word = random_word(5, 1, static_cast<std::uint64_t>(i));
+    ids.push_back(word % 6 == 0 ? 3 : static_cast<std::int32_t>(word / 6 % test_vocab));
+  }
+  return ids;
+}
+
+/// A model whose every parameter matters.
+Gpt model_on(const MeshPtr& mesh, const Kind& kind, DType dtype, int chunks = 1) {
+  const auto layers = static_cast<int>(kind.config.layers);
+  Gpt model(nn::Build(mesh, dtype, 7, kind.parallelism), kind.config,
+            pipeline::stage_plan(layers, mesh->size(Axis::pp) * chunks));
+  randomise(model.parameters(), 0.2);
+  return model;
+}
+
+/// The last tokens of the first `count` of `text` that fit the context.
+std::span<const std::int32_t> window(const Text& text, std::int64_t count) {
+  const std::int64_t seen = std::min(count, context);
+  return std::span(text).subspan(static_cast<std::size_t>(count - seen), static_cast<std::size_t>(seen));
+}
+
+/// Logits after the first `prompt` tokens of `text`, after one more, and so on: [n, V], the same on all ranks.
+std::vector<double> logits_on(const std::string& mesh_text, const Kind& kind, DType dtype, bool keep, const Text& text,
+                              std::int64_t prompt, int chunks = 1) {
+  std::vector<double> all;
+  run_mesh(mesh_text, [&](const MeshPtr& mesh) {
+    Gpt model = model_on(mesh, kind, dtype, chunks);
+    NextLogits next(model, context, keep);
+    std::vector<double> mine;
+    for (auto count = prompt; count <= static_cast<std::int64_t>(text.size()); ++count) {
+      const Tensor logits = next(window(text, count));  // [1, 1, V]
+      REQUIRE(logits.defined() == mesh->is_last(Axis::pp));
+      if (!logits.defined()) continue;
+      for (const float logit : logits.span<float>()) mine.push_back(static_cast<double>(logit));
+    }
+    CHECK(model.run().training);
+    CHECK(model.run().cache == nullptr);
+    if (mesh->is_last(Axis::pp) && mesh->is_first(Axis::data) && mesh->is_first(Axis::tp)) all = mine;
+  });
+  return all;
+}
+
+/// Largest difference, against the largest number expected.
+double distance(const std::vector<double>& got, const std::vector<double>& expected) {
+  REQUIRE(got.size() == expected.size());
+  double worst = 0, size = 0;
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    worst = std::max(worst, std::fabs(got[i] - expected[i]));
+    size = std::max(size, std::fabs(expected[i]));
+  }
+  return worst / size;
+}
+
+}  // namespace
+
+TEST_CASE("logits with a cache are the whole text's on any mesh: one new token, many, and past the context") {
+  const Text text = text_of(context + 4);
+  const Meshes meshes = {"dp=1", "tp=2", "pp=2", "tp=4", "dp=2,tp=2,pp=2"}, cut = {"tp=2", "tp=4,pp=2"};
+  for (const Kind& kind : {gpt2(), llama(), experts(), documents(), cut_by_positions(gpt2()), cut_by_positions(llama()),
+                           cut_by_positions(documents())}) {
+    Kind plain = kind;
+    plain.parallelism = {};
+    const std::vector<double> exact = logits_on("dp=1", plain, DType::f64, false, text, 1);
+    for (const std::string& mesh : kind.parallelism.sequence ? cut : meshes) {
+      for (const std::int64_t prompt : {std::int64_t{1}, std::int64_t{5}, context, context + 2}) {
+        const std::vector<double> got = logits_on(mesh, kind, DType::f32, true, text, prompt);
+        const auto skipped = static_cast<std::ptrdiff_t>((prompt - 1) * test_vocab);
+        const double off = distance(got, {exact.begin() + skipped, exact.end()});
+        CHECK_MESSAGE(off < 1e-5, kind.name << " on " << mesh << " after " << prompt << " tokens: " << off);
+      }
+    }
+  }
+}
+
+TEST_CASE(
+    "logits with a cache when a rank has several stages, and when sequences are cut over cp, where none is kept") {
+  const Text text = text_of(context + 2);
+  const std::vector<double> exact = logits_on("dp=1", gpt2(), DType::f64, false, text, 3);
+  CHECK(distance(logits_on("pp=2", gpt2(), DType::f32, true, text, 3, 2), exact) < 1e-5);
+  CHECK(distance(logits_on("dp=1", gpt2(), DType::f32, true, text, 3, 4), exact) < 1e-5);
+  CHECK(distance(logits_on("cp=2", gpt2(), DType::f32, true, text, 3), exact) < 1e-5);
+}
+
+TEST_CASE("in 16 bits logits with a cache are no farther from exact ones than the whole text's, but for luck") {
+  const Text text = text_of(context);
+  for (const Kind& kind : {gpt2(), llama()}) {
+    for (const DType dtype : {DType::bf16, DType::f16}) {
+      const std::vector<double> exact = logits_on("dp=1", kind, DType::f64, false, text, 1);
+      const double whole = distance(logits_on("dp=1", kind, dtype, false, text, 1), exact);
+      for (const std::string& mesh : Meshes{"dp=1", "tp=2,pp=2"}) {
+        const double kept = distance(logits_on(mesh, kind, dtype, true, text, 1), exact);
+        CHECK_MESSAGE(kept < 2 * whole, kind.name << " on " << mesh << ": " << kept << ", without " << whole);
+      }
+    }
+  }
+}
+
+TEST_CASE("what is kept is used: tokens that stand where they stood are not looked at again, others are") {
+  run_mesh("dp=1", [&](const MeshPtr& mesh) {
+    for (const bool keep : {true, false}) {
+      Gpt model = model_on(mesh, gpt2(), DType::f32);
+      NextLogits next(model, context, keep);
+      const auto finite = [&](const Text& ids) {
+        const Tensor logits = next(ids);
+        return std::all_of(logits.span<float>().begin(), logits.span<float>().end(),
+                           [](float x) { return std::isfinite(x); });
+      };
+      CHECK(finite({5, 6, 7}));
+      for (const nn::ParameterPtr& p : model.parameters()) {  // token 6 can no longer be computed
+        if (p->name != "wte.weight") continue;
+        Tensor row = view::slice(p->value.detach(), 0, 6, 1);
+        copy(Tensor::full(row.shape(), NAN), row);
+      }
+      // Its column of the logits is not finite in any case.
+      const auto others_finite = [&](const Text& ids) {
+        const Tensor logits = next(ids);
+        const std::span<const float> all = logits.span<float>();
+        return std::isfinite(all[5]) && std::isfinite(all[7]);
+      };
+      CHECK(others_finite({5, 6, 7, 8}) == keep);
+      CHECK(others_finite({5, 6, 7, 8, 9, 10}) == keep);  // two more
+      CHECK(others_finite({5, 6, 7, 8, 9}) == keep);      // a shorter one
+      CHECK(others_finite({5, 6, 7, 9, 9}) == keep);      // another from the fourth on
+      CHECK_FALSE(others_finite({4, 6, 7, 9, 9}));        // another from the first on
+      CHECK(others_finite({4, 5}));                       // and what was overwritten is not taken for the old
+      CHECK_FALSE(others_finite({5, 6, 7}));
+    }
+  });
+}
+
+TEST_CASE("texts that are empty or longer than announced are refused, and so is a cache where it cannot be") {
+  run_mesh("dp=1", [&](const MeshPtr& mesh) {
+    Gpt model = model_on(mesh, gpt2(), DType::f32);
+    NextLogits next(model, 4);
+    CHECK_THROWS_WITH_AS(next(Text{}), doctest::Contains("expected 1 to 4 tokens, got 0"), Error);
+    CHECK_THROWS_WITH_AS(next(Text{1, 2, 3, 4, 5}), doctest::Contains("expected 1 to 4 tokens, got 5"), Error);
+    model.run().cache = std::make_shared<nn::KvCache>(context);
+    const Tensor ids = Tensor::zeros({1, 2}, DType::i32);
+    CHECK_THROWS_WITH_AS(model.hidden(0, {}, ids), doctest::Contains("got training"), Error);
+  });
+  run_mesh("cp=2", [&](const MeshPtr& mesh) {
+    Gpt model = model_on(mesh, gpt2(), DType::f32);
+    model.run().training = false;
+    model.run().cache = std::make_shared<nn::KvCache>(context);
+    CHECK_THROWS_WITH_AS(model.hidden(0, {}, Tensor::zeros({1, 2}, DType::i32)), doctest::Contains("cp=2"), Error);
+  });
+}
+
+TEST_CASE("generated tokens are the same with a cache and without, greedy or by chance, also past the context") {
+  for (const Kind& kind : {gpt2(), llama(), experts(), documents()}) {
+    for (const std::string& mesh_text : Meshes{"dp=1", "tp=2", "pp=2", "dp=2,tp=2,pp=2"}) {
+      for (const std::int64_t prompt : {std::int64_t{1}, context}) {
+        const Text begin = text_of(prompt);
+        for (const double temperature : {0.0, 0.9}) {
+          Collected texts;
+          run_mesh(mesh_text, [&](const MeshPtr& mesh) {
+            Gpt model = model_on(mesh, kind, DType::f32);
+            for (const bool cache : {true, false}) {
+              const Text ids =
+                  generate(model, begin, {.length = 20, .temperature = temperature, .seed = 3, .cache = cache});
+              texts.add("text", Tensor::from(std::span<const std::int32_t>(ids), {20}));
+            }
+          });
+          for (const Tensor& one : texts.all().at("text"))
+            CHECK_MESSAGE(same_bits(one, texts.all().at("text").front()), kind.name << " on " << mesh_text);
+        }
+      }
+    }
+  }
+}
