@@ -31,9 +31,9 @@ __global__ void __launch_bounds__(kThreads) warp_a_row_kernel(const __grid_const
   }
   top = reduce_warp<Max>(top);
   TRIREME_UNROLL
-  for (int i = 0; i < kValues; ++i) {
-    values[i] = expf(values[i] - top);
-    sum += values[i];
+  for (float& value : values) {
+    value = expf(value - top);
+    sum += value;
   }
   const float scale = 1.0F / reduce_warp<Sum>(sum);
   TRIREME_UNROLL
