@@ -25,8 +25,10 @@ endif()
 if(TRIREME_WERROR)
   target_compile_options(trireme_flags INTERFACE -Werror)
 endif()
-if(TRIREME_NATIVE)
-  target_compile_options(trireme_flags INTERFACE -march=native)
+if(TRIREME_ARCH)
+  target_compile_options(trireme_flags INTERFACE -march=${TRIREME_ARCH})
+endif()
+if(TRIREME_ARCH STREQUAL native)
   # ccache hashes the text "-march=native", not what it means: name the processor, so that a cache
   # shared between machines never hands one machine's instructions to another.
   if(EXISTS /proc/cpuinfo)

@@ -38,7 +38,7 @@ const std::vector<int>& usable_cores() {
 }
 
 OwnCores::OwnCores(int first, int parts) : outer_(share_of_thread) {
-  if (static_cast<std::size_t>(parts) > usable_cores().size()) return;
+  if (parts < 2 || static_cast<std::size_t>(parts) > usable_cores().size()) return;
   outer_cores_ = cores_in_mask();
   share_of_thread = {first, parts};
   keep_to(share_of_thread, 0);

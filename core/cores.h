@@ -15,7 +15,7 @@ const std::vector<int>& usable_cores();
 
 /// For as long as it lives, the calling thread keeps to part `first` of the usable cores cut into `parts` runs, which
 /// differ by one core at most, and the other members of its team to the parts that follow. With fewer cores than parts
-/// it does nothing, nor where the system refuses.
+/// it does nothing, nor with one part, nor where the system refuses.
 class OwnCores {
  public:
   OwnCores(int first, int parts);

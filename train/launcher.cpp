@@ -23,6 +23,9 @@ const char* first_set(std::initializer_list<const char*> names) {
   return nullptr;
 }
 
+/// Whether the launcher has given this process cores, perhaps the same to several; otherwise all ranks have all.
+bool bound_by_launcher() { return first_set({"OMPI_MCA_orte_bound_at_launch", "SLURM_CPUS_PER_TASK"}) != nullptr; }
+
 /// Whether a launcher started this process, for whoever reports an error: the environment itself may be what is wrong.
 bool surely_launched() {
   try {
@@ -40,17 +43,16 @@ int cores() {
   const auto usable = static_cast<int>(usable_cores().size());
   if (!under_mpi_launcher()) return usable;
   const int local = launched_local_ranks(process_environment).value_or(std::max(1, mpi_launcher_size()));
-  const bool bound = first_set({"OMPI_MCA_orte_bound_at_launch", "SLURM_CPUS_PER_TASK"}) != nullptr;
   // A bound rank may still share its cores with others (a socket), so never more than an even part of the machine.
-  const int even = bound ? static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)) / local : usable / local;
+  const int even = bound_by_launcher() ? static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)) / local : usable / local;
   return std::max(1, std::min(usable, even));
 }
 
 CorePart core_part(int threads) {
-  const int local = launched_local_ranks(process_environment).value_or(0),
-            rank = launched_local_rank(process_environment).value_or(-1);
-  const bool shared = 0 <= rank && rank < local && static_cast<std::size_t>(local * threads) <= usable_cores().size();
-  return shared ? CorePart{rank * threads, local * threads} : CorePart{0, threads};
+  if (!under_mpi_launcher() || bound_by_launcher()) return {0, threads};
+  const int local = launched_local_ranks(process_environment).value_or(std::max(1, mpi_launcher_size())),
+            rank = launched_local_rank(process_environment).value_or(launcher_rank());
+  return {rank * threads, local * threads};
 }
 
 // The claim is a folder made in the job's own, which the launcher removes when the job ends: making one is atomic,

@@ -11,12 +11,12 @@ int launcher_ranks();  ///< how many the launcher started; 0 without one
 /// has given each its own.
 int cores();
 
-/// The part of the usable cores that this process keeps its first thread to, and of how many: what OwnCores takes.
+/// The part of the usable cores that a rank's first thread keeps to, and of how many: what OwnCores takes.
 struct CorePart {
   int first, parts;
 };
-/// For a process of one rank with so many threads. Where the launcher left all ranks of this machine the same cores, and
-/// there are enough of them, each rank has its own.
+/// For a process that is a rank with so many threads. Where the launcher left all ranks of this machine the same cores,
+/// they share them out; with too few of them there are more parts than cores.
 CorePart core_part(int threads);
 
 /// True for the first caller among the launcher's processes on this machine, false for all others: that one reports a

@@ -44,9 +44,9 @@ Result run_until_killed(double seconds, const std::string& program, const std::s
 
 Result run_mpi(int ranks, const std::string& program, const std::string& arguments) {
   // Containers run tests as root and on fewer cores than ranks; Open MPI asks for both to be said.
-  return run_command(
-      fmt::format("env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 {} --oversubscribe -n {} {} {}",
-                  TRIREME_MPIEXEC, ranks, binary(program), arguments));
+  return run_command(fmt::format(
+      "env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 {} --oversubscribe --bind-to none -n {} {} {}",
+      TRIREME_MPIEXEC, ranks, binary(program), arguments));
 }
 
 Result shell(const std::string& lines) { return run_command(fmt::format("bash -c '{}'", lines)); }

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "core/cores.h"
 #include "tests/cli/support.h"
 
 using namespace trireme::testing;
@@ -67,6 +68,22 @@ TEST_CASE("any mesh writes the losses of one rank, and writes them again bit for
     train(work, fmt::format("{} --out {}", mesh, second));
     check_close(metric(first + "/metrics.jsonl", "loss"), one, 1e-4);
     CHECK(results(first + "/metrics.jsonl") == results(second + "/metrics.jsonl"));
+  }
+}
+
+TEST_CASE("threads have cores of their own where there are as many, and say so") {
+  const Workplace work;
+  const std::string own = "per rank on cores of their own";
+  const std::size_t cores = trireme::usable_cores().size();
+  CHECK(contains(train(work, "--mesh dp=2"), own) == (cores >= 2));
+  CHECK_FALSE(contains(train(work, "--mesh dp=2 --pin off"), own));
+  CHECK_FALSE(contains(train(work, fmt::format("--mesh dp=2 --threads {}", cores)), own));
+  // Without binding, processes share all cores out, or none keeps to any.
+  for (const int ranks : {2, 4}) {
+    const Result mpi = run_mpi(ranks, "train_gpt", work.small_run() + "--mesh dp=auto");
+    INFO(mpi.output);
+    CHECK(mpi.code == 0);
+    CHECK(contains(mpi.output, own) == (cores >= static_cast<std::size_t>(ranks)));
   }
 }
 
