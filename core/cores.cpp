@@ -54,10 +54,10 @@ OwnCores::Share OwnCores::current() { return share_of_thread; }
 
 void OwnCores::keep_to(const Share& share, int member) {
   const std::span<const int> all = usable_cores();
-  const auto part = static_cast<std::size_t>(share.first + member), parts = static_cast<std::size_t>(share.parts);
-  if (part >= parts) return use_all_cores();  // of a larger team than was said
-  const std::size_t begin = all.size() * part / parts, end = all.size() * (part + 1) / parts;
-  set_mask(all.subspan(begin, end - begin));
+  const int part = share.first + member, count = static_cast<int>(all.size());
+  if (part >= share.parts) return use_all_cores();  // of a larger team than was said
+  const int begin = count * part / share.parts, end = count * (part + 1) / share.parts;
+  set_mask(all.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin)));
 }
 
 void use_all_cores() { set_mask(usable_cores()); }
