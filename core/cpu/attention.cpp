@@ -14,7 +14,6 @@
 #include "core/cpu/attention_tiles.h"
 #include "core/cpu/kernels.h"
 #include "core/cpu/vector_math.h"
-#include "core/parallel_for.h"
 
 namespace trireme::cpu {
 namespace {
@@ -159,13 +158,7 @@ void attention(const Tensor& q, const Tensor& k, const Tensor& v, double scale, 
     using T = typename decltype(tag)::type;
     using Acc = accumulate_t<T>;
     const Forward<T> forward(q, k, v, scale, causal, first_key, out, lse);
-    const int team = forward.team(threads());
-    const MemoryScope scope(MemoryCategory::workspace);
-    const Tensor workspace = Tensor::empty({team, forward.workspace()}, dtype_of<Acc>);
-    Acc* memory = workspace.data<Acc>();
-    parallel_parts(team, [&](int member, int members) {
-      forward.run(part_of(forward.items(), members, member), memory + member * forward.workspace());
-    });
+    share_out<Acc>(forward);
   });
 }
 

@@ -12,7 +12,6 @@
 #include "core/cpu/attention_tiles.h"
 #include "core/cpu/kernels.h"
 #include "core/cpu/vector_math.h"
-#include "core/parallel_for.h"
 
 namespace trireme::cpu {
 namespace {
@@ -205,13 +204,7 @@ void attention_backward(const Tensor& q, const Tensor& k, const Tensor& v, const
     using Acc = accumulate_t<T>;
     const BackwardTensors tensors{q, k, v, out, lse, dout, dq, dk, dv};
     const Backward<T> backward(tensors, scale, causal, first_key);
-    const int team = backward.team(threads());
-    const MemoryScope scope(MemoryCategory::workspace);
-    const Tensor workspace = Tensor::empty({team, backward.workspace()}, dtype_of<Acc>);
-    Acc* memory = workspace.data<Acc>();
-    parallel_parts(team, [&](int member, int members) {
-      backward.run(part_of(backward.items(), members, member), memory + member * backward.workspace());
-    });
+    share_out<Acc>(backward);
   });
 }
 

@@ -14,7 +14,6 @@
 #include "core/cpu/attention_tiles.h"
 #include "core/cpu/dots.h"
 #include "core/cpu/vector_math.h"
-#include "core/parallel_for.h"
 
 namespace trireme::cpu {
 namespace {
@@ -165,13 +164,7 @@ void attention_few(const Tensor& q, const Tensor& k, const Tensor& v, double sca
     using T = typename decltype(tag)::type;
     using Acc = accumulate_t<T>;
     const FewQueries<T> few(q, k, v, scale, causal, first_key, out, lse);
-    const int team = few.team(threads());
-    const MemoryScope scope(MemoryCategory::workspace);
-    const Tensor workspace = Tensor::empty({team, few.workspace()}, dtype_of<Acc>);
-    Acc* memory = workspace.data<Acc>();
-    parallel_parts(team, [&](int member, int members) {
-      few.run(part_of(few.items(), members, member), memory + member * few.workspace());
-    });
+    share_out<Acc>(few);
   });
 }
 

@@ -13,6 +13,7 @@
 
 #include "core/cpu/pack.h"
 #include "core/cpu/partition.h"
+#include "core/parallel_for.h"
 #include "core/tensor.h"
 
 namespace trireme::cpu {
@@ -164,6 +165,19 @@ void mask_scores(const AttentionShape& shape, std::int64_t batch, std::int64_t f
     const std::int64_t hidden = std::min<std::int64_t>(key + i - offset, tile_columns<Acc>);
     std::fill_n(scores + i * tile_columns<Acc>, hidden, -std::numeric_limits<Acc>::infinity());
   }
+}
+
+/// Runs a pass over all its items on the team, each member with a workspace of its own. A pass has items(), team(most),
+/// workspace() in elements of Acc, and run(items, memory).
+template <class Acc, class Pass>
+void share_out(const Pass& pass) {
+  const int team = pass.team(threads());
+  const MemoryScope scope(MemoryCategory::workspace);
+  const Tensor workspace = Tensor::empty({team, pass.workspace()}, dtype_of<Acc>);
+  Acc* memory = workspace.data<Acc>();
+  parallel_parts(team, [&](int member, int members) {
+    pass.run(part_of(pass.items(), members, member), memory + member * pass.workspace());
+  });
 }
 
 }  // namespace trireme::cpu
