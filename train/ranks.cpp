@@ -177,11 +177,10 @@ void explained(const TrainOptions& options, const std::function<void()>& f) {
 
 bool on_gpu(const TrainOptions& options) { return options.precision.tensor_device() == Device::cuda; }
 
-/// Over NCCL where each rank is a process with a GPU of its own; its messages take the host in any case
-/// (parallel/comm/nccl_group.cpp). Ranks that share one move its tensors through the host.
+/// Over NCCL where each rank is a process with a GPU of its own. Ranks that share one move its tensors through the host.
 void enter_gpus(const TrainOptions& options, Rank& rank) {
   const bool own = has_gpu_world(*rank.world);
-  rank.traffic = own ? "by NCCL, but messages of pipelines and rings through the host" : "through the host";
+  rank.traffic = own ? "by NCCL" : "through the host";
   if (!own) {
     rank.world = staged(rank.world);
     return;

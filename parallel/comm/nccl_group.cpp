@@ -1,8 +1,4 @@
-// See nccl_group.h. One operation at a time is under way per group, in the order of the calls.
-//
-// Messages need no order among tags, and a send must not need its recv; NCCL's sends need both: one that waits for its
-// recv would hold up all that is queued behind it, and two ranks that send to each other would wait for ever. They go
-// through the host group, where that is solved.
+// The collectives of nccl_group.h: one at a time is under way per group, in the order of the calls.
 #include "parallel/comm/nccl_group.h"
 
 #include <algorithm>
@@ -13,9 +9,9 @@
 #include <utility>
 
 #include "parallel/comm/diagnosis.h"
+#include "parallel/comm/nccl_messages.h"
 #include "parallel/comm/nccl_operation.h"
 #include "parallel/comm/nccl_world.h"
-#include "parallel/comm/staged_group.h"
 
 namespace trireme::comm {
 namespace {
@@ -43,9 +39,9 @@ class NcclGroup final : public CollectiveGroup, public Watched, public std::enab
   NcclGroup(std::shared_ptr<ProcessGroup> host, std::shared_ptr<NcclWorld> world)
       : CollectiveGroup(host->name(), host->rank(), host->members()),
         host_(std::move(host)),
-        messages_(staged(host_)),
         world_(std::move(world)),
-        api_(world_->api()) {
+        api_(world_->api()),
+        messages_(std::make_shared<NcclMessages>(*host_, world_)) {
     if (size() == 1) return;
     try {
       form();
@@ -76,9 +72,23 @@ class NcclGroup final : public CollectiveGroup, public Watched, public std::enab
     return std::make_shared<NcclGroup>(host_->subgroup(world_ranks, name), world_);
   }
 
-  Work send(Tensor x, int to, int tag) override { return messages_->send(std::move(x), to, tag); }
-  Work send_final(Tensor x, int to, int tag) override { return messages_->send_final(std::move(x), to, tag); }
-  Work recv(Tensor y, int from, int tag) override { return messages_->recv(std::move(y), from, tag); }
+  Work send(Tensor x, int to, int tag) override {
+    if (!on_device(x)) return host_->send(std::move(x), to, tag);
+    check_message("send", x, to, tag, *this);
+    const MemoryScope scope(MemoryCategory::communication);
+    return send_final(clone(x), to, tag);  // `x` may be changed by the kernels that follow
+  }
+  Work send_final(Tensor x, int to, int tag) override {
+    if (!on_device(x)) return host_->send_final(std::move(x), to, tag);
+    check_message("send", x, to, tag, *this);
+    messages_->send(x, to, tag);
+    return {};
+  }
+  Work recv(Tensor y, int from, int tag) override {
+    if (!on_device(y)) return host_->recv(std::move(y), from, tag);
+    check_message("recv", y, from, tag, *this);
+    return messages_->recv(y, from, tag);
+  }
 
   // The watch's half.
   void look() override;
@@ -112,9 +122,10 @@ class NcclGroup final : public CollectiveGroup, public Watched, public std::enab
   void check_progress(const NcclOperation& operation);
   std::string missing(const NcclOperation& operation);
 
-  std::shared_ptr<ProcessGroup> host_, messages_;
+  std::shared_ptr<ProcessGroup> host_;
   std::shared_ptr<NcclWorld> world_;
   NcclApi& api_;
+  std::shared_ptr<NcclMessages> messages_;
   std::unique_ptr<ProgressBoard> board_;
 
   std::mutex mutex_;  // guards all below; held while operations are queued
@@ -173,7 +184,7 @@ void NcclGroup::form() {
     board_ = world_->options().open_board(instance);
   }
   stream_ = api_.make_stream();
-  comm_ = api_.join(id, size(), rank(), name());
+  comm_ = api_.join(id, size(), rank(), name(), 0);
   settle(fmt::format("the communicator of group '{}'", name()));
   connect();
 }

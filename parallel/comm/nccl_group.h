@@ -3,7 +3,7 @@
 //
 // Collectives are queued in a stream of the group when they are called, `lazily` or in the `background` alike, after
 // the kernels launched so far (an event); wait() makes later kernels wait for the result (another event). The host
-// never waits for the GPU here. Messages (send, recv) are staged through the host, see nccl_group.cpp.
+// never waits for the GPU here. Messages (send, recv) have streams of their own: nccl_messages.h.
 //
 // NCCL promises neither an order of summation nor f32 sums of 16-bit types. So it only moves elements here, and the
 // sums are ours: in rank order, 16-bit types in f32 and rounded once, by cuda/kernels/rank_order.h. They have the bits
@@ -12,7 +12,7 @@
 //
 // Each group of several ranks has a communicator, made and connected with the group: its buffers on the GPU are NCCL's.
 // verifying() goes on top; a group over a verifying one checks its host tensors and messages only.
-// Read next: parallel/comm/nccl_api.h, parallel/comm/nccl_world.h, parallel/comm/nccl_group.cpp.
+// Read next: parallel/comm/nccl_api.h, parallel/comm/nccl_world.h, parallel/comm/nccl_group.cpp, nccl_messages.h.
 #pragma once
 
 #include <exception>

@@ -58,12 +58,13 @@ class NcclLibrary final : public NcclApi {
     return id;
   }
 
-  Comm join(const Id& id, int ranks, int rank, const std::string& name) override {
+  Comm join(const Id& id, int ranks, int rank, const std::string& name, int most_blocks) override {
     use();
     ncclUniqueId shared{};
     std::memcpy(&shared, id.data(), sizeof shared);
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
+    if (most_blocks > 0) config.maxCTAs = most_blocks;
     ncclComm_t comm = nullptr;
     const ncclResult_t result = ncclCommInitRankConfig(&comm, ranks, shared, rank, &config);
     check_nccl(result, fmt::format("ncclCommInitRankConfig of group '{}'", name), comm);
@@ -91,6 +92,7 @@ class NcclLibrary final : public NcclApi {
 
   // Elements are bytes to NCCL: it only moves them.
   void send(const void* x, std::size_t bytes, int to, Comm comm, Stream stream) override {
+    use();
     check_nccl(ncclSend(x, bytes, ncclUint8, to, comm_of(comm), stream_of(stream)), "ncclSend", comm_of(comm));
   }
   void receive(void* y, std::size_t bytes, int from, Comm comm, Stream stream) override {

@@ -1,5 +1,5 @@
-// A collective under way on the GPU, and where it stands. Nothing here waits.
-// Read next: parallel/comm/nccl_group.cpp.
+// A collective or a message under way on the GPU, and where it stands. Nothing here waits.
+// Read next: parallel/comm/nccl_group.cpp, parallel/comm/nccl_messages.h.
 #pragma once
 
 #include <chrono>
@@ -25,11 +25,12 @@ class NcclEvent {
   NcclApi::Event handle_;
 };
 
-struct NcclOperation {
+/// Where something queued on the GPU stands.
+struct NcclTurn {
   /// Its turn in the stream has not come; it runs; it has run for longer than the deadline; it has ended.
   enum class Stage { queued, under_way, late, over };
 
-  NcclOperation(NcclApi& api, const Signature& of) : signature(of), begun(api), done(api) {}
+  explicit NcclTurn(NcclApi& api) : begun(api), done(api) {}
 
   /// Time counts from the first look that finds it begun, however long the kernels before it took.
   Stage advance(bool has_begun, bool is_done, Clock::time_point now, std::chrono::duration<double> deadline) {
@@ -42,11 +43,16 @@ struct NcclOperation {
     return since ? now - *since : std::chrono::duration<double>(0);
   }
 
+  NcclEvent begun, done;
+  std::optional<Clock::time_point> since;
+};
+
+struct NcclOperation : NcclTurn {
+  NcclOperation(NcclApi& api, const Signature& of) : NcclTurn(api), signature(of) {}
+
   const Signature signature;
   std::uint64_t sequence = 0;   ///< in the group, from 1
   std::vector<Tensor> tensors;  ///< kept alive: the operation's own, then buffers
-  NcclEvent begun, done;
-  std::optional<Clock::time_point> since;
 };
 
 }  // namespace trireme::comm

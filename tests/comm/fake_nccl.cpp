@@ -166,7 +166,7 @@ comm::NcclApi::Id FakeNccl::make_id() {
   return id;
 }
 
-comm::NcclApi::Comm FakeNccl::join(const Id& id, int ranks, int rank, const std::string&) {
+comm::NcclApi::Comm FakeNccl::join(const Id& id, int ranks, int rank, const std::string&, int) {
   return new End{fabric_->join(id, ranks), rank, ranks, 2};
 }
 
@@ -197,25 +197,37 @@ void FakeNccl::start(End& end, Stream stream, std::vector<Transfer> transfers) {
       [meeting = end.meeting, me = end.rank, moved = std::move(transfers)] { transfer(*meeting, me, moved); });
 }
 
+// Of the calling thread, as in NCCL.
+struct FakeNccl::Together {
+  bool begun = false;
+  End* end = nullptr;
+  Stream stream = nullptr;
+  std::vector<Transfer> transfers;
+};
+thread_local FakeNccl::Together FakeNccl::together;
+
+void FakeNccl::begin_together() { together.begun = true; }
+
 void FakeNccl::end_together() {
-  together_ = false;
-  if (!transfers_.empty()) start(*together_on_, together_in_, std::move(transfers_));
-  transfers_.clear();
+  together.begun = false;
+  if (!together.transfers.empty()) start(*together.end, together.stream, std::move(together.transfers));
+  together.transfers.clear();
 }
 
 // Outside begin_together ... end_together each is started alone.
+void FakeNccl::add(Comm comm, Stream stream, const Transfer& transfer) {
+  together.end = static_cast<End*>(comm);
+  together.stream = stream;
+  together.transfers.push_back(transfer);
+  if (!together.begun) end_together();
+}
+
 void FakeNccl::send(const void* x, std::size_t bytes, int to, Comm comm, Stream stream) {
-  together_on_ = static_cast<End*>(comm);
-  together_in_ = stream;
-  transfers_.push_back({static_cast<const std::byte*>(x), nullptr, bytes, to});
-  if (!together_) end_together();
+  add(comm, stream, {static_cast<const std::byte*>(x), nullptr, bytes, to});
 }
 
 void FakeNccl::receive(void* y, std::size_t bytes, int from, Comm comm, Stream stream) {
-  together_on_ = static_cast<End*>(comm);
-  together_in_ = stream;
-  transfers_.push_back({nullptr, static_cast<std::byte*>(y), bytes, from});
-  if (!together_) end_together();
+  add(comm, stream, {nullptr, static_cast<std::byte*>(y), bytes, from});
 }
 
 void FakeNccl::all_gather(const void* x, void* y, std::size_t bytes, Comm comm, Stream stream) {
@@ -266,6 +278,7 @@ void FakeNccl::combine(DType dtype, Reduction op, const void* x, int rows, std::
 }
 
 void FakeNccl::copy(void* to, const void* from, std::size_t bytes, Stream stream) {
+  if (stream == nullptr) return static_cast<void>(std::memcpy(to, from, bytes));
   static_cast<FakeStream*>(stream)->push([=] { std::memcpy(to, from, bytes); });
 }
 

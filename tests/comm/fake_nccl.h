@@ -64,10 +64,10 @@ class FakeNccl final : public comm::NcclApi {
 
   std::string device() override { return device_; }
   Id make_id() override;
-  Comm join(const Id& id, int ranks, int rank, const std::string& name) override;
+  Comm join(const Id& id, int ranks, int rank, const std::string& name, int most_blocks) override;
   State state(Comm comm) override;
   void abort(Comm comm) noexcept override;
-  void begin_together() override { together_ = true; }
+  void begin_together() override;
   void end_together() override;
   void send(const void* x, std::size_t bytes, int to, Comm comm, Stream stream) override;
   void receive(void* y, std::size_t bytes, int from, Comm comm, Stream stream) override;
@@ -94,15 +94,14 @@ class FakeNccl final : public comm::NcclApi {
 
  private:
   struct End;
+  struct Together;
+  static thread_local Together together;
+  void add(Comm comm, Stream stream, const Transfer& transfer);
   void start(End& end, Stream stream, std::vector<Transfer> transfers);
 
   std::shared_ptr<Fabric> fabric_;
   std::string device_;
   std::unique_ptr<FakeStream> compute_;  // null: the host
-  bool together_ = false;
-  End* together_on_ = nullptr;
-  Stream together_in_ = nullptr;
-  std::vector<Transfer> transfers_;
 };
 
 }  // namespace trireme::test

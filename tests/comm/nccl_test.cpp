@@ -5,79 +5,25 @@
 #include <chrono>
 #include <cstdlib>
 #include <future>
-#include <set>
 #include <thread>
 
 #include "cuda/runtime/emulated.h"
 #include "parallel/comm/nccl_group.h"
 #include "parallel/comm/nccl_operation.h"
-#include "parallel/comm/progress_board.h"
 #include "parallel/comm/verifying_group.h"
 #include "tests/comm/device_support.h"
-#include "tests/comm/fake_nccl.h"
+#include "tests/comm/fake_machine.h"
 #include "tests/comm/suite.h"
 
 using namespace trireme;
 using namespace std::chrono_literals;
+using trireme::test::Machine;
 using trireme::testing::on_device;
 using trireme::testing::says;
 
 namespace {
 
 using Group = std::shared_ptr<ProcessGroup>;
-
-/// Boards among threads.
-class Boards {
- public:
-  std::unique_ptr<comm::ProgressBoard> open(std::uint64_t instance, int world_rank) {
-    return std::make_unique<One>(*this, instance, world_rank);
-  }
-  void hide(int world_rank) { hidden_.insert(world_rank); }
-
- private:
-  class One final : public comm::ProgressBoard {
-   public:
-    One(Boards& boards, std::uint64_t instance, int me) : boards_(boards), instance_(instance), me_(me) {}
-    void begin(const Entry& entry) override {
-      const std::scoped_lock lock(boards_.mutex_);
-      boards_.entries_[{instance_, me_}] = entry;
-    }
-    std::optional<Entry> read(int world_rank) override {
-      const std::scoped_lock lock(boards_.mutex_);
-      if (boards_.hidden_.contains(world_rank)) return std::nullopt;
-      return boards_.entries_[{instance_, world_rank}];
-    }
-    bool visible(int world_rank) const override { return !boards_.hidden_.contains(world_rank); }
-
-   private:
-    Boards& boards_;
-    std::uint64_t instance_;
-    int me_;
-  };
-  std::mutex mutex_;
-  std::map<std::pair<std::uint64_t, int>, comm::ProgressBoard::Entry> entries_;
-  std::set<int> hidden_;
-};
-
-/// What a test's ranks share, and how a rank makes its group.
-struct Machine {
-  std::shared_ptr<test::Fabric> fabric = std::make_shared<test::Fabric>();
-  Boards boards;
-  ProcessGroup::Deadline deadline = 60s;
-  std::atomic<int> told{0};
-
-  std::shared_ptr<test::FakeNccl> library(int rank, test::Compute compute = test::Compute::on_host) const {
-    return std::make_shared<test::FakeNccl>(fabric, fmt::format("GPU {}", rank), compute);
-  }
-  Group group(const Group& host, const std::shared_ptr<test::FakeNccl>& api) {
-    return comm::nccl_group(
-        host, api,
-        {.deadline = deadline,
-         .on_failure = [this](const std::exception_ptr&) { ++told; },
-         .open_board = [this, rank = host->rank()](std::uint64_t instance) { return boards.open(instance, rank); }});
-  }
-  Group group(const Group& host) { return group(host, library(host->rank())); }
-};
 
 /// The error that comes out when the ranks run `body`; all of them must end.
 Error error_of(Machine& machine, int ranks, const std::function<void(ProcessGroup&)>& body) {

@@ -1,0 +1,281 @@
+// Messages between GPUs over the fake of fake_nccl.h: what NCCL's own sends and receives do not do by themselves.
+#include <doctest/doctest.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <future>
+#include <random>
+#include <thread>
+#include <tuple>
+
+#include "cuda/runtime/emulated.h"
+#include "tests/comm/device_support.h"
+#include "tests/comm/fake_machine.h"
+#include "tests/comm/suite.h"
+
+using namespace trireme;
+using namespace std::chrono_literals;
+using trireme::test::Machine;
+using trireme::testing::on_device;
+using trireme::testing::says;
+
+namespace {
+
+using Group = std::shared_ptr<ProcessGroup>;
+
+float* floats(const Tensor& x) { return static_cast<float*>(x.device_address()); }
+
+/// The error that comes out when the ranks run `body`; all of them must end.
+Error error_of(Machine& machine, int ranks, const std::function<void(ProcessGroup&)>& body) {
+  try {
+    run_thread_ranks(ranks, 1, 60s, [&](const Group& world) { body(*machine.group(world)); });
+  } catch (const Error& error) { return error; }
+  FAIL("expected an error");
+  return {ExitCode::ok, "", ""};
+}
+
+/// Ends when all kernels launched so far have.
+void finish(test::FakeNccl& api) {
+  std::promise<void> end;
+  api.compute([&] { end.set_value(); });
+  end.get_future().wait();
+}
+
+}  // namespace
+
+TEST_CASE("nccl messages overtake those with other tags, and wait for those without recv") {
+  const cuda::ScopedEmulatedDevice device;
+  Machine machine;
+  run_thread_ranks(2, 1, 60s, [&](const Group& world) {
+    const Group group = machine.group(world);
+    const int other = 1 - group->rank();
+    for (int tag = 0; tag < 5; ++tag)
+      group->send(on_device({1000 + tag}, 10.0 * group->rank() + tag), other, tag).wait();
+    for (const int tag : {3, 4, 0, 2, 1}) {  // 0 to 2 have come before 3, and have no recv yet
+      const Tensor y = on_device({1000 + tag}, -1.0);
+      group->recv(y, other, tag).wait();
+      for (std::int64_t i = 0; i < y.count(); ++i)
+        test::verify(floats(y)[i] == 10.0F * static_cast<float>(other) + static_cast<float>(tag), "tag {}: {}", tag,
+                     floats(y)[i]);
+    }
+  });
+  CHECK(machine.told == 0);
+  CHECK(machine.fabric->communicators() == 0);
+}
+
+// The host runs ahead: a kernel writes, a message goes, a kernel changes what was sent; the other rank's kernel reads. Only
+// then do the GPUs begin.
+TEST_CASE(
+    "an nccl message comes after the kernels before it and before those after its wait; no host waits for a GPU") {
+  const cuda::ScopedEmulatedDevice device;
+  Machine machine;
+  run_thread_ranks(2, 1, 60s, [&](const Group& world) {
+    const auto api = machine.library(world->rank(), test::Compute::queued);
+    const Group group = machine.group(world, api);
+    const int other = 1 - group->rank();
+    const Tensor x = on_device({1000}, -1.0), y = on_device({1000}, -1.0);
+    std::promise<void> gate;
+    std::atomic<int> wrong{0};
+    api->compute([open = gate.get_future().share(), to = floats(x), rank = world->rank()] {
+      open.wait();
+      std::fill_n(to, 1000, static_cast<float>(rank + 5));
+    });
+    group->send_final(x, other, 7).wait();
+    Work arrival = group->recv(y, other, 7);
+    arrival.wait();
+    test::verify(!arrival.done(), "done before the kernels it comes after");
+    api->compute([&wrong, from = floats(y), expected = static_cast<float>(other + 5)] {
+      for (int i = 0; i < 1000; ++i) wrong += from[i] == expected ? 0 : 1;
+    });
+    world->barrier();  // nobody has waited for the GPU so far
+    gate.set_value();
+    finish(*api);
+    test::verify(wrong == 0, "{} wrong values", wrong.load());
+    test::verify(arrival.done(), "not done after its results were read");
+  });
+  CHECK(machine.told == 0);
+}
+
+// A recv's tensor is in use by kernels before it, the second even by those that come after the first message. Both have
+// been sent long before the kernels begin: the first waits for its own, and the later one holds up no other.
+TEST_CASE("nccl messages wait for the kernels before their recvs, and in no circle") {
+  const cuda::ScopedEmulatedDevice device;
+  Machine machine;
+  run_thread_ranks(2, 1, 60s, [&](const Group& world) {
+    const auto api = machine.library(world->rank(), test::Compute::queued);
+    const Group group = machine.group(world, api);
+    const int other = 1 - group->rank();
+    const Tensor x = on_device({300}, 1.0), a = on_device({300}, 0.0), b = on_device({300}, 0.0);
+    std::vector<float> seen;
+    const auto look_at = [&](const Tensor& y) {
+      api->compute([&seen, from = floats(y)] { seen.push_back(from[299]); });
+    };
+    group->send_final(x, other, 1);
+    group->send_final(x, other, 2);
+    std::promise<void> gate;
+    api->compute([open = gate.get_future().share()] { open.wait(); });
+    look_at(b);
+    group->recv(b, other, 2).wait();
+    look_at(b);
+    api->compute([from = floats(b), to = floats(a)] { std::fill_n(to, 300, from[0] + 1.0F); });
+    look_at(a);
+    group->recv(a, other, 1).wait();
+    look_at(a);
+    world->barrier();
+    std::this_thread::sleep_for(20ms);  // what does not wait comes now
+    gate.set_value();
+    finish(*api);
+    test::verify(seen == std::vector<float>{0, 1, 2, 1}, "saw {}", fmt::join(seen, ", "));
+  });
+}
+
+// Rounds of messages among all ranks, each of which sends at random places, calls recv at random places and waits in a
+// random order; kernels fill and read; collectives come in between. Nothing in it waits in a circle when a send does not
+// wait for its recv.
+TEST_CASE("nccl messages in any order, among kernels and collectives") {
+  const cuda::ScopedEmulatedDevice device;
+  struct Planned {
+    int from, to, tag;
+    std::int64_t count;
+  };
+  for (const unsigned seed : {1U, 2U, 3U}) {
+    CAPTURE(seed);
+    constexpr int ranks = 3, rounds = 12;
+    std::mt19937 common(seed);
+    std::vector<std::vector<Planned>> plan(rounds);
+    for (auto& round : plan)
+      for (int i = 0; i < 14; ++i)
+        round.push_back({static_cast<int>(common() % ranks), static_cast<int>(common() % ranks),
+                         static_cast<int>(common() % 3), static_cast<std::int64_t>(common() % 5 == 0 ? 0 : 700)});
+    Machine machine;
+    run_thread_ranks(ranks, 1, 60s, [&](const Group& world) {
+      const auto api = machine.library(world->rank(), test::Compute::queued);
+      const Group group = machine.group(world, api);
+      const int me = group->rank();
+      std::mt19937 own(100 * seed + static_cast<unsigned>(me));
+      std::vector<Tensor> keep;  // the fake's kernels use memory that was freed meanwhile
+      std::atomic<int> wrong{0};
+      const auto value = [](std::size_t round, std::size_t i) { return static_cast<float>(100 * round + i); };
+      for (std::size_t r = 0; r < plan.size(); ++r) {
+        // Lengths by sender, receiver and tag, so that all messages of one such stream are alike in a round.
+        std::vector<std::function<void()>> sends, recvs;
+        std::vector<std::pair<Work, std::function<void()>>> arrivals;
+        for (std::size_t i = 0; i < plan[r].size(); ++i) {
+          const Planned& m = plan[r][i];
+          const std::int64_t count = plan[r][static_cast<std::size_t>(m.tag)].count;
+          if (m.from == me)
+            sends.push_back([&, i, m, count, r] {
+              keep.push_back(on_device({count}, -1.0));
+              api->compute([to = floats(keep.back()), count, v = value(r, i)] { std::fill_n(to, count, v); });
+              group->send_final(keep.back(), m.to, m.tag);
+            });
+          if (m.to == me)
+            recvs.push_back([&, i, m, count, r] {
+              keep.push_back(on_device({count}, -2.0));
+              const Tensor y = keep.back();
+              arrivals.emplace_back(group->recv(y, m.from, m.tag), [&, y, v = value(r, i)] {
+                api->compute([&wrong, from = floats(y), count = y.count(), v] {
+                  for (std::int64_t k = 0; k < count; ++k) wrong += from[k] == v ? 0 : 1;
+                });
+              });
+            });
+        }
+        while (!sends.empty() || !recvs.empty()) {  // each list in its order, the two merged at random
+          auto& list = sends.empty() || (!recvs.empty() && own() % 2 == 0) ? recvs : sends;
+          list.front()();
+          list.erase(list.begin());
+        }
+        std::shuffle(arrivals.begin(), arrivals.end(), own);
+        for (auto& [work, read] : arrivals) {
+          work.wait();
+          read();
+        }
+        if (r % 3 == 0) {  // one that needs no buffers of its own, which the fake would not keep
+          keep.push_back(on_device({500}, 1.0));
+          group->broadcast(keep.back(), static_cast<int>(r) % ranks).wait();
+        }
+      }
+      finish(*api);
+      test::verify(wrong == 0, "{} wrong values", wrong.load());
+    });
+    CHECK(machine.told == 0);
+    CHECK(machine.fabric->communicators() == 0);
+  }
+}
+
+TEST_CASE("ranks that differ about an nccl message are told so") {
+  const cuda::ScopedEmulatedDevice device;
+  Machine machine;
+  const Error error = error_of(machine, 2, [](ProcessGroup& world) {
+    if (world.rank() == 0) world.send(on_device({40}, 1.0), 1, 3).wait();
+    if (world.rank() == 1) world.recv(on_device({41}, 1.0), 0, 3).wait();
+    world.barrier();
+  });
+  CHECK(error.code() == ExitCode::desync);
+  CHECK(says(error, "group 'world', tag 3: rank 0 sent 40 f32, rank 1 expected 41 f32; make both sides agree"));
+}
+
+TEST_CASE("an nccl message that stays on the sender's GPU is named by who waits for it") {
+  const cuda::ScopedEmulatedDevice device;
+  Machine machine;
+  machine.deadline = 300ms;
+  run_thread_ranks(2, 1, 60s, [&](const Group& world) {
+    const auto api = machine.library(world->rank(), test::Compute::queued);
+    std::promise<void> gate;
+    const Tensor x = on_device({40}, 1.0);
+    {
+      const Group group = machine.group(world, api);
+      if (world->rank() == 0) {
+        api->compute([open = gate.get_future().share()] { open.wait(); });  // a kernel that does not end in time
+        group->send_final(x, 1, 3).wait();
+      } else {
+        Work arrival = group->recv(x, 0, 3);
+        arrival.wait();
+        while (machine.told == 0) std::this_thread::sleep_for(1ms);
+        CHECK_THROWS_AS(arrival.wait(), Error);
+      }
+      world->barrier();
+      gate.set_value();
+    }
+  });
+  CHECK(machine.told >= 1);
+  CAPTURE(machine.problem);
+  CHECK(machine.problem.find("message of 40 f32 with tag 3 from rank 0 (world rank 0) of group 'world': rank 1 (world "
+                             "rank 1) waited 0.3 s; it was sent, and has not left the sender's GPU") !=
+        std::string::npos);
+}
+
+TEST_CASE("an nccl message that nobody receives is an error at its group's end") {
+  const cuda::ScopedEmulatedDevice device;
+  Machine machine;
+  machine.deadline = 200ms;
+  run_thread_ranks(2, 1, 60s, [&](const Group& world) {
+    {
+      const Group group = machine.group(world);
+      if (world->rank() == 0) group->send(on_device({40}, 1.0), 1, 3).wait();
+    }
+    world->barrier();
+  });
+  CHECK(machine.told == 1);
+  CAPTURE(machine.problem);
+  CHECK(machine.problem.find("message of 40 f32 with tag 3 to rank 1 (world rank 1) of group 'world': rank 0 (world "
+                             "rank 0) waited 0.2 s; it has not been received when the group ends") !=
+        std::string::npos);
+}
+
+TEST_CASE("a rank's own error comes out though its nccl messages are under way") {
+  const cuda::ScopedEmulatedDevice device;
+  Machine machine;
+  const Error error = error_of(machine, 2, [](ProcessGroup& world) {
+    if (world.rank() == 0) {
+      world.send(on_device({40}, 1.0), 1, 3).wait();
+      fail(ExitCode::numerical, "loss", "loss is nan");
+    }
+    const Work missing = world.recv(on_device({40}, 0.0), 0, 4);
+    Work(missing).wait();
+  });
+  CHECK(error.code() == ExitCode::numerical);
+  CHECK(machine.fabric->communicators() == 0);
+}
