@@ -95,8 +95,8 @@ class Sides:
                 "Trireme one rank": self.ours("step_bench", values)}
 
     def generate(self, dtype):
-        return ({"Trireme": self.ours("generate_bench", {"model": "gpt2-124m", "dtype": dtype})} |
-                self.pytorch("pytorch_generate.py", {"dtype": dtype}))
+        return ({"Trireme": self.ours("generate_bench", {"model": "gpt2-124m", "dtype": dtype}),
+                 "memory": self.ours("machine_bench", {})} | self.pytorch("pytorch_generate.py", {"dtype": dtype}))
 
     def contests(self):
         found = {f"{dtype}-T{length}": (lambda d=dtype, n=length: self.gpt2(d, n))

@@ -108,9 +108,10 @@ def rank_rows(name, sides):
     return rows
 
 
-def generate_rows(name, sides, machine):
-    ours = sides["Trireme"]
-    share = ours["ready"]["weight_bytes"] / seconds(ours) / machine["read_bytes"]
+def generate_rows(name, sides):
+    ours, memory = sides["Trireme"], sides["memory"]
+    size = ours["ready"]["weight_bytes"] / memory["ready"]["bytes"]  # one reading of them, in readings of the other
+    share = size * ratio(memory, ours)["ratio"]
 
     def show(side):
         return f"{1 / seconds(side):.1f} tok/s"
@@ -142,7 +143,7 @@ def rows(results):
         elif name.startswith("ranks-"):
             found += rank_rows(name, sides)
         else:
-            found += generate_rows(name, sides, machine)
+            found += generate_rows(name, sides)
     return found + fault_rows(contests)
 
 

@@ -2,11 +2,11 @@
 // bench/compare.py sets other figures against.
 //
 //   build/bin/machine_bench --threads 2
-#include <fmt/core.h>
-
-#include <nlohmann/json.hpp>
-
+//
+// With --turns (bench/turns.h) a step is one reading of 512 MiB of memory: a limit that other programs on the machine
+// move is measured among the steps that it limits.
 #include "bench/peaks.h"
+#include "bench/turns.h"
 #include "core/cores.h"
 #include "core/cpu/processor.h"
 #include "core/parallel_for.h"
@@ -24,6 +24,31 @@ constexpr const char* compiler = "Clang " __clang_version__;
 constexpr const char* compiler = "GCC " __VERSION__;
 #endif
 
+void print_speed(int team) {
+  const bench::MemorySpeed memory = bench::memory_speed(team);
+  bench::Turns::say({{"threads", team},
+                     {"f32_flops", bench::peak_flops(team, DType::f32)},
+                     {"bf16_flops", bench::peak_flops(team, DType::bf16)},
+                     {"bf16_unit", cpu::name(cpu::bf16_unit())},
+                     {"read_bytes", memory.read},
+                     {"update_bytes", memory.update},
+                     {"compiler", compiler}});
+}
+
+void read_in_turns(int team, bench::Turns& turns) {
+  const bench::MemorySweep memory(team);
+  for (std::int64_t i = 0; i < turns.warm_up(); ++i) memory.read();
+  bench::Turns::say({{"ready", {{"threads", team}, {"bytes", bench::MemorySweep::bytes}}}});
+  while (const std::int64_t count = turns.next()) {
+    for (std::int64_t i = 0; i < count; ++i) {
+      const bench::Usage usage;
+      memory.read();
+      bench::Turns::say(usage.json());
+    }
+  }
+  bench::Turns::say({{"end", {{"peak_rss", bench::Usage::peak_rss()}}}});
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -31,6 +56,8 @@ int main(int argc, char** argv) {
     std::int64_t count = cores();
     Flags flags("machine_bench", "Measures what this machine can do at most.");
     flags.add("threads", "N", count, "threads to measure with", Range{.low = 1, .high = 4096});
+    bench::Turns turns;
+    turns.declare(flags);
     if (flags.parse(argc, argv) != Flags::Asked::run) {
       std::fputs(flags.help_text().c_str(), stdout);
       return 0;
@@ -38,15 +65,7 @@ int main(int argc, char** argv) {
     const int team = static_cast<int>(count);
     set_threads(team);
     const OwnCores own_cores(0, team);
-    const bench::MemorySpeed memory = bench::memory_speed(team);
-    const nlohmann::json speed = {{"threads", team},
-                                  {"f32_flops", bench::peak_flops(team, DType::f32)},
-                                  {"bf16_flops", bench::peak_flops(team, DType::bf16)},
-                                  {"bf16_unit", cpu::name(cpu::bf16_unit())},
-                                  {"read_bytes", memory.read},
-                                  {"update_bytes", memory.update},
-                                  {"compiler", compiler}};
-    fmt::print("{}\n", speed.dump());
+    turns.interactive() ? read_in_turns(team, turns) : print_speed(team);
     return 0;
   });
 }

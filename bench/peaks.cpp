@@ -82,4 +82,14 @@ MemorySpeed memory_speed(int team) {
   return {.read = bytes / sweep(team, x, sum), .update = 2 * bytes / sweep(team, x, update)};
 }
 
+MemorySweep::MemorySweep(int team)
+    : team_(team), memory_(Tensor::full({bytes / static_cast<std::int64_t>(sizeof(float))}, 1)) {}
+
+void MemorySweep::read() const {
+  parallel_team(team_, [x = memory_.data<float>(), n = memory_.count()](int member, int members) {
+    const cpu::Range part = cpu::part_of(n, members, member);
+    sum(x + part.begin, x + part.end);
+  });
+}
+
 }  // namespace trireme::bench

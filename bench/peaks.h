@@ -2,7 +2,7 @@
 // limit is what was possible when nothing else was in the way. Read next: core/machine_speed.h.
 #pragma once
 
-#include "core/dtype.h"
+#include "core/tensor.h"
 
 namespace trireme::bench {
 
@@ -16,5 +16,17 @@ struct MemorySpeed {
   double read, update;
 };
 MemorySpeed memory_speed(int team);
+
+/// Memory that is only read, from end to end by all threads: what memory gives at the time of a call.
+class MemorySweep {
+ public:
+  static constexpr std::int64_t bytes = std::int64_t{512} << 20;
+  explicit MemorySweep(int team);
+  void read() const;
+
+ private:
+  int team_;
+  Tensor memory_;
+};
 
 }  // namespace trireme::bench

@@ -32,6 +32,7 @@ class Turns {
     flags.add_switch("turns", interactive_, "read from standard input how many steps to do, a line a turn", true);
   }
   std::int64_t warm_up() const { return warm_up_; }
+  bool interactive() const { return interactive_; }
 
   /// How many steps are asked for next; 0: no more.
   std::int64_t next() {
