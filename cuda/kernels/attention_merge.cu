@@ -1,5 +1,6 @@
-// The kernel that joins attention over two sets of keys; formulas and bytes: cuda/kernels/attention_merge.h. A warp takes
-// a head of a token: it knows both factors, and the lane that writes lse does so after all have read it.
+// The kernel that joins attention over two sets of keys; formulas and bytes: cuda/kernels/attention_merge.h. A head of a
+// token takes as many lanes as have eight values each, so that of a head of 64 a warp takes four: what has to be known of
+// a head, where it is and its two factors, costs more instructions than its values. Why: cuda/lab/attention_merge.
 #include "cuda/kernels/attention_merge.h"
 
 #include <cmath>
@@ -10,34 +11,46 @@ namespace trireme::cuda {
 
 namespace {
 
-constexpr int kThreads = 256;
+constexpr int kThreads = 256, kWidth = 4, kPieces = 2;  // a lane has kPieces pieces of kWidth under way
 
+/// 2^lane_bits lanes of a warp share a head.
 template <class T>
-__global__ void __launch_bounds__(kThreads) merge_kernel(const __grid_constant__ AttentionMerge<T> p) {
-  constexpr int kWidth = 4;
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  const std::int64_t row = std::int64_t{blockIdx.x} * (kThreads / 32) + static_cast<int>(threadIdx.x) / 32;
-  if (row >= p.batch * p.tokens * p.heads) return;
+__global__ void __launch_bounds__(kThreads) merge_kernel(const __grid_constant__ AttentionMerge<T> p, int lane_bits) {
+  const auto [row, lane, lanes] = my_row_share(lane_bits);
   const std::int64_t h = row % p.heads, t = row / p.heads % p.tokens, b = row / p.heads / p.tokens;
-  float* const lse = p.lse + b * p.lse_stride[0] + h * p.lse_stride[1] + t * p.lse_stride[2];
-  const float old = *lse;
-  const float added = p.part_lse[b * p.part_lse_stride[0] + h * p.part_lse_stride[1] + t * p.part_lse_stride[2]];
+  const std::int64_t at = b * p.lse_stride[0] + h * p.lse_stride[1] + t * p.lse_stride[2];
+  float old = -INFINITY, added = -INFINITY;
+  if (b < p.batch) {
+    old = p.lse[at];
+    added = p.part_lse[b * p.part_lse_stride[0] + h * p.part_lse_stride[1] + t * p.part_lse_stride[2]];
+  }
+  sync_warp();  // whoever writes lse comes after all that read it
   const float top = fmaxf(old, added);
-  if (top == -INFINITY) return;  // neither saw a key
-  const float kept = expf(old - top), joined = expf(added - top), total = kept + joined;
+  if (top == -INFINITY) return;  // neither saw a key, or there is no such head
+  const float of_old = expf(old - top), of_added = expf(added - top), total = of_old + of_added;
+  const float kept = of_old / total, joined = of_added / total;
+  if (lane == 0) p.lse[at] = top + logf(total);
   const T* const part = p.part + b * p.part_stride[0] + t * p.part_stride[1] + h * p.part_stride[2];
   float* const out = p.out + b * p.out_stride[0] + t * p.out_stride[1] + h * p.out_stride[2];
-  for (std::int64_t c = lane * kWidth; c < p.width; c += 32 * kWidth) {
-    const int count = p.width - c < kWidth ? static_cast<int>(p.width - c) : kWidth;
-    auto sum = load_piece<kWidth>(out + c, count);
-    const auto other = load_piece<kWidth>(part + c, count);
+  for (std::int64_t begin = lane * kWidth; begin < p.width; begin += kPieces * kWidth * lanes) {
+    Pack<float, kWidth> sums[kPieces];
+    Pack<T, kWidth> others[kPieces];
+    int counts[kPieces];
     TRIREME_UNROLL
-    for (int i = 0; i < kWidth; ++i)
-      sum.values[i] = kept / total * sum.values[i] + joined / total * to_float(other.values[i]);
-    store_piece(out + c, sum, count);
+    for (int k = 0; k < kPieces; ++k) {
+      const std::int64_t c = begin + k * kWidth * lanes, rest = p.width - c;
+      counts[k] = rest < 0 ? 0 : rest < kWidth ? static_cast<int>(rest) : kWidth;
+      sums[k] = load_piece<kWidth>(out + c, counts[k]);
+      others[k] = load_piece<kWidth>(part + c, counts[k]);
+    }
+    TRIREME_UNROLL
+    for (int k = 0; k < kPieces; ++k) {
+      TRIREME_UNROLL
+      for (int i = 0; i < kWidth; ++i)
+        sums[k].values[i] = kept * sums[k].values[i] + joined * to_float(others[k].values[i]);
+      store_piece(out + begin + k * kWidth * lanes, sums[k], counts[k]);
+    }
   }
-  sync_warp();
-  if (lane == 0) *lse = top + logf(total);
 }
 
 }  // namespace
@@ -46,7 +59,9 @@ template <class T>
 void attention_merge(const AttentionMerge<T>& p, Stream stream) {
   const std::int64_t rows = p.batch * p.tokens * p.heads;
   if (rows * p.width == 0) return;
-  launch({"attention_merge", grid_of_pieces(rows * 32, kThreads, 1), {kThreads, 1, 1}, 0, stream}, merge_kernel<T>, p);
+  const int lane_bits = lane_bits_of_row(p.width, kPieces * kWidth);
+  launch({"attention_merge", grid_of_pieces(rows << lane_bits, kThreads, 1), {kThreads, 1, 1}, 0, stream},
+         merge_kernel<T>, p, lane_bits);
 }
 
 #define INSTANTIATE(T) template void attention_merge(const AttentionMerge<T>&, Stream);

@@ -68,4 +68,23 @@ inline Dim3 grid_of_pieces(std::int64_t count, int threads, int per_thread) {
   return {static_cast<unsigned>((count + per_block - 1) / per_block), 1, 1};
 }
 
+/// Rows too short for a warp share one: with 2^bits lanes each, a lane has up to `per_lane` values of it. At most a warp,
+/// in which a lane of a longer row has more.
+inline int lane_bits_of_row(std::int64_t width, int per_lane) {
+  int bits = 0;
+  while (bits < 5 && (std::int64_t{per_lane} << bits) < width) ++bits;
+  return bits;
+}
+
+/// Who works on a row, by the bits of lane_bits_of_row; `row` may be beyond the last.
+struct RowShare {
+  std::int64_t row;
+  int lane, lanes;
+};
+__device__ __forceinline__ RowShare my_row_share(int lane_bits) {
+  const std::int64_t thread = std::int64_t{blockIdx.x} * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x);
+  const int lanes = 1 << lane_bits;
+  return {thread >> lane_bits, static_cast<int>(threadIdx.x) & (lanes - 1), lanes};
+}
+
 }  // namespace trireme::cuda
