@@ -6,7 +6,7 @@ set(trireme_cuda_kernels
   kernels/copy.cu kernels/cross_entropy.cu kernels/dropout.cu kernels/elementwise.cu kernels/embedding.cu
   kernels/gemm_f32.cu kernels/gemm_grouped_sm80.cu kernels/gemm_grouped_sm90.cu kernels/gemm_sm80.cu
   kernels/gemm_sm90.cu kernels/norm.cu kernels/optimizer.cu kernels/rank_order.cu kernels/reduce.cu kernels/rope.cu
-  kernels/sgd.cu kernels/softmax.cu)
+  kernels/sgd.cu kernels/softmax.cu kernels/top_k.cu)
 # The ladders, from naive kernels to those in use.
 set(trireme_cuda_levels
   lab/gemm/1_naive.cu lab/gemm/2_coalesced.cu lab/gemm/3_shared_tiles.cu lab/gemm/4_register_tiles.cu

@@ -1,11 +1,10 @@
-// Kernels of softmax and top_k; bytes: cuda/kernels/softmax.h. A warp takes a row of up to kWarpWidth columns, and keeps
-// it in registers; a block takes a longer one, which it reads twice: its maximum and sum come from one read (Milakov and
+// Kernels of softmax; bytes: cuda/kernels/softmax.h. A warp takes a row of up to kWarpWidth columns, and keeps it in
+// registers; a block takes a longer one, which it reads twice: its maximum and sum come from one read (Milakov and
 // Gimelshein, Online normalizer calculation, 2018).
 #include "cuda/kernels/softmax.h"
 
 #include <cmath>
 
-#include "core/error.h"
 #include "cuda/kernels/pieces.h"
 
 namespace trireme::cuda {
@@ -143,47 +142,6 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-/// Whether (x, column) comes before (other, other_column): larger, or equal and further left; column -1: no candidate.
-__device__ __forceinline__ bool precedes(float x, int column, float other, int other_column) {
-  if (column < 0 || other_column < 0) return other_column < 0 && column >= 0;
-  return x > other || (x == other && column < other_column);
-}
-
-/// A warp takes a row. In each of k rounds it finds the first of what comes after the last one chosen.
-template <class T>
-__global__ void __launch_bounds__(kThreads)
-    top_k_kernel(const T* x, std::int32_t* chosen, std::int64_t rows, std::int64_t width, std::int64_t k) {
-  const RowTeam<32> team = my_team<32>(nullptr);
-  if (team.row >= rows) return;
-  const T* const from = x + team.row * width;
-  float last = 0;
-  int last_column = -1;
-  for (std::int64_t place = 0; place < k; ++place) {
-    float best = 0;
-    int best_column = -1;
-    for (int c = team.lane; c < width; c += 32) {
-      const float value = to_float(from[c]);
-      if (place > 0 && !precedes(last, last_column, value, c)) continue;  // chosen already
-      if (precedes(value, c, best, best_column)) {
-        best = value;
-        best_column = c;
-      }
-    }
-    TRIREME_UNROLL
-    for (int bits = 16; bits > 0; bits /= 2) {
-      const float other = shuffle_xor(best, bits);
-      const int column = shuffle_xor(best_column, bits);
-      if (precedes(other, column, best, best_column)) {
-        best = other;
-        best_column = column;
-      }
-    }
-    if (team.lane == 0) chosen[team.row * k + place] = best_column;
-    last = best;
-    last_column = best_column;
-  }
-}
-
 LaunchConfig config(const char* name, std::int64_t rows, int lanes, Stream stream) {
   return {name, grid_of_pieces(rows * lanes, kThreads, 1), {kThreads, 1, 1}, 0, stream};
 }
@@ -212,17 +170,10 @@ void softmax_backward(const T* y, const T* dy, T* dx, std::int64_t rows, std::in
            width);
 }
 
-template <class T>
-void top_k(const T* x, std::int32_t* chosen, std::int64_t rows, std::int64_t width, std::int64_t k, Stream stream) {
-  require(k >= 1 && k <= width, "top_k", "{} of {} cannot be chosen", k, width);
-  if (rows > 0) launch(config("top_k", rows, 32, stream), top_k_kernel<T>, x, chosen, rows, width, k);
-}
-
 // NOLINTBEGIN(bugprone-macro-parentheses): the argument is a type
-#define INSTANTIATE(T)                                                                        \
-  template void softmax(const T*, T*, std::int64_t, std::int64_t, Stream);                    \
-  template void softmax_backward(const T*, const T*, T*, std::int64_t, std::int64_t, Stream); \
-  template void top_k(const T*, std::int32_t*, std::int64_t, std::int64_t, std::int64_t, Stream);
+#define INSTANTIATE(T)                                                     \
+  template void softmax(const T*, T*, std::int64_t, std::int64_t, Stream); \
+  template void softmax_backward(const T*, const T*, T*, std::int64_t, std::int64_t, Stream);
 INSTANTIATE(float)
 INSTANTIATE(bf16)
 INSTANTIATE(f16)

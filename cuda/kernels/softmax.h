@@ -1,8 +1,8 @@
-// Softmax over rows and its gradient, and the choice of the k largest of a row (the router of a mixture of experts).
+// Softmax over rows and its gradient.
 //   y = exp(x - max) / sum;   dx = y (dy - sum(y dy))
-// Contracts: softmax and softmax_backward of core/kernels.h; top_k of nn/router.h. float, bf16 and f16; sums in f32.
+// Contracts: softmax and softmax_backward of core/kernels.h. float, bf16 and f16; sums in f32.
 // Bytes per value of b bytes: forward reads x and writes y: 2 b from memory; it reads rows beyond 1024 columns twice, the
-// second time from the L2 cache, as backward does all rows: 3 b from memory; top_k reads b per value and, k times, from the L1 cache. Each row in a fixed order of sums.
+// second time from the L2 cache, as backward does all rows: 3 b from memory. Each row in a fixed order of sums.
 #pragma once
 
 #include <cstdint>
@@ -18,10 +18,5 @@ void softmax(const T* x, T* y, std::int64_t rows, std::int64_t width, Stream str
 /// y, dy, dx [rows, width]; dx may be dy.
 template <class T>
 void softmax_backward(const T* y, const T* dy, T* dx, std::int64_t rows, std::int64_t width, Stream stream = nullptr);
-
-/// chosen [rows, k]: columns of the k largest, in order; of equals the lower column first. 1 <= k <= width. No NaN in x.
-template <class T>
-void top_k(const T* x, std::int32_t* chosen, std::int64_t rows, std::int64_t width, std::int64_t k,
-           Stream stream = nullptr);
 
 }  // namespace trireme::cuda

@@ -1,4 +1,4 @@
-// Reductions, softmax and the choice of the largest against f64 and index arithmetic.
+// Reductions and softmax against f64.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -88,26 +88,6 @@ double worst_softmax(std::size_t rows, std::size_t width, std::size_t offset, fl
   return worst;
 }
 
-/// Few different values, so that many are equal.
-template <class T>
-void check_top_k(std::size_t rows, std::size_t width, std::size_t k) {
-  CAPTURE(fmt::format("{} of {}", k, width));
-  Buffer<T> x(rows * width);
-  Buffer<std::int32_t> chosen(rows * k);
-  for (std::size_t i = 0; i < x.size(); ++i) x.set(i, T(std::floor(20 * random_uniform(4, 1, i)) - 10));
-  if (width > 2) x.set(2, T(-INFINITY));
-  top_k(x.data(), chosen.data(), static_cast<std::int64_t>(rows), static_cast<std::int64_t>(width),
-        static_cast<std::int64_t>(k));
-  for (std::size_t row = 0; row < rows; ++row) {
-    std::vector<std::int32_t> order(width);
-    std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
-      return x.at(row * width + static_cast<std::size_t>(a)) > x.at(row * width + static_cast<std::size_t>(b));
-    });
-    for (std::size_t i = 0; i < k; ++i) CHECK(chosen.value(row * k + i) == order[i]);
-  }
-}
-
 }  // namespace
 
 TEST_CASE_TEMPLATE("cuda reduce: any dims of any view equal f64", T, double, float, bf16, f16) {
@@ -174,14 +154,4 @@ TEST_CASE_TEMPLATE("cuda softmax: rows of a warp and of a block, in place, equal
     CHECK(worst_softmax<T>(2, 1024, 0, 1) < 1);
     CHECK(worst_softmax<T>(2, 4107, 0, 4) < 1);
   });
-}
-
-TEST_CASE_TEMPLATE("cuda top_k: the largest in order, of equals the lower column", T, float, bf16, f16) {
-  under_schedules([] {
-    check_top_k<T>(1, 1, 1);
-    check_top_k<T>(11, 8, 2);
-    check_top_k<T>(3, 70, 70);
-    check_top_k<T>(2, 300, 6);
-  });
-  CHECK(cuda_test::error_of([] { top_k<T>(nullptr, nullptr, 1, 4, 5); }).find("5 of 4") != std::string::npos);
 }
