@@ -33,7 +33,10 @@ set(trireme_cuda_levels
   lab/sgd/1_unfused.cu lab/sgd/2_fused.cu lab/sgd/3_shipped.cpp
   lab/softmax/1_three_passes.cu lab/softmax/2_read_once.cu lab/softmax/3_warp_a_row.cu lab/softmax/4_shipped.cpp
   lab/rank_order/1_rank_by_rank.cu lab/rank_order/2_one_launch.cu lab/rank_order/3_shipped.cpp
-  lab/gather/1_row_a_thread.cu lab/gather/2_row_a_block.cu lab/gather/3_shipped.cpp)
+  lab/gather/1_row_a_thread.cu lab/gather/2_row_a_block.cu lab/gather/3_shipped.cpp
+  lab/attention_merge/1_unfused.cu lab/attention_merge/2_row_a_thread.cu lab/attention_merge/3_warp_a_row.cu
+  lab/attention_merge/4_shipped.cpp
+  lab/top_k/1_row_a_thread.cu lab/top_k/2_warp_a_row.cu lab/top_k/3_in_registers.cu lab/top_k/4_shipped.cpp)
 set(trireme_cuda_emulator
   emu/async.cpp emu/block.cpp emu/fiber.cpp emu/launch.cpp emu/race.cpp emu/race_report.cpp emu/shadow.cpp
   emu/shared.cpp emu/tma.cpp emu/warp_matrix.cpp emu/wgmma.cpp)

@@ -8,6 +8,7 @@
 
 #include "cuda/lab/adamw/trial.h"
 #include "cuda/lab/attention_backward/trial.h"
+#include "cuda/lab/attention_merge/trial.h"
 #include "cuda/lab/cross_entropy/trial.h"
 #include "cuda/lab/dropout/trial.h"
 #include "cuda/lab/embedding/trial.h"
@@ -21,6 +22,7 @@
 #include "cuda/lab/sgd/trial.h"
 #include "cuda/lab/softmax/trial.h"
 #include "cuda/lab/swiglu/trial.h"
+#include "cuda/lab/top_k/trial.h"
 #include "cuda/lab/transpose/trial.h"
 
 namespace trireme::cuda::lab {
@@ -42,7 +44,7 @@ std::unique_ptr<Trial> make_trial(const Sizes& sizes) {
 
 /// Array: cuda/lab/trial.h.
 template <template <class> class Array>
-std::array<Ladder, 16> ladders() {
+std::array<Ladder, 18> ladders() {
   constexpr std::int64_t kTokens = 16 * 1024;
   const std::vector<Sizes> norms = {{1, 8, 1}, {2, 265, 1}, {7, 33, 0}};
   return {
@@ -66,6 +68,11 @@ std::array<Ladder, 16> ladders() {
        {"softmax", {192 * 1024, 1024}, {{1, 1}, {9, 70}, {3, 517}}, &make_trial<softmax::Attempt<Array>>},
        {"sum over ranks", {4, kTokens * 768}, {{1, 9}, {3, 2065}}, &make_trial<rank_order::Attempt<Array>>},
        {"gather", {kTokens, 2 * kTokens, 768}, {{1, 1, 1}, {9, 40, 265}}, &make_trial<gather::Attempt<Array>>},
+       {"attention merge",
+        {16, 1024, 12, 64},
+        {{1, 1, 1, 1}, {1, 3, 2, 300}, {2, 5, 3, 37}},
+        &make_trial<attention_merge::Attempt<Array>>},
+       {"top k", {kTokens, 64, 2}, {{1, 1, 1}, {9, 64, 2}, {5, 37, 37}}, &make_trial<top_k::Attempt<Array>>},
        {"grouped product",
         {64, 2 * kTokens, 512, 768},
         {{1, 1, 8, 8}, {4, 70, 24, 40}},

@@ -82,6 +82,8 @@ TEST_CASE("cuda lab: every level of SGD's ladder equals f64") { climb("SGD"); }
 TEST_CASE("cuda lab: every level of the softmax's ladder equals f64") { climb("softmax"); }
 TEST_CASE("cuda lab: every level of the ladder of sums over ranks equals f64") { climb("sum over ranks"); }
 TEST_CASE("cuda lab: every level of the gather's ladder is exact") { climb("gather"); }
+TEST_CASE("cuda lab: every level of the attention merge's ladder equals f64") { climb("attention merge"); }
+TEST_CASE("cuda lab: every level of the ladder of the largest of a row is exact") { climb("top k"); }
 TEST_CASE("cuda lab: every level of the grouped product's ladder equals f64") { climb("grouped product"); }
 TEST_CASE("cuda lab: every level of attention's backward ladder equals f64") { climb("attention backward"); }
 
@@ -117,6 +119,12 @@ TEST_CASE("cuda lab: the softmax in registers refuses rows that are longer than 
   const int width = lab::softmax::kMostInRegisters + 1;
   const auto refused = [&] { lab::softmax::warp_a_row({1, width, nullptr, nullptr, nullptr, nullptr}); };
   CHECK(cuda_test::error_of(refused).find("1025") != std::string::npos);
+}
+
+TEST_CASE("cuda lab: the choice in registers refuses rows that are longer than its registers") {
+  const int width = lab::top_k::kMostInRegisters + 1;
+  const auto refused = [&] { lab::top_k::in_registers({1, width, 1, nullptr, nullptr}); };
+  CHECK(cuda_test::error_of(refused).find("65") != std::string::npos);
 }
 
 TEST_CASE("cuda lab: forecasts of levels lie above the bound, those of the kernels in use below the first") {

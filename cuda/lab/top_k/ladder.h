@@ -1,0 +1,29 @@
+// The ladder of the k largest of a row: their columns, the largest first, and of equals the lower column first (contract:
+// cuda/kernels/top_k.h). It is how a router of a mixture of experts chooses. Each value is read once: for 16,384 tokens
+// and 64 experts, in f32, that is 4 MB, less than a microsecond at 4.8 TB/s. What is left to win is what is computed, of
+// which the levels have a different idea each, and the launch, of which they have not.
+// Read next: cuda/lab/top_k/1_row_a_thread.cu, and upwards; docs/ladder.md tells the story.
+#pragma once
+
+#include "cuda/lab/memory.h"
+
+namespace trireme::cuda::lab::top_k {
+
+struct Problem {
+  std::int64_t rows;
+  int width, k;          ///< 1 <= k <= width
+  const float* x;        ///< [rows, width]
+  std::int32_t* chosen;  ///< [rows, k]
+};
+
+constexpr int kThreads = 256;
+constexpr int kMostInRegisters = 64;  ///< columns, for level 3
+
+void row_a_thread(const Problem& p, Stream stream = nullptr);
+void warp_a_row(const Problem& p, Stream stream = nullptr);
+void in_registers(const Problem& p, Stream stream = nullptr);
+void shipped(const Problem& p, Stream stream = nullptr);
+
+std::span<const MemoryLevel<Problem>> levels();
+
+}  // namespace trireme::cuda::lab::top_k
