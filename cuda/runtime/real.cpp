@@ -179,6 +179,9 @@ std::string why_none(cudaError_t error) {
 
 Found find_devices() {
   int count = 0;
+  // The program's first call of CUDA. A kernel that is loaded when it is first launched may wait for all that runs on the
+  // GPU, and what moves tensors between ranks waits there for other ranks, which may wait for that kernel's rank.
+  setenv("CUDA_MODULE_LOADING", "EAGER", 0);
   const cudaError_t error = cudaGetDeviceCount(&count);
   if (error != cudaSuccess || count == 0) {
     cudaGetLastError();

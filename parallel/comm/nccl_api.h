@@ -40,6 +40,8 @@ class NcclApi {
   virtual State state(Comm comm) = 0;
   /// Frees it, without waiting for other ranks. What is under way ends soon, with undefined results.
   virtual void abort(Comm comm) noexcept = 0;
+  /// Frees it when nothing is under way here, and what other ranks still need has left: waits for that a second at most.
+  virtual void end(Comm comm) noexcept = 0;
 
   // ---- operations, sizes in bytes. Those of a thread between begin_together and end_together start together ----
   virtual void begin_together() = 0;

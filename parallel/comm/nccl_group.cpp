@@ -58,7 +58,7 @@ class NcclGroup final : public CollectiveGroup, public Watched, public std::enab
     world_->forget(*this);
     drain();
     const std::scoped_lock lock(mutex_);
-    if (comm_ != nullptr) api_.abort(comm_);
+    if (comm_ != nullptr) world_->failed() || std::uncaught_exceptions() > 0 ? api_.abort(comm_) : api_.end(comm_);
     if (stream_ != nullptr) api_.destroy_stream(stream_);
     operations_.clear();  // nothing uses their tensors any more
   }
@@ -190,7 +190,7 @@ void NcclGroup::form() {
 }
 
 // NCCL connects ranks at their first operation, and then waits on the host for the peers. That is done here, where all
-// ranks are, and with the two kinds of operation that the others are made of.
+// ranks are, and with the three kinds of operation that the others are made of.
 void NcclGroup::connect() {
   const MemoryScope scope(MemoryCategory::communication);
   auto operation = std::make_shared<NcclOperation>(api_, Signature());
@@ -202,6 +202,8 @@ void NcclGroup::connect() {
     for (std::size_t r = 0; r < ranks; ++r) parcels.push_back({bytes + r, 1, bytes + ranks + r, 1});
     exchange(parcels);
     gather_all(bytes, bytes + 2 * ranks, 1);
+    api_.broadcast(bytes, 1, 0, comm_, stream_);
+    settle("broadcast");
   });
   poll(fmt::format("the first exchange of group '{}'", name()), [&] { return api_.happened(operation->done.get()); });
   operations_.clear();
@@ -412,8 +414,9 @@ void NcclGroup::move_parts(const Collective& c, const Signature& s) {
 }
 
 void NcclGroup::look() {
-  const std::scoped_lock lock(mutex_);
-  if (comm_ == nullptr) return;
+  // Whoever queues an operation may wait for other ranks there, and for this thread, which looks after messages.
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock.owns_lock() || comm_ == nullptr) return;
   while (!operations_.empty()) {
     NcclOperation& first = *operations_.front();
     const bool done = api_.happened(first.done.get()), begun = done || api_.happened(first.begun.get());

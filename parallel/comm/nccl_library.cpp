@@ -3,11 +3,20 @@
 // Communicators are made non-blocking: a call queues its operation and may go on in the background until
 // ncclCommGetAsyncError no longer says ncclInProgress, which is what state() asks. (NCCL User Guide, "Creating a
 // communicator with options", "Fault tolerance".)
+//
+// Operations of several communicators are under way at a time, and each may wait for another rank. The guide warns of that
+// ("Using multiple NCCL communicators concurrently"): what waits on one rank for all that runs on its GPU must not be what
+// another rank's operation waits for. Kernels are therefore loaded when the device is found (cuda/runtime/real.cpp), memory
+// comes from the stream's pool, and messages occupy few blocks (nccl_wire.h). What is left is the first message of a
+// direction, for which NCCL allocates memory. None of it has met a GPU.
 #include <cuda_runtime_api.h>
 #include <nccl.h>
 
+#include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <string_view>
+#include <thread>
 
 #include "core/error.h"
 #include "cuda/kernels/rank_order.h"
@@ -80,11 +89,24 @@ class NcclLibrary final : public NcclApi {
     return {Health::broken, text_of(error, comm_of(comm))};
   }
 
-  // Also at a group's ordinary end, when nothing is under way: ncclCommDestroy waits for the other ranks, which may end
-  // their groups in another order, or have failed.
   void abort(Comm comm) noexcept override {
     cudaSetDevice(device_);
     ncclCommAbort(comm_of(comm));
+  }
+
+  // An operation is over for this GPU when its elements are in a buffer; NCCL's thread may still be sending them to another
+  // node, and an abort stops it. Finalizing waits for that. It may also wait for the other ranks, which may end their
+  // groups in another order, or have failed: so not for long. (User Guide, "Finalizing a communicator".)
+  void end(Comm comm) noexcept override {
+    cudaSetDevice(device_);
+    ncclComm_t const ending = comm_of(comm);
+    ncclResult_t state = ncclCommFinalize(ending);
+    const auto start = std::chrono::steady_clock::now();
+    while (state == ncclInProgress && std::chrono::steady_clock::now() - start < std::chrono::seconds(1)) {
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+      if (ncclCommGetAsyncError(ending, &state) != ncclSuccess) break;
+    }
+    state == ncclSuccess ? ncclCommDestroy(ending) : ncclCommAbort(ending);
   }
 
   void begin_together() override { check_nccl(ncclGroupStart(), "ncclGroupStart", nullptr); }
@@ -139,9 +161,11 @@ class NcclLibrary final : public NcclApi {
   }
   void destroy_event(Event event) noexcept override { cudaEventDestroy(event_of(event)); }
   void record(Event event, Stream stream) override {
+    use();
     TRIREME_CUDA(cudaEventRecord(event_of(event), stream_of(stream)));
   }
   void make_wait(Stream stream, Event event) override {
+    use();
     TRIREME_CUDA(cudaStreamWaitEvent(stream_of(stream), event_of(event), 0));
   }
   bool happened(Event event) override {
@@ -167,6 +191,11 @@ class NcclLibrary final : public NcclApi {
 
 bool built_with_nccl() { return true; }
 
-std::shared_ptr<NcclApi> nccl_library() { return std::make_shared<NcclLibrary>(); }
+std::shared_ptr<NcclApi> nccl_library() {
+  // Otherwise NCCL connects ranks for an algorithm when an operation of a length that suits it comes for the first time,
+  // and the host waits there for the others.
+  setenv("NCCL_RUNTIME_CONNECT", "0", 0);
+  return std::make_shared<NcclLibrary>();
+}
 
 }  // namespace trireme::comm

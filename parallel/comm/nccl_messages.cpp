@@ -58,8 +58,8 @@ class NcclMessages::Receiving : public Work::State {
 
   bool done() override {
     if (messages_->world_->failed()) return true;
-    messages_->progress();
-    return message_->queued && messages_->api_.happened(message_->done.get());
+    messages_->progress(Take::all);
+    return messages_->is_queued(*message_) && messages_->api_.happened(message_->done.get());
   }
 
  private:
@@ -81,7 +81,7 @@ NcclMessages::NcclMessages(ProcessGroup& host, std::shared_ptr<NcclWorld> world)
 NcclMessages::~NcclMessages() {
   world_->forget(*this);
   if (std::uncaught_exceptions() == 0) drain();
-  abort();
+  if (std::uncaught_exceptions() > 0 || world_->failed()) abort();  // otherwise wires end by themselves
 }
 
 std::string NcclMessages::described(const Message& message, const char* direction, int peer) const {
@@ -105,18 +105,7 @@ void NcclMessages::or_lose(const Body& body) {
   world_->lose(code, "nccl", fmt::format("messages of group '{}': {}", name_, problem));
 }
 
-// ---- sending ----
-
-NcclMessages::Outgoing& NcclMessages::outgoing(int to) {
-  const std::scoped_lock lock(mutex_);
-  Outgoing& out = outgoing_[to];
-  if (out.wire == nullptr && to != host_->rank()) {
-    out.id = api_.make_id();
-    const std::string name = fmt::format("{} -> {} of group '{}'", host_->rank(), to, name_);
-    out.wire = std::make_unique<NcclWire>(api_, out.id, 0, name);
-  }
-  return out;
-}
+// ---- lanes ----
 
 NcclMessages::MessagePtr NcclMessages::make_message(const Tensor& x, int tag) {
   auto message = std::make_shared<Message>(api_, x, tag);
@@ -124,55 +113,118 @@ NcclMessages::MessagePtr NcclMessages::make_message(const Tensor& x, int tag) {
   return message;
 }
 
+void NcclMessages::open(Lane& lane, Lane::End end, const NcclApi::Id& id, int from, int to) {
+  const std::string name = fmt::format("{} -> {} of group '{}'", from, to, name_);
+  auto wire = std::make_unique<NcclWire>(api_, id, end == Lane::End::sender ? 0 : 1, name);
+  const std::scoped_lock lock(mutex_);
+  lane.end = end;
+  lane.id = id;
+  lane.wire = std::move(wire);
+}
+
+void NcclMessages::add(Lane& lane, const MessagePtr& message) {
+  const std::scoped_lock lock(mutex_);
+  lane.waiting.push_back(message);
+  flush(lane);
+}
+
+// As far as NCCL takes calls. With the lock held.
+void NcclMessages::flush(Lane& lane) {
+  while (!lane.waiting.empty() && (lane.wire == nullptr || lane.wire->ready())) {
+    const MessagePtr message = lane.waiting.front();
+    if (!message->started) {
+      start(lane, *message);
+      message->started = true;
+      continue;
+    }
+    api_.record(message->done.get(), lane.wire != nullptr ? lane.wire->stream() : api_.compute_stream());
+    message->queued = lane.connected = true;
+    lane.waiting.pop_front();
+    lane.queued.push_back(message);
+  }
+}
+
+void NcclMessages::start(const Lane& lane, Message& message) {
+  const NcclApi::Stream stream = lane.wire != nullptr ? lane.wire->stream() : api_.compute_stream();
+  api_.make_wait(stream, message.ready.get());
+  api_.record(message.begun.get(), stream);
+  const auto bytes = static_cast<std::size_t>(message.tensor.bytes());
+  if (bytes == 0) return;
+  std::byte* const data = bytes_of(message.tensor);
+  if (message.source.defined())
+    api_.copy(data, bytes_of(message.source), bytes, stream);
+  else if (lane.end == Lane::End::sender)
+    api_.send(data, bytes, 1, lane.wire->comm(), stream);
+  else
+    api_.receive(data, bytes, 0, lane.wire->comm(), stream);
+}
+
+bool NcclMessages::is_queued(const Message& message) {
+  const std::scoped_lock lock(mutex_);
+  return message.queued;
+}
+
+// Until NCCL has taken it: soon, or when the other rank has come to the first message, too.
+void NcclMessages::await_queued(Lane& lane, const Message& message) {
+  const auto start = Clock::now();
+  const auto deadline = world_->options().connect_deadline;
+  while (true) {
+    world_->throw_failure();
+    {
+      const std::scoped_lock lock(mutex_);
+      flush(lane);
+      if (message.queued) return;
+    }
+    if (Clock::now() - start > deadline)
+      fail(ExitCode::retryable, "nccl", "{}",
+           too_late("the messages " + lane.wire->name(), *host_, deadline, "NCCL does not connect the two ranks"));
+    std::this_thread::sleep_for(pause);
+  }
+}
+
+// ---- sending ----
+
+NcclMessages::Lane& NcclMessages::outgoing(int to) {
+  Lane& lane = [&]() -> Lane& {
+    const std::scoped_lock lock(mutex_);
+    return outgoing_[to];
+  }();
+  if (lane.wire == nullptr && to != host_->rank()) open(lane, Lane::End::sender, api_.make_id(), host_->rank(), to);
+  return lane;
+}
+
 void NcclMessages::send(const Tensor& x, int to, int tag) {
   world_->throw_failure();
   const watch::Recording record(message_record(watch::Record::What::send, *host_, x, to, tag));
-  Outgoing* out = nullptr;
+  Header header{.tag = tag, .dtype = static_cast<std::int64_t>(x.dtype()), .count = x.count()};
   or_lose([&] {
-    out = &outgoing(to);
-    if (x.bytes() > 0) queue_send(*out, make_message(x, tag));
+    Lane& lane = outgoing(to);
+    header.id = lane.id;
+    if (x.bytes() == 0) return;
+    if (to == host_->rank())
+      to_myself_.push_back(x.detach());
+    else
+      queue_send(lane, make_message(x, tag));
   });
-  announce({.tag = tag, .dtype = static_cast<std::int64_t>(x.dtype()), .count = x.count(), .id = out->id}, to);
-  progress();
+  announce(header, to);
+  progress(Take::expected);
 }
 
-// Once the wire is connected it is in the stream when this returns. The first message is left to the watch: NCCL takes it
-// when the receiver has come.
-void NcclMessages::queue_send(Outgoing& out, const MessagePtr& message) {
-  for (bool first = true;; first = false) {
-    {
-      const std::scoped_lock lock(mutex_);
-      if (first) out.waiting.push_back(message);
-      flush(out);
-      if (message->queued || !out.connected) return;
-    }
-    settle(*out.wire);
-  }
+// Once connected it is in the stream when this returns. The first message waits for the receiver, which may come much
+// later.
+void NcclMessages::queue_send(Lane& lane, const MessagePtr& message) {
+  add(lane, message);
+  const bool connected = [&] {
+    const std::scoped_lock lock(mutex_);
+    return lane.connected;
+  }();
+  if (connected) await_queued(lane, *message);
 }
 
 void NcclMessages::announce(const Header& header, int to) {
   const Tensor text = Tensor::empty({header_words}, DType::i64);
   std::memcpy(text.raw(), &header, sizeof header);
   host_->send_final(text, to, 0).wait();
-}
-
-// As far as NCCL takes calls. With the lock held.
-void NcclMessages::flush(Outgoing& out) {
-  while (out.wire != nullptr && !out.waiting.empty() && out.wire->ready()) {
-    const MessagePtr message = out.waiting.front();
-    if (!message->started) {
-      api_.make_wait(out.wire->stream(), message->ready.get());
-      api_.send(bytes_of(message->tensor), static_cast<std::size_t>(message->tensor.bytes()), 1, out.wire->comm(),
-                out.wire->stream());
-      message->started = true;
-      continue;
-    }
-    api_.record(message->done.get(), out.wire->stream());
-    message->queued = true;
-    out.connected = true;
-    out.waiting.pop_front();
-    out.queued.push_back(message);
-  }
 }
 
 // ---- receiving ----
@@ -189,41 +241,47 @@ Work NcclMessages::recv(const Tensor& y, int from, int tag) {
   const auto early = std::find_if(in.early.begin(), in.early.end(), [tag](const auto& m) { return m->tag == tag; });
   if (early != in.early.end()) {
     agree(*message, (*early)->tensor.count(), (*early)->tensor.dtype(), from);
-    or_lose([&] { queue_copy(in, message, (*early)->tensor); });
+    message->source = (*early)->tensor;
+    message->announced = true;
     in.early.erase(early);
+    or_lose([&] { add(in.lane, message); });
   } else {
     in.posted.push_back(message);
-    if (in.announcements.size() < in.posted.size()) listen(in, from);
+    listen(in, from);
   }
-  progress();
+  progress(Take::expected);
   return Work(std::make_shared<Receiving>(shared_from_this(), message, from));
 }
 
 void NcclMessages::listen(Incoming& in, int from) {
-  const Tensor text = Tensor::empty({header_words}, DType::i64);
-  in.announcements.push_back({text, host_->recv(text, from, 0)});
+  while (in.announcements.size() < in.posted.size()) {
+    const Tensor text = Tensor::empty({header_words}, DType::i64);
+    in.announcements.push_back({text, host_->recv(text, from, 0)});
+  }
 }
 
-// Queues what has been announced and is expected. Does not wait.
-void NcclMessages::progress() {
+// Goes on with what has been announced: with all of it, or up to the first message that nobody expects yet. Does not wait.
+void NcclMessages::progress(Take which) {
   for (auto& [from, in] : incoming_) {
     while (!in.announcements.empty() && in.announcements.front().arrival.done()) {
       in.announcements.front().arrival.wait();  // for its error
       const std::int64_t tag = Header::of(in.announcements.front().text).tag;
-      if (std::none_of(in.posted.begin(), in.posted.end(), [tag](const auto& m) { return m->tag == tag; })) break;
+      const bool expected =
+          std::any_of(in.posted.begin(), in.posted.end(), [tag](const auto& m) { return m->tag == tag; });
+      if (!expected && which == Take::expected) break;
       take(in, from);
     }
+    const std::scoped_lock lock(mutex_);
+    flush(in.lane);
   }
 }
 
 void NcclMessages::await(const Message& message, int from) {
-  if (message.queued) return;
+  if (is_queued(message)) return;
   const watch::Recording record(message_record(watch::Record::What::recv, *host_, message.tensor, from, message.tag));
   Incoming& in = incoming(from);
-  while (!message.queued) {
-    if (in.announcements.empty()) listen(in, from);  // those taken so far were of messages without recv
-    take(in, from);
-  }
+  while (!message.announced) take(in, from);
+  or_lose([&] { await_queued(in.lane, message); });
 }
 
 // The next announced message: to the recv that it is for or, when there is none yet, to memory of its own.
@@ -234,16 +292,27 @@ void NcclMessages::take(Incoming& in, int from) {
   const auto dtype = static_cast<DType>(header.dtype);
   const auto place =
       std::find_if(in.posted.begin(), in.posted.end(), [&header](const auto& m) { return m->tag == header.tag; });
-  if (place == in.posted.end()) {
+  MessagePtr message;
+  if (place != in.posted.end()) {
+    message = *place;
+    in.posted.erase(place);
+    agree(*message, header.count, dtype, from);
+  } else {
     const MemoryScope scope(MemoryCategory::communication);
-    const Tensor buffer = Tensor::empty({header.count}, dtype, Device::cuda);
-    in.early.push_back(make_message(buffer, static_cast<int>(header.tag)));
-    return or_lose([&] { queue_receive(in, from, header.id, in.early.back()); });
+    message = make_message(Tensor::empty({header.count}, dtype, Device::cuda), static_cast<int>(header.tag));
+    in.early.push_back(message);
   }
-  const MessagePtr message = *place;
-  in.posted.erase(place);
-  agree(*message, header.count, dtype, from);
-  or_lose([&] { queue_receive(in, from, header.id, message); });
+  listen(in, from);
+  message->announced = true;
+  or_lose([&] {
+    if (from == host_->rank() && message->tensor.bytes() > 0) {
+      message->source = to_myself_.front();
+      to_myself_.pop_front();
+    } else if (from != host_->rank() && in.lane.wire == nullptr) {
+      open(in.lane, Lane::End::receiver, header.id, from, host_->rank());
+    }
+    add(in.lane, message);
+  });
 }
 
 void NcclMessages::agree(const Message& message, std::int64_t count, DType dtype, int from) {
@@ -254,79 +323,20 @@ void NcclMessages::agree(const Message& message, std::int64_t count, DType dtype
                   from, counted(count, dtype), host_->rank(), counted(message.tensor.count(), message.tensor.dtype())));
 }
 
-void NcclMessages::queue_receive(Incoming& in, int from, const NcclApi::Id& id, const MessagePtr& message) {
-  if (message->tensor.bytes() == 0) return queue_copy(in, message, message->tensor);
-  if (from == host_->rank()) {
-    Outgoing& out = outgoing(from);
-    queue_copy(in, message, out.waiting.front()->tensor);
-    return out.waiting.pop_front();
-  }
-  if (in.wire == nullptr) {
-    const std::string name = fmt::format("{} -> {} of group '{}'", from, host_->rank(), name_);
-    auto wire = std::make_unique<NcclWire>(api_, id, 1, name);
-    const std::scoped_lock lock(mutex_);
-    in.wire = std::move(wire);
-  }
-  settle(*in.wire);
-  {
-    const std::scoped_lock lock(mutex_);
-    if (in.wire->comm() == nullptr) world_->throw_failure();
-    api_.make_wait(in.wire->stream(), message->ready.get());
-    api_.record(message->begun.get(), in.wire->stream());
-    api_.receive(bytes_of(message->tensor), static_cast<std::size_t>(message->tensor.bytes()), 0, in.wire->comm(),
-                 in.wire->stream());
-  }
-  settle(*in.wire);
-  const std::scoped_lock lock(mutex_);
-  api_.record(message->done.get(), in.wire->stream());
-  message->queued = true;
-  in.queued.push_back(message);
-}
-
-// Within this rank, where the kernels follow: `source` is there by then.
-void NcclMessages::queue_copy(Incoming& in, const MessagePtr& message, const Tensor& source) {
-  const std::scoped_lock lock(mutex_);
-  const NcclApi::Stream stream = in.wire != nullptr ? in.wire->stream() : api_.compute_stream();
-  api_.make_wait(stream, message->ready.get());
-  api_.record(message->begun.get(), stream);
-  const auto bytes = static_cast<std::size_t>(source.bytes());
-  if (bytes > 0) api_.copy(bytes_of(message->tensor), bytes_of(source), bytes, stream);
-  api_.record(message->done.get(), stream);
-  message->source = source;
-  message->queued = true;
-  in.queued.push_back(message);
-}
-
-// Until NCCL takes the next call: soon, and after joining or at the first message when the other rank has done the same.
-void NcclMessages::settle(const NcclWire& wire) {
-  const auto start = Clock::now();
-  const auto deadline = world_->options().connect_deadline;
-  while (true) {
-    world_->throw_failure();
-    {
-      const std::scoped_lock lock(mutex_);
-      if (wire.ready()) return;
-    }
-    if (Clock::now() - start > deadline)
-      fail(ExitCode::retryable, "nccl", "{}",
-           too_late("the messages " + wire.name(), *host_, deadline, "NCCL does not connect the two ranks"));
-    std::this_thread::sleep_for(pause);
-  }
-}
-
 // ---- watching ----
 
 void NcclMessages::look() {
   const std::scoped_lock lock(mutex_);
-  for (auto& [to, out] : outgoing_) {
-    flush(out);
-    while (!out.queued.empty() && api_.happened(out.queued.front()->done.get())) out.queued.pop_front();
-    if (out.wire != nullptr) out.wire->ready();  // throws what NCCL reports
+  for (auto& [to, lane] : outgoing_) {
+    flush(lane);
+    while (!lane.queued.empty() && api_.happened(lane.queued.front()->done.get())) lane.queued.pop_front();
+    if (lane.wire != nullptr) lane.wire->ready();  // throws what NCCL reports
   }
   for (auto& [from, in] : incoming_) {
-    if (in.wire != nullptr) in.wire->ready();
-    while (!in.queued.empty()) {
-      Message& first = *in.queued.front();
+    flush(in.lane);
+    if (in.lane.wire != nullptr) in.lane.wire->ready();
+    while (!in.lane.queued.empty()) {
+      Message& first = *in.lane.queued.front();
       const bool done = api_.happened(first.done.get()), begun = done || api_.happened(first.begun.get());
       const auto stage = first.advance(begun, done, Clock::now(), world_->options().deadline);
       if (stage == NcclTurn::Stage::late)
@@ -334,28 +344,31 @@ void NcclMessages::look() {
              too_late(described(first, "from", from), *host_, world_->options().deadline,
                       "it was sent, and has not left the sender's GPU"));
       if (stage != NcclTurn::Stage::over) break;
-      in.queued.pop_front();
+      in.lane.queued.pop_front();
     }
   }
 }
 
 void NcclMessages::abort() noexcept {
   const std::scoped_lock lock(mutex_);
-  for (auto& [to, out] : outgoing_)
-    if (out.wire != nullptr) out.wire->abort();
+  for (auto& [to, lane] : outgoing_)
+    if (lane.wire != nullptr) lane.wire->abort();
   for (auto& [from, in] : incoming_)
-    if (in.wire != nullptr) in.wire->abort();
+    if (in.lane.wire != nullptr) in.lane.wire->abort();
 }
 
 // A message that is under way in either direction, if any.
 std::optional<std::string> NcclMessages::unfinished() {
   const std::scoped_lock lock(mutex_);
-  for (const auto& [to, out] : outgoing_) {
-    const auto& messages = out.queued.empty() ? out.waiting : out.queued;
-    if (out.wire != nullptr && !messages.empty()) return described(*messages.front(), "to", to);
-  }
+  const auto first = [this](const Lane& lane, const char* direction, int peer) -> std::optional<std::string> {
+    const auto& messages = lane.queued.empty() ? lane.waiting : lane.queued;
+    if (messages.empty()) return std::nullopt;
+    return described(*messages.front(), direction, peer);
+  };
+  for (const auto& [to, lane] : outgoing_)
+    if (auto message = first(lane, "to", to)) return message;
   for (const auto& [from, in] : incoming_)
-    if (!in.queued.empty()) return described(*in.queued.front(), "from", from);
+    if (auto message = first(in.lane, "from", from)) return message;
   return std::nullopt;
 }
 

@@ -11,10 +11,14 @@
 //     queues the receive: into the tensor of the recv with that tag or, when wait() finds none, into memory of its own,
 //     from where a later recv copies.
 //
-// So the host waits in a recv's wait() for the sender to have called send, never for a GPU. Nor can GPUs wait in a circle:
-// a receive waits for kernels that its rank launched before, and for the sender's kernels before the send; in the order
-// in which receives are queued, all these come earlier. (A recv's tensor may wait for kernels up to the recv's call, and
-// those only for receives that were queued by then.)
+// So the host waits in a recv's wait() for the sender to have called send, never for a GPU. Nor do GPUs wait in a circle
+// by what is queued in them: a receive waits for kernels that its rank launched before, and for the sender's kernels before
+// the send; in the order in which receives are queued, all these come earlier. (A recv's tensor may wait for kernels up to
+// the recv's call, and those only for receives that were queued by then.) What waits for all of a GPU, as an allocation by
+// cudaMalloc or the loading of a kernel may, waits for sends too: see nccl_library.cpp.
+//
+// NCCL takes a call when it has queued the last, and connects two ranks at the first message between them, which takes
+// both. What it does not take yet waits in its lane; whoever comes by goes on with it, the watch at the latest.
 //
 // A rank's messages to itself are copies in the compute stream.
 // Read next: parallel/comm/nccl_wire.h, parallel/comm/nccl_operation.h.
@@ -59,16 +63,20 @@ class NcclMessages final : public Watched, public std::enable_shared_from_this<N
     Message(NcclApi& api, const Tensor& x, int its_tag) : NcclTurn(api), tensor(x.detach()), tag(its_tag), ready(api) {}
     const Tensor tensor;  // what is sent, or where it arrives
     const int tag;
-    NcclEvent ready;       // the kernels before it are over
-    bool started = false;  // NCCL was called
-    bool queued = false;   // and has put it in the stream: `done` is recorded
-    Tensor source;         // of a copy within this rank
+    NcclEvent ready;         // the kernels before it are over
+    Tensor source;           // defined: of a copy within this rank
+    bool announced = false;  // a recv's: it waits in its lane, or is in the stream
+    bool started = false;    // NCCL was called
+    bool queued = false;     // and has put it in the stream: `done` is recorded
   };
   using MessagePtr = std::shared_ptr<Message>;
 
-  struct Outgoing {
+  /// Messages in one direction.
+  struct Lane {
+    enum class End : std::uint8_t { sender, receiver };
+    End end = End::sender;
     NcclApi::Id id{};
-    bool connected = false;                  // a message has been queued: NCCL waits for the receiver no more
+    bool connected = false;                  // a message has been queued: NCCL waits for the other rank no more
     std::deque<MessagePtr> waiting, queued;  // not yet queued; not known to be over
     std::unique_ptr<NcclWire> wire;          // null: to itself. Ends before its messages
   };
@@ -77,27 +85,29 @@ class NcclMessages final : public Watched, public std::enable_shared_from_this<N
     Work arrival;
   };
   struct Incoming {
-    std::deque<Announcement> announcements;  // as many as `posted`, or more
+    Lane lane;
+    std::deque<Announcement> announcements;  // under way: as many as `posted`, or more
     std::deque<MessagePtr> posted;           // recvs without announcement, in the order of the calls
-    std::deque<MessagePtr> early;            // received without recv
-    std::deque<MessagePtr> queued;           // not known to be over
-    std::unique_ptr<NcclWire> wire;
+    std::deque<MessagePtr> early;            // announced without recv
   };
+  enum class Take : std::uint8_t { expected, all };
 
-  Outgoing& outgoing(int to);
+  Lane& outgoing(int to);
   Incoming& incoming(int from);
+  void open(Lane& lane, Lane::End end, const NcclApi::Id& id, int from, int to);
   MessagePtr make_message(const Tensor& x, int tag);
-  void queue_send(Outgoing& out, const MessagePtr& message);
   void announce(const Header& header, int to);
   void listen(Incoming& in, int from);
-  void flush(Outgoing& out);
-  void progress();
+  void queue_send(Lane& lane, const MessagePtr& message);
+  void flush(Lane& lane);
+  void start(const Lane& lane, Message& message);
+  void progress(Take which);
   void await(const Message& message, int from);
   void take(Incoming& in, int from);
+  void add(Lane& lane, const MessagePtr& message);
   void agree(const Message& message, std::int64_t count, DType dtype, int from);
-  void queue_receive(Incoming& in, int from, const NcclApi::Id& id, const MessagePtr& message);
-  void queue_copy(Incoming& in, const MessagePtr& message, const Tensor& source);
-  void settle(const NcclWire& wire);
+  bool is_queued(const Message& message);
+  void await_queued(Lane& lane, const Message& message);
   void drain();
   std::optional<std::string> unfinished();
   template <class Body>
@@ -109,9 +119,10 @@ class NcclMessages final : public Watched, public std::enable_shared_from_this<N
   std::shared_ptr<NcclWorld> world_;
   NcclApi& api_;
 
-  std::mutex mutex_;  // guards wires and what is waiting or queued; the rest is the rank's own thread's
-  std::map<int, Outgoing> outgoing_;
+  std::mutex mutex_;  // guards the lanes; held briefly. The rest is the rank's own thread's
+  std::map<int, Lane> outgoing_;
   std::map<int, Incoming> incoming_;
+  std::deque<Tensor> to_myself_;
 };
 
 }  // namespace trireme::comm

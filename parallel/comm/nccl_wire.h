@@ -1,5 +1,5 @@
 // One direction between two ranks for messages: a communicator of the sender (0) and the receiver (1), and the stream in
-// which its operations follow one another. Nothing here waits but the end, which waits for what was aborted.
+// which its operations follow one another. Nothing here waits but the end.
 // Read next: parallel/comm/nccl_messages.h.
 #pragma once
 
@@ -22,7 +22,7 @@ class NcclWire {
     }
   }
   ~NcclWire() {
-    abort();
+    if (comm_ != nullptr) api_.end(comm_);
     api_.destroy_stream(stream_);
   }
   NcclWire(const NcclWire&) = delete;

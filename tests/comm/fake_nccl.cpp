@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstring>
+#include <set>
+#include <tuple>
 #include <utility>
 
 #include "cuda/kernels/rank_order.h"
@@ -14,14 +17,17 @@ struct Fabric::Meeting {
   struct Message {
     const std::byte* x = nullptr;
     std::size_t bytes = 0;
+    std::vector<std::byte> copy;
     bool taken = false;
   };
 
+  Sends sends = Sends::rendezvous;
   std::mutex mutex;
   std::condition_variable changed;
   int joined = 0;
   std::vector<bool> aborted;                                                      // by rank
   std::map<std::pair<int, int>, std::deque<std::shared_ptr<Message>>> under_way;  // by sender and receiver
+  std::set<std::tuple<int, int, int>> called;  // ways, and the ranks that called for the other
   std::string problem;
 };
 
@@ -57,8 +63,14 @@ void transfer(Meeting& meeting, int me, const std::vector<FakeNccl::Transfer>& t
   const auto aborted = [&] { return meeting.aborted[static_cast<std::size_t>(me)]; };
   for (const auto& t : transfers) {
     if (t.out == nullptr || aborted()) continue;
-    sent.push_back(std::make_shared<Meeting::Message>(Meeting::Message{t.out, t.bytes}));
-    meeting.under_way[{me, t.peer}].push_back(sent.back());
+    const auto message = std::make_shared<Meeting::Message>(Meeting::Message{t.out, t.bytes, {}, false});
+    meeting.under_way[{me, t.peer}].push_back(message);
+    if (meeting.sends == Sends::rendezvous) {
+      sent.push_back(message);
+    } else {
+      message->copy.assign(t.out, t.out + t.bytes);
+      message->x = message->copy.data();
+    }
   }
   meeting.changed.notify_all();
   for (const auto& t : transfers) {
@@ -82,6 +94,7 @@ std::shared_ptr<Fabric::Meeting> Fabric::join(const comm::NcclApi::Id& id, int r
   auto& meeting = meetings_[id];
   if (!meeting) meeting = std::make_shared<Meeting>();
   const std::scoped_lock inner(meeting->mutex);
+  meeting->sends = sends_;
   meeting->problem = problem_;
   meeting->aborted.resize(static_cast<std::size_t>(ranks), false);
   ++meeting->joined;
@@ -174,9 +187,27 @@ comm::NcclApi::State FakeNccl::state(Comm comm) {
   End& end = *static_cast<End*>(comm);
   const std::scoped_lock lock(end.meeting->mutex);
   if (!end.meeting->problem.empty()) return {Health::broken, end.meeting->problem};
-  const bool busy = end.meeting->joined < end.ranks || end.busy > 0;
+  bool connecting = end.meeting->joined < end.ranks;
+  for (const auto& [way, from, to] : end.meeting->called) {
+    if (from != end.rank || end.meeting->called.contains({way, to, from})) continue;
+    connecting = true;
+    if (end.meeting->aborted[static_cast<std::size_t>(to)]) return {Health::broken, "the other end has closed"};
+  }
+  const bool busy = connecting || end.busy > 0;
   if (end.busy > 0) --end.busy;
   return {busy ? Health::busy : Health::ready, ""};
+}
+
+void FakeNccl::end(Comm comm) noexcept {
+  {
+    const End& end = *static_cast<End*>(comm);
+    std::unique_lock lock(end.meeting->mutex);
+    end.meeting->changed.wait_for(lock, std::chrono::seconds(1), [&] {
+      return std::all_of(end.meeting->under_way.begin(), end.meeting->under_way.end(),
+                         [&](const auto& each) { return each.first.first != end.rank || each.second.empty(); });
+    });
+  }
+  abort(comm);
 }
 
 void FakeNccl::abort(Comm comm) noexcept {
@@ -188,10 +219,16 @@ void FakeNccl::abort(Comm comm) noexcept {
   end->meeting->changed.notify_all();
 }
 
-void FakeNccl::start(End& end, Stream stream, std::vector<Transfer> transfers) {
+// The first of a way connects with all ranks that take part.
+void FakeNccl::start(End& end, Stream stream, std::vector<Transfer> transfers, Way way) {
   {
     const std::scoped_lock lock(end.meeting->mutex);
     if (std::exchange(end.busy, 1) > 0) end.meeting->problem = "called while it was busy";
+    const auto connect = [&](int peer) {
+      if (peer != end.rank) end.meeting->called.insert({static_cast<int>(way), end.rank, peer});
+    };
+    for (const Transfer& t : transfers) connect(t.peer);
+    for (int r = 0; way != Way::messages && r < end.ranks; ++r) connect(r);
   }
   static_cast<FakeStream*>(stream)->push(
       [meeting = end.meeting, me = end.rank, moved = std::move(transfers)] { transfer(*meeting, me, moved); });
@@ -210,7 +247,7 @@ void FakeNccl::begin_together() { together.begun = true; }
 
 void FakeNccl::end_together() {
   together.begun = false;
-  if (!together.transfers.empty()) start(*together.end, together.stream, std::move(together.transfers));
+  if (!together.transfers.empty()) start(*together.end, together.stream, std::move(together.transfers), Way::messages);
   together.transfers.clear();
 }
 
@@ -244,7 +281,7 @@ void FakeNccl::all_gather(const void* x, void* y, std::size_t bytes, Comm comm, 
       copy(place, from, bytes, stream);
     }
   }
-  start(end, stream, std::move(transfers));
+  start(end, stream, std::move(transfers), Way::gather);
 }
 
 void FakeNccl::broadcast(void* x, std::size_t bytes, int root, Comm comm, Stream stream) {
@@ -254,7 +291,7 @@ void FakeNccl::broadcast(void* x, std::size_t bytes, int root, Comm comm, Stream
   for (int r = 0; end.rank == root && r < end.ranks; ++r)
     if (r != root) transfers.push_back({data, nullptr, bytes, r});
   if (end.rank != root) transfers.push_back({nullptr, data, bytes, root});
-  start(end, stream, std::move(transfers));
+  start(end, stream, std::move(transfers), bytes > 64 * 1024 ? Way::large_broadcast : Way::broadcast);
 }
 
 // By the emulated kernel, but under sanitizers by the host's function of the same bits: ThreadSanitizer cannot follow the

@@ -1,6 +1,7 @@
 // NcclApi among the threads of one process, for tests. Streams are threads that work off queues, so operations run on
-// when the call has returned, as on a GPU; a send ends when it is received; a communicator is busy for a while after
-// each call; ranks that do not call the same wait for ever.
+// when the call has returned, as on a GPU; a send ends when it is received, or when it is copied (Sends::buffered), and
+// then needs its communicator until it is received; a communicator is busy for a while after each call, and after the first
+// of a kind until the other ranks have come to theirs; ranks that do not call the same wait for ever.
 //
 // The compute stream is the host itself, as the emulated device runs kernels at their launch. A test that makes it a
 // stream too (Compute::queued) sees what the program runs ahead of; buffers freed meanwhile are not kept for it.
@@ -18,9 +19,12 @@
 
 namespace trireme::test {
 
+enum class Sends { rendezvous, buffered };
+
 /// What ranks share.
 class Fabric {
  public:
+  explicit Fabric(Sends sends = Sends::rendezvous) : sends_(sends) {}
   struct Meeting;  // the ends of one communicator
   std::shared_ptr<Meeting> join(const comm::NcclApi::Id& id, int ranks);
   void break_all(const std::string& problem);  ///< all communicators report this from now on
@@ -28,6 +32,7 @@ class Fabric {
   unsigned next_id();
 
  private:
+  const Sends sends_;
   mutable std::mutex mutex_;
   unsigned ids_ = 0;
   std::string problem_;
@@ -67,6 +72,7 @@ class FakeNccl final : public comm::NcclApi {
   Comm join(const Id& id, int ranks, int rank, const std::string& name, int most_blocks) override;
   State state(Comm comm) override;
   void abort(Comm comm) noexcept override;
+  void end(Comm comm) noexcept override;
   void begin_together() override;
   void end_together() override;
   void send(const void* x, std::size_t bytes, int to, Comm comm, Stream stream) override;
@@ -97,7 +103,8 @@ class FakeNccl final : public comm::NcclApi {
   struct Together;
   static thread_local Together together;
   void add(Comm comm, Stream stream, const Transfer& transfer);
-  void start(End& end, Stream stream, std::vector<Transfer> transfers);
+  enum class Way { messages, gather, broadcast, large_broadcast };
+  void start(End& end, Stream stream, std::vector<Transfer> transfers, Way way);
 
   std::shared_ptr<Fabric> fabric_;
   std::string device_;

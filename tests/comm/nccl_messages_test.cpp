@@ -205,6 +205,72 @@ TEST_CASE("nccl messages in any order, among kernels and collectives") {
   }
 }
 
+// A watch that waits for whoever queues the collective would not queue the message that the collective's others wait for.
+TEST_CASE("a first nccl message gets through while its sender connects for a collective") {
+  const cuda::ScopedEmulatedDevice device;
+  Machine machine;
+  machine.deadline = 5s;
+  run_thread_ranks(2, 1, 60s, [&](const Group& world) {
+    const Group group = machine.group(world);
+    const Tensor x = on_device({40}, 1.0), y = on_device({30000}, 2.0);  // long enough for another way of broadcasting
+    if (group->rank() == 0) group->send(x, 1, 7).wait();
+    if (group->rank() == 1) group->recv(x, 0, 7).wait();
+    group->broadcast(y, 0).wait();
+  });
+  CHECK(machine.told == 0);
+}
+
+TEST_CASE("an nccl recv is found done whatever came before it, and whoever took its announcement") {
+  const cuda::ScopedEmulatedDevice device;
+  Machine machine;
+  const auto poll = [](Work& work) {
+    for (int i = 0; i < 5000 && !work.done(); ++i) std::this_thread::sleep_for(1ms);
+    test::verify(work.done(), "never done");
+  };
+  run_thread_ranks(2, 1, 60s, [&](const Group& world) {
+    const Group group = machine.group(world);
+    if (group->rank() == 0) {
+      for (const int tag : {1, 2, 3, 1, 2}) group->send(on_device({10}, 1.0), 1, tag).wait();
+      return;
+    }
+    const Tensor x = on_device({10}, 0.0);
+    Work second = group->recv(x, 0, 2);
+    poll(second);  // the first has no recv yet
+    Work first = group->recv(x, 0, 1);
+    poll(first);
+    Work again = group->recv(x, 0, 1), last = group->recv(x, 0, 2);
+    again.wait();  // takes the announcement of the third
+    poll(last);
+    group->recv(x, 0, 3).wait();
+  });
+  CHECK(machine.told == 0);
+}
+
+TEST_CASE("what was sent last arrives though the sender's group ends") {
+  const cuda::ScopedEmulatedDevice device;
+  Machine machine;
+  machine.fabric = std::make_shared<test::Fabric>(test::Sends::buffered);
+  run_thread_ranks(2, 1, 60s, [&](const Group& world) {
+    const Tensor x = on_device({1000}, 3.0);
+    {
+      const Group group = machine.group(world);
+      const auto pair = group->subgroup({0, 1}, "pair");
+      if (group->rank() == 0) {
+        pair->send(on_device({10}, 1.0), 1, 7).wait();  // connects the two
+        pair->send(x, 1, 7).wait();
+      } else {
+        const Tensor y = on_device({1000}, 0.0);
+        pair->recv(on_device({10}, 0.0), 0, 7).wait();
+        std::this_thread::sleep_for(50ms);
+        pair->recv(y, 0, 7).wait();
+        test::verify(floats(y)[999] == 3.0F, "got {}", floats(y)[999]);
+      }
+    }
+    world->barrier();
+  });
+  CHECK(machine.told == 0);
+}
+
 TEST_CASE("ranks that differ about an nccl message are told so") {
   const cuda::ScopedEmulatedDevice device;
   Machine machine;
