@@ -18,6 +18,9 @@ struct AttentionChoice {
   std::string_view forward, backward;
 };
 
+/// Features of a head that attention on a GPU takes in any dtype: a head's row must fit a block's registers.
+inline constexpr std::int64_t kMostHeadDims = 128;
+
 /// dtype: f32, bf16 or f16. Both want a device that has been found usable (cuda/runtime/open.h), and throw
 /// ExitCode::usage for what an implementation asked for by name cannot take. Names are empty in a build without CUDA.
 LayerChoice layer_choice(DType dtype, std::int64_t rows, std::int64_t in, std::int64_t out);

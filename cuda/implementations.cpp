@@ -245,8 +245,9 @@ const Implementation<Call>& implementation_for(const Call& call) {
     }
   }
   if (problem.empty()) problem = "it has no such kernel";
-  fail(ExitCode::usage, "cuda", "--{} {} cannot take a call: {}; change the shape, or use --{} auto", selection.flag(),
-       name, problem, selection.flag());
+  const std::string other = selection.automatic() ? "use --device cpu" : fmt::format("use --{} auto", selection.flag());
+  fail(ExitCode::usage, "cuda", "--{} {} cannot take a call: {}; change the shape, or {}", selection.flag(), name,
+       problem, other);
 }
 
 #define TRIREME_INSTANTIATE(...)                                           \

@@ -5,14 +5,13 @@
 // Read next: cuda/implementations.h.
 #include <type_traits>
 
+#include "cuda/choices.h"
 #include "cuda/implementations.h"
 #include "cuda/kernels/attention.h"
 #include "cuda/table_arguments.h"
 
 namespace trireme::cuda {
 namespace {
-
-constexpr std::int64_t kMostHeadDims = 128;
 
 /// Elements from token to token of [B, T, H, D].
 std::int64_t token_pitch(const Tensor& x) {

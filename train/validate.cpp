@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "core/kernels.h"
+#include "cuda/choices.h"
 #include "cuda/runtime/open.h"
 #include "cuda/selection.h"
 #include "train/fault_injection.h"
@@ -366,6 +367,16 @@ void validate_implementations(const PrecisionOptions& o) {
   check("attention", o.attention, gpu ? cuda::attention_names() : std::vector<std::string_view>{});
 }
 
+/// The model's attention against the device; after validate_model.
+void validate_heads(const GptConfig& model, Device device) {
+  const std::int64_t features = model.width / model.heads, most = cuda::kMostHeadDims;
+  if (device != Device::cuda || features <= most) return;
+  fail(ExitCode::usage, "model",
+       "--width {} / --heads {} = {} features a head, more than attention on a GPU takes; expected at most {}; use "
+       "--heads {} or more, or --device cpu",
+       model.width, model.heads, features, most, (model.width + most - 1) / most);
+}
+
 }  // namespace
 
 void validate_device(const std::string& device) {
@@ -377,6 +388,7 @@ void validate(const TrainOptions& options) {
   validate_implementations(options.precision);
   validate_threads(options);
   validate_model(options.model.config, options.mesh.shape);
+  validate_heads(options.model.config, options.precision.tensor_device());
   validate_context(options.model.config, options.mesh);
   validate_documents(options.data);
   validate_sequence(options);

@@ -1,5 +1,6 @@
 // Products and attention of the CUDA kernel table against the CPU's: ragged shapes, views, every dtype, and each
 // implementation that has a name.
+#include "cuda/choices.h"
 #include "tests/cuda/table_support.h"
 
 using namespace trireme;
@@ -226,6 +227,15 @@ TEST_CASE("cuda table: attention by sm90 equals the CPU's; what it cannot take i
   Tensor lse = Tensor::zeros({1, 1, 2}, DType::f32, Device::cuda);
   const std::string error = error_of([&] { gpu().attention(q, q, q, -1, true, {}, out, lse); });
   CHECK_MESSAGE(contains(error, "--attention sm90 cannot take a call: a scale of -1"), error);
+  CHECK_MESSAGE(contains(error, "use --attention auto"), error);
+}
+
+TEST_CASE("cuda table: what auto cannot take is not answered with auto") {
+  const cuda::ScopedEmulatedDevice device;
+  const std::string error = error_of([] { cuda::attention_choice(DType::bf16, 16, 1, 1, 136); });
+  CHECK_MESSAGE(contains(error, "--attention auto cannot take a call: head dims of 136"), error);
+  CHECK_FALSE(contains(error, "use --attention auto"));
+  CHECK(contains(error, "use --device cpu"));
 }
 
 TEST_CASE("cuda table: attention of tensors with strides of their own") {

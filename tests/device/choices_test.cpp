@@ -6,6 +6,7 @@
 #include "cuda/selection.h"
 
 #include "train/gpu_choices.h"
+#include "train/validate.h"
 
 using namespace trireme;
 
@@ -54,6 +55,24 @@ TEST_CASE("choices: a kernel asked for by name refuses before the first step wha
   o.precision.gemm = "sm90";
   CHECK_THROWS_WITH_AS(gpu_choices(o, std::nullopt),
                        doctest::Contains("--gemm sm90 cannot take a call: rows of a are 36 elements apart"), Error);
+}
+
+TEST_CASE("choices: heads that attention on a GPU cannot take are refused with other options, in every dtype") {
+  const cuda::ScopedEmulatedDevice device;
+  const Selections selections;
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    TrainOptions o = options(dtype, 136, 1);
+    CHECK_THROWS_WITH_AS(
+        validate(o),
+        doctest::Contains("--width 136 / --heads 1 = 136 features a head, more than attention on a GPU "
+                          "takes; expected at most 128; use --heads 2 or more, or --device cpu"),
+        Error);
+    o = options(dtype, 128, 1);
+    CHECK_NOTHROW(validate(o));
+    o = options(dtype, 136, 1);
+    o.precision.device = name(Device::cpu);
+    CHECK_NOTHROW(validate(o));
+  }
 }
 
 TEST_CASE("choices: notes, on a GPU alone") {
