@@ -22,7 +22,8 @@ std::vector<std::string_view> attention_names();
 void select_attention(std::string_view name);
 std::string_view selected_attention();
 
-/// What other builds have and this one has not, each with what is missing here and how to get it.
+/// What other builds have and this one has not, each with what is missing here and how to get it; with no text where
+/// that is CUDA as a whole.
 using Absent = std::vector<std::pair<std::string_view, std::string>>;
 Absent absent_gemms();
 Absent absent_attentions();

@@ -1,6 +1,8 @@
 // The flags of training programs, a function per subject. This is the only place that knows their names.
 #include "train/options.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -26,10 +28,6 @@ const Range count_of_layers = {1, 1 << 12};  // placing them on stages takes tim
 
 std::vector<std::string> strings(const std::vector<std::string_view>& views) { return {views.begin(), views.end()}; }
 
-std::vector<std::pair<std::string, std::string>> strings(const cuda::Absent& absent) {
-  return {absent.begin(), absent.end()};
-}
-
 /// Names of the host's implementations, then auto, then the GPU's others.
 std::vector<std::string> choices(const std::vector<std::string_view>& host, const std::vector<std::string_view>& gpu) {
   std::vector<std::string> names = strings(host);
@@ -37,6 +35,22 @@ std::vector<std::string> choices(const std::vector<std::string_view>& host, cons
   for (const std::string_view name : gpu)
     if (std::find(names.begin(), names.end(), name) == names.end()) names.emplace_back(name);
   return names;
+}
+
+/// Why names of the GPU's implementations that this build lacks are none here. Whether a GPU is wanted is not known
+/// while flags are read, so the first remedy is the one that needs no other build.
+std::vector<std::pair<std::string, std::string>> elsewhere(const cuda::Absent& absent,
+                                                           const std::vector<std::string>& here) {
+  std::vector<std::pair<std::string, std::string>> reasons;
+  for (const auto& [name, why] : absent) {
+    const std::string without_cuda = fmt::format(
+        "{} is a GPU's, and this program was built without CUDA; expected one of --device cpu: {}; use one of these, "
+        "or "
+        "--device cuda with a build configured with -DTRIREME_CUDA=ON",
+        name, fmt::join(here, ", "));
+    reasons.emplace_back(name, why.empty() ? without_cuda : why);
+  }
+  return reasons;
 }
 
 }  // namespace
@@ -206,10 +220,10 @@ void declare_precision(Flags& flags, PrecisionOptions& o) {
   flags.add_choice("device", o.device, {"cpu", "cuda"}, "where tensors live; cuda: a GPU, or an error");
   flags.add_choice("gemm", o.gemm, choices(gemm_names(), cuda::gemm_names()),
                    "implementation of the matrix product; auto: the fastest for the device, and there for each shape");
-  flags.elsewhere(strings(cuda::absent_gemms()));
+  flags.elsewhere(elsewhere(cuda::absent_gemms(), choices(gemm_names(), {})));
   flags.add_choice("attention", o.attention, choices({}, cuda::attention_names()),
                    "implementation of attention with --device cuda; auto: the fastest for the device and each shape");
-  flags.elsewhere(strings(cuda::absent_attentions()));
+  flags.elsewhere(elsewhere(cuda::absent_attentions(), choices({}, {})));
   flags.add("threads", "N", o.threads, "auto", "threads of a rank; auto: cores / ranks", count);
   flags.add_choice("pin", o.pin, {{"on", true}, {"off", false}},
                    "threads keep to cores of their own, if there are as many; off: wherever the system has them run");

@@ -26,19 +26,8 @@ std::vector<std::string_view> attention_names() { return {}; }
 void select_attention(std::string_view) { open_device(0); }
 std::string_view selected_attention() { return {}; }
 
-Absent absent_gemms() {
-  Absent names;
-  for (const std::string_view name : {"sm90", "sm80", "cublaslt"})
-    names.emplace_back(name, find_devices().problem + "; or use --gemm auto");
-  return names;
-}
-
-Absent absent_attentions() {
-  Absent names;
-  for (const std::string_view name : {"sm90", "sm80", "cudnn"})
-    names.emplace_back(name, find_devices().problem + "; or use --attention auto");
-  return names;
-}
+Absent absent_gemms() { return {{"sm90", ""}, {"sm80", ""}, {"cublaslt", ""}}; }
+Absent absent_attentions() { return {{"sm90", ""}, {"sm80", ""}, {"cudnn", ""}}; }
 
 LayerChoice layer_choice(DType, std::int64_t, std::int64_t, std::int64_t) { return {}; }
 AttentionChoice attention_choice(DType, std::int64_t, std::int64_t, std::int64_t, std::int64_t) { return {}; }

@@ -56,12 +56,16 @@ TEST_CASE("a GPU that cannot be used is an error, and the message says what was 
   check_device("parity", "--mesh tp=2");
   check_device("generate", "--checkpoint " + work.path("none") + " --prompt A");
   check_refused(run("train_gpt", work.small_run() + "--device tpu"), 64, {"--device", "cuda", "\"tpu\""});
-  // An implementation for GPUs alone: in a build without CUDA that is what the message says, and how to get one.
+  // An implementation for GPUs alone: in a build without CUDA the message names those of the CPU first.
   for (const std::string asked : {"--gemm sm90", "--gemm cublaslt", "--attention sm80", "--attention cudnn"}) {
     const Result result = run("train_gpt", work.small_run() + asked);
     check_refused(result, 64, {asked});
     CHECK((contains(result.output, "built without ") || contains(result.output, "is not for --device cpu")));
-    if (contains(result.output, "built without CUDA")) CHECK(contains(result.output, "-DTRIREME_CUDA=ON"));
+    if (!contains(result.output, "built without CUDA")) continue;
+    CHECK(contains(result.output, " is a GPU's, and "));
+    CHECK(contains(result.output, "expected one of --device cpu: "));
+    CHECK(contains(result.output, contains(asked, "--gemm") ? "cpu: trireme, " : "cpu: auto; "));
+    CHECK(contains(result.output, "use one of these, or --device cuda with a build configured with -DTRIREME_CUDA=ON"));
   }
 }
 
