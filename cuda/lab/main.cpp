@@ -1,9 +1,10 @@
 // cuda_lab: climbs the ladders of cuda/lab. For each level: what is new, what limits it, and how far its result is from
-// f64. Without a GPU the kernels run under emulation: right or wrong, but not fast or slow.
+// f64; it fails when one is wrong. The kernels run under emulation: right or wrong, but not fast or slow.
 // Read next: docs/ladder.md.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -15,6 +16,7 @@
 #include "cuda/lab/attention/ladder.h"
 #include "cuda/lab/gemm/ladder.h"
 #include "cuda/lab/ladders.h"
+#include "cuda/lab/verdict.h"
 
 namespace {
 
@@ -50,7 +52,10 @@ std::vector<double> product_in_f64(const std::vector<bf16>& a, const std::vector
   return c;
 }
 
-void climb_gemm(int n) {
+// Errors of products and of attention are norms; f32 sums, and a result in bf16 (as tests/cuda/lab_test.cpp accepts).
+constexpr double accepted_product = 1e-5, accepted_attention = 1.0 / 128;
+
+void climb_gemm(int n, lab::Verdict& verdict) {
   const auto size = static_cast<std::size_t>(n);
   const std::vector<bf16> a = random_values(size * size, 1), b = random_values(size * size, 2);
   const std::vector<double> expected = product_in_f64(a, b, size);
@@ -59,8 +64,10 @@ void climb_gemm(int n) {
   for (const lab::Level& level : lab::gemm_levels()) {
     std::vector<float> c(size * size, std::nanf(""));
     level.run({n, n, n, a.data(), b.data(), c.data()}, nullptr);
+    const double error = relative(c, expected);
     fmt::print("{:<16} {:<30} {:>9.1f} {:<30} {:>9.1e}\n", level.name, level.idea, limit_tflops(level.cost),
-               clocks(level.cost).bound(), relative(c, expected));
+               clocks(level.cost).bound(), error);
+    verdict.add("the product", level.name, error, accepted_product);
   }
 }
 
@@ -82,7 +89,7 @@ std::vector<double> attention_in_f64(const lab::Attention& p) {
   return out;
 }
 
-void climb_attention(int tokens) {
+void climb_attention(int tokens, lab::Verdict& verdict) {
   const auto size = static_cast<std::size_t>(tokens) * lab::kHeadDim;
   const std::vector<bf16> q = random_values(size, 1), k = random_values(size, 2), v = random_values(size, 3);
   std::vector<float> scores(static_cast<std::size_t>(tokens) * static_cast<std::size_t>(tokens));
@@ -93,9 +100,11 @@ void climb_attention(int tokens) {
              tokens, lab::kHeadDim);
   fmt::print("{:<16} {:<40} {:>10} {:>9}\n", "level", "new", "MiB", "error");
   for (const lab::AttentionLevel& level : lab::attention_levels()) {
+    std::fill(out.begin(), out.end(), bf16(std::nanf("")));
     level.run(p, nullptr);
-    fmt::print("{:<16} {:<40} {:>10.0f} {:>9.1e}\n", level.name, level.idea, level.bytes(4096) / (1 << 20),
-               relative(out, expected));
+    const double error = relative(out, expected);
+    fmt::print("{:<16} {:<40} {:>10.0f} {:>9.1e}\n", level.name, level.idea, level.bytes(4096) / (1 << 20), error);
+    verdict.add("attention", level.name, error, accepted_attention);
   }
 }
 
@@ -145,7 +154,7 @@ void announce(int size, int tokens) {
 }
 
 /// Costs for GPT-2, errors of a small problem: the last of the ragged sizes.
-void climb_memory(std::size_t at) {
+void climb_memory(std::size_t at, lab::Verdict& verdict) {
   const lab::Ladder ladder = lab::ladders<lab::Array>()[at];
   const auto levels = lab::ladders<lab::NoArray>()[at].make(ladder.gpt2)->levels();
   const std::unique_ptr<lab::Trial> trial = ladder.make(ladder.ragged.back());
@@ -156,8 +165,10 @@ void climb_memory(std::size_t at) {
     const lab::MemoryCost cost = levels[level].cost;
     trial->reset();
     trial->run(level, nullptr);
+    const double error = trial->error();
     fmt::print("{:<16} {:<42} {:>9.0f} {:>9.0f} {:>9.0f}  {:<12} {:>9.1e}\n", levels[level].name, levels[level].idea,
-               cost.bytes / 1e6, cost.least(), cost.forecast, cost.bound(), trial->error());
+               cost.bytes / 1e6, cost.least(), cost.forecast, cost.bound(), error);
+    verdict.add(ladder.name, levels[level].name, error, 1);
   }
 }
 
@@ -177,10 +188,13 @@ int main(int argc, char** argv) {
            size / 8 * 8 + 8);
     std::setvbuf(stdout, nullptr, _IOLBF, 0);  // each line as it comes, also in a pipe
     announce(size, tokens);
-    climb_gemm(size);
-    climb_attention(tokens);
-    for (std::size_t ladder = 0; ladder < lab::ladders<lab::NoArray>().size(); ++ladder) climb_memory(ladder);
+    lab::Verdict verdict;
+    climb_gemm(size, verdict);
+    climb_attention(tokens, verdict);
+    for (std::size_t ladder = 0; ladder < lab::ladders<lab::NoArray>().size(); ++ladder) climb_memory(ladder, verdict);
     fmt::print("\nErrors of these: the largest distance from f64, as part of what the precision accounts for.\n");
+    if (!verdict.wrong().empty())
+      fail(ExitCode::internal, "cuda_lab", "far from f64: {}; change these levels", fmt::join(verdict.wrong(), ", "));
     return 0;
   } catch (const CLI::ParseError& error) {
     const int status = app.exit(error);

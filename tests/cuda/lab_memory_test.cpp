@@ -29,7 +29,7 @@ class Shifted : public Buffer<T> {
 template <template <class> class Array>
 std::vector<double> results_of(std::size_t ladder, const lab::Sizes& sizes, std::size_t level) {
   const std::unique_ptr<lab::Trial> trial = lab::ladders<Array>()[ladder].make(sizes);
-  CAPTURE(trial->levels()[level].name);
+  CAPTURE(std::string(trial->levels()[level].name));
   CAPTURE(fmt::format("{}", fmt::join(sizes, ", ")));
   trial->run(level, nullptr);
   CHECK(trial->error() < 1);
@@ -99,7 +99,7 @@ TEST_CASE("cuda lab: an infinite norm skips the step in every level of AdamW's l
   const std::vector<AdamWTensor<bf16>> tensors = {
       {weight.data(), m.data(), v.data(), gradient.data(), low.data(), 5, 0.1F}};
   for (const auto& level : lab::adamw::levels()) {
-    CAPTURE(level.name);
+    CAPTURE(std::string(level.name));
     level.run({tensors, {1e-3F, 0.9F, 0.95F, 1e-8F, 2, 3, 1, 2}, norm_squared.data(), scaled.data()}, nullptr);
     for (std::size_t i = 0; i < 5; ++i) {
       CHECK(weight.at(i) == 0.5);
@@ -129,10 +129,10 @@ TEST_CASE("cuda lab: the choice in registers refuses rows that are longer than i
 
 TEST_CASE("cuda lab: forecasts of levels lie above the bound, those of the kernels in use below the first") {
   for (const auto& ladder : lab::ladders<lab::NoArray>()) {
-    CAPTURE(ladder.name);
+    CAPTURE(std::string(ladder.name));
     const auto levels = ladder.make(ladder.gpt2)->levels();
     for (const lab::LevelOf& level : levels) {
-      CAPTURE(level.name);
+      CAPTURE(std::string(level.name));
       CHECK(level.cost.memory > 0);
       CHECK(level.cost.forecast > level.cost.least());
       CHECK(level.cost.bytes >= levels.back().cost.bytes * 0.66);  // a fused cross-entropy reads the logits once less

@@ -2,9 +2,11 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <string>
 
 #include "cuda/lab/attention/ladder.h"
 #include "cuda/lab/gemm/ladder.h"
+#include "cuda/lab/verdict.h"
 #include "tests/cuda/support.h"
 
 using namespace trireme;
@@ -15,7 +17,7 @@ using cuda_test::under_schedules;
 namespace {
 
 void check(const lab::Level& level, int m, int n, int k) {
-  CAPTURE(level.name);
+  CAPTURE(std::string(level.name));
   CAPTURE(m);
   CAPTURE(n);
   CAPTURE(k);
@@ -40,7 +42,7 @@ void check(const lab::Level& level, int m, int n, int k) {
 }
 
 void check(const lab::AttentionLevel& level, int heads, int tokens, bool causal) {
-  CAPTURE(level.name);
+  CAPTURE(std::string(level.name));
   CAPTURE(tokens);
   CAPTURE(causal);
   constexpr auto kDim = static_cast<std::size_t>(lab::kHeadDim);
@@ -99,14 +101,30 @@ TEST_CASE("cuda lab: every level of attention's ladder equals f64") {
 TEST_CASE("cuda lab: no level of a ladder is limited to less than the one before it") {
   double before = 0;
   for (const lab::Level& level : lab::gemm_levels()) {
-    CAPTURE(level.name);
+    CAPTURE(std::string(level.name));
     CHECK(lab::limit_tflops(level.cost) >= before);
     before = lab::limit_tflops(level.cost);
   }
   double most = 1e30;
   for (const lab::AttentionLevel& level : lab::attention_levels()) {
-    CAPTURE(level.name);
+    CAPTURE(std::string(level.name));
     CHECK(level.bytes(4096) <= most);
     most = level.bytes(4096);
   }
+}
+
+TEST_CASE("cuda lab: a level is wrong above what is accepted, and when its error is not a number") {
+  lab::Verdict verdict;
+  verdict.add("sums", "right", 0.5, 1);
+  verdict.add("sums", "just", 1, 1);
+  CHECK(verdict.wrong().empty());
+  verdict.add("sums", "far", 1.5, 1);
+  verdict.add("sums", "none", std::nan(""), 1);
+  verdict.add("norms", "negative", -std::nan(""), 1);
+  verdict.add("norms", "endless", INFINITY, 1);
+  REQUIRE(verdict.wrong().size() == 4);
+  CHECK(verdict.wrong()[0] == "far of sums (error 1.5e+00; expected at most 1.0e+00)");
+  CHECK(verdict.wrong()[1].find("none of sums") == 0);
+  CHECK(verdict.wrong()[2].find("negative of norms") == 0);
+  CHECK(verdict.wrong()[3].find("endless of norms") == 0);
 }
