@@ -12,6 +12,7 @@ C interface, not speed.
 import argparse
 import json
 import math
+import os
 import random
 import statistics
 import sys
@@ -402,6 +403,9 @@ def main():
     parser.add_argument("--only", default="", help="cases whose name starts with this: copy, gemm, attention, norm, ...")
     parser.add_argument("--rehearse", action="store_true", help="the emulated library, tiny sizes, no GPU")
     options = parser.parse_args()
+    if not os.path.exists(options.library):
+        parser.error(f"--library {options.library} does not exist; expected what `./trireme build trireme_shim_emulated` "
+                     "makes, or on a GPU `scripts/gpu_check build`")
     side = Emulated(Library(options.library)) if options.rehearse else Gpu(Library(options.library))
     ladders = ["ladder", "ladder_memory"]
     cases = ["gemm", "grouped", "attention", "cross_entropy", *ladders, "refusal"] if options.rehearse else \
