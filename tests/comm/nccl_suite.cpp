@@ -12,8 +12,9 @@ namespace {
 
 void run() {
   test::verify(under_mpi_launcher(), "start this program with mpirun");
-  cuda::require_device();
-  cuda::open_device(launched_gpu(static_cast<int>(cuda::find_devices().devices.size())));
+  const cuda::Found found = cuda::find_devices();
+  if (!found.problem.empty()) fail(ExitCode::usage, "comm_nccl_suite", "no GPU to use: {}", found.problem);
+  cuda::open_device(launched_gpu(static_cast<int>(found.devices.size())));
   const auto host = mpi_world(std::chrono::seconds(60));
   const auto end = [](const std::exception_ptr& error) {
     try {
