@@ -81,6 +81,7 @@ struct NamedBarrier {
 /// A range of shared memory: [begin, begin + bytes) from the start of the block's shared memory.
 struct SharedRange {
   Site site;
+  const void* declaration;  ///< which TRIREME_SHARED, in which instantiation; null: the dynamic one
   std::size_t begin, bytes;
 };
 
@@ -131,7 +132,7 @@ class Block {
 
   // ---- shared memory (shared.cpp) ----------------------------------------------------------------------------------
   std::byte* dynamic_shared(std::size_t alignment, Site site);
-  std::byte* static_shared(std::size_t bytes, std::size_t alignment, Site site);
+  std::byte* static_shared(const void* declaration, std::size_t bytes, std::size_t alignment, Site site);
   /// Faults unless [pointer, pointer + bytes) is inside one allocation and aligned; returns its shared address.
   std::uint32_t check_shared(const void* pointer, std::size_t bytes, std::size_t alignment, const char* what,
                              Site site) const;

@@ -32,16 +32,23 @@
 #define gridDim (::trireme::cuda::emu::running_block->shape().grid)
 
 /// Shared memory comes from these two only: an array of `count` elements; and what the launch asked for, as bytes.
-#define TRIREME_SHARED(type, name, count) \
-  auto* const name = ::trireme::cuda::emu::shared_array<type>(count, {__FILE__, __LINE__})
+/// Each declaration is known by a static variable of its own, of which every instantiation of a template has another.
+#define TRIREME_SHARED(type, name, count)                      \
+  auto* const name = ::trireme::cuda::emu::shared_array<type>( \
+      [] {                                                     \
+        static const char declaration = 0;                     \
+        return static_cast<const void*>(&declaration);         \
+      }(),                                                     \
+      count, {__FILE__, __LINE__})
 #define TRIREME_DYNAMIC_SHARED(name, alignment) \
   std::byte* const name = ::trireme::cuda::emu::running_block->dynamic_shared(alignment, {__FILE__, __LINE__})
 
 namespace trireme::cuda::emu {
 
 template <class T>
-T* shared_array(std::size_t count, Site site) {
-  return reinterpret_cast<T*>(running_block->static_shared(sizeof(T) * count, alignof(T) < 16 ? 16 : alignof(T), site));
+T* shared_array(const void* declaration, std::size_t count, Site site) {
+  constexpr std::size_t kAlignment = alignof(T) < 16 ? 16 : alignof(T);
+  return reinterpret_cast<T*>(running_block->static_shared(declaration, sizeof(T) * count, kAlignment, site));
 }
 
 }  // namespace trireme::cuda::emu

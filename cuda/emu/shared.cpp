@@ -33,7 +33,7 @@ std::byte* Block::dynamic_shared(std::size_t alignment, Site site) {
     dynamic_begin_ = round_up(shared_end_, alignment);
     if (alignment < 1024 && dynamic_begin_ / alignment % 2 == 0) dynamic_begin_ += alignment;
     dynamic_alignment_ = alignment;
-    add_range({site, dynamic_begin_, shape_.dynamic_shared});
+    add_range({site, nullptr, dynamic_begin_, shape_.dynamic_shared});
   }
   if (dynamic_alignment_ != alignment)
     fault(site,
@@ -41,11 +41,16 @@ std::byte* Block::dynamic_shared(std::size_t alignment, Site site) {
   return shared_ + dynamic_begin_;
 }
 
-std::byte* Block::static_shared(std::size_t bytes, std::size_t alignment, Site site) {
-  for (const SharedRange& range : ranges_)
-    if (range.site == site && range.bytes == bytes) return shared_ + range.begin;
+std::byte* Block::static_shared(const void* declaration, std::size_t bytes, std::size_t alignment, Site site) {
+  for (const SharedRange& range : ranges_) {
+    if (range.declaration != declaration) continue;
+    if (range.bytes != bytes)
+      fault(site,
+            fmt::format("{} bytes of shared memory here, and {} when another thread was here", bytes, range.bytes));
+    return shared_ + range.begin;
+  }
   const std::size_t begin = round_up(shared_end_, alignment);
-  add_range({site, begin, bytes});
+  add_range({site, declaration, begin, bytes});
   return shared_ + begin;
 }
 

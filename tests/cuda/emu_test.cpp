@@ -100,7 +100,37 @@ __global__ void mma(const bf16* a, const bf16* b, float* d) {  // a [16, 16], b 
   for (int i = 0; i < 4; ++i) d[(lane / 4 + 8 * (i / 2)) * 8 + lane % 4 * 2 + i % 2] = sum[i];
 }
 
+/// Shared memory of its own in every instantiation.
+template <int N>
+__device__ float* scratch_of() {
+  TRIREME_SHARED(float, scratch, 32);
+  return scratch;
+}
+
+#define TWO_ARRAYS(type, a, b, count) \
+  TRIREME_SHARED(type, a, count);     \
+  TRIREME_SHARED(type, b, count)
+
+/// Four arrays of one size, two on one line, and two from one line of a template.
+__global__ void four_arrays(float* out) {  // [4, 32]
+  TWO_ARRAYS(float, a, b, 32);
+  float *const c = scratch_of<1>(), *const d = scratch_of<2>();
+  const int i = thread_index();
+  float* const arrays[] = {a, b, c, d};
+  for (int k = 0; k < 4; ++k) arrays[k][i] = static_cast<float>(k);
+  sync_threads();
+  for (int k = 0; k < 4; ++k) out[32 * k + i] = arrays[k][31 - i];
+}
+
 }  // namespace
+
+TEST_CASE("emulator: equal declarations of shared memory are different arrays") {
+  under_schedules([] {
+    Buffer<float> out(4 * 32);
+    launch(one_block(32), four_arrays, out.data());
+    for (std::size_t i = 0; i < out.size(); ++i) CHECK(out.at(i) == static_cast<double>(i / 32));
+  });
+}
 
 TEST_CASE("emulator: every thread of every block runs once and knows its indices") {
   under_schedules([] {
