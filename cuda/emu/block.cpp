@@ -269,8 +269,9 @@ void Block::set_max_registers(int count, bool increase, Site site) {
 std::string Block::place(const Site& site) const { return fmt::format("{}:{}", base_name(site.file), site.line); }
 
 void Block::fault(Site site, const std::string& what) const {
-  fail(ExitCode::internal, shape_.kernel, "{}: block ({}, {}, {}), thread {}, seed {}: {}", place(site), index_.x,
-       index_.y, index_.z, running_ == nullptr ? -1 : running_->index, schedule_.seed, what);
+  const std::string who = running_ == nullptr ? "at its end" : fmt::format("thread {}", running_->index);
+  fail(ExitCode::internal, shape_.kernel, "{}: block ({}, {}, {}), {}, seed {}: {}", place(site), index_.x, index_.y,
+       index_.z, who, schedule_.seed, what);
 }
 
 std::string Block::deadlock_report() const {

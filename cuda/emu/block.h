@@ -215,7 +215,8 @@ class Block {
   std::unique_ptr<std::byte[]> shared_memory_, async_memory_;  ///< poisoned as it is allocated to the kernel
   std::byte *shared_ = nullptr, *async_view_ = nullptr;
   std::vector<SharedRange> ranges_;
-  std::size_t shared_end_ = 0;
+  std::size_t shared_end_ = 0;   ///< of the last zone
+  std::size_t shared_used_ = 0;  ///< what a GPU would have given, without zones
   std::size_t dynamic_begin_ = 0, dynamic_alignment_ = 0;
   std::unique_ptr<RaceChecker> race_;
 };

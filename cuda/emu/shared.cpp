@@ -19,9 +19,8 @@ void Block::add_range(SharedRange range) {
   ranges_.push_back(range);
   const std::size_t before = shared_end_;
   shared_end_ = range.begin + range.bytes + kRedZone;
-  const std::size_t asked = shared_end_ - ranges_.size() * kRedZone;
-  if (shared_end_ > kSharedSpan || asked > kSharedBytes)
-    fault(range.site, fmt::format("{} bytes of shared memory; a block has at most {}", asked, kSharedBytes));
+  if (shared_end_ > kSharedSpan || shared_used_ > kSharedBytes)
+    fault(range.site, fmt::format("{} bytes of shared memory; a block has at most {}", shared_used_, kSharedBytes));
   // Every bit set is a NaN in each floating format, and -1 as an integer.
   std::memset(shared_ + before, 0xff, shared_end_ - before);
   std::memset(async_view_ + before, 0xff, shared_end_ - before);
@@ -33,6 +32,7 @@ std::byte* Block::dynamic_shared(std::size_t alignment, Site site) {
     dynamic_begin_ = round_up(shared_end_, alignment);
     if (alignment < 1024 && dynamic_begin_ / alignment % 2 == 0) dynamic_begin_ += alignment;
     dynamic_alignment_ = alignment;
+    shared_used_ = round_up(shared_used_, alignment) + shape_.dynamic_shared;
     add_range({site, nullptr, dynamic_begin_, shape_.dynamic_shared});
   }
   if (dynamic_alignment_ != alignment)
@@ -50,6 +50,7 @@ std::byte* Block::static_shared(const void* declaration, std::size_t bytes, std:
     return shared_ + range.begin;
   }
   const std::size_t begin = round_up(shared_end_, alignment);
+  shared_used_ = round_up(shared_used_, alignment) + bytes;
   add_range({site, declaration, begin, bytes});
   return shared_ + begin;
 }

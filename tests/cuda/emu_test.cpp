@@ -15,6 +15,8 @@ using cuda_test::under_schedules;
 
 namespace {
 
+constexpr std::size_t kWholeMemory = 227 * 1024;
+
 __device__ int thread_index() { return static_cast<int>(threadIdx.x); }
 
 LaunchConfig one_block(unsigned threads, std::size_t shared = 0) {
@@ -122,6 +124,16 @@ __global__ void four_arrays(float* out) {  // [4, 32]
   for (int k = 0; k < 4; ++k) out[32 * k + i] = arrays[k][31 - i];
 }
 
+/// As much dynamic shared memory as a block can have: its first and last byte.
+__global__ void whole_memory(int* out) {  // [2]
+  TRIREME_DYNAMIC_SHARED(memory, 16);
+  if (thread_index() != 0) return;
+  memory[0] = std::byte{3};
+  memory[kWholeMemory - 1] = std::byte{4};
+  out[0] = static_cast<int>(memory[0]);
+  out[1] = static_cast<int>(memory[kWholeMemory - 1]);
+}
+
 }  // namespace
 
 TEST_CASE("emulator: equal declarations of shared memory are different arrays") {
@@ -130,6 +142,13 @@ TEST_CASE("emulator: equal declarations of shared memory are different arrays") 
     launch(one_block(32), four_arrays, out.data());
     for (std::size_t i = 0; i < out.size(); ++i) CHECK(out.at(i) == static_cast<double>(i / 32));
   });
+}
+
+TEST_CASE("emulator: a block can have all 227 KiB as dynamic shared memory") {
+  Buffer<int> out(2);
+  launch(one_block(32, kWholeMemory), whole_memory, out.data());
+  CHECK(out.value(0) == 3);
+  CHECK(out.value(1) == 4);
 }
 
 TEST_CASE("emulator: every thread of every block runs once and knows its indices") {
@@ -197,6 +216,9 @@ TEST_CASE("emulator: ldmatrix and mma.sync against a plain loop") {
 #if !defined(__CUDACC__)  // a GPU has limits and words of its own
 TEST_CASE("emulator: impossible launches are refused") {
   CHECK(error_of([] { launch(one_block(1056), indices, nullptr); }).find("1056 threads") != std::string::npos);
+  CHECK(error_of([] {
+          launch({"test", {1, 1, 1}, {1, 1, 65}}, indices, nullptr);
+        }).find("65 threads in z") != std::string::npos);
   const std::string large = error_of([] {
     float value = 0;
     launch(one_block(32, 240 * 1024), copies, &value, &value);
