@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "cuda/emu/race.h"
+#include "cuda/emu/zone.h"
 
 namespace trireme::cuda::emu {
 
@@ -45,7 +46,9 @@ Block::Block(const BlockShape& shape, const Stacks& stacks, const std::function<
   fibers_.resize(static_cast<std::size_t>(shape.block.x) * shape.block.y * shape.block.z);
 }
 
-Block::~Block() = default;
+Block::~Block() {
+  if (shared_ != nullptr) unpoison(shared_, kSharedSpan);
+}
 
 void Block::check_races(RaceLaunch& launch, std::uint32_t block_index) {
   race_ = std::make_unique<RaceChecker>(*this, launch, block_index);
@@ -67,13 +70,14 @@ void Block::prepare(Dim3 index, Schedule schedule) {
   wgmma_.assign(groups, {});
   const int most = std::min(65536 / static_cast<int>(groups * 128) / 8 * 8, 255);
   registers_.assign(groups, shape_.registers > 0 ? shape_.registers : most);
-  shared_memory_ = std::make_unique_for_overwrite<std::byte[]>(kSharedBytes + 4096);
-  async_memory_ = std::make_unique_for_overwrite<std::byte[]>(kSharedBytes + 4096);
+  shared_memory_ = std::make_unique_for_overwrite<std::byte[]>(kSharedSpan + 1024);
+  async_memory_ = std::make_unique_for_overwrite<std::byte[]>(kSharedSpan + 1024);
   const auto aligned = [](const std::unique_ptr<std::byte[]>& memory) {
     return memory.get() + (1024 - reinterpret_cast<std::uintptr_t>(memory.get()) % 1024);
   };
   shared_ = aligned(shared_memory_);
   async_view_ = aligned(async_memory_);
+  poison(shared_, kSharedSpan);
   for (int i = 0; i < threads(); ++i) {
     Fiber& fiber = fibers_[static_cast<std::size_t>(i)];
     fiber.thread = thread_of(i, shape_.block);
@@ -291,7 +295,7 @@ void Block::check_end() {
     fault({"end of block", 0}, fmt::format("{} TMA loads are in flight when the block ends", in_flight_.size()));
   for (const AsyncGroups& group : wgmma_)
     if (group.in_flight()) fault({"end of block", 0}, "wgmma is in flight when the block ends; wait for it");
-  check_red_zones();
+  check_zones();
 }
 
 }  // namespace trireme::cuda::emu

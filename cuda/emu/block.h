@@ -83,6 +83,7 @@ struct SharedRange {
   Site site;
   const void* declaration;  ///< which TRIREME_SHARED, in which instantiation; null: the dynamic one
   std::size_t begin, bytes;
+  std::size_t end() const { return begin + bytes; }
 };
 
 struct BlockShape {
@@ -143,6 +144,8 @@ class Block {
   void publish_to_async_proxy();
   /// "byte 4 of the shared memory of norm.cu:63".
   std::string shared_place(const std::byte* pointer) const;
+  /// The allocation that holds all of [address, address + bytes); null: none.
+  const SharedRange* shared_range(std::uint64_t address, std::size_t bytes) const;
 
   // ---- asynchronous operations (async.cpp) -------------------------------------------------------------------------
   /// Runs `operation` now, or adds it to `group` or (group null) to those that complete at the scheduler's will.
@@ -160,7 +163,7 @@ class Block {
   Fiber& fiber() const { return *running_; }
   const Fiber& fiber(int index) const { return fibers_[static_cast<std::size_t>(index)]; }
   static constexpr std::size_t kSharedBytes = 227 * 1024;
-  static constexpr std::size_t kSharedSpan = kSharedBytes + 2048;  ///< with the zones between allocations
+  static constexpr std::size_t kSharedSpan = 256 * 1024;  ///< with the zones; all that a wgmma descriptor can address
   Dim3 index() const { return index_; }
   const BlockShape& shape() const { return shape_; }
   int threads() const { return static_cast<int>(fibers_.size()); }
@@ -176,7 +179,9 @@ class Block {
   Fiber* pick();
   bool complete_one();
   void check_end();
-  void check_red_zones() const;
+  void fill_zone(std::size_t begin, std::size_t end);
+  void check_zones() const;
+  [[noreturn]] void zone_fault(const SharedRange* before, const SharedRange* after, std::size_t written) const;
   void add_range(SharedRange range);
   Meeting& arrive_warp(std::uint32_t mask, const char* what, Site site, void* argument);
   Meeting& arrive_group(const char* what, Site site, void* argument);

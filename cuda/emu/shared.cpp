@@ -1,35 +1,70 @@
-// Shared memory of a block: every byte is a NaN until written, every allocation ends in a red zone, and what goes
-// through the device header is checked for bounds and alignment. Two copies are kept: what threads see, and what the
-// asynchronous proxy sees. The second changes only at a proxy fence, so a forgotten fence reads NaN or old data.
+// Shared memory of a block: every byte is a NaN until written, a zone lies before the first allocation and behind each,
+// and what goes through the device header is checked for bounds and alignment. Under AddressSanitizer all that is no
+// allocation is poisoned. Two copies are kept: what threads see, and what the asynchronous proxy sees. The second
+// changes only at a proxy fence, so a forgotten fence reads NaN or old data.
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "cuda/emu/race.h"
+#include "cuda/emu/zone.h"
 
 namespace trireme::cuda::emu {
 
 namespace {
-constexpr std::size_t kRedZone = 128;
+constexpr std::size_t kZone = 1024;
 
 std::size_t round_up(std::size_t value, std::size_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+
+/// What a zone holds that begins at a multiple of kZonePeriod. Longer ones hold it several times.
+constexpr auto kPattern = [] {
+  std::array<unsigned char, kZonePeriod * 64> bytes{};
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = zone_byte(i);
+  return bytes;
+}();
+
+/// Calls f(begin, bytes, pattern) for pieces of [begin, end) with what they hold.
+template <class F>
+void for_each_piece(std::size_t begin, std::size_t end, F&& f) {
+  while (begin < end) {
+    const std::size_t phase = begin % kZonePeriod, bytes = std::min(end - begin, kPattern.size() - phase);
+    f(begin, bytes, kPattern.data() + phase);
+    begin += bytes;
+  }
+}
 }  // namespace
 
+void Block::fill_zone(std::size_t begin, std::size_t end) {
+  if (zones_are_poisoned) return;
+  for_each_piece(begin, end, [&](std::size_t at, std::size_t bytes, const unsigned char* pattern) {
+    std::memcpy(shared_ + at, pattern, bytes);
+  });
+}
+
 void Block::add_range(SharedRange range) {
-  ranges_.push_back(range);
   const std::size_t before = shared_end_;
-  shared_end_ = range.begin + range.bytes + kRedZone;
-  if (shared_end_ > kSharedSpan || shared_used_ > kSharedBytes)
+  ranges_.push_back(range);
+  shared_end_ = range.end() + kZone;
+  if (shared_used_ > kSharedBytes)
     fault(range.site, fmt::format("{} bytes of shared memory; a block has at most {}", shared_used_, kSharedBytes));
+  if (shared_end_ > kSharedSpan)
+    fault(range.site, fmt::format("{} arrays in shared memory and the zones around them need {} bytes; the emulator "
+                                  "has {}. Declare fewer arrays",
+                                  ranges_.size(), shared_end_, kSharedSpan));
+  fill_zone(before, range.begin);
+  fill_zone(range.end(), shared_end_);
+  unpoison(shared_ + range.begin, range.bytes);
   // Every bit set is a NaN in each floating format, and -1 as an integer.
-  std::memset(shared_ + before, 0xff, shared_end_ - before);
-  std::memset(async_view_ + before, 0xff, shared_end_ - before);
+  std::memset(shared_ + range.begin, 0xff, range.bytes);
+  std::memset(async_view_ + range.begin, 0xff, range.bytes);
 }
 
 std::byte* Block::dynamic_shared(std::size_t alignment, Site site) {
   if (dynamic_alignment_ == 0) {
     // An odd multiple of what was asked for: code that relies on more than that fails here.
-    dynamic_begin_ = round_up(shared_end_, alignment);
+    dynamic_begin_ = round_up(std::max(shared_end_, kZone), alignment);
     if (alignment < 1024 && dynamic_begin_ / alignment % 2 == 0) dynamic_begin_ += alignment;
     dynamic_alignment_ = alignment;
     shared_used_ = round_up(shared_used_, alignment) + shape_.dynamic_shared;
@@ -49,16 +84,20 @@ std::byte* Block::static_shared(const void* declaration, std::size_t bytes, std:
             fmt::format("{} bytes of shared memory here, and {} when another thread was here", bytes, range.bytes));
     return shared_ + range.begin;
   }
-  const std::size_t begin = round_up(shared_end_, alignment);
+  const std::size_t begin = round_up(std::max(shared_end_, kZone), alignment);
   shared_used_ = round_up(shared_used_, alignment) + bytes;
   add_range({site, declaration, begin, bytes});
   return shared_ + begin;
 }
 
-std::uint32_t Block::check_shared_address(std::uint64_t address, std::size_t bytes, const char* what, Site site) const {
+const SharedRange* Block::shared_range(std::uint64_t address, std::size_t bytes) const {
   for (const SharedRange& range : ranges_)
-    if (address >= range.begin && address + bytes <= range.begin + range.bytes)
-      return static_cast<std::uint32_t>(address);
+    if (address >= range.begin && address + bytes <= range.end()) return &range;
+  return nullptr;
+}
+
+std::uint32_t Block::check_shared_address(std::uint64_t address, std::size_t bytes, const char* what, Site site) const {
+  if (shared_range(address, bytes) != nullptr) return static_cast<std::uint32_t>(address);
   fault(site,
         fmt::format("{}: {} bytes at shared address {} are outside every shared allocation", what, bytes, address));
 }
@@ -73,23 +112,39 @@ std::uint32_t Block::check_shared(const void* pointer, std::size_t bytes, std::s
 
 std::string Block::shared_place(const std::byte* pointer) const {
   const auto address = static_cast<std::size_t>(pointer - shared_);
-  for (const SharedRange& range : ranges_)
-    if (address >= range.begin && address < range.begin + range.bytes)
-      return fmt::format("byte {} of the shared memory of {}", address - range.begin, place(range.site));
+  if (const SharedRange* const range = shared_range(address, 1); range != nullptr)
+    return fmt::format("byte {} of the shared memory of {}", address - range->begin, place(range->site));
   return fmt::format("shared address {}", address);
 }
 
 void Block::publish_to_async_proxy() {
   if (race_ != nullptr) race_->proxy_fence();
-  if (shared_end_ > 0) std::memcpy(async_view_, shared_, shared_end_);
+  for (const SharedRange& range : ranges_) std::memcpy(async_view_ + range.begin, shared_ + range.begin, range.bytes);
 }
 
-void Block::check_red_zones() const {
-  for (const SharedRange& range : ranges_)
-    for (std::size_t i = 0; i < kRedZone; ++i)
-      if (shared_[range.begin + range.bytes + i] != std::byte{0xff})
-        fault(range.site, fmt::format("{} bytes of shared memory allocated here are written {} bytes past their end",
-                                      range.bytes, i));
+void Block::zone_fault(const SharedRange* before, const SharedRange* after, std::size_t written) const {
+  const std::size_t past = before == nullptr ? kSharedSpan : written - before->end();
+  const std::size_t short_of = after == nullptr ? kSharedSpan : after->begin - written;
+  const SharedRange& range = past < short_of ? *before : *after;
+  const std::string where = past < short_of ? fmt::format("{} bytes past their end", past)
+                                            : fmt::format("{} bytes before their start", short_of);
+  fault(range.site, fmt::format("{} bytes of shared memory allocated here are written {}", range.bytes, where));
+}
+
+void Block::check_zones() const {
+  if (zones_are_poisoned || ranges_.empty()) return;
+  for (std::size_t i = 0; i <= ranges_.size(); ++i) {
+    const SharedRange* const before = i == 0 ? nullptr : &ranges_[i - 1];
+    const SharedRange* const after = i == ranges_.size() ? nullptr : &ranges_[i];
+    const std::size_t begin = before == nullptr ? 0 : before->end();
+    for_each_piece(begin, after == nullptr ? shared_end_ : after->begin,
+                   [&](std::size_t at, std::size_t bytes, const unsigned char* pattern) {
+                     if (std::memcmp(shared_ + at, pattern, bytes) == 0) return;
+                     std::size_t first = at;
+                     while (shared_[first] == std::byte{pattern[first - at]}) ++first;
+                     zone_fault(before, after, first);
+                   });
+  }
 }
 
 }  // namespace trireme::cuda::emu

@@ -26,7 +26,8 @@ struct View {
     for (int dim = 0; dim < shape.dims(); ++dim) last += (shape[dim] - 1) * strides[dim];
     reach = static_cast<std::size_t>(last + 1) * size_of(dtype);
     storage.assign(2 * kZone + offset_ + reach, 0xff);
-    watch_ = std::make_unique<cuda_test::Watch>(storage.data(), storage.size());
+    fence_ =
+        std::make_unique<cuda_test::Fence>(storage.data(), storage.size(), kZone + offset_, kZone + offset_ + reach);
   }
   unsigned char* data() { return storage.data() + kZone + offset_; }
   /// The same memory as a tensor of the CPU.
@@ -39,7 +40,7 @@ struct View {
 
  private:
   std::size_t offset_;
-  std::unique_ptr<cuda_test::Watch> watch_;  // the race build checks accesses to it
+  std::unique_ptr<cuda_test::Fence> fence_;  // the race build checks accesses to it
 };
 
 /// Whole numbers and halves in [0, 120): every dtype holds them or their integer part.

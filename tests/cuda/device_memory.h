@@ -10,6 +10,7 @@
 #include "cuda/device/device.h"
 #if !defined(__CUDACC__)
 #include "cuda/emu/race.h"
+#include "cuda/emu/zone.h"
 #endif
 
 namespace cuda_test {
@@ -26,8 +27,10 @@ inline void* device_allocate(std::size_t bytes) {
   return pointer;
 }
 inline void device_free(void* pointer) { (void)cudaFree(pointer); }
-struct Watch {
-  Watch(const void*, std::size_t) {}
+struct Fence {
+  Fence(const void*, std::size_t, std::size_t, std::size_t) {}
+  void close() const {}
+  void open() const {}
 };
 inline void copy_to_device(void* to, const void* from, std::size_t bytes) {
   require_success(cudaMemcpy(to, from, bytes, cudaMemcpyHostToDevice), "cudaMemcpy to the device");
@@ -41,7 +44,32 @@ inline void copy_to_host(void* to, const void* from, std::size_t bytes) {
 
 inline void* device_allocate(std::size_t bytes) { return std::aligned_alloc(256, (bytes + 255) / 256 * 256); }
 inline void device_free(void* pointer) { std::free(pointer); }
-using Watch = trireme::cuda::emu::WatchedMemory;
+
+/// What lies around the tensor in a test's memory, from byte `first` to before `last`, is nobody's: the race build
+/// reports who touches it, and AddressSanitizer does while the fence is closed. Copies of the whole need it open.
+class Fence {
+ public:
+  Fence(const void* begin, std::size_t bytes, std::size_t first, std::size_t last)
+      : begin_(static_cast<const std::byte*>(begin)),
+        bytes_(bytes),
+        first_(first),
+        last_(last),
+        watched_(begin, bytes) {}
+  ~Fence() { open(); }
+  Fence(const Fence&) = delete;
+  Fence& operator=(const Fence&) = delete;
+  void close() const {
+    trireme::cuda::emu::poison(begin_, first_);
+    trireme::cuda::emu::poison(begin_ + last_, bytes_ - last_);
+  }
+  void open() const { trireme::cuda::emu::unpoison(begin_, bytes_); }
+
+ private:
+  const std::byte* begin_;
+  std::size_t bytes_, first_, last_;
+  trireme::cuda::emu::WatchedMemory watched_;
+};
+
 inline void copy_to_device(void* to, const void* from, std::size_t bytes) { std::memcpy(to, from, bytes); }
 inline void copy_to_host(void* to, const void* from, std::size_t bytes) { std::memcpy(to, from, bytes); }
 

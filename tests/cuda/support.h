@@ -14,6 +14,7 @@
 
 #include "core/error.h"
 #include "core/random.h"
+#include "cuda/emu/zone.h"
 #include "tests/cuda/device_memory.h"
 #if !defined(__CUDACC__)
 #include "cuda/emu/race.h"
@@ -22,8 +23,9 @@
 
 namespace cuda_test {
 
-/// `count` elements in device memory, between red zones of NaN: what is read there spoils the result, and a write there
-/// fails the test. `offset` elements shift the start, to test what unaligned pointers do.
+/// `count` elements in device memory, between zones of NaN that no kernel may touch: what is read there spoils most
+/// results, and a write there fails the test. Under AddressSanitizer and in the race build the access is reported.
+/// `offset` elements shift the start, to test what unaligned pointers do.
 template <class T>
 class Buffer {
  public:
@@ -31,15 +33,18 @@ class Buffer {
       : count_(count), begin_(kZone + offset), bytes_((count + offset + 2 * kZone) * sizeof(T)) {
     host_.resize(bytes_ / sizeof(T));
     std::memset(static_cast<void*>(host_.data()), 0xff, bytes_);
+    auto* const bytes = reinterpret_cast<unsigned char*>(host_.data());
+    for (std::size_t i = 0; i < bytes_; ++i)
+      if (in_zone(i)) bytes[i] = trireme::cuda::emu::zone_byte(i);
     device_ = static_cast<T*>(device_allocate(bytes_));
-    watch_ = std::make_unique<Watch>(device_, bytes_);
+    fence_ = std::make_unique<Fence>(device_, bytes_, begin_ * sizeof(T), (begin_ + count_) * sizeof(T));
   }
   explicit Buffer(const std::vector<T>& values) : Buffer(values.size()) {
     for (std::size_t i = 0; i < count_; ++i) set(i, values[i]);
   }
   ~Buffer() {
     CHECK_MESSAGE(intact(), "a kernel wrote outside its buffer");
-    watch_.reset();
+    fence_.reset();
     device_free(device_);
   }
   Buffer(const Buffer&) = delete;
@@ -47,7 +52,10 @@ class Buffer {
 
   /// For kernels, from now on. What the test writes later goes to the device at once.
   T* data() {
-    if (!on_device_) copy_to_device(device_, host_.data(), bytes_);
+    if (!on_device_) {
+      copy_to_device(device_, host_.data(), bytes_);
+      fence_->close();
+    }
     on_device_ = true;
     return device_ + begin_;
   }
@@ -62,7 +70,7 @@ class Buffer {
   bool intact() const {
     const auto* bytes = reinterpret_cast<const unsigned char*>(host());
     for (std::size_t i = 0; i < bytes_; ++i)
-      if ((i < begin_ * sizeof(T) || i >= (begin_ + count_) * sizeof(T)) && bytes[i] != 0xff) return false;
+      if (in_zone(i) && bytes[i] != trireme::cuda::emu::zone_byte(i)) return false;
     return true;
   }
   /// Values in [-scale, scale), a function of seed and position; rounded to T.
@@ -75,10 +83,13 @@ class Buffer {
   }
 
  private:
+  bool in_zone(std::size_t byte) const { return byte < begin_ * sizeof(T) || byte >= (begin_ + count_) * sizeof(T); }
   /// What kernels may have written since the last look is copied back first.
   T* host() const {
     if (on_device_ && seen_ != trireme::cuda::launch_count()) {
+      fence_->open();
       copy_to_host(host_.data(), device_, bytes_);
+      fence_->close();
       seen_ = trireme::cuda::launch_count();
     }
     return host_.data();
@@ -88,7 +99,7 @@ class Buffer {
   std::size_t count_, begin_, bytes_;
   mutable std::vector<T> host_;
   T* device_;
-  std::unique_ptr<Watch> watch_;  ///< the race build checks accesses to it
+  std::unique_ptr<Fence> fence_;  ///< around the elements
   bool on_device_ = false;
   mutable std::uint64_t seen_ = ~std::uint64_t{0};  // launches at the last look
 };
