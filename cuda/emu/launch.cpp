@@ -73,7 +73,7 @@ void run_grid(const BlockShape& shape, const std::function<void()>& body) {
         Block block(shape, stacks, body);
         if (race != nullptr) block.check_races(*race, static_cast<std::uint32_t>(linear));
         block.run(block_of(linear, shape.grid), schedule);
-        if (race != nullptr && !race->races.empty()) next = blocks;
+        if (race != nullptr && !(race->races.empty() && race->strays.empty())) next = blocks;
       } catch (...) {
         const std::lock_guard lock(mutex);
         failures.emplace(linear, std::current_exception());

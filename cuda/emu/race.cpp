@@ -188,18 +188,34 @@ void RaceChecker::wgmma_operand(const void* at, std::size_t bytes, const void* p
 }
 
 bool RaceChecker::touch(const View& view, const Access& access, const void* at, std::size_t bytes) {
+  if (bytes == 0) return false;  // a cp.async that only fills with zeros
   const auto* address = static_cast<const std::byte*>(at);
   const std::byte* const shared = block_.shared_at(0);
   if (address >= shared && address < shared + Block::kSharedSpan) {
     const auto offset = static_cast<std::size_t>(address - shared);
-    for (std::size_t i = 0; i < bytes; ++i) touch_cell(view, access, shared_, offset + i, address + i);
+    touch_shared(view, access, offset, bytes);
     return true;
   }
   const RaceLaunch::Found found = launch_.find(address);
   if (found.shadow == nullptr) return false;
+  if (found.outside || launch_.find(address + bytes - 1).outside)
+    report_stray(access, [&] { return launch_.place(address) + ", outside the tensor there"; });
   for (std::size_t i = 0; i < std::min(bytes, found.left); ++i)
     touch_cell(view, access, *found.shadow, found.byte + i, address + i);
   return true;
+}
+
+void RaceChecker::touch_shared(const View& view, const Access& access, std::size_t offset, std::size_t bytes) {
+  const std::byte* const at = block_.shared_at(static_cast<std::uint32_t>(offset));
+  if (block_.shared_range(offset, bytes) == nullptr)
+    report_stray(access, [&] { return block_.shared_place(at) + ", outside every allocation"; });
+  const auto kind = static_cast<Kind>(access.kind);
+  const bool reads = !writes(kind) && kind != Kind::mbarrier_use;  // an mbarrier says itself that it is not initialised
+  for (std::size_t i = 0; i < bytes; ++i) {
+    if (reads && shared_.cell(offset + i).write.kind == 0)
+      report_stray(access, [&] { return block_.shared_place(at + i) + ", which nobody wrote before"; });
+    touch_cell(view, access, shared_, offset + i, at + i);
+  }
 }
 
 void RaceChecker::touch_cell(const View& view, const Access& access, Shadow& shadow, std::size_t byte,
@@ -245,6 +261,13 @@ void RaceChecker::report(const View& view, const Access& earlier, const Access& 
   const bool only_fence =
       earlier.block == block_index_ && needs_fence(view, earlier) && earlier.step <= seen(view, earlier.actor);
   launch_.races.push_back({earlier, access, only_fence, in_shared ? block_.shared_place(at) : launch_.place(at)});
+}
+
+template <class What>
+void RaceChecker::report_stray(const Access& access, What&& what) {
+  for (const Stray& stray : launch_.strays)
+    if (stray.access.pc == access.pc) return;
+  if (launch_.strays.size() < 4) launch_.strays.push_back({access, what()});
 }
 
 }  // namespace trireme::cuda::emu

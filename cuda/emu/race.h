@@ -21,11 +21,16 @@
 
 namespace trireme::cuda::emu {
 
+/// Memory that a test gives to kernels: of `bytes` bytes, those from `first` to before `last` are the tensor.
+struct WatchedBytes {
+  std::size_t bytes, first, last;
+};
+
 /// Global memory whose accesses are checked, for as long as the object lives. Blocks of a launch are checked against
 /// each other as well; launches follow one another.
 class WatchedMemory {
  public:
-  WatchedMemory(const void* begin, std::size_t bytes);
+  WatchedMemory(const void* begin, WatchedBytes bytes);
   ~WatchedMemory();
   WatchedMemory(const WatchedMemory&) = delete;
   WatchedMemory& operator=(const WatchedMemory&) = delete;
@@ -50,6 +55,12 @@ struct Race {
   std::string place;        ///< which byte of what
 };
 
+/// An access to memory that holds nothing for it.
+struct Stray {
+  Access access;
+  std::string what;
+};
+
 /// What lives as long as a launch: the shadow of global memory, and the races found.
 class RaceLaunch {
  public:
@@ -57,13 +68,15 @@ class RaceLaunch {
   struct Found {
     Shadow* shadow;
     std::size_t byte, left;  ///< position in the watched range, bytes from there to its end
+    bool outside;            ///< the tensor
   };
   Found find(const std::byte* address);
   std::string place(const std::byte* address);
   void throw_races(const char* kernel, std::uint64_t seed) const;
   /// Throws when not one of the kernel's own loads and stores was seen: then the check means nothing.
   void require_accesses(const char* kernel) const;
-  std::vector<Race> races;  ///< of different pairs of lines, four at most
+  std::vector<Race> races;    ///< of different pairs of lines, four at most
+  std::vector<Stray> strays;  ///< of different lines, four at most
   std::uint64_t instrumented_accesses = 0;
 
   RaceLaunch();
@@ -74,7 +87,7 @@ class RaceLaunch {
  private:
   struct Range {
     const std::byte* begin;
-    std::size_t bytes;
+    WatchedBytes bytes;
     std::unique_ptr<Shadow> shadow;  ///< made at the first access
   };
   std::vector<Range> ranges_;  ///< by address
@@ -151,7 +164,10 @@ class RaceChecker {
   bool touch(const View& view, const Access& access, const void* at, std::size_t bytes);  ///< false: not watched
   void touch_cell(const View& view, const Access& access, Shadow& shadow, std::size_t byte, const std::byte* at);
   void add_read(const View& view, const Access& access, Shadow& shadow, Cell& cell);
+  void touch_shared(const View& view, const Access& access, std::size_t offset, std::size_t bytes);
   void report(const View& view, const Access& earlier, const Access& access, const std::byte* at);
+  template <class What>
+  void report_stray(const Access& access, What&& what);
 
   Block& block_;
   RaceLaunch& launch_;
@@ -166,6 +182,7 @@ class RaceChecker {
 
 /// Both accesses of each race, with kernel lines.
 std::string describe(const std::vector<Race>& races);
+std::string describe(const std::vector<Stray>& strays);
 /// Kernel lines of an instruction, innermost call first: "tile.h:56 in gemm_sm80.cu:141".
 std::string lines_of(std::uint32_t pc);
 std::uint32_t program_offset(const void* pc);

@@ -99,8 +99,17 @@ std::string describe(const std::vector<Race>& races) {
   return text;
 }
 
+std::string describe(const std::vector<Stray>& strays) {
+  std::string text;
+  for (const Stray& stray : strays)
+    text += fmt::format("{}{}: {}", text.empty() ? "" : ". Also ", who(stray.access), stray.what);
+  return text;
+}
+
 void RaceLaunch::throw_races(const char* kernel, std::uint64_t seed) const {
-  if (!races.empty()) fail(ExitCode::internal, kernel, "seed {}: {}", seed, describe(races));
+  if (races.empty() && strays.empty()) return;
+  const char* const between = races.empty() || strays.empty() ? "" : ". Also ";
+  fail(ExitCode::internal, kernel, "seed {}: {}{}{}", seed, describe(races), between, describe(strays));
 }
 
 void RaceLaunch::require_accesses(const char* kernel) const {

@@ -25,7 +25,7 @@ namespace {
 
 struct Watched {
   std::mutex mutex;
-  std::map<const std::byte*, std::size_t> ranges;
+  std::map<const std::byte*, WatchedBytes> ranges;
 };
 Watched& watched() {
   static Watched all;
@@ -34,7 +34,7 @@ Watched& watched() {
 
 }  // namespace
 
-WatchedMemory::WatchedMemory(const void* begin, std::size_t bytes) : begin_(static_cast<const std::byte*>(begin)) {
+WatchedMemory::WatchedMemory(const void* begin, WatchedBytes bytes) : begin_(static_cast<const std::byte*>(begin)) {
   const std::lock_guard lock(watched().mutex);
   watched().ranges[begin_] = bytes;
 }
@@ -52,17 +52,20 @@ RaceLaunch::RaceLaunch() {
 RaceLaunch::~RaceLaunch() = default;
 
 RaceLaunch::Found RaceLaunch::find(const std::byte* address) {
-  const auto holds = [&](const Range& range) { return address >= range.begin && address < range.begin + range.bytes; };
+  const auto holds = [&](const Range& range) {
+    return address >= range.begin && address < range.begin + range.bytes.bytes;
+  };
   if (last_ >= ranges_.size() || !holds(ranges_[last_])) {
     const auto after = std::upper_bound(ranges_.begin(), ranges_.end(), address,
                                         [](const std::byte* a, const Range& range) { return a < range.begin; });
-    if (after == ranges_.begin() || !holds(*(after - 1))) return {nullptr, 0, 0};
+    if (after == ranges_.begin() || !holds(*(after - 1))) return {nullptr, 0, 0, false};
     last_ = static_cast<std::size_t>(after - 1 - ranges_.begin());
   }
   Range& range = ranges_[last_];
-  if (range.shadow == nullptr) range.shadow = std::make_unique<Shadow>(range.bytes);
+  if (range.shadow == nullptr) range.shadow = std::make_unique<Shadow>(range.bytes.bytes);
   const auto byte = static_cast<std::size_t>(address - range.begin);
-  return {range.shadow.get(), byte, range.bytes - byte};
+  const bool outside = byte < range.bytes.first || byte >= range.bytes.last;
+  return {range.shadow.get(), byte, range.bytes.bytes - byte, outside};
 }
 
 std::string RaceLaunch::place(const std::byte* address) {

@@ -54,7 +54,7 @@ class Fence {
         bytes_(bytes),
         first_(first),
         last_(last),
-        watched_(begin, bytes) {}
+        watched_(begin, {bytes, first, last}) {}
   ~Fence() { open(); }
   Fence(const Fence&) = delete;
   Fence& operator=(const Fence&) = delete;
