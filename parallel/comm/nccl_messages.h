@@ -5,11 +5,11 @@
 // behind it. What makes the one of the other:
 //
 //   - Each direction between two ranks has a communicator and a stream of its own (NcclWire), made at its first message.
-//     Its order is that of the sends. A send is queued at its call and keeps its tensor; nothing else waits for it.
+//     Its order is that of the sends. A send keeps its tensor, and nothing but later sends waits for it.
 //   - Each send announces itself through the host: tag, type, length. The receiver takes announcements in their order,
-//     when one comes while it is in send, recv or done(), and in wait() until that of the message waited for; for each it
-//     queues the receive: into the tensor of the recv with that tag or, when wait() finds none, into memory of its own,
-//     from where a later recv copies.
+//     when it is in send or recv and the next is of a message that it expects, and in wait() and done() up to that of the
+//     message asked for; for each it queues the receive: into the tensor of the recv with that tag or, where there is none
+//     yet, into memory of its own, from where a later recv copies.
 //
 // So the host waits in a recv's wait() for the sender to have called send, never for a GPU. Nor do GPUs wait in a circle
 // by what is queued in them: a receive waits for kernels that its rank launched before, and for the sender's kernels before

@@ -2,9 +2,12 @@
 // between their groups.
 #pragma once
 
+#include <doctest/doctest.h>
+
 #include <atomic>
 #include <chrono>
 #include <exception>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -85,5 +88,15 @@ struct Machine {
   }
   std::mutex mutex_;
 };
+
+/// The error that comes out when the ranks run `body`; all of them must end.
+inline Error error_of(Machine& machine, int ranks, const std::function<void(ProcessGroup&)>& body) {
+  try {
+    run_thread_ranks(ranks, 1, std::chrono::seconds(60),
+                     [&](const std::shared_ptr<ProcessGroup>& world) { body(*machine.group(world)); });
+  } catch (const Error& error) { return error; }
+  FAIL("expected an error");
+  return {ExitCode::ok, "", ""};
+}
 
 }  // namespace trireme::test

@@ -17,6 +17,7 @@
 
 using namespace trireme;
 using namespace std::chrono_literals;
+using trireme::test::error_of;
 using trireme::test::Machine;
 using trireme::testing::on_device;
 using trireme::testing::says;
@@ -24,15 +25,6 @@ using trireme::testing::says;
 namespace {
 
 using Group = std::shared_ptr<ProcessGroup>;
-
-/// The error that comes out when the ranks run `body`; all of them must end.
-Error error_of(Machine& machine, int ranks, const std::function<void(ProcessGroup&)>& body) {
-  try {
-    run_thread_ranks(ranks, 1, 60s, [&](const Group& world) { body(*machine.group(world)); });
-  } catch (const Error& error) { return error; }
-  FAIL("expected an error");
-  return {ExitCode::ok, "", ""};
-}
 
 }  // namespace
 
