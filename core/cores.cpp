@@ -32,9 +32,10 @@ void set_mask(std::span<const int> cores) {
 }  // namespace
 
 const std::vector<int>& usable_cores() {
-  // Asked for before the first thread keeps to less: by OwnCores, if by nobody else.
-  static const std::vector<int> cores = cores_in_mask();
-  return cores;
+  // Asked for before the first thread keeps to less: by OwnCores, if by nobody else. Never destroyed: threads that move
+  // messages or keep watch begin, and end, while the process exits.
+  static const auto* const cores = new std::vector<int>(cores_in_mask());
+  return *cores;
 }
 
 OwnCores::OwnCores(int first, int parts) : outer_(share_of_thread) {

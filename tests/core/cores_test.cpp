@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 #include <sched.h>
 
+#include <cstdlib>
 #include <set>
 #include <thread>
 
@@ -51,6 +52,26 @@ template <class F>
 void on_a_thread(F&& f) {
   std::thread(f).join();
 }
+
+/// Made before main() begins, so destroyed after all that was made since: a thread that begins as late as that finds
+/// the cores still there.
+class AtExit {
+ public:
+  AtExit() = default;
+  ~AtExit() {
+    cpu_set_t before, after;
+    sched_getaffinity(0, sizeof before, &before);
+    std::thread([&after] {
+      use_all_cores();
+      sched_getaffinity(0, sizeof after, &after);
+    }).join();
+    if (CPU_EQUAL(&before, &after) == 0) std::abort();
+  }
+  AtExit(const AtExit&) = delete;
+  AtExit& operator=(const AtExit&) = delete;
+};
+
+const AtExit at_exit;
 
 }  // namespace
 
