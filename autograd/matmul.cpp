@@ -68,8 +68,9 @@ struct Matmul : Op {
 /// (autograd/deferred.h), and then keeps x and dy.
 struct Linear : Op {
   static constexpr const char* name = "linear";
-  SavedInput input;  // [.., in]
-  Tensor matrix;     // [out, in]
+  SavedInput input;        // [.., in]
+  Tensor matrix;           // [out, in]
+  bool is_weight = false;  // a parameter: it keeps its values until the optimizer's step
   Shape input_shape, weight_shape;
 
   Tensor forward(const Tensor& x, const Tensor& weight, const Tensor& bias) {
@@ -78,7 +79,8 @@ struct Linear : Op {
     input = SavedInput(*this, 0, x);
     const Tensor rows = as_rows(x);  // [N, in]
     matrix = as_rows(weight);
-    GemmOptions options;
+    is_weight = is_weight && matrix.shares_storage_with(weight);
+    GemmOptions options{.b_is_weight = is_weight};
     if (bias.defined()) options.bias = view::reshape(contiguous(bias), {bias.count()});
     Tensor y = Tensor::empty({rows.size(0), matrix.size(0)}, x.dtype(), x.device());  // [N, out]
     kernels(x.device()).gemm(rows, view::transpose(matrix, 0, 1), y, options);
@@ -90,7 +92,7 @@ struct Linear : Op {
     Gradients gradients(3);
     if (needs(0)) {
       Tensor dx = Tensor::empty({dy.size(0), matrix.size(1)}, dy.dtype(), dy.device());  // [N, in]
-      kernels(dy.device()).gemm(dy, matrix, dx, {});
+      kernels(dy.device()).gemm(dy, matrix, dx, {.b_is_weight = is_weight});
       gradients[0] = view::reshape(dx, input_shape);
     }
     if (needs(1)) {
@@ -144,6 +146,7 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
           name(weight.dtype()));
   Linear op;
   op.bias_shape = bias.shape();
+  op.is_weight = leaf_of(weight) != nullptr;
   return apply(std::move(op), x, weight, bias);
 }
 

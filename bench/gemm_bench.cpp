@@ -4,8 +4,10 @@
 //   build/bin/gemm_bench --threads 2 --only gpt2 --repeats 9
 //
 // Shapes are those of training: forward x W^T ("nt"), gradient of the input dy W ("nn"), gradient of the weight
-// dy^T x added to what is there ("tn", beta = 1). Beside the products built into Trireme stands "eigen-omp": Eigen
-// called as its manual says, with its own threads. All candidates take turns within a repeat, so that a disturbance
+// dy^T x added to what is there ("tn", beta = 1). Beside Trireme's products, OpenBLAS's and oneDNN's among them where
+// they are installed, stands "eigen-omp": Eigen called as its manual says, with its own threads. "kept" is our own with
+// the weight's panels kept from the product before (core/packed_weights.h), which is what all micro-batches of a step
+// but the first find. All candidates take turns within a repeat, so that a disturbance
 // hits all of them; the figure is the median over repeats. The peak is measured just before, on as many threads; that of
 // bf16 is of the instruction in use (bench/peaks.h). --markdown FILE writes the same as a table.
 #include <fmt/core.h>
@@ -20,6 +22,7 @@
 #include "core/cores.h"
 #include "core/io.h"
 #include "core/kernels.h"
+#include "core/packed_weights.h"
 #include "core/parallel_for.h"
 
 namespace trireme::bench {
@@ -52,6 +55,13 @@ std::vector<Problem> problems() {
   return all;
 }
 
+std::vector<std::string> installed_products() {
+  std::vector<std::string> names;
+  for (const std::string_view name : gemm_names())
+    if (gemm_installed(name)) names.emplace_back(name);
+  return names;
+}
+
 /// Prints a line; the figures of each candidate are the result.
 std::vector<std::string> bench(const Problem& p, int team, double peak_gflops, int repeats, DType dtype) {
   const bool at = p.form == Form::tn, bt = p.form == Form::nt;
@@ -62,12 +72,17 @@ std::vector<std::string> bench(const Problem& p, int team, double peak_gflops, i
   Tensor c = Tensor::zeros({p.m, p.n}, at ? DType::f32 : dtype);
   const GemmOptions options{.alpha = 1.0, .beta = at ? 1.0 : 0.0, .bias = {}};
   std::vector<Candidate> candidates;
-  for (const std::string_view name : gemm_names()) {
-    candidates.push_back({std::string(name), [&, name] {
+  for (const std::string& name : installed_products()) {
+    candidates.push_back({name, [&, name] {
                             select_gemm(name);
                             kernels(Device::cpu).gemm(a, b, c, options);
                           }});
   }
+  const PackedWeights panels;
+  candidates.push_back({"kept", [&, is_weight = !at] {
+                          select_gemm("trireme");
+                          kernels(Device::cpu).gemm(a, b, c, {.beta = options.beta, .b_is_weight = is_weight});
+                        }});
   if (dtype == DType::f32) candidates.push_back({"eigen-omp", [&] { eigen_omp(a, b, c, at); }, keep_omp_to_own_cores});
   const double flops = 2.0 * static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k);
   take_turns(candidates, flops, repeats);
@@ -85,8 +100,8 @@ std::vector<std::string> bench(const Problem& p, int team, double peak_gflops, i
 /// Prints as it goes; the table in Markdown is the result.
 std::string run(const std::vector<int>& teams, const std::string& only, int repeats, const std::string& dtype_name) {
   const DType dtype = dtype_name == "bf16" ? DType::bf16 : dtype_name == "f16" ? DType::f16 : DType::f32;
-  const std::vector<std::string_view> built_in = gemm_names();
-  std::vector<std::string> names(built_in.begin(), built_in.end());
+  std::vector<std::string> names = installed_products();
+  names.emplace_back("kept");
   if (dtype == DType::f32) names.emplace_back("eigen-omp");
   std::vector<Problem> chosen = problems();
   std::erase_if(chosen, [&](const Problem& p) { return !only.empty() && p.model != only; });

@@ -25,8 +25,9 @@ enum class Reduction : std::uint8_t { sum, max };
 /// c = alpha * a @ b + beta * c + bias.
 struct GemmOptions {
   double alpha = 1.0;
-  double beta = 0.0;  ///< 0 ignores what c holds, even NaN
-  Tensor bias{};      ///< [N], dtype of a; undefined: none
+  double beta = 0.0;         ///< 0 ignores what c holds, even NaN
+  Tensor bias{};             ///< [N], dtype of a; undefined: none
+  bool b_is_weight = false;  ///< b keeps its values while a PackedWeights lives (core/packed_weights.h)
 };
 
 /// A local tensor as a rectangle of a global one: random kernels address elements by their global index.
@@ -187,9 +188,11 @@ struct KernelTable {
 
 const KernelTable& kernels(Device device);
 
-/// Names of the CPU's products, fastest first; select_gemm sets the one its table uses, for the whole process: call it
-/// before ranks start. Throws for an unknown name, listing the known ones. CUDA's are in cuda/selection.h.
+/// Names of the CPU's products: our own first, then Eigen's, then those of libraries that need not be installed.
+/// select_gemm sets the one its table uses, for the whole process: call it before ranks start. Throws for an unknown
+/// name, listing the known ones, and for a library that is not installed. CUDA's are in cuda/selection.h.
 std::vector<std::string_view> gemm_names();
+bool gemm_installed(std::string_view name);  ///< loads the library, if there is one
 void select_gemm(std::string_view name);
 std::string_view selected_gemm();
 

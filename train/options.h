@@ -98,6 +98,7 @@ struct PrecisionOptions {
   std::string attention = "auto";       ///< attention of the device, by name; the CPU has one
   std::optional<std::int64_t> threads;  ///< per rank; not set: cores / ranks
   bool pin = true;                      ///< threads keep to cores of their own, where there are enough
+  bool keep_packed = false;             ///< weights' panels, over the micro-batches of a step (core/packed_weights.h)
   std::string recompute = "none";       ///< none, selective, full or every:K
   std::string loss_scale = "auto";      ///< auto: dynamic in f16; dynamic, or a number
   optim::LossScaleConfig scaling;       ///< window and hysteresis; the rest is set by resolve()

@@ -90,11 +90,13 @@ std::string predicted_memory(const TrainOptions& o, const GptConfig& c, const nn
   const double weights = shared(3) * element, gradients = shared(2) * 4, state = shared(1) * state_bytes(o);
   const bool offloaded = o.optimizer.memory == MemoryCategory::offloaded;
   const double workspace = workspace_bytes(o, c);
-  return fmt::format("{} parameters + {} gradients (f32){} + about {} activations{} = {}{}", format_bytes(weights),
+  const double packed = o.precision.keep_packed && o.batch_sizes().micro_batches > 1 ? 2 * weights : 0;
+  return fmt::format("{} parameters + {} gradients (f32){} + about {} activations{}{} = {}{}", format_bytes(weights),
                      format_bytes(gradients), offloaded ? "" : fmt::format(" + {} optimizer", format_bytes(state)),
                      format_bytes(activations),
                      workspace > 0 ? fmt::format(" + {} workspace of cuDNN", format_bytes(workspace)) : "",
-                     format_bytes(weights + gradients + activations + workspace + (offloaded ? 0 : state)),
+                     packed > 0 ? fmt::format(" + {} packed weights", format_bytes(packed)) : "",
+                     format_bytes(weights + gradients + activations + workspace + packed + (offloaded ? 0 : state)),
                      offloaded ? fmt::format(", and {} optimizer offloaded to host memory", format_bytes(state)) : "");
 }
 

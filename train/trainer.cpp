@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/kernels.h"
+#include "core/packed_weights.h"
 #include "optim/gradient_norm.h"
 #include "parallel/comm/watch/beacon.h"
 #include "parallel/verify.h"
@@ -127,6 +128,7 @@ Trainer::Pass Trainer::run_pass(const NextBatch& next_batch, Look look) {
       .dtype = options_.precision.dtype,
       .device = model_.device()};
   Pass pass;
+  const PackedWeights kept(options_.precision.keep_packed && batch_.micro_batches > 1);
   pass.pipeline = executor_.run(stage, [&](int s, int microbatch) {
     const bool last = microbatch + 1 == batch_.micro_batches;
     watch_.backward(s, microbatch, last);

@@ -367,6 +367,18 @@ void validate_implementations(const PrecisionOptions& o) {
   check("attention", o.attention, gpu ? cuda::attention_names() : std::vector<std::string_view>{});
 }
 
+void validate_packed(const TrainOptions& options) {
+  const PrecisionOptions& o = options.precision;
+  if (!o.keep_packed) return;
+  const auto refuse = [](const std::string& has, const std::string& expected) {
+    fail(ExitCode::usage, "keep-packed", "--keep-packed on with {}; expected {}; change it, or drop --keep-packed", has,
+         expected);
+  };
+  if (o.tensor_device() != Device::cpu) refuse("--device " + o.device, "--device cpu, whose products pack weights");
+  if (o.gemm != "auto" && o.gemm != "trireme") refuse("--gemm " + o.gemm, "--gemm trireme, which packs weights itself");
+  if (options.mesh.zero == 3) refuse("--zero 3", "at most 2: with 3, weights are there only while they are used");
+}
+
 /// The model's attention against the device; after validate_model.
 void validate_heads(const GptConfig& model, Device device) {
   const std::int64_t features = model.width / model.heads, most = cuda::kMostHeadDims;
@@ -395,6 +407,7 @@ void validate(const TrainOptions& options) {
   validate_balance(options.model.config.experts);
   validate_aux_scope(options.model.config.experts, options.batch_sizes());
   validate_zero(options.mesh);
+  validate_packed(options);
   validate_pipeline(options);
   validate_schedule(options.schedule);
   validate_optimizer(options.optimizer);

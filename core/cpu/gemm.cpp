@@ -2,11 +2,14 @@
 // implementation computes. Read next: gemm_packed.cpp.
 #include "core/cpu/gemm.h"
 
+#include <fmt/ranges.h>
 #include <algorithm>
+
 #include <array>
 #include <atomic>
 
 #include "core/cpu/kernels.h"
+#include "core/packed_weights.h"
 #include "core/parallel_for.h"
 
 namespace trireme {
@@ -15,10 +18,24 @@ namespace {
 struct Named {
   std::string_view name;
   const cpu::ProductKernel* kernel;
+  bool (*installed)();  // null: part of this program
+  std::string_view library;
 };
-constexpr std::array<Named, 2> products = {{{"trireme", &cpu::packed_product}, {"eigen", &cpu::eigen_product}}};
+constexpr std::array<Named, 4> products = {
+    {{"trireme", &cpu::packed_product, nullptr, {}},
+     {"eigen", &cpu::eigen_product, nullptr, {}},
+     {"openblas", &cpu::openblas_product, cpu::has_openblas, "libopenblas.so.0, Debian's libopenblas0"},
+     {"onednn", &cpu::onednn_product, cpu::has_onednn, "libdnnl.so.2 or .3, Debian's libdnnl2"}}};
 
 std::atomic<const Named*> selected = products.data();
+
+const Named& product_of(std::string_view name) {
+  for (const Named& product : products) {
+    if (product.name == name) return product;
+  }
+  fail(ExitCode::usage, "select_gemm", "unknown matrix product '{}'; expected one of: {}", name,
+       fmt::join(gemm_names(), ", "));
+}
 
 }  // namespace
 
@@ -29,17 +46,20 @@ std::vector<std::string_view> gemm_names() {
   return names;
 }
 
+bool gemm_installed(std::string_view name) {
+  const Named& product = product_of(name);
+  return product.installed == nullptr || product.installed();
+}
+
 void select_gemm(std::string_view name) {
-  std::string known;
-  for (const Named& product : products) {
-    if (product.name == name) {
-      selected = &product;
-      return;
-    }
-    known += known.empty() ? "" : ", ";
-    known += product.name;
+  const Named& product = product_of(name);
+  if (!gemm_installed(name)) {
+    fail(ExitCode::usage, "select_gemm",
+         "--gemm {}: that library is not installed (looked for: {}); install it, or put its folder into "
+         "LD_LIBRARY_PATH, or select trireme or eigen, which are always there",
+         name, product.library);
   }
-  fail(ExitCode::usage, "select_gemm", "unknown matrix product '{}'; expected one of: {}", name, known);
+  selected = &product;
 }
 
 std::string_view selected_gemm() { return selected.load()->name; }
@@ -126,21 +146,38 @@ void run_batch(const ProductKernel& kernel, const Product& first, const Batch& b
   });
 }
 
+/// Where b's panels are kept, if they are.
+PackedWeights::Copy* kept_panels(const ProductKernel& kernel, const Product& product, const Tensor& b) {
+  PackedWeights* const weights = PackedWeights::current();
+  if (weights == nullptr || kernel.packed_b_bytes == nullptr) return nullptr;
+  const std::size_t bytes = kernel.packed_b_bytes(product);
+  return bytes == 0 ? nullptr : &weights->of(b, static_cast<std::int64_t>(bytes));
+}
+
 }  // namespace
 
 void gemm(const Tensor& a, const Tensor& b, Tensor& c, const GemmOptions& options) {
   if (c.count() == 0) return;
-  Product product{last_two_dims(a), last_two_dims(b), last_two_dims(c),
-                  options.alpha,    options.beta,     options.bias.defined() ? options.bias.raw() : nullptr};
+  const ProductKernel& kernel = selected_product();
+  Product product{.a = last_two_dims(a),
+                  .b = last_two_dims(b),
+                  .c = last_two_dims(c),
+                  .alpha = options.alpha,
+                  .beta = options.beta,
+                  .bias = options.bias.defined() ? options.bias.raw() : nullptr};
   const Batch batch{a, b, c};
-  if (batch.count > 1 && repeats(b) && rows_continue(a) && rows_continue(c)) {
-    product.a.rows *= batch.count;
-    product.c.rows *= batch.count;
-    const Tensor one = c.as_strided({product.c.rows, product.c.columns}, {product.c.row_stride, 1}, 0);
-    run_batch(selected_product(), product, Batch{one, one, one}, threads());
-  } else {
-    run_batch(selected_product(), product, batch, threads());
+  const bool one = batch.count == 1 || (repeats(b) && rows_continue(a) && rows_continue(c));
+  if (!one) return run_batch(kernel, product, batch, threads());
+  product.a.rows *= batch.count;
+  product.c.rows *= batch.count;
+  PackedWeights::Copy* const kept = options.b_is_weight ? kept_panels(kernel, product, b) : nullptr;
+  if (kept != nullptr) {
+    product.packed_b = reinterpret_cast<std::byte*>(kept->panels.data<std::uint8_t>());
+    product.packed_b_filled = kept->filled;
   }
+  const Tensor rows = c.as_strided({product.c.rows, product.c.columns}, {product.c.row_stride, 1}, 0);
+  run_batch(kernel, product, Batch{rows, rows, rows}, threads());
+  if (kept != nullptr) kept->filled = true;
 }
 
 }  // namespace cpu

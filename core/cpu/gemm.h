@@ -1,7 +1,7 @@
 // What the matrix products of this folder share: one product of two matrices, already freed of Tensor and batch.
 //
-// gemm.cpp and gemm_grouped.cpp turn the kernel table's entries into these; gemm_packed.cpp, gemm_dots.cpp and
-// gemm_eigen.cpp compute them.
+// gemm.cpp and gemm_grouped.cpp turn the kernel table's entries into these; gemm_packed.cpp and gemm_dots.cpp compute
+// them, or other people's kernels do: gemm_eigen.cpp, gemm_libraries.cpp.
 #pragma once
 
 #include <cstddef>
@@ -32,18 +32,26 @@ struct Product {
   MatrixView a, b, c;
   double alpha = 1, beta = 0;
   const void* bias = nullptr;  ///< dtype of a
+  /// A weight's panels (core/packed_weights.h), kept from product to product; null: b is packed for this one.
+  std::byte* packed_b = nullptr;
+  bool packed_b_filled = false;  ///< otherwise this product fills them
 };
 
 /// A way to compute products. `team` threads take part, 1 when the caller is itself one of a team.
 struct ProductKernel {
   void (*multiply)(const Product& product, int team, std::byte* workspace);
   std::size_t (*workspace_bytes)(const Product& product, int team);  ///< what `workspace` must hold, 64-byte aligned
+  std::size_t (*packed_b_bytes)(const Product& product) = nullptr;   ///< 0, and null: it takes no panels that are kept
 };
 
 extern const ProductKernel packed_product;  ///< our own: gemm_packed.cpp
 extern const ProductKernel dots_product;    ///< our own, for few rows: gemm_dots.cpp; only where suits_dots()
 bool suits_dots(const Product& product);
-extern const ProductKernel eigen_product;  ///< Eigen's: gemm_eigen.cpp
-const ProductKernel& selected_product();   ///< by select_gemm()
+extern const ProductKernel eigen_product;  ///< gemm_eigen.cpp
+/// Libraries that may be installed or not, which is found out on the first of these calls: gemm_libraries.cpp.
+extern const ProductKernel openblas_product, onednn_product;
+bool has_openblas();
+bool has_onednn();
+const ProductKernel& selected_product();  ///< by select_gemm()
 
 }  // namespace trireme::cpu

@@ -80,6 +80,11 @@ struct Plan {
   std::size_t bytes(int team) const {
     return static_cast<std::size_t>((part_shared() + part_sums() + part_own() * team) * size);
   }
+  /// Of B in panels, whole: [depth_blocks, b.count(), panel_of_b()]. Whatever the rows of A.
+  std::int64_t panel_of_b() const { return round_up(Unit::panel(b.most, most_depth)); }
+  std::size_t packed_b_bytes() const {
+    return static_cast<std::size_t>(depth_blocks * b.count() * panel_of_b() * size);
+  }
   static std::int64_t round_up(std::int64_t count) { return divide_up(count, 64) * 64; }
 };
 
@@ -117,6 +122,8 @@ class Fetch {
     stride_ = (by_row ? x.row_stride : x.column_stride) * size;
     lines_a_run_ = divide_up((by_row ? x.columns : x.rows) * size, line);
   }
+  Fetch(const void* data, std::int64_t bytes)
+      : data_(static_cast<const std::byte*>(data)), runs_(1), lines_a_run_(divide_up(bytes, line)) {}
   std::int64_t lines() const { return runs_ * lines_a_run_; }
   void some(std::int64_t count) {
     for (; count > 0 && run_ < runs_; --count) {
@@ -149,9 +156,11 @@ class Multiplication {
     packed_shared_ = reinterpret_cast<Element*>(workspace);
     sums_ = reinterpret_cast<T*>(at(plan.part_shared()));
     packed_own_ = reinterpret_cast<Element*>(at(plan.part_shared() + plan.part_sums() + plan.part_own() * member));
+    kept_b_ = reinterpret_cast<Element*>(product.packed_b);
   }
 
   void run() {
+    if (kept_b_ != nullptr && !p_.packed_b_filled) fill_kept_b();
     for (std::int64_t block = 0; block < plan_.shared_blocks; ++block) {
       const Range shared = part_of(plan_.shared.count(), plan_.shared_blocks, block);
       const Grid grid(shared.size(), plan_.shared.most, plan_.own.count(), plan_.own.most, team_);
@@ -160,16 +169,32 @@ class Multiplication {
       for (std::int64_t k = 0; k < plan_.depth_blocks; ++k) {
         if (block + k > 0) team::barrier(team_);  // nobody still reads the block about to be overwritten
         const Range depth = part_of(plan_.depth, plan_.depth_blocks, k);
-        const Range packed = part_of(shared.size(), team_, member_);
-        for (std::int64_t i = packed.begin; i < packed.end; ++i)
-          pack(plan_.share_a, shared.begin + i, depth, packed_shared_ + i * plan_.shared_panel());
-        team::barrier(team_);
+        if (!keeps_shared()) {
+          const Range packed = part_of(shared.size(), team_, member_);
+          for (std::int64_t i = packed.begin; i < packed.end; ++i)
+            pack(plan_.share_a, shared.begin + i, depth, packed_shared_ + i * plan_.shared_panel());
+          team::barrier(team_);
+        }
         multiply_block(shared.begin, mine, own, k, depth);
       }
     }
   }
 
  private:
+  bool keeps_shared() const { return kept_b_ != nullptr && !plan_.share_a; }
+  bool keeps_own() const { return kept_b_ != nullptr && plan_.share_a; }
+  Element* kept_panel(std::int64_t piece, std::int64_t k) const {
+    return kept_b_ + (k * plan_.b.count() + piece) * plan_.panel_of_b();
+  }
+
+  void fill_kept_b() {
+    const Range own = part_of(plan_.b.count(), team_, member_);
+    for (std::int64_t k = 0; k < plan_.depth_blocks; ++k)
+      for (std::int64_t i = own.begin; i < own.end; ++i)
+        pack(false, i, part_of(plan_.depth, plan_.depth_blocks, k), kept_panel(i, k));
+    team::barrier(team_);
+  }
+
   /// A panel of A or of B.
   void pack(bool of_a, std::int64_t piece, Range depth, Element* to) {
     if (of_a) {
@@ -190,19 +215,23 @@ class Multiplication {
     const std::int64_t rounds = divide_up(own.size(), plan_.most_own);
     for (std::int64_t round = 0; round < rounds; ++round) {
       const Range part = part_of(own, rounds, round);
-      for (std::int64_t i = part.begin; i < part.end; ++i)
-        pack(!plan_.share_a, i, depth, packed_own_ + (i - part.begin) * plan_.own_panel());
-      Fetch fetch;  // what is packed next
+      if (!keeps_own()) {
+        for (std::int64_t i = part.begin; i < part.end; ++i)
+          pack(!plan_.share_a, i, depth, packed_own_ + (i - part.begin) * plan_.own_panel());
+      }
+      Fetch fetch;  // what is packed, or multiplied, next
       if (round + 1 < rounds) {
-        fetch = fetch_of(part_of(own, rounds, round + 1), depth);
+        fetch = fetch_of(part_of(own, rounds, round + 1), k);
       } else if (k + 1 < plan_.depth_blocks) {
-        fetch = fetch_of(part_of(own, rounds, 0), part_of(plan_.depth, plan_.depth_blocks, k + 1));
+        fetch = fetch_of(part_of(own, rounds, 0), k + 1);
       }
       const std::int64_t lines_a_tile = divide_up(fetch.lines(), mine.size() * part.size());
       for (std::int64_t s = mine.begin; s < mine.end; ++s) {
         for (std::int64_t i = part.begin; i < part.end; ++i) {
           fetch.some(lines_a_tile);
-          multiply_tile(first + s, s, i, packed_own_ + (i - part.begin) * plan_.own_panel(), k, depth.size());
+          const Element* const own_panel =
+              keeps_own() ? kept_panel(i, k) : packed_own_ + (i - part.begin) * plan_.own_panel();
+          multiply_tile(first + s, s, i, own_panel, k, depth.size());
         }
       }
     }
@@ -212,7 +241,8 @@ class Multiplication {
   void multiply_tile(std::int64_t s, std::int64_t local, std::int64_t i, const Element* own_panel, std::int64_t k,
                      std::int64_t depth) {
     alignas(64) std::array<T, Plan<Unit>::tile> sum;
-    const Element* shared_panel = packed_shared_ + local * plan_.shared_panel();
+    const Element* const shared_panel =
+        keeps_shared() ? kept_panel(s, k) : packed_shared_ + local * plan_.shared_panel();
     const Range rows = plan_.a.piece(plan_.share_a ? s : i), columns = plan_.b.piece(plan_.share_a ? i : s);
     prefetch(rows, columns);
     unit_.multiply(rows.size(), depth, plan_.share_a ? shared_panel : own_panel,
@@ -220,8 +250,10 @@ class Multiplication {
     leave(rows, columns, sums_ + (local * plan_.own.count() + i) * Plan<Unit>::tile, k, sum.data());
   }
 
-  /// The lines of memory in which some pieces of the own operand lie.
-  Fetch fetch_of(Range pieces, Range depth) const {
+  /// The lines of memory in which some pieces of the own operand lie, in block k of the depth.
+  Fetch fetch_of(Range pieces, std::int64_t k) const {
+    if (keeps_own()) return Fetch(kept_panel(pieces.begin, k), pieces.size() * plan_.panel_of_b() * Plan<Unit>::size);
+    const Range depth = part_of(plan_.depth, plan_.depth_blocks, k);
     const Cut& cut = plan_.own;
     const Range extent = {cut.piece(pieces.begin).begin, cut.piece(pieces.end - 1).end};
     return Fetch(plan_.share_a ? p_.b.block(depth.begin, extent.begin, depth.size(), extent.size())
@@ -267,7 +299,7 @@ class Multiplication {
   const Plan<Unit>& plan_;
   const int member_, team_;
   Unit unit_{};
-  Element *packed_shared_, *packed_own_;
+  Element *packed_shared_, *packed_own_, *kept_b_;
   T* sums_;
 };
 
@@ -295,8 +327,16 @@ std::size_t workspace_bytes(const Product& product, int team) {
   });
 }
 
+std::size_t packed_b_bytes(const Product& product) {
+  if (suits_dots(product)) return 0;
+  return visit_floating(product.a.dtype, "gemm", [&](auto in) {
+    return visit_unit<typename decltype(in)::type>(
+        [&](auto tag) { return Plan<typename decltype(tag)::type>(product).packed_b_bytes(); });
+  });
+}
+
 }  // namespace
 
-const ProductKernel packed_product = {multiply, workspace_bytes};
+const ProductKernel packed_product = {multiply, workspace_bytes, packed_b_bytes};
 
 }  // namespace trireme::cpu

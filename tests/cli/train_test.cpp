@@ -71,6 +71,20 @@ TEST_CASE("any mesh writes the losses of one rank, and writes them again bit for
   }
 }
 
+TEST_CASE("weights that stay packed over the micro-batches of a step change no bit") {
+  const Workplace work;
+  int number = 0;
+  for (const char* flags : {"--micro-batches 3", "--micro-batches 2 --dtype bf16 --recompute full",
+                            "--micro-batches 4 --mesh dp=2,tp=2,pp=2 --zero 2"}) {
+    const std::string off = work.path(fmt::format("off{}", number)), on = work.path(fmt::format("on{}", number));
+    ++number;
+    INFO(flags);
+    train(work, fmt::format("{} --out {}", flags, off));
+    train(work, fmt::format("{} --keep-packed on --out {}", flags, on));
+    CHECK(results(on + "/metrics.jsonl") == results(off + "/metrics.jsonl"));
+  }
+}
+
 TEST_CASE("threads have cores of their own where there are as many, and say so") {
   const Workplace work;
   const std::string own = "per rank on cores of their own";

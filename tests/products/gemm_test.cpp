@@ -9,6 +9,7 @@
 
 #include "core/cpu/processor.h"
 #include "core/kernels.h"
+#include "tests/products/each_product.h"
 #include "tests/products/reference.h"
 #include "tests/sanitized.h"
 
@@ -63,6 +64,7 @@ struct Operands {
 };
 
 void check(const Case& x) {
+  if (!test::selected_computes(x.in)) return;
   CAPTURE(describe(x));
   CAPTURE(selected_gemm());
   Operands o(x);
@@ -108,14 +110,10 @@ void for_each_unit(Body&& body) {
   cpu::select_bf16_unit(before);
 }
 
-/// Runs `body` once for each implementation, and selects the first again.
+/// Runs `body` once for each implementation.
 template <class Body>
 void for_each_product(Body&& body) {
-  for (const std::string_view each : gemm_names()) {
-    select_gemm(each);
-    each == "trireme" ? for_each_unit(body) : body();
-  }
-  select_gemm(gemm_names().front());
+  test::for_each_product([&] { selected_gemm() == "trireme" ? for_each_unit(body) : body(); });
 }
 
 struct Types {
@@ -287,6 +285,7 @@ TEST_CASE("gemm gives the same bits for 1, 2 and 3 threads") {
   }};
   for_each_product([&] {
     for (const Case& x : cases) {
+      if (!test::selected_computes(x.in)) continue;
       CAPTURE(describe(x));
       CAPTURE(selected_gemm());
       std::vector<Tensor> results;
@@ -337,8 +336,26 @@ TEST_CASE("gemm asks the system for no memory once it is warm") {
 }
 
 TEST_CASE("an unknown product is refused with the names of the known ones") {
-  CHECK_THROWS_WITH(select_gemm("abacus"), doctest::Contains("trireme, eigen"));
+  CHECK_THROWS_WITH(select_gemm("abacus"), doctest::Contains("trireme, eigen, openblas, onednn"));
   CHECK(selected_gemm() == gemm_names().front());
+}
+
+TEST_CASE("a library's product is refused where the library is not installed, and in a dtype it has not") {
+  for (const std::string product : {"openblas", "onednn"}) {
+    CAPTURE(product);
+    if (gemm_installed(product)) {
+      MESSAGE(product, " is installed");
+      continue;
+    }
+    CHECK_THROWS_WITH(select_gemm(product), doctest::Contains("LD_LIBRARY_PATH"));
+    CHECK(selected_gemm() == gemm_names().front());
+  }
+  if (!gemm_installed("onednn")) return;
+  select_gemm("onednn");
+  const Tensor x = random_tensor({3, 3}, DType::f64, 1);
+  Tensor y = Tensor::empty({3, 3}, DType::f64);
+  CHECK_THROWS_WITH(kernels(Device::cpu).gemm(x, x, y, {}), doctest::Contains("oneDNN has no product of f64"));
+  select_gemm(gemm_names().front());
 }
 
 }  // namespace trireme

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "core/kernels.h"
+#include "tests/products/each_product.h"
 #include "tests/products/reference.h"
 
 namespace trireme {
@@ -96,22 +97,14 @@ Tensor check_sums(const std::vector<std::int64_t>& lengths, std::int64_t m, std:
   return c;
 }
 
-template <class Body>
-void for_each_product(Body&& body) {
-  for (const std::string_view each : gemm_names()) {
-    CAPTURE(each);
-    select_gemm(each);
-    body();
-  }
-  select_gemm(gemm_names().front());
-}
-
 }  // namespace
 
 TEST_CASE("grouped products: rows of ragged and empty groups, in every dtype and layout") {
-  for_each_product([] {
+  test::for_each_product([] {
     for (const DType dtype : {DType::f32, DType::f64, DType::bf16, DType::f16}) {
+      CAPTURE(selected_gemm());
       CAPTURE(name(dtype));
+      if (!test::selected_computes(dtype)) continue;
       for (const bool transposed : {false, true}) {
         for (const bool bias : {false, true}) {
           check_rows({5, 0, 1, 40, 0}, 33, 17, dtype, transposed, bias);
@@ -124,13 +117,15 @@ TEST_CASE("grouped products: rows of ragged and empty groups, in every dtype and
 }
 
 TEST_CASE("grouped products: sums over ragged and empty groups, overwriting or adding") {
-  for_each_product([] {
+  test::for_each_product([] {
     for (const auto& [in, out] : {std::pair{DType::f32, DType::f32},
                                   {DType::f64, DType::f64},
                                   {DType::bf16, DType::f32},
                                   {DType::bf16, DType::bf16},
                                   {DType::f16, DType::f32}}) {
+      CAPTURE(selected_gemm());
       CAPTURE(name(in));
+      if (!test::selected_computes(in)) continue;
       for (const bool accumulate : {false, true}) {
         check_sums({5, 0, 1, 40, 0}, 33, 17, in, out, accumulate);
         check_sums({0, 0}, 3, 5, in, out, accumulate);

@@ -274,6 +274,7 @@ TEST_CASE("help lists every flag of the command-line contract once") {
                            "attention",
                            "threads",
                            "pin",
+                           "keep-packed",
                            "seed",
                            "eval-every",
                            "eval-batches",

@@ -33,6 +33,14 @@ TEST_CASE("combinations that work are let through") {
   CHECK(verdict({"--warmup-steps", "1000", "--steps", "1000"}) == "nothing");
 }
 
+TEST_CASE("weights stay packed only where our own product packs them whole") {
+  CHECK(verdict({"--keep-packed", "on", "--micro-batches", "4", "--mesh", "dp=2", "--zero", "2"}) == "nothing");
+  CHECK(verdict({"--keep-packed", "on", "--gemm", "trireme"}) == "nothing");
+  CHECK(contains(verdict({"--keep-packed", "on", "--gemm", "eigen"}), "--gemm trireme, which packs weights itself"));
+  CHECK(contains(verdict({"--keep-packed", "on", "--mesh", "dp=2", "--zero", "3"}),
+                 "weights are there only while they are used"));
+}
+
 TEST_CASE("a profile needs steps to record and a folder to be written to") {
   CHECK(verdict({"--profile", "trace.json"}) == "nothing");
   CHECK(contains(verdict({"--profile", "/nonexistent/trace.json"}), "there is no folder /nonexistent"));

@@ -1,0 +1,33 @@
+// The implementations of the matrix product that tests go through: those in this program, and libraries that are
+// installed.
+#pragma once
+
+#include <string_view>
+
+#include "core/kernels.h"
+
+namespace trireme::test {
+
+/// Runs body() once with each selected, and selects the first again.
+template <class Body>
+void for_each_product(Body&& body) {
+  for (const std::string_view each : gemm_names()) {
+    if (!gemm_installed(each)) continue;
+    select_gemm(each);
+    body();
+  }
+  select_gemm(gemm_names().front());
+}
+
+/// Whether the selected one computes in this dtype: oneDNN has no f64, and bf16 not for every processor.
+inline bool selected_computes(DType dtype) {
+  if (selected_gemm() != "onednn") return true;
+  const Tensor x = Tensor::zeros({1, 1}, dtype);
+  Tensor y = Tensor::empty({1, 1}, dtype);
+  try {
+    kernels(Device::cpu).gemm(x, x, y, {});
+    return true;
+  } catch (const Error&) { return false; }
+}
+
+}  // namespace trireme::test

@@ -1,0 +1,129 @@
+// Products that keep a weight's panels: the same bits as without, also after the weight has changed between two uses.
+#include "core/packed_weights.h"
+
+#include <doctest/doctest.h>
+
+#include "core/cpu/processor.h"
+#include "core/kernels.h"
+#include "tests/products/reference.h"
+
+namespace trireme {
+namespace {
+
+using test::random_tensor;
+using test::values;
+
+/// x [M, K] by the weight [N, K], forward, and dy [M, N] by it, backward.
+struct Layer {
+  Tensor weight, x, dy, bias;
+  Layer(std::int64_t m, std::int64_t n, std::int64_t k, DType dtype, std::uint64_t stream = 1)
+      : weight(random_tensor({n, k}, dtype, stream)),
+        x(random_tensor({m, k}, dtype, stream + 1)),
+        dy(random_tensor({m, n}, dtype, stream + 2)),
+        bias(random_tensor({n}, dtype, stream + 3)) {}
+
+  Tensor forward(bool is_weight) const {
+    Tensor y = Tensor::empty({x.size(0), weight.size(0)}, x.dtype());
+    kernels(Device::cpu).gemm(x, view::transpose(weight, 0, 1), y, {.bias = bias, .b_is_weight = is_weight});
+    return y;
+  }
+  Tensor backward(bool is_weight) const {
+    Tensor dx = Tensor::empty({dy.size(0), weight.size(1)}, dy.dtype());
+    kernels(Device::cpu).gemm(dy, weight, dx, {.b_is_weight = is_weight});
+    return dx;
+  }
+};
+
+std::int64_t copies_in_use() { return MemoryPool::current()->use(MemoryCategory::workspace).live; }
+
+template <class Body>
+void for_each_unit(Body&& body) {
+  std::vector<cpu::Bf16Unit> units = cpu::bf16_units();
+  units.push_back(cpu::Bf16Unit::software_tiles);
+  const cpu::Bf16Unit before = cpu::bf16_unit();
+  for (const cpu::Bf16Unit unit : units) {
+    cpu::select_bf16_unit(unit);
+    body();
+  }
+  cpu::select_bf16_unit(before);
+}
+
+}  // namespace
+
+TEST_CASE("a product with kept panels has the bits of one without, in every dtype, for more rows or more columns") {
+  for_each_unit([] {
+    for (const DType dtype : {DType::f32, DType::f64, DType::bf16, DType::f16}) {
+      for (const int team : {1, 2, 3}) {
+        const test::TeamOf scope(team);
+        for (const std::int64_t m : {9, 40, 300}) {  // fewer and more rows than columns
+          CAPTURE(name(dtype));
+          CAPTURE(team);
+          CAPTURE(m);
+          const Layer layer(m, 101, 1100, dtype);  // several blocks of the depth, ragged panels
+          const auto forward = values(layer.forward(false)), backward = values(layer.backward(false));
+          const PackedWeights kept;
+          for (int microbatch = 0; microbatch < 3; ++microbatch) {
+            CHECK(values(layer.forward(true)) == forward);
+            CHECK(values(layer.backward(true)) == backward);
+          }
+        }
+      }
+    }
+  });
+}
+
+TEST_CASE("one copy serves batches of every size, and each weight and each direction has its own") {
+  const Layer first(20, 70, 50, DType::f32, 1), second(300, 70, 50, DType::f32, 11);
+  Layer wide = first;
+  wide.x = second.x;
+  const auto expected = values(wide.forward(false)), other = values(second.forward(false));
+  PackedWeights kept;
+  static_cast<void>(first.forward(true));
+  const std::int64_t one = kept.bytes();
+  CHECK(one >= first.weight.bytes());
+  CHECK(values(wide.forward(true)) == expected);
+  CHECK(kept.bytes() == one);
+  CHECK(values(second.forward(true)) == other);
+  CHECK(kept.bytes() == 2 * one);
+  static_cast<void>(first.backward(true));
+  CHECK(kept.bytes() > 2 * one);
+}
+
+TEST_CASE("a new scope packs anew, and gives back what the one before has kept") {
+  Layer layer(40, 70, 50, DType::f32);
+  const std::int64_t before = copies_in_use();
+  {
+    const PackedWeights kept;
+    static_cast<void>(layer.forward(true));
+    CHECK(copies_in_use() > before);
+  }
+  CHECK(copies_in_use() == before);
+  layer.weight.data<float>()[3] += 1;
+  const auto expected = values(layer.forward(false));
+  const PackedWeights kept;
+  CHECK(values(layer.forward(true)) == expected);
+}
+
+TEST_CASE("a weight that comes to lie where another lay is not taken for it") {
+  PackedWeights kept;
+  for (std::uint64_t stream = 1; stream < 60; stream += 10) {  // each layer is gone before the next is made
+    const Layer layer(40, 70, 50, DType::f32, stream);
+    CHECK(values(layer.forward(true)) == values(layer.forward(false)));
+  }
+}
+
+TEST_CASE("operands that are no weights are not kept, nor is anything without a scope or in one that is off") {
+  const Layer layer(40, 70, 50, DType::f32);
+  static_cast<void>(layer.forward(true));
+  const PackedWeights off(false);
+  CHECK(PackedWeights::current() == nullptr);
+  PackedWeights kept;
+  static_cast<void>(layer.forward(false));
+  CHECK(kept.bytes() == 0);
+  const Tensor batch = random_tensor({2, 40, 50}, DType::f32, 5), matrices = random_tensor({2, 50, 30}, DType::f32, 6);
+  Tensor y = Tensor::empty({2, 40, 30}, DType::f32);
+  kernels(Device::cpu).gemm(batch, matrices, y, {.b_is_weight = true});  // a matrix for each
+  CHECK(kept.bytes() == 0);
+}
+
+}  // namespace trireme
