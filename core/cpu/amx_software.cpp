@@ -22,6 +22,12 @@ struct Imitation {
     tiles[t] = {};
   }
   template <int t>
+  void load_sum(const float* from) {
+    for (std::size_t m = 0; m < 16; ++m)
+      for (std::size_t n = 0; n < 16; ++n)
+        tiles[t][m][n] = std::bit_cast<std::uint32_t>(from[m * amx_tile_columns + n]);
+  }
+  template <int t>
   void load(const std::uint32_t* from) {
     for (auto& row : tiles[t]) {
       std::copy_n(from, 16, row.begin());
@@ -55,7 +61,11 @@ struct Imitation {
 
 void software_amx_product(std::int64_t groups, const std::uint32_t* a, const std::uint32_t* b, float* tile) {
   std::array<Tile, 8> tiles;
-  tile_product_of(Imitation{tiles.data()}, groups, a, b, tile);
+  tile_product_of<false>(Imitation{tiles.data()}, groups, a, b, tile);
+}
+void software_amx_product_add(std::int64_t groups, const std::uint32_t* a, const std::uint32_t* b, float* tile) {
+  std::array<Tile, 8> tiles;
+  tile_product_of<true>(Imitation{tiles.data()}, groups, a, b, tile);
 }
 
 }  // namespace trireme::cpu

@@ -12,6 +12,8 @@ struct Processor {
   template <int t>
   void zero();
   template <int t>
+  void load_sum(const float* from);
+  template <int t>
   void load(const std::uint32_t* from);
   template <int sum, int a, int b>
   void dot();
@@ -20,18 +22,22 @@ struct Processor {
 };
 
 // Intrinsics take the numbers of registers as literals.
-#define TRIREME_SUM(t, a, b)                                                \
-  template <>                                                               \
-  void Processor::zero<t>() {                                               \
-    _tile_zero(t);                                                          \
-  }                                                                         \
-  template <>                                                               \
-  void Processor::dot<t, a, b>() {                                          \
-    _tile_dpbf16ps(t, a, b);                                                \
-  }                                                                         \
-  template <>                                                               \
-  void Processor::store<t>(float* to) {                                     \
-    _tile_stored(t, to, amx_tile_columns* static_cast<int>(sizeof(float))); \
+#define TRIREME_SUM(t, a, b)                                                 \
+  template <>                                                                \
+  void Processor::zero<t>() {                                                \
+    _tile_zero(t);                                                           \
+  }                                                                          \
+  template <>                                                                \
+  void Processor::load_sum<t>(const float* from) {                           \
+    _tile_loadd(t, from, amx_tile_columns* static_cast<int>(sizeof(float))); \
+  }                                                                          \
+  template <>                                                                \
+  void Processor::dot<t, a, b>() {                                           \
+    _tile_dpbf16ps(t, a, b);                                                 \
+  }                                                                          \
+  template <>                                                                \
+  void Processor::store<t>(float* to) {                                      \
+    _tile_stored(t, to, amx_tile_columns* static_cast<int>(sizeof(float)));  \
   }
 #define TRIREME_OPERAND(t)                             \
   template <>                                          \
@@ -60,7 +66,10 @@ static_assert(sizeof(Configuration) == 64);
 }  // namespace
 
 void amx_product(std::int64_t groups, const std::uint32_t* a, const std::uint32_t* b, float* tile) {
-  tile_product_of(Processor(), groups, a, b, tile);
+  tile_product_of<false>(Processor(), groups, a, b, tile);
+}
+void amx_product_add(std::int64_t groups, const std::uint32_t* a, const std::uint32_t* b, float* tile) {
+  tile_product_of<true>(Processor(), groups, a, b, tile);
 }
 
 void set_up_amx() {
@@ -76,6 +85,7 @@ void release_amx() { _tile_release(); }
 namespace trireme::cpu {
 
 void amx_product(std::int64_t, const std::uint32_t*, const std::uint32_t*, float*) { __builtin_trap(); }
+void amx_product_add(std::int64_t, const std::uint32_t*, const std::uint32_t*, float*) { __builtin_trap(); }
 void set_up_amx() { __builtin_trap(); }  // no processor of this kind has tiles: processor.cpp never names them
 void release_amx() {}
 

@@ -1,19 +1,29 @@
 // One product of AMX tiles, written once for the processor's tiles and for their imitation: Unit has load<t>, zero<t>,
-// store<t> and dot<sum, a, b> of tile registers by number. Registers 0 to 3 hold sums, 4 and 5 rows of A, 6 and 7
-// columns of B. For the two .cpp files of that name only.
+// store<t>, load_sum<t> and dot<sum, a, b> of tile registers by number. Registers 0 to 3 hold sums, 4 and 5 rows of A, 6
+// and 7 columns of B. For the two .cpp files of that name only.
 #pragma once
 
 #include "core/cpu/bf16_tiles.h"
 
 namespace trireme::cpu {
 
-template <class Unit>
+/// What the sums start from: zero, or what the tile holds.
+template <bool add, int t, class Unit>
+void start_sum(Unit unit, const float* from) {
+  if constexpr (add) {
+    unit.template load_sum<t>(from);
+  } else {
+    unit.template zero<t>();
+  }
+}
+
+template <bool add, class Unit>
 void tile_product_of(Unit unit, std::int64_t groups, const std::uint32_t* a, const std::uint32_t* b, float* tile) {
   constexpr int words_of_tile = 16 * 16;
-  unit.template zero<0>();
-  unit.template zero<1>();
-  unit.template zero<2>();
-  unit.template zero<3>();
+  start_sum<add, 0>(unit, tile);
+  start_sum<add, 1>(unit, tile + 16);
+  start_sum<add, 2>(unit, tile + 16 * amx_tile_columns);
+  start_sum<add, 3>(unit, tile + 16 * amx_tile_columns + 16);
   for (std::int64_t group = 0; group < groups; ++group, a += 2 * words_of_tile, b += 2 * words_of_tile) {
     unit.template load<4>(a);
     unit.template load<6>(b);

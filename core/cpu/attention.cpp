@@ -5,23 +5,27 @@
 //   s = k q^T [keys, queries], new maximum m, p = exp(s - m),
 //   l = l exp(m_old - m) + sum p, o = o exp(m_old - m) + v^T p
 // and at the end out = o / l, lse = m + log l. 4 Tq Tk Dh FLOPs a head, half of that when causal: blocks nobody sees
-// are skipped. A tile of queries is the unit of work and belongs to one thread, so the team's size changes nothing.
+// are skipped. Sums and the softmax are f32 (f64 for f64); both products run on the unit in use (attention_panels.h), on
+// those for bf16 with p rounded to bf16, while l sums p as it is.
+// A tile of queries is what threads share out and belongs to one, so the team's size changes nothing.
 // Too few queries for a tile go another way: attention_few.cpp. Read next: attention_backward.cpp.
 #include <cmath>
 #include <limits>
 
 #include "core/cpu/attention_few.h"
-#include "core/cpu/attention_tiles.h"
+#include "core/cpu/attention_panels.h"
 #include "core/cpu/kernels.h"
 #include "core/cpu/vector_math.h"
 
 namespace trireme::cpu {
 namespace {
 
-template <class T>
+template <class T, class Unit>
 class Forward {
   using Acc = accumulate_t<T>;
-  static constexpr int width = tile_columns<Acc>;  // queries in a tile
+  using Element = typename Unit::Element;
+  static_assert(std::is_same_v<Acc, typename Unit::Sum>);
+  static constexpr int width = Unit::columns;  // queries in a tile
 
  public:
   Forward(const Tensor& q, const Tensor& k, const Tensor& v, double scale, bool causal, const Tensor& first_key,
@@ -37,7 +41,8 @@ class Forward {
 
   /// Items [begin, end): consecutive ones share a kv head, whose keys and values are packed once.
   void run(Range items, Acc* memory) const {
-    Workspace work(shape_, memory);
+    [[maybe_unused]] const Unit unit;
+    const Workspace work(shape_, memory);
     std::int64_t packed = -1;
     for (std::int64_t item = items.begin; item < items.end; ++item) {
       const std::int64_t index = item % tiles(), head = item / tiles() % shape_.heads,
@@ -55,19 +60,20 @@ class Forward {
 
  private:
   struct Workspace {
-    Acc *keys, *values, *query, *scores, *sum, *top, *total;
+    Element *keys, *values, *query;
+    ScoreTile<Unit> scores;
+    Acc *sum, *top, *total;
     std::int64_t used;
-    Workspace(const AttentionShape& shape, Acc* memory) {
-      Carver<Acc> carver(memory);
-      keys = carver.take(shape.key_blocks() * KeyPanels<Acc>::size(shape.width));
-      values = carver.take(shape.key_blocks() * WidthPanels<Acc>::size(shape.width, key_block));
-      query = carver.take(panel_size<Acc>(width, shape.width));
-      scores = carver.take(key_block * width);  // [keys, queries], of one block of keys
-      sum = carver.take(shape.width * width);   // [Dh, queries]
-      top = carver.take(width);                 // largest score so far
-      total = carver.take(width);               // sum of exp(score - top)
-      used = carver.used();
-    }
+    Workspace(const AttentionShape& shape, Acc* memory) : Workspace(shape, Carver<Acc>(memory)) {}
+    Workspace(const AttentionShape& shape, Carver<Acc> carver)
+        : keys(carver.template take<Element>(shape.key_blocks() * KeyPanels<Unit>::size(shape.width))),
+          values(carver.template take<Element>(shape.key_blocks() * WidthPanels<Unit>::size(shape.width, key_block))),
+          query(carver.template take<Element>(Unit::panel(width, shape.width))),
+          scores(carver),
+          sum(carver.take(WidthPanels<Unit>::sum_size(shape.width))),  // [Dh, queries]
+          top(carver.take(width)),                                     // largest score so far
+          total(carver.take(width)),                                   // sum of exp(score - top)
+          used(carver.used()) {}
   };
 
   Range keys_of(std::int64_t block) const {
@@ -77,32 +83,38 @@ class Forward {
   void pack(std::int64_t batch, std::int64_t kv_head, const Workspace& work) const {
     const HeadRows<const T> keys(k_, batch, kv_head), values(v_, batch, kv_head);
     for (std::int64_t block = 0; block < shape_.key_blocks(); ++block) {
-      KeyPanels<Acc>::pack(keys, keys_of(block), work.keys + block * KeyPanels<Acc>::size(shape_.width));
-      WidthPanels<Acc>::pack(values, keys_of(block), key_block,
-                             work.values + block * WidthPanels<Acc>::size(shape_.width, key_block));
+      KeyPanels<Unit>::pack(keys, keys_of(block), work.keys + block * KeyPanels<Unit>::size(shape_.width));
+      WidthPanels<Unit>::pack(values, keys_of(block), key_block,
+                              work.values + block * WidthPanels<Unit>::size(shape_.width, key_block));
     }
   }
 
   void query_tile(std::int64_t batch, std::int64_t head, std::int64_t first, const Workspace& work) const {
     const std::int64_t count = std::min<std::int64_t>(width, shape_.queries - first);
-    pack_head_columns(HeadRows<const T>(q_, batch, head), first, count, work.query);
-    for (std::int64_t i = 0; i < shape_.width * width; ++i) work.query[i] *= scale_;
+    pack_head_columns<Unit>(HeadRows<const T>(q_, batch, head), first, count, work.query);
+    if constexpr (operands_are_sums<Unit>) scale(shape_.width * width, work.query);
     std::fill_n(work.top, width, -std::numeric_limits<Acc>::infinity());
     std::fill_n(work.total, width, Acc{0});
-    std::fill_n(work.sum, shape_.width * width, Acc{0});
+    std::fill_n(work.sum, WidthPanels<Unit>::sum_size(shape_.width), Acc{0});
     const std::int64_t seen = shape_.seen(first + count - 1);  // by the last query of the tile
     for (std::int64_t block = shape_.first_seen(batch, first, count) / key_block; block * key_block < seen; ++block) {
       const Range keys = keys_of(block);
       const std::int64_t visible = std::min(seen - keys.begin, keys.size());
-      KeyPanels<Acc>::multiply(keys.size(), visible, shape_.width,
-                               work.keys + block * KeyPanels<Acc>::size(shape_.width), work.query, work.scores);
-      mask_scores(shape_, batch, first, keys.begin, visible, work.scores);
+      KeyPanels<Unit>::multiply(keys.size(), visible, shape_.width,
+                                work.keys + block * KeyPanels<Unit>::size(shape_.width), work.query, work.scores.sums);
+      if constexpr (!operands_are_sums<Unit>) scale(visible * width, work.scores.sums);
+      mask_scores<width>(shape_, batch, first, keys.begin, visible, work.scores.sums);
       softmax_block(visible, work);
-      WidthPanels<Acc>::multiply_add(shape_.width, key_block, 0, visible,
-                                     work.values + block * WidthPanels<Acc>::size(shape_.width, key_block), work.scores,
-                                     work.sum);
+      work.scores.finish(visible);
+      WidthPanels<Unit>::multiply_add(shape_.width, key_block, 0, visible,
+                                      work.values + block * WidthPanels<Unit>::size(shape_.width, key_block),
+                                      work.scores.panel(visible), work.sum);
     }
     finish(batch, head, first, count, work);
+  }
+
+  void scale(std::int64_t count, Acc* x) const {
+    for (std::int64_t i = 0; i < count; ++i) x[i] *= scale_;
   }
 
   /// Turns scores [keys, queries] into probabilities relative to the new maximum, and rescales what came before to it.
@@ -110,7 +122,7 @@ class Forward {
     alignas(64) Acc top[width], factor[width], total[width];
     std::copy_n(work.top, width, top);
     for (std::int64_t i = 0; i < keys; ++i) {
-      const Acc* row = work.scores + i * width;
+      const Acc* row = work.scores.sums + i * width;
       for (int j = 0; j < width; ++j) top[j] = row[j] > top[j] ? row[j] : top[j];
     }
     for (int j = 0; j < width; ++j) {
@@ -121,7 +133,7 @@ class Forward {
       total[j] = work.total[j] * factor[j];
     }
     for (std::int64_t i = 0; i < keys; ++i) {
-      Acc* row = work.scores + i * width;
+      Acc* row = work.scores.sums + i * width;
       for (int j = 0; j < width; ++j) row[j] = exp_approx(row[j] - top[j]);
       for (int j = 0; j < width; ++j) total[j] += row[j];
     }
@@ -138,7 +150,7 @@ class Forward {
     for (std::int64_t d = 0; d < shape_.width; ++d) {
       for (int j = 0; j < width; ++j) work.sum[d * width + j] *= inverse[j];
     }
-    write_columns(work.sum, count, HeadRows<T>(out_, batch, head), first);
+    write_columns<width>(work.sum, count, HeadRows<T>(out_, batch, head), first);
     Acc* lse = lse_.data<Acc>() + (batch * shape_.heads + head) * shape_.queries + first;
     for (std::int64_t j = 0; j < count; ++j) lse[j] = work.top[j] + std::log(work.total[j]);
   }
@@ -156,9 +168,10 @@ void attention(const Tensor& q, const Tensor& k, const Tensor& v, double scale, 
   if (suits_few_queries(q)) return attention_few(q, k, v, scale, causal, first_key, out, lse);
   visit_floating(q.dtype(), "attention", [&](auto tag) {
     using T = typename decltype(tag)::type;
-    using Acc = accumulate_t<T>;
-    const Forward<T> forward(q, k, v, scale, causal, first_key, out, lse);
-    share_out<Acc>(forward);
+    visit_unit<T>([&](auto unit) {
+      const Forward<T, typename decltype(unit)::type> forward(q, k, v, scale, causal, first_key, out, lse);
+      share_out<accumulate_t<T>>(forward);
+    });
   });
 }
 

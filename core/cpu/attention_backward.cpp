@@ -5,11 +5,13 @@
 //
 // One thread owns a kv head: it goes over the query heads that read it, and over blocks of keys and of queries, in a
 // fixed order, so dk and dv are the same sums whatever the team's size. Scores stay transposed, [keys, queries], as in
-// the forward pass; dk and dv sum over queries and take the tiles turned round, [queries, keys].
+// the forward pass; dk and dv sum over queries and take the tiles turned round, [queries, keys]. All five products run on
+// the unit in use (attention_panels.h), on those for bf16 with p and ds rounded to bf16; delta and ds itself are f32.
 #include <array>
 #include <limits>
 
-#include "core/cpu/attention_tiles.h"
+#include "core/cpu/attention_panels.h"
+#include "core/cpu/dots.h"
 #include "core/cpu/kernels.h"
 #include "core/cpu/vector_math.h"
 
@@ -21,10 +23,12 @@ struct BackwardTensors {
   Tensor &dq, &dk, &dv;
 };
 
-template <class T>
+template <class T, class Unit>
 class Backward {
   using Acc = accumulate_t<T>;
-  static constexpr int width = tile_columns<Acc>;         // queries in a tile, keys in a panel
+  using Element = typename Unit::Element;
+  static_assert(std::is_same_v<Acc, typename Unit::Sum>);
+  static constexpr int width = Unit::columns;             // queries in a tile, keys in a panel
   static constexpr std::int64_t query_block = 2 * width;  // queries summed over at once for dk and dv
   static constexpr std::int64_t key_panels = key_block / width;
 
@@ -38,6 +42,7 @@ class Backward {
   int team(int most) const { return useful_team(shape_.flops(), std::min<std::int64_t>(most, items())); }
 
   void run(Range items, Acc* memory) const {
+    [[maybe_unused]] const Unit unit;
     const Workspace work(shape_, memory);
     for (std::int64_t item = items.begin; item < items.end; ++item) {
       kv_head(item / shape_.kv_heads, item % shape_.kv_heads, work);
@@ -49,38 +54,45 @@ class Backward {
     // Of the kv head: sums [key panels][Dh, width].
     Acc *dk, *dv;
     // Of a query head: [query tiles][Dh, width] and panels of Dh over all queries; a number a query.
-    Acc *query, *dout, *dq, *query_rows, *dout_rows, *delta, *lse;
+    Element *query, *dout, *query_rows, *dout_rows;
+    Acc *dq, *delta, *lse;
     // Of a block of keys.
-    Acc *keys, *values, *key_rows;
+    Element *keys, *values, *key_rows;
     // Of a tile of queries against a block of keys: [keys, queries]; and turned round: [key panels][queries, width].
-    Acc *p, *ds, *p_turned, *ds_turned;
+    ScoreTile<Unit> p, ds;
+    Element *p_turned, *ds_turned;
     std::int64_t used;
 
-    Workspace(const AttentionShape& shape, Acc* memory) {
-      Carver<Acc> carver(memory);
-      const std::int64_t tiles = divide_up(shape.queries, width), tile = panel_size<Acc>(width, shape.width);
-      for (Acc** sum : {&dk, &dv}) *sum = carver.take(shape.key_blocks() * key_panels * shape.width * width);
-      for (Acc** columns : {&query, &dout, &dq}) *columns = carver.take(tiles * tile);
-      for (Acc** rows : {&query_rows, &dout_rows})
-        *rows = carver.take(WidthPanels<Acc>::size(shape.width, shape.queries));
+    Workspace(const AttentionShape& shape, Acc* memory) : Workspace(shape, Carver<Acc>(memory)) {}
+    Workspace(const AttentionShape& shape, Carver<Acc> carver) : p(carver), ds(carver) {
+      const std::int64_t tiles = divide_up(shape.queries, width), sum = WidthPanels<Unit>::sum_size(shape.width);
+      for (Acc** sums : {&dk, &dv}) *sums = carver.take(shape.key_blocks() * key_panels * sum);
+      dq = carver.take(tiles * sum);
+      for (Element** columns : {&query, &dout})
+        *columns = carver.template take<Element>(tiles * Unit::panel(width, shape.width));
+      for (Element** rows : {&query_rows, &dout_rows})
+        *rows = carver.template take<Element>(WidthPanels<Unit>::size(shape.width, shape.queries));
       for (Acc** numbers : {&delta, &lse}) *numbers = carver.take(tiles * width);
-      for (Acc** panels : {&keys, &values}) *panels = carver.take(KeyPanels<Acc>::size(shape.width));
-      key_rows = carver.take(WidthPanels<Acc>::size(shape.width, key_block));
-      for (Acc** scores : {&p, &ds}) *scores = carver.take(key_block * width);
-      for (Acc** turned : {&p_turned, &ds_turned})
-        *turned = carver.take(key_panels * panel_size<Acc>(width, query_block));
+      for (Element** panels : {&keys, &values})
+        *panels = carver.template take<Element>(KeyPanels<Unit>::size(shape.width));
+      key_rows = carver.template take<Element>(WidthPanels<Unit>::size(shape.width, key_block));
+      for (Element** turned : {&p_turned, &ds_turned})
+        *turned = carver.template take<Element>(key_panels * turned_size);
       used = carver.used();
     }
   };
 
-  std::int64_t tile_size() const { return panel_size<Acc>(width, shape_.width); }
+  // Elements of a panel of queries or of douts, of a sum [Dh, width], of a panel of probabilities turned round.
+  std::int64_t columns_size() const { return Unit::panel(width, shape_.width); }
+  std::int64_t sum_size() const { return WidthPanels<Unit>::sum_size(shape_.width); }
+  static constexpr std::int64_t turned_size = Unit::panel(width, query_block);
   Range keys_of(std::int64_t block) const {
     return {block * key_block, std::min((block + 1) * key_block, shape_.keys)};
   }
 
   void kv_head(std::int64_t batch, std::int64_t kv_head, const Workspace& work) const {
-    const std::int64_t panels = shape_.key_blocks() * key_panels, panel = shape_.width * width;
-    for (Acc* sum : {work.dk, work.dv}) std::fill_n(sum, panels * panel, Acc{0});
+    const std::int64_t panels = shape_.key_blocks() * key_panels;
+    for (Acc* sum : {work.dk, work.dv}) std::fill_n(sum, panels * sum_size(), Acc{0});
     for (std::int64_t head = kv_head * shape_.group(); head < (kv_head + 1) * shape_.group(); ++head) {
       pack_queries(batch, head, work);
       for (std::int64_t block = 0; block < shape_.key_blocks(); ++block) {
@@ -89,14 +101,14 @@ class Backward {
           block_pair(batch, block, first, work);
       }
       for (std::int64_t first = 0, tile = 0; first < shape_.queries; first += width, ++tile) {
-        write_columns(work.dq + tile * tile_size(), std::min<std::int64_t>(width, shape_.queries - first),
-                      HeadRows<T>(x_.dq, batch, head), first);
+        write_columns<width>(work.dq + tile * sum_size(), std::min<std::int64_t>(width, shape_.queries - first),
+                             HeadRows<T>(x_.dq, batch, head), first);
       }
     }
     for (std::int64_t first = 0, i = 0; first < shape_.keys; first += width, ++i) {
       const std::int64_t count = std::min<std::int64_t>(width, shape_.keys - first);
-      write_columns(work.dk + i * panel, count, HeadRows<T>(x_.dk, batch, kv_head), first);
-      write_columns(work.dv + i * panel, count, HeadRows<T>(x_.dv, batch, kv_head), first);
+      write_columns<width>(work.dk + i * sum_size(), count, HeadRows<T>(x_.dk, batch, kv_head), first);
+      write_columns<width>(work.dv + i * sum_size(), count, HeadRows<T>(x_.dv, batch, kv_head), first);
     }
   }
 
@@ -105,23 +117,26 @@ class Backward {
     const std::int64_t tiles = divide_up(shape_.queries, width);
     for (std::int64_t tile = 0; tile < tiles; ++tile) {
       const std::int64_t first = tile * width, count = std::min<std::int64_t>(width, shape_.queries - first);
-      Acc* columns = work.query + tile * tile_size();
-      pack_head_columns(query, first, count, columns);
-      for (std::int64_t i = 0; i < shape_.width * width; ++i) columns[i] *= scale_;
-      pack_head_columns(dout, first, count, work.dout + tile * tile_size());
-      // delta, with out packed where dq will be summed.
-      Acc* scratch = work.dq + tile * tile_size();
-      pack_head_columns(out, first, count, scratch);
+      Element *columns = work.query + tile * columns_size(), *dout_columns = work.dout + tile * columns_size();
+      pack_head_columns<Unit>(query, first, count, columns);
+      if constexpr (operands_are_sums<Unit>) scale(shape_.width * width, columns);
+      pack_head_columns<Unit>(dout, first, count, dout_columns);
       Acc* delta = work.delta + first;
       std::fill_n(delta, width, Acc{0});
-      for (std::int64_t d = 0; d < shape_.width; ++d) {
-        const Acc *a = scratch + d * width, *b = work.dout + tile * tile_size() + d * width;
-        for (int j = 0; j < width; ++j) delta[j] += a[j] * b[j];
+      if constexpr (operands_are_sums<Unit>) {
+        Acc* scratch = work.dq + tile * sum_size();  // out packed where dq will be summed
+        pack_head_columns<Unit>(out, first, count, scratch);
+        for (std::int64_t d = 0; d < shape_.width; ++d) {
+          const Acc *a = scratch + d * width, *b = dout_columns + d * width;
+          for (int j = 0; j < width; ++j) delta[j] += a[j] * b[j];
+        }
+      } else {
+        for (std::int64_t i = 0; i < count; ++i) delta[i] = dot(shape_.width, out.row(first + i), dout.row(first + i));
       }
     }
-    std::fill_n(work.dq, tiles * tile_size(), Acc{0});
-    WidthPanels<Acc>::pack(query, {0, shape_.queries}, shape_.queries, work.query_rows);
-    WidthPanels<Acc>::pack(dout, {0, shape_.queries}, shape_.queries, work.dout_rows);
+    std::fill_n(work.dq, tiles * sum_size(), Acc{0});
+    WidthPanels<Unit>::pack(query, {0, shape_.queries}, shape_.queries, work.query_rows);
+    WidthPanels<Unit>::pack(dout, {0, shape_.queries}, shape_.queries, work.dout_rows);
     // A query that saw no key has lse = -infinity and only masked scores; 0 keeps exp(score - lse) at 0.
     const Acc* lse = x_.lse.template data<Acc>() + (batch * shape_.heads + head) * shape_.queries;
     std::fill_n(work.lse, tiles * width, Acc{0});
@@ -132,9 +147,9 @@ class Backward {
 
   void pack_keys(std::int64_t batch, std::int64_t kv_head, Range keys, const Workspace& work) const {
     const HeadRows<const T> k(x_.k, batch, kv_head), v(x_.v, batch, kv_head);
-    KeyPanels<Acc>::pack(k, keys, work.keys);
-    KeyPanels<Acc>::pack(v, keys, work.values);
-    WidthPanels<Acc>::pack(k, keys, key_block, work.key_rows);
+    KeyPanels<Unit>::pack(k, keys, work.keys);
+    KeyPanels<Unit>::pack(v, keys, work.values);
+    WidthPanels<Unit>::pack(k, keys, key_block, work.key_rows);
   }
 
   /// A block of keys against a block of queries: adds to dq of these queries, dk and dv of these keys.
@@ -154,39 +169,47 @@ class Backward {
       turn(visible, count, tile - first, work);
     }
     for (std::int64_t i = 0; i * width < widest; ++i) {
-      const std::int64_t sum = (block * key_panels + i) * shape_.width * width;
-      const std::int64_t turned = i * panel_size<Acc>(width, query_block) + (begin - first) * width;
-      WidthPanels<Acc>::multiply_add(shape_.width, shape_.queries, begin, last - begin, work.dout_rows,
-                                     work.p_turned + turned, work.dv + sum);
-      WidthPanels<Acc>::multiply_add(shape_.width, shape_.queries, begin, last - begin, work.query_rows,
-                                     work.ds_turned + turned, work.dk + sum);
+      const std::int64_t sum = (block * key_panels + i) * sum_size();
+      const std::int64_t turned = i * turned_size + Unit::offset(width, begin - first);
+      WidthPanels<Unit>::multiply_add(shape_.width, shape_.queries, begin, last - begin, work.dout_rows,
+                                      work.p_turned + turned, work.dv + sum);
+      WidthPanels<Unit>::multiply_add(shape_.width, shape_.queries, begin, last - begin, work.query_rows,
+                                      work.ds_turned + turned, work.dk + sum);
     }
   }
 
   /// p and ds [keys, queries] of one tile of queries, and what they add to dq.
   void gradient_tile(std::int64_t batch, Range keys, std::int64_t visible, std::int64_t first,
                      const Workspace& work) const {
-    const std::int64_t tile = first / width * tile_size();
-    KeyPanels<Acc>::multiply(keys.size(), visible, shape_.width, work.keys, work.query + tile, work.p);
-    mask_scores(shape_, batch, first, keys.begin, visible, work.p);
-    KeyPanels<Acc>::multiply(keys.size(), visible, shape_.width, work.values, work.dout + tile, work.ds);
+    const std::int64_t tile = first / width, columns = tile * columns_size();
+    Acc *p = work.p.sums, *ds = work.ds.sums;
+    KeyPanels<Unit>::multiply(keys.size(), visible, shape_.width, work.keys, work.query + columns, p);
+    if constexpr (!operands_are_sums<Unit>) scale(visible * width, p);
+    mask_scores<width>(shape_, batch, first, keys.begin, visible, p);
+    KeyPanels<Unit>::multiply(keys.size(), visible, shape_.width, work.values, work.dout + columns, ds);
     const Acc *lse = work.lse + first, *delta = work.delta + first;
-    for (std::int64_t i = 0; i < visible; ++i) {
-      Acc *p = work.p + i * width, *ds = work.ds + i * width;
+    for (std::int64_t i = 0; i < visible; ++i, p += width, ds += width) {
       for (int j = 0; j < width; ++j) p[j] = exp_approx(p[j] - lse[j]);
       for (int j = 0; j < width; ++j) ds[j] = scale_ * p[j] * (ds[j] - delta[j]);
     }
-    WidthPanels<Acc>::multiply_add(shape_.width, key_block, 0, visible, work.key_rows, work.ds, work.dq + tile);
+    work.p.finish(visible);
+    work.ds.finish(visible);
+    WidthPanels<Unit>::multiply_add(shape_.width, key_block, 0, visible, work.key_rows, work.ds.panel(visible),
+                                    work.dq + tile * sum_size());
   }
 
   /// The tile turned round into rows [row, row + count) of the block's [queries, keys] panels, 0 for keys not visible.
   void turn(std::int64_t visible, std::int64_t count, std::int64_t row, const Workspace& work) const {
     for (std::int64_t i = 0; i < key_panels; ++i) {
       const std::int64_t keys = std::clamp<std::int64_t>(visible - i * width, 0, width);
-      const std::int64_t from = i * width * width, to = i * panel_size<Acc>(width, query_block) + row * width;
-      pack_columns(Strip<Acc>{work.p + from, keys, count, width, 1}, work.p_turned + to);
-      pack_columns(Strip<Acc>{work.ds + from, keys, count, width, 1}, work.ds_turned + to);
+      const std::int64_t to = i * turned_size + Unit::offset(width, row);
+      work.p.turn(i * width, keys, count, work.p_turned + to);
+      work.ds.turn(i * width, keys, count, work.ds_turned + to);
     }
+  }
+
+  void scale(std::int64_t count, Acc* x) const {
+    for (std::int64_t i = 0; i < count; ++i) x[i] *= scale_;
   }
 
   const BackwardTensors& x_;
@@ -201,10 +224,11 @@ void attention_backward(const Tensor& q, const Tensor& k, const Tensor& v, const
                         Tensor& dv) {
   visit_floating(q.dtype(), "attention_backward", [&](auto tag) {
     using T = typename decltype(tag)::type;
-    using Acc = accumulate_t<T>;
-    const BackwardTensors tensors{q, k, v, out, lse, dout, dq, dk, dv};
-    const Backward<T> backward(tensors, scale, causal, first_key);
-    share_out<Acc>(backward);
+    visit_unit<T>([&](auto unit) {
+      const BackwardTensors tensors{q, k, v, out, lse, dout, dq, dk, dv};
+      const Backward<T, typename decltype(unit)::type> backward(tensors, scale, causal, first_key);
+      share_out<accumulate_t<T>>(backward);
+    });
   });
 }
 

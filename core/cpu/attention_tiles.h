@@ -1,10 +1,8 @@
-// What attention's forward and backward passes share: heads as matrices, their panels, and the causal limit.
+// What attention's forward and backward passes share besides panels: heads as matrices, who sees whom, and writing results.
 //
-// Both passes keep scores transposed, [keys, queries], with tile_columns queries side by side in vector lanes. The
+// Both passes keep scores transposed, [keys, queries], with a tile's worth of queries side by side in vector lanes. The
 // softmax over keys is then plain vertical vector arithmetic, and a tile of probabilities is already the panel of B
-// that the product with the values wants: out^T [Dh, queries] = V^T P^T. Everything indexed by queries or keys on the
-// right-hand side of a product is cut into panels of tile_columns; Dh on the left-hand side into chunks of at most
-// tile_rows. Read next: attention.cpp.
+// that the product with the values wants: out^T [Dh, queries] = V^T P^T. Read next: attention_panels.h, attention.cpp.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +16,7 @@
 
 namespace trireme::cpu {
 
-/// Keys handled at once: a multiple of tile_columns on every machine.
+/// Keys handled at once: a multiple of a tile's columns on every machine.
 inline constexpr std::int64_t key_block = 64;
 
 /// One head of a [B, T, H, Dh] tensor: row t is at data + t * stride, contiguous.
@@ -52,7 +50,6 @@ struct AttentionShape {
         first_key(first_keys.defined() ? first_keys.data<std::int32_t>() : nullptr) {}
 
   std::int64_t group() const { return heads / kv_heads; }  ///< query heads that read one kv head
-  std::int64_t chunks() const { return divide_up(width, tile_rows); }
   std::int64_t key_blocks() const { return divide_up(keys, key_block); }
   std::int64_t flops() const {
     return 4 * batch * heads * queries * keys * width;
@@ -69,77 +66,15 @@ struct AttentionShape {
   }
 };
 
-/// Rows [first, first + count) of a head as a panel of B: [Dh, tile_columns], zeros beyond count.
-template <class T>
-void pack_head_columns(const HeadRows<const T>& x, std::int64_t first, std::int64_t count, accumulate_t<T>* to) {
-  pack_columns(Strip<T>{x.row(first), count, x.width, x.stride, 1}, to);
-}
-
-/// A block of keys as panels of A, [Dh, up to tile_rows] each, for the products that give scores.
-template <class Acc>
-struct KeyPanels {
-  static constexpr std::int64_t most = (key_block + tile_rows - 1) / tile_rows;
-  static std::int64_t size(std::int64_t width) { return most * panel_size<Acc>(tile_rows, width); }
-
-  template <class T>
-  static void pack(const HeadRows<const T>& x, Range keys, Acc* to) {
-    const std::int64_t panels = divide_up(keys.size(), tile_rows), stride = panel_size<Acc>(tile_rows, x.width);
-    for (std::int64_t i = 0; i < panels; ++i) {
-      const Range part = part_of(keys.size(), panels, i);
-      pack_rows(Strip<T>{x.row(keys.begin + part.begin), part.size(), x.width, x.stride, 1}, to + i * stride);
-    }
-  }
-
-  /// result [keys, tile_columns] = keys @ columns, at least for the first `wanted` of the block's `count` keys.
-  static void multiply(std::int64_t count, std::int64_t wanted, std::int64_t width, const Acc* panels,
-                       const Acc* columns, Acc* result) {
-    const std::int64_t parts = divide_up(count, tile_rows), stride = panel_size<Acc>(tile_rows, width);
-    for (std::int64_t i = 0; i < parts; ++i) {
-      const Range part = part_of(count, parts, i);
-      if (part.begin >= wanted) break;
-      tile_product(part.size(), width, panels + i * stride, columns, result + part.begin * tile_columns<Acc>);
-    }
-  }
-};
-
-/// Rows of a head as panels of A, [rows, up to tile_rows of Dh] each, for the products that sum over rows.
-template <class Acc>
-struct WidthPanels {
-  static std::int64_t stride(std::int64_t rows) { return panel_size<Acc>(tile_rows, rows); }
-  static std::int64_t size(std::int64_t width, std::int64_t rows) { return divide_up(width, tile_rows) * stride(rows); }
-
-  /// `to` has room for `room` rows.
-  template <class T>
-  static void pack(const HeadRows<const T>& x, Range rows, std::int64_t room, Acc* to) {
-    const std::int64_t chunks = divide_up(x.width, tile_rows);
-    for (std::int64_t c = 0; c < chunks; ++c) {
-      const Range part = part_of(x.width, chunks, c);
-      pack_rows(Strip<T>{x.row(rows.begin) + part.begin, part.size(), rows.size(), 1, x.stride}, to + c * stride(room));
-    }
-  }
-
-  /// sum [Dh, tile_columns] += x^T @ columns over rows [first, first + depth) of the packed x;
-  /// columns [depth, tile_columns].
-  static void multiply_add(std::int64_t width, std::int64_t room, std::int64_t first, std::int64_t depth,
-                           const Acc* panels, const Acc* columns, Acc* sum) {
-    const std::int64_t chunks = divide_up(width, tile_rows);
-    for (std::int64_t c = 0; c < chunks; ++c) {
-      const Range part = part_of(width, chunks, c);
-      tile_product_add(part.size(), depth, panels + c * stride(room) + first * part.size(), columns,
-                       sum + part.begin * tile_columns<Acc>);
-    }
-  }
-};
-
-/// Writes columns [0, count) of x [Dh, tile_columns] as rows first.. of a head.
-template <class T>
+/// Writes columns [0, count) of x [Dh, columns] as rows first.. of a head.
+template <int columns, class T>
 void write_columns(const accumulate_t<T>* x, std::int64_t count, const HeadRows<T>& to, std::int64_t first) {
   using Acc = accumulate_t<T>;
   constexpr int width = tile_columns<Acc>;
-  alignas(64) Acc rows[panel_size<Acc>(width, width)];  // [queries, part of Dh]
+  alignas(64) Acc rows[panel_size<Acc>(width, columns)];  // [queries, part of Dh]
   for (std::int64_t d = 0; d < to.width; d += width) {
     const std::int64_t part = std::min<std::int64_t>(width, to.width - d);
-    pack_columns(Strip<Acc>{x + d * width, part, count, width, 1}, rows);
+    pack_columns(Strip<Acc>{x + d * columns, part, count, columns, 1}, rows);
     for (std::int64_t i = 0; i < count; ++i) {
       T* row = to.row(first + i) + d;
       for (std::int64_t j = 0; j < part; ++j) row[j] = static_cast<T>(rows[i * width + j]);
@@ -147,23 +82,22 @@ void write_columns(const accumulate_t<T>* x, std::int64_t count, const HeadRows<
   }
 }
 
-/// Sets scores [keys, tile_columns] of pairs that must not see each other to -infinity: column j, query first + j of
+/// Sets scores [keys, columns] of pairs that must not see each other to -infinity: column j, query first + j of
 /// sequence `batch`, against keys from seen(first + j) on and keys before its first_key. Row 0 is key `key`; `count`
 /// rows.
-template <class Acc>
+template <int columns, class Acc>
 void mask_scores(const AttentionShape& shape, std::int64_t batch, std::int64_t first, std::int64_t key,
                  std::int64_t count, Acc* scores) {
-  for (int j = 0; shape.first_key != nullptr && j < std::min<std::int64_t>(tile_columns<Acc>, shape.queries - first);
-       ++j) {
+  for (int j = 0; shape.first_key != nullptr && j < std::min<std::int64_t>(columns, shape.queries - first); ++j) {
     const std::int64_t hidden = shape.first_key[batch * shape.queries + first + j] - key;
     for (std::int64_t i = 0; i < std::min(hidden, count); ++i)
-      scores[i * tile_columns<Acc> + j] = -std::numeric_limits<Acc>::infinity();
+      scores[i * columns + j] = -std::numeric_limits<Acc>::infinity();
   }
   if (!shape.causal) return;
   const std::int64_t offset = first + shape.keys - shape.queries;  // column j sees keys up to offset + j
   for (std::int64_t i = std::max<std::int64_t>(0, offset + 1 - key); i < count; ++i) {
-    const std::int64_t hidden = std::min<std::int64_t>(key + i - offset, tile_columns<Acc>);
-    std::fill_n(scores + i * tile_columns<Acc>, hidden, -std::numeric_limits<Acc>::infinity());
+    const std::int64_t hidden = std::min<std::int64_t>(key + i - offset, columns);
+    std::fill_n(scores + i * columns, hidden, -std::numeric_limits<Acc>::infinity());
   }
 }
 

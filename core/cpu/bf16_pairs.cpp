@@ -11,11 +11,14 @@ namespace {
 
 __m512bh as_pairs(__m512i words) { return reinterpret_cast<__m512bh>(words); }
 
-template <int rows>
+template <bool add, int rows>
 void product(std::int64_t pairs, const std::uint32_t* a, const std::uint32_t* b, float* tile) {
   __m512 sum[rows][2];
 #pragma GCC unroll 16
-  for (int i = 0; i < rows; ++i) sum[i][0] = sum[i][1] = _mm512_setzero_ps();
+  for (int i = 0; i < rows; ++i) {
+    sum[i][0] = add ? _mm512_loadu_ps(tile + i * pair_tile_columns) : _mm512_setzero_ps();
+    sum[i][1] = add ? _mm512_loadu_ps(tile + i * pair_tile_columns + 16) : _mm512_setzero_ps();
+  }
   for (std::int64_t k = 0; k < pairs; ++k, a += rows, b += pair_tile_columns) {
     const __m512bh left = as_pairs(_mm512_loadu_si512(b)), right = as_pairs(_mm512_loadu_si512(b + 16));
 #pragma GCC unroll 16
@@ -33,14 +36,20 @@ void product(std::int64_t pairs, const std::uint32_t* a, const std::uint32_t* b,
 }
 
 using Product = void (*)(std::int64_t, const std::uint32_t*, const std::uint32_t*, float*);
-constexpr Product products[pair_tile_rows] = {product<1>,  product<2>,  product<3>,  product<4>, product<5>,
-                                              product<6>,  product<7>,  product<8>,  product<9>, product<10>,
-                                              product<11>, product<12>, product<13>, product<14>};
+template <bool add>
+constexpr Product products[pair_tile_rows] = {product<add, 1>,  product<add, 2>,  product<add, 3>,  product<add, 4>,
+                                              product<add, 5>,  product<add, 6>,  product<add, 7>,  product<add, 8>,
+                                              product<add, 9>,  product<add, 10>, product<add, 11>, product<add, 12>,
+                                              product<add, 13>, product<add, 14>};
 
 }  // namespace
 
 void pair_product(std::int64_t rows, std::int64_t pairs, const std::uint32_t* a, const std::uint32_t* b, float* tile) {
-  products[rows - 1](pairs, a, b, tile);
+  products<false>[rows - 1](pairs, a, b, tile);
+}
+void pair_product_add(std::int64_t rows, std::int64_t pairs, const std::uint32_t* a, const std::uint32_t* b,
+                      float* tile) {
+  products<true>[rows - 1](pairs, a, b, tile);
 }
 
 }  // namespace trireme::cpu
@@ -51,6 +60,9 @@ namespace trireme::cpu {
 
 void pair_product(std::int64_t, std::int64_t, const std::uint32_t*, const std::uint32_t*, float*) {
   __builtin_trap();  // no processor of this kind has the unit: processor.cpp never names it
+}
+void pair_product_add(std::int64_t, std::int64_t, const std::uint32_t*, const std::uint32_t*, float*) {
+  __builtin_trap();
 }
 
 }  // namespace trireme::cpu

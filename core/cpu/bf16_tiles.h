@@ -14,12 +14,18 @@ namespace trireme::cpu {
 inline constexpr int pair_tile_rows = 14, pair_tile_columns = 32;
 /// tile [rows, 32] = the product of panels of `pairs` pairs: a [pairs, rows], b [pairs, 32]. AVX-512 BF16.
 void pair_product(std::int64_t rows, std::int64_t pairs, const std::uint32_t* a, const std::uint32_t* b, float* tile);
+/// The same, added to what the tile holds.
+void pair_product_add(std::int64_t rows, std::int64_t pairs, const std::uint32_t* a, const std::uint32_t* b,
+                      float* tile);
 
 inline constexpr int amx_tile_rows = 32, amx_tile_columns = 32;
 /// tile [32, 32] = the product of `groups` groups of 32 steps of K: a, b [groups, 2, 16, 16] pairs. AMX, which the calling
 /// thread must have set up; the other in plain C++.
 void amx_product(std::int64_t groups, const std::uint32_t* a, const std::uint32_t* b, float* tile);
 void software_amx_product(std::int64_t groups, const std::uint32_t* a, const std::uint32_t* b, float* tile);
+/// The same, added to what the tile holds.
+void amx_product_add(std::int64_t groups, const std::uint32_t* a, const std::uint32_t* b, float* tile);
+void software_amx_product_add(std::int64_t groups, const std::uint32_t* a, const std::uint32_t* b, float* tile);
 void set_up_amx();   ///< the calling thread's tiles: eight of 16 rows of 64 bytes
 void release_amx();  ///< so that the system need not save them
 

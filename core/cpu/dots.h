@@ -30,6 +30,17 @@ T sum_lanes(Vector<T> x) {
   }
 }
 
+/// The dot product of two rows of bf16.
+inline float dot(std::int64_t depth, const bf16* a, const bf16* b) {
+  constexpr int step = lanes<float>;
+  Vector<float> sum = {};
+  std::int64_t k = 0;
+  for (; k + step <= depth; k += step) sum += load(a + k) * load(b + k);
+  float total = sum_lanes<float>(sum);
+  for (; k < depth; ++k) total += static_cast<float>(a[k]) * static_cast<float>(b[k]);
+  return total;
+}
+
 /// How many vectors a step along b gives.
 template <class In>
 inline constexpr int step_vectors = std::same_as<In, bf16> ? 2 : 1;

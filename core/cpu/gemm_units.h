@@ -1,6 +1,7 @@
-// What multiplies panels, as gemm_packed.cpp uses it: the size of a tile, the layout of panels, packing, and the product of
-// two panels. One unit for every element type, and more for bf16 (processor.h). An object of a unit belongs to the thread
-// that made it. Read next: tile_product.h, bf16_tiles.h.
+// What multiplies panels, in gemm_packed.cpp and in attention (attention_panels.h): the size of a tile, the layout of
+// panels, packing, and the product of two panels, or that product added to a tile. One unit for every element type, and more
+// for bf16 (processor.h). A unit multiplies on the thread that made an object of it, while that lives.
+// Read next: tile_product.h, bf16_tiles.h.
 #pragma once
 
 #include <algorithm>
@@ -20,12 +21,18 @@ struct VectorUnit {
   using Element = Sum;             ///< of panels
   static constexpr int steps = 1;  ///< of K in an Element
   static constexpr int rows = tile_rows, columns = tile_columns<Sum>;
+  static constexpr bool whole = false;  ///< whether a product writes all rows of its tile, not only as many as A has
   /// Elements to reserve for a panel.
   static constexpr std::int64_t panel(std::int64_t width, std::int64_t depth) { return panel_size<Sum>(width, depth); }
   static void pack_a(const Strip<In>& from, Element* to) { pack_rows(from, to); }
   static void pack_b(const Strip<In>& from, Element* to) { pack_columns(from, to); }
+  /// Elements from the start of a panel to a step of K that is a multiple of `columns`.
+  static constexpr std::int64_t offset(std::int64_t width, std::int64_t step) { return width * step; }
   static void multiply(std::int64_t count, std::int64_t depth, const Element* a, const Element* b, Sum* tile) {
     tile_product(count, depth, a, b, tile);
+  }
+  static void multiply_add(std::int64_t count, std::int64_t depth, const Element* a, const Element* b, Sum* tile) {
+    tile_product_add(count, depth, a, b, tile);
   }
 };
 
@@ -35,13 +42,18 @@ struct PairUnit {
   using Element = Pair;
   static constexpr int steps = 2;
   static constexpr int rows = pair_tile_rows, columns = pair_tile_columns;
+  static constexpr bool whole = false;
   static constexpr std::int64_t panel(std::int64_t width, std::int64_t depth) {
     return width * divide_up(depth, 2) + 16;
   }
   static void pack_a(const Strip<bf16>& from, Element* to) { pack_pairs(from, to); }
   static void pack_b(const Strip<bf16>& from, Element* to) { pack_pairs(from, columns, to); }
+  static constexpr std::int64_t offset(std::int64_t width, std::int64_t step) { return width * (step / 2); }
   static void multiply(std::int64_t count, std::int64_t depth, const Element* a, const Element* b, Sum* tile) {
     pair_product(count, divide_up(depth, 2), a, b, tile);
+  }
+  static void multiply_add(std::int64_t count, std::int64_t depth, const Element* a, const Element* b, Sum* tile) {
+    pair_product_add(count, divide_up(depth, 2), a, b, tile);
   }
 };
 
@@ -52,6 +64,7 @@ struct TileUnit {
   using Element = Pair;
   static constexpr int steps = 2;
   static constexpr int rows = amx_tile_rows, columns = amx_tile_columns;
+  static constexpr bool whole = true;
   static constexpr std::int64_t panel(std::int64_t /*width*/, std::int64_t depth) {
     return std::max<std::int64_t>(1, divide_up(depth, 32)) * 2 * 16 * 16;
   }
@@ -59,6 +72,11 @@ struct TileUnit {
   static void pack_b(const Strip<bf16>& from, Element* to) { pack_column_tiles(from, to); }
   static void multiply(std::int64_t /*count*/, std::int64_t depth, const Element* a, const Element* b, Sum* tile) {
     software ? software_amx_product(divide_up(depth, 32), a, b, tile) : amx_product(divide_up(depth, 32), a, b, tile);
+  }
+  static constexpr std::int64_t offset(std::int64_t /*width*/, std::int64_t step) { return step / 32 * 2 * 16 * 16; }
+  static void multiply_add(std::int64_t /*count*/, std::int64_t depth, const Element* a, const Element* b, Sum* tile) {
+    const std::int64_t groups = divide_up(depth, 32);
+    software ? software_amx_product_add(groups, a, b, tile) : amx_product_add(groups, a, b, tile);
   }
 
   TileUnit() {

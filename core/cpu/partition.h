@@ -31,10 +31,12 @@ template <class T>
 class Carver {
  public:
   explicit Carver(T* memory = nullptr) : memory_(memory) {}
-  T* take(std::int64_t count) {
+  /// `count` elements, of T unless another type is asked for.
+  template <class U = T>
+  U* take(std::int64_t count) {
     T* piece = memory_ == nullptr ? nullptr : memory_ + used_;
-    used_ += divide_up(count, 64) * 64;
-    return piece;
+    used_ += divide_up(count * static_cast<std::int64_t>(sizeof(U)), 64 * static_cast<std::int64_t>(sizeof(T))) * 64;
+    return reinterpret_cast<U*>(piece);
   }
   std::int64_t used() const { return used_; }  ///< elements
 

@@ -7,15 +7,16 @@
 #include <limits>
 #include <string>
 
-#include "core/cpu/processor.h"
 #include "core/kernels.h"
 #include "tests/products/each_product.h"
 #include "tests/products/reference.h"
+#include "tests/products/units.h"
 #include "tests/sanitized.h"
 
 namespace trireme {
 namespace {
 
+using test::for_each_unit;
 using test::random_tensor;
 using test::values;
 
@@ -94,20 +95,6 @@ void check(const Case& x) {
     }
   }
   CHECK(wrong == 0);
-}
-
-/// Runs `body` once for each way in which this processor multiplies bf16, and with tiles in software.
-template <class Body>
-void for_each_unit(Body&& body) {
-  std::vector<cpu::Bf16Unit> units = cpu::bf16_units();
-  units.push_back(cpu::Bf16Unit::software_tiles);
-  const cpu::Bf16Unit before = cpu::bf16_unit();
-  for (const cpu::Bf16Unit unit : units) {
-    cpu::select_bf16_unit(unit);
-    CAPTURE(cpu::name(unit));
-    body();
-  }
-  cpu::select_bf16_unit(before);
 }
 
 /// Runs `body` once for each implementation.

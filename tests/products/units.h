@@ -1,0 +1,26 @@
+// The ways in which bf16 is multiplied (core/cpu/processor.h), one after the other.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <vector>
+
+#include "core/cpu/processor.h"
+
+namespace trireme::test {
+
+/// Runs `body` once for each way in which this processor multiplies bf16, and with tiles in software.
+template <class Body>
+void for_each_unit(Body&& body) {
+  std::vector<cpu::Bf16Unit> units = cpu::bf16_units();
+  units.push_back(cpu::Bf16Unit::software_tiles);
+  const cpu::Bf16Unit before = cpu::bf16_unit();
+  for (const cpu::Bf16Unit unit : units) {
+    cpu::select_bf16_unit(unit);
+    CAPTURE(cpu::name(unit));
+    body();
+  }
+  cpu::select_bf16_unit(before);
+}
+
+}  // namespace trireme::test
