@@ -349,6 +349,23 @@ TEST_CASE("attention stays finite and right when scores are a thousand times lar
   }
 }
 
+TEST_CASE("attention weighs to the nearest: over ones it gives one, and dv of ones adds up to the queries") {
+  // A p rounded another way than to nearest would be off to one side by a third of a percent on average. Rounded to
+  // nearest, the errors of many p cancel: less remains than a step of bf16 near 1.
+  for_each_way({DType::f64, DType::f32, DType::bf16}, [](DType dtype) {
+    const Case x{1, 200, 130, 2, 2, 24, false, dtype};
+    Tensors t(x);
+    t.v = Tensor::full(t.v.shape(), 1, dtype);
+    t.dout = Tensor::full(t.dout.shape(), 1, dtype);
+    t.run(x);
+    const double far = dtype == DType::bf16 ? 0 : static_cast<double>(x.keys) * test::rounding(dtype);
+    for (const double number : values(t.out)) REQUIRE(std::fabs(number - 1) <= far);
+    double sum = 0;
+    for (const double number : values(t.dv)) sum += number;
+    CHECK(std::fabs(sum / static_cast<double>(x.queries * x.heads * x.width) - 1) <= 0x1p-11);
+  });
+}
+
 TEST_CASE("attention and its gradient give the same bits for 1, 2 and 3 threads") {
   for (const Case& x :
        {Case{2, 70, 70, 6, 3, 20, true, DType::f32}, Case{1, 200, 130, 1, 1, 40, true, DType::bf16},
