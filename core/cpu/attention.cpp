@@ -11,6 +11,7 @@
 // Too few queries for a tile go another way: attention_few.cpp. Read next: attention_backward.cpp.
 #include <cmath>
 #include <limits>
+#include <type_traits>
 
 #include "core/cpu/attention_few.h"
 #include "core/cpu/attention_panels.h"
@@ -41,7 +42,7 @@ class Forward {
 
   /// Items [begin, end): consecutive ones share a kv head, whose keys and values are packed once.
   void run(Range items, Acc* memory) const {
-    [[maybe_unused]] const Unit unit;
+    [[maybe_unused]] const Unit unit;  // lets this thread multiply
     const Workspace work(shape_, memory);
     std::int64_t packed = -1;
     for (std::int64_t item = items.begin; item < items.end; ++item) {

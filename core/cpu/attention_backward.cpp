@@ -9,6 +9,7 @@
 // the unit in use (attention_panels.h), on those for bf16 with p and ds rounded to bf16; delta and ds itself are f32.
 #include <array>
 #include <limits>
+#include <type_traits>
 
 #include "core/cpu/attention_panels.h"
 #include "core/cpu/dots.h"
@@ -42,7 +43,7 @@ class Backward {
   int team(int most) const { return useful_team(shape_.flops(), std::min<std::int64_t>(most, items())); }
 
   void run(Range items, Acc* memory) const {
-    [[maybe_unused]] const Unit unit;
+    [[maybe_unused]] const Unit unit;  // lets this thread multiply
     const Workspace work(shape_, memory);
     for (std::int64_t item = items.begin; item < items.end; ++item) {
       kv_head(item / shape_.kv_heads, item % shape_.kv_heads, work);

@@ -4,7 +4,9 @@
 // pieces of at most Unit::rows. Where the unit's operands are of the type that sums are kept in, probabilities are operands
 // as they are, and the scale is put into q once. The units for bf16 take operands of bf16: q goes in as it is in memory,
 // and the scale onto the scores, for a rounded scale * q would be off in every one of them; probabilities and their
-// gradients are rounded. Steps beyond a matrix are zeros on both sides. Read next: attention.cpp.
+// gradients are rounded. Steps beyond a matrix are zeros on both sides. A product may run on past the keys that a tile of
+// queries sees, to the end of a pair or group of steps: with p = 0 there, as for keys that only some of its queries see.
+// Read next: attention.cpp.
 #pragma once
 
 #include <type_traits>
@@ -105,15 +107,15 @@ template <class Unit>
 struct ScoreTile {
   using Sum = typename Unit::Sum;
   using Element = typename Unit::Element;
-  static constexpr std::int64_t count = key_block * Unit::columns;
+  static constexpr std::int64_t size = key_block * Unit::columns;
 
   Sum* sums;
   bf16* rounded = nullptr;    // [keys, queries]
   Element* packed = nullptr;  // a panel of B
 
-  explicit ScoreTile(Carver<Sum>& carver) : sums(carver.take(count)) {
+  explicit ScoreTile(Carver<Sum>& carver) : sums(carver.take(size)) {
     if constexpr (!operands_are_sums<Unit>) {
-      rounded = carver.template take<bf16>(count);
+      rounded = carver.template take<bf16>(size);
       packed = carver.template take<Element>(Unit::panel(Unit::columns, key_block));
     }
   }
@@ -133,7 +135,7 @@ struct ScoreTile {
       return packed;
     }
   }
-  /// [queries, columns] of the `count` keys from `first` on, zeros beyond, for sums over the first `queries` queries.
+  /// [queries, columns] of `keys` keys from `first` on, zeros beyond, for sums over the first `queries` queries.
   void turn(std::int64_t first, std::int64_t keys, std::int64_t queries, Element* to) const {
     const std::int64_t from = first * Unit::columns;
     if constexpr (operands_are_sums<Unit>) {
