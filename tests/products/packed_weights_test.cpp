@@ -3,9 +3,9 @@
 
 #include <doctest/doctest.h>
 
-#include "core/cpu/processor.h"
 #include "core/kernels.h"
 #include "tests/products/reference.h"
+#include "tests/products/units.h"
 
 namespace trireme {
 namespace {
@@ -36,22 +36,10 @@ struct Layer {
 
 std::int64_t copies_in_use() { return MemoryPool::current()->use(MemoryCategory::workspace).live; }
 
-template <class Body>
-void for_each_unit(Body&& body) {
-  std::vector<cpu::Bf16Unit> units = cpu::bf16_units();
-  units.push_back(cpu::Bf16Unit::software_tiles);
-  const cpu::Bf16Unit before = cpu::bf16_unit();
-  for (const cpu::Bf16Unit unit : units) {
-    cpu::select_bf16_unit(unit);
-    body();
-  }
-  cpu::select_bf16_unit(before);
-}
-
 }  // namespace
 
 TEST_CASE("a product with kept panels has the bits of one without, in every dtype, for more rows or more columns") {
-  for_each_unit([] {
+  test::for_each_unit([] {
     for (const DType dtype : {DType::f32, DType::f64, DType::bf16, DType::f16}) {
       for (const int team : {1, 2, 3}) {
         const test::TeamOf scope(team);
