@@ -64,6 +64,7 @@ int run(const Options& o) {
   set_threads(team);
   const OwnCores own_cores(0, team);
   const SavedModel saved = read_saved_model(o.checkpoint);
+  validate_heads(saved.config, on_gpu ? Device::cuda : Device::cpu);
   std::vector<std::int32_t> prompt;
   try {
     prompt = saved.tokenizer->encode_with_special(o.prompt);

@@ -379,7 +379,12 @@ void validate_packed(const TrainOptions& options) {
   if (options.mesh.zero == 3) refuse("--zero 3", "at most 2: with 3, weights are there only while they are used");
 }
 
-/// The model's attention against the device; after validate_model.
+}  // namespace
+
+void validate_device(const std::string& device) {
+  if (device == name(Device::cuda)) cuda::require_device();  // never run on the host instead
+}
+
 void validate_heads(const GptConfig& model, Device device) {
   const std::int64_t features = model.width / model.heads, most = cuda::kMostHeadDims;
   if (device != Device::cuda || features <= most) return;
@@ -387,12 +392,6 @@ void validate_heads(const GptConfig& model, Device device) {
        "--width {} / --heads {} = {} features a head, more than attention on a GPU takes; expected at most {}; use "
        "--heads {} or more, or --device cpu",
        model.width, model.heads, features, most, (model.width + most - 1) / most);
-}
-
-}  // namespace
-
-void validate_device(const std::string& device) {
-  if (device == name(Device::cuda)) cuda::require_device();  // never run on the host instead
 }
 
 void validate(const TrainOptions& options) {

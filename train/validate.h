@@ -17,4 +17,7 @@ void validate_device(const std::string& device);
 /// The model against the mesh: for programs that have only these two.
 void validate_model(const GptConfig& model, const MeshShape& mesh);
 
+/// A model, which has been through validate_model or was saved, against what attention on the device takes.
+void validate_heads(const GptConfig& model, Device device);
+
 }  // namespace trireme

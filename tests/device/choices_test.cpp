@@ -67,6 +67,7 @@ TEST_CASE("choices: heads that attention on a GPU cannot take are refused with o
         doctest::Contains("--width 136 / --heads 1 = 136 features a head, more than attention on a GPU "
                           "takes; expected at most 128; use --heads 2 or more, or --device cpu"),
         Error);
+    CHECK_THROWS_AS(validate_heads(o.model.config, Device::cuda), Error);  // as programs ask that load a model
     o = options(dtype, 128, 1);
     CHECK_NOTHROW(validate(o));
     o = options(dtype, 136, 1);
