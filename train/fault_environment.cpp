@@ -16,10 +16,11 @@ namespace {
 constexpr const char *variable = "TRIREME_FAULT", *io_variable = "TRIREME_IO_FAULT";
 constexpr const char* restarts_variable = "TRIREME_RESTARTS";
 
-/// The variable's value, null when it is not set.
+/// The variable's value, null when it is not set, or to nothing.
 const char* asked_for(const char* name, bool allowed) {
   const char* text = std::getenv(name);
-  if (text != nullptr && !allowed)
+  if (text == nullptr || *text == '\0') return nullptr;
+  if (!allowed)
     fail(ExitCode::usage, name,
          "{}='{}' asks for faults, and --allow-fault-injection is not given; expected both or neither; unset {}, or "
          "give --allow-fault-injection",

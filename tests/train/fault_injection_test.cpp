@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <mutex>
 
@@ -85,6 +86,16 @@ std::string refusal(const std::string& text) {
 }
 
 }  // namespace
+
+TEST_CASE("a variable set to nothing asks for nothing; anything else has to be allowed") {
+  setenv("TRIREME_FAULT", "", 1);
+  CHECK(fault::from_environment(false).empty());
+  CHECK(fault::from_environment(true).empty());
+  setenv("TRIREME_FAULT", "kill@step=5", 1);
+  CHECK(contains(failure([] { fault::from_environment(false); }), "--allow-fault-injection is not given"));
+  CHECK(fault::from_environment(true) == "kill@step=5");
+  unsetenv("TRIREME_FAULT");
+}
 
 TEST_CASE("faults are read with their defaults") {
   const std::vector<Fault> faults =
