@@ -145,14 +145,16 @@ void sync_folder(const fs::path& folder) {
 }
 
 InputFile::InputFile(fs::path path) : path_(std::move(path)) {
-  fd_ = uninterrupted([&] { return io::open(path_.c_str(), O_RDONLY | O_CLOEXEC); });
+  // O_NONBLOCK: opening a pipe that nobody writes to would wait for ever.
+  fd_ = uninterrupted([&] { return io::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); });
   if (fd_ < 0) fail_io(errno, "open", path_);
   struct stat info {};
-  if (::fstat(fd_, &info) < 0) {
-    const int error = errno;
-    io::close(fd_);
-    fail_io(error, "read", path_);
-  }
+  const int error = ::fstat(fd_, &info) < 0 ? errno : 0;
+  if (error != 0 || !S_ISREG(info.st_mode)) io::close(fd_);
+  if (error != 0) fail_io(error, "read", path_);
+  if (!S_ISREG(info.st_mode))
+    fail(ExitCode::data, "io", "{} is not a regular file; expected one, not a folder, a pipe or a device",
+         path_.string());
   size_ = static_cast<std::uint64_t>(info.st_size);
 }
 

@@ -20,7 +20,8 @@ std::string read_file(const std::filesystem::path& path);
 /// A file that is read at chosen places only, where mapping it would turn a file cut short into a signal.
 class InputFile {
  public:
-  explicit InputFile(std::filesystem::path path);  ///< throws ExitCode::io when it cannot be opened
+  /// Throws ExitCode::io when it cannot be opened, and ExitCode::data, at once, when it is no regular file.
+  explicit InputFile(std::filesystem::path path);
   ~InputFile();
   InputFile(const InputFile&) = delete;
   InputFile& operator=(const InputFile&) = delete;

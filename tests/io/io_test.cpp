@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -249,6 +250,21 @@ TEST_CASE("InputFile: reads where it is asked to, and says where a file ends too
   }
   CHECK(contains(message, file.string() + " ends at byte 10; expected 2 bytes more"));
   CHECK(contains(io_error([&] { const InputFile absent(folder.path / "absent"); }), "No such file"));
+}
+
+TEST_CASE("InputFile: a folder and a pipe that nobody writes to are refused at once") {
+  const Folder folder;
+  REQUIRE(::mkfifo((folder.path / "pipe").c_str(), 0600) == 0);
+  for (const fs::path& path : {folder.path, folder.path / "pipe"}) {
+    std::string message = "opened";
+    try {
+      const InputFile input(path);
+    } catch (const Error& error) {
+      CHECK(error.code() == ExitCode::data);
+      message = error.what();
+    }
+    CHECK(contains(message, path.string() + " is not a regular file"));
+  }
 }
 
 TEST_CASE("folders are listed in order, moved, removed, and asked for room") {
