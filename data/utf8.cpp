@@ -3,6 +3,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cstring>
 
 namespace trireme {
@@ -104,23 +105,59 @@ std::string describe_character(char32_t value) {
   return fmt::format("'{}' (U+{:04X})", text, code);
 }
 
+namespace {
+
+/// How many bytes from `at` on are one character that a terminal shows; 0: a control character (those of U+0080 to
+/// U+009F too, which begin commands as escape does), or no UTF-8.
+std::size_t printable_bytes(std::string_view text, std::size_t at) {
+  const auto character = decode_utf8(text, at);
+  if (!character || character->value < 0x20 || (character->value >= 0x7F && character->value < 0xA0)) return 0;
+  return character->bytes;
+}
+
+/// Appends the character at `at`, escaped unless it is printable. Returns where the next one begins.
+std::size_t append_shown(std::string& result, std::string_view text, std::size_t at) {
+  const std::size_t bytes = printable_bytes(text, at);
+  if (bytes == 0) {
+    result += fmt::format("\\x{:02x}", byte_at(text, at));
+  } else {
+    result += text.substr(at, bytes);
+  }
+  return at + std::max<std::size_t>(bytes, 1);
+}
+
+}  // namespace
+
 std::string in_quotes(std::string_view text) {
   constexpr std::size_t most = 80;
   std::string result = "\"";
   std::size_t at = 0;
   while (at < text.size() && at < most) {
-    const auto character = decode_utf8(text, at);
-    const std::size_t bytes = character ? character->bytes : 1;
-    const unsigned first = byte_at(text, at);
-    if (first == '"' || first == '\\') result += '\\';
-    if (!character || first < 0x20 || first == 0x7F) {
-      result += fmt::format("\\x{:02x}", first);
-    } else {
-      result += text.substr(at, bytes);
-    }
-    at += bytes;
+    if (text[at] == '"' || text[at] == '\\') result += '\\';
+    at = append_shown(result, text, at);
   }
   return result + (at < text.size() ? "\"..." : "\"");
+}
+
+std::string shown_lines(std::string_view text) {
+  std::string result;
+  for (std::size_t at = 0; at < text.size();) {
+    if (text[at] == '\n') {
+      result += text[at++];
+    } else {
+      at = append_shown(result, text, at);
+    }
+  }
+  return result;
+}
+
+bool is_printable(std::string_view text) {
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t bytes = printable_bytes(text, at);
+    if (bytes == 0) return false;
+    at += bytes;
+  }
+  return true;
 }
 
 std::string Utf8Stream::push(std::string_view bytes) {

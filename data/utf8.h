@@ -30,6 +30,10 @@ std::string describe_character(char32_t value);
 
 /// A text from a file for a message: in quotes, with what is not printable escaped, and cut after 80 bytes or so.
 std::string in_quotes(std::string_view text);
+/// A text from a file for a terminal, whole: what is not printable is escaped, but for the ends of its lines.
+std::string shown_lines(std::string_view text);
+/// Whether a terminal shows all of it and obeys none of it: UTF-8 without control characters.
+bool is_printable(std::string_view text);
 
 /// Turns decoded tokens into printable text. One token may end in the middle of a character (byte-level tokenizers), so
 /// its bytes are held back until the rest arrives. Bytes that can never become a character print as U+FFFD.

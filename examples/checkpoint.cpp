@@ -1,7 +1,8 @@
 // Looks at what train_gpt has saved:
 //
 //   build/bin/checkpoint inspect run1                      what it holds, who wrote it, and with which configuration
-//   build/bin/checkpoint verify run1                       reads everything, and compares it with its checksums
+//   build/bin/checkpoint verify run1                       reads everything, compares it with its checksums, and
+//                                                         checks that what it says of the run fits together
 //   build/bin/checkpoint diff run1 run2                    compares two as whole tensors, whatever meshes wrote them
 //
 // A path is a run's folder, of which the newest checkpoint is meant, or a checkpoint. Exit code 0: whole, equal; 1:
@@ -42,6 +43,7 @@ int run(const std::vector<std::string>& words) {
   if (is("verify", 2)) {
     checkpoint::Checkpoint saved = open(words[1]);
     saved.verify();
+    require_whole_run(saved);
     std::fputs(verified_line(saved).c_str(), stdout);
     return 0;
   }

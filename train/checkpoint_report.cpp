@@ -2,6 +2,7 @@
 
 #include <set>
 
+#include "data/utf8.h"
 #include "train/console.h"
 #include "train/report.h"
 
@@ -53,7 +54,8 @@ std::string describe_checkpoint(const Checkpoint& saved, bool tensors) {
                          file.chunks.size());
   rows.emplace_back("files", fmt::format("{} in all\n{}", size_text(m.bytes()), files));
   for (const auto& [key, text] : m.run) {
-    if (key != "tokenizer") rows.emplace_back(key, text.substr(0, text.find_last_not_of('\n') + 1));
+    if (key != "tokenizer")
+      rows.emplace_back(shown_lines(key), shown_lines(text.substr(0, text.find_last_not_of('\n') + 1)));
   }
   return table(rows) + "\n" + (tensors ? tensor_lines(saved) : std::string());
 }

@@ -1,8 +1,10 @@
 #include "train/run_texts.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "data/json.h"
+#include "data/utf8.h"
 
 namespace trireme {
 namespace {
@@ -88,19 +90,24 @@ auto read_json(const Checkpoint& saved, const std::string& key, const Read& read
   }
 }
 
+/// A count or a size: nothing that a run stores is negative, and up to 2^56 sums of them fit.
 std::int64_t integer(const nlohmann::json& json, const char* key, const fs::path& path) {
-  if (!json.contains(key) || !json[key].is_number_integer()) {
-    fail(ExitCode::data, "checkpoint", "{}: '{}' is missing or not a whole number", path.string(), key);
-  }
+  constexpr std::uint64_t most = std::uint64_t{1} << 56;
+  if (!json.contains(key) || !json[key].is_number_unsigned() || json[key].get<std::uint64_t>() > most)
+    fail(ExitCode::data, "checkpoint", "{}: '{}' is {}; expected a whole number, 0 to 2^56", path.string(), key,
+         json.contains(key) ? shown(json[key]) : "missing");
   return json[key].get<std::int64_t>();
 }
 
-optim::LossScaler::State read_loss_scale(const nlohmann::json& json) {
-  return {.scale = json.at("scale"),
-          .good_updates = json.at("good_updates"),
-          .overflows_left = json.at("overflows_left"),
-          .in_a_row = json.at("in_a_row"),
-          .skipped = json.at("skipped")};
+optim::LossScaler::State read_loss_scale(const nlohmann::json& json, const fs::path& path) {
+  const optim::LossScaler::State state = {.scale = json.at("scale"),
+                                          .good_updates = integer(json, "good_updates", path),
+                                          .overflows_left = integer(json, "overflows_left", path),
+                                          .in_a_row = integer(json, "in_a_row", path),
+                                          .skipped = integer(json, "skipped", path)};
+  if (!(state.scale > 0))
+    fail(ExitCode::data, "checkpoint", "{}: the loss scale is {}; expected more than 0", path.string(), state.scale);
+  return state;
 }
 
 GuardState read_guards(const nlohmann::json& json, const fs::path& path) {
@@ -156,6 +163,44 @@ GptConfig read_config(const nlohmann::json& json, const fs::path& path) {
   if (config.experts.count > 0) config.moe_every = integer(json, "moe_every", path);
   if (json.contains("document_separator")) config.document_separator = integer(json, "document_separator", path);
   return config;
+}
+
+/// Elements of the weights and buffers that are stored.
+double stored_elements(const Checkpoint& saved) {
+  double elements = 0;
+  for (const auto& [name, tensor] : saved.manifest().tensors)
+    if (!name.starts_with("optimizer.")) elements += static_cast<double>(tensor.shape.count());
+  return elements;
+}
+
+/// A model of these sizes can be built, and its matrices alone are no more than what is stored: a size that is made up
+/// would otherwise be found when memory runs out.
+void require_possible(const GptConfig& c, const Checkpoint& saved) {
+  const auto refuse = [&](const std::string& what) {
+    fail(ExitCode::data, "checkpoint", "{}: the entry 'model' cannot be: {}", where(saved).string(), what);
+  };
+  const std::int64_t experts = std::max<std::int64_t>(c.experts.count, 0);
+  const std::pair<const char*, std::int64_t> sizes[] = {
+      {"layers", c.layers},        {"heads", c.heads},         {"width", c.width},
+      {"context", c.context},      {"vocab", c.vocab},         {"kv_heads", *c.kv_heads},
+      {"ffn_width", *c.ffn_width}, {"moe_every", c.moe_every}, {"experts", experts + 1}};
+  for (const auto& [name, size] : sizes) {
+    if (size < 1 || size > std::numeric_limits<std::int32_t>::max())
+      refuse(fmt::format("{} is {}; expected 1 to 2^31 - 1", name, size));
+  }
+  if (c.width % c.heads != 0 || c.heads % *c.kv_heads != 0)
+    refuse(fmt::format("width is {}, heads is {} and kv_heads is {}; expected each a multiple of the next", c.width,
+                       c.heads, *c.kv_heads));
+  if (experts > 0 && (c.experts.top_k < 1 || c.experts.top_k > experts))
+    refuse(fmt::format("top_k is {}; expected 1 to {}, the experts", c.experts.top_k, experts));
+  const auto number = [](std::int64_t n) { return static_cast<double>(n); };
+  const double learned = c.positions == PositionEncoding::learned ? number(c.context) : 0;
+  const double mlps = number(c.layers - c.mixtures()) + number(c.mixtures()) * number(experts);
+  const double needed = number(c.width) * (number(c.vocab) + learned + 2 * number(c.layers) * number(c.width) +
+                                           2 * mlps * number(*c.ffn_width));
+  if (needed > stored_elements(saved))
+    refuse(fmt::format("its matrices would have more than {:.0f} elements; expected at most {:.0f}, which are stored",
+                       needed, stored_elements(saved)));
 }
 
 DType read_dtype(const nlohmann::json& json) {
@@ -218,7 +263,7 @@ void require_same_run(const Checkpoint& saved, const Gpt& model, const Tokenizer
     require_same_keys(json, model_json(model.config(), model.dtype()), path);
     return 0;
   });
-  require_same("--seed", saved.run("seed"), std::to_string(run.seed), path);
+  require_same("--seed", shown_lines(saved.run("seed")), std::to_string(run.seed), path);
   if (run.data != 0)
     read_json(saved, "data", [&](const nlohmann::json& json) {
       require_same_data(json, run, path);
@@ -233,7 +278,10 @@ void require_same_run(const Checkpoint& saved, const Gpt& model, const Tokenizer
 Progress read_progress(const Checkpoint& saved) {
   return read_json(saved, "progress", [&](const nlohmann::json& json) {
     Progress progress{.steps = integer(json, "steps", where(saved)), .samples = integer(json, "samples", where(saved))};
-    if (json.contains("loss_scale")) progress.loss_scale = read_loss_scale(json.at("loss_scale"));
+    if (progress.steps != saved.manifest().step)
+      fail(ExitCode::data, "checkpoint", "{}: its step is {}, and its progress {} steps; expected the same",
+           where(saved).string(), saved.manifest().step, progress.steps);
+    if (json.contains("loss_scale")) progress.loss_scale = read_loss_scale(json.at("loss_scale"), where(saved));
     if (json.contains("guards")) progress.guards = read_guards(json.at("guards"), where(saved));
     return progress;
   });
@@ -245,8 +293,22 @@ SavedModel read_saved_model(const Checkpoint& saved) {
                      .dtype = read_dtype(json),
                      .tokenizer = parse_tokenizer(saved.run("tokenizer"), where(saved)),
                      .progress = read_progress(saved)};
+    require_possible(model.config, saved);
     model.config.dropout = 0;
     return model;
+  });
+}
+
+void require_whole_run(const Checkpoint& saved) {
+  static_cast<void>(read_saved_model(saved));
+  const std::string& seed = saved.run("seed");
+  if (seed.empty() || seed.find_first_not_of("0123456789") != std::string::npos)
+    fail(ExitCode::data, "checkpoint", "{}: the entry 'seed' is {}; expected a whole number", where(saved).string(),
+         in_quotes(seed));
+  read_json(saved, "data", [](const nlohmann::json& json) {
+    static_cast<void>(json.at("hash").get<std::uint64_t>());
+    static_cast<void>(json.at("val_fraction").get<double>());
+    return 0;
   });
 }
 

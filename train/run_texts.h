@@ -61,6 +61,7 @@ RunTexts describe_run(const Gpt& model, const Progress& progress, const Tokenize
 /// Throws ExitCode::usage, naming the flag, when the model, tokenizer, data or seed is not that of the checkpoint.
 void require_same_run(const checkpoint::Checkpoint& saved, const Gpt& model, const Tokenizer& tokenizer,
                       const RunIdentity& run);
+/// Throws ExitCode::data when it is malformed, or not that of the manifest's step.
 Progress read_progress(const checkpoint::Checkpoint& saved);
 
 /// A saved model without its run: for generation.
@@ -70,6 +71,9 @@ struct SavedModel {
   std::shared_ptr<const Tokenizer> tokenizer;
   Progress progress;
 };
+/// Throws ExitCode::data when an entry is malformed, or names a model that what is stored cannot be.
 SavedModel read_saved_model(const checkpoint::Checkpoint& saved);
+/// Throws ExitCode::data unless every entry that resuming or generating needs is there, well formed and possible.
+void require_whole_run(const checkpoint::Checkpoint& saved);
 
 }  // namespace trireme

@@ -9,15 +9,23 @@ namespace {
 
 namespace fs = std::filesystem;
 
-Manifest read_manifest(const fs::path& folder) {
-  const fs::path path = folder / manifest_name;
-  std::error_code unknown;
-  if (!fs::exists(path, unknown))
+/// The manifest, of a folder that has got its final name.
+Manifest manifest_of(const fs::path& folder) {
+  if (!is_checkpoint(folder))
     fail(ExitCode::data, "checkpoint", "no manifest in {}: its saving was interrupted, or it is no checkpoint",
          folder.string());
   if (is_unfinished(folder))
     fail(ExitCode::data, "checkpoint", "{} never got its final name: its saving was interrupted", folder.string());
-  return parse_manifest(read_file(path), path);
+  return read_manifest(folder);
+}
+
+/// The byte of each file at which its first tensor begins.
+std::vector<std::uint64_t> first_offsets(const Manifest& manifest) {
+  std::vector<std::uint64_t> first;
+  for (const StoredFile& file : manifest.files) first.push_back(file.bytes);
+  for (const auto& [name, tensor] : manifest.tensors)
+    for (const Piece& piece : tensor.pieces) first[piece.file] = std::min(first[piece.file], piece.offset);
+  return first;
 }
 
 /// Bytes between neighbours of each dim of a dense tensor.
@@ -79,7 +87,8 @@ struct Meeting {
 
 }  // namespace
 
-Checkpoint::Checkpoint(fs::path folder) : folder_(std::move(folder)), manifest_(read_manifest(folder_)) {}
+Checkpoint::Checkpoint(fs::path folder)
+    : folder_(std::move(folder)), manifest_(manifest_of(folder_)), data_begins_(first_offsets(manifest_)) {}
 
 const std::string& Checkpoint::run(const std::string& key) const {
   const auto found = manifest_.run.find(key);
@@ -107,11 +116,16 @@ ChunkReader& Checkpoint::file(std::size_t index) {
   if (found == files_.end()) {
     found = files_.try_emplace(index, folder_, manifest_.files[index]).first;
     // The manifest knows all that the header says, but other tools believe the header: it is checked once, too.
-    const std::uint64_t bytes = manifest_.files[index].bytes;
     std::uint64_t length = 0;
-    if (bytes < sizeof length) fail(ExitCode::data, "checkpoint", "{} is too short", manifest_.files[index].name);
+    const std::uint64_t expected = data_begins_[index] - sizeof length;  // the manifest was refused if that is below 0
     found->second.read(0, std::as_writable_bytes(std::span(&length, 1)));
-    std::vector<std::byte> header(static_cast<std::size_t>(std::min(length, bytes - sizeof length)));
+    if (length != expected)
+      fail(
+          ExitCode::data, "checkpoint",
+          "{} byte 0: the header claims {} bytes; expected {}, as the manifest has the first tensor at byte {}; resume "
+          "from another checkpoint",
+          (folder_ / manifest_.files[index].name).string(), length, expected, data_begins_[index]);
+    std::vector<std::byte> header(static_cast<std::size_t>(length));
     found->second.read(sizeof length, header);
   }
   return found->second;
@@ -148,12 +162,15 @@ void Checkpoint::read(std::string_view name, const Shape& start, Tensor& into) {
 void Checkpoint::read(const std::vector<HeldTensor>& held, std::string_view hint) {
   for (const HeldTensor& tensor : held) {
     const auto found = manifest_.tensors.find(tensor.name);
+    // What a model is made of follows from the manifest's own texts; the optimizer's state, from this run's flags.
+    const ExitCode code = tensor.name.starts_with("optimizer.") ? ExitCode::usage : ExitCode::data;
     if (found == manifest_.tensors.end())
-      fail(ExitCode::usage, "resume", "{} has no {}; {}", folder_.string(), tensor.name, hint);
+      fail(code, "resume", "{} has no {}; {}", folder_.string(), tensor.name,
+           code == ExitCode::data ? "expected it, as its model has it; resume from another checkpoint" : hint);
     const StoredTensor& stored = found->second;
     if (stored.shape != tensor.global || stored.dtype != tensor.value.dtype())
-      fail(ExitCode::usage, "resume", "{}: {} is {} {}; this model needs {} {}; use the model flags of that run",
-           folder_.string(), tensor.name, name(stored.dtype), to_string(stored.shape), name(tensor.value.dtype()),
+      fail(code, "resume", "{}: {} is {} {}; this model needs {} {}; use the model flags of that run", folder_.string(),
+           tensor.name, name(stored.dtype), to_string(stored.shape), name(tensor.value.dtype()),
            to_string(tensor.global));
     Tensor value = tensor.value;
     read(tensor.name, tensor.start, value);

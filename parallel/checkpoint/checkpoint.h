@@ -32,8 +32,8 @@ class Checkpoint {
   Tensor read(std::string_view name);
   /// Its rectangle that begins at `start` and has the shape of `into`, whose dtype must be the stored one.
   void read(std::string_view name, const Shape& start, Tensor& into);
-  /// Fills all that a rank holds. Throws ExitCode::usage, with `hint`, when a tensor is not stored or has another shape
-  /// or dtype.
+  /// Fills all that a rank holds. When a tensor is not stored or has another shape or dtype, throws ExitCode::data for
+  /// what belongs to the model, and ExitCode::usage, with `hint`, for the optimizer's state.
   void read(const std::vector<HeldTensor>& held, std::string_view hint);
 
   /// Every chunk of every file. Throws ExitCode::data at the first that is damaged.
@@ -45,6 +45,7 @@ class Checkpoint {
 
   std::filesystem::path folder_;
   Manifest manifest_;
+  std::vector<std::uint64_t> data_begins_;    // of each file: after its header
   std::map<std::size_t, ChunkReader> files_;  // those opened so far
 };
 

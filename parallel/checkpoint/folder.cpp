@@ -6,7 +6,6 @@
 #include <sstream>
 
 #include "core/io.h"
-#include "parallel/checkpoint/manifest.h"
 
 namespace trireme::checkpoint {
 namespace {
@@ -37,7 +36,7 @@ Candidate examine(const fs::path& path) {
     return candidate;
   }
   try {
-    candidate.step = parse_manifest(read_file(path / manifest_name), path / manifest_name).step;
+    candidate.step = read_manifest(path).step;
   } catch (const Error& error) { candidate.problem = reason(error); }
   return candidate;
 }
@@ -72,7 +71,17 @@ bool is_unfinished(const fs::path& folder) { return is_leftover(folder.filename(
 
 bool is_checkpoint(const fs::path& folder) {
   std::error_code unknown;
-  return fs::is_regular_file(folder / manifest_name, unknown);
+  return fs::exists(folder / manifest_name, unknown);
+}
+
+Manifest read_manifest(const fs::path& folder) {
+  const InputFile file(folder / manifest_name);
+  if (file.size() > manifest_most_bytes)
+    fail(ExitCode::data, "checkpoint", "{} has {} bytes; expected at most {}; it is damaged", file.path().string(),
+         file.size(), manifest_most_bytes);
+  std::string text(static_cast<std::size_t>(file.size()), '\0');
+  file.read_at(0, std::as_writable_bytes(std::span(text)));
+  return parse_manifest(text, file.path());
 }
 
 std::vector<Candidate> candidates(const fs::path& checkpoints) {

@@ -13,6 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "parallel/checkpoint/manifest.h"
+
 namespace trireme::checkpoint {
 
 std::string folder_name(std::int64_t step);  ///< "step_00001000"
@@ -36,6 +38,10 @@ bool is_unfinished(const std::filesystem::path& folder);
 
 /// Whether `folder` is a checkpoint: it has a manifest, valid or not.
 bool is_checkpoint(const std::filesystem::path& folder);
+
+/// The manifest of `folder`. Throws ExitCode::data when it is no regular file, larger than manifest_most_bytes (then
+/// nothing of it is read), or as parse_manifest().
+Manifest read_manifest(const std::filesystem::path& folder);
 
 /// How often runs have begun to resume from each checkpoint without getting as far as a step: what fails twice is
 /// chosen last. Kept in a file beside the checkpoints; for rank 0 only, which has the run's lock.

@@ -1,6 +1,7 @@
 #include "parallel/checkpoint/manifest.h"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "core/hash.h"
@@ -90,11 +91,49 @@ std::string cover_problem(const StoredTensor& tensor) {
                      tensor.shape);
 }
 
+std::string files_problem(const Manifest& manifest) {
+  struct Range {
+    std::size_t file;
+    std::uint64_t begin, end;
+    const std::string* tensor;
+  };
+  std::vector<Range> ranges;
+  for (const auto& [name, tensor] : manifest.tensors) {
+    for (const Piece& p : tensor.pieces) {
+      const auto bytes = static_cast<std::uint64_t>(p.shape.count()) * size_of(tensor.dtype);
+      ranges.push_back({p.file, p.offset, p.offset + bytes, &name});
+    }
+  }
+  std::sort(ranges.begin(), ranges.end(), [](const Range& a, const Range& b) {
+    return std::tie(a.file, a.begin, a.end) < std::tie(b.file, b.begin, b.end);
+  });
+  auto range = ranges.begin();
+  for (std::size_t file = 0; file < manifest.files.size(); ++file) {
+    const StoredFile& stored = manifest.files[file];
+    std::uint64_t at = 0;  // where the pieces so far end; 0: there were none, and the header's length is not known here
+    for (; range != ranges.end() && range->file == file; ++range) {
+      if (at == 0 && range->begin < sizeof(std::uint64_t))
+        return fmt::format("tensor {} begins at byte {} of {}, in its header; expected 8 or more",
+                           in_quotes(*range->tensor), range->begin, stored.name);
+      if (at != 0 && range->begin != at)
+        return fmt::format("tensor {} begins at byte {} of {}; expected {}, where the one before it ends: {}",
+                           in_quotes(*range->tensor), range->begin, stored.name, at,
+                           range->begin < at ? "an overlap" : "a hole");
+      at = range->end;
+    }
+    if (at != stored.bytes)
+      return fmt::format("the tensors of {} end at byte {}; expected {}, its size", stored.name, at, stored.bytes);
+  }
+  return {};
+}
+
 void require_complete(const Manifest& manifest, const std::filesystem::path& path) {
   for (const auto& [name, tensor] : manifest.tensors) {
     if (const std::string problem = cover_problem(tensor); !problem.empty())
       fail(ExitCode::data, "checkpoint", "{}: tensor {} has {}", path.string(), in_quotes(name), problem);
   }
+  if (const std::string problem = files_problem(manifest); !problem.empty())
+    fail(ExitCode::data, "checkpoint", "{}: {}", path.string(), problem);
 }
 
 }  // namespace trireme::checkpoint

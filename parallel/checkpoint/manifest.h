@@ -25,6 +25,8 @@ namespace trireme::checkpoint {
 
 inline constexpr std::uint64_t chunk_bytes = 1 << 20;
 inline constexpr const char* manifest_name = "manifest.json";
+/// Of a manifest's text: checkpoints of up to 2^26 chunks, 64 TiB, have less. Nothing larger is read, or written.
+inline constexpr std::uint64_t manifest_most_bytes = 1 << 30;
 
 struct StoredFile {
   std::string name;                   ///< in the checkpoint's folder
@@ -60,8 +62,9 @@ struct Manifest {
 void merge(Manifest& whole, const Manifest& part);
 
 std::string to_text(const Manifest& manifest);
-/// Parses and checks the content of `path`: its checksum, plain file names, sizes, and that the pieces of each tensor
-/// cover it exactly once. Throws ExitCode::data, with the byte at fault.
+/// Parses and checks the content of `path`: its checksum, plain file names, sizes, that the pieces of each tensor cover
+/// it exactly once, and that those in each file cover what follows its header exactly once. Throws ExitCode::data, with
+/// the byte at fault.
 Manifest parse_manifest(std::string_view text, const std::filesystem::path& path);
 
 /// The same of a part, as one rank describes it to another: not complete.
@@ -69,7 +72,11 @@ Manifest parse_part(std::string_view text);
 
 /// What is wrong with how the pieces cover the tensor, each within it; empty: nothing.
 std::string cover_problem(const StoredTensor& tensor);
-/// Throws ExitCode::data naming `path` unless every element of every tensor is in exactly one piece.
+/// What is wrong with how pieces cover the files: they follow one another without gaps, as data/safetensors.h has them,
+/// from the end of a file's header to the end of the file; empty: nothing.
+std::string files_problem(const Manifest& manifest);
+/// Throws ExitCode::data naming `path` unless every element of every tensor is in exactly one piece, and every byte of
+/// the files, but for their headers, too.
 void require_complete(const Manifest& manifest, const std::filesystem::path& path);
 
 }  // namespace trireme::checkpoint

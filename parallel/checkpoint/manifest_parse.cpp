@@ -31,9 +31,7 @@ std::optional<std::uint64_t> parse_hexadecimal(std::string_view text) {
 bool is_plain_name(std::string_view name) {
   constexpr std::size_t most = 255;
   return !name.empty() && name.size() <= most && name.front() != '.' &&
-         std::all_of(name.begin(), name.end(), [](char c) {
-           return static_cast<unsigned char>(c) >= 0x20 && c != 0x7F && c != '/' && c != '\\';
-         });
+         name.find_first_of("/\\") == std::string_view::npos && is_printable(name);
 }
 
 class Parser {
@@ -51,6 +49,7 @@ class Parser {
     for (const char* key : {"format", "step", "ranks", "mesh", "run", "files", "tensors"}) {
       if (!seen_.contains(key)) refuse(fmt::format("the manifest ends without \"{}\"; expected it", key));
     }
+    if (const std::string problem = complete_ ? files_problem(manifest_) : ""; !problem.empty()) refuse(problem);
     return std::move(manifest_);
   }
 
@@ -117,7 +116,7 @@ class Parser {
       expect(ranks <= most_ranks, "fewer ranks");
       manifest_.ranks = static_cast<int>(ranks);
     } else if (place.key == "mesh") {
-      expect(value.is_string(), "a text");
+      expect(value.is_string() && is_printable(value.get_ref<const std::string&>()), "a text that can be printed");
       manifest_.mesh = value.get<std::string>();
     } else if (place.key == "run" || place.key == "tensors") {
       expect(value.is_object(), "an object");
@@ -195,6 +194,7 @@ class Parser {
 
   StoredTensor tensor_from(std::string_view name, const json& value) const {
     const std::string what = "tensor " + in_quotes(name);
+    if (!is_printable(name)) refuse(what + " has a name with control characters; expected one that can be printed");
     StoredTensor tensor{.dtype = dtype_from(member(value, "dtype", what), what),
                         .shape = shape_from(member(value, "shape", what), what),
                         .pieces = {}};

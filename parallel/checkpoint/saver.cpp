@@ -48,7 +48,11 @@ std::int64_t sum_of(ProcessGroup& world, std::uint64_t mine) {
 void commit(const Manifest& manifest, const fs::path& temporary, const fs::path& final_path) {
   // Ranks on other machines may have written to other disks of the same name.
   for (const StoredFile& file : manifest.files) static_cast<void>(ChunkReader(temporary, file));
-  write_file(temporary / manifest_name, to_text(manifest));
+  const std::string text = to_text(manifest);
+  if (text.size() > manifest_most_bytes)
+    fail(ExitCode::io, "checkpoint", "{} would have {} bytes; expected at most {}, which is what a reader takes",
+         (final_path / manifest_name).string(), text.size(), manifest_most_bytes);
+  write_file(temporary / manifest_name, text);
   sync_folder(temporary);
   publish(temporary, final_path);
 }

@@ -156,6 +156,8 @@ TEST_CASE("a manifest comes back as it was, and one that contradicts itself is r
   good.run = {{"model", "{\"layers\":2}"}, {"seed", "7"}};
   good.files = {{.name = "a", .bytes = (1 << 20) + 8, .chunks = {0x0123456789abcdefULL, ~0ULL}}};
   good.tensors["x"] = {DType::bf16, {4, 3}, {{0, 8, {0, 0}, {2, 3}}, {0, 20, {2, 0}, {2, 3}}}};
+  constexpr std::int64_t rest = (1 << 20) - 24;
+  good.tensors["y"] = {DType::u8, {rest}, {{0, 32, {0}, {rest}}}};
   const std::string text = checkpoint::to_text(good);
   const Manifest back = checkpoint::parse_manifest(text, "m");
   CHECK(back.step == 12);
@@ -187,12 +189,32 @@ TEST_CASE("a manifest comes back as it was, and one that contradicts itself is r
   CHECK(has(refused([&](Manifest& m) { piece(m, 1).offset = 1 << 20; }), "outside itself or its file"));
   CHECK(has(refused([](Manifest& m) { m.tensors["x"].pieces.pop_back(); }), "6 elements in all; expected 12"));
   CHECK(has(refused([](Manifest& m) { m.tensors["x"].shape = {1LL << 40, 1LL << 40}; }), "too large to exist"));
+  // The pieces of a file follow one another from its header to its end.
+  CHECK(has(refused([&](Manifest& m) { piece(m, 1).offset = 21; }),
+            "tensor \"x\" begins at byte 21 of a; expected 20, where the one before it ends: a hole"));
+  CHECK(has(refused([&](Manifest& m) { piece(m, 1).offset = 8; }), "expected 20, where the one before it ends: an ov"));
+  CHECK(has(refused([](Manifest& m) {
+              m.tensors.erase("x");
+              m.tensors["y"].pieces[0].offset = 0;
+            }),
+            "tensor \"y\" begins at byte 0 of a, in its header"));
+  CHECK(has(refused([](Manifest& m) { m.tensors.erase("y"); }),
+            "the tensors of a end at byte 32; expected 1048584, its size"));
+  CHECK(has(refused([](Manifest& m) { m.files.push_back({.name = "b", .bytes = 16, .chunks = {1}}); }),
+            "the tensors of b end at byte 0; expected 16"));
+  CHECK(has(refused([](Manifest& m) { m.mesh = "dp=1\x1b[2J"; }), "\"mesh\" is \"dp=1\\u001b[2J\"; expected a text"));
+  CHECK(has(refused([](Manifest& m) {
+              m.tensors
+                  ["\xC2\x9B"
+                   "x"] = m.tensors["x"];
+            }),
+            "has a name with control char"));
 }
 
 TEST_CASE("a manifest with a right checksum and anything else in it is parsed or refused, never worse") {
   Manifest good;
   good.run = {{"seed", "7"}};
-  good.files = {{.name = "a", .bytes = 4096, .chunks = {0x0123456789abcdefULL}}};
+  good.files = {{.name = "a", .bytes = 56, .chunks = {0x0123456789abcdefULL}}};
   good.tensors["x"] = {DType::f32, {4, 3}, {{0, 8, {0, 0}, {2, 3}}, {0, 32, {2, 0}, {2, 3}}}};
   const std::string text = checkpoint::to_text(good);
   constexpr std::size_t body = 32;  // after {"checksum":"0123456789abcdef",

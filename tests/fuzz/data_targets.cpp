@@ -92,6 +92,8 @@ void check_manifest(std::string_view text) {
     expect(file.chunks.size() == (file.bytes + checkpoint::chunk_bytes - 1) / checkpoint::chunk_bytes,
            "a file has another number of chunks than bytes");
   }
+  std::vector<std::uint64_t> first, covered(manifest.files.size());  // where the data of a file begins; its bytes
+  for (const checkpoint::StoredFile& file : manifest.files) first.push_back(file.bytes);
   for (const auto& [name, tensor] : manifest.tensors) {
     std::int64_t count = 0;
     for (const checkpoint::Piece& piece : tensor.pieces) {
@@ -103,9 +105,14 @@ void check_manifest(std::string_view text) {
             piece.start[dim] >= 0 && piece.shape[dim] >= 0 && piece.start[dim] + piece.shape[dim] <= tensor.shape[dim],
             "a piece lies outside its tensor");
       count += piece.shape.count();
+      first[piece.file] = std::min(first[piece.file], piece.offset);
+      covered[piece.file] += bytes;
     }
     expect(count == tensor.shape.count(), "pieces do not cover their tensor");
   }
+  for (std::size_t file = 0; file < first.size(); ++file)
+    expect(first[file] >= 8 && first[file] + covered[file] == manifest.files[file].bytes,
+           "pieces do not cover their file");
   const std::string once = to_text(manifest);
   expect(to_text(checkpoint::parse_manifest(once, path)) == once, "a manifest changed by being written");
 }

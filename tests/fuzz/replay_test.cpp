@@ -8,6 +8,7 @@
 #include "core/io.h"
 #include "data/safetensors.h"
 #include "data/tokenizer.h"
+#include "parallel/checkpoint/manifest.h"
 #include "tests/fuzz/seeds.h"
 #include "tests/fuzz/targets.h"
 #include "tests/sanitized.h"
@@ -81,6 +82,11 @@ TEST_CASE("every class of malformed safetensors file is refused with the file an
 TEST_CASE("every class of malformed tokenizer file is refused with the file and the byte") {
   for (const fuzz::Malformed& bad : fuzz::malformed_tokenizers())
     check_refused(bad, [&] { parse_tokenizer(bad.content, "some/file"); });
+}
+
+TEST_CASE("every class of malformed manifest is refused with the file and the byte") {
+  for (const fuzz::Malformed& bad : fuzz::malformed_manifests())
+    check_refused(bad, [&] { checkpoint::parse_manifest(bad.content, "some/file"); });
 }
 
 // Under a sanitizer fewer: the fuzzers, which have it too, try thousands.

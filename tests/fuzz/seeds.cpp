@@ -81,8 +81,7 @@ std::string shard(std::uint32_t width, std::uint64_t tokens, const std::vector<s
   return bytes;
 }
 
-/// The body alone: the target puts the checksum before it.
-std::vector<Seed> valid_manifests() {
+checkpoint::Manifest valid_manifest() {
   checkpoint::Manifest manifest;
   manifest.step = 12;
   manifest.ranks = 2;
@@ -90,9 +89,16 @@ std::vector<Seed> valid_manifests() {
   manifest.run = {{"model", "{\"layers\":2}"}, {"seed", "7"}};
   manifest.files = {{.name = "rank_00000.safetensors", .bytes = (1 << 20) + 8, .chunks = {0x0123456789abcdefU, 7}},
                     {.name = "b", .bytes = 64, .chunks = {1}}};
-  manifest.tensors["x"] = {DType::bf16, {4, 3}, {{0, 8, {0, 0}, {2, 3}}, {1, 20, {2, 0}, {2, 3}}}};
-  manifest.tensors["s"] = {DType::f32, {}, {{1, 0, {}, {}}}};
-  const std::string text = to_text(manifest);
+  constexpr std::int64_t rest = (1 << 20) - 12;
+  manifest.tensors["x"] = {DType::bf16, {4, 3}, {{0, 8, {0, 0}, {2, 3}}, {1, 52, {2, 0}, {2, 3}}}};
+  manifest.tensors["s"] = {DType::f32, {}, {{1, 48, {}, {}}}};
+  manifest.tensors["y"] = {DType::u8, {rest}, {{0, 20, {0}, {rest}}}};
+  return manifest;
+}
+
+/// The body alone: the target puts the checksum before it.
+std::vector<Seed> valid_manifests() {
+  const std::string text = to_text(valid_manifest());
   return {{"whole", text}, {"body", text.substr(text.find('\n') + 1)}};
 }
 
@@ -127,7 +133,10 @@ std::vector<Seed> seeds(std::string_view target) {
       if (bad.content.size() < 2000) result.push_back({"bad_" + bad.name, std::move(bad.content)});
     }
   }
-  if (target == "manifest") result = valid_manifests();
+  if (target == "manifest") {
+    result = valid_manifests();
+    for (Malformed& bad : malformed_manifests()) result.push_back({"bad_" + bad.name, std::move(bad.content)});
+  }
   if (target == "tokenizer") {
     result = valid_tokenizers();
     for (Malformed& bad : malformed_tokenizers()) result.push_back({"bad_" + bad.name, std::move(bad.content)});
@@ -214,6 +223,22 @@ std::vector<Malformed> malformed_safetensors() {
       {"text_after_json", safetensors_file("{" + good + "} {}", data), "byte 64:", "not valid JSON"},
       {"empty_header", safetensors_file("", data), "byte 8:", "not a JSON object"},
       {"empty_file", "", "byte 0:", "too short for a header"}};
+}
+
+std::vector<Malformed> malformed_manifests() {
+  const auto changed = [](const auto& change) {
+    checkpoint::Manifest manifest = valid_manifest();
+    change(manifest);
+    return to_text(manifest);
+  };
+  const auto place = [](const std::string& text) { return fmt::format("byte {}:", text.size()); };
+  const std::string misaligned = changed([](auto&m) { m.tensors["s"].pieces[0].offset = 49; }),
+                    overlap = changed([](auto&m) { m.tensors["s"].pieces[0].offset = 52; }),
+                    last_removed = changed([](auto&m) { m.tensors.erase("y"); });
+  return {{"misaligned", misaligned, place(misaligned), "tensor \"x\" begins at byte 52 of b; expected 53"},
+          {"same_bytes", overlap, place(overlap), "expected 56, where the one before it ends: an overlap"},
+          {"last_tensor_removed", last_removed, place(last_removed), "end at byte 20; expected 1048584, its size"},
+          {"in_the_header", changed([](auto& m) { m.tensors["y"].pieces[0].offset = 0; }), "byte ", "in its header"}};
 }
 
 std::vector<Malformed> malformed_tokenizers() {

@@ -27,5 +27,6 @@ struct Malformed {
 std::string safetensors_file(std::string_view header, std::string_view data);
 std::vector<Malformed> malformed_safetensors();
 std::vector<Malformed> malformed_tokenizers();
+std::vector<Malformed> malformed_manifests();
 
 }  // namespace trireme::fuzz

@@ -281,6 +281,6 @@ TEST_CASE("a checkpoint without what a run needs is refused with the entry's nam
   };
   CHECK(message({}).has("lacks the entry 'model'"));
   CHECK(message({{"model", "a big one"}}).has("not valid JSON"));
-  CHECK(message({{"model", R"({"layers":2})"}}).has("'heads' is missing or not a whole number"));
-  CHECK(message({{"model", R"({"layers":"two"})"}}).has("'layers' is missing or not a whole number"));
+  CHECK(message({{"model", R"({"layers":2})"}}).has("'heads' is missing; expected a whole number"));
+  CHECK(message({{"model", R"({"layers":"two"})"}}).has("'layers' is \"two\"; expected a whole number"));
 }
