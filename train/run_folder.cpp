@@ -28,6 +28,12 @@ bool is_leftover(const std::string& name) {
   return name.starts_with(std::string(config_name) + ".tmp.") || name.starts_with(std::string(metrics_name) + ".tmp.");
 }
 
+/// A run whose config.json was lost goes on all the same: nothing reads it but people.
+bool holds_checkpoint(const fs::path& out) {
+  const std::vector<checkpoint::Candidate> all = checkpoint::candidates(out / "checkpoints");
+  return std::any_of(all.begin(), all.end(), [](const checkpoint::Candidate& c) { return !c.unfinished; });
+}
+
 /// The message of an error without "trireme: [where] ".
 std::string reason(const Error& error) {
   const std::string what = error.what();
@@ -45,7 +51,8 @@ RunFolder::RunFolder(fs::path out, const std::string& resume) : path_(std::move(
     fail(ExitCode::usage, "out", "{} is a file; expected a folder, or a name not taken yet; change --out",
          path_.string());
   const bool automatic = resume == "auto";
-  resumed_ = automatic ? fs::exists(path_ / config_name, unknown) : resume != "none" && inside(resume, path_);
+  resumed_ = automatic ? fs::exists(path_ / config_name, unknown) || holds_checkpoint(path_)
+                       : resume != "none" && inside(resume, path_);
   if (resumed_) {
     if (!automatic) require_newest(resume);
   } else {

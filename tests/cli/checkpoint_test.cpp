@@ -152,6 +152,17 @@ TEST_CASE("damage is refused with file and bytes, or stepped over") {
   CHECK(metric(work.path("run/metrics.jsonl"), "step") == std::vector<double>{1, 2, 3, 4, 5, 6, 7, 8, 9});
 }
 
+TEST_CASE("auto goes on from the checkpoints there are, without config.json too") {
+  const Workplace work;
+  const std::string flags = work.small_run() + "--out " + work.path("run");
+  succeed("train_gpt", flags);
+  fs::remove(work.path("run/config.json"));
+  const std::string output = succeed("train_gpt", flags + " --steps 8 --resume auto");
+  CHECK(contains(output, "resuming after step 6 from "));
+  CHECK(metric(work.path("run/metrics.jsonl"), "step") == std::vector<double>{1, 2, 3, 4, 5, 6, 7, 8});
+  CHECK(fs::exists(work.path("run/config.json")));
+}
+
 TEST_CASE("the checkpoint program looks, verifies and compares") {
   const Workplace work;
   succeed("train_gpt", work.small_run() + "--mesh dp=2,pp=2 --zero 3 --out " + work.path("a"));
