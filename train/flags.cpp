@@ -21,7 +21,7 @@ using nlohmann::json;
 struct Flags::Flag {
   std::string name, value, group, help;
   Kind kind = Kind::text;
-  bool bare = false;
+  bool bare = false, not_empty = false;
   std::string word;                  ///< stands for null: "not set"
   std::vector<std::string> choices;  ///< of a text; empty: any text
   std::vector<std::pair<std::string, std::string>> elsewhere;
@@ -189,6 +189,8 @@ void Flags::elsewhere(std::vector<std::pair<std::string, std::string>> choices) 
   flags_.back().elsewhere = std::move(choices);
 }
 
+void Flags::not_empty() { flags_.back().not_empty = true; }
+
 void Flags::follow_up(std::function<void()> action) { flags_.back().action = std::move(action); }
 
 // ---- values -------------------------------------------------------------------------------------------------------
@@ -329,6 +331,9 @@ Flags::Asked Flags::parse(const std::vector<std::string>& arguments) {
     for (const Flag& flag : flags) {
       const auto found = written.find(&flag);
       if (found == written.end()) continue;
+      if (flag.not_empty && found->second.empty())
+        fail(ExitCode::usage, "flags", "--{} is empty; expected {}; give one, or drop --{}", flag.name, flag.value,
+             flag.name);
       assign(flag, from_argument(flag.kind, found->second), "--" + flag.name, in_quotes(found->second));
     }
   };

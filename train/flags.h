@@ -72,6 +72,8 @@ class Flags {
   /// Choices that the flag declared last has in other builds, each with why it is not one here: what they are told who
   /// ask for it.
   void elsewhere(std::vector<std::pair<std::string, std::string>> choices);
+  /// The flag declared last, a text, must not be empty where it is written on the command line: --out "$UNSET".
+  void not_empty();
   /// `action` runs each time the flag declared last is set.
   void follow_up(std::function<void()> action);
 

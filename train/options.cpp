@@ -247,6 +247,7 @@ void declare_run(Flags& flags, RunOptions& o) {
   flags.add("sample-every", "N", o.sample_every, "steps between text samples; 0: never", count_or_none);
   flags.add("sample-length", "N", o.sample_length, "tokens of a sample", count);
   flags.add("out", "DIR", o.out, "folder for metrics.jsonl, config.json and checkpoints; made if absent");
+  flags.not_empty();
   flags.add(
       "profile", "FILE", o.profile,
       "trace of some steps after the first two, for chrome://tracing or ui.perfetto.dev, and a table of kernels at "

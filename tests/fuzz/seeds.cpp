@@ -102,12 +102,14 @@ std::vector<Seed> valid_manifests() {
   return {{"whole", text}, {"body", text.substr(text.find('\n') + 1)}};
 }
 
-/// Every flag with its default, a line each.
+/// Every flag with its default, a line each, but those that must not be empty.
 std::string all_flags() {
   const nlohmann::json defaults = nlohmann::json::parse(config_text(TrainOptions()));
   std::string lines;
-  for (const auto& [name, value] : defaults.items())
-    lines += fmt::format("--{}={}\n", name, value.is_string() ? value.get<std::string>() : value.dump());
+  for (const auto& [name, value] : defaults.items()) {
+    if (value != "")
+      lines += fmt::format("--{}={}\n", name, value.is_string() ? value.get<std::string>() : value.dump());
+  }
   return lines;
 }
 
