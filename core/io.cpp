@@ -222,6 +222,19 @@ std::string read_file(const fs::path& path) {
   }
 }
 
+FolderMark::FolderMark(fs::path path) : path_(std::move(path)) {
+  struct stat info {};
+  if (::stat(path_.c_str(), &info) < 0) fail_io(errno, "look at the folder", path_);
+  if (!S_ISDIR(info.st_mode)) fail_io(ENOTDIR, "look at the folder", path_);
+  device_ = info.st_dev;
+  inode_ = info.st_ino;
+}
+
+bool FolderMark::still_there() const {
+  struct stat info {};
+  return ::stat(path_.c_str(), &info) == 0 && info.st_dev == device_ && info.st_ino == inode_;
+}
+
 void make_temporary_folder(const fs::path& path) { create_folder(path, false, path); }
 
 void make_directories(const fs::path& path) { create_folder(path, true, path); }

@@ -52,6 +52,18 @@ void remove_folder(const std::filesystem::path& folder);
 /// Makes the names in a folder durable.
 void sync_folder(const std::filesystem::path& folder);
 
+/// A folder by what it is, not by its name: a name may come to mean another folder, or none.
+class FolderMark {
+ public:
+  explicit FolderMark(std::filesystem::path path);  ///< throws ExitCode::io when there is no such folder
+  bool still_there() const;                         ///< the name means that folder
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+  std::uint64_t device_ = 0, inode_ = 0;
+};
+
 /// Creates the folder and those above it, durably; an existing folder is fine, a file in the way is an error.
 void make_directories(const std::filesystem::path& path);
 /// The same, but the folder itself need not survive a power failure: it will get another name, by move_folder().

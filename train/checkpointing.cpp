@@ -1,5 +1,6 @@
 #include "train/checkpointing.h"
 
+#include "parallel/checkpoint/texts.h"
 #include "train/fault_injection.h"
 #include "train/signals.h"
 
@@ -40,6 +41,9 @@ Checkpointing::Checkpointing(const TrainOptions& options, Trainer& trainer, cons
       tell_(std::move(tell)),
       first_step_(resumed.has_value()) {
   if (options.run.out.empty()) return;
+  std::error_code unknown;
+  if (trainer.model().mesh().rank() == 0 && std::filesystem::is_directory(options.run.out, unknown))
+    out_.emplace(options.run.out);
   saver_.emplace(options.run.out, trainer.model(), trainer.optimizer(), tokenizer, run, config_text(options),
                  options.run.keep);
   // A run in its own folder has nothing to save before its first step.
@@ -72,7 +76,19 @@ Checkpointing::Due Checkpointing::agree(std::int64_t step) {
   return {.save = asked || by_steps || all >= minutes, .asked = asked, .leave = all % save != 0};
 }
 
+// What was moved or removed would be made again, without the run's lock: another run could begin there.
+void Checkpointing::require_own_folder() {
+  checkpoint::agree(trainer_.model().mesh().world(), [&] {
+    if (out_ && !out_->still_there())
+      fail(ExitCode::io, "out",
+           "{} is no longer the folder in which this run began: it was moved, removed or replaced; expected it to stay "
+           "while the run writes there; start again with --resume auto and the --out that it has now",
+           out_->path().string());
+  });
+}
+
 void Checkpointing::begin(Progress progress) {
+  require_own_folder();
   if (trainer_.scaler().active()) progress.loss_scale = trainer_.scaler().state();
   trainer_.check_replicas();  // what is wrong is not saved
   trainer_.require_finite_weights();

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <functional>
 
+#include "core/io.h"
 #include "train/options.h"
 #include "train/saved_run.h"
 #include "train/trainer.h"
@@ -50,6 +51,8 @@ class Checkpointing {
   Due agree(std::int64_t step);
   void resumed_well();
   void begin(Progress progress);
+  /// Throws ExitCode::io, on every rank, when the name of `out` has come to mean another folder than at the start.
+  void require_own_folder();
   void report(const checkpoint::Saved& saved, bool last);
 
   const TrainOptions& options_;
@@ -57,6 +60,7 @@ class Checkpointing {
   const Tokenizer& tokenizer_;
   RunIdentity run_;
   std::optional<RunSaver> saver_;  // with an `out`
+  std::optional<FolderMark> out_;  // on rank 0: the folder that is locked
   std::function<void(const std::string&)> tell_;
   Clock::time_point last_begin_ = Clock::now();
   std::int64_t saved_step_ = -1;  // the last one committed

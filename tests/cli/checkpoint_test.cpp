@@ -163,6 +163,20 @@ TEST_CASE("auto goes on from the checkpoints there are, without config.json too"
   CHECK(fs::exists(work.path("run/config.json")));
 }
 
+TEST_CASE("a run whose folder is moved away does not make another") {
+  const Workplace work;
+  const Result result = shell(fmt::format(
+      "{}/train_gpt {} --steps 100000 --log-every 1000 --checkpoint-every 20 --keep 2 --out {} & run=$!; "
+      "for i in $(seq 600); do ls {}/checkpoints/step_*0 >/dev/null 2>&1 && break; sleep 0.1; done; "
+      "mv {} {}; wait $run; echo ended with $?",
+      TRIREME_BIN, work.small_run(), work.path("run"), work.path("run"), work.path("run"), work.path("moved")));
+  INFO(result.output);
+  CHECK(contains(result.output, "ended with 74"));
+  CHECK(contains(result.output, "[out] " + work.path("run") + " is no longer the folder in which this run began"));
+  CHECK_FALSE(fs::exists(work.path("run")));
+  CHECK(run("checkpoint", "verify " + work.path("moved")).code == 0);
+}
+
 TEST_CASE("the checkpoint program looks, verifies and compares") {
   const Workplace work;
   succeed("train_gpt", work.small_run() + "--mesh dp=2,pp=2 --zero 3 --out " + work.path("a"));
