@@ -5,6 +5,8 @@
 // Read it from the bottom: main reads the flags, train() loads the text and starts the ranks, and each rank runs
 // train_rank(), whose loop is: gradients, sums over the mesh, clip, update, report.
 // Read next: train/trainer.h, models/gpt.h.
+#include <cmath>
+
 #include "core/cores.h"
 #include "core/parallel_for.h"
 #include "data/corpus.h"
@@ -161,6 +163,7 @@ void train_rank(const TrainOptions& o, const Corpus& corpus, RunFolder& folder, 
     if (evaluate_now) record.val_loss = timed(Phase::evaluation, [&] { return evaluate(o, corpus, model); });
     if (record.val_loss) {
       console.highlight(validation_line(step, o.schedule.steps, *record.val_loss, config.vocab));
+      if (!std::isfinite(*record.val_loss)) checkpoints.complete();
       require_finite(*record.val_loss, step);
     }
     if (rank.first() && (log_now || evaluate_now)) folder.log(record);

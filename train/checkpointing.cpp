@@ -154,6 +154,19 @@ Progress Checkpointing::roll_back() {
   return found->progress;
 }
 
+void Checkpointing::complete() noexcept {
+  try {
+    if (!saver_ || !saver_->busy()) return;
+    const auto saved = saver_->finish_within(std::chrono::duration<double>(options_.run.timeout));
+    if (saved && saved->error.empty()) tell_(saved_line(*saved));
+  } catch (const std::exception&) {  // not even that could be done: the folder is left under its temporary name
+  }
+}
+
+Checkpointing::~Checkpointing() {
+  if (trainer_.model().mesh().world().size() == 1) complete();
+}
+
 void Checkpointing::finish(const Progress& progress) {
   resumed_well();
   if (saver_) {

@@ -26,6 +26,10 @@ class Checkpointing {
   /// as all members are.
   Checkpointing(const TrainOptions& options, Trainer& trainer, const Tokenizer& tokenizer, const RunIdentity& run,
                 const std::optional<Resumed>& resumed, std::function<void(const std::string&)> tell);
+  /// Of a job of one rank, whatever ends it: complete(). With more, some of them may not be there to take part.
+  ~Checkpointing();
+  Checkpointing(const Checkpointing&) = delete;
+  Checkpointing& operator=(const Checkpointing&) = delete;
 
   /// At a step boundary: says how an earlier save ended, and begins one when it is time. False when a signal asks to
   /// leave: then finish() is next. Throws ExitCode::io after the third failure in a row.
@@ -35,6 +39,9 @@ class Checkpointing {
   /// Waits for a save that is under way, loads the newest checkpoint of the run's folder that is whole, and returns where
   /// the run then stands. Throws ExitCode::data when there is none.
   Progress roll_back();
+  /// Before a failure that every rank has come to: a save that is under way is brought to its end, in --timeout seconds
+  /// at most, and told of. Throws nothing: the failure is what to report.
+  void complete() noexcept;
   /// After the last step: waits for what is under way, and saves unless that was this very step. Throws ExitCode::io.
   void finish(const Progress& progress);
   /// What the program ends with: ExitCode::retryable when a signal had it leave before its last step.

@@ -19,7 +19,17 @@ Guards::Guards(const TrainOptions& options, Trainer& trainer, Checkpointing* che
   detector_.set_losses(progress.guards.losses);
 }
 
+// Every rank sees the same loss and norm, and throws the same: all can still take part in ending a save.
 bool Guards::step(const Trainer::Pass& pass, double lr) {
+  try {
+    return judge(pass, lr);
+  } catch (const Error& error) {
+    if (error.code() == ExitCode::numerical && checkpoints_ != nullptr) checkpoints_->complete();
+    throw;
+  }
+}
+
+bool Guards::judge(const Trainer::Pass& pass, double lr) {
   norm_ = trainer_.gradient_norm();
   loss_ = pipeline::global_loss(trainer_.model().mesh(), pass.pipeline.loss);
   progress_.samples += options_.batch_sizes().global_batch;

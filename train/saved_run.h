@@ -24,6 +24,9 @@ class RunSaver {
   bool busy() const { return saver_.busy(); }
   std::optional<checkpoint::Saved> poll() { return saver_.poll(); }
   std::optional<checkpoint::Saved> finish() { return saver_.finish(); }
+  std::optional<checkpoint::Saved> finish_within(std::chrono::duration<double> limit) {
+    return saver_.finish_within(limit);
+  }
 
  private:
   const Gpt& model_;

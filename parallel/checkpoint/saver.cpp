@@ -165,4 +165,14 @@ std::optional<Saved> Saver::finish() {
   });
 }
 
+std::optional<Saved> Saver::finish_within(std::chrono::duration<double> limit) {
+  const Clock::time_point start = Clock::now();
+  return timed([&] {
+    std::optional<Saved> result;
+    while (busy() && !(result = advance()) && everywhere(mesh_.world(), Clock::now() - start < limit))
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return result;
+  });
+}
+
 }  // namespace trireme::checkpoint

@@ -50,6 +50,8 @@ class Saver {
   std::optional<Saved> poll();
   /// As poll(), but waits. Collective.
   std::optional<Saved> finish();
+  /// As finish(), for so long at most: nothing when the save is still under way then. Collective.
+  std::optional<Saved> finish_within(std::chrono::duration<double> limit);
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -163,6 +163,24 @@ TEST_CASE("auto goes on from the checkpoints there are, without config.json too"
   CHECK(fs::exists(work.path("run/config.json")));
 }
 
+TEST_CASE("a run that every rank gives up finishes the save that is under way") {
+  const Workplace work;
+  const auto check = [&](const std::string& name, const std::string& fault, const std::string& flags, int code) {
+    const Result result = run_with("TRIREME_FAULT=" + fault, "train_gpt",
+                                   work.small_run() + "--max-skipped 1 --checkpoint-every 4 --allow-fault-injection " +
+                                       flags + " --out " + work.path(name));
+    INFO(result.output);
+    CHECK(result.code == code);
+    CHECK(contains(result.output, "saved step 4 in "));
+    CHECK_FALSE(contains(result.output, ", 0.000 s, of which"));
+    CHECK(checkpoints_in(work.path(name)) == std::vector<std::string>{"step_00000004"});
+    CHECK(run("checkpoint", "verify " + work.path(name)).code == 0);
+  };
+  check("nan", "nan@step=5,times=50", "--mesh dp=2,tp=2 --zero 1", 77);
+  check("nan1", "nan@step=5,times=50", "", 77);
+  check("throw", "throw@step=5", "", 70);
+}
+
 TEST_CASE("a run whose folder is moved away does not make another") {
   const Workplace work;
   const Result result = shell(fmt::format(
