@@ -259,6 +259,11 @@ RunTexts describe_run(const Gpt& model, const Progress& progress, const Tokenize
 
 void require_same_run(const Checkpoint& saved, const Gpt& model, const Tokenizer& tokenizer, const RunIdentity& run) {
   const fs::path& path = saved.path();
+  // Before the model: its --vocab follows from the data.
+  if (saved.run("tokenizer") != tokenizer.to_json())
+    fail(ExitCode::usage, "resume",
+         "{} was saved with another tokenizer than this data gives; use the same --data and --tokenizer",
+         path.string());
   read_json(saved, "model", [&](const nlohmann::json& json) {
     require_same_keys(json, model_json(model.config(), model.dtype()), path);
     return 0;
@@ -269,10 +274,6 @@ void require_same_run(const Checkpoint& saved, const Gpt& model, const Tokenizer
       require_same_data(json, run, path);
       return 0;
     });
-  if (saved.run("tokenizer") != tokenizer.to_json())
-    fail(ExitCode::usage, "resume",
-         "{} was saved with another tokenizer than this data gives; use the same --data and --tokenizer",
-         path.string());
 }
 
 Progress read_progress(const Checkpoint& saved) {

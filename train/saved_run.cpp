@@ -76,7 +76,7 @@ void RunSaver::begin(const Progress& progress) {
 }
 
 std::string saved_line(const checkpoint::Saved& saved) {
-  return fmt::format("saved step {} in {} ({}, {:.2f} s, of which training stood still for {:.3f} s){}", saved.step,
+  return fmt::format("saved step {} in {} ({}, {:.3f} s, of which training stood still for {:.3f} s){}", saved.step,
                      saved.path.string(), format_bytes(static_cast<double>(saved.bytes)), saved.seconds,
                      saved.stall_seconds, saved.warning.empty() ? "" : "; " + saved.warning);
 }
@@ -92,10 +92,13 @@ std::string save_run(const fs::path& out, const Gpt& model, optim::Optimizer& op
 
 fs::path find_saved_run(const fs::path& path) {
   if (checkpoint::is_checkpoint(path)) return path;
-  for (const Candidate& newest : checkpoint::candidates(path / checkpoints_name)) {
+  std::error_code unknown;
+  const bool above = fs::is_directory(path / checkpoints_name, unknown);  // `path` is the run's folder
+  for (const Candidate& newest : checkpoint::candidates(above ? path / checkpoints_name : path)) {
     if (newest.unfinished) continue;
     if (newest.step >= 0) return newest.path;
-    fail(ExitCode::data, "checkpoint", "{}: {}; give the path of another checkpoint, or --resume auto",
+    fail(ExitCode::data, "checkpoint",
+         "{}: {}; give the path of another checkpoint (train_gpt --resume auto takes the newest that is whole)",
          newest.path.string(), newest.problem);
   }
   fail(ExitCode::usage, "checkpoint",

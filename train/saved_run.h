@@ -37,14 +37,14 @@ class RunSaver {
   checkpoint::Saver saver_;
 };
 
-/// What to print of a save: "saved step 20 in PATH (1.2 MB, 0.03 s, of which training stood still for 0.001 s)".
+/// What to print of a save: "saved step 20 in PATH (1.2 MB, 0.030 s, of which training stood still for 0.001 s)".
 std::string saved_line(const checkpoint::Saved& saved);
 
 /// Saves under `out` and waits; returns saved_line(). Collective. Throws ExitCode::io.
 std::string save_run(const std::filesystem::path& out, const Gpt& model, optim::Optimizer& optimizer,
                      const Progress& progress, const Tokenizer& tokenizer, const RunIdentity& run);
 
-/// The checkpoint that `path` means: itself, or the newest one of a run's folder. Throws ExitCode::usage when there is
+/// The checkpoint that `path` means: itself, or the newest one of a run's folder or of the checkpoints in it. Throws ExitCode::usage when there is
 /// none, and ExitCode::data when the newest one has no valid manifest.
 std::filesystem::path find_saved_run(const std::filesystem::path& path);
 

@@ -106,7 +106,6 @@ void Saver::begin(std::int64_t step, const std::vector<HeldTensor>& held, std::m
 Saved Saver::ended(std::string error) {
   phase_ = Phase::idle;
   saved_.error = std::move(error);
-  saved_.seconds = std::chrono::duration<double>(Clock::now() - began_).count();
   if (!saved_.error.empty() && mesh_.rank() == 0) {
     // The first failure is the one to report; what cannot be removed now, the next run removes.
     static_cast<void>(problem_of([&] { remove_folder(temporary_); }));
@@ -139,8 +138,9 @@ template <class F>
 std::optional<Saved> Saver::timed(const F& f) {
   const Clock::time_point start = Clock::now();
   std::optional<Saved> result = f();
-  (result ? result->stall_seconds : saved_.stall_seconds) +=
-      std::chrono::duration<double>(Clock::now() - start).count();
+  const Clock::time_point end = Clock::now();
+  (result ? result->stall_seconds : saved_.stall_seconds) += std::chrono::duration<double>(end - start).count();
+  if (result) result->seconds = std::chrono::duration<double>(end - began_).count();  // the part is within the whole
   return result;
 }
 

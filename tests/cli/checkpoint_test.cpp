@@ -195,6 +195,26 @@ TEST_CASE("a run whose folder is moved away does not make another") {
   CHECK(run("checkpoint", "verify " + work.path("moved")).code == 0);
 }
 
+TEST_CASE("the folder of a run's checkpoints means its newest, and other data is named as such") {
+  const Workplace work;
+  succeed("train_gpt", work.small_run() + "--out " + work.path("run"));
+  for (const std::string path : {"run", "run/", "run/checkpoints", "run/checkpoints/"})
+    CHECK(contains(succeed("checkpoint", "verify " + work.path(path)), "step 6, "));
+  CHECK(contains(succeed("train_gpt", work.small_run() + "--steps 7 --resume " + work.path("run/checkpoints") +
+                                          " --out " + work.path("run")),
+                 "resuming after step 6"));
+  std::ofstream(work.folder / "other.txt") << std::string(3000, 'a') + std::string(3000, 'b');
+  const Result other = run("train_gpt", work.small_run() + "--steps 9 --data " + work.path("other.txt") +
+                                            " --resume auto --out " + work.path("run"));
+  INFO(other.output);
+  CHECK(other.code == 64);
+  CHECK(contains(other.output, "another tokenizer than this data gives; use the same --data and --tokenizer"));
+  std::ofstream(work.folder / "run/checkpoints/step_00000007/manifest.json") << "{";
+  const Result damaged = run("checkpoint", "verify " + work.path("run"));
+  CHECK(damaged.code == 65);
+  CHECK(contains(damaged.output, "train_gpt --resume auto"));
+}
+
 TEST_CASE("the checkpoint program looks, verifies and compares") {
   const Workplace work;
   succeed("train_gpt", work.small_run() + "--mesh dp=2,pp=2 --zero 3 --out " + work.path("a"));
