@@ -25,12 +25,20 @@ void say(fmt::format_string<Args...> text, Args&&... args) {
 
 double seconds_between(Time from, Time to) { return duration<double>(to - from).count(); }
 
+constexpr const char* config_name = "config.json";  // train/run_folder.h
+
+/// When a file was written, on the clock of its file system; nothing when there is none.
+std::optional<fs::file_time_type> written(const fs::path& file) {
+  std::error_code absent;
+  const auto when = fs::last_write_time(file, absent);
+  return absent ? std::nullopt : std::optional(when);
+}
+
 /// A file's time on the clock of incidents; the distant past when there is no file.
 Time time_of(const fs::path& file) {
-  std::error_code absent;
-  const auto written = fs::last_write_time(file, absent);
-  if (absent) return {};
-  const auto age = fs::file_time_type::clock::now() - written;
+  const auto when = written(file);
+  if (!when) return {};
+  const auto age = fs::file_time_type::clock::now() - *when;
   return System::now() - std::chrono::duration_cast<System::duration>(age);
 }
 
@@ -93,7 +101,7 @@ int Supervisor::run() {
 int Supervisor::run_jobs() {
   while (true) {
     const std::optional<Words> words = next_words();
-    if (leaving_) return left_without_job();
+    if (orders_.leaving()) return left_without_job();
     if (world_failures_ > options_.limits.restarts) {
       say("gave up: --world-command has failed {} times in a row; see what it said, or raise --restarts",
           world_failures_);
@@ -132,7 +140,7 @@ std::optional<int> Supervisor::code_after(const Ending& ending) {
     say("the job ended with {}: it would do so again, and is not started again", how);
     return ending.as_exit_code();
   }
-  if (leaving_) {  // also when it died of that: it is told to go on from what it has saved
+  if (orders_.leaving()) {  // also when it died of that: it is told to go on from what it has saved
     say("the job has left with {}; the same command goes on with it", how);
     return killed_ ? ending.as_exit_code() : static_cast<int>(ExitCode::retryable);
   }
@@ -173,7 +181,8 @@ std::optional<int> Supervisor::available_ranks() {
   if (options_.world_command.empty()) return launcher_failed_ ? ranks_ - 1 : elastic_->ranks;
   const WorldAnswer answer = ask_world(options_.world_command, signals_);
   const bool first = !std::exchange(world_asked_, true);
-  leaving_ = answer.leave;
+  if (answer.leave) orders_.leave();
+  if (answer.save) take_save(false);
   world_failures_ = answer.ranks || answer.leave ? 0 : world_failures_ + 1;
   if (world_failures_ > 0 && first)
     fail(ExitCode::usage, "run",
@@ -193,12 +202,14 @@ Ending Supervisor::run_job(const Words& words) {
   training_since_.reset();
   resumed_step_ = newest_checkpoint();
   last_words_ = {};
+  configured_ = written(out_ / config_name);
   Job job(words, signals_, [this](std::string_view line) { last_words_.hear(line); });
   std::optional<Clock::time_point> ended;
   bool told = false;
   while (!job.over()) {
     job.wait(0.2);
-    while (const std::optional<int> signal = signals_.next()) pass_on(*signal, job);
+    while (const std::optional<int> signal = signals_.next()) take(*signal, job);
+    if (const std::optional<int> due = orders_.due(Clock::now(), listens())) job.send(*due);
     watch_training();
     if (!job.ending()) continue;
     if (!ended) ended = Clock::now();
@@ -213,18 +224,28 @@ Ending Supervisor::run_job(const Words& words) {
   return job.ending().value();
 }
 
-void Supervisor::pass_on(int signal, const Job& job) {
+void Supervisor::take(int signal, const Job& job) {
   if (signal == SIGUSR1) {
-    say("the job is told to save");
-    job.send(SIGUSR1);
-  } else if (!std::exchange(leaving_, true)) {
+    take_save(listens());
+  } else if (!orders_.leaving()) {
     say("the job is told to save and leave");
-    job.send(SIGUSR2);
+    orders_.leave();
   } else if (signal == SIGTERM || signal == SIGINT) {  // a closed terminal says so more than once
     say("told to leave again: the job is killed");
     killed_ = true;
     job.kill_all();
   }
+}
+
+void Supervisor::take_save(bool now) {
+  say("the job is told to save{}", now ? "" : " as soon as it has started");
+  orders_.save();
+}
+
+// The first rank writes it after all have gone through what train_gpt begins with, handlers for signals before all else.
+bool Supervisor::listens() const {
+  const auto now = written(out_ / config_name);
+  return now && now != configured_;
 }
 
 void Supervisor::watch_training() {
@@ -275,9 +296,11 @@ bool Supervisor::pause(double seconds) {
   const Clock::time_point end = Clock::now() + std::chrono::duration_cast<Clock::duration>(duration<double>(seconds));
   while (true) {
     while (const std::optional<int> signal = signals_.next()) {
-      if (*signal == SIGUSR1) continue;  // no job is there to save anything
-      leaving_ = true;
-      return false;
+      if (*signal != SIGUSR1) {
+        orders_.leave();
+        return false;
+      }
+      take_save(false);
     }
     const double left = duration<double>(end - Clock::now()).count();
     if (left <= 0) return true;

@@ -5,13 +5,15 @@
 //     a signal, exit code 75, a launcher that failed -> pause, and start again with --resume auto
 //
 // Signals to the supervisor go on to the job as SIGUSR2 (save and leave) or SIGUSR1 (save and go on), which launchers
-// pass on at once, while a SIGTERM has them kill their ranks two seconds later.
+// pass on at once, while a SIGTERM has them kill their ranks two seconds later. A job that still starts may not hear
+// them: train/supervisor_orders.h.
 // Read next: train/supervisor_policy.h (the decisions), train/supervisor_job.h (the processes), docs/operations.md.
 #pragma once
 
 #include "train/supervisor_command.h"
 #include "train/supervisor_incidents.h"
 #include "train/supervisor_job.h"
+#include "train/supervisor_orders.h"
 #include "train/supervisor_policy.h"
 #include "train/supervisor_world.h"
 
@@ -47,7 +49,11 @@ class Supervisor {
   Ending run_job(const Words& words);
   /// What to end with after a job that ended so; nothing when it is to be started again.
   std::optional<int> code_after(const Ending& ending);
-  void pass_on(int signal, const Job& job);
+  /// Takes what a user has asked for by a signal: at once when it is to kill the job.
+  void take(int signal, const Job& job);
+  void take_save(bool now);
+  /// Whether every process of the job that runs has handlers for signals: it has written its configuration.
+  bool listens() const;
   /// Notices the first step that this job makes, with which an incident before it is over.
   void watch_training();
   void note_incident(const Ending& ending, Verdict verdict);
@@ -67,15 +73,17 @@ class Supervisor {
   SignalQueue signals_;
   Budget budget_;
   std::int64_t restarts_ = 0;
-  std::int64_t waits_ = 0;                 // for ranks, in a row
-  bool world_asked_ = false;               // --world-command
-  std::int64_t world_failures_ = 0;        // of it, in a row
-  bool leaving_ = false, killed_ = false;  // as a user asked
-  bool launcher_failed_ = false;           // the last time
+  std::int64_t waits_ = 0;           // for ranks, in a row
+  bool world_asked_ = false;         // --world-command
+  std::int64_t world_failures_ = 0;  // of it, in a row
+  Orders orders_;
+  bool killed_ = false;           // as a user asked
+  bool launcher_failed_ = false;  // the last time
 
   // Of the job that runs, or ran last.
   Time started_{};
-  std::int64_t resumed_step_ = -1;  // the newest checkpoint then
+  std::optional<std::filesystem::file_time_type> configured_;  // when another had been, before it
+  std::int64_t resumed_step_ = -1;                             // the newest checkpoint then
   std::optional<Time> training_since_;
   LastWords last_words_;
 

@@ -107,16 +107,21 @@ WorldAnswer ask_world(const std::string& command, const SignalQueue& signals, do
   using Clock = std::chrono::steady_clock;
   const Clock::time_point start = Clock::now();
   Shell shell(command, signals);
+  bool save = false;
   while (!shell.look()) {
     std::array<pollfd, 1> woken = {{{signals.fd(), POLLIN, 0}}};  // also by the shell's end
     ::poll(woken.data(), woken.size(), 100);
-    while (const std::optional<int> signal = signals.next())
+    while (const std::optional<int> signal = signals.next()) {
       if (*signal != SIGUSR1) return {.ranks = {}, .problem = "was interrupted", .leave = true};
+      save = true;
+    }
     if (std::chrono::duration<double>(Clock::now() - start).count() > patience)
-      return {.ranks = {}, .problem = fmt::format("has not ended within {:g} s", patience)};
+      return {.ranks = {}, .problem = fmt::format("has not ended within {:g} s", patience), .save = save};
   }
   shell.look();  // what it wrote just before its end
-  return answer_of(shell);
+  WorldAnswer answer = answer_of(shell);
+  answer.save = save;
+  return answer;
 }
 
 }  // namespace trireme::supervisor

@@ -14,6 +14,7 @@ struct WorldAnswer {
   std::optional<int> ranks;  ///< nothing when there is no answer
   std::string problem;       ///< why there is none: "ended with exit code 127 (the command was not found)"
   bool leave = false;        ///< there is none because a signal asked to leave meanwhile
+  bool save = false;         ///< a signal asked to save meanwhile
 };
 
 /// The number that the command's output begins with. A command that fails has no answer, unless it prints 0, as `grep

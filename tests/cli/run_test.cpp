@@ -123,8 +123,8 @@ TEST_CASE("run: a job is told to leave by SIGUSR2, once, and to save by SIGUSR1"
   const std::string said = work.path("said"), ready = work.path("ready");
   const std::string job =
       write_job(work, fmt::format("trap \"echo save >>{0}\" USR1; trap \"echo leave >>{0}; exit 75\" "
-                                  "USR2; touch {1}; while :; do sleep 0.02; done",
-                                  said, ready));
+                                  "USR2; mkdir -p {2}; touch {2}/config.json {1}; while :; do sleep 0.02; done",
+                                  said, ready, work.path("out")));
   for (const std::string signal : {"TERM", "INT", "USR2"}) {
     CAPTURE(signal);
     fs::remove(said);
@@ -142,6 +142,38 @@ TEST_CASE("run: a job is told to leave by SIGUSR2, once, and to save by SIGUSR1"
     CHECK(contains(result.output, "the same command goes on with it\n"));
   }
   CHECK(occurrences(content(work.path("starts")), "\n") == 3);  // never a second time
+}
+
+TEST_CASE("run: a job that cannot hear yet is told to leave again, and is not told to save before it can") {
+  const Workplace work;
+  const std::string said = work.path("said"), ready = work.path("ready"), log = work.path("log");
+  const auto supervise_told = [&](const std::string& body, const std::string& signal) {
+    return shell(
+        fmt::format("{0}/run {1} -- {2} --out {3} 2>{4} & p=$!; until [ -e {5} ]; do sleep 0.01; done; "
+                    "kill -{6} $p; wait $p",
+                    TRIREME_BIN, fast, write_job(work, body), work.path("out"), log, ready, signal));
+  };
+  // As mpirun, which drops a signal while it has no ranks, and as ranks, which it kills before they have handlers.
+  const std::string wait_for = "until grep -qs \"the job is told to save\" " + log + "; do sleep 0.02; done; ";
+  const Result left = supervise_told(fmt::format("trap \"\" USR2; touch {}; {} sleep 0.2; trap \"echo leave >>{}; exit "
+                                                 "75\" USR2; while :; do sleep 0.02; done",
+                                                 ready, wait_for, said),
+                                     "TERM");
+  INFO(content(log));
+  CHECK(left.code == 75);
+  CHECK(content(said) == "leave\n");
+
+  for (const std::string& path : {said, ready, log, work.path("starts")}) fs::remove(path);
+  const Result saved = supervise_told(
+      fmt::format("touch {0}; {1} sleep 0.2; trap \"echo save >>{2}\" USR1; mkdir -p {3}; touch {3}/config.json; until "
+                  "[ -s {2} ]; do sleep 0.02; done",
+                  ready, wait_for, said, work.path("out")),
+      "USR1");
+  INFO(content(log));
+  CHECK(saved.code == 0);
+  CHECK(content(said) == "save\n");
+  CHECK(occurrences(content(work.path("starts")), "\n") == 1);  // not killed by it
+  CHECK(contains(content(log), "run: the job is told to save as soon as it has started\n"));
 }
 
 TEST_CASE("run: when its terminal is closed the job saves and leaves, unless nohup has that ignored") {
@@ -294,6 +326,32 @@ TEST_CASE("run: a killed training run ends with the weights of one that was left
     CHECK(trireme::testing::run("train_gpt", flags + "--out " + work.path("whole")).code == 0);
     CHECK(trireme::testing::run("checkpoint", fmt::format("diff {} {}", out, work.path("whole"))).code == 0);
     CHECK(metric(out + "/metrics.jsonl", "loss") == metric(work.path("whole/metrics.jsonl"), "loss"));
+  }
+}
+
+TEST_CASE("run: signals that come while mpirun starts its ranks are not lost") {
+  const Workplace work;
+  int number = 0;
+  const auto started = [&](const std::string& then) {
+    const std::string log = work.path(fmt::format("log{}", ++number)), out = work.path(fmt::format("run{}", number));
+    const Result left = shell(fmt::format(
+        "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; {0}/run {1} -- {2} --oversubscribe -n 2 "
+        "{0}/train_gpt {3} --mesh dp=2 --steps 1000000 --out {4} >{5} 2>&1 & p=$!; "
+        "until grep -qs \"^run: .*mpi\" {5}; do sleep 0.001; done; {6}; wait $p",
+        TRIREME_BIN, fast, TRIREME_MPIEXEC, work.small_run(), out, log, then));
+    INFO(content(log));
+    CHECK(left.code == 75);
+    CHECK_FALSE(contains(content(log), "run: starting again"));
+    return content(log);
+  };
+  for (const char* wait : {"0", "0.02", "0.05", "0.1"}) {
+    CAPTURE(wait);
+    started(fmt::format("sleep {}; kill -TERM $p", wait));
+    const std::string text = started(fmt::format(
+        "sleep {}; kill -USR1 $p; until grep -q \"; continuing\" {}; do kill -0 $p || exit 98; sleep 0.01; done; kill "
+        "-TERM $p",
+        wait, work.path(fmt::format("log{}", number + 1))));
+    CHECK(contains(text, "\npreempted; saved step "));
   }
 }
 

@@ -56,6 +56,36 @@ TEST_CASE("supervisor: restarts without a newer checkpoint are counted, and wait
   CHECK_FALSE(never.restart(0));
 }
 
+TEST_CASE("supervisor: a job is told to leave until it is known to listen, and to save once it is") {
+  const auto at = [](double seconds) {
+    return Orders::Clock::time_point() +
+           std::chrono::duration_cast<Orders::Clock::duration>(std::chrono::duration<double>(seconds));
+  };
+  Orders orders;
+  CHECK_FALSE(orders.due(at(0), true));
+  orders.leave();
+  CHECK(orders.due(at(1), false) == SIGUSR2);
+  CHECK_FALSE(orders.due(at(1.5), false));
+  CHECK(orders.due(at(2), false) == SIGUSR2);
+  CHECK(orders.due(at(2.1), true) == SIGUSR2);  // the last one may have been lost
+  for (const double later : {2.2, 10.0}) CHECK_FALSE(orders.due(at(later), true));
+
+  Orders heard;
+  heard.leave();
+  CHECK(heard.due(at(0), true) == SIGUSR2);
+  CHECK_FALSE(heard.due(at(10), true));
+
+  Orders saving;
+  saving.save();
+  CHECK_FALSE(saving.due(at(0), false));
+  CHECK(saving.due(at(9), true) == SIGUSR1);
+  CHECK_FALSE(saving.due(at(10), true));
+  saving.save();
+  saving.leave();
+  CHECK(saving.due(at(11), true) == SIGUSR2);
+  CHECK_FALSE(saving.due(at(12), true));  // to leave is to save
+}
+
 TEST_CASE("supervisor: how many ranks a job goes on with") {
   CHECK(ranks_to_start(8, 1, 1, 8) == 8);
   CHECK(ranks_to_start(8, 1, 1, 100) == 8);

@@ -1,0 +1,19 @@
+#include "train/supervisor_orders.h"
+
+#include <csignal>
+#include <utility>
+
+namespace trireme::supervisor {
+
+std::optional<int> Orders::due(Clock::time_point now, bool listens) {
+  if (leave_) {  // which saves too
+    if (heard_leave_ || (!listens && told_leave_ && now - *told_leave_ < again)) return std::nullopt;
+    told_leave_ = now;
+    heard_leave_ = listens;
+    return SIGUSR2;  // not SIGTERM, after which mpirun leaves its ranks two seconds
+  }
+  if (listens && std::exchange(save_, false)) return SIGUSR1;
+  return std::nullopt;
+}
+
+}  // namespace trireme::supervisor
