@@ -148,9 +148,24 @@ std::optional<int> Supervisor::code_after(const Ending& ending) {
   return std::nullopt;
 }
 
-std::optional<Words> Supervisor::next_words() {
+Words Supervisor::first_words(std::string& note) const {
+  const fs::path config = out_ / config_name;
+  const std::int64_t newest = newest_checkpoint();
+  if (newest >= 0 && fs::exists(config) &&
+      has_begun(command_, setting({"--config", config.string()}, "resume").value_or(""))) {
+    note = fmt::format("{} holds step {} of this run: it goes on from there, and not from {} again", out_.string(),
+                       newest, setting(command_, "resume").value());
+    return next_command(command_, true);
+  }
   bool added = false;
-  Words words = restarts_ == 0 ? first_command(command_, added) : next_command(command_, newest_checkpoint() >= 0);
+  Words words = first_command(command_, added);
+  if (added) note = "the command has no --resume; --resume auto is added";
+  return words;
+}
+
+std::optional<Words> Supervisor::next_words() {
+  std::string note;
+  Words words = restarts_ == 0 ? first_words(note) : next_command(command_, newest_checkpoint() >= 0);
   if (elastic_) {
     const int before = ranks_, least = static_cast<int>(*options_.least_ranks);
     const std::optional<int> answer = available_ranks();
@@ -170,7 +185,7 @@ std::optional<Words> Supervisor::next_words() {
     words = with_launcher_ranks(std::move(words), ranks_);
   }
   words = with_exported(std::move(words), restarts_variable);
-  if (restarts_ == 0 && added) say("the command has no --resume; --resume auto is added");
+  if (!note.empty()) say("{}", note);
   if (restarts_ == 0) say("{}", to_string(words));
   return words;
 }

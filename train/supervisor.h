@@ -43,6 +43,8 @@ class Supervisor {
   using Clock = std::chrono::steady_clock;
 
   int run_jobs();
+  /// A run of before may be in its folder. `note`: what is to be said about it.
+  Words first_words(std::string& note) const;
   std::optional<Words> next_words();
   /// Nothing when --world-command has no answer.
   std::optional<int> available_ranks();

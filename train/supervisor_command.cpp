@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
@@ -11,6 +12,8 @@
 
 namespace trireme::supervisor {
 namespace {
+
+namespace fs = std::filesystem;
 
 constexpr const char* where = "run";  // the program
 constexpr std::array launcher_names = {"mpirun", "mpiexec", "orterun", "prterun", "srun"};
@@ -134,6 +137,16 @@ Words first_command(const Words& command, bool& added) {
   // A configuration that was printed has every flag: there, none means not said.
   added = !find_flag(command, "--resume") && setting(command, "resume").value_or("none") == "none";
   return added ? with_flag(command, "resume", "auto") : command;
+}
+
+bool has_begun(const Words& command, const std::string& configured) {
+  const std::string resume = setting(command, "resume").value_or("none");
+  if (resume == "none" || resume == "auto") return false;
+  if (configured == resume) return true;
+  // A checkpoint in --out itself that was not chosen before is a choice of now.
+  const fs::path inside =
+      fs::weakly_canonical(resume).lexically_relative(fs::weakly_canonical(setting(command, "out").value_or("")));
+  return configured == "auto" && (inside.empty() || *inside.begin() == "..");
 }
 
 Words next_command(const Words& command, bool saved) {
