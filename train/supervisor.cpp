@@ -115,15 +115,15 @@ int Supervisor::run_jobs() {
     if (words) {
       if (const std::optional<int> code = code_after(run_job(*words))) return *code;
     }
-    const std::int64_t newest = newest_checkpoint();
+    const std::int64_t newest = newest_checkpoint(), from = next_resumed_step();
     const std::optional<double> seconds = budget_.restart(newest);
     if (!seconds) {
       say("gave up: {} restarts without a newer checkpoint than {}; see what the job said, or raise --restarts",
           budget_.without_progress(), newest < 0 ? "none" : fmt::format("step {}", newest));
       return gave_up;
     }
-    say("starting again in {:.1f} s from {} (restart {}; {} of {} without a newer checkpoint)", *seconds,
-        newest < 0 ? "the beginning" : fmt::format("step {}", newest), restarts_ + 1, budget_.without_progress(),
+    say("starting again in {:.1f} s from {} (restart {}; try {} of {} for a newer checkpoint)", *seconds,
+        from < 0 ? "the beginning" : fmt::format("step {}", from), restarts_ + 1, budget_.without_progress(),
         options_.limits.restarts);
     if (!pause(*seconds)) return left_without_job();
     ++restarts_;
@@ -215,7 +215,8 @@ Ending Supervisor::run_job(const Words& words) {
   ::setenv(restarts_variable, std::to_string(restarts_).c_str(), 1);
   started_ = System::now();
   training_since_.reset();
-  resumed_step_ = newest_checkpoint();
+  resumed_step_ = next_resumed_step();
+  if (open_) incidents_.back().resumed_step = resumed_step_;
   last_words_ = {};
   configured_ = written(out_ / config_name);
   Job job(words, signals_, [this](std::string_view line) { last_words_.hear(line); });
@@ -286,7 +287,7 @@ void Supervisor::note_incident(const Ending& ending, Verdict verdict) {
                         .rank = last_words_.rank(),
                         .message = last_words_.message(),
                         .logged_step = last_logged_step(out_ / "metrics.jsonl"),
-                        .resumed_step = newest_checkpoint(),
+                        .resumed_step = {},
                         .ranks = 0,
                         .lost = {}});
   open_ = true;
@@ -330,6 +331,17 @@ int Supervisor::left_without_job() {
 }
 
 std::int64_t Supervisor::newest_checkpoint() const { return newest_in(out_); }
+
+std::int64_t Supervisor::next_resumed_step() const {
+  const checkpoint::ResumeAttempts attempts(out_ / "checkpoints");
+  std::int64_t last = -1;
+  for (const checkpoint::Candidate& found : checkpoint::candidates(out_ / "checkpoints")) {  // the newest first
+    if (found.step < 0) continue;
+    if (attempts.of(found.path) < checkpoint::ResumeAttempts::most) return found.step;
+    last = std::max(last, found.step);
+  }
+  return last;
+}
 
 Time Supervisor::checkpoint_time() const {
   const std::int64_t newest = newest_checkpoint();

@@ -65,6 +65,8 @@ class Supervisor {
   bool pause(double seconds);
   static int left_without_job();
   std::int64_t newest_checkpoint() const;
+  /// Of the checkpoint that a job started now goes on from, unless it turns out to be damaged; -1: from the beginning.
+  std::int64_t next_resumed_step() const;
   Time checkpoint_time() const;
 
   Options options_;

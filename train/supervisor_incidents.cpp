@@ -24,7 +24,10 @@ std::optional<std::int64_t> number_after(std::string_view text, std::string_view
   return value;
 }
 
-std::string step_text(std::int64_t step) { return step < 0 ? "the beginning" : std::to_string(step); }
+std::string step_text(const std::optional<std::int64_t>& step) {
+  if (!step) return "-";
+  return *step < 0 ? "the beginning" : std::to_string(*step);
+}
 
 std::string seconds_text(const std::optional<double>& seconds) {
   return seconds ? fmt::format("{:.1f}", *seconds) : "-";
@@ -49,7 +52,8 @@ std::string to_json_line(const Incident& i) {
   if (i.rank) line["rank"] = *i.rank;
   if (!i.message.empty()) line["message"] = i.message;
   if (i.logged_step >= 0) line["logged_step"] = i.logged_step;
-  line["resumed_step"] = std::max<std::int64_t>(i.resumed_step, 0);
+  line["resumed_step"] = nullptr;
+  if (i.resumed_step) line["resumed_step"] = std::max<std::int64_t>(*i.resumed_step, 0);
   if (i.ranks > 0) line["ranks"] = i.ranks;
   if (i.lost) line["seconds_lost"] = *i.lost;
   return line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);

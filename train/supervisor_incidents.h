@@ -22,12 +22,13 @@ struct Incident {
   std::int64_t restart = 0;  ///< how often the job had been started again before
   std::string what;          ///< "ended by a signal", "preempted", ...
   Ending ending;
-  std::optional<int> rank;         ///< when the job or its launcher named one
-  std::string message;             ///< the job's FATAL line, without "trireme: FATAL[N] "; may be empty
-  std::int64_t logged_step = -1;   ///< the last one in metrics.jsonl then; -1: none
-  std::int64_t resumed_step = -1;  ///< of the newest checkpoint, from which it goes on; -1: from the beginning
-  int ranks = 0;                   ///< that it goes on with; 0: as many as before
-  std::optional<double> lost;      ///< seconds: work done again and time without training; not set: not known yet
+  std::optional<int> rank;        ///< when the job or its launcher named one
+  std::string message;            ///< the job's FATAL line, without "trireme: FATAL[N] "; may be empty
+  std::int64_t logged_step = -1;  ///< the last one in metrics.jsonl then; -1: none
+  std::optional<std::int64_t>
+      resumed_step;            ///< from which it was started again; -1: the beginning; not set: it was not
+  int ranks = 0;               ///< that it goes on with; 0: as many as before
+  std::optional<double> lost;  ///< seconds: work done again and time without training; not set: not known yet
 };
 
 /// One object: {"when":"2025-03-01T12:00:00Z","what":...}.

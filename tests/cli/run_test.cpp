@@ -62,7 +62,7 @@ TEST_CASE("run: a job that can be started again is, until it is done") {
                  "run: the job ended with exit code 75 (a rank was lost or late, or it was asked to "
                  "leave), rank 3\n"));
   CHECK(contains(result.output,
-                 "run: starting again in 0.0 s from the beginning (restart 3; 3 of 3 without a newer "
+                 "run: starting again in 0.0 s from the beginning (restart 3; try 3 of 3 for a newer "
                  "checkpoint)\n"));
   CHECK(contains(result.output, "\n3 incidents, "));
   const auto noted = incidents(work);
@@ -73,6 +73,7 @@ TEST_CASE("run: a job that can be started again is, until it is done") {
   CHECK(noted[1]["signal"] == 9);
   CHECK(noted[2]["signal"] == 11);  // as a launcher says it
   CHECK(noted[2]["restart"] == 2);
+  CHECK(noted[2]["resumed_step"] == 0);
 }
 
 TEST_CASE("run: what would end the same way again is not started again") {
@@ -83,6 +84,8 @@ TEST_CASE("run: what would end the same way again is not started again") {
     CHECK(result.code == code);
     CHECK(occurrences(content(work.path("starts")), "\n") == 1);
     CHECK(contains(result.output, "is not started again\n"));
+    CHECK(contains(result.output, "     -             -             -\n"));  // rank, resumed step, seconds lost
+    CHECK(incidents(work).at(0)["resumed_step"].is_null());
   }
   const Workplace work;
   CHECK(supervise(work, work.path("absent")).code == 127);
@@ -386,6 +389,28 @@ TEST_CASE("run: a run that began from another's checkpoint goes on with its own 
   INFO(refused.output);
   CHECK(refused.code == 64);
   CHECK(contains(refused.output, "already holds a run"));
+}
+
+TEST_CASE(
+    "run: the step that is said to be resumed is the one that is, also where the newest checkpoint is stepped over") {
+  const Workplace work;
+  const std::string flags = work.small_run() + "--mesh dp=2 --decay-steps 20 --out " + work.path("out");
+  CHECK(trireme::testing::run("train_gpt", flags + " --steps 6 --checkpoint-every 3").code == 0);
+  // Dies in step 7: twice at the first step after the checkpoint of step 6, then at the fourth after that of step 3.
+  const Result result =
+      run_with("TRIREME_FAULT=kill@step=7,start=any", "run",
+               fmt::format("{} -- {}/train_gpt {} --steps 20 --allow-fault-injection", fast, TRIREME_BIN, flags));
+  INFO(result.output);
+  CHECK(result.code == 69);
+  const auto noted = incidents(work);
+  REQUIRE(noted.size() == 4);
+  CHECK(noted[0]["resumed_step"] == 6);
+  CHECK(noted[1]["resumed_step"] == 3);
+  CHECK(noted[2]["resumed_step"] == 6);
+  CHECK(noted[3]["resumed_step"].is_null());
+  CHECK(occurrences(result.output, "\nstepped over step_00000006: ") == 1);
+  CHECK(occurrences(result.output, "\nresuming after step 3 from ") == 1);
+  CHECK(contains(result.output, " from step 3 (restart 2; try 2 of 3 for a newer checkpoint)\n"));
 }
 
 TEST_CASE("run: when the supervisor itself is killed, the job saves and leaves") {

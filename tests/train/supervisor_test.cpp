@@ -245,17 +245,27 @@ TEST_CASE("supervisor: incidents as lines and as a table") {
   CHECK(json == nlohmann::json::parse(R"({"when": "2023-11-14T22:13:20Z", "restart": 1, "what": "a process was killed",
       "signal": 9, "rank": 2, "message": "say \"why\"", "logged_step": 17, "resumed_step": 10, "ranks": 4,
       "seconds_lost": 3.25})"));
-  Incident left{.when = when, .what = "told to leave", .ending = {.code = 75}, .rank = {}, .message = "", .lost = {}};
+  Incident left{.when = when,
+                .what = "told to leave",
+                .ending = {.code = 75},
+                .rank = {},
+                .message = "",
+                .resumed_step = {},
+                .lost = {}};
   const auto second = nlohmann::json::parse(to_json_line(left));
   CHECK(second["exit"] == 75);
-  CHECK(second["resumed_step"] == 0);
+  CHECK(second["resumed_step"].is_null());  // it was not started again
+  Incident early = left;
+  early.resumed_step = -1;
+  CHECK(nlohmann::json::parse(to_json_line(early))["resumed_step"] == 0);
   CHECK_FALSE(second.contains("rank"));
   CHECK_FALSE(second.contains("seconds_lost"));
-  const std::string table = incident_table({killed, left});
+  const std::string table = incident_table({killed, left, early});
+  CHECK(contains(table, "exit 75          -              -             -\n"));
   CHECK(contains(table,
                  "2023-11-14T22:13:20Z  a process was killed      signal 9         2             10           3.2"));
   CHECK(contains(table, "the beginning             -\n"));
-  CHECK(contains(table, "2 incidents, 3.2 s lost in those that ended\n"));
+  CHECK(contains(table, "3 incidents, 3.2 s lost in those that ended\n"));
 }
 
 TEST_CASE("supervisor: the last step that was logged") {
