@@ -134,7 +134,8 @@ std::optional<int> Supervisor::code_after(const Ending& ending) {
   const Verdict verdict = judge(ending, has_launcher(command_));
   launcher_failed_ = verdict == Verdict::launcher;
   if (verdict == Verdict::done) return 0;
-  note_incident(ending, verdict);
+  // Then the folder is another run's, and so are the incidents in it.
+  if (ending.code != static_cast<int>(ExitCode::locked)) note_incident(ending, verdict);
   const std::string how = to_string(ending);
   if (verdict == Verdict::final) {
     say("the job ended with {}: it would do so again, and is not started again", how);
