@@ -115,6 +115,12 @@ int Supervisor::run_jobs() {
     if (words) {
       if (const std::optional<int> code = code_after(run_job(*words))) return *code;
     }
+    if (launcher_failed_ && fewer_ranks() > 0) {  // to look for how many there are has an end, and costs no try
+      say("the launcher failed to start {} ranks: fewer are tried", ranks_);
+      ++restarts_;
+      if (!pause(0)) return left_without_job();
+      continue;
+    }
     const std::int64_t newest = newest_checkpoint(), from = next_resumed_step();
     const std::optional<double> seconds = budget_.restart(newest);
     if (!seconds) {
@@ -191,10 +197,15 @@ std::optional<Words> Supervisor::next_words() {
   return words;
 }
 
-/// As --world-command prints, or else all, or one fewer than the launcher could not start just now. What fails at the
+int Supervisor::fewer_ranks() const {
+  if (!elastic_ || !options_.world_command.empty()) return 0;
+  return ranks_to_start(elastic_->ranks, elastic_->model_ranks, static_cast<int>(*options_.least_ranks), ranks_ - 1);
+}
+
+/// As --world-command prints, or else all, or one fewer than the launcher could not start just now, where so few do. What fails at the
 /// start is a wrong command; what fails later may be well again after a pause.
 std::optional<int> Supervisor::available_ranks() {
-  if (options_.world_command.empty()) return launcher_failed_ ? ranks_ - 1 : elastic_->ranks;
+  if (options_.world_command.empty()) return launcher_failed_ && fewer_ranks() > 0 ? ranks_ - 1 : elastic_->ranks;
   const WorldAnswer answer = ask_world(options_.world_command, signals_);
   const bool first = !std::exchange(world_asked_, true);
   if (answer.leave) orders_.leave();

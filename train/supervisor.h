@@ -46,6 +46,9 @@ class Supervisor {
   /// A run of before may be in its folder. `note`: what is to be said about it.
   Words first_words(std::string& note) const;
   std::optional<Words> next_words();
+  /// How many to start when the launcher could not start as many as the last time; 0: no fewer, or --world-command
+  /// says.
+  int fewer_ranks() const;
   /// Nothing when --world-command has no answer.
   std::optional<int> available_ranks();
   Ending run_job(const Words& words);

@@ -306,10 +306,20 @@ TEST_CASE("run: without a world command a launcher that fails is asked for less"
   // Fails like mpirun without slots for more than 3 ranks.
   const std::string job = write_job(work, "while [ \"$1\" != -n ]; do shift; done; [ $2 -le 3 ]", "mpirun");
   const Result result =
-      supervise(work, job + " -n 8 train_gpt --mesh dp=auto --global-batch 16", "--min-ranks 1 --restarts 5");
+      supervise(work, job + " -n 64 train_gpt --mesh dp=auto --global-batch 64", "--min-ranks 1 --restarts 0");
   INFO(result.output);
   CHECK(result.code == 0);
-  CHECK(contains(content(work.path("starts")), "2 -x TRIREME_RESTARTS -n 2 train_gpt"));
+  CHECK(occurrences(content(work.path("starts")), "\n") == 6);
+  CHECK(contains(content(work.path("starts")), "5 -x TRIREME_RESTARTS -n 2 train_gpt"));
+  CHECK(contains(result.output, "run: the launcher failed to start 64 ranks: fewer are tried\n"));
+
+  // With none at all, every look through all numbers is a try.
+  fs::remove(work.path("starts"));
+  const Result none = supervise(work, write_job(work, "exit 1", "mpirun") + " -n 8 t --mesh dp=auto --global-batch 8",
+                                "--min-ranks 2 --restarts 1");
+  INFO(none.output);
+  CHECK(none.code == 69);
+  CHECK(occurrences(content(work.path("starts")), "\n") == 6);  // 8, 4 and 2 ranks, twice
 }
 
 TEST_CASE("run: a killed training run ends with the weights of one that was left alone") {
