@@ -88,7 +88,7 @@ TEST_CASE("run: what would end the same way again is not started again") {
       CHECK_FALSE(fs::exists(work.path("out")));
       continue;
     }
-    CHECK(contains(result.output, "     -             -             -\n"));  // rank, resumed step, seconds lost
+    CHECK(contains(result.output, "     -              -             -\n"));  // rank, resumed step, seconds lost
     CHECK(incidents(work).at(0)["resumed_step"].is_null());
   }
   const Workplace work;
