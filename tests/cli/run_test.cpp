@@ -326,10 +326,10 @@ TEST_CASE("run: a killed training run ends with the weights of one that was left
   for (const bool mpi : {false, true}) {
     CAPTURE(mpi);
     const Workplace work;
-    const std::string flags = work.small_run() + "--mesh dp=2 --dropout 0.1 --steps 400 --eval-batches 1 ";
+    const std::string flags = work.small_run() + "--mesh dp=2 --dropout 0.1 --steps 2500 --eval-batches 1 ";
     const std::string out = work.path("killed"), log = work.path("log"), killed = work.path("pid");
     const std::string launcher = mpi ? fmt::format("{} --oversubscribe -n 2 ", TRIREME_MPIEXEC) : std::string();
-    // The first process below `run`, or below mpirun, is killed after a checkpoint.
+    // The first process below `run`, or below mpirun, is killed after a checkpoint, long before it would end.
     const std::string victim = mpi ? "$(cat /proc/$m/task/*/children | tr \" \" \"\\n\" | grep . | tail -n 1)" : "$m";
     const Result result = shell(fmt::format(
         "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; {0}/run {1} -- {2} {0}/train_gpt {3} "
