@@ -44,7 +44,8 @@ std::string saved_line(const checkpoint::Saved& saved);
 std::string save_run(const std::filesystem::path& out, const Gpt& model, optim::Optimizer& optimizer,
                      const Progress& progress, const Tokenizer& tokenizer, const RunIdentity& run);
 
-/// The checkpoint that `path` means: itself, or the newest one of a run's folder or of the checkpoints in it. Throws ExitCode::usage when there is
+/// The checkpoint that `path` means: itself, or the newest one of a run's folder or of the checkpoints in it. Throws
+/// ExitCode::usage when there is
 /// none, and ExitCode::data when the newest one has no valid manifest.
 std::filesystem::path find_saved_run(const std::filesystem::path& path);
 

@@ -95,7 +95,7 @@ std::string predicted_memory(const TrainOptions& o, const GptConfig& c, const nn
                      format_bytes(gradients), offloaded ? "" : fmt::format(" + {} optimizer", format_bytes(state)),
                      format_bytes(activations),
                      workspace > 0 ? fmt::format(" + {} workspace of cuDNN", format_bytes(workspace)) : "",
-                     packed > 0 ? fmt::format(" + {} packed weights", format_bytes(packed)) : "",
+                     packed > 0 ? fmt::format(" + up to {} packed weights", format_bytes(packed)) : "",
                      format_bytes(weights + gradients + activations + workspace + packed + (offloaded ? 0 : state)),
                      offloaded ? fmt::format(", and {} optimizer offloaded to host memory", format_bytes(state)) : "");
 }

@@ -25,7 +25,7 @@ void say(fmt::format_string<Args...> text, Args&&... args) {
 
 double seconds_between(Time from, Time to) { return duration<double>(to - from).count(); }
 
-constexpr const char* config_name = "config.json";  // train/run_folder.h
+constexpr const char* config_name = "config.json";  // as train/run_folder.cpp has it
 
 /// When a file was written, on the clock of its file system; nothing when there is none.
 std::optional<fs::file_time_type> written(const fs::path& file) {
@@ -202,7 +202,8 @@ int Supervisor::fewer_ranks() const {
   return ranks_to_start(elastic_->ranks, elastic_->model_ranks, static_cast<int>(*options_.least_ranks), ranks_ - 1);
 }
 
-/// As --world-command prints, or else all, or one fewer than the launcher could not start just now, where so few do. What fails at the
+/// As --world-command prints, or else all, or one fewer than the launcher could not start just now, where so few do.
+/// What fails at the
 /// start is a wrong command; what fails later may be well again after a pause.
 std::optional<int> Supervisor::available_ranks() {
   if (options_.world_command.empty()) return launcher_failed_ && fewer_ranks() > 0 ? ranks_ - 1 : elastic_->ranks;
