@@ -227,7 +227,8 @@ void declare_precision(Flags& flags, PrecisionOptions& o) {
   flags.add("threads", "N", o.threads, "auto", "threads of a rank; auto: cores / ranks", count);
   flags.add_choice(
       "keep-packed", o.keep_packed, {{"on", true}, {"off", false}},
-      "weights of linear layers, not of experts, stay packed as products want them over the micro-batches of a step: each "
+      "weights of linear layers, not of experts, stay packed as products want them over the micro-batches of a step: "
+      "each "
       "but the first is "
       "faster, for twice the memory of the weights; on the CPU, with --gemm trireme, and --zero 2 at most");
   flags.add_choice("pin", o.pin, {{"on", true}, {"off", false}},
