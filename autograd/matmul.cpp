@@ -3,6 +3,7 @@
 #include "autograd/op.h"
 #include "autograd/ops.h"
 #include "autograd/support.h"
+#include "autograd/weight_gradient.h"
 
 namespace trireme {
 namespace {
@@ -61,19 +62,17 @@ struct Matmul : Op {
   }
 };
 
-/// y = x W^T + bias;  dx = dy W, dW = dy^T x, dbias = sum of dy's rows
+/// y = x W^T + bias + residual;  dx = dy W, dW = dy^T x, dbias = sum of dy's rows, dresidual = dy
 ///
-/// FLOPs: 2 N in out forward, twice that backward. dW is accumulated by the product itself into the parameter's f32
-/// gradient where there is one: no [out, in] temporary, and one rounding less in bf16. It may wait
-/// (autograd/deferred.h), and then keeps x and dy.
+/// FLOPs: 2 N in out forward, twice that backward.
 struct Linear : Op {
   static constexpr const char* name = "linear";
   SavedInput input;        // [.., in]
   Tensor matrix;           // [out, in]
   bool is_weight = false;  // a parameter: it keeps its values until the optimizer's step
-  Shape input_shape, weight_shape;
+  Shape input_shape, weight_shape, bias_shape;
 
-  Tensor forward(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  Tensor forward(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& residual) {
     input_shape = x.shape();
     weight_shape = weight.shape();
     input = SavedInput(*this, 0, x);
@@ -82,6 +81,7 @@ struct Linear : Op {
     is_weight = is_weight && matrix.shares_storage_with(weight);
     GemmOptions options{.b_is_weight = is_weight};
     if (bias.defined()) options.bias = view::reshape(contiguous(bias), {bias.count()});
+    if (residual.defined()) options.residual = as_rows(residual);
     Tensor y = Tensor::empty({rows.size(0), matrix.size(0)}, x.dtype(), x.device());  // [N, out]
     kernels(x.device()).gemm(rows, view::transpose(matrix, 0, 1), y, options);
     return view::reshape(y, input_shape.with(-1, matrix.size(0)));
@@ -89,41 +89,18 @@ struct Linear : Op {
 
   Gradients backward(const Tensor& gradient) const {
     const Tensor dy = as_rows(gradient);  // [N, out]
-    Gradients gradients(3);
+    Gradients gradients(4);
     if (needs(0)) {
       Tensor dx = Tensor::empty({dy.size(0), matrix.size(1)}, dy.dtype(), dy.device());  // [N, in]
       kernels(dy.device()).gemm(dy, matrix, dx, {.b_is_weight = is_weight});
       gradients[0] = view::reshape(dx, input_shape);
     }
-    if (needs(1)) {
-      const Tensor x = as_rows(input.get());  // [N, in]; now: what could make it again is gone once backward has passed
-      if (Leaf* leaf = leaves[1]) {
-        add_weight_gradient(*leaf, [leaf, dy, x, shape = weight_shape] { accumulate(*leaf, dy, x, shape); });
-      } else {
-        gradients[1] = weight_gradient(dy, x, weight_shape);
-      }
-    }
-    if (needs(2)) gradients[2] = bias_gradient(dy);
+    // The input now: what could make it again is gone once backward has passed.
+    if (needs(1)) gradients[1] = weight_gradient(*this, 1, as_rows(input.get()), dy, weight_shape);
+    if (needs(2)) gradients[2] = bias_gradient(dy, bias_shape);
+    if (needs(3)) gradients[3] = gradient;
     return gradients;
   }
-
-  static Tensor weight_gradient(const Tensor& dy, const Tensor& x, const Shape& shape) {
-    Tensor dw = Tensor::empty({dy.size(1), x.size(1)}, x.dtype(), x.device());
-    kernels(dy.device()).gemm(view::transpose(dy, 0, 1), x, dw, {});  // [out, N] @ [N, in]
-    return view::reshape(dw, shape);
-  }
-  static void accumulate(Leaf& leaf, const Tensor& dy, const Tensor& x, const Shape& shape) {
-    if (!leaf.sum().defined() || !leaf.sum().contiguous()) return leaf.accumulate(weight_gradient(dy, x, shape));
-    Tensor sum = view::reshape(leaf.sum(), {dy.size(1), x.size(1)});
-    kernels(dy.device()).gemm(view::transpose(dy, 0, 1), x, sum, {.alpha = 1.0, .beta = leaf.take_beta(), .bias = {}});
-  }
-
-  Tensor bias_gradient(const Tensor& dy) const {
-    Tensor db = Tensor::empty({1, dy.size(1)}, dy.dtype(), dy.device());
-    kernels(dy.device()).reduce(Reduction::sum, dy, db);
-    return view::reshape(db, bias_shape);
-  }
-  Shape bias_shape;
 };
 
 }  // namespace
@@ -136,7 +113,7 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
   return apply(Matmul{}, a, b);
 }
 
-Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& residual) {
   require(weight.dims() >= 2 && x.dims() >= 1 && x.size(-1) == weight.size(-1), "linear",
           "the weight {} does not take inputs of shape {}: last extents must be equal", weight.shape(), x.shape());
   require(!bias.defined() || bias.count() == weight.count() / weight.size(-1), "linear",
@@ -144,10 +121,11 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
           bias.shape());
   require(x.dtype() == weight.dtype(), "linear", "dtypes differ: input {}, weight {}", name(x.dtype()),
           name(weight.dtype()));
+  check_residual("linear", residual, x, weight);
   Linear op;
   op.bias_shape = bias.shape();
   op.is_weight = leaf_of(weight) != nullptr;
-  return apply(std::move(op), x, weight, bias);
+  return apply(std::move(op), x, weight, bias, residual);
 }
 
 }  // namespace trireme

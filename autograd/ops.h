@@ -66,9 +66,18 @@ Tensor softmax(const Tensor& x);                              ///< over the last
 // ---- matmul.cpp --------------------------------------------------------------------------------------------------
 /// a [.., M, K] @ b [.., K, N]; leading dims broadcast; views (transposes) are used as they are.
 Tensor matmul(const Tensor& a, const Tensor& b);
-/// y = x weight^T + bias; x [.., in], weight [.., in] with leading dims flattened to out, bias of out elements or
-/// undefined.
-Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias);
+/// y = x weight^T + bias + residual; x [.., in], weight [.., in] with leading dims flattened to out, bias of out elements
+/// or undefined, residual [.., out] or undefined.
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& residual = {});
+
+// ---- mlp.cpp -----------------------------------------------------------------------------------------------------
+struct MlpWeights {
+  Tensor in, in_bias;    ///< [F, in], [F] or undefined
+  Tensor out, out_bias;  ///< [out, F], [out] or undefined
+};
+/// y = activation(x in^T + in_bias) out^T + out_bias + residual; x [.., in] -> [.., out]. The same as two linear with the
+/// activation between, but products carry it out, forward and backward. residual [.., out] or undefined.
+Tensor mlp(const Tensor& x, const MlpWeights& weights, Unary activation, const Tensor& residual = {});
 
 // ---- norm.cpp ----------------------------------------------------------------------------------------------------
 Tensor layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta,

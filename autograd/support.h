@@ -22,6 +22,15 @@ inline Tensor as_rows(const Tensor& x) {
   return view::reshape(dense, {width == 0 ? 0 : dense.count() / width, width});
 }
 
+/// Throws unless `residual`, if there is one, is what a layer with this weight makes of x.
+inline void check_residual(const char* where, const Tensor& residual, const Tensor& x, const Tensor& weight) {
+  if (!residual.defined()) return;
+  const Shape shape = x.shape().with(-1, weight.count() / weight.size(-1));
+  require(residual.shape() == shape && residual.dtype() == x.dtype(), where,
+          "a residual {} {}; expected {} {}, as the result it is added to", name(residual.dtype()), residual.shape(),
+          name(x.dtype()), shape);
+}
+
 /// A dim counted from the front.
 inline int positive_dim(const Tensor& x, int dim) { return dim < 0 ? dim + x.dims() : dim; }
 

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -28,6 +29,13 @@ struct GemmOptions {
   double beta = 0.0;         ///< 0 ignores what c holds, even NaN
   Tensor bias{};             ///< [N], dtype of a; undefined: none
   bool b_is_weight = false;  ///< b keeps its values while a PackedWeights lives (core/packed_weights.h)
+
+  // What follows alpha a @ b + bias, in this order. c then has a's dtype and is dense, and beta is 0. On the CPU all of it
+  // gives the bits that kernels of their own would give (core/gemm_steps.h).
+  std::optional<Unary> activation{};  ///< is applied
+  bool derivative = false;  ///< instead, its derivative at pre_activation multiplies: the gradient before an activation
+  Tensor pre_activation{};  ///< as c: receives what the activation is applied to, or, with derivative, is read
+  Tensor residual{};        ///< as c: is added
 };
 
 /// A local tensor as a rectangle of a global one: random kernels address elements by their global index.
@@ -100,7 +108,7 @@ struct KernelTable {
   /// c = alpha a @ b + beta c + bias; a [.., M, K], b [.., K, N], c [.., M, N] with the same leading dims (any number,
   /// any strides; 0 to broadcast a or b). In the last two dims a and b may have any strides with one of them 1 (a
   /// transpose is a view); c's last stride is 1. a and b have one dtype; c has it too, or is f32. Products accumulate
-  /// in acc.
+  /// in acc. Then what GemmOptions ask for.
   void (*gemm)(const Tensor& a, const Tensor& b, Tensor& c, const GemmOptions& options);
   /// The products of a mixture of experts, whose R rows are sorted by group: group g has rows starts[g] to
   /// starts[g + 1], perhaps none. starts [G + 1] rises from 0 to R. Products accumulate in acc.
@@ -118,6 +126,9 @@ struct KernelTable {
   void (*softmax)(const Tensor& x, Tensor& y);
   /// dx = y * (dy - sum(y * dy)); T; dx may be dy.
   void (*softmax_backward)(const Tensor& y, const Tensor& dy, Tensor& dx);
+  /// chosen[n] = the columns of the K largest of x[n], the largest first, and of equals the lower column first; a NaN is
+  /// larger than any number, so that K columns are there whatever x holds. x T; chosen [N, K] i32, 1 <= K <= D; dense.
+  void (*top_k)(const Tensor& x, Tensor& chosen);
   /// y = (x - mean) * rstd * gamma + beta; gamma, beta [D] T, beta may be undefined; mean, rstd [N] acc are outputs.
   void (*layer_norm)(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps, Tensor& y, Tensor& mean,
                      Tensor& rstd);

@@ -214,6 +214,7 @@ KernelTable make_table() {
   TRIREME_TIME(grouped_gemm_tn);
   TRIREME_TIME(softmax);
   TRIREME_TIME(softmax_backward);
+  TRIREME_TIME(top_k);
   TRIREME_TIME(layer_norm);
   TRIREME_TIME(layer_norm_backward);
   TRIREME_TIME(rms_norm);

@@ -28,7 +28,12 @@ class Selection {
       : flag_(flag), names_(names), selected_(0) {}
   std::vector<std::string_view> names() const { return {names_.begin(), names_.end()}; }
   std::string_view selected() const { return names_[selected_]; }
-  bool automatic() const { return selected_ == 0; }
+  /// Whether one implementation was asked for, which has to take every call.
+  bool by_name() const { return selected_ > 1; }
+  bool allows(std::string_view name, bool library) const {
+    if (by_name()) return name == selected();
+    return selected_ == 0 || !library;
+  }
   const char* flag() const { return flag_; }
   void select(std::string_view name) {
     const auto found = std::find(names_.begin(), names_.end(), name);
@@ -44,15 +49,16 @@ class Selection {
   std::atomic<std::size_t> selected_;
 };
 
-// NVIDIA's libraries, where the build has them, come last: "auto" never gets there, as sm80 takes all that they take.
+// "auto" and "trireme" come first, and NVIDIA's libraries, where the build has them, last: "auto" never gets there, as
+// sm80 takes all that they take.
 constexpr auto gemms = std::to_array<std::string_view>({
-  "auto", "sm90", "sm80",
+  "auto", "trireme", "sm90", "sm80",
 #if defined(TRIREME_HAS_CUBLASLT)
       "cublaslt",
 #endif
 });
 constexpr auto attentions = std::to_array<std::string_view>({
-  "auto", "sm90", "sm80",
+  "auto", "trireme", "sm90", "sm80",
 #if defined(TRIREME_HAS_CUDNN)
       "cudnn",
 #endif
@@ -111,7 +117,7 @@ constexpr auto products = std::to_array<Implementation<Gemm<T, Out>>>({
   {"sm90", 9, &sm90_problem<T, Out>, [](const Gemm<T, Out>& p, Stream stream) { gemm_sm90(p, stream); }},
       {"sm80", 8, &takes_all<Gemm<T, Out>>, &gemm_sm80<T, Out>},
 #if defined(TRIREME_HAS_CUBLASLT)
-      {"cublaslt", 8, &cublaslt_cannot<T, Out>, &gemm_cublaslt<T, Out>},
+      {"cublaslt", 8, &cublaslt_cannot<T, Out>, &gemm_cublaslt<T, Out>, true},
 #endif
 });
 
@@ -167,7 +173,7 @@ constexpr auto forwards = std::to_array<Implementation<AttentionForward<T>>>({
   {"sm90", 9, &sm90_forward_problem<T>, &attention_forward_sm90<T>},
       {"sm80", 8, &sm80_problem<T>, &attention_forward_sm80<T>},
 #if defined(TRIREME_HAS_CUDNN)
-      {"cudnn", 8, &cudnn_attention_cannot<T>, &cudnn_attention_forward<T>},
+      {"cudnn", 8, &cudnn_attention_cannot<T>, &cudnn_attention_forward<T>, true},
 #endif
 });
 template <class T>
@@ -175,7 +181,7 @@ constexpr auto backwards = std::to_array<Implementation<AttentionBackward<T>>>({
   {"sm90", 9, &sm90_backward_problem<T>, &attention_backward_sm90<T>},
       {"sm80", 8, &sm80_backward_problem<T>, &attention_backward_sm80<T>},
 #if defined(TRIREME_HAS_CUDNN)
-      {"cudnn", 8, &cudnn_attention_cannot<T>, &cudnn_attention_backward<T>},
+      {"cudnn", 8, &cudnn_attention_cannot<T>, &cudnn_attention_backward<T>, true},
 #endif
 });
 
@@ -222,37 +228,51 @@ template <class Call>
 bool selection_has() {
   const Selection& selection = selection_of(static_cast<const Call*>(nullptr));
   const auto rows = implementations<Call>();
-  return selection.automatic() ||
-         std::any_of(rows.begin(), rows.end(), [&](const auto& each) { return each.name == selection.selected(); });
+  return std::any_of(rows.begin(), rows.end(),
+                     [&](const auto& each) { return selection.allows(each.name, each.library); });
 }
 
+/// The first of those that are allowed to take the call which can; `problem` says why the last one asked cannot.
 template <class Call>
-const Implementation<Call>& implementation_for(const Call& call) {
+const Implementation<Call>* first_taking(const Call& call, std::string& problem) {
   const Selection& selection = selection_of(&call);
-  const std::string_view name = selection.selected();
-  std::string problem;
   for (const auto& each : implementations<Call>()) {
-    if (selection.automatic()) {
-      if (each.major > device_major() || !device_runs(each.major)) continue;
-      problem = each.problem(call);
-      if (problem.empty()) return each;
-    } else if (each.name == name) {
+    if (!selection.allows(each.name, each.library)) continue;
+    if (selection.by_name()) {
       problem = device_runs(each.major)
                     ? each.problem(call)
                     : fmt::format("it runs on compute capability {}.0 alone, and this is a GPU of {}", each.major,
                                   device_major());
-      if (problem.empty()) return each;
+    } else {
+      if (each.major > device_major() || !device_runs(each.major)) continue;
+      problem = each.problem(call);
     }
+    if (problem.empty()) return &each;
   }
   if (problem.empty()) problem = "it has no such kernel";
-  const std::string other = selection.automatic() ? "use --device cpu" : fmt::format("use --{} auto", selection.flag());
-  fail(ExitCode::usage, "cuda", "--{} {} cannot take a call: {}; change the shape, or {}", selection.flag(), name,
-       problem, other);
+  return nullptr;
 }
 
-#define TRIREME_INSTANTIATE(...)                                           \
-  template std::span<const Implementation<__VA_ARGS__>> implementations(); \
-  template bool selection_has<__VA_ARGS__>();                              \
+template <class Call>
+const Implementation<Call>* implementation_taking(const Call& call) {
+  std::string problem;
+  return first_taking(call, problem);
+}
+
+template <class Call>
+const Implementation<Call>& implementation_for(const Call& call) {
+  std::string problem;
+  if (const auto* const found = first_taking(call, problem)) return *found;
+  const Selection& selection = selection_of(&call);
+  const std::string other = selection.by_name() ? fmt::format("use --{} auto", selection.flag()) : "use --device cpu";
+  fail(ExitCode::usage, "cuda", "--{} {} cannot take a call: {}; change the shape, or {}", selection.flag(),
+       selection.selected(), problem, other);
+}
+
+#define TRIREME_INSTANTIATE(...)                                                         \
+  template std::span<const Implementation<__VA_ARGS__>> implementations();               \
+  template bool selection_has<__VA_ARGS__>();                                            \
+  template const Implementation<__VA_ARGS__>* implementation_taking(const __VA_ARGS__&); \
   template const Implementation<__VA_ARGS__>& implementation_for(const __VA_ARGS__&);
 TRIREME_INSTANTIATE(Gemm<bf16, bf16>)
 TRIREME_INSTANTIATE(GroupedGemm<bf16, bf16>)

@@ -19,6 +19,7 @@ struct Implementation {
   int major;                            ///< the compute capability that it is made for: 8 and later, or 9 alone
   std::string (*problem)(const Call&);  ///< why it cannot take this call; empty: it can
   void (*run)(const Call&, Stream);
+  bool library = false;  ///< NVIDIA's, not one of the kernels here
 };
 
 template <class Call>
@@ -27,6 +28,10 @@ std::span<const Implementation<Call>> implementations();
 /// Whether what is selected has such kernels at all. cuBLASLt has no grouped products.
 template <class Call>
 bool selection_has();
+
+/// The selected one, or null when that cannot take the call.
+template <class Call>
+const Implementation<Call>* implementation_taking(const Call& call);
 
 /// The selected one. Throws ExitCode::usage with the constraint when that cannot take the call.
 template <class Call>

@@ -24,6 +24,7 @@ const KernelTable& kernel_table() {
       .grouped_gemm_tn = grouped_gemm_tn,
       .softmax = softmax,
       .softmax_backward = softmax_backward,
+      .top_k = top_k,
       .layer_norm = layer_norm,
       .layer_norm_backward = layer_norm_backward,
       .rms_norm = rms_norm,

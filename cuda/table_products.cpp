@@ -4,11 +4,14 @@
 // first: one of two transposed operands.
 // Read next: cuda/implementations.h, which chooses the kernel.
 #include <algorithm>
+#include <optional>
 #include <vector>
 
+#include "core/gemm_steps.h"
 #include "cuda/implementations.h"
 #include "cuda/kernels/gemm.h"
 #include "cuda/kernels/gemm_f32.h"
+#include "cuda/table.h"
 #include "cuda/table_arguments.h"
 
 namespace trireme::cuda {
@@ -147,7 +150,15 @@ void multiply_f32(const Tensor& a, const Tensor& b, Tensor& c, const GemmOptions
   });
 }
 
-/// c = alpha a b + bias, or, with beta = 1, c + alpha a b + bias: what the 16-bit kernels do in one pass.
+/// What the 16-bit kernels know by name.
+std::optional<Activation> activation_of(Unary op) {
+  if (op == Unary::gelu_tanh) return Activation::gelu_tanh;
+  if (op == Unary::gelu) return Activation::gelu;
+  if (op == Unary::silu) return Activation::silu;
+  return std::nullopt;
+}
+
+/// c = alpha a b + bias, or, with beta = 1, c + alpha a b + bias, and what follows: what the 16-bit kernels do in one pass.
 template <class T, class Out>
 void multiply(const Tensor& a, const Tensor& b, Tensor& c, const GemmOptions& options) {
   const Plan plan(a, b, c);
@@ -155,13 +166,35 @@ void multiply(const Tensor& a, const Tensor& b, Tensor& c, const GemmOptions& op
   p.epilogue.alpha = static_cast<float>(options.alpha);
   p.epilogue.bias = dense<T>(kEntry, options.bias);
   p.epilogue.accumulate = options.beta == 1;
+  if (options.activation) p.epilogue.activation = activation_of(*options.activation).value();
+  p.epilogue.derivative = options.derivative;
+  T* const before = dense<T>(kEntry, options.pre_activation);
+  const T* const residual = dense<T>(kEntry, options.residual);
   plan.for_each_batch([&](int count, std::int64_t a_at, std::int64_t b_at, std::int64_t c_at) {
     p.batch = count;
     p.a = address<T>(kEntry, a) + a_at;
     p.b = address<T>(kEntry, b) + b_at;
     p.c = address<Out>(kEntry, c) + c_at;
+    p.epilogue.pre_activation = before == nullptr ? nullptr : before + c_at;
+    p.epilogue.residual = residual == nullptr ? nullptr : residual + c_at;
     implementation_for(p).run(p, stream());
   });
+}
+
+/// Whether what is selected carries out what follows the sum. cuBLASLt does not know every activation.
+template <class T>
+bool takes_epilogue(const Tensor& a, const Tensor& b, const Tensor& c, const GemmOptions& options) {
+  if (options.activation && !activation_of(*options.activation)) return false;
+  auto p = Plan(a, b, c).template product<Gemm<T, T>>();
+  p.a = address<T>(kEntry, a);
+  p.b = address<T>(kEntry, b);
+  p.c = address<T>(kEntry, c);
+  p.epilogue.bias = dense<T>(kEntry, options.bias);
+  if (options.activation) p.epilogue.activation = *activation_of(*options.activation);
+  p.epilogue.derivative = options.derivative;
+  p.epilogue.pre_activation = dense<T>(kEntry, options.pre_activation);
+  p.epilogue.residual = dense<T>(kEntry, options.residual);
+  return implementation_taking(p) != nullptr;
 }
 
 /// c = sum + beta c by way of f32, with one rounding; sum dense f32.
@@ -176,6 +209,7 @@ void add_to(Tensor& sum, double beta, Tensor& c) {
 
 void gemm(const Tensor& a, const Tensor& b, Tensor& c, const GemmOptions& options) {
   require_one_device(kEntry, {&c, &a, &b});
+  if (has_epilogue(options)) check_epilogue(a, c, options);
   if (c.count() == 0) return;
   const MemoryScope scope(MemoryCategory::workspace);
   if (Operand(a).transposed && Operand(b).transposed)
@@ -183,7 +217,10 @@ void gemm(const Tensor& a, const Tensor& b, Tensor& c, const GemmOptions& option
   visit_training(kEntry, a.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     if constexpr (std::is_same_v<T, float>) {
+      if (has_epilogue(options)) return gemm_in_steps(kernel_table(), a, b, c, options);
       multiply_f32(a, b, c, options);
+    } else if (has_epilogue(options) && !takes_epilogue<T>(a, b, c, options)) {
+      gemm_in_steps(kernel_table(), a, b, c, options);
     } else if (options.beta != 0 && options.beta != 1) {
       Tensor sum = Tensor::empty(c.shape(), DType::f32, Device::cuda);
       multiply<T, float>(a, b, sum, {.alpha = options.alpha, .bias = options.bias});

@@ -1,9 +1,11 @@
-// Entries of the kernel table that work on rows and heads: softmax, embeddings, rotary positions, and joined attention.
-// Their kernels: softmax.cu, embedding.cu, rope.cu and attention_merge.cu of cuda/kernels.
+// Entries of the kernel table that work on rows and heads: softmax, the largest of a row, embeddings, rotary
+// positions, and joined attention. Their kernels: softmax.cu, top_k.cu, embedding.cu, rope.cu and attention_merge.cu of
+// cuda/kernels.
 #include "cuda/kernels/attention_merge.h"
 #include "cuda/kernels/embedding.h"
 #include "cuda/kernels/rope.h"
 #include "cuda/kernels/softmax.h"
+#include "cuda/kernels/top_k.h"
 #include "cuda/table_arguments.h"
 
 namespace trireme::cuda {
@@ -21,6 +23,14 @@ void softmax_backward(const Tensor& y, const Tensor& dy, Tensor& dx) {
   visit_training(entry, y.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     softmax_backward<T>(dense<T>(entry, y), dense<T>(entry, dy), dense<T>(entry, dx), y.size(0), y.size(1), stream());
+  });
+}
+
+void top_k(const Tensor& x, Tensor& chosen) {
+  constexpr const char* entry = "top_k";
+  visit_training(entry, x.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    top_k<T>(dense<T>(entry, x), dense<std::int32_t>(entry, chosen), x.size(0), x.size(1), chosen.size(1), stream());
   });
 }
 

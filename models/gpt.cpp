@@ -64,8 +64,11 @@ GptBlock::GptBlock(const nn::Build& b, const GptConfig& c, int index)
       mlp_dropout_(b / "mlp_dropout", c.dropout) {}
 
 Tensor GptBlock::forward(const Tensor& x) {
-  const Tensor h = x + attn_dropout_(attn_((*norm1_)(x)));  // [B, T, D]
-  return h + mlp_dropout_((*mlp_)((*norm2_)(h)));           // [B, T, D]
+  const auto add = [](const Tensor& residual, nn::Module& layer, nn::Dropout& dropout, const Tensor& input) {
+    return dropout.drops() ? residual + dropout(layer(input)) : layer.onto(residual, input);
+  };
+  const Tensor h = add(x, attn_, attn_dropout_, (*norm1_)(x));  // [B, T, D]
+  return add(h, *mlp_, mlp_dropout_, (*norm2_)(h));             // [B, T, D]
 }
 
 Gpt::Gpt(const nn::Build& b, const GptConfig& c, pipeline::StagePlan plan)

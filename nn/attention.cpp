@@ -58,10 +58,10 @@ Attention::Attention(const Build& b, const AttentionOptions& o)
                                    LinearOptions{.bias = o.bias, .deviation = o.residual_deviation});
 }
 
-Tensor Attention::forward(const Tensor& x) {
-  const Tensor input = redistribute(x, mesh(), Axis::tp, residual(), placement::R);       // [B, T, D]
-  const Tensor mixed = qkv_ ? mix_packed(input) : mix_separate(input);                    // [B, T, H/tp, Dh]
-  return (*proj_)(reshape(mixed, {input.size(0), input.size(1), heads_ * head_width_}));  // [B, T, D]
+Tensor Attention::mixed(const Tensor& x) {
+  const Tensor input = redistribute(x, mesh(), Axis::tp, residual(), placement::R);  // [B, T, D]
+  const Tensor heads = qkv_ ? mix_packed(input) : mix_separate(input);               // [B, T, H/tp, Dh]
+  return reshape(heads, {input.size(0), input.size(1), heads_ * head_width_});
 }
 
 // What mix() does with three parts; on whole sequences with one gradient tensor for all of them.

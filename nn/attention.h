@@ -32,9 +32,13 @@ struct AttentionOptions {
 class Attention : public Module {
  public:
   Attention(const Build& b, const AttentionOptions& options);
-  Tensor forward(const Tensor& x) override;  // [B, T, D] -> [B, T, D]
+  Tensor forward(const Tensor& x) override { return (*proj_)(mixed(x)); }  // [B, T, D] -> [B, T, D]
+
+ protected:
+  Tensor forward_onto(const Tensor& residual, const Tensor& x) override { return proj_->onto(residual, mixed(x)); }
 
  private:
+  Tensor mixed(const Tensor& x);             // [B, T, D] -> [B, T, D/tp]
   Tensor mix_packed(const Tensor& input);    // [B, T, D], R on tp -> [B, T, H/tp, Dh]
   Tensor mix_separate(const Tensor& input);  // the same
   Tensor mix(const Tensor& q, const Tensor& k, const Tensor& v);

@@ -40,16 +40,28 @@ Linear::Linear(const Build& b, std::int64_t in, const Shape& out, Split split, c
 }
 
 Tensor Linear::forward(const Tensor& x) {
-  if (split_ == Split::out) return of_replicated(redistribute(x, mesh(), Axis::tp, residual(), R));
-  const Tensor bias = bias_ ? bias_->value : Tensor();
-  if (split_ == Split::none || mesh().size(Axis::tp) == 1) return linear(x, weight_->value, bias);
-  const Tensor y = redistribute(linear(x, weight_->value, {}), mesh(), Axis::tp, P, residual());
-  return bias_ ? y + reshape(bias, {bias.count()}) : y;  // `out` of several dims is flat in y
+  if (split_ == Split::out) return of_replicated(gathered(x));
+  return complete() ? linear(x, weight(), bias()) : completed(linear(x, weight(), {}));
+}
+
+Tensor Linear::forward_onto(const Tensor& residual, const Tensor& x) {
+  return split_ != Split::out && complete() ? linear(x, weight(), bias(), residual) : residual + forward(x);
 }
 
 Tensor Linear::of_replicated(const Tensor& x) {
   require(split_ == Split::out, "linear", "{} is not split by outputs", name());
-  return linear(x, used_part(weight_), bias_ ? used_part(bias_) : Tensor());
+  return linear(x, weight(), bias());
+}
+
+Tensor Linear::gathered(const Tensor& x) const {
+  const CallSite site(name());
+  return redistribute(x, mesh(), Axis::tp, residual(), R);
+}
+
+Tensor Linear::completed(const Tensor& y) const {
+  const CallSite site(name());
+  const Tensor sum = redistribute(y, mesh(), Axis::tp, P, residual());
+  return bias_ ? sum + reshape(bias_->value, {bias_->value.count()}) : sum;  // `out` of several dims is flat in y
 }
 
 /// What this rank computes with: its shard, or the part of a shared whole that it uses.

@@ -35,6 +35,18 @@ class Linear : public Module {
   /// Split::out, of an input that is R on tp already: several layers can then share one move of it.
   Tensor of_replicated(const Tensor& x);  // [.., in] -> [.., out/tp]
 
+  /// For layers that compute with the weights themselves: what this rank uses of them, ...
+  Tensor weight() const { return used_part(weight_); }
+  Tensor bias() const { return bias_ ? used_part(bias_) : Tensor(); }
+  /// ... what Split::out makes of its input first, ...
+  Tensor gathered(const Tensor& x) const;  // residual [.., in] -> [.., in], R on tp
+  /// ... and Split::in of its product at the end: the sum over tp, then the bias.
+  Tensor completed(const Tensor& y) const;  // [.., out], a part of a sum over tp -> residual [.., out]
+  bool complete() const { return split_ != Split::in || mesh().size(Axis::tp) == 1; }  ///< its product is no part
+
+ protected:
+  Tensor forward_onto(const Tensor& residual, const Tensor& x) override;
+
  private:
   Tensor used_part(const ParameterPtr& parameter) const;
 

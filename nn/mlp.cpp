@@ -10,10 +10,19 @@ Mlp::Mlp(const Build& b, const MlpOptions& o)
           {.bias = o.bias, .deviation = o.deviation}),
       down_(b / "down", o.hidden, {o.width}, Split::in, {.bias = o.bias, .deviation = o.residual_deviation}) {}
 
-Tensor Mlp::forward(const Tensor& x) {
-  const Tensor widened = up_(x);                                                       // [B, T, F/tp], or 2 F/tp
-  const Tensor hidden = gated_ ? swiglu(widened) : apply_unary(activation_, widened);  // [B, T, F/tp]
-  return down_(hidden);                                                                // [B, T, D]
+Tensor Mlp::forward_onto(const Tensor& residual, const Tensor& x) {
+  if (gated_) {
+    const Tensor hidden = swiglu(up_(x));  // [B, T, F/tp]
+    return residual.defined() ? down_.onto(residual, hidden) : down_(hidden);
+  }
+  const Tensor input = up_.gathered(x);  // [B, T, D]
+  MlpWeights weights = {.in = up_.weight(), .in_bias = up_.bias(), .out = down_.weight(), .out_bias = {}};
+  if (!down_.complete()) {
+    const Tensor y = down_.completed(mlp(input, weights, activation_));
+    return residual.defined() ? residual + y : y;
+  }
+  weights.out_bias = down_.bias();
+  return mlp(input, weights, activation_, residual);
 }
 
 }  // namespace trireme::nn

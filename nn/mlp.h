@@ -21,7 +21,10 @@ struct MlpOptions {
 class Mlp : public Module {
  public:
   Mlp(const Build& b, const MlpOptions& options);
-  Tensor forward(const Tensor& x) override;  // [B, T, D] -> [B, T, D]
+  Tensor forward(const Tensor& x) override { return forward_onto({}, x); }  // [B, T, D] -> [B, T, D]
+
+ protected:
+  Tensor forward_onto(const Tensor& residual, const Tensor& x) override;  ///< residual may be undefined
 
  private:
   Unary activation_;

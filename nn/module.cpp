@@ -20,7 +20,7 @@ RmsNorm::RmsNorm(const Build& b, std::int64_t width, double eps)
 Tensor RmsNorm::forward(const Tensor& x) { return rms_norm(x, weight_->value, eps_); }
 
 Tensor Dropout::forward(const Tensor& x) {
-  if (!run().training || p_ == 0) return x;
+  if (!drops()) return x;
   require(x.dims() == 3, "dropout", "{} expects [B, T, D], got {}", name(), x.shape());
   const std::int64_t length = sequence_length(mesh(), parallelism(), x.size(1));
   Rectangle where{.global = x.shape().with(0, run().first_sample + x.size(0)).with(1, length),

@@ -23,6 +23,12 @@ class Module {
     const CallSite site(name_);
     return use_.observed() ? use_(x, [this](const Tensor& input) { return forward(input); }) : forward(x);
   }
+  /// residual + (*this)(x), without a pass of its own where a product ends the layer and can add.
+  Tensor onto(const Tensor& residual, const Tensor& x) {
+    if (use_.observed()) return residual + (*this)(x);
+    const CallSite site(name_);
+    return forward_onto(residual, x);
+  }
 
   const std::string& name() const { return name_; }
 
@@ -31,6 +37,7 @@ class Module {
   const Parallelism& parallelism() const { return parallelism_; }
   Placement residual() const { return parallelism_.residual(); }  ///< what the residual stream is on tp
   const RunState& run() const { return *run_; }
+  virtual Tensor forward_onto(const Tensor& residual, const Tensor& x) { return residual + forward(x); }
 
  private:
   std::shared_ptr<const DeviceMesh> mesh_;
@@ -69,6 +76,7 @@ class Dropout : public Module {
  public:
   Dropout(const Build& b, double p) : Module(b), p_(p), seed_(b.seed()) {}
   Tensor forward(const Tensor& x) override;
+  bool drops() const { return run().training && p_ != 0; }  ///< otherwise forward(x) is x
 
  private:
   double p_;

@@ -1,7 +1,5 @@
 #include "nn/router.h"
 
-#include <algorithm>
-
 #include "nn/positions.h"
 
 namespace trireme::nn {
@@ -26,18 +24,6 @@ void add_rows(const Tensor& counts, Tensor& to) {
 Tensor log_sum_exp(const Tensor& x) {
   const Tensor largest = max(x.detach(), -1, true);
   return log(sum(exp(x - largest), -1, true)) + largest;
-}
-
-/// Writes the indices of the k largest of x[0 .. width), the lower index first among equals.
-void choose_largest(const double* x, std::int64_t width, std::int32_t* chosen, std::int64_t k) {
-  for (std::int64_t place = 0; place < k; ++place) {
-    std::int32_t winner = -1;
-    for (std::int32_t i = 0; i < static_cast<std::int32_t>(width); ++i) {
-      if (std::find(chosen, chosen + place, i) != chosen + place) continue;
-      if (winner < 0 || x[i] > x[winner]) winner = i;
-    }
-    chosen[place] = winner;
-  }
 }
 
 }  // namespace
@@ -66,7 +52,7 @@ Router::Choice Router::choose(const Tensor& x) {
   const Tensor probabilities = softmax(logits);  // [B, T, E]
   const Tensor ranking =
       routing_.bias ? probabilities.detach() + cast_to(routing_.bias->value, probabilities.dtype()) : logits.detach();
-  Choice choice{top_k(ranking, options_.top_k), {}};
+  Choice choice{top_k(ranking, options_.top_k).to(Device::cpu), {}};
   const auto picked = [&](const Tensor& from) {  // [B, T, E] -> [B, T, K]
     const Tensor expert = view::reshape(choice.expert, {tokens, options_.top_k});
     return reshape(pick(reshape(from, {tokens, options_.count}), expert), choices);
@@ -124,11 +110,9 @@ Tensor Router::balance_loss(const Tensor& probabilities, const Tensor& own_count
 Tensor top_k(const Tensor& x, std::int64_t k) {
   const std::int64_t width = x.size(-1), rows = width == 0 ? 0 : x.count() / width;
   require(k >= 1 && k <= width, "top_k", "{} of {} cannot be chosen", k, width);
-  const Tensor dense = contiguous(cast(x.to(Device::cpu), DType::f64));
-  Tensor chosen = Tensor::empty(x.shape().with(-1, k), DType::i32);
-  for (std::int64_t row = 0; row < rows; ++row)
-    choose_largest(dense.data<double>() + row * width, width, chosen.data<std::int32_t>() + row * k, k);
-  return chosen;
+  Tensor chosen = Tensor::empty({rows, k}, DType::i32, x.device());
+  kernels(x.device()).top_k(view::reshape(contiguous(x), {rows, width}), chosen);
+  return view::reshape(chosen, x.shape().with(-1, k));
 }
 
 }  // namespace trireme::nn

@@ -27,7 +27,7 @@ class Router : public Module {
   Tensor forward(const Tensor& x) override;  // residual [B, T, D] -> logits [B, T, E] f32
 
   struct Choice {
-    Tensor expert;  ///< [B, T, K] i32, the largest first
+    Tensor expert;  ///< [B, T, K] i32, the largest first; on the CPU, which sends tokens to experts
     Tensor gate;    ///< [B, T, K] f32
   };
   /// For the positions of the residual stream that this rank holds.
@@ -43,7 +43,7 @@ class Router : public Module {
   Routing& routing_;
 };
 
-/// The K largest of each row of x [.., E], largest first; among equals the lower index. -> [.., K] i32
+/// The K largest of each row of x [.., E], largest first; among equals the lower index. -> [.., K] i32, where x is
 Tensor top_k(const Tensor& x, std::int64_t k);
 
 }  // namespace trireme::nn

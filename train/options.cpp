@@ -45,8 +45,7 @@ std::vector<std::pair<std::string, std::string>> elsewhere(const cuda::Absent& a
   for (const auto& [name, why] : absent) {
     const std::string without_cuda = fmt::format(
         "{} is a GPU's, and this program was built without CUDA; expected one of --device cpu: {}; use one of these, "
-        "or "
-        "--device cuda with a build configured with -DTRIREME_CUDA=ON",
+        "or --device cuda with a build configured with -DTRIREME_CUDA=ON",
         name, fmt::join(here, ", "));
     reasons.emplace_back(name, why.empty() ? without_cuda : why);
   }
@@ -219,18 +218,20 @@ void declare_precision(Flags& flags, PrecisionOptions& o) {
             "all of a block but its input; every:K: that of every K-th block");
   flags.add_choice("device", o.device, {"cpu", "cuda"}, "where tensors live; cuda: a GPU, or an error");
   flags.add_choice("gemm", o.gemm, choices(gemm_names(), cuda::gemm_names()),
-                   "implementation of the matrix product; auto: the fastest for the device, and there for each shape");
+                   "implementation of the matrix product; auto: the fastest for the device, and there for each shape; "
+                   "trireme: of our own kernels alone");
   flags.elsewhere(elsewhere(cuda::absent_gemms(), choices(gemm_names(), {})));
-  flags.add_choice("attention", o.attention, choices({}, cuda::attention_names()),
-                   "implementation of attention with --device cuda; auto: the fastest for the device and each shape");
-  flags.elsewhere(elsewhere(cuda::absent_attentions(), choices({}, {})));
+  flags.add_choice("attention", o.attention, choices(cpu_attentions(), cuda::attention_names()),
+                   "implementation of attention; auto: the fastest for the device and each shape; trireme: of our own "
+                   "kernels alone, the only ones on the CPU");
+  flags.elsewhere(elsewhere(cuda::absent_attentions(), choices(cpu_attentions(), {})));
   flags.add("threads", "N", o.threads, "auto", "threads of a rank; auto: cores / ranks", count);
   flags.add_choice(
       "keep-packed", o.keep_packed, {{"on", true}, {"off", false}},
       "weights of linear layers, not of experts, stay packed as products want them over the micro-batches of a step: "
-      "each "
-      "but the first is "
-      "faster, for twice the memory of the weights; on the CPU, with --gemm trireme, and --zero 2 at most");
+      "each but the first is faster, for twice the memory of the weights; on the CPU, with --gemm trireme, and --zero "
+      "2 "
+      "at most");
   flags.add_choice("pin", o.pin, {{"on", true}, {"off", false}},
                    "threads keep to cores of their own, if there are as many; off: wherever the system has them run");
 }

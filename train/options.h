@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/dtype.h"
@@ -91,11 +92,14 @@ struct MeshOptions {
   int stages() const;  ///< of the pipeline: pp, times V with interleaved:V; after resolve()
 };
 
+/// Names for --attention of what the CPU has.
+inline std::vector<std::string_view> cpu_attentions() { return {"trireme"}; }
+
 struct PrecisionOptions {
   DType dtype = DType::f32;  ///< of weights and activations; gradients and master weights are f32 in any case
   std::string device = "cpu";
   std::string gemm = "auto";            ///< matrix product of the device, by name; on the CPU auto is resolved
-  std::string attention = "auto";       ///< attention of the device, by name; the CPU has one
+  std::string attention = "auto";       ///< attention of the device, by name
   std::optional<std::int64_t> threads;  ///< per rank; not set: cores / ranks
   bool pin = true;                      ///< threads keep to cores of their own, where there are enough
   bool keep_packed = false;             ///< weights' panels, over the micro-batches of a step (core/packed_weights.h)

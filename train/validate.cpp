@@ -357,14 +357,14 @@ void validate_implementations(const PrecisionOptions& o) {
     if (std::find(names.begin(), names.end(), chosen) == names.end())
       fail(ExitCode::usage, flag, "--{} {} is not for --device {}; expected {}; change --{} or --device", flag, chosen,
            o.device, fmt::join(names, ", "), flag);
-    if (gpu && o.dtype == DType::f32)
+    if (gpu && o.dtype == DType::f32 && chosen != "trireme")
       fail(ExitCode::usage, flag,
-           "--{} {} is for bf16 and f16, and --dtype is f32, which has one implementation; expected --{} auto; change "
-           "--{} or --dtype",
+           "--{} {} is for bf16 and f16, and --dtype is f32, which has one implementation; expected --{} auto or "
+           "trireme; change --{} or --dtype",
            flag, chosen, flag, flag);
   };
   check("gemm", o.gemm, gpu ? cuda::gemm_names() : gemm_names());
-  check("attention", o.attention, gpu ? cuda::attention_names() : std::vector<std::string_view>{});
+  check("attention", o.attention, gpu ? cuda::attention_names() : cpu_attentions());
 }
 
 void validate_packed(const TrainOptions& options) {

@@ -8,6 +8,7 @@
 #include "core/cpu/loops.h"
 #include "core/cpu/normal_distribution.h"
 #include "core/cpu/strided.h"
+#include "core/cpu/unary_rows.h"
 #include "core/cpu/vector_math.h"
 
 namespace trireme::cpu {
@@ -80,7 +81,7 @@ A derivative(A x) {
 }
 
 template <class F>
-void visit_unary(Unary op, F&& f) {
+decltype(auto) visit_unary(Unary op, F&& f) {
   switch (op) {
     case Unary::negate:
       return f(std::integral_constant<Unary, Unary::negate>{});
@@ -105,6 +106,7 @@ void visit_unary(Unary op, F&& f) {
     case Unary::gelu_tanh:
       return f(std::integral_constant<Unary, Unary::gelu_tanh>{});
   }
+  fail(ExitCode::internal, "unary", "no function has the number {}", static_cast<int>(op));
 }
 
 constexpr std::int64_t grain_of(Unary op) {
@@ -161,33 +163,56 @@ void binary_run(const T* a, std::int64_t a_stride, const T* b, std::int64_t b_st
 
 }  // namespace
 
+template <class T>
+UnaryRow<T> unary_row(Unary op) {
+  using A = accumulate_t<T>;
+  return visit_unary(op, [](auto chosen) -> UnaryRow<T> {
+    return [](std::int64_t n, const T* x, T* y) {
+      map<A>(
+          n, [](A v) { return value<decltype(chosen)::value>(v); }, y, x);
+    };
+  });
+}
+
+template <class T>
+UnaryBackwardRow<T> unary_backward_row(Unary op) {
+  using A = accumulate_t<T>;
+  return visit_unary(op, [](auto chosen) -> UnaryBackwardRow<T> {
+    return [](std::int64_t n, const T* x, const T* dy, T* dx) {
+      map<A>(
+          n, [](A v, A d) { return derivative<decltype(chosen)::value>(v) * d; }, dx, x, dy);
+    };
+  });
+}
+
+#define INSTANTIATE(T)                      \
+  template UnaryRow<T> unary_row<T>(Unary); \
+  template UnaryBackwardRow<T> unary_backward_row<T>(Unary);
+INSTANTIATE(float)
+INSTANTIATE(double)
+INSTANTIATE(bf16)
+INSTANTIATE(f16)
+#undef INSTANTIATE
+
 void unary(Unary op, const Tensor& x, Tensor& y) {
   visit_floating(x.dtype(), "unary", [&](auto tag) {
     using T = typename decltype(tag)::type;
-    using A = accumulate_t<T>;
     const T* from = x.data<T>();
     T* to = y.data<T>();
-    visit_unary(op, [&](auto chosen) {
-      parallel_elements(x.count(), grain_of(op), [&](std::int64_t begin, std::int64_t end) {
-        map<A>(
-            end - begin, [](A v) { return value<decltype(chosen)::value>(v); }, to + begin, from + begin);
-      });
-    });
+    const UnaryRow<T> row = unary_row<T>(op);
+    parallel_elements(x.count(), grain_of(op),
+                      [&](std::int64_t begin, std::int64_t end) { row(end - begin, from + begin, to + begin); });
   });
 }
 
 void unary_backward(Unary op, const Tensor& x, const Tensor& dy, Tensor& dx) {
   visit_floating(x.dtype(), "unary_backward", [&](auto tag) {
     using T = typename decltype(tag)::type;
-    using A = accumulate_t<T>;
     const T *input = x.data<T>(), *from = dy.data<T>();
     T* to = dx.data<T>();
-    visit_unary(op, [&](auto chosen) {
-      parallel_elements(x.count(), grain_of(op), [&](std::int64_t begin, std::int64_t end) {
-        map<A>(
-            end - begin, [](A v, A d) { return derivative<decltype(chosen)::value>(v) * d; }, to + begin, input + begin,
-            from + begin);
-      });
+    const UnaryBackwardRow<T> row = unary_backward_row<T>(op);
+    parallel_elements(x.count(), grain_of(op), [&](std::int64_t begin, std::int64_t end) {
+      row(end - begin, input + begin, from + begin, to + begin);
     });
   });
 }

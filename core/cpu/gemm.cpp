@@ -9,6 +9,7 @@
 #include <atomic>
 
 #include "core/cpu/kernels.h"
+#include "core/gemm_steps.h"
 #include "core/packed_weights.h"
 #include "core/parallel_for.h"
 
@@ -146,6 +147,14 @@ void run_batch(const ProductKernel& kernel, const Product& first, const Batch& b
   });
 }
 
+Epilogue epilogue_of(const GemmOptions& options) {
+  const auto address = [](const Tensor& x) { return x.defined() ? x.raw() : nullptr; };
+  return {.activation = options.activation,
+          .derivative = options.derivative,
+          .pre_activation = address(options.pre_activation),
+          .residual = address(options.residual)};
+}
+
 /// Where b's panels are kept, if they are.
 PackedWeights::Copy* kept_panels(const ProductKernel& kernel, const Product& product, const Tensor& b) {
   PackedWeights* const weights = PackedWeights::current();
@@ -157,6 +166,7 @@ PackedWeights::Copy* kept_panels(const ProductKernel& kernel, const Product& pro
 }  // namespace
 
 void gemm(const Tensor& a, const Tensor& b, Tensor& c, const GemmOptions& options) {
+  if (has_epilogue(options)) check_epilogue(a, c, options);
   if (c.count() == 0) return;
   const ProductKernel& kernel = selected_product();
   Product product{.a = last_two_dims(a),
@@ -167,9 +177,15 @@ void gemm(const Tensor& a, const Tensor& b, Tensor& c, const GemmOptions& option
                   .bias = options.bias.defined() ? options.bias.raw() : nullptr};
   const Batch batch{a, b, c};
   const bool one = batch.count == 1 || (repeats(b) && rows_continue(a) && rows_continue(c));
+  if (one) {
+    product.a.rows *= batch.count;
+    product.c.rows *= batch.count;
+  }
+  if (has_epilogue(options) && !(one && kernel.takes_epilogue != nullptr && kernel.takes_epilogue(product)))
+    return gemm_in_steps(kernel_table(), a, b, c, options);
   if (!one) return run_batch(kernel, product, batch, threads());
-  product.a.rows *= batch.count;
-  product.c.rows *= batch.count;
+  const Epilogue epilogue = epilogue_of(options);
+  if (has_epilogue(options)) product.epilogue = &epilogue;
   PackedWeights::Copy* const kept = options.b_is_weight ? kept_panels(kernel, product, b) : nullptr;
   if (kept != nullptr) {
     product.packed_b = reinterpret_cast<std::byte*>(kept->panels.data<std::uint8_t>());

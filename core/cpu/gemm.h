@@ -6,8 +6,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "core/dtype.h"
+#include "core/kernels.h"
 
 namespace trireme::cpu {
 
@@ -27,11 +29,20 @@ struct MatrixView {
   }
 };
 
-/// c = alpha a b + beta c + bias. a [M, K], b [K, N], c [M, N] with column stride 1; bias [N] or null.
+/// What follows the sum and the bias (GemmOptions); tensors laid out as c.
+struct Epilogue {
+  std::optional<Unary> activation;
+  bool derivative = false;
+  void* pre_activation = nullptr;
+  const void* residual = nullptr;
+};
+
+/// c = alpha a b + beta c + bias, and the epilogue of that, if there is one. a [M, K], b [K, N], c [M, N] with column stride 1; bias [N] or null.
 struct Product {
   MatrixView a, b, c;
   double alpha = 1, beta = 0;
   const void* bias = nullptr;  ///< dtype of a
+  const Epilogue* epilogue = nullptr;
   /// A weight's panels (core/packed_weights.h), kept from product to product; null: b is packed for this one.
   std::byte* packed_b = nullptr;
   bool packed_b_filled = false;  ///< otherwise this product fills them
@@ -42,6 +53,7 @@ struct ProductKernel {
   void (*multiply)(const Product& product, int team, std::byte* workspace);
   std::size_t (*workspace_bytes)(const Product& product, int team);  ///< what `workspace` must hold, 64-byte aligned
   std::size_t (*packed_b_bytes)(const Product& product) = nullptr;   ///< 0, and null: it takes no panels that are kept
+  bool (*takes_epilogue)(const Product& product) = nullptr;          ///< null: never
 };
 
 extern const ProductKernel packed_product;  ///< our own: gemm_packed.cpp

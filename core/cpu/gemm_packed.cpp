@@ -152,6 +152,7 @@ class Multiplication {
  public:
   Multiplication(const Product& product, const Plan<Unit>& plan, std::byte* workspace, int member, int team)
       : p_(product), plan_(plan), member_(member), team_(team) {
+    if constexpr (std::same_as<In, Out>) finish_ = Finish<Out>(product);
     const auto at = [workspace](std::int64_t element) { return workspace + element * Plan<Unit>::size; };
     packed_shared_ = reinterpret_cast<Element*>(workspace);
     sums_ = reinterpret_cast<T*>(at(plan.part_shared()));
@@ -292,6 +293,7 @@ class Multiplication {
       } else {
         write_row(tile, columns.size(), alpha, beta, bias, c);
       }
+      if (last && !finish_.nothing()) finish_.row(columns.size(), c);
     }
   }
 
@@ -299,6 +301,7 @@ class Multiplication {
   const Plan<Unit>& plan_;
   const int member_, team_;
   Unit unit_{};
+  Finish<Out> finish_;
   Element *packed_shared_, *packed_own_, *kept_b_;
   T* sums_;
 };
@@ -337,6 +340,7 @@ std::size_t packed_b_bytes(const Product& product) {
 
 }  // namespace
 
-const ProductKernel packed_product = {multiply, workspace_bytes, packed_b_bytes};
+const ProductKernel packed_product = {multiply, workspace_bytes, packed_b_bytes,
+                                      [](const Product& product) { return !suits_dots(product); }};
 
 }  // namespace trireme::cpu

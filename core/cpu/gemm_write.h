@@ -1,7 +1,11 @@
-// The last step of a product: alpha, beta, bias and the conversion to C's dtype, one row of a tile at a time.
+// The last step of a product: alpha, beta, bias and the conversion to C's dtype, one row of a tile at a time; and what
+// follows that, once a row of the tile is complete.
 #pragma once
 
+#include <algorithm>
+
 #include "core/cpu/gemm.h"
+#include "core/cpu/unary_rows.h"
 
 namespace trireme::cpu {
 
@@ -21,6 +25,45 @@ template <class Out, class In, class T>
     }
   }
 }
+
+/// A product's epilogue on rows of c that hold sum and bias. It rounds to T after each step, and so gives the bits of
+/// core/gemm_steps.h; what it saves is their passes over memory.
+template <class T>
+class Finish {
+ public:
+  Finish() = default;
+  explicit Finish(const Product& product) : epilogue_(product.epilogue), c_(static_cast<const T*>(product.c.data)) {
+    if (epilogue_ == nullptr || !epilogue_->activation) return;
+    if (epilogue_->derivative) {
+      derivative_ = unary_backward_row<T>(*epilogue_->activation);
+    } else {
+      activate_ = unary_row<T>(*epilogue_->activation);
+    }
+  }
+  bool nothing() const { return epilogue_ == nullptr; }
+
+  /// c: part of a row.
+  void row(std::int64_t columns, T* c) const {
+    const std::int64_t at = c - c_;
+    T* const before = epilogue_->pre_activation == nullptr ? nullptr : static_cast<T*>(epilogue_->pre_activation) + at;
+    if (derivative_ != nullptr) derivative_(columns, before, c, c);
+    if (activate_ != nullptr) {
+      if (before != nullptr) std::copy_n(c, columns, before);
+      activate_(columns, c, c);
+    }
+    if (epilogue_->residual == nullptr) return;
+    using A = accumulate_t<T>;
+    const T* const residual = static_cast<const T*>(epilogue_->residual) + at;
+    for (std::int64_t j = 0; j < columns; ++j)
+      c[j] = static_cast<T>(static_cast<A>(c[j]) + static_cast<A>(residual[j]));
+  }
+
+ private:
+  const Epilogue* epilogue_ = nullptr;
+  const T* c_ = nullptr;
+  UnaryRow<T> activate_ = nullptr;
+  UnaryBackwardRow<T> derivative_ = nullptr;
+};
 
 /// Calls f(TypeTag<In>{}, TypeTag<Out>{}) with the dtypes of a product: c has a's, or the one sums are kept in.
 template <class F>

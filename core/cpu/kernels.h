@@ -5,6 +5,9 @@
 
 namespace trireme::cpu {
 
+/// What kernels(Device::cpu) returns while nothing is profiled.
+const KernelTable& kernel_table();
+
 void fill(Tensor& y, double value);
 void copy(const Tensor& x, Tensor& y);
 void unary(Unary op, const Tensor& x, Tensor& y);
@@ -21,6 +24,7 @@ void grouped_gemm_tn(const Tensor& a, const Tensor& b, std::span<const std::int6
                      Tensor& c);
 void softmax(const Tensor& x, Tensor& y);
 void softmax_backward(const Tensor& y, const Tensor& dy, Tensor& dx);
+void top_k(const Tensor& x, Tensor& chosen);
 void layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps, Tensor& y, Tensor& mean,
                 Tensor& rstd);
 void layer_norm_backward(const Tensor& x, const Tensor& gamma, const Tensor& mean, const Tensor& rstd, const Tensor& dy,

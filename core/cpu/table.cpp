@@ -4,9 +4,7 @@
 
 namespace trireme {
 
-namespace {
-
-const KernelTable& cpu_kernels() {
+const KernelTable& cpu::kernel_table() {
   static const KernelTable cpu_table = {
       .fill = cpu::fill,
       .copy = cpu::copy,
@@ -22,6 +20,7 @@ const KernelTable& cpu_kernels() {
       .grouped_gemm_tn = cpu::grouped_gemm_tn,
       .softmax = cpu::softmax,
       .softmax_backward = cpu::softmax_backward,
+      .top_k = cpu::top_k,
       .layer_norm = cpu::layer_norm,
       .layer_norm_backward = cpu::layer_norm_backward,
       .rms_norm = cpu::rms_norm,
@@ -43,10 +42,8 @@ const KernelTable& cpu_kernels() {
   return cpu_table;
 }
 
-}  // namespace
-
 const KernelTable& kernels(Device device) {
-  const KernelTable& table = device == Device::cpu ? cpu_kernels() : backend(device).kernels();
+  const KernelTable& table = device == Device::cpu ? cpu::kernel_table() : backend(device).kernels();
   return profiles_kernels() ? profiled(device, table) : table;
 }
 

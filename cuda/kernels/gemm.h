@@ -19,9 +19,11 @@ enum class Activation : std::uint8_t { none, gelu_tanh, gelu, silu };
 /// What happens to a sum before it is stored, in this order. Null pointers leave a step out.
 template <class T>
 struct Epilogue {
-  float alpha = 1.0F;           ///< multiplies the sum; nothing that follows
-  const T* bias = nullptr;      ///< [N], added
-  T* pre_activation = nullptr;  ///< [M, N], pitch of c: receives the value before the activation, for its backward
+  float alpha = 1.0F;       ///< multiplies the sum; nothing that follows
+  const T* bias = nullptr;  ///< [N], added
+  /// [M, N], pitch of c: receives the value before the activation, for its backward. The activation is of what is stored
+  /// here: whoever computes it again from this has the same bits.
+  T* pre_activation = nullptr;
   Activation activation = Activation::none;
   /// Backward: multiplies by the activation's derivative at pre_activation instead, which then is read. With the weights
   /// of the layer behind an activation, the product gives the gradient of what is before it.

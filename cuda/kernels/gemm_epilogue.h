@@ -46,7 +46,10 @@ __device__ __forceinline__ void store_row_piece(const Gemm<T, Out>& p, const Pla
     for (int i = 0; i < Width && column + i < p.n; ++i) {
       float x = e.alpha * sums[i] + (place.bias != nullptr ? to_float(place.bias[column + i]) : 0.0F);
       const float before = e.derivative ? to_float(e.pre_activation[at + i]) : 0.0F;
-      if (e.pre_activation != nullptr && !e.derivative) e.pre_activation[at + i] = from_float<T>(x);
+      if (e.pre_activation != nullptr && !e.derivative) {
+        e.pre_activation[at + i] = from_float<T>(x);
+        x = to_float(e.pre_activation[at + i]);
+      }
       x = activate(e.activation, e.derivative, x, before);
       if (e.residual != nullptr) x += to_float(e.residual[at + i]);
       if (e.accumulate) x += to_float(p.c[at + i]);
@@ -63,7 +66,10 @@ __device__ __forceinline__ void store_row_piece(const Gemm<T, Out>& p, const Pla
     before = load_vector<Pack<T, Width>>(e.pre_activation + at);
   } else if (e.pre_activation != nullptr) {
     TRIREME_UNROLL
-    for (int i = 0; i < Width; ++i) before.values[i] = from_float<T>(x[i]);
+    for (int i = 0; i < Width; ++i) {
+      before.values[i] = from_float<T>(x[i]);
+      x[i] = to_float(before.values[i]);
+    }
     store_vector(e.pre_activation + at, before);
   }
   TRIREME_UNROLL

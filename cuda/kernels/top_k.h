@@ -1,5 +1,5 @@
 // The k largest of each row, as the router of a mixture of experts asks for them: columns, the largest first, and of
-// equals the lower column first. Contract: top_k of nn/router.h. float, bf16 and f16.
+// equals the lower column first. Contract: top_k of core/kernels.h. float, bf16 and f16.
 // Bytes: each value of b bytes is read once from memory: b width + 4 k a row. Rows beyond 256 columns are read k times,
 // after the first time from the caches.
 #pragma once
@@ -10,7 +10,7 @@
 
 namespace trireme::cuda {
 
-/// x [rows, width], chosen [rows, k]. 1 <= k <= width. No NaN in x.
+/// x [rows, width], chosen [rows, k]. 1 <= k <= width.
 template <class T>
 void top_k(const T* x, std::int32_t* chosen, std::int64_t rows, std::int64_t width, std::int64_t k,
            Stream stream = nullptr);

@@ -26,6 +26,58 @@ TEST_CASE("linear") {
            {random({3, 4}, 1), random({5, 4}, 2)});
 }
 
+TEST_CASE("linear onto a residual") {
+  check_op("linear", [](const Inputs& x) { return linear(x[0], x[1], x[2], x[3]); },
+           {random({2, 3, 4}, 1), random({5, 4}, 2), random({5}, 3), random({2, 3, 5}, 4)});
+  CHECK_THROWS_WITH_AS(linear(random({3, 4}, 1), random({5, 4}, 2), {}, random({3, 4}, 3)),
+                       doctest::Contains("a residual f64 [3, 4]; expected f64 [3, 5]"), Error);
+}
+
+TEST_CASE("mlp: gradients, with and without biases and a residual, in every recomputation") {
+  const Inputs all = {random({2, 3, 4}, 1), random({6, 4}, 2), random({6}, 3),
+                      random({5, 6}, 4),    random({5}, 5),    random({2, 3, 5}, 6)};
+  for (const bool repeat : {false, true}) {
+    const RepeatCheapInputs scope(repeat);
+    CAPTURE(repeat);
+    for (const Unary op : {Unary::gelu, Unary::gelu_tanh, Unary::relu, Unary::tanh})
+      check_op(
+          "mlp",
+          [op](const Inputs& x) {
+            return mlp(x[0], {x[1], x[2], x[3], x[4]}, op, x[5]);
+          },
+          all);
+    check_op("mlp alone",
+             [](const Inputs& x) {
+               return mlp(x[0], {x[1], {}, x[2], {}}, Unary::silu);
+             },
+             {all[0], all[1], all[3]});
+  }
+  CHECK_THROWS_WITH_AS(mlp(all[0], {all[1], {}, all[1], {}}, Unary::gelu), doctest::Contains("second weight"), Error);
+}
+
+TEST_CASE("mlp has the bits of two linear with the activation between, forward and backward, in every dtype") {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    for (const bool repeat : {false, true}) {
+      const RepeatCheapInputs scope(repeat);
+      std::vector<Inputs> results;
+      for (const bool fused : {true, false}) {
+        Inputs v = {random({37, 24}, 1, dtype), random({96, 24}, 2, dtype), random({96}, 3, dtype),
+                    random({24, 96}, 4, dtype), random({24}, 5, dtype),     random({37, 24}, 6, dtype)};
+        for (Tensor& leaf : v) require_grad(leaf);
+        const Tensor y = fused ? mlp(v[0], {v[1], v[2], v[3], v[4]}, Unary::gelu, v[5])
+                               : v[5] + linear(gelu(linear(v[0], v[1], v[2])), v[3], v[4]);
+        backward(y, random({37, 24}, 7, dtype));
+        results.push_back({y.detach()});
+        for (const Tensor& leaf : v) results.back().push_back(grad(leaf));
+      }
+      for (std::size_t i = 0; i < results[0].size(); ++i) {
+        CAPTURE(i);
+        CHECK(relative_difference(results[0][i], results[1][i]) == 0);
+      }
+    }
+  }
+}
+
 TEST_CASE("a gradient that was restarted is overwritten, whatever it holds, and zero where nothing comes") {
   const Tensor x = random({4, 7}, 3, DType::f32), dy = random({4, 5}, 4, DType::f32);
   Tensor weight = random({5, 7}, 1, DType::f32), unused = random({3}, 2, DType::f32);

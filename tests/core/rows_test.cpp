@@ -1,6 +1,10 @@
-// Kernels over rows: softmax, layer norm, RMS norm, embedding; forward and backward.
+// Kernels over rows: softmax, the largest, layer norm, RMS norm, embedding; forward and backward.
+#include <algorithm>
+#include <array>
 #include <cmath>
+#include <numeric>
 
+#include "core/random.h"
 #include "support.h"
 
 using namespace trireme;
@@ -95,6 +99,33 @@ TEST_CASE("softmax: forward and backward, also in place") {
       check_close(gradient, values(dx), 0, 0);
     }
   }
+}
+
+TEST_CASE("top_k: the largest in order against a stable sort, a NaN above all numbers") {
+  const KernelTable& table = kernels(Device::cpu);
+  for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16})
+    for (const auto& [rows, width, k] : {std::array<std::int64_t, 3>{1, 1, 1}, {7, 8, 2}, {500, 64, 6}, {3, 70, 70}}) {
+      CAPTURE(fmt::format("{} {} of {}", name(dtype), k, width));
+      std::vector<double> values(static_cast<std::size_t>(rows * width));
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        values[i] = std::floor(20 * random_uniform(4, 1, i)) - 10;  // many are equal
+        if (i % 23 == 5) values[i] = i % 2 == 0 ? NAN : -INFINITY;
+        if (i % 31 == 7) values[i] = i % 2 == 0 ? -NAN : INFINITY;
+      }
+      const Tensor x = cast(Tensor::from<double>(values, {rows, width}), dtype);
+      Tensor chosen = Tensor::empty({rows, k}, DType::i32);
+      table.top_k(x, chosen);
+      for (std::int64_t row = 0; row < rows; ++row) {
+        const double* const of_row = values.data() + row * width;
+        std::vector<std::int32_t> order(static_cast<std::size_t>(width));
+        std::iota(order.begin(), order.end(), 0);
+        std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
+          if (std::isnan(of_row[a]) || std::isnan(of_row[b])) return std::isnan(of_row[a]) && !std::isnan(of_row[b]);
+          return of_row[a] > of_row[b];
+        });
+        CHECK(std::equal(order.begin(), order.begin() + k, chosen.data<std::int32_t>() + row * k));
+      }
+    }
 }
 
 TEST_CASE("softmax: large inputs stay finite") {

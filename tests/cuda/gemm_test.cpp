@@ -112,8 +112,8 @@ struct Problem {
             if (c.full_epilogue) {
               expected += bias.at(static_cast<std::size_t>(j));
               if (!c.derivative) largest = std::max(largest, error(before, at, expected));
-              expected =
-                  c.derivative ? expected * derivative(activation, before.at(at)) : activated(activation, expected);
+              expected = c.derivative ? expected * derivative(activation, before.at(at))
+                                      : activated(activation, before.at(at));
               expected += residual.at(at) + start.at(at);
             }
           }

@@ -118,7 +118,7 @@ void check(DType dtype, const Heads& h, Lies q_lies, Lies k_lies, Lies v_lies) {
 
 TEST_CASE("cuda table: gemm of views, ragged and batched, in every dtype, by every implementation") {
   const cuda::ScopedEmulatedDevice device;
-  for (const std::string_view name : {"auto", "sm80"}) {
+  for (const std::string_view name : {"trireme", "sm80"}) {
     const Selected selected(name);
     for (const DType dtype : DTypes::training) {
       check(dtype, {{{33, 40}}, {{40, 24}}, {33, 24}, {}, true});
@@ -249,6 +249,50 @@ TEST_CASE("cuda table: attention of tensors with strides of their own") {
   }
 }
 
+TEST_CASE("cuda table: activations and residuals after a product, forward and backward, by every implementation") {
+  const cuda::ScopedEmulatedDevice device;
+  for (const std::string_view selected_name : {"sm80", "sm90"}) {
+    const Selected selected(selected_name);
+    CAPTURE(selected_name);
+    for (const DType dtype : DTypes::training) {
+      if (dtype == DType::f32 && selected_name == "sm90") continue;  // has one product
+      CAPTURE(name(dtype));
+      const Shape shape = {2, 19, 24};
+      const Tensor a = random({2, 19, 40}, dtype, 1), b = random({24, 40}, dtype, 2), bias = random({24}, dtype, 3);
+      const Tensor residual = random(shape, dtype, 4), before = random(shape, dtype, 5);
+      const auto multiply = [&](const Tensor& left, const Tensor& right, const GemmOptions& options) {
+        Tensor c = Tensor::empty(shape, left.dtype(), left.device());
+        const Tensor wide = view::expand(view::transpose(right, 0, 1), {2, 40, 24});
+        kernels(left.device()).gemm(left, wide, c, options);
+        return c;
+      };
+      for (const Unary op : {Unary::gelu, Unary::gelu_tanh, Unary::silu, Unary::relu}) {
+        const Tensor u = Tensor::empty(shape, dtype), u2 = like(u);
+        multiply(a, b, {.bias = bias, .activation = op, .pre_activation = u});
+        const Tensor c2 = multiply(there(a), there(b), {.bias = there(bias), .activation = op, .pre_activation = u2});
+        CHECK(difference(u2, u, 2e-5) < 1);
+        Tensor again = like(c2), on_cpu = Tensor::empty(shape, dtype);
+        gpu().unary(op, u2, again);
+        CHECK(same_bits(c2, again.to(Device::cpu)));  // what is computed again from u has these bits
+        host().unary(op, u2.to(Device::cpu), on_cpu);
+        CHECK(difference(c2, on_cpu, 2e-5) < 1);
+        const Tensor d = multiply(a, b, {.activation = op, .derivative = true, .pre_activation = before});
+        const Tensor d2 =
+            multiply(there(a), there(b), {.activation = op, .derivative = true, .pre_activation = there(before)});
+        CHECK(difference(d2, d, 2e-5) < 1);
+      }
+      // In f32, as the GPU rounds once, at the end.
+      const auto wide = [](const Tensor& x) { return cast(x, DType::f32); };
+      const Tensor c = multiply(wide(a), wide(b), {.bias = wide(bias), .residual = wide(residual)});
+      const Tensor c2 = multiply(there(a), there(b), {.bias = there(bias), .residual = there(residual)});
+      CHECK(difference(c2, cast(c, dtype), 2e-5) < 1);
+    }
+  }
+  const Tensor x = Tensor::zeros({8, 8}, DType::bf16, Device::cuda);
+  Tensor c = Tensor::zeros({8, 8}, DType::bf16, Device::cuda);
+  CHECK(contains(error_of([&] { gpu().gemm(x, x, c, {.beta = 1, .activation = Unary::gelu}); }), "with beta 1"));
+}
+
 TEST_CASE("cuda table: products that have no kernel, and names that are none, are refused") {
   const cuda::ScopedEmulatedDevice device;
   Tensor wide = Tensor::zeros({4, 4}, DType::f64, Device::cuda);
@@ -259,8 +303,8 @@ TEST_CASE("cuda table: products that have no kernel, and names that are none, ar
   check_refused(
       [&] { gpu().attention_backward(heads, heads, heads, heads, lse, heads, 1, true, {}, heads, heads, heads); },
       "attention_backward has no cuda kernel for head dims of 136");
-  CHECK(
-      contains(error_of([] { cuda::select_gemm("abacus"); }), "unknown --gemm 'abacus'; expected one of: auto, sm90"));
+  CHECK(contains(error_of([] { cuda::select_gemm("abacus"); }),
+                 "unknown --gemm 'abacus'; expected one of: auto, trireme, sm90"));
   // The emulated device has no library of NVIDIA's.
   CHECK(contains(error_of([] { cuda::select_gemm("cublaslt"); }), "configured without that library"));
   CHECK(contains(error_of([] { cuda::select_attention("abacus"); }), "expected one of: auto"));

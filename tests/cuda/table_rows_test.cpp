@@ -1,4 +1,4 @@
-// Softmax, embeddings, rotary positions and joined attention of the CUDA kernel table against the CPU's.
+// Softmax, the largest of rows, embeddings, rotary positions and joined attention of the CUDA kernel table against the CPU's.
 #include "tests/cuda/table_support.h"
 
 using namespace trireme;
@@ -29,6 +29,22 @@ TEST_CASE("cuda table: softmax and its gradient, in place") {
         gpu().softmax_backward(there(y), dx2, dx2);
         CHECK(difference(y2, y, 1e-6) < 1);
         CHECK(difference(dx2, dx, 1e-6) < 1);
+      }
+  });
+}
+
+TEST_CASE("cuda table: the largest of rows, and NaN among them") {
+  const cuda::ScopedEmulatedDevice device;
+  under_schedules([] {
+    for (const DType dtype : DTypes::training)
+      for (const Shape& shape : {Shape{5, 8}, Shape{3, 300}, Shape{0, 4}}) {
+        const Tensor x = random(shape, DType::f32, 1);
+        for (std::int64_t i = 3; i < x.count(); i += 11) x.data<float>()[i] = i % 2 == 0 ? NAN : -NAN;
+        const Tensor rounded = cast(x, dtype);
+        Tensor chosen = Tensor::empty({shape[0], 3}, DType::i32), chosen2 = like(chosen);
+        host().top_k(rounded, chosen);
+        gpu().top_k(there(rounded), chosen2);
+        CHECK(same_bits(chosen2, chosen));
       }
   });
 }

@@ -30,7 +30,8 @@ void check_choice(const std::vector<T>& x, std::size_t width, std::size_t k) {
       std::vector<std::size_t> order(width);
       std::iota(order.begin(), order.end(), row * width);
       std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-        return static_cast<float>(x[a]) > static_cast<float>(x[b]);
+        const auto u = static_cast<float>(x[a]), v = static_cast<float>(x[b]);
+        return u > v || (std::isnan(u) && !std::isnan(v));
       });
       for (std::size_t i = 0; i < k; ++i)
         CHECK(static_cast<std::size_t>(chosen.value(row * k + i)) == order[i] - row * width);
@@ -62,8 +63,9 @@ TEST_CASE_TEMPLATE("cuda top_k: the largest in order, of equals the lower column
   CHECK(cuda_test::error_of([] { top_k<T>(nullptr, nullptr, 1, 4, 5); }).find("5 of 4") != std::string::npos);
 }
 
-TEST_CASE_TEMPLATE("cuda top_k: signs, zeros of both signs, and infinities", T, float, bf16, f16) {
-  const std::vector<float> values = {-0.0F, 0.0F, -1, INFINITY, -INFINITY, -2, 1, -0.0F, 3, -INFINITY, 0.5F, -0.5F};
+TEST_CASE_TEMPLATE("cuda top_k: signs, zeros and NaN of both signs, and infinities", T, float, bf16, f16) {
+  const std::vector<float> values = {-0.0F, 0.0F, -1,        INFINITY, -INFINITY, -2,   1,
+                                     -0.0F, 3,    -INFINITY, 0.5F,     -0.5F,     -NAN, NAN};
   for (const std::size_t width : {values.size(), std::size_t{320}}) {
     std::vector<T> x;
     for (std::size_t i = 0; i < width; ++i) x.emplace_back(values[i % values.size()]);

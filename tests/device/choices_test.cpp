@@ -45,6 +45,25 @@ TEST_CASE("choices: what auto takes on this device") {
   CHECK(of_f32.attention == "f32");
 }
 
+TEST_CASE("choices: trireme takes of our own kernels what auto does, in every dtype") {
+  const cuda::ScopedEmulatedDevice device;
+  const Selections selections;
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    TrainOptions o = options(dtype, 36, 2);
+    const GpuChoices by_auto = gpu_choices(o, 100);
+    o.precision.gemm = o.precision.attention = "trireme";
+    CHECK_NOTHROW(validate(o));
+    const GpuChoices ours = gpu_choices(o, 100);
+    CHECK(cuda::selected_gemm() == "trireme");
+    CHECK(cuda::selected_attention() == "trireme");
+    CHECK(ours.products == by_auto.products);
+    CHECK(ours.attention == by_auto.attention);
+  }
+  TrainOptions o = options(DType::f32, 32, 2);
+  o.precision.gemm = "sm80";
+  CHECK_THROWS_WITH_AS(validate(o), doctest::Contains("expected --gemm auto or trireme"), Error);
+}
+
 TEST_CASE("choices: a kernel asked for by name refuses before the first step what it cannot take") {
   const cuda::ScopedEmulatedDevice device;
   const Selections selections;

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <vector>
 
 #include "core/parallel_for.h"
@@ -79,5 +80,11 @@ class TeamOf {
  private:
   int previous_;
 };
+
+/// Whether both, dense, hold the same elements, bit for bit.
+inline bool same_bits(const Tensor& a, const Tensor& b) {
+  return a.shape() == b.shape() && a.dtype() == b.dtype() &&
+         std::memcmp(a.raw(), b.raw(), static_cast<std::size_t>(a.bytes())) == 0;
+}
 
 }  // namespace trireme::test

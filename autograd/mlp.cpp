@@ -1,0 +1,112 @@
+// Two layers and the activation between them, which the products on either side of it carry out: forward as the first one
+// stores its result, backward as the gradient of the second one's input leaves its product. No pass over [N, F] is the
+// activation's own.
+#include "autograd/op.h"
+#include "autograd/ops.h"
+#include "autograd/support.h"
+#include "autograd/weight_gradient.h"
+
+namespace trireme {
+namespace {
+
+/// u = x A^T + a, h = activation(u), y = h B^T + b + residual
+///
+/// dh = dy B, du = dh activation'(u), dx = du A;  dB = dy^T h, dA = du^T x, db and da sums of rows, dresidual = dy
+///
+/// FLOPs: 2 N F (in + out) forward, twice that backward.
+struct MlpOp : Op {
+  static constexpr const char* name = "mlp";
+  Unary activation = Unary::gelu;
+  bool weights_kept = false;  // both are parameters, which keep their values until the optimizer's step
+  SavedInput input;           // x [.., in]
+  Tensor u, h;                // [N, F]; h undefined where backward makes it again from u
+  Tensor in, out;             // A [F, in], B [out, F]
+  Shape input_shape, in_shape, in_bias_shape, out_shape, out_bias_shape;
+
+  Tensor forward(const Tensor& x, const Tensor& a, const Tensor& a_bias, const Tensor& b, const Tensor& b_bias,
+                 const Tensor& residual) {
+    input_shape = x.shape();
+    in_shape = a.shape();
+    in_bias_shape = a_bias.shape();
+    out_shape = b.shape();
+    out_bias_shape = b_bias.shape();
+    input = SavedInput(*this, 0, x);
+    const Tensor rows = as_rows(x);  // [N, in]
+    in = as_rows(a);
+    out = as_rows(b);
+    weights_kept = weights_kept && in.shares_storage_with(a) && out.shares_storage_with(b);
+    const auto flat = [](const Tensor& bias) {
+      return bias.defined() ? view::reshape(contiguous(bias), {bias.count()}) : Tensor();
+    };
+    h = Tensor::empty({rows.size(0), in.size(0)}, x.dtype(), x.device());
+    if (needed != 0) u = empty_like(h);
+    kernels(x.device())
+        .gemm(rows, view::transpose(in, 0, 1), h,
+              {.bias = flat(a_bias), .b_is_weight = weights_kept, .activation = activation, .pre_activation = u});
+    Tensor y = Tensor::empty({rows.size(0), out.size(0)}, x.dtype(), x.device());  // [N, out]
+    kernels(x.device())
+        .gemm(h, view::transpose(out, 0, 1), y,
+              {.bias = flat(b_bias),
+               .b_is_weight = weights_kept,
+               .residual = residual.defined() ? as_rows(residual) : Tensor()});
+    if (RepeatCheapInputs::active()) h = Tensor();
+    return view::reshape(y, input_shape.with(-1, out.size(0)));
+  }
+
+  Gradients backward(const Tensor& gradient) {
+    const Tensor dy = as_rows(gradient);  // [N, out]
+    Gradients gradients(6);
+    Tensor du;  // [N, F]
+    if (needs(0) || needs(1) || needs(2)) {
+      du = empty_like(u);
+      kernels(dy.device())
+          .gemm(dy, out, du,
+                {.b_is_weight = weights_kept, .activation = activation, .derivative = true, .pre_activation = u});
+    }
+    if (needs(3)) gradients[3] = weight_gradient(*this, 3, hidden(), dy, out_shape);
+    u = h = Tensor();
+    if (needs(4)) gradients[4] = bias_gradient(dy, out_bias_shape);
+    if (needs(5)) gradients[5] = gradient;
+    if (needs(0)) {
+      Tensor dx = Tensor::empty({du.size(0), in.size(1)}, du.dtype(), du.device());  // [N, in]
+      kernels(du.device()).gemm(du, in, dx, {.b_is_weight = weights_kept});
+      gradients[0] = view::reshape(dx, input_shape);
+    }
+    if (needs(1)) gradients[1] = weight_gradient(*this, 1, as_rows(input.get()), du, in_shape);
+    if (needs(2)) gradients[2] = bias_gradient(du, in_bias_shape);
+    return gradients;
+  }
+
+  Tensor hidden() const {
+    if (h.defined()) return h;
+    Tensor again = empty_like(u);
+    kernels(u.device()).unary(activation, u, again);
+    return again;
+  }
+};
+
+void check_layer(const char* which, const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  require(weight.dims() >= 2 && x.dims() >= 1 && x.size(-1) == weight.size(-1) && x.dtype() == weight.dtype(), "mlp",
+          "the {} weight {} {} does not take inputs {} {}: dtypes and last extents must be equal", which,
+          name(weight.dtype()), weight.shape(), name(x.dtype()), x.shape());
+  require(!bias.defined() || bias.count() == weight.count() / weight.size(-1), "mlp",
+          "the {} weight {} needs a bias of {} elements, got {}", which, weight.shape(),
+          weight.count() / weight.size(-1), bias.shape());
+}
+
+}  // namespace
+
+Tensor mlp(const Tensor& x, const MlpWeights& weights, Unary activation, const Tensor& residual) {
+  check_layer("first", x, weights.in, weights.in_bias);
+  const Shape hidden = x.shape().with(-1, weights.in.count() / weights.in.size(-1));
+  require(weights.out.dims() >= 2 && weights.out.size(-1) == hidden[-1] && weights.out.dtype() == x.dtype(), "mlp",
+          "the second weight {} {} does not take the first one's results {} {}: dtypes and last extents must be equal",
+          name(weights.out.dtype()), weights.out.shape(), name(x.dtype()), hidden);
+  check_residual("mlp", residual, x, weights.out);
+  MlpOp op;
+  op.activation = activation;
+  op.weights_kept = leaf_of(weights.in) != nullptr && leaf_of(weights.out) != nullptr;
+  return apply(std::move(op), x, weights.in, weights.in_bias, weights.out, weights.out_bias, residual);
+}
+
+}  // namespace trireme

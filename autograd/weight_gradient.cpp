@@ -1,0 +1,36 @@
+#include "autograd/weight_gradient.h"
+
+#include "autograd/deferred.h"
+#include "autograd/support.h"
+
+namespace trireme {
+namespace {
+
+Tensor product(const Tensor& x, const Tensor& dy, const Shape& shape) {
+  Tensor dw = Tensor::empty({dy.size(1), x.size(1)}, x.dtype(), x.device());
+  kernels(dy.device()).gemm(view::transpose(dy, 0, 1), x, dw, {});  // [out, N] @ [N, in]
+  return view::reshape(dw, shape);
+}
+
+void accumulate(Leaf& leaf, const Tensor& x, const Tensor& dy, const Shape& shape) {
+  if (!leaf.sum().defined() || !leaf.sum().contiguous()) return leaf.accumulate(product(x, dy, shape));
+  Tensor sum = view::reshape(leaf.sum(), {dy.size(1), x.size(1)});
+  kernels(dy.device()).gemm(view::transpose(dy, 0, 1), x, sum, {.beta = leaf.take_beta()});
+}
+
+}  // namespace
+
+Tensor weight_gradient(const Op& op, std::size_t input, const Tensor& x, const Tensor& dy, const Shape& shape) {
+  Leaf* const leaf = op.leaves[input];
+  if (leaf == nullptr) return product(x, dy, shape);
+  add_weight_gradient(*leaf, [leaf, x, dy, shape] { accumulate(*leaf, x, dy, shape); });
+  return {};
+}
+
+Tensor bias_gradient(const Tensor& dy, const Shape& shape) {
+  Tensor db = Tensor::empty({1, dy.size(1)}, dy.dtype(), dy.device());
+  kernels(dy.device()).reduce(Reduction::sum, dy, db);
+  return view::reshape(db, shape);
+}
+
+}  // namespace trireme

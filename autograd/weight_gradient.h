@@ -1,0 +1,19 @@
+// The gradients of a layer's weight and bias, from its input and the gradient of its output; for linear and mlp.
+// Read next: autograd/deferred.h (when the product runs).
+#pragma once
+
+#include "autograd/node.h"
+#include "autograd/op.h"
+#include "core/tensor.h"
+
+namespace trireme {
+
+/// dW = dy^T x of input `input` of op, whose shape is `shape`; x [N, in], dy [N, out]. Into a parameter's f32 gradient the
+/// product accumulates by itself: no [out, in] temporary, and one rounding less in bf16; it may wait, and then keeps x and
+/// dy. -> undefined then, else the gradient.
+Tensor weight_gradient(const Op& op, std::size_t input, const Tensor& x, const Tensor& dy, const Shape& shape);
+
+/// The sum of dy's rows [N, out] -> a tensor of `shape`, out elements.
+Tensor bias_gradient(const Tensor& dy, const Shape& shape);
+
+}  // namespace trireme

@@ -1,0 +1,33 @@
+#include "core/gemm_steps.h"
+
+namespace trireme {
+
+void check_epilogue(const Tensor& a, const Tensor& c, const GemmOptions& options) {
+  require(
+      c.dtype() == a.dtype() && c.contiguous(), "gemm",
+      "an activation or a residual after a product of {}, whose result is {}, {} with strides {}; expected the same "
+      "dtype, dense",
+      name(a.dtype()), name(c.dtype()), c.shape(), c.strides());
+  require(options.beta == 0, "gemm", "an activation or a residual with beta {}; expected 0", options.beta);
+  require(!options.derivative || (options.activation && options.pre_activation.defined()), "gemm",
+          "the derivative of an activation without {}; give it",
+          options.activation ? "pre_activation, where it is taken" : "the activation");
+  for (const Tensor* const as_c : {&options.pre_activation, &options.residual})
+    require(!as_c->defined() || (as_c->shape() == c.shape() && as_c->dtype() == c.dtype() && as_c->contiguous()),
+            "gemm", "pre_activation or residual {} {} beside a result {} {}; expected the same shape and dtype, dense",
+            name(as_c->dtype()), as_c->shape(), name(c.dtype()), c.shape());
+}
+
+void gemm_in_steps(const KernelTable& table, const Tensor& a, const Tensor& b, Tensor& c, const GemmOptions& options) {
+  const bool stored = options.activation && !options.derivative && options.pre_activation.defined();
+  Tensor sum = stored ? options.pre_activation : c;
+  table.gemm(a, b, sum, {.alpha = options.alpha, .bias = options.bias, .b_is_weight = options.b_is_weight});
+  if (options.derivative) {
+    table.unary_backward(*options.activation, options.pre_activation, c, c);
+  } else if (options.activation) {
+    table.unary(*options.activation, sum, c);
+  }
+  if (options.residual.defined()) table.binary(Binary::add, c, options.residual, c);
+}
+
+}  // namespace trireme
