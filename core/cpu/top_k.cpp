@@ -1,6 +1,8 @@
 // The columns of the K largest of each row, as a router of experts asks for them.
 // One pass over a row, which keeps the best so far in order: most values are compared with the last of them alone.
 // Bytes: x once, and K i32 a row.
+#include <cmath>
+
 #include "core/cpu/kernels.h"
 #include "core/cpu/loops.h"
 
@@ -9,10 +11,10 @@ namespace {
 
 constexpr std::int64_t top_k_grain = 4096;  // elements worth a thread
 
-/// Whether a comes before b, if b has the lower column. A NaN, alone unequal to itself, is above any number.
+/// Whether a comes before b, if b has the lower column. A NaN is above any number.
 template <class A>
 bool larger(A a, A b) {
-  return a > b || (a != a && b == b);
+  return a > b || (std::isnan(a) && !std::isnan(b));
 }
 
 template <class T>
