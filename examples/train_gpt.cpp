@@ -92,6 +92,7 @@ void train_rank(const TrainOptions& o, const Corpus& corpus, RunFolder& folder, 
   if (progress.steps >= o.schedule.steps) return;  // resume_run() has said so
   if (rank.first()) folder.open(config_text(o), progress.steps);
   Checkpointing checkpoints(o, trainer, *corpus.tokenizer, identity, resumed, tell);
+  checkpoints.note_loss(rank.lost);
   Guards guards(o, trainer, &checkpoints, progress, tell, [&](std::int64_t steps) {
     if (rank.first()) folder.rewind(steps);
   });

@@ -158,13 +158,27 @@ void Checkpointing::complete() noexcept {
   try {
     if (!saver_ || !saver_->busy()) return;
     const auto saved = saver_->finish_within(std::chrono::duration<double>(options_.run.timeout));
-    if (saved && saved->error.empty()) tell_(saved_line(*saved));
+    if (saved)
+      tell_(saved->error.empty() ? saved_line(*saved)
+                                 : fmt::format("could not save step {}: {}", saved->step, saved->error));
   } catch (const std::exception&) {  // not even that could be done: the folder is left under its temporary name
   }
 }
 
 Checkpointing::~Checkpointing() {
   if (trainer_.model().mesh().world().size() == 1) complete();
+  if (lost_ != nullptr && saver_ && saver_->busy()) *lost_ = loss();
+}
+
+// A rank that fails is missing when the others would agree that all files are written: without that no save is
+// committed. Once rank 0 is at it, it needs nobody, only the time to come to an end.
+std::string Checkpointing::loss() const {
+  if (saver_->committing())
+    return fmt::format("the save of step {} was being committed: it is whole if {} is there", saver_->step(),
+                       saver_->path().string());
+  return fmt::format("the save of step {} was under way and is lost; {}", saver_->step(),
+                     saved_step_ < 0 ? "this run has saved nothing before"
+                                     : fmt::format("the newest checkpoint is that of step {}", saved_step_));
 }
 
 void Checkpointing::finish(const Progress& progress) {

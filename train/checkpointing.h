@@ -26,7 +26,8 @@ class Checkpointing {
   /// as all members are.
   Checkpointing(const TrainOptions& options, Trainer& trainer, const Tokenizer& tokenizer, const RunIdentity& run,
                 const std::optional<Resumed>& resumed, std::function<void(const std::string&)> tell);
-  /// Of a job of one rank, whatever ends it: complete(). With more, some of them may not be there to take part.
+  /// Of a job of one rank, whatever ends it: complete(). With more, some of them may not be there to take part, and a
+  /// save takes all: then it is lost, and note_loss() says where that is told.
   ~Checkpointing();
   Checkpointing(const Checkpointing&) = delete;
   Checkpointing& operator=(const Checkpointing&) = delete;
@@ -44,6 +45,9 @@ class Checkpointing {
   void complete() noexcept;
   /// After the last step: waits for what is under way, and saves unless that was this very step. Throws ExitCode::io.
   void finish(const Progress& progress);
+  /// Where to write, in the end, what became of a save that was under way then; nothing when none was. `note` must
+  /// outlive this object.
+  void note_loss(std::string& note) { lost_ = &note; }
   /// What the program ends with: ExitCode::retryable when a signal had it leave before its last step.
   int exit_code() const { return static_cast<int>(leaving_ ? ExitCode::retryable : ExitCode::ok); }
 
@@ -61,6 +65,7 @@ class Checkpointing {
   /// Throws ExitCode::io, on every rank, when the name of `out` has come to mean another folder than at the start.
   void require_own_folder();
   void report(const checkpoint::Saved& saved, bool last);
+  std::string loss() const;  // of a save that is under way
 
   const TrainOptions& options_;
   Trainer& trainer_;
@@ -69,6 +74,7 @@ class Checkpointing {
   std::optional<RunSaver> saver_;  // with an `out`
   std::optional<FolderMark> out_;  // on rank 0: the folder that is locked
   std::function<void(const std::string&)> tell_;
+  std::string* lost_ = nullptr;
   Clock::time_point last_begin_ = Clock::now();
   std::int64_t saved_step_ = -1;  // the last one committed
   double saved_seconds_ = 0;      // and how long that took

@@ -41,17 +41,20 @@ Error to_error(const std::exception_ptr& exception) {
 }
 
 std::string fatal_message(const std::exception_ptr& exception) {
-  std::string place;
+  std::string place, note;
   try {
     std::rethrow_exception(exception);
-  } catch (const PlacedError& error) { place = error.place(); } catch (...) {  // has no place
+  } catch (const PlacedError& error) {
+    place = error.place();
+    note = error.note();
+  } catch (...) {  // has neither
   }
   const Error error = to_error(exception);
   std::string_view what = error.what();
   constexpr std::string_view name = "trireme: ";  // FATAL[CODE] comes between it and the rest
   if (what.starts_with(name)) what.remove_prefix(name.size());
-  return fmt::format("trireme: FATAL[{}] {}{}{}", static_cast<int>(error.code()), place, place.empty() ? "" : ": ",
-                     what);
+  return fmt::format("trireme: FATAL[{}] {}{}{}{}{}", static_cast<int>(error.code()), place, place.empty() ? "" : ": ",
+                     what, note.empty() ? "" : "; ", note);
 }
 
 int report(const std::exception_ptr& exception) {

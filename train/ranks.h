@@ -23,6 +23,7 @@ struct Rank {
   std::int64_t step = -1;  ///< the step under way; -1 before the first
   std::string traffic{};   ///< on a GPU, how tensors go between ranks, for the table
   int exit_code = 0;       ///< what the program ends with when all have returned: the same on every rank
+  std::string lost{};      ///< should this rank fail, what is lost by that and its message has to say; or empty
 
   std::shared_ptr<watch::StragglerWatch> stragglers{};  ///< on one rank of each node
 

@@ -22,6 +22,9 @@ class RunSaver {
   // As checkpoint::Saver has them.
   void begin(const Progress& progress);
   bool busy() const { return saver_.busy(); }
+  bool committing() const { return saver_.committing(); }
+  std::int64_t step() const { return saver_.step(); }
+  const std::filesystem::path& path() const { return saver_.path(); }
   std::optional<checkpoint::Saved> poll() { return saver_.poll(); }
   std::optional<checkpoint::Saved> finish() { return saver_.finish(); }
   std::optional<checkpoint::Saved> finish_within(std::chrono::duration<double> limit) {

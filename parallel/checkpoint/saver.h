@@ -44,6 +44,10 @@ class Saver {
   Saver& operator=(const Saver&) = delete;
 
   bool busy() const { return phase_ != Phase::idle; }
+  /// All files are written, and rank 0 gives them their name: nothing that other ranks do can undo it any more.
+  bool committing() const { return phase_ == Phase::committing; }
+  std::int64_t step() const { return saved_.step; }                  ///< of the save that is under way
+  const std::filesystem::path& path() const { return saved_.path; }  ///< and where it will be
   /// Starts a save; not while busy(). What is held may be changed as soon as it returns. Collective.
   void begin(std::int64_t step, const std::vector<HeldTensor>& held, std::map<std::string, std::string> run);
   /// What became of the save that was under way, once; nothing while it still is. Collective.

@@ -41,6 +41,13 @@ std::vector<std::string> checkpoints_in(const std::string& out) {
   return names;
 }
 
+/// Those that are whole by their names.
+std::vector<std::string> find_whole(const std::string& out) {
+  std::vector<std::string> names = checkpoints_in(out);
+  std::erase_if(names, [](const std::string& name) { return contains(name, ".tmp."); });
+  return names;
+}
+
 }  // namespace
 
 TEST_CASE("a run that is killed again and again ends where it would have ended") {
@@ -179,6 +186,58 @@ TEST_CASE("a run that every rank gives up finishes the save that is under way") 
   check("nan", "nan@step=5,times=50", "--mesh dp=2,tp=2 --zero 1", 77);
   check("nan1", "nan@step=5,times=50", "", 77);
   check("throw", "throw@step=5", "", 70);
+}
+
+TEST_CASE("a run that one of its ranks ends says that the save under way is lost") {
+  const Workplace work;
+  const std::string flags = work.small_run() + "--mesh dp=2 --checkpoint-every 2 --allow-fault-injection ";
+  const auto failed = [&](const std::string& name, const std::string& fault, bool mpi) {
+    const std::string arguments = flags + "--out " + work.path(name);
+    const Result result = mpi ? shell(fmt::format("export TRIREME_FAULT='{}' OMPI_ALLOW_RUN_AS_ROOT=1 "
+                                                  "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; {} --oversubscribe -n 2 "
+                                                  "{}/train_gpt {}",
+                                                  fault, TRIREME_MPIEXEC, TRIREME_BIN, arguments))
+                              : run_with("TRIREME_FAULT='" + fault + "'", "train_gpt", arguments);
+    INFO(result.output);
+    CHECK(result.code == 70);
+    CHECK(occurrences(result.output, "trireme: FATAL[70] rank ") == 1);
+    return result.output;
+  };
+  for (const bool mpi : {false, true}) {
+    CAPTURE(mpi);
+    const std::string kind = mpi ? "mpi" : "threads";
+    for (const int rank : {0, 1}) {
+      CAPTURE(rank);
+      const std::string name = fmt::format("{}{}", kind, rank);
+      const std::string output = failed(name, fmt::format("throw@step=5,rank={}", rank), mpi);
+      CHECK(contains(output,
+                     "; the save of step 4 was under way and is lost; the newest checkpoint is that of step 2\n"));
+      CHECK(find_whole(work.path(name)) == std::vector<std::string>{"step_00000002"});
+    }
+    CHECK(contains(failed(kind + "first", "throw@step=2,rank=1,point=save", mpi),
+                   "; the save of step 2 was under way and is lost; this run has saved nothing before\n"));
+    CHECK_FALSE(contains(failed(kind + "none", "throw@step=2,rank=1", mpi), "is lost"));  // none was under way
+  }
+  const std::string resumed = succeed("train_gpt", flags + "--resume auto --out " + work.path("threads1"));
+  CHECK(contains(resumed, "resuming after step 2 from "));
+
+  // While the last step was slow all files were written, most likely: then rank 0, a thread, commits what it has begun.
+  const std::string late = failed("late", "slow@step=3,rank=all,ms=200;throw@step=4,rank=1", false);
+  const bool whole = find_whole(work.path("late")) == std::vector<std::string>{"step_00000002"};
+  CHECK(contains(late, "; the save of step 2 was being committed: it is whole if " +
+                           work.path("late/checkpoints/step_00000002") + " is there\n") == whole);
+  CHECK(contains(late, "; the save of step 2 was under way and is lost") == !whole);
+}
+
+TEST_CASE("a save under way that fails as the run does is told of") {
+  const Workplace work;
+  const Result result =
+      run_with("TRIREME_FAULT=throw@step=5 TRIREME_IO_FAULT=kind=enospc,call=write,path=rank_00000", "train_gpt",
+               work.small_run() + "--checkpoint-every 4 --allow-fault-injection --out " + work.path("full"));
+  INFO(result.output);
+  CHECK(result.code == 70);
+  CHECK(contains(result.output, "\ncould not save step 4: "));
+  CHECK(checkpoints_in(work.path("full")).empty());
 }
 
 TEST_CASE("a run whose folder is moved away does not make another") {
