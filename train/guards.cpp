@@ -15,7 +15,7 @@ Guards::Guards(const TrainOptions& options, Trainer& trainer, Checkpointing* che
       progress_(progress),
       tell_(std::move(tell)),
       rewound_(std::move(rewound)),
-      detector_(options.guards.window(), options.guards.spike_threshold) {
+      detector_(options.guards.spike_window, options.guards.spike_threshold) {
   detector_.set_losses(progress.guards.losses);
 }
 
@@ -78,10 +78,10 @@ void Guards::skip() {
 }
 
 void Guards::roll_back() {
-  const std::int64_t step = progress_.steps + 1, most = options_.guards.rollbacks();
+  const std::int64_t step = progress_.steps + 1, most = options_.guards.spike_rollbacks;
   const std::string what = fmt::format(
       "a loss of {:.4f} where the median of {} is {:.4f}: z = {:.1f}, above --spike-threshold {:g}", loss_,
-      options_.guards.window(), detector_.median(), detector_.score(loss_), options_.guards.spike_threshold);
+      options_.guards.spike_window, detector_.median(), detector_.score(loss_), options_.guards.spike_threshold);
   const std::int64_t rollbacks = progress_.guards.rollbacks, samples = progress_.samples;
   if (rollbacks >= most)
     fail(ExitCode::numerical, "train",

@@ -293,9 +293,8 @@ void declare_guards(Flags& flags, GuardOptions& o) {
       "a loss so many robust standard deviations above the median of the last ones is a spike: back to the newest "
       "checkpoint, and on with the samples after it; 0: none is",
       Range::at_least(0));
-  flags.add("spike-window", "N", o.spike_window, "100", "losses that a spike is judged by",
-            Range{.low = 5, .high = 1 << 20});
-  flags.add("spike-rollbacks", "N", o.spike_rollbacks, "2", "in a run; the next spike ends it", count_or_none);
+  flags.add("spike-window", "N", o.spike_window, "losses that a spike is judged by, 5 or more");
+  flags.add("spike-rollbacks", "N", o.spike_rollbacks, "in a run; the next spike ends it", count_or_none);
   flags.add(
       "check-replicas", "N", o.check_replicas,
       "steps between comparisons of copies of weights, which also come before each save; with --zero, shards, which "

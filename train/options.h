@@ -136,15 +136,12 @@ struct RunOptions {
 
 /// What a run watches itself for: train/guards.h.
 struct GuardOptions {
-  std::int64_t max_skipped = 5;                               ///< steps in a row that are not finite, which end the run
-  double spike_threshold = 0;                                 ///< of a loss's robust z; 0: no detector
-  std::optional<std::int64_t> spike_window, spike_rollbacks;  ///< steps, and times; not set: the defaults below
+  std::int64_t max_skipped = 5;      ///< steps in a row that are not finite, which end the run
+  double spike_threshold = 0;        ///< of a loss's robust z; 0: no detector
+  std::int64_t spike_window = 100;   ///< losses that one is judged by
+  std::int64_t spike_rollbacks = 2;  ///< in a run
   std::int64_t check_replicas = 10;  ///< steps between comparisons of copies of weights; 0: never
   bool check_state = false;          ///< moments of the optimizer too, with ZeRO
-  static constexpr std::int64_t default_window = 100, default_rollbacks = 2;
-
-  std::int64_t window() const { return spike_window.value_or(default_window); }
-  std::int64_t rollbacks() const { return spike_rollbacks.value_or(default_rollbacks); }
 };
 
 struct TrainOptions {

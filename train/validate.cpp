@@ -255,9 +255,19 @@ void validate_guards(const TrainOptions& o) {
     refuse_unused(o.mesh.zero == 0, "check-state", "zero", "0", "1, 2 or 3, as without it copies tell");
     refuse_unused(o.guards.check_replicas == 0, "check-state", "check-replicas", "0", "above 0");
   }
+  // Not a range of the flag, whose message would not say what 0 might be thought to mean.
+  constexpr std::int64_t least = 5, most = 1 << 20;
+  if (o.guards.spike_window < least || o.guards.spike_window > most)
+    fail(ExitCode::usage, "guards",
+         "--spike-window {}: a loss is judged by the median of so many; expected {} to {}, and 0 is not \"no "
+         "detector\", which --spike-threshold 0 is; change --spike-window",
+         o.guards.spike_window, least, most);
   if (o.guards.spike_threshold == 0) {
-    refuse_unused(o.guards.spike_window.has_value(), "spike-window", "spike-threshold", "0", "above 0");
-    refuse_unused(o.guards.spike_rollbacks.has_value(), "spike-rollbacks", "spike-threshold", "0", "above 0");
+    const GuardOptions initial;
+    const bool window = o.guards.spike_window != initial.spike_window;
+    const bool rollbacks = o.guards.spike_rollbacks != initial.spike_rollbacks;
+    refuse_unused(window, "spike-window", "spike-threshold", "0", "above 0");
+    refuse_unused(rollbacks, "spike-rollbacks", "spike-threshold", "0", "above 0");
     return;
   }
   if (o.run.out.empty() || (o.run.checkpoint_every == 0 && o.run.checkpoint_minutes == 0))

@@ -41,6 +41,28 @@ TEST_CASE("weights stay packed only where our own product packs them whole") {
                  "weights are there only while they are used"));
 }
 
+TEST_CASE("a spike's window: what is allowed, and that 0 is not what turns the detector off") {
+  for (const std::string window : {"0", "4", "-1", "1048577"})
+    CHECK(
+        verdict({"--spike-window", window}) ==
+        fmt::format("64 trireme: [guards] --spike-window {}: a loss is judged by the median of so many; expected 5 to "
+                    "1048576, and 0 is not \"no detector\", which --spike-threshold 0 is; change --spike-window",
+                    window));
+  const std::vector<std::string> detector = {"--spike-threshold",  "9", "--out",         "run",
+                                             "--checkpoint-every", "5", "--spike-window"};
+  for (const std::string window : {"5", "100", "1048576"}) {
+    std::vector<std::string> arguments = detector;
+    arguments.push_back(window);
+    CHECK(verdict(arguments) == "nothing");
+  }
+  CHECK(verdict({"--spike-window", "many"}) ==
+        "64 trireme: [flags] --spike-window: expected an integer; got \"many\"; change --spike-window");
+  CHECK(verdict({"--spike-rollbacks", "-1"}) ==
+        "64 trireme: [flags] --spike-rollbacks: expected an integer in [0, 1073741824]; got \"-1\"; change "
+        "--spike-rollbacks");
+  CHECK(verdict({"--spike-window", "100"}) == "nothing");  // as if it had not been said
+}
+
 TEST_CASE("a profile needs steps to record and a folder to be written to") {
   CHECK(verdict({"--profile", "trace.json"}) == "nothing");
   CHECK(contains(verdict({"--profile", "/nonexistent/trace.json"}), "there is no folder /nonexistent"));
