@@ -12,10 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* config_name = "config.json";
-constexpr const char* metrics_name = "metrics.jsonl";
 constexpr const char* lock_name = ".lock";
-constexpr const char* incidents_name = "incidents.jsonl";  // train/supervisor.h: of starts that got nowhere
 
 /// Whether `path` is `folder` or lies in it.
 bool inside(const fs::path& path, const fs::path& folder) {
@@ -25,7 +22,9 @@ bool inside(const fs::path& path, const fs::path& folder) {
 
 /// A file of ours that a run which was killed had not finished writing (core/io.h).
 bool is_leftover(const std::string& name) {
-  return name.starts_with(std::string(config_name) + ".tmp.") || name.starts_with(std::string(metrics_name) + ".tmp.");
+  for (const std::string written : {RunFolder::config_name, RunFolder::metrics_name})
+    if (name.starts_with(written + ".tmp.")) return true;
+  return false;
 }
 
 /// A run whose config.json was lost goes on all the same: nothing reads it but people.

@@ -14,6 +14,11 @@ namespace trireme {
 
 class RunFolder {
  public:
+  static constexpr const char* config_name = "config.json";  ///< the run's options, as --config takes them
+  static constexpr const char* metrics_name = "metrics.jsonl";
+  /// Of the supervisor, also about starts that got nowhere: in a folder with nothing else a run may begin.
+  static constexpr const char* incidents_name = "incidents.jsonl";
+
   /// `out` may be empty: then nothing is ever written. `resume` is the value of --resume. Refuses an `out` that is a
   /// file or holds anything, unless it is the run resumed from, and from its newest checkpoint (ExitCode::usage);
   /// creates nothing yet, so that a run that is refused later leaves no trace.

@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "core/io.h"
 #include "parallel/checkpoint/folder.h"
+#include "train/run_folder.h"
 
 namespace trireme::supervisor {
 namespace {
@@ -24,8 +25,6 @@ void say(fmt::format_string<Args...> text, Args&&... args) {
 }
 
 double seconds_between(Time from, Time to) { return duration<double>(to - from).count(); }
-
-constexpr const char* config_name = "config.json";  // as train/run_folder.cpp has it
 
 /// When a file was written, on the clock of its file system; nothing when there is none.
 std::optional<fs::file_time_type> written(const fs::path& file) {
@@ -156,7 +155,7 @@ std::optional<int> Supervisor::code_after(const Ending& ending) {
 }
 
 Words Supervisor::first_words(std::string& note) const {
-  const fs::path config = out_ / config_name;
+  const fs::path config = out_ / RunFolder::config_name;
   const std::int64_t newest = newest_checkpoint();
   if (newest >= 0 && fs::exists(config) &&
       has_begun(command_, setting({"--config", config.string()}, "resume").value_or(""))) {
@@ -231,7 +230,7 @@ Ending Supervisor::run_job(const Words& words) {
   resumed_step_ = next_resumed_step();
   if (open_) incidents_.back().resumed_step = resumed_step_;
   last_words_ = {};
-  configured_ = written(out_ / config_name);
+  configured_ = written(out_ / RunFolder::config_name);
   Job job(words, signals_, [this](std::string_view line) { last_words_.hear(line); });
   std::optional<Clock::time_point> ended;
   bool told = false;
@@ -273,13 +272,13 @@ void Supervisor::take_save(bool now) {
 
 // The first rank writes it after all have gone through what train_gpt begins with, handlers for signals before all else.
 bool Supervisor::listens() const {
-  const auto now = written(out_ / config_name);
+  const auto now = written(out_ / RunFolder::config_name);
   return now && now != configured_;
 }
 
 void Supervisor::watch_training() {
   if (training_since_) return;
-  const fs::path metrics = out_ / "metrics.jsonl";
+  const fs::path metrics = out_ / RunFolder::metrics_name;
   // Until the job opens it, the file is that of the job before, which may have come further.
   if (time_of(metrics) < started_) return;
   const std::int64_t step = last_logged_step(metrics);
@@ -299,7 +298,7 @@ void Supervisor::note_incident(const Ending& ending, Verdict verdict) {
                         .ending = ending,
                         .rank = last_words_.rank(),
                         .message = last_words_.message(),
-                        .logged_step = last_logged_step(out_ / "metrics.jsonl"),
+                        .logged_step = last_logged_step(out_ / RunFolder::metrics_name),
                         .resumed_step = {},
                         .ranks = 0,
                         .lost = {}});
@@ -317,7 +316,7 @@ void Supervisor::write_open_incident() {
   open_ = false;
   try {
     make_directories(out_);
-    AppendFile(out_ / incidents_name).line(to_json_line(incidents_.back()));
+    AppendFile(out_ / RunFolder::incidents_name).line(to_json_line(incidents_.back()));
   } catch (const Error& error) { say("an incident could not be noted: {}", error.what()); }
 }
 

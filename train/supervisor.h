@@ -21,7 +21,6 @@ namespace trireme::supervisor {
 
 constexpr int gave_up = 69;  ///< exit code: too many restarts without a newer checkpoint
 constexpr const char* restarts_variable = "TRIREME_RESTARTS";  ///< tells the job how often it was started again
-constexpr const char* incidents_name = "incidents.jsonl";
 
 struct Options {
   Limits limits;
