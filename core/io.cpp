@@ -125,6 +125,20 @@ std::string this_owner() {
                      random(), random());
 }
 
+[[noreturn]] void fail_not_regular(const fs::path& path) {
+  fail(ExitCode::data, "io", "{} is not a regular file; expected one, not a folder, a pipe or a device", path.string());
+}
+
+/// The size of an open file; closes it and throws when it is no regular one.
+std::uint64_t size_of_regular(int fd, const fs::path& path) {
+  struct stat info {};
+  const int error = ::fstat(fd, &info) < 0 ? errno : 0;
+  if (error == 0 && S_ISREG(info.st_mode)) return static_cast<std::uint64_t>(info.st_size);
+  io::close(fd);
+  if (error != 0) fail_io(error, "look at", path);
+  fail_not_regular(path);
+}
+
 /// A name beside `path` that no other process or thread uses.
 fs::path temporary_name(const fs::path& path) {
   static std::atomic<unsigned> counter{0};
@@ -148,14 +162,7 @@ InputFile::InputFile(fs::path path) : path_(std::move(path)) {
   // O_NONBLOCK: opening a pipe that nobody writes to would wait for ever.
   fd_ = uninterrupted([&] { return io::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); });
   if (fd_ < 0) fail_io(errno, "open", path_);
-  struct stat info {};
-  const int error = ::fstat(fd_, &info) < 0 ? errno : 0;
-  if (error != 0 || !S_ISREG(info.st_mode)) io::close(fd_);
-  if (error != 0) fail_io(error, "read", path_);
-  if (!S_ISREG(info.st_mode))
-    fail(ExitCode::data, "io", "{} is not a regular file; expected one, not a folder, a pipe or a device",
-         path_.string());
-  size_ = static_cast<std::uint64_t>(info.st_size);
+  size_ = size_of_regular(fd_, path_);
 }
 
 InputFile::~InputFile() { io::close(fd_); }
@@ -324,7 +331,7 @@ int try_lock(int fd, int kind) {
 }  // namespace
 
 void FileLock::require_free(const fs::path& path) {
-  const int fd = uninterrupted([&] { return io::open(path.c_str(), O_RDONLY | O_CLOEXEC, kFileMode); });
+  const int fd = uninterrupted([&] { return io::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); });
   if (fd < 0) return;  // nobody has made it, or may be told why it cannot be read when it is needed
   if (try_lock(fd, LOCK_SH) < 0 && errno == EWOULDBLOCK) fail_locked(fd, path);
   io::close(fd);
@@ -357,8 +364,12 @@ AppendFile::AppendFile(fs::path path) : path_(std::move(path)) {
     if (whole < content.size() && io::truncate(path_.c_str(), static_cast<off_t>(whole)) < 0)
       fail_io(errno, "shorten", path_);
   }
-  fd_ = uninterrupted([&] { return io::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, kFileMode); });
+  // O_NONBLOCK: opening a pipe that nobody reads would wait for ever; so it fails with ENXIO.
+  constexpr int how = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK;
+  fd_ = uninterrupted([&] { return io::open(path_.c_str(), how, kFileMode); });
+  if (fd_ < 0 && errno == ENXIO) fail_not_regular(path_);
   if (fd_ < 0) fail_io(errno, "open for appending", path_);
+  static_cast<void>(size_of_regular(fd_, path_));
 }
 
 AppendFile::~AppendFile() { io::close(fd_); }

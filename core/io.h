@@ -137,6 +137,7 @@ class FileLock {
 /// following it sees whole lines; a line cut short by an earlier crash is removed on opening.
 class AppendFile {
  public:
+  /// Makes the file if there is none. Throws ExitCode::data, at once, for what is no regular file.
   explicit AppendFile(std::filesystem::path path);
   ~AppendFile();
   AppendFile(const AppendFile&) = delete;

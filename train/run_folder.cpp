@@ -129,8 +129,15 @@ void RunFolder::open(const std::string& config, std::int64_t steps) {
 }
 
 void RunFolder::keep_first(std::int64_t steps) const {
-  if (fs::exists(path_ / metrics_name))
-    write_file(path_ / metrics_name, first_steps(read_file(path_ / metrics_name), steps));
+  const fs::path metrics = path_ / metrics_name;
+  if (!fs::exists(metrics)) return;
+  std::string lines;
+  {
+    const InputFile file(metrics);  // which refuses a pipe, where read_file() would wait for a writer
+    lines.resize(file.size());
+    file.read_at(0, std::as_writable_bytes(std::span(lines)));
+  }
+  write_file(metrics, first_steps(lines, steps));
 }
 
 void RunFolder::rewind(std::int64_t steps) {

@@ -41,6 +41,16 @@ TEST_CASE("flags") {
   check_refused(run("generate", "--promt x"), 64, {"unknown flag --promt", "--prompt"});
 }
 
+TEST_CASE("a pipe in the place of metrics.jsonl") {
+  const Workplace work;
+  const std::string flags = work.small_run() + "--decay-steps 9 --mesh dp=2 --out " + work.path("run");
+  CHECK(run("train_gpt", flags).code == 0);
+  CHECK(shell(fmt::format("cd {} && rm metrics.jsonl && mkfifo metrics.jsonl", work.path("run"))).code == 0);
+  check_refused(run("train_gpt", flags + " --steps 9 --resume auto"), 65,
+                {"[out] " + work.path("run/metrics.jsonl") +
+                 " is not a regular file; expected one, not a folder, a pipe or a device; choose another --out"});
+}
+
 TEST_CASE("a GPU that cannot be used is an error, and the message says what was looked for") {
   const Workplace work;
   // Which of these it is depends on the machine and the build; that it is never a run on the host does not.

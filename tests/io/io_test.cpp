@@ -2,6 +2,7 @@
 #include "core/io.h"
 
 #include <doctest/doctest.h>
+#include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -214,6 +215,37 @@ TEST_CASE("AppendFile: a line torn by a crash is removed on opening") {
   write_file(file, "tor");
   AppendFile(file).line("next");
   CHECK(read_file(file) == "next\n");
+}
+
+TEST_CASE("AppendFile: what is no regular file is refused at once, a pipe too, read by somebody or not") {
+  const Folder folder;
+  const fs::path pipe = folder.path / "metrics.jsonl";
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  const auto refusal = [](const fs::path& path) -> std::string {
+    try {
+      AppendFile(path).line("lost");
+    } catch (const Error& error) { return fmt::format("{} {}", static_cast<int>(error.code()), error.what()); }
+    return "nothing was thrown";
+  };
+  const std::string expected =
+      "65 trireme: [io] {} is not a regular file; expected one, not a folder, a pipe or a device";
+  CHECK(refusal(pipe) == fmt::format(fmt::runtime(expected), pipe.string()));
+  const int reader = ::open(pipe.c_str(), O_RDONLY | O_NONBLOCK);
+  REQUIRE(reader >= 0);
+  CHECK(refusal(pipe) == fmt::format(fmt::runtime(expected), pipe.string()));
+  char byte = 0;
+  CHECK(::read(reader, &byte, 1) == 0);  // nothing was written to it
+  ::close(reader);
+  CHECK(refusal("/dev/null") == fmt::format(fmt::runtime(expected), "/dev/null"));
+}
+
+TEST_CASE("FileLock: to look at a pipe in the place of a lock does not wait") {
+  const Folder folder;
+  const fs::path pipe = folder.path / ".lock";
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  FileLock::require_free(pipe);
+  const FileLock lock(pipe);
+  CHECK_THROWS_AS(FileLock::require_free(pipe), Error);
 }
 
 TEST_CASE("AppendFile: a line that does not fit is taken back whole") {

@@ -2,6 +2,7 @@
 #include "train/run_folder.h"
 
 #include <doctest/doctest.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -124,6 +125,19 @@ TEST_CASE("what a killed run had not finished writing is not in the way, and is 
   RunFolder run(folder.path, "auto");
   run.open("{}");
   CHECK(list_folder(folder.path) == std::vector<std::string>{".lock", "config.json", "metrics.jsonl"});
+}
+
+TEST_CASE("a run does not go on with a pipe in the place of its metrics, and does not wait for a reader") {
+  const trireme::testing::Folder folder;
+  const fs::path metrics = folder.path / "metrics.jsonl";
+  write_file(folder.path / "config.json", "{}");
+  REQUIRE(::mkfifo(metrics.c_str(), 0600) == 0);
+  RunFolder run(folder.path, "auto");
+  CHECK(failure([&] { run.open("{}"); }) ==
+        fmt::format("65 trireme: [out] {} is not a regular file; expected one, not a folder, a pipe or a device; "
+                    "choose another --out",
+                    metrics.string()));
+  CHECK(fs::is_fifo(metrics));
 }
 
 TEST_CASE("an unusable folder is refused by name") {
