@@ -144,6 +144,7 @@ std::optional<int> Supervisor::code_after(const Ending& ending) {
   const std::string how = to_string(ending);
   if (verdict == Verdict::final) {
     say("the job ended with {}: it would do so again, and is not started again", how);
+    if (save_lost_) say("it was told to save and had not");
     return ending.as_exit_code();
   }
   if (orders_.leaving()) {  // also when it died of that: it is told to go on from what it has saved
@@ -151,6 +152,7 @@ std::optional<int> Supervisor::code_after(const Ending& ending) {
     return killed_ ? ending.as_exit_code() : static_cast<int>(ExitCode::retryable);
   }
   say("the job ended with {}{}", how, last_words_.rank() ? fmt::format(", rank {}", *last_words_.rank()) : "");
+  if (save_lost_) say("it was told to save and had not: the next one is told");
   return std::nullopt;
 }
 
@@ -237,7 +239,10 @@ Ending Supervisor::run_job(const Words& words) {
   while (!job.over()) {
     job.wait(0.2);
     while (const std::optional<int> signal = signals_.next()) take(*signal, job);
-    if (const std::optional<int> due = orders_.due(Clock::now(), listens())) job.send(*due);
+    if (const std::optional<int> due = orders_.due(Clock::now(), listens())) {
+      if (*due == SIGUSR1) told_save_at_ = newest_checkpoint();
+      job.send(*due);
+    }
     watch_training();
     if (!job.ending()) continue;
     if (!ended) ended = Clock::now();
@@ -249,6 +254,7 @@ Ending Supervisor::run_job(const Words& words) {
   }
   if (const std::size_t left = job.remove_leftovers(); left > 0)
     say("removed {} files and folders that a killed launcher had left in shared memory and temporary folders", left);
+  save_lost_ = orders_.ended(newest_checkpoint() > told_save_at_);
   return job.ending().value();
 }
 

@@ -90,6 +90,8 @@ class Supervisor {
   Time started_{};
   std::optional<std::filesystem::file_time_type> configured_;  // when another had been, before it
   std::int64_t resumed_step_ = -1;                             // the newest checkpoint then
+  std::int64_t told_save_at_ = -1;                             // the newest checkpoint when it was told to save
+  bool save_lost_ = false;                                     // it was told and has ended without a newer one
   std::optional<Time> training_since_;
   LastWords last_words_;
 

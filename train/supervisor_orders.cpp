@@ -12,8 +12,15 @@ std::optional<int> Orders::due(Clock::time_point now, bool listens) {
     heard_leave_ = listens;
     return SIGUSR2;  // not SIGTERM, after which mpirun leaves its ranks two seconds
   }
-  if (listens && std::exchange(save_, false)) return SIGUSR1;
-  return std::nullopt;
+  if (!listens || !std::exchange(save_, false)) return std::nullopt;
+  told_save_ = true;
+  return SIGUSR1;
+}
+
+bool Orders::ended(bool saved) {
+  const bool lost = std::exchange(told_save_, false) && !saved;
+  save_ = save_ || lost;
+  return lost;
 }
 
 }  // namespace trireme::supervisor

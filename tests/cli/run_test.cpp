@@ -183,6 +183,51 @@ TEST_CASE("run: a job that cannot hear yet is told to leave again, and is not to
   CHECK(contains(content(log), "run: the job is told to save as soon as it has started\n"));
 }
 
+TEST_CASE("run: a job that dies before it saves as it was told: the next one is told") {
+  const Workplace work;
+  const std::string said = work.path("said"), log = work.path("log"), out = work.path("out");
+  // Jobs that do `told` when they are told to save, and give up waiting after ten seconds.
+  const auto supervise_told = [&](const std::string& told) {
+    fs::remove(out + "/config.json");
+    const std::string job = write_job(
+        work, fmt::format("trap '{0}' USR1; mkdir -p {1}; touch {1}/config.json; for i in $(seq 500); do sleep "
+                          "0.02; grep -qs \"told 1\" {2} && exit 0; done; exit 3",
+                          told, out, said));
+    return shell(
+        fmt::format("{0}/run {1} -- {2} --out {3} 2>{4} & p=$!; until [ -e {3}/config.json ]; do sleep 0.01; "
+                    "done; kill -USR1 $p; wait $p",
+                    TRIREME_BIN, fast, job, out, log));
+  };
+  // The first dies of something else just then.
+  const Result again = supervise_told("echo told $n >>" + said + "; [ $n = 0 ] && kill -9 $$");
+  INFO(content(log));
+  CHECK(again.code == 0);
+  CHECK(content(said) == "told 0\ntold 1\n");
+  CHECK(contains(content(log), "run: it was told to save and had not: the next one is told\n"));
+
+  fs::remove(said);
+  const Result final = supervise_told("exit 70");
+  CHECK(final.code == 70);
+  CHECK(contains(content(log), "is not started again\nrun: it was told to save and had not\n"));
+}
+
+TEST_CASE("run: a job that had saved as it was told is not told again") {
+  const Workplace work;
+  const std::string log = work.path("log"), out = work.path("out");
+  const Result result =
+      shell(fmt::format("{0}/run {1} -- {0}/train_gpt {2} --mesh dp=2 --steps 2500 --log-every 100 --eval-batches 1 "
+                        "--out {3} >{4} 2>&1 & "
+                        "p=$!; until grep -q \"^micro-batch\" {4}; do sleep 0.01; done; kill -USR1 $p; until grep -q "
+                        "\"; continuing\" {4}; "
+                        "do kill -0 $p || exit 98; sleep 0.01; done; kill -9 $(cat /proc/$p/task/*/children); wait $p",
+                        TRIREME_BIN, fast, work.small_run(), out, log));
+  INFO(content(log));
+  CHECK(result.code == 0);
+  CHECK(contains(content(log), "run: the job ended with signal 9 (Killed)"));
+  CHECK(occurrences(content(log), "; continuing\n") == 1);
+  CHECK_FALSE(contains(content(log), "the next one is told"));
+}
+
 TEST_CASE("run: when its terminal is closed the job saves and leaves, unless nohup has that ignored") {
   const Workplace work;
   const std::string said = work.path("said"), ready = work.path("ready");

@@ -86,6 +86,29 @@ TEST_CASE("supervisor: a job is told to leave until it is known to listen, and t
   CHECK_FALSE(saving.due(at(12), true));  // to leave is to save
 }
 
+TEST_CASE("supervisor: a save that a job was told of and has not made is the next one's") {
+  const Orders::Clock::time_point now;
+  Orders orders;
+  CHECK_FALSE(orders.ended(false));  // told nothing
+  orders.save();
+  CHECK_FALSE(orders.ended(false));  // it ended before it could be told: still to come
+  CHECK(orders.due(now, true) == SIGUSR1);
+  CHECK(orders.ended(false));
+  CHECK_FALSE(orders.due(now, false));
+  CHECK(orders.due(now, true) == SIGUSR1);
+  CHECK_FALSE(orders.due(now, true));
+  CHECK_FALSE(orders.ended(true));
+  CHECK_FALSE(orders.due(now, true));
+  CHECK_FALSE(orders.ended(false));  // nothing is left of it
+  CHECK_FALSE(orders.due(now, true));
+
+  orders.save();
+  CHECK(orders.due(now, true) == SIGUSR1);
+  orders.save();                    // again, and the job ends before it is told again, having saved
+  CHECK_FALSE(orders.ended(true));  // that was for the first
+  CHECK(orders.due(now, true) == SIGUSR1);
+}
+
 TEST_CASE("supervisor: how many ranks a job goes on with") {
   CHECK(ranks_to_start(8, 1, 1, 8) == 8);
   CHECK(ranks_to_start(8, 1, 1, 100) == 8);
