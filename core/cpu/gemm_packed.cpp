@@ -12,7 +12,9 @@
 // With few rows, as in a small batch, A is the smaller: then weights pass through a second-level cache once, which is
 // what keeps those products from being as slow as the copying of weights.
 // Block extents depend on the shape alone, and an element of C adds its blocks of K in order, so every number of threads
-// gives the same bits. alpha, beta, bias and the conversion to C's dtype happen as a finished tile leaves its buffer.
+// gives the same bits. Where B is the own operand and its columns lie side by side, the first tile that multiplies a
+// panel packs it: waiting for memory is then no time of its own. alpha, beta, bias and the conversion to C's
+// dtype happen as a finished tile leaves its buffer; where they change nothing, it goes from registers to C.
 // Read next: gemm_units.h.
 #include <algorithm>
 #include <array>
@@ -216,8 +218,8 @@ class Multiplication {
     const std::int64_t rounds = divide_up(own.size(), plan_.most_own);
     for (std::int64_t round = 0; round < rounds; ++round) {
       const Range part = part_of(own, rounds, round);
-      if (!keeps_own()) {
-        for (std::int64_t i = part.begin; i < part.end; ++i)
+      for (std::int64_t i = part.begin; i < part.end; ++i) {
+        if (!keeps_own() && !packs_in_passing(i))
           pack(!plan_.share_a, i, depth, packed_own_ + (i - part.begin) * plan_.own_panel());
       }
       Fetch fetch;  // what is packed, or multiplied, next
@@ -230,25 +232,54 @@ class Multiplication {
       for (std::int64_t s = mine.begin; s < mine.end; ++s) {
         for (std::int64_t i = part.begin; i < part.end; ++i) {
           fetch.some(lines_a_tile);
-          const Element* const own_panel =
+          Element* const own_panel =
               keeps_own() ? kept_panel(i, k) : packed_own_ + (i - part.begin) * plan_.own_panel();
-          multiply_tile(first + s, s, i, own_panel, k, depth.size());
+          multiply_tile(first + s, s, i, own_panel, k, s == mine.begin && packs_in_passing(i));
         }
       }
     }
   }
 
-  /// Piece `s` of all the shared operand's, `local` in the packed block, against piece `i` of the own one.
-  void multiply_tile(std::int64_t s, std::int64_t local, std::int64_t i, const Element* own_panel, std::int64_t k,
-                     std::int64_t depth) {
+  /// Whether piece i of the own operand is packed by the first tile that multiplies it: columns of B that lie side by
+  /// side, as in a panel. Not rows of A that do: they are 56 bytes a step, across lines, and with many steps it was slower.
+  bool packs_in_passing(std::int64_t i) const {
+    return Unit::packs_in_passing && !keeps_own() && plan_.share_a && p_.b.column_stride == 1 &&
+           plan_.b.piece(i).size() == width;
+  }
+
+  /// Piece `s` of all the shared operand's, `local` in the packed block, against piece `i` of the own one, whose panel
+  /// is filled now if `packing`.
+  void multiply_tile(std::int64_t s, std::int64_t local, std::int64_t i, Element* own_panel, std::int64_t k,
+                     bool packing) {
     alignas(64) std::array<T, Plan<Unit>::tile> sum;
-    const Element* const shared_panel =
-        keeps_shared() ? kept_panel(s, k) : packed_shared_ + local * plan_.shared_panel();
+    Element* const shared_panel = keeps_shared() ? kept_panel(s, k) : packed_shared_ + local * plan_.shared_panel();
     const Range rows = plan_.a.piece(plan_.share_a ? s : i), columns = plan_.b.piece(plan_.share_a ? i : s);
+    const Range depth = part_of(plan_.depth, plan_.depth_blocks, k);
+    Element* const a = plan_.share_a ? shared_panel : own_panel;
+    Element* const b = plan_.share_a ? own_panel : shared_panel;
     prefetch(rows, columns);
-    unit_.multiply(rows.size(), depth, plan_.share_a ? shared_panel : own_panel,
-                   plan_.share_a ? own_panel : shared_panel, sum.data());
+    if constexpr (Unit::packs_in_passing) {
+      const TilePlace<T> place = place_of(rows, columns, k, sum.data());
+      if (!packing) {
+        tile_product(rows.size(), depth.size(), a, b, place);
+      } else {
+        tile_product_packing_b(rows.size(), depth.size(), a, static_cast<const T*>(p_.b.at(depth.begin, columns.begin)),
+                               p_.b.row_stride, b, place);
+      }
+      if (place.data != sum.data()) return;
+    } else {
+      unit_.multiply(rows.size(), depth.size(), a, b, sum.data());
+    }
     leave(rows, columns, sums_ + (local * plan_.own.count() + i) * Plan<Unit>::tile, k, sum.data());
+  }
+
+  /// C itself, where leave() would only store or add; otherwise `buffer`, for leave() to take it from.
+  TilePlace<T> place_of(Range rows, Range columns, std::int64_t k, T* buffer) const {
+    const double beta = k == 0 ? p_.beta : 1.0;
+    const bool finished = k == plan_.depth_blocks - 1 && (p_.bias != nullptr || !finish_.nothing());
+    if (p_.alpha != 1 || (beta != 0 && beta != 1) || finished || columns.size() != width) return {.data = buffer};
+    T* const c = static_cast<T*>(p_.c.data) + rows.begin * p_.c.row_stride + columns.begin;
+    return {.data = c, .stride = p_.c.row_stride, .add = beta == 1};
   }
 
   /// The lines of memory in which some pieces of the own operand lie, in block k of the depth.

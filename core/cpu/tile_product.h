@@ -19,13 +19,27 @@ inline constexpr int tile_rows = vector_registers == 32 ? 14 : 6;
 template <class T>
 inline constexpr int tile_columns = tile_vectors* lanes<T>;
 
-/// tile[i][j] = sum over k of a[k][i] * b[k][j]; a [depth, rows], b [depth, tile_columns], tile [rows, tile_columns],
-/// all dense; 1 <= rows <= tile_rows. T is float or double.
+/// Where a finished tile goes: [rows, tile_columns], rows `stride` apart; in place of what is there, or added to it.
 template <class T>
-void tile_product(std::int64_t rows, std::int64_t depth, const T* a, const T* b, T* tile);
+struct TilePlace {
+  T* data;
+  std::int64_t stride = tile_columns<T>;
+  bool add = false;
+};
 
-/// The same, added to what the tile holds.
+/// to[i][j] = sum over k of a[k][i] * b[k][j]; a [depth, rows], b [depth, tile_columns], dense; 1 <= rows <= tile_rows.
+/// T is float or double.
+template <class T>
+void tile_product(std::int64_t rows, std::int64_t depth, const T* a, const T* b, const TilePlace<T>& to);
+
+/// The same, with sums that begin with what the tile holds; dense.
 template <class T>
 void tile_product_add(std::int64_t rows, std::int64_t depth, const T* a, const T* b, T* tile);
+
+/// tile_product of columns of B that are no panel yet, their steps b_stride apart: they are copied into one, `packed`, as
+/// they pass. The copy costs next to nothing, since the multiply-adds wait for neither its loads nor its stores.
+template <class T>
+void tile_product_packing_b(std::int64_t rows, std::int64_t depth, const T* a, const T* b, std::int64_t b_stride,
+                            T* packed, const TilePlace<T>& to);
 
 }  // namespace trireme::cpu
