@@ -16,9 +16,43 @@ constexpr const char* prefix = "step_";
 constexpr const char* resuming = "resuming";  // attempts
 constexpr const char* writing = ".tmp.";
 constexpr const char* removing = ".del.";
+constexpr std::size_t nonce_digits = 16;
 
-bool is_leftover(const std::string& name) {
-  return name.find(writing) != std::string::npos || name.find(removing) != std::string::npos;
+bool all_of(std::string_view text, std::string_view allowed) {
+  return text.find_first_not_of(allowed) == std::string_view::npos;
+}
+
+/// A name in the folder, taken apart: only what this program itself writes is one of its checkpoints. All else, such as
+/// a copy under another name, belongs to somebody who put it there.
+struct OwnName {
+  std::int64_t step = -1;
+  std::string_view state;  // writing, removing, or empty: it has its final name
+
+  static std::optional<OwnName> of(std::string_view name) {
+    if (!name.starts_with(prefix)) return std::nullopt;
+    const std::string_view rest = name.substr(std::string_view(prefix).size());
+    const std::string_view digits = rest.substr(0, rest.find('.'));
+    OwnName own;
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), own.step);
+    const bool number = error == std::errc{} && end == digits.data() + digits.size() && own.step >= 0;
+    if (!number || !name.starts_with(folder_name(own.step))) return std::nullopt;
+    const std::string_view suffix = rest.substr(digits.size());
+    if (suffix.empty()) return own;
+    for (const std::string_view state : {writing, removing}) {
+      const std::string_view nonce = suffix.substr(std::min(state.size(), suffix.size()));
+      own.state = state;
+      if (suffix.starts_with(state) && nonce.size() == nonce_digits && all_of(nonce, "0123456789abcdef")) return own;
+    }
+    return std::nullopt;
+  }
+};
+
+std::optional<OwnName> own_name(const fs::path& path) { return OwnName::of(path.filename().native()); }
+
+/// The file of attempts that a run which was killed had not finished writing (core/io.h).
+bool is_unfinished_note(std::string_view name) {
+  const std::string begin = std::string(resuming) + writing;
+  return name.starts_with(begin) && all_of(name.substr(begin.size()), "0123456789.");
 }
 
 /// The message of an error without "trireme: [where] ".
@@ -43,11 +77,7 @@ Candidate examine(const fs::path& path) {
 
 /// The step, or what the name says of it.
 std::int64_t likely_step(const Candidate& candidate) {
-  if (candidate.step >= 0) return candidate.step;
-  const std::string name = candidate.path.filename().string();
-  std::int64_t step = -1;
-  std::from_chars(name.data() + std::string_view(prefix).size(), name.data() + name.size(), step);
-  return step;
+  return candidate.step >= 0 ? candidate.step : own_name(candidate.path).value_or(OwnName()).step;
 }
 
 void take_away(const fs::path& path) {
@@ -67,7 +97,10 @@ std::string make_nonce() {
   return fmt::format("{:08x}{:08x}", random(), random());
 }
 
-bool is_unfinished(const fs::path& folder) { return is_leftover(folder.filename().string()); }
+bool is_unfinished(const fs::path& folder) {
+  const std::optional<OwnName> own = own_name(folder);
+  return own && !own->state.empty();
+}
 
 bool is_checkpoint(const fs::path& folder) {
   std::error_code unknown;
@@ -87,10 +120,8 @@ Manifest read_manifest(const fs::path& folder) {
 std::vector<Candidate> candidates(const fs::path& checkpoints) {
   std::vector<Candidate> found;
   for (const std::string& name : list_folder(checkpoints)) {
-    if (!name.starts_with(prefix)) continue;
-    if (name.find(removing) != std::string::npos) continue;  // it was given up, not lost
-    Candidate candidate = examine(checkpoints / name);
-    found.push_back(std::move(candidate));
+    const std::optional<OwnName> own = OwnName::of(name);
+    if (own && own->state != removing) found.push_back(examine(checkpoints / name));  // else it was given up, not lost
   }
   std::stable_sort(found.begin(), found.end(),
                    [](const Candidate& a, const Candidate& b) { return likely_step(a) > likely_step(b); });
@@ -125,9 +156,8 @@ void ResumeAttempts::succeeded() {
 
 void remove_leftovers(const fs::path& checkpoints) {
   for (const std::string& name : list_folder(checkpoints)) {
-    if (!is_leftover(name)) continue;
-    if (name.starts_with(prefix)) remove_folder(checkpoints / name);
-    if (name.starts_with(resuming)) remove_file(checkpoints / name);
+    if (is_unfinished(name)) remove_folder(checkpoints / name);
+    if (is_unfinished_note(name)) remove_file(checkpoints / name);
   }
 }
 

@@ -3,6 +3,7 @@
 //   OUT/checkpoints/
 //     step_00001000/                     complete: it was renamed to this after all in it was on disk
 //     step_00002000.tmp.0123456789abcdef/  being written by a run that is alive, or left by one that is not
+//     step_00001000.bak/, step_1000/     and whatever else has a name that no run writes: of a person, and left alone
 //
 // Read next: parallel/checkpoint/saver.h, which fills it.
 #pragma once
@@ -22,7 +23,7 @@ std::string folder_name(std::int64_t step);  ///< "step_00001000"
 std::string temporary_name(std::int64_t step, const std::string& nonce);
 std::string make_nonce();
 
-/// Something in the folder that looks like a checkpoint.
+/// Something in the folder that has the name of a checkpoint.
 struct Candidate {
   std::filesystem::path path;
   std::int64_t step = -1;   ///< as its manifest says, whatever its name; -1: it has no valid one

@@ -84,8 +84,8 @@ TEST_CASE("a save has what was there when it began, and gets its name when all o
 
 TEST_CASE("only the newest stay, and never none; what was left half done is removed") {
   const TempFolder folder;
-  fs::create_directories(folder / "step_00000001.tmp.00000000");
-  fs::create_directories(folder / "step_00000001.del.00000000");
+  fs::create_directories(folder / "step_00000001.tmp.0000000000000000");
+  fs::create_directories(folder / "step_00000001.del.0000000000000000");
   fs::create_directories(folder / "step_00000002");  // no manifest: not ours to count or to remove
   run_mesh("dp=2", [&](const MeshPtr& mesh) {
     Saver saver(folder.path(), *mesh, 2);
