@@ -180,10 +180,18 @@ void InputFile::read_at(std::uint64_t offset, std::span<std::byte> bytes) const 
   }
 }
 
+// Nothing can have a name that is too long.
+bool is_there(const fs::path& path) {
+  std::error_code error;
+  const bool found = fs::exists(path, error);
+  if (error && error != std::errc::filename_too_long) fail_io(error.value(), "look at", path);
+  return found;
+}
+
 std::vector<std::string> list_folder(const fs::path& folder) {
   std::vector<std::string> names;
+  if (!is_there(folder)) return names;
   std::error_code error;
-  if (!fs::exists(folder, error)) return names;
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error))
     names.push_back(entry->path().filename().string());
   if (error) fail_io(error.value(), "read the folder", folder);

@@ -37,6 +37,10 @@ class InputFile {
   std::uint64_t size_ = 0;
 };
 
+/// Whether something has this name. Throws ExitCode::io when the file system does not say: what cannot be looked at is
+/// not absent.
+bool is_there(const std::filesystem::path& path);
+
 /// The names in a folder, sorted; none when there is no such folder.
 std::vector<std::string> list_folder(const std::filesystem::path& folder);
 

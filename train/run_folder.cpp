@@ -65,6 +65,9 @@ RunFolder::RunFolder(fs::path out, const std::string& resume) : path_(std::move(
 void RunFolder::require_newest(const fs::path& resume) const {
   const fs::path chosen = find_saved_run(resume);
   for (const checkpoint::Candidate& newest : checkpoint::candidates(path_ / "checkpoints")) {
+    if (newest.unread)
+      fail(ExitCode::io, "out", "{}; it may be a newer checkpoint than {}: see to that, or choose another --out",
+           newest.problem, chosen.string());
     if (newest.step < 0) continue;
     if (fs::weakly_canonical(chosen) == fs::weakly_canonical(newest.path)) return;
     fail(ExitCode::usage, "out",
@@ -130,7 +133,7 @@ void RunFolder::open(const std::string& config, std::int64_t steps) {
 
 void RunFolder::keep_first(std::int64_t steps) const {
   const fs::path metrics = path_ / metrics_name;
-  if (!fs::exists(metrics)) return;
+  if (!is_there(metrics)) return;
   std::string lines;
   {
     const InputFile file(metrics);  // which refuses a pipe, where read_file() would wait for a writer

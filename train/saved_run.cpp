@@ -97,6 +97,9 @@ fs::path find_saved_run(const fs::path& path) {
   for (const Candidate& newest : checkpoint::candidates(above ? path / checkpoints_name : path)) {
     if (newest.unfinished) continue;
     if (newest.step >= 0) return newest.path;
+    if (newest.unread)
+      fail(ExitCode::io, "checkpoint", "{}; it may be whole: see to that, or give the path of another checkpoint",
+           newest.problem);
     fail(ExitCode::data, "checkpoint",
          "{}: {}; give the path of another checkpoint (train_gpt --resume auto takes the newest that is whole)",
          newest.path.string(), newest.problem);
@@ -130,16 +133,20 @@ std::optional<Resumed> load_newest_run(const fs::path& out, Gpt& model, optim::O
       });
       return Resumed{path, progress};
     } catch (const Error& error) {
-      if (error.code() != ExitCode::data && error.code() != ExitCode::io) throw;
-      const std::string what = error.what();
-      tell(fmt::format("skipped {}: {}", path.filename().string(), what.substr(what.find("] ") + 2)));
+      const std::string what = error.what(), reason = what.substr(what.find("] ") + 2);
+      if (error.code() == ExitCode::io)
+        fail(ExitCode::io, "resume",
+             "{}; {} is not passed over, as it may be whole: see to that, then the same command goes on from there",
+             reason, path.string());
+      if (error.code() != ExitCode::data) throw;
+      tell(fmt::format("skipped {}: {}", path.filename().string(), reason));
       damaged = damaged || !checkpoint::is_unfinished(path);
     }
   }
   if (damaged)
     fail(ExitCode::data, "resume",
-         "{} has no checkpoint that is whole; expected one; repair one of those skipped, or remove the folder to start "
-         "again",
+         "{} has no checkpoint that is whole; expected one; repair one of those skipped, or choose another --out to "
+         "begin again there",
          (out / checkpoints_name).string());
   return std::nullopt;
 }

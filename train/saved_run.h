@@ -49,7 +49,7 @@ std::string save_run(const std::filesystem::path& out, const Gpt& model, optim::
 
 /// The checkpoint that `path` means: itself, or the newest one of a run's folder or of the checkpoints in it. Throws
 /// ExitCode::usage when there is
-/// none, and ExitCode::data when the newest one has no valid manifest.
+/// none, and ExitCode::data when the newest one has no valid manifest, ExitCode::io when it cannot be read.
 std::filesystem::path find_saved_run(const std::filesystem::path& path);
 
 /// Loads weights, optimizer state and buffers into this rank's shards, reading what it needs of them. Throws, on every
@@ -64,7 +64,8 @@ struct Resumed {
 };
 /// As load_run, from the newest valid checkpoint of the run in `out`; nothing when it has saved none. Rank 0 chooses.
 /// Of those that are damaged `tell` is told why they were skipped. One from which two runs tried to resume without getting
-/// to resume_succeeded() is tried last; what is not `counted` leaves no trace. Throws ExitCode::data when all are damaged. Collective; rank 0 has the run's
+/// to resume_succeeded() is tried last; what is not `counted` leaves no trace. Throws ExitCode::data when all are damaged, and ExitCode::io at the first that cannot be read: it may be
+/// whole. Collective; rank 0 has the run's
 /// lock.
 std::optional<Resumed> load_newest_run(const std::filesystem::path& out, Gpt& model, optim::Optimizer& optimizer,
                                        const Tokenizer& tokenizer, const RunIdentity& run,

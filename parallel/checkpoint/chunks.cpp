@@ -12,8 +12,7 @@ namespace fs = std::filesystem;
 
 /// The path, if there is a file: what is missing is damage, not a failure of the file system.
 fs::path require_file(const fs::path& path) {
-  std::error_code unknown;
-  if (!fs::exists(path, unknown))
+  if (!is_there(path))
     fail(ExitCode::data, "checkpoint", "{} is missing; the checkpoint is not complete; resume from another one",
          path.string());
   return path;

@@ -64,14 +64,17 @@ std::string reason(const Error& error) {
 
 Candidate examine(const fs::path& path) {
   Candidate candidate{.path = path, .problem = {}, .unfinished = is_unfinished(path)};
-  if (candidate.unfinished || !is_checkpoint(path)) {
-    candidate.problem = is_checkpoint(path) ? "its saving was interrupted right before its end"
-                                            : "no manifest: its saving was interrupted";
-    return candidate;
-  }
   try {
-    candidate.step = read_manifest(path).step;
-  } catch (const Error& error) { candidate.problem = reason(error); }
+    if (!is_checkpoint(path))
+      candidate.problem = "no manifest: its saving was interrupted";
+    else if (candidate.unfinished)
+      candidate.problem = "its saving was interrupted right before its end";
+    else
+      candidate.step = read_manifest(path).step;
+  } catch (const Error& error) {
+    candidate.problem = reason(error);
+    candidate.unread = error.code() == ExitCode::io;
+  }
   return candidate;
 }
 
@@ -102,10 +105,7 @@ bool is_unfinished(const fs::path& folder) {
   return own && !own->state.empty();
 }
 
-bool is_checkpoint(const fs::path& folder) {
-  std::error_code unknown;
-  return fs::exists(folder / manifest_name, unknown);
-}
+bool is_checkpoint(const fs::path& folder) { return is_there(folder / manifest_name); }
 
 Manifest read_manifest(const fs::path& folder) {
   const InputFile file(folder / manifest_name);

@@ -29,6 +29,7 @@ struct Candidate {
   std::int64_t step = -1;   ///< as its manifest says, whatever its name; -1: it has no valid one
   std::string problem;      ///< why not
   bool unfinished = false;  ///< it never got its final name
+  bool unread = false;      ///< the file system did not show it: it may be whole
 };
 /// Those in `checkpoints`, the newest by step first. Those without a valid manifest are no choice, only to be spoken
 /// of: they stand where their names would put them.
@@ -37,10 +38,10 @@ std::vector<Candidate> candidates(const std::filesystem::path& checkpoints);
 /// Whether this is the name of a checkpoint whose writing was interrupted.
 bool is_unfinished(const std::filesystem::path& folder);
 
-/// Whether `folder` is a checkpoint: it has a manifest, valid or not.
+/// Whether `folder` is a checkpoint: it has a manifest, valid or not. Throws ExitCode::io as is_there().
 bool is_checkpoint(const std::filesystem::path& folder);
 
-/// The manifest of `folder`. Throws ExitCode::data when it is no regular file, larger than manifest_most_bytes (then
+/// The manifest of `folder`. Throws ExitCode::io when it cannot be read, and ExitCode::data when it is no regular file, larger than manifest_most_bytes (then
 /// nothing of it is read), or as parse_manifest().
 Manifest read_manifest(const std::filesystem::path& folder);
 
