@@ -21,6 +21,7 @@
 #include "train/profiling.h"
 #include "train/program.h"
 #include "train/ranks.h"
+#include "train/resume_mark.h"
 #include "train/run_folder.h"
 #include "train/setup.h"
 #include "train/signals.h"
@@ -93,6 +94,7 @@ void train_rank(const TrainOptions& o, const Corpus& corpus, RunFolder& folder, 
   if (rank.first()) folder.open(config_text(o), progress.steps);
   Checkpointing checkpoints(o, trainer, *corpus.tokenizer, identity, resumed, tell);
   checkpoints.note_loss(rank.lost);
+  ResumeMark mark(o, resumed, rank, tell);
   Guards guards(o, trainer, &checkpoints, progress, tell, [&](std::int64_t steps) {
     if (rank.first()) folder.rewind(steps);
   });
@@ -118,6 +120,7 @@ void train_rank(const TrainOptions& o, const Corpus& corpus, RunFolder& folder, 
     const std::int64_t step = progress.steps + 1;
     profiling.before_step(progress.steps - first_step);
     rank.begin_step(step);
+    mark.begin_step();
 
     // Gradients of this rank's micro-batches; sums over dp start while the last backward still runs.
     const CommunicationTimes before = CommunicationClock::current()->read();
@@ -138,6 +141,7 @@ void train_rank(const TrainOptions& o, const Corpus& corpus, RunFolder& folder, 
       logged = std::min(logged, progress.steps);
       continue;
     }
+    mark.step_made();
 
     // Report. Everything below but printing is collective: all ranks take the same branches.
     const bool last = step == o.schedule.steps;

@@ -11,7 +11,7 @@ std::optional<Resumed> resume_run(const TrainOptions& o, Trainer& trainer, const
   if (o.run.resume == "none") return std::nullopt;
   std::optional<Resumed> resumed;
   if (o.run.resume == "auto") {
-    resumed = load_newest_run(o.run.out, trainer.model(), trainer.optimizer(), tokenizer, run, tell, !o.run.dry_run);
+    resumed = load_newest_run(o.run.out, trainer.model(), trainer.optimizer(), tokenizer, run, tell);
     if (!resumed) return std::nullopt;
   } else {
     const std::filesystem::path path = find_saved_run(o.run.resume);
@@ -21,7 +21,6 @@ std::optional<Resumed> resume_run(const TrainOptions& o, Trainer& trainer, const
   if (made >= wanted && o.run.resume == "auto") {
     tell(fmt::format("nothing to do: {} has made {} steps, and --steps is {}; raise --steps to go on",
                      resumed->path.string(), made, wanted));
-    if (!o.run.dry_run && trainer.model().mesh().rank() == 0) resume_succeeded(o.run.out);
     return resumed;
   }
   tell(fmt::format("resuming after step {} from {}", made, resumed->path.string()));
@@ -34,12 +33,7 @@ std::optional<Resumed> resume_run(const TrainOptions& o, Trainer& trainer, const
 Checkpointing::Checkpointing(const TrainOptions& options, Trainer& trainer, const Tokenizer& tokenizer,
                              const RunIdentity& run, const std::optional<Resumed>& resumed,
                              std::function<void(const std::string&)> tell)
-    : options_(options),
-      trainer_(trainer),
-      tokenizer_(tokenizer),
-      run_(run),
-      tell_(std::move(tell)),
-      first_step_(resumed.has_value()) {
+    : options_(options), trainer_(trainer), tokenizer_(tokenizer), run_(run), tell_(std::move(tell)) {
   if (options.run.out.empty()) return;
   std::error_code unknown;
   if (trainer.model().mesh().rank() == 0 && std::filesystem::is_directory(options.run.out, unknown))
@@ -117,13 +111,7 @@ void Checkpointing::report(const checkpoint::Saved& saved, bool last) {
                   saved.step, saved.error, misses_, most_misses));
 }
 
-void Checkpointing::resumed_well() {
-  if (std::exchange(first_step_, false) && saver_ && trainer_.model().mesh().rank() == 0)
-    resume_succeeded(options_.run.out);
-}
-
 bool Checkpointing::after_step(const Progress& progress) {
-  resumed_well();
   if (saver_) {
     if (const auto saved = saver_->poll()) report(*saved, false);
   }
@@ -142,7 +130,7 @@ bool Checkpointing::after_step(const Progress& progress) {
 Progress Checkpointing::roll_back() {
   if (const auto saved = saver_->finish()) report(*saved, false);
   const std::optional<Resumed> found =
-      load_newest_run(options_.run.out, trainer_.model(), trainer_.optimizer(), tokenizer_, run_, tell_, false);
+      load_newest_run(options_.run.out, trainer_.model(), trainer_.optimizer(), tokenizer_, run_, tell_);
   if (!found)
     fail(ExitCode::data, "checkpoint",
          "{} has no checkpoint to go back to; expected one that is whole; look at why "
@@ -182,7 +170,6 @@ std::string Checkpointing::loss() const {
 }
 
 void Checkpointing::finish(const Progress& progress) {
-  resumed_well();
   if (saver_) {
     if (const auto saved = saver_->finish()) report(*saved, saved->step == progress.steps);
     if (saved_step_ != progress.steps) {

@@ -60,7 +60,6 @@ class Checkpointing {
     bool save, asked, leave;  // asked: by a signal
   };
   Due agree(std::int64_t step);
-  void resumed_well();
   void begin(Progress progress);
   /// Throws ExitCode::io, on every rank, when the name of `out` has come to mean another folder than at the start.
   void require_own_folder();
@@ -83,7 +82,6 @@ class Checkpointing {
   bool leaving_ = false;
   int misses_ = 0;  // in a row
   bool can_roll_back_ = false;
-  bool first_step_;  // of a resumed run: it has not been made yet
 };
 
 }  // namespace trireme

@@ -62,6 +62,10 @@ std::exception_ptr placed(const std::exception_ptr& lost) {
 [[noreturn]] void rethrow_placed(const Rank& rank) {
   rethrow_if_lost();
   const Error error = to_error(std::current_exception());
+  try {
+    if (rank.failed) rank.failed();
+  } catch (const std::exception&) {  // the failure is what to report
+  }
   const ExitCode code = error.code();
   const bool shared =
       code == ExitCode::usage || code == ExitCode::data || code == ExitCode::io || code == ExitCode::locked;

@@ -19,11 +19,12 @@ namespace trireme {
 /// this rank fail or be lost.
 struct Rank {
   std::shared_ptr<ProcessGroup> world;
-  std::string where;       ///< "rank 5 (dp=0,tp=1,pp=1)"
-  std::int64_t step = -1;  ///< the step under way; -1 before the first
-  std::string traffic{};   ///< on a GPU, how tensors go between ranks, for the table
-  int exit_code = 0;       ///< what the program ends with when all have returned: the same on every rank
-  std::string lost{};      ///< should this rank fail, what is lost by that and its message has to say; or empty
+  std::string where;               ///< "rank 5 (dp=0,tp=1,pp=1)"
+  std::int64_t step = -1;          ///< the step under way; -1 before the first
+  std::string traffic{};           ///< on a GPU, how tensors go between ranks, for the table
+  int exit_code = 0;               ///< what the program ends with when all have returned: the same on every rank
+  std::string lost{};              ///< should this rank fail, what is lost by that and its message has to say; or empty
+  std::function<void()> failed{};  ///< what to do should it fail, but not when another rank was lost; or nothing
 
   std::shared_ptr<watch::StragglerWatch> stragglers{};  ///< on one rank of each node
 

@@ -106,7 +106,11 @@ void RunFolder::name_out(const std::function<void()>& f) const {
     if (error.code() == ExitCode::locked)
       fail(ExitCode::locked, "out", "another run is writing to {}{}; wait for it to end, or choose another --out",
            path_.string(), owner == std::string::npos ? "" : " " + what.substr(owner, end + 1 - owner));
-    fail(error.code(), "out", "{}; choose another --out", what.substr(what.find("] ") + 2));
+    if (error.code() == ExitCode::io && resumed_)  // elsewhere, the run would begin again
+      fail(ExitCode::io, "out",
+           "{}; see to that: what is saved in {} is as it was; then the same command goes on with it", reason(error),
+           path_.string());
+    fail(error.code(), "out", "{}; choose another --out", reason(error));
   }
 }
 

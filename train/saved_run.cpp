@@ -39,16 +39,19 @@ std::vector<fs::path> agreed_candidates(ProcessGroup& world, const fs::path& out
   checkpoint::agree(world, [&] {
     if (world.rank() != 0) return;
     const checkpoint::ResumeAttempts attempts(out / checkpoints_name);
+    bool another = false;
     for (const Candidate& candidate : checkpoint::candidates(out / checkpoints_name)) {
       const bool fails = attempts.of(candidate.path) >= checkpoint::ResumeAttempts::most;
+      another = another || (!fails && candidate.step >= 0);
       (fails ? last : paths) += candidate.path.string() + '\0';
       if (fails) failing += fmt::format("{}{}", failing.empty() ? "" : ", ", candidate.path.filename().string());
     }
+    if (!another) failing.clear();  // there is none to go on from in its place
   });
   paths = checkpoint::broadcast_text(world, paths + last);
   failing = checkpoint::broadcast_text(world, failing);
   if (!failing.empty())
-    tell(fmt::format("stepped over {}: {} runs that resumed from there made no step", failing,
+    tell(fmt::format("stepped over {}: {} runs that resumed from there died before they had made a step", failing,
                      checkpoint::ResumeAttempts::most));
   std::vector<fs::path> result;
   for (std::size_t begin = 0; begin < paths.size();) {
@@ -120,17 +123,14 @@ Progress load_run(const fs::path& path, Gpt& model, optim::Optimizer& optimizer,
 
 std::optional<Resumed> load_newest_run(const fs::path& out, Gpt& model, optim::Optimizer& optimizer,
                                        const Tokenizer& tokenizer, const RunIdentity& run,
-                                       const std::function<void(const std::string&)>& tell, bool counted) {
+                                       const std::function<void(const std::string&)>& tell) {
   ProcessGroup& world = model.mesh().world();
   const std::vector<checkpoint::HeldTensor> held = all_held(model, optimizer);
   bool damaged = false;
   for (const fs::path& path : agreed_candidates(world, out, tell)) {
     try {
       Progress progress;
-      checkpoint::agree(world, [&] {
-        if (counted && world.rank() == 0) checkpoint::ResumeAttempts(out / checkpoints_name).begin(path);
-        progress = load_here(path, model, optimizer, tokenizer, run, held);
-      });
+      checkpoint::agree(world, [&] { progress = load_here(path, model, optimizer, tokenizer, run, held); });
       return Resumed{path, progress};
     } catch (const Error& error) {
       const std::string what = error.what(), reason = what.substr(what.find("] ") + 2);
@@ -150,8 +150,6 @@ std::optional<Resumed> load_newest_run(const fs::path& out, Gpt& model, optim::O
          (out / checkpoints_name).string());
   return std::nullopt;
 }
-
-void resume_succeeded(const fs::path& out) { checkpoint::ResumeAttempts(out / checkpoints_name).succeeded(); }
 
 SavedModel read_saved_model(const fs::path& path) { return read_saved_model(Checkpoint(find_saved_run(path))); }
 

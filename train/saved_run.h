@@ -63,15 +63,13 @@ struct Resumed {
   Progress progress;
 };
 /// As load_run, from the newest valid checkpoint of the run in `out`; nothing when it has saved none. Rank 0 chooses.
-/// Of those that are damaged `tell` is told why they were skipped. One from which two runs tried to resume without getting
-/// to resume_succeeded() is tried last; what is not `counted` leaves no trace. Throws ExitCode::data when all are damaged, and ExitCode::io at the first that cannot be read: it may be
+/// Of those that are damaged `tell` is told why they were skipped. One from which two runs resumed and died before they had made a
+/// step (train/resume_mark.h) is tried last. Changes no file. Throws ExitCode::data when all are damaged, and ExitCode::io at the first that cannot be read: it may be
 /// whole. Collective; rank 0 has the run's
 /// lock.
 std::optional<Resumed> load_newest_run(const std::filesystem::path& out, Gpt& model, optim::Optimizer& optimizer,
                                        const Tokenizer& tokenizer, const RunIdentity& run,
-                                       const std::function<void(const std::string&)>& tell, bool counted = true);
-/// To be called on rank 0 after the first step of a run that load_newest_run() resumed.
-void resume_succeeded(const std::filesystem::path& out);
+                                       const std::function<void(const std::string&)>& tell);
 
 /// The model of the checkpoint that `path` means, and weights and buffers alone: for generation, on any mesh.
 SavedModel read_saved_model(const std::filesystem::path& path);

@@ -142,8 +142,20 @@ int ResumeAttempts::of(const fs::path& checkpoint) const {
   return found == attempts_.end() ? 0 : found->second;
 }
 
-void ResumeAttempts::begin(const fs::path& checkpoint) {
-  ++attempts_[checkpoint.filename().string()];
+int ResumeAttempts::begin(const fs::path& checkpoint) {
+  const int before = attempts_[checkpoint.filename().string()]++;
+  write();
+  return before;
+}
+
+void ResumeAttempts::take_back(const fs::path& checkpoint, int before) {
+  if (of(checkpoint) <= before) return;
+  attempts_[checkpoint.filename().string()] = before;
+  std::erase_if(attempts_, [](const auto& entry) { return entry.second == 0; });
+  attempts_.empty() ? remove_file(file_) : write();  // to remove it takes no room
+}
+
+void ResumeAttempts::write() const {
   std::string text;
   for (const auto& [name, count] : attempts_) text += fmt::format("{} {}\n", name, count);
   write_file(file_, text);

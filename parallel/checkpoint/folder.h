@@ -45,17 +45,20 @@ bool is_checkpoint(const std::filesystem::path& folder);
 /// nothing of it is read), or as parse_manifest().
 Manifest read_manifest(const std::filesystem::path& folder);
 
-/// How often runs have begun to resume from each checkpoint without getting as far as a step: what fails twice is
-/// chosen last. Kept in a file beside the checkpoints; for rank 0 only, which has the run's lock.
+/// How often runs that resumed from each checkpoint died before they had made a step: what fails twice is chosen last.
+/// Kept in a file beside the checkpoints; for rank 0, which has the run's lock, and in its place for one that fails.
 class ResumeAttempts {
  public:
   static constexpr int most = 2;
   explicit ResumeAttempts(const std::filesystem::path& checkpoints);
   int of(const std::filesystem::path& checkpoint) const;
-  void begin(const std::filesystem::path& checkpoint);  ///< one more, durably, before anything is loaded
-  void succeeded();                                     ///< a step was made: all is forgotten
+  int begin(const std::filesystem::path& checkpoint);  ///< one more, durably; returns how many there were before
+  void take_back(const std::filesystem::path& checkpoint, int before);  ///< not more than `before`; any number of times
+  void succeeded();                                                     ///< a step was made: all is forgotten
 
  private:
+  void write() const;
+
   std::filesystem::path file_;
   std::map<std::string, int> attempts_;  // by name of the checkpoint
 };

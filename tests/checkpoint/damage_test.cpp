@@ -122,7 +122,6 @@ TEST_CASE("auto takes the newest checkpoint that is whole, and says why not a ne
   CHECK(has(lines[0], "skipped step_00000005.tmp.0123456789abcdef: no manifest in " + all.string()));
   CHECK(lines[1] == "step 4");
   checkpoint::remove_leftovers(all);
-  resume_succeeded(folder.path());
   fs::remove(all / "step_00000004" / "manifest.json");
   lines = resumed(folder.path());
   CHECK(has(lines.front(), "skipped step_00000004: no manifest in "));
@@ -138,7 +137,6 @@ TEST_CASE("auto takes the newest checkpoint that is whole, and says why not a ne
   REQUIRE(lines.size() == 3);
   CHECK(has(lines[1], "skipped step_00000003: " + data.string() + ": chunk 0, bytes 0 to"));
   CHECK(lines[2] == "step 2");
-  resume_succeeded(folder.path());
   // The step in the manifest counts, not the name, nor the time of modification.
   fs::rename(all / "step_00000001", all / "step_00000900");
   CHECK(resumed(folder.path()).back() == "step 2");
@@ -150,17 +148,41 @@ TEST_CASE("auto takes the newest checkpoint that is whole, and says why not a ne
   CHECK(has(lines.back(), "65 trireme: [resume] " + all.string() + " has no checkpoint that is whole"));
 }
 
-TEST_CASE("a checkpoint from which two runs failed to resume is tried after all others") {
+TEST_CASE("a checkpoint of which two runs have died is tried after all others, and the only one is no other's turn") {
   const TempFolder folder;
   make_run(folder.path(), 2);
+  const fs::path all = folder / "checkpoints";
+  for (int time = 0; time < 4; ++time) CHECK(resumed(folder.path()) == std::vector<std::string>{"step 2"});
+  const auto died_of = [&](const char* name) { checkpoint::ResumeAttempts(all).begin(all / name); };
+  died_of("step_00000002");
   CHECK(resumed(folder.path()) == std::vector<std::string>{"step 2"});
-  CHECK(resumed(folder.path()) == std::vector<std::string>{"step 2"});
-  std::vector<std::string> lines = resumed(folder.path());  // neither made a step
+  died_of("step_00000002");
+  std::vector<std::string> lines = resumed(folder.path());
   REQUIRE(lines.size() == 2);
-  CHECK(lines[0] == "stepped over step_00000002: 2 runs that resumed from there made no step");
+  CHECK(lines[0] == "stepped over step_00000002: 2 runs that resumed from there died before they had made a step");
   CHECK(lines[1] == "step 1");
-  CHECK(resumed(folder.path()).back() == "step 1");
-  CHECK(resumed(folder.path()).back() == "step 2");  // both have failed: the newest again
-  resume_succeeded(folder.path());
+  for (int time = 0; time < 2; ++time) died_of("step_00000001");
+  CHECK(resumed(folder.path()) == std::vector<std::string>{"step 2"});  // both: the newest again
+  checkpoint::ResumeAttempts(all).succeeded();
   CHECK(resumed(folder.path()) == std::vector<std::string>{"step 2"});
+
+  for (int time = 0; time < 2; ++time) died_of("step_00000002");
+  fs::remove_all(all / "step_00000001");
+  CHECK(resumed(folder.path()) == std::vector<std::string>{"step 2"});
+}
+
+TEST_CASE("an attempt is taken back by as many as want to, and only once") {
+  const TempFolder folder;
+  const auto attempts = [&] { return checkpoint::ResumeAttempts(folder.path()); };
+  const fs::path saved = folder / "step_00000002", other = folder / "step_00000001";
+  CHECK(attempts().begin(other) == 0);
+  CHECK(attempts().begin(saved) == 0);
+  CHECK(attempts().begin(saved) == 1);
+  for (int rank = 0; rank < 3; ++rank) attempts().take_back(saved, 1);
+  CHECK(attempts().of(saved) == 1);
+  attempts().take_back(saved, 0);
+  CHECK(attempts().of(saved) == 0);
+  CHECK(attempts().of(other) == 1);
+  attempts().take_back(other, 0);
+  CHECK(list_folder(folder.path()).empty());
 }

@@ -37,7 +37,99 @@ struct Begun {
   std::string out = work.path("run"), flags;
 };
 
+void end_twice(const Begun& begun, int code, const std::string& more, const std::string& variables = "A=1") {
+  for (int time = 0; time < 2; ++time) {
+    const Result result = begun.go_on(more, variables);
+    CHECK_MESSAGE(result.code == code, result.output);
+  }
+}
+
 }  // namespace
+
+TEST_CASE("a command that is refused, or ends with a reason of its own, says nothing against the checkpoint") {
+  const Begun begun("--mesh dp=2");
+  std::ofstream(begun.work.folder / "other.txt") << std::string(3000, 'a') + std::string(3000, 'b');
+  const auto twice = [&](int code, const std::string& more, const std::string& variables = "A=1") {
+    INFO(more, " ", variables);
+    end_twice(begun, code, more, variables);
+    begun.check_goes_on_from(6);
+  };
+  twice(64, "--steps 9 --seed 7");
+  twice(64, "--steps 9 --layers 1");
+  twice(64, "--steps 9 --optimizer sgd");
+  twice(64, "--steps 9 --data " + begun.work.path("other.txt"));
+  twice(74, "--steps 9", "TRIREME_IO_FAULT=kind=eio,call=open,path=metrics.jsonl");
+  twice(70, "--steps 9", "TRIREME_FAULT=throw@step=7,rank=1");
+  twice(75, "--steps 9", "TRIREME_FAULT=oom@step=7");
+  twice(77, "--steps 9 --max-skipped 1", "TRIREME_FAULT=nan@step=7,times=9");
+  const Result last = begun.go_on("--steps 8");
+  INFO(last.output);
+  CHECK(contains(last.output, "\nresuming after step 6 from "));
+}
+
+TEST_CASE("the reason of one of several processes says nothing against the checkpoint either") {
+  const Begun begun("--mesh dp=2");
+  for (int time = 0; time < 2; ++time) {
+    const Result result = shell(
+        fmt::format("export TRIREME_FAULT=throw@step=7,rank=1 OMPI_ALLOW_RUN_AS_ROOT=1 "
+                    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; {} --oversubscribe -n 2 {}/train_gpt {} --steps 9 --resume auto",
+                    TRIREME_MPIEXEC, TRIREME_BIN, begun.flags));
+    CHECK_MESSAGE(result.code == 70, result.output);
+  }
+  begun.check_goes_on_from(6);
+}
+
+TEST_CASE("two runs that die in their first step have the checkpoint stepped over, unless it is the only one") {
+  const Begun begun;
+  end_twice(begun, 137, "--steps 9", "TRIREME_FAULT=kill@step=7");
+  const Result over = begun.go_on("--steps 9", "TRIREME_FAULT=throw@step=4");
+  INFO(over.output);
+  CHECK(contains(over.output,
+                 "\nstepped over step_00000006: 2 runs that resumed from there died before they had made a step\n"));
+  CHECK(contains(over.output, "\nresuming after step 3 from "));
+  fs::remove_all(begun.out + "/checkpoints/step_00000003");
+  begun.check_goes_on_from(6);
+}
+
+TEST_CASE("a full disk keeps no run from its checkpoints") {
+  const Begun begun;
+  const Result full = begun.go_on("--steps 9", "TRIREME_IO_FAULT=kind=enospc,call=write,path=config.json");
+  INFO(full.output);
+  CHECK(full.code == 74);
+  CHECK(contains(full.output, "run/config.json: No space left on device"));
+  CHECK(contains(full.output, "; see to that: what is saved in " + begun.out + " is as it was; then the same command"));
+  CHECK_FALSE(contains(full.output, "another --out"));
+  CHECK_FALSE(contains(full.output, "skipped"));
+  const Result marked = begun.go_on("--steps 8", "TRIREME_IO_FAULT=kind=enospc,call=write,path=resuming");
+  INFO(marked.output);
+  CHECK(marked.code == 0);
+  CHECK(contains(marked.output, "\nresuming after step 6 from "));
+  CHECK(contains(marked.output, "/resuming: No space left on device"));
+  CHECK(contains(marked.output, "; training goes on without that note\n"));
+}
+
+TEST_CASE("what the file system refuses to show is not taken for damage") {
+  const Begun begun;
+  const fs::path newest = begun.out + "/checkpoints/step_00000006";
+  const auto refused = [&](const std::string& variables, const std::string& what) {
+    const Result result = begun.go_on("--steps 9", variables);
+    INFO(result.output);
+    CHECK(result.code == 74);
+    CHECK(contains(result.output, what));
+    CHECK(contains(result.output, "it may be whole"));
+    CHECK_FALSE(contains(result.output, "skipped"));
+  };
+  for (const std::string file : {"manifest.json", "rank_00000.safetensors"}) {
+    refused("TRIREME_IO_FAULT=kind=eio,call=open,path=step_00000006/" + file,
+            (newest / file).string() + ": Input/output error");
+    fs::rename(newest / file, newest / "moved");
+    fs::create_symlink(file, newest / file);  // to itself
+    refused("A=1", (newest / file).string() + ": Too many levels of symbolic links");
+    fs::remove(newest / file);
+    fs::rename(newest / "moved", newest / file);
+  }
+  begun.check_goes_on_from(6);
+}
 
 TEST_CASE("copies that a user keeps among the checkpoints are neither removed nor resumed from") {
   const Begun begun;
