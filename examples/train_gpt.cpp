@@ -91,7 +91,9 @@ void train_rank(const TrainOptions& o, const Corpus& corpus, RunFolder& folder, 
   if (progress.loss_scale) trainer.scaler().set_state(*progress.loss_scale);
   if (o.run.dry_run) return console.print(pipeline::render(trainer.executor().schedule()));
   if (progress.steps >= o.schedule.steps) return;  // resume_run() has said so
-  if (rank.first()) folder.open(config_text(o), progress.steps);
+  if (rank.first()) {
+    if (const std::string said = folder.open(config_text(o), progress.steps); !said.empty()) console.print(said);
+  }
   Checkpointing checkpoints(o, trainer, *corpus.tokenizer, identity, resumed, tell);
   checkpoints.note_loss(rank.lost);
   ResumeMark mark(o, resumed, rank, tell);

@@ -120,8 +120,9 @@ void RunFolder::lock() {
   name_out([&] { lock_ = std::make_unique<FileLock>(path_ / lock_name); });
 }
 
-void RunFolder::open(const std::string& config, std::int64_t steps) {
-  if (path_.empty()) return;
+std::string RunFolder::open(const std::string& config, std::int64_t steps) {
+  if (path_.empty()) return {};
+  std::string said;
   name_out([&] {
     make_directories(path_);
     lock();
@@ -130,21 +131,35 @@ void RunFolder::open(const std::string& config, std::int64_t steps) {
       if (is_leftover(name)) remove_file(path_ / name);
     }
     write_file(path_ / config_name, config);
+    if (resumed_ && steps == 0) said = set_metrics_aside();
     if (resumed_) keep_first(steps);
     metrics_ = std::make_unique<AppendFile>(path_ / metrics_name);
   });
+  return said;
+}
+
+std::string RunFolder::read_metrics() const {
+  if (!is_there(path_ / metrics_name)) return {};
+  const InputFile file(path_ / metrics_name);  // which refuses a pipe, where read_file() would wait for a writer
+  std::string lines(file.size(), '\0');
+  file.read_at(0, std::as_writable_bytes(std::span(lines)));
+  return lines;
 }
 
 void RunFolder::keep_first(std::int64_t steps) const {
-  const fs::path metrics = path_ / metrics_name;
-  if (!is_there(metrics)) return;
-  std::string lines;
-  {
-    const InputFile file(metrics);  // which refuses a pipe, where read_file() would wait for a writer
-    lines.resize(file.size());
-    file.read_at(0, std::as_writable_bytes(std::span(lines)));
-  }
-  write_file(metrics, first_steps(lines, steps));
+  if (is_there(path_ / metrics_name)) write_file(path_ / metrics_name, first_steps(read_metrics(), steps));
+}
+
+/// Of a run that saved nothing its metrics are all there is.
+std::string RunFolder::set_metrics_aside() const {
+  const std::string said =
+      fmt::format("begins anew: {} holds no checkpoint of the run that began there", path_.string());
+  std::string lines = read_metrics();
+  lines.resize(lines.rfind('\n') + 1);  // npos + 1 is 0: one that was cut short says nothing
+  if (lines.empty()) return said;
+  lines.pop_back();
+  AppendFile(path_ / metrics_before_name).line(lines);
+  return fmt::format("{}; its metrics are kept in {}", said, (path_ / metrics_before_name).string());
 }
 
 void RunFolder::rewind(std::int64_t steps) {

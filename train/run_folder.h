@@ -16,6 +16,8 @@ class RunFolder {
  public:
   static constexpr const char* config_name = "config.json";  ///< the run's options, as --config takes them
   static constexpr const char* metrics_name = "metrics.jsonl";
+  /// The lines of runs in this folder that ended before they had saved anything, after which another began.
+  static constexpr const char* metrics_before_name = "metrics_before.jsonl";
   /// Of the supervisor, also about starts that got nowhere: in a folder with nothing else a run may begin.
   static constexpr const char* incidents_name = "incidents.jsonl";
 
@@ -31,9 +33,10 @@ class RunFolder {
   /// it, when another run is writing there.
   void lock();
   /// Creates the folder, locks it, writes config.json, opens metrics.jsonl, in which only the first `steps` steps stay:
-  /// those after the checkpoint that the run goes on from are made again. Throws ExitCode::io naming --out, and as
-  /// lock().
-  void open(const std::string& config, std::int64_t steps = 0);
+  /// those after the checkpoint that the run goes on from are made again. Where a run began that has saved nothing, its
+  /// lines go to metrics_before.jsonl, and what is returned says so; otherwise that is empty. Throws ExitCode::io
+  /// naming --out, and as lock().
+  std::string open(const std::string& config, std::int64_t steps = 0);
   /// The run has gone back to this step: of metrics.jsonl only the lines up to it stay.
   void rewind(std::int64_t steps);
   /// Appends a line to metrics.jsonl. Where that fails it says so, once, training goes on, and the line is written
@@ -47,6 +50,8 @@ class RunFolder {
   void require_newest(const std::filesystem::path& resume) const;
   void require_empty() const;
   void keep_first(std::int64_t steps) const;  // lines of metrics.jsonl
+  std::string read_metrics() const;
+  std::string set_metrics_aside() const;
   /// Runs f; its errors name --out.
   void name_out(const std::function<void()>& f) const;
 

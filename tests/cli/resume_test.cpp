@@ -149,3 +149,29 @@ TEST_CASE("copies that a user keeps among the checkpoints are neither removed no
   CHECK(contains(run("checkpoint", "verify " + begun.out).output, "step_00000005: step 5, "));
   CHECK(run("checkpoint", "verify " + (all / "step_00000003-best").string()).code == 0);
 }
+
+TEST_CASE("a run that has to begin again says so, and keeps the metrics there were") {
+  const Workplace work;
+  const std::string flags = work.small_run() + "--out " + work.path("run") + " --resume auto --allow-fault-injection ";
+  const Result first = run_with("TRIREME_FAULT=throw@step=4", "train_gpt", flags);
+  CHECK(first.code == 70);
+  CHECK_FALSE(contains(first.output, "begins anew"));
+  const std::vector<std::string> made = results(work.path("run/metrics.jsonl"));
+  REQUIRE(made.size() == 3);
+  const Result second = run_with("TRIREME_FAULT=throw@step=3", "train_gpt", flags + "--seed 5 ");
+  INFO(second.output);
+  const std::string line = fmt::format(
+      "\nbegins anew: {0} holds no checkpoint of the run that began there; its metrics are kept in {0}/"
+      "metrics_before.jsonl\n",
+      work.path("run"));
+  CHECK(contains(second.output, line));
+  CHECK(results(work.path("run/metrics_before.jsonl")) == made);
+  std::vector<std::string> all = made;
+  for (const std::string& step : results(work.path("run/metrics.jsonl"))) all.push_back(step);
+  REQUIRE(all.size() == 5);
+  const Result third = run("train_gpt", flags);
+  CHECK(third.code == 0);
+  CHECK(contains(third.output, line));
+  CHECK(results(work.path("run/metrics_before.jsonl")) == all);
+  CHECK(results(work.path("run/metrics.jsonl")).size() == 6);
+}
