@@ -188,13 +188,21 @@ void train_rank(const TrainOptions& o, const Corpus& corpus, RunFolder& folder, 
 
 int train(TrainOptions options) {
   if (!options.run.dry_run) catch_signals();
-  RunFolder folder(options.run.out, options.run.resume);
+  std::optional<RunFolder> folder;
+  try {
+    folder.emplace(options.run.out, options.run.resume);
+  } catch (const Error&) {
+    if (!options.mesh.processes) throw;
+    // Where other processes were given another --resume or --out, that is what to report.
+    const std::exception_ptr refused = std::current_exception();
+    return run_ranks(options, [&](Rank&) { std::rethrow_exception(refused); });
+  }
   const Corpus corpus = load_corpus(options.corpus());
   options.model.config = options.model.with_vocab(corpus.tokenizer->vocab_size());
   options.model.config.document_separator =
       options.data.separator(corpus.tokenizer->end_of_text(), options.model.config.vocab);
   require_memory(options);
-  return run_ranks(options, [&](Rank& rank) { train_rank(options, corpus, folder, rank); });
+  return run_ranks(options, [&](Rank& rank) { train_rank(options, corpus, *folder, rank); });
 }
 
 }  // namespace

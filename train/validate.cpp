@@ -11,6 +11,7 @@
 #include "cuda/runtime/open.h"
 #include "cuda/selection.h"
 #include "train/fault_injection.h"
+#include "train/nearest.h"
 #include "train/profiling.h"
 
 namespace trireme {
@@ -209,6 +210,24 @@ void validate_optimizer(const OptimizerOptions& o) {
     refuse_unused(o.beta2 != initial.beta2, "beta2", "optimizer", o.optimizer, "adamw");
     refuse_unused(o.eps != initial.eps, "eps", "optimizer", o.optimizer, "adamw");
   }
+}
+
+/// A word that was mistyped would be looked for as a folder, long after --out has been refused for it.
+void validate_resume(const std::string& resume) {
+  if (resume == "auto" || resume == "none") return;
+  const char* expected = "expected auto, none, or the path of what an earlier run saved";
+  std::error_code unknown;  // what cannot be looked at is reported by who opens it
+  const std::filesystem::file_status status = std::filesystem::status(resume, unknown);
+  if (std::filesystem::is_regular_file(status))
+    fail(ExitCode::usage, "resume",
+         "--resume {} is a file; {}: a run's folder, its checkpoints, or one of them; change --resume", resume,
+         expected);
+  if (status.type() != std::filesystem::file_type::not_found) return;
+  constexpr int typos = 2;
+  const std::string word = nearest(resume.substr(0, 8), {"auto", "none"});
+  const bool close = edit_distance(resume.substr(0, 8), word) <= typos;
+  fail(ExitCode::usage, "resume", "--resume {} is none of what it can be: there is no such file or folder; {}; {}{}",
+       resume.empty() ? "''" : resume, expected, close ? "the nearest is " : "change --resume", close ? word : "");
 }
 
 /// Checkpoints are in --out.
@@ -423,6 +442,7 @@ void validate(const TrainOptions& options) {
   validate_run(options);
   validate_profile(options.run, options.schedule.steps);
   validate_checkpoints(options.run);
+  validate_resume(options.run.resume);
   validate_guards(options);
   options.precision.recompute_plan();  // both refuse what they cannot be
   options.precision.make_scaler();

@@ -175,3 +175,39 @@ TEST_CASE("a run that has to begin again says so, and keeps the metrics there we
   CHECK(results(work.path("run/metrics_before.jsonl")) == all);
   CHECK(results(work.path("run/metrics.jsonl")).size() == 6);
 }
+
+TEST_CASE("a value of --resume that is neither a word it knows nor there is named") {
+  const Begun begun;
+  const auto refused = [&](const std::string& value, const std::string& what) {
+    const Result result = run("train_gpt", begun.flags + "--resume " + value);
+    INFO(result.output);
+    CHECK(result.code == 64);
+    CHECK(contains(result.output, "FATAL[64] [resume] " + what));
+    CHECK_FALSE(contains(result.output, "already holds a run"));
+  };
+  const std::string expected = "; expected auto, none, or the path of what an earlier run saved";
+  refused("autoo", "--resume autoo is none of what it can be: there is no such file or folder" + expected +
+                       "; the nearest is auto\n");
+  refused("None", "--resume None is none of what it can be: there is no such file or folder" + expected +
+                      "; the nearest is none\n");
+  refused(begun.work.path("other_run"), "--resume " + begun.work.path("other_run") +
+                                            " is none of what it can be: there is no such file or folder" + expected +
+                                            "; change --resume\n");
+  const std::string manifest = begun.out + "/checkpoints/step_00000006/manifest.json";
+  for (const std::string& file : {manifest, begun.work.path("text.txt")})
+    refused(file, "--resume " + file + " is a file" + expected +
+                      ": a run's folder, its checkpoints, or one of them; change --resume\n");
+}
+
+TEST_CASE("ranks that are given different values of --resume are told so") {
+  const Begun begun("--mesh dp=2");
+  const std::string train = fmt::format("-n 1 {}/train_gpt {} --steps 9 ", TRIREME_BIN, begun.flags);
+  const Result result =
+      shell(fmt::format("export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; {} --oversubscribe {} "
+                        "--resume auto : {}",
+                        TRIREME_MPIEXEC, train, train));
+  INFO(result.output);
+  CHECK(result.code == 64);
+  CHECK(occurrences(result.output, "FATAL[") == 1);
+  CHECK(contains(result.output, "--resume differs between ranks: \"auto\" on rank 0; \"none\" on rank 1"));
+}
