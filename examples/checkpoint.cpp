@@ -8,6 +8,7 @@
 // A path is a run's folder, of which the newest checkpoint is meant, or a checkpoint. Exit code 0: whole, equal; 1:
 // diff found differences; 65: damaged.
 // Read next: parallel/checkpoint/checkpoint.h, parallel/checkpoint/compare.h.
+#include <algorithm>
 #include <cstdio>
 
 #include "parallel/checkpoint/compare.h"
@@ -31,7 +32,8 @@ checkpoint::Checkpoint open(const std::string& path) { return checkpoint::Checkp
 
 int run(const std::vector<std::string>& words) {
   const auto is = [&](const char* command, std::size_t count) { return words[0] == command && words.size() == count; };
-  if (words.empty() || words[0] == "--help" || words[0] == "-h") {
+  const auto asks = [](const std::string& word) { return word == "--help" || word == "-h"; };
+  if (words.empty() || std::any_of(words.begin(), words.end(), asks)) {
     std::fputs(usage, stdout);
     return 0;
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/io.h"
 #include "parallel/checkpoint/folder.h"
 #include "parallel/checkpoint/texts.h"
 #include "train/console.h"
@@ -62,6 +63,27 @@ std::vector<fs::path> agreed_candidates(ProcessGroup& world, const fs::path& out
   return result;
 }
 
+[[noreturn]] void fail_damaged(const fs::path& path, const std::string& problem) {
+  fail(ExitCode::data, "checkpoint",
+       "{}: {}; give the path of another checkpoint (train_gpt --resume auto takes the newest that is whole)",
+       path.string(), problem);
+}
+
+/// What a person gave that is no checkpoint may hold some, unless it is a file, or has the name of one by itself.
+void require_folder_of_checkpoints(const fs::path& given) {
+  const fs::path path = given.has_filename() ? given : given.parent_path();  // without the slash at its end
+  std::error_code unknown;
+  if (fs::is_regular_file(path, unknown))
+    fail(ExitCode::usage, "checkpoint",
+         "{} is a file; expected a folder: the --out of train_gpt, its checkpoints, or one of them; change the path",
+         path.string());
+  if (!checkpoint::has_checkpoint_name(path) || fs::is_directory(path / checkpoints_name, unknown)) return;
+  if (is_there(path)) fail_damaged(path, "no manifest: its saving was interrupted");
+  fail(ExitCode::usage, "checkpoint",
+       "{} is not there; expected a checkpoint; a run with --keep may have removed it: take a newer one",
+       path.string());
+}
+
 }  // namespace
 
 RunSaver::RunSaver(const fs::path& out, const Gpt& model, optim::Optimizer& optimizer, const Tokenizer& tokenizer,
@@ -95,6 +117,7 @@ std::string save_run(const fs::path& out, const Gpt& model, optim::Optimizer& op
 
 fs::path find_saved_run(const fs::path& path) {
   if (checkpoint::is_checkpoint(path)) return path;
+  require_folder_of_checkpoints(path);
   std::error_code unknown;
   const bool above = fs::is_directory(path / checkpoints_name, unknown);  // `path` is the run's folder
   for (const Candidate& newest : checkpoint::candidates(above ? path / checkpoints_name : path)) {
@@ -103,9 +126,7 @@ fs::path find_saved_run(const fs::path& path) {
     if (newest.unread)
       fail(ExitCode::io, "checkpoint", "{}; it may be whole: see to that, or give the path of another checkpoint",
            newest.problem);
-    fail(ExitCode::data, "checkpoint",
-         "{}: {}; give the path of another checkpoint (train_gpt --resume auto takes the newest that is whole)",
-         newest.path.string(), newest.problem);
+    fail_damaged(newest.path, newest.problem);
   }
   fail(ExitCode::usage, "checkpoint",
        "{} holds no saved run; expected the --out folder of train_gpt, with {}/step_*/{}; change the path",

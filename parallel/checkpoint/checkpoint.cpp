@@ -11,9 +11,11 @@ namespace fs = std::filesystem;
 
 /// The manifest, of a folder that has got its final name.
 Manifest manifest_of(const fs::path& folder) {
-  if (!is_checkpoint(folder))
+  if (!is_checkpoint(folder)) {
+    require_still_there(folder);
     fail(ExitCode::data, "checkpoint", "no manifest in {}: its saving was interrupted, or it is no checkpoint",
          folder.string());
+  }
   if (is_unfinished(folder))
     fail(ExitCode::data, "checkpoint", "{} never got its final name: its saving was interrupted", folder.string());
   return read_manifest(folder);

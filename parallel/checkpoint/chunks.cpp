@@ -12,13 +12,21 @@ namespace fs = std::filesystem;
 
 /// The path, if there is a file: what is missing is damage, not a failure of the file system.
 fs::path require_file(const fs::path& path) {
-  if (!is_there(path))
-    fail(ExitCode::data, "checkpoint", "{} is missing; the checkpoint is not complete; resume from another one",
-         path.string());
-  return path;
+  if (is_there(path)) return path;
+  require_still_there(path.parent_path());
+  fail(ExitCode::data, "checkpoint", "{} is missing; the checkpoint is not complete; resume from another one",
+       path.string());
 }
 
 }  // namespace
+
+void require_still_there(const fs::path& folder) {
+  if (is_there(folder)) return;
+  fail(ExitCode::data, "checkpoint",
+       "{} is no longer there; expected it to stay while it is read; a run with --keep may have removed it: take a "
+       "newer one",
+       folder.string());
+}
 
 std::vector<std::uint64_t> checksums(std::span<const std::byte> content) {
   std::vector<std::uint64_t> sums;

@@ -6,6 +6,9 @@
 
 namespace trireme::checkpoint {
 
+/// Throws ExitCode::data when a checkpoint's folder that was there is not any more: that is not damage.
+void require_still_there(const std::filesystem::path& folder);
+
 /// A checksum for each chunk of a file with this content.
 std::vector<std::uint64_t> checksums(std::span<const std::byte> content);
 

@@ -100,6 +100,8 @@ std::string make_nonce() {
   return fmt::format("{:08x}{:08x}", random(), random());
 }
 
+bool has_checkpoint_name(const fs::path& folder) { return own_name(folder).has_value(); }
+
 bool is_unfinished(const fs::path& folder) {
   const std::optional<OwnName> own = own_name(folder);
   return own && !own->state.empty();

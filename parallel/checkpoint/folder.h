@@ -35,6 +35,9 @@ struct Candidate {
 /// of: they stand where their names would put them.
 std::vector<Candidate> candidates(const std::filesystem::path& checkpoints);
 
+/// Whether this is a name that a run gives to a checkpoint, whole or being written.
+bool has_checkpoint_name(const std::filesystem::path& folder);
+
 /// Whether this is the name of a checkpoint whose writing was interrupted.
 bool is_unfinished(const std::filesystem::path& folder);
 

@@ -108,6 +108,21 @@ TEST_CASE("cut, extended and missing files are refused by name and byte") {
   }
 }
 
+TEST_CASE("a checkpoint that goes while it is read is not said to be damaged") {
+  const TempFolder folder;
+  make_run(folder.path(), 1);
+  const fs::path saved = find_saved_run(folder.path());
+  Checkpoint reader(saved);
+  fs::rename(saved, folder / "moved");  // as prune() does first
+  for (const test::Caught& error :
+       {test::caught([&] { reader.verify(); }), test::caught([&] { static_cast<void>(Checkpoint(saved)); })}) {
+    CHECK(error.code == ExitCode::data);
+    CHECK(error.has(saved.string() +
+                    " is no longer there; expected it to stay while it is read; a run with --keep may " +
+                    "have removed it: take a newer one"));
+  }
+}
+
 TEST_CASE("auto takes the newest checkpoint that is whole, and says why not a newer one") {
   const TempFolder folder;
   CHECK(resumed(folder.path()) == std::vector<std::string>{"nothing"});

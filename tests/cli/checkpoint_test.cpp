@@ -295,6 +295,30 @@ TEST_CASE("the checkpoint program looks, verifies and compares") {
   CHECK(run("checkpoint", "").code == 0);
   CHECK(run("checkpoint", "look " + work.path("a")).code == 64);
   CHECK(run("checkpoint", "inspect " + work.path("nothing")).code == 64);
+  for (const std::string command : {"verify --help", "inspect -h", "diff a --help"})
+    CHECK(contains(succeed("checkpoint", command), "usage: checkpoint inspect PATH"));
+}
+
+TEST_CASE("the checkpoint program says what a path should have been") {
+  const Workplace work;
+  succeed("train_gpt", work.small_run() + "--checkpoint-every 3 --out " + work.path("run"));
+  const auto failed = [&](const std::string& arguments, int code, const std::string& what) {
+    const Result result = run("checkpoint", arguments);
+    INFO(result.output);
+    CHECK(result.code == code);
+    CHECK(contains(result.output, what));
+  };
+  const std::string saved = work.path("run/checkpoints/step_00000006");
+  for (const std::string& file : {work.path("text.txt"), saved + "/manifest.json"})
+    failed("inspect " + file, 64,
+           file +
+               " is a file; expected a folder: the --out of train_gpt, its checkpoints, or one of them; change the "
+               "path");
+  fs::rename(saved + "/manifest.json", saved + "/moved");
+  for (const std::string& path : {saved, saved + "/", work.path("run")})
+    failed("verify " + path, 65, saved + ": no manifest: its saving was interrupted");
+  const std::string gone = work.path("run/checkpoints/step_00000002");
+  failed("verify " + gone, 64, gone + " is not there; expected a checkpoint; a run with --keep may have removed it");
 }
 
 TEST_CASE("a run saves by the clock") {
