@@ -108,8 +108,8 @@ void RunFolder::name_out(const std::function<void()>& f) const {
            path_.string(), owner == std::string::npos ? "" : " " + what.substr(owner, end + 1 - owner));
     if (error.code() == ExitCode::io && resumed_)  // elsewhere, the run would begin again
       fail(ExitCode::io, "out",
-           "{}; see to that: what is saved in {} is as it was; then the same command goes on with it", reason(error),
-           path_.string());
+           "{}; what is saved in {} is as it was: make room, or mend what failed, and the same command goes on with it",
+           reason(error), path_.string());
     fail(error.code(), "out", "{}; choose another --out", reason(error));
   }
 }

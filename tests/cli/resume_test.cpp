@@ -97,7 +97,8 @@ TEST_CASE("a full disk keeps no run from its checkpoints") {
   INFO(full.output);
   CHECK(full.code == 74);
   CHECK(contains(full.output, "run/config.json: No space left on device"));
-  CHECK(contains(full.output, "; see to that: what is saved in " + begun.out + " is as it was; then the same command"));
+  CHECK(contains(full.output, "; what is saved in " + begun.out +
+                                  " is as it was: make room, or mend what failed, and the same command"));
   CHECK_FALSE(contains(full.output, "another --out"));
   CHECK_FALSE(contains(full.output, "skipped"));
   const Result marked = begun.go_on("--steps 8", "TRIREME_IO_FAULT=kind=enospc,call=write,path=resuming");
