@@ -2,6 +2,7 @@
 
 #include "parallel/checkpoint/texts.h"
 #include "train/fault_injection.h"
+#include "train/origin.h"
 #include "train/signals.h"
 
 namespace trireme {
@@ -16,6 +17,7 @@ std::optional<Resumed> resume_run(const TrainOptions& o, Trainer& trainer, const
   } else {
     const std::filesystem::path path = find_saved_run(o.run.resume);
     resumed = Resumed{path, load_run(path, trainer.model(), trainer.optimizer(), tokenizer, run)};
+    if (begins_elsewhere(o.run.resume, o.run.out)) resumed->progress.origin = o.run.resume;
   }
   const std::int64_t made = resumed->progress.steps, wanted = o.schedule.steps;
   if (made >= wanted && o.run.resume == "auto") {

@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "parallel/checkpoint/folder.h"
+#include "train/origin.h"
 #include "train/saved_run.h"
 
 namespace trireme {
@@ -13,12 +14,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* lock_name = ".lock";
-
-/// Whether `path` is `folder` or lies in it.
-bool inside(const fs::path& path, const fs::path& folder) {
-  const fs::path relative = fs::weakly_canonical(path).lexically_relative(fs::weakly_canonical(folder));
-  return !relative.empty() && *relative.begin() != "..";
-}
 
 /// A file of ours that a run which was killed had not finished writing (core/io.h).
 bool is_leftover(const std::string& name) {
@@ -31,6 +26,11 @@ bool is_leftover(const std::string& name) {
 bool holds_checkpoint(const fs::path& out) {
   const std::vector<checkpoint::Candidate> all = checkpoint::candidates(out / "checkpoints");
   return std::any_of(all.begin(), all.end(), [](const checkpoint::Candidate& c) { return !c.unfinished; });
+}
+
+/// Whether the run that begins from another's checkpoint began so before, and ended with nothing saved: it begins again.
+bool begins_again(const fs::path& out, const std::string& resume) {
+  return begins_elsewhere(resume, out) && !holds_checkpoint(out) && was_begun_from(out, resume);
 }
 
 /// The message of an error without "trireme: [where] ".
@@ -51,9 +51,9 @@ RunFolder::RunFolder(fs::path out, const std::string& resume) : path_(std::move(
          path_.string());
   const bool automatic = resume == "auto";
   resumed_ = automatic ? fs::exists(path_ / config_name, unknown) || holds_checkpoint(path_)
-                       : resume != "none" && inside(resume, path_);
+                       : resume != "none" && (lies_in(resume, path_) || begins_again(path_, resume));
   if (resumed_) {
-    if (!automatic) require_newest(resume);
+    if (!automatic && !begins_elsewhere(resume, path_)) require_newest(resume);
   } else {
     name_out(
         [&] { FileLock::require_free(path_ / lock_name); });  // a run that is going on is not told as one that ended

@@ -22,8 +22,9 @@ class RunFolder {
   static constexpr const char* incidents_name = "incidents.jsonl";
 
   /// `out` may be empty: then nothing is ever written. `resume` is the value of --resume. Refuses an `out` that is a
-  /// file or holds anything, unless it is the run resumed from, and from its newest checkpoint (ExitCode::usage);
-  /// creates nothing yet, so that a run that is refused later leaves no trace.
+  /// file or holds anything, unless it is the run resumed from, and from its newest checkpoint, or one that began from
+  /// the same other run's checkpoint and has saved nothing (ExitCode::usage); creates nothing yet, so that a run that
+  /// is refused later leaves no trace.
   RunFolder(std::filesystem::path out, const std::string& resume);
   ~RunFolder();  ///< says so when lines of metrics.jsonl could not be written
   RunFolder(const RunFolder&) = delete;

@@ -253,6 +253,7 @@ RunTexts describe_run(const Gpt& model, const Progress& progress, const Tokenize
                     {"seed", std::to_string(run.seed)},
                     {"data", data_json(run).dump()},
                     {"tokenizer", tokenizer.to_json()}};
+  if (!progress.origin.empty()) texts[origin_entry] = progress.origin;
   if (!configuration.empty()) texts["configuration"] = configuration;
   return texts;
 }
@@ -277,6 +278,7 @@ void require_same_run(const Checkpoint& saved, const Gpt& model, const Tokenizer
 }
 
 Progress read_progress(const Checkpoint& saved) {
+  const RunTexts& texts = saved.manifest().run;
   return read_json(saved, "progress", [&](const nlohmann::json& json) {
     Progress progress{.steps = integer(json, "steps", where(saved)), .samples = integer(json, "samples", where(saved))};
     if (progress.steps != saved.manifest().step)
@@ -284,6 +286,7 @@ Progress read_progress(const Checkpoint& saved) {
            where(saved).string(), saved.manifest().step, progress.steps);
     if (json.contains("loss_scale")) progress.loss_scale = read_loss_scale(json.at("loss_scale"), where(saved));
     if (json.contains("guards")) progress.guards = read_guards(json.at("guards"), where(saved));
+    if (const auto origin = texts.find(origin_entry); origin != texts.end()) progress.origin = origin->second;
     return progress;
   });
 }

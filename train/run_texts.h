@@ -4,6 +4,7 @@
 //   progress       steps, samples consumed, loss scale, what the guards have skipped
 //   seed, data     what the rest of the run follows from: the hash of the tokens, and which part of them is not seen
 //   tokenizer      as tokenizer files have it
+//   origin         of a run that began from another's checkpoint: its path, as --resume said it (train/origin.h)
 //   configuration  the options, as --config takes them; for people, nothing reads it
 // Read next: train/saved_run.h.
 #pragma once
@@ -44,6 +45,7 @@ struct Progress {
   std::int64_t samples = 0;                                 ///< sequences consumed: a place in the order of all samples
   std::optional<optim::LossScaler::State> loss_scale = {};  ///< of a run in f16
   GuardState guards = {};
+  std::string origin = {};  ///< what the run began from: another run's checkpoint; empty: new weights
 };
 
 /// What a run must have in common with the saved one it goes on from, beside its model and tokenizer.
@@ -53,6 +55,8 @@ struct RunIdentity {
   double val_fraction = 0;  ///< which part of the data is not trained on
   RunIdentity(std::int64_t s, std::uint64_t d = 0, double v = 0) : seed(s), data(d), val_fraction(v) {}
 };
+
+constexpr const char* origin_entry = "origin";
 
 using RunTexts = std::map<std::string, std::string>;
 RunTexts describe_run(const Gpt& model, const Progress& progress, const Tokenizer& tokenizer, const RunIdentity& run,

@@ -10,7 +10,9 @@
 #include "core/error.h"
 #include "core/io.h"
 #include "parallel/checkpoint/folder.h"
+#include "train/origin.h"
 #include "train/run_folder.h"
+#include "train/saved_run.h"
 
 namespace trireme::supervisor {
 namespace {
@@ -55,6 +57,13 @@ fs::path out_of(const Words& command) {
          "the command has no --out: nothing would be saved, and every start would be from the beginning; add --out DIR "
          "and --checkpoint-every N");
   return out;
+}
+
+/// The step of the checkpoint that --resume `path` means; -1 where it cannot be told.
+std::int64_t step_at(const fs::path& path) {
+  try {
+    return checkpoint::read_manifest(find_saved_run(path)).step;
+  } catch (const Error&) { return -1; }  // the job says why
 }
 
 /// The largest step that has a valid manifest; -1 without one.
@@ -120,16 +129,15 @@ int Supervisor::run_jobs() {
       if (!pause(0)) return left_without_job();
       continue;
     }
-    const std::int64_t newest = newest_checkpoint(), from = next_resumed_step();
+    const std::int64_t newest = newest_checkpoint();
     const std::optional<double> seconds = budget_.restart(newest);
     if (!seconds) {
       say("gave up: {} restarts without a newer checkpoint than {}; see what the job said, or raise --restarts",
           budget_.without_progress(), newest < 0 ? "none" : fmt::format("step {}", newest));
       return gave_up;
     }
-    say("starting again in {:.1f} s from {} (restart {}; try {} of {} for a newer checkpoint)", *seconds,
-        from < 0 ? "the beginning" : fmt::format("step {}", from), restarts_ + 1, budget_.without_progress(),
-        options_.limits.restarts);
+    say("starting again in {:.1f} s from {} (restart {}; try {} of {} for a newer checkpoint)", *seconds, next_start(),
+        restarts_ + 1, budget_.without_progress(), options_.limits.restarts);
     if (!pause(*seconds)) return left_without_job();
     ++restarts_;
   }
@@ -157,13 +165,13 @@ std::optional<int> Supervisor::code_after(const Ending& ending) {
 }
 
 Words Supervisor::first_words(std::string& note) const {
-  const fs::path config = out_ / RunFolder::config_name;
-  const std::int64_t newest = newest_checkpoint();
-  if (newest >= 0 && fs::exists(config) &&
-      has_begun(command_, setting({"--config", config.string()}, "resume").value_or(""))) {
-    note = fmt::format("{} holds step {} of this run: it goes on from there, and not from {} again", out_.string(),
-                       newest, setting(command_, "resume").value());
-    return next_command(command_, true);
+  const std::string path = resumed_path(command_);
+  if (!path.empty() && was_begun_from(out_, path)) {
+    note = has_saved()
+               ? fmt::format("{} holds step {} of this run: it goes on from there, and not from {} again",
+                             out_.string(), newest_checkpoint(), path)
+               : fmt::format("{} holds nothing saved of this run yet: it begins from {} again", out_.string(), path);
+    return next_command(command_, has_saved());
   }
   bool added = false;
   Words words = first_command(command_, added);
@@ -173,7 +181,7 @@ Words Supervisor::first_words(std::string& note) const {
 
 std::optional<Words> Supervisor::next_words() {
   std::string note;
-  Words words = restarts_ == 0 ? first_words(note) : next_command(command_, newest_checkpoint() >= 0);
+  Words words = begun_ ? next_command(command_, has_saved()) : first_words(note);
   if (elastic_) {
     const int before = ranks_, least = static_cast<int>(*options_.least_ranks);
     const std::optional<int> answer = available_ranks();
@@ -193,8 +201,9 @@ std::optional<Words> Supervisor::next_words() {
     words = with_launcher_ranks(std::move(words), ranks_);
   }
   words = with_exported(std::move(words), restarts_variable);
+  if (restarts_ > 0) return words;
   if (!note.empty()) say("{}", note);
-  if (restarts_ == 0) say("{}", to_string(words));
+  say("{}", to_string(words));
   return words;
 }
 
@@ -243,6 +252,7 @@ Ending Supervisor::run_job(const Words& words) {
       if (*due == SIGUSR1) told_save_at_ = newest_checkpoint();
       job.send(*due);
     }
+    begun_ = begun_ || listens();
     watch_training();
     if (!job.ending()) continue;
     if (!ended) ended = Clock::now();
@@ -254,6 +264,7 @@ Ending Supervisor::run_job(const Words& words) {
   }
   if (const std::size_t left = job.remove_leftovers(); left > 0)
     say("removed {} files and folders that a killed launcher had left in shared memory and temporary folders", left);
+  begun_ = begun_ || listens();
   save_lost_ = orders_.ended(newest_checkpoint() > told_save_at_);
   return job.ending().value();
 }
@@ -350,7 +361,13 @@ int Supervisor::left_without_job() {
 
 std::int64_t Supervisor::newest_checkpoint() const { return newest_in(out_); }
 
+bool Supervisor::has_saved() const {
+  const std::string path = resumed_path(command_);
+  return newest_checkpoint() >= 0 && (path.empty() || begun_ || was_begun_from(out_, path));
+}
+
 std::int64_t Supervisor::next_resumed_step() const {
+  if (const std::string path = resumed_path(command_); !path.empty() && !has_saved()) return step_at(path);
   const checkpoint::ResumeAttempts attempts(out_ / "checkpoints");
   std::int64_t last = -1;
   for (const checkpoint::Candidate& found : checkpoint::candidates(out_ / "checkpoints")) {  // the newest first
@@ -359,6 +376,13 @@ std::int64_t Supervisor::next_resumed_step() const {
     last = std::max(last, found.step);
   }
   return last;
+}
+
+std::string Supervisor::next_start() const {
+  const std::int64_t step = next_resumed_step();
+  const std::string path = has_saved() ? std::string() : resumed_path(command_);
+  if (step < 0) return path.empty() ? "the beginning" : path;
+  return fmt::format("step {}{}{}", step, path.empty() ? "" : " of ", path);
 }
 
 Time Supervisor::checkpoint_time() const {

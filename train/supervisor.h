@@ -42,7 +42,7 @@ class Supervisor {
   using Clock = std::chrono::steady_clock;
 
   int run_jobs();
-  /// A run of before may be in its folder. `note`: what is to be said about it.
+  /// Until a job has begun: a run of before may be in its folder. `note`: what is to be said about it.
   Words first_words(std::string& note) const;
   std::optional<Words> next_words();
   /// How many to start when the launcher could not start as many as the last time; 0: no fewer, or --world-command
@@ -67,8 +67,14 @@ class Supervisor {
   bool pause(double seconds);
   static int left_without_job();
   std::int64_t newest_checkpoint() const;
-  /// Of the checkpoint that a job started now goes on from, unless it turns out to be damaged; -1: from the beginning.
+  /// Whether --out holds a checkpoint of this run: not only of one that the command's --resume PATH has nothing to do
+  /// with, which the job is to refuse.
+  bool has_saved() const;
+  /// Of the checkpoint that a job started now goes on from, unless it turns out to be damaged; -1: from the beginning,
+  /// or from another run's checkpoint whose step is not known.
   std::int64_t next_resumed_step() const;
+  /// What a job started now goes on from, for people: "step 20", "step 20 of PATH", "the beginning".
+  std::string next_start() const;
   Time checkpoint_time() const;
 
   Options options_;
@@ -79,6 +85,7 @@ class Supervisor {
   SignalQueue signals_;
   Budget budget_;
   std::int64_t restarts_ = 0;
+  bool begun_ = false;               // a job has written its configuration: the folder is this run's
   std::int64_t waits_ = 0;           // for ranks, in a row
   bool world_asked_ = false;         // --world-command
   std::int64_t world_failures_ = 0;  // of it, in a row

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
@@ -12,8 +11,6 @@
 
 namespace trireme::supervisor {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr const char* where = "run";  // the program
 constexpr std::array launcher_names = {"mpirun", "mpiexec", "orterun", "prterun", "srun"};
@@ -139,24 +136,13 @@ Words first_command(const Words& command, bool& added) {
   return added ? with_flag(command, "resume", "auto") : command;
 }
 
-bool has_begun(const Words& command, const std::string& configured) {
+std::string resumed_path(const Words& command) {
   const std::string resume = setting(command, "resume").value_or("none");
-  if (resume == "none" || resume == "auto") return false;
-  if (configured == resume) return true;
-  // A checkpoint in --out itself that was not chosen before is a choice of now.
-  const fs::path inside =
-      fs::weakly_canonical(resume).lexically_relative(fs::weakly_canonical(setting(command, "out").value_or("")));
-  return configured == "auto" && (inside.empty() || *inside.begin() == "..");
+  return resume == "none" || resume == "auto" ? "" : resume;
 }
 
 Words next_command(const Words& command, bool saved) {
-  const std::string resume = setting(command, "resume").value_or("auto");
-  if (!saved && resume != "auto" && resume != "none")
-    fail(ExitCode::usage, where,
-         "the run from {} has saved nothing of its own yet; expected a checkpoint to go on from; give a shorter "
-         "--checkpoint-every, and start the command again with an empty --out",
-         resume);
-  return with_flag(command, "resume", "auto");
+  return saved || resumed_path(command).empty() ? with_flag(command, "resume", "auto") : command;
 }
 
 std::string to_string(const Words& command) {

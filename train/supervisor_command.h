@@ -40,12 +40,10 @@ Elastic require_elastic(const Words& command);
 
 /// The command as it is started: --resume auto is added where it lacks one; then `added` is set.
 Words first_command(const Words& command, bool& added);
-/// Whether a command that begins from another run's checkpoint, --resume PATH, has been started before and is to go on
-/// with what it saved itself. `configured`: the --resume in the config.json of --out: PATH after its first start, auto
-/// after a restart.
-bool has_begun(const Words& command, const std::string& configured);
-/// The command as it is started again. `saved`: there is a checkpoint in --out. Throws ExitCode::usage for a run that
-/// began from another run's checkpoint and has none of its own yet.
+/// The checkpoint that the command names with --resume PATH; empty for auto, for none and without the flag.
+std::string resumed_path(const Words& command);
+/// The command as it is started again. `saved`: there is a checkpoint in --out. A run from another run's checkpoint that
+/// has none of its own yet begins from there again.
 Words next_command(const Words& command, bool saved);
 
 /// As a line for a shell, for people to read.

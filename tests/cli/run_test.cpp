@@ -417,39 +417,6 @@ TEST_CASE("run: signals that come while mpirun starts its ranks are not lost") {
   }
 }
 
-TEST_CASE("run: a run that began from another's checkpoint goes on with its own when the command is given again") {
-  const Workplace work;
-  const std::string base = work.path("base"), out = work.path("own"), log = work.path("log");
-  const std::string flags = work.small_run() + "--mesh dp=2 --decay-steps 1000 ";
-  CHECK(trireme::testing::run("train_gpt", flags + "--steps 3 --out " + base).code == 0);
-  const std::string command = fmt::format("-- {}/train_gpt {} --resume {} --out {} ", TRIREME_BIN, flags, base, out);
-  const Result left = shell(fmt::format(
-      "{}/run {} --steps 1000000 >{} 2>&1 & p=$!; until grep -q \"^step 5/\" {}; do sleep 0.01; done; kill -TERM $p; "
-      "wait $p",
-      TRIREME_BIN, command, log, log));
-  CHECK(left.code == 75);
-  const auto made = static_cast<std::int64_t>(metric(out + "/metrics.jsonl", "step").back());
-  // The first start left --resume PATH in config.json, this one leaves auto.
-  for (const std::int64_t more : {1, 2}) {
-    const Result done = trireme::testing::run("run", command + fmt::format("--steps {}", made + more));
-    INFO(done.output);
-    CHECK(done.code == 0);
-    CHECK(contains(done.output, fmt::format("run: {} holds step {} of this run: it goes on from there, and not from {} "
-                                            "again\n",
-                                            out, made + more - 1, base)));
-    CHECK(contains(done.output, fmt::format("\nresuming after step {} from ", made + more - 1)));
-  }
-
-  // What is there began otherwise: train_gpt refuses it, as without run.
-  const std::string foreign = work.path("foreign");
-  CHECK(trireme::testing::run("train_gpt", flags + "--steps 3 --resume none --out " + foreign).code == 0);
-  const Result refused = trireme::testing::run(
-      "run", fmt::format("-- {}/train_gpt {} --steps 9 --resume {} --out {}", TRIREME_BIN, flags, base, foreign));
-  INFO(refused.output);
-  CHECK(refused.code == 64);
-  CHECK(contains(refused.output, "already holds a run"));
-}
-
 TEST_CASE(
     "run: the step that is said to be resumed is the one that is, also where the newest checkpoint is stepped over") {
   const Workplace work;

@@ -224,6 +224,22 @@ TEST_CASE("a run goes on with the data it was trained on, and what it must not s
   });
 }
 
+TEST_CASE("what a run began from stays with it, and new weights have nothing of the kind") {
+  const TempFolder folder;
+  run_mesh("dp=2", [&](const MeshPtr& mesh) {
+    Trainer trainer(mesh, {});
+    save(trainer, folder / "new");
+    trainer.progress.origin = "other/run";
+    save(trainer, folder / "begun");
+    load(trainer, folder / "new");
+    CHECK(trainer.progress.origin.empty());
+    load(trainer, folder / "begun");
+    CHECK(trainer.progress.origin == "other/run");
+  });
+  CHECK(checkpoint::Checkpoint(find_saved_run(folder / "begun")).run("origin") == "other/run");
+  CHECK(checkpoint::Checkpoint(find_saved_run(folder / "new")).manifest().run.count("origin") == 0);
+}
+
 TEST_CASE("a refused resume is one error on a mesh of many ranks") {
   const TempFolder folder;
   const auto resume = [&](std::int64_t seed) {

@@ -90,6 +90,28 @@ TEST_CASE("a folder that holds a run is refused, unless that run goes on") {
   CHECK(failure([&] { RunFolder(out, out.string()); }) == "nothing");
 }
 
+TEST_CASE("a run from another's checkpoint that ended with nothing saved begins again in its folder") {
+  const trireme::testing::Folder folder;
+  const fs::path out = folder.path / "run1";
+  const std::string other = (folder.path / "other").string();
+  StepRecord record;
+  {
+    RunFolder killed(out, other);
+    killed.open("{\"resume\": \"" + other + "\"}", 3);
+    for (record.step = 4; record.step <= 5; ++record.step) killed.log(record);
+  }
+  make_directories(out / "checkpoints" / checkpoint::temporary_name(5, checkpoint::make_nonce()));  // never finished
+  for (const std::string refused : {"none", "third"})
+    CHECK(contains(failure([&] { RunFolder(out, refused); }), "already holds a run (config.json)"));
+  {
+    RunFolder again(out, other);
+    again.open("{\"resume\": \"" + other + "\"}", 3);
+  }
+  CHECK(read_file(out / "metrics.jsonl").empty());                     // steps 4 and 5 are made again
+  make_directories(out / "checkpoints" / checkpoint::folder_name(6));  // saved, if damaged
+  CHECK(contains(failure([&] { RunFolder(out, other); }), "or go on with that run: --resume " + out.string()));
+}
+
 TEST_CASE("of two runs that begin in one folder at once, one is refused") {
   const trireme::testing::Folder folder;
   const fs::path out = folder.path / "run1";

@@ -187,25 +187,12 @@ TEST_CASE("supervisor: the command of the first start and of the next ones") {
     CHECK(next_command(command, true) == Words{"t", "--resume", "auto", "--out", "a"});
   }
   CHECK(next_command({"t", "--resume=none"}, false) == Words{"t", "--resume=auto"});
-  CHECK(contains(failure([] {
-                   static_cast<void>(next_command({"t", "--resume", "other/run"}, false));
-                 }),
-                 "64 trireme: [run] the run from other/run has saved nothing of its own yet"));
-}
-
-TEST_CASE("supervisor: a command that began from another run's checkpoint goes on with its own") {
-  const Words other = {"t", "--resume", "other/run", "--out", "a"};
-  CHECK(has_begun(other, "other/run"));  // as its first start left it
-  CHECK(has_begun(other, "auto"));       // as a restart did
-  CHECK_FALSE(has_begun(other, "none"));
-  CHECK_FALSE(has_begun(other, "third/run"));
-  CHECK_FALSE(has_begun(other, ""));
-  for (const std::string resume : {"auto", "none"})
-    CHECK_FALSE(has_begun({"t", "--resume", resume, "--out", "a"}, resume));
-  CHECK_FALSE(has_begun({"t", "--out", "a"}, "auto"));
-  const Words own = {"t", "--resume", "a/checkpoints/step_00000003", "--out", "a"};
-  CHECK_FALSE(has_begun(own, "auto"));  // an older one, perhaps: train_gpt says
-  CHECK(has_begun(own, "a/checkpoints/step_00000003"));
+  CHECK(next_command({"t"}, false) == Words{"t", "--resume", "auto"});
+  // Nothing of its own yet: it begins there again.
+  CHECK(next_command({"t", "--resume", "other/run"}, false) == Words{"t", "--resume", "other/run"});
+  CHECK(resumed_path({"t", "--resume", "other/run"}) == "other/run");
+  for (const Words& none : {Words{"t"}, Words{"t", "--resume", "auto"}, Words{"t", "--resume=none"}})
+    CHECK(resumed_path(none).empty());
 }
 
 TEST_CASE("supervisor: fewer ranks need dp=auto, a launcher and a fixed batch") {
