@@ -47,7 +47,7 @@ std::string what_happened(const Ending& ending, Verdict verdict, const std::stri
   if (verdict == Verdict::launcher) return "the launcher failed";
   if (ending.signal != 0) return "a process was killed";
   if (ending.code != static_cast<int>(ExitCode::retryable)) return "it failed";
-  return message.empty() ? "told to leave" : "a rank was lost or late";
+  return message.empty() ? "told to leave" : cause_of(message);
 }
 
 fs::path out_of(const Words& command) {
@@ -149,7 +149,8 @@ std::optional<int> Supervisor::code_after(const Ending& ending) {
   if (verdict == Verdict::done) return 0;
   // Then the folder is another run's, and so are the incidents in it.
   if (ending.code != static_cast<int>(ExitCode::locked)) note_incident(ending, verdict);
-  const std::string how = to_string(ending);
+  const bool retryable = ending == Ending{.code = static_cast<int>(ExitCode::retryable)};
+  const std::string how = to_string(ending, retryable ? what_happened(ending, verdict, last_words_.message()) : "");
   if (verdict == Verdict::final) {
     say("the job ended with {}: it would do so again, and is not started again", how);
     if (save_lost_) say("it was told to save and had not");

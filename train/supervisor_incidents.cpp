@@ -7,6 +7,7 @@
 #include <charconv>
 #include <ctime>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "core/error.h"
 #include "core/io.h"
@@ -34,6 +35,35 @@ std::string seconds_text(const std::optional<double>& seconds) {
 }
 
 }  // namespace
+
+std::string cause_of(std::string_view message) {
+  constexpr const char* memory = "out of memory";
+  constexpr const char* flipped = "a bit changed in memory";
+  constexpr const char* lost = "a rank was lost or late";
+  constexpr const char* gpu = "a GPU failed";
+  // The first that is found.
+  constexpr std::array<std::pair<std::string_view, const char*>, 14> causes = {{
+      {"[memory] ", memory},
+      {"[pinned memory] ", memory},
+      {"cudaErrorMemoryAllocation", memory},
+      {"[replicas] ", flipped},
+      {"[seal] ", flipped},
+      {"[threads] a thread could not", "a thread could not start"},
+      {"[threads] ", lost},
+      {"[watch] ", lost},
+      {"MPI says", "MPI failed"},
+      {"[mpi] ", lost},
+      {"NCCL says", "NCCL failed"},
+      {"[nccl] ", "NCCL failed"},
+      {"(cudaError", gpu},
+      {"[cu", gpu},
+  }};
+  for (const auto& [sign, cause] : causes)
+    if (message.find(sign) != std::string_view::npos) return cause;
+  const std::size_t begin = message.find('['), end = message.find("] ", begin);
+  return end == std::string_view::npos ? "it failed"
+                                       : fmt::format("it failed in {}", message.substr(begin + 1, end - begin - 1));
+}
 
 std::string utc(Time time) {
   const std::time_t seconds = std::chrono::system_clock::to_time_t(time);

@@ -20,7 +20,7 @@ using Time = std::chrono::system_clock::time_point;
 struct Incident {
   Time when;                 ///< when the job was seen to have ended
   std::int64_t restart = 0;  ///< how often the job had been started again before
-  std::string what;          ///< "ended by a signal", "preempted", ...
+  std::string what;          ///< "a process was killed", "told to leave", cause_of() its message, ...
   Ending ending;
   std::optional<int> rank;        ///< when the job or its launcher named one
   std::string message;            ///< the job's FATAL line, without "trireme: FATAL[N] "; may be empty
@@ -30,6 +30,10 @@ struct Incident {
   int ranks = 0;               ///< that it goes on with; 0: as many as before
   std::optional<double> lost;  ///< seconds: work done again and time without training; not set: not known yet
 };
+
+/// In a few words what the message of a job that is worth starting again is about: a rank was lost, memory ran out, ...
+/// Told by its component, as in "rank 5 (dp=1) step 120: [memory] out of host memory", or by what a library says.
+std::string cause_of(std::string_view message);
 
 /// One object: {"when":"2025-03-01T12:00:00Z","what":...}.
 std::string to_json_line(const Incident& incident);

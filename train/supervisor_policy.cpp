@@ -30,7 +30,7 @@ const char* meaning(int code) {
     case ExitCode::io:
       return "the file system refused";
     case ExitCode::retryable:
-      return "a rank was lost or late, or it was asked to leave";
+      return "starting again helps";
     case ExitCode::desync:
       return "ranks out of step";
     case ExitCode::numerical:
@@ -50,9 +50,9 @@ Ending Ending::of_exit_code(int code) {
   return by_signal ? Ending{.signal = code - signalled} : Ending{.code = code};
 }
 
-std::string to_string(const Ending& ending) {
+std::string to_string(const Ending& ending, const std::string& cause) {
   if (ending.signal != 0) return fmt::format("signal {} ({})", ending.signal, ::strsignal(ending.signal));
-  const char* means = meaning(ending.code);
+  const char* means = cause.empty() ? meaning(ending.code) : cause.c_str();
   return fmt::format("exit code {}{}", ending.code, means == nullptr ? "" : fmt::format(" ({})", means));
 }
 

@@ -21,8 +21,8 @@ struct Ending {
   int as_exit_code() const { return signal != 0 ? 128 + signal : code; }
   bool operator==(const Ending&) const = default;
 };
-/// "exit code 75 (a rank was lost or late, or it was asked to leave)", "signal 9 (Killed)".
-std::string to_string(const Ending& ending);
+/// "exit code 74 (the file system refused)", "signal 9 (Killed)". `cause`: why, where more is known than the code.
+std::string to_string(const Ending& ending, const std::string& cause = {});
 
 enum class Verdict : std::uint8_t {
   done,      ///< it has made all its steps

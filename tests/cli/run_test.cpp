@@ -58,9 +58,7 @@ TEST_CASE("run: a job that can be started again is, until it is done") {
   const std::string arguments = fmt::format("--out {} --resume auto\n", work.path("out"));
   CHECK(content(work.path("starts")) == "0 " + arguments + "1 " + arguments + "2 " + arguments + "3 " + arguments);
   CHECK(contains(result.output, "run: the command has no --resume; --resume auto is added\n"));
-  CHECK(contains(result.output,
-                 "run: the job ended with exit code 75 (a rank was lost or late, or it was asked to "
-                 "leave), rank 3\n"));
+  CHECK(contains(result.output, "run: the job ended with exit code 75 (a rank was lost or late), rank 3\n"));
   CHECK(contains(result.output,
                  "run: starting again in 0.0 s from the beginning (restart 3; try 3 of 3 for a newer "
                  "checkpoint)\n"));
@@ -74,6 +72,31 @@ TEST_CASE("run: a job that can be started again is, until it is done") {
   CHECK(noted[2]["signal"] == 11);  // as a launcher says it
   CHECK(noted[2]["restart"] == 2);
   CHECK(noted[2]["resumed_step"] == 0);
+}
+
+TEST_CASE("run: an incident says what the job ended of") {
+  const Workplace work;
+  const std::vector<std::pair<std::string, std::string>> faults = {
+      {"oom@rank=1,step=3", "out of memory"},
+      {"flip@rank=1,step=3", "a bit changed in memory"},
+      {"stop@rank=1,step=3", "a rank was lost or late"},
+  };
+  for (const auto& [fault, cause] : faults) {
+    CAPTURE(fault);
+    fs::remove_all(work.path("out"));
+    const Result result = run_with(
+        "TRIREME_FAULT=" + fault, "run",
+        fmt::format("{} -- {}/train_gpt {} --mesh dp=2 --timeout 1 --check-replicas 1 --allow-fault-injection --out {}",
+                    fast, TRIREME_BIN, work.small_run(), work.path("out")));
+    INFO(result.output);
+    CHECK(result.code == 0);
+    CHECK(contains(result.output, fmt::format("run: the job ended with exit code 75 ({}), rank ", cause)));
+    CHECK(incidents(work).at(0)["what"] == cause);
+    CHECK(contains(result.output, fmt::format("Z  {:<24}  exit 75 ", cause)));
+  }
+  // As a shell or a scheduler may tell a rank, past run.
+  const Result told = supervise(work, write_job(work, "exit $((n == 0 ? 75 : 0))"));
+  CHECK(contains(told.output, "run: the job ended with exit code 75 (told to leave)\n"));
 }
 
 TEST_CASE("run: what would end the same way again is not started again") {

@@ -38,6 +38,8 @@ TEST_CASE("supervisor: what waitpid says") {
   CHECK(to_string(Ending{.signal = 9}) == "signal 9 (Killed)");
   CHECK(to_string(Ending{.code = 74}) == "exit code 74 (the file system refused)");
   CHECK(to_string(Ending{.code = 3}) == "exit code 3");
+  CHECK(to_string(Ending{.code = 75}) == "exit code 75 (starting again helps)");
+  CHECK(to_string(Ending{.code = 75}, "out of memory") == "exit code 75 (out of memory)");
 }
 
 TEST_CASE("supervisor: restarts without a newer checkpoint are counted, and wait twice as long each") {
@@ -237,6 +239,33 @@ TEST_CASE("supervisor: what a job says about its end") {
   CHECK(nobody.message().starts_with("[flags]"));
   nobody.hear("trireme: FATAL[");
   nobody.hear("");
+}
+
+TEST_CASE("supervisor: what a job that is started again has ended of") {
+  const std::string place = "rank 1 (dp=1,tp=0,pp=0) step 15: ";
+  const std::vector<std::pair<std::string, std::string>> causes = {
+      {"[memory] out of host memory: asked for 8 bytes", "out of memory"},
+      {"[memory] out of host memory, asked for by something other than a tensor", "out of memory"},
+      {"[pinned memory] the host has no 8 bytes left", "out of memory"},
+      {"[error] out of memory (cudaErrorMemoryAllocation), at a.cpp:7", "out of memory"},
+      {"[cudaSetDevice] busy (cudaErrorDevicesUnavailable), at a.cpp:7", "a GPU failed"},
+      {"[cudnnBackendExecute] it failed", "a GPU failed"},
+      {"[replicas] wte.weight differs between rank 0 and rank 1", "a bit changed in memory"},
+      {"[seal] wte.weight changed in memory since its last update", "a bit changed in memory"},
+      {"[threads] a thread could not be started: no memory", "a thread could not start"},
+      {"[threads] another rank has failed", "a rank was lost or late"},
+      {"[watch] no sign of life for 3.0 s", "a rank was lost or late"},
+      {"[mpi] this rank has failed while the operation was under way", "a rank was lost or late"},
+      {"[all_reduce] MPI says: no answer", "MPI failed"},
+      {"[ncclAllReduce] NCCL says: unhandled system error", "NCCL failed"},
+      {"[nccl] all_reduce: lost; see what other ranks say", "NCCL failed"},
+      {"[recv] nothing came", "it failed in recv"},
+      {"nothing more is known", "it failed"}};
+  for (const auto& [message, cause] : causes) {
+    CHECK(cause_of(message) == cause);
+    CHECK(cause_of(place + message) == cause);
+    CHECK(cause.size() <= 24);  // a column of the table
+  }
 }
 
 TEST_CASE("supervisor: incidents as lines and as a table") {
