@@ -47,6 +47,8 @@ class Optimizer {
 
   std::int64_t steps() const { return steps_; }           ///< updates made so far: bias correction depends on it
   void set_steps(std::int64_t steps) { steps_ = steps; }  ///< when resuming
+  /// Of what it keeps for each weight: "m" and "v" of AdamW, "momentum" of SGD that has it.
+  const std::vector<std::string>& moment_names() const { return moment_names_; }
   /// Copies parameters into their masters again: after parameters were loaded from elsewhere.
   void refresh_masters();
 

@@ -214,18 +214,49 @@ void require_same(std::string_view flag, const std::string& saved, const std::st
        path.string(), flag, saved, asked, flag);
 }
 
-/// The first flag of the model whose value differs, by its name on the command line.
-void require_same_keys(const nlohmann::json& saved, const nlohmann::json& asked, const fs::path& path) {
-  for (const auto& [key, value] : asked.items()) {
-    if (value.is_object() && saved.contains(key)) {  // of the experts
-      require_same_keys(saved[key], value, path);
-      continue;
-    }
-    std::string flag = key == "count" ? "--experts" : key == "shared" ? "--shared-experts" : "--" + key;
-    std::replace(flag.begin(), flag.end(), '_', '-');
-    require_same(flag, saved.value(key, nlohmann::json()).dump(), value.dump(), path);
+/// What a flag of the command line would be given.
+std::string value_text(const nlohmann::json& value) {
+  if (value.is_boolean()) return value.get<bool>() ? "on" : "off";
+  return value.is_string() ? shown_lines(value.get<std::string>()) : shown(value);
+}
+
+std::string flag_of(const std::string& key) {
+  std::string flag = "--" + (key == "shared" ? "shared-experts" : key);
+  std::replace(flag.begin(), flag.end(), '_', '-');
+  return flag;
+}
+
+using FlagValues = std::vector<std::pair<std::string, std::string>>;
+
+/// A model as the flags that make it, before those that follow from others where they are not given: a changed --width
+/// changes --ffn-width.
+FlagValues flag_values(const nlohmann::json& model) {
+  const auto experts = model.find("experts");  // a model without experts has no such entry
+  FlagValues values = {{"--experts", experts == model.end() ? "0" : value_text(experts->at("count"))},
+                       {"--document-mask", model.contains("document_separator") ? "on" : "off"}};
+  FlagValues derived;
+  for (const auto& [key, value] : model.items()) {
+    if (key == "experts") continue;
+    FlagValues& list = key == "kv_heads" || key == "ffn_width" ? derived : values;
+    list.emplace_back(flag_of(key), value_text(value));
   }
-  require_same("the model flags", saved.dump(), asked.dump(), path);  // a key that this run does not have
+  if (experts != model.end())
+    for (const auto& [key, value] : experts->items())
+      if (key != "count") values.emplace_back(flag_of(key), value_text(value));
+  values.insert(values.end(), derived.begin(), derived.end());
+  return values;
+}
+
+std::string value_of(const FlagValues& values, const std::string& flag) {
+  const auto found = std::find_if(values.begin(), values.end(), [&](const auto& value) { return value.first == flag; });
+  return found == values.end() ? "none" : found->second;
+}
+
+/// The first flag of the model whose value differs.
+void require_same_model(const nlohmann::json& saved, const nlohmann::json& asked, const fs::path& path) {
+  const FlagValues was = flag_values(saved), is = flag_values(asked);
+  for (const auto& [flag, value] : is) require_same(flag, value_of(was, flag), value, path);
+  for (const auto& [flag, value] : was) require_same(flag, value, value_of(is, flag), path);
 }
 
 void require_same_data(const nlohmann::json& saved, const RunIdentity& run, const fs::path& path) {
@@ -266,7 +297,7 @@ void require_same_run(const Checkpoint& saved, const Gpt& model, const Tokenizer
          "{} was saved with another tokenizer than this data gives; use the same --data and --tokenizer",
          path.string());
   read_json(saved, "model", [&](const nlohmann::json& json) {
-    require_same_keys(json, model_json(model.config(), model.dtype()), path);
+    require_same_model(json, model_json(model.config(), model.dtype()), path);
     return 0;
   });
   require_same("--seed", shown_lines(saved.run("seed")), std::to_string(run.seed), path);
@@ -275,6 +306,22 @@ void require_same_run(const Checkpoint& saved, const Gpt& model, const Tokenizer
       require_same_data(json, run, path);
       return 0;
     });
+}
+
+void require_same_optimizer(const Checkpoint& saved, const optim::Optimizer& optimizer) {
+  const auto& tensors = saved.manifest().tensors;
+  const auto stores = [&](const std::string& moment) {
+    const std::string prefix = fmt::format("optimizer.{}.", moment);
+    const auto first = tensors.lower_bound(prefix);
+    return first != tensors.end() && first->first.starts_with(prefix);
+  };
+  const std::vector<std::string>& moments = optimizer.moment_names();
+  const auto has = [&](const char* moment) {
+    return std::find(moments.begin(), moments.end(), moment) != moments.end();
+  };
+  const auto name = [](bool adamw) { return adamw ? "adamw" : "sgd"; };
+  require_same("--optimizer", name(stores("m")), name(has("m")), saved.path());
+  if (has("momentum") && !stores("momentum")) require_same("--momentum", "0", "more", saved.path());
 }
 
 Progress read_progress(const Checkpoint& saved) {

@@ -18,6 +18,7 @@
 #include "data/tokenizer.h"
 #include "models/gpt.h"
 #include "optim/loss_scaler.h"
+#include "optim/optimizer.h"
 #include "parallel/checkpoint/checkpoint.h"
 
 namespace trireme {
@@ -65,6 +66,8 @@ RunTexts describe_run(const Gpt& model, const Progress& progress, const Tokenize
 /// Throws ExitCode::usage, naming the flag, when the model, tokenizer, data or seed is not that of the checkpoint.
 void require_same_run(const checkpoint::Checkpoint& saved, const Gpt& model, const Tokenizer& tokenizer,
                       const RunIdentity& run);
+/// Throws ExitCode::usage, naming the flag, for another optimizer, or one that has momentum where none is stored.
+void require_same_optimizer(const checkpoint::Checkpoint& saved, const optim::Optimizer& optimizer);
 /// Throws ExitCode::data when it is malformed, or not that of the manifest's step.
 Progress read_progress(const checkpoint::Checkpoint& saved);
 

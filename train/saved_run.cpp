@@ -21,6 +21,7 @@ Progress load_here(const fs::path& path, Gpt& model, optim::Optimizer& optimizer
                    const RunIdentity& run, const std::vector<checkpoint::HeldTensor>& held) {
   Checkpoint saved(path);
   require_same_run(saved, model, tokenizer, run);
+  require_same_optimizer(saved, optimizer);
   const Progress progress = read_progress(saved);
   saved.read(held, "it was saved with another --optimizer or --momentum");
   optimizer.set_steps(progress.steps);

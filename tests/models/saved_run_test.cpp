@@ -183,30 +183,77 @@ TEST_CASE("the newest of several saves is found, and its absence named") {
 }
 
 TEST_CASE("a run with another model, seed, tokenizer or optimizer is refused, naming what differs") {
-  Recipe other;
-  other.config.width = 64;
-  std::string message = refusal({}, other);
-  CHECK(has(message, "64 trireme: [resume]"));
-  CHECK(has(message, "was saved with --ffn-width 128, and this run has 256; change --ffn-width or start without"));
-  for (const auto& change : std::vector<std::function<void(Recipe&)>>{
-           [](Recipe& r) { r.config.layers = 5; }, [](Recipe& r) { r.config.heads = 2; },
-           [](Recipe& r) { r.config.context = 8; }, [](Recipe& r) { r.config.vocab = 66; },
-           [](Recipe& r) { r.config.bias = false; }, [](Recipe& r) { r.config.dropout = 0.1; },
-           [](Recipe& r) { r.config.activation = Activation::gelu_tanh; }, [](Recipe& r) { r.dtype = DType::bf16; },
-           [](Recipe& r) { r.config.kv_heads = 2; }, [](Recipe& r) { r.config.ffn_width = 64; },
-           [](Recipe& r) { r.config.norm = Norm::rms; }, [](Recipe& r) { r.config.tied = false; },
-           [](Recipe& r) { r.config.positions = PositionEncoding::rope; }}) {
+  struct Change {
+    std::function<void(Recipe&)> make;
+    std::string flag, was, is;
+  };
+  const std::vector<Change> changes = {
+      {[](Recipe& r) { r.config.width = 64; }, "--width", "32", "64"},  // from which the MLP's follows
+      {[](Recipe& r) { r.config.heads = 2; }, "--heads", "4", "2"},     // from which --kv-heads follows
+      {[](Recipe& r) { r.config.layers = 5; }, "--layers", "4", "5"},
+      {[](Recipe& r) { r.config.context = 8; }, "--context", "16", "8"},
+      {[](Recipe& r) { r.config.vocab = 66; }, "--vocab", "65", "66"},
+      {[](Recipe& r) { r.config.bias = false; }, "--bias", "on", "off"},
+      {[](Recipe& r) { r.config.dropout = 0.1; }, "--dropout", "0.0", "0.1"},
+      {[](Recipe& r) { r.config.activation = Activation::gelu_tanh; }, "--activation", "gelu", "gelu-tanh"},
+      {[](Recipe& r) { r.config.activation = Activation::swiglu; }, "--activation", "gelu", "swiglu"},
+      {[](Recipe& r) { r.dtype = DType::bf16; }, "--dtype", "f32", "bf16"},
+      {[](Recipe& r) { r.config.kv_heads = 2; }, "--kv-heads", "4", "2"},
+      {[](Recipe& r) { r.config.ffn_width = 64; }, "--ffn-width", "128", "64"},
+      {[](Recipe& r) { r.config.norm = Norm::rms; }, "--norm", "layer", "rms"},
+      {[](Recipe& r) { r.config.tied = false; }, "--tied", "on", "off"},
+      {[](Recipe& r) { r.config.positions = PositionEncoding::rope; }, "--positions", "learned", "rope"},
+      {[](Recipe& r) { r.config.document_separator = 3; }, "--document-mask", "off", "on"},
+      {[](Recipe& r) { r.config.experts.count = 4; }, "--experts", "0", "4"},
+  };
+  const auto expected = [](const std::string& flag, const std::string& was, const std::string& is) {
+    return fmt::format(" was saved with {} {}, and this run has {}; change {} or start without --resume", flag, was, is,
+                       flag);
+  };
+  for (const Change& change : changes) {
+    CAPTURE(change.flag);
     Recipe changed;
-    change(changed);
-    CHECK(has(refusal({}, changed), "64 trireme: [resume]"));
+    change.make(changed);
+    const std::string forth = refusal({}, changed), back = refusal(changed, {});
+    CHECK(has(forth, "64 trireme: [resume]"));
+    CHECK_MESSAGE(forth.ends_with(expected(change.flag, change.was, change.is)), forth);
+    CHECK_MESSAGE(back.ends_with(expected(change.flag, change.is, change.was)), back);
   }
+  Recipe four{};
+  four.config.experts.count = 4;
+  const auto of_experts = [&](const std::function<void(nn::ExpertsOptions&)>& make) {
+    Recipe changed = four;
+    make(changed.config.experts);
+    return refusal(four, changed);
+  };
+  CHECK(has(of_experts([](auto& o) { o.count = 8; }), expected("--experts", "4", "8")));
+  CHECK(has(of_experts([](auto& o) { o.shared = 1; }), expected("--shared-experts", "0", "1")));
+  CHECK(has(of_experts([](auto& o) { o.capacity_factor = 1.5; }), expected("--capacity-factor", "none", "1.5")));
+  CHECK(has(of_experts([](auto& o) { o.balance = nn::BalanceScope::batch; }),
+            expected("--aux-scope", "sequence", "batch")));
+
+  std::string message;
   message = refusal({}, {}, 8);
   CHECK(has(message, "was saved with --seed 7, and this run has 8; change --seed"));
   CHECK(has(refusal({}, {}, 7, test_tokenizer(66)), "was saved with another tokenizer"));
   CHECK(has(refusal({}, {}, 7, ByteTokenizer()), "use the same --data and --tokenizer"));
-  CHECK(has(refusal({.optimizer = "sgd"}, {}), "it was saved with another --optimizer"));
-  CHECK(has(refusal({}, {.optimizer = "sgd"}), "has no optimizer.momentum."));
+  CHECK(has(refusal({.optimizer = "sgd"}, {}), expected("--optimizer", "sgd", "adamw")));
+  CHECK(has(refusal({}, {.optimizer = "sgd"}), expected("--optimizer", "adamw", "sgd")));
   CHECK(refusal({}, {.global_batch = 16}) == "nothing");  // a batch may change
+}
+
+TEST_CASE("a run may give up its momentum, and needs what was saved to go on with one") {
+  const TempFolder folder;
+  run_mesh("dp=1", [&](const MeshPtr& mesh) {
+    Trainer trainer(mesh, {.optimizer = "sgd"});
+    const auto without = optim::make_sgd(trainer.model.parameters(), {.momentum = 0});
+    save(trainer, folder / "with");
+    save_run(folder / "without", trainer.model, *without, trainer.progress, test_tokenizer(), 7);
+    load_run(folder / "with", trainer.model, *without, test_tokenizer(), 7);
+    CHECK_THROWS_WITH_AS(load(trainer, folder / "without"),
+                         doctest::Contains("was saved with --momentum 0, and this run has more; change --momentum or"),
+                         Error);
+  });
 }
 
 TEST_CASE("a run goes on with the data it was trained on, and what it must not see") {
