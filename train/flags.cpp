@@ -211,7 +211,8 @@ std::string Flags::expectation(const Flag& flag) {
       text = "on or off";
       break;
   }
-  return flag.word.empty() ? text : text + ", or " + flag.word;
+  const bool value_of_its_own = !flag.word.empty() && from_argument(flag.kind, flag.word).is_string();
+  return value_of_its_own ? text + ", or " + flag.word : text;  // a number is the default, and in the range
 }
 
 void Flags::assign(const Flag& flag, const json& value, const std::string& source, const std::string& got) {

@@ -63,6 +63,13 @@ TEST_CASE("a spike's window: what is allowed, and that 0 is not what turns the d
   CHECK(verdict({"--spike-window", "100"}) == "nothing");  // as if it had not been said
 }
 
+TEST_CASE("what --zero 3 may be tuned to is told as a range, and not by the default") {
+  CHECK(verdict({"--zero-prefetch", "65"}) ==
+        "64 trireme: [flags] --zero-prefetch: expected an integer in [0, 64]; got \"65\"; change --zero-prefetch");
+  CHECK(verdict({"--zero-resident", "-1"}) ==
+        "64 trireme: [flags] --zero-resident: expected an integer of at least 0; got \"-1\"; change --zero-resident");
+}
+
 TEST_CASE("a profile needs steps to record and a folder to be written to") {
   CHECK(verdict({"--profile", "trace.json"}) == "nothing");
   CHECK(contains(verdict({"--profile", "/nonexistent/trace.json"}), "there is no folder /nonexistent"));
