@@ -180,6 +180,7 @@ void Checkpointing::finish(const Progress& progress) {
     }
   }
   if (!leaving_) return;
+  if (supervisor_gone()) tell_("the supervisor that started this job is gone: nothing will start it again");
   tell_(saver_ ? fmt::format("preempted; saved step {} in {:.2f} s", saved_step_, saved_seconds_)
                : fmt::format("preempted after step {}; there is no --out: nothing was saved", progress.steps));
 }

@@ -5,9 +5,11 @@
 #include <atomic>
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
 
 #include "core/error.h"
 #include "train/launcher.h"
+#include "train/supervisor.h"
 
 namespace trireme {
 namespace {
@@ -52,6 +54,12 @@ void handle(int signal, void (*handler)(int)) {
   require(::sigaction(signal, &action, nullptr) == 0, "signals", "signal {} cannot be caught", signal);
 }
 
+/// The process that started the job, if all is as it should be: the parent, or that of the launcher. Who loses its
+/// parent is given another one.
+pid_t starter() { return launcher_ranks() > 0 ? supervisor::parent_of(::getppid()).value_or(0) : ::getppid(); }
+
+std::optional<pid_t> supervisor_was;
+
 bool is_ignored(int signal) {
   struct sigaction action = {};
   ::sigaction(signal, nullptr, &action);
@@ -70,7 +78,10 @@ void catch_signals() {
   interrupts = 0;
   interrupt_told = false;
   if (!is_ignored(SIGINT)) handle(SIGINT, note_interrupt);
+  if (std::getenv(supervisor::restarts_variable) != nullptr) supervisor_was = starter();
 }
+
+bool supervisor_gone() { return supervisor_was && *supervisor_was != starter(); }
 
 SignalsNoted signals_noted() {
   SignalsNoted noted{.leave = leave_noted, .save = {}};

@@ -35,16 +35,6 @@ int checked(int result, const char* what) {
   return result;
 }
 
-/// The parent of a process, from /proc/N/stat: "N (name) S parent ...", where the name may hold anything.
-std::optional<pid_t> parent_of(const std::string& process) {
-  std::ifstream file("/proc/" + process + "/stat");
-  std::string text;
-  std::getline(file, text, '\0');
-  const std::size_t name_end = text.rfind(')');
-  if (name_end == std::string::npos || name_end + 4 >= text.size()) return std::nullopt;
-  return static_cast<pid_t>(std::atol(text.c_str() + name_end + 4));
-}
-
 std::optional<pid_t> number(std::string_view text) {
   pid_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -98,9 +88,11 @@ SignalQueue::SignalQueue() {
   sigaddset(&wanted, SIGCHLD);
   sigaddset(&wanted, SIGPIPE);  // a terminal that is gone is no reason to end
   for (const int signal : user_signals) sigaddset(&wanted, signal);
-  struct sigaction hangup = {};
-  ::sigaction(SIGHUP, nullptr, &hangup);
-  if (hangup.sa_handler == SIG_IGN) sigdelset(&wanted, SIGHUP);  // held back, it would not be ignored
+  for (const int ignorable : {SIGHUP, SIGINT}) {  // as train/signals.h has it
+    struct sigaction action = {};
+    ::sigaction(ignorable, nullptr, &action);
+    if (action.sa_handler == SIG_IGN) sigdelset(&wanted, ignorable);  // held back, it would not be ignored
+  }
   checked(::sigprocmask(SIG_BLOCK, &wanted, &before_), "signals cannot be held back");
   fd_ = checked(::signalfd(-1, &wanted, SFD_NONBLOCK | SFD_CLOEXEC), "signals cannot be read");
 }
@@ -207,14 +199,23 @@ std::size_t Job::remove_leftovers() const {
   return remove_open_mpi_leftovers(seen_, temporary.empty() ? "/tmp" : temporary, "/dev/shm");
 }
 
+// From /proc/N/stat: "N (name) S parent ...", where the name may hold anything.
+std::optional<pid_t> parent_of(pid_t process) {
+  std::ifstream file(fmt::format("/proc/{}/stat", process));
+  std::string text;
+  std::getline(file, text, '\0');
+  const std::size_t name_end = text.rfind(')');
+  if (name_end == std::string::npos || name_end + 4 >= text.size()) return std::nullopt;
+  return static_cast<pid_t>(std::atol(text.c_str() + name_end + 4));
+}
+
 std::set<pid_t> descendants(pid_t ancestor) {
   std::multimap<pid_t, pid_t> children;
   std::error_code unreadable;
   for (const auto& entry : fs::directory_iterator("/proc", unreadable)) {
-    const std::string name = entry.path().filename().string();
-    const std::optional<pid_t> process = number(name);
+    const std::optional<pid_t> process = number(entry.path().filename().string());
     if (!process) continue;
-    if (const auto parent = parent_of(name)) children.emplace(*parent, *process);
+    if (const auto parent = parent_of(*process)) children.emplace(*parent, *process);
   }
   std::set<pid_t> found;
   std::vector<pid_t> open = {ancestor};

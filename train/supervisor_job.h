@@ -25,8 +25,8 @@
 
 namespace trireme::supervisor {
 
-/// While it lives, SIGTERM, SIGINT, SIGHUP (unless it is ignored, as under nohup), SIGUSR1, SIGUSR2 and SIGCHLD wait in
-/// a queue. One at a time, on the main thread.
+/// While it lives, SIGTERM, SIGINT (unless it is ignored, as in a script's background jobs), SIGHUP (unless it is
+/// ignored, as under nohup), SIGUSR1, SIGUSR2 and SIGCHLD wait in a queue. One at a time, on the main thread.
 class SignalQueue {
  public:
   SignalQueue();
@@ -88,6 +88,8 @@ class Job {
   std::chrono::steady_clock::time_point next_look_;
 };
 
+/// Nothing for a process that is not there.
+std::optional<pid_t> parent_of(pid_t process);
 /// Every process below `ancestor`, zombies included.
 std::set<pid_t> descendants(pid_t ancestor);
 

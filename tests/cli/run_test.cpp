@@ -274,6 +274,25 @@ TEST_CASE("run: when its terminal is closed the job saves and leaves, unless noh
   CHECK(content(said) == "leave\n");
 }
 
+TEST_CASE("run: an interrupt that is ignored from the start stays so, as in train_gpt by itself") {
+  const Workplace work;
+  const std::string log = work.path("log");
+  for (const std::string before : {"", "run -- "}) {
+    CAPTURE(before);
+    fs::remove(log);
+    // A shell without job control, as of a script, starts background jobs with SIGINT ignored.
+    const Result result = shell(fmt::format(
+        "{0}/{1}{2}train_gpt {3} --mesh dp=2 --steps 1000000 --out {4} >{5} 2>&1 & p=$!; "
+        "until grep -qs \"^step 3/\" {5}; do sleep 0.01; done; kill -INT $p; "
+        "most=$(($(grep -c ^step {5}) + 300)); until [ $(grep -c ^step {5}) -gt $most ]; do kill -0 $p || exit 98; "
+        "sleep 0.01; done; grep -q \"told to save\\|interrupted\" {5} && exit 97; kill -TERM $p; wait $p",
+        TRIREME_BIN, before, before.empty() ? "" : std::string(TRIREME_BIN) + "/", work.small_run(),
+        work.path(before.empty() ? "alone" : "below"), log));
+    INFO(result.output);
+    CHECK(result.code == 75);
+  }
+}
+
 TEST_CASE("run: a job that does not leave is killed when told twice") {
   const Workplace work;
   const std::string ready = work.path("ready");
@@ -462,18 +481,35 @@ TEST_CASE(
   CHECK(contains(result.output, " from step 3 (restart 2; try 2 of 3 for a newer checkpoint)\n"));
 }
 
-TEST_CASE("run: when the supervisor itself is killed, the job saves and leaves") {
-  const Workplace work;
-  const std::string log = work.path("log"), gone = work.path("gone");
-  const Result result = shell(fmt::format(
-      "{0}/run -- {0}/train_gpt {1} --mesh dp=2 --steps 1000000 --out {2} >{3} 2>&1 & p=$!; "
-      "until grep -q \"^step 3/\" {3}; do sleep 0.01; done; m=$(cat /proc/$p/task/*/children | tr -d \" \"); "
-      "kill -9 $p; while kill -0 $m 2>/dev/null && ! grep -q \"^State:.Z\" /proc/$m/status; do sleep 0.02; done; exit "
-      "5",
-      TRIREME_BIN, work.small_run(), work.path("out"), log));
-  INFO(content(log));
-  CHECK(result.code == 5);
-  CHECK(contains(content(log), "\npreempted; saved step "));
+TEST_CASE("run: when the supervisor itself is killed, the job saves and leaves, and says so") {
+  const std::string gone = "\nthe supervisor that started this job is gone: nothing will start it again\n";
+  for (const bool mpi : {false, true}) {
+    CAPTURE(mpi);
+    const Workplace work;
+    const std::string log = work.path("log");
+    const std::string launcher = mpi ? fmt::format("{} --oversubscribe -n 2 ", TRIREME_MPIEXEC) : std::string();
+    // Few lines: an mpirun that was told to end no longer reads what its ranks print, and they would wait for it.
+    // The job is told by its launcher, or by the system; or by a supervisor that is there.
+    const auto left_after = [&](const std::string& then) {
+      fs::remove_all(work.path("out"));
+      fs::remove(log);
+      const Result result = shell(fmt::format(
+          "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; {0}/run -- {1} {0}/train_gpt {2} --mesh "
+          "dp=2 --steps 1000000 --log-every 100 --out {3} >{4} 2>&1 & p=$!; until grep -qs \"^step 100/\" {4}; do "
+          "sleep "
+          "0.01; done; "
+          "m=$(cat /proc/$p/task/*/children | tr -d \" \"); {5}; "
+          "while kill -0 $m 2>/dev/null && ! grep -q \"^State:.Z\" /proc/$m/status; do sleep 0.02; done; exit 5",
+          TRIREME_BIN, launcher, work.small_run(), work.path("out"), log, then));
+      CHECK(result.code == 5);
+      CHECK(contains(content(log), "\npreempted; saved step "));
+      return content(log);
+    };
+    const std::string killed = left_after("kill -9 $p");
+    CHECK_MESSAGE(contains(killed, gone + "preempted; "), killed);
+    const std::string told = left_after("kill -TERM $p; wait $p");
+    CHECK_MESSAGE(!contains(told, gone), told);
+  }
 }
 
 TEST_CASE("run: the SLURM sample queues itself again at its time limit, and only then") {
