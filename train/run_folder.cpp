@@ -50,8 +50,9 @@ RunFolder::RunFolder(fs::path out, const std::string& resume) : path_(std::move(
     fail(ExitCode::usage, "out", "{} is a file; expected a folder, or a name not taken yet; change --out",
          path_.string());
   const bool automatic = resume == "auto";
+  begins_again_ = begins_again(path_, resume);
   resumed_ = automatic ? fs::exists(path_ / config_name, unknown) || holds_checkpoint(path_)
-                       : resume != "none" && (lies_in(resume, path_) || begins_again(path_, resume));
+                       : resume != "none" && (lies_in(resume, path_) || begins_again_);
   if (resumed_) {
     if (!automatic && !begins_elsewhere(resume, path_)) require_newest(resume);
   } else {
@@ -131,7 +132,7 @@ std::string RunFolder::open(const std::string& config, std::int64_t steps) {
       if (is_leftover(name)) remove_file(path_ / name);
     }
     write_file(path_ / config_name, config);
-    if (resumed_ && steps == 0) said = set_metrics_aside();
+    if (resumed_ && (steps == 0 || begins_again_)) said = set_metrics_aside();
     if (resumed_) keep_first(steps);
     metrics_ = std::make_unique<AppendFile>(path_ / metrics_name);
   });

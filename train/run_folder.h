@@ -58,6 +58,7 @@ class RunFolder {
 
   std::filesystem::path path_;
   bool resumed_ = false;
+  bool begins_again_ = false;  // from another run's checkpoint
   std::unique_ptr<FileLock> lock_;
   std::unique_ptr<AppendFile> metrics_;
   std::string waiting_;  // lines that could not be written yet

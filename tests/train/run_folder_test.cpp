@@ -105,7 +105,7 @@ TEST_CASE("a run from another's checkpoint that ended with nothing saved begins 
     CHECK(contains(failure([&] { RunFolder(out, refused); }), "already holds a run (config.json)"));
   {
     RunFolder again(out, other);
-    again.open("{\"resume\": \"" + other + "\"}", 3);
+    CHECK(contains(again.open("{\"resume\": \"" + other + "\"}", 3), "its metrics are kept in "));
   }
   CHECK(read_file(out / "metrics.jsonl").empty());                     // steps 4 and 5 are made again
   make_directories(out / "checkpoints" / checkpoint::folder_name(6));  // saved, if damaged
