@@ -317,6 +317,7 @@ class Multiplication {
     }
     const auto beta = static_cast<T>(plan_.partial_sums || first ? p_.beta : 1.0);
     const auto* bias = last && p_.bias != nullptr ? static_cast<const In*>(p_.bias) + columns.begin : nullptr;
+    if (last && !finish_.nothing()) return leave_finished(rows, columns, tile, alpha, beta, bias);
     for (std::int64_t i = rows.begin; i < rows.end; ++i, tile += width) {
       auto* c = static_cast<Out*>(p_.c.data) + i * p_.c.row_stride + columns.begin;
       if (columns.size() == width) {
@@ -324,8 +325,20 @@ class Multiplication {
       } else {
         write_row(tile, columns.size(), alpha, beta, bias, c);
       }
-      if (last && !finish_.nothing()) finish_.row(columns.size(), c);
     }
+  }
+
+  /// The last step for a tile whose product has an epilogue.
+  void leave_finished(Range rows, Range columns, const T* tile, T alpha, T beta, const In* bias) {
+    const std::int64_t stride = p_.c.row_stride, n = columns.size();
+    Out* const c = static_cast<Out*>(p_.c.data) + rows.begin * stride + columns.begin;
+    std::array<Out, Plan<Unit>::tile> values;
+    for (std::int64_t i = 0; i < rows.size(); ++i) {
+      if (beta != 0) std::copy_n(c + i * stride, n, values.data() + i * n);
+      write_row(tile + i * width, n, alpha, beta, bias, values.data() + i * n);
+    }
+    finish_.tile(rows.size(), n, c, stride, values);
+    for (std::int64_t i = 0; i < rows.size(); ++i) std::copy_n(values.data() + i * n, n, c + i * stride);
   }
 
   const Product& p_;
@@ -369,9 +382,14 @@ std::size_t packed_b_bytes(const Product& product) {
   });
 }
 
+/// A result that stays in the caches is finished faster by kernels of its own, which see long rows of it.
+bool takes_epilogue(const Product& product) {
+  constexpr std::int64_t least = 1 << 19;  // elements
+  return !suits_dots(product) && product.c.rows * product.c.columns >= least;
+}
+
 }  // namespace
 
-const ProductKernel packed_product = {multiply, workspace_bytes, packed_b_bytes,
-                                      [](const Product& product) { return !suits_dots(product); }};
+const ProductKernel packed_product = {multiply, workspace_bytes, packed_b_bytes, takes_epilogue};
 
 }  // namespace trireme::cpu

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 
 #include "core/cpu/gemm.h"
 #include "core/cpu/unary_rows.h"
@@ -26,7 +27,7 @@ template <class Out, class In, class T>
   }
 }
 
-/// A product's epilogue on rows of c that hold sum and bias. It rounds to T after each step, and so gives the bits of
+/// A product's epilogue on tiles of sums and biases. It rounds to T after each step, and so gives the bits of
 /// core/gemm_steps.h; what it saves is their passes over memory.
 template <class T>
 class Finish {
@@ -42,20 +43,32 @@ class Finish {
   }
   bool nothing() const { return epilogue_ == nullptr; }
 
-  /// c: part of a row.
-  void row(std::int64_t columns, T* c) const {
-    const std::int64_t at = c - c_;
-    T* const before = epilogue_->pre_activation == nullptr ? nullptr : static_cast<T*>(epilogue_->pre_activation) + at;
-    if (derivative_ != nullptr) derivative_(columns, before, c, c);
+  /// values [rows, columns], dense: a tile's sums and biases, which belong into c from `c` on, rows `stride` apart. All at
+  /// once, as an activation of a few elements is a wait for its own arithmetic.
+  template <std::size_t most>
+  void tile(std::int64_t rows, std::int64_t columns, const T* c, std::int64_t stride,
+            std::array<T, most>& values) const {
+    const std::int64_t at = c - c_, count = rows * columns;
+    T* const pre_activation = static_cast<T*>(epilogue_->pre_activation);
+    if (derivative_ != nullptr) {
+      std::array<T, most> before;
+      for (std::int64_t i = 0; i < rows; ++i)
+        std::copy_n(pre_activation + at + i * stride, columns, before.data() + i * columns);
+      derivative_(count, before.data(), values.data(), values.data());
+    }
     if (activate_ != nullptr) {
-      if (before != nullptr) std::copy_n(c, columns, before);
-      activate_(columns, c, c);
+      for (std::int64_t i = 0; i < rows && pre_activation != nullptr; ++i)
+        std::copy_n(values.data() + i * columns, columns, pre_activation + at + i * stride);
+      activate_(count, values.data(), values.data());
     }
     if (epilogue_->residual == nullptr) return;
     using A = accumulate_t<T>;
-    const T* const residual = static_cast<const T*>(epilogue_->residual) + at;
-    for (std::int64_t j = 0; j < columns; ++j)
-      c[j] = static_cast<T>(static_cast<A>(c[j]) + static_cast<A>(residual[j]));
+    for (std::int64_t i = 0; i < rows; ++i) {
+      const T* const residual = static_cast<const T*>(epilogue_->residual) + at + i * stride;
+      T* const sum = values.data() + i * columns;
+      for (std::int64_t j = 0; j < columns; ++j)
+        sum[j] = static_cast<T>(static_cast<A>(sum[j]) + static_cast<A>(residual[j]));
+    }
   }
 
  private:

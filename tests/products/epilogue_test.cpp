@@ -7,6 +7,7 @@
 #include "tests/products/each_product.h"
 #include "tests/products/reference.h"
 #include "tests/products/units.h"
+#include "tests/sanitized.h"
 
 namespace trireme {
 namespace {
@@ -82,6 +83,15 @@ TEST_CASE("what follows a product gives the bits of kernels of their own") {
           check_all(size, dtype);
       }
     });
+  });
+}
+
+TEST_CASE("what follows a product whose result leaves the caches gives the bits of kernels of their own") {
+  for_each_unit([] {
+    for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16}) {
+      check_all({731, 725, 20}, dtype);  // fits no tile
+      if (!test::sanitized) check_all({1030, 515, 1100}, dtype);
+    }
   });
 }
 
