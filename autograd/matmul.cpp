@@ -1,9 +1,9 @@
 // Matrix products. Transposes are views, so every product here is one call of the gemm kernel.
 #include "autograd/deferred.h"
+#include "autograd/linear_gradients.h"
 #include "autograd/op.h"
 #include "autograd/ops.h"
 #include "autograd/support.h"
-#include "autograd/weight_gradient.h"
 
 namespace trireme {
 namespace {
@@ -90,11 +90,7 @@ struct Linear : Op {
   Gradients backward(const Tensor& gradient) const {
     const Tensor dy = as_rows(gradient);  // [N, out]
     Gradients gradients(4);
-    if (needs(0)) {
-      Tensor dx = Tensor::empty({dy.size(0), matrix.size(1)}, dy.dtype(), dy.device());  // [N, in]
-      kernels(dy.device()).gemm(dy, matrix, dx, {.b_is_weight = is_weight});
-      gradients[0] = view::reshape(dx, input_shape);
-    }
+    if (needs(0)) gradients[0] = input_gradient(dy, matrix, is_weight, input_shape);
     // The input now: what could make it again is gone once backward has passed.
     if (needs(1)) gradients[1] = weight_gradient(*this, 1, as_rows(input.get()), dy, weight_shape);
     if (needs(2)) gradients[2] = bias_gradient(dy, bias_shape);

@@ -1,10 +1,10 @@
 // Two layers and the activation between them, which the products on either side of it carry out: forward as the first one
-// stores its result, backward as the gradient of the second one's input leaves its product. No pass over [N, F] is the
-// activation's own.
+// stores its result, backward as the gradient of the second one's input leaves its product. Where [N, F] leaves the caches,
+// the activation has no pass over it of its own (core/gemm_steps.h says where it still has).
+#include "autograd/linear_gradients.h"
 #include "autograd/op.h"
 #include "autograd/ops.h"
 #include "autograd/support.h"
-#include "autograd/weight_gradient.h"
 
 namespace trireme {
 namespace {
@@ -67,11 +67,7 @@ struct MlpOp : Op {
     u = h = Tensor();
     if (needs(4)) gradients[4] = bias_gradient(dy, out_bias_shape);
     if (needs(5)) gradients[5] = gradient;
-    if (needs(0)) {
-      Tensor dx = Tensor::empty({du.size(0), in.size(1)}, du.dtype(), du.device());  // [N, in]
-      kernels(du.device()).gemm(du, in, dx, {.b_is_weight = weights_kept});
-      gradients[0] = view::reshape(dx, input_shape);
-    }
+    if (needs(0)) gradients[0] = input_gradient(du, in, weights_kept, input_shape);
     if (needs(1)) gradients[1] = weight_gradient(*this, 1, as_rows(input.get()), du, in_shape);
     if (needs(2)) gradients[2] = bias_gradient(du, in_bias_shape);
     return gradients;

@@ -29,11 +29,16 @@ enum class ExitCode {
 class Error : public std::runtime_error {
  public:
   Error(ExitCode code, std::string_view where, std::string_view what)
-      : std::runtime_error(fmt::format("trireme: [{}] {}", where, what)), code_(code) {}
+      : std::runtime_error(fmt::format("trireme: [{}] {}", where, what)), code_(code), where_(where.size()) {}
   ExitCode code() const { return code_; }
+  std::string where() const { return std::string(what()).substr(begin, where_); }
+  /// `what` alone, to be quoted in another message.
+  std::string reason() const { return std::string(what()).substr(begin + where_ + 2); }
 
  private:
+  static constexpr std::size_t begin = std::string_view("trireme: [").size();
   ExitCode code_;
+  std::size_t where_;
 };
 
 /// Throws an Error with a formatted message: fail(ExitCode::usage, "mesh", "tp={} does not divide heads={}", tp,

@@ -47,7 +47,8 @@ struct Cost<&KernelTable::gemm> {
   static ProfileCost of(const Tensor& a, const Tensor& b, const Tensor& c, const GemmOptions& options) {
     const double written = bytes(c) * (options.beta == 0 ? 1 : 2);
     return {.flops = 2 * static_cast<double>(c.count()) * static_cast<double>(a.size(-1)),
-            .bytes = bytes(a) + bytes(b) + written + bytes(options.bias)};
+            .bytes = bytes(a) + bytes(b) + written + bytes(options.bias) + bytes(options.pre_activation) +
+                     bytes(options.residual)};
   }
 };
 

@@ -42,11 +42,7 @@ template <class F>
 decltype(auto) naming_file(const fs::path& path, F&& f) {
   try {
     return f();
-  } catch (const Error& error) {
-    const std::string_view message = error.what();
-    const std::size_t prefix = message.find("] ");
-    throw Error(error.code(), "data", path.string() + ": " + std::string(message.substr(prefix + 2)));
-  }
+  } catch (const Error& error) { throw Error(error.code(), "data", path.string() + ": " + error.reason()); }
 }
 
 }  // namespace

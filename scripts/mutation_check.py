@@ -3,7 +3,7 @@
 
   scripts/mutation_check.py               all of them, some ten minutes; the status is 0 when every one is caught
   scripts/mutation_check.py --only zigzag those whose name contains the text
-  scripts/mutation_check.py --list
+  scripts/mutation_check.py --list        names them; the status is 0 when every one has its line in the sources
 
 Works in a copy of the committed sources, build-mutation/, and touches nothing else. A mutation is a replacement in one
 file, and the fast test that should notice. A test that hangs notices too: a wrong collective is often waited for.
@@ -55,9 +55,9 @@ MUTATIONS = [
     Mutation("gradients sent before the last micro-batch", "parallel/grad_sync.cpp",
              "if (!in_last_backward_) return;", "", "grad_sync_test"),
     Mutation("a mean of micro-batches' means", "train/trainer.cpp",
-             "model_.loss(hidden, batch.targets, loss_scale * scaler_.scale())",
-             "model_.loss(hidden, batch.targets, loss_scale * scaler_.scale() / "
-             "static_cast<double>(batch_.micro_batches))",
+             "model_.loss(hidden, batch.targets, loss_scale_ * scaler_.scale() * fault::loss_factor());",
+             "model_.loss(hidden, batch.targets, loss_scale_ * scaler_.scale() * fault::loss_factor() / "
+             "static_cast<double>(batch_.micro_batches));",
              "parity_test", "*equals the whole batch at once*"),
     Mutation("gradients of norms not summed over tp under sequence parallelism", "nn/module.cpp",
              "weight_(b.parameter(\"weight\", {width}, {.tp = b.beside_residual()}, Init::ones())) {\n",
@@ -103,8 +103,8 @@ MUTATIONS = [
     Mutation("recomputation draws another dropout mask", "models/gpt.cpp", "std::exchange(*run, state)",
              "std::exchange(*run, *run)", "parity_test", "*recomputation gives the same bits*"),
     Mutation("16-bit gradients summed in 16 bits", "parallel/grad_sync.cpp",
-             "const Tensor gradients = Tensor::zeros({count});  // [n]",
-             "const Tensor gradients = Tensor::zeros({count}, DType::bf16);", "parity_test", "*bf16*"),
+             "const Tensor gradients = Tensor::zeros({count}, DType::f32, device);  // [n]",
+             "const Tensor gradients = Tensor::zeros({count}, DType::bf16, device);", "parity_test", "*bf16*"),
 ]
 
 
@@ -145,6 +145,13 @@ def test(mutation):
     return True, case.group(1) if case else f"{mutation.test} ended with status {result.returncode}"
 
 
+def planted_nowhere(mutation):
+    """Why the mutation can't be planted in the sources of this checkout; empty when it can."""
+    with open(os.path.join(ROOT, mutation.file), encoding="utf-8") as file:
+        found = file.read().count(mutation.old)
+    return "" if found == 1 else f"the line is in {mutation.file} {found} times"
+
+
 def check(mutation):
     path = os.path.join(COPY, mutation.file)
     with open(path, encoding="utf-8") as file:
@@ -163,14 +170,15 @@ def check(mutation):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", metavar="TEXT", help="mutations whose name contains TEXT")
-    parser.add_argument("--list", action="store_true", help="print the mutations, run nothing")
+    parser.add_argument("--list", action="store_true", help="print the mutations and where one no longer has a line, run nothing")
     options = parser.parse_args()
     chosen = [m for m in MUTATIONS if options.only in m.name]
     if not chosen:
         sys.exit(f"mutation_check: no mutation is named '{options.only}'; see --list")
     if options.list:
-        print("\n".join(f"{m.name}: {m.file}, {m.test}" for m in chosen))
-        return 0
+        for mutation in chosen:
+            print(f"{mutation.name}: {mutation.file}, {mutation.test} {planted_nowhere(mutation)}")
+        return 1 if any(planted_nowhere(m) for m in chosen) else 0
     prepare()
     caught = 0
     for mutation in chosen:

@@ -229,9 +229,8 @@ void declare_precision(Flags& flags, PrecisionOptions& o) {
   flags.add_choice(
       "keep-packed", o.keep_packed, {{"on", true}, {"off", false}},
       "weights of linear layers, not of experts, stay packed as products want them over the micro-batches of a step: "
-      "each but the first is faster, for twice the memory of the weights; on the CPU, with --gemm trireme, and --zero "
-      "2 "
-      "at most");
+      "each but the first is faster, for twice the memory of the weights; on the CPU, with --gemm trireme, and "
+      "--zero 2 at most");
   flags.add_choice("pin", o.pin, {{"on", true}, {"off", false}},
                    "threads keep to cores of their own, if there are as many; off: wherever the system has them run");
 }

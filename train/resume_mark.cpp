@@ -11,12 +11,6 @@ using checkpoint::ResumeAttempts;
 
 ResumeAttempts attempts_beside(const fs::path& checkpoint) { return ResumeAttempts(checkpoint.parent_path()); }
 
-/// The message of an error without "trireme: [where] ".
-std::string reason(const Error& error) {
-  const std::string what = error.what();
-  return what.substr(what.find("] ") + 2);
-}
-
 }  // namespace
 
 ResumeMark::ResumeMark(const TrainOptions& options, const std::optional<Resumed>& resumed, Rank& rank,
@@ -33,7 +27,7 @@ void ResumeMark::begin_step() {
   int before = 0;
   try {
     if (rank_.first()) before = attempts_beside(checkpoint_).begin(checkpoint_);
-  } catch (const Error& error) { tell_(fmt::format("{}; training goes on without that note", reason(error))); }
+  } catch (const Error& error) { tell_(fmt::format("{}; training goes on without that note", error.reason())); }
   // From here on every rank may fail by itself, and the first one be ended for it.
   before = std::stoi(checkpoint::broadcast_text(*rank_.world, std::to_string(before)));
   rank_.failed = [checkpoint = checkpoint_, before] { attempts_beside(checkpoint).take_back(checkpoint, before); };
@@ -44,7 +38,7 @@ void ResumeMark::step_made() {
   rank_.failed = nullptr;
   try {
     if (rank_.first()) attempts_beside(checkpoint_).succeeded();
-  } catch (const Error& error) { tell_(fmt::format("{}; training goes on", reason(error))); }
+  } catch (const Error& error) { tell_(fmt::format("{}; training goes on", error.reason())); }
 }
 
 }  // namespace trireme

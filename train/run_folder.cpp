@@ -33,12 +33,6 @@ bool begins_again(const fs::path& out, const std::string& resume) {
   return begins_elsewhere(resume, out) && !holds_checkpoint(out) && was_begun_from(out, resume);
 }
 
-/// The message of an error without "trireme: [where] ".
-std::string reason(const Error& error) {
-  const std::string what = error.what();
-  return what.substr(what.find("] ") + 2);
-}
-
 void warn(const std::string& text) { std::fputs(("trireme: " + text + "\n").c_str(), stderr); }  // one write
 
 }  // namespace
@@ -110,8 +104,8 @@ void RunFolder::name_out(const std::function<void()>& f) const {
     if (error.code() == ExitCode::io && resumed_)  // elsewhere, the run would begin again
       fail(ExitCode::io, "out",
            "{}; what is saved in {} is as it was: make room, or mend what failed, and the same command goes on with it",
-           reason(error), path_.string());
-    fail(error.code(), "out", "{}; choose another --out", reason(error));
+           error.reason(), path_.string());
+    fail(error.code(), "out", "{}; choose another --out", error.reason());
   }
 }
 
@@ -179,7 +173,7 @@ void RunFolder::log(const StepRecord& record) {
     metrics_->line(lines);
     waiting_.clear();
   } catch (const Error& error) {
-    if (waiting_.empty()) warn(fmt::format("{}; training goes on, and the lines wait for room", reason(error)));
+    if (waiting_.empty()) warn(fmt::format("{}; training goes on, and the lines wait for room", error.reason()));
     waiting_ = lines + "\n";
   }
 }

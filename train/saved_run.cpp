@@ -155,13 +155,12 @@ std::optional<Resumed> load_newest_run(const fs::path& out, Gpt& model, optim::O
       checkpoint::agree(world, [&] { progress = load_here(path, model, optimizer, tokenizer, run, held); });
       return Resumed{path, progress};
     } catch (const Error& error) {
-      const std::string what = error.what(), reason = what.substr(what.find("] ") + 2);
       if (error.code() == ExitCode::io)
         fail(ExitCode::io, "resume",
              "{}; {} is not passed over, as it may be whole: see to that, then the same command goes on from there",
-             reason, path.string());
+             error.reason(), path.string());
       if (error.code() != ExitCode::data) throw;
-      tell(fmt::format("skipped {}: {}", path.filename().string(), reason));
+      tell(fmt::format("skipped {}: {}", path.filename().string(), error.reason()));
       damaged = damaged || !checkpoint::is_unfinished(path);
     }
   }

@@ -214,8 +214,7 @@ int Supervisor::fewer_ranks() const {
 }
 
 /// As --world-command prints, or else all, or one fewer than the launcher could not start just now, where so few do.
-/// What fails at the
-/// start is a wrong command; what fails later may be well again after a pause.
+/// What fails at the start is a wrong command; what fails later may be well again after a pause.
 std::optional<int> Supervisor::available_ranks() {
   if (options_.world_command.empty()) return launcher_failed_ && fewer_ranks() > 0 ? ranks_ - 1 : elastic_->ranks;
   const WorldAnswer answer = ask_world(options_.world_command, signals_);

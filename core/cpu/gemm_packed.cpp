@@ -384,7 +384,7 @@ std::size_t packed_b_bytes(const Product& product) {
 
 /// A result that stays in the caches is finished faster by kernels of its own, which see long rows of it.
 bool takes_epilogue(const Product& product) {
-  constexpr std::int64_t least = 1 << 19;  // elements
+  constexpr std::int64_t least = 1 << 20;  // elements
   return !suits_dots(product) && product.c.rows * product.c.columns >= least;
 }
 

@@ -28,7 +28,7 @@ template <class Out, class In, class T>
 }
 
 /// A product's epilogue on tiles of sums and biases. It rounds to T after each step, and so gives the bits of
-/// core/gemm_steps.h; what it saves is their passes over memory.
+/// core/gemm_steps.h; what it saves is their passes over memory, and so it is used where the result is large.
 template <class T>
 class Finish {
  public:

@@ -18,7 +18,7 @@ inline constexpr std::int64_t kAll = std::numeric_limits<std::int64_t>::max();
 __device__ __forceinline__ std::int64_t rank_of(float x, int column) {
   const auto bits = std::bit_cast<std::int32_t>(x + 0.0F);
   const std::int32_t as_floats = bits ^ ((bits >> 31) & 0x7fffffff);  // ordered as they are
-  const std::int32_t ordered = x != x ? 0x7fc00000 : as_floats;
+  const std::int32_t ordered = x != x ? 0x7fc00000 : as_floats;  // the bits of a NaN: above infinity's, below kAll's
   return (std::int64_t{ordered} << 32) | ~static_cast<std::uint32_t>(column);
 }
 __device__ __forceinline__ std::int32_t column_of(std::int64_t rank) { return ~static_cast<std::int32_t>(rank); }

@@ -55,13 +55,6 @@ bool is_unfinished_note(std::string_view name) {
   return name.starts_with(begin) && all_of(name.substr(begin.size()), "0123456789.");
 }
 
-/// The message of an error without "trireme: [where] ".
-std::string reason(const Error& error) {
-  const std::string what = error.what();
-  const std::size_t end = what.find("] ");
-  return end == std::string::npos ? what : what.substr(end + 2);
-}
-
 Candidate examine(const fs::path& path) {
   Candidate candidate{.path = path, .problem = {}, .unfinished = is_unfinished(path)};
   try {
@@ -72,7 +65,7 @@ Candidate examine(const fs::path& path) {
     else
       candidate.step = read_manifest(path).step;
   } catch (const Error& error) {
-    candidate.problem = reason(error);
+    candidate.problem = error.reason();
     candidate.unread = error.code() == ExitCode::io;
   }
   return candidate;

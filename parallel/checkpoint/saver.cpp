@@ -19,11 +19,9 @@ std::string problem_of(const F& f) {
   try {
     f();
     return {};
-  } catch (const Error& error) {
-    const std::string what = error.what();
-    const std::size_t end = what.find("] ");
-    return end == std::string::npos ? what : what.substr(end + 2);
-  } catch (const std::exception& error) { return error.what(); }
+  } catch (const Error& error) { return error.reason(); } catch (const std::exception& error) {
+    return error.what();
+  }
 }
 
 template <class T>

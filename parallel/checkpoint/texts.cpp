@@ -44,10 +44,7 @@ void agree(ProcessGroup& group, const std::function<void()>& f) {
   try {
     f();
   } catch (const Error& error) {
-    const std::string message = error.what();  // trireme: [where] what
-    const std::size_t begin = message.find('[') + 1, end = message.find("] ");
-    problem = fmt::format("{}{}{}{}{}", static_cast<int>(error.code()), '\0', message.substr(begin, end - begin), '\0',
-                          message.substr(end + 2));
+    problem = fmt::format("{}{}{}{}{}", static_cast<int>(error.code()), '\0', error.where(), '\0', error.reason());
   }
   problem = first_text(group, problem);
   if (problem.empty()) return;

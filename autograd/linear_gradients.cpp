@@ -1,4 +1,4 @@
-#include "autograd/weight_gradient.h"
+#include "autograd/linear_gradients.h"
 
 #include "autograd/deferred.h"
 #include "autograd/support.h"
@@ -19,6 +19,12 @@ void accumulate(Leaf& leaf, const Tensor& x, const Tensor& dy, const Shape& shap
 }
 
 }  // namespace
+
+Tensor input_gradient(const Tensor& dy, const Tensor& weight, bool is_weight, const Shape& shape) {
+  Tensor dx = Tensor::empty({dy.size(0), weight.size(1)}, dy.dtype(), dy.device());  // [N, in]
+  kernels(dy.device()).gemm(dy, weight, dx, {.b_is_weight = is_weight});
+  return view::reshape(dx, shape);
+}
 
 Tensor weight_gradient(const Op& op, std::size_t input, const Tensor& x, const Tensor& dy, const Shape& shape) {
   Leaf* const leaf = op.leaves[input];

@@ -1,4 +1,4 @@
-// The gradients of a layer's weight and bias, from its input and the gradient of its output; for linear and mlp.
+// The gradients of a linear layer's input, weight and bias; for linear and mlp.
 // Read next: autograd/deferred.h (when the product runs).
 #pragma once
 
@@ -7,6 +7,9 @@
 #include "core/tensor.h"
 
 namespace trireme {
+
+/// dx = dy W in the shape of x; dy [N, out], weight [out, in], is_weight as b_is_weight of GemmOptions.
+Tensor input_gradient(const Tensor& dy, const Tensor& weight, bool is_weight, const Shape& shape);
 
 /// dW = dy^T x of input `input` of op, whose shape is `shape`; x [N, in], dy [N, out]. Into a parameter's f32 gradient the
 /// product accumulates by itself: no [out, in] temporary, and one rounding less in bf16; it may wait, and then keeps x and
