@@ -12,6 +12,9 @@
 # Every script gets a folder of its own, $work, which is removed at the end with the processes it left. --quick asks
 # for a shorter version: $quick is then yes. Needs nothing but bash, coreutils and what ./trireme installs.
 set -uo pipefail
+# What a shell without job control starts in the background ignores SIGINT, and so would every run that a script starts:
+# a shell cannot undo that for itself.
+case $(trap -p INT) in *"''"*) exec env --default-signal=INT bash "$0" "$@" ;; esac
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 70
 export LC_ALL=C NO_COLOR=1
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
@@ -136,6 +139,18 @@ start_mpi() {
   shift 2
   mpirun --oversubscribe -n "$ranks" "$bin/train_gpt" "${tiny[@]}" "$@" >"$work/$name.log" 2>&1 </dev/null &
   pid=$!
+}
+
+# await SECONDS: until the job that was started last ends; sets $code. One that takes longer is killed: 137.
+await() {
+  local i
+  for ((i = 0; i < $1 * 20; ++i)); do
+    kill -0 "$pid" 2>/dev/null || break
+    sleep 0.05
+  done
+  kill -KILL "$pid" 2>/dev/null
+  wait "$pid"
+  code=$?
 }
 
 # rank_pids MPIRUN: the processes of its ranks, in order of rank.

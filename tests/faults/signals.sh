@@ -55,8 +55,7 @@ leave() {
   some_moment "$name" || return 1
   from=$(now)
   tell "$1" "$2"
-  wait "$pid"
-  code=$?
+  await 60
   seconds=$(elapsed "$from")
   expect_code 75 "$name" && expect_text '^preempted; saved step [0-9]+ in [0-9.]+ s$' "$name" || return 1
   saved=$(sed -n 's/^preempted; saved step \([0-9]*\) .*/\1/p' "$work/$name.log")
@@ -77,8 +76,7 @@ go_on() {
   tell "$1" USR1
   wait_for '^saved step [0-9]+; continuing$' "$name" || { show "$name" && return 1; }
   tell "$1" USR2
-  wait "$pid"
-  code=$?
+  await 60
   expect_code 75 "$name" || return 1
   last=$(sed -n 's/^preempted; saved step \([0-9]*\) .*/\1/p' "$work/$name.log")
   run_threads "$name.whole" "${endless[@]}" --steps "$last" --out "$work/$name.whole"
