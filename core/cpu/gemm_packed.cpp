@@ -215,6 +215,7 @@ class Multiplication {
 
   /// Pieces `mine` of the packed block of the shared operand, which begins at piece `first`, against pieces `own`.
   void multiply_block(std::int64_t first, Range mine, Range own, std::int64_t k, Range depth) {
+    if (mine.size() == 0) return;  // a small product has fewer pieces than the grid has parts
     const std::int64_t rounds = divide_up(own.size(), plan_.most_own);
     for (std::int64_t round = 0; round < rounds; ++round) {
       const Range part = part_of(own, rounds, round);

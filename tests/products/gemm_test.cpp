@@ -288,6 +288,37 @@ TEST_CASE("gemm gives the same bits for 1, 2 and 3 threads") {
   });
 }
 
+TEST_CASE("gemm by more threads than there is work to share gives the bits of one thread") {
+  // Enough FLOPs for a team (core/cpu/partition.h), on a panel or two of A and B.
+  const std::array<Case, 7> cases = {{
+      {.m = 12, .n = 32, .k = 512},
+      {.m = 12, .n = 32, .k = 512, .a_transposed = true, .beta = 1},
+      {.m = 32, .n = 8, .k = 2048, .b_transposed = true},
+      {.m = 32, .n = 8, .k = 2048, .a_transposed = true, .beta = 1},
+      {.m = 8, .n = 8, .k = 2100, .in = DType::bf16, .out = DType::bf16, .bias = true},
+      {.m = 29, .n = 65, .k = 300, .in = DType::f16, .out = DType::f32},
+      {.m = 256, .n = 64, .k = 64, .in = DType::f64, .out = DType::f64, .b_transposed = true},
+  }};
+  for_each_product([&] {
+    for_each_unit([&] {
+      for (const Case& x : cases) {
+        if (!test::selected_computes(x.in)) continue;
+        CAPTURE(describe(x));
+        CAPTURE(selected_gemm());
+        std::vector<Tensor> results;
+        for (const int team : {1, 2, 3, 4, 7, 12, 24}) {
+          CAPTURE(team);
+          const test::TeamOf scope(team);
+          Operands o(x);
+          kernels(Device::cpu).gemm(o.a, o.b, o.c, {.alpha = x.alpha, .beta = x.beta, .bias = o.bias});
+          results.push_back(o.c);
+          CHECK(same_bits(results.front(), results.back()));
+        }
+      }
+    });
+  });
+}
+
 TEST_CASE("gemm with beta = 0 ignores NaN in c; NaN and infinity in a and b come through") {
   for_each_product([] {
     for (const std::int64_t k : {7, 1100}) {
