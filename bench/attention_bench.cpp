@@ -19,6 +19,7 @@
 #include "core/cores.h"
 #include "core/io.h"
 #include "core/kernels.h"
+#include "core/machine_speed.h"
 #include "core/parallel_for.h"
 
 namespace trireme::bench {
@@ -74,7 +75,7 @@ class Bench {
     for (const int team : teams_) {
       set_threads(team);
       const OwnCores own_cores(0, team);
-      const double peak = peak_flops(team, dtype) * 1e-9;
+      const double peak = measure_flops(team, dtype) * 1e-9;
       fmt::print("# {}, {}: peak {:.1f} GFLOP/s; GFLOP/s and share of peak, medians of {}\n", thread_count(team),
                  dtype_name, peak, repeats_);
       for (const char* pass : {"forward", "backward"})

@@ -22,6 +22,7 @@
 #include "core/cores.h"
 #include "core/io.h"
 #include "core/kernels.h"
+#include "core/machine_speed.h"
 #include "core/packed_weights.h"
 #include "core/parallel_for.h"
 
@@ -113,7 +114,7 @@ std::string run(const std::vector<int>& teams, const std::string& only, int repe
   for (const int team : teams) {
     set_threads(team);
     const OwnCores own_cores(0, team);
-    const double gflops = peak_flops(team, dtype) * 1e-9;
+    const double gflops = measure_flops(team, dtype) * 1e-9;
     fmt::print("# {}, {}: peak {:.1f} GFLOP/s; GFLOP/s and share of peak, medians of {}\n", thread_count(team),
                dtype_name, gflops, repeats);
     fmt::print("{:7} {:2} {:>5} {:>6} {:>5} {:3}", "model", "", "M", "N", "K", "thr");

@@ -9,6 +9,7 @@
 #include "bench/turns.h"
 #include "core/cores.h"
 #include "core/cpu/processor.h"
+#include "core/machine_speed.h"
 #include "core/parallel_for.h"
 #include "train/flags.h"
 #include "train/launcher.h"
@@ -27,8 +28,8 @@ constexpr const char* compiler = "GCC " __VERSION__;
 void print_speed(int team) {
   const bench::MemorySpeed memory = bench::memory_speed(team);
   bench::Turns::say({{"threads", team},
-                     {"f32_flops", bench::peak_flops(team, DType::f32)},
-                     {"bf16_flops", bench::peak_flops(team, DType::bf16)},
+                     {"f32_flops", measure_flops(team, DType::f32)},
+                     {"bf16_flops", measure_flops(team, DType::bf16)},
                      {"bf16_unit", cpu::name(cpu::bf16_unit())},
                      {"read_bytes", memory.read},
                      {"update_bytes", memory.update},

@@ -4,9 +4,8 @@
 #include <vector>
 
 #include "bench/timing.h"
-#include "core/cpu/gemm_units.h"
+#include "core/cpu/partition.h"
 #include "core/cpu/simd.h"
-#include "core/machine_speed.h"
 #include "core/parallel_for.h"
 
 namespace trireme::bench {
@@ -27,23 +26,6 @@ double fastest(int team, const Body& body) {
 }
 
 volatile float sink;  // so that sums are computed
-
-double bf16_flops(int team) {
-  return cpu::visit_unit<bf16>([&](auto tag) {
-    using Unit = typename decltype(tag)::type;
-    constexpr std::int64_t depth = 256;  // both panels take 32 KiB at most
-    constexpr int calls = 20'000;
-    const double seconds = fastest(team, [](int, int) {
-      Unit unit;
-      const auto size = static_cast<std::size_t>(Unit::panel(std::max(Unit::rows, Unit::columns), depth));
-      const std::vector<typename Unit::Element> a(size), b(size);
-      std::vector<typename Unit::Sum> tile(static_cast<std::size_t>(Unit::rows) * Unit::columns);
-      for (int call = 0; call < calls; ++call) unit.multiply(Unit::rows, depth, a.data(), b.data(), tile.data());
-      sink = static_cast<float>(tile[0]);
-    });
-    return 2.0 * Unit::rows * Unit::columns * depth * calls * team / seconds;
-  });
-}
 
 constexpr std::int64_t count = 64 << 20;  // 256 MiB of floats
 
@@ -69,11 +51,6 @@ void update(float* first, const float* last) {
 }
 
 }  // namespace
-
-double peak_flops(int team, DType dtype) {
-  const bool widened = cpu::bf16_unit() == cpu::Bf16Unit::vectors;
-  return dtype == DType::bf16 && !widened ? bf16_flops(team) : measure_flops(team);
-}
 
 MemorySpeed memory_speed(int team) {
   const Tensor memory = Tensor::full({count}, 1);

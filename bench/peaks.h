@@ -6,11 +6,6 @@
 
 namespace trireme::bench {
 
-/// FLOP/s of products of such elements. f32 (and f16, which is widened): multiply-adds in registers. bf16: the innermost
-/// loop of the unit in use (core/cpu/processor.h), on panels that stay in the first-level cache: close to what its
-/// instruction can do, as nothing comes from further away.
-double peak_flops(int team, DType dtype);
-
 /// Bytes/s over more than caches hold: of a sum; and, read and written, of x = a x + b, as an optimizer treats its state.
 struct MemorySpeed {
   double read, update;

@@ -67,6 +67,17 @@ bool is_out_of_space(int error) { return error == ENOSPC || error == EDQUOT || e
        error == EFBIG ? "raise the file size limit (ulimit -f)" : "free some space or choose another folder");
 }
 
+/// What a new file takes the name of is gone. What is not there, or a folder, is for open() and rename() to report.
+void require_replaceable(const fs::path& path) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) < 0 || S_ISREG(info.st_mode) || S_ISDIR(info.st_mode)) return;
+  fail(
+      ExitCode::io, "io",
+      "cannot write {}: it is a device, a pipe or a socket, which a file would replace; expected a file, or a name not "
+      "taken yet; change the name",
+      path.string());
+}
+
 /// Writes all of `bytes`, continuing short writes. Returns the error number, or 0.
 int write_all(int fd, std::span<const std::byte> bytes, std::uint64_t& written) {
   while (!bytes.empty()) {
@@ -264,6 +275,7 @@ void write_file(const fs::path& path, std::string_view text) { write_file(path, 
 
 AtomicFile::AtomicFile(fs::path path, std::uint64_t expected_bytes)
     : path_(std::move(path)), temporary_(temporary_name(path_)) {
+  require_replaceable(path_);
   const auto available = available_bytes(folder_of(path_));
   if (available && *available < expected_bytes) fail_write(ENOSPC, path_, expected_bytes);
   fd_ = uninterrupted([&] { return io::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kFileMode); });

@@ -28,14 +28,19 @@ void Profiler::start() {
   const std::scoped_lock lock(mutex_);
   events_.clear();
   seconds_ = 0;
-  start_ = Clock::now();
+  start_ = on_since_ = Clock::now();
   on_ = true;
 }
 
 void Profiler::stop() {
   const std::scoped_lock lock(mutex_);
-  on_ = false;
-  seconds_ = between(start_, Clock::now());
+  if (on_.exchange(false)) seconds_ += between(on_since_, Clock::now());
+}
+
+void Profiler::go_on() {
+  const std::scoped_lock lock(mutex_);
+  if (!on_) on_since_ = Clock::now();
+  on_ = true;
 }
 
 std::vector<ProfileEvent> Profiler::events() const {

@@ -18,12 +18,15 @@
 #include <utility>
 #include <vector>
 
+#include "core/dtype.h"
+
 namespace trireme {
 
 /// What an event had to compute and to move at least.
 struct ProfileCost {
   double flops = 0;
   double bytes = 0;
+  DType dtype = DType::f32;  ///< of what is multiplied: processors have a peak for each
 };
 
 struct ProfileEvent {
@@ -50,16 +53,17 @@ class Profiler {
 
   void start();  ///< forgets what it has, and records
   void stop();
+  void go_on();  ///< after stop(): records again, behind what it has
   bool on() const { return on_; }
   std::vector<ProfileEvent> events() const;    ///< in the order in which they ended
-  double seconds() const { return seconds_; }  ///< between start() and stop()
+  double seconds() const { return seconds_; }  ///< for which it was on, up to the last stop()
 
   void add(ProfileEvent event, Clock::time_point began);
 
  private:
   mutable std::mutex mutex_;
   std::atomic<bool> on_ = false;
-  Clock::time_point start_{};
+  Clock::time_point start_{}, on_since_{};
   double seconds_ = 0;
   std::vector<ProfileEvent> events_;
 };

@@ -48,7 +48,8 @@ struct Cost<&KernelTable::gemm> {
     const double written = bytes(c) * (options.beta == 0 ? 1 : 2);
     return {.flops = 2 * static_cast<double>(c.count()) * static_cast<double>(a.size(-1)),
             .bytes = bytes(a) + bytes(b) + written + bytes(options.bias) + bytes(options.pre_activation) +
-                     bytes(options.residual)};
+                     bytes(options.residual),
+            .dtype = a.dtype()};
   }
 };
 
@@ -57,7 +58,8 @@ struct Cost<&KernelTable::grouped_gemm> {
   static ProfileCost of(const Tensor& x, const Tensor& matrices, const Tensor& bias, std::span<const std::int64_t>,
                         const Tensor& y) {
     return {.flops = 2 * static_cast<double>(y.count()) * static_cast<double>(x.size(1)),
-            .bytes = bytes(x) + bytes(matrices) + bytes(bias) + bytes(y)};
+            .bytes = bytes(x) + bytes(matrices) + bytes(bias) + bytes(y),
+            .dtype = x.dtype()};
   }
 };
 template <>
@@ -65,7 +67,8 @@ struct Cost<&KernelTable::grouped_gemm_tn> {
   static ProfileCost of(const Tensor& a, const Tensor& b, std::span<const std::int64_t>, bool accumulate,
                         const Tensor& c) {
     return {.flops = 2 * static_cast<double>(a.count()) * static_cast<double>(b.size(1)),
-            .bytes = bytes(a) + bytes(b) + bytes(c) * (accumulate ? 2 : 1)};
+            .bytes = bytes(a) + bytes(b) + bytes(c) * (accumulate ? 2 : 1),
+            .dtype = a.dtype()};
   }
 };
 
@@ -80,7 +83,8 @@ struct Cost<&KernelTable::attention> {
   static ProfileCost of(const Tensor& q, const Tensor& k, const Tensor& v, double, bool causal, const Tensor& first_key,
                         const Tensor& out, const Tensor& lse) {
     return {.flops = 4 * seen(q, k, causal),  // q k^T and p v
-            .bytes = bytes(q) + bytes(k) + bytes(v) + bytes(first_key) + bytes(out) + bytes(lse)};
+            .bytes = bytes(q) + bytes(k) + bytes(v) + bytes(first_key) + bytes(out) + bytes(lse),
+            .dtype = q.dtype()};
   }
 };
 template <>
@@ -90,7 +94,8 @@ struct Cost<&KernelTable::attention_backward> {
                         const Tensor& dk, const Tensor& dv) {
     return {.flops = 10 * seen(q, k, causal),  // q k^T again, dout v^T, and the three gradients
             .bytes = bytes(q) + bytes(k) + bytes(v) + bytes(out) + bytes(lse) + bytes(dout) + bytes(first_key) +
-                     bytes(dq) + bytes(dk) + bytes(dv)};
+                     bytes(dq) + bytes(dk) + bytes(dv),
+            .dtype = q.dtype()};
   }
 };
 

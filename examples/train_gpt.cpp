@@ -138,6 +138,7 @@ void train_rank(const TrainOptions& o, const Corpus& corpus, RunFolder& folder, 
     // Clip by the norm of the whole gradient, and update; or, when something is wrong with it, do not.
     const double lr = lr_schedule.at(progress.steps);
     const bool updated = timed(Phase::optimizer, [&] { return guards.step(made, lr); });
+    profiling.after_step();
     communication = communication + (CommunicationClock::current()->read() - before);
     if (!updated) {  // the step is made with other samples, or after a rollback an earlier one
       logged = std::min(logged, progress.steps);

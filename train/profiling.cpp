@@ -18,14 +18,27 @@ constexpr std::size_t most_rows = 30;
 struct Row {
   std::string name;
   std::int64_t calls = 0;
-  double seconds = 0;
-  ProfileCost cost{};
+  double seconds = 0, flops = 0, bytes = 0;
+  double bf16_flops = 0;  // among flops
 
   void add(const ProfileEvent& event) {
     ++calls;
     seconds += event.seconds;
-    cost.flops += event.cost.flops;
-    cost.bytes += event.cost.bytes;
+    flops += event.cost.flops;
+    bytes += event.cost.bytes;
+    if (event.cost.dtype == DType::bf16) bf16_flops += event.cost.flops;
+  }
+  void add(const Row& row) {
+    calls += row.calls;
+    seconds += row.seconds;
+    flops += row.flops;
+    bytes += row.bytes;
+    bf16_flops += row.bf16_flops;
+  }
+  /// Seconds that the machine takes at least.
+  double least(const MachineSpeed& machine) const {
+    const double arithmetic = (flops - bf16_flops) / machine.flops + bf16_flops / machine.flops_of(DType::bf16);
+    return std::max(arithmetic, bytes / machine.bytes);
   }
 };
 
@@ -44,12 +57,7 @@ std::vector<Row> kernel_rows(const std::vector<ProfileEvent>& events) {
   std::sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) { return a.seconds > b.seconds; });
   if (rows.size() > most_rows) {
     Row rest{.name = fmt::format("{} smaller ones", rows.size() - most_rows)};
-    for (std::size_t i = most_rows; i < rows.size(); ++i) {
-      rest.calls += rows[i].calls;
-      rest.seconds += rows[i].seconds;
-      rest.cost.flops += rows[i].cost.flops;
-      rest.cost.bytes += rows[i].cost.bytes;
-    }
+    for (std::size_t i = most_rows; i < rows.size(); ++i) rest.add(rows[i]);
     rows.resize(most_rows);
     rows.push_back(std::move(rest));
   }
@@ -104,18 +112,13 @@ std::string kernel_table(const std::vector<ProfileEvent>& events, double wall, s
   };
   std::string text = fmt::format("{:<58} {:>7} {:>9} {:>6} {:>8} {:>7}{}\n", "kernel", "calls", "ms/step", "share",
                                  "GFLOP/s", "GB/s", machine ? "  of roofline" : "");
-  const auto line = [&](const std::string& name, std::int64_t calls, double seconds, const ProfileCost& cost) {
-    const auto number = [](double value) { return value > 0 ? fmt::format("{:.1f}", value * 1e-9) : std::string("-"); };
-    text += fmt::format("{:<58} {:>7} {:>9.2f} {:>5.1f}% {:>8} {:>7}", name, calls, per_step(seconds),
-                        100 * seconds / wall, number(cost.flops / seconds), number(cost.bytes / seconds));
-    if (machine && cost.bytes > 0)
-      text += fmt::format("  {:>10.0f}%",
-                          100 * std::max(cost.flops / machine->flops, cost.bytes / machine->bytes) / seconds);
-    text += "\n";
-  };
   double kernels = 0;
   for (const Row& row : kernel_rows(events)) {
-    line(row.name, row.calls, row.seconds, row.cost);
+    const auto number = [](double value) { return value > 0 ? fmt::format("{:.1f}", value * 1e-9) : std::string("-"); };
+    text += fmt::format("{:<58} {:>7} {:>9.2f} {:>5.1f}% {:>8} {:>7}", row.name, row.calls, per_step(row.seconds),
+                        100 * row.seconds / wall, number(row.flops / row.seconds), number(row.bytes / row.seconds));
+    if (machine && row.bytes > 0) text += fmt::format("  {:>10.0f}%", 100 * row.least(*machine) / row.seconds);
+    text += "\n";
     kernels += row.seconds;
   }
   const double collectives = outermost_seconds(events, "collective");
@@ -127,16 +130,19 @@ std::string kernel_table(const std::vector<ProfileEvent>& events, double wall, s
   sum("everything else", std::max(0.0, wall - kernels - collectives));
   if (machine)
     text += fmt::format(
-        "roofline: this rank's threads compute at most {:.0f} GFLOP/s in f32 and copy {:.1f} GB/s, measured just now; "
-        "a kernel whose data is still in a cache may exceed it\n",
-        machine->flops * 1e-9, machine->bytes * 1e-9);
+        "roofline: this rank's threads compute at most {:.0f} GFLOP/s in f32{} and copy {:.1f} GB/s, measured just "
+        "now; a kernel whose data is still in a cache may exceed it\n",
+        machine->flops * 1e-9,
+        machine->bf16_flops > 0 ? fmt::format(", {:.0f} in bf16", machine->bf16_flops * 1e-9) : "",
+        machine->bytes * 1e-9);
   return text;
 }
 
 Profiling::Profiling(const TrainOptions& options, const DeviceMesh& mesh)
     : mesh_(mesh), path_(options.run.profile), steps_(options.run.profile_steps) {
   if (path_.empty()) return;
-  if (options.precision.tensor_device() == Device::cpu) machine_ = measure_machine_speed(threads());
+  if (options.precision.tensor_device() == Device::cpu)
+    machine_ = measure_machine_speed(threads(), options.precision.dtype);
   profiler_ = std::make_shared<Profiler>();
   Profiler::set_current(profiler_);
 }
@@ -150,6 +156,11 @@ void Profiling::before_step(std::int64_t made) {
   if (profiler_ == nullptr) return;
   if (made == warm_up) start();
   if (began_ >= 0 && made == began_ + steps_) stop(steps_);
+  if (began_ >= 0) profiler_->go_on();
+}
+
+void Profiling::after_step() {
+  if (began_ >= 0) profiler_->stop();
 }
 
 void Profiling::start() {

@@ -2,7 +2,11 @@
 // pipeline actions, modules, kernels, collectives), and as a table of kernels beside what the machine can do.
 //
 //   Profiling profiling(options, mesh);
-//   while (...) { profiling.before_step(made++); ... }
+//   while (...) {
+//     profiling.before_step(made++);
+//     ...                                                  // the step
+//     profiling.after_step();                              // evaluation, samples and saving are not recorded
+//   }
 //   if (const auto table = profiling.finish()) ...       // on rank 0
 //
 // Steps are recorded after a few that warm caches and memory up. Read next: core/profile.h.
@@ -32,6 +36,7 @@ class Profiling {
 
   /// `made`: steps that this run has made. Collective when recording begins or ends.
   void before_step(std::int64_t made);
+  void after_step();
   /// After the last step: writes what is not yet written. Gives the table, on rank 0, or, of a run that had too few steps
   /// left, says that there is none. Collective.
   std::optional<std::string> finish();

@@ -245,6 +245,15 @@ void validate_checkpoints(const RunOptions& o) {
   refuse(o.resume == "auto", "--resume auto");
 }
 
+void validate_recompute(const TrainOptions& options) {
+  const nn::Recompute plan = options.precision.recompute_plan();  // refuses what it cannot be
+  const std::int64_t layers = options.model.config.layers;
+  if (plan.every > layers)
+    fail(ExitCode::usage, "--recompute",
+         "every:{} of {} layers recomputes no block; expected at most every:{}; change --recompute", plan.every, layers,
+         layers);
+}
+
 /// What --profile would have nothing to record, or nowhere to write, at the end of a run.
 void validate_profile(const RunOptions& run, std::int64_t steps) {
   if (run.profile.empty()) {
@@ -258,9 +267,9 @@ void validate_profile(const RunOptions& run, std::int64_t steps) {
   if (!folder.empty() && !std::filesystem::is_directory(folder))
     fail(ExitCode::usage, "profile", "--profile {}: there is no folder {}; make it, or change --profile", run.profile,
          folder.string());
-  if (std::filesystem::is_directory(run.profile))
-    fail(ExitCode::usage, "profile", "--profile {} is a folder; expected the name of a file; change --profile",
-         run.profile);
+  if (std::filesystem::exists(run.profile) && !std::filesystem::is_regular_file(run.profile))
+    fail(ExitCode::usage, "profile", "--profile {} is a {}; expected the name of a file; change --profile", run.profile,
+         std::filesystem::is_directory(run.profile) ? "folder" : "device, a pipe or a socket");
   if (steps <= Profiling::warm_up)
     fail(
         ExitCode::usage, "profile",
@@ -444,8 +453,8 @@ void validate(const TrainOptions& options) {
   validate_checkpoints(options.run);
   validate_resume(options.run.resume);
   validate_guards(options);
-  options.precision.recompute_plan();  // both refuse what they cannot be
-  options.precision.make_scaler();
+  validate_recompute(options);
+  options.precision.make_scaler();  // refuses what it cannot be
   fault::require_possible(options);
 }
 

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <vector>
 
+#include "core/cpu/gemm_units.h"
 #include "core/cpu/partition.h"
 #include "core/cpu/simd.h"
 #include "core/parallel_for.h"
@@ -14,51 +16,76 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+volatile float source = 0.5F;  // unknown to the compiler, so that no chain is folded into another
+volatile float sink;           // so that sums are computed
+
+/// Seconds of the fastest of some calls of body(member, members) on all threads at once.
+template <class Body>
+double fastest(int team, int tries, const Body& body) {
+  double best = 1e9;
+  for (int i = 0; i < tries; ++i) {
+    const auto start = Clock::now();
+    parallel_team(team, body);
+    best = std::min(best, std::chrono::duration<double>(Clock::now() - start).count());
+  }
+  return best;
+}
 
 double measure_bytes(int team) {
   constexpr std::int64_t count = 24 << 20;  // 96 MiB of floats each, beyond most last-level caches
   const MemoryScope scope(MemoryCategory::workspace);
   const Tensor from = Tensor::zeros({count}, DType::f32), to = Tensor::zeros({count}, DType::f32);
-  double best = 0;
-  for (int attempt = 0; attempt < 5; ++attempt) {
-    const auto start = Clock::now();
-    parallel_team(team, [&](int member, int members) {
-      const cpu::Range part = cpu::part_of(count, members, member);
-      std::copy_n(from.data<float>() + part.begin, part.size(), to.data<float>() + part.begin);
-    });
-    best = std::max(best, 2.0 * count * sizeof(float) / seconds_since(start));
-  }
-  return best;
+  return 2.0 * count * sizeof(float) / fastest(team, 5, [&](int member, int members) {
+           const cpu::Range part = cpu::part_of(count, members, member);
+           std::copy_n(from.data<float>() + part.begin, part.size(), to.data<float>() + part.begin);
+         });
+}
+
+double f32_flops(int team) {
+  constexpr int chains = 12, steps = 1'000'000;  // enough chains to hide the latency of one
+  constexpr double flops = 2.0 * chains * steps * cpu::lanes<float>;
+  return flops * team / fastest(team, 7, [](int, int) {
+           cpu::Vector<float> sum[chains];
+           for (cpu::Vector<float>& chain : sum) chain = cpu::Vector<float>{} + source;
+           const cpu::Vector<float> factor = cpu::Vector<float>{} + source, term = factor;
+           for (int step = 0; step < steps; ++step) {
+#pragma GCC unroll 12
+             for (cpu::Vector<float>& chain : sum) chain = chain * factor + term;
+           }
+           cpu::Vector<float> all = sum[0];
+           for (int i = 1; i < chains; ++i) all += sum[i];
+           sink = all[0];
+         });
+}
+
+double bf16_flops(int team) {
+  return cpu::visit_unit<bf16>([&](auto tag) {
+    using Unit = typename decltype(tag)::type;
+    constexpr std::int64_t depth = 256;  // both panels take 32 KiB at most
+    constexpr int calls = 20'000;
+    constexpr double flops = 2.0 * Unit::rows * Unit::columns * depth * calls;
+    return flops * team / fastest(team, 7, [](int, int) {
+             Unit unit;
+             const auto size = static_cast<std::size_t>(Unit::panel(std::max(Unit::rows, Unit::columns), depth));
+             const std::vector<typename Unit::Element> a(size), b(size);
+             std::vector<typename Unit::Sum> tile(static_cast<std::size_t>(Unit::rows) * Unit::columns);
+             for (int call = 0; call < calls; ++call) unit.multiply(Unit::rows, depth, a.data(), b.data(), tile.data());
+             sink = static_cast<float>(tile[0]);
+           });
+  });
 }
 
 }  // namespace
 
-double measure_flops(int team) {
-  constexpr int chains = 12, steps = 1'000'000;  // enough chains to hide the latency of one
-  constexpr double flops = 2.0 * chains * steps * cpu::lanes<float>;
-  double best = 0;
-  for (int attempt = 0; attempt < 7; ++attempt) {
-    const auto start = Clock::now();
-    parallel_team(team, [&](int, int) {
-      volatile float source = 0.5F;  // unknown to the compiler, so that no chain is folded into another
-      cpu::Vector<float> sum[chains];
-      for (cpu::Vector<float>& chain : sum) chain = cpu::Vector<float>{} + source;
-      const cpu::Vector<float> factor = cpu::Vector<float>{} + source, term = factor;
-      for (int step = 0; step < steps; ++step) {
-#pragma GCC unroll 12
-        for (cpu::Vector<float>& chain : sum) chain = chain * factor + term;
-      }
-      cpu::Vector<float> all = sum[0];
-      for (int i = 1; i < chains; ++i) all += sum[i];
-      volatile float sink = all[0];
-      static_cast<void>(sink);
-    });
-    best = std::max(best, flops * team / seconds_since(start));
-  }
-  return best;
+double measure_flops(int team, DType dtype) {
+  const bool widened = cpu::bf16_unit() == cpu::Bf16Unit::vectors;
+  return dtype == DType::bf16 && !widened ? bf16_flops(team) : f32_flops(team);
 }
 
-MachineSpeed measure_machine_speed(int team) { return {measure_flops(team), measure_bytes(team)}; }
+MachineSpeed measure_machine_speed(int team, DType dtype) {
+  return {.flops = measure_flops(team, DType::f32),
+          .bytes = measure_bytes(team),
+          .bf16_flops = dtype == DType::bf16 ? measure_flops(team, dtype) : 0};
+}
 
 }  // namespace trireme

@@ -98,6 +98,15 @@ TEST_CASE("AtomicFile: the name changes its content only at commit") {
   CHECK(folder.entries() == 1);
 }
 
+TEST_CASE("AtomicFile: a device or a pipe is not replaced by a file") {
+  const Folder folder;
+  const fs::path pipe = folder.path / "pipe";
+  REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
+  CHECK_THROWS_WITH_AS(write_file(pipe, "text"), doctest::Contains("a device, a pipe or a socket"), Error);
+  CHECK(fs::is_fifo(pipe));
+  CHECK(folder.entries() == 1);
+}
+
 TEST_CASE("AtomicFile: without a commit the old file stays and the temporary one goes") {
   const Folder folder;
   const fs::path file = folder.path / "weights";

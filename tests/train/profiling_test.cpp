@@ -2,10 +2,14 @@
 #include "train/profiling.h"
 
 #include <doctest/doctest.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "core/io.h"
 #include "core/kernels.h"
 #include "core/profiled_kernels.h"
 #include "core/random.h"
@@ -99,6 +103,49 @@ TEST_CASE("profile: scopes nest, threads have lanes, and what begins outside a r
   const ProfileScope nobody([]() -> ProfileEvent { throw std::logic_error("made without being kept"); });
 }
 
+TEST_CASE("profile: what happens between stop() and go_on() is left out, and its time too") {
+  const Recording recording;
+  Profiler& profiler = *recording.profiler;
+  const auto event = [](const char* name) { const ProfileScope scope("module", name); };
+  event("first");
+  profiler.stop();
+  const double seconds = profiler.seconds();
+  event("between");
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  profiler.stop();  // once more changes nothing
+  CHECK(profiler.seconds() == seconds);
+  profiler.go_on();
+  event("second");
+  const std::vector<ProfileEvent> events = recording.events();
+  REQUIRE(events.size() == 2);
+  CHECK(events[1].name == "second");
+  CHECK(events[1].begin >= 0.02);  // a trace has the gap
+  CHECK(profiler.seconds() > seconds);
+}
+
+TEST_CASE("profile: steps are recorded without what a run does between them") {
+  TrainOptions o;
+  const auto file = std::filesystem::temp_directory_path() / ("trireme_profile_" + std::to_string(getpid()));
+  o.run.profile = file.string();
+  const DeviceMesh mesh(self_group(), {});
+  Profiling profiling(o, mesh);
+  const auto event = [](const char* name) { const ProfileScope scope("module", name); };
+  for (std::int64_t made = 0; made < 4; ++made) {
+    profiling.before_step(made);
+    event("step");
+    profiling.after_step();
+    event("evaluation");
+  }
+  const std::optional<std::string> table = profiling.finish();
+  REQUIRE(table.has_value());
+  CHECK(table->starts_with("2 steps of rank 0"));
+  const std::string trace = read_file(file);
+  std::filesystem::remove(file);
+  CHECK(trace.find("evaluation") == std::string::npos);
+  const nlohmann::json events = nlohmann::json::parse(trace)["traceEvents"];
+  CHECK(std::count_if(events.begin(), events.end(), [](const nlohmann::json& e) { return e["name"] == "step"; }) == 2);
+}
+
 TEST_CASE("profile: a trace is what Chrome reads") {
   const std::vector<ProfileEvent> events = {
       {.category = "kernel",
@@ -155,5 +202,12 @@ TEST_CASE("profile: the table adds up") {
   CHECK(has("2    250.00  50.0%      4.0     0.4          50%"));  // 2 GFLOP in 0.5 s, where 0.25 s would do
   CHECK(has("   250.00  50.0%\nwaiting for other ranks"));
   CHECK(has("   125.00  25.0%\neverything else"));
+  CHECK(has("8 GFLOP/s in f32 and copy"));
+  std::vector<ProfileEvent> in_bf16 = events;
+  for (ProfileEvent& event : in_bf16) event.cost.dtype = DType::bf16;
+  const std::string faster =
+      kernel_table(in_bf16, 1.0, 2, MachineSpeed{.flops = 8e9, .bytes = 1e12, .bf16_flops = 16e9});
+  CHECK(faster.find("2    250.00  50.0%      4.0     0.4          25%") != std::string::npos);
+  CHECK(faster.find("8 GFLOP/s in f32, 16 in bf16 and copy") != std::string::npos);
   CHECK_FALSE(kernel_table(events, 1.0, 2, std::nullopt).find("roofline") != std::string::npos);
 }

@@ -74,10 +74,17 @@ TEST_CASE("a profile needs steps to record and a folder to be written to") {
   CHECK(verdict({"--profile", "trace.json"}) == "nothing");
   CHECK(contains(verdict({"--profile", "/nonexistent/trace.json"}), "there is no folder /nonexistent"));
   CHECK(contains(verdict({"--profile", "/tmp"}), "--profile /tmp is a folder"));
+  CHECK(contains(verdict({"--profile", "/dev/null"}), "--profile /dev/null is a device"));
   CHECK(contains(verdict({"--profile", "trace.json", "--steps", "2"}), "after the first 2, and --steps is 2"));
   CHECK(verdict({"--profile", "trace.json", "--profile-steps", "5"}) == "nothing");
   CHECK(contains(verdict({"--profile-steps", "5"}),
                  "64 trireme: [profile] --profile-steps has no effect without --profile"));
+}
+
+TEST_CASE("recomputing every K-th block needs K blocks") {
+  CHECK(verdict({"--layers", "4", "--recompute", "every:4"}) == "nothing");
+  CHECK(contains(verdict({"--layers", "4", "--recompute", "every:5"}),
+                 "64 trireme: [--recompute] every:5 of 4 layers recomputes no block; expected at most every:4"));
 }
 
 TEST_CASE("pipelines: schedules and stages that fit, and those that do not") {
