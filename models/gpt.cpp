@@ -246,7 +246,8 @@ double training_flops_per_token(const GptConfig& c) {
   std::int64_t blocks = 0;
   for (std::int64_t i = 0; i < c.layers; ++i) blocks += block_counts(c, i, c.experts.top_k).matrices;
   const double products = static_cast<double>(blocks) + static_cast<double>(c.vocab) * d;
-  return 6 * products + 12 * layers * d * static_cast<double>(c.context);
+  const double seen = 0.5 * static_cast<double>(c.context + 1);  // keys of a query, on average
+  return 6 * products + 12 * layers * d * seen;
 }
 
 }  // namespace trireme

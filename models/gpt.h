@@ -100,11 +100,14 @@ class Gpt {
 std::int64_t parameter_count(const GptConfig& config);
 /// Those of them that compute one token: of the experts of a block that has them, top_k.
 std::int64_t active_parameter_count(const GptConfig& config);
-/// FLOPs of a forward per token, on the parts of the model that a pipeline cuts: of experts, those that compute the
-/// token, with the router.
+/// What a forward costs per token, on the parts of the model that a pipeline cuts, in FLOPs of products: of experts,
+/// those that compute the token, with the router. Attention counts with all T keys: causal kernels skip half of them,
+/// but take up to twice as long for a FLOP as products do.
 pipeline::StageCosts stage_costs(const GptConfig& config);
-/// FLOPs of one training step per token: 6 per active parameter of a product, plus attention (Narayanan et al. 2021,
-/// appendix).
+/// FLOPs that one training step has to do per token: 6 per active parameter of a product, and those of attention on the
+/// (T + 1) / 2 keys that a query of a whole sequence sees on average, 12 D for each in a layer. The usual count
+/// (Narayanan et al. 2021, appendix) has all T keys, masked ones, too: nobody has to do those, so its time at peak is
+/// no limit. What is computed twice, by attention's backward or by recomputation, does not count.
 double training_flops_per_token(const GptConfig& config);
 
 }  // namespace trireme
