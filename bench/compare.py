@@ -17,6 +17,7 @@ import json
 import os
 import platform
 import re
+import shutil
 import statistics
 import subprocess
 import sys
@@ -27,11 +28,13 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
 sys.path.insert(0, os.path.join(HERE, "peers"))
 import goals  # noqa: E402
+import kernel_tables  # noqa: E402
 import llmc  # noqa: E402
 import turns  # noqa: E402
 
 PRELOADS = ["/usr/lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4", "/usr/lib/aarch64-linux-gnu/libtcmalloc_minimal.so.4"]
 CHAR = {"layers": 4, "heads": 4, "width": 128, "context": 64, "micro-batch": 12, "vocab": 65}
+ROUNDS, MORE_ROUNDS = 5, {"char": 9}  # its steps are short, and so disturbed one way or the other
 
 
 # --- who takes part --------------------------------------------------------------------------------------------------
@@ -125,12 +128,13 @@ def run_contest(name, sides, options):
         for who, runner in runners.items():
             seconds = runner.turn(1)[0]["seconds"]
             steps[who] = max(1, min(100, round(options.seconds / seconds)))
-        for number in range(options.rounds):
+        count = rounds_of(name, options)
+        for number in range(count):
             for who, runner in runners.items():
                 time.sleep(0.3)  # threads of the one before may still spin
                 rounds[who].append(runner.turn(steps[who]))
             medians = "  ".join(f"{who} {1e3 * median_step(r[-1]):.1f} ms" for who, r in rounds.items())
-            print(f"{name}: round {number + 1}/{options.rounds}: {medians}", flush=True)
+            print(f"{name}: round {number + 1}/{count}: {medians}", flush=True)
         for who, runner in runners.items():
             every = [step for turn in rounds[who] for step in turn]
             result[who] = {"command": " ".join(shown(word) for word in runner.command),
@@ -142,6 +146,10 @@ def run_contest(name, sides, options):
         for runner in runners.values():
             runner.__exit__()
     return {"date": datetime.date.today().isoformat(), "commit": commit(ROOT), "sides": result}
+
+
+def rounds_of(contest, options):
+    return options.rounds or MORE_ROUNDS.get(contest, ROUNDS)
 
 
 def median_step(turn):
@@ -169,7 +177,7 @@ def commit(folder):
 
 def measure_speed(options):
     return json.loads(subprocess.run([os.path.join(options.bin, "machine_bench"), "--threads", str(options.threads)],
-                                     check=True, capture_output=True, text=True).stdout)
+                                     check=True, stdout=subprocess.PIPE, text=True).stdout)
 
 
 def fastest(speed, other):
@@ -192,34 +200,81 @@ def measure_machine(options):
 # --- kernels ----------------------------------------------------------------------------------------------------------
 
 
-KERNELS = {"gemm_bench": ["--dtype", "f32,bf16"], "attention_bench": [], "kernel_bench": []}
-
-
-def kernel_tables(options, folder, machine):
-    """What the benchmarks of kernels say, by number of threads, as one page."""
+def kernel_page(options, folder, machine):
+    """What the benchmarks of kernels say, by number of threads."""
     page = f"# CPU kernels, {machine['cpu']}\n\n{goals.machine_lines(machine)}\n\n" \
            f"Commit {commit(ROOT)}, {datetime.date.today().isoformat()}; " \
            "each share is of a peak measured just before (bench/README.md).\n\n"
-    for program, more in KERNELS.items():
-        path = os.path.join(folder, f"{program}.md")
-        subprocess.run([os.path.join(options.bin, program), *more, "--markdown", path], check=True)
+
+    def run(program, *flags):
+        path = os.path.join(folder, "kernels.md")
+        subprocess.run([os.path.join(options.bin, program), *flags, "--markdown", path], check=True)
         with open(path, encoding="utf-8") as file:
-            page += file.read()
-    return page
+            return file.read().splitlines()
+
+    return page + "\n".join(kernel_tables.tables(run, options.threads)) + "\n"
+
+
+# --- what is asked for -----------------------------------------------------------------------------------------------
+
+
+class Parser(argparse.ArgumentParser):
+    def error(self, message):
+        self.exit(64, f"compare.py: {message}\n")
+
+
+def between(kind, least, most):
+    def value(text):
+        try:
+            if least <= kind(text) <= most:
+                return kind(text)
+        except ValueError:
+            pass
+        raise argparse.ArgumentTypeError(f"expected a number from {least} to {most}, got '{text}'")
+    return value
+
+
+def programs_of(contest):
+    if contest == "kernels":
+        return kernel_tables.PROGRAMS
+    return ["generate_bench" if contest.startswith("generate-") else "step_bench"]
+
+
+def refusal(o, names):
+    """Why these contests cannot be run, seen before any of them starts; none when they can."""
+    if o.readme and not o.write:
+        return "--readme without --write has nothing to copy; expected both"
+    if o.name and not re.fullmatch(r"[\w.-]+", o.name):
+        return f"[--name] '{o.name}' is to be part of a file's name; expected letters, digits, _ - ."
+    programs = sorted({"machine_bench"}.union(*map(programs_of, names)))
+    absent = [program for program in programs if not shutil.which(os.path.join(o.bin, program))]
+    if absent:
+        return f"[--bin] '{o.bin}' has no {', '.join(absent)}; expected a folder with them: ./trireme build " \
+               f"{' '.join(absent)}"
+    if o.python and not shutil.which(o.python):
+        return f"[--python] '{o.python}' is no program; expected a Python that has PyTorch"
+    if o.python and subprocess.run([o.python, "-c", "import torch"], stderr=subprocess.DEVNULL).returncode != 0:
+        return f"[--python] '{o.python}' cannot import torch; expected a Python that has PyTorch"
+    if o.python and o.preload and not os.path.exists(o.preload):
+        return f"[--preload] '{o.preload}' does not exist; expected an allocator's library, or '' for none"
+    return llmc.refusal(o.llmc) if o.llmc else None
 
 
 # --- the program -----------------------------------------------------------------------------------------------------
 
 
 def parse(names):
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--python", help="a Python that has PyTorch, the peer")
     p.add_argument("--llmc", help="a checkout of llm.c, the other peer")
     p.add_argument("--only", action="append", metavar="CONTEST", choices=names,
                    help=f"may be given several times: {', '.join(names)}")
-    p.add_argument("--rounds", type=int, default=5)
-    p.add_argument("--seconds", type=float, default=3, help="of a turn, about")
-    p.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    p.add_argument("--rounds", type=between(int, 1, 1000), metavar="N",
+                   help=f"turns of each program (default: {ROUNDS}; {MORE_ROUNDS['char']} of char)")
+    p.add_argument("--seconds", type=between(float, 0.01, 600), default=3, metavar="S",
+                   help="of a turn, about (default: 3)")
+    p.add_argument("--threads", type=between(int, 1, 1024), default=len(os.sched_getaffinity(0)), metavar="N",
+                   help="of each program; ranks share them (default: a thread a core, %(default)s here)")
     p.add_argument("--max-autotune", action="store_true", help="PyTorch compiled in that mode, too; takes long")
     p.add_argument("--preload", help="allocator for PyTorch (default: tcmalloc where it is installed; '': none)",
                    default=next(filter(os.path.exists, PRELOADS), ""))
@@ -228,8 +283,9 @@ def parse(names):
     p.add_argument("--readme", action="store_true", help="with --write: the table into README.md, too")
     p.add_argument("--name", help="of the machine, in the files' names (default: from its processor)")
     o = p.parse_args()
-    if o.readme and not o.write:
-        p.error("--readme without --write has nothing to copy; expected both")
+    o.contests = o.only or (names if o.write else [name for name in names if name != "kernels"])
+    if why := refusal(o, o.contests):
+        p.error(why)
     return o
 
 
@@ -238,21 +294,38 @@ def write(path, text):
         file.write(text)
 
 
+def stored(path):
+    """The contests of a file. One without a machine is of a time when a file had one for all, and when the FLOPs of a
+    step were those of attention with all T keys, (T - 1) / 2 more than a query sees on average."""
+    with open(path, encoding="utf-8") as file:
+        results = json.load(file)
+    for contest in results["contests"].values():
+        if "machine" in contest:
+            continue
+        contest["machine"] = results["machine"]
+        for side in contest["sides"].values():
+            if "flops" in side["ready"]:
+                numbers = 12 * 768 if "--model gpt2-124m" in side["command"] else CHAR["layers"] * CHAR["width"]
+                length = int(re.search(r"--context (\d+)", side["command"])[1])
+                side["ready"]["flops"] -= side["ready"]["tokens"] * 6 * numbers * (length - 1)
+    return results["contests"]
+
+
 class Results:
-    """Of all contests so far; written after each, so that none is lost."""
+    """Of all contests so far, each with the machine as it was then; written after each, so that none is lost."""
 
     def __init__(self, options, machine):
         words = re.findall("[a-z0-9]+", f"{machine['cpu']} {machine['cores']} cores".lower())
         name = options.name or "_".join(words)
         self.path = os.path.join(HERE, "results", f"cpu_{name}") if options.write else None
-        self.all = {"machine": machine, "contests": {}, "rows": []}
+        self.machine = machine  # of the contests of this command, all of which hold this one object
+        self.all = {"contests": {}, "rows": []}
         if self.path and options.only and os.path.exists(self.path + ".json"):
-            with open(self.path + ".json", encoding="utf-8") as file:
-                self.all["contests"] = json.load(file)["contests"]
+            self.all["contests"] = stored(self.path + ".json")
 
     def add(self, contest, result, speed):
-        self.all["machine"] |= fastest(speed, self.all["machine"])
-        self.all["contests"][contest] = result
+        self.machine |= fastest(speed, self.machine)
+        self.all["contests"][contest] = {"machine": self.machine} | result
         self.all["rows"] = goals.rows(self.all)
         if self.path:
             write(self.path + ".json", json.dumps(self.all, indent=1) + "\n")
@@ -277,13 +350,14 @@ def main():
     results = Results(o, machine)
     with tempfile.TemporaryDirectory(prefix="trireme-compare-") as folder:
         sides = Sides(o, folder).contests()
-        for contest in o.only or (names + ["kernels"] if o.write else names):
+        for contest in o.contests:
             if contest == "kernels":
-                results.add_kernels(kernel_tables(o, folder, machine))
+                results.add_kernels(kernel_page(o, folder, machine))
             else:
                 result = run_contest(contest, sides[contest](), o)
                 results.add(contest, result, measure_speed(o))
-    print(goals.page(results.all))
+    if results.all["contests"]:
+        print(goals.page(results.all))
     if o.readme:
         results.into_readme()
     if results.path:
@@ -293,5 +367,5 @@ def main():
 if __name__ == "__main__":
     try:
         main()
-    except RuntimeError as error:  # a program of a contest ended
+    except (RuntimeError, subprocess.CalledProcessError) as error:  # a program of a contest ended
         raise SystemExit(f"compare.py: {error}") from error

@@ -1,10 +1,10 @@
 """The table of performance goals, from what bench/compare.py has measured: a row a goal, and the page around it.
 
-What each figure means is told in bench/README.md. `results` is what compare.py writes as JSON: the machine, and of each
-contest its sides by name.
+What each figure means is told in bench/README.md. `results` is what compare.py writes as JSON: of each contest the
+date, the commit, the machine as it was then, and its sides by name.
 """
 
-import re
+import json
 import statistics
 
 
@@ -121,19 +121,22 @@ def generate_rows(name, sides):
 
 
 def fault_rows(contests):
-    """Page faults a step, the worst of all contests of one rank. Fewer than ten are the clock's and the pipe's."""
-    faults = {name: c["sides"]["Trireme"]["minor_faults"] + c["sides"]["Trireme"]["major_faults"]
-              for name, c in contests.items() if re.match(r"(f32|bf16)-T|char", name)}
+    """Page faults a step, the worst of what Trireme ran in all contests, on one rank or several. Fewer than ten are the
+    clock's and the pipe's."""
+    faults = {f"{name}{who.removeprefix('Trireme')}": side["minor_faults"] + side["major_faults"]
+              for name, c in contests.items() for who, side in c["sides"].items() if who.startswith("Trireme")}
     if not faults:
         return []
     worst = max(faults, key=faults.get)
-    return [row("page faults a step, after the warm-up", "0", f"{faults[worst]:.0f} ({worst})", met=faults[worst] < 10)]
+    where = worst if round(faults[worst]) else f"in each of {len(faults)} runs"
+    return [row("page faults a step, after the warm-up, the worst of all contests", "0",
+                f"{faults[worst]:.0f} ({where})", met=faults[worst] < 10)]
 
 
 def rows(results):
-    contests, machine, found = results["contests"], results["machine"], []
+    contests, found = results["contests"], []
     for name, contest in contests.items():
-        sides = contest["sides"]
+        sides, machine = contest["sides"], contest["machine"]
         if "-T" in name:
             found += gpt2_rows(name, sides, machine)
         elif name == "char":
@@ -147,18 +150,51 @@ def rows(results):
     return found + fault_rows(contests)
 
 
-def machine_lines(m):
+def groups(contests):
+    """What was measured by one command: [{machine, commit, dates, names}], the one with most contests first, of equals
+    the newest."""
+    found = {}
+    for name, c in contests.items():
+        key = json.dumps([c["machine"], c["commit"]], sort_keys=True)
+        group = found.setdefault(key, {"machine": c["machine"], "commit": c["commit"], "dates": set(), "names": []})
+        group["dates"].add(c["date"])
+        group["names"].append(name)
+    return sorted(found.values(), key=lambda group: (len(group["names"]), max(group["dates"])), reverse=True)
+
+
+def system(m):
     features = ", ".join(m["features"]) or "no AVX"
     return (f"{m['cpu']}, {m['cores']} cores, {m['memory_bytes'] / 2**30:.0f} GiB, {features}; "
-            f"Linux {m['kernel']}; {m['compiler']}.\n\n"
-            f"Measured on the spot, {m['threads']} threads: {m['f32_flops'] / 1e9:.0f} GFLOP/s in f32, "
+            f"Linux {m['kernel']}; {m['compiler']}")
+
+
+def speed(m):
+    return (f"{m['threads']} thread{'s' if m['threads'] > 1 else ''}: {m['f32_flops'] / 1e9:.0f} GFLOP/s in f32, "
             f"{m['bf16_flops'] / 1e9:.0f} in bf16 ({m['bf16_unit']}); {m['read_bytes'] / 1e9:.1f} GB/s read, "
-            f"{m['update_bytes'] / 1e9:.1f} GB/s updated in place.")
+            f"{m['update_bytes'] / 1e9:.1f} GB/s updated in place")
+
+
+def machine_lines(m, when="Measured on the spot"):
+    return f"{system(m)}.\n\n{when}, {speed(m)}."
+
+
+def group_lines(contests):
+    """The machine of most contests; and a line for each group that was measured by another command."""
+    first, *others = groups(contests)
+
+    def when(group):
+        return f"{' to '.join(sorted(group['dates']))}, commit {group['commit']}"
+
+    lines = [machine_lines(first["machine"], f"Measured on the spot, {when(first)}")]
+    for group in others:
+        where = "" if system(group["machine"]) == system(first["machine"]) else f", on {system(group['machine'])}"
+        lines.append(f"Measured apart, {when(group)}{where}: {', '.join(group['names'])}; {speed(group['machine'])}.")
+    return "\n\n".join(lines)
 
 
 def table(results):
     """The machine, and a line for each row."""
-    lines = [machine_lines(results["machine"]), "",
+    lines = [group_lines(results["contests"]), "",
              "| what | goal | Trireme | peer | ratio (rounds) | of the limit | goal met |",
              "|---|---|---|---|---|---|---|"]
     for r in results["rows"]:
@@ -174,8 +210,10 @@ def table(results):
 
 
 def page(results):
-    lines = [f"# CPU: goals and figures, {results['machine']['cpu']}", "", table(results), "How each was run:", ""]
-    for name, contest in results["contests"].items():
+    contests = results["contests"]
+    cpu = groups(contests)[0]["machine"]["cpu"]
+    lines = [f"# CPU: goals and figures, {cpu}", "", table(results), "How each was run:", ""]
+    for name, contest in contests.items():
         rounds = max(len(side["round_seconds"]) for side in contest["sides"].values())
         lines.append(f"- {name}: {rounds} rounds, {contest['date']}, commit {contest['commit']}")
         for who, side in contest["sides"].items():

@@ -7,15 +7,21 @@ import array
 import math
 import os
 import random
+import shutil
 import subprocess
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 FLAGS = ["-O3", "-ffast-math", "-march=native", "-fopenmp"]  # -O3 -ffast-math is the -Ofast of its Makefile
 
 
-def build(checkout, folder):
+def refusal(checkout):
+    """Why it cannot be built; none when it can."""
     if not os.path.exists(os.path.join(checkout, "train_gpt2.c")):
-        raise SystemExit(f"compare.py: [--llmc] '{checkout}' has no train_gpt2.c; expected a checkout of llm.c")
+        return f"[--llmc] '{checkout}' has no train_gpt2.c; expected a checkout of llm.c"
+    return None if shutil.which("gcc") else "[--llmc] llm.c is built by gcc; expected one on PATH, found none"
+
+
+def build(checkout, folder):
     program = os.path.join(folder, "llmc_step")
     subprocess.run(["gcc", *FLAGS, "-w", "-I", checkout, os.path.join(HERE, "llmc_step.c"), "-lm", "-o", program],
                    check=True)
