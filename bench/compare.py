@@ -295,20 +295,8 @@ def write(path, text):
 
 
 def stored(path):
-    """The contests of a file. One without a machine is of a time when a file had one for all, and when the FLOPs of a
-    step were those of attention with all T keys, (T - 1) / 2 more than a query sees on average."""
     with open(path, encoding="utf-8") as file:
-        results = json.load(file)
-    for contest in results["contests"].values():
-        if "machine" in contest:
-            continue
-        contest["machine"] = results["machine"]
-        for side in contest["sides"].values():
-            if "flops" in side["ready"]:
-                numbers = 12 * 768 if "--model gpt2-124m" in side["command"] else CHAR["layers"] * CHAR["width"]
-                length = int(re.search(r"--context (\d+)", side["command"])[1])
-                side["ready"]["flops"] -= side["ready"]["tokens"] * 6 * numbers * (length - 1)
-    return results["contests"]
+        return json.load(file)["contests"]
 
 
 class Results:

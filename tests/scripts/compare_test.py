@@ -101,19 +101,6 @@ class Stored(unittest.TestCase):
         self.assertIn("apart, 2026-01-02, commit abc, on A Processor, 2 cores, 16 GiB, avx2; Linux 6.2;", lines[2])
         self.assertIn(": char; 2 threads: 100 GFLOP/s", lines[2])
 
-    def test_files_of_one_machine(self):
-        """All keys of attention were counted then: 12 L D T a token; now 6 L D (T + 1)."""
-        layers_width, length = 4 * 128, 64
-        old = {"char": contest(768 * 12 * layers_width * length),
-               "f32-T256": contest(768 * 12 * 12 * 768 * 256, command="step_bench --model gpt2-124m --context 256")}
-        path = os.path.join(self.folder.name, "old.json")
-        with open(path, "w", encoding="utf-8") as file:
-            json.dump({"machine": machine(2e11), "contests": old, "rows": []}, file)
-        new = compare.stored(path)
-        self.assertEqual(new["char"]["machine"], machine(2e11))
-        self.assertEqual(new["char"]["sides"]["Trireme"]["ready"]["flops"], 768 * 6 * layers_width * (length + 1))
-        self.assertEqual(new["f32-T256"]["sides"]["Trireme"]["ready"]["flops"], 768 * 6 * 12 * 768 * 257)
-
     def test_page_faults_of_meshes(self):
         ranks = contest(1e9, sides=("Trireme dp=2", "Trireme one rank", "PyTorch"))
         contests = {"char": contest(1e9), "ranks-f32": ranks}
