@@ -103,6 +103,12 @@ status=0
 TRIREME_FAULT_SCRIPTS=$folder/faults scripts/faults.sh absent >/dev/null 2>&1 || status=$?
 expect 'faults: no such script' 64 "$status"
 
+# Help of a command that has its own: printed, without building anything first.
+expect 'bench --help' 1 "$(./trireme bench --help | grep -c '^usage: ./trireme bench ')"
+if command -v python3 >/dev/null; then
+  expect 'bench peers --help' 1 "$(./trireme bench peers --only char --help | grep -c '^usage: compare.py ')"
+fi
+
 expect 'duration under a minute' '59 s' "$(duration 59)"
 expect 'duration over a minute' '3 min 07 s' "$(duration 187)"
 [ "$(parallel_jobs)" -ge 1 ] || expect 'at least one job' 'at least 1' "$(parallel_jobs)"
