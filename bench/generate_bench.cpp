@@ -3,9 +3,10 @@
 //   build/bin/generate_bench --model gpt2-124m --dtype bf16 --threads 2 --steps 50
 //
 // A step is a token: the time from one call of generate()'s callback to the next, greedy, after a prompt of --prompt
-// tokens, whose keys and values are kept (nn/kv_cache.h). Every weight but the table of positions is read for each token,
-// so that bytes of weights over memory bandwidth is the least it can take; "weight_bytes" says how many they are. Once
+// tokens, whose keys and values are kept (nn/kv_cache.h). Every weight is read for each token, but of a table that is only
+// looked up a row: bytes of weights over memory bandwidth is the least it can take; "weight_bytes" says how many. Once
 // prompt and steps are more than the context, nothing can be kept: stay below. Read next: bench/turns.h, train/generate.h.
+#include "bench/model_flags.h"
 #include "bench/turns.h"
 #include "core/parallel_for.h"
 #include "core/random.h"
@@ -40,11 +41,17 @@ void turn(Gpt& model, const std::vector<std::int32_t>& prompt, std::int64_t coun
   });
 }
 
+/// How many weights a token needs. A tied table of tokens is all read, as the head; a separate one is looked up.
+std::int64_t weights_read(const GptConfig& c) {
+  std::int64_t rows_left = c.tied ? 0 : c.vocab - 1;
+  if (c.positions == PositionEncoding::learned) rows_left += c.context - 1;
+  return parameter_count(c) - rows_left * c.width;
+}
+
 nlohmann::json facts(const TrainOptions& o, std::int64_t prompt) {
   const GptConfig& c = o.model.config;
-  const std::int64_t positions = c.positions == PositionEncoding::learned ? c.context * c.width : 0;
   return {{"parameters", parameter_count(c)},
-          {"weight_bytes", (parameter_count(c) - positions) * static_cast<std::int64_t>(size_of(o.precision.dtype))},
+          {"weight_bytes", weights_read(c) * static_cast<std::int64_t>(size_of(o.precision.dtype))},
           {"prompt", prompt},
           {"threads", threads()},
           {"dtype", name(o.precision.dtype)}};
@@ -75,10 +82,7 @@ int main(int argc, char** argv) {
     flags.group("precision and machine");
     flags.add_choice("dtype", options.precision.dtype, {{"f32", DType::f32}, {"bf16", DType::bf16}}, "of weights");
     flags.add("threads", "N", options.precision.threads, "auto", "auto: all cores", Range{.low = 1, .high = 4096});
-    if (flags.parse(argc, argv) != Flags::Asked::run) {
-      std::fputs(flags.help_text().c_str(), stdout);
-      return 0;
-    }
+    if (bench::answered(flags, flags.parse(argc, argv))) return 0;
     if (launcher_ranks() > 1)
       fail(ExitCode::usage, "generate_bench",
            "{} processes would disturb each other; expected one; start it without "
@@ -89,7 +93,7 @@ int main(int argc, char** argv) {
            "--prompt {} is longer than --context {}; expected at most as many tokens; change --prompt", prompt,
            options.model.config.context);
     resolve(options, 0);
-    options.model.config = options.model.with_vocab(1);
+    options.model.config = bench::model_on_random_tokens(options.model);
     validate(options);
     return run_ranks(options, [&](Rank& rank) { measure(options, prompt, turns, rank); });
   });

@@ -5,6 +5,7 @@
 //
 // With --turns (bench/turns.h) a step is one reading of 512 MiB of memory: a limit that other programs on the machine
 // move is measured among the steps that it limits.
+#include "bench/model_flags.h"
 #include "bench/peaks.h"
 #include "bench/turns.h"
 #include "core/cores.h"
@@ -59,10 +60,7 @@ int main(int argc, char** argv) {
     flags.add("threads", "N", count, "threads to measure with", Range{.low = 1, .high = 4096});
     bench::Turns turns;
     turns.declare(flags);
-    if (flags.parse(argc, argv) != Flags::Asked::run) {
-      std::fputs(flags.help_text().c_str(), stdout);
-      return 0;
-    }
+    if (bench::answered(flags, flags.parse(argc, argv))) return 0;
     const int team = static_cast<int>(count);
     set_threads(team);
     const OwnCores own_cores(0, team);

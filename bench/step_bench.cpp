@@ -10,6 +10,7 @@
 #include <barrier>
 #include <mutex>
 
+#include "bench/model_flags.h"
 #include "bench/turns.h"
 #include "core/cpu/processor.h"
 #include "core/parallel_for.h"
@@ -145,7 +146,10 @@ class Rounds {
   }
 
   std::int64_t next_turn(const Rank& rank) {
-    if (rank.first()) asked_ = turns_.next();
+    if (rank.first()) {
+      asked_ = 0;  // which the others find when this throws
+      asked_ = turns_.next();
+    }
     together_.arrive_and_wait();
     const std::int64_t count = asked_;
     together_.arrive_and_wait();
@@ -174,15 +178,11 @@ int main(int argc, char** argv) {
     declare_optimizer(flags, options.optimizer);
     declare_mesh(flags, options.mesh);
     declare_precision(flags, options.precision);
-    const Flags::Asked asked = flags.parse(argc, argv);
-    if (asked != Flags::Asked::run) {
-      std::fputs((asked == Flags::Asked::help ? flags.help_text() : flags.config_text()).c_str(), stdout);
-      return 0;
-    }
+    if (bench::answered(flags, flags.parse(argc, argv))) return 0;
     require_threads_on_the_cpu(options);
     resolve(options, 0);
     options.guards.check_replicas = 0;
-    options.model.config = options.model.with_vocab(1);
+    options.model.config = bench::model_on_random_tokens(options.model);
     validate(options);
     require_memory(options);
     Rounds rounds(options, turns);

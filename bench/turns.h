@@ -12,13 +12,15 @@
 #include <fmt/core.h>
 #include <sys/resource.h>
 
+#include <charconv>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <nlohmann/json.hpp>
-#include <string>
+#include <string_view>
+#include <utility>
 
+#include "data/utf8.h"
 #include "train/flags.h"
 
 namespace trireme::bench {
@@ -27,18 +29,32 @@ class Turns {
  public:
   void declare(Flags& flags) {
     flags.group("turns");
-    flags.add("steps", "N", steps_, "steps to measure, unless --turns", Range{.low = 1, .high = 1 << 20});
-    flags.add("warm-up", "N", warm_up_, "steps before those that are measured", Range{.low = 0, .high = 1 << 20});
+    flags.add("steps", "N", steps_, "steps to measure, unless --turns",
+              Range{.low = 1, .high = static_cast<double>(most_steps)});
+    flags.add("warm-up", "N", warm_up_, "steps before those that are measured",
+              Range{.low = 0, .high = static_cast<double>(most_steps)});
     flags.add_switch("turns", interactive_, "read from standard input how many steps to do, a line a turn", true);
   }
   std::int64_t warm_up() const { return warm_up_; }
   bool interactive() const { return interactive_; }
 
-  /// How many steps are asked for next; 0: no more.
+  /// How many steps are asked for next; 0: no more. Throws ExitCode::usage for a line that is no number of steps.
   std::int64_t next() {
     if (!interactive_) return std::exchange(steps_, 0);
-    char line[32];
-    return std::fgets(line, sizeof line, stdin) == nullptr ? 0 : std::strtoll(line, nullptr, 10);
+    char buffer[32];
+    if (std::fgets(buffer, sizeof buffer, stdin) == nullptr) return 0;
+    ++line_;
+    std::string_view text = buffer;
+    const bool whole = text.ends_with('\n') || std::feof(stdin) != 0;  // a longer line is no number of steps
+    if (text.ends_with('\n')) text.remove_suffix(1);
+    std::int64_t count = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
+    if (!whole || error != std::errc{} || end != text.data() + text.size() || count < 1 || count > most_steps)
+      fail(ExitCode::usage, "turns",
+           "line {} of standard input is {}; expected the number of steps to do, an integer in [1, {}]; end the input "
+           "after the last turn",
+           line_, in_quotes(text), most_steps);
+    return count;
   }
 
   static void say(const nlohmann::json& line) {
@@ -47,7 +63,8 @@ class Turns {
   }
 
  private:
-  std::int64_t steps_ = 10, warm_up_ = 3;
+  static constexpr std::int64_t most_steps = 1 << 20;
+  std::int64_t steps_ = 10, warm_up_ = 3, line_ = 0;
   bool interactive_ = false;
 };
 

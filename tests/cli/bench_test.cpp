@@ -54,8 +54,17 @@ TEST_CASE("recomputing every block needs less memory for activations, and step_b
 TEST_CASE("generate_bench answers a line for each token") {
   const std::vector<nlohmann::json> lines = turns("generate_bench", "--prompt 3", "2\\n");
   REQUIRE(lines.size() == 4);
-  CHECK(lines[0]["ready"]["weight_bytes"] == 4 * (24 * 16 + (12 * 16 * 16 + 13 * 16) + 2 * 16));  // not the positions
   CHECK(lines[2]["seconds"] > 0);
+}
+
+TEST_CASE("of tables that are looked up, generate_bench counts the one row that a token needs") {
+  const auto bytes = [](const char* flags) {
+    return turns("generate_bench", std::string("--prompt 3 ") + flags, "1\\n")[0]["ready"]["weight_bytes"].get<int>();
+  };
+  const int with_head = 4 * (24 * 16 + (12 * 16 * 16 + 13 * 16) + 2 * 16), row = 4 * 16;
+  CHECK(bytes("") == with_head + row);  // of positions; the table of tokens is the head
+  CHECK(bytes("--tied off") == with_head + 2 * row);
+  CHECK(bytes("--tied off --positions rope") == with_head + row);
 }
 
 TEST_CASE("what the benchmarks cannot measure is refused") {
@@ -65,4 +74,33 @@ TEST_CASE("what the benchmarks cannot measure is refused") {
   const Result prompt = run("generate_bench", "--context 8 --prompt 9");
   CHECK(prompt.code == 64);
   CHECK(contains(prompt.output, "change --prompt"));
+}
+
+TEST_CASE("a line that is no number of steps ends step_bench with an error, on every rank") {
+  for (const char* mesh : {"--micro-batch 2", "--mesh dp=2,tp=2 --global-batch 4"}) {
+    for (const auto& [asked, said] : {std::pair{"2\\nabc\\n1\\n", "line 2 of standard input is \"abc\""},
+                                      {"-3\\n", "line 1 of standard input is \"-3\""},
+                                      {"0\\n", "is \"0\""},
+                                      {"1\\n\\n", "line 2 of standard input is \"\""},
+                                      {"1 \\n", "is \"1 \""},
+                                      {"1048577\\n", "integer in [1, 1048576]"},
+                                      {"0000000000000000000000000000000000001\\n", "line 1"},
+                                      {"1\\0002\\n", "line 1"}}) {
+      CAPTURE(asked);
+      const Result result =
+          shell(std::string("printf -- \"") + asked + "\" | " + TRIREME_BIN + "/step_bench " + small_model + mesh);
+      CHECK(result.code == 64);
+      CHECK(contains(result.output, "FATAL[64]"));
+      CHECK(contains(result.output, said));
+      CHECK_FALSE(contains(result.output, "\"end\""));
+    }
+  }
+}
+
+TEST_CASE("without a tokenizer --vocab auto is refused") {
+  for (const char* program : {"step_bench", "generate_bench"}) {
+    const Result result = run(program, "--vocab auto");
+    CHECK(result.code == 64);
+    CHECK(contains(result.output, "give --vocab N"));
+  }
 }
