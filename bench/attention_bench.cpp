@@ -10,14 +10,13 @@
 // in which all shapes take turns.
 #include <fmt/core.h>
 
-#include <CLI/CLI.hpp>
 #include <cmath>
 #include <map>
 
+#include "bench/command_line.h"
 #include "bench/peaks.h"
 #include "bench/timing.h"
 #include "core/cores.h"
-#include "core/io.h"
 #include "core/kernels.h"
 #include "core/machine_speed.h"
 #include "core/parallel_for.h"
@@ -119,17 +118,22 @@ int main(int argc, char** argv) {
   CLI::App app{"Speed of attention by shape, element type and threads"};
   std::vector<int> teams;
   std::vector<std::string> dtypes = {"f32", "bf16"};
-  std::string only, markdown;
+  std::string only;
+  trireme::bench::MarkdownFile markdown;
   int repeats = 7;
-  app.add_option("--threads", teams, "numbers of threads to measure (default: 1 and all)")->delimiter(',');
-  app.add_option("--only", only, "measure one model's shapes: char or gpt2");
+  app.add_option("--threads", teams, "numbers of threads to measure (default: 1 and all)")
+      ->delimiter(',')
+      ->check(CLI::Range(1, trireme::bench::most_threads));
+  app.add_option("--only", only, "measure one model's shapes")->check(CLI::IsMember({"char", "gpt2"}));
   app.add_option("--repeats", repeats, "measurements of each")->check(CLI::PositiveNumber);
   app.add_option("--dtype", dtypes, "element types")->delimiter(',')->check(CLI::IsMember({"f32", "bf16"}));
-  app.add_option("--markdown", markdown, "write tables into this file, too");
-  CLI11_PARSE(app, argc, argv);
-  if (teams.empty()) teams = trireme::threads() > 1 ? std::vector{1, trireme::threads()} : std::vector{1};
-  trireme::bench::Bench bench(teams, only, repeats);
-  std::string tables;
-  for (const std::string& dtype : dtypes) tables += bench.run(dtype);
-  if (!markdown.empty()) trireme::write_file(markdown, tables);
+  markdown.declare(app);
+  return trireme::bench::run_benchmark(app, argc, argv, [&] {
+    markdown.require_writable();
+    if (teams.empty()) teams = trireme::threads() > 1 ? std::vector{1, trireme::threads()} : std::vector{1};
+    trireme::bench::Bench bench(teams, only, repeats);
+    std::string tables;
+    for (const std::string& dtype : dtypes) tables += bench.run(dtype);
+    markdown.write(tables);
+  });
 }

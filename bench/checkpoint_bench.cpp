@@ -10,10 +10,10 @@
 // every byte twice. Read next: parallel/checkpoint/saver.h.
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 
+#include "bench/command_line.h"
 #include "core/cores.h"
 #include "core/io.h"
 #include "core/random.h"
@@ -147,6 +147,15 @@ struct Measurement {
   checkpoint::Saved last;
 };
 
+void measure(const fs::path& folder, int steps) {
+  const TrainOptions o = options();
+  run_thread_ranks(2, 1, ProcessGroup::Deadline(120), [&](const std::shared_ptr<ProcessGroup>& world) {
+    const OwnCores own_cores(world->rank(), world->size());
+    const auto mesh = std::make_shared<const DeviceMesh>(world, o.mesh.shape);
+    Measurement(o, mesh, folder).run(steps);
+  });
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -157,15 +166,15 @@ int main(int argc, char** argv) {
   app.add_option("folder", parent, "Where checkpoints are written")
       ->check(CLI::ExistingDirectory)
       ->capture_default_str();
-  CLI11_PARSE(app, argc, argv);
-  const fs::path folder = parent / fmt::format("checkpoint_bench.{}", ::getpid());
-  make_directories(folder);
-  const TrainOptions o = options();
-  run_thread_ranks(2, 1, ProcessGroup::Deadline(120), [&](const std::shared_ptr<ProcessGroup>& world) {
-    const OwnCores own_cores(world->rank(), world->size());
-    const auto mesh = std::make_shared<const DeviceMesh>(world, o.mesh.shape);
-    Measurement(o, mesh, folder).run(steps);
+  return bench::run_benchmark(app, argc, argv, [&] {
+    const fs::path folder = parent / fmt::format("checkpoint_bench.{}", ::getpid());
+    make_directories(folder);
+    try {
+      measure(folder, steps);
+    } catch (...) {
+      remove_folder(folder);
+      throw;
+    }
+    remove_folder(folder);
   });
-  remove_folder(folder);
-  return 0;
 }

@@ -10,13 +10,14 @@
 // limit of this machine: how fast every rank goes through memory while all do.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <map>
 #include <optional>
 
+#include "bench/command_line.h"
 #include "core/cores.h"
 #include "parallel/mesh/mesh.h"
 
@@ -60,11 +61,17 @@ const std::vector<Case>& cases() {
   return all;
 }
 
-DType dtype_named(const std::string& text) {
-  for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16, DType::i64, DType::i32, DType::u8}) {
-    if (name(dtype) == text) return dtype;
-  }
-  fail(ExitCode::usage, "comm_bench", "--dtype {} is none of f64, f32, bf16, f16, i64, i32, u8", text);
+std::vector<std::string> case_names() {
+  std::vector<std::string> names;
+  for (const Case& c : cases()) names.emplace_back(c.name);
+  return names;
+}
+
+std::map<std::string, DType> dtypes() {
+  std::map<std::string, DType> all;
+  for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16, DType::i64, DType::i32, DType::u8})
+    all.emplace(name(dtype), dtype);
+  return all;
 }
 
 /// The repetitions' times, each that of the slowest rank of all groups, sorted. `prepare` runs before each, untimed.
@@ -112,7 +119,7 @@ void print_memory_rates(ProcessGroup& world, const Options& options) {
 
 /// One operation on one size.
 void bench_line(ProcessGroup& world, ProcessGroup& group, const Options& options, const Case& c, std::int64_t bytes) {
-  const DType dtype = dtype_named(options.dtype);
+  const DType dtype = dtypes().at(options.dtype);
   const int n = group.size();
   const std::int64_t count = std::max<std::int64_t>(1, bytes / static_cast<std::int64_t>(size_of(dtype)) / n);
   const Tensor share = Tensor::zeros({count}, dtype), whole = Tensor::zeros({n, count}, dtype),
@@ -143,7 +150,7 @@ void bench_group(ProcessGroup& world, ProcessGroup& group, const Options& option
   }
 }
 
-void bench(const std::shared_ptr<ProcessGroup>& world, const Options& options, const char* transport) {
+void measure(const std::shared_ptr<ProcessGroup>& world, const Options& options, const char* transport) {
   std::optional<OwnCores> own_cores;
   if (options.pin) own_cores.emplace(world->rank() * options.threads, world->size() * options.threads);
   if (world->rank() == 0)
@@ -165,37 +172,56 @@ void bench(const std::shared_ptr<ProcessGroup>& world, const Options& options, c
   }
 }
 
+/// `ranks`: of this process.
+void validate(const Options& o, int ranks) {
+  const auto refuse_unless = [](bool holds, const std::string& what) {
+    if (!holds) fail(ExitCode::usage, "comm_bench", "{}", what);
+  };
+  refuse_unless(o.smallest <= o.largest,
+                fmt::format("--smallest {} is more than --largest {}; expected at most that; change either", o.smallest,
+                            o.largest));
+  refuse_unless(o.seconds > 0 && o.seconds <= 3600,
+                fmt::format("--seconds {}: expected a number in (0, 3600]; change --seconds", o.seconds));
+  refuse_unless(ranks <= bench::most_ranks,
+                fmt::format("--mesh {} has {} ranks; expected at most {} as threads of one process; change --mesh",
+                            o.mesh, ranks, bench::most_ranks));
+  refuse_unless(ranks * o.threads <= bench::most_threads,
+                fmt::format("--threads {} x {} ranks = {} threads; expected at most {}; change --threads or the ranks",
+                            o.threads, ranks, ranks * o.threads, bench::most_threads));
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
   CLI::App app("Bandwidth and latency of the collectives, on threads or under mpirun");
   Options options;
-  auto* ranks = app.add_option("--ranks", options.ranks, "Rank threads (without mpirun)")->capture_default_str();
+  auto* ranks = app.add_option("--ranks", options.ranks, "Rank threads (without mpirun)")
+                    ->check(CLI::Range(1, bench::most_ranks))
+                    ->capture_default_str();
   app.add_option("--mesh", options.mesh, "Measure the groups of each axis of this mesh, dp=2,tp=2, with as many ranks")
       ->excludes(ranks);
-  app.add_option("--threads", options.threads, "Threads per rank")->capture_default_str();
-  app.add_option("--smallest", options.smallest, "Smallest tensor, bytes")->capture_default_str();
-  app.add_option("--largest", options.largest, "Largest tensor, bytes")->capture_default_str();
+  app.add_option("--threads", options.threads, "Threads per rank")
+      ->check(CLI::Range(1, bench::most_threads))
+      ->capture_default_str();
+  constexpr std::int64_t most_bytes = std::int64_t{1} << 40;  // times the largest factor it is still a number
+  const CLI::Range sizes(std::int64_t{1}, most_bytes);
+  app.add_option("--smallest", options.smallest, "Smallest tensor, bytes")->check(sizes)->capture_default_str();
+  app.add_option("--largest", options.largest, "Largest tensor, bytes")->check(sizes)->capture_default_str();
   app.add_option("--factor", options.factor, "From one size to the next")
       ->check(CLI::Range(2, 1 << 20))
       ->capture_default_str();
   app.add_option("--seconds", options.seconds, "Time to spend on a line")->capture_default_str();
-  app.add_option("--only", options.only, "One operation");
-  app.add_option("--dtype", options.dtype, "Element type")->capture_default_str();
+  app.add_option("--only", options.only, "One operation")->check(CLI::IsMember(case_names()));
+  app.add_option("--dtype", options.dtype, "Element type")->check(CLI::IsMember(dtypes()))->capture_default_str();
   app.add_flag("--pin", options.pin, "Keep each thread on a core of its own, if there are as many");
   app.add_flag("--background", options.background, "Launch on the communication thread");
-  CLI11_PARSE(app, count, arguments);
-  try {
-    if (under_mpi_launcher()) {
-      bench(mpi_world(std::chrono::seconds(60)), options, "processes (MPI)");
-    } else {
-      if (!options.mesh.empty()) options.ranks = parse_mesh(options.mesh, 0).ranks();
-      run_thread_ranks(options.ranks, options.threads, std::chrono::seconds(60),
-                       [&](const std::shared_ptr<ProcessGroup>& world) { bench(world, options, "threads"); });
-    }
-  } catch (const Error& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    if (under_mpi_launcher()) mpi_abort(static_cast<int>(error.code()));
-    return static_cast<int>(error.code());
-  }
+  return bench::run_benchmark(app, count, arguments, [&] {
+    const bool processes = under_mpi_launcher();
+    if (!processes && !options.mesh.empty()) options.ranks = parse_mesh(options.mesh, 0).ranks();
+    validate(options, processes ? 1 : options.ranks);
+    if (processes)
+      return bench::run_as_process([&] { measure(mpi_world(std::chrono::seconds(60)), options, "processes (MPI)"); });
+    run_thread_ranks(options.ranks, options.threads, std::chrono::seconds(60),
+                     [&](const std::shared_ptr<ProcessGroup>& world) { measure(world, options, "threads"); });
+  });
 }

@@ -9,13 +9,13 @@
 // Read next: nn/ring_attention.h.
 #include <fmt/core.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <mutex>
 
 #include "autograd/engine.h"
 #include "autograd/ops.h"
+#include "bench/command_line.h"
 #include "core/cores.h"
 #include "core/parallel_for.h"
 #include "core/random.h"
@@ -145,7 +145,7 @@ void print(const char* what, const Times& t, bool ring) {
   fmt::print("\n");
 }
 
-void bench(const Options& o, const std::shared_ptr<ProcessGroup>& world) {
+void measure(const Options& o, const std::shared_ptr<ProcessGroup>& world) {
   MeshShape shape;
   shape.at(Axis::cp) = o.ranks;
   const DeviceMesh mesh(world, shape);
@@ -175,6 +175,24 @@ void bench(const Options& o, const std::shared_ptr<ProcessGroup>& world) {
   if (first) print("ulysses", ulysses_times, false);
 }
 
+void validate(const Options& o) {
+  if (o.length % (2 * o.ranks) != 0)
+    fail(ExitCode::usage, "context_bench",
+         "--length {} is cut into two runs for each of {} ranks; expected a multiple of {}; change --length", o.length,
+         o.ranks, 2 * o.ranks);
+  if (o.heads % o.kv_heads != 0)
+    fail(ExitCode::usage, "context_bench", "--kv-heads {} does not divide --heads {}; change either", o.kv_heads,
+         o.heads);
+  constexpr double most = 1e12;  // below it, bytes are counted right, and memory says what is too much
+  const double count = static_cast<double>(o.batch) * static_cast<double>(o.length) * static_cast<double>(o.heads) *
+                       static_cast<double>(o.width);
+  if (count > most)
+    fail(ExitCode::usage, "context_bench",
+         "queries of --batch {} x --length {} x --heads {} x --width {} = {:.3g} numbers; expected at most {:.0g}; "
+         "lower one of them",
+         o.batch, o.length, o.heads, o.width, count, most);
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
@@ -188,24 +206,16 @@ int main(int count, char** arguments) {
   app.add_option("--heads", o.heads, "H")->check(CLI::PositiveNumber);
   app.add_option("--kv-heads", o.kv_heads, "Hkv, which divides H")->check(CLI::PositiveNumber);
   app.add_option("--width", o.width, "Dh")->check(CLI::PositiveNumber);
-  CLI11_PARSE(app, count, arguments);
-  try {
-    if (under_mpi_launcher()) {
-      set_threads(1);
-      const std::shared_ptr<ProcessGroup> world = mpi_world(std::chrono::seconds(60));
-      o.ranks = world->size();
+  return bench::run_benchmark(app, count, arguments, [&] {
+    const bool processes = under_mpi_launcher();
+    if (processes) o.ranks = mpi_launcher_size();
+    validate(o);
+    const auto measure_rank = [&](const std::shared_ptr<ProcessGroup>& world) {
       const OwnCores own_cores(world->rank(), world->size());
-      bench(o, world);
-    } else {
-      run_thread_ranks(o.ranks, 1, std::chrono::seconds(60), [&](const std::shared_ptr<ProcessGroup>& world) {
-        const OwnCores own_cores(world->rank(), world->size());
-        bench(o, world);
-      });
-    }
-  } catch (const Error& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    if (under_mpi_launcher()) mpi_abort(static_cast<int>(error.code()));
-    return static_cast<int>(error.code());
-  }
-  return 0;
+      measure(o, world);
+    };
+    if (!processes) return run_thread_ranks(o.ranks, 1, std::chrono::seconds(60), measure_rank);
+    set_threads(1);
+    bench::run_as_process([&] { measure_rank(mpi_world(std::chrono::seconds(60))); });
+  });
 }

@@ -7,12 +7,12 @@
 // Times are measured at the operations (parallel/comm/times.h): "communication" is under way on any thread, "exposed" is
 // what the rank's own thread waits. Waiting for a rank that is slower is waiting too: on a busy machine the figure is an
 // upper bound. Medians over steps, of the rank that waits longest.
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <mutex>
 
+#include "bench/command_line.h"
 #include "core/cores.h"
 #include "core/parallel_for.h"
 #include "core/random.h"
@@ -81,18 +81,10 @@ Step measure(const TrainOptions& o) {
   return worst;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  CLI::App app("What of a step's communication is waited for, by ZeRO stage");
-  int ranks = 2, shard_ranks = 0;
-  app.add_option("ranks", ranks, "Rank threads")->check(CLI::Range(1, 64))->capture_default_str();
-  app.add_option("shard", shard_ranks, "Hybrid: shard over so many ranks, a divisor of all; 0: over all");
-  CLI11_PARSE(app, argc, argv);
-  if (shard_ranks < 0 || (shard_ranks > 0 && ranks % shard_ranks != 0)) {
-    fmt::print(stderr, "exposed_communication: {} ranks do not divide into runs of {}\n", ranks, shard_ranks);
-    return 64;
-  }
+void measure_all(int ranks, int shard_ranks) {
+  if (shard_ranks > 0 && ranks % shard_ranks != 0)
+    fail(ExitCode::usage, "exposed_communication",
+         "{} ranks do not divide into runs of {}; expected a divisor of {}; change shard", ranks, shard_ranks, ranks);
   set_threads(1);
   std::printf("GPT 25M, f32, dp=%d, 1 thread a rank, 4 x 256 tokens a rank and step\n", ranks);
   if (shard_ranks > 0) std::printf("shards over %d ranks, copies across\n", shard_ranks);
@@ -103,5 +95,15 @@ int main(int argc, char** argv) {
                 100 * step.exposed / step.milliseconds);
     std::fflush(stdout);
   }
-  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("What of a step's communication is waited for, by ZeRO stage");
+  int ranks = 2, shard_ranks = 0;
+  app.add_option("ranks", ranks, "Rank threads")->check(CLI::Range(1, 64))->capture_default_str();
+  app.add_option("shard", shard_ranks, "Hybrid: shard over so many ranks, a divisor of all; 0: over all")
+      ->check(CLI::Range(0, 64));
+  return bench::run_benchmark(app, argc, argv, [&] { measure_all(ranks, shard_ranks); });
 }

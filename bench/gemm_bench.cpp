@@ -12,15 +12,14 @@
 // bf16 is of the instruction in use (bench/peaks.h). --markdown FILE writes the same as a table.
 #include <fmt/core.h>
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
 
+#include "bench/command_line.h"
 #include "bench/eigen_omp.h"
 #include "bench/peaks.h"
 #include "bench/timing.h"
 #include "core/cores.h"
-#include "core/io.h"
 #include "core/kernels.h"
 #include "core/machine_speed.h"
 #include "core/packed_weights.h"
@@ -54,6 +53,14 @@ std::vector<Problem> problems() {
   all.push_back({"decode", Form::nt, 1, 50304, 768});  // beyond any cache: 155 MB of weights in f32
   all.push_back({"square", Form::nn, 1024, 1024, 1024});
   return all;
+}
+
+/// Their names, each once: what --only takes.
+std::vector<std::string> models() {
+  std::vector<std::string> names;
+  for (const Problem& p : problems())
+    if (names.empty() || names.back() != p.model) names.emplace_back(p.model);
+  return names;
 }
 
 std::vector<std::string> installed_products() {
@@ -139,17 +146,22 @@ std::string run(const std::vector<int>& teams, const std::string& only, int repe
 int main(int argc, char** argv) {
   CLI::App app{"Speed of matrix products by shape, implementation and threads"};
   std::vector<int> teams;
-  std::string only, markdown;
+  std::string only;
+  trireme::bench::MarkdownFile markdown;
   std::vector<std::string> dtypes = {"f32"};
   int repeats = 5;
-  app.add_option("--threads", teams, "numbers of threads to measure (default: 1 and all)")->delimiter(',');
-  app.add_option("--only", only, "measure one model's shapes: char, gpt2, decode or square");
+  app.add_option("--threads", teams, "numbers of threads to measure (default: 1 and all)")
+      ->delimiter(',')
+      ->check(CLI::Range(1, trireme::bench::most_threads));
+  app.add_option("--only", only, "measure one model's shapes")->check(CLI::IsMember(trireme::bench::models()));
   app.add_option("--repeats", repeats, "measurements of each")->check(CLI::PositiveNumber);
   app.add_option("--dtype", dtypes, "element types")->delimiter(',')->check(CLI::IsMember({"f32", "bf16", "f16"}));
-  app.add_option("--markdown", markdown, "write tables into this file, too");
-  CLI11_PARSE(app, argc, argv);
-  if (teams.empty()) teams = trireme::threads() > 1 ? std::vector{1, trireme::threads()} : std::vector{1};
-  std::string tables;
-  for (const std::string& dtype : dtypes) tables += trireme::bench::run(teams, only, repeats, dtype);
-  if (!markdown.empty()) trireme::write_file(markdown, tables);
+  markdown.declare(app);
+  return trireme::bench::run_benchmark(app, argc, argv, [&] {
+    markdown.require_writable();
+    if (teams.empty()) teams = trireme::threads() > 1 ? std::vector{1, trireme::threads()} : std::vector{1};
+    std::string tables;
+    for (const std::string& dtype : dtypes) tables += trireme::bench::run(teams, only, repeats, dtype);
+    markdown.write(tables);
+  });
 }

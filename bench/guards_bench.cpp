@@ -7,11 +7,11 @@
 // steps between two of them, "seals" the hashes of shards around every update and "moments" those of --check-state. Each
 // is timed by itself, in processor time, so that other programs do not count, and on memory that is not in the cache: in
 // a step some of it is. Costs are per parameter, steps per parameter and token: with more tokens each part is smaller. Read next: train/guards.h.
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <ctime>
 
+#include "bench/command_line.h"
 #include "core/cores.h"
 #include "core/kernels.h"
 #include "core/random.h"
@@ -99,15 +99,7 @@ void measure(const TrainOptions& o, const std::shared_ptr<const DeviceMesh>& mes
   std::fflush(stdout);
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  CLI::App app("What watching a run costs: the part of a step that each guard takes");
-  std::int64_t tokens = 1024;
-  app.add_option("tokens", tokens, "In a step, on each of two ranks")
-      ->check(CLI::Range(128, 1 << 20))
-      ->capture_default_str();
-  CLI11_PARSE(app, argc, argv);
+void measure_all(std::int64_t tokens) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     for (std::int64_t zero = 0; zero < 4; ++zero) {
       const TrainOptions o = options(zero, dtype, tokens);
@@ -117,5 +109,15 @@ int main(int argc, char** argv) {
       });
     }
   }
-  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("What watching a run costs: the part of a step that each guard takes");
+  std::int64_t tokens = 1024;
+  app.add_option("tokens", tokens, "In a step, on each of two ranks")
+      ->check(CLI::Range(128, 1 << 20))
+      ->capture_default_str();
+  return bench::run_benchmark(app, argc, argv, [&] { measure_all(tokens); });
 }

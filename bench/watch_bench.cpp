@@ -13,6 +13,7 @@
 #include <span>
 #include <string_view>
 
+#include "core/cpu/processor.h"
 #include "parallel/comm/call_site.h"
 #include "parallel/comm/watch/beacon.h"
 #include "parallel/comm/watch/watchdog.h"
@@ -135,6 +136,8 @@ int main(int count, char** arguments) {
       fmt::print("What being watched costs a rank.\n\nusage: watch_bench [LAYERS [WIDTH [STEPS]]]   4, 128 and 20\n");
       return 0;
     }
-    return bench(read_sizes({arguments + std::min(count, 1), arguments + count}));
+    const Sizes sizes = read_sizes({arguments + std::min(count, 1), arguments + count});
+    static_cast<void>(cpu::bf16_unit());  // refuses a TRIREME_ISA that this processor has not
+    return bench(sizes);
   });
 }

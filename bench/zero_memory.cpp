@@ -8,11 +8,11 @@
 // "kept" is what is in use when all gradients of a step have been summed and nothing is under way; the rank with most
 // counts. Beside it the largest use of each category at any time of a step, buffers included, in bytes per parameter.
 // Exit code 1 when what is kept is more than 5% over the formula. Read next: parallel/zero/zero.h.
-#include <CLI/CLI.hpp>
 #include <cmath>
 #include <cstdio>
 #include <mutex>
 
+#include "bench/command_line.h"
 #include "core/parallel_for.h"
 #include "core/random.h"
 #include "train/trainer.h"
@@ -86,13 +86,8 @@ double formula(int stage, double ranks) {
   return bytes[static_cast<std::size_t>(stage)];
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  CLI::App app("Bytes per parameter on each rank, by ZeRO stage");
-  int ranks = 4;
-  app.add_option("ranks", ranks, "Rank threads")->check(CLI::Range(1, 64))->capture_default_str();
-  CLI11_PARSE(app, argc, argv);
+/// Whether all that is kept is as little as the formulas say.
+bool measure_all(int ranks) {
   const double count = static_cast<double>(parameter_count(options(1, 0).model.config));
   std::printf("%.1fM parameters, bf16, dp=%d; bytes per parameter on the rank with most\n", count / 1e6, ranks);
   std::printf("%-4s %8s %8s  | kept: %10s %9s %9s | peak: %10s %9s %9s %13s\n", "zero", "formula", "kept", "parameters",
@@ -111,5 +106,16 @@ int main(int argc, char** argv) {
                 formula(stage, ranks), kept, use.kept[0], use.kept[1], use.kept[2], use.peak[0], use.peak[1],
                 use.peak[2], use.peak[3]);
   }
-  return fits ? 0 : 1;
+  return fits;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("Bytes per parameter on each rank, by ZeRO stage");
+  int ranks = 4;
+  app.add_option("ranks", ranks, "Rank threads")->check(CLI::Range(1, 64))->capture_default_str();
+  bool fits = true;
+  const int code = bench::run_benchmark(app, argc, argv, [&] { fits = measure_all(ranks); });
+  return code == 0 && !fits ? 1 : code;
 }

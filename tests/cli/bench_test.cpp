@@ -97,10 +97,84 @@ TEST_CASE("a line that is no number of steps ends step_bench with an error, on e
   }
 }
 
+TEST_CASE("every benchmark refuses what it does not know as other programs do") {
+  for (const char* program : {"attention_bench", "checkpoint_bench", "comm_bench", "context_bench",
+                              "exposed_communication", "gemm_bench", "generate_bench", "guards_bench", "kernel_bench",
+                              "machine_bench", "step_bench", "watch_bench", "zero_memory"}) {
+    CAPTURE(program);
+    const Result unknown = run(program, "--nonsense");
+    CHECK(unknown.code == 64);
+    CHECK(contains(unknown.output, "FATAL[64]"));
+    CHECK(contains(unknown.output, "--nonsense"));
+    CHECK(run(program, "--help").code == 0);
+    const Result processor = run_with("TRIREME_ISA=nonsense", program, "");
+    CHECK(processor.code == 64);
+    CHECK(contains(processor.output, "TRIREME_ISA is 'nonsense'"));
+  }
+}
+
+TEST_CASE("numbers of threads that cannot be are refused by every benchmark that takes one") {
+  for (const char* threads : {"-3", "0", "4097", "1000000"}) {
+    CAPTURE(threads);
+    for (const char* program :
+         {"attention_bench --threads ", "comm_bench --threads ", "gemm_bench --threads ", "gemm_bench --threads 1,",
+          "generate_bench --threads ", "kernel_bench ", "machine_bench --threads ", "step_bench --threads "}) {
+      CAPTURE(program);
+      const Result result = run(program + std::string(threads), "");
+      CHECK(result.code == 64);
+      CHECK(contains(result.output, "FATAL[64]"));
+      CHECK(contains(result.output, "4096") !=
+            contains(result.output, "1073741824"));  // step_bench has train_gpt's flag
+    }
+  }
+  const Result product = run("comm_bench", "--ranks 1024 --threads 5");
+  CHECK(product.code == 64);
+  CHECK(contains(product.output, "5120 threads; expected at most 4096"));
+}
+
+TEST_CASE("a benchmark that would measure nothing says what there is") {
+  for (const auto& [command, names] : {std::pair{"gemm_bench --only nonsense", "{char,gpt2,decode,square}"},
+                                       {"attention_bench --only nonsense", "{char,gpt2}"},
+                                       {"kernel_bench 1 nonsense", "adamw, add, add bias"},
+                                       {"comm_bench --only nonsense", "all_reduce"}}) {
+    CAPTURE(command);
+    const Result result = run(command, "");
+    CHECK(result.code == 64);
+    CHECK(contains(result.output, "nonsense"));
+    CHECK(contains(result.output, names));
+  }
+}
+
+TEST_CASE("a table that could not be written is found before anything is measured") {
+  for (const char* program : {"gemm_bench", "attention_bench", "kernel_bench"}) {
+    CAPTURE(program);
+    const Result nowhere = run(program, "--markdown /nonexistent/x.md");
+    CHECK(nowhere.code == 64);
+    CHECK(contains(nowhere.output, "there is no folder \"/nonexistent\""));
+    CHECK_FALSE(contains(nowhere.output, "GB/s"));
+    CHECK_FALSE(contains(nowhere.output, "GFLOP/s"));
+    CHECK(run(program, "--markdown \"\"").code == 64);
+    CHECK(run(program, "--markdown /").code == 64);
+    CHECK(run(program, "--markdown /proc/x.md").code == 74);
+  }
+}
+
 TEST_CASE("without a tokenizer --vocab auto is refused") {
   for (const char* program : {"step_bench", "generate_bench"}) {
     const Result result = run(program, "--vocab auto");
     CHECK(result.code == 64);
     CHECK(contains(result.output, "give --vocab N"));
+  }
+}
+
+TEST_CASE("sizes that collectives and rings cannot have are refused") {
+  for (const char* command :
+       {"comm_bench --smallest 0", "comm_bench --smallest 9 --largest 8", "comm_bench --seconds nan",
+        "comm_bench --mesh dp=2000", "comm_bench --dtype f3", "context_bench --length 1001",
+        "context_bench --kv-heads 3", "context_bench --length 9223372036854775804", "exposed_communication 4 3"}) {
+    CAPTURE(command);
+    const Result result = run(command, "");
+    CHECK(result.code == 64);
+    CHECK(contains(result.output, "FATAL[64]"));
   }
 }

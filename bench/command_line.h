@@ -1,0 +1,69 @@
+// What the benchmarks with flags of CLI11 share: they refuse and fail as every program does, before measuring anything.
+// Read next: train/program.h, the frame of all programs.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <exception>
+#include <filesystem>
+#include <functional>
+#include <string>
+
+#include "core/cpu/processor.h"
+#include "core/io.h"
+#include "data/utf8.h"
+#include "parallel/comm/process_group.h"
+#include "train/program.h"
+
+namespace trireme::bench {
+
+constexpr int most_threads = 4096, most_ranks = 1024;  // of one process, as those of train_gpt
+
+/// Reads the command line and runs `body` in run_program(). An argument that cannot be is ExitCode::usage, not CLI11's.
+inline int run_benchmark(CLI::App& app, int argc, const char* const* argv, const std::function<void()>& body) {
+  return run_program([&] {
+    try {
+      app.parse(argc, argv);
+    } catch (const CLI::Success& asked) {  // --help
+      return app.exit(asked);
+    } catch (const CLI::ParseError& error) {
+      fail(ExitCode::usage, std::filesystem::path(argv[0]).filename().string(), "{}; --help lists what is expected",
+           shown_lines(error.what()));
+    }
+    static_cast<void>(cpu::bf16_unit());  // refuses a TRIREME_ISA that this processor has not, whatever is measured
+    body();
+    return 0;
+  });
+}
+
+/// Runs `body` as one of the launcher's processes: when it fails here, the others must not wait for it.
+inline void run_as_process(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (...) { mpi_abort(report(std::current_exception())); }
+}
+
+/// The file of --markdown.
+class MarkdownFile {
+ public:
+  void declare(CLI::App& app) { option_ = app.add_option("--markdown", path_, "write tables into this file, too"); }
+  /// Throws when it could not be written: measuring takes minutes, and its end would be too late to find out.
+  void require_writable() const {
+    if (option_->count() == 0) return;
+    const std::filesystem::path folder = std::filesystem::path(path_).parent_path();
+    if (!folder.empty() && !std::filesystem::is_directory(folder))
+      fail(ExitCode::usage, "--markdown", "{}: there is no folder {}; make it, or change --markdown", in_quotes(path_),
+           in_quotes(folder.string()));
+    if (path_.empty() || std::filesystem::is_directory(path_))
+      fail(ExitCode::usage, "--markdown", "{} is no name of a file; expected one; change --markdown", in_quotes(path_));
+    const AtomicFile attempt(path_);  // leaves nothing
+  }
+  void write(const std::string& tables) const {
+    if (option_->count() > 0) write_file(path_, tables);
+  }
+
+ private:
+  CLI::Option* option_ = nullptr;
+  std::string path_;
+};
+
+}  // namespace trireme::bench
