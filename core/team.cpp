@@ -7,10 +7,12 @@
 #include <exception>
 #include <memory>
 #include <optional>
+#include <system_error>
 #include <thread>
 #include <vector>
 
 #include "core/cores.h"
+#include "core/error.h"
 
 namespace trireme {
 namespace team {
@@ -61,20 +63,25 @@ thread_local bool inside_part = false;
 class Team {
  public:
   Team(int members, OwnCores::Share cores) : cores_(cores), claimed_(static_cast<std::size_t>(members)) {
-    for (int me = 1; me < members; ++me) workers_.emplace_back([this, me] { work(me); });
+    try {
+      for (int me = 1; me < members; ++me) workers_.emplace_back([this, me] { work(me); });
+    } catch (const std::system_error& error) {
+      const std::size_t started = workers_.size() + 1;
+      dismiss();
+      fail(ExitCode::usage, "threads",
+           "{} threads: the system starts no more than {} here: {}; lower --threads, or raise "
+           "its limits on threads and memory (ulimit -u, ulimit -v)",
+           members, started, error.code().message());
+    }
   }
   Team(const Team&) = delete;
   Team& operator=(const Team&) = delete;
-  ~Team() {
-    stop_ = true;
-    post({++number_, 0, false});
-    for (std::thread& worker : workers_) worker.join();
-  }
+  ~Team() { dismiss(); }
 
   int members() const { return static_cast<int>(claimed_.size()); }
   OwnCores::Share cores() const { return cores_; }
 
-  void run(int parts, bool together, Body body) {
+  void run(int parts, bool together, Body body) noexcept {
     const Job job{++number_, parts, together};
     body_ = body;
     done_.store(0, std::memory_order_relaxed);
@@ -95,6 +102,12 @@ class Team {
   }
 
  private:
+  void dismiss() {
+    stop_ = true;
+    post({++number_, 0, false});
+    for (std::thread& worker : workers_) worker.join();
+  }
+
   void post(const Job& job) {
     job_.store(job.word(), std::memory_order_release);
     job_.notify_all();
@@ -150,11 +163,13 @@ thread_local Team* Team::current = nullptr;
 thread_local std::unique_ptr<Team> own_team;
 thread_local int wanted = 0;  // 0: the cores
 
-void run(int parts, bool together, Body body) noexcept {
-  if (parts == 1 || (inside_part && !together)) {
-    for (int part = 0; part < parts; ++part) body(part);
-    return;
-  }
+void run_one_by_one(int parts, Body body) noexcept {
+  for (int part = 0; part < parts; ++part) body(part);
+}
+
+// A body may not throw; starting the threads may.
+void run(int parts, bool together, Body body) {
+  if (parts == 1 || (inside_part && !together)) return run_one_by_one(parts, body);
   if (inside_part) std::terminate();  // parts that wait for one another cannot take turns
   const OwnCores::Share cores = OwnCores::current();
   if (!own_team || own_team->members() < parts || own_team->cores() != cores) {

@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "tests/cli/support.h"
+#include "tests/sanitized.h"
 
 using namespace trireme::testing;
 
@@ -177,4 +178,12 @@ TEST_CASE("sizes that collectives and rings cannot have are refused") {
     CHECK(result.code == 64);
     CHECK(contains(result.output, "FATAL[64]"));
   }
+}
+
+TEST_CASE("more threads than the system starts are refused, and named") {
+  if (trireme::test::sanitized) return;  // sanitizers need all addresses
+  const Result result = shell(std::string("ulimit -v 4000000; ") + TRIREME_BIN + "/machine_bench --threads 3000");
+  CHECK(result.code == 64);
+  CHECK(contains(result.output, "FATAL[64]"));
+  CHECK(contains(result.output, "3000 threads: the system starts no more than"));
 }
