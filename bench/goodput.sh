@@ -23,7 +23,8 @@ clean_up() {
 trap clean_up EXIT
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 
-flags=(--data README.md --layers 6 --heads 6 --width 384 --context 64 --micro-batch 2 --mesh dp=2 --threads 1
+cp README.md "$work/text.txt" # a run refuses to go on with a text that was edited meanwhile
+flags=(--data "$work/text.txt" --layers 6 --heads 6 --width 384 --context 64 --micro-batch 2 --mesh dp=2 --threads 1
   --steps 10000000 --decay-steps 1000 --checkpoint-minutes 0.05 --keep 2 --log-every 1 --eval-batches 1)
 
 children_of() { cat /proc/"$1"/task/*/children 2>/dev/null || true; }
