@@ -12,7 +12,7 @@
 namespace trireme {
 namespace {
 
-using test::for_each_unit;
+using test::for_each_way;
 using test::random_tensor;
 using test::same_bits;
 using test::values;
@@ -76,22 +76,18 @@ void check_all(const Case& size, DType dtype) {
 
 TEST_CASE("what follows a product gives the bits of kernels of their own") {
   test::for_each_product([] {
-    for_each_unit([] {
-      for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16}) {
-        for (const Case& size : {Case{1, 7, 5}, Case{3, 130, 64}, Case{37, 53, 29}, Case{70, 96, 48},
-                                 Case{33, 45, 2500}, Case{9, 31, 17, {3}}, Case{0, 5, 4}, Case{6, 5, 0}})
-          check_all(size, dtype);
-      }
+    for_each_way({DType::f64, DType::f32, DType::bf16, DType::f16}, [](DType dtype) {
+      for (const Case& size : {Case{1, 7, 5}, Case{3, 130, 64}, Case{37, 53, 29}, Case{70, 96, 48}, Case{33, 45, 2500},
+                               Case{9, 31, 17, {3}}, Case{0, 5, 4}, Case{6, 5, 0}})
+        check_all(size, dtype);
     });
   });
 }
 
 TEST_CASE("what follows a product whose result leaves the caches gives the bits of kernels of their own") {
-  for_each_unit([] {
-    for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16}) {
-      check_all({1027, 1023, 20}, dtype);  // fits no tile
-      if (!test::sanitized) check_all({1030, 1021, 1100}, dtype);
-    }
+  for_each_way({DType::f64, DType::f32, DType::bf16, DType::f16}, [](DType dtype) {
+    check_all({1027, 1023, 20}, dtype);  // fits no tile
+    if (!test::sanitized) check_all({1030, 1021, 1100}, dtype);
   });
 }
 

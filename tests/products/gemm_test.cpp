@@ -217,11 +217,11 @@ TEST_CASE("gemm over several blocks of K, rows and columns") {
     for (const auto [in, out] : all_types) {
       check({.m = 23, .n = 41, .k = 1500, .in = in, .out = out, .b_transposed = true, .beta = 0.5, .bias = true});
     }
+    check({.m = 40, .n = 1500, .k = 1100, .in = DType::bf16, .out = DType::bf16, .bias = true});
+    if (test::sanitized) return;
     check({.m = 300, .n = 40, .k = 1030});
     check({.m = 20, .n = 3000, .k = 600, .a_transposed = true, .beta = 1});
     check({.m = 40, .n = 1500, .k = 2100, .b_transposed = true});  // A is packed by all, B by who uses it
-    check({.m = 40, .n = 1500, .k = 1100, .in = DType::bf16, .out = DType::bf16, .bias = true});
-    if (test::sanitized) return;
     check({.m = 600, .n = 620, .k = 1030, .in = DType::f64, .out = DType::f64});  // more than one block of A
   });
 }
@@ -309,7 +309,7 @@ TEST_CASE("gemm by more threads than there is work to share gives the bits of on
       {.m = 29, .n = 65, .k = 300, .in = DType::f16, .out = DType::f32},
       {.m = 256, .n = 64, .k = 64, .in = DType::f64, .out = DType::f64, .b_transposed = true},
   }};
-  for_each_product([&] { for_each_unit([&] { check_teams(cases, {1, 2, 3, 4, 7, 12, 24}); }); });
+  for_each_product([&] { for_each_unit([&] { check_teams(cases, {1, 2, 3, 7, 24}); }); });
 }
 
 TEST_CASE("gemm with beta = 0 ignores NaN in c; NaN and infinity in a and b come through") {

@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <initializer_list>
 #include <vector>
 
 #include "core/cpu/processor.h"
@@ -21,6 +22,15 @@ void for_each_unit(Body&& body) {
     body();
   }
   cpu::select_bf16_unit(before);
+}
+
+/// body(dtype) for each of them, for bf16 with every way of multiplying it.
+template <class Body>
+void for_each_way(std::initializer_list<DType> dtypes, Body&& body) {
+  for (const DType dtype : dtypes) {
+    const auto one = [&] { body(dtype); };
+    dtype == DType::bf16 ? for_each_unit(one) : one();
+  }
 }
 
 }  // namespace trireme::test
