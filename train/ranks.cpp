@@ -171,10 +171,8 @@ void explained(const TrainOptions& options, const std::function<void()>& f) {
   const int code = report(error);
   const std::shared_ptr<const watch::Board> board = watch::mpi_board();
   if (board && board->ranks() > 1 && ranks_lost_one_another(to_error(error).code())) {
-    if (first_to_report())
-      write_flight_record(options, *board, error);
-    else
-      std::this_thread::sleep_for(std::chrono::milliseconds(500));  // another process writes it, and ends the job
+    if (!first_to_report()) mpi_leave(code);  // another process writes it, and ends the job
+    write_flight_record(options, *board, error);
   }
   mpi_abort(code);
 }

@@ -35,4 +35,10 @@ void mpi_abort(int exit_code) {
   std::_Exit(exit_code);
 }
 
+void mpi_leave(int exit_code) {
+  std::fflush(nullptr);
+  if (comm::mpi::Runtime::up()) comm::mpi::Runtime::get().leave(exit_code);
+  std::_Exit(exit_code);
+}
+
 }  // namespace trireme

@@ -24,6 +24,8 @@ void mpi_abort(int exit_code) {
   std::_Exit(exit_code);
 }
 
+void mpi_leave(int exit_code) { mpi_abort(exit_code); }
+
 namespace comm {
 
 std::unique_ptr<ProgressBoard> mpi_progress_board(std::uint64_t) {

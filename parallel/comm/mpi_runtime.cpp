@@ -88,11 +88,13 @@ void Runtime::watch(const WatchOptions& options) {
   beacon_ = std::make_shared<watch::Beacon>(pages, rank_);
   watch::Beacon::set_current(beacon_);
   if (size_ == 1) return;
-  watchdog_ =
-      std::make_unique<watch::Watchdog>(pages, options.timeout, [this, options](const std::exception_ptr& error) {
-        if (options.on_lost) options.on_lost(error);
-        fail(error);
-      });
+  const auto on_lost = [this, options](const std::exception_ptr& error) {
+    if (options.on_lost) options.on_lost(error);
+    fail(error);
+  };
+  // A rank that was stopped, and runs again because mpirun ends the job.
+  const auto on_end = [this] { leave(static_cast<int>(ExitCode::retryable)); };
+  watchdog_ = std::make_unique<watch::Watchdog>(pages, options.timeout, on_lost, on_end);
   watchdog_->add(beacon_);
 }
 
@@ -233,6 +235,26 @@ void Runtime::abort(int exit_code) {
   while (!mutex_.try_lock() && Clock::now() < patience) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   MPI_Abort(MPI_COMM_WORLD, exit_code);
   std::_Exit(exit_code);
+}
+
+// mpirun ends what is left of an aborted job in three strokes, SIGCONT, SIGTERM and SIGKILL, and sleeps for a second
+// before the second and the third; a rank that ends meanwhile wakes it. So ranks leave one after the other: then a rank
+// that hangs is gone in half a second, and no job takes two. Not before the one that aborts has written what it knows.
+void Runtime::leave(int exit_code) {
+  const auto patience = Clock::now() + std::chrono::milliseconds(300);
+  while (!aborted() && Clock::now() < patience) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  failed_ = true;
+  if (beacon_) beacon_->set_state(watch::State::failed);  // so that nobody says this rank has died
+  std::this_thread::sleep_for(std::chrono::milliseconds(50 * (1 + rank_ % 4)));
+  std::_Exit(exit_code);
+}
+
+bool Runtime::aborted() const {
+  for (int rank = 0; beacon_ && rank < size_; ++rank) {
+    const auto& board = *beacon_->board();
+    if (rank != rank_ && board.visible(rank) && board.page(rank).state == watch::State::failed) return true;
+  }
+  return false;
 }
 
 }  // namespace trireme::comm::mpi

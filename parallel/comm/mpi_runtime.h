@@ -51,6 +51,8 @@ class Runtime {
   void keep(const Tensor& x);
 
   [[noreturn]] void abort(int exit_code);
+  /// Ends this rank alone, shortly after another has called abort().
+  [[noreturn]] void leave(int exit_code);
 
  private:
   struct Send {
@@ -62,6 +64,7 @@ class Runtime {
   void finalize();
   void throw_failure();
   std::vector<int> running() const;  // other ranks of this node that have not ended
+  bool aborted() const;              // another rank of this node is ending the job
   bool reap();                       // frees the sends that are over; with the lock held; true when none is left
   void pump();                       // the thread that moves sends along while this rank computes
 

@@ -126,5 +126,8 @@ int mpi_launcher_size();  ///< number of ranks the launcher says there are, with
 std::shared_ptr<ProcessGroup> mpi_world(ProcessGroup::Deadline deadline);
 /// Ends all ranks of the launcher with this exit code; for a failure after mpi_world().
 [[noreturn]] void mpi_abort(int exit_code);
+/// Ends this rank, in a job that another rank ends with mpi_abort() at this moment: mpirun is done sooner than if this
+/// one waited for its end, or aborted as well.
+[[noreturn]] void mpi_leave(int exit_code);
 
 }  // namespace trireme

@@ -69,6 +69,7 @@ for ((run = 1; run <= runs; ++run)); do
   if [ "$code" -eq 75 ]; then right_code=$((right_code + 1)); else good=no; fi
   if grep -q "LOST rank $rank " "$work/hang$run/flight_recorder.txt"; then recorded=$((recorded + 1)); else good=no; fi
   worst=$(awk -v a="$worst" -v b="${over:-99}" 'BEGIN { printf "%.2f", (a > b) ? a : b }')
+  if awk -v o="${over:-99}" 'BEGIN { exit !(o > 1.5) }'; then good=no; fi
   if [ "$good" = no ]; then
     note "run $run: $how; exit code $code, $over s after the timeout:"
     show "hang$run"
@@ -76,9 +77,9 @@ for ((run = 1; run <= runs; ++run)); do
   rm -rf "$work/hang$run"
 done
 [ "$named" -eq "$runs" ] && [ "$one_message" -eq "$runs" ] && [ "$right_code" -eq "$runs" ] && [ "$recorded" -eq "$runs" ]
-check 'hung rank named' $? "named=$named/$runs one_message=$one_message/$runs exit_75=$right_code/$runs flight_record=$recorded/$runs"
+check '9 hung rank named' $? "named=$named/$runs one_message=$one_message/$runs exit_75=$right_code/$runs flight_record=$recorded/$runs"
 awk -v w="$worst" 'BEGIN { exit !(w <= 1.5) }'
-check 'hung rank in time' $? "worst_seconds_over_timeout=$worst target=1.5"
+check '9 hung rank in time' $? "worst_seconds_over_timeout=$worst target=1.5"
 
 # Clean runs beside two busy programs for each core, with a timeout of one second.
 hogs=()
@@ -95,7 +96,7 @@ run_mpi clean_mpi 4 "${clean[@]}"
 kill "${hogs[@]}"
 wait "${hogs[@]}" 2>/dev/null
 [ "$threads_code" -eq 0 ] && [ "$code" -eq 0 ]
-check 'no false alarm' $? "clean_steps=$((2 * clean_steps)) exit_threads=$threads_code exit_processes=$code"
+check '9 no false alarm' $? "clean_steps=$((2 * clean_steps)) exit_threads=$threads_code exit_processes=$code"
 [ "$threads_code" -eq 0 ] || show clean_threads
 [ "$code" -eq 0 ] || show clean_mpi
 finish

@@ -60,8 +60,8 @@ if [ "$quick" = yes ]; then
   same_mesh threads 4 dp=2,tp=2 2
   same_mesh mpi 2 dp=2 1
 else
-  same_mesh threads 4 dp=2,tp=2 8
-  same_mesh mpi 2 dp=2 8
+  same_mesh threads 4 dp=2,tp=2 10
+  same_mesh mpi 2 dp=2 10
 fi
 
 # Another mesh at every start.

@@ -31,11 +31,11 @@ for ((run = 1; run <= runs; ++run)); do
   fi
 done
 [ "$named" -eq "$runs" ]
-check 'slow rank named' $? "named=$named/$runs worst_steps=$worst target=20 aborts=0"
+check '10 slow rank named' $? "named=$named/$runs worst_steps=$worst target=20 aborts=0"
 
 run_threads clean --mesh dp=2,pp=2 --layers 4 --steps "$clean_steps" --log-every 50
 alarms=$(grep -c 'trireme: straggler' "$work/clean.log")
 [ "$code" -eq 0 ] && [ "$alarms" -eq 0 ]
-check 'slow rank: no false alarm' $? "clean_steps=$clean_steps alarms=$alarms"
+check '10 slow rank: no false alarm' $? "clean_steps=$clean_steps alarms=$alarms"
 [ "$alarms" -eq 0 ] || grep 'trireme: straggler' "$work/clean.log" | sed 's/^/     | /'
 finish

@@ -8,10 +8,11 @@
 namespace trireme::watch {
 
 Watchdog::Watchdog(std::shared_ptr<const Board> board, ProcessGroup::Deadline timeout,
-                   std::function<void(const std::exception_ptr&)> on_lost)
+                   std::function<void(const std::exception_ptr&)> on_lost, std::function<void()> on_end)
     : board_(std::move(board)),
       timeout_(timeout.count()),
       on_lost_(std::move(on_lost)),
+      on_end_(std::move(on_end)),
       observer_(board_),
       thread_([this] { run(); }) {}
 
@@ -46,9 +47,21 @@ void Watchdog::run() {
   }
 }
 
+bool Watchdog::ends() const {
+  const std::vector<RankSigns>& ranks = observer_.signs();
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    const bool here = std::any_of(local_.begin(), local_.end(),
+                                  [&](const auto& beacon) { return beacon->rank() == static_cast<int>(rank); });
+    if (ranks[rank].visible && ranks[rank].failed && !here) return true;
+  }
+  return false;
+}
+
 bool Watchdog::look(double seconds, std::unique_lock<std::mutex>& lock) {
   for (const auto& beacon : local_) beacon->show_waits();
   observer_.look(seconds);
+  ending_ = ends() ? ending_ + seconds : 0;
+  if (on_end_ && ending_ >= 0.25) on_end_();
   const auto lose = [&](const Verdict& verdict, int waiter) {
     const Finding finding{verdict, waiter, timeout_};
     const std::exception_ptr error = std::make_exception_ptr(lost_rank(finding, *board_, observer_));

@@ -36,9 +36,10 @@ std::shared_ptr<const Board> mpi_board();
 
 class Watchdog {
  public:
-  /// `on_lost` is called at most once, with a LostRank (report.h).
+  /// `on_lost` is called at most once, with a LostRank (report.h). `on_end`, where there is one, is called again and
+  /// again while another process of this node has been ending the job for a quarter of a second.
   Watchdog(std::shared_ptr<const Board> board, ProcessGroup::Deadline timeout,
-           std::function<void(const std::exception_ptr&)> on_lost);
+           std::function<void(const std::exception_ptr&)> on_lost, std::function<void()> on_end = {});
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
@@ -49,10 +50,13 @@ class Watchdog {
  private:
   void run();
   bool look(double seconds, std::unique_lock<std::mutex>& lock);  // true when it has found something
+  bool ends() const;                                              // a rank of another process is ending the job
 
   std::shared_ptr<const Board> board_;
   const double timeout_;
   std::function<void(const std::exception_ptr&)> on_lost_;
+  std::function<void()> on_end_;
+  double ending_ = 0;  // seconds since a rank was seen to end the job
   Observer observer_;
   std::mutex mutex_;
   std::condition_variable stopped_;

@@ -160,3 +160,27 @@ TEST_CASE("a rank thread that does not come back: somebody else is told") {
   told.wait();
   CHECK(place == "rank 1");
 }
+
+TEST_CASE("a process whose job another one ends is told; one that ends it itself is not") {
+  for (const int failing : {0, 1}) {
+    const auto board = std::make_shared<watch::Board>(2);
+    const auto here = std::make_shared<watch::Beacon>(board, 0), other = std::make_shared<watch::Beacon>(board, 1);
+    std::latch told{1};
+    watch::Watchdog watchdog(
+        board, 30s, [](const std::exception_ptr&) {},
+        [&] {
+          if (!told.try_wait()) told.count_down();
+        });
+    watchdog.add(here);
+    std::this_thread::sleep_for(400ms);
+    CHECK_FALSE(told.try_wait());
+    (failing == 0 ? here : other)->set_state(watch::State::failed);
+    if (failing == 1) {
+      told.wait();
+    } else {
+      std::this_thread::sleep_for(600ms);
+      CHECK_FALSE(told.try_wait());
+    }
+    watchdog.remove(*here);
+  }
+}
