@@ -4,6 +4,7 @@
     with turns.Runner(command) as runner: runner.turn(3)    # in the driver
 """
 
+import argparse
 import json
 import os
 import resource
@@ -13,9 +14,18 @@ import threading
 import time
 
 
+def at_least(low):
+    """Reads an integer from `low` on."""
+    def read(text):
+        if not text.strip().isdecimal() or int(text) < low:
+            raise argparse.ArgumentTypeError(f"{text.strip()!r} is no number of steps; expected an integer from {low} on")
+        return int(text)
+    return read
+
+
 def add_flags(parser):
-    parser.add_argument("--steps", type=int, default=10, help="steps to measure, unless --turns")
-    parser.add_argument("--warm-up", type=int, default=3, help="steps before those that are measured")
+    parser.add_argument("--steps", type=at_least(1), default=10, help="steps to measure, unless --turns")
+    parser.add_argument("--warm-up", type=at_least(0), default=3, help="steps before those that are measured")
     parser.add_argument("--turns", action="store_true", help="read how many to do from standard input, a line a turn")
 
 
@@ -28,7 +38,7 @@ def serve(options, step, prepare, facts):
     for _ in range(options.warm_up):
         step(prepare())
     say({"ready": facts})
-    for count in map(int, sys.stdin) if options.turns else [options.steps]:
+    for count in map(at_least(1), sys.stdin) if options.turns else [options.steps]:
         for _ in range(count):
             batch = prepare()
             before, start = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
