@@ -233,6 +233,11 @@ void Runtime::abort(int exit_code) {
   // hang there.
   const auto patience = Clock::now() + std::chrono::milliseconds(200);
   while (!mutex_.try_lock() && Clock::now() < patience) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  // An mpirun that is ending the job already, for a rank that died, answers no MPI_Abort before it is done.
+  std::thread([exit_code] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    std::_Exit(exit_code);
+  }).detach();
   MPI_Abort(MPI_COMM_WORLD, exit_code);
   std::_Exit(exit_code);
 }
