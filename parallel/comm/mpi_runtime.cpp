@@ -243,8 +243,8 @@ void Runtime::abort(int exit_code) {
 }
 
 // mpirun ends what is left of an aborted job in three strokes, SIGCONT, SIGTERM and SIGKILL, and sleeps for a second
-// before the second and the third; a rank that ends meanwhile wakes it. So ranks leave one after the other: then a rank
-// that hangs is gone in half a second, and no job takes two. Not before the one that aborts has written what it knows.
+// before the second and the third; a rank that ends meanwhile wakes it. So ranks leave one after the other, which
+// ends a job with a hung rank in a tenth of a second. Not before the one that aborts has written what it knows.
 void Runtime::leave(int exit_code) {
   const auto patience = Clock::now() + std::chrono::milliseconds(300);
   while (!aborted() && Clock::now() < patience) std::this_thread::sleep_for(std::chrono::milliseconds(5));

@@ -56,7 +56,7 @@ class Watchdog {
   const double timeout_;
   std::function<void(const std::exception_ptr&)> on_lost_;
   std::function<void()> on_end_;
-  double ending_ = 0;  // seconds since a rank was seen to end the job
+  double ending_ = 0;  // seconds since a rank was seen to end the job, those in which this process was stopped included
   Observer observer_;
   std::mutex mutex_;
   std::condition_variable stopped_;
