@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "core/cores.h"
+#include "core/cpu/processor.h"
 #include "core/parallel_for.h"
 #include "cuda/runtime/open.h"
 #include "data/utf8.h"
@@ -41,7 +42,7 @@ void declare(Flags& flags, Options& o) {
             Range{.low = 0, .high = 1, .low_open = true});
   flags.add("seed", "N", o.seed, "of the choices", Range::at_least(0));
   flags.add_choice("device", o.device, {"cpu", "cuda"}, "where the model runs; cuda: a GPU, or an error");
-  flags.add("threads", "N", o.threads, "auto", "auto: all cores", Range::at_least(1));
+  flags.add("threads", "N", o.threads, "auto", "auto: all cores", Range{.low = 1, .high = 4096});
 }
 
 int run(const Options& o) {
@@ -58,6 +59,7 @@ int run(const Options& o) {
          "--top-k and --top-p have no effect with --temperature 0, which always takes the likeliest token; expected "
          "--temperature above 0; drop them or change --temperature");
   validate_device(o.device);
+  static_cast<void>(cpu::bf16_unit());  // refuses a TRIREME_ISA that this processor has not, before any text
   const bool on_gpu = o.device == name(Device::cuda);
   if (on_gpu) cuda::open_device();
   const int team = static_cast<int>(o.threads.value_or(cores()));

@@ -176,8 +176,7 @@ void Profiling::stop(std::int64_t steps) {
   const std::vector<std::string> ranks =
       checkpoint::gather_texts(mesh_.world(), trace_events(events, mesh_.rank(), mesh_.where()));
   if (mesh_.rank() == 0) {
-    write_file(path_,
-               fmt::format("{{\"displayTimeUnit\": \"ms\", \"traceEvents\": [\n{}\n]}}\n", fmt::join(ranks, ",\n")));
+    write_file(path_, fmt::format("{}\"ms\", \"traceEvents\": [\n{}\n]}}\n", trace_beginning, fmt::join(ranks, ",\n")));
     table_ = fmt::format("{} steps of rank 0\n{}trace of all ranks: {}; chrome://tracing and ui.perfetto.dev show it\n",
                          steps, kernel_table(events, profiler_->seconds(), steps, machine_), path_);
   }

@@ -15,6 +15,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/machine_speed.h"
@@ -27,6 +28,7 @@ namespace trireme {
 class Profiling {
  public:
   static constexpr std::int64_t warm_up = 2;  ///< steps before the first that is recorded
+  static constexpr std::string_view trace_beginning = "{\"displayTimeUnit\": ";  ///< of each trace, to tell one by
 
   /// Does nothing at all without --profile. The mesh must outlive this object. On the CPU it measures the machine.
   Profiling(const TrainOptions& options, const DeviceMesh& mesh);

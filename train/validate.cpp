@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <fstream>
 
 #include "core/kernels.h"
 #include "cuda/choices.h"
@@ -254,6 +255,30 @@ void validate_recompute(const TrainOptions& options) {
          layers);
 }
 
+/// A trace replaces nothing but a trace: not the text, a configuration, or what a run has saved.
+void require_own_file(const RunOptions& run) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  if (!run.out.empty()) {
+    const auto place = [&](const std::string& name) { return fs::weakly_canonical(fs::absolute(name), ignored); };
+    const fs::path way = place(run.profile).lexically_relative(place(run.out));
+    if (!way.empty() && *way.begin() != "..")
+      fail(ExitCode::usage, "profile",
+           "--profile {} is in the folder of --out, whose files are the run's; expected a name outside {}; change "
+           "--profile",
+           run.profile, run.out);
+  }
+  if (!fs::exists(run.profile) || fs::file_size(run.profile, ignored) == 0) return;
+  std::string beginning(Profiling::trace_beginning.size(), '\0');
+  std::ifstream(run.profile).read(beginning.data(), static_cast<std::streamsize>(beginning.size()));
+  if (beginning != Profiling::trace_beginning)
+    fail(ExitCode::usage, "profile",
+         "--profile {} exists and holds something else than a trace, which would be lost; expected a new name, or a "
+         "trace "
+         "to replace; change --profile",
+         run.profile);
+}
+
 /// What --profile would have nothing to record, or nowhere to write, at the end of a run.
 void validate_profile(const RunOptions& run, std::int64_t steps) {
   if (run.profile.empty()) {
@@ -270,6 +295,7 @@ void validate_profile(const RunOptions& run, std::int64_t steps) {
   if (std::filesystem::exists(run.profile) && !std::filesystem::is_regular_file(run.profile))
     fail(ExitCode::usage, "profile", "--profile {} is a {}; expected the name of a file; change --profile", run.profile,
          std::filesystem::is_directory(run.profile) ? "folder" : "device, a pipe or a socket");
+  require_own_file(run);
   if (steps <= Profiling::warm_up)
     fail(
         ExitCode::usage, "profile",

@@ -42,6 +42,15 @@ TEST_CASE("generate continues a prompt with the saved model, the same for the sa
   CHECK(contains(absent.output, work.path("none")));
 }
 
+TEST_CASE("threads and processors that cannot be are refused before any text") {
+  const Result threads = run("generate", "--checkpoint none --prompt A --threads 4097");
+  CHECK(threads.code == 64);
+  CHECK(contains(threads.output, "--threads: expected an integer in [1, 4096]"));
+  const Result processor = run_with("TRIREME_ISA=nonsense", "generate", "--checkpoint none --prompt A");
+  CHECK(processor.code == 64);
+  CHECK(contains(processor.output, "TRIREME_ISA is 'nonsense'"));
+}
+
 TEST_CASE("several processes would all write the same text") {
   const Result twice = run_mpi(2, "generate", "--checkpoint none --prompt A");
   INFO(twice.output);

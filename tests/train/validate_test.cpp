@@ -2,7 +2,11 @@
 #include "train/validate.h"
 
 #include <doctest/doctest.h>
+#include <unistd.h>
 
+#include <filesystem>
+
+#include "core/io.h"
 #include "tests/train/support.h"
 
 using namespace trireme;
@@ -79,6 +83,25 @@ TEST_CASE("a profile needs steps to record and a folder to be written to") {
   CHECK(verdict({"--profile", "trace.json", "--profile-steps", "5"}) == "nothing");
   CHECK(contains(verdict({"--profile-steps", "5"}),
                  "64 trireme: [profile] --profile-steps has no effect without --profile"));
+}
+
+TEST_CASE("a profile replaces nothing but a profile") {
+  const auto folder = std::filesystem::temp_directory_path() / ("trireme_validate_" + std::to_string(getpid()));
+  std::filesystem::create_directories(folder / "run" / "checkpoints");
+  const auto file = (folder / "file").string(), out = (folder / "run").string();
+  write_file(file, "a text to learn from");
+  CHECK(contains(verdict({"--profile", file}), "64 trireme: [profile] --profile " + file + " exists and holds"));
+  CHECK(read_file(file) == "a text to learn from");
+  write_file(file, "");  // as mktemp makes them
+  CHECK(verdict({"--profile", file}) == "nothing");
+  write_file(file, R"({"displayTimeUnit": "ms", "traceEvents": []})");
+  CHECK(verdict({"--profile", file}) == "nothing");
+
+  for (const std::string name : {"/metrics.jsonl", "/checkpoints/trace.json", "/../run/config.json"})
+    CHECK(contains(verdict({"--out", out, "--profile", out + name}), "is in the folder of --out"));
+  CHECK(verdict({"--out", out, "--profile", file}) == "nothing");
+  CHECK(verdict({"--out", out, "--profile", out + ".json"}) == "nothing");
+  std::filesystem::remove_all(folder);
 }
 
 TEST_CASE("recomputing every K-th block needs K blocks") {
