@@ -13,6 +13,10 @@ std::shared_ptr<ProcessGroup> mpi_world(ProcessGroup::Deadline deadline) {
 }
 
 std::shared_ptr<ProcessGroup> mpi_world(const WatchOptions& options) {
+  return mpi_world_in_pieces(options, comm::mpi::most_per_call);
+}
+
+std::shared_ptr<ProcessGroup> mpi_world_in_pieces(const WatchOptions& options, std::int64_t most_per_call) {
   // Kept to the end of the process, as MPI is: its rank's communication thread may outlast every static object.
   static const auto* const world = [&] {
     comm::mpi::Runtime& runtime = comm::mpi::Runtime::get();
@@ -20,7 +24,7 @@ std::shared_ptr<ProcessGroup> mpi_world(const WatchOptions& options) {
     std::vector<int> members(static_cast<std::size_t>(runtime.size()));
     std::iota(members.begin(), members.end(), 0);
     return new std::shared_ptr<ProcessGroup>(
-        std::make_shared<comm::mpi::MpiGroup>(runtime.world(), "world", runtime.rank(), members, 1));
+        std::make_shared<comm::mpi::MpiGroup>(runtime.world(), "world", runtime.rank(), members, 1, most_per_call));
   }();
   return *world;
 }

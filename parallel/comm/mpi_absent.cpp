@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "core/error.h"
+#include "parallel/comm/mpi_pieces.h"
 #include "parallel/comm/process_group.h"
 #include "parallel/comm/progress_board.h"
 #include "parallel/comm/watch/watchdog.h"
@@ -11,7 +12,9 @@ namespace trireme {
 
 std::shared_ptr<ProcessGroup> mpi_world(ProcessGroup::Deadline) { return mpi_world(WatchOptions()); }
 
-std::shared_ptr<ProcessGroup> mpi_world(const WatchOptions&) {
+std::shared_ptr<ProcessGroup> mpi_world(const WatchOptions& options) { return mpi_world_in_pieces(options, 0); }
+
+std::shared_ptr<ProcessGroup> mpi_world_in_pieces(const WatchOptions&, std::int64_t) {
   fail(ExitCode::usage, "mpi",
        "a launcher started this program, which was built without MPI; expected a build with it; configure with "
        "-DTRIREME_MPI=ON, or start the program by itself, and its ranks are threads");

@@ -4,12 +4,12 @@
 //
 // An all-reduce is therefore: an all-to-all that brings chunk r of every rank's tensor to rank r, the sum there, and
 // an all-gather of the summed chunks: 2 (n-1)/n of the tensor sent and received per rank, the least there is. Long
-// tensors go in pieces, so that the buffer stays small and in cache.
+// tensors go in pieces, so that the buffer stays small and in cache, and, as every other operation does, where MPI could
+// not count their elements (mpi_pieces.h).
 // Read next: parallel/comm/mpi_messages.cpp.
 #include "parallel/comm/mpi_group.h"
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
 
 #include "parallel/comm/diagnosis.h"
@@ -35,15 +35,15 @@ struct MpiGroup::Call {
 
   std::size_t element() const { return size_of(s.dtype); }
   MPI_Datatype type() const { return bits_of(s.dtype); }
-  int count() const { return static_cast<int>(s.count); }
 };
 
 MpiGroup::MpiGroup(MPI_Comm communicator, const std::string& name, int rank, std::vector<int> members,
-                   std::uint64_t instance)
+                   std::uint64_t instance, std::int64_t most)
     : CollectiveGroup(name, rank, std::move(members)),
       runtime_(Runtime::get()),
       communicator_(communicator),
       instance_(instance),
+      most_(most),
       line_(runtime_.board().open(instance)),
       peers_lines_(static_cast<std::size_t>(size())),
       queue_([this](const Collective& c, std::uint64_t sequence) { run(c, sequence); },
@@ -60,11 +60,6 @@ void MpiGroup::run(const Collective& c, std::uint64_t sequence) {
   const Signature signature = c.signature(size());
   const watch::Recording record(collective_record(*this, c, signature, sequence));
   Call call{c, signature, sequence, record, {}};
-  const std::int64_t pieces = c.kind == Kind::all_reduce || c.kind == Kind::reduce ? 1 : call.s.count * size();
-  if (pieces > std::numeric_limits<int>::max()) {
-    fail(ExitCode::usage, comm::name(c.kind),
-         "{} elements on {} ranks are more than MPI counts (2^31 - 1); use smaller buckets", call.s.count, size());
-  }
   runtime_.board().write(line_, {sequence, call.s});
   try {
     // Before MPI sees it: with counts that differ it may write beyond a tensor. Of two ranks that part, at least the one
@@ -85,11 +80,14 @@ void MpiGroup::carry_out(Call& call) {
   const std::size_t bytes = contribution_bytes(call.s, size());
   switch (call.c.kind) {
     case Kind::all_reduce:
-      return bytes <= small_bytes ? all_reduce_small(call) : reduce_in_pieces(call);
+      return bytes <= small_bytes && fits_one_call(call.s.count, size(), most_) ? all_reduce_small(call)
+                                                                                : reduce_in_pieces(call);
     case Kind::reduce:
       return reduce_in_pieces(call);
     case Kind::reduce_scatter:
       return reduce_scatter_in_pieces(call);
+    case Kind::broadcast:
+      return broadcast_in_pieces(call);
     default:
       return move(call);
   }
@@ -104,17 +102,19 @@ void MpiGroup::sum_buffer(const Call& call, std::int64_t row, std::byte* to) {
 
 void MpiGroup::all_reduce_small(Call& call) {
   call.buffer = Tensor::empty({size(), call.s.count}, call.s.dtype);
+  const auto count = static_cast<int>(call.s.count);
   finish(call, [&](MPI_Request* request) {
-    return MPI_Iallgather(call.c.x.raw(), call.count(), call.type(), call.buffer.raw(), call.count(), call.type(),
-                          communicator_, request);
+    return MPI_Iallgather(call.c.x.raw(), count, call.type(), call.buffer.raw(), count, call.type(), communicator_,
+                          request);
   });
   sum_buffer(call, call.s.count, bytes_of(call.c.x));
 }
 
 void MpiGroup::reduce_in_pieces(Call& call) {
   const auto ranks = static_cast<std::size_t>(size());
-  const std::int64_t longest_chunk = std::min<std::int64_t>((call.s.count + size() - 1) / size(),
-                                                            static_cast<std::int64_t>(chunk_bytes / call.element()));
+  const std::int64_t longest_chunk =
+      std::min({(call.s.count + size() - 1) / size(), static_cast<std::int64_t>(chunk_bytes / call.element()),
+                longest_share(size(), most_)});
   call.buffer = Tensor::empty({size(), longest_chunk}, call.s.dtype);
   const std::int64_t longest_piece = std::max<std::int64_t>(1, longest_chunk * size());
   for (std::int64_t first = 0; first < call.s.count || first == 0; first += longest_piece) {
@@ -150,49 +150,96 @@ void MpiGroup::reduce_in_pieces(Call& call) {
 
 void MpiGroup::reduce_scatter_in_pieces(Call& call) {
   const auto ranks = static_cast<std::size_t>(size());
-  const std::int64_t longest =
-      std::clamp<std::int64_t>(call.s.count, 1, static_cast<std::int64_t>(chunk_bytes / call.element()));
+  const std::int64_t longest = std::clamp<std::int64_t>(
+      call.s.count, 1, std::min(static_cast<std::int64_t>(chunk_bytes / call.element()), longest_share(size(), most_)));
   call.buffer = Tensor::empty({size(), longest}, call.s.dtype);
   for (std::int64_t first = 0; first < call.s.count || first == 0; first += longest) {
     const std::int64_t chunk = std::min(longest, call.s.count - first);
-    std::vector<int> counts(ranks, static_cast<int>(chunk)), starts(ranks), rows(ranks);
-    for (std::size_t r = 0; r < ranks; ++r) {
-      starts[r] = static_cast<int>(static_cast<std::int64_t>(r) * call.s.count + first);
-      rows[r] = static_cast<int>(static_cast<std::int64_t>(r) * chunk);
+    if (fits_one_call(call.s.count, size(), most_)) {
+      std::vector<int> counts(ranks, static_cast<int>(chunk)), starts(ranks), rows(ranks);
+      for (std::size_t r = 0; r < ranks; ++r) {
+        starts[r] = static_cast<int>(static_cast<std::int64_t>(r) * call.s.count + first);
+        rows[r] = static_cast<int>(static_cast<std::int64_t>(r) * chunk);
+      }
+      finish(call, [&](MPI_Request* request) {
+        return MPI_Ialltoallv(call.c.x.raw(), counts.data(), starts.data(), call.type(), call.buffer.raw(),
+                              counts.data(), rows.data(), call.type(), communicator_, request);
+      });
+    } else {
+      with_part_of_rows(call, chunk, [&](MPI_Datatype part) {
+        const std::byte* const x = bytes_of(call.c.x) + static_cast<std::size_t>(first) * call.element();
+        finish(call, [&](MPI_Request* request) {
+          return MPI_Ialltoall(x, 1, part, call.buffer.raw(), static_cast<int>(chunk), call.type(), communicator_,
+                               request);
+        });
+      });
     }
-    finish(call, [&](MPI_Request* request) {
-      return MPI_Ialltoallv(call.c.x.raw(), counts.data(), starts.data(), call.type(), call.buffer.raw(), counts.data(),
-                            rows.data(), call.type(), communicator_, request);
-    });
     sum_buffer(call, chunk, bytes_of(call.c.y) + static_cast<std::size_t>(first) * call.element());
   }
 }
 
-// The operations that only move elements. A share that already lies where it belongs is not handed to MPI twice.
+// The operations that only move elements.
 void MpiGroup::move(Call& call) {
-  std::byte *const x = bytes_of(call.c.x), *const y = bytes_of(call.c.y);
-  const int n = call.count(), root = call.c.root;
+  if (fits_one_call(call.s.count, size(), most_))
+    return move_piece(call, {0, call.s.count}, static_cast<int>(call.s.count), call.type());
+  for (const Piece& piece : pieces(call.s.count, longest_share(size(), most_)))
+    with_part_of_rows(call, piece.count, [&](MPI_Datatype part) { move_piece(call, piece, 1, part); });
+}
+
+// Where the shares of all ranks lie one after the other, each is `shares` of `share`. A share that already lies where it
+// belongs is not handed to MPI twice.
+void MpiGroup::move_piece(Call& call, const Piece& piece, int shares, MPI_Datatype share) {
+  const std::size_t first = static_cast<std::size_t>(piece.first) * call.element();
+  const auto begin = [first](const Tensor& t) { return t.defined() ? bytes_of(t) + first : nullptr; };
+  std::byte *const x = begin(call.c.x), *const y = begin(call.c.y);
+  const int n = static_cast<int>(piece.count), root = call.c.root;
   MPI_Datatype type = call.type();
-  const std::size_t offset = static_cast<std::size_t>(rank()) * static_cast<std::size_t>(n) * call.element();
+  const std::size_t offset = static_cast<std::size_t>(rank()) * static_cast<std::size_t>(call.s.count) * call.element();
   const bool in_place = x != nullptr && y != nullptr && (is_split(call.c.kind) ? x + offset == y : y + offset == x);
   const void* const from = in_place && call.c.kind != Kind::scatter ? MPI_IN_PLACE : x;
   void* const to = in_place && call.c.kind == Kind::scatter ? MPI_IN_PLACE : y;
   finish(call, [&](MPI_Request* request) {
     switch (call.c.kind) {
       case Kind::all_gather:
-        return MPI_Iallgather(from, n, type, y, n, type, communicator_, request);
+        return MPI_Iallgather(from, n, type, y, shares, share, communicator_, request);
       case Kind::all_to_all:
-        return MPI_Ialltoall(x, n, type, y, n, type, communicator_, request);
-      case Kind::broadcast:
-        return MPI_Ibcast(x, n, type, root, communicator_, request);
+        return MPI_Ialltoall(x, shares, share, y, shares, share, communicator_, request);
       case Kind::gather:
-        return MPI_Igather(from, n, type, y, n, type, root, communicator_, request);
+        return MPI_Igather(from, n, type, y, shares, share, root, communicator_, request);
       case Kind::scatter:
-        return MPI_Iscatter(x, n, type, to, n, type, root, communicator_, request);
+        return MPI_Iscatter(x, shares, share, to, n, type, root, communicator_, request);
       default:
         return MPI_Ibarrier(communicator_, request);
     }
   });
+}
+
+void MpiGroup::broadcast_in_pieces(Call& call) {
+  for (const Piece& piece : pieces(call.s.count, most_)) {
+    std::byte* const x = bytes_of(call.c.x) + static_cast<std::size_t>(piece.first) * call.element();
+    finish(call, [&](MPI_Request* request) {
+      return MPI_Ibcast(x, static_cast<int>(piece.count), call.type(), call.c.root, communicator_, request);
+    });
+  }
+}
+
+// Calls use(type): `part` elements of each rank's share, where the shares lie one after the other. After a failure the
+// type stays, as MPI may still be using it.
+template <class Use>
+void MpiGroup::with_part_of_rows(const Call& call, std::int64_t part, const Use& use) {
+  const char* const where = comm::name(call.c.kind);
+  MPI_Datatype elements = MPI_DATATYPE_NULL, type = MPI_DATATYPE_NULL;
+  {
+    const std::scoped_lock lock(runtime_.lock());
+    check_code(MPI_Type_contiguous(static_cast<int>(part), call.type(), &elements), where);
+    const auto row = static_cast<MPI_Aint>(call.s.count) * static_cast<MPI_Aint>(call.element());  // bytes
+    check_code(MPI_Type_create_resized(elements, 0, row, &type), where);
+    check_code(MPI_Type_commit(&type), where);
+    MPI_Type_free(&elements);
+  }
+  use(type);
+  const std::scoped_lock lock(runtime_.lock());
+  MPI_Type_free(&type);
 }
 
 template <class Start>

@@ -2,6 +2,7 @@
 // subgroups.
 #pragma once
 
+#include "parallel/comm/mpi_pieces.h"
 #include "parallel/comm/mpi_runtime.h"
 #include "parallel/comm/operation_queue.h"
 
@@ -9,8 +10,9 @@ namespace trireme::comm::mpi {
 
 class MpiGroup final : public CollectiveGroup, public std::enable_shared_from_this<MpiGroup> {
  public:
-  /// `instance`: a number all members give this group, and no other of their groups.
-  MpiGroup(MPI_Comm communicator, const std::string& name, int rank, std::vector<int> members, std::uint64_t instance);
+  /// `instance`: a number all members give this group, and no other of their groups. `most`: elements in one MPI call.
+  MpiGroup(MPI_Comm communicator, const std::string& name, int rank, std::vector<int> members, std::uint64_t instance,
+           std::int64_t most);
   ~MpiGroup() override;
 
   Work send(Tensor x, int to, int tag) override;
@@ -33,6 +35,10 @@ class MpiGroup final : public CollectiveGroup, public std::enable_shared_from_th
   void reduce_in_pieces(Call& call);
   void reduce_scatter_in_pieces(Call& call);
   void move(Call& call);
+  void broadcast_in_pieces(Call& call);
+  void move_piece(Call& call, const Piece& piece, int shares, MPI_Datatype share);
+  template <class Use>
+  void with_part_of_rows(const Call& call, std::int64_t part, const Use& use);
   void sum_buffer(const Call& call, std::int64_t row, std::byte* to);  // of the rows of the buffer
   template <class Start>
   void finish(const Call& call, const Start& start);
@@ -43,6 +49,7 @@ class MpiGroup final : public CollectiveGroup, public std::enable_shared_from_th
   Runtime& runtime_;
   MPI_Comm communicator_;
   std::uint64_t instance_;
+  const std::int64_t most_;
   int line_;                      // on the board
   std::vector<int> peers_lines_;  // by rank: where the board has theirs
   OperationQueue queue_;          // last: its thread ends before anything else here does

@@ -1,7 +1,6 @@
 // send and recv among processes, and how a subgroup forms.
 #include <atomic>
 #include <functional>
-#include <limits>
 #include <map>
 
 #include "parallel/comm/mpi_group.h"
@@ -61,8 +60,8 @@ class Receiving : public Work::State {
     check_code(code, "recv");
     if (over == 0) return false;
     finished_ = true;
-    int count = 0;
-    MPI_Get_count(&status, bits_of(y_.dtype()), &count);
+    MPI_Count count = 0;
+    MPI_Get_elements_x(&status, bits_of(y_.dtype()), &count);
     if (count != y_.count()) {
       fail(ExitCode::desync, "recv",
            "group '{}', tag {}: rank {} sent {} elements, rank {} expected {} {}; make both sides agree",
@@ -81,12 +80,39 @@ class Receiving : public Work::State {
   int exceptions_ = std::uncaught_exceptions();
 };
 
-void check_length(const char* where, const Tensor& x) {
-  if (x.count() > std::numeric_limits<int>::max()) {
-    fail(ExitCode::usage, where, "a message of {} elements is more than MPI counts (2^31 - 1); send it in parts",
-         x.count());
+/// A message as one MPI call takes it: `count` of `type`. With the runtime's lock held.
+class MessageType {
+ public:
+  MessageType(const Tensor& x, std::int64_t most, const char* where) : type_(bits_of(x.dtype())) {
+    if (x.count() <= most) {
+      count_ = static_cast<int>(x.count());
+      return;
+    }
+    std::vector<int> counts;
+    std::vector<MPI_Aint> starts;  // bytes
+    for (const Piece& piece : pieces(x.count(), most)) {
+      counts.push_back(static_cast<int>(piece.count));
+      starts.push_back(static_cast<MPI_Aint>(piece.first) * static_cast<MPI_Aint>(size_of(x.dtype())));
+    }
+    check_code(MPI_Type_create_hindexed(static_cast<int>(counts.size()), counts.data(), starts.data(),
+                                        bits_of(x.dtype()), &type_),
+               where);
+    made_ = true;
+    check_code(MPI_Type_commit(&type_), where);
   }
-}
+  ~MessageType() {
+    if (made_) MPI_Type_free(&type_);  // a message under way keeps what it needs of it
+  }
+  MessageType(const MessageType&) = delete;
+  MessageType& operator=(const MessageType&) = delete;
+  int count() const { return count_; }
+  MPI_Datatype type() const { return type_; }
+
+ private:
+  MPI_Datatype type_;
+  int count_ = 1;
+  bool made_ = false;
+};
 
 // The number that tells this group from all others of its members: the same on each, as all form their groups in one
 // order.
@@ -103,7 +129,6 @@ std::uint64_t instance_number(const std::vector<int>& members, const std::string
 
 Work MpiGroup::send(Tensor x, int to, int tag) {
   check_message("send", x, to, tag, *this);
-  check_length("send", x);
   const CommunicationClock::Scope time(true, true);
   const MemoryScope scope(MemoryCategory::communication);
   return send_final(clone(x), to, tag);
@@ -111,26 +136,23 @@ Work MpiGroup::send(Tensor x, int to, int tag) {
 
 Work MpiGroup::send_final(Tensor x, int to, int tag) {
   check_message("send", x, to, tag, *this);
-  check_length("send", x);
   const Tensor message = x.detach();
   const watch::Recording record(message_record(watch::Record::What::send, *this, x, to, tag));
   const std::scoped_lock lock(runtime_.lock());
   MPI_Request request = MPI_REQUEST_NULL;
-  check_code(
-      MPI_Isend(message.raw(), static_cast<int>(message.count()), bits_of(x.dtype()), to, tag, communicator_, &request),
-      "send");
+  const MessageType type(x, most_, "send");
+  check_code(MPI_Isend(message.raw(), type.count(), type.type(), to, tag, communicator_, &request), "send");
   runtime_.finish_later(request, message);
   return {};
 }
 
 Work MpiGroup::recv(Tensor y, int from, int tag) {
   check_message("recv", y, from, tag, *this);
-  check_length("recv", y);
   MPI_Request request = MPI_REQUEST_NULL;
   {
     const std::scoped_lock lock(runtime_.lock());
-    check_code(MPI_Irecv(y.raw(), static_cast<int>(y.count()), bits_of(y.dtype()), from, tag, communicator_, &request),
-               "recv");
+    const MessageType type(y, most_, "recv");
+    check_code(MPI_Irecv(y.raw(), type.count(), type.type(), from, tag, communicator_, &request), "recv");
   }
   return Work(std::make_shared<Receiving>(shared_from_this(), std::move(y), from, tag, request));
 }
@@ -190,7 +212,7 @@ std::shared_ptr<ProcessGroup> MpiGroup::subgroup(const std::vector<int>& world_r
     MPI_Group_free(&group);
     MPI_Group_free(&world_group);
   }
-  return std::make_shared<MpiGroup>(communicator, name, place, world_ranks, instance);
+  return std::make_shared<MpiGroup>(communicator, name, place, world_ranks, instance, most_);
 }
 
 }  // namespace trireme::comm::mpi

@@ -1,15 +1,20 @@
 // The suite of suite.h between processes: mpirun -n 4 build/bin/comm_mpi_suite [case]
 //
-// The other cases each provoke one failure; ctest looks for its message and that the program ends by itself.
+// `pieces` is the same suite with MPI calls of at most 1000 elements, so that most operations take several; `large` has
+// operations of more elements than MPI counts. The other cases each provoke one failure; ctest looks for its message and
+// that the program ends by itself.
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <string>
 #include <thread>
 
 #include "core/heartbeat.h"
+#include "parallel/comm/mpi_pieces.h"
 #include "parallel/comm/progress_board.h"
 #include "parallel/comm/watch/report.h"
+#include "parallel/comm/watch/watchdog.h"
 #include "tests/comm/suite.h"
 
 using namespace trireme;
@@ -49,11 +54,79 @@ void check_board(ProcessGroup& world) {
   world.barrier();
 }
 
+/// A tensor of u8 of which a few elements are set, at both sides of where MPI's int ends.
+Tensor marked(std::int64_t count, int mark) {
+  Tensor x = Tensor::zeros({count}, DType::u8);
+  for (const std::int64_t i : {std::int64_t{0}, count / 2, count - 1})
+    x.data<std::uint8_t>()[i] = static_cast<std::uint8_t>(mark);
+  return x;
+}
+
+void expect_marked(const char* what, const Tensor& x, std::int64_t begin, std::int64_t count, int mark) {
+  const std::uint8_t* const share = x.data<std::uint8_t>() + begin;
+  std::int64_t sum = 0;
+  for (std::int64_t i = 0; i < count; ++i) sum += share[i];
+  test::verify(share[0] == mark && share[count / 2] == mark && share[count - 1] == mark && sum == 3 * mark,
+               "{}: the share at {} is wrong", what, begin);
+}
+
+/// More elements than MPI counts, in 9 GB of memory on 2 ranks: by hand only.
+void check_large(ProcessGroup& world) {
+  const int n = world.size(), me = world.rank(), root = n - 1;
+  const std::int64_t beyond = (std::int64_t{1} << 31) + 5, share = beyond / n + 1;
+  const int sum = n * (n + 1) / 2;  // of rank + 1
+  {
+    const Tensor x = marked(beyond, me + 1);
+    world.all_reduce(x).wait();
+    expect_marked("all_reduce", x, 0, beyond, sum);
+  }
+  {
+    const Tensor x = marked(beyond, me + 1);
+    world.broadcast(x, root).wait();
+    expect_marked("broadcast", x, 0, beyond, n);
+  }
+  if (me == 0) world.send_final(marked(beyond, 7), root, 1).wait();
+  if (me == root) {
+    const Tensor y = Tensor::empty({beyond}, DType::u8);
+    world.recv(y, 0, 1).wait();
+    expect_marked("recv", y, 0, beyond, 7);
+  }
+  world.barrier();
+  const auto all_shares = [&](int mark) {
+    const Tensor all = Tensor::empty({n, share}, DType::u8), one = marked(share, mark);
+    for (int r = 0; r < n; ++r)
+      std::memcpy(all.data<std::uint8_t>() + r * share, one.raw(), static_cast<std::size_t>(one.bytes()));
+    return all;
+  };
+  const auto expect_shares = [&](const char* what, const Tensor& all) {
+    for (int r = 0; r < n; ++r) expect_marked(what, all, r * share, share, r + 1);
+  };
+  {
+    const Tensor x = marked(share, me + 1), y = Tensor::empty({n, share}, DType::u8);
+    world.all_gather(x, y).wait();
+    expect_shares("all_gather", y);
+    world.gather(x, me == root ? y : Tensor(), root).wait();
+    if (me == root) expect_shares("gather", y);
+  }
+  {
+    const Tensor x = all_shares(me + 1), y = Tensor::empty({n, share}, DType::u8);
+    world.all_to_all(x, y).wait();
+    expect_shares("all_to_all", y);
+  }
+  const Tensor x = all_shares(me + 1), y = Tensor::empty({share}, DType::u8);
+  world.reduce_scatter(x, y).wait();
+  expect_marked("reduce_scatter", y, 0, share, sum);
+  world.scatter(me == root ? x : Tensor(), y, root).wait();
+  expect_marked("scatter", y, 0, share, n);
+}
+
 void run_case(const std::string& which, ProcessGroup& world) {
   if (which == "all") {
     check_board(world);
     return test::check_all(world);
   }
+  if (which == "pieces") return test::check_all(world);
+  if (which == "large") return check_large(world);
   if (which == "late") {  // ranks 1 and 3 never come
     const auto group = world.subgroup(world.members(), "everyone");
     if (world.rank() % 2 == 1) return std::this_thread::sleep_for(std::chrono::seconds(20));
@@ -94,7 +167,7 @@ void run_case(const std::string& which, ProcessGroup& world) {
     const Tensor x = Tensor::full({60}, 1.0);
     return world.all_reduce(x, world.rank() == 2 ? ReduceOp::max : ReduceOp::sum).wait();
   }
-  if (which == "message") {
+  if (which == "message" || which == "long_message") {
     if (world.rank() == 0) return world.send(Tensor::zeros({4}), 1, 6).wait();
     if (world.rank() == 1) world.recv(Tensor::zeros({7}), 0, 6).wait();
     return;
@@ -112,9 +185,11 @@ void run_case(const std::string& which, ProcessGroup& world) {
 
 int main(int count, char** arguments) {
   const std::string which = count > 1 ? arguments[1] : "all";
+  const bool works = which == "all" || which == "pieces" || which == "large";
   try {
     test::verify(under_mpi_launcher(), "start this program with mpirun");
-    const auto world = mpi_world(std::chrono::seconds(which == "all" ? 60 : 1));
+    const std::int64_t most = which == "pieces" ? 1000 : which == "long_message" ? 3 : comm::mpi::most_per_call;
+    const auto world = mpi_world_in_pieces({.timeout = std::chrono::seconds(works ? 60 : 1)}, most);
     test::verify(world->size() == mpi_launcher_size(), "{} ranks, launcher says {}", world->size(),
                  mpi_launcher_size());
     run_case(which, *world);
