@@ -8,15 +8,18 @@
 //   }
 //   later.run();       // W
 //
-// Which gradients wait: those that are products of their own, with as many FLOPs as the product of the input's gradient
-// (linear, grouped_linear, matmul with the weight on the right), and embedding's sum of rows. They keep what they need, the
+// In W every gradient of a parameter is added to its sum, and its on_grad_ready hooks run: W is to them what a whole
+// backward is, in the same order. So the bits do not change, and who sends gradients when they are ready (GradSync,
+// ZeRO) sees those of one micro-batch together.
+//
+// What is computed in W: products of their own, with as many FLOPs as the product of the input's gradient (linear,
+// grouped_linear, matmul with the weight on the right), and embedding's sum of rows. They keep what they need, the
 // operation's input and the gradient of its output; everything else that forward saved is freed in B. Gains and biases
 // are sums over rows that come out of the same pass over memory as the input's gradient, or cost next to nothing:
-// waiting would read everything twice. They are computed in B. Only leaves that are Leaf::deferrable() wait,
-// parameters: whoever made another leaf, a stage's input, reads its gradient right after backward.
+// computing them in W would read everything twice. They are computed in B, and these small tensors wait for W.
 //
-// The bits do not change: whatever is added to a leaf that has work waiting, a cheap contribution too, queues behind
-// it, and so do its on_grad_ready hooks, which therefore still see a gradient that is complete.
+// Only leaves that are Leaf::is_parameter() wait, parameters: whoever made another leaf, a stage's input, reads its
+// gradient right after backward.
 // Read next: parallel/pipeline/executor.cpp, which splits backwards where a schedule says so.
 #pragma once
 
@@ -29,26 +32,20 @@
 
 namespace trireme {
 
-/// The weight gradients that one backward, or several, left for later.
+/// The weight gradients that one backward, or several, left for later. What has not run is dropped with it.
 class DeferredGradients {
  public:
-  DeferredGradients() = default;
-  DeferredGradients(DeferredGradients&& other) noexcept = default;
-  DeferredGradients& operator=(DeferredGradients&& other) noexcept;
-  ~DeferredGradients();  ///< what has not run is dropped
-
   /// Computes them in the order in which they were left, and forgets them. To add to a leaf in the order of the
   /// backwards, run what they left in that order.
   void run();
   bool empty() const { return jobs_.empty(); }
-  void add(Leaf& leaf, std::function<void()> work);
+  void add(Leaf& leaf, std::function<void()> work) { jobs_.push_back({leaf.shared_from_this(), std::move(work)}); }
 
  private:
   struct Job {
-    std::shared_ptr<Leaf> leaf;
+    std::shared_ptr<Leaf> leaf;  // alive while work refers to it
     std::function<void()> work;
   };
-  void drop();
   std::vector<Job> jobs_;
 };
 
@@ -67,20 +64,12 @@ class DeferWeightGradients {
   DeferredGradients* previous_;
 };
 
-/// Runs `work`, which computes a gradient of `leaf` and adds it there: now, or later where the caller of backward wants
-/// that. What `work` needs it must hold by value.
+/// Runs `work`, which adds a gradient to `leaf` or runs its hooks: now, or later where the caller of backward wants that.
+/// What `work` needs it must hold by value.
 template <class Work>
 void add_weight_gradient(Leaf& leaf, Work work) {
   DeferredGradients* later = DeferWeightGradients::current();
-  if (later != nullptr && leaf.deferrable()) return later->add(leaf, std::move(work));
-  work();
-}
-
-/// Runs `work` on `leaf` now, or after what waits for it already.
-template <class Work>
-void in_order(Leaf& leaf, Work work) {
-  DeferredGradients* later = DeferWeightGradients::current();
-  if (later != nullptr && leaf.deferred() > 0) return later->add(leaf, std::move(work));
+  if (later != nullptr && leaf.is_parameter()) return later->add(leaf, std::move(work));
   work();
 }
 

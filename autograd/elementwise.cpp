@@ -16,6 +16,11 @@ Tensor binary(Binary op, const Tensor& a, const Tensor& b, const char* where) {
   return y;
 }
 
+/// The same in `dtype`, to which a and b are converted first.
+Tensor binary_in(DType dtype, Binary op, const Tensor& a, const Tensor& b, const char* where) {
+  return binary(op, cast(a, dtype), cast(b, dtype), where);
+}
+
 Tensor scaled(const Tensor& x, double factor) {
   Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
   kernels(x.device()).axpby(factor, contiguous(x), 0.0, y);
@@ -25,6 +30,7 @@ Tensor scaled(const Tensor& x, double factor) {
 /// y = a + b;  da = dy, db = dy
 struct Add : Op {
   static constexpr const char* name = "add";
+  static constexpr bool keeps_wide = true;
   Shape shape_a, shape_b;
   Tensor forward(const Tensor& a, const Tensor& b) {
     shape_a = a.shape();
@@ -32,13 +38,15 @@ struct Add : Op {
     return binary(Binary::add, a, b, name);
   }
   Gradients backward(const Tensor& dy) const {
-    return {needs(0) ? sum_to(dy, shape_a) : Tensor(), needs(1) ? sum_to(dy, shape_b) : Tensor()};
+    return {needs(0) ? sum_to(dy, shape_a, gradient_dtype(0, dy.dtype())) : Tensor(),
+            needs(1) ? sum_to(dy, shape_b, gradient_dtype(1, dy.dtype())) : Tensor()};
   }
 };
 
 /// y = a - b;  da = dy, db = -dy
 struct Subtract : Op {
   static constexpr const char* name = "subtract";
+  static constexpr bool keeps_wide = true;
   Shape shape_a, shape_b;
   Tensor forward(const Tensor& a, const Tensor& b) {
     shape_a = a.shape();
@@ -46,13 +54,15 @@ struct Subtract : Op {
     return binary(Binary::subtract, a, b, name);
   }
   Gradients backward(const Tensor& dy) const {
-    return {needs(0) ? sum_to(dy, shape_a) : Tensor(), needs(1) ? sum_to(scaled(dy, -1.0), shape_b) : Tensor()};
+    return {needs(0) ? sum_to(dy, shape_a, gradient_dtype(0, dy.dtype())) : Tensor(),
+            needs(1) ? sum_to(scaled(dy, -1.0), shape_b, gradient_dtype(1, dy.dtype())) : Tensor()};
   }
 };
 
 /// y = a b;  da = dy b, db = dy a
 struct Multiply : Op {
   static constexpr const char* name = "multiply";
+  static constexpr bool keeps_wide = true;
   Tensor a, b;
   Tensor forward(const Tensor& left, const Tensor& right) {
     a = left;
@@ -60,14 +70,18 @@ struct Multiply : Op {
     return binary(Binary::multiply, a, b, name);
   }
   Gradients backward(const Tensor& dy) const {
-    return {needs(0) ? sum_to(binary(Binary::multiply, dy, b, name), a.shape()) : Tensor(),
-            needs(1) ? sum_to(binary(Binary::multiply, dy, a, name), b.shape()) : Tensor()};
+    const auto product = [&](int input, const Tensor& other, const Shape& shape) {
+      const DType dtype = gradient_dtype(input, dy.dtype());
+      return needs(input) ? sum_to(binary_in(dtype, Binary::multiply, dy, other, name), shape, dtype) : Tensor();
+    };
+    return {product(0, b, a.shape()), product(1, a, b.shape())};
   }
 };
 
 /// y = a / b;  da = dy / b, db = -dy a / b^2
 struct Divide : Op {
   static constexpr const char* name = "divide";
+  static constexpr bool keeps_wide = true;
   Tensor a, b;
   Tensor forward(const Tensor& left, const Tensor& right) {
     a = left;
@@ -75,17 +89,25 @@ struct Divide : Op {
     return binary(Binary::divide, a, b, name);
   }
   Gradients backward(const Tensor& dy) const {
-    const Tensor da = binary(Binary::divide, dy, b, name);
-    if (!needs(1)) return {sum_to(da, a.shape()), Tensor()};
-    const Tensor ratio = binary(Binary::divide, a, b, name);
-    const Tensor db = scaled(binary(Binary::multiply, da, ratio, name), -1.0);
-    return {needs(0) ? sum_to(da, a.shape()) : Tensor(), sum_to(db, b.shape())};
+    Gradients gradients(2);
+    if (needs(0)) {
+      const DType dtype = gradient_dtype(0, dy.dtype());
+      gradients[0] = sum_to(binary_in(dtype, Binary::divide, dy, b, name), a.shape(), dtype);
+    }
+    if (needs(1)) {
+      const DType dtype = gradient_dtype(1, dy.dtype());
+      const Tensor da = binary_in(dtype, Binary::divide, dy, b, name);
+      const Tensor ratio = binary_in(dtype, Binary::divide, a, b, name);
+      gradients[1] = sum_to(scaled(binary(Binary::multiply, da, ratio, name), -1.0), b.shape(), dtype);
+    }
+    return gradients;
   }
 };
 
 /// y = factor x;  dx = factor dy
 struct Scale : Op {
   static constexpr const char* name = "scale";
+  static constexpr bool keeps_wide = true;
   double factor = 1;
   Tensor forward(const Tensor& x) const { return scaled(x, factor); }
   Gradients backward(const Tensor& dy) const { return {scaled(dy, factor)}; }
@@ -94,6 +116,7 @@ struct Scale : Op {
 /// y = x + value;  dx = dy
 struct AddScalar : Op {
   static constexpr const char* name = "add_scalar";
+  static constexpr bool keeps_wide = true;
   double value = 0;
   Tensor forward(const Tensor& x) const {
     return binary(Binary::add, x, Tensor::full({}, value, x.dtype(), x.device()), name);
@@ -104,6 +127,7 @@ struct AddScalar : Op {
 /// y = f(x);  dx = f'(x) dy
 struct ApplyUnary : Op {
   static constexpr const char* name = "unary";
+  static constexpr bool keeps_wide = true;
   Unary op = Unary::negate;
   Tensor x;
   Tensor forward(const Tensor& input) {
@@ -116,9 +140,9 @@ struct ApplyUnary : Op {
     return y;
   }
   Gradients backward(const Tensor& dy) const {
-    const Tensor gradient = contiguous(dy);
-    Tensor dx = Tensor::empty(x.shape(), x.dtype(), x.device());
-    kernels(x.device()).unary_backward(op, x, gradient, dx);
+    const Tensor gradient = contiguous(dy), at = cast(x, dy.dtype());
+    Tensor dx = empty_like(at);
+    kernels(x.device()).unary_backward(op, at, gradient, dx);
     return {dx};
   }
 };
@@ -126,21 +150,22 @@ struct ApplyUnary : Op {
 /// y = x in another dtype;  dx = dy in x's
 struct Cast : Op {
   static constexpr const char* name = "cast";
+  static constexpr bool keeps_wide = true;
   DType to = DType::f32, from = DType::f32;
   Tensor forward(const Tensor& x) {
     from = x.dtype();
     return cast(x, to);
   }
-  Gradients backward(const Tensor& dy) const { return {cast(dy, from)}; }
+  Gradients backward(const Tensor& dy) const { return {cast(dy, gradient_dtype(0, from))}; }
 };
 
 }  // namespace
 
-Tensor sum_to(const Tensor& x, const Shape& shape) {
+Tensor sum_to(const Tensor& x, const Shape& shape, DType dtype) {
   if (x.shape() == shape) return x;
   Shape aligned = x.shape();  // `shape` with leading ones
   for (int i = 1; i <= x.dims(); ++i) aligned[-i] = i <= shape.dims() ? shape[-i] : 1;
-  Tensor y = Tensor::empty(aligned, x.dtype(), x.device());
+  Tensor y = Tensor::empty(aligned, dtype, x.device());
   kernels(x.device()).reduce(Reduction::sum, x, y);
   return view::reshape(y, shape);
 }

@@ -38,7 +38,7 @@ class Engine {
   void run(const NodePtr& root, const Tensor& gradient) {
     const InBackward here;
     count_contributions(root.get());
-    progress_[root.get()].gradient = gradient;
+    progress_[root.get()].gradient = cast(gradient, root->gradient_dtype());
     ready_.push(root);
     while (!ready_.empty()) {
       const NodePtr node = ready_.top();
@@ -85,11 +85,11 @@ class Engine {
     const bool complete = --progress.expected == 0;
     if (auto* leaf = dynamic_cast<Leaf*>(node.get())) {
       // Straight into the leaf's own, wider, sum. Undefined: the operation has added it there itself.
-      if (gradient.defined()) in_order(*leaf, [leaf, gradient] { leaf->accumulate(gradient); });
-      if (complete) in_order(*leaf, [leaf] { leaf->run_hooks(); });
+      if (gradient.defined()) add_weight_gradient(*leaf, [leaf, gradient] { leaf->accumulate(gradient); });
+      if (complete) add_weight_gradient(*leaf, [leaf] { leaf->run_hooks(); });
       return;
     }
-    if (gradient.defined()) add(progress.gradient, std::move(gradient));
+    if (gradient.defined()) add(progress.gradient, cast(std::exchange(gradient, {}), node->gradient_dtype()));
     if (complete) ready_.push(node);
   }
 

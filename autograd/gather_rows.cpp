@@ -9,6 +9,7 @@ namespace {
 /// their order. The same kernels as an embedding, with an activation in the place of the table.
 struct GatherRows : Op {
   static constexpr const char* name = "gather_rows";
+  static constexpr bool keeps_wide = true;
   Tensor index;  // [S]
   Shape from;
   DType dtype = DType::f32;
@@ -24,7 +25,7 @@ struct GatherRows : Op {
   Gradients backward(const Tensor& dy) const {
     Tensor dx = Tensor::zeros(from, accumulate_dtype(dy), dy.device());  // [N, D]
     kernels(dy.device()).embedding_backward(contiguous(dy), index, 0, dx);
-    return {cast(dx, dtype)};
+    return {cast(dx, gradient_dtype(0, dtype))};
   }
 };
 

@@ -51,7 +51,8 @@ struct GroupedLinear : Op {
           accumulate(*leaf, dy, x, runs, groups, shape);
         });
       } else {
-        gradients[1] = weight_gradient(dy, x, starts, matrices.shape(), weight_shape);
+        gradients[1] =
+            weight_gradient(dy, x, starts, matrices.shape(), weight_shape, gradient_dtype(1, matrices.dtype()));
       }
     }
     if (needs(2)) gradients[2] = bias_gradient(dy);
@@ -65,10 +66,10 @@ struct GroupedLinear : Op {
   }
 
   static Tensor weight_gradient(const Tensor& dy, const Tensor& x, const std::vector<std::int64_t>& starts,
-                                const Shape& groups, const Shape& shape) {
+                                const Shape& groups, const Shape& shape, DType dtype) {
     Tensor sum = Tensor::empty(groups, accumulate_dtype(dy), dy.device());  // [G, out, in]
     kernels(dy.device()).grouped_gemm_tn(dy, x, starts, false, sum);
-    return cast(view::reshape(sum, shape), x.dtype());
+    return cast(view::reshape(sum, shape), dtype);
   }
 
   static void accumulate(Leaf& leaf, const Tensor& dy, const Tensor& x, const std::vector<std::int64_t>& starts,
@@ -77,12 +78,13 @@ struct GroupedLinear : Op {
       Tensor sum = view::reshape(leaf.sum(), groups);  // [G, out, in]
       kernels(dy.device()).grouped_gemm_tn(dy, x, starts, leaf.take_beta() != 0, sum);
     } else {
-      leaf.accumulate(weight_gradient(dy, x, starts, groups, shape));
+      leaf.accumulate(weight_gradient(dy, x, starts, groups, shape, leaf.gradient_dtype()));
     }
   }
 
   Tensor bias_gradient(const Tensor& dy) const {
-    const Tensor db = Tensor::zeros({matrices.size(0), matrices.size(1)}, dy.dtype(), dy.device());
+    const DType dtype = gradient_dtype(2, dy.dtype());
+    const Tensor db = Tensor::zeros({matrices.size(0), matrices.size(1)}, dtype, dy.device());  // [G, out]
     for_each_group(starts, [&](std::int64_t g, std::int64_t start, std::int64_t count) {
       Tensor part = view::slice(db, 0, g, 1);  // [1, out]
       kernels(dy.device()).reduce(Reduction::sum, view::slice(dy, 0, start, count), part);

@@ -28,9 +28,9 @@ Tensor as_operand(const Tensor& x) {
   return s[-1] == 1 || s[-2] == 1 ? x : contiguous(x);
 }
 
-Tensor product(const Tensor& a, const Tensor& b) {
+Tensor product(const Tensor& a, const Tensor& b, DType dtype) {
   const Shape leading = leading_dims(a, b);
-  Tensor c = Tensor::empty(with_matrix(leading, a.size(-2), b.size(-1)), a.dtype(), a.device());
+  Tensor c = Tensor::empty(with_matrix(leading, a.size(-2), b.size(-1)), dtype, a.device());
   const Tensor wide_a = view::expand(as_operand(a), with_matrix(leading, a.size(-2), a.size(-1)));
   const Tensor wide_b = view::expand(as_operand(b), with_matrix(leading, b.size(-2), b.size(-1)));
   kernels(a.device()).gemm(wide_a, wide_b, c, {});
@@ -44,14 +44,15 @@ struct Matmul : Op {
   Tensor forward(const Tensor& left, const Tensor& right) {
     a = left;
     b = right;
-    return product(a, b);
+    return product(a, b, a.dtype());
   }
   Gradients backward(const Tensor& dc) const {
     Gradients gradients(2);
-    if (needs(0)) gradients[0] = sum_to(product(dc, view::transpose(b, -1, -2)), a.shape());
+    const DType a_dtype = gradient_dtype(0, a.dtype()), b_dtype = gradient_dtype(1, b.dtype());
+    if (needs(0)) gradients[0] = sum_to(product(dc, view::transpose(b, -1, -2), a_dtype), a.shape(), a_dtype);
     if (!needs(1)) return gradients;
-    const auto db = [left = a, dc, shape = b.shape()] {
-      return sum_to(product(view::transpose(left, -1, -2), dc), shape);
+    const auto db = [left = a, dc, shape = b.shape(), b_dtype] {
+      return sum_to(product(view::transpose(left, -1, -2), dc, b_dtype), shape, b_dtype);
     };
     if (Leaf* leaf = leaves[1]) {
       add_weight_gradient(*leaf, [leaf, db] { leaf->accumulate(db()); });
@@ -93,7 +94,7 @@ struct Linear : Op {
     if (needs(0)) gradients[0] = input_gradient(dy, matrix, is_weight, input_shape);
     // The input now: what could make it again is gone once backward has passed.
     if (needs(1)) gradients[1] = weight_gradient(*this, 1, as_rows(input.get()), dy, weight_shape);
-    if (needs(2)) gradients[2] = bias_gradient(dy, bias_shape);
+    if (needs(2)) gradients[2] = bias_gradient(*this, 2, dy, bias_shape);
     if (needs(3)) gradients[3] = gradient;
     return gradients;
   }

@@ -65,11 +65,11 @@ struct MlpOp : Op {
     }
     if (needs(3)) gradients[3] = weight_gradient(*this, 3, hidden(), dy, out_shape);
     u = h = Tensor();
-    if (needs(4)) gradients[4] = bias_gradient(dy, out_bias_shape);
+    if (needs(4)) gradients[4] = bias_gradient(*this, 4, dy, out_bias_shape);
     if (needs(5)) gradients[5] = gradient;
     if (needs(0)) gradients[0] = input_gradient(du, in, weights_kept, input_shape);
     if (needs(1)) gradients[1] = weight_gradient(*this, 1, as_rows(input.get()), du, in_shape);
-    if (needs(2)) gradients[2] = bias_gradient(du, in_bias_shape);
+    if (needs(2)) gradients[2] = bias_gradient(*this, 2, du, in_bias_shape);
     return gradients;
   }
 

@@ -15,7 +15,7 @@ std::uint64_t next_sequence() {
 
 }  // namespace
 
-Node::Node(const char* name) : name_(name), sequence_(next_sequence()) {}
+Node::Node(const char* name, DType dtype) : name_(name), dtype_(dtype), sequence_(next_sequence()) {}
 Node::~Node() = default;
 
 Gradients Leaf::backward(const Tensor& gradient) {
@@ -26,7 +26,7 @@ Gradients Leaf::backward(const Tensor& gradient) {
 void Leaf::accumulate(const Tensor& gradient) {
   if (!sum().defined()) {
     const MemoryScope scope(MemoryCategory::gradients);
-    grad_ = clone(gradient);
+    grad_ = wide() && gradient.dtype() != gradient_dtype() ? cast(gradient, gradient_dtype()) : clone(gradient);
     return;
   }
   require(grad_.shape() == gradient.shape(), "backward", "a leaf of shape {} received a gradient of shape {}",
@@ -49,7 +49,7 @@ void Leaf::run_hooks() {
 void require_grad(Tensor& x) {
   require(is_floating(x.dtype()), "require_grad", "only floating-point tensors have gradients, got {}",
           name(x.dtype()));
-  x.set_node(std::make_shared<Leaf>());
+  x.set_node(std::make_shared<Leaf>(x.dtype()));
 }
 
 Tensor Node::repeat() const { fail(ExitCode::internal, name_, "its output cannot be repeated from what it saved"); }

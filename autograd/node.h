@@ -3,6 +3,11 @@
 // Every operation has exactly one output, so a Node stands for a tensor and collects one gradient. Nodes carry
 // a sequence number that grows in program order; the engine (autograd/engine.h) runs them from the newest to the
 // oldest, so backward visits operations, and therefore starts collectives, in the exact reverse order of forward.
+//
+// A gradient has its tensor's dtype, with one exception: a *wide* one is kept in f32 where the tensor has 16 bits. Wide
+// are the gradients of parameters, and of what is made of parameters alone (a slice, a reshaped bias). Such a gradient
+// is a sum over all rows of a batch. In f16 that sum could overflow, or not, depending on how many rows a micro-batch
+// has, and so could the decision to skip a step. Activations keep 16 bits: a row's gradient is the same in any batch.
 // Read next: autograd/op.h (how an operation gets onto the tape), then autograd/engine.cpp.
 #pragma once
 
@@ -21,7 +26,7 @@ using Gradients = std::vector<Tensor>;
 
 class Node {
  public:
-  explicit Node(const char* name);
+  Node(const char* name, DType dtype);
   virtual ~Node();
   Node(const Node&) = delete;
   Node& operator=(const Node&) = delete;
@@ -33,12 +38,18 @@ class Node {
   virtual bool cheap_to_repeat() const { return false; }
   virtual Tensor repeat() const;
 
+  /// Whether the gradient is wide: see above.
+  virtual bool wide() const = 0;
+  /// What the gradient is kept in: the tensor's dtype, or f32 where it is wide (f64 for f64).
+  DType gradient_dtype() const { return wide() ? accumulate_dtype(dtype_) : dtype_; }
+
   const char* name() const { return name_; }
   std::uint64_t sequence() const { return sequence_; }
   std::vector<std::shared_ptr<Node>>& inputs() { return inputs_; }  ///< null where an input needs no gradient
 
  private:
   const char* name_;
+  DType dtype_;  // of the tensor
   std::uint64_t sequence_;
   std::vector<std::shared_ptr<Node>> inputs_;
 };
@@ -46,7 +57,7 @@ class Node {
 /// Where a gradient ends: a parameter, or any tensor a user asked the gradient of.
 class Leaf : public Node, public std::enable_shared_from_this<Leaf> {
  public:
-  Leaf() : Node("leaf") {}
+  explicit Leaf(DType dtype) : Node("leaf", dtype) {}
   Gradients backward(const Tensor& gradient) override;
   void accumulate(const Tensor& gradient);  ///< adds one contribution to grad()
 
@@ -82,19 +93,19 @@ class Leaf : public Node, public std::enable_shared_from_this<Leaf> {
   void run_hooks_after(int count) { backwards_per_hook_ = count; }
   void run_hooks();  ///< a backward has added all of its contributions
 
-  /// Whether its gradient may wait inside DeferWeightGradients: a parameter's may, the input's of a stage may not.
-  bool deferrable() const { return deferrable_; }
-  void set_deferrable() { deferrable_ = true; }
-  int deferred() const { return deferred_; }  ///< pieces of work that wait (autograd/deferred.h)
-  void change_deferred(int by) { deferred_ += by; }
+  /// Whether it is a parameter, whose gradient is wide and may wait inside DeferWeightGradients. The input of a stage is
+  /// a leaf too, with neither.
+  bool is_parameter() const { return is_parameter_; }
+  void set_parameter() { is_parameter_ = true; }
+  /// Also where the gradient was set to a wide tensor by hand.
+  bool wide() const override { return is_parameter_ || (grad_.defined() && size_of(grad_.dtype()) >= sizeof(float)); }
 
  private:
   Tensor grad_;
   std::function<void()> source_;
   std::vector<std::function<void()>> hooks_;
   int backwards_per_hook_ = 1, backwards_ = 0;
-  bool deferrable_ = false, stale_ = false;
-  int deferred_ = 0;
+  bool is_parameter_ = false, stale_ = false;
 };
 
 /// Makes `x` a leaf of the tape: gradients that reach it are collected in grad(x).

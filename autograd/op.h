@@ -15,6 +15,10 @@
 // forward and backward run with recording off and see tensors without a tape. An input that forward saves costs nothing
 // when no gradient is needed: the struct is dropped at once. An operation whose output follows cheaply from what it
 // saves may have a third function, `Tensor repeat() const`: see SavedInput.
+//
+// An operation that sums rows into the gradient of input i makes it in gradient_dtype(i, ..), which is f32 for a parameter:
+// see "wide" in autograd/node.h. One that says `static constexpr bool keeps_wide = true` passes this on: its output is
+// wide when its inputs are, and its backward then takes a dy in f32 whatever dtype forward had.
 #pragma once
 
 #include <memory>
@@ -28,6 +32,11 @@ struct Op {
   /// Bit i: input i needs a gradient. Set before forward; backward may skip the others.
   std::uint32_t needed = 0;
   bool needs(int input) const { return (needed >> input & 1U) != 0; }
+  /// Bit i: the gradient of input i is wide (autograd/node.h). Set before forward.
+  std::uint32_t wide_inputs = 0;
+  bool wide(int input) const { return (wide_inputs >> input & 1U) != 0; }
+  /// The dtype in which backward makes the gradient of an input of this dtype.
+  DType gradient_dtype(int input, DType dtype) const { return wide(input) ? accumulate_dtype(dtype) : dtype; }
 
   /// The leaves behind the inputs (null when an input is not one), so that a weight gradient can be accumulated where
   /// it belongs by the product that computes it, through add_weight_gradient() (autograd/deferred.h). Whoever does that
@@ -62,7 +71,11 @@ namespace detail {
 template <class O>
 class OpNode final : public Node {
  public:
-  explicit OpNode(O op) : Node(O::name), op_(std::make_unique<O>(std::move(op))) {}
+  OpNode(O op, DType dtype)
+      : Node(O::name, dtype),
+        wide_(keeps_wide && (op.needed & ~op.wide_inputs) == 0),
+        op_(std::make_unique<O>(std::move(op))) {}
+  bool wide() const override { return wide_; }
   Gradients backward(const Tensor& gradient) override {
     require(op_ != nullptr, O::name, "backward ran twice over the same graph; run forward again");
     return op_->backward(gradient);
@@ -85,6 +98,11 @@ class OpNode final : public Node {
   }
 
  private:
+  static constexpr bool keeps_wide = [] {
+    if constexpr (requires { O::keeps_wide; }) return O::keeps_wide;
+    return false;
+  }();
+  bool wide_;
   std::unique_ptr<O> op_;
 };
 
@@ -100,6 +118,8 @@ Tensor apply(O op, const Inputs&... inputs) {
     const NoGrad guard;
     return op.forward(inputs.detach()...).detach();
   }
+  bit = 0;
+  ((op.wide_inputs |= static_cast<std::uint32_t>(inputs.requires_grad() && inputs.node()->wide()) << bit++), ...);
   (op.leaves.push_back(leaf_of(inputs)), ...);
   if (RepeatCheapInputs::active()) (op.producers.push_back(inputs.node()), ...);
   Tensor output;
@@ -107,7 +127,7 @@ Tensor apply(O op, const Inputs&... inputs) {
     const NoGrad guard;
     output = op.forward(inputs.detach()...).detach();
   }
-  auto node = std::make_shared<detail::OpNode<O>>(std::move(op));
+  auto node = std::make_shared<detail::OpNode<O>>(std::move(op), output.dtype());
   (node->inputs().push_back(inputs.node()), ...);
   output.set_node(std::move(node));
   return output;

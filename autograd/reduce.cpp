@@ -9,6 +9,7 @@ namespace {
 /// y = sum of x over the dims where `kept` has extent 1;  dx = dy repeated
 struct Sum : Op {
   static constexpr const char* name = "sum";
+  static constexpr bool keeps_wide = true;
   Shape kept, from;
   Tensor forward(const Tensor& x) {
     from = x.shape();

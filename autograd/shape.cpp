@@ -9,6 +9,7 @@ namespace {
 /// y = x in another shape;  dx = dy in x's
 struct Reshape : Op {
   static constexpr const char* name = "reshape";
+  static constexpr bool keeps_wide = true;
   Shape to, from;
   Tensor forward(const Tensor& x) {
     from = x.shape();
@@ -20,6 +21,7 @@ struct Reshape : Op {
 /// y = x with dims a and b exchanged;  dx = dy exchanged back
 struct Transpose : Op {
   static constexpr const char* name = "transpose";
+  static constexpr bool keeps_wide = true;
   int a = 0, b = 1;
   Tensor forward(const Tensor& x) const { return view::transpose(x, a, b); }
   Gradients backward(const Tensor& dy) const { return {view::transpose(dy, a, b)}; }
@@ -28,6 +30,7 @@ struct Transpose : Op {
 /// y = x[start : start + length] along dim;  dx = dy there, 0 elsewhere
 struct Slice : Op {
   static constexpr const char* name = "slice";
+  static constexpr bool keeps_wide = true;
   int dim = 0;
   std::int64_t start = 0, length = 0;
   Shape from;
@@ -46,17 +49,19 @@ struct Slice : Op {
 /// y = x repeated along dims of extent 1;  dx = sum of dy over them
 struct Expand : Op {
   static constexpr const char* name = "expand";
+  static constexpr bool keeps_wide = true;
   Shape to, from;
   Tensor forward(const Tensor& x) {
     from = x.shape();
     return view::expand(x, to);
   }
-  Gradients backward(const Tensor& dy) const { return {sum_to(dy, from)}; }
+  Gradients backward(const Tensor& dy) const { return {sum_to(dy, from, gradient_dtype(0, dy.dtype()))}; }
 };
 
 /// y = [a, b] along dim;  da, db = the parts of dy
 struct Concat : Op {
   static constexpr const char* name = "concat";
+  static constexpr bool keeps_wide = true;
   int dim = 0;
   std::int64_t split = 0;
   Tensor forward(const Tensor& a, const Tensor& b) {

@@ -6,14 +6,15 @@
 
 namespace trireme {
 
-/// Sums x over the dims along which `shape` was broadcast to x's shape: the gradient of broadcasting.
-Tensor sum_to(const Tensor& x, const Shape& shape);
+/// Sums x over the dims along which `shape` was broadcast to x's shape: the gradient of broadcasting. A sum has `dtype`,
+/// x's or the one its sums are kept in; where nothing is summed the result is x.
+Tensor sum_to(const Tensor& x, const Shape& shape, DType dtype);
 
 /// An uninitialised tensor of x's shape, dtype and device.
 inline Tensor empty_like(const Tensor& x) { return Tensor::empty(x.shape(), x.dtype(), x.device()); }
 
 /// The dtype statistics of x are kept in.
-inline DType accumulate_dtype(const Tensor& x) { return x.dtype() == DType::f64 ? DType::f64 : DType::f32; }
+inline DType accumulate_dtype(const Tensor& x) { return accumulate_dtype(x.dtype()); }
 
 /// x [.., D] seen as rows [N, D].
 inline Tensor as_rows(const Tensor& x) {

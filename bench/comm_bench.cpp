@@ -220,7 +220,7 @@ int main(int count, char** arguments) {
     if (!processes && !options.mesh.empty()) options.ranks = parse_mesh(options.mesh, 0).ranks();
     validate(options, processes ? 1 : options.ranks);
     if (processes)
-      return bench::run_as_process([&] { measure(mpi_world(std::chrono::seconds(60)), options, "processes (MPI)"); });
+      return bench::run_as_process(app, [&](const auto& world) { measure(world, options, "processes (MPI)"); });
     run_thread_ranks(options.ranks, options.threads, std::chrono::seconds(60),
                      [&](const std::shared_ptr<ProcessGroup>& world) { measure(world, options, "threads"); });
   });

@@ -2,7 +2,10 @@
 // Read next: train/program.h, the frame of all programs.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
+#include <chrono>
 #include <exception>
 #include <filesystem>
 #include <functional>
@@ -12,6 +15,7 @@
 #include "core/io.h"
 #include "data/utf8.h"
 #include "parallel/comm/process_group.h"
+#include "train/common_values.h"
 #include "train/program.h"
 
 namespace trireme::bench {
@@ -35,10 +39,16 @@ inline int run_benchmark(CLI::App& app, int argc, const char* const* argv, const
   });
 }
 
-/// Runs `body` as one of the launcher's processes: when it fails here, the others must not wait for it.
-inline void run_as_process(const std::function<void()>& body) {
+/// Runs `body` as one of the launcher's processes, which must have been given the same options. When it fails here, the
+/// others must not wait for it.
+inline void run_as_process(const CLI::App& app, const std::function<void(const std::shared_ptr<ProcessGroup>&)>& body) {
   try {
-    body();
+    const std::shared_ptr<ProcessGroup> world = mpi_world(std::chrono::seconds(60));
+    CommonValues options;
+    for (const CLI::Option* option : app.get_options())
+      options.push_back(common_flag(option->get_single_name(), fmt::format("{}", fmt::join(option->results(), " "))));
+    require_common(*world, options);
+    body(world);
   } catch (...) { mpi_abort(report(std::current_exception())); }
 }
 

@@ -216,6 +216,6 @@ int main(int count, char** arguments) {
     };
     if (!processes) return run_thread_ranks(o.ranks, 1, std::chrono::seconds(60), measure_rank);
     set_threads(1);
-    bench::run_as_process([&] { measure_rank(mpi_world(std::chrono::seconds(60))); });
+    bench::run_as_process(app, measure_rank);
   });
 }

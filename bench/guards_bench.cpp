@@ -3,8 +3,8 @@
 //   build/bin/guards_bench           GPT of 11M parameters, f32 and bf16, dp=2, ZeRO 0 to 3; 1024 tokens on a rank; a minute
 //   build/bin/guards_bench 4096      with so many tokens on a rank
 //
-// "looks" is the look at every gradient before it is summed, "copies" the comparison of weights, spread over the ten
-// steps between two of them, "seals" the hashes of shards around every update and "moments" those of --check-state. Each
+// "looks" is the look at every gradient before it is summed, "copies" the comparison of weights and state, spread over the
+// ten steps between two of them, "seals" the hashes of shards around every update and "moments" those of --check-state. Each
 // is timed by itself, in processor time, so that other programs do not count, and on memory that is not in the cache: in
 // a step some of it is. Costs are per parameter, steps per parameter and token: with more tokens each part is smaller. Read next: train/guards.h.
 #include <algorithm>
@@ -70,10 +70,10 @@ void measure(const TrainOptions& o, const std::shared_ptr<const DeviceMesh>& mes
   // A rank's own gradients are as large as its part of the model, whatever becomes of them.
   std::vector<Tensor> gradients;
   for (const nn::ParameterPtr& p : trainer.model().parameters())
-    gradients.push_back(Tensor::zeros(p->value.shape(), DType::f32));
+    gradients.push_back(Tensor::zeros(p->local.shape(), DType::f32));
   double sum = 0;
   double looks = milliseconds(5, [&] {
-    for (const Tensor& g : gradients) sum += kernels(Device::cpu).sum_squares(std::span(&g, 1));
+    for (const Tensor& g : gradients) sum += kernels(Device::cpu).sum_squares(std::span(&g, 1)).value();
   });
   if (o.mesh.zero >= 2) looks *= static_cast<double>(o.batch_sizes().micro_batches);
   std::vector<Tensor> weights, moments;  // what no other rank has

@@ -17,6 +17,8 @@ enum class DType : std::uint8_t { f64, f32, bf16, f16, i64, i32, u8 };
 std::string_view name(DType dtype);
 std::size_t size_of(DType dtype);  ///< bytes per element
 bool is_floating(DType dtype);
+/// What sums over such elements are kept in: f64 for f64, f32 for the rest. accumulate_t is the same for C++ types.
+constexpr DType accumulate_dtype(DType dtype) { return dtype == DType::f64 ? DType::f64 : DType::f32; }
 
 // Only the element types have a DType: any other T does not compile.
 template <class T>

@@ -15,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/exact_sum.h"
 #include "core/tensor.h"
 
 namespace trireme {
@@ -98,11 +99,14 @@ struct KernelTable {
                   Tensor& y);
 
   // ---- reductions ------------------------------------------------------------------------------------------------
-  /// y = reduction of x over the dims where y has extent 1; x any strides, y dense; same dtype; sums kept in acc.
+  /// y = reduction of x over the dims where y has extent 1; x any strides, y dense; y is T, or acc to keep a sum from
+  /// being rounded; sums kept in acc.
   void (*reduce)(Reduction op, const Tensor& x, Tensor& y);
-  /// Sum of squares of all elements of dense tensors, in f64; each may have its own floating dtype. On CUDA the host
-  /// waits once, whatever the number of tensors.
-  double (*sum_squares)(std::span<const Tensor> xs);
+  /// Sum of squares of all elements of dense tensors; each may have its own floating dtype. A row is a run along the last
+  /// dim; in a tensor of one dim, one element. Squares of a row are added in f64 in an order that depends on its length
+  /// only, and rows are added exactly: the sum depends on the rows alone, not on which tensors they are in. On CUDA tiles
+  /// of tensors take the place of rows, and the host waits once, whatever the number of tensors.
+  ExactSum (*sum_squares)(std::span<const Tensor> xs);
 
   // ---- products --------------------------------------------------------------------------------------------------
   /// c = alpha a @ b + beta c + bias; a [.., M, K], b [.., K, N], c [.., M, N] with the same leading dims (any number,

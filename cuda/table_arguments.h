@@ -88,7 +88,7 @@ void binary(Binary op, const Tensor& a, const Tensor& b, Tensor& y);
 void axpby(double a, const Tensor& x, double b, Tensor& y);
 void dropout(const Tensor& x, double p, std::uint64_t seed, std::uint64_t stream_id, const Rectangle& where, Tensor& y);
 void reduce(Reduction op, const Tensor& x, Tensor& y);
-double sum_squares(std::span<const Tensor> xs);
+ExactSum sum_squares(std::span<const Tensor> xs);
 void gemm(const Tensor& a, const Tensor& b, Tensor& c, const GemmOptions& options);
 void grouped_gemm(const Tensor& x, const Tensor& matrices, const Tensor& bias, std::span<const std::int64_t> starts,
                   Tensor& y);

@@ -14,11 +14,15 @@ void reduce(Reduction op, const Tensor& x, Tensor& y) {
     using T = typename decltype(tag)::type;
     using A = accumulate_t<T>;
     const Tensor partials = plan.workspace() > 0 ? workspace({plan.workspace()}, dtype_of<A>) : Tensor();
-    reduce<T>(op, address<T>(entry, x), dense<T>(entry, y), plan, dense<A>(entry, partials), stream());
+    const auto reduce_into = [&](auto* to) {
+      reduce(op, address<T>(entry, x), to, plan, dense<A>(entry, partials), stream());
+    };
+    if (y.dtype() == dtype_of<A>) return reduce_into(dense<A>(entry, y));
+    reduce_into(dense<T>(entry, y));
   });
 }
 
-double sum_squares(std::span<const Tensor> xs) {
+ExactSum sum_squares(std::span<const Tensor> xs) {
   constexpr const char* entry = "sum_squares";
   std::vector<SquaresOf> list;
   for (const Tensor& x : xs) {
@@ -27,11 +31,13 @@ double sum_squares(std::span<const Tensor> xs) {
     });
   }
   const std::int64_t partials = squares_partials(list);
-  if (partials == 0) return 0.0;
+  ExactSum sum;
+  if (partials == 0) return sum;
   const Tensor sums = workspace({1 + partials}, DType::f64);
   auto* const total = dense<double>(entry, sums);
   sum_squares(list, total + 1, total, stream());
-  return view::select(sums, 0, 0).item();
+  sum.add(view::select(sums, 0, 0).item());
+  return sum;
 }
 
 }  // namespace trireme::cuda

@@ -14,10 +14,11 @@ EvalWindows::EvalWindows(TokenRange tokens, std::int64_t context, std::int64_t w
           windows);
 }
 
-EvalWindows EvalWindows::of_batches(TokenRange tokens, std::int64_t context, std::int64_t batches, std::int64_t batch) {
+EvalWindows EvalWindows::of_batches(TokenRange tokens, std::int64_t context, std::optional<std::int64_t> batches) {
   const EvalWindows whole = all(tokens, context);
   // Divided, not multiplied: batches comes from the user and may be anything.
-  return batches > (whole.count() - 1) / batch ? whole : spaced(std::move(tokens), context, batches * batch);
+  if (!batches || *batches > (whole.count() - 1) / batch) return whole;
+  return spaced(std::move(tokens), context, *batches * batch);
 }
 
 EvalWindows EvalWindows::spaced(TokenRange tokens, std::int64_t context, std::int64_t windows) {

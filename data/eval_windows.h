@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "data/sampler.h"
 #include "data/tokens.h"
@@ -12,8 +13,12 @@ namespace trireme {
 
 class EvalWindows {
  public:
+  /// What `--eval-batches` counts, in windows: a constant, so that the windows depend neither on the mesh nor on how a
+  /// step's batch is cut into micro-batches. It is the default --micro-batch.
+  static constexpr std::int64_t batch = 12;
   /// `--eval-batches N`: N * batch windows evenly spaced over the range, or `all` where that is no more.
-  static EvalWindows of_batches(TokenRange tokens, std::int64_t context, std::int64_t batches, std::int64_t batch);
+  /// Without a number: `all`.
+  static EvalWindows of_batches(TokenRange tokens, std::int64_t context, std::optional<std::int64_t> batches);
   /// Windows evenly spaced over the range, the first at its start, the last at its end.
   /// Throws ExitCode::data when the range holds no window of context + 1 tokens.
   static EvalWindows spaced(TokenRange tokens, std::int64_t context, std::int64_t windows);

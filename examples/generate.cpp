@@ -65,7 +65,9 @@ int run(const Options& o) {
   const int team = static_cast<int>(o.threads.value_or(cores()));
   set_threads(team);
   const OwnCores own_cores(0, team);
-  const SavedModel saved = read_saved_model(o.checkpoint);
+  const std::shared_ptr<ProcessGroup> alone = self_group();
+  checkpoint::Checkpoint checkpoint = open_saved_run(*alone, o.checkpoint);
+  const SavedModel saved = read_saved_model(checkpoint);
   validate_heads(saved.config, on_gpu ? Device::cuda : Device::cpu);
   std::vector<std::int32_t> prompt;
   try {
@@ -73,12 +75,13 @@ int run(const Options& o) {
   } catch (const Error& error) {  // bad data in a text is a bad flag here
     throw Error(ExitCode::usage, "prompt", std::string(error.what()) + "; change --prompt");
   }
-  const auto mesh = std::make_shared<const DeviceMesh>(self_group(), MeshShape{});
+  const auto mesh = std::make_shared<const DeviceMesh>(alone, MeshShape{});
   Gpt model(nn::Build(mesh, saved.dtype, 0, {}, on_gpu ? Device::cuda : Device::cpu), saved.config);
-  load_weights(o.checkpoint, model);
+  load_weights(checkpoint, model);
 
   GenerateOptions options = o.generate;
   options.seed = static_cast<std::uint64_t>(o.seed);
+  options.tokens = saved.tokenizer->vocab_size();
   Utf8Stream printable;  // a token may end inside a character
   std::fputs(o.prompt.c_str(), stdout);
   generate(model, prompt, options, [&](std::int32_t token) {

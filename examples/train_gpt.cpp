@@ -34,21 +34,19 @@ namespace {
 /// The validation loss when there is a validation part; collective.
 std::optional<double> evaluate(const TrainOptions& o, const Corpus& corpus, Gpt& model) {
   if (corpus.validation.count() == 0) return std::nullopt;
-  const std::int64_t batch = o.batch_sizes().micro_batch, context = o.model.config.context;
-  const EvalWindows windows = o.run.eval_batches
-                                  ? EvalWindows::of_batches(corpus.validation, context, *o.run.eval_batches, batch)
-                                  : EvalWindows::all(corpus.validation, context);
-  return validation_loss(model, windows, batch);
+  const EvalWindows windows = EvalWindows::of_batches(corpus.validation, o.model.config.context, o.run.eval_batches);
+  return validation_loss(model, windows, o.batch_sizes().micro_batch);
 }
 
 /// Text that follows the first token of the data; collective.
 std::string sample(const TrainOptions& o, const Corpus& corpus, Gpt& model) {
   std::vector<std::int32_t> first(1);
   corpus.train.read(0, first);
-  const auto seed = static_cast<std::uint64_t>(o.run.seed);
+  const GenerateOptions options = {.length = o.run.sample_length,
+                                   .seed = static_cast<std::uint64_t>(o.run.seed),
+                                   .tokens = corpus.tokenizer->vocab_size()};
   Utf8Stream printable;  // a token may end inside a character
-  const std::string text =
-      printable.push(corpus.tokenizer->decode(generate(model, first, {.length = o.run.sample_length, .seed = seed})));
+  const std::string text = printable.push(corpus.tokenizer->decode(generate(model, first, options)));
   return text + printable.finish();
 }
 
@@ -203,7 +201,8 @@ int train(TrainOptions options) {
   options.model.config.document_separator =
       options.data.separator(corpus.tokenizer->end_of_text(), options.model.config.vocab);
   require_memory(options);
-  return run_ranks(options, [&](Rank& rank) { train_rank(options, corpus, *folder, rank); });
+  return run_ranks(
+      options, [&](Rank& rank) { train_rank(options, corpus, *folder, rank); }, common_corpus(corpus));
 }
 
 }  // namespace

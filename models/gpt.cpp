@@ -144,7 +144,7 @@ Tensor Gpt::embed(const Tensor& ids) {
   if (!positions_) return (*dropout_)(tokens);
   std::vector<Tensor> rows;
   for (const nn::PositionRun& run : nn::from(first, nn::residual_positions(mesh(), build_.parallelism(), length)))
-    rows.push_back(slice(positions_->value, 0, run.global, run.length));
+    rows.push_back(slice(positions_->value(), 0, run.global, run.length));
   return (*dropout_)(tokens + concat(rows, 0));  // [B, T, D] + [T, D]
 }
 
@@ -164,7 +164,8 @@ Tensor Gpt::gathered_logits_at(const Tensor& hidden, std::int64_t position) {
       redistribute((*norm_)(hidden), mesh(), Axis::tp, build_.residual(), placement::R);  // [B, T/cp, D]
   const Tensor all = nn::to_sequence_order(redistribute(local, mesh(), Axis::cp, placement::S(1), placement::I),
                                            mesh().size(Axis::cp));
-  return gathered(head_->logits_of_replicated(slice(all, 1, position, 1)));  // [B, 1, V]
+  const auto logits_of = [this](const Tensor& normed) { return head_->logits_of_replicated(normed); };
+  return gathered(use_head_(slice(all, 1, position, 1), logits_of));  // [B, 1, V]
 }
 
 Tensor Gpt::gathered(const Tensor& logits) const {

@@ -24,7 +24,7 @@ Build Build::operator/(std::string_view child) const {
 
 Build Build::unit(int chunk) const {
   Build result = *this;
-  result.unit_ = units_->add(name_, chunk);
+  result.unit_ = units_->add(name_.empty() ? "model" : name_, chunk);
   result.begins_unit_ = true;
   return result;
 }
@@ -43,13 +43,13 @@ ParameterPtr Build::parameter(std::string_view child, const Shape& global, const
   parameter->copy_of_earlier_stage = options.copy_of_earlier_stage;
   {
     const MemoryScope scope(MemoryCategory::parameters);
-    parameter->value = Tensor::empty(local_shape(global, placements, *mesh_, parameter->name), dtype_, device_);
+    parameter->local = Tensor::empty(local_shape(global, placements, *mesh_, parameter->name), dtype_, device_);
   }
   initialise(*parameter, init, seed_);
-  require_grad(parameter->value);
-  parameter->leaf().set_deferrable();
+  require_grad(parameter->local);
+  parameter->leaf().set_parameter();
   parameters_->push_back(parameter);
-  if (unit_ != nullptr) unit_->parameters.push_back(parameter);
+  if (unit_ != nullptr) unit_->add(parameter);
   return parameter;
 }
 

@@ -61,15 +61,15 @@ Tensor Linear::gathered(const Tensor& x) const {
 Tensor Linear::completed(const Tensor& y) const {
   const CallSite site(name());
   const Tensor sum = redistribute(y, mesh(), Axis::tp, P, residual());
-  return bias_ ? sum + reshape(bias_->value, {bias_->value.count()}) : sum;  // `out` of several dims is flat in y
+  return bias_ ? sum + reshape(bias_->value(), {bias_->value().count()}) : sum;  // `out` of several dims is flat in y
 }
 
 /// What this rank computes with: its shard, or the part of a shared whole that it uses.
 Tensor Linear::used_part(const ParameterPtr& parameter) const {
-  if (parts_ == 0) return parameter->value;
-  const std::int64_t length = parameter->value.size(split_dim_) / parts_;
+  if (parts_ == 0) return parameter->value();
+  const std::int64_t length = parameter->local.size(split_dim_) / parts_;
   const std::int64_t part = mesh().coord(Axis::tp) * parts_ / mesh().size(Axis::tp);
-  return slice(parameter->value, split_dim_, part * length, length);
+  return slice(parameter->value(), split_dim_, part * length, length);
 }
 
 }  // namespace trireme::nn

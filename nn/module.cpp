@@ -11,13 +11,13 @@ LayerNorm::LayerNorm(const Build& b, std::int64_t width, bool bias, double eps)
 }
 
 Tensor LayerNorm::forward(const Tensor& x) {
-  return layer_norm(x, weight_->value, bias_ ? bias_->value : Tensor(), eps_);
+  return layer_norm(x, weight_->value(), bias_ ? bias_->value() : Tensor(), eps_);
 }
 
 RmsNorm::RmsNorm(const Build& b, std::int64_t width, double eps)
     : Module(b), eps_(eps), weight_(b.parameter("weight", {width}, {.tp = b.beside_residual()}, Init::ones())) {}
 
-Tensor RmsNorm::forward(const Tensor& x) { return rms_norm(x, weight_->value, eps_); }
+Tensor RmsNorm::forward(const Tensor& x) { return rms_norm(x, weight_->value(), eps_); }
 
 Tensor Dropout::forward(const Tensor& x) {
   if (!drops()) return x;

@@ -21,13 +21,12 @@ class Module {
   virtual Tensor forward(const Tensor& x) = 0;
   Tensor operator()(const Tensor& x) {
     const CallSite site(name_);
-    return use_.observed() ? use_(x, [this](const Tensor& input) { return forward(input); }) : forward(x);
+    return use_.of_unit() ? use_(x, [this](const Tensor& input) { return forward(input); }) : forward(x);
   }
   /// residual + (*this)(x), without a pass of its own where a product ends the layer and can add.
   Tensor onto(const Tensor& residual, const Tensor& x) {
-    if (use_.observed()) return residual + (*this)(x);
     const CallSite site(name_);
-    return forward_onto(residual, x);
+    return use_(x, [&](const Tensor& input) { return forward_onto(residual, input); });
   }
 
   const std::string& name() const { return name_; }

@@ -60,12 +60,12 @@ Tensor Moe::forward(const Tensor& x) {
 /// rows [R, D], sorted by expert -> this tp rank's part of the experts' answers [R, D].
 Tensor Moe::apply_experts(const Tensor& rows, const std::vector<std::int64_t>& starts) const {
   const bool biased = up_bias_ != nullptr;
-  const Tensor up = grouped_linear(rows, starts, up_->value, biased ? up_bias_->value : Tensor());
+  const Tensor up = grouped_linear(rows, starts, up_->value(), biased ? up_bias_->value() : Tensor());
   const Tensor hidden = options_.expert.gated ? swiglu(up) : apply_unary(options_.expert.activation, up);  // [R, F/tp]
-  Tensor bias = biased ? down_bias_->value : Tensor();
+  Tensor bias = biased ? down_bias_->value() : Tensor();
   // Once, not tp times; and through the tape on every rank, so that its gradient is complete everywhere alike.
   if (biased && mesh().size(Axis::tp) > 1) bias = bias * (mesh().is_first(Axis::tp) ? 1.0 : 0.0);
-  return grouped_linear(hidden, starts, down_->value, bias);  // [R, D]
+  return grouped_linear(hidden, starts, down_->value(), bias);  // [R, D]
 }
 
 }  // namespace trireme::nn

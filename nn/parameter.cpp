@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "autograd/engine.h"
 #include "core/kernels.h"
 #include "core/parallel_for.h"
 #include "core/random.h"
@@ -28,7 +29,7 @@ void for_each_row(T* data, const Shape& local, const Rectangle& rectangle, FillR
 
 void fill_normal(Parameter& parameter, const Init& init, std::uint64_t seed) {
   const std::uint64_t stream = stream_of(parameter.name);
-  Tensor& value = parameter.value;
+  Tensor& value = parameter.local;
   Tensor host = Tensor::empty(value.shape(), DType::f32);
   for_each_row(
       host.data<float>(), value.shape(), parameter.rectangle, [&](float* row, std::int64_t width, std::int64_t first) {
@@ -41,8 +42,19 @@ void fill_normal(Parameter& parameter, const Init& init, std::uint64_t seed) {
 
 }  // namespace
 
+const Tensor& Parameter::value() const {
+  if (unit != nullptr && !unit->in_use && !in_backward())
+    fail(ExitCode::internal, "unit",
+         "{} is read outside a use of its unit '{}': under ZeRO its value may be missing or of an earlier step; "
+         "expected "
+         "a read inside a use; call the module that begins the unit, or read the value inside the function that is "
+         "given to Build::use_unit()",
+         name, unit->name);
+  return local;
+}
+
 void initialise(Parameter& parameter, const Init& init, std::uint64_t seed) {
-  Tensor& value = parameter.value;
+  Tensor& value = parameter.local;
   if (init.kind == Init::Kind::constant) {
     kernels(value.device()).fill(value, init.value);
   } else {

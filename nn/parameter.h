@@ -23,20 +23,33 @@ struct Init {
   static Init normal(double deviation) { return {Kind::normal, deviation}; }
 };
 
+/// Of a unit (nn/unit.h), as its parameters see it.
+struct UnitState {
+  std::string name;
+  bool in_use = false;  ///< a forward is inside one of the unit's uses
+};
+
 struct Parameter {
-  std::string name;       ///< "blocks.3.attn.qkv.weight": the same on every mesh
-  Tensor value;           ///< the local shard; a leaf of the tape
+  std::string name;  ///< "blocks.3.attn.qkv.weight": the same on every mesh
+  /// This rank's shard; a leaf of the tape. For what keeps weights: optimizers, ZeRO, checkpoints, checks. A forward
+  /// reads value(): under ZeRO the elements here may be released, or those of the step before.
+  Tensor local;
   Shape global_shape;     ///< of the whole tensor, padding included
   Placements placements;  ///< R along an axis: gradients are summed over it; S: norms are
-  Rectangle rectangle;    ///< where `value` lies in the whole
+  Rectangle rectangle;    ///< where `local` lies in the whole
   std::int64_t logical_rows =
       0;               ///< rows of dim 0 that mean something; the rest (padded vocabulary) never gets a gradient
   bool decay = false;  ///< whether weight decay applies: matrices only
   bool copy_of_earlier_stage =
       false;  ///< a tied weight whose first copy lives on pipeline stage 0: not counted twice in norms or sizes
 
-  Leaf& leaf() const { return *leaf_of(value); }
-  Tensor& grad() const { return leaf().grad(); }  ///< f32, of value's shape; set up by allocate_gradients or grad_sync
+  std::shared_ptr<const UnitState> unit;  ///< null: of no unit, and complete at any time
+
+  /// `local`, for a forward. Throws ExitCode::internal outside the uses of the parameter's unit, on any mesh and with or
+  /// without ZeRO. A backward may read it at any time: it repeats what a forward was allowed.
+  const Tensor& value() const;
+  Leaf& leaf() const { return *leaf_of(local); }
+  Tensor& grad() const { return leaf().grad(); }  ///< f32, of local's shape; set up by allocate_gradients or grad_sync
 };
 
 using ParameterPtr = std::shared_ptr<Parameter>;

@@ -42,7 +42,7 @@ Router::Router(const Build& b, std::int64_t width, const ExpertsOptions& options
 
 Tensor Router::forward(const Tensor& x) {
   const DType wide = x.dtype() == DType::f64 ? DType::f64 : DType::f32;
-  return linear(cast_to(x, wide), cast_to(weight_->value, wide), {});  // [B, T, E]
+  return linear(cast_to(x, wide), cast_to(weight_->value(), wide), {});  // [B, T, E]
 }
 
 Router::Choice Router::choose(const Tensor& x) {

@@ -6,9 +6,10 @@
 //
 //   const nn::Build b = parent.unit();
 //   use_ = b.use_unit();                                             // in the order of a forward
-//   y = use_(x, [&](const Tensor& in) { return in * weight_->value; });
+//   y = use_(x, [&](const Tensor& in) { return in * weight_->value(); });
 //
-// A Module built with a Build that begins a unit does this by itself in operator(). Units do not nest.
+// A Module built with a Build that begins a unit does this by itself in operator(). Outside the uses of its unit,
+// Parameter::value() throws: a use that was forgotten is found by the first forward, on any mesh. Units do not nest.
 // Read next: nn/module.h, parallel/zero/weights.h.
 #pragma once
 
@@ -22,9 +23,14 @@
 namespace trireme::nn {
 
 struct Unit {
-  std::string name;
+  std::shared_ptr<UnitState> state;
   int chunk = 0;  ///< which stage of this rank it is part of, where there are several: one backward goes through one
   ParameterList parameters;
+
+  void add(const ParameterPtr& parameter) {
+    parameter->unit = state;
+    parameters.push_back(parameter);
+  }
 };
 
 /// Is told each time a unit is about to be used; may communicate, since every rank runs the same program.
@@ -49,9 +55,24 @@ class Units {
   void set_observer(UnitObserver* observer) { observer_ = observer; }
 
  private:
+  friend class UnitScope;
   std::vector<std::unique_ptr<Unit>> units_;
   std::vector<Unit*> uses_;
   UnitObserver* observer_ = nullptr;
+  UnitState* in_use_ = nullptr;
+};
+
+/// While it lives, a forward is inside the use of one unit, whose values may be read. Throws ExitCode::internal inside
+/// another.
+class UnitScope {
+ public:
+  UnitScope(Units& units, std::size_t use);
+  ~UnitScope();
+  UnitScope(const UnitScope&) = delete;
+  UnitScope& operator=(const UnitScope&) = delete;
+
+ private:
+  Units& units_;
 };
 
 /// One place where a unit is used.
@@ -59,7 +80,7 @@ class UnitUse {
  public:
   UnitUse() = default;  ///< of no unit
   UnitUse(std::shared_ptr<Units> units, std::size_t index) : units_(std::move(units)), index_(index) {}
-  bool observed() const { return units_ != nullptr && units_->observer() != nullptr; }
+  bool of_unit() const { return units_ != nullptr; }
 
   /// f(x), with the unit's values there while f runs and again while its backward does.
   Tensor operator()(const Tensor& x, const std::function<Tensor(const Tensor&)>& f) const;

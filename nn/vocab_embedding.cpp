@@ -21,18 +21,18 @@ VocabEmbedding::VocabEmbedding(const Build& b, std::int64_t vocab, std::int64_t 
   weight_ = b.parameter("weight", {rows, width}, {.tp = S(0)}, Init::normal(deviation),
                         {.logical_rows = vocab, .decay = true, .copy_of_earlier_stage = copy_of_earlier_stage});
   slice_.first = weight_->rectangle.start[0];
-  slice_.valid = std::clamp<std::int64_t>(vocab - slice_.first, 0, weight_->value.size(0));
+  slice_.valid = std::clamp<std::int64_t>(vocab - slice_.first, 0, weight_->local.size(0));
   slice_.global = vocab;
 }
 
 Tensor VocabEmbedding::forward(const Tensor& ids) {
-  return redistribute(embedding(weight_->value, ids, slice_.first), mesh(), Axis::tp, P, residual());
+  return redistribute(embedding(weight_->value(), ids, slice_.first), mesh(), Axis::tp, P, residual());
 }
 
 Tensor VocabEmbedding::logits(const Tensor& h) {
   return logits_of_replicated(redistribute(h, mesh(), Axis::tp, residual(), R));
 }
 
-Tensor VocabEmbedding::logits_of_replicated(const Tensor& h) { return linear(h, weight_->value, {}); }
+Tensor VocabEmbedding::logits_of_replicated(const Tensor& h) { return linear(h, weight_->value(), {}); }
 
 }  // namespace trireme::nn

@@ -1,32 +1,67 @@
 #include "optim/gradient_norm.h"
 
-#include <array>
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 
+#include "core/exact_sum.h"
 #include "core/kernels.h"
 
 namespace trireme::optim {
+namespace {
+
+/// Gradients that are cut over the same groups.
+struct SameGroups {
+  std::vector<ProcessGroup*> groups;
+  std::vector<Tensor> gradients;
+};
+
+std::vector<ProcessGroup*> groups_of(const GradientPart& part, const DeviceMesh& mesh) {
+  std::vector<ProcessGroup*> groups;
+  if (part.shards != nullptr) groups.push_back(part.shards);
+  for (const Axis axis : shard_axes(part.parameter->placements, mesh)) groups.push_back(&mesh.group(axis));
+  return groups;
+}
+
+/// In the order of the parts: the same on all ranks of a stage.
+std::vector<SameGroups> by_groups(const std::vector<GradientPart>& parts, const DeviceMesh& mesh) {
+  std::vector<SameGroups> kinds;
+  for (const GradientPart& part : parts) {
+    if (part.parameter->copy_of_earlier_stage) continue;
+    std::vector<ProcessGroup*> groups = groups_of(part, mesh);
+    auto kind = std::find_if(kinds.begin(), kinds.end(), [&](const SameGroups& k) { return k.groups == groups; });
+    if (kind == kinds.end()) kind = kinds.insert(kind, {std::move(groups), {}});
+    kind->gradients.push_back(part.gradient);
+  }
+  return kinds;
+}
+
+void all_reduce(ExactSum& sum, ProcessGroup& group) {
+  sum.carry();
+  ExactSum::Words& words = sum.all();
+  const Tensor carrier = Tensor::empty({static_cast<std::int64_t>(words.size())}, DType::i64);
+  std::memcpy(carrier.raw(), words.data(), sizeof words);
+  group.all_reduce(carrier).wait();
+  std::memcpy(words.data(), carrier.raw(), sizeof words);
+}
+
+}  // namespace
+
+double gradient_norm(const std::vector<GradientPart>& parts, const DeviceMesh& mesh) {
+  ExactSum total;
+  for (const SameGroups& kind : by_groups(parts, mesh)) {
+    ExactSum squares = kernels(kind.gradients.front().device()).sum_squares(kind.gradients);
+    for (ProcessGroup* group : kind.groups) all_reduce(squares, *group);
+    total.add(squares);
+  }
+  if (mesh.size(Axis::pp) > 1) all_reduce(total, mesh.group(Axis::pp));
+  return std::sqrt(total.value());
+}
 
 double gradient_norm(const nn::ParameterList& parameters, const DeviceMesh& mesh) {
-  // Squares of the parameters that are cut over: neither, tp, ep, both. Each is summed over exactly those axes.
-  std::array<std::vector<Tensor>, 4> gradients;  // [over ep, over tp]
-  for (const nn::ParameterPtr& parameter : parameters) {
-    if (parameter->copy_of_earlier_stage) continue;
-    const std::size_t cell =
-        (parameter->placements.ep.sharded() ? 2U : 0U) + (parameter->placements.tp.sharded() ? 1U : 0U);
-    gradients[cell].push_back(parameter->grad());
-  }
-  Tensor squares = Tensor::zeros({2, 2}, DType::f64);
-  double* sums = squares.data<double>();
-  for (std::size_t cell = 0; cell < gradients.size(); ++cell) {
-    if (!gradients[cell].empty()) sums[cell] = kernels(gradients[cell].front().device()).sum_squares(gradients[cell]);
-  }
-  if (mesh.size(Axis::ep) > 1) mesh.group(Axis::ep).all_reduce(view::select(squares, 0, 1)).wait();
-  Tensor sum = Tensor::full({1}, sums[1] + sums[3], DType::f64);
-  if (mesh.size(Axis::tp) > 1) mesh.group(Axis::tp).all_reduce(sum).wait();
-  *sum.data<double>() += sums[0] + sums[2];
-  if (mesh.size(Axis::pp) > 1) mesh.group(Axis::pp).all_reduce(sum).wait();
-  return std::sqrt(sum.item());
+  std::vector<GradientPart> parts;
+  for (const nn::ParameterPtr& parameter : parameters) parts.push_back({parameter.get(), parameter->grad()});
+  return gradient_norm(parts, mesh);
 }
 
 double clip_factor(double norm, double max_norm) { return max_norm > 0 && norm > max_norm ? max_norm / norm : 1.0; }

@@ -1,15 +1,33 @@
 // The global gradient norm, on any mesh, and what clipping does with it.
+//
+// On the CPU the norm is a function of the gradients' bits alone. Neither ZeRO's shards nor pipeline stages change it:
+// squares of one row are added in f64 in a fixed order, no cut goes through a row (optim/shard.h), and sums of rows are
+// added without rounding (core/exact_sum.h), over tensors, ranks and stages. Over tp it is equal to rounding, since tp
+// cuts rows; and on CUDA, where sum_squares() adds in an order that depends on the sizes of tensors.
 #pragma once
 
+#include <vector>
+
 #include "nn/parameter.h"
+#include "parallel/mesh/mesh.h"
 
 namespace trireme::optim {
 
+/// The summed gradient of a parameter, or this rank's piece of it.
+struct GradientPart {
+  const nn::Parameter* parameter;
+  Tensor gradient;                 ///< dense, f32; a piece consists of whole rows
+  ProcessGroup* shards = nullptr;  ///< the ranks with the other pieces; null: this is the parameter's local gradient
+};
+
 /// The 2-norm of all gradients of the whole model, each logical parameter counted once; the same bits on every rank.
 ///
-/// Squares are added over exactly the axes on which a parameter is sharded: over tp where it is S, over pp always
-/// (stages hold different parameters); a replicated one is counted on one rank's behalf, a tied copy not at all.
-/// Collective over tp and pp; call it after gradients have been summed.
+/// Squares are added over exactly the axes on which a parameter is sharded and over the ranks with its pieces, and over
+/// pp always (stages hold different parameters); a replicated one is counted on one rank's behalf, a tied copy not at
+/// all. Collective over the mesh: all ranks of a stage give their parts of the same parameters in the same order; call
+/// it after gradients have been summed.
+double gradient_norm(const std::vector<GradientPart>& parts, const DeviceMesh& mesh);
+/// Of whole local gradients: without ZeRO.
 double gradient_norm(const nn::ParameterList& parameters, const DeviceMesh& mesh);
 
 /// The factor that brings `norm` down to `max_norm`; 1 when it is below, or when max_norm is 0 (clipping off).

@@ -6,6 +6,10 @@
 
 namespace trireme::optim {
 
+std::string StateTensor::full_name() const {
+  return name.empty() ? parameter->name : fmt::format("optimizer.{}.{}", name, parameter->name);
+}
+
 Optimizer::Optimizer(const ShardList& shards, std::vector<std::string> moment_names, MemoryCategory memory)
     : moment_names_(std::move(moment_names)), offloaded_(memory == MemoryCategory::offloaded) {
   const MemoryScope scope(memory);
@@ -81,8 +85,8 @@ std::vector<StateTensor> Optimizer::weights() {
   std::vector<StateTensor> tensors;
   for (Slot& slot : slots_) {
     const nn::Parameter* parameter = slot.shard->parameter.get();
-    if (parameter->value.has_elements()) {
-      tensors.push_back({"", parameter, parameter->value.detach(), nullptr});
+    if (parameter->local.has_elements()) {
+      tensors.push_back({"", parameter, parameter->local.detach(), nullptr});
     } else {
       tensors.push_back({"", parameter, slot.shard->weights, slot.shard});
     }

@@ -25,6 +25,7 @@ struct StateTensor {
   std::shared_ptr<const Shard> shard;  ///< which piece this is; null: the whole of the parameter's local tensor
 
   Rectangle rectangle() const { return shard ? shard->rectangle() : parameter->rectangle; }
+  std::string full_name() const;  ///< as in a checkpoint: "optimizer.m.NAME", or for a weight NAME
 };
 
 class Optimizer {

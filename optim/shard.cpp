@@ -13,8 +13,9 @@ Span even_share(std::int64_t extent, int ranks, int rank) {
 
 int dim_to_cut(const Shape& shape, int ranks) {
   constexpr std::int64_t rows_per_rank = 16;
+  const int candidates = std::max(1, shape.dims() - 1);
   int longest = 0;
-  for (int dim = 0; dim < shape.dims(); ++dim) {
+  for (int dim = 0; dim < candidates; ++dim) {
     if (shape[dim] >= rows_per_rank * ranks) return dim;
     if (shape[dim] > shape[longest]) longest = dim;
   }
@@ -37,7 +38,7 @@ ShardList whole_shards(const nn::ParameterList& parameters) {
   for (const nn::ParameterPtr& parameter : parameters) {
     auto shard = std::make_shared<Shard>();
     shard->parameter = parameter;
-    shard->weights = parameter->value.detach();
+    shard->weights = parameter->local.detach();
     shards.push_back(std::move(shard));
   }
   return shards;
@@ -53,7 +54,7 @@ Tensor assemble(const Shard& shard, const Tensor& piece) {
   const Tensor all = group.rank() == 0 ? Tensor::empty({group.size(), most}, piece.dtype(), piece.device()) : Tensor();
   group.gather(mine, all, 0).wait();
   if (!all.defined()) return {};
-  const Tensor local = Tensor::empty(shard.parameter->value.shape(), piece.dtype(), piece.device());
+  const Tensor local = Tensor::empty(shard.parameter->local.shape(), piece.dtype(), piece.device());
   for (int rank = 0; rank < group.size(); ++rank) {
     const Shape shape = shard.shape(rank);
     Tensor place = shard.part(local, rank);

@@ -20,7 +20,9 @@ struct Span {
 Span even_share(std::int64_t extent, int ranks, int rank);
 
 /// The dim along which a tensor is cut: the first that has at least 16 rows for each rank, so that no piece is much
-/// larger than another; when none has, the longest. The first is dim 0 for all but tensors like qkv, [3, D, D].
+/// larger than another; when none has, the longest. The first is dim 0 for all but tensors like qkv, [3, D, D]. Never
+/// the last dim of several: a piece consists of whole rows, so that the gradient's norm does not depend on the cut
+/// (optim/gradient_norm.h).
 int dim_to_cut(const Shape& shape, int ranks);
 
 struct Shard {
@@ -33,13 +35,13 @@ struct Shard {
   Tensor weights, gradient;
 
   int ranks() const { return group == nullptr ? 1 : group->size(); }
-  Span span(int rank) const { return even_share(parameter->value.size(dim), ranks(), rank); }
+  Span span(int rank) const { return even_share(parameter->local.size(dim), ranks(), rank); }
   Span span() const { return span(group == nullptr ? 0 : group->rank()); }
   /// A rank's part of a tensor of the parameter's local shape.
   Tensor part(const Tensor& local, int rank) const;
   Tensor part(const Tensor& local) const { return part(local, group == nullptr ? 0 : group->rank()); }
-  Shape shape(int rank) const { return parameter->value.shape().with(dim, span(rank).length); }
-  Shape shape() const { return parameter->value.shape().with(dim, span().length); }
+  Shape shape(int rank) const { return parameter->local.shape().with(dim, span(rank).length); }
+  Shape shape() const { return parameter->local.shape().with(dim, span().length); }
   Rectangle rectangle() const;  ///< where the piece lies in the whole parameter
 };
 

@@ -45,7 +45,7 @@ void GradSync::fill_buckets(const nn::ParameterList& parameters, std::int64_t bu
   const nn::ParameterList newest_first(parameters.rbegin(), parameters.rend());
   for (const nn::ParameterPtr& parameter : newest_first) {
     const std::vector<Axis> axes = gradient_axes(parameter->placements, mesh_);
-    const std::int64_t bytes = padded(parameter->value.count()) * static_cast<std::int64_t>(sizeof(float));
+    const std::int64_t bytes = padded(parameter->local.count()) * static_cast<std::int64_t>(sizeof(float));
     Open& bucket = open[axes];
     if (!bucket.slots.empty() && bucket.bytes + bytes > bucket_bytes) {
       close_bucket(axes, std::move(bucket.slots));
@@ -61,16 +61,16 @@ void GradSync::fill_buckets(const nn::ParameterList& parameters, std::int64_t bu
 void GradSync::close_bucket(std::vector<Axis> axes, std::vector<std::size_t> slots) {
   const MemoryScope scope(MemoryCategory::gradients);
   std::int64_t count = 0;
-  for (const std::size_t slot : slots) count += padded(slots_[slot].parameter->value.count());
-  const Device device = slots_[slots.front()].parameter->value.device();
+  for (const std::size_t slot : slots) count += padded(slots_[slot].parameter->local.count());
+  const Device device = slots_[slots.front()].parameter->local.device();
   const Tensor gradients = Tensor::zeros({count}, DType::f32, device);  // [n]
   std::int64_t start = 0;
   for (const std::size_t slot : slots) {
     const nn::Parameter& parameter = *slots_[slot].parameter;
     parameter.grad() =
-        view::reshape(view::slice(gradients, 0, start, parameter.value.count()), parameter.value.shape());
+        view::reshape(view::slice(gradients, 0, start, parameter.local.count()), parameter.local.shape());
     slots_[slot].bucket = buckets_.size();
-    start += padded(parameter.value.count());
+    start += padded(parameter.local.count());
   }
   const std::size_t missing = slots.size();
   buckets_.push_back({gradients, std::move(axes), std::move(slots), missing, {}, {}});

@@ -66,12 +66,12 @@ nn::ParameterList find_tied(const nn::ParameterList& parameters, const DeviceMes
   std::string names;
   for (const nn::ParameterPtr& parameter : parameters) {
     if (parameter->copy_of_earlier_stage)
-      names += fmt::format("{} {}\n", parameter->name, to_string(parameter->value.shape()));
+      names += fmt::format("{} {}\n", parameter->name, to_string(parameter->local.shape()));
   }
   std::istringstream lines(broadcast_text(*ends, names, ends->size() - 1));
   for (std::string line; std::getline(lines, line);) {
     const auto found = std::find_if(parameters.begin(), parameters.end(), [&](const nn::ParameterPtr& parameter) {
-      return fmt::format("{} {}", parameter->name, to_string(parameter->value.shape())) == line;
+      return fmt::format("{} {}", parameter->name, to_string(parameter->local.shape())) == line;
     });
     require(found != parameters.end(), "grad_sync",
             "{}: the last pipeline stage has a copy of {}; the first stage has no such parameter", mesh.where(), line);

@@ -3,18 +3,50 @@
 #include "parallel/mesh/verify.h"
 
 namespace trireme {
+namespace {
 
-std::vector<Copied> copies_of(const nn::ParameterList& parameters, const nn::ParameterList& tied,
-                              const DeviceMesh& mesh) {
+/// The ranks that hold copies of what is whole on this one.
+ProcessGroup* holders(const Placements& placements, const DeviceMesh& mesh) {
+  return &mesh.group(placements.ep.sharded() ? Axis::edp : Axis::data);
+}
+
+void add(std::vector<Copied>& copies, const Copied& copy) {
+  if (copy.group != nullptr && copy.group->size() > 1) copies.push_back(copy);
+}
+
+}  // namespace
+
+std::vector<Copied> copies_of(const std::vector<optim::StateTensor>& tensors, const nn::ParameterList& tied,
+                              const DeviceMesh& mesh, const ShardReplicas& replicas) {
   std::vector<Copied> copies;
-  const auto add = [&](const nn::Parameter& p, const char* kind, ProcessGroup& group) {
-    if (group.size() > 1) copies.push_back({p.name, kind, p.value.detach(), p.rectangle, &group});
-  };
-  for (const nn::ParameterPtr& p : parameters) {
-    add(*p, "parameter", mesh.group(p->placements.ep.sharded() ? Axis::edp : Axis::data));
-    if (!p->placements.tp.sharded()) add(*p, "parameter", mesh.group(Axis::tp));
+  for (const optim::StateTensor& t : tensors) {
+    const Placements& placements = t.parameter->placements;
+    const bool whole = t.shard == nullptr || t.shard->group == nullptr;
+    Copied copy{.name = t.full_name(),
+                .kind = fmt::format("{}{}", whole ? "" : "shard of ", t.name.empty() ? "parameter" : "state"),
+                .value = t.value,
+                .rectangle = t.rectangle(),
+                .group = whole ? holders(placements, mesh) : replicas(*t.shard)};
+    add(copies, copy);
+    copy.group = placements.tp.sharded() ? nullptr : &mesh.group(Axis::tp);
+    add(copies, copy);
   }
-  for (const nn::ParameterPtr& p : tied) add(*p, "tied parameter", *mesh.pipeline_ends());
+  for (const nn::ParameterPtr& p : tied) {
+    for (const optim::StateTensor& t : tensors) {
+      if (t.parameter != p.get()) continue;
+      const char* kind = t.name.empty() ? "tied parameter" : "tied state";
+      add(copies, {t.full_name(), kind, t.value, t.rectangle(), mesh.pipeline_ends()});
+    }
+  }
+  return copies;
+}
+
+std::vector<Copied> copies_of(const nn::BufferList& buffers, const DeviceMesh& mesh) {
+  std::vector<Copied> copies;
+  for (const nn::BufferPtr& b : buffers) {
+    add(copies, {b->name, "buffer", b->value, b->rectangle, holders(b->placements, mesh)});
+    if (!b->placements.tp.sharded()) add(copies, {b->name, "buffer", b->value, b->rectangle, &mesh.group(Axis::tp)});
+  }
   return copies;
 }
 

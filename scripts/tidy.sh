@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
 # clang-tidy over the sources that build/ compiles, all cores at once. A file that was clean is not looked at again
-# until it, a header of ours that it includes, its flags or .clang-tidy change: build/tidy-cache holds an empty file per
-# clean state. `scripts/tidy.sh [PATH...]` limits it to sources whose path contains one of the arguments.
+# until it, a header of ours that it includes, its flags or .clang-tidy change: the user's cache folder holds an empty
+# file per clean state, for all clones. `scripts/tidy.sh [PATH...]` limits it to sources whose path contains one of the arguments.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . scripts/common.sh
 
-CACHE=build/tidy-cache
-COMMANDS=$CACHE/compile_commands.json
-DEPENDENCIES=$CACHE/dependencies  # "source header header ..." a line, as ninja recorded them when it compiled
+CLEAN=${XDG_CACHE_HOME:-$HOME/.cache}/trireme-tidy  # a file is named after the hash of a clean state
+WORK=build/tidy
+COMMANDS=$WORK/compile_commands.json
+DEPENDENCIES=$WORK/dependencies  # "source header header ..." a line, as ninja recorded them when it compiled
 
 # What the result of a source depends on, as one hash; empty when the source has not been compiled yet.
 state_of() {
@@ -16,7 +17,7 @@ state_of() {
   headers=$(awk -v source="$1" '$1 == source {$1 = ""; print; exit}' "$DEPENDENCIES")
   [ -n "$headers" ] || return 0
   # shellcheck disable=SC2086  # a list of names without spaces
-  { cat .clang-tidy "$1" $headers && grep -F "$1" "$COMMANDS" && clang-tidy-14 --version; } 2>/dev/null |
+  { cat .clang-tidy "$1" $headers && grep -F "$1" "$COMMANDS" | sed "s|$PWD|.|g" && clang-tidy-14 --version; } 2>/dev/null |
     sha256sum | cut -d ' ' -f 1
 }
 
@@ -24,10 +25,10 @@ state_of() {
 check_one() {
   local source=$1 state output
   state=$(state_of "$source")
-  if [ -n "$state" ] && [ -e "$CACHE/$state" ]; then return 0; fi
+  if [ -n "$state" ] && [ -e "$CLEAN/$state" ]; then return 0; fi
   # The compile commands are g++'s, which decides on warnings; only the checks of .clang-tidy count here.
-  if output=$(clang-tidy-14 -p "$CACHE" --quiet --extra-arg=-Wno-error "$source" 2>/dev/null); then
-    if [ -n "$state" ]; then : >"$CACHE/$state"; fi
+  if output=$(clang-tidy-14 -p "$WORK" --quiet --extra-arg=-Wno-error "$source" 2>/dev/null); then
+    if [ -n "$state" ]; then : >"$CLEAN/$state"; fi
     return 0
   fi
   printf '%s\n' "$output"
@@ -38,7 +39,7 @@ check_one() {
 # compiled four times. The command without sanitizers and by g++ is taken where there is one. Not the tests: they capture
 # structured bindings, which clang 14 cannot parse, and are checked by being run.
 one_command_a_source() {
-  mkdir -p "$CACHE"
+  mkdir -p "$WORK" "$CLEAN"
   awk '
     /^{/ {entry = ""; plain = 1}
     {entry = entry $0 "\n"}
@@ -65,7 +66,7 @@ all_sources() {
 }
 
 record_dependencies() {
-  mkdir -p "$CACHE"
+  mkdir -p "$WORK" "$CLEAN"
   # ninja prints "object: #deps ..." and then a dependency an indented line, the source itself first; ours are absolute
   # or, when ccache compiled them, relative to build/.
   ninja -C build -t deps 2>/dev/null | awk -v root="$PWD/" '

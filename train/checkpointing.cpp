@@ -15,8 +15,7 @@ std::optional<Resumed> resume_run(const TrainOptions& o, Trainer& trainer, const
     resumed = load_newest_run(o.run.out, trainer.model(), trainer.optimizer(), tokenizer, run, tell);
     if (!resumed) return std::nullopt;
   } else {
-    const std::filesystem::path path = find_saved_run(o.run.resume);
-    resumed = Resumed{path, load_run(path, trainer.model(), trainer.optimizer(), tokenizer, run)};
+    resumed = load_run(o.run.resume, trainer.model(), trainer.optimizer(), tokenizer, run);
     if (begins_elsewhere(o.run.resume, o.run.out)) resumed->progress.origin = o.run.resume;
   }
   const std::int64_t made = resumed->progress.steps, wanted = o.schedule.steps;

@@ -13,8 +13,8 @@ namespace {
 
 constexpr const char* variable = "TRIREME_FAULT";
 
-constexpr std::array<std::string_view, 9> kind_names = {"kill",   "stop", "slow",  "throw", "oom",
-                                                        "desync", "nan",  "spike", "flip"};
+constexpr std::array<std::string_view, 10> kind_names = {"kill",   "stop", "slow",  "throw", "oom",
+                                                         "desync", "nan",  "spike", "flip",  "noise"};
 constexpr std::array<std::string_view, 6> point_names = {"step", "data", "forward", "backward", "optimizer", "save"};
 
 /// Where a kind happens unless it is told otherwise, and all it can be told; empty: anywhere.
@@ -32,6 +32,8 @@ Places places(Kind kind) {
       return {Point::forward, {Point::forward}};
     case Kind::flip:
       return {Point::optimizer, {Point::optimizer}};
+    case Kind::noise:
+      return {Point::step, {Point::step}};
     default:
       return {Point::backward, {}};
   }
@@ -41,7 +43,8 @@ Places places(Kind kind) {
   fail(ExitCode::usage, variable,
        "'{}': {}; expected KIND@step=S[-T][,rank=R|all][,point=P][,times=N][,start=N|any], with ';' between faults; "
        "KIND of {}; P of "
-       "{}; slow needs ms=N, spike takes factor=F, nan and flip take tensor=NAME and element=I, flip takes bit=B; "
+       "{}; slow needs ms=N, spike and noise take factor=F, noise takes seed=N, nan and flip take tensor=NAME and "
+       "element=I, flip takes bit=B; "
        "change {}",
        fault, why, fmt::join(kind_names, ", "), fmt::join(point_names, ", "), variable);
 }
@@ -85,7 +88,8 @@ double real(std::string_view fault, std::string_view key, std::string_view value
 /// Whether `kind` has a use for `key`, which is none of those that all have.
 bool takes(Kind kind, std::string_view key) {
   if (key == "ms") return kind == Kind::slow;
-  if (key == "factor") return kind == Kind::spike;
+  if (key == "factor") return kind == Kind::spike || kind == Kind::noise;
+  if (key == "seed") return kind == Kind::noise;
   if (key == "bit") return kind == Kind::flip;
   return (key == "tensor" || key == "element") && (kind == Kind::flip || kind == Kind::nan);
 }
@@ -114,6 +118,8 @@ void set(Fault& fault, std::string_view text, std::string_view key, std::string_
     fault.ms = number(text, key, value, 1);
   } else if (key == "factor") {
     fault.factor = real(text, key, value);
+  } else if (key == "seed") {
+    fault.seed = number(text, key, value, 0);
   } else if (key == "bit") {
     fault.bit = static_cast<int>(number(text, key, value, 0, 31));
   } else if (key == "element") {
@@ -129,7 +135,8 @@ Fault parse_one(std::string_view text) {
   if (!kind) refuse(text, fmt::format("there is no kind '{}'", text.substr(0, at)));
   Fault fault{.kind = static_cast<Kind>(*kind), .tensor = {}};
   fault.point = places(fault.kind).usual;
-  if (fault.kind == Kind::spike) fault.rank = Fault::all_ranks;
+  if (fault.kind == Kind::spike || fault.kind == Kind::noise) fault.rank = Fault::all_ranks;
+  fault.factor = fault.kind == Kind::noise ? 1e-6 : 1000;
   const auto assignments = at == std::string_view::npos ? std::string_view() : text.substr(at + 1);
   for (const std::string_view assignment : split(assignments, ',')) {
     const std::size_t equals = assignment.find('=');

@@ -10,6 +10,7 @@
 #include <limits>
 #include <thread>
 
+#include "train/disturb.h"
 #include "train/options.h"
 #include "train/ranks.h"
 
@@ -120,18 +121,13 @@ void change_element(const Tensor& x, std::int64_t index, const F& f) {
        known, variable);
 }
 
-std::string full_name(const optim::StateTensor& tensor) {
-  return tensor.name.empty() ? tensor.parameter->name
-                             : fmt::format("optimizer.{}.{}", tensor.name, tensor.parameter->name);
-}
-
 /// The one to flip a bit of: by name; without one the first matrix, as its master if there is one, which the weight
 /// is made from.
 const optim::StateTensor* choose(const std::vector<optim::StateTensor>& tensors, const Fault& f) {
   const optim::StateTensor* chosen = nullptr;
   for (const optim::StateTensor& tensor : tensors) {
     if (tensor.value.count() <= f.element) continue;
-    if (!f.tensor.empty() && full_name(tensor) == f.tensor) return &tensor;
+    if (!f.tensor.empty() && tensor.full_name() == f.tensor) return &tensor;
     if (!f.tensor.empty() || !tensor.parameter->decay) continue;
     if (tensor.name == "master") return &tensor;
     if (tensor.name.empty() && chosen == nullptr) chosen = &tensor;
@@ -180,7 +176,7 @@ void poison(const nn::ParameterList& parameters) {
   for (const nn::ParameterPtr& parameter : parameters) {
     known += (known.empty() ? "" : ", ") + parameter->name;
     if (f->tensor.empty() ? !parameter->decay : parameter->name != f->tensor) continue;
-    if (parameter->value.count() <= f->element) continue;
+    if (parameter->local.count() <= f->element) continue;
     return change_element(parameter->grad(), f->element, [](std::byte*, const Tensor& element) {
       *element.data<float>() = std::numeric_limits<float>::quiet_NaN();
     });
@@ -198,13 +194,21 @@ void flip(optim::Optimizer& optimizer) {
   const optim::StateTensor* chosen = choose(tensors, *f);
   if (chosen == nullptr) {
     std::string known;
-    for (const optim::StateTensor& tensor : tensors) known += (known.empty() ? "" : ", ") + full_name(tensor);
+    for (const optim::StateTensor& tensor : tensors) known += (known.empty() ? "" : ", ") + tensor.full_name();
     no_such_tensor(f->tensor, *plan->rank, known);
   }
   const int bit = std::min(f->bit, static_cast<int>(size_of(chosen->value.dtype())) * 8 - 1);
   change_element(chosen->value, f->element, [bit](std::byte* bytes, const Tensor&) {
     bytes[bit / 8] ^= std::byte{1} << (bit % 8);  // little-endian, as all machines that this runs on
   });
+}
+
+bool noise(optim::Optimizer& optimizer) {
+  Plan* const plan = current().get();
+  const Fault* f = plan == nullptr ? nullptr : plan->due(Point::step, {Kind::noise});
+  if (f == nullptr) return false;
+  disturb(optimizer, f->factor, static_cast<std::uint64_t>(f->seed));
+  return true;
 }
 
 }  // namespace trireme::fault

@@ -3,7 +3,7 @@
 //   TRIREME_FAULT="kill@rank=1,step=5" build/bin/train_gpt --allow-fault-injection ...
 //
 // Several are separated by ';'. Each is KIND@KEY=VALUE,... with the keys
-//   rank=R    world rank, or all; default 0 (spike: all)
+//   rank=R    world rank, or all; default 0 (spike, noise: all)
 //   step=S    the optimizer step, counted from 1; or S-T; needed
 //   point=P   where in the step; each kind has a default, below
 //   times=N   in how many passes through these steps at most; default as many as there are steps, so that a step that
@@ -23,6 +23,7 @@
 //   nan     backward   one element of the gradient becomes NaN before the sums; forward: the loss
 //   spike   forward    the loss, and with it the gradient, times factor= (default 1000)
 //   flip    optimizer  one bit of a weight or of optimizer state, right before the update
+//   noise   step       every weight times 1 + factor= (default 1e-6) x a random number of seed= (train/disturb.h)
 //
 // nan and flip take tensor=NAME (flip: as in a checkpoint, also optimizer.m.NAME; default: the first matrix, or its
 // master copy) and element=I; flip takes bit=B (default 20). Where pp > 1, nan in forward and spike show on ranks with
@@ -46,7 +47,7 @@ struct TrainOptions;
 
 namespace trireme::fault {
 
-enum class Kind : std::uint8_t { kill, stop, slow, throws, oom, desync, nan, spike, flip };
+enum class Kind : std::uint8_t { kill, stop, slow, throws, oom, desync, nan, spike, flip, noise };
 /// step: as it begins; data: before a batch is asked for; forward, backward: before that of a micro-batch; optimizer:
 /// before the update; save: as the writing of a checkpoint has begun, in the background.
 enum class Point : std::uint8_t { step, data, forward, backward, optimizer, save };
@@ -63,7 +64,8 @@ struct Fault {
   std::int64_t times = 0;                 ///< passes through these steps; 0 until parse() has set it
   std::optional<std::int64_t> start = 0;  ///< of the job; not set: any
   std::int64_t ms = 0;                    ///< slow
-  double factor = 1000;                   ///< spike
+  double factor = 0;                      ///< spike, noise; 0 until parse() has set it
+  std::int64_t seed = 0;                  ///< noise
   std::string tensor;                     ///< nan, flip; empty: chosen
   std::int64_t element = 0;               ///< nan, flip: row-major, in what this rank holds of it
   int bit = 20;                           ///< flip
@@ -99,5 +101,7 @@ double loss_factor();
 void poison(const nn::ParameterList& parameters);
 /// Where flip happens.
 void flip(optim::Optimizer& optimizer);
+/// Where noise happens, as a step begins: whether it did. Collective when it does.
+bool noise(optim::Optimizer& optimizer);
 
 }  // namespace trireme::fault

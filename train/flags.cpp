@@ -364,6 +364,21 @@ std::string Flags::config_text(const std::vector<std::pair<std::string, std::str
   return object.dump(2) + "\n";
 }
 
+std::string Flags::initial_text(const Flag& flag) {
+  if (flag.initial.is_null()) return flag.word;
+  if (flag.initial.is_string()) return flag.initial.get<std::string>();
+  if (flag.kind == Kind::on_off) return flag.initial.get<bool>() ? "on" : "off";
+  return flag.initial.dump();
+}
+
+std::vector<Flags::Declared> Flags::declared() const {
+  std::vector<Declared> all;
+  for (const Flag& flag : flags_)
+    all.push_back({flag.name, flag.value, flag.group, flag.kind, flag.bare, flag.word, flag.choices, flag.range,
+                   initial_text(flag)});
+  return all;
+}
+
 std::string Flags::help_text() const {
   constexpr std::size_t column = 30, width = 110;
   std::string text = fmt::format("{}\n\nusage: {} --flag value --flag=value ...\n", summary_, program_);
@@ -376,10 +391,7 @@ std::string Flags::help_text() const {
   std::string group;
   const auto describe_flag = [&](const Flag& flag) {
     if (flag.group != group) text += "\n" + (group = flag.group) + "\n";
-    std::string initial = flag.initial.is_null()      ? flag.word
-                          : flag.initial.is_string()  ? flag.initial.get<std::string>()
-                          : flag.kind == Kind::on_off ? (flag.initial.get<bool>() ? "on" : "off")
-                                                      : flag.initial.dump();
+    std::string initial = initial_text(flag);
     if (!initial.empty() && !flag.bare) initial = " [" + initial + "]";
     line(fmt::format("--{}{}{}", flag.name, flag.value.empty() ? "" : " ", flag.value),
          flag.help + (flag.bare ? "" : initial));

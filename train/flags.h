@@ -46,6 +46,19 @@ class Flags {
  public:
   /// What the user asked for. The caller prints help_text() or config_text() and ends the program for the last two.
   enum class Asked : std::uint8_t { run, help, print_config };
+  enum class Kind : std::uint8_t { integer, number, text, on_off };
+  /// What a flag takes, for a program that makes up command lines (train/explore/space.h).
+  struct Declared {
+    std::string name;   ///< without dashes
+    std::string value;  ///< the argument's name in --help: "N", "PATH", "none|full|every:K"
+    std::string group;
+    Kind kind;
+    bool bare;                         ///< may stand alone, for on
+    std::string word;                  ///< "auto", "all": not set; empty: there is no such word
+    std::vector<std::string> choices;  ///< of a text; empty: any text
+    Range range;
+    std::string initial;  ///< the default as it would be written; empty where there is none
+  };
 
   Flags(std::string program, std::string summary);
 
@@ -90,10 +103,11 @@ class Flags {
   /// text that spells it: "zero": 1.
   void read_config(std::string_view text, const std::string& path, const std::set<std::string>& overridden = {});
   std::string help_text() const;
+  /// The flags in the order of their declaration, without --help, --config and --print-config.
+  std::vector<Declared> declared() const;
 
  private:
   struct Flag;
-  enum class Kind : std::uint8_t { integer, number, text, on_off };
   using Setter = std::function<void(const nlohmann::json&)>;
   using Getter = std::function<nlohmann::json()>;
 
@@ -109,6 +123,7 @@ class Flags {
   /// Checks and sets; `source` names the flag in messages, `got` the value as it was written.
   static void assign(const Flag& flag, const nlohmann::json& value, const std::string& source, const std::string& got);
   static std::string expectation(const Flag& flag);
+  static std::string initial_text(const Flag& flag);
 
   std::string program_, summary_, group_;
   std::vector<Flag> flags_;

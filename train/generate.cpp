@@ -102,7 +102,11 @@ std::vector<std::int32_t> generate(Gpt& model, std::span<const std::int32_t> pro
     const Tensor logits = next(std::span(ids).last(static_cast<std::size_t>(seen(ids.size()))));
     const double random = random_uniform(options.seed, stream_of("generate"), static_cast<std::uint64_t>(n));
     Tensor token = Tensor::zeros({1}, DType::i32);
-    if (logits.defined()) *token.data<std::int32_t>() = pick_token(logits.span<float>(), options, random);
+    if (logits.defined()) {
+      const std::span<const float> all = logits.span<float>();
+      const std::size_t known = options.tokens > 0 ? static_cast<std::size_t>(options.tokens) : all.size();
+      *token.data<std::int32_t>() = pick_token(all.first(std::min(known, all.size())), options, random);
+    }
     stages.broadcast(token, stages.size() - 1).wait();
     ids.push_back(*token.data<std::int32_t>());
     if (each) each(ids.back());

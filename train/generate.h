@@ -17,6 +17,8 @@ struct GenerateOptions {
   double top_p =
       1.0;  ///< only the smallest set of likeliest tokens that holds this much probability (Holtzman et al. 2020)
   std::uint64_t seed = 1337;
+  /// Only the first so many ids: a model's vocabulary may be larger than its tokenizer's (--vocab). 0: all.
+  std::int64_t tokens = 0;
   /// Keys and values of earlier tokens are kept while they stay where they are (train/next_logits.h); false: all of the
   /// text is computed for each token, in the same result up to rounding.
   bool cache = true;

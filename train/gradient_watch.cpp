@@ -44,7 +44,7 @@ void GradientWatch::ready(const nn::Parameter& parameter) {
   if (!looking_ || !found_.tensor.empty()) return;
   ++order_;
   const Tensor gradient = parameter.grad();
-  if (std::isfinite(kernels(gradient.device()).sum_squares(std::span(&gradient, 1)))) return;
+  if (std::isfinite(kernels(gradient.device()).sum_squares(std::span(&gradient, 1)).value())) return;
   // Seen in the last backward only, it may have been there since the first.
   const int microbatch = look_ == Look::in_every_backward || samples_.size() == 1 ? microbatch_ : -1;
   found_ = {.tensor = parameter.name,

@@ -34,7 +34,10 @@ bool Guards::judge(const Trainer::Pass& pass, double lr) {
   loss_ = pipeline::global_loss(trainer_.model().mesh(), pass.pipeline.loss);
   progress_.samples += options_.batch_sizes().global_batch;
   const bool overflow = trainer_.scaler().active() && !std::isfinite(norm_);  // of f16: update() sees to it
-  if (!overflow && !(std::isfinite(loss_) && std::isfinite(norm_))) {
+  const bool finite = std::isfinite(loss_) && std::isfinite(norm_);
+  // Where copies differ that is the reason, and the machine's: it is told before samples or the learning rate are blamed.
+  if (!finite) trainer_.check_replicas();
+  if (!overflow && !finite) {
     skip();
     return false;
   }
@@ -54,7 +57,7 @@ bool Guards::judge(const Trainer::Pass& pass, double lr) {
     progress_.guards.losses = detector_.losses();
   }
   const std::int64_t every = options_.guards.check_replicas;
-  if (every > 0 && progress_.steps % every == 0) trainer_.check_replicas();
+  if (every > 0 && progress_.steps % every == 0) trainer_.check_replicas(progress_.steps / every);
   return true;
 }
 

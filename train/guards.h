@@ -5,7 +5,7 @@
 //                   the tensor, rank and samples it came from are looked up and told. Too many in a row end the run.
 //   a loss spike    (--spike-threshold) back to the newest checkpoint of the run, and from there on with the samples
 //                   after those that led here: train/spike_detector.h
-//   otherwise       the update is made; every --check-replicas steps the copies of the weights are compared
+//   otherwise       the update is made; every --check-replicas steps copies of weights and state are compared
 //
 // Everything that a later start needs to come to the same decisions is in GuardState, which a checkpoint stores.
 // Read next: train/guards.cpp, docs/guards.md.
@@ -28,8 +28,8 @@ class Guards {
          std::function<void(const std::string&)> tell, std::function<void(std::int64_t step)> rewound = {});
 
   /// After Trainer::gradients(): makes the update with this learning rate, and returns true, or does not, says why, and
-  /// returns false. Throws ExitCode::numerical after too many skips or rollbacks, and ExitCode::retryable when copies of
-  /// weights differ. Collective over the mesh.
+  /// returns false. Throws ExitCode::numerical after too many skips or rollbacks, and ExitCode::retryable when copies
+  /// differ. Collective over the mesh.
   bool step(const Trainer::Pass& pass, double lr);
 
   double loss() const { return loss_; }  ///< of the last step's global batch

@@ -10,6 +10,7 @@
 
 #include "core/kernels.h"
 #include "cuda/selection.h"
+#include "data/eval_windows.h"
 #include "models/gpt.h"
 #include "parallel/pipeline/schedule.h"
 #include "train/batch_sizes.h"
@@ -243,8 +244,9 @@ void declare_run(Flags& flags, RunOptions& o) {
             "steps between validation losses; 0: only before the first and after the last step", count_or_none);
   flags.add(
       "eval-batches", "N", o.eval_batches, "all",
-      "micro-batches of a validation loss, never more than all: the whole validation part once, in windows that do "
-      "not overlap",
+      fmt::format("batches of {} sequences in a validation loss, the same ones on every mesh and with every "
+                  "--micro-batch; never more than all: the whole validation part once, in windows that do not overlap",
+                  EvalWindows::batch),
       count);
   flags.add("sample-every", "N", o.sample_every, "steps between text samples; 0: never", count_or_none);
   flags.add("sample-length", "N", o.sample_length, "tokens of a sample", count);
@@ -257,7 +259,8 @@ void declare_run(Flags& flags, RunOptions& o) {
   flags.add("profile-steps", "N", o.profile_steps, "steps that --profile records", count);
   flags.add_switch("verify", o.verify,
                    "compare what should be the same on several ranks, bit by bit: replicated tensors at every move, "
-                   "copies of weights after every step, every collective with its call site; slow, same numbers",
+                   "copies of weights and of the optimizer's state after every step, every collective with its call "
+                   "site; slow, same numbers",
                    true);
   flags.add("timeout", "SECONDS", o.timeout,
             "a rank that others wait for and that shows no sign of life for so long is lost, and the job ends with 75; "
@@ -296,11 +299,11 @@ void declare_guards(Flags& flags, GuardOptions& o) {
   flags.add("spike-rollbacks", "N", o.spike_rollbacks, "in a run; the next spike ends it", count_or_none);
   flags.add(
       "check-replicas", "N", o.check_replicas,
-      "steps between comparisons of copies of weights, which also come before each save; with --zero, shards, which "
-      "have no copies, are checked around every update; 0: never",
+      "steps between comparisons of copies of weights and of the optimizer's state, which also come before each save; "
+      "with --zero, shards, which have no copies, are checked around every update; 0: never",
       count_or_none);
-  flags.add_switch("check-state", o.check_state, "--zero: check the optimizer's moments around every update, too",
-                   true);
+  flags.add_switch("check-state", o.check_state,
+                   "--zero: check shards of the optimizer's moments around every update, too", true);
 }
 
 void declare_all(Flags& flags, TrainOptions& o) {

@@ -114,22 +114,23 @@ struct PrecisionOptions {
 
 struct RunOptions {
   std::int64_t seed = 1337;
-  std::int64_t log_every = 10;                    ///< steps
-  std::int64_t eval_every = 0;                    ///< steps; 0: only before the first and after the last step
-  std::optional<std::int64_t> eval_batches = 20;  ///< not set: the whole validation part once
-  std::int64_t sample_every = 0;                  ///< steps; 0: never
-  std::int64_t sample_length = 200;               ///< tokens
-  std::string out;                                ///< folder for metrics, configuration and weights; empty: none
-  std::string resume = "none";                    ///< auto, none, or what an earlier run saved
-  std::int64_t checkpoint_every = 0;              ///< steps; 0: only after the last
-  double checkpoint_minutes = 0;                  ///< 0: only by steps
-  std::optional<std::int64_t> keep;               ///< checkpoints; not set: all
-  double timeout = 30;                            ///< seconds without a sign of life after which a rank is lost
-  bool dry_run = false;                           ///< everything up to the first step
-  std::string profile;                            ///< file for a trace of some steps; empty: none
-  std::int64_t profile_steps = 3;                 ///< how many
-  bool verify = false;                            ///< compare what should be the same on several ranks
-  bool allow_fault_injection = false;             ///< whether TRIREME_FAULT may be set
+  std::int64_t log_every = 10;  ///< steps
+  std::int64_t eval_every = 0;  ///< steps; 0: only before the first and after the last step
+  std::optional<std::int64_t> eval_batches =
+      20;                              ///< of EvalWindows::batch sequences; not set: the whole validation part once
+  std::int64_t sample_every = 0;       ///< steps; 0: never
+  std::int64_t sample_length = 200;    ///< tokens
+  std::string out;                     ///< folder for metrics, configuration and weights; empty: none
+  std::string resume = "none";         ///< auto, none, or what an earlier run saved
+  std::int64_t checkpoint_every = 0;   ///< steps; 0: only after the last
+  double checkpoint_minutes = 0;       ///< 0: only by steps
+  std::optional<std::int64_t> keep;    ///< checkpoints; not set: all
+  double timeout = 30;                 ///< seconds without a sign of life after which a rank is lost
+  bool dry_run = false;                ///< everything up to the first step
+  std::string profile;                 ///< file for a trace of some steps; empty: none
+  std::int64_t profile_steps = 3;      ///< how many
+  bool verify = false;                 ///< compare what should be the same on several ranks
+  bool allow_fault_injection = false;  ///< whether TRIREME_FAULT may be set
 
   std::string faults;  ///< not a flag: the value of TRIREME_FAULT (train/fault_injection.h)
 };
@@ -140,8 +141,8 @@ struct GuardOptions {
   double spike_threshold = 0;        ///< of a loss's robust z; 0: no detector
   std::int64_t spike_window = 100;   ///< losses that one is judged by
   std::int64_t spike_rollbacks = 2;  ///< in a run
-  std::int64_t check_replicas = 10;  ///< steps between comparisons of copies of weights; 0: never
-  bool check_state = false;          ///< moments of the optimizer too, with ZeRO
+  std::int64_t check_replicas = 10;  ///< steps between comparisons of copies; 0: never
+  bool check_state = false;          ///< with ZeRO: shards of moments are sealed too
 };
 
 struct TrainOptions {

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "core/random.h"
+#include "train/disturb.h"
 #include "train/trainer.h"
 
 namespace trireme {
@@ -75,11 +76,13 @@ std::vector<Piece> final_weights(optim::Optimizer& optimizer) {
   return weights;
 }
 
-Outcome run_steps(TrainOptions o, const std::shared_ptr<const DeviceMesh>& mesh, const OptimizerOptions& optimizer) {
+Outcome run_steps(TrainOptions o, const std::shared_ptr<const DeviceMesh>& mesh, const OptimizerOptions& optimizer,
+                  const Parity::Disturbance& disturbance = {}) {
   o.optimizer = optimizer;
   const GptConfig& c = o.model.config;
   const BatchSizes sizes = o.batch_sizes();
   Trainer trainer(o, mesh, 64 << 10);  // several buckets even in a small model
+  if (disturbance.factor > 0) disturb(trainer.optimizer(), disturbance.factor, disturbance.seed);
   const MadeUpBatch batch = make_batch(sizes.global_batch, c.context, c.vocab, c.document_separator);
   const BatchPlan plan = sizes.on_rank(mesh->coord(Axis::dp));
 
@@ -208,6 +211,7 @@ TrainOptions on_one_rank(TrainOptions o) {
 TrainOptions in_f32(TrainOptions o) {
   o.precision.dtype = DType::f32;
   o.precision.loss_scale = PrecisionOptions().loss_scale;
+  o.precision.scaling = {};
   return o;
 }
 
@@ -232,10 +236,15 @@ Parity::Parity(const TrainOptions& options, std::shared_ptr<const ParityReferenc
   if (options_.mesh.zero == 3 && !options_.mesh.zero_resident) options_.mesh.zero_resident = 0;
 }
 
+Parity& Parity::disturbed(Disturbance disturbance) {
+  disturbance_ = disturbance;
+  return *this;
+}
+
 ParityReport Parity::compare(std::shared_ptr<ProcessGroup> world) const {
   const auto mesh = std::make_shared<const DeviceMesh>(std::move(world), options_.mesh.shape);
-  const Outcome with_sgd = run_steps(options_, mesh, sgd());
-  const Outcome with_adamw = run_steps(options_, mesh, adamw());
+  const Outcome with_sgd = run_steps(options_, mesh, sgd(), disturbance_);
+  const Outcome with_adamw = run_steps(options_, mesh, adamw(), disturbance_);
 
   constexpr int kinds = 3;  // gradient, weight under SGD, weight under AdamW
   const auto count = static_cast<std::int64_t>(reference_->index.size());
@@ -290,11 +299,46 @@ double ParityReport::largest() const {
 }
 
 double rounding_ratio(const ParityReport& mesh, const ParityReport& one_rank, DType dtype) {
-  const double roundoff = dtype == DType::bf16 ? 0x1p-9 : 0x1p-12;
-  const auto ratio = [&](double far, double usual) { return std::max(far, roundoff) / std::max(usual, roundoff); };
+  const double least = roundoff(dtype);
+  const auto ratio = [&](double far, double usual) { return std::max(far, least) / std::max(usual, least); };
   double largest = std::max(ratio(mesh.loss, one_rank.loss), ratio(mesh.gradient_norm, one_rank.gradient_norm));
   for (std::size_t i = 0; i < mesh.rows.size(); ++i) {
     const ParityReport::Row &a = mesh.rows[i], &b = one_rank.rows[i];
+    largest = std::max({largest, ratio(a.gradient, b.gradient), ratio(a.weight_sgd, b.weight_sgd),
+                        ratio(a.weight_adamw, b.weight_adamw)});
+  }
+  return largest;
+}
+
+ParityReport rounding_reach(const TrainOptions& options, const std::shared_ptr<const ParityReference>& reference) {
+  constexpr int runs = 24;
+  ParityReport reach;
+  for (int run = 0; run < runs; ++run) {
+    const double factor = roundoff(options.precision.dtype) * (1 << run % 4);  // 1 to 8 units
+    Parity one_rank(on_one_rank(options), reference);
+    one_rank.disturbed({factor, static_cast<std::uint64_t>(run) + 1});
+    const ParityReport report = one_rank.compare(self_group());
+    if (reach.rows.empty()) reach.rows = report.rows;
+    reach.loss = std::max(reach.loss, report.loss);
+    reach.gradient_norm = std::max(reach.gradient_norm, report.gradient_norm);
+    for (std::size_t i = 0; i < reach.rows.size(); ++i) {
+      ParityReport::Row& most = reach.rows[i];
+      const ParityReport::Row& row = report.rows[i];
+      most.gradient = std::max(most.gradient, row.gradient);
+      most.weight_sgd = std::max(most.weight_sgd, row.weight_sgd);
+      most.weight_adamw = std::max(most.weight_adamw, row.weight_adamw);
+    }
+  }
+  return reach;
+}
+
+double unexplained(const ParityReport& report, const ParityReport& reach, double accepted) {
+  const auto ratio = [accepted](double far, double reached) {
+    return far / std::max(accepted, most_rounding_ratio * reached);
+  };
+  double largest = std::max(ratio(report.loss, reach.loss), ratio(report.gradient_norm, reach.gradient_norm));
+  for (std::size_t i = 0; i < report.rows.size(); ++i) {
+    const ParityReport::Row &a = report.rows[i], &b = reach.rows[i];
     largest = std::max({largest, ratio(a.gradient, b.gradient), ratio(a.weight_sgd, b.weight_sgd),
                         ratio(a.weight_adamw, b.weight_adamw)});
   }

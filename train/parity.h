@@ -48,6 +48,18 @@ struct ParityReport {
 /// or counted twice shows as a ratio of tens.
 double rounding_ratio(const ParityReport& mesh, const ParityReport& one_rank, DType dtype);
 inline constexpr double most_rounding_ratio = 6;
+/// Half the distance from 1 to the next number.
+inline double roundoff(DType dtype) { return dtype == DType::bf16 ? 0x1p-9 : dtype == DType::f16 ? 0x1p-12 : 0x1p-24; }
+
+/// Where a difference is larger than that, is it the mesh, or would any rounding have led there? Terms may cancel in a
+/// sum, and a router may choose between experts that are nearly equal. To find out, one rank runs again from weights
+/// that differ by some units of the dtype's roundoff (train/disturb.h): the largest differences between these runs and
+/// the reference, row by row, are what rounding reaches.
+ParityReport rounding_reach(const TrainOptions& options, const std::shared_ptr<const ParityReference>& reference);
+
+/// How many times more than `accepted`, or than most_rounding_ratio times what rounding reaches, whichever is more, a
+/// difference of `report` is: the largest of these ratios.
+double unexplained(const ParityReport& report, const ParityReport& reach, double accepted);
 
 /// The same options in f32, and on one rank: to make the two reports of rounding_ratio() with.
 TrainOptions in_f32(TrainOptions options);
@@ -65,9 +77,17 @@ class Parity {
   /// Runs the mesh and compares. Collective over `world`, one call per rank; ranks that are threads share this object.
   ParityReport compare(std::shared_ptr<ProcessGroup> world) const;
 
+  /// What the initial weights of the mesh are disturbed by (train/disturb.h).
+  struct Disturbance {
+    double factor = 0;
+    std::uint64_t seed = 0;
+  };
+  Parity& disturbed(Disturbance disturbance);
+
  private:
   TrainOptions options_;
   std::shared_ptr<const ParityReference> reference_;
+  Disturbance disturbance_;
 };
 
 /// A table of the report: the worst `most` rows of each kind, or all with most < 0.

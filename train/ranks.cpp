@@ -4,11 +4,8 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
-#include <map>
 #include <mutex>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <thread>
 
@@ -194,13 +191,16 @@ void enter_gpus(const TrainOptions& options, Rank& rank) {
                          });
 }
 
-void run_as_process(const TrainOptions& options, int threads, const std::function<void(Rank&)>& body) {
+void run_as_process(const TrainOptions& options, int threads, const std::function<void(Rank&)>& body,
+                    const CommonValues& read) {
   set_threads(threads);
   // By value: the watchdog also looks on while the program ends, after main().
   const auto end = [options](const std::exception_ptr& error) { end_job(options, placed(error)); };
   Rank rank = make_rank(mpi_world({.timeout = timeout_of(options), .on_lost = end}));
   try {
-    require_same_configuration(*rank.world, config_text(options));
+    CommonValues common = common_setup(options);
+    common.insert(common.end(), read.begin(), read.end());
+    require_common(*rank.world, common);
     body(rank);
     watch::Beacon::current()->set_state(watch::State::ended);
   } catch (...) {
@@ -237,7 +237,7 @@ void Rank::begin_step(std::int64_t number) {
   for (const std::string& line : stragglers->look()) std::fprintf(stderr, "trireme: straggler: %s\n", line.c_str());
 }
 
-int run_ranks(const TrainOptions& options, const std::function<void(Rank&)>& body) {
+int run_ranks(const TrainOptions& options, const std::function<void(Rank&)>& body, const CommonValues& read) {
   select_implementations(options);
   if (on_gpu(options)) cuda::open_device(launched_gpu(static_cast<int>(cuda::find_devices().devices.size())));
   const int ranks = options.mesh.shape.ranks();
@@ -260,50 +260,8 @@ int run_ranks(const TrainOptions& options, const std::function<void(Rank&)>& bod
   if (as_threads)
     run_as_threads(options, ranks, threads, checked);
   else
-    run_as_process(options, threads, checked);
+    run_as_process(options, threads, checked, read);
   return exit_code;
-}
-
-std::string configuration_difference(const std::vector<std::string>& by_rank) {
-  if (std::all_of(by_rank.begin(), by_rank.end(), [&](const std::string& text) { return text == by_rank.front(); }))
-    return "";
-  std::vector<nlohmann::json> objects;
-  objects.reserve(by_rank.size());
-  for (const std::string& text : by_rank) objects.push_back(nlohmann::json::parse(text));
-  for (const auto& item : objects.front().items()) {
-    std::map<std::string, std::string> ranks;  // by value: "0, 1, 3"
-    for (std::size_t rank = 0; rank < objects.size(); ++rank) {
-      std::string& list = ranks[objects[rank].value(item.key(), nlohmann::json()).dump()];
-      list += fmt::format("{}{}", list.empty() ? "" : ", ", rank);
-    }
-    if (ranks.size() == 1) continue;
-    std::string values;
-    for (const auto& [value, list] : ranks)
-      values += fmt::format("{}{} on rank {}", values.empty() ? "" : "; ", value, list);
-    return fmt::format(
-        "--{} differs between ranks: {}; expected one configuration; start every rank with the same flags", item.key(),
-        values);
-  }
-  return "the ranks' configurations have different keys; expected one version of the program on all ranks";
-}
-
-void require_same_configuration(ProcessGroup& world, const std::string& configuration) {
-  const auto own = static_cast<std::int64_t>(configuration.size());
-  Tensor size = Tensor::full({1}, static_cast<double>(own), DType::i64),
-         sizes = Tensor::empty({world.size(), 1}, DType::i64);
-  world.all_gather(size, sizes).wait();
-  const auto all = sizes.span<std::int64_t>();
-  const std::int64_t longest = *std::max_element(all.begin(), all.end());
-  Tensor text = Tensor::zeros({longest}, DType::u8),
-         texts = Tensor::empty({world.size(), longest}, DType::u8);  // [longest], [ranks, longest]
-  std::memcpy(text.raw(), configuration.data(), configuration.size());
-  world.all_gather(text, texts).wait();
-  std::vector<std::string> by_rank;
-  for (std::int64_t rank = 0; rank < world.size(); ++rank)
-    by_rank.emplace_back(reinterpret_cast<const char*>(texts.data<std::uint8_t>()) + rank * longest,
-                         static_cast<std::size_t>(all[static_cast<std::size_t>(rank)]));
-  if (const std::string difference = configuration_difference(by_rank); !difference.empty())
-    fail(ExitCode::usage, "configuration", "{}", difference);
 }
 
 }  // namespace trireme

@@ -11,6 +11,7 @@
 #include "parallel/comm/process_group.h"
 #include "parallel/comm/watch/straggler.h"
 #include "parallel/mesh/mesh.h"
+#include "train/common_values.h"
 #include "train/options.h"
 
 namespace trireme {
@@ -39,14 +40,8 @@ struct Rank {
 /// of --verify, and returns when all have ended: their exit code. Throws the error of the rank that failed first, with
 /// its place (PlacedError); under a launcher it is reported here and the whole job is ended, as other processes may be
 /// waiting for this one. A rank that is lost (--timeout) ends the job too: with what all ranks did last in
-/// OUT/flight_recorder.txt.
-int run_ranks(const TrainOptions& options, const std::function<void(Rank&)>& body);
-
-/// Throws ExitCode::usage on every rank when `configuration` (JSON, an object) is not the same on all, naming the
-/// first key that differs and its value on each rank. Collective.
-void require_same_configuration(ProcessGroup& world, const std::string& configuration);
-
-/// The message of require_same_configuration for these texts by rank; empty when they agree.
-std::string configuration_difference(const std::vector<std::string>& by_rank);
+/// OUT/flight_recorder.txt. Processes first compare what they must have in common, common_setup(options) and `read`: what
+/// this one has read beside its flags. Where they differ, it throws before any `body` runs.
+int run_ranks(const TrainOptions& options, const std::function<void(Rank&)>& body, const CommonValues& read = {});
 
 }  // namespace trireme

@@ -16,7 +16,7 @@
 namespace trireme {
 namespace {
 
-/// A weight that is listed for several groups is hashed once.
+/// A tensor that is listed for several groups is hashed once.
 std::vector<std::uint64_t> hashes_of(const std::vector<Copied>& copies) {
   std::map<const void*, std::uint64_t> known;  // by address: shards are not empty there
   std::vector<std::uint64_t> hashes;
@@ -85,14 +85,25 @@ std::string describe_one(const std::string& tensor, const std::map<std::string, 
 }  // namespace
 
 std::string describe_parted(const std::vector<CopyHash>& hashes) {
+  constexpr std::size_t most_named = 3;                                    // after the first
   std::map<std::string, std::map<std::string, std::vector<int>>> tensors;  // name -> hash -> ranks
   for (const CopyHash& h : hashes) tensors[h.tensor][h.hash].push_back(h.rank);
   std::string first;
-  int parted = 0;
+  std::vector<std::string> others;
   for (const auto& [tensor, by_hash] : tensors) {
-    if (by_hash.size() > 1 && ++parted == 1) first = describe_one(tensor, by_hash);
+    if (by_hash.size() == 1) continue;
+    if (first.empty()) {
+      first = describe_one(tensor, by_hash);
+    } else {
+      others.push_back(tensor);
+    }
   }
-  return parted < 2 ? first : fmt::format("{}; {} more tensors differ", first, parted - 1);
+  if (others.empty()) return first;
+  const std::size_t named = std::min(others.size(), most_named);
+  const std::string names =
+      fmt::format("{}", fmt::join(others.begin(), others.begin() + static_cast<std::ptrdiff_t>(named), ", "));
+  const std::string more = others.size() > named ? fmt::format(" and {} more", others.size() - named) : "";
+  return fmt::format("{}; {}{} differ{} too", first, names, more, others.size() == 1 ? "s" : "");
 }
 
 void check_replicas(const std::vector<Copied>& copies, const DeviceMesh& mesh) {

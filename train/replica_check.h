@@ -1,5 +1,6 @@
-// Are the copies of the weights still copies? Memory and processors fail silently: one bit of one rank's weights falls
-// over, nothing crashes, and the run goes on with two models. Every few steps, and before every save, each rank hashes
+// Are the copies of weights and of optimizer state still copies? Memory and processors fail silently: one bit of one
+// rank's weights flips, nothing crashes, and the run goes on with two models. In bf16 and f16 the f32 masters and moments
+// may differ long before a weight does. Every few steps, and before every save, each rank hashes
 // what other ranks hold too, and each group of such ranks exchanges 8 bytes a rank. Only when these differ is more said:
 // all ranks' hashes of all tensors go to one rank, which names the tensor and, by majority, the rank that parted.
 // Read next: parallel/verify.h (which ranks hold the same), parallel/zero/seals.h (what nobody else holds).

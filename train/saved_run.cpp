@@ -1,10 +1,12 @@
 #include "train/saved_run.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "core/io.h"
 #include "parallel/checkpoint/folder.h"
 #include "parallel/checkpoint/texts.h"
+#include "train/common_values.h"
 #include "train/console.h"
 
 namespace trireme {
@@ -16,20 +18,48 @@ using checkpoint::Checkpoint;
 
 constexpr const char* checkpoints_name = "checkpoints";
 
-/// What this rank needs of a checkpoint, by itself.
-Progress load_here(const fs::path& path, Gpt& model, optim::Optimizer& optimizer, const Tokenizer& tokenizer,
-                   const RunIdentity& run, const std::vector<checkpoint::HeldTensor>& held) {
-  Checkpoint saved(path);
-  require_same_run(saved, model, tokenizer, run);
-  require_same_optimizer(saved, optimizer);
-  const Progress progress = read_progress(saved);
-  saved.read(held, "it was saved with another --optimizer or --momentum");
-  optimizer.set_steps(progress.steps);
-  return progress;
-}
-
 std::vector<checkpoint::HeldTensor> all_held(const Gpt& model, optim::Optimizer& optimizer) {
   return checkpoint::held_tensors(model.parameters(), model.buffers(), &optimizer, model.mesh());
+}
+
+/// File systems may show ranks different files under one path.
+void require_same_content(ProcessGroup& world, const Checkpoint& saved) {
+  require_common(
+      world, {{"the checkpoint", fmt::format("{} (content {:016x})", saved.path().string(), saved.manifest().checksum),
+               "expected one; give every rank the same files: a folder that all of them share, or equal copies"}});
+}
+
+/// `path`, which is the same on every rank, opened by all.
+Checkpoint open_on_all(ProcessGroup& world, const fs::path& path) {
+  std::optional<Checkpoint> saved;
+  checkpoint::agree(world, [&] { saved.emplace(path); });
+  require_same_content(world, *saved);
+  return std::move(*saved);
+}
+
+/// What each rank needs of a checkpoint.
+Resumed load_on_all(ProcessGroup& world, const fs::path& path, Gpt& model, optim::Optimizer& optimizer,
+                    const Tokenizer& tokenizer, const RunIdentity& run) {
+  const std::vector<checkpoint::HeldTensor> held = all_held(model, optimizer);
+  Checkpoint saved = open_on_all(world, path);
+  Resumed resumed{path, {}};
+  checkpoint::agree(world, [&] {
+    require_same_run(saved, model, tokenizer, run);
+    require_same_optimizer(saved, optimizer);
+    resumed.progress = read_progress(saved);
+    saved.read(held, "it was saved with another --optimizer or --momentum");
+    optimizer.set_steps(resumed.progress.steps);
+  });
+  return resumed;
+}
+
+/// Another rank may see other checkpoints: one that is being saved, or removed, at this moment.
+fs::path chosen_by_first(ProcessGroup& world, const fs::path& path) {
+  std::string chosen;
+  checkpoint::agree(world, [&] {
+    if (world.rank() == 0) chosen = find_saved_run(path).string();
+  });
+  return checkpoint::broadcast_text(world, chosen);
 }
 
 /// The checkpoints of the run in the order in which they are to be tried, as rank 0 finds them: newest first, but those
@@ -134,26 +164,24 @@ fs::path find_saved_run(const fs::path& path) {
        path.empty() ? "''" : path.string(), checkpoints_name, checkpoint::manifest_name);
 }
 
-Progress load_run(const fs::path& path, Gpt& model, optim::Optimizer& optimizer, const Tokenizer& tokenizer,
-                  const RunIdentity& run) {
-  const std::vector<checkpoint::HeldTensor> held = all_held(model, optimizer);
-  Progress progress;
-  checkpoint::agree(model.mesh().world(),
-                    [&] { progress = load_here(find_saved_run(path), model, optimizer, tokenizer, run, held); });
-  return progress;
+Checkpoint open_saved_run(ProcessGroup& world, const fs::path& path) {
+  return open_on_all(world, chosen_by_first(world, path));
+}
+
+Resumed load_run(const fs::path& path, Gpt& model, optim::Optimizer& optimizer, const Tokenizer& tokenizer,
+                 const RunIdentity& run) {
+  ProcessGroup& world = model.mesh().world();
+  return load_on_all(world, chosen_by_first(world, path), model, optimizer, tokenizer, run);
 }
 
 std::optional<Resumed> load_newest_run(const fs::path& out, Gpt& model, optim::Optimizer& optimizer,
                                        const Tokenizer& tokenizer, const RunIdentity& run,
                                        const std::function<void(const std::string&)>& tell) {
   ProcessGroup& world = model.mesh().world();
-  const std::vector<checkpoint::HeldTensor> held = all_held(model, optimizer);
   bool damaged = false;
   for (const fs::path& path : agreed_candidates(world, out, tell)) {
     try {
-      Progress progress;
-      checkpoint::agree(world, [&] { progress = load_here(path, model, optimizer, tokenizer, run, held); });
-      return Resumed{path, progress};
+      return load_on_all(world, path, model, optimizer, tokenizer, run);
     } catch (const Error& error) {
       if (error.code() == ExitCode::io)
         fail(ExitCode::io, "resume",
@@ -172,12 +200,11 @@ std::optional<Resumed> load_newest_run(const fs::path& out, Gpt& model, optim::O
   return std::nullopt;
 }
 
-SavedModel read_saved_model(const fs::path& path) { return read_saved_model(Checkpoint(find_saved_run(path))); }
-
-void load_weights(const fs::path& path, Gpt& model) {
-  Checkpoint(find_saved_run(path))
-      .read(checkpoint::held_tensors(model.parameters(), model.buffers(), nullptr, model.mesh()),
-            "it was saved by another version of the program");
+void load_weights(Checkpoint& saved, Gpt& model) {
+  ProcessGroup& world = model.mesh().world();
+  require_same_content(world, saved);
+  const auto held = checkpoint::held_tensors(model.parameters(), model.buffers(), nullptr, model.mesh());
+  checkpoint::agree(world, [&] { saved.read(held, "it was saved by another version of the program"); });
 }
 
 }  // namespace trireme

@@ -52,16 +52,21 @@ std::string save_run(const std::filesystem::path& out, const Gpt& model, optim::
 /// none, and ExitCode::data when the newest one has no valid manifest, ExitCode::io when it cannot be read.
 std::filesystem::path find_saved_run(const std::filesystem::path& path);
 
-/// Loads weights, optimizer state and buffers into this rank's shards, reading what it needs of them. Throws, on every
-/// rank alike, ExitCode::usage when the model, the optimizer, the tokenizer, the data or the seed is not the one saved,
-/// naming the flags, and ExitCode::data when what it reads is damaged. Collective over the model's mesh.
-Progress load_run(const std::filesystem::path& path, Gpt& model, optim::Optimizer& optimizer,
-                  const Tokenizer& tokenizer, const RunIdentity& run);
+/// The checkpoint that `path` means to rank 0 (find_saved_run), opened by every rank. Throws the same on all: as
+/// find_saved_run, and ExitCode::usage when ranks find different content there. Collective.
+checkpoint::Checkpoint open_saved_run(ProcessGroup& world, const std::filesystem::path& path);
 
 struct Resumed {
-  std::filesystem::path path;
+  std::filesystem::path path;  ///< of the checkpoint
   Progress progress;
 };
+/// Loads weights, optimizer state and buffers of open_saved_run(path) into this rank's shards, reading what it needs of
+/// them. Throws, on every rank alike, ExitCode::usage when the model, the optimizer, the tokenizer, the data or the seed
+/// is not the one saved, naming the flags, and ExitCode::data when what it reads is damaged. Collective over the model's
+/// mesh.
+Resumed load_run(const std::filesystem::path& path, Gpt& model, optim::Optimizer& optimizer, const Tokenizer& tokenizer,
+                 const RunIdentity& run);
+
 /// As load_run, from the newest valid checkpoint of the run in `out`; nothing when it has saved none. Rank 0 chooses.
 /// Of those that are damaged `tell` is told why they were skipped. One from which two runs resumed and died before they had made a
 /// step (train/resume_mark.h) is tried last. Changes no file. Throws ExitCode::data when all are damaged, and ExitCode::io at the first that cannot be read: it may be
@@ -71,8 +76,8 @@ std::optional<Resumed> load_newest_run(const std::filesystem::path& out, Gpt& mo
                                        const Tokenizer& tokenizer, const RunIdentity& run,
                                        const std::function<void(const std::string&)>& tell);
 
-/// The model of the checkpoint that `path` means, and weights and buffers alone: for generation, on any mesh.
-SavedModel read_saved_model(const std::filesystem::path& path);
-void load_weights(const std::filesystem::path& path, Gpt& model);
+/// Weights and buffers alone, of a checkpoint that every rank has opened: for generation, on any mesh. Throws the same on
+/// every rank, ExitCode::usage when these are not one checkpoint. Collective over the model's mesh.
+void load_weights(checkpoint::Checkpoint& saved, Gpt& model);
 
 }  // namespace trireme

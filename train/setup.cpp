@@ -76,7 +76,7 @@ optim::LrSchedule make_lr_schedule(const ScheduleOptions& o) {
 std::string predicted_memory(const TrainOptions& o, const GptConfig& c, const nn::ParameterList& parameters,
                              int live_activations) {
   double count = 0;
-  for (const nn::ParameterPtr& parameter : parameters) count += static_cast<double>(parameter->value.count());
+  for (const nn::ParameterPtr& parameter : parameters) count += static_cast<double>(parameter->local.count());
   const double element = static_cast<double>(size_of(o.precision.dtype));
   const double tokens = static_cast<double>(o.batch_sizes().micro_batch * c.context) / o.mesh.shape.size(Axis::cp);
   const double layers = static_cast<double>(c.layers) / o.mesh.stages();  // of an activation alive

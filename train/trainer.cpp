@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include "core/hash.h"
 #include "core/kernels.h"
 #include "core/packed_weights.h"
 #include "optim/gradient_norm.h"
@@ -82,6 +83,7 @@ Trainer::Trainer(const TrainOptions& o, std::shared_ptr<const DeviceMesh> mesh, 
 Trainer::Pass Trainer::gradients(const NextBatch& next_batch, double loss_scale) {
   step_.clear();
   fault::point(fault::Point::step, mesh_.get());
+  if (fault::noise(*optimizer_)) loaded();
   loss_scale_ = loss_scale;
   const NextBatch kept = [&](int index) {
     const watch::PhaseScope phase(Phase::data);
@@ -92,7 +94,10 @@ Trainer::Pass Trainer::gradients(const NextBatch& next_batch, double loss_scale)
   return run_pass(kept, first_look());
 }
 
-bool Trainer::sums_gradients() const { return mesh_->size(Axis::data) > 1 || mesh_->size(Axis::tp) > 1; }
+bool Trainer::sums_gradients() const {
+  const bool shared_table = mesh_->size(Axis::pp) > 1 && options_.model.config.tied;  // by the first and the last stage
+  return mesh_->size(Axis::data) > 1 || mesh_->size(Axis::tp) > 1 || shared_table;
+}
 
 // Where no gradient is summed over ranks, the gradients after the step tell as much. On a GPU each look would wait for
 // the device.
@@ -181,7 +186,7 @@ NonFinite Trainer::non_finite_piece() {
   std::vector<optim::StateTensor> pieces = gradient_pieces();
   for (std::size_t i = pieces.size(); i-- > 0;) {  // in the order of backward
     const Tensor& gradient = pieces[i].value;
-    if (gradient.count() == 0 || std::isfinite(kernels(gradient.device()).sum_squares(std::span(&gradient, 1))))
+    if (gradient.count() == 0 || std::isfinite(kernels(gradient.device()).sum_squares(std::span(&gradient, 1)).value()))
       continue;
     NonFinite found{.tensor = pieces[i].parameter->name,
                     .stage = mesh_->coord(Axis::pp),
@@ -201,20 +206,31 @@ void Trainer::finish_routing(bool applied) {
 
 void Trainer::skip() { finish_routing(false); }
 
-std::vector<Copied> Trainer::copies() {
-  return zero_ ? zero_->copies() : copies_of(model_.parameters(), sync_->tied(), *mesh_);
+std::vector<Copied> Trainer::copies(std::optional<std::int64_t> turn) {
+  constexpr std::uint64_t turns = 8;
+  std::vector<optim::StateTensor> tensors = optimizer_->weights();
+  for (optim::StateTensor& state : optimizer_->state()) {
+    // By name: copies at the two ends of a pipeline have different places in the list.
+    const bool its_turn = !turn || hash_bytes(state.full_name()) % turns == static_cast<std::uint64_t>(*turn) % turns;
+    if (its_turn || state.value.device() == Device::cpu) tensors.push_back(std::move(state));
+  }
+  std::vector<Copied> copies = zero_ ? zero_->copies(tensors) : copies_of(tensors, sync_->tied(), *mesh_);
+  const std::vector<Copied> buffers = copies_of(model_.buffers(), *mesh_);
+  copies.insert(copies.end(), buffers.begin(), buffers.end());
+  return copies;
 }
 
-void Trainer::check_replicas() {
+void Trainer::check_replicas(std::optional<std::int64_t> turn) {
   if (options_.guards.check_replicas == 0) return;
   if (zero_) zero_->check_seals();
-  trireme::check_replicas(copies(), *mesh_);
+  trireme::check_replicas(copies(turn), *mesh_);
 }
 
 void Trainer::require_finite_weights() {
   for (const optim::StateTensor& weight : optimizer_->weights()) {
     const Tensor dense = contiguous(weight.value);
-    if (dense.count() == 0 || std::isfinite(kernels(dense.device()).sum_squares(std::span(&dense, 1)))) continue;
+    if (dense.count() == 0 || std::isfinite(kernels(dense.device()).sum_squares(std::span(&dense, 1)).value()))
+      continue;
     fail(ExitCode::numerical, "train",
          "{} is not finite; expected weights that are; they were not saved, and earlier checkpoints are as they were; "
          "lower --lr or raise --warmup-steps",

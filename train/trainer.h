@@ -13,6 +13,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "data/sampler.h"
 #include "models/gpt.h"
@@ -58,9 +59,10 @@ class Trainer {
   /// Ends a step without an update: weights, moments and counters are as they were.
   void skip();
 
-  /// Throws ExitCode::retryable, naming tensor and rank, when copies of weights differ, or what has no copy has changed
-  /// since it was written. Does nothing with --check-replicas 0.
-  void check_replicas();
+  /// Throws ExitCode::retryable, naming tensor and rank, when copies of weights, of the optimizer's state or of buffers
+  /// differ, or what has no copy has changed since it was written. Does nothing with --check-replicas 0. With `turn`,
+  /// the number of this check, state on a GPU, which has to be copied to the host, takes turns: an eighth in each check.
+  void check_replicas(std::optional<std::int64_t> turn = {});
   /// Before a save: throws ExitCode::numerical, naming it, when a weight of this rank is not finite. Settles, so
   /// collective.
   void require_finite_weights();
@@ -84,7 +86,7 @@ class Trainer {
   Look first_look() const;
   NonFinite non_finite_piece();
   void finish_routing(bool applied);
-  std::vector<Copied> copies();
+  std::vector<Copied> copies(std::optional<std::int64_t> turn = {});
 
   TrainOptions options_;
   std::shared_ptr<const DeviceMesh> mesh_;

@@ -272,11 +272,11 @@ void require_own_file(const RunOptions& run) {
   std::string beginning(Profiling::trace_beginning.size(), '\0');
   std::ifstream(run.profile).read(beginning.data(), static_cast<std::streamsize>(beginning.size()));
   if (beginning != Profiling::trace_beginning)
-    fail(ExitCode::usage, "profile",
-         "--profile {} exists and holds something else than a trace, which would be lost; expected a new name, or a "
-         "trace "
-         "to replace; change --profile",
-         run.profile);
+    fail(
+        ExitCode::usage, "profile",
+        "--profile {} exists and is no trace, so that something else would be lost; expected a new name, or a trace to "
+        "replace; change --profile",
+        run.profile);
 }
 
 /// What --profile would have nothing to record, or nowhere to write, at the end of a run.
@@ -306,7 +306,8 @@ void validate_profile(const RunOptions& run, std::int64_t steps) {
 /// A spike sends the run back to a checkpoint.
 void validate_guards(const TrainOptions& o) {
   if (o.guards.check_state) {
-    refuse_unused(o.mesh.zero == 0, "check-state", "zero", "0", "1, 2 or 3, as without it copies tell");
+    refuse_unused(o.mesh.zero == 0, "check-state", "zero", "0",
+                  "1, 2 or 3, as without it all ranks have copies of the moments, which are compared");
     refuse_unused(o.guards.check_replicas == 0, "check-state", "check-replicas", "0", "above 0");
   }
   // Not a range of the flag, whose message would not say what 0 might be thought to mean.

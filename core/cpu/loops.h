@@ -30,6 +30,11 @@ template <class A, class T>
 Vector<A> load_as(const T* x) {
   if constexpr (std::same_as<A, accumulate_t<T>>) {
     return load(x);
+  } else if constexpr (std::same_as<A, double> && std::same_as<T, float>) {
+    typedef float Narrow __attribute__((vector_size(vector_bytes / 2)));
+    Narrow narrow;
+    std::memcpy(&narrow, x, sizeof narrow);
+    return __builtin_convertvector(narrow, Vector<double>);
   } else {
     alignas(vector_bytes) A wide[lanes<A>];
     for (int i = 0; i < lanes<A>; ++i) wide[i] = static_cast<A>(widen(x[i]));

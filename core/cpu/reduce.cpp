@@ -1,6 +1,7 @@
 // Reductions over any dims of any view, and the sum of squares of many tensors.
 // Bytes: x read once. A reduction with few outputs is cut into parts, by shape alone and never by the number of
 // threads; the parts' results are merged in order.
+#include <mutex>
 #include <vector>
 
 #include "core/cpu/arrays.h"
@@ -15,7 +16,7 @@ namespace {
 constexpr std::int64_t reduce_grain = 32768;                           // elements worth a thread
 constexpr std::int64_t part_elements = 16384;                          // elements of x in a part, at least
 constexpr std::int64_t most_parts = 16, most_outputs_in_parts = 8192;  // bounds the workspace of parts
-constexpr std::int64_t squares_block = 65536;                          // elements in a partial sum of squares
+constexpr std::int64_t squares_block = 65536;                          // elements of rows that are added by one thread
 
 template <Reduction op, class A>
 constexpr A neutral() {
@@ -139,10 +140,10 @@ void reduce_parts(const T* x, const Split& split, accumulate_t<T>* results) {
   }
 }
 
-template <Reduction op, class T>
-void reduce_to(const T* x, const Split& split, T* y) {
+template <Reduction op, class T, class Y>
+void reduce_to(const T* x, const Split& split, Y* y) {
   using A = accumulate_t<T>;
-  if constexpr (std::same_as<T, A>) {
+  if constexpr (std::same_as<Y, A>) {
     if (split.parts == 1) return reduce_outputs<op>(x, split, y);
   }
   const Tensor partial = workspace({split.parts, split.outputs}, dtype_of<A>);
@@ -156,18 +157,19 @@ void reduce_to(const T* x, const Split& split, T* y) {
       split.outputs, [](A v) { return v; }, y, results);
 }
 
-/// Throws for what squares_of() could not take: threads of the team must not.
+/// Throws for what add_rows() could not take: threads of the team must not.
 void require_floating(const Tensor& x) {
   visit_floating(x.dtype(), "sum_squares", [&](auto tag) { (void)x.data<typename decltype(tag)::type>(); });
 }
 
-double squares_of(const Tensor& x, std::int64_t first, std::int64_t last) {
-  double sum = 0;
+/// Adds the sums of squares of the rows of x that begin in elements [first, last).
+void add_rows(const Tensor& x, std::int64_t width, std::int64_t first, std::int64_t last, ExactSum& sum) {
   visit_floating(x.dtype(), "sum_squares", [&](auto tag) {
-    sum = sum_of<double>(
-        last - first, [](auto v) { return v * v; }, x.data<typename decltype(tag)::type>() + first);
+    const auto* const data = x.data<typename decltype(tag)::type>();
+    for (std::int64_t i = divide_up(first, width) * width; i < last; i += width)
+      sum.add(sum_of<double>(
+          width, [](auto v) { return v * v; }, data + i));
   });
-  return sum;
 }
 
 }  // namespace
@@ -177,32 +179,33 @@ void reduce(Reduction op, const Tensor& x, Tensor& y) {
   const Split split = split_dims(x, y);
   visit_floating(x.dtype(), "reduce", [&](auto tag) {
     using T = typename decltype(tag)::type;
-    if (op == Reduction::sum) {
-      reduce_to<Reduction::sum>(x.data<T>(), split, y.data<T>());
-    } else {
-      reduce_to<Reduction::max>(x.data<T>(), split, y.data<T>());
-    }
+    const auto reduce_into = [&](auto* to) {
+      if (op == Reduction::sum) {
+        reduce_to<Reduction::sum>(x.data<T>(), split, to);
+      } else {
+        reduce_to<Reduction::max>(x.data<T>(), split, to);
+      }
+    };
+    if (y.dtype() == dtype_of<accumulate_t<T>>) return reduce_into(y.data<accumulate_t<T>>());
+    reduce_into(y.data<T>());
   });
 }
 
-double sum_squares(std::span<const Tensor> xs) {
-  std::vector<std::int64_t> counts, first_block = {0};
+ExactSum sum_squares(std::span<const Tensor> xs) {
+  std::vector<std::int64_t> counts, widths;
   for (const Tensor& x : xs) {
     require_floating(x);
     counts.push_back(x.count());
-    first_block.push_back(first_block.back() + divide_up(x.count(), squares_block));
+    widths.push_back(x.dims() < 2 ? 1 : x.size(-1));
   }
-  std::vector<double> partial(static_cast<std::size_t>(first_block.back()));
+  ExactSum total;
+  std::mutex mutex;
   parallel_arrays(counts, squares_block, reduce_grain, [&](std::size_t i, std::int64_t first, std::int64_t last) {
-    partial[static_cast<std::size_t>(first_block[i] + first / squares_block)] = squares_of(xs[i], first, last);
+    ExactSum sum;
+    add_rows(xs[i], widths[i], first, last, sum);
+    const std::scoped_lock lock(mutex);
+    total.add(sum);  // exact: who comes first changes nothing
   });
-  double total = 0;
-  for (std::size_t i = 0; i < xs.size(); ++i) {  // tensor by tensor, as if each were alone
-    double sum = 0;
-    for (std::int64_t block = first_block[i]; block < first_block[i + 1]; ++block)
-      sum += partial[static_cast<std::size_t>(block)];
-    total += sum;
-  }
   return total;
 }
 

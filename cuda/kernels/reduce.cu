@@ -80,14 +80,14 @@ __global__ void __launch_bounds__(kThreads) rows_kernel(const T* x, Y* y, const 
 }
 
 /// A thread per output joins its parts in order.
-template <Reduction op, class T>
+template <Reduction op, class A, class Y>
 __global__ void __launch_bounds__(kThreads)
-    parts_kernel(const accumulate_t<T>* partials, T* y, std::int64_t outputs, std::int64_t parts) {
+    parts_kernel(const A* partials, Y* y, std::int64_t outputs, std::int64_t parts) {
   const MyPiece mine = my_piece<1>(outputs);
   if (mine.count == 0) return;
-  accumulate_t<T> result = partials[mine.first];
+  A result = partials[mine.first];
   for (std::int64_t part = 1; part < parts; ++part) result = join<op>(result, partials[part * outputs + mine.first]);
-  y[mine.first] = narrowed<T>(result);
+  y[mine.first] = narrowed<Y>(result);
 }
 
 template <Reduction op, class T, class Y>
@@ -98,12 +98,12 @@ void launch_parts(const T* x, Y* y, const ReducePlan& plan, Stream stream) {
   launch(c, plan.by_columns ? columns_kernel<op, T, Y> : rows_kernel<op, T, Y>, x, y, plan);
 }
 
-template <Reduction op, class T>
-void reduce_by(const T* x, T* y, const ReducePlan& plan, accumulate_t<T>* partials, Stream stream) {
+template <Reduction op, class T, class Y>
+void reduce_by(const T* x, Y* y, const ReducePlan& plan, accumulate_t<T>* partials, Stream stream) {
   if (plan.parts == 1) return launch_parts<op>(x, y, plan, stream);
   launch_parts<op>(x, partials, plan, stream);
-  launch({"reduce", grid_of_pieces(plan.kept.count, kThreads, 1), {kThreads, 1, 1}, 0, stream}, parts_kernel<op, T>,
-         partials, y, plan.kept.count, plan.parts);
+  launch({"reduce", grid_of_pieces(plan.kept.count, kThreads, 1), {kThreads, 1, 1}, 0, stream},
+         parts_kernel<op, accumulate_t<T>, Y>, partials, y, plan.kept.count, plan.parts);
 }
 
 using SquaresList = TensorList<SquaresOf, kSquaresMostTensors, kSquaresTile>;
@@ -173,8 +173,8 @@ ReducePlan reduce_plan(const Shape& x, const Shape& x_strides, const Shape& y) {
   return plan;
 }
 
-template <class T>
-void reduce(Reduction op, const T* x, T* y, const ReducePlan& plan, accumulate_t<T>* partials, Stream stream) {
+template <class T, class Y>
+void reduce(Reduction op, const T* x, Y* y, const ReducePlan& plan, accumulate_t<T>* partials, Stream stream) {
   if (plan.kept.count == 0) return;
   if (op == Reduction::sum)
     reduce_by<Reduction::sum>(x, y, plan, partials, stream);
@@ -199,11 +199,13 @@ void sum_squares(std::span<const SquaresOf> xs, double* partials, double* result
 }
 
 // NOLINTBEGIN(bugprone-macro-parentheses): the argument is a type
-#define INSTANTIATE(T) template void reduce(Reduction, const T*, T*, const ReducePlan&, accumulate_t<T>*, Stream);
-INSTANTIATE(double)
-INSTANTIATE(float)
-INSTANTIATE(bf16)
-INSTANTIATE(f16)
+#define INSTANTIATE(T, Y) template void reduce(Reduction, const T*, Y*, const ReducePlan&, accumulate_t<T>*, Stream);
+INSTANTIATE(double, double)
+INSTANTIATE(float, float)
+INSTANTIATE(bf16, bf16)
+INSTANTIATE(bf16, float)
+INSTANTIATE(f16, f16)
+INSTANTIATE(f16, float)
 #undef INSTANTIATE
 // NOLINTEND(bugprone-macro-parentheses)
 

@@ -21,10 +21,10 @@ struct ReducePlan {
 };
 ReducePlan reduce_plan(const Shape& x, const Shape& x_strides, const Shape& y);
 
-/// y = op over the reduced dims; y dense. `partials` [plan.workspace()] may be null when that is 0. NaN stays NaN; no
-/// elements: 0 or -infinity.
-template <class T>
-void reduce(Reduction op, const T* x, T* y, const ReducePlan& plan, accumulate_t<T>* partials, Stream stream = nullptr);
+/// y = op over the reduced dims; y dense, T or accumulate_t<T>. `partials` [plan.workspace()] may be null when that is 0.
+/// NaN stays NaN; no elements: 0 or -infinity.
+template <class T, class Y>
+void reduce(Reduction op, const T* x, Y* y, const ReducePlan& plan, accumulate_t<T>* partials, Stream stream = nullptr);
 
 /// A tensor whose squares are added: f64, f32, bf16 or f16.
 struct SquaresOf {

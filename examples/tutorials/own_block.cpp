@@ -45,7 +45,7 @@ struct Gated : nn::Module {
   Tensor forward(const Tensor& x) override {         // [B, T, D] -> [B, T, D]
     const Tensor both = widen(x);                    // [B, T, 2 F/tp]: this rank's part of a, then of b
     const std::int64_t features = both.size(2) / 2;  // F/tp
-    return narrow(tanh(slice(both, 2, 0, features)) * slice(both, 2, features, features)) * gain->value;
+    return narrow(tanh(slice(both, 2, 0, features)) * slice(both, 2, features, features)) * gain->value();
   }
 };
 

@@ -62,7 +62,7 @@ int tutorial() {
   Classifier model(build);
   const auto optimizer = optim::make_adamw(build.parameters(), {.weight_decay = 0});
 
-  for (const nn::ParameterPtr& p : build.parameters()) p->grad() = Tensor::zeros(p->value.shape());
+  for (const nn::ParameterPtr& p : build.parameters()) p->grad() = Tensor::zeros(p->local.shape());
   double reached = 0;
   for (int step = 0; step <= 300; ++step) {
     for (const nn::ParameterPtr& p : build.parameters()) kernels(Device::cpu).fill(p->grad(), 0);

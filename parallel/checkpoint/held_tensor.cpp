@@ -68,11 +68,10 @@ std::vector<HeldTensor> held_tensors(const nn::ParameterList& parameters, const 
   std::vector<HeldTensor> all;
   if (optimizer == nullptr) {
     for (const nn::ParameterPtr& p : parameters)
-      all.push_back(held_weight(p->name, {"", p.get(), p->value.detach(), nullptr}, mesh));
+      all.push_back(held_weight(p->name, {"", p.get(), p->local.detach(), nullptr}, mesh));
   } else {
     for (const optim::StateTensor& s : optimizer->weights()) all.push_back(held_weight(s.parameter->name, s, mesh));
-    for (const optim::StateTensor& s : optimizer->state())
-      all.push_back(held_weight(fmt::format("optimizer.{}.{}", s.name, s.parameter->name), s, mesh));
+    for (const optim::StateTensor& s : optimizer->state()) all.push_back(held_weight(s.full_name(), s, mesh));
   }
   for (const nn::BufferPtr& buffer : buffers) all.push_back(held_buffer(*buffer, mesh));
   return all;

@@ -54,6 +54,7 @@ struct Manifest {
   std::map<std::string, std::string> run;  ///< texts of the layers above: model, progress, configuration, ...
   std::vector<StoredFile> files;
   std::map<std::string, StoredTensor, std::less<>> tensors;
+  std::uint64_t checksum = 0;  ///< of the text it was parsed from, and so of all that is stored
 
   std::uint64_t bytes() const;  ///< of all files
 };

@@ -39,7 +39,7 @@ class Parser {
   Parser(const fs::path& path, bool complete) : path_(path), complete_(complete) {}
 
   Manifest parse(std::string_view text) {
-    check_checksum(text);
+    manifest_.checksum = checked_checksum(text);
     const json rest = parse_json(text, path_, [this](const JsonPlace& place, json& value) {
       at_ = place.at;
       return take(place, value);
@@ -59,17 +59,18 @@ class Parser {
   }
   [[noreturn]] void refuse(const std::string& what) const { refuse_at(at_, what); }
 
-  void check_checksum(std::string_view text) const {
+  std::uint64_t checked_checksum(std::string_view text) const {
     if (text.size() < body || !text.starts_with(before_checksum) ||
         text.substr(body - after_checksum.size(), after_checksum.size()) != after_checksum)
       refuse_at(0,
                 fmt::format("its {} bytes do not begin as a manifest does; expected {}; it is damaged at byte 0 to {}",
                             text.size(), before_checksum, body));
     const std::string_view claimed = text.substr(before_checksum.size(), digits);
-    const std::string found = hexadecimal(hash_bytes(text.substr(body)));
-    if (found != claimed)
+    const std::uint64_t found = hash_bytes(text.substr(body));
+    if (hexadecimal(found) != claimed)
       refuse_at(body, fmt::format("bytes {} to {} have the checksum {}; expected {}; the manifest is damaged", body,
-                                  text.size(), found, in_quotes(claimed)));
+                                  text.size(), hexadecimal(found), in_quotes(claimed)));
+    return found;
   }
 
   /// A member of the manifest, of its run, its files or its tensors.

@@ -1,6 +1,6 @@
 // Are tensors that a layout calls equal really equal? In a --verify run every redistribute compares the tensors that its
 // placements call the same on all ranks (R and I, and the gradients of I), bit by bit, and every step compares the
-// copies of every parameter. A difference names the tensor, two ranks and their first elements that differ: the layer
+// copies of every parameter and of the optimizer's state. A difference names the tensor, two ranks and their first elements that differ: the layer
 // where ranks part, not the loss a thousand steps later.
 #pragma once
 

@@ -7,7 +7,7 @@
 //
 // What is kept of a micro-batch on a stage between its forward and its backward is its input's place on the tape, the
 // tape and what the operations saved; all of it is freed right after the backward. After the first part of a split one,
-// only what the weights' products need is kept (autograd/deferred.h), until the second. Nothing is scaled here: the
+// only what the weights' gradients need is kept (autograd/deferred.h), until the second. Nothing is scaled here: the
 // loss function divides by the global count of tokens before backward starts, so gradients of micro-batches are simply
 // added.
 // Read next: parallel/pipeline/executor.cpp, then parallel/grad_sync.h.

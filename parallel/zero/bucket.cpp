@@ -106,7 +106,7 @@ void ZeroBucket::unpack(const Tensor& pieces, const std::vector<Tensor>& locals)
 
 std::vector<Tensor> ZeroBucket::values() const {
   std::vector<Tensor> tensors;
-  for (const optim::ShardPtr& shard : shards) tensors.push_back(shard->parameter->value.detach());
+  for (const optim::ShardPtr& shard : shards) tensors.push_back(shard->parameter->local.detach());
   return tensors;
 }
 
@@ -124,18 +124,18 @@ std::vector<ZeroBucket> make_zero_buckets(const nn::ParameterList& parameters, c
     Kind kind{.unit = found == unit_of.end() ? nullptr : found->second,
               .axes = gradient_axes(parameter->placements, mesh),
               .paged = false,
-              .dtype = parameter->value.dtype()};
+              .dtype = parameter->local.dtype()};
     ZeroBucket bucket;
     bucket.unit = kind.unit;
     bucket.chunk = kind.unit == nullptr ? 0 : kind.unit->chunk;
     bucket.dtype = kind.dtype;
     choose_groups(bucket, kind.axes, mesh, groups);
     kind.paged = options.stage == 3 && bucket.group != nullptr && kind.unit != nullptr &&
-                 parameter->value.bytes() >= options.resident_bytes;
+                 parameter->local.bytes() >= options.resident_bytes;
     bucket.paged = kind.paged;
 
     if (!open.empty() && open.front().first.unit != kind.unit) open.clear();
-    const std::int64_t more = parameter->value.count() * static_cast<std::int64_t>(sizeof(float));
+    const std::int64_t more = parameter->local.count() * static_cast<std::int64_t>(sizeof(float));
     auto target = std::find_if(open.begin(), open.end(), [&](const auto& o) { return o.first == kind; });
     if (target == open.end() || bytes[target->second] + more > options.bucket_bytes) {
       if (target != open.end()) open.erase(target);
@@ -149,7 +149,7 @@ std::vector<ZeroBucket> make_zero_buckets(const nn::ParameterList& parameters, c
     auto shard = std::make_shared<optim::Shard>();
     shard->parameter = parameter;
     shard->group = chosen.group;
-    shard->dim = optim::dim_to_cut(parameter->value.shape(), chosen.ranks());
+    shard->dim = optim::dim_to_cut(parameter->local.shape(), chosen.ranks());
     chosen.places.push_back(place);
     chosen.shards.push_back(shard);
     shards[place] = std::move(shard);

@@ -52,7 +52,7 @@ struct ZeroBucket {
   std::vector<std::size_t> places;  ///< of the shards in the list of all
   std::int64_t piece = 0;           ///< elements
 
-  Device device() const { return shards.front()->parameter->value.device(); }
+  Device device() const { return shards.front()->parameter->local.device(); }
   int ranks() const { return group == nullptr ? 1 : group->size(); }
   int rank() const { return group == nullptr ? 0 : group->rank(); }
   /// Shard i of a rank in that rank's piece: a dense view of the shard's shape.

@@ -10,8 +10,9 @@
 namespace trireme {
 namespace {
 
-constexpr std::int64_t alignment = 16;      // elements: each gradient starts on a 64-byte line
-constexpr std::size_t most_on_the_way = 2;  // buckets: each is a packed copy of its gradients
+constexpr std::int64_t alignment = 16;  // elements: each gradient starts on a 64-byte line
+// Buckets: each is a packed copy of its gradients. It also says when a sum over copies is launched: see gradients.h.
+constexpr std::size_t most_on_the_way = 2;
 
 std::int64_t padded(std::int64_t count) { return (count + alignment - 1) / alignment * alignment; }
 
@@ -20,7 +21,7 @@ double seconds(std::chrono::steady_clock::duration duration) { return std::chron
 /// Elements of a bucket's full-size gradient; its piece must fit, which stage 1 puts there.
 std::int64_t full_count(const ZeroBucket& bucket) {
   std::int64_t count = 0;
-  for (const optim::ShardPtr& shard : bucket.shards) count += padded(shard->parameter->value.count());
+  for (const optim::ShardPtr& shard : bucket.shards) count += padded(shard->parameter->local.count());
   return std::max(count, bucket.piece);
 }
 
@@ -62,7 +63,7 @@ std::vector<Tensor> ZeroGradients::views(std::size_t b, const Tensor& full) cons
   std::vector<Tensor> gradients;
   std::int64_t start = 0;
   for (const optim::ShardPtr& shard : buckets_[b].shards) {
-    const Shape& shape = shard->parameter->value.shape();
+    const Shape& shape = shard->parameter->local.shape();
     gradients.push_back(view::reshape(view::slice(full, 0, start, shape.count()), shape));
     start += padded(shape.count());
   }
@@ -103,7 +104,7 @@ void ZeroGradients::gradient_ready(std::size_t b, std::size_t i) {
           buckets_[b].shards[i]->parameter->name);
   Round& round = rounds_[buckets_[b].chunk];
   if (round.over || sent_this_round(b)) end_round(round);
-  receive_arrived();
+  note_summed(false);
   if (state.ready[i]) return;
   state.ready[i] = true;
   --state.missing;
@@ -157,7 +158,9 @@ void ZeroGradients::send(std::size_t b) {
   }
   sent_.push_back(std::move(sent));
   packed = {};
-  while (sent_.size() > most_on_the_way) receive_first();
+  // A bucket without a group, alike on all ranks, has nothing to wait for.
+  while (!sent_.empty() && (sent_.size() > most_on_the_way || buckets_[sent_.front().bucket].group == nullptr))
+    receive_first();
 }
 
 void ZeroGradients::receive_first() {
@@ -182,14 +185,6 @@ void ZeroGradients::receive_first() {
   if (++state.pieces == expected_pieces_ && buckets_[sent.bucket].replicas != nullptr) sum_over_copies(sent.bucket);
 }
 
-/// Starts sums over copies early: of pieces that are here although nothing has asked for them. When a rank sees that
-/// differs; the order in which it takes them does not.
-void ZeroGradients::receive_arrived() {
-  note_summed(false);
-  while (!sent_.empty() && buckets_[sent_.front().bucket].replicas != nullptr && sent_.front().work.done())
-    receive_first();
-}
-
 void ZeroGradients::sum_over_copies(std::size_t b) {
   State& state = states_[b];
   state.summed = true;
@@ -201,7 +196,7 @@ void ZeroGradients::sum_over_copies(std::size_t b) {
   if (sending_) ++report_.copies_overlapped;
 }
 
-/// Counts the time of the sums over copies that have ended, or of all.
+/// Counts the time of the sums over copies that have ended, or of all. Launches nothing: done() depends on timing.
 void ZeroGradients::note_summed(bool wait) {
   while (!over_copies_.empty() && (wait || over_copies_.front().work.done())) {
     OverCopies first = std::move(over_copies_.front());

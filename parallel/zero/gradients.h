@@ -15,9 +15,13 @@
 // step ends.
 //
 // With hybrid sharding a piece is a sum over a shard group only, and is summed once more, over the ranks with copies of
-// the shard: once a step, not once per micro-batch, and in the background too, as soon as as many pieces have come as
-// the step has micro-batches. A rank counts what it sent, which is the same on all; not what it thinks is the last
-// micro-batch of a gradient, which need not be. Read next: parallel/zero/gradients.cpp, parallel/grad_sync.h (stage 0).
+// the shard: once a step, after as many pieces as the step has micro-batches, and in the background too. A rank counts
+// what it sent, which is the same on all; not what it thinks is the last micro-batch of a gradient, which need not be.
+//
+// When a collective is launched never depends on timing, also across groups: ranks whose orders differ deadlock under
+// --verify, which compares each collective before it runs, and may deadlock under NCCL. So a sum over copies is launched
+// when the second bucket after it has been sent, or by finish(), and its piece is waited for then; at once where a shard
+// group is one rank and no piece travels. That a piece has arrived earlier changes nothing. Read next: parallel/zero/gradients.cpp, parallel/grad_sync.h (stage 0).
 #pragma once
 
 #include <chrono>
@@ -83,7 +87,6 @@ class ZeroGradients {
   void end_round(Round& round);
   void send(std::size_t bucket);
   void receive_first();
-  void receive_arrived();
   void sum_over_copies(std::size_t bucket);
   void note_summed(bool wait);
   void sum_over(const Tensor& x, ProcessGroup& group);

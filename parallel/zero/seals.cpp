@@ -12,7 +12,7 @@ void require_unchanged(const std::string& name, const Tensor& x, std::uint64_t e
   const std::uint64_t now = hash_of(x);
   if (now == expected) return;
   fail(ExitCode::retryable, "seal",
-       "{} changed in memory since its last update, and this rank has its only copy: its hash is {:016x}; expected "
+       "{} changed in memory since its last update: its hash is {:016x}; expected "
        "{:016x}; nothing was saved; memory or processor of this rank is suspect: start again with --resume auto, on "
        "another machine if it happens again",
        name, now, expected);

@@ -19,12 +19,12 @@ ZeroWeights::ZeroWeights(const std::vector<ZeroBucket>& buckets, nn::Units& unit
     }
     for (std::size_t i = 0; i < bucket.shards.size(); ++i) {
       optim::Shard& shard = *bucket.shards[i];
-      shard.weights = shard.part(shard.parameter->value.detach());
+      shard.weights = shard.part(shard.parameter->local.detach());
       if (!bucket.paged) continue;
       Tensor own = bucket.in_piece(states_[b].piece, i);
       copy(shard.weights, own);
       shard.weights = own;
-      shard.parameter->value.release_elements();
+      shard.parameter->local.release_elements();
     }
   }
   units_.set_observer(this);
@@ -47,7 +47,7 @@ void ZeroWeights::complete(std::size_t b) {
   const ZeroBucket& bucket = buckets_[b];
   state.arrival.wait();
   if (bucket.paged) {
-    for (const optim::ShardPtr& shard : bucket.shards) shard->parameter->value.allocate_elements();
+    for (const optim::ShardPtr& shard : bucket.shards) shard->parameter->local.allocate_elements();
     state.gathered = true;
   } else {
     state.piece = {};
@@ -63,7 +63,7 @@ void ZeroWeights::let_go(std::size_t b) {
   state.arrival = {};  // waits: its collective has to take place on every rank
   state.pieces = {};
   if (!state.gathered) return;
-  for (const optim::ShardPtr& shard : buckets_[b].shards) shard->parameter->value.release_elements();
+  for (const optim::ShardPtr& shard : buckets_[b].shards) shard->parameter->local.release_elements();
   state.gathered = false;
 }
 

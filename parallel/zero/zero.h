@@ -41,7 +41,7 @@ class Zero {
   void last_microbatch(bool last = true) { gradients_.last_microbatch(last); }
   GradSyncReport finish() { return gradients_.finish(); }
 
-  /// Of the whole model's gradient, each element counted once; the same bits on every rank. After finish(); collective.
+  /// optim::gradient_norm() of the pieces. After finish(); collective.
   double gradient_norm() const;
   /// This rank's shard of a summed gradient, by place in shards(). After finish().
   Tensor gradient(std::size_t place) const;
@@ -57,8 +57,8 @@ class Zero {
   void check_seals() { weights_.check_seals(); }
   /// To be called when weights or state were loaded: there is nothing to compare them with until the next update.
   void open_seals() { weights_.open_seals(); }
-  /// Parameters, or shards of them, that other ranks hold too, complete. Collective over the mesh, as settle() is.
-  std::vector<Copied> copies();
+  /// Which of the optimizer's `tensors`, weights and state, other ranks hold too.
+  std::vector<Copied> copies(const std::vector<optim::StateTensor>& tensors) const;
 
   const std::vector<ZeroBucket>& buckets() const { return buckets_; }
 

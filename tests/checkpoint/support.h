@@ -36,7 +36,7 @@ struct TrainedRun {
     save_run(out, trainer.model(), trainer.optimizer(), progress, test_tokenizer(), 7);
   }
   void load(const std::filesystem::path& from) {
-    progress = load_run(from, trainer.model(), trainer.optimizer(), test_tokenizer(), 7);
+    progress = load_run(from, trainer.model(), trainer.optimizer(), test_tokenizer(), 7).progress;
   }
 
   TrainOptions options;

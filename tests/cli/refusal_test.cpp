@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "core/cpu/processor.h"
 #include "tests/cli/support.h"
 
 using namespace trireme::testing;
@@ -173,4 +174,43 @@ TEST_CASE("a refusal under a launcher is printed once by eight processes") {
   // Found by one rank only, after MPI has come up.
   check_refused(run_mpi(8, "train_gpt", small + eight_ranks + "--out /proc/trireme/run"), 74,
                 {"/proc/trireme", "--out"});
+}
+
+TEST_CASE("ranks under a launcher that read different texts") {
+  const Workplace work;
+  std::string small = work.small_run() + "--mesh dp=2 ";
+  small.replace(small.find(work.path("text.txt")), work.path("text.txt").size(), "text.txt");
+  std::ifstream file(work.folder / "text.txt");
+  const std::string text(std::istreambuf_iterator<char>(file), {});
+  const auto train = [&](const std::string& text_of_rank_1) {
+    for (const std::string name : {"a", "b"}) {
+      std::filesystem::create_directories(work.folder / name);
+      std::ofstream(work.folder / name / "text.txt") << (name == "a" ? text : text_of_rank_1);
+    }
+    return run_mpi_with({"-C " + work.path("a"), "-C " + work.path("b")}, "train_gpt", small);
+  };
+  const Result equal = train(text);
+  INFO(equal.output);
+  CHECK(equal.code == 0);
+  check_refused(
+      train(text + "A"), 65,
+      {"[configuration] the number of validation tokens in --data differs between ranks: 600 on rank 0; 601 on "
+       "rank 1; expected the same tokens; give every rank the same files under --data"});
+  std::string other = text;
+  std::swap(other[100], other[101]);
+  check_refused(train(other), 65, {"[configuration] the text of --data differs between ranks: hash ", " on rank 1; "});
+}
+
+TEST_CASE("ranks under a launcher that would compute different bits") {
+  const auto& units = trireme::cpu::bf16_units();
+  if (units.size() == 1) return;  // this processor has one way only
+  const Workplace work;
+  const auto train = [&](const std::string& dtype) {
+    return run_mpi_with({"TRIREME_ISA=vectors", fmt::format("TRIREME_ISA={}", name(units.back()))}, "train_gpt",
+                        work.small_run() + "--mesh dp=2 --dtype " + dtype);
+  };
+  check_refused(train("bf16"), 64,
+                {"[configuration] the processor's unit for products of bf16 differs between ranks: vectors on rank 0; ",
+                 "on rank 1; ", "set TRIREME_ISA on every rank"});
+  CHECK(train("f32").code == 0);  // which has one way on every processor
 }

@@ -212,3 +212,38 @@ TEST_CASE("ranks that are given different values of --resume are told so") {
   CHECK(occurrences(result.output, "FATAL[") == 1);
   CHECK(contains(result.output, "--resume differs between ranks: \"auto\" on rank 0; \"none\" on rank 1"));
 }
+
+TEST_CASE("ranks that see other checkpoints under one path go on from the one that rank 0 chooses") {
+  const Begun begun("--mesh dp=2");
+  const Workplace& work = begun.work;
+  const auto folder = [&](const char* rank) { return work.folder / rank; };
+  for (const char* rank : {"rank_0", "rank_1"}) {
+    fs::create_directories(folder(rank));
+    fs::copy(begun.out, folder(rank) / "run", fs::copy_options::recursive);
+  }
+  const fs::path step_6 = "run/checkpoints/step_00000006", step_3 = "run/checkpoints/step_00000003";
+  fs::remove_all(folder("rank_0") / step_6);
+  const auto go_on = [&] {
+    return run_mpi_with({"-C " + work.path("rank_0"), "-C " + work.path("rank_1")}, "train_gpt",
+                        work.small_run() + "--mesh dp=2 --decay-steps 20 --steps 9 --resume run");
+  };
+  const Result together = go_on();
+  INFO(together.output);
+  CHECK(together.code == 0);
+  CHECK(contains(together.output, "\nresuming after step 3 from run/checkpoints/step_00000003\n"));
+  CHECK(contains(together.output, "\nstep 9/9 | "));
+
+  const Result other =
+      run("train_gpt",
+          work.small_run() + "--mesh dp=2 --decay-steps 20 --checkpoint-every 3 --lr 0.01 --out " + work.path("other"));
+  REQUIRE(other.code == 0);
+  fs::remove_all(folder("rank_1") / step_3);
+  fs::copy(work.folder / "other/checkpoints/step_00000003", folder("rank_1") / step_3, fs::copy_options::recursive);
+  const Result refused = go_on();
+  INFO(refused.output);
+  CHECK(refused.code == 64);
+  CHECK(occurrences(refused.output,
+                    "FATAL[64] [configuration] the checkpoint differs between ranks: " + step_3.string()) == 1);
+  CHECK(contains(refused.output, ") on rank 1; expected one; give every rank the same files: "));
+  CHECK_FALSE(contains(refused.output, "\nstep 4/9"));
+}

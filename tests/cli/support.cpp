@@ -26,6 +26,10 @@ Result run_command(const std::string& command) {
   return result;
 }
 
+// Containers run tests as root and on fewer cores than ranks; Open MPI asks for both to be said.
+const std::string launcher =
+    "env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 " TRIREME_MPIEXEC " --oversubscribe --bind-to none";
+
 std::string binary(const std::string& program) { return fmt::format("{}/{}", TRIREME_BIN, program); }
 
 }  // namespace
@@ -43,10 +47,16 @@ Result run_until_killed(double seconds, const std::string& program, const std::s
 }
 
 Result run_mpi(int ranks, const std::string& program, const std::string& arguments) {
-  // Containers run tests as root and on fewer cores than ranks; Open MPI asks for both to be said.
-  return run_command(fmt::format(
-      "env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 {} --oversubscribe --bind-to none -n {} {} {}",
-      TRIREME_MPIEXEC, ranks, binary(program), arguments));
+  return run_command(fmt::format("{} -n {} {} {}", launcher, ranks, binary(program), arguments));
+}
+
+Result run_mpi_with(const std::vector<std::string>& settings, const std::string& program,
+                    const std::string& arguments) {
+  std::string command = launcher;
+  for (const std::string& setting : settings)
+    command +=
+        fmt::format("{} -n 1 env {} {} {}", command == launcher ? "" : " :", setting, binary(program), arguments);
+  return run_command(command);
 }
 
 Result shell(const std::string& lines) { return run_command(fmt::format("bash -c '{}'", lines)); }

@@ -22,6 +22,8 @@ Result run_until_killed(double seconds, const std::string& program, const std::s
 Result shell(const std::string& lines);
 /// As run(), as `ranks` processes under the MPI launcher.
 Result run_mpi(int ranks, const std::string& program, const std::string& arguments);
+/// As run_mpi(), each rank with a setting of its own, as env takes it: "-C FOLDER A=1", or "".
+Result run_mpi_with(const std::vector<std::string>& settings, const std::string& program, const std::string& arguments);
 
 int occurrences(const std::string& text, const std::string& part);
 inline bool contains(const std::string& text, const std::string& part) { return occurrences(text, part) > 0; }

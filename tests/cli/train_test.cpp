@@ -171,6 +171,36 @@ TEST_CASE("a run that has made its steps says so, as often as it is asked, and l
   }
 }
 
+TEST_CASE("the validation loss is of the same sequences on every mesh, with every micro-batch, and when resumed") {
+  const Workplace work;  // --eval-batches 2: 24 of the 38 windows of the validation part
+  const std::string flags = "--data " + work.path("text.txt") +
+                            " --layers 2 --heads 2 --width 16 --context 16 --global-batch 8 --log-every 1 "
+                            "--eval-every 3 --eval-batches 2 --warmup-steps 2 --decay-steps 6 --threads 1 ";
+  std::vector<std::vector<double>> losses;
+  int number = 0;
+  for (const char* more : {"--mesh dp=1", "--mesh dp=2", "--mesh dp=4", "--micro-batch 2", "--micro-batch 4",
+                           "--mesh dp=2,pp=2 --micro-batch 1 --zero 1"}) {
+    const std::string out = work.path(fmt::format("run{}", number++));
+    const Result result = run("train_gpt", flags + fmt::format("--steps 6 {} --out {}", more, out));
+    INFO(result.output);
+    REQUIRE(result.code == 0);
+    losses.push_back(metric(out + "/metrics.jsonl", "val_loss"));
+    check_close(losses.back(), losses.front(), 1e-4);
+  }
+  // A resumed run begins with the validation loss of the step it goes on from.
+  const auto first_validation = [](const std::string& output) {
+    const std::string label = " | validation loss ";
+    return std::stod(output.substr(output.find(label) + label.size()));
+  };
+  REQUIRE(run("train_gpt", flags + "--steps 3 --out " + work.path("first")).code == 0);
+  for (const char* more : {"--micro-batch 2", "--mesh dp=2 --micro-batch 1", "--mesh tp=2"}) {
+    const Result resumed = run("train_gpt", flags + fmt::format("--steps 4 --resume {} {}", work.path("first"), more));
+    INFO(resumed.output);
+    REQUIRE(resumed.code == 0);
+    CHECK(first_validation(resumed.output) == doctest::Approx(losses.front().front()).epsilon(1e-4));
+  }
+}
+
 TEST_CASE("evaluation and samples leave training as it is") {
   const Workplace work;
   train(work, "--dropout 0.1 --out " + work.path("plain"));

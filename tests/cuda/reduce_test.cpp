@@ -30,12 +30,13 @@ double error(double got, double expected) {
 }
 
 /// Every element of x is joined to the output that its index falls on.
-template <class T>
+template <class T, class Y = T>
 double worst_reduce(Reduction op, const Shape& shape, const Shape& strides, const Shape& out) {
   CAPTURE(fmt::format("{} by {} to {}", shape, strides, out));
   std::int64_t last = 0;
   for (int dim = 0; dim < shape.dims(); ++dim) last += (shape[dim] - 1) * strides[dim];
-  Buffer<T> x(static_cast<std::size_t>(last + 1), 1), y(static_cast<std::size_t>(out.count()));
+  Buffer<T> x(static_cast<std::size_t>(last + 1), 1);
+  Buffer<Y> y(static_cast<std::size_t>(out.count()));
   x.fill_random(1);
   const ReducePlan plan = reduce_plan(shape, strides, out);
   Buffer<accumulate_t<T>> partials(static_cast<std::size_t>(plan.workspace()));
@@ -58,7 +59,7 @@ double worst_reduce(Reduction op, const Shape& shape, const Shape& strides, cons
   // The sums of thousands of values near 1: f32 keeps 1e-6 of what was added, not of what is left.
   const double depth = static_cast<double>(shape.count()) / static_cast<double>(out.count());
   for (std::size_t i = 0; i < y.size(); ++i)
-    worst = std::max(worst, error<T>(y.at(i), expected[i]) / std::max(1.0, std::sqrt(depth) / 8));
+    worst = std::max(worst, error<Y>(y.at(i), expected[i]) / std::max(1.0, std::sqrt(depth) / 8));
   return worst;
 }
 
@@ -104,6 +105,23 @@ TEST_CASE_TEMPLATE("cuda reduce: any dims of any view equal f64", T, double, flo
     }
   });
   CHECK(worst_reduce<T>(Reduction::sum, {9001}, {1}, {1}) < 1);  // in parts, by rows
+}
+
+TEST_CASE_TEMPLATE("cuda reduce: 16-bit elements into an f32 result, which is not rounded", T, bf16, f16) {
+  under_schedules([] {
+    for (const Reduction op : {Reduction::sum, Reduction::max}) {
+      CHECK(worst_reduce<T, float>(op, {7, 33}, {33, 1}, {7, 1}) < 1);       // rows
+      CHECK(worst_reduce<T, float>(op, {33, 270}, {270, 1}, {1, 270}) < 1);  // columns
+      CHECK(worst_reduce<T, float>(op, {1100, 5}, {5, 1}, {1, 5}) < 1);      // in parts
+    }
+  });
+  Buffer<T> x(1100 * 5);
+  for (std::size_t i = 0; i < x.size(); ++i) x.set(i, T(1000.0F));
+  Buffer<float> y(5);
+  const ReducePlan plan = reduce_plan({1100, 5}, {5, 1}, {1, 5});
+  Buffer<float> partials(static_cast<std::size_t>(plan.workspace()));
+  reduce(Reduction::sum, x.data(), y.data(), plan, partials.data());
+  for (std::size_t i = 0; i < y.size(); ++i) CHECK(y.at(i) == 1.1e6);  // beyond the range of f16
 }
 
 TEST_CASE("cuda reduce: NaN stays, and nothing gives 0 or -infinity") {

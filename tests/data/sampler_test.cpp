@@ -135,13 +135,15 @@ TEST_CASE("evaluation over all: every token but the first is a target exactly on
   CHECK(caught([] { EvalWindows::all(counting(1), 8); }).code == ExitCode::data);
 }
 
-TEST_CASE("validation batches beyond the text are the whole text once") {
-  const auto windows = [](std::int64_t batches) { return EvalWindows::of_batches(counting(1000), 16, batches, 3); };
+TEST_CASE("validation batches are of 12 windows; beyond the text they are the whole text once") {
+  using Batches = std::optional<std::int64_t>;
+  const auto windows = [](Batches batches) { return EvalWindows::of_batches(counting(1000), 16, batches); };
   const std::int64_t whole = EvalWindows::all(counting(1000), 16).count();
   CHECK(whole == 63);
-  CHECK(windows(20).count() == 60);
-  CHECK(windows(20).targets() == 960);
-  for (const std::int64_t batches : {std::int64_t{21}, std::int64_t{100'000'000}, std::int64_t{1} << 62}) {
+  CHECK(windows(1).count() == 12);
+  CHECK(windows(5).count() == 60);
+  CHECK(windows(5).targets() == 960);
+  for (const Batches batches : {Batches(), Batches(6), Batches(100'000'000), Batches(std::int64_t{1} << 62)}) {
     CHECK(windows(batches).count() == whole);
     CHECK(windows(batches).targets() == 999);
   }

@@ -23,7 +23,7 @@ std::string compared(std::int64_t zero, bool damaged) {
       const auto mesh = std::make_shared<const DeviceMesh>(staged(std::move(world)), o.mesh.shape);
       Trainer trainer(o, mesh);
       if (damaged && mesh->rank() == 1) {
-        Tensor weight = trainer.model().parameters().front()->value;
+        Tensor weight = trainer.model().parameters().front()->local;
         kernels(Device::cuda).fill(weight, 0.5);
       }
       trainer.check_replicas();
@@ -33,6 +33,37 @@ std::string compared(std::int64_t zero, bool damaged) {
 }
 
 }  // namespace
+
+TEST_CASE("device: the optimizer's state on a GPU takes turns, and is all compared before a save") {
+  TrainOptions o = parity_options("dp=2", 2);
+  o.model.config.layers = 1;
+  o.model.config.width = 16;
+  o.precision.device = name(Device::cuda);
+  o.precision.dtype = DType::bf16;
+  resolve(o, 2);
+  const cuda::ScopedEmulatedDevice device;
+  run_thread_ranks(2, 1, std::chrono::seconds(60), [&](std::shared_ptr<ProcessGroup> world) {
+    const auto mesh = std::make_shared<const DeviceMesh>(staged(std::move(world)), o.mesh.shape);
+    Trainer trainer(o, mesh);
+    for (optim::StateTensor& state : trainer.optimizer().state()) {
+      if (state.name != "v") continue;
+      if (mesh->rank() == 1) kernels(Device::cuda).fill(state.value, 0.5);
+      CHECK_THROWS_AS(trainer.check_replicas(), Error);
+      int found = 0;
+      for (std::int64_t turn = 100; turn < 108; ++turn) {
+        try {
+          trainer.check_replicas(turn);
+        } catch (const Error& error) {
+          CHECK_MESSAGE(std::string(error.what()).find(state.full_name()) != std::string::npos, error.what());
+          ++found;
+        }
+      }
+      CHECK(found == 1);
+      if (mesh->rank() == 1) kernels(Device::cuda).fill(state.value, 0);
+    }
+    trainer.check_replicas();
+  });
+}
 
 TEST_CASE("device: copies of weights on a GPU are compared") {
   for (const std::int64_t zero : {0, 1}) {

@@ -31,9 +31,9 @@ differs learning_rate '--lr 0.001' '--lr 0.002' '--lr differs between ranks: 0.0
 differs seed '--seed 1' '--seed 2' '--seed differs between ranks: 1 on rank 0; 2 on rank 1'
 differs only_one '' '--verify' '--verify differs between ranks: false on rank 0; true on rank 1'
 if [ "$quick" = no ]; then
-  differs mesh '--mesh dp=2' '--mesh tp=2' '--mesh differs between ranks: "dp=1,tp=2,pp=1" on rank 1; "dp=2,tp=1,pp=1" on rank 0'
+  differs mesh '--mesh dp=2' '--mesh tp=2' '--mesh differs between ranks: "dp=2,tp=1,pp=1" on rank 0; "dp=1,tp=2,pp=1" on rank 1'
   differs steps '--steps 6' '--steps 7' '--steps differs between ranks: 6 on rank 0; 7 on rank 1'
-  differs dtype '--dtype f32' '--dtype bf16' '--dtype differs between ranks: "bf16" on rank 1; "f32" on rank 0'
+  differs dtype '--dtype f32' '--dtype bf16' '--dtype differs between ranks: "f32" on rank 0; "bf16" on rank 1'
   differs checkpoints '--checkpoint-every 2' '--checkpoint-every 3' '--checkpoint-every differs between ranks'
 fi
 

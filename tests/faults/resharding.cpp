@@ -114,7 +114,7 @@ int test(const fs::path& folder, std::size_t meshes) {
     const fs::path source = folder / fmt::format("from{}", from);
     const auto move = [&](std::size_t to, const fs::path& in, const fs::path& out) {
       on(layouts[to], [&](Trainer& trainer, const TrainOptions&, const DeviceMesh&) {
-        const Progress progress = load_run(in, trainer.model(), trainer.optimizer(), tokenizer(), 7);
+        const Progress progress = load_run(in, trainer.model(), trainer.optimizer(), tokenizer(), 7).progress;
         save_run(out, trainer.model(), trainer.optimizer(), progress, tokenizer(), 7);
       });
       const std::size_t count = differences(original, out);

@@ -58,7 +58,7 @@ GradSyncReport run_step(GradSync& sync, const nn::ParameterList& parameters, int
   for (int m = 0; m < setup.microbatches; ++m) {
     Tensor loss = Tensor::zeros({});
     for (std::size_t i = 0; i < parameters.size(); ++i) {
-      loss = loss + weighted_sum(*parameters[i], ramp(parameters[i]->value.shape(), factor(i, rank, m)));
+      loss = loss + weighted_sum(*parameters[i], ramp(parameters[i]->local.shape(), factor(i, rank, m)));
     }
     if (setup.overlap && m == setup.microbatches - 1) sync.last_microbatch();
     backward(loss);
@@ -79,7 +79,7 @@ bool sums_are_right(const Setup& setup) {
       run_step(sync, parameters, mesh.rank(), setup);
       for (std::size_t i = 0; i < parameters.size(); ++i) {
         const double expected = expected_factor(mesh, *parameters[i], i, setup.microbatches);
-        const bool right = same_bits(parameters[i]->grad(), ramp(parameters[i]->value.shape(), expected));
+        const bool right = same_bits(parameters[i]->grad(), ramp(parameters[i]->local.shape(), expected));
         wrong[static_cast<std::size_t>(mesh.rank())] += right ? 0 : 1;
       }
     }
@@ -119,7 +119,7 @@ TEST_CASE("overlap and bucket size change no bit, and what is reported fits") {
       for (int m = 0; m < setup.microbatches; ++m) {
         Tensor loss = Tensor::zeros({});
         for (const auto& parameter : parameters) {
-          Tensor weights = Tensor::empty(parameter->value.shape());
+          Tensor weights = Tensor::empty(parameter->local.shape());
           auto values = weights.span<float>();
           const std::uint64_t stream = stream_of(parameter->name) + static_cast<std::uint64_t>(100 * mesh.rank() + m);
           for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(random_normal(5, stream, i));
@@ -222,14 +222,14 @@ TEST_CASE("one rank sends nothing") {
 TEST_CASE("gradients are f32 views into buckets, counted as gradients, whatever the parameter's dtype") {
   const DeviceMesh mesh(self_group(), {});
   auto parameter = make_parameter("half", {6});
-  parameter->value = Tensor::full({6}, 0.5, DType::bf16);
-  require_grad(parameter->value);
+  parameter->local = Tensor::full({6}, 0.5, DType::bf16);
+  require_grad(parameter->local);
   const std::int64_t before = MemoryPool::current()->use(MemoryCategory::gradients).live;
   GradSync sync({make_parameter("other", {2}), parameter}, mesh);
   CHECK(MemoryPool::current()->use(MemoryCategory::gradients).live - before == 128);
   CHECK(parameter->grad().dtype() == DType::f32);
   sync.zero();
-  for (int m = 0; m < 3; ++m) backward(sum(parameter->value * Tensor::full({6}, 1.0 + 1.0 / 128, DType::bf16)));
+  for (int m = 0; m < 3; ++m) backward(sum(parameter->value() * Tensor::full({6}, 1.0 + 1.0 / 128, DType::bf16)));
   sync.finish();
   for (const float value : parameter->grad().span<float>())
     CHECK(value == 3 + 3.0F / 128);  // a bf16 sum would have rounded

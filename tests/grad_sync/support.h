@@ -18,9 +18,9 @@ inline nn::ParameterPtr make_parameter(const std::string& name, const Shape& loc
                                        Placement dp = placement::R) {
   auto parameter = std::make_shared<nn::Parameter>();
   parameter->name = name;
-  parameter->value = Tensor::zeros(local);
+  parameter->local = Tensor::zeros(local);
   parameter->placements = {.edp = dp, .ep = dp, .tp = tp};
-  require_grad(parameter->value);
+  require_grad(parameter->local);
   return parameter;
 }
 
@@ -34,7 +34,7 @@ inline Tensor ramp(const Shape& shape, double factor) {
 
 /// sum(value * weights): the gradient of value is `weights`.
 inline Tensor weighted_sum(const nn::Parameter& parameter, const Tensor& weights) {
-  return sum(parameter.value * weights);
+  return sum(parameter.value() * weights);
 }
 
 inline bool same_bits(const Tensor& a, const Tensor& b) {

@@ -16,7 +16,7 @@ constexpr std::int64_t vocab = 11, width = 6, tokens = 5;
 
 nn::ParameterPtr random_parameter(const std::string& name, const Shape& shape) {
   auto parameter = make_parameter(name, shape);
-  auto values = parameter->value.span<float>();
+  auto values = parameter->local.span<float>();
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(random_normal(3, stream_of(name), i));
   return parameter;
 }
@@ -44,10 +44,10 @@ struct TiedModel {
       for (std::int64_t t = 0; t < tokens; ++t) {
         ids.data<std::int32_t>()[t] = static_cast<std::int32_t>((7 * sample + 3 * t) % vocab);
       }
-      x = trireme::embedding(embedding->value, ids);  // [T, D]
+      x = trireme::embedding(embedding->value(), ids);  // [T, D]
     }
-    x = tanh(linear(x, layer->value, {}));                                          // [T, D]
-    return last ? sum(square(linear(x, embedding->value, {}))) * scale_factor : x;  // []
+    x = tanh(linear(x, layer->value(), {}));                                          // [T, D]
+    return last ? sum(square(linear(x, embedding->value(), {}))) * scale_factor : x;  // []
   }
 };
 

@@ -1,6 +1,7 @@
 // A bit that falls over in a weight is found, by tensor and rank, before anything is saved.
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <cstring>
 
 #include "tests/guards/support.h"
@@ -28,13 +29,14 @@ Tensor state(Trainer& trainer, const std::string& kind, const std::string& name)
   return {};
 }
 
-/// Three steps with guards; before the third, `damage` on rank `rank`. What ended the run, and after how many steps.
+/// Steps with guards, copies compared after every third; before step `at`, `damage` on rank `rank`. What ended the run,
+/// and after how many steps.
 struct Ended {
   std::string error;
   std::int64_t steps = 0;
 };
 template <class Damage>
-Ended run(TrainOptions o, int rank, const Damage& damage) {
+Ended run(TrainOptions o, int rank, const Damage& damage, std::int64_t at = 3) {
   o.guards.check_replicas = 3;
   Ended ended;
   ended.error = failure([&] {
@@ -45,7 +47,7 @@ Ended run(TrainOptions o, int rank, const Damage& damage) {
           guards, trainer, options, progress, 6,
           [&](std::int64_t step) {
             const bool sharded = options.mesh.zero > 0;
-            if (step == 3 && (mesh.rank() == rank || sharded)) {
+            if (step == at && (mesh.rank() == rank || sharded)) {
               trainer.optimizer().weights();  // settles, which every rank has to do with ZeRO
               if (mesh.rank() == rank) damage(trainer);
             }
@@ -91,6 +93,141 @@ TEST_CASE("a bit of optimizer state shows in the weights, and is named as such a
   const Ended ended =
       run(guarded_options({"dp=3"}), 2, [](Trainer& trainer) { state(trainer, "m", matrix).data<float>()[3] = 1.0F; });
   CHECK_MESSAGE(contains(ended.error, "blocks.1.mlp.up.weight on rank 2 differs"), ended.error);
+}
+
+namespace {
+
+struct Flips {
+  Case mesh;
+  DType dtype;
+  int rank;               ///< whose bits are flipped
+  const char* parameter;  ///< whose state they are in
+  const char* ranks;      ///< what the message says of the ranks
+  std::int64_t dp_shard = 0;
+};
+
+/// Flips each bit of an element of the parameter's weight, master and moments in turn, and compares copies: how many
+/// flips were made, and those that were missed or named wrongly.
+std::pair<int, std::string> missed(const Flips& f) {
+  TrainOptions o = guarded_options(f.mesh);
+  o.precision.dtype = f.dtype;
+  if (f.dp_shard > 0) o.mesh.dp_shard = f.dp_shard;
+  o.batch.global_batch = 24;
+  int flips = 0;
+  std::string wrong;
+  on_ranks(o, [&](Trainer& trainer, const TrainOptions& options, const DeviceMesh& mesh) {
+    gradients_of_step(trainer, options, mesh);
+    REQUIRE(trainer.update(3e-3, trainer.gradient_norm()));
+    trainer.loaded();  // opens the seals: here copies alone shall tell
+    std::vector<optim::StateTensor> tensors = trainer.optimizer().state();
+    if (f.mesh.zero == 0)
+      for (const optim::StateTensor& w : trainer.optimizer().weights()) tensors.push_back(w);
+    std::vector<std::string> names;  // one list on all ranks, the owner of the flips or not
+    for (const char* prefix : {"", "optimizer.master.", "optimizer.m.", "optimizer.v."})
+      names.push_back(prefix + std::string(f.parameter));
+    for (const std::string& name : names) {
+      const bool absent = (name == f.parameter && f.mesh.zero > 0) ||
+                          (f.dtype == DType::f32 && name.find(".master.") != std::string::npos);
+      if (absent) continue;
+      const int bits = name == f.parameter && f.dtype != DType::f32 ? 16 : 32;
+      for (int bit = 0; bit < bits; ++bit) {
+        std::byte* byte = nullptr;
+        for (const optim::StateTensor& t : tensors) {
+          if (mesh.rank() == f.rank && t.full_name() == name)
+            byte = static_cast<std::byte*>(t.value.raw()) + 3 * size_of(t.value.dtype()) + bit / 8;
+        }
+        if (byte != nullptr) *byte ^= std::byte{1} << (bit % 8);
+        const std::string error = failure([&] { trainer.check_replicas(); });
+        if (byte != nullptr) *byte ^= std::byte{1} << (bit % 8);
+        if (byte == nullptr) continue;
+        ++flips;
+        if (!contains(error, "75 trireme: [replicas] " + name) || !contains(error, f.ranks) ||
+            contains(error, " too; expected"))
+          wrong += fmt::format("bit {} of {}: {}\n", bit, name, error);
+      }
+    }
+    trainer.check_replicas();  // all is as it was
+  });
+  return {flips, wrong};
+}
+
+}  // namespace
+
+TEST_CASE("every bit of weights, masters and moments that another rank holds too is compared") {
+  const char *norm = "blocks.1.norm1.weight", *bias = "blocks.0.mlp.down.bias";
+  int flips = 0;
+  for (const Flips& f :
+       {Flips{{"dp=2"}, DType::f32, 1, matrix, "rank 0 and rank 1"},
+        Flips{{"dp=2"}, DType::bf16, 1, matrix, "rank 0 and rank 1"},
+        Flips{{"dp=2"}, DType::f16, 0, matrix, "rank 0 and rank 1"},
+        Flips{{"dp=3"}, DType::bf16, 2, bias, "rank 2 differs from 2 copies that are equal, on ranks 0, 1"},
+        Flips{{"tp=2"}, DType::bf16, 0, norm, "rank 0 and rank 1"},
+        Flips{{"tp=2"}, DType::f32, 1, bias, "rank 0 and rank 1"},
+        Flips{{"dp=2,tp=2"}, DType::bf16, 3, matrix, "rank 1 and rank 3"},
+        Flips{{"pp=2"}, DType::bf16, 1, "wte.weight", "rank 0 and rank 1"},
+        Flips{{"dp=1,cp=2"}, DType::bf16, 1, "wpe.weight", "rank 0 and rank 1"},
+        Flips{{"dp=4,ep=2"}, DType::bf16, 3, matrix, "rank 1 and rank 3"},
+        Flips{{"tp=2", 1}, DType::bf16, 1, norm, "rank 0 and rank 1"},
+        Flips{{"dp=2,pp=2", 2}, DType::bf16, 3, "wte.weight", "rank 1 and rank 3"},
+        Flips{{"dp=4", 1}, DType::bf16, 1, matrix, "rank 1 and rank 3", 2},
+        Flips{{"dp=4", 2}, DType::f32, 3, matrix, "rank 1 and rank 3", 2},
+        Flips{{"dp=4", 3}, DType::f16, 2, matrix, "rank 0 and rank 2", 2}}) {
+    const auto [made, wrong] = missed(f);
+    CHECK_MESSAGE(wrong.empty(), f.mesh.mesh, " zero ", f.mesh.zero, " ", name(f.dtype), ": ", wrong);
+    CHECK(made >= 64);
+    flips += made;
+  }
+  CHECK(flips > 1300);
+}
+
+TEST_CASE("the lowest bit of a master ends a run in bf16, although no weight shows it") {
+  for (const char* kind : {"master", "m", "v"}) {
+    TrainOptions o = guarded_options({"dp=3"});
+    o.precision.dtype = DType::bf16;
+    const Ended ended = run(o, 1, [&](Trainer& trainer) {
+      const Tensor flipped = state(trainer, kind, matrix);
+      const auto values = flipped.span<float>();
+      // The next update must not round the bit away: it changes a master by up to 0.003, and this one stays between two
+      // powers of 2. The gradient that is added to a moment may be so much larger that low bits are lost: take bit 16.
+      const bool master = kind == std::string("master");
+      std::size_t element = 0;
+      while (master && (std::abs(values[element]) < 0.0195F || std::abs(values[element]) > 0.0273F)) ++element;
+      std::byte* const bytes = std::as_writable_bytes(values).data() + element * sizeof(float);
+      bytes[master ? 0 : 2] ^= std::byte{1};
+    });
+    CHECK(contains(ended.error, "75 trireme: [replicas] optimizer.m"));  // a moment's bit shows in the master as well
+    CHECK_MESSAGE(contains(ended.error, fmt::format("optimizer.{}.{}", kind, matrix)), ended.error);
+    CHECK(contains(ended.error, "on rank 1 differs from 2 copies that are equal, on ranks 0, 2"));
+    CHECK(ended.steps == 2);
+  }
+}
+
+TEST_CASE("a flip that makes the next step not finite is told as one, not as a step that is not") {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    TrainOptions o = guarded_options({"dp=3"});
+    o.precision.dtype = dtype;
+    o.guards.max_skipped = 1;
+    const Ended ended = run(
+        o, 1,
+        [&](Trainer& trainer) {
+          auto* byte = static_cast<std::byte*>(state(trainer, "v", matrix).raw());
+          byte[3] ^= std::byte{1} << 7;  // the sign: the square root is NaN
+        },
+        2);
+    CHECK_MESSAGE(contains(ended.error, "75 trireme: [replicas] blocks.1.mlp.up.weight on rank 1 differs"),
+                  ended.error);
+    CHECK(ended.steps == 2);
+  }
+}
+
+TEST_CASE("a router's bias that differs is found") {
+  TrainOptions o = guarded_options({"dp=2,ep=2"});
+  o.model.config.experts.bias_update = 0.1;
+  const Ended ended = run(o, 1, [](Trainer& trainer) {
+    for (const nn::BufferPtr& b : trainer.model().buffers()) b->value.data<float>()[1] += 0.5F;
+  });
+  CHECK_MESSAGE(contains(ended.error, "[replicas] blocks.0.mlp.router.bias differs between rank 0 and rank 1"),
+                ended.error);
 }
 
 TEST_CASE("what tp ranks and both ends of a pipeline hold counts too") {

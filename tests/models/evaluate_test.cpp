@@ -12,12 +12,13 @@ namespace {
 /// 61 windows of which the last is short: no batch divides them.
 EvalWindows windows() { return EvalWindows::all(test_tokens(16 * 61 - 5), 16); }
 
-double loss_on(const std::string& mesh_text, std::int64_t batch, const Recipe& recipe = {}) {
+double loss_on(const std::string& mesh_text, std::int64_t batch, const Recipe& recipe = {},
+               const EvalWindows& windows = ::windows()) {
   std::mutex mutex;
   std::vector<double> losses;
   run_mesh(mesh_text, [&](const MeshPtr& mesh) {
     Trainer trainer(mesh, recipe);
-    const double loss = validation_loss(trainer.model, windows(), batch);
+    const double loss = validation_loss(trainer.model, windows, batch);
     const std::scoped_lock lock(mutex);
     losses.push_back(loss);
   });
@@ -57,6 +58,16 @@ TEST_CASE("the validation loss is the mean over all targets, whatever the mesh a
   for (const std::string& mesh : Meshes{"pp=1", "pp=2", "dp=2,tp=2,pp=2"})
     CHECK_MESSAGE(loss_on(mesh, 4, {.pipeline = "interleaved:2"}) == doctest::Approx(expected).epsilon(1e-6), mesh);
   CHECK(loss_on("pp=2", 4, {.config = small_config(0.5)}) == loss_on("pp=2", 4));  // no dropout
+}
+
+TEST_CASE("a validation loss of some windows is the same on any mesh, with any number of them in a forward") {
+  const EvalWindows some = EvalWindows::of_batches(test_tokens(16 * 61 - 5), 16, 2);
+  CHECK(some.count() == 24);
+  const double expected = loss_on("dp=1", 24, {}, some);
+  for (const std::int64_t batch : {1, 5, 7, 40}) {  // 40: most rows of the forward are filled up
+    for (const std::string& mesh : Meshes{"dp=1", "dp=2", "dp=4", "pp=2"})
+      CHECK_MESSAGE(loss_on(mesh, batch, {}, some) == doctest::Approx(expected).epsilon(1e-6), mesh, " ", batch);
+  }
 }
 
 TEST_CASE("training with evaluation and generation in between is training without, bit for bit") {

@@ -137,6 +137,14 @@ TEST_CASE("generating is repeatable, and the same on every mesh") {
   CHECK(generate_on("dp=1", prompt, {.length = 30}) != generate_on("dp=1", prompt, {.length = 30, .seed = 1}));
 }
 
+TEST_CASE("ids behind those of the tokenizer do not come") {
+  for (const double temperature : {0.0, 5.0}) {
+    const auto ids =
+        generate_on("pp=2", {5, 16, 49}, {.length = 60, .temperature = temperature, .seed = 2, .tokens = 3});
+    CHECK(std::all_of(ids.begin(), ids.end(), [](std::int32_t id) { return id < 3; }));
+  }
+}
+
 TEST_CASE("only the last tokens of a prompt longer than the context are seen; an empty one is refused") {
   std::vector<std::int32_t> prompt;
   for (std::int32_t i = 0; i < 40; ++i) prompt.push_back(i);

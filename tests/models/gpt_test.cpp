@@ -17,7 +17,7 @@ void collect_weights(const std::string& mesh_text, const Recipe& recipe, int ste
   run_mesh(mesh_text, [&](const MeshPtr& mesh) {
     Trainer trainer(mesh, recipe);
     trainer.steps(steps);
-    for (const nn::ParameterPtr& p : trainer.model.parameters()) weights.add(p->name, whole(p->value, *p, *mesh));
+    for (const nn::ParameterPtr& p : trainer.model.parameters()) weights.add(p->name, whole(p->local, *p, *mesh));
   });
 }
 

@@ -2,9 +2,12 @@
 // fit the run is refused with the flag to change.
 #include "train/saved_run.h"
 
+#include <future>
+
 #include "data/byte_tokenizer.h"
 #include "tests/data/helpers.h"
 #include "tests/models/trainer.h"
+#include "tests/parity/faulty_group.h"
 #include "tests/sanitized.h"
 
 using namespace trireme;
@@ -17,7 +20,7 @@ std::string save(Trainer& t, const std::filesystem::path& out, std::int64_t seed
   return save_run(out, t.model, *t.optimizer, t.progress, test_tokenizer(), seed);
 }
 void load(Trainer& t, const std::filesystem::path& out, std::int64_t seed = 7) {
-  t.progress = load_run(out, t.model, *t.optimizer, test_tokenizer(), seed);
+  t.progress = load_run(out, t.model, *t.optimizer, test_tokenizer(), seed).progress;
 }
 
 /// Losses of all steps, and this rank's weights and optimizer state after the last.
@@ -27,7 +30,7 @@ struct Trace {
   void add(Trainer& t, int steps) {
     for (const double loss : t.steps(steps)) losses.push_back(loss);
     tensors.clear();
-    for (const nn::ParameterPtr& p : t.model.parameters()) tensors.push_back(clone(p->value.detach()));
+    for (const nn::ParameterPtr& p : t.model.parameters()) tensors.push_back(clone(p->local.detach()));
     for (const optim::StateTensor& s : t.optimizer->state()) tensors.push_back(clone(s.value));
   }
 };
@@ -47,6 +50,17 @@ std::string refusal(const Recipe& saved, const Recipe& changed, std::int64_t see
   });
   return message;
 }
+
+/// Does something before the first all-gather that follows.
+class HookedGroup : public FaultyGroup {
+ public:
+  explicit HookedGroup(std::shared_ptr<ProcessGroup> inner) : FaultyGroup(std::move(inner), "no sums", {}) {}
+  Work all_gather(Tensor x, Tensor y, Launch launch) override {
+    if (hook) std::exchange(hook, nullptr)();
+    return FaultyGroup::all_gather(x, y, launch);
+  }
+  std::function<void()> hook;
+};
 
 bool has(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
 
@@ -182,6 +196,53 @@ TEST_CASE("the newest of several saves is found, and its absence named") {
   CHECK_THROWS_WITH_AS(find_saved_run(folder / "nowhere"), doctest::Contains("nowhere holds no saved run"), Error);
 }
 
+TEST_CASE("a checkpoint that appears while some ranks have chosen already is loaded by none") {
+  const TempFolder folder;
+  const auto newest = folder / "checkpoints/step_00000002", hidden = folder / "hidden";
+  std::promise<void> appeared;
+  std::mutex mutex;
+  std::vector<std::int64_t> steps;
+  run_thread_ranks(2, 1, ProcessGroup::Deadline(60), [&](const std::shared_ptr<ProcessGroup>& plain) {
+    const auto world = std::make_shared<HookedGroup>(plain);
+    const auto mesh = std::make_shared<const DeviceMesh>(world, parse_mesh("dp=2", 2));
+    Trainer trainer(mesh, {});
+    for (int i = 0; i < 2; ++i) {
+      trainer.steps(1);
+      save(trainer, folder.path());
+    }
+    if (mesh->rank() == 0) {
+      std::filesystem::rename(newest, hidden);
+      world->hook = [&] {
+        std::filesystem::rename(hidden, newest);
+        appeared.set_value();
+      };
+    } else {
+      appeared.get_future().wait();  // rank 0 waits for this one with its choice made
+    }
+    load(trainer, folder.path());
+    const std::scoped_lock lock(mutex);
+    steps.push_back(trainer.progress.steps);
+  });
+  CHECK(steps == std::vector<std::int64_t>{1, 1});
+}
+
+TEST_CASE("ranks that have opened different checkpoints load neither") {
+  const TempFolder folder;
+  run_mesh("dp=2", [&](const MeshPtr& mesh) {
+    Trainer trainer(mesh, {});
+    for (const char* name : {"a", "b"}) {
+      trainer.steps(1);
+      save(trainer, folder / name);
+    }
+    checkpoint::Checkpoint mine(find_saved_run(folder / (mesh->rank() == 0 ? "a" : "b")));
+    CHECK_THROWS_WITH_AS(load_weights(mine, trainer.model),
+                         doctest::Contains("[configuration] the checkpoint differs between ranks: "), Error);
+    checkpoint::Checkpoint both = open_saved_run(mesh->world(), folder / (mesh->rank() == 0 ? "a" : "b"));
+    CHECK(both.path() == folder / "a/checkpoints/step_00000001");  // what rank 0 asks for
+    load_weights(both, trainer.model);
+  });
+}
+
 TEST_CASE("a run with another model, seed, tokenizer or optimizer is refused, naming what differs") {
   struct Change {
     std::function<void(Recipe&)> make;
@@ -310,7 +371,7 @@ TEST_CASE("a model alone is read back for generation, on any mesh") {
     trainer.steps(3);
     save(trainer, folder.path());
   });
-  const SavedModel saved = read_saved_model(folder.path());
+  const SavedModel saved = read_saved_model(checkpoint::Checkpoint(find_saved_run(folder.path())));
   CHECK(saved.config.layers == 4);
   CHECK(saved.config.width == 32);
   CHECK(saved.config.vocab == 65);
@@ -322,10 +383,10 @@ TEST_CASE("a model alone is read back for generation, on any mesh") {
   CHECK(saved.progress.steps == 3);
   run_mesh("tp=2,pp=2", [&](const MeshPtr& mesh) {
     Gpt model(nn::Build(mesh, saved.dtype, 1), saved.config);
-    load_weights(folder.path(), model);
-    checkpoint::Checkpoint file(find_saved_run(folder.path()));
+    checkpoint::Checkpoint file = open_saved_run(mesh->world(), folder.path());
+    load_weights(file, model);
     for (const nn::ParameterPtr& p : model.parameters())
-      CHECK_MESSAGE(same_bits(whole(p->value, *p, *mesh), file.read(p->name)), p->name);
+      CHECK_MESSAGE(same_bits(whole(p->local, *p, *mesh), file.read(p->name)), p->name);
   });
 }
 
@@ -338,7 +399,7 @@ TEST_CASE("a checkpoint without what a run needs is refused with the entry's nam
     manifest.run = run;
     std::filesystem::create_directories(path);
     test::write_plainly(path / checkpoint::manifest_name, checkpoint::to_text(manifest));
-    const test::Caught error = test::caught([&] { read_saved_model(path); });
+    const test::Caught error = test::caught([&] { read_saved_model(checkpoint::Checkpoint(path)); });
     CHECK(error.code == ExitCode::data);
     return error;
   };

@@ -24,7 +24,7 @@ struct Layers {
 void collect(const std::string& mesh_text, DType dtype, std::uint64_t seed, Collected& weights) {
   run_mesh(mesh_text, [&](const MeshPtr& mesh) {
     const Layers layers(mesh, dtype, seed);
-    for (const nn::ParameterPtr& p : layers.build.parameters()) weights.add(p->name, whole(p->value, *p, *mesh));
+    for (const nn::ParameterPtr& p : layers.build.parameters()) weights.add(p->name, whole(p->local, *p, *mesh));
   });
 }
 
@@ -76,9 +76,9 @@ TEST_CASE("padded rows are zero, whatever the mesh") {
       const Layers layers(mesh, DType::f32, 11);
       const nn::Parameter& table = *layers.build.parameters().front();
       const std::int64_t first = table.rectangle.start[0];
-      for (std::int64_t row = 0; row < table.value.size(0); ++row) {
-        const Tensor vector = view::slice(table.value, 0, row, 1);
-        const double squares = kernels(Device::cpu).sum_squares({&vector, 1});
+      for (std::int64_t row = 0; row < table.local.size(0); ++row) {
+        const Tensor vector = view::slice(table.local, 0, row, 1);
+        const double squares = kernels(Device::cpu).sum_squares({&vector, 1}).value();
         CHECK((squares == 0) == (first + row >= 65));
       }
     });

@@ -97,8 +97,8 @@ std::map<std::string, Tensor> linear_reference(const Layer& layer, const Shape& 
     const nn::Build build(mesh, DType::f64, 3);
     const auto module = layer.make(build);
     randomise(build.parameters(), 0.5);
-    w = build.parameters()[0]->value.detach();
-    if (build.parameters().size() == 2) b = build.parameters()[1]->value.detach();
+    w = build.parameters()[0]->local.detach();
+    if (build.parameters().size() == 2) b = build.parameters()[1]->local.detach();
   });
   auto reference = linear_by_loops(15, 16, features.count(), random(layer.in, 1), random(layer.out, 2), w, b);
   if (!b.defined()) reference.erase("bias");
@@ -190,7 +190,7 @@ TEST_CASE("norm layers normalise, then apply their gain and shift") {
         }
       }
     };
-    const auto value = [&](std::size_t i) { return build.parameters()[i]->value; };
+    const auto value = [&](std::size_t i) { return build.parameters()[i]->local; };
     check(with_bias, true, value(0), value(1));
     check(without, true, value(2), {});
     check(rms, false, value(3), {});

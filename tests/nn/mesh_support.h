@@ -65,7 +65,7 @@ inline Tensor whole(const Tensor& local, const nn::Parameter& p, const DeviceMes
 
 /// Copies a whole tensor, which may lack padded rows, into this rank's shard.
 inline void set_whole(nn::Parameter& p, const Tensor& values) {
-  Tensor part = values, local = p.value;
+  Tensor part = values, local = p.local;
   for (int dim = 0; dim < part.dims(); ++dim) {
     const std::int64_t start = std::min(p.rectangle.start[dim], part.size(dim));
     const std::int64_t length = std::min(local.size(dim), part.size(dim) - start);
@@ -84,10 +84,10 @@ inline void randomise(const nn::ParameterList& parameters, double spread) {
       values.data<double>()[i] = spread * random_normal(77, stream_of(p->name), static_cast<std::uint64_t>(i));
     }
     for (int dim = 0; dim < values.dims(); ++dim) {
-      values = view::slice(values, dim, p->rectangle.start[dim], p->value.size(dim));
+      values = view::slice(values, dim, p->rectangle.start[dim], p->local.size(dim));
     }
     const NoGrad guard;
-    copy(values + cast(p->value, DType::f64), p->value);
+    copy(values + cast(p->local, DType::f64), p->local);
   }
 }
 

@@ -70,7 +70,7 @@ class Weights {
   explicit Weights(const nn::ParameterList& parameters) : parameters_(parameters) {}
   const double* operator()(std::string_view name) const {
     for (const nn::ParameterPtr& p : parameters_) {
-      if (p->name == name) return p->value.data<double>();
+      if (p->name == name) return p->local.data<double>();
     }
     return nullptr;
   }

@@ -87,10 +87,10 @@ Answer on_rank(const Question& q, const MeshPtr& mesh) {
       {.slice = tokens.slice(), .group = &mesh->group(Axis::tp), .smoothing = q.smoothing, .scale = loss_scale()});
   backward(loss);
 
-  const std::int64_t real = std::clamp<std::int64_t>(q.vocab - table.rectangle.start[0], 0, table.value.size(0));
+  const std::int64_t real = std::clamp<std::int64_t>(q.vocab - table.rectangle.start[0], 0, table.local.size(0));
   CHECK(tokens.slice().valid == real);
-  const Tensor padding = clone(view::slice(table.grad(), 0, real, table.value.size(0) - real));
-  CHECK(kernels(Device::cpu).sum_squares({&padding, 1}) == 0);
+  const Tensor padding = clone(view::slice(table.grad(), 0, real, table.local.size(0) - real));
+  CHECK(kernels(Device::cpu).sum_squares({&padding, 1}).value() == 0);
   return {loss.item(), embedded.detach(), grad(hidden), whole(table.grad(), table, *mesh)};
 }
 
@@ -101,7 +101,7 @@ Tensor whole_table(const Question& q) {
     const nn::Build build(mesh, q.dtype, 5);
     const nn::VocabEmbedding tokens(build / "wte", q.vocab, width, 1.0, false);
     randomise(build.parameters(), 0.1);
-    table = cast(whole(build.parameters().front()->value, *build.parameters().front(), *mesh), DType::f64);
+    table = cast(whole(build.parameters().front()->local, *build.parameters().front(), *mesh), DType::f64);
   });
   return table;
 }

@@ -43,10 +43,10 @@ nn::ParameterList make(const MeshPtr& mesh) {
   const auto add = [&](std::size_t i, bool copy_of_first) {
     const auto p = build.parameter(std::to_string(i), logical[i].shape, {.ep = logical[i].ep, .tp = logical[i].tp},
                                    nn::Init::zeros(), {.copy_of_earlier_stage = copy_of_first});
-    p->grad() = Tensor::empty(p->value.shape());
+    p->grad() = Tensor::empty(p->local.shape());
     Tensor part = whole_gradient(i);
     for (int dim = 0; dim < part.dims(); ++dim)
-      part = view::slice(part, dim, p->rectangle.start[dim], p->value.size(dim));
+      part = view::slice(part, dim, p->rectangle.start[dim], p->local.size(dim));
     copy(part, p->grad());
   };
   for (std::size_t i = 0; i < logical.size(); ++i) {

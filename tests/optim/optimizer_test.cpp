@@ -17,12 +17,12 @@ struct Model {
   explicit Model(DType dtype) : build(std::make_shared<const DeviceMesh>(self_group(), MeshShape{}), dtype, 4) {
     build.parameter("matrix", {7, 5}, {}, nn::Init::normal(1.0), {.decay = true});
     build.parameter("vector", {13}, {}, nn::Init::normal(1.0));
-    for (const nn::ParameterPtr& p : parameters()) p->grad() = Tensor::zeros(p->value.shape());
+    for (const nn::ParameterPtr& p : parameters()) p->grad() = Tensor::zeros(p->local.shape());
   }
   const nn::ParameterList& parameters() const { return build.parameters(); }
   void set_gradients(int step) {
     for (const nn::ParameterPtr& p : parameters()) {
-      const Tensor g = random(p->value.shape(), stream_of(p->name) + static_cast<std::uint64_t>(step), DType::f32);
+      const Tensor g = random(p->local.shape(), stream_of(p->name) + static_cast<std::uint64_t>(step), DType::f32);
       copy(g, p->grad());
     }
   }
@@ -38,7 +38,7 @@ std::vector<double> doubles(const Tensor& x) {
 struct Reference {
   std::vector<double> w, m, v;
   bool decay;
-  explicit Reference(const nn::Parameter& p) : w(doubles(p.value)), m(w.size(), 0), v(w.size(), 0), decay(p.decay) {}
+  explicit Reference(const nn::Parameter& p) : w(doubles(p.local)), m(w.size(), 0), v(w.size(), 0), decay(p.decay) {}
 
   /// Loshchilov and Hutter 2019, algorithm 2.
   void adamw(const std::vector<double>& gradient, double lr, double scale, int step, const optim::AdamWConfig& c) {
@@ -103,7 +103,7 @@ TEST_CASE("ten steps of AdamW are ten steps of the formula, with decay on the ma
         expected[i].adamw(doubles(p.grad()), lr_of(step), scale_of(step), step, config);
         CAPTURE(p.name);
         CAPTURE(step);
-        CHECK(relative(doubles(p.value), expected[i].w) < rounding);
+        CHECK(relative(doubles(p.local), expected[i].w) < rounding);
         CHECK(relative(doubles(state_of(*optimizer, "m", p)), expected[i].m) < rounding);
         CHECK(relative(doubles(state_of(*optimizer, "v", p)), expected[i].v) < rounding);
       }
@@ -127,7 +127,7 @@ TEST_CASE("ten steps of SGD, with and without momentum and decay") {
         for (std::size_t i = 0; i < expected.size(); ++i) {
           const nn::Parameter& p = *model.parameters()[i];
           expected[i].sgd(doubles(p.grad()), lr_of(step), scale_of(step), config);
-          CHECK_MESSAGE(relative(doubles(p.value), expected[i].w) < rounding, p.name, " at step ", step);
+          CHECK_MESSAGE(relative(doubles(p.local), expected[i].w) < rounding, p.name, " at step ", step);
         }
       }
     }
@@ -139,10 +139,10 @@ TEST_CASE("without gradients AdamW only decays, and only the matrix") {
   const auto before = references(model);
   const auto optimizer = optim::make_adamw(model.parameters(), {.weight_decay = 0.1});
   for (int step = 0; step < 10; ++step) optimizer->step(0.5, 1.0);
-  CHECK(doubles(model.parameters()[1]->value) == before[1].w);
+  CHECK(doubles(model.parameters()[1]->local) == before[1].w);
   std::vector<double> decayed = before[0].w;
   for (double& w : decayed) w *= std::pow(1 - 0.5 * 0.1, 10);
-  CHECK(relative(doubles(model.parameters()[0]->value), decayed) < rounding);
+  CHECK(relative(doubles(model.parameters()[0]->local), decayed) < rounding);
 }
 
 TEST_CASE("a resumed optimizer goes on as if it had not stopped; bias correction needs the step") {
@@ -165,7 +165,7 @@ TEST_CASE("a resumed optimizer goes on as if it had not stopped; bias correction
     if (with_steps) second->set_steps(first->steps());
     run(stopped, *second, 6, 10);
     for (std::size_t i = 0; i < 2; ++i) {
-      CHECK(same_bits(stopped.parameters()[i]->value, straight.parameters()[i]->value) == with_steps);
+      CHECK(same_bits(stopped.parameters()[i]->local, straight.parameters()[i]->local) == with_steps);
     }
   }
 }
@@ -185,7 +185,7 @@ TEST_CASE("bf16 parameters follow their f32 masters, in which small steps are no
       const Tensor master = state_of(*optimizer, "master", p);
       CHECK(master.dtype() == DType::f32);
       CHECK(relative(doubles(master), expected[i].w) < rounding);
-      CHECK(same_bits(p.value.detach(), cast(master, DType::bf16)));
+      CHECK(same_bits(p.local.detach(), cast(master, DType::bf16)));
     }
   }
 }
@@ -194,12 +194,12 @@ TEST_CASE("refreshing masters takes over parameters loaded from elsewhere") {
   Model model(DType::bf16);
   const auto optimizer = optim::make_sgd(model.parameters(), {});
   nn::Parameter& p = *model.parameters()[0];
-  const Tensor loaded = random(p.value.shape(), 5, DType::bf16);
-  copy(loaded, p.value);
+  const Tensor loaded = random(p.local.shape(), 5, DType::bf16);
+  copy(loaded, p.local);
   optimizer->refresh_masters();
   CHECK(same_bits(cast(state_of(*optimizer, "master", p), DType::bf16), loaded));
   optimizer->step(0.1, 1.0);  // gradients are zero
-  CHECK(same_bits(p.value.detach(), loaded));
+  CHECK(same_bits(p.local.detach(), loaded));
 }
 
 TEST_CASE("offloaded state is counted apart and changes no bit") {
@@ -218,7 +218,7 @@ TEST_CASE("offloaded state is counted apart and changes no bit") {
       optimizer->step(1e-2, 0.5);
     }
     std::vector<Tensor> all;
-    for (const nn::ParameterPtr& p : model.parameters()) all.push_back(clone(p->value.detach()));
+    for (const nn::ParameterPtr& p : model.parameters()) all.push_back(clone(p->local.detach()));
     for (const optim::StateTensor& state_tensor : optimizer->state()) all.push_back(clone(state_tensor.value));
     return all;
   };

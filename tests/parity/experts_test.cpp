@@ -82,7 +82,8 @@ std::vector<Tensor> router_gradients(const TrainOptions& o) {
 double relative(const Tensor& a, const Tensor& b) {
   Tensor difference = clone(a);
   kernels(Device::cpu).axpby(-1, b, 1, difference);
-  return std::sqrt(kernels(Device::cpu).sum_squares({&difference, 1}) / kernels(Device::cpu).sum_squares({&b, 1}));
+  return std::sqrt(kernels(Device::cpu).sum_squares({&difference, 1}).value() /
+                   kernels(Device::cpu).sum_squares({&b, 1}).value());
 }
 
 /// Every router's bias after three steps, by name, and the report of the third.

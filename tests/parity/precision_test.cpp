@@ -1,4 +1,7 @@
 // f16 with loss scaling: an overflow anywhere is a skip everywhere, and a skip changes nothing but the scale.
+#include <fmt/ranges.h>
+
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -14,7 +17,7 @@ namespace {
 
 std::vector<Tensor> everything(Trainer& trainer) {
   std::vector<Tensor> all;
-  for (const nn::ParameterPtr& p : trainer.model().parameters()) all.push_back(clone(p->value));
+  for (const nn::ParameterPtr& p : trainer.model().parameters()) all.push_back(clone(p->local));
   for (const optim::StateTensor& s : trainer.optimizer().state()) all.push_back(clone(s.value));
   return all;
 }
@@ -104,6 +107,59 @@ TEST_CASE("an activation that overflows f16 is seen, and a smaller scale mends i
     CHECK(skipped > 0);
     CHECK(trainer.scaler().scale() == std::ldexp(16777216.0, -skipped));
   });
+}
+
+namespace {
+
+/// The loss scale after each attempt of a step, negative where the step was skipped. The scale begins far too high and
+/// doubles after every second update, so that it meets the limit of f16 again and again.
+std::vector<double> scales(const std::string& mesh, std::int64_t micro_batch, std::int64_t zero, std::int64_t experts) {
+  constexpr int attempts = 16;
+  constexpr double far_too_high = 0x1p28;
+  TrainOptions o = training_options(mesh);
+  o.model.config.layers = 2;
+  o.model.config.experts.count = experts;
+  o.batch.micro_batches = {};
+  o.batch.micro_batch = micro_batch;
+  o.mesh.zero = zero;
+  o.precision.dtype = DType::f16;
+  o.precision.loss_scale = "dynamic";
+  o.precision.scaling.window = 2;
+  o.precision.scaling.hysteresis = 1;
+  std::vector<double> result(attempts);
+  on_ranks(o, [&](Trainer& trainer, const TrainOptions& options, const DeviceMesh& ranks) {
+    trainer.scaler().set_state(
+        {.scale = far_too_high, .good_updates = 0, .overflows_left = 1, .in_a_row = 0, .skipped = 0});
+    for (int i = 0; i < attempts; ++i) {
+      gradients_of_step(trainer, options, ranks, 8 * i);
+      const bool updated = trainer.update(1e-3, trainer.gradient_norm());
+      if (ranks.rank() == 0)
+        result[static_cast<std::size_t>(i)] = updated ? trainer.scaler().scale() : -trainer.scaler().scale();
+    }
+  });
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("which steps are skipped, and the loss scale, depend neither on the micro-batch nor on the mesh") {
+  for (const std::int64_t experts : {0, 4}) {
+    const std::vector<double> expected = scales("dp=1", 8, 0, experts);
+    REQUIRE(std::count_if(expected.begin(), expected.end(), [](double s) { return s < 0; }) > 2);
+    REQUIRE(std::count_if(expected.begin(), expected.end(), [](double s) { return s > 0; }) > 4);
+    struct Cut {
+      const char* mesh;
+      std::int64_t micro_batch, zero;
+    };
+    for (const Cut& c : {Cut{"dp=1", 1, 0}, Cut{"dp=1", 2, 0}, Cut{"dp=1", 4, 0}, Cut{"dp=2", 1, 0}, Cut{"dp=2", 4, 0},
+                         Cut{"dp=2", 2, 1}, Cut{"dp=2", 1, 2}, Cut{"dp=2", 2, 3}, Cut{"tp=2", 1, 0}, Cut{"tp=2", 4, 0},
+                         Cut{"pp=2", 1, 0}, Cut{"pp=2", 4, 0}, Cut{"dp=2,tp=2,pp=2", 1, 3}, Cut{"dp=2,ep=2", 2, 1}}) {
+      if (experts == 0 && std::string(c.mesh).find("ep=") != std::string::npos) continue;
+      const std::vector<double> got = scales(c.mesh, c.micro_batch, c.zero, experts);
+      CHECK_MESSAGE(got == expected, c.mesh, " micro-batch ", c.micro_batch, " zero ", c.zero, " experts ", experts,
+                    ": ", fmt::format("{}; expected {}", fmt::join(got, " "), fmt::join(expected, " ")));
+    }
+  }
 }
 
 TEST_CASE("the loss scale changes neither loss, norm nor weights beyond the rounding of f16") {

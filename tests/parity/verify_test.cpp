@@ -46,7 +46,7 @@ std::string error_of(const std::function<void()>& f) {
 auto perturb(const char* parameter, int rank) {
   return [=](Trainer& trainer, const DeviceMesh& mesh) {
     for (const nn::ParameterPtr& p : trainer.model().parameters()) {
-      if (mesh.rank() == rank && p->name == parameter) p->value.data<float>()[3] += 0.125F;
+      if (mesh.rank() == rank && p->name == parameter) p->local.data<float>()[3] += 0.125F;
     }
   };
 }
@@ -75,6 +75,25 @@ TEST_CASE("dp ranks whose weights differ are found after the step, by the parame
   const std::string error =
       error_of([] { loss_of_step(training_options("dp=2"), true, perturb("blocks.1.mlp.up.weight", 1)); });
   CHECK_MESSAGE(contains(error, "parameter blocks.1.mlp.up.weight"), error);
+}
+
+TEST_CASE("masters and moments that differ are found after the step, though the weights are equal") {
+  struct Change {
+    const char* kind;
+    float by;  // too little for a weight in bf16 to show it
+  };
+  for (const auto& [kind, by] : {Change{"master", 1e-7F}, Change{"m", 1e-9F}, Change{"v", 1e-13F}}) {
+    TrainOptions o = training_options("dp=2");
+    o.precision.dtype = DType::bf16;
+    const std::string error = error_of([&] {
+      loss_of_step(o, true, [&, kind = kind, by = by](Trainer& trainer, const DeviceMesh& mesh) {
+        for (const optim::StateTensor& s : trainer.optimizer().state())
+          if (mesh.rank() == 1 && s.full_name() == fmt::format("optimizer.{}.blocks.1.mlp.up.weight", kind))
+            s.value.data<float>()[3] += by;
+      });
+    });
+    CHECK_MESSAGE(contains(error, fmt::format("state optimizer.{}.blocks.1.mlp.up.weight", kind)), error);
+  }
 }
 
 TEST_CASE("the two copies of a tied embedding that differ are found") {

@@ -41,7 +41,7 @@ struct Stage {
     for (Tensor* parameter : {&weight, &bias}) {
       require_grad(*parameter);
       leaf_of(*parameter)->grad() = Tensor::zeros(parameter->shape());
-      leaf_of(*parameter)->set_deferrable();
+      leaf_of(*parameter)->set_parameter();
     }
   }
   Tensor operator()(const Tensor& x) const { return tanh(linear(x, weight, bias)); }  // [R, D] -> [R, D]
@@ -238,8 +238,8 @@ TEST_CASE("forward only: the same loss, no tape, no gradient, one micro-batch al
   }
 }
 
-TEST_CASE("a split backward leaves the weights' products for later, and computes what is cheap at once") {
-  // What each computation has added to the weight of rank 1, a middle stage, when it ends.
+TEST_CASE("a split backward leaves every gradient of a parameter for its second part") {
+  // What each computation has added to the parameters of rank 1, a middle stage, when it ends.
   const Schedule schedule = zero_bubble(3, 4);
   std::vector<double> weights, biases;
   run_thread_ranks(3, 1, deadline, [&](const std::shared_ptr<ProcessGroup>& group) {
@@ -269,7 +269,7 @@ TEST_CASE("a split backward leaves the weights' products for later, and computes
   for (std::size_t i = 0; i < kinds.size(); ++i) {
     CAPTURE(i);
     CHECK((weights[i + 1] != weights[i]) == (kinds[i] == ActionKind::backward_weight));
-    CHECK((biases[i + 1] != biases[i]) == (kinds[i] == ActionKind::backward_input));
+    CHECK((biases[i + 1] != biases[i]) == (kinds[i] == ActionKind::backward_weight));
   }
 }
 

@@ -141,6 +141,7 @@ TEST_CASE("profile: steps are recorded without what a run does between them") {
   CHECK(table->starts_with("2 steps of rank 0"));
   const std::string trace = read_file(file);
   std::filesystem::remove(file);
+  CHECK(trace.starts_with(Profiling::trace_beginning));  // by which a later run knows that it may replace it
   CHECK(trace.find("evaluation") == std::string::npos);
   const nlohmann::json events = nlohmann::json::parse(trace)["traceEvents"];
   CHECK(std::count_if(events.begin(), events.end(), [](const nlohmann::json& e) { return e["name"] == "step"; }) == 2);

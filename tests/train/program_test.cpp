@@ -105,23 +105,3 @@ TEST_CASE("a wrong request has no place; other failures have one even before the
           });
         }) == "trireme: FATAL[70] rank 1: [internal] boom; this is a bug in Trireme");
 }
-
-TEST_CASE("ranks with different configurations are told the key and the values") {
-  const std::string a = R"({"lr": 0.1, "steps": 5})", b = R"({"lr": 0.1, "steps": 6})";
-  CHECK(configuration_difference({a, a, a}) == "");
-  CHECK(configuration_difference({a, b, a}) ==
-        "--steps differs between ranks: 5 on rank 0, 2; 6 on rank 1; expected one configuration; start every rank with "
-        "the same flags");
-  CHECK(contains(configuration_difference({a, R"({"lr": 0.1, "steps": 5, "new": 1})"}), "different keys"));
-
-  std::atomic<int> refused{0};
-  run_ranks(options_on("dp=3"), [&](Rank& rank) {
-    require_same_configuration(*rank.world, a);
-    const std::string mine = rank.world->rank() == 1 ? R"({"lr": 0.25, "steps": 5})" : a;
-    const std::string found = trireme::testing::failure([&] { require_same_configuration(*rank.world, mine); });
-    refused +=
-        contains(found, "64 trireme: [configuration] --lr differs between ranks: 0.1 on rank 0, 2; 0.25 on rank 1") ? 1
-                                                                                                                    : 0;
-  });
-  CHECK(refused == 3);
-}

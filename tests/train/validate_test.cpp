@@ -90,7 +90,7 @@ TEST_CASE("a profile replaces nothing but a profile") {
   std::filesystem::create_directories(folder / "run" / "checkpoints");
   const auto file = (folder / "file").string(), out = (folder / "run").string();
   write_file(file, "a text to learn from");
-  CHECK(contains(verdict({"--profile", file}), "64 trireme: [profile] --profile " + file + " exists and holds"));
+  CHECK(contains(verdict({"--profile", file}), "64 trireme: [profile] --profile " + file + " exists and is no trace"));
   CHECK(read_file(file) == "a text to learn from");
   write_file(file, "");  // as mktemp makes them
   CHECK(verdict({"--profile", file}) == "nothing");

@@ -54,7 +54,7 @@ Tensor loss_of(const HandMade& model, const std::vector<std::size_t>& order, int
   Tensor loss = Tensor::zeros({});
   for (const std::size_t i : order) {
     const nn::Parameter& p = *model.parameters[i];
-    loss = loss + weighted_sum(p, ramp(p.value.shape(), factor(i, rank, microbatch)));
+    loss = loss + weighted_sum(p, ramp(p.local.shape(), factor(i, rank, microbatch)));
   }
   return loss;
 }
@@ -67,7 +67,7 @@ std::vector<std::size_t> in_order(const HandMade& model) {
 
 bool is_expected(const Zero& zero, const HandMade& model, const DeviceMesh& mesh, std::size_t i, int microbatches) {
   const nn::Parameter& p = *model.parameters[i];
-  const Tensor expected = ramp(p.value.shape(), expected_factor(mesh, p, i, microbatches));
+  const Tensor expected = ramp(p.local.shape(), expected_factor(mesh, p, i, microbatches));
   return same_bits(zero.gradient(i), zero.shards()[i]->part(expected));
 }
 
@@ -143,7 +143,9 @@ TEST_CASE("sums over copies start during backward, and miss nothing when more or
                                                                [](const auto& b) { return b.replicas != nullptr; }));
             CHECK(copied > 2);
             // Two buckets at most are on their way, so that all but those have gone on to their copies.
-            if (stage == 1 || (expected > 0 && expected <= microbatches)) CHECK(report.copies_overlapped >= copied - 2);
+            const int on_the_way = shard_ranks == 1 ? 0 : 2;
+            if (stage == 1 || (expected > 0 && expected <= microbatches))
+              CHECK(report.copies_overlapped >= copied - on_the_way);
             if (stage > 1 && expected == 7) CHECK(report.copies_overlapped == 0);
             for (std::size_t i = 0; i < model.parameters.size(); ++i)
               CHECK_MESSAGE(is_expected(zero, model, *mesh, i, microbatches), "stage ", stage, " shards over ",
@@ -219,7 +221,7 @@ TEST_CASE("trap 2: the norm counts each element once, with the same bits on ever
           zero.last_microbatch();
           Tensor loss = Tensor::zeros({});
           for (const nn::ParameterPtr& p : model.parameters)
-            loss = loss + weighted_sum(*p, Tensor::full(p->value.shape(), 1));
+            loss = loss + weighted_sum(*p, Tensor::full(p->local.shape(), 1));
           backward(loss);
           zero.finish();
           norms.add("norm", Tensor::full({1}, zero.gradient_norm(), DType::f64));

@@ -20,11 +20,13 @@ TEST_CASE("rows are shared evenly, the first ranks have one more, and a rank may
   }
 }
 
-TEST_CASE("the dim that is cut has rows enough for even pieces") {
+TEST_CASE("the dim that is cut has rows enough for even pieces, and is not the last of several") {
   CHECK(optim::dim_to_cut({3, 384, 384}, 4) == 1);
   CHECK(optim::dim_to_cut({1536, 384}, 4) == 0);
   CHECK(optim::dim_to_cut({32, 7}, 2) == 0);
-  CHECK(optim::dim_to_cut({5, 7}, 2) == 1);
+  CHECK(optim::dim_to_cut({5, 7}, 2) == 0);
+  CHECK(optim::dim_to_cut({3, 384}, 4) == 0);
+  CHECK(optim::dim_to_cut({2, 8, 384}, 4) == 1);
   CHECK(optim::dim_to_cut({3}, 8) == 0);
 }
 

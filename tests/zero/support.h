@@ -30,11 +30,11 @@ struct HandMade {
     for (std::int64_t& start : parameter->rectangle.start) start = 0;
     parameter->placements = placements;
     parameter->logical_rows = local[0];
-    parameter->value = Tensor::zeros(local, dtype);
+    parameter->local = Tensor::zeros(local, dtype);
     nn::initialise(*parameter, nn::Init::normal(1.0), 9);
-    require_grad(parameter->value);
+    require_grad(parameter->local);
     parameters.push_back(parameter);
-    if (unit != nullptr) unit->parameters.push_back(parameter);
+    if (unit != nullptr) unit->add(parameter);
     return parameter;
   }
 };
@@ -54,9 +54,9 @@ inline Tensor ramp(const Shape& shape, double factor) {
   return x;
 }
 
-/// sum(value * weights): the gradient of value is `weights`.
+/// sum(value * weights): the gradient of value is `weights`. For tests of gradients, in which units are not used.
 inline Tensor weighted_sum(const nn::Parameter& parameter, const Tensor& weights) {
-  return sum(cast_to(parameter.value, DType::f32) * weights);
+  return sum(cast_to(parameter.local, DType::f32) * weights);
 }
 
 }  // namespace trireme::testing

@@ -1,76 +1,17 @@
 // A GPT trained with ZeRO 0 to 3: the same bits where the order of sums allows, the same saved file, the same tied
 // weights.
+#include "tests/zero/training.h"
+
 #include <filesystem>
 
 #include "core/random.h"
 #include "tests/data/helpers.h"
-#include "tests/models/trainer.h"
-#include "train/trainer.h"
-#include "train/validate.h"
 
 using namespace trireme;
 using namespace trireme::testing;
 using trireme::test::TempFolder;
 
 namespace {
-
-struct Job {
-  std::string mesh = "dp=2";
-  std::int64_t zero = 0;
-  std::int64_t micro_batches = 1;
-  DType dtype = DType::f32;
-  double clip = 1.0;
-  std::string pipeline = "1f1b";
-  std::int64_t global_batch = 12;
-  std::int64_t dp_shard = 0;
-};
-
-TrainOptions options_of(const Job& job) {
-  TrainOptions o;
-  o.model.config = {.layers = 4, .heads = 2, .width = 22, .context = 8, .vocab = test_vocab};  // 22: uneven shards
-  o.mesh.axes = job.mesh;
-  o.mesh.pipeline = job.pipeline;
-  o.mesh.zero = job.zero;
-  if (job.zero == 3) o.mesh.zero_resident = 200;
-  if (job.dp_shard > 0) o.mesh.dp_shard = job.dp_shard;
-  o.batch.global_batch = job.global_batch;
-  o.batch.micro_batches = job.micro_batches;
-  o.precision.dtype = job.dtype;
-  o.optimizer.clip = job.clip;
-  resolve(o, 0);
-  validate(o);
-  return o;
-}
-
-/// A trainer and the samples it has seen.
-struct Run {
-  Run(const TrainOptions& o, const MeshPtr& mesh)
-      : options(o), plan(o.batch_sizes().on_rank(mesh->coord(Axis::dp))), trainer(o, mesh, 4 << 10) {}
-
-  void steps(int count) {
-    for (int i = 0; i < count; ++i) {
-      const auto next = [&](int microbatch) {
-        return sampler.make_batch(plan.first_sample(progress.samples, microbatch), options.batch_sizes().micro_batch);
-      };
-      const double tokens = static_cast<double>(options.batch_sizes().tokens_per_step(options.model.config.context));
-      trainer.gradients(next, 1.0 / tokens);
-      trainer.update(3e-3, trainer.gradient_norm());
-      progress = {.steps = progress.steps + 1, .samples = progress.samples + options.batch_sizes().global_batch};
-    }
-  }
-  void save(const std::filesystem::path& out) {
-    save_run(out, trainer.model(), trainer.optimizer(), progress, test_tokenizer(), 7);
-  }
-  void load(const std::filesystem::path& from) {
-    progress = load_run(from, trainer.model(), trainer.optimizer(), test_tokenizer(), 7);
-  }
-
-  TrainOptions options;
-  BatchPlan plan;
-  trireme::Trainer trainer;
-  Sampler sampler{test_tokens(3000), 8, 7};
-  Progress progress;
-};
 
 /// The names and bytes of all whole tensors of a saved run.
 std::string contents(const std::filesystem::path& out) {
@@ -89,7 +30,7 @@ std::string trained(const Job& job, int steps, const std::filesystem::path& out,
                     const std::filesystem::path& from = {}) {
   const TrainOptions o = options_of(job);
   run_mesh(job.mesh, [&](const MeshPtr& mesh) {
-    Run run(o, mesh);
+    ZeroRun run(o, mesh);
     if (!from.empty()) run.load(from);
     run.steps(steps);
     run.save(out);
@@ -178,7 +119,7 @@ TEST_CASE("trap 1: both copies of a tied embedding stay bit-equal for 20 steps, 
     const TrainOptions o = options_of({.mesh = "dp=2,pp=2", .zero = zero, .micro_batches = 3});
     Collected copies;
     run_mesh("dp=2,pp=2", [&](const MeshPtr& mesh) {
-      Run run(o, mesh);
+      ZeroRun run(o, mesh);
       run.steps(20);
       for (const optim::StateTensor& weight : run.trainer.optimizer().weights()) {
         if (weight.parameter->name != "wte.weight") continue;

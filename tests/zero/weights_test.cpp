@@ -32,7 +32,7 @@ Tensor forward(HandMade& model, const std::function<void(const nn::Parameter&)>&
       Tensor y = in;
       for (const nn::ParameterPtr& p : unit.parameters) {
         look(*p);
-        y = y + sum(square(cast_to(p->value, DType::f32)));  // backward needs the value
+        y = y + sum(square(cast_to(p->value(), DType::f32)));  // backward needs the value
       }
       return y;
     });
@@ -56,13 +56,13 @@ TEST_CASE("trap 18: weights are gathered again after a step, and padding of unev
         for (const int prefetch : {0, 1, 3}) {
           HandMade model = make_model();
           std::map<std::string, std::vector<double>> expected;
-          for (const nn::ParameterPtr& p : model.parameters) expected[p->name] = doubles(p->value);
+          for (const nn::ParameterPtr& p : model.parameters) expected[p->name] = doubles(p->local);
           Zero zero(model.parameters, *model.units, *mesh,
                     {.stage = stage, .prefetch = prefetch, .resident_bytes = 0, .gathering_bytes = 1});
           const auto optimizer = optim::make_sgd(zero.shards(), {});
           zero.attach(*optimizer);
           const auto look = [&](const nn::Parameter& p) {
-            const std::vector<double> values = doubles(p.value);
+            const std::vector<double> values = doubles(p.value());
             for (std::size_t i = 0; i < values.size(); ++i)
               CHECK(values[i] == doctest::Approx(expected[p.name][i]).epsilon(1e-5));
           };
@@ -98,12 +98,12 @@ TEST_CASE("a paged parameter has memory only inside its unit; outside, touching 
     for (const ZeroBucket& bucket : zero.buckets()) pieces += 4 * bucket.piece;
     CHECK(live() - before == pieces);
     const nn::Parameter& p = *model.parameters[0];
-    CHECK_THROWS_WITH_AS(p.value.data<float>(), doctest::Contains("have been released"), Error);
+    CHECK_THROWS_WITH_AS(p.local.data<float>(), doctest::Contains("have been released"), Error);
     const NoGrad guard;
     forward(model, [&](const nn::Parameter&) { CHECK(live() - before >= pieces + unit); });
     zero.settle();
     CHECK(live() - before == pieces);
-    CHECK_THROWS_AS(p.value.data<float>(), Error);
+    CHECK_THROWS_AS(p.local.data<float>(), Error);
   });
 }
 
@@ -114,7 +114,63 @@ TEST_CASE("parameters below the threshold, and those of no unit, stay") {
     const nn::ParameterPtr loose = model.add("loose", {100, 100});
     Zero zero(model.parameters, *model.units, *mesh, {.stage = 3, .resident_bytes = 100});
     for (const nn::ParameterPtr& p : model.parameters)
-      CHECK(p->value.has_elements() == (p->value.bytes() < 100 || p == loose));
+      CHECK(p->local.has_elements() == (p->local.bytes() < 100 || p == loose));
+  });
+}
+
+TEST_CASE(
+    "a use that a model forgets is an error that names the parameter, under every stage, before and after a step") {
+  for (const char* text : {"dp=1", "dp=2"}) {
+    run_mesh(text, [&](const MeshPtr& mesh) {
+      for (const int stage : {1, 2, 3}) {
+        HandMade model = make_model();
+        Zero zero(model.parameters, *model.units, *mesh, {.stage = stage, .resident_bytes = 0});
+        const auto optimizer = optim::make_sgd(zero.shards(), {});
+        zero.attach(*optimizer);
+        const auto refused = [&] {
+          CHECK_THROWS_WITH_AS(model.parameters[0]->value(), doctest::Contains("a0 is read outside a use of its unit"),
+                               Error);
+        };
+        for (int step = 0; step < 2; ++step) {
+          refused();
+          zero.zero();
+          zero.last_microbatch();
+          const Tensor y = forward(model, [](const nn::Parameter&) {});
+          refused();
+          backward(y);
+          zero.finish();
+          refused();
+          zero.update(*optimizer, 0.01, 1.0);
+        }
+        refused();
+        zero.settle();
+        refused();
+      }
+    });
+  }
+}
+
+TEST_CASE("parameters of no unit have the values of the last update at any time") {
+  run_mesh("dp=2", [](const MeshPtr& mesh) {
+    for (const int stage : {1, 2, 3}) {
+      HandMade model = make_model();
+      model.unit = nullptr;
+      const nn::ParameterPtr loose = model.add("loose", {100, 3});
+      std::vector<double> expected = doubles(loose->value());
+      Zero zero(model.parameters, *model.units, *mesh, {.stage = stage, .resident_bytes = 0});
+      const auto optimizer = optim::make_sgd(zero.shards(), {});
+      zero.attach(*optimizer);
+      for (int step = 0; step < 2; ++step) {
+        zero.zero();
+        zero.last_microbatch();
+        backward(weighted_sum(*loose, Tensor::full({100, 3}, 1)));
+        zero.finish();
+        zero.update(*optimizer, 0.25, 1.0);
+        for (double& w : expected) w -= 0.25 * 2;
+        const std::vector<double> values = doubles(loose->value());
+        for (std::size_t i = 0; i < values.size(); ++i) CHECK(values[i] == doctest::Approx(expected[i]).epsilon(1e-5));
+      }
+    }
   });
 }
 
@@ -140,8 +196,8 @@ TEST_CASE("gathered bf16 weights are the rounded masters of their owners, the sa
       const NoGrad guard;
       forward(model, [&](const nn::Parameter& p) {
         const optim::StateTensor& master = masters.at(&p);
-        CHECK(same_bits(master.shard->part(p.value.detach()), cast(master.value, DType::bf16)));
-        seen.add(p.name, clone(p.value.detach()));
+        CHECK(same_bits(master.shard->part(p.value().detach()), cast(master.value, DType::bf16)));
+        seen.add(p.name, clone(p.value().detach()));
       });
     });
     for (const auto& [name, values] : seen.all()) {
@@ -154,10 +210,10 @@ TEST_CASE("trap 21: without a gradient AdamW decays matrices only, also when the
   run_mesh("dp=3", [](const MeshPtr& mesh) {
     for (const int stage : {1, 2, 3}) {
       HandMade model = make_model();
-      for (const nn::ParameterPtr& p : model.parameters) p->decay = p->value.dims() == 2;
+      for (const nn::ParameterPtr& p : model.parameters) p->decay = p->local.dims() == 2;
       std::map<std::string, std::vector<double>> expected;
       for (const nn::ParameterPtr& p : model.parameters) {
-        expected[p->name] = doubles(p->value);
+        expected[p->name] = doubles(p->local);
         for (double& w : expected[p->name]) w *= p->decay ? std::pow(1 - 0.5 * 0.1, 4) : 1;
       }
       Zero zero(model.parameters, *model.units, *mesh, {.stage = stage, .resident_bytes = 0});
@@ -170,7 +226,7 @@ TEST_CASE("trap 21: without a gradient AdamW decays matrices only, also when the
       }
       const NoGrad guard;
       forward(model, [&](const nn::Parameter& p) {
-        const std::vector<double> values = doubles(p.value);
+        const std::vector<double> values = doubles(p.value());
         for (std::size_t i = 0; i < values.size(); ++i)
           CHECK(values[i] == doctest::Approx(expected[p.name][i]).epsilon(1e-6));
       });
