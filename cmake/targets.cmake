@@ -4,7 +4,7 @@
 # a sanitizer has nothing to say. cuda brings its own builds: every build without sanitizers has cuda_asan_test, and
 # cuda_race_test checks for races what ThreadSanitizer cannot follow, fibers. `ninja -C build-asan cuda_test` works too.
 # device trains with those kernels, which takes a quarter of an hour there; comm has the groups that move its tensors.
-set(TRIREME_NOT_SANITIZED cli cuda device golden layering parity)
+set(TRIREME_NOT_SANITIZED cli cuda device explore golden layering parity)
 add_custom_target(unit_tests)  # builds those; `ctest -L unit` runs them
 
 # trireme_library(NAME SOURCES a.cpp ... LINKS trireme_core ...): one layer as a static library.

@@ -2,6 +2,8 @@
 """Are the tests awake? Plants classic bugs of parallel training, one at a time, and shows that a test fails for each.
 
   scripts/mutation_check.py               all of them, some ten minutes; the status is 0 when every one is caught
+  scripts/mutation_check.py --explore     the same, but the explorer looks for each bug, for at most ten minutes; the
+                                          status is 0 when it finds 95 of 100 (an hour)
   scripts/mutation_check.py --only zigzag those whose name contains the text
   scripts/mutation_check.py --list        names them; the status is 0 when every one has its line in the sources
 
@@ -14,11 +16,14 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 COPY = os.path.join(ROOT, "build-mutation")
 PATIENCE = 150  # seconds for a test, which takes one to forty
+EXPLORING = 600  # seconds for the explorer to find one bug
+EXPLORER = ["explore", "parity", "train_gpt"]
 
 
 @dataclass
@@ -41,11 +46,17 @@ MUTATIONS = [
              "completed(linear(x, weight(), {}))", "completed(linear(x, weight(), bias()))",
              "nn_test"),
     Mutation("replicated parameters counted tp times in the norm", "optim/gradient_norm.cpp",
-             "Tensor sum = Tensor::full({1}, sums[1] + sums[3], DType::f64);",
-             "Tensor sum = Tensor::full({1}, sums[0] + sums[1] + sums[2] + sums[3], DType::f64);\n  sums[0] = sums[2] = 0;",
+             "if (part.shards != nullptr) groups.push_back(part.shards);",
+             "if (part.parameter->placements.tp.sharded() == false && mesh.size(Axis::tp) > 1) "
+             "groups.push_back(&mesh.group(Axis::tp));",
              "optim_test"),
+    Mutation("rows of a gradient cut by a shard", "optim/shard.cpp", "std::max(1, shape.dims() - 1)", "shape.dims()",
+             "zero_test", "*norm of given gradients*"),
     Mutation("a tied copy counted in the norm", "optim/gradient_norm.cpp",
-             "if (parameter->copy_of_earlier_stage) continue;", "", "optim_test"),
+             "if (part.parameter->copy_of_earlier_stage) continue;", "", "optim_test"),
+    Mutation("zero-bubble: gradients of gains and biases added in B", "autograd/engine.cpp",
+             "add_weight_gradient(*leaf, [leaf, gradient] { leaf->accumulate(gradient); });", "leaf->accumulate(gradient);",
+             "pipeline_test"),
     Mutation("gradients of tied embeddings not summed", "parallel/grad_sync.cpp",
              "for (const nn::ParameterPtr& parameter : tied_) sum(parameter->grad(), *mesh_.pipeline_ends());", "",
              "grad_sync_test"),
@@ -72,15 +83,15 @@ MUTATIONS = [
     Mutation("ring attention: the wrong half of the keys", "nn/ring_attention.cpp", "b.keys = {0, half};",
              "b.keys = {half, half};", "nn_test"),
     Mutation("learned positions by their place on the rank", "models/gpt.cpp",
-             "slice(positions_->value, 0, run.global, run.length)", "slice(positions_->value, 0, run.local, run.length)",
+             "slice(positions_->value(), 0, run.global, run.length)", "slice(positions_->value(), 0, run.local, run.length)",
              "parity_test", "*context parallel*,*sequence parallel*,*cp=*,*cut over cp*"),
     Mutation("dropout masks by place on the rank", "nn/module.cpp", "where.start[1] = run.global;",
              "where.start[1] = run.local;", "nn_test"),
     Mutation("dropout masks by place in the micro-batch", "nn/module.cpp", ".start = {run().first_sample, 0, 0}};",
              ".start = {0, 0, 0}};", "nn_test"),
     Mutation("padded vocabulary inside the softmax", "nn/vocab_embedding.cpp",
-             "slice_.valid = std::clamp<std::int64_t>(vocab - slice_.first, 0, weight_->value.size(0));",
-             "slice_.valid = weight_->value.size(0);", "nn_test"),
+             "slice_.valid = std::clamp<std::int64_t>(vocab - slice_.first, 0, weight_->local.size(0));",
+             "slice_.valid = weight_->local.size(0);", "nn_test"),
     Mutation("cross-entropy with each rank's own maximum", "nn/cross_entropy.cpp",
              "options.group->all_reduce(maximum, ReduceOp::max).wait();", "", "nn_test"),
     Mutation("initial values by place on the rank", "nn/parameter.cpp",
@@ -93,8 +104,11 @@ MUTATIONS = [
              "const auto sequences = static_cast<double>(logits.size(0));", "nn_test"),
     Mutation("ZeRO-2 keeps the last micro-batch only", "parallel/zero/gradients.cpp",
              "axpby(1.0, sent.piece, 1.0, sum);", "axpby(1.0, sent.piece, 0.0, sum);", "zero_test"),
+    Mutation("a head read outside its unit", "models/gpt.cpp",
+             "gathered(use_head_(slice(all, 1, position, 1), logits_of))", "gathered(logits_of(slice(all, 1, position, 1)))", "zero_test", "*logits after a step*"),
     Mutation("ZeRO: the norm of one shard", "parallel/zero/zero.cpp",
-             "if (mesh_.size(Axis::pp) > 1) mesh_.group(Axis::pp).all_reduce(sum).wait();", "", "zero_test"),
+             "bucket.in_piece(gradients_.piece(b), i), bucket.group}", "bucket.in_piece(gradients_.piece(b), i)}",
+             "zero_test", "*norm*"),
     Mutation("zero-bubble: weights' part of a backward lost", "parallel/pipeline/schedule.cpp",
              "if (rank.backwarded - rank.finished > r) rank.backward_weight();",
              "if (rank.backwarded - rank.finished > r) ++rank.finished;", "pipeline_test"),
@@ -112,13 +126,14 @@ def run(command, **more):
     return subprocess.run(command, cwd=COPY, capture_output=True, text=True, errors="replace", check=False, **more)
 
 
-def prepare():
+def prepare(targets):
     """A copy of the committed sources with a build folder of its own; the compiler cache makes it quick."""
     shutil.rmtree(COPY, ignore_errors=True)
     os.makedirs(COPY)
     archive = subprocess.run(["git", "archive", "HEAD"], cwd=ROOT, capture_output=True, check=True).stdout
     subprocess.run(["tar", "x", "-C", COPY], input=archive, check=True)
-    for command in (["cmake", "--preset", "release"], build_command(sorted({m.test for m in MUTATIONS}))):
+    # Without nvcc, which takes minutes: no mutation is in what it compiles.
+    for command in (["cmake", "--preset", "release", "-DTRIREME_CUDA=OFF"], build_command(targets)):
         result = run(command)
         if result.returncode != 0:
             sys.exit(f"mutation_check: '{' '.join(command)}' failed in {COPY}:\n{result.stdout[-3000:]}{result.stderr[-2000:]}")
@@ -145,6 +160,18 @@ def test(mutation):
     return True, case.group(1) if case else f"{mutation.test} ended with status {result.returncode}"
 
 
+def explore(mutation):
+    """As test(), by the explorer, which knows nothing of the bug."""
+    if run(build_command(EXPLORER)).returncode != 0:
+        return True, "the compiler"
+    start = time.monotonic()
+    result = run(["build/bin/explore", "--first", "--seconds", str(EXPLORING)], timeout=2 * EXPLORING)
+    found = re.search(r"^WRONG \((.*?)\): (.{0,120})", result.stdout, re.MULTILINE)
+    if found is None:
+        return False, result.stdout[-300:]
+    return True, f"{time.monotonic() - start:.0f} s, {found.group(1)}: {found.group(2)}"
+
+
 def planted_nowhere(mutation):
     """Why the mutation can't be planted in the sources of this checkout; empty when it can."""
     with open(os.path.join(ROOT, mutation.file), encoding="utf-8") as file:
@@ -152,7 +179,7 @@ def planted_nowhere(mutation):
     return "" if found == 1 else f"the line is in {mutation.file} {found} times"
 
 
-def check(mutation):
+def check(mutation, look):
     path = os.path.join(COPY, mutation.file)
     with open(path, encoding="utf-8") as file:
         source = file.read()
@@ -161,7 +188,7 @@ def check(mutation):
     try:
         with open(path, "w", encoding="utf-8") as file:
             file.write(source.replace(mutation.old, mutation.new))
-        return test(mutation)
+        return look(mutation)
     finally:
         with open(path, "w", encoding="utf-8") as file:
             file.write(source)
@@ -171,6 +198,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", metavar="TEXT", help="mutations whose name contains TEXT")
     parser.add_argument("--list", action="store_true", help="print the mutations and where one no longer has a line, run nothing")
+    parser.add_argument("--explore", action="store_true", help="let the explorer find each bug, not the test that knows it")
     options = parser.parse_args()
     chosen = [m for m in MUTATIONS if options.only in m.name]
     if not chosen:
@@ -179,14 +207,15 @@ def main():
         for mutation in chosen:
             print(f"{mutation.name}: {mutation.file}, {mutation.test} {planted_nowhere(mutation)}")
         return 1 if any(planted_nowhere(m) for m in chosen) else 0
-    prepare()
+    look = explore if options.explore else test
+    prepare(EXPLORER if options.explore else sorted({m.test for m in chosen}))
     caught = 0
     for mutation in chosen:
-        noticed, how = check(mutation)
+        noticed, how = check(mutation, look)
         caught += noticed
         print(f"{'caught  ' if noticed else 'SURVIVED'} | {mutation.name} | {mutation.file} | {how}", flush=True)
     print(f"{caught} caught, {len(chosen) - caught} survived")
-    return 0 if caught == len(chosen) else 1
+    return 0 if caught >= (0.95 if options.explore else 1) * len(chosen) else 1
 
 
 if __name__ == "__main__":

@@ -1,0 +1,64 @@
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "train/explore/compare.h"
+
+using namespace trireme::explore;
+
+namespace {
+
+/// A run of two steps.
+Outcome run(double loss, int tokens = 8) {
+  Outcome outcome;
+  outcome.records[1] = {{"step", 1}, {"loss", 2.5}, {"tokens", 4}};
+  outcome.records[2] = {{"step", 2}, {"loss", loss}, {"tokens", tokens}};
+  return outcome;
+}
+
+std::vector<Gap> none(int) { return {}; }
+
+}  // namespace
+
+TEST_CASE("differences within rounding need no explanation") {
+  const auto found = gaps(run(2.0), run(2.0 + 1e-6));
+  REQUIRE(found.size() == 1);
+  CHECK(found[0].key == "loss");
+  CHECK(found[0].step == 2);
+  CHECK(found[0].relative == doctest::Approx(5e-7));
+  CHECK(unexplained(found, 1e-5, none).empty());
+  CHECK_FALSE(unexplained(found, 1e-7, none).empty());
+}
+
+TEST_CASE("a larger difference is taken when rounding reaches as far, and not otherwise") {
+  const auto found = gaps(run(2.0), run(2.02));
+  const auto reached = [](double loss) { return [loss](int) { return gaps(run(2.0), run(loss)); }; };
+  CHECK(unexplained(found, 1e-5, reached(2.01)).empty());
+  CHECK_FALSE(unexplained(found, 1e-5, reached(2.001)).empty());
+}
+
+TEST_CASE("counts have no rounding, and a run that is shorter is another run") {
+  CHECK_FALSE(unexplained(gaps(run(2.0), run(2.0, 9)), 1.0, none).empty());
+  Outcome shorter = run(2.0);
+  shorter.records.erase(2);
+  CHECK_FALSE(unexplained(gaps(run(2.0), shorter), 1.0, none).empty());
+}
+
+TEST_CASE("steps before the first one are not compared, and what only one run has is a gap") {
+  CHECK(gaps(run(2.0), run(3.0), 3).empty());
+  Outcome with_validation = run(2.0);
+  with_validation.records[2]["val_loss"] = 1.0;
+  for (const auto& found : {gaps(with_validation, run(2.0)), gaps(run(2.0), with_validation)}) {
+    REQUIRE(found.size() == 1);
+    CHECK(found[0].key == "val_loss");
+    CHECK(std::isinf(found[0].relative));
+  }
+}
+
+TEST_CASE("sampled text is compared, also where it is not UTF-8") {
+  Outcome a = run(2.0), b = run(2.0);
+  a.samples[2] = "ab\xff";
+  b.samples[2] = "ac\xff";
+  REQUIRE(gaps(a, b).size() == 1);
+  CHECK(std::isinf(gaps(a, b)[0].relative));
+}

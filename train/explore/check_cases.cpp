@@ -1,0 +1,223 @@
+// How a case of each kind is judged. Read next: train/explore/draw_cases.cpp.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "core/io.h"
+#include "train/explore/compare.h"
+#include "train/explore/kinds.h"
+#include "train/explore/neutral.h"
+#include "train/explore/sizes.h"
+#include "train/explore/space.h"
+#include "train/options.h"
+#include "train/parity.h"
+
+namespace trireme::explore {
+namespace {
+
+/// What the programs print last, for a report.
+std::string ending(int code, const std::string& last_line) {
+  return fmt::format("exit code {}{}{}", code, code == Ended::timed_out ? " (not done in time)" : "",
+                     last_line.empty() ? "" : ": " + last_line);
+}
+
+std::string last_line(const std::string& output) {
+  Outcome outcome;
+  outcome.output = output;
+  return outcome.last_line();
+}
+
+bool is_refusal(int code) {
+  return code == static_cast<int>(ExitCode::usage) || code == static_cast<int>(ExitCode::data);
+}
+
+/// What two runs' exit codes say by themselves: nothing when both ended well.
+std::optional<Verdict> judge_codes(const Outcome& a, const Outcome& b) {
+  if (a.code == 0 && b.code == 0) return std::nullopt;
+  if (a.code == b.code && is_refusal(a.code)) return Verdict::refused(a.last_line());
+  const bool both_numerical = a.code == b.code && a.code == static_cast<int>(ExitCode::numerical);
+  if (both_numerical) return Verdict::refused(a.last_line());  // no numbers to compare: a loss scale of no use
+  return Verdict::wrong(
+      fmt::format("{}, the other run: {}", ending(a.code, a.last_line()), ending(b.code, b.last_line())));
+}
+
+std::string value_of(const Arguments& flags, const std::string& flag, const std::string& otherwise = "") {
+  return flags.contains(flag) ? flags.at(flag) : otherwise;
+}
+
+std::int64_t number_of(const Arguments& flags, const std::string& flag, std::int64_t otherwise) {
+  return flags.contains(flag) ? std::atoll(flags.at(flag).c_str()) : otherwise;
+}
+
+DType dtype_of(const Arguments& flags) {
+  const std::string dtype = value_of(flags, "dtype", "f32");
+  return dtype == "bf16" ? DType::bf16 : dtype == "f16" ? DType::f16 : DType::f32;
+}
+
+/// The largest relative difference that needs no explanation.
+double accepted(const Arguments& flags) {
+  constexpr double units = 16;
+  const DType dtype = dtype_of(flags);
+  return dtype == DType::f32 ? 1e-5 : units * roundoff(dtype);
+}
+
+/// The same run on one rank, its whole batch at once.
+Arguments on_one_rank(const Arguments& flags) {
+  Arguments one;
+  for (const Flags::Declared& flag : train_program().flags)
+    if (flag.group != "mesh" && flags.contains(flag.name)) one[flag.name] = flags.at(flag.name);
+  if (flags.contains("fault")) one["fault"] = flags.at("fault");
+  for (const char* flag : {"device", "micro-batches", "recompute", "keep-packed", "check-state"}) one.erase(flag);
+  one["micro-batch"] = one["global-batch"] = std::to_string(global_batch(flags));
+  return one;
+}
+
+/// Run `a`, whose flags are `flags`, disturbed before `step` by some units of the dtype's roundoff, against `a`.
+std::function<std::vector<Gap>(int)> disturbances(Lab& lab, const Outcome& a, const Arguments& flags, DType dtype,
+                                                  std::int64_t step, std::int64_t first_step) {
+  return [&lab, &a, flags, dtype, step, first_step](int number) {
+    const double factor = roundoff(dtype) * (1 << number % 4);
+    const std::string noise = fmt::format("noise@step={},factor={},seed={}", step, factor, number + 1);
+    const std::string fault = value_of(flags, "fault");
+    const Outcome other = lab.train("disturbed", with(flags, {{"fault", fault.empty() ? noise : fault + ";" + noise}}));
+    return gaps(a, other, first_step);
+  };
+}
+
+Verdict check_gradients(const Case& c, Lab& lab) {
+  const Ended ended = lab.parity(c.flags);
+  if (ended.code == 0) return Verdict::right();
+  const bool overflows = ended.code == static_cast<int>(ExitCode::numerical) && value_of(c.flags, "dtype") == "f16";
+  if (is_refusal(ended.code) || overflows) return Verdict::refused(last_line(ended.output));
+  return Verdict::wrong(ending(ended.code, last_line(ended.output)));
+}
+
+bool first_step_skipped(const Outcome& run) {
+  const auto first = run.records.find(1);
+  return first == run.records.end() || first->second.value("skipped", 0) > 0;
+}
+
+/// A run in 16 bits starts as one in f32 does: this shows what is wrong on the mesh and on one rank alike.
+std::string differing_from_f32(const Outcome& reference, Arguments flags, Lab& lab) {
+  constexpr double units = 64;  // of roundoff: many operations round, one after the other
+  const DType dtype = dtype_of(flags);
+  if (first_step_skipped(reference)) return {};  // its samples are others
+  for (const char* flag : {"dtype", "loss-scale", "loss-scale-window", "loss-scale-hysteresis"}) flags.erase(flag);
+  const Outcome exact = lab.train("f32", flags);
+  std::vector<Gap> first = gaps(exact, reference);
+  std::erase_if(first, [](const Gap& gap) { return gap.step != 1 || (gap.key != "loss" && gap.key != "grad_norm"); });
+  return unexplained(first, units * roundoff(dtype), disturbances(lab, exact, flags, dtype, 1, 1));
+}
+
+Verdict check_run(const Case& c, Lab& lab) {
+  const Arguments one = on_one_rank(c.flags);
+  const DType dtype = dtype_of(c.flags);
+  const Outcome mesh = lab.train("mesh", c.flags), reference = lab.train("one", one);
+  if (const auto verdict = judge_codes(mesh, reference)) return *verdict;
+  const std::string what =
+      unexplained(gaps(reference, mesh), accepted(c.flags), disturbances(lab, reference, one, dtype, 1, 0));
+  if (!what.empty()) return Verdict::wrong("one rank and the mesh: " + what);
+  const std::string far = dtype == DType::f32 ? "" : differing_from_f32(reference, one, lab);
+  return far.empty() ? Verdict::right() : Verdict::wrong("f32 and 16 bits: " + far);
+}
+
+Verdict check_bits(const Case& c, Lab& lab) {
+  const Outcome first = lab.train("first", c.flags), second = lab.train("second", with(c.flags, c.change));
+  if (const auto verdict = judge_codes(first, second)) return *verdict;
+  const std::string what = differing_bits(first, second);
+  return what.empty() ? Verdict::right() : Verdict::wrong("bits differ: " + what);
+}
+
+Verdict check_resume(const Case& c, Lab& lab) {
+  const std::int64_t every = number_of(c.flags, "checkpoint-every", 0), steps = number_of(c.flags, "steps", 0);
+  if (every <= 0 || every >= steps) return Verdict::refused("no checkpoint to resume from");
+  const Outcome whole = lab.train("whole", c.flags);
+  Outcome resumed;
+  if (whole.code == 0) {
+    const auto path = whole.out / "checkpoints" / fmt::format("step_{:08}", every);
+    resumed = lab.train("resumed", with(with(c.flags, c.change), {{"resume", path.string()}}));
+  } else {
+    resumed = lab.train("resumed", with(c.flags, c.change));
+  }
+  if (const auto verdict = judge_codes(whole, resumed)) return *verdict;
+  const bool same_mesh = std::all_of(c.change.begin(), c.change.end(),
+                                     [&](const auto& item) { return is_neutral(c.flags, item.first, item.second); });
+  if (same_mesh) {
+    const std::string what = differing_bits(whole, resumed, every + 1);
+    return what.empty() ? Verdict::right() : Verdict::wrong("after a resume bits differ: " + what);
+  }
+  const std::string what = unexplained(gaps(whole, resumed, every + 1), accepted(c.flags),
+                                       disturbances(lab, whole, c.flags, dtype_of(c.flags), every + 1, every + 1));
+  return what.empty() ? Verdict::right() : Verdict::wrong("after a resume on another mesh: " + what);
+}
+
+/// The lines of `output` that tell of a skipped step.
+std::string lines_with(const std::string& output, const std::string& part) {
+  std::string lines;
+  for (std::size_t at = output.find(part); at != std::string::npos; at = output.find(part, at + part.size())) {
+    const std::size_t begin = output.rfind('\n', at) + 1;
+    lines += output.substr(begin, output.find('\n', at) - begin) + "\n";
+  }
+  return lines;
+}
+
+Verdict check_faults(const Case& c, Lab& lab) {
+  const std::string fault = value_of(c.flags, "fault");
+  const bool nan = fault.starts_with("nan");
+  const std::size_t rank = fault.find(",rank=");
+  if (fault.empty()) return Verdict::refused("no fault was planted");
+  Arguments one = on_one_rank(c.flags);
+  if (rank != std::string::npos) one["fault"] = fault.substr(0, rank);
+  const Outcome mesh = lab.train("mesh", c.flags), reference = lab.train("one", one);
+  if (const auto verdict = judge_codes(mesh, reference)) return *verdict;
+  if (nan) {
+    const std::string lines = lines_with(mesh.output, " skipped: ");
+    const std::string place = "on rank " + fault.substr(rank + 6);
+    if (lines.find(place + " ") == std::string::npos && lines.find(place + ",") == std::string::npos &&
+        ranks_of(c.flags) > 1)
+      return Verdict::wrong(fmt::format("a NaN {} was not named; it was said: {}", place, lines));
+  } else if ((lines_with(mesh.output, "above --spike-threshold").empty()) !=
+             (lines_with(reference.output, "above --spike-threshold").empty())) {
+    return Verdict::wrong("one rank and the mesh disagree about a spike");
+  }
+  const std::string what =
+      unexplained(gaps(reference, mesh), accepted(c.flags), disturbances(lab, reference, one, dtype_of(c.flags), 1, 0));
+  return what.empty() ? Verdict::right() : Verdict::wrong("one rank and the mesh after a fault: " + what);
+}
+
+Verdict check_verify(const Case& c, Lab& lab) {
+  const Outcome run = lab.train("run", c.flags);
+  if (is_refusal(run.code)) return Verdict::refused(run.last_line());
+  if (run.output.find("injected fault") == std::string::npos) return Verdict::refused("no fault was planted");
+  const bool found =
+      run.code == static_cast<int>(ExitCode::desync) || run.code == static_cast<int>(ExitCode::retryable);
+  // A flip is told by what compares copies or seals, not by a rank that is lost.
+  const bool flip = value_of(c.flags, "fault").starts_with("flip");
+  const bool named = !flip || run.output.find("[replicas]") != std::string::npos ||
+                     run.output.find("[seal]") != std::string::npos || run.output.find("[verify]") != std::string::npos;
+  if (found && named) return Verdict::right();
+  return Verdict::wrong("a planted fault was not found: " + ending(run.code, run.last_line()));
+}
+
+}  // namespace
+
+Verdict check_case(const Case& c, Lab& lab) {
+  switch (c.kind) {
+    case Kind::gradients:
+      return check_gradients(c, lab);
+    case Kind::run:
+      return check_run(c, lab);
+    case Kind::resume:
+      return check_resume(c, lab);
+    case Kind::bits:
+      return check_bits(c, lab);
+    case Kind::faults:
+      return check_faults(c, lab);
+    case Kind::verify:
+      return check_verify(c, lab);
+  }
+  fail(ExitCode::internal, "explore", "a kind without a check");
+}
+
+}  // namespace trireme::explore

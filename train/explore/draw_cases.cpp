@@ -1,0 +1,183 @@
+// How cases of each kind are drawn, and made smaller. Read next: train/explore/space.h, train/explore/shrink.h.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "train/explore/kinds.h"
+#include "train/explore/neutral.h"
+#include "train/explore/sizes.h"
+#include "train/explore/space.h"
+
+namespace trireme::explore {
+namespace {
+
+const Space& space_of(Kind kind) {
+  static const Space gradients(parity_program()), runs(train_program());
+  return kind == Kind::gradients ? gradients : runs;
+}
+
+std::string objection(Kind kind, Arguments flags) {
+  for (const char* flag : {"fault", "device"}) flags.erase(flag);  // not of the program; not of this machine
+  if (flags.contains("ranks")) flags["ranks"] = "auto";            // processes are for mpirun to start
+  for (const char* flag : {"data", "profile"}) flags.erase(flag);
+  return space_of(kind).program().objection(flags);
+}
+
+/// Few runs have processes as ranks, which take a second to start, or an emulated GPU, which is slow.
+void choose_machine(Arguments& flags, Dice& dice) {
+  if (ranks_of(flags) <= 4 && dice.chance(0.02)) flags["ranks"] = "mpi";
+  if (ranks_of(flags) <= 4 && dice.chance(0.005)) flags["device"] = "cuda";
+}
+
+Arguments draw_run(Dice& dice, int least_steps, int most_steps, const std::set<std::string>& apart = {}) {
+  Arguments flags = space_of(Kind::run).draw(dice, apart);
+  flags["steps"] = std::to_string(dice.between(least_steps, most_steps));
+  const bool masked = flags.contains("document-mask") && flags["document-mask"] == "on";
+  if (masked && !flags.contains("document-separator"))
+    flags["document-separator"] = "0";  // characters have no end of text
+  return flags;
+}
+
+/// Another mesh for the same model and batch.
+Arguments draw_other_mesh(const Arguments& flags, Dice& dice) {
+  const std::int64_t batch = global_batch(flags);
+  for (int tries = 0; tries < 200; ++tries) {
+    std::map<std::string, int> axes;
+    for (const char* axis : {"dp", "tp", "pp", "cp"}) axes[axis] = dice.pick(std::vector<int>{1, 1, 1, 2, 2, 3, 4});
+    if (flags.contains("experts")) axes["ep"] = dice.pick(std::vector<int>{1, 2, axes["dp"] * axes["cp"]});
+    std::vector<std::int64_t> micro;
+    for (std::int64_t m = 1; m * axes["dp"] <= batch; ++m)
+      if (batch % (m * axes["dp"]) == 0) micro.push_back(m);
+    if (micro.empty()) continue;
+    const Arguments change = {{"mesh", axes_text(axes)},
+                              {"micro-batch", std::to_string(dice.pick(micro))},
+                              {"global-batch", std::to_string(batch)},
+                              {"stage-layers", "auto"},
+                              {"pipeline", dice.pick(std::vector<std::string>{"gpipe", "1f1b", "zero-bubble"})}};
+    Arguments more = change;
+    if (!flags.contains("dp-shard") && !flags.contains("zero-prefetch") && !flags.contains("zero-resident") &&
+        !flags.contains("check-state"))
+      more["zero"] = dice.pick(std::vector<std::string>{"0", "1", "2", "3"});
+    for (const Arguments& candidate : {more, change})
+      if (ranks_of(candidate) <= 8 && objection(Kind::resume, with(flags, candidate)).empty()) return candidate;
+  }
+  return {};
+}
+
+Case draw_resume(Dice& dice) {
+  Case c{Kind::resume, draw_run(dice, 3, 6), {}};
+  c.flags["checkpoint-every"] = std::to_string(dice.between(1, std::atoi(c.flags["steps"].c_str()) - 1));
+  // In a case of its own, as every mesh must cut the batch alike.
+  const bool global = dice.chance(0.7);
+  if (!global) {
+    c.change = draw_neutral_change(c.flags, dice);
+    return c;
+  }
+  const std::int64_t batch = global_batch(c.flags);
+  c.flags["global-batch"] = std::to_string(batch);
+  c.flags.erase("micro-batches");
+  c.change = draw_other_mesh(c.flags, dice);
+  return c;
+}
+
+Case draw_faults(Dice& dice) {
+  const bool nan = dice.chance(0.6);
+  Case c{Kind::faults, {}, {}};
+  if (nan) {
+    c.flags = draw_run(dice, 3, 5, {"dtype", "loss-scale", "loss-scale-window", "loss-scale-hysteresis"});
+    c.flags["fault"] =
+        fmt::format("nan@step={},rank={}", dice.between(1, 3), dice.below(static_cast<std::size_t>(ranks_of(c.flags))));
+    return c;
+  }
+  c.flags = draw_run(dice, 10, 10, {"dtype", "loss-scale", "loss-scale-window", "loss-scale-hysteresis"});
+  for (const auto& [flag, value] :
+       Arguments{{"spike-threshold", "20"}, {"spike-window", "5"}, {"checkpoint-every", "2"}})
+    c.flags[flag] = value;
+  c.flags["fault"] = fmt::format("spike@step={},factor=1000", dice.between(7, 9));
+  return c;
+}
+
+/// A bit of a weight or of its master on one rank, where something can tell: another copy, or a seal.
+Case draw_verify(Dice& dice) {
+  while (true) {
+    Case c{Kind::verify, draw_run(dice, 3, 3), {}};
+    std::map<std::string, int> axes = parse_axes(c.flags["mesh"]);
+    const auto size = [&](const char* axis) { return std::max(1, axes[axis]); };
+    const bool zero = c.flags.contains("zero") && c.flags["zero"] != "0";
+    const bool copies = size("dp") * size("cp") > 1;
+    if (ranks_of(c.flags) == 1) continue;
+    std::size_t rank = dice.below(static_cast<std::size_t>(ranks_of(c.flags)));
+    if (dice.chance(0.3)) {
+      c.flags["verify"] = "on";
+      c.flags["fault"] = fmt::format("desync@step=2,rank={}", rank);
+      c.flags["timeout"] = "5";  // seconds that a group may wait for the others
+      return c;
+    }
+    if (!copies && !zero) continue;
+    // With ZeRO, what a rank holds of another one's shard is written anew in each step. The first element is of the first.
+    if (zero) rank -= rank % static_cast<std::size_t>(size("dp") * size("cp") * size("tp"));
+    if (zero || dice.chance(0.5)) {
+      c.flags["check-replicas"] = "1";
+    } else {
+      c.flags["verify"] = "on";
+    }
+    // The update may round low bits away before anything compares them; such a flip does no harm.
+    c.flags["fault"] = fmt::format("flip@step=2,rank={},bit={}", rank, dice.between(12, 22));
+    return c;
+  }
+}
+
+}  // namespace
+
+Case draw_case(Kind kind, Dice& dice) {
+  Case c{kind, {}, {}};
+  switch (kind) {
+    case Kind::gradients:
+      c.flags = space_of(kind).draw(dice);
+      choose_machine(c.flags, dice);
+      break;
+    case Kind::run:
+      c.flags = draw_run(dice, 2, 5);
+      choose_machine(c.flags, dice);
+      break;
+    case Kind::resume:
+      c = draw_resume(dice);
+      break;
+    case Kind::bits:
+      c.flags = draw_run(dice, 3, 5);
+      for (int tries = 0; tries < 20 && c.change.empty(); ++tries) {
+        c.change = draw_neutral_change(c.flags, dice);
+        if (!is_possible(c)) c.change = {};
+      }
+      break;
+    case Kind::faults:
+      c = draw_faults(dice);
+      break;
+    case Kind::verify:
+      c = draw_verify(dice);
+      break;
+  }
+  return is_possible(c) ? c : draw_case(kind, dice);
+}
+
+bool is_possible(const Case& c) {
+  return objection(c.kind, c.flags).empty() && objection(c.kind, with(c.flags, c.change)).empty();
+}
+
+std::vector<Case> smaller_cases(const Case& c) {
+  std::vector<Case> cases;
+  const auto offer = [&](Case candidate) {
+    if (candidate != c && is_possible(candidate)) cases.push_back(std::move(candidate));
+  };
+  for (const auto& [flag, value] : c.change) {
+    Case fewer = c;
+    fewer.change.erase(flag);
+    offer(std::move(fewer));
+  }
+  for (Arguments& flags : smaller(c.flags)) offer({c.kind, std::move(flags), c.change});
+  for (Arguments& change : smaller(c.change)) offer({c.kind, c.flags, std::move(change)});
+  return cases;
+}
+
+}  // namespace trireme::explore

@@ -1,0 +1,226 @@
+#include "train/explore/explorer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "core/error.h"
+
+namespace trireme::explore {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+/// How often each kind is drawn, of 100 cases.
+int share(Kind kind) {
+  switch (kind) {
+    case Kind::gradients:
+      return 30;
+    case Kind::run:
+      return 22;
+    case Kind::bits:
+      return 20;
+    case Kind::resume:
+      return 16;
+    case Kind::faults:
+      return 7;
+    case Kind::verify:
+      return 5;
+  }
+  return 0;
+}
+
+Kind draw_kind(Dice& dice) {
+  auto rest = static_cast<int>(dice.below(100));
+  for (const Kind kind : all_kinds()) {
+    rest -= share(kind);
+    if (rest < 0) return kind;
+  }
+  return Kind::gradients;
+}
+
+/// What sort of failure it is: its text up to the numbers. A smaller case must fail alike.
+std::string sort_of(const std::string& text) { return text.substr(0, text.find(':')); }
+
+constexpr const char* replayed = "replayed";
+
+/// A message's first words, alike for all numbers.
+std::string without_numbers(const std::string& text) {
+  constexpr std::size_t most = 90;
+  std::string result;
+  for (const char c : text.substr(0, text.find(';'))) {
+    const bool digit = c >= '0' && c <= '9';
+    if (!digit || !result.ends_with('#')) result += digit ? '#' : c;
+  }
+  return result.substr(0, most);
+}
+
+}  // namespace
+
+Case shrink(Case c, const std::function<bool(const Case&)>& still_wrong, const std::function<bool()>& steps_left) {
+  bool smaller = true;
+  while (smaller) {
+    smaller = false;
+    for (const Case& candidate : smaller_cases(c)) {
+      if (!steps_left()) return c;
+      if (!still_wrong(candidate)) continue;
+      c = candidate;
+      smaller = true;
+      break;
+    }
+  }
+  return c;
+}
+
+Explorer::Explorer(Settings settings, std::function<void(const std::string&)> tell)
+    : settings_(std::move(settings)),
+      tell_(std::move(tell)),
+      emulated_(std::filesystem::exists(settings_.programs / "train_gpt_emulated")) {}
+
+void Explorer::count(const Case& c, const Verdict& verdict, double seconds) {
+  const std::scoped_lock lock(mutex_);
+  if (seconds > slowest_) {
+    slowest_ = seconds;
+    slowest_case_ = to_text(c);
+  }
+  Tally& tally = tallies_[c.kind];
+  switch (verdict.kind) {
+    case Verdict::Kind::right:
+      ++tally.right;
+      ++right_;
+      break;
+    case Verdict::Kind::refused:
+      ++tally.refused;
+      ++refusals_[without_numbers(verdict.text)];
+      break;
+    case Verdict::Kind::wrong:
+      ++tally.wrong;
+      ++wrong_;
+      break;
+  }
+}
+
+void Explorer::report(const Case& c, const std::string& origin, const Verdict& verdict, Lab& lab) {
+  constexpr int repeats = 3;
+  Case smallest = c;
+  std::string text = fmt::format("WRONG ({}): {}\n", origin, verdict.text);
+  if (!settings_.first && !verdict.text.starts_with("refused")) {
+    const Clock::time_point start = Clock::now();
+    Verdict last = verdict;
+    smallest = shrink(
+        c,
+        [&](const Case& candidate) {
+          const Verdict found = check_case(candidate, lab);
+          const bool alike = found.kind == Verdict::Kind::wrong && sort_of(found.text) == sort_of(verdict.text);
+          if (alike) last = found;
+          return alike;
+        },
+        [&] { return seconds_since(start) < settings_.shrink_seconds && !settings_.stop(); });
+    int again = 0;
+    for (int i = 0; i < repeats; ++i) again += check_case(smallest, lab).kind == Verdict::Kind::wrong ? 1 : 0;
+    text += fmt::format("  smallest: {}\n  it fails {} of {} times\n", last.text, again, repeats);
+  }
+  text += fmt::format("  ./trireme explore --replay '{}'", to_text(smallest));
+  lab.begin_case();
+  check_case(smallest, lab);
+  for (std::size_t i = 0; i < std::min<std::size_t>(2, lab.commands().size()); ++i)
+    text += fmt::format("\n  {} {}", i == 0 ? "runs" : "and ", lab.commands()[i]);
+  if (smallest != c) text += fmt::format("\n  drawn as: {}", to_text(c));
+  const std::scoped_lock lock(mutex_);
+  tell_(text);
+}
+
+void Explorer::work(int worker, const std::function<std::optional<std::pair<Case, std::string>>()>& next) {
+  Lab lab(settings_.programs, settings_.folder / fmt::format("worker{}", worker), settings_.limit);
+  while (const auto drawn = next()) {
+    const auto& [c, origin] = *drawn;
+    const Clock::time_point start = Clock::now();
+    lab.begin_case();
+    Verdict verdict = check_case(c, lab);
+    if (replaying_ && verdict.kind == Verdict::Kind::refused)  // it would be passed over for good
+      verdict = Verdict::wrong("refused: the programs no longer take this case: " + verdict.text);
+    count(c, verdict, seconds_since(start));
+    if (verdict.kind == Verdict::Kind::wrong) report(c, origin, verdict, lab);
+  }
+}
+
+void Explorer::run_workers(const std::function<std::optional<std::pair<Case, std::string>>()>& next) {
+  std::vector<std::thread> workers;
+  std::exception_ptr error;
+  std::mutex failing;
+  for (int i = 0; i < settings_.jobs; ++i)
+    workers.emplace_back([&, i] {
+      try {
+        work(i, next);
+      } catch (...) {
+        const std::scoped_lock lock(failing);
+        error = std::current_exception();
+      }
+    });
+  for (std::thread& worker : workers) worker.join();
+  if (error) std::rethrow_exception(error);
+}
+
+void Explorer::replay(const std::vector<Case>& cases) {
+  std::atomic<std::size_t> number{0};
+  replaying_ = true;
+  run_workers([&]() -> std::optional<std::pair<Case, std::string>> {
+    const std::size_t i = number++;
+    if (i >= cases.size() || settings_.stop()) return std::nullopt;
+    return std::pair(cases[i], std::string(replayed));
+  });
+  replaying_ = false;
+}
+
+void Explorer::explore() {
+  if (!emulated_)
+    tell_(
+        "no programs with an emulated GPU are built, so nothing is drawn for it; build parity_emulated and "
+        "train_gpt_emulated");
+  const Clock::time_point start = Clock::now();
+  std::atomic<std::uint64_t> number{0};
+  std::atomic<int> told{0};
+  run_workers([&]() -> std::optional<std::pair<Case, std::string>> {
+    const double seconds = seconds_since(start);
+    if (seconds >= settings_.seconds || (settings_.first && wrong_ > 0) || settings_.stop()) return std::nullopt;
+    constexpr int every = 30;
+    int last = told;
+    if (seconds >= (last + 1) * every && told.compare_exchange_strong(last, static_cast<int>(seconds) / every))
+      tell_(fmt::format("{:.0f} s: {}", seconds, summary()));
+    const std::uint64_t i = number++;
+    Dice dice(settings_.seed, i);
+    const Kind drawn = draw_kind(dice);
+    Case c = draw_case(settings_.only.value_or(drawn), dice);
+    if (!emulated_) c.flags.erase("device");
+    return std::pair(std::move(c), fmt::format("case {} of seed {}", i, settings_.seed));
+  });
+}
+
+std::string Explorer::summary() const {
+  int all = 0, refused = 0;
+  std::string kinds;
+  for (const auto& [kind, tally] : tallies_) {
+    const int count = tally.right + tally.refused + tally.wrong;
+    all += count;
+    refused += tally.refused;
+    kinds += fmt::format("{}{} {}", kinds.empty() ? "" : ", ", name(kind), count);
+  }
+  return fmt::format("cases: {} ({}); refused by the programs: {}; wrong: {}", all, all == 0 ? "none" : kinds, refused,
+                     wrong_.load());
+}
+
+std::string Explorer::slowest() const {
+  return slowest_case_.empty() ? "" : fmt::format("the slowest case, {:.1f} s: {}\n", slowest_, slowest_case_);
+}
+
+std::string Explorer::refusals() const {
+  std::string text;
+  for (const auto& [why, count] : refusals_) text += fmt::format("  {:>5} x {}\n", count, why);
+  return text;
+}
+
+}  // namespace trireme::explore

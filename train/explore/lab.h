@@ -1,0 +1,55 @@
+// Lab: where cases are tried. It runs the programs of the build in a folder of its own, and reads back what a run said.
+// Read next: train/explore/compare.h.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "train/explore/case.h"
+#include "train/explore/process.h"
+
+namespace trireme::explore {
+
+/// What a training run gave.
+struct Outcome {
+  std::filesystem::path out;
+  int code = 0;
+  std::string output;
+  std::map<std::int64_t, nlohmann::json> records;  ///< of metrics.jsonl by step, without times, rates and memory
+  std::map<std::int64_t, std::string> samples;     ///< text by step
+
+  std::string last_line() const;  ///< of the output
+};
+
+class Lab {
+ public:
+  /// `programs`: the folder with train_gpt and the others. `folder` is made, or emptied. `seconds`: after which a
+  /// program is taken to hang.
+  Lab(std::filesystem::path programs, std::filesystem::path folder, double seconds);
+  ~Lab();
+  Lab(const Lab&) = delete;
+  Lab& operator=(const Lab&) = delete;
+
+  /// Runs `parity`. With --ranks=mpi as processes, with --device=cuda on the emulated GPU.
+  Ended parity(const Arguments& flags);
+  /// Runs `train_gpt`, likewise, into the folder `name`, which is emptied before. --data=text-K means a made-up text,
+  /// and --fault=TEXT is TRIREME_FAULT. Every step is logged, and a rank has one thread, unless the flags say otherwise.
+  Outcome train(const std::string& name, const Arguments& flags);
+
+  std::filesystem::path folder(const std::string& name) const { return folder_ / name; }
+  /// The commands of this case so far, the first ones those that were compared.
+  const std::vector<std::string>& commands() const { return commands_; }
+  void begin_case() { commands_.clear(); }
+
+ private:
+  std::vector<std::string> command(const std::string& program, const Arguments& flags) const;
+
+  std::filesystem::path programs_, folder_;
+  double seconds_;
+  std::vector<std::string> commands_;
+};
+
+}  // namespace trireme::explore

@@ -1,0 +1,89 @@
+#include "train/explore/neutral.h"
+
+#include <algorithm>
+#include <functional>
+#include <vector>
+
+#include "core/error.h"
+#include "train/explore/sizes.h"
+#include "train/explore/space.h"
+#include "train/options.h"
+
+namespace trireme::explore {
+namespace {
+
+BatchSizes batch_sizes(const Arguments& flags) {
+  TrainOptions options;
+  Flags parser("train_gpt", "");
+  declare_all(parser, options);
+  Arguments known = flags;
+  known.erase("fault");
+  parser.parse(to_words(known));
+  return infer_batch(options.batch, parse_mesh(options.mesh.axes, 0).size(Axis::dp));
+}
+
+std::string value_of(const Arguments& flags, const std::string& flag, const std::string& otherwise) {
+  return flags.contains(flag) ? flags.at(flag) : otherwise;
+}
+
+/// From stage 2 on each micro-batch is summed over the ranks by itself; before, all micro-batches at once.
+bool sums_once(const Arguments& flags, const std::string& zero) {
+  return zero == "0" || zero == "1" || batch_sizes(flags).micro_batches == 1;
+}
+
+struct Neutral {
+  std::string flag;
+  std::vector<std::string> values;
+  /// Whether the change is neutral; null: always.
+  std::function<bool(const Arguments& flags, const std::string& value)> if_{};
+};
+
+const std::vector<Neutral>& neutral_changes() {
+  static const std::vector<Neutral> table = {
+      {"threads", {"1", "2", "3"}},
+      {"pin", {"on", "off"}},
+      {"recompute", {"none", "selective", "full", "every:1", "every:2"}},
+      {"keep-packed", {"on", "off"}},
+      {"offload", {"none", "optimizer"}},
+      {"pipeline", {"gpipe", "1f1b", "zero-bubble", "interleaved:2"}},
+      {"stage-layers", {"auto", "list"}},
+      {"zero",
+       {"0", "1", "2", "3"},
+       [](const Arguments& flags, const std::string& value) {
+         return sums_once(flags, value_of(flags, "zero", "0")) == sums_once(flags, value) &&
+                !flags.contains("dp-shard");
+       }},
+      {"zero-prefetch", {"0", "1", "3"}},
+      {"zero-resident", {"0", "300", "100000"}},
+      {"eval-every", {"0", "1", "2"}},
+      {"sample-every", {"1", "2"}},
+      {"log-every", {"1", "2"}},
+      {"checkpoint-every", {"1", "2"}},
+      {"check-replicas", {"0", "1", "2"}},
+      {"check-state", {"on"}},
+      {"verify", {"on"}},
+      {"profile", {"trace.json"}},
+      {"ranks", {"mpi"}, [](const Arguments& flags, const std::string&) { return ranks_of(flags) <= 4; }},
+  };
+  return table;
+}
+
+}  // namespace
+
+std::int64_t global_batch(const Arguments& flags) { return batch_sizes(flags).global_batch; }
+
+bool is_neutral(const Arguments& flags, const std::string& flag, const std::string& value) {
+  return std::any_of(neutral_changes().begin(), neutral_changes().end(),
+                     [&](const Neutral& n) { return n.flag == flag && (!n.if_ || n.if_(flags, value)); });
+}
+
+Arguments draw_neutral_change(const Arguments& flags, Dice& dice) {
+  const Neutral& n = dice.pick(neutral_changes());
+  std::string value = dice.pick(n.values);
+  if (n.flag == "ranks" && !dice.chance(0.3)) return {};  // processes take a second to start
+  if (value == "list") value = draw_stage_layers(flags, dice).value_or("auto");
+  if (value_of(flags, n.flag, "") == value || (n.if_ && !n.if_(flags, value))) return {};
+  return {{n.flag, value}};
+}
+
+}  // namespace trireme::explore
