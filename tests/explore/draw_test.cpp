@@ -83,3 +83,14 @@ TEST_CASE("a flag that nobody has told the explorer about is drawn from its decl
   CHECK(drawn["new-mode"].contains("every:3"));
   CHECK_FALSE(drawn.contains("new-path"));
 }
+
+TEST_CASE("an AdamW whose updates have no bound is compared bit by bit only") {
+  const auto amplifies = [](const char* text) { return amplifies_rounding(parse_case(text)); };
+  CHECK(amplifies("run --beta2=0"));
+  CHECK(amplifies("resume --beta1=0.9 --beta2=0.475 then --mesh=dp=2"));
+  CHECK(amplifies("faults --beta1=0.99"));
+  CHECK_FALSE(amplifies("run"));
+  CHECK_FALSE(amplifies("run --beta1=0.45 --beta2=0.475"));
+  CHECK_FALSE(amplifies("run --optimizer=sgd --beta2=0"));
+  CHECK_FALSE(amplifies("bits --beta2=0 then --zero=1"));
+}

@@ -203,6 +203,7 @@ Verdict check_verify(const Case& c, Lab& lab) {
 }  // namespace
 
 Verdict check_case(const Case& c, Lab& lab) {
+  if (amplifies_rounding(c)) return Verdict::refused("AdamW's updates are unbounded: expected beta1^2 < beta2");
   switch (c.kind) {
     case Kind::gradients:
       return check_gradients(c, lab);

@@ -2,12 +2,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "core/error.h"
 #include "train/explore/kinds.h"
 #include "train/explore/neutral.h"
 #include "train/explore/sizes.h"
 #include "train/explore/space.h"
+#include "train/options.h"
 
 namespace trireme::explore {
 namespace {
@@ -162,7 +164,20 @@ Case draw_case(Kind kind, Dice& dice) {
 }
 
 bool is_possible(const Case& c) {
-  return objection(c.kind, c.flags).empty() && objection(c.kind, with(c.flags, c.change)).empty();
+  return !amplifies_rounding(c) && objection(c.kind, c.flags).empty() &&
+         objection(c.kind, with(c.flags, c.change)).empty();
+}
+
+bool amplifies_rounding(const Case& c) {
+  const bool compared_to_rounding = c.kind == Kind::run || c.kind == Kind::resume || c.kind == Kind::faults;
+  if (!compared_to_rounding) return false;
+  const auto value = [&](const char* flag, double otherwise) {
+    return c.flags.contains(flag) ? std::strtod(c.flags.at(flag).c_str(), nullptr) : otherwise;
+  };
+  if (c.flags.contains("optimizer") && c.flags.at("optimizer") != "adamw") return false;
+  const OptimizerOptions defaults;
+  const double beta1 = value("beta1", defaults.beta1), beta2 = value("beta2", defaults.beta2);
+  return beta1 * beta1 >= beta2;
 }
 
 std::vector<Case> smaller_cases(const Case& c) {

@@ -35,8 +35,12 @@ struct Verdict {
 Case draw_case(Kind kind, Dice& dice);
 Verdict check_case(const Case& c, Lab& lab);
 
-/// Whether the programs take the flags of both runs.
+/// Whether the programs take the flags of both runs, and rounding cannot decide how they end.
 bool is_possible(const Case& c);
+/// Whether a case that is compared to rounding trains with an AdamW whose updates have no bound, so that the rounding of
+/// one small gradient may change a weight by any amount. An update is lr m / sqrt(v). Of a gradient i steps ago, beta1^i
+/// is in m, and in sqrt(v) at least sqrt(beta2^i): their ratios have a finite sum if and only if beta1^2 < beta2.
+bool amplifies_rounding(const Case& c);
 /// Cases that are a little smaller, the boldest first.
 std::vector<Case> smaller_cases(const Case& c);
 
