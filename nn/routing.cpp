@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "parallel/comm/exact_reduce.h"
+
 namespace trireme::nn {
 namespace {
 
@@ -51,22 +53,23 @@ RoutingReport RoutingLog::finish(const DeviceMesh& mesh, bool sequence, bool app
   mesh.group(Axis::data).all_reduce(all).wait();
   if (sequence) mesh.group(Axis::tp).all_reduce(all).wait();
 
-  Tensor sums = Tensor::zeros({3}, DType::f64), largest = Tensor::zeros({1}, DType::f64);  // balance, z, routers
+  ExactSum balance, z, routers;  // over the model: in no order, as stages may be cut anywhere
+  Tensor largest = Tensor::zeros({1}, DType::f64);
   const auto* from = all.data<double>();
   for (Routing& router : routers_) {
     const std::int64_t experts = router.load.count();
     if (applied && router.bias) move_bias(router, from);
     double* const largest_yet = largest.data<double>();
     *largest_yet = std::max(*largest_yet, imbalance_of(from, experts));
-    sums.data<double>()[0] += from[experts];
-    sums.data<double>()[1] += from[experts + 1];
-    sums.data<double>()[2] += 1;
+    balance.add(from[experts]);
+    z.add(from[experts + 1]);
+    routers.add(1);
     from += experts + 2;
   }
-  mesh.group(Axis::pp).all_reduce(sums).wait();
+  for (ExactSum* sum : {&balance, &z, &routers}) all_reduce(*sum, mesh.group(Axis::pp));
   mesh.group(Axis::pp).all_reduce(largest, ReduceOp::max).wait();
-  const double routers = std::max(1.0, sums.data<double>()[2]);
-  return {sums.data<double>()[0] / routers, sums.data<double>()[1] / routers, largest.item()};
+  const double count = std::max(1.0, routers.value());
+  return {balance.value() / count, z.value() / count, largest.item()};
 }
 
 }  // namespace trireme::nn

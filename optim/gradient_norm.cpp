@@ -2,10 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
-#include "core/exact_sum.h"
 #include "core/kernels.h"
+#include "parallel/comm/exact_reduce.h"
 
 namespace trireme::optim {
 namespace {
@@ -34,15 +33,6 @@ std::vector<SameGroups> by_groups(const std::vector<GradientPart>& parts, const 
     kind->gradients.push_back(part.gradient);
   }
   return kinds;
-}
-
-void all_reduce(ExactSum& sum, ProcessGroup& group) {
-  sum.carry();
-  ExactSum::Words& words = sum.all();
-  const Tensor carrier = Tensor::empty({static_cast<std::int64_t>(words.size())}, DType::i64);
-  std::memcpy(carrier.raw(), words.data(), sizeof words);
-  group.all_reduce(carrier).wait();
-  std::memcpy(words.data(), carrier.raw(), sizeof words);
 }
 
 }  // namespace

@@ -154,3 +154,27 @@ TEST_CASE("the report has the router's losses before their weights") {
   CHECK(report.z == doctest::Approx(z).epsilon(1e-12));
   CHECK(report.imbalance == *std::max_element(load.begin(), load.end()) / (2.0 * batch * length / experts));
 }
+
+TEST_CASE("the losses of routers are the same bits wherever the stages of the pipeline are cut") {
+  const std::vector<double> z = {0.1, 1e-9, 0.7, 1.0 / 3, 3e-5, 0.2};
+  std::vector<nn::RoutingReport> reports;
+  const auto collect = [&](const std::string& mesh_text, std::size_t first_stage) {
+    run_mesh(mesh_text, [&](const MeshPtr& mesh) {
+      nn::RoutingLog log;
+      for (std::size_t i = 0; i < z.size(); ++i) {
+        if (mesh->size(Axis::pp) > 1 && mesh->is_first(Axis::pp) != (i < first_stage)) continue;
+        nn::Routing& router = log.add(experts);
+        router.z = z[i];
+        router.balance = 1 + z[i] / 7;
+      }
+      const nn::RoutingReport report = log.finish(*mesh, false, true);
+      if (mesh->rank() == 0) reports.push_back(report);
+    });
+  };
+  collect("pp=1", 0);
+  for (std::size_t first_stage = 0; first_stage <= z.size(); ++first_stage) collect("pp=2", first_stage);
+  for (const nn::RoutingReport& report : reports) {
+    CHECK(report.z == reports.front().z);
+    CHECK(report.balance == reports.front().balance);
+  }
+}

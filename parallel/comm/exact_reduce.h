@@ -1,0 +1,12 @@
+// Sums over ranks without rounding: the result does not depend on which rank added what. Read next: core/exact_sum.h.
+#pragma once
+
+#include "core/exact_sum.h"
+#include "parallel/comm/process_group.h"
+
+namespace trireme {
+
+/// sum: that of all ranks of the group. Collective.
+void all_reduce(ExactSum& sum, ProcessGroup& group);
+
+}  // namespace trireme
