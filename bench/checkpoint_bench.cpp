@@ -19,6 +19,7 @@
 #include "core/random.h"
 #include "parallel/checkpoint/checkpoint.h"
 #include "parallel/checkpoint/saver.h"
+#include "train/gpt_setup.h"
 #include "train/trainer.h"
 
 using namespace trireme;
@@ -42,7 +43,7 @@ TrainOptions options() {
 /// One rank of the measurement; rank 0 prints.
 struct Measurement {
   Measurement(const TrainOptions& o, const std::shared_ptr<const DeviceMesh>& m, const fs::path& where)
-      : config(o.model.config), mesh(*m), trainer(o, m), saver(where, *m, 1), folder(where) {}
+      : config(o.model.config), mesh(*m), trainer(make_gpt(o, m), o), saver(where, *m, 1), folder(where) {}
 
   void step() {
     const auto next = [&](int) {
@@ -50,7 +51,7 @@ struct Measurement {
       for (std::int64_t i = 0; i < ids.count(); ++i)
         ids.data<std::int32_t>()[i] =
             static_cast<std::int32_t>(random_word(1, 2, static_cast<std::uint64_t>(i)) % 256U);
-      return Batch{ids, ids, {0, 1, 2, 3}};
+      return token_batch(ids, ids, {0, 1, 2, 3});
     };
     trainer.gradients(next, 1e-3);
     trainer.update(1e-4, trainer.gradient_norm());

@@ -17,6 +17,7 @@
 #include "core/parallel_for.h"
 #include "core/random.h"
 #include "parallel/comm/times.h"
+#include "train/gpt_setup.h"
 #include "train/trainer.h"
 
 using namespace trireme;
@@ -48,7 +49,7 @@ Batch made_up_batch(const TrainOptions& o, int rank) {
         random_word(1, static_cast<std::uint64_t>(rank), static_cast<std::uint64_t>(i)) % 256U);
   }
   std::vector<std::int64_t> samples(static_cast<std::size_t>(count), rank);
-  return {ids, ids, samples};
+  return token_batch(ids, ids, std::move(samples));
 }
 
 Step run_step(Trainer& trainer, const TrainOptions& o, int rank) {
@@ -69,7 +70,7 @@ Step measure(const TrainOptions& o) {
       o.mesh.shape.ranks(), 1, ProcessGroup::Deadline(300), [&](const std::shared_ptr<ProcessGroup>& world) {
         const OwnCores own_cores(world->rank(), world->size());
         const auto mesh = std::make_shared<const DeviceMesh>(world, o.mesh.shape);
-        Trainer trainer(o, mesh);
+        Trainer trainer(make_gpt(o, mesh), o);
         std::vector<Step> steps;
         for (int i = 0; i < warm_up + measured; ++i) steps.push_back(run_step(trainer, o, mesh->rank()));
         steps.erase(steps.begin(), steps.begin() + warm_up);

@@ -12,11 +12,11 @@
 #include "core/random.h"
 #include "parallel/mesh/mesh.h"
 #include "train/generate.h"
+#include "train/gpt_setup.h"
 #include "train/launcher.h"
 #include "train/options.h"
 #include "train/program.h"
 #include "train/ranks.h"
-#include "train/trainer.h"
 #include "train/validate.h"
 
 using namespace trireme;
@@ -59,7 +59,8 @@ nlohmann::json facts(const TrainOptions& o, std::int64_t prompt) {
 
 void measure(const TrainOptions& o, std::int64_t prompt_length, bench::Turns& turns, const Rank& rank) {
   const auto mesh = std::make_shared<const DeviceMesh>(rank.world, o.mesh.shape);
-  Gpt model(make_build(o, mesh), o.model.config);
+  const std::unique_ptr<Gpt> gpt = make_gpt(o, mesh);
+  Gpt& model = *gpt;
   const std::vector<std::int32_t> prompt = random_prompt(prompt_length, o.model.config.vocab);
   turn(model, prompt, turns.warm_up(), true);
   bench::Turns::say({{"ready", facts(o, prompt_length)}});

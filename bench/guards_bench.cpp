@@ -16,6 +16,7 @@
 #include "core/kernels.h"
 #include "core/random.h"
 #include "parallel/mesh/verify.h"
+#include "train/gpt_setup.h"
 #include "train/trainer.h"
 
 using namespace trireme;
@@ -57,11 +58,11 @@ Batch made_up_batch(const TrainOptions& o) {
   const Tensor ids = Tensor::empty({o.batch_sizes().micro_batch, o.model.config.context}, DType::i32);  // [B, T]
   for (std::int64_t i = 0; i < ids.count(); ++i)
     ids.data<std::int32_t>()[i] = static_cast<std::int32_t>(random_word(1, 2, static_cast<std::uint64_t>(i)) % 256U);
-  return {ids, ids, {0}};
+  return token_batch(ids, ids, {0});
 }
 
 void measure(const TrainOptions& o, const std::shared_ptr<const DeviceMesh>& mesh) {
-  Trainer trainer(o, mesh);
+  Trainer trainer(make_gpt(o, mesh), o);
   const Batch batch = made_up_batch(o);
   const double step = milliseconds(3, [&] {
     trainer.gradients([&](int) { return batch; }, 1e-4);

@@ -15,10 +15,10 @@
 #include "core/cpu/processor.h"
 #include "core/parallel_for.h"
 #include "core/random.h"
+#include "train/gpt_setup.h"
 #include "train/launcher.h"
 #include "train/program.h"
 #include "train/ranks.h"
-#include "train/setup.h"
 #include "train/trainer.h"
 #include "train/validate.h"
 
@@ -52,7 +52,7 @@ std::vector<Batch> random_batches(const TrainOptions& o, int dp_rank, std::int64
     };
     const std::uint64_t seed = 2 * static_cast<std::uint64_t>(dp_rank);
     std::vector<std::int64_t> samples(static_cast<std::size_t>(sizes.micro_batch), 0);
-    batches.push_back({random_ids(seed), random_ids(seed + 1), std::move(samples)});
+    batches.push_back(token_batch(random_ids(seed), random_ids(seed + 1), std::move(samples)));
   }
   return batches;
 }
@@ -61,7 +61,7 @@ std::vector<Batch> random_batches(const TrainOptions& o, int dp_rank, std::int64
 class Steps {
  public:
   Steps(const TrainOptions& o, const std::shared_ptr<const DeviceMesh>& mesh)
-      : options_(o), dp_rank_(mesh->coord(Axis::dp)), trainer_(o, mesh) {}
+      : options_(o), dp_rank_(mesh->coord(Axis::dp)), trainer_(make_gpt(o, mesh), o) {}
 
   void prepare() { batches_ = random_batches(options_, dp_rank_, made_++); }
   void step() {

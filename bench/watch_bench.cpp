@@ -17,8 +17,8 @@
 #include "parallel/comm/call_site.h"
 #include "parallel/comm/watch/beacon.h"
 #include "parallel/comm/watch/watchdog.h"
+#include "train/gpt_setup.h"
 #include "train/program.h"
-#include "train/setup.h"
 #include "train/trainer.h"
 
 using namespace trireme;
@@ -73,11 +73,11 @@ Step measure_step(const Sizes& sizes) {
   Step found;
   run_thread_ranks(4, 1, ProcessGroup::Deadline(30), [&](const std::shared_ptr<ProcessGroup>& world) {
     const auto mesh = std::make_shared<const DeviceMesh>(world, o.mesh.shape);
-    Trainer trainer(o, mesh);
+    Trainer trainer(make_gpt(o, mesh), o);
     const watch::RankPage& page = watch::Beacon::current()->page();
     const Tensor tokens = Tensor::zeros({4, 64}, DType::i32);  // [B, T]
     const auto step = [&] {
-      (void)trainer.gradients([&](int) { return Batch{tokens, tokens, {0, 1, 2, 3}}; }, 1.0 / 512);
+      (void)trainer.gradients([&](int) { return token_batch(tokens, tokens, {0, 1, 2, 3}); }, 1.0 / 512);
       trainer.update(1e-3, trainer.gradient_norm());
     };
     step();

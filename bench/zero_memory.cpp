@@ -15,6 +15,7 @@
 #include "bench/command_line.h"
 #include "core/parallel_for.h"
 #include "core/random.h"
+#include "train/gpt_setup.h"
 #include "train/trainer.h"
 
 using namespace trireme;
@@ -47,12 +48,12 @@ Batch made_up_batch(const TrainOptions& o, int index) {
     ids.data<std::int32_t>()[t] = static_cast<std::int32_t>(
         random_word(1, static_cast<std::uint64_t>(index), static_cast<std::uint64_t>(t)) % 256U);
   }
-  return {ids, ids, {index}};
+  return token_batch(ids, ids, {index});
 }
 
 /// One rank's use in the third step: the first two fill the pool and make what is made late.
 Use measure(const TrainOptions& o, const std::shared_ptr<const DeviceMesh>& mesh) {
-  Trainer trainer(o, mesh, 4 << 20);
+  Trainer trainer(make_gpt(o, mesh), o, 4 << 20);
   const MemoryPool& pool = *MemoryPool::current();
   Use use;
   for (int step = 0; step < 3; ++step) {

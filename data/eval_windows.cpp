@@ -50,20 +50,20 @@ std::int64_t EvalWindows::start(std::int64_t window) const {
 
 Batch EvalWindows::make_batch(std::int64_t first, std::int64_t count) const {
   require(first >= 0 && count >= 1, "evaluation", "{} windows from {} on; expected at least 1", count, first);
-  Batch batch;
-  batch.inputs = Tensor::full({count, context_}, 0, DType::i32);    // [B, T]
-  batch.targets = Tensor::full({count, context_}, -1, DType::i32);  // [B, T]
+  const Tensor inputs = Tensor::full({count, context_}, 0, DType::i32);    // [B, T]
+  const Tensor targets = Tensor::full({count, context_}, -1, DType::i32);  // [B, T]
+  std::vector<std::int64_t> ids;
   std::vector<std::int32_t> window;
   for (std::int64_t row = 0; row < count; ++row) {
-    batch.sample_ids.push_back(first + row);
+    ids.push_back(first + row);
     if (first + row >= windows_) continue;
     const std::int64_t begin = start(first + row), length = std::min(context_, tokens_.count() - 1 - begin);
     window.resize(static_cast<std::size_t>(length) + 1);
     tokens_.read(begin, window);
-    std::copy_n(window.begin(), length, batch.inputs.data<std::int32_t>() + row * context_);
-    std::copy_n(window.begin() + 1, length, batch.targets.data<std::int32_t>() + row * context_);
+    std::copy_n(window.begin(), length, inputs.data<std::int32_t>() + row * context_);
+    std::copy_n(window.begin() + 1, length, targets.data<std::int32_t>() + row * context_);
   }
-  return batch;
+  return token_batch(inputs, targets, std::move(ids));
 }
 
 }  // namespace trireme

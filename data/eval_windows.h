@@ -1,17 +1,17 @@
 // Validation batches: fixed windows of the validation tokens, the same at every evaluation and on every mesh; nothing
 // random.
-// Read next: data/sampler.h, whose Batch this makes.
+// Read next: data/sampler.h.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 
-#include "data/sampler.h"
+#include "data/source.h"
 #include "data/tokens.h"
 
 namespace trireme {
 
-class EvalWindows {
+class EvalWindows : public ValidationSource {
  public:
   /// What `--eval-batches` counts, in windows: a constant, so that the windows depend neither on the mesh nor on how a
   /// step's batch is cut into micro-batches. It is the default --micro-batch.
@@ -26,12 +26,12 @@ class EvalWindows {
   /// The last may be shorter. Throws ExitCode::data when the range holds fewer than 2 tokens.
   static EvalWindows all(TokenRange tokens, std::int64_t context);
 
-  std::int64_t count() const { return windows_; }  ///< windows
-  std::int64_t targets() const;                    ///< valid targets of all windows together
-  std::int64_t start(std::int64_t window) const;   ///< first token of a window in the range
+  std::int64_t count() const override { return windows_; }  ///< windows
+  std::int64_t targets() const override;
+  std::int64_t start(std::int64_t window) const;  ///< first token of a window in the range
   /// Windows first .. first + count - 1. What a short window lacks, and whole rows past the last window (so that ranks
   /// can run equally many batches), has input 0 and target -1, which the loss leaves out.
-  Batch make_batch(std::int64_t first, std::int64_t count) const;
+  Batch make_batch(std::int64_t first, std::int64_t count) const override;
 
  private:
   EvalWindows(TokenRange tokens, std::int64_t context, std::int64_t windows, bool spaced);

@@ -227,6 +227,14 @@ json parse_json(std::string_view text, const std::filesystem::path& path, const 
   return builder.finish();
 }
 
+std::int64_t json_count(const nlohmann::json& json, const char* key, const std::filesystem::path& path) {
+  constexpr std::uint64_t most = std::uint64_t{1} << 56;
+  if (!json.contains(key) || !json[key].is_number_unsigned() || json[key].get<std::uint64_t>() > most)
+    fail(ExitCode::data, "checkpoint", "{}: '{}' is {}; expected a whole number, 0 to 2^56", path.string(), key,
+         json.contains(key) ? shown(json[key]) : "missing");
+  return json[key].get<std::int64_t>();
+}
+
 std::string shown(const json& value) {
   const std::string text = value.dump(-1, ' ', false, json::error_handler_t::replace);
   constexpr std::size_t most = 80;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <nlohmann/json.hpp>
@@ -37,6 +38,10 @@ using JsonTake = std::function<bool(const JsonPlace& place, nlohmann::json& valu
 /// deeper than json_most_depth, a duplicate key, and values that take more than json_most_bytes.
 nlohmann::json parse_json(std::string_view text, const std::filesystem::path& path, const JsonTake& take = {},
                           std::size_t first = 0);
+
+/// The count or size that stands under `key`. Throws ExitCode::data, naming `path`, unless it is a whole number from 0 to
+/// 2^56: sums of many of them fit.
+std::int64_t json_count(const nlohmann::json& json, const char* key, const std::filesystem::path& path);
 
 /// A value from a file for a message, cut after 80 bytes.
 std::string shown(const nlohmann::json& value);

@@ -22,9 +22,10 @@ Loader::Loader(Source source, const BatchPlan& plan, std::int64_t consumed, int 
   thread_ = std::thread([this] { run(); });
 }
 
-Loader::Loader(const Sampler& sampler, const BatchPlan& plan, std::int64_t consumed, int depth)
-    : Loader([sampler](std::int64_t first, std::int64_t count) { return sampler.make_batch(first, count); }, plan,
-             consumed, depth) {}
+Loader::Loader(std::shared_ptr<const DataSource> source, const BatchPlan& plan, std::int64_t consumed, int depth)
+    : Loader([source = std::move(source)](std::int64_t first,
+                                          std::int64_t count) { return source->make_batch(first, count); },
+             plan, consumed, depth) {}
 
 Loader::~Loader() {
   {

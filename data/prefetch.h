@@ -1,5 +1,5 @@
 // Loader: the micro-batches of one data-parallel rank in order, prepared ahead on a thread, so that reading (page
-// faults on mapped shards) overlaps computing. What it delivers is what Sampler::make_batch gives; only the waiting
+// faults on mapped shards) overlaps computing. What it delivers is what DataSource::make_batch gives; only the waiting
 // differs.
 // Read next: data/sampler.h.
 #pragma once
@@ -20,13 +20,13 @@ namespace trireme {
 
 class Loader {
  public:
-  /// Makes the batch of samples first .. first + count - 1: normally Sampler::make_batch.
+  /// Makes the batch of samples first .. first + count - 1: normally DataSource::make_batch.
   using Source = std::function<Batch(std::int64_t first, std::int64_t count)>;
 
   /// Starts at the step that begins after `consumed` samples, with up to `depth` micro-batches prepared ahead.
   /// Batches are allocated from the calling thread's memory pool.
   Loader(Source source, const BatchPlan& plan, std::int64_t consumed = 0, int depth = 2);
-  Loader(const Sampler& sampler, const BatchPlan& plan, std::int64_t consumed = 0, int depth = 2);
+  Loader(std::shared_ptr<const DataSource> source, const BatchPlan& plan, std::int64_t consumed = 0, int depth = 2);
   ~Loader();  ///< stops the thread and waits for it
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;

@@ -28,17 +28,17 @@ std::int64_t Sampler::start(std::int64_t sample) const {
 
 Batch Sampler::make_batch(std::int64_t first, std::int64_t count) const {
   require(count >= 1, "sampler", "a batch of {} samples; expected at least 1", count);
-  Batch batch;
-  batch.inputs = Tensor::empty({count, context_}, DType::i32);   // [B, T]
-  batch.targets = Tensor::empty({count, context_}, DType::i32);  // [B, T]
+  const Tensor inputs = Tensor::empty({count, context_}, DType::i32);   // [B, T]
+  const Tensor targets = Tensor::empty({count, context_}, DType::i32);  // [B, T]
+  std::vector<std::int64_t> ids;
   std::vector<std::int32_t> window(static_cast<std::size_t>(context_) + 1);
   for (std::int64_t row = 0; row < count; ++row) {
     tokens_.read(start(first + row), window);
-    std::copy_n(window.begin(), context_, batch.inputs.data<std::int32_t>() + row * context_);
-    std::copy_n(window.begin() + 1, context_, batch.targets.data<std::int32_t>() + row * context_);
-    batch.sample_ids.push_back(first + row);
+    std::copy_n(window.begin(), context_, inputs.data<std::int32_t>() + row * context_);
+    std::copy_n(window.begin() + 1, context_, targets.data<std::int32_t>() + row * context_);
+    ids.push_back(first + row);
   }
-  return batch;
+  return token_batch(inputs, targets, std::move(ids));
 }
 
 void BatchPlan::check() const {

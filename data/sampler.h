@@ -9,21 +9,13 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
-#include "core/tensor.h"
+#include "data/source.h"
 #include "data/tokens.h"
 
 namespace trireme {
 
-/// One micro-batch.
-struct Batch {
-  Tensor inputs;   ///< [B, T] i32
-  Tensor targets;  ///< [B, T] i32: the token after each input; -1 where there is none (validation only)
-  std::vector<std::int64_t> sample_ids;  ///< [B]: global sample numbers, or window numbers in validation
-};
-
-class Sampler {
+class Sampler : public DataSource {
  public:
   /// Throws ExitCode::data when the range holds no window of context + 1 tokens.
   Sampler(TokenRange tokens, std::int64_t context, std::uint64_t seed);
@@ -31,8 +23,7 @@ class Sampler {
   std::int64_t context() const { return context_; }
   /// First token of sample `sample` in the range: 0 <= start <= count - context - 1.
   std::int64_t start(std::int64_t sample) const;
-  /// Samples first .. first + count - 1. Threads may call this at the same time.
-  Batch make_batch(std::int64_t first, std::int64_t count) const;
+  Batch make_batch(std::int64_t first, std::int64_t count) const override;  ///< a token_batch()
 
  private:
   TokenRange tokens_;

@@ -14,6 +14,7 @@
 #include "parallel/checkpoint/compare.h"
 #include "train/checkpoint_report.h"
 #include "train/program.h"
+#include "train/saved_gpt.h"
 #include "train/saved_run.h"
 
 using namespace trireme;
@@ -46,6 +47,7 @@ int run(const std::vector<std::string>& words) {
     checkpoint::Checkpoint saved = open(words[1]);
     saved.verify();
     require_whole_run(saved);
+    if (saved_architecture(saved) == "gpt") static_cast<void>(read_saved_gpt(saved));
     std::fputs(verified_line(saved).c_str(), stdout);
     return 0;
   }

@@ -10,10 +10,12 @@
 #include "core/parallel_for.h"
 #include "cuda/runtime/open.h"
 #include "data/utf8.h"
+#include "models/gpt.h"
 #include "train/flags.h"
 #include "train/generate.h"
 #include "train/launcher.h"
 #include "train/program.h"
+#include "train/saved_gpt.h"
 #include "train/saved_run.h"
 #include "train/validate.h"
 
@@ -67,7 +69,7 @@ int run(const Options& o) {
   const OwnCores own_cores(0, team);
   const std::shared_ptr<ProcessGroup> alone = self_group();
   checkpoint::Checkpoint checkpoint = open_saved_run(*alone, o.checkpoint);
-  const SavedModel saved = read_saved_model(checkpoint);
+  const SavedGpt saved = read_saved_gpt(checkpoint);
   validate_heads(saved.config, on_gpu ? Device::cuda : Device::cpu);
   std::vector<std::int32_t> prompt;
   try {

@@ -4,12 +4,13 @@
 //
 // Read it from the bottom: main reads the flags, train() loads the text and starts the ranks, and each rank runs
 // train_rank(), whose loop is: gradients, sums over the mesh, clip, update, report.
-// Read next: train/trainer.h, models/gpt.h.
+// Read next: train/trainer.h, models/model.h, models/gpt.h.
 #include <cmath>
 
 #include "core/cores.h"
 #include "core/parallel_for.h"
 #include "data/corpus.h"
+#include "data/eval_windows.h"
 #include "data/prefetch.h"
 #include "data/utf8.h"
 #include "parallel/pipeline/timeline.h"
@@ -17,10 +18,12 @@
 #include "train/console.h"
 #include "train/evaluate.h"
 #include "train/generate.h"
+#include "train/gpt_setup.h"
 #include "train/guards.h"
 #include "train/profiling.h"
 #include "train/program.h"
 #include "train/ranks.h"
+#include "train/report.h"
 #include "train/resume_mark.h"
 #include "train/run_folder.h"
 #include "train/setup.h"
@@ -32,7 +35,7 @@ using namespace trireme;
 namespace {
 
 /// The validation loss when there is a validation part; collective.
-std::optional<double> evaluate(const TrainOptions& o, const Corpus& corpus, Gpt& model) {
+std::optional<double> evaluate(const TrainOptions& o, const Corpus& corpus, Model& model) {
   if (corpus.validation.count() == 0) return std::nullopt;
   const EvalWindows windows = EvalWindows::of_batches(corpus.validation, o.model.config.context, o.run.eval_batches);
   return validation_loss(model, windows, o.batch_sizes().micro_batch);
@@ -73,18 +76,22 @@ void train_rank(const TrainOptions& o, const Corpus& corpus, RunFolder& folder, 
   const auto seed = static_cast<std::uint64_t>(o.run.seed);
   const std::int64_t tokens_per_step = batch.tokens_per_step(config.context);
 
-  Trainer trainer(o, mesh);
-  Gpt& model = trainer.model();
+  std::unique_ptr<Gpt> gpt = make_gpt(o, mesh);
+  Gpt& model = *gpt;
+  Trainer trainer(std::move(gpt), o);
   const optim::LrSchedule lr_schedule = make_lr_schedule(o.schedule);
 
   Console console(rank.first());
   console.print(start_table(o, start_facts(o, corpus, trainer, rank)));
   console.print(to_string(batch, config.context));
   Progress progress;
-  const RunIdentity identity(o.run.seed, corpus.hash, o.data.val_fraction);
+  const RunIdentity identity{.seed = o.run.seed,
+                             .tokenizer = corpus.tokenizer->to_json(),
+                             .data = corpus.hash,
+                             .val_fraction = o.data.val_fraction};
   if (rank.first() && !o.run.dry_run) folder.lock();
   const auto tell = [&console](const std::string& line) { console.print(line); };
-  const std::optional<Resumed> resumed = resume_run(o, trainer, *corpus.tokenizer, identity, tell);
+  const std::optional<Resumed> resumed = resume_run(o, trainer, identity, tell);
   if (resumed) progress = resumed->progress;
   if (progress.loss_scale) trainer.scaler().set_state(*progress.loss_scale);
   if (o.run.dry_run) return console.print(pipeline::render(trainer.executor().schedule()));
@@ -92,14 +99,14 @@ void train_rank(const TrainOptions& o, const Corpus& corpus, RunFolder& folder, 
   if (rank.first()) {
     if (const std::string said = folder.open(config_text(o), progress.steps); !said.empty()) console.print(said);
   }
-  Checkpointing checkpoints(o, trainer, *corpus.tokenizer, identity, resumed, tell);
+  Checkpointing checkpoints(o, trainer, identity, resumed, tell);
   checkpoints.note_loss(rank.lost);
   ResumeMark mark(o, resumed, rank, tell);
   Guards guards(o, trainer, &checkpoints, progress, tell, [&](std::int64_t steps) {
     if (rank.first()) folder.rewind(steps);
   });
 
-  const Sampler sampler(corpus.train, config.context, seed);
+  const auto sampler = std::make_shared<Sampler>(corpus.train, config.context, seed);
   const BatchPlan plan = batch.on_rank(mesh->coord(Axis::dp));
   Loader loader(sampler, plan, progress.samples);
 

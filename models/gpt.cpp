@@ -3,7 +3,9 @@
 #include <cmath>
 #include <utility>
 
+#include "models/gpt_text.h"
 #include "nn/cross_entropy.h"
+#include "nn/documents.h"
 #include "nn/kv_cache.h"
 #include "nn/moe.h"
 #include "nn/positions.h"
@@ -55,7 +57,6 @@ std::unique_ptr<nn::Module> make_mlp(const nn::Build& b, const GptConfig& c, int
 
 GptBlock::GptBlock(const nn::Build& b, const GptConfig& c, int index)
     : Module(b),
-      index_(index),
       norm1_(make_norm(b / "norm1", c)),
       attn_(b / "attn", attention_options(c)),
       attn_dropout_(b / "attn_dropout", c.dropout),
@@ -71,20 +72,23 @@ Tensor GptBlock::forward(const Tensor& x) {
   return add(h, *mlp_, mlp_dropout_, (*norm2_)(h));             // [B, T, D]
 }
 
+namespace {
+
+pipeline::StagePlan plan_or_default(const nn::Build& b, const GptConfig& c, pipeline::StagePlan plan) {
+  if (!plan.empty()) return plan;
+  return pipeline::stage_plan(static_cast<int>(c.layers), b.mesh().size(Axis::pp), stage_costs(c));
+}
+
+}  // namespace
+
 Gpt::Gpt(const nn::Build& b, const GptConfig& c, pipeline::StagePlan plan)
-    : build_(b), config_(c), plan_(std::move(plan)) {
-  const DeviceMesh& mesh = b.mesh();
-  const int ranks = mesh.size(Axis::pp);
-  if (plan_.empty()) plan_ = pipeline::stage_plan(static_cast<int>(c.layers), ranks, stage_costs(c));
-  require(stages() % ranks == 0 && plan_.back().end() == c.layers, "gpt",
-          "a plan of {} stages and {} layers for {} ranks and {} layers", stages(), plan_.back().end(), ranks,
-          c.layers);
-  const bool first = mesh.is_first(Axis::pp), last = mesh.is_last(Axis::pp);
-  const nn::Build tables = b.unit(first ? 0 : chunks() - 1);  // both tables of a stage, or the head's own
+    : LanguageModel(b, plan_or_default(b, c, std::move(plan))), config_(c) {
+  require(blocks_in_all() == c.layers, "gpt", "a plan of {} layers; expected {}", blocks_in_all(), c.layers);
+  const nn::Build tables = b.unit(holds_front() ? 0 : chunks() - 1);  // both tables of a stage, or the head's own
   const auto make_tokens = [&](const char* name, bool copy) {
     return std::make_unique<nn::VocabEmbedding>(tables / name, c.vocab, c.width, deviation, copy);
   };
-  if (first) {
+  if (holds_front()) {
     use_embedding_ = tables.use_unit();
     embedding_ = make_tokens("wte", false);
     if (c.positions == PositionEncoding::learned) {
@@ -94,45 +98,26 @@ Gpt::Gpt(const nn::Build& b, const GptConfig& c, pipeline::StagePlan plan)
     }
     dropout_ = std::make_unique<nn::Dropout>(b / "dropout", c.dropout);
   }
-  for (int stage = mesh.coord(Axis::pp); stage < stages(); stage += ranks) {
-    const int chunk = stage / ranks;
-    const pipeline::BlockRange& range = plan_[static_cast<std::size_t>(stage)];
-    for (int i = range.first; i < range.end(); ++i)
-      blocks_.push_back(std::make_unique<GptBlock>((b / "blocks" / std::to_string(i)).unit(chunk), c, i));
-  }
-  if (last) {
-    norm_ = make_norm((b / "norm").unit(chunks() - 1), c);
+  make_blocks([&c](const nn::Build& block, int index) { return std::make_unique<GptBlock>(block, c, index); });
+  if (holds_end()) {
+    norm_ = make_norm(end_unit("norm"), c);
     use_head_ = tables.use_unit();
-    head_ = !c.tied ? make_tokens("head", false) : first ? embedding_ : make_tokens("wte", true);
+    head_ = !c.tied ? make_tokens("head", false) : holds_front() ? embedding_ : make_tokens("wte", true);
     // Each stage is a backward of its own: the shared weight's gradient is complete after the second.
-    if (first && c.tied && stages() > 1) embedding_->weight()->leaf().run_hooks_after(2);
+    if (holds_front() && c.tied && stages() > 1) embedding_->weight()->leaf().run_hooks_after(2);
   }
 }
 
-Tensor Gpt::hidden(int stage, const Tensor& input, const Tensor& ids) {
-  const pipeline::BlockRange& range = plan_[static_cast<std::size_t>(stage)];
-  Tensor x = input;  // [B, T, D]
-  if (stage == 0) x = use_embedding_(ids, [this](const Tensor& tokens) { return embed(tokens); });
-  const nn::Recompute& saving = build_.parallelism().recompute;
-  const RepeatCheapInputs scope(saving.kind == nn::Recompute::Kind::selective);
-  for (const auto& block : blocks_) {
-    if (!range.contains(block->index())) continue;  // of another stage on this rank
-    x = saving.of_block(block->index()) ? recomputed(*block, x) : (*block)(x);
-  }
-  return x;
+Batch Gpt::local_part(const Batch& batch) {
+  const std::optional<std::int64_t> separator = config_.document_separator;
+  run().document_starts = separator ? nn::document_starts(batch["inputs"], *separator) : Tensor();
+  Batch local = batch;
+  for (auto& [name, ids] : local.tensors) ids = nn::local_tokens(ids, mesh()).to(device());  // [B, T/cp]
+  return local;
 }
 
-Tensor Gpt::recomputed(GptBlock& block, const Tensor& x) {
-  // Dropout is keyed by the micro-batch, and backward runs when another one may be under way.
-  const auto run = build_.run();
-  return recompute(
-      [&block, run, state = *run](const Tensor& input) {
-        const nn::RunState now = std::exchange(*run, state);
-        const Tensor output = block(input);
-        *run = now;
-        return output;
-      },
-      x);
+Tensor Gpt::front(const Batch& batch) {
+  return use_embedding_(batch["inputs"], [this](const Tensor& tokens) { return embed(tokens); });
 }
 
 Tensor Gpt::embed(const Tensor& ids) {
@@ -143,7 +128,7 @@ Tensor Gpt::embed(const Tensor& ids) {
   const Tensor tokens = (*embedding_)(ids);  // [B, T, D]
   if (!positions_) return (*dropout_)(tokens);
   std::vector<Tensor> rows;
-  for (const nn::PositionRun& run : nn::from(first, nn::residual_positions(mesh(), build_.parallelism(), length)))
+  for (const nn::PositionRun& run : nn::from(first, nn::residual_positions(mesh(), parallelism(), length)))
     rows.push_back(slice(positions_->value(), 0, run.global, run.length));
   return (*dropout_)(tokens + concat(rows, 0));  // [B, T, D] + [T, D]
 }
@@ -152,16 +137,16 @@ Tensor Gpt::logits(const Tensor& hidden) {
   return use_head_((*norm_)(hidden), [this](const Tensor& normed) { return head_->logits(normed); });
 }
 
-Tensor Gpt::loss(const Tensor& hidden, const Tensor& targets, double scale) {
-  return nn::cross_entropy(logits(hidden), targets,
+Tensor Gpt::loss(const Tensor& hidden, const Batch& batch, double scale) {
+  return nn::cross_entropy(logits(hidden), batch["targets"],
                            {.slice = head_->slice(), .group = &mesh().group(Axis::tp), .smoothing = 0, .scale = scale});
 }
 
 Tensor Gpt::gathered_logits(const Tensor& hidden) { return gathered(logits(hidden)); }
 
-Tensor Gpt::gathered_logits_at(const Tensor& hidden, std::int64_t position) {
+Tensor Gpt::next_logits(const Tensor& hidden, std::int64_t position) {
   const Tensor local =
-      redistribute((*norm_)(hidden), mesh(), Axis::tp, build_.residual(), placement::R);  // [B, T/cp, D]
+      redistribute((*norm_)(hidden), mesh(), Axis::tp, build().residual(), placement::R);  // [B, T/cp, D]
   const Tensor all = nn::to_sequence_order(redistribute(local, mesh(), Axis::cp, placement::S(1), placement::I),
                                            mesh().size(Axis::cp));
   const auto logits_of = [this](const Tensor& normed) { return head_->logits_of_replicated(normed); };
@@ -173,14 +158,20 @@ Tensor Gpt::gathered(const Tensor& logits) const {
   return cast_to(slice(all, 2, 0, config_.vocab), DType::f32);
 }
 
-Shape Gpt::hidden_shape(std::int64_t batch, std::int64_t length) const {
+std::string Gpt::configuration() const { return gpt_text(config_, dtype()); }
+
+std::vector<Model::Setting> Gpt::settings(const std::string& configuration, const std::string& path) const {
+  return gpt_settings(configuration, path);
+}
+
+Shape Gpt::hidden_shape(std::int64_t samples, std::int64_t length) const {
   require(padded_length(length) == length, "gpt", "{} tokens do not divide over the ranks of {}", length,
           to_string(mesh().shape()));
-  return {batch, length / nn::sequence_length(mesh(), build_.parallelism(), 1), config_.width};
+  return {samples, length / nn::sequence_length(mesh(), parallelism(), 1), config_.width};
 }
 
 std::int64_t Gpt::padded_length(std::int64_t length) const {
-  const std::int64_t multiple = nn::sequence_multiple(mesh().shape(), build_.parallelism());
+  const std::int64_t multiple = nn::sequence_multiple(mesh().shape(), parallelism());
   return (length + multiple - 1) / multiple * multiple;
 }
 

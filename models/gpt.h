@@ -16,21 +16,18 @@
 #include <vector>
 
 #include "models/gpt_config.h"
+#include "models/language_model.h"
 #include "nn/attention.h"
-#include "nn/module.h"
 #include "nn/vocab_embedding.h"
-#include "parallel/pipeline/stage_plan.h"
 
 namespace trireme {
 
 class GptBlock : public nn::Module {
  public:
   GptBlock(const nn::Build& b, const GptConfig& config, int index);
-  int index() const { return index_; }       ///< in the whole model
   Tensor forward(const Tensor& x) override;  // [B, T, D] -> [B, T, D]
 
  private:
-  int index_;
   std::unique_ptr<nn::Module> norm1_;
   nn::Attention attn_;
   nn::Dropout attn_dropout_;
@@ -39,59 +36,46 @@ class GptBlock : public nn::Module {
   nn::Dropout mlp_dropout_;
 };
 
-class Gpt {
+/// A batch has "inputs" and, for the loss, "targets": data/batch.h, token_batch().
+class Gpt : public LanguageModel {
  public:
   /// Builds this rank's part: the blocks of its pipeline stages (stage s lives on rank s % pp), the embedding of the
   /// first, the head of the last. `plan` has the blocks of every stage; left out, a stage per rank, split by cost.
   Gpt(const nn::Build& build, const GptConfig& config, pipeline::StagePlan plan = {});
 
-  /// First stage: embeds ids [B, T] i32 (`input` is ignored); others: continue from `input` [B, T, D]. -> [B, T, D]
-  /// Everybody's `ids` and `targets` are whole sequences, or with run().cache the next tokens of them; what passes
-  /// between stages is hidden_shape().
-  Tensor hidden(int stage, const Tensor& input, const Tensor& ids);
+  /// The summed cross-entropy of the targets [B, T] i32 (negative: ignored). `hidden` [B, T, D].
+  Tensor loss(const Tensor& hidden, const Batch& batch, double scale) override;
+  Tensor next_logits(const Tensor& hidden, std::int64_t position) override;
   /// Last stage: [B, T, D] -> this tp rank's logits [B, T, V/tp].
   Tensor logits(const Tensor& hidden);
-  /// Last stage: `scale` times the summed cross-entropy of the targets [B, T] i32 (negative: ignored), the same on
-  /// every tp rank.
-  Tensor loss(const Tensor& hidden, const Tensor& targets, double scale);
   /// Last stage: the logits of the real tokens, whole on every tp rank. -> [B, T, V] f32
   Tensor gathered_logits(const Tensor& hidden);
-  /// Last stage: those after position `position` only. -> [B, 1, V] f32
-  Tensor gathered_logits_at(const Tensor& hidden, std::int64_t position);
 
-  /// What hidden() gives on each rank for sequences of `length` tokens: [B, T, D], or [B, T/tp, D] under sequence
-  /// parallelism.
-  Shape hidden_shape(std::int64_t batch, std::int64_t length) const;
-  /// `length` rounded up so that it divides over the ranks that share a sequence.
-  std::int64_t padded_length(std::int64_t length) const;
+  /// [B, T, D], or [B, T/tp, D] under sequence parallelism, of sequences as long as the context.
+  Shape hidden_shape(std::int64_t samples) const override { return hidden_shape(samples, config_.context); }
+  Shape hidden_shape(std::int64_t samples, std::int64_t length) const override;
+  std::int64_t padded_length(std::int64_t length) const override;
+  std::int64_t context() const override { return config_.context; }
 
-  const nn::ParameterList& parameters() const { return build_.parameters(); }
-  const nn::BufferList& buffers() const { return build_.buffers(); }
-  nn::RoutingLog& routing() { return build_.routing(); }
-  nn::Units& units() { return build_.units(); }
-  nn::RunState& run() { return *build_.run(); }
+  std::string architecture() const override { return "gpt"; }
+  std::string configuration() const override;
+  std::vector<Setting> settings(const std::string& configuration, const std::string& path) const override;
   const GptConfig& config() const { return config_; }
-  const DeviceMesh& mesh() const { return build_.mesh(); }
-  DType dtype() const { return build_.dtype(); }
-  Device device() const { return build_.device(); }
-  int stages() const { return static_cast<int>(plan_.size()); }    ///< of the whole model
-  int chunks() const { return stages() / mesh().size(Axis::pp); }  ///< stages on each rank
-  bool is_last_stage(int stage) const { return stage == stages() - 1; }
+
+ protected:
+  Tensor front(const Batch& batch) override;      // ids [B, T] -> [B, T, D]
+  Batch local_part(const Batch& batch) override;  // [B, T] -> [B, T/cp]
 
  private:
   Tensor embed(const Tensor& ids);
-  Tensor recomputed(GptBlock& block, const Tensor& x);
   Tensor gathered(const Tensor& logits) const;  // [B, T, V/tp] -> [B, T, V] f32
 
-  nn::Build build_;
   GptConfig config_;
-  pipeline::StagePlan plan_;
   std::shared_ptr<nn::VocabEmbedding> embedding_;  // first stage
   nn::UnitUse use_embedding_, use_head_;           // of the units with their tables
   nn::ParameterPtr positions_;                     // first stage, unless rotary: [C, D]
   std::unique_ptr<nn::Dropout> dropout_;           // first stage
-  std::vector<std::unique_ptr<GptBlock>> blocks_;
-  std::unique_ptr<nn::Module> norm_;  // last stage
+  std::unique_ptr<nn::Module> norm_;               // last stage
   /// Last stage: tied to embedding_ (one object when this is the first stage too), or of its own weights.
   std::shared_ptr<nn::VocabEmbedding> head_;
 };

@@ -36,6 +36,7 @@ class RoutingLog {
  public:
   /// Registers a router; the reference stays valid.
   Routing& add(std::int64_t experts);
+  bool empty() const { return routers_.empty(); }  ///< this rank's stages have no router
 
   /// Ends a step: sums over the ranks, moves the biases if the step was made (`applied`: not when it was skipped), and
   /// starts the next. `sequence`: each tp rank routes its own positions. Collective over the mesh: every rank of a model

@@ -7,15 +7,15 @@
 
 namespace trireme {
 
-std::optional<Resumed> resume_run(const TrainOptions& o, Trainer& trainer, const Tokenizer& tokenizer,
-                                  const RunIdentity& run, const std::function<void(const std::string&)>& tell) {
+std::optional<Resumed> resume_run(const TrainOptions& o, Trainer& trainer, const RunIdentity& run,
+                                  const std::function<void(const std::string&)>& tell) {
   if (o.run.resume == "none") return std::nullopt;
   std::optional<Resumed> resumed;
   if (o.run.resume == "auto") {
-    resumed = load_newest_run(o.run.out, trainer.model(), trainer.optimizer(), tokenizer, run, tell);
+    resumed = load_newest_run(o.run.out, trainer.model(), trainer.optimizer(), run, tell);
     if (!resumed) return std::nullopt;
   } else {
-    resumed = load_run(o.run.resume, trainer.model(), trainer.optimizer(), tokenizer, run);
+    resumed = load_run(o.run.resume, trainer.model(), trainer.optimizer(), run);
     if (begins_elsewhere(o.run.resume, o.run.out)) resumed->progress.origin = o.run.resume;
   }
   const std::int64_t made = resumed->progress.steps, wanted = o.schedule.steps;
@@ -31,16 +31,14 @@ std::optional<Resumed> resume_run(const TrainOptions& o, Trainer& trainer, const
   return resumed;
 }
 
-Checkpointing::Checkpointing(const TrainOptions& options, Trainer& trainer, const Tokenizer& tokenizer,
-                             const RunIdentity& run, const std::optional<Resumed>& resumed,
-                             std::function<void(const std::string&)> tell)
-    : options_(options), trainer_(trainer), tokenizer_(tokenizer), run_(run), tell_(std::move(tell)) {
+Checkpointing::Checkpointing(const TrainOptions& options, Trainer& trainer, const RunIdentity& run,
+                             const std::optional<Resumed>& resumed, std::function<void(const std::string&)> tell)
+    : options_(options), trainer_(trainer), run_(run), tell_(std::move(tell)) {
   if (options.run.out.empty()) return;
   std::error_code unknown;
   if (trainer.model().mesh().rank() == 0 && std::filesystem::is_directory(options.run.out, unknown))
     out_.emplace(options.run.out);
-  saver_.emplace(options.run.out, trainer.model(), trainer.optimizer(), tokenizer, run, config_text(options),
-                 options.run.keep);
+  saver_.emplace(options.run.out, trainer.model(), trainer.optimizer(), run, config_text(options), options.run.keep);
   // A run in its own folder has nothing to save before its first step.
   if (resumed && resumed->path.parent_path() == std::filesystem::path(options.run.out) / "checkpoints")
     saved_step_ = resumed->progress.steps;
@@ -131,7 +129,7 @@ bool Checkpointing::after_step(const Progress& progress) {
 Progress Checkpointing::roll_back() {
   if (const auto saved = saver_->finish()) report(*saved, false);
   const std::optional<Resumed> found =
-      load_newest_run(options_.run.out, trainer_.model(), trainer_.optimizer(), tokenizer_, run_, tell_);
+      load_newest_run(options_.run.out, trainer_.model(), trainer_.optimizer(), run_, tell_);
   if (!found)
     fail(ExitCode::data, "checkpoint",
          "{} has no checkpoint to go back to; expected one that is whole; look at why "

@@ -16,15 +16,15 @@ namespace trireme {
 /// Loads what --resume names, if it names anything that is there, and tells from where the run goes on; or, with `auto`,
 /// that it has made all its steps and there is nothing to do. Throws ExitCode::usage for any other run that has made all
 /// its steps. Collective.
-std::optional<Resumed> resume_run(const TrainOptions& options, Trainer& trainer, const Tokenizer& tokenizer,
-                                  const RunIdentity& run, const std::function<void(const std::string&)>& tell);
+std::optional<Resumed> resume_run(const TrainOptions& options, Trainer& trainer, const RunIdentity& run,
+                                  const std::function<void(const std::string&)>& tell);
 
 class Checkpointing {
  public:
   /// Without an `out` nothing is ever saved, and signals are answered all the same. `resumed`: what the run goes on
   /// from. All arguments must outlive this object. Every rank's `tell` is called with what there is to say. Collective,
   /// as all members are.
-  Checkpointing(const TrainOptions& options, Trainer& trainer, const Tokenizer& tokenizer, const RunIdentity& run,
+  Checkpointing(const TrainOptions& options, Trainer& trainer, const RunIdentity& run,
                 const std::optional<Resumed>& resumed, std::function<void(const std::string&)> tell);
   /// Of a job of one rank, whatever ends it: complete(). With more, some of them may not be there to take part, and a
   /// save takes all: then it is lost, and note_loss() says where that is told.
@@ -68,7 +68,6 @@ class Checkpointing {
 
   const TrainOptions& options_;
   Trainer& trainer_;
-  const Tokenizer& tokenizer_;
   RunIdentity run_;
   std::optional<RunSaver> saver_;  // with an `out`
   std::optional<FolderMark> out_;  // on rank 0: the folder that is locked

@@ -2,14 +2,14 @@
 // loader position changes.
 #pragma once
 
-#include "data/eval_windows.h"
-#include "models/gpt.h"
+#include "data/source.h"
+#include "models/model.h"
 
 namespace trireme {
 
-/// The mean loss over all valid targets of `windows`, the same on every rank. `batch`: windows per forward pass on one
+/// The mean loss over all valid targets of `samples`, the same on every rank. `batch`: samples per forward pass on one
 /// dp rank. Collective over the mesh.
-double validation_loss(Gpt& model, const EvalWindows& windows, std::int64_t batch);
+double validation_loss(Model& model, const ValidationSource& samples, std::int64_t batch);
 
 /// Throws ExitCode::numerical when the validation loss after `step` is no finite number: such weights are not worth
 /// saving. The gradient that made them was finite: only a loss shows it.
@@ -18,7 +18,7 @@ void require_finite(double val_loss, std::int64_t step);
 /// While it lives, the model evaluates: no dropout, nothing is recorded.
 class Evaluating {
  public:
-  explicit Evaluating(Gpt& model) : run_(model.run()), previous_(run_) { run_.training = false; }
+  explicit Evaluating(Model& model) : run_(model.run()), previous_(run_) { run_.training = false; }
   ~Evaluating() { run_ = previous_; }
   Evaluating(const Evaluating&) = delete;
   Evaluating& operator=(const Evaluating&) = delete;

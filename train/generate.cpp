@@ -88,13 +88,13 @@ std::int32_t pick_token(std::span<const float> logits, const GenerateOptions& o,
   return ranking[count - 1].id;
 }
 
-std::vector<std::int32_t> generate(Gpt& model, std::span<const std::int32_t> prompt, const GenerateOptions& options,
-                                   const std::function<void(std::int32_t)>& each) {
+std::vector<std::int32_t> generate(LanguageModel& model, std::span<const std::int32_t> prompt,
+                                   const GenerateOptions& options, const std::function<void(std::int32_t)>& each) {
   require(!prompt.empty(), "generate", "the prompt is empty; give at least one token");
   ProcessGroup& stages = model.mesh().group(Axis::pp);
   std::vector<std::int32_t> ids(prompt.begin(), prompt.end());
   // When the context is full, the window moves on with every token: all of it stands elsewhere then, and is new.
-  const auto seen = [context = model.config().context](std::size_t count) {
+  const auto seen = [context = model.context()](std::size_t count) {
     return std::min(static_cast<std::int64_t>(count), context);
   };
   NextLogits next(model, seen(ids.size() + static_cast<std::size_t>(options.length)), options.cache);

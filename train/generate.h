@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "models/gpt.h"
+#include "models/language_model.h"
 
 namespace trireme {
 
@@ -30,7 +30,8 @@ std::int32_t pick_token(std::span<const float> logits, const GenerateOptions& op
 /// The tokens that follow `prompt` (not empty; only its last `context` tokens are seen). Token n depends on (seed, n),
 /// not on other uses of random numbers. `each` is called with every new token. Collective over tp and pp; all dp ranks
 /// compute the same.
-std::vector<std::int32_t> generate(Gpt& model, std::span<const std::int32_t> prompt, const GenerateOptions& options,
+std::vector<std::int32_t> generate(LanguageModel& model, std::span<const std::int32_t> prompt,
+                                   const GenerateOptions& options,
                                    const std::function<void(std::int32_t)>& each = nullptr);
 
 }  // namespace trireme

@@ -3,11 +3,10 @@
 #include <algorithm>
 
 #include "train/evaluate.h"
-#include "train/rank_batch.h"
 
 namespace trireme {
 
-NextLogits::NextLogits(Gpt& model, std::int64_t longest, bool keep)
+NextLogits::NextLogits(LanguageModel& model, std::int64_t longest, bool keep)
     : model_(model),
       longest_(longest),
       executor_(pipeline::forward_only(model.mesh().size(Axis::pp), 1, model.chunks()), model.mesh().group(Axis::pp)) {
@@ -33,9 +32,10 @@ Tensor NextLogits::operator()(std::span<const std::int32_t> ids) {
   padded.resize(static_cast<std::size_t>(first + model_.padded_length(count - first)), 0);
   const auto length = static_cast<std::int64_t>(padded.size());
   const Tensor text = Tensor::from(std::span<const std::int32_t>(padded), {1, length});
-  Tensor local = enter_batch(model_, {text, {}, {0}}).inputs;  // [1, T/cp]
+  Batch local = model_.enter(token_batch(text, {}, {0}));  // [1, T/cp]
   if (cache_) {
-    local = view::slice(local, 1, first, length - first);  // [1, n]
+    Tensor& inputs = local.tensors.at("inputs");
+    inputs = view::slice(inputs, 1, first, length - first);  // [1, n]
     Tensor& starts = model_.run().document_starts;
     if (starts.defined()) starts = view::slice(starts, 1, first, length - first);
     cache_->begin(first);
@@ -47,7 +47,7 @@ Tensor NextLogits::operator()(std::span<const std::int32_t> ids) {
                      [&](int stage, const Tensor& input, int) {
                        const Tensor hidden = model_.hidden(stage, input, local);  // [1, n, D]
                        if (!model_.is_last_stage(stage)) return hidden;
-                       logits = model_.gathered_logits_at(hidden, count - 1 - first);  // [1, 1, V]
+                       logits = model_.next_logits(hidden, count - 1 - first);  // [1, 1, V]
                        return Tensor();
                      },
                  .activation_shape = model_.hidden_shape(1, length - first),

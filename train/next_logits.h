@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "models/gpt.h"
+#include "models/language_model.h"
 #include "nn/kv_cache.h"
 #include "parallel/pipeline/executor.h"
 
@@ -17,7 +17,7 @@ class NextLogits {
  public:
   /// For texts of at most `longest` tokens, no more than the model's context. keep = false: nothing is kept, and every
   /// text computed as a whole, which is also so when sequences are cut over cp.
-  NextLogits(Gpt& model, std::int64_t longest, bool keep = true);
+  NextLogits(LanguageModel& model, std::int64_t longest, bool keep = true);
 
   /// [1, 1, V] f32 on the last stage; undefined on others. `ids`: not empty. Collective over the mesh, with the same ids
   /// on all ranks.
@@ -26,7 +26,7 @@ class NextLogits {
  private:
   std::int64_t first_new(std::span<const std::int32_t> ids) const;
 
-  Gpt& model_;
+  LanguageModel& model_;
   std::int64_t longest_;
   pipeline::Executor executor_;
   std::shared_ptr<nn::KvCache> cache_;  // null: nothing is kept

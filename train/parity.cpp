@@ -7,6 +7,7 @@
 
 #include "core/random.h"
 #include "train/disturb.h"
+#include "train/gpt_setup.h"
 #include "train/trainer.h"
 
 namespace trireme {
@@ -81,7 +82,7 @@ Outcome run_steps(TrainOptions o, const std::shared_ptr<const DeviceMesh>& mesh,
   o.optimizer = optimizer;
   const GptConfig& c = o.model.config;
   const BatchSizes sizes = o.batch_sizes();
-  Trainer trainer(o, mesh, 64 << 10);  // several buckets even in a small model
+  Trainer trainer(make_gpt(o, mesh), o, 64 << 10);  // several buckets even in a small model
   if (disturbance.factor > 0) disturb(trainer.optimizer(), disturbance.factor, disturbance.seed);
   const MadeUpBatch batch = make_batch(sizes.global_batch, c.context, c.vocab, c.document_separator);
   const BatchPlan plan = sizes.on_rank(mesh->coord(Axis::dp));
@@ -92,7 +93,7 @@ Outcome run_steps(TrainOptions o, const std::shared_ptr<const DeviceMesh>& mesh,
     const auto next_batch = [&](int microbatch) {
       const std::int64_t first = plan.first_sample(0, microbatch);
       const auto part = [&](const Tensor& whole) { return view::slice(whole, 0, first, sizes.micro_batch); };
-      return Batch{part(batch.ids), part(batch.targets), {step * sizes.global_batch + first}};
+      return token_batch(part(batch.ids), part(batch.targets), {step * sizes.global_batch + first});
     };
     const Trainer::Pass pass = trainer.gradients(next_batch, 1.0 / static_cast<double>(batch.valid));
     outcome.losses.push_back(pipeline::global_loss(*mesh, pass.pipeline.loss));

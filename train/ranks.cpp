@@ -24,9 +24,9 @@
 #include "parallel/comm/watch/report.h"
 #include "parallel/comm/watch/watchdog.h"
 #include "train/fault_injection.h"
+#include "train/gpt_setup.h"
 #include "train/launcher.h"
 #include "train/program.h"
-#include "train/setup.h"
 
 namespace trireme {
 namespace {

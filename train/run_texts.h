@@ -1,22 +1,21 @@
 // What a checkpoint says of the run it belongs to, beside its tensors: texts of Manifest::run, most of them JSON.
 //
-//   model          sizes and choices of GptConfig, and the dtype: generation needs no more
+//   architecture   of the model: "gpt"
+//   model          its sizes and choices, and the dtype: generation needs no more
 //   progress       steps, samples consumed, loss scale, what the guards have skipped
 //   seed, data     what the rest of the run follows from: the hash of the tokens, and which part of them is not seen
-//   tokenizer      as tokenizer files have it
+//   tokenizer      as tokenizer files have it; empty: the model reads no text
 //   origin         of a run that began from another's checkpoint: its path, as --resume said it (train/origin.h)
 //   configuration  the options, as --config takes them; for people, nothing reads it
 // Read next: train/saved_run.h.
 #pragma once
 
 #include <map>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "data/tokenizer.h"
-#include "models/gpt.h"
+#include "models/model.h"
 #include "optim/loss_scaler.h"
 #include "optim/optimizer.h"
 #include "parallel/checkpoint/checkpoint.h"
@@ -49,38 +48,30 @@ struct Progress {
   std::string origin = {};  ///< what the run began from: another run's checkpoint; empty: new weights
 };
 
-/// What a run must have in common with the saved one it goes on from, beside its model and tokenizer.
+/// What a run must have in common with the saved one it goes on from, beside its model.
 struct RunIdentity {
   std::int64_t seed = 0;
-  std::uint64_t data = 0;   ///< Corpus::hash; 0: not known
-  double val_fraction = 0;  ///< which part of the data is not trained on
-  RunIdentity(std::int64_t s, std::uint64_t d = 0, double v = 0) : seed(s), data(d), val_fraction(v) {}
+  std::string tokenizer = {};  ///< Tokenizer::to_json(); empty: the model reads no text
+  std::uint64_t data = 0;      ///< Corpus::hash; 0: not known
+  double val_fraction = 0;     ///< which part of the data is not trained on
 };
 
-constexpr const char* origin_entry = "origin";
+constexpr const char *origin_entry = "origin", *architecture_entry = "architecture";
 
 using RunTexts = std::map<std::string, std::string>;
-RunTexts describe_run(const Gpt& model, const Progress& progress, const Tokenizer& tokenizer, const RunIdentity& run,
+RunTexts describe_run(const Model& model, const Progress& progress, const RunIdentity& run,
                       const std::string& configuration = {});
+std::string saved_architecture(const checkpoint::Checkpoint& saved);
 
 /// Throws ExitCode::usage, naming the flag, when the model, tokenizer, data or seed is not that of the checkpoint.
-void require_same_run(const checkpoint::Checkpoint& saved, const Gpt& model, const Tokenizer& tokenizer,
-                      const RunIdentity& run);
+void require_same_run(const checkpoint::Checkpoint& saved, const Model& model, const RunIdentity& run);
 /// Throws ExitCode::usage, naming the flag, for another optimizer, or one that has momentum where none is stored.
 void require_same_optimizer(const checkpoint::Checkpoint& saved, const optim::Optimizer& optimizer);
 /// Throws ExitCode::data when it is malformed, or not that of the manifest's step.
 Progress read_progress(const checkpoint::Checkpoint& saved);
 
-/// A saved model without its run: for generation.
-struct SavedModel {
-  GptConfig config;
-  DType dtype = DType::f32;
-  std::shared_ptr<const Tokenizer> tokenizer;
-  Progress progress;
-};
-/// Throws ExitCode::data when an entry is malformed, or names a model that what is stored cannot be.
-SavedModel read_saved_model(const checkpoint::Checkpoint& saved);
-/// Throws ExitCode::data unless every entry that resuming or generating needs is there, well formed and possible.
+/// Throws ExitCode::data unless every entry that resuming needs is there and well formed. What a model's own entry says
+/// is for its architecture to check (train/saved_gpt.h).
 void require_whole_run(const checkpoint::Checkpoint& saved);
 
 }  // namespace trireme

@@ -18,7 +18,7 @@ using checkpoint::Checkpoint;
 
 constexpr const char* checkpoints_name = "checkpoints";
 
-std::vector<checkpoint::HeldTensor> all_held(const Gpt& model, optim::Optimizer& optimizer) {
+std::vector<checkpoint::HeldTensor> all_held(const Model& model, optim::Optimizer& optimizer) {
   return checkpoint::held_tensors(model.parameters(), model.buffers(), &optimizer, model.mesh());
 }
 
@@ -38,13 +38,13 @@ Checkpoint open_on_all(ProcessGroup& world, const fs::path& path) {
 }
 
 /// What each rank needs of a checkpoint.
-Resumed load_on_all(ProcessGroup& world, const fs::path& path, Gpt& model, optim::Optimizer& optimizer,
-                    const Tokenizer& tokenizer, const RunIdentity& run) {
+Resumed load_on_all(ProcessGroup& world, const fs::path& path, Model& model, optim::Optimizer& optimizer,
+                    const RunIdentity& run) {
   const std::vector<checkpoint::HeldTensor> held = all_held(model, optimizer);
   Checkpoint saved = open_on_all(world, path);
   Resumed resumed{path, {}};
   checkpoint::agree(world, [&] {
-    require_same_run(saved, model, tokenizer, run);
+    require_same_run(saved, model, run);
     require_same_optimizer(saved, optimizer);
     resumed.progress = read_progress(saved);
     saved.read(held, "it was saved with another --optimizer or --momentum");
@@ -117,18 +117,16 @@ void require_folder_of_checkpoints(const fs::path& given) {
 
 }  // namespace
 
-RunSaver::RunSaver(const fs::path& out, const Gpt& model, optim::Optimizer& optimizer, const Tokenizer& tokenizer,
-                   const RunIdentity& run, std::string configuration, std::optional<std::int64_t> keep)
+RunSaver::RunSaver(const fs::path& out, const Model& model, optim::Optimizer& optimizer, const RunIdentity& run,
+                   std::string configuration, std::optional<std::int64_t> keep)
     : model_(model),
       optimizer_(optimizer),
-      tokenizer_(tokenizer),
       run_(run),
       configuration_(std::move(configuration)),
       saver_(out / checkpoints_name, model.mesh(), keep) {}
 
 void RunSaver::begin(const Progress& progress) {
-  saver_.begin(progress.steps, all_held(model_, optimizer_),
-               describe_run(model_, progress, tokenizer_, run_, configuration_));
+  saver_.begin(progress.steps, all_held(model_, optimizer_), describe_run(model_, progress, run_, configuration_));
 }
 
 std::string saved_line(const checkpoint::Saved& saved) {
@@ -137,9 +135,9 @@ std::string saved_line(const checkpoint::Saved& saved) {
                      saved.stall_seconds, saved.warning.empty() ? "" : "; " + saved.warning);
 }
 
-std::string save_run(const fs::path& out, const Gpt& model, optim::Optimizer& optimizer, const Progress& progress,
-                     const Tokenizer& tokenizer, const RunIdentity& run) {
-  RunSaver saver(out, model, optimizer, tokenizer, run);
+std::string save_run(const fs::path& out, const Model& model, optim::Optimizer& optimizer, const Progress& progress,
+                     const RunIdentity& run) {
+  RunSaver saver(out, model, optimizer, run);
   saver.begin(progress);
   const checkpoint::Saved saved = saver.finish().value();
   if (!saved.error.empty()) fail(ExitCode::io, "checkpoint", "{}", saved.error);
@@ -168,20 +166,18 @@ Checkpoint open_saved_run(ProcessGroup& world, const fs::path& path) {
   return open_on_all(world, chosen_by_first(world, path));
 }
 
-Resumed load_run(const fs::path& path, Gpt& model, optim::Optimizer& optimizer, const Tokenizer& tokenizer,
-                 const RunIdentity& run) {
+Resumed load_run(const fs::path& path, Model& model, optim::Optimizer& optimizer, const RunIdentity& run) {
   ProcessGroup& world = model.mesh().world();
-  return load_on_all(world, chosen_by_first(world, path), model, optimizer, tokenizer, run);
+  return load_on_all(world, chosen_by_first(world, path), model, optimizer, run);
 }
 
-std::optional<Resumed> load_newest_run(const fs::path& out, Gpt& model, optim::Optimizer& optimizer,
-                                       const Tokenizer& tokenizer, const RunIdentity& run,
-                                       const std::function<void(const std::string&)>& tell) {
+std::optional<Resumed> load_newest_run(const fs::path& out, Model& model, optim::Optimizer& optimizer,
+                                       const RunIdentity& run, const std::function<void(const std::string&)>& tell) {
   ProcessGroup& world = model.mesh().world();
   bool damaged = false;
   for (const fs::path& path : agreed_candidates(world, out, tell)) {
     try {
-      return load_on_all(world, path, model, optimizer, tokenizer, run);
+      return load_on_all(world, path, model, optimizer, run);
     } catch (const Error& error) {
       if (error.code() == ExitCode::io)
         fail(ExitCode::io, "resume",
@@ -200,7 +196,7 @@ std::optional<Resumed> load_newest_run(const fs::path& out, Gpt& model, optim::O
   return std::nullopt;
 }
 
-void load_weights(Checkpoint& saved, Gpt& model) {
+void load_weights(Checkpoint& saved, Model& model) {
   ProcessGroup& world = model.mesh().world();
   require_same_content(world, saved);
   const auto held = checkpoint::held_tensors(model.parameters(), model.buffers(), nullptr, model.mesh());

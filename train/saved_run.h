@@ -16,8 +16,8 @@ namespace trireme {
 class RunSaver {
  public:
   /// All arguments must outlive this object. `configuration`: the run's options, as --config takes them. Collective.
-  RunSaver(const std::filesystem::path& out, const Gpt& model, optim::Optimizer& optimizer, const Tokenizer& tokenizer,
-           const RunIdentity& run, std::string configuration = {}, std::optional<std::int64_t> keep = {});
+  RunSaver(const std::filesystem::path& out, const Model& model, optim::Optimizer& optimizer, const RunIdentity& run,
+           std::string configuration = {}, std::optional<std::int64_t> keep = {});
 
   // As checkpoint::Saver has them.
   void begin(const Progress& progress);
@@ -32,9 +32,8 @@ class RunSaver {
   }
 
  private:
-  const Gpt& model_;
+  const Model& model_;
   optim::Optimizer& optimizer_;
-  const Tokenizer& tokenizer_;
   RunIdentity run_;
   std::string configuration_;
   checkpoint::Saver saver_;
@@ -44,8 +43,8 @@ class RunSaver {
 std::string saved_line(const checkpoint::Saved& saved);
 
 /// Saves under `out` and waits; returns saved_line(). Collective. Throws ExitCode::io.
-std::string save_run(const std::filesystem::path& out, const Gpt& model, optim::Optimizer& optimizer,
-                     const Progress& progress, const Tokenizer& tokenizer, const RunIdentity& run);
+std::string save_run(const std::filesystem::path& out, const Model& model, optim::Optimizer& optimizer,
+                     const Progress& progress, const RunIdentity& run);
 
 /// The checkpoint that `path` means: itself, or the newest one of a run's folder or of the checkpoints in it. Throws
 /// ExitCode::usage when there is
@@ -64,20 +63,18 @@ struct Resumed {
 /// them. Throws, on every rank alike, ExitCode::usage when the model, the optimizer, the tokenizer, the data or the seed
 /// is not the one saved, naming the flags, and ExitCode::data when what it reads is damaged. Collective over the model's
 /// mesh.
-Resumed load_run(const std::filesystem::path& path, Gpt& model, optim::Optimizer& optimizer, const Tokenizer& tokenizer,
-                 const RunIdentity& run);
+Resumed load_run(const std::filesystem::path& path, Model& model, optim::Optimizer& optimizer, const RunIdentity& run);
 
 /// As load_run, from the newest valid checkpoint of the run in `out`; nothing when it has saved none. Rank 0 chooses.
 /// Of those that are damaged `tell` is told why they were skipped. One from which two runs resumed and died before they had made a
 /// step (train/resume_mark.h) is tried last. Changes no file. Throws ExitCode::data when all are damaged, and ExitCode::io at the first that cannot be read: it may be
 /// whole. Collective; rank 0 has the run's
 /// lock.
-std::optional<Resumed> load_newest_run(const std::filesystem::path& out, Gpt& model, optim::Optimizer& optimizer,
-                                       const Tokenizer& tokenizer, const RunIdentity& run,
-                                       const std::function<void(const std::string&)>& tell);
+std::optional<Resumed> load_newest_run(const std::filesystem::path& out, Model& model, optim::Optimizer& optimizer,
+                                       const RunIdentity& run, const std::function<void(const std::string&)>& tell);
 
 /// Weights and buffers alone, of a checkpoint that every rank has opened: for generation, on any mesh. Throws the same on
 /// every rank, ExitCode::usage when these are not one checkpoint. Collective over the model's mesh.
-void load_weights(checkpoint::Checkpoint& saved, Gpt& model);
+void load_weights(checkpoint::Checkpoint& saved, Model& model);
 
 }  // namespace trireme

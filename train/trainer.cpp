@@ -1,5 +1,6 @@
 #include "train/trainer.h"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <utility>
@@ -12,7 +13,6 @@
 #include "parallel/verify.h"
 #include "train/fault_injection.h"
 #include "train/non_finite.h"
-#include "train/rank_batch.h"
 #include "train/replica_check.h"
 #include "train/setup.h"
 
@@ -28,6 +28,17 @@ ZeroOptions zero_options(const MeshOptions& o, const GuardOptions& guards, std::
                                              : Seal::weights,
           .shard_ranks = static_cast<int>(o.dp_shard.value_or(0)),
           .bucket_bytes = bucket_bytes};
+}
+
+/// Whether something holds on any rank of the mesh. Collective.
+bool on_any_rank(bool here, const DeviceMesh& mesh) {
+  const Tensor any = Tensor::full({1}, here ? 1 : 0, DType::f32);
+  mesh.world().all_reduce(any, ReduceOp::max).wait();
+  return any.item() > 0;
+}
+
+bool has_tied_copy(const nn::ParameterList& parameters) {
+  return std::any_of(parameters.begin(), parameters.end(), [](const auto& p) { return p->copy_of_earlier_stage; });
 }
 
 /// The batches of a step: made once each and in order, kept while stages of this rank still ask for them.
@@ -56,120 +67,107 @@ class StepBatches {
 
 }  // namespace
 
-nn::Build make_build(const TrainOptions& o, std::shared_ptr<const DeviceMesh> mesh) {
-  nn::Parallelism parallelism = o.mesh.parallelism();
-  parallelism.recompute = o.precision.recompute_plan();
-  return {std::move(mesh), o.precision.dtype, static_cast<std::uint64_t>(o.run.seed), parallelism,
-          o.precision.tensor_device()};
-}
-
-Trainer::Trainer(const TrainOptions& o, std::shared_ptr<const DeviceMesh> mesh, std::int64_t bucket_bytes)
+Trainer::Trainer(std::unique_ptr<Model> model, const TrainOptions& o, std::int64_t bucket_bytes)
     : options_(o),
-      mesh_(std::move(mesh)),
       batch_(o.batch_sizes()),
-      model_(make_build(o, mesh_), o.model.config, o.stage_plan()),
-      watch_(model_.parameters()),
-      sync_(o.mesh.zero == 0 ? std::make_unique<GradSync>(model_.parameters(), *mesh_, bucket_bytes) : nullptr),
-      zero_(o.mesh.zero == 0 ? nullptr
-                             : std::make_unique<Zero>(model_.parameters(), model_.units(), *mesh_,
-                                                      zero_options(o.mesh, o.guards, bucket_bytes))),
-      optimizer_(make_optimizer(o.optimizer, zero_ ? zero_->shards() : optim::whole_shards(model_.parameters()))),
+      model_(std::move(model)),
+      mesh_(model_->mesh()),
+      ties_stages_(on_any_rank(has_tied_copy(model_->parameters()), mesh_)),
+      has_routers_(on_any_rank(!model_->routing().empty(), mesh_)),
+      watch_(model_->parameters()),
+      gradients_(make_data_parallel(model_->parameters(), model_->units(), mesh_,
+                                    zero_options(o.mesh, o.guards, bucket_bytes))),
+      optimizer_(make_optimizer(o.optimizer, gradients_->shards())),
       scaler_(o.precision.make_scaler()),
-      executor_(pipeline::make_schedule(o.mesh.pipeline, mesh_->size(Axis::pp), static_cast<int>(batch_.micro_batches)),
-                mesh_->group(Axis::pp)) {
-  if (zero_) zero_->attach(*optimizer_);
+      executor_(pipeline::make_schedule(o.mesh.pipeline, mesh_.size(Axis::pp), static_cast<int>(batch_.micro_batches)),
+                mesh_.group(Axis::pp)) {
+  gradients_->attach(*optimizer_);
 }
 
 Trainer::Pass Trainer::gradients(const NextBatch& next_batch, double loss_scale) {
   step_.clear();
-  fault::point(fault::Point::step, mesh_.get());
+  fault::point(fault::Point::step, &mesh_);
   if (fault::noise(*optimizer_)) loaded();
   loss_scale_ = loss_scale;
   const NextBatch kept = [&](int index) {
     const watch::PhaseScope phase(Phase::data);
-    fault::point(fault::Point::data, mesh_.get());
+    fault::point(fault::Point::data, &mesh_);
     step_.push_back(next_batch(index));
     return step_.back();
   };
   return run_pass(kept, first_look());
 }
 
-bool Trainer::sums_gradients() const {
-  const bool shared_table = mesh_->size(Axis::pp) > 1 && options_.model.config.tied;  // by the first and the last stage
-  return mesh_->size(Axis::data) > 1 || mesh_->size(Axis::tp) > 1 || shared_table;
-}
+bool Trainer::sums_gradients() const { return mesh_.size(Axis::data) > 1 || mesh_.size(Axis::tp) > 1 || ties_stages_; }
 
 // Where no gradient is summed over ranks, the gradients after the step tell as much. On a GPU each look would wait for
 // the device.
 Trainer::Look Trainer::first_look() const {
-  if (!sums_gradients() || model_.device() != Device::cpu) return Look::never;
+  if (!sums_gradients() || model_->device() != Device::cpu) return Look::never;
   return options_.mesh.zero >= 2 ? Look::in_every_backward : Look::in_last_backward;  // sent after every one, or once
 }
 
 Trainer::Pass Trainer::run_pass(const NextBatch& next_batch, Look look) {
   watch_.begin(look);
-  sync_ ? sync_->zero() : zero_->zero(static_cast<int>(batch_.micro_batches));
-  model_.run().step_sequences = batch_.global_batch;
-  model_.run().loss_scale = scaler_.scale();
+  gradients_->zero(static_cast<int>(batch_.micro_batches));
+  model_->run().step_sequences = batch_.global_batch;
+  model_->run().loss_scale = scaler_.scale();
   const NextBatch watched = [&](int index) {
     Batch batch = next_batch(index);
     watch_.microbatch(batch);
     return batch;
   };
-  StepBatches batches(watched, model_.chunks());
+  StepBatches batches(watched, model_->chunks());
   const pipeline::StageFunctions stage = {
       .forward =
           [&](int s, const Tensor& input, int microbatch) {
-            fault::point(fault::Point::forward, mesh_.get());
-            const Batch batch = enter_batch(model_, batches.take(microbatch));
-            const Tensor hidden = model_.hidden(s, input, batch.inputs);  // [B, T, D]
-            if (!model_.is_last_stage(s)) return hidden;
+            fault::point(fault::Point::forward, &mesh_);
+            const Batch batch = model_->enter(batches.take(microbatch));
+            const Tensor hidden = model_->hidden(s, input, batch);  // [B, T, D]
+            if (!model_->is_last_stage(s)) return hidden;
             const Tensor loss =
-                model_.loss(hidden, batch.targets, loss_scale_ * scaler_.scale() * fault::loss_factor());  // []
+                model_->loss(hidden, batch, loss_scale_ * scaler_.scale() * fault::loss_factor());  // []
             watch_.loss(loss.item(), s, microbatch);
             return loss;
           },
-      .activation_shape = model_.hidden_shape(batch_.micro_batch, options_.model.config.context),
-      .dtype = options_.precision.dtype,
-      .device = model_.device()};
+      .activation_shape = model_->hidden_shape(batch_.micro_batch),
+      .dtype = model_->dtype(),
+      .device = model_->device()};
   Pass pass;
   const PackedWeights kept(options_.precision.keep_packed && batch_.micro_batches > 1);
   pass.pipeline = executor_.run(stage, [&](int s, int microbatch) {
     const bool last = microbatch + 1 == batch_.micro_batches;
     watch_.backward(s, microbatch, last);
-    fault::point(fault::Point::backward, mesh_.get());
-    fault::poison(model_.parameters());
-    sync_ ? sync_->last_microbatch(last) : zero_->last_microbatch(last);
+    fault::point(fault::Point::backward, &mesh_);
+    fault::poison(model_->parameters());
+    gradients_->last_microbatch(last);
   });
   pass.pipeline.loss /= scaler_.scale();
   const watch::PhaseScope phase(Phase::communication);
-  pass.sums = sync_ ? sync_->finish() : zero_->finish();
+  pass.sums = gradients_->finish();
   return pass;
 }
 
-double Trainer::gradient_norm() {
-  const double norm = zero_ ? zero_->gradient_norm() : optim::gradient_norm(model_.parameters(), *mesh_);
-  return norm / scaler_.scale();
-}
+double Trainer::gradient_norm() { return gradients_->gradient_norm() / scaler_.scale(); }
 
 std::vector<optim::StateTensor> Trainer::gradient_pieces() {
   std::vector<optim::StateTensor> pieces;
-  for (std::size_t i = 0; i < model_.parameters().size(); ++i) {
-    const nn::Parameter& parameter = *model_.parameters()[i];
-    pieces.push_back(
-        {"gradient", &parameter, zero_ ? zero_->gradient(i) : parameter.grad(), zero_ ? zero_->shards()[i] : nullptr});
+  const optim::ShardList& shards = gradients_->shards();
+  for (std::size_t i = 0; i < shards.size(); ++i) {
+    const bool whole = shards[i]->group == nullptr;
+    pieces.push_back({"gradient", shards[i]->parameter.get(), gradients_->gradient(i), whole ? nullptr : shards[i]});
   }
   return pieces;
 }
 
 Trainer::Origin Trainer::find_non_finite() {
   constexpr const char* lower = "lower --lr or raise --warmup-steps";
-  std::string first = origin_of(watch_.found(), *mesh_);
-  if (first.empty() && !sums_gradients()) first = origin_of(non_finite_piece(), *mesh_);
+  std::string first = origin_of(watch_.found(), mesh_);
+  if (first.empty() && !sums_gradients()) first = origin_of(non_finite_piece(), mesh_);
   finish_routing(false);
   const std::vector<Batch> step = step_;
   run_pass([&](int index) { return step[static_cast<std::size_t>(index)]; }, Look::in_every_backward);
-  const std::string again = origin_of(watch_.found(), *mesh_);
+  const std::string again = origin_of(watch_.found(), mesh_);
   if (!again.empty())
     return {again + "; so it is when computed again", fmt::format("{}, or look at the samples", lower)};
   if (!std::isfinite(gradient_norm()))
@@ -189,7 +187,7 @@ NonFinite Trainer::non_finite_piece() {
     if (gradient.count() == 0 || std::isfinite(kernels(gradient.device()).sum_squares(std::span(&gradient, 1)).value()))
       continue;
     NonFinite found{.tensor = pieces[i].parameter->name,
-                    .stage = mesh_->coord(Axis::pp),
+                    .stage = mesh_.coord(Axis::pp),
                     .microbatch = step_.size() == 1 ? 0 : -1,
                     .samples = {}};
     for (const Batch& batch : step_)
@@ -200,8 +198,7 @@ NonFinite Trainer::non_finite_piece() {
 }
 
 void Trainer::finish_routing(bool applied) {
-  if (options_.model.config.experts.count > 0)
-    routing_ = model_.routing().finish(*mesh_, options_.mesh.parallelism().sequence, applied);
+  if (has_routers_) routing_ = model_->routing().finish(mesh_, options_.mesh.parallelism().sequence, applied);
 }
 
 void Trainer::skip() { finish_routing(false); }
@@ -214,16 +211,16 @@ std::vector<Copied> Trainer::copies(std::optional<std::int64_t> turn) {
     const bool its_turn = !turn || hash_bytes(state.full_name()) % turns == static_cast<std::uint64_t>(*turn) % turns;
     if (its_turn || state.value.device() == Device::cpu) tensors.push_back(std::move(state));
   }
-  std::vector<Copied> copies = zero_ ? zero_->copies(tensors) : copies_of(tensors, sync_->tied(), *mesh_);
-  const std::vector<Copied> buffers = copies_of(model_.buffers(), *mesh_);
+  std::vector<Copied> copies = gradients_->copies(tensors);
+  const std::vector<Copied> buffers = copies_of(model_->buffers(), mesh_);
   copies.insert(copies.end(), buffers.begin(), buffers.end());
   return copies;
 }
 
 void Trainer::check_replicas(std::optional<std::int64_t> turn) {
   if (options_.guards.check_replicas == 0) return;
-  if (zero_) zero_->check_seals();
-  trireme::check_replicas(copies(turn), *mesh_);
+  gradients_->check_seals();
+  trireme::check_replicas(copies(turn), mesh_);
 }
 
 void Trainer::require_finite_weights() {
@@ -238,9 +235,7 @@ void Trainer::require_finite_weights() {
   }
 }
 
-void Trainer::loaded() {
-  if (zero_) zero_->open_seals();
-}
+void Trainer::loaded() { gradients_->open_seals(); }
 
 bool Trainer::update(double lr, double norm) {
   finish_routing(std::isfinite(norm));
@@ -248,12 +243,12 @@ bool Trainer::update(double lr, double norm) {
     scaler_.overflowed(norm);
     return false;
   }
-  fault::point(fault::Point::optimizer, mesh_.get());
+  fault::point(fault::Point::optimizer, &mesh_);
   fault::flip(*optimizer_);
   const double factor = optim::clip_factor(norm, options_.optimizer.clip) / scaler_.scale();
-  zero_ ? zero_->update(*optimizer_, lr, factor) : optimizer_->step(lr, factor);
+  gradients_->update(*optimizer_, lr, factor);
   scaler_.updated();
-  if (mesh_->world().verifies()) verify_copies(copies());
+  if (mesh_.world().verifies()) verify_copies(copies());
   return true;
 }
 

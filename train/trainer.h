@@ -1,13 +1,13 @@
-// Trainer: one rank's part of a training run. It joins the model, what sums its gradients, what updates it, and the
-// order of forwards and backwards; train_gpt and parity step through this same class, so that what is checked is what
-// trains.
+// Trainer: one rank's part of a training run, of any Model. It joins the model, what sums its gradients, what updates it,
+// and the order of forwards and backwards; train_gpt and parity step through this same class, so that what is checked is
+// what trains.
 //
-//   Trainer trainer(options, mesh);
+//   Trainer trainer(std::make_unique<Gpt>(make_build(options, mesh), config), options);
 //   const Trainer::Pass pass = trainer.gradients(batch_of_microbatch, 1.0 / tokens);
 //   const double norm = trainer.gradient_norm();
 //   trainer.update(lr, norm);
 //
-// Every member function is collective over the mesh. Read next: train/trainer.cpp, then models/gpt.h,
+// Every member function is collective over the mesh. Read next: train/trainer.cpp, then models/model.h,
 // parallel/pipeline/executor.h and parallel/grad_sync.h.
 #pragma once
 
@@ -15,12 +15,10 @@
 #include <memory>
 #include <optional>
 
-#include "data/sampler.h"
-#include "models/gpt.h"
+#include "data/batch.h"
+#include "models/model.h"
 #include "optim/optimizer.h"
-#include "parallel/grad_sync.h"
 #include "parallel/pipeline/executor.h"
-#include "parallel/verify.h"
 #include "parallel/zero/zero.h"
 #include "train/gradient_watch.h"
 #include "train/options.h"
@@ -29,8 +27,8 @@ namespace trireme {
 
 class Trainer {
  public:
-  /// `options` resolved and with the model's vocabulary.
-  Trainer(const TrainOptions& options, std::shared_ptr<const DeviceMesh> mesh,
+  /// `model`: made with make_build(options, mesh). `options`: resolved; those of data and model are not looked at.
+  Trainer(std::unique_ptr<Model> model, const TrainOptions& options,
           std::int64_t bucket_bytes = GradSync::default_bucket_bytes);
 
   /// This dp rank's micro-batch `index` of the step; called once for each, in order.
@@ -39,7 +37,7 @@ class Trainer {
     pipeline::StepReport pipeline;
     GradSyncReport sums;
   };
-  /// Sets every gradient to that of loss_scale x the sum of token losses of the step's micro-batches, summed over the
+  /// Sets every gradient to that of loss_scale x the sum of the losses of the step's micro-batches, summed over the
   /// mesh. Nothing else is divided anywhere: loss_scale is 1 / (valid targets of the global batch).
   Pass gradients(const NextBatch& next_batch, double loss_scale);
 
@@ -73,7 +71,7 @@ class Trainer {
   /// nothing has changed but the scale. Throws ExitCode::numerical when it is not finite otherwise.
   bool update(double lr, double norm);
 
-  Gpt& model() { return model_; }
+  Model& model() { return *model_; }
   GradientWatch& watch() { return watch_; }
   optim::Optimizer& optimizer() { return *optimizer_; }
   optim::LossScaler& scaler() { return scaler_; }
@@ -82,19 +80,19 @@ class Trainer {
  private:
   using Look = GradientWatch::Look;
   Pass run_pass(const NextBatch& next_batch, Look look);
-  bool sums_gradients() const;  // over ranks
+  bool sums_gradients() const;  // over ranks, any of them
   Look first_look() const;
   NonFinite non_finite_piece();
   void finish_routing(bool applied);
   std::vector<Copied> copies(std::optional<std::int64_t> turn = {});
 
   TrainOptions options_;
-  std::shared_ptr<const DeviceMesh> mesh_;
   BatchSizes batch_;
-  Gpt model_;
+  std::unique_ptr<Model> model_;
+  const DeviceMesh& mesh_;          // the model's
+  bool ties_stages_, has_routers_;  // whether the whole model does, on any rank
   GradientWatch watch_;             // before what sums gradients: it looks first
-  std::unique_ptr<GradSync> sync_;  // --zero 0
-  std::unique_ptr<Zero> zero_;      // --zero 1, 2, 3
+  std::unique_ptr<DataParallel> gradients_;
   std::unique_ptr<optim::Optimizer> optimizer_;
   optim::LossScaler scaler_;
   pipeline::Executor executor_;
@@ -102,8 +100,5 @@ class Trainer {
   std::vector<Batch> step_;  // the micro-batches of the step, should it have to be computed again
   double loss_scale_ = 1;    // of the step: without the scaler's
 };
-
-/// What the layers of a model are built with, as the options say.
-nn::Build make_build(const TrainOptions& options, std::shared_ptr<const DeviceMesh> mesh);
 
 }  // namespace trireme

@@ -143,10 +143,10 @@ double train(const std::shared_ptr<ProcessGroup>& world, const MeshShape& shape,
       const Batch batch = sampler.make_batch(plan.first_sample(step * global_batch, microbatch), micro_batch);
       build.run()->first_sample = batch.sample_ids.front();
       build.run()->step_sequences = global_batch;
-      const Tensor y = model(input, nn::local_tokens(batch.inputs, *mesh));
+      const Tensor y = model(input, nn::local_tokens(batch["inputs"], *mesh));
       if (!model.head) return y;
       return nn::cross_entropy(
-          y, nn::local_tokens(batch.targets, *mesh),
+          y, nn::local_tokens(batch["targets"], *mesh),
           {.slice = model.head->table.slice(), .group = &mesh->group(Axis::tp), .smoothing = 0, .scale = scale});
     };
     zero.zero();

@@ -24,7 +24,8 @@ namespace trireme {
 enum class Seal : std::uint8_t { nothing, weights, all };
 
 struct ZeroOptions {
-  int stage = 1;                              ///< 1: optimizer state is sharded; 2: gradients too; 3: and parameters
+  /// 1: optimizer state is sharded; 2: gradients too; 3: and parameters. 0: nothing (make_data_parallel() only)
+  int stage = 1;
   int prefetch = 1;                           ///< stage 3: units gathered ahead of the one in use
   std::int64_t resident_bytes = 100'000;      ///< stage 3: smaller parameters stay whole
   Seal seal = Seal::nothing;                  ///< stage 1 on

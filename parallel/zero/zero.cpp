@@ -4,6 +4,7 @@
 
 #include "optim/gradient_norm.h"
 #include "parallel/grad_sync_tied.h"
+#include "parallel/replicated.h"
 
 namespace trireme {
 Zero::Zero(const nn::ParameterList& parameters, nn::Units& units, const DeviceMesh& mesh, const ZeroOptions& options)
@@ -49,6 +50,12 @@ Tensor Zero::gradient(std::size_t place) const {
     }
   }
   fail(ExitCode::internal, "zero", "no shard at place {} of {}", place, shards_.size());
+}
+
+std::unique_ptr<DataParallel> make_data_parallel(const nn::ParameterList& parameters, nn::Units& units,
+                                                 const DeviceMesh& mesh, const ZeroOptions& options) {
+  if (options.stage == 0) return std::make_unique<Replicated>(parameters, mesh, options.bucket_bytes);
+  return std::make_unique<Zero>(parameters, units, mesh, options);
 }
 
 }  // namespace trireme

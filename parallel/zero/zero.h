@@ -10,7 +10,8 @@
 //   stage 2  2 + 16/N  gradients too: reduce-scattered bucket by bucket
 //   stage 3  18/N      and parameters, which are gathered while they are used
 //
-// A model knows nothing of this. Zero takes the place of GradSync and of the loop over the optimizer:
+// A model knows nothing of this. Zero takes the place of GradSync and of the loop over the optimizer, both behind
+// DataParallel (parallel/data_parallel.h):
 //
 //   Zero zero(model.parameters(), model.units(), mesh, {.stage = 2});
 //   auto optimizer = optim::make_adamw(zero.shards(), {});
@@ -21,44 +22,36 @@
 // On one rank nothing is cut and nothing sent. Read next: parallel/zero/bucket.h.
 #pragma once
 
-#include "parallel/verify.h"
+#include "parallel/data_parallel.h"
 #include "parallel/zero/weights.h"
 
 namespace trireme {
 
-class Zero {
+class Zero : public DataParallel {
  public:
   /// Collective over the mesh. `parameters` in the order of creation; they, `units` and `mesh` must outlive this object.
   Zero(const nn::ParameterList& parameters, nn::Units& units, const DeviceMesh& mesh, const ZeroOptions& options);
 
-  /// What this rank updates, in the order of the parameters: make the optimizer with it.
-  const optim::ShardList& shards() const { return shards_; }
-  /// Lets readers of the optimizer's state and weights find them complete.
-  void attach(optim::Optimizer& optimizer);
+  const optim::ShardList& shards() const override { return shards_; }
+  void attach(optim::Optimizer& optimizer) override;
 
   /// `microbatches` of the step, or 0: see ZeroGradients::zero().
-  void zero(int microbatches = 0) { gradients_.zero(microbatches); }
-  void last_microbatch(bool last = true) { gradients_.last_microbatch(last); }
-  GradSyncReport finish() { return gradients_.finish(); }
+  void zero(int microbatches = 0) override { gradients_.zero(microbatches); }
+  void last_microbatch(bool last = true) override { gradients_.last_microbatch(last); }
+  GradSyncReport finish() override { return gradients_.finish(); }
 
-  /// optim::gradient_norm() of the pieces. After finish(); collective.
-  double gradient_norm() const;
-  /// This rank's shard of a summed gradient, by place in shards(). After finish().
-  Tensor gradient(std::size_t place) const;
+  double gradient_norm() const override;
+  Tensor gradient(std::size_t place) const override;
 
-  void update(optim::Optimizer& optimizer, double lr, double gradient_scale) {
+  void update(optim::Optimizer& optimizer, double lr, double gradient_scale) override {
     weights_.update(optimizer, gradients_, lr, gradient_scale);
   }
   /// Waits for parameters that are on their way; with stage 3, empties the gathered ones.
   void settle() { weights_.settle(); }
 
-  /// With ZeroOptions::seal: throws ExitCode::retryable when what this rank alone holds has changed since the last
-  /// update. Collective over the mesh, as settle() is.
-  void check_seals() { weights_.check_seals(); }
-  /// To be called when weights or state were loaded: there is nothing to compare them with until the next update.
-  void open_seals() { weights_.open_seals(); }
-  /// Which of the optimizer's `tensors`, weights and state, other ranks hold too.
-  std::vector<Copied> copies(const std::vector<optim::StateTensor>& tensors) const;
+  void check_seals() override { weights_.check_seals(); }  ///< with ZeroOptions::seal
+  void open_seals() override { weights_.open_seals(); }
+  std::vector<Copied> copies(const std::vector<optim::StateTensor>& tensors) const override;
 
   const std::vector<ZeroBucket>& buckets() const { return buckets_; }
 
@@ -72,5 +65,9 @@ class Zero {
   ZeroGradients gradients_;
   ZeroWeights weights_;
 };
+
+/// Zero, or with stage 0 Replicated. As their constructors.
+std::unique_ptr<DataParallel> make_data_parallel(const nn::ParameterList& parameters, nn::Units& units,
+                                                 const DeviceMesh& mesh, const ZeroOptions& options);
 
 }  // namespace trireme

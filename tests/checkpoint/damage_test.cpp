@@ -33,7 +33,7 @@ std::vector<std::string> resumed(const fs::path& out) {
     TrainedRun run(small_options("tp=2"), mesh);
     std::vector<std::string> mine;
     try {
-      const auto found = load_newest_run(out, run.trainer.model(), run.trainer.optimizer(), test_tokenizer(), 7,
+      const auto found = load_newest_run(out, run.trainer.model(), run.trainer.optimizer(), test_identity(),
                                          [&](const std::string& line) { mine.push_back(line); });
       mine.push_back(found ? fmt::format("step {}", found->progress.steps) : "nothing");
     } catch (const Error& error) { mine.push_back(fmt::format("{} {}", static_cast<int>(error.code()), error.what())); }

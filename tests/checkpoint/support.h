@@ -9,6 +9,7 @@
 #include "tests/data/helpers.h"
 #include "tests/models/trainer.h"
 #include "tests/sanitized.h"
+#include "train/gpt_setup.h"
 #include "train/saved_run.h"
 #include "train/trainer.h"
 #include "train/validate.h"
@@ -19,7 +20,7 @@ using test::sanitized;
 
 struct TrainedRun {
   TrainedRun(const TrainOptions& o, const MeshPtr& mesh)
-      : options(o), plan(o.batch_sizes().on_rank(mesh->coord(Axis::dp))), trainer(o, mesh, 4 << 10) {}
+      : options(o), plan(o.batch_sizes().on_rank(mesh->coord(Axis::dp))), trainer(make_gpt(o, mesh), o, 4 << 10) {}
 
   void steps(int count) {
     for (int i = 0; i < count; ++i) {
@@ -33,10 +34,10 @@ struct TrainedRun {
     }
   }
   void save(const std::filesystem::path& out) {
-    save_run(out, trainer.model(), trainer.optimizer(), progress, test_tokenizer(), 7);
+    save_run(out, trainer.model(), trainer.optimizer(), progress, test_identity());
   }
   void load(const std::filesystem::path& from) {
-    progress = load_run(from, trainer.model(), trainer.optimizer(), test_tokenizer(), 7).progress;
+    progress = load_run(from, trainer.model(), trainer.optimizer(), test_identity()).progress;
   }
 
   TrainOptions options;

@@ -27,7 +27,7 @@ bool equal(const Batch& a, const Batch& b) {
     const auto p = x.span<std::int32_t>(), q = y.span<std::int32_t>();
     return x.shape() == y.shape() && std::equal(p.begin(), p.end(), q.begin());
   };
-  return same(a.inputs, b.inputs) && same(a.targets, b.targets) && a.sample_ids == b.sample_ids;
+  return same(a["inputs"], b["inputs"]) && same(a["targets"], b["targets"]) && a.sample_ids == b.sample_ids;
 }
 
 /// A source that delivers sample numbers only, so that threads and not copying are tested.
@@ -44,7 +44,7 @@ TEST_CASE("the loader delivers what the sampler makes, for every rank and depth"
   for (const int depth : {1, 2, 5}) {
     for (int rank = 0; rank < 2; ++rank) {
       const BatchPlan plan{12, 3, rank, 2};
-      Loader loader(sampler, plan, 24, depth);
+      Loader loader(std::make_shared<Sampler>(sampler), plan, 24, depth);
       for (std::int64_t step = 0; step < 5; ++step) {
         const std::int64_t consumed = 24 + 12 * step;
         for (std::int64_t m = 0; m < plan.micro_batches(); ++m) {
@@ -124,7 +124,7 @@ TEST_CASE("a loader stops at once whether its queue is full, empty, failed or un
 
 TEST_CASE("batches come from the memory pool of the thread that made the loader") {
   const auto before = MemoryPool::current()->total().live;
-  Loader loader(make_sampler(), {4, 4, 0, 1});
+  Loader loader(std::make_shared<Sampler>(make_sampler()), {4, 4, 0, 1});
   const Batch batch = loader.next();
-  CHECK(MemoryPool::current()->total().live >= before + batch.inputs.bytes() + batch.targets.bytes());
+  CHECK(MemoryPool::current()->total().live >= before + batch["inputs"].bytes() + batch["targets"].bytes());
 }

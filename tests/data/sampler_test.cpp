@@ -49,12 +49,12 @@ TEST_CASE("a batch holds the windows of its samples, targets one further") {
   for (const std::int64_t count : {300, 70'000}) {  // u16 and i32
     const Sampler sampler(counting(count), 13, 42);
     const Batch batch = sampler.make_batch(1000, 5);
-    CHECK(batch.inputs.shape() == Shape{5, 13});
+    CHECK(batch["inputs"].shape() == Shape{5, 13});
     CHECK(batch.sample_ids == from(1000, 5));
     for (std::int64_t row = 0; row < 5; ++row) {
       for (std::int64_t t = 0; t < 13; ++t) {
-        CHECK(batch.inputs.data<std::int32_t>()[row * 13 + t] == sampler.start(1000 + row) + t);
-        CHECK(batch.targets.data<std::int32_t>()[row * 13 + t] == sampler.start(1000 + row) + t + 1);
+        CHECK(batch["inputs"].data<std::int32_t>()[row * 13 + t] == sampler.start(1000 + row) + t);
+        CHECK(batch["targets"].data<std::int32_t>()[row * 13 + t] == sampler.start(1000 + row) + t + 1);
       }
     }
   }
@@ -120,7 +120,8 @@ TEST_CASE("evaluation over all: every token but the first is a target exactly on
     for (std::int64_t first = 0; first < windows.count() + 3; first += 3) {  // three rows a batch, past the end too
       const Batch batch = windows.make_batch(first, 3);
       for (std::int64_t i = 0; i < 3 * 8; ++i) {
-        const std::int32_t input = batch.inputs.data<std::int32_t>()[i], target = batch.targets.data<std::int32_t>()[i];
+        const std::int32_t input = batch["inputs"].data<std::int32_t>()[i],
+                           target = batch["targets"].data<std::int32_t>()[i];
         if (target < 0) {
           CHECK(target == -1);
           CHECK(input == 0);
@@ -161,7 +162,7 @@ TEST_CASE("evenly spaced windows: fixed, from the first token to the last") {
     CHECK(gap <= 164);  // 983 / 6 = 163.8
   }
   const Batch batch = windows.make_batch(6, 1);
-  CHECK(batch.targets.data<std::int32_t>()[15] == 999);
+  CHECK(batch["targets"].data<std::int32_t>()[15] == 999);
   CHECK(EvalWindows::spaced(counting(1000), 16, 1).start(0) == 0);
   CHECK(EvalWindows::spaced(counting(17), 16, 4).start(3) == 0);
   CHECK(caught([] { EvalWindows::spaced(counting(16), 16, 4); }).code == ExitCode::data);

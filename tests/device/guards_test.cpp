@@ -2,6 +2,7 @@
 #include "cuda/runtime/emulated.h"
 #include "parallel/comm/staged_group.h"
 #include "tests/parity/compare.h"
+#include "train/gpt_setup.h"
 #include "train/trainer.h"
 
 using namespace trireme;
@@ -21,7 +22,7 @@ std::string compared(std::int64_t zero, bool damaged) {
   try {
     run_thread_ranks(2, 1, std::chrono::seconds(60), [&](std::shared_ptr<ProcessGroup> world) {
       const auto mesh = std::make_shared<const DeviceMesh>(staged(std::move(world)), o.mesh.shape);
-      Trainer trainer(o, mesh);
+      Trainer trainer(make_gpt(o, mesh), o);
       if (damaged && mesh->rank() == 1) {
         Tensor weight = trainer.model().parameters().front()->local;
         kernels(Device::cuda).fill(weight, 0.5);
@@ -44,7 +45,7 @@ TEST_CASE("device: the optimizer's state on a GPU takes turns, and is all compar
   const cuda::ScopedEmulatedDevice device;
   run_thread_ranks(2, 1, std::chrono::seconds(60), [&](std::shared_ptr<ProcessGroup> world) {
     const auto mesh = std::make_shared<const DeviceMesh>(staged(std::move(world)), o.mesh.shape);
-    Trainer trainer(o, mesh);
+    Trainer trainer(make_gpt(o, mesh), o);
     for (optim::StateTensor& state : trainer.optimizer().state()) {
       if (state.name != "v") continue;
       if (mesh->rank() == 1) kernels(Device::cuda).fill(state.value, 0.5);

@@ -32,7 +32,7 @@ TEST_CASE("device: losses, text and checkpoints are the CPU's") {
   run_mesh("tp=2", [&](const MeshPtr& mesh) {
     Trainer gpu(mesh, recipe(Device::cuda));
     const std::vector<double> mine = gpu.steps(3);
-    save_run(folder.path(), gpu.model, *gpu.optimizer, gpu.progress, test_tokenizer(), 7);
+    save_run(folder.path(), gpu.model, *gpu.optimizer, gpu.progress, test_identity());
     const std::vector<std::int32_t> written = generate(gpu.model, prompt, {.length = 5, .temperature = 0});
     if (mesh->rank() != 0) return;
     losses = mine;
@@ -41,7 +41,7 @@ TEST_CASE("device: losses, text and checkpoints are the CPU's") {
   for (const Device resumed : {Device::cpu, Device::cuda}) {
     run_mesh("dp=1", [&](const MeshPtr& mesh) {
       Trainer second(mesh, recipe(resumed));
-      second.progress = load_run(folder.path(), second.model, *second.optimizer, test_tokenizer(), 7).progress;
+      second.progress = load_run(folder.path(), second.model, *second.optimizer, test_identity()).progress;
       CHECK(generate(second.model, prompt, {.length = 5, .temperature = 0}) == text);
       std::vector<double> all = losses;
       for (const double loss : second.steps(3)) all.push_back(loss);

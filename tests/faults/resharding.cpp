@@ -12,6 +12,7 @@
 #include "core/io.h"
 #include "data/char_tokenizer.h"
 #include "parallel/checkpoint/compare.h"
+#include "train/gpt_setup.h"
 #include "train/ranks.h"
 #include "train/saved_run.h"
 #include "train/trainer.h"
@@ -60,20 +61,21 @@ TrainOptions options_of(const Layout& layout) {
   return o;
 }
 
-CharTokenizer tokenizer() {
+RunIdentity identity() {
   std::vector<char32_t> characters;
   for (char32_t i = 0; i < 65; ++i) characters.push_back(U' ' + i);
-  return CharTokenizer(std::move(characters));
+  return {.seed = 7, .tokenizer = CharTokenizer(std::move(characters)).to_json()};
 }
 
 Batch some_batch(std::int64_t first, std::int64_t count) {
-  Batch batch{Tensor::empty({count, 8}, DType::i32), Tensor::empty({count, 8}, DType::i32), {}};
+  const Tensor inputs = Tensor::empty({count, 8}, DType::i32), targets = Tensor::empty({count, 8}, DType::i32);
   for (std::int64_t i = 0; i < count * 8; ++i) {
-    batch.inputs.data<std::int32_t>()[i] = static_cast<std::int32_t>((first * 8 + i) * 7 % 65);
-    batch.targets.data<std::int32_t>()[i] = static_cast<std::int32_t>((first * 8 + i + 1) * 7 % 65);
+    inputs.data<std::int32_t>()[i] = static_cast<std::int32_t>((first * 8 + i) * 7 % 65);
+    targets.data<std::int32_t>()[i] = static_cast<std::int32_t>((first * 8 + i + 1) * 7 % 65);
   }
-  for (std::int64_t i = 0; i < count; ++i) batch.sample_ids.push_back(first + i);
-  return batch;
+  std::vector<std::int64_t> ids;
+  for (std::int64_t i = 0; i < count; ++i) ids.push_back(first + i);
+  return token_batch(inputs, targets, std::move(ids));
 }
 
 /// Runs f(trainer, mesh) on every rank.
@@ -82,7 +84,7 @@ void on(const Layout& layout, const F& f) {
   const TrainOptions o = options_of(layout);
   run_ranks(o, [&](Rank& rank) {
     const auto mesh = std::make_shared<const DeviceMesh>(rank.world, o.mesh.shape);
-    Trainer trainer(o, mesh);
+    Trainer trainer(make_gpt(o, mesh), o);
     f(trainer, o, *mesh);
   });
 }
@@ -96,7 +98,7 @@ void make_original(const fs::path& out) {
       trainer.gradients(next, 1.0 / 384);
       trainer.update(1e-2, trainer.gradient_norm());
     }
-    save_run(out, trainer.model(), trainer.optimizer(), {.steps = 2, .samples = 96}, tokenizer(), 7);
+    save_run(out, trainer.model(), trainer.optimizer(), {.steps = 2, .samples = 96}, identity());
   });
 }
 
@@ -114,8 +116,8 @@ int test(const fs::path& folder, std::size_t meshes) {
     const fs::path source = folder / fmt::format("from{}", from);
     const auto move = [&](std::size_t to, const fs::path& in, const fs::path& out) {
       on(layouts[to], [&](Trainer& trainer, const TrainOptions&, const DeviceMesh&) {
-        const Progress progress = load_run(in, trainer.model(), trainer.optimizer(), tokenizer(), 7).progress;
-        save_run(out, trainer.model(), trainer.optimizer(), progress, tokenizer(), 7);
+        const Progress progress = load_run(in, trainer.model(), trainer.optimizer(), identity()).progress;
+        save_run(out, trainer.model(), trainer.optimizer(), progress, identity());
       });
       const std::size_t count = differences(original, out);
       if (count > 0)

@@ -92,10 +92,11 @@ Pass run_batch(Gpt& model, const MeshPtr& mesh, const Tensor& ids, const Tensor&
   Pass pass;
   pipeline::Executor executor(pipeline::make_schedule("1f1b", mesh->size(Axis::pp), 1), mesh->group(Axis::pp));
   const auto forward = [&](int stage, const Tensor& input, int) {
-    const Tensor hidden = model.hidden(stage, input, ids);  // [B, T, D]
+    const Batch batch = token_batch(ids, targets, {0});
+    const Tensor hidden = model.hidden(stage, input, batch);  // [B, T, D]
     if (!mesh->is_last(Axis::pp)) return hidden;
     pass.logits = model.gathered_logits(hidden).detach();
-    return model.loss(hidden, targets, 1.0 / static_cast<double>(valid(targets)));
+    return model.loss(hidden, batch, 1.0 / static_cast<double>(valid(targets)));
   };
   const double loss = executor.run({forward, {ids.size(0), ids.size(1), model.config().width}, model.dtype()}).loss;
   pass.loss = pipeline::global_loss(*mesh, loss);
@@ -112,11 +113,12 @@ TEST_CASE("in f64, logits, loss and every gradient are PyTorch's, on one rank an
       run_mesh(text, [&](const MeshPtr& mesh) {
         const auto model = make_model(golden, mesh, DType::f64, golden.config());
         const Tensor targets = golden.tensor("targets");
-        const Tensor hidden = model->hidden(0, {}, golden.tensor("ids"));
+        const Batch batch = token_batch(golden.tensor("ids"), targets, {0});
+        const Tensor hidden = model->hidden(0, {}, batch);
         const Tensor local = model->logits(hidden).detach();  // [B, T, V/tp]
         const Tensor logits = view::slice(tp_whole(local, placement::S(2), *mesh), 2, 0, golden.config().vocab);
         CHECK(relative_difference(logits, golden.tensor("logits")) < 1e-13);
-        const Tensor loss = model->loss(hidden, targets, 1.0 / static_cast<double>(valid(targets)));
+        const Tensor loss = model->loss(hidden, batch, 1.0 / static_cast<double>(valid(targets)));
         CHECK(loss.item() == doctest::Approx(golden.tensor("loss").item()).epsilon(1e-13));
         backward(loss);
         for (const nn::ParameterPtr& p : model->parameters()) {
@@ -193,7 +195,8 @@ TEST_CASE("the two forms of gelu are told apart, and so are weights in the wrong
       GptConfig other = golden.config();
       other.activation = other.activation == Activation::gelu ? Activation::gelu_tanh : Activation::gelu;
       const auto model = make_model(golden, mesh, DType::f32, other);
-      const Tensor logits = model->gathered_logits(model->hidden(0, {}, golden.tensor("ids"))).detach();
+      const Tensor logits =
+          model->gathered_logits(model->hidden(0, {}, token_batch(golden.tensor("ids"), {}, {0}))).detach();
       CHECK(relative_difference(logits, golden.tensor("logits")) > 5e-5);
     });
     run_mesh("tp=1", [&](const MeshPtr& mesh) {
@@ -202,7 +205,8 @@ TEST_CASE("the two forms of gelu are told apart, and so are weights in the wrong
         if (p->name != "blocks.0.attn.proj.weight") continue;
         set_whole(*p, clone(view::transpose(golden.tensor("weights." + p->name), 0, 1)));
       }
-      const Tensor logits = model->gathered_logits(model->hidden(0, {}, golden.tensor("ids"))).detach();
+      const Tensor logits =
+          model->gathered_logits(model->hidden(0, {}, token_batch(golden.tensor("ids"), {}, {0}))).detach();
       CHECK(relative_difference(logits, golden.tensor("logits")) > 1e-2);
     });
   }

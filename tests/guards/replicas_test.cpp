@@ -295,11 +295,10 @@ std::string saving_run(const Folder& folder, const Damage& damage) {
   o.guards.check_replicas = 1000;  // only before saves
   return failure([&] {
     on_ranks(o, [&](Trainer& trainer, const TrainOptions& options, const DeviceMesh& mesh) {
-      const CharTokenizer tokenizer(std::vector<char32_t>{U'a', U'b'});
-      const RunIdentity identity(7);
+      const RunIdentity identity{.seed = 7};
       Progress progress;
       const auto tell = [](const std::string&) {};
-      Checkpointing checkpoints(options, trainer, tokenizer, identity, {}, tell);
+      Checkpointing checkpoints(options, trainer, identity, {}, tell);
       Guards guards(options, trainer, &checkpoints, progress, tell);
       make_steps(guards, trainer, options, progress, 4, {}, [&](bool) {
         if (progress.steps == 4) damage(trainer, mesh);

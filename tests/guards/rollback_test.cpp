@@ -20,12 +20,6 @@ TrainOptions spiky_options(const Case& c, const Folder& folder, const std::strin
   return o;
 }
 
-CharTokenizer some_tokenizer() {
-  std::vector<char32_t> characters;
-  for (char32_t c = U' '; c < U' ' + 65; ++c) characters.push_back(c);
-  return CharTokenizer(characters);
-}
-
 struct Outcome {
   std::map<int, std::vector<Tensor>> bits;  // by rank
   Progress progress;
@@ -47,14 +41,13 @@ Outcome run(const TrainOptions& options, std::int64_t last, std::map<std::int64_
                        Rank rank{.world = world, .where = "a rank", .step = -1};
                        const fault::Scope faults(o, rank);
                        const auto mesh = std::make_shared<const DeviceMesh>(world, o.mesh.shape);
-                       Trainer trainer(o, mesh);
-                       const CharTokenizer tokenizer = some_tokenizer();
-                       const RunIdentity identity(o.run.seed);
+                       Trainer trainer(make_gpt(o, mesh), o);
+                       const RunIdentity identity{.seed = o.run.seed};
                        std::string lines;
                        const auto tell = [&](const std::string& line) { lines += line + "\n"; };
-                       const std::optional<Resumed> resumed = resume_run(o, trainer, tokenizer, identity, tell);
+                       const std::optional<Resumed> resumed = resume_run(o, trainer, identity, tell);
                        Progress progress = resumed ? resumed->progress : Progress{};
-                       Checkpointing checkpoints(o, trainer, tokenizer, identity, resumed, tell);
+                       Checkpointing checkpoints(o, trainer, identity, resumed, tell);
                        Guards guards(o, trainer, &checkpoints, progress, tell);
                        std::map<std::int64_t, std::int64_t> left_out = passed_over;
                        make_steps(

@@ -30,7 +30,9 @@ const std::vector<Layer>& layers() {
       {"optim", 6},
       {"parallel/grad_sync", 7},
       {"parallel/verify", 7},
-      {"parallel/zero", 8},  // shards what grad_sync reduces
+      {"parallel/data_parallel", 8},
+      {"parallel/replicated", 9},
+      {"parallel/zero", 10},  // shards what grad_sync reduces
       {"parallel/pipeline", 9},
       {"data", 8, {"core"}},
       {"parallel/checkpoint", 9},

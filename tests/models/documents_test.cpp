@@ -18,7 +18,7 @@ Batch packed(std::int32_t first) {
     tokens.data<std::int32_t>()[t] = t < boundary ? 10 + (index * first) % 50 : 20 + index;
   }
   tokens.data<std::int32_t>()[boundary - 1] = separator;
-  return {tokens, {}, {0}};
+  return token_batch(tokens, {}, {0});
 }
 
 /// How many positions on any rank of a mesh, before and from the boundary on, change with the first document.
@@ -35,7 +35,7 @@ Changed changed(const std::string& mesh_text, nn::ContextParallel method, bool d
     Gpt model(nn::Build(mesh, DType::f32, 7, {.context = method}), config);
     const auto hidden = [&](std::int32_t first) {
       const NoGrad guard;
-      return clone(model.hidden(0, {}, enter_batch(model, packed(first)).inputs));  // [1, T/cp, D]
+      return clone(model.hidden(0, {}, model.enter(packed(first))));  // [1, T/cp, D]
     };
     const Tensor one = hidden(1), other = hidden(2);
     const nn::PositionRuns runs = nn::attention_positions(*mesh, length);

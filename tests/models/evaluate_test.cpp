@@ -1,4 +1,5 @@
 // The validation loss on any mesh, and that neither it nor generating text leaves a trace in training.
+#include "data/eval_windows.h"
 #include "train/evaluate.h"
 
 #include "tests/models/trainer.h"
@@ -36,9 +37,9 @@ TEST_CASE("the validation loss is the mean over all targets, whatever the mesh a
     const EvalWindows all = windows();
     for (std::int64_t i = 0; i < all.count(); ++i) {
       const Batch one = all.make_batch(i, 1);
-      const Tensor logits = contiguous(model.logits(model.hidden(0, {}, one.inputs)).detach());  // [1, T, V]
+      const Tensor logits = contiguous(model.logits(model.hidden(0, {}, one)).detach());  // [1, T, V]
       for (std::int64_t t = 0; t < 16; ++t) {
-        const std::int32_t target = one.targets.data<std::int32_t>()[t];
+        const std::int32_t target = one["targets"].data<std::int32_t>()[t];
         if (target < 0) continue;
         const double* row = logits.data<double>() + t * logits.size(2);
         double total = 0;

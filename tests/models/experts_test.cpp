@@ -1,9 +1,11 @@
 // The GPT with experts as a whole: its size, evaluation and generation on any mesh, and runs that move between meshes.
 // Every gradient on many meshes: tests/parity/experts_test.cpp; the layer by itself: tests/nn/moe_test.cpp.
+#include "data/eval_windows.h"
 #include "tests/data/helpers.h"
 #include "tests/models/trainer.h"
 #include "train/evaluate.h"
 #include "train/generate.h"
+#include "train/saved_gpt.h"
 
 using namespace trireme;
 using namespace trireme::testing;
@@ -128,7 +130,7 @@ TEST_CASE("experts move from mesh to mesh with the bits of every whole tensor, a
   const TempFolder folder;
   const Recipe recipe{.config = with_experts()};
   const auto save = [&](Trainer& t, const std::filesystem::path& out) {
-    save_run(out, t.model, *t.optimizer, t.progress, test_tokenizer(), 7);
+    save_run(out, t.model, *t.optimizer, t.progress, test_identity());
   };
   run_mesh("dp=2,ep=2,tp=2,pp=2", [&](const MeshPtr& mesh) {
     Trainer trainer(mesh, recipe);
@@ -142,7 +144,7 @@ TEST_CASE("experts move from mesh to mesh with the bits of every whole tensor, a
     run_mesh(text, [&, to = to](const MeshPtr& mesh) {
       Trainer trainer(mesh, recipe);
       trainer.steps(1);
-      trainer.progress = load_run(from, trainer.model, *trainer.optimizer, test_tokenizer(), 7).progress;
+      trainer.progress = load_run(from, trainer.model, *trainer.optimizer, test_identity()).progress;
       save(trainer, folder / to);
     });
     from = folder / to;
@@ -157,8 +159,7 @@ TEST_CASE("experts move from mesh to mesh with the bits of every whole tensor, a
     for (const std::string& name : first.names())
       CHECK_MESSAGE(same_bits(first.read(name), other.read(name)), text, ": ", name);
   }
-  const nn::ExpertsOptions saved =
-      read_saved_model(checkpoint::Checkpoint(find_saved_run(folder / "e"))).config.experts;
+  const nn::ExpertsOptions saved = read_saved_gpt(checkpoint::Checkpoint(find_saved_run(folder / "e"))).config.experts;
   CHECK(saved.count == 4);
   CHECK(saved.top_k == 2);
   CHECK(saved.shared == 1);
@@ -167,7 +168,7 @@ TEST_CASE("experts move from mesh to mesh with the bits of every whole tensor, a
   other.config.experts.top_k = 1;
   run_mesh("dp=1", [&](const MeshPtr& mesh) {
     Trainer trainer(mesh, other);
-    CHECK_THROWS_WITH_AS(load_run(folder / "a", trainer.model, *trainer.optimizer, test_tokenizer(), 7),
+    CHECK_THROWS_WITH_AS(load_run(folder / "a", trainer.model, *trainer.optimizer, test_identity()),
                          doctest::Contains("was saved with --top-k 2, and this run has 1"), Error);
   });
 }
@@ -179,13 +180,13 @@ TEST_CASE("a saved run says which blocks have experts") {
   run_mesh("dp=2,ep=2,pp=2", [&](const MeshPtr& mesh) {
     Trainer trainer(mesh, recipe);
     trainer.steps(1);
-    save_run(folder / "run", trainer.model, *trainer.optimizer, trainer.progress, test_tokenizer(), 7);
+    save_run(folder / "run", trainer.model, *trainer.optimizer, trainer.progress, test_identity());
   });
-  CHECK(read_saved_model(checkpoint::Checkpoint(find_saved_run(folder / "run"))).config.moe_every == 2);
+  CHECK(read_saved_gpt(checkpoint::Checkpoint(find_saved_run(folder / "run"))).config.moe_every == 2);
   recipe.config.moe_every = 1;
   run_mesh("dp=1", [&](const MeshPtr& mesh) {
     Trainer trainer(mesh, recipe);
-    CHECK_THROWS_WITH_AS(load_run(folder / "run", trainer.model, *trainer.optimizer, test_tokenizer(), 7),
+    CHECK_THROWS_WITH_AS(load_run(folder / "run", trainer.model, *trainer.optimizer, test_identity()),
                          doctest::Contains("was saved with --moe-every 2, and this run has 1"), Error);
   });
 }

@@ -229,7 +229,7 @@ TEST_CASE("whole logits are the same on every tp rank, without padding") {
   for (const std::string& text : Meshes{"tp=1", "tp=2", "tp=4"}) {
     run_mesh(text, [&](const MeshPtr& mesh) {
       Gpt model(nn::Build(mesh, DType::f32, 1), small_config());
-      logits.add("logits", model.gathered_logits(model.hidden(0, {}, input)).detach());
+      logits.add("logits", model.gathered_logits(model.hidden(0, {}, token_batch(input, {}, {0, 1}))).detach());
     });
   }
   const std::vector<Tensor>& all = logits.all().at("logits");
@@ -242,7 +242,7 @@ TEST_CASE("a sequence longer than the context, and more stages than blocks, are 
   const auto model_on = [](const char* text, std::int64_t length) {
     run_mesh(text, [&](const MeshPtr& mesh) {
       Gpt model(nn::Build(mesh, DType::f32, 1), small_config());
-      if (mesh->is_first(Axis::pp)) model.hidden(0, {}, ids({1, length}, test_vocab, 3));
+      if (mesh->is_first(Axis::pp)) model.hidden(0, {}, token_batch(ids({1, length}, test_vocab, 3), {}, {0}));
     });
   };
   CHECK_THROWS_WITH_AS(model_on("dp=1", 17), doctest::Contains("sequences of 17 tokens do not fit the context of 16"),

@@ -3,10 +3,12 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "data/eval_windows.h"
 #include "tests/data/helpers.h"
 #include "tests/models/trainer.h"
 #include "train/evaluate.h"
 #include "train/generate.h"
+#include "train/saved_gpt.h"
 
 using namespace trireme;
 using namespace trireme::testing;
@@ -120,9 +122,9 @@ TEST_CASE("a Llama is saved whole and goes on on another mesh; what describes it
     run_mesh(text, [&](const MeshPtr& mesh) {
       Trainer trainer(mesh, with);
       if (!save)
-        trainer.progress = load_run(folder.path(), trainer.model, *trainer.optimizer, test_tokenizer(), 7).progress;
+        trainer.progress = load_run(folder.path(), trainer.model, *trainer.optimizer, test_identity()).progress;
       const std::vector<double> mine = trainer.steps(3);
-      if (save) save_run(folder.path(), trainer.model, *trainer.optimizer, trainer.progress, test_tokenizer(), 7);
+      if (save) save_run(folder.path(), trainer.model, *trainer.optimizer, trainer.progress, test_identity());
       if (mesh->rank() == 0) losses = mine;
     });
   };
@@ -136,7 +138,7 @@ TEST_CASE("a Llama is saved whole and goes on on another mesh; what describes it
   CHECK(file.shape("blocks.0.mlp.gate_up.weight") == Shape{2, 128, 32});
   CHECK(file.shape("head.weight") == Shape{65, 32});
   CHECK_FALSE(file.contains("wpe.weight"));
-  const GptConfig config = read_saved_model(checkpoint::Checkpoint(find_saved_run(folder.path()))).config;
+  const GptConfig config = read_saved_gpt(checkpoint::Checkpoint(find_saved_run(folder.path()))).config;
   CHECK(config.kv_heads == 2);
   CHECK(config.hidden() == 128);
   CHECK(config.activation == Activation::swiglu);

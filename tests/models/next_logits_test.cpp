@@ -195,14 +195,15 @@ TEST_CASE("texts that are empty or longer than announced are refused, and so is 
     CHECK_THROWS_WITH_AS(next(Text{}), doctest::Contains("expected 1 to 4 tokens, got 0"), Error);
     CHECK_THROWS_WITH_AS(next(Text{1, 2, 3, 4, 5}), doctest::Contains("expected 1 to 4 tokens, got 5"), Error);
     model.run().cache = std::make_shared<nn::KvCache>(context);
-    const Tensor ids = Tensor::zeros({1, 2}, DType::i32);
+    const Batch ids = token_batch(Tensor::zeros({1, 2}, DType::i32), {}, {0});
     CHECK_THROWS_WITH_AS(model.hidden(0, {}, ids), doctest::Contains("got training"), Error);
   });
   run_mesh("cp=2", [&](const MeshPtr& mesh) {
     Gpt model = model_on(mesh, gpt2(), DType::f32);
     model.run().training = false;
     model.run().cache = std::make_shared<nn::KvCache>(context);
-    CHECK_THROWS_WITH_AS(model.hidden(0, {}, Tensor::zeros({1, 2}, DType::i32)), doctest::Contains("cp=2"), Error);
+    CHECK_THROWS_WITH_AS(model.hidden(0, {}, token_batch(Tensor::zeros({1, 2}, DType::i32), {}, {0})),
+                         doctest::Contains("cp=2"), Error);
   });
 }
 

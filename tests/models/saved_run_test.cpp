@@ -1,6 +1,7 @@
 // Saving and resuming: nothing is lost on the same mesh, any mesh reads what any other wrote, and a file that does not
 // fit the run is refused with the flag to change.
 #include "train/saved_run.h"
+#include "train/saved_gpt.h"
 
 #include <future>
 
@@ -17,10 +18,10 @@ using trireme::test::TempFolder;
 namespace {
 
 std::string save(Trainer& t, const std::filesystem::path& out, std::int64_t seed = 7) {
-  return save_run(out, t.model, *t.optimizer, t.progress, test_tokenizer(), seed);
+  return save_run(out, t.model, *t.optimizer, t.progress, test_identity(seed));
 }
 void load(Trainer& t, const std::filesystem::path& out, std::int64_t seed = 7) {
-  t.progress = load_run(out, t.model, *t.optimizer, test_tokenizer(), seed).progress;
+  t.progress = load_run(out, t.model, *t.optimizer, test_identity(seed)).progress;
 }
 
 /// Losses of all steps, and this rank's weights and optimizer state after the last.
@@ -45,7 +46,7 @@ std::string refusal(const Recipe& saved, const Recipe& changed, std::int64_t see
     save(first, folder.path());
     Trainer second(mesh, changed);
     try {
-      load_run(folder.path(), second.model, *second.optimizer, tokenizer, seed);
+      load_run(folder.path(), second.model, *second.optimizer, {.seed = seed, .tokenizer = tokenizer.to_json()});
     } catch (const Error& error) { message = fmt::format("{} {}", static_cast<int>(error.code()), error.what()); }
   });
   return message;
@@ -309,8 +310,8 @@ TEST_CASE("a run may give up its momentum, and needs what was saved to go on wit
     Trainer trainer(mesh, {.optimizer = "sgd"});
     const auto without = optim::make_sgd(trainer.model.parameters(), {.momentum = 0});
     save(trainer, folder / "with");
-    save_run(folder / "without", trainer.model, *without, trainer.progress, test_tokenizer(), 7);
-    load_run(folder / "with", trainer.model, *without, test_tokenizer(), 7);
+    save_run(folder / "without", trainer.model, *without, trainer.progress, test_identity());
+    load_run(folder / "with", trainer.model, *without, test_identity());
     CHECK_THROWS_WITH_AS(load(trainer, folder / "without"),
                          doctest::Contains("was saved with --momentum 0, and this run has more; change --momentum or"),
                          Error);
@@ -321,13 +322,19 @@ TEST_CASE("a run goes on with the data it was trained on, and what it must not s
   const TempFolder folder;
   run_mesh("dp=1", [&](const MeshPtr& mesh) {
     Trainer trainer(mesh, {});
-    save_run(folder.path(), trainer.model, *trainer.optimizer, trainer.progress, test_tokenizer(), {7, 1234, 0.1});
+    RunIdentity identity = test_identity();
+    identity.data = 1234;
+    identity.val_fraction = 0.1;
+    save_run(folder.path(), trainer.model, *trainer.optimizer, trainer.progress, identity);
     const auto resume = [&](const RunIdentity& run) {
-      load_run(folder.path(), trainer.model, *trainer.optimizer, test_tokenizer(), run);
+      load_run(folder.path(), trainer.model, *trainer.optimizer, run);
     };
-    resume({7, 1234, 0.1});
-    CHECK_THROWS_WITH_AS(resume({7, 1235, 0.1}), doctest::Contains("on other data"), Error);
-    CHECK_THROWS_WITH_AS(resume({7, 1234, 0.2}),
+    resume(identity);
+    RunIdentity other_data = identity, other_part = identity;
+    other_data.data = 1235;
+    other_part.val_fraction = 0.2;
+    CHECK_THROWS_WITH_AS(resume(other_data), doctest::Contains("on other data"), Error);
+    CHECK_THROWS_WITH_AS(resume(other_part),
                          doctest::Contains("was saved with --val-fraction 0.1, and this run has 0.2"), Error);
   });
 }
@@ -371,7 +378,7 @@ TEST_CASE("a model alone is read back for generation, on any mesh") {
     trainer.steps(3);
     save(trainer, folder.path());
   });
-  const SavedModel saved = read_saved_model(checkpoint::Checkpoint(find_saved_run(folder.path())));
+  const SavedGpt saved = read_saved_gpt(checkpoint::Checkpoint(find_saved_run(folder.path())));
   CHECK(saved.config.layers == 4);
   CHECK(saved.config.width == 32);
   CHECK(saved.config.vocab == 65);
@@ -399,7 +406,7 @@ TEST_CASE("a checkpoint without what a run needs is refused with the entry's nam
     manifest.run = run;
     std::filesystem::create_directories(path);
     test::write_plainly(path / checkpoint::manifest_name, checkpoint::to_text(manifest));
-    const test::Caught error = test::caught([&] { read_saved_model(checkpoint::Checkpoint(path)); });
+    const test::Caught error = test::caught([&] { read_saved_gpt(checkpoint::Checkpoint(path)); });
     CHECK(error.code == ExitCode::data);
     return error;
   };

@@ -9,7 +9,6 @@
 #include "parallel/grad_sync.h"
 #include "parallel/pipeline/executor.h"
 #include "tests/nn/mesh_support.h"
-#include "train/rank_batch.h"
 #include "train/saved_run.h"
 
 namespace trireme::testing {
@@ -25,6 +24,11 @@ inline CharTokenizer test_tokenizer(std::int64_t count = test_vocab) {
   std::vector<char32_t> characters;
   for (std::int64_t i = 0; i < count; ++i) characters.push_back(U' ' + static_cast<char32_t>(i));
   return CharTokenizer(std::move(characters));
+}
+
+/// Of a run with that tokenizer.
+inline RunIdentity test_identity(std::int64_t seed = 7) {
+  return {.seed = seed, .tokenizer = test_tokenizer().to_json()};
 }
 
 /// `count` tokens in which the next often follows from the last, so that there is something to learn.
@@ -78,12 +82,12 @@ class Trainer {
     const pipeline::StageFunctions stage = {
         .forward =
             [&](int s, const Tensor& input, int microbatch) {
-              const Batch batch = enter_batch(
-                  model, sampler_.make_batch(plan_.first_sample(progress.samples, microbatch), recipe_.micro_batch));
-              const Tensor hidden = model.hidden(s, input, batch.inputs);  // [B, T, D]
-              return model.is_last_stage(s) ? model.loss(hidden, batch.targets, scale) : hidden;
+              const Batch batch = model.enter(
+                  sampler_.make_batch(plan_.first_sample(progress.samples, microbatch), recipe_.micro_batch));
+              const Tensor hidden = model.hidden(s, input, batch);  // [B, T, D]
+              return model.is_last_stage(s) ? model.loss(hidden, batch, scale) : hidden;
             },
-        .activation_shape = model.hidden_shape(recipe_.micro_batch, recipe_.config.context),
+        .activation_shape = model.hidden_shape(recipe_.micro_batch),
         .dtype = recipe_.dtype,
         .device = recipe_.device};
     const auto last_backward = [&](int, int m) { sync.last_microbatch(m + 1 == executor_.schedule().microbatches); };

@@ -11,6 +11,7 @@
 
 #include "core/parallel_for.h"
 #include "core/random.h"
+#include "train/gpt_setup.h"
 #include "train/parity.h"
 #include "train/trainer.h"
 #include "train/validate.h"
@@ -57,7 +58,7 @@ std::vector<Tensor> router_gradients(const TrainOptions& o) {
   std::map<std::string, Tensor> gradients;
   on_ranks(o, [&](const std::shared_ptr<ProcessGroup>& world) {
     const auto mesh = std::make_shared<const DeviceMesh>(world, o.mesh.shape);
-    Trainer trainer(o, mesh);
+    Trainer trainer(make_gpt(o, mesh), o);
     const BatchPlan plan = o.batch_sizes().on_rank(mesh->coord(Axis::dp));
     const std::int64_t context = o.model.config.context, count = o.batch_sizes().micro_batch;
     const auto next_batch = [&](int microbatch) {
@@ -65,7 +66,7 @@ std::vector<Tensor> router_gradients(const TrainOptions& o) {
       Tensor ids = Tensor::empty({count, context}, DType::i32);
       for (std::int64_t i = 0; i < ids.count(); ++i)
         ids.data<std::int32_t>()[i] = static_cast<std::int32_t>((first * context + i) * 31 % 61);
-      return Batch{ids, ids, {first}};
+      return token_batch(ids, ids, {first});
     };
     trainer.gradients(next_batch, 0.0);
     for (const nn::ParameterPtr& p : trainer.model().parameters()) {
@@ -97,19 +98,20 @@ Biases biases_after(const TrainOptions& o) {
   Biases result;
   on_ranks(o, [&](const std::shared_ptr<ProcessGroup>& world) {
     const auto mesh = std::make_shared<const DeviceMesh>(world, o.mesh.shape);
-    Trainer trainer(o, mesh);
+    Trainer trainer(make_gpt(o, mesh), o);
     const BatchPlan plan = o.batch_sizes().on_rank(mesh->coord(Axis::dp));
     for (int step = 0; step < 3; ++step) {
       trainer.gradients(
           [&](int microbatch) {
             const std::int64_t first = 8 * step + plan.first_sample(0, microbatch), rows = o.batch_sizes().micro_batch;
-            Batch batch{Tensor::empty({rows, 16}, DType::i32), Tensor::empty({rows, 16}, DType::i32), {first}};
+            const Tensor inputs = Tensor::empty({rows, 16}, DType::i32),
+                         targets = Tensor::empty({rows, 16}, DType::i32);
             for (std::int64_t i = 0; i < rows * 16; ++i) {
               const auto index = static_cast<std::uint64_t>(first * 16 + i);
-              batch.inputs.data<std::int32_t>()[i] = static_cast<std::int32_t>(random_word(5, 1, index) % 65);
-              batch.targets.data<std::int32_t>()[i] = static_cast<std::int32_t>(random_word(5, 2, index) % 65);
+              inputs.data<std::int32_t>()[i] = static_cast<std::int32_t>(random_word(5, 1, index) % 65);
+              targets.data<std::int32_t>()[i] = static_cast<std::int32_t>(random_word(5, 2, index) % 65);
             }
-            return batch;
+            return token_batch(inputs, targets, {first});
           },
           1.0 / (8 * 16));
       trainer.update(1e-3, trainer.gradient_norm());

@@ -9,6 +9,7 @@
 #include "core/memory.h"
 #include "core/parallel_for.h"
 #include "core/random.h"
+#include "train/gpt_setup.h"
 #include "train/trainer.h"
 #include "train/validate.h"
 
@@ -26,14 +27,16 @@ inline TrainOptions training_options(const std::string& mesh, std::int64_t micro
 
 inline Batch made_up_batch(const TrainOptions& o, std::int64_t first, std::int64_t count) {
   const std::int64_t length = o.model.config.context;
-  Batch batch{Tensor::empty({count, length}, DType::i32), Tensor::empty({count, length}, DType::i32), {}};
+  const Tensor inputs = Tensor::empty({count, length}, DType::i32),
+               targets = Tensor::empty({count, length}, DType::i32);
   for (std::int64_t i = 0; i < count * length; ++i) {
     const auto index = static_cast<std::uint64_t>(first * length + i);
-    batch.inputs.data<std::int32_t>()[i] = static_cast<std::int32_t>(random_word(5, 1, index) % 65);
-    batch.targets.data<std::int32_t>()[i] = static_cast<std::int32_t>(random_word(5, 2, index) % 65);
+    inputs.data<std::int32_t>()[i] = static_cast<std::int32_t>(random_word(5, 1, index) % 65);
+    targets.data<std::int32_t>()[i] = static_cast<std::int32_t>(random_word(5, 2, index) % 65);
   }
-  for (std::int64_t i = 0; i < count; ++i) batch.sample_ids.push_back(first + i);
-  return batch;
+  std::vector<std::int64_t> ids;
+  for (std::int64_t i = 0; i < count; ++i) ids.push_back(first + i);
+  return token_batch(inputs, targets, std::move(ids));
 }
 
 /// The gradients of one step in this rank's Trainer.
@@ -54,7 +57,7 @@ void on_ranks(TrainOptions o, const Body& body) {
   run_thread_ranks(o.mesh.shape.ranks(), 1, ProcessGroup::Deadline(60),
                    [&](const std::shared_ptr<ProcessGroup>& world) {
                      const auto mesh = std::make_shared<const DeviceMesh>(world, o.mesh.shape);
-                     Trainer trainer(o, mesh);
+                     Trainer trainer(make_gpt(o, mesh), o);
                      body(trainer, o, *mesh);
                    });
 }

@@ -20,7 +20,7 @@ double loss_of_step(TrainOptions o, bool verify, const Change& change) {
   run_thread_ranks(
       o.mesh.shape.ranks(), 1, ProcessGroup::Deadline(30), [&](const std::shared_ptr<ProcessGroup>& world) {
         const auto mesh = std::make_shared<const DeviceMesh>(verify ? verifying(world) : world, o.mesh.shape);
-        Trainer trainer(o, mesh);
+        Trainer trainer(make_gpt(o, mesh), o);
         change(trainer, *mesh);
         const Trainer::Pass pass = gradients_of_step(trainer, o, *mesh);
         trainer.update(1e-3, trainer.gradient_norm());

@@ -11,6 +11,7 @@
 
 #include "core/random.h"
 #include "tests/train/support.h"
+#include "train/gpt_setup.h"
 #include "train/ranks.h"
 #include "train/trainer.h"
 #include "train/validate.h"
@@ -37,14 +38,15 @@ TrainOptions small_options(const std::string& mesh, std::int64_t zero = 0) {
 }
 
 Batch made_up_batch(std::int64_t first, std::int64_t count) {
-  Batch batch{Tensor::empty({count, 8}, DType::i32), Tensor::empty({count, 8}, DType::i32), {}};
+  const Tensor inputs = Tensor::empty({count, 8}, DType::i32), targets = Tensor::empty({count, 8}, DType::i32);
   for (std::int64_t i = 0; i < count * 8; ++i) {
     const auto index = static_cast<std::uint64_t>(first * 8 + i);
-    batch.inputs.data<std::int32_t>()[i] = static_cast<std::int32_t>(random_word(5, 1, index) % 31);
-    batch.targets.data<std::int32_t>()[i] = static_cast<std::int32_t>(random_word(5, 2, index) % 31);
+    inputs.data<std::int32_t>()[i] = static_cast<std::int32_t>(random_word(5, 1, index) % 31);
+    targets.data<std::int32_t>()[i] = static_cast<std::int32_t>(random_word(5, 2, index) % 31);
   }
-  for (std::int64_t i = 0; i < count; ++i) batch.sample_ids.push_back(first + i);
-  return batch;
+  std::vector<std::int64_t> ids;
+  for (std::int64_t i = 0; i < count; ++i) ids.push_back(first + i);
+  return token_batch(inputs, targets, std::move(ids));
 }
 
 /// What a rank has seen: by step, its loss and the norm of the whole gradient; and its weights after the last.
@@ -61,7 +63,7 @@ std::vector<Seen> steps_with(TrainOptions o, const std::string& faults, const st
   std::vector<Seen> seen(static_cast<std::size_t>(o.mesh.shape.ranks()));
   run_ranks(o, [&](Rank& rank) {
     const auto mesh = std::make_shared<const DeviceMesh>(rank.world, o.mesh.shape);
-    Trainer trainer(o, mesh);
+    Trainer trainer(make_gpt(o, mesh), o);
     const BatchPlan plan = o.batch_sizes().on_rank(mesh->coord(Axis::dp));
     Seen& mine = seen[static_cast<std::size_t>(rank.world->rank())];
     for (const int step : steps) {

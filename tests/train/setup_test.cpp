@@ -1,5 +1,5 @@
 // The memory that a run is told to need, from arithmetic alone.
-#include "train/setup.h"
+#include "train/gpt_setup.h"
 
 #include <doctest/doctest.h>
 

@@ -92,7 +92,7 @@ std::vector<Calls> calls_of(TrainOptions o, std::uint64_t seed) {
                      const auto draws = std::make_shared<std::uint64_t>((seed << 40U) + (rank << 32U));
                      const auto recorded = std::make_shared<RecordingGroup>(world, calls[rank], draws);
                      const auto mesh = std::make_shared<const DeviceMesh>(recorded, o.mesh.shape);
-                     Trainer trainer(o, mesh, 512);  // several buckets in each unit
+                     Trainer trainer(make_gpt(o, mesh), o, 512);  // several buckets in each unit
                      for (int step = 0; step < 2; ++step) {
                        gradients_of_step(trainer, o, *mesh, 12 * step);
                        trainer.update(1e-3, trainer.gradient_norm());
@@ -185,7 +185,7 @@ TEST_CASE("a verified run with hybrid shards ends: its ranks agree on the order 
     set_threads(1);
     run_thread_ranks(4, 1, ProcessGroup::Deadline(20), [&](const std::shared_ptr<ProcessGroup>& world) {
       const auto mesh = std::make_shared<const DeviceMesh>(verifying(world), o.mesh.shape);
-      Trainer trainer(o, mesh, 512);
+      Trainer trainer(make_gpt(o, mesh), o, 512);
       for (int step = 0; step < 3; ++step) {
         gradients_of_step(trainer, o, *mesh, 12 * step);
         CHECK(trainer.update(1e-3, trainer.gradient_norm()));

@@ -1,5 +1,6 @@
 // Generation and evaluation between steps under ZeRO, where updated weights may still be on their way: they see the
 // weights of the step that ended, and leave training as it is.
+#include "data/eval_windows.h"
 #include "tests/zero/training.h"
 #include "train/evaluate.h"
 #include "train/generate.h"
@@ -21,7 +22,7 @@ std::map<std::string, Tensor> logits_after_steps(const Job& job) {
     ZeroRun run(o, mesh);
     for (int step = 1; step <= steps; ++step) {
       run.steps(1);
-      NextLogits next(run.trainer.model(), 8);
+      NextLogits next(run.gpt(), 8);
       for (const std::size_t length : {std::size_t{3}, std::size_t{4}, std::size_t{8}}) {
         const Tensor found = next(std::span(text).first(length));  // [1, 1, V]
         if (found.defined()) logits.add(fmt::format("step {}, {} tokens", step, length), clone(found));
@@ -49,7 +50,7 @@ std::pair<std::vector<double>, std::vector<Tensor>> outcome(const Job& job, bool
       mine.push_back(run.step());
       if (!disturbed) continue;
       validation_loss(run.trainer.model(), EvalWindows::all(test_tokens(8 * 21 - 5), 8), 4);
-      generate(run.trainer.model(), std::vector<std::int32_t>{1, 2, 3}, {.length = 4});
+      generate(run.gpt(), std::vector<std::int32_t>{1, 2, 3}, {.length = 4});
     }
     const std::vector<optim::StateTensor> held = run.trainer.optimizer().weights();
     const std::scoped_lock lock(mutex);

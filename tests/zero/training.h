@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "tests/models/trainer.h"
+#include "train/gpt_setup.h"
 #include "train/trainer.h"
 #include "train/validate.h"
 
@@ -40,7 +41,7 @@ inline TrainOptions options_of(const Job& job) {
 /// A trainer and the samples it has seen.
 struct ZeroRun {
   ZeroRun(const TrainOptions& o, const MeshPtr& mesh)
-      : options(o), plan(o.batch_sizes().on_rank(mesh->coord(Axis::dp))), trainer(o, mesh, 4 << 10) {}
+      : options(o), plan(o.batch_sizes().on_rank(mesh->coord(Axis::dp))), trainer(make_gpt(o, mesh), o, 4 << 10) {}
 
   /// One step; returns the loss before it, the same on every rank.
   double step() {
@@ -57,11 +58,13 @@ struct ZeroRun {
     for (int i = 0; i < count; ++i) step();
   }
   void save(const std::filesystem::path& out) {
-    save_run(out, trainer.model(), trainer.optimizer(), progress, test_tokenizer(), 7);
+    save_run(out, trainer.model(), trainer.optimizer(), progress, test_identity());
   }
   void load(const std::filesystem::path& from) {
-    progress = load_run(from, trainer.model(), trainer.optimizer(), test_tokenizer(), 7).progress;
+    progress = load_run(from, trainer.model(), trainer.optimizer(), test_identity()).progress;
   }
+
+  Gpt& gpt() { return dynamic_cast<Gpt&>(trainer.model()); }
 
   TrainOptions options;
   BatchPlan plan;

@@ -16,12 +16,14 @@
 namespace trireme::explore {
 
 struct Settings {
-  double seconds = 600;                               ///< of exploring; what is under way then is finished
-  std::uint64_t seed = 0;                             ///< case `i` is a function of the seed and i
-  std::optional<Kind> only;                           ///< not set: all kinds
-  int jobs = 1;                                       ///< cases tried at a time
-  bool first = false;                                 ///< end at the first find, without shrinking it
-  double limit = 60;                                  ///< seconds after which a program is taken to hang
+  double seconds = 600;      ///< of exploring; what is under way then is finished
+  std::uint64_t seed = 0;    ///< case `i` is a function of the seed and i
+  std::optional<Kind> only;  ///< not set: all kinds
+  int jobs = 1;              ///< cases tried at a time
+  bool first = false;        ///< end at the first find, without shrinking it
+  /// Seconds after which a program is taken to hang. The programs end by themselves when ranks wait for one that has
+  /// stopped (--timeout), so this is for what they do not see; ranks that share few cores with other programs are slow.
+  double limit = 300;
   double shrink_seconds = 60;                         ///< per find
   std::filesystem::path programs;                     ///< the folder of train_gpt
   std::filesystem::path folder;                       ///< to work in

@@ -1,0 +1,28 @@
+// Batch: one micro-batch, tensors by name. A model says which names it reads; a data source makes them.
+// Read next: data/source.h.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/tensor.h"
+
+namespace trireme {
+
+struct Batch {
+  std::map<std::string, Tensor, std::less<>> tensors;  ///< dim 0 of each: the samples
+  std::vector<std::int64_t> sample_ids;                ///< global sample numbers, or numbers in a validation set
+
+  /// Throws ExitCode::internal, naming the tensors that there are, when `name` is not one of them.
+  const Tensor& operator[](std::string_view name) const;
+  bool has(std::string_view name) const { return tensors.contains(name); }
+};
+
+/// What a language model trains on. `inputs` [B, T] i32; `targets` [B, T] i32: the token after each input, -1 where the
+/// loss leaves it out. Undefined targets are not put in.
+Batch token_batch(const Tensor& inputs, const Tensor& targets, std::vector<std::int64_t> sample_ids);
+
+}  // namespace trireme

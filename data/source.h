@@ -1,0 +1,24 @@
+// Where samples come from. Samples are numbered; the same number is the same sample on every rank, on every mesh and
+// after a resume, so a run's place in its data is one number: how many samples it has consumed.
+// Read next: data/sampler.h (windows of a text), data/dataset.h (tensors in memory), data/eval_windows.h (validation).
+#pragma once
+
+#include "data/batch.h"
+
+namespace trireme {
+
+class DataSource {
+ public:
+  virtual ~DataSource() = default;
+  /// Samples first .. first + count - 1. Threads may call this at the same time.
+  virtual Batch make_batch(std::int64_t first, std::int64_t count) const = 0;
+};
+
+/// Samples that a validation loss is the mean over.
+class ValidationSource : public DataSource {
+ public:
+  virtual std::int64_t count() const = 0;    ///< samples
+  virtual std::int64_t targets() const = 0;  ///< valid targets of all samples together: what the loss is divided by
+};
+
+}  // namespace trireme

@@ -1,0 +1,28 @@
+// A GptConfig as a checkpoint stores it, JSON, and back.
+// Read next: models/gpt_config.h.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "core/dtype.h"
+#include "models/gpt_config.h"
+#include "models/model.h"
+
+namespace trireme {
+
+std::string gpt_text(const GptConfig& config, DType dtype);
+/// As Model::settings(): fields that others imply come last, so that a changed --width is told before --ffn-width.
+std::vector<Model::Setting> gpt_settings(const std::string& text, const std::filesystem::path& path);
+
+struct StoredGpt {
+  GptConfig config;
+  DType dtype = DType::f32;
+};
+/// `elements`: how many a file stores of weights and buffers. Throws ExitCode::data, naming `path`, for text that is
+/// malformed or describes a model that those elements cannot be: made-up sizes would otherwise be found when memory runs
+/// out.
+StoredGpt read_gpt_text(const std::string& text, const std::filesystem::path& path, double elements);
+
+}  // namespace trireme

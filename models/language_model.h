@@ -1,0 +1,27 @@
+// LanguageModel: what generating text needs of a model, beside what training does: the logits of the next token, for
+// texts of any length, with keys and values of earlier tokens kept (RunState::cache).
+// Read next: train/next_logits.h.
+#pragma once
+
+#include "models/model.h"
+
+namespace trireme {
+
+class LanguageModel : public Model {
+ public:
+  using Model::hidden_shape;
+  /// The same for texts of `length` tokens each, a padded_length().
+  virtual Shape hidden_shape(std::int64_t samples, std::int64_t length) const = 0;
+  /// `length` rounded up so that it divides over the ranks that share a sequence.
+  virtual std::int64_t padded_length(std::int64_t length) const = 0;
+  virtual std::int64_t context() const = 0;  ///< tokens that it sees at once, at most
+
+  /// Last stage: logits of the token after position `position`, real tokens only, whole on every tp rank.
+  /// -> [B, 1, V] f32
+  virtual Tensor next_logits(const Tensor& hidden, std::int64_t position) = 0;
+
+ protected:
+  using Model::Model;
+};
+
+}  // namespace trireme

@@ -1,0 +1,68 @@
+#include "models/model.h"
+
+#include "autograd/ops.h"
+#include "core/error.h"
+#include "models/settings.h"
+
+namespace trireme {
+
+Model::Model(const nn::Build& build, pipeline::StagePlan plan) : build_(build), plan_(std::move(plan)) {
+  const int ranks = mesh().size(Axis::pp);
+  require(!plan_.empty() && stages() % ranks == 0, "model", "a plan of {} stages for {} ranks; expected a multiple",
+          stages(), ranks);
+}
+
+Batch Model::enter(const Batch& batch) {
+  run().first_sample = batch.sample_ids.front();
+  return local_part(batch);
+}
+
+Batch Model::local_part(const Batch& batch) {
+  Batch local = batch;
+  for (auto& [name, tensor] : local.tensors) tensor = tensor.to(device());
+  return local;
+}
+
+void Model::make_blocks(const std::function<std::unique_ptr<nn::Module>(const nn::Build& block, int index)>& make) {
+  const int ranks = mesh().size(Axis::pp);
+  for (int stage = mesh().coord(Axis::pp); stage < stages(); stage += ranks) {
+    const pipeline::BlockRange& range = plan_[static_cast<std::size_t>(stage)];
+    for (int i = range.first; i < range.end(); ++i)
+      blocks_.push_back({i, make((build_ / "blocks" / std::to_string(i)).unit(stage / ranks), i)});
+  }
+}
+
+Tensor Model::hidden(int stage, const Tensor& input, const Batch& batch) {
+  const pipeline::BlockRange& range = plan_[static_cast<std::size_t>(stage)];
+  Tensor x = stage == 0 ? front(batch) : input;
+  const nn::Recompute& saving = parallelism().recompute;
+  const RepeatCheapInputs scope(saving.kind == nn::Recompute::Kind::selective);
+  for (const Block& block : blocks_) {
+    if (!range.contains(block.index)) continue;  // of another stage on this rank
+    x = saving.of_block(block.index) ? recomputed(*block.module, x) : (*block.module)(x);
+  }
+  return x;
+}
+
+Tensor Model::recomputed(nn::Module& block, const Tensor& x) {
+  // Dropout is keyed by the micro-batch, and backward runs when another one may be under way.
+  const auto run = build_.run();
+  return recompute(
+      [&block, run, state = *run](const Tensor& input) {
+        const nn::RunState now = std::exchange(*run, state);
+        const Tensor output = block(input);
+        *run = now;
+        return output;
+      },
+      x);
+}
+
+std::vector<Model::Setting> Model::settings(const std::string& configuration, const std::string& path) const {
+  std::vector<Setting> settings;
+  const nlohmann::json fields = parse_json(configuration, path);
+  for (const auto& [key, value] : fields.items())
+    settings.emplace_back(flag_of(key), setting_text(value));
+  return settings;
+}
+
+}  // namespace trireme

@@ -1,0 +1,109 @@
+// Model: what training needs of a model, whatever its architecture. Trainer, evaluation, checkpoints and guards know
+// nothing else. A model is the part of it that lives on one rank: blocks in a row with a front before and an end behind,
+// cut into pipeline stages.
+//
+//   struct Classifier : Model {
+//     Classifier(const nn::Build& b, const Config& c, pipeline::StagePlan plan) : Model(b, std::move(plan)) {
+//       if (holds_front()) embed_ = std::make_unique<Patches>(front_unit("embed"), c);
+//       make_blocks([&](const nn::Build& block, int) { return std::make_unique<Block>(block, c); });
+//       if (holds_end()) head_ = std::make_unique<Head>(end_unit("head"), c);
+//     }
+//     Tensor front(const Batch& batch) override { return (*embed_)(batch["images"]); }          // [B, T, D]
+//     Tensor loss(const Tensor& hidden, const Batch& batch, double scale) override;
+//     ...
+//   };
+//
+// With that it has pipelines of any schedule, recomputation and units for ZeRO. A rank makes only the layers of its
+// stages; blocks are named by their number in the whole model, so a name is the same tensor on every mesh.
+// Read next: models/gpt.h, docs/writing_a_model.md.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "data/batch.h"
+#include "nn/module.h"
+#include "parallel/pipeline/stage_plan.h"
+
+namespace trireme {
+
+class Model {
+ public:
+  virtual ~Model() = default;
+  Model(Model&&) = default;
+
+  // ---- what is computed ----------------------------------------------------------------------------------------------
+
+  /// This rank's part of a micro-batch of whole samples: what hidden() and loss() are given. Tells the layers which
+  /// samples come next. To be called before each of them for the first time, and by every stage.
+  Batch enter(const Batch& batch);
+  /// Stage `stage` of a micro-batch. The first stage begins with `batch` (`input` is ignored), others with what the
+  /// stage before gave. -> hidden_shape()
+  Tensor hidden(int stage, const Tensor& input, const Batch& batch);
+  /// Last stage: `scale` times the sum of the losses of all targets of this micro-batch that this dp and cp rank holds;
+  /// the same on every tp rank. One element. Nothing else may be divided by a size: `scale` is one over the targets of
+  /// the global batch.
+  virtual Tensor loss(const Tensor& hidden, const Batch& batch, double scale) = 0;
+  /// Of hidden(), for a micro-batch of `samples`; every stage gives the same.
+  virtual Shape hidden_shape(std::int64_t samples) const = 0;
+
+  // ---- what it is ----------------------------------------------------------------------------------------------------
+
+  virtual std::string architecture() const = 0;  ///< "gpt": whose configuration() this is
+  /// Sizes and choices, as a checkpoint stores them: a JSON object. A run resumes only with a model of the same.
+  virtual std::string configuration() const = 0;
+  /// One field of a configuration, as a person sets it: {"--ffn-width", "512"}.
+  using Setting = std::pair<std::string, std::string>;
+  /// The fields of a configuration() of this architecture, in the order in which differences are to be told. Throws
+  /// ExitCode::data, naming `path`, when it is malformed. Unless overridden, "ffn_width" is set by --ffn-width.
+  virtual std::vector<Setting> settings(const std::string& configuration, const std::string& path) const;
+
+  const nn::ParameterList& parameters() const { return build_.parameters(); }
+  const nn::BufferList& buffers() const { return build_.buffers(); }
+  nn::RoutingLog& routing() { return build_.routing(); }
+  nn::Units& units() { return build_.units(); }
+  nn::RunState& run() { return *build_.run(); }
+  const nn::Parallelism& parallelism() const { return build_.parallelism(); }
+  const DeviceMesh& mesh() const { return build_.mesh(); }
+  DType dtype() const { return build_.dtype(); }
+  Device device() const { return build_.device(); }
+  int stages() const { return static_cast<int>(plan_.size()); }    ///< of the whole model
+  int chunks() const { return stages() / mesh().size(Axis::pp); }  ///< stages on each rank
+  bool is_last_stage(int stage) const { return stage == stages() - 1; }
+
+ protected:
+  /// `plan`: the blocks of every stage. Stage s lives on rank s mod pp. Throws ExitCode::internal when the stages do not
+  /// divide over the ranks.
+  Model(const nn::Build& build, pipeline::StagePlan plan);
+
+  /// What the first stage does with a micro-batch before its blocks.
+  virtual Tensor front(const Batch& batch) = 0;
+  /// enter() without what all models do: by default, every tensor on the model's device.
+  virtual Batch local_part(const Batch& batch);
+
+  const nn::Build& build() const { return build_; }
+  int blocks_in_all() const { return plan_.back().end(); }
+  bool holds_front() const { return mesh().is_first(Axis::pp); }
+  bool holds_end() const { return mesh().is_last(Axis::pp); }
+  /// Where a module of the first or the last stage is to be built: a unit, used when the module is called.
+  nn::Build front_unit(const std::string& name) const { return (build_ / name).unit(0); }
+  nn::Build end_unit(const std::string& name) const { return (build_ / name).unit(chunks() - 1); }
+  /// Makes those blocks that live on this rank, "blocks.0", "blocks.1", ..: each is a unit.
+  void make_blocks(const std::function<std::unique_ptr<nn::Module>(const nn::Build& block, int index)>& make);
+
+ private:
+  struct Block {
+    int index;  // in the whole model
+    std::unique_ptr<nn::Module> module;
+  };
+  Tensor recomputed(nn::Module& block, const Tensor& x);
+
+  nn::Build build_;
+  pipeline::StagePlan plan_;
+  std::vector<Block> blocks_;
+};
+
+}  // namespace trireme

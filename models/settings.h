@@ -1,0 +1,16 @@
+// How the fields of a stored configuration are told to a person: as the flags that set them.
+// Includes nlohmann/json.hpp, which is slow to compile: include this from .cpp files only.
+#pragma once
+
+#include <string>
+
+#include "data/json.h"
+
+namespace trireme {
+
+/// "--ffn-width" for "ffn_width".
+std::string flag_of(const std::string& key);
+/// What that flag would be given: "on", "0.1", "rope".
+std::string setting_text(const nlohmann::json& value);
+
+}  // namespace trireme

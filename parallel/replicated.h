@@ -1,0 +1,34 @@
+// Replicated: every rank holds and updates all parameters of its stages; only their gradients are summed.
+// Read next: parallel/grad_sync.h.
+#pragma once
+
+#include "parallel/data_parallel.h"
+
+namespace trireme {
+
+class Replicated : public DataParallel {
+ public:
+  /// As GradSync: `parameters` in the order of creation; they and `mesh` must outlive this object. Collective.
+  Replicated(const nn::ParameterList& parameters, const DeviceMesh& mesh,
+             std::int64_t bucket_bytes = GradSync::default_bucket_bytes);
+
+  const optim::ShardList& shards() const override { return shards_; }
+  void attach(optim::Optimizer&) override {}
+  void zero(int) override { sync_.zero(); }
+  void last_microbatch(bool last) override { sync_.last_microbatch(last); }
+  GradSyncReport finish() override { return sync_.finish(); }
+  double gradient_norm() const override;
+  Tensor gradient(std::size_t place) const override { return parameters_[place]->grad(); }
+  void update(optim::Optimizer& optimizer, double lr, double gradient_scale) override {
+    optimizer.step(lr, gradient_scale);
+  }
+  std::vector<Copied> copies(const std::vector<optim::StateTensor>& tensors) const override;
+
+ private:
+  const nn::ParameterList& parameters_;
+  const DeviceMesh& mesh_;
+  GradSync sync_;
+  optim::ShardList shards_;
+};
+
+}  // namespace trireme
