@@ -20,10 +20,10 @@ struct Colours {
 constexpr std::array<Colours, 6> tones = {{
     {"plain", "#f6f8fa", "#d1d9e0", "#818b98", "#212830", "#3d444d", "#9198a1"},
     {"idle", "#eaeef2", "#eaeef2", "#c5ccd3", "#21272f", "#21272f", "#4a525c"},
-    {"blue", "#c2e0ff", "#6cb6ff", "#0969da", "#12406b", "#1f6fc4", "#58a6ff"},
-    {"orange", "#ffdcb3", "#ffac52", "#bc4c00", "#66380f", "#b35f12", "#f0883e"},
-    {"green", "#bdeac8", "#6fd187", "#1a7f37", "#17492a", "#25803f", "#3fb950"},
-    {"purple", "#e4d4ff", "#bf98ff", "#8250df", "#43306f", "#7a4fd0", "#ab7df8"},
+    {"blue", "#c2e0ff", "#6cb6ff", "#0969da", "#12406b", "#1a62b0", "#58a6ff"},
+    {"orange", "#ffdcb3", "#ffac52", "#bc4c00", "#66380f", "#9c510e", "#f0883e"},
+    {"green", "#bdeac8", "#6fd187", "#1a7f37", "#17492a", "#1e7035", "#3fb950"},
+    {"purple", "#e4d4ff", "#bf98ff", "#8250df", "#43306f", "#744ac8", "#ab7df8"},
 }};
 
 const Colours& colours(Tone tone) { return tones[static_cast<std::size_t>(tone)]; }
