@@ -3,10 +3,8 @@
 //   build/bin/zero_memory            GPT of 25M parameters, bf16, AdamW, dp=4 (ranks are threads); seconds
 //   build/bin/zero_memory 2          dp=2
 //
-// Convention: 2 bytes of bf16 weight, 4 of f32 gradient, 12 of f32 optimizer state (master, m, v), so that the
-// published formulas (Rajbhandari et al. 2020, figure 1, which has 2 + 2 + 12) become 18, 6 + 12/N, 2 + 16/N and 18/N.
-// "kept" is what is in use when all gradients of a step have been summed and nothing is under way; the rank with most
-// counts. Beside it the largest use of each category at any time of a step, buffers included, in bytes per parameter.
+// The formula is parallel/zero/formula.h. "kept" is what is in use when all gradients of a step have been summed and
+// nothing is under way; the rank with most counts. Beside it the largest use of each category at any time of a step, buffers included, in bytes per parameter.
 // Exit code 1 when what is kept is more than 5% over the formula. Read next: parallel/zero/zero.h.
 #include <cmath>
 #include <cstdio>
@@ -15,6 +13,7 @@
 #include "bench/command_line.h"
 #include "core/parallel_for.h"
 #include "core/random.h"
+#include "parallel/zero/formula.h"
 #include "train/gpt_setup.h"
 #include "train/trainer.h"
 
@@ -82,11 +81,6 @@ Use largest_over_ranks(const TrainOptions& o) {
   return largest;
 }
 
-double formula(int stage, double ranks) {
-  const std::array<double, 4> bytes = {18, 6 + 12 / ranks, 2 + 16 / ranks, 18 / ranks};
-  return bytes[static_cast<std::size_t>(stage)];
-}
-
 /// Whether all that is kept is as little as the formulas say.
 bool measure_all(int ranks) {
   const double count = static_cast<double>(parameter_count(options(1, 0).model.config));
@@ -102,10 +96,10 @@ bool measure_all(int ranks) {
       use.kept[i] /= count;
       use.peak[i] /= count;
     }
-    fits = fits && kept <= 1.05 * formula(stage, ranks);
-    std::printf("%-4d %8.2f %8.2f  |       %10.2f %9.2f %9.2f |       %10.2f %9.2f %9.2f %13.2f\n", stage,
-                formula(stage, ranks), kept, use.kept[0], use.kept[1], use.kept[2], use.peak[0], use.peak[1],
-                use.peak[2], use.peak[3]);
+    const double formula = zero_bytes(stage, ranks).total();
+    fits = fits && kept <= 1.05 * formula;
+    std::printf("%-4d %8.2f %8.2f  |       %10.2f %9.2f %9.2f |       %10.2f %9.2f %9.2f %13.2f\n", stage, formula,
+                kept, use.kept[0], use.kept[1], use.kept[2], use.peak[0], use.peak[1], use.peak[2], use.peak[3]);
   }
   return fits;
 }

@@ -4,12 +4,12 @@
 //   build/bin/schedule --pipeline interleaved:2 --stages 4 --micro-batches 8
 //
 // No model, no data: the same lists that train_gpt runs, checked and played in units of time.
-// Read next: parallel/pipeline/schedule.h.
+// Read next: parallel/pipeline/schedule.h, examples/pictures/schedule.h.
 #include <charconv>
 #include <cstdio>
 
 #include "core/io.h"
-#include "parallel/pipeline/svg.h"
+#include "examples/pictures/schedule.h"
 #include "train/flags.h"
 #include "train/program.h"
 
@@ -64,7 +64,7 @@ int main(int argc, char** argv) {
     const pipeline::Schedule schedule =
         pipeline::make_schedule(name, static_cast<int>(ranks), static_cast<int>(microbatches));
     std::fputs(pipeline::render(schedule, 0, costs).c_str(), stdout);
-    if (!svg.empty()) write_file(svg, pipeline::to_svg(schedule, costs));
+    if (!svg.empty()) write_file(svg, pictures::draw_schedule(schedule, costs));
     return 0;
   });
 }

@@ -65,21 +65,17 @@ struct RingAttention : Op {
   Tensor document_starts;  // [B, T] i32, or undefined
   Tensor q, kv, out, lse;  // [B, T/n, H, Dh], [2, B, T/n, Hkv, Dh], as q, [B, H, T/n]
 
-  int source(int step) const { return (ring->rank() + ring->size() - step) % ring->size(); }
-
   Block block(int step) const {
-    const int me = ring->rank(), from = source(step), n = ring->size();
-    const std::int64_t local = q.size(1), half = local / 2;
-    PositionRuns queries = zigzag(local * n, n, me), keys = zigzag(local * n, n, from);
-    Block b{.queries = {0, local}, .keys = {0, local}, .causal = from == me, .first_key = {}};
-    if (from < me) {
-      b.keys = {0, half};
-      keys = part(keys, 2, 0);
-    } else if (from > me) {
-      b.queries = {half, half};
-      queries = part(queries, 2, 1);
+    const int n = ring->size();
+    const std::int64_t local = q.size(1);
+    const RingStep s = ring_step(step, ring->rank(), n, local);
+    Block b{.queries = {s.first_query, s.queries}, .keys = {s.first_key, s.keys}, .causal = s.causal, .first_key = {}};
+    if (document_starts.defined()) {
+      PositionRuns queries = zigzag(local * n, n, ring->rank()), keys = zigzag(local * n, n, s.source);
+      if (s.queries < local) queries = part(queries, 2, 1);
+      if (s.keys < local) keys = part(keys, 2, 0);
+      b.first_key = first_keys(document_starts, queries, keys).to(q.device());
     }
-    if (document_starts.defined()) b.first_key = first_keys(document_starts, queries, keys).to(q.device());
     return b;
   }
 
@@ -180,6 +176,19 @@ struct RingAttention : Op {
 };
 
 }  // namespace
+
+RingStep ring_step(int step, int rank, int ranks, std::int64_t local) {
+  const std::int64_t half = local / 2;
+  RingStep s{.source = (rank + ranks - step) % ranks,
+             .first_query = 0,
+             .queries = local,
+             .first_key = 0,
+             .keys = local,
+             .causal = step == 0};
+  if (s.source < rank) s.keys = half;
+  if (s.source > rank) s.first_query = half, s.queries = half;
+  return s;
+}
 
 Tensor ring_attention(const Tensor& q, const Tensor& k, const Tensor& v, ProcessGroup& ring,
                       const Tensor& document_starts, double scale) {

@@ -20,6 +20,17 @@
 
 namespace trireme::nn {
 
+/// What a rank computes in one step of the ring: a run of its queries against a run of the keys that it holds then, both
+/// counted in the tokens of their rank.
+struct RingStep {
+  int source;  ///< the rank whose keys these are
+  std::int64_t first_query, queries;
+  std::int64_t first_key, keys;
+  bool causal;  ///< else every query sees every key
+};
+/// Step 0 to ranks - 1 of `rank`, where every rank has `local` tokens.
+RingStep ring_step(int step, int rank, int ranks, std::int64_t local);
+
 /// q [B, T/n, H, Dh], k, v [B, T/n, Hkv, Dh], H a multiple of Hkv, T/n even -> [B, T/n, H, Dh]. Collective over `ring`,
 /// of n ranks. document_starts [B, T] i32, of the whole sequence in its order: where the document of each token begins,
 /// before which it sees nothing; undefined: one document. scale 0 means 1 / sqrt(Dh).

@@ -1,6 +1,5 @@
 // A pipeline schedule as data: for every rank the list of what it does, in order. Generators make the lists, check.h
-// proves them before training, executor.h runs them, timeline.h and svg.h draw them; none of these knows how the others
-// work.
+// proves them before training, executor.h runs them, timeline.h draws them; none of these knows how the others work.
 //
 // The model is cut into stages, and stage s lives on rank s % P of the pp axis, as its chunk s / P: with one chunk a
 // rank, stage s on rank s. A batch is cut into micro-batches; one flows forward through the stages as an activation and

@@ -1,5 +1,5 @@
 // A schedule in time: when each computation runs if a message takes none, and the drawing of that for --dry-run and the
-// docs. parallel/pipeline/svg.h draws the same as a picture.
+// docs. examples/pictures/schedule.h draws the same as a picture.
 #pragma once
 
 #include <string>

@@ -282,7 +282,7 @@ TEST_CASE("output that cannot be written is a failure") {
 }
 
 TEST_CASE("every program explains itself") {
-  for (const char* program : {"train_gpt", "generate", "parity", "prepare_data", "schedule"}) {
+  for (const char* program : {"train_gpt", "generate", "parity", "prepare_data", "schedule", "pictures"}) {
     const Result help = run(program, "--help");
     CHECK_MESSAGE(help.code == 0, program);
     CHECK_MESSAGE(contains(help.output, "usage: " + std::string(program)), help.output);

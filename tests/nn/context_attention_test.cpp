@@ -2,6 +2,7 @@
 // and every gradient. Which tokens see which is checked apart, by values that say which key they come from.
 #include "nn/context_attention.h"
 #include "nn/documents.h"
+#include "nn/ring_attention.h"
 #include "nn/sequence_order.h"
 #include "parallel/mesh/redistribute.h"
 #include "tests/nn/mesh_support.h"
@@ -126,6 +127,34 @@ TEST_CASE("zigzag gives every token to one rank, and sequence order is its inver
     CHECK(same_bits(nn::to_rank_order(whole, cp), gathered));
     check_gradients("order", [cp](const std::vector<Tensor>& x) { return nn::to_sequence_order(x[0], cp); }, {whole});
     check_gradients("order", [cp](const std::vector<Tensor>& x) { return nn::to_rank_order(x[0], cp); }, {whole});
+  }
+}
+
+TEST_CASE("in a step of the ring every rank computes as many pairs as any other; in all steps each causal pair once") {
+  for (const int ranks : {2, 3, 4, 7}) {
+    CAPTURE(ranks);
+    constexpr std::int64_t local = 6, half = local / 2;
+    const std::int64_t length = local * ranks;
+    const auto place = [&](int rank, std::int64_t token) {  // in the sequence
+      const PositionRuns runs = nn::zigzag(length, ranks, rank);
+      const nn::PositionRun& run = runs.back().local <= token ? runs.back() : runs.front();
+      return run.global + token - run.local;
+    };
+    std::vector<int> computed(static_cast<std::size_t>(length * length));
+    for (int rank = 0; rank < ranks; ++rank) {
+      for (int step = 0; step < ranks; ++step) {
+        const nn::RingStep s = nn::ring_step(step, rank, ranks, local);
+        int pairs = 0;
+        for (std::int64_t q = s.first_query; q < s.first_query + s.queries; ++q) {
+          for (std::int64_t k = s.first_key; k < s.first_key + (s.causal ? q + 1 : s.keys); ++k, ++pairs)
+            ++computed[static_cast<std::size_t>(place(rank, q) * length + place(s.source, k))];
+        }
+        CHECK(pairs == (s.causal ? half * (local + 1) : half * local));
+      }
+    }
+    for (std::int64_t q = 0; q < length; ++q) {
+      for (std::int64_t k = 0; k < length; ++k) CHECK(computed[static_cast<std::size_t>(q * length + k)] == (k <= q));
+    }
   }
 }
 

@@ -4,12 +4,10 @@
 
 #include <algorithm>
 #include <functional>
-#include <set>
 
 #include "core/error.h"
 #include "parallel/pipeline/check.h"
 #include "parallel/pipeline/stage_plan.h"
-#include "parallel/pipeline/svg.h"
 #include "parallel/pipeline/timeline.h"
 
 using namespace trireme;
@@ -366,33 +364,6 @@ TEST_CASE("the timeline in text") {
   CHECK(cut.find("rank 1 |.   F0  F1") != std::string::npos);
   const std::string row = cut.substr(cut.find("rank 1"), 41);
   CHECK(row.substr(37) == "...\n");
-}
-
-TEST_CASE("the timeline as a picture: a box for each computation, its colour by kind and chunk") {
-  const auto count = [](const std::string& text, const std::string& part) {
-    int found = 0;
-    for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
-    return found;
-  };
-  for (const char* name : {"gpipe", "1f1b", "zero-bubble", "interleaved:3"}) {
-    CAPTURE(name);
-    const Schedule schedule = make_schedule(name, 3, 5);
-    const std::string svg = to_svg(schedule);
-    CHECK(svg.starts_with("<svg "));
-    CHECK(svg.ends_with("</svg>\n"));
-    CHECK(svg.find(headline(schedule)) != std::string::npos);
-    int computations = 0;
-    for (const auto& row : simulate(schedule)) computations += static_cast<int>(row.size());
-    const int in_legend = std::string_view(name) == "zero-bubble" ? 3 : 2;
-    CHECK(count(svg, "<title>") == computations + in_legend);
-    CHECK(count(svg, "forward of micro-batch 4") == schedule.stages);
-    CHECK(count(svg, "<text") == count(svg, "</text>"));
-    CHECK((svg.find("darker") != std::string::npos) == (schedule.chunks() > 1));
-    std::set<std::string> colours;  // of boxes: one for each kind and chunk
-    for (std::size_t at = svg.find("stroke="); at != std::string::npos; at = svg.find("stroke=", at + 1))
-      colours.insert(svg.substr(at - 9, 7));
-    CHECK(static_cast<int>(colours.size()) == in_legend * schedule.chunks());
-  }
 }
 
 TEST_CASE("stage plan: even counts, left-over blocks to the middle, then the first stage, never the last") {

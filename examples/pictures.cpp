@@ -1,0 +1,41 @@
+// Draws the pictures of docs/parallelism.md into a folder, each as an SVG file:
+//
+//   build/bin/pictures --out docs/pictures
+//
+// No model, no data, no dates: the same files every time. tests/pictures compares them with those that are committed.
+// Read next: examples/pictures/pictures.h.
+#include "examples/pictures/pictures.h"
+
+#include <cstdio>
+
+#include "core/io.h"
+#include "train/flags.h"
+#include "train/program.h"
+
+using namespace trireme;
+
+int main(int argc, char** argv) {
+  return run_program([&] {
+    std::string out;
+    Flags flags("pictures", "Draws the pictures of docs/parallelism.md.");
+    flags.group("output");
+    flags.add("out", "FOLDER", out, "folder to write the SVG files into; made if it is not there");
+    switch (flags.parse(argc, argv)) {
+      case Flags::Asked::help:
+        std::fputs(flags.help_text().c_str(), stdout);
+        return 0;
+      case Flags::Asked::print_config:
+        std::fputs(flags.config_text().c_str(), stdout);
+        return 0;
+      case Flags::Asked::run:
+        break;
+    }
+    if (out.empty()) fail(ExitCode::usage, "--out", "no folder is given; expected one, as in --out docs/pictures");
+    make_directories(out);
+    for (const pictures::Picture& picture : pictures::draw_all()) {
+      write_file(std::filesystem::path(out) / picture.name, picture.svg);
+      std::printf("%s/%s\n", out.c_str(), picture.name.c_str());
+    }
+    return 0;
+  });
+}

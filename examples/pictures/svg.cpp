@@ -1,0 +1,162 @@
+#include "examples/pictures/svg.h"
+
+#include <fmt/core.h>
+
+#include <array>
+#include <cmath>
+
+namespace trireme::pictures {
+
+namespace {
+
+/// The colours of one tone, on a light page and on a dark one.
+struct Colours {
+  const char* name;
+  const char *fill, *strong, *stroke;
+  const char *dark_fill, *dark_strong, *dark_stroke;
+};
+
+// In the order of Tone. Text of the page's colour is legible on every fill: a contrast of 4.5 at least.
+constexpr std::array<Colours, 6> tones = {{
+    {"plain", "#f6f8fa", "#d1d9e0", "#818b98", "#212830", "#3d444d", "#9198a1"},
+    {"idle", "#eaeef2", "#eaeef2", "#c5ccd3", "#21272f", "#21272f", "#4a525c"},
+    {"blue", "#c2e0ff", "#6cb6ff", "#0969da", "#12406b", "#1a62b0", "#58a6ff"},
+    {"orange", "#ffdcb3", "#ffac52", "#bc4c00", "#66380f", "#9c510e", "#f0883e"},
+    {"green", "#bdeac8", "#6fd187", "#1a7f37", "#17492a", "#1e7035", "#3fb950"},
+    {"purple", "#e4d4ff", "#bf98ff", "#8250df", "#43306f", "#744ac8", "#ab7df8"},
+}};
+
+const Colours& colours(Tone tone) { return tones[static_cast<std::size_t>(tone)]; }
+
+std::string rules(bool dark) {
+  std::string css = dark ? ".page{fill:#0d1117}text{fill:#e6edf3}.muted{fill:#9198a1}\n"
+                         : ".page{fill:#fff}text{fill:#1f2328}.muted{fill:#59636e}\n";
+  for (const Colours& c : tones) {
+    const char* stroke = dark ? c.dark_stroke : c.stroke;
+    css +=
+        fmt::format(".{0}{{fill:{1};stroke:{2}}}.{0}.strong{{fill:{3}}}.{0}-line{{stroke:{2}}}.{0}-head{{fill:{2}}}\n",
+                    c.name, dark ? c.dark_fill : c.fill, stroke, dark ? c.dark_strong : c.strong);
+  }
+  return css;
+}
+
+/// From the middle of a line of text down to its baseline, in parts of its size.
+constexpr double baseline = 11.0 / 32;
+
+std::string number(double value) {
+  const double tenths = std::round(value * 10) / 10;
+  return fmt::format("{:g}", tenths == 0 ? 0 : tenths);  // no -0
+}
+
+std::string at(Point p) { return number(p.x) + " " + number(p.y); }
+
+std::string escaped(std::string_view text) {
+  std::string result;
+  for (const char c : text) {
+    switch (c) {
+      case '&':
+        result += "&amp;";
+        break;
+      case '<':
+        result += "&lt;";
+        break;
+      case '>':
+        result += "&gt;";
+        break;
+      default:
+        result += c;
+    }
+  }
+  return result;
+}
+
+/// Where a line must point to arrive at `to`, and the place from which it points there.
+Point control(Point from, Point to, Bend bend) {
+  switch (bend) {
+    case Bend::horizontal:
+      return {(from.x + to.x) / 2, to.y};
+    case Bend::vertical:
+      return {to.x, (from.y + to.y) / 2};
+    default:
+      return from;
+  }
+}
+
+}  // namespace
+
+Tone tone_of_rank(int rank) {
+  constexpr std::array<Tone, 4> order = {Tone::blue, Tone::orange, Tone::green, Tone::purple};
+  return order[static_cast<std::size_t>(rank) % order.size()];
+}
+
+double text_width(std::string_view text, double size) {
+  std::size_t letters = 0;
+  for (const char c : text) letters += (static_cast<unsigned char>(c) & 0xC0U) != 0x80U ? 1U : 0U;  // of UTF-8
+  return 0.625 * size * static_cast<double>(letters);
+}
+
+Drawing::Drawing(std::string title, std::string description)
+    : title_(std::move(title)), description_(std::move(description)) {}
+
+void Drawing::box(const Rect& rect, const BoxStyle& style) {
+  body_ +=
+      fmt::format("<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" class=\"{}{}\"", number(rect.x), number(rect.y),
+                  number(rect.width), number(rect.height), colours(style.tone).name, style.depth > 0 ? " strong" : "");
+  if (style.radius > 0) body_ += fmt::format(" rx=\"{}\"", number(style.radius));
+  std::string more;  // as a style, which wins over the classes
+  if (style.depth > 0 && style.depth < 1) more += fmt::format("fill-opacity:{:.2g};", 0.45 + 0.55 * style.depth);
+  if (style.border == Border::none) more += "stroke:none;";
+  if (!more.empty()) body_ += fmt::format(" style=\"{}\"", more);
+  if (style.border == Border::dashed) body_ += " stroke-dasharray=\"4 3\"";
+  body_ += style.hint.empty() ? "/>\n" : fmt::format("><title>{}</title></rect>\n", escaped(style.hint));
+}
+
+void Drawing::polygon(const std::vector<Point>& corners, Tone tone) {
+  std::string path;
+  for (const Point& corner : corners) path += (path.empty() ? "M" : "L") + at(corner);
+  body_ += fmt::format("<path d=\"{}Z\" class=\"{}\"/>\n", path, colours(tone).name);
+}
+
+void Drawing::line(Point from, Point to, const LineStyle& style) {
+  const Point before = control(from, to, style.bend), after = control(to, from, style.bend);
+  const double length = std::hypot(to.x - before.x, to.y - before.y);
+  const Point along = {(to.x - before.x) / length, (to.y - before.y) / length};
+  const double head = style.arrow ? 4 + 2 * style.width : 0;
+  const Point end = {to.x - along.x * head, to.y - along.y * head};
+  body_ += fmt::format("<path d=\"M{}{}{}\" fill=\"none\" class=\"{}-line\" stroke-width=\"{}\"{}/>\n", at(from),
+                       style.bend == Bend::straight ? "L" : fmt::format("C{},{},", at(after), at(before)), at(end),
+                       colours(style.tone).name, number(style.width), style.dashed ? " stroke-dasharray=\"4 3\"" : "");
+  if (!style.arrow) return;
+  const Point side = {-along.y * head / 2, along.x * head / 2};
+  body_ += fmt::format("<path d=\"M{}L{}L{}Z\" class=\"{}-head\"/>\n", at(to), at({end.x + side.x, end.y + side.y}),
+                       at({end.x - side.x, end.y - side.y}), colours(style.tone).name);
+}
+
+void Drawing::text(Point point, std::string_view content, const TextStyle& style) {
+  body_ += fmt::format("<text x=\"{}\" y=\"{}\"", number(point.x), number(point.y + baseline * style.size));
+  if (style.anchor != Anchor::start)
+    body_ += fmt::format(" text-anchor=\"{}\"", style.anchor == Anchor::end ? "end" : "middle");
+  if (style.size != 13) body_ += fmt::format(" font-size=\"{}\"", number(style.size));
+  if (style.bold) body_ += " font-weight=\"bold\"";
+  if (style.muted) body_ += " class=\"muted\"";
+  body_ += fmt::format(">{}</text>\n", escaped(content));
+}
+
+void Drawing::label(const Rect& rect, const BoxStyle& style, std::string_view content, const TextStyle& text_style) {
+  box(rect, style);
+  TextStyle centred = text_style;
+  centred.anchor = Anchor::middle;
+  text(rect.centre(), content, centred);
+}
+
+std::string Drawing::svg(double width, double height) const {
+  return fmt::format(
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} {1}\" role=\"img\" "
+      "aria-labelledby=\"title description\" font-family=\"Helvetica, Arial, sans-serif\" font-size=\"13\">\n"
+      "<title id=\"title\">{2}</title>\n<desc id=\"description\">{3}</desc>\n"
+      "<style>\ntext{{pointer-events:none}}\n{4}@media (prefers-color-scheme: dark){{\n{5}}}\n</style>\n"
+      "<rect width=\"100%\" height=\"100%\" class=\"page\"/>\n{6}</svg>\n",
+      number(width), number(height), escaped(title_), escaped(description_), rules(false), rules(true), body_);
+}
+
+}  // namespace trireme::pictures

@@ -1,0 +1,73 @@
+// The pictures of the documentation: the files in docs/pictures are what examples/pictures draws, and a schedule is drawn
+// whole. Run from the repository's root, as ctest does.
+#include "examples/pictures/pictures.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "core/io.h"
+#include "examples/pictures/schedule.h"
+
+using namespace trireme;
+
+namespace {
+
+int count(std::string_view text, std::string_view part) {
+  int found = 0;
+  for (std::size_t at = text.find(part); at != std::string_view::npos; at = text.find(part, at + 1)) ++found;
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("docs/pictures holds what the program pictures draws: if not, run ./trireme pictures") {
+  std::vector<std::string> names;
+  for (const pictures::Picture& picture : pictures::draw_all()) {
+    CAPTURE(picture.name);
+    names.push_back(picture.name);
+    // One CHECK without the two documents, which are long.
+    const bool same = read_file(std::filesystem::path("docs/pictures") / picture.name) == picture.svg;
+    CHECK(same);
+  }
+  std::sort(names.begin(), names.end());
+  CHECK(list_folder("docs/pictures") == names);
+}
+
+TEST_CASE("every picture is small, explains itself, and has colours for a dark page") {
+  const std::string chapter = read_file("docs/parallelism.md");
+  for (const pictures::Picture& picture : pictures::draw_all()) {
+    CAPTURE(picture.name);
+    CHECK(picture.svg.size() < 40'000);
+    CHECK(picture.svg.find("<title id=\"title\">") != std::string::npos);
+    CHECK(picture.svg.find("<desc id=\"description\">") != std::string::npos);
+    CHECK(picture.svg.find("prefers-color-scheme: dark") != std::string::npos);
+    CHECK(count(picture.svg, "<text") == count(picture.svg, "</text>"));
+    CHECK(picture.svg.ends_with("</svg>\n"));
+    CHECK(chapter.find("pictures/" + picture.name) != std::string::npos);
+  }
+}
+
+TEST_CASE("a schedule as a picture: a box for each computation, its colour by kind and chunk") {
+  using namespace pipeline;
+  for (const char* name : {"gpipe", "1f1b", "zero-bubble", "interleaved:3"}) {
+    CAPTURE(name);
+    const Schedule schedule = make_schedule(name, 3, 5);
+    const std::string svg = pictures::draw_schedule(schedule);
+    CHECK(svg.find("Pipeline schedule " + headline(schedule)) != std::string::npos);
+    int computations = 0;
+    for (const auto& row : simulate(schedule)) computations += static_cast<int>(row.size());
+    CHECK(count(svg, "<title>") == computations);
+    CHECK(count(svg, "forward of micro-batch 4") == schedule.stages);
+    CHECK((svg.find("stronger colour") != std::string::npos) == (schedule.chunks() > 1));
+    std::set<std::string> looks;  // of boxes with a hint: one for each kind and chunk
+    for (std::size_t at = svg.find("<rect"); at != std::string::npos; at = svg.find("<rect", at + 1)) {
+      const std::string box = svg.substr(at, svg.find('\n', at) - at);
+      if (box.find("<title>") != std::string::npos)
+        looks.insert(box.substr(box.find("class="), box.find('>') - box.find("class=")));
+    }
+    const int kinds = std::string_view(name) == "zero-bubble" ? 3 : 2;
+    CHECK(static_cast<int>(looks.size()) == kinds * schedule.chunks());
+  }
+}
