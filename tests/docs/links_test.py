@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Every relative link of the documentation leads to a file, and its anchor to a heading.
+"""Every relative link of the documentation leads to a file, its anchor to a heading, and a named test exists.
 
     tests/docs/links_test.py
 """
@@ -13,6 +13,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import pages  # noqa: E402
 
+NAMED_TESTS = re.compile(r'`([a-z_]+/[a-z_0-9]+)`:((?: ?"[^"]+"(?: \([^)]*\))?;?)+)')
 LINK = re.compile(r"\]\(([^()\s]+)\)")
 
 
@@ -48,6 +49,18 @@ class Links(unittest.TestCase):
     def test_links(self):
         wrong = [fault for page in pages.pages() for fault in wrong_links(page)]
         self.assertEqual(wrong, [], "\n" + "\n".join(wrong))
+
+    def test_named_tests(self):
+        """As in `comm/threads_test`: "threads pass the suite"; "bf16 sums" (a remark)."""
+        count, wrong = 0, []
+        for page in pages.pages():
+            for path, names in NAMED_TESTS.findall(pages.prose(page)):
+                count += 1
+                source = re.sub(r'"\s*\n\s*"', "", pages.read(f"tests/{path}.cpp"))
+                wrong += [f"{page}: tests/{path}.cpp has no \"{name}" for name in re.findall(r'"([^"]+)"', names)
+                          if name not in source]
+        self.assertEqual(wrong, [], "\n" + "\n".join(wrong))
+        self.assertGreater(count, 0)
 
     def test_the_readme_is_short(self):
         lines = pages.read("README.md").splitlines()
