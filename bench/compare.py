@@ -3,6 +3,7 @@
 
     bench/compare.py                                              Trireme alone, printed: what ./trireme bench does
     bench/compare.py --python VENV/bin/python --llmc LLMC --write    with peers, into bench/results/cpu_NAME.{json,md}
+    bench/compare.py ... --write --readme                         and a few of its rows into README.md
     bench/compare.py --only bf16-T256 --rounds 9 ... --write         one contest again; the others in the file stay
 
 A contest starts its programs once. They warm up, and then step in turns, some seconds each, round after round: A B C A
@@ -280,7 +281,7 @@ def parse(names):
                    default=next(filter(os.path.exists, PRELOADS), ""))
     p.add_argument("--bin", default=os.path.join(ROOT, "build", "bin"), help="where Trireme's programs are")
     p.add_argument("--write", action="store_true", help="into bench/results/")
-    p.add_argument("--readme", action="store_true", help="with --write: the table into README.md, too")
+    p.add_argument("--readme", action="store_true", help="with --write: some rows of the table into README.md, too")
     p.add_argument("--name", help="of the machine, in the files' names (default: from its processor)")
     o = p.parse_args()
     o.contests = o.only or (names if o.write else [name for name in names if name != "kernels"])
@@ -319,12 +320,11 @@ class Results:
             write(self.path + ".json", json.dumps(self.all, indent=1) + "\n")
             write(self.path + ".md", goals.page(self.all))
 
-    def into_readme(self):
-        path = os.path.join(ROOT, "README.md")
+    def into_readme(self, path):
         begin, end = (f"<!-- performance: {which} -->\n" for which in ("begin", "end"))
         with open(path, encoding="utf-8") as file:
             before, rest = file.read().split(begin)
-        write(path, f"{before}{begin}\n{goals.table(self.all)}\n{end}{rest.split(end)[1]}")
+        write(path, f"{before}{begin}\n{goals.summary(self.all)}\n{end}{rest.split(end)[1]}")
 
     def add_kernels(self, page):
         if self.path:
@@ -347,7 +347,7 @@ def main():
     if results.all["contests"]:
         print(goals.page(results.all))
     if o.readme:
-        results.into_readme()
+        results.into_readme(os.path.join(ROOT, "README.md"))
     if results.path:
         print(f"written to {os.path.relpath(results.path)}*")
 

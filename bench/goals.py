@@ -192,6 +192,14 @@ def group_lines(contests):
     return "\n\n".join(lines)
 
 
+def share(row_of_table):
+    return "" if row_of_table["of_limit"] is None else f"{100 * row_of_table['of_limit']:.0f}%"
+
+
+def met(row_of_table):
+    return {True: "yes", False: "**no**", None: "not measured"}[row_of_table["met"]]
+
+
 def table(results):
     """The machine, and a line for each row."""
     lines = [group_lines(results["contests"]), "",
@@ -203,9 +211,27 @@ def table(results):
             compared += f" ({r['ratio_low']:.2f} to {r['ratio_high']:.2f})"
         if "activations" in r:
             compared = f"activations {r['activations']:.2f}, time {r['time']:.2f}"
-        share = "" if r["of_limit"] is None else f"{100 * r['of_limit']:.0f}%"
-        met = {True: "yes", False: "**no**", None: "not measured"}[r["met"]]
-        lines.append(f"| {r['what']} | {r['goal']} | {r['ours']} | {r['peer']} | {compared} | {share} | {met} |")
+        lines.append(f"| {r['what']} | {r['goal']} | {r['ours']} | {r['peer']} | {compared} | {share(r)} | {met(r)} |")
+    return "\n".join(lines) + "\n"
+
+
+# The rows of the README, by their `what`; the whole table is in bench/results/.
+TELLING = {"GPT-2 124M step, f32, B=4 T=256", "GPT-2 124M step, f32, B=4 T=256: peak memory of the process",
+           "GPT-2 124M step, bf16, B=4 T=256", "small character model, step, f32",
+           "dp=2, a core each, GPT-2 124M, bf16, B=4 T=256", "generation, GPT-2 124M, bf16, batch 1"}
+
+
+def summary(results):
+    """A few rows of the table, without goals and ranges, for the README."""
+    first = groups(results["contests"])[0]
+    m = first["machine"]
+    lines = [f"{m['cpu']}, {m['cores']} cores, {m['threads']} thread{'s' if m['threads'] > 1 else ''}, "
+             f"{' to '.join(sorted(first['dates']))}, commit {first['commit']}:", "",
+             "| what | Trireme | peer | ratio | of the limit | goal met |", "|---|---|---|---|---|---|"]
+    for r in results["rows"]:
+        if r["what"] in TELLING:
+            compared = f"{r['ratio']:.2f}" if "ratio" in r else ""
+            lines.append(f"| {r['what']} | {r['ours']} | {r['peer']} | {compared} | {share(r)} | {met(r)} |")
     return "\n".join(lines) + "\n"
 
 

@@ -70,8 +70,8 @@ our_files() {
 walk_files() {
   local tests=() pattern
   for pattern in "$@"; do tests+=(-o -name "$pattern"); done
-  find . -type d \( -path ./.git -o -path './build*' -o -path './run*' \) -prune -o -type f \( "${tests[@]:1}" \) -print |
-    sed 's|^\./||'
+  find . -type d \( -path ./.git -o -path './build*' -o -path './run*' \) -prune -o -type f \( "${tests[@]:1}" \) \
+    -print | sed 's|^\./||'
 }
 
 # ctest_counted FOLDER [CTEST ARGUMENTS...]: runs the tests of a build folder, one a core at a time and two at most, as
@@ -80,7 +80,8 @@ ctest_counted() {
   local folder=$1 status=0 passed failed
   shift
   rm -rf "$folder/Testing"
-  ctest --test-dir "$folder" --parallel "$(tests_at_once)" --output-on-failure --no-tests=error --output-junit Testing/junit.xml "$@" </dev/null ||
+  ctest --test-dir "$folder" --parallel "$(tests_at_once)" --output-on-failure --no-tests=error \
+    --output-junit Testing/junit.xml "$@" </dev/null ||
     status=$?
   read -r passed failed < <(awk -f scripts/count_tests.awk "$folder/Testing/junit.xml" \
     "$folder/Testing/Temporary/LastTest.log")

@@ -110,5 +110,6 @@ for ((row = 1; row < ${#rows[@]}; ++row)); do
   printf 'row %2d  %-4s  %-38s %s\n' "$row" "$result" "${rows[row]}" "$scripts"
 done
 say
-say "${#names[@]} scripts, ${#failed[@]} failed${failed[*]:+: ${failed[*]}}; $without of $((${#rows[@]} - 1)) rows have no script; $(duration $((SECONDS - began)))"
+without="$without of $((${#rows[@]} - 1)) rows have no script"
+say "${#names[@]} scripts, ${#failed[@]} failed${failed[*]:+: ${failed[*]}}; $without; $(duration $((SECONDS - began)))"
 [ "${#failed[@]}" -eq 0 ]

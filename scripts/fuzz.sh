@@ -25,7 +25,8 @@ fuzz_one() {
     "$(find "build-fuzz/corpus/$target" -type f | wc -l)" \
     "$([ "$status" -eq 0 ] && echo 'nothing found' || echo 'A FINDING')")"
   [ "$status" -eq 0 ] && return 0
-  grep -E -A 25 'ERROR: |runtime error|terminate called|what\(\)|Test unit written' "$log" | head -n 60 | sed 's/^/  | /'
-  say "  The whole of it is in $log; the input lies in build-fuzz/findings. Mend the parser, and commit the input to $known."
+  grep -E -A 25 'ERROR: |runtime error|terminate called|what\(\)|Test unit written' "$log" |
+    head -n 60 | sed 's/^/  | /'
+  say "  The whole log is $log; the input is in build-fuzz/findings. Fix the parser, and commit the input to $known."
   return 1
 }

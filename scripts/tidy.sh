@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # clang-tidy over the sources that build/ compiles, all cores at once. A file that was clean is not looked at again
 # until it, a header of ours that it includes, its flags or .clang-tidy change: the user's cache folder holds an empty
-# file per clean state, for all clones. `scripts/tidy.sh [PATH...]` limits it to sources whose path contains one of the arguments.
+# file per clean state, for all clones. `scripts/tidy.sh [PATH...]` limits it to sources whose path contains one of the
+# arguments.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . scripts/common.sh
@@ -17,8 +18,8 @@ state_of() {
   headers=$(awk -v source="$1" '$1 == source {$1 = ""; print; exit}' "$DEPENDENCIES")
   [ -n "$headers" ] || return 0
   # shellcheck disable=SC2086  # a list of names without spaces
-  { cat .clang-tidy "$1" $headers && grep -F "$1" "$COMMANDS" | sed "s|$PWD|.|g" && clang-tidy-14 --version; } 2>/dev/null |
-    sha256sum | cut -d ' ' -f 1
+  { cat .clang-tidy "$1" $headers && grep -F "$1" "$COMMANDS" | sed "s|$PWD|.|g" && clang-tidy-14 --version; } \
+    2>/dev/null | sha256sum | cut -d ' ' -f 1
 }
 
 # One source: 0 when clean. Prints its findings only.
@@ -36,8 +37,8 @@ check_one() {
 }
 
 # The commands of build/, one a source: clang-tidy looks at a source once for each command it finds, and kernels are
-# compiled four times. The command without sanitizers and by g++ is taken where there is one. Not the tests: they capture
-# structured bindings, which clang 14 cannot parse, and are checked by being run.
+# compiled four times. The command without sanitizers and by g++ is taken where there is one. Tests are left out: they
+# capture structured bindings, which clang 14 cannot parse, and are checked by being run.
 one_command_a_source() {
   mkdir -p "$WORK" "$CLEAN"
   awk '

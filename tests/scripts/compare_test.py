@@ -109,6 +109,36 @@ class Stored(unittest.TestCase):
         self.assertEqual(goals.fault_rows(contests)[0]["ours"], "70 (ranks-f32 dp=2)")
         self.assertFalse(goals.fault_rows(contests)[0]["met"])
 
+    def test_rows_for_the_readme(self):
+        results = self.results(200e9)
+        for name in ("f32-T64", "f32-T256", "char"):
+            results.add(name, contest(1e9), machine(220e9))
+        lines = goals.summary(results.all).splitlines()
+        self.assertEqual(lines[0], "A Processor, 2 cores, 2 threads, 2026-01-01, commit abc:")
+        self.assertEqual([line.split(" | ")[0] for line in lines[4:]],
+                         ["| GPT-2 124M step, f32, B=4 T=256",
+                          "| GPT-2 124M step, f32, B=4 T=256: peak memory of the process",
+                          "| small character model, step, f32"])
+        readme = os.path.join(self.folder.name, "README.md")
+        compare.write(readme, "before\n<!-- performance: begin -->\nold\n<!-- performance: end -->\nafter\n")
+        results.into_readme(readme)
+        with open(readme, encoding="utf-8") as file:
+            self.assertEqual(file.read(), "before\n<!-- performance: begin -->\n\n" + "\n".join(lines)
+                             + "\n\n<!-- performance: end -->\nafter\n")
+
+
+class Written(unittest.TestCase):
+    """README and the pages in bench/results say what the stored figures say."""
+
+    def test_readme_and_page(self):
+        base = os.path.join(BENCH, "results", "cpu_amd_epyc_2_cores")
+        with open(base + ".json", encoding="utf-8") as file:
+            results = json.load(file)
+        with open(base + ".md", encoding="utf-8") as file:
+            self.assertEqual(file.read(), goals.page(results))
+        with open(os.path.join(os.path.dirname(BENCH), "README.md"), encoding="utf-8") as file:
+            self.assertIn(goals.summary(results), file.read(), "bench/compare.py --write --readme writes these rows")
+
 
 def products(*rows, threads=2):
     names = ["ours", "theirs"]

@@ -1,0 +1,12 @@
+// Context of the process group over NCCL in docs/cuda.md: see snippets_test.py.
+#include "cuda/runtime/open.h"
+#include "parallel/comm/nccl_group.h"
+#include "parallel/comm/watch/watchdog.h"
+#include "train/ranks.h"
+
+using namespace trireme;
+
+void make_world(Rank& rank, int visible, ProcessGroup::Deadline deadline,
+                const std::function<void(const std::exception_ptr&)>& on_failure) {
+  // SNIPPET
+}

@@ -1,0 +1,6 @@
+// Context of snippets that are a module: see snippets_test.py.
+#include "nn/mlp.h"
+
+using namespace trireme;
+
+// SNIPPET
