@@ -18,6 +18,11 @@ Batch Model::enter(const Batch& batch) {
 }
 
 Batch Model::local_part(const Batch& batch) {
+  if (mesh().size(Axis::cp) > 1)
+    fail(ExitCode::usage, "model",
+         "a model of the architecture '{}' does not divide its samples over cp, so each rank of {} would count all of "
+         "them; expected cp=1; change --mesh, or override Model::local_part",
+         architecture(), to_string(mesh().shape()));
   Batch local = batch;
   for (auto& [name, tensor] : local.tensors) tensor = tensor.to(device());
   return local;
@@ -37,7 +42,7 @@ Tensor Model::hidden(int stage, const Tensor& input, const Batch& batch) {
   Tensor x = stage == 0 ? front(batch) : input;
   const nn::Recompute& saving = parallelism().recompute;
   const RepeatCheapInputs scope(saving.kind == nn::Recompute::Kind::selective);
-  for (const Block& block : blocks_) {
+  for (const PlacedBlock& block : blocks_) {
     if (!range.contains(block.index)) continue;  // of another stage on this rank
     x = saving.of_block(block.index) ? recomputed(*block.module, x) : (*block.module)(x);
   }
@@ -60,8 +65,7 @@ Tensor Model::recomputed(nn::Module& block, const Tensor& x) {
 std::vector<Model::Setting> Model::settings(const std::string& configuration, const std::string& path) const {
   std::vector<Setting> settings;
   const nlohmann::json fields = parse_json(configuration, path);
-  for (const auto& [key, value] : fields.items())
-    settings.emplace_back(flag_of(key), setting_text(value));
+  for (const auto& [key, value] : fields.items()) settings.emplace_back(flag_of(key), setting_text(value));
   return settings;
 }
 

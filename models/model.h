@@ -81,7 +81,8 @@ class Model {
 
   /// What the first stage does with a micro-batch before its blocks.
   virtual Tensor front(const Batch& batch) = 0;
-  /// enter() without what all models do: by default, every tensor on the model's device.
+  /// This rank's part of the tensors, on the model's device: of sequences that are cut over cp, its tokens. By default all
+  /// of every tensor, and ExitCode::usage with cp > 1, as samples would be counted once for each rank.
   virtual Batch local_part(const Batch& batch);
 
   const nn::Build& build() const { return build_; }
@@ -95,7 +96,7 @@ class Model {
   void make_blocks(const std::function<std::unique_ptr<nn::Module>(const nn::Build& block, int index)>& make);
 
  private:
-  struct Block {
+  struct PlacedBlock {
     int index;  // in the whole model
     std::unique_ptr<nn::Module> module;
   };
@@ -103,7 +104,7 @@ class Model {
 
   nn::Build build_;
   pipeline::StagePlan plan_;
-  std::vector<Block> blocks_;
+  std::vector<PlacedBlock> blocks_;
 };
 
 }  // namespace trireme

@@ -1,27 +1,30 @@
-// Tutorial 5: a block of one's own on every axis of the mesh and under ZeRO, compared with one rank.
+// Tutorial 5: a model of one's own on every axis of the mesh, with any schedule and under ZeRO, compared with one rank;
+// and saved on one mesh, resumed on another.
 //
 //   build/bin/tutorial_own_block
 //
-// The model stands on top: Gated, Block and Head name no axis. Below it are the training step, with what a pipeline
-// needs, and the comparison of losses and gradients. docs/writing_a_model.md goes through all of it.
+// The model stands on top: Gated, Block, Head and OwnModel name no axis. Below it are the training step, the comparison
+// of losses and gradients, and the checkpoint. docs/writing_a_model.md goes through all of it.
 #include <fmt/core.h>
 
 #include <cmath>
+#include <filesystem>
 #include <map>
+#include <mutex>
 
 #include "data/corpus.h"
 #include "data/sampler.h"
+#include "models/model.h"
 #include "nn/attention.h"
 #include "nn/cross_entropy.h"
 #include "nn/moe.h"
 #include "nn/positions.h"
 #include "nn/sequence_order.h"
 #include "nn/vocab_embedding.h"
-#include "optim/gradient_norm.h"
-#include "parallel/pipeline/executor.h"
-#include "parallel/pipeline/stage_plan.h"
-#include "parallel/zero/zero.h"
 #include "train/program.h"
+#include "train/saved_run.h"
+#include "train/setup.h"
+#include "train/trainer.h"
 
 using namespace trireme;
 
@@ -76,38 +79,125 @@ struct Head : nn::Module {
   Tensor forward(const Tensor& x) override { return table.logits(norm(x)); }  // [B, T, D] -> [B, T, V/tp]
 };
 
-/// The part of the model that lives on one pipeline rank.
-struct Model {
+/// The part of the model that lives on one rank. Model cuts the blocks into stages, and recomputes them.
+struct OwnModel : Model {
   std::unique_ptr<nn::VocabEmbedding> tokens;  // first stage
-  std::vector<std::unique_ptr<Block>> blocks;
-  std::unique_ptr<Head> head;  // last stage
-
-  Model(const nn::Build& b, std::int64_t vocab) {
-    const DeviceMesh& mesh = b.mesh();
-    const pipeline::StagePlan plan = pipeline::stage_plan(layers, mesh.size(Axis::pp));
-    const pipeline::BlockRange mine = plan[static_cast<std::size_t>(mesh.coord(Axis::pp))];
-    // unit(): what ZeRO 3 gathers together.
-    if (mesh.is_first(Axis::pp))
-      tokens = std::make_unique<nn::VocabEmbedding>((b / "tokens").unit(), vocab, width, 0.02, false);
-    for (int i = mine.first; i < mine.end(); ++i)
-      blocks.push_back(std::make_unique<Block>((b / "blocks" / std::to_string(i)).unit()));
-    if (mesh.is_last(Axis::pp)) head = std::make_unique<Head>((b / "head").unit(), vocab);
+  std::unique_ptr<Head> head;                  // last stage
+  OwnModel(const nn::Build& b, std::int64_t vocab, pipeline::StagePlan plan) : Model(b, std::move(plan)) {
+    if (holds_front()) tokens = std::make_unique<nn::VocabEmbedding>(front_unit("tokens"), vocab, width, 0.02, false);
+    make_blocks([](const nn::Build& block, int) { return std::make_unique<Block>(block); });
+    if (holds_end()) head = std::make_unique<Head>(end_unit("head"), vocab);
   }
 
-  /// [B, T, D] from the stage before, or the first stage's ids [B, T] -> [B, T, D]; last stage: logits [B, T, V/tp].
-  Tensor operator()(const Tensor& input, const Tensor& ids) {
-    Tensor x = tokens ? (*tokens)(ids) : input;
-    for (const auto& block : blocks) x = (*block)(x);
-    return head ? (*head)(x) : x;
+  Tensor front(const Batch& batch) override { return (*tokens)(batch["inputs"]); }  // ids [B, T] -> [B, T, D]
+  Tensor loss(const Tensor& hidden, const Batch& batch, double scale) override {
+    return nn::cross_entropy(
+        (*head)(hidden), batch["targets"],
+        {.slice = head->table.slice(), .group = &mesh().group(Axis::tp), .smoothing = 0, .scale = scale});
+  }
+  Shape hidden_shape(std::int64_t samples) const override {  // of this rank's positions: [B, T/(cp tp), D]
+    return {samples, context / nn::sequence_length(mesh(), parallelism(), 1), width};
+  }
+  Batch local_part(const Batch& batch) override {  // [B, T] -> [B, T/cp]
+    Batch local = batch;
+    for (auto& [name, ids] : local.tensors) ids = nn::local_tokens(ids, mesh());
+    return local;
+  }
+  std::string architecture() const override { return "own"; }
+  std::string configuration() const override {
+    return fmt::format(R"({{"width": {}, "heads": {}, "layers": {}}})", width, heads, layers);
   }
 };
 
-// ---- training it on a mesh, and comparing -----------------------------------------------------------------------------
+// ---- training it on a mesh ------------------------------------------------------------------------------------------
+
+struct Choice {
+  const char* mesh;
+  int zero = 0;
+  const char* pipeline = "1f1b";
+  const char* recompute = "none";
+};
+
+TrainOptions options_of(const Choice& choice) {
+  TrainOptions o;
+  o.mesh.axes = choice.mesh;
+  o.mesh.zero = choice.zero;
+  o.mesh.zero_resident = 0;  // these weights are so small that all of them would stay whole
+  o.mesh.pipeline = choice.pipeline;
+  o.precision.recompute = choice.recompute;
+  o.batch = {.micro_batch = micro_batch, .global_batch = global_batch};
+  o.optimizer.optimizer = "sgd";
+  o.optimizer.weight_decay = 0;
+  o.run.seed = 7;
+  resolve(o, 0);
+  return o;
+}
+
+/// One rank's part of a run.
+class Run {
+ public:
+  Run(const std::shared_ptr<ProcessGroup>& world, const TrainOptions& o, const Corpus& corpus)
+      : mesh(std::make_shared<const DeviceMesh>(world, o.mesh.shape)),
+        trainer(std::make_unique<OwnModel>(make_build(o, mesh), corpus.tokenizer->vocab_size(),
+                                           pipeline::stage_plan(layers, o.mesh.stages())),
+                o),
+        identity{.seed = o.run.seed, .tokenizer = corpus.tokenizer->to_json(), .data = corpus.hash},
+        sampler_(corpus.train, context, 7),
+        plan_(o.batch_sizes().on_rank(mesh->coord(Axis::dp))) {}
+
+  /// The gradients of the next step; returns its loss. The same on every rank.
+  double gradients() {
+    const auto next = [&](int microbatch) {
+      return sampler_.make_batch(plan_.first_sample(progress.samples, microbatch), micro_batch);
+    };
+    constexpr double scale = 1.0 / (global_batch * context);  // the only division
+    return pipeline::global_loss(*mesh, trainer.gradients(next, scale).pipeline.loss);
+  }
+  void update() {
+    trainer.update(0.5, trainer.gradient_norm());
+    ++progress.steps;
+    progress.samples += global_batch;
+  }
+
+  std::shared_ptr<const DeviceMesh> mesh;
+  Trainer trainer;
+  Progress progress;
+  RunIdentity identity;
+
+ private:
+  Sampler sampler_;
+  BatchPlan plan_;
+};
+
+/// Calls f(run) on every rank of the mesh.
+template <class F>
+void on_mesh(const Choice& choice, const Corpus& corpus, const F& f) {
+  const TrainOptions o = options_of(choice);
+  run_thread_ranks(o.mesh.shape.ranks(), 1, std::chrono::seconds(60), [&](const std::shared_ptr<ProcessGroup>& world) {
+    Run run(world, o, corpus);
+    f(run);
+  });
+}
+
+// ---- comparing ------------------------------------------------------------------------------------------------------
 
 struct Outcome {
   std::vector<double> losses;
   std::map<std::string, Tensor> gradients;  // of the first step, whole
 };
+
+Outcome on_one_rank(const Corpus& corpus) {
+  Outcome one;
+  on_mesh({"dp=1"}, corpus, [&](Run& run) {
+    for (int step = 0; step < steps; ++step) {
+      one.losses.push_back(run.gradients());
+      for (const optim::StateTensor& piece : run.trainer.gradient_pieces())
+        if (step == 0) one.gradients[piece.parameter->name] = clone(piece.value);
+      run.update();
+    }
+  });
+  return one;
+}
 
 /// Of a rectangle of a gradient to the same rectangle of `whole`, relative to the norm of all of it.
 double difference(const Tensor& piece, const Rectangle& where, const Tensor& whole) {
@@ -116,94 +206,65 @@ double difference(const Tensor& piece, const Rectangle& where, const Tensor& who
   return std::sqrt(sum(square(piece - expected)).item() / sum(square(whole)).item());
 }
 
-/// Trains for a few steps on this rank of the mesh. With a reference: -> the largest relative difference to it, the same
-/// on every rank. Without one, on one rank: fills `outcome`.
-double train(const std::shared_ptr<ProcessGroup>& world, const MeshShape& shape, int zero_stage, const Corpus& corpus,
-             const Outcome* reference, Outcome* outcome) {
-  const auto mesh = std::make_shared<const DeviceMesh>(world, shape);
-  const nn::Parallelism parallelism{.sequence = mesh->size(Axis::tp) > 1};
-  const nn::Build build(mesh, DType::f32, 7, parallelism);
-  Model model(build, corpus.tokenizer->vocab_size());
-  Zero zero(build.parameters(), build.units(), *mesh, {.stage = zero_stage, .resident_bytes = 0});
-  const auto optimizer = optim::make_sgd(zero.shards(), {.momentum = 0.9});
-  zero.attach(*optimizer);
-
-  const Sampler sampler(corpus.train, context, 7);
-  const BatchPlan plan{global_batch, micro_batch, mesh->coord(Axis::dp), mesh->size(Axis::dp)};
-  plan.check();
-  const int micro_batches = static_cast<int>(plan.micro_batches());
-  pipeline::Executor executor(pipeline::make_schedule("1f1b", mesh->size(Axis::pp), micro_batches),
-                              mesh->group(Axis::pp));
-  const std::int64_t local = context / nn::sequence_length(*mesh, parallelism, 1);  // T/(cp tp) tokens pass on
-  constexpr double scale = 1.0 / (global_batch * context);                          // the only division
-
+/// The largest relative difference to one rank on any rank of the mesh, over the losses and the first gradients.
+double largest_difference(const Choice& choice, const Corpus& corpus, const Outcome& one) {
+  std::mutex mutex;
   double largest = 0;
-  for (int step = 0; step < steps; ++step) {
-    const auto forward = [&](int, const Tensor& input, int microbatch) {
-      const Batch batch = sampler.make_batch(plan.first_sample(step * global_batch, microbatch), micro_batch);
-      build.run()->first_sample = batch.sample_ids.front();
-      build.run()->step_sequences = global_batch;
-      const Tensor y = model(input, nn::local_tokens(batch["inputs"], *mesh));
-      if (!model.head) return y;
-      return nn::cross_entropy(
-          y, nn::local_tokens(batch["targets"], *mesh),
-          {.slice = model.head->table.slice(), .group = &mesh->group(Axis::tp), .smoothing = 0, .scale = scale});
-    };
-    zero.zero();
-    const pipeline::StepReport report =
-        executor.run({forward, {micro_batch, local, width}, DType::f32},
-                     [&](int, int microbatch) { zero.last_microbatch(microbatch + 1 == micro_batches); });
-    zero.finish();
-    const double loss = pipeline::global_loss(*mesh, report.loss);
-
-    for (std::size_t i = 0; step == 0 && i < zero.shards().size(); ++i) {
-      const std::string& name = zero.shards()[i]->parameter->name;
-      if (reference == nullptr) {
-        outcome->gradients[name] = clone(zero.gradient(i));
-      } else {
-        const double found = difference(zero.gradient(i), zero.shards()[i]->rectangle(), reference->gradients.at(name));
-        largest = std::max(largest, std::isnan(found) ? INFINITY : found);
-      }
+  const auto note = [&](double found) {
+    const std::scoped_lock lock(mutex);
+    largest = std::max(largest, std::isnan(found) ? INFINITY : found);
+  };
+  on_mesh(choice, corpus, [&](Run& run) {
+    for (const double expected : one.losses) {
+      note(std::abs(run.gradients() - expected) / expected);
+      for (const optim::StateTensor& piece : run.trainer.gradient_pieces())
+        if (run.progress.steps == 0)
+          note(difference(piece.value, piece.rectangle(), one.gradients.at(piece.parameter->name)));
+      run.update();
     }
-    if (reference == nullptr) {
-      outcome->losses.push_back(loss);
-    } else {
-      const double expected = reference->losses[static_cast<std::size_t>(step)];
-      largest = std::max(largest, std::abs(loss - expected) / expected);
-    }
-    zero.update(*optimizer, 0.5, optim::clip_factor(zero.gradient_norm(), 1.0));
-  }
-  Tensor over_ranks = Tensor::full({1}, largest, DType::f64);
-  world->all_reduce(over_ranks, ReduceOp::max).wait();
-  return over_ranks.item();
+  });
+  return largest;
 }
 
-struct Case {
-  const char* mesh;
-  int zero_stage;
-};
+/// Saves after two steps on one mesh, resumes on another, and compares the loss of the third step with one rank's.
+double difference_after_resume(const Choice& before, const Choice& after, const Corpus& corpus, const Outcome& one) {
+  const std::filesystem::path folder = std::filesystem::temp_directory_path() / "trireme_own_block";
+  std::filesystem::remove_all(folder);
+  on_mesh(before, corpus, [&](Run& run) {
+    for (int step = 0; step < 2; ++step) {
+      run.gradients();
+      run.update();
+    }
+    save_run(folder, run.trainer.model(), run.trainer.optimizer(), run.progress, run.identity);
+  });
+  double found = 0;
+  on_mesh(after, corpus, [&](Run& run) {
+    run.progress = load_run(folder, run.trainer.model(), run.trainer.optimizer(), run.identity).progress;
+    const double loss = run.gradients();
+    if (run.mesh->rank() == 0) found = std::abs(loss - one.losses[2]) / one.losses[2];
+  });
+  std::filesystem::remove_all(folder);
+  return found;
+}
 
 int compare_meshes() {
   const Corpus corpus = load_corpus({.path = "LICENSE", .context = context});
-
-  Outcome one;
-  train(self_group(), MeshShape{}, 1, corpus, nullptr, &one);
+  const Outcome one = on_one_rank(corpus);
   fmt::print("one rank: losses {:.6f} {:.6f} {:.6f}\n", one.losses[0], one.losses[1], one.losses[2]);
 
   bool equal = true;
-  for (const Case& run : {Case{"dp=2", 1}, Case{"tp=2", 1}, Case{"cp=2", 2}, Case{"pp=2", 1}, Case{"dp=2,ep=2", 2},
-                          Case{"dp=2,tp=2", 3}, Case{"tp=2,pp=2,cp=2", 2}, Case{"dp=2,ep=2,tp=2,pp=2", 3}}) {
-    const MeshShape shape = parse_mesh(run.mesh, 0);
-    double largest = 0;
-    run_thread_ranks(shape.ranks(), 1, std::chrono::seconds(60), [&](const std::shared_ptr<ProcessGroup>& world) {
-      const double found = train(world, shape, run.zero_stage, corpus, &one, nullptr);
-      if (world->rank() == 0) largest = found;
-    });
-    fmt::print("{:<20} ZeRO {}  largest relative difference of losses and gradients {:.1e}\n", run.mesh, run.zero_stage,
-               largest);
+  for (const Choice& choice :
+       {Choice{"dp=2"}, Choice{"tp=2", 1}, Choice{"cp=2", 2}, Choice{"pp=2", 1}, Choice{"pp=2", 2, "interleaved:2"},
+        Choice{"dp=2,ep=2", 2, "1f1b", "full"}, Choice{"dp=2,tp=2", 3}, Choice{"tp=2,pp=2,cp=2", 2, "zero-bubble"},
+        Choice{"dp=2,ep=2,tp=2,pp=2", 3, "interleaved:2", "selective"}}) {
+    const double largest = largest_difference(choice, corpus, one);
+    fmt::print("{:<20} ZeRO {}  {:<13}  recompute {:<9}  largest relative difference {:.1e}\n", choice.mesh,
+               choice.zero, choice.pipeline, choice.recompute, largest);
     equal = equal && largest < 1e-5;
   }
-  return equal ? 0 : 1;
+  const double resumed = difference_after_resume({"dp=2", 3}, {"tp=2,pp=2", 0, "interleaved:2"}, corpus, one);
+  fmt::print("saved on dp=2 with ZeRO 3, resumed on tp=2,pp=2: the next loss differs by {:.1e}\n", resumed);
+  return equal && resumed < 1e-5 ? 0 : 1;
 }
 
 }  // namespace

@@ -1,0 +1,26 @@
+// Dataset: samples in memory, in a random order. Sample s is a row that is a pure function of (seed, s): in each epoch,
+// which is as many samples as there are rows, every row comes once, and no epoch has the order of another.
+// Read next: data/source.h.
+#pragma once
+
+#include "data/source.h"
+
+namespace trireme {
+
+class Dataset : public DataSource {
+ public:
+  /// `tensors`: on the host, with equally many rows (dim 0). Throws ExitCode::data when there are no rows, or not as many
+  /// in each.
+  Dataset(std::map<std::string, Tensor, std::less<>> tensors, std::uint64_t seed);
+
+  std::int64_t rows() const { return rows_; }
+  std::int64_t row(std::int64_t sample) const;  ///< of a sample, 0 <= row < rows()
+  Batch make_batch(std::int64_t first, std::int64_t count) const override;
+
+ private:
+  std::map<std::string, Tensor, std::less<>> tensors_;
+  std::int64_t rows_ = 0;
+  std::uint64_t seed_;
+};
+
+}  // namespace trireme

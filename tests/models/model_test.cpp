@@ -1,0 +1,229 @@
+// A model that reads no text, through the same Trainer as a GPT: every mesh, schedule and ZeRO stage computes what one
+// rank computes, and any mesh resumes what another has saved.
+#include "models/model.h"
+
+#include <cmath>
+#include <mutex>
+
+#include "data/dataset.h"
+#include "nn/cross_entropy.h"
+#include "nn/linear.h"
+#include "nn/mlp.h"
+#include "tests/data/helpers.h"
+#include "tests/nn/mesh_support.h"
+#include "train/saved_run.h"
+#include "train/setup.h"
+#include "train/trainer.h"
+
+using namespace trireme;
+using namespace trireme::testing;
+
+namespace {
+
+constexpr std::int64_t pixels = 12, width = 8, classes = 5, layers = 5, global_batch = 12;
+
+struct Embed : nn::Module {
+  nn::Linear in;
+  explicit Embed(const nn::Build& b) : Module(b), in(b / "in", pixels, {width}, nn::Split::none, {}) {}
+  Tensor forward(const Tensor& x) override { return in(x); }  // [B, 1, P] -> [B, 1, D]
+};
+
+struct Block : nn::Module {
+  nn::LayerNorm norm;
+  nn::Mlp mlp;
+  explicit Block(const nn::Build& b)
+      : Module(b), norm(b / "norm", width), mlp(b / "mlp", {.width = width, .hidden = 4 * width}) {}
+  Tensor forward(const Tensor& x) override { return mlp.onto(x, norm(x)); }  // [B, 1, D] -> [B, 1, D]
+};
+
+struct Head : nn::Module {
+  nn::LayerNorm norm;
+  nn::Linear out;
+  explicit Head(const nn::Build& b)
+      : Module(b), norm(b / "norm", width), out(b / "out", width, {classes}, nn::Split::none, {}) {}
+  Tensor forward(const Tensor& x) override { return out(norm(x)); }  // [B, 1, D] -> [B, 1, C]
+};
+
+/// Classifies images of a few pixels.
+class Classifier : public Model {
+ public:
+  Classifier(const nn::Build& b, pipeline::StagePlan plan, int made_for = 1)
+      : Model(b, std::move(plan)), age_(made_for) {
+    if (holds_front()) embed_ = std::make_unique<Embed>(front_unit("embed"));
+    make_blocks([](const nn::Build& block, int) { return std::make_unique<Block>(block); });
+    if (holds_end()) head_ = std::make_unique<Head>(end_unit("head"));
+  }
+  Tensor front(const Batch& batch) override { return (*embed_)(batch["images"]); }
+  Tensor loss(const Tensor& hidden, const Batch& batch, double scale) override {
+    return nn::cross_entropy((*head_)(hidden), batch["labels"],
+                             {.slice = {0, classes}, .smoothing = 0, .scale = scale});
+  }
+  Shape hidden_shape(std::int64_t samples) const override { return {samples, 1, width}; }
+  std::string architecture() const override { return "classifier"; }
+  std::string configuration() const override { return fmt::format(R"({{"image_age": {}, "grey": true}})", age_); }
+
+ private:
+  int age_;
+  std::unique_ptr<Embed> embed_;
+  std::unique_ptr<Head> head_;
+};
+
+std::shared_ptr<const Dataset> some_images() {
+  constexpr std::int64_t count = 50;
+  const Tensor images = Tensor::empty({count, 1, pixels}), labels = Tensor::empty({count, 1}, DType::i32);
+  for (std::int64_t i = 0; i < images.count(); ++i)
+    images.data<float>()[i] = static_cast<float>(random_uniform(3, 1, static_cast<std::uint64_t>(i)) - 0.5);
+  for (std::int64_t i = 0; i < count; ++i) labels.data<std::int32_t>()[i] = static_cast<std::int32_t>(i * i % classes);
+  return std::make_shared<Dataset>(std::map<std::string, Tensor, std::less<>>{{"images", images}, {"labels", labels}},
+                                   5);
+}
+
+struct Choice {
+  std::string mesh;
+  int zero = 0;
+  std::string pipeline = "1f1b", recompute = "none";
+};
+
+TrainOptions options_of(const Choice& choice) {
+  TrainOptions o;
+  o.mesh.axes = choice.mesh;
+  o.mesh.zero = choice.zero;
+  o.mesh.zero_resident = 0;
+  o.mesh.pipeline = choice.pipeline;
+  o.mesh.sequence_parallel = false;  // one position does not divide
+  o.precision.recompute = choice.recompute;
+  o.batch = {.micro_batch = 2, .global_batch = global_batch};
+  o.run.seed = 11;
+  resolve(o, 0);
+  return o;
+}
+
+/// One rank's run.
+struct Run {
+  Run(const TrainOptions& o, const MeshPtr& on, int made_for = 1)
+      : mesh(on),
+        plan(o.batch_sizes().on_rank(on->coord(Axis::dp))),
+        trainer(
+            std::make_unique<Classifier>(make_build(o, on), pipeline::stage_plan(layers, o.mesh.stages()), made_for), o,
+            1 << 10) {}
+
+  double gradients() {
+    const auto next = [&](int m) { return data->make_batch(plan.first_sample(progress.samples, m), plan.micro_batch); };
+    return pipeline::global_loss(*mesh, trainer.gradients(next, 1.0 / global_batch).pipeline.loss);
+  }
+  double step() {
+    const double loss = gradients();
+    trainer.update(1e-2, trainer.gradient_norm());
+    progress = {.steps = progress.steps + 1, .samples = progress.samples + global_batch};
+    return loss;
+  }
+
+  MeshPtr mesh;
+  BatchPlan plan;
+  Trainer trainer;
+  Progress progress;
+  RunIdentity identity{.seed = 11};
+  std::shared_ptr<const Dataset> data = some_images();
+};
+
+template <class F>
+void on_ranks(const Choice& choice, const F& f) {
+  const TrainOptions o = options_of(choice);
+  run_mesh(choice.mesh, [&](const MeshPtr& mesh) {
+    Run run(o, mesh);
+    f(run);
+  });
+}
+
+struct Reference {
+  std::vector<double> losses;
+  std::map<std::string, Tensor> gradients;
+};
+
+Reference one_rank() {
+  Reference one;
+  on_ranks({"dp=1"}, [&](Run& run) {
+    one.losses.push_back(run.gradients());
+    for (const optim::StateTensor& piece : run.trainer.gradient_pieces())
+      one.gradients[piece.parameter->name] = clone(piece.value);
+    for (int step = 0; step < 4; ++step) one.losses.push_back(run.step());
+  });
+  return one;
+}
+
+double difference(const optim::StateTensor& piece, const Tensor& whole) {
+  if (piece.value.count() == 0) return 0;
+  Tensor expected = whole;
+  for (int dim = 0; dim < piece.value.dims(); ++dim)
+    expected = view::slice(expected, dim, piece.rectangle().start[dim], piece.value.size(dim));
+  const NoGrad guard;
+  return std::sqrt(sum(square(piece.value - expected)).item() / sum(square(whole)).item());
+}
+
+const std::vector<Choice>& choices() {
+  static const std::vector<Choice> all = {{"dp=2"},
+                                          {"dp=3", 1},
+                                          {"tp=2", 2},
+                                          {"pp=2"},
+                                          {"pp=2", 3, "interleaved:2"},
+                                          {"dp=2", 3, "1f1b", "full"},
+                                          {"pp=5", 1, "gpipe"},
+                                          {"dp=2,pp=2", 2, "zero-bubble"},
+                                          {"dp=2,tp=2", 3, "1f1b", "selective"},
+                                          {"dp=2,tp=2,pp=2", 3, "interleaved:2", "every:2"}};
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("a classifier has one rank's losses and gradients on every mesh") {
+  const Reference one = one_rank();
+  CHECK(one.losses.back() < one.losses.front());
+  for (const Choice& choice : choices()) {
+    CAPTURE(choice.mesh);
+    CAPTURE(choice.zero);
+    on_ranks(choice, [&](Run& run) {
+      CHECK(std::abs(run.gradients() - one.losses[0]) < 1e-5 * one.losses[0]);
+      for (const optim::StateTensor& piece : run.trainer.gradient_pieces())
+        CHECK_MESSAGE(difference(piece, one.gradients.at(piece.parameter->name)) < 1e-5, piece.parameter->name);
+      for (std::size_t step = 1; step < one.losses.size(); ++step)
+        CHECK(std::abs(run.step() - one.losses[step]) < 1e-5 * one.losses[step]);
+    });
+  }
+}
+
+TEST_CASE("a classifier saved on one mesh goes on on any other") {
+  const Reference one = one_rank();
+  const test::TempFolder folder;
+  on_ranks({"dp=2", 3}, [&](Run& run) {
+    for (int step = 0; step < 2; ++step) run.step();
+    save_run(folder.path(), run.trainer.model(), run.trainer.optimizer(), run.progress, run.identity);
+  });
+  for (const Choice& choice : choices()) {
+    CAPTURE(choice.mesh);
+    on_ranks(choice, [&](Run& run) {
+      run.progress = load_run(folder.path(), run.trainer.model(), run.trainer.optimizer(), run.identity).progress;
+      CHECK(run.progress.samples == 2 * global_batch);
+      for (std::size_t step = 3; step < one.losses.size(); ++step)
+        CHECK(std::abs(run.step() - one.losses[step]) < 1e-5 * one.losses[step]);
+    });
+  }
+}
+
+TEST_CASE("another configuration or architecture is refused, by the flag that sets it") {
+  const test::TempFolder folder;
+  const TrainOptions o = options_of({"dp=1"});
+  run_mesh("dp=1", [&](const MeshPtr& mesh) {
+    Run saved(o, mesh);
+    save_run(folder.path(), saved.trainer.model(), saved.trainer.optimizer(), saved.progress, saved.identity);
+    Run other(o, mesh, 2);
+    CHECK_THROWS_WITH_AS(load_run(folder.path(), other.trainer.model(), other.trainer.optimizer(), other.identity),
+                         doctest::Contains("was saved with --image-age 1, and this run has 2"), Error);
+  });
+}
+
+TEST_CASE("a model that does not divide its samples over cp is refused there, not counted twice") {
+  const TrainOptions o = options_of({"cp=2"});
+  const auto train = [&] { run_mesh("cp=2", [&](const MeshPtr& mesh) { Run(o, mesh).step(); }); };
+  CHECK_THROWS_WITH_AS(train(), doctest::Contains("expected cp=1"), Error);
+}
