@@ -1,6 +1,6 @@
 // The validation loss on any mesh, and that neither it nor generating text leaves a trace in training.
-#include "data/eval_windows.h"
 #include "train/evaluate.h"
+#include "data/eval_windows.h"
 
 #include "tests/models/trainer.h"
 #include "train/generate.h"
