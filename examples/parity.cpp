@@ -15,8 +15,8 @@
 #include <mutex>
 #include <optional>
 
+#include "train/gpt_parity.h"
 #include "train/launcher.h"
-#include "train/parity.h"
 #include "train/parity_options.h"
 #include "train/program.h"
 #include "train/ranks.h"
@@ -63,7 +63,7 @@ int main(int argc, char** argv) {
     resolve_parity(options, launcher_ranks());
 
     const bool rounds = size_of(options.precision.dtype) == 2 && !tolerance;
-    const auto reference = parity_reference(rounds ? in_f32(options) : options);
+    const auto reference = parity_reference(rounds ? in_f32(options) : options, gpt_parity());
     const ParityReport report = compare(options, reference, tolerance);
     if (launcher_rank() == 0) std::fputs(parity_table(report, all ? -1 : 5).c_str(), stdout);
     bool equal = report.largest() <= tolerance.value_or(1e-5);

@@ -16,7 +16,7 @@
 #include <mutex>
 
 #include "core/parallel_for.h"
-#include "train/parity.h"
+#include "train/gpt_parity.h"
 #include "train/parity_matrix.h"
 #include "train/parity_options.h"
 #include "train/program.h"
@@ -33,7 +33,7 @@ class References {
  public:
   std::shared_ptr<const ParityReference> of(const TrainOptions& options) {
     std::shared_ptr<const ParityReference>& reference = made_[parity_reference_key(options)];
-    if (reference == nullptr) reference = parity_reference(options);
+    if (reference == nullptr) reference = parity_reference(options, gpt_parity());
     return reference;
   }
   /// How far one rank in the options' dtype is from one in f32.

@@ -33,7 +33,9 @@ void LossScaler::overflowed(double norm) {
          config_.dynamic ? "the smallest" : fmt::format("which is fixed, {} steps in a row", state_.in_a_row),
          config_.dynamic ? "" : ", or --loss-scale");
   }
-  if (config_.dynamic && --state_.overflows_left <= 0) state_.scale /= 2;
+  if (!config_.dynamic) return;
+  if (state_.overflows_left > 0) --state_.overflows_left;
+  if (state_.overflows_left == 0) state_.scale /= 2;
 }
 
 }  // namespace trireme::optim

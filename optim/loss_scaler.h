@@ -27,7 +27,7 @@ class LossScaler {
   struct State {
     double scale = 1;
     std::int64_t good_updates = 0;    ///< since the last change of scale
-    std::int64_t overflows_left = 1;  ///< until the scale halves
+    std::int64_t overflows_left = 1;  ///< until the scale halves; 0: with every further one
     std::int64_t in_a_row = 0;        ///< overflows since the last update
     std::int64_t skipped = 0;         ///< steps, in the whole run
   };

@@ -5,41 +5,11 @@
 #include <cmath>
 #include <map>
 
-#include "core/random.h"
 #include "train/disturb.h"
-#include "train/gpt_setup.h"
 #include "train/trainer.h"
 
 namespace trireme {
 namespace {
-
-constexpr std::uint64_t batch_seed = 20240607;
-
-/// A made-up global batch; every rank makes all of it and takes its part.
-struct MadeUpBatch {
-  Tensor ids, targets;  // [G, T] i32
-  std::int64_t valid = 0;
-};
-
-/// With a separator, every eighth token or so is one: documents end in every chunk of a sequence.
-MadeUpBatch make_batch(std::int64_t samples, std::int64_t context, std::int64_t vocab,
-                       std::optional<std::int64_t> separator) {
-  MadeUpBatch batch{Tensor::empty({samples, context}, DType::i32), Tensor::empty({samples, context}, DType::i32)};
-  for (std::int64_t i = 0; i < samples * context; ++i) {
-    const auto index = static_cast<std::uint64_t>(i);
-    const auto token = [&](std::uint64_t stream) {
-      return static_cast<std::int32_t>(random_word(batch_seed, stream, index) % static_cast<std::uint64_t>(vocab));
-    };
-    const bool masked = samples > 1 && i / context == 0
-                            ? true
-                            : random_uniform(batch_seed, 3, index) < 0.2 * static_cast<double>(i / context % 3);
-    const bool ends = separator && random_word(batch_seed, 4, index) % 8 == 0;
-    batch.ids.data<std::int32_t>()[i] = ends ? static_cast<std::int32_t>(*separator) : token(1);
-    batch.targets.data<std::int32_t>()[i] = masked ? -1 : token(2);
-    batch.valid += masked ? 0 : 1;
-  }
-  return batch;
-}
 
 /// A tensor that belongs to a parameter, or a rectangle of it, and where it lies in the whole.
 struct Piece {
@@ -77,14 +47,20 @@ std::vector<Piece> final_weights(optim::Optimizer& optimizer) {
   return weights;
 }
 
-Outcome run_steps(TrainOptions o, const std::shared_ptr<const DeviceMesh>& mesh, const OptimizerOptions& optimizer,
-                  const Parity::Disturbance& disturbance = {}) {
+/// These samples of a batch, numbered from `first_id` on.
+Batch rows_of(const Batch& batch, std::int64_t first, std::int64_t count, std::int64_t first_id) {
+  Batch rows{.tensors = batch.tensors, .sample_ids = {first_id}};
+  for (auto& [name, tensor] : rows.tensors) tensor = view::slice(tensor, 0, first, count);
+  return rows;
+}
+
+Outcome run_steps(const ParityModel& model, TrainOptions o, const std::shared_ptr<const DeviceMesh>& mesh,
+                  const OptimizerOptions& optimizer, const Parity::Disturbance& disturbance = {}) {
   o.optimizer = optimizer;
-  const GptConfig& c = o.model.config;
   const BatchSizes sizes = o.batch_sizes();
-  Trainer trainer(make_gpt(o, mesh), o, 64 << 10);  // several buckets even in a small model
+  Trainer trainer(model.make(o, mesh), o, 64 << 10);  // several buckets even in a small model
   if (disturbance.factor > 0) disturb(trainer.optimizer(), disturbance.factor, disturbance.seed);
-  const MadeUpBatch batch = make_batch(sizes.global_batch, c.context, c.vocab, c.document_separator);
+  const ParityModel::Data data = model.data(o);
   const BatchPlan plan = sizes.on_rank(mesh->coord(Axis::dp));
 
   Outcome outcome;
@@ -92,10 +68,9 @@ Outcome run_steps(TrainOptions o, const std::shared_ptr<const DeviceMesh>& mesh,
   for (int step = 0; step < Parity::steps; ++step) {
     const auto next_batch = [&](int microbatch) {
       const std::int64_t first = plan.first_sample(0, microbatch);
-      const auto part = [&](const Tensor& whole) { return view::slice(whole, 0, first, sizes.micro_batch); };
-      return token_batch(part(batch.ids), part(batch.targets), {step * sizes.global_batch + first});
+      return rows_of(data.batch, first, sizes.micro_batch, step * sizes.global_batch + first);
     };
-    const Trainer::Pass pass = trainer.gradients(next_batch, 1.0 / static_cast<double>(batch.valid));
+    const Trainer::Pass pass = trainer.gradients(next_batch, 1.0 / static_cast<double>(data.targets));
     outcome.losses.push_back(pipeline::global_loss(*mesh, pass.pipeline.loss));
     outcome.norms.push_back(trainer.gradient_norm());
     if (step == 0) {
@@ -196,6 +171,7 @@ double buffer_difference(const std::pair<std::string, Tensor>& got, const Outcom
 }  // namespace
 
 struct ParityReference {
+  ParityModel model;
   Outcome sgd, adamw;
   std::map<std::string, std::size_t> index;  // by parameter name, then by that of a buffer
 };
@@ -218,18 +194,17 @@ TrainOptions in_f32(TrainOptions o) {
 
 std::string parity_reference_key(const TrainOptions& options) { return config_text(on_one_rank(options)); }
 
-std::shared_ptr<const ParityReference> parity_reference(const TrainOptions& options) {
+std::shared_ptr<const ParityReference> parity_reference(const TrainOptions& options, const ParityModel& model) {
   auto reference = std::make_shared<ParityReference>();
+  reference->model = model;
   const auto one = std::make_shared<const DeviceMesh>(self_group(), MeshShape{});
-  reference->sgd = run_steps(on_one_rank(options), one, sgd());
-  reference->adamw = run_steps(on_one_rank(options), one, adamw());
+  reference->sgd = run_steps(model, on_one_rank(options), one, sgd());
+  reference->adamw = run_steps(model, on_one_rank(options), one, adamw());
   for (const nn::ParameterPtr& p : reference->sgd.parameters)
     reference->index.emplace(p->name, reference->index.size());
   for (const auto& [name, value] : reference->sgd.buffers) reference->index.emplace(name, reference->index.size());
   return reference;
 }
-
-Parity::Parity(const TrainOptions& options) : Parity(options, parity_reference(options)) {}
 
 Parity::Parity(const TrainOptions& options, std::shared_ptr<const ParityReference> reference)
     : options_(options), reference_(std::move(reference)) {
@@ -244,8 +219,8 @@ Parity& Parity::disturbed(Disturbance disturbance) {
 
 ParityReport Parity::compare(std::shared_ptr<ProcessGroup> world) const {
   const auto mesh = std::make_shared<const DeviceMesh>(std::move(world), options_.mesh.shape);
-  const Outcome with_sgd = run_steps(options_, mesh, sgd(), disturbance_);
-  const Outcome with_adamw = run_steps(options_, mesh, adamw(), disturbance_);
+  const Outcome with_sgd = run_steps(reference_->model, options_, mesh, sgd(), disturbance_);
+  const Outcome with_adamw = run_steps(reference_->model, options_, mesh, adamw(), disturbance_);
 
   constexpr int kinds = 3;  // gradient, weight under SGD, weight under AdamW
   const auto count = static_cast<std::int64_t>(reference_->index.size());

@@ -5,21 +5,34 @@
 // The batch has masked targets, unevenly spread over samples, so that averaging averages would show. AdamW divides a
 // gradient by its own size and so hides a wrong scale: gradients are compared first, weights under SGD, and weights under
 // AdamW with an eps near the gradients' size (train/parity.cpp says why).
-// Read next: train/parity_options.h, examples/parity.cpp, train/parity_matrix.h.
+// Read next: train/gpt_parity.h, train/parity_options.h, examples/parity.cpp, train/parity_matrix.h.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "models/model.h"
 #include "parallel/comm/process_group.h"
 #include "train/options.h"
 
 namespace trireme {
 
-/// What one rank gave, in the dtype of the options. Comparisons of one model on many meshes may share it: those with the same key.
+/// A model to compare, and what it is given. Both are called on every rank.
+struct ParityModel {
+  std::function<std::unique_ptr<Model>(const TrainOptions& options, std::shared_ptr<const DeviceMesh> mesh)> make;
+  struct Data {
+    Batch batch;               ///< the whole global batch, the same on every rank
+    std::int64_t targets = 0;  ///< what the sum of losses is divided by
+  };
+  std::function<Data(const TrainOptions& options)> data;
+};
+
+/// What one rank gave, in the dtype of the options. Comparisons of one model on many meshes may share it: those with the
+/// same key.
 struct ParityReference;
-std::shared_ptr<const ParityReference> parity_reference(const TrainOptions& options);
+std::shared_ptr<const ParityReference> parity_reference(const TrainOptions& options, const ParityModel& model);
 std::string parity_reference_key(const TrainOptions& options);
 
 /// A comparison, the same on every rank. "Relative" is the norm of the difference over the norm of the reference, per
@@ -69,9 +82,8 @@ class Parity {
  public:
   static constexpr int steps = 3;
 
-  /// Runs the reference on one rank. `options`: model, batch, mesh and precision, resolved. With --zero 3, weights of
-  /// any size are sharded unless --zero-resident is given.
-  explicit Parity(const TrainOptions& options);
+  /// `options`: model, batch, mesh and precision, resolved. With --zero 3, weights of any size are sharded unless
+  /// --zero-resident is given.
   Parity(const TrainOptions& options, std::shared_ptr<const ParityReference> reference);
 
   /// Runs the mesh and compares. Collective over `world`, one call per rank; ranks that are threads share this object.

@@ -88,7 +88,7 @@ TEST_CASE("device: in 16 bits a mesh is no farther from f32 than rounding explai
     TrainOptions o = options("dp=2,tp=2");
     o.precision.dtype = dtype;
     resolve(o, 0);
-    const auto reference = parity_reference(in_f32(o));
+    const auto reference = parity_reference(in_f32(o), gpt_parity());
     const ParityReport one_rank = Parity(on_one_rank(o), reference).compare(self_group());
     const cuda::ScopedEmulatedDevice device;
     const Parity parity(o, reference);

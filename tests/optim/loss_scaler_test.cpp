@@ -43,6 +43,15 @@ TEST_CASE("what a checkpoint stores continues exactly") {
   CHECK(b.skipped() == 1);
 }
 
+TEST_CASE("counters are never negative, however many overflows come in a row: a checkpoint stores them") {
+  LossScaler scaler({.initial = 65536, .dynamic = true, .window = 3, .hysteresis = 2});
+  for (int overflow = 0; overflow < 5; ++overflow) {
+    scaler.overflowed(INFINITY);
+    CHECK(scaler.state().overflows_left >= 0);
+  }
+  CHECK(scaler.scale() == 4096);  // the first used up the hysteresis, each of the others halved the scale
+}
+
 TEST_CASE("a scale that can fall no further, and a fixed one too often in a row, end the run with the cause") {
   LossScaler dynamic({.initial = 2, .dynamic = true, .window = 10, .hysteresis = 1});
   dynamic.overflowed(INFINITY);

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/parallel_for.h"
-#include "train/parity.h"
+#include "train/gpt_parity.h"
 #include "train/validate.h"
 
 namespace trireme::testing {
@@ -36,7 +36,7 @@ inline ParityReport compare_with_one_rank(
   resolve(o, 0);
   validate(o);
   set_threads(1);
-  const Parity parity(o);
+  const Parity parity(o, parity_reference(o, gpt_parity()));
   std::mutex mutex;
   std::vector<ParityReport> reports;
   run_thread_ranks(o.mesh.shape.ranks(), 1, ProcessGroup::Deadline(60),

@@ -11,8 +11,8 @@
 
 #include "core/parallel_for.h"
 #include "core/random.h"
+#include "train/gpt_parity.h"
 #include "train/gpt_setup.h"
-#include "train/parity.h"
 #include "train/trainer.h"
 #include "train/validate.h"
 
@@ -42,7 +42,7 @@ void on_ranks(const TrainOptions& o, const std::function<void(const std::shared_
 
 void check_equal(const TrainOptions& o) {
   set_threads(1);
-  const Parity parity(o);
+  const Parity parity(o, parity_reference(o, gpt_parity()));
   std::mutex mutex;
   on_ranks(o, [&](const std::shared_ptr<ProcessGroup>& world) {
     const ParityReport report = parity.compare(world);

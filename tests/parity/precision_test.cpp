@@ -187,7 +187,7 @@ double bf16_ratio(
   resolve(o, 0);
   validate(o);
   set_threads(1);
-  const auto reference = parity_reference(in_f32(o));
+  const auto reference = parity_reference(in_f32(o), gpt_parity());
   const ParityReport one_rank = Parity(on_one_rank(o), reference).compare(self_group());
   const Parity parity(o, reference);
   std::mutex mutex;

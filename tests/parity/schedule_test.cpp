@@ -4,7 +4,7 @@
 #include <map>
 
 #include "tests/parity/training.h"
-#include "train/parity.h"
+#include "train/gpt_parity.h"
 
 using namespace trireme;
 using namespace trireme::testing;
@@ -49,7 +49,7 @@ double largest_difference(TrainOptions o) {
   resolve(o, 0);
   validate(o);
   set_threads(1);
-  const Parity parity(o);
+  const Parity parity(o, parity_reference(o, gpt_parity()));
   double largest = 0;
   std::mutex mutex;
   run_thread_ranks(o.mesh.shape.ranks(), 1, ProcessGroup::Deadline(60),

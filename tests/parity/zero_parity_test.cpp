@@ -5,7 +5,7 @@
 
 #include "parallel/comm/verifying_group.h"
 #include "tests/parity/training.h"
-#include "train/parity.h"
+#include "train/gpt_parity.h"
 
 using namespace trireme;
 using namespace trireme::testing;
@@ -18,7 +18,7 @@ ParityReport compare(TrainOptions o, bool verify = false) {
   resolve(o, 0);
   validate(o);
   set_threads(1);
-  const Parity parity(o);
+  const Parity parity(o, parity_reference(o, gpt_parity()));
   std::mutex mutex;
   ParityReport report;
   run_thread_ranks(o.mesh.shape.ranks(), 1, ProcessGroup::Deadline(60),

@@ -29,7 +29,10 @@ std::string objection(Kind kind, Arguments flags) {
 /// Few runs have processes as ranks, which take a second to start, or an emulated GPU, which is slow.
 void choose_machine(Arguments& flags, Dice& dice) {
   if (ranks_of(flags) <= 4 && dice.chance(0.02)) flags["ranks"] = "mpi";
-  if (ranks_of(flags) <= 4 && dice.chance(0.005)) flags["device"] = "cuda";
+  if (ranks_of(flags) <= 4 && dice.chance(0.005)) {
+    flags["device"] = "cuda";
+    for (const char* flag : {"gemm", "attention"}) flags.erase(flag);  // drawn for the processor
+  }
 }
 
 Arguments draw_run(Dice& dice, int least_steps, int most_steps, const std::set<std::string>& apart = {}) {
