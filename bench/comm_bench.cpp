@@ -124,7 +124,7 @@ void bench_line(ProcessGroup& world, ProcessGroup& group, const Options& options
   const std::int64_t count = std::max<std::int64_t>(1, bytes / static_cast<std::int64_t>(size_of(dtype)) / n);
   const Tensor share = Tensor::zeros({count}, dtype), whole = Tensor::zeros({n, count}, dtype),
                other = Tensor::zeros({n, count}, dtype);
-  const Launch launch = options.background ? Launch::background : Launch::lazily;
+  const Launch launch = options.background ? Launch::background : Launch::lazy;
   // Written before each repetition, as gradients are: what a rank sends is in its own core's cache.
   const auto fill = [&] {
     for (const Tensor& x : {share, whole}) std::memset(x.raw(), 0, static_cast<std::size_t>(x.bytes()));

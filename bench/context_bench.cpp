@@ -131,7 +131,7 @@ Times time(const Options& o, std::int64_t length, ProcessGroup& world, const Att
   const Tensor slowest = Tensor::from(std::span<const double>(std::vector<double>{
                                           median(forward), median(backward_times), median(waiting), median(sending)}),
                                       {4});
-  world.all_reduce(slowest, ReduceOp::max, Launch::lazily).wait();
+  world.all_reduce(slowest, ReduceOp::max, Launch::lazy).wait();
   const double* t = slowest.data<double>();
   return {t[0], t[1], t[2], t[3]};
 }

@@ -15,10 +15,10 @@
 namespace trireme {
 namespace {
 
-constexpr double deviation = 0.02;  // initial weights, as in GPT-2
+constexpr double init_std = 0.02;  // initial weights, as in GPT-2
 
 /// Layers that write into the residual stream start smaller, so that its variance does not grow with depth.
-double residual_deviation(const GptConfig& c) { return deviation / std::sqrt(2.0 * static_cast<double>(c.layers)); }
+double residual_init_std(const GptConfig& c) { return init_std / std::sqrt(2.0 * static_cast<double>(c.layers)); }
 
 std::unique_ptr<nn::Module> make_norm(const nn::Build& b, const GptConfig& c) {
   if (c.norm == Norm::rms) return std::make_unique<nn::RmsNorm>(b, c.width);
@@ -31,8 +31,8 @@ nn::AttentionOptions attention_options(const GptConfig& c) {
   return {.width = c.width,
           .heads = c.heads,
           .bias = c.bias,
-          .deviation = deviation,
-          .residual_deviation = residual_deviation(c),
+          .init_std = init_std,
+          .residual_init_std = residual_init_std(c),
           .kv_heads = c.key_value_heads(),
           .rotary = c.positions == PositionEncoding::rope};
 }
@@ -42,8 +42,8 @@ nn::MlpOptions mlp_options(const GptConfig& c) {
           .hidden = c.hidden(),
           .activation = c.activation == Activation::gelu_tanh ? Unary::gelu_tanh : Unary::gelu,
           .bias = c.bias,
-          .deviation = deviation,
-          .residual_deviation = residual_deviation(c),
+          .init_std = init_std,
+          .residual_init_std = residual_init_std(c),
           .gated = c.activation == Activation::swiglu};
 }
 
@@ -66,7 +66,7 @@ GptBlock::GptBlock(const nn::Build& b, const GptConfig& c, int index)
 
 Tensor GptBlock::forward(const Tensor& x) {
   const auto add = [](const Tensor& residual, nn::Module& layer, nn::Dropout& dropout, const Tensor& input) {
-    return dropout.drops() ? residual + dropout(layer(input)) : layer.onto(residual, input);
+    return dropout.drops() ? residual + dropout(layer(input)) : layer.forward_add(residual, input);
   };
   const Tensor h = add(x, attn_, attn_dropout_, (*norm1_)(x));  // [B, T, D]
   return add(h, *mlp_, mlp_dropout_, (*norm2_)(h));             // [B, T, D]
@@ -86,7 +86,7 @@ Gpt::Gpt(const nn::Build& b, const GptConfig& c, pipeline::StagePlan plan)
   require(blocks_in_all() == c.layers, "gpt", "a plan of {} layers; expected {}", blocks_in_all(), c.layers);
   const nn::Build tables = b.unit(holds_front() ? 0 : chunks() - 1);  // both tables of a stage, or the head's own
   const auto make_tokens = [&](const char* name, bool copy) {
-    return std::make_unique<nn::VocabEmbedding>(tables / name, c.vocab, c.width, deviation, copy);
+    return std::make_unique<nn::VocabEmbedding>(tables / name, c.vocab, c.width, init_std, copy);
   };
   if (holds_front()) {
     use_embedding_ = tables.use_unit();
@@ -94,7 +94,7 @@ Gpt::Gpt(const nn::Build& b, const GptConfig& c, pipeline::StagePlan plan)
     if (c.positions == PositionEncoding::learned) {
       positions_ = (tables / "wpe")
                        .parameter("weight", {c.context, c.width}, {.tp = b.beside_residual()},
-                                  nn::Init::normal(deviation), {.decay = true});
+                                  nn::Init::normal(init_std), {.decay = true});
     }
     dropout_ = std::make_unique<nn::Dropout>(b / "dropout", c.dropout);
   }

@@ -44,7 +44,7 @@ Attention::Attention(const Build& b, const AttentionOptions& o)
       rotary_(o.rotary) {
   const auto projection = [&](const char* child, const Shape& out, bool bias, std::int64_t parts) {
     return std::make_unique<Linear>(b / child, o.width, out, Split::out,
-                                    LinearOptions{.bias = bias, .deviation = o.deviation, .parts = parts});
+                                    LinearOptions{.bias = bias, .init_std = o.init_std, .parts = parts});
   };
   if (o.packed()) {
     qkv_ = projection("qkv", {3, o.width}, o.bias, 0);
@@ -55,7 +55,7 @@ Attention::Attention(const Build& b, const AttentionOptions& o)
     v_ = projection("v", {kv_width}, o.bias, kv_heads);
   }
   proj_ = std::make_unique<Linear>(b / "proj", o.width, Shape{o.width}, Split::in,
-                                   LinearOptions{.bias = o.bias, .deviation = o.residual_deviation});
+                                   LinearOptions{.bias = o.bias, .init_std = o.residual_init_std});
 }
 
 Tensor Attention::mixed(const Tensor& x) {

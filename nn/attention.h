@@ -20,10 +20,10 @@ struct AttentionOptions {
   std::int64_t width = 0;  ///< D
   std::int64_t heads = 1;  ///< H, a multiple of tp
   bool bias = true;
-  double deviation = 0.02;           ///< initial weights of qkv
-  double residual_deviation = 0.02;  ///< initial weights of `proj`, which writes into the residual stream
-  std::int64_t kv_heads = 0;         ///< Hkv, which divides H; tp divides it, or it tp; 0: H
-  bool rotary = false;               ///< positions by rotation of q and k; Dh must be even
+  double init_std = 0.02;           ///< initial weights of qkv
+  double residual_init_std = 0.02;  ///< initial weights of `proj`, which writes into the residual stream
+  std::int64_t kv_heads = 0;        ///< Hkv, which divides H; tp divides it, or it tp; 0: H
+  bool rotary = false;              ///< positions by rotation of q and k; Dh must be even
 
   bool packed() const { return !rotary && key_value_heads() == heads; }
   std::int64_t key_value_heads() const { return kv_heads > 0 ? kv_heads : heads; }
@@ -35,7 +35,9 @@ class Attention : public Module {
   Tensor forward(const Tensor& x) override { return (*proj_)(mixed(x)); }  // [B, T, D] -> [B, T, D]
 
  protected:
-  Tensor forward_onto(const Tensor& residual, const Tensor& x) override { return proj_->onto(residual, mixed(x)); }
+  Tensor do_forward_add(const Tensor& residual, const Tensor& x) override {
+    return proj_->forward_add(residual, mixed(x));
+  }
 
  private:
   Tensor mixed(const Tensor& x);             // [B, T, D] -> [B, T, D/tp]

@@ -31,10 +31,28 @@ Build Build::unit(int chunk) const {
 
 UnitUse Build::use_unit() const { return unit_ == nullptr ? UnitUse() : UnitUse(units_, units_->add_use(unit_)); }
 
+// Two tensors of one name would start with equal values, and a checkpoint could hold one of them only.
+void Build::require_new_name(const std::string& name, const Shape& global) const {
+  const auto refuse = [&](const char* kind, const Shape& first, const std::string& where) {
+    fail(ExitCode::usage, "build",
+         "'{}' is registered twice: first as a {} {}{}, now with the shape {}{}; expected a name of its own for each; "
+         "give one of the two layers another name: b / \"name\"",
+         name, kind, to_string(first), where, to_string(global),
+         unit_ == nullptr ? "" : fmt::format(" in the unit '{}'", unit_->state->name));
+  };
+  for (const ParameterPtr& other : *parameters_)
+    if (other->name == name)
+      refuse("parameter", other->global_shape,
+             other->unit == nullptr ? "" : fmt::format(" in the unit '{}'", other->unit->name));
+  for (const BufferPtr& other : *buffers_)
+    if (other->name == name) refuse("buffer", other->global_shape, "");
+}
+
 ParameterPtr Build::parameter(std::string_view child, const Shape& global, const Placements& placements,
                               const Init& init, const Options& options) const {
   auto parameter = std::make_shared<Parameter>();
   parameter->name = (*this / child).name();
+  require_new_name(parameter->name, global);
   parameter->global_shape = global;
   parameter->placements = placements;
   parameter->rectangle = local_rectangle(global, placements, *mesh_, parameter->name);
@@ -57,6 +75,7 @@ BufferPtr Build::buffer(std::string_view child, const Shape& global, const Place
                         DType dtype) const {
   auto buffer = std::make_shared<Buffer>();
   buffer->name = (*this / child).name();
+  require_new_name(buffer->name, global);
   buffer->global_shape = global;
   buffer->placements = placements;
   buffer->rectangle = local_rectangle(global, placements, *mesh_, buffer->name);

@@ -93,7 +93,7 @@ class Build {
     bool copy_of_earlier_stage = false;  ///< see Parameter::copy_of_earlier_stage
   };
   /// Makes this rank's shard of a parameter, initialised and registered. Throws ExitCode::usage when it does not divide
-  /// evenly.
+  /// evenly, or when a parameter or buffer of this name was made before.
   ParameterPtr parameter(std::string_view child, const Shape& global, const Placements& placements, const Init& init,
                          const Options& options = {-1, false, false}) const;
 
@@ -106,6 +106,8 @@ class Build {
   const ParameterList& parameters() const { return *parameters_; }  ///< all made so far, by this Build and its children
 
  private:
+  void require_new_name(const std::string& name, const Shape& global) const;
+
   std::shared_ptr<const DeviceMesh> mesh_;
   DType dtype_;
   Device device_;

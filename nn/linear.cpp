@@ -34,7 +34,7 @@ Linear::Linear(const Build& b, std::int64_t in, const Shape& out, Split split, c
     parts_ = options.parts;
   }
   const LinearPlacements tp_placements = placements(b, split, out, parts_ > 0);
-  weight_ = b.parameter("weight", weight_shape(out, in), {.tp = tp_placements.weight}, Init::normal(options.deviation),
+  weight_ = b.parameter("weight", weight_shape(out, in), {.tp = tp_placements.weight}, Init::normal(options.init_std),
                         {.decay = true});
   if (options.bias) bias_ = b.parameter("bias", out, {.tp = tp_placements.bias}, Init::zeros());
 }
@@ -44,7 +44,7 @@ Tensor Linear::forward(const Tensor& x) {
   return complete() ? linear(x, weight(), bias()) : completed(linear(x, weight(), {}));
 }
 
-Tensor Linear::forward_onto(const Tensor& residual, const Tensor& x) {
+Tensor Linear::do_forward_add(const Tensor& residual, const Tensor& x) {
   return split_ != Split::out && complete() ? linear(x, weight(), bias(), residual) : residual + forward(x);
 }
 

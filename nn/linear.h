@@ -19,7 +19,7 @@ enum class Split : std::uint8_t { none, out, in };
 
 struct LinearOptions {
   bool bias = true;
-  double deviation = 0.02;  ///< of the initial weights; biases start at 0
+  double init_std = 0.02;  ///< of the initial weights; biases start at 0
   /// Split::out: the outputs are `parts` equal parts that must not be cut, such as key-value heads. When there are
   /// fewer than tp ranks, tp/parts neighbours use the same one: then every rank holds W whole and computes its part,
   /// and W is R: gradients of the ranks that share a part, and of the parts, meet in one sum. 0: any cut will do.
@@ -45,7 +45,7 @@ class Linear : public Module {
   bool complete() const { return split_ != Split::in || mesh().size(Axis::tp) == 1; }  ///< its product is no part
 
  protected:
-  Tensor forward_onto(const Tensor& residual, const Tensor& x) override;
+  Tensor do_forward_add(const Tensor& residual, const Tensor& x) override;
 
  private:
   Tensor used_part(const ParameterPtr& parameter) const;

@@ -13,18 +13,18 @@ struct MlpOptions {
   std::int64_t hidden = 0;         ///< F
   Unary activation = Unary::gelu;  ///< of a plain one
   bool bias = true;
-  double deviation = 0.02;           ///< initial weights of `up`
-  double residual_deviation = 0.02;  ///< initial weights of `down`, which writes into the residual stream
+  double init_std = 0.02;           ///< initial weights of `up`
+  double residual_init_std = 0.02;  ///< initial weights of `down`, which writes into the residual stream
   bool gated = false;
 };
 
 class Mlp : public Module {
  public:
   Mlp(const Build& b, const MlpOptions& options);
-  Tensor forward(const Tensor& x) override { return forward_onto({}, x); }  // [B, T, D] -> [B, T, D]
+  Tensor forward(const Tensor& x) override { return do_forward_add({}, x); }  // [B, T, D] -> [B, T, D]
 
  protected:
-  Tensor forward_onto(const Tensor& residual, const Tensor& x) override;  ///< residual may be undefined
+  Tensor do_forward_add(const Tensor& residual, const Tensor& x) override;  ///< residual may be undefined
 
  private:
   Unary activation_;

@@ -24,9 +24,9 @@ class Module {
     return use_.of_unit() ? use_(x, [this](const Tensor& input) { return forward(input); }) : forward(x);
   }
   /// residual + (*this)(x), without a pass of its own where a product ends the layer and can add.
-  Tensor onto(const Tensor& residual, const Tensor& x) {
+  Tensor forward_add(const Tensor& residual, const Tensor& x) {
     const CallSite site(name_);
-    return use_(x, [&](const Tensor& input) { return forward_onto(residual, input); });
+    return use_(x, [&](const Tensor& input) { return do_forward_add(residual, input); });
   }
 
   const std::string& name() const { return name_; }
@@ -36,7 +36,7 @@ class Module {
   const Parallelism& parallelism() const { return parallelism_; }
   Placement residual() const { return parallelism_.residual(); }  ///< what the residual stream is on tp
   const RunState& run() const { return *run_; }
-  virtual Tensor forward_onto(const Tensor& residual, const Tensor& x) { return residual + forward(x); }
+  virtual Tensor do_forward_add(const Tensor& residual, const Tensor& x) { return residual + forward(x); }
 
  private:
   std::shared_ptr<const DeviceMesh> mesh_;

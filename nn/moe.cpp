@@ -14,14 +14,14 @@ Moe::Moe(const Build& b, const MoeOptions& o)
     : Module(b),
       options_(o),
       residual_(b.residual()),
-      router_(b / "router", o.expert.width, o.experts, o.expert.deviation) {
+      router_(b / "router", o.expert.width, o.experts, o.expert.init_std) {
   const std::int64_t experts = o.experts.count, d = o.expert.width, f = o.expert.hidden;
   const Build widen = b / (o.expert.gated ? "gate_up" : "up"), narrow = b / "down";
   const auto split = [](int tp_dim) { return Placements{.ep = S(0), .tp = S(tp_dim)}; };
   up_ = widen.parameter("weight", o.expert.gated ? Shape{experts, 2, f, d} : Shape{experts, f, d},
-                        split(o.expert.gated ? 2 : 1), Init::normal(o.expert.deviation), {.decay = true});
+                        split(o.expert.gated ? 2 : 1), Init::normal(o.expert.init_std), {.decay = true});
   down_ =
-      narrow.parameter("weight", {experts, d, f}, split(2), Init::normal(o.expert.residual_deviation), {.decay = true});
+      narrow.parameter("weight", {experts, d, f}, split(2), Init::normal(o.expert.residual_init_std), {.decay = true});
   if (o.expert.bias) {
     up_bias_ = widen.parameter("bias", o.expert.gated ? Shape{experts, 2, f} : Shape{experts, f},
                                split(o.expert.gated ? 2 : 1), Init::zeros());

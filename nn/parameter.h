@@ -20,7 +20,7 @@ struct Init {
 
   static Init zeros() { return {Kind::constant, 0}; }
   static Init ones() { return {Kind::constant, 1}; }
-  static Init normal(double deviation) { return {Kind::normal, deviation}; }
+  static Init normal(double init_std) { return {Kind::normal, init_std}; }
 };
 
 /// Of a unit (nn/unit.h), as its parameters see it.

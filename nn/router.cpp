@@ -28,11 +28,11 @@ Tensor log_sum_exp(const Tensor& x) {
 
 }  // namespace
 
-Router::Router(const Build& b, std::int64_t width, const ExpertsOptions& options, double deviation)
+Router::Router(const Build& b, std::int64_t width, const ExpertsOptions& options, double init_std)
     : Module(b),
       options_(options),
       parallelism_(b.parallelism()),
-      weight_(b.parameter("weight", {options.count, width}, {.tp = b.beside_residual()}, Init::normal(deviation),
+      weight_(b.parameter("weight", {options.count, width}, {.tp = b.beside_residual()}, Init::normal(init_std),
                           {.decay = true})),
       routing_(b.routing().add(options.count)) {
   if (options.bias_update == 0) return;

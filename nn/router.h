@@ -22,7 +22,7 @@ namespace trireme::nn {
 
 class Router : public Module {
  public:
-  Router(const Build& b, std::int64_t width, const ExpertsOptions& options, double deviation);
+  Router(const Build& b, std::int64_t width, const ExpertsOptions& options, double init_std);
 
   Tensor forward(const Tensor& x) override;  // residual [B, T, D] -> logits [B, T, E] f32
 

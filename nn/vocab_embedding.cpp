@@ -14,11 +14,11 @@ std::int64_t padded_vocab(std::int64_t vocab, int tp) {
   return (vocab + multiple - 1) / multiple * multiple;
 }
 
-VocabEmbedding::VocabEmbedding(const Build& b, std::int64_t vocab, std::int64_t width, double deviation,
+VocabEmbedding::VocabEmbedding(const Build& b, std::int64_t vocab, std::int64_t width, double init_std,
                                bool copy_of_earlier_stage)
     : Module(b) {
   const std::int64_t rows = padded_vocab(vocab, b.mesh().size(Axis::tp));
-  weight_ = b.parameter("weight", {rows, width}, {.tp = S(0)}, Init::normal(deviation),
+  weight_ = b.parameter("weight", {rows, width}, {.tp = S(0)}, Init::normal(init_std),
                         {.logical_rows = vocab, .decay = true, .copy_of_earlier_stage = copy_of_earlier_stage});
   slice_.first = weight_->rectangle.start[0];
   slice_.valid = std::clamp<std::int64_t>(vocab - slice_.first, 0, weight_->local.size(0));

@@ -15,7 +15,7 @@ std::int64_t padded_vocab(std::int64_t vocab, int tp);
 class VocabEmbedding : public Module {
  public:
   /// `copy_of_earlier_stage`: this is the head's copy of a table whose first copy is on the first pipeline stage.
-  VocabEmbedding(const Build& b, std::int64_t vocab, std::int64_t width, double deviation, bool copy_of_earlier_stage);
+  VocabEmbedding(const Build& b, std::int64_t vocab, std::int64_t width, double init_std, bool copy_of_earlier_stage);
 
   Tensor forward(const Tensor& ids) override;    // [B, T] i32, all positions -> [B, T, D], the residual stream
   Tensor logits(const Tensor& h);                // [B, T, D], the residual stream -> [B, T, V/tp] of all positions

@@ -40,9 +40,9 @@ struct Classifier : nn::Module {
   nn::Linear in, hidden, out;
   explicit Classifier(const nn::Build& b)
       : Module(b),
-        in(b / "in", 2, {64}, nn::Split::none, {.deviation = 1.0}),
-        hidden(b / "hidden", 64, {64}, nn::Split::none, {.deviation = 0.18}),
-        out(b / "out", 64, {2}, nn::Split::none, {.deviation = 0.1}) {}
+        in(b / "in", 2, {64}, nn::Split::none, {.init_std = 1.0}),
+        hidden(b / "hidden", 64, {64}, nn::Split::none, {.init_std = 0.18}),
+        out(b / "out", 64, {2}, nn::Split::none, {.init_std = 0.1}) {}
   Tensor forward(const Tensor& x) override { return out(tanh(hidden(tanh(in(x))))); }  // [N, 2] -> [N, 2]
 };
 

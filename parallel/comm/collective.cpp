@@ -169,7 +169,7 @@ Work CollectiveGroup::gather(Tensor x, Tensor y, int root, Launch launch) {
 Work CollectiveGroup::scatter(Tensor x, Tensor y, int root, Launch launch) {
   return submit({Kind::scatter, ReduceOp::sum, root, std::move(x), std::move(y)}, launch);
 }
-void CollectiveGroup::barrier() { submit({}, Launch::lazily).wait(); }
+void CollectiveGroup::barrier() { submit({}, Launch::lazy).wait(); }
 
 void check_message(const char* where, const Tensor& x, int peer, int tag, const ProcessGroup& group) {
   require(x.defined() && x.contiguous(), where, "the tensor is undefined or not dense; call contiguous() first");

@@ -1,7 +1,7 @@
 // A process group for tensors on GPUs, one GPU for each rank, over NCCL. Tensors on the host go to the host group that
 // it is made over.
 //
-// Collectives are queued in a stream of the group when they are called, `lazily` or in the `background` alike, after
+// Collectives are queued in a stream of the group when they are called, `lazy` or in the `background` alike, after
 // the kernels launched so far (an event); wait() makes later kernels wait for the result (another event). The host
 // never waits for the GPU here. Messages (send, recv) have streams of their own: nccl_messages.h.
 //

@@ -1,5 +1,5 @@
 // When a collective runs. Each rank has one queue per group: operations run in the order they were launched, one at a
-// time. `lazily` launched ones run on the thread that waits for them (with everything queued before them); a
+// time. `lazy` ones run on the thread that waits for them (with everything queued before them); a
 // `background` one makes the queue's communication thread run the queue up to and including it while the caller
 // computes. Whoever comes first runs the next operation: a waiting caller never sleeps while it could help.
 //

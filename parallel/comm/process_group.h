@@ -7,7 +7,7 @@
 // Sums are taken in rank order, in f32 for bf16 and f16 (one rounding at the end), so that every rank gets the same
 // bits, run after run.
 //
-// A lazily launched operation makes progress only while somebody waits on its group. Waits on lazily launched
+// A lazy operation makes progress only while somebody waits on its group. Waits on lazy
 // operations of different groups must therefore come in the same order on the ranks that share those groups, as they
 // do when all ranks run the same program; background operations may be waited for in any order.
 // Read next: parallel/comm/threads_group.cpp, then parallel/mesh/mesh.h.
@@ -26,9 +26,9 @@ namespace trireme {
 
 enum class ReduceOp : std::uint8_t { sum, max };
 
-/// When an operation runs. `lazily`: the caller will wait soon, so wait() itself drives it and no other thread wakes.
+/// When an operation runs. `lazy`: the caller will wait soon, so wait() itself drives it and no other thread wakes.
 /// `background`: at once, on the rank's communication thread, while the caller computes.
-enum class Launch : std::uint8_t { lazily, background };
+enum class Launch : std::uint8_t { lazy, background };
 
 /// One operation under way. Dropping a Work waits for it. Copies share the operation.
 class Work {
@@ -37,7 +37,7 @@ class Work {
    public:
     virtual ~State() = default;
     virtual void wait() = 0;  ///< returns when done; throws what the operation threw; may be called again
-    virtual bool done() = 0;  ///< does not block, and does not run a lazily launched operation
+    virtual bool done() = 0;  ///< does not block, and does not run a lazy operation
   };
 
   Work() = default;  ///< already complete
@@ -64,21 +64,21 @@ class ProcessGroup {
   // All tensors are dense. n = size(). "in place" means the tensor is both input and output.
 
   /// Every rank gets the elementwise reduction of all ranks' `x`, in place.
-  virtual Work all_reduce(Tensor x, ReduceOp op = ReduceOp::sum, Launch launch = Launch::lazily) = 0;
+  virtual Work all_reduce(Tensor x, ReduceOp op = ReduceOp::sum, Launch launch = Launch::lazy) = 0;
   /// y [n, ...x] = the ranks' x, in rank order.
-  virtual Work all_gather(Tensor x, Tensor y, Launch launch = Launch::lazily) = 0;
+  virtual Work all_gather(Tensor x, Tensor y, Launch launch = Launch::lazy) = 0;
   /// y = sum over ranks of their x[rank()]; x [n, ...y].
-  virtual Work reduce_scatter(Tensor x, Tensor y, Launch launch = Launch::lazily) = 0;
+  virtual Work reduce_scatter(Tensor x, Tensor y, Launch launch = Launch::lazy) = 0;
   /// y[i] = rank i's x[rank()]; x, y [n, ...].
-  virtual Work all_to_all(Tensor x, Tensor y, Launch launch = Launch::lazily) = 0;
+  virtual Work all_to_all(Tensor x, Tensor y, Launch launch = Launch::lazy) = 0;
   /// x of `root` is copied to all, in place.
-  virtual Work broadcast(Tensor x, int root, Launch launch = Launch::lazily) = 0;
+  virtual Work broadcast(Tensor x, int root, Launch launch = Launch::lazy) = 0;
   /// On `root`: x = sum of all ranks' x, in place; other ranks' x is left as it was.
-  virtual Work reduce(Tensor x, int root, Launch launch = Launch::lazily) = 0;
+  virtual Work reduce(Tensor x, int root, Launch launch = Launch::lazy) = 0;
   /// On `root`: y [n, ...x] = the ranks' x; y may be undefined elsewhere.
-  virtual Work gather(Tensor x, Tensor y, int root, Launch launch = Launch::lazily) = 0;
+  virtual Work gather(Tensor x, Tensor y, int root, Launch launch = Launch::lazy) = 0;
   /// y = root's x[rank()]; x [n, ...y] may be undefined except on `root`.
-  virtual Work scatter(Tensor x, Tensor y, int root, Launch launch = Launch::lazily) = 0;
+  virtual Work scatter(Tensor x, Tensor y, int root, Launch launch = Launch::lazy) = 0;
   /// Message to / from one rank. Messages between two ranks with one tag arrive in order. send never needs the
   /// receiver to have posted its recv: x may be changed once the returned Work is complete, and that never blocks on
   /// the peer's progress. Sends and receives are independent of the order of collectives.

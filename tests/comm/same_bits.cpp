@@ -28,7 +28,7 @@ using Operation = std::function<Work(ProcessGroup&, const Tensor& x, const Tenso
 
 void compare(const char* what, ProcessGroup& host, ProcessGroup& group, DType dtype, const Shape& x_shape,
              const Shape& y_shape, const Operation& run) {
-  for (const Launch launch : {Launch::lazily, Launch::background}) {
+  for (const Launch launch : {Launch::lazy, Launch::background}) {
     const auto stream = static_cast<std::uint32_t>(launch) * 2;
     const Tensor x = random_tensor(x_shape, dtype, host.rank(), stream);
     const Tensor y = random_tensor(y_shape, dtype, host.rank(), stream + 1);

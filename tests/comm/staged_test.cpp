@@ -73,7 +73,7 @@ TEST_CASE("an operation takes up what an earlier one of its group has yet to wri
   const cuda::ScopedEmulatedDevice device;
   run_thread_ranks(2, 1, 10s, [](const Group& world) {
     const Group group = staged(world);
-    for (const Launch launch : {Launch::lazily, Launch::background}) {
+    for (const Launch launch : {Launch::lazy, Launch::background}) {
       const Tensor x = on_device({40000}, 1.0), y = on_device({2, 40000}, 0.0);
       {
         const Work a = group->all_reduce(x, ReduceOp::sum, launch), b = group->all_gather(x, y, launch);

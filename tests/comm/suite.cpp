@@ -121,7 +121,7 @@ void check_bits_of(ProcessGroup& group, Device device, std::int64_t count) {
     for (int r = 1; r < n; ++r) sum += static_cast<float>(T(random_value(r, i)));
     return static_cast<double>(sum);
   };
-  for (const Launch launch : {Launch::lazily, Launch::background}) {
+  for (const Launch launch : {Launch::lazy, Launch::background}) {
     Tensor x = make(
         {count}, dtype_of<T>, [&](std::int64_t i) { return random_value(group.rank(), i); }, device);
     group.all_reduce(x, ReduceOp::sum, launch).wait();
@@ -143,7 +143,7 @@ void check_collectives(ProcessGroup& group, Device device) {
     const auto long_one = static_cast<std::int64_t>(40000 / size_of(dtype)) + 1;
     for (const std::int64_t count :
          {std::int64_t{0}, std::int64_t{1}, std::int64_t{37}, std::int64_t{1000}, long_one}) {
-      const Launch launch = ++turn % 3 == 0 ? Launch::background : Launch::lazily;
+      const Launch launch = ++turn % 3 == 0 ? Launch::background : Launch::lazy;
       check_reductions(group, device, dtype, count, launch);
       check_moves(group, device, dtype, count, launch);
       if (turn % 4 == 0) group.barrier();
@@ -195,7 +195,7 @@ void check_launches(ProcessGroup& group, Device device) {
       const std::int64_t count = (i * 977) % 20000;
       tensors.push_back(full({count}, (group.rank() + 1) * (i + 1), DType::f32, device));
       works.push_back(
-          group.all_reduce(tensors.back(), ReduceOp::sum, (i + round) % 3 == 0 ? Launch::background : Launch::lazily));
+          group.all_reduce(tensors.back(), ReduceOp::sum, (i + round) % 3 == 0 ? Launch::background : Launch::lazy));
     }
     if (round % 2 == 0) std::reverse(works.begin(), works.end());
     works[5] = Work();  // dropped: waits
@@ -278,7 +278,7 @@ void check_subgroups(ProcessGroup& group, Device device) {
     return std::accumulate(members.begin(), members.end(), 0.0, [](double sum, int rank) { return sum + rank + 1; });
   };
   for (const std::int64_t count : {3, 30000}) {
-    for (const Launch launch : {Launch::background, Launch::lazily}) {
+    for (const Launch launch : {Launch::background, Launch::lazy}) {
       std::array<Tensor, 4> x;
       for (Tensor& tensor : x) tensor = full({count}, me + 1, DType::f32, device);
       Work a = tp->all_reduce(x[0], ReduceOp::sum, launch), b = dp->all_reduce(x[1], ReduceOp::sum, launch);

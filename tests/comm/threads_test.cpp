@@ -107,7 +107,7 @@ TEST_CASE("time under way is counted on any thread, time waited only on the rank
       sum.wait();
       return CommunicationClock::current()->read() - before;
     };
-    const CommunicationTimes waited = spent(Launch::lazily, false), hidden = spent(Launch::background, true);
+    const CommunicationTimes waited = spent(Launch::lazy, false), hidden = spent(Launch::background, true);
     if (world->rank() != 0) return;
     CHECK(waited.seconds > 0.15);
     CHECK(waited.exposed_seconds > 0.15);
@@ -164,7 +164,7 @@ TEST_CASE("when a rank throws, the others' waits end and its own error comes out
                                             const auto pair = world->subgroup({0, 1, 2, 3}, "all");
                                             Tensor x = Tensor::zeros({way % 2 == 0 ? 10 : 100000});
                                             Work pending = pair->all_reduce(
-                                                x, ReduceOp::sum, way < 2 ? Launch::background : Launch::lazily);
+                                                x, ReduceOp::sum, way < 2 ? Launch::background : Launch::lazy);
                                             if (world->rank() == 2) throw Custom("rank 2 is out of oars");
                                             try {
                                               if (world->rank() == 3) world->recv(x, 2, 0).wait();

@@ -34,7 +34,7 @@ struct Block : nn::Module {
   nn::Mlp mlp;
   explicit Block(const nn::Build& b)
       : Module(b), norm(b / "norm", width), mlp(b / "mlp", {.width = width, .hidden = 4 * width}) {}
-  Tensor forward(const Tensor& x) override { return mlp.onto(x, norm(x)); }  // [B, 1, D] -> [B, 1, D]
+  Tensor forward(const Tensor& x) override { return mlp.forward_add(x, norm(x)); }  // [B, 1, D] -> [B, 1, D]
 };
 
 struct Head : nn::Module {

@@ -2,6 +2,7 @@
 #include "nn/unit.h"
 
 #include "autograd/engine.h"
+#include "nn/linear.h"
 #include "nn/module.h"
 #include "tests/nn/mesh_support.h"
 
@@ -105,5 +106,19 @@ TEST_CASE("units do not nest, and an error inside a use ends it") {
   CHECK(said.find("a use of unit 'nested.inner' begins inside one of 'nested'") != std::string::npos);
   Outer flat((b / "flat").unit(), false);
   CHECK(sum(flat(x)).item() == 12);
-  CHECK(sum(flat.onto(x, x)).item() == 24);
+  CHECK(sum(flat.forward_add(x, x)).item() == 24);
+}
+
+TEST_CASE("a second parameter or buffer of one name is refused where it is made, with both places") {
+  run_mesh("dp=1", [](const MeshPtr& mesh) {
+    const nn::Build b(mesh, DType::f32, 1);
+    const nn::Linear first(b.unit() / "fc", 3, {4}, nn::Split::none, {.bias = false});
+    CHECK_THROWS_WITH_AS(nn::Linear((b / "fc").unit(), 3, {5}, nn::Split::none, {.bias = false}),
+                         doctest::Contains("'fc.weight' is registered twice: first as a parameter [4, 3] in the unit "
+                                           "'model', now with the shape [5, 3] in the unit 'fc'"),
+                         Error);
+    static_cast<void>(b.buffer("bias", {2}, {}));
+    CHECK_THROWS_WITH_AS(static_cast<void>(b.parameter("bias", {2}, {}, nn::Init::zeros())),
+                         doctest::Contains("first as a buffer [2]"), Error);
+  });
 }
