@@ -114,6 +114,8 @@ Verdict check_run(const Case& c, Lab& lab) {
   const Arguments one = on_one_rank(c.flags);
   const DType dtype = dtype_of(c.flags);
   const Outcome mesh = lab.train("mesh", c.flags), reference = lab.train("one", one);
+  // What a GPU cannot do is refused by the emulated one only, and the reference is on the processor.
+  if (is_refusal(mesh.code) && c.flags.contains("device")) return Verdict::refused(mesh.last_line());
   if (const auto verdict = judge_codes(mesh, reference)) return *verdict;
   const std::string what =
       unexplained(gaps(reference, mesh), accepted(c.flags), disturbances(lab, reference, one, dtype, 1, 0));
