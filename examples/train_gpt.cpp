@@ -68,6 +68,13 @@ StartFacts start_facts(const TrainOptions& o, const Corpus& corpus, Trainer& tra
           .memory = predicted_memory(o, o.model.config, trainer.model().parameters(), proof.peak_live.front())};
 }
 
+RunIdentity identity_of(const TrainOptions& o, const Corpus& corpus) {
+  return {.seed = o.run.seed,
+          .tokenizer = corpus.tokenizer->to_json(),
+          .data = corpus.hash,
+          .val_fraction = o.data.val_fraction};
+}
+
 void train_rank(const TrainOptions& o, const Corpus& corpus, RunFolder& folder, Rank& rank) {
   const auto mesh = std::make_shared<const DeviceMesh>(rank.world, o.mesh.shape);
   rank.enter(*mesh);
@@ -85,10 +92,7 @@ void train_rank(const TrainOptions& o, const Corpus& corpus, RunFolder& folder, 
   console.print(start_table(o, start_facts(o, corpus, trainer, rank)));
   console.print(to_string(batch, config.context));
   Progress progress;
-  const RunIdentity identity{.seed = o.run.seed,
-                             .tokenizer = corpus.tokenizer->to_json(),
-                             .data = corpus.hash,
-                             .val_fraction = o.data.val_fraction};
+  const RunIdentity identity = identity_of(o, corpus);
   if (rank.first() && !o.run.dry_run) folder.lock();
   const auto tell = [&console](const std::string& line) { console.print(line); };
   const std::optional<Resumed> resumed = resume_run(o, trainer, identity, tell);
