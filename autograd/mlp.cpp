@@ -1,6 +1,6 @@
-// Two layers and the activation between them, which the products on either side of it carry out: forward as the first one
-// stores its result, backward as the gradient of the second one's input leaves its product. Where [N, F] leaves the caches,
-// the activation has no pass over it of its own (core/gemm_steps.h says where it still has).
+// Two layers and the activation between them, which the products on either side of it carry out: forward as the first
+// one stores its result, backward as the gradient of the second one's input leaves its product. Where [N, F] leaves the
+// caches, the activation has no pass over it of its own (core/gemm_steps.h says where it still has).
 #include "autograd/linear_gradients.h"
 #include "autograd/op.h"
 #include "autograd/ops.h"

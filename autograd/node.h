@@ -93,8 +93,8 @@ class Leaf : public Node, public std::enable_shared_from_this<Leaf> {
   void run_hooks_after(int count) { backwards_per_hook_ = count; }
   void run_hooks();  ///< a backward has added all of its contributions
 
-  /// Whether it is a parameter, whose gradient is wide and may wait inside DeferWeightGradients. The input of a stage is
-  /// a leaf too, with neither.
+  /// Whether it is a parameter, whose gradient is wide and may wait inside DeferWeightGradients. The input of a stage
+  /// is a leaf too, with neither.
   bool is_parameter() const { return is_parameter_; }
   void set_parameter() { is_parameter_ = true; }
   /// Also where the gradient was set to a wide tensor by hand.

@@ -16,9 +16,9 @@
 // when no gradient is needed: the struct is dropped at once. An operation whose output follows cheaply from what it
 // saves may have a third function, `Tensor repeat() const`: see SavedInput.
 //
-// An operation that sums rows into the gradient of input i makes it in gradient_dtype(i, ..), which is f32 for a parameter:
-// see "wide" in autograd/node.h. One that says `static constexpr bool keeps_wide = true` passes this on: its output is
-// wide when its inputs are, and its backward then takes a dy in f32 whatever dtype forward had.
+// An operation that sums rows into the gradient of input i makes it in gradient_dtype(i, ..), which is f32 for a
+// parameter: see "wide" in autograd/node.h. One that says `static constexpr bool keeps_wide = true` passes this on: its
+// output is wide when its inputs are, and its backward then takes a dy in f32 whatever dtype forward had.
 #pragma once
 
 #include <memory>

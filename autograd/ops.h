@@ -66,8 +66,8 @@ Tensor softmax(const Tensor& x);                              ///< over the last
 // ---- matmul.cpp --------------------------------------------------------------------------------------------------
 /// a [.., M, K] @ b [.., K, N]; leading dims broadcast; views (transposes) are used as they are.
 Tensor matmul(const Tensor& a, const Tensor& b);
-/// y = x weight^T + bias + residual; x [.., in], weight [.., in] with leading dims flattened to out, bias of out elements
-/// or undefined, residual [.., out] or undefined.
+/// y = x weight^T + bias + residual; x [.., in], weight [.., in] with leading dims flattened to out, bias of out
+/// elements or undefined, residual [.., out] or undefined.
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& residual = {});
 
 // ---- mlp.cpp -----------------------------------------------------------------------------------------------------
@@ -75,8 +75,8 @@ struct MlpWeights {
   Tensor in, in_bias;    ///< [F, in], [F] or undefined
   Tensor out, out_bias;  ///< [out, F], [out] or undefined
 };
-/// y = activation(x in^T + in_bias) out^T + out_bias + residual; x [.., in] -> [.., out]. The same as two linear with the
-/// activation between, but products carry it out, forward and backward. residual [.., out] or undefined.
+/// y = activation(x in^T + in_bias) out^T + out_bias + residual; x [.., in] -> [.., out]. The same as two linear with
+/// the activation between, but products carry it out, forward and backward. residual [.., out] or undefined.
 Tensor mlp(const Tensor& x, const MlpWeights& weights, Unary activation, const Tensor& residual = {});
 
 // ---- norm.cpp ----------------------------------------------------------------------------------------------------
@@ -98,9 +98,9 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, bool causal 
 Tensor attention_packed(const Tensor& qkv, bool causal = true, double scale = 0, const Tensor& first_key = {});
 
 // ---- rope.cpp ----------------------------------------------------------------------------------------------------
-/// Rotary positions (Su et al. 2021) on x [B, T, H, Dh], positions [T] i32: each head's pair (x[i], x[i + Dh/2]) is turned
-/// by the angle positions[t] base^(-2 i / Dh). The pairs are those of the two halves of a head ("rotate half", as in GPT-NeoX
-/// and Hugging Face's Llama), not of neighbours (as in the paper): a permutation of the head's features.
+/// Rotary positions (Su et al. 2021) on x [B, T, H, Dh], positions [T] i32: each head's pair (x[i], x[i + Dh/2]) is
+/// turned by the angle positions[t] base^(-2 i / Dh). The pairs are those of the two halves of a head ("rotate half",
+/// as in GPT-NeoX and Hugging Face's Llama), not of neighbours (as in the paper): a permutation of the head's features.
 Tensor rope(const Tensor& x, const Tensor& positions, double base = 10000);
 
 // ---- swiglu.cpp --------------------------------------------------------------------------------------------------

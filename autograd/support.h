@@ -6,8 +6,8 @@
 
 namespace trireme {
 
-/// Sums x over the dims along which `shape` was broadcast to x's shape: the gradient of broadcasting. A sum has `dtype`,
-/// x's or the one its sums are kept in; where nothing is summed the result is x.
+/// Sums x over the dims along which `shape` was broadcast to x's shape: the gradient of broadcasting. A sum has
+/// `dtype`, x's or the one its sums are kept in; where nothing is summed the result is x.
 Tensor sum_to(const Tensor& x, const Shape& shape, DType dtype);
 
 /// An uninitialised tensor of x's shape, dtype and device.

@@ -4,10 +4,10 @@
 //   build/bin/attention_bench --threads 2 --dtype bf16 --only gpt2 --repeats 9
 //
 // Causal, batch 4 of GPT-2 124M's heads at three lengths, and the small character model. Queries, keys and values are
-// views of one tensor, as the layer has them. FLOPs are those of the pairs that are seen: 4 Dh a pair forward (q k^T and
-// p v), 10 Dh backward (q k^T again, dout v^T, three gradients); exponentials are not counted. A share of the peak of
-// products (bench/peaks.h), so exponentials, which run on other units, keep it well below 100%. Medians over repeats,
-// in which all shapes take turns.
+// views of one tensor, as the layer has them. FLOPs are those of the pairs that are seen: 4 Dh a pair forward (q k^T
+// and p v), 10 Dh backward (q k^T again, dout v^T, three gradients); exponentials are not counted. A share of the peak
+// of products (bench/peaks.h), so exponentials, which run on other units, keep it well below 100%. Medians over
+// repeats, in which all shapes take turns.
 #include <fmt/core.h>
 
 #include <cmath>

@@ -5,9 +5,9 @@
 //
 // A checkpoint has 12 bytes per parameter (weight, m, v in f32), of which each of two ranks writes half. "step" is the
 // mean over an interval, with a save begun at its first step boundary or without, alternating; "stood still" is what of
-// the interval training spent in calls of the saver. Writing (snapshot, write, sync, read back, commit) is compared with
-// one file of the same size that is written and synced; reading verifies every chunk, and both ranks read all they hold:
-// every byte twice. Read next: parallel/checkpoint/saver.h.
+// the interval training spent in calls of the saver. Writing (snapshot, write, sync, read back, commit) is compared
+// with one file of the same size that is written and synced; reading verifies every chunk, and both ranks read all they
+// hold: every byte twice. Read next: parallel/checkpoint/saver.h.
 #include <unistd.h>
 
 #include <algorithm>

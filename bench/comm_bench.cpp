@@ -3,11 +3,11 @@
 //   comm_bench --mesh dp=2,tp=2
 //   mpirun -n 4 comm_bench --mesh dp=2,tp=2
 //
-// With --mesh, the groups of each axis are measured in turn, all groups of an axis at once, as a training step uses them.
-// algorithm bandwidth = bytes of the larger tensor of a rank / time. bus bandwidth = that times the share of it that
-// has to move, 2 (n-1)/n for an all-reduce and (n-1)/n for the others: comparable between operations and numbers of
-// ranks. Times are the fastest and the median of the repetitions, of the slowest rank. The second line is the
-// limit of this machine: how fast every rank goes through memory while all do.
+// With --mesh, the groups of each axis are measured in turn, all groups of an axis at once, as a training step uses
+// them. algorithm bandwidth = bytes of the larger tensor of a rank / time. bus bandwidth = that times the share of it
+// that has to move, 2 (n-1)/n for an all-reduce and (n-1)/n for the others: comparable between operations and numbers
+// of ranks. Times are the fastest and the median of the repetitions, of the slowest rank. The second line is the limit
+// of this machine: how fast every rank goes through memory while all do.
 #include <fmt/format.h>
 
 #include <algorithm>

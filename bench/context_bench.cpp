@@ -3,9 +3,9 @@
 //   mpirun -n 2 context_bench --length 2048
 //
 // Ranks are threads, or under mpirun processes, of one core each. "waiting" is the time a rank spends in wait() of its
-// receives, measured there; "sending" the time in send_final(), which copies nothing (MPI may). Both are medians over the
-// repetitions, of the slowest rank. "one rank" is a cp-th of the time plain attention takes for the whole sequence on
-// one core while the others idle: what the ring would take with free communication and perfect balance.
+// receives, measured there; "sending" the time in send_final(), which copies nothing (MPI may). Both are medians over
+// the repetitions, of the slowest rank. "one rank" is a cp-th of the time plain attention takes for the whole sequence
+// on one core while the others idle: what the ring would take with free communication and perfect balance.
 // Read next: nn/ring_attention.h.
 #include <fmt/core.h>
 

@@ -4,9 +4,9 @@
 //   build/bin/exposed_communication 4          dp=4
 //   build/bin/exposed_communication 4 2        dp=4, shards over 2 ranks and copies across (--dp-shard 2), --zero 1 to 3
 //
-// Times are measured at the operations (parallel/comm/times.h): "communication" is under way on any thread, "exposed" is
-// what the rank's own thread waits. Waiting for a rank that is slower is waiting too: on a busy machine the figure is an
-// upper bound. Medians over steps, of the rank that waits longest.
+// Times are measured at the operations (parallel/comm/times.h): "communication" is under way on any thread, "exposed"
+// is what the rank's own thread waits. Waiting for a rank that is slower is waiting too: on a busy machine the figure
+// is an upper bound. Medians over steps, of the rank that waits longest.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>

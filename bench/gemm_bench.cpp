@@ -3,13 +3,14 @@
 //   build/bin/gemm_bench                        # every shape, 1 thread and all of them
 //   build/bin/gemm_bench --threads 2 --only gpt2 --repeats 9
 //
-// Shapes are those of training: forward x W^T ("nt"), gradient of the input dy W ("nn"), gradient of the weight
-// dy^T x added to what is there ("tn", beta = 1). Beside Trireme's products, OpenBLAS's and oneDNN's among them where
-// they are installed, stands "eigen-omp": Eigen called as its manual says, with its own threads. "kept" is our own with
-// the weight's panels kept from the product before (core/packed_weights.h), as all micro-batches of a step but the first
-// find them with --keep-packed on; "tn" has no weight, and is the same there. All candidates take turns within a repeat, so that a disturbance
-// hits all of them; the figure is the median over repeats. The peak is measured just before, on as many threads; that of
-// bf16 is of the instruction in use (bench/peaks.h). --markdown FILE writes the same as a table.
+// Shapes are those of training: forward x W^T ("nt"), gradient of the input dy W ("nn"), gradient of the weight dy^T x
+// added to what is there ("tn", beta = 1). Beside Trireme's products, OpenBLAS's and oneDNN's among them where they are
+// installed, stands "eigen-omp": Eigen called as its manual says, with its own threads. "kept" is our own with the
+// weight's panels kept from the product before (core/packed_weights.h), as all micro-batches of a step but the first
+// find them with --keep-packed on; "tn" has no weight, and is the same there. All candidates take turns within a
+// repeat, so that a disturbance hits all of them; the figure is the median over repeats. The peak is measured just
+// before, on as many threads; that of bf16 is of the instruction in use (bench/peaks.h). --markdown FILE writes the
+// same as a table.
 #include <fmt/core.h>
 
 #include <string>

@@ -3,9 +3,10 @@
 //   build/bin/generate_bench --model gpt2-124m --dtype bf16 --threads 2 --steps 50
 //
 // A step is a token: the time from one call of generate()'s callback to the next, greedy, after a prompt of --prompt
-// tokens, whose keys and values are kept (nn/kv_cache.h). Every weight is read for each token, but of a table that is only
-// looked up a row: bytes of weights over memory bandwidth is the least it can take; "weight_bytes" says how many. Once
-// prompt and steps are more than the context, nothing can be kept: stay below. Read next: bench/turns.h, train/generate.h.
+// tokens, whose keys and values are kept (nn/kv_cache.h). Every weight is read for each token, but of a table that is
+// only looked up a row: bytes of weights over memory bandwidth is the least it can take; "weight_bytes" says how many.
+// Once prompt and steps are more than the context, nothing can be kept: stay below. Read next: bench/turns.h,
+// train/generate.h.
 #include "bench/model_flags.h"
 #include "bench/turns.h"
 #include "core/parallel_for.h"

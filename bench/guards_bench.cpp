@@ -3,10 +3,11 @@
 //   build/bin/guards_bench           GPT of 11M parameters, f32 and bf16, dp=2, ZeRO 0 to 3; 1024 tokens on a rank; a minute
 //   build/bin/guards_bench 4096      with so many tokens on a rank
 //
-// "looks" is the look at every gradient before it is summed, "copies" the comparison of weights and state, spread over the
-// ten steps between two of them, "seals" the hashes of shards around every update and "moments" those of --check-state. Each
-// is timed by itself, in processor time, so that other programs do not count, and on memory that is not in the cache: in
-// a step some of it is. Costs are per parameter, steps per parameter and token: with more tokens each part is smaller. Read next: train/guards.h.
+// "looks" is the look at every gradient before it is summed, "copies" the comparison of weights and state, spread over
+// the ten steps between two of them, "seals" the hashes of shards around every update and "moments" those of
+// --check-state. Each is timed by itself, in processor time, so that other programs do not count, and on memory that is
+// not in the cache: in a step some of it is. Costs are per parameter, steps per parameter and token: with more tokens
+// each part is smaller. Read next: train/guards.h.
 #include <algorithm>
 #include <cstdio>
 #include <ctime>

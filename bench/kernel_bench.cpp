@@ -1,9 +1,9 @@
 // kernel_bench: time and effective bandwidth of the memory-bound CPU kernels, at shapes of small and large models.
 //   build/bin/kernel_bench [threads] [part of a kernel's name]
-// GB/s counts the bytes a kernel must move (stated in its file), not those it happens to move; beside it the share of what
-// memory gives (bench/peaks.h), above 100% where the tensors fit into a cache. --markdown FILE writes the same as a
-// table. With one thread the processor's time is measured, which other processes disturb little; with more, the time that
-// passes. Products and attention have benchmarks of their own.
+// GB/s counts the bytes a kernel must move (stated in its file), not those it happens to move; beside it the share of
+// what memory gives (bench/peaks.h), above 100% where the tensors fit into a cache. --markdown FILE writes the same as
+// a table. With one thread the processor's time is measured, which other processes disturb little; with more, the time
+// that passes. Products and attention have benchmarks of their own.
 #include <fmt/core.h>
 
 #include <algorithm>

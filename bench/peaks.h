@@ -1,12 +1,13 @@
-// What this machine can do at most, measured on the spot by `team` threads at once: the best of several tries each, as a
-// limit is what was possible when nothing else was in the way. Read next: core/machine_speed.h.
+// What this machine can do at most, measured on the spot by `team` threads at once: the best of several tries each, as
+// a limit is what was possible when nothing else was in the way. Read next: core/machine_speed.h.
 #pragma once
 
 #include "core/tensor.h"
 
 namespace trireme::bench {
 
-/// Bytes/s over more than caches hold: of a sum; and, read and written, of x = a x + b, as an optimizer treats its state.
+/// Bytes/s over more than caches hold: of a sum; and, read and written, of x = a x + b, as an optimizer treats its
+/// state.
 struct MemorySpeed {
   double read, update;
 };

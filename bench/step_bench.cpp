@@ -4,9 +4,9 @@
 //   build/bin/step_bench --layers 4 --heads 4 --width 128 --context 64 --micro-batch 12 --vocab 65 --mesh dp=2
 //
 // One line of JSON a step: seconds and page faults of the process. Last, the memory it took: "peak_rss" of the process
-// from its start on, and of the tensors of all ranks from the warm-up on ("peak_bytes", and "activation_bytes" of them).
-// Steps are those of train_gpt, by the same Trainer; batches are made before the clock starts, and guards that look at
-// several steps (spikes, replicas) do not run. Read next: bench/turns.h, bench/compare.py, train/trainer.h.
+// from its start on, and of the tensors of all ranks from the warm-up on ("peak_bytes", and "activation_bytes" of
+// them). Steps are those of train_gpt, by the same Trainer; batches are made before the clock starts, and guards that
+// look at several steps (spikes, replicas) do not run. Read next: bench/turns.h, bench/compare.py, train/trainer.h.
 #include <barrier>
 #include <mutex>
 

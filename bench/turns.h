@@ -1,6 +1,6 @@
-// How the programs that bench/compare.py compares take turns: each is started once, warms up, and then does as many steps
-// as a line of its standard input asks for, one line of JSON a step. So the driver can let Trireme and its peers step
-// alternately, whatever each of them takes to start or to compile.
+// How the programs that bench/compare.py compares take turns: each is started once, warms up, and then does as many
+// steps as a line of its standard input asks for, one line of JSON a step. So the driver can let Trireme and its peers
+// step alternately, whatever each of them takes to start or to compile.
 //
 //   -> (starts)        <- {"ready":{"parameters":124439808,...}}      after the warm-up, with what the driver should know
 //   -> 3               <- {"seconds":0.51,...}  three times

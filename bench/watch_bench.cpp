@@ -1,8 +1,8 @@
 // What being watched costs a rank: build/bin/watch_bench [LAYERS WIDTH STEPS]
 //
 // First the parts, in nanoseconds: a heartbeat, a call site, a phase, an entry in the flight record. Then how many of
-// them a training step of a GPT has on this mesh (dp=2,tp=2, threads), counted on the ranks' own pages, and what share of
-// the step that makes. Times are the least of several tries, so that other programs matter little.
+// them a training step of a GPT has on this mesh (dp=2,tp=2, threads), counted on the ranks' own pages, and what share
+// of the step that makes. Times are the least of several tries, so that other programs matter little.
 #include <fmt/core.h>
 
 #include <algorithm>

@@ -4,8 +4,9 @@
 //   build/bin/zero_memory 2          dp=2
 //
 // The formula is parallel/zero/formula.h. "kept" is what is in use when all gradients of a step have been summed and
-// nothing is under way; the rank with most counts. Beside it the largest use of each category at any time of a step, buffers included, in bytes per parameter.
-// Exit code 1 when what is kept is more than 5% over the formula. Read next: parallel/zero/zero.h.
+// nothing is under way; the rank with most counts. Beside it the largest use of each category at any time of a step,
+// buffers included, in bytes per parameter. Exit code 1 when what is kept is more than 5% over the formula. Read next:
+// parallel/zero/zero.h.
 #include <cmath>
 #include <cstdio>
 #include <mutex>

@@ -37,8 +37,8 @@ class OwnCores {
   std::vector<int> outer_cores_;  // where the thread ran before; empty: nothing was changed
 };
 
-/// From here on the calling thread may run on all usable cores: for a thread that a rank starts to work beside it, which
-/// would otherwise keep to the core of that rank.
+/// From here on the calling thread may run on all usable cores: for a thread that a rank starts to work beside it,
+/// which would otherwise keep to the core of that rank.
 void use_all_cores();
 
 }  // namespace trireme

@@ -1,9 +1,9 @@
 // ExactSum: the sum of f64 numbers that are not negative, without rounding. So it depends neither on the order in which
 // they are added nor on how they are grouped: over threads, shards, ranks or pipeline stages.
 //
-// The sum is a fixed-point number: 32 bits in each 64-bit word, over the whole range of f64. A number of 53 bits is added
-// to three words; what overflows 32 bits stays in its word until carry(). Sums of words are integer sums, which are
-// exact, so ranks may all-reduce them (as i64). Read next: core/cpu/reduce.cpp, optim/gradient_norm.cpp.
+// The sum is a fixed-point number: 32 bits in each 64-bit word, over the whole range of f64. A number of 53 bits is
+// added to three words; what overflows 32 bits stays in its word until carry(). Sums of words are integer sums, which
+// are exact, so ranks may all-reduce them (as i64). Read next: core/cpu/reduce.cpp, optim/gradient_norm.cpp.
 #pragma once
 
 #include <array>

@@ -1,6 +1,6 @@
-// What follows a product's sum and bias (GemmOptions), as kernels of their own. It defines what the fused form means, and
-// it is what runs where no product has one or gains by it: Eigen and libraries, few rows, products of batches, results that
-// stay in the caches, f32 on CUDA.
+// What follows a product's sum and bias (GemmOptions), as kernels of their own. It defines what the fused form means,
+// and it is what runs where no product has one or gains by it: Eigen and libraries, few rows, products of batches,
+// results that stay in the caches, f32 on CUDA.
 // Read next: core/cpu/gemm_write.h, the fused form on the CPU; cuda/kernels/gemm_epilogue.h, on CUDA.
 #pragma once
 

@@ -1,6 +1,6 @@
-// A rank's sign of life: a counter that grows whenever the rank gets on with its work: with every kernel it starts, every
-// operation it begins or ends, every part of the model it enters. Whoever waits for the rank can tell by it "slow" from
-// "stopped" (parallel/comm/watch/watchdog.h). A rank that waits itself does not beat.
+// A rank's sign of life: a counter that grows whenever the rank gets on with its work: with every kernel it starts,
+// every operation it begins or ends, every part of the model it enters. Whoever waits for the rank can tell by it
+// "slow" from "stopped" (parallel/comm/watch/watchdog.h). A rank that waits itself does not beat.
 //
 // Each thread has the counter of its rank, or none: then a beat does nothing. It costs about a nanosecond.
 #pragma once

@@ -80,8 +80,8 @@ void write_file(const std::filesystem::path& path, std::string_view text);
 /// A file written piece by piece that appears under its name only at commit(). Not committed, it leaves nothing.
 class AtomicFile {
  public:
-  /// `expected_bytes`, when known, is checked against the free space before anything is written. What is there must be a
-  /// file: a device or a pipe would be gone, and not written to.
+  /// `expected_bytes`, when known, is checked against the free space before anything is written. What is there must be
+  /// a file: a device or a pipe would be gone, and not written to.
   explicit AtomicFile(std::filesystem::path path, std::uint64_t expected_bytes = 0);
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;

@@ -31,8 +31,8 @@ struct GemmOptions {
   Tensor bias{};             ///< [N], dtype of a; undefined: none
   bool b_is_weight = false;  ///< b keeps its values while a PackedWeights lives (core/packed_weights.h)
 
-  // What follows alpha a @ b + bias, in this order. c then has a's dtype and is dense, and beta is 0. On the CPU all of it
-  // gives the bits that kernels of their own would give (core/gemm_steps.h).
+  // What follows alpha a @ b + bias, in this order. c then has a's dtype and is dense, and beta is 0. On the CPU all of
+  // it gives the bits that kernels of their own would give (core/gemm_steps.h).
   std::optional<Unary> activation{};  ///< is applied
   bool derivative = false;  ///< instead, its derivative at pre_activation multiplies: the gradient before an activation
   Tensor pre_activation{};  ///< as c: receives what the activation is applied to, or, with derivative, is read
@@ -102,10 +102,10 @@ struct KernelTable {
   /// y = reduction of x over the dims where y has extent 1; x any strides, y dense; y is T, or acc to keep a sum from
   /// being rounded; sums kept in acc.
   void (*reduce)(Reduction op, const Tensor& x, Tensor& y);
-  /// Sum of squares of all elements of dense tensors; each may have its own floating dtype. A row is a run along the last
-  /// dim; in a tensor of one dim, one element. Squares of a row are added in f64 in an order that depends on its length
-  /// only, and rows are added exactly: the sum depends on the rows alone, not on which tensors they are in. On CUDA tiles
-  /// of tensors take the place of rows, and the host waits once, whatever the number of tensors.
+  /// Sum of squares of all elements of dense tensors; each may have its own floating dtype. A row is a run along the
+  /// last dim; in a tensor of one dim, one element. Squares of a row are added in f64 in an order that depends on its
+  /// length only, and rows are added exactly: the sum depends on the rows alone, not on which tensors they are in. On
+  /// CUDA tiles of tensors take the place of rows, and the host waits once, whatever the number of tensors.
   ExactSum (*sum_squares)(std::span<const Tensor> xs);
 
   // ---- products --------------------------------------------------------------------------------------------------
@@ -130,8 +130,9 @@ struct KernelTable {
   void (*softmax)(const Tensor& x, Tensor& y);
   /// dx = y * (dy - sum(y * dy)); T; dx may be dy.
   void (*softmax_backward)(const Tensor& y, const Tensor& dy, Tensor& dx);
-  /// chosen[n] = the columns of the K largest of x[n], the largest first, and of equals the lower column first; a NaN is
-  /// larger than any number, so that K columns are there whatever x holds. x T; chosen [N, K] i32, 1 <= K <= D; dense.
+  /// chosen[n] = the columns of the K largest of x[n], the largest first, and of equals the lower column first; a NaN
+  /// is larger than any number, so that K columns are there whatever x holds. x T; chosen [N, K] i32, 1 <= K <= D;
+  /// dense.
   void (*top_k)(const Tensor& x, Tensor& chosen);
   /// y = (x - mean) * rstd * gamma + beta; gamma, beta [D] T, beta may be undefined; mean, rstd [N] acc are outputs.
   void (*layer_norm)(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps, Tensor& y, Tensor& mean,
@@ -170,8 +171,8 @@ struct KernelTable {
   void (*attention_merge)(const Tensor& part, const Tensor& part_lse, Tensor& out, Tensor& lse);
 
   // ---- Llama-style blocks ------------------------------------------------------------------------------------------
-  /// Every pair (x[i], x[i + Dh/2]) of a head turned by the angle positions[t] base^(-2 i / Dh), or back by it (inverse:
-  /// also the gradient). x, y dense [B, T, H, Dh] T, Dh even; positions [T] i32; y may be x.
+  /// Every pair (x[i], x[i + Dh/2]) of a head turned by the angle positions[t] base^(-2 i / Dh), or back by it
+  /// (inverse: also the gradient). x, y dense [B, T, H, Dh] T, Dh even; positions [T] i32; y may be x.
   void (*rope)(const Tensor& x, const Tensor& positions, double base, bool inverse, Tensor& y);
   /// y = silu(gate) up, where a row of x [N, 2 F] is [gate, up]; y [N, F]; dense T.
   void (*swiglu)(const Tensor& x, Tensor& y);

@@ -22,8 +22,8 @@ std::size_t size_class(std::size_t bytes) {
   return (bytes + step - 1) / step * step;
 }
 
-/// Large blocks in pages of 2 MiB where the system grants them: weights are read row by row, each row from another page,
-/// and the processor remembers the places of few pages. A wish: what it says of the rest is of no matter.
+/// Large blocks in pages of 2 MiB where the system grants them: weights are read row by row, each row from another
+/// page, and the processor remembers the places of few pages. A wish: what it says of the rest is of no matter.
 void* system_memory(std::size_t bytes) {
   constexpr std::size_t huge_page = 2 << 20;
   if (bytes < 2 * huge_page) return std::aligned_alloc(alignment, bytes);

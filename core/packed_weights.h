@@ -5,11 +5,11 @@
 //     for (...) forward and backward of a micro-batch
 //   }                                // from here on the optimizer may write weights
 //
-// A product copies its operands into panels first (core/cpu/pack.h). Of W [N, K] that takes some 16 / M of the time of a
-// product with M rows. Of a weight the copy is the same in every micro-batch. Keeping it takes
-// as much memory as the weight, once for x W^T and once for dy W. A product gives the same bits with it.
-// Only operands that say so are kept (GemmOptions::b_is_weight): those of linear layers, not the matrices of experts; and
-// on the CPU by our own product alone.
+// A product copies its operands into panels first (core/cpu/pack.h). Of W [N, K] that takes some 16 / M of the time of
+// a product with M rows. Of a weight the copy is the same in every micro-batch. Keeping it takes as much memory as the
+// weight, once for x W^T and once for dy W. A product gives the same bits with it. Only operands that say so are kept
+// (GemmOptions::b_is_weight): those of linear layers, not the matrices of experts; and on the CPU by our own product
+// alone.
 #pragma once
 
 #include <list>

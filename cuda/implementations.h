@@ -12,7 +12,8 @@
 
 namespace trireme::cuda {
 
-/// Call: Gemm<T, Out>, GroupedGemm<T, Out>, AttentionForward<T> or AttentionBackward<T>, T being bf16 or f16, and Out T or float.
+/// Call: Gemm<T, Out>, GroupedGemm<T, Out>, AttentionForward<T> or AttentionBackward<T>, T being bf16 or f16, and Out T
+/// or float.
 template <class Call>
 struct Implementation {
   std::string_view name;

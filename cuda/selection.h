@@ -1,8 +1,8 @@
 // Implementations of products and attention on Device::cuda, by name: what --gemm and --attention choose there.
 //
-// "auto" comes first and takes, call by call, the fastest one that the device runs and the shapes allow; "trireme" does so
-// among the kernels written here, without NVIDIA's libraries. Any other name is binding: a call that it cannot take is
-// refused with the constraint. Products and attention in f32 have one implementation each, which is "trireme" alone.
+// "auto" comes first and takes, call by call, the fastest one that the device runs and the shapes allow; "trireme" does
+// so among the kernels written here, without NVIDIA's libraries. Any other name is binding: a call that it cannot take
+// is refused with the constraint. Products and attention in f32 have one implementation each, which is "trireme" alone.
 // Read next: cuda/implementations.h.
 #pragma once
 

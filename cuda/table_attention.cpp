@@ -1,7 +1,7 @@
-// Attention of the kernel table. The kernels want a token's heads side by side and sequences one after the other, k and v
-// alike (cuda/kernels/attention.h): what q, k and v are as parts of one projection. Any other tensor goes through a dense
-// copy in workspace memory, in which the head dims of 16-bit ones are padded with zeros to a multiple of 8; zeros there
-// change no score and no sum. Bytes of such a copy: each element read once and written once.
+// Attention of the kernel table. The kernels want a token's heads side by side and sequences one after the other, k and
+// v alike (cuda/kernels/attention.h): what q, k and v are as parts of one projection. Any other tensor goes through a
+// dense copy in workspace memory, in which the head dims of 16-bit ones are padded with zeros to a multiple of 8; zeros
+// there change no score and no sum. Bytes of such a copy: each element read once and written once.
 // Read next: cuda/implementations.h.
 #include <type_traits>
 

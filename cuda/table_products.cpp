@@ -1,7 +1,7 @@
-// Matrix products of the kernel table: what core/kernels.h allows, as launches of what cuda/kernels/gemm.h and gemm_f32.h
-// take. Leading dims that are one run of equal steps become the batch of a launch, and other ones a launch each; where the
-// rows of a and c go on evenly and b stays the same, as in a layer, all of it is one taller product. Copied to a workspace
-// first: one of two transposed operands.
+// Matrix products of the kernel table: what core/kernels.h allows, as launches of what cuda/kernels/gemm.h and
+// gemm_f32.h take. Leading dims that are one run of equal steps become the batch of a launch, and other ones a launch
+// each; where the rows of a and c go on evenly and b stays the same, as in a layer, all of it is one taller product.
+// Copied to a workspace first: one of two transposed operands.
 // Read next: cuda/implementations.h, which chooses the kernel.
 #include <algorithm>
 #include <optional>
@@ -158,7 +158,8 @@ std::optional<Activation> activation_of(Unary op) {
   return std::nullopt;
 }
 
-/// c = alpha a b + bias, or, with beta = 1, c + alpha a b + bias, and what follows: what the 16-bit kernels do in one pass.
+/// c = alpha a b + bias, or, with beta = 1, c + alpha a b + bias, and what follows: what the 16-bit kernels do in one
+/// pass.
 template <class T, class Out>
 void multiply(const Tensor& a, const Tensor& b, Tensor& c, const GemmOptions& options) {
   const Plan plan(a, b, c);

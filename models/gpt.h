@@ -8,8 +8,8 @@
 // (nn::Moe), as in the MoE GPTs after GShard and Switch Transformer.
 //
 // Nothing here mentions a mesh axis: nn::Attention, nn::Mlp, nn::Moe and nn::VocabEmbedding hold what is sharded, and
-// the pipeline plan decides which blocks a stage builds. Names are global, so "blocks.7.mlp.up.weight" is the same tensor
-// on any mesh.
+// the pipeline plan decides which blocks a stage builds. Names are global, so "blocks.7.mlp.up.weight" is the same
+// tensor on any mesh.
 #pragma once
 
 #include <memory>

@@ -21,8 +21,8 @@ struct StoredGpt {
   DType dtype = DType::f32;
 };
 /// `elements`: how many a file stores of weights and buffers. Throws ExitCode::data, naming `path`, for text that is
-/// malformed or describes a model that those elements cannot be: made-up sizes would otherwise be found when memory runs
-/// out.
+/// malformed or describes a model that those elements cannot be: made-up sizes would otherwise be found when memory
+/// runs out.
 StoredGpt read_gpt_text(const std::string& text, const std::filesystem::path& path, double elements);
 
 }  // namespace trireme

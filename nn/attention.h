@@ -1,7 +1,7 @@
 // Attention: causal self-attention with many heads. Heads are split over tp: each rank projects, attends and projects
-// back its own, and the only communication is that of the projections around it. Over cp, where a rank holds a part of the
-// sequence, tokens meet by one of the methods of nn/context_attention.h. With a cache (nn/kv_cache.h), tokens come a few
-// at a time, and also see those that came before.
+// back its own, and the only communication is that of the projections around it. Over cp, where a rank holds a part of
+// the sequence, tokens meet by one of the methods of nn/context_attention.h. With a cache (nn/kv_cache.h), tokens come
+// a few at a time, and also see those that came before.
 //
 //   multi-head (Vaswani et al. 2017)      as many key-value heads as heads: one packed projection qkv [3, D, D]
 //   grouped-query (Ainslie et al. 2023)   H/Hkv neighbouring heads share one: projections q, k and v

@@ -1,5 +1,5 @@
-// Build: what a layer needs to know to make its parameters: mesh, device, dtype, seed, and the name so far. A model passes
-// `b / "child"` down its constructors; parameters register themselves in the order they are made.
+// Build: what a layer needs to know to make its parameters: mesh, device, dtype, seed, and the name so far. A model
+// passes `b / "child"` down its constructors; parameters register themselves in the order they are made.
 //
 //   struct Block : nn::Module {
 //     nn::LayerNorm norm;  nn::Mlp mlp;

@@ -6,8 +6,8 @@
 //            of a tp rank, and its kv heads, must divide by cp.
 //
 // Both take tokens in the same layout, the zigzag of nn/positions.h, so that batches are cut in one way. Ulysses does
-// not need it for balance; it puts the chunks in order after the first all-to-all and back before the second.
-// A sequence is moved 4 times by Ulysses (q, k, v, out; each rank sends (n - 1) / n of what it has), its keys and values
+// not need it for balance; it puts the chunks in order after the first all-to-all and back before the second. A
+// sequence is moved 4 times by Ulysses (q, k, v, out; each rank sends (n - 1) / n of what it has), its keys and values
 // n - 1 times by the ring, hidden behind the computation. Read next: nn/attention.h.
 #pragma once
 

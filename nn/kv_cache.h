@@ -6,9 +6,9 @@
 //   without   x [B, t, D]   q, k, v [B, t, ..]                                     attention [B, t, H/tp, Dh]
 //   with      x [B, n, D]   q, k, v [B, n, ..]   K, V [B, t, Hkv/tp, Dh] from here   attention [B, n, H/tp, Dh]
 //
-// n of t tokens are new; query i of them sees keys up to t - n + i, which is the causal limit of the attention kernel for
-// fewer queries than keys. Who runs the model puts a cache into RunState, says with begin() where the tokens that come
-// next stand, and gives the model these tokens only. A rank holds what its attention layers need: its heads of its
+// n of t tokens are new; query i of them sees keys up to t - n + i, which is the causal limit of the attention kernel
+// for fewer queries than keys. Who runs the model puts a cache into RunState, says with begin() where the tokens that
+// come next stand, and gives the model these tokens only. A rank holds what its attention layers need: its heads of its
 // stages' blocks. Only for evaluation, and only where a rank has whole sequences (cp = 1).
 // Read next: nn/attention.cpp, which appends and attends; train/next_logits.cpp, which decides what is new.
 #pragma once

@@ -45,8 +45,8 @@ struct Parameter {
 
   std::shared_ptr<const UnitState> unit;  ///< null: of no unit, and complete at any time
 
-  /// `local`, for a forward. Throws ExitCode::internal outside the uses of the parameter's unit, on any mesh and with or
-  /// without ZeRO. A backward may read it at any time: it repeats what a forward was allowed.
+  /// `local`, for a forward. Throws ExitCode::internal outside the uses of the parameter's unit, on any mesh and with
+  /// or without ZeRO. A backward may read it at any time: it repeats what a forward was allowed.
   const Tensor& value() const;
   Leaf& leaf() const { return *leaf_of(local); }
   Tensor& grad() const { return leaf().grad(); }  ///< f32, of local's shape; set up by allocate_gradients or grad_sync

@@ -10,9 +10,9 @@
 //
 // The last two are the same number of pairs, none of them masked, so that no rank waits for another's triangle.
 // Communication: (n - 1) blocks of keys and values forward; backward the same again, and n blocks of their gradients.
-// Each message is under way while a block is computed: for the last one, which brings the gradients of its own keys home,
-// a rank keeps what its early queries have to do with them. Read next: nn/context_attention.h (the choice between this and
-// Ulysses), core/kernels.h (attention, attention_merge).
+// Each message is under way while a block is computed: for the last one, which brings the gradients of its own keys
+// home, a rank keeps what its early queries have to do with them. Read next: nn/context_attention.h (the choice between
+// this and Ulysses), core/kernels.h (attention, attention_merge).
 #pragma once
 
 #include "core/tensor.h"
@@ -20,8 +20,8 @@
 
 namespace trireme::nn {
 
-/// What a rank computes in one step of the ring: a run of its queries against a run of the keys that it holds then, both
-/// counted in the tokens of their rank.
+/// What a rank computes in one step of the ring: a run of its queries against a run of the keys that it holds then,
+/// both counted in the tokens of their rank.
 struct RingStep {
   int source;  ///< the rank whose keys these are
   std::int64_t first_query, queries;

@@ -39,8 +39,8 @@ class RoutingLog {
   bool empty() const { return routers_.empty(); }  ///< this rank's stages have no router
 
   /// Ends a step: sums over the ranks, moves the biases if the step was made (`applied`: not when it was skipped), and
-  /// starts the next. `sequence`: each tp rank routes its own positions. Collective over the mesh: every rank of a model
-  /// with experts calls it, also one whose stages have no router.
+  /// starts the next. `sequence`: each tp rank routes its own positions. Collective over the mesh: every rank of a
+  /// model with experts calls it, also one whose stages have no router.
   RoutingReport finish(const DeviceMesh& mesh, bool sequence, bool applied);
 
  private:

@@ -6,7 +6,8 @@
 
 namespace trireme::nn {
 
-/// What this rank holds of x [B, T, ..], of whole sequences -> [B, T/cp, ..], the same on all its tp ranks; off the tape.
+/// What this rank holds of x [B, T, ..], of whole sequences -> [B, T/cp, ..], the same on all its tp ranks; off the
+/// tape.
 Tensor local_tokens(const Tensor& x, const DeviceMesh& mesh);
 
 /// x [B, T, ..] as a gather over `cp` ranks gives it -> the same with its tokens in the order of the sequence.

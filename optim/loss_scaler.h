@@ -3,8 +3,8 @@
 // f32, are divided by it before clipping.
 //
 // The dynamic scale grows as far as it can: it doubles after `window` updates without overflow, and halves on an
-// overflow, the first `hysteresis` - 1 of which it forgives. Whether a step overflowed is read off the norm of the whole
-// gradient, which has the same bits on every rank: so all ranks decide alike without a message of their own.
+// overflow, the first `hysteresis` - 1 of which it forgives. Whether a step overflowed is read off the norm of the
+// whole gradient, which has the same bits on every rank: so all ranks decide alike without a message of their own.
 #pragma once
 
 #include <cstdint>

@@ -1,10 +1,10 @@
 // GradSync: the main gradients of a model, and their sums over the mesh.
 //
-// A parameter's gradient is summed over exactly the axes on which its placement is R. Nothing is divided: the loss
-// was. Gradients are f32 whatever the parameters are, and live in buckets, flat tensors filled in the reverse order
-// of creation, which is about the order in which backward completes them. In the backward of the last micro-batch,
-// the sum of a full bucket over data (dp and cp; edp for experts) starts while backward goes on (Li et al. 2020, "PyTorch Distributed", section
-// 3.2). Earlier micro-batches only add to the buckets.
+// A parameter's gradient is summed over exactly the axes on which its placement is R. Nothing is divided: the loss was.
+// Gradients are f32 whatever the parameters are, and live in buckets, flat tensors filled in the reverse order of
+// creation, which is about the order in which backward completes them. In the backward of the last micro-batch, the sum
+// of a full bucket over data (dp and cp; edp for experts) starts while backward goes on (Li et al. 2020, "PyTorch
+// Distributed", section 3.2). Earlier micro-batches only add to the buckets.
 //
 // Every rank of a group must start the same sums in the same order, whatever order its gradients become ready in: a
 // bucket that is ready early waits for the ones before it. So every sum is one fixed expression, with or without

@@ -25,8 +25,8 @@ struct Copied {
 /// The ranks with copies of a shard that is not the whole of its parameter; null: none.
 using ShardReplicas = std::function<ProcessGroup*(const optim::Shard&)>;
 
-/// In one order on all ranks of each group; groups of one rank are left out. `tensors`: weights and state as an optimizer
-/// gives them, `tied` as GradSync::tied() has them.
+/// In one order on all ranks of each group; groups of one rank are left out. `tensors`: weights and state as an
+/// optimizer gives them, `tied` as GradSync::tied() has them.
 std::vector<Copied> copies_of(const std::vector<optim::StateTensor>& tensors, const nn::ParameterList& tied,
                               const DeviceMesh& mesh, const ShardReplicas& replicas = {});
 std::vector<Copied> copies_of(const nn::BufferList& buffers, const DeviceMesh& mesh);

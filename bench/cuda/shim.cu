@@ -1,5 +1,5 @@
-// The kernels behind a C interface, so that bench/cuda/compare.py can call them on PyTorch's tensors, in one process with
-// the libraries that they are compared with. Pointers and sizes only; a call returns 0, or 1 after which
+// The kernels behind a C interface, so that bench/cuda/compare.py can call them on PyTorch's tensors, in one process
+// with the libraries that they are compared with. Pointers and sizes only; a call returns 0, or 1 after which
 // trireme_error() says why.
 // Read next: bench/cuda/compare.py.
 #include <cstddef>
@@ -157,7 +157,8 @@ int trireme_layer_norm(int rows, int width, void* x, void* residual, void* sum, 
   });
 }
 
-/// Both passes; logits [rows, columns] in bf16 become gradients; targets i32; losses [rows] f64. workspace: 4 rows floats.
+/// Both passes; logits [rows, columns] in bf16 become gradients; targets i32; losses [rows] f64. workspace: 4 rows
+/// floats.
 int trireme_cross_entropy(int rows, int columns, int valid, void* logits, void* targets, void* workspace, void* losses,
                           void* stream) {
   return guarded([&] {

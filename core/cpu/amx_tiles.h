@@ -1,6 +1,6 @@
 // One product of AMX tiles, written once for the processor's tiles and for their imitation: Unit has load<t>, zero<t>,
-// store<t>, load_sum<t> and dot<sum, a, b> of tile registers by number. Registers 0 to 3 hold sums, 4 and 5 rows of A, 6
-// and 7 columns of B. For the two .cpp files of that name only.
+// store<t>, load_sum<t> and dot<sum, a, b> of tile registers by number. Registers 0 to 3 hold sums, 4 and 5 rows of A,
+// 6 and 7 columns of B. For the two .cpp files of that name only.
 #pragma once
 
 #include "core/cpu/bf16_tiles.h"

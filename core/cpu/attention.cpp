@@ -5,10 +5,10 @@
 //   s = k q^T [keys, queries], new maximum m, p = exp(s - m),
 //   l = l exp(m_old - m) + sum p, o = o exp(m_old - m) + v^T p
 // and at the end out = o / l, lse = m + log l. 4 Tq Tk Dh FLOPs a head, half of that when causal: blocks nobody sees
-// are skipped. Sums and the softmax are f32 (f64 for f64); both products run on the unit in use (attention_panels.h), on
-// those for bf16 with p rounded to bf16, while l sums p as it is.
-// A tile of queries is what threads share out and belongs to one, so the team's size changes nothing.
-// Too few queries for a tile go another way: attention_few.cpp. Read next: attention_backward.cpp.
+// are skipped. Sums and the softmax are f32 (f64 for f64); both products run on the unit in use (attention_panels.h),
+// on those for bf16 with p rounded to bf16, while l sums p as it is. A tile of queries is what threads share out and
+// belongs to one, so the team's size changes nothing. Too few queries for a tile go another way: attention_few.cpp.
+// Read next: attention_backward.cpp.
 #include <cmath>
 #include <limits>
 #include <type_traits>

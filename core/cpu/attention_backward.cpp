@@ -5,8 +5,9 @@
 //
 // One thread owns a kv head: it goes over the query heads that read it, and over blocks of keys and of queries, in a
 // fixed order, so dk and dv are the same sums whatever the team's size. Scores stay transposed, [keys, queries], as in
-// the forward pass; dk and dv sum over queries and take the tiles turned round, [queries, keys]. All five products run on
-// the unit in use (attention_panels.h), on those for bf16 with p and ds rounded to bf16; delta and ds itself are f32.
+// the forward pass; dk and dv sum over queries and take the tiles turned round, [queries, keys]. All five products run
+// on the unit in use (attention_panels.h), on those for bf16 with p and ds rounded to bf16; delta and ds itself are
+// f32.
 #include <array>
 #include <limits>
 #include <type_traits>

@@ -1,11 +1,12 @@
 // Heads, and tiles of probabilities, as operands of attention's products: panels of a unit (gemm_units.h).
 //
-// Queries or keys on the right-hand side of a product come in panels of Unit::columns; keys or Dh on the left-hand side in
-// pieces of at most Unit::rows. Where the unit's operands are of the type that sums are kept in, probabilities are operands
-// as they are, and the scale is put into q once. The units for bf16 take operands of bf16: q goes in as it is in memory,
-// and the scale onto the scores, for a rounded scale * q would be off in every one of them; probabilities and their
-// gradients are rounded. Steps beyond a matrix are zeros on both sides. A product may run on past the keys that a tile of
-// queries sees, to the end of a pair or group of steps: with p = 0 there, as for keys that only some of its queries see.
+// Queries or keys on the right-hand side of a product come in panels of Unit::columns; keys or Dh on the left-hand side
+// in pieces of at most Unit::rows. Where the unit's operands are of the type that sums are kept in, probabilities are
+// operands as they are, and the scale is put into q once. The units for bf16 take operands of bf16: q goes in as it is
+// in memory, and the scale onto the scores, for a rounded scale * q would be off in every one of them; probabilities
+// and their gradients are rounded. Steps beyond a matrix are zeros on both sides. A product may run on past the keys
+// that a tile of queries sees, to the end of a pair or group of steps: with p = 0 there, as for keys that only some of
+// its queries see.
 // Read next: attention.cpp.
 #pragma once
 

@@ -1,4 +1,5 @@
-// What attention's forward and backward passes share besides panels: heads as matrices, who sees whom, and writing results.
+// What attention's forward and backward passes share besides panels: heads as matrices, who sees whom, and writing
+// results.
 //
 // Both passes keep scores transposed, [keys, queries], with a tile's worth of queries side by side in vector lanes. The
 // softmax over keys is then plain vertical vector arithmetic, and a tile of probabilities is already the panel of B

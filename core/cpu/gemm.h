@@ -37,7 +37,8 @@ struct Epilogue {
   const void* residual = nullptr;
 };
 
-/// c = alpha a b + beta c + bias, and the epilogue of that, if there is one. a [M, K], b [K, N], c [M, N] with column stride 1; bias [N] or null.
+/// c = alpha a b + beta c + bias, and the epilogue of that, if there is one. a [M, K], b [K, N], c [M, N] with column
+/// stride 1; bias [N] or null.
 struct Product {
   MatrixView a, b, c;
   double alpha = 1, beta = 0;

@@ -34,7 +34,8 @@ class Loaded {
   void* handle_ = nullptr;
 };
 
-/// As row-major interfaces name an operand: where it begins, whether it lies transposed, the distance of its rows there.
+/// As row-major interfaces name an operand: where it begins, whether it lies transposed, the distance of its rows
+/// there.
 template <class T>
 struct Operand {
   const T* data;

@@ -10,11 +10,11 @@
 //                       cache and never cross to another core;
 //   tiles               a panel of the shared operand against each panel of the own one.
 // With few rows, as in a small batch, A is the smaller: then weights pass through a second-level cache once, which is
-// what keeps those products from being as slow as the copying of weights.
-// Block extents depend on the shape alone, and an element of C adds its blocks of K in order, so every number of threads
-// gives the same bits. Where B is the own operand and its columns lie side by side, the first tile that multiplies a
-// panel packs it: waiting for memory is then no time of its own. alpha, beta, bias and the conversion to C's
-// dtype happen as a finished tile leaves its buffer; where they change nothing, it goes from registers to C.
+// what keeps those products from being as slow as the copying of weights. Block extents depend on the shape alone, and
+// an element of C adds its blocks of K in order, so every number of threads gives the same bits. Where B is the own
+// operand and its columns lie side by side, the first tile that multiplies a panel packs it: waiting for memory is then
+// no time of its own. alpha, beta, bias and the conversion to C's dtype happen as a finished tile leaves its buffer;
+// where they change nothing, it goes from registers to C.
 // Read next: gemm_units.h.
 #include <algorithm>
 #include <array>
@@ -242,7 +242,8 @@ class Multiplication {
   }
 
   /// Whether piece i of the own operand is packed by the first tile that multiplies it: columns of B that lie side by
-  /// side, as in a panel. Not rows of A that do: they are 56 bytes a step, across lines, and with many steps it was slower.
+  /// side, as in a panel. Not rows of A that do: they are 56 bytes a step, across lines, and with many steps it was
+  /// slower.
   bool packs_in_passing(std::int64_t i) const {
     return Unit::packs_in_passing && !keeps_own() && plan_.share_a && p_.b.column_stride == 1 &&
            plan_.b.piece(i).size() == width;

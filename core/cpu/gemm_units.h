@@ -1,6 +1,6 @@
 // What multiplies panels, in gemm_packed.cpp and in attention (attention_panels.h): the size of a tile, the layout of
-// panels, packing, and the product of two panels, or that product added to a tile. One unit for every element type, and more
-// for bf16 (processor.h). A unit multiplies on the thread that made an object of it, while that lives.
+// panels, packing, and the product of two panels, or that product added to a tile. One unit for every element type, and
+// more for bf16 (processor.h). A unit multiplies on the thread that made an object of it, while that lives.
 // Read next: tile_product.h, bf16_tiles.h.
 #pragma once
 

@@ -43,8 +43,8 @@ class Finish {
   }
   bool nothing() const { return epilogue_ == nullptr; }
 
-  /// values [rows, columns], dense: a tile's sums and biases, which belong into c from `c` on, rows `stride` apart. All at
-  /// once, as an activation of a few elements is a wait for its own arithmetic.
+  /// values [rows, columns], dense: a tile's sums and biases, which belong into c from `c` on, rows `stride` apart. All
+  /// at once, as an activation of a few elements is a wait for its own arithmetic.
   template <std::size_t most>
   void tile(std::int64_t rows, std::int64_t columns, const T* c, std::int64_t stride,
             std::array<T, most>& values) const {

@@ -1,6 +1,6 @@
-// Panels of bf16 for processors that multiply pairs: two steps of K stand side by side in one 32-bit word, the first in its
-// lower half, as vdpbf16ps and tdpbf16ps read them. A step beyond K is zero. Sources are as for pack.h; where they hold K
-// contiguously, words are copied as they are. Read next: bf16_tiles.h.
+// Panels of bf16 for processors that multiply pairs: two steps of K stand side by side in one 32-bit word, the first in
+// its lower half, as vdpbf16ps and tdpbf16ps read them. A step beyond K is zero. Sources are as for pack.h; where they
+// hold K contiguously, words are copied as they are. Read next: bf16_tiles.h.
 #pragma once
 
 #include "core/cpu/pack.h"

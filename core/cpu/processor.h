@@ -1,6 +1,6 @@
 // What the processor can do for products of bf16, beyond the vectors that the whole program is compiled for: found out
-// when the program runs, so that one build is fast on each. The environment variable TRIREME_ISA lowers it, to test what
-// other machines do: "vectors", "avx512-bf16" or "amx". Read next: core/cpu/bf16_tiles.h.
+// when the program runs, so that one build is fast on each. The environment variable TRIREME_ISA lowers it, to test
+// what other machines do: "vectors", "avx512-bf16" or "amx". Read next: core/cpu/bf16_tiles.h.
 #pragma once
 
 #include <string_view>

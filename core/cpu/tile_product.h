@@ -36,8 +36,8 @@ void tile_product(std::int64_t rows, std::int64_t depth, const T* a, const T* b,
 template <class T>
 void tile_product_add(std::int64_t rows, std::int64_t depth, const T* a, const T* b, T* tile);
 
-/// tile_product of columns of B that are no panel yet, their steps b_stride apart: they are copied into one, `packed`, as
-/// they pass. The copy costs next to nothing, since the multiply-adds wait for neither its loads nor its stores.
+/// tile_product of columns of B that are no panel yet, their steps b_stride apart: they are copied into one, `packed`,
+/// as they pass. The copy costs next to nothing, since the multiply-adds wait for neither its loads nor its stores.
 template <class T>
 void tile_product_packing_b(std::int64_t rows, std::int64_t depth, const T* a, const T* b, std::int64_t b_stride,
                             T* packed, const TilePlace<T>& to);

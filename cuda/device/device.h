@@ -1,5 +1,5 @@
-// The device header: all that a kernel needs beyond plain C++. Two implementations of the same names: nvcc.h with inline
-// PTX, and the emulator's. Below them, helpers that are the same on both.
+// The device header: all that a kernel needs beyond plain C++. Two implementations of the same names: nvcc.h with
+// inline PTX, and the emulator's. Below them, helpers that are the same on both.
 //
 // Rules that keep one source for both: kernels start only through launch(); shared memory comes only from the two
 // TRIREME_..._SHARED macros; PTX, barriers and waits only from here; blocks never wait for each other.

@@ -121,8 +121,8 @@ __device__ __forceinline__ void wgmma_hold(float* d) {
   _Pragma("unroll") for (int i = 0; i < Count; ++i) asm volatile("" : "+f"(d[i])::"memory");
 }
 
-// An instruction of width N names N / 2 accumulators: operands 0 to N / 2 - 1. Their list is put together from tens, and
-// the operands from eights.
+// An instruction of width N names N / 2 accumulators: operands 0 to N / 2 - 1. Their list is put together from tens,
+// and the operands from eights.
 #define TRIREME_TEN(t) "%" t "0, %" t "1, %" t "2, %" t "3, %" t "4, %" t "5, %" t "6, %" t "7, %" t "8, %" t "9"
 #define TRIREME_SUMS_N16 "%0, %1, %2, %3, %4, %5, %6, %7"
 #define TRIREME_SUMS_N32 TRIREME_TEN("") ", %10, %11, %12, %13, %14, %15"

@@ -37,8 +37,9 @@ inline void check_tiled(const char* where, const TiledMatrix& m) {
   if (m.batch > 1) check_stride("batch stride", m.batch_stride);
 }
 
-/// The heads of a batch of sequences, 16-bit values: a token's heads lie side by side. The tile of one TMA instruction is
-/// 64 values of a head by box_tokens tokens; values past head_dim and tokens past the end are zeros, and are not stored.
+/// The heads of a batch of sequences, 16-bit values: a token's heads lie side by side. The tile of one TMA instruction
+/// is 64 values of a head by box_tokens tokens; values past head_dim and tokens past the end are zeros, and are not
+/// stored.
 struct TiledHeads {
   const char* name;  ///< of the operand, for errors
   const void* base;

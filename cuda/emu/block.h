@@ -1,5 +1,5 @@
-// One thread block under emulation: its fibers, the scheduler that runs them one at a time, everything threads wait for,
-// and its shared memory. Blocks share nothing but global memory; each is run to its end by one OS thread.
+// One thread block under emulation: its fibers, the scheduler that runs them one at a time, everything threads wait
+// for, and its shared memory. Blocks share nothing but global memory; each is run to its end by one OS thread.
 //
 // A thread runs until it must wait (a barrier, a shuffle, an mbarrier, a wait for asynchronous copies); then the
 // scheduler picks another. When nobody can go on, operations in flight complete; when there are none, the block is

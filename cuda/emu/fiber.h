@@ -1,5 +1,5 @@
-// A fiber: a stack of its own and a place in it to go on from. One fiber runs each CUDA thread of a block; all fibers of
-// a block live on one OS thread, so switching costs two dozen instructions and a debugger sees ordinary C++ frames.
+// A fiber: a stack of its own and a place in it to go on from. One fiber runs each CUDA thread of a block; all fibers
+// of a block live on one OS thread, so switching costs two dozen instructions and a debugger sees ordinary C++ frames.
 // Read next: cuda/emu/block.h, which schedules them.
 #pragma once
 
@@ -38,8 +38,8 @@ void switch_context(Context& from, Context& to, bool last = false);
 /// To be called first thing on a new fiber; `came_from` then holds the bounds of the stack that started it.
 void entered_fiber(Context& came_from);
 
-/// Prepares `context` so that the first switch to it calls `entry`, which never returns. AddressSanitizer's red zones on
-/// the stack must be gone: a fiber that ends clears its own, which costs less than clearing a whole stack for each.
+/// Prepares `context` so that the first switch to it calls `entry`, which never returns. AddressSanitizer's red zones
+/// on the stack must be gone: a fiber that ends clears its own, which costs less than clearing a whole stack for each.
 void prepare_context(Context& context, std::byte* stack, std::size_t bytes, void (*entry)());
 
 /// Gives up a fiber that has not ended: its stack may serve another, or be unmapped.

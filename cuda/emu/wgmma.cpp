@@ -1,6 +1,6 @@
-// wgmma: products of a warp group, with operands read from shared memory through descriptors, by the asynchronous proxy.
-// Descriptor bits: 0-13 start >> 4, 16-29 leading offset >> 4, 32-45 stride offset >> 4, 62-63 swizzle (1: 128 bytes,
-// 2: 64, 3: 32). Rows of w bytes (the swizzle's width) in groups of eight:
+// wgmma: products of a warp group, with operands read from shared memory through descriptors, by the asynchronous
+// proxy. Descriptor bits: 0-13 start >> 4, 16-29 leading offset >> 4, 32-45 stride offset >> 4, 62-63 swizzle (1: 128
+// bytes, 2: 64, 3: 32). Rows of w bytes (the swizzle's width) in groups of eight:
 //   K-major, element (r, k):      start + r / 8 * stride + r % 8 * w + 2 k
 //   M-/N-major, element (r, k):   start + 2r / w * leading + k / 8 * stride + k % 8 * w + 2r % w
 // and then the swizzle, on the absolute address.

@@ -1,15 +1,16 @@
-// Attention in one pass over the keys: out = softmax(scale q k^T) v, without storing the scores.
-// (Dao, Fu, Ermon, Rudra, Ré, FlashAttention, 2022; Milakov and Gimelshein, 2018, for the running softmax.)
-// Work per head: 4 Tq Tk D FLOPs, half of it when causal. Bytes: q and out once, Tq D each; k and v once per block of 64
-// queries, from L2 after the first.
+// Attention in one pass over the keys: out = softmax(scale q k^T) v, without storing the scores. (Dao, Fu, Ermon,
+// Rudra, Ré, FlashAttention, 2022; Milakov and Gimelshein, 2018, for the running softmax.) Work per head: 4 Tq Tk D
+// FLOPs, half of it when causal. Bytes: q and out once, Tq D each; k and v once per block of 64 queries, from L2 after
+// the first.
 //
-// And its backward (Dao, FlashAttention-2, 2023, section 3.1.2). With s = scale q k^T, p = exp(s - lse), and dp = dout v^T:
+// And its backward (Dao, FlashAttention-2, 2023, section 3.1.2). With s = scale q k^T, p = exp(s - lse), and dp = dout
+// v^T:
 //   delta = rowsum(dout out) - dlse     ds = p (dp - delta)
 //   dv = p^T dout     dk = scale ds^T q     dq = scale ds k
-// dk and dv are summed over queries, and dq over keys. Adding all three in one kernel needs atomics, whose order varies;
-// here one kernel makes dk and dv and another dq, each computing s and dp: 14 Tq Tk D FLOPs per head instead of 10 (half
-// when causal), for the same bits on every run. Bytes per head: q, dout once per block of 64 keys; k, v once per block of
-// 64 queries, from L2 after the first; out once; dq, dk, dv once.
+// dk and dv are summed over queries, and dq over keys. Adding all three in one kernel needs atomics, whose order
+// varies; here one kernel makes dk and dv and another dq, each computing s and dp: 14 Tq Tk D FLOPs per head instead of
+// 10 (half when causal), for the same bits on every run. Bytes per head: q, dout once per block of 64 keys; k, v once
+// per block of 64 queries, from L2 after the first; out once; dq, dk, dv once.
 // Read next: cuda/kernels/attention_tiles.h.
 #pragma once
 
@@ -19,9 +20,9 @@
 
 namespace trireme::cuda {
 
-/// T: bf16, f16 or float. A token's heads lie side by side; a pitch is the number of elements from token to token, so q, k
-/// and v may be parts of one packed tensor. head_dim: a multiple of 8 up to 128; pitches multiples of 8, addresses of 16.
-/// In f32: any head_dim up to 128, any pitches and addresses.
+/// T: bf16, f16 or float. A token's heads lie side by side; a pitch is the number of elements from token to token, so
+/// q, k and v may be parts of one packed tensor. head_dim: a multiple of 8 up to 128; pitches multiples of 8, addresses
+/// of 16. In f32: any head_dim up to 128, any pitches and addresses.
 template <class T>
 struct AttentionForward {
   int batch, heads, kv_heads, head_dim;  ///< kv_heads divides heads
@@ -36,8 +37,8 @@ struct AttentionForward {
   T* out;  ///< [batch, queries, heads, head_dim]
   std::int64_t out_pitch;
   float* lse;  ///< [batch, heads, queries] log of the sum of exponentials; -inf where a query sees no key (out: 0)
-  /// [batch, queries], or null: query i sees keys from first_key[i] on (any number, also below 0 and beyond keys). So are
-  /// documents in one sequence kept apart. Tiles of 64 keys before the first of all 64 queries cost nothing.
+  /// [batch, queries], or null: query i sees keys from first_key[i] on (any number, also below 0 and beyond keys). So
+  /// are documents in one sequence kept apart. Tiles of 64 keys before the first of all 64 queries cost nothing.
   const std::int32_t* first_key = nullptr;
 };
 
@@ -49,8 +50,8 @@ void attention_forward_sm80(const AttentionForward<T>& attention, Stream stream 
 template <class T>
 void attention_forward_sm90(const AttentionForward<T>& attention, Stream stream = nullptr);
 
-/// dq, dk and dv are overwritten; pitches and addresses as above. k and v may be a part of the keys that out and lse are
-/// over: the result is that part's contribution, as ds needs no other part of the keys.
+/// dq, dk and dv are overwritten; pitches and addresses as above. k and v may be a part of the keys that out and lse
+/// are over: the result is that part's contribution, as ds needs no other part of the keys.
 template <class T>
 struct AttentionBackward {
   AttentionForward<T> forward;  ///< what it read and wrote
@@ -70,13 +71,14 @@ struct AttentionBackward {
 template <class T>
 void attention_backward_sm80(const AttentionBackward<T>& attention, Stream stream = nullptr);
 
-/// The same kernels for devices of compute capability 9.0; pitches must hold all heads. Tiles of 64 queries by 128 keys,
-/// and of 128 queries (head_dim above 64) or 192 by 64 keys.
+/// The same kernels for devices of compute capability 9.0; pitches must hold all heads. Tiles of 64 queries by 128
+/// keys, and of 128 queries (head_dim above 64) or 192 by 64 keys.
 template <class T>
 void attention_backward_sm90(const AttentionBackward<T>& attention, Stream stream = nullptr);
 
-/// The same in f32, multiplied and summed in f32 by the ordinary arithmetic units: what a run in f32 uses to be comparable
-/// with the CPU. Blocks own 64 queries (backward: 32 queries, or 32 keys) and stream tiles of 32. first_tile is not used.
+/// The same in f32, multiplied and summed in f32 by the ordinary arithmetic units: what a run in f32 uses to be
+/// comparable with the CPU. Blocks own 64 queries (backward: 32 queries, or 32 keys) and stream tiles of 32. first_tile
+/// is not used.
 void attention_forward_f32(const AttentionForward<float>& attention, Stream stream = nullptr);
 void attention_backward_f32(const AttentionBackward<float>& attention, Stream stream = nullptr);
 

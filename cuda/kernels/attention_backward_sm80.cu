@@ -1,9 +1,9 @@
 // Attention backward on mma.sync; formulas, bytes and FLOPs: cuda/kernels/attention.h.
 //
-// Both large kernels keep one pair of tiles in shared memory and stream the other through two stages. A warp owns sixteen
-// rows of the pair that stays. Where that is k and v, the scores are computed transposed, [keys, queries], so that their
-// fragments are again the A operand of what follows: dv += p^T dout and dk += ds^T q; where it is q and dout, of
-// dq += ds k.
+// Both large kernels keep one pair of tiles in shared memory and stream the other through two stages. A warp owns
+// sixteen rows of the pair that stays. Where that is k and v, the scores are computed transposed, [keys, queries], so
+// that their fragments are again the A operand of what follows: dv += p^T dout and dk += ds^T q; where it is q and
+// dout, of dq += ds k.
 //
 // A block of keys takes the heads of its group one after the other, so their sums need no second kernel.
 // Read next: tests/cuda/attention_backward_test.cpp, which has the same formulas in a few lines.

@@ -1,12 +1,14 @@
-// Attention backward of Hopper by TMA and wgmma; formulas: cuda/kernels/attention.h, whose two kernels these are too: one
-// makes dk and dv, one dq, each computing the probabilities. That costs 14 Tq Tk D FLOPs a head instead of the 10 of a
-// single kernel that adds dq by atomics, at most 1.4 times the time, and gives the same bits on every run. Blocks that
-// waited for one another to add in order would save the FLOPs; no kernel here does, so that each can run in any order.
+// Attention backward of Hopper by TMA and wgmma; formulas: cuda/kernels/attention.h, whose two kernels these are too:
+// one makes dk and dv, one dq, each computing the probabilities. That costs 14 Tq Tk D FLOPs a head instead of the 10
+// of a single kernel that adds dq by atomics, at most 1.4 times the time, and gives the same bits on every run. Blocks
+// that waited for one another to add in order would save the FLOPs; no kernel here does, so that each can run in any
+// order.
 //
-// A block has a producer warp group and two consumers (three for dq at head dim 64) of 64 rows each. What belongs to the
-// rows stays in shared memory, what they are multiplied with comes by 64 rows through a ring. All operands are read as
-// TMA wrote them, once along rows and once along columns; p and ds go from the sums of one product into the A registers
-// of the next. For dk and dv the scores are computed transposed, [keys, queries], so that this holds there as well.
+// A block has a producer warp group and two consumers (three for dq at head dim 64) of 64 rows each. What belongs to
+// the rows stays in shared memory, what they are multiplied with comes by 64 rows through a ring. All operands are read
+// as TMA wrote them, once along rows and once along columns; p and ds go from the sums of one product into the A
+// registers of the next. For dk and dv the scores are computed transposed, [keys, queries], so that this holds there as
+// well.
 //
 // In the kernel of keys a consumer has dk and dv [64, D], scores and their gradients [64, 64] in registers: 192 of its
 // 240 at head dim 128. The exponentials of one consumer run under the products of the other.
@@ -110,8 +112,8 @@ __device__ __forceinline__ void copy_queries(const Parameters<T>& parameters, co
   memory.ring.begin_fill(use, 0);
 }
 
-/// The producer's second and third warp (`half` 0 and 1): a query each lane. Read from global memory while the slot is not
-/// yet free.
+/// The producer's second and third warp (`half` 0 and 1): a query each lane. Read from global memory while the slot is
+/// not yet free.
 template <class S, class T>
 __device__ __forceinline__ void write_query_values(const Parameters<T>& parameters, const Memory<S>& memory,
                                                    const Visited<T, S>& tiles, const Place& place, int half) {
@@ -204,8 +206,8 @@ __device__ __forceinline__ void sum_over_queries(const Parameters<T>& parameters
     }
     pack_weights<T>(gradients, ds);
     issue_weighted_sum<T>(ds, memory.tile(use, 0), dk);
-    // The product of dk may run on under the next scores, unless its operand's registers are needed: then ptxas, short of
-    // registers, would move sums about and serialise every product.
+    // The product of dk may run on under the next scores, unless its operand's registers are needed: then ptxas, short
+    // of registers, would move sums about and serialise every product.
     wait_product<S::kD <= 64 ? 1 : 0>(dv);
   }
   wait_product<0>(dk);

@@ -1,9 +1,9 @@
 // Attention in f32, forward and backward, without tensor cores; formulas, bytes and FLOPs: cuda/kernels/attention.h.
 //
-// A block owns some rows and streams tiles of 32 others. Its threads stand in 16 lines of 8: thread (line, across) has the
-// scores of rows line + 16 i with streamed rows across + 8 j, and of results the same rows, columns 4 across + 32 c. So
-// a row belongs to eight neighbouring lanes: sums over it are three exchanges, and its weights, which must change hands
-// between the two products, cross shared memory within one warp.
+// A block owns some rows and streams tiles of 32 others. Its threads stand in 16 lines of 8: thread (line, across) has
+// the scores of rows line + 16 i with streamed rows across + 8 j, and of results the same rows, columns 4 across + 32
+// c. So a row belongs to eight neighbouring lanes: sums over it are three exchanges, and its weights, which must change
+// hands between the two products, cross shared memory within one warp.
 //
 // As in attention_backward_sm80.cu, one kernel makes dk and dv and another dq: no sum depends on who comes first.
 // Read next: tests/cuda/attention_f32_test.cpp, which has the same formulas in a few lines.
@@ -81,7 +81,8 @@ __device__ __forceinline__ void multiply(const Own& own, const Streamed& streame
   }
 }
 
-/// sums [R, D / 8] += weights [R, 32] times `streamed` [32, D]. The weights go through `scratch`, each warp its own rows.
+/// sums [R, D / 8] += weights [R, 32] times `streamed` [32, D]. The weights go through `scratch`, each warp its own
+/// rows.
 template <int R, int D>
 __device__ __forceinline__ void accumulate(const float (&weights)[R][4], const Weights<R>& scratch,
                                            const Tile<kStreamed, D>& streamed, Four (&sums)[R][D / 32]) {

@@ -1,9 +1,10 @@
-// What the attention kernels for sm_90a share: tiles as TMA writes and wgmma reads them, rings of such tiles, products of
-// a warp group, and the way results leave. A block has a producer warp group, whose first warp copies, and consumers; a
-// consumer owns 64 rows (of queries, or of keys) and the f32 sums [64, N] of products.
+// What the attention kernels for sm_90a share: tiles as TMA writes and wgmma reads them, rings of such tiles, products
+// of a warp group, and the way results leave. A block has a producer warp group, whose first warp copies, and
+// consumers; a consumer owns 64 rows (of queries, or of keys) and the f32 sums [64, N] of products.
 //
-// Sum i of thread `t` of a group: row 16 (t / 32) + t % 32 / 4 + 8 (i / 2 % 2), column 8 (i / 4) + 2 (t % 4) + i % 2. Eight
-// sums in a row are, rounded, the four registers of an A operand [64, 16]: weights never pass through shared memory.
+// Sum i of thread `t` of a group: row 16 (t / 32) + t % 32 / 4 + 8 (i / 2 % 2), column 8 (i / 4) + 2 (t % 4) + i % 2.
+// Eight sums in a row are, rounded, the four registers of an A operand [64, 16]: weights never pass through shared
+// memory.
 // Read next: cuda/kernels/attention_sm90.cu.
 #pragma once
 
@@ -50,8 +51,8 @@ struct SwizzledTile {
   }
 };
 
-/// Slots that a producer fills and consumers free, in turns: use n, counted from 0 over the life of the block, is of slot
-/// n % Slots. Each slot has two mbarriers, `full` and `empty`, side by side from `words` on.
+/// Slots that a producer fills and consumers free, in turns: use n, counted from 0 over the life of the block, is of
+/// slot n % Slots. Each slot has two mbarriers, `full` and `empty`, side by side from `words` on.
 template <int Slots>
 struct Ring {
   static constexpr int kBytes = 2 * Slots * 8;
@@ -116,9 +117,9 @@ __device__ __forceinline__ void pack_weights(const float (&sums)[Count], std::ui
   for (int i = 0; i < Count / 2; ++i) weights[i] = pack_pair<T>(sums[2 * i], sums[2 * i + 1]);
 }
 
-/// A warp's sixteen rows of factor[half] sums, through rows `row` to `row` + 15 of `tile`, which nobody reads any more, to
-/// tokens from `token` on. The map's box is sixteen tokens; what is past the end is not written. The warp's first lane
-/// must wait for the store (tma_store_wait) before the tile is used again.
+/// A warp's sixteen rows of factor[half] sums, through rows `row` to `row` + 15 of `tile`, which nobody reads any more,
+/// to tokens from `token` on. The map's box is sixteen tokens; what is past the end is not written. The warp's first
+/// lane must wait for the store (tma_store_wait) before the tile is used again.
 template <class T, int Rows, int D>
 __device__ __forceinline__ void store_sums(const float (&sums)[D / 2], const float (&factor)[2],
                                            const SwizzledTile<Rows, D>& tile, int row, const TensorMap& map, int token,
@@ -148,9 +149,9 @@ struct Place {
   int tile, head, batch;
 };
 
-/// The order in which tiles are taken. Heads go by sections whose streamed tensors fit L2 together; within a section the
-/// first tiles of all heads come first, or the last ones: those with the most work, so that all blocks end at about the
-/// same time.
+/// The order in which tiles are taken. Heads go by sections whose streamed tensors fit L2 together; within a section
+/// the first tiles of all heads come first, or the last ones: those with the most work, so that all blocks end at about
+/// the same time.
 struct Order {
   int tiles, heads, units;  ///< tiles of a head; heads of a sequence, and of the whole batch
   int section;              ///< heads of a section

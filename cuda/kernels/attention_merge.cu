@@ -1,6 +1,7 @@
-// The kernel that joins attention over two sets of keys; formulas and bytes: cuda/kernels/attention_merge.h. A head of a
-// token takes as many lanes as have eight values each, so that of a head of 64 a warp takes four: what has to be known of
-// a head, where it is and its two factors, costs more instructions than its values. Why: cuda/lab/attention_merge.
+// The kernel that joins attention over two sets of keys; formulas and bytes: cuda/kernels/attention_merge.h. A head of
+// a token takes as many lanes as have eight values each, so that of a head of 64 a warp takes four: what has to be
+// known of a head, where it is and its two factors, costs more instructions than its values. Why:
+// cuda/lab/attention_merge.
 #include "cuda/kernels/attention_merge.h"
 
 #include <cmath>

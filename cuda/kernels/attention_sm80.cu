@@ -1,8 +1,9 @@
 // Attention forward on mma.sync; formulas, bytes and FLOPs: cuda/kernels/attention.h.
 //
-// A block has 64 queries of one head, sixteen to each of four warps, whose q stays in registers. Keys and values come by
-// 64 through two stages of shared memory: the copies for the next 64 run under the products of these. A warp holds scores
-// [16, 64] and output [16, D] in f32; the fragments of the scores, rounded, are the A operand of the second product.
+// A block has 64 queries of one head, sixteen to each of four warps, whose q stays in registers. Keys and values come
+// by 64 through two stages of shared memory: the copies for the next 64 run under the products of these. A warp holds
+// scores [16, 64] and output [16, D] in f32; the fragments of the scores, rounded, are the A operand of the second
+// product.
 // Read next: cuda/kernels/attention_backward_sm80.cu.
 #include "cuda/kernels/attention_tiles.h"
 

@@ -115,8 +115,9 @@ __device__ __forceinline__ int row_of_thread() {
   return thread / 32 * 16 - 64 + thread % 32 / 4;  // warps 0 to 3 are the producer's
 }
 
-/// The softmax of this thread's two rows so far: the maximum of the scores, and the sum of the exponentials over its own
-/// columns. What else is to be known of the rows is looked up again when needed: registers are scarce in the products.
+/// The softmax of this thread's two rows so far: the maximum of the scores, and the sum of the exponentials over its
+/// own columns. What else is to be known of the rows is looked up again when needed: registers are scarce in the
+/// products.
 template <class T, int N>
 struct Rows {
   const AttentionForward<T>& p;

@@ -1,8 +1,9 @@
-// What the attention kernels for mma.sync share. In all of them a block has four warps, and a warp owns sixteen rows (of
-// queries, or of keys) and the f32 fragments [16, N] of products with a tile of N others.
+// What the attention kernels for mma.sync share. In all of them a block has four warps, and a warp owns sixteen rows
+// (of queries, or of keys) and the f32 fragments [16, N] of products with a tile of N others.
 //
-// A fragment's element i of thread `lane`: row lane / 4 + 8 (i / 2), column 8 n + 2 (lane % 4) + i % 2. Two neighbouring
-// fragments of results are, rounded, the A operand of the next product: scores never pass through shared memory.
+// A fragment's element i of thread `lane`: row lane / 4 + 8 (i / 2), column 8 n + 2 (lane % 4) + i % 2. Two
+// neighbouring fragments of results are, rounded, the A operand of the next product: scores never pass through shared
+// memory.
 // Read next: cuda/kernels/attention_sm80.cu.
 #pragma once
 

@@ -2,14 +2,13 @@
 // the size of the whole vocabulary:
 //   loss(row) = log(sum_j exp(x_j)) - (1 - e) x_target - e / V sum_j x_j
 //   gradient(row, j) = scale * (softmax(x)_j - (1 - e) [j = target] - e / V)
-// (Szegedy et al., Rethinking the Inception Architecture, 2016, section 7.)
-// In two passes. The first gives each row's maximum, sum of exp(x - maximum), the target's logit and the sum of logits
-// over the local slice of the vocabulary. Ranks join these (largest maximum, sums rescaled to it, the others added), which
-// moves 16 bytes a row instead of the logits. The second pass turns logits into gradients.
-// Contracts: cross_entropy_* of core/kernels.h, for float, bf16 and f16.
-// Bytes per logit of b bytes: b read in the first pass; b read and b written in the second. A row of 50,304 bf16 values
-// is 100 kB, so the second read of a row comes from the L2 cache when the passes follow each other. About 5 FLOPs and
-// one exponential a pass. The losses: 20 bytes read and 8 written per row.
+// (Szegedy et al., Rethinking the Inception Architecture, 2016, section 7.) In two passes. The first gives each row's
+// maximum, sum of exp(x - maximum), the target's logit and the sum of logits over the local slice of the vocabulary.
+// Ranks join these (largest maximum, sums rescaled to it, the others added), which moves 16 bytes a row instead of the
+// logits. The second pass turns logits into gradients. Contracts: cross_entropy_* of core/kernels.h, for float, bf16
+// and f16. Bytes per logit of b bytes: b read in the first pass; b read and b written in the second. A row of 50,304
+// bf16 values is 100 kB, so the second read of a row comes from the L2 cache when the passes follow each other. About 5
+// FLOPs and one exponential a pass. The losses: 20 bytes read and 8 written per row.
 #pragma once
 
 #include <cstdint>

@@ -1,9 +1,9 @@
 // Dropout (Srivastava et al. 2014) whose mask is never stored: element e of the whole tensor is kept when
-// random_uniform(seed, stream, e) >= p, by the same Philox function as on the CPU (core/random.h). So the mask is the same
-// on every device and however the tensor is sharded, and the gradient is the same kernel applied to dy.
-// Contract: dropout of core/kernels.h, for float, bf16 and f16.
-// Bytes per element of b bytes: 2 b. Some 33 instructions, more than half of them for the Philox block that four
-// neighbours share; three times as many where a shard's rows do not divide into pieces.
+// random_uniform(seed, stream, e) >= p, by the same Philox function as on the CPU (core/random.h). So the mask is the
+// same on every device and however the tensor is sharded, and the gradient is the same kernel applied to dy. Contract:
+// dropout of core/kernels.h, for float, bf16 and f16. Bytes per element of b bytes: 2 b. Some 33 instructions, more
+// than half of them for the Philox block that four neighbours share; three times as many where a shard's rows do not
+// divide into pieces.
 #pragma once
 
 #include "cuda/kernels/strided.h"

@@ -1,5 +1,5 @@
-// Elementwise kernels; bytes: cuda/kernels/elementwise.h. A thread takes a piece of 16 bytes; each operation is a kernel
-// of its own, so that it has the registers of that operation only.
+// Elementwise kernels; bytes: cuda/kernels/elementwise.h. A thread takes a piece of 16 bytes; each operation is a
+// kernel of its own, so that it has the registers of that operation only.
 // Read next: cuda/kernels/copy.cu.
 #include "cuda/kernels/elementwise.h"
 

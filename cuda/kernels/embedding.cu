@@ -2,8 +2,8 @@
 //
 // Backward: a block owns kRows rows of dweight and a stretch of their columns. It reads all ids in order, kThreads at a
 // time, and keeps those of its rows in a list that is in order too: a thread's place in it is the number of such ids
-// before its own, from ballots. Then the block adds the listed rows of dy one after another, a thread always to the same
-// columns. So the order of sums is that of the tokens, whatever the schedule.
+// before its own, from ballots. Then the block adds the listed rows of dy one after another, a thread always to the
+// same columns. So the order of sums is that of the tokens, whatever the schedule.
 #include "cuda/kernels/embedding.h"
 
 #include "cuda/kernels/pieces.h"

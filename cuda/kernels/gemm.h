@@ -1,5 +1,5 @@
-// Matrix products: c = epilogue(a b), with a [M, K], b [K, N], c [M, N], each stored row-major with a pitch; `form` says
-// which operands are stored transposed. 16-bit inputs, sums in f32, one rounding at the end.
+// Matrix products: c = epilogue(a b), with a [M, K], b [K, N], c [M, N], each stored row-major with a pitch; `form`
+// says which operands are stored transposed. 16-bit inputs, sums in f32, one rounding at the end.
 //   NN forward of a layer with weights [in, out];  NT: weights [out, in], and input gradients of NN;  TN: weight
 //   gradients, a^T b.
 // Work: 2 M N K FLOPs; M K + K N values read and M N written at least once. A block that computes a tile of 128 x 128
@@ -21,12 +21,12 @@ template <class T>
 struct Epilogue {
   float alpha = 1.0F;       ///< multiplies the sum; nothing that follows
   const T* bias = nullptr;  ///< [N], added
-  /// [M, N], pitch of c: receives the value before the activation, for its backward. The activation is of what is stored
-  /// here: whoever computes it again from this has the same bits.
+  /// [M, N], pitch of c: receives the value before the activation, for its backward. The activation is of what is
+  /// stored here: whoever computes it again from this has the same bits.
   T* pre_activation = nullptr;
   Activation activation = Activation::none;
-  /// Backward: multiplies by the activation's derivative at pre_activation instead, which then is read. With the weights
-  /// of the layer behind an activation, the product gives the gradient of what is before it.
+  /// Backward: multiplies by the activation's derivative at pre_activation instead, which then is read. With the
+  /// weights of the layer behind an activation, the product gives the gradient of what is before it.
   bool derivative = false;
   const T* residual = nullptr;  ///< [M, N], pitch of c, added
   bool accumulate = false;      ///< add what c holds: sums of weight gradients over micro-batches

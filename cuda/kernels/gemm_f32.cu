@@ -2,8 +2,8 @@
 // cuda/kernels/gemm_f32.h.
 //
 // Both tiles lie in shared memory by rows of one k, so that a thread's operands are four loads of 16 bytes for 64
-// multiply-adds; an operand stored by rows of K is turned on its way. There are two stages: while a block multiplies one,
-// the values of the next step are on their way to registers, and are written to the other; one barrier a step.
+// multiply-adds; an operand stored by rows of K is turned on its way. There are two stages: while a block multiplies
+// one, the values of the next step are on their way to registers, and are written to the other; one barrier a step.
 // Read next: cuda/lab/gemm/4_register_tiles.cu, the same without the second stage.
 #include "cuda/kernels/gemm_f32.h"
 
@@ -16,8 +16,8 @@ namespace {
 
 using Four = Pack<float, 4>;
 
-/// M x N x K of a block; a thread owns 8 x 8 of it: four rows in each half of M, four columns in each half of N, which lets
-/// neighbouring threads read neighbouring 16 bytes.
+/// M x N x K of a block; a thread owns 8 x 8 of it: four rows in each half of M, four columns in each half of N, which
+/// lets neighbouring threads read neighbouring 16 bytes.
 template <int M, int N, int K>
 struct Shape {
   static constexpr int kM = M, kN = N, kK = K, kThreads = M * N / 64, kAcross = N / 8;

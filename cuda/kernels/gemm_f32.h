@@ -1,7 +1,7 @@
-// The matrix product in f32: c = alpha a b + beta c + bias, with multiplications and sums in f32 on the ordinary arithmetic
-// units, as tensor cores would round the operands. What a run in f32 uses to be comparable with the CPU.
-// Work: 2 M N K FLOPs; 4 (M K + K N) bytes read and 4 M N written at least once. A block that computes a tile of 128 x 128
-// reads 4 (128 + 128) K bytes for 2 128 128 K FLOPs: 32 FLOPs a byte from L2. Each sum runs over K in order.
+// The matrix product in f32: c = alpha a b + beta c + bias, with multiplications and sums in f32 on the ordinary
+// arithmetic units, as tensor cores would round the operands. What a run in f32 uses to be comparable with the CPU.
+// Work: 2 M N K FLOPs; 4 (M K + K N) bytes read and 4 M N written at least once. A block that computes a tile of 128 x
+// 128 reads 4 (128 + 128) K bytes for 2 128 128 K FLOPs: 32 FLOPs a byte from L2. Each sum runs over K in order.
 // Read next: cuda/kernels/gemm_f32.cu.
 #pragma once
 

@@ -16,8 +16,8 @@ template <int M, int N, int K, int WarpsM, int WarpsN, int Stages_>
 struct Shape {
   static constexpr int kM = M, kN = N, kK = K, kWarpsM = WarpsM, kWarpsN = WarpsN, kStages = Stages_;
   static constexpr int kThreads = 32 * WarpsM * WarpsN;
-  /// What a multiprocessor shall hold: while one block waits for its first tiles or stores, another multiplies. The most
-  /// that leaves ptxas enough registers: 128, 96 and 80 for a thread.
+  /// What a multiprocessor shall hold: while one block waits for its first tiles or stores, another multiplies. The
+  /// most that leaves ptxas enough registers: 128, 96 and 80 for a thread.
   static constexpr int blocks(Form form) { return kThreads == 256 ? 2 : form == Form::nn ? 5 : 6; }
   static constexpr int kWarpM = M / WarpsM, kWarpN = N / WarpsN;
   __device__ static int warp_m() { return static_cast<int>(threadIdx.x / 32) / WarpsN * kWarpM; }

@@ -65,9 +65,9 @@ __device__ __forceinline__ std::uint64_t descriptor(const std::byte* operand, in
 }
 
 // `Tiles` below is which tiles a block works on, asked with rising numbers: seek(p, number) is false beyond the last.
-// After it, m and n are where the tile begins, z_of_a(p) and z_of_b(p) which matrix of its operands it reads, k_begin(p)
-// and k_end(p) what of K, place(p) where it is stored. idle(p): it can be left out. p.product, p.a, p.b: the product and
-// the maps of its operands.
+// After it, m and n are where the tile begins, z_of_a(p) and z_of_b(p) which matrix of its operands it reads,
+// k_begin(p) and k_end(p) what of K, place(p) where it is stored. idle(p): it can be left out. p.product, p.a, p.b: the
+// product and the maps of its operands.
 
 /// One thread: the copies of every step of every tile of this block.
 template <class S, Form F, class Tiles, class P>

@@ -1,6 +1,6 @@
-// Kernels of the norms; formulas and bytes: cuda/kernels/norm.h. A block takes a row (backward: every n-th row); a thread
-// takes pieces of 16 bytes, keeps them in shared memory in f32 and comes back to the same ones, so the only barriers are
-// those of the reductions.
+// Kernels of the norms; formulas and bytes: cuda/kernels/norm.h. A block takes a row (backward: every n-th row); a
+// thread takes pieces of 16 bytes, keeps them in shared memory in f32 and comes back to the same ones, so the only
+// barriers are those of the reductions.
 // Read next: cuda/kernels/gemm_sm80.cu.
 #include "cuda/kernels/norm.h"
 

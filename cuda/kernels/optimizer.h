@@ -38,8 +38,9 @@ constexpr int kOptimizerTile = 4096;       ///< elements a block handles
 constexpr int kOptimizerMostTensors = 64;  ///< of a launch; more take another one
 
 /// `norm_squared` (in device memory, may be null): the sum of squares of all gradients, before the scale, as
-/// sum_squares() of cuda/kernels/reduce.h gives it. The factor of clipping, min(1, max_norm / norm), is computed from it
-/// on the device, so no step waits for the host. When it is not finite nothing is changed: an overflow skips the step.
+/// sum_squares() of cuda/kernels/reduce.h gives it. The factor of clipping, min(1, max_norm / norm), is computed from
+/// it on the device, so no step waits for the host. When it is not finite nothing is changed: an overflow skips the
+/// step.
 template <class G, class Low>
 void adamw(std::span<const AdamWTensor<G, Low>> tensors, const AdamWSettings& settings,
            const double* norm_squared = nullptr, Stream stream = nullptr);

@@ -10,8 +10,9 @@
 
 namespace trireme::cuda {
 
-/// N values of 16 bits as registers hold them, two in each. Where branches of load_piece meet, values of 16 bits would have
-/// to be in registers of their own: nvcc would take a load apart in its branch, and so wait for it before the next.
+/// N values of 16 bits as registers hold them, two in each. Where branches of load_piece meet, values of 16 bits would
+/// have to be in registers of their own: nvcc would take a load apart in its branch, and so wait for it before the
+/// next.
 template <int N>
 struct alignas(2 * N) PairsOf {
   std::uint32_t words[N / 2];
@@ -68,8 +69,8 @@ inline Dim3 grid_of_pieces(std::int64_t count, int threads, int per_thread) {
   return {static_cast<unsigned>((count + per_block - 1) / per_block), 1, 1};
 }
 
-/// Rows too short for a warp share one: with 2^bits lanes each, a lane has up to `per_lane` values of it. At most a warp,
-/// in which a lane of a longer row has more.
+/// Rows too short for a warp share one: with 2^bits lanes each, a lane has up to `per_lane` values of it. At most a
+/// warp, in which a lane of a longer row has more.
 inline int lane_bits_of_row(std::int64_t width, int per_lane) {
   int bits = 0;
   while (bits < 5 && (std::int64_t{per_lane} << bits) < width) ++bits;

@@ -14,7 +14,8 @@ namespace trireme::cuda {
 /// Below and above the integers of all values.
 inline constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::min();
 inline constexpr std::int64_t kAll = std::numeric_limits<std::int64_t>::max();
-/// A value and its column: the larger, the earlier it is chosen. 0 and -0 are equal, and so are all NaN, above any number.
+/// A value and its column: the larger, the earlier it is chosen. 0 and -0 are equal, and so are all NaN, above any
+/// number.
 __device__ __forceinline__ std::int64_t rank_of(float x, int column) {
   const auto bits = std::bit_cast<std::int32_t>(x + 0.0F);
   const std::int32_t as_floats = bits ^ ((bits >> 31) & 0x7fffffff);  // ordered as they are

@@ -1,7 +1,7 @@
 // Sums and maxima over any dims of any view, and the sum of squares of many tensors. Contracts: reduce and sum_squares
 // of core/kernels.h; f64, float, bf16 and f16; sums in f64 for f64, in f32 for the others (sum_squares always in f64).
-// Bytes: each element of x read once; the results of parts, 1/256 of that at most, written and read once. One FLOP each.
-// The order of sums depends on shapes only: the same bits on every run.
+// Bytes: each element of x read once; the results of parts, 1/256 of that at most, written and read once. One FLOP
+// each. The order of sums depends on shapes only: the same bits on every run.
 #pragma once
 
 #include <span>
@@ -21,8 +21,8 @@ struct ReducePlan {
 };
 ReducePlan reduce_plan(const Shape& x, const Shape& x_strides, const Shape& y);
 
-/// y = op over the reduced dims; y dense, T or accumulate_t<T>. `partials` [plan.workspace()] may be null when that is 0.
-/// NaN stays NaN; no elements: 0 or -infinity.
+/// y = op over the reduced dims; y dense, T or accumulate_t<T>. `partials` [plan.workspace()] may be null when that is
+/// 0. NaN stays NaN; no elements: 0 or -infinity.
 template <class T, class Y>
 void reduce(Reduction op, const T* x, Y* y, const ReducePlan& plan, accumulate_t<T>* partials, Stream stream = nullptr);
 

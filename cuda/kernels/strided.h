@@ -1,5 +1,6 @@
-// Views on the device: one shape, and for each of K tensors the strides through which it is seen. Neighbouring dims that
-// all tensors step through evenly are merged by the host first, so that a dense tensor has one dim and costs no division.
+// Views on the device: one shape, and for each of K tensors the strides through which it is seen. Neighbouring dims
+// that all tensors step through evenly are merged by the host first, so that a dense tensor has one dim and costs no
+// division.
 #pragma once
 
 #include <array>

@@ -1,6 +1,6 @@
-// Kernels of top_k; bytes: cuda/kernels/top_k.h. As many lanes take a row as have eight values each, so that of a row of
-// 64 a warp takes four; the values stay in registers, and in each of k rounds the lanes agree about the largest of what is
-// left. Why: cuda/lab/top_k. A warp takes a row of more than 256, and reads it in each round.
+// Kernels of top_k; bytes: cuda/kernels/top_k.h. As many lanes take a row as have eight values each, so that of a row
+// of 64 a warp takes four; the values stay in registers, and in each of k rounds the lanes agree about the largest of
+// what is left. Why: cuda/lab/top_k. A warp takes a row of more than 256, and reads it in each round.
 #include "cuda/kernels/top_k.h"
 
 #include "core/error.h"

@@ -1,5 +1,6 @@
-// The ladders by name, but for those of the product and of attention: memory-bound kernels, and a few of products. Each with the sizes of GPT-2 124M (16 sequences of 1024 tokens), for
-// which its costs are stated, and ragged ones for tests.
+// The ladders by name, but for those of the product and of attention: memory-bound kernels, and a few of products. Each
+// with the sizes of GPT-2 124M (16 sequences of 1024 tokens), for which its costs are stated, and ragged ones for
+// tests.
 // Read next: docs/ladder.md.
 #pragma once
 

@@ -1,5 +1,5 @@
-// Which levels of a climb were wrong. A level that anyone may have changed says so by the program's exit status, and not
-// only by a number in a table. Read next: cuda/lab/main.cpp.
+// Which levels of a climb were wrong. A level that anyone may have changed says so by the program's exit status, and
+// not only by a number in a table. Read next: cuda/lab/main.cpp.
 #pragma once
 
 #include <fmt/format.h>

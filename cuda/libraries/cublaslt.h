@@ -12,7 +12,8 @@
 
 namespace trireme::cuda {
 
-/// As gemm_sm80, on the device's own stream: the library's workspace follows that one's order. An Error of usage for what cublaslt_cannot names.
+/// As gemm_sm80, on the device's own stream: the library's workspace follows that one's order. An Error of usage for
+/// what cublaslt_cannot names.
 template <class T, class Out>
 void gemm_cublaslt(const Gemm<T, Out>& product, Stream stream = nullptr) {
   if (const std::string reason = cublaslt_cannot(product); !reason.empty())

@@ -1,6 +1,6 @@
 // cuda/libraries/sdpa_run.h on cuDNN. cuDNN has no call "attention": one hands it a graph of operations, and an engine
-// recognises the whole and fuses it. Plans are kept by problem; the handle and what it executes belong to one thread at a
-// time; workspace is taken for each call.
+// recognises the whole and fuses it. Plans are kept by problem; the handle and what it executes belong to one thread at
+// a time; workspace is taken for each call.
 // Read next: cuda/libraries/sdpa_graph.h, cudnn_graph.h.
 #include <cudnn.h>
 

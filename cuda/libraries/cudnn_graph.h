@@ -1,5 +1,6 @@
-// The part of cuDNN's graph API that attention needs: descriptors that clean up after themselves, the library's form of a
-// graph, and the plan that an engine makes of it. (cuDNN documentation, "Graph API", "Backend descriptor types"; NVIDIA.)
+// The part of cuDNN's graph API that attention needs: descriptors that clean up after themselves, the library's form of
+// a graph, and the plan that an engine makes of it. (cuDNN documentation, "Graph API", "Backend descriptor types";
+// NVIDIA.)
 // Read next: cuda/libraries/cudnn_graph.cpp.
 #pragma once
 

@@ -1,5 +1,5 @@
-// A matrix product in the terms of cuBLASLt, as plain values, so that the translation into them is tested where there is
-// no library and no GPU: d = epilogue(alpha op(a) op(b) + beta c), all matrices column-major.
+// A matrix product in the terms of cuBLASLt, as plain values, so that the translation into them is tested where there
+// is no library and no GPU: d = epilogue(alpha op(a) op(b) + beta c), all matrices column-major.
 // Read next: cuda/libraries/lt_translate.h.
 #pragma once
 

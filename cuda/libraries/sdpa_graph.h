@@ -1,13 +1,14 @@
-// Attention as the graph of operations that cuDNN's engines recognise and fuse, as plain values: a test carries it out by
-// naive loops, and cudnn_graph.cpp makes the library's descriptors of it.
+// Attention as the graph of operations that cuDNN's engines recognise and fuse, as plain values: a test carries it out
+// by naive loops, and cudnn_graph.cpp makes the library's descriptors of it.
 //
 //   forward    s = scale q k^T, masked;  lse = max + log sum exp(s - max);  out = softmax(s) v
 //   backward   delta = rowsum(dout out);  p = exp(scale q k^T - lse), masked;  dv = p^T dout
 //              ds = p (dout v^T - delta) scale;  dk = ds^T q;  dq = ds k
 //
-// (cuDNN documentation, "Fused flash attention"; Dao, FlashAttention-2, 2023, section 3.1.2.) The order and the types are
-// those that the engines know. Adding dq up in f32 over blocks of keys would take atomics, whose order varies; given in
-// one product, as here, dq comes from an engine that repeats its results. It keeps ds in memory: 2 B H Tq Tk bytes.
+// (cuDNN documentation, "Fused flash attention"; Dao, FlashAttention-2, 2023, section 3.1.2.) The order and the types
+// are those that the engines know. Adding dq up in f32 over blocks of keys would take atomics, whose order varies;
+// given in one product, as here, dq comes from an engine that repeats its results. It keeps ds in memory: 2 B H Tq Tk
+// bytes.
 // Read next: cuda/libraries/sdpa_graph.cpp.
 #pragma once
 

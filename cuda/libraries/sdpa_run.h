@@ -1,5 +1,5 @@
-// Carrying out attention in cuDNN's terms, and planning it where there is no GPU. Knows nothing of our kernels' headers,
-// which under the C++ compiler are the emulator's and do not go together with the toolkit's.
+// Carrying out attention in cuDNN's terms, and planning it where there is no GPU. Knows nothing of our kernels'
+// headers, which under the C++ compiler are the emulator's and do not go together with the toolkit's.
 // Read next: cuda/libraries/cudnn_attention.cpp.
 #pragma once
 

@@ -1,7 +1,7 @@
 // From our attention structs to cuDNN's tensors, and the reasons why some have no translation.
 //
-// We keep a token's heads side by side, [B, T, H, D] with a pitch from token to token; cuDNN names the dims [B, H, T, D]
-// and takes any strides: those are T pitch, D, pitch and 1, also where q, k and v are parts of one packed tensor.
+// We keep a token's heads side by side, [B, T, H, D] with a pitch from token to token; cuDNN names the dims [B, H, T,
+// D] and takes any strides: those are T pitch, D, pitch and 1, also where q, k and v are parts of one packed tensor.
 // Read next: cuda/libraries/cudnn_attention.h; tests/cuda/cudnn_problem_test.cpp carries the described attention out.
 #pragma once
 

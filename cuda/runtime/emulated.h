@@ -1,7 +1,7 @@
 // The emulated GPU: device memory is host memory, and kernels run under cuda/emu when they are launched.
 //
-// It is stricter than a GPU: each copy looks its address up among the live blocks, so that a host pointer, a freed block
-// or a copy past the end of one is an error that says so; new memory is full of NaN.
+// It is stricter than a GPU: each copy looks its address up among the live blocks, so that a host pointer, a freed
+// block or a copy past the end of one is an error that says so; new memory is full of NaN.
 // Read next: cuda/runtime/emulated.cpp.
 #pragma once
 

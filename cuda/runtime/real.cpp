@@ -24,8 +24,8 @@ namespace {
 cudaStream_t stream_of(void* handle) { return static_cast<cudaStream_t>(handle); }
 cudaEvent_t event_of(void* handle) { return static_cast<cudaEvent_t>(handle); }
 
-/// Small uploads (token ids, positions, offsets) that wait for nothing: they go through pinned memory, of which there are
-/// as many pieces as are on their way at once.
+/// Small uploads (token ids, positions, offsets) that wait for nothing: they go through pinned memory, of which there
+/// are as many pieces as are on their way at once.
 class Uploads {
  public:
   /// False when there are too many bytes for it.
@@ -179,8 +179,8 @@ std::string why_none(cudaError_t error) {
 
 Found find_devices() {
   int count = 0;
-  // The program's first call of CUDA. A kernel that is loaded when it is first launched may wait for all that runs on the
-  // GPU, and what moves tensors between ranks waits there for other ranks, which may wait for that kernel's rank.
+  // The program's first call of CUDA. A kernel that is loaded when it is first launched may wait for all that runs on
+  // the GPU, and what moves tensors between ranks waits there for other ranks, which may wait for that kernel's rank.
   setenv("CUDA_MODULE_LOADING", "EAGER", 0);
   const cudaError_t error = cudaGetDeviceCount(&count);
   if (error != cudaSuccess || count == 0) {

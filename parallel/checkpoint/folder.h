@@ -44,8 +44,8 @@ bool is_unfinished(const std::filesystem::path& folder);
 /// Whether `folder` is a checkpoint: it has a manifest, valid or not. Throws ExitCode::io as is_there().
 bool is_checkpoint(const std::filesystem::path& folder);
 
-/// The manifest of `folder`. Throws ExitCode::io when it cannot be read, and ExitCode::data when it is no regular file, larger than manifest_most_bytes (then
-/// nothing of it is read), or as parse_manifest().
+/// The manifest of `folder`. Throws ExitCode::io when it cannot be read, and ExitCode::data when it is no regular file,
+/// larger than manifest_most_bytes (then nothing of it is read), or as parse_manifest().
 Manifest read_manifest(const std::filesystem::path& folder);
 
 /// How often runs that resumed from each checkpoint died before they had made a step: what fails twice is chosen last.

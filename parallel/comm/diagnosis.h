@@ -17,8 +17,8 @@ std::string who_waited(const ProcessGroup& group, ProcessGroup::Deadline deadlin
 std::string too_late(const std::string& operation, const ProcessGroup& group, ProcessGroup::Deadline deadline,
                      const std::string& why);
 
-/// Two ranks gave different operations the same number. With the call sites of both, where their flight records are to be
-/// seen from here.
+/// Two ranks gave different operations the same number. With the call sites of both, where their flight records are to
+/// be seen from here.
 std::string out_of_step(const ProcessGroup& group, std::uint64_t sequence, int rank, const Signature& signature,
                         int other, const Signature& others);
 

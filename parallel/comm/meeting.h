@@ -1,6 +1,6 @@
 // Where the ranks of a thread group meet: a barrier that remembers who came, tells the watchdog who is missing, and is
-// kind to machines with fewer cores than ranks. A waiter spins for a moment (less if that was in vain the last times: the
-// peer may be waiting for this very core), then lets others run, then sleeps.
+// kind to machines with fewer cores than ranks. A waiter spins for a moment (less if that was in vain the last times:
+// the peer may be waiting for this very core), then lets others run, then sleeps.
 #pragma once
 
 #include <atomic>

@@ -2,10 +2,10 @@
 // MPI's own reductions promise neither an order nor f32 accumulation for 16-bit types, and because the result then
 // has the same bits as under threads.
 //
-// An all-reduce is therefore: an all-to-all that brings chunk r of every rank's tensor to rank r, the sum there, and
-// an all-gather of the summed chunks: 2 (n-1)/n of the tensor sent and received per rank, the least there is. Long
-// tensors go in pieces, so that the buffer stays small and in cache, and, as every other operation does, where MPI could
-// not count their elements (mpi_pieces.h).
+// An all-reduce is therefore: an all-to-all that brings chunk r of every rank's tensor to rank r, the sum there, and an
+// all-gather of the summed chunks: 2 (n-1)/n of the tensor sent and received per rank, the least there is. Long tensors
+// go in pieces, so that the buffer stays small and in cache, and, as every other operation does, where MPI could not
+// count their elements (mpi_pieces.h).
 // Read next: parallel/comm/mpi_messages.cpp.
 #include "parallel/comm/mpi_group.h"
 
@@ -62,8 +62,8 @@ void MpiGroup::run(const Collective& c, std::uint64_t sequence) {
   Call call{c, signature, sequence, record, {}};
   runtime_.board().write(line_, {sequence, call.s});
   try {
-    // Before MPI sees it: with counts that differ it may write beyond a tensor. Of two ranks that part, at least the one
-    // that looks last finds the other's line; and what it does not begin, the other waits for.
+    // Before MPI sees it: with counts that differ it may write beyond a tensor. Of two ranks that part, at least the
+    // one that looks last finds the other's line; and what it does not begin, the other waits for.
     look_for_desync(call);
     carry_out(call);
     runtime_.board().end(line_);
@@ -186,8 +186,8 @@ void MpiGroup::move(Call& call) {
     with_part_of_rows(call, piece.count, [&](MPI_Datatype part) { move_piece(call, piece, 1, part); });
 }
 
-// Where the shares of all ranks lie one after the other, each is `shares` of `share`. A share that already lies where it
-// belongs is not handed to MPI twice.
+// Where the shares of all ranks lie one after the other, each is `shares` of `share`. A share that already lies where
+// it belongs is not handed to MPI twice.
 void MpiGroup::move_piece(Call& call, const Piece& piece, int shares, MPI_Datatype share) {
   const std::size_t first = static_cast<std::size_t>(piece.first) * call.element();
   const auto begin = [first](const Tensor& t) { return t.defined() ? bytes_of(t) + first : nullptr; };
@@ -279,8 +279,8 @@ std::optional<Board::Entry> MpiGroup::shown(int group_rank, int& line) const {
   return runtime_.board().read(world_rank(group_rank), instance_, line);
 }
 
-// For the watchdog, on its thread. Ranks that have not come; when all of this node have, those that are still inside, of
-// which one may have been stopped there. Ranks of other nodes may be either.
+// For the watchdog, on its thread. Ranks that have not come; when all of this node have, those that are still inside,
+// of which one may have been stopped there. Ranks of other nodes may be either.
 std::vector<int> MpiGroup::missing(const Call& call) const {
   std::vector<int> late, inside;
   for (int r = 0; r < size(); ++r) {

@@ -2,8 +2,8 @@
 // operation is refused for its size. All ranks cut alike, as counts are the same on all.
 //
 // The limit applies to the elements of all ranks together where every rank has a share (all_gather, all_to_all, gather,
-// scatter, reduce_scatter), because Open MPI computes offsets with an int, too. It applies to the elements of one rank in
-// a broadcast or a message.
+// scatter, reduce_scatter), because Open MPI computes offsets with an int, too. It applies to the elements of one rank
+// in a broadcast or a message.
 // Read next: parallel/comm/mpi_group.cpp.
 #pragma once
 

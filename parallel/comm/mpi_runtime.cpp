@@ -229,8 +229,8 @@ std::vector<int> Runtime::running() const {
 void Runtime::abort(int exit_code) {
   failed_ = true;
   if (beacon_) beacon_->set_state(watch::State::failed);  // so that nobody says this rank has died
-  // With the lock, for good, so that no other thread is inside MPI while it is torn down; but a thread that holds it may
-  // hang there.
+  // With the lock, for good, so that no other thread is inside MPI while it is torn down; but a thread that holds it
+  // may hang there.
   const auto patience = Clock::now() + std::chrono::milliseconds(200);
   while (!mutex_.try_lock() && Clock::now() < patience) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   // An mpirun that is ending the job already, for a rank that died, answers no MPI_Abort before it is done.

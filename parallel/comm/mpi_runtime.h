@@ -38,8 +38,8 @@ class Runtime {
   void watch(const WatchOptions& options);
 
   /// Calls `test` with the lock held until it returns true. `look` is called now and then without the lock while the
-  /// wait is long, and may throw. `wait`: this rank's, told when it lasts. `patiently`: sleep early, the cores have other
-  /// work.
+  /// wait is long, and may throw. `wait`: this rank's, told when it lasts. `patiently`: sleep early, the cores have
+  /// other work.
   void poll(
       watch::Wait& wait, const std::function<bool()>& test, bool patiently, const std::function<void()>& look = [] {});
   /// Lets an MPI_Isend go on by itself; `x` stays alive until it is over.

@@ -33,14 +33,15 @@ class NcclApi {
 
   // ---- communicators: the calls of one come one at a time ----
   virtual Id make_id() = 0;
-  /// The communicator of the ranks that give this id. Busy until all have. `most_blocks`: of threads, that one operation
-  /// may occupy on the GPU; 0: as many as NCCL likes.
+  /// The communicator of the ranks that give this id. Busy until all have. `most_blocks`: of threads, that one
+  /// operation may occupy on the GPU; 0: as many as NCCL likes.
   virtual Comm join(const Id& id, int ranks, int rank, const std::string& name, int most_blocks) = 0;
   /// After join and after each operation it may be busy for a while; the next call must wait until it is not.
   virtual State state(Comm comm) = 0;
   /// Frees it, without waiting for other ranks. What is under way ends soon, with undefined results.
   virtual void abort(Comm comm) noexcept = 0;
-  /// Frees it when nothing is under way here, and what other ranks still need has left: waits for that a second at most.
+  /// Frees it when nothing is under way here, and what other ranks still need has left: waits for that a second at
+  /// most.
   virtual void end(Comm comm) noexcept = 0;
 
   // ---- operations, sizes in bytes. Those of a thread between begin_together and end_together start together ----

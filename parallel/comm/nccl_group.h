@@ -49,8 +49,8 @@ std::shared_ptr<ProcessGroup> nccl_group(const std::shared_ptr<ProcessGroup>& ho
 /// ExitCode::usage when the launcher does not say which place that is. Call cuda::open_device with it.
 int launched_gpu(int visible);
 
-/// Whether gpu_world() can be made over `host`: the program has NCCL, a launcher started the ranks, and each of them has
-/// a GPU of its own. Otherwise there is staged(). Collective.
+/// Whether gpu_world() can be made over `host`: the program has NCCL, a launcher started the ranks, and each of them
+/// has a GPU of its own. Otherwise there is staged(). Collective.
 bool has_gpu_world(ProcessGroup& host);
 
 /// The world of a launcher's ranks with their tensors on GPUs. `host`: mpi_world(deadline); launched_gpu() is open.

@@ -4,11 +4,11 @@
 // ncclCommGetAsyncError no longer says ncclInProgress, which is what state() asks. (NCCL User Guide, "Creating a
 // communicator with options", "Fault tolerance".)
 //
-// Operations of several communicators are under way at a time, and each may wait for another rank. The guide warns of that
-// ("Using multiple NCCL communicators concurrently"): what waits on one rank for all that runs on its GPU must not be what
-// another rank's operation waits for. Kernels are therefore loaded when the device is found (cuda/runtime/real.cpp), memory
-// comes from the stream's pool, and messages occupy few blocks (nccl_wire.h). What is left is the first message of a
-// direction, for which NCCL allocates memory. None of it has met a GPU.
+// Operations of several communicators are under way at a time, and each may wait for another rank. The guide warns of
+// that ("Using multiple NCCL communicators concurrently"): what waits on one rank for all that runs on its GPU must not
+// be what another rank's operation waits for. Kernels are therefore loaded when the device is found
+// (cuda/runtime/real.cpp), memory comes from the stream's pool, and messages occupy few blocks (nccl_wire.h). What is
+// left is the first message of a direction, for which NCCL allocates memory. None of it has met a GPU.
 #include <cuda_runtime_api.h>
 #include <nccl.h>
 
@@ -94,9 +94,9 @@ class NcclLibrary final : public NcclApi {
     ncclCommAbort(comm_of(comm));
   }
 
-  // An operation is over for this GPU when its elements are in a buffer; NCCL's thread may still be sending them to another
-  // node, and an abort stops it. Finalizing waits for that. It may also wait for the other ranks, which may end their
-  // groups in another order, or have failed: so not for long. (User Guide, "Finalizing a communicator".)
+  // An operation is over for this GPU when its elements are in a buffer; NCCL's thread may still be sending them to
+  // another node, and an abort stops it. Finalizing waits for that. It may also wait for the other ranks, which may end
+  // their groups in another order, or have failed: so not for long. (User Guide, "Finalizing a communicator".)
   void end(Comm comm) noexcept override {
     cudaSetDevice(device_);
     ncclComm_t const ending = comm_of(comm);
@@ -192,8 +192,8 @@ class NcclLibrary final : public NcclApi {
 bool built_with_nccl() { return true; }
 
 std::shared_ptr<NcclApi> nccl_library() {
-  // Otherwise NCCL connects ranks for an algorithm when an operation of a length that suits it comes for the first time,
-  // and the host waits there for the others.
+  // Otherwise NCCL connects ranks for an algorithm when an operation of a length that suits it comes for the first
+  // time, and the host waits there for the others.
   setenv("NCCL_RUNTIME_CONNECT", "0", 0);
   return std::make_shared<NcclLibrary>();
 }

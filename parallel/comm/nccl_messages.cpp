@@ -260,7 +260,8 @@ void NcclMessages::listen(Incoming& in, int from) {
   }
 }
 
-// Goes on with what has been announced: with all of it, or up to the first message that nobody expects yet. Does not wait.
+// Goes on with what has been announced: with all of it, or up to the first message that nobody expects yet. Does not
+// wait.
 void NcclMessages::progress(Take which) {
   for (auto& [from, in] : incoming_) {
     while (!in.announcements.empty() && in.announcements.front().arrival.done()) {

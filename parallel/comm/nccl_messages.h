@@ -1,8 +1,8 @@
 // send and recv of tensors on GPUs, over NCCL, for one group.
 //
 // A message of this framework has a tag, is sent whether or not its recv was called, and overtakes messages with other
-// tags. NCCL's have no tags and meet in the order of the calls on both sides; one that waits holds up all that is queued
-// behind it. What makes the one of the other:
+// tags. NCCL's have no tags and meet in the order of the calls on both sides; one that waits holds up all that is
+// queued behind it. What makes the one of the other:
 //
 //   - Each direction between two ranks has a communicator and a stream of its own (NcclWire), made at its first message.
 //     Its order is that of the sends. A send keeps its tensor, and nothing but later sends waits for it.
@@ -11,11 +11,11 @@
 //     message asked for; for each it queues the receive: into the tensor of the recv with that tag or, where there is none
 //     yet, into memory of its own, from where a later recv copies.
 //
-// So the host waits in a recv's wait() for the sender to have called send, never for a GPU. Nor do GPUs wait in a circle
-// by what is queued in them: a receive waits for kernels that its rank launched before, and for the sender's kernels before
-// the send; in the order in which receives are queued, all these come earlier. (A recv's tensor may wait for kernels up to
-// the recv's call, and those only for receives that were queued by then.) What waits for all of a GPU, as an allocation by
-// cudaMalloc or the loading of a kernel may, waits for sends too: see nccl_library.cpp.
+// So the host waits in a recv's wait() for the sender to have called send, never for a GPU. Nor do GPUs wait in a
+// circle by what is queued in them: a receive waits for kernels that its rank launched before, and for the sender's
+// kernels before the send; in the order in which receives are queued, all these come earlier. (A recv's tensor may wait
+// for kernels up to the recv's call, and those only for receives that were queued by then.) What waits for all of a
+// GPU, as an allocation by cudaMalloc or the loading of a kernel may, waits for sends too: see nccl_library.cpp.
 //
 // NCCL takes a call when it has queued the last, and connects two ranks at the first message between them, which takes
 // both. What it does not take yet waits in its lane; whoever comes by goes on with it, the watch at the latest.

@@ -1,5 +1,5 @@
-// One direction between two ranks for messages: a communicator of the sender (0) and the receiver (1), and the stream in
-// which its operations follow one another. Nothing here waits but the end.
+// One direction between two ranks for messages: a communicator of the sender (0) and the receiver (1), and the stream
+// in which its operations follow one another. Nothing here waits but the end.
 // Read next: parallel/comm/nccl_messages.h.
 #pragma once
 
@@ -46,8 +46,8 @@ class NcclWire {
   const std::string& name() const { return name_; }
 
  private:
-  // A send occupies its blocks until the receiver's GPU takes it, and several wires may wait at one time: these leave the
-  // multiprocessors of an A100 or H100 to the kernels beside them. Not measured: no GPUs were there.
+  // A send occupies its blocks until the receiver's GPU takes it, and several wires may wait at one time: these leave
+  // the multiprocessors of an A100 or H100 to the kernels beside them. Not measured: no GPUs were there.
   static constexpr int most_blocks = 8;
 
   NcclApi& api_;

@@ -1,6 +1,6 @@
-// How long a rank communicates, and how much of that it waits: measured at the operations themselves, on whichever thread
-// they run. Total time minus exposed time is what computation has hidden. (The difference of a step's time and its parts
-// would tell nothing: it is zero by construction.)
+// How long a rank communicates, and how much of that it waits: measured at the operations themselves, on whichever
+// thread they run. Total time minus exposed time is what computation has hidden. (The difference of a step's time and
+// its parts would tell nothing: it is zero by construction.)
 #pragma once
 
 #include <atomic>

@@ -9,8 +9,9 @@ struct ZeroBytes {
   double total() const { return weights + gradients + optimizer; }
 };
 
-/// Bytes per parameter of --zero `stage` over `ranks` ranks: bf16 weights (2), f32 gradients (4), f32 master, m and v of
-/// AdamW (12). 18, 6 + 12/N, 2 + 16/N and 18/N in all (Rajbhandari et al. 2020, figure 1, which has 2 bytes of gradients).
+/// Bytes per parameter of --zero `stage` over `ranks` ranks: bf16 weights (2), f32 gradients (4), f32 master, m and v
+/// of AdamW (12). 18, 6 + 12/N, 2 + 16/N and 18/N in all (Rajbhandari et al. 2020, figure 1, which has 2 bytes of
+/// gradients).
 constexpr ZeroBytes zero_bytes(int stage, double ranks) {
   return {.weights = stage >= 3 ? 2 / ranks : 2,
           .gradients = stage >= 2 ? 4 / ranks : 4,

@@ -10,18 +10,19 @@
 // So nothing here asks which micro-batch a gradient belongs to, and schedules may interleave them as they like.
 //
 // Every rank of a group must send the same buckets in the same order, whatever order gradients become ready in. So the
-// buckets of one chunk are sent in rounds, each in one order: a bucket that is full early waits for those before it, and
-// the round ends (buckets that are not full are sent as they are) when one that was sent begins to fill again, or the
-// step ends.
+// buckets of one chunk are sent in rounds, each in one order: a bucket that is full early waits for those before it,
+// and the round ends (buckets that are not full are sent as they are) when one that was sent begins to fill again, or
+// the step ends.
 //
 // With hybrid sharding a piece is a sum over a shard group only, and is summed once more, over the ranks with copies of
 // the shard: once a step, after as many pieces as the step has micro-batches, and in the background too. A rank counts
 // what it sent, which is the same on all; not what it thinks is the last micro-batch of a gradient, which need not be.
 //
 // When a collective is launched never depends on timing, also across groups: ranks whose orders differ deadlock under
-// --verify, which compares each collective before it runs, and may deadlock under NCCL. So a sum over copies is launched
-// when the second bucket after it has been sent, or by finish(), and its piece is waited for then; at once where a shard
-// group is one rank and no piece travels. That a piece has arrived earlier changes nothing. Read next: parallel/zero/gradients.cpp, parallel/grad_sync.h (stage 0).
+// --verify, which compares each collective before it runs, and may deadlock under NCCL. So a sum over copies is
+// launched when the second bucket after it has been sent, or by finish(), and its piece is waited for then; at once
+// where a shard group is one rank and no piece travels. That a piece has arrived earlier changes nothing. Read next:
+// parallel/zero/gradients.cpp, parallel/grad_sync.h (stage 0).
 #pragma once
 
 #include <chrono>

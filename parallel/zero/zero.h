@@ -29,7 +29,8 @@ namespace trireme {
 
 class Zero : public DataParallel {
  public:
-  /// Collective over the mesh. `parameters` in the order of creation; they, `units` and `mesh` must outlive this object.
+  /// Collective over the mesh. `parameters` in the order of creation; they, `units` and `mesh` must outlive this
+  /// object.
   Zero(const nn::ParameterList& parameters, nn::Units& units, const DeviceMesh& mesh, const ZeroOptions& options);
 
   const optim::ShardList& shards() const override { return shards_; }

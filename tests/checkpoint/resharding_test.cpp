@@ -1,6 +1,7 @@
 // Any mesh to any mesh: what each of many meshes saved is loaded on each of the others, with ZeRO, interleaving,
-// experts and everything else changed at once, and every element of every weight, master and moment has the bits it had in the
-// memory of the ranks that saved it. The reference is put together here from those ranks' tensors, element by element.
+// experts and everything else changed at once, and every element of every weight, master and moment has the bits it had
+// in the memory of the ranks that saved it. The reference is put together here from those ranks' tensors, element by
+// element.
 #include <mutex>
 
 #include "core/random.h"

@@ -1,5 +1,5 @@
-// --resume auto as a user meets it: what makes it give a checkpoint up, and what does not; a disk that refuses; a folder
-// with files that are not the program's own; a run that has to begin again.
+// --resume auto as a user meets it: what makes it give a checkpoint up, and what does not; a disk that refuses; a
+// folder with files that are not the program's own; a run that has to begin again.
 #include <doctest/doctest.h>
 #include <fmt/core.h>
 

@@ -294,8 +294,8 @@ void FakeNccl::broadcast(void* x, std::size_t bytes, int root, Comm comm, Stream
   start(end, stream, std::move(transfers), bytes > 64 * 1024 ? Way::large_broadcast : Way::broadcast);
 }
 
-// By the emulated kernel, but under sanitizers by the host's function of the same bits: ThreadSanitizer cannot follow the
-// emulator, and AddressSanitizer makes it twenty times slower.
+// By the emulated kernel, but under sanitizers by the host's function of the same bits: ThreadSanitizer cannot follow
+// the emulator, and AddressSanitizer makes it twenty times slower.
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 constexpr bool by_kernel = false;
 #else

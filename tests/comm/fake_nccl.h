@@ -1,7 +1,7 @@
 // NcclApi among the threads of one process, for tests. Streams are threads that work off queues, so operations run on
 // when the call has returned, as on a GPU; a send ends when it is received, or when it is copied (Sends::buffered), and
-// then needs its communicator until it is received; a communicator is busy for a while after each call, and after the first
-// of a kind until the other ranks have come to theirs; ranks that do not call the same wait for ever.
+// then needs its communicator until it is received; a communicator is busy for a while after each call, and after the
+// first of a kind until the other ranks have come to theirs; ranks that do not call the same wait for ever.
 //
 // The compute stream is the host itself, as the emulated device runs kernels at their launch. A test that makes it a
 // stream too (Compute::queued) sees what the program runs ahead of; buffers freed meanwhile are not kept for it.

@@ -1,8 +1,8 @@
 // The suite of suite.h between processes: mpirun -n 4 build/bin/comm_mpi_suite [case]
 //
 // `pieces` is the same suite with MPI calls of at most 1000 elements, so that most operations take several; `large` has
-// operations of more elements than MPI counts. The other cases each provoke one failure; ctest looks for its message and
-// that the program ends by itself.
+// operations of more elements than MPI counts. The other cases each provoke one failure; ctest looks for its message
+// and that the program ends by itself.
 #include <chrono>
 #include <csignal>
 #include <cstdio>

@@ -57,8 +57,8 @@ TEST_CASE("nccl messages overtake those with other tags, and wait for those with
   CHECK(machine.fabric->communicators() == 0);
 }
 
-// The host runs ahead: a kernel writes, a message goes, a kernel changes what was sent; the other rank's kernel reads. Only
-// then do the GPUs begin.
+// The host runs ahead: a kernel writes, a message goes, a kernel changes what was sent; the other rank's kernel reads.
+// Only then do the GPUs begin.
 TEST_CASE(
     "an nccl message comes after the kernels before it and before those after its wait; no host waits for a GPU") {
   const cuda::ScopedEmulatedDevice device;
@@ -124,8 +124,8 @@ TEST_CASE("nccl messages wait for the kernels before their recvs, and in no circ
 }
 
 // Rounds of messages among all ranks, each of which sends at random places, calls recv at random places and waits in a
-// random order; kernels fill and read; collectives come in between. Nothing in it waits in a circle when a send does not
-// wait for its recv.
+// random order; kernels fill and read; collectives come in between. Nothing in it waits in a circle when a send does
+// not wait for its recv.
 TEST_CASE("nccl messages in any order, among kernels and collectives") {
   const cuda::ScopedEmulatedDevice device;
   struct Planned {
@@ -197,7 +197,8 @@ TEST_CASE("nccl messages in any order, among kernels and collectives") {
   }
 }
 
-// A watch that waits for whoever queues the collective would not queue the message that the collective's others wait for.
+// A watch that waits for whoever queues the collective would not queue the message that the collective's others wait
+// for.
 TEST_CASE("a first nccl message gets through while its sender connects for a collective") {
   const cuda::ScopedEmulatedDevice device;
   Machine machine;

@@ -205,7 +205,8 @@ void check_forward(const AttentionProblem<T>& x, const AttentionReference& expec
   CHECK(worst(x.out, expected.out, x.q_layout, 7) < step / 2);
 }
 
-/// The gradients: p, ds and the results are rounded to T once each; rounding errs by half of `step` or less, relatively.
+/// The gradients: p, ds and the results are rounded to T once each; rounding errs by half of `step` or less,
+/// relatively.
 template <class T>
 void check_backward(const AttentionProblem<T>& x, const AttentionReference& expected) {
   const double step = std::is_same_v<T, trireme::bf16> ? 1.0 / 128 : 1.0 / 1024;

@@ -1,5 +1,5 @@
-// Softmax cross-entropy against f64, with the vocabulary whole and in two slices, padded, smoothed, with rows that do not
-// count.
+// Softmax cross-entropy against f64, with the vocabulary whole and in two slices, padded, smoothed, with rows that do
+// not count.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -18,7 +18,8 @@ namespace {
 
 constexpr int kRows = 3;
 
-/// A rank's slice of the vocabulary: `valid` real columns of `columns`. The gradient is written over the logits, or beside.
+/// A rank's slice of the vocabulary: `valid` real columns of `columns`. The gradient is written over the logits, or
+/// beside.
 template <class T>
 struct Slice {
   Buffer<T> logits, before, beside;

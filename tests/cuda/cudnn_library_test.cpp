@@ -1,5 +1,5 @@
-// What cuDNN says of our graphs: it checks tensors and operations, has an engine for an H200 that repeats its results, and
-// compiles the kernel. No GPU is needed for that; a stand-in takes the driver's place (no_driver.cpp).
+// What cuDNN says of our graphs: it checks tensors and operations, has an engine for an H200 that repeats its results,
+// and compiles the kernel. No GPU is needed for that; a stand-in takes the driver's place (no_driver.cpp).
 #include <dlfcn.h>
 #include <doctest/doctest.h>
 

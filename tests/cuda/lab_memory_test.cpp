@@ -1,5 +1,6 @@
-// Every level of the ladders of cuda/lab/ladders.h against f64, over ragged sizes, at aligned and (where no products are
-// made) unaligned addresses, and under all schedules, which must not change a bit of any result; and what their costs say.
+// Every level of the ladders of cuda/lab/ladders.h against f64, over ragged sizes, at aligned and (where no products
+// are made) unaligned addresses, and under all schedules, which must not change a bit of any result; and what their
+// costs say.
 #include <doctest/doctest.h>
 #include <fmt/ranges.h>
 

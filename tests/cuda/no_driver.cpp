@@ -1,7 +1,6 @@
 // A stand-in for the CUDA driver on machines without one: no device, and any program that is to be loaded onto one is
-// accepted unseen. cuDNN looks for libcuda.so.1 when it makes a plan, and loads the kernel that it compiled; the rest of
-// making a plan, which is all but that, needs neither driver nor GPU.
-// For cudnn_library_test.cpp.
+// accepted unseen. cuDNN looks for libcuda.so.1 when it makes a plan, and loads the kernel that it compiled; the rest
+// of making a plan, which is all but that, needs neither driver nor GPU. For cudnn_library_test.cpp.
 extern "C" {
 
 namespace {

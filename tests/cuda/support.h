@@ -104,7 +104,8 @@ class Buffer {
   mutable std::uint64_t seen_ = ~std::uint64_t{0};  // launches at the last look
 };
 
-/// AddressSanitizer makes the emulator some twenty times slower. Cases that are others at a larger size are left out there.
+/// AddressSanitizer makes the emulator some twenty times slower. Cases that are others at a larger size are left out
+/// there.
 #if defined(__SANITIZE_ADDRESS__)
 constexpr bool under_asan = true;
 #else

@@ -1,4 +1,5 @@
-// Softmax, the largest of rows, embeddings, rotary positions and joined attention of the CUDA kernel table against the CPU's.
+// Softmax, the largest of rows, embeddings, rotary positions and joined attention of the CUDA kernel table against the
+// CPU's.
 #include "tests/cuda/table_support.h"
 
 using namespace trireme;

@@ -1,5 +1,5 @@
-// What the tests of the CUDA kernel table share: inputs, both tables, and how far results may be apart. Every adapter is
-// called on the emulated GPU and compared with the CPU's kernel on the same inputs.
+// What the tests of the CUDA kernel table share: inputs, both tables, and how far results may be apart. Every adapter
+// is called on the emulated GPU and compared with the CPU's kernel on the same inputs.
 // Read next: tests/cuda/table_elementwise_test.cpp.
 #pragma once
 

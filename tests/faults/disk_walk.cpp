@@ -5,8 +5,8 @@
 // JOURNAL was written by a run with --out OUT (TRIREME_IO_FAULT, journal=) in a folder that before was a copy of
 // BEFORE. After each operation the disk may hold several things (tests/faults/disk_model.h): the three extremes, and
 // SEEDS random mixtures (default 2). In each of them the newest checkpoint that verifies must be the last one committed
-// by then, or a newer one; and the run must be able to go on. Prints what it found; exit code 1 when anything was lost. `nosync`
-// forgets every sync: a disk that does must be found to lose what was committed.
+// by then, or a newer one; and the run must be able to go on. Prints what it found; exit code 1 when anything was lost.
+// `nosync` forgets every sync: a disk that does must be found to lose what was committed.
 #include <cstdio>
 #include <string>
 

@@ -1,5 +1,5 @@
-// The fuzz targets in every test run: over all seeds, many mutations of each, and the inputs that once failed, which lie
-// in tests/fuzz/corpus/TARGET. And what the refusals of the malformed classes say.
+// The fuzz targets in every test run: over all seeds, many mutations of each, and the inputs that once failed, which
+// lie in tests/fuzz/corpus/TARGET. And what the refusals of the malformed classes say.
 #include <doctest/doctest.h>
 #include <fmt/core.h>
 

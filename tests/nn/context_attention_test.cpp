@@ -1,5 +1,5 @@
-// Attention over a sequence cut over cp, by the ring and by Ulysses, against plain attention on one rank, in f64: output
-// and every gradient. Which tokens see which is checked apart, by values that say which key they come from.
+// Attention over a sequence cut over cp, by the ring and by Ulysses, against plain attention on one rank, in f64:
+// output and every gradient. Which tokens see which is checked apart, by values that say which key they come from.
 #include "nn/context_attention.h"
 #include "nn/documents.h"
 #include "nn/ring_attention.h"

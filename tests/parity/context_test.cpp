@@ -1,5 +1,5 @@
-// Context parallelism, by the ring and by Ulysses, on meshes with cp: any of them equals one rank. And a sum over cp that
-// is left out shows.
+// Context parallelism, by the ring and by Ulysses, on meshes with cp: any of them equals one rank. And a sum over cp
+// that is left out shows.
 #include "core/kernels.h"
 #include "tests/parity/compare.h"
 #include "tests/parity/faulty_group.h"

@@ -1,5 +1,5 @@
-// The pictures of the documentation: the files in docs/pictures are what examples/pictures draws, and a schedule is drawn
-// whole. Run from the repository's root, as ctest does.
+// The pictures of the documentation: the files in docs/pictures are what examples/pictures draws, and a schedule is
+// drawn whole. Run from the repository's root, as ctest does.
 #include "examples/pictures/pictures.h"
 
 #include <doctest/doctest.h>

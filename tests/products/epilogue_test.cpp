@@ -1,5 +1,5 @@
-// What follows a product's sum: activation, its derivative, residual. Against f64, and against the same as kernels of their
-// own, bit for bit, for every implementation, dtype and way to cut the product.
+// What follows a product's sum: activation, its derivative, residual. Against f64, and against the same as kernels of
+// their own, bit for bit, for every implementation, dtype and way to cut the product.
 #include <doctest/doctest.h>
 
 #include "core/gemm_steps.h"

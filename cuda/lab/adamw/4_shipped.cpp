@@ -1,7 +1,6 @@
-// Level 4: the kernel in use, adamw of cuda/kernels/optimizer.cu. Over level 3 a launch takes up to 64 tensors, by a list
-// that goes with it; a block takes 4096 elements of one. It does without the low copy where a tensor has none, and takes
-// gradients in f32 beside a 16-bit copy.
-// Here, too, is what each level costs.
+// Level 4: the kernel in use, adamw of cuda/kernels/optimizer.cu. Over level 3 a launch takes up to 64 tensors, by a
+// list that goes with it; a block takes 4096 elements of one. It does without the low copy where a tensor has none, and
+// takes gradients in f32 beside a 16-bit copy. Here, too, is what each level costs.
 // Read next: docs/ladder.md.
 #include <algorithm>
 #include <array>

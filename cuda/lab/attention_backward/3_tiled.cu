@@ -4,10 +4,11 @@
 // other side into shared memory 32 at a time. What passes is read from L2 once for 64 tokens instead of four; and a
 // product is 32 multiplications in a thread and one exchange, where it was one and five.
 //
-// Both kernels are this one loop. For dq, queries stay and keys pass; for dk and dv, keys stay and queries pass, whose lse
-// and delta pass with them. (The first leaves delta for the second.)
+// Both kernels are this one loop. For dq, queries stay and keys pass; for dk and dv, keys stay and queries pass, whose
+// lse and delta pass with them. (The first leaves delta for the second.)
 //
-// What is left is the arithmetic: 3.5 clocks of the FMA units for each pair of query and key, and tensor cores that idle.
+// What is left is the arithmetic: 3.5 clocks of the FMA units for each pair of query and key, and tensor cores that
+// idle.
 // Read next: cuda/kernels/attention_backward_sm80.cu, and cuda/lab/attention_backward/4_shipped.cpp on what it adds.
 #include "cuda/lab/attention_backward/ladder.h"
 

@@ -115,14 +115,13 @@ MemoryCost recomputed_cost(const Problem& p) {
 /// A tile of a by b tokens is multiplied `products` times.
 double flops(double products, double a, double b) { return products * 2 * a * b * kHeadDim; }
 
-// Wavefronts of a step, for each warp.
-// Two threads a token: half of a token is four loads of 16 bytes, at two addresses. Keys: q and dout twice each, lse,
-// delta, and two exchanges, for 32 queries; queries: k twice, v once, and two exchanges.
-// Tensor cores on Ampere, by ldmatrix.x4 of four wavefronts: a product of rows [16, 64] takes a fragment of its own and
-// four of the 64 tokens that pass, four times; a weighted sum takes 16 of what passes. The kernel of keys also reads
-// log2_sum, delta and the visible range for 16 columns.
-// wgmma, 128 bytes a wavefront: each group of 64 rows reads 64 x 16 of both operands for each 16 of K, or of what passes
-// alone. Its four warps read log2_sum and delta, too, in pairs.
+// Wavefronts of a step, for each warp. Two threads a token: half of a token is four loads of 16 bytes, at two
+// addresses. Keys: q and dout twice each, lse, delta, and two exchanges, for 32 queries; queries: k twice, v once, and
+// two exchanges. Tensor cores on Ampere, by ldmatrix.x4 of four wavefronts: a product of rows [16, 64] takes a fragment
+// of its own and four of the 64 tokens that pass, four times; a weighted sum takes 16 of what passes. The kernel of
+// keys also reads log2_sum, delta and the visible range for 16 columns. wgmma, 128 bytes a wavefront: each group of 64
+// rows reads 64 x 16 of both operands for each 16 of K, or of what passes alone. Its four warps read log2_sum and
+// delta, too, in pairs.
 constexpr double kRowsProduct = 4 * (1 + 4) * 4, kWeightedSum = 16 * 4;
 constexpr double kRowsProduct90 = 4 * 2 * 16, kWeightedSum90 = 4 * 16;
 constexpr double kStepBytes = 2 * 64 * kToken;

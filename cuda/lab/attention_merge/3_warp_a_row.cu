@@ -3,9 +3,10 @@
 // A load of out is one line. All lanes read lse, and one of them writes it: after sync_warp, behind which everybody has
 // read.
 //
-// What is left is how little a warp does with what it finds out. Three divisions and some strides say where the head is;
-// two exponentials, two quotients and a logarithm give its factors: some 180 instructions, the same for all lanes, and
-// then each has two values. Loads of 16 bytes would leave half of the lanes without any, and the 180 where they are.
+// What is left is how little a warp does with what it finds out. Three divisions and some strides say where the head
+// is; two exponentials, two quotients and a logarithm give its factors: some 180 instructions, the same for all lanes,
+// and then each has two values. Loads of 16 bytes would leave half of the lanes without any, and the 180 where they
+// are.
 // Read next: cuda/kernels/attention_merge.cu, the kernel in use, and cuda/lab/attention_merge/4_shipped.cpp.
 #include "cuda/lab/attention_merge/ladder.h"
 

@@ -1,8 +1,7 @@
-// Level 4: the kernel in use, cuda/kernels/attention_merge.cu. Over level 3 a head of 64 takes eight lanes instead of 32,
-// and so a warp four heads: the same instructions find out about four of them, and each lane has eight values to do, in
-// two pieces of 16 bytes of out and 8 of part that are under way together. It takes any strides, any width and alignment,
-// and f32 and f16 for part.
-// Here, too, is what each level costs.
+// Level 4: the kernel in use, cuda/kernels/attention_merge.cu. Over level 3 a head of 64 takes eight lanes instead of
+// 32, and so a warp four heads: the same instructions find out about four of them, and each lane has eight values to
+// do, in two pieces of 16 bytes of out and 8 of part that are under way together. It takes any strides, any width and
+// alignment, and f32 and f16 for part. Here, too, is what each level costs.
 // Read next: docs/ladder.md.
 #include "cuda/kernels/attention_merge.h"
 

@@ -1,6 +1,6 @@
 // The ladder of joined attention: out and lse over one set of keys, part and part_lse over another, become out and lse
-// over both (formulas: cuda/kernels/attention_merge.h). out is read and written, part read: 10 bytes a value. For a block
-// of keys that reaches a rank with 16 x 1024 queries of GPT-2 124M's 12 heads of 64, that is 128 MB with the
+// over both (formulas: cuda/kernels/attention_merge.h). out is read and written, part read: 10 bytes a value. For a
+// block of keys that reaches a rank with 16 x 1024 queries of GPT-2 124M's 12 heads of 64, that is 128 MB with the
 // log-sum-exps: 27 us at 4.8 TB/s. What keeps levels from it is that a head has 64 values, and much to be known of it.
 // Read next: cuda/lab/attention_merge/1_unfused.cu, and upwards; docs/ladder.md tells the story.
 #pragma once

@@ -1,4 +1,5 @@
-// Level 1: one kernel draws a number for each value, another compares, multiplies, and keeps the mask. A value a thread.
+// Level 1: one kernel draws a number for each value, another compares, multiplies, and keeps the mask. A value a
+// thread.
 //
 // This is how it reads in a framework: y = x * (rand(n) >= p) / (1 - p), with the mask saved for the backward pass. The
 // numbers go to memory and come back, 8 bytes a value, where x and y take 4; the mask takes one now and one later, and

@@ -1,9 +1,9 @@
 // Level 4: the kernel in use, embedding_backward of cuda/kernels/embedding.cu. It goes back to level 2 and owns 32 rows
 // a block instead of one: the ids are read 32 times less, 103 MB. What of 128 ids belongs to its rows it puts into a
 // list in shared memory, in order, with a ballot. Over level 3 it takes any number of tokens and any slice of the
-// vocabulary, in one launch and without workspace. By the forecast its looking through all ids, 128 times round for each
-// block, costs about half of what the sort on one multiprocessor does; a sort on all of them would be another matter.
-// Here, too, is what each level costs.
+// vocabulary, in one launch and without workspace. By the forecast its looking through all ids, 128 times round for
+// each block, costs about half of what the sort on one multiprocessor does; a sort on all of them would be another
+// matter. Here, too, is what each level costs.
 // Read next: docs/ladder.md.
 #include <array>
 #include <cmath>

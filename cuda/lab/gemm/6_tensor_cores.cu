@@ -1,14 +1,14 @@
 // Level 6: the products go to the tensor cores, sixteen times the arithmetic.
 //
 // mma.sync multiplies 16 x 16 by 16 x 8 for a whole warp, from registers in which each lane holds its part of the
-// matrices (a fragment); ldmatrix brings four 8 x 8 matrices from shared memory into that shape. A warp computes 64 x 32
-// of the block's 128 x 128. Rows in shared memory are 16 bytes longer than their values, so that the eight rows of an
-// 8 x 8 matrix start in different banks; without that, every ldmatrix takes several turns.
+// matrices (a fragment); ldmatrix brings four 8 x 8 matrices from shared memory into that shape. A warp computes 64 x
+// 32 of the block's 128 x 128. Rows in shared memory are 16 bytes longer than their values, so that the eight rows of
+// an 8 x 8 matrix start in different banks; without that, every ldmatrix takes several turns.
 //
 // Feeding them is the limit now. A warp's 64 x 32 x 16 products take 16 clocks of its share of the tensor cores; their
 // operands take 24 clocks of shared memory, and what the block asks of L2 about as long. Larger tiles a warp would need
-// more registers than there are. (Hopper's answer: tensor cores that read shared memory themselves, for tiles of a group
-// of four warps.)
+// more registers than there are. (Hopper's answer: tensor cores that read shared memory themselves, for tiles of a
+// group of four warps.)
 // Read next: cuda/kernels/gemm_sm80.cu, the kernel in use, and cuda/lab/gemm/7_shipped.cpp on what it adds.
 #include "cuda/lab/gemm/ladder.h"
 

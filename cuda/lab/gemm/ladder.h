@@ -1,9 +1,10 @@
 // The ladder of matrix products: from one thread per element to the kernels in use, one idea a level. Every level
 // computes c = a b from bf16, in f32, so that only its speed differs from that of the one before.
 //
-// What bounds a level is counted, not guessed: for a block's step along K, its FLOPs, the wavefronts that its loads take
-// in L1 and shared memory (one a clock and multiprocessor: 128 different bytes, or one line; at least one a load of a
-// warp), and the bytes it asks of L2. The slowest of the three is the level's limit; what a GPU reaches lies below it.
+// What bounds a level is counted, not guessed: for a block's step along K, its FLOPs, the wavefronts that its loads
+// take in L1 and shared memory (one a clock and multiprocessor: 128 different bytes, or one line; at least one a load
+// of a warp), and the bytes it asks of L2. The slowest of the three is the level's limit; what a GPU reaches lies below
+// it.
 // Read next: cuda/lab/gemm/1_naive.cu, and upwards; docs/ladder.md tells the story.
 #pragma once
 

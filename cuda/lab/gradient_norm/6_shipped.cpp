@@ -1,9 +1,8 @@
 // Level 6: the kernel in use, sum_squares of cuda/kernels/reduce.cu. Over level 5 a launch takes up to 128 tensors: a
-// list goes with it, which says where each begins, and a block finds its place there. Three launches for 148 tensors. It
-// takes any dtype and adds in f64, so that the norm does not depend on how a model is cut. Its loads are half as wide
-// as those of level 5, in sixteen turns; and since it looks in each turn whether the address allows 8 bytes at once,
-// nvcc does not overlap them.
-// Here, too, is what each level costs.
+// list goes with it, which says where each begins, and a block finds its place there. Three launches for 148 tensors.
+// It takes any dtype and adds in f64, so that the norm does not depend on how a model is cut. Its loads are half as
+// wide as those of level 5, in sixteen turns; and since it looks in each turn whether the address allows 8 bytes at
+// once, nvcc does not overlap them. Here, too, is what each level costs.
 // Read next: docs/ladder.md.
 #include <algorithm>
 #include <array>

@@ -1,6 +1,6 @@
-// The ladder of grouped products: y = x w[g]^T, where rows of x are sorted by the expert g that a router gave them to. How
-// many rows each has is known when the router has run, on the device. The product of a tile is that of the product's
-// ladder in every level; what changes is how tiles come to be: how many launches, how much padding, how many
+// The ladder of grouped products: y = x w[g]^T, where rows of x are sorted by the expert g that a router gave them to.
+// How many rows each has is known when the router has run, on the device. The product of a tile is that of the
+// product's ladder in every level; what changes is how tiles come to be: how many launches, how much padding, how many
 // multiprocessors have one. For 16,384 tokens with two of 64 experts each, 512 hidden units an expert, at the width of
 // GPT-2 124M: 26 GFLOP, and 134 MB of x, w and y, 28 us at 4.8 TB/s.
 // Read next: cuda/lab/grouped/1_launch_an_expert.cpp, and upwards; docs/ladder.md tells the story.

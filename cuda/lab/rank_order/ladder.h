@@ -1,7 +1,7 @@
-// The ladder of a sum over ranks: y = x[0] + x[1] + ..., added in f32 in the order of the ranks and rounded once, so that
-// the bits are those of parallel/comm/rank_order.h on the host, on every run. It follows a gather in an all-reduce whose
-// order must not depend on the network. For the output of a layer of GPT-2 124M that four tensor-parallel ranks share,
-// 16,384 x 768 in bf16, 101 MB are read and 25 written: 26 us at 4.8 TB/s.
+// The ladder of a sum over ranks: y = x[0] + x[1] + ..., added in f32 in the order of the ranks and rounded once, so
+// that the bits are those of parallel/comm/rank_order.h on the host, on every run. It follows a gather in an all-reduce
+// whose order must not depend on the network. For the output of a layer of GPT-2 124M that four tensor-parallel ranks
+// share, 16,384 x 768 in bf16, 101 MB are read and 25 written: 26 us at 4.8 TB/s.
 // Read next: cuda/lab/rank_order/1_rank_by_rank.cu, and upwards; docs/ladder.md tells the story.
 #pragma once
 

@@ -2,7 +2,8 @@
 //
 // Position 100,000 times a frequency is an angle of which f32 would miss 0.004, so it is computed in f64: a power, a
 // cosine and a sine, some hundreds of instructions for each value, of which an H200 does half as many in f64 as in f32.
-// Every pair of values asks for the same angle twice, every head of a token again, and every sequence of the batch again.
+// Every pair of values asks for the same angle twice, every head of a token again, and every sequence of the batch
+// again.
 // Read next: cuda/lab/rope/2_table.cu.
 #include <cmath>
 

@@ -1,7 +1,7 @@
 // Level 2: the cosines and sines are made once, into a table; a value a thread looks its own up.
 //
-// 1024 positions with 32 frequencies are 32,768 angles, where level 1 computed 12.6 million. The table is 262 KB, so that
-// it is read from L2, or from L1 where the heads of a token meet. That costs a launch before the one that turns.
+// 1024 positions with 32 frequencies are 32,768 angles, where level 1 computed 12.6 million. The table is 262 KB, so
+// that it is read from L2, or from L1 where the heads of a token meet. That costs a launch before the one that turns.
 //
 // What is left is small and comes 12.6 million times: three divisions, to find head, token and place, and four loads
 // for one value.

@@ -1,7 +1,7 @@
-// Level 4: the kernel in use, cuda/kernels/rope.cu. Over level 3 a thread takes 16 bytes of each half of a head, and the
-// table for them in four loads of 16 bytes: eight pairs share the divisions, and all six loads are under way together. It
-// takes f32 and f16 as well, any alignment, and turns backward for the gradient.
-// Here, too, is what each level costs.
+// Level 4: the kernel in use, cuda/kernels/rope.cu. Over level 3 a thread takes 16 bytes of each half of a head, and
+// the table for them in four loads of 16 bytes: eight pairs share the divisions, and all six loads are under way
+// together. It takes f32 and f16 as well, any alignment, and turns backward for the gradient. Here, too, is what each
+// level costs.
 // Read next: docs/ladder.md.
 #include <array>
 #include <cmath>

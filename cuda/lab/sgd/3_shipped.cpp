@@ -1,7 +1,6 @@
-// Level 3: the kernel in use, cuda/kernels/sgd.cu. Over level 2 a launch takes up to 64 tensors, by a list that goes with
-// it; a block takes 4096 elements of one, in four turns of 16-byte accesses. It does without velocity or low copy where
-// a tensor has none.
-// Here, too, is what each level costs.
+// Level 3: the kernel in use, cuda/kernels/sgd.cu. Over level 2 a launch takes up to 64 tensors, by a list that goes
+// with it; a block takes 4096 elements of one, in four turns of 16-byte accesses. It does without velocity or low copy
+// where a tensor has none. Here, too, is what each level costs.
 // Read next: docs/ladder.md.
 #include <algorithm>
 #include <array>

@@ -1,7 +1,6 @@
 // Level 4: the kernel in use, cuda/kernels/softmax.cu. Over level 3 a lane moves pieces of 16 bytes, four for a row of
-// 1024, and one for rows of up to 256, as a router has them, with an eighth of the registers. It takes any alignment, f32
-// and f16; a block takes rows beyond 1024, and reads them twice.
-// Here, too, is what each level costs.
+// 1024, and one for rows of up to 256, as a router has them, with an eighth of the registers. It takes any alignment,
+// f32 and f16; a block takes rows beyond 1024, and reads them twice. Here, too, is what each level costs.
 // Read next: docs/ladder.md.
 #include <array>
 #include <cmath>

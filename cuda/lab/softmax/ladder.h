@@ -1,7 +1,7 @@
-// The ladder of a softmax over rows: y = exp(x - max) / sum (cuda/kernels/softmax.h). x is read and y written: 4 bytes a
-// value in bf16. For the scores of a layer of GPT-2 124M as a matrix, 16 x 12 x 1024 rows of 1024, that is 805 MB: 168 us
-// at 4.8 TB/s. Attention never makes that matrix (cuda/lab/attention); the router of a mixture of experts has rows of
-// this kind that are much shorter.
+// The ladder of a softmax over rows: y = exp(x - max) / sum (cuda/kernels/softmax.h). x is read and y written: 4 bytes
+// a value in bf16. For the scores of a layer of GPT-2 124M as a matrix, 16 x 12 x 1024 rows of 1024, that is 805 MB:
+// 168 us at 4.8 TB/s. Attention never makes that matrix (cuda/lab/attention); the router of a mixture of experts has
+// rows of this kind that are much shorter.
 // Read next: cuda/lab/softmax/1_three_passes.cu, and upwards; docs/ladder.md tells the story.
 #pragma once
 

@@ -1,8 +1,8 @@
-// Level 3: the kernel in use, swiglu of cuda/kernels/elementwise.cu. Over level 2 a thread takes 16 bytes of the gate and
-// as many of up; it takes any alignment, f32 and f16, and any number of rows: beyond 2048, blocks go on to another one.
-// The threads of a block are along a row, so of a row of 3072 that is 384 pieces, the second block does half: a quarter of
-// the threads have nothing to do, and three quarters still have 48 KB under way.
-// Here, too, is what each level costs.
+// Level 3: the kernel in use, swiglu of cuda/kernels/elementwise.cu. Over level 2 a thread takes 16 bytes of the gate
+// and as many of up; it takes any alignment, f32 and f16, and any number of rows: beyond 2048, blocks go on to another
+// one. The threads of a block are along a row, so of a row of 3072 that is 384 pieces, the second block does half: a
+// quarter of the threads have nothing to do, and three quarters still have 48 KB under way. Here, too, is what each
+// level costs.
 // Read next: docs/ladder.md.
 #include <algorithm>
 #include <array>

@@ -1,7 +1,7 @@
 // Level 2: a warp a row. Each lane finds the first of its columns; then the lanes agree in five exchanges.
 //
-// A load is one line, and there are enough warps for every multiprocessor. But a lane has two values of a row of 64, and
-// the rows are read k times: from L1 after the first time, and a load from there is still a wait.
+// A load is one line, and there are enough warps for every multiprocessor. But a lane has two values of a row of 64,
+// and the rows are read k times: from L1 after the first time, and a load from there is still a wait.
 // Read next: cuda/lab/top_k/3_in_registers.cu.
 #include "cuda/kernels/ranked.h"
 #include "cuda/lab/top_k/ladder.h"

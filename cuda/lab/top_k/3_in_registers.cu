@@ -1,8 +1,8 @@
 // Level 3: the row stays in registers, as integers, between the rounds.
 //
 // One load a value and one conversion, however large k is. A lane has room for two values, which is a row of 64. More
-// would be asked in each round, whether they are there or not, as an array is in registers only if all loops over it are
-// unrolled: with room for 256 columns, a row of 64 costs more than on level 2.
+// would be asked in each round, whether they are there or not, as an array is in registers only if all loops over it
+// are unrolled: with room for 256 columns, a row of 64 costs more than on level 2.
 //
 // The five exchanges of a round, each of which waits for the one before, are now most of what a warp does for its row.
 // Read next: cuda/kernels/top_k.cu, the kernel in use, and cuda/lab/top_k/4_shipped.cpp on what it adds.

@@ -1,8 +1,7 @@
-// Level 4: the kernel in use, cuda/kernels/top_k.cu. Over level 3 a row of 64 takes eight lanes, so that a warp does four
-// rows: a round has three exchanges in place of five, and they serve four rows. A lane has eight values, in two loads of
-// 16 bytes. It takes rows of up to 256 in this way, with more lanes, and longer ones as level 2 does; any alignment, bf16
-// and f16 too.
-// Here, too, is what each level costs.
+// Level 4: the kernel in use, cuda/kernels/top_k.cu. Over level 3 a row of 64 takes eight lanes, so that a warp does
+// four rows: a round has three exchanges in place of five, and they serve four rows. A lane has eight values, in two
+// loads of 16 bytes. It takes rows of up to 256 in this way, with more lanes, and longer ones as level 2 does; any
+// alignment, bf16 and f16 too. Here, too, is what each level costs.
 // Read next: docs/ladder.md.
 #include "cuda/kernels/top_k.h"
 

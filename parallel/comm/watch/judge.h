@@ -42,8 +42,8 @@ struct Verdict {
 
 /// A rank that computes this many timeouts without one heartbeat has lost itself in a loop.
 constexpr double longest_without_beat = 20;
-/// Where nothing can be seen to be wrong this many timeouts must pass: ranks on other nodes, operations in which all are
-/// and live, and ranks that only wait for a thread of their own.
+/// Where nothing can be seen to be wrong this many timeouts must pass: ranks on other nodes, operations in which all
+/// are and live, and ranks that only wait for a thread of their own.
 constexpr double patience_with_unseen = 4;
 
 /// For a rank that waits, by world rank.

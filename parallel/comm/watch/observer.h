@@ -1,9 +1,9 @@
 // Looks at all ranks' pages again and again, and keeps for each how long it has shown no sign of life.
 //
 // Time is what the observer has seen pass: the time between two looks, but never more than `longest_gap`. On a machine
-// so busy that the observer itself seldom runs, or when the whole job was stopped for a while (Ctrl-Z, a laptop's lid), no
-// rank is blamed for a silence nobody listened to. A rank that gives no heartbeat is asked for at the system: one that
-// runs, waits for a processor or for a disk, or has had processor time since the look before, lives.
+// so busy that the observer itself seldom runs, or when the whole job was stopped for a while (Ctrl-Z, a laptop's lid),
+// no rank is blamed for a silence nobody listened to. A rank that gives no heartbeat is asked for at the system: one
+// that runs, waits for a processor or for a disk, or has had processor time since the look before, lives.
 // Read next: parallel/comm/watch/judge.h.
 #pragma once
 

@@ -1,6 +1,7 @@
 // What a rank shows the others: where it is, that it lives, what it waits for, its last operations and the times of its
-// last steps. A page lies in memory that the ranks of a node share, so that it can be read also when its rank is stopped
-// or dead. The rank's own process writes it (beacon.h); everyone may read it at any time, and nobody ever waits for it.
+// last steps. A page lies in memory that the ranks of a node share, so that it can be read also when its rank is
+// stopped or dead. The rank's own process writes it (beacon.h); everyone may read it at any time, and nobody ever waits
+// for it.
 // Read next: parallel/comm/watch/beacon.h.
 #pragma once
 

@@ -1,5 +1,5 @@
-// What is said when ranks are lost: one line that names them, and the flight record: all ranks' pages merged into one text.
-// docs/hangs.md reads one.
+// What is said when ranks are lost: one line that names them, and the flight record: all ranks' pages merged into one
+// text. docs/hangs.md reads one.
 #pragma once
 
 #include <string>

@@ -1,7 +1,7 @@
-// A value that one thread writes and others read at any time, in memory that processes may share: a sequence lock. Neither
-// side ever waits: a reader that meets a write tries again a few times and then goes without. Every word is an atomic,
-// and ordered by its own release and acquire, so that there is no data race anywhere (Boehm 2012, "Can seqlocks get
-// along with programming language memory models?").
+// A value that one thread writes and others read at any time, in memory that processes may share: a sequence lock.
+// Neither side ever waits: a reader that meets a write tries again a few times and then goes without. Every word is an
+// atomic, and ordered by its own release and acquire, so that there is no data race anywhere (Boehm 2012, "Can seqlocks
+// get along with programming language memory models?").
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// Which rank holds the others up: from the seconds that every rank has itself worked in each phase of a step (page.h), the
-// time it waited for others left out. Only ranks that do the same work are compared: those of one pipeline stage.
+// Which rank holds the others up: from the seconds that every rank has itself worked in each phase of a step (page.h),
+// the time it waited for others left out. Only ranks that do the same work are compared: those of one pipeline stage.
 //
 // A machine shared with others makes any rank slow now and then. So a rank is named only when it was slower than 1.5
 // times the median of its peers in four windows of four steps in a row, in a phase that matters; and of a window's four

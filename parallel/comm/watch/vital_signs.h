@@ -1,6 +1,6 @@
 // What the system says about a thread of this machine, whichever process it belongs to: whether it runs, and how much
-// processor time it has had. With it a rank that is busy without a heartbeat (one long kernel, a file being read), or that
-// an overloaded machine does not let run, is not taken for one that has stopped. From /proc: Linux.
+// processor time it has had. With it a rank that is busy without a heartbeat (one long kernel, a file being read), or
+// that an overloaded machine does not let run, is not taken for one that has stopped. From /proc: Linux.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // The thread that notices when a rank is lost: it looks at all ranks' pages about twenty times a second, and ends the
-// waits of its own process's ranks when judge() says that they wait in vain. One for each process. It makes no call of a
-// transport, so that nothing can keep it from looking.
+// waits of its own process's ranks when judge() says that they wait in vain. One for each process. It makes no call of
+// a transport, so that nothing can keep it from looking.
 // Read next: parallel/comm/watch/observer.h and judge.h; parallel/comm/watch/report.h for what is said then.
 #pragma once
 
