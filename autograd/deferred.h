@@ -8,9 +8,9 @@
 //   }
 //   later.run();       // W
 //
-// In W every gradient of a parameter is added to its sum, and its on_grad_ready hooks run: W is to them what a whole
-// backward is, in the same order. So the bits do not change, and who sends gradients when they are ready (GradSync,
-// ZeRO) sees those of one micro-batch together.
+// W adds every gradient of a parameter to its sum and runs its on_grad_ready hooks, in the order of a whole backward.
+// So the bits do not change, and GradSync and ZeRO, which send gradients when they are ready, get those of one
+// micro-batch together.
 //
 // What is computed in W: products of their own, with as many FLOPs as the product of the input's gradient (linear,
 // grouped_linear, matmul with the weight on the right), and embedding's sum of rows. They keep what they need, the
@@ -18,8 +18,8 @@
 // are sums over rows that come out of the same pass over memory as the input's gradient, or cost next to nothing:
 // computing them in W would read everything twice. They are computed in B, and these small tensors wait for W.
 //
-// Only leaves that are Leaf::is_parameter() wait, parameters: whoever made another leaf, a stage's input, reads its
-// gradient right after backward.
+// Only parameters wait (Leaf::is_parameter()). The gradient of any other leaf, such as a stage's input, is read right
+// after backward.
 // Read next: parallel/pipeline/executor.cpp, which splits backwards where a schedule says so.
 #pragma once
 
@@ -64,8 +64,8 @@ class DeferWeightGradients {
   DeferredGradients* previous_;
 };
 
-/// Runs `work`, which adds a gradient to `leaf` or runs its hooks: now, or later where the caller of backward wants that.
-/// What `work` needs it must hold by value.
+/// Runs `work`, which adds a gradient to `leaf` or runs its hooks: now, or later where the caller of backward wants
+/// that. What `work` needs it must hold by value.
 template <class Work>
 void add_weight_gradient(Leaf& leaf, Work work) {
   DeferredGradients* later = DeferWeightGradients::current();

@@ -32,7 +32,8 @@ std::uint64_t shuffled(std::uint64_t place, std::uint64_t count, std::uint64_t s
 
 Dataset::Dataset(std::map<std::string, Tensor, std::less<>> tensors, std::uint64_t seed)
     : tensors_(std::move(tensors)), seed_(seed) {
-  for (const auto& [name, tensor] : tensors_) {
+  for (auto& [name, tensor] : tensors_) {
+    tensor = contiguous(tensor);  // make_batch copies rows as bytes
     if (rows_ == 0) rows_ = tensor.size(0);
     if (tensor.size(0) != rows_ || rows_ == 0)
       fail(ExitCode::data, "dataset", "'{}' has {} rows, '{}' {}; expected as many in each, at least one", name,

@@ -1,5 +1,5 @@
-// Dataset: samples in memory, in a random order. Sample s is a row that is a pure function of (seed, s): in each epoch,
-// which is as many samples as there are rows, every row comes once, and no epoch has the order of another.
+// Dataset: samples in memory, in a random order. The row of sample s is a pure function of (seed, s). An epoch is as
+// many samples as there are rows: every row comes once in it, and each epoch draws an order of its own.
 // Read next: data/source.h.
 #pragma once
 
@@ -9,8 +9,8 @@ namespace trireme {
 
 class Dataset : public DataSource {
  public:
-  /// `tensors`: on the host, with equally many rows (dim 0). Throws ExitCode::data when there are no rows, or not as many
-  /// in each.
+  /// `tensors`: on the host, with equally many rows (dim 0); a view is copied. Throws ExitCode::data when there are no
+  /// rows, or not as many in each.
   Dataset(std::map<std::string, Tensor, std::less<>> tensors, std::uint64_t seed);
 
   std::int64_t rows() const { return rows_; }

@@ -39,8 +39,8 @@ using JsonTake = std::function<bool(const JsonPlace& place, nlohmann::json& valu
 nlohmann::json parse_json(std::string_view text, const std::filesystem::path& path, const JsonTake& take = {},
                           std::size_t first = 0);
 
-/// The count or size that stands under `key`. Throws ExitCode::data, naming `path`, unless it is a whole number from 0 to
-/// 2^56: sums of many of them fit.
+/// The count or size that stands under `key`. Throws ExitCode::data, naming `path`, unless it is a whole number from 0
+/// to 2^56: sums of many of them fit.
 std::int64_t json_count(const nlohmann::json& json, const char* key, const std::filesystem::path& path);
 
 /// A value from a file for a message, cut after 80 bytes.

@@ -41,9 +41,9 @@ struct SafetensorsLayout {
 
 inline constexpr std::uint64_t safetensors_most_header_bytes = std::uint64_t{16} << 20;
 
-/// Parses the content of `path`. Throws ExitCode::data, with file and byte, for a header that is longer than the file or
-/// safetensors_most_header_bytes, that is not strict JSON (data/json.h), or whose tensors have sizes that overflow or do
-/// not fit dtype and shape, overlap, leave holes, or leave bytes at the end.
+/// Parses the content of `path`. Throws ExitCode::data, with file and byte, for a header that is longer than the file
+/// or safetensors_most_header_bytes, that is not strict JSON (data/json.h), or whose tensors have sizes that overflow
+/// or do not fit dtype and shape, overlap, leave holes, or leave bytes at the end.
 SafetensorsLayout parse_safetensors(std::string_view content, const std::filesystem::path& path);
 
 /// A file of tensors, mapped into memory. The header is checked before anything is read.

@@ -85,11 +85,7 @@ int main(int argc, char** argv) {
     flags.add("jobs", "N", jobs, "cases tried at a time", Range::at_least(1));
     flags.add("limit", "S", settings.limit, "seconds after which a program is taken to hang", Range::above(0));
     flags.add_switch("first", settings.first, "end at the first find, and do not shrink it", true);
-    const Flags::Asked asked = flags.parse(argc, argv);
-    if (asked != Flags::Asked::run) {
-      std::fputs((asked == Flags::Asked::help ? flags.help_text() : flags.config_text()).c_str(), stdout);
-      return 0;
-    }
+    if (!flags.parse_or_print(argc, argv)) return 0;
     for (const Kind kind : all_kinds())
       if (name(kind) == only) settings.only = kind;
     settings.seed = static_cast<std::uint64_t>(seed.value_or(days_since_1970()));

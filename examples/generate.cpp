@@ -101,16 +101,7 @@ int main(int argc, char** argv) {
     Options options;
     Flags flags("generate", "Continues a text with a model that train_gpt has saved.");
     declare(flags, options);
-    switch (flags.parse(argc, argv)) {
-      case Flags::Asked::help:
-        std::fputs(flags.help_text().c_str(), stdout);
-        return 0;
-      case Flags::Asked::print_config:
-        std::fputs(flags.config_text().c_str(), stdout);
-        return 0;
-      case Flags::Asked::run:
-        break;
-    }
+    if (!flags.parse_or_print(argc, argv)) return 0;
     return run(options);
   });
 }

@@ -6,8 +6,8 @@
 //
 // Runs three steps on one rank and on the mesh, and prints the largest relative differences of loss, gradients before
 // clipping and weights. Exit code 0: all within --tolerance; 1: not. In bf16 and f16, unless --tolerance is given, both
-// are compared with one rank in f32, and the mesh may be six times as far from it (train/parity.h, rounding_ratio). What
-// is farther is compared with what rounding reaches on one rank (rounding_reach), unless --tolerance is given.
+// are compared with one rank in f32, and the mesh may be six times as far from it (train/parity.h, rounding_ratio).
+// What is farther is compared with what rounding reaches on one rank (rounding_reach), unless --tolerance is given.
 // Read next: train/parity.h.
 #include <fmt/format.h>
 
@@ -54,12 +54,7 @@ int main(int argc, char** argv) {
               "f16 what rounding explains",
               Range::above(0));
     flags.add_switch("all", all, "list every parameter, not only the worst five", true);
-    const Flags::Asked asked = flags.parse(argc, argv);
-    if (asked != Flags::Asked::run) {
-      if (launcher_rank() == 0)
-        std::fputs((asked == Flags::Asked::help ? flags.help_text() : flags.config_text()).c_str(), stdout);
-      return 0;
-    }
+    if (!flags.parse_or_print(argc, argv)) return 0;
     resolve_parity(options, launcher_ranks());
 
     const bool rounds = size_of(options.precision.dtype) == 2 && !tolerance;

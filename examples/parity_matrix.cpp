@@ -1,5 +1,5 @@
-// Checks that any mesh equals one rank, on more than a thousand combinations of mesh, ZeRO stage, schedule, sequence and
-// context parallelism, recomputation and model:
+// Checks that any mesh equals one rank, on more than a thousand combinations of mesh, ZeRO stage, schedule, sequence
+// and context parallelism, recomputation and model:
 //
 //   build/bin/parity_matrix                  all of them
 //   build/bin/parity_matrix --covering       a subset in which every pair of choices occurs
@@ -118,11 +118,7 @@ int main(int argc, char** argv) {
     flags.add("every", "N", every, "only every N-th combination", Range::at_least(1));
     flags.add("report-every", "N", report_every, "combinations between lines of progress", Range::at_least(1));
     flags.add_switch("list", list, "print the commands, run nothing", true);
-    const Flags::Asked asked = flags.parse(argc, argv);
-    if (asked != Flags::Asked::run) {
-      std::fputs((asked == Flags::Asked::help ? flags.help_text() : flags.config_text()).c_str(), stdout);
-      return 0;
-    }
+    if (!flags.parse_or_print(argc, argv)) return 0;
     std::vector<Combination> combinations = parity_matrix(), rounded;
     const std::vector<Combination> subset = covering_subset(combinations);
     std::transform(subset.begin(), subset.end(), std::back_inserter(rounded), in_bf16);

@@ -20,16 +20,7 @@ int main(int argc, char** argv) {
     Flags flags("pictures", "Draws the pictures of docs/parallelism.md.");
     flags.group("output");
     flags.add("out", "FOLDER", out, "folder to write the SVG files into; made if it is not there");
-    switch (flags.parse(argc, argv)) {
-      case Flags::Asked::help:
-        std::fputs(flags.help_text().c_str(), stdout);
-        return 0;
-      case Flags::Asked::print_config:
-        std::fputs(flags.config_text().c_str(), stdout);
-        return 0;
-      case Flags::Asked::run:
-        break;
-    }
+    if (!flags.parse_or_print(argc, argv)) return 0;
     if (out.empty()) fail(ExitCode::usage, "--out", "no folder is given; expected one, as in --out docs/pictures");
     make_directories(out);
     for (const pictures::Picture& picture : pictures::draw_all()) {

@@ -1,7 +1,7 @@
 // Turns text into token shards, which train_gpt maps instead of reading and tokenizing the text at every start.
 //
-//   build/bin/prepare_data --data docs --out build/shards1 --tokenizer char
-//   build/bin/prepare_data --data docs --out build/shards2 --train-bpe --vocab 512
+//   build/bin/prepare_data --data docs/training.md --out build/shards1 --tokenizer char
+//   build/bin/prepare_data --data docs/training.md --out build/shards2 --train-bpe --vocab 512
 //   build/bin/prepare_data --data README.md --out build/shards3 --tokenizer bpe:build/shards2
 //
 // The folder --out holds the shards and tokenizer.json when all went well, and does not exist otherwise: everything is
@@ -110,16 +110,7 @@ int main(int argc, char** argv) {
     Options options;
     Flags flags("prepare_data", "Turns text into token shards for train_gpt --data.");
     declare(flags, options);
-    switch (flags.parse(argc, argv)) {
-      case Flags::Asked::help:
-        fmt::print("{}", flags.help_text());
-        return 0;
-      case Flags::Asked::print_config:
-        fmt::print("{}", flags.config_text());
-        return 0;
-      case Flags::Asked::run:
-        break;
-    }
+    if (!flags.parse_or_print(argc, argv)) return 0;
     check(options);
     prepare(options);
     return 0;

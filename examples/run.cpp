@@ -38,16 +38,7 @@ int supervise(const std::vector<std::string>& words) {
   Flags flags("run", "Starts a command of train_gpt, and again when it was killed: run [FLAGS] -- COMMAND");
   declare(flags, options);
   const auto dashes = std::find(words.begin(), words.end(), "--");
-  switch (flags.parse(std::vector(words.begin(), dashes))) {
-    case Flags::Asked::help:
-      std::fputs(flags.help_text().c_str(), stdout);
-      return 0;
-    case Flags::Asked::print_config:
-      std::fputs(flags.config_text().c_str(), stdout);
-      return 0;
-    case Flags::Asked::run:
-      break;
-  }
+  if (!flags.parse_or_print(std::vector(words.begin(), dashes))) return 0;
   if (words.end() - dashes < 2)
     fail(ExitCode::usage, "run", "no command; expected run [FLAGS] -- COMMAND, with -- before the command; see --help");
   return supervisor::Supervisor(options, {dashes + 1, words.end()}).run();

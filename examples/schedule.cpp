@@ -50,16 +50,7 @@ int main(int argc, char** argv) {
     flags.add("costs", "F:B:W", costs_text, "units of time of a forward and of a backward's two parts");
     flags.group("output");
     flags.add("svg", "PATH", svg, "file to draw the timeline in; empty: none");
-    switch (flags.parse(argc, argv)) {
-      case Flags::Asked::help:
-        std::fputs(flags.help_text().c_str(), stdout);
-        return 0;
-      case Flags::Asked::print_config:
-        std::fputs(flags.config_text().c_str(), stdout);
-        return 0;
-      case Flags::Asked::run:
-        break;
-    }
+    if (!flags.parse_or_print(argc, argv)) return 0;
     const pipeline::Costs costs = parse_costs(costs_text);
     const pipeline::Schedule schedule =
         pipeline::make_schedule(name, static_cast<int>(ranks), static_cast<int>(microbatches));

@@ -1,6 +1,6 @@
 // Model: what training needs of a model, whatever its architecture. Trainer, evaluation, checkpoints and guards know
-// nothing else. A model is the part of it that lives on one rank: blocks in a row with a front before and an end behind,
-// cut into pipeline stages.
+// nothing else. A model is the part of it that lives on one rank: blocks in a row with a front before and an end
+// behind, cut into pipeline stages.
 //
 //   struct Classifier : Model {
 //     Classifier(const nn::Build& b, const Config& c, pipeline::StagePlan plan) : Model(b, std::move(plan)) {
@@ -75,14 +75,15 @@ class Model {
   bool is_last_stage(int stage) const { return stage == stages() - 1; }
 
  protected:
-  /// `plan`: the blocks of every stage. Stage s lives on rank s mod pp. Throws ExitCode::internal when the stages do not
-  /// divide over the ranks.
+  /// `plan`: the blocks of every stage. Stage s lives on rank s mod pp. Throws ExitCode::internal when the stages do
+  /// not divide over the ranks.
   Model(const nn::Build& build, pipeline::StagePlan plan);
 
   /// What the first stage does with a micro-batch before its blocks.
   virtual Tensor front(const Batch& batch) = 0;
-  /// This rank's part of the tensors, on the model's device: of sequences that are cut over cp, its tokens. By default all
-  /// of every tensor, and ExitCode::usage with cp > 1, as samples would be counted once for each rank.
+  /// This rank's part of the tensors, on the model's device. A model that divides sequences over cp returns the
+  /// positions of this rank. By default every tensor is returned whole; with cp > 1 that is ExitCode::usage, as each cp
+  /// rank would count the same samples.
   virtual Batch local_part(const Batch& batch);
 
   const nn::Build& build() const { return build_; }

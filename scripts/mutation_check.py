@@ -105,7 +105,8 @@ MUTATIONS = [
     Mutation("ZeRO-2 keeps the last micro-batch only", "parallel/zero/gradients.cpp",
              "axpby(1.0, sent.piece, 1.0, sum);", "axpby(1.0, sent.piece, 0.0, sum);", "zero_test"),
     Mutation("a head read outside its unit", "models/gpt.cpp",
-             "gathered(use_head_(slice(all, 1, position, 1), logits_of))", "gathered(logits_of(slice(all, 1, position, 1)))", "zero_test", "*logits after a step*"),
+             "gathered(use_head_(slice(all, 1, position, 1), logits_of))",
+             "gathered(logits_of(slice(all, 1, position, 1)))", "zero_test", "*logits after a step*"),
     Mutation("ZeRO: the norm of one shard", "parallel/zero/zero.cpp",
              "bucket.in_piece(gradients_.piece(b), i), bucket.group}", "bucket.in_piece(gradients_.piece(b), i)}",
              "zero_test", "*norm*"),
@@ -137,7 +138,8 @@ def prepare(targets):
     for command in (["cmake", "--preset", "release", "-DTRIREME_CUDA=OFF"], build_command(targets)):
         result = run(command)
         if result.returncode != 0:
-            sys.exit(f"mutation_check: '{' '.join(command)}' failed in {COPY}:\n{result.stdout[-3000:]}{result.stderr[-2000:]}")
+            sys.exit(f"mutation_check: '{' '.join(command)}' failed in {COPY}:\n"
+                     f"{result.stdout[-3000:]}{result.stderr[-2000:]}")
 
 
 def build_command(targets):
@@ -198,7 +200,8 @@ def check(mutation, look):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", metavar="TEXT", help="mutations whose name contains TEXT")
-    parser.add_argument("--list", action="store_true", help="print the mutations and where one no longer has a line, run nothing")
+    parser.add_argument("--list", action="store_true",
+                        help="print the mutations and where one no longer has a line, run nothing")
     parser.add_argument("--explore", action="store_true", help="let the explorer find each bug, not the test that knows it")
     options = parser.parse_args()
     chosen = [m for m in MUTATIONS if options.only in m.name]

@@ -13,9 +13,9 @@
 
 namespace trireme {
 
-/// Loads what --resume names, if it names anything that is there, and tells from where the run goes on; or, with `auto`,
-/// that it has made all its steps and there is nothing to do. Throws ExitCode::usage for any other run that has made all
-/// its steps. Collective.
+/// Loads what --resume names, if it names anything that is there, and tells from where the run goes on; or, with
+/// `auto`, that it has made all its steps and there is nothing to do. Throws ExitCode::usage for any other run that has
+/// made all its steps. Collective.
 std::optional<Resumed> resume_run(const TrainOptions& options, Trainer& trainer, const RunIdentity& run,
                                   const std::function<void(const std::string&)>& tell);
 
@@ -37,8 +37,8 @@ class Checkpointing {
   [[nodiscard]] bool after_step(const Progress& progress);
   /// Whether a save has been begun in the run's folder, by this start or an earlier one.
   bool can_roll_back() const { return can_roll_back_; }
-  /// Waits for a save that is under way, loads the newest checkpoint of the run's folder that is whole, and returns where
-  /// the run then stands. Throws ExitCode::data when there is none.
+  /// Waits for a save that is under way, loads the newest checkpoint of the run's folder that is whole, and returns
+  /// where the run then stands. Throws ExitCode::data when there is none.
   Progress roll_back();
   /// Before a failure that every rank has come to: a save that is under way is brought to its end, in --timeout seconds
   /// at most, and told of. Throws nothing: the failure is what to report.

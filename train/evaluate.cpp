@@ -22,18 +22,18 @@ double validation_loss(Model& model, const ValidationSource& samples, std::int64
     const auto count = static_cast<int>(std::min(most_at_once, rounds - first));
     pipeline::Executor executor(pipeline::forward_only(mesh.size(Axis::pp), count, model.chunks()),
                                 mesh.group(Axis::pp));
-    const pipeline::StageFunctions stage = {.forward =
-                                                [&](int s, const Tensor& input, int round) {
-                                                  const std::int64_t sample =
-                                                      (first + round) * per_round + mesh.coord(Axis::dp) * batch;
-                                                  const Batch b = model.enter(samples.make_batch(sample, batch));
-                                                  const Tensor hidden = model.hidden(s, input, b);  // [B, T, D]
-                                                  return model.is_last_stage(s) ? model.loss(hidden, b, scale) : hidden;
-                                                },
-                                            .activation_shape = model.hidden_shape(batch),
-                                            .dtype = model.dtype(),
-                                            .device = model.device()};
-    loss += executor.run(stage).loss;
+    const auto forward = [&](int s, const Tensor& input, int round) {
+      const std::int64_t sample = (first + round) * per_round + mesh.coord(Axis::dp) * batch;
+      const Batch b = model.enter(samples.make_batch(sample, batch));
+      const Tensor hidden = model.hidden(s, input, b);  // [B, T, D]
+      return model.is_last_stage(s) ? model.loss(hidden, b, scale) : hidden;
+    };
+    loss += executor
+                .run({.forward = forward,
+                      .activation_shape = model.hidden_shape(batch),
+                      .dtype = model.dtype(),
+                      .device = model.device()})
+                .loss;
   }
   return pipeline::global_loss(mesh, loss);
 }

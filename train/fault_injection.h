@@ -78,7 +78,8 @@ std::vector<Fault> parse(std::string_view text);
 std::string from_environment(bool allowed);
 /// Arms what TRIREME_IO_FAULT says (core/io_faults.h), if it is set, for this process. Throws as from_environment().
 void arm_io(bool allowed);
-/// How often a supervisor has started the job again: TRIREME_RESTARTS, or 0. Throws ExitCode::usage for what is no number.
+/// How often a supervisor has started the job again: TRIREME_RESTARTS, or 0. Throws ExitCode::usage for what is no
+/// number.
 std::int64_t restarts();
 /// Throws ExitCode::usage for faults on ranks that the mesh has not, or after the last step. After resolve().
 void require_possible(const TrainOptions& options);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <cstdio>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -12,6 +13,7 @@
 #include "core/io.h"
 #include "data/json.h"
 #include "data/utf8.h"
+#include "train/launcher.h"
 #include "train/nearest.h"
 
 namespace trireme {
@@ -293,6 +295,17 @@ void Flags::read_config(std::string_view text, const std::string& path, const st
 
 Flags::Asked Flags::parse(int argc, const char* const* argv) {
   return parse(std::vector<std::string>(argv + std::min(argc, 1), argv + argc));
+}
+
+bool Flags::parse_or_print(int argc, const char* const* argv) {
+  return parse_or_print(std::vector<std::string>(argv + std::min(argc, 1), argv + argc));
+}
+
+bool Flags::parse_or_print(const std::vector<std::string>& arguments) {
+  const Asked asked = parse(arguments);
+  if (asked != Asked::run && launcher_rank() == 0)
+    std::fputs((asked == Asked::help ? help_text() : config_text()).c_str(), stdout);
+  return asked == Asked::run;
 }
 
 const Flags::Flag& Flags::named_by(const std::string& argument) const {

@@ -94,13 +94,17 @@ class Flags {
   /// flag takes; ExitCode::data for a configuration file that is not JSON.
   Asked parse(int argc, const char* const* argv);
   Asked parse(const std::vector<std::string>& arguments);  ///< without the program's name
+  /// Parses, and prints the help or the configuration when that was asked for: on one process under a launcher. Returns
+  /// whether the program is to run.
+  bool parse_or_print(const std::vector<std::string>& arguments);
+  bool parse_or_print(int argc, const char* const* argv);
 
   /// All values but those of --help, --config and --print-config, as --config takes them. Notes follow, each with "//"
   /// before its key: what a reader may want to know beside the values.
   std::string config_text(const std::vector<std::pair<std::string, std::string>>& notes = {}) const;
-  /// Sets the flags named in `text`, the content of the configuration file `path`, but those `overridden` on the command
-  /// line, whose values there may be anything; notes are passed over. Where a flag takes a text, a number is read as the
-  /// text that spells it: "zero": 1.
+  /// Sets the flags named in `text`, the content of the configuration file `path`, but those `overridden` on the
+  /// command line, whose values there may be anything; notes are passed over. Where a flag takes a text, a number is
+  /// read as the text that spells it: "zero": 1.
   void read_config(std::string_view text, const std::string& path, const std::set<std::string>& overridden = {});
   std::string help_text() const;
   /// The flags in the order of their declaration, without --help, --config and --print-config.

@@ -13,8 +13,8 @@ namespace {
 
 /// Elements a block keeps per token for its backward: the inputs of two norms (cut over tp under sequence parallelism)
 /// and what they give the products, and, split over tp, q and attention's output, k and v, and the hidden before and
-/// after the activation (gated: a third one). Of experts: the hidden of those that compute a token, and what each of the
-/// chosen ones takes and gives.
+/// after the activation (gated: a third one). Of experts: the hidden of those that compute a token, and what each of
+/// the chosen ones takes and gives.
 double kept_per_token(const TrainOptions& o, const GptConfig& c, bool experts) {
   const double tp = o.mesh.shape.size(Axis::tp);
   const bool sequence = o.mesh.parallelism().sequence && tp > 1;

@@ -20,8 +20,8 @@ std::string predicted_memory(const TrainOptions& options, const GptConfig& confi
 
 /// What weights, gradients and optimizer state of the ranks in this process are estimated to need, as half a sentence.
 std::string memory_estimate(const TrainOptions& options);
-/// Throws ExitCode::usage when weights, gradients and optimizer state of the ranks in this process need more memory than
-/// the machine has: from arithmetic, before a minute is spent on making them.
+/// Throws ExitCode::usage when weights, gradients and optimizer state of the ranks in this process need more memory
+/// than the machine has: from arithmetic, before a minute is spent on making them.
 void require_memory(const TrainOptions& options);
 
 }  // namespace trireme

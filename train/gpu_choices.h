@@ -1,5 +1,5 @@
-// Which kernels a model's products and attention go to on a GPU: --gemm auto and --attention auto choose call by call, and
-// a reader wants to know what they chose. Shown in the table before training and by --print-config.
+// Which kernels a model's products and attention go to on a GPU: --gemm auto and --attention auto choose call by call,
+// and a reader wants to know what they chose. Shown in the table before training and by --print-config.
 // Read next: cuda/choices.h.
 #pragma once
 
@@ -18,7 +18,8 @@ struct GpuChoices {
 };
 
 /// For the shapes of one rank; `options` resolved, with --device cuda and a GPU that can be used. The head is left out
-/// as long as nobody knows the vocabulary. Throws ExitCode::usage when an implementation asked for by name cannot take a shape.
+/// as long as nobody knows the vocabulary. Throws ExitCode::usage when an implementation asked for by name cannot take
+/// a shape.
 GpuChoices gpu_choices(const TrainOptions& options, std::optional<std::int64_t> vocab);
 
 /// The same as notes for Flags::config_text(); none on the CPU.

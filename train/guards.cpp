@@ -35,7 +35,8 @@ bool Guards::judge(const Trainer::Pass& pass, double lr) {
   progress_.samples += options_.batch_sizes().global_batch;
   const bool overflow = trainer_.scaler().active() && !std::isfinite(norm_);  // of f16: update() sees to it
   const bool finite = std::isfinite(loss_) && std::isfinite(norm_);
-  // Where copies differ that is the reason, and the machine's: it is told before samples or the learning rate are blamed.
+  // Where copies differ that is the reason, and the machine's: it is told before samples or the learning rate are
+  // blamed.
   if (!finite) trainer_.check_replicas();
   if (!overflow && !finite) {
     skip();

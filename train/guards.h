@@ -1,5 +1,5 @@
-// Guards: what stands between a step's gradients and the weights. It judges the step by two numbers that are the same on
-// every rank, the loss of the global batch and the norm of the whole gradient, so that all ranks do the same:
+// Guards: what stands between a step's gradients and the weights. It judges the step by two numbers that are the same
+// on every rank, the loss of the global batch and the norm of the whole gradient, so that all ranks do the same:
 //
 //   not finite      the step is skipped: nothing changes but the place in the data, and it is made with other samples;
 //                   the tensor, rank and samples it came from are looked up and told. Too many in a row end the run.
@@ -22,8 +22,9 @@ namespace trireme {
 
 class Guards {
  public:
-  /// `checkpoints`: of this run, or null. `tell` is called with what there is to say, `rewound` after the run went back to
-  /// an earlier step. All arguments must outlive this object; `progress` is where the run stands, and is kept up to date.
+  /// `checkpoints`: of this run, or null. `tell` is called with what there is to say, `rewound` after the run went back
+  /// to an earlier step. All arguments must outlive this object; `progress` is where the run stands, and is kept up to
+  /// date.
   Guards(const TrainOptions& options, Trainer& trainer, Checkpointing* checkpoints, Progress& progress,
          std::function<void(const std::string&)> tell, std::function<void(std::int64_t step)> rewound = {});
 

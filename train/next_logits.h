@@ -19,8 +19,8 @@ class NextLogits {
   /// text computed as a whole, which is also so when sequences are cut over cp.
   NextLogits(LanguageModel& model, std::int64_t longest, bool keep = true);
 
-  /// [1, 1, V] f32 on the last stage; undefined on others. `ids`: not empty. Collective over the mesh, with the same ids
-  /// on all ranks.
+  /// [1, 1, V] f32 on the last stage; undefined on others. `ids`: not empty. Collective over the mesh, with the same
+  /// ids on all ranks.
   Tensor operator()(std::span<const std::int32_t> ids);
 
  private:

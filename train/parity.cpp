@@ -102,11 +102,11 @@ OptimizerOptions sgd() {
 }
 
 /// AdamW's first update of an element is g / (|g| + eps), whose slope at 0 is 1 / eps. A tensor of gradients of size G
-/// has rounding noise of some 4e-7 G, also in an element that happens to be near 0, whose update it then moves by
-/// 4e-7 G / eps of a step. With eps 1e-8 that can be a whole step, taken the other way on another mesh (a key bias, whose
-/// exact gradient is 0, takes nothing but such steps), and later steps then start from other weights. Clipped, G is 1e-3
-/// for matrices and up to 2e-2 for biases here, so that 1e-3 keeps it at 8e-6, of single elements. And a gradient wrong
-/// by a factor, which AdamW hides behind an eps of 1e-8, shows.
+/// has rounding noise of some 4e-7 G, also in an element that happens to be near 0, whose update it then moves by 4e-7
+/// G / eps of a step. With eps 1e-8 that can be a whole step, taken the other way on another mesh (a key bias, whose
+/// exact gradient is 0, takes nothing but such steps), and later steps then start from other weights. Clipped, G is
+/// 1e-3 for matrices and up to 2e-2 for biases here, so that 1e-3 keeps it at 8e-6, of single elements. And a gradient
+/// wrong by a factor, which AdamW hides behind an eps of 1e-8, shows.
 OptimizerOptions adamw() {
   OptimizerOptions o;
   o.eps = 1e-3;

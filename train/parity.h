@@ -3,8 +3,8 @@
 // batch uncut, as one micro-batch.
 //
 // The batch has masked targets, unevenly spread over samples, so that averaging averages would show. AdamW divides a
-// gradient by its own size and so hides a wrong scale: gradients are compared first, weights under SGD, and weights under
-// AdamW with an eps near the gradients' size (train/parity.cpp says why).
+// gradient by its own size and so hides a wrong scale: gradients are compared first, weights under SGD, and weights
+// under AdamW with an eps near the gradients' size (train/parity.cpp says why).
 // Read next: train/gpt_parity.h, train/parity_options.h, examples/parity.cpp, train/parity_matrix.h.
 #pragma once
 
@@ -29,8 +29,8 @@ struct ParityModel {
   std::function<Data(const TrainOptions& options)> data;
 };
 
-/// What one rank gave, in the dtype of the options. Comparisons of one model on many meshes may share it: those with the
-/// same key.
+/// What one rank gave, in the dtype of the options. Comparisons of one model on many meshes may share it: those with
+/// the same key.
 struct ParityReference;
 std::shared_ptr<const ParityReference> parity_reference(const TrainOptions& options, const ParityModel& model);
 std::string parity_reference_key(const TrainOptions& options);
@@ -55,10 +55,10 @@ struct ParityReport {
 /// are equally far from the exact result. The largest ratio of the two distances, over losses, norms, gradients and
 /// weights; a distance below the dtype's unit roundoff, to which any result is stored, counts as that.
 ///
-/// Per tensor the two distances are norms of roundings of one size. In a large tensor their ratio is near 1. It is larger
-/// where there are few elements, and with tp, which rounds partial sums before they are added: up to 3.9 in the covering
-/// subset of the matrix, hence the limit of 6. One rank is 0.02 from f32 in bf16, so that a contribution that is missing
-/// or counted twice shows as a ratio of tens.
+/// Per tensor the two distances are norms of roundings of one size. In a large tensor their ratio is near 1. It is
+/// larger where there are few elements, and with tp, which rounds partial sums before they are added: up to 3.9 in the
+/// covering subset of the matrix, hence the limit of 6. One rank is 0.02 from f32 in bf16, so that a contribution that
+/// is missing or counted twice shows as a ratio of tens.
 double rounding_ratio(const ParityReport& mesh, const ParityReport& one_rank, DType dtype);
 inline constexpr double most_rounding_ratio = 6;
 /// Half the distance from 1 to the next number.

@@ -16,16 +16,16 @@ struct Combination {
 };
 std::string to_string(const Combination& combination);  ///< "build/bin/parity --mesh dp=2 ..."
 
-/// Every mesh, schedule, ZeRO stage and model, tied or not, with and without sequence parallelism; the other options take
-/// turns. Always the same list.
+/// Every mesh, schedule, ZeRO stage and model, tied or not, with and without sequence parallelism; the other options
+/// take turns. Always the same list.
 std::vector<Combination> parity_matrix();
 
 /// A short part of `all` in which every pair of choices of two options that `all` has occurs at least once; chosen
 /// greedily, always the same.
 std::vector<Combination> covering_subset(const std::vector<Combination>& all);
 
-/// The same combination in bf16. Its experts are all chosen for every token, without a limit: a choice is discontinuous,
-/// and in bf16 logits as near as 1 in 256 may change places.
+/// The same combination in bf16. Its experts are all chosen for every token, without a limit: a choice is
+/// discontinuous, and in bf16 logits as near as 1 in 256 may change places.
 Combination in_bf16(const Combination& combination);
 
 }  // namespace trireme

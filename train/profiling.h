@@ -1,5 +1,5 @@
-// --profile FILE: some steps of a run, as a trace that chrome://tracing and https://ui.perfetto.dev show (ranks, phases,
-// pipeline actions, modules, kernels, collectives), and as a table of kernels beside what the machine can do.
+// --profile FILE: some steps of a run, as a trace that chrome://tracing and https://ui.perfetto.dev show (ranks,
+// phases, pipeline actions, modules, kernels, collectives), and as a table of kernels beside what the machine can do.
 //
 //   Profiling profiling(options, mesh);
 //   while (...) {
@@ -39,8 +39,8 @@ class Profiling {
   /// `made`: steps that this run has made. Collective when recording begins or ends.
   void before_step(std::int64_t made);
   void after_step();
-  /// After the last step: writes what is not yet written. Gives the table, on rank 0, or, of a run that had too few steps
-  /// left, says that there is none. Collective.
+  /// After the last step: writes what is not yet written. Gives the table, on rank 0, or, of a run that had too few
+  /// steps left, says that there is none. Collective.
   std::optional<std::string> finish();
 
  private:

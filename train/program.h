@@ -24,10 +24,10 @@ class PlacedError : public Error {
   std::string place_, note_;
 };
 
-/// Runs `body`, whose result is the exit code; what it printed must have gone out (ExitCode::io), but to a terminal that
-/// was closed. When it throws, prints `trireme: FATAL[CODE] place: [where] what` to stderr and returns the error's code
-/// (ExitCode::internal for an exception that is not an Error). Of several processes under a launcher that fail alike, one
-/// prints.
+/// Runs `body`, whose result is the exit code; what it printed must have gone out (ExitCode::io), but to a terminal
+/// that was closed. When it throws, prints `trireme: FATAL[CODE] place: [where] what` to stderr and returns the error's
+/// code (ExitCode::internal for an exception that is not an Error). Of several processes under a launcher that fail
+/// alike, one prints.
 int run_program(const std::function<int()>& body);
 
 /// Any exception as an Error; one that is none becomes ExitCode::internal.

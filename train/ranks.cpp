@@ -176,7 +176,8 @@ void explained(const TrainOptions& options, const std::function<void()>& f) {
 
 bool on_gpu(const TrainOptions& options) { return options.precision.tensor_device() == Device::cuda; }
 
-/// Over NCCL where each rank is a process with a GPU of its own. Ranks that share one move its tensors through the host.
+/// Over NCCL where each rank is a process with a GPU of its own. Ranks that share one move its tensors through the
+/// host.
 void enter_gpus(const TrainOptions& options, Rank& rank) {
   const bool own = has_gpu_world(*rank.world);
   rank.traffic = own ? "by NCCL" : "through the host";

@@ -36,12 +36,12 @@ struct Rank {
   void begin_step(std::int64_t number);
 };
 
-/// Runs `body` once per rank of the mesh, with the threads and the matrix product of --threads and --gemm and the checks
-/// of --verify, and returns when all have ended: their exit code. Throws the error of the rank that failed first, with
-/// its place (PlacedError); under a launcher it is reported here and the whole job is ended, as other processes may be
-/// waiting for this one. A rank that is lost (--timeout) ends the job too: with what all ranks did last in
-/// OUT/flight_recorder.txt. Processes first compare what they must have in common, common_setup(options) and `read`: what
-/// this one has read beside its flags. Where they differ, it throws before any `body` runs.
+/// Runs `body` once per rank of the mesh, with the threads and the matrix product of --threads and --gemm and the
+/// checks of --verify, and returns when all have ended: their exit code. Throws the error of the rank that failed
+/// first, with its place (PlacedError); under a launcher it is reported here and the whole job is ended, as other
+/// processes may be waiting for this one. A rank that is lost (--timeout) ends the job too: with what all ranks did
+/// last in OUT/flight_recorder.txt. Processes first compare what they must have in common, common_setup(options) and
+/// `read`: what this one has read beside its flags. Where they differ, it throws before any `body` runs.
 int run_ranks(const TrainOptions& options, const std::function<void(Rank&)>& body, const CommonValues& read = {});
 
 }  // namespace trireme

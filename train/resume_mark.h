@@ -1,7 +1,8 @@
-// ResumeMark: which checkpoints runs die of. While a run that --resume auto brought to a checkpoint makes its first step,
-// a note of that lies beside the checkpoints (checkpoint::ResumeAttempts); two of them for one checkpoint have the next
-// run take another. The note is made as late as it can be, when all is compared, loaded and started, and a run that ends
-// with a reason of its own takes it back. So it stays where a rank was killed, crashed or was lost, and nowhere else.
+// ResumeMark: which checkpoints runs die of. While a run that --resume auto brought to a checkpoint makes its first
+// step, a note of that lies beside the checkpoints (checkpoint::ResumeAttempts); two of them for one checkpoint have
+// the next run take another. The note is made as late as it can be, when all is compared, loaded and started, and a run
+// that ends with a reason of its own takes it back. So it stays where a rank was killed, crashed or was lost, and
+// nowhere else.
 // Read next: train/saved_run.h, which chooses; examples/train_gpt.cpp calls this around every step.
 #pragma once
 
@@ -13,7 +14,8 @@ namespace trireme {
 
 class ResumeMark {
  public:
-  /// `resumed`: what the run goes on from, if anything. All arguments must outlive this object. `tell`: as Checkpointing's.
+  /// `resumed`: what the run goes on from, if anything. All arguments must outlive this object. `tell`: as
+  /// Checkpointing's.
   ResumeMark(const TrainOptions& options, const std::optional<Resumed>& resumed, Rank& rank,
              std::function<void(const std::string&)> tell);
   /// Before every step. Collective.

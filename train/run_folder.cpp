@@ -28,7 +28,8 @@ bool holds_checkpoint(const fs::path& out) {
   return std::any_of(all.begin(), all.end(), [](const checkpoint::Candidate& c) { return !c.unfinished; });
 }
 
-/// Whether the run that begins from another's checkpoint began so before, and ended with nothing saved: it begins again.
+/// Whether the run that begins from another's checkpoint began so before, and ended with nothing saved: it begins
+/// again.
 bool begins_again(const fs::path& out, const std::string& resume) {
   return begins_elsewhere(resume, out) && !holds_checkpoint(out) && was_begun_from(out, resume);
 }

@@ -90,7 +90,11 @@ std::string value_of(const Settings& values, const std::string& flag) {
 /// Of the first field of the model that differs.
 void require_same_model(const Checkpoint& saved, const Model& model) {
   const fs::path& path = saved.path();
-  require_same("a model of the architecture", saved_architecture(saved), model.architecture(), path);
+  if (const std::string saved_as = saved_architecture(saved); saved_as != model.architecture())
+    fail(ExitCode::usage, "resume",
+         "{} holds a model of the architecture '{}', and this program's model is '{}'; resume "
+         "another run, or start without --resume",
+         path.string(), saved_as, model.architecture());
   const Settings was = model.settings(saved.run("model"), where(saved).string()),
                  is = model.settings(model.configuration(), path.string());
   for (const auto& [flag, value] : is) require_same(flag, value_of(was, flag), value, path);

@@ -60,21 +60,20 @@ struct Resumed {
   Progress progress;
 };
 /// Loads weights, optimizer state and buffers of open_saved_run(path) into this rank's shards, reading what it needs of
-/// them. Throws, on every rank alike, ExitCode::usage when the model, the optimizer, the tokenizer, the data or the seed
-/// is not the one saved, naming the flags, and ExitCode::data when what it reads is damaged. Collective over the model's
-/// mesh.
+/// them. Throws, on every rank alike, ExitCode::usage when the model, the optimizer, the tokenizer, the data or the
+/// seed is not the one saved, naming the flags, and ExitCode::data when what it reads is damaged. Collective over the
+/// model's mesh.
 Resumed load_run(const std::filesystem::path& path, Model& model, optim::Optimizer& optimizer, const RunIdentity& run);
 
 /// As load_run, from the newest valid checkpoint of the run in `out`; nothing when it has saved none. Rank 0 chooses.
-/// Of those that are damaged `tell` is told why they were skipped. One from which two runs resumed and died before they had made a
-/// step (train/resume_mark.h) is tried last. Changes no file. Throws ExitCode::data when all are damaged, and ExitCode::io at the first that cannot be read: it may be
-/// whole. Collective; rank 0 has the run's
-/// lock.
+/// Of those that are damaged `tell` is told why they were skipped. One from which two runs resumed and died before they
+/// had made a step (train/resume_mark.h) is tried last. Changes no file. Throws ExitCode::data when all are damaged,
+/// and ExitCode::io at the first that cannot be read: it may be whole. Collective; rank 0 has the run's lock.
 std::optional<Resumed> load_newest_run(const std::filesystem::path& out, Model& model, optim::Optimizer& optimizer,
                                        const RunIdentity& run, const std::function<void(const std::string&)>& tell);
 
-/// Weights and buffers alone, of a checkpoint that every rank has opened: for generation, on any mesh. Throws the same on
-/// every rank, ExitCode::usage when these are not one checkpoint. Collective over the model's mesh.
+/// Weights and buffers alone, of a checkpoint that every rank has opened: for generation, on any mesh. Throws the same
+/// on every rank, ExitCode::usage when these are not one checkpoint. Collective over the model's mesh.
 void load_weights(checkpoint::Checkpoint& saved, Model& model);
 
 }  // namespace trireme

@@ -27,8 +27,8 @@ struct SignalsNoted {
 /// What signals have asked of this process. Of several threads that ask, one is told of a save.
 SignalsNoted signals_noted();
 
-/// Whether a supervisor (train/supervisor.h) was there, above this process or the launcher of this machine's ranks, when
-/// catch_signals() was called, and is no more: its end asks its job to leave.
+/// Whether a supervisor (train/supervisor.h) was there, above this process or the launcher of this machine's ranks,
+/// when catch_signals() was called, and is no more: its end asks its job to leave.
 bool supervisor_gone();
 
 }  // namespace trireme

@@ -6,8 +6,8 @@
 //   z = (loss - median) / (1.4826 MAD)      1.4826: of normal noise, MAD is then one standard deviation
 //
 // Only what is above counts: a loss that falls fast is no accident. The MAD is taken as at least a thousandth of the
-// median, since losses that happen to be nearly equal would make anything a spike. All in plain arithmetic on numbers that all
-// ranks have: they come to one answer. Read next: train/guards.h, which acts on it.
+// median, since losses that happen to be nearly equal would make anything a spike. All in plain arithmetic on numbers
+// that all ranks have: they come to one answer. Read next: train/guards.h, which acts on it.
 #pragma once
 
 #include <cstdint>

@@ -287,7 +287,8 @@ void Supervisor::take_save(bool now) {
   orders_.save();
 }
 
-// The first rank writes it after all have gone through what train_gpt begins with, handlers for signals before all else.
+// The first rank writes it after all have gone through what train_gpt begins with, handlers for signals before all
+// else.
 bool Supervisor::listens() const {
   const auto now = written(out_ / RunFolder::config_name);
   return now && now != configured_;

@@ -42,8 +42,8 @@ Elastic require_elastic(const Words& command);
 Words first_command(const Words& command, bool& added);
 /// The checkpoint that the command names with --resume PATH; empty for auto, for none and without the flag.
 std::string resumed_path(const Words& command);
-/// The command as it is started again. `saved`: there is a checkpoint in --out. A run from another run's checkpoint that
-/// has none of its own yet begins from there again.
+/// The command as it is started again. `saved`: there is a checkpoint in --out. A run from another run's checkpoint
+/// that has none of its own yet begins from there again.
 Words next_command(const Words& command, bool saved);
 
 /// As a line for a shell, for people to read.

@@ -1,5 +1,6 @@
 // What a user has asked of a job, and when the job is told. A signal can come to nothing: mpirun passes on what it gets
-// to ranks, and drops it while it has none yet; a process that has not yet said what its signals mean is killed by them.
+// to ranks, and drops it while it has none yet; a process that has not yet said what its signals mean is killed by
+// them.
 //
 //   to leave   the job is told at once and then every second, until it is known to listen: told twice it leaves as told
 //              once, and if it is killed instead there was nothing to save

@@ -41,6 +41,15 @@ bool has_tied_copy(const nn::ParameterList& parameters) {
   return std::any_of(parameters.begin(), parameters.end(), [](const auto& p) { return p->copy_of_earlier_stage; });
 }
 
+std::unique_ptr<Model> with_stages(int expected, std::unique_ptr<Model> model) {
+  if (model->stages() != expected)
+    fail(ExitCode::usage, "trainer",
+         "the model was made with a plan of {} pipeline stages, and the mesh and --pipeline have {}; make it with "
+         "stage_plan(layers, options.mesh.stages())",
+         model->stages(), expected);
+  return model;
+}
+
 /// The batches of a step: made once each and in order, kept while stages of this rank still ask for them.
 class StepBatches {
  public:
@@ -70,7 +79,7 @@ class StepBatches {
 Trainer::Trainer(std::unique_ptr<Model> model, const TrainOptions& o, std::int64_t bucket_bytes)
     : options_(o),
       batch_(o.batch_sizes()),
-      model_(std::move(model)),
+      model_(with_stages(o.mesh.stages(), std::move(model))),
       mesh_(model_->mesh()),
       ties_stages_(on_any_rank(has_tied_copy(model_->parameters()), mesh_)),
       has_routers_(on_any_rank(!model_->routing().empty(), mesh_)),

@@ -1,6 +1,6 @@
-// Trainer: one rank's part of a training run, of any Model. It joins the model, what sums its gradients, what updates it,
-// and the order of forwards and backwards; train_gpt and parity step through this same class, so that what is checked is
-// what trains.
+// Trainer: one rank's part of a training run, of any Model. It joins the model, the sums of its gradients over ranks,
+// the optimizer, and the schedule of forwards and backwards. train_gpt and parity both take their steps here, so what
+// parity checks is what trains.
 //
 //   Trainer trainer(std::make_unique<Gpt>(make_build(options, mesh), config), options);
 //   const Trainer::Pass pass = trainer.gradients(batch_of_microbatch, 1.0 / tokens);
@@ -27,7 +27,8 @@ namespace trireme {
 
 class Trainer {
  public:
-  /// `model`: made with make_build(options, mesh). `options`: resolved; those of data and model are not looked at.
+  /// `model`: made with make_build(options, mesh), and with a plan of options.mesh.stages() stages; ExitCode::usage
+  /// when it has another number of them. `options`: resolved; those of data and model are not read.
   Trainer(std::unique_ptr<Model> model, const TrainOptions& options,
           std::int64_t bucket_bytes = GradSync::default_bucket_bytes);
 
@@ -48,7 +49,7 @@ class Trainer {
   /// Of the step that update() has ended: nothing without experts.
   const std::optional<nn::RoutingReport>& routing() const { return routing_; }
   /// After gradients() whose loss or norm is not finite: which tensor, on which ranks, from which samples, and what a
-  /// person can do about it. Computes the step's gradients once more, looking closer. Collective; the same texts on every
+  /// person can do about it. Computes the step's gradients once more and checks each of them. The same texts on every
   /// rank.
   struct Origin {
     std::string what, remedy;
@@ -59,16 +60,19 @@ class Trainer {
 
   /// Throws ExitCode::retryable, naming tensor and rank, when copies of weights, of the optimizer's state or of buffers
   /// differ, or what has no copy has changed since it was written. Does nothing with --check-replicas 0. With `turn`,
-  /// the number of this check, state on a GPU, which has to be copied to the host, takes turns: an eighth in each check.
+  /// the number of this check, state on a GPU, which has to be copied to the host, takes turns: an eighth in each
+  /// check.
   void check_replicas(std::optional<std::int64_t> turn = {});
   /// Before a save: throws ExitCode::numerical, naming it, when a weight of this rank is not finite. Settles, so
   /// collective.
   void require_finite_weights();
-  /// To be called when weights were loaded from a checkpoint.
+  /// To be called when weights were written, other than by update(), after the first gradients(): packed weights and
+  /// seals are of the old ones.
   void loaded();
 
-  /// Clips by `norm` and updates the weights, and the biases of routers. False when `norm` is not finite and loss scaling makes up for it: then
-  /// nothing has changed but the scale. Throws ExitCode::numerical when it is not finite otherwise.
+  /// Clips by `norm` and updates the weights, and the biases of routers. False when `norm` is not finite and a loss
+  /// scale may be the cause: then nothing has changed but the scale. Throws ExitCode::numerical when it is not finite
+  /// otherwise.
   bool update(double lr, double norm);
 
   Model& model() { return *model_; }
@@ -80,7 +84,7 @@ class Trainer {
  private:
   using Look = GradientWatch::Look;
   Pass run_pass(const NextBatch& next_batch, Look look);
-  bool sums_gradients() const;  // over ranks, any of them
+  bool sums_gradients() const;  // over any ranks
   Look first_look() const;
   NonFinite non_finite_piece();
   void finish_routing(bool applied);

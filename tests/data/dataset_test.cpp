@@ -53,6 +53,16 @@ TEST_CASE("rows move far: a shuffled epoch has few neighbours of the order in me
   CHECK(neighbours < 10);  // 2 are expected of a random order
 }
 
+TEST_CASE("tensors may be views: a column of rows, every second one") {
+  const Tensor all = Tensor::empty({3, 4, 2}), columns = view::transpose(view::select(all, 2, 1), 0, 1);  // [4, 3]
+  for (std::int64_t i = 0; i < all.count(); ++i) all.data<float>()[i] = static_cast<float>(i);
+  const Dataset data({{"x", columns}}, 1);
+  const Batch batch = data.make_batch(0, 4);
+  for (std::int64_t b = 0; b < 4; ++b)
+    for (std::int64_t i = 0; i < 3; ++i)
+      CHECK(batch["x"].data<float>()[b * 3 + i] == static_cast<float>(i * 8 + data.row(b) * 2 + 1));
+}
+
 TEST_CASE("a batch has the rows of its samples in every tensor, however samples are cut into batches") {
   const Dataset data = numbered(13);
   const Batch whole = data.make_batch(20, 12);

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Every relative link of the documentation leads to a file, its anchor to a heading, and a named test exists.
+"""Every relative link of the documentation leads to a file, its anchor to a heading, and a named test exists; every
+file that a source names under "Read next" exists.
 
     tests/docs/links_test.py
 """
@@ -45,6 +46,20 @@ def wrong_links(page):
             yield f"{where}: {target} has no such heading"
 
 
+def sources():
+    for root, folders, names in os.walk(pages.ROOT):
+        folders[:] = [folder for folder in folders if not folder.startswith((".", "build"))]
+        yield from (os.path.relpath(os.path.join(root, name), pages.ROOT) for name in names
+                    if name.endswith((".h", ".cpp", ".cu", ".py", ".sh", ".cmake")))
+
+
+def read_next(source):
+    """The paths in the sentence that begins with "Read next:"."""
+    text = re.sub(r"\s*\n *(?://+|#) ?", " ", pages.read(source))
+    for words in re.findall(r"Read next: (.{0,300})", text):
+        yield from re.findall(r"(?:[\w.-]+/)+[\w.-]*\w", re.split(r"\.\s", words)[0])
+
+
 class Links(unittest.TestCase):
     def test_links(self):
         wrong = [fault for page in pages.pages() for fault in wrong_links(page)]
@@ -61,6 +76,13 @@ class Links(unittest.TestCase):
                           if name not in source]
         self.assertEqual(wrong, [], "\n" + "\n".join(wrong))
         self.assertGreater(count, 0)
+
+    def test_what_sources_say_to_read_next(self):
+        named = [(source, path) for source in sources() for path in read_next(source)]
+        self.assertGreater(len(named), 500)
+        wrong = [f"{source}: there is no {path}" for source, path in named
+                 if not os.path.exists(os.path.join(pages.ROOT, path))]
+        self.assertEqual(wrong, [], "\n" + "\n".join(wrong))
 
     def test_the_readme_is_short(self):
         lines = pages.read("README.md").splitlines()

@@ -12,6 +12,7 @@
 #include "tests/data/helpers.h"
 #include "tests/nn/mesh_support.h"
 #include "train/parity.h"
+#include "train/saved_gpt.h"
 #include "train/saved_run.h"
 #include "train/setup.h"
 #include "train/trainer.h"
@@ -45,11 +46,17 @@ struct Head : nn::Module {
   Tensor forward(const Tensor& x) override { return out(norm(x)); }  // [B, 1, D] -> [B, 1, C]
 };
 
+/// What tells one classifier from another of the same sizes, and a model that is no classifier.
+struct Labels {
+  int age = 1;
+  std::string architecture = "classifier";
+};
+
 /// Classifies images of a few pixels.
 class Classifier : public Model {
  public:
-  Classifier(const nn::Build& b, pipeline::StagePlan plan, int made_for = 1)
-      : Model(b, std::move(plan)), age_(made_for) {
+  Classifier(const nn::Build& b, pipeline::StagePlan plan, Labels labels = {})
+      : Model(b, std::move(plan)), labels_(std::move(labels)) {
     if (holds_front()) embed_ = std::make_unique<Embed>(front_unit("embed"));
     make_blocks([](const nn::Build& block, int) { return std::make_unique<Block>(block); });
     if (holds_end()) head_ = std::make_unique<Head>(end_unit("head"));
@@ -60,11 +67,13 @@ class Classifier : public Model {
                              {.slice = {0, classes}, .smoothing = 0, .scale = scale});
   }
   Shape hidden_shape(std::int64_t samples) const override { return {samples, 1, width}; }
-  std::string architecture() const override { return "classifier"; }
-  std::string configuration() const override { return fmt::format(R"({{"image_age": {}, "grey": true}})", age_); }
+  std::string architecture() const override { return labels_.architecture; }
+  std::string configuration() const override {
+    return fmt::format(R"({{"image_age": {}, "grey": true}})", labels_.age);
+  }
 
  private:
-  int age_;
+  Labels labels_;
   std::unique_ptr<Embed> embed_;
   std::unique_ptr<Head> head_;
 };
@@ -101,12 +110,11 @@ TrainOptions options_of(const Choice& choice) {
 
 /// One rank's run.
 struct Run {
-  Run(const TrainOptions& o, const MeshPtr& on, int made_for = 1)
+  Run(const TrainOptions& o, const MeshPtr& on, const Labels& labels = {})
       : mesh(on),
         plan(o.batch_sizes().on_rank(on->coord(Axis::dp))),
-        trainer(
-            std::make_unique<Classifier>(make_build(o, on), pipeline::stage_plan(layers, o.mesh.stages()), made_for), o,
-            1 << 10) {}
+        trainer(std::make_unique<Classifier>(make_build(o, on), pipeline::stage_plan(layers, o.mesh.stages()), labels),
+                o, 1 << 10) {}
 
   double step() {
     const auto next = [&](int m) { return data->make_batch(plan.first_sample(progress.samples, m), plan.micro_batch); };
@@ -209,10 +217,34 @@ TEST_CASE("another configuration or architecture is refused, by the flag that se
   run_mesh("dp=1", [&](const MeshPtr& mesh) {
     Run saved(o, mesh);
     save_run(folder.path(), saved.trainer.model(), saved.trainer.optimizer(), saved.progress, saved.identity);
-    Run other(o, mesh, 2);
-    CHECK_THROWS_WITH_AS(load_run(folder.path(), other.trainer.model(), other.trainer.optimizer(), other.identity),
-                         doctest::Contains("was saved with --image-age 1, and this run has 2"), Error);
+    const auto load_as = [&](const Labels& labels) {
+      Run other(o, mesh, labels);
+      load_run(folder.path(), other.trainer.model(), other.trainer.optimizer(), other.identity);
+    };
+    CHECK_THROWS_WITH_AS(load_as({.age = 2}), doctest::Contains("was saved with --image-age 1, and this run has 2"),
+                         Error);
+    CHECK_THROWS_WITH_AS(load_as({.architecture = "detector"}), doctest::Contains("'classifier'"), Error);
   });
+  const test::Caught as_gpt =
+      test::caught([&] { read_saved_gpt(checkpoint::Checkpoint(find_saved_run(folder.path()))); });
+  CHECK(as_gpt.code == ExitCode::usage);
+  CHECK(as_gpt.has("'classifier'; expected 'gpt'"));
+}
+
+TEST_CASE("a plan of another number of stages than the mesh has is refused before the first step") {
+  TrainOptions o = options_of({"pp=2"});
+  const auto make = [&](int stages) {
+    run_mesh("pp=2", [&](const MeshPtr& mesh) {
+      Trainer(std::make_unique<Classifier>(make_build(o, mesh), pipeline::stage_plan(layers, stages)), o);
+    });
+  };
+  CHECK_NOTHROW(make(2));
+  const test::Caught four = test::caught([&] { make(4); });
+  CHECK(four.code == ExitCode::usage);
+  CHECK(four.has("a plan of 4 pipeline stages, and the mesh and --pipeline have 2"));
+  o.mesh.pipeline = "interleaved:2";
+  CHECK_THROWS_WITH_AS(make(2), doctest::Contains("a plan of 2 pipeline stages, and the mesh and --pipeline have 4"),
+                       Error);
 }
 
 TEST_CASE("a model that does not divide its samples over cp is refused there, not counted twice") {

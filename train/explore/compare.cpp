@@ -97,7 +97,7 @@ std::string unexplained(const std::vector<Gap>& gaps, double accepted,
     if (!(gap.relative <= accepted)) open.push_back(gap);
   for (int number = 0; number < disturbances && !open.empty(); ++number) {
     const std::vector<Gap> reached = disturbed(number);
-    // A quantity may move back by chance, so what it reached in an earlier step counts as well.
+    // A disturbed quantity may come close to its old value again by chance, so its gaps of earlier steps count as well.
     std::erase_if(open, [&](const Gap& gap) {
       return std::any_of(reached.begin(), reached.end(), [&](const Gap& r) {
         return r.key == gap.key && r.step <= gap.step && gap.relative <= most_rounding_ratio * r.relative;

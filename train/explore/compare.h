@@ -1,9 +1,9 @@
 // Two runs compared: bit by bit, or to rounding.
 //
-// How much rounding is allowed to do is not one number. A difference within `accepted` is taken without a word. A larger
-// one must be reached by rounding itself: the same run, again and again from weights that differ by about the unit
-// roundoff (train/disturb.h), shows how far a quantity moves where terms cancel, where a router chooses between experts
-// that are nearly equal, or where a sampled token is a near tie. Read next: train/explore/kinds.cpp.
+// How much rounding is allowed to do is not one number. A difference within `accepted` is taken without a word. A
+// larger one must be reached by rounding itself: the same run, again and again from weights that differ by about the
+// unit roundoff (train/disturb.h), shows how far a quantity moves where terms cancel, where a router chooses between
+// experts that are nearly equal, or where a sampled token is a near tie. Read next: train/explore/check_cases.cpp.
 #pragma once
 
 #include <functional>
@@ -14,8 +14,8 @@
 
 namespace trireme::explore {
 
-/// What differs between two runs, or nothing: records and samples of the steps that both have, from `first_step` on, and
-/// the checkpoints at their end.
+/// What differs between two runs, or nothing: records and samples of the steps that both have, from `first_step` on,
+/// and the checkpoints at their end.
 std::string differing_bits(const Outcome& a, const Outcome& b, std::int64_t first_step = 0);
 
 /// One quantity of one step.

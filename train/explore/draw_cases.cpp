@@ -1,4 +1,4 @@
-// How cases of each kind are drawn, and made smaller. Read next: train/explore/space.h, train/explore/shrink.h.
+// How cases of each kind are drawn, and made smaller. Read next: train/explore/space.h, train/explore/check_cases.cpp.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -70,15 +70,19 @@ Arguments draw_other_mesh(const Arguments& flags, Dice& dice) {
   return {};
 }
 
+Case with_neutral_changes(Case c, Dice& dice) {
+  c.change = draw_neutral_changes(c.flags, dice, [&](const Arguments& changes) {
+    return is_possible({c.kind, c.flags, changes});
+  });
+  return c;
+}
+
 Case draw_resume(Dice& dice) {
   Case c{Kind::resume, draw_run(dice, 3, 6), {}};
   c.flags["checkpoint-every"] = std::to_string(dice.between(1, std::atoi(c.flags["steps"].c_str()) - 1));
   // In a case of its own, as every mesh must cut the batch alike.
   const bool global = dice.chance(0.7);
-  if (!global) {
-    c.change = draw_neutral_change(c.flags, dice);
-    return c;
-  }
+  if (!global) return with_neutral_changes(std::move(c), dice);
   const std::int64_t batch = global_batch(c.flags);
   c.flags["global-batch"] = std::to_string(batch);
   c.flags.erase("micro-batches");
@@ -120,7 +124,8 @@ Case draw_verify(Dice& dice) {
       return c;
     }
     if (!copies && !zero) continue;
-    // With ZeRO, what a rank holds of another one's shard is written anew in each step. The first element is of the first.
+    // With ZeRO, what a rank holds of another one's shard is written anew in each step. The first element is of the
+    // first.
     if (zero) rank -= rank % static_cast<std::size_t>(size("dp") * size("cp") * size("tp"));
     if (zero || dice.chance(0.5)) {
       c.flags["check-replicas"] = "1";
@@ -151,10 +156,7 @@ Case draw_case(Kind kind, Dice& dice) {
       break;
     case Kind::bits:
       c.flags = draw_run(dice, 3, 5);
-      for (int tries = 0; tries < 20 && c.change.empty(); ++tries) {
-        c.change = draw_neutral_change(c.flags, dice);
-        if (!is_possible(c)) c.change = {};
-      }
+      c = with_neutral_changes(std::move(c), dice);
       break;
     case Kind::faults:
       c = draw_faults(dice);

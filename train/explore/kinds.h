@@ -6,7 +6,7 @@
 //              that of f32, to the dtype's rounding
 //   resume     a run that is stopped and resumed gives what it would have given: the same bits on the same mesh, the
 //              same numbers to rounding on another
-//   bits       two runs that differ in a flag that must not change a bit (neutral_changes) have the same bits
+//   bits       two runs that differ in flags that must not change a bit (neutral.h) have the same bits
 //   faults     a NaN or a spike is named, skipped and rolled back on a mesh as on one rank
 //   verify     --verify and --check-replicas find a flipped bit and a collective too many
 //
@@ -37,9 +37,10 @@ Verdict check_case(const Case& c, Lab& lab);
 
 /// Whether the programs take the flags of both runs, and rounding cannot decide how they end.
 bool is_possible(const Case& c);
-/// Whether a case that is compared to rounding trains with an AdamW whose updates have no bound, so that the rounding of
-/// one small gradient may change a weight by any amount. An update is lr m / sqrt(v). Of a gradient i steps ago, beta1^i
-/// is in m, and in sqrt(v) at least sqrt(beta2^i): their ratios have a finite sum if and only if beta1^2 < beta2.
+/// Whether a case that is compared to rounding trains with an AdamW whose updates have no bound, so that the rounding
+/// of one small gradient may change a weight by any amount. An update is lr m / sqrt(v). Of a gradient i steps ago,
+/// beta1^i is in m, and in sqrt(v) at least sqrt(beta2^i): their ratios have a finite sum if and only if beta1^2 <
+/// beta2.
 bool amplifies_rounding(const Case& c);
 /// Cases that are a little smaller, the boldest first.
 std::vector<Case> smaller_cases(const Case& c);

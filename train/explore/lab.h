@@ -36,7 +36,8 @@ class Lab {
   /// Runs `parity`. With --ranks=mpi as processes, with --device=cuda on the emulated GPU.
   Ended parity(const Arguments& flags);
   /// Runs `train_gpt`, likewise, into the folder `name`, which is emptied before. --data=text-K means a made-up text,
-  /// and --fault=TEXT is TRIREME_FAULT. Every step is logged, and a rank has one thread, unless the flags say otherwise.
+  /// and --fault=TEXT is TRIREME_FAULT. Every step is logged, and a rank has one thread, unless the flags say
+  /// otherwise.
   Outcome train(const std::string& name, const Arguments& flags);
 
   std::filesystem::path folder(const std::string& name) const { return folder_ / name; }

@@ -36,6 +36,7 @@ struct Neutral {
   std::vector<std::string> values;
   /// Whether the change is neutral; null: always.
   std::function<bool(const Arguments& flags, const std::string& value)> if_{};
+  bool costly = false;  ///< takes seconds: starts processes, or measures the machine
 };
 
 const std::vector<Neutral>& neutral_changes() {
@@ -62,8 +63,8 @@ const std::vector<Neutral>& neutral_changes() {
       {"check-replicas", {"0", "1", "2"}},
       {"check-state", {"on"}},
       {"verify", {"on"}},
-      {"profile", {"trace.json"}},
-      {"ranks", {"mpi"}, [](const Arguments& flags, const std::string&) { return ranks_of(flags) <= 4; }},
+      {"profile", {"trace.json"}, {}, true},
+      {"ranks", {"mpi"}, [](const Arguments& flags, const std::string&) { return ranks_of(flags) <= 4; }, true},
   };
   return table;
 }
@@ -77,13 +78,22 @@ bool is_neutral(const Arguments& flags, const std::string& flag, const std::stri
                      [&](const Neutral& n) { return n.flag == flag && (!n.if_ || n.if_(flags, value)); });
 }
 
-Arguments draw_neutral_change(const Arguments& flags, Dice& dice) {
-  const Neutral& n = dice.pick(neutral_changes());
-  std::string value = dice.pick(n.values);
-  if (n.flag == "ranks" && !dice.chance(0.3)) return {};  // processes take a second to start
-  if (value == "list") value = draw_stage_layers(flags, dice).value_or("auto");
-  if (value_of(flags, n.flag, "") == value || (n.if_ && !n.if_(flags, value))) return {};
-  return {{n.flag, value}};
+Arguments draw_neutral_changes(const Arguments& flags, Dice& dice, const std::function<bool(const Arguments&)>& taken) {
+  std::vector<const Neutral*> order;
+  for (const Neutral& n : neutral_changes()) order.push_back(&n);
+  dice.shuffle(order);
+  const double density = dice.pick(std::vector<double>{0.1, 0.3, 0.6});
+  Arguments changes;
+  for (const Neutral* n : order) {
+    if (!dice.chance(n->costly ? 0.1 * density : density)) continue;
+    const Arguments so_far = with(flags, changes);
+    std::string value = dice.pick(n->values);
+    if (value == "list") value = draw_stage_layers(so_far, dice).value_or("auto");
+    if (value_of(so_far, n->flag, "") == value || (n->if_ && !n->if_(so_far, value))) continue;
+    const Arguments more = with(changes, {{n->flag, value}});
+    if (taken(more)) changes = more;
+  }
+  return changes;
 }
 
 }  // namespace trireme::explore

@@ -1,5 +1,5 @@
-// How large "tiny" is: the sizes that the explorer gives models, batches and meshes, and the flags that it leaves alone.
-// A flag that is not named here is drawn from its declaration alone.
+// How large "tiny" is: the sizes that the explorer gives models, batches and meshes, and the flags that it leaves
+// alone. A flag that is not named here is drawn from its declaration alone.
 // Read next: train/explore/space.h.
 #pragma once
 
@@ -15,7 +15,8 @@ namespace trireme::explore {
 
 /// A mesh of 1 to 24 ranks, with a model and a batch that fit it, most of the time. `train`: with a text to learn.
 Arguments draw_sizes(Dice& dice, bool train);
-/// A list for --stage-layers that fits --layers, --mesh and --pipeline; nothing when there are fewer layers than stages.
+/// A list for --stage-layers that fits --layers, --mesh and --pipeline; nothing when there are fewer layers than
+/// stages.
 std::optional<std::string> draw_stage_layers(const Arguments& flags, Dice& dice);
 
 /// "dp=2,tp=2" as a map, and back; axes of size 1 are left out.
