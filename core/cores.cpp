@@ -21,7 +21,7 @@ std::vector<int> cores_in_mask() {
   return cores;
 }
 
-/// Of the calling thread. Where it is refused, threads run where the system has them run.
+/// Sets the cores of the calling thread. If the system refuses, the thread runs where the system puts it.
 void set_mask(std::span<const int> cores) {
   cpu_set_t set;
   CPU_ZERO(&set);
@@ -32,8 +32,8 @@ void set_mask(std::span<const int> cores) {
 }  // namespace
 
 const std::vector<int>& usable_cores() {
-  // Asked for before the first thread keeps to less: by OwnCores, if by nobody else. Never destroyed: threads that move
-  // messages or keep watch begin, and end, while the process exits.
+  // Read before the first thread is pinned: OwnCores calls this first. Never destroyed: threads that move messages or
+  // watch the ranks start and end while the process exits.
   static const auto* const cores = new std::vector<int>(cores_in_mask());
   return *cores;
 }
@@ -56,7 +56,7 @@ OwnCores::Share OwnCores::current() { return share_of_thread; }
 void OwnCores::keep_to(const Share& share, int member) {
   const std::span<const int> all = usable_cores();
   const int part = share.first + member, count = static_cast<int>(all.size());
-  if (part >= share.parts) return use_all_cores();  // of a larger team than was said
+  if (part >= share.parts) return use_all_cores();  // the team is larger than the share provides for
   const int begin = count * part / share.parts, end = count * (part + 1) / share.parts;
   set_mask(all.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin)));
 }

@@ -1,7 +1,7 @@
-// Which cores threads run on. The threads of a team wait for one another at every operation, and ranks at every
-// collective; while they wait they spin. Two of them on one core take turns and are slower than one alone, and a system
-// that leaves threads where they were last may keep them there for hours (measured: a third of the speed on two cores).
-// So where there are cores enough, each thread keeps to some of its own.
+// Pins threads to cores. The threads of a team wait for one another at every operation, and ranks at every collective;
+// they spin while they wait. Two spinning threads on one core are slower than one thread alone, and a system that
+// leaves threads on the core they ran on last may keep them there for hours (measured: a third of the speed on two
+// cores). So if there are enough cores, each thread runs only on cores of its own.
 // Read next: core/team.h.
 #pragma once
 
@@ -9,13 +9,13 @@
 
 namespace trireme {
 
-/// The cores that this process may use, in order: what its launcher or taskset left it, whatever threads keep to since.
-/// At least one; {0} where the system does not say.
+/// The cores that this process may use, in order, as its launcher or taskset set them; pinning a thread does not change
+/// the list. At least one; {0} if the system does not say.
 const std::vector<int>& usable_cores();
 
-/// For as long as it lives, the calling thread keeps to part `first` of the usable cores cut into `parts` runs, which
-/// differ by one core at most, and the other members of its team to the parts that follow. With fewer cores than parts
-/// it does nothing, nor with one part, nor where the system refuses.
+/// Cuts the usable cores into `parts` runs, which differ by one core at most. While this object lives, the calling
+/// thread runs on part `first`, and the other members of its team on the parts that follow. Does nothing if there is
+/// only one part, if there are fewer cores than parts, or if the system refuses.
 class OwnCores {
  public:
   OwnCores(int first, int parts);
@@ -23,22 +23,22 @@ class OwnCores {
   OwnCores(const OwnCores&) = delete;
   OwnCores& operator=(const OwnCores&) = delete;
 
-  /// What the calling thread's team keeps to; parts == 0: to nothing.
+  /// The parts that the calling thread's team is pinned to; parts == 0: it is not pinned.
   struct Share {
     int first = 0, parts = 0;
     bool operator==(const Share&) const = default;
   };
   static Share current();
-  /// The calling thread becomes member `member` of a team with this share, which is not empty.
+  /// Pins the calling thread as member `member` of a team with this share, which is not empty.
   static void keep_to(const Share& share, int member);
 
  private:
   const Share outer_;
-  std::vector<int> outer_cores_;  // where the thread ran before; empty: nothing was changed
+  std::vector<int> outer_cores_;  // the cores the thread could use before; empty: nothing was changed
 };
 
-/// From here on the calling thread may run on all usable cores: for a thread that a rank starts to work beside it,
-/// which would otherwise keep to the core of that rank.
+/// Lets the calling thread run on all usable cores from here on. For a helper thread that a rank starts: it would
+/// otherwise inherit the rank's cores.
 void use_all_cores();
 
 }  // namespace trireme

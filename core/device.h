@@ -1,8 +1,8 @@
-// Where tensors live, and what core asks of a device that is not the host.
+// Devices: where tensors live, and the interface that a device other than the host implements.
 //
-// The host needs no backend: its memory comes from the system, its kernels are in core/cpu. Any other device is reached
-// through one DeviceBackend, which a program sets before its ranks start (cuda/runtime/open.h does it for GPUs). There
-// is no fallback: without a backend, using the device is an error.
+// The host needs no backend: its memory comes from the system, its kernels are in core/cpu. Every other device is
+// reached through one DeviceBackend, which a program sets before its ranks start (cuda/runtime/open.h does it for
+// GPUs). There is no fallback: without a backend, using the device is an error.
 // Read next: core/memory.h, core/tensor.h, cuda/runtime/open.h.
 #pragma once
 
@@ -18,11 +18,11 @@ struct KernelTable;  // core/kernels.h
 
 enum class Device : std::uint8_t { cpu, cuda };
 inline constexpr int device_count = 2;
-std::string_view name(Device device);  ///< as --device has it
+std::string_view name(Device device);  ///< as --device spells it
 
-/// One kind of device. Work is queued in program order: a block may be freed while kernels that use it still wait, as
-/// whoever gets it next comes after them. The copies to and from the host return when the host's bytes are read or
-/// there. Members may be called from any rank; all ranks share the queue. Sizes are in bytes.
+/// One kind of device. Work is queued in program order. A block may therefore be freed while queued kernels still use
+/// it: the next user's work runs after theirs. upload returns when the host's bytes have been read, download when they
+/// have been written. Members may be called from any rank; all ranks share the queue. Sizes are in bytes.
 class DeviceBackend {
  public:
   DeviceBackend() = default;
@@ -32,16 +32,16 @@ class DeviceBackend {
 
   virtual std::string description() const = 0;    ///< "NVIDIA H200, sm_90, 139.8 GiB"
   virtual void* allocate(std::size_t bytes) = 0;  ///< 256-byte aligned; null when there is not enough memory
-  virtual void free(void* data) noexcept = 0;     ///< once what is queued has used it
+  virtual void free(void* data) noexcept = 0;     ///< takes effect after the work queued so far
   virtual std::int64_t free_memory() const = 0;   ///< bytes that allocate could still hand out
   virtual void upload(void* to, const void* from, std::size_t bytes) = 0;    ///< from host memory
-  virtual void download(void* to, const void* from, std::size_t bytes) = 0;  ///< to host memory, after what is queued
+  virtual void download(void* to, const void* from, std::size_t bytes) = 0;  ///< to host memory, after queued work
   virtual void move(void* to, const void* from, std::size_t bytes) = 0;      ///< on the device; no overlap
   virtual void set(void* to, unsigned char value, std::size_t bytes) = 0;    ///< every byte
   /// Host memory that upload and download reach without staging, 64-byte aligned; null when there is not enough.
   virtual void* allocate_pinned(std::size_t bytes) = 0;
   virtual void free_pinned(void* data) noexcept = 0;
-  virtual void synchronize() = 0;  ///< waits until nothing is queued; throws what went wrong
+  virtual void synchronize() = 0;  ///< waits for all queued work; throws its errors
   virtual const KernelTable& kernels() const = 0;
 };
 

@@ -1,4 +1,5 @@
 // Element types, and the dispatch from a run-time DType to a C++ type.
+// Read next: core/half.h, core/tensor.h.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +18,7 @@ enum class DType : std::uint8_t { f64, f32, bf16, f16, i64, i32, u8 };
 std::string_view name(DType dtype);
 std::size_t size_of(DType dtype);  ///< bytes per element
 bool is_floating(DType dtype);
-/// What sums over such elements are kept in: f64 for f64, f32 for the rest. accumulate_t is the same for C++ types.
+/// The dtype of sums over such elements: f64 for f64, f32 for the rest. accumulate_t is the same for C++ types.
 constexpr DType accumulate_dtype(DType dtype) { return dtype == DType::f64 ? DType::f64 : DType::f32; }
 
 // Only the element types have a DType: any other T does not compile.
@@ -54,7 +55,7 @@ struct DTypeOf<std::uint8_t> {
 template <class T>
 inline constexpr DType dtype_of = DTypeOf<T>::value;
 
-/// The type sums over elements of T are kept in: double for double, float for the rest.
+/// The type of sums over elements of T: double for double, float for the rest.
 template <class T>
 struct Accumulate {
   using type = float;

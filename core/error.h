@@ -20,7 +20,7 @@ enum class ExitCode {
   internal = 70,   ///< a bug in Trireme or in code calling it with wrong shapes
   locked = 73,     ///< something else owns the output folder
   io = 74,         ///< the file system refused
-  retryable = 75,  ///< a lost or late peer: starting again may help
+  retryable = 75,  ///< a lost rank, exhausted memory, a failed GPU, a request to stop: start again
   desync = 76,     ///< ranks are out of step with one another
   numerical = 77,  ///< loss or gradients are no longer finite
 };

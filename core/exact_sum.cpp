@@ -27,7 +27,7 @@ double ExactSum::value() const {
   if (words_[infinities] > 0) return std::numeric_limits<double>::infinity();
   ExactSum carried = *this;
   carried.carry();
-  double sum = 0;  // from the smallest: each addition rounds to less than the next word's last bit
+  double sum = 0;  // from the smallest: each addition's rounding error is below the next word's last bit
   for (std::size_t i = 0; i < digits; ++i) {
     if (carried.words_[i] > 0)
       sum += std::ldexp(static_cast<double>(carried.words_[i]), static_cast<int>(32 * i) - 1074);

@@ -1,9 +1,9 @@
-// ExactSum: the sum of f64 numbers that are not negative, without rounding. So it depends neither on the order in which
+// ExactSum: adds non-negative f64 numbers without rounding. The sum therefore depends neither on the order in which
 // they are added nor on how they are grouped: over threads, shards, ranks or pipeline stages.
 //
 // The sum is a fixed-point number: 32 bits in each 64-bit word, over the whole range of f64. A number of 53 bits is
-// added to three words; what overflows 32 bits stays in its word until carry(). Sums of words are integer sums, which
-// are exact, so ranks may all-reduce them (as i64). Read next: core/cpu/reduce.cpp, optim/gradient_norm.cpp.
+// added to three words; what exceeds 32 bits stays in its word until carry(). Sums of words are integer sums, which are
+// exact, so ranks may all-reduce them (as i64). Read next: core/cpu/reduce.cpp, optim/gradient_norm.cpp.
 #pragma once
 
 #include <array>
@@ -15,8 +15,8 @@ namespace trireme {
 
 class ExactSum {
  public:
-  static constexpr std::size_t digits = 68;         ///< 32 bits each: f64 has 2^-1074 to 2^1024, and sums have more
-  static constexpr std::size_t words = digits + 2;  ///< and how many infinities and NaNs were added
+  static constexpr std::size_t digits = 68;         ///< 32 bits each: f64 spans 2^-1074 to 2^1024, and sums need more
+  static constexpr std::size_t words = digits + 2;  ///< plus the numbers of infinities and NaNs that were added
   using Words = std::array<std::uint64_t, words>;
 
   /// x: not negative, or NaN.
@@ -41,10 +41,10 @@ class ExactSum {
   }
   void add(const ExactSum& other);
 
-  /// Rounded to f64, to 1 unit in the last place; the same for the same sum. NaN or infinity when one was added.
+  /// The sum as f64, within 1 unit in the last place; equal sums give equal values. NaN or infinity if one was added.
   double value() const;
 
-  /// Once each has called carry(), up to 2^31 sums may be added word by word.
+  /// After carry() on each of them, up to 2^31 sums may be added word by word.
   void carry();
   Words& all() { return words_; }
   const Words& all() const { return words_; }

@@ -12,7 +12,7 @@ void check_epilogue(const Tensor& a, const Tensor& c, const GemmOptions& options
   require(options.activation || (!options.derivative && !options.pre_activation.defined()), "gemm",
           "{} without an activation; give it", options.derivative ? "a derivative" : "pre_activation");
   require(!options.derivative || options.pre_activation.defined(), "gemm",
-          "the derivative of an activation without pre_activation, where it is taken; give it");
+          "the derivative of an activation is taken at pre_activation, which is undefined; give it");
   for (const Tensor* const as_c : {&options.pre_activation, &options.residual})
     require(!as_c->defined() || (as_c->shape() == c.shape() && as_c->dtype() == c.dtype() && as_c->contiguous()),
             "gemm", "pre_activation or residual {} {} beside a result {} {}; expected the same shape and dtype, dense",

@@ -1,6 +1,6 @@
-// What follows a product's sum and bias (GemmOptions), as kernels of their own. It defines what the fused form means,
-// and it is what runs where no product has one or gains by it: Eigen and libraries, few rows, products of batches,
-// results that stay in the caches, f32 on CUDA.
+// A product's epilogue, which follows the sum and the bias (GemmOptions), as separate kernels. It defines the results
+// of the fused form. It runs where a product has no fused form or gains nothing from it: Eigen and libraries, few rows,
+// products of batches, results that stay in the caches, f32 on CUDA.
 // Read next: core/cpu/gemm_write.h, the fused form on the CPU; cuda/kernels/gemm_epilogue.h, on CUDA.
 #pragma once
 
@@ -12,10 +12,11 @@ inline bool has_epilogue(const GemmOptions& options) {
   return options.activation || options.derivative || options.pre_activation.defined() || options.residual.defined();
 }
 
-/// Throws where the options contradict each other, or pre_activation and residual are not as c.
+/// Throws if the options contradict each other, or if c, pre_activation and residual are not dense, of one shape and of
+/// a's dtype.
 void check_epilogue(const Tensor& a, const Tensor& c, const GemmOptions& options);
 
-/// table.gemm without what follows, and then that.
+/// table.gemm without the epilogue, then the epilogue.
 void gemm_in_steps(const KernelTable& table, const Tensor& a, const Tensor& b, Tensor& c, const GemmOptions& options);
 
 }  // namespace trireme

@@ -4,6 +4,7 @@
 //
 // The conversions choose between values instead of branching and use no special instructions: a loop over them becomes
 // vector code on any machine, which a scalar conversion instruction would prevent.
+// Read next: core/dtype.h.
 #pragma once
 
 #include <bit>

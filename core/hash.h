@@ -1,6 +1,6 @@
 // One 64-bit content hash for whatever is stored or compared: XXH3, which runs at memory speed.
 // It detects damage and mix-ups, not malice.
-// Read next: core/hash.cpp is a few lines over the xxHash library; data/token_shard.h uses it.
+// Read next: core/hash.cpp (a few lines over the xxHash library), data/token_shard.h (which uses it).
 #pragma once
 
 #include <cstddef>

@@ -1,8 +1,9 @@
-// A rank's sign of life: a counter that grows whenever the rank gets on with its work: with every kernel it starts,
-// every operation it begins or ends, every part of the model it enters. Whoever waits for the rank can tell by it
-// "slow" from "stopped" (parallel/comm/watch/watchdog.h). A rank that waits itself does not beat.
+// A rank's heartbeat: a counter that grows while the rank makes progress: with every kernel it starts, every operation
+// it begins or ends, every part of the model it enters. The watchdog uses it to tell a slow rank from a stopped one
+// (parallel/comm/watch/watchdog.h). A rank that is waiting does not beat.
 //
-// Each thread has the counter of its rank, or none: then a beat does nothing. It costs about a nanosecond.
+// Each thread uses its rank's counter; without one, a beat does nothing. A beat costs about a nanosecond.
+// Read next: parallel/comm/watch/watchdog.h.
 #pragma once
 
 #include <atomic>
@@ -17,7 +18,7 @@ class Heartbeat {
   static void beat() {
     if (counter_ != nullptr) counter_->fetch_add(1, std::memory_order_relaxed);
   }
-  /// A helper thread that works for a rank beats for it; the counter must outlive that.
+  /// A helper thread that works for a rank sets that rank's counter, which must outlive the thread.
   static Counter* current() { return counter_; }
   static void set_current(Counter* counter) { counter_ = counter; }
 

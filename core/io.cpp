@@ -43,7 +43,7 @@ fs::path folder_of(const fs::path& path) {
   return folder.empty() ? fs::path(".") : folder;
 }
 
-/// Bytes that a process without special rights can still write there, where the file system tells.
+/// Bytes that a process without special rights can still write there; nothing if the file system does not tell.
 std::optional<std::uint64_t> available_bytes(const fs::path& folder) {
   struct statvfs info {};
   if (statvfs(folder.c_str(), &info) != 0) return std::nullopt;
@@ -57,7 +57,7 @@ bool is_out_of_space(int error) { return error == ENOSPC || error == EDQUOT || e
   fail(ExitCode::io, "io", "cannot {} {}: {}", doing, path.string(), reason);
 }
 
-/// A failed write: when space was the reason, says how much was wanted and how much there is.
+/// Reports a failed write; if space was the reason, with the bytes needed and the bytes available.
 [[noreturn]] void fail_write(int error, const fs::path& path, std::uint64_t needed) {
   if (!is_out_of_space(error)) fail_io(error, "write", path);
   const std::string reason = std::generic_category().message(error);
@@ -67,7 +67,8 @@ bool is_out_of_space(int error) { return error == ENOSPC || error == EDQUOT || e
        error == EFBIG ? "raise the file size limit (ulimit -f)" : "free some space or choose another folder");
 }
 
-/// What a new file takes the name of is gone. What is not there, or a folder, is for open() and rename() to report.
+/// Throws if `path` is a device, a pipe or a socket, which a new file would replace. open() and rename() report a
+/// missing folder, and a folder of this name.
 void require_replaceable(const fs::path& path) {
   struct stat info {};
   if (::stat(path.c_str(), &info) < 0 || S_ISREG(info.st_mode) || S_ISDIR(info.st_mode)) return;
@@ -93,7 +94,7 @@ int write_all(int fd, std::span<const std::byte> bytes, std::uint64_t& written) 
 /// "runs/a/" names the same folder as "runs/a", but a name beside it can only be made from the latter.
 fs::path without_trailing_slash(const fs::path& path) { return path.has_filename() ? path : path.parent_path(); }
 
-/// Removes a folder with all it holds, or nothing when there is none. Returns the error number, or 0.
+/// Removes a folder and its contents if it exists. Returns the error number, or 0.
 int remove_tree(const fs::path& folder) {
   std::error_code error;
   std::vector<fs::directory_entry> entries;
@@ -108,8 +109,8 @@ int remove_tree(const fs::path& folder) {
   return io::rmdir(folder.c_str()) < 0 && errno != ENOENT ? errno : 0;
 }
 
-/// Creates a folder and those above it; `durably`: also what is in it is lost in a power failure when its own name is.
-/// An error names the folder that was asked for.
+/// Creates a folder and its parents. `durably`: syncs the folder above, because a power failure that loses a folder's
+/// name also loses its contents. An error names `asked`, the folder that the caller asked for.
 void create_folder(const fs::path& path, bool durably, const fs::path& asked) {
   std::error_code unknown;
   if (fs::is_directory(path, unknown)) return;
@@ -140,7 +141,7 @@ std::string this_owner() {
   fail(ExitCode::data, "io", "{} is not a regular file; expected one, not a folder, a pipe or a device", path.string());
 }
 
-/// The size of an open file; closes it and throws when it is no regular one.
+/// The size of an open file; closes it and throws if it is not a regular file.
 std::uint64_t size_of_regular(int fd, const fs::path& path) {
   struct stat info {};
   const int error = ::fstat(fd, &info) < 0 ? errno : 0;
@@ -191,7 +192,7 @@ void InputFile::read_at(std::uint64_t offset, std::span<std::byte> bytes) const 
   }
 }
 
-// Nothing can have a name that is too long.
+// A path that is too long cannot exist.
 bool is_there(const fs::path& path) {
   std::error_code error;
   const bool found = fs::exists(path, error);
@@ -315,7 +316,7 @@ AtomicFolder::AtomicFolder(const fs::path& path)
 }
 
 AtomicFolder::~AtomicFolder() {
-  // A destructor cannot report, and what stays behind has a name that nothing reads.
+  // A destructor cannot report errors. A folder that stays behind has a temporary name, which nothing reads.
   if (!committed_) static_cast<void>(remove_tree(temporary_));
 }
 
@@ -328,7 +329,7 @@ void AtomicFolder::commit() {
 
 namespace {
 
-/// Says who has the lock that `fd` is open on, and closes it.
+/// Throws, naming the owner of the locked file that `fd` is open on; closes `fd`.
 [[noreturn]] void fail_locked(int fd, const fs::path& path) {
   std::array<char, 512> owner{};
   const ssize_t length = io::pread(fd, owner.data(), owner.size() - 1, 0);
@@ -339,7 +340,7 @@ namespace {
            : std::string());
 }
 
-/// Whoever only looks has the lock for a moment.
+/// Tries several times: a process that only checks the lock holds it for a moment.
 int try_lock(int fd, int kind) {
   for (int attempt = 0;; ++attempt) {
     const int status = uninterrupted([&] { return ::flock(fd, kind | LOCK_NB); });
@@ -352,7 +353,7 @@ int try_lock(int fd, int kind) {
 
 void FileLock::require_free(const fs::path& path) {
   const int fd = uninterrupted([&] { return io::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); });
-  if (fd < 0) return;  // nobody has made it, or may be told why it cannot be read when it is needed
+  if (fd < 0) return;  // it does not exist, or the constructor will report why it cannot be opened
   if (try_lock(fd, LOCK_SH) < 0 && errno == EWOULDBLOCK) fail_locked(fd, path);
   io::close(fd);
 }
@@ -361,7 +362,7 @@ FileLock::FileLock(const fs::path& path)
     : fd_(uninterrupted([&] { return io::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, kFileMode); })) {
   if (fd_ < 0) fail_io(errno, "open", path);
   if (try_lock(fd_, LOCK_EX) == 0) {
-    // Who has the lock is for messages only: a disk too full for a line does not take it away.
+    // The owner's line is only for messages: if the disk is too full to write it, the lock still holds.
     const std::string owner = this_owner();
     std::uint64_t written = 0;
     if (io::ftruncate(fd_, 0) == 0) static_cast<void>(write_all(fd_, std::as_bytes(std::span(owner)), written));
@@ -376,7 +377,7 @@ FileLock::FileLock(const fs::path& path)
 FileLock::~FileLock() { io::close(fd_); }
 
 AppendFile::AppendFile(fs::path path) : path_(std::move(path)) {
-  // Only an existing file can end in a torn line: cut back to the end of its last whole one.
+  // Only an existing file can end in a torn line: cut it back to the end of its last whole line.
   std::error_code missing;
   if (fs::is_regular_file(path_, missing)) {
     const std::string content = read_file(path_);
@@ -384,7 +385,7 @@ AppendFile::AppendFile(fs::path path) : path_(std::move(path)) {
     if (whole < content.size() && io::truncate(path_.c_str(), static_cast<off_t>(whole)) < 0)
       fail_io(errno, "shorten", path_);
   }
-  // O_NONBLOCK: opening a pipe that nobody reads would wait for ever; so it fails with ENXIO.
+  // O_NONBLOCK: opening a pipe that nobody reads would wait for ever; with it, open fails with ENXIO.
   constexpr int how = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK;
   fd_ = uninterrupted([&] { return io::open(path_.c_str(), how, kFileMode); });
   if (fd_ < 0 && errno == ENXIO) fail_not_regular(path_);

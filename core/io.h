@@ -1,6 +1,7 @@
-// Files, whole or absent: the one place of the framework that writes to disk. A file is written under a temporary name
-// beside its final one, synced, and renamed, so a crash, a full disk or a kill leaves the old file or the new one,
-// never half of either. Every failure is an Error with ExitCode::io that names the path and the system's reason.
+// Files are written whole or not at all. This is the only place in the framework that writes to disk. A file is written
+// under a temporary name beside its final one, synced, and renamed, so a crash, a full disk or a kill leaves the old
+// file or the new one, never a part of one. Every failure is an Error with ExitCode::io that names the path and the
+// system's reason.
 // Read next: core/io.cpp; parallel/checkpoint for what is kept in such files.
 #pragma once
 
@@ -17,10 +18,11 @@ namespace trireme {
 /// The whole file as bytes. Works on pipes and /proc too, where the size is not known beforehand.
 std::string read_file(const std::filesystem::path& path);
 
-/// A file that is read at chosen places only, where mapping it would turn a file cut short into a signal.
+/// A file that is read at chosen offsets. If the file is cut short, reading throws; with a mapping it would raise a
+/// signal.
 class InputFile {
  public:
-  /// Throws ExitCode::io when it cannot be opened, and ExitCode::data, at once, when it is no regular file.
+  /// Throws ExitCode::io if it cannot be opened, ExitCode::data if it is not a regular file. Does not block on a pipe.
   explicit InputFile(std::filesystem::path path);
   ~InputFile();
   InputFile(const InputFile&) = delete;
@@ -28,7 +30,7 @@ class InputFile {
 
   const std::filesystem::path& path() const { return path_; }
   std::uint64_t size() const { return size_; }  ///< when it was opened
-  /// Fills `bytes` from `offset` on. Throws ExitCode::data, with the offset, when the file ends before.
+  /// Fills `bytes` from `offset` on. Throws ExitCode::data, with the offset, if the file ends earlier.
   void read_at(std::uint64_t offset, std::span<std::byte> bytes) const;
 
  private:
@@ -37,8 +39,8 @@ class InputFile {
   std::uint64_t size_ = 0;
 };
 
-/// Whether something has this name. Throws ExitCode::io when the file system does not say: what cannot be looked at is
-/// not absent.
+/// Whether this path exists. Throws ExitCode::io if the file system cannot tell; it does not report such a path as
+/// absent.
 bool is_there(const std::filesystem::path& path);
 
 /// The names in a folder, sorted; none when there is no such folder.
@@ -47,20 +49,20 @@ std::vector<std::string> list_folder(const std::filesystem::path& folder);
 /// Throws ExitCode::io, with the bytes needed and those available, when `folder`'s file system has less room than that.
 void require_space(const std::filesystem::path& folder, std::uint64_t bytes);
 
-/// Gives a folder another name beside its old one, durably. Nothing that holds anything may have that name.
+/// Renames a folder within its parent folder, durably. `to` must not exist, or must be an empty folder.
 void move_folder(const std::filesystem::path& from, const std::filesystem::path& to);
-/// Removes a file, or nothing when there is none.
+/// Removes a file if it exists.
 void remove_file(const std::filesystem::path& path);
-/// Removes a folder with all it holds.
+/// Removes a folder and its contents if it exists.
 void remove_folder(const std::filesystem::path& folder);
 /// Makes the names in a folder durable.
 void sync_folder(const std::filesystem::path& folder);
 
-/// A folder by what it is, not by its name: a name may come to mean another folder, or none.
+/// Identifies a folder by device and inode: its path may later name another folder, or nothing.
 class FolderMark {
  public:
   explicit FolderMark(std::filesystem::path path);  ///< throws ExitCode::io when there is no such folder
-  bool still_there() const;                         ///< the name means that folder
+  bool still_there() const;                         ///< the path still names that folder
   const std::filesystem::path& path() const { return path_; }
 
  private:
@@ -68,7 +70,7 @@ class FolderMark {
   std::uint64_t device_ = 0, inode_ = 0;
 };
 
-/// Creates the folder and those above it, durably; an existing folder is fine, a file in the way is an error.
+/// Creates the folder and its parents, durably; an existing folder is fine, a file in the way is an error.
 void make_directories(const std::filesystem::path& path);
 /// The same, but the folder itself need not survive a power failure: it will get another name, by move_folder().
 void make_temporary_folder(const std::filesystem::path& path);
@@ -77,11 +79,11 @@ void make_temporary_folder(const std::filesystem::path& path);
 void write_file(const std::filesystem::path& path, std::span<const std::byte> bytes);
 void write_file(const std::filesystem::path& path, std::string_view text);
 
-/// A file written piece by piece that appears under its name only at commit(). Not committed, it leaves nothing.
+/// A file written piece by piece that appears under its name only at commit(). Without commit() nothing is left behind.
 class AtomicFile {
  public:
-  /// `expected_bytes`, when known, is checked against the free space before anything is written. What is there must be
-  /// a file: a device or a pipe would be gone, and not written to.
+  /// `expected_bytes`, when known, is checked against the free space before anything is written. If `path` exists, it
+  /// must be a file: a device or a pipe would be replaced, not written to.
   explicit AtomicFile(std::filesystem::path path, std::uint64_t expected_bytes = 0);
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
@@ -102,7 +104,7 @@ class AtomicFile {
   std::uint64_t written_ = 0;
 };
 
-/// A folder of files that appears under its name, complete, at commit(). Not committed, it leaves nothing.
+/// A folder of files that appears under its name, complete, at commit(). Without commit() nothing is left behind.
 class AtomicFolder {
  public:
   explicit AtomicFolder(const std::filesystem::path& path);
@@ -110,10 +112,10 @@ class AtomicFolder {
   AtomicFolder(const AtomicFolder&) = delete;
   AtomicFolder& operator=(const AtomicFolder&) = delete;
 
-  /// Where the files are written until then; they must be durable themselves, as write_file makes them.
+  /// Write the files here before commit(). They must be durable already; write_file makes them so.
   const std::filesystem::path& temporary() const { return temporary_; }
 
-  /// Gives the folder its name. An empty folder of that name is replaced, one that holds something is an error.
+  /// Gives the folder its name. Replaces an empty folder of that name; a folder that is not empty is an error.
   void commit();
 
  private:
@@ -121,14 +123,14 @@ class AtomicFolder {
   bool committed_ = false;
 };
 
-/// Holds a file locked for as long as it lives: one process, and in it one object, at a time. The lock ends with the
-/// process that has it, however that ends; the file stays.
+/// Locks a file while this object lives. Only one object of one process can hold the lock at a time. The lock ends with
+/// its process, however the process ends; the file stays.
 class FileLock {
  public:
-  /// Makes the file if there is none, and writes into it who has it: host, process, since when, a random number. Throws
-  /// ExitCode::locked, with that line, when another process, or another object, has it.
+  /// Creates the file if needed and writes the owner into it: host, process, start time, a random number. Throws
+  /// ExitCode::locked, naming the owner, if another process or another object holds the lock.
   explicit FileLock(const std::filesystem::path& path);
-  /// Throws as the constructor does when somebody has the lock. Changes nothing; any number may look at once.
+  /// Throws as the constructor does if the lock is held. Changes nothing; any number of processes may check at once.
   static void require_free(const std::filesystem::path& path);
   ~FileLock();
   FileLock(const FileLock&) = delete;
@@ -142,13 +144,13 @@ class FileLock {
 /// following it sees whole lines; a line cut short by an earlier crash is removed on opening.
 class AppendFile {
  public:
-  /// Makes the file if there is none. Throws ExitCode::data, at once, for what is no regular file.
+  /// Creates the file if needed. Throws ExitCode::data if it is not a regular file. Does not block on a pipe.
   explicit AppendFile(std::filesystem::path path);
   ~AppendFile();
   AppendFile(const AppendFile&) = delete;
   AppendFile& operator=(const AppendFile&) = delete;
 
-  /// Appends `text` and a newline. On failure what was written of the line is taken back.
+  /// Appends `text` and a newline. On failure the part already written is removed again.
   void line(std::string_view text);
 
  private:

@@ -1,8 +1,10 @@
-// Armed, operations take turns, so that the journal has them in the order in which the system got them.
+// While a fault is armed, operations run one at a time, so that the journal has them in the order in which the system
+// got them.
 //
 // A record of the journal is a line of fields, each ended by a zero, and for a write its data:
 //   NUMBER CALL HANDLE PATH SECOND-PATH OFFSET SIZE \n DATA
-// HANDLE is the number of the operation that opened the file. Only what succeeded is there, and no reads.
+// HANDLE is the number of the operation that opened the file. The journal has only operations that succeeded, and no
+// reads.
 #include "core/io_calls.h"
 
 #include <fcntl.h>
@@ -42,7 +44,7 @@ struct Armed {
   int journal = -1;
   std::mutex mutex;
   std::int64_t all = 0;      // operations
-  std::int64_t counted = 0;  // of them, those that the fault looks at
+  std::int64_t counted = 0;  // of them, those that match the fault's call and path
   std::map<int, Handle> open;
 
   ~Armed() {
@@ -68,7 +70,7 @@ struct Operation {
 
 bool moves_bytes(std::string_view call) { return call == "read" || call == "pread" || call == "write"; }
 
-/// Counts the operation. A kill that has nothing to do beforehand happens here.
+/// Counts the operation and returns what it is to do. Kills the process here unless half a write comes first.
 Turn turn_of(Armed& a, const Operation& o) {
   ++a.all;
   const IoFault& f = a.fault;
@@ -108,7 +110,7 @@ void write_down(Armed& a, const Operation& o, std::size_t size) {
   }
 }
 
-/// Makes the operation by `call(size)`, or not. The result is that of the system call.
+/// Makes the operation by `call(size)`, or lets it fail. Returns what the system call returns.
 template <class Call>
 auto make(Armed& a, Operation o, const Call& call) {
   using Result = decltype(call(o.size));
@@ -139,7 +141,7 @@ std::int64_t number(std::string_view text, std::string_view value) {
   std::int64_t result = 0;
   const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), result);
   if (error != std::errc{} || end != value.data() + value.size() || result < 0)
-    refuse(text, fmt::format("'{}' is no whole number", value));
+    refuse(text, fmt::format("'{}' is not a whole number", value));
   return result;
 }
 

@@ -1,6 +1,6 @@
-// The file system calls of core/io.cpp, all of them: open, read, write, sync, close, rename, remove. They are the
-// system's own, one variable looked at beforehand: core/io_faults.h can count them, write them down, and make the N-th
-// one fail. Each returns what the system call returns, with errno. Read next: core/io_calls.cpp.
+// All file system calls of core/io.cpp: open, read, write, sync, close, rename, remove. Each checks one variable and
+// then makes the system call: core/io_faults.h can count the calls, log them, and make the N-th one fail. Each returns
+// what the system call returns, and sets errno as it does. Read next: core/io_calls.cpp.
 #pragma once
 
 #include <sys/types.h>

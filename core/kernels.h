@@ -5,8 +5,9 @@
 // tape.
 //
 // Words used below. "dense": contiguous row-major. "T": one floating dtype shared by the tensors named so. "acc": the
-// dtype sums are kept in, f64 for f64 and f32 for everything else. Shapes are checked by the operation, not here.
-// Every kernel gives the same bits whatever the number of threads: how work is cut depends on shapes only.
+// dtype of sums, f64 for f64 and f32 for everything else. Shapes are checked by the operation, not here.
+// Every kernel gives the same bits for any number of threads: how work is cut depends on shapes only.
+// Read next: core/cpu/table.cpp, autograd/ops.h (the operations that call kernels).
 #pragma once
 
 #include <cstdint>
@@ -31,12 +32,12 @@ struct GemmOptions {
   Tensor bias{};             ///< [N], dtype of a; undefined: none
   bool b_is_weight = false;  ///< b keeps its values while a PackedWeights lives (core/packed_weights.h)
 
-  // What follows alpha a @ b + bias, in this order. c then has a's dtype and is dense, and beta is 0. On the CPU all of
-  // it gives the bits that kernels of their own would give (core/gemm_steps.h).
-  std::optional<Unary> activation{};  ///< is applied
-  bool derivative = false;  ///< instead, its derivative at pre_activation multiplies: the gradient before an activation
-  Tensor pre_activation{};  ///< as c: receives what the activation is applied to, or, with derivative, is read
-  Tensor residual{};        ///< as c: is added
+  // The epilogue: follows alpha a @ b + bias, in this order. It requires beta = 0 and a dense c of a's dtype. On the
+  // CPU it gives the same bits as separate kernels (core/gemm_steps.h).
+  std::optional<Unary> activation{};  ///< is applied to the sum
+  bool derivative = false;  ///< multiplies by its derivative at pre_activation instead: the gradient of its input
+  Tensor pre_activation{};  ///< shaped as c: receives the activation's input; with derivative, is read
+  Tensor residual{};        ///< shaped as c: is added
 };
 
 /// A local tensor as a rectangle of a global one: random kernels address elements by their global index.
@@ -48,7 +49,7 @@ struct Rectangle {
 /// Rows of logits over a slice of the vocabulary; see cross_entropy_* below.
 struct VocabSlice {
   std::int64_t first = 0;   ///< global id of local column 0
-  std::int64_t valid = 0;   ///< local columns from 0 on that are real tokens; the rest is padding: probability 0
+  std::int64_t valid = 0;   ///< the first `valid` local columns are real tokens; the rest is padding: probability 0
   std::int64_t global = 0;  ///< real tokens over all slices
 };
 
@@ -57,7 +58,7 @@ struct AdamWOptions {
   double gradient_scale = 1;  ///< multiplies the gradients first: clipping and loss scaling folded in
   std::int64_t step = 1;      ///< 1 for the first update: bias correction
 };
-/// One parameter's part in a step: dense tensors of one shape, of which all but the gradient are written.
+/// One parameter's update: dense tensors of one shape. All but the gradient are written.
 struct AdamWUpdate {
   Tensor gradient, weight, m, v;  ///< f32
   Tensor low{};                   ///< bf16/f16 copy of the new weight; undefined: none
@@ -93,19 +94,19 @@ struct KernelTable {
   /// y = a * x + b * y; x, y dense, same shape, floating dtypes may differ; b = 0 ignores what y holds; computed in acc
   /// of y.
   void (*axpby)(double a, const Tensor& x, double b, Tensor& y);
-  /// y = where bit(global index) keeps: x / (1 - p), else 0. Keeps when random_uniform(seed, stream, index) >= p. Dense
-  /// T, y may be x.
+  /// y = x / (1 - p) for the elements that are kept, else 0. Kept are those with random_uniform(seed, stream, global
+  /// index) >= p. Dense T, y may be x.
   void (*dropout)(const Tensor& x, double p, std::uint64_t seed, std::uint64_t stream, const Rectangle& where,
                   Tensor& y);
 
   // ---- reductions ------------------------------------------------------------------------------------------------
-  /// y = reduction of x over the dims where y has extent 1; x any strides, y dense; y is T, or acc to keep a sum from
-  /// being rounded; sums kept in acc.
+  /// y = reduction of x over the dims where y has extent 1; x any strides, y dense; y is T, or acc so that sums are not
+  /// rounded; sums are kept in acc.
   void (*reduce)(Reduction op, const Tensor& x, Tensor& y);
   /// Sum of squares of all elements of dense tensors; each may have its own floating dtype. A row is a run along the
   /// last dim; in a tensor of one dim, one element. Squares of a row are added in f64 in an order that depends on its
   /// length only, and rows are added exactly: the sum depends on the rows alone, not on which tensors they are in. On
-  /// CUDA tiles of tensors take the place of rows, and the host waits once, whatever the number of tensors.
+  /// CUDA tiles of tensors take the place of rows, and the host waits once for all tensors.
   ExactSum (*sum_squares)(std::span<const Tensor> xs);
 
   // ---- products --------------------------------------------------------------------------------------------------
@@ -114,8 +115,8 @@ struct KernelTable {
   /// transpose is a view); c's last stride is 1. a and b have one dtype; c has it too, or is f32. Products accumulate
   /// in acc. Then what GemmOptions ask for.
   void (*gemm)(const Tensor& a, const Tensor& b, Tensor& c, const GemmOptions& options);
-  /// The products of a mixture of experts, whose R rows are sorted by group: group g has rows starts[g] to
-  /// starts[g + 1], perhaps none. starts [G + 1] rises from 0 to R. Products accumulate in acc.
+  /// The products of a mixture of experts. The R rows are sorted by group: group g has rows [starts[g], starts[g + 1]),
+  /// possibly none. starts [G + 1] rises from 0 to R. Products accumulate in acc.
   /// For each group, on its rows: y = x @ matrices[g] + bias[g]; x [R, K], y [R, N] dense, matrices [G, K, N] with one
   /// of the last two strides 1, bias [G, N] dense or undefined; T.
   void (*grouped_gemm)(const Tensor& x, const Tensor& matrices, const Tensor& bias,
@@ -130,9 +131,8 @@ struct KernelTable {
   void (*softmax)(const Tensor& x, Tensor& y);
   /// dx = y * (dy - sum(y * dy)); T; dx may be dy.
   void (*softmax_backward)(const Tensor& y, const Tensor& dy, Tensor& dx);
-  /// chosen[n] = the columns of the K largest of x[n], the largest first, and of equals the lower column first; a NaN
-  /// is larger than any number, so that K columns are there whatever x holds. x T; chosen [N, K] i32, 1 <= K <= D;
-  /// dense.
+  /// chosen[n] = the columns of the K largest of x[n], largest first; among equals the lower column comes first. NaN
+  /// counts as larger than any number, so there are always K columns. x T; chosen [N, K] i32, 1 <= K <= D; dense.
   void (*top_k)(const Tensor& x, Tensor& chosen);
   /// y = (x - mean) * rstd * gamma + beta; gamma, beta [D] T, beta may be undefined; mean, rstd [N] acc are outputs.
   void (*layer_norm)(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps, Tensor& y, Tensor& mean,
@@ -155,24 +155,25 @@ struct KernelTable {
   /// out = softmax(scale q k^T, causal mask) v, tile by tile with an online softmax: no T x T buffer.
   /// q, out [B, Tq, H, Dh], k, v [B, Tk, Hkv, Dh], H a multiple of Hkv (query head h reads kv head h * Hkv / H); last
   /// stride 1, others any; T. lse [B, H, Tq] acc, dense: log-sum-exp of the scaled scores. Causal: query i sees keys up
-  /// to i + Tk - Tq. first_key [B, Tq] i32, dense, or undefined: query i sees keys from first_key[i] on (any number,
-  /// also below 0 and beyond Tk): how documents in one sequence are kept apart. A query that sees no key gets 0 and lse
+  /// to i + Tk - Tq. first_key [B, Tq] i32, dense, or undefined: query i sees keys from first_key[i] on (which may be
+  /// below 0 or beyond Tk); this keeps the documents of one sequence apart. A query that sees no key gets 0 and lse
   /// -infinity.
   void (*attention)(const Tensor& q, const Tensor& k, const Tensor& v, double scale, bool causal,
                     const Tensor& first_key, Tensor& out, Tensor& lse);
-  /// dq, dk, dv with the shapes of q, k, v, last stride 1, overwritten. k and v may be a part of the keys that out and
-  /// lse are over: the result is that part's contribution, as ds needs no other part of the keys.
+  /// dq, dk, dv with the shapes of q, k, v, last stride 1, overwritten. k and v may be a part of the keys from which
+  /// out and lse were computed. The result is then the contribution of that part: the gradient of a score needs no
+  /// other keys.
   void (*attention_backward)(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& out, const Tensor& lse,
                              const Tensor& dout, double scale, bool causal, const Tensor& first_key, Tensor& dq,
                              Tensor& dk, Tensor& dv);
-  /// Joins attention over two disjoint sets of keys: out and lse, over one set, become those over both; part and
-  /// part_lse are over the other. part, out [B, T, H, Dh], part T, out acc, last stride 1, others any; lse and part_lse
-  /// [B, H, T] acc, any strides.
+  /// Merges attention over two disjoint sets of keys. out and lse hold the result for one set and receive that for
+  /// both; part and part_lse hold the result for the other set. part, out [B, T, H, Dh], part T, out acc, last stride
+  /// 1, others any; lse and part_lse [B, H, T] acc, any strides.
   void (*attention_merge)(const Tensor& part, const Tensor& part_lse, Tensor& out, Tensor& lse);
 
   // ---- Llama-style blocks ------------------------------------------------------------------------------------------
-  /// Every pair (x[i], x[i + Dh/2]) of a head turned by the angle positions[t] base^(-2 i / Dh), or back by it
-  /// (inverse: also the gradient). x, y dense [B, T, H, Dh] T, Dh even; positions [T] i32; y may be x.
+  /// Rotates every pair (x[i], x[i + Dh/2]) of a head by the angle positions[t] base^(-2 i / Dh). `inverse` rotates
+  /// back, which is also the gradient. x, y dense [B, T, H, Dh] T, Dh even; positions [T] i32; y may be x.
   void (*rope)(const Tensor& x, const Tensor& positions, double base, bool inverse, Tensor& y);
   /// y = silu(gate) up, where a row of x [N, 2 F] is [gate, up]; y [N, F]; dense T.
   void (*swiglu)(const Tensor& x, Tensor& y);
@@ -204,8 +205,8 @@ struct KernelTable {
 
 const KernelTable& kernels(Device device);
 
-/// Names of the CPU's products: our own first, then Eigen's, then those of libraries that need not be installed.
-/// select_gemm sets the one its table uses, for the whole process: call it before ranks start. Throws for an unknown
+/// Names of the CPU's gemm implementations: our own first, then Eigen's, then those of optional libraries. select_gemm
+/// sets the one that the CPU's table uses, for the whole process; call it before ranks start. It throws for an unknown
 /// name, listing the known ones, and for a library that is not installed. CUDA's are in cuda/selection.h.
 std::vector<std::string_view> gemm_names();
 bool gemm_installed(std::string_view name);  ///< loads the library, if there is one

@@ -1,5 +1,6 @@
-// What this machine can do, measured on the spot: the two sides of a roofline (Williams et al., CACM 2009). A kernel
-// that computes F FLOPs and moves B bytes takes at least max(F / flops, B / bytes) seconds.
+// Measures this machine's speed at run time: the two limits of a roofline (Williams et al., CACM 2009). A kernel that
+// computes F FLOPs and moves B bytes takes at least max(F / flops, B / bytes) seconds.
+// Read next: core/profiled_kernels.h.
 #pragma once
 
 #include "core/dtype.h"
@@ -14,13 +15,13 @@ struct MachineSpeed {
   double flops_of(DType dtype) const { return dtype == DType::bf16 && bf16_flops > 0 ? bf16_flops : flops; }
 };
 
-/// Of `team` threads of the calling rank at once, in f32 and in `dtype`: the best of a few tries; takes a few tenths of
-/// a second.
+/// Measures `team` threads of the calling rank running at once, in f32 and in `dtype`. Takes the best of a few tries,
+/// in a few tenths of a second.
 MachineSpeed measure_machine_speed(int team, DType dtype);
 
 /// FLOP/s of products of such elements. f32 (and f16, which is widened): independent multiply-adds in registers. bf16:
-/// the innermost loop of the unit in use (core/cpu/processor.h), on panels that stay in the first-level cache: close to
-/// what its instruction can do, as nothing comes from further away.
+/// the innermost loop of the unit in use (core/cpu/processor.h), on panels that stay in the first-level cache. That is
+/// close to the peak of its instruction.
 double measure_flops(int team, DType dtype);
 
 }  // namespace trireme

@@ -22,13 +22,13 @@ std::size_t size_class(std::size_t bytes) {
   return (bytes + step - 1) / step * step;
 }
 
-/// Large blocks in pages of 2 MiB where the system grants them: weights are read row by row, each row from another
-/// page, and the processor remembers the places of few pages. A wish: what it says of the rest is of no matter.
+/// Puts large blocks into pages of 2 MiB if the system grants them: weights are read row by row, each row from another
+/// page, and the processor's TLB holds few pages. This is only a hint, so the result of madvise is ignored.
 void* system_memory(std::size_t bytes) {
   constexpr std::size_t huge_page = 2 << 20;
   if (bytes < 2 * huge_page) return std::aligned_alloc(alignment, bytes);
   void* data = nullptr;
-  if (::posix_memalign(&data, huge_page, bytes) != 0) return nullptr;  // not aligned_alloc, which wants whole pages
+  if (::posix_memalign(&data, huge_page, bytes) != 0) return nullptr;  // not aligned_alloc, which needs whole pages
 #if defined(MADV_HUGEPAGE)
   static_cast<void>(::madvise(data, bytes, MADV_HUGEPAGE));
 #endif
@@ -42,7 +42,7 @@ std::shared_ptr<MemoryPool>& current_pool() {
   return pool;
 }
 
-/// What makes memory of a category smaller.
+/// Advice on how to reduce the memory of a category.
 std::string_view remedy(MemoryCategory category) {
   switch (category) {
     case MemoryCategory::parameters:
@@ -116,7 +116,7 @@ void* MemoryPool::take(std::size_t bytes, MemoryCategory category, const Backend
   return data;
 }
 
-/// Null when the system has none.
+/// Null if the system has no memory left.
 void* MemoryPool::from_host(std::size_t bytes, const Backend& pinned_for) {
   const bool pinned = pinned_for != nullptr;
   if (pinned && pinner_ != pinned_for) {  // another device was opened since

@@ -1,9 +1,10 @@
-// Memory for tensors: a pool that counts live and peak bytes by what they are for.
+// Memory for tensors: a pool that counts live and peak bytes by category.
 //
-// Training asks for the same sizes every step, and fresh pages cost a fault each; a freed block is therefore kept and
-// handed out again. Each rank has its own pool (ranks may be threads of one process), found through
-// MemoryPool::current(); a block goes back to the pool it came from, whichever thread drops it. What a rank has on
-// another device is counted apart, by on(device); there the backend caches, as it knows what is still queued.
+// Training asks for the same sizes every step, and every fresh page costs a page fault; a freed block is therefore kept
+// and handed out again. Each rank has its own pool (ranks may be threads of one process), found through
+// MemoryPool::current(); a block goes back to the pool it came from, whichever thread drops it. A rank's memory on
+// another device is counted separately, by on(device). There the backend caches freed blocks, because it knows which
+// ones queued work still uses.
 // Read next: core/tensor.h, whose storage comes from here.
 #pragma once
 
@@ -44,14 +45,14 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
   /// One allocation; returned to its pool on destruction. At least 64-byte aligned.
   class Block {
    public:
-    /// `pinned_for`: of host memory that this device reaches without staging; null: of the pool's ordinary memory.
+    /// `pinned_for`: takes host memory that this device reaches without staging; null: the pool's ordinary memory.
     Block(std::shared_ptr<MemoryPool> pool, std::size_t bytes, MemoryCategory category,
           std::shared_ptr<DeviceBackend> pinned_for = nullptr);
     ~Block();
     Block(const Block&) = delete;
     Block& operator=(const Block&) = delete;
     void* data() const { return data_; }  ///< null while released
-    void release();                       ///< gives the memory back to the pool, contents and all; the block stays
+    void release();                       ///< gives the memory back to the pool and loses its contents; the block stays
     void acquire();                       ///< takes memory again, with undefined contents
     std::size_t bytes() const { return bytes_; }
 
@@ -79,7 +80,7 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
   MemoryUse use(MemoryCategory category) const;
   MemoryUse total() const;
   std::int64_t system_allocations() const;  ///< how often the pool had to ask the system: constant in a steady state
-  std::int64_t pinned_bytes() const;        ///< of host memory that is pinned, in use or kept
+  std::int64_t pinned_bytes() const;        ///< pinned host memory, in use or kept
   void reset_peaks();
   void release_cached();  ///< gives unused blocks back to the system
 

@@ -1,15 +1,16 @@
-// Weights as products packed them, kept for as long as they do not change: over the micro-batches of a step.
+// Keeps packed copies of weights while the weights do not change: over the micro-batches of a step.
 //
 //   {
 //     const PackedWeights kept;      // of the calling thread
 //     for (...) forward and backward of a micro-batch
 //   }                                // from here on the optimizer may write weights
 //
-// A product copies its operands into panels first (core/cpu/pack.h). Of W [N, K] that takes some 16 / M of the time of
-// a product with M rows. Of a weight the copy is the same in every micro-batch. Keeping it takes as much memory as the
-// weight, once for x W^T and once for dy W. A product gives the same bits with it. Only operands that say so are kept
-// (GemmOptions::b_is_weight): those of linear layers, not the matrices of experts; and on the CPU by our own product
-// alone.
+// A product copies its operands into panels first (core/cpu/pack.h). For W [N, K] that takes about 16 / M of the time
+// of a product with M rows. A weight's panels are the same in every micro-batch. Keeping them takes as much memory as
+// the weight, once for x W^T and once for dy W. They do not change the bits of a product. Only operands marked with
+// GemmOptions::b_is_weight are kept: those of linear layers, not the matrices of experts. On the CPU only our own
+// product uses them.
+// Read next: core/cpu/gemm.cpp, which looks for the copies.
 #pragma once
 
 #include <list>
@@ -20,17 +21,17 @@ namespace trireme {
 
 class PackedWeights {
  public:
-  /// `on` = false: as if it were not there.
+  /// `on` = false: has no effect.
   explicit PackedWeights(bool on = true);
   ~PackedWeights();
   PackedWeights(const PackedWeights&) = delete;
   PackedWeights& operator=(const PackedWeights&) = delete;
 
-  /// Of the calling thread; null when there is none.
+  /// The calling thread's; null if there is none.
   static PackedWeights* current();
 
   struct Copy {
-    Tensor weight;  ///< a view; keeps its memory from being used for another
+    Tensor weight;  ///< a view, so that its memory is not reused for another
     Tensor panels;  ///< bytes
     bool filled = false;
   };

@@ -1,5 +1,5 @@
-// Splitting a kernel over the threads of its rank. Kernels split their *outputs*, so results depend neither on the size
-// of the team nor on who computes what.
+// Splits a kernel over the threads of its rank. Kernels split their *outputs*, so results depend neither on the size of
+// the team nor on which member computes what.
 // Read next: core/team.h.
 #pragma once
 
@@ -11,8 +11,8 @@
 
 namespace trireme {
 
-/// Calls body(begin, end) over disjoint ranges covering [0, n), at most one per thread, none smaller than `grain` (but
-/// the last).
+/// Calls body(begin, end) over disjoint ranges covering [0, n), at most one per thread, each at least `grain` long (or
+/// n, if that is less).
 template <class Body>
 void parallel_for(std::int64_t n, std::int64_t grain, Body&& body) {
   if (n <= 0) return;
@@ -35,7 +35,8 @@ void parallel_parts(int parts, Body&& body) {
   team::run_parts(parts, team::Body(part));
 }
 
-/// Calls body(member, members) on as many threads at once; they may meet at team::barrier(members), all or none.
+/// Calls body(member, members) on `members` threads at the same time. Either all of them call team::barrier(members),
+/// or none.
 template <class Body>
 void parallel_team(int members, Body&& body) {
   Heartbeat::beat();

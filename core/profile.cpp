@@ -53,7 +53,7 @@ void Profiler::add(ProfileEvent event, Clock::time_point began) {
   event.lane = lane_of_this_thread;
   event.seconds = between(began, ended);
   const std::scoped_lock lock(mutex_);
-  if (!on_) return;  // it began while the profiler was on, and would overlap what is written down already
+  if (!on_) return;  // it began while the profiler was on, and would overlap recorded events
   event.begin = between(start_, began);
   if (event.begin >= 0) events_.push_back(std::move(event));
 }

@@ -1,10 +1,11 @@
-// Profiler: what a rank did, and when. Kernels (core/profiled_kernels.cpp), modules, collectives, pipeline actions and
-// phases leave events here, nested as they were called; train/profiling.cpp makes a trace and a table of them.
+// Profiler: records what a rank did, and when. Kernels (core/profiled_kernels.cpp), modules, collectives, pipeline
+// actions and phases leave events here, nested as they were called; train/profiling.cpp makes a trace and a table of
+// them.
 //
 //   const ProfileScope scope("module", "blocks.3.attn");   // until it goes out of scope
 //
-// Nothing is recorded, and a scope costs a look at one thread-local pointer, unless the calling thread's rank has a
-// Profiler that is on. Read next: core/profiled_kernels.h, train/profiling.h.
+// A scope records only while the Profiler of the calling thread's rank is on. Otherwise it costs one read of a
+// thread-local pointer. Read next: core/profiled_kernels.h, train/profiling.h.
 #pragma once
 
 #include <atomic>
@@ -22,11 +23,11 @@
 
 namespace trireme {
 
-/// What an event had to compute and to move at least.
+/// The least that an event had to compute and to move.
 struct ProfileCost {
   double flops = 0;
   double bytes = 0;
-  DType dtype = DType::f32;  ///< of what is multiplied: processors have a peak for each
+  DType dtype = DType::f32;  ///< of the factors: processors have a different peak for each
 };
 
 struct ProfileEvent {
@@ -39,24 +40,24 @@ struct ProfileEvent {
   ProfileCost cost{};
 };
 
-/// Of one rank, whose threads share it.
+/// One for each rank, shared by its threads.
 class Profiler {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// Of the calling thread's rank; null: it has none.
+  /// The profiler of the calling thread's rank; null if it has none.
   static const std::shared_ptr<Profiler>& current();
   /// The calling thread's events go to `profiler` from here on, in `lane`.
   static void set_current(std::shared_ptr<Profiler> profiler, int lane = 0);
   /// current() when it is on; otherwise null.
   static Profiler* recording();
 
-  void start();  ///< forgets what it has, and records
+  void start();  ///< clears the events and starts recording
   void stop();
-  void go_on();  ///< after stop(): records again, behind what it has
+  void go_on();  ///< after stop(): records again and keeps the events so far
   bool on() const { return on_; }
   std::vector<ProfileEvent> events() const;    ///< in the order in which they ended
-  double seconds() const { return seconds_; }  ///< for which it was on, up to the last stop()
+  double seconds() const { return seconds_; }  ///< time it was recording, up to the last stop()
 
   void add(ProfileEvent event, Clock::time_point began);
 
@@ -68,13 +69,13 @@ class Profiler {
   std::vector<ProfileEvent> events_;
 };
 
-/// An event of the calling thread, as long as it lives.
+/// Records one event of the calling thread, from construction to destruction.
 class ProfileScope {
  public:
   ProfileScope(const char* category, std::string_view name) {
     if (Profiler* profiler = Profiler::recording()) begin(profiler, {.category = category, .name = std::string(name)});
   }
-  /// `event()` is called only when it will be kept.
+  /// Calls `event()` only if the event will be kept.
   template <class F>
   requires std::is_invocable_r_v<ProfileEvent, const F&>
   explicit ProfileScope(const F& event) {

@@ -17,9 +17,9 @@ namespace {
 std::atomic<bool> enabled = false;
 std::array<std::atomic<const KernelTable*>, device_count> tables{};  // the kernels themselves, by device
 
-// ---- what a call costs -----------------------------------------------------------------------------------------------
+// ---- what a call costs ----------------------------------------------------------------------------------------------
 
-/// Elements that are there: what a stride of 0 repeats is one.
+/// Elements in memory: elements repeated by a stride of 0 count once.
 double elements(const Tensor& x) {
   if (!x.defined()) return 0;
   double count = 1;
@@ -72,7 +72,7 @@ struct Cost<&KernelTable::grouped_gemm_tn> {
   }
 };
 
-/// Pairs of a query and a key it sees, times their head dim, summed over heads. Documents are not looked at.
+/// Pairs of a query and a key it sees, times their head dim, summed over heads. Documents are ignored.
 double seen(const Tensor& q, const Tensor& k, bool causal) {
   const double queries = static_cast<double>(q.size(1)), keys = static_cast<double>(k.size(1));
   const double pairs = causal ? std::max(0.0, queries * (keys - (queries - 1) / 2)) : queries * keys;
@@ -132,9 +132,9 @@ struct Cost<&KernelTable::sgd> {
   }
 };
 
-// ---- what a call is called -------------------------------------------------------------------------------------------
+// ---- the description of a call --------------------------------------------------------------------------------------
 
-/// How many of a call's tensors tell one call from another.
+/// How many of a call's tensors its description lists: as many as tell one call from another.
 template <auto kernel>
 constexpr int telling = 1;
 template <>
@@ -172,7 +172,7 @@ ProfileEvent event_of(const char* name, const Args&... args) {
   return {.category = "kernel", .name = name, .detail = std::move(description.text), .cost = Cost<kernel>::of(args...)};
 }
 
-// ---- the table -------------------------------------------------------------------------------------------------------
+// ---- the table ------------------------------------------------------------------------------------------------------
 
 template <Device device, auto kernel, class Signature = std::remove_reference_t<decltype(KernelTable{}.*kernel)>>
 struct Timed;
@@ -190,7 +190,7 @@ struct Timed<device, kernel, R (*)(Args...)> {
       (table.*kernel)(args...);
       if (device != Device::cpu) backend(device).synchronize();
     } else {
-      return (table.*kernel)(args...);  // a number for the host: the kernel has been waited for
+      return (table.*kernel)(args...);  // returns a number to the host, so the kernel has ended
     }
   }
 };

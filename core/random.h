@@ -1,6 +1,7 @@
 // Random numbers addressed by position, not drawn from a stream: Philox4x32-10 (Salmon et al., "Parallel random
 // numbers: as easy as 1, 2, 3", SC 2011). The number for an element is a pure function of (seed, stream, element
 // index), so a weight or a dropout mask is the same whichever rank computes it and however the tensor is sharded.
+// Read next: core/cpu/dropout.cpp, nn/parameter.h.
 #pragma once
 
 #include <array>
@@ -35,7 +36,7 @@ inline float random_uniform(std::uint64_t seed, std::uint64_t stream, std::uint6
   return static_cast<float>(random_word(seed, stream, element) >> 8) * 0x1p-24F;
 }
 
-/// Standard normal, by Box and Muller's transform of the two words an element pair owns.
+/// Standard normal, by the Box-Muller transform of two of the four words that a pair of elements shares.
 inline double random_normal(std::uint64_t seed, std::uint64_t stream, std::uint64_t element) {
   const auto words = philox(seed, stream, element / 2);
   const double u = (static_cast<double>(words[element % 2]) + 1.0) * 0x1p-32;  // in (0, 1]: its logarithm is finite

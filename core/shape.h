@@ -1,4 +1,5 @@
 // Shape: up to six extents, kept inline so that making a view allocates nothing. Strides use the same type.
+// Read next: core/tensor.h.
 #pragma once
 
 #include <fmt/core.h>
@@ -43,14 +44,14 @@ class Shape {
 /// The strides, in elements, of a dense row-major tensor.
 Shape row_major_strides(const Shape& shape);
 
-/// The shape both broadcast to, by NumPy's rule; throws naming `where` when they do not.
+/// The shape that both broadcast to, by NumPy's rule; throws, naming `where`, if they do not broadcast.
 Shape broadcast_shape(const Shape& a, const Shape& b, const char* where);
 
 std::string to_string(const Shape& shape);  ///< "[2, 3]"
 
 }  // namespace trireme
 
-/// Shapes print themselves, so that a check that holds builds no text.
+/// Formats a Shape only when a message needs it: a check that holds builds no text.
 template <>
 struct fmt::formatter<trireme::Shape> {
   constexpr auto parse(fmt::format_parse_context& context) { return context.begin(); }

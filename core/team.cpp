@@ -18,7 +18,7 @@ namespace trireme {
 namespace team {
 namespace {
 
-// About the serial work between two operations of a small model; a sleeper takes as long to wake.
+// About the time of the serial work between two operations of a small model; waking a sleeping thread takes as long.
 constexpr auto spin_time = std::chrono::microseconds(100);
 
 void pause() {
@@ -29,7 +29,7 @@ void pause() {
 #endif
 }
 
-/// Waits until `word` is something else than `old`, and returns it.
+/// Waits until `word` differs from `old`, and returns it.
 template <class T>
 T wait_for_other(std::atomic<T>& word, T old) {
   T now = word.load(std::memory_order_acquire);
@@ -45,8 +45,8 @@ T wait_for_other(std::atomic<T>& word, T old) {
   return now;
 }
 
-/// What is to be done, in one word, so that a late member never mixes two jobs: a number that grows, how many parts,
-/// and whether each needs its own member.
+/// A job, which fits in one word so that a late member never mixes two jobs: a growing number, the number of parts, and
+/// whether each part needs its own member.
 struct Job {
   std::uint64_t number = 0;
   int parts = 0;
@@ -133,8 +133,8 @@ class Team {
     inside_part = false;
   }
 
-  // A part that was not begun keeps its job from ending. So whoever gets hold of one may read body_, also when it was
-  // long asleep between reading the job and coming here: another job's part it cannot get.
+  // A job does not end before all its parts have begun. So a member that claims a part may read body_, even if it slept
+  // for long after it read the job: it cannot claim a part of another job.
   void take(const Job& job, int part) {
     std::atomic<std::uint64_t>& claimed = claimed_[static_cast<std::size_t>(part)];
     std::uint64_t last = claimed.load(std::memory_order_relaxed);
@@ -161,7 +161,7 @@ class Team {
 
 thread_local Team* Team::current = nullptr;
 thread_local std::unique_ptr<Team> own_team;
-thread_local int wanted = 0;  // 0: the cores
+thread_local int wanted = 0;  // 0: the number of usable cores
 
 void run_one_by_one(int parts, Body body) noexcept {
   for (int part = 0; part < parts; ++part) body(part);

@@ -1,10 +1,10 @@
-// The threads of one rank. Each rank (a thread or a process) has its own team, of the size set_threads() gave it, which
-// lives as long as the rank's thread.
+// The threads of one rank. Each rank (a thread or a process) has its own team, whose size is set by set_threads() and
+// which lives as long as the rank's thread.
 //
-// Work comes in parts. A part belongs to a member, which finds its share in its cache from operation to operation; but
-// whoever is done takes the parts that nobody has begun. So a member that the system does not run just now, because
-// other programs want its core, holds nobody up. Members wait for one another spinning, for as long as the gap between
-// two operations usually is, and then asleep.
+// Work comes in parts. Each member starts with its own part, which stays in its cache from operation to operation. A
+// member that is done takes parts that nobody has begun. So a member that the system is not running, because other
+// programs use its core, delays nobody. Members wait for one another by spinning, for about the usual gap between two
+// operations, and then sleep.
 // Read next: core/parallel_for.h, what kernels call; core/team.cpp.
 #pragma once
 
@@ -13,15 +13,15 @@
 
 namespace trireme {
 
-/// Size of the calling rank's team: what set_threads() was given, at first the cores this process may use; 1 inside a
-/// part, since parts do not split further.
+/// Size of the calling rank's team: the value of set_threads(), by default the number of cores this process may use; 1
+/// inside a part, since parts do not split further.
 int threads();
-/// From here on, of the calling thread. At least 1.
+/// Sets the size of the calling thread's team from here on; at least 1.
 void set_threads(int count);
 
 namespace team {
 
-/// A callable by reference: body(part).
+/// A reference to a callable, body(part).
 class Body {
  public:
   template <class F>
@@ -35,9 +35,10 @@ class Body {
   void (*call_)(void*, int);
 };
 
-/// Calls body(part) once for each part in [0, parts), in any order and on any members. What it throws ends the program.
+/// Calls body(part) once for each part in [0, parts), in any order and on any members. An exception from body ends the
+/// program.
 void run_parts(int parts, Body body);
-/// As above, each part on a member of its own, all at the same time: they may meet at barrier(parts), all or none.
+/// As above, but each part runs on its own member, all at the same time. Either all parts call barrier(parts), or none.
 void run_together(int parts, Body body);
 /// Waits until all `parts` of the enclosing run_together are here.
 void barrier(int parts);

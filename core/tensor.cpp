@@ -112,7 +112,7 @@ void copy(const Tensor& from, Tensor& to) {
   require(from.shape() == to.shape(), "copy", "shapes differ: from {}, to {}", from.shape(), to.shape());
   if (from.device() == to.device()) return kernels(to.device()).copy(from, to);
   if (to.count() == 0) return;
-  // Bytes cross between devices; strides and dtypes are the business of a device's own copy.
+  // Only dense bytes are moved between devices; a device's own copy kernel handles strides and dtypes.
   const auto bytes = static_cast<std::size_t>(from.bytes());
   if (to.device() == Device::cpu) {
     const Tensor dense = contiguous(from);

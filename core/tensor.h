@@ -25,7 +25,7 @@ class Node;  // autograd/node.h
 
 class Tensor {
  public:
-  Tensor() = default;  ///< undefined: no storage; what an absent gradient or bias is
+  Tensor() = default;  ///< undefined: no storage, as for an absent gradient or bias
 
   static Tensor empty(const Shape& shape, DType dtype = DType::f32, Device device = Device::cpu);
   /// On the host, contents undefined, in memory that `device` copies from and to without staging (pinned).
@@ -57,7 +57,7 @@ class Tensor {
   void* raw() const;
   /// The first element, as an address on the tensor's device: for kernels of that device only.
   void* device_address() const;
-  /// x itself when it is there, else a dense copy there; off the tape.
+  /// This tensor if it is on `device` already, else a dense copy there; off the tape.
   Tensor to(Device device) const;
   template <class T>
   std::span<T> span() const {  ///< all elements of a contiguous tensor
@@ -66,14 +66,16 @@ class Tensor {
   }
   double item() const;  ///< the value of a one-element tensor; waits for the device
 
-  /// The same geometry over the same storage: for views. `offset` is in elements, relative to this tensor's first.
+  /// A view: another shape and other strides over the same storage. `offset` is in elements, relative to this tensor's
+  /// first.
   Tensor as_strided(const Shape& shape, const Shape& strides, std::int64_t offset) const;
   bool shares_storage_with(const Tensor& other) const { return storage_ == other.storage_; }
-  bool sole_owner() const { return storage_.use_count() == 1; }  ///< nobody else can see a change in place
+  bool sole_owner() const { return storage_.use_count() == 1; }  ///< no other tensor sees a change in place
 
-  // Memory that comes and goes under a tensor and all its views: a weight that is gathered only while it is used.
+  // Free the memory of a tensor and all its views, and allocate it again: for a weight that is gathered only while it
+  // is used.
   void release_elements() const { storage_->release(); }   ///< until allocate_elements(), touching them is an error
-  void allocate_elements() const { storage_->acquire(); }  ///< with undefined values, unless they were there
+  void allocate_elements() const { storage_->acquire(); }  ///< with undefined values; does nothing if they are there
   bool has_elements() const { return storage_->data() != nullptr; }
 
   /// The operation that made this tensor, or the leaf that collects its gradient; null when no gradient flows here.

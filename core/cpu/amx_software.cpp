@@ -1,4 +1,5 @@
-// The tiles of AMX in plain C++, so that packing, edges and the order of instructions are tested on every machine.
+// Emulates the tiles of AMX in plain C++, so that packing, edges and the order of instructions are tested on every
+// machine.
 #include <algorithm>
 #include <array>
 #include <bit>

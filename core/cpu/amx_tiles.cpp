@@ -55,7 +55,7 @@ TRIREME_OPERAND(7)
 #undef TRIREME_SUM
 #undef TRIREME_OPERAND
 
-/// What LDTILECFG reads (Intel SDM, volume 1, 18.3): palette 1, and of each register its rows and bytes a row.
+/// What LDTILECFG reads (Intel SDM, volume 1, 18.3): palette 1, and for each register its rows and its bytes per row.
 struct alignas(64) Configuration {
   std::uint8_t palette = 1, start_row = 0, reserved[14] = {};
   std::uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
@@ -86,7 +86,7 @@ namespace trireme::cpu {
 
 void amx_product(std::int64_t, const std::uint32_t*, const std::uint32_t*, float*) { __builtin_trap(); }
 void amx_product_add(std::int64_t, const std::uint32_t*, const std::uint32_t*, float*) { __builtin_trap(); }
-void set_up_amx() { __builtin_trap(); }  // no processor of this kind has tiles: processor.cpp never names them
+void set_up_amx() { __builtin_trap(); }  // no processor of this kind has tiles: processor.cpp never selects them
 void release_amx() {}
 
 }  // namespace trireme::cpu

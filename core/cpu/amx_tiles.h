@@ -1,13 +1,13 @@
-// One product of AMX tiles, written once for the processor's tiles and for their imitation: Unit has load<t>, zero<t>,
-// store<t>, load_sum<t> and dot<sum, a, b> of tile registers by number. Registers 0 to 3 hold sums, 4 and 5 rows of A,
-// 6 and 7 columns of B. For the two .cpp files of that name only.
+// One product of AMX tiles, written once for the processor's tiles and for their emulation in software. Unit has
+// load<t>, zero<t>, store<t>, load_sum<t> and dot<sum, a, b>, where the numbers are tile registers. Registers 0 to 3
+// hold sums, 4 and 5 rows of A, 6 and 7 columns of B. Include it from amx_tiles.cpp and amx_software.cpp only.
 #pragma once
 
 #include "core/cpu/bf16_tiles.h"
 
 namespace trireme::cpu {
 
-/// What the sums start from: zero, or what the tile holds.
+/// Sets the sums' initial values: zero, or what the tile holds.
 template <bool add, int t, class Unit>
 void start_sum(Unit unit, const float* from) {
   if constexpr (add) {

@@ -4,10 +4,11 @@
 // For each tile of queries, block of keys after block of keys:
 //   s = k q^T [keys, queries], new maximum m, p = exp(s - m),
 //   l = l exp(m_old - m) + sum p, o = o exp(m_old - m) + v^T p
-// and at the end out = o / l, lse = m + log l. 4 Tq Tk Dh FLOPs a head, half of that when causal: blocks nobody sees
-// are skipped. Sums and the softmax are f32 (f64 for f64); both products run on the unit in use (attention_panels.h),
-// on those for bf16 with p rounded to bf16, while l sums p as it is. A tile of queries is what threads share out and
-// belongs to one, so the team's size changes nothing. Too few queries for a tile go another way: attention_few.cpp.
+// and at the end out = o / l, lse = m + log l. 4 Tq Tk Dh FLOPs per head, half of that when causal: blocks that no
+// query sees are skipped. Sums and the softmax are f32 (f64 for f64). Both products run on the unit in use
+// (attention_panels.h); the units for bf16 take p rounded to bf16, but l sums p unrounded. Each tile of queries is
+// computed by one thread, so the team's size does not change the bits. attention_few.cpp handles calls with too few
+// queries for a tile.
 // Read next: attention_backward.cpp.
 #include <cmath>
 #include <limits>
@@ -53,7 +54,8 @@ class Forward {
         pack(batch, kv_head, work);
         packed = batch * shape_.kv_heads + kv_head;
       }
-      // Late queries see more keys: first and last in turn, so that equal shares of items are equal work.
+      // Late queries see more keys: tiles are taken from both ends in turn, so that equal numbers of items are equal
+      // work.
       const std::int64_t tile = index % 2 == 0 ? index / 2 : tiles() - 1 - index / 2;
       query_tile(batch, head, tile * width, work);
     }
@@ -118,7 +120,7 @@ class Forward {
     for (std::int64_t i = 0; i < count; ++i) x[i] *= scale_;
   }
 
-  /// Turns scores [keys, queries] into probabilities relative to the new maximum, and rescales what came before to it.
+  /// Turns scores [keys, queries] into probabilities relative to the new maximum, and rescales the earlier sums to it.
   void softmax_block(std::int64_t keys, const Workspace& work) const {
     alignas(64) Acc top[width], factor[width], total[width];
     std::copy_n(work.top, width, top);

@@ -1,13 +1,13 @@
 // Attention on the CPU, backward (FlashAttention-2: Dao 2023, algorithm 2). Scores are computed again, tile by tile:
 //   p = exp(scale q k^T - lse)                        dv = p^T dout
 //   ds = scale p (dout v^T - delta)                   dq = ds k,  dk = ds^T q
-// with delta = sum over Dh of dout * out, a number for each query. 10 Tq Tk Dh FLOPs a head, half when causal.
+// with delta = sum over Dh of dout * out, a number for each query. 10 Tq Tk Dh FLOPs per head, half when causal.
 //
 // One thread owns a kv head: it goes over the query heads that read it, and over blocks of keys and of queries, in a
-// fixed order, so dk and dv are the same sums whatever the team's size. Scores stay transposed, [keys, queries], as in
-// the forward pass; dk and dv sum over queries and take the tiles turned round, [queries, keys]. All five products run
-// on the unit in use (attention_panels.h), on those for bf16 with p and ds rounded to bf16; delta and ds itself are
-// f32.
+// fixed order, so dk and dv are the same sums for every size of the team. Scores stay transposed, [keys, queries], as
+// in the forward pass; dk and dv sum over queries and use the tiles transposed back, [queries, keys]. All five products
+// run on the unit in use (attention_panels.h). The units for bf16 take p and ds rounded to bf16; delta and ds are
+// computed in f32.
 #include <array>
 #include <limits>
 #include <type_traits>
@@ -55,12 +55,12 @@ class Backward {
   struct Workspace {
     // Of the kv head: sums [key panels][Dh, width].
     Acc *dk, *dv;
-    // Of a query head: [query tiles][Dh, width] and panels of Dh over all queries; a number a query.
+    // Of a query head: [query tiles][Dh, width] and panels of Dh over all queries; one number per query.
     Element *query, *dout, *query_rows, *dout_rows;
     Acc *dq, *delta, *lse;
     // Of a block of keys.
     Element *keys, *values, *key_rows;
-    // Of a tile of queries against a block of keys: [keys, queries]; and turned round: [key panels][queries, width].
+    // Of a tile of queries against a block of keys: [keys, queries]; and transposed back: [key panels][queries, width].
     ScoreTile<Unit> p, ds;
     Element *p_turned, *ds_turned;
     std::int64_t used;
@@ -84,7 +84,7 @@ class Backward {
     }
   };
 
-  // Elements of a panel of queries or of douts, of a sum [Dh, width], of a panel of probabilities turned round.
+  // Elements of a panel of queries or of douts, of a sum [Dh, width], of a transposed panel of probabilities.
   std::int64_t columns_size() const { return Unit::panel(width, shape_.width); }
   std::int64_t sum_size() const { return WidthPanels<Unit>::sum_size(shape_.width); }
   static constexpr std::int64_t turned_size = Unit::panel(width, query_block);
@@ -200,7 +200,7 @@ class Backward {
                                     work.dq + tile * sum_size());
   }
 
-  /// The tile turned round into rows [row, row + count) of the block's [queries, keys] panels, 0 for keys not visible.
+  /// Transposes the tile into rows [row, row + count) of the block's [queries, keys] panels, 0 for keys not visible.
   void turn(std::int64_t visible, std::int64_t count, std::int64_t row, const Workspace& work) const {
     for (std::int64_t i = 0; i < key_panels; ++i) {
       const std::int64_t keys = std::clamp<std::int64_t>(visible - i * width, 0, width);

@@ -1,11 +1,12 @@
-// Attention of a few queries with many keys, forward: generating text one token at a time, with keys and values kept
-// from the tokens before (nn/kv_cache.h).
+// Attention of a few queries with many keys, forward: for generating text one token at a time, with a cache of the
+// earlier keys and values (nn/kv_cache.h).
 //
-// The tiles of attention.cpp put queries side by side in vector lanes, of which one query would fill one, and copy keys
-// and values into panels first. Here a key's features lie in the lanes: a score is a dot product along memory. Bytes:
-// every key and value once, 2 Tk Hkv Dh of a sequence; that is all the time it should take. Keys come in blocks, which
-// stay in the first-level cache while every query that reads them has its turn: the few of each head, and all heads of
-// a group. Between blocks, sums are rescaled to the new maximum as in attention.cpp. The unit of work is a kv head.
+// The tiles of attention.cpp put queries side by side in vector lanes, where one query would fill one lane, and copy
+// keys and values into panels first. Here a key's features lie in the lanes: a score is a dot product along memory.
+// Bytes: every key and value once, 2 Tk Hkv Dh per sequence; the time should be that of reading them. Keys come in
+// blocks, which stay in the first-level cache for all queries that read them: the few queries of each head, for all
+// heads of a group. Between blocks, sums are rescaled to the new maximum as in attention.cpp. The unit of work is a kv
+// head.
 #include "core/cpu/attention_few.h"
 
 #include <cmath>
@@ -84,7 +85,7 @@ class FewQueries {
     std::fill_n(work.total, rows(), Acc{0});
   }
 
-  /// The keys of a block that a row sees; perhaps none.
+  /// The keys of a block that a row sees; possibly none.
   Range visible(std::int64_t batch, std::int64_t row, Range block) const {
     const std::int64_t query = row % shape_.queries;
     const std::int64_t begin = std::max(block.begin, shape_.first_seen(batch, query, 1));

@@ -6,7 +6,7 @@
 namespace trireme::cpu {
 
 bool suits_few_queries(const Tensor& q);
-/// As the kernel table's attention, for what suits_few_queries().
+/// The kernel table's attention, for a q with suits_few_queries(q).
 void attention_few(const Tensor& q, const Tensor& k, const Tensor& v, double scale, bool causal,
                    const Tensor& first_key, const Tensor& out, const Tensor& lse);
 

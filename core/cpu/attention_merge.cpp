@@ -1,6 +1,6 @@
 // Attention over a union of two disjoint sets of keys, from attention over each. With a = lse and b = part_lse,
 //   lse = log(e^a + e^b)     out = out e^(a - lse) + part e^(b - lse)
-// (Milakov and Gimelshein 2018; what ring attention does with every block that arrives). Each number of out is read and
+// (Milakov and Gimelshein 2018). Ring attention does this with every block that arrives. Each number of out is read and
 // written once. Read next: nn/ring_attention.cpp.
 #include <algorithm>
 #include <cmath>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::int64_t merge_grain = 4096;  // elements worth a thread
 
-/// The offset of element (b, t, h) or (b, h, t) of a tensor whose first three dims these are.
+/// The offset of element (i, j, k) in the first three dims of x.
 std::int64_t offset(const Tensor& x, std::int64_t i, std::int64_t j, std::int64_t k) {
   return i * x.strides()[0] + j * x.strides()[1] + k * x.strides()[2];
 }

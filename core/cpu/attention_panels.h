@@ -1,12 +1,11 @@
-// Heads, and tiles of probabilities, as operands of attention's products: panels of a unit (gemm_units.h).
+// Packs heads and tiles of probabilities into panels of a unit (gemm_units.h), the operands of attention's products.
 //
 // Queries or keys on the right-hand side of a product come in panels of Unit::columns; keys or Dh on the left-hand side
-// in pieces of at most Unit::rows. Where the unit's operands are of the type that sums are kept in, probabilities are
-// operands as they are, and the scale is put into q once. The units for bf16 take operands of bf16: q goes in as it is
-// in memory, and the scale onto the scores, for a rounded scale * q would be off in every one of them; probabilities
-// and their gradients are rounded. Steps beyond a matrix are zeros on both sides. A product may run on past the keys
-// that a tile of queries sees, to the end of a pair or group of steps: with p = 0 there, as for keys that only some of
-// its queries see.
+// in pieces of at most Unit::rows. If the unit's operands have the type of its sums, probabilities are operands as they
+// are, and q is scaled once. The units for bf16 take operands of bf16. There q is packed unscaled and the scores are
+// scaled, because rounding scale * q would put an error into every score; probabilities and their gradients are
+// rounded. Steps beyond a matrix are zeros on both sides. A product may run past the keys that a tile of queries sees,
+// to the end of a pair or group of steps. p is 0 there, as it is for keys that only some of the tile's queries see.
 // Read next: attention.cpp.
 #pragma once
 
@@ -102,8 +101,8 @@ struct WidthPanels {
   }
 };
 
-/// A tile [keys, queries] of scores, of a block of keys, and of what is made of them: the right-hand side of further
-/// products, as it is or turned round.
+/// A tile [keys, queries] of scores for one block of keys, or of values computed from them. It is the right-hand side
+/// of further products, as it is or transposed.
 template <class Unit>
 struct ScoreTile {
   using Sum = typename Unit::Sum;
@@ -121,7 +120,7 @@ struct ScoreTile {
     }
   }
 
-  /// Before panel() and turn(), once the first `keys` rows of sums are what they should be.
+  /// Call it when the first `keys` rows of sums are final, before panel() and turn().
   void finish(std::int64_t keys) const {
     if constexpr (!operands_are_sums<Unit>) {
       for (std::int64_t i = 0; i < keys * Unit::columns; ++i) rounded[i] = static_cast<bf16>(sums[i]);
@@ -136,7 +135,8 @@ struct ScoreTile {
       return packed;
     }
   }
-  /// [queries, columns] of `keys` keys from `first` on, zeros beyond, for sums over the first `queries` queries.
+  /// The transpose [queries, columns] of `keys` keys from `first` on, zeros beyond, for sums over the first `queries`
+  /// queries.
   void turn(std::int64_t first, std::int64_t keys, std::int64_t queries, Element* to) const {
     const std::int64_t from = first * Unit::columns;
     if constexpr (operands_are_sums<Unit>) {

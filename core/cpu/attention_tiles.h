@@ -1,9 +1,8 @@
-// What attention's forward and backward passes share besides panels: heads as matrices, who sees whom, and writing
-// results.
+// What attention's forward and backward passes share besides panels: heads as matrices, masks, and writing results.
 //
 // Both passes keep scores transposed, [keys, queries], with a tile's worth of queries side by side in vector lanes. The
-// softmax over keys is then plain vertical vector arithmetic, and a tile of probabilities is already the panel of B
-// that the product with the values wants: out^T [Dh, queries] = V^T P^T. Read next: attention_panels.h, attention.cpp.
+// softmax over keys then works lane by lane, and a tile of probabilities is already the panel of B for the product with
+// the values: out^T [Dh, queries] = V^T P^T. Read next: attention_panels.h, attention.cpp.
 #pragma once
 
 #include <algorithm>
@@ -52,9 +51,8 @@ struct AttentionShape {
 
   std::int64_t group() const { return heads / kv_heads; }  ///< query heads that read one kv head
   std::int64_t key_blocks() const { return divide_up(keys, key_block); }
-  std::int64_t flops() const {
-    return 4 * batch * heads * queries * keys * width;
-  }  ///< of the forward pass, not causal
+  /// Of the forward pass, not causal.
+  std::int64_t flops() const { return 4 * batch * heads * queries * keys * width; }
   /// Keys that query i sees: [0, seen(i)).
   std::int64_t seen(std::int64_t i) const {
     return causal ? std::clamp<std::int64_t>(i + keys - queries + 1, 0, keys) : keys;
@@ -83,9 +81,8 @@ void write_columns(const accumulate_t<T>* x, std::int64_t count, const HeadRows<
   }
 }
 
-/// Sets scores [keys, columns] of pairs that must not see each other to -infinity: column j, query first + j of
-/// sequence `batch`, against keys from seen(first + j) on and keys before its first_key. Row 0 is key `key`; `count`
-/// rows.
+/// Sets the scores [keys, columns] of masked pairs to -infinity. Column j is query first + j of sequence `batch`;
+/// masked are keys from seen(first + j) on and keys before its first_key. Row 0 is key `key`; there are `count` rows.
 template <int columns, class Acc>
 void mask_scores(const AttentionShape& shape, std::int64_t batch, std::int64_t first, std::int64_t key,
                  std::int64_t count, Acc* scores) {

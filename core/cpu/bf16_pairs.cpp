@@ -1,5 +1,5 @@
-// Compiled for AVX-512 BF16, and called only where the processor has it: nothing but the declarations and intrinsics is
-// included, so that no function that other files share is compiled for it.
+// Compiled for AVX-512 BF16, and called only if the processor has it. Includes only declarations and intrinsics, so
+// that no function shared with other files is compiled for it.
 #include "core/cpu/bf16_tiles.h"
 
 #if defined(__AVX512BF16__)
@@ -59,7 +59,7 @@ void pair_product_add(std::int64_t rows, std::int64_t pairs, const std::uint32_t
 namespace trireme::cpu {
 
 void pair_product(std::int64_t, std::int64_t, const std::uint32_t*, const std::uint32_t*, float*) {
-  __builtin_trap();  // no processor of this kind has the unit: processor.cpp never names it
+  __builtin_trap();  // no processor of this kind has the unit: processor.cpp never selects it
 }
 void pair_product_add(std::int64_t, std::int64_t, const std::uint32_t*, const std::uint32_t*, float*) {
   __builtin_trap();

@@ -1,10 +1,10 @@
-// The innermost loops of products of bf16 on processors that have instructions for them: what tile_product.h is for the
-// rest. Sums are kept in f32; subnormal numbers count as zero, as those instructions have it.
+// The innermost loops of products of bf16, for processors that have instructions for them; tile_product.h has the loop
+// for all others. Sums are kept in f32; these instructions treat subnormal numbers as zero.
 //
-// vdpbf16ps adds two products to each of 16 sums: a tile of 14 x 32 in 28 registers, a pair of A repeated across a
-// register. 2 x 14 x 32 multiply-adds for 2 loads and 14 broadcasts. tdpbf16ps multiplies a tile of 16 rows by 32 steps
-// of K with one of 32 steps by 16 columns, 16 x 16 x 32 multiply-adds: with four tiles of sums, each of A and B that is
-// loaded is used twice. Read next: pack_bf16.h (the panels), processor.h (which is used).
+// vdpbf16ps adds two products to each of 16 sums. A tile of 14 x 32 sums takes 28 registers, and a pair of A is
+// broadcast to one more: 2 x 14 x 32 multiply-adds for 2 loads and 14 broadcasts. tdpbf16ps multiplies a tile of 16
+// rows by 32 steps of K with a tile of 32 steps by 16 columns, 16 x 16 x 32 multiply-adds. With four tiles of sums,
+// each loaded tile of A and B is used twice. Read next: pack_bf16.h (the panels), processor.h (which is used).
 #pragma once
 
 #include <cstdint>
@@ -19,14 +19,14 @@ void pair_product_add(std::int64_t rows, std::int64_t pairs, const std::uint32_t
                       float* tile);
 
 inline constexpr int amx_tile_rows = 32, amx_tile_columns = 32;
-/// tile [32, 32] = the product of `groups` groups of 32 steps of K: a, b [groups, 2, 16, 16] pairs. AMX, which the
-/// calling thread must have set up; the other in plain C++.
+/// tile [32, 32] = the product of `groups` groups of 32 steps of K: a, b [groups, 2, 16, 16] pairs. The first uses AMX,
+/// which the calling thread must have set up; the second is plain C++.
 void amx_product(std::int64_t groups, const std::uint32_t* a, const std::uint32_t* b, float* tile);
 void software_amx_product(std::int64_t groups, const std::uint32_t* a, const std::uint32_t* b, float* tile);
 /// The same, added to what the tile holds.
 void amx_product_add(std::int64_t groups, const std::uint32_t* a, const std::uint32_t* b, float* tile);
 void software_amx_product_add(std::int64_t groups, const std::uint32_t* a, const std::uint32_t* b, float* tile);
-void set_up_amx();   ///< the calling thread's tiles: eight of 16 rows of 64 bytes
-void release_amx();  ///< so that the system need not save them
+void set_up_amx();   ///< configures the calling thread's tiles: eight of 16 rows of 64 bytes
+void release_amx();  ///< frees the tiles, so that the system need not save them
 
 }  // namespace trireme::cpu

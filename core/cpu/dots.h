@@ -1,11 +1,11 @@
-// Dot products along memory, several side by side: what is left of a product when one operand has few rows. Partial
-// sums are kept in the lanes of a vector and added up in a fixed order at the end, so that the bits depend on the
-// length only.
+// Dot products of contiguous rows, several side by side: for products in which one operand has few rows. Partial sums
+// are kept in the lanes of a vector and added up in a fixed order at the end, so that the bits depend on the length
+// only.
 //
-// One of the two rows, `a`, is in the accumulator's type and used again and again; the other, `b`, is read once, and to
-// keep up with memory it must be widened in few instructions. Two bf16 in a 32-bit word are two floats but for a shift
-// and a mask, in one vector all that stand at even places, in another those at odd ones. arrange_for_dots() puts a's
-// elements into that order, once. Read next: gemm_dots.cpp, attention_few.cpp.
+// Of the two rows, `a` has the accumulator's type and is used many times; `b` is read once, and must be widened in few
+// instructions to keep up with memory. A vector of 32-bit words holds two bf16 in each word: a shift gives the floats
+// at even places, a mask those at odd places. arrange_for_dots() puts a's elements into that order, once. Read next:
+// gemm_dots.cpp, attention_few.cpp.
 #pragma once
 
 #include <array>
@@ -58,7 +58,7 @@ std::array<Vector<T>, step_vectors<In>> load_step(const In* b) {
   }
 }
 
-/// Puts a row of a, which the other operand is of type In, into the order that dots() wants. In place; once.
+/// Puts a row of a into the order that dots() needs when b has type In. In place; call it once.
 template <class In, class T>
 void arrange_for_dots(std::int64_t depth, T* a) {
   if constexpr (step_vectors<In> == 2) {
@@ -73,7 +73,7 @@ void arrange_for_dots(std::int64_t depth, T* a) {
 }
 
 /// result[i * result_stride + j] = dot(row i of a, row j of b) for `rows` x `columns` of them; a is dense [rows,
-/// depth], arranged. `ahead`: how many elements of b further on memory will be needed next; 0: not known.
+/// depth], arranged. `ahead`: the distance in elements of b to the memory that will be needed next; 0: not known.
 template <int rows, int columns, class T, class In>
 void dots(std::int64_t depth, const T* a, const In* b, std::int64_t b_stride, T* result, std::int64_t result_stride,
           std::int64_t ahead = 0) {

@@ -46,14 +46,14 @@ void random_words(std::uint64_t seed, std::uint64_t stream, std::uint64_t first,
 
 struct Mask {
   std::uint64_t seed, stream;
-  std::uint32_t threshold;  // a word's upper 24 bits k keep when k / 2^24 >= p
+  std::uint32_t threshold;  // an element is kept if its word's upper 24 bits k have k / 2^24 >= p
 
   Mask(std::uint64_t seed_, std::uint64_t stream_, double p)
       : seed(seed_), stream(stream_), threshold(static_cast<std::uint32_t>(std::ceil(p * 0x1p24))) {}
   bool keeps(std::uint32_t word) const { return (word >> 8) >= threshold; }
 };
 
-// n neighbours whose first has global index `element`.
+// n neighbouring elements, the first with global index `element`.
 template <class T, class A = accumulate_t<T>>
 void dropout_run(const Mask& mask, A scale, std::uint64_t element, const T* x, T* y, std::int64_t n) {
   alignas(64) std::uint32_t words[4 * batch];

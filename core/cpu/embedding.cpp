@@ -9,7 +9,7 @@ namespace trireme::cpu {
 namespace {
 
 constexpr std::int64_t embedding_grain = 32768;  // elements worth a thread
-constexpr std::int64_t column_block = 16;        // columns in the unit backward is split by: a cache line of floats
+constexpr std::int64_t column_block = 16;        // columns; backward is split in multiples of it: a cache line
 
 }  // namespace
 

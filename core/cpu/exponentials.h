@@ -1,6 +1,7 @@
 // The maximum of a row and the sum of exp(x - maximum), in one pass over memory: what softmax and cross-entropy
 // normalise by.
-// Online normalisation (Milakov and Gimelshein 2018), a chunk at a time: the chunk is in L1 when it is read again.
+// Online normalisation (Milakov and Gimelshein 2018), a chunk at a time: a chunk is still in L1 when it is read again.
+// Read next: core/cpu/softmax.cpp, core/cpu/cross_entropy.cpp.
 #pragma once
 
 #include <cmath>

@@ -109,7 +109,7 @@ struct Batch {
   }
 };
 
-/// x @ weight for x [.., M, K] with dense leading dims is one product of [.. * M, K]: true when rows continue.
+/// x @ weight for x [.., M, K] with dense leading dims is one product of [.. * M, K]: true if the rows continue.
 bool rows_continue(const Tensor& x) {
   for (int dim = x.dims() - 3; dim >= 0; --dim) {
     if (x.size(dim) != 1 && x.strides()[dim] != x.strides()[dim + 1] * x.size(dim + 1)) return false;
@@ -126,7 +126,7 @@ bool repeats(const Tensor& x) {
 
 void run_batch(const ProductKernel& kernel, const Product& first, const Batch& batch, int team) {
   const MemoryScope scope(MemoryCategory::workspace);
-  // Enough matrices to go round: one thread to a matrix. Otherwise the whole team works on each in turn.
+  // With enough matrices, one thread computes each. Otherwise the whole team works on each in turn.
   const bool split_batch = batch.count >= team && team > 1;
   const auto bytes = static_cast<std::int64_t>((kernel.workspace_bytes(first, split_batch ? 1 : team) + 63) / 64 * 64);
   const Tensor workspace = Tensor::empty({bytes * (split_batch ? team : 1)}, DType::u8);
@@ -155,7 +155,7 @@ Epilogue epilogue_of(const GemmOptions& options) {
           .residual = address(options.residual)};
 }
 
-/// Where b's panels are kept, if they are.
+/// The kept copy of b's panels; null if they are not kept.
 PackedWeights::Copy* kept_panels(const ProductKernel& kernel, const Product& product, const Tensor& b) {
   PackedWeights* const weights = PackedWeights::current();
   if (weights == nullptr || kernel.packed_b_bytes == nullptr) return nullptr;

@@ -1,7 +1,8 @@
-// What the matrix products of this folder share: one product of two matrices, already freed of Tensor and batch.
+// What the matrix products of this folder share: one product of two plain matrices, without Tensor and batch.
 //
 // gemm.cpp and gemm_grouped.cpp turn the kernel table's entries into these; gemm_packed.cpp and gemm_dots.cpp compute
-// them, or other people's kernels do: gemm_eigen.cpp, gemm_libraries.cpp.
+// them, or third-party kernels do: gemm_eigen.cpp, gemm_libraries.cpp.
+// Read next: core/cpu/gemm.cpp.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +14,7 @@
 
 namespace trireme::cpu {
 
-/// A matrix somewhere in memory; strides in elements, may be 0 to repeat.
+/// A matrix in memory; strides are in elements, 0 repeats.
 struct MatrixView {
   void* data = nullptr;
   DType dtype = DType::f32;
@@ -37,8 +38,8 @@ struct Epilogue {
   const void* residual = nullptr;
 };
 
-/// c = alpha a b + beta c + bias, and the epilogue of that, if there is one. a [M, K], b [K, N], c [M, N] with column
-/// stride 1; bias [N] or null.
+/// c = alpha a b + beta c + bias, then the epilogue, if there is one. a [M, K], b [K, N], c [M, N] with column stride
+/// 1; bias [N] or null.
 struct Product {
   MatrixView a, b, c;
   double alpha = 1, beta = 0;
@@ -49,11 +50,11 @@ struct Product {
   bool packed_b_filled = false;  ///< otherwise this product fills them
 };
 
-/// A way to compute products. `team` threads take part, 1 when the caller is itself one of a team.
+/// One implementation of products. `team` threads take part; 1 if the caller is itself a member of a team.
 struct ProductKernel {
   void (*multiply)(const Product& product, int team, std::byte* workspace);
   std::size_t (*workspace_bytes)(const Product& product, int team);  ///< what `workspace` must hold, 64-byte aligned
-  std::size_t (*packed_b_bytes)(const Product& product) = nullptr;   ///< 0, and null: it takes no panels that are kept
+  std::size_t (*packed_b_bytes)(const Product& product) = nullptr;   ///< 0 or null: it cannot use kept panels
   bool (*takes_epilogue)(const Product& product) = nullptr;          ///< null: never
 };
 
@@ -61,7 +62,7 @@ extern const ProductKernel packed_product;  ///< our own: gemm_packed.cpp
 extern const ProductKernel dots_product;    ///< our own, for few rows: gemm_dots.cpp; only where suits_dots()
 bool suits_dots(const Product& product);
 extern const ProductKernel eigen_product;  ///< gemm_eigen.cpp
-/// Libraries that may be installed or not, which is found out on the first of these calls: gemm_libraries.cpp.
+/// Optional libraries; the first of these calls finds out whether they are installed: gemm_libraries.cpp.
 extern const ProductKernel openblas_product, onednn_product;
 bool has_openblas();
 bool has_onednn();

@@ -1,8 +1,8 @@
-// A product by somebody else's kernel, which computes on one thread: what Eigen, OpenBLAS and oneDNN have in common.
+// A product by a third-party kernel that computes on one thread: the common part of Eigen, OpenBLAS and oneDNN.
 //
-// Such kernels may change the order of a sum with the place of an element in its tile, so C is cut into blocks whose
-// size does not depend on the number of threads, and each block is one product on one thread. Operands that the kernel
-// cannot read where they lie are copied first, 16-bit ones as float; and sums that C cannot hold are kept beside it.
+// In such kernels the order of a sum may depend on the element's place in its tile. So C is cut into blocks whose size
+// does not depend on the number of threads, and each block is one product on one thread. Operands that the kernel
+// cannot read in place are copied first, 16-bit ones as float. Sums that C cannot hold are kept in a separate buffer.
 // Read next: gemm_eigen.cpp, gemm_libraries.cpp.
 #pragma once
 
@@ -50,7 +50,7 @@ class BlockedProduct {
     });
   }
 
-  /// In: dtype of a and b here; Given: what it was, and that of the bias.
+  /// In: dtype of a and b here; Given: their dtype before they were copied, and the bias's dtype.
   template <class In, class Given>
   static void multiply_into_c(const Product& p, const MatrixView& a, const MatrixView& b, std::byte* memory) {
     using Sum = accumulate_t<Given>;
@@ -95,7 +95,7 @@ class BlockedProduct {
     }
   }
 
-  /// c = value + beta c + bias, with conversion; beta is 0 or value already holds c's part when `from` is c itself.
+  /// c = from + beta c + bias, with conversion. When `from` is c itself, it includes beta c already.
   template <class T, class C, class Bias>
   static void finish(const MatrixView& from, const Product& product) {
     const auto* bias = static_cast<const Bias*>(product.bias);
@@ -115,7 +115,7 @@ class BlockedProduct {
     });
   }
 
-  /// Kernels want one stride of 1 and the other at least the extent.
+  /// Kernels need one stride of 1 and the other at least the extent.
   static bool is_dense(const MatrixView& x) {
     return (x.column_stride == 1 && x.row_stride >= x.columns) || (x.row_stride == 1 && x.column_stride >= x.rows);
   }

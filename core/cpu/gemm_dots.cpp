@@ -1,4 +1,4 @@
-// A product of few rows with a transposed matrix, y = x W^T: generating text one token at a time.
+// A product of few rows with a transposed matrix, y = x W^T: for generating text one token at a time.
 //
 // Every element of W is used only a few times, so the time is that of reading W, and copying it into panels first would
 // double that. Each element of C is a dot product along memory instead: a vector of partial sums over K, added up in a
@@ -30,7 +30,7 @@ void column_of_dots(const Product& p, const T* a, std::int64_t column) {
     for (std::int64_t j = 0; j < columns;) {
       T* to = result + i * column_group + j;
       if (columns == column_group) {
-        // The next group of columns follows in memory; some processors do not see that by themselves at its full speed.
+        // The next group of columns follows in memory; some processors do not prefetch it at full speed by themselves.
         const std::int64_t ahead = i == 0 ? column_group * stride : 0;
         many ? dots<row_group, column_group>(depth, a + i * depth, b, stride, to, column_group, ahead)
              : dots<1, column_group>(depth, a + i * depth, b, stride, to, column_group, ahead);

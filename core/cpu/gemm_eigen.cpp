@@ -1,10 +1,10 @@
-// Matrix products through Eigen: portable, always there, and a peer that our own product (gemm_packed.cpp) is measured
-// and tested against. Read next: gemm_blocks.h, which cuts a product into those of here.
+// Matrix products by Eigen: portable, always available, and a reference for measuring and testing our own product
+// (gemm_packed.cpp). Read next: gemm_blocks.h, which cuts a product into blocks.
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // false alarms in GCC 12's own AVX-512 header
 #pragma GCC diagnostic ignored "-Wuninitialized"        // the same, under sanitizers
 #endif
-#define EIGEN_DONT_PARALLELIZE  // the team is ours to split
+#define EIGEN_DONT_PARALLELIZE  // our own team splits the work
 #include <Eigen/Core>
 
 #include "core/cpu/gemm_blocks.h"

@@ -1,9 +1,9 @@
-// The products of a mixture of experts: rows are sorted by group, and each group's meet a matrix of their own, or their
-// sum makes one. 2 R K N FLOPs over all groups.
+// The products of a mixture of experts: rows are sorted by group; each group's rows are multiplied by the group's own
+// matrix, or their products are summed into one. 2 R K N FLOPs over all groups.
 //
-// A large product keeps all threads busy, and gets them. Small ones, of which a model with many experts has many, are
-// shared out instead, each whole to one thread, in one pass: waking the team once for each would cost more than it
-// saves. A product's bits do not depend on its threads, and so neither on how groups are shared out.
+// A large product is computed by all threads together. Small ones, of which a model with many experts has many, are
+// shared out in one pass, each to one thread: waking the team once for each would cost more than it saves. A product's
+// bits do not depend on the number of its threads, so they do not depend on how groups are shared out.
 // Read next: core/cpu/gemm.h.
 #include <algorithm>
 #include <vector>
@@ -20,7 +20,7 @@ constexpr std::int64_t large_flops = 1 << 24;  // some 200 us of one core's work
 
 std::int64_t flops(const Product& p) { return 2 * p.c.rows * p.c.columns * p.a.columns; }
 
-/// Memory for `team` products at a time, and what each may use of it.
+/// Memory for several products at a time, and the bytes of it that each may use.
 struct Workspace {
   Tensor memory;
   std::int64_t each;
@@ -45,7 +45,7 @@ void multiply_together(const std::vector<Product>& products) {
   for (const Product& product : products) selected_product().multiply(product, team, workspace.of(0));
 }
 
-/// Each by one thread: a thread takes a run of products with about as many FLOPs as another's.
+/// Each by one thread: every thread takes a run of products with about the same number of FLOPs.
 void multiply_apart(const std::vector<Product>& products) {
   std::vector<std::int64_t> ends;  // FLOPs up to the end of each
   std::int64_t all = 0;

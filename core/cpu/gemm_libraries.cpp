@@ -1,7 +1,7 @@
-// Matrix products by libraries that may be installed: OpenBLAS and oneDNN, to compare our own with.
+// Matrix products by optional libraries, OpenBLAS and oneDNN, to compare our own with.
 //
-// Nothing of them is needed to build: a library is loaded when its product is selected (CBLAS and oneDNN's C interface,
-// "Matrix multiplication functions"). It is told to compute on the calling thread alone, and the team is ours to split.
+// They are not needed to build: a library is loaded when its product is selected (CBLAS and oneDNN's C interface,
+// "Matrix multiplication functions"). It is set to compute on the calling thread alone; our own team splits the work.
 // Read next: gemm_blocks.h.
 #include <dlfcn.h>
 
@@ -24,7 +24,7 @@ class Loaded {
   }
   explicit operator bool() const { return handle_ != nullptr; }
 
-  /// Null where the library has no such function.
+  /// Null if the library has no such function.
   template <class Function>
   Function* find(const char* name) const {
     return handle_ == nullptr ? nullptr : reinterpret_cast<Function*>(dlsym(handle_, name));
@@ -34,8 +34,8 @@ class Loaded {
   void* handle_ = nullptr;
 };
 
-/// As row-major interfaces name an operand: where it begins, whether it lies transposed, the distance of its rows
-/// there.
+/// An operand as row-major interfaces describe it: its address, whether it is stored transposed, and the distance of
+/// the stored rows.
 template <class T>
 struct Operand {
   const T* data;
@@ -62,7 +62,7 @@ struct OpenBlas {
   }
 
   OpenBlas() {
-    setenv("OPENBLAS_NUM_THREADS", "1", 0);  // before it is loaded: it would begin threads of its own, for good
+    setenv("OPENBLAS_NUM_THREADS", "1", 0);  // before it is loaded: else it would start threads that never end
     const Loaded library({"libopenblas.so.0", "libopenblas.so"});
     sgemm = library.find<Gemm<float>>("cblas_sgemm");
     dgemm = library.find<Gemm<double>>("cblas_dgemm");
@@ -95,7 +95,7 @@ struct OneDnn {
   using Dim = std::int64_t;
   template <class In>
   using Gemm = int(char a_turned, char b_turned, Dim m, Dim n, Dim k, float alpha, const In* a, Dim lda, const In* b,
-                   Dim ldb, float beta, float* c, Dim ldc);  // 0 when all is well
+                   Dim ldb, float beta, float* c, Dim ldc);  // 0 on success
 
   Gemm<float>* sgemm = nullptr;
   Gemm<bf16>* bgemm = nullptr;  // not in its manual

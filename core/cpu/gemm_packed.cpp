@@ -1,4 +1,4 @@
-// Our own matrix product. 2 M N K FLOPs; reads A and B once a block, writes C once a block of K.
+// Our own matrix product. 2 M N K FLOPs; reads A and B once per block, writes C once per block of K.
 //
 // The loops around the tile product (tile_product.h), outermost first, as in BLIS (Van Zee and van de Geijn, TOMS
 // 2015):
@@ -9,12 +9,12 @@
 //   the own operand     the larger one, packed by the thread that uses it, in blocks that stay in its second-level
 //                       cache and never cross to another core;
 //   tiles               a panel of the shared operand against each panel of the own one.
-// With few rows, as in a small batch, A is the smaller: then weights pass through a second-level cache once, which is
-// what keeps those products from being as slow as the copying of weights. Block extents depend on the shape alone, and
-// an element of C adds its blocks of K in order, so every number of threads gives the same bits. Where B is the own
-// operand and its columns lie side by side, the first tile that multiplies a panel packs it: waiting for memory is then
-// no time of its own. alpha, beta, bias and the conversion to C's dtype happen as a finished tile leaves its buffer;
-// where they change nothing, it goes from registers to C.
+// With few rows, as in a small batch, A is the smaller. Weights then pass through a second-level cache only once;
+// otherwise such a product would be as slow as copying the weights. Block extents depend on the shape alone, and an
+// element of C adds its blocks of K in order, so every number of threads gives the same bits. If B is the own operand
+// and its columns lie side by side, the first tile that multiplies a panel also packs it, so that waiting for memory
+// overlaps with computing. alpha, beta, bias and the conversion to C's dtype are applied when a finished tile leaves
+// its buffer; if they change nothing, the tile goes from registers to C.
 // Read next: gemm_units.h.
 #include <algorithm>
 #include <array>
@@ -30,7 +30,7 @@ constexpr std::int64_t depth_block_bytes = 4096;      // of a row of A or a colu
 constexpr std::int64_t own_block_bytes = 320 << 10;   // packed at once by one thread for itself
 constexpr std::int64_t shared_block_bytes = 4 << 20;  // packed at once by the team
 
-/// An operand's rows (of A) or columns (of B) as the pieces that one panel holds.
+/// Cuts an operand's rows (of A) or columns (of B) into pieces, one per panel.
 struct Cut {
   std::int64_t extent, most;  // in all; in one piece
   bool even;                  // pieces differ by one at most; otherwise all are full but the last
@@ -82,7 +82,7 @@ struct Plan {
   std::size_t bytes(int team) const {
     return static_cast<std::size_t>((part_shared() + part_sums() + part_own() * team) * size);
   }
-  /// Of B in panels, whole: [depth_blocks, b.count(), panel_of_b()]. Whatever the rows of A.
+  /// All of B in panels: [depth_blocks, b.count(), panel_of_b()], for any number of rows of A.
   std::int64_t panel_of_b() const { return round_up(Unit::panel(b.most, most_depth)); }
   std::size_t packed_b_bytes() const {
     return static_cast<std::size_t>(depth_blocks * b.count() * panel_of_b() * size);
@@ -144,7 +144,7 @@ class Fetch {
   std::int64_t run_ = 0, at_ = 0;
 };
 
-/// One product, seen by one member of the team.
+/// One member's part of a product.
 template <class Unit, class In, class Out>
 class Multiplication {
   using T = typename Unit::Sum;
@@ -170,7 +170,7 @@ class Multiplication {
       const Range mine = part_of(shared.size(), grid.shared_parts, member_ % grid.shared_parts);
       const Range own = part_of(plan_.own.count(), grid.own_parts, member_ / grid.shared_parts);
       for (std::int64_t k = 0; k < plan_.depth_blocks; ++k) {
-        if (block + k > 0) team::barrier(team_);  // nobody still reads the block about to be overwritten
+        if (block + k > 0) team::barrier(team_);  // all have read the block that is now overwritten
         const Range depth = part_of(plan_.depth, plan_.depth_blocks, k);
         if (!keeps_shared()) {
           const Range packed = part_of(shared.size(), team_, member_);
@@ -242,15 +242,15 @@ class Multiplication {
   }
 
   /// Whether piece i of the own operand is packed by the first tile that multiplies it: columns of B that lie side by
-  /// side, as in a panel. Not rows of A that do: they are 56 bytes a step, across lines, and with many steps it was
-  /// slower.
+  /// side, as in a panel. Not so rows of A that lie side by side: a step of them is 56 bytes, across cache lines, and
+  /// with many steps it was slower.
   bool packs_in_passing(std::int64_t i) const {
     return Unit::packs_in_passing && !keeps_own() && plan_.share_a && p_.b.column_stride == 1 &&
            plan_.b.piece(i).size() == width;
   }
 
-  /// Piece `s` of all the shared operand's, `local` in the packed block, against piece `i` of the own one, whose panel
-  /// is filled now if `packing`.
+  /// Multiplies piece `s` of the shared operand, piece `local` of the packed block, by piece `i` of the own operand,
+  /// whose panel is packed now if `packing`.
   void multiply_tile(std::int64_t s, std::int64_t local, std::int64_t i, Element* own_panel, std::int64_t k,
                      bool packing) {
     alignas(64) std::array<T, Plan<Unit>::tile> sum;
@@ -275,7 +275,7 @@ class Multiplication {
     leave(rows, columns, sums_ + (local * plan_.own.count() + i) * Plan<Unit>::tile, k, sum.data());
   }
 
-  /// C itself, where leave() would only store or add; otherwise `buffer`, for leave() to take it from.
+  /// C itself, if leave() would only store or add; otherwise `buffer`, from which leave() takes the tile.
   TilePlace<T> place_of(Range rows, Range columns, std::int64_t k, T* buffer) const {
     const double beta = k == 0 ? p_.beta : 1.0;
     const bool finished = k == plan_.depth_blocks - 1 && (p_.bias != nullptr || !finish_.nothing());
@@ -294,7 +294,7 @@ class Multiplication {
                                : p_.a.block(extent.begin, depth.begin, extent.size(), depth.size()));
   }
 
-  /// The tile's place in C is on its way from memory while the tile is computed.
+  /// Prefetches the tile's place in C while the tile is computed.
   void prefetch(Range rows, Range columns) const {
     constexpr std::int64_t line = 64 / static_cast<std::int64_t>(sizeof(Out));
     for (std::int64_t i = rows.begin; i < rows.end; ++i) {
@@ -303,7 +303,7 @@ class Multiplication {
     }
   }
 
-  /// A finished tile joins C, or its partial sums while blocks of K are still to come.
+  /// Writes a finished tile to C, or adds it to the partial sums while blocks of K are still to come.
   void leave(Range rows, Range columns, T* sums, std::int64_t k, T* tile) {
     const T alpha = static_cast<T>(p_.alpha);
     const bool first = k == 0, last = k == plan_.depth_blocks - 1;
@@ -384,7 +384,7 @@ std::size_t packed_b_bytes(const Product& product) {
   });
 }
 
-/// A result that stays in the caches is finished faster by kernels of its own, which see long rows of it.
+/// If the result stays in the caches, separate kernels are faster, because they work on long rows.
 bool takes_epilogue(const Product& product) {
   constexpr std::int64_t least = 1 << 20;  // elements
   return !suits_dots(product) && product.c.rows * product.c.columns >= least;

@@ -1,6 +1,6 @@
-// What multiplies panels, in gemm_packed.cpp and in attention (attention_panels.h): the size of a tile, the layout of
-// panels, packing, and the product of two panels, or that product added to a tile. One unit for every element type, and
-// more for bf16 (processor.h). A unit multiplies on the thread that made an object of it, while that lives.
+// Units multiply panels, in gemm_packed.cpp and in attention (attention_panels.h). A unit defines the size of a tile,
+// the layout of panels, packing, and the product of two panels, stored in or added to a tile. There is one unit for
+// every element type, and several for bf16 (processor.h). A thread must hold an object of the unit while it multiplies.
 // Read next: tile_product.h, bf16_tiles.h.
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace trireme::cpu {
 
-/// Vectors of the type sums are kept in; 16-bit elements are widened as they are packed.
+/// Vectors of the sums' type; 16-bit elements are widened as they are packed.
 template <class In>
 struct VectorUnit {
   using Sum = accumulate_t<In>;
@@ -22,7 +22,7 @@ struct VectorUnit {
   static constexpr int steps = 1;  ///< of K in an Element
   static constexpr int rows = tile_rows, columns = tile_columns<Sum>;
   static constexpr bool whole = false;  ///< whether a product writes all rows of its tile, not only as many as A has
-  /// Whether B can be packed while it is multiplied, and tiles can go straight to C: elements are copied as they are.
+  /// Whether B can be packed while it is multiplied, and tiles can go straight to C: if elements need no conversion.
   static constexpr bool packs_in_passing = std::is_same_v<In, Sum>;
   /// Elements to reserve for a panel.
   static constexpr std::int64_t panel(std::int64_t width, std::int64_t depth) { return panel_size<Sum>(width, depth); }
@@ -59,7 +59,7 @@ struct PairUnit {
   }
 };
 
-/// AMX, or its imitation. Tiles are whole: rows and steps beyond the product are zeros.
+/// AMX, or its emulation in software. Tiles are whole: rows and steps beyond the product are zeros.
 template <bool software>
 struct TileUnit {
   using Sum = float;
@@ -91,7 +91,7 @@ struct TileUnit {
   TileUnit& operator=(const TileUnit&) = delete;
 };
 
-/// Calls f(TypeTag<unit>{}) with the one in use for elements of In.
+/// Calls f(TypeTag<unit>{}) with the unit in use for elements of In.
 template <class In, class F>
 decltype(auto) visit_unit(F&& f) {
   if constexpr (std::is_same_v<In, bf16>) {

@@ -1,5 +1,6 @@
-// The last step of a product: alpha, beta, bias and the conversion to C's dtype, one row of a tile at a time; and what
-// follows that, once a row of the tile is complete.
+// The last step of a product: alpha, beta, bias and the conversion to C's dtype, one row of a tile at a time; then the
+// epilogue, on a whole tile.
+// Read next: core/cpu/gemm_packed.cpp.
 #pragma once
 
 #include <algorithm>
@@ -27,8 +28,8 @@ template <class Out, class In, class T>
   }
 }
 
-/// A product's epilogue on tiles of sums and biases. It rounds to T after each step, and so gives the bits of
-/// core/gemm_steps.h; what it saves is their passes over memory, and so it is used where the result is large.
+/// A product's epilogue, applied to tiles of sums with the bias added. It rounds to T after each step, so it gives the
+/// same bits as core/gemm_steps.h. It saves the extra passes over memory, so it is used where the result is large.
 template <class T>
 class Finish {
  public:
@@ -43,8 +44,9 @@ class Finish {
   }
   bool nothing() const { return epilogue_ == nullptr; }
 
-  /// values [rows, columns], dense: a tile's sums and biases, which belong into c from `c` on, rows `stride` apart. All
-  /// at once, as an activation of a few elements is a wait for its own arithmetic.
+  /// values [rows, columns], dense: a tile of sums with the bias, to be stored in c from `c` on, rows `stride` apart.
+  /// Takes the whole tile at once: an activation of only a few elements would wait for the latency of its own
+  /// arithmetic.
   template <std::size_t most>
   void tile(std::int64_t rows, std::int64_t columns, const T* c, std::int64_t stride,
             std::array<T, most>& values) const {
@@ -78,7 +80,7 @@ class Finish {
   UnaryBackwardRow<T> derivative_ = nullptr;
 };
 
-/// Calls f(TypeTag<In>{}, TypeTag<Out>{}) with the dtypes of a product: c has a's, or the one sums are kept in.
+/// Calls f(TypeTag<In>{}, TypeTag<Out>{}) with the dtypes of a product: c has a's dtype, or that of the sums.
 template <class F>
 void visit_product(const Product& product, F&& f) {
   visit_floating(product.a.dtype, "gemm", [&](auto in) {

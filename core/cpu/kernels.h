@@ -1,4 +1,4 @@
-// The CPU kernels behind core/kernels.h, where each one's contract stands. One family a file in this folder.
+// The CPU kernels behind core/kernels.h, which states their contracts. Each family has a file in this folder.
 #pragma once
 
 #include "core/kernels.h"

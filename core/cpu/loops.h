@@ -19,7 +19,7 @@
 
 namespace trireme::cpu {
 
-/// An element in the type arithmetic on it is done in.
+/// An element, converted to the type in which arithmetic on it is done.
 template <class T>
 accumulate_t<T> widen(T x) {
   return static_cast<accumulate_t<T>>(x);
@@ -82,7 +82,7 @@ accumulate_t<T> sum(const T* x, std::int64_t n) {
       n, [](auto v) { return v; }, x);
 }
 
-/// The larger of two scalars or Vectors; NaN when one is.
+/// The larger of two scalars or Vectors; NaN if one of them is.
 template <class V>
 V larger(V a, V b) {
   return (a > b) | (a != a) ? a : b;  // NOLINT(misc-redundant-expression): a != a finds NaN
@@ -117,7 +117,7 @@ void map(std::int64_t n, F&& f, T* y, const X*... x) {
   for (std::int64_t i = 0; i < n; ++i) y[i] = static_cast<T>(f(static_cast<A>(widen(x[i]))...));
 }
 
-/// Elements in the unit work on dense tensors is split by: boundaries between threads never fall inside a vector.
+/// Work on dense tensors is split in multiples of this many elements: thread boundaries never fall inside a vector.
 inline constexpr std::int64_t block_elements = 1024;
 
 /// parallel_for over [0, n) with boundaries at multiples of block_elements; `grain` in elements.
@@ -129,7 +129,7 @@ void parallel_elements(std::int64_t n, std::int64_t grain, Body&& body) {
   });
 }
 
-/// Rows a thread must have so that starting it pays: `elements` is the work worth a thread.
+/// The least rows per thread for which starting it pays; `elements` is the work worth a thread.
 inline std::int64_t row_grain(std::int64_t columns, std::int64_t elements) {
   return std::max<std::int64_t>(1, elements / std::max<std::int64_t>(columns, 1));
 }

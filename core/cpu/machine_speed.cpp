@@ -19,7 +19,7 @@ using Clock = std::chrono::steady_clock;
 volatile float source = 0.5F;      // unknown to the compiler, so that no chain is folded into another
 thread_local volatile float sink;  // so that sums are computed; each thread has its own
 
-/// Seconds of the fastest of some calls of body(member, members) on all threads at once.
+/// Seconds of the fastest of `tries` calls of body(member, members) on all threads at once.
 template <class Body>
 double fastest(int team, int tries, const Body& body) {
   double best = 1e9;

@@ -9,8 +9,7 @@
 namespace trireme::cpu {
 namespace {
 
-constexpr std::int64_t copy_grain =
-    32768;  // elements: a thread moves fewer than this faster than a second one wakes up
+constexpr std::int64_t copy_grain = 32768;  // elements: moving fewer takes less time than waking a second thread
 
 // The 16-bit formats convert through float; everything else converts as C++ does.
 template <class To, class From>
@@ -42,7 +41,7 @@ void copy_run(const From* x, std::int64_t x_stride, To* y, std::int64_t y_stride
   }
 }
 
-// The dim along which x is contiguous when y is contiguous along another, the last: a transposed copy. -1 otherwise.
+// For a transposed copy, in which y is contiguous along its last dim and x along another, that dim of x; else -1.
 int transposed_dim(const Layout<2>& layout) {
   if (layout.inner_stride(1) != 1 || layout.inner_stride(0) == 1) return -1;
   for (int dim = 0; dim + 1 < layout.dims; ++dim) {

@@ -1,6 +1,7 @@
 // Layer norm (Ba et al. 2016) and RMS norm (Zhang and Sennrich 2019) over the last dim, forward and backward.
 // Bytes: forward reads x and writes y; backward reads x and dy and writes dx; a row stays in L1 between its passes.
-// The gradients of gamma and beta are summed per block of rows, cut by shape alone, and the blocks then in order.
+// The gradients of gamma and beta are summed per block of rows, then over blocks in order; the shape alone sets the
+// blocks.
 #include <cmath>
 
 #include "core/cpu/kernels.h"

@@ -1,4 +1,4 @@
-// The normal distribution and its density, which GELU and its gradient are made of, in a form that becomes vector code.
+// The normal distribution and its density, for GELU and its gradient, in a form that the compiler vectorises.
 // Read next: core/cpu/vector_math.h (exp), core/cpu/elementwise.cpp (GELU).
 #pragma once
 
@@ -16,8 +16,9 @@ struct NormalPoint {
 };
 
 /// Phi and phi from one exponential. The tail is Phi(-|x|) = exp(-x^2 / 2) Q(|x|); Q falls smoothly from 1/2, and in
-/// s = |x| / (1 + 0.23 |x|) a polynomial of degree 8 meets it within 6e-8 relative on |x| <= 14 (a minimax fit by
-/// Lawson's iteration), beyond which floats hold no tail. Computing the tail directly keeps digits that 1 + erf loses.
+/// s = |x| / (1 + 0.23 |x|) a polynomial of degree 8 approximates it within 6e-8 relative on |x| <= 14 (a minimax fit
+/// by Lawson's iteration), beyond which floats hold no tail. Computing the tail directly keeps digits that 1 + erf
+/// loses.
 inline NormalPoint<float> normal_point(float x) {
   const float magnitude = std::fabs(x), a = magnitude > 15.0F ? 15.0F : magnitude;
   const float s = a / multiply_add(a, 0.23F, 1.0F);

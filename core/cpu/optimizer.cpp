@@ -57,7 +57,7 @@ void sgd_momentum_range(const Sgd c, const float* gradient, float* weight, float
   }
 }
 
-/// A tensor of the host in T, if defined: what throws must do so before the team starts.
+/// The data of a host tensor; null if undefined. It must throw here, before the team starts.
 template <class T>
 T* host_data(const Tensor& x) {
   return x.defined() ? x.data<T>() : nullptr;

@@ -68,7 +68,7 @@ void pack_transposed(const Strip<From>& from, T* to) {
       }
       transpose<T>(block[group]);
     }
-    // Where width is no multiple of the lanes, a store spills into the next step of k, which is written after it.
+    // If width is not a multiple of the lanes, a store spills into the next step of k, which is written after it.
 #pragma GCC unroll 16
     for (int i = 0; i < n; ++i) {
 #pragma GCC unroll 4

@@ -1,7 +1,8 @@
 // Panels: strips of a matrix copied so that tile_product.h reads them front to back.
 //
-// A panel is [depth, width], the dim that a tile is as wide as innermost. Packing reads each element once, converts
-// 16-bit ones to float on the way, and makes every transpose the same to the tile product.
+// A panel is [depth, width]; the innermost dim has the width of a tile. Packing reads each element once and converts
+// 16-bit ones to float. The tile product sees the same layout for every transpose.
+// Read next: core/cpu/tile_product.h.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +12,7 @@
 
 namespace trireme::cpu {
 
-/// `count` x `depth` elements somewhere: element (i, k) is at data[i * stride + k * depth_stride].
+/// `count` x `depth` elements in memory: element (i, k) is at data[i * stride + k * depth_stride].
 template <class From>
 struct Strip {
   const From* data;

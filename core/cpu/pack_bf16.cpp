@@ -76,7 +76,7 @@ std::uint32_t bits(const Strip<bf16>& s, std::int64_t i, std::int64_t k) {
 
 bool along_depth(const Strip<bf16>& s) { return s.depth_stride == 1; }
 
-/// 16 rows from i on, one after the other: 16 pairs of each.
+/// One vector per row, for 16 rows from i on: 16 pairs of each row.
 [[gnu::always_inline]] inline Block block_by_row(const Strip<bf16>& s, std::int64_t i, std::int64_t pair) {
   Block block;
   const bool rows = along_depth(s);
@@ -86,7 +86,7 @@ bool along_depth(const Strip<bf16>& s) { return s.depth_stride == 1; }
   return block;
 }
 
-/// 16 pairs, one after the other: of 16 rows each.
+/// One vector per pair, for 16 pairs: the pair of 16 rows.
 [[gnu::always_inline]] inline Block block_by_pair(const Strip<bf16>& s, std::int64_t i, std::int64_t pair) {
   Block block;
   const bool rows = along_depth(s);
@@ -98,7 +98,7 @@ bool along_depth(const Strip<bf16>& s) { return s.depth_stride == 1; }
 
 void store(Pair* to, Words words) { std::memcpy(to, &words, sizeof words); }
 
-/// `width` words a pair, of which `blocks` vectors are stored: what spills is overwritten by the pair that follows.
+/// `width` words per pair, stored as `blocks` vectors: the next pair overwrites what spills.
 template <int blocks>
 void store_pairs(const Block (&block)[blocks], std::int64_t count, std::int64_t width, Pair* to) {
   for (std::int64_t p = 0; p < count; ++p) {
@@ -107,7 +107,7 @@ void store_pairs(const Block (&block)[blocks], std::int64_t count, std::int64_t 
   }
 }
 
-/// The first pairs of a strip along the depth, as many as make whole blocks; returns how many those are.
+/// Packs the first pairs of a strip along the depth, as many as make whole blocks; returns how many.
 template <int blocks>
 std::int64_t pack_along_depth(const Strip<bf16>& from, std::int64_t width, Pair* to) {
   const std::int64_t whole = from.depth / (2 * side) * side;
@@ -127,7 +127,7 @@ std::int64_t pack_along_depth(const Strip<bf16>& from, std::int64_t width, Pair*
   return whole;
 }
 
-/// The first pairs of a strip of whole vectors across the depth: all, but for half a pair.
+/// Packs a strip of whole vectors across the depth, without a half pair at the end; returns how many pairs.
 template <int blocks>
 std::int64_t pack_across_depth(const Strip<bf16>& from, Pair* to) {
   const std::int64_t whole = from.depth / 2;

@@ -32,13 +32,13 @@ Registers cpuid(unsigned leaf, unsigned subleaf) {
 }
 bool bit(unsigned word, int index) { return (word >> index & 1U) != 0; }
 
-/// Where pairs run at twice the rate of f32: elsewhere they have been seen at half of it.
+/// Whether pairs run at twice the rate of f32. On other processors half the rate of f32 was measured.
 bool has_fast_pairs() {
   const Registers vendor = cpuid(0, 0);
   return vendor.b == 0x68747541 && vendor.d == 0x69746e65 && vendor.c == 0x444d4163;  // "AuthenticAMD"
 }
 
-/// Whether the system saves the registers of vectors of 512 bits, which __builtin_cpu_supports asks too.
+/// __builtin_cpu_supports also checks that the system saves the 512-bit registers.
 bool has_pairs() { return __builtin_cpu_supports("avx512f") && bit(cpuid(7, 1).a, 5); }
 
 /// Tiles are 8 KiB of registers that the system saves only for processes that have asked (Linux 5.16).

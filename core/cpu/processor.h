@@ -1,6 +1,6 @@
-// What the processor can do for products of bf16, beyond the vectors that the whole program is compiled for: found out
-// when the program runs, so that one build is fast on each. The environment variable TRIREME_ISA lowers it, to test
-// what other machines do: "vectors", "avx512-bf16" or "amx". Read next: core/cpu/bf16_tiles.h.
+// Detects, when the program runs, the processor's instructions for products of bf16, beyond the vectors that the whole
+// program is compiled for. So one build is fast on every processor. The environment variable TRIREME_ISA selects less,
+// to test what other machines do: "vectors", "avx512-bf16" or "amx". Read next: core/cpu/bf16_tiles.h.
 #pragma once
 
 #include <string_view>
@@ -17,13 +17,13 @@ enum class Bf16Unit {
 };
 std::string_view name(Bf16Unit unit);
 
-/// The units of this processor, the fastest last; `vectors` is always there. Asks the system for the right to use tiles
-/// once.
+/// The units of this processor, the fastest last; `vectors` is always there. Asks the system once for permission to use
+/// tiles.
 const std::vector<Bf16Unit>& bf16_units();
-/// The one in use: the fastest, or what TRIREME_ISA says. Throws ExitCode::usage for a value that is no unit of this
-/// processor.
+/// The unit in use: the fastest, or the one that TRIREME_ISA names. Throws ExitCode::usage if this processor does not
+/// have it.
 Bf16Unit bf16_unit();
-/// For tests and benchmarks: whatever the environment says. Before products run on other threads.
+/// For tests and benchmarks: overrides the environment. Call it before products run on other threads.
 void select_bf16_unit(Bf16Unit unit);
 
 }  // namespace trireme::cpu

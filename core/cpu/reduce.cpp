@@ -34,7 +34,7 @@ struct Split {
   Layout<1> kept, reduced;
   std::int64_t outputs, depth, parts;  // depth: elements of x per output
 
-  // Whether neighbouring outputs are neighbours in x: then a vector holds as many outputs.
+  // Whether neighbouring outputs are neighbours in x: then a vector computes one output in each lane.
   bool by_columns() const { return kept.inner_stride(0) == 1 && kept.inner() > 1; }
   std::int64_t part_begin(std::int64_t part) const { return depth * part / parts; }
 };
@@ -46,8 +46,8 @@ Split split_dims(const Tensor& x, const Tensor& y) {
   }
   Split split{merge_dims<1>(y.shape(), {x.strides()}), merge_dims<1>(reduced, {x.strides()}), y.count(),
               reduced.count(), 1};
-  if (split.outputs <=
-      most_outputs_in_parts) {  // a part by columns holds some rows of all outputs, else some of one output
+  if (split.outputs <= most_outputs_in_parts) {
+    // By columns, a part holds some rows of all outputs; otherwise it holds some elements of one output.
     const std::int64_t parts = (split.by_columns() ? split.outputs : 1) * split.depth / part_elements;
     split.parts = std::clamp<std::int64_t>(std::min(parts, split.depth), 1, most_parts);
   }
@@ -157,7 +157,7 @@ void reduce_to(const T* x, const Split& split, Y* y) {
       split.outputs, [](A v) { return v; }, y, results);
 }
 
-/// Throws for what add_rows() could not take: threads of the team must not.
+/// Throws if add_rows() cannot take x: threads of the team must not throw.
 void require_floating(const Tensor& x) {
   visit_floating(x.dtype(), "sum_squares", [&](auto tag) { (void)x.data<typename decltype(tag)::type>(); });
 }
@@ -204,7 +204,7 @@ ExactSum sum_squares(std::span<const Tensor> xs) {
     ExactSum sum;
     add_rows(xs[i], widths[i], first, last, sum);
     const std::scoped_lock lock(mutex);
-    total.add(sum);  // exact: who comes first changes nothing
+    total.add(sum);  // exact, so the order does not matter
   });
   return total;
 }

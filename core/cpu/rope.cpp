@@ -1,5 +1,6 @@
-// Rotary positions (Su et al. 2021): every pair (x[i], x[i + Dh/2]) of a head is turned by an angle that depends on the
-// token's position. Bytes: x read, y written. FLOPs: 6 per pair; one sine and cosine per token and pair, for all heads.
+// Rotary positions (Su et al. 2021): every pair (x[i], x[i + Dh/2]) of a head is rotated by an angle that depends on
+// the token's position. Bytes: x read, y written. FLOPs: 6 per pair; one sine and cosine per token and pair, for all
+// heads.
 #include <cmath>
 
 #include "core/cpu/kernels.h"

@@ -1,7 +1,8 @@
 // Loops over views: several tensors of one shape, each with its own strides, walked together in row-major order.
 //
 // Neighbouring dims that every tensor steps through evenly are merged first, so most views become one or two dims with
-// a long inner run; the kernel then sees runs and never an index.
+// a long inner run. Kernels then get runs instead of indices.
+// Read next: core/cpu/memory.cpp.
 #pragma once
 
 #include <algorithm>

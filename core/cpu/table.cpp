@@ -1,4 +1,4 @@
-// The CPU's kernel table. Read next: the kernels themselves, one family a file in this folder.
+// The CPU's kernel table. Read next: the kernels themselves, each family in a file of this folder.
 #include "core/cpu/kernels.h"
 #include "core/profiled_kernels.h"
 

@@ -6,7 +6,7 @@
 namespace trireme::cpu {
 namespace {
 
-/// What else a product does: begins with the sums that are in place, or copies B into a panel.
+/// What else a product does: start from the sums that are in place, or copy B into a panel.
 enum class Task { none, add_to_sums, pack_b };
 
 template <class T, int rows>

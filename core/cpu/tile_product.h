@@ -2,7 +2,7 @@
 //
 // A tile is up to tile_rows x tile_columns. Each step of K loads tile_vectors vectors of B, repeats one element of A at
 // a time, and does rows * tile_vectors fused multiply-adds, 2 * rows * tile_columns FLOPs, on (rows + tile_columns)
-// elements read. The registers hold the tile, one row of B and one element of A, which is what fixes its size.
+// elements read. The registers hold the tile, one row of B and one element of A; this fixes the tile's size.
 // Every element of C is one chain of multiply-adds in the order of K, whatever tile it falls in: that is why results
 // do not depend on how C is split. The shape of the loop is that of BLIS (Van Zee and van de Geijn, TOMS 2015).
 // Read next: pack.h, which makes the panels.
@@ -19,7 +19,7 @@ inline constexpr int tile_rows = vector_registers == 32 ? 14 : 6;
 template <class T>
 inline constexpr int tile_columns = tile_vectors* lanes<T>;
 
-/// Where a finished tile goes: [rows, tile_columns], rows `stride` apart; in place of what is there, or added to it.
+/// Where a finished tile goes: [rows, tile_columns], rows `stride` apart; it replaces what is there, or is added to it.
 template <class T>
 struct TilePlace {
   T* data;
@@ -32,12 +32,12 @@ struct TilePlace {
 template <class T>
 void tile_product(std::int64_t rows, std::int64_t depth, const T* a, const T* b, const TilePlace<T>& to);
 
-/// The same, with sums that begin with what the tile holds; dense.
+/// The same, with sums that start from what the tile holds; dense.
 template <class T>
 void tile_product_add(std::int64_t rows, std::int64_t depth, const T* a, const T* b, T* tile);
 
-/// tile_product of columns of B that are no panel yet, their steps b_stride apart: they are copied into one, `packed`,
-/// as they pass. The copy costs next to nothing, since the multiply-adds wait for neither its loads nor its stores.
+/// tile_product for columns of B that are not packed yet, their steps b_stride apart. It also copies them into the
+/// panel `packed`. The copy costs almost nothing: the multiply-adds wait for neither its loads nor its stores.
 template <class T>
 void tile_product_packing_b(std::int64_t rows, std::int64_t depth, const T* a, const T* b, std::int64_t b_stride,
                             T* packed, const TilePlace<T>& to);

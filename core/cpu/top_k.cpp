@@ -1,4 +1,4 @@
-// The columns of the K largest of each row, as a router of experts asks for them.
+// The columns of the K largest of each row, for a router of experts.
 // One pass over a row, which keeps the best so far in order: most values are compared with the last of them alone.
 // Bytes: x once, and K i32 a row.
 #include <cmath>

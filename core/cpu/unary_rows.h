@@ -1,4 +1,4 @@
-// The unary functions on rows, for kernels that apply one to what they have just computed. Read next: elementwise.cpp.
+// The unary functions on rows, for kernels that apply a function to their own results. Read next: elementwise.cpp.
 #pragma once
 
 #include <cstdint>
