@@ -4,8 +4,7 @@
 namespace trireme {
 namespace {
 
-/// y = x;  dx = dy, dloss = 1. Backward arrives here from the main loss, wherever that is, and takes the second loss
-/// along.
+/// y = x;  dx = dy, dloss = 1. Backward comes here from the main loss, and starts from the second loss too.
 struct WithAuxiliaryLoss : Op {
   static constexpr const char* name = "with_auxiliary_loss";
   DType dtype = DType::f32;

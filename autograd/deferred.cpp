@@ -10,7 +10,7 @@ thread_local DeferredGradients* receiver = nullptr;  // of the backward that thi
 void DeferredGradients::run() {
   const NoGrad guard;
   for (Job& job : jobs_) {
-    const std::function<void()> work = std::exchange(job.work, nullptr);  // what it holds is freed right after it
+    const std::function<void()> work = std::exchange(job.work, nullptr);  // what it holds is freed right after it ran
     work();
   }
   jobs_.clear();

@@ -1,5 +1,5 @@
 // A backward in two parts (Qi et al. 2023, "Zero Bubble Pipeline Parallelism", section 2): B computes the gradients of
-// inputs, which the pipeline stage before waits for; W those of weights, for which nobody waits.
+// inputs, which the previous pipeline stage waits for; W computes those of weights, which nobody waits for.
 //
 //   DeferredGradients later;
 //   {
@@ -8,18 +8,18 @@
 //   }
 //   later.run();       // W
 //
-// W adds every gradient of a parameter to its sum and runs its on_grad_ready hooks, in the order of a whole backward.
-// So the bits do not change, and GradSync and ZeRO, which send gradients when they are ready, get those of one
-// micro-batch together.
+// W adds every gradient of a parameter to its sum and runs its on_grad_ready hooks, in the order of an undivided
+// backward. So the bits do not change, and GradSync and ZeRO, which send gradients when they are ready, get those of
+// one micro-batch together.
 //
-// What is computed in W: products of their own, with as many FLOPs as the product of the input's gradient (linear,
-// grouped_linear, matmul with the weight on the right), and embedding's sum of rows. They keep what they need, the
-// operation's input and the gradient of its output; everything else that forward saved is freed in B. Gains and biases
-// are sums over rows that come out of the same pass over memory as the input's gradient, or cost next to nothing:
-// computing them in W would read everything twice. They are computed in B, and these small tensors wait for W.
+// W computes weight gradients that are products, with as many FLOPs as the product of the input's gradient (linear,
+// grouped_linear, matmul with the weight on the right), and embedding's sum of rows. These keep the operation's input
+// and the gradient of its output; everything else that forward saved is freed in B. The gradients of gains and biases
+// are sums over rows. They come out of the same pass over memory as the input's gradient, or cost almost nothing;
+// computing them in W would read everything twice. So B computes them, and W adds these small tensors to their sums.
 //
-// Only parameters wait (Leaf::is_parameter()). The gradient of any other leaf, such as a stage's input, is read right
-// after backward.
+// Only gradients of parameters are deferred (Leaf::is_parameter()). The gradient of any other leaf, such as a stage's
+// input, is read right after backward.
 // Read next: parallel/pipeline/executor.cpp, which splits backwards where a schedule says so.
 #pragma once
 
@@ -32,11 +32,11 @@
 
 namespace trireme {
 
-/// The weight gradients that one backward, or several, left for later. What has not run is dropped with it.
+/// The weight gradients that one or more backwards deferred. Destroying it drops those that have not run.
 class DeferredGradients {
  public:
-  /// Computes them in the order in which they were left, and forgets them. To add to a leaf in the order of the
-  /// backwards, run what they left in that order.
+  /// Computes them in the order in which they were deferred, and forgets them. A leaf's gradient is summed in the order
+  /// of the run() calls; so call run() in the order of the backwards.
   void run();
   bool empty() const { return jobs_.empty(); }
   void add(Leaf& leaf, std::function<void()> work) { jobs_.push_back({leaf.shared_from_this(), std::move(work)}); }
@@ -49,7 +49,7 @@ class DeferredGradients {
   std::vector<Job> jobs_;
 };
 
-/// While it lives, backward on the calling thread leaves weight gradients in `later`, which must outlive it.
+/// While it lives, backward on the calling thread defers weight gradients to `later`, which must outlive it.
 class DeferWeightGradients {
  public:
   explicit DeferWeightGradients(DeferredGradients& later);
@@ -57,15 +57,15 @@ class DeferWeightGradients {
   DeferWeightGradients(const DeferWeightGradients&) = delete;
   DeferWeightGradients& operator=(const DeferWeightGradients&) = delete;
 
-  /// Where the calling thread leaves them; null when it does not.
+  /// Where the calling thread defers them to; null if it does not defer.
   static DeferredGradients* current();
 
  private:
   DeferredGradients* previous_;
 };
 
-/// Runs `work`, which adds a gradient to `leaf` or runs its hooks: now, or later where the caller of backward wants
-/// that. What `work` needs it must hold by value.
+/// Runs `work`, which adds a gradient to `leaf` or runs its hooks: now, or later inside DeferWeightGradients. `work`
+/// must hold everything it needs by value.
 template <class Work>
 void add_weight_gradient(Leaf& leaf, Work work) {
   DeferredGradients* later = DeferWeightGradients::current();

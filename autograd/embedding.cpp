@@ -6,7 +6,7 @@
 namespace trireme {
 namespace {
 
-/// y[n] = weight[ids[n] - first];  dweight[ids[n] - first] += dy[n], in the order of n; it may wait (deferred.h)
+/// y[n] = weight[ids[n] - first];  dweight[ids[n] - first] += dy[n], in the order of n; may be deferred (deferred.h)
 struct Embedding : Op {
   static constexpr const char* name = "embedding";
   Tensor ids;  // [N]

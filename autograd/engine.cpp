@@ -18,7 +18,7 @@ struct Progress {
   Tensor gradient;   // their sum so far
 };
 
-thread_local int passes = 0;  // under way: recomputation runs one inside another
+thread_local int passes = 0;  // under way now: recomputation runs one inside another
 
 struct InBackward {
   InBackward() { ++passes; }
@@ -84,7 +84,7 @@ class Engine {
     Progress& progress = progress_[node.get()];
     const bool complete = --progress.expected == 0;
     if (auto* leaf = dynamic_cast<Leaf*>(node.get())) {
-      // Straight into the leaf's own, wider, sum. Undefined: the operation has added it there itself.
+      // Added directly to the leaf's own, wider sum. If undefined, the operation has added it there itself.
       if (gradient.defined()) add_weight_gradient(*leaf, [leaf, gradient] { leaf->accumulate(gradient); });
       if (complete) add_weight_gradient(*leaf, [leaf] { leaf->run_hooks(); });
       return;

@@ -1,4 +1,5 @@
 // The backward pass.
+// Read next: autograd/engine.cpp.
 #pragma once
 
 #include "core/tensor.h"

@@ -42,7 +42,7 @@ Tensor gather_rows(const Tensor& x, const Tensor& index) {
 Tensor pick(const Tensor& x, const Tensor& column) {
   require(x.dims() == 2 && column.dims() == 2 && x.size(0) == column.size(0), "pick",
           "expected x [N, E] and columns [N, K], got {} and {}", x.shape(), column.shape());
-  require(x.count() <= INT32_MAX, "pick", "{} elements do not have i32 numbers", x.count());
+  require(x.count() <= INT32_MAX, "pick", "{} elements are too many for i32 indices", x.count());
   const std::int64_t rows = x.size(0), picks = column.size(1);
   Tensor element = Tensor::empty({rows, picks}, DType::i32);  // its number in the dense x
   const Tensor columns = contiguous(column).to(Device::cpu);

@@ -1,4 +1,5 @@
-// The matrix products of a mixture of experts: rows are sorted by expert, and each run of rows meets its own matrix.
+// The matrix products of a mixture of experts: rows are sorted by expert, and each run of rows is multiplied by its own
+// matrix.
 #include "autograd/deferred.h"
 #include "autograd/op.h"
 #include "autograd/ops.h"
@@ -17,9 +18,8 @@ void for_each_group(const std::vector<std::int64_t>& starts, const Each& each) {
 
 /// For each group g, on its rows: y = x W_g^T + b_g;  dx = dy W_g, dW_g = dy^T x, db_g = sum of dy's rows.
 ///
-/// FLOPs: 2 R in out forward, twice that backward, whatever the groups. As in `linear`, dW is accumulated by the
-/// product itself into the parameter's f32 gradient where there is one, and may wait (autograd/deferred.h). A group
-/// without rows contributes zeros.
+/// FLOPs: 2 R in out forward, twice that backward, whatever the groups. As in `linear`, the product adds dW to a leaf's
+/// gradient itself, and may be deferred (autograd/deferred.h). A group without rows contributes zeros.
 struct GroupedLinear : Op {
   static constexpr const char* name = "grouped_linear";
   std::vector<std::int64_t> starts;  // [G + 1]
@@ -45,7 +45,7 @@ struct GroupedLinear : Op {
     Gradients gradients(3);
     if (needs(0)) gradients[0] = input_gradient(dy);
     if (needs(1)) {
-      const Tensor x = contiguous(input.get());  // [R, in]; now: what could make it again is gone after backward
+      const Tensor x = contiguous(input.get());  // [R, in]; now: after backward it cannot be recomputed
       if (Leaf* leaf = leaves[1]) {
         add_weight_gradient(*leaf, [leaf, dy, x, runs = starts, groups = matrices.shape(), shape = weight_shape] {
           accumulate(*leaf, dy, x, runs, groups, shape);

@@ -1,5 +1,5 @@
 // The gradients of a linear layer's input, weight and bias; for linear and mlp.
-// Read next: autograd/deferred.h (when the product runs).
+// Read next: autograd/deferred.h (when the weight's product runs).
 #pragma once
 
 #include "autograd/node.h"
@@ -8,13 +8,13 @@
 
 namespace trireme {
 
-/// dx = dy W in the shape of x; dy [N, out], weight [out, in], is_weight as b_is_weight of GemmOptions.
+/// dx = dy W, in `shape`, the shape of x; dy [N, out], weight [out, in]; is_weight: see GemmOptions::b_is_weight.
 Tensor input_gradient(const Tensor& dy, const Tensor& weight, bool is_weight, const Shape& shape);
 
-/// dW = dy^T x of input `input` of op, whose shape is `shape`; x [N, in], dy [N, out]. Into a parameter's f32 gradient
-/// the product accumulates by itself: no [out, in] temporary, and one rounding less in bf16; it may wait, and then
-/// keeps x and dy. -> undefined then, else the gradient. Gradients are in op.gradient_dtype(input, ..): f32 for
-/// parameters.
+/// dW = dy^T x, the gradient of input `input` of op, in `shape`, that input's shape; x [N, in], dy [N, out]. If the
+/// input is a leaf, the product adds to the leaf's gradient itself: this saves an [out, in] temporary and, in bf16, one
+/// rounding. It may be deferred, and then keeps x and dy. Returns an undefined tensor in this case, else the gradient
+/// in op.gradient_dtype(input, ..).
 Tensor weight_gradient(const Op& op, int input, const Tensor& x, const Tensor& dy, const Shape& shape);
 
 /// The sum of dy's rows [N, out] -> a tensor of `shape`, out elements: the gradient of input `input` of op.

@@ -37,7 +37,7 @@ Tensor product(const Tensor& a, const Tensor& b, DType dtype) {
   return c;
 }
 
-/// c = a b;  da = dc b^T, db = a^T dc. A weight on the right may wait for its gradient (autograd/deferred.h).
+/// c = a b;  da = dc b^T, db = a^T dc. The gradient of a weight on the right may be deferred (autograd/deferred.h).
 struct Matmul : Op {
   static constexpr const char* name = "matmul";
   Tensor a, b;
@@ -92,7 +92,7 @@ struct Linear : Op {
     const Tensor dy = as_rows(gradient);  // [N, out]
     Gradients gradients(4);
     if (needs(0)) gradients[0] = input_gradient(dy, matrix, is_weight, input_shape);
-    // The input now: what could make it again is gone once backward has passed.
+    // The input must be read now: after backward it cannot be recomputed.
     if (needs(1)) gradients[1] = weight_gradient(*this, 1, as_rows(input.get()), dy, weight_shape);
     if (needs(2)) gradients[2] = bias_gradient(*this, 2, dy, bias_shape);
     if (needs(3)) gradients[3] = gradient;

@@ -1,6 +1,7 @@
-// Two layers and the activation between them, which the products on either side of it carry out: forward as the first
-// one stores its result, backward as the gradient of the second one's input leaves its product. Where [N, F] leaves the
-// caches, the activation has no pass over it of its own (core/gemm_steps.h says where it still has).
+// Two layers and the activation between them, fused into the products. Forward, the first product applies the
+// activation as it stores its result. Backward, the product dy B applies the derivative as it stores its result. So if
+// [N, F] does not fit the caches, the activation needs no pass over it of its own (core/gemm_steps.h lists the
+// exceptions).
 #include "autograd/linear_gradients.h"
 #include "autograd/op.h"
 #include "autograd/ops.h"
@@ -19,7 +20,7 @@ struct MlpOp : Op {
   Unary activation = Unary::gelu;
   bool weights_kept = false;  // both are parameters, which keep their values until the optimizer's step
   SavedInput input;           // x [.., in]
-  Tensor u, h;                // [N, F]; h undefined where backward makes it again from u
+  Tensor u, h;                // [N, F]; h is undefined if backward recomputes it from u
   Tensor in, out;             // A [F, in], B [out, F]
   Shape input_shape, in_shape, in_bias_shape, out_shape, out_bias_shape;
 

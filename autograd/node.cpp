@@ -32,7 +32,7 @@ void Leaf::accumulate(const Tensor& gradient) {
   require(grad_.shape() == gradient.shape(), "backward", "a leaf of shape {} received a gradient of shape {}",
           grad_.shape(), gradient.shape());
   if (take_beta() == 0)
-    return kernels(grad_.device()).copy(gradient, grad_);  // and not 0 * x, which for x = NaN is NaN
+    return kernels(grad_.device()).copy(gradient, grad_);  // and not 0 * grad_, which is NaN if grad_ is NaN
   kernels(grad_.device()).axpby(1.0, contiguous(gradient), 1.0, grad_);
 }
 

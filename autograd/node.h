@@ -4,10 +4,11 @@
 // a sequence number that grows in program order; the engine (autograd/engine.h) runs them from the newest to the
 // oldest, so backward visits operations, and therefore starts collectives, in the exact reverse order of forward.
 //
-// A gradient has its tensor's dtype, with one exception: a *wide* one is kept in f32 where the tensor has 16 bits. Wide
-// are the gradients of parameters, and of what is made of parameters alone (a slice, a reshaped bias). Such a gradient
-// is a sum over all rows of a batch. In f16 that sum could overflow, or not, depending on how many rows a micro-batch
-// has, and so could the decision to skip a step. Activations keep 16 bits: a row's gradient is the same in any batch.
+// A gradient has its tensor's dtype, with one exception: a *wide* gradient is kept in f32 although the tensor has 16
+// bits. The gradients of parameters are wide, and those of tensors computed from parameters alone (a slice, a reshaped
+// bias). Such a gradient is a sum over all rows of a batch. In f16 the number of rows in a micro-batch would decide
+// whether that sum overflows and the step is skipped. The gradients of activations keep 16 bits: a row's gradient is
+// the same in any batch.
 // Read next: autograd/op.h (how an operation gets onto the tape), then autograd/engine.cpp.
 #pragma once
 
@@ -21,7 +22,7 @@
 
 namespace trireme {
 
-/// Gradients an operation's backward returns, one per input, in order; undefined where none is needed.
+/// The gradients that an operation's backward returns, one per input, in order; undefined where none is needed.
 using Gradients = std::vector<Tensor>;
 
 class Node {
@@ -34,13 +35,13 @@ class Node {
   /// Gradients of the inputs, given the gradient of the output.
   virtual Gradients backward(const Tensor& gradient) = 0;
   virtual void release() {}  ///< drop what forward saved; backward cannot run again
-  /// Whether the output is cheap to make again from what is saved anyway, and that output, to the same bits.
+  /// Whether the output is cheap to recompute from what is saved anyway. repeat() recomputes it, with the same bits.
   virtual bool cheap_to_repeat() const { return false; }
   virtual Tensor repeat() const;
 
   /// Whether the gradient is wide: see above.
   virtual bool wide() const = 0;
-  /// What the gradient is kept in: the tensor's dtype, or f32 where it is wide (f64 for f64).
+  /// The gradient's dtype: the tensor's, or f32 if the gradient is wide (f64 for f64).
   DType gradient_dtype() const { return wide() ? accumulate_dtype(dtype_) : dtype_; }
 
   const char* name() const { return name_; }
@@ -54,7 +55,7 @@ class Node {
   std::vector<std::shared_ptr<Node>> inputs_;
 };
 
-/// Where a gradient ends: a parameter, or any tensor a user asked the gradient of.
+/// Where a gradient ends: a parameter, or any other tensor given to require_grad().
 class Leaf : public Node, public std::enable_shared_from_this<Leaf> {
  public:
   explicit Leaf(DType dtype) : Node("leaf", dtype) {}
@@ -71,19 +72,20 @@ class Leaf : public Node, public std::enable_shared_from_this<Leaf> {
     grad_ = std::move(gradient);
     stale_ = false;
   }
-  /// From here on the gradient counts as zero, whatever its elements are: what is added next overwrites them, which
-  /// spares two passes over memory. settle() writes the zeros if nothing was added; grad() calls it.
+  /// From here on the gradient counts as zero, although its elements are unchanged: the next contribution overwrites
+  /// them, which saves two passes over memory. settle() writes the zeros if nothing was added; grad() calls it.
   void restart() { stale_ = grad_.defined(); }
   void settle();
-  /// For operations that add to the gradient themselves: where to, possibly undefined; and what they keep of what it
-  /// holds, 0 after restart(), else 1. Who takes beta writes every element right away.
+  /// For operations that add to the gradient themselves. sum(): the tensor to add to, possibly undefined. take_beta():
+  /// the factor for its present elements, 0 after restart(), else 1. A caller that takes beta must write every element
+  /// immediately.
   Tensor& sum() {
     if (!grad_.defined() && source_) source_();
     return grad_;
   }
   double take_beta() { return std::exchange(stale_, false) ? 0 : 1; }
-  /// `source` is called when grad() is asked for and there is none, and sets it: memory for a gradient that exists only
-  /// while something is added to it.
+  /// `source` is called when the gradient is needed but undefined, and must set it: for gradients that have memory only
+  /// while something is added to them.
   void set_grad_source(std::function<void()> source) { source_ = std::move(source); }
   /// Called when all contributions of one backward have been added: where communication starts.
   void on_grad_ready(std::function<void()> hook) { hooks_.push_back(std::move(hook)); }
@@ -91,13 +93,13 @@ class Leaf : public Node, public std::enable_shared_from_this<Leaf> {
   /// Hooks run after every `count`-th backward that reaches this leaf: for a weight that `count` stages on one rank
   /// use.
   void run_hooks_after(int count) { backwards_per_hook_ = count; }
-  void run_hooks();  ///< a backward has added all of its contributions
+  void run_hooks();  ///< to be called when a backward has added all of its contributions
 
-  /// Whether it is a parameter, whose gradient is wide and may wait inside DeferWeightGradients. The input of a stage
-  /// is a leaf too, with neither.
+  /// Whether it is a parameter: its gradient is wide, and may be deferred inside DeferWeightGradients. The input of a
+  /// stage is a leaf too, but its gradient is neither.
   bool is_parameter() const { return is_parameter_; }
   void set_parameter() { is_parameter_ = true; }
-  /// Also where the gradient was set to a wide tensor by hand.
+  /// Also true if set_grad() was given a wide tensor.
   bool wide() const override { return is_parameter_ || (grad_.defined() && size_of(grad_.dtype()) >= sizeof(float)); }
 
  private:
@@ -116,7 +118,7 @@ Tensor grad(const Tensor& x);    ///< of a leaf; undefined when none has arrived
 /// Whether the calling thread records operations.
 bool grad_enabled();
 /// While it lives, operations that the calling thread records save no copy of an input that is cheap to repeat
-/// (Node::cheap_to_repeat): backward makes it again. Selective recomputation, Korthikanti et al. 2022, section 5.
+/// (Node::cheap_to_repeat): backward recomputes it. Selective recomputation, Korthikanti et al. 2022, section 5.
 class RepeatCheapInputs {
  public:
   explicit RepeatCheapInputs(bool on = true);
@@ -140,7 +142,8 @@ class NoGrad {
  private:
   bool previous_;
 };
-/// While it lives, the calling thread records even inside a NoGrad: how a recomputation records what forward did not.
+/// While it lives, the calling thread records even inside a NoGrad. Recomputation uses it to record what forward did
+/// not.
 class EnableGrad {
  public:
   EnableGrad();

@@ -13,12 +13,14 @@
 //   Tensor square(const Tensor& x) { return apply(Square{}, x); }
 //
 // forward and backward run with recording off and see tensors without a tape. An input that forward saves costs nothing
-// when no gradient is needed: the struct is dropped at once. An operation whose output follows cheaply from what it
-// saves may have a third function, `Tensor repeat() const`: see SavedInput.
+// when no gradient is needed: the struct is dropped at once. An operation whose output is cheap to recompute from what
+// it saves may have a third function, `Tensor repeat() const`: see SavedInput.
 //
-// An operation that sums rows into the gradient of input i makes it in gradient_dtype(i, ..), which is f32 for a
-// parameter: see "wide" in autograd/node.h. One that says `static constexpr bool keeps_wide = true` passes this on: its
-// output is wide when its inputs are, and its backward then takes a dy in f32 whatever dtype forward had.
+// An operation that sums rows into the gradient of input i returns it in gradient_dtype(i, ..), which is f32 for a
+// parameter: see "wide" in autograd/node.h. An operation with `static constexpr bool keeps_wide = true` passes this on:
+// its output is wide if its inputs are, and its backward must then take a dy in f32, although forward had another
+// dtype.
+// Read next: autograd/ops.h.
 #pragma once
 
 #include <memory>
@@ -38,15 +40,15 @@ struct Op {
   /// The dtype in which backward makes the gradient of an input of this dtype.
   DType gradient_dtype(int input, DType dtype) const { return wide(input) ? accumulate_dtype(dtype) : dtype; }
 
-  /// The leaves behind the inputs (null when an input is not one), so that a weight gradient can be accumulated where
-  /// it belongs by the product that computes it, through add_weight_gradient() (autograd/deferred.h). Whoever does that
-  /// returns an undefined gradient for the input.
+  /// The inputs' leaves (null for an input that is not a leaf). With them, the product that computes a weight gradient
+  /// can add it to the leaf itself, through add_weight_gradient() (autograd/deferred.h). An operation that does so
+  /// returns an undefined gradient for that input.
   std::vector<Leaf*> leaves;
   /// The nodes that made the inputs, while RepeatCheapInputs is active; else empty.
   std::vector<std::shared_ptr<Node>> producers;
 };
 
-/// An input that backward needs: a reference to it, or to the node that can make it again.
+/// An input that backward needs: a reference to it, or to the node that can recompute it.
 class SavedInput {
  public:
   SavedInput() = default;

@@ -3,6 +3,7 @@
 //
 // dtypes: inputs of one operation share a floating dtype, and the output has it; reductions and statistics are kept in
 // f32 (f64 for f64). Ids are i32. The cross-entropy, which may be split over ranks, is in nn/cross_entropy.h.
+// Read next: nn/module.h.
 #pragma once
 
 #include <functional>
@@ -75,8 +76,9 @@ struct MlpWeights {
   Tensor in, in_bias;    ///< [F, in], [F] or undefined
   Tensor out, out_bias;  ///< [out, F], [out] or undefined
 };
-/// y = activation(x in^T + in_bias) out^T + out_bias + residual; x [.., in] -> [.., out]. The same as two linear with
-/// the activation between, but products carry it out, forward and backward. residual [.., out] or undefined.
+/// y = activation(x in^T + in_bias) out^T + out_bias + residual; x [.., in] -> [.., out]. The same as two linear() with
+/// the activation between them, but the products apply the activation, forward and backward. residual [.., out] or
+/// undefined.
 Tensor mlp(const Tensor& x, const MlpWeights& weights, Unary activation, const Tensor& residual = {});
 
 // ---- norm.cpp ----------------------------------------------------------------------------------------------------
@@ -85,13 +87,13 @@ Tensor layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta,
 Tensor rms_norm(const Tensor& x, const Tensor& gamma, double eps = 1e-5);
 
 // ---- embedding.cpp -----------------------------------------------------------------------------------------------
-/// Rows of weight [V, D] (global ids first .. first + V) picked by ids [..] i32 -> [.., D]; ids not here give zeros,
-/// which a P -> I redistribute over the vocabulary's axis completes.
+/// Rows of weight [V, D] (global ids first .. first + V) picked by ids [..] i32 -> [.., D]; ids outside give zeros. If
+/// the vocabulary is split over a mesh axis, a P -> I redistribute over it completes the rows.
 Tensor embedding(const Tensor& weight, const Tensor& ids, std::int64_t first = 0);
 
 // ---- attention.cpp -----------------------------------------------------------------------------------------------
 /// q [B, Tq, H, Dh], k, v [B, Tk, Hkv, Dh] -> [B, Tq, H, Dh]. scale 0 means 1 / sqrt(Dh). first_key [B, Tq] i32: the
-/// first key a query sees, where its document begins; undefined: all.
+/// first key that a query sees, where its document begins; undefined: key 0.
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, bool causal = true, double scale = 0,
                  const Tensor& first_key = {});
 /// The same on a packed projection qkv [B, T, 3, H, Dh]: one gradient tensor, no concatenation.
@@ -99,7 +101,7 @@ Tensor attention_packed(const Tensor& qkv, bool causal = true, double scale = 0,
 
 // ---- rope.cpp ----------------------------------------------------------------------------------------------------
 /// Rotary positions (Su et al. 2021) on x [B, T, H, Dh], positions [T] i32: each head's pair (x[i], x[i + Dh/2]) is
-/// turned by the angle positions[t] base^(-2 i / Dh). The pairs are those of the two halves of a head ("rotate half",
+/// rotated by the angle positions[t] base^(-2 i / Dh). The pairs are those of the two halves of a head ("rotate half",
 /// as in GPT-NeoX and Hugging Face's Llama), not of neighbours (as in the paper): a permutation of the head's features.
 Tensor rope(const Tensor& x, const Tensor& positions, double base = 10000);
 
@@ -120,13 +122,13 @@ Tensor grouped_linear(const Tensor& x, const std::vector<std::int64_t>& starts, 
                       const Tensor& bias);
 
 // ---- auxiliary_loss.cpp ------------------------------------------------------------------------------------------
-/// x itself. Backward through it adds the gradients of `loss` (one element, computed from what x was made of) to those
-/// that x's own gradient brings: so a layer can have a loss of its own, on any pipeline stage.
+/// Returns x. Its backward also starts backward from `loss` (one element, computed from the same tensors as x), so both
+/// gradients are added. So a layer can have a loss of its own, on any pipeline stage.
 Tensor with_auxiliary_loss(const Tensor& x, const Tensor& loss);
 
 // ---- recompute.cpp -----------------------------------------------------------------------------------------------
 /// f(x) without keeping what f records: backward runs f again. Gradients of what f captures (parameters) are collected
-/// as usual. What else f reads (the micro-batch that dropout is keyed by) must be captured by value.
+/// as usual. Other state that f reads (the micro-batch that dropout is keyed by) must be captured by value.
 Tensor recompute(const std::function<Tensor(const Tensor&)>& f, const Tensor& x);
 
 }  // namespace trireme

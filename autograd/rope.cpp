@@ -7,7 +7,7 @@ namespace trireme {
 namespace {
 
 /// Per pair (a, b) = (x[i], x[i + Dh/2]) and angle w = positions[t] base^(-2 i / Dh):
-/// y = (a cos w - b sin w, b cos w + a sin w);  dx = dy turned by -w
+/// y = (a cos w - b sin w, b cos w + a sin w);  dx = dy rotated by -w
 struct Rope : Op {
   static constexpr const char* name = "rope";
   Tensor positions;  // [T]

@@ -1,4 +1,4 @@
-// Operations that move no arithmetic: views, copies of views, concatenation.
+// Operations without arithmetic: views, copies of views, concatenation.
 #include "autograd/op.h"
 #include "autograd/ops.h"
 #include "autograd/support.h"

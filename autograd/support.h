@@ -7,13 +7,13 @@
 namespace trireme {
 
 /// Sums x over the dims along which `shape` was broadcast to x's shape: the gradient of broadcasting. A sum has
-/// `dtype`, x's or the one its sums are kept in; where nothing is summed the result is x.
+/// `dtype`: x's dtype, or that of x's sums. If nothing is summed, the result is x.
 Tensor sum_to(const Tensor& x, const Shape& shape, DType dtype);
 
 /// An uninitialised tensor of x's shape, dtype and device.
 inline Tensor empty_like(const Tensor& x) { return Tensor::empty(x.shape(), x.dtype(), x.device()); }
 
-/// The dtype statistics of x are kept in.
+/// The dtype of statistics of x.
 inline DType accumulate_dtype(const Tensor& x) { return accumulate_dtype(x.dtype()); }
 
 /// x [.., D] seen as rows [N, D].
@@ -23,7 +23,7 @@ inline Tensor as_rows(const Tensor& x) {
   return view::reshape(dense, {width == 0 ? 0 : dense.count() / width, width});
 }
 
-/// Throws unless `residual`, if there is one, is what a layer with this weight makes of x.
+/// Throws if `residual` is defined and differs in shape or dtype from the result of a layer with this weight on x.
 inline void check_residual(const char* where, const Tensor& residual, const Tensor& x, const Tensor& weight) {
   if (!residual.defined()) return;
   const Shape shape = x.shape().with(-1, weight.count() / weight.size(-1));
