@@ -28,7 +28,7 @@ const AttentionOptions& checked(const AttentionOptions& o, const DeviceMesh& mes
          kv_heads, tp);
   }
   if (o.rotary && o.width / o.heads % 2 != 0) {
-    fail(ExitCode::usage, "attention", "--positions rope turns pairs, and a head of {} features is odd",
+    fail(ExitCode::usage, "attention", "--positions rope rotates pairs, but a head has {} features, an odd number",
          o.width / o.heads);
   }
   return o;
@@ -64,7 +64,8 @@ Tensor Attention::mixed(const Tensor& x) {
   return reshape(heads, {input.size(0), input.size(1), heads_ * head_width_});
 }
 
-// What mix() does with three parts; on whole sequences with one gradient tensor for all of them.
+// Calls mix() with the three parts of qkv; on whole sequences, uses attention_packed(), with one gradient for all of
+// them.
 Tensor Attention::mix_packed(const Tensor& input) {
   const Tensor qkv = reshape(qkv_->of_replicated(input),
                              {input.size(0), input.size(1), 3, heads_, head_width_});  // [B, T, 3, H/tp, Dh]
@@ -85,7 +86,7 @@ Tensor Attention::mix_separate(const Tensor& input) {
   return mix(rope(q, positions), rope(k, positions), v);
 }
 
-// Where tokens meet: q [B, T, H/tp, Dh], k, v [B, T, Hkv/tp, Dh] -> [B, T, H/tp, Dh].
+// Attention between tokens: q [B, T, H/tp, Dh], k, v [B, T, Hkv/tp, Dh] -> [B, T, H/tp, Dh].
 Tensor Attention::mix(const Tensor& q, const Tensor& k, const Tensor& v) {
   if (run().cache) {
     require(!run().training && mesh().size(Axis::cp) == 1, "attention",

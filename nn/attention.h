@@ -1,15 +1,16 @@
-// Attention: causal self-attention with many heads. Heads are split over tp: each rank projects, attends and projects
-// back its own, and the only communication is that of the projections around it. Over cp, where a rank holds a part of
-// the sequence, tokens meet by one of the methods of nn/context_attention.h. With a cache (nn/kv_cache.h), tokens come
-// a few at a time, and also see those that came before.
+// Attention: causal self-attention with many heads. Heads are split over tp: each rank computes its own heads, and only
+// the projections before and after attention communicate. Over cp, where a rank holds a part of the sequence, tokens
+// attend to those of other ranks by one of the methods of nn/context_attention.h. With a cache (nn/kv_cache.h), tokens
+// come a few at a time and also see the earlier ones.
 //
 //   multi-head (Vaswani et al. 2017)      as many key-value heads as heads: one packed projection qkv [3, D, D]
 //   grouped-query (Ainslie et al. 2023)   H/Hkv neighbouring heads share one: projections q, k and v
 //
-// With rotary positions the projections are separate too, since q and k are turned by where their token stands in the
-// sequence (Su et al. 2021). With fewer key-value heads than tp ranks, tp/Hkv neighbours share one: see
-// LinearOptions::parts. A bias of k would add the same to all scores of a query, which softmax ignores, so a separate k
-// has one only when it is rotated.
+// With rotary positions the projections are separate too, since q and k are rotated by the position of their token (Su
+// et al. 2021). With fewer key-value heads than tp ranks, tp/Hkv neighbouring ranks share one: see
+// LinearOptions::parts. A bias of k would add the same number to all scores of a query, which softmax ignores, so a
+// separate k has a bias only if it is rotated.
+// Read next: nn/attention.cpp, nn/context_attention.h.
 #pragma once
 
 #include "nn/linear.h"
@@ -22,8 +23,8 @@ struct AttentionOptions {
   bool bias = true;
   double init_std = 0.02;           ///< initial weights of qkv
   double residual_init_std = 0.02;  ///< initial weights of `proj`, which writes into the residual stream
-  std::int64_t kv_heads = 0;        ///< Hkv, which divides H; tp divides it, or it tp; 0: H
-  bool rotary = false;              ///< positions by rotation of q and k; Dh must be even
+  std::int64_t kv_heads = 0;        ///< Hkv, a divisor of H, and a multiple or a divisor of tp; 0: H
+  bool rotary = false;              ///< rotary positions; Dh must be even
 
   bool packed() const { return !rotary && key_value_heads() == heads; }
   std::int64_t key_value_heads() const { return kv_heads > 0 ? kv_heads : heads; }

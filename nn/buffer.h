@@ -1,6 +1,6 @@
-// Buffer: a tensor of a layer that is no weight (no gradient reaches it, no optimizer updates it) but that a run cannot
-// go on without, such as a router's bias. What is registered with Build::buffer() is saved with the run under its name
-// and loaded on any mesh, as parameters are; nothing else has to know of it.
+// Buffer: a layer's tensor that is not a weight (it gets no gradient, and no optimizer updates it) but is needed to
+// resume a run, such as a router's bias. Build::buffer() registers it. It is then saved with the run under its name and
+// loaded on any mesh, as parameters are; no other code is needed.
 //
 // The ranks that hold copies of a buffer must hold the same bits when it is saved: each writes a part of it.
 // Read next: nn/build.h, parallel/checkpoint/held_tensor.h.
@@ -19,7 +19,7 @@ struct Buffer {
   Tensor value;      ///< the local shard; written to by its layer, and when a run is resumed
   Shape global_shape;
   Placements placements;
-  Rectangle rectangle;  ///< where `value` lies in the whole
+  Rectangle rectangle;  ///< where `value` lies in the global tensor
 };
 
 using BufferPtr = std::shared_ptr<Buffer>;

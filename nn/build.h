@@ -5,6 +5,7 @@
 //     nn::LayerNorm norm;  nn::Mlp mlp;
 //     Block(const nn::Build& b, std::int64_t width) : Module(b), norm(b / "norm", width), mlp(b / "mlp", ...) {}
 //   };
+// Read next: nn/parameter.h, nn/module.h.
 #pragma once
 
 #include <cstdint>
@@ -21,27 +22,27 @@ namespace trireme::nn {
 
 class KvCache;
 
-/// What changes from one forward to the next, shared by all modules of a model and set by whoever calls it.
+/// What changes from one forward to the next. Shared by all modules of a model; set by the model's caller.
 struct RunState {
-  bool training = true;  ///< dropout only then
-  std::int64_t first_sample =
-      0;  ///< global number (since step 0) of the sample in row 0: what dropout masks are keyed by
+  bool training = true;  ///< dropout is applied only then
+  /// Global number (since step 0) of the sample in row 0: dropout masks are keyed by it.
+  std::int64_t first_sample = 0;
   /// [B, T] i32 of the micro-batch's whole sequences, on the host: where each token's document begins
   /// (nn/documents.h); undefined: a sequence is one document.
   Tensor document_starts;
-  /// Evaluation only: keys and values of the tokens before those that forward is given (nn/kv_cache.h); null: it is
-  /// given whole sequences. document_starts are then of the given tokens, [B, n].
+  /// Evaluation only: keys and values of earlier tokens (nn/kv_cache.h). Forward is then given only the n new tokens,
+  /// and document_starts [B, n] are theirs. Null: forward is given whole sequences.
   std::shared_ptr<KvCache> cache;
-  double loss_scale = 1;            ///< what the loss is multiplied by (optim/loss_scaler.h): a layer's own losses too
-  std::int64_t step_sequences = 0;  ///< in the step's global batch: what a layer's own losses are averaged over
+  double loss_scale = 1;            ///< multiplies the loss, and layers' own losses (optim/loss_scaler.h)
+  std::int64_t step_sequences = 0;  ///< sequences in the step's global batch: layers' own losses are means over them
 };
 
-/// What forward does not keep for backward, which then runs it again (Chen et al. 2016).
+/// What forward does not keep for backward; backward recomputes it (Chen et al. 2016).
 struct Recompute {
   enum class Kind : std::uint8_t {
     none,
-    selective,  ///< the outputs of norms and activations, made again from their inputs (autograd/node.h)
-    blocks,     ///< of every `every`-th block everything but its input
+    selective,  ///< the outputs of norms and activations, recomputed from their inputs (autograd/node.h)
+    blocks,     ///< everything but the input of every `every`-th block
   };
   Kind kind = Kind::none;
   int every = 1;
@@ -58,7 +59,8 @@ struct Parallelism {
   ContextParallel context = ContextParallel::ring;
   Recompute recompute = {};
 
-  /// What the residual stream [B, T, D] is on tp: I, or S(1) under sequence parallelism. A layer takes it and gives it.
+  /// The placement on tp of the residual stream [B, T, D], every layer's input and output: I, or S(1) under sequence
+  /// parallelism.
   Placement residual() const { return sequence ? placement::S(1) : placement::I; }
 };
 
@@ -68,21 +70,21 @@ class Build {
         Device device = Device::cpu);
 
   Build operator/(std::string_view child) const;  ///< the same, one level down in names
-  /// The same, where a unit begins (nn/unit.h): parameters made with it and below are gathered together. A Module
-  /// built with it is a place where the unit is used. `chunk`: Unit::chunk.
+  /// The same, but it begins a unit (nn/unit.h): parameters made with it or its children are gathered together. A
+  /// Module built with it is a place where the unit is used. `chunk`: Unit::chunk.
   Build unit(int chunk = 0) const;
   bool begins_unit() const { return begins_unit_; }
-  UnitUse use_unit() const;  ///< the next place, in the order of a forward, where the unit is used
+  UnitUse use_unit() const;  ///< registers the next use of the unit; call it in the order of a forward
   Units& units() const { return *units_; }
   const DeviceMesh& mesh() const { return *mesh_; }
   const std::shared_ptr<const DeviceMesh>& shared_mesh() const { return mesh_; }
   const Parallelism& parallelism() const { return parallelism_; }
   Placement residual() const { return parallelism_.residual(); }
-  /// What a parameter applied to the residual stream position by position is on tp: with T/tp positions on each rank
-  /// the gradients are parts of a sum.
+  /// The placement on tp of a parameter that is applied to the residual stream position by position. With T/tp
+  /// positions on each rank its gradients are partial sums, so it is R.
   Placement beside_residual() const { return parallelism_.sequence ? placement::R : placement::I; }
   DType dtype() const { return dtype_; }
-  Device device() const { return device_; }  ///< where parameters and buffers are, and so what is computed with them
+  Device device() const { return device_; }  ///< where parameters and buffers are, and what is computed with them
   std::uint64_t seed() const { return seed_; }
   const std::string& name() const { return name_; }
   const std::shared_ptr<RunState>& run() const { return run_; }
@@ -92,8 +94,8 @@ class Build {
     bool decay = false;                  ///< see Parameter::decay
     bool copy_of_earlier_stage = false;  ///< see Parameter::copy_of_earlier_stage
   };
-  /// Makes this rank's shard of a parameter, initialised and registered. Throws ExitCode::usage when it does not divide
-  /// evenly, or when a parameter or buffer of this name was made before.
+  /// Makes this rank's shard of a parameter, initialised and registered. Throws ExitCode::usage if it does not divide
+  /// evenly, or if a parameter or buffer of this name exists already.
   ParameterPtr parameter(std::string_view child, const Shape& global, const Placements& placements, const Init& init,
                          const Options& options = {-1, false, false}) const;
 

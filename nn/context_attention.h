@@ -1,14 +1,14 @@
 // Causal attention over a sequence that is cut over cp, by one of two methods:
 //
 //   ring     keys and values go round the ranks (nn/ring_attention.h). Any number of heads.
-//   ulysses  two all-to-alls (Jacobs et al. 2023, DeepSpeed-Ulysses): before attention each rank gives up most heads and
-//            gets the whole sequence for the rest, after it the reverse: S(1) -> S(2) and S(2) -> S(1) on cp. The heads
-//            of a tp rank, and its kv heads, must divide by cp.
+//   ulysses  two all-to-alls (Jacobs et al. 2023, DeepSpeed-Ulysses): before attention each rank sends away most heads
+//            and gets the whole sequence for the others, after it the reverse: S(1) -> S(2) and S(2) -> S(1) on cp. The
+//            heads of a tp rank, and its kv heads, must divide by cp.
 //
-// Both take tokens in the same layout, the zigzag of nn/positions.h, so that batches are cut in one way. Ulysses does
-// not need it for balance; it puts the chunks in order after the first all-to-all and back before the second. A
-// sequence is moved 4 times by Ulysses (q, k, v, out; each rank sends (n - 1) / n of what it has), its keys and values
-// n - 1 times by the ring, hidden behind the computation. Read next: nn/attention.h.
+// Both take tokens in the same layout, the zigzag of nn/positions.h, so that batches are always cut in the same way.
+// Ulysses does not need it for balance; it puts the chunks in order after the first all-to-all and back before the
+// second. Ulysses moves a sequence 4 times (q, k, v, out; each rank sends (n - 1) / n of what it has). The ring moves
+// keys and values n - 1 times, hidden behind the computation. Read next: nn/attention.h.
 #pragma once
 
 #include "nn/build.h"

@@ -1,4 +1,5 @@
 // Softmax cross-entropy, over a vocabulary that may be split over ranks.
+// Read next: nn/vocab_embedding.h (who makes the logits), core/cpu/cross_entropy.cpp.
 #pragma once
 
 #include "core/kernels.h"
@@ -7,7 +8,7 @@
 namespace trireme::nn {
 
 struct CrossEntropyOptions {
-  VocabSlice slice{};  ///< the real tokens among these columns; left at its default: all columns, and no split
+  VocabSlice slice{};             ///< the real tokens among these columns; default: all columns, and no split
   ProcessGroup* group = nullptr;  ///< the ranks the vocabulary is split over; null: none
   double smoothing = 0;           ///< label smoothing (Szegedy et al. 2016), spread over the global vocabulary
   double scale = 1;
@@ -17,8 +18,8 @@ struct CrossEntropyOptions {
 /// of the group. logits [.., V(/tp)], one row per target; targets i32, negative ones are ignored.
 ///
 /// `scale` is 1 / (valid targets of the *global* batch): the only division of a training step, and known before
-/// backward, so that micro-batches, data-parallel ranks and pipeline stages only ever sum. The gradient overwrites the
-/// logits' memory when nobody else needs them.
+/// backward, so that micro-batches, data-parallel ranks and pipeline stages only sum. The gradient overwrites the
+/// logits' memory if no other tensor shares it.
 Tensor cross_entropy(const Tensor& logits, const Tensor& targets, const CrossEntropyOptions& options);
 
 }  // namespace trireme::nn

@@ -37,13 +37,13 @@ ExpertDispatch::ExpertDispatch(const Tensor& expert, std::int64_t experts, const
     for (std::int64_t e = to * local; e < (to + 1) * local; ++e) rows += count(from, e);
     return rows;
   };
-  piece_ = ranks > 1 ? 1 : 0;  // nobody exchanges nothing
+  piece_ = ranks > 1 ? 1 : 0;  // the ranks exchange at least one row
   for (int from = 0; from < ranks; ++from) {
     for (int to = 0; to < ranks; ++to) piece_ = std::max(piece_, for_rank(from, to));
   }
-  require(ranks * piece_ <= INT32_MAX, "dispatch", "{} rows do not have i32 numbers", ranks * piece_);
+  require(ranks * piece_ <= INT32_MAX, "dispatch", "{} rows are too many for i32 indices", ranks * piece_);
 
-  // What is sent: for each rank a piece, in it the rows of each of its experts, in the order of tokens.
+  // Sent: one piece for each rank, with the rows for each of its experts, in the order of tokens.
   std::vector<std::int32_t> next(static_cast<std::size_t>(experts));
   for (int to = 0; to < ranks; ++to) {
     std::int64_t slot = to * piece_;
@@ -62,7 +62,7 @@ ExpertDispatch::ExpertDispatch(const Tensor& expert, std::int64_t experts, const
     slot_of_choice_.data<std::int32_t>()[i] = slot;
   }
 
-  // What is received: from each rank a piece, in it the rows of each expert that is here.
+  // Received: one piece from each rank, with the rows for each expert held here.
   starts_ = {0};
   std::vector<std::int32_t> slots;
   std::vector<std::int64_t> read(static_cast<std::size_t>(ranks));  // of each piece

@@ -3,9 +3,10 @@
 //   tokens -> [ep, M, D] by destination -> all-to-all -> [ep, M, D] by source -> rows sorted by expert
 //
 // and the same way back. The all-to-all exchanges equal pieces: M is the largest number of rows that any rank has for
-// any other, which all ranks of the ep group learn from one small all-gather of counts; shorter ones are filled up with
+// any other, which all ranks of the ep group learn from one small all-gather of counts; shorter pieces are padded with
 // zeros that nobody reads. A rank whose experts were not chosen takes part like all others, with no rows to compute.
-// Without ep there is nothing to exchange and nothing to fill up: rows are sorted by expert, and put back.
+// Without ep nothing is exchanged or padded: rows are sorted by expert, and put back.
+// Read next: nn/moe.cpp.
 #pragma once
 
 #include <vector>
@@ -20,12 +21,12 @@ class ExpertDispatch {
   /// `expert` [N, K] i32: the choices of this rank's tokens; negative: dropped. Collective over ep.
   ExpertDispatch(const Tensor& expert, std::int64_t experts, const DeviceMesh& mesh);
 
-  /// A row for each choice, from any rank of the ep group, of an expert that is here: x [N, D] -> [R, D], sorted by
-  /// expert. Collective over ep.
+  /// x [N, D] -> [R, D], sorted by expert: one row for each choice, by any rank of the ep group, of an expert held
+  /// here. Collective over ep.
   Tensor to_experts(const Tensor& x) const;
-  /// Expert e of those here has rows starts()[e] .. starts()[e + 1].
+  /// The e-th expert held here has rows [starts()[e], starts()[e + 1]).
   const std::vector<std::int64_t>& starts() const { return starts_; }
-  /// What became of each choice of this rank's tokens: [R, D] -> [N K, D], zeros for a dropped one. Collective over ep.
+  /// [R, D] -> [N K, D]: the result for each choice of this rank's tokens, zeros for a dropped one. Collective over ep.
   Tensor from_experts(const Tensor& rows) const;
 
  private:

@@ -1,4 +1,5 @@
-// What can be chosen about a mixture of experts. The layer itself is in nn/moe.h.
+// Options of a mixture of experts.
+// Read next: nn/moe.h, the layer.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +12,7 @@ namespace trireme::nn {
 /// to 1 (Shazeer et al. 2017; Jiang et al. 2024, Mixtral).
 enum class RouterNorm : std::uint8_t { before, after };
 
-/// Over what the balance of experts is measured: each sequence by itself, or all those of the global batch together.
+/// The scope of the balance loss: each sequence by itself, or all sequences of the global batch together.
 enum class BalanceScope : std::uint8_t { sequence, batch };
 
 struct ExpertsOptions {
@@ -19,7 +20,7 @@ struct ExpertsOptions {
   std::int64_t top_k = 2;  ///< K experts compute each token
   /// An expert takes at most ceil(factor * K * T / E) tokens of a sequence of T in training; not set: no limit.
   std::optional<double> capacity_factor{};
-  std::int64_t shared = 0;  ///< so many times an expert's hidden width, applied to every token
+  std::int64_t shared = 0;  ///< every token also passes one expert of this many times the hidden width; 0: none
   double aux_loss = 0.01;   ///< weight of the load-balancing loss
   double z_loss = 0.001;    ///< weight of the router z-loss
   double bias_update = 0;   ///< rate of the bias that balances without a loss (nn/routing.h); 0: none

@@ -1,14 +1,14 @@
-// KvCache: the keys and values of the tokens that a text has so far, so that its next token is computed alone.
+// KvCache: keeps the keys and values of a text's tokens so far, so that only its new tokens are computed.
 //
-// Attention lets a token see only what stands before it. Keys and values of tokens that stay where they are therefore
-// never change, and with them at hand one more token costs one row through every matrix instead of the whole text:
+// A token sees only the tokens before it. Its keys and values therefore never change while the text up to it stays the
+// same. If they are kept, one more token costs one row through every matrix instead of the whole text:
 //
 //   without   x [B, t, D]   q, k, v [B, t, ..]                                     attention [B, t, H/tp, Dh]
 //   with      x [B, n, D]   q, k, v [B, n, ..]   K, V [B, t, Hkv/tp, Dh] from here   attention [B, n, H/tp, Dh]
 //
 // n of t tokens are new; query i of them sees keys up to t - n + i, which is the causal limit of the attention kernel
-// for fewer queries than keys. Who runs the model puts a cache into RunState, says with begin() where the tokens that
-// come next stand, and gives the model these tokens only. A rank holds what its attention layers need: its heads of its
+// for fewer queries than keys. The model's caller puts a cache into RunState, calls begin() with the position of the
+// next tokens, and gives the model only these tokens. A rank holds what its attention layers need: its heads of its
 // stages' blocks. Only for evaluation, and only where a rank has whole sequences (cp = 1).
 // Read next: nn/attention.cpp, which appends and attends; train/next_logits.cpp, which decides what is new.
 #pragma once
@@ -22,11 +22,11 @@ namespace trireme::nn {
 
 class KvCache {
  public:
-  /// With room for `capacity` tokens of a sequence, taken when a layer first appends.
+  /// Has room for `capacity` tokens of a sequence, allocated when a layer first appends.
   explicit KvCache(std::int64_t capacity) : capacity_(capacity) {}
 
-  /// The tokens of the next forward stand at positions first, first + 1, ...; what is held from there on is forgotten.
-  /// All positions before must have been appended.
+  /// The tokens of the next forward stand at positions first, first + 1, ...; cached positions from `first` on are
+  /// dropped. All earlier positions must have been appended.
   void begin(std::int64_t first) { first_ = first; }
   std::int64_t first() const { return first_; }
   std::int64_t capacity() const { return capacity_; }
@@ -34,7 +34,7 @@ class KvCache {
   struct Held {
     Tensor keys, values;  ///< [B, first + n, Hkv/tp, Dh], views
   };
-  /// Puts k, v [B, n, Hkv/tp, Dh] of the next tokens behind what is held of `layer`, and returns all of it.
+  /// Appends k, v [B, n, Hkv/tp, Dh] of the next tokens to those of `layer`, and returns all of them.
   Held append(const std::string& layer, const Tensor& k, const Tensor& v);
 
  private:

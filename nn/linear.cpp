@@ -64,7 +64,7 @@ Tensor Linear::completed(const Tensor& y) const {
   return bias_ ? sum + reshape(bias_->value(), {bias_->value().count()}) : sum;  // `out` of several dims is flat in y
 }
 
-/// What this rank computes with: its shard, or the part of a shared whole that it uses.
+/// What this rank computes with: its shard, or its part of a weight that ranks share.
 Tensor Linear::used_part(const ParameterPtr& parameter) const {
   if (parts_ == 0) return parameter->value();
   const std::int64_t length = parameter->local.size(split_dim_) / parts_;

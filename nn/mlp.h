@@ -1,7 +1,8 @@
-// Mlp: widen, bend, narrow. The hidden [.., F] is split over tp and never leaves its rank.
+// Mlp: project up, apply the activation, project down. The hidden [.., F] is split over tp and never leaves its rank.
 //
 //   plain   down(activation(up(x)))
 //   gated   down(silu(gate(x)) * up(x)), SwiGLU (Shazeer 2020): gate and up are one weight gate_up [2, F, D]
+// Read next: nn/mlp.cpp, autograd/mlp.cpp.
 #pragma once
 
 #include "nn/linear.h"
@@ -11,7 +12,7 @@ namespace trireme::nn {
 struct MlpOptions {
   std::int64_t width = 0;          ///< D
   std::int64_t hidden = 0;         ///< F
-  Unary activation = Unary::gelu;  ///< of a plain one
+  Unary activation = Unary::gelu;  ///< of a plain Mlp
   bool bias = true;
   double init_std = 0.02;           ///< initial weights of `up`
   double residual_init_std = 0.02;  ///< initial weights of `down`, which writes into the residual stream

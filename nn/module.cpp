@@ -27,7 +27,7 @@ Tensor Dropout::forward(const Tensor& x) {
                   .start = {run().first_sample, 0, 0}};
   const PositionRuns runs = residual_positions(mesh(), parallelism(), length);
   std::vector<Tensor> parts;
-  for (const PositionRun& run : runs) {  // one, but for context parallelism
+  for (const PositionRun& run : runs) {  // one run, except under context parallelism
     where.start[1] = run.global;
     const Tensor part = runs.size() == 1 ? x : slice(x, 1, run.local, run.length);
     parts.push_back(dropout(part, p_, seed_, stream_of(name()), where));

@@ -1,4 +1,4 @@
-// Module: the base of every layer. A layer is called like a function; what it holds are parameters and other modules.
+// Module: the base of every layer. A layer is called like a function; it holds parameters and other modules.
 // Read next: nn/linear.h, the layer most others are made of.
 #pragma once
 
@@ -23,7 +23,7 @@ class Module {
     const CallSite site(name_);
     return use_.of_unit() ? use_(x, [this](const Tensor& input) { return forward(input); }) : forward(x);
   }
-  /// residual + (*this)(x), without a pass of its own where a product ends the layer and can add.
+  /// residual + (*this)(x). If the layer ends with a product that can add the residual, this saves a pass over memory.
   Tensor forward_add(const Tensor& residual, const Tensor& x) {
     const CallSite site(name_);
     return use_(x, [&](const Tensor& input) { return do_forward_add(residual, input); });
@@ -34,7 +34,7 @@ class Module {
  protected:
   const DeviceMesh& mesh() const { return *mesh_; }
   const Parallelism& parallelism() const { return parallelism_; }
-  Placement residual() const { return parallelism_.residual(); }  ///< what the residual stream is on tp
+  Placement residual() const { return parallelism_.residual(); }  ///< placement of the residual stream on tp
   const RunState& run() const { return *run_; }
   virtual Tensor do_forward_add(const Tensor& residual, const Tensor& x) { return residual + forward(x); }
 
@@ -46,8 +46,8 @@ class Module {
   UnitUse use_;
 };
 
-/// Gain and shift over the last dim. Every tp rank holds both; under sequence parallelism each sees its own positions,
-/// so that the gradients are parts of a sum: Build::beside_residual().
+/// Gain and shift over the last dim. Every tp rank holds both; under sequence parallelism each rank sees only its own
+/// positions, so the gradients are partial sums: Build::beside_residual().
 class LayerNorm : public Module {
  public:
   LayerNorm(const Build& b, std::int64_t width, bool bias = true, double eps = 1e-5);

@@ -25,7 +25,7 @@ Moe::Moe(const Build& b, const MoeOptions& o)
   if (o.expert.bias) {
     up_bias_ = widen.parameter("bias", o.expert.gated ? Shape{experts, 2, f} : Shape{experts, f},
                                split(o.expert.gated ? 2 : 1), Init::zeros());
-    // Inside the sum over tp it can be added by one rank only, so the ranks use it differently: R.
+    // Only one rank may add it inside the sum over tp. So the ranks use it differently: R.
     down_bias_ = narrow.parameter("bias", {experts, d}, {.ep = S(0), .tp = R}, Init::zeros());
   }
   if (o.experts.shared > 0) {
@@ -52,18 +52,18 @@ Tensor Moe::forward(const Tensor& x) {
   const Tensor rows = dispatch.to_experts(reshape(tokens, {count, width}));              // [R, D]
   const Tensor answers = dispatch.from_experts(apply_experts(rows, dispatch.starts()));  // [N K, D]
   const Tensor weighted = reshape(answers, {count, k, width}) * reshape(gate, {count, k, 1});
-  const Tensor y = reshape(sum(weighted, 1), tokens.shape());  // [B, T, D], parts of a sum over tp
+  const Tensor y = reshape(sum(weighted, 1), tokens.shape());  // [B, T, D], partial sums over tp
   const Tensor routed = redistribute(y, mesh(), Axis::tp, P, residual_);
   return shared_ ? routed + (*shared_)(x) : routed;
 }
 
-/// rows [R, D], sorted by expert -> this tp rank's part of the experts' answers [R, D].
+/// rows [R, D], sorted by expert -> this tp rank's partial sums of the experts' results [R, D].
 Tensor Moe::apply_experts(const Tensor& rows, const std::vector<std::int64_t>& starts) const {
   const bool biased = up_bias_ != nullptr;
   const Tensor up = grouped_linear(rows, starts, up_->value(), biased ? up_bias_->value() : Tensor());
   const Tensor hidden = options_.expert.gated ? swiglu(up) : apply_unary(options_.expert.activation, up);  // [R, F/tp]
   Tensor bias = biased ? down_bias_->value() : Tensor();
-  // Once, not tp times; and through the tape on every rank, so that its gradient is complete everywhere alike.
+  // Added once, not tp times. Every rank records it on the tape, so that all ranks have the complete gradient.
   if (biased && mesh().size(Axis::tp) > 1) bias = bias * (mesh().is_first(Axis::tp) ? 1.0 : 0.0);
   return grouped_linear(hidden, starts, down_->value(), bias);  // [R, D]
 }

@@ -1,20 +1,22 @@
-// Moe: a mixture of experts in the place of an Mlp (Shazeer et al. 2017). E small Mlps, of which each token passes
-// through the K that its router chose:
+// Moe: a mixture of experts in the place of an Mlp (Shazeer et al. 2017). There are E small Mlps; each token passes
+// through the K that the router chose for it:
 //
 //   y = sum over the chosen e of gate_e * expert_e(x)  +  shared(x)
 //
 // What is split, and why:
 //
-//   ep   each rank holds E/ep experts; tokens travel to them and back by all-to-all (Lepikhin et al. 2021, GShard). ep
-//        is folded out of the data-parallel ranks: an expert's gradient is complete for the tokens of its ep group, and
-//        is summed over edp, the ranks that hold the same experts.
+//   ep   each rank holds E/ep experts; tokens travel to them and back by all-to-all (Lepikhin et al. 2021, GShard). The
+//        data-parallel ranks are divided into ep groups: an expert's gradient is complete for the tokens of its ep
+//        group, and is summed over edp, the ranks that hold the same experts.
 //   tp   every expert is split by its hidden units, as an Mlp is. All tp ranks must therefore see all tokens: under
 //        sequence parallelism they are gathered over tp first, and then every tp rank takes its copy to the ranks of
-//        its own ep group. (Dispatching T/tp tokens and gathering behind the all-to-all would send tp times less over
-//        ep, but K times more over tp.) Gates are applied before the sum over tp: one token is summed, not K answers.
+//        its own ep group. (Dispatching T/tp tokens and gathering after the all-to-all would send tp times less over
+//        ep, but K times more over tp.) Gates are applied before the sum over tp, so that one row per token is summed,
+//        not K.
 //
-// The router works on the positions that the residual stream has here; its weight is placed beside it.
-// Read next: nn/router.h (who goes where), nn/expert_capacity.h (who is dropped), nn/expert_dispatch.h (the journey).
+// The router works on this rank's positions of the residual stream; its weight is placed as Build::beside_residual().
+// Read next: nn/router.h (the choice of experts), nn/expert_capacity.h (dropped tokens), nn/expert_dispatch.h (the
+// exchange).
 #pragma once
 
 #include <memory>

@@ -60,7 +60,8 @@ void initialise(Parameter& parameter, const Init& init, std::uint64_t seed) {
   } else {
     fill_normal(parameter, init, seed);
   }
-  // Padded rows are 0 and stay 0, having no gradient: a resumed run, which loads real rows only, has the same bits.
+  // Padded rows are 0 and stay 0, because they get no gradient. So a resumed run, which loads only real rows, has the
+  // same bits.
   const std::int64_t rows = value.size(0);
   const std::int64_t real = std::clamp<std::int64_t>(parameter.logical_rows - parameter.rectangle.start[0], 0, rows);
   Tensor padding = view::slice(value, 0, real, rows - real);

@@ -23,7 +23,7 @@ struct Init {
   static Init normal(double init_std) { return {Kind::normal, init_std}; }
 };
 
-/// Of a unit (nn/unit.h), as its parameters see it.
+/// The part of a unit (nn/unit.h) that its parameters know.
 struct UnitState {
   std::string name;
   bool in_use = false;  ///< a forward is inside one of the unit's uses
@@ -31,22 +31,23 @@ struct UnitState {
 
 struct Parameter {
   std::string name;  ///< "blocks.3.attn.qkv.weight": the same on every mesh
-  /// This rank's shard; a leaf of the tape. For what keeps weights: optimizers, ZeRO, checkpoints, checks. A forward
-  /// reads value(): under ZeRO the elements here may be released, or those of the step before.
+  /// This rank's shard; a leaf of the tape. For code that stores or updates weights: optimizers, ZeRO, checkpoints,
+  /// checks. A forward must read value(): under ZeRO the elements here may be released, or be those of the previous
+  /// step.
   Tensor local;
   Shape global_shape;     ///< of the whole tensor, padding included
-  Placements placements;  ///< R along an axis: gradients are summed over it; S: norms are
-  Rectangle rectangle;    ///< where `local` lies in the whole
-  std::int64_t logical_rows =
-      0;               ///< rows of dim 0 that mean something; the rest (padded vocabulary) never gets a gradient
+  Placements placements;  ///< R along an axis: gradients are summed over it; S: squared norms are
+  Rectangle rectangle;    ///< where `local` lies in the global tensor
+  /// Rows of dim 0 that are not padding; the rest (padded vocabulary) never gets a gradient.
+  std::int64_t logical_rows = 0;
   bool decay = false;  ///< whether weight decay applies: matrices only
-  bool copy_of_earlier_stage =
-      false;  ///< a tied weight whose first copy lives on pipeline stage 0: not counted twice in norms or sizes
+  /// A tied weight whose first copy lives on pipeline stage 0: not counted twice in norms or sizes.
+  bool copy_of_earlier_stage = false;
 
-  std::shared_ptr<const UnitState> unit;  ///< null: of no unit, and complete at any time
+  std::shared_ptr<const UnitState> unit;  ///< null: in no unit, and complete at any time
 
   /// `local`, for a forward. Throws ExitCode::internal outside the uses of the parameter's unit, on any mesh and with
-  /// or without ZeRO. A backward may read it at any time: it repeats what a forward was allowed.
+  /// or without ZeRO. A backward may read it at any time: it repeats the reads of a forward.
   const Tensor& value() const;
   Leaf& leaf() const { return *leaf_of(local); }
   Tensor& grad() const { return leaf().grad(); }  ///< f32, of local's shape; set up by allocate_gradients or grad_sync

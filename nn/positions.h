@@ -1,12 +1,14 @@
-// Positions: which tokens of the sequence a rank holds, as runs of neighbours. Whatever depends on where a token stands
-// (learned positions, rotary angles, dropout masks, the causal mask) asks here, so that a mesh cannot change it.
+// Positions: which tokens of the sequence a rank holds, as runs of neighbours. Everything that depends on a token's
+// position (learned positions, rotary angles, dropout masks, the causal mask) uses this file, so that it is the same on
+// every mesh.
 //
 // Two cuts, one after the other:
 //
 //   cp  The sequence of T tokens is cut into 2 cp chunks, and rank r holds chunks r and 2 cp - 1 - r ("zigzag"): one
-//       from the cheap end of the causal triangle and one from the dear end, so that every rank has the same work
-//       (Llama 3 report, section 3.3.2). That is what attention works on: T/cp tokens, the same on all tp ranks.
-//   tp  Under sequence parallelism tp rank i holds part i of those: T/(cp tp) tokens of the residual stream.
+//       chunk is early, where the causal mask leaves few keys, and one is late, so that every rank has the same work
+//       (Llama 3 report, section 3.3.2). Attention works on these T/cp tokens, the same on all tp ranks.
+//   tp  Under sequence parallelism tp rank i holds part i of these: T/(cp tp) tokens of the residual stream.
+// Read next: nn/ring_attention.h.
 #pragma once
 
 #include <vector>
@@ -22,22 +24,22 @@ struct PositionRun {
   bool operator==(const PositionRun&) const = default;
 };
 
-/// In local order, without gaps; neighbours that also continue each other in the sequence are one run.
+/// In local order, without gaps; local neighbours that are also neighbours in the sequence are in one run.
 using PositionRuns = std::vector<PositionRun>;
 
-/// What cp rank `rank` of `cp` holds of a sequence of `length` tokens, which 2 cp must divide when cp > 1.
+/// What cp rank `rank` of `cp` holds of a sequence of `length` tokens. If cp > 1, 2 cp must divide `length`.
 PositionRuns zigzag(std::int64_t length, int cp, int rank);
-/// Part `index` of `parts` equal parts of the local tokens, counted from 0 again.
+/// Part `index` of `parts` equal parts of the local tokens, with local numbers from 0.
 PositionRuns part(const PositionRuns& runs, int parts, int index);
 
-/// The same tokens `first` positions further on: of a text whose beginning is held elsewhere (nn/kv_cache.h).
+/// The runs shifted by `first` positions: for a text whose beginning is in a cache (nn/kv_cache.h).
 PositionRuns from(std::int64_t first, PositionRuns runs);
 
 /// What attention on this rank holds of a sequence of `length` tokens (all cp and tp ranks together).
 PositionRuns attention_positions(const DeviceMesh& mesh, std::int64_t length);
 /// What the residual stream [B, T/cp(/tp), D] on this rank holds of it.
 PositionRuns residual_positions(const DeviceMesh& mesh, const Parallelism& parallelism, std::int64_t length);
-/// The length of the sequence of which the residual stream on each rank holds `local` tokens.
+/// The length of a sequence if the residual stream on each rank holds `local` tokens of it.
 std::int64_t sequence_length(const DeviceMesh& mesh, const Parallelism& parallelism, std::int64_t local);
 /// Only multiples of this length divide evenly over the ranks that share a sequence.
 std::int64_t sequence_multiple(const MeshShape& mesh, const Parallelism& parallelism);

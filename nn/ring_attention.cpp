@@ -13,7 +13,7 @@ namespace {
 
 constexpr int keys_tag = 0, gradients_tag = 1;
 
-/// A tensor on its way to the next rank, and another's on its way here. Nobody writes to what has been sent.
+/// A tensor on its way to the next rank, and one on its way here. A tensor that was sent is never written to again.
 struct Shift {
   Work sent, received;
   Tensor arriving;
@@ -41,7 +41,7 @@ struct Part {
   Tensor of(const Tensor& x, int dim = 1) const { return view::slice(x, dim, begin, length); }
 };
 
-/// What is computed of one rank's queries against another's keys.
+/// A block of one rank's queries against a block of another's keys.
 struct Block {
   Part queries, keys;
   bool causal = false;
@@ -56,8 +56,8 @@ void add_to(const Tensor& from, const Tensor& to) {
   }
 }
 
-/// out = softmax(scale q k^T) v and its gradients as in autograd/attention.cpp, block after block of keys: forward
-/// merges by log-sum-exp; with the merged lse and out, each block's backward is its own term of dq, dk and dv.
+/// out = softmax(scale q k^T) v and its gradients as in autograd/attention.cpp, block after block of keys. Forward
+/// merges the blocks by log-sum-exp. Backward computes each block's terms of dq, dk and dv from the merged lse and out.
 struct RingAttention : Op {
   static constexpr const char* name = "ring_attention";
   ProcessGroup* ring = nullptr;
@@ -79,7 +79,7 @@ struct RingAttention : Op {
     return b;
   }
 
-  /// Of this rank's queries and keys, what the early (0) or the late (1) half of the queries sees.
+  /// The early (0) or the late (1) half of this rank's queries against those of its own keys that they see.
   Block own_half(int which) const {
     const std::int64_t local = q.size(1), half = local / 2;
     const PositionRuns here = zigzag(local * ring->size(), ring->size(), ring->rank());
@@ -121,7 +121,7 @@ struct RingAttention : Op {
     Tensor part_out = Tensor::empty(some.shape(), q.dtype(), q.device());
     Tensor part_lse = Tensor::empty({q.size(0), q.size(2), b.queries.length}, accumulate_dtype(q), q.device());
     table.attention(some, k, v, scale, b.causal, b.first_key, part_out, part_lse);
-    if (!merged.defined()) {  // the first block: all queries, and each sees itself at least
+    if (!merged.defined()) {  // the first block has all queries, and each sees at least itself
       merged = cast(part_out, accumulate_dtype(q));
       lse = part_lse;
       return;
@@ -147,7 +147,7 @@ struct RingAttention : Op {
       sums = shift(sum, *ring, gradients_tag);
       if (more) held = next.wait();
     }
-    const Block rest = own_half(0);  // kept for the time in which the sums make their last trip, home
+    const Block rest = own_half(0);  // computed while the sums travel home
     const Tensor terms = add_gradients(rest, kv, dout, dq);
     const Tensor sum = sums.wait();
     add_terms(rest, terms, sum);
@@ -155,8 +155,8 @@ struct RingAttention : Op {
     return {cast(dq, q.dtype()), view::select(dkv, 0, 0), view::select(dkv, 0, 1)};
   }
 
-  static void add_terms(const Block& b, const Tensor& terms,
-                        const Tensor& sum) {  // [2, B, keys, ...], [2, B, T/n, ...]
+  // terms [2, B, keys, ...], sum [2, B, T/n, ...]
+  static void add_terms(const Block& b, const Tensor& terms, const Tensor& sum) {
     for (int i = 0; i < 2; ++i) add_to(view::select(terms, 0, i), b.keys.of(view::select(sum, 0, i)));
   }
 

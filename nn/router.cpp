@@ -58,8 +58,7 @@ Router::Choice Router::choose(const Tensor& x) {
     return reshape(pick(reshape(from, {tokens, options_.count}), expert), choices);
   };
   choice.gate = options_.norm == RouterNorm::before ? picked(probabilities) : softmax(picked(logits));
-  if (!run().training || !grad_enabled())
-    return choice;  // of a recomputed forward, only the one that is recorded counts
+  if (!run().training || !grad_enabled()) return choice;  // if forward is recomputed, only the recorded one counts
   const Tensor counts = count_choices(choice.expert, options_.count);  // [B, E]
   add_rows(counts, routing_.load);
   if (options_.aux_loss > 0 || options_.z_loss > 0)
@@ -86,11 +85,11 @@ Tensor Router::own_losses(const Tensor& logits, const Tensor& probabilities, con
 }
 
 // Each rank adds the terms of the probabilities it has: sum over its tokens of w_e p_e, with w_e = E f_e / T of the
-// whole sequence. What has to be communicated are counts, which have no gradient.
+// whole sequence. Only counts are communicated, and they have no gradient.
 Tensor Router::balance_loss(const Tensor& probabilities, const Tensor& own_counts, double sequences,
                             double length) const {
   Tensor counts = clone(own_counts);  // [B, E]
-  double measured = length;           // tokens behind a count
+  double measured = length;           // tokens that a count covers
   if (options_.balance == BalanceScope::batch) {
     const Tensor each = counts;
     counts = Tensor::empty({1, options_.count}, DType::f64);

@@ -53,7 +53,7 @@ RoutingReport RoutingLog::finish(const DeviceMesh& mesh, bool sequence, bool app
   mesh.group(Axis::data).all_reduce(all).wait();
   if (sequence) mesh.group(Axis::tp).all_reduce(all).wait();
 
-  ExactSum balance, z, routers;  // over the model: in no order, as stages may be cut anywhere
+  ExactSum balance, z, routers;  // over the model: exact, as stages may be cut anywhere
   Tensor largest = Tensor::zeros({1}, DType::f64);
   const auto* from = all.data<double>();
   for (Routing& router : routers_) {

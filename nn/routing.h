@@ -1,11 +1,11 @@
-// What the routers of a model did in a step, and what follows from it: figures to watch, and the bias that balances the
+// Counts what the routers of a model chose in a step. From this come figures to watch, and the bias that balances the
 // use of experts without a loss (Wang et al. 2024, arXiv:2408.15664; DeepSeek-V3, section 2.1.2):
 //
-//   chosen:  the K largest of p_e + b_e;  gates are made of p alone
+//   chosen:  the K largest of p_e + b_e;  gates use p alone
 //   after each step:  b_e += rate * sign(mean load - load of e)
 //
-// A load counts the choices of the whole global batch, of all ranks and micro-batches, in exact numbers: the bias has
-// the same bits on every mesh. It is a buffer: no gradient reaches it, and it is saved with the run.
+// A load counts the choices of the whole global batch, of all ranks and micro-batches, exactly; so the bias has the
+// same bits on every mesh. The bias is a buffer: it gets no gradient, and it is saved with the run.
 // Read next: nn/router.h, which writes here; train/trainer.cpp, which ends the step.
 #pragma once
 
@@ -16,7 +16,7 @@
 
 namespace trireme::nn {
 
-/// One router of this rank's stages, and the step under way as this rank has seen it.
+/// One router of this rank's stages, and this rank's sums over the current step.
 struct Routing {
   Tensor load;               ///< [E] f64: how often each expert was chosen
   double balance = 0;        ///< this rank's part of the balance loss, before its weight
@@ -25,11 +25,11 @@ struct Routing {
   double rate = 0;           ///< of its update
 };
 
-/// A whole step, of all routers of the model; the same on every rank.
+/// Figures of a whole step, over all routers of the model; the same on every rank.
 struct RoutingReport {
   double balance = 0;    ///< balance loss, mean over routers: 1 when every expert of every sequence is used equally
   double z = 0;          ///< z-loss, mean over routers
-  double imbalance = 0;  ///< choices of the busiest expert over the mean of its router's; the largest of the routers
+  double imbalance = 0;  ///< load of the busiest expert over the mean load in its router; maximum over routers
 };
 
 class RoutingLog {
@@ -38,9 +38,9 @@ class RoutingLog {
   Routing& add(std::int64_t experts);
   bool empty() const { return routers_.empty(); }  ///< this rank's stages have no router
 
-  /// Ends a step: sums over the ranks, moves the biases if the step was made (`applied`: not when it was skipped), and
-  /// starts the next. `sequence`: each tp rank routes its own positions. Collective over the mesh: every rank of a
-  /// model with experts calls it, also one whose stages have no router.
+  /// Ends a step: sums over the ranks, updates the biases if `applied` (false: the step was skipped), and starts the
+  /// next. `sequence`: each tp rank routes its own positions. Collective over the mesh: every rank of a model with
+  /// experts calls it, even if its stages have no router.
   RoutingReport finish(const DeviceMesh& mesh, bool sequence, bool applied);
 
  private:

@@ -8,7 +8,8 @@
 namespace trireme::nn {
 namespace {
 
-/// y = x;  dx = dy, once the unit that computed x is there. Being newer than all that unit recorded, this runs first.
+/// y = x;  dx = dy. Backward first makes the unit that computed x available: this node is newer than all that the unit
+/// recorded, so it runs before them.
 struct BeforeBackward : Op {
   static constexpr const char* name = "unit";
   std::shared_ptr<Units> units;

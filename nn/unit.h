@@ -1,15 +1,15 @@
 // Unit: parameters that are used together, and the places where a model uses them.
 //
-// A model says where units begin (Build::unit()): each block is one, the embedding tables another. Whoever shards
-// parameters (parallel/zero/) then gathers a unit as a whole before it is used and can let go of it afterwards; the
-// model itself does not know. With nobody watching, a unit costs nothing.
+// A model says where units begin (Build::unit()): each block is one, the embedding tables another. ZeRO
+// (parallel/zero/) gathers a unit as a whole before it is used and can release it afterwards; the model needs no code
+// for this. Without an observer, a unit costs nothing.
 //
 //   const nn::Build b = parent.unit();
 //   use_ = b.use_unit();                                             // in the order of a forward
 //   y = use_(x, [&](const Tensor& in) { return in * weight_->value(); });
 //
 // A Module built with a Build that begins a unit does this by itself in operator(). Outside the uses of its unit,
-// Parameter::value() throws: a use that was forgotten is found by the first forward, on any mesh. Units do not nest.
+// Parameter::value() throws. So the first forward finds a forgotten use, on any mesh. Units do not nest.
 // Read next: nn/module.h, parallel/zero/weights.h.
 #pragma once
 
@@ -24,7 +24,7 @@ namespace trireme::nn {
 
 struct Unit {
   std::shared_ptr<UnitState> state;
-  int chunk = 0;  ///< which stage of this rank it is part of, where there are several: one backward goes through one
+  int chunk = 0;  ///< the stage of this rank it is part of, if there are several: one backward goes through one stage
   ParameterList parameters;
 
   void add(const ParameterPtr& parameter) {
@@ -33,17 +33,17 @@ struct Unit {
   }
 };
 
-/// Is told each time a unit is about to be used; may communicate, since every rank runs the same program.
+/// Called each time a unit is about to be used; may communicate, since every rank runs the same program.
 class UnitObserver {
  public:
   virtual ~UnitObserver() = default;
-  /// The values of the unit of place `use` are needed from now until the next call: by a forward, or in backward by
-  /// what the forward of that place recorded.
+  /// The values of the unit used at place `use` are needed from now until the next call: by the forward at that place,
+  /// or by its backward (`backward`).
   virtual void before_use(std::size_t use, bool backward) = 0;
 };
 
-/// The units of a model, and the places where it uses them, in the order of a forward. A unit may have several: a tied
-/// embedding has two.
+/// The units of a model, and the places where it uses them, in the order of a forward. A unit may be used at several: a
+/// tied embedding at two.
 class Units {
  public:
   Unit* add(std::string name, int chunk = 0);
@@ -62,8 +62,8 @@ class Units {
   UnitState* in_use_ = nullptr;
 };
 
-/// While it lives, a forward is inside the use of one unit, whose values may be read. Throws ExitCode::internal inside
-/// another.
+/// While it lives, a forward is inside one use of a unit, whose values may be read. Throws ExitCode::internal inside
+/// the use of another unit.
 class UnitScope {
  public:
   UnitScope(Units& units, std::size_t use);
@@ -82,7 +82,7 @@ class UnitUse {
   UnitUse(std::shared_ptr<Units> units, std::size_t index) : units_(std::move(units)), index_(index) {}
   bool of_unit() const { return units_ != nullptr; }
 
-  /// f(x), with the unit's values there while f runs and again while its backward does.
+  /// f(x), with the unit's values available while f runs and again while its backward runs.
   Tensor operator()(const Tensor& x, const std::function<Tensor(const Tensor&)>& f) const;
 
  private:

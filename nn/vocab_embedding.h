@@ -1,8 +1,9 @@
-// VocabEmbedding: a table [V, D] whose rows are split over tp. Looking up: each rank has the rows it holds and zeros
-// for the rest, and a sum completes them. As an output head (of tied or own weights): each rank has the logits of its
-// rows.
+// VocabEmbedding: a table [V, D] whose rows are split over tp. Lookup: each rank gives the rows it holds and zeros for
+// the others, and a sum over tp completes them. Output head (with tied or own weights): each rank computes the logits
+// of its rows.
 //
-// V is padded so that it divides; padded rows never receive a probability nor a gradient.
+// V is padded so that it divides; padded rows get neither a probability nor a gradient.
+// Read next: nn/cross_entropy.h.
 #pragma once
 
 #include "nn/module.h"
