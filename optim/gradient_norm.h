@@ -1,9 +1,11 @@
-// The global gradient norm, on any mesh, and what clipping does with it.
+// The global gradient norm, on any mesh, and the clipping factor.
 //
 // On the CPU the norm is a function of the gradients' bits alone. Neither ZeRO's shards nor pipeline stages change it:
 // squares of one row are added in f64 in a fixed order, no cut goes through a row (optim/shard.h), and sums of rows are
-// added without rounding (core/exact_sum.h), over tensors, ranks and stages. Over tp it is equal to rounding, since tp
-// cuts rows; and on CUDA, where sum_squares() adds in an order that depends on the sizes of tensors.
+// added without rounding (core/exact_sum.h), over tensors, ranks and stages. Between different sizes of tp it is equal
+// only up to rounding, since tp cuts rows. On CUDA, too, it is equal only up to rounding: there sum_squares() adds in
+// an order that depends on the sizes of tensors.
+// Read next: optim/gradient_norm.cpp, optim/optimizer.h.
 #pragma once
 
 #include <vector>
@@ -23,9 +25,9 @@ struct GradientPart {
 /// The 2-norm of all gradients of the whole model, each logical parameter counted once; the same bits on every rank.
 ///
 /// Squares are added over exactly the axes on which a parameter is sharded and over the ranks with its pieces, and over
-/// pp always (stages hold different parameters); a replicated one is counted on one rank's behalf, a tied copy not at
-/// all. Collective over the mesh: all ranks of a stage give their parts of the same parameters in the same order; call
-/// it after gradients have been summed.
+/// pp always (stages hold different parameters); a replicated parameter is counted once, a tied copy not at all.
+/// Collective over the mesh: all ranks of a stage give their parts of the same parameters in the same order; call it
+/// after gradients have been summed.
 double gradient_norm(const std::vector<GradientPart>& parts, const DeviceMesh& mesh);
 /// Of whole local gradients: without ZeRO.
 double gradient_norm(const nn::ParameterList& parameters, const DeviceMesh& mesh);

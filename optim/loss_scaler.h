@@ -2,9 +2,11 @@
 // power of two before backward so that small gradients do not become 0 in f16, and the gradients, which are summed in
 // f32, are divided by it before clipping.
 //
-// The dynamic scale grows as far as it can: it doubles after `window` updates without overflow, and halves on an
-// overflow, the first `hysteresis` - 1 of which it forgives. Whether a step overflowed is read off the norm of the
-// whole gradient, which has the same bits on every rank: so all ranks decide alike without a message of their own.
+// The dynamic scale doubles after `window` updates in a row without overflow. The first `hysteresis` - 1 overflows
+// leave it as it is, every further one halves it, until `window` updates in a row have succeeded again. A step
+// overflowed if the norm of the whole gradient is not finite. The norm has the same bits on every rank, so all ranks
+// decide alike without an extra message.
+// Read next: train/trainer.cpp.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +15,7 @@ namespace trireme::optim {
 
 struct LossScaleConfig {
   double initial = 65536;
-  bool dynamic = true;          ///< false: `initial` for good
+  bool dynamic = true;          ///< false: always `initial`
   std::int64_t window = 2000;   ///< updates without overflow after which the scale doubles
   std::int64_t hysteresis = 2;  ///< overflows it takes to halve the scale
 };
@@ -26,7 +28,7 @@ class LossScaler {
   /// What a checkpoint stores.
   struct State {
     double scale = 1;
-    std::int64_t good_updates = 0;    ///< since the last change of scale
+    std::int64_t good_updates = 0;    ///< in a row: since the last overflow or doubling
     std::int64_t overflows_left = 1;  ///< until the scale halves; 0: with every further one
     std::int64_t in_a_row = 0;        ///< overflows since the last update
     std::int64_t skipped = 0;         ///< steps, in the whole run

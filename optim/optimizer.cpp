@@ -40,7 +40,7 @@ void Optimizer::update(std::span<const std::size_t> shards, double lr, double gr
       here_.push_back(std::move(operands));
       continue;
     }
-    // Offloaded: one by one, so that no more than one gradient has a copy on the host.
+    // Offloaded shards are updated one by one, so that only one gradient at a time has a copy on the host.
     apply({&operands, 1}, lr, gradient_scale);
     copy(operands.low.defined() ? operands.low : operands.master, weights);
   }

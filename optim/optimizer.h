@@ -1,9 +1,9 @@
-// Optimizers: one fused pass over the f32 master weights of many shards. A shard is what of a parameter this rank
-// updates: all of it, or with ZeRO a piece (optim/shard.h).
+// Optimizers: one fused pass over the f32 master weights of many shards. A shard is the part of a parameter that this
+// rank updates: all of it, or with ZeRO a piece (optim/shard.h).
 //
-// A parameter stored in bf16 has an f32 master copy here, which is what is updated and then rounded into the parameter;
-// an f32 parameter is its own master. Gradients are the parameter's f32 main gradients, already summed over ranks.
-// Offloaded state is on the host: gradients come there, and new weights go back to their device.
+// A parameter stored in bf16 has an f32 master copy here, which is updated and then rounded into the parameter; an f32
+// parameter is its own master. Gradients are the parameter's f32 main gradients, already summed over ranks. Offloaded
+// state is on the host: gradients are copied there, and new weights back to their device.
 // Read next: optim/gradient_norm.h (clipping), core/cpu/optimizer.cpp (the passes).
 #pragma once
 
@@ -34,8 +34,9 @@ class Optimizer {
 
   /// One update. `gradient_scale` multiplies every gradient first: clipping costs no pass of its own.
   void step(double lr, double gradient_scale);
-  /// The same in parts, for whoever does something in between: begin_step() once, then update() with each shard once,
-  /// by its place in the list that made the optimizer. Many in one call are one pass, on a GPU one launch or few.
+  /// The same in parts, for callers that do something in between: begin_step() once, then update() with each shard
+  /// once, by its index in the list given to the constructor. All shards of one call are updated in one pass, on a GPU
+  /// in one or few launches.
   void begin_step() { ++steps_; }
   void update(std::span<const std::size_t> shards, double lr, double gradient_scale);
 
@@ -43,12 +44,12 @@ class Optimizer {
   /// be written to (loading).
   std::vector<StateTensor> state();
   std::vector<StateTensor> weights();
-  /// `prepare` runs before state() and weights() are read: it ends what is still on its way to them.
+  /// `prepare` runs at the start of state() and weights(): it completes what is still on its way to them.
   void set_prepare(std::function<void()> prepare) { prepare_ = std::move(prepare); }
 
   std::int64_t steps() const { return steps_; }           ///< updates made so far: bias correction depends on it
   void set_steps(std::int64_t steps) { steps_ = steps; }  ///< when resuming
-  /// Of what it keeps for each weight: "m" and "v" of AdamW, "momentum" of SGD that has it.
+  /// Names of the tensors kept for each weight: "m" and "v" for AdamW, "momentum" for SGD with momentum.
   const std::vector<std::string>& moment_names() const { return moment_names_; }
   /// Copies parameters into their masters again: after parameters were loaded from elsewhere.
   void refresh_masters();
@@ -67,14 +68,14 @@ class Optimizer {
     std::vector<Tensor> moments;  // f32
     bool decay;
   };
-  /// Where the state of a shard is, and so where it is updated.
+  /// The device on which a shard's state is kept and updated.
   Device device_of(const Shard& shard) const;
   Operands operands_of(Slot& slot) const;
   /// All on one device; at least one.
   virtual void apply(std::span<const Operands> operands, double lr, double gradient_scale) = 0;
 
   std::vector<Slot> slots_;
-  std::vector<Operands> here_;  // of a step; its memory stays, so that a step asks the system for none
+  std::vector<Operands> here_;  // of a step; keeps its memory, so that a step allocates none
   std::vector<std::string> moment_names_;
   bool offloaded_;
   std::function<void()> prepare_;
@@ -84,7 +85,7 @@ class Optimizer {
 struct AdamWConfig {
   double beta1 = 0.9, beta2 = 0.95, eps = 1e-8;
   double weight_decay = 0.1;                          ///< on parameters with `decay` only: matrices
-  MemoryCategory memory = MemoryCategory::optimizer;  ///< where moments and masters live: or offloaded
+  MemoryCategory memory = MemoryCategory::optimizer;  ///< where moments and masters live; or `offloaded`
 };
 /// Loshchilov and Hutter 2019, algorithm 2: decoupled weight decay, bias-corrected moments.
 std::unique_ptr<Optimizer> make_adamw(const ShardList& shards, const AdamWConfig& config);
@@ -93,7 +94,7 @@ std::unique_ptr<Optimizer> make_adamw(const nn::ParameterList& parameters, const
 struct SgdConfig {
   double momentum = 0.0;
   double weight_decay = 0.0;                          ///< on parameters with `decay` only
-  MemoryCategory memory = MemoryCategory::optimizer;  ///< where momentum and masters live: or offloaded
+  MemoryCategory memory = MemoryCategory::optimizer;  ///< where momentum and masters live; or `offloaded`
 };
 std::unique_ptr<Optimizer> make_sgd(const ShardList& shards, const SgdConfig& config);
 std::unique_ptr<Optimizer> make_sgd(const nn::ParameterList& parameters, const SgdConfig& config);

@@ -1,8 +1,8 @@
 // Shard: the part of a parameter that one rank updates. Without ZeRO that is all of it; with ZeRO the ranks that hold
 // copies of a parameter share the work, each updating one piece.
 //
-// A piece is a rectangle of the parameter: it is cut along one dim, evenly, the first ranks having one row more; a rank
-// may have none. A gathered tensor is the pieces side by side. Read next: optim/optimizer.h, parallel/zero/zero.h.
+// The parameter is cut evenly along one dim, so a piece is a rectangle of it. The first ranks may have one row more; a
+// rank may have none. A gathered tensor is the pieces side by side. Read next: optim/optimizer.h, parallel/zero/zero.h.
 #pragma once
 
 #include <memory>
@@ -20,18 +20,18 @@ struct Span {
 Span even_share(std::int64_t extent, int ranks, int rank);
 
 /// The dim along which a tensor is cut: the first that has at least 16 rows for each rank, so that no piece is much
-/// larger than another; when none has, the longest. The first is dim 0 for all but tensors like qkv, [3, D, D]. Never
-/// the last dim of several: a piece consists of whole rows, so that the gradient's norm does not depend on the cut
-/// (optim/gradient_norm.h).
+/// larger than another; if none has, the longest. Usually that is dim 0, but not for tensors like qkv, [3, D, D]. The
+/// last dim is cut only if it is the only one: a piece consists of whole rows, so that the gradient's norm does not
+/// depend on the cut (optim/gradient_norm.h).
 int dim_to_cut(const Shape& shape, int ranks);
 
 struct Shard {
   nn::ParameterPtr parameter;
-  ProcessGroup* group = nullptr;  ///< the ranks with the other pieces, in their order; null: this is the whole
-  int dim = 0;                    ///< of the parameter's local tensor, along which it is cut
+  ProcessGroup* group = nullptr;  ///< the ranks with the pieces, in their order; null: this is the whole parameter
+  int dim = 0;                    ///< the dim of the parameter's local tensor that is cut
 
-  /// Dense tensors of the piece's shape while a step runs: what is read and written, and the f32 gradient.
-  /// `gradient` undefined: the parameter's.
+  /// Dense tensors of the piece's shape while a step runs: the weights that are updated, and the f32 gradient.
+  /// `gradient` undefined: use the parameter's.
   Tensor weights, gradient;
 
   int ranks() const { return group == nullptr ? 1 : group->size(); }
@@ -51,8 +51,8 @@ using ShardList = std::vector<ShardPtr>;
 /// Each parameter as one shard.
 ShardList whole_shards(const nn::ParameterList& parameters);
 
-/// The tensor of the parameter's local shape that the group's `piece`s make up, on rank 0 of the group; undefined
-/// elsewhere. Collective over shard.group.
+/// Joins the `piece`s of all ranks of the group into a tensor of the parameter's local shape, on rank 0 of the group;
+/// undefined elsewhere. Collective over shard.group.
 Tensor assemble(const Shard& shard, const Tensor& piece);
 
 }  // namespace trireme::optim
