@@ -16,13 +16,13 @@ struct Batch {
   std::map<std::string, Tensor, std::less<>> tensors;  ///< dim 0 of each: the samples
   std::vector<std::int64_t> sample_ids;                ///< global sample numbers, or numbers in a validation set
 
-  /// Throws ExitCode::internal, naming the tensors that there are, when `name` is not one of them.
+  /// Throws ExitCode::internal, listing the batch's tensors, if `name` is not one of them.
   const Tensor& operator[](std::string_view name) const;
   bool has(std::string_view name) const { return tensors.contains(name); }
 };
 
 /// What a language model trains on. `inputs` [B, T] i32; `targets` [B, T] i32: the token after each input, -1 where the
-/// loss leaves it out. Undefined targets are not put in.
+/// loss leaves it out. Undefined `targets` are left out of the batch.
 Batch token_batch(const Tensor& inputs, const Tensor& targets, std::vector<std::int64_t> sample_ids);
 
 }  // namespace trireme

@@ -17,8 +17,8 @@ namespace {
 // Unicode.
 #define TRIREME_SPACES R"(\x09-\x0d\x20\x85\xa0\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})"
 
-// Contractions; a run of letters, of digits or of other signs, each with one space before it; spaces up to the last,
-// which belongs to the next word; spaces at the end.
+// Contractions; a run of letters, of digits or of other signs, each with at most one space before it; spaces up to the
+// last, which belongs to the next word; spaces at the end.
 constexpr std::string_view kPattern = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+)"
                                       "| ?[^" TRIREME_SPACES R"(\p{L}\p{N}]+)"
                                       "|[" TRIREME_SPACES "]+(?![^" TRIREME_SPACES "])|[" TRIREME_SPACES "]+";
@@ -50,8 +50,8 @@ BpeSplitter::BpeSplitter() : pattern_(std::make_unique<Pattern>()) {
   pattern_->code =
       pcre2_compile(reinterpret_cast<PCRE2_SPTR>(kPattern.data()), kPattern.size(), options, &error, &at, nullptr);
   require(pattern_->code != nullptr, "bpe", "PCRE2 refused the word pattern at {}: {}", at, pcre2_message(error));
-  // Where the system forbids making code at run time this fails, and the same pattern runs interpreted: slower, same
-  // words.
+  // This fails if the system forbids making code at run time. The same pattern is then interpreted: slower, but with
+  // the same words.
   pcre2_jit_compile(pattern_->code, PCRE2_JIT_COMPLETE);
 }
 

@@ -1,4 +1,5 @@
-// The words that byte-level BPE works in: GPT-2 cuts a text with one regular expression, and no token crosses a cut.
+// Splits text into the words of byte-level BPE: GPT-2 cuts a text with one regular expression, and no token crosses a
+// cut.
 // Read next: data/bpe_tokenizer.h.
 #pragma once
 

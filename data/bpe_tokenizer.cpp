@@ -1,6 +1,5 @@
 // Encoding with byte-pair merges: a linked list of tokens and a heap of candidate pairs, so that a word of n bytes
-// costs
-// O(n log n) even when it is a megabyte of one letter.
+// costs O(n log n) even when it is a megabyte of one letter.
 #include "data/bpe_tokenizer.h"
 
 #include <queue>

@@ -17,8 +17,8 @@ namespace trireme {
 /// Everything that defines a BPE tokenizer.
 struct BpeVocabulary {
   std::vector<std::string> tokens;  ///< the bytes of each id
-  std::vector<std::pair<std::int32_t, std::int32_t>>
-      merges;  ///< (left id, right id) by rank; the concatenation is a token
+  /// (left id, right id) by rank; the concatenation is a token.
+  std::vector<std::pair<std::int32_t, std::int32_t>> merges;
   std::optional<std::int32_t> end_of_text;
 };
 
@@ -53,8 +53,8 @@ class BpeTokenizer : public Tokenizer {
   };
   /// Words already merged: text repeats its words, so nearly every word is a look-up.
   struct Cache {
-    std::unordered_map<std::string, std::pair<std::size_t, std::size_t>, WordHash, std::equal_to<>>
-        words;  // -> first, count
+    // -> first, count
+    std::unordered_map<std::string, std::pair<std::size_t, std::size_t>, WordHash, std::equal_to<>> words;
     std::vector<std::int32_t> ids;
   };
 

@@ -20,7 +20,7 @@ struct Word {
   std::int64_t count;
 };
 
-/// The distinct words and how often each occurs, in byte order: hashing must not decide anything.
+/// The distinct words and how often each occurs, in byte order, so that hashing does not affect the result.
 std::vector<Word> count_words(std::span<const std::string_view> texts) {
   std::unordered_map<std::string_view, std::int64_t> counts;  // keys point into the texts
   const BpeSplitter splitter;
@@ -83,8 +83,8 @@ class Trainer {
   struct Candidate {
     std::int64_t count;
     Pair pair;
-    bool operator<(
-        const Candidate& other) const {  // the queue's top is the largest: the rule at the top of bpe_train.h
+    // The queue's top is the largest: the rule at the top of bpe_train.h.
+    bool operator<(const Candidate& other) const {
       return count != other.count ? count < other.count : pair > other.pair;
     }
   };

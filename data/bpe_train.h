@@ -14,7 +14,8 @@
 namespace trireme {
 
 /// A vocabulary of exactly `vocab_size` tokens: 256 bytes, merges, and `<|endoftext|>`. Throws ExitCode::usage when
-/// vocab_size is under 257, or so large that pairs run out (no pair occurs twice), with the largest size this text has.
+/// vocab_size is under 257, or so large that pairs run out (no pair occurs twice); the message has the largest possible
+/// size for this text.
 BpeVocabulary train_bpe(std::span<const std::string_view> texts, std::int32_t vocab_size);
 
 }  // namespace trireme

@@ -1,5 +1,5 @@
 // The character tokenizer: the vocabulary is the set of Unicode code points of the training text, in increasing order.
-// The smallest vocabulary that spells every word, which is what a small model wants.
+// This is the smallest vocabulary of characters that spells every word, for small models.
 // Read next: data/bpe_tokenizer.h.
 #pragma once
 
@@ -11,8 +11,7 @@ class CharTokenizer : public Tokenizer {
  public:
   /// `characters`: increasing, each a Unicode scalar value, at least one.
   explicit CharTokenizer(std::vector<char32_t> characters);
-  /// The characters of all texts together. Throws ExitCode::data with text number and byte offset for what is not
-  /// UTF-8.
+  /// The characters of all texts together. Throws ExitCode::data, with the byte offset, for what is not UTF-8.
   static CharTokenizer from_texts(std::span<const std::string_view> texts);
 
   std::string_view name() const override { return "char"; }

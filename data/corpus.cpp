@@ -27,12 +27,12 @@ Loaded load_text(const CorpusOptions& options, std::shared_ptr<const Tokenizer> 
   return {in_memory(std::move(buffer)), std::move(tokenizer)};
 }
 
-/// Shards bring their tokenizer; one that is asked for besides must be the same.
+/// Shards come with their tokenizer. A tokenizer that is asked for as well must be equal to it.
 Loaded load_shards(const CorpusOptions& options, const std::shared_ptr<const Tokenizer>& given) {
   ShardSet set = open_shards(options.path);
   std::shared_ptr<const Tokenizer> wanted = given;
   if (!wanted && options.tokenizer && *options.tokenizer == "char") {
-    // The text is gone, so that "char" can only mean: the vocabulary that the shards came with.
+    // Shards do not hold the text, so "char" can only mean the vocabulary that they came with.
     if (set.tokenizer->name() != "char")
       fail(ExitCode::usage, "data", "{} was tokenized with {}; expected char; leave --tokenizer out",
            options.path.string(), set.tokenizer->name());
@@ -58,7 +58,7 @@ void check_options(const CorpusOptions& options) {
   if (options.context < 1) fail(ExitCode::usage, "data", "--context is {}; expected at least 1", options.context);
 }
 
-/// A part that cannot hold one window of inputs and their targets is of no use.
+/// Throws if a part cannot hold one window of inputs and their targets.
 void check_part(const char* part, std::int64_t count, std::int64_t total, const CorpusOptions& options) {
   if (count > options.context) return;
   fail(ExitCode::data, "data",

@@ -1,5 +1,5 @@
-// Corpus: what `--data`, `--tokenizer` and `--val-fraction` mean: the training and the validation tokens and the
-// tokenizer.
+// Corpus: the training tokens, the validation tokens and the tokenizer, from `--data`, `--tokenizer` and
+// `--val-fraction`.
 //
 // The split is made on tokens: of n, the first floor(n * (1 - val_fraction)) are for training and the rest, the last
 // part of the text, for validation. A token stands in exactly one of the two.
@@ -18,8 +18,8 @@ namespace trireme {
 
 struct CorpusOptions {
   std::filesystem::path path = {};  ///< a text file, a folder of text files, or token shards
-  std::optional<std::string> tokenizer =
-      std::nullopt;           ///< as in make_tokenizer(); left out: "char" for text, their own for shards
+  /// As in make_tokenizer(); left out: "char" for text, their own for shards.
+  std::optional<std::string> tokenizer = std::nullopt;
   double val_fraction = 0.1;  ///< 0 <= f < 1; 0 means no validation part
   std::int64_t context = 1;   ///< T: each part must hold at least one window of T + 1 tokens
 };

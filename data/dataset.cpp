@@ -11,8 +11,9 @@
 namespace trireme {
 namespace {
 
-/// Place `place` in a random order of 0 .. count - 1. A Feistel network permutes the numbers of an even number of bits;
-/// it is applied again while it leads outside (Black and Rogaway 2002, "Ciphers with Arbitrary Finite Domains").
+/// The number at place `place` in a random order of 0 .. count - 1. A Feistel network permutes the numbers of an even
+/// number of bits; it is applied again while its result is not below count (Black and Rogaway 2002, "Ciphers with
+/// Arbitrary Finite Domains").
 std::uint64_t shuffled(std::uint64_t place, std::uint64_t count, std::uint64_t seed, std::uint64_t epoch) {
   constexpr unsigned rounds = 4;
   const unsigned half = std::max(1U, (static_cast<unsigned>(std::bit_width(count - 1)) + 1) / 2);

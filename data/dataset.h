@@ -1,5 +1,5 @@
-// Dataset: samples in memory, in a random order. The row of sample s is a pure function of (seed, s). An epoch is as
-// many samples as there are rows: every row comes once in it, and each epoch draws an order of its own.
+// Dataset: samples in memory, in a random order. The row of sample s is a pure function of (seed, s). An epoch has as
+// many samples as there are rows: each row occurs once in it, and each epoch has a new random order.
 // Read next: data/source.h.
 #pragma once
 
@@ -9,8 +9,8 @@ namespace trireme {
 
 class Dataset : public DataSource {
  public:
-  /// `tensors`: on the host, with equally many rows (dim 0); a view is copied. Throws ExitCode::data when there are no
-  /// rows, or not as many in each.
+  /// `tensors`: on the host, with equally many rows (dim 0); a view is copied. Throws ExitCode::data if there are no
+  /// rows, or if their numbers differ.
   Dataset(std::map<std::string, Tensor, std::less<>> tensors, std::uint64_t seed);
 
   std::int64_t rows() const { return rows_; }

@@ -16,7 +16,7 @@ EvalWindows::EvalWindows(TokenRange tokens, std::int64_t context, std::int64_t w
 
 EvalWindows EvalWindows::of_batches(TokenRange tokens, std::int64_t context, std::optional<std::int64_t> batches) {
   const EvalWindows whole = all(tokens, context);
-  // Divided, not multiplied: batches comes from the user and may be anything.
+  // A division, because a product could overflow: the user may give any number of batches.
   if (!batches || *batches > (whole.count() - 1) / batch) return whole;
   return spaced(std::move(tokens), context, *batches * batch);
 }

@@ -13,10 +13,10 @@ namespace trireme {
 
 class EvalWindows : public ValidationSource {
  public:
-  /// What `--eval-batches` counts, in windows: a constant, so that the windows depend neither on the mesh nor on how a
+  /// Windows in one batch of `--eval-batches`: a constant, so that the windows depend neither on the mesh nor on how a
   /// step's batch is cut into micro-batches. It is the default --micro-batch.
   static constexpr std::int64_t batch = 12;
-  /// `--eval-batches N`: N * batch windows evenly spaced over the range, or `all` where that is no more.
+  /// `--eval-batches N`: N * batch windows evenly spaced over the range, or `all` if that gives no more windows.
   /// Without a number: `all`.
   static EvalWindows of_batches(TokenRange tokens, std::int64_t context, std::optional<std::int64_t> batches);
   /// Windows evenly spaced over the range, the first at its start, the last at its end.
@@ -29,8 +29,8 @@ class EvalWindows : public ValidationSource {
   std::int64_t count() const override { return windows_; }  ///< windows
   std::int64_t targets() const override;
   std::int64_t start(std::int64_t window) const;  ///< first token of a window in the range
-  /// Windows first .. first + count - 1. What a short window lacks, and whole rows past the last window (so that ranks
-  /// can run equally many batches), has input 0 and target -1, which the loss leaves out.
+  /// Windows first .. first + count - 1. The missing end of a short window, and rows past the last window (so that all
+  /// ranks can run the same number of batches), have input 0 and target -1, which the loss ignores.
   Batch make_batch(std::int64_t first, std::int64_t count) const override;
 
  private:

@@ -1,5 +1,5 @@
-// Builds values from the events of nlohmann's parser, which goes through any nesting without recursion, and makes the
-// checks that the parser does not make by itself. The parser reads through an iterator that tells how far it is.
+// Builds values from the events of nlohmann's parser, which handles nesting without recursion, and adds the checks that
+// the parser does not make. The parser reads through an iterator that records its position.
 #include "data/json.h"
 
 #include <algorithm>
@@ -22,7 +22,7 @@ constexpr std::size_t longest_run = 1 << 20;  // of blanks, of a number
 /// be three times the size of what it holds while it grows.
 constexpr std::size_t cost_of_member = 96, cost_of_element = 48, cost_of_container = 64, cost_of_string = 48;
 
-/// How far the parser is in the text, and where it was at the last event.
+/// The parser's position in the text, now and at the last event.
 struct Progress {
   std::size_t at = 0, event = 0;
   const std::filesystem::path* path = nullptr;
@@ -63,11 +63,11 @@ class Reader {
   Progress* progress_ = nullptr;
 };
 
-/// Refuses a zero byte, and what the parser would take much memory to refuse, as it quotes what it read last: strings
-/// without an end and anything else that is very long.
+/// Refuses a zero byte, strings without an end, and anything else that is very long. The parser would need much memory
+/// to refuse the long ones, because it quotes what it read last.
 void check_lengths(std::string_view text, const Progress& progress) {
-  if (const std::size_t zero = text.find('\0'); zero != std::string_view::npos)  // the parser takes it for the end
-    progress.refuse(zero, "a byte of value 0, which JSON has nowhere; expected text");
+  if (const std::size_t zero = text.find('\0'); zero != std::string_view::npos)  // the parser would take it for the end
+    progress.refuse(zero, "a byte of value 0, which JSON does not allow; expected text");
   for (std::size_t begin = 0, at = 0; at < text.size(); begin = at) {
     if (text[at++] == '"') {
       while (at < text.size() && text[at] != '"') at += text[at] == '\\' ? 2 : 1;
@@ -84,7 +84,7 @@ void check_lengths(std::string_view text, const Progress& progress) {
   }
 }
 
-/// What the parser says, without the mark of its exceptions: "[json.exception.parse_error.101] parse error at ...: ".
+/// The parser's message, without the prefix of its exceptions: "[json.exception.parse_error.101] parse error at ...: ".
 std::string reason(const json::exception& error) {
   std::string_view text = error.what();
   if (const std::size_t mark = text.find("] "); text.starts_with("[json.") && mark != std::string_view::npos)
@@ -143,7 +143,7 @@ class Builder : public nlohmann::json_sax<json> {
     std::string key;         // of the member that is being read
     std::size_t key_at = 0;  // where that begins
     std::size_t begin = 0;
-    std::size_t count = 0;    // values so far, with those that were taken
+    std::size_t count = 0;    // values so far, including those that were taken
     std::size_t charged = 0;  // before it
   };
 

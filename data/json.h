@@ -1,5 +1,5 @@
-// Strict JSON for files that come from outside: what is accepted is exactly standard JSON, bounded in depth and memory,
-// without duplicate keys, and an error names the file and the byte offset.
+// Strict JSON for files that come from outside. It accepts exactly standard JSON, bounded in depth and memory, without
+// duplicate keys; an error names the file and the byte offset.
 // Includes nlohmann/json.hpp, which is slow to compile: include this from .cpp files only.
 // Read next: data/tokenizer_files.cpp, its main user; docs/untrusted_input.md.
 #pragma once
@@ -15,22 +15,22 @@
 namespace trireme {
 
 inline constexpr int json_most_depth = 64;
-/// What the values kept of one text may take, as estimated, and how long a single one may be. The parser holds that
-/// twice and more, so that all in all 64 MiB suffice beside the text.
+/// Limits on the estimated memory of the values kept from one text, and on the length of a single value. The parser
+/// needs more than twice that memory; in all, 64 MiB suffice besides the text.
 inline constexpr std::size_t json_most_bytes = std::size_t{24} << 20, json_longest_value = std::size_t{16} << 20;
 
-/// Where a value stands that a JsonTake is offered.
+/// The place in the text of a value that is offered to a JsonTake.
 struct JsonPlace {
-  std::string_view parent;  ///< the key of the container it is in, when that is a member of the outermost object
-  std::string_view key;     ///< its own; empty in an array
-  std::size_t index;        ///< how many values its container had before
+  std::string_view parent;  ///< the key of its container, if that is a member of the outermost object
+  std::string_view key;     ///< its own key; empty in an array
+  std::size_t index;        ///< the number of values before it in its container
   std::size_t at;           ///< the byte at which it, or its key, begins
   int depth;                ///< 1: in the outermost container; 2: in one of those
   bool in_array;            ///< its container is an array: it has no key
 };
 
-/// Is offered each value of depth 1 and 2 once it is complete, and returns whether it has taken it: then the value is
-/// not kept, and a file may hold any number of such values. Duplicates among keys that were taken are for it to find.
+/// Called with each complete value of depth 1 and 2; returns whether it has taken the value. A value that is taken is
+/// not kept, so a file may hold any number of them. The function must itself find duplicates among the keys it takes.
 using JsonTake = std::function<bool(const JsonPlace& place, nlohmann::json& value)>;
 
 /// Parses `text`, the content of `path`, whose first byte is number `first` in that file. Throws ExitCode::data, with
@@ -39,8 +39,8 @@ using JsonTake = std::function<bool(const JsonPlace& place, nlohmann::json& valu
 nlohmann::json parse_json(std::string_view text, const std::filesystem::path& path, const JsonTake& take = {},
                           std::size_t first = 0);
 
-/// The count or size that stands under `key`. Throws ExitCode::data, naming `path`, unless it is a whole number from 0
-/// to 2^56: sums of many of them fit.
+/// The count or size stored under `key`. Throws ExitCode::data, naming `path`, unless it is a whole number from 0 to
+/// 2^56: sums of many of them fit.
 std::int64_t json_count(const nlohmann::json& json, const char* key, const std::filesystem::path& path);
 
 /// A value from a file for a message, cut after 80 bytes.

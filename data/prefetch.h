@@ -1,5 +1,5 @@
 // Loader: the micro-batches of one data-parallel rank in order, prepared ahead on a thread, so that reading (page
-// faults on mapped shards) overlaps computing. What it delivers is what DataSource::make_batch gives; only the waiting
+// faults on mapped shards) overlaps computing. It delivers the batches of DataSource::make_batch; only the waiting time
 // differs.
 // Read next: data/sampler.h.
 #pragma once
@@ -31,8 +31,8 @@ class Loader {
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
-  /// The next micro-batch of this rank: plan.micro_batches() of them a step. An exception of the source is thrown here,
-  /// in the place of the batch it belongs to, and again at every later call until seek().
+  /// The next micro-batch of this rank: plan.micro_batches() of them per step. An exception of the source is thrown
+  /// here, in the place of the batch it belongs to, and again at every later call until seek().
   Batch next();
 
   /// Samples consumed by whole steps: what a checkpoint stores. In the middle of a step, the value at its beginning.
@@ -56,7 +56,7 @@ class Loader {
   std::shared_ptr<MemoryPool> pool_;
   std::size_t depth_;
 
-  // The consumer's: touched by next() and seek() only.
+  // Used by the consumer only, in next() and seek().
   std::int64_t consumed_, delivered_ = 0;  // delivered: micro-batches of the current step
   double waited_ = 0;
 

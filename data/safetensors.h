@@ -21,8 +21,9 @@ struct SafetensorsEntry {
   Shape shape;
 };
 
-/// What a file of these tensors begins with: the header's length and the header, padded so that the tensors, which
-/// follow without gaps in this order, are aligned. `offsets`, when given, gets where each begins in the file.
+/// The beginning of a file of these tensors: the header's length and the header, padded so that the tensors are
+/// aligned. The tensors follow in this order, without gaps. `offsets`, if given, receives each tensor's offset in the
+/// file.
 std::string safetensors_header(const std::vector<SafetensorsEntry>& entries,
                                const std::map<std::string, std::string>& metadata,
                                std::vector<std::uint64_t>* offsets = nullptr);

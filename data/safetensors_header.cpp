@@ -1,5 +1,5 @@
-// The header of a safetensors file, read and written. What is read is not believed: every number is checked before it
-// is used.
+// The header of a safetensors file, read and written. A header that is read is not trusted: every number is checked
+// before it is used.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -101,7 +101,7 @@ class Parser {
     refuse(place.at, fmt::format("the key {} occurs twice; expected it once", in_quotes(place.key)));
   }
 
-  /// What is kept of the header takes a few times its size when its entries are tiny.
+  /// If the header's entries are tiny, what is kept of them takes a few times the header's size.
   void charge(std::uint64_t at, std::size_t bytes) {
     kept_ += bytes;
     if (kept_ > json_most_bytes)
@@ -134,7 +134,7 @@ class Parser {
     return stored;
   }
 
-  /// Its count times the largest dtype fits in 64 bits.
+  /// Throws unless the number of elements times the largest dtype's size fits in 64 bits.
   Shape shape_from(const JsonPlace& place, const json& value) const {
     constexpr std::uint64_t most = std::uint64_t{1} << 56;
     std::vector<std::int64_t> extents;

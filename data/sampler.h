@@ -31,8 +31,8 @@ class Sampler : public DataSource {
   std::uint64_t seed_;
 };
 
-/// How a global batch is cut: rank `dp_rank` of `dp_size` runs micro_batches() micro-batches of `micro_batch` samples a
-/// step.
+/// How a global batch is cut: rank `dp_rank` of `dp_size` runs micro_batches() micro-batches of `micro_batch` samples
+/// per step.
 struct BatchPlan {
   std::int64_t global_batch = 1;
   std::int64_t micro_batch = 1;

@@ -54,7 +54,8 @@ std::vector<fs::path> shard_files(const fs::path& folder) {
   return files;
 }
 
-/// Every shard was made with this tokenizer, and together they begin at 0, leave no gap and reach the corpus's end.
+/// Throws unless every shard was made with this tokenizer, and together they begin at 0, leave no gap and reach the
+/// corpus's end.
 void check_set(const std::vector<std::unique_ptr<TokenShard>>& shards, const Tokenizer& tokenizer, bool whole) {
   const std::uint64_t hash = tokenizer.hash();
   std::int64_t next = whole ? 0 : shards.front()->header().first_token;
@@ -94,7 +95,7 @@ ShardWriter::ShardWriter(fs::path folder, const Tokenizer& tokenizer, std::int64
 
 void ShardWriter::start_document() {
   const auto here = static_cast<std::uint64_t>(buffer_.count());
-  if (documents_.empty() || documents_.back() != here) documents_.push_back(here);  // an empty document starts nothing
+  if (documents_.empty() || documents_.back() != here) documents_.push_back(here);  // an empty document has no start
 }
 
 void ShardWriter::append(std::span<const std::int32_t> ids) {

@@ -1,5 +1,5 @@
 // Where samples come from. Samples are numbered; the same number is the same sample on every rank, on every mesh and
-// after a resume, so a run's place in its data is one number: how many samples it has consumed.
+// after a resume, so one number describes a run's position in its data: how many samples it has consumed.
 // Read next: data/sampler.h (windows of a text), data/dataset.h (tensors in memory), data/eval_windows.h (validation).
 #pragma once
 

@@ -37,7 +37,7 @@ std::vector<fs::path> list_files(const fs::path& folder) {
   return files;
 }
 
-/// Runs f and adds the file's name to what goes wrong in it: a tokenizer knows the byte, not the file.
+/// Runs f and adds the file's name to its errors: a tokenizer knows the byte, but not the file.
 template <class F>
 decltype(auto) naming_file(const fs::path& path, F&& f) {
   try {

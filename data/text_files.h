@@ -29,13 +29,13 @@ class TextFiles {
   std::size_t count() const { return files_.size(); }
   std::size_t skipped() const { return skipped_; }  ///< files left out by the rules above
   std::int64_t bytes() const;
-  /// The texts, and the newline between them as one more when there are several: what a vocabulary must cover.
+  /// The texts, and if there are several, also the newline between them: what a vocabulary must cover.
   std::vector<std::string_view> texts() const;
 
   /// make_tokenizer() on these texts; errors name the file.
   std::shared_ptr<const Tokenizer> make_tokenizer(std::string_view specification) const;
 
-  /// The whole as tokens: calls f(ids) once per document, the separator being the last id of the document it ends.
+  /// All texts as tokens: calls f(ids) once per document; the separator is the last id of the document it ends.
   void tokenize(const Tokenizer& tokenizer, const std::function<void(std::span<const std::int32_t>)>& f) const;
 
  private:

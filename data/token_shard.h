@@ -87,7 +87,8 @@ class ShardWriter {
   std::vector<std::uint64_t> documents_;
 };
 
-/// Whether `--data PATH` means token shards: a file that is one by name or content, or a folder with a file so named.
+/// Whether `--data PATH` means token shards: a file that is a shard by name or content, or a folder with a file of that
+/// extension.
 bool is_shard_set(const std::filesystem::path& path);
 
 struct ShardSet {

@@ -43,7 +43,7 @@ class Tokenizer {
   /// Id of `<|endoftext|>`, where the vocabulary has it.
   virtual std::optional<std::int32_t> end_of_text() const { return std::nullopt; }
 
-  /// Everything the tokenizer is, as JSON. Equal tokenizers give equal text.
+  /// The whole tokenizer as JSON. Equal tokenizers give equal text.
   virtual std::string to_json() const = 0;
   /// Writes to_json() to a file, whole or not at all.
   void save(const std::filesystem::path& path) const;

@@ -96,7 +96,7 @@ class BpeBuilder {
   std::int32_t size() const { return static_cast<std::int32_t>(vocabulary_.tokens.size()); }
 
   std::shared_ptr<const Tokenizer> build() {
-    ids_ = {};  // as large as what is built now
+    ids_ = {};  // freed, as it is as large as what is built now
     return std::make_shared<BpeTokenizer>(std::move(vocabulary_), source_);
   }
 
@@ -130,7 +130,8 @@ std::shared_ptr<const Tokenizer> parse_char(const json& object, const fs::path& 
 }
 
 /// Calls f(text, where) for each entry of the array `key` of the outermost object, and returns the other members. The
-/// entries of both large arrays are taken from the parser one by one: as values they would need ten times the memory.
+/// entries of both large arrays are taken from the parser one by one; kept as values they would need ten times the
+/// memory.
 template <class F>
 json for_each_entry(std::string_view text, const fs::path& path, std::string_view key, const F& f) {
   return parse_json(text, path, [&](const JsonPlace& place, json& value) {

@@ -1,5 +1,5 @@
 // Token ids, wherever they are: a TokenSource is a long read-only sequence, in memory or in mapped shards, and a
-// TokenRange a piece of one. The sampler and the evaluation read through TokenRange and never know which it is.
+// TokenRange a piece of one. The sampler and the evaluation read through TokenRange and work with both.
 // Read next: data/token_shard.h (mapped), data/corpus.h (who makes ranges).
 #pragma once
 

@@ -30,9 +30,9 @@ std::string describe_character(char32_t value);
 
 /// A text from a file for a message: in quotes, with what is not printable escaped, and cut after 80 bytes or so.
 std::string in_quotes(std::string_view text);
-/// A text from a file for a terminal, whole: what is not printable is escaped, but for the ends of its lines.
+/// A text from a file for a terminal, uncut: everything that is not printable is escaped, except line ends.
 std::string shown_lines(std::string_view text);
-/// Whether a terminal shows all of it and obeys none of it: UTF-8 without control characters.
+/// Whether a terminal shows all of it and takes none of it as a command: UTF-8 without control characters.
 bool is_printable(std::string_view text);
 
 /// Turns decoded tokens into printable text. One token may end in the middle of a character (byte-level tokenizers), so
