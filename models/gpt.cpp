@@ -47,7 +47,7 @@ nn::MlpOptions mlp_options(const GptConfig& c) {
           .gated = c.activation == Activation::swiglu};
 }
 
-/// What follows attention in block `index`: an Mlp, or a mixture of as wide ones.
+/// What follows attention in block `index`: an Mlp, or a mixture of experts of the same width.
 std::unique_ptr<nn::Module> make_mlp(const nn::Build& b, const GptConfig& c, int index) {
   if (!c.has_experts(index)) return std::make_unique<nn::Mlp>(b, mlp_options(c));
   return std::make_unique<nn::Moe>(b, nn::MoeOptions{mlp_options(c), c.experts});
@@ -186,7 +186,7 @@ struct BlockCounts {
 /// Of block `index`; `experts`: how many of its experts are counted, if it has them.
 BlockCounts block_counts(const GptConfig& c, std::int64_t index, std::int64_t experts) {
   const std::int64_t d = c.width, kv = c.key_value_heads() * (d / c.heads), f = c.hidden();
-  const std::int64_t gates = c.activation == Activation::swiglu ? 2 : 1;  // matrices that lead into the hidden
+  const std::int64_t gates = c.activation == Activation::swiglu ? 2 : 1;  // matrices from D to F
   const bool key_bias = attention_options(c).packed() || c.positions == PositionEncoding::rope;
   BlockCounts counts;
   counts.matrices = 2 * d * d + 2 * d * kv;  // q, proj; k, v

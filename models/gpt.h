@@ -10,6 +10,7 @@
 // Nothing here mentions a mesh axis: nn::Attention, nn::Mlp, nn::Moe and nn::VocabEmbedding hold what is sharded, and
 // the pipeline plan decides which blocks a stage builds. Names are global, so "blocks.7.mlp.up.weight" is the same
 // tensor on any mesh.
+// Read next: models/gpt.cpp, models/model.h.
 #pragma once
 
 #include <memory>
@@ -40,7 +41,7 @@ class GptBlock : public nn::Module {
 class Gpt : public LanguageModel {
  public:
   /// Builds this rank's part: the blocks of its pipeline stages (stage s lives on rank s % pp), the embedding of the
-  /// first, the head of the last. `plan` has the blocks of every stage; left out, a stage per rank, split by cost.
+  /// first, the head of the last. `plan` has the blocks of every stage; empty: one stage per rank, split by cost.
   Gpt(const nn::Build& build, const GptConfig& config, pipeline::StagePlan plan = {});
 
   /// The summed cross-entropy of the targets [B, T] i32 (negative: ignored). `hidden` [B, T, D].
@@ -82,16 +83,16 @@ class Gpt : public LanguageModel {
 
 /// Number of logical parameters of the whole model, padding and copies not counted.
 std::int64_t parameter_count(const GptConfig& config);
-/// Those of them that compute one token: of the experts of a block that has them, top_k.
+/// The number of parameters that compute one token: in a block with experts, top_k of the experts count.
 std::int64_t active_parameter_count(const GptConfig& config);
-/// What a forward costs per token, on the parts of the model that a pipeline cuts, in FLOPs of products: of experts,
-/// those that compute the token, with the router. Attention counts with all T keys: causal kernels skip half of them,
-/// but take up to twice as long for a FLOP as products do.
+/// The cost of a forward per token, for each part of the model that a pipeline can cut off, in FLOPs of products. Of
+/// the experts, those that compute the token count, with the router. Attention counts with all T keys: causal kernels
+/// skip half of them, but take up to twice as long for a FLOP as products do.
 pipeline::StageCosts stage_costs(const GptConfig& config);
-/// FLOPs that one training step has to do per token: 6 per active parameter of a product, and those of attention on the
-/// (T + 1) / 2 keys that a query of a whole sequence sees on average, 12 D for each in a layer. The usual count
-/// (Narayanan et al. 2021, appendix) has all T keys, masked ones, too: nobody has to do those, so its time at peak is
-/// no limit. What is computed twice, by attention's backward or by recomputation, does not count.
+/// FLOPs that one training step needs per token: 6 per active parameter of a product, and in each layer 12 D for each
+/// of the (T + 1) / 2 keys that a query of a whole sequence sees on average. The usual count (Narayanan et al. 2021,
+/// appendix) includes masked keys, all T. They need not be computed, so the time at peak for that count is not a lower
+/// bound. What is computed a second time, by attention's backward or by recomputation, does not count.
 double training_flops_per_token(const GptConfig& config);
 
 }  // namespace trireme

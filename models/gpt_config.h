@@ -1,4 +1,5 @@
-// What a GPT is made of, and the published sizes by name. The model itself is in models/gpt.h.
+// The configuration of a GPT, and the published sizes by name.
+// Read next: models/gpt.h, the model.
 #pragma once
 
 #include <cstdint>

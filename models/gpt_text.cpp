@@ -98,8 +98,8 @@ GptConfig read_config(const nlohmann::json& json, const fs::path& path) {
   return config;
 }
 
-/// A model of these sizes can be built, and its matrices alone are no more than what is stored: a size that is made up
-/// would otherwise be found when memory runs out.
+/// Throws unless a model of these sizes can be built and its matrices alone have no more elements than are stored.
+/// Otherwise a made-up size would be found only when memory runs out.
 void require_possible(const GptConfig& c, const fs::path& path, double elements) {
   const auto refuse = [&](const std::string& what) {
     fail(ExitCode::data, "checkpoint", "{}: the entry 'model' cannot be: {}", path.string(), what);
@@ -133,7 +133,7 @@ DType read_dtype(const nlohmann::json& json) {
   return dtype == "bf16" ? DType::bf16 : dtype == "f16" ? DType::f16 : DType::f32;
 }
 
-/// The JSON of a stored model, given to `read`; whatever is missing or of another type in it is bad data.
+/// Gives the JSON of a stored model to `read`. An entry that is missing or has another type is bad data.
 template <class Read>
 auto read_json(const std::string& text, const fs::path& path, const Read& read) {
   const nlohmann::json json = parse_json(text, path);

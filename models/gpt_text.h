@@ -13,16 +13,16 @@
 namespace trireme {
 
 std::string gpt_text(const GptConfig& config, DType dtype);
-/// As Model::settings(): fields that others imply come last, so that a changed --width is told before --ffn-width.
+/// As Model::settings(): fields that others imply come last, so that a changed --width is reported before --ffn-width.
 std::vector<Model::Setting> gpt_settings(const std::string& text, const std::filesystem::path& path);
 
 struct StoredGpt {
   GptConfig config;
   DType dtype = DType::f32;
 };
-/// `elements`: how many a file stores of weights and buffers. Throws ExitCode::data, naming `path`, for text that is
-/// malformed or describes a model that those elements cannot be: made-up sizes would otherwise be found when memory
-/// runs out.
+/// `elements`: the number of elements of weights and buffers that a file stores. Throws ExitCode::data, naming `path`,
+/// if the text is malformed or describes a model with more elements than that. Otherwise made-up sizes would be found
+/// only when memory runs out.
 StoredGpt read_gpt_text(const std::string& text, const std::filesystem::path& path, double elements);
 
 }  // namespace trireme

@@ -1,5 +1,5 @@
-// LanguageModel: what generating text needs of a model, beside what training does: the logits of the next token, for
-// texts of any length, with keys and values of earlier tokens kept (RunState::cache).
+// LanguageModel: what generating text needs of a model in addition to training: the logits of the next token, for texts
+// of any length, with keys and values of earlier tokens kept (RunState::cache).
 // Read next: train/next_logits.h.
 #pragma once
 
@@ -14,7 +14,7 @@ class LanguageModel : public Model {
   virtual Shape hidden_shape(std::int64_t samples, std::int64_t length) const = 0;
   /// `length` rounded up so that it divides over the ranks that share a sequence.
   virtual std::int64_t padded_length(std::int64_t length) const = 0;
-  virtual std::int64_t context() const = 0;  ///< tokens that it sees at once, at most
+  virtual std::int64_t context() const = 0;  ///< the most tokens that it sees at once
 
   /// Last stage: logits of the token after position `position`, real tokens only, whole on every tp rank.
   /// -> [B, 1, V] f32

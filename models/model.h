@@ -1,6 +1,6 @@
-// Model: what training needs of a model, whatever its architecture. Trainer, evaluation, checkpoints and guards know
-// nothing else. A model is the part of it that lives on one rank: blocks in a row with a front before and an end
-// behind, cut into pipeline stages.
+// Model: what training needs of a model of any architecture. Trainer, evaluation, checkpoints and guards use nothing
+// else. A Model object is one rank's part of a model. A model is a front, a row of blocks and an end, cut into pipeline
+// stages.
 //
 //   struct Classifier : Model {
 //     Classifier(const nn::Build& b, const Config& c, pipeline::StagePlan plan) : Model(b, std::move(plan)) {
@@ -13,7 +13,7 @@
 //     ...
 //   };
 //
-// With that it has pipelines of any schedule, recomputation and units for ZeRO. A rank makes only the layers of its
+// This is enough for every pipeline schedule, recomputation and units for ZeRO. A rank makes only the layers of its
 // stages; blocks are named by their number in the whole model, so a name is the same tensor on every mesh.
 // Read next: models/gpt.h, docs/writing_a_model.md.
 #pragma once
@@ -35,29 +35,30 @@ class Model {
   virtual ~Model() = default;
   Model(Model&&) = default;
 
-  // ---- what is computed ----------------------------------------------------------------------------------------------
+  // ---- what is computed ---------------------------------------------------------------------------------------------
 
-  /// This rank's part of a micro-batch of whole samples: what hidden() and loss() are given. Tells the layers which
-  /// samples come next. To be called before each of them for the first time, and by every stage.
+  /// This rank's part of a micro-batch of whole samples, for hidden() and loss(). It also tells the layers which
+  /// samples come next: call it for each stage of each micro-batch, before hidden().
   Batch enter(const Batch& batch);
-  /// Stage `stage` of a micro-batch. The first stage begins with `batch` (`input` is ignored), others with what the
-  /// stage before gave. -> hidden_shape()
+  /// Stage `stage` of a micro-batch. The first stage begins with `batch` (`input` is ignored), the others with the
+  /// previous stage's result. -> hidden_shape()
   Tensor hidden(int stage, const Tensor& input, const Batch& batch);
   /// Last stage: `scale` times the sum of the losses of all targets of this micro-batch that this dp and cp rank holds;
-  /// the same on every tp rank. One element. Nothing else may be divided by a size: `scale` is one over the targets of
-  /// the global batch.
+  /// the same on every tp rank. One element. Do not divide by anything else: `scale` is one over the targets of the
+  /// global batch.
   virtual Tensor loss(const Tensor& hidden, const Batch& batch, double scale) = 0;
-  /// Of hidden(), for a micro-batch of `samples`; every stage gives the same.
+  /// The shape of hidden()'s result for a micro-batch of `samples`, the same for every stage.
   virtual Shape hidden_shape(std::int64_t samples) const = 0;
 
-  // ---- what it is ----------------------------------------------------------------------------------------------------
+  // ---- what it is ---------------------------------------------------------------------------------------------------
 
-  virtual std::string architecture() const = 0;  ///< "gpt": whose configuration() this is
-  /// Sizes and choices, as a checkpoint stores them: a JSON object. A run resumes only with a model of the same.
+  virtual std::string architecture() const = 0;  ///< "gpt": the kind of configuration()
+  /// Sizes and choices, as a checkpoint stores them: a JSON object. A run resumes only with a model of equal
+  /// configuration.
   virtual std::string configuration() const = 0;
-  /// One field of a configuration, as a person sets it: {"--ffn-width", "512"}.
+  /// One field of a configuration, as a user sets it: {"--ffn-width", "512"}.
   using Setting = std::pair<std::string, std::string>;
-  /// The fields of a configuration() of this architecture, in the order in which differences are to be told. Throws
+  /// The fields of a configuration() of this architecture, in the order in which differences are reported. Throws
   /// ExitCode::data, naming `path`, when it is malformed. Unless overridden, "ffn_width" is set by --ffn-width.
   virtual std::vector<Setting> settings(const std::string& configuration, const std::string& path) const;
 
@@ -90,10 +91,10 @@ class Model {
   int blocks_in_all() const { return plan_.back().end(); }
   bool holds_front() const { return mesh().is_first(Axis::pp); }
   bool holds_end() const { return mesh().is_last(Axis::pp); }
-  /// Where a module of the first or the last stage is to be built: a unit, used when the module is called.
+  /// The Build for a module of the first or the last stage: it begins a unit, which is used when the module is called.
   nn::Build front_unit(const std::string& name) const { return (build_ / name).unit(0); }
   nn::Build end_unit(const std::string& name) const { return (build_ / name).unit(chunks() - 1); }
-  /// Makes those blocks that live on this rank, "blocks.0", "blocks.1", ..: each is a unit.
+  /// Makes this rank's blocks, of "blocks.0", "blocks.1", ..: each is a unit.
   void make_blocks(const std::function<std::unique_ptr<nn::Module>(const nn::Build& block, int index)>& make);
 
  private:

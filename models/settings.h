@@ -1,5 +1,6 @@
-// How the fields of a stored configuration are told to a person: as the flags that set them.
+// Shows the fields of a stored configuration to users as the flags that set them.
 // Includes nlohmann/json.hpp, which is slow to compile: include this from .cpp files only.
+// Read next: models/model.h.
 #pragma once
 
 #include <string>
@@ -10,7 +11,7 @@ namespace trireme {
 
 /// "--ffn-width" for "ffn_width".
 std::string flag_of(const std::string& key);
-/// What that flag would be given: "on", "0.1", "rope".
+/// The value to give that flag: "on", "0.1", "rope".
 std::string setting_text(const nlohmann::json& value);
 
 }  // namespace trireme
