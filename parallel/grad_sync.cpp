@@ -18,7 +18,7 @@ std::int64_t padded(std::int64_t count) { return (count + alignment - 1) / align
 
 double seconds(std::chrono::steady_clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
 
-/// Whether a bucket's sums begin with one over data-parallel ranks, which may run during backward.
+/// True if a bucket's first sum is over data-parallel ranks, which may run during backward.
 bool sums_over_data(const std::vector<Axis>& axes) { return !axes.empty() && axes.front() != Axis::tp; }
 
 }  // namespace
@@ -102,8 +102,8 @@ void GradSync::launch_next() {
   if (in_last_backward_) ++report_.buckets_overlapped;
 }
 
-/// Counts the time of sums that have ended. They run one after the other: one starts when it is launched and the one
-/// before has ended.
+/// Adds up the time of sums that have ended. They run one after the other: a sum starts once it is launched and the
+/// previous one has ended.
 void GradSync::note_completed() {
   while (completed_ < launched_ && buckets_[completed_].over_data.done()) {
     const Bucket& bucket = buckets_[completed_++];

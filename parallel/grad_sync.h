@@ -1,14 +1,14 @@
 // GradSync: the main gradients of a model, and their sums over the mesh.
 //
-// A parameter's gradient is summed over exactly the axes on which its placement is R. Nothing is divided: the loss was.
-// Gradients are f32 whatever the parameters are, and live in buckets, flat tensors filled in the reverse order of
-// creation, which is about the order in which backward completes them. In the backward of the last micro-batch, the sum
-// of a full bucket over data (dp and cp; edp for experts) starts while backward goes on (Li et al. 2020, "PyTorch
-// Distributed", section 3.2). Earlier micro-batches only add to the buckets.
+// A parameter's gradient is summed over exactly the axes on which its placement is R. Gradients are not divided: the
+// loss already was. Gradients are f32 whatever the parameters are, and live in buckets, flat tensors filled in the
+// reverse order of creation, which is about the order in which backward completes them. In the backward of the last
+// micro-batch, the sum of a full bucket over data (dp and cp; edp for experts) starts while backward goes on (Li et al.
+// 2020, "PyTorch Distributed", section 3.2). Earlier micro-batches only add to the buckets.
 //
-// Every rank of a group must start the same sums in the same order, whatever order its gradients become ready in: a
-// bucket that is ready early waits for the ones before it. So every sum is one fixed expression, with or without
-// overlap. Sums over tp wait for finish(): during backward the tp groups belong to the layers' own collectives.
+// Every rank of a group must start the same sums in the same order, but its gradients may become ready in any order. So
+// a bucket that is ready early waits for the ones before it, and sums have the same bits with and without overlap. Sums
+// over tp wait for finish(): during backward the tp groups belong to the layers' own collectives.
 // Read next: parallel/grad_sync.cpp.
 #pragma once
 
@@ -23,11 +23,12 @@ namespace trireme {
 
 struct GradSyncReport {
   double exposed_seconds = 0;  ///< spent in finish(): not hidden behind backward
-  /// Sums under way, hidden or not. The end of a hidden one is seen when the next gradient is ready: an upper bound.
+  /// Time with sums under way, hidden or not. An upper bound: a hidden sum's end is seen when the next gradient is
+  /// ready.
   double communication_seconds = 0;
   std::int64_t bytes = 0;      ///< of gradients given to sums, once per axis
   int buckets_overlapped = 0;  ///< sums that were started during backward
-  int copies_overlapped = 0;   ///< with hybrid sharding: sums over copies of shards that were
+  int copies_overlapped = 0;   ///< hybrid sharding: of these, sums over copies of shards
 };
 
 class GradSync {
@@ -45,9 +46,9 @@ class GradSync {
 
   /// Starts a step: all gradients become 0.
   void zero();
-  /// Call when a backward is about to start, with whether it is its stage's last of the step: a gradient that is ready
-  /// in a last one is complete, and its bucket is sent as soon as it can be. Without this call everything is summed in
-  /// finish(), to the same bits.
+  /// Call before each backward; `last`: it is its stage's last of the step. Gradients that become ready in a last
+  /// backward are complete, and their buckets are summed early. Without this call finish() sums everything, with the
+  /// same bits.
   void last_microbatch(bool last = true) { in_last_backward_ = last; }
   /// Ends a step: all gradients are the sums over the mesh, also of parameters that took no part and of embeddings
   /// tied across stages.

@@ -30,8 +30,8 @@ std::vector<std::string> gather_texts(ProcessGroup& group, const std::string& te
   return texts;
 }
 
-/// Each stage must have built its own part of the model: a parameter that two stages hold as theirs would be trained
-/// twice, each time with half of what it takes, and count twice in the norm.
+/// Each stage must have built only its own part of the model. A parameter that two stages own would be trained twice,
+/// each time with part of its gradient, and would count twice in the norm.
 void require_own_parts(const nn::ParameterList& parameters, const DeviceMesh& mesh) {
   ProcessGroup& stages = mesh.group(Axis::pp);
   if (stages.size() == 1) return;
@@ -57,7 +57,7 @@ void require_own_parts(const nn::ParameterList& parameters, const DeviceMesh& me
 
 }  // namespace
 
-// A tied weight has the same name on both ends. Only the last stage knows that its copy is one, so it tells the first.
+// A tied weight has the same name on both ends. Only the last stage knows that it holds a copy, so it tells the first.
 nn::ParameterList find_tied(const nn::ParameterList& parameters, const DeviceMesh& mesh) {
   require_own_parts(parameters, mesh);
   nn::ParameterList tied;

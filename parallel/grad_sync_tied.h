@@ -1,5 +1,5 @@
-// Which parameters live on both ends of a pipeline: an embedding that is also the output head. Their gradients are
-// summed between the two, the one sum that placements on axes do not say.
+// Finds the parameters that live on both ends of a pipeline: an embedding that is also the output head. Their gradients
+// are summed between the two ends. This is the only sum that placements do not describe.
 #pragma once
 
 #include "nn/parameter.h"

@@ -5,7 +5,7 @@
 namespace trireme {
 namespace {
 
-/// The ranks that hold copies of what is whole on this one.
+/// The ranks that hold copies of a tensor that is whole on this rank.
 ProcessGroup* holders(const Placements& placements, const DeviceMesh& mesh) {
   return &mesh.group(placements.ep.sharded() ? Axis::edp : Axis::data);
 }

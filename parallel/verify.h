@@ -1,7 +1,7 @@
-// The copies of a model's tensors: which ranks hold the same weights, masters, moments and buffers. They are along data
-// (edp for experts), along tp where a parameter is not cut over it, and at the two ends of the pipeline for a tied
-// embedding. With ZeRO a shard has copies only with --dp-shard, on the ranks at the same place of the other runs, and
-// along tp. A --verify run compares them bit by bit after every step; every run compares their hashes now and then
+// The copies of a model's tensors: which ranks hold the same weights, masters, moments and buffers. Copies are along
+// data (edp for experts), along tp if the parameter is not cut over it, and at both pipeline ends for a tied embedding.
+// With ZeRO a shard has copies along tp, and with --dp-shard on the ranks at the same place of the other shard groups.
+// A --verify run compares them bit by bit after every step; every run compares their hashes at intervals
 // (train/replica_check.h).
 #pragma once
 
@@ -22,11 +22,11 @@ struct Copied {
   ProcessGroup* group;  ///< the ranks that hold it too; a tensor may be listed for several groups
 };
 
-/// The ranks with copies of a shard that is not the whole of its parameter; null: none.
+/// The ranks with copies of a shard that is only part of its parameter; null: none.
 using ShardReplicas = std::function<ProcessGroup*(const optim::Shard&)>;
 
-/// In one order on all ranks of each group; groups of one rank are left out. `tensors`: weights and state as an
-/// optimizer gives them, `tied` as GradSync::tied() has them.
+/// The copies of this rank, in the same order on all ranks of each group. Leaves out groups of one rank. `tensors`:
+/// weights and state as an optimizer lists them; `tied`: see GradSync::tied().
 std::vector<Copied> copies_of(const std::vector<optim::StateTensor>& tensors, const nn::ParameterList& tied,
                               const DeviceMesh& mesh, const ShardReplicas& replicas = {});
 std::vector<Copied> copies_of(const nn::BufferList& buffers, const DeviceMesh& mesh);

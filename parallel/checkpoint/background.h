@@ -1,5 +1,5 @@
-// A thread that saves while training computes: at the lowest priority, so that with every core busy it takes what
-// training leaves, as while ranks wait for one another, and saving takes longer instead of the steps.
+// A thread that saves while training computes. It has the lowest priority: with every core busy it gets only idle time,
+// for instance while ranks wait for one another. So saving becomes slower, and steps do not.
 // Read next: parallel/checkpoint/saver.cpp.
 #pragma once
 
@@ -18,7 +18,7 @@ template <class F>
 auto in_background(F f) {
   return std::async(std::launch::async, [f = std::move(f)]() mutable {
     use_all_cores();
-    // Of this thread alone, on Linux. Where it is refused, the thread does the same work at its usual priority.
+    // Affects only this thread on Linux. If the system refuses, the thread works at normal priority.
     static_cast<void>(::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), 19));
     return f();
   });

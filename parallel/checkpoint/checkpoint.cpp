@@ -9,11 +9,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The manifest, of a folder that has got its final name.
+/// The manifest of a folder that has its final name.
 Manifest manifest_of(const fs::path& folder) {
   if (!is_checkpoint(folder)) {
     require_still_there(folder);
-    fail(ExitCode::data, "checkpoint", "no manifest in {}: its saving was interrupted, or it is no checkpoint",
+    fail(ExitCode::data, "checkpoint", "no manifest in {}: its saving was interrupted, or it is not a checkpoint",
          folder.string());
   }
   if (is_unfinished(folder))
@@ -37,7 +37,7 @@ Shape byte_strides(const Shape& shape, DType dtype) {
   return strides;
 }
 
-/// Where a piece and a rectangle that is asked for meet, as runs of bytes that are contiguous in both.
+/// The intersection of a piece and a requested rectangle, as runs of bytes that are contiguous in both.
 struct Meeting {
   Shape extent;    // of the intersection
   Shape from, to;  // strides, in bytes, in the file and in the dense result
@@ -55,7 +55,7 @@ struct Meeting {
       to_begin += (begin - start[dim]) * to[dim];
     }
     run_bytes = static_cast<std::int64_t>(size_of(dtype));
-    bool whole = true;  // the dims after this one are, in both
+    bool whole = true;  // the later dims are whole in both
     for (int dim = wanted.dims() - 1; dim >= 0 && whole; --dim) {
       run_bytes *= extent[dim];
       ++run_dims;
@@ -117,9 +117,9 @@ ChunkReader& Checkpoint::file(std::size_t index) {
   auto found = files_.find(index);
   if (found == files_.end()) {
     found = files_.try_emplace(index, folder_, manifest_.files[index]).first;
-    // The manifest knows all that the header says, but other tools believe the header: it is checked once, too.
+    // The manifest has all that the header has, but other tools rely on the header: check it once, too.
     std::uint64_t length = 0;
-    const std::uint64_t expected = data_begins_[index] - sizeof length;  // the manifest was refused if that is below 0
+    const std::uint64_t expected = data_begins_[index] - sizeof length;  // not negative: checked by parse_manifest()
     found->second.read(0, std::as_writable_bytes(std::span(&length, 1)));
     if (length != expected)
       fail(
@@ -164,11 +164,11 @@ void Checkpoint::read(std::string_view name, const Shape& start, Tensor& into) {
 void Checkpoint::read(const std::vector<HeldTensor>& held, std::string_view hint) {
   for (const HeldTensor& tensor : held) {
     const auto found = manifest_.tensors.find(tensor.name);
-    // What a model is made of follows from the manifest's own texts; the optimizer's state, from this run's flags.
+    // The model's tensors follow from the manifest itself, the optimizer's state from this run's flags.
     const ExitCode code = tensor.name.starts_with("optimizer.") ? ExitCode::usage : ExitCode::data;
     if (found == manifest_.tensors.end())
       fail(code, "resume", "{} has no {}; {}", folder_.string(), tensor.name,
-           code == ExitCode::data ? "expected it, as its model has it; resume from another checkpoint" : hint);
+           code == ExitCode::data ? "expected it, because its model has it; resume from another checkpoint" : hint);
     const StoredTensor& stored = found->second;
     if (stored.shape != tensor.global || stored.dtype != tensor.value.dtype())
       fail(code, "resume", "{}: {} is {} {}; this model needs {} {}; use the model flags of that run", folder_.string(),

@@ -1,6 +1,6 @@
-// Checkpoint: a saved checkpoint, read. Tensors are global; a reader asks for the rectangle it needs, whatever mesh
-// wrote it: only the ranges of the files with that rectangle are read, and only their chunks verified, before anything
-// is taken from them. Read next: parallel/checkpoint/folder.h (which of several), parallel/checkpoint/compare.h.
+// Checkpoint: a saved checkpoint, read. Tensors are global: a reader asks for the rectangle it needs, whatever mesh
+// wrote the checkpoint. Only the file ranges of that rectangle are read. Their chunks are verified before any data is
+// used. Read next: parallel/checkpoint/folder.h (which of several), parallel/checkpoint/compare.h.
 #pragma once
 
 #include <map>
@@ -11,7 +11,7 @@
 
 namespace trireme::checkpoint {
 
-/// Reading fills a cache of open files, so it is not const: ranks that are threads each open their own.
+/// Reading fills a cache of open files, so it is not const. Each rank thread needs its own Checkpoint.
 class Checkpoint {
  public:
   /// Reads the manifest of the folder. Throws ExitCode::data when there is none, or it is damaged.
@@ -19,7 +19,7 @@ class Checkpoint {
 
   const std::filesystem::path& path() const { return folder_; }
   const Manifest& manifest() const { return manifest_; }
-  /// A text of Manifest::run. Throws ExitCode::data when there is none of that name.
+  /// A text of Manifest::run. Throws ExitCode::data if `key` is missing.
   const std::string& run(const std::string& key) const;
 
   std::vector<std::string> names() const;
@@ -30,13 +30,13 @@ class Checkpoint {
 
   /// The whole tensor.
   Tensor read(std::string_view name);
-  /// Its rectangle that begins at `start` and has the shape of `into`, whose dtype must be the stored one.
+  /// The rectangle that begins at `start` and has the shape of `into`, whose dtype must be the stored one.
   void read(std::string_view name, const Shape& start, Tensor& into);
-  /// Fills all that a rank holds. When a tensor is not stored or has another shape or dtype, throws ExitCode::data for
-  /// what belongs to the model, and ExitCode::usage, with `hint`, for the optimizer's state.
+  /// Fills all tensors that a rank holds. If one is missing or has another shape or dtype, throws ExitCode::data for a
+  /// tensor of the model, and ExitCode::usage, with `hint`, for optimizer state.
   void read(const std::vector<HeldTensor>& held, std::string_view hint);
 
-  /// Every chunk of every file. Throws ExitCode::data at the first that is damaged.
+  /// Verifies every chunk of every file. Throws ExitCode::data at the first damaged one.
   void verify();
   std::uint64_t bytes_read() const;  ///< from its files, so far
 
@@ -45,7 +45,7 @@ class Checkpoint {
 
   std::filesystem::path folder_;
   Manifest manifest_;
-  std::vector<std::uint64_t> data_begins_;    // of each file: after its header
+  std::vector<std::uint64_t> data_begins_;    // of each file: the end of its header
   std::map<std::size_t, ChunkReader> files_;  // those opened so far
 };
 

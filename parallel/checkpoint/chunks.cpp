@@ -10,7 +10,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The path, if there is a file: what is missing is damage, not a failure of the file system.
+/// Returns `path` if the file exists. A missing file is damage (ExitCode::data), not a file system error.
 fs::path require_file(const fs::path& path) {
   if (is_there(path)) return path;
   require_still_there(path.parent_path());

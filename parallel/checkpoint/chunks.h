@@ -6,14 +6,14 @@
 
 namespace trireme::checkpoint {
 
-/// Throws ExitCode::data when a checkpoint's folder that was there is not any more: that is not damage.
+/// Throws ExitCode::data if a checkpoint's folder has disappeared; the message tells this from damage.
 void require_still_there(const std::filesystem::path& folder);
 
-/// A checksum for each chunk of a file with this content.
+/// The checksum of each chunk of a file with this content.
 std::vector<std::uint64_t> checksums(std::span<const std::byte> content);
 
-/// A file of a checkpoint, read chunk by chunk, each compared with its checksum before anything is taken from it. The
-/// chunk read last is kept, so that reading forward reads each chunk once.
+/// Reads a file of a checkpoint chunk by chunk, and verifies each chunk before using its data. Keeps the last chunk, so
+/// that reading forward reads each chunk once.
 class ChunkReader {
  public:
   /// Throws ExitCode::data when the file is missing or has another size.
@@ -30,7 +30,7 @@ class ChunkReader {
   StoredFile file_;
   InputFile input_;
   std::vector<std::byte> chunk_;
-  std::uint64_t loaded_;  // which chunk that is; as many as there are: none
+  std::uint64_t loaded_;  // index of the chunk in chunk_; the number of chunks: none
   std::uint64_t bytes_read_ = 0;
 };
 

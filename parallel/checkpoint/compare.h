@@ -14,7 +14,7 @@ struct Difference {
   std::string what;           ///< "only in the first", "f32 [2, 3] and f32 [2, 4]"; empty: elements differ
   std::int64_t elements = 0;  ///< how many differ, by their bits
   std::int64_t first = -1;    ///< the row-major index of the first of them
-  double largest = 0;         ///< largest absolute difference; infinite where only one of two is a number
+  double largest = 0;         ///< largest absolute difference; infinite if only one of two elements is NaN
 };
 
 /// Every tensor that differs, by name. Reads and verifies all of both, one tensor at a time.

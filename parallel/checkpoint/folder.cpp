@@ -13,7 +13,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* prefix = "step_";
-constexpr const char* resuming = "resuming";  // attempts
+constexpr const char* resuming = "resuming";  // the file of ResumeAttempts
 constexpr const char* writing = ".tmp.";
 constexpr const char* removing = ".del.";
 constexpr std::size_t nonce_digits = 16;
@@ -22,11 +22,11 @@ bool all_of(std::string_view text, std::string_view allowed) {
   return text.find_first_not_of(allowed) == std::string_view::npos;
 }
 
-/// A name in the folder, taken apart: only what this program itself writes is one of its checkpoints. All else, such as
-/// a copy under another name, belongs to somebody who put it there.
+/// A parsed name in the folder. Only names that this program itself writes are its checkpoints. All others, such as a
+/// copy under another name, belong to somebody else.
 struct OwnName {
   std::int64_t step = -1;
-  std::string_view state;  // writing, removing, or empty: it has its final name
+  std::string_view state;  // writing, removing, or empty for the final name
 
   static std::optional<OwnName> of(std::string_view name) {
     if (!name.starts_with(prefix)) return std::nullopt;
@@ -49,7 +49,7 @@ struct OwnName {
 
 std::optional<OwnName> own_name(const fs::path& path) { return OwnName::of(path.filename().native()); }
 
-/// The file of attempts that a run which was killed had not finished writing (core/io.h).
+/// True for a temporary file of ResumeAttempts that a killed run left behind (core/io.h).
 bool is_unfinished_note(std::string_view name) {
   const std::string begin = std::string(resuming) + writing;
   return name.starts_with(begin) && all_of(name.substr(begin.size()), "0123456789.");
@@ -71,7 +71,7 @@ Candidate examine(const fs::path& path) {
   return candidate;
 }
 
-/// The step, or what the name says of it.
+/// The step from the manifest, or else from the name.
 std::int64_t likely_step(const Candidate& candidate) {
   return candidate.step >= 0 ? candidate.step : own_name(candidate.path).value_or(OwnName()).step;
 }
@@ -116,14 +116,14 @@ std::vector<Candidate> candidates(const fs::path& checkpoints) {
   std::vector<Candidate> found;
   for (const std::string& name : list_folder(checkpoints)) {
     const std::optional<OwnName> own = OwnName::of(name);
-    if (own && own->state != removing) found.push_back(examine(checkpoints / name));  // else it was given up, not lost
+    if (own && own->state != removing) found.push_back(examine(checkpoints / name));  // others were being removed
   }
   std::stable_sort(found.begin(), found.end(),
                    [](const Candidate& a, const Candidate& b) { return likely_step(a) > likely_step(b); });
   return found;
 }
 
-// One line for each: "step_00001000 2". What is not such a line is not counted: a lost count costs two more attempts.
+// One line for each: "step_00001000 2". Reading stops at a malformed line: a lost count costs two more attempts.
 ResumeAttempts::ResumeAttempts(const fs::path& checkpoints) : file_(checkpoints / resuming) {
   std::error_code unknown;
   if (!fs::is_regular_file(file_, unknown)) return;
@@ -147,7 +147,7 @@ void ResumeAttempts::take_back(const fs::path& checkpoint, int before) {
   if (of(checkpoint) <= before) return;
   attempts_[checkpoint.filename().string()] = before;
   std::erase_if(attempts_, [](const auto& entry) { return entry.second == 0; });
-  attempts_.empty() ? remove_file(file_) : write();  // to remove it takes no room
+  attempts_.empty() ? remove_file(file_) : write();  // removing needs no disk space
 }
 
 void ResumeAttempts::write() const {
@@ -170,7 +170,7 @@ void remove_leftovers(const fs::path& checkpoints) {
 
 void publish(const fs::path& temporary, const fs::path& final_path) {
   std::error_code unknown;
-  if (fs::exists(final_path, unknown)) take_away(final_path);  // damaged: the run would not have come here again
+  if (fs::exists(final_path, unknown)) take_away(final_path);  // damaged: otherwise the run had resumed from it
   move_folder(temporary, final_path);
 }
 

@@ -1,9 +1,9 @@
-// The folder with the checkpoints of a run: what they are called, which is the newest, which may go.
+// The folder with the checkpoints of a run: their names, which is the newest, which may be removed.
 //
 //   OUT/checkpoints/
-//     step_00001000/                     complete: it was renamed to this after all in it was on disk
-//     step_00002000.tmp.0123456789abcdef/  being written by a run that is alive, or left by one that is not
-//     step_00001000.bak/, step_1000/     and whatever else has a name that no run writes: of a person, and left alone
+//     step_00001000/                     complete: renamed to this after all its files were on disk
+//     step_00002000.tmp.0123456789abcdef/  being written, or left by a run that died
+//     step_00001000.bak/, step_1000/     other names, which no run writes: never touched
 //
 // Read next: parallel/checkpoint/saver.h, which fills it.
 #pragma once
@@ -19,45 +19,46 @@
 namespace trireme::checkpoint {
 
 std::string folder_name(std::int64_t step);  ///< "step_00001000"
-/// Of a checkpoint that is being written. `nonce`: of this run.
+/// The name of a checkpoint that is being written. `nonce`: of this run.
 std::string temporary_name(std::int64_t step, const std::string& nonce);
 std::string make_nonce();
 
-/// Something in the folder that has the name of a checkpoint.
+/// An entry of the folder that has the name of a checkpoint.
 struct Candidate {
   std::filesystem::path path;
-  std::int64_t step = -1;   ///< as its manifest says, whatever its name; -1: it has no valid one
-  std::string problem;      ///< why not
+  std::int64_t step = -1;   ///< from its manifest, not its name; -1: the manifest is not valid
+  std::string problem;      ///< why it is not valid
   bool unfinished = false;  ///< it never got its final name
-  bool unread = false;      ///< the file system did not show it: it may be whole
+  bool unread = false;      ///< the file system failed to read it: it may be intact
 };
-/// Those in `checkpoints`, the newest by step first. Those without a valid manifest are no choice, only to be spoken
-/// of: they stand where their names would put them.
+/// Those in `checkpoints`, highest step first. Those without a valid manifest are listed only for messages, at the step
+/// of their name.
 std::vector<Candidate> candidates(const std::filesystem::path& checkpoints);
 
-/// Whether this is a name that a run gives to a checkpoint, whole or being written.
+/// True if a run gives this name to a checkpoint, complete or being written.
 bool has_checkpoint_name(const std::filesystem::path& folder);
 
-/// Whether this is the name of a checkpoint whose writing was interrupted.
+/// True if this is the name of a checkpoint whose writing was interrupted.
 bool is_unfinished(const std::filesystem::path& folder);
 
-/// Whether `folder` is a checkpoint: it has a manifest, valid or not. Throws ExitCode::io as is_there().
+/// True if `folder` has a manifest, valid or not. Throws ExitCode::io like is_there().
 bool is_checkpoint(const std::filesystem::path& folder);
 
-/// The manifest of `folder`. Throws ExitCode::io when it cannot be read, and ExitCode::data when it is no regular file,
-/// larger than manifest_most_bytes (then nothing of it is read), or as parse_manifest().
+/// The manifest of `folder`. Throws ExitCode::io when it cannot be read, and ExitCode::data when it is not a regular
+/// file, is larger than manifest_most_bytes (then nothing of it is read), or is refused by parse_manifest().
 Manifest read_manifest(const std::filesystem::path& folder);
 
-/// How often runs that resumed from each checkpoint died before they had made a step: what fails twice is chosen last.
-/// Kept in a file beside the checkpoints; for rank 0, which has the run's lock, and in its place for one that fails.
+/// Counts for each checkpoint how often a run that resumed from it died before its first step: a checkpoint that failed
+/// twice is chosen last. Kept in a file beside the checkpoints. Used by rank 0, which has the run's lock, or by a
+/// failing rank in its place.
 class ResumeAttempts {
  public:
   static constexpr int most = 2;
   explicit ResumeAttempts(const std::filesystem::path& checkpoints);
   int of(const std::filesystem::path& checkpoint) const;
   int begin(const std::filesystem::path& checkpoint);  ///< one more, durably; returns how many there were before
-  void take_back(const std::filesystem::path& checkpoint, int before);  ///< not more than `before`; any number of times
-  void succeeded();                                                     ///< a step was made: all is forgotten
+  void take_back(const std::filesystem::path& checkpoint, int before);  ///< lowers the count to `before`; repeatable
+  void succeeded();                                                     ///< a step was made: clears all counts
 
  private:
   void write() const;
@@ -66,16 +67,16 @@ class ResumeAttempts {
   std::map<std::string, int> attempts_;  // by name of the checkpoint
 };
 
-/// Removes what runs that were interrupted left while they wrote or removed a checkpoint. The caller has the run's
+/// Removes what interrupted runs left behind while they wrote or removed a checkpoint. The caller has the run's
 /// lock.
 void remove_leftovers(const std::filesystem::path& checkpoints);
 
-/// Gives `temporary` its final name: complete from then on. What has that name already is removed.
+/// Renames `temporary` to its final name, which makes it complete. Removes what already has that name.
 void publish(const std::filesystem::path& temporary, const std::filesystem::path& final_path);
 
 /// Keeps the newest `keep` checkpoints with valid manifests, `fresh` among them, and removes older ones. A checkpoint
-/// first loses its name, durably, and is then removed, so that none is ever found half there. Throws ExitCode::data,
-/// and removes nothing, when `fresh` itself is not valid.
+/// is first renamed, durably, and then removed, so that no partial checkpoint is ever found. Throws ExitCode::data, and
+/// removes nothing, when `fresh` itself is not valid.
 void prune(const std::filesystem::path& checkpoints, std::int64_t keep, const std::filesystem::path& fresh);
 
 }  // namespace trireme::checkpoint

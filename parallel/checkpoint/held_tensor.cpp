@@ -6,13 +6,14 @@
 namespace trireme::checkpoint {
 namespace {
 
-constexpr std::int64_t small_bytes = 64 << 10;  // a part below it costs more in descriptions than it evens out
+constexpr std::int64_t small_bytes = 64 << 10;  // smaller parts cost more in descriptions than they balance
 
-/// Sets how many ranks hold the same as this one, and which it is. `shard_ranks`: those that share one copy.
+/// Sets how many ranks hold the same elements, and this rank's number among them. `shard_ranks`: ranks that share one
+/// copy.
 void count_copies(HeldTensor& held, const Placements& placements, int shard_ranks, const DeviceMesh& mesh) {
   held.copies = 1;
   held.copy = 0;
-  for (const Axis axis : {Axis::edp, Axis::ep}) {  // where neither cuts, together: the coordinate in data
+  for (const Axis axis : {Axis::edp, Axis::ep}) {  // if neither is sharded, together: the coordinate in data
     if (placements.on(axis).sharded()) continue;
     held.copies *= mesh.size(axis);
     held.copy = held.copy * mesh.size(axis) + mesh.coord(axis);
@@ -79,8 +80,8 @@ std::vector<HeldTensor> held_tensors(const nn::ParameterList& parameters, const 
 
 std::vector<HeldTensor> owned_parts(const std::vector<HeldTensor>& held) {
   std::vector<HeldTensor> parts;
-  // Bytes of small tensors given to each copy so far, by number of copies. Ranks with copies of a tensor must come to
-  // the same answer, so this depends on nothing but names, their order, global shapes and numbers of copies.
+  // Bytes of small tensors given to each copy so far, by number of copies. Ranks with copies of a tensor must decide
+  // alike, so this depends only on names, their order, global shapes and numbers of copies.
   std::map<int, std::vector<std::int64_t>> given;
   for (const HeldTensor& tensor : held) {
     const std::int64_t bytes = tensor.global.count() * static_cast<std::int64_t>(size_of(tensor.value.dtype()));

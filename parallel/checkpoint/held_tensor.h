@@ -1,7 +1,8 @@
-// HeldTensor: what one rank holds of a tensor that a checkpoint stores, and who of those that hold the same writes it.
+// HeldTensor: the part of a stored tensor that one rank holds, and which of the ranks that hold the same part writes
+// it.
 //
-// A stored tensor is global: it has a name, a dtype and a shape without padding, and no mesh in it. A rank holds a
-// rectangle of it, which other ranks may hold too: dp and cp ranks without ZeRO, tp ranks of a norm's weight. When
+// A stored tensor is global: it has a name, a dtype and a shape without padding, independent of the mesh. A rank holds
+// a rectangle of it, which other ranks may hold too: dp and cp ranks without ZeRO, tp ranks of a norm's weight. When
 // saving, the ranks with copies share the work: each writes a part. When loading, each reads all it holds.
 // Read next: parallel/checkpoint/saver.h, parallel/checkpoint/checkpoint.h.
 #pragma once
@@ -23,13 +24,13 @@ struct HeldTensor {
   bool elsewhere = false;  ///< a tied weight, which an earlier stage writes
 };
 
-/// All that this rank holds: weights, the optimizer's state (masters and moments; null: none) and buffers. Waits for
-/// weights that are on their way (ZeRO), so collective.
+/// All that this rank holds: weights, the optimizer's state (masters and moments; null: none) and buffers. Collective,
+/// as it waits for weights that ZeRO is still gathering.
 std::vector<HeldTensor> held_tensors(const nn::ParameterList& parameters, const nn::BufferList& buffers,
                                      optim::Optimizer* optimizer, const DeviceMesh& mesh);
 
-/// The parts of them that this rank writes. Over all ranks, each element of each tensor comes exactly once, and copies
-/// are shared evenly, but small tensors whole: cut by rows, or given to one copy each in turn.
+/// The parts of them that this rank writes. Over all ranks, each element of each tensor comes exactly once. Ranks with
+/// copies share a large tensor evenly by rows; small tensors go whole to one of them in turn.
 std::vector<HeldTensor> owned_parts(const std::vector<HeldTensor>& held);
 
 }  // namespace trireme::checkpoint

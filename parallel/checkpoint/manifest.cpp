@@ -61,7 +61,7 @@ void merge(Manifest& whole, const Manifest& part) {
   }
 }
 
-// A line for each file and each tensor, for those who look at it with a pager.
+// One line for each file and each tensor, so that it is readable in a pager.
 std::string to_text(const Manifest& manifest) {
   std::string body = fmt::format("\"format\":{},\n\"step\":{},\n\"ranks\":{},\n\"mesh\":{},\n\"run\":{},\n\"files\":[",
                                  json(format_name).dump(), manifest.step, manifest.ranks, json(manifest.mesh).dump(),
@@ -79,7 +79,7 @@ std::string to_text(const Manifest& manifest) {
 std::string cover_problem(const StoredTensor& tensor) {
   std::int64_t count = 0;
   for (std::size_t i = 0; i < tensor.pieces.size(); ++i) {
-    count += tensor.pieces[i].shape.count();  // no overflow: those so far lie apart in one tensor
+    count += tensor.pieces[i].shape.count();  // no overflow: the pieces so far do not overlap
     for (std::size_t j = 0; j < i; ++j) {
       if (overlap(tensor.pieces[i], tensor.pieces[j]))
         return fmt::format("two pieces that overlap, at {} and {}; expected every element in one",
@@ -110,7 +110,7 @@ std::string files_problem(const Manifest& manifest) {
   auto range = ranges.begin();
   for (std::size_t file = 0; file < manifest.files.size(); ++file) {
     const StoredFile& stored = manifest.files[file];
-    std::uint64_t at = 0;  // where the pieces so far end; 0: there were none, and the header's length is not known here
+    std::uint64_t at = 0;  // end of the pieces so far; 0: none yet, and the header's length is not known here
     for (; range != ranges.end() && range->file == file; ++range) {
       if (at == 0 && range->begin < sizeof(std::uint64_t))
         return fmt::format("tensor {} begins at byte {} of {}, in its header; expected 8 or more",

@@ -6,8 +6,8 @@
 //     rank_00001.safetensors     ...
 //
 // A tensor is a dtype, a global shape and the pieces that make it up: rectangles, each at an offset in one file. The
-// files are described by size and by a checksum (XXH3, 64 bits) per chunk of 1 MiB, so that whoever reads a part
-// verifies that part only. The manifest's text begins with a checksum of the rest of itself.
+// files are described by size and by a checksum (XXH3, 64 bits) per chunk of 1 MiB, so that a reader of a part verifies
+// only that part. The manifest's text begins with a checksum of the rest of itself.
 // Read next: parallel/checkpoint/manifest_parse.cpp (its checks), parallel/checkpoint/checkpoint.h (reading),
 // parallel/checkpoint/saver.h (writing).
 #pragma once
@@ -25,7 +25,7 @@ namespace trireme::checkpoint {
 
 inline constexpr std::uint64_t chunk_bytes = 1 << 20;
 inline constexpr const char* manifest_name = "manifest.json";
-/// Of a manifest's text: checkpoints of up to 2^26 chunks, 64 TiB, have less. Nothing larger is read, or written.
+/// The largest manifest text that is read or written: enough for 2^26 chunks, that is, 64 TiB.
 inline constexpr std::uint64_t manifest_most_bytes = 1 << 30;
 
 struct StoredFile {
@@ -50,11 +50,11 @@ struct StoredTensor {
 struct Manifest {
   std::int64_t step = 0;
   int ranks = 0;
-  std::string mesh;                        ///< "dp=2,tp=2,pp=1": who wrote it; no reader needs it
+  std::string mesh;                        ///< "dp=2,tp=2,pp=1": of the writer; readers do not need it
   std::map<std::string, std::string> run;  ///< texts of the layers above: model, progress, configuration, ...
   std::vector<StoredFile> files;
   std::map<std::string, StoredTensor, std::less<>> tensors;
-  std::uint64_t checksum = 0;  ///< of the text it was parsed from, and so of all that is stored
+  std::uint64_t checksum = 0;  ///< of the text it was parsed from; covers all stored data through the chunks' checksums
 
   std::uint64_t bytes() const;  ///< of all files
 };
@@ -68,16 +68,16 @@ std::string to_text(const Manifest& manifest);
 /// the byte at fault.
 Manifest parse_manifest(std::string_view text, const std::filesystem::path& path);
 
-/// The same of a part, as one rank describes it to another: not complete.
+/// As parse_manifest(), for the part that one rank describes to another: it need not be complete.
 Manifest parse_part(std::string_view text);
 
-/// What is wrong with how the pieces cover the tensor, each within it; empty: nothing.
+/// The problem with how the pieces cover the tensor, or empty. Each piece must lie within the tensor.
 std::string cover_problem(const StoredTensor& tensor);
-/// What is wrong with how pieces cover the files: they follow one another without gaps, as data/safetensors.h has them,
-/// from the end of a file's header to the end of the file; empty: nothing.
+/// The problem with how the pieces cover the files, or empty. They must follow one another without gaps, from the end
+/// of a file's header to the end of the file, as in data/safetensors.h.
 std::string files_problem(const Manifest& manifest);
-/// Throws ExitCode::data naming `path` unless every element of every tensor is in exactly one piece, and every byte of
-/// the files, but for their headers, too.
+/// Throws ExitCode::data naming `path` unless exactly one piece has each element of each tensor, and each byte of the
+/// files after their headers.
 void require_complete(const Manifest& manifest, const std::filesystem::path& path);
 
 }  // namespace trireme::checkpoint

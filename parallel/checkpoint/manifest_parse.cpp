@@ -1,5 +1,5 @@
-// Reading a manifest: nothing in it is believed. Its tensors are taken from the parser one by one, so that no more
-// memory is needed than what they become.
+// Reads a manifest, and checks everything in it. It takes the tensors from the JSON parser one by one, so that it needs
+// no more memory than the resulting Manifest.
 #include <algorithm>
 #include <charconv>
 #include <optional>
@@ -22,12 +22,13 @@ using namespace manifest_text;
 std::optional<std::uint64_t> parse_hexadecimal(std::string_view text) {
   std::uint64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, 16);
-  // Written back, so that no other spelling passes: a flipped bit that makes a letter a capital is damage.
+  // Compare with the formatted value, so that no other spelling passes: a bit flip that makes a letter upper case is
+  // damage.
   if (error != std::errc() || end != text.data() + text.size() || hexadecimal(value) != text) return std::nullopt;
   return value;
 }
 
-/// Names a file of the folder itself: no path, nothing hidden, nothing that a terminal would take for a command.
+/// True for the name of a file in the folder itself: no path, not hidden, no control characters.
 bool is_plain_name(std::string_view name) {
   constexpr std::size_t most = 255;
   return !name.empty() && name.size() <= most && name.front() != '.' &&
@@ -79,7 +80,7 @@ class Parser {
       take_member(place, value);
       return true;
     }
-    // Another version may keep anything here: that is what to say, not what is wrong with it.
+    // Another version may store anything here: then report the version, not an error in the content.
     if (!seen_.contains("format")) refuse("an entry before \"format\"; expected that first");
     if (place.in_array != (place.parent == "files"))
       refuse(fmt::format("\"{}\" is {}; expected an {}", place.parent, place.in_array ? "an array" : "an object",
@@ -208,7 +209,7 @@ class Parser {
     return tensor;
   }
 
-  /// The piece, which lies within its tensor and its file.
+  /// The piece; refuses one outside its tensor or its file.
   Piece piece_from(const json& value, const std::string& what, const StoredTensor& tensor) const {
     Piece piece{.file = size_from(member(value, "file", "a piece"), "a file's number"),
                 .offset = size_from(member(value, "offset", "a piece"), "an offset"),
@@ -228,7 +229,7 @@ class Parser {
 
   const fs::path& path_;
   bool complete_;
-  std::size_t at_ = 0;  // where the entry begins that is looked at
+  std::size_t at_ = 0;  // byte at which the current entry begins
   std::size_t run_bytes_ = 0;
   std::set<std::string, std::less<>> seen_, names_;
   Manifest manifest_;

@@ -1,5 +1,5 @@
-// How a manifest's text begins, for its writer and its reader: {"checksum":"0123456789abcdef", and the rest, of which
-// that is the checksum. Read next: parallel/checkpoint/manifest_parse.cpp.
+// How a manifest's text begins, for its writer and its reader: {"checksum":"0123456789abcdef", then the rest of the
+// text, which has this checksum. Read next: parallel/checkpoint/manifest_parse.cpp.
 #pragma once
 
 #include <fmt/core.h>

@@ -23,14 +23,14 @@ void copy_bytes(std::byte* to, const std::byte* from, std::int64_t bytes) {
 
 }  // namespace
 
-// In large pages: the first copy into fresh memory is what training waits for most, and it goes page by page.
+// Uses large pages: training waits longest for the first copy into fresh memory, which costs a page fault per page.
 void RankFile::reserve(std::size_t bytes) {
   constexpr std::size_t large_page = 2 << 20;
   memory_.reset();
   capacity_ = (bytes + large_page - 1) / large_page * large_page;
   memory_.reset(static_cast<std::byte*>(std::aligned_alloc(large_page, capacity_)));
   if (memory_ == nullptr) throw std::bad_alloc();
-  static_cast<void>(::madvise(memory_.get(), capacity_, MADV_HUGEPAGE));  // a wish, which some systems do not grant
+  static_cast<void>(::madvise(memory_.get(), capacity_, MADV_HUGEPAGE));  // a hint that some systems ignore
 }
 
 void RankFile::take(const std::vector<HeldTensor>& parts, int rank) {
@@ -60,7 +60,7 @@ Manifest RankFile::write(const std::filesystem::path& folder) const {
   if (empty()) return description;
   StoredFile& file = description.files.front();
   AtomicFile target(folder / file.name, bytes_);
-  constexpr std::size_t at_once = 8 * chunk_bytes;  // hashed right before it is written, so that it is in a cache still
+  constexpr std::size_t at_once = 8 * chunk_bytes;  // hashed right before writing, while it is in a cache
   for (std::size_t at = 0; at < bytes_; at += at_once) {
     const auto part = content().subspan(at, std::min(at_once, bytes_ - at));
     const std::vector<std::uint64_t> sums = checksums(part);

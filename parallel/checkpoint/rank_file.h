@@ -1,5 +1,5 @@
-// RankFile: the snapshot of what a rank writes, in host memory, as the bytes of its safetensors file. Taking it is all
-// that training waits for; writing it is for another thread. Read next: parallel/checkpoint/saver.h.
+// RankFile: the snapshot of what a rank writes, in host memory, as the bytes of its safetensors file. Training waits
+// only while it is taken; another thread writes it. Read next: parallel/checkpoint/saver.h.
 #pragma once
 
 #include <cstdlib>
@@ -12,7 +12,7 @@ namespace trireme::checkpoint {
 
 class RankFile {
  public:
-  /// Copies `parts`, none of them empty. The memory of an earlier snapshot is used again: the sizes seldom change.
+  /// Copies `parts`, none of them empty. Reuses the memory of an earlier snapshot: the sizes seldom change.
   void take(const std::vector<HeldTensor>& parts, int rank);
 
   bool empty() const { return bytes_ == 0; }  ///< there was nothing to write
@@ -20,7 +20,7 @@ class RankFile {
   std::span<const std::byte> content() const { return {memory_.get(), bytes_}; }
 
   /// Writes the file into `folder`, durably, reads it back, and returns its description: one file, with its pieces.
-  /// Makes no collective calls. Throws ExitCode::io, and ExitCode::data when what is read is not what was written.
+  /// Makes no collective calls. Throws ExitCode::io, and ExitCode::data when the data read back differs.
   Manifest write(const std::filesystem::path& folder) const;
 
  private:
@@ -31,7 +31,7 @@ class RankFile {
 
   std::unique_ptr<std::byte, Free> memory_;
   std::size_t capacity_ = 0, bytes_ = 0;
-  Manifest description_;  // but for the checksums
+  Manifest description_;  // without the checksums
 };
 
 }  // namespace trireme::checkpoint

@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What went wrong, as a text that can go to other ranks; empty when nothing did.
+/// Runs f. Returns its error as a text that can be sent to other ranks, or an empty text.
 template <class F>
 std::string problem_of(const F& f) {
   try {
@@ -29,7 +29,7 @@ bool ready(const std::future<T>& future) {
   return !future.valid() || future.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
 }
 
-/// Whether `mine` holds on every rank. Collective.
+/// True if `mine` is true on every rank. Collective.
 bool everywhere(ProcessGroup& world, bool mine) {
   const Tensor missing = Tensor::full({1}, mine ? 0 : 1, DType::i64);
   world.all_reduce(missing).wait();
@@ -44,7 +44,7 @@ std::int64_t sum_of(ProcessGroup& world, std::uint64_t mine) {
 }
 
 void commit(const Manifest& manifest, const fs::path& temporary, const fs::path& final_path) {
-  // Ranks on other machines may have written to other disks of the same name.
+  // Check that all files are here: ranks on other machines may have written to another disk under the same path.
   for (const StoredFile& file : manifest.files) static_cast<void>(ChunkReader(temporary, file));
   const std::string text = to_text(manifest);
   if (text.size() > manifest_most_bytes)
@@ -67,7 +67,7 @@ Saver::Saver(fs::path checkpoints, const DeviceMesh& mesh, std::optional<std::in
   if (!problem.empty()) fail(ExitCode::io, "checkpoint", "{}", problem);
 }
 
-// A run that ends in an error while it saves: the threads are waited for, as they use file_; what they wrote has a
+// If a run ends in an error during a save, this waits for the threads, because they use file_. What they wrote has a
 // name that nothing reads, and the next run in the folder removes it.
 Saver::~Saver() {
   if (writing_.valid()) writing_.wait();
@@ -105,13 +105,13 @@ Saved Saver::ended(std::string error) {
   phase_ = Phase::idle;
   saved_.error = std::move(error);
   if (!saved_.error.empty() && mesh_.rank() == 0) {
-    // The first failure is the one to report; what cannot be removed now, the next run removes.
+    // Report only the first failure. If the folder cannot be removed now, the next run removes it.
     static_cast<void>(problem_of([&] { remove_folder(temporary_); }));
   }
   return saved_;
 }
 
-// All ranks have written, or failed to: rank 0 gets the descriptions, and its thread commits.
+// Called when all ranks have written or failed: sends the descriptions to rank 0, whose thread commits.
 std::optional<Saved> Saver::after_writing() {
   Manifest mine;
   std::string problem = refused_;
@@ -131,14 +131,14 @@ std::optional<Saved> Saver::after_writing() {
   return std::nullopt;
 }
 
-/// What f gives, its time counted as time that training stands still.
+/// The result of f, whose time counts as stall time.
 template <class F>
 std::optional<Saved> Saver::timed(const F& f) {
   const Clock::time_point start = Clock::now();
   std::optional<Saved> result = f();
   const Clock::time_point end = Clock::now();
   (result ? result->stall_seconds : saved_.stall_seconds) += std::chrono::duration<double>(end - start).count();
-  if (result) result->seconds = std::chrono::duration<double>(end - began_).count();  // the part is within the whole
+  if (result) result->seconds = std::chrono::duration<double>(end - began_).count();  // includes the stall
   return result;
 }
 

@@ -6,14 +6,15 @@
 //   if (const auto saved = saver.poll()) ...        // at each step boundary: has it been committed, or failed?
 //   if (const auto saved = saver.finish()) ...      // at the end: waits
 //
-// The commit, so that a checkpoint is complete or does not exist, whatever happens when:
+// The commit makes a checkpoint either complete or absent, whatever fails and when:
 //   1. every rank writes its file into step_N.tmp.NONCE, syncs it and reads it back;
-//   2. at a step boundary the ranks learn that all have: their descriptions go to rank 0;
+//   2. at a step boundary the ranks agree that all files are written, and send their descriptions to rank 0;
 //   3. rank 0's thread writes the manifest, syncs it and the folder, renames the folder to step_N, syncs its parent,
 //      and prunes older checkpoints;
-//   4. at a later step boundary the ranks learn that it has.
-// The threads make no collective calls: only begin(), poll() and finish() do, which every rank calls alike. A failure
-// leaves earlier checkpoints as they are. Read next: parallel/checkpoint/rank_file.h, parallel/checkpoint/folder.h.
+//   4. at a later step boundary all ranks learn the result.
+// The threads make no collective calls. Only begin(), poll() and finish() do, which all ranks call in the same order. A
+// failure leaves earlier checkpoints as they are. Read next: parallel/checkpoint/rank_file.h,
+// parallel/checkpoint/folder.h.
 #pragma once
 
 #include <chrono>
@@ -29,8 +30,8 @@ struct Saved {
   std::int64_t step = 0;
   std::filesystem::path path;
   std::uint64_t bytes = 0;   ///< of all files
-  double seconds = 0;        ///< from begin() to the commit, training going on
-  double stall_seconds = 0;  ///< of them, those that this rank's training stood still for
+  double seconds = 0;        ///< from begin() to the commit, while training went on
+  double stall_seconds = 0;  ///< of these, how long this rank's training stood still
   std::string error;         ///< why it failed, without "trireme: [where]"; empty: it is committed
   std::string warning;       ///< committed, but older checkpoints could not be pruned
 };
@@ -44,17 +45,17 @@ class Saver {
   Saver& operator=(const Saver&) = delete;
 
   bool busy() const { return phase_ != Phase::idle; }
-  /// All files are written, and rank 0 gives them their name: nothing that other ranks do can undo it any more.
+  /// True while rank 0 commits: all files are written, and no failure of another rank can undo the save.
   bool committing() const { return phase_ == Phase::committing; }
   std::int64_t step() const { return saved_.step; }                  ///< of the save that is under way
-  const std::filesystem::path& path() const { return saved_.path; }  ///< and where it will be
-  /// Starts a save; not while busy(). What is held may be changed as soon as it returns. Collective.
+  const std::filesystem::path& path() const { return saved_.path; }  ///< its final folder
+  /// Starts a save; not while busy(). The tensors may be changed as soon as it returns. Collective.
   void begin(std::int64_t step, const std::vector<HeldTensor>& held, std::map<std::string, std::string> run);
-  /// What became of the save that was under way, once; nothing while it still is. Collective.
+  /// The result of the save, once it has ended; nothing before that, and only once. Collective.
   std::optional<Saved> poll();
   /// As poll(), but waits. Collective.
   std::optional<Saved> finish();
-  /// As finish(), for so long at most: nothing when the save is still under way then. Collective.
+  /// As finish(), but waits at most `limit`: returns nothing if the save is still under way then. Collective.
   std::optional<Saved> finish_within(std::chrono::duration<double> limit);
 
  private:
@@ -75,10 +76,10 @@ class Saver {
   Phase phase_ = Phase::idle;
   RankFile file_;
   std::filesystem::path temporary_;
-  std::string refused_;                  // what was found wrong before anything was written
+  std::string refused_;                  // an error found before writing began
   std::future<Manifest> writing_;        // this rank's file
   std::future<std::string> committing_;  // rank 0; gives the warning
-  Manifest manifest_;                    // rank 0: of all, as the descriptions come in
+  Manifest manifest_;                    // rank 0: of all ranks, merged from their descriptions
   Saved saved_;
   Clock::time_point began_;
 };

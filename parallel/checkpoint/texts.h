@@ -1,4 +1,4 @@
-// Short texts between ranks: descriptions to the rank that writes the manifest, an error of one to all.
+// Sends short texts between ranks: descriptions to the rank that writes the manifest, and one rank's error to all.
 #pragma once
 
 #include <functional>
@@ -13,11 +13,11 @@ namespace trireme::checkpoint {
 std::vector<std::string> gather_texts(ProcessGroup& group, const std::string& text);
 /// The text of rank 0, on every rank. Collective.
 std::string broadcast_text(ProcessGroup& group, const std::string& text);
-/// The first text that is not empty, on every rank: whether anyone failed, and how. Collective.
+/// The first text that is not empty, on every rank: tells all ranks why one failed. Collective.
 std::string first_text(ProcessGroup& group, const std::string& text);
 
-/// Runs `f` on every rank, in which it makes no collective calls; when it throws an Error on any of them, throws the
-/// first rank's on all. Collective.
+/// Runs `f` on every rank; it must not make collective calls. If it throws an Error on any rank, all ranks throw the
+/// first one. Collective.
 void agree(ProcessGroup& group, const std::function<void()>& f);
 
 }  // namespace trireme::checkpoint

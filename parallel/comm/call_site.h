@@ -1,4 +1,4 @@
-// What the program is doing, for messages about ranks that part or stop: "blocks.3.attn.qkv", "backward of
+// What the program is doing, for messages about ranks that diverge or stop: "blocks.3.attn.qkv", "backward of
 // blocks.3.attn.qkv". Scopes nest; the innermost names the call. Each thread, so each rank, has its own; the other
 // ranks see it on the board (parallel/comm/watch/page.h).
 #pragma once
@@ -22,7 +22,7 @@ class CallSite {
   static std::string_view current();
 
  private:
-  /// Also shows it to the other ranks; returns the one before. In parallel/comm/watch/beacon.cpp.
+  /// Also shows it to the other ranks; returns the previous one. In parallel/comm/watch/beacon.cpp.
   static std::string_view enter(std::string_view name);
 
   ProfileScope event_;

@@ -19,8 +19,8 @@ void check_dense(const Tensor& tensor, const char* which, const Collective& coll
 // Counts are compared, not shapes: [n, a, b] and its reshape [n * a, b] are the same elements in the same order.
 void check_counts(const Collective& c, const Tensor& whole, const Tensor& share, int ranks) {
   require(whole.count() == share.count() * ranks, name(c.kind),
-          "x {} and y {} do not fit a group of {} ranks; expected one to be the other times {}", to_string(c.x.shape()),
-          to_string(c.y.shape()), ranks, ranks);
+          "x {} and y {} do not fit a group of {} ranks; expected one to have {} times the elements of the other",
+          to_string(c.x.shape()), to_string(c.y.shape()), ranks, ranks);
   require(whole.dtype() == share.dtype(), name(c.kind), "x is {} but y is {}; expected one dtype", name(c.x.dtype()),
           name(c.y.dtype()));
 }

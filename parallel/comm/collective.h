@@ -30,7 +30,7 @@ struct Signature {
   ReduceOp op = ReduceOp::sum;
   DType dtype = DType::u8;
   int root = 0;
-  std::int64_t count = 0;  ///< elements of one rank's share: of the smaller tensor where there are two
+  std::int64_t count = 0;  ///< elements of one rank's share: of the smaller tensor if there are two
 
   bool operator==(const Signature&) const = default;
 };
@@ -40,19 +40,19 @@ struct Collective {
   Kind kind = Kind::barrier;
   ReduceOp op = ReduceOp::sum;
   int root = 0;
-  Tensor x, y;                  // as the ProcessGroup member of that name has them; y undefined where it has none
+  Tensor x, y;                  // the arguments of the ProcessGroup member; y undefined if it has none
   std::array<char, 40> site{};  // CallSite::current() where it was launched, for the flight recorder
 
   Signature signature(int ranks) const;
 };
 
-/// Throws unless the tensors this rank needs are there, dense, of one dtype, and of counts that fit each other.
+/// Throws unless the tensors this rank needs are defined, dense, of one dtype, and of matching counts.
 void check(const Collective& collective, const ProcessGroup& group);
 
 /// Whether x holds one share per rank ([n, ...]) rather than one.
 bool is_split(Kind kind);
 
-/// Bytes of a rank's x: what it contributes, if it contributes.
+/// Bytes of a rank's x, if it contributes one.
 std::size_t contribution_bytes(const Signature& signature, int ranks);
 
 /// "rank 2 (world rank 6), rank 3 (world rank 7)".
@@ -85,7 +85,7 @@ void check_message(const char* where, const Tensor& x, int peer, int tag, const 
 /// Throws unless the list has no rank twice and contains this one; returns this rank's place in it.
 int place_in_subgroup(const std::vector<int>& world_ranks, const std::string& name, const ProcessGroup& parent);
 
-/// A group of the one given world rank.
+/// A group of only this world rank.
 std::shared_ptr<ProcessGroup> lone_group(const std::string& name, int world_rank);
 
 }  // namespace trireme::comm

@@ -5,7 +5,7 @@
 namespace trireme::comm {
 namespace {
 
-/// " in blocks.2.mlp": where that rank began the operation, by its flight record; empty when it cannot be seen.
+/// " in blocks.2.mlp": where that rank began the operation, from its flight record; empty when that is not visible.
 std::string site_of(const ProcessGroup& group, std::uint64_t sequence, int rank, const Signature& signature) {
   const std::shared_ptr<watch::Beacon>& self = watch::Beacon::current();
   const int world_rank = group.world_rank(rank);

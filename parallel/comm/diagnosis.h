@@ -1,4 +1,4 @@
-// What a process group says when its ranks do not come together: the same words, whatever moves the elements.
+// Error messages for ranks that do not meet in an operation. All transports use the same words.
 #pragma once
 
 #include <string>
@@ -17,8 +17,8 @@ std::string who_waited(const ProcessGroup& group, ProcessGroup::Deadline deadlin
 std::string too_late(const std::string& operation, const ProcessGroup& group, ProcessGroup::Deadline deadline,
                      const std::string& why);
 
-/// Two ranks gave different operations the same number. With the call sites of both, where their flight records are to
-/// be seen from here.
+/// Message for two ranks that gave different operations the same number. Includes the call sites of both if their
+/// flight records are visible from here.
 std::string out_of_step(const ProcessGroup& group, std::uint64_t sequence, int rank, const Signature& signature,
                         int other, const Signature& others);
 

@@ -1,4 +1,5 @@
-// Sums over ranks without rounding: the result does not depend on which rank added what. Read next: core/exact_sum.h.
+// Sums over ranks without rounding: the result does not depend on how the terms are spread over the ranks. Read next:
+// core/exact_sum.h.
 #pragma once
 
 #include "core/exact_sum.h"
@@ -6,7 +7,7 @@
 
 namespace trireme {
 
-/// sum: that of all ranks of the group. Collective.
+/// Replaces `sum` by the sum over all ranks of the group. Collective.
 void all_reduce(ExactSum& sum, ProcessGroup& group);
 
 }  // namespace trireme

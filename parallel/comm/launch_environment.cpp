@@ -29,8 +29,9 @@ std::optional<int> number_in(const Environment& environment, std::initializer_li
   return std::nullopt;
 }
 
-// Open MPI's mpirun and prterun; launchers that speak PMI (Hydra, srun with PMI-2); srun. Slurm's variables for the
-// whole allocation (SLURM_NTASKS) are also set in a batch script that is no rank, those of a step only for ranks.
+// Open MPI's mpirun and prterun; launchers that speak PMI (Hydra, srun with PMI-2); srun. Slurm sets the variables of
+// the whole allocation (SLURM_NTASKS) also in a batch script, which is not a rank; it sets those of a step only for
+// ranks.
 int launched_ranks(const Environment& environment) {
   if (const auto ranks = number_in(environment, {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"}, 1)) return *ranks;
   if (!number_in(environment, {"SLURM_PROCID"}, 0)) return 0;

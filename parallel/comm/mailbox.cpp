@@ -9,7 +9,7 @@
 namespace trireme::comm {
 namespace {
 
-constexpr int yields = 8;  // before it sleeps, which costs more when the message is about to come
+constexpr int yields = 8;  // before it sleeps, which costs more if the message comes soon
 
 class Receiving : public Work::State {
  public:
@@ -26,7 +26,7 @@ class Receiving : public Work::State {
     if (std::uncaught_exceptions() > exceptions_) return;
     try {
       wait();
-    } catch (...) {  // `explain` has told the world
+    } catch (...) {  // `explain` has reported it to the world
     }
   }
   Receiving(const Receiving&) = delete;

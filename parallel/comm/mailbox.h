@@ -1,6 +1,6 @@
 // Messages on their way to one rank, in one group. A send leaves a copy here and is complete; a recv takes the next one
-// of its sender and tag. Message k of a (sender, tag) goes to recv k, in the order the recvs were posted, whichever of
-// them is waited for first.
+// of its sender and tag. Message k of a (sender, tag) goes to the k-th recv that was posted, in whatever order the
+// recvs are waited for.
 #pragma once
 
 #include <atomic>
@@ -21,11 +21,11 @@ class Mailbox {
   explicit Mailbox(const std::atomic<bool>& failed) : failed_(failed) {}
 
   void put(int from, int tag, const Tensor& x);
-  void put_final(int from, int tag, Tensor message);  ///< without the copy: nobody writes to it any more
+  void put_final(int from, int tag, Tensor message);  ///< without a copy: nobody may write to it any more
   /// The number of the message that the recv posted now will get.
   std::uint64_t post(int from, int tag);
   bool arrived(int from, int tag, std::uint64_t number);
-  /// Moves that message into `message`, waiting for it. `wait`: this rank's, told when it lasts.
+  /// Waits for that message and moves it into `message`. Calls wait.lasts() once the wait is long.
   Met take(int from, int tag, std::uint64_t number, watch::Wait& wait, Tensor& message);
   void leave(int from);  ///< that rank will send nothing more
   void wake();
@@ -43,7 +43,7 @@ class Mailbox {
   std::set<int> left_;
 };
 
-/// Posts a recv of `y`. When no message will come, `explain` is told why and throws.
+/// Posts a recv of `y`. If no message will come, calls `explain` with the reason; it throws.
 Work receive(std::shared_ptr<ProcessGroup> group, Mailbox& box, Tensor y, int from, int tag,
              std::function<void(Met)> explain);
 

@@ -7,9 +7,9 @@
 namespace trireme::comm {
 namespace {
 
-constexpr int most_spins = 1024;  // some tens of microseconds: longer than peers in step are apart
+constexpr int most_spins = 1024;  // some tens of microseconds: ranks in step arrive within that time
 constexpr int fewest_spins = 16;
-constexpr int yields = 4;  // on a busy machine each may cost a stranger's time slice
+constexpr int yields = 4;  // on a busy machine each may cost another process's time slice
 
 void pause() {
 #if defined(__x86_64__)
@@ -27,7 +27,7 @@ Met Meeting::meet(int rank, watch::Wait& wait) {
   Visitor& visitor = visitors_[static_cast<std::size_t>(rank)];
   const std::uint64_t mine = visitor.visits.load(std::memory_order_relaxed) + 1;
   visitor.visits.store(mine, std::memory_order_relaxed);
-  // Nobody can start the next meeting before this one is over, so the count of arrivals tells who is last.
+  // Nobody can start the next meeting before this one is over, so the count of arrivals identifies the last rank.
   if (arrivals_.value.fetch_add(1, std::memory_order_acq_rel) + 1 == mine * visitors_.size()) {
     completed_.value = mine;
     if (sleepers_ > 0) wake();
@@ -48,7 +48,7 @@ Met Meeting::meet(int rank, watch::Wait& wait) {
   }
   wait.lasts();
   std::unique_lock lock(mutex_);
-  ++sleepers_;  // before `over` is read again: either the last rank sees the sleeper or the sleeper sees it came
+  ++sleepers_;  // before reading `over` again: either the last rank sees the sleeper, or the sleeper sees that it came
   over_.wait(lock, [&] { return over() || failed_ || in_vain(mine); });
   --sleepers_;
   if (over()) return Met::all;
@@ -74,7 +74,7 @@ std::vector<int> Meeting::missing(int rank) const {
 }
 
 void Meeting::wake() {
-  { const std::scoped_lock lock(mutex_); }  // a sleeper between its last look and its sleep holds the lock
+  { const std::scoped_lock lock(mutex_); }  // a waiter that has checked but does not sleep yet holds the lock
   over_.notify_all();
 }
 

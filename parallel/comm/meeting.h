@@ -1,6 +1,6 @@
-// Where the ranks of a thread group meet: a barrier that remembers who came, tells the watchdog who is missing, and is
-// kind to machines with fewer cores than ranks. A waiter spins for a moment (less if that was in vain the last times:
-// the peer may be waiting for this very core), then lets others run, then sleeps.
+// Where the ranks of a thread group meet: a barrier that remembers who came, tells the watchdog who is missing, and
+// also works well with fewer cores than ranks. A waiter spins briefly, then yields, then sleeps. It spins less if
+// spinning did not help the last times: the peer may be waiting for this core.
 #pragma once
 
 #include <atomic>
@@ -15,16 +15,16 @@ namespace trireme::comm {
 
 using watch::Clock;
 
-/// How a wait ended: all came; one that is missing will never come; `failed` was set.
+/// How a wait ended: all came; a missing rank will never come; `failed` was set.
 enum class Met : std::uint8_t { all, left, failed };
 
 class Meeting {
  public:
-  /// `failed`: set (before wake()) when the ranks' world is lost and nobody should wait any longer.
+  /// `failed`: set (before wake()) when a rank has failed and nobody should wait any longer.
   Meeting(int ranks, const std::atomic<bool>& failed);
 
-  /// Returns when every rank has come as often as this one. What a rank wrote before is visible to all after.
-  /// `wait`: this rank's, told when it lasts.
+  /// Returns when every rank has come as often as this one. What a rank wrote before it is visible to all after it.
+  /// Calls wait.lasts() once the wait is long.
   Met meet(int rank, watch::Wait& wait);
   /// Ranks that have come less often than `rank`.
   std::vector<int> missing(int rank) const;
@@ -38,10 +38,10 @@ class Meeting {
   struct alignas(64) Visitor {
     std::atomic<std::uint64_t> visits{0};
     std::atomic<bool> left{false};
-    int spins = 0;  // how long it is worth to spin, as learned from the last times
+    int spins = 0;  // how long to spin, as learned from the last waits
   };
 
-  bool in_vain(std::uint64_t visit) const;  // whether a rank that has not come so often has left
+  bool in_vain(std::uint64_t visit) const;  // true if a rank has left before it came so often
 
   const std::atomic<bool>& failed_;
   std::vector<Visitor> visitors_;  // by rank

@@ -1,4 +1,4 @@
-// The world of a launcher's ranks, and its end.
+// mpi_world(), mpi_abort() and mpi_leave().
 // Read next: parallel/comm/mpi_group.cpp.
 #include <cstdio>
 #include <cstdlib>
@@ -17,7 +17,7 @@ std::shared_ptr<ProcessGroup> mpi_world(const WatchOptions& options) {
 }
 
 std::shared_ptr<ProcessGroup> mpi_world_in_pieces(const WatchOptions& options, std::int64_t most_per_call) {
-  // Kept to the end of the process, as MPI is: its rank's communication thread may outlast every static object.
+  // Never destroyed, like MPI's Runtime: the rank's communication thread may outlive every static object.
   static const auto* const world = [&] {
     comm::mpi::Runtime& runtime = comm::mpi::Runtime::get();
     runtime.watch(options);

@@ -1,4 +1,4 @@
-// The world of a launcher's ranks in a build without MPI (-DTRIREME_MPI=OFF): there is none. Ranks are threads.
+// Replaces mpi.cpp in a build without MPI (-DTRIREME_MPI=OFF): mpi_world() throws, and ranks are threads.
 #include <cstdio>
 #include <cstdlib>
 
@@ -32,7 +32,7 @@ void mpi_leave(int exit_code) { mpi_abort(exit_code); }
 namespace comm {
 
 std::unique_ptr<ProgressBoard> mpi_progress_board(std::uint64_t) {
-  fail(ExitCode::internal, "mpi", "a board of the launcher's processes, in a build without MPI");
+  fail(ExitCode::internal, "mpi", "this build has no MPI, and so no progress board of the launcher's processes");
 }
 
 }  // namespace comm

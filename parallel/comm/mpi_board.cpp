@@ -7,11 +7,11 @@
 namespace trireme::comm::mpi {
 namespace {
 
-constexpr std::uint64_t writing = ~std::uint64_t{0};  // in place of a sequence number; 0: none begun yet
+constexpr std::uint64_t writing = ~std::uint64_t{0};  // in place of a sequence number, whose 0 means none begun yet
 
 std::atomic_ref<std::uint64_t> shared(std::uint64_t& word) { return std::atomic_ref<std::uint64_t>(word); }
 
-// kind 4 bits, op 1, dtype 3, root 16, count 40: a word, so that it is written at once.
+// kind 4 bits, op 1, dtype 3, root 16, count 40: one word, so that a write is atomic.
 std::uint64_t pack(const Signature& s) {
   return static_cast<std::uint64_t>(s.kind) | static_cast<std::uint64_t>(s.op) << 4 |
          static_cast<std::uint64_t>(s.dtype) << 5 | static_cast<std::uint64_t>(s.root) << 8 |
@@ -98,7 +98,7 @@ std::optional<Board::Entry> Board::read(int world_rank, std::uint64_t group, int
   Page* const page = ranks_[static_cast<std::size_t>(world_rank)];
   if (page == nullptr) return std::nullopt;
   for (int tries = 0; shared(page->lines[line].group) != group; ++tries) {
-    if (tries == lines) return Entry{};  // has not even made the group
+    if (tries == lines) return Entry{};  // that rank has not made the group yet
     line = (line + 1) % lines;
   }
   Line& found = page->lines[line];

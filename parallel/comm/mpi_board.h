@@ -1,6 +1,6 @@
 // A board in memory that the ranks of one node share: for each of its groups, a rank writes which operation it has
-// begun and ended. It costs four stores an operation, and is what lets a rank that waits tell who has not come or has
-// called something else. Beside it lies the rank's page for the watchdog. Ranks of other nodes cannot be seen.
+// begun and ended. This costs four stores an operation. From it a waiting rank tells who has not come or has called
+// something else. The rank's page for the watchdog lies beside it. Ranks of other nodes are not visible.
 // Read next: parallel/comm/watch/page.h.
 #pragma once
 
@@ -22,18 +22,18 @@ class Board {
     bool ended = false;   ///< it has left that operation
   };
 
-  /// Collective over all ranks of `world` (part of coming up, before anything can go wrong in our code).
+  /// Collective over all ranks of `world` (part of initialisation, before our own code can fail).
   explicit Board(MPI_Comm world);
 
   int ranks_here() const { return ranks_here_; }
 
-  /// A line for a group; -1 when this rank's lines are all taken, after which its progress there is not shown.
+  /// A line for a group; -1 when this rank's lines are all taken: its progress in that group is then not shown.
   int open(std::uint64_t group);
   void close(int line);
   void write(int line, const Entry& entry);
   void end(int line);  ///< this rank has left the operation it wrote last
-  /// What a rank of the world shows for that group; nothing when it is on another node or is writing just now. `line`
-  /// remembers, from call to call, where to look first.
+  /// What a world rank shows for that group; nothing when it is on another node or is writing at this moment. `line`
+  /// remembers from call to call where to look first.
   std::optional<Entry> read(int world_rank, std::uint64_t group, int& line) const;
   bool visible(int world_rank) const { return ranks_[static_cast<std::size_t>(world_rank)] != nullptr; }
 

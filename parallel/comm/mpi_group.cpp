@@ -1,11 +1,11 @@
-// Collectives among processes. MPI moves the elements; sums are made here, in rank order (rank_order.h), because
-// MPI's own reductions promise neither an order nor f32 accumulation for 16-bit types, and because the result then
-// has the same bits as under threads.
+// Collectives among processes. MPI moves the elements; sums are made here, in rank order (rank_order.h). MPI's own
+// reductions promise neither an order nor f32 accumulation for 16-bit types. So results have the same bits as under
+// threads.
 //
-// An all-reduce is therefore: an all-to-all that brings chunk r of every rank's tensor to rank r, the sum there, and an
-// all-gather of the summed chunks: 2 (n-1)/n of the tensor sent and received per rank, the least there is. Long tensors
-// go in pieces, so that the buffer stays small and in cache, and, as every other operation does, where MPI could not
-// count their elements (mpi_pieces.h).
+// An all-reduce is therefore an all-to-all that brings chunk r of every rank's tensor to rank r, the sum there, and an
+// all-gather of the summed chunks. Each rank sends and receives 2 (n-1)/n of the tensor, the minimum. Long tensors are
+// processed in pieces, so that the buffer stays small and in cache. Every operation is cut into pieces if MPI could not
+// count its elements (mpi_pieces.h).
 // Read next: parallel/comm/mpi_messages.cpp.
 #include "parallel/comm/mpi_group.h"
 
@@ -19,7 +19,7 @@
 namespace trireme::comm::mpi {
 namespace {
 
-constexpr std::size_t small_bytes = 8 * 1024;     // up to here one all-gather and n sums everywhere are quicker
+constexpr std::size_t small_bytes = 8 * 1024;     // up to here one all-gather and the whole sum everywhere are faster
 constexpr std::size_t chunk_bytes = 1024 * 1024;  // of a piece, per rank
 
 std::byte* bytes_of(const Tensor& x) { return x.defined() ? static_cast<std::byte*>(x.raw()) : nullptr; }
@@ -49,7 +49,8 @@ MpiGroup::MpiGroup(MPI_Comm communicator, const std::string& name, int rank, std
       queue_([this](const Collective& c, std::uint64_t sequence) { run(c, sequence); },
              [this] { runtime_.fail(nullptr); }) {}
 
-// The communicator is left to MPI_Finalize: MPI_Comm_free may wait for ranks that never drop their end.
+// Does not free the communicator, which MPI_Finalize does: MPI_Comm_free may wait for ranks that never drop their
+// group.
 MpiGroup::~MpiGroup() { runtime_.board().close(line_); }
 
 Work MpiGroup::submit(Collective collective, Launch launch) {
@@ -62,12 +63,12 @@ void MpiGroup::run(const Collective& c, std::uint64_t sequence) {
   Call call{c, signature, sequence, record, {}};
   runtime_.board().write(line_, {sequence, call.s});
   try {
-    // Before MPI sees it: with counts that differ it may write beyond a tensor. Of two ranks that part, at least the
-    // one that looks last finds the other's line; and what it does not begin, the other waits for.
+    // Check before MPI gets the call: with different counts it may write beyond a tensor. Of two ranks that diverge, at
+    // least the one that looks last finds the other's line. It does not begin its operation, so the other one waits.
     look_for_desync(call);
     carry_out(call);
     runtime_.board().end(line_);
-    look_for_desync(call);  // MPI pairs operations that do not belong together without a word when their sizes fit
+    look_for_desync(call);  // MPI pairs different operations silently if their sizes fit
   } catch (...) {
     runtime_.board().end(line_);
     for (const Tensor& x : {c.x, c.y, call.buffer}) runtime_.keep(x);
@@ -186,8 +187,8 @@ void MpiGroup::move(Call& call) {
     with_part_of_rows(call, piece.count, [&](MPI_Datatype part) { move_piece(call, piece, 1, part); });
 }
 
-// Where the shares of all ranks lie one after the other, each is `shares` of `share`. A share that already lies where
-// it belongs is not handed to MPI twice.
+// In the tensor with the shares of all ranks, each share is `shares` elements of type `share`. If a share already lies
+// at its destination, MPI is told so (MPI_IN_PLACE).
 void MpiGroup::move_piece(Call& call, const Piece& piece, int shares, MPI_Datatype share) {
   const std::size_t first = static_cast<std::size_t>(piece.first) * call.element();
   const auto begin = [first](const Tensor& t) { return t.defined() ? bytes_of(t) + first : nullptr; };
@@ -223,8 +224,8 @@ void MpiGroup::broadcast_in_pieces(Call& call) {
   }
 }
 
-// Calls use(type): `part` elements of each rank's share, where the shares lie one after the other. After a failure the
-// type stays, as MPI may still be using it.
+// Calls use(type) with a type for `part` elements of each rank's share, where the shares lie one after the other. After
+// a failure the type is not freed, as MPI may still be using it.
 template <class Use>
 void MpiGroup::with_part_of_rows(const Call& call, std::int64_t part, const Use& use) {
   const char* const where = comm::name(call.c.kind);
@@ -260,7 +261,7 @@ void MpiGroup::finish(const Call& call, const Start& start) {
     watch::Wait wait(call.record, late);
     runtime_.poll(wait, over, on_communication_thread(), [&] { look_for_desync(call); });
   } catch (const Error& error) {
-    if (error.code() == ExitCode::desync) look_for_desync(call);  // MPI sees a wrong length, the board says why
+    if (error.code() == ExitCode::desync) look_for_desync(call);  // MPI only sees a wrong length; the board knows why
     throw;
   }
 }
@@ -279,8 +280,8 @@ std::optional<Board::Entry> MpiGroup::shown(int group_rank, int& line) const {
   return runtime_.board().read(world_rank(group_rank), instance_, line);
 }
 
-// For the watchdog, on its thread. Ranks that have not come; when all of this node have, those that are still inside,
-// of which one may have been stopped there. Ranks of other nodes may be either.
+// For the watchdog, on its thread. The ranks that have not come; or, if all of this node have, those that are still
+// inside, one of which may be stopped there. Ranks of other nodes count as not come.
 std::vector<int> MpiGroup::missing(const Call& call) const {
   std::vector<int> late, inside;
   for (int r = 0; r < size(); ++r) {

@@ -20,7 +20,7 @@ class MpiGroup final : public CollectiveGroup, public std::enable_shared_from_th
   Work recv(Tensor y, int from, int tag) override;
   std::shared_ptr<ProcessGroup> subgroup(const std::vector<int>& world_ranks, const std::string& name) override;
 
-  /// A failure after which no rank can go on.
+  /// Reports a failure after which no rank can go on.
   [[noreturn]] void lose(ExitCode code, const char* where, const std::string& what);
 
  protected:
@@ -52,7 +52,7 @@ class MpiGroup final : public CollectiveGroup, public std::enable_shared_from_th
   const std::int64_t most_;
   int line_;                      // on the board
   std::vector<int> peers_lines_;  // by rank: where the board has theirs
-  OperationQueue queue_;          // last: its thread ends before anything else here does
+  OperationQueue queue_;          // last member: its thread ends first
 };
 
 }  // namespace trireme::comm::mpi

@@ -1,5 +1,5 @@
-// Whether a launcher started this process, told from the environment alone: asking MPI would initialise it, and a
-// program that runs its ranks as threads must not.
+// Tells from the environment alone whether a launcher started this process. Asking MPI would initialise it, which a
+// program whose ranks are threads must not do.
 #include "parallel/comm/launch_environment.h"
 #include "parallel/comm/process_group.h"
 

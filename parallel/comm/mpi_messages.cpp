@@ -80,7 +80,7 @@ class Receiving : public Work::State {
   int exceptions_ = std::uncaught_exceptions();
 };
 
-/// A message as one MPI call takes it: `count` of `type`. With the runtime's lock held.
+/// A message's count and type for one MPI call. Construct and destroy it with the runtime's lock held.
 class MessageType {
  public:
   MessageType(const Tensor& x, std::int64_t most, const char* where) : type_(bits_of(x.dtype())) {
@@ -101,7 +101,7 @@ class MessageType {
     check_code(MPI_Type_commit(&type_), where);
   }
   ~MessageType() {
-    if (made_) MPI_Type_free(&type_);  // a message under way keeps what it needs of it
+    if (made_) MPI_Type_free(&type_);  // MPI keeps it alive for messages under way
   }
   MessageType(const MessageType&) = delete;
   MessageType& operator=(const MessageType&) = delete;
@@ -114,8 +114,8 @@ class MessageType {
   bool made_ = false;
 };
 
-// The number that tells this group from all others of its members: the same on each, as all form their groups in one
-// order.
+// A number that distinguishes this group from all others of its members. It is the same on all, because all make their
+// groups in the same order.
 std::uint64_t instance_number(const std::vector<int>& members, const std::string& name) {
   static std::mutex mutex;
   static std::map<std::pair<std::vector<int>, std::string>, int> formed;
@@ -157,8 +157,8 @@ Work MpiGroup::recv(Tensor y, int from, int tag) {
   return Work(std::make_shared<Receiving>(shared_from_this(), std::move(y), from, tag, request));
 }
 
-// Every member sends every other an empty token and waits, watched over, for theirs. Only then does it enter
-// MPI_Comm_create_group, which blocks, but now only for as long as members that stand before it take to enter.
+// Every member sends every other an empty token, and waits for theirs under the watchdog. Only then does it call
+// MPI_Comm_create_group, which blocks, but now only until the other members, which are about to call it, have done so.
 std::shared_ptr<ProcessGroup> MpiGroup::subgroup(const std::vector<int>& world_ranks, const std::string& name) {
   const int place = place_in_subgroup(world_ranks, name, *this);
   if (world_ranks.size() == 1) return lone_group(name, world_ranks.front());
@@ -186,7 +186,7 @@ std::shared_ptr<ProcessGroup> MpiGroup::subgroup(const std::vector<int>& world_r
     }
     return all;
   };
-  // Those that have not come; when all have, all of them: one may be stopped before it lets the others go on.
+  // The members that have not come; or, if all have, all others: one may be stopped before it lets the rest go on.
   const auto missing = [&] {
     std::vector<int> late, others;
     for (std::size_t i = 0; i < world_ranks.size(); ++i) {

@@ -1,9 +1,9 @@
-// MPI 3 counts the elements of a call with an int. What has more goes in pieces, each a call of its own, so that no
-// operation is refused for its size. All ranks cut alike, as counts are the same on all.
+// MPI 3 counts the elements of a call with an int. A larger operation is cut into pieces, one call each, so that no
+// operation is refused for its size. All ranks cut in the same way, because all have the same counts.
 //
-// The limit applies to the elements of all ranks together where every rank has a share (all_gather, all_to_all, gather,
-// scatter, reduce_scatter), because Open MPI computes offsets with an int, too. It applies to the elements of one rank
-// in a broadcast or a message.
+// If every rank has a share (all_gather, all_to_all, gather, scatter, reduce_scatter), the limit applies to the
+// elements of all ranks together, because Open MPI computes offsets with an int, too. In a broadcast or a message it
+// applies to the elements of one rank.
 // Read next: parallel/comm/mpi_group.cpp.
 #pragma once
 
@@ -26,7 +26,8 @@ struct Piece {
   std::int64_t first, count;  // elements
 };
 
-/// `count` elements in pieces of at most `longest`, in order. No elements are one piece: there is a call for them, too.
+/// Cuts `count` elements into pieces of at most `longest`, in order. Zero elements give one piece: they need a call,
+/// too.
 inline std::vector<Piece> pieces(std::int64_t count, std::int64_t longest) {
   std::vector<Piece> result = {{0, std::min(count, longest)}};
   for (std::int64_t first = longest; first < count; first += longest)
@@ -42,7 +43,7 @@ inline std::int64_t longest_share(int ranks, std::int64_t most) { return std::ma
 
 }  // namespace comm::mpi
 
-/// For tests: mpi_world(), whose calls take at most so many elements.
+/// For tests: mpi_world() with at most this many elements per MPI call.
 std::shared_ptr<ProcessGroup> mpi_world_in_pieces(const WatchOptions& options, std::int64_t most_per_call);
 
 }  // namespace trireme

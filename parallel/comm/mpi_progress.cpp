@@ -1,4 +1,4 @@
-// progress_board.h over the board that MPI groups use themselves.
+// Implements progress_board.h with the board that MPI groups use.
 #include <map>
 
 #include "parallel/comm/mpi_runtime.h"

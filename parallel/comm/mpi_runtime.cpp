@@ -15,8 +15,8 @@ namespace {
 
 std::atomic<bool> initialised{false};
 
-constexpr auto spin_time = std::chrono::microseconds(100);  // without giving up the core, when every rank has its own
-constexpr auto yield_time = std::chrono::milliseconds(2);   // letting others run, still quick to answer
+constexpr auto spin_time = std::chrono::microseconds(100);  // without yielding, if every rank has its own core
+constexpr auto yield_time = std::chrono::milliseconds(2);   // yields to others but still reacts quickly
 constexpr auto shortest_sleep = std::chrono::microseconds(20), longest_sleep = std::chrono::microseconds(500);
 
 }  // namespace
@@ -92,7 +92,7 @@ void Runtime::watch(const WatchOptions& options) {
     if (options.on_lost) options.on_lost(error);
     fail(error);
   };
-  // A rank that was stopped, and runs again because mpirun ends the job.
+  // For a rank that was stopped, and runs again because mpirun ends the job.
   const auto on_end = [this] { leave(static_cast<int>(ExitCode::retryable)); };
   watchdog_ = std::make_unique<watch::Watchdog>(pages, options.timeout, on_lost, on_end);
   watchdog_->add(beacon_);
@@ -143,8 +143,8 @@ bool Runtime::reap() {
   return sends_.empty();
 }
 
-// A long message needs its sender to enter MPI several times; without this thread it would wait for the sender's next
-// operation.
+// A long message makes progress only when its sender calls MPI, several times. Without this thread it would wait for
+// the sender's next operation.
 void Runtime::pump() {
   std::unique_lock lock(mutex_);
   while (true) {
@@ -175,8 +175,8 @@ void Runtime::keep(const Tensor& x) {
   kept_.push_back(x);
 }
 
-// All is well only if every rank gets here: one that failed never does, and MPI_Finalize would wait for it for ever.
-// A rank that failed leaves without MPI_Finalize, on which mpirun ends the others.
+// MPI_Finalize needs every rank. A failed rank never gets here, and MPI_Finalize would wait for it forever; so wait for
+// all ranks first. A failed rank exits without MPI_Finalize; mpirun then ends the others.
 void Runtime::finalize() {
   if (failed_) {
     if (beacon_) beacon_->set_state(watch::State::failed);
@@ -198,7 +198,7 @@ void Runtime::finalize() {
     const auto missing = [this] { return running(); };
     watch::Wait wait(record, missing);
     poll(wait, over, false);
-  } catch (const std::exception& error) {  // the watchdog's; it may be ending the job itself just now
+  } catch (const std::exception& error) {  // from the watchdog, which may already be ending the job itself
     std::this_thread::sleep_for(std::chrono::seconds(1));
     std::fprintf(stderr, "%s\n", error.what());
     abort(static_cast<int>(ExitCode::retryable));
@@ -228,12 +228,13 @@ std::vector<int> Runtime::running() const {
 
 void Runtime::abort(int exit_code) {
   failed_ = true;
-  if (beacon_) beacon_->set_state(watch::State::failed);  // so that nobody says this rank has died
-  // With the lock, for good, so that no other thread is inside MPI while it is torn down; but a thread that holds it
-  // may hang there.
+  if (beacon_) beacon_->set_state(watch::State::failed);  // so that nobody reports this rank as dead
+  // Take the lock and keep it, so that no other thread is inside MPI while it is torn down. Give up after a while: a
+  // thread that holds the lock may hang.
   const auto patience = Clock::now() + std::chrono::milliseconds(200);
   while (!mutex_.try_lock() && Clock::now() < patience) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  // An mpirun that is ending the job already, for a rank that died, answers no MPI_Abort before it is done.
+  // If mpirun is already ending the job because a rank died, MPI_Abort does not return before that is done; so exit
+  // anyway.
   std::thread([exit_code] {
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
     std::_Exit(exit_code);
@@ -242,14 +243,14 @@ void Runtime::abort(int exit_code) {
   std::_Exit(exit_code);
 }
 
-// mpirun ends what is left of an aborted job in three strokes, SIGCONT, SIGTERM and SIGKILL, and sleeps for a second
-// before the second and the third; a rank that ends meanwhile wakes it. So ranks leave one after the other, which
-// ends a job with a hung rank in a tenth of a second. Not before the one that aborts has written what it knows.
+// mpirun ends the rest of an aborted job with SIGCONT, SIGTERM and SIGKILL. It sleeps for a second before SIGTERM and
+// before SIGKILL; a rank that exits meanwhile wakes it. So ranks leave one after the other, which ends a job with a
+// hung rank in a tenth of a second. They wait until the aborting rank has written its messages.
 void Runtime::leave(int exit_code) {
   const auto patience = Clock::now() + std::chrono::milliseconds(300);
   while (!aborted() && Clock::now() < patience) std::this_thread::sleep_for(std::chrono::milliseconds(5));
   failed_ = true;
-  if (beacon_) beacon_->set_state(watch::State::failed);  // so that nobody says this rank has died
+  if (beacon_) beacon_->set_state(watch::State::failed);  // so that nobody reports this rank as dead
   std::this_thread::sleep_for(std::chrono::milliseconds(50 * (1 + rank_ % 4)));
   std::_Exit(exit_code);
 }

@@ -1,8 +1,8 @@
-// MPI in this process: up and down, one lock around every call, and the only way to wait: polling, watched over by the
-// watchdog (parallel/comm/watch/watchdog.h), which knows whether those that are waited for live.
+// MPI in this process: initialises and finalises it, and holds the one lock around every call. All waiting is polling;
+// meanwhile the watchdog (parallel/comm/watch/watchdog.h) checks whether the ranks that are waited for are alive.
 //
-// No call here or in mpi_group.cpp blocks on a peer, except while MPI comes up, and MPI_Comm_create_group, which has no
-// other form in MPI 3 and is entered only when every member is known to stand before it.
+// No call here or in mpi_group.cpp blocks on a peer, with two exceptions: initialisation, and MPI_Comm_create_group.
+// The latter has no nonblocking form in MPI 3, and is called only once every member is known to be about to call it.
 // Read next: parallel/comm/mpi_group.cpp.
 #pragma once
 
@@ -29,25 +29,25 @@ class Runtime {
 
   std::mutex& lock() { return mutex_; }  ///< to be held around every MPI call
   MPI_Comm world() const { return world_; }
-  MPI_Comm control() const { return control_; }  ///< all ranks too, for what is no group's traffic
+  MPI_Comm control() const { return control_; }  ///< all ranks, for traffic outside groups
   int rank() const { return rank_; }
   int size() const { return size_; }
   Board& board() { return *board_; }
   std::shared_ptr<const watch::Board> pages() const;  ///< null before watch()
-  /// Starts the watchdog, whose rank is the calling thread; once.
+  /// Starts the watchdog, once. The calling thread is this process's rank.
   void watch(const WatchOptions& options);
 
-  /// Calls `test` with the lock held until it returns true. `look` is called now and then without the lock while the
-  /// wait is long, and may throw. `wait`: this rank's, told when it lasts. `patiently`: sleep early, the cores have
-  /// other work.
+  /// Calls `test` with the lock held until it returns true. During a long wait, calls wait.lasts(), and at
+  /// intervals `look` without the lock; `look` may throw. `patiently`: sleep early, because the cores have other
+  /// work.
   void poll(
       watch::Wait& wait, const std::function<bool()>& test, bool patiently, const std::function<void()>& look = [] {});
-  /// Lets an MPI_Isend go on by itself; `x` stays alive until it is over.
+  /// Completes an MPI_Isend in the background; keeps `x` alive until then.
   void finish_later(MPI_Request request, Tensor x);
 
-  /// No rank can go on: every poll ends with this error (or, when null, with one that says so).
+  /// No rank can go on: every poll throws this error, or a general one when it is null.
   void fail(std::exception_ptr error);
-  /// Keeps memory that MPI may still write into after a failure until the process ends.
+  /// Keeps `x` alive until the process ends: MPI may still write into it after a failure.
   void keep(const Tensor& x);
 
   [[noreturn]] void abort(int exit_code);
@@ -65,8 +65,8 @@ class Runtime {
   void throw_failure();
   std::vector<int> running() const;  // other ranks of this node that have not ended
   bool aborted() const;              // another rank of this node is ending the job
-  bool reap();                       // frees the sends that are over; with the lock held; true when none is left
-  void pump();                       // the thread that moves sends along while this rank computes
+  bool reap();                       // frees completed sends, lock held; true when none is left
+  void pump();                       // thread that progresses sends while this rank computes
 
   std::mutex mutex_;
   MPI_Comm world_ = MPI_COMM_NULL, control_ = MPI_COMM_NULL;
@@ -86,7 +86,7 @@ class Runtime {
 
 /// Throws unless an MPI call returned MPI_SUCCESS.
 void check_code(int code, const char* where);
-/// The MPI type of an element's bits: MPI only moves elements here, all arithmetic is in rank_order.cpp.
+/// The MPI type of an element's bits. MPI only moves elements; all arithmetic is in rank_order.cpp.
 MPI_Datatype bits_of(DType dtype);
 
 }  // namespace trireme::comm::mpi

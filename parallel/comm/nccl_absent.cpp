@@ -1,4 +1,4 @@
-// nccl_api.h's library in a build without NCCL.
+// nccl_library() in a build without NCCL: throws.
 #include "core/error.h"
 #include "parallel/comm/nccl_api.h"
 

@@ -1,8 +1,8 @@
-// What NcclGroup asks of NCCL and of CUDA's streams and events, as one thin interface: nccl_library.cpp passes each
-// call on, and tests put an implementation within the process in its place.
+// The calls of NCCL and of CUDA's streams and events that NcclGroup needs, as one thin interface. nccl_library.cpp
+// passes each call on; tests replace it by an implementation within the process.
 //
-// Nothing here waits: operations and events are queued in streams. Handles are opaque and owned by who made them.
-// Errors of the libraries are thrown. Read next: parallel/comm/nccl_group.h.
+// Nothing here waits: operations and events are queued in streams. Handles are opaque; the caller that made one owns
+// it. Library errors are thrown. Read next: parallel/comm/nccl_group.h.
 #pragma once
 
 #include <array>
@@ -29,22 +29,22 @@ class NcclApi {
   };
 
   virtual ~NcclApi() = default;
-  virtual std::string device() = 0;  ///< tells this rank's GPU from all others, of all nodes
+  virtual std::string device() = 0;  ///< identifies this rank's GPU among those of all nodes
 
-  // ---- communicators: the calls of one come one at a time ----
+  // ---- communicators; one call at a time for each ----
   virtual Id make_id() = 0;
-  /// The communicator of the ranks that give this id. Busy until all have. `most_blocks`: of threads, that one
-  /// operation may occupy on the GPU; 0: as many as NCCL likes.
+  /// The communicator of the ranks that pass this id. Busy until all have joined. `most_blocks`: thread blocks that one
+  /// operation may occupy on the GPU; 0: NCCL decides.
   virtual Comm join(const Id& id, int ranks, int rank, const std::string& name, int most_blocks) = 0;
   /// After join and after each operation it may be busy for a while; the next call must wait until it is not.
   virtual State state(Comm comm) = 0;
-  /// Frees it, without waiting for other ranks. What is under way ends soon, with undefined results.
+  /// Frees it without waiting for other ranks. Operations under way end soon, with undefined results.
   virtual void abort(Comm comm) noexcept = 0;
-  /// Frees it when nothing is under way here, and what other ranks still need has left: waits for that a second at
+  /// Frees it once nothing is under way here and the data that other ranks still need has been sent. Waits a second at
   /// most.
   virtual void end(Comm comm) noexcept = 0;
 
-  // ---- operations, sizes in bytes. Those of a thread between begin_together and end_together start together ----
+  // ---- operations, sizes in bytes; those between begin_together and end_together of a thread start together ----
   virtual void begin_together() = 0;
   virtual void end_together() = 0;
   virtual void send(const void* x, std::size_t bytes, int to, Comm comm, Stream stream) = 0;
@@ -63,13 +63,13 @@ class NcclApi {
   virtual void destroy_stream(Stream stream) noexcept = 0;  ///< waits for what is queued
   virtual Event make_event() = 0;
   virtual void destroy_event(Event event) noexcept = 0;
-  virtual void record(Event event, Stream stream) = 0;     ///< happens when what is queued there now is done
-  virtual void make_wait(Stream stream, Event event) = 0;  ///< what is queued there from now on waits for it
+  virtual void record(Event event, Stream stream) = 0;     ///< happens after all work queued there so far
+  virtual void make_wait(Stream stream, Event event) = 0;  ///< later work there waits for it
   virtual bool happened(Event event) = 0;
 };
 
 bool built_with_nccl();
-/// The NCCL that this program was built with, for the opened device. Throws ExitCode::usage when built without.
+/// The NCCL that this program was built with, for the opened device. Throws ExitCode::usage if built without NCCL.
 std::shared_ptr<NcclApi> nccl_library();
 
 }  // namespace trireme::comm

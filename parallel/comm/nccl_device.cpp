@@ -1,4 +1,4 @@
-// launched_gpu(): told from the launcher's environment, before MPI or a GPU is touched.
+// launched_gpu(): reads the launcher's environment; initialises neither MPI nor a GPU.
 #include "core/error.h"
 #include "parallel/comm/launch_environment.h"
 #include "parallel/comm/nccl_group.h"

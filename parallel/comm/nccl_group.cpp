@@ -1,4 +1,4 @@
-// The collectives of nccl_group.h: one at a time is under way per group, in the order of the calls.
+// The collectives of nccl_group.h. Each group runs one at a time, in the order of the calls.
 #include "parallel/comm/nccl_group.h"
 
 #include <algorithm>
@@ -16,15 +16,15 @@
 namespace trireme::comm {
 namespace {
 
-constexpr std::size_t small_bytes = 64 * 1024;  // up to here one all-gather and the whole sum everywhere are quicker
+constexpr std::size_t small_bytes = 64 * 1024;  // up to here one all-gather and the whole sum everywhere are faster
 constexpr auto pause = std::chrono::microseconds(50);
-constexpr auto desync_patience = std::chrono::milliseconds(100);  // before the others' progress is looked at
+constexpr auto desync_patience = std::chrono::milliseconds(100);  // before checking the others' progress
 
 std::byte* bytes_of(const Tensor& x) {
   return x.defined() && x.bytes() > 0 ? static_cast<std::byte*>(x.device_address()) : nullptr;
 }
 
-/// What goes to one rank and what comes from it.
+/// What is sent to one rank and what is received from it.
 struct Parcel {
   const std::byte* out = nullptr;
   std::size_t out_bytes = 0;
@@ -60,7 +60,7 @@ class NcclGroup final : public CollectiveGroup, public Watched, public std::enab
     const std::scoped_lock lock(mutex_);
     if (comm_ != nullptr) world_->failed() || std::uncaught_exceptions() > 0 ? api_.abort(comm_) : api_.end(comm_);
     if (stream_ != nullptr) api_.destroy_stream(stream_);
-    operations_.clear();  // nothing uses their tensors any more
+    operations_.clear();  // nothing uses their tensors now
   }
   NcclGroup(const NcclGroup&) = delete;
   NcclGroup& operator=(const NcclGroup&) = delete;
@@ -90,7 +90,7 @@ class NcclGroup final : public CollectiveGroup, public Watched, public std::enab
     return messages_->recv(y, from, tag);
   }
 
-  // The watch's half.
+  // Called by the watch.
   void look() override;
   void abort() noexcept override;
 
@@ -128,15 +128,15 @@ class NcclGroup final : public CollectiveGroup, public Watched, public std::enab
   std::shared_ptr<NcclMessages> messages_;
   std::unique_ptr<ProgressBoard> board_;
 
-  std::mutex mutex_;  // guards all below; held while operations are queued
+  std::mutex mutex_;  // guards all members below; held while operations are queued
   NcclApi::Comm comm_ = nullptr;
   NcclApi::Stream stream_ = nullptr;
   std::uint64_t sequence_ = 0;
-  std::deque<std::shared_ptr<NcclOperation>> operations_;  // not known to be over
+  std::deque<std::shared_ptr<NcclOperation>> operations_;  // not known to have ended
 };
 
-// What a Work holds. The last copy's end waits, which costs the host nothing; while an exception passes through, the
-// operation stays with its group until it is over.
+// What a Work holds. Destroying the last copy waits, which costs the host nothing. During stack unwinding it does not
+// wait: the operation stays with its group until it has ended.
 class NcclGroup::Pending : public Work::State {
  public:
   Pending(std::shared_ptr<NcclGroup> group, std::shared_ptr<NcclOperation> operation)
@@ -158,7 +158,7 @@ class NcclGroup::Pending : public Work::State {
     if (joined_) return;
     joined_ = true;
     const std::scoped_lock lock(group_->mutex_);
-    operation_->tensors.clear();  // what is freed now is used again after the kernels that wait
+    operation_->tensors.clear();  // memory freed now is reused only after the kernels that wait
   }
   bool done() override { return group_->world_->failed() || group_->api_.happened(operation_->done.get()); }
 
@@ -189,8 +189,8 @@ void NcclGroup::form() {
   connect();
 }
 
-// NCCL connects ranks at their first operation, and then waits on the host for the peers. That is done here, where all
-// ranks are, and with the three kinds of operation that the others are made of.
+// NCCL connects ranks at their first operation, and then waits on the host for the peers. So do this here, where all
+// ranks are, with the three kinds of operation that all others consist of.
 void NcclGroup::connect() {
   const MemoryScope scope(MemoryCategory::communication);
   auto operation = std::make_shared<NcclOperation>(api_, Signature());
@@ -209,7 +209,8 @@ void NcclGroup::connect() {
   operations_.clear();
 }
 
-// After the kernels launched so far. Memory that `start` needs was taken before: they may still use it.
+// Runs after the kernels launched so far. Memory that `start` needs must be allocated before: those kernels may still
+// use it.
 template <class Start>
 void NcclGroup::queue(const std::shared_ptr<NcclOperation>& operation, const Start& start) {
   const NcclEvent ready(api_);
@@ -219,14 +220,14 @@ void NcclGroup::queue(const std::shared_ptr<NcclOperation>& operation, const Sta
   operations_.push_back(operation);
   try {
     start();
-  } catch (...) {  // what is queued already keeps its tensors
+  } catch (...) {  // operations already queued keep their tensors
     api_.record(operation->done.get(), stream_);
     throw;
   }
   api_.record(operation->done.get(), stream_);
 }
 
-// NCCL takes the next call when it has queued the last: soon, once the ranks are connected.
+// Waits until NCCL accepts the next call, which is once it has queued the last: soon, after the ranks are connected.
 void NcclGroup::settle(const std::string& operation) {
   poll(operation, [this] { return api_.state(comm_).health == NcclApi::Health::ready; });
 }
@@ -247,7 +248,7 @@ void NcclGroup::poll(const std::string& operation, const Test& over) {
   }
 }
 
-// However launched, an operation on the device is queued at once.
+// An operation on the device is queued at once, lazy or background.
 Work NcclGroup::submit(Collective c, Launch launch) {
   if (!on_device(c.x) && !on_device(c.y)) return dispatch(*host_, c, launch);
   check(c, *this);
@@ -283,7 +284,7 @@ Work NcclGroup::move_alone(const Collective& c) {
   return {};
 }
 
-// What sums need beside the operation's tensors.
+// Allocates the buffers that sums need beside the operation's tensors.
 void NcclGroup::take_buffers(Kind kind, const Signature& s, NcclOperation& operation) const {
   const MemoryScope scope(MemoryCategory::communication);
   const bool small = kind == Kind::all_reduce && contribution_bytes(s, size()) <= small_bytes;
@@ -414,7 +415,8 @@ void NcclGroup::move_parts(const Collective& c, const Signature& s) {
 }
 
 void NcclGroup::look() {
-  // Whoever queues an operation may wait for other ranks there, and for this thread, which looks after messages.
+  // Do not block here: a thread that queues an operation holds the lock, and may wait for other ranks, which may need
+  // this thread to move messages.
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock.owns_lock() || comm_ == nullptr) return;
   while (!operations_.empty()) {
@@ -446,7 +448,7 @@ void NcclGroup::abort() noexcept {
   comm_ = nullptr;
 }
 
-// At the group's end operations that were waited for may still be under way on the GPU.
+// When the group is destroyed, operations that were waited for may still run on the GPU.
 void NcclGroup::drain() {
   try {
     while (!world_->failed()) {
@@ -484,7 +486,7 @@ std::string NcclGroup::missing(const NcclOperation& operation) {
   return text;
 }
 
-/// NCCL refuses two ranks on one GPU, with a message that names neither.
+/// NCCL refuses two ranks on one GPU, but its message names neither.
 void require_own_devices(ProcessGroup& host, const std::string& device) {
   constexpr std::int64_t longest = 96;
   Tensor own = Tensor::zeros({longest}, DType::u8), all = Tensor::empty({host.size(), longest}, DType::u8);

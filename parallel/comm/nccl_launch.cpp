@@ -1,4 +1,4 @@
-// gpu_world(): the launcher's processes, NCCL and the board of the node put together.
+// gpu_world() and has_gpu_world(): NCCL groups over a launcher's processes, with the node's progress board.
 #include <set>
 #include <span>
 #include <string>

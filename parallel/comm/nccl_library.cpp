@@ -1,14 +1,15 @@
-// NcclApi by NCCL and the CUDA runtime. Compiled by nvcc, as cuda/kernels/rank_order.h has CUDA's types there.
+// Implements NcclApi with NCCL and the CUDA runtime. Compiled by nvcc, because cuda/kernels/rank_order.h uses CUDA's
+// types there.
 //
-// Communicators are made non-blocking: a call queues its operation and may go on in the background until
-// ncclCommGetAsyncError no longer says ncclInProgress, which is what state() asks. (NCCL User Guide, "Creating a
+// Communicators are non-blocking: a call queues its operation, and may continue in the background until
+// ncclCommGetAsyncError no longer returns ncclInProgress. state() checks this. (NCCL User Guide, "Creating a
 // communicator with options", "Fault tolerance".)
 //
-// Operations of several communicators are under way at a time, and each may wait for another rank. The guide warns of
-// that ("Using multiple NCCL communicators concurrently"): what waits on one rank for all that runs on its GPU must not
-// be what another rank's operation waits for. Kernels are therefore loaded when the device is found
-// (cuda/runtime/real.cpp), memory comes from the stream's pool, and messages occupy few blocks (nccl_wire.h). What is
-// left is the first message of a direction, for which NCCL allocates memory. None of it has met a GPU.
+// Operations of several communicators run at the same time, and each may wait for another rank. The guide warns of
+// deadlock ("Using multiple NCCL communicators concurrently"): a call that waits for everything on one GPU must not
+// hold up what another rank's operation waits for. Therefore kernels are loaded when the device is found
+// (cuda/runtime/real.cpp), memory comes from the stream's pool, and messages occupy few blocks (nccl_wire.h). One risk
+// remains: at the first message of a direction NCCL allocates memory. None of this has run on a GPU.
 #include <cuda_runtime_api.h>
 #include <nccl.h>
 
@@ -94,9 +95,10 @@ class NcclLibrary final : public NcclApi {
     ncclCommAbort(comm_of(comm));
   }
 
-  // An operation is over for this GPU when its elements are in a buffer; NCCL's thread may still be sending them to
-  // another node, and an abort stops it. Finalizing waits for that. It may also wait for the other ranks, which may end
-  // their groups in another order, or have failed: so not for long. (User Guide, "Finalizing a communicator".)
+  // An operation has ended for this GPU when its elements are in a buffer. NCCL's thread may still be sending them to
+  // another node; an abort stops it, and finalizing waits for it. But finalizing may also wait for other ranks, which
+  // may end their groups in another order or have failed. So it gets only a second. (User Guide, "Finalizing a
+  // communicator".)
   void end(Comm comm) noexcept override {
     cudaSetDevice(device_);
     ncclComm_t const ending = comm_of(comm);
@@ -112,7 +114,7 @@ class NcclLibrary final : public NcclApi {
   void begin_together() override { check_nccl(ncclGroupStart(), "ncclGroupStart", nullptr); }
   void end_together() override { check_nccl(ncclGroupEnd(), "ncclGroupEnd", nullptr); }
 
-  // Elements are bytes to NCCL: it only moves them.
+  // NCCL gets all elements as bytes: it only moves them.
   void send(const void* x, std::size_t bytes, int to, Comm comm, Stream stream) override {
     use();
     check_nccl(ncclSend(x, bytes, ncclUint8, to, comm_of(comm), stream_of(stream)), "ncclSend", comm_of(comm));
@@ -138,7 +140,7 @@ class NcclLibrary final : public NcclApi {
 
   Stream compute_stream() override { return compute_; }
 
-  // First in line for the multiprocessors: what waits for communication waits longer than what computes beside it.
+  // At the highest priority: other ranks wait for communication, so it goes before the kernels beside it.
   Stream make_stream() override {
     use();
     int lowest = 0, highest = 0;
@@ -149,7 +151,7 @@ class NcclLibrary final : public NcclApi {
   }
   void destroy_stream(Stream stream) noexcept override {
     cudaSetDevice(device_);
-    cudaStreamSynchronize(stream_of(stream));  // an error here is an operation's, which has been reported
+    cudaStreamSynchronize(stream_of(stream));  // an error here belongs to an operation and has been reported
     cudaStreamDestroy(stream_of(stream));
   }
 
@@ -180,7 +182,7 @@ class NcclLibrary final : public NcclApi {
   }
 
  private:
-  /// CUDA keeps the device per thread; the watch has a thread of its own.
+  /// CUDA keeps the device per thread, and the watch has its own thread.
   void use() const { TRIREME_CUDA(cudaSetDevice(device_), "device {}", device_); }
 
   Stream compute_;
@@ -192,8 +194,8 @@ class NcclLibrary final : public NcclApi {
 bool built_with_nccl() { return true; }
 
 std::shared_ptr<NcclApi> nccl_library() {
-  // Otherwise NCCL connects ranks for an algorithm when an operation of a length that suits it comes for the first
-  // time, and the host waits there for the others.
+  // Without this NCCL connects the ranks for an algorithm at the first operation whose length selects it, and the host
+  // waits there for the other ranks.
   setenv("NCCL_RUNTIME_CONNECT", "0", 0);
   return std::make_shared<NcclLibrary>();
 }

@@ -19,10 +19,10 @@ std::string counted(std::int64_t count, DType dtype) { return fmt::format("{} {}
 
 }  // namespace
 
-/// What an announcement says, as i64 [3 + 16].
+/// The content of an announcement, as i64 [3 + 16].
 struct NcclMessages::Header {
   std::int64_t tag = 0, dtype = 0, count = 0;
-  NcclApi::Id id{};  ///< of the wire
+  NcclApi::Id id{};  ///< of the sender's wire
 
   static Header of(const Tensor& text) {
     Header header;
@@ -81,7 +81,7 @@ NcclMessages::NcclMessages(ProcessGroup& host, std::shared_ptr<NcclWorld> world)
 NcclMessages::~NcclMessages() {
   world_->forget(*this);
   if (std::uncaught_exceptions() == 0) drain();
-  if (std::uncaught_exceptions() > 0 || world_->failed()) abort();  // otherwise wires end by themselves
+  if (std::uncaught_exceptions() > 0 || world_->failed()) abort();  // otherwise the wires' destructors end them
 }
 
 std::string NcclMessages::described(const Message& message, const char* direction, int peer) const {
@@ -90,7 +90,7 @@ std::string NcclMessages::described(const Message& message, const char* directio
                      list_ranks(*host_, {peer}), name_);
 }
 
-/// An error of a library is the end of all ranks: what was queued before it is not known.
+/// Runs body. An error of a library ends all ranks, because it is unknown what was queued before it.
 template <class Body>
 void NcclMessages::or_lose(const Body& body) {
   std::string problem;
@@ -128,7 +128,7 @@ void NcclMessages::add(Lane& lane, const MessagePtr& message) {
   flush(lane);
 }
 
-// As far as NCCL takes calls. With the lock held.
+// Starts waiting messages for as long as NCCL accepts calls. Call with the lock held.
 void NcclMessages::flush(Lane& lane) {
   while (!lane.waiting.empty() && (lane.wire == nullptr || lane.wire->ready())) {
     const MessagePtr message = lane.waiting.front();
@@ -164,7 +164,7 @@ bool NcclMessages::is_queued(const Message& message) {
   return message.queued;
 }
 
-// Until NCCL has taken it: soon, or when the other rank has come to the first message, too.
+// Waits until NCCL has queued it: soon, or, for the first message, when the other rank has come to it too.
 void NcclMessages::await_queued(Lane& lane, const Message& message) {
   const auto start = Clock::now();
   const auto deadline = world_->options().connect_deadline;
@@ -210,8 +210,8 @@ void NcclMessages::send(const Tensor& x, int to, int tag) {
   progress(Take::expected);
 }
 
-// Once connected it is in the stream when this returns. The first message waits for the receiver, which may come much
-// later.
+// If the lane is connected, the message is in the stream when this returns. The first message waits in the lane for the
+// receiver, which may come much later.
 void NcclMessages::queue_send(Lane& lane, const MessagePtr& message) {
   add(lane, message);
   const bool connected = [&] {
@@ -260,12 +260,12 @@ void NcclMessages::listen(Incoming& in, int from) {
   }
 }
 
-// Goes on with what has been announced: with all of it, or up to the first message that nobody expects yet. Does not
+// Queues receives for announced messages: for all of them, or up to the first that no recv expects yet. Does not
 // wait.
 void NcclMessages::progress(Take which) {
   for (auto& [from, in] : incoming_) {
     while (!in.announcements.empty() && in.announcements.front().arrival.done()) {
-      in.announcements.front().arrival.wait();  // for its error
+      in.announcements.front().arrival.wait();  // throws its error, if any
       const std::int64_t tag = Header::of(in.announcements.front().text).tag;
       const bool expected =
           std::any_of(in.posted.begin(), in.posted.end(), [tag](const auto& m) { return m->tag == tag; });
@@ -285,7 +285,8 @@ void NcclMessages::await(const Message& message, int from) {
   or_lose([&] { await_queued(in.lane, message); });
 }
 
-// The next announced message: to the recv that it is for or, when there is none yet, to memory of its own.
+// Queues the receive of the next announced message: into the tensor of its recv, or, if there is none yet, into a new
+// buffer.
 void NcclMessages::take(Incoming& in, int from) {
   in.announcements.front().arrival.wait();
   const Header header = Header::of(in.announcements.front().text);
@@ -331,7 +332,7 @@ void NcclMessages::look() {
   for (auto& [to, lane] : outgoing_) {
     flush(lane);
     while (!lane.queued.empty() && api_.happened(lane.queued.front()->done.get())) lane.queued.pop_front();
-    if (lane.wire != nullptr) lane.wire->ready();  // throws what NCCL reports
+    if (lane.wire != nullptr) lane.wire->ready();  // throws NCCL's error, if any
   }
   for (auto& [from, in] : incoming_) {
     flush(in.lane);

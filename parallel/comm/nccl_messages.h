@@ -1,24 +1,25 @@
 // send and recv of tensors on GPUs, over NCCL, for one group.
 //
 // A message of this framework has a tag, is sent whether or not its recv was called, and overtakes messages with other
-// tags. NCCL's have no tags and meet in the order of the calls on both sides; one that waits holds up all that is
-// queued behind it. What makes the one of the other:
+// tags. NCCL's messages have no tags and are matched in the order of the calls on both sides; one that waits blocks
+// everything queued behind it in its stream. This class builds the former on the latter:
 //
-//   - Each direction between two ranks has a communicator and a stream of its own (NcclWire), made at its first message.
-//     Its order is that of the sends. A send keeps its tensor, and nothing but later sends waits for it.
-//   - Each send announces itself through the host: tag, type, length. The receiver takes announcements in their order,
-//     when it is in send or recv and the next is of a message that it expects, and in wait() and done() up to that of the
-//     message asked for; for each it queues the receive: into the tensor of the recv with that tag or, where there is none
-//     yet, into memory of its own, from where a later recv copies.
+//   - Each direction between two ranks has its own communicator and stream (NcclWire), made at its first message.
+//     Messages travel in the order of the sends. A send keeps its tensor alive; only later sends wait for it.
+//   - Each send announces itself through the host: tag, type, length. The receiver handles announcements in order: in
+//     send and recv, while the next one is for a posted recv; in wait(), up to its own message; in done(), all that
+//     have arrived. For each it queues the receive: into the tensor of the recv with that tag, or else into a buffer,
+//     from which a later recv copies.
 //
-// So the host waits in a recv's wait() for the sender to have called send, never for a GPU. Nor do GPUs wait in a
-// circle by what is queued in them: a receive waits for kernels that its rank launched before, and for the sender's
-// kernels before the send; in the order in which receives are queued, all these come earlier. (A recv's tensor may wait
-// for kernels up to the recv's call, and those only for receives that were queued by then.) What waits for all of a
-// GPU, as an allocation by cudaMalloc or the loading of a kernel may, waits for sends too: see nccl_library.cpp.
+// So a recv's wait() blocks the host until the sender has called send, never until a GPU finishes. Queued work cannot
+// deadlock the GPUs: a receive waits for kernels that its rank launched before it, and for the sender's kernels before
+// the send. All these come earlier in the order in which receives are queued. (A recv's tensor may wait for kernels up
+// to the recv's call, and those only for receives queued by then.) Calls that wait for a whole GPU, as cudaMalloc or
+// loading a kernel may, wait for sends too: see nccl_library.cpp.
 //
-// NCCL takes a call when it has queued the last, and connects two ranks at the first message between them, which takes
-// both. What it does not take yet waits in its lane; whoever comes by goes on with it, the watch at the latest.
+// NCCL accepts a call only after it has queued the previous one. It connects two ranks at their first message, which
+// needs both ranks. A call that it does not accept yet waits in its lane. Every later call here retries it, and so does
+// the watch.
 //
 // A rank's messages to itself are copies in the compute stream.
 // Read next: parallel/comm/nccl_wire.h, parallel/comm/nccl_operation.h.
@@ -41,7 +42,7 @@ class NcclMessages final : public Watched, public std::enable_shared_from_this<N
  public:
   /// Collective over `host`, the group whose ranks send each other messages.
   NcclMessages(ProcessGroup& host, std::shared_ptr<NcclWorld> world);
-  /// Waits until what was sent has been received, unless an exception passes through.
+  /// Waits until all sent messages have been received, except during stack unwinding.
   ~NcclMessages() override;
   NcclMessages(const NcclMessages&) = delete;
   NcclMessages& operator=(const NcclMessages&) = delete;
@@ -50,7 +51,7 @@ class NcclMessages final : public Watched, public std::enable_shared_from_this<N
   void send(const Tensor& x, int to, int tag);
   Work recv(const Tensor& y, int from, int tag);
 
-  // The watch's half. A send has no deadline: it is the receiver who waits for it.
+  // Called by the watch. A send has no deadline: the receiver's wait has one.
   void look() override;
   void abort() noexcept override;
 
@@ -65,9 +66,9 @@ class NcclMessages final : public Watched, public std::enable_shared_from_this<N
     const int tag;
     NcclEvent ready;         // the kernels before it are over
     Tensor source;           // defined: of a copy within this rank
-    bool announced = false;  // a recv's: it waits in its lane, or is in the stream
+    bool announced = false;  // of a recv: it is in its lane or its stream
     bool started = false;    // NCCL was called
-    bool queued = false;     // and has put it in the stream: `done` is recorded
+    bool queued = false;     // NCCL has put it in the stream; `done` is recorded
   };
   using MessagePtr = std::shared_ptr<Message>;
 
@@ -76,9 +77,9 @@ class NcclMessages final : public Watched, public std::enable_shared_from_this<N
     enum class End : std::uint8_t { sender, receiver };
     End end = End::sender;
     NcclApi::Id id{};
-    bool connected = false;                  // a message has been queued: NCCL waits for the other rank no more
-    std::deque<MessagePtr> waiting, queued;  // not yet queued; not known to be over
-    std::unique_ptr<NcclWire> wire;          // null: to itself. Ends before its messages
+    bool connected = false;                  // a message was queued: NCCL no longer waits for the peer
+    std::deque<MessagePtr> waiting, queued;  // not yet queued; not known to have ended
+    std::unique_ptr<NcclWire> wire;          // null: to itself. Destroyed before its messages
   };
   struct Announcement {
     Tensor text;  // a Header
@@ -119,7 +120,7 @@ class NcclMessages final : public Watched, public std::enable_shared_from_this<N
   std::shared_ptr<NcclWorld> world_;
   NcclApi& api_;
 
-  std::mutex mutex_;  // guards the lanes; held briefly. The rest is the rank's own thread's
+  std::mutex mutex_;  // guards the lanes; held briefly. Only the rank's own thread uses the rest
   std::map<int, Lane> outgoing_;
   std::map<int, Incoming> incoming_;
   std::deque<Tensor> to_myself_;

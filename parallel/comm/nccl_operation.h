@@ -1,4 +1,4 @@
-// A collective or a message under way on the GPU, and where it stands. Nothing here waits.
+// A collective or a message under way on the GPU, and its progress. Nothing here waits.
 // Read next: parallel/comm/nccl_group.cpp, parallel/comm/nccl_messages.h.
 #pragma once
 
@@ -25,14 +25,14 @@ class NcclEvent {
   NcclApi::Event handle_;
 };
 
-/// Where something queued on the GPU stands.
+/// The progress of something queued on the GPU.
 struct NcclTurn {
-  /// Its turn in the stream has not come; it runs; it has run for longer than the deadline; it has ended.
+  /// Waits in its stream; runs; has run for longer than the deadline; has ended.
   enum class Stage { queued, under_way, late, over };
 
   explicit NcclTurn(NcclApi& api) : begun(api), done(api) {}
 
-  /// Time counts from the first look that finds it begun, however long the kernels before it took.
+  /// Time counts from the first look that finds it begun, so earlier kernels do not count.
   Stage advance(bool has_begun, bool is_done, Clock::time_point now, std::chrono::duration<double> deadline) {
     if (is_done) return Stage::over;
     if (!has_begun) return Stage::queued;

@@ -1,5 +1,5 @@
 // One direction between two ranks for messages: a communicator of the sender (0) and the receiver (1), and the stream
-// in which its operations follow one another. Nothing here waits but the end.
+// in which its operations follow one another. Only the destructor waits.
 // Read next: parallel/comm/nccl_messages.h.
 #pragma once
 
@@ -28,7 +28,7 @@ class NcclWire {
   NcclWire(const NcclWire&) = delete;
   NcclWire& operator=(const NcclWire&) = delete;
 
-  /// Whether NCCL takes the next call. Not before both ranks have joined, nor while the first message connects them.
+  /// True if NCCL accepts the next call: false until both ranks have joined, and while the first message connects them.
   bool ready() const {
     if (comm_ == nullptr) return false;
     const NcclApi::State state = api_.state(comm_);
@@ -46,8 +46,8 @@ class NcclWire {
   const std::string& name() const { return name_; }
 
  private:
-  // A send occupies its blocks until the receiver's GPU takes it, and several wires may wait at one time: these leave
-  // the multiprocessors of an A100 or H100 to the kernels beside them. Not measured: no GPUs were there.
+  // A send occupies its blocks until the receiver's GPU takes it, and several wires may wait at one time. With so few
+  // blocks most multiprocessors of an A100 or H100 stay free for kernels. Not measured: there was no GPU.
   static constexpr int most_blocks = 8;
 
   NcclApi& api_;

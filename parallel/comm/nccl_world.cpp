@@ -9,7 +9,7 @@
 namespace trireme::comm {
 namespace {
 
-constexpr auto interval = std::chrono::milliseconds(5);  // between two looks: deadlines are seconds
+constexpr auto interval = std::chrono::milliseconds(5);  // between two looks; deadlines are seconds
 
 }  // namespace
 

@@ -1,9 +1,9 @@
-// What the NCCL groups of one rank share: the library, whether all is well, and a thread that watches.
+// What the NCCL groups of one rank share: the library, the failure state, and a watching thread.
 //
-// NCCL's operations run on the GPU, and the program runs ahead of them; nobody on the host waits for one. So a thread
-// looks at the operations under way: when one has been so for longer than the deadline, when NCCL reports an error, or
-// when another rank is seen to do something else, the ranks are lost. The program is told first (on_failure, on the
-// watching thread: it should end the process, as results on their way are undefined); then the communicators are
+// NCCL's operations run on the GPU and the program runs ahead of them, so nothing on the host waits for one. Instead a
+// thread watches the operations under way. The ranks are lost when an operation has run for longer than the deadline,
+// when NCCL reports an error, or when another rank does a different operation. First on_failure is called, on the
+// watching thread; it should end the process, because results under way are undefined. Then the communicators are
 // aborted, which frees the GPU, and every later operation throws the same error.
 // Read next: parallel/comm/nccl_group.cpp.
 #pragma once
@@ -22,11 +22,11 @@
 
 namespace trireme::comm {
 
-/// A group as the watch sees it.
+/// The interface of a group to the watch.
 class Watched {
  public:
   virtual ~Watched() = default;
-  /// Lets go of operations that are over. Throws what has gone wrong.
+  /// Releases operations that have ended. Throws the error if something went wrong.
   virtual void look() = 0;
   virtual void abort() noexcept = 0;
 };
@@ -42,19 +42,19 @@ class NcclWorld {
   const NcclOptions& options() const { return options_; }
 
   void watch(Watched& group);
-  void forget(Watched& group);  ///< returns when the watch does not look at it
+  void forget(Watched& group);  ///< afterwards the watch does not use it
 
   void throw_failure() const;
   bool failed() const { return failed_; }
-  /// No rank can go on: tells the program, then aborts all groups. Later operations throw the error.
+  /// No rank can go on: calls on_failure, then aborts all groups. Later operations throw the error.
   void fail(const std::exception_ptr& error);
-  /// The same for the program's own thread, which learns of it by the throw. Call it without holding what look() or
-  /// abort() need.
+  /// As fail(), for the program's own thread: throws the error instead of calling on_failure. The caller must not hold
+  /// a lock that look() or abort() need.
   [[noreturn]] void lose(ExitCode code, const char* where, const std::string& what);
 
  private:
   void run();
-  bool keep(const std::exception_ptr& error);  // false: there was one already
+  bool keep(const std::exception_ptr& error);  // false: there already was an error
   void abort_all();
 
   std::shared_ptr<NcclApi> api_;

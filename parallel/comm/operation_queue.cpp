@@ -15,8 +15,8 @@ thread_local bool communicates = false;
 
 bool on_communication_thread() { return communicates; }
 
-// What a Work holds: the last copy's end waits, unless an exception is passing through, when nobody can say whether the
-// peers will ever come. The operation then stays in the queue, which keeps its tensors alive.
+// What a Work holds. Destroying the last copy waits, except during stack unwinding, when the peers may never come. The
+// operation then stays in the queue, which keeps its tensors alive.
 class OperationQueue::Ticket : public Work::State {
  public:
   Ticket(std::shared_ptr<ProcessGroup> owner, OperationQueue& queue, std::shared_ptr<Operation> operation)
@@ -91,7 +91,7 @@ Work OperationQueue::push(std::shared_ptr<ProcessGroup> owner, Collective collec
   return Work(std::make_shared<Ticket>(std::move(owner), *this, std::move(operation)));
 }
 
-// Runs the first operation with the lock released; whoever calls has seen !busy_ and a queue that is not empty.
+// Runs the first operation with the lock released. Requires !busy_ and a queue that is not empty.
 void OperationQueue::run_front(std::unique_lock<std::mutex>& lock) {
   const std::shared_ptr<Operation> operation = queue_.front();
   queue_.pop_front();

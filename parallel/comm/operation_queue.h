@@ -1,10 +1,10 @@
 // When a collective runs. Each rank has one queue per group: operations run in the order they were launched, one at a
 // time. `lazy` ones run on the thread that waits for them (with everything queued before them); a
 // `background` one makes the queue's communication thread run the queue up to and including it while the caller
-// computes. Whoever comes first runs the next operation: a waiting caller never sleeps while it could help.
+// computes. Whichever thread comes first runs the next operation: a waiting caller never sleeps while it could run one.
 //
-// An operation that fails makes the queue fail: every later one throws the same error, so that an error behind a Work
-// nobody looked at is not lost.
+// After an operation fails, every later one throws the same error, so that the error is not lost if nobody waits for
+// that Work.
 // Read next: parallel/comm/threads_group.cpp.
 #pragma once
 
@@ -20,14 +20,15 @@
 
 namespace trireme::comm {
 
-/// Whether the calling thread is a queue's own: it should leave the cores to the callers.
+/// True on a queue's communication thread, which should leave the cores to the callers.
 bool on_communication_thread();
 
 class OperationQueue {
  public:
   /// `run` carries out one collective and returns when this rank's part is done; `sequence` counts from 1 in the group.
   using Run = std::function<void(const Collective&, std::uint64_t sequence)>;
-  /// `abandon` makes a `run` under way end soon: the queue dies (in stack unwinding) with operations left.
+  /// `abandon` must make a `run` under way end soon. It is called when the queue is destroyed with operations left, in
+  /// stack unwinding.
   OperationQueue(Run run, std::function<void()> abandon);
   ~OperationQueue();
   OperationQueue(const OperationQueue&) = delete;
@@ -57,7 +58,7 @@ class OperationQueue {
   std::condition_variable work_, progress_;  // for the communication thread; for waiting callers
   std::deque<std::shared_ptr<Operation>> queue_;
   std::uint64_t launched_ = 0;
-  int background_ = 0;  // how many in the queue are background ones
+  int background_ = 0;  // number of background operations in the queue
   bool busy_ = false, stop_ = false;
   std::exception_ptr failure_;
   std::thread thread_;

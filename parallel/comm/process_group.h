@@ -1,6 +1,6 @@
 // ProcessGroup: an ordered set of ranks that communicate. One interface, three implementations: `self` (one rank),
-// `threads` (ranks of one process), `mpi` (ranks of a launcher). They move host memory; for tensors on a GPU there are
-// two groups over them: `staged` (staged_group.h) and `nccl` (nccl_group.h).
+// `threads` (ranks of one process), `mpi` (ranks of a launcher). They move host memory. Two more groups wrap them for
+// tensors on a GPU: `staged` (staged_group.h) and `nccl` (nccl_group.h).
 //
 // Every rank of a group must call the same operations in the same order. An operation returns a Work that keeps its
 // tensors alive; results may be read after wait(). Nothing here is differentiable: parallel/mesh/redistribute.h is.
@@ -26,8 +26,8 @@ namespace trireme {
 
 enum class ReduceOp : std::uint8_t { sum, max };
 
-/// When an operation runs. `lazy`: the caller will wait soon, so wait() itself drives it and no other thread wakes.
-/// `background`: at once, on the rank's communication thread, while the caller computes.
+/// When an operation runs. `lazy`: in wait(), on the calling thread, which is expected to wait soon; no other thread
+/// wakes. `background`: at once, on the rank's communication thread, while the caller computes.
 enum class Launch : std::uint8_t { lazy, background };
 
 /// One operation under way. Dropping a Work waits for it. Copies share the operation.
@@ -79,25 +79,25 @@ class ProcessGroup {
   virtual Work gather(Tensor x, Tensor y, int root, Launch launch = Launch::lazy) = 0;
   /// y = root's x[rank()]; x [n, ...y] may be undefined except on `root`.
   virtual Work scatter(Tensor x, Tensor y, int root, Launch launch = Launch::lazy) = 0;
-  /// Message to / from one rank. Messages between two ranks with one tag arrive in order. send never needs the
-  /// receiver to have posted its recv: x may be changed once the returned Work is complete, and that never blocks on
-  /// the peer's progress. Sends and receives are independent of the order of collectives.
+  /// Message to / from one rank. Messages between two ranks with one tag arrive in order. x may be changed once the
+  /// returned Work is complete. A send completes without waiting for the receiver, which need not have posted its recv.
+  /// Messages and collectives are not ordered with each other.
   virtual Work send(Tensor x, int to, int tag) = 0;
-  /// send of a tensor whose elements nobody writes to any more, so that no copy of them need be made: rank threads hand
-  /// over the memory itself. Which of the two was called makes no difference to the receiver.
+  /// As send, for a tensor that nobody will write to any more, so that no copy is needed: rank threads hand over the
+  /// memory itself. The receiver sees no difference.
   virtual Work send_final(Tensor x, int to, int tag) { return send(std::move(x), to, tag); }
   virtual Work recv(Tensor y, int from, int tag) = 0;
   virtual void barrier() = 0;
-  /// Whether this is a --verify run: see parallel/comm/verifying_group.h.
+  /// True in a --verify run: see parallel/comm/verifying_group.h.
   virtual bool verifies() const { return false; }
 
-  /// The group of those `world_ranks` (which include this one, in this order), over the same transport. Every rank of
+  /// The group of `world_ranks`, in this order, over the same transport; this rank must be among them. Every rank of
   /// the parent that is in the new group calls this with the same list; groups that do not overlap may be made at the
   /// same time.
   virtual std::shared_ptr<ProcessGroup> subgroup(const std::vector<int>& world_ranks, const std::string& name) = 0;
 
-  /// How long a rank that others wait for may show no sign of life before that becomes an error that names it, the
-  /// operation and the group. A rank that computes, however slowly, is waited for: parallel/comm/watch/watchdog.h.
+  /// How long a rank that others wait for may show no sign of life. After that an error names it, the operation and the
+  /// group. Waits for a rank that still computes go on, however slow it is: parallel/comm/watch/watchdog.h.
   using Deadline = std::chrono::duration<double>;
 
  protected:
@@ -110,24 +110,24 @@ class ProcessGroup {
   std::vector<int> members_;
 };
 
-/// A group of one: every operation is a copy or nothing.
+/// A group of one rank: every operation is a copy or does nothing.
 std::shared_ptr<ProcessGroup> self_group();
 
-/// Runs `body` once per rank, each on a thread of its own with a world group over shared memory, a MemoryPool and a
-/// team of `threads_per_rank`. Returns when all have ended. When a rank throws, the others' waits are ended and the
-/// first rank's error is rethrown here, exactly once.
+/// Runs `body` once per rank, each on its own thread, with a world group over shared memory, a MemoryPool and a team of
+/// `threads_per_rank`. Returns when all have ended. When a rank throws, the waits of the others end, and the first
+/// error is rethrown here, once.
 void run_thread_ranks(int ranks, int threads_per_rank, ProcessGroup::Deadline deadline,
                       const std::function<void(std::shared_ptr<ProcessGroup>)>& body);
 
-/// Whether a launcher (mpirun, srun) started this process, and its world. MPI is initialised on the first call of
+/// True if a launcher (mpirun, srun) started this process. MPI is initialised on the first call of
 /// mpi_world().
 bool under_mpi_launcher();
-int mpi_launcher_size();  ///< number of ranks the launcher says there are, without initialising MPI; 1 outside one
+int mpi_launcher_size();  ///< the launcher's number of ranks, without initialising MPI; 1 without a launcher
 std::shared_ptr<ProcessGroup> mpi_world(ProcessGroup::Deadline deadline);
 /// Ends all ranks of the launcher with this exit code; for a failure after mpi_world().
 [[noreturn]] void mpi_abort(int exit_code);
-/// Ends this rank, in a job that another rank ends with mpi_abort() at this moment: mpirun is done sooner than if this
-/// one waited for its end, or aborted as well.
+/// Ends this rank while another rank ends the job with mpi_abort(). mpirun then ends sooner than if this rank waited to
+/// be ended, or aborted too.
 [[noreturn]] void mpi_leave(int exit_code);
 
 }  // namespace trireme

@@ -1,5 +1,5 @@
-// Where the ranks of one group show which collective they have begun last, so that one that waits in vain can name
-// those that never came or called something else. For groups whose transport cannot tell. Read next:
+// Where the ranks of one group show which collective they began last. A rank that waits in vain can then name those
+// that never came or called something else. For groups whose transport cannot tell this. Read next:
 // parallel/comm/mpi_board.h, the board in memory that the processes of a node share.
 #pragma once
 
@@ -20,13 +20,13 @@ class ProgressBoard {
 
   virtual ~ProgressBoard() = default;
   virtual void begin(const Entry& entry) = 0;  ///< of the calling rank
-  /// Nothing when that rank cannot be seen from here, or is writing just now.
+  /// Nothing when that rank is not visible from here, or is writing at this moment.
   virtual std::optional<Entry> read(int world_rank) = 0;
   virtual bool visible(int world_rank) const = 0;
 };
 
-/// The board of the launcher's processes, after mpi_world(). `instance`: a number that all members of the group give
-/// it, and no other group.
+/// The board of the launcher's processes, after mpi_world(). `instance`: a number that is the same on all members and
+/// differs from every other group's.
 std::unique_ptr<ProgressBoard> mpi_progress_board(std::uint64_t instance);
 
 }  // namespace trireme::comm

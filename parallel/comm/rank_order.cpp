@@ -11,7 +11,7 @@ namespace {
 constexpr std::int64_t block = 2048;                 // elements whose running sums stay in the first-level cache
 constexpr std::int64_t parallel_grain = 256 * 1024;  // elements that are worth waking another thread for
 
-// Integers add as unsigned ones: overflow wraps instead of being undefined.
+// Signed integers are added as unsigned: overflow then wraps instead of being undefined.
 template <class T>
 struct Sum {
   using type = T;
@@ -35,7 +35,7 @@ struct Sum<std::int32_t> {
 template <class T>
 using sum_t = typename Sum<T>::type;
 
-// Loops over values that cannot alias, with their bounds in registers, so that they vectorise.
+// Loops over pointers that do not alias, so that they vectorise.
 template <class To, class From>
 void convert(To* __restrict to, const From* __restrict from, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) to[i] = static_cast<To>(from[i]);
@@ -70,7 +70,7 @@ void combine(DType dtype, ReduceOp op, std::span<const std::byte* const> sources
   visit_any(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     parallel_for(end - begin, parallel_grain, [&](std::int64_t from, std::int64_t to) {
-      // max compares signed integers as what they are, so its running value has T's own type (or float).
+      // max must compare signed integers as signed, so its running value has T's own type (or float).
       using Max = std::conditional_t<std::is_arithmetic_v<T>, T, float>;
       for (std::int64_t i = from; i < to; i += block) {
         const std::int64_t n = std::min(block, to - i);

@@ -1,5 +1,5 @@
 // The one place where ranks' values are combined: in rank order, in the accumulation type, rounded once. Both
-// transports call it, so a sum has the same bits under threads and under MPI, on every rank, run after run.
+// transports call it, so a sum has the same bits under threads and MPI, on every rank and in every run.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace trireme::comm {
 void combine(DType dtype, ReduceOp op, std::span<const std::byte* const> sources,
              std::span<std::byte* const> destinations, std::int64_t begin, std::int64_t end);
 
-/// Copies unless the two are the same memory.
+/// Does nothing if `to` and `from` are equal.
 void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes);
 
 }  // namespace trireme::comm

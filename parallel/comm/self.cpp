@@ -1,4 +1,4 @@
-// The group of one rank: every operation is a copy or nothing, done before it returns.
+// The group of one rank: every operation is a copy or does nothing, and is complete when it returns.
 // Read next: parallel/comm/threads_group.cpp, which does the same things among several ranks.
 #include "parallel/comm/collective.h"
 #include "parallel/comm/mailbox.h"
@@ -11,7 +11,7 @@ namespace {
 class SelfGroup final : public CollectiveGroup, public std::enable_shared_from_this<SelfGroup> {
  public:
   SelfGroup(const std::string& name, int world_rank) : CollectiveGroup(name, 0, {world_rank}) {
-    box_.leave(0);  // what it has not sent when it waits for it will never be sent: nobody else is here
+    box_.leave(0);  // a recv without an earlier send fails: nobody else can send
   }
 
   Work send(Tensor x, int to, int tag) override {

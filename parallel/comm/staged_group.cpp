@@ -1,4 +1,4 @@
-// See staged_group.h. Host copies are in pinned memory of the rank's pool and count as communication.
+// Implements staged_group.h. Host copies are in pinned memory of the rank's pool and count as communication.
 #include "parallel/comm/staged_group.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ using comm::Kind;
 
 bool on_device(const Tensor& x) { return x.defined() && x.device() != Device::cpu; }
 
-/// Memory of the host for what `x`, on a device, holds.
+/// A host tensor like `x`, which is on a device.
 Tensor host_buffer(const Tensor& x) {
   const MemoryScope scope(MemoryCategory::communication);
   return Tensor::empty_pinned(x.shape(), x.dtype(), x.device());
@@ -37,16 +37,17 @@ struct UnderWay {
   std::uint64_t called = 0;
 };
 
-/// What the wrapped group does, and where its result belongs. Done when the result is uploaded. For the rank's thread.
+/// The wrapped group's operation, and where its result goes. Done when the result is uploaded. Used on the rank's
+/// thread.
 class Staging : public Work::State {
  public:
-  /// `here` [like there]: the host tensor that will hold the result; both undefined when this rank gets none. `line`:
-  /// where a collective stands among its group's; null for a message.
+  /// `here` [like there]: the host tensor that will hold the result; both undefined if this rank gets no result.
+  /// `line`: the group's collectives under way; null for a message.
   Staging(Work work, Tensor here, Tensor there, std::shared_ptr<UnderWay> line)
       : work_(std::move(work)), here_(std::move(here)), there_(std::move(there)), line_(std::move(line)) {
     if (line_ != nullptr) number_ = ++line_->called;
   }
-  // Nobody uploads while an exception passes through: the wrapped operation may never end.
+  // Does not wait or upload during stack unwinding: the wrapped operation may never end.
   ~Staging() override {
     if (std::uncaught_exceptions() > exceptions_) return;
     try {
@@ -68,14 +69,14 @@ class Staging : public Work::State {
     return true;
   }
 
-  /// Whether the result goes to memory that `x` has a part in.
+  /// True if the result's memory overlaps that of `x`.
   bool writes_to(const Tensor& x) const {
     if (finished_ || !there_.defined() || !x.defined() || there_.bytes() == 0 || x.bytes() == 0) return false;
     const auto* const a = static_cast<const std::byte*>(there_.device_address());
     const auto* const b = static_cast<const std::byte*>(x.device_address());
     return a < b + x.bytes() && b < a + there_.bytes();
   }
-  /// Operations of a group work one after the other: when one ends, the results of all before it are there as well.
+  /// Operations of a group run one after the other: when one has ended, the results of all earlier ones are ready too.
   void finish() {
     if (!finished_ && line_ != nullptr) finish_earlier();
     finish_this();
@@ -131,7 +132,7 @@ class StagedGroup final : public comm::CollectiveGroup {
 
   Work send(Tensor x, int to, int tag) override {
     if (!on_device(x)) return host_->send(std::move(x), to, tag);
-    return send_final(std::move(x), to, tag);  // what is sent is a copy already
+    return send_final(std::move(x), to, tag);  // the download is already a copy
   }
 
   Work send_final(Tensor x, int to, int tag) override {
@@ -153,7 +154,7 @@ class StagedGroup final : public comm::CollectiveGroup {
     comm::check(c, *this);
     require_one_device(comm::name(c.kind), {&c.x, &c.y});
     finish_before(c);
-    // What this rank's part reads, and the one tensor it writes, if any.
+    // Whether this rank reads x, and the one tensor that it writes, if any.
     const bool is_root = rank() == c.root, to_root = c.kind == Kind::gather || c.kind == Kind::reduce;
     const bool from_root = c.kind == Kind::broadcast || c.kind == Kind::scatter;
     const bool two_tensors = c.kind != Kind::all_reduce && c.kind != Kind::broadcast && c.kind != Kind::reduce;
@@ -171,7 +172,7 @@ class StagedGroup final : public comm::CollectiveGroup {
   }
 
  private:
-  // An operation whose tensors an earlier one has yet to write ends that first; all others stay under way.
+  // First finishes the earlier operations that still have to write to this one's tensors; all others stay under way.
   void finish_before(const Collective& c) {
     for (const auto& earlier : std::vector(under_way_->operations)) {
       const auto staging = earlier.lock();

@@ -3,11 +3,11 @@
 //
 //   rank.world = staged(mpi_world(deadline));   // or staged(world) in run_thread_ranks; subgroups are staged too
 //
-// An operation downloads what this rank contributes when it is called, after the kernels that were launched before; the
-// wrapped group then works on the host (in the background, if so launched, while the GPU goes on), and wait() uploads
-// the result. Results are the wrapped group's, bit for bit, and so are its errors.
+// When it is called, an operation downloads this rank's contribution, after the kernels launched before. The wrapped
+// group then works on the host; a background operation does so while the GPU computes. wait() uploads the result.
+// Results and errors are those of the wrapped group, bit for bit.
 //
-// It goes with verifying() in either order: verifying(staged(world)) and staged(verifying(world)).
+// It combines with verifying() in either order: verifying(staged(world)) and staged(verifying(world)).
 // Cost: each byte that an operation reads or writes crosses the bus to the host once.
 // Read next: parallel/comm/staged_group.cpp; parallel/comm/nccl_group.h, for one GPU for each rank.
 #pragma once

@@ -1,8 +1,8 @@
-// Collectives among the threads of one process, over the memory they share anyway.
+// Collectives among the threads of one process, over their shared memory.
 //
 // Small operations (latency): each rank copies its contribution into its slot, the ranks meet once, and each takes what
 // it needs from the slots. Large ones (bandwidth): each shows a pointer to its tensor, they meet, each does its part,
-// they meet again so that nobody's tensor changes while a peer reads it. In an all-reduce, rank r's part is the r-th
+// and they meet again, so that no tensor changes while a peer reads it. In an all-reduce, rank r's part is the r-th
 // chunk: it reads that chunk of all ranks' tensors and writes the sum into all of them; every byte is read once and
 // written once, in place, with no buffer.
 // Read next: parallel/comm/mpi_group.cpp, the same operations between processes.
@@ -18,7 +18,7 @@
 namespace trireme::comm {
 namespace {
 
-// Large copies are shared with the rank's team, as sums are.
+// The rank's team of threads shares large copies, as it does sums.
 void copy_large(std::byte* to, const std::byte* from, std::size_t bytes) {
   parallel_for(static_cast<std::int64_t>(bytes), 1 << 20, [&](std::int64_t begin, std::int64_t end) {
     copy_bytes(to + begin, from + begin, static_cast<std::size_t>(end - begin));
@@ -91,8 +91,8 @@ class ThreadGroup final : public CollectiveGroup, public std::enable_shared_from
     if (!small) meet(record, mine, sequence, "finished");
   }
 
-  // This rank's part, between the meetings; xs: the ranks' contributions. `small`: they are copies, and every rank
-  // works out its own result, its tensors being seen by no other rank.
+  // This rank's part, between the meetings; xs: the ranks' contributions. `small`: they are copies in the slots; no
+  // rank accesses another's tensors, and each computes its own whole result.
   void take_part(const Collective& c, const Signature& s, const std::vector<std::byte*>& xs, bool small) {
     const std::size_t share = static_cast<std::size_t>(s.count) * size_of(s.dtype);
     const std::size_t mine = static_cast<std::size_t>(rank()) * share;
@@ -111,7 +111,7 @@ class ThreadGroup final : public CollectiveGroup, public std::enable_shared_from
       case Kind::all_gather:
       case Kind::all_to_all: {
         const std::size_t offset = c.kind == Kind::all_to_all ? mine : 0;
-        for (std::size_t i = 0; i < ranks; ++i) {  // starting with itself: the ranks do not all read one tensor at once
+        for (std::size_t i = 0; i < ranks; ++i) {  // from its own on: ranks do not all read one tensor at once
           const std::size_t r = (static_cast<std::size_t>(rank()) + i) % ranks;
           copy_large(y + r * share, xs[r] + offset, share);
         }
@@ -162,7 +162,7 @@ class ThreadGroup final : public CollectiveGroup, public std::enable_shared_from
     left(comm::name(mine.kind), numbered(mine, sequence, *this), what, state_->meeting.missing(rank()));
   }
 
-  // A wait for ranks that will not come.
+  // Throws for a wait for ranks that will not come.
   [[noreturn]] void left(const char* where, const std::string& operation, const char* what,
                          const std::vector<int>& missing) {
     lose(ExitCode::desync, where,
@@ -171,7 +171,7 @@ class ThreadGroup final : public CollectiveGroup, public std::enable_shared_from
                      operation, list_ranks(*this, {rank()}), what, list_ranks(*this, missing)));
   }
 
-  // Every rank compares all with the first, so that every rank finds the same difference.
+  // Every rank compares all signatures with rank 0's, so that all find the same difference.
   void check_signatures(const Signature& mine, std::uint64_t sequence, std::size_t parity) {
     const Signature& first = state_->slots[0].shown[parity].signature;
     for (int r = 1; r < size(); ++r) {
@@ -181,18 +181,18 @@ class ThreadGroup final : public CollectiveGroup, public std::enable_shared_from
     }
   }
 
-  // After this no rank can go on: all waits end, and run_thread_ranks rethrows the error.
+  // Fails the world: no rank can go on, all waits end, and run_thread_ranks rethrows the error.
   [[noreturn]] void lose(ExitCode code, const char* where, const std::string& what) {
     try {
       throw Error(code, where, what);
-    } catch (...) {  // one object everywhere: whose error it is can be told by its identity
+    } catch (...) {  // every rank gets the same exception object
       state_->world->fail(std::current_exception());
       throw;
     }
   }
 
   std::shared_ptr<GroupState> state_;
-  OperationQueue queue_;  // last: its thread ends before anything else here does
+  OperationQueue queue_;  // last member: its thread ends first
 };
 
 }  // namespace

@@ -1,7 +1,7 @@
 // What one rank of a thread group shows the others about the operation it is in.
 //
-// Everything is there twice, by the parity of the sequence number: a rank can be one operation ahead of the slowest
-// one, never two, so what it shows for operation k is not overwritten while anyone may still read it.
+// Each slot is double-buffered by the parity of the sequence number: a rank can be one operation ahead of the slowest
+// rank, never two. So the data of operation k is not overwritten while another rank may still read it.
 #pragma once
 
 #include <array>

@@ -96,10 +96,11 @@ void GroupState::wake() {
 
 namespace {
 
-// Time for the other ranks to come back after one is lost; then the process cannot wait for them.
+// How long the other ranks may take to return after one is lost. Then on_lost is called, as the process cannot end by
+// itself.
 constexpr auto time_to_end = std::chrono::milliseconds(500);
 
-/// Counts the ranks that have come back.
+/// Counts the ranks that have returned.
 class Returns {
  public:
   explicit Returns(int ranks) : left_(ranks) {}
@@ -108,7 +109,7 @@ class Returns {
     --left_;
     changed_.notify_all();
   }
-  /// Whether all have, within that time.
+  /// Waits at most `time`; true if all have returned.
   bool all_within(std::chrono::milliseconds time) {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, time, [this] { return left_ == 0; });
@@ -151,7 +152,7 @@ void run_thread_ranks(int ranks, int threads_per_rank, const WatchOptions& optio
       world->end(rank);
     } catch (const comm::PeerFailed&) {
       beacon->set_state(watch::State::failed);
-      world->fail(nullptr);  // the rank that failed tells why
+      world->fail(nullptr);  // the rank that failed reports the error
     } catch (...) {
       beacon->set_state(watch::State::failed);
       world->fail(std::current_exception());
@@ -163,7 +164,7 @@ void run_thread_ranks(int ranks, int threads_per_rank, const WatchOptions& optio
   threads.reserve(static_cast<std::size_t>(ranks));
   try {
     for (int rank = 0; rank < ranks; ++rank) threads.emplace_back(run_rank, rank);
-  } catch (...) { world->fail(std::current_exception()); }  // no room for another thread: those that wait for it end
+  } catch (...) { world->fail(std::current_exception()); }  // could not start a thread: ends the ranks that wait for it
   for (std::thread& thread : threads) thread.join();
   watchdog.reset();
   world->close();

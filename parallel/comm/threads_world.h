@@ -1,4 +1,4 @@
-// What the rank threads of one run_thread_ranks() share: whether all is well, and the groups they have made.
+// What the rank threads of one run_thread_ranks() share: the failure state, and the groups they have made.
 // Read next: parallel/comm/threads_group.cpp.
 #pragma once
 
@@ -15,7 +15,7 @@
 
 namespace trireme::comm {
 
-/// What the ranks that did nothing wrong throw when another one has failed. Never the error a user sees.
+/// Thrown by the other ranks when one rank has failed. Users never see this error.
 class PeerFailed : public Error {
  public:
   PeerFailed() : Error(ExitCode::retryable, "threads", "another rank has failed; its error is the one to read") {}
@@ -30,17 +30,19 @@ class ThreadWorld : public std::enable_shared_from_this<ThreadWorld> {
   int size() const { return size_; }
   const std::atomic<bool>& failed() const { return failed_; }
 
-  /// Ends every wait of every rank. The first error that is not null is the one error() returns.
+  /// Ends every wait of every rank. error() returns the first error that is not null.
   void fail(std::exception_ptr error);
   std::exception_ptr error() const;
 
-  /// That rank's body has returned: whoever waits for it waits in vain.
+  /// That rank's body has returned: ends the waits for it.
   void end(int world_rank);
 
-  /// The shared state of the group of these members: calls with one list and name meet in call order, rank by rank.
+  /// The shared state of the group of these members. The k-th calls of all members with the same list and name get the
+  /// same state.
   std::shared_ptr<GroupState> join(const std::vector<int>& members, const std::string& name, int world_rank);
 
-  /// All ranks have ended: forgets groups that some member never joined. They and the world keep each other alive.
+  /// Call when all ranks have ended: drops groups that some member never joined, as they and the world keep each other
+  /// alive.
   void close();
 
  private:
@@ -48,7 +50,7 @@ class ThreadWorld : public std::enable_shared_from_this<ThreadWorld> {
     std::shared_ptr<GroupState> state;
     int joined = 0;
   };
-  std::vector<std::shared_ptr<GroupState>> groups();  // that still exist; with the lock held
+  std::vector<std::shared_ptr<GroupState>> groups();  // existing ones; call with the lock held
 
   using Key = std::pair<std::vector<int>, std::string>;
 

@@ -1,6 +1,6 @@
-// How long a rank communicates, and how much of that it waits: measured at the operations themselves, on whichever
-// thread they run. Total time minus exposed time is what computation has hidden. (The difference of a step's time and
-// its parts would tell nothing: it is zero by construction.)
+// How long a rank communicates, and how much of that is exposed, that is, spent waiting. Measured at the operations
+// themselves, on whichever thread they run. Total time minus exposed time is hidden behind computation. (A step's time
+// minus its parts cannot measure this: it is zero by construction.)
 #pragma once
 
 #include <atomic>
@@ -26,7 +26,7 @@ inline CommunicationTimes operator+(const CommunicationTimes& a, const Communica
   return {a.seconds + b.seconds, a.exposed_seconds + b.exposed_seconds};
 }
 
-/// The sums of one rank, since it started.
+/// The times of one rank since it started.
 class CommunicationClock {
  public:
   /// Of the calling thread's rank; made on first use.
@@ -36,7 +36,7 @@ class CommunicationClock {
 
   CommunicationTimes read() const;
 
-  /// Adds the time it lives to one of the sums, or both, of the calling thread's rank.
+  /// Adds its lifetime to `operation` time, `exposed` time, or both, of the calling thread's rank.
   class Scope {
    public:
     Scope(bool operation, bool exposed);

@@ -14,7 +14,7 @@ namespace {
 
 using comm::Collective;
 
-/// One rank's next operation, as text, so that a difference can be shown as it is.
+/// One rank's next operation as text, so that the error can show it.
 struct Fingerprint {
   std::array<char, 248> text{};
   std::uint64_t sequence = 0;
@@ -47,7 +47,7 @@ class VerifyingGroup final : public comm::CollectiveGroup {
   }
 
  private:
-  /// Collective: every rank finds the same difference, if there is one.
+  /// Collective: all ranks find the same difference, if any.
   void compare(const std::string& operation) {
     Fingerprint mine;
     std::copy_n(operation.data(), std::min(operation.size(), mine.text.size()), mine.text.data());
@@ -68,7 +68,7 @@ class VerifyingGroup final : public comm::CollectiveGroup {
   }
 
   std::shared_ptr<ProcessGroup> inner_;
-  std::shared_ptr<ProcessGroup> channel_;  // the same ranks: not in line behind operations that run in the background
+  std::shared_ptr<ProcessGroup> channel_;  // the same ranks; does not queue behind background operations
   std::uint64_t sequence_ = 0;
 };
 

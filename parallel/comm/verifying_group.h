@@ -1,10 +1,10 @@
-// The process groups of a --verify run: before every collective the ranks compare what they are about to do (operation,
-// number in the group, dtype, count, root and call site), and a difference is an error that names both sides, before
-// anything is mixed up. Without --verify the groups compare all of that but the call site, as it costs nothing there;
-// two ranks in different layers whose tensors happen to have one size would then go unnoticed.
+// The process groups of a --verify run. Before every collective the ranks compare operation, number in the group,
+// dtype, count, root and call site. A difference is an error that names both sides, before any data is mixed up.
+// Without --verify the groups compare all of these except the call site, at no cost. They then do not notice two ranks
+// in different layers whose tensors have the same size.
 //
-// The comparison is a message of its own each time, so such a run is slow; its numbers are the same bits.
-// Read next: parallel/mesh/verify.h, the other half of --verify: equal tensors where the layout says equal.
+// Each comparison is an extra message, so such a run is slow; its results have the same bits.
+// Read next: parallel/mesh/verify.h, the other half of --verify: it compares tensors that the layout says are equal.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@
 
 namespace trireme {
 
-/// `inner` with those checks, and all of its subgroups likewise.
+/// `inner` with those checks, also in all its subgroups.
 std::shared_ptr<ProcessGroup> verifying(std::shared_ptr<ProcessGroup> inner);
 
 }  // namespace trireme

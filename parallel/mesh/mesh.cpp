@@ -14,7 +14,7 @@ DeviceMesh::DeviceMesh(std::shared_ptr<ProcessGroup> world, const MeshShape& sha
     std::vector<int> line;
     for (int i = 0; i < size(axis); ++i) line.push_back(neighbour(axis, i));
     std::shared_ptr<ProcessGroup>& group = groups_[static_cast<std::size_t>(axis)];
-    if (axis == Axis::edp || axis == Axis::data) {  // without ep or cp the same ranks as data or dp: one group for both
+    if (axis == Axis::edp || axis == Axis::data) {  // may be the same ranks as dp: then share its group
       const std::shared_ptr<ProcessGroup>& dp = groups_[static_cast<std::size_t>(Axis::dp)];
       if (size(axis) > 1 && dp->members() == line) group = dp;
     }
@@ -35,7 +35,7 @@ int DeviceMesh::neighbour(Axis axis, int coordinate) const {
   return world_rank(at(Axis::pp), data, at(Axis::tp));
 }
 
-/// "tp[pp=0,data=1]": the coordinates that all members have, so that the name is the same on each of them.
+/// "tp[pp=0,data=1]": the coordinates that all members share, so that the name is the same on all of them.
 std::string DeviceMesh::group_name(Axis axis) const {
   std::vector<Axis> shared = {Axis::pp, Axis::data, Axis::tp};
   if (axis == Axis::dp || axis == Axis::cp) shared = {Axis::pp, axis == Axis::dp ? Axis::cp : Axis::dp, Axis::tp};

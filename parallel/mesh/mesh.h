@@ -1,14 +1,14 @@
-// DeviceMesh: the ranks of a job as a grid with named axes, and a process group for every line and plane of it.
+// DeviceMesh: the ranks of a job as a grid with named axes, and a process group along every axis.
 //
-// The grid axes stand in placement order: pp outermost, tp innermost, so that tensor-parallel neighbours, which talk
-// most, get neighbouring ranks. Three more axes are other views of the same grid, and add no ranks:
+// The grid axes are ordered from pp, outermost, to tp, innermost, so that tensor-parallel neighbours, which communicate
+// most, get neighbouring ranks. Three more axes are other views of the same grid and add no ranks:
 //
 //   data  dp and cp as one axis: the ranks that hold copies of a dense weight. Its coordinate is dp * CP + cp
 //   ep    data cut into runs of ep neighbours, which hold different experts
 //   edp   the ranks of data that hold the same experts: data = edp * EP + ep
 //
-// World rank = (pp * DATA + data) * TP + tp. A mesh is passed explicitly: ranks may be threads of one process, so there
-// is no "current" mesh. Read next: parallel/mesh/placement.h (what a tensor means on an axis).
+// World rank = (pp * DATA + data) * TP + tp. A mesh is always passed explicitly: ranks may be threads of one process,
+// so there is no global "current" mesh. Read next: parallel/mesh/placement.h (what a tensor means on an axis).
 #pragma once
 
 #include <array>
@@ -33,14 +33,14 @@ struct MeshShape {
   std::array<int, grid_axes.size() + 1> sizes = {1, 1, 1, 1, 1};  ///< pp, dp, cp, tp, ep: what --mesh says
 
   int size(Axis axis) const;
-  int& at(Axis axis);  ///< to set it; not of data and edp, which follow from the others
+  int& at(Axis axis);  ///< to set a size; not of data and edp, which follow from the others
   int ranks() const { return size(Axis::pp) * size(Axis::data) * size(Axis::tp); }
   bool operator==(const MeshShape&) const = default;
 };
 
-/// "dp=2,tp=2,pp=2,cp=2,ep=4"; left-out axes are 1; "dp=auto" takes what `world` ranks leave (world 0: unknown, auto
-/// is 1). Throws ExitCode::usage for an unknown or repeated axis, a size that is not a positive number, a product that
-/// is not `world`, or ep that does not divide dp x cp.
+/// "dp=2,tp=2,pp=2,cp=2,ep=4"; omitted axes are 1; "dp=auto" uses all ranks that the other axes leave of `world` (world
+/// 0: unknown, auto is 1). Throws ExitCode::usage for an unknown or repeated axis, a size that is not a positive
+/// number, a product that is not `world`, or ep that does not divide dp x cp.
 MeshShape parse_mesh(std::string_view text, int world);
 std::string to_string(const MeshShape& shape);  ///< "dp=2,tp=2,pp=1", and cp and ep when they are not 1
 
@@ -59,8 +59,8 @@ class DeviceMesh {
   ProcessGroup& world() const { return *world_; }
   /// The ranks that differ from this one only along `axis`, ordered by that coordinate.
   ProcessGroup& group(Axis axis) const { return *groups_[static_cast<std::size_t>(axis)]; }
-  /// The first and the last rank of this rank's pp line, which share a tied embedding; null when this is neither or pp
-  /// = 1.
+  /// The first and the last rank of this rank's pipeline, which share a tied embedding; null on other ranks, and
+  /// without a pipeline.
   ProcessGroup* pipeline_ends() const { return pipeline_ends_.get(); }
 
   int world_rank(int pp, int data, int tp) const { return (pp * size(Axis::data) + data) * size(Axis::tp) + tp; }

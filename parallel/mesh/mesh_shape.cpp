@@ -1,4 +1,4 @@
-// Reading a mesh from text: "dp=2,tp=2,pp=2".
+// Parses a mesh: "dp=2,tp=2,pp=2".
 #include <charconv>
 #include <numeric>
 
@@ -34,7 +34,7 @@ int parse_size(std::string_view axis, std::string_view text) {
   return size;
 }
 
-/// Each size is small enough, but not yet their product.
+/// Each size is within the limit; this checks their product.
 void check_product(const MeshShape& shape) {
   std::int64_t ranks = 1;
   for (const Axis axis : grid_axes) {

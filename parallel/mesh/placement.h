@@ -1,6 +1,7 @@
-// Placement: what a rank's local tensor means along one mesh axis. Four kinds, so that its gradient is unambiguous:
+// Placement: what a rank's local tensor means along one mesh axis. There are four kinds, so that the gradient's meaning
+// is also defined:
 //
-//   R     replicated; each rank's gradient is partial, their sum is the gradient
+//   R     replicated; each rank's gradient is partial: the gradient is their sum
 //   I     invariant: replicated, and so is the gradient: the same on every rank
 //   P     partial: the value is the sum over the axis
 //   S(d)  sharded on dim d, in rank order, evenly
@@ -36,8 +37,8 @@ constexpr Placement S(int dim) { return {Placement::Kind::sharded, dim}; }
 
 std::string to_string(const Placement& placement);  ///< "R", "I", "P", "S(1)"
 
-/// Where the copies and shards of a parameter are. A dense one is R on all of data, which is edp x ep; an expert is
-/// S on ep. On pp a parameter lives on one stage (or, tied, on two): always I.
+/// The placements of a parameter. A dense parameter is R on data, which is edp x ep; an expert is S on ep. On pp it is
+/// always I: it lives on one stage, or, if tied, on two.
 struct Placements {
   Placement edp = placement::R;
   Placement ep = placement::R;
@@ -45,10 +46,10 @@ struct Placements {
   const Placement& on(Axis axis) const;  ///< of edp, ep and tp
 };
 
-/// The axes over which a parameter's gradient is summed: those on which it is R. edp and ep together are data.
-/// Axes of size 1 are left out.
+/// The axes over which a parameter's gradient is summed: those on which it is R. R on both edp and ep gives data.
+/// Leaves out axes of size 1.
 std::vector<Axis> gradient_axes(const Placements& placements, const DeviceMesh& mesh);
-/// The axes, of more than one rank, over which a parameter is cut: where a norm adds squares.
+/// The axes of more than one rank over which a parameter is cut: a norm sums squares over them.
 std::vector<Axis> shard_axes(const Placements& placements, const DeviceMesh& mesh);
 
 /// The part of a global tensor that this rank holds. Throws ExitCode::usage naming `what` when an extent does not

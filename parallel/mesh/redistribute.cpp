@@ -74,14 +74,14 @@ Tensor exchanged(const Tensor& x, int from, int to, ProcessGroup& group) {
   return join_pieces(received, from);
 }
 
-/// The communication that turns a value placed `from` into the same value placed `to`.
+/// Converts a value with placement `from` to placement `to`.
 Tensor move(const Tensor& x, Placement from, Placement to, ProcessGroup& group) {
   if (from.kind == Kind::partial) { return to.sharded() ? reduce_scattered(x, to.dim, group) : all_reduced(x, group); }
   if (from.sharded()) { return to.sharded() ? exchanged(x, from.dim, to.dim, group) : gathered(x, from.dim, group); }
-  return to.sharded() ? own_slice(x, to.dim, group) : x;  // replicated already: take a part, or nothing to do
+  return to.sharded() ? own_slice(x, to.dim, group) : x;  // replicated: take a slice, or do nothing
 }
 
-/// How the gradient of a tensor with that placement is placed itself.
+/// The placement of the gradient of a tensor with this placement.
 Placement placement_of_gradient(Placement value) {
   switch (value.kind) {
     case Kind::replicated:
@@ -122,8 +122,8 @@ struct Redistribute : Op {
     if (same_everywhere) require_same(x, *group, fmt::format("{} of {} -> {}", what, to_string(from), to_string(to)));
   }
   bool gathers() const { return from.sharded() && to.kind == Kind::replicated; }
-  /// Where the move is the identity, what made its input can make its output again. A gathered output is gathered once
-  /// more, so that a rank keeps its part only (Korthikanti et al. 2022, section 4.2.2).
+  /// Where the move is the identity, the producer of its input can recompute its output. A gathered output is gathered
+  /// again, so that a rank keeps only its own part (Korthikanti et al. 2022, section 4.2.2).
   bool cheap_to_repeat() const {
     if (producers.empty()) return false;
     return gathers() || (from.kind == Kind::invariant && to.kind == Kind::replicated && producers[0] != nullptr &&

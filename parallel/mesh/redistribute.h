@@ -1,5 +1,5 @@
 // redistribute: the only differentiable communication. It moves a tensor from one placement to another along one mesh
-// axis; the backward of each move follows from what the placements say of the gradient:
+// axis; the backward of each move follows from the gradient's placements:
 //
 //   move        forward          backward         used by
 //   I -> R      identity         all-reduce       input of a column-parallel linear

@@ -24,7 +24,7 @@ std::string first_difference(const Tensor& x, ProcessGroup& group, int other) {
 
 }  // namespace
 
-// Chunks are hashed apart, and then their hashes: the result does not depend on the number of threads.
+// Hashes each chunk, then the chunks' hashes: the result does not depend on the number of threads.
 std::uint64_t hash_of(const Tensor& x) {
   constexpr std::int64_t chunk = 1 << 20;  // bytes
   const Tensor dense = contiguous(x.to(Device::cpu));

@@ -1,7 +1,8 @@
-// Are tensors that a layout calls equal really equal? In a --verify run every redistribute compares the tensors that
-// its placements call the same on all ranks (R and I, and the gradients of I), bit by bit, and every step compares the
-// copies of every parameter and of the optimizer's state. A difference names the tensor, two ranks and their first
-// elements that differ: the layer where ranks part, not the loss a thousand steps later.
+// Checks that tensors that should be equal on several ranks are equal. In a --verify run every redistribute compares,
+// bit by bit, the tensors that its placements declare the same on all ranks (R and I, and the gradients of I). Every
+// step compares the copies of every parameter and of the optimizer's state. The error names the tensor, two ranks and
+// their first elements that differ. So it points to the layer where ranks diverge, not to a loss a thousand steps
+// later.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +13,12 @@
 
 namespace trireme {
 
-/// A hash of shape, dtype and elements, wherever they are: of equal tensors it is equal. By the rank's threads
-/// together, at about the speed of memory.
+/// A hash of shape, dtype and elements, on any device: equal tensors have equal hashes. Uses all threads of the rank,
+/// at about the speed of memory.
 std::uint64_t hash_of(const Tensor& x);
 
-/// Collective over `group`. Throws ExitCode::desync on all its ranks when they do not all pass the same shape, dtype
-/// and bits.
+/// Collective over `group`. Throws ExitCode::desync on all its ranks unless all pass the same shape, dtype and
+/// bits.
 void require_same(const Tensor& x, ProcessGroup& group, std::string_view what);
 
 }  // namespace trireme

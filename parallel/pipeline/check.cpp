@@ -45,7 +45,7 @@ class Checker {
     }
   }
 
-  /// The action after which nothing is kept of a micro-batch on a stage.
+  /// The action after which a stage keeps nothing of a micro-batch.
   ActionKind last_use(int stage) const {
     if (!schedule_.backward) return ActionKind::forward;
     return splits(stage) ? ActionKind::backward_weight : ActionKind::backward;
@@ -72,7 +72,7 @@ class Checker {
     }
   }
 
-  /// Whether a complete schedule has this action for every micro-batch on this stage.
+  /// True if a complete schedule has this action for every micro-batch on this stage.
   bool expected(ActionKind kind, int stage) const {
     const bool messages = schedule_.rank_count() > 1;
     const bool before = stage > 0 && messages, after = stage < schedule_.stages - 1 && messages;
@@ -103,7 +103,7 @@ class Checker {
     return text;
   }
 
-  /// Every action belongs to this rank, and none stands there twice.
+  /// Checks that every action belongs to this rank and occurs once.
   void find_positions(int rank) {
     for (int i = 0; i < static_cast<int>(list(rank).size()); ++i) {
       const Action& action = list(rank)[at(i)];
@@ -128,7 +128,7 @@ class Checker {
   /// Points 1 and 2.
   void check_stage(int stage) const {
     const int rank = schedule_.rank_of(stage);
-    for (int m = 0; m < schedule_.microbatches; ++m) {  // alone: the one kind that every stage of every schedule has
+    for (int m = 0; m < schedule_.microbatches; ++m) {  // separately: every stage of every schedule has this kind
       if (position(ActionKind::forward, stage, m) >= 0) continue;
       fail(ExitCode::internal, "pipeline check",
            "{}: rank {}, action {} (end of its list): missing forward of micro-batch {} on stage {}", schedule_.name,
@@ -143,7 +143,7 @@ class Checker {
     check_order(stage, gradient, ActionKind::send_gradient);
   }
 
-  /// `before` stands before `after` for every micro-batch, where the stage has both.
+  /// Checks that `before` comes before `after` for every micro-batch, if the stage has both.
   void check_order(int stage, ActionKind before, ActionKind after) const {
     if (!expected(before, stage) || !expected(after, stage)) return;
     const int rank = schedule_.rank_of(stage);
@@ -165,7 +165,7 @@ class Checker {
     }
   }
 
-  /// Point 2 without messages: a stage runs after the one it takes its input, or its gradient, from.
+  /// Point 2 without messages: a stage runs after the stage that makes its input, or its gradient.
   void check_chunks_of_one_rank() const {
     const auto ordered = [&](const Action& first, const Action& second) {
       if (position(first) < position(second)) return;
@@ -186,8 +186,8 @@ class Checker {
     return found;
   }
 
-  /// Point 3. Messages of one kind between two stages arrive in the order sent, so both ends must name one order.
-  /// Counts are equal: every stage has each of its messages once.
+  /// Point 3. Messages of one kind between two stages arrive in the order sent, so both ends must list the same order.
+  /// Both ends have the same number: each message occurs once.
   void check_channel(const Action& any_send) const {
     if (!expected(any_send.kind, any_send.stage)) return;
     const Action any_recv = counterpart(any_send);
@@ -218,10 +218,10 @@ class Checker {
     }
   }
 
-  // Point 4. Runs all lists at once. A rank posts its next run of messages, stays until the other end of each is
-  // posted too, then computes; when no rank can go on and one has not ended, the schedule deadlocks.
+  // Point 4. Runs all lists at once. A rank posts its next run of messages, waits until the other end of each is posted
+  // too, then computes. If no rank can go on and some rank has not ended, the schedule deadlocks.
 
-  using Posted = std::vector<int>;  ///< per rank: its actions before this index are posted or done
+  using Posted = std::vector<int>;  ///< per rank: the actions before this index are posted or done
 
   void check_deadlock() const {
     Posted posted(schedule_.ranks.size(), 0);
@@ -243,7 +243,7 @@ class Checker {
 
   bool ended(const Posted& posted, int rank) const { return posted[at(rank)] == static_cast<int>(list(rank).size()); }
 
-  /// Posts the run of messages that starts where the rank stands.
+  /// Posts the run of messages at the rank's current position.
   void post(Posted& posted, int rank) const {
     while (!ended(posted, rank) && is_message(list(rank)[at(posted[at(rank)])].kind)) ++posted[at(rank)];
   }

@@ -1,16 +1,17 @@
 // Proves a schedule before training, and computes what it costs.
 //
 // Proved, for the lists of all ranks together:
-//   1. every stage forwards every micro-batch once, and backwards it once, after its forward: in one piece, or first
-//      its input's part, then its weights';
-//   2. every computation has its messages: what it needs is received before it, what it makes is sent after it. Between
-//      stages on one rank there are none, and the list's order takes their place;
-//   3. every send meets its receive: the two ends of a channel name the micro-batches in one order;
+//   1. every stage runs the forward of every micro-batch once, then its backward once: whole, or split into the input's
+//      part and then the weights' part;
+//   2. every computation has its messages: its input is received before it, its output is sent after it. Stages on the
+//      same rank exchange no messages; there the order of the list is checked instead;
+//   3. every send meets its receive: both ends of a channel list the micro-batches in the same order;
 //   4. no deadlock, even when a send completes only once its receive is posted (rendezvous). All messages between two
 //      computations of a rank are posted together, and the next computation waits for all of them. A schedule that
 //      passes this also runs with buffered sends and with a receive that is waited for right before its computation,
 //      as the executor does;
-//   5. on every stage micro-batches go back in order, and so do the weights' parts: gradients are summed in one order.
+//   5. on every stage backwards run in the order of micro-batches, and so do the weights' parts: gradients are always
+//      summed in the same order.
 // Read next: parallel/pipeline/timeline.h, parallel/pipeline/executor.h.
 #pragma once
 
@@ -22,12 +23,12 @@
 
 namespace trireme::pipeline {
 
-/// What a proved schedule costs.
+/// The cost of a proved schedule.
 struct Proof {
   double bubble_of_ideal = 0;  ///< idle time over busy time: (P - 1) / M for gpipe and 1f1b
   double bubble_of_total = 0;  ///< idle time over total time
-  /// Per rank: the most activations it keeps at once, one for each micro-batch that a stage here has forwarded and not
-  /// yet backwarded (a split one: all of it).
+  /// Per rank: the most activations it keeps at once. A stage keeps one from a micro-batch's forward to the end of its
+  /// backward (if split, of both parts).
   std::vector<int> peak_live;
   std::vector<int> sent;      ///< messages in one step, per rank that sends them
   std::int64_t messages = 0;  ///< their sum

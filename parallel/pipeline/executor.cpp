@@ -19,10 +19,10 @@ namespace trireme::pipeline {
 
 namespace {
 
-/// Of a message to `stage`: an activation from the stage before, or a gradient from the one after.
+/// The tag of a message to `stage`: an activation from the stage before, or a gradient from the stage after.
 int tag_of(int stage, bool gradient) { return 2 * stage + (gradient ? 1 : 0); }
 
-/// Adds the seconds it lives to `sum`.
+/// Adds the seconds of its lifetime to `sum`.
 class Stopwatch {
  public:
   explicit Stopwatch(double& sum) : sum_(sum) {}
@@ -40,8 +40,8 @@ struct Message {
   Work work;
 };
 
-/// The messages of one kind, in the order of the list's receives, all from one rank. One is always posted ahead, and no
-/// more: each is a buffer.
+/// The messages of one kind, in the order of the list's receives, all from one rank. Always posts exactly one ahead,
+/// since each needs a buffer.
 class Inbox {
  public:
   Inbox(ProcessGroup& group, int from, const StageFunctions& stage, const std::vector<Action>& list, ActionKind kind)
@@ -52,7 +52,7 @@ class Inbox {
     post();
   }
 
-  /// The next message, perhaps still on its way.
+  /// The next message, which may still be on its way.
   Message take() {
     Message message = std::move(posted_);
     post();
@@ -74,8 +74,8 @@ class Inbox {
   Message posted_;
 };
 
-/// A tensor of x's shape and place on the tape that keeps none of its elements alive. What operations need of an
-/// activation they have saved themselves; backward needs no more than its place.
+/// A tensor of x's shape and place on the tape that keeps none of its elements alive. Operations have saved what they
+/// need of an activation; backward then needs only its place on the tape.
 Tensor without_elements(const Tensor& x) {
   Shape strides = x.shape();
   std::fill(strides.begin(), strides.end(), 0);
@@ -109,19 +109,19 @@ class Pass {
   }
 
  private:
-  /// A micro-batch on a stage, of which this rank keeps something.
+  /// A micro-batch on a stage for which this rank keeps data.
   struct Live {
     Message activation, gradient;
     Tensor input;               ///< a leaf that collects the gradient to send back; undefined on the first stage
     Tensor output;              ///< the activation until it is sent, then only its place on the tape
-    Tensor input_gradient;      ///< until it is sent
+    Tensor input_gradient;      ///< defined until it is sent
     DeferredGradients weights;  ///< of a split backward, between its parts
     bool computed = false;      ///< the last computation is done
   };
 
   bool is_first(int stage) const { return stage == 0; }
   bool is_last(int stage) const { return stage == schedule_.stages - 1; }
-  /// Whether neighbour stages live on this rank too, and messages are handed over.
+  /// True if neighbour stages also live on this rank, and messages are handed over directly.
   bool alone() const { return group_.size() == 1; }
 
   bool is_finished(const Live& live) const {
@@ -136,7 +136,7 @@ class Pass {
           .name = fmt::format("{} stage {} micro-batch {}", name(action.kind), action.stage, action.microbatch),
           .detail = {}};
     });
-    std::optional<watch::PhaseScope> phase;  // with what the backward's beginning makes others do
+    std::optional<watch::PhaseScope> phase;  // includes the work of the before_backward callback
     if (kind == ActionKind::backward || kind == ActionKind::backward_input || kind == ActionKind::backward_weight)
       phase.emplace(Phase::backward);
     switch (kind) {

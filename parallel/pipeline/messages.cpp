@@ -1,17 +1,17 @@
-// Where a receive has to stand.
+// Adds the messages to a schedule, and decides where each receive goes.
 //
 // A rank posts all messages between two of its computations together, and with rendezvous sends it stays there until
-// the other end of each is posted too. Usually a receive may stand right before the computation that needs it. With
-// several chunks a rank that may be too late: rank 0 stays at its send to rank 1, rank 1 at its send to rank 0 (the
-// next chunk), and each would post its receive only after the computation behind.
+// the other end of each is posted too. Usually a receive may go right before the computation that needs it. With
+// several chunks per rank that may be too late: rank 0 waits at its send to rank 1, rank 1 waits at its send to rank 0
+// (for the next chunk), and each would post its receive only after its next computation.
 //
-// Run the computations in time (timeline.h), messages taking none. A sender goes on with its next computation at some
-// time t; a receive stands before its rank's first computation that starts at t or later, or before the one that needs
-// it, whichever comes first. Then no circle is possible. Let n(r) be the time at which the computation before which
-// rank r stays would start. If r stays because its send has no receive yet, the receiver stays before a computation
-// that starts earlier than t = n(r). If r stays because what it receives is not sent, the sender has not made it, so it
-// stays before a computation that starts earlier than it is made, and the receive stands before computations that start
-// later. Either way r waits for a rank whose n is smaller: following who waits for whom never comes back.
+// So simulate the computations in time (timeline.h); messages take no time. Let t be the time at which a sender starts
+// its next computation. The receive goes before its rank's first computation that starts at t or later, or before the
+// one that needs it, whichever comes first. Then no cycle of waits is possible. Proof: let n(r) be the start time of
+// the computation that a waiting rank r would run next. If r waits because its send has no receive yet, the receiver's
+// next computation starts earlier than t = n(r). If r waits because what it receives is not sent yet, the sender has
+// not made it. So the sender's next computation starts before the message is made, and the receive goes before
+// computations that start later. Either way r waits for a rank with a smaller n, so the waits form no cycle.
 #include "parallel/pipeline/messages.h"
 
 #include <algorithm>

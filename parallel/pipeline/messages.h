@@ -5,10 +5,10 @@
 
 namespace trireme::pipeline {
 
-/// `schedule` lists computations only; afterwards every rank also sends what it makes, right after it, and receives
-/// what it needs, where sends that complete only once their receive is posted (rendezvous) cannot make ranks wait in a
-/// circle. Nothing is added between stages of one rank. Throws ExitCode::internal when the computations themselves wait
-/// in a circle.
+/// `schedule` lists computations only. Adds a send right after each computation that makes a message, and a receive for
+/// each input. Receives are placed so that there is no deadlock even if sends complete only once their receive is
+/// posted (rendezvous). Adds nothing between stages of one rank. Throws ExitCode::internal when the computations
+/// themselves form a cycle.
 void add_messages(Schedule& schedule);
 
 /// The action at the other end of a message.

@@ -72,17 +72,18 @@ class Computations {
   int stage_;
 };
 
-/// Forwards before the first backward. The first gradient reaches this rank after a forward and a backward on every
-/// later one; meanwhile it may forward a micro-batch for each of them, when there are that many.
+/// The number of forwards before the first backward. The first gradient reaches this rank after a forward and a
+/// backward on every later rank. Meanwhile this rank may forward one micro-batch for each later rank, if there are that
+/// many.
 int warm_up(int rank, int ranks, int microbatches) { return std::min(ranks - 1 - rank, microbatches); }
 
 struct Visit {
   int stage, microbatch;
 };
 
-/// Sizes of the runs in which a rank takes micro-batches through one chunk after the other: as near to P each as can
-/// be, and at least P when there are as many. The first of a run comes back to rank 0, for the next chunk, when rank 0
-/// has passed on P of the run: a shorter run would make it wait.
+/// Sizes of the runs in which a rank takes micro-batches through one chunk after the other: each as close to P as
+/// possible, and at least P if there are P micro-batches. The first micro-batch of a run returns to rank 0, for the
+/// next chunk, when rank 0 has passed on P of the run. With a shorter run rank 0 would wait.
 std::vector<int> runs(int ranks, int microbatches) {
   const int count = std::max(1, microbatches / ranks);
   std::vector<int> sizes;
@@ -141,11 +142,11 @@ Schedule zero_bubble(int ranks, int microbatches) {
     while (rank.forwarded < microbatches) {
       rank.forward();
       rank.backward_input();
-      // Rank r has r fewer micro-batches under way than the first and may keep the weights' part of as many. So the
-      // first gradients travel towards rank 0 without waiting for any weight.
+      // Rank r has r fewer micro-batches under way than rank 0, so it may keep the weights' parts of r micro-batches.
+      // So the first gradients reach rank 0 without waiting for any weights' part.
       if (rank.backwarded - rank.finished > r) rank.backward_weight();
     }
-    while (rank.backwarded < microbatches) {  // the gradients that are still to come leave gaps: weights fill them
+    while (rank.backwarded < microbatches) {  // weights' parts fill the gaps between the remaining gradients
       rank.backward_input();
       rank.backward_weight();
     }
@@ -162,7 +163,7 @@ Schedule interleaved(int ranks, int microbatches, int chunks) {
     return schedule;
   }
   Schedule schedule = make_empty(fmt::format("interleaved:{}", chunks), ranks, microbatches, chunks);
-  // Fewer micro-batches than ranks: as if there were as many, the missing ones left out.
+  // With fewer micro-batches than ranks: schedule as many as ranks, then omit the missing ones.
   const int counted = std::max(microbatches, ranks), run = runs(ranks, counted).front();
   for (int r = 0; r < ranks; ++r) {
     auto& list = schedule.ranks[static_cast<std::size_t>(r)];
@@ -171,8 +172,8 @@ Schedule interleaved(int ranks, int microbatches, int chunks) {
     };
     const std::vector<Visit> forwards = visits(r, ranks, counted, chunks, false);
     const std::vector<Visit> backwards = visits(r, ranks, counted, chunks, true);
-    // The first backward, on the last chunk, follows the forwards of a run on the chunks before it, and on rank r two
-    // more for every later rank: meanwhile an activation gets there and a gradient back.
+    // The first backward, on the last chunk, comes after the forwards of a run on all earlier chunks, plus two more
+    // forwards for every later rank: in that time an activation travels there and a gradient back.
     const std::size_t first =
         std::min(static_cast<std::size_t>(2 * (ranks - 1 - r) + (chunks - 1) * run), forwards.size());
     for (std::size_t i = 0; i < first; ++i) add(ActionKind::forward, forwards[i]);

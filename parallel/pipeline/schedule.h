@@ -1,10 +1,10 @@
 // A pipeline schedule as data: for every rank the list of what it does, in order. Generators make the lists, check.h
-// proves them before training, executor.h runs them, timeline.h draws them; none of these knows how the others work.
+// proves them before training, executor.h runs them, timeline.h draws them. Each works without knowledge of the others.
 //
 // The model is cut into stages, and stage s lives on rank s % P of the pp axis, as its chunk s / P: with one chunk a
 // rank, stage s on rank s. A batch is cut into micro-batches; one flows forward through the stages as an activation and
-// back as a gradient. On every stage micro-batches go back in the order in which they came, in every schedule, so that
-// gradients are summed in one order and all schedules give the same bits.
+// back as a gradient. In every schedule each stage runs its backwards in the order of micro-batches, so that gradients
+// are summed in the same order and all schedules give the same bits.
 // Read next: parallel/pipeline/schedule.cpp (the generators), then parallel/pipeline/check.h.
 #pragma once
 
@@ -17,9 +17,9 @@ namespace trireme::pipeline {
 
 enum class ActionKind : std::uint8_t {
   forward,
-  backward,         ///< both of the following at once
+  backward,         ///< both of the following parts at once
   backward_input,   ///< B: the gradient of the stage's input, which the stage before waits for
-  backward_weight,  ///< W: what B left of the weights' gradients (autograd/deferred.h), any time after it
+  backward_weight,  ///< W: the weights' gradients that B deferred (autograd/deferred.h), any time after it
   send_activation,  ///< to stage + 1
   recv_activation,  ///< from stage - 1
   send_gradient,    ///< of this stage's input, to stage - 1
@@ -28,7 +28,7 @@ enum class ActionKind : std::uint8_t {
 inline constexpr int action_kinds = 8;
 std::string_view name(ActionKind kind);
 inline bool is_message(ActionKind kind) { return kind >= ActionKind::send_activation; }
-/// Whether it makes the gradient that goes to the stage before.
+/// True if it makes the gradient that goes to the stage before.
 inline bool is_gradient(ActionKind kind) { return kind == ActionKind::backward || kind == ActionKind::backward_input; }
 
 struct Action {
@@ -59,27 +59,29 @@ Schedule gpipe(int ranks, int microbatches);
 /// is GPipe's, (P - 1) / M of ideal time.
 Schedule one_f_one_b(int ranks, int microbatches);
 
-/// 1F1B with `chunks` stages on every rank (Narayanan et al. 2021, section 2.2): a micro-batch passes each rank that
-/// many times, and filling the pipeline takes as much less time: a bubble of (P - 1) / (V M), for V times the messages
-/// and more activations alive. A rank takes a run of P micro-batches through one chunk, then the same run through the
-/// next. Where P does not divide M, runs are longer, up to 2 P - 1, for the same bubble: no count is refused or padded.
+/// 1F1B with `chunks` stages on every rank (Narayanan et al. 2021, section 2.2): a micro-batch passes each rank V =
+/// `chunks` times, and filling the pipeline takes 1/V of the time. The bubble is (P - 1) / (V M), for V times the
+/// messages and more activations alive. A rank takes a run of P micro-batches through one chunk, then the same run
+/// through the next. If P does not divide M, runs are longer, up to 2 P - 1, with the same bubble: every count works
+/// without padding.
 Schedule interleaved(int ranks, int microbatches, int chunks);
 
-/// ZB-H1 (Qi et al. 2023, section 2.3): 1F1B with backward split. Rank r does the weight part of a micro-batch r
-/// backwards later; it is what a rank does while it would wait at the end. With forward, input and weight parts of
-/// equal cost the bubble is a third of 1F1B's, (P - 1) / 3 M, and no rank keeps more than 1F1B's first, P
-/// micro-batches.
+/// ZB-H1 (Qi et al. 2023, section 2.3): 1F1B with backward split. Rank r delays the weight part of a micro-batch by r
+/// backwards; so weight parts fill the time in which a rank would wait at the end. With forward, input and weight parts
+/// of equal cost the bubble is a third of 1F1B's, (P - 1) / 3 M, and no rank keeps more than P micro-batches, as 1F1B's
+/// first rank does.
 Schedule zero_bubble(int ranks, int microbatches);
 
 /// Forwards only, for a validation loss or a sample.
 Schedule forward_only(int ranks, int microbatches, int chunks = 1);
 
 /// The schedule --pipeline names: gpipe, 1f1b, interleaved:V or zero-bubble. One rank has no pipeline: it runs 1f1b
-/// (gradient accumulation with one micro-batch alive) unless there are chunks to run one after the other. Throws
-/// ExitCode::usage for another name or a count under 1.
+/// (gradient accumulation with one micro-batch alive) unless it has several chunks. Throws ExitCode::usage for another
+/// name or a count under 1.
 Schedule make_schedule(std::string_view name, int ranks, int microbatches);
 
-/// Stages per rank: V of interleaved:V, 1 of every other name. Throws ExitCode::usage for what make_schedule refuses.
+/// Stages per rank: V of interleaved:V, 1 of every other name. Throws ExitCode::usage for names that make_schedule
+/// refuses.
 int chunks_per_rank(std::string_view name);
 
 }  // namespace trireme::pipeline

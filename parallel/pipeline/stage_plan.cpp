@@ -35,7 +35,8 @@ std::vector<int> parse_counts(std::string_view list) {
   }
 }
 
-/// Blocks cost the same, so giving each to the stage that is cheapest with it keeps the most expensive stage minimal.
+/// All blocks cost the same. So giving each block to the stage that is then cheapest minimises the most expensive
+/// stage.
 StagePlan plan_of_equal_blocks(int layers, int stages, const StageCosts& costs) {
   std::vector<int> counts(static_cast<std::size_t>(stages), 1);
   const auto cost_with_one_more = [&](int stage) {
@@ -53,8 +54,8 @@ StagePlan plan_of_equal_blocks(int layers, int stages, const StageCosts& costs) 
   return with_counts(counts);
 }
 
-/// Of all ways to cut a row of blocks into stages the one of least value, found by dynamic programming: the best first
-/// s + 1 stages that end before block `end` are the best s that end before some `begin`, and a stage from there.
+/// Finds the split of the blocks into stages with the least value, by dynamic programming: the best first s + 1 stages
+/// that end before block `end` are the best s stages that end before some `begin`, plus one stage from there.
 class Splits {
  public:
   Splits(int stages, const StageCosts& costs)
@@ -62,7 +63,7 @@ class Splits {
     for (std::size_t i = 0; i < layers_; ++i) before_[i + 1] = before_[i] + costs.blocks[i];
   }
 
-  /// `join`: the value of some stages together, and the cost of one more, to the value of all.
+  /// `join`: combines the value of some stages with the cost of one more stage.
   template <class Join>
   double best(const Join& join, std::vector<int>& counts) const {
     constexpr double never = std::numeric_limits<double>::infinity();
@@ -99,11 +100,12 @@ class Splits {
   std::vector<double> before_;  // cost of the blocks before each
 };
 
-/// First the least possible cost of the most expensive stage, then within it stages as much alike as can be.
+/// First minimises the cost of the most expensive stage; then, within this limit, makes the stages as equal as
+/// possible.
 StagePlan plan_of_unequal_blocks(int stages, const StageCosts& costs) {
   const Splits splits(stages, costs);
   std::vector<int> counts;
-  const double rounding = 1 + 1e-9;  // of sums taken in another order
+  const double rounding = 1 + 1e-9;  // sums may be taken in another order
   const double most =
       splits.best([](double others, double stage) { return std::max(others, stage); }, counts) * rounding;
   splits.best(

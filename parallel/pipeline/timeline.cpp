@@ -21,7 +21,7 @@ class Finished {
     gradients_ = forwards_;
   }
 
-  /// When what `action` needs from another stage is there; never: not yet.
+  /// The time at which the input of `action` from another stage is ready; never: not yet.
   int ready(const Action& action) const {
     if (action.kind == ActionKind::forward && action.stage > 0) return forwards_[index(action.stage - 1, action)];
     if (is_gradient(action.kind) && action.stage < stages_ - 1) return gradients_[index(action.stage + 1, action)];

@@ -1,5 +1,5 @@
-// A schedule in time: when each computation runs if a message takes none, and the drawing of that for --dry-run and the
-// docs. examples/pictures/schedule.h draws the same as a picture.
+// A schedule in time: when each computation runs if messages take no time, and a text drawing of this for --dry-run and
+// the docs. examples/pictures/schedule.h draws the same as a picture.
 #pragma once
 
 #include <string>
@@ -9,11 +9,12 @@
 
 namespace trireme::pipeline {
 
-/// Units of time of a stage's computations. A backward takes input + weight: two products for each one of forward.
+/// Units of time of a stage's computations. A backward takes input + weight: two matrix products for each one of
+/// forward.
 struct Costs {
   int forward = 1, input = 1, weight = 1;
   int of(ActionKind kind) const;  ///< 0 for a message
-  /// Of a micro-batch on a stage, all together.
+  /// The total of a micro-batch on a stage.
   int sum(bool backward) const { return forward + (backward ? input + weight : 0); }
 };
 
@@ -22,11 +23,11 @@ struct Interval {
   int start = 0, end = 0;
 };
 
-/// The computations of every rank, in order. Each runs after the one before it on its rank and the one its message
-/// comes from. The schedule must pass check(), or the lists may end early, at what waits forever.
+/// The computations of every rank, in order. Each runs after the previous one on its rank and after the one that makes
+/// its input. The schedule must pass check(); otherwise the lists may end early, at a computation that waits forever.
 std::vector<std::vector<Interval>> simulate(const Schedule& schedule, const Costs& costs = {});
 
-/// The first line of render(): name, sizes, bubble. "4 micro-batches" and "rank" counts as a reader expects them.
+/// The first line of render(): name, sizes, bubble.
 std::string headline(const Schedule& schedule, const Costs& costs = {});
 /// Peak live activations and messages of every rank: two lines.
 std::string figures(const Schedule& schedule);

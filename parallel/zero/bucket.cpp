@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::int64_t alignment = 16;  // elements: a piece is a whole number of 64-byte lines of f32
 
-/// What the parameters of one bucket have in common.
+/// The properties that all parameters of a bucket share.
 struct Kind {
   const nn::Unit* unit = nullptr;
   std::vector<Axis> axes;

@@ -1,9 +1,9 @@
-// ZeroBucket: parameters whose shards travel together, and how they are laid out for the journey.
+// ZeroBucket: parameters whose shards are communicated together, and the layout of the communicated buffers.
 //
-// Shards stay rectangles of their parameters. Only for a collective are they packed: a *piece* is a flat tensor with
-// one rank's shards behind each other, and `pieces` [n, piece] is the piece of every rank, what reduce-scatter takes
-// and all-gather gives. Both need equal pieces, so every piece is as long as the longest; what is left at its end is
-// never unpacked.
+// Shards stay rectangles of their parameters. They are packed only for a collective: a *piece* is a flat tensor with
+// one rank's shards one after the other. `pieces` [n, piece] holds the pieces of all ranks: the input of
+// reduce-scatter, the output of all-gather. Both need pieces of equal length, so shorter pieces are padded; the padding
+// is never unpacked.
 //
 //   parameter a [5, 2], b [3] on 2 ranks:   rank 0: a[0:3] b[0:2]   6 + 2 elements
 //                                           rank 1: a[3:5] b[2:3]   4 + 1, and 3 of padding
@@ -19,22 +19,22 @@
 
 namespace trireme {
 
-/// What is hashed between updates, of that which no other rank has: nothing; weights, or the masters that they are made
-/// from; or moments too (parallel/zero/seals.h).
+/// Which data that no other rank holds is hashed between updates: nothing; weights, or the masters they are made from;
+/// or moments too (parallel/zero/seals.h).
 enum class Seal : std::uint8_t { nothing, weights, all };
 
 struct ZeroOptions {
-  /// 1: optimizer state is sharded; 2: gradients too; 3: and parameters. 0: nothing (make_data_parallel() only)
+  /// 1: optimizer state is sharded; 2: gradients too; 3: parameters too. 0: nothing (make_data_parallel() only)
   int stage = 1;
   int prefetch = 1;                           ///< stage 3: units gathered ahead of the one in use
   std::int64_t resident_bytes = 100'000;      ///< stage 3: smaller parameters stay whole
   Seal seal = Seal::nothing;                  ///< stage 1 on
-  int shard_ranks = 0;                        ///< shard within this many neighbours of data, copy across; 0: all
+  int shard_ranks = 0;                        ///< shard over groups of this many neighbours of data; 0: over all
   std::int64_t bucket_bytes = 25LL << 20;     ///< of f32 gradients in a bucket
-  std::int64_t gathering_bytes = 32LL << 20;  ///< stages 1 and 2: of updated weights on their way at once
+  std::int64_t gathering_bytes = 32LL << 20;  ///< stages 1 and 2: most bytes of weights being gathered at once
 };
 
-/// The groups of hybrid sharding: runs of neighbours within data, and the ranks at one place of each run.
+/// The groups of hybrid sharding: runs of neighbours within data, and the ranks at the same place of each run.
 struct ZeroGroups {
   std::shared_ptr<ProcessGroup> within, across;  // null: shard over all of data
 };
@@ -43,14 +43,14 @@ ZeroGroups make_zero_groups(const DeviceMesh& mesh, int shard_ranks);
 
 struct ZeroBucket {
   const nn::Unit* unit = nullptr;    ///< null: of no unit
-  int chunk = 0;                     ///< of the model, which one backward goes through: nn::Unit::chunk
-  bool paged = false;                ///< stage 3: whole only while the unit is used
+  int chunk = 0;                     ///< the part of the model that one backward runs through: nn::Unit::chunk
+  bool paged = false;                ///< stage 3: parameters are whole only while the unit is used
   bool sum_over_tp = false;          ///< gradients are summed over tp as well
-  ProcessGroup* group = nullptr;     ///< the ranks with the shards; null: this one alone has all
+  ProcessGroup* group = nullptr;     ///< the ranks with the shards; null: this rank has all
   ProcessGroup* replicas = nullptr;  ///< the ranks with copies of this rank's shards; null: none
   DType dtype = DType::f32;          ///< of the parameters
   optim::ShardList shards;
-  std::vector<std::size_t> places;  ///< of the shards in the list of all
+  std::vector<std::size_t> places;  ///< of the shards in the list of all shards
   std::int64_t piece = 0;           ///< elements
 
   Device device() const { return shards.front()->parameter->local.device(); }
@@ -68,8 +68,8 @@ struct ZeroBucket {
   std::vector<std::vector<std::int64_t>> offsets;  // [rank][shard], in a piece
 };
 
-/// The buckets of a model in the order in which backward completes their gradients: the reverse of creation. `shards`
-/// gets every parameter's, in the order of `parameters`. A bucket is of one unit and one set of axes.
+/// The buckets of a model in the order in which backward completes their gradients: the reverse of creation. Fills
+/// `shards` with every parameter's shard, in the order of `parameters`. A bucket has one unit and one set of axes.
 std::vector<ZeroBucket> make_zero_buckets(const nn::ParameterList& parameters, const nn::Units& units,
                                           const DeviceMesh& mesh, const ZeroGroups& groups, const ZeroOptions& options,
                                           optim::ShardList& shards);

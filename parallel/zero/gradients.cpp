@@ -11,14 +11,15 @@ namespace trireme {
 namespace {
 
 constexpr std::int64_t alignment = 16;  // elements: each gradient starts on a 64-byte line
-// Buckets: each is a packed copy of its gradients. It also says when a sum over copies is launched: see gradients.h.
+// Number of buckets; each is a packed copy of its gradients. Also decides when a sum over copies is launched: see
+// gradients.h.
 constexpr std::size_t most_on_the_way = 2;
 
 std::int64_t padded(std::int64_t count) { return (count + alignment - 1) / alignment * alignment; }
 
 double seconds(std::chrono::steady_clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
 
-/// Elements of a bucket's full-size gradient; its piece must fit, which stage 1 puts there.
+/// Elements of a bucket's full-size gradient. The piece must fit into it: stage 1 stores it there.
 std::int64_t full_count(const ZeroBucket& bucket) {
   std::int64_t count = 0;
   for (const optim::ShardPtr& shard : bucket.shards) count += padded(shard->parameter->local.count());
@@ -72,8 +73,8 @@ std::vector<Tensor> ZeroGradients::views(std::size_t b, const Tensor& full) cons
 
 bool ZeroGradients::sent_this_round(std::size_t b) { return place_in_round_[b] < rounds_[buckets_[b].chunk].sent; }
 
-// Gives the bucket's parameters zero gradients to add to. Sends nothing: the operation that asks may hold other
-// buckets' gradients, to which it has yet to add.
+// Gives the bucket's parameters zero gradients to add to. Must not send: the calling operation may still have to add to
+// other buckets' gradients.
 void ZeroGradients::start_filling(std::size_t b) {
   require(sending_ || !each_microbatch_, "zero",
           "{}: the gradient of {} is sharded; there is no whole one between steps, and a step begins with zero()",
@@ -158,7 +159,7 @@ void ZeroGradients::send(std::size_t b) {
   }
   sent_.push_back(std::move(sent));
   packed = {};
-  // A bucket without a group, alike on all ranks, has nothing to wait for.
+  // A bucket without a group (the same on all ranks) has nothing to wait for.
   while (!sent_.empty() && (sent_.size() > most_on_the_way || buckets_[sent_.front().bucket].group == nullptr))
     receive_first();
 }
@@ -196,7 +197,8 @@ void ZeroGradients::sum_over_copies(std::size_t b) {
   if (sending_) ++report_.copies_overlapped;
 }
 
-/// Counts the time of the sums over copies that have ended, or of all. Launches nothing: done() depends on timing.
+/// Adds up the time of the sums over copies that have ended, or, with `wait`, of all. Must not launch anything: done()
+/// depends on timing.
 void ZeroGradients::note_summed(bool wait) {
   while (!over_copies_.empty() && (wait || over_copies_.front().work.done())) {
     OverCopies first = std::move(over_copies_.front());

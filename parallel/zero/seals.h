@@ -1,9 +1,9 @@
-// ZeroSeals: hashes over what no other rank has a copy of.
+// ZeroSeals: hashes of data that no other rank holds.
 //
-// Copies of a weight can be compared with one another (parallel/verify.h). A shard cannot: what a bit of memory that
-// fell over does to it, its owner passes on to everybody, and all ranks agree on the wrong weight. But between two
-// updates nobody writes to a shard and to its part of the optimizer's state: their hash is taken right after an update,
-// while they are in the cache, and again right before the next one. What differs was changed by the machine.
+// Copies of a weight can be compared with one another (parallel/verify.h). A shard has no copy: if a bit flips in
+// memory, its owner sends the wrong weight to all ranks, and all agree on it. But between two updates nothing writes to
+// a shard or to its part of the optimizer's state. So they are hashed right after an update, while they are in the
+// cache, and again right before the next. If the hashes differ, the hardware changed the data.
 // Read next: parallel/zero/weights.cpp, which calls this around every update.
 #pragma once
 
@@ -17,17 +17,18 @@ namespace trireme {
 
 class ZeroSeals {
  public:
-  /// `shards` in the order of their places, and what of the optimizer's state of them is to be sealed: what of it is in
-  /// host memory.
+  /// `shards` in the order of their places; `state`: the optimizer's state to seal. Seals only tensors in host
+  /// memory.
   void watch(const optim::ShardList& shards, const std::vector<optim::StateTensor>& state);
   bool watching() const { return !sealed_.empty(); }
 
-  /// After the update of the shard of this place. `weights`: what its owner will go on from; undefined: the master,
-  /// which is part of the state.
+  /// Call after the update of the shard at this place. `weights`: the values its owner continues from; undefined: the
+  /// master, which is part of the state.
   void close(std::size_t place, const Tensor& weights);
-  /// Before the next. Throws ExitCode::retryable naming the tensor; nothing when it was not closed.
+  /// Call before the next update. Throws ExitCode::retryable naming the tensor if it changed. Does nothing if it was
+  /// not closed.
   void check(std::size_t place, const Tensor& weights) const;
-  /// Everything may have been written to: as when a checkpoint was loaded.
+  /// Call after anything was written to, such as by loading a checkpoint.
   void open();
 
  private:

@@ -60,7 +60,7 @@ void ZeroWeights::complete(std::size_t b) {
 void ZeroWeights::let_go(std::size_t b) {
   State& state = states_[b];
   if (!buckets_[b].paged) return;
-  state.arrival = {};  // waits: its collective has to take place on every rank
+  state.arrival = {};  // waits: its collective must run on every rank
   state.pieces = {};
   if (!state.gathered) return;
   for (const optim::ShardPtr& shard : buckets_[b].shards) shard->parameter->local.release_elements();
@@ -77,8 +77,8 @@ void ZeroWeights::settle() {
   }
 }
 
-// The shards' tensors, dense: paged ones and those of one rank are where they stay; others are copied into the piece
-// that will be gathered. A bf16 weight is written without being read, its master being here.
+// The shards' tensors are dense here. Paged ones, and those of one rank, are updated in place; others in the piece that
+// will be gathered. A 16-bit weight is only written, not read, as its f32 master is here.
 void ZeroWeights::update_bucket(std::size_t b, optim::Optimizer& optimizer, const Tensor& gradients, double lr,
                                 double gradient_scale) {
   const ZeroBucket& bucket = buckets_[b];
@@ -97,7 +97,7 @@ void ZeroWeights::update_bucket(std::size_t b, optim::Optimizer& optimizer, cons
     }
     shard.gradient = bucket.in_piece(gradients, i);
   }
-  const auto sealed = [&](std::size_t i) {  // in f32 and where weights have pages of their own; elsewhere the master
+  const auto sealed = [&](std::size_t i) {  // of f32 or paged weights; otherwise the master is sealed
     return bucket.dtype == DType::f32 || bucket.paged ? bucket.shards[i]->weights : Tensor();
   };
   for (std::size_t i = 0; seals_.watching() && i < bucket.shards.size(); ++i) seals_.check(bucket.places[i], sealed(i));
@@ -115,7 +115,7 @@ void ZeroWeights::update(optim::Optimizer& optimizer, const ZeroGradients& gradi
   optimizer.begin_step();
   std::deque<std::size_t> sent;
   std::int64_t bytes = 0;
-  for (std::size_t b = buckets_.size(); b-- > 0;) {  // in the order of the next forward
+  for (std::size_t b = buckets_.size(); b-- > 0;) {  // in forward order
     update_bucket(b, optimizer, gradients.piece(b), lr, gradient_scale);
     if (buckets_[b].group == nullptr || buckets_[b].paged) continue;
     gather(b);
@@ -126,7 +126,7 @@ void ZeroWeights::update(optim::Optimizer& optimizer, const ZeroGradients& gradi
       complete(sent.front());
     }
   }
-  for (const std::size_t b : sent) {  // nobody says when parameters of no unit are used
+  for (const std::size_t b : sent) {  // nothing announces the use of parameters without a unit
     if (buckets_[b].unit == nullptr) complete(b);
   }
 }

@@ -1,16 +1,16 @@
-// Zero: redundant copies of optimizer state, gradients and parameters are given up, step by step (Rajbhandari et al.
-// 2020, "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models").
+// Zero: removes redundant copies of optimizer state, gradients and parameters, stage by stage (Rajbhandari et al. 2020,
+// "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models").
 //
 // The ranks along which a parameter's gradient is summed all hold the same parameter: data for a dense one, edp for an
-// expert. With ZeRO each of them owns one shard of it, and updates only that. With bf16 parameters (2 bytes), f32
+// expert. With ZeRO each of them owns one shard of it, and updates only this shard. With bf16 parameters (2 bytes), f32
 // gradients (4) and AdamW's f32 master, m and v (12), over N ranks, bytes per parameter are
 //
 //   stage 0  18        GradSync
 //   stage 1  6 + 12/N  optimizer state sharded
 //   stage 2  2 + 16/N  gradients too: reduce-scattered bucket by bucket
-//   stage 3  18/N      and parameters, which are gathered while they are used
+//   stage 3  18/N      parameters too: gathered while they are used
 //
-// A model knows nothing of this. Zero takes the place of GradSync and of the loop over the optimizer, both behind
+// Models are independent of this. Zero replaces GradSync and the loop over the optimizer, behind the same interface,
 // DataParallel (parallel/data_parallel.h):
 //
 //   Zero zero(model.parameters(), model.units(), mesh, {.stage = 2});
@@ -19,7 +19,7 @@
 //   zero.zero(); ... backward, with last_microbatch() before the last ...; zero.finish();
 //   zero.update(*optimizer, lr, optim::clip_factor(zero.gradient_norm(), 1.0));
 //
-// On one rank nothing is cut and nothing sent. Read next: parallel/zero/bucket.h.
+// On one rank nothing is cut or sent. Read next: parallel/zero/bucket.h.
 #pragma once
 
 #include "parallel/data_parallel.h"
@@ -47,7 +47,7 @@ class Zero : public DataParallel {
   void update(optim::Optimizer& optimizer, double lr, double gradient_scale) override {
     weights_.update(optimizer, gradients_, lr, gradient_scale);
   }
-  /// Waits for parameters that are on their way; with stage 3, empties the gathered ones.
+  /// Waits for parameters being gathered; with stage 3, frees the gathered ones.
   void settle() { weights_.settle(); }
 
   void check_seals() override { weights_.check_seals(); }  ///< with ZeroOptions::seal

@@ -27,7 +27,7 @@ namespace watch {
 namespace {
 
 thread_local std::shared_ptr<Beacon> of_this_rank;
-// The same, for as long as there is anything to tell: when MPI goes down, at exit, the one above is already destroyed.
+// The same beacon as a raw pointer: when MPI is finalised at exit, the shared_ptr above is already destroyed.
 thread_local Beacon* mine = nullptr;
 
 std::int64_t now() {
@@ -74,11 +74,11 @@ void Beacon::show_waits() {
   {
     const std::scoped_lock lock(mutex_);
     for (const Wait* wait : waits_) {
-      waiting.record = wait->number_;  // of several, the last begun
+      waiting.record = wait->number_;  // if there are several, the one begun last
       for (const int rank : wait->missing_(wait->context_)) waiting.add(rank);
     }
   }
-  waiting.blocked = blocked_ > 0;  // perhaps for a communication thread that does not wait itself
+  waiting.blocked = blocked_ > 0;  // possibly for a communication thread that is not waiting
   page_.waiting.write(waiting);
   page_.looks.fetch_add(1, std::memory_order_relaxed);
 }
@@ -92,7 +92,7 @@ Blocked::Blocked() : beacon_(mine) {
 Blocked::~Blocked() {
   if (beacon_ == nullptr) return;
   beacon_->blocked_nanoseconds_ += std::chrono::nanoseconds(Clock::now() - start_).count();
-  Heartbeat::beat();  // first: who sees it no longer blocked must see that it has moved
+  Heartbeat::beat();  // first: a reader that sees it unblocked must also see this beat
   --beacon_->blocked_;
 }
 
@@ -108,7 +108,7 @@ PhaseScope::PhaseScope(Phase phase) : beacon_(mine), phase_(static_cast<int>(pha
 PhaseScope::~PhaseScope() {
   if (beacon_ == nullptr) return;
   Heartbeat::beat();
-  // What other ranks were waited for does not count, and is taken from the phases around this one as well.
+  // Time spent waiting for other ranks does not count. It is subtracted from the enclosing phases too.
   const std::int64_t all = std::chrono::nanoseconds(Clock::now() - start_).count();
   const std::int64_t own = all - (beacon_->blocked_nanoseconds_ - blocked_before_);
   beacon_->times_.seconds[static_cast<std::size_t>(phase_)] += static_cast<float>(1e-9 * static_cast<double>(own));
@@ -147,7 +147,7 @@ void Wait::lasts() {
 
 Wait::~Wait() {
   if (beacon_ == nullptr) return;
-  Heartbeat::beat();  // before it no longer waits, as in ~Blocked
+  Heartbeat::beat();  // before the wait is removed, as in ~Blocked
   const std::scoped_lock lock(beacon_->mutex_);
   beacon_->waits_.remove(this);
 }

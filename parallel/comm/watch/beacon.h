@@ -1,10 +1,11 @@
-// A rank's end of its page: what writes there. Every thread that works for a rank has its beacon, so groups, layers and
-// loops tell what they do without being handed anything; a thread without one tells nobody, at the cost of a test.
+// Beacon: writes a rank's page. It is thread-local: every thread that works for a rank has the rank's beacon, so
+// groups, layers and loops report what they do without an extra argument. On a thread without a beacon reporting costs
+// one test.
 //
 //   const PhaseScope phase(Phase::forward);                      // until it goes out of scope
 //   const Recording record(group, Record::What::recv, ...);      // an operation, from its begin to its end
 //   const auto missing = [&] { return std::vector<int>{peer}; }; // world ranks
-//   Wait wait(record, missing); ... wait.lasts();                // from now on others see for whom this rank waits
+//   Wait wait(record, missing); ... wait.lasts();                // from now on others see whom this rank waits for
 //
 // Read next: parallel/comm/watch/watchdog.h, which reads all ranks' pages.
 #pragma once
@@ -23,7 +24,7 @@ class Wait;
 
 class Beacon {
  public:
-  /// For `rank` of the board, on the calling thread, whose number in the system the page then shows.
+  /// For `rank` of the board, on the calling thread; the page then shows this thread's system id.
   Beacon(std::shared_ptr<Board> board, int rank);
   ~Beacon();
   Beacon(const Beacon&) = delete;
@@ -38,13 +39,13 @@ class Beacon {
   int rank() const { return rank_; }
   RankPage& page() const { return page_; }
 
-  /// `work`: ranks of one number do the same, so that one that is slower than the others is worth naming.
+  /// `work`: ranks with the same number do the same work, so one that is slower than the others is worth naming.
   void set_place(std::string_view place, int work);
-  /// The step before, if any, is over: its times go to the page.
+  /// Begins a step, and writes the times of the previous one to the page.
   void begin_step(std::int64_t step);
   void set_state(State state) { page_.state = state; }
 
-  /// By the watchdog of this process: writes for whom this rank waits now.
+  /// For the watchdog of this process: writes to the page whom this rank waits for now.
   void show_waits();
 
  private:
@@ -59,12 +60,12 @@ class Beacon {
   std::list<const Wait*> waits_;
   Waiting shown_;
   std::atomic<int> blocked_{0};
-  // Of the rank's own thread:
+  // Used by the rank's own thread only:
   std::int64_t blocked_nanoseconds_ = 0;
   StepTimes times_;
 };
 
-/// The rank's own thread waits for other ranks, or for a communication thread that does, as long as this lives.
+/// While this lives, the rank's own thread waits for other ranks, or for a communication thread that does.
 class Blocked {
  public:
   Blocked();
@@ -77,7 +78,7 @@ class Blocked {
   Clock::time_point start_{};
 };
 
-/// The rank's own thread is in this phase. The innermost counts.
+/// While this lives, the rank's own thread is in this phase. The innermost phase counts.
 class PhaseScope {
  public:
   explicit PhaseScope(Phase phase);
@@ -109,7 +110,7 @@ class Recording {
   Record record_;
 };
 
-/// Of an operation that waits for other ranks. Costs nothing until lasts() is called: most waits are over before.
+/// An operation's wait for other ranks. Costs nothing until lasts() is called: most waits end before that.
 class Wait {
  public:
   /// `missing()`: the world ranks it waits for now; called from the watchdog's thread. It must outlive the wait.
@@ -130,7 +131,7 @@ class Wait {
   std::uint64_t number_;
   const void* context_;
   std::vector<int> (*missing_)(const void*);
-  Beacon* beacon_ = nullptr;  // once it lasts
+  Beacon* beacon_ = nullptr;  // set by lasts()
 };
 
 }  // namespace trireme::watch

@@ -6,7 +6,7 @@
 namespace trireme::watch {
 namespace {
 
-/// Its own thread waits, but for no other rank: for a communication thread, or to be let run.
+/// Its own thread is blocked but waits for no other rank: it waits for a communication thread, or for a processor.
 bool waits_for_itself(const RankSigns& r) { return r.blocked && !r.ended && r.waits_for.empty() && !r.more; }
 
 bool is_lost(const RankSigns& r, double timeout) {
@@ -17,7 +17,7 @@ bool is_lost(const RankSigns& r, double timeout) {
   return !r.blocked && (r.quiet >= timeout || r.beatless >= longest_without_beat * timeout);
 }
 
-/// Everyone the waiter waits for, directly or through ranks that wait themselves.
+/// All ranks the waiter waits for, directly or through other waiting ranks.
 std::set<int> reached_from(int waiter, const std::vector<RankSigns>& ranks) {
   std::set<int> reached;
   std::vector<int> next = {waiter};
@@ -59,7 +59,7 @@ Verdict judge(int waiter, const std::vector<RankSigns>& ranks, double timeout) {
   if (!unseen.empty() || more)
     return self.quiet >= patience_with_unseen * timeout ? Verdict{Outcome::unseen, unseen} : Verdict{};
   if (!self.blocked) return {};  // only a helper thread waits: its rank works
-  if (self.ended) return {};     // it needs the others for nothing but to leave together
+  if (self.ended) return {};     // it only waits to leave together with the others
   reached.insert(waiter);
   const bool together = std::all_of(reached.begin(), reached.end(), [&](int rank) {
     return ranks[static_cast<std::size_t>(rank)].operation == self.operation;

@@ -5,7 +5,7 @@
 namespace trireme::watch {
 namespace {
 
-/// A number for an operation: the same on every rank that is in it.
+/// A number for an operation: equal on all ranks that are in it.
 std::uint64_t operation_number(const std::optional<Record>& record) {
   if (!record) return 0;
   const std::uint64_t group = std::hash<std::string_view>()(record->group.view());
@@ -30,7 +30,8 @@ void Observer::look(double seconds) {
 }
 
 void Observer::look_at(const RankPage& page, Seen& seen, RankSigns& signs, double seconds) const {
-  // For whom it waits is read before its heartbeats, and written after them: a rank whose wait is just over has beaten.
+  // Read its waits before its heartbeats; the rank writes them in the opposite order. So a rank whose wait has just
+  // ended shows a new heartbeat.
   bool arrived = false;
   if (const auto waiting = page.waiting.read()) {
     std::vector<int> ranks = waiting->record == 0 ? std::vector<int>() : waiting->list();
@@ -45,17 +46,18 @@ void Observer::look_at(const RankPage& page, Seen& seen, RankSigns& signs, doubl
   count(signs.beatless, beats != std::exchange(seen.beats, beats));
   count(signs.quiet, signs.beatless == 0 || arrived);
   count(signs.deaf, looks != std::exchange(seen.looks, looks));
-  // A process that is seldom let run may still show a wait that is over.
+  // A process that seldom gets a processor may still show a wait that has ended.
   seen.refreshed = signs.quiet == 0 ? 0 : seen.refreshed + (signs.deaf == 0 ? 1 : 0);
   signs.confirmed = seen.refreshed >= 3;
   if (signs.quiet < ask_after && signs.deaf < ask_after)
     seen.asked = false;
   else if (lives(page, seen, signs)) {
     signs.deaf = 0;
-    // A rank that waits runs too, looking whether the others have come; when all have, it only needs to be let run.
+    // A waiting rank also runs, to check whether the others have come, so for it running is no sign of life. But if all
+    // have come, it only needs a processor.
     if (!signs.blocked || signs.waits_for.empty()) signs.quiet = 0;
   }
-  const State state = page.state;  // after the question: a process that ends says so before
+  const State state = page.state;  // read after asking the system: an ending process sets it before it goes
   signs.ended = state == State::ended;
   signs.failed = state == State::failed;
   if (state == State::absent) signs.quiet = signs.beatless = signs.deaf = 0;

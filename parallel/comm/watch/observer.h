@@ -1,9 +1,9 @@
-// Looks at all ranks' pages again and again, and keeps for each how long it has shown no sign of life.
+// Observer: looks at all ranks' pages periodically, and tracks for each rank how long it has shown no sign of life.
 //
-// Time is what the observer has seen pass: the time between two looks, but never more than `longest_gap`. On a machine
-// so busy that the observer itself seldom runs, or when the whole job was stopped for a while (Ctrl-Z, a laptop's lid),
-// no rank is blamed for a silence nobody listened to. A rank that gives no heartbeat is asked for at the system: one
-// that runs, waits for a processor or for a disk, or has had processor time since the look before, lives.
+// It counts the time between two looks, but at most `longest_gap`. So no rank is blamed for silence while the observer
+// itself did not run: on a very busy machine, or when the whole job was stopped (Ctrl-Z, a laptop's lid). For a rank
+// without heartbeats it asks the system: a rank is alive if it runs, waits for a processor or a disk, or has had
+// processor time since the previous look.
 // Read next: parallel/comm/watch/judge.h.
 #pragma once
 
@@ -24,7 +24,7 @@ class Observer {
 
   explicit Observer(std::shared_ptr<const Board> board, Ask ask = vital_signs);
 
-  /// `seconds` have passed since the look before.
+  /// `seconds`: since the previous look.
   void look(double seconds);
   const std::vector<RankSigns>& signs() const { return signs_; }
   /// What the system last said of a rank; '?' when it was not asked.

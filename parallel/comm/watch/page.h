@@ -1,7 +1,7 @@
-// What a rank shows the others: where it is, that it lives, what it waits for, its last operations and the times of its
-// last steps. A page lies in memory that the ranks of a node share, so that it can be read also when its rank is
-// stopped or dead. The rank's own process writes it (beacon.h); everyone may read it at any time, and nobody ever waits
-// for it.
+// What a rank shows the others: its place in the program, heartbeats, what it waits for, its last operations and the
+// times of its last steps. A page lies in memory that the ranks of a node share, so that it is readable even if its
+// rank is stopped or dead. Only the rank's own process writes it (beacon.h); everyone may read it at any time without
+// waiting.
 // Read next: parallel/comm/watch/beacon.h.
 #pragma once
 
@@ -28,25 +28,25 @@ struct Record {
   int peer = 0, tag = 0;        ///< of a message; peer is a world rank
   What what = What::collective;
   std::int8_t phase = -1;         ///< Phase; -1: none
-  FixedText<40> group{}, site{};  ///< its group's name, and what the program was doing (call_site.h)
+  FixedText<40> group{}, site{};  ///< name of its group; what the program was doing (call_site.h)
 };
 /// "all_reduce(sum of 64 f32) #119 of group 'dp[pp=0]'", "recv(64 f32, tag 3) from rank 2 in group 'pp[...]'".
 std::string to_string(const Record& record);
 
-/// For whom a rank waits, if it does.
+/// Whom a rank waits for, if it waits.
 struct Waiting {
   static constexpr int most_ranks = 512;
 
   std::uint64_t record = 0;  ///< the operation it waits in (Record::number); 0: none
   bool blocked = false;      ///< the rank's own thread waits; otherwise only one of its communication threads
-  bool more = false;         ///< also for ranks of a higher number than can be shown
+  bool more = false;         ///< it also waits for ranks from most_ranks up
   std::array<std::uint64_t, most_ranks / 64> ranks{};  ///< a bit for each world rank it waits for
 
   void add(int rank);
   std::vector<int> list() const;
 };
 
-/// Seconds that a rank itself has worked in each phase of a step, waiting for other ranks left out.
+/// Seconds that a rank itself worked in each phase of a step, without waiting for other ranks.
 struct StepTimes {
   std::int64_t step = -1;
   std::array<float, phases> seconds{};
@@ -58,13 +58,13 @@ struct RankPage {
   static constexpr int records = 200, steps = 16;
 
   alignas(64) Heartbeat::Counter beats{0};
-  alignas(64) std::atomic<std::uint64_t> looks{0};  ///< of the process's watchdog: grows while the process runs
+  alignas(64) std::atomic<std::uint64_t> looks{0};  ///< of the process's watchdog: increases while the process runs
   std::atomic<State> state{State::absent};
-  std::atomic<std::int64_t> process{0}, thread{0};  ///< numbers of the system, for vital_signs.h
-  std::atomic<std::uint64_t> process_space{0};      ///< in which those numbers mean something
+  std::atomic<std::int64_t> process{0}, thread{0};  ///< system ids, for vital_signs.h
+  std::atomic<std::uint64_t> process_space{0};      ///< the pid namespace of those ids
   std::atomic<std::int64_t> step{-1};
   std::atomic<int> phase{-1};      ///< Phase; -1: none
-  std::atomic<int> work{0};        ///< ranks of one `work` do the same, so their times can be compared
+  std::atomic<int> work{0};        ///< ranks with equal `work` do the same: their times are comparable
   SeqLocked<FixedText<64>> place;  ///< "rank 5 (dp=0,tp=1,pp=1)"
   SeqLocked<FixedText<40>> site;   ///< CallSite::current()
   SeqLocked<Waiting> waiting;
@@ -72,12 +72,12 @@ struct RankPage {
   std::array<SeqLocked<Record>, records> ring;
   std::array<SeqLocked<StepTimes>, steps> times;
 
-  /// The records that are there, oldest first.
+  /// The records still in the ring, oldest first.
   std::vector<Record> history() const;
   std::optional<Record> record(std::uint64_t number) const;  ///< unless it has been overwritten
 };
 
-/// The pages of all ranks that can be seen from here.
+/// The pages of all ranks that are visible from here.
 class Board {
  public:
   /// In memory of this process, for ranks that are its threads.

@@ -1,5 +1,5 @@
-// What a rank does within a step, and between steps: the words of the table of times, and of messages about a rank that
-// is late. Read next: train/timer.h (times by phase), parallel/comm/watch/beacon.h (the phase that others see).
+// What a rank does within a step, and between steps. These names appear in the table of times and in messages about
+// late ranks. Read next: train/timer.h (times by phase), parallel/comm/watch/beacon.h (the phase that others see).
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@ namespace trireme {
 enum class Phase : std::uint8_t { data, forward, backward, communication, optimizer, evaluation, sampling, saving };
 inline constexpr int phases = 8;
 std::string_view name(Phase phase);
-/// Whether a phase is part of training steps; the others come between them.
+/// True if a phase is part of training steps; the other phases come between steps.
 inline bool in_step(Phase phase) { return phase < Phase::evaluation; }
 
 using PhaseSeconds = std::array<double, phases>;

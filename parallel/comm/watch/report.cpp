@@ -20,7 +20,7 @@ std::string seconds_ago(std::int64_t then) {
 
 std::string phase_name(int phase) { return phase < 0 ? "no phase" : std::string(name(static_cast<Phase>(phase))); }
 
-/// "step 12", or what a page says that is at none.
+/// "step 12", or "before the first step".
 std::string step_name(std::int64_t step) { return step < 0 ? "before the first step" : fmt::format("step {}", step); }
 
 struct Said {
@@ -49,7 +49,7 @@ std::string last_operation(const RankPage& page) {
       last->ended == 0 ? "begun " + seconds_ago(last->begun) + " and not ended" : "ended " + seconds_ago(last->ended));
 }
 
-/// Of the collectives of that group, the last that the rank has begun.
+/// The number of the rank's last begun collective in that group.
 std::uint64_t last_number(const RankPage& page, std::string_view group) {
   std::uint64_t number = 0;
   for (const Record& r : page.history())
@@ -121,7 +121,7 @@ Said one_lost(const Finding& finding, const Board& board, const Observer& observ
   return {ExitCode::retryable, text, board.place(rank) + (step < 0 ? "" : fmt::format(" step {}", step))};
 }
 
-/// For whom it was seen to wait; its page may say less by now.
+/// Whom it was seen to wait for, as observed: its page may have changed since.
 std::string wait_text(const Board& board, const Observer& observer, int rank) {
   const RankPage& page = board.page(rank);
   const RankSigns& signs = observer.signs()[static_cast<std::size_t>(rank)];
@@ -139,7 +139,7 @@ Said all_waiting(const Finding& finding, const Board& board, const Observer& obs
   std::string waits;
   constexpr std::size_t most = 6;
   std::vector<int> ranks = verdict.outcome == Outcome::crossed ? verdict.ranks : std::vector{finding.waiter};
-  std::erase_if(ranks, [&](int rank) {  // those that have ended wait for nobody, and are only waited for
+  std::erase_if(ranks, [&](int rank) {  // ranks that have ended wait for nobody
     const RankSigns& signs = observer.signs()[static_cast<std::size_t>(rank)];
     return rank != finding.waiter && signs.waits_for.empty() && !signs.more;
   });
@@ -156,13 +156,12 @@ Said all_waiting(const Finding& finding, const Board& board, const Observer& obs
                       finding.timeout, waits),
           place};
     case Outcome::unseen:
-      return {
-          ExitCode::retryable,
-          fmt::format("{}, for {:g} s ({:g} x --timeout); of them are on other nodes, where they cannot be seen from "
-                      "here: {}; look at those nodes, or raise --timeout",
-                      waits, patience_with_unseen * finding.timeout, patience_with_unseen,
-                      verdict.ranks.empty() ? "some above it in number" : list(board, verdict.ranks)),
-          place};
+      return {ExitCode::retryable,
+              fmt::format("{}, for {:g} s ({:g} x --timeout); these are on other nodes, where they cannot be seen from "
+                          "here: {}; look at those nodes, or raise --timeout",
+                          waits, patience_with_unseen * finding.timeout, patience_with_unseen,
+                          verdict.ranks.empty() ? "some with higher numbers" : list(board, verdict.ranks)),
+              place};
     default:
       return {ExitCode::retryable,
               fmt::format("{}; all are there, but for {:g} s ({:g} x --timeout) nothing has moved; look at the network "
@@ -219,7 +218,7 @@ std::string cell(const Record& r) {
 using ByRank = std::map<int, Record>;
 using ByNumber = std::map<std::uint64_t, ByRank>;
 
-/// Whether every member has done the same thing at the same place, and is through with it.
+/// True if every member did the same operation at the same place and has finished it.
 bool is_history(const ByRank& by_rank, std::size_t members) {
   const Record& first = by_rank.begin()->second;
   return by_rank.size() == members && std::all_of(by_rank.begin(), by_rank.end(), [&](const auto& one) {
@@ -228,8 +227,8 @@ bool is_history(const ByRank& by_rank, std::size_t members) {
          });
 }
 
-// Newest first. What was the same on all ranks is one line, with the milliseconds it took each; where they part, each
-// rank has its own.
+// Newest first. An operation that was the same on all ranks is one line, with each rank's milliseconds. Otherwise each
+// rank has its own line.
 std::string group_history(const std::string& group, const ByNumber& numbers, const std::vector<int>& members) {
   std::string text = fmt::format("\ngroup '{}', newest first, ranks", group);
   for (const int rank : members) text += fmt::format(" {}", rank);

@@ -1,5 +1,5 @@
-// What is said when ranks are lost: one line that names them, and the flight record: all ranks' pages merged into one
-// text. docs/hangs.md reads one.
+// The messages when ranks are lost: one line that names them, and the flight record, all ranks' pages merged into one
+// text. docs/hangs.md explains an example.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace trireme::watch {
 
-/// A rank is lost, or the ranks wait for one another. Its place is that of the rank at fault, not of who noticed.
+/// A rank is lost, or ranks wait for one another. place() is that of the rank at fault, not of the one that noticed.
 class LostRank : public Error {
  public:
   LostRank(ExitCode code, std::string_view what, std::string place, const std::string& record)
@@ -24,15 +24,15 @@ class LostRank : public Error {
 
 struct Finding {
   Verdict verdict;
-  int waiter = -1;      ///< whose wait it ends; -1: nobody's
+  int waiter = -1;      ///< the rank whose wait it ends; -1: none
   double timeout = 30;  ///< seconds
 };
 
 /// The error of a finding: ExitCode::desync for ranks that wait for one another, else ExitCode::retryable.
 LostRank lost_rank(const Finding& finding, const Board& board, const Observer& observer);
 
-/// A line for each rank, those that are `lost` marked, and the last operations of each group side by side by their
-/// number.
+/// A line for each rank, with `lost` ranks marked, and the last operations of each group, the ranks side by
+/// side.
 std::string flight_record(const Board& board, const std::vector<int>& lost = {});
 
 }  // namespace trireme::watch

@@ -1,7 +1,7 @@
-// A value that one thread writes and others read at any time, in memory that processes may share: a sequence lock.
-// Neither side ever waits: a reader that meets a write tries again a few times and then goes without. Every word is an
-// atomic, and ordered by its own release and acquire, so that there is no data race anywhere (Boehm 2012, "Can seqlocks
-// get along with programming language memory models?").
+// SeqLocked: a value that one thread writes and others read at any time, in memory that processes may share: a sequence
+// lock. Neither side waits: a reader that meets a write retries a few times and then returns nothing. Every word is an
+// atomic with release and acquire ordering, so there is no data race (Boehm 2012, "Can seqlocks get along with
+// programming language memory models?").
 #pragma once
 
 #include <algorithm>
@@ -29,7 +29,7 @@ class SeqLocked {
     version_.store(version + 1, std::memory_order_release);
   }
 
-  /// Nothing when it has never been written, is being written again and again, or a writer has stopped in the middle.
+  /// Nothing if it was never written, is being rewritten all the time, or its writer stopped in the middle.
   std::optional<T> read() const {
     for (int tries = 0; tries < 64; ++tries) {
       const std::uint64_t before = version_.load(std::memory_order_acquire);
@@ -50,7 +50,7 @@ class SeqLocked {
   std::array<std::atomic<std::uint64_t>, count> words_{};
 };
 
-/// A short text of fixed size, for such values; what is too long loses its end.
+/// A short text of fixed size for such values; cuts off a longer text.
 template <std::size_t Size>
 struct FixedText {
   std::array<char, Size> bytes{};

@@ -13,7 +13,7 @@ double second_least(std::vector<double> values) {
   return values[1];
 }
 
-/// Of an even count, the greater of the two in the middle: rather silent than wrong.
+/// For an even count, the greater of the two middle values: fewer warnings rather than false ones.
 double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
@@ -81,7 +81,7 @@ std::string to_string(const Straggler& s, const std::string& place) {
 
 std::vector<std::string> StragglerWatch::look() {
   std::vector<std::string> lines;
-  // The newest step that all have shown; ranks are at most a few steps apart, fewer than a page holds.
+  // The newest step that all ranks show. Ranks are only a few steps apart, fewer than a page holds.
   std::int64_t newest = std::numeric_limits<std::int64_t>::max();
   for (int rank = 0; rank < board_->ranks(); ++rank) {
     if (!board_->visible(rank)) continue;

@@ -1,10 +1,11 @@
-// Which rank holds the others up: from the seconds that every rank has itself worked in each phase of a step (page.h),
-// the time it waited for others left out. Only ranks that do the same work are compared: those of one pipeline stage.
+// Finds ranks that slow the others down, from the seconds that each rank itself worked in each phase of a step
+// (page.h), without the time it waited for others. Compares only ranks that do the same work: those of one pipeline
+// stage.
 //
-// A machine shared with others makes any rank slow now and then. So a rank is named only when it was slower than 1.5
-// times the median of its peers in four windows of four steps in a row, in a phase that matters; and of a window's four
-// steps it is the second fastest that counts, so that a slow step or two say nothing. What is slow from step S on is
-// named after step S + 17 at the latest.
+// On a shared machine any rank is slow now and then. So a rank is named only if it took more than 1.5 times the median
+// of its peers, in a phase that matters, in four consecutive windows of four steps. Of a window's four steps the second
+// fastest counts, so that one or two slow steps have no effect. A rank that is slow from step S on is named after step
+// S + 17 at the latest.
 #pragma once
 
 #include <cstdint>
@@ -30,12 +31,12 @@ struct Straggler {
 class StragglerDetector {
  public:
   static constexpr int window = 4, windows = 4;  ///< steps of a window; windows in a row
-  static constexpr double factor = 1.5;          ///< times the median of its peers
+  static constexpr double factor = 1.5;          ///< of the median of its peers
   static constexpr double least_share = 0.1;     ///< the excess is at least this part of the peers' whole step
   static constexpr double least_seconds = 5e-4;  ///< and at least this, per step
 
-  /// `seconds` by rank, of one step; steps come in order, and `work` tells which ranks can be compared: those of one
-  /// number, negative ones with nobody. Returns ranks and phases not named before.
+  /// `seconds` of one step, by rank; steps must come in order. `work`, by rank: ranks with equal numbers are compared,
+  /// those with negative numbers are not. Returns ranks and phases not named before.
   std::vector<Straggler> add(std::int64_t step, const std::vector<PhaseSeconds>& seconds, const std::vector<int>& work);
 
  private:
@@ -51,17 +52,17 @@ class StragglerDetector {
 /// "rank 3 (dp=1,tp=1) takes 2.1x the median of its 3 peers in backward (84 ms against 40 ms a step, ...)".
 std::string to_string(const Straggler& straggler, const std::string& place);
 
-/// Reads the ranks' step times from the board as they come; for one rank of each node.
+/// Reads the ranks' step times from the board as they appear. Used by one rank of each node.
 class StragglerWatch {
  public:
   explicit StragglerWatch(std::shared_ptr<const Board> board) : board_(std::move(board)) {}
-  /// What to say now; called once a step.
+  /// The messages that are new; called once a step.
   std::vector<std::string> look();
 
  private:
   std::shared_ptr<const Board> board_;
   StragglerDetector detector_;
-  std::int64_t next_ = -1;  // the step that is looked for; -1: the first there is
+  std::int64_t next_ = -1;  // the next step to read; -1: the first available
 };
 
 }  // namespace trireme::watch

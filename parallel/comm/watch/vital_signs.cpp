@@ -24,7 +24,7 @@ std::string content(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-/// Of the text of a stat file, what follows the name in parentheses, which may hold anything: "S 1 2 3 ...".
+/// The rest of a stat file's text after the name in parentheses, which may contain any character: "S 1 2 3 ...".
 std::string after_name(const std::string& stat) {
   const std::size_t name_end = stat.rfind(')');
   return name_end == std::string::npos || name_end + 2 >= stat.size() ? "" : stat.substr(name_end + 2);

@@ -1,6 +1,6 @@
-// What the system says about a thread of this machine, whichever process it belongs to: whether it runs, and how much
-// processor time it has had. With it a rank that is busy without a heartbeat (one long kernel, a file being read), or
-// that an overloaded machine does not let run, is not taken for one that has stopped. From /proc: Linux.
+// What the system knows about any thread of this machine: whether it runs, and how much processor time it has had. So a
+// rank is not mistaken for stopped when it is busy without heartbeats (one long kernel, reading a file), or when an
+// overloaded machine does not schedule it. Reads /proc: Linux only.
 #pragma once
 
 #include <cstdint>
@@ -9,22 +9,22 @@ namespace trireme::watch {
 
 struct ThreadId {
   std::int64_t process = 0, thread = 0;
-  std::uint64_t space = 0;  ///< of process numbers: containers have their own
+  std::uint64_t space = 0;  ///< the pid namespace: containers have their own
 };
 ThreadId this_thread();
 
 struct VitalSigns {
   /// As in ps: R runs or waits for a processor, D waits for a disk, S sleeps, T is stopped, t is traced, Z has ended;
-  /// 0: there is no such thread; '?': it cannot be told.
+  /// 0: no such thread; '?': unknown.
   char state = '?';
   std::uint64_t processor_time = 0;  ///< nanoseconds
-  int signal = 0;                    ///< of a Z: what has ended its process; 0: not known
+  int signal = 0;                    ///< that ended the process, for a Z; 0: unknown
 
   bool gone() const { return state == 0 || state == 'Z' || state == 'X'; }
 };
 VitalSigns vital_signs(const ThreadId& thread);
 
-/// Whether a thread of that process waits for a disk: it may be a helper of the rank that writes a checkpoint.
+/// True if any thread of that process waits for a disk: it may be the rank's thread that writes a checkpoint.
 bool waits_for_disk(std::int64_t process);
 
 }  // namespace trireme::watch

@@ -65,7 +65,7 @@ bool Watchdog::look(double seconds, std::unique_lock<std::mutex>& lock) {
   const auto lose = [&](const Verdict& verdict, int waiter) {
     const Finding finding{verdict, waiter, timeout_};
     const std::exception_ptr error = std::make_exception_ptr(lost_rank(finding, *board_, observer_));
-    lock.unlock();  // whoever is told may end ranks, which take the lock
+    lock.unlock();  // on_lost_ may end ranks, which take the lock
     on_lost_(error);
     lock.lock();
     return true;

@@ -1,7 +1,7 @@
-// The thread that notices when a rank is lost: it looks at all ranks' pages about twenty times a second, and ends the
-// waits of its own process's ranks when judge() says that they wait in vain. One for each process. It makes no call of
-// a transport, so that nothing can keep it from looking.
-// Read next: parallel/comm/watch/observer.h and judge.h; parallel/comm/watch/report.h for what is said then.
+// Watchdog: the thread that notices lost ranks, one for each process. It looks at all ranks' pages about twenty times a
+// second, and ends the waits of its own process's ranks when judge() finds that they wait in vain. It never calls a
+// transport, so nothing can block it.
+// Read next: parallel/comm/watch/observer.h and judge.h; parallel/comm/watch/report.h for its messages.
 #pragma once
 
 #include <condition_variable>
@@ -16,11 +16,11 @@
 
 namespace trireme {
 
-/// How a job is watched over.
+/// How the watchdog watches a job.
 struct WatchOptions {
   ProcessGroup::Deadline timeout = std::chrono::seconds(30);
-  /// Told of a rank that is lost, on the watchdog's thread, when the process cannot end by itself: its ranks wait in a
-  /// library, or a rank thread does not come back. A program ends itself and its job here.
+  /// Called with the error of a lost rank, on the watchdog's thread, when the process cannot end by itself: its ranks
+  /// wait in a library, or a rank thread does not return. A program should end itself and its job here.
   std::function<void(const std::exception_ptr&)> on_lost = {};
 };
 
@@ -36,8 +36,8 @@ std::shared_ptr<const Board> mpi_board();
 
 class Watchdog {
  public:
-  /// `on_lost` is called at most once, with a LostRank (report.h). `on_end`, where there is one, is called again and
-  /// again while another process of this node has been ending the job for a quarter of a second.
+  /// Calls `on_lost` at most once, with a LostRank (report.h). Calls `on_end`, if given, at every look once another
+  /// process of this node has been ending the job for a quarter of a second.
   Watchdog(std::shared_ptr<const Board> board, ProcessGroup::Deadline timeout,
            std::function<void(const std::exception_ptr&)> on_lost, std::function<void()> on_end = {});
   ~Watchdog();
@@ -49,14 +49,14 @@ class Watchdog {
 
  private:
   void run();
-  bool look(double seconds, std::unique_lock<std::mutex>& lock);  // true when it has found something
+  bool look(double seconds, std::unique_lock<std::mutex>& lock);  // true if it found a lost rank
   bool ends() const;                                              // a rank of another process is ending the job
 
   std::shared_ptr<const Board> board_;
   const double timeout_;
   std::function<void(const std::exception_ptr&)> on_lost_;
   std::function<void()> on_end_;
-  double ending_ = 0;  // seconds since a rank was seen to end the job, those in which this process was stopped included
+  double ending_ = 0;  // seconds since a rank was seen to end the job, also while this process was stopped
   Observer observer_;
   std::mutex mutex_;
   std::condition_variable stopped_;
