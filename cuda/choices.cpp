@@ -28,7 +28,7 @@ LayerChoice layer_of(std::int64_t rows, std::int64_t in, std::int64_t out) {
           .dw = product_choice<T, float>(Form::tn, out, in, rows)};
 }
 
-/// q, k and v are parts of one projection. Head dims are padded to a multiple of 8, in a copy then.
+/// q, k and v are parts of one projection. Head dims that are not a multiple of 8 are padded in a copy.
 template <class T>
 AttentionChoice attention_of(std::int64_t tokens, std::int64_t heads, std::int64_t kv_heads, std::int64_t head_dim) {
   const std::int64_t padded = (head_dim + 7) / 8 * 8;

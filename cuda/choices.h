@@ -1,5 +1,5 @@
-// What "auto" takes: the implementations that the products and the attention of a model's shapes go to on this device,
-// known before the first step. Operands are taken to be as layers make them: dense, at addresses aligned to 16 bytes.
+// What "auto" selects: which implementations compute the products and the attention of a model's shapes on this device,
+// before the first step. Assumes operands as layers make them: dense, at addresses aligned to 16 bytes.
 // Read next: cuda/implementations.h; train/gpu_choices.h, which asks for a whole model.
 #pragma once
 
@@ -18,11 +18,11 @@ struct AttentionChoice {
   std::string_view forward, backward;
 };
 
-/// Features of a head that attention on a GPU takes in any dtype: a head's row must fit a block's registers.
+/// The largest head_dim of attention on a GPU, in any dtype: a head's row must fit a block's registers.
 inline constexpr std::int64_t kMostHeadDims = 128;
 
-/// dtype: f32, bf16 or f16. Both want a device that has been found usable (cuda/runtime/open.h), and throw
-/// ExitCode::usage for what an implementation asked for by name cannot take. Names are empty in a build without CUDA.
+/// dtype: f32, bf16 or f16. Both need a usable device (cuda/runtime/open.h). They throw ExitCode::usage if an
+/// implementation that was selected by name cannot take the call. Names are empty in a build without CUDA.
 LayerChoice layer_choice(DType dtype, std::int64_t rows, std::int64_t in, std::int64_t out);
 AttentionChoice attention_choice(DType dtype, std::int64_t tokens, std::int64_t heads, std::int64_t kv_heads,
                                  std::int64_t head_dim);

@@ -15,7 +15,7 @@
 namespace trireme::cuda {
 namespace {
 
-/// More on a name that is none here.
+/// A hint about a name that this build does not have.
 std::string_view absent(std::string_view name) {
   const bool missing = (name == "cublaslt" && !has_cublaslt) || (name == "cudnn" && !has_cudnn);
   return missing ? " (this build was configured without that library)" : "";
@@ -28,7 +28,7 @@ class Selection {
       : flag_(flag), names_(names), selected_(0) {}
   std::vector<std::string_view> names() const { return {names_.begin(), names_.end()}; }
   std::string_view selected() const { return names_[selected_]; }
-  /// Whether one implementation was asked for, which has to take every call.
+  /// True if one implementation was selected by name; it must take every call.
   bool by_name() const { return selected_ > 1; }
   bool allows(std::string_view name, bool library) const {
     if (by_name()) return name == selected();
@@ -49,8 +49,8 @@ class Selection {
   std::atomic<std::size_t> selected_;
 };
 
-// "auto" and "trireme" come first, and NVIDIA's libraries, where the build has them, last: "auto" never gets there, as
-// sm80 takes all that they take.
+// "auto" and "trireme" come first, and NVIDIA's libraries, if the build has them, last. So "auto" never reaches them,
+// because sm80 takes every call that they take.
 constexpr auto gemms = std::to_array<std::string_view>({
   "auto", "trireme", "sm90", "sm80",
 #if defined(TRIREME_HAS_CUBLASLT)
@@ -77,12 +77,12 @@ int device_major() {
     fail(ExitCode::internal, "cuda", "the device does not say what it is: {}", cudaGetErrorString(error));
   return major;
 }
-/// Code for sm_90a runs on 9.0 alone; code for sm_80 on all that follow it.
+/// Code for sm_90a runs only on 9.0; code for sm_80 on all later devices too.
 bool device_runs(int major) { return major == 9 ? device_major() == 9 : device_major() >= major; }
 
 #else
 
-int device_major() { return 8; }        // what the emulated device says it is
+int device_major() { return 8; }        // of the emulated device
 bool device_runs(int) { return true; }  // the emulator runs all of them
 
 #endif
@@ -121,7 +121,7 @@ constexpr auto products = std::to_array<Implementation<Gemm<T, Out>>>({
 #endif
 });
 
-/// As sm90_problem; b has a matrix for each group, but where groups cut the sum. No rows are no problem.
+/// As sm90_problem; b has a matrix for each group, except where groups cut the sum. Zero rows are allowed.
 template <class T, class Out>
 std::string grouped_sm90_problem(const GroupedGemm<T, Out>& g) {
   const Gemm<T, Out>& p = g.product;
@@ -232,7 +232,7 @@ bool selection_has() {
                      [&](const auto& each) { return selection.allows(each.name, each.library); });
 }
 
-/// The first of those that are allowed to take the call which can; `problem` says why the last one asked cannot.
+/// The first selected implementation that can take the call; `problem`: why the last one tried cannot.
 template <class Call>
 const Implementation<Call>* first_taking(const Call& call, std::string& problem) {
   const Selection& selection = selection_of(&call);

@@ -1,5 +1,5 @@
-// The implementations that cuda/selection.h names, as one table for each kind of call, the fastest first. A kernel or a
-// library joins by a row in cuda/implementations.cpp.
+// The implementations that cuda/selection.h names, one table for each kind of call, the fastest first. To add a kernel
+// or a library, add a row in cuda/implementations.cpp.
 // Read next: cuda/table_products.cpp, cuda/table_grouped.cpp and cuda/table_attention.cpp, which call them.
 #pragma once
 
@@ -17,8 +17,8 @@ namespace trireme::cuda {
 template <class Call>
 struct Implementation {
   std::string_view name;
-  int major;                            ///< the compute capability that it is made for: 8 and later, or 9 alone
-  std::string (*problem)(const Call&);  ///< why it cannot take this call; empty: it can
+  int major;                            ///< compute capability it is made for: 8 and later, or only 9
+  std::string (*problem)(const Call&);  ///< why it cannot take this call; empty: no problem
   void (*run)(const Call&, Stream);
   bool library = false;  ///< NVIDIA's, not one of the kernels here
 };
@@ -26,15 +26,15 @@ struct Implementation {
 template <class Call>
 std::span<const Implementation<Call>> implementations();
 
-/// Whether what is selected has such kernels at all. cuBLASLt has no grouped products.
+/// True if the selected implementation has such kernels at all. cuBLASLt has no grouped products.
 template <class Call>
 bool selection_has();
 
-/// The selected one, or null when that cannot take the call.
+/// The selected implementation, or null if it cannot take the call.
 template <class Call>
 const Implementation<Call>* implementation_taking(const Call& call);
 
-/// The selected one. Throws ExitCode::usage with the constraint when that cannot take the call.
+/// The selected implementation. Throws ExitCode::usage with the constraint if it cannot take the call.
 template <class Call>
 const Implementation<Call>& implementation_for(const Call& call);
 

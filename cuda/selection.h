@@ -1,8 +1,8 @@
 // Implementations of products and attention on Device::cuda, by name: what --gemm and --attention choose there.
 //
-// "auto" comes first and takes, call by call, the fastest one that the device runs and the shapes allow; "trireme" does
-// so among the kernels written here, without NVIDIA's libraries. Any other name is binding: a call that it cannot take
-// is refused with the constraint. Products and attention in f32 have one implementation each, which is "trireme" alone.
+// "auto", the first name, takes for each call the fastest one that the device and the shapes allow. "trireme" does the
+// same among our own kernels, without NVIDIA's libraries. Any other name is binding: if it cannot take a call, an error
+// states the constraint. Products and attention in f32 have one implementation each, under "trireme" only.
 // Read next: cuda/implementations.h.
 #pragma once
 
@@ -13,8 +13,8 @@
 
 namespace trireme::cuda {
 
-/// Empty in a build without CUDA. select_... sets the one in use for the whole process: call it before ranks start. It
-/// throws ExitCode::usage for an unknown name, listing the known ones.
+/// Empty in a build without CUDA. select_... sets the implementation for the whole process: call it before ranks start.
+/// It throws ExitCode::usage for an unknown name and lists the known ones.
 std::vector<std::string_view> gemm_names();
 void select_gemm(std::string_view name);
 std::string_view selected_gemm();
@@ -23,8 +23,8 @@ std::vector<std::string_view> attention_names();
 void select_attention(std::string_view name);
 std::string_view selected_attention();
 
-/// What other builds have and this one has not, each with what is missing here and how to get it; with no text where
-/// that is CUDA as a whole.
+/// Names that other builds have but this one lacks, each with what is missing here and how to get it; the text is empty
+/// if CUDA as a whole is missing.
 using Absent = std::vector<std::pair<std::string_view, std::string>>;
 Absent absent_gemms();
 Absent absent_attentions();

@@ -6,7 +6,7 @@
 
 namespace trireme::cuda {
 
-/// An entry for which there is no kernel throws ExitCode::usage: "rms_norm has no cuda kernel".
+/// Entries without a kernel throw ExitCode::usage: "rms_norm has no cuda kernel".
 const KernelTable& kernel_table();
 
 }  // namespace trireme::cuda

@@ -1,7 +1,7 @@
 // What the adapters of cuda/table*.cpp share: checked addresses, sizes as int, and refusals.
 //
-// An adapter turns one entry of core/kernels.h into launches. What a kernel cannot do is refused by name, never done
-// another way.
+// An adapter turns one entry of core/kernels.h into launches. If no kernel can do it, it throws and names the entry; it
+// never falls back to another way.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ inline void* address(std::string_view where, const Tensor& x) {
   return x.device_address();
 }
 
-/// As address(), of a tensor that must hold T.
+/// As address(), for a tensor that must have dtype T.
 template <class T>
 T* address(std::string_view where, const Tensor& x) {
   void* const first = address(where, x);
@@ -33,7 +33,7 @@ T* address(std::string_view where, const Tensor& x) {
   return static_cast<T*>(first);
 }
 
-/// As address(), of a tensor that must be contiguous.
+/// As address(), for a tensor that must be contiguous.
 template <class T>
 T* dense(std::string_view where, const Tensor& x) {
   require(!x.defined() || x.contiguous(), where, "a tensor {} with strides {}; expected a dense one", x.shape(),
@@ -41,8 +41,8 @@ T* dense(std::string_view where, const Tensor& x) {
   return address<T>(where, x);
 }
 
-/// Memory for a kernel's own use, contents undefined. It may be dropped once the kernel is queued: whoever gets it next
-/// comes after.
+/// Memory for a kernel's own use, contents undefined. It may be freed once the kernel is queued: the next user's
+/// kernels run later.
 inline Tensor workspace(const Shape& shape, DType dtype) {
   const MemoryScope scope(MemoryCategory::workspace);
   return Tensor::empty(shape, dtype, Device::cuda);
@@ -55,7 +55,7 @@ inline int size(std::string_view where, std::int64_t value) {
   return static_cast<int>(value);
 }
 
-/// For what the contract allows and no kernel does yet.
+/// Throws for a case that the contract allows but no kernel supports yet.
 template <class... Args>
 [[noreturn]] void no_kernel(std::string_view entry, fmt::format_string<Args...> what, Args&&... args) {
   fail(ExitCode::usage, "device", "{} has no cuda kernel for {}; use --device cpu", entry,
@@ -71,7 +71,7 @@ void visit_training(std::string_view entry, DType dtype, F&& f) {
   no_kernel(entry, "{}", name(dtype));
 }
 
-/// As visit_training, for the 16-bit ones, which tensor cores multiply.
+/// As visit_training, for only the 16-bit types, which tensor cores multiply.
 template <class F>
 void visit_half(std::string_view entry, DType dtype, F&& f) {
   if (dtype == DType::bf16) return f(TypeTag<bf16>{});

@@ -1,7 +1,7 @@
-// Attention of the kernel table. The kernels want a token's heads side by side and sequences one after the other, k and
-// v alike (cuda/kernels/attention.h): what q, k and v are as parts of one projection. Any other tensor goes through a
-// dense copy in workspace memory, in which the head dims of 16-bit ones are padded with zeros to a multiple of 8; zeros
-// there change no score and no sum. Bytes of such a copy: each element read once and written once.
+// Attention of the kernel table. The kernels need a token's heads side by side, and sequences one after the other, with
+// k and v laid out alike (cuda/kernels/attention.h), as in one projection of q, k and v. Other tensors go through a
+// dense copy in workspace memory, in which 16-bit head dims are padded with zeros to a multiple of 8. These zeros
+// change no result. Bytes of such a copy: each element read once and written once.
 // Read next: cuda/implementations.h.
 #include <type_traits>
 
@@ -18,7 +18,7 @@ std::int64_t token_pitch(const Tensor& x) {
   return x.size(1) > 1 ? x.strides()[1] : x.size(0) > 1 ? x.strides()[0] : x.size(2) * x.size(3);
 }
 
-/// How one call's tensors must lie.
+/// The layout that a call's tensors must have.
 struct Layout {
   std::int64_t head_dim;  ///< padded
   bool aligned;           ///< to 16 bytes
@@ -47,7 +47,7 @@ Tensor copied(const Tensor& x, const Layout& layout) {
 
 Tensor input(const Tensor& x, const Layout& layout) { return layout.fits(x) ? x : copied(x, layout); }
 
-/// Two inputs, or two outputs, with one pitch.
+/// Two inputs, or two outputs, with the same pitch.
 struct Pair {
   Tensor k, v;
 };
@@ -61,7 +61,7 @@ Pair outputs(const Tensor& k, const Tensor& v, const Layout& layout) {
 }
 Tensor output(const Tensor& x, const Layout& layout) { return layout.fits(x) ? x : layout.room(x); }
 
-/// What a kernel wrote, to where it belongs.
+/// Copies what a kernel wrote to its destination.
 void deliver(const Tensor& made, Tensor& to) {
   if (!made.shares_storage_with(to)) cuda::copy(view::slice(made, 3, 0, to.size(3)), to);
 }
@@ -94,7 +94,7 @@ AttentionForward<T> forward_call(const char* entry, const Tensor& q, const Pair&
           .first_key = dense<std::int32_t>(entry, first_key)};
 }
 
-/// By the selected implementation, or, in f32, by the only one.
+/// Runs the selected implementation, or, in f32, the only one.
 template <class T>
 void run(const AttentionForward<T>& call) {
   if constexpr (std::is_same_v<T, float>)
@@ -140,7 +140,7 @@ void attention_backward(const Tensor& q, const Tensor& k, const Tensor& v, const
       first_key.defined() ? Tensor::empty({q.size(0), (q.size(1) + 63) / 64}, DType::i32, Device::cuda) : Tensor();
   visit_training(entry, q.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    // Inputs stay in scope until the launches are queued; afterwards their memory may be handed out again.
+    // Inputs stay in scope until the launches are queued; afterwards their memory may be reused.
     const Tensor q_in = input(q, layout), out_in = input(out, layout);
     const Pair kv = inputs(k, v, layout);
     run(AttentionBackward<T>{.forward = forward_call<T>(entry, q_in, kv, scale, causal, first_key, out_in, lse),

@@ -1,7 +1,7 @@
 // Grouped products of the kernel table: rows of a mixture of experts, sorted by group.
 //
-// In 16 bits one launch does all groups and finds their rows by itself, from offsets in device memory. In f32, and with
-// a library chosen by name that has no such product, each group is a product by itself: table_products.cpp.
+// In 16 bits one launch does all groups; it finds their rows from offsets in device memory. In f32, and with a library
+// selected by name that has no such product, each group is a separate product: table_products.cpp.
 // Read next: cuda/implementations.h, which chooses the kernel.
 #include <type_traits>
 #include <vector>
@@ -14,7 +14,7 @@ namespace {
 
 using Starts = std::span<const std::int64_t>;
 
-/// In device memory, as the kernels read them.
+/// The offsets in device memory, as the kernels read them.
 Tensor offsets_of(const char* entry, Starts starts) {
   std::vector<std::int32_t> offsets;
   for (const std::int64_t start : starts) offsets.push_back(size(entry, start));

@@ -1,5 +1,5 @@
-// Fill and copy of the kernel table. Dense bytes go through the device's own copies, which are as fast as it gets;
-// views and conversions are cuda/kernels/copy.cu.
+// Fill and copy of the kernel table. Dense bytes use the device's own copies, which are the fastest; views and
+// conversions use cuda/kernels/copy.cu.
 #include <algorithm>
 #include <array>
 #include <cstring>

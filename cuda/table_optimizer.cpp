@@ -1,5 +1,5 @@
 // Optimizer steps of the kernel table, by cuda/kernels/optimizer.cu and sgd.cu. A launch serves many parameters, whose
-// copies in 16 bits, if any, are of one dtype: that of a model is.
+// 16-bit copies, if any, have one dtype, as in a model.
 #include <cmath>
 #include <vector>
 
@@ -10,8 +10,8 @@
 namespace trireme::cuda {
 namespace {
 
-/// Calls f(TypeTag<Low>{}, updates) for each dtype of copies, with the updates that have one of it; those without any
-/// are called f32.
+/// Calls f(TypeTag<Low>{}, updates) for each dtype of copies, with the updates that have it. Updates without a copy
+/// count as f32.
 template <class Update, class F>
 void for_each_low(std::string_view entry, std::span<const Update> updates, const F& f) {
   const auto low_of = [](const Update& update) { return update.low.defined() ? update.low.dtype() : DType::f32; };

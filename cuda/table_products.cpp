@@ -1,7 +1,7 @@
 // Matrix products of the kernel table: what core/kernels.h allows, as launches of what cuda/kernels/gemm.h and
-// gemm_f32.h take. Leading dims that are one run of equal steps become the batch of a launch, and other ones a launch
-// each; where the rows of a and c go on evenly and b stays the same, as in a layer, all of it is one taller product.
-// Copied to a workspace first: one of two transposed operands.
+// gemm_f32.h take. Leading dims with a common step become the batch of a launch; others take one launch each. If the
+// rows of a and c continue evenly and b stays the same, as in a layer, all becomes one taller product. If both operands
+// are transposed, one of them is first copied to a workspace.
 // Read next: cuda/implementations.h, which chooses the kernel.
 #include <algorithm>
 #include <optional>
@@ -34,7 +34,7 @@ struct Operand {
   }
 };
 
-/// Some leading dims of a, b and c, with the steps through them.
+/// A run of leading dims of a, b and c, with its steps.
 struct Run {
   std::int64_t count, a, b, c;
   bool continued_by(const Run& outer) const {
@@ -42,7 +42,7 @@ struct Run {
   }
 };
 
-/// The leading dims, innermost first; dims of 1 left out, neighbours merged where all three step on evenly.
+/// The leading dims, innermost first; omits dims of 1, and merges neighbours if all three tensors step evenly.
 std::vector<Run> leading_runs(const Tensor& a, const Tensor& b, const Tensor& c) {
   std::vector<Run> runs;
   for (int dim = c.dims() - 3; dim >= 0; --dim) {
@@ -56,7 +56,7 @@ std::vector<Run> leading_runs(const Tensor& a, const Tensor& b, const Tensor& c)
   return runs;
 }
 
-/// A dense copy of x, with what x repeats in its leading dims repeated again.
+/// A dense copy of x; leading dims with stride 0 in x keep stride 0.
 Tensor dense_copy(const Tensor& x) {
   Shape shape = x.shape();
   for (int dim = 0; dim < x.dims() - 2; ++dim)
@@ -96,7 +96,7 @@ struct Plan {
            m * run.count <= std::numeric_limits<int>::max();
   }
 
-  /// Everything but pointers and batch.
+  /// Sets everything except pointers and batch.
   template <class P>
   P product() const {
     P p{};
@@ -150,7 +150,7 @@ void multiply_f32(const Tensor& a, const Tensor& b, Tensor& c, const GemmOptions
   });
 }
 
-/// What the 16-bit kernels know by name.
+/// The activation as the 16-bit kernels know it, if they do.
 std::optional<Activation> activation_of(Unary op) {
   if (op == Unary::gelu_tanh) return Activation::gelu_tanh;
   if (op == Unary::gelu) return Activation::gelu;
@@ -158,7 +158,7 @@ std::optional<Activation> activation_of(Unary op) {
   return std::nullopt;
 }
 
-/// c = alpha a b + bias, or, with beta = 1, c + alpha a b + bias, and what follows: what the 16-bit kernels do in one
+/// c = alpha a b + bias (+ c if beta = 1) and the rest of the epilogue: what the 16-bit kernels do in one
 /// pass.
 template <class T, class Out>
 void multiply(const Tensor& a, const Tensor& b, Tensor& c, const GemmOptions& options) {
@@ -182,7 +182,7 @@ void multiply(const Tensor& a, const Tensor& b, Tensor& c, const GemmOptions& op
   });
 }
 
-/// Whether what is selected carries out what follows the sum. cuBLASLt does not know every activation.
+/// True if the selected implementation supports this epilogue. cuBLASLt does not know every activation.
 template <class T>
 bool takes_epilogue(const Tensor& a, const Tensor& b, const Tensor& c, const GemmOptions& options) {
   if (options.activation && !activation_of(*options.activation)) return false;
@@ -198,7 +198,7 @@ bool takes_epilogue(const Tensor& a, const Tensor& b, const Tensor& c, const Gem
   return implementation_taking(p) != nullptr;
 }
 
-/// c = sum + beta c by way of f32, with one rounding; sum dense f32.
+/// c = sum + beta c in f32, with one rounding; sum is dense f32.
 void add_to(Tensor& sum, double beta, Tensor& c) {
   Tensor before = Tensor::empty(c.shape(), DType::f32, Device::cuda);
   cuda::copy(c, before);

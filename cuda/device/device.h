@@ -1,5 +1,5 @@
-// The device header: all that a kernel needs beyond plain C++. Two implementations of the same names: nvcc.h with
-// inline PTX, and the emulator's. Below them, helpers that are the same on both.
+// The device header: all that a kernel needs beyond plain C++. nvcc.h (inline PTX) and the emulator both implement the
+// same names. Below them are helpers that are the same on both.
 //
 // Rules that keep one source for both: kernels start only through launch(); shared memory comes only from the two
 // TRIREME_..._SHARED macros; PTX, barriers and waits only from here; blocks never wait for each other.
@@ -33,7 +33,7 @@ struct Max {
   static constexpr float kNeutral = -3.4e38F;
 };
 
-/// Every lane gets the reduction over the warp: five exchanges, the same order on every run.
+/// Every lane gets the reduction over the warp: five shuffles, in the same order on every run.
 template <class Op>
 __device__ __forceinline__ float reduce_warp(float value) {
   TRIREME_UNROLL
@@ -42,7 +42,7 @@ __device__ __forceinline__ float reduce_warp(float value) {
 }
 
 /// Every thread gets the reduction over the block; the block is one-dimensional, a multiple of 32, up to 1024.
-/// `scratch` [32] in shared memory must not be in use: the first barrier separates it from an earlier call.
+/// `scratch` [32] in shared memory must be free; the first barrier separates this call from an earlier one.
 template <class Op>
 __device__ __forceinline__ float reduce_block(float value, float* scratch) {
   const int lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x / 32);

@@ -1,5 +1,5 @@
 // The names of cuda/emu/device.h on a real GPU: one function per PTX instruction, nothing else. Kept small, because
-// inline assembly is the one part that the emulator cannot check.
+// inline assembly is the only part that the emulator cannot check.
 // Read next: the PTX ISA manual, chapters "Warp level matrix instructions" and "Asynchronous copies".
 #pragma once
 

@@ -1,5 +1,5 @@
-// The instructions of Hopper (sm_90a) under the emulator's names: mbarrier, TMA, wgmma, setmaxnreg. Part of
-// cuda/device/nvcc.h, which says how.
+// The instructions of Hopper (sm_90a) under the emulator's names: mbarrier, TMA, wgmma, setmaxnreg. Included by
+// cuda/device/nvcc.h, which describes the rules.
 // Read next: the PTX ISA manual, "Asynchronous warpgroup level matrix instructions" and "Tensor copy".
 #pragma once
 
@@ -18,7 +18,7 @@ using TensorMap = CUtensorMap;
 __device__ __forceinline__ void mbarrier_init(std::uint64_t* word, int arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(word)), "r"(arrivals) : "memory");
 }
-/// For the threads of the block a barrier follows; TMA completes on the words, hence the proxy fence.
+/// The block's threads need a barrier after it. TMA completes on the words, hence the proxy fence.
 __device__ __forceinline__ void fence_mbarrier_init() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
@@ -30,7 +30,7 @@ __device__ __forceinline__ void mbarrier_arrive_expect(std::uint64_t* word, int 
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(word)), "r"(bytes)
                : "memory");
 }
-/// try_wait suspends the thread for a while by itself, so the loop is not a busy one.
+/// try_wait itself suspends the thread for a while, so this is not a busy loop.
 __device__ __forceinline__ void mbarrier_wait(std::uint64_t* word, std::uint32_t parity) {
   std::uint32_t done = 0;
   while (done == 0)
@@ -115,14 +115,14 @@ __device__ __forceinline__ void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Newest) : "memory");
 }
 
-/// No instruction: tells the compiler that the accumulators change here, so that it reads none of them before the wait.
+/// Emits no instruction: tells the compiler that the accumulators change here, so it cannot read them before the wait.
 template <int Count>
 __device__ __forceinline__ void wgmma_hold(float* d) {
   _Pragma("unroll") for (int i = 0; i < Count; ++i) asm volatile("" : "+f"(d[i])::"memory");
 }
 
-// An instruction of width N names N / 2 accumulators: operands 0 to N / 2 - 1. Their list is put together from tens,
-// and the operands from eights.
+// An instruction of width N names N / 2 accumulators: operands 0 to N / 2 - 1. These macros build their list in tens,
+// and the operands in eights.
 #define TRIREME_TEN(t) "%" t "0, %" t "1, %" t "2, %" t "3, %" t "4, %" t "5, %" t "6, %" t "7, %" t "8, %" t "9"
 #define TRIREME_SUMS_N16 "%0, %1, %2, %3, %4, %5, %6, %7"
 #define TRIREME_SUMS_N32 TRIREME_TEN("") ", %10, %11, %12, %13, %14, %15"

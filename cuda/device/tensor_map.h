@@ -1,5 +1,5 @@
 // Descriptions of tensors for TMA: made on the host, passed to a kernel by value as a `const __grid_constant__`
-// parameter. One function for the driver's CUtensorMap and for the emulator's TensorMap, with the same refusals.
+// parameter. One function makes the driver's CUtensorMap or the emulator's TensorMap, with the same checks.
 // Read next: cuda/kernels/gemm_sm90.cu, which uses it.
 #pragma once
 
@@ -16,14 +16,14 @@ struct TiledMatrix {
   const char* name;  ///< of the operand, for errors
   const void* base;
   std::int64_t rows, columns, pitch;
-  std::int64_t batch, batch_stride;  ///< batch 1: the stride means nothing
+  std::int64_t batch, batch_stride;  ///< batch 1: the stride is ignored
   int box_rows, box_columns;
 };
 
-/// What cuTensorMapEncodeTiled demands (CUDA driver API, "Tensor Map Object Management"), said in our words.
+/// Checks what cuTensorMapEncodeTiled requires (CUDA driver API, "Tensor Map Object Management"), with our messages.
 inline void check_tiled(const char* where, const TiledMatrix& m) {
   if (reinterpret_cast<std::uintptr_t>(m.base) % 16 != 0)
-    fail(ExitCode::usage, where, "{} begins {} bytes after a multiple of 16; expected none, because TMA reads it; {}",
+    fail(ExitCode::usage, where, "{} begins {} bytes after a multiple of 16; expected 0, because TMA reads it; {}",
          m.name, reinterpret_cast<std::uintptr_t>(m.base) % 16, "move it, or use gemm_sm80");
   const auto check_stride = [&](const char* what, std::int64_t elements) {
     if (elements * 2 % 16 != 0 || elements <= 0)
@@ -38,7 +38,7 @@ inline void check_tiled(const char* where, const TiledMatrix& m) {
 }
 
 /// The heads of a batch of sequences, 16-bit values: a token's heads lie side by side. The tile of one TMA instruction
-/// is 64 values of a head by box_tokens tokens; values past head_dim and tokens past the end are zeros, and are not
+/// is 64 values of a head by box_tokens tokens; values past head_dim and tokens past the end read as zeros and are not
 /// stored.
 struct TiledHeads {
   const char* name;  ///< of the operand, for errors
@@ -51,7 +51,7 @@ struct TiledHeads {
 inline void check_tiled(const char* where, const TiledHeads& m) {
   if (reinterpret_cast<std::uintptr_t>(m.base) % 16 != 0)
     fail(ExitCode::usage, where,
-         "{} begins {} bytes after a multiple of 16; expected none, because TMA reads and writes it; move it", m.name,
+         "{} begins {} bytes after a multiple of 16; expected 0, because TMA reads and writes it; move it", m.name,
          reinterpret_cast<std::uintptr_t>(m.base) % 16);
   if (m.pitch % 8 != 0 || m.pitch < std::int64_t{m.head_dim} * m.heads || m.head_dim % 8 != 0)
     fail(ExitCode::usage, where,
@@ -62,7 +62,7 @@ inline void check_tiled(const char* where, const TiledHeads& m) {
 
 #if defined(__CUDACC__)
 
-/// Code for sm_90a runs on devices of compute capability 9.0 and on no others, newer ones included.
+/// Code for sm_90a runs only on devices of compute capability 9.0, not on newer ones either.
 inline void require_hopper(const char* where) {
   int device = 0, major = 0, minor = 0;
   cudaError_t error = cudaGetDevice(&device);
@@ -75,8 +75,8 @@ inline void require_hopper(const char* where) {
          "the device has compute capability {}.{}; expected 9.0 (Hopper); use the kernel for sm_80", major, minor);
 }
 
-/// The driver's encoder, through the runtime: nothing links against libcuda. Sizes and boxes in 16-bit values from the
-/// innermost dim, strides in bytes from the second.
+/// The driver's encoder, fetched through the runtime, so that nothing links against libcuda. Sizes and boxes in 16-bit
+/// values, innermost dim first; strides in bytes, from the second dim on.
 template <std::size_t Rank>
 TensorMap encode_tiled(const char* where, const char* name, const void* base,
                        const std::array<std::int64_t, Rank>& size, const std::array<std::int64_t, Rank - 1>& stride,
@@ -101,7 +101,7 @@ TensorMap encode_tiled(const char* where, const char* name, const void* base,
     if (d > 0) strides[d - 1] = static_cast<cuuint64_t>(stride[d - 1]);
   }
   TensorMap map;
-  // The type only says how wide an element is: zeros outside are the same bits for bf16 and f16.
+  // The type only sets the width of an element: zeros outside are the same bits for bf16 and f16.
   const CUresult result =
       encode(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, Rank, const_cast<void*>(base), sizes.data(), strides.data(),
              boxes.data(), steps.data(), CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,

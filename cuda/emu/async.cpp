@@ -26,7 +26,7 @@ bool AsyncGroups::in_flight() const {
 
 void Block::start(Operation operation, AsyncGroups* group) {
   const Completion completion = schedule_.completion();
-  const bool in_order = group == nullptr || !group->in_flight();  // operations of a group never overtake each other
+  const bool in_order = group == nullptr || !group->in_flight();  // operations of a group complete in order
   if (completion == Completion::early || (completion == Completion::random && in_order && choice_.one_in(4)))
     return operation();
   if (group != nullptr)
@@ -69,7 +69,7 @@ void Block::mbarrier_flipped(const std::uint64_t* word) {
 }
 
 namespace {
-constexpr std::uint64_t kMagic = 0xb7;        // bits 56-63; memory that was never initialised has 0xff there
+constexpr std::uint64_t kMagic = 0xb7;        // bits 56-63; uninitialised memory has 0xff there
 constexpr std::int64_t kBytesBias = 1 << 24;  // the byte count may be negative for a while
 }  // namespace
 
@@ -135,7 +135,7 @@ void cp_async(void* destination, const void* source, int bytes, int valid, Site 
   if (valid < 0 || valid > bytes) block.fault(site, fmt::format("cp.async: {} of {} bytes are valid", valid, bytes));
   if (block.race() != nullptr)
     block.race()->copy(destination, source, size, static_cast<std::size_t>(valid), __builtin_return_address(0));
-  std::memset(destination, 0xff, size);  // what is there between issue and completion is nobody's business
+  std::memset(destination, 0xff, size);  // undefined between issue and completion
   block.start(
       [=] {
         std::memset(destination, 0, size);

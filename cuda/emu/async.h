@@ -1,4 +1,4 @@
-// Asynchronous copies and the barriers that count them, as the emulator keeps them.
+// Asynchronous copies and the barriers that count them, in the emulator.
 //   cp.async: 16 bytes a thread, global to shared, waited for by groups.
 //   mbarrier: an 8-byte word in shared memory; a phase ends when all arrivals and all announced bytes are in.
 //   TMA: one thread moves a whole tile; a load reports its bytes to an mbarrier.
@@ -31,7 +31,7 @@ void mbarrier_complete_bytes(std::uint64_t* word, std::int64_t bytes, Site site)
 
 void cp_async(void* destination, const void* source, int bytes, int valid, Site site);
 
-/// What a TMA unit needs to know of a tensor; dims from the innermost. The emulated form of CUtensorMap.
+/// The description of a tensor for TMA, innermost dim first. The emulated form of CUtensorMap.
 struct TensorMap {
   std::byte* base = nullptr;
   int rank = 0;
@@ -42,7 +42,7 @@ struct TensorMap {
   Swizzle swizzle = Swizzle::none;
 };
 
-/// Copies the tile at `start` (elements, may lie outside: zeros) to shared memory; reports its bytes to `barrier`.
+/// Copies the tile at `start` (elements; zeros outside the tensor) to shared memory; reports its bytes to `barrier`.
 void tma_load(void* destination, const TensorMap& map, std::array<int, 4> start, std::uint64_t* barrier, Site site);
 /// Copies the part of a tile that is inside the tensor to global memory.
 void tma_store(const TensorMap& map, const void* source, std::array<int, 4> start, Site site);

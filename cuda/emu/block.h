@@ -1,9 +1,9 @@
-// One thread block under emulation: its fibers, the scheduler that runs them one at a time, everything threads wait
-// for, and its shared memory. Blocks share nothing but global memory; each is run to its end by one OS thread.
+// One thread block under emulation: its fibers, the scheduler that runs them one at a time, all that threads wait for,
+// and its shared memory. Blocks share only global memory; one OS thread runs each block to its end.
 //
 // A thread runs until it must wait (a barrier, a shuffle, an mbarrier, a wait for asynchronous copies); then the
-// scheduler picks another. When nobody can go on, operations in flight complete; when there are none, the block is
-// deadlocked, and the report says who waits where.
+// scheduler picks another. When no thread can go on, operations in flight complete. If there are none, the block is
+// deadlocked, and the report lists which threads wait where.
 // Read next: cuda/emu/block.cpp, then cuda/emu/device.h: what a kernel calls.
 #pragma once
 
@@ -36,7 +36,7 @@ using Operation = std::function<void()>;
 struct AsyncGroups {
   std::vector<Operation> open;                 ///< issued, not yet committed
   std::vector<std::vector<Operation>> closed;  ///< committed, oldest first; empty vectors are done
-  std::uint32_t committed = 0, waited = 0;     ///< groups so far, and how many of them a wait has covered
+  std::uint32_t committed = 0, waited = 0;     ///< groups so far; how many of them a wait has covered
   void commit() {
     closed.push_back(std::move(open));
     open.clear();
@@ -61,7 +61,7 @@ struct Fiber {
   AsyncGroups tma_stores;  ///< cp.async.bulk to global memory
 };
 
-/// Threads of one warp (or warp group) on their way to one operation that all of them take part in.
+/// Threads of one warp (or warp group) that gather for one operation in which all of them take part.
 struct Meeting {
   const char* what;
   Site site;
@@ -81,7 +81,7 @@ struct NamedBarrier {
 /// A range of shared memory: [begin, begin + bytes) from the start of the block's shared memory.
 struct SharedRange {
   Site site;
-  const void* declaration;  ///< which TRIREME_SHARED, in which instantiation; null: the dynamic one
+  const void* declaration;  ///< which TRIREME_SHARED, of which instantiation; null: dynamic memory
   std::size_t begin, bytes;
   std::size_t end() const { return begin + bytes; }
 };
@@ -110,7 +110,7 @@ class Block {
   /// Suspends the running thread until wake(); `what` and `site` are for reports.
   void wait(const char* what, Site site);
   void wake(Fiber& fiber);
-  /// Lets others run first, in random orders: called where other threads may observe what was just done.
+  /// Lets other threads run first, in random orders: called where they may observe what was just done.
   void give_way();
   /// All lanes of `mask` bring an argument; the last one to arrive runs complete(arguments by lane) for all.
   template <class Complete>
@@ -139,7 +139,7 @@ class Block {
                              Site site) const;
   std::uint32_t check_shared_address(std::uint64_t address, std::size_t bytes, const char* what, Site site) const;
   std::byte* shared_at(std::uint32_t address) const { return shared_ + address; }
-  /// What the asynchronous proxy (TMA, wgmma) sees: generic writes appear in it only at a proxy fence.
+  /// The memory that the asynchronous proxy (TMA, wgmma) sees: generic writes reach it only at a proxy fence.
   std::byte* async_view_at(std::uint32_t address) const { return async_view_ + address; }
   void publish_to_async_proxy();
   /// "byte 4 of the shared memory of norm.cu:63".
@@ -148,7 +148,7 @@ class Block {
   const SharedRange* shared_range(std::uint64_t address, std::size_t bytes) const;
 
   // ---- asynchronous operations (async.cpp) -------------------------------------------------------------------------
-  /// Runs `operation` now, or adds it to `group` or (group null) to those that complete at the scheduler's will.
+  /// Runs `operation` now, or adds it to `group`, or (group null) to those whose completion the scheduler chooses.
   void start(Operation operation, AsyncGroups* group);
   void wait_mbarrier(std::uint64_t* word, std::uint32_t parity, Site site);
   void mbarrier_flipped(const std::uint64_t* word);
@@ -167,7 +167,7 @@ class Block {
   Dim3 index() const { return index_; }
   const BlockShape& shape() const { return shape_; }
   int threads() const { return static_cast<int>(fibers_.size()); }
-  /// Throws: the running thread did something no GPU allows, or that would be undefined there.
+  /// Throws: the running thread did something that a GPU does not allow or leaves undefined.
   [[noreturn]] void fault(Site site, const std::string& what) const;
 
   AsyncGroups& wgmma_of_group() { return wgmma_[static_cast<std::size_t>(running_->index / 128)]; }
@@ -217,11 +217,11 @@ class Block {
   std::vector<int> registers_;      ///< per warp group, per thread
   std::vector<Fiber*> register_waits_;
 
-  std::unique_ptr<std::byte[]> shared_memory_, async_memory_;  ///< poisoned as it is allocated to the kernel
+  std::unique_ptr<std::byte[]> shared_memory_, async_memory_;  ///< filled with NaN when the kernel allocates it
   std::byte *shared_ = nullptr, *async_view_ = nullptr;
   std::vector<SharedRange> ranges_;
   std::size_t shared_end_ = 0;   ///< of the last zone
-  std::size_t shared_used_ = 0;  ///< what a GPU would have given, without zones
+  std::size_t shared_used_ = 0;  ///< what a GPU would use: without zones
   std::size_t dynamic_begin_ = 0, dynamic_alignment_ = 0;
   std::unique_ptr<RaceChecker> race_;
 };

@@ -1,7 +1,7 @@
-// What a kernel calls, under emulation: the words of CUDA C++ and one function per PTX instruction. The same names with
-// inline PTX are in cuda/device/nvcc.h; kernels include cuda/device/device.h, which chooses.
+// What a kernel calls under emulation: the keywords of CUDA C++ and one function per PTX instruction. The same names
+// with inline PTX are in cuda/device/nvcc.h; kernels include cuda/device/device.h, which selects one of the two.
 //
-// `site` is always left out by the caller: it becomes the line of the call, for reports and to notice lanes of a warp
+// Callers never pass `site`: it defaults to the line of the call. It serves for reports, and to detect lanes of a warp
 // that are not at the same instruction.
 #pragma once
 
@@ -31,8 +31,8 @@
 #define blockDim (::trireme::cuda::emu::running_block->shape().block)
 #define gridDim (::trireme::cuda::emu::running_block->shape().grid)
 
-/// Shared memory comes from these two only: an array of `count` elements; and what the launch asked for, as bytes.
-/// Each declaration is known by a static variable of its own, of which every instantiation of a template has another.
+/// Shared memory comes only from these two: an array of `count` elements; and the bytes that the launch asked for. A
+/// static variable identifies each declaration; every instantiation of a template has its own.
 #define TRIREME_SHARED(type, name, count)                      \
   auto* const name = ::trireme::cuda::emu::shared_array<type>( \
       [] {                                                     \
@@ -58,7 +58,7 @@ namespace trireme::cuda {
 using emu::Site;
 using emu::TensorMap;
 struct StreamTag;
-using Stream = StreamTag*;  ///< under emulation launches are synchronous and streams mean nothing
+using Stream = StreamTag*;  ///< under emulation launches are synchronous, and streams have no effect
 
 // ---- threads ---------------------------------------------------------------------------------------------------------
 inline void sync_threads(Site site = Site::here()) {
@@ -81,7 +81,7 @@ void set_max_registers_down(Site site = Site::here()) {
 }
 
 namespace emu {
-/// Every lane of `mask` gets what lane source(lane) brought; its own if that lane is out of range.
+/// Every lane of `mask` gets the value of lane source(lane), or its own if that lane is out of range.
 template <class T, class Source>
 T exchange(std::uint32_t mask, T value, const char* what, Site site, Source&& source) {
   static_assert(sizeof(T) == 4 || sizeof(T) == 8);
@@ -144,7 +144,7 @@ T from_float(float x) {
 
 // ---- global memory ---------------------------------------------------------------------------------------------------
 namespace emu {
-/// For the race checker: in its build, where memcpy would hide the access (race_hooks.cpp).
+/// Reports the access to the race checker in its build, where memcpy would hide it (race_hooks.cpp).
 #if defined(__SANITIZE_THREAD__)
 void race_access(const void* at, std::size_t bytes, bool writes);
 #else
@@ -278,7 +278,7 @@ struct LaunchConfig {
   Stream stream = nullptr;
 };
 
-/// Few, so that persistent blocks work through several tiles even in tests.
+/// Small, so that persistent blocks process several tiles even in tests.
 inline int multiprocessors() { return 3; }
 
 template <class... Parameters, class... Arguments>

@@ -15,9 +15,9 @@
 #endif
 
 #if defined(__x86_64__)
-// void trireme_emu_switch(void** save, void* load): pushes what the calling convention asks a callee to keep, exchanges
-// the stack pointers, pops the same from the other stack and returns there. The floating-point control words are the
-// same on all fibers and stay as they are.
+// void trireme_emu_switch(void** save, void* load): pushes the callee-saved registers, exchanges the stack pointers,
+// pops the registers from the other stack and returns there. The floating-point control words are the same on all
+// fibers and are not switched.
 asm(R"(
 .text
 .align 16
@@ -49,7 +49,7 @@ namespace trireme::cuda::emu {
 void switch_context(Context& from, Context& to, [[maybe_unused]] bool last) {
 #if defined(TRIREME_EMU_ASAN)
   if (last) {
-    // Frames below this one have returned, and cleared the red zones around their variables; those above never will.
+    // Frames below this one have returned and cleared the red zones around their variables; those above never return.
     const auto* const here = static_cast<const std::byte*>(__builtin_frame_address(0));
     const auto* const end = static_cast<const std::byte*>(from.stack_bottom) + from.stack_bytes;
     __asan_unpoison_memory_region(here, static_cast<std::size_t>(end - here));
@@ -83,8 +83,8 @@ void prepare_context(Context& context, std::byte* stack, std::size_t bytes, void
   context.stack_bytes = bytes;
   context.fake_stack = nullptr;
 #if defined(__x86_64__)
-  // What the first switch pops: six registers, then `entry` as the return address. A function begins with the stack
-  // 8 bytes off a multiple of 16, as if it had been called.
+  // What the first switch pops: six registers, then `entry` as the return address. At a function's entry the stack is 8
+  // bytes off a multiple of 16, as after a call.
   auto* top = reinterpret_cast<std::uintptr_t*>(stack + bytes);
   *--top = 0;  // the return address of `entry`: none, which also ends a backtrace
   *--top = reinterpret_cast<std::uintptr_t>(entry);
@@ -112,7 +112,7 @@ std::byte* new_mapping(int count) {
   return mapping;
 }
 
-/// Those that no launch has just now, by count. As many as ran at once stay until the program ends.
+/// Stacks that no launch uses now, by count. They are kept until the program ends.
 struct Idle {
   std::mutex mutex;
   std::multimap<int, std::byte*> mappings;

@@ -1,5 +1,5 @@
-// A fiber: a stack of its own and a place in it to go on from. One fiber runs each CUDA thread of a block; all fibers
-// of a block live on one OS thread, so switching costs two dozen instructions and a debugger sees ordinary C++ frames.
+// A fiber: its own stack, and the point where it continues. Each CUDA thread of a block runs as one fiber; all fibers
+// of a block live on one OS thread, so switching costs two dozen instructions, and a debugger sees ordinary C++ frames.
 // Read next: cuda/emu/block.h, which schedules them.
 #pragma once
 
@@ -19,34 +19,34 @@
 
 namespace trireme::cuda::emu {
 
-/// Where a stack of execution stands while it is not running. Also used for the scheduler, which runs on the OS
-/// thread's own stack.
+/// The saved state of a stack that is not running. Also used for the scheduler, which runs on the OS thread's own
+/// stack.
 struct Context {
 #if defined(__x86_64__)
   void* stack_pointer = nullptr;
 #else
   ucontext_t place{};
 #endif
-  const void* stack_bottom = nullptr;  ///< AddressSanitizer wants to know which stack is being entered
+  const void* stack_bottom = nullptr;  ///< AddressSanitizer must be told which stack is entered
   std::size_t stack_bytes = 0;
   void* fake_stack = nullptr;
 };
 
-/// Saves the running place in `from` and goes on in `to`. `last`: `from` will never be resumed.
+/// Saves the running state in `from` and continues in `to`. `last`: `from` will never be resumed.
 void switch_context(Context& from, Context& to, bool last = false);
 
-/// To be called first thing on a new fiber; `came_from` then holds the bounds of the stack that started it.
+/// Call first on a new fiber; `came_from` then holds the bounds of the stack that started it.
 void entered_fiber(Context& came_from);
 
-/// Prepares `context` so that the first switch to it calls `entry`, which never returns. AddressSanitizer's red zones
-/// on the stack must be gone: a fiber that ends clears its own, which costs less than clearing a whole stack for each.
+/// Prepares `context` so that the first switch to it calls `entry`, which never returns. The stack must have no
+/// AddressSanitizer red zones: a fiber clears its own when it ends, which is cheaper than clearing a whole stack.
 void prepare_context(Context& context, std::byte* stack, std::size_t bytes, void (*entry)());
 
-/// Gives up a fiber that has not ended: its stack may serve another, or be unmapped.
+/// Discards a fiber that has not ended: its stack may be reused or unmapped.
 void abandon_context(Context& context);
 
-/// `count` stacks in one mapping, with an unreadable page below each: an overflow ends the program, not a neighbour.
-/// Mappings are kept for the next launch, which a training step makes a thousand of.
+/// `count` stacks in one mapping, with an unreadable page below each: an overflow ends the program instead of
+/// corrupting a neighbour. Mappings are reused: a training step has a thousand launches.
 class Stacks {
  public:
   explicit Stacks(int count);

@@ -67,7 +67,7 @@ void run_grid(const BlockShape& shape, const std::function<void()>& body) {
   const auto work = [&] {
     const Stacks stacks(static_cast<int>(shape.block.x * shape.block.y * shape.block.z));
     for (std::uint64_t i = next++; i < blocks; i = next++) {
-      // Nothing may depend on the order of blocks: half of the seeds begin with the last one.
+      // Results must not depend on the order of blocks: half of the seeds begin with the last block.
       const std::uint64_t linear = schedule.seed % 2 == 1 ? blocks - 1 - i : i;
       try {
         Block block(shape, stacks, body);
@@ -81,7 +81,7 @@ void run_grid(const BlockShape& shape, const std::function<void()>& body) {
       }
     }
   };
-  // Race-checked blocks share the shadow of global memory, and run one after another: the same report every time.
+  // Race-checked blocks share the shadow of global memory; they run one after another, so that reports repeat.
   const std::uint64_t most = race != nullptr ? 1 : std::max(1U, std::thread::hardware_concurrency());
   const std::uint64_t workers = std::min(blocks, most);
   std::vector<std::thread> threads;

@@ -1,4 +1,4 @@
-// Matrix instructions as the emulator performs them, with the fragment layouts of the PTX manual.
+// Matrix instructions of the emulator, with the fragment layouts of the PTX manual.
 //   ldmatrix, mma.sync: the 32 threads of a warp.  wgmma: the 128 threads of a warp group, operands in shared memory.
 // Fragments of m16n8k16, for lane l, g = l / 4, t = l % 4; two 16-bit values to a register, the lower column first:
 //   A [16, 16]: register r holds row g + 8 (r & 1), columns 2t + 8 (r >> 1) and the next

@@ -1,4 +1,4 @@
-// What the race checker knows of threads and asynchronous operations, and how an access is compared with earlier ones.
+// What the race checker knows of threads and asynchronous operations, and how it compares an access with earlier ones.
 // See cuda/emu/race.h. Actors of a block of T threads: 0 to T - 1 threads; T on, the cp.async of each; 2T on, the TMA
 // stores of each, as far as they read shared memory; 3T, all stores into global memory, which nothing waits for; then
 // the wgmma of each warp group; then an actor for each mbarrier: the TMA loads that report to it, one step a phase.
@@ -19,7 +19,7 @@ RaceChecker::RaceChecker(Block& block, RaceLaunch& launch, std::uint32_t block_i
 
 // ---- what orders accesses -------------------------------------------------------------------------------------------
 
-/// Adds all that a thread knows, and begins its next step: what it does from now on is not part of it.
+/// Adds all that a thread knows, and begins the thread's next step: its later actions are not included.
 void RaceChecker::gather(Gathering& gathering, const Fiber& fiber) {
   Thread& thread = thread_of(fiber);
   if (std::find(gathering.merged.begin(), gathering.merged.end(), thread.past) == gathering.merged.end()) {
@@ -113,7 +113,7 @@ Step RaceChecker::seen(const View& view, std::size_t actor) const {
   return actor == wgmma_of(*view.fiber) ? block_.wgmma_of(*view.fiber).waited : known;
 }
 
-/// TMA and wgmma see what threads and cp.async wrote only through a fence.
+/// TMA and wgmma see the writes of threads and cp.async only after a fence.
 bool RaceChecker::needs_fence(const View& view, const Access& earlier) const {
   return view.async_proxy && earlier.actor < 2 * threads_.size() && writes(static_cast<Kind>(earlier.kind));
 }
@@ -210,7 +210,7 @@ void RaceChecker::touch_shared(const View& view, const Access& access, std::size
   if (block_.shared_range(offset, bytes) == nullptr)
     report_stray(access, [&] { return block_.shared_place(at) + ", outside every allocation"; });
   const auto kind = static_cast<Kind>(access.kind);
-  const bool reads = !writes(kind) && kind != Kind::mbarrier_use;  // an mbarrier says itself that it is not initialised
+  const bool reads = !writes(kind) && kind != Kind::mbarrier_use;  // an uninitialised mbarrier reports itself
   for (std::size_t i = 0; i < bytes; ++i) {
     if (reads && shared_.cell(offset + i).write.kind == 0)
       report_stray(access, [&] { return block_.shared_place(at + i) + ", which nobody wrote before"; });
@@ -233,8 +233,8 @@ void RaceChecker::touch_cell(const View& view, const Access& access, Shadow& sha
   cell.read = {};
 }
 
-/// Keeps of the reads since the last write those that do not know each other: who comes after a read comes after all
-/// that happened before it. A read by another block is ordered with nothing, and enough to remember.
+/// Of the reads since the last write, keeps only concurrent ones: an access after a read is also after all that
+/// happened before that read. A read by another block is concurrent with everything, so one of them is enough.
 void RaceChecker::add_read(const View& view, const Access& access, Shadow& shadow, Cell& cell) {
   const auto gone = [&](const Access& read) { return read.actor == access.actor || ordered(view, read); };
   const bool alone = cell.more_reads == nullptr || cell.more_reads->empty();

@@ -1,11 +1,11 @@
-// The race checker: every access of a kernel to shared memory, and to the global memory that a test watches, is
-// compared with earlier accesses to the same bytes. Two that overlap, of which one writes and neither happens before
-// the other, are a race, whatever the schedule made of it. Accesses reach it from two sides: plain loads and stores
-// through the calls that -fsanitize=thread puts before them (race_hooks.cpp), copies and matrix instructions from the
-// emulator.
+// The race checker compares every access of a kernel to shared memory, and to the global memory that a test
+// watches, with earlier accesses to the same bytes. Two overlapping accesses, one of them a write, are a race if
+// neither happens before the other, in whatever order they ran. Plain loads and stores reach the checker through
+// the calls that -fsanitize=thread inserts before them (race_hooks.cpp); the emulator reports copies and matrix
+// instructions.
 //
-// What makes one access happen before another is what the CUDA model grants, and no more: program order, barriers,
-// __syncwarp, an mbarrier's phase, waits for asynchronous groups. Shuffles, votes, ldmatrix and mma.sync order nothing.
+// Accesses are ordered only by what the CUDA memory model guarantees: program order, barriers, __syncwarp, an
+// mbarrier's phase, waits for asynchronous groups. Shuffles, votes, ldmatrix and mma.sync do not order accesses.
 // Read next: cuda/emu/race.cpp, then race_report.cpp.
 #pragma once
 
@@ -21,13 +21,13 @@
 
 namespace trireme::cuda::emu {
 
-/// Memory that a test gives to kernels: of `bytes` bytes, those from `first` to before `last` are the tensor.
+/// Memory that a test gives to kernels: of its `bytes` bytes, [first, last) is the tensor.
 struct WatchedBytes {
   std::size_t bytes, first, last;
 };
 
-/// Global memory whose accesses are checked, for as long as the object lives. Blocks of a launch are checked against
-/// each other as well; launches follow one another.
+/// Global memory whose accesses are checked, for as long as the object lives. Blocks of one launch are also checked
+/// against each other; launches run one after the other.
 class WatchedMemory {
  public:
   WatchedMemory(const void* begin, WatchedBytes bytes);
@@ -40,7 +40,7 @@ class WatchedMemory {
 };
 
 /// Launches from the calling OS thread are race-checked while the object lives. Defined in race_hooks.cpp, so that only
-/// programs whose kernels are compiled for it can ask.
+/// programs with kernels compiled for it can use it.
 class ScopedRaceCheck {
  public:
   ScopedRaceCheck();
@@ -55,16 +55,16 @@ struct Race {
   std::string place;        ///< which byte of what
 };
 
-/// An access to memory that holds nothing for it.
+/// An access outside the watched tensor, or outside every shared allocation.
 struct Stray {
   Access access;
   std::string what;
 };
 
-/// What lives as long as a launch: the shadow of global memory, and the races found.
+/// State of one launch: the shadow of global memory, and the races found.
 class RaceLaunch {
  public:
-  /// Where the shadow of the byte at `address` is; shadow null: nobody watches it.
+  /// The shadow of the byte at `address`; shadow null: the byte is not watched.
   struct Found {
     Shadow* shadow;
     std::size_t byte, left;  ///< position in the watched range, bytes from there to its end
@@ -73,7 +73,7 @@ class RaceLaunch {
   Found find(const std::byte* address);
   std::string place(const std::byte* address);
   void throw_races(const char* kernel, std::uint64_t seed) const;
-  /// Throws when not one of the kernel's own loads and stores was seen: then the check means nothing.
+  /// Throws if none of the kernel's own loads and stores was seen: then the check is void.
   void require_accesses(const char* kernel) const;
   std::vector<Race> races;    ///< of different pairs of lines, four at most
   std::vector<Stray> strays;  ///< of different lines, four at most
@@ -110,7 +110,7 @@ class RaceChecker {
   void tma_load(const std::uint64_t* word, const void* pc);  ///< the use of the mbarrier; then, for each piece:
   void tma_load_piece(const std::uint64_t* word, void* to, const void* from, std::size_t bytes, const void* pc);
   void tma_store_piece(void* to, const void* from, std::size_t bytes, const void* pc);
-  /// What all threads of the running warp group know, for the operands of one wgmma.
+  /// Collects what all threads of the running warp group know, for the operands of one wgmma.
   void begin_wgmma();
   void wgmma_operand(const void* at, std::size_t bytes, const void* pc);
 
@@ -125,7 +125,7 @@ class RaceChecker {
 
  private:
   struct Thread {
-    std::shared_ptr<const Knowledge> past;  ///< shared by all who left the same barrier
+    std::shared_ptr<const Knowledge> past;  ///< shared by all that left the same barrier
     Step own = 1;
   };
   struct Gathering {
@@ -139,12 +139,12 @@ class RaceChecker {
     Gathering arriving{};
     std::shared_ptr<const Knowledge> released{};
   };
-  /// Somebody who accesses memory, and what he knows: his past, and of himself what his past does not say yet.
+  /// Who accesses memory, and what it knows: its past, and its own steps that the past does not include yet.
   struct View {
     const Knowledge* past;
     const Fiber* fiber;  ///< null: a warp group
     Step own;
-    bool async_proxy;  ///< sees what threads wrote only after a proxy fence
+    bool async_proxy;  ///< sees the writes of threads only after a proxy fence
   };
 
   const Fiber& self() const { return block_.fiber(); }

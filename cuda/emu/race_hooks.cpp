@@ -1,13 +1,13 @@
-// What the compiler calls before each load and store of a file compiled with -fsanitize=thread. The flag is given when
-// compiling only: these functions take the place of ThreadSanitizer's own runtime, which knows neither fibers nor
-// blocks. Everything that is not shared memory or watched memory is ignored, in particular the stacks of threads.
+// What the compiler calls before each load and store of a file compiled with -fsanitize=thread. The flag is used only
+// for compiling: these functions replace ThreadSanitizer's own runtime, which knows neither fibers nor blocks.
+// Everything that is not shared memory or watched memory is ignored, in particular the stacks of threads.
 #include "cuda/emu/race.h"
 
 namespace trireme::cuda::emu {
 
 namespace {
 
-/// The checker itself uses templates of the standard library whose copy at link time may be an instrumented one.
+/// The checker itself uses standard library templates; the linker may choose an instrumented copy of them.
 thread_local bool inside = false;
 
 void seen(const void* at, std::size_t bytes, bool write, const void* pc) {
@@ -52,13 +52,13 @@ void __tsan_write_range(void* at, std::size_t bytes) {
   trireme::cuda::emu::seen(at, bytes, true, __builtin_return_address(0));
 }
 
-// Host code in the same files counts references. Kernels have no atomics, so nothing is said to the checker.
+// Host code in the same files counts references. Kernels have no atomics, so the checker ignores these.
 int __tsan_atomic32_fetch_add(volatile int* at, int value, int order);
 int __tsan_atomic32_fetch_add(volatile int* at, int value, int) {
   return __atomic_fetch_add(at, value, __ATOMIC_SEQ_CST);
 }
 
-// Calls and virtual tables say nothing here: lines come from debug information.
+// Calls and virtual tables are ignored: lines come from debug information.
 void __tsan_init();
 void __tsan_init() {}
 void __tsan_func_entry(void* caller);

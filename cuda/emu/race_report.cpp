@@ -1,5 +1,5 @@
-// What a race looks like in a message: both accesses, who made them, and the kernel lines they came from. Lines come
-// from the program's debug information by way of addr2line, which is part of every compiler's installation.
+// The message of a race: both accesses, who made them, and the kernel lines they came from. Lines come from the
+// program's debug information through addr2line, which is part of binutils.
 // See cuda/emu/race.h.
 #include <fmt/core.h>
 #include <link.h>
@@ -82,7 +82,7 @@ std::string lines_of(std::uint32_t pc) {
   std::array<char, 4096> buffer{};
   while (std::fgets(buffer.data(), static_cast<int>(buffer.size()), pipe.get()) != nullptr) {
     const std::string line = kernel_line(buffer.data());
-    if (line.empty() && !text.empty()) break;  // what called the kernel
+    if (line.empty() && !text.empty()) break;  // beyond the kernel: its callers
     if (line.empty() || line == last) continue;
     text += (text.empty() ? "" : " in ") + line;
     last = line;

@@ -1,5 +1,5 @@
-// How the emulator chooses where hardware is free to choose: which thread goes on, and when an asynchronous operation
-// completes. A schedule is a pure function of its seed, so a failure repeats.
+// How the emulator chooses where hardware may choose: which thread runs next, and when an asynchronous operation
+// completes. A schedule is a pure function of its seed, so a failure is reproducible.
 // Read next: cuda/emu/block.h.
 #pragma once
 
@@ -8,7 +8,7 @@
 namespace trireme::cuda::emu {
 
 enum class Order : std::uint8_t { fifo, lifo, random, priorities };
-/// early: an asynchronous operation completes as it is issued. late: when a wait leaves no other choice.
+/// early: an asynchronous operation completes when it is issued. late: only when a wait requires it.
 enum class Completion : std::uint8_t { early, late, random };
 
 const char* name(Order order);

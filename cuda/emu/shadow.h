@@ -15,8 +15,8 @@ enum class Kind : std::uint8_t {
   none,
   read,
   write,
-  ldmatrix,       ///< the read by a lane of what it receives
-  stmatrix,       ///< the write by a lane of what it gives
+  ldmatrix,       ///< a lane's read of the values it receives
+  stmatrix,       ///< a lane's write of the values it gives
   mbarrier_init,  ///< a write of the eight bytes
   mbarrier_use,   ///< arrivals and waits are atomic: they count as reads
   copy_source,    ///< cp.async
@@ -32,7 +32,7 @@ const char* phrase(Kind kind);
 struct Access {
   std::uint32_t pc = 0;  ///< from the start of the program
   Step step = 0;
-  std::uint32_t block = 0;  ///< linear index: blocks never know each other's steps
+  std::uint32_t block = 0;  ///< linear index: steps of different blocks are unordered
   std::uint16_t actor = 0;
   std::uint16_t thread : 10 = 0;  ///< who issued it
   std::uint16_t kind : 6 = 0;
@@ -40,10 +40,10 @@ struct Access {
 
 struct Cell {
   Access write, read;
-  std::vector<Access>* more_reads;  ///< reads that do not know each other, from the second on; null: none
+  std::vector<Access>* more_reads;  ///< concurrent reads, from the second on; null: none
 };
 
-/// Cells for `bytes` bytes, all zero at first; pages that are never touched cost nothing.
+/// Cells for `bytes` bytes, initially zero; pages that are never touched use no memory.
 class Shadow {
  public:
   explicit Shadow(std::size_t bytes);

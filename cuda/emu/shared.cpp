@@ -1,6 +1,6 @@
-// Shared memory of a block: every byte is a NaN until written, a zone lies before the first allocation and behind each,
-// and what goes through the device header is checked for bounds and alignment. Under AddressSanitizer all that is no
-// allocation is poisoned. Two copies are kept: what threads see, and what the asynchronous proxy sees. The second
+// Shared memory of a block: every byte is NaN until written, a zone lies before the first allocation and after each,
+// and accesses through the device header are checked for bounds and alignment. AddressSanitizer builds poison all
+// memory outside allocations. There are two copies: what threads see, and what the asynchronous proxy sees. The second
 // changes only at a proxy fence, so a forgotten fence reads NaN or old data.
 #include <fmt/core.h>
 
@@ -18,14 +18,14 @@ constexpr std::size_t kZone = 1024;
 
 std::size_t round_up(std::size_t value, std::size_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 
-/// What a zone holds that begins at a multiple of kZonePeriod. Longer ones hold it several times.
+/// The content of a zone that begins at a multiple of kZonePeriod, repeated in longer zones.
 constexpr auto kPattern = [] {
   std::array<unsigned char, kZonePeriod * 64> bytes{};
   for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = zone_byte(i);
   return bytes;
 }();
 
-/// Calls f(begin, bytes, pattern) for pieces of [begin, end) with what they hold.
+/// Calls f(begin, bytes, pattern) for pieces of [begin, end) with their expected content.
 template <class F>
 void for_each_piece(std::size_t begin, std::size_t end, F&& f) {
   while (begin < end) {
@@ -63,7 +63,7 @@ void Block::add_range(SharedRange range) {
 
 std::byte* Block::dynamic_shared(std::size_t alignment, Site site) {
   if (dynamic_alignment_ == 0) {
-    // An odd multiple of what was asked for: code that relies on more than that fails here.
+    // An odd multiple of the requested alignment: code that relies on more alignment fails here.
     dynamic_begin_ = round_up(std::max(shared_end_, kZone), alignment);
     if (alignment < 1024 && dynamic_begin_ / alignment % 2 == 0) dynamic_begin_ += alignment;
     dynamic_alignment_ = alignment;

@@ -42,7 +42,7 @@ void for_each_element(const TensorMap& map, const std::array<int, 4>& start, Pie
 std::uint32_t check_tile(const TensorMap& map, const void* tile, const char* what, Site site) {
   const Block& block = *running_block;
   const std::uint32_t address = block.check_shared(tile, tile_bytes(map), 128, what, site);
-  // A tile that does not begin at the start of the swizzle's pattern is legal, and almost always a mistake.
+  // A tile that does not begin at the start of the swizzle's pattern is legal, but almost always a mistake.
   const std::uint32_t pattern = map.swizzle == Swizzle::b128 ? 1024 : map.swizzle == Swizzle::b64 ? 512 : 128;
   if (map.swizzle != Swizzle::none && address % pattern != 0)
     block.fault(site, fmt::format("{}: a swizzled tile at shared address {}; expected a multiple of {}", what, address,

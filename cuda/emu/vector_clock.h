@@ -1,9 +1,9 @@
-// Vector clocks: what each part of a block knows of the others. (Lamport, Time, clocks, and the ordering of events,
+// Vector clocks: what each actor of a block knows of the others. (Lamport, Time, clocks, and the ordering of events,
 // 1978; Fidge and Mattern, 1988; their use on memory accesses: Flanagan and Freund, FastTrack, 2009.)
 //
 // An *actor* is anything whose accesses happen in an order: a CUDA thread, the cp.async copies of a thread, the wgmma
-// of a warp group, the TMA loads that report to one mbarrier. Each numbers its steps. Somebody who knows step n of an
-// actor comes after everything that actor did up to step n; two accesses of which neither knows the other are a race.
+// of a warp group, the TMA loads that report to one mbarrier. Each numbers its steps. If B knows step n of actor A, all
+// that A did up to step n happens before B. Two accesses race if neither knows the other.
 // Read next: cuda/emu/race.h.
 #pragma once
 
@@ -25,19 +25,19 @@ inline void raise(Steps& steps, std::size_t actor, Step step) {
   steps[actor] = std::max(steps[actor], step);
 }
 
-/// What either knows.
+/// into: what either knows.
 inline void join(Steps& into, const Steps& from) {
   if (into.size() < from.size()) into.resize(from.size(), 0);
   for (std::size_t i = 0; i < from.size(); ++i) into[i] = std::max(into[i], from[i]);
 }
 
-/// What both know.
+/// into: what both know.
 inline void meet(Steps& into, const Steps& from) {
   into.resize(std::min(into.size(), from.size()));
   for (std::size_t i = 0; i < into.size(); ++i) into[i] = std::min(into[i], from[i]);
 }
 
-/// `seen`: what happened before. `fenced`: the part of it that a proxy fence has since made visible to TMA and wgmma.
+/// `seen`: what happened before. `fenced`: the part of it that a proxy fence has made visible to TMA and wgmma.
 struct Knowledge {
   Steps seen, fenced;
 };

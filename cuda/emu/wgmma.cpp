@@ -69,7 +69,7 @@ int column_of(int thread, int i) { return 8 * (i / 4) + 2 * (thread % 4) + (i & 
 struct Pending {
   Wgmma common;
   std::vector<float*> d;
-  std::vector<std::vector<float>> d_at_issue;  ///< to see whether a thread touched its accumulators meanwhile
+  std::vector<std::vector<float>> d_at_issue;  ///< to detect threads that touch their accumulators meanwhile
   std::vector<float> a_registers;              ///< [64, 16] when A comes from registers
 };
 
@@ -92,7 +92,7 @@ void multiply(const Block& block, const Pending& pending, Site site) {
   const auto n = static_cast<std::size_t>(op.n);
   for (std::size_t thread = 0; thread < pending.d_at_issue.size(); ++thread) {
     const std::vector<float>& before = pending.d_at_issue[thread];
-    if (before.empty()) continue;  // nothing is added to: the sums may be anything
+    if (before.empty()) continue;  // no accumulation: the old sums may be anything
     if (std::memcmp(before.data(), pending.d[thread], before.size() * sizeof(float)) != 0)
       block.fault(
           site, fmt::format("wgmma: thread {} of the group changed its accumulators while this was in flight", thread));
@@ -115,7 +115,7 @@ void multiply(const Block& block, const Pending& pending, Site site) {
     }
 }
 
-/// Tells the race checker what an operand's product will read.
+/// Tells the race checker which memory the product reads for an operand.
 void race_operand(Block& block, std::uint64_t bits, int rows, bool transposed, const void* pc, Site site) {
   const Descriptor descriptor(bits, block, site);
   for (std::uint32_t r = 0; r < static_cast<std::uint32_t>(rows); ++r)
@@ -150,7 +150,7 @@ void wgmma(const Wgmma& operation, Site site) {
       race_operand(block, operation.descriptor_b, operation.n, operation.transpose_b, pc, site);
     }
     AsyncGroups& group = block.wgmma_of_group();
-    // The first product of a chain finds the accumulators as they are now; nobody may change them until a wait.
+    // The first product of a chain reads the accumulators as they are now; no thread may change them until a wait.
     if (!group.in_flight())
       for (float* const d : pending->d)
         pending->d_at_issue.emplace_back(d, d + (operation.accumulate ? operation.n / 2 : 0));

@@ -1,6 +1,6 @@
-// The memory around an allocation, which no kernel may touch. Under AddressSanitizer it is poisoned, and the access
-// itself is reported. In other builds it holds a pattern that is a NaN in every floating format and that hardly any
-// program writes: what is read there spoils most results, and a write is found when the pattern is compared.
+// Zones: memory around an allocation, which no kernel may touch. AddressSanitizer builds poison it and report the
+// access itself. Other builds fill it with a pattern that is NaN in every floating format and that programs hardly ever
+// write: a read there spoils most results, and comparing the pattern later finds a write.
 // Read next: cuda/emu/shared.cpp.
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace trireme::cuda::emu {
 
-/// The byte at an address that is `at` modulo 28: 16-bit words 0x7ff1 to 0x7ffe in turn, never -1 or 0x7fff.
+/// The byte at an address that is `at` modulo 28: the 16-bit words 0x7ff1 to 0x7ffe in turn, never -1 or 0x7fff.
 constexpr unsigned char zone_byte(std::size_t at) {
   return at % 2 == 1 ? 0x7f : static_cast<unsigned char>(0xf1 + at / 2 % 14);
 }

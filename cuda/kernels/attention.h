@@ -7,10 +7,10 @@
 // v^T:
 //   delta = rowsum(dout out) - dlse     ds = p (dp - delta)
 //   dv = p^T dout     dk = scale ds^T q     dq = scale ds k
-// dk and dv are summed over queries, and dq over keys. Adding all three in one kernel needs atomics, whose order
-// varies; here one kernel makes dk and dv and another dq, each computing s and dp: 14 Tq Tk D FLOPs per head instead of
-// 10 (half when causal), for the same bits on every run. Bytes per head: q, dout once per block of 64 keys; k, v once
-// per block of 64 queries, from L2 after the first; out once; dq, dk, dv once.
+// dk and dv are summed over queries, dq over keys. One kernel for all three would need atomics, whose order varies.
+// Here one kernel makes dk and dv and another dq, and each computes s and dp: 14 Tq Tk D FLOPs per head instead of 10
+// (half when causal), but the same bits on every run. Bytes per head: q, dout once per block of 64 keys; k, v once per
+// block of 64 queries, from L2 after the first; out once; dq, dk, dv once.
 // Read next: cuda/kernels/attention_tiles.h.
 #pragma once
 
@@ -37,24 +37,24 @@ struct AttentionForward {
   T* out;  ///< [batch, queries, heads, head_dim]
   std::int64_t out_pitch;
   float* lse;  ///< [batch, heads, queries] log of the sum of exponentials; -inf where a query sees no key (out: 0)
-  /// [batch, queries], or null: query i sees keys from first_key[i] on (any number, also below 0 and beyond keys). So
-  /// are documents in one sequence kept apart. Tiles of 64 keys before the first of all 64 queries cost nothing.
+  /// [batch, queries], or null: query i sees keys from first_key[i] on (any number, also below 0 or beyond keys). This
+  /// separates documents in one sequence. Tiles of 64 keys that none of 64 queries sees are skipped.
   const std::int32_t* first_key = nullptr;
 };
 
 template <class T>
 void attention_forward_sm80(const AttentionForward<T>& attention, Stream stream = nullptr);
 
-/// By TMA and wgmma, on devices of compute capability 9.0 only. Also: scale above 0, and pitches that hold all heads.
-/// Copies are of 128 keys, and blocks of 128 queries (head_dim above 64) or 192: those are the tiles skipped.
+/// With TMA and wgmma; only on compute capability 9.0. Needs a scale above 0, and pitches that hold all heads. It skips
+/// tiles of 128 keys, for blocks of 128 queries (head_dim above 64) or 192.
 template <class T>
 void attention_forward_sm90(const AttentionForward<T>& attention, Stream stream = nullptr);
 
-/// dq, dk and dv are overwritten; pitches and addresses as above. k and v may be a part of the keys that out and lse
-/// are over: the result is that part's contribution, as ds needs no other part of the keys.
+/// dq, dk and dv are overwritten; pitches and addresses as above. k and v may be only part of the keys that out and lse
+/// cover: the result is then that part's contribution, because ds needs no other keys.
 template <class T>
 struct AttentionBackward {
-  AttentionForward<T> forward;  ///< what it read and wrote
+  AttentionForward<T> forward;  ///< the forward's inputs and outputs
   const T* dout;                ///< [batch, queries, heads, head_dim]
   std::int64_t dout_pitch;
   const float* dlse;  ///< [batch, heads, queries] gradient of lse, or null: zero
@@ -64,7 +64,7 @@ struct AttentionBackward {
   T* dv;
   std::int64_t dkv_pitch;
   float* delta;              ///< scratch [batch, heads, queries]
-  std::int32_t* first_tile;  ///< scratch [batch, (queries + 63) / 64]; needed where forward.first_key is given
+  std::int32_t* first_tile;  ///< scratch [batch, (queries + 63) / 64]; needed if forward.first_key is given
 };
 
 /// Starts three kernels, or four.
@@ -76,9 +76,9 @@ void attention_backward_sm80(const AttentionBackward<T>& attention, Stream strea
 template <class T>
 void attention_backward_sm90(const AttentionBackward<T>& attention, Stream stream = nullptr);
 
-/// The same in f32, multiplied and summed in f32 by the ordinary arithmetic units: what a run in f32 uses to be
-/// comparable with the CPU. Blocks own 64 queries (backward: 32 queries, or 32 keys) and stream tiles of 32. first_tile
-/// is not used.
+/// The same in f32, with products and sums in f32 on the ordinary arithmetic units: used by f32 runs, to be comparable
+/// with the CPU. Blocks own 64 queries (backward: 32 queries, or 32 keys) and stream tiles of 32. first_tile is not
+/// used.
 void attention_forward_f32(const AttentionForward<float>& attention, Stream stream = nullptr);
 void attention_backward_f32(const AttentionBackward<float>& attention, Stream stream = nullptr);
 

@@ -1,9 +1,9 @@
 // Attention backward on mma.sync; formulas, bytes and FLOPs: cuda/kernels/attention.h.
 //
 // Both large kernels keep one pair of tiles in shared memory and stream the other through two stages. A warp owns
-// sixteen rows of the pair that stays. Where that is k and v, the scores are computed transposed, [keys, queries], so
-// that their fragments are again the A operand of what follows: dv += p^T dout and dk += ds^T q; where it is q and
-// dout, of dq += ds k.
+// sixteen rows of the resident pair. If that is k and v, the scores are computed transposed, [keys, queries], so that
+// their fragments are again the A operand of the next products, dv += p^T dout and dk += ds^T q. If it is q and dout,
+// the fragments are the A operand of dq += ds k.
 //
 // A block of keys takes the heads of its group one after the other, so their sums need no second kernel.
 // Read next: tests/cuda/attention_backward_test.cpp, which has the same formulas in a few lines.
@@ -16,11 +16,11 @@ using namespace attention;
 
 namespace {
 
-/// Rows of a streamed tile. At D = 128 the accumulators leave registers for 32 only; two blocks fit a multiprocessor.
+/// Rows of a streamed tile. At D = 128 the accumulators leave registers for only 32; two blocks fit a multiprocessor.
 template <int D>
 constexpr int kStreamed = D <= 64 ? 64 : 32;
 
-/// Two tiles that stay, two stages of two that stream.
+/// Two resident tiles, and two stages of two streamed tiles.
 template <int D>
 constexpr int tile_bytes() {
   return 2 * D * (2 * kRows + 4 * kStreamed<D>);
@@ -111,7 +111,7 @@ __global__ void __launch_bounds__(kThreads) keys_kernel(const __grid_constant__ 
   float dk[D / 8][4] = {}, dv[D / 8][4] = {};
   for (int stage = 0; step < tiles.steps; stage ^= 1) {
     const int next = tiles.visible(step + 1);
-    sync_threads();  // everyone is done with the stage that is filled next
+    sync_threads();  // all threads are done with the stage that is filled next
     if (next < tiles.steps) {
       copy(next, stage ^ 1);
       read_rows(next);
@@ -180,7 +180,7 @@ __global__ void __launch_bounds__(kThreads) queries_kernel(const __grid_constant
 
   float dq[D / 8][4] = {};
   for (int step = begin; step < end; ++step) {
-    sync_threads();  // everyone is done with the stage that is filled next
+    sync_threads();  // all threads are done with the stage that is filled next
     if (step + 1 < end) copy(step + 1);
     cp_async_commit();
     cp_async_wait<1>();

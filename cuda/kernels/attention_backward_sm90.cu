@@ -1,14 +1,14 @@
-// Attention backward of Hopper by TMA and wgmma; formulas: cuda/kernels/attention.h, whose two kernels these are too:
-// one makes dk and dv, one dq, each computing the probabilities. That costs 14 Tq Tk D FLOPs a head instead of the 10
-// of a single kernel that adds dq by atomics, at most 1.4 times the time, and gives the same bits on every run. Blocks
-// that waited for one another to add in order would save the FLOPs; no kernel here does, so that each can run in any
-// order.
+// Attention backward for Hopper with TMA and wgmma; formulas: cuda/kernels/attention.h. As described there, one kernel
+// makes dk and dv and another dq, and both compute the probabilities. That costs 14 Tq Tk D FLOPs a head instead of the
+// 10 of a single kernel that adds dq by atomics, at most 1.4 times the time, but gives the same bits on every run.
+// Blocks that wait for one another to add in order would save the FLOPs; here blocks never wait, so that they can run
+// in any order.
 //
-// A block has a producer warp group and two consumers (three for dq at head dim 64) of 64 rows each. What belongs to
-// the rows stays in shared memory, what they are multiplied with comes by 64 rows through a ring. All operands are read
-// as TMA wrote them, once along rows and once along columns; p and ds go from the sums of one product into the A
-// registers of the next. For dk and dv the scores are computed transposed, [keys, queries], so that this holds there as
-// well.
+// A block has a producer warp group and two consumers (three for dq at head dim 64) of 64 rows each. The tiles
+// of these rows stay in shared memory; the other tiles stream through a ring, 64 rows at a time. All operands
+// are read as TMA wrote them, once along rows and once along columns. p and ds go from the sums of one product
+// into the A registers of the next. For dk and dv this requires computing the scores transposed, [keys,
+// queries].
 //
 // In the kernel of keys a consumer has dk and dv [64, D], scores and their gradients [64, 64] in registers: 192 of its
 // 240 at head dim 128. The exponentials of one consumer run under the products of the other.
@@ -25,7 +25,7 @@ namespace {
 constexpr const char* kName = "attention_backward_sm90";
 constexpr int kStep = 64;  // rows of a streamed tile
 
-/// Two tiles that stay, and a ring of pairs that stream.
+/// Two resident tiles, and a ring of streamed pairs.
 template <int D_, int Consumers>
 struct Shape {
   static constexpr int kD = D_, kConsumers = Consumers, kRows = 64 * Consumers, kSlots = 4;
@@ -50,11 +50,11 @@ struct Parameters {
 struct alignas(16) QueryValues {
   float log2_sum[kStep], delta[kStep];  ///< lse in powers of two
   KeyRange visible[kStep];
-  int latest_begin[2], earliest_end[2];  ///< all of the first 32 queries, and of the others, see the keys between
+  int latest_begin[2], earliest_end[2];  ///< per half: all its 32 queries see the keys between
   int exists;                            ///< 0: there are no more tiles
 };
 
-/// What a block has in shared memory.
+/// A block's shared memory.
 template <class S>
 struct Memory {
   typename S::Resident first, second;  ///< k and v, or q and dout
@@ -72,20 +72,20 @@ struct Memory {
   __device__ __forceinline__ typename S::Streamed tile(int use, int which) const {
     return {pairs + use % S::kSlots * S::kPairBytes + which * S::Streamed::kBytes};
   }
-  /// By one thread. `fillers`: of a slot of the ring.
+  /// Call in one thread. `fillers`: of a slot of the ring.
   __device__ __forceinline__ void init(int fillers) const {
     ring.init(fillers, 4 * S::kConsumers);
     resident.init(1, 1);
     fence_mbarrier_init();
   }
-  /// By the thread that copies: the tiles that stay, from row `row` on.
+  /// Call in the copying thread: loads the resident tiles, from row `row` on.
   __device__ __forceinline__ void load_resident(const TensorMap& a, const TensorMap& b, int row, int head,
                                                 int batch) const {
     mbarrier_arrive_expect(resident.full(0), 2 * S::Resident::kBytes);
     first.load(a, row, head, batch, resident.full(0));
     second.load(b, row, head, batch, resident.full(0));
   }
-  /// By the thread that copies: the `use`-th pair of the ring.
+  /// Call in the copying thread: loads the `use`-th pair of the ring.
   __device__ __forceinline__ void load_pair(int use, const TensorMap& a, const TensorMap& b, int row, int head,
                                             int batch) const {
     ring.begin_fill(use, S::kPairBytes);
@@ -193,7 +193,7 @@ __device__ __forceinline__ void sum_over_queries(const Parameters<T>& parameters
     issue_rows_product<T>(memory.second, 64 * group, memory.tile(use, 1), gradients);
     wait_product<1>(scores);
     sync_warp();                                // all lanes have read the values of the queries before
-    if (use > 0) memory.ring.release(use - 1);  // older than the scores: dk's product with that pair has ended
+    if (use > 0) memory.ring.release(use - 1);  // issued before the scores: dk's product with that pair has ended
     probabilities_of_keys(values, key + 64 * group, log2_scale, scores);
     pack_weights<T>(scores, weights);
     issue_weighted_sum<T>(weights, memory.tile(use, 1), dv);
@@ -206,8 +206,8 @@ __device__ __forceinline__ void sum_over_queries(const Parameters<T>& parameters
     }
     pack_weights<T>(gradients, ds);
     issue_weighted_sum<T>(ds, memory.tile(use, 0), dk);
-    // The product of dk may run on under the next scores, unless its operand's registers are needed: then ptxas, short
-    // of registers, would move sums about and serialise every product.
+    // The product of dk may overlap with the next scores, unless its operand's registers are needed. ptxas, short of
+    // registers, would then move sums and serialise every product.
     wait_product<S::kD <= 64 ? 1 : 0>(dv);
   }
   wait_product<0>(dk);
@@ -248,7 +248,7 @@ __global__ void __launch_bounds__(S::kThreads, 1) keys_kernel(const __grid_const
 
 // ---- dq --------------------------------------------------------------------------------------------------------------
 
-/// What a thread of the kernel of queries knows of its rows, `row` and `row` + 8.
+/// A thread's data on its rows, `row` and `row` + 8, in the kernel of queries.
 template <class T>
 struct Rows {
   KeyRange visible[2];
@@ -299,7 +299,7 @@ __device__ __forceinline__ void sum_over_keys(const Parameters<T>& parameters, c
     issue_rows_product<T>(memory.first, 64 * group, memory.tile(step, 0), scores);
     issue_rows_product<T>(memory.second, 64 * group, memory.tile(step, 1), gradients);
     wait_product<1>(scores);
-    if (step > 0) memory.ring.release(step - 1);  // older than the scores: dq's product with that pair has ended
+    if (step > 0) memory.ring.release(step - 1);  // issued before the scores: dq's product with that pair has ended
     rows.probabilities((begin + step) * kStep, log2_scale, scores);
     wait_product<0>(gradients);
     TRIREME_UNROLL
@@ -361,13 +361,13 @@ void start(const AttentionBackward<T>& p, Stream stream) {
     static_assert(S::kRowValues + S::kSlots * sizeof(QueryValues) <= 227 * 1024);
     const int rows = of_keys ? f.keys : f.queries, heads = of_keys ? f.kv_heads : f.heads, units = heads * f.batch;
     if (rows == 0) return;
-    // Of a head of keys, the queries of its group stream; of a group's heads of queries, keys and values.
+    // For a head of keys, the queries of its group are streamed; for a group's heads of queries, keys and values.
     const std::int64_t streamed = std::int64_t{4} * f.head_dim * (of_keys ? f.queries * group : f.keys);
     const Order order{(rows + S::kRows - 1) / S::kRows, heads, units,
                       heads_of_section(streamed, of_keys ? 1 : group, units), f.causal && !of_keys};
     Parameters<T> parameters{p, order, {}, {}, {}, {}, {}, {}, {}};
     const int key_box = of_keys ? S::kRows : kStep, query_box = of_keys ? kStep : S::kRows;
-    if (f.keys > 0) {  // TMA has no empty tensors, and what is empty is not read
+    if (f.keys > 0) {  // TMA has no empty tensors, and empty ones are never read
       parameters.k = map("k", f.k, true, f.kv_pitch, key_box);
       parameters.v = map("v", f.v, true, f.kv_pitch, key_box);
       parameters.dk = map("dk", p.dk, true, p.dkv_pitch, 16);

@@ -1,4 +1,4 @@
-// What attention's backward needs of each query before it starts; formulas: cuda/kernels/attention.h.
+// Computes what attention's backward needs for each query before it starts; formulas: cuda/kernels/attention.h.
 // Read next: cuda/kernels/attention_backward_sm80.cu.
 #include "cuda/kernels/attention_delta.h"
 
@@ -33,7 +33,7 @@ __global__ void __launch_bounds__(kThreads) delta_kernel(const __grid_constant__
   p.delta[at] = p.dlse == nullptr ? sum : sum - p.dlse[at];
 }
 
-/// The smallest first key of every 64 queries: a block of keys before it has nothing to do with them. One warp each.
+/// The smallest first key of every 64 queries: blocks of keys before it skip these queries. One warp each.
 template <class T>
 __global__ void __launch_bounds__(32) first_tile_kernel(const __grid_constant__ AttentionBackward<T> p) {
   const int first = first_key_of_rows(p.forward, blockIdx.y, static_cast<int>(blockIdx.x) * kRows);

@@ -1,11 +1,11 @@
 // Attention in f32, forward and backward, without tensor cores; formulas, bytes and FLOPs: cuda/kernels/attention.h.
 //
-// A block owns some rows and streams tiles of 32 others. Its threads stand in 16 lines of 8: thread (line, across) has
-// the scores of rows line + 16 i with streamed rows across + 8 j, and of results the same rows, columns 4 across + 32
-// c. So a row belongs to eight neighbouring lanes: sums over it are three exchanges, and its weights, which must change
-// hands between the two products, cross shared memory within one warp.
+// A block owns some rows and streams tiles of 32 others. Its threads form 16 lines of 8: thread (line, across) has the
+// scores of rows line + 16 i with streamed rows across + 8 j, and of the results the same rows, columns 4 across + 32
+// c. So a row belongs to eight neighbouring lanes. A sum over it takes three shuffles, and its weights, which other
+// lanes need in the second product, go through shared memory within one warp.
 //
-// As in attention_backward_sm80.cu, one kernel makes dk and dv and another dq: no sum depends on who comes first.
+// As in attention_backward_sm80.cu, one kernel makes dk and dv and another dq: no sum depends on the schedule.
 // Read next: tests/cuda/attention_f32_test.cpp, which has the same formulas in a few lines.
 #include "core/error.h"
 #include "cuda/kernels/attention.h"
@@ -32,7 +32,7 @@ struct Place {
       : line(static_cast<int>(threadIdx.x) / kAcross), across(static_cast<int>(threadIdx.x) % kAcross) {}
 };
 
-/// [Rows, D] in shared memory. Four floats more a row: rows of neighbouring threads lie in different banks.
+/// [Rows, D] in shared memory. Four extra floats per row put the rows of neighbouring threads into different banks.
 template <int Rows, int D>
 struct Tile {
   static constexpr int kPitch = D + 4, kBytes = Rows * kPitch * 4;
@@ -41,7 +41,7 @@ struct Tile {
   __device__ __forceinline__ float* row(int r) const { return data + r * kPitch; }
   __device__ __forceinline__ Four four(int r, int column) const { return load_vector<Four>(row(r) + column); }
 
-  /// By the whole block; zeros outside [rows, columns].
+  /// Call in the whole block; zeros outside [rows, columns].
   __device__ __forceinline__ void copy_from(const float* from, std::int64_t pitch, int first, int rows,
                                             int columns) const {
     for (int i = static_cast<int>(threadIdx.x); i < Rows * (D / 4); i += kThreads) {
@@ -87,7 +87,7 @@ template <int R, int D>
 __device__ __forceinline__ void accumulate(const float (&weights)[R][4], const Weights<R>& scratch,
                                            const Tile<kStreamed, D>& streamed, Four (&sums)[R][D / 32]) {
   const Place at;
-  sync_warp();  // the warp has read what it had written before
+  sync_warp();  // the warp has read its previous weights
   TRIREME_UNROLL
   for (int i = 0; i < R; ++i) {
     TRIREME_UNROLL
@@ -132,7 +132,7 @@ __device__ __forceinline__ void store(const Four (&sums)[R][D / 32], const float
   }
 }
 
-/// The keys that some of `rows` queries from `row` on may see, in tiles of kStreamed: `begin` to `end`.
+/// The tiles of kStreamed keys, `begin` to `end`, that any of `rows` queries from `row` on may see.
 struct KeyTiles {
   int begin, end;
   __device__ __forceinline__ KeyTiles(const Forward& p, std::int64_t batch, int row, int rows) {
@@ -166,12 +166,12 @@ constexpr int forward_bytes() {
   return Tile<kForwardRows * kLines, D>::kBytes + 2 * Tile<kStreamed, D>::kBytes + Weights<kForwardRows>::kBytes;
 }
 
-/// What is known of a query after the tiles so far; `sum` is this thread's part. Scores are in powers of two.
+/// The running softmax of a query; `sum` is this thread's part. Scores are in powers of two.
 struct Running {
   float maximum = -INFINITY, sum = 0;
 };
 
-/// Makes weights of a row's scores; returns what the sums so far must be multiplied by.
+/// Turns a row's scores into weights; returns the factor by which the sums so far must be multiplied.
 __device__ __forceinline__ float softmax_step(float (&scores)[4], Running& running) {
   float maximum = running.maximum;
   TRIREME_UNROLL
@@ -215,7 +215,7 @@ __global__ void __launch_bounds__(kThreads) forward_f32_kernel(const __grid_cons
   Four sums[R][D / 32] = {};
   const KeyTiles tiles(p, batch, first, kRows);
   for (int step = tiles.begin; step < tiles.end; ++step) {
-    sync_threads();  // everyone is done with the tiles before
+    sync_threads();  // all threads are done with the previous tiles
     tile_k.copy_from(k, p.kv_pitch, step * kStreamed, p.keys, p.head_dim);
     tile_v.copy_from(v, p.kv_pitch, step * kStreamed, p.keys, p.head_dim);
     sync_threads();
@@ -280,7 +280,7 @@ __global__ void __launch_bounds__(kThreads) delta_f32_kernel(const __grid_consta
   p.delta[to] = p.dlse == nullptr ? sum : sum - p.dlse[to];
 }
 
-/// What the scores of a query need.
+/// The values of a query that its scores need.
 struct Query {
   float log2_sum = 0, delta = 0;  ///< lse in powers of two
   KeyRange visible = {0, 0};
@@ -323,7 +323,7 @@ __global__ void __launch_bounds__(kThreads) keys_f32_kernel(const __grid_constan
     for (int row = begin * kStreamed; row < f.queries; row += kStreamed) {
       const KeyTiles seen(f, batch, row, kStreamed);
       if (seen.begin * kStreamed >= first + kOwned || seen.end * kStreamed <= first) continue;
-      sync_threads();  // everyone is done with the tiles before
+      sync_threads();  // all threads are done with the previous tiles
       tile_q.copy_from(q, f.q_pitch, row, f.queries, f.head_dim);
       tile_do.copy_from(dout, p.dout_pitch, row, f.queries, f.head_dim);
       sync_threads();
@@ -371,7 +371,7 @@ __global__ void __launch_bounds__(kThreads) queries_f32_kernel(const __grid_cons
   Four dq[R][D / 32] = {};
   const KeyTiles tiles(f, batch, first, kOwned);
   for (int step = tiles.begin; step < tiles.end; ++step) {
-    sync_threads();  // everyone is done with the tiles before
+    sync_threads();  // all threads are done with the previous tiles
     tile_k.copy_from(k, f.kv_pitch, step * kStreamed, f.keys, f.head_dim);
     tile_v.copy_from(v, f.kv_pitch, step * kStreamed, f.keys, f.head_dim);
     sync_threads();

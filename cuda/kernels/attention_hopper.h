@@ -1,9 +1,9 @@
 // What the attention kernels for sm_90a share: tiles as TMA writes and wgmma reads them, rings of such tiles, products
-// of a warp group, and the way results leave. A block has a producer warp group, whose first warp copies, and
+// of a warp group, and the output of results. A block has a producer warp group, whose first warp copies, and
 // consumers; a consumer owns 64 rows (of queries, or of keys) and the f32 sums [64, N] of products.
 //
 // Sum i of thread `t` of a group: row 16 (t / 32) + t % 32 / 4 + 8 (i / 2 % 2), column 8 (i / 4) + 2 (t % 4) + i % 2.
-// Eight sums in a row are, rounded, the four registers of an A operand [64, 16]: weights never pass through shared
+// Eight consecutive sums, rounded, are the four registers of an A operand [64, 16]: weights never pass through shared
 // memory.
 // Read next: cuda/kernels/attention_sm90.cu.
 #pragma once
@@ -17,8 +17,8 @@ namespace trireme::cuda::attention {
 
 constexpr int kGroup = 128;  ///< threads of a warp group
 
-/// The consumer that this thread belongs to, from 0; the producer's threads get -1. Through a shuffle, after which the
-/// compiler knows that it is the same in all lanes, and keeps what depends on it once for the warp.
+/// The consumer that this thread belongs to, from 0; -1 in the producer's threads. The shuffle tells the compiler that
+/// all lanes have the same value, so it keeps what depends on it once per warp.
 __device__ __forceinline__ int consumer_group() { return shuffle(static_cast<int>(threadIdx.x) / kGroup - 1, 0); }
 
 /// [Rows, D] 16-bit values in shared memory: 64 columns at a time as Rows rows of 128 bytes, in the 128-byte swizzle.
@@ -35,24 +35,24 @@ struct SwizzledTile {
     for (int chunk = 0; chunk < D / 64; ++chunk)
       tma_load_4d(memory + chunk * kChunkBytes, map, 64 * chunk, token, head, batch, barrier);
   }
-  /// An operand whose rows are the tile's from `row` on, and whose K are 16 columns from `column` on.
+  /// Descriptor of an operand: its rows are the tile's from `row` on, its K 16 columns from `column` on.
   __device__ __forceinline__ std::uint64_t along_rows(int row, int column) const {
-    return descriptor(column / 64 * kChunkBytes + row * 128 + column % 64 * 2, 16);  // no use for the leading offset
+    return descriptor(column / 64 * kChunkBytes + row * 128 + column % 64 * 2, 16);  // the leading offset is unused
   }
-  /// An operand whose rows are the tile's columns, all D, and whose K are 16 rows from `row` on.
+  /// Descriptor of an operand: its rows are all D columns of the tile, its K 16 rows from `row` on.
   __device__ __forceinline__ std::uint64_t along_columns(int row) const { return descriptor(row * 128, kChunkBytes); }
 
  private:
   __device__ __forceinline__ std::uint64_t descriptor(int offset, int leading) const {
     constexpr std::uint64_t kSwizzle128 = std::uint64_t{1} << 62, kEightRows = std::uint64_t{1024 >> 4} << 32;
-    // Sums, not bits set one by one: so the compiler makes all of a tile's descriptors from one register.
+    // Uses additions, not bit operations, so that the compiler makes all of a tile's descriptors from one register.
     const std::uint32_t start = shared_address(memory) >> 4;
     return (start + static_cast<std::uint32_t>(offset / 16 + (leading / 16 << 16))) | (kEightRows | kSwizzle128);
   }
 };
 
-/// Slots that a producer fills and consumers free, in turns: use n, counted from 0 over the life of the block, is of
-/// slot n % Slots. Each slot has two mbarriers, `full` and `empty`, side by side from `words` on.
+/// Slots that a producer fills and consumers free, in turns: use n, counted from 0 over the life of the block, goes to
+/// slot n % Slots. Each slot has two mbarriers, `full` and `empty`, stored side by side from `words` on.
 template <int Slots>
 struct Ring {
   static constexpr int kBytes = 2 * Slots * 8;
@@ -63,7 +63,7 @@ struct Ring {
   __device__ __forceinline__ static std::uint32_t parity(int use) {
     return static_cast<std::uint32_t>(use / Slots % 2);
   }
-  /// By one thread, before the block's barrier. `fillers`: arrivals that make a slot full, besides the bytes.
+  /// Call in one thread, before the block's barrier. `fillers`: arrivals that make a slot full, besides the bytes.
   __device__ __forceinline__ void init(int fillers, int consumer_warps) const {
     for (int i = 0; i < Slots; ++i) {
       mbarrier_init(full(i), fillers);
@@ -72,18 +72,18 @@ struct Ring {
   }
   __device__ __forceinline__ void wait_empty(int use) const { mbarrier_wait(empty(use), parity(use) ^ 1U); }
   __device__ __forceinline__ void wait_full(int use) const { mbarrier_wait(full(use), parity(use)); }
-  /// By the thread that copies: waits for the slot, and announces `bytes` of copies to it.
+  /// Call in the copying thread: waits for the slot, and announces `bytes` of copies to it.
   __device__ __forceinline__ void begin_fill(int use, int bytes) const {
     wait_empty(use);
     mbarrier_arrive_expect(full(use), bytes);
   }
-  /// By a whole warp, when its own products no longer read the slot.
+  /// Call in a whole warp, when its own products no longer read the slot.
   __device__ __forceinline__ void release(int use) const {
     if (threadIdx.x % 32 == 0) mbarrier_arrive(empty(use));
   }
 };
 
-/// sums [64, N] = rows `row` to `row` + 63 of a [.., D] times the transpose of b [N, D]. Issued and committed only.
+/// sums [64, N] = rows `row` to `row` + 63 of a [.., D] times the transpose of b [N, D]. Issues and commits; no wait.
 template <class T, int N, int A, int D>
 __device__ __forceinline__ void issue_rows_product(const SwizzledTile<A, D>& a, int row, const SwizzledTile<N, D>& b,
                                                    float (&sums)[N / 2]) {
@@ -93,7 +93,7 @@ __device__ __forceinline__ void issue_rows_product(const SwizzledTile<A, D>& a, 
   wgmma_commit();
 }
 
-/// sums [64, D] += weights [64, N], which were packed, times b [N, D]. Issued and committed only.
+/// sums [64, D] += packed weights [64, N] times b [N, D]. Issues and commits; does not wait.
 template <class T, int N, int D>
 __device__ __forceinline__ void issue_weighted_sum(const std::uint32_t (&weights)[N / 4], const SwizzledTile<N, D>& b,
                                                    float (&sums)[D / 2]) {
@@ -103,7 +103,7 @@ __device__ __forceinline__ void issue_weighted_sum(const std::uint32_t (&weights
   wgmma_commit();
 }
 
-/// Waits until at most `Newest` committed products are in flight; `sums` are those of an older one.
+/// Waits until at most `Newest` committed products are in flight; `sums` belong to an older one.
 template <int Newest, int Count>
 __device__ __forceinline__ void wait_product(float (&sums)[Count]) {
   wgmma_wait<Newest>();
@@ -117,8 +117,8 @@ __device__ __forceinline__ void pack_weights(const float (&sums)[Count], std::ui
   for (int i = 0; i < Count / 2; ++i) weights[i] = pack_pair<T>(sums[2 * i], sums[2 * i + 1]);
 }
 
-/// A warp's sixteen rows of factor[half] sums, through rows `row` to `row` + 15 of `tile`, which nobody reads any more,
-/// to tokens from `token` on. The map's box is sixteen tokens; what is past the end is not written. The warp's first
+/// Stores a warp's sixteen rows of factor[half] sums to tokens from `token` on, through rows `row` to `row` + 15 of
+/// `tile`, which must be free. The map's box is sixteen tokens; tokens past the end are not written. The warp's first
 /// lane must wait for the store (tma_store_wait) before the tile is used again.
 template <class T, int Rows, int D>
 __device__ __forceinline__ void store_sums(const float (&sums)[D / 2], const float (&factor)[2],
@@ -149,9 +149,9 @@ struct Place {
   int tile, head, batch;
 };
 
-/// The order in which tiles are taken. Heads go by sections whose streamed tensors fit L2 together; within a section
-/// the first tiles of all heads come first, or the last ones: those with the most work, so that all blocks end at about
-/// the same time.
+/// The order in which tiles are processed. Heads are grouped into sections whose streamed tensors fit into L2 together.
+/// Within a section the tiles with the most work (the first or the last of all heads) come first, so that all blocks
+/// end at about the same time.
 struct Order {
   int tiles, heads, units;  ///< tiles of a head; heads of a sequence, and of the whole batch
   int section;              ///< heads of a section
@@ -166,7 +166,7 @@ struct Order {
   }
 };
 
-/// Of `units` heads, as many whole groups as have their streamed tensors in L2 together; a group's are `bytes`.
+/// How many of `units` heads form a section: whole groups whose streamed tensors, `bytes` each, fit into L2.
 inline int heads_of_section(std::int64_t bytes, int group, int units) {
   constexpr std::int64_t kL2Bytes = std::int64_t{32} << 20;  // an H100 or H200 has 50 MB
   const std::int64_t fit = bytes > 0 ? kL2Bytes / bytes : 1, heads = (fit > 1 ? fit : 1) * group;

@@ -1,6 +1,6 @@
-// The kernel that joins attention over two sets of keys; formulas and bytes: cuda/kernels/attention_merge.h. A head of
-// a token takes as many lanes as have eight values each, so that of a head of 64 a warp takes four: what has to be
-// known of a head, where it is and its two factors, costs more instructions than its values. Why:
+// The kernel that joins attention over two sets of keys; formulas and bytes: cuda/kernels/attention_merge.h. A
+// head of a token takes one lane for eight values, so a warp takes four heads of 64. The work per head, finding
+// its place and its two factors, costs more instructions than its values. Why:
 // cuda/lab/attention_merge.
 #include "cuda/kernels/attention_merge.h"
 
@@ -25,9 +25,9 @@ __global__ void __launch_bounds__(kThreads) merge_kernel(const __grid_constant__
     old = p.lse[at];
     added = p.part_lse[b * p.part_lse_stride[0] + h * p.part_lse_stride[1] + t * p.part_lse_stride[2]];
   }
-  sync_warp();  // whoever writes lse comes after all that read it
+  sync_warp();  // all lanes have read lse before one writes it
   const float top = fmaxf(old, added);
-  if (top == -INFINITY) return;  // neither saw a key, or there is no such head
+  if (top == -INFINITY) return;  // neither part saw a key, or there is no such head
   const float of_old = expf(old - top), of_added = expf(added - top), total = of_old + of_added;
   const float kept = of_old / total, joined = of_added / total;
   if (lane == 0) p.lse[at] = top + logf(total);

@@ -1,8 +1,8 @@
-// Joins attention over two disjoint sets of keys, as ring attention does with every block of keys that arrives: with
+// Joins attention over two disjoint sets of keys. Ring attention does this with every block of keys that arrives: with
 // a = lse and b = part_lse,  lse = log(e^a + e^b),  out = out e^(a - lse) + part e^(b - lse)
 // (Milakov and Gimelshein, Online normalizer calculation for softmax, 2018).
 // Contract: attention_merge of core/kernels.h, for a part in float, bf16 or f16.
-// Bytes per value: out read and written, part of b bytes read: 8 + b. 3 FLOPs.
+// Bytes per value: out is read and written (8), part of b bytes is read: 8 + b. 3 FLOPs.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ struct AttentionMerge {
   std::int64_t lse_stride[3];
 };
 
-/// out and lse, over one set of keys, become those over both.
+/// Turns out and lse over one set of keys into those over both sets.
 template <class T>
 void attention_merge(const AttentionMerge<T>& problem, Stream stream = nullptr);
 

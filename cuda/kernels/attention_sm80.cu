@@ -1,9 +1,9 @@
 // Attention forward on mma.sync; formulas, bytes and FLOPs: cuda/kernels/attention.h.
 //
-// A block has 64 queries of one head, sixteen to each of four warps, whose q stays in registers. Keys and values come
-// by 64 through two stages of shared memory: the copies for the next 64 run under the products of these. A warp holds
-// scores [16, 64] and output [16, D] in f32; the fragments of the scores, rounded, are the A operand of the second
-// product.
+// A block has 64 queries of one head, sixteen for each of four warps, whose q stays in registers. Keys and values
+// stream, 64 at a time, through two stages of shared memory: copies of the next 64 overlap with the products of these.
+// A warp holds scores [16, 64] and output [16, D] in f32; the fragments of the scores, rounded, are the A operand of
+// the second product.
 // Read next: cuda/kernels/attention_backward_sm80.cu.
 #include "cuda/kernels/attention_tiles.h"
 
@@ -22,7 +22,7 @@ struct Running {
   float out[D / 8][4] = {};
 };
 
-/// Turns scores into exponentials and rescales what was summed under the old maximum.
+/// Turns scores into exponentials, and rescales the sums made with the old maximum.
 template <int D>
 __device__ __forceinline__ void softmax_step(float (&scores)[kRows / 8][4], Running<D>& running) {
   TRIREME_UNROLL
@@ -84,7 +84,7 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(const __grid_constant
 
   Running<D> running;
   for (int step = begin; step < end; ++step) {
-    sync_threads();  // everyone is done with the stage that is filled next
+    sync_threads();  // all threads are done with the stage that is filled next
     if (step + 1 < end) copy(step + 1);
     cp_async_commit();
     cp_async_wait<1>();

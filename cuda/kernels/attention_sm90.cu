@@ -1,17 +1,17 @@
-// Attention forward of Hopper: TMA fills a ring with keys and values, wgmma multiplies from it; formulas and bytes:
+// Attention forward for Hopper: TMA fills a ring with keys and values, wgmma multiplies from it; formulas and bytes:
 // cuda/kernels/attention.h.
 //
 // A block is a producer warp group, which copies, and consumers of 64 queries each: two at head dim 128, three at 64. A
-// consumer has scores [64, 128] and output [64, D] in registers. Three things keep the tensor cores at work:
+// consumer has scores [64, 128] and output [64, D] in registers. Three things keep the tensor cores busy:
 //   - the scores of the next keys are issued before the products with the values of these, so that the softmax of the
 //     next runs under them;
 //   - consumers take turns to issue (named barriers), so that they do not all come to their softmax at once
 //     (Shah et al., FlashAttention-3, 2024, section 3);
 //   - blocks are persistent, and the producer copies the next tile's first keys while the consumers store this one.
 //
-// Keys are visited from the last to the first: the tiles that need a mask come first when causal. Tiles of queries with
-// the most keys come first, and blocks take them to and fro, so that all end at about the same time; the heads that are
-// under way at once are those whose keys and values fit L2 together.
+// Keys are visited from the last to the first, so that when causal the tiles that need a mask come first. Tiles of
+// queries with the most keys come first, and blocks take them in alternating order, so that all blocks end at about the
+// same time. The heads processed at the same time are those whose keys and values fit into L2 together.
 // Read next: cuda/kernels/attention_hopper.h; docs/cuda.md, "Attention on Hopper".
 #include "cuda/kernels/attention_hopper.h"
 
@@ -37,10 +37,10 @@ struct Shape {
   static_assert(kSharedBytes <= 227 * 1024, "more shared memory than a block of sm_90 can have");
 };
 
-/// A tile of queries as the producer hands it on.
+/// A tile of queries, as the producer passes it to the consumers.
 struct Work {
   int first, head, batch;  ///< the first query; below 0: there is no more work
-  int begin, end;          ///< the keys to visit, from whole tiles, from the last to the first; none where begin >= end
+  int begin, end;          ///< the key tiles to visit, from the last to the first; none if begin >= end
 };
 
 template <class T>
@@ -50,12 +50,12 @@ struct Parameters {
   TensorMap q, k, v, out;
 };
 
-/// What a block has in shared memory.
+/// A block's shared memory.
 template <class S>
 struct Memory {
   typename S::Queries q;
   std::byte* slots;
-  Work* work;            ///< of the tile whose queries are there
+  Work* work;            ///< of the tile whose queries are loaded
   Ring<S::kSlots> ring;  ///< uses 2 n and 2 n + 1: the keys and values of step n, counted over all tiles of the block
   Ring<1> queries;       ///< use n: the n-th tile of the block
   __device__ __forceinline__ explicit Memory(std::byte* memory)
@@ -69,7 +69,7 @@ struct Memory {
   }
 };
 
-/// One warp; its first lane copies. What a tile is, the consumers read beside its queries.
+/// Runs in one warp, whose first lane copies. It writes each tile's description beside its queries for the consumers.
 template <class S, class T>
 __device__ __forceinline__ void produce(const Parameters<T>& parameters, const Memory<S>& memory) {
   const auto& p = parameters.p;
@@ -78,7 +78,7 @@ __device__ __forceinline__ void produce(const Parameters<T>& parameters, const M
             count = parameters.order.count();
   int use = 0, turn = 0;
   for (int round = 0; round * blocks < count; ++round) {
-    const int index = round * blocks + (round % 2 == 0 ? block : blocks - 1 - block);  // to and fro
+    const int index = round * blocks + (round % 2 == 0 ? block : blocks - 1 - block);  // alternating
     if (index >= count) continue;
     const Place place = parameters.order.at(index);
     const int first = place.tile * S::kQueries, kv_head = place.head / (p.heads / p.kv_heads);
@@ -90,7 +90,7 @@ __device__ __forceinline__ void produce(const Parameters<T>& parameters, const M
         memory.tile(use).load(map, key_tile * S::kKeys, kv_head, place.batch, memory.ring.full(use));
         ++use;
       };
-      if (begin < end) copy(parameters.k, end - 1);  // while the consumers still store the tile before
+      if (begin < end) copy(parameters.k, end - 1);  // while the consumers still store the previous tile
       memory.queries.wait_empty(turn);
       *memory.work = {first, place.head, place.batch, begin * S::kKeys, end * S::kKeys};
       mbarrier_arrive_expect(memory.queries.full(turn), S::Queries::kBytes);
@@ -116,7 +116,7 @@ __device__ __forceinline__ int row_of_thread() {
 }
 
 /// The softmax of this thread's two rows so far: the maximum of the scores, and the sum of the exponentials over its
-/// own columns. What else is to be known of the rows is looked up again when needed: registers are scarce in the
+/// own columns. Other data on the rows is looked up again when needed: registers are scarce in the
 /// products.
 template <class T, int N>
 struct Rows {
@@ -134,13 +134,13 @@ struct Rows {
     latest_begin = -least_of_warp(begin > next ? -begin : -next);
   }
   __device__ __forceinline__ KeyRange visible(int row) const { return keys_of(p, work->batch, row); }
-  /// Do all rows of the warp see the N keys from `key` on? Rows past the end, which are not stored, may say anything.
+  /// True if all rows of the warp see the N keys from `key` on. Rows past the end do not matter: they are not stored.
   __device__ __forceinline__ bool all_see(int key) const {
     const int causal_end = work->first + row_of_thread() / 16 * 16 + p.keys - p.queries + 1;
     return key >= latest_begin && key + N <= (p.causal && causal_end < p.keys ? causal_end : p.keys);
   }
 
-  /// Of columns: keys from `key` on.
+  /// Masks the columns, which are the keys from `key` on.
   __device__ __forceinline__ void mask(int key, float (&scores)[N / 2]) const {
     if (all_see(key)) return;
     const int row = work->first + row_of_thread();
@@ -151,7 +151,7 @@ struct Rows {
       if (!range[i / 2 % 2].has(first + 8 * (i / 4) + i % 2)) scores[i] = -INFINITY;
   }
 
-  /// Turns scores into exponentials; `rescale` is what sums under the old maximum are worth under the new one.
+  /// Turns scores into exponentials; `rescale`: the factor from sums under the old maximum to the new one.
   __device__ __forceinline__ void softmax(float (&scores)[N / 2], float (&rescale)[2]) {
     const float log2_scale = p.scale * kLog2E;
     TRIREME_UNROLL
@@ -174,7 +174,7 @@ struct Rows {
     }
   }
 
-  /// One over the whole row's sum, 0 where there is none; and the row's log-sum-exp.
+  /// One over the whole row's sum, 0 if the row sees no key; and the row's log-sum-exp.
   __device__ __forceinline__ float finish(int half, float& lse) const {
     float total = sum[half] + shuffle_xor(sum[half], 1);
     total += shuffle_xor(total, 2);
@@ -183,25 +183,25 @@ struct Rows {
   }
 };
 
-/// Consumers issue their products in turns: a barrier for each, at which it waits and the one before it arrives.
+/// Consumers issue their products in turns. Each has a barrier at which it waits and the previous one arrives.
 template <int Consumers>
 struct Turns {
   int group;
-  /// The last consumer's word that the first may begin.
+  /// The last consumer lets the first begin.
   __device__ __forceinline__ void begin() const {
     if (group == Consumers - 1) pass();
   }
   __device__ __forceinline__ void take() const { barrier_sync(1 + group, 2 * kGroup); }
   __device__ __forceinline__ void pass() const { barrier_arrive(1 + (group + 1) % Consumers, 2 * kGroup); }
-  /// The first consumer takes what the last has passed it.
+  /// The first consumer waits for the last consumer's final pass.
   __device__ __forceinline__ void end() const {
     if (group == 0) take();
   }
 };
 
-/// out [64, D] and the softmax of a consumer's queries. `use`: of the ring, where this tile begins. A round of the loop
-/// begins by waiting for the weighted sum that the one before issued: without the loop's edge between them, ptxas moves
-/// the wait to before the exponentials, which are to run under that sum.
+/// out [64, D] and the softmax of a consumer's queries. `use`: of the ring, where this tile begins. Each iteration
+/// begins by waiting for the weighted sum of the previous one. Without the loop edge between them, ptxas moves the wait
+/// before the exponentials, which should overlap with that sum.
 template <class S, class T>
 __device__ __forceinline__ void attend(const Memory<S>& memory, int group, int& use, Rows<T, S::kKeys>& rows,
                                        float (&out)[S::kD / 2]) {
@@ -256,7 +256,7 @@ __device__ __forceinline__ void finish(const Parameters<T>& parameters, const Me
   const auto& p = parameters.p;
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32;
   const int warp_row = thread / 32 * 16 - 64;
-  // Read again: in registers since the tile began, it would have cost the products some.
+  // Read again: keeping it in registers since the tile began would have cost the products registers.
   const Work work = *memory.work;
   float inverse[2];
   TRIREME_UNROLL

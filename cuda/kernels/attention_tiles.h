@@ -1,8 +1,8 @@
-// What the attention kernels for mma.sync share. In all of them a block has four warps, and a warp owns sixteen rows
-// (of queries, or of keys) and the f32 fragments [16, N] of products with a tile of N others.
+// What the attention kernels for mma.sync share. In all of them a block has four warps. A warp owns sixteen rows
+// (queries or keys), and the f32 fragments [16, N] of their products with a tile of N rows of the other kind.
 //
 // A fragment's element i of thread `lane`: row lane / 4 + 8 (i / 2), column 8 n + 2 (lane % 4) + i % 2. Two
-// neighbouring fragments of results are, rounded, the A operand of the next product: scores never pass through shared
+// neighbouring fragments of results, rounded, are the A operand of the next product: scores never pass through shared
 // memory.
 // Read next: cuda/kernels/attention_sm80.cu.
 #pragma once
@@ -17,7 +17,7 @@ constexpr int kRows = 64;  ///< rows of a block
 constexpr int kThreads = 128;
 constexpr float kLog2E = 1.4426950408889634F, kLn2 = 0.6931471805599453F;
 
-/// The keys that a query sees: `count` from `begin` on. One comparison a score.
+/// The keys that a query sees: `count` from `begin` on. Testing a score takes one comparison.
 struct KeyRange {
   int begin;
   unsigned count;
@@ -60,7 +60,7 @@ __device__ __forceinline__ int keys_end(const AttentionForward<T>& p, int row) {
   return seen < 0 ? 0 : seen;
 }
 
-/// The tiles of N queries that a block of Keys keys visits, for every head of its group in turn. N: 64 or a divisor.
+/// The tiles of N queries that a block of Keys keys visits, for each head of its group in turn. N: a divisor of 64.
 template <class T, int N, int Keys>
 struct QueryTiles {
   const AttentionBackward<T>& p;
@@ -73,7 +73,7 @@ struct QueryTiles {
       : p(attention), batch(batch_index), key(first_key) {
     const auto& f = p.forward;
     const int tiles = (f.queries + N - 1) / N;
-    const int sees_key = key - (f.keys - f.queries);  // the first query that does, when causal
+    const int sees_key = key - (f.keys - f.queries);  // the first such query, when causal
     begin = f.causal && sees_key > 0 ? sees_key / N : 0;
     count = begin < tiles ? tiles - begin : 0;
     steps = count * (f.heads / f.kv_heads);
@@ -125,9 +125,9 @@ __device__ __forceinline__ void accumulate(const float (&weights)[N][4], const B
   }
 }
 
-/// to[first + row] = factor[half] sums, for this warp's rows `row` to `row` + 15 of which those below `rows` exist. The
-/// values go through the same rows of `tile`, which no other warp may be using, so that global memory sees 16 bytes a
-/// thread.
+/// to[first + row] = factor[half] sums, for this warp's rows `row` to `row` + 15; those from `rows` on do not exist.
+/// The values go through the same rows of `tile`, which no other warp may use, so that each thread writes 16 bytes to
+/// global memory.
 template <class T, int D, class Tile>
 __device__ __forceinline__ void store_rows(const float (&sums)[D / 8][4], const float (&factor)[2], const Tile& tile,
                                            int row, T* to, std::int64_t pitch, int first, int rows, int columns) {
@@ -147,7 +147,7 @@ __device__ __forceinline__ void store_rows(const float (&sums)[D / 8][4], const 
   }
 }
 
-/// Refuses what the kernels cannot take.
+/// Throws for calls that the kernels cannot take.
 template <class T>
 void require_shape(const AttentionForward<T>& p, const char* where) {
   require(p.head_dim % 8 == 0 && p.head_dim >= 8 && p.head_dim <= 128, where,
@@ -161,7 +161,7 @@ bool aligned(const T* pointer, std::int64_t pitch) {
   return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0 && pitch % 8 == 0;
 }
 
-/// Refuses what the backward kernels cannot take.
+/// Throws for calls that the backward kernels cannot take.
 template <class T>
 void require_backward(const AttentionBackward<T>& p, const char* where) {
   const auto& f = p.forward;

@@ -18,7 +18,7 @@ constexpr unsigned kMaxBlocksZ = 65535;  // of a grid
 template <class T>
 inline constexpr bool is_half = std::same_as<T, bf16> || std::same_as<T, f16>;
 
-/// As the CPU converts: the 16-bit formats by way of float, everything else as C++ does.
+/// Converts as the CPU does: the 16-bit formats through float, everything else as in C++.
 template <class To, class From>
 __device__ __forceinline__ To convert(From x) {
   if constexpr (std::same_as<To, From>)
@@ -94,7 +94,7 @@ struct Transpose {
   Strided<2> outer_view;
 };
 
-/// The tile has a column more than it needs: reading down a column then touches every bank once.
+/// The tile has one extra column, so that reading down a column touches every bank once.
 template <class From, class To>
 __global__ void __launch_bounds__(kThreads)
     transpose_kernel(const From* x, To* y, const __grid_constant__ Transpose t) {
@@ -114,7 +114,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-/// The dim along which x has stride 1 while y has it along the last; -1: this is no transpose.
+/// The dim with stride 1 in x, if y has stride 1 along its last dim; -1: not a transpose.
 int transposed_dim(const Strided<2>& view) {
   if (view.inner_stride(1) != 1 || view.inner_stride(0) == 1) return -1;
   for (int dim = 0; dim + 1 < view.dims; ++dim)

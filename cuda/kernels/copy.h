@@ -1,7 +1,7 @@
 // Fill, and copies between any dtypes and strides: casts, transposes, slices, concatenation (a copy into a slice of the
-// result), broadcasts that are to be made real. Contracts: fill and copy of core/kernels.h. Bytes per element: fill
-// writes its size; copy reads the size of one dtype and writes that of the other. A copy in which the source runs along
-// another dim than the result goes through shared memory in tiles, so that both sides move whole cache lines.
+// result), materialised broadcasts. Contracts: fill and copy of core/kernels.h. Bytes per element: fill writes its
+// size; copy reads the size of one dtype and writes that of the other. If source and result are contiguous along
+// different dims, the copy goes through shared memory in tiles, so that both sides move whole cache lines.
 #pragma once
 
 #include "core/dtype.h"

@@ -37,7 +37,7 @@ __global__ void __launch_bounds__(kThreads) statistics_kernel(const __grid_const
       largest = Largest::join(largest, x[i]);
       sum += to_float(piece.values[i]);  // beyond count: zeros
     }
-    if (largest == -INFINITY) continue;  // nothing but -infinity so far: adds nothing, and has no difference
+    if (largest == -INFINITY) continue;  // only -infinity so far: adds nothing, and would give NaN
     sum_exp *= exp2_fast((maximum - largest) * kLog2E);
     maximum = largest;
     TRIREME_UNROLL
@@ -55,7 +55,7 @@ __global__ void __launch_bounds__(kThreads) statistics_kernel(const __grid_const
   p.target_logit[blockIdx.x] = target >= 0 && local >= 0 && local < p.valid ? to_float(row[local]) : 0.0F;
 }
 
-/// A thread a row, in f64: there are few, and their sum is compared between meshes.
+/// One thread per row, in f64: there are few rows, and their sum is compared between meshes.
 template <class T>
 __global__ void __launch_bounds__(kLossThreads)
     losses_kernel(const __grid_constant__ CrossEntropy<T> p, double* losses) {

@@ -1,5 +1,5 @@
-// Softmax cross-entropy with label smoothing, over a vocabulary that may be spread over ranks. With e = smoothing and V
-// the size of the whole vocabulary:
+// Softmax cross-entropy with label smoothing, over a vocabulary that may be sharded over ranks. With e = smoothing and
+// V the size of the whole vocabulary:
 //   loss(row) = log(sum_j exp(x_j)) - (1 - e) x_target - e / V sum_j x_j
 //   gradient(row, j) = scale * (softmax(x)_j - (1 - e) [j = target] - e / V)
 // (Szegedy et al., Rethinking the Inception Architecture, 2016, section 7.) In two passes. The first gives each row's
@@ -22,27 +22,27 @@ template <class T>
 struct CrossEntropy {
   int rows;
   int columns;                  ///< of the local slice, with padding: the pitch of logits
-  int valid;                    ///< columns that are real tokens, from 0 on; the rest has probability 0, gradient 0
+  int valid;                    ///< columns from 0 on that are real tokens; the rest gets probability 0 and gradient 0
   std::int64_t first;           ///< global id of column 0
   std::int64_t vocabulary;      ///< V: real tokens over all slices
   double smoothing;             ///< e: 0 for none
   const T* logits;              ///< [rows, columns]
-  const std::int32_t* targets;  ///< [rows] global ids; negative: the row does not count, its loss and gradient are 0
-  float* maximum;               ///< [rows] of the slice after the first pass; over all slices from then on
+  const std::int32_t* targets;  ///< [rows] global ids; negative: the row is ignored, its loss and gradient are 0
+  float* maximum;               ///< [rows] of the slice after the first pass; over all slices after the join
   float* sum_exp;               ///< [rows] sum of exp(x - maximum), likewise
   float* target_logit;          ///< [rows] 0 on ranks whose slice does not hold the target, likewise
   float* logit_sum;             ///< [rows] likewise
 };
 
-/// The first pass. A slice without real columns: -infinity and zeros.
+/// The first pass. A slice without real columns gives -infinity and zeros.
 template <class T>
 void cross_entropy_statistics(const CrossEntropy<T>& problem, Stream stream = nullptr);
 
-/// losses [rows], from the statistics over all slices; reads nothing else but the targets.
+/// losses [rows], from the statistics over all slices; reads only these and the targets.
 template <class T>
 void cross_entropy_losses(const CrossEntropy<T>& problem, double* losses, Stream stream = nullptr);
 
-/// The second pass. `scale`: one over the number of rows that count over all ranks, times any loss scale. gradients
+/// The second pass. `scale`: the loss scale over the number of rows, on all ranks, that are not ignored. gradients
 /// [rows, columns] may be the logits.
 template <class T>
 void cross_entropy_gradient(const CrossEntropy<T>& problem, double scale, T* gradients, Stream stream = nullptr);

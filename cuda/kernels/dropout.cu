@@ -1,6 +1,6 @@
-// The kernels of dropout; bytes: cuda/kernels/dropout.h. One for places where a thread's piece of 16 bytes is a run of
-// the whole tensor that begins at a multiple of four: whole Philox blocks. One for any other place: four elements a
-// thread, each of which may lie in another block. The first has a third of the instructions (docs/ladder.md).
+// The kernels of dropout; bytes: cuda/kernels/dropout.h. One is for places where a thread's piece of 16 bytes is a run
+// of the whole tensor that begins at a multiple of four: whole Philox blocks. One is for all other places: four
+// elements per thread, each possibly in another block. The first has a third of the instructions (docs/ladder.md).
 #include "cuda/kernels/dropout.h"
 
 #include <array>
@@ -49,7 +49,7 @@ __global__ void __launch_bounds__(kThreads)
   const MyPiece mine = my_piece<kWords>(place.view.count);
   if (mine.count == 0) return;
   auto piece = load_piece<kWords>(x + mine.first, mine.count);
-  std::uint64_t block = ~std::uint64_t{0};  // none yet: elements are below 2^63, so blocks below 2^61
+  std::uint64_t block = ~std::uint64_t{0};  // none yet: real blocks are below 2^61
   std::array<std::uint32_t, kWords> words = {};
   for (int i = 0; i < mine.count; ++i) {
     const auto element = static_cast<std::uint64_t>(place.start + offsets(place.view, mine.first + i).of[0]);
@@ -68,7 +68,7 @@ __global__ void __launch_bounds__(kThreads)
   store_piece(y + mine.first, piece, mine.count);
 }
 
-/// Whether pieces of `width` local elements are runs of the whole tensor that begin at a multiple of four.
+/// True if pieces of `width` local elements are runs of the whole tensor that begin at a multiple of four.
 bool in_whole_blocks(const DropoutPlace& place, int width) {
   const Strided<1>& view = place.view;
   if (place.start % kWords != 0 || view.inner_stride(0) != 1) return false;

@@ -1,5 +1,5 @@
-// Elementwise kernels; bytes: cuda/kernels/elementwise.h. A thread takes a piece of 16 bytes; each operation is a
-// kernel of its own, so that it has the registers of that operation only.
+// Elementwise kernels; bytes: cuda/kernels/elementwise.h. A thread takes a piece of 16 bytes. Each operation is its own
+// kernel, so that it uses only the registers of that operation.
 // Read next: cuda/kernels/copy.cu.
 #include "cuda/kernels/elementwise.h"
 
@@ -14,7 +14,7 @@ namespace trireme::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr unsigned kMaxBlocksY = 2048;  // rows beyond are taken in turns: enough blocks to fill any GPU
+constexpr unsigned kMaxBlocksY = 2048;  // more rows are looped over: enough to fill any GPU
 
 template <Unary op, class T>
 __global__ void __launch_bounds__(kThreads) unary_kernel(const T* x, T* y, std::int64_t count) {
@@ -40,7 +40,7 @@ __global__ void __launch_bounds__(kThreads) unary_backward_kernel(const T* x, co
   store_piece(dx + mine.first, piece, mine.count);
 }
 
-/// N values of an operand, `stride` apart: one load where they are neighbours.
+/// N values of an operand, `stride` apart: one load if they are neighbours.
 template <int N, class T>
 __device__ __forceinline__ Pack<T, N> load_run(const T* from, std::int64_t stride, int count) {
   if (stride == 1) return load_piece<N>(from, count);
@@ -98,7 +98,7 @@ __global__ void __launch_bounds__(kThreads)
   store_piece(y + mine.first, to, mine.count);
 }
 
-/// Blocks [pieces of a row, rows]; rows beyond kMaxBlocksY are taken in turns.
+/// Blocks [pieces of a row, rows]; blocks loop over rows beyond kMaxBlocksY.
 template <class T>
 __global__ void __launch_bounds__(kThreads) swiglu_kernel(const T* x, T* y, std::int64_t rows, std::int64_t width) {
   constexpr int kWidth = kPackSize<T>;

@@ -3,7 +3,7 @@
 // Contracts: unary, unary_backward, binary, axpby, swiglu and swiglu_backward of core/kernels.h, for float, bf16 and
 // f16, with arithmetic in f32; binary and axpby for f64 too, with arithmetic in f64. Bytes per element of b bytes:
 // unary 2 b; unary_backward 3 b; binary 3 b, less where an operand is broadcast; axpby x and y read, y written; swiglu
-// 3 b per output, backward 5 b. FLOPs: one, or some ten for an exponential or erfc.
+// 3 b per output, backward 5 b. FLOPs: one, or about ten for an exponential or erfc.
 #pragma once
 
 #include "core/dtype.h"
@@ -20,12 +20,12 @@ void unary(Unary op, const T* x, T* y, std::int64_t count, Stream stream = nullp
 template <class T>
 void unary_backward(Unary op, const T* x, const T* dy, T* dx, std::int64_t count, Stream stream = nullptr);
 
-/// y = op(a, b). view: y's shape, and the strides of a and b through it; y is dense, and may be an operand that is
-/// dense too.
+/// y = op(a, b). view: y's shape, and the strides of a and b through it. y is dense, and may be the same as a dense
+/// operand.
 template <class T>
 void binary(Binary op, const T* a, const T* b, T* y, const Strided<2>& view, Stream stream = nullptr);
 
-/// y = p x + q y; q = 0 ignores what y holds. Any two floating types.
+/// y = p x + q y; q = 0 ignores the content of y. Any two floating types.
 template <class X, class Y>
 void axpby(accumulate_t<Y> p, const X* x, accumulate_t<Y> q, Y* y, std::int64_t count, Stream stream = nullptr);
 

@@ -1,9 +1,9 @@
 // Kernels of the embedding; bytes: cuda/kernels/embedding.h.
 //
 // Backward: a block owns kRows rows of dweight and a stretch of their columns. It reads all ids in order, kThreads at a
-// time, and keeps those of its rows in a list that is in order too: a thread's place in it is the number of such ids
-// before its own, from ballots. Then the block adds the listed rows of dy one after another, a thread always to the
-// same columns. So the order of sums is that of the tokens, whatever the schedule.
+// time, and lists those of its rows, also in order: a thread's place in the list is the number of such ids before its
+// own, from ballots. Then the block adds the listed rows of dy one after another, each thread always to the same
+// columns. So sums are in the order of the tokens, for any schedule.
 #include "cuda/kernels/embedding.h"
 
 #include "cuda/kernels/pieces.h"
@@ -17,7 +17,7 @@ constexpr int kWarps = kThreads / 32;
 constexpr int kRows = 32;
 constexpr unsigned kMaxBlocksY = 65535;  // of a grid
 
-/// Blocks [pieces of a row, tokens]; tokens beyond a grid's limit are taken in turns.
+/// Blocks [pieces of a row, tokens]; blocks loop over tokens beyond a grid's limit.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     embedding_kernel(const T* weight, const std::int32_t* ids, std::int64_t first, std::int64_t tokens,
@@ -47,7 +47,7 @@ __global__ void __launch_bounds__(kThreads)
   constexpr int kWidth = 4;  // floats in 16 bytes
   TRIREME_SHARED(int, counts, kWarps);
   TRIREME_SHARED(std::int64_t, token, kThreads);  // the list: which row of dy
-  TRIREME_SHARED(int, row, kThreads);             // and to which row of the block's it is added
+  TRIREME_SHARED(int, row, kThreads);             // and the block's row that it is added to
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32;
   const MyPiece mine = my_piece<kWidth>(width);
   for (std::int64_t group = blockIdx.y; group * kRows < here; group += gridDim.y) {

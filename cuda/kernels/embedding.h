@@ -1,8 +1,8 @@
 // Rows by index: an embedding in a slice of the vocabulary and its gradient. The same kernels gather the tokens of each
-// expert (ids: token of each slot, -1 for none) and bring the experts' answers back; the gradient of a gather adds rows
-// where several ids name one. Contracts: embedding and embedding_backward of core/kernels.h, for float, bf16 and f16.
-// Bytes per value of b bytes: forward reads b and writes b. Backward reads b, and reads and writes 4 for each value of
-// dweight that a token touches; besides, each block reads all ids, which stay in the L2 cache: 4 N V / 32 bytes.
+// expert (ids: token of each slot, -1 for none) and return the experts' outputs. The gradient of a gather adds the rows
+// whose ids are equal. Contracts: embedding and embedding_backward of core/kernels.h, for float, bf16 and f16. Bytes
+// per value of b bytes: forward reads b and writes b. Backward reads b, and reads and writes 4 for each value of
+// dweight that a token touches. Each block also reads all ids, which stay in the L2 cache: 4 N V / 32 bytes.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace trireme::cuda {
 
-/// y[n] = weight[ids[n] - first], zeros when that is not one of the `here` rows of weight.
+/// y[n] = weight[ids[n] - first], or zeros if that is not one of the `here` rows of weight.
 template <class T>
 void embedding(const T* weight,          ///< [here, width]
                const std::int32_t* ids,  ///< [tokens]
@@ -19,7 +19,7 @@ void embedding(const T* weight,          ///< [here, width]
                T* y,  ///< [tokens, width]
                Stream stream = nullptr);
 
-/// dweight[ids[n] - first] += dy[n] in the order of n: the same bits as on the CPU. Neither sorts nor uses atomics.
+/// dweight[ids[n] - first] += dy[n] in the order of n: the same bits as on the CPU, without sorting or atomics.
 template <class T>
 void embedding_backward(const T* dy,              ///< [tokens, width]
                         const std::int32_t* ids,  ///< [tokens]

@@ -1,5 +1,5 @@
-// The unary functions and their derivatives for one number, in f32: what elementwise kernels and epilogues are made of.
-// The arithmetic of two numbers, in f32 or f64.
+// The unary functions and their derivatives for one number, in f32, for elementwise kernels and epilogues. Also the
+// arithmetic of two numbers, in f32 or f64.
 #pragma once
 
 #include <cmath>
@@ -11,7 +11,7 @@ namespace trireme::cuda {
 
 __device__ __forceinline__ float sigmoid(float x) { return 1.0F / (1.0F + expf(-x)); }
 
-/// 2 sqrt(2 / pi) (x + 0.044715 x^3): GELU by tanh (Hendrycks and Gimpel 2016) is x times the sigmoid of it.
+/// 2 sqrt(2 / pi) (x + 0.044715 x^3): the tanh GELU (Hendrycks and Gimpel 2016) is x times its sigmoid.
 __device__ __forceinline__ float gelu_tanh_argument(float x) {
   return 1.5957691216057308F * x * (1.0F + 0.044715F * x * x);
 }

@@ -3,7 +3,7 @@
 //   NN forward of a layer with weights [in, out];  NT: weights [out, in], and input gradients of NN;  TN: weight
 //   gradients, a^T b.
 // Work: 2 M N K FLOPs; M K + K N values read and M N written at least once. A block that computes a tile of 128 x 128
-// reads 2 (128 + 128) K bytes for 2 128 128 K FLOPs: 64 FLOPs a byte from L2, times the reuse that L2 gives.
+// reads 2 (128 + 128) K bytes for 2 128 128 K FLOPs: 64 FLOPs per byte from L2, and more per byte from memory.
 // Read next: cuda/kernels/gemm_sm80.cu, then gemm_sm90.cu.
 #pragma once
 
@@ -16,20 +16,20 @@ namespace trireme::cuda {
 enum class Form : std::uint8_t { nn, nt, tn };
 enum class Activation : std::uint8_t { none, gelu_tanh, gelu, silu };
 
-/// What happens to a sum before it is stored, in this order. Null pointers leave a step out.
+/// What happens to a sum before it is stored, in this order. A null pointer skips its step.
 template <class T>
 struct Epilogue {
-  float alpha = 1.0F;       ///< multiplies the sum; nothing that follows
+  float alpha = 1.0F;       ///< multiplies only the sum
   const T* bias = nullptr;  ///< [N], added
-  /// [M, N], pitch of c: receives the value before the activation, for its backward. The activation is of what is
-  /// stored here: whoever computes it again from this has the same bits.
+  /// [M, N], pitch of c: receives the value before the activation, for its backward. The activation is computed from
+  /// the stored value, so recomputing it from here gives the same bits.
   T* pre_activation = nullptr;
   Activation activation = Activation::none;
-  /// Backward: multiplies by the activation's derivative at pre_activation instead, which then is read. With the
-  /// weights of the layer behind an activation, the product gives the gradient of what is before it.
+  /// Backward: multiplies by the activation's derivative at pre_activation instead, which is then read. With the
+  /// weights of the layer after an activation, the product gives the gradient of the activation's input.
   bool derivative = false;
   const T* residual = nullptr;  ///< [M, N], pitch of c, added
-  bool accumulate = false;      ///< add what c holds: sums of weight gradients over micro-batches
+  bool accumulate = false;      ///< adds the content of c: sums weight gradients over micro-batches
 };
 
 /// T: bf16 or f16. Out: T or float. Pitches in elements. Any sizes and alignments: operands whose pitch or address is
@@ -49,12 +49,12 @@ struct Gemm {
   std::int64_t a_stride = 0, b_stride = 0, c_stride = 0;
 };
 
-/// The products of a mixture of experts in one launch: rows, sorted by expert, are cut into groups of any lengths, and
-/// each group has a matrix of its own. `product` describes them as one over the rows of all groups; its batch is 1.
+/// The products of a mixture of experts in one launch: rows, sorted by expert, form groups of any lengths, and each
+/// group has its own matrix. `product` describes them as one product over the rows of all groups; its batch is 1.
 ///   NT, NN: M is cut. Group g of c is group g of a times b + g b_stride: y = x w^T with w [G, out, in], dx = dy w.
 ///   TN: K is cut. c + g c_stride is the product of group g of a, transposed, and of b: dw [G, out, in] = dy^T x.
-/// An epilogue's bias is [G, N]. NT, NN: rows of no group stay in c as they are. TN: the c of an empty group is what an
-/// empty sum gives; with accumulation, and neither bias nor residual, it stays as it is and is not touched.
+/// An epilogue's bias is [G, N]. NT, NN: rows of no group remain unchanged in c. TN: the c of an empty group is the
+/// result of an empty sum; with accumulation, but neither bias nor residual, it is not touched.
 template <class T, class Out>
 struct GroupedGemm {
   Gemm<T, Out> product;
@@ -67,19 +67,19 @@ struct GroupedGemm {
 template <class T, class Out>
 void gemm_sm80(const Gemm<T, Out>& product, Stream stream = nullptr);
 
-/// Operands of any alignment. The host reads no offsets: a fixed number of blocks finds its tiles by itself.
+/// Operands of any alignment. The host does not read the offsets: a fixed number of blocks finds its own tiles.
 template <class T, class Out>
 void grouped_gemm_sm80(const GroupedGemm<T, Out>& products, Stream stream = nullptr);
 
 /// Tiles of gemm_sm90, M x N of a block. automatic: the largest that gives every multiprocessor one.
 enum class Tile90 : std::uint8_t { automatic, m64n64, m128n128, m128n256 };
 
-/// Hopper (sm_90a): TMA, mbarriers, wgmma, persistent blocks. a and b must begin at a multiple of 16 bytes, and their
-/// pitches and batch strides be such multiples (a stride of 0 means one matrix for all): otherwise an Error of usage.
+/// Hopper (sm_90a): TMA, mbarriers, wgmma, persistent blocks. a and b must begin at multiples of 16 bytes, and their
+/// pitches and batch strides must be such multiples (stride 0: one matrix for all); otherwise throws ExitCode::usage.
 /// c, pre_activation and residual may lie anywhere.
 template <class T, class Out>
 void gemm_sm90(const Gemm<T, Out>& product, Stream stream = nullptr, Tile90 tile = Tile90::automatic);
-/// As grouped_gemm_sm80, with the demands of gemm_sm90: b_stride of NT and NN is a multiple of 16 bytes, too.
+/// As grouped_gemm_sm80, with the requirements of gemm_sm90; b_stride of NT and NN must be a multiple of 16 bytes too.
 template <class T, class Out>
 void grouped_gemm_sm90(const GroupedGemm<T, Out>& products, Stream stream = nullptr, Tile90 tile = Tile90::automatic);
 

@@ -7,7 +7,7 @@
 
 namespace trireme::cuda {
 
-/// Refuses what no epilogue can mean.
+/// Throws for contradictory epilogues.
 template <class T, class Out>
 void check_epilogue(const char* where, const Gemm<T, Out>& p) {
   if (p.epilogue.derivative && p.epilogue.pre_activation == nullptr)
@@ -27,20 +27,20 @@ __device__ __forceinline__ float activate(Activation activation, bool derivative
   return activation == Activation::silu ? activate<Unary::silu>(derivative, x, before) : x;
 }
 
-/// Where a tile's product lies in c, and what belongs to it alone.
+/// Where a tile's product lies in c, and its own limits and bias.
 template <class T>
 struct Place {
-  std::int64_t offset;  ///< of its c, and of what has the layout of c
-  int m_end;            ///< no row from here on is stored
+  std::int64_t offset;  ///< of its c, and of tensors laid out like c
+  int m_end;            ///< rows from here on are not stored
   const T* bias;        ///< [N], or null
 };
 
 /// Finishes and stores `Width` neighbours of row `row` from column `column` on. `vectors`: c, residual and
-/// pre_activation allow accesses of Width elements there; bias always is read one by one, from L1.
+/// pre_activation allow accesses of Width elements there; bias is always read one by one, from L1.
 template <int Width, class T, class Out>
 __device__ __forceinline__ void store_row_piece(const Gemm<T, Out>& p, const Place<T>& place, const float* sums,
                                                 int row, int column, bool vectors) {
-  const Epilogue<T>& e = p.epilogue;  // but for the bias, which is the place's
+  const Epilogue<T>& e = p.epilogue;  // the bias is taken from the place
   const std::int64_t at = place.offset + row * p.c_pitch + column;
   if (!vectors || column + Width > p.n) {
     for (int i = 0; i < Width && column + i < p.n; ++i) {
@@ -90,7 +90,7 @@ __device__ __forceinline__ void store_row_piece(const Gemm<T, Out>& p, const Pla
   store_vector(p.c + at, out);
 }
 
-/// True when rows of c and what goes with it can be accessed by Width elements at a time.
+/// True if rows of c, residual and pre_activation can be accessed by Width elements at a time.
 template <int Width, class T, class Out>
 __device__ __forceinline__ bool rows_allow_vectors(const Gemm<T, Out>& p) {
   const auto bad = [](const void* pointer, std::size_t bytes) {
@@ -100,7 +100,7 @@ __device__ __forceinline__ bool rows_allow_vectors(const Gemm<T, Out>& p) {
          !bad(p.epilogue.residual, Width * sizeof(T)) && !bad(p.epilogue.pre_activation, Width * sizeof(T));
 }
 
-/// Tiles in an order that keeps what a wave of blocks reads small: super-rows of eight tiles high, column by column.
+/// Orders tiles so that a wave of blocks reads little: super-rows eight tiles high, column by column.
 struct TileOrder {
   int row, column;
   __device__ TileOrder(int index, int rows, int columns) {

@@ -1,9 +1,9 @@
 // The f32 product: tiles in shared memory, 8 x 8 sums in the registers of a thread. Formulas, bytes and FLOPs:
 // cuda/kernels/gemm_f32.h.
 //
-// Both tiles lie in shared memory by rows of one k, so that a thread's operands are four loads of 16 bytes for 64
-// multiply-adds; an operand stored by rows of K is turned on its way. There are two stages: while a block multiplies
-// one, the values of the next step are on their way to registers, and are written to the other; one barrier a step.
+// Both tiles lie in shared memory by rows of one k, so that a thread loads its operands with four loads of 16 bytes for
+// 64 multiply-adds; an operand stored by rows of K is transposed on the way. There are two stages: while a block
+// multiplies one, the next step's values are loaded into registers and then written to the other; one barrier per step.
 // Read next: cuda/lab/gemm/4_register_tiles.cu, the same without the second stage.
 #include "cuda/kernels/gemm_f32.h"
 
@@ -16,8 +16,8 @@ namespace {
 
 using Four = Pack<float, 4>;
 
-/// M x N x K of a block; a thread owns 8 x 8 of it: four rows in each half of M, four columns in each half of N, which
-/// lets neighbouring threads read neighbouring 16 bytes.
+/// M x N x K of a block. A thread owns 8 x 8 of it: four rows in each half of M and four columns in each half of N, so
+/// that neighbouring threads read neighbouring 16 bytes.
 template <int M, int N, int K>
 struct Shape {
   static constexpr int kM = M, kN = N, kK = K, kThreads = M * N / 64, kAcross = N / 8;
@@ -112,7 +112,7 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks) gemm_f32_kernel(const
     B::store(b_tile(0), b_next);
   }
   for (int step = 0; step < steps; ++step) {
-    sync_threads();  // this stage is written, and everyone is done with the other
+    sync_threads();  // this stage is written, and all threads are done with the other
     const bool more = step + 1 < steps;
     if (more) {
       A::load(a, p.a_pitch, m, (step + 1) * S::kK, p.m, p.k, a_next);

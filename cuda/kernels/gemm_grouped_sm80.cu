@@ -1,11 +1,11 @@
-// The products of a mixture of experts on Ampere and later: GroupedGemm in cuda/kernels/gemm.h. Persistent blocks work
-// through the tiles of all groups; a tile is that of gemm_sm80, cut off where its group ends.
+// The products of a mixture of experts on Ampere and later: GroupedGemm in cuda/kernels/gemm.h. Persistent blocks
+// process the tiles of all groups; a tile is that of gemm_sm80, cut off at the end of its group.
 //
 // Work: 2 R N K FLOPs for R rows, NT and NN, with each group's rows rounded up to the tile; 2 M N R for TN, with each
 // group's rows rounded up to 32. Bytes: the rows once for every column of tiles, a matrix once for every row of tiles
 // of its group, from L2; c once. Offsets: 4 (G + 1) bytes a block.
-// Tiles of NT and NN cost the same, and blocks take turns. Those of TN cost what their group has in rows; as a group's
-// tiles are neighbours, they too are shared out evenly where there are as many as blocks.
+// All tiles of NT and NN cost the same, and blocks take them in turns. A tile of TN costs as much as its group has
+// rows. A group's tiles are neighbours, so they too are spread evenly if there are as many as blocks.
 // Read next: cuda/kernels/gemm_grouped_sm90.cu.
 #include "cuda/kernels/gemm_groups.h"
 #include "cuda/kernels/gemm_tiles_sm80.h"
@@ -16,8 +16,8 @@ namespace {
 
 constexpr const char* kName = "grouped_gemm_sm80";
 
-/// Blocks of a multiprocessor: as many as ptxas can give registers without spilling any. The walk through the groups
-/// costs a few over gemm_sm80, which the large shape has to spare within 128 for NT only.
+/// Blocks per multiprocessor: as many as ptxas can give registers without spilling. Walking the groups needs a few more
+/// registers than gemm_sm80; with the large shape only NT has these to spare within 128.
 template <class S>
 constexpr int blocks(Form form) {
   return S::kThreads == 256 ? (form == Form::nt ? 2 : 1) : 5;
@@ -61,7 +61,7 @@ template <class T, class Out>
 void grouped_gemm_sm80(const GroupedGemm<T, Out>& p, Stream stream) {
   if (p.product.m == 0 || p.product.n == 0 || p.groups == 0) return;
   check_groups(kName, p);
-  // Large tiles where they fill half of a large GPU, and most of a group's rows fill theirs.
+  // Large tiles if they fill half of a large GPU, and an average group has rows for one.
   if (most_tiles<128, 128>(p) >= 64 && average_rows(p) >= 128)
     launch_shape<sm80::Large>(p, stream);
   else

@@ -1,7 +1,7 @@
 // The products of a mixture of experts on Hopper: GroupedGemm in cuda/kernels/gemm.h. Tiles are multiplied as by
 // gemm_sm90 (cuda/kernels/gemm_tiles_sm90.h); persistent blocks find theirs by walking the offsets.
 //
-// One tensor map serves the rows of all groups, so that nothing has to be known on the host:
+// One tensor map covers the rows of all groups, so the host need not know the groups:
 //   NT, NN: a tile that hangs over its group's end reads rows of the next group; the sums they give are not stored.
 //   TN: a stage that hangs over its group's end holds rows of the next group; they are overwritten with zeros
 //     (clear_rows), once a tile. A map for each group would need tensormap.replace and its fences before every tile.
@@ -51,7 +51,7 @@ void launch_shape(const GroupedGemm<T, Out>& g, Stream stream) {
   if (p.form == Form::tn) launch(config, &grouped_kernel<T, Out, S, Form::tn>, parameters);
 }
 
-/// The largest tile with which every multiprocessor can have one, and whose rows an average group fills.
+/// The largest tile that gives every multiprocessor one and whose rows an average group fills.
 template <class T, class Out>
 Tile90 choose(const GroupedGemm<T, Out>& p) {
   if (average_rows(p) < 128) return Tile90::m64n64;

@@ -7,15 +7,15 @@
 
 namespace trireme::cuda {
 
-/// Tiles of M x N, numbered through all groups. A block asks for rising numbers, and so reads each offset once.
+/// Tiles of M x N, numbered over all groups. A block seeks increasing numbers, and so reads each offset once.
 template <int M, int N, Form F>
 struct GroupedTiles {
   static constexpr bool kCutsK = F == Form::tn;
-  int group = -1, begin = 0, end = 0;  ///< the group reached, and its rows
+  int group = -1, begin = 0, end = 0;  ///< the current group, and its rows
   int first = 0, count = 0;            ///< the number of its first tile, and how many it has
-  int m = 0, n = 0;                    ///< where the tile asked for begins in c; NT, NN: in the c of all groups
+  int m = 0, n = 0;                    ///< where the current tile begins in c; NT, NN: in the c of all groups
 
-  /// Goes to tile `number`; false when there are not so many. p.product: that over all groups.
+  /// Goes to tile `number`; false if there are fewer tiles. p.product: the one over all groups.
   template <class P>
   __device__ __forceinline__ bool seek(const P& p, int number) {
     const int columns = (p.product.n + N - 1) / N;
@@ -31,7 +31,7 @@ struct GroupedTiles {
     n = tile.column * N;
     return true;
   }
-  /// Of the c of this group.
+  /// The place of the tile in this group's c.
   template <class P>
   __device__ __forceinline__ int rows(const P& p) const {
     return kCutsK ? p.product.m : end - begin;
@@ -59,7 +59,7 @@ struct GroupedTiles {
     return Place<T>{kCutsK ? group * p.product.c_stride : 0, kCutsK ? p.product.m : end,
                     bias == nullptr ? nullptr : bias + std::int64_t{group} * p.product.n};
   }
-  /// Nothing would change c.
+  /// True if this tile would not change c.
   template <class P>
   __device__ __forceinline__ bool idle(const P& p) const {
     const auto& e = p.product.epilogue;
@@ -67,14 +67,14 @@ struct GroupedTiles {
   }
 };
 
-/// At most so many tiles: the host knows the rows of all groups only.
+/// An upper bound on the number of tiles: the host knows only the total rows of all groups.
 template <int M, int N, class T, class Out>
 std::int64_t most_tiles(const GroupedGemm<T, Out>& p) {
   const std::int64_t rows = (p.product.m + M - 1) / M, columns = (p.product.n + N - 1) / N;
   return (p.product.form == Form::tn ? rows * p.groups : rows + p.groups - 1) * columns;
 }
 
-/// Rows that an average group has in c.
+/// The average rows of a group in c.
 template <class T, class Out>
 int average_rows(const GroupedGemm<T, Out>& p) {
   return p.product.form == Form::tn ? p.product.m : p.product.m / p.groups;

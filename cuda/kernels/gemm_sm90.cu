@@ -1,5 +1,5 @@
-// The matrix product of Hopper: persistent blocks, one a multiprocessor, which take the tiles of all products of a
-// batch in turns. How a tile is multiplied, bytes and FLOPs: cuda/kernels/gemm_tiles_sm90.h.
+// The matrix product for Hopper: persistent blocks, one per multiprocessor, take the tiles of all products of a batch
+// in turns. How a tile is multiplied, bytes and FLOPs: cuda/kernels/gemm_tiles_sm90.h.
 // Read next: that header; tests/cuda/planted_test.cpp, what can go wrong.
 #include "cuda/kernels/gemm_tiles_sm90.h"
 

@@ -1,7 +1,7 @@
 // A block's tile of a matrix product on Ampere: a ring of stages filled by cp.async, fragments by ldmatrix, products by
 // mma.sync m16n8k16. Shared by gemm_sm80.cu and gemm_grouped_sm80.cu. Formulas, bytes and FLOPs: cuda/kernels/gemm.h.
 //
-// One barrier per step of K: it says both that stage k has arrived and that everyone is done with stage k - 1, into
+// One barrier per step of K: it ensures that stage k has arrived, and that all threads are done with stage k - 1, into
 // which the copy for step k + Stages - 1 then goes.
 // Read next: cuda/kernels/gemm_sm80.cu.
 #pragma once
@@ -16,8 +16,8 @@ template <int M, int N, int K, int WarpsM, int WarpsN, int Stages_>
 struct Shape {
   static constexpr int kM = M, kN = N, kK = K, kWarpsM = WarpsM, kWarpsN = WarpsN, kStages = Stages_;
   static constexpr int kThreads = 32 * WarpsM * WarpsN;
-  /// What a multiprocessor shall hold: while one block waits for its first tiles or stores, another multiplies. The
-  /// most that leaves ptxas enough registers: 128, 96 and 80 for a thread.
+  /// Blocks per multiprocessor: while one block waits for its first tiles or stores, another multiplies. The largest
+  /// number that leaves ptxas enough registers: 128, 96 and 80 per thread.
   static constexpr int blocks(Form form) { return kThreads == 256 ? 2 : form == Form::nn ? 5 : 6; }
   static constexpr int kWarpM = M / WarpsM, kWarpN = N / WarpsN;
   __device__ static int warp_m() { return static_cast<int>(threadIdx.x / 32) / WarpsN * kWarpM; }
@@ -29,7 +29,7 @@ struct Shape {
   static constexpr int kSharedBytes = kStages * kStageBytes > kSlabBytes ? kStages* kStageBytes : kSlabBytes;
 };
 
-/// What of M and K a tile's product is over: all of it, or one group's.
+/// The ranges of M and K that a tile's product covers: everything, or one group.
 struct Part {
   int m_end, k_begin, k_end;
 };
@@ -102,7 +102,7 @@ __device__ __forceinline__ void multiply_tile(const P& p, const T* a, const T* b
   };
   for (int step = 0; step < S::kStages - 1; ++step) {
     if (step < steps) copy(step);
-    cp_async_commit();  // also when empty: the count of groups stays the number of the step
+    cp_async_commit();  // also when empty, so that the group count equals the step number
   }
   for (int step = 0; step < steps; ++step) {
     cp_async_wait<S::kStages - 2>();
@@ -114,7 +114,7 @@ __device__ __forceinline__ void multiply_tile(const P& p, const T* a, const T* b
   sync_threads();
 }
 
-/// Through shared memory, sixteen rows of a warp at a time, so that global memory sees whole rows.
+/// Stores through shared memory, sixteen rows of a warp at a time, so that global memory sees whole rows.
 template <class S, class T, class Out>
 __device__ __forceinline__ void store_tile(const Gemm<T, Out>& p, const Place<T>& place, std::byte* memory, int m,
                                            int n, float (&sums)[S::kRowsA][2 * S::kPairsB][4]) {
@@ -143,7 +143,7 @@ __device__ __forceinline__ void store_tile(const Gemm<T, Out>& p, const Place<T>
   }
 }
 
-/// Whether cp.async can read an operand: at multiples of 16 bytes only.
+/// True if cp.async can read an operand: it needs multiples of 16 bytes.
 template <class T>
 bool aligned(const T* pointer, std::int64_t pitch, std::int64_t stride) {
   return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0 && pitch % 8 == 0 && stride % 8 == 0;

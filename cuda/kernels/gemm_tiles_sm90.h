@@ -1,15 +1,15 @@
-// A block's tile of a matrix product on Hopper: TMA fills a ring of stages, mbarriers say which are full and which are
-// free, wgmma multiplies straight from shared memory. Shared by gemm_sm90.cu and gemm_grouped_sm90.cu, which say which
-// tiles a block works on. Formulas: cuda/kernels/gemm.h.
+// A block's tile of a matrix product on Hopper: TMA fills a ring of stages, mbarriers track which are full and which
+// are free, and wgmma multiplies directly from shared memory. Shared by gemm_sm90.cu and gemm_grouped_sm90.cu, which
+// decide on the tiles of a block. Formulas: cuda/kernels/gemm.h.
 //
-// Blocks are persistent: one a multiprocessor, each working through tiles. A block is a producer warp group, of which
+// Blocks are persistent: one per multiprocessor, each processing many tiles. A block has a producer warp group, whose
 // one thread issues copies, and consumer warp groups that own 64 rows of the tile each. The producer runs ahead into
-// the next tile while the consumers store this one, and gives its registers to them (setmaxnreg).
+// the next tile while the consumers store this one, and gives them its registers (setmaxnreg).
 //
 // Work: 2 M N K FLOPs, with M, N and K rounded up to the tile. A tile of 128 x 256 reads 2 (128 + 256) K bytes for
 // 2 128 256 K FLOPs: 85 FLOPs a byte from L2, against 64 of gemm_sm80. Global memory: 2 (M K + K N) bytes at least
 // once, and M N values written.
-// What hangs over an edge costs no branch: TMA brings zeros from outside, and the store leaves out what is not there.
+// Tiles over an edge need no branches: TMA reads zeros outside, and the store skips rows and columns outside.
 // Read next: cuda/kernels/gemm_sm90.cu; cuda/device/nvcc_hopper.h, what each instruction says.
 #pragma once
 
@@ -18,10 +18,10 @@
 
 namespace trireme::cuda::sm90 {
 
-inline constexpr int kGroup = 128;                  // threads of a warp group
-inline constexpr int kStep = 64;                    // K of a stage: a swizzled row of 128 bytes
-inline constexpr int kChunkBytes = 64 * kStep * 2;  // 64 rows of 128 bytes, the unit in which operands lie in a stage
-inline constexpr int kSlabPitch = 64 + 4;           // floats; shifts rows by four banks
+inline constexpr int kGroup = 128;                      // threads of a warp group
+inline constexpr int kStep = 64;                        // K of a stage: a swizzled row of 128 bytes
+inline constexpr int kChunkBytes = 64 * kStep * 2;      // 64 rows of 128 bytes: the unit of operands in a stage
+inline constexpr int kSlabPitch = 64 + 4;               // floats; shifts rows by four banks
 inline constexpr int kSlabBytes = 16 * kSlabPitch * 4;  // of a warp: 16 rows, 64 columns at a time
 
 /// A block's tile is [64 Consumers, N]; N is a multiple of 64 that wgmma offers.
@@ -37,7 +37,7 @@ struct Shape {
   static_assert(kSharedBytes <= 227 * 1024, "more shared memory than a block of sm_90 can have");
 };
 
-/// The place of step `step`, counted over all tiles of a block, in the ring.
+/// The slot in the ring of step `step`, counted over all tiles of a block.
 template <class S>
 struct Slot {
   std::byte *a, *b;
@@ -53,23 +53,23 @@ struct Slot {
   }
 };
 
-/// Where an operand lies in a stage, for wgmma. KMajor: a row of 128 bytes holds 64 of K, so that a product's 16 of K
+/// Where an operand lies in a stage, for wgmma. KMajor: a row of 128 bytes holds 64 of K, so the 16 of K of a product
 /// are 32 bytes of each row. Otherwise a row holds 64 of M or N, and 16 of K are 16 rows.
 template <bool KMajor>
 __device__ __forceinline__ std::uint64_t descriptor(const std::byte* operand, int k) {
   constexpr std::uint64_t kSwizzle128 = std::uint64_t{1} << 62, kEightRows = std::uint64_t{1024 >> 4} << 32;
-  // From 64 of M or N to the next 64; K-major operands have no use for it.
+  // From 64 of M or N to the next 64; unused by K-major operands.
   constexpr std::uint64_t kLeading = std::uint64_t{kChunkBytes >> 4} << 16;
   const std::uint32_t start = shared_address(operand) + static_cast<std::uint32_t>(KMajor ? 2 * k : 128 * k);
   return ((start >> 4) & 0x3fffU) | kLeading | kEightRows | kSwizzle128;
 }
 
-// `Tiles` below is which tiles a block works on, asked with rising numbers: seek(p, number) is false beyond the last.
-// After it, m and n are where the tile begins, z_of_a(p) and z_of_b(p) which matrix of its operands it reads,
-// k_begin(p) and k_end(p) what of K, place(p) where it is stored. idle(p): it can be left out. p.product, p.a, p.b: the
+// `Tiles` below iterates over the tiles of a block: call seek(p, number) with increasing numbers; false beyond the
+// last. Then m and n are where the tile begins, z_of_a(p) and z_of_b(p) which matrices of the operands it reads,
+// k_begin(p) and k_end(p) its range of K, and place(p) where to store it. idle(p): skip it. p.product, p.a, p.b: the
 // product and the maps of its operands.
 
-/// One thread: the copies of every step of every tile of this block.
+/// Runs in one thread: issues the copies of every step of every tile of this block.
 template <class S, Form F, class Tiles, class P>
 __device__ __forceinline__ void produce(const P& p, std::byte* memory) {
   Tiles tiles;
@@ -95,21 +95,21 @@ __device__ __forceinline__ void produce(const P& p, std::byte* memory) {
   }
 }
 
-/// TN, where groups cut K: rows of a stage from `valid` on are the next group's, and TMA knows no group's end. All
-/// consumers write zeros over them, in both operands, so that not even a NaN there counts. A row of K is 128 bytes of
-/// each chunk, and stays so under the swizzle, which exchanges the pieces of a row.
+/// TN, where groups cut K: TMA reads past a group's end, so rows of a stage from `valid` on belong to the next group.
+/// All consumers overwrite them with zeros in both operands, so that even a NaN there has no effect. A row of K is 128
+/// bytes of each chunk, also under the swizzle, which only permutes the pieces of a row.
 template <class S>
 __device__ __forceinline__ void clear_rows(std::byte* stage, int valid) {
   const int thread = static_cast<int>(threadIdx.x) - kGroup;
   for (int chunk = 0; chunk < S::kStageBytes; chunk += kChunkBytes)
     for (int at = valid * 128 + thread * 16; at < kChunkBytes; at += S::kConsumers * kGroup * 16)
       store_vector(stage + chunk + at, Pack<float, 4>{});
-  fence_async_proxy();  // for wgmma, and for the TMA that fills the stage again
+  fence_async_proxy();  // for wgmma, and for the TMA that refills the stage
   barrier_sync(1, S::kConsumers * kGroup);
 }
 
-/// A consumer's 64 rows of one tile. A product stays in flight while the next step's is issued; a slot is free when the
-/// product that reads it has ended, which each warp knows only of itself. CutsK: K may be 0, and end within a stage.
+/// Computes a consumer's 64 rows of one tile. A product stays in flight while the next is issued. A slot is free when
+/// the products that read it have ended; each warp knows this only for itself. CutsK: K may be 0 or end in a stage.
 template <class T, class S, Form F, bool CutsK>
 __device__ __forceinline__ void multiply(std::byte* memory, int group, int first, int k, float (&sums)[S::kN / 2]) {
   const bool announces = threadIdx.x % 32 == 0;
@@ -137,7 +137,7 @@ __device__ __forceinline__ void multiply(std::byte* memory, int group, int first
   if (announces) mbarrier_arrive(Slot<S>(memory, first + steps - 1).empty);
 }
 
-/// Through the warp's slab, 64 columns at a time, so that global memory sees whole rows.
+/// Stores through the warp's slab, 64 columns at a time, so that global memory sees whole rows.
 template <class S, class T, class Out>
 __device__ __forceinline__ void store_rows(const Gemm<T, Out>& p, const Place<T>& place, float* slab, int row,
                                            int column, bool vectors, const float (&sums)[S::kN / 2]) {
@@ -177,7 +177,7 @@ __device__ __forceinline__ void consume(const P& p, std::byte* memory) {
   }
 }
 
-/// What a kernel of S::kThreads threads does.
+/// The body of a kernel of S::kThreads threads.
 template <class T, class S, Form F, class Tiles, class P>
 __device__ __forceinline__ void run(const P& p, std::byte* memory) {
   const int thread = static_cast<int>(threadIdx.x);
@@ -191,7 +191,7 @@ __device__ __forceinline__ void run(const P& p, std::byte* memory) {
     fence_mbarrier_init();
   }
   sync_threads();
-  // With one consumer a thread may have 255 registers anyway; with two, 168 at launch.
+  // With one consumer a thread can have 255 registers anyway; with two it has 168 at launch.
   if (thread < kGroup) {
     if constexpr (S::kConsumers > 1) set_max_registers_down<40>();
     if (thread == 0) produce<S, F, Tiles>(p, memory);

@@ -1,5 +1,5 @@
 // Kernels of the norms; formulas and bytes: cuda/kernels/norm.h. A block takes a row (backward: every n-th row); a
-// thread takes pieces of 16 bytes, keeps them in shared memory in f32 and comes back to the same ones, so the only
+// thread takes pieces of 16 bytes, keeps them in shared memory in f32, and later reads only its own pieces. So the only
 // barriers are those of the reductions.
 // Read next: cuda/kernels/gemm_sm80.cu.
 #include "cuda/kernels/norm.h"
@@ -14,7 +14,7 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kMaxWidth = 24000;  // two f32 rows in 192,000 bytes
 
-/// Calls piece(column, count) for this thread's pieces of a row; count is kPackSize but at a ragged end.
+/// Calls piece(column, count) for this thread's pieces of a row; count is kPackSize except at a ragged end.
 template <int Width, class Piece>
 __device__ __forceinline__ void for_my_pieces(int width, Piece&& piece) {
   for (int c = Width * static_cast<int>(threadIdx.x); c < width; c += Width * kThreads)
@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(const __grid_constant
     for (int i = 0; i < count; ++i) sum += row[c + i] = to_float(h.values[i]);
   });
   const float mean = p.kind == Norm::layer ? reduce_block<Sum>(sum, scratch) * scale : 0.0F;
-  float squares = 0;  // of differences: subtracting the squared mean from the mean square would cancel
+  float squares = 0;  // of differences: mean square minus squared mean would cancel
   for_my_pieces<kWidth>(p.width, [&](int c, int count) {
     for (int i = 0; i < count; ++i) squares += (row[c + i] - mean) * (row[c + i] - mean);
   });
@@ -88,7 +88,7 @@ __global__ void __launch_bounds__(kThreads) backward_kernel(const __grid_constan
     });
     const float mean_g = p.kind == Norm::layer ? reduce_block<Sum>(sum_g, scratch) * scale : 0.0F;
     const float mean_gn = reduce_block<Sum>(sum_gn, scratch) * scale;
-    // The row is read again, a moment later: from the L1 cache, not from memory.
+    // The row is read again, but soon, so from the L1 cache and not from memory.
     for_my_pieces<kWidth>(p.width, [&](int c, int count) {
       const auto h = load_piece<kWidth>(p.h + at + c, count), dy = load_piece<kWidth>(p.dy + at + c, count);
       const auto gamma = load_piece<kWidth>(p.gamma + c, count);

@@ -3,7 +3,7 @@
 //   rstd = 1 / sqrt(mean of (h - mean)^2 + eps), for RMSNorm 1 / sqrt(mean of h^2 + eps)
 // (Ba, Kiros, Hinton, Layer Normalization, 2016; Zhang and Sennrich, Root Mean Square Layer Normalization, 2019.)
 // Bytes per value in 16 bits: forward reads x and residual, writes h and y: 8; backward reads h, dy and the residual
-// stream's gradient, writes dx: 8. About 8 and 14 FLOPs. Memory bandwidth is what counts, so each row is read once.
+// stream's gradient, writes dx: 8. About 8 and 14 FLOPs. Memory bandwidth is the limit, so each row is read once.
 #pragma once
 
 #include <cstdint>
@@ -34,20 +34,20 @@ template <class T>
 struct NormBackward {
   Norm kind;
   int rows, width;
-  const T* h;  ///< [rows, width]: what was normalised
+  const T* h;  ///< [rows, width]: the input of the norm
   const T* gamma;
   const float* mean;
   const float* rstd;
   const T* dy;      ///< [rows, width]
-  const T* dsum;    ///< [rows, width] or null: the gradient that reaches h past the norm, added to dx
+  const T* dsum;    ///< [rows, width] or null: the gradient of h that bypasses the norm; added to dx
   T* dx;            ///< [rows, width]: the gradient of h, and so of x and of the residual
   float* dgamma;    ///< [width], overwritten
   float* dbeta;     ///< [width], overwritten; may be null
   float* partials;  ///< workspace [2, norm_backward_blocks(rows), width]
 };
 
-/// Blocks of the backward pass: each sums the parameters' gradients over its rows, in order; then the blocks' sums are
-/// added in order. No atomics: the same bits every time.
+/// The number of blocks of the backward pass: each sums the parameters' gradients over its rows, in order; then the
+/// blocks' sums are added in order. There are no atomics, so every run gives the same bits.
 int norm_backward_blocks(int rows);
 
 template <class T>

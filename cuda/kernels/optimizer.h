@@ -4,7 +4,7 @@
 //   w -= lr (m / c1 / (sqrt(v / c2) + eps) + decay w), with c = 1 - b^step; low = round(w).
 // (Loshchilov and Hutter, Decoupled Weight Decay Regularization, 2019, algorithm 2.)
 // Per element with a 16-bit gradient and low copy: reads 2 + 4 + 4 + 4, writes 4 + 4 + 4 + 2 = 28 bytes, with
-// an f32 gradient 30; 18 FLOPs. At under one FLOP a byte, memory bandwidth is all that counts.
+// an f32 gradient 30; 18 FLOPs. At less than one FLOP per byte, memory bandwidth alone sets the time.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@
 
 namespace trireme::cuda {
 
-/// One parameter, with gradients in G and a copy of the weights in Low, each float, bf16 or f16: of one type, or f32
-/// gradients with a 16-bit copy. Pointers need the alignment of their elements only.
+/// One parameter, with gradients in G and a copy of the weights in Low (float, bf16 or f16): both of one type, or f32
+/// gradients with a 16-bit copy. Pointers need only the alignment of their elements.
 template <class G, class Low = G>
 struct AdamWTensor {
   float* weight;      ///< [count] master weights
@@ -35,11 +35,11 @@ struct AdamWSettings {
 };
 
 constexpr int kOptimizerTile = 4096;       ///< elements a block handles
-constexpr int kOptimizerMostTensors = 64;  ///< of a launch; more take another one
+constexpr int kOptimizerMostTensors = 64;  ///< per launch; more tensors take another launch
 
 /// `norm_squared` (in device memory, may be null): the sum of squares of all gradients, before the scale, as
 /// sum_squares() of cuda/kernels/reduce.h gives it. The factor of clipping, min(1, max_norm / norm), is computed from
-/// it on the device, so no step waits for the host. When it is not finite nothing is changed: an overflow skips the
+/// it on the device, so no step waits for the host. If it is not finite, nothing changes: an overflow skips the
 /// step.
 template <class G, class Low>
 void adamw(std::span<const AdamWTensor<G, Low>> tensors, const AdamWSettings& settings,

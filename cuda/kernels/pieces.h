@@ -1,5 +1,5 @@
-// Pieces: what a thread of a memory-bound kernel moves at a time, 16 bytes where addresses allow it. Arrays of any
-// length at any address are served: a ragged end, or an array that does not begin at a multiple of 16 bytes, is moved
+// Pieces: the unit that a thread of a memory-bound kernel moves at a time, 16 bytes if addresses allow it. Arrays may
+// have any length and address: a ragged end, or an array that does not begin at a multiple of 16 bytes, is moved
 // element by element.
 // Read next: cuda/kernels/elementwise.cu.
 #pragma once
@@ -10,15 +10,15 @@
 
 namespace trireme::cuda {
 
-/// N values of 16 bits as registers hold them, two in each. Where branches of load_piece meet, values of 16 bits would
-/// have to be in registers of their own: nvcc would take a load apart in its branch, and so wait for it before the
-/// next.
+/// N values of 16 bits as registers hold them, two in each. At the join of load_piece's branches, separate 16-bit
+/// values would each need a register: nvcc would unpack a load within its branch, and so wait for it before the next
+/// load.
 template <int N>
 struct alignas(2 * N) PairsOf {
   std::uint32_t words[N / 2];
 };
 
-/// N values from `from` on, of which `count` exist; zeros in the place of the others.
+/// N values from `from` on, of which `count` exist; zeros instead of the others.
 template <int N, class T>
 __device__ __forceinline__ Pack<T, N> load_piece(const T* from, int count) {
   const bool whole = count == N && reinterpret_cast<std::uintptr_t>(from) % sizeof(Pack<T, N>) == 0;
@@ -69,15 +69,15 @@ inline Dim3 grid_of_pieces(std::int64_t count, int threads, int per_thread) {
   return {static_cast<unsigned>((count + per_block - 1) / per_block), 1, 1};
 }
 
-/// Rows too short for a warp share one: with 2^bits lanes each, a lane has up to `per_lane` values of it. At most a
-/// warp, in which a lane of a longer row has more.
+/// Short rows share a warp: each gets 2^bits lanes, so that a lane has up to `per_lane` values of its row. At most a
+/// whole warp, whose lanes have more values of a longer row.
 inline int lane_bits_of_row(std::int64_t width, int per_lane) {
   int bits = 0;
   while (bits < 5 && (std::int64_t{per_lane} << bits) < width) ++bits;
   return bits;
 }
 
-/// Who works on a row, by the bits of lane_bits_of_row; `row` may be beyond the last.
+/// Which lanes work on which row, from lane_bits_of_row; `row` may be beyond the last.
 struct RowShare {
   std::int64_t row;
   int lane, lanes;

@@ -1,5 +1,5 @@
-// The kernel behind sums over ranks; bytes: cuda/kernels/rank_order.h. A thread takes 16 bytes of the result and walks
-// down the rows, whose values arrive as whole lines of memory.
+// The kernel behind sums over ranks; bytes: cuda/kernels/rank_order.h. A thread takes 16 bytes of the result and loops
+// over the rows; a warp reads whole lines of memory.
 #include "cuda/kernels/rank_order.h"
 
 #include <type_traits>
@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
-/// What running sums and maxima of T are kept in. Integers add as unsigned ones: overflow wraps, and is not undefined.
+/// The type of running sums and maxima of T. Integers are added as unsigned, so that overflow wraps and is defined.
 template <class T, Reduction op>
 struct Running {
   using type = float;

@@ -1,7 +1,7 @@
-// What ranks contribute to a sum or maximum, combined in the order of the rows: y[i] = x[0][i] + x[1][i] + ...; the
-// same bits as parallel/comm/rank_order.h gives on the host. bf16 and f16 accumulate in f32 and are rounded once;
-// integers wrap; a maximum propagates NaN, and of equal values keeps the first.
-// Bytes: rows x count read once, count written once. One FLOP an element read.
+// Combines the ranks' contributions to a sum or maximum in the order of the rows: y[i] = x[0][i] + x[1][i] + ...; with
+// the same bits as parallel/comm/rank_order.h on the host. bf16 and f16 accumulate in f32 and are rounded once;
+// integers wrap; a maximum propagates NaN, and keeps the first of equal values.
+// Bytes: rows x count read once, count written once. One FLOP per element read.
 #pragma once
 
 #include "core/kernels.h"

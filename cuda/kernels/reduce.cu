@@ -1,7 +1,7 @@
-// Kernels of reductions; bytes: cuda/kernels/reduce.h. Either a thread takes an output and walks down its elements, so
-// that neighbours read neighbours (by columns); or a block takes an output, and its threads share the elements. Where
-// there are few outputs the elements are cut into parts, so that there is work for all multiprocessors, and a second
-// launch joins the parts in order.
+// Kernels of reductions; bytes: cuda/kernels/reduce.h. Either a thread takes an output and loops over its elements, so
+// that neighbours read neighbours (by columns); or a block takes an output, and its threads share the elements. If
+// there are few outputs the elements are split into parts, so that all multiprocessors have work, and a second launch
+// joins the parts in order.
 #include "cuda/kernels/reduce.h"
 
 #include <cmath>
@@ -15,8 +15,8 @@ namespace trireme::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr std::int64_t kPartElements = 256;  // of an output, at least: what the workspace is small beside
-constexpr std::int64_t kMaxParts = 1024, kMaxThreads = 264 * 1024;  // parts beyond these give nobody more work
+constexpr std::int64_t kPartElements = 256;  // of an output, at least, so that the workspace stays small
+constexpr std::int64_t kMaxParts = 1024, kMaxThreads = 264 * 1024;  // more parts would not add parallelism
 
 template <Reduction op, class A>
 __device__ __forceinline__ A join(A a, A b) {
@@ -108,7 +108,7 @@ void reduce_by(const T* x, Y* y, const ReducePlan& plan, accumulate_t<T>* partia
 
 using SquaresList = TensorList<SquaresOf, kSquaresMostTensors, kSquaresTile>;
 
-/// What the calling thread adds of elements [begin, end).
+/// The calling thread's share of the sum over elements [begin, end).
 template <class T>
 __device__ __forceinline__ double squares_of(const void* data, std::int64_t begin, std::int64_t end) {
   constexpr int width = 4;

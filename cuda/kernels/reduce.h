@@ -1,7 +1,7 @@
 // Sums and maxima over any dims of any view, and the sum of squares of many tensors. Contracts: reduce and sum_squares
 // of core/kernels.h; f64, float, bf16 and f16; sums in f64 for f64, in f32 for the others (sum_squares always in f64).
-// Bytes: each element of x read once; the results of parts, 1/256 of that at most, written and read once. One FLOP
-// each. The order of sums depends on shapes only: the same bits on every run.
+// Bytes: each element of x read once; the results of parts, at most 1/256 of that, written and read once. One FLOP
+// each. The order of sums depends only on shapes: the same bits on every run.
 #pragma once
 
 #include <span>
@@ -12,17 +12,17 @@
 
 namespace trireme::cuda {
 
-/// How a reduction is cut. By the host, from x's shape and strides and y's shape (1 where x is reduced).
+/// How a reduction is split. Made on the host from x's shape and strides and y's shape (1 where x is reduced).
 struct ReducePlan {
   Strided<1> kept, reduced;  ///< the dims of x that stay, and those that are reduced
-  std::int64_t parts;        ///< each output's elements are cut into as many parts, joined in order
+  std::int64_t parts;        ///< each output's elements are split into this many parts, joined in order
   bool by_columns;           ///< neighbouring outputs are neighbours in x: threads take outputs, not elements
   std::int64_t workspace() const { return parts > 1 ? parts * kept.count : 0; }  ///< accumulators
 };
 ReducePlan reduce_plan(const Shape& x, const Shape& x_strides, const Shape& y);
 
 /// y = op over the reduced dims; y dense, T or accumulate_t<T>. `partials` [plan.workspace()] may be null when that is
-/// 0. NaN stays NaN; no elements: 0 or -infinity.
+/// 0. NaN propagates; no elements give 0 or -infinity.
 template <class T, class Y>
 void reduce(Reduction op, const T* x, Y* y, const ReducePlan& plan, accumulate_t<T>* partials, Stream stream = nullptr);
 
@@ -33,10 +33,10 @@ struct SquaresOf {
   DType dtype;
 };
 constexpr int kSquaresTile = 16384;       ///< elements a block adds
-constexpr int kSquaresMostTensors = 128;  ///< of a launch; more take another one
+constexpr int kSquaresMostTensors = 128;  ///< per launch; more tensors take another launch
 std::int64_t squares_partials(std::span<const SquaresOf> xs);
 
-/// result[0] = sum of x^2 over all; `partials` [squares_partials(xs)] is workspace. Nothing gives 0.
+/// result[0] = sum of x^2 over all; `partials` [squares_partials(xs)] is workspace. No elements give 0.
 void sum_squares(std::span<const SquaresOf> xs, double* partials, double* result, Stream stream = nullptr);
 
 }  // namespace trireme::cuda

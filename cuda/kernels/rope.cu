@@ -1,5 +1,5 @@
-// Kernels of rotary positions; formulas and bytes: cuda/kernels/rope.h. The first makes the table of angles, a thread
-// per token and pair; the second turns, a thread per piece of both halves of a head.
+// Kernels of rotary positions; formulas and bytes: cuda/kernels/rope.h. The first makes the table of angles, with a
+// thread per token and pair; the second rotates, with a thread per piece of both halves of a head.
 #include "cuda/kernels/rope.h"
 
 #include <cmath>

@@ -1,7 +1,7 @@
-// Rotary positions (Su et al., RoFormer, 2021): every pair (x[i], x[i + Dh/2]) of a head turned by an angle that
-// depends on the token's position; turned back, it is the gradient. Contract: rope of core/kernels.h, for float, bf16
-// and f16. Bytes per value of b bytes: 2 b. The sines and cosines, 4 Dh bytes per token, are made once per call, in f64
-// as an angle at position 100,000 is off by 0.004 in f32; all heads then read them from the cache. FLOPs: 6 per pair.
+// Rotary positions (Su et al., RoFormer, 2021): rotates every pair (x[i], x[i + Dh/2]) of a head by an angle that
+// depends on the token's position. The gradient rotates back. Contract: rope of core/kernels.h, for float, bf16 and
+// f16. Bytes per value of b bytes: 2 b. Sines and cosines, 4 Dh bytes per token, are made once per call, in f64: in f32
+// an angle at position 100,000 is off by 0.004. All heads then read them from the cache. FLOPs: 6 per pair.
 #pragma once
 
 #include <cstdint>

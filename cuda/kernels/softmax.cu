@@ -1,6 +1,6 @@
-// Kernels of softmax; bytes: cuda/kernels/softmax.h. A warp takes a row of up to kWarpWidth columns, and keeps it in
-// registers; a block takes a longer one, which it reads twice: its maximum and sum come from one read (Milakov and
-// Gimelshein, Online normalizer calculation, 2018).
+// Kernels of softmax; bytes: cuda/kernels/softmax.h. A warp takes a row of up to kWarpWidth columns and keeps it in
+// registers. A block takes a longer row and reads it twice: maximum and sum come from one read (Milakov and Gimelshein,
+// Online normalizer calculation, 2018).
 #include "cuda/kernels/softmax.h"
 
 #include <cmath>
@@ -14,7 +14,7 @@ namespace {
 constexpr int kThreads = 256;
 constexpr std::int64_t kWarpWidth = 1024;
 
-/// Who works on a row: Lanes threads, of which this is `lane`; `row` may be beyond the last, in a ragged block.
+/// The Lanes threads of a row, of which this is `lane`; `row` may be beyond the last, in a ragged block.
 template <int Lanes>
 struct RowTeam {
   std::int64_t row;
@@ -36,7 +36,7 @@ __device__ __forceinline__ RowTeam<Lanes> my_team(float* scratch) {
   return {std::int64_t{blockIdx.x} * (kThreads / Lanes) + thread / Lanes, thread % Lanes, scratch};
 }
 
-/// Of a row cut into pieces of N, this lane's k-th: where it begins, and how many of its values exist.
+/// This lane's k-th piece of a row cut into pieces of N: where it begins, and how many of its values exist.
 struct LanePiece {
   int first, count;
 };
@@ -51,7 +51,7 @@ template <int Pieces, class T>
 __global__ void __launch_bounds__(kThreads) softmax_warp_kernel(const T* x, T* y, std::int64_t rows, int width) {
   constexpr int kWidth = kPackSize<T>;
   const RowTeam<32> team = my_team<32>(nullptr);
-  if (team.row >= rows) return;  // a whole warp, or nobody
+  if (team.row >= rows) return;  // uniform over the warp
   Pack<T, kWidth> pieces[Pieces];
   TRIREME_UNROLL
   for (int k = 0; k < Pieces; ++k) {
@@ -97,7 +97,7 @@ __global__ void __launch_bounds__(kThreads) softmax_kernel(const T* x, T* y, std
     TRIREME_UNROLL
     for (int i = 0; i < kWidth; ++i)
       if (i < count) largest = fmaxf(largest, to_float(piece.values[i]));
-    if (largest == -INFINITY) continue;  // nothing but -infinity so far: adds nothing, and has no difference
+    if (largest == -INFINITY) continue;  // only -infinity so far: adds nothing, and would give NaN
     sum *= expf(top - largest);
     top = largest;
     TRIREME_UNROLL

@@ -1,8 +1,8 @@
 // Softmax over rows and its gradient.
 //   y = exp(x - max) / sum;   dx = y (dy - sum(y dy))
 // Contracts: softmax and softmax_backward of core/kernels.h. float, bf16 and f16; sums in f32. Bytes per value of b
-// bytes: forward reads x and writes y: 2 b from memory; it reads rows beyond 1024 columns twice, the second time from
-// the L2 cache, as backward does all rows: 3 b from memory. Each row in a fixed order of sums.
+// bytes: forward reads x and writes y: 2 b from memory. It reads rows beyond 1024 columns twice, the second time from
+// the L2 cache. So does backward with all rows: 3 b from memory. Sums are in a fixed order.
 #pragma once
 
 #include <cstdint>

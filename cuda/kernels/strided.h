@@ -1,5 +1,5 @@
-// Views on the device: one shape, and for each of K tensors the strides through which it is seen. Neighbouring dims
-// that all tensors step through evenly are merged by the host first, so that a dense tensor has one dim and costs no
+// Views on the device: one shape, and the strides of each of K tensors. The host first merges
+// neighbouring dims that all tensors step through evenly, so that a dense tensor has one dim and needs no
 // division.
 #pragma once
 
@@ -21,7 +21,7 @@ struct Strided {
   __host__ __device__ std::int64_t inner_stride(int tensor) const { return stride[tensor][dims - 1]; }
 };
 
-/// By the host. Each of `strides` has as many dims as `shape`.
+/// Runs on the host. Each of `strides` has as many dims as `shape`.
 template <int K>
 Strided<K> strided(const Shape& shape, const std::array<Shape, K>& strides) {
   const cpu::Layout<K> merged = cpu::merge_dims<K>(shape, strides);
@@ -39,8 +39,8 @@ struct Offsets {
   std::int64_t of[K];
 };
 
-/// Where element `index` of the row-major order stands in each tensor. Divides in 32 bits where the count allows it: a
-/// division of 64 bits takes about four times as long.
+/// The offset of element `index` (row-major) in each tensor. Divides in 32 bits if the count allows it: a 64-bit
+/// division takes about four times as long.
 template <int K>
 __device__ __forceinline__ Offsets<K> offsets(const Strided<K>& view, std::int64_t index) {
   Offsets<K> result = {};

@@ -1,4 +1,4 @@
-// Lists of tensors that go with a launch: one launch works on many tensors, and nothing is uploaded for it.
+// Lists of tensors as kernel parameters: one launch works on many tensors without an upload.
 //
 // A tensor is cut into tiles, and each block takes one. The list is a parameter of the kernel, 4 KiB at most; a longer
 // one takes several launches. Read next: cuda/kernels/optimizer.cu.
@@ -12,20 +12,20 @@
 
 namespace trireme::cuda {
 
-/// Item: what a kernel needs to know of one tensor, with `count`, its elements. Tile: elements a block works on.
+/// Item: a kernel's data for one tensor, including `count`, its elements. Tile: elements per block.
 template <class Item, int kMost, int kTile>
 struct TensorList {
   Item items[kMost];
-  std::uint32_t first_tile[kMost];  ///< the tiles of all items before
+  std::uint32_t first_tile[kMost];  ///< number of tiles of all items before
   int count;
 
   struct Place {
     int item;
     std::int64_t begin, end;  ///< elements of it
   };
-  /// What the calling block works on.
+  /// The item and the range that the calling block works on.
   __device__ __forceinline__ Place my_place() const {
-    int item = 0;  // the last one that begins at this tile or before
+    int item = 0;  // the last item that begins at or before this tile
     for (int end = count; end - item > 1;) {
       const int middle = (item + end) / 2;
       (first_tile[middle] <= blockIdx.x ? item : end) = middle;
@@ -37,7 +37,7 @@ struct TensorList {
 
 constexpr std::int64_t tiles_of(std::int64_t count, int tile) { return (count + tile - 1) / tile; }
 
-/// Calls start(list, tiles) for as many lists as it takes. Tensors without elements are left out.
+/// Calls start(list, tiles) for as many lists as needed. Skips tensors without elements.
 template <class Item, int kMost, int kTile, class Start>
 void for_each_list(std::span<const Item> items, const Start& start) {
   static_assert(sizeof(TensorList<Item, kMost, kTile>) <= 4032, "parameters of a launch take 4 KiB");

@@ -1,4 +1,4 @@
-// Tiles of 16-bit values in shared memory, for ldmatrix: rows of 16-byte chunks, with the chunks of a row permuted so
+// Tiles of 16-bit values in shared memory, for ldmatrix: rows of 16-byte chunks. The chunks of a row are permuted so
 // that the eight rows of an 8 x 8 matrix lie in different banks.
 #pragma once
 
@@ -14,8 +14,8 @@ struct SharedTile {
   static_assert(kChunks == 4 || kChunks % 8 == 0, "rows of 32 values, or of a multiple of 64");
   std::byte* memory;
 
-  /// Address of the chunk that holds columns 8 chunk to 8 chunk + 7. Rows of 64 bytes share a bank line in pairs,
-  /// hence row / 2.
+  /// Address of the chunk that holds columns 8 chunk to 8 chunk + 7. Two rows of 64 bytes share a line of banks, hence
+  /// row / 2.
   __device__ __forceinline__ std::byte* chunk(int row, int chunk) const {
     const int permuted = kChunks == 4 ? chunk ^ (row / 2 % 4) : chunk ^ (row % 8);
     return memory + (row * kChunks + permuted) * 16;
@@ -41,9 +41,9 @@ struct SharedTile {
     ldmatrix_x4_transposed(fragment, chunk(row + lane % 16, column / 8 + lane / 16));
   }
 
-  /// All `threads` of a block copy the tile at (row, column) of `source` [rows, columns] here, by cp.async; what is
-  /// outside becomes zero. Aligned: pitch and addresses are multiples of 16 bytes; otherwise values go through
-  /// registers and the copy is complete at once.
+  /// All `threads` of a block copy the tile at (row, column) of `source` [rows, columns] here, by cp.async, with zeros
+  /// outside. Aligned: pitch and addresses are multiples of 16 bytes; otherwise values go through registers and the
+  /// copy is complete at once.
   template <bool Aligned>
   __device__ __forceinline__ void copy_from(const T* source, std::int64_t pitch, int row, int column, int rows,
                                             int columns, int thread, int threads) const {
@@ -51,7 +51,7 @@ struct SharedTile {
       const int r = i / kChunks, c = i % kChunks;
       int left = row + r < rows ? columns - (column + 8 * c) : 0;
       left = left < 0 ? 0 : left > 8 ? 8 : left;
-      // Where nothing is valid the address must still be a lawful one.
+      // Even if no value is valid, the address must be legal.
       const T* const from = left > 0 ? source + (row + r) * pitch + column + 8 * c : source;
       if constexpr (Aligned) {
         cp_async_16(chunk(r, c), from, 2 * left);

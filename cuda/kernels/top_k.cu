@@ -1,6 +1,6 @@
-// Kernels of top_k; bytes: cuda/kernels/top_k.h. As many lanes take a row as have eight values each, so that of a row
-// of 64 a warp takes four; the values stay in registers, and in each of k rounds the lanes agree about the largest of
-// what is left. Why: cuda/lab/top_k. A warp takes a row of more than 256, and reads it in each round.
+// Kernels of top_k; bytes: cuda/kernels/top_k.h. A row takes one lane for eight values, so a warp takes four rows of
+// 64. The values stay in registers, and in each of k rounds the lanes find the largest remaining value. Why:
+// cuda/lab/top_k. A warp takes a row of more than 256 columns, and reads it in each round.
 #include "cuda/kernels/top_k.h"
 
 #include "core/error.h"
@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kThreads = 256, kValues = 8;
 
-/// 2^lane_bits lanes a row, which has at most kValues of them for each.
+/// 2^lane_bits lanes per row; each has at most kValues values of it.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     top_k_kernel(const T* x, std::int32_t* chosen, std::int64_t rows, int width, int k, int lane_bits) {
@@ -45,7 +45,7 @@ template <class T>
 __global__ void __launch_bounds__(kThreads)
     top_k_long_kernel(const T* x, std::int32_t* chosen, std::int64_t rows, std::int64_t width, std::int64_t k) {
   const auto [row, lane, lanes] = my_row_share(5);
-  if (row >= rows) return;  // a whole warp, or nobody
+  if (row >= rows) return;  // uniform over the warp
   std::int64_t last = kAll;
   for (std::int64_t place = 0; place < k; ++place) {
     std::int64_t best = kNone;

@@ -1,7 +1,7 @@
-// The k largest of each row, as the router of a mixture of experts asks for them: columns, the largest first, and of
-// equals the lower column first. Contract: top_k of core/kernels.h. float, bf16 and f16.
-// Bytes: each value of b bytes is read once from memory: b width + 4 k a row. Rows beyond 256 columns are read k times,
-// after the first time from the caches.
+// The k largest values of each row, for the router of a mixture of experts: their columns, the largest value first, and
+// of equal values the lower column first. Contract: top_k of core/kernels.h. float, bf16 and f16.
+// Bytes: each value of b bytes is read once from memory: b width + 4 k per row. Rows beyond 256 columns are read k
+// times, from the caches after the first time.
 #pragma once
 
 #include <cstdint>

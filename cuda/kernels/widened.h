@@ -1,4 +1,4 @@
-// A value in the type that sums and arithmetic are kept in, and back: f64 for f64, f32 for everything else.
+// Converts a value to the type of sums and arithmetic, and back: f64 for f64, f32 for everything else.
 // Read next: cuda/kernels/reduce.cu.
 #pragma once
 

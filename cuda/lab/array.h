@@ -1,5 +1,5 @@
-// Arrays for kernels of cuda/lab outside of tests: in device memory, with a copy in host memory that is brought up to
-// date when somebody looks. Under emulation both are the host's.
+// Arrays for kernels of cuda/lab outside of tests: in device memory, with a copy in host memory that is updated when it
+// is read. Under emulation both are host memory.
 // Read next: cuda/lab/trial.h.
 #pragma once
 
@@ -48,7 +48,7 @@ class Array {
   Array(const Array&) = delete;
   Array& operator=(const Array&) = delete;
 
-  /// For kernels; what the host has set is there.
+  /// For kernels; contains what the host has set.
   T* data() {
     if (changed_) upload(device_, host_.data(), host_.size() * sizeof(T));
     changed_ = false;
@@ -76,7 +76,7 @@ class Array {
   mutable std::uint64_t seen_ = 0;  // launches at the last look
 };
 
-/// Holds nothing, for trials that only count: what a level costs follows from sizes.
+/// An array without elements, for trials that only count costs, which follow from sizes.
 template <class T>
 class NoArray {
  public:

@@ -1,4 +1,4 @@
-// The ladders by name, but for those of the product and of attention: memory-bound kernels, and a few of products. Each
+// The ladders by name, except those of the product and of attention: memory-bound kernels, and a few of products. Each
 // with the sizes of GPT-2 124M (16 sequences of 1024 tokens), for which its costs are stated, and ragged ones for
 // tests.
 // Read next: docs/ladder.md.
@@ -35,7 +35,7 @@ struct Ladder {
   Sizes gpt2;
   std::vector<Sizes> ragged;
   std::unique_ptr<Trial> (*make)(const Sizes&);
-  double flops = 0;  ///< not 0: of the products that gpt2 needs, whose operands begin at multiples of 16 bytes
+  double flops = 0;  ///< not 0: FLOPs of gpt2's products, whose operands begin at multiples of 16 bytes
 };
 
 template <class Attempt>

@@ -1,5 +1,5 @@
-// cuda_lab: climbs the ladders of cuda/lab. For each level: what is new, what limits it, and how far its result is from
-// f64; it fails when one is wrong. The kernels run under emulation: right or wrong, but not fast or slow.
+// cuda_lab: climbs the ladders of cuda/lab. Prints for each level what is new, what limits it, and its error against
+// f64; fails if one is wrong. The kernels run under emulation: this shows errors, but no times.
 // Read next: docs/ladder.md.
 #include <fmt/format.h>
 
@@ -33,7 +33,7 @@ std::vector<bf16> random_values(std::size_t count, std::uint64_t stream) {
 double value(bf16 x) { return static_cast<double>(static_cast<float>(x)); }
 double value(float x) { return static_cast<double>(x); }
 
-/// Norm of the difference over the norm of what is expected.
+/// Norm of the difference over the norm of the expected values.
 template <class T>
 double relative(const std::vector<T>& got, const std::vector<double>& expected) {
   double difference = 0, norm = 0;
@@ -115,7 +115,7 @@ double seconds_of(const F& f) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-/// All levels of the product of n x n, and of the attention, without looking at what they compute.
+/// Runs all levels of the n x n product, or of attention, without checking the results.
 double seconds_of_products(int n) {
   const auto size = static_cast<std::size_t>(n);
   const std::vector<bf16> a = random_values(size * size, 1);
@@ -135,8 +135,8 @@ double seconds_of_attention(int tokens) {
   });
 }
 
-/// What is to come and how long it may take. The emulator does every multiplication of every thread: a problem of
-/// moderate size is timed here, and the time grows with the cube of --size and the square of --tokens.
+/// Prints what will run and how long it may take. The emulator does every multiplication of every thread. So this times
+/// a problem of moderate size and scales with the cube of --size and the square of --tokens.
 void announce(int size, int tokens) {
   constexpr int timed_size = 128, timed_tokens = 384;
   fmt::print("The kernels run under emulation: their results are real, and there are no times.\n");
@@ -186,7 +186,7 @@ int main(int argc, char** argv) {
     if (size % 8 != 0)
       fail(ExitCode::usage, "cuda_lab", "--size {} is not a multiple of 8, which copies of 16 bytes need; try {}", size,
            size / 8 * 8 + 8);
-    std::setvbuf(stdout, nullptr, _IOLBF, 0);  // each line as it comes, also in a pipe
+    std::setvbuf(stdout, nullptr, _IOLBF, 0);  // line by line, also into a pipe
     announce(size, tokens);
     lab::Verdict verdict;
     climb_gemm(size, verdict);

@@ -1,4 +1,4 @@
-// From counts to microseconds of an H200: cuda/lab/memory.h.
+// Turns counts into microseconds of an H200: cuda/lab/memory.h.
 #include "cuda/lab/memory.h"
 
 #include <algorithm>
@@ -8,8 +8,8 @@ namespace trireme::cuda::lab {
 
 namespace {
 
-// Bandwidth: NVIDIA's data sheet. The rest are round assumptions: a load that misses L1 while memory is busy, a barrier
-// with the exchange through shared memory around it, and what a launch adds when another waits behind it.
+// Bandwidth: NVIDIA's data sheet. The rest are rough assumptions: a load that misses L1 while memory is busy; a barrier
+// with its exchange through shared memory; and the extra time of a launch that directly follows another.
 constexpr double kBandwidth = 4.8e12, kMultiprocessors = 132, kClock = 1.83e9, kIssued = 4;
 constexpr double kWait = 0.7, kBarrier = 0.03, kLaunch = 2;  // microseconds
 

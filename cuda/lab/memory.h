@@ -1,10 +1,10 @@
-// Counting for the ladders of kernels that move much and compute little. Their limit is bytes over bandwidth; how near
-// a level comes to it is decided by how it asks for them. Counted from a level's source, for the whole problem:
+// Cost counts for the ladders of memory-bound kernels. Their limit is bytes over bandwidth; how near a level comes to
+// it depends on how it loads them. Counted from a level's source, for the whole problem:
 //   bytes that it moves beyond L1, in whole sectors of 32, and
-//   what a block waits for, one after the other: memory, other threads, and the launch itself;
-// and where a level computes much for each value, its instructions, from what nvcc makes of it.
-// The first gives a bound. The second gives a forecast, with times of an H200 that are assumptions until somebody
-// measures (docs/ladder.md says how): it is for comparing levels, and may be wrong by a factor for any one of them.
+//   a block's successive waits: for memory, for other threads, and for the launch itself;
+// and, if a level computes much for each value, its instructions, from nvcc's code. The first gives a bound. The second
+// gives a forecast, with times of an H200 that are assumptions until they are measured (docs/ladder.md explains how):
+// it serves to compare levels, and may be wrong by a factor for any one of them.
 // Read next: cuda/lab/gradient_norm/ladder.h.
 #pragma once
 
@@ -15,40 +15,40 @@
 
 namespace trireme::cuda::lab {
 
-/// A kernel's blocks, and what each does.
+/// A kernel's blocks, and the work of each.
 struct Pass {
   double blocks;
   double resident;  ///< blocks that a multiprocessor holds at a time
   double bytes;     ///< to and from memory, of all blocks
   double waits, barriers,
-      wavefronts;  ///< of one: for memory, one after the other; for each other; in L1 and shared memory
-  /// Of one: of all its warps, on the path that most take (nvdisasm shows them). 0: not counted, few beside the rest.
+      wavefronts;  ///< of one block: successive waits for memory; for its threads; in L1 and shared memory
+  /// Of one block: all its warps, on the usual path (nvdisasm shows them). 0: not counted, because they are few.
   double instructions = 0;
-  /// Clocks that one keeps a multiprocessor's product units, or what feeds them, busy: cuda/lab/gemm/ladder.h. 0 where
-  /// the kernel only moves bytes.
+  /// Clocks for which a block keeps a multiprocessor's product units, or their operand loads, busy:
+  /// cuda/lab/gemm/ladder.h. 0 if the kernel only moves bytes.
   double products = 0;
 };
 
-/// Of one launch or several. All but the bytes in microseconds of an H200.
+/// Of one launch or several; all times in microseconds of an H200.
 struct MemoryCost {
   double bytes;
   double memory;      ///< the bytes at 4.8 TB/s
-  double latency;     ///< waits and barriers of a block, times the turns in which the blocks go through the H200
+  double latency;     ///< waits and barriers of a block, times the waves of blocks on an H200
   double wavefronts;  ///< one a clock and multiprocessor
   double issuing;     ///< four instructions a clock and multiprocessor; integer and f64 units do half of that at best
   double products;    ///< of the multiprocessor with the most blocks
   double launching;
-  double forecast;            ///< the longest of the first five of each launch, and launching
+  double forecast;            ///< the longest of the five above for each launch, plus launch times
   double least() const;       ///< by bytes and products: the bound
-  const char* bound() const;  ///< what is most of it
+  const char* bound() const;  ///< the name of the longest
 };
 MemoryCost cost_of(const Pass& pass);
 MemoryCost operator+(const MemoryCost& a, const MemoryCost& b);
 
-/// Waits of a loop that does nothing but load, once each time round: nvcc unrolls it by four, and the four loads are
-/// under way together (to be seen in its PTX). It does not where the loop stores, branches or meets a barrier.
+/// Waits of a loop that only loads, once per iteration: nvcc unrolls it by four, and the four loads are under way
+/// together (as its PTX shows). It does not do so if the loop stores, branches or has a barrier.
 inline double unrolled(double times) { return times < 4 ? times : times / 4; }
-/// A wait for what lies in L2, in terms of one for memory.
+/// The cost of a wait for L2, relative to one for memory.
 constexpr double kWaitForL2 = 0.4;
 
 template <class Problem>

@@ -9,7 +9,7 @@
 
 namespace trireme::cuda::lab {
 
-/// Elements of GPT-2 124M's tensors, its vocabulary filled up to 50,304.
+/// Elements of GPT-2 124M's tensors, with the vocabulary padded to 50,304.
 inline std::vector<std::int64_t> gpt2_tensors() {
   const std::int64_t width = 768;
   std::vector<std::int64_t> counts = {50304 * width, 1024 * width};
@@ -34,7 +34,7 @@ class Tensors {
     for (const std::int64_t count : counts) all_.push_back(std::make_unique<One>(size_of(count)));
   }
 
-  /// After the tensors were set.
+  /// Call after the tensors were set.
   std::span<const AdamWTensor<bf16>> on_device() {
     tensors_.clear();
     for (std::size_t t = 0; t < all_.size(); ++t) {

@@ -1,7 +1,7 @@
-// A problem for a ladder of memory-bound kernels: its inputs, the levels that can run on them, and how far the result
-// of one is from f64. What the tests, cuda_lab and bench/cuda/shim.cu share; they differ in where arrays lie, and so in
-// the Array that a trial is made of. An Array<T> has a constructor from a count, size(), data() for kernels, and for
-// the host set(i, value), value(i) and at(i), the last as double.
+// A problem for a ladder of memory-bound kernels: its inputs, the levels that can run on them, and a level's error
+// against f64. The tests, cuda_lab and bench/cuda/shim.cu share it; they differ in where arrays lie, and so each has
+// its own Array type. An Array<T> has a constructor from a count, size(), data() for kernels, and for the host set(i,
+// value), value(i) and at(i), the last as double.
 // Read next: cuda/lab/ladders.h, and cuda/lab/gradient_norm/trial.h for a trial.
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace trireme::cuda::lab {
 
-/// A value of a result; `accepted`: by how much it may be off, by the precision it is computed and kept in.
+/// A value of a result; `accepted`: the error allowed by the precision of its computation and storage.
 struct Checked {
   double got, expected, accepted;
 };
@@ -29,13 +29,13 @@ class Trial {
  public:
   virtual ~Trial() = default;
   virtual std::vector<LevelOf> levels() const = 0;
-  /// Inputs as they were in the beginning, and results that are wrong.
+  /// Restores the initial inputs, and overwrites results with wrong values.
   virtual void reset() = 0;
   virtual void run(std::size_t level, Stream stream) = 0;
-  /// Of the last run since a reset.
+  /// The results of the last run since a reset.
   virtual std::vector<Checked> results() = 0;
 
-  /// The largest distance from f64, as part of what is accepted: below 1 is right.
+  /// The largest error against f64, relative to the accepted error: below 1 is right.
   double error() {
     double worst = 0;
     for (const Checked& value : results()) {
@@ -64,7 +64,7 @@ class TrialOf : public Trial {
   std::span<const MemoryLevel<Problem>> all_;
 };
 
-/// Values in [-1, 1), a function of seed and position; they repeat, as large arrays would take long.
+/// Values in [-1, 1), from seed and position; they repeat, because large arrays would take long.
 class Uniform {
  public:
   explicit Uniform(std::uint64_t seed) {
@@ -91,7 +91,7 @@ inline std::size_t size_of(std::int64_t rows, std::int64_t columns = 1) {
   return static_cast<std::size_t>(rows * columns);
 }
 
-/// Half a step of bf16 is at most 1/256 of a value; the rest is for what happened in f32 before.
+/// Half a step of bf16 is at most 1/256 of a value; the rest covers earlier rounding in f32.
 inline double accepted_bf16(double value) { return std::abs(value) / 256 + 1e-5; }
 inline double accepted_f32(double value) { return 1e-5 * std::abs(value) + 1e-5; }
 

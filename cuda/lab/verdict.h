@@ -1,5 +1,5 @@
-// Which levels of a climb were wrong. A level that anyone may have changed says so by the program's exit status, and
-// not only by a number in a table. Read next: cuda/lab/main.cpp.
+// Collects the levels that were wrong, so that a level broken by a change shows in the program's exit status, and not
+// only as a number in a table. Read next: cuda/lab/main.cpp.
 #pragma once
 
 #include <fmt/format.h>
@@ -12,12 +12,12 @@ namespace trireme::cuda::lab {
 
 class Verdict {
  public:
-  /// A level's error, and up to what it is right. Not a number is wrong.
+  /// Adds a level's error and its limit. NaN is wrong.
   void add(std::string_view ladder, std::string_view level, double error, double accepted) {
     if (!(error <= accepted))
       wrong_.push_back(fmt::format("{} of {} (error {:.1e}; expected at most {:.1e})", level, ladder, error, accepted));
   }
-  /// Those that were wrong, in the order of the climb.
+  /// The wrong levels, in the order of the run.
   const std::vector<std::string>& wrong() const { return wrong_; }
 
  private:

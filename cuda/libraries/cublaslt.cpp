@@ -1,8 +1,8 @@
-// cuda/libraries/lt_run.h on cuBLASLt. (cuBLAS documentation, "Using the cuBLASLt API"; NVIDIA.)
+// Implements cuda/libraries/lt_run.h with cuBLASLt. (cuBLAS documentation, "Using the cuBLASLt API"; NVIDIA.)
 //
-// Three kinds of state: a handle per GPU; an algorithm and the layouts per problem, which do not change once made; and
-// 32 MiB of workspace per stream. The description of a product holds its pointers, so each call makes its own:
-// threads share nothing that they write.
+// There are three kinds of state: a handle per GPU; an algorithm and the layouts per problem, which never change; and
+// 32 MiB of workspace per stream. The description of a product holds its pointers, so each call makes its own: threads
+// share no writable state.
 // Read next: cuda/libraries/lt_problem.h.
 #include <cublasLt.h>
 
@@ -66,11 +66,11 @@ class Layout {
   cublasLtMatrixLayout_t get() const { return layout_; }
 
  private:
-  Layout() = default;  // by way of which the destructor also runs when a call fails
+  Layout() = default;  // delegated to, so that the destructor also runs if a call fails
   cublasLtMatrixLayout_t layout_ = nullptr;
 };
 
-/// What is computed: types, transpositions, epilogue and its pointers.
+/// The description of a product: types, transpositions, epilogue and its pointers.
 class Description {
  public:
   explicit Description(const LtCall& call) : Description() {
@@ -111,14 +111,14 @@ class Description {
 
 constexpr std::size_t kWorkspace = std::size_t{32} << 20;  // what NVIDIA recommends for Hopper
 
-/// What the search for an algorithm may assume.
+/// The constraints of the search for an algorithm.
 class Preference {
  public:
   explicit Preference(const LtProblem& problem) : Preference() {
     TRIREME_CUBLASLT(lt().cublasLtMatmulPreferenceCreate(&preference_), problem);
     set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{kWorkspace}, problem);
-    // Where K is split: partial sums in f32 and their addition as a step of its own. The other ways round to the type
-    // of the output in between.
+    // If K is split: partial sums in f32, added in a separate step. The other schemes round to the output's type in
+    // between.
     set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE}, problem);
     const auto bytes = [](const LtMatrix& matrix) { return static_cast<std::uint32_t>(matrix.alignment); };
     set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, bytes(problem.a), problem);
@@ -151,7 +151,7 @@ struct Plan {
   explicit Plan(const LtProblem& p) : a(p.a, p.in, p), b(p.b, p.in, p), c(p.c, p.out, p), d(p.d, p.out, p) {}
   Plan(cublasLtHandle_t handle, const LtCall& call) : Plan(call.problem) {
     const LtProblem& problem = call.problem;
-    const Description description(call);  // with its pointers: the library looks at their alignment
+    const Description description(call);  // with its pointers, whose alignment the library checks
     const Preference preference(problem);
     cublasLtMatmulHeuristicResult_t result{};
     int found = 0;
@@ -166,7 +166,7 @@ struct Plan {
   }
 };
 
-/// The state of one GPU. Never destroyed: at the end of the program the driver may be gone before it would be.
+/// The state of one GPU. Never destroyed: at program exit the driver may be gone before its destructor runs.
 class Context {
  public:
   /// Of the calling thread's GPU.
@@ -183,7 +183,7 @@ class Context {
 
   cublasLtHandle_t handle() const { return handle_; }
 
-  /// A search takes long, and is done under the lock, so that other ranks do not repeat it.
+  /// A search is slow; it runs under the lock, so that other ranks do not repeat it.
   const Plan& plan(const LtCall& call) {
     const std::scoped_lock lock(mutex_);
     std::unique_ptr<Plan>& plan = plans_[call.problem];
@@ -191,7 +191,7 @@ class Context {
     return *plan;
   }
 
-  /// Memory for one product at a time: those of a stream follow one another.
+  /// Memory for one product at a time, because the products of a stream follow one another.
   void* workspace(void* stream) {
     const std::scoped_lock lock(mutex_);
     auto& block = workspaces_[stream];
@@ -208,7 +208,7 @@ class Context {
   std::map<void*, std::unique_ptr<MemoryPool::Block>> workspaces_;
 };
 
-/// One attribute of a layout or a description, as the library has it.
+/// Reads one attribute of a layout or a description back from the library.
 template <class Value, class Get, class Descriptor, class Attribute>
 Value read(Get&& get, Descriptor descriptor, Attribute attribute, const LtProblem& problem) {
   Value value{};

@@ -1,8 +1,8 @@
-// Our product by NVIDIA's cuBLASLt: the same struct, another implementation. Compiled and linked where the toolkit is,
-// and never run by us: no GPU was there.
+// Our product by NVIDIA's cuBLASLt: another implementation of the same struct. Compiled and linked if the toolkit is
+// present; never run by us, because there was no GPU.
 //
-// The first call with a shape asks the library for its best algorithm; later ones find it in a map. Partial sums, where
-// the library splits K, stay in f32 and are added in a fixed order, as in our kernels.
+// The first call with a shape asks the library for its best algorithm; later ones find it in a map. If the library
+// splits K, partial sums stay in f32 and are added in a fixed order, as in our kernels.
 // Read next: cuda/libraries/lt_translate.h (row-major to column-major), then cublaslt.cpp.
 #pragma once
 
@@ -12,8 +12,8 @@
 
 namespace trireme::cuda {
 
-/// As gemm_sm80, on the device's own stream: the library's workspace follows that one's order. An Error of usage for
-/// what cublaslt_cannot names.
+/// As gemm_sm80, on the device's own stream, because the library's workspace relies on its order. Throws
+/// ExitCode::usage for what cublaslt_cannot names.
 template <class T, class Out>
 void gemm_cublaslt(const Gemm<T, Out>& product, Stream stream = nullptr) {
   if (const std::string reason = cublaslt_cannot(product); !reason.empty())

@@ -1,6 +1,6 @@
-// cuda/libraries/sdpa_run.h on cuDNN. cuDNN has no call "attention": one hands it a graph of operations, and an engine
-// recognises the whole and fuses it. Plans are kept by problem; the handle and what it executes belong to one thread at
-// a time; workspace is taken for each call.
+// Implements cuda/libraries/sdpa_run.h with cuDNN. cuDNN has no call "attention": it takes a graph of operations, and
+// an engine recognises and fuses it. Plans are cached by problem. The handle and its executions belong to one thread at
+// a time; workspace is allocated for each call.
 // Read next: cuda/libraries/sdpa_graph.h, cudnn_graph.h.
 #include <cudnn.h>
 
@@ -30,7 +30,7 @@ CudnnPlan make_plan(const SdpaGraph& graph, const CudnnDevice& device, std::stri
   return cudnn_plan(cudnn_operations(graph, device, what), device, what);
 }
 
-/// A plan with the graph that it carries out, and the text that its descriptors name in errors.
+/// A plan with its graph, and the text that its descriptors use in errors.
 struct Planned {
   std::string what;
   SdpaGraph graph;
@@ -40,7 +40,7 @@ struct Planned {
       : what(to_string(problem)), graph(sdpa_graph(problem)), plan(make_plan(graph, {.handle = handle}, what)) {}
 };
 
-/// The state of one GPU. Never destroyed: at the end of the program the driver may be gone before it would be.
+/// The state of one GPU. Never destroyed: at program exit the driver may be gone before its destructor runs.
 struct Context {
   std::mutex mutex;
   cudnnHandle_t handle = nullptr;  ///< of one thread at a time
@@ -101,7 +101,7 @@ const void* address(SdpaId id, const SdpaCall& call, const Scalars& scalars) {
   fail(ExitCode::internal, "attention", "node {} has no memory", static_cast<int>(id));
 }
 
-/// The pointers of a call, by the numbers that the graph has for them.
+/// The pointers of a call, by their ids in the graph.
 CudnnDescriptor variant_pack(const SdpaGraph& graph, const SdpaCall& call, const Scalars& scalars, void* workspace,
                              std::string_view what) {
   std::vector<std::int64_t> ids;
@@ -109,7 +109,7 @@ CudnnDescriptor variant_pack(const SdpaGraph& graph, const SdpaCall& call, const
   for (const SdpaNode& node : graph.nodes) {
     if (node.id == SdpaId::none) continue;
     ids.push_back(static_cast<std::int64_t>(node.id));
-    pointers.push_back(const_cast<void*>(address(node.id, call, scalars)));  // inputs and outputs alike
+    pointers.push_back(const_cast<void*>(address(node.id, call, scalars)));  // also of outputs
   }
   CudnnDescriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, what);
   const auto count = static_cast<std::int64_t>(ids.size());
@@ -132,7 +132,7 @@ void run_cudnn_attention(const SdpaCall& call, void* stream) {
   const std::string& what = planned->what;
   TRIREME_CUDNN(cudnnSetStream(context.handle, static_cast<cudaStream_t>(stream)), what);
 
-  // Freed when this returns, in the stream's order: whoever gets it next comes after the kernels that use it.
+  // Freed when this returns, in stream order: the next user's kernels run after those that use it.
   const MemoryPool::Block workspace(MemoryPool::current()->on(Device::cuda),
                                     static_cast<std::size_t>(std::max<std::int64_t>(planned->plan.workspace, 1)),
                                     MemoryCategory::workspace);

@@ -1,8 +1,8 @@
-// Our attention by NVIDIA's cuDNN: the same structs, another implementation. Compiled and linked where cuDNN is; the
-// library has accepted the graphs and made plans of them for an H200, but nothing has been run: no GPU was there.
+// Our attention by NVIDIA's cuDNN: another implementation of the same structs. Compiled and linked if cuDNN is present.
+// The library accepted the graphs and made plans for an H200, but nothing has run: there was no GPU.
 //
 // The first call with a shape builds a graph and asks for an engine; later ones find the plan in a map. Engines whose
-// results vary from run to run are not taken, as our own kernels have none such.
+// results vary from run to run are not used, because our own kernels are reproducible.
 // Read next: cuda/libraries/sdpa_translate.h, then cudnn_attention.cpp.
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace trireme::cuda {
 
-/// As attention_forward_sm80, on the device's own stream. An Error of usage for what cudnn_attention_cannot names.
+/// As attention_forward_sm80, on the device's own stream. Throws ExitCode::usage for what cudnn_attention_cannot names.
 template <class T>
 void cudnn_attention_forward(const AttentionForward<T>& attention, Stream stream = nullptr) {
   if (const std::string reason = cudnn_attention_cannot(attention); !reason.empty())

@@ -117,7 +117,7 @@ CudnnDescriptor tensor(const SdpaNode& node, std::size_t index, std::string_view
   return result;
 }
 
-/// One operation. `tensors`: the descriptors of the graph's nodes. `settings` keeps what the operation refers to.
+/// One operation. `tensors`: the descriptors of the graph's nodes. `settings` keeps alive what the operation refers to.
 CudnnDescriptor operation(const SdpaOperation& o, const std::vector<CudnnDescriptor>& tensors,
                           std::vector<CudnnDescriptor>& settings, std::string_view what) {
   const auto setting = [&](cudnnBackendDescriptorType_t type) -> CudnnDescriptor& {
@@ -210,7 +210,7 @@ std::vector<CudnnDescriptor> suggestions(const CudnnDescriptor& graph, const Cud
   return result;
 }
 
-/// False for an engine that notes of itself that its results vary from run to run.
+/// False for an engine whose own notes say that its results vary from run to run.
 bool repeats(const CudnnDescriptor& configuration, std::string_view what) {
   const CudnnDescriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR, what);
   cudnnBackendDescriptor_t handle = engine.get();

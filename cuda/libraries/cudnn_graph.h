@@ -1,5 +1,5 @@
-// The part of cuDNN's graph API that attention needs: descriptors that clean up after themselves, the library's form of
-// a graph, and the plan that an engine makes of it. (cuDNN documentation, "Graph API", "Backend descriptor types";
+// The part of cuDNN's graph API that attention needs: RAII descriptors, the library's form of a
+// graph, and an engine's plan for it. (cuDNN documentation, "Graph API", "Backend descriptor types";
 // NVIDIA.)
 // Read next: cuda/libraries/cudnn_graph.cpp.
 #pragma once
@@ -15,7 +15,7 @@
 
 namespace trireme::cuda {
 
-/// Throws unless `status` is success, with the call, the place, the library's own words, and what it was for.
+/// Throws unless `status` is success, with the call, the place, the library's message, and the purpose.
 void check_cudnn(cudnnStatus_t status, std::string_view call, const char* file, int line, std::string_view what);
 #define TRIREME_CUDNN(call, what) ::trireme::cuda::check_cudnn((call), #call, __FILE__, __LINE__, what)
 
@@ -45,24 +45,24 @@ class CudnnDescriptor {
   cudnnBackendDescriptor_t descriptor_ = nullptr;
 };
 
-/// The GPU that a plan is for, one of the two: a handle's; or, where there is none, one of these properties.
+/// The GPU that a plan is for: that of a handle; or, without a GPU, one with these properties.
 struct CudnnDevice {
   cudnnHandle_t handle = nullptr;
   const CudnnDescriptor* properties = nullptr;
 };
-/// Properties in cuDNN's own JSON.
+/// Device properties from cuDNN's own JSON.
 CudnnDescriptor cudnn_properties(std::string_view json, std::string_view what);
 
 /// The library's operation graph.
 CudnnDescriptor cudnn_operations(const SdpaGraph& graph, const CudnnDevice& device, std::string_view what);
 
-/// An engine's way of carrying out a graph.
+/// An engine's plan to execute a graph.
 struct CudnnPlan {
   CudnnDescriptor descriptor;
   std::int64_t workspace;  ///< bytes
 };
 
-/// The first of the library's suggestions, best first, that can be carried out and gives the same bits on every run.
+/// The first of the library's suggestions, best first, that is executable and gives the same bits on every run.
 CudnnPlan cudnn_plan(const CudnnDescriptor& graph, const CudnnDevice& device, std::string_view what);
 
 }  // namespace trireme::cuda

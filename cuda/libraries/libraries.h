@@ -1,5 +1,5 @@
-// NVIDIA's libraries beside our kernels: which of them this build has, and the headers of those. Each is optional by
-// itself; where one is missing, nothing of it is declared or linked.
+// NVIDIA's libraries beside our kernels: which of them this build has, and their headers. Each is optional; if one is
+// missing, nothing of it is declared or linked.
 // Read next: cuda/libraries/cublaslt.h, cudnn_attention.h.
 #pragma once
 

@@ -1,5 +1,5 @@
-// cuBLASLt's functions, found in the library when the first product needs them. Linked in the ordinary way the library
-// would cost every start of a program 0.2 s and 200 MB, also of those that never use it.
+// cuBLASLt's functions, loaded from the library when the first product needs them. Linked normally, the library would
+// cost every program 0.2 s and 200 MB at its start, even one that never uses it.
 //
 //   TRIREME_CUBLASLT(lt().cublasLtMatrixLayoutCreate(&layout, type, rows, columns, ld), problem);
 //
@@ -46,8 +46,8 @@ struct LtLibrary {
 #undef TRIREME_LT
 };
 
-/// TRIREME_CUBLASLT_FILE is the library that CMake found, with the version of the header. If it has moved, one of that
-/// name where the loader looks.
+/// TRIREME_CUBLASLT_FILE is the library that CMake found, with the header's version. If it is gone, tries a library of
+/// that name in the loader's paths.
 inline const LtLibrary& lt() {
   static const LtLibrary functions = [] {
     LtLibrary f{};

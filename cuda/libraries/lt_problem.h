@@ -1,5 +1,5 @@
-// A matrix product in the terms of cuBLASLt, as plain values, so that the translation into them is tested where there
-// is no library and no GPU: d = epilogue(alpha op(a) op(b) + beta c), all matrices column-major.
+// A matrix product in the terms of cuBLASLt, as plain values, so that the translation can be tested without the library
+// and without a GPU: d = epilogue(alpha op(a) op(b) + beta c), all matrices column-major.
 // Read next: cuda/libraries/lt_translate.h.
 #pragma once
 
@@ -21,11 +21,11 @@ struct LtMatrix {
   std::int64_t rows = 0, columns = 0;
   std::int64_t ld = 0;
   std::int64_t stride = 0;                            ///< from matrix to matrix of a batch
-  int alignment = 0;                                  ///< bytes that divide the address, at most 256
+  int alignment = 0;                                  ///< power of two that divides the address, at most 256
   auto operator<=>(const LtMatrix&) const = default;  // NOLINT(modernize-use-nullptr): of clang-tidy 14 alone
 };
 
-/// All that the choice of an algorithm depends on: the key under which one is kept.
+/// All that the choice of an algorithm depends on: the key of the cache.
 struct LtProblem {
   LtType in = LtType::bf16, out = LtType::bf16;  ///< of a and b; of c, d, bias and aux
   bool transpose_a = false, transpose_b = false;
@@ -53,7 +53,7 @@ struct LtCall {
 inline bool adds_bias(LtEpilogue epilogue) {
   return epilogue == LtEpilogue::bias || epilogue == LtEpilogue::gelu_bias || epilogue == LtEpilogue::gelu_aux_bias;
 }
-/// Writes it, or with dgelu reads it.
+/// True if the epilogue writes aux, or, with dgelu, reads it.
 inline bool uses_aux(LtEpilogue epilogue) { return epilogue >= LtEpilogue::gelu_aux; }
 
 /// For errors, in the library's column-major terms.

@@ -1,5 +1,5 @@
-// Carrying out a column-major product, and looking at what the library was told. Knows nothing of our kernels' headers,
-// which under the C++ compiler are the emulator's and do not go together with the toolkit's.
+// Runs a column-major product, and reads back what the library was given. Does not include our kernels' headers: under
+// the C++ compiler these are the emulator's, which conflict with the toolkit's.
 // Read next: cuda/libraries/cublaslt.cpp.
 #pragma once
 
@@ -7,13 +7,13 @@
 
 namespace trireme::cuda {
 
-/// Queues the call on `stream`, a cudaStream_t: the device's own, as the workspace follows that one's order.
+/// Queues the call on `stream`, a cudaStream_t: must be the device's own, because the workspace relies on its order.
 void run_cublaslt(const LtCall& call, void* stream);
 
-/// What run_cublaslt hands to the library, made and read back without a GPU. For tests of the sizes and names of
-/// attributes, which the library checks only when it runs.
+/// What run_cublaslt passes to the library, made and read back without a GPU. For tests of the sizes and names of
+/// attributes, which the library otherwise checks only when it runs.
 struct LtReadBack {
-  LtMatrix a, b, c, d;  ///< alignment: 0, as it goes to the search for an algorithm
+  LtMatrix a, b, c, d;  ///< alignment: 0; only the algorithm search gets it
   int batch = 0;
   bool transpose_a = false, transpose_b = false;
   unsigned epilogue = 0;  ///< a cublasLtEpilogue_t

@@ -1,4 +1,4 @@
-// From our row-major product to cuBLASLt's column-major one, and the reasons why some have no translation.
+// Translates our row-major product to cuBLASLt's column-major one, or gives the reason why it cannot.
 //
 // A row-major matrix [R, C] with a pitch is, in the same memory, the column-major matrix C x R with that leading
 // dimension: its transpose. So instead of c [M, N] = a b the library computes, without moving anything,
@@ -10,8 +10,8 @@
 //   NT     [N, K]            K x N, T       [M, K]            K x M
 //   TN     [K, N]            N x K          [K, M]            M x K, T
 //
-// The library adds a bias of d.rows = N elements to every column of d: to every row of our c, as wanted.
-// Read next: cuda/libraries/cublaslt.h; tests/cuda/cublaslt_problem_test.cpp carries these products out by hand.
+// The library adds a bias of d.rows = N elements to every column of d, that is, to every row of our c.
+// Read next: cuda/libraries/cublaslt.h; tests/cuda/cublaslt_problem_test.cpp computes these products naively.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,7 @@ inline int lt_alignment(const void* address) {
   return static_cast<int>(lowest < 256 ? lowest : 256) * (address != nullptr ? 1 : 0);
 }
 
-/// The row-major matrix [rows, columns] as the column-major one. The pitch of a single row means nothing.
+/// The row-major matrix [rows, columns] as the column-major one. The pitch of a single row is ignored.
 inline LtMatrix lt_matrix(const void* address, std::int64_t rows, std::int64_t columns, std::int64_t pitch,
                           std::int64_t stride, int batch) {
   return {.rows = columns,
@@ -45,10 +45,10 @@ inline LtMatrix lt_matrix(const void* address, std::int64_t rows, std::int64_t c
           .alignment = lt_alignment(address)};
 }
 
-/// A product that cublaslt_cannot has no objection to.
+/// Translates a product for which cublaslt_cannot returned an empty text.
 template <class T, class Out>
 LtCall translate(const Gemm<T, Out>& p) {
-  // All members have a name here, so that a new one stops the build until this file says what becomes of it.
+  // All members are named here, so that a new member breaks the build until this file handles it.
   const auto& [alpha, bias, pre_activation, activation, derivative, residual, accumulate] = p.epilogue;
   const void* const added = residual != nullptr ? static_cast<const void*>(residual) : p.c;
   const bool nt = p.form == Form::nt, tn = p.form == Form::tn;
@@ -91,8 +91,8 @@ LtCall translate(const Gemm<T, Out>& p) {
   return call;
 }
 
-/// Why the library cannot do this product; empty when it can. What it adds, c and the bias, it adds before the
-/// activation, has room for one c, and wants c, d, bias and aux in one type.
+/// Why the library cannot do this product; empty when it can. The library adds c and the bias before the activation,
+/// takes only one c, and needs c, d, bias and aux in one type.
 template <class T, class Out>
 std::string cublaslt_cannot(const Gemm<T, Out>& p) {
   const auto& [alpha, bias, pre_activation, activation, derivative, residual, accumulate] = p.epilogue;

@@ -1,14 +1,14 @@
-// Attention as the graph of operations that cuDNN's engines recognise and fuse, as plain values: a test carries it out
-// by naive loops, and cudnn_graph.cpp makes the library's descriptors of it.
+// Attention as the graph of operations that cuDNN's engines recognise and fuse, as plain values. A test executes it
+// with naive loops; cudnn_graph.cpp turns it into the library's descriptors.
 //
 //   forward    s = scale q k^T, masked;  lse = max + log sum exp(s - max);  out = softmax(s) v
 //   backward   delta = rowsum(dout out);  p = exp(scale q k^T - lse), masked;  dv = p^T dout
 //              ds = p (dout v^T - delta) scale;  dk = ds^T q;  dq = ds k
 //
-// (cuDNN documentation, "Fused flash attention"; Dao, FlashAttention-2, 2023, section 3.1.2.) The order and the types
-// are those that the engines know. Adding dq up in f32 over blocks of keys would take atomics, whose order varies;
-// given in one product, as here, dq comes from an engine that repeats its results. It keeps ds in memory: 2 B H Tq Tk
-// bytes.
+// (cuDNN documentation, "Fused flash attention"; Dao, FlashAttention-2, 2023, section 3.1.2.) The engines require
+// this order and these types. Summing dq in f32 over blocks of keys would take atomics, whose order varies. With dq
+// as one product, as here, the library chooses an engine with reproducible results. It keeps ds in memory: 2 B H Tq
+// Tk bytes.
 // Read next: cuda/libraries/sdpa_graph.cpp.
 #pragma once
 
@@ -23,9 +23,9 @@ namespace trireme::cuda {
 
 enum class SdpaElement : std::uint8_t { bf16, f16, f32, i32, boolean };
 
-/// The numbers by which a graph and a call name what has memory.
+/// The ids of the tensors that have memory, in a graph and in a call.
 enum class SdpaId : std::int64_t {
-  none,  ///< exists inside the fused kernel only
+  none,  ///< exists only inside the fused kernel
   q,
   k,
   v,
@@ -36,7 +36,7 @@ enum class SdpaId : std::int64_t {
   dq,
   dk,
   dv,
-  // Scalars, read from host memory when a graph is carried out:
+  // Scalars, read from host memory when a graph is executed:
   scale,
   minus_infinity,
   queries,
@@ -53,7 +53,7 @@ enum class SdpaOp : std::uint8_t {
   exponential,
   logarithm,
   greater_equal,
-  select,      ///< the first operand where the third holds, elsewhere the second
+  select,      ///< the first operand where the third is true, elsewhere the second
   index,       ///< each element's place along `dim`
   matmul,      ///< of the last two dims; an operand with fewer heads serves groups of consecutive heads
   reduce_max,  ///< over the dims where the result has fewer: all of a row, or groups of consecutive heads
@@ -71,13 +71,13 @@ struct SdpaOperation {
   SdpaOp op;
   std::vector<std::size_t> operands;  ///< indices of nodes
   std::size_t result;
-  SdpaElement precision;  ///< in what it is done
+  SdpaElement precision;  ///< of its arithmetic
   int dim = 0;            ///< of index
 };
 
 struct SdpaGraph {
   std::vector<SdpaNode> nodes;
-  std::vector<SdpaOperation> operations;  ///< an operation comes after those whose results it takes
+  std::vector<SdpaOperation> operations;  ///< in topological order
 };
 
 SdpaGraph sdpa_graph(const SdpaProblem& problem);

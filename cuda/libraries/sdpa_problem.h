@@ -1,5 +1,5 @@
-// Attention ("scaled dot-product attention", SDPA) in the terms of cuDNN, as plain values, so that the translation into
-// them is tested where there is no library and no GPU.
+// Attention ("scaled dot-product attention", SDPA) in the terms of cuDNN, as plain values, so that the translation can
+// be tested without the library and without a GPU.
 // Read next: cuda/libraries/sdpa_translate.h.
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace trireme::cuda {
 
-/// Always [batch, heads, tokens, elements of a head]: element (b, h, t, d) at the sum of index times stride.
+/// Always [batch, heads, tokens, elements of a head]; element (b, h, t, d) lies at the sum of index times stride.
 struct SdpaTensor {
   std::array<std::int64_t, 4> dims{}, strides{};
   auto operator<=>(const SdpaTensor&) const = default;  // NOLINT(modernize-use-nullptr): of clang-tidy 14 alone
@@ -20,7 +20,7 @@ struct SdpaTensor {
 
 enum class SdpaType : std::uint8_t { bf16, f16 };
 
-/// All that a plan depends on: the key under which it is kept.
+/// All that a plan depends on: the key of the cache.
 struct SdpaProblem {
   SdpaType type = SdpaType::bf16;
   bool backward = false;

@@ -1,8 +1,8 @@
-// From our attention structs to cuDNN's tensors, and the reasons why some have no translation.
+// Translates our attention structs to cuDNN's tensors, or gives the reason why it cannot.
 //
-// We keep a token's heads side by side, [B, T, H, D] with a pitch from token to token; cuDNN names the dims [B, H, T,
-// D] and takes any strides: those are T pitch, D, pitch and 1, also where q, k and v are parts of one packed tensor.
-// Read next: cuda/libraries/cudnn_attention.h; tests/cuda/cudnn_problem_test.cpp carries the described attention out.
+// We keep a token's heads side by side, [B, T, H, D], with a pitch from token to token. cuDNN orders the dims [B, H, T,
+// D] and takes any strides. Ours are T pitch, D, pitch and 1, also if q, k and v are parts of one packed tensor.
+// Read next: cuda/libraries/cudnn_attention.h; tests/cuda/cudnn_problem_test.cpp executes the described attention.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ inline SdpaTensor sdpa_tensor(int batch, int heads, int tokens, int head_dim, st
   return {.dims = {batch, heads, tokens, head_dim}, .strides = {tokens * pitch, head_dim, pitch, 1}};
 }
 
-/// Attention that cudnn_attention_cannot has no objection to.
+/// Translates attention for which cudnn_attention_cannot returned an empty text.
 template <class T>
 SdpaCall translate(const AttentionForward<T>& p) {
   const auto query_like = [&](std::int64_t pitch) {
@@ -27,7 +27,7 @@ SdpaCall translate(const AttentionForward<T>& p) {
   SdpaCall call;
   SdpaProblem& to = call.problem;
   to.type = std::is_same_v<T, bf16> ? SdpaType::bf16 : SdpaType::f16;
-  to.causal = p.causal && p.queries > 1;  // a single query, being the last, sees all keys
+  to.causal = p.causal && p.queries > 1;  // a single query is the last one and sees all keys
   to.q = query_like(p.q_pitch);
   to.out = query_like(p.out_pitch);
   to.k = to.v = sdpa_tensor(p.batch, p.kv_heads, p.keys, p.head_dim, p.kv_pitch);

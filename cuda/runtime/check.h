@@ -1,4 +1,4 @@
-// Errors of the CUDA runtime API: what was called, where, with which sizes. For cuda/runtime/real.cpp.
+// Error checks for the CUDA runtime API; messages have the call, its place and sizes. For cuda/runtime/real.cpp.
 //
 //   TRIREME_CUDA(cudaMemcpyAsync(to, from, bytes, kind, stream), "{} bytes", bytes);
 #pragma once
@@ -12,12 +12,12 @@
 
 namespace trireme::cuda {
 
-/// Throws unless `error` is none: out of memory and a lost device as ExitCode::retryable, the rest as internal. An
-/// error of an earlier kernel shows at the next call that waits, hence the hint.
+/// Throws if `error` is an error: out of memory and a lost device as ExitCode::retryable, others as internal. An error
+/// of an earlier kernel appears at the next call that waits, hence the hint.
 inline void check_call(cudaError_t error, std::string_view call, std::string_view file, int line,
                        const std::string& sizes) {
   if (error == cudaSuccess) return;
-  cudaGetLastError();  // an error that does not stick must not be reported again by the next launch
+  cudaGetLastError();  // or the next launch would report a non-sticky error again
   const bool transient = error == cudaErrorMemoryAllocation || error == cudaErrorDevicesUnavailable;
   fail(transient ? ExitCode::retryable : ExitCode::internal, call.substr(0, call.find('(')),
        "{} ({}){}{}, at {}:{}; an earlier kernel may be the cause: CUDA_LAUNCH_BLOCKING=1 shows which",

@@ -1,4 +1,4 @@
-// cuda/runtime/open.h, stream.h and emulated.h without a GPU. Everything is done by the time a call returns.
+// cuda/runtime/open.h, stream.h and emulated.h without a GPU. All calls are synchronous.
 #include "cuda/runtime/emulated.h"
 
 #include <fmt/format.h>
@@ -78,7 +78,7 @@ class EmulatedDevice : public DeviceBackend {
     const auto* const first = static_cast<const std::byte*>(data);
     auto block = blocks_.upper_bound(const_cast<std::byte*>(first));
     const bool found = block != blocks_.begin() && first <= (--block)->first + block->second;
-    require(found, what, "{} is no address of device memory; expected one in a live block", fmt::ptr(data));
+    require(found, what, "{} is not an address of device memory; expected one in a live block", fmt::ptr(data));
     const auto offset = static_cast<std::size_t>(first - block->first);
     require(bytes <= block->second - offset, what, "{} bytes at {} of a block of {} bytes of device memory", bytes,
             offset, block->second);

@@ -1,7 +1,7 @@
 // The emulated GPU: device memory is host memory, and kernels run under cuda/emu when they are launched.
 //
-// It is stricter than a GPU: each copy looks its address up among the live blocks, so that a host pointer, a freed
-// block or a copy past the end of one is an error that says so; new memory is full of NaN.
+// It is stricter than a GPU: each copy looks up its address among the live blocks, so that a host pointer, a freed
+// block, or a copy past the end of a block gives a clear error. New memory is full of NaN.
 // Read next: cuda/runtime/emulated.cpp.
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace trireme::cuda {
 
-/// An emulated GPU with this much memory as the backend of Device::cuda, for as long as the object lives.
+/// Makes an emulated GPU with this much memory the backend of Device::cuda while the object lives.
 class ScopedEmulatedDevice {
  public:
   explicit ScopedEmulatedDevice(std::size_t memory = std::size_t{1} << 30);

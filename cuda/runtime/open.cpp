@@ -1,4 +1,4 @@
-// What does not depend on how a GPU is reached.
+// The part of cuda/runtime/open.h that all implementations share.
 #include "cuda/runtime/open.h"
 
 #include <fmt/format.h>

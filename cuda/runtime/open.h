@@ -1,7 +1,7 @@
-// Opening a GPU as Device::cuda. Three implementations of this header, of which a program links one:
+// Opens a GPU as Device::cuda. This header has three implementations; a program links one of them:
 //   real.cpp      the CUDA runtime API, when the toolkit was found at configure time;
 //   emulated.cpp  host memory, and kernels run by cuda/emu: what the tests link;
-//   absent.cpp    built without CUDA: says so.
+//   absent.cpp    a build without CUDA: reports that.
 // Read next: core/device.h (what core asks of a device), cuda/runtime/stream.h, cuda/table.cpp (its kernels).
 #pragma once
 
@@ -19,7 +19,7 @@ struct DeviceInfo {
 };
 std::string to_string(const DeviceInfo& info);  ///< "NVIDIA H200, sm_90, 139.8 GiB"
 
-/// What there is, and when nothing is usable, why: no CUDA in this build, no driver, no device, or all too old.
+/// The GPUs, or why none is usable: no CUDA in this build, no driver, no device, or all too old.
 struct Found {
   std::vector<DeviceInfo> devices;
   std::string problem;  ///< empty: usable
@@ -27,7 +27,7 @@ struct Found {
 inline constexpr int kOldestMajor = 8;  ///< the kernels need sm_80: cp.async, and mma with bf16
 Found find_devices();
 
-/// Throws ExitCode::usage, with what was looked for and what to do, when no GPU can be used.
+/// Throws ExitCode::usage if no GPU is usable, with the reason and what to do.
 void require_device();
 
 /// Makes GPU `index` the backend of Device::cuda; before ranks start. Throws as require_device.

@@ -1,7 +1,7 @@
-// cuda/runtime/open.h and stream.h on the CUDA runtime API.
+// Implements cuda/runtime/open.h and stream.h with the CUDA runtime API.
 //
-// Memory comes from a pool of the driver (cudaMallocAsync) that keeps what is freed: allocation and release take their
-// place in the stream, so neither waits for the GPU, and a steady training step asks the system for nothing.
+// Memory comes from a pool of the driver (cudaMallocAsync) that keeps freed memory. Allocation and release are ordered
+// in the stream, so neither waits for the GPU, and a steady training step needs no memory from the system.
 // (CUDA C++ Programming Guide, "Stream Ordered Memory Allocator".) Read next: cuda/runtime/check.h.
 #include <cuda_runtime_api.h>
 
@@ -24,17 +24,17 @@ namespace {
 cudaStream_t stream_of(void* handle) { return static_cast<cudaStream_t>(handle); }
 cudaEvent_t event_of(void* handle) { return static_cast<cudaEvent_t>(handle); }
 
-/// Small uploads (token ids, positions, offsets) that wait for nothing: they go through pinned memory, of which there
-/// are as many pieces as are on their way at once.
+/// Small uploads (token ids, positions, offsets) that never wait: they go through pinned memory, in as many pieces as
+/// there can be uploads under way.
 class Uploads {
  public:
-  /// False when there are too many bytes for it.
+  /// False if there are too many bytes.
   bool take(void* to, const void* from, std::size_t bytes, cudaStream_t stream) {
     if (bytes > kBytes) return false;
     const std::scoped_lock lock(mutex_);
     Piece& piece = *pieces_[next_];
     next_ = (next_ + 1) % pieces_.size();
-    piece.copied.synchronize();  // the copy that had this piece before, long ago
+    piece.copied.synchronize();  // the last copy from this piece, long ago
     std::memcpy(piece.memory.data(), from, bytes);
     TRIREME_CUDA(cudaMemcpyAsync(to, piece.memory.data(), bytes, cudaMemcpyHostToDevice, stream), "{} bytes", bytes);
     piece.copied.record(stream);
@@ -62,7 +62,7 @@ class Gpu : public DeviceBackend {
     use();
     TRIREME_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
     cudaMemPoolProps properties{};
-    properties.allocType = cudaMemAllocationTypePinned;  // the driver's word for memory that stays where it is
+    properties.allocType = cudaMemAllocationTypePinned;  // ordinary device memory, in the driver's terms
     properties.location = {cudaMemLocationTypeDevice, {index}};
     TRIREME_CUDA(cudaMemPoolCreate(&pool_, &properties), "device {}", index);
     std::uint64_t keep = std::numeric_limits<std::uint64_t>::max();
@@ -70,7 +70,7 @@ class Gpu : public DeviceBackend {
     uploads_ = std::make_unique<Uploads>();
   }
   ~Gpu() override {
-    cudaSetDevice(index_);  // at the end of the program the driver may be gone already: nothing to report to
+    cudaSetDevice(index_);  // errors ignored: at program exit the driver may be gone
     cudaStreamSynchronize(stream_);
     uploads_.reset();
     cudaMemPoolDestroy(pool_);
@@ -86,7 +86,7 @@ class Gpu : public DeviceBackend {
     use();
     void* data = nullptr;
     cudaError_t error = cudaMallocFromPoolAsync(&data, bytes, pool_, stream_);
-    if (error == cudaErrorMemoryAllocation) {  // what is freed but scattered may serve after a trim
+    if (error == cudaErrorMemoryAllocation) {  // freed but fragmented memory may be usable after a trim
       cudaGetLastError();
       TRIREME_CUDA(cudaStreamSynchronize(stream_));
       TRIREME_CUDA(cudaMemPoolTrimTo(pool_, 0));
@@ -94,20 +94,20 @@ class Gpu : public DeviceBackend {
     }
     if (error == cudaErrorMemoryAllocation) {
       cudaGetLastError();
-      return nullptr;  // the caller knows what memory is in use for
+      return nullptr;  // the caller reports what uses the memory
     }
     TRIREME_CUDA(error, "cudaMallocFromPoolAsync of {} bytes", bytes);
     return data;
   }
   void free(void* data) noexcept override {
     cudaSetDevice(index_);
-    cudaFreeAsync(data, stream_);  // an error here is an earlier kernel's, and sticks: the next call reports it
+    cudaFreeAsync(data, stream_);  // an error here is an earlier kernel's and sticky: the next call reports it
   }
   std::int64_t free_memory() const override {
     use();
     std::size_t left = 0, total = 0;
     TRIREME_CUDA(cudaMemGetInfo(&left, &total));
-    std::uint64_t reserved = 0, used = 0;  // by the pool: what it keeps can be handed out too
+    std::uint64_t reserved = 0, used = 0;  // by the pool, which can reuse what it keeps
     TRIREME_CUDA(cudaMemPoolGetAttribute(pool_, cudaMemPoolAttrReservedMemCurrent, &reserved));
     TRIREME_CUDA(cudaMemPoolGetAttribute(pool_, cudaMemPoolAttrUsedMemCurrent, &used));
     return static_cast<std::int64_t>(left + reserved - used);
@@ -166,7 +166,7 @@ std::string why_none(cudaError_t error) {
            fmt::format("{}.{}; install it, and see that nvidia-smi lists a GPU", runtime / 1000, runtime % 1000 / 10);
   if (error == cudaErrorInsufficientDriver)
     return fmt::format(
-        "the driver is for CUDA up to {}.{}, this program for {}.{}; expected a driver as new; update it",
+        "the driver supports CUDA up to {}.{}, this program needs {}.{}; expected a newer driver; update it",
         driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
   return fmt::format(
       "the driver shows no GPU ({}); expected at least one; see what nvidia-smi lists, and whether "
@@ -179,8 +179,8 @@ std::string why_none(cudaError_t error) {
 
 Found find_devices() {
   int count = 0;
-  // The program's first call of CUDA. A kernel that is loaded when it is first launched may wait for all that runs on
-  // the GPU, and what moves tensors between ranks waits there for other ranks, which may wait for that kernel's rank.
+  // Before the first call of CUDA. Loading a kernel at its first launch may wait for everything on the GPU. Transfers
+  // between ranks wait there for other ranks, which may in turn wait for this rank: a deadlock.
   setenv("CUDA_MODULE_LOADING", "EAGER", 0);
   const cudaError_t error = cudaGetDeviceCount(&count);
   if (error != cudaSuccess || count == 0) {

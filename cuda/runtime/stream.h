@@ -1,7 +1,7 @@
-// Streams, events and pinned host memory, as objects that clean up after themselves.
+// Streams, events and pinned host memory as RAII objects.
 //
-// Kernels and copies of Device::cuda all go to one stream, current_stream(), so that program order is the order on the
-// GPU and freed memory can be handed out at once. A second Stream is for copies beside it; events tie the two.
+// All kernels and copies of Device::cuda go to one stream, current_stream(), so that the GPU runs them in program order
+// and freed memory can be reused at once. A second stream is for concurrent copies; events synchronise the two.
 // Handles are opaque here, so that this header needs no toolkit. Read next: cuda/runtime/real.cpp.
 #pragma once
 
@@ -31,8 +31,8 @@ class Event {
   ~Event();
   Event(const Event&) = delete;
   Event& operator=(const Event&) = delete;
-  void record(void* stream);           ///< happens when what is queued there now is done
-  void make_wait(void* stream) const;  ///< what is queued there from now on waits for the last record
+  void record(void* stream);           ///< happens after all work queued there so far
+  void make_wait(void* stream) const;  ///< later work there waits for the last record
   void synchronize() const;            ///< the calling thread waits
   /// Milliseconds from `start` to this, both recorded; waits for this one.
   float since(const Event& start) const;
@@ -41,7 +41,7 @@ class Event {
   void* handle_ = nullptr;
 };
 
-/// Host memory that a GPU copies from and to without staging. Contents undefined.
+/// Host memory that a GPU copies from and to without staging; initially undefined.
 class PinnedBuffer {
  public:
   explicit PinnedBuffer(std::size_t bytes);

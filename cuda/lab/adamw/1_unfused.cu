@@ -1,8 +1,8 @@
 // Level 1: three kernels for each tensor: scale and clip, update, round. An element a thread.
 //
-// This is how it reads in a framework: each line of the optimizer an operation over a tensor. But each writes what the
-// next one reads. Scaling reads 2 bytes and writes 4; the update reads 16 and writes 12; rounding reads 4 and writes 2:
-// 40 bytes an element, where 28 are needed. And 444 launches for 148 tensors.
+// This is how a framework does it: each line of the optimizer is an operation over a tensor. But each operation writes
+// what the next one reads. Scaling reads 2 bytes and writes 4; the update reads 16 and writes 12; rounding reads 4 and
+// writes 2: 40 bytes an element, where 28 are needed. And there are 444 launches for 148 tensors.
 // Read next: cuda/lab/adamw/2_vectors.cu.
 #include "cuda/lab/adamw/ladder.h"
 

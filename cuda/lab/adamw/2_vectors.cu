@@ -1,8 +1,8 @@
 // Level 2: four elements a thread, in loads and stores of 16 bytes.
 //
-// The same bytes in a quarter of the instructions, and with a quarter of the threads' turns: a thread has 64 bytes
-// under way in the update where it had 16, so the multiprocessors wait a quarter as often. A tensor that does not begin
-// at a multiple of 16 bytes, or does not end at one, goes element by element there (load_piece).
+// It moves the same bytes with a quarter of the instructions. In the update a thread has 64 bytes under way instead of
+// 16, so the multiprocessors wait a quarter as often. A tensor that does not begin at a multiple of 16 bytes, or does
+// not end at one, goes element by element there (load_piece).
 // Read next: cuda/lab/adamw/3_fused.cu.
 #include "cuda/kernels/pieces.h"
 #include "cuda/lab/adamw/ladder.h"

@@ -1,6 +1,6 @@
-// Level 4: the kernel in use, adamw of cuda/kernels/optimizer.cu. Over level 3 a launch takes up to 64 tensors, by a
-// list that goes with it; a block takes 4096 elements of one. It does without the low copy where a tensor has none, and
-// takes gradients in f32 beside a 16-bit copy. Here, too, is what each level costs.
+// Level 4: the kernel in use, adamw of cuda/kernels/optimizer.cu. Compared with level 3, a launch takes up to 64
+// tensors, as a list in its parameters; a block takes 4096 elements of one. The low copy is optional, and gradients may
+// be f32 with a 16-bit copy. This file also has the cost of each level.
 // Read next: docs/ladder.md.
 #include <algorithm>
 #include <array>
@@ -30,7 +30,7 @@ MemoryCost three_launches(const Problem& p, double per_thread) {
   return cost;
 }
 
-/// Registers leave room for five blocks; each goes four times round.
+/// Registers leave room for five blocks; each loops four times.
 MemoryCost per_list(const Problem& p) {
   MemoryCost cost = {};
   for (std::size_t first = 0; first < p.tensors.size(); first += kOptimizerMostTensors) {

@@ -1,4 +1,4 @@
-// The tensors of a model with gradients that are to be clipped, and a step of AdamW in f64.
+// The tensors of a model, with gradients that need clipping, and a step of AdamW in f64.
 // Read next: cuda/lab/adamw/ladder.h.
 #pragma once
 

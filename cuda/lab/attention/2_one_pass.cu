@@ -1,9 +1,9 @@
 // Level 2: one pass over the keys, no scores in memory.
 //
-// The softmax needs the largest score before the first exponential, or so it seems. The running softmax starts without
-// it: when a larger score appears, what was summed so far is multiplied by exp(old - new). (Milakov and Gimelshein,
-// Online normalizer calculation for softmax, 2018.) One warp a query; a lane holds two of the 64 columns. Keys hidden
-// by the causal mask are not visited at all. But each query reads all keys and values by itself: 256 T bytes a query.
+// The softmax seems to need the largest score before the first exponential. The running softmax starts without it: when
+// a larger score appears, the sums so far are multiplied by exp(old - new). (Milakov and Gimelshein, Online normalizer
+// calculation for softmax, 2018.) One warp per query; a lane holds two of the 64 columns. Keys hidden by the causal
+// mask are not visited at all. But each query reads all keys and values separately: 256 T bytes a query.
 // Read next: cuda/lab/attention/3_tiled.cu.
 #include "cuda/lab/attention/ladder.h"
 

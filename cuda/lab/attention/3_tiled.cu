@@ -1,11 +1,11 @@
 // Level 3: 64 queries share each tile of keys and values. (Dao, Fu, Ermon, Rudra, Ré, FlashAttention, 2022.)
 //
-// A block keeps 64 queries and brings the keys and values into shared memory 32 at a time: they are read from L2 once
-// for 64 queries, not once for each. The running softmax works tile by tile, so the largest score is looked up, and the
-// sums rescaled, 32 times less often. Two threads a query, each with half of its columns; they add their half products
-// by one exchange. Tiles wholly above the diagonal are skipped.
+// A block keeps 64 queries and copies keys and values into shared memory 32 at a time: they are read from L2 once for
+// 64 queries, not once for each. The running softmax works tile by tile, so the maximum is updated, and the sums are
+// rescaled, 32 times less often. A query has two threads, each with half of its columns; they add their half products
+// with one shuffle. Tiles wholly above the diagonal are skipped.
 //
-// What is left is the arithmetic: all products on the FMA units, each operand read from shared memory for one use.
+// What is left is the arithmetic: all products run on the FMA units, and each operand read serves one product.
 // Read next: cuda/kernels/attention_sm80.cu, the kernel in use, and cuda/lab/attention/4_shipped.cpp on what it adds.
 #include "cuda/lab/attention/ladder.h"
 

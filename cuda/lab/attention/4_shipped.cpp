@@ -8,7 +8,7 @@
 //   192 queries that share keys and values instead of 64, in three groups of four warps (wgmma reads shared memory itself);
 //   a thread that copies whole tiles (TMA) while the others compute;
 //   the products of one tile under the softmax of the next.
-// Here, too, is what each level moves.
+// This file also counts what each level moves.
 // Read next: docs/ladder.md.
 #include <array>
 
@@ -19,7 +19,7 @@ namespace trireme::cuda::lab {
 
 namespace {
 
-/// Heads become batch entries of one head: [heads, tokens, 1, 64]. The sums' logarithms are not wanted here.
+/// Heads become batch entries of one head: [heads, tokens, 1, 64]. The sums' logarithms are not used here.
 AttentionForward<bf16> general(const Attention& p) {
   return {.batch = p.heads,
           .heads = 1,

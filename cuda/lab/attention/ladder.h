@@ -1,5 +1,5 @@
 // The ladder of attention: from three passes with the scores in memory to the kernels in use. Every level computes
-// out = softmax(scale q k^T) v for each head, so that only its speed and memory differ from those of the one before.
+// out = softmax(scale q k^T) v for each head, so that levels differ only in speed and memory.
 // Read next: cuda/lab/attention/1_materialised.cu, and upwards; docs/ladder.md tells the story.
 #pragma once
 

@@ -1,9 +1,9 @@
 // Level 1: the formulas, step by step, with the T x T matrices p and ds in memory.
 //
 // p = softmax(scale q k^T); ds = p (dp - rowsum(p dp)) with dp = dout v^T; then dv = p^T dout, dk = scale ds^T q, and
-// dq = scale ds k. It is what a chain of operations does, each with its own gradient. Two matrices of T x T floats a
-// head are written and read again: 1.6 GB for a layer of GPT-2, where its q, k and v are 75 MB. And a thread that takes
-// a key by itself reads 64 values of its row, while its neighbours read other rows: 32 wavefronts a load.
+// dq = scale ds k. A chain of operations, each with its own gradient, does this. It writes and reads again two matrices
+// of T x T floats per head: 1.6 GB for a layer of GPT-2, whose q, k and v are 75 MB. And a thread that takes one key
+// reads 64 values of its row while its neighbours read other rows: 32 wavefronts per load.
 // Read next: cuda/lab/attention_backward/2_recomputed.cu.
 #include "cuda/lab/attention_backward/ladder.h"
 

@@ -1,15 +1,15 @@
-// Level 2: nothing of T x T in memory. One number a query, left by the forward pass, gives every p back.
+// Level 2: no T x T matrix in memory. From one number per query of the forward pass, every p is recomputed.
 //
 // p = exp(scale q k - lse): with the log-sum-exp known, a probability is one product of 64 and one exponential, and
-// needs no other key. The sum over keys in ds needs none either, since rowsum(p dp) = dout (p v) = dout out = delta.
-// (Dao, Fu, Ermon, Rudra, Ré, FlashAttention, 2022, section 3.1 and appendix B.) So p is made again wherever it is
-// wanted: along the rows for dq, which is summed over keys, and down the columns for dk and dv, which are summed over
-// queries. That is seven products instead of five, and in return nobody writes what others add to: no atomics, and the
-// same bits always.
+// needs no other key. The sum over keys in ds needs no other key either, since rowsum(p dp) = dout (p v) = dout out =
+// delta. (Dao, Fu, Ermon, Rudra, Ré, FlashAttention, 2022, section 3.1 and appendix B.) So p is recomputed where it is
+// needed: along the rows for dq, which is summed over keys, and along the columns for dk and dv, which are summed over
+// queries. That is seven products instead of five, but each sum has one writer: no atomics are needed, and every run
+// gives the same bits.
 //
-// A warp a query, or a key; a lane holds two of the 64 columns, so that loads are whole lines. The products are sums
-// over the warp: ten exchanges a pair of query and key, five times as many as loads. And each query reads all keys by
-// itself.
+// A warp takes one query, or one key; a lane holds two of the 64 columns, so that loads are whole lines. The products
+// are sums over the warp: ten shuffles per pair of query and key, five times as many as loads. And each query reads all
+// keys separately.
 // Read next: cuda/lab/attention_backward/3_tiled.cu.
 #include "cuda/lab/attention_backward/ladder.h"
 

@@ -1,14 +1,14 @@
-// Level 3: 64 queries share the keys and values that pass by, and 64 keys the queries.
+// Level 3: 64 queries share the streamed keys and values, and 64 keys share the streamed queries.
 //
-// A block keeps 64 tokens in registers, two threads a token with half of its columns each, and brings the tokens of the
-// other side into shared memory 32 at a time. What passes is read from L2 once for 64 tokens instead of four; and a
-// product is 32 multiplications in a thread and one exchange, where it was one and five.
+// A block keeps 64 tokens in registers, with two threads per token that have half of its columns each, and copies the
+// tokens of the other side into shared memory 32 at a time. These are read from L2 once for 64 tokens instead of four.
+// A product takes 32 multiplications per thread and one shuffle, instead of one and five.
 //
-// Both kernels are this one loop. For dq, queries stay and keys pass; for dk and dv, keys stay and queries pass, whose
-// lse and delta pass with them. (The first leaves delta for the second.)
+// Both kernels have this loop. For dq, queries stay and keys stream; for dk and dv, keys stay and queries stream, with
+// their lse and delta. (The first kernel leaves delta for the second.)
 //
-// What is left is the arithmetic: 3.5 clocks of the FMA units for each pair of query and key, and tensor cores that
-// idle.
+// What is left is the arithmetic: 3.5 clocks of the FMA units for each pair of query and key, while the tensor cores
+// are idle.
 // Read next: cuda/kernels/attention_backward_sm80.cu, and cuda/lab/attention_backward/4_shipped.cpp on what it adds.
 #include "cuda/lab/attention_backward/ladder.h"
 
@@ -69,7 +69,7 @@ __global__ void __launch_bounds__(kThreads) tiled_kernel(const __grid_constant__
   const int thread = static_cast<int>(threadIdx.x), side = thread % 2 * kHalf;
   const std::int64_t head = std::int64_t{blockIdx.y} * p.tokens;
   const int first = static_cast<int>(blockIdx.x) * kStay, mine = first + thread / 2;
-  const bool exists = mine < p.tokens;  // the others repeat the first token's work, and store nothing
+  const bool exists = mine < p.tokens;  // other threads repeat the first token's work without storing
   const std::int64_t own = head + (exists ? mine : first);
   float a[kHalf], b[kHalf], a_sums[kHalf] = {}, b_sums[kHalf] = {};
   load_half(OfKeys ? p.k : p.q, own, side, a);

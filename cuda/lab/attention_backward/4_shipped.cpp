@@ -6,7 +6,7 @@
 // Over that, cuda/kernels/attention_backward_sm90.cu has
 //   128 keys, or 192 queries, that share what passes; a warp group that copies while the others compute (TMA);
 //   products that read shared memory by themselves (wgmma), each operand once for 64 rows instead of once for 16.
-// Here, too, is what each level costs.
+// This file also has the cost of each level.
 // Read next: docs/ladder.md.
 #include <algorithm>
 #include <array>
@@ -59,7 +59,7 @@ namespace {
 
 constexpr double kToken = 128;  // bytes of a token of q, k, v, ...
 
-/// Tokens of the other side that a block of `stay` meets on average, in whole steps.
+/// Tokens of the other side that a block of `stay` tokens processes on average, in whole steps.
 double others(const Problem& p, double stay, double step) {
   const double all = std::ceil(p.tokens / step) * step, blocks = std::ceil(p.tokens / stay);
   if (!p.causal) return all;
@@ -69,8 +69,8 @@ double others(const Problem& p, double stay, double step) {
 }
 double all_tokens(const Problem& p) { return static_cast<double>(p.heads) * p.tokens; }
 
-/// One of two kernels that go through tiles: blocks of `stay` tokens, and what each does for `step` tokens that pass.
-/// Memory gives and takes `tokens` of 128 bytes for each token, and lse and delta; what else is read comes from L2.
+/// One of two tiled kernels: blocks of `stay` tokens, and the work of each for `step` streamed tokens. Memory traffic:
+/// `tokens` of 128 bytes for each token, and lse and delta; all other reads come from L2.
 struct Tiles {
   double stay, step, resident, tokens;
   double waits;  ///< a step's, for L2
@@ -117,8 +117,8 @@ double flops(double products, double a, double b) { return products * 2 * a * b 
 
 // Wavefronts of a step, for each warp. Two threads a token: half of a token is four loads of 16 bytes, at two
 // addresses. Keys: q and dout twice each, lse, delta, and two exchanges, for 32 queries; queries: k twice, v once, and
-// two exchanges. Tensor cores on Ampere, by ldmatrix.x4 of four wavefronts: a product of rows [16, 64] takes a fragment
-// of its own and four of the 64 tokens that pass, four times; a weighted sum takes 16 of what passes. The kernel of
+// two exchanges. Tensor cores on Ampere, by ldmatrix.x4 of four wavefronts: a product of rows [16, 64] takes its own
+// fragment and four of the 64 streamed tokens, four times; a weighted sum takes 16 of the streamed ones. The kernel of
 // keys also reads log2_sum, delta and the visible range for 16 columns. wgmma, 128 bytes a wavefront: each group of 64
 // rows reads 64 x 16 of both operands for each 16 of K, or of what passes alone. Its four warps read log2_sum and
 // delta, too, in pairs.

@@ -1,6 +1,6 @@
-// The ladder of attention's backward pass: dq, dk and dv of out = softmax(scale q k^T) v from dout. Five products of
-// T x T x 64 a head where the forward pass has two, and p = softmax(scale q k^T) is needed for four of them: what it
-// costs to keep p, or to make it again, is what the levels differ in. (Formulas: cuda/kernels/attention.h.)
+// The ladder of attention's backward pass: dq, dk and dv of out = softmax(scale q k^T) v from dout. It has five
+// products of T x T x 64 per head where the forward pass has two, and four of them need p = softmax(scale q k^T). The
+// levels differ in the cost of storing or recomputing p. (Formulas: cuda/kernels/attention.h.)
 // For a layer of GPT-2 124M, 192 heads of 1024 tokens under the causal mask, dq, dk and dv take 65 GFLOP.
 // Read next: cuda/lab/attention_backward/1_materialised.cu, and upwards; docs/ladder.md tells the story.
 #pragma once

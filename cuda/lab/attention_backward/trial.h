@@ -82,7 +82,7 @@ class Attempt : public TrialOf<Problem> {
     for (std::size_t d = 0; d < kDim; ++d) sum += a[i * kDim + d] * b[j * kDim + d];
     return sum;
   }
-  /// What a query makes of the keys it sees, which begin at `first`.
+  /// A query's results for the keys it sees, which begin at `first`.
   struct Row {
     std::size_t first;
     std::vector<double> p;
@@ -94,7 +94,7 @@ class Attempt : public TrialOf<Problem> {
       for (double& weight : p) weight /= sum;
     }
   };
-  /// Large problems are timed and not checked: for them any out and lse will do.
+  /// Large problems are timed but not checked, so any out and lse will do.
   void fill_forward() {
     if (tokens_ > kMostChecked) {
       fill(out_, Uniform(5));
@@ -111,7 +111,7 @@ class Attempt : public TrialOf<Problem> {
       }
     }
   }
-  /// p, ds and the result are rounded to bf16 once each, out was before; sums over many of them err by the largest.
+  /// p, ds and the result are each rounded to bf16 once, as out was; the error of sums follows the largest term.
   static void check(const Array<bf16>& got, const std::vector<double>& expected, std::vector<Checked>& all) {
     double largest = 0;
     for (const double value : expected) largest = std::max(largest, std::abs(value));
@@ -126,7 +126,7 @@ class Attempt : public TrialOf<Problem> {
   Array<float> lse_{heads_ * tokens_}, delta_{heads_ * tokens_}, probabilities_{scores_}, ds_{scores_};
   struct {
     Values q, k, v, dout;
-  } in_;  ///< what small problems are checked with
+  } in_;  ///< inputs of small problems, for checking
   Problem problem_ = {};
 };
 

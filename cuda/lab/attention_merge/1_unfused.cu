@@ -1,8 +1,8 @@
-// Level 1: three kernels, as the formula reads over tensors: the factors of each head, out times one of them, and part
-// times the other added to it. The last two take a value a thread.
+// Level 1: three kernels, one for each step of the formula: the factors of each head, out times one of them, and part
+// times the other added to it. The last two take one value per thread.
 //
-// out goes to memory in between: 18 bytes a value, where 10 are needed. And each value asks in which row it is, which
-// is a division for each thread, and fetches a factor that it shares with 63 others.
+// out goes to memory in between: 18 bytes a value, where 10 are needed. And each thread divides to find the row of its
+// value, and loads a factor that 63 other values share.
 // Read next: cuda/lab/attention_merge/2_row_a_thread.cu.
 #include "cuda/lab/attention_merge/ladder.h"
 

@@ -1,8 +1,8 @@
 // Level 2: one kernel, in which a thread takes a head of a token.
 //
-// 10 bytes a value, and one division where a row begins instead of one a value. The thread that writes lse is the one
-// that has read it, so that nobody has to wait for anybody. But the lanes of a warp are 256 bytes apart: each load of
-// out, each of part and each store is 32 lines, 96 wavefronts for 32 values.
+// This moves 10 bytes a value, and divides once per row instead of once per value. The thread that writes lse also read
+// it, so no thread waits for another. But the lanes of a warp are 256 bytes apart: each load of out, each of part and
+// each store is 32 lines, that is, 96 wavefronts for 32 values.
 // Read next: cuda/lab/attention_merge/3_warp_a_row.cu.
 #include "cuda/lab/attention_merge/ladder.h"
 

@@ -1,12 +1,12 @@
 // Level 3: a warp takes a head of a token, its lanes neighbouring values.
 //
-// A load of out is one line. All lanes read lse, and one of them writes it: after sync_warp, behind which everybody has
-// read.
+// A load of out is one line. All lanes read lse, and one of them writes it, after a sync_warp, when all lanes have read
+// it.
 //
-// What is left is how little a warp does with what it finds out. Three divisions and some strides say where the head
-// is; two exponentials, two quotients and a logarithm give its factors: some 180 instructions, the same for all lanes,
-// and then each has two values. Loads of 16 bytes would leave half of the lanes without any, and the 180 where they
-// are.
+// What is left is the overhead per head. Three divisions and some strides find its place; two exponentials,
+// two quotients and a logarithm give its factors: about 180 instructions, the same in all lanes, for two
+// values per lane. Loads of 16 bytes would leave half of the lanes idle and would not reduce the 180
+// instructions.
 // Read next: cuda/kernels/attention_merge.cu, the kernel in use, and cuda/lab/attention_merge/4_shipped.cpp.
 #include "cuda/lab/attention_merge/ladder.h"
 
@@ -19,7 +19,7 @@ constexpr int kRows = kThreads / 32;
 __global__ void __launch_bounds__(kThreads) warp_a_row_kernel(const __grid_constant__ Problem p) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const std::int64_t row = std::int64_t{blockIdx.x} * kRows + static_cast<int>(threadIdx.x) / 32;
-  if (row >= p.rows()) return;  // a whole warp, or nobody
+  if (row >= p.rows()) return;  // uniform over the warp
   const std::int64_t place = lse_place(p, row), at = row * p.width;
   const Factors factors = factors_of(p.lse[place], p.part_lse[place]);
   for (int c = lane; c < p.width; c += 32)

@@ -1,7 +1,7 @@
-// Level 4: the kernel in use, cuda/kernels/attention_merge.cu. Over level 3 a head of 64 takes eight lanes instead of
-// 32, and so a warp four heads: the same instructions find out about four of them, and each lane has eight values to
-// do, in two pieces of 16 bytes of out and 8 of part that are under way together. It takes any strides, any width and
-// alignment, and f32 and f16 for part. Here, too, is what each level costs.
+// Level 4: the kernel in use, cuda/kernels/attention_merge.cu. Compared with level 3, a head of 64 takes eight lanes
+// instead of 32, so a warp takes four heads: the same overhead serves four of them. Each lane has eight values, in two
+// pieces of 16 bytes of out and 8 of part that are under way together. It takes any strides, width and alignment, and
+// f32 and f16 for part. This file also has each level's cost.
 // Read next: docs/ladder.md.
 #include "cuda/kernels/attention_merge.h"
 
@@ -37,7 +37,7 @@ double values(const Problem& p) { return rows(p) * p.width; }
 
 // Instructions are those of a warp, as in the code for sm_90a, for heads of 64.
 
-/// A value a thread: `bytes` of it, and 4 a row for its factor.
+/// One value per thread: `bytes` for each value, and 4 for each row's factor.
 MemoryCost value_a_thread(const Problem& p, double bytes, double wavefronts, double instructions) {
   return cost_of(
       {std::ceil(values(p) / kThreads), 8, bytes * values(p) + 4 * rows(p), 1, 0, 8 * wavefronts, 8 * instructions});
@@ -67,7 +67,7 @@ constexpr std::array all = {
                            const double turns = std::ceil(p.width / 32.0);
                            return fused(p, 1, 6, 1 + turns, 3 + 3 * turns, 258);
                          }},
-    // Eight values a lane, in turns if that takes more than a warp.
+    // Eight values per lane, in a loop if that takes more than a warp.
     MemoryLevel<Problem>{"attention_merge", "four heads a warp, 16 bytes at a time", &shipped,
                          [](const Problem& p) {
                            const double lanes =

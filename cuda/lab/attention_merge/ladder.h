@@ -1,7 +1,7 @@
 // The ladder of joined attention: out and lse over one set of keys, part and part_lse over another, become out and lse
 // over both (formulas: cuda/kernels/attention_merge.h). out is read and written, part read: 10 bytes a value. For a
 // block of keys that reaches a rank with 16 x 1024 queries of GPT-2 124M's 12 heads of 64, that is 128 MB with the
-// log-sum-exps: 27 us at 4.8 TB/s. What keeps levels from it is that a head has 64 values, and much to be known of it.
+// log-sum-exps: 27 us at 4.8 TB/s. Levels are slower because each head has only 64 values for its overhead.
 // Read next: cuda/lab/attention_merge/1_unfused.cu, and upwards; docs/ladder.md tells the story.
 #pragma once
 
@@ -38,7 +38,7 @@ struct Factors {
 };
 __device__ __forceinline__ Factors factors_of(float lse, float part_lse) {
   const float top = fmaxf(lse, part_lse);
-  if (top == -INFINITY) return {1, 0, top};  // neither saw a key
+  if (top == -INFINITY) return {1, 0, top};  // neither part saw a key
   const float a = expf(lse - top), b = expf(part_lse - top);
   return {a / (a + b), b / (a + b), top + logf(a + b)};
 }

@@ -1,8 +1,8 @@
 // Level 1: the formula, a pass over all logits for each of its parts.
 //
-// The largest logit of a row, so that no exponential overflows; the sum of exponentials; the gradients. Three launches,
-// each of which goes through 1.65 GB, thirty times what L2 holds: the logits are read three times and written once, 8
-// bytes a logit. And the exponential of each is computed twice.
+// The largest logit of a row, so that no exponential overflows; the sum of exponentials; the gradients. There are three
+// launches, and each reads 1.65 GB, thirty times the size of L2: the logits are read three times and written once, 8
+// bytes a logit. And each exponential is computed twice.
 // Read next: cuda/lab/cross_entropy/2_two_passes.cu.
 #include "cuda/lab/cross_entropy/ladder.h"
 

@@ -1,8 +1,8 @@
 // Level 2: the maximum and the sum in one pass.
 //
 // A thread keeps the largest logit so far, and the sum of exponentials relative to it. A larger one rescales the sum by
-// exp(old - new). (Milakov and Gimelshein, Online normalizer calculation for softmax, 2018; the idea that attention
-// lives on.) Pairs of different threads are joined by the same rule. 6 bytes a logit instead of 8, and a launch less.
+// exp(old - new). (Milakov and Gimelshein, Online normalizer calculation for softmax, 2018; fused attention uses the
+// same idea.) Pairs of different threads are joined by the same rule. 6 bytes a logit instead of 8, and a launch less.
 // Read next: cuda/lab/cross_entropy/3_one_launch.cu.
 #include "cuda/lab/cross_entropy/ladder.h"
 

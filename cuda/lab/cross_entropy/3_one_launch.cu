@@ -1,7 +1,7 @@
 // Level 3: a block goes through its row twice, in one launch.
 //
-// Between the two looks at a row lie the rows of the blocks that run beside it, not all others: 264 blocks of 1024
-// threads hold 27 MB of logits, and L2 has 50. So the second read comes from there, and memory sees each logit read
+// Between the two reads of a row, only the rows of concurrent blocks are read, not all others: 264 blocks of 1024
+// threads hold 27 MB of logits, and L2 has 50. So the second read comes from L2, and each logit is read from memory
 // once and written once: 4 bytes. A warp's load is still 64 bytes, and in the second pass, where each load is followed
 // by a store to the same row, a thread waits for each of its 50.
 // Read next: cuda/kernels/cross_entropy.cu, the kernel in use; cuda/lab/cross_entropy/4_shipped.cpp on what it adds.

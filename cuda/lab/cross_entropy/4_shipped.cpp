@@ -2,10 +2,10 @@
 //   pieces of 16 bytes: a thread asks for eight logits at once, and looks for a larger maximum once for all eight;
 //   exponentials in base 2, which are one instruction;
 //   label smoothing, and losses in f64.
-// And they take a step back: statistics and gradient are two launches again. With the vocabulary spread over ranks,
-// these must join their statistics in between, and no kernel can wait for that. The price is a second read of the
-// logits from memory, 6 bytes a logit instead of 4.
-// Here, too, is what each level costs.
+// One step goes back: statistics and gradient are two launches again. With the vocabulary sharded over ranks, the ranks
+// must join their statistics in between, and a kernel cannot wait for that. The cost is a second read of the logits
+// from memory, 6 bytes a logit instead of 4.
+// This file also has the cost of each level.
 // Read next: docs/ladder.md.
 #include <array>
 #include <cmath>

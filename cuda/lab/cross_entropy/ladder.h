@@ -18,7 +18,7 @@ struct Problem {
   bf16* gradients;          ///< [rows, columns] the logits; receives their gradients
 };
 
-/// losses, maximum and sum_exp are known: turns logits into gradients. The same kernel in the first two levels.
+/// Turns logits into gradients, after losses, maximum and sum_exp are computed. The first two levels share this kernel.
 void gradient_pass(const Problem& p, Stream stream);
 
 /// What a row adds to the loss.

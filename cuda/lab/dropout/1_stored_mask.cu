@@ -1,9 +1,9 @@
 // Level 1: one kernel draws a number for each value, another compares, multiplies, and keeps the mask. A value a
 // thread.
 //
-// This is how it reads in a framework: y = x * (rand(n) >= p) / (1 - p), with the mask saved for the backward pass. The
-// numbers go to memory and come back, 8 bytes a value, where x and y take 4; the mask takes one now and one later, and
-// stays until the backward pass has been there: 12.6 MB a layer and place where dropout acts.
+// This is how a framework does it: y = x * (rand(n) >= p) / (1 - p), with the mask saved for the backward pass. The
+// numbers are written and read again, 8 bytes a value, while x and y take 4. The mask takes one byte now and one later,
+// and memory until the backward pass: 12.6 MB for each dropout of each layer.
 // Read next: cuda/lab/dropout/2_recomputed.cu.
 #include "cuda/kernels/pieces.h"
 #include "cuda/lab/dropout/ladder.h"

@@ -1,11 +1,11 @@
 // Level 2: one kernel, and nothing is stored: the random word of an element is a function of its position.
 //
-// A generator with a state would have to keep the state somewhere between two values, in memory or in the order in
-// which threads come. Philox has none: its word is a hash of (seed, stream, element). The backward pass asks again with
-// the same three and gets the same mask, so there is no mask to keep: 4 bytes a value, a third of level 1. And the mask
-// does not depend on who computes it, so that any mesh of ranks drops the same values.
+// A generator with a state would have to keep it between two values, in memory or in the order of the threads. Philox
+// has no state: its word is a hash of (seed, stream, element). The backward pass computes the same mask from the same
+// three, so no mask is stored: 4 bytes a value, a third of level 1. The mask does not depend on which rank computes it,
+// so every mesh drops the same values.
 //
-// What is left: a call of Philox makes four words, and each thread throws three of them away.
+// What is left: a call of Philox makes four words, and each thread discards three of them.
 // Read next: cuda/lab/dropout/3_four_a_block.cu.
 #include "cuda/kernels/pieces.h"
 #include "cuda/lab/dropout/ladder.h"

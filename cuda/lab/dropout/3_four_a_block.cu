@@ -1,7 +1,7 @@
-// Level 3: a thread takes four neighbours, which are what one call of Philox makes words for.
+// Level 3: a thread takes four neighbours, for which one call of Philox makes all words.
 //
-// A quarter of the arithmetic, and accesses of 8 bytes with it. That the thread's first element is a multiple of four
-// is what makes this simple: word j belongs to value j, and nobody asks which.
+// This takes a quarter of the arithmetic, and accesses have 8 bytes. It is simple because the thread's first element is
+// a multiple of four: word j always belongs to value j.
 // Read next: cuda/kernels/dropout.cu, the kernel in use, and cuda/lab/dropout/4_shipped.cpp on what it adds.
 #include "cuda/kernels/pieces.h"
 #include "cuda/lab/dropout/ladder.h"

@@ -1,8 +1,8 @@
-// Level 4: the kernel in use, cuda/kernels/dropout.cu. Over level 3 a thread moves 16 bytes, for which it calls Philox
-// twice; and the tensor may be a shard of a larger one: element 0 of it is then not element 0 of the whole, whose
-// positions decide what is dropped. Where a shard's rows are no multiple of a piece, another kernel asks for each
-// value which word is its own.
-// Here, too, is what each level costs.
+// Level 4: the kernel in use, cuda/kernels/dropout.cu. Compared with level 3, a thread moves 16 bytes, for
+// which it calls Philox twice. And the tensor may be a shard of a larger one, whose positions decide what is
+// dropped. If a shard's rows are not a multiple of a piece, another kernel finds the word of each value
+// separately.
+// This file also has the cost of each level.
 // Read next: docs/ladder.md.
 #include <array>
 #include <cmath>

@@ -1,4 +1,4 @@
-// Values of which some are to be dropped; which of them, the CPU's random_uniform says (core/random.h).
+// Values to drop out; the CPU's random_uniform (core/random.h) decides which.
 // Read next: cuda/lab/dropout/ladder.h.
 #pragma once
 

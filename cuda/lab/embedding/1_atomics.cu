@@ -1,10 +1,10 @@
-// Level 1, the bait: every token adds its row by itself, with atomics.
+// Level 1, tempting but wrong: every token adds its own row, with atomics.
 //
-// It is short, it needs no workspace, and for tokens that do not repeat it is about as fast as memory. But f32 addition
-// is not associative, and which of two tokens comes first is up to the GPU's schedule: the gradient differs from run to
-// run in its last bits, and a run can never be repeated. And where many tokens are the same, as the comma is, their
-// additions to one row queue up in L2. So nothing in cuda/kernels uses atomics, and the levels above do without. For a
-// GPU only: the tests there compare it with f64, like the others, but do not ask it for the same bits twice.
+// It is short, needs no workspace, and is about as fast as memory if tokens do not repeat. But f32 addition is not
+// associative, and the GPU's schedule decides which of two tokens comes first: the last bits of the gradient differ
+// from run to run, so no run is reproducible. And if many tokens are the same, such as the comma, their additions to
+// one row queue up in L2. So cuda/kernels and the levels above use no atomics. This level runs only on a GPU: tests
+// there compare it with f64, like the others, but do not expect the same bits twice.
 // Read next: cuda/lab/embedding/2_row_a_block.cu.
 #include "cuda/lab/embedding/ladder.h"
 
@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
-/// A block a token.
+/// One block per token.
 __global__ void __launch_bounds__(kThreads) atomics_kernel(const __grid_constant__ Problem p) {
   const std::int64_t token = blockIdx.x, id = p.ids[token];
   if (id < 0 || id >= p.vocabulary) return;

@@ -1,9 +1,9 @@
 // Level 2: a block owns a row of dweight, and looks through all ids for the tokens that belong to it.
 //
-// Turned round: not "where does my token go" but "which tokens are mine". Nobody else writes the row, so no atomics are
-// needed, and the block adds in the order of the tokens: the same bits on every run, and those of the CPU. The price is
-// the looking: 50,257 blocks read 64 KB of ids each, 3.3 GB from L2, though two thirds and more of the rows have no
-// token in a batch. A thread looks at an id; the block stops for those of its row only.
+// The question changes from "where does my token go" to "which tokens are mine". Only one block writes the row, so no
+// atomics are needed, and the block adds in the order of the tokens: the same bits on every run, and those of the CPU.
+// The cost is the search: 50,257 blocks read 64 KB of ids each, 3.3 GB from L2, although over two thirds of the rows
+// have no token in a batch. Each thread checks an id; the block stops only for those of its row.
 // Read next: cuda/lab/embedding/3_sorted.cu.
 #include "cuda/lab/embedding/ladder.h"
 

@@ -1,13 +1,13 @@
 // Level 3: the ids are sorted first; then the tokens of a row lie together.
 //
-// A key is an id with its position behind it, so that no two are equal and tokens of a row keep their order. One block
-// sorts them in its shared memory, by a bitonic network: pairs at distances of powers of two are put in order, and
-// which pairs is known beforehand, so threads need nothing but barriers. In the second launch a block takes each
-// position, and goes on if an id begins there: it adds the segment's rows in registers and touches its row of dweight
-// once. Nobody looks for anything, and the bits are those of the level before.
+// A key is an id followed by its position, so that all keys differ and tokens of a row keep their order. One block
+// sorts them in its shared memory, by a bitonic network: it orders pairs at distances of powers of two. The pairs are
+// known beforehand, so threads need only barriers. In the second launch a block takes each position, and goes on if an
+// id begins there: it adds the segment's rows in registers and touches its row of dweight once. No block searches, and
+// the bits are those of the previous level.
 //
-// What is left: for 105 steps of the sort one multiprocessor works and 131 wait; 16,384 keys fit and no more; and a
-// token that makes up a tenth of the text is a segment of 1600 rows, which one block adds one after the other.
+// What is left: for 105 steps of the sort one multiprocessor works and 131 wait; at most 16,384 keys fit; and a token
+// that makes up a tenth of the text is a segment of 1600 rows, which one block adds one after the other.
 // Read next: cuda/kernels/embedding.cu, the kernel in use; cuda/lab/embedding/4_shipped.cpp on what it does instead.
 #include "core/error.h"
 #include "cuda/lab/embedding/ladder.h"

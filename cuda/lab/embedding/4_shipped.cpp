@@ -1,9 +1,9 @@
-// Level 4: the kernel in use, embedding_backward of cuda/kernels/embedding.cu. It goes back to level 2 and owns 32 rows
-// a block instead of one: the ids are read 32 times less, 103 MB. What of 128 ids belongs to its rows it puts into a
-// list in shared memory, in order, with a ballot. Over level 3 it takes any number of tokens and any slice of the
-// vocabulary, in one launch and without workspace. By the forecast its looking through all ids, 128 times round for
-// each block, costs about half of what the sort on one multiprocessor does; a sort on all of them would be another
-// matter. Here, too, is what each level costs.
+// Level 4: the kernel in use, embedding_backward of cuda/kernels/embedding.cu. It is level 2 with 32 rows per block
+// instead of one, so the ids are read 32 times less: 103 MB. Of each 128 ids it lists those of its rows in shared
+// memory, in order, with a ballot. Unlike level 3 it takes any number of tokens and any slice of the vocabulary, in one
+// launch and without workspace. The forecast is that its search through all ids, in 128 rounds per block, costs about
+// half of the sort on one multiprocessor; a sort on all multiprocessors might be faster. This file also has the cost of
+// each level.
 // Read next: docs/ladder.md.
 #include <array>
 #include <cmath>
@@ -30,8 +30,8 @@ MemoryCost atomics_cost(const Problem& p) {
 }
 #endif
 
-// The ids come from L2: they are waited for, and are no bytes of memory. Neither are tokens that repeat counted: a row
-// of many makes its block wait for as long as they are many, in all levels.
+// The ids come from L2: they cost waits, but no bytes of memory. Repeated tokens are not counted either: in all levels
+// a row with many tokens keeps its block busy in proportion to them.
 constexpr std::array all = {
 #if defined(__CUDACC__)
     MemoryLevel<Problem>{"atomics", "each token by itself; other bits each time", &atomics, &atomics_cost},

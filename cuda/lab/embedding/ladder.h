@@ -1,5 +1,5 @@
-// The ladder of the embedding's gradient: dweight[ids[n]] += dy[n], in f32. Tokens that repeat write to one row, and
-// most of a text is made of few tokens; the question is who adds them, in which order, and who has to look for them.
+// The ladder of the embedding's gradient: dweight[ids[n]] += dy[n], in f32. Equal tokens write to one row, and most of
+// a text consists of few tokens. The levels differ in which threads add them, in which order, and how they find them.
 // For a batch of GPT-2 124M, 16,384 tokens, 50,257 rows of 768, each token's row of dy is read in bf16 and its row of
 // dweight read and written: 126 MB, 26 us at 4.8 TB/s; less where tokens repeat and their row is kept.
 // Read next: cuda/lab/embedding/1_atomics.cu, and upwards; docs/ladder.md tells the story.
@@ -20,7 +20,7 @@ struct Problem {
 constexpr int kMostSorted = 16384;  ///< tokens that `sorted` takes: a block's shared memory holds as many keys
 
 #if defined(__CUDACC__)
-void atomics(const Problem& p, Stream stream = nullptr);  // not under emulation: blocks do not meet in memory there
+void atomics(const Problem& p, Stream stream = nullptr);  // not under emulation, which has no atomics between blocks
 #endif
 void row_a_block(const Problem& p, Stream stream = nullptr);
 void sorted(const Problem& p, Stream stream = nullptr);

@@ -1,7 +1,7 @@
 // Level 1: a thread copies a row.
 //
-// The index is read once and kept in a register, which is all that speaks for it. The lanes of a warp read from 32 rows
-// and write to 32 others, so that every load and every store is 32 lines of memory: 64 wavefronts for 128 bytes.
+// Its only advantage is that the index is read once and kept in a register. The lanes of a warp read from 32 rows and
+// write to 32 others, so every load and every store is 32 lines of memory: 64 wavefronts for 128 bytes.
 // Read next: cuda/lab/gather/2_row_a_block.cu.
 #include "cuda/lab/gather/ladder.h"
 

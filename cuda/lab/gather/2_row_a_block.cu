@@ -3,8 +3,8 @@
 // However the rows are shuffled, each is 1536 bytes in one piece: neighbouring threads take neighbouring columns, and a
 // load of a warp is two whole sectors. All threads of the block read the same index, one wavefront a warp.
 //
-// What is left is waiting. First for the index, as nobody knows the row before; then for the row, three times, because
-// a thread brings 2 bytes at a time and stores them before it comes again.
+// What is left is waiting: first for the index, without which the row is unknown; then for the row, three times,
+// because a thread loads 2 bytes at a time and stores them before the next load.
 // Read next: cuda/kernels/embedding.cu, the kernel in use, and cuda/lab/gather/3_shipped.cpp on what it adds.
 #include "cuda/lab/gather/ladder.h"
 

@@ -1,7 +1,7 @@
-// Level 3: the kernel in use, embedding of cuda/kernels/embedding.cu, which gathers for experts, too. Over level 2 it
-// moves 16 bytes at a time, so that a row of up to 1024 is one load for each of 128 threads: two waits are left, for
-// the index and for the row. In rows of 768, 96 of the threads have a piece. It takes any alignment, and a slice of the
-// rows. Here, too, is what each level costs.
+// Level 3: the kernel in use, embedding of cuda/kernels/embedding.cu, which gathers for experts, too. Compared with
+// level 2 it moves 16 bytes at a time, so a row of up to 1024 is one load for each of 128 threads: two waits are left,
+// for the index and for the row. In rows of 768, 96 of the threads have a piece. It takes any alignment, and a slice of
+// the rows. This file also has the cost of each level.
 // Read next: docs/ladder.md.
 #include <array>
 #include <cmath>

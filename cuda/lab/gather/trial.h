@@ -1,4 +1,4 @@
-// Rows, and which of them are wanted where: some several times, some never, and slots without one.
+// Rows, and the index of a row for each slot: some rows occur several times, some never, and some slots have no row.
 // Read next: cuda/lab/gather/ladder.h.
 #pragma once
 

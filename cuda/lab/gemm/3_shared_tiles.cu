@@ -1,9 +1,9 @@
 // Level 3: a block first copies the parts of a and b that it needs into shared memory, 32 x 32 at a time.
 //
-// Each value is then fetched once per block, not once per warp that happens to miss it: 16 FLOPs for each byte from L2,
-// whatever the caches do, and L2's latency is paid once per tile. The loads of the inner loop are as many as before,
-// from shared memory now, and they stay the limit. Two barriers a step: the tile is complete before anyone reads it,
-// and read by all before it is overwritten.
+// Each value is then loaded once per block, not once per warp that misses it in L1: 16 FLOPs for each byte from L2,
+// whatever the caches do, and L2's latency is paid once per tile. The inner loop has as many loads as before, now from
+// shared memory, and they remain the limit. Two barriers per step: the tile must be complete before it is read, and
+// read by all threads before it is overwritten.
 // Read next: cuda/lab/gemm/4_register_tiles.cu.
 #include "cuda/lab/gemm/ladder.h"
 

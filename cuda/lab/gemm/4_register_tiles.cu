@@ -1,8 +1,8 @@
 // Level 4: a thread computes 8 x 8 elements, of a block's 128 x 128.
 //
-// Sixteen values from shared memory now feed 64 multiplications, where two fed one: the arithmetic becomes the limit.
-// Shared memory holds a's tile transposed, so that the eight values a thread needs lie together, and one load of 16
-// bytes brings them. The larger tile also asks L2 for four times less per FLOP.
+// Sixteen values from shared memory now serve 64 multiplications, instead of two for one: the arithmetic becomes the
+// limit. Shared memory holds a's tile transposed, so that the eight values that a thread needs are one load of 16
+// bytes. The larger tile also asks L2 for four times less per FLOP.
 // Read next: cuda/lab/gemm/5_pipelined.cu.
 #include "cuda/lab/gemm/ladder.h"
 

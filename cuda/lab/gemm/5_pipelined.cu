@@ -1,9 +1,9 @@
 // Level 5: the next tile is copied while the current one is multiplied.
 //
-// So far every step waited for its loads. cp.async takes a tile from global to shared memory without passing through
-// registers, and without anyone waiting: with two tiles in shared memory, the copy of step k + 1 runs under the
-// products of step k. The limit stays what it was; what changes is how near a block comes to it. cp.async cannot
-// transpose, so a thread reads eight values of K of each of its rows of a, and goes through them one by one.
+// So far every step waited for its loads. cp.async copies a tile from global to shared memory without registers and
+// without waiting: with two tiles in shared memory, the copy of step k + 1 overlaps with the products of step k. The
+// limit stays the same, but a block comes nearer to it. cp.async cannot transpose, so a thread reads eight values of K
+// for each of its rows of a, and uses them one by one.
 // Read next: cuda/lab/gemm/6_tensor_cores.cu.
 #include "cuda/lab/gemm/ladder.h"
 

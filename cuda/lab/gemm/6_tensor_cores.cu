@@ -5,10 +5,10 @@
 // 32 of the block's 128 x 128. Rows in shared memory are 16 bytes longer than their values, so that the eight rows of
 // an 8 x 8 matrix start in different banks; without that, every ldmatrix takes several turns.
 //
-// Feeding them is the limit now. A warp's 64 x 32 x 16 products take 16 clocks of its share of the tensor cores; their
-// operands take 24 clocks of shared memory, and what the block asks of L2 about as long. Larger tiles a warp would need
-// more registers than there are. (Hopper's answer: tensor cores that read shared memory themselves, for tiles of a
-// group of four warps.)
+// Loading their operands is the limit now. A warp's 64 x 32 x 16 products take 16 clocks of its share of the tensor
+// cores; their operands take 24 clocks of shared memory, and the block's reads from L2 about as long. Larger tiles per
+// warp would need more registers than there are. (Hopper solves this: its tensor cores read shared memory directly, for
+// tiles of a group of four warps.)
 // Read next: cuda/kernels/gemm_sm80.cu, the kernel in use, and cuda/lab/gemm/7_shipped.cpp on what it adds.
 #include "cuda/lab/gemm/ladder.h"
 

@@ -8,7 +8,7 @@
 //   a tile of 128 x 256, shared by two groups of four warps: 85 FLOPs for a byte from L2 instead of 64;
 //   products that read shared memory by themselves, 64 x 256 at a time (wgmma): no fragments to load;
 //   a warp group that only copies, whole tiles by one thread (TMA), and runs ahead into the next tile.
-// Here, too, are the counts of every level's cost.
+// This file also has the cost of each level.
 // Read next: cuda/lab/gemm/ladder.h again, and docs/ladder.md.
 #include <algorithm>
 #include <array>

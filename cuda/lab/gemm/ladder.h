@@ -1,10 +1,10 @@
 // The ladder of matrix products: from one thread per element to the kernels in use, one idea a level. Every level
-// computes c = a b from bf16, in f32, so that only its speed differs from that of the one before.
+// computes c = a b from bf16, in f32, so that levels differ only in speed.
 //
-// What bounds a level is counted, not guessed: for a block's step along K, its FLOPs, the wavefronts that its loads
-// take in L1 and shared memory (one a clock and multiprocessor: 128 different bytes, or one line; at least one a load
-// of a warp), and the bytes it asks of L2. The slowest of the three is the level's limit; what a GPU reaches lies below
-// it.
+// A level's limit is counted, not guessed: for a block's step along K, its FLOPs, the wavefronts that its loads
+// take in L1 and shared memory (one per clock and multiprocessor: 128 different bytes, or one line; at least one
+// per load of a warp), and the bytes it reads from L2. The slowest of the three is the level's limit; a GPU stays
+// below it.
 // Read next: cuda/lab/gemm/1_naive.cu, and upwards; docs/ladder.md tells the story.
 #pragma once
 
@@ -31,7 +31,7 @@ struct Cost {
   Unit unit;
   double flops;
   double wavefronts;  ///< of loads from L1 and shared memory, over the block's warps
-  double l2_bytes;    ///< read from L2, when what a block reads twice at once comes from L1
+  double l2_bytes;    ///< read from L2, if a block's concurrent repeated reads hit L1
 };
 
 struct Level {
@@ -45,7 +45,7 @@ struct Level {
 struct Clocks {
   double arithmetic, wavefronts, l2;
   double slowest() const;
-  const char* bound() const;  ///< what the slowest is
+  const char* bound() const;  ///< the name of the slowest
 };
 Clocks clocks(const Cost& cost);
 /// TFLOP/s that a whole H200 cannot exceed with blocks of this cost.

@@ -2,7 +2,7 @@
 //
 // A warp has 32 lanes, and 31 of them are off. The thread asks for a sector of 32 bytes, waits, uses its sixteen
 // values, and asks for the next: 256 waits one after the other, with at most 32 such threads on a multiprocessor. So 1
-// KB is under way where some 25 KB would have to be (4.8 TB/s for 0.7 us, over 132 multiprocessors).
+// KB is under way, but 25 KB are needed (4.8 TB/s for 0.7 us, over 132 multiprocessors).
 // Read next: cuda/lab/gradient_norm/2_interleaved.cu.
 #include "cuda/lab/gradient_norm/ladder.h"
 

@@ -1,9 +1,9 @@
 // Level 2: 256 threads share a tile, and join their sums in a tree.
 //
 // Neighbours read neighbours: a warp's load is 64 bytes in two sectors, and the 2048 threads of a multiprocessor wait
-// at the same time. Then 256 sums become one in eight steps. In step s the threads whose index divides by 2s take in
-// the one s further on. So every warp stays in the tree to the end, with ever fewer of its lanes at work: 8 warps go
-// through 8 steps, where 12 turns of a warp would do.
+// at the same time. Then 256 sums become one in eight steps. In a step of distance s, threads whose index is a multiple
+// of 2s add the sum s further on. So every warp stays in the tree to the end, with fewer and fewer active lanes: 8
+// warps take 8 steps each, where 12 steps of a warp in total are enough.
 // Read next: cuda/lab/gradient_norm/3_sequential.cu.
 #include "cuda/lab/gradient_norm/ladder.h"
 

@@ -1,9 +1,9 @@
-// Level 3: the tree is folded from the other end.
+// Level 3: the tree adds halves instead of neighbours.
 //
-// In each step the first half of the threads takes in the second. Those at work are neighbours, so whole warps are done
-// after each step, and from 32 threads on a single one goes on. The sums lie where they lay; only the order
-// of the steps is new. Nothing else changes, and most of the time is not here: a thread still asks for its 16 values
-// one by one. (nvcc unrolls that loop by four, so it waits four times. One cannot see that here, and cannot rely on
+// In each step the first half of the threads adds the sums of the second half. Active threads are neighbours, so
+// whole warps end after each step, and from 32 threads on only one warp continues. The sums stay in place; only
+// the order of the steps is new. But most of the time goes elsewhere: a thread still loads its 16 values one by
+// one. (nvcc unrolls that loop by four, so it waits four times. The source does not show this, and cannot rely on
 // it.)
 // Read next: cuda/lab/gradient_norm/4_shuffles.cu.
 #include "cuda/lab/gradient_norm/ladder.h"

@@ -1,9 +1,9 @@
 // Level 4: lanes of a warp exchange registers.
 //
-// A warp executes together, so its 32 sums need no barrier: five shuffles, in which each lane gives its sum to the one
-// whose index differs in one bit, leave the total in all of them (reduce_warp). Shared memory carries eight numbers,
-// one a warp, instead of 256, and the block waits at two barriers instead of nine. All kernels of cuda/kernels that
-// reduce rows do it so (reduce_block).
+// A warp executes together, so its 32 sums need no barrier. Five shuffles, in each of which a lane exchanges sums with
+// the lane whose index differs in one bit, give all lanes the total (reduce_warp). Shared memory holds eight numbers,
+// one per warp, instead of 256, and the block waits at two barriers instead of nine. All kernels of cuda/kernels that
+// reduce rows use this (reduce_block).
 // Read next: cuda/lab/gradient_norm/5_vectors.cu.
 #include "cuda/lab/gradient_norm/ladder.h"
 

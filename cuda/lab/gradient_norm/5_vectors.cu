@@ -1,8 +1,8 @@
-// Level 5: a thread asks for all of its sixteen values before it uses one.
+// Level 5: a thread loads all of its sixteen values before it uses the first.
 //
-// Two loads of 16 bytes stand where sixteen of 2 bytes stood, and both are under way together: one wait instead of
-// four, and an eighth of the load instructions. Four sums that do not wait for each other take the place of one: an
-// addition takes four clocks, and sixteen in a row would be 64. They are joined in a fixed order.
+// Two loads of 16 bytes replace sixteen of 2 bytes, and both are under way together: one wait instead of four, and an
+// eighth of the load instructions. Four independent sums replace one: an addition takes four clocks, so sixteen in a
+// row would take 64. They are joined in a fixed order.
 //
 // What is left: GPT-2 has 148 tensors, most of them too small to fill the multiprocessors, and each costs a launch.
 // Read next: cuda/kernels/reduce.cu, the kernel in use, and cuda/lab/gradient_norm/6_shipped.cpp on what it adds.

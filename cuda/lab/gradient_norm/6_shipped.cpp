@@ -1,8 +1,8 @@
-// Level 6: the kernel in use, sum_squares of cuda/kernels/reduce.cu. Over level 5 a launch takes up to 128 tensors: a
-// list goes with it, which says where each begins, and a block finds its place there. Three launches for 148 tensors.
-// It takes any dtype and adds in f64, so that the norm does not depend on how a model is cut. Its loads are half as
-// wide as those of level 5, in sixteen turns; and since it looks in each turn whether the address allows 8 bytes at
-// once, nvcc does not overlap them. Here, too, is what each level costs.
+// Level 6: the kernel in use, sum_squares of cuda/kernels/reduce.cu. Compared with level 5, a launch takes up to 128
+// tensors: its parameters have a list of where each begins, in which a block finds its place. There are three launches
+// for 148 tensors. It takes any dtype and adds in f64, so that the norm does not depend on how a model is sharded. Its
+// loads are half as wide as those of level 5, in sixteen iterations. Each checks whether the address allows 8 bytes at
+// once, so nvcc does not overlap them. This file also has the cost of each level.
 // Read next: docs/ladder.md.
 #include <algorithm>
 #include <array>
@@ -27,7 +27,7 @@ MemoryCost second_pass(double partials, double bytes_each) {
   return cost_of({1, 1, bytes_each * partials, unrolled(partials / 256), 2, partials / 32});
 }
 
-/// A first pass in a launch per tensor; what a block of 4096 values does.
+/// A first pass with a launch per tensor; the work of a block of 4096 values.
 MemoryCost per_tensor(const Problem& p, double resident, double waits, double barriers, double wavefronts) {
   MemoryCost cost = {};
   double tiles = 0;

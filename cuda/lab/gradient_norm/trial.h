@@ -17,7 +17,7 @@ class Attempt : public TrialOf<Problem> {
         partials_(tiles(counts)),
         shipped_partials_(tiles(counts)),
         result_(1) {
-    // Multiples of 1/16: as long as they are few, f32 holds the sum of their squares exactly, whatever the order.
+    // Multiples of 1/16: f32 holds the sum of the squares of a few of them exactly, in any order.
     for (std::size_t t = 0; t < counts.size(); ++t) {
       const Uniform random(t);
       fill(tensors_.all()[t]->gradient, [&](std::size_t i) { return std::round(16 * random(i)) / 16; });

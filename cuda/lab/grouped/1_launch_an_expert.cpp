@@ -1,10 +1,10 @@
 // Level 1: a launch for each expert, of the product in use (cuda/kernels/gemm_sm80.cu).
 //
-// Nothing new is needed, and nothing is wasted inside a product. But the host has to know how many rows each expert
-// got, so it waits for the router and the device stands idle meanwhile (which the forecast leaves out). And launches on
-// a stream run one after another: an expert with 512 rows has 16 tiles of 128 x 128, for 132 multiprocessors. gemm_sm80
-// notices and cuts it into 64 of 64 x 64, which need twice the bytes from L2 for the same product, and still leave half
-// of the multiprocessors without one.
+// This needs no new kernel, and no product wastes work. But the host must know how many rows each expert got, so it
+// waits for the router while the device is idle (the forecast omits this). And launches on a stream run one after
+// another: an expert with 512 rows has 16 tiles of 128 x 128, for 132 multiprocessors. gemm_sm80 therefore uses 64
+// tiles of 64 x 64, which need twice the bytes from L2 for the same product, and still leave half of the
+// multiprocessors idle.
 // Read next: cuda/lab/grouped/2_padded.cu.
 #include "cuda/kernels/gemm.h"
 #include "cuda/lab/grouped/ladder.h"

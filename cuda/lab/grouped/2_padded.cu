@@ -1,9 +1,9 @@
 // Level 2: one product, over a batch in which every expert has as many rows as the largest.
 //
-// A batch of equal products is one launch, and all multiprocessors have tiles. For that, rows are copied into a tensor
-// of [experts, rows of the largest, k], zeros behind those that exist, and the results back. It costs two copies,
-// memory, and products of zeros: as many more as the largest expert is larger than the average. Where routers are made
-// to be balanced, and what exceeds a capacity is dropped, that is little. Here the largest has twice the average.
+// A batch of equal products is one launch, and all multiprocessors have tiles. For this, rows are copied into a tensor
+// of [experts, rows of the largest, k], padded with zeros, and the results are copied back. This costs two copies,
+// memory, and products with zeros, in proportion to how much the largest expert exceeds the average. If routers are
+// balanced, and rows beyond a capacity are dropped, that is little. Here the largest has twice the average.
 // Read next: cuda/kernels/gemm_grouped_sm80.cu, the kernel in use, and cuda/lab/grouped/3_shipped.cpp on what it adds.
 #include "cuda/kernels/gemm.h"
 #include "cuda/kernels/pieces.h"

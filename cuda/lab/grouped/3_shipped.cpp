@@ -1,9 +1,9 @@
-// Levels 3 and 4: the kernels in use. cuda/kernels/gemm_grouped_sm80.cu numbers the tiles of all experts through. It
-// starts as many blocks as the device holds, and each finds its tiles by itself from the offsets: one launch, no
-// padding beyond the last tile of an expert, no copies, and a host that need not know what the router said.
-// cuda/kernels/gemm_grouped_sm90.cu does the same with the tiles of gemm_sm90: 128 x 256, TMA, wgmma. Here, too, is
-// what each level costs. Multiprocessors take tiles in turns, so that a launch takes as long as the one with the most
-// tiles; the time of a tile is counted as in cuda/lab/gemm/ladder.h.
+// Levels 3 and 4: the kernels in use. cuda/kernels/gemm_grouped_sm80.cu numbers the tiles over all experts. It starts
+// as many blocks as the device holds, and each finds its tiles from the offsets: one launch, no padding beyond the last
+// tile of an expert, no copies, and the host need not know the router's result. cuda/kernels/gemm_grouped_sm90.cu does
+// the same with the tiles of gemm_sm90: 128 x 256, TMA, wgmma. This file also has the cost of each level.
+// Multiprocessors take tiles in turns, so a launch takes as long as the one with the most tiles; the time of a tile is
+// counted as in cuda/lab/gemm/ladder.h.
 // Read next: docs/ladder.md.
 #include <algorithm>
 #include <array>

@@ -1,7 +1,7 @@
 // The ladder of grouped products: y = x w[g]^T, where rows of x are sorted by the expert g that a router gave them to.
-// How many rows each has is known when the router has run, on the device. The product of a tile is that of the
-// product's ladder in every level; what changes is how tiles come to be: how many launches, how much padding, how many
-// multiprocessors have one. For 16,384 tokens with two of 64 experts each, 512 hidden units an expert, at the width of
+// The number of rows of each is known only on the device, after the router has run. In every level a tile's product is
+// that of cuda/lab/gemm. Levels differ in how they make tiles: how many launches, how much padding, how many
+// multiprocessors get one. For 16,384 tokens with two of 64 experts each, 512 hidden units an expert, at the width of
 // GPT-2 124M: 26 GFLOP, and 134 MB of x, w and y, 28 us at 4.8 TB/s.
 // Read next: cuda/lab/grouped/1_launch_an_expert.cpp, and upwards; docs/ladder.md tells the story.
 #pragma once
@@ -19,7 +19,7 @@ struct Problem {
   const int* offsets;           ///< [groups + 1] in device memory: group g begins at row offsets[g]
   std::span<const int> starts;  ///< the same on the host, for levels that must know
   bf16* padded_x;               ///< [groups, rows of the largest, k] scratch of `padded`
-  bf16* padded_y;               ///< [groups, rows of the largest, n] as well
+  bf16* padded_y;               ///< [groups, rows of the largest, n] likewise
   int rows_of(int group) const {
     return starts[static_cast<std::size_t>(group) + 1] - starts[static_cast<std::size_t>(group)];
   }

@@ -1,8 +1,8 @@
 // Level 1: a block adds a column.
 //
 // Its threads read values that lie a row apart, 1536 bytes: each load of a warp touches 32 lines, and of each sector of
-// 32 bytes it uses two. The blocks of the columns beside it ask for the same sectors; whether L2 still has them then is
-// luck. Counted without luck: 64 bytes a value for h and dy, where the rest of the pass moves 8.
+// 32 bytes it uses two. Blocks of neighbouring columns read the same sectors; whether L2 still has them is a matter of
+// luck. Without L2 hits: 64 bytes a value for h and dy, where the rest of the pass moves 8.
 // Read next: cuda/lab/norm_backward/2_column_a_thread.cu.
 #include "cuda/lab/norm_backward/ladder.h"
 

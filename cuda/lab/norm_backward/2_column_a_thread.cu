@@ -1,8 +1,8 @@
 // Level 2: a thread adds a column, so that neighbours read neighbours.
 //
-// Every byte that arrives is used: 4 bytes a value instead of 64. And yet this is a step back. There are 768 columns,
-// so 768 threads: three blocks, on 3 of 132 multiprocessors, and each thread goes down all 16,384 rows, with four loads
-// under way at best. Bytes are the bound only for a kernel that has enough of them under way.
+// Every byte that arrives is used: 4 bytes a value instead of 64. And yet it is slower. There are 768 columns, so 768
+// threads: three blocks, on 3 of 132 multiprocessors, and each thread reads all 16,384 rows, with four loads under way
+// at best. Bytes are the limit only for a kernel that has enough of them under way.
 // Read next: cuda/lab/norm_backward/3_tiles.cu.
 #include "cuda/lab/norm_backward/ladder.h"
 

@@ -1,8 +1,8 @@
 // Level 3: the rows are cut into 264 parts, two for each multiprocessor, and their sums are added afterwards.
 //
-// Lanes along the columns as before, but 62 rows down instead of 16,384, and all multiprocessors at work. The parts'
-// sums are 1.6 MB, beside 50 MB of h and dy. A second launch adds them in order; the other way, atomic additions into
-// dgamma, would save it, and give other bits on every run.
+// Lanes run along the columns as before, but each adds 62 rows instead of 16,384, and all multiprocessors work. The
+// parts' sums are 1.6 MB, beside 50 MB of h and dy. A second launch adds them in order. Atomic additions into dgamma
+// would save this launch, but give different bits on every run.
 //
 // What is left: h and dy have just been read by the kernel of the rows, and are read once more. 12 bytes a value.
 // Read next: cuda/kernels/norm.cu, the kernel in use, and cuda/lab/norm_backward/4_shipped.cpp on what it adds.

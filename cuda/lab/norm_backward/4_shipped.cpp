@@ -1,7 +1,7 @@
-// Level 4: the kernel in use, cuda/kernels/norm.cu. Over level 3 it does both in one pass: a block takes every 264th
+// Level 4: the kernel in use, cuda/kernels/norm.cu. Unlike level 3 it does both in one pass: a block takes every 264th
 // row, computes its dx, and adds the row to the columns' sums, which it keeps in shared memory from row to row. h and
 // dy come from memory once, in pieces of 16 bytes; the second look at a row, for dx, finds it in L1. 8 bytes a value.
-// Here, too, is what each level costs.
+// This file also has the cost of each level.
 // Read next: docs/ladder.md.
 #include <array>
 #include <cmath>
@@ -19,7 +19,7 @@ double column_blocks(const Problem& p) { return std::ceil(p.width / 256.0); }
 double parts(const Problem& p) { return norm_backward_blocks(p.rows); }
 
 MemoryCost rows_cost(const Problem& p) {
-  // A thread comes back for h and dy in L1: counted as a wavefront, not as bytes.
+  // The second read of h and dy comes from L1: it counts as wavefronts, not as bytes.
   return cost_of({static_cast<double>(p.rows), 8, 8 * values(p), 2 * column_blocks(p), 4, 12.0 * p.width / 64});
 }
 MemoryCost add_cost(const Problem& p) {

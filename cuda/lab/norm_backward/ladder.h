@@ -1,6 +1,6 @@
 // The ladder of a normalisation's backward pass: the gradient of h for each row, and those of gamma and beta, which are
-// sums over all rows of a column (formulas: cuda/kernels/norm.h). The columns are what is hard: h and dy lie in memory
-// row by row. h, dy and the residual stream's gradient are read, dx is written: 8 bytes a value in bf16. For a layer of
+// sums over all rows of a column (formulas: cuda/kernels/norm.h). The columns are hard, because h and dy are stored row
+// by row. h, dy and the residual stream's gradient are read, dx is written: 8 bytes a value in bf16. For a layer of
 // GPT-2 124M, 16,384 rows of 768, that is 101 MB: 21 us at 4.8 TB/s.
 // Read next: cuda/lab/norm_backward/1_column_a_block.cu, and upwards; docs/ladder.md tells the story.
 #pragma once
@@ -12,10 +12,10 @@ namespace trireme::cuda::lab::norm_backward {
 
 using Problem = NormBackward<bf16>;  // with dsum; dbeta is null for RMSNorm
 
-/// dx, a block a row: a kernel of its own in all levels but the last.
+/// dx, one block per row: a separate kernel in all levels except the last.
 void rows(const Problem& p, Stream stream);
 
-/// What a value adds to the gradients of its column's gamma and beta.
+/// A value's terms in the gradients of its column's gamma and beta.
 struct Terms {
   float gamma, beta;
 };

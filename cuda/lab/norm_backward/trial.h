@@ -30,7 +30,7 @@ class Attempt : public TrialOf<Problem> {
     fill(dy_, Uniform(2));
     fill(dsum_, Uniform(3));
     fill(gamma_, Uniform(4));
-    // The formulas hold for any mean and rstd; those of these rows would take long at full size.
+    // The formulas hold for any mean and rstd; computing the real ones would take long at full size.
     fill(mean_, [](std::size_t r) { return 0.01F * static_cast<float>(r % 7); });
     fill(rstd_, [](std::size_t r) { return 1.7F + 0.01F * static_cast<float>(r % 5); });
     Attempt::reset();
@@ -75,7 +75,7 @@ class Attempt : public TrialOf<Problem> {
         all.push_back({dx_.at(r * width_ + c), dx, accepted_bf16(dx)});
       }
     }
-    // Sums of values of either sign: f32 keeps a part of what was added, not of what is left.
+    // Sums of values of both signs: the f32 error is relative to the terms, not to their sum.
     const double accepted = 1e-6 * (1 + static_cast<double>(rows_));
     for (std::size_t c = 0; c < width_; ++c) {
       all.push_back({dgamma_.at(c), dgamma[c], accepted});

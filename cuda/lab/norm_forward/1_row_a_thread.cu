@@ -1,10 +1,10 @@
 // Level 1: a kernel for the sum, and then one thread normalises a row.
 //
-// A row depends on no other, so giving each a thread suggests itself. But the lanes of a warp then read 32 rows at a
-// time, each from another line: 32 wavefronts for one load, as in the first level of the matrix product. Three times
-// over, for the mean, the variance and the result. And 16,384 rows are 16,384 threads, of 270,000 that an H200 holds.
+// Rows are independent, so one thread per row is the obvious choice. But the lanes of a warp then read from 32 rows,
+// that is, from 32 lines: 32 wavefronts for one load, as in the first level of the matrix product. Each row is read
+// three times: for mean, variance and result. And 16,384 rows are only 16,384 threads; an H200 holds 270,000.
 //
-// The kernel for the sum is a loss too: it writes h to memory, from where the next one reads it.
+// The kernel for the sum also costs time: it writes h to memory, and the next kernel reads it again.
 // Read next: cuda/lab/norm_forward/2_row_a_block.cu.
 #include "cuda/lab/norm_forward/ladder.h"
 

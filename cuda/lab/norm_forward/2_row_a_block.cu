@@ -1,9 +1,9 @@
 // Level 2: a block takes a row, and adds the residual itself.
 //
-// Neighbouring threads read neighbouring columns, and sixteen times as many threads are at work as before. The sum is
-// made on the way: h is written once because the layers after it need it, and not in order to be read right away. Yet
-// the block reads it twice more, for the variance and for the result. A store goes past L1, so those reads come from
-// L2: 12 bytes a value where 8 would do.
+// Neighbouring threads read neighbouring columns, and sixteen times as many threads work as before. The same kernel
+// makes the sum: it writes h once, because later layers need it. But the block then reads h twice more, for the
+// variance and for the result. A store bypasses L1, so those reads come from L2: 12 bytes a value, where 8 would be
+// enough.
 // Read next: cuda/lab/norm_forward/3_read_once.cu.
 #include "cuda/lab/norm_forward/ladder.h"
 

@@ -1,11 +1,11 @@
 // Level 3: the row stays in shared memory, in f32.
 //
-// x and residual are read once, h and y written once: 8 bytes a value, which cannot be less. A thread comes back to the
-// columns that it put there itself, so the only barriers are those of the two sums. (The variance could be had from the
-// sum of squares in the same pass as the mean, and one of them saved. But subtracting the squared mean from the mean
-// square cancels where a row lies far from zero, and what cancels are the digits that f32 has.)
+// x and residual are read once, h and y written once: 8 bytes a value, which cannot be less. A thread later reads only
+// the columns that it wrote itself, so the only barriers are those of the two sums. (A sum of squares in the same pass
+// as the mean would also give the variance and save one of these. But mean square minus squared mean cancels if a row
+// lies far from zero, and then f32 has no digits left.)
 //
-// What is left: a load brings 2 bytes, so a thread comes six times for a row of 768, and waits each time.
+// What is left: a load has 2 bytes, so a thread needs six loads for a row of 768, and waits for each.
 // Read next: cuda/kernels/norm.cu, the kernel in use, and cuda/lab/norm_forward/4_shipped.cpp on what it adds.
 #include "cuda/lab/norm_forward/ladder.h"
 

@@ -1,7 +1,7 @@
-// Level 4: the kernel in use, cuda/kernels/norm.cu. Over level 3 it moves pieces of 16 bytes, so that a thread comes
-// once for a row of up to 2048; takes any alignment; and does without the residual where there is none. In rows of 768
-// only 96 of the 256 threads have a piece: the others cost registers and nothing else.
-// Here, too, is what each level costs.
+// Level 4: the kernel in use, cuda/kernels/norm.cu. Compared with level 3 it moves pieces of 16 bytes, so that a thread
+// loads once for a row of up to 2048; it takes any alignment; and the residual is optional. In rows of 768 only 96 of
+// the 256 threads have a piece: the others only cost registers.
+// This file also has the cost of each level.
 // Read next: docs/ladder.md.
 #include <array>
 #include <cmath>
@@ -16,7 +16,7 @@ namespace {
 
 double values(const Problem& p) { return static_cast<double>(p.rows) * p.width; }
 
-/// A block a row of 256 threads; `waits` for each time that a thread comes round.
+/// One block of 256 threads per row; `waits` per iteration of a thread.
 MemoryCost per_row(const Problem& p, double bytes_per_value, double at_a_time, double waits) {
   const double turns = std::ceil(p.width / (256 * at_a_time));
   // A load of a warp moves up to 128 bytes a wavefront.

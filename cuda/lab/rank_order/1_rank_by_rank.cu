@@ -1,7 +1,7 @@
-// Level 1: a launch a rank, which adds that rank's values to the sum so far.
+// Level 1: one launch per rank, which adds that rank's values to the sum so far.
 //
-// It can begin when the first rank's values arrive. But the sum goes to memory and comes back with every rank, in f32,
-// since rounding it to bf16 each time would not be a sum rounded once: 34 bytes a value for four ranks, where 10 do.
+// It can begin when the first rank's values arrive. But for every rank the sum is written and read again, in f32,
+// because the sum may be rounded to bf16 only once: 34 bytes a value for four ranks, where 10 are enough.
 // Read next: cuda/lab/rank_order/2_one_launch.cu.
 #include "cuda/lab/rank_order/ladder.h"
 

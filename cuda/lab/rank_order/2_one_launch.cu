@@ -1,7 +1,7 @@
-// Level 2: one launch, in which a thread walks down the ranks with the sum in a register.
+// Level 2: one launch, in which a thread loops over the ranks with the sum in a register.
 //
-// Every value is read once and the sum written once. The order is a loop's, so no schedule can change it; the threads
-// of a warp read neighbours. An element a thread: a load of a warp brings 64 bytes, and there are 12.6 million threads.
+// Every value is read once and the sum is written once. A loop fixes the order, so no schedule can change it; a warp's
+// threads read neighbours. With one element per thread, a warp's load is 64 bytes, for 12.6 million threads.
 // Read next: cuda/kernels/rank_order.cu, the kernel in use, and cuda/lab/rank_order/3_shipped.cpp on what it adds.
 #include "cuda/lab/rank_order/ladder.h"
 

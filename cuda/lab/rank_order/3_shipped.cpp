@@ -1,7 +1,7 @@
-// Level 3: the kernel in use, cuda/kernels/rank_order.cu. Over level 2 it moves 16 bytes at a time, and takes every
-// dtype, maxima as well as sums, any alignment, and a result in the place of one of the ranks' values. Its loop asks at
-// each rank whether the sixteen bytes are whole and aligned, so that nvcc does not overlap the loads: a wait for each
-// rank. Here, too, is what each level costs.
+// Level 3: the kernel in use, cuda/kernels/rank_order.cu. Compared with level 2 it moves 16 bytes at a time. It takes
+// every dtype, maxima as well as sums, any alignment, and a result in place of one rank's values. Its loop checks at
+// each rank whether the sixteen bytes are whole and aligned, so nvcc does not overlap the loads: one wait per rank.
+// This file also has the cost of each level.
 // Read next: docs/ladder.md.
 #include <array>
 #include <cmath>

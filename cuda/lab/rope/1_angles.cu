@@ -1,9 +1,9 @@
 // Level 1: a value a thread, which computes its angle from the formula.
 //
-// Position 100,000 times a frequency is an angle of which f32 would miss 0.004, so it is computed in f64: a power, a
-// cosine and a sine, some hundreds of instructions for each value, of which an H200 does half as many in f64 as in f32.
-// Every pair of values asks for the same angle twice, every head of a token again, and every sequence of the batch
-// again.
+// At position 100,000 an angle in f32 would be off by 0.004, so it is computed in f64: a power, a cosine and a
+// sine, some hundreds of instructions for each value, at half the rate of f32 on an H200. The same angle is
+// computed twice for each pair of values, again for each head of a token, and again for each sequence of the
+// batch.
 // Read next: cuda/lab/rope/2_table.cu.
 #include <cmath>
 

@@ -1,9 +1,9 @@
-// Level 2: the cosines and sines are made once, into a table; a value a thread looks its own up.
+// Level 2: the cosines and sines are computed once, into a table; a thread takes a value and reads its entry.
 //
-// 1024 positions with 32 frequencies are 32,768 angles, where level 1 computed 12.6 million. The table is 262 KB, so
-// that it is read from L2, or from L1 where the heads of a token meet. That costs a launch before the one that turns.
+// 1024 positions with 32 frequencies are 32,768 angles, where level 1 computed 12.6 million. The table is 262 KB, so it
+// is read from L2, or from L1 if the heads of a token share it. It costs one more launch.
 //
-// What is left is small and comes 12.6 million times: three divisions, to find head, token and place, and four loads
+// What is left is small but occurs 12.6 million times: three divisions, to find head, token and place, and four loads
 // for one value.
 // Read next: cuda/lab/rope/3_pairs.cu.
 #include <cmath>

@@ -1,8 +1,8 @@
-// Level 3: a pair a thread. Two values that turn together share the angle, the divisions and the loads.
+// Level 3: one pair per thread. The two values of a pair share the angle, the divisions and the loads.
 //
-// Four loads and two stores for two values, where level 2 took eight and two; half as many threads to find their place.
-// Since a thread reads both values before it writes them, y may be x: level 2, in which neighbours read what others
-// write, could not do that.
+// This takes four loads and two stores for two values, where level 2 took eight and two, and half as many threads find
+// their place. A thread reads both values before it writes them, so y may be x. Level 2 could not do that, because
+// there threads read values that others write.
 //
 // What is left: loads of 2 bytes, and the divisions for each pair.
 // Read next: cuda/kernels/rope.cu, the kernel in use, and cuda/lab/rope/4_shipped.cpp on what it adds.

@@ -1,7 +1,7 @@
-// Level 4: the kernel in use, cuda/kernels/rope.cu. Over level 3 a thread takes 16 bytes of each half of a head, and
-// the table for them in four loads of 16 bytes: eight pairs share the divisions, and all six loads are under way
-// together. It takes f32 and f16 as well, any alignment, and turns backward for the gradient. Here, too, is what each
-// level costs.
+// Level 4: the kernel in use, cuda/kernels/rope.cu. Compared with level 3 a thread takes 16 bytes of each half of a
+// head, and their table entries in four loads of 16 bytes: eight pairs share the divisions, and all six loads are under
+// way together. It also takes f32 and f16, any alignment, and rotates back for the gradient. This file also has the
+// cost of each level.
 // Read next: docs/ladder.md.
 #include <array>
 #include <cmath>
@@ -31,7 +31,7 @@ MemoryCost make(const Problem& p) {
 constexpr std::array all = {
     MemoryLevel<Problem>{"angles", "a value a thread, angles in f64", &angles,
                          [](const Problem& p) { return turn(p, 1, 6, 1 + kWaitForL2, 3, 490, 0); }},
-    // Before its x, a thread waits for its position.
+    // A thread waits for its position before it can load x.
     MemoryLevel<Problem>{"table", "cosines and sines made once", &table,
                          [](const Problem& p) { return make(p) + turn(p, 1, 8, 1, 5, 178, table_bytes(p)); }},
     MemoryLevel<Problem>{"pairs", "two values share their angle", &pairs,

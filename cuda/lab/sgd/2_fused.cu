@@ -1,8 +1,8 @@
 // Level 2: one kernel for each tensor, still an element a thread.
 //
-// Velocity and weight are read once and written once, and the weight is rounded while it is at hand: 22 bytes. Loads of
-// 4 bytes are no fault here, as a thread has three of them under way at once, of gradient, weight and velocity: 12
-// bytes, just what 2048 threads must ask for to fill the memory's pipe (docs/ladder.md).
+// Velocity and weight are read once and written once, and the weight is rounded right away: 22 bytes. Loads of 4 bytes
+// are wide enough here: a thread has three of them under way at once, of gradient, weight and velocity. These are 12
+// bytes, which 2048 threads must have under way to use the full bandwidth (docs/ladder.md).
 //
 // What is left: 148 launches, most of them for a thousand elements.
 // Read next: cuda/kernels/sgd.cu, the kernel in use, and cuda/lab/sgd/3_shipped.cpp on what it adds.

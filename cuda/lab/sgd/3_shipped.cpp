@@ -1,6 +1,6 @@
-// Level 3: the kernel in use, cuda/kernels/sgd.cu. Over level 2 a launch takes up to 64 tensors, by a list that goes
-// with it; a block takes 4096 elements of one, in four turns of 16-byte accesses. It does without velocity or low copy
-// where a tensor has none. Here, too, is what each level costs.
+// Level 3: the kernel in use, cuda/kernels/sgd.cu. Compared with level 2 a launch takes up to 64 tensors, as a list in
+// its parameters; a block takes 4096 elements of one, in four iterations of 16-byte accesses. Velocity and low copy are
+// optional. This file also has the cost of each level.
 // Read next: docs/ladder.md.
 #include <algorithm>
 #include <array>
@@ -27,7 +27,7 @@ MemoryCost per_tensor(const Problem& p, double bytes) {
   return cost;
 }
 
-/// Registers leave room for six blocks; each goes four times round.
+/// Registers leave room for six blocks; each loops four times.
 MemoryCost per_list(const Problem& p) {
   MemoryCost cost = {};
   for (std::size_t first = 0; first < p.tensors.size(); first += kMostTensors) {

@@ -1,7 +1,7 @@
 // Level 1: a kernel for the maximum of each row, one for the sum of exponentials, one for the quotient. A block a row.
 //
-// Each pass needs what the one before found out about the whole row, and so the matrix comes from memory three times: 8
-// bytes a value, where 4 are needed. The exponential is computed twice as well.
+// Each pass needs the previous pass's result for the whole row, so the matrix is read from memory three times: 8 bytes
+// a value, where 4 are needed. Each exponential is also computed twice.
 // Read next: cuda/lab/softmax/2_read_once.cu.
 #include <cmath>
 

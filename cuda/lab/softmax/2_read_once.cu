@@ -1,8 +1,8 @@
 // Level 2: one kernel, and the row stays in shared memory, in f32.
 //
-// 4 bytes a value, which cannot be less, and one exponential: the second pass leaves exp(x - max) where x was. A thread
-// comes back to the columns that it put there itself, so the only barriers are those of maximum and sum: two each, at
-// which 256 threads wait for the last of them. In a row of 1024 a thread has four values between two barriers.
+// This takes 4 bytes a value, the minimum, and one exponential: the second pass replaces x by exp(x - max). A thread
+// later reads only the columns that it wrote itself, so the only barriers are those of maximum and sum: two each, at
+// which 256 threads wait for the slowest. In a row of 1024 a thread has four values between two barriers.
 // Read next: cuda/lab/softmax/3_warp_a_row.cu.
 #include <cmath>
 

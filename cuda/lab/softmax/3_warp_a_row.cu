@@ -1,11 +1,11 @@
 // Level 3: a warp takes a row, and each lane keeps its values in registers.
 //
-// Lanes of a warp exchange registers (shuffles), and need no barrier for it and no shared memory; eight rows of a block
-// go on by themselves. A lane's values are an array whose indices are all known to the compiler, 32 of them for rows of
-// up to 1024: that is what it takes for an array to be in registers. All 32 loads are under way before the first value
-// is used.
+// Lanes of a warp exchange registers with shuffles, without barriers or shared memory; a block's eight rows
+// proceed independently. A lane's values are an array of 32, for rows of up to 1024. The compiler knows all its
+// indices, which is required to keep an array in registers. All 32 loads are under way before the first value is
+// used.
 //
-// What is left: 32 loads of 2 bytes, each with a question whether its column exists, and as many stores.
+// What is left: 32 loads of 2 bytes, each with a check that its column exists, and as many stores.
 // Read next: cuda/kernels/softmax.cu, the kernel in use, and cuda/lab/softmax/4_shipped.cpp on what it adds.
 #include <cmath>
 
@@ -21,7 +21,7 @@ constexpr int kValues = kMostInRegisters / 32, kRows = kThreads / 32;
 __global__ void __launch_bounds__(kThreads) warp_a_row_kernel(const __grid_constant__ Problem p) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const std::int64_t row = std::int64_t{blockIdx.x} * kRows + static_cast<int>(threadIdx.x) / 32;
-  if (row >= p.rows) return;  // a whole warp, or nobody
+  if (row >= p.rows) return;  // uniform over the warp
   const std::int64_t at = row * p.width + lane;
   float values[kValues], top = Max::kNeutral, sum = 0;
   TRIREME_UNROLL

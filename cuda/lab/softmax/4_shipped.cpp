@@ -1,6 +1,6 @@
-// Level 4: the kernel in use, cuda/kernels/softmax.cu. Over level 3 a lane moves pieces of 16 bytes, four for a row of
-// 1024, and one for rows of up to 256, as a router has them, with an eighth of the registers. It takes any alignment,
-// f32 and f16; a block takes rows beyond 1024, and reads them twice. Here, too, is what each level costs.
+// Level 4: the kernel in use, cuda/kernels/softmax.cu. Compared with level 3 a lane moves pieces of 16 bytes: four for
+// a row of 1024, and one for rows of up to 256, as in a router, with an eighth of the registers. It takes any
+// alignment, f32 and f16. A block takes rows beyond 1024 and reads them twice. The costs of all levels are here.
 // Read next: docs/ladder.md.
 #include <array>
 #include <cmath>
@@ -23,7 +23,7 @@ MemoryCost block_a_row(const Problem& p, double bytes, double waits, double barr
   const auto rows = static_cast<double>(p.rows);
   return cost_of({rows, 8, bytes * rows * p.width, waits, barriers, wavefronts * p.width / 32, 8 * instructions});
 }
-/// A warp a row. How many blocks a multiprocessor holds, registers decide.
+/// One warp per row. Registers limit the blocks per multiprocessor.
 MemoryCost warp_a_row_cost(const Problem& p, double resident, double wavefronts, double instructions) {
   const auto rows = static_cast<double>(p.rows);
   return cost_of({std::ceil(rows / 8), resident, 4 * rows * p.width, 1, 0, 8 * wavefronts, 8 * instructions});

@@ -1,8 +1,8 @@
 // Level 1: two kernels, silu(gate) and the product with up. An output a thread.
 //
-// This is how it reads in a framework: y = silu(gate) * up, two operations over tensors. The first writes what the
-// second reads. It is kept in f32, so that y is rounded once: 14 bytes an output, where 6 are needed. In bf16 it would
-// be 10, and y rounded twice.
+// This is how a framework does it: y = silu(gate) * up, two operations over tensors. The first writes what the second
+// reads, in f32, so that y is rounded once: 14 bytes an output, where 6 are needed. In bf16 it would be 10, with y
+// rounded twice.
 // Read next: cuda/lab/swiglu/2_fused.cu.
 #include "cuda/kernels/functions.h"
 #include "cuda/lab/swiglu/ladder.h"

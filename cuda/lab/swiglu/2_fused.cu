@@ -1,8 +1,8 @@
 // Level 2: one kernel. silu(gate) stays in a register on its way to the product.
 //
-// 6 bytes an output instead of 14, and a launch less. Nothing else changes, and now the bytes are no longer what the
-// time goes to: a thread asks for 2 bytes of the gate and 2 of up, waits, and is done. 2048 threads of a multiprocessor
-// have 8 KB under way, a third of what memory needs (docs/ladder.md).
+// This takes 6 bytes an output instead of 14, and one launch less. Now the bytes are no longer the limit: a thread
+// loads 2 bytes of the gate and 2 of up, waits, and is done. 2048 threads of a multiprocessor have 8 KB under way, a
+// third of what full bandwidth needs (docs/ladder.md).
 // Read next: cuda/kernels/elementwise.cu, the kernel in use, and cuda/lab/swiglu/3_shipped.cpp on what it adds.
 #include "cuda/kernels/functions.h"
 #include "cuda/lab/swiglu/ladder.h"

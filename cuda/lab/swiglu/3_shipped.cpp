@@ -1,8 +1,8 @@
-// Level 3: the kernel in use, swiglu of cuda/kernels/elementwise.cu. Over level 2 a thread takes 16 bytes of the gate
-// and as many of up; it takes any alignment, f32 and f16, and any number of rows: beyond 2048, blocks go on to another
-// one. The threads of a block are along a row, so of a row of 3072 that is 384 pieces, the second block does half: a
-// quarter of the threads have nothing to do, and three quarters still have 48 KB under way. Here, too, is what each
-// level costs.
+// Level 3: the kernel in use, swiglu of cuda/kernels/elementwise.cu. Compared with level 2 a thread takes 16 bytes of
+// the gate and as many of up. It takes any alignment, f32 and f16, and any number of rows: beyond 2048, blocks loop
+// over rows. A block's threads lie along a row. A row of 3072 has 384 pieces, so its second block is half full: a
+// quarter of all threads are idle, and three quarters still have 48 KB under way. This file also has the cost of each
+// level.
 // Read next: docs/ladder.md.
 #include <algorithm>
 #include <array>
@@ -16,7 +16,7 @@ void shipped(const Problem& p, Stream stream) { ::trireme::cuda::swiglu(p.x, p.y
 
 namespace {
 
-/// An output a thread; `instructions` of a warp, as in the code for sm_90a.
+/// One output per thread; `instructions` of a warp, as in the code for sm_90a.
 MemoryCost launch_cost(const Problem& p, double bytes, double wavefronts, double instructions) {
   const auto rows = static_cast<double>(p.rows), width = static_cast<double>(p.width);
   return cost_of({rows * std::ceil(width / kThreads), 8, bytes * rows * width, 1, 0, 8 * wavefronts, 8 * instructions});
@@ -26,7 +26,7 @@ constexpr std::array all = {
     MemoryLevel<Problem>{"unfused", "silu, product; an output a thread", &unfused,
                          [](const Problem& p) { return launch_cost(p, 6, 2, 48) + launch_cost(p, 8, 3, 35); }},
     MemoryLevel<Problem>{"fused", "one kernel", &fused, [](const Problem& p) { return launch_cost(p, 6, 3, 55); }},
-    // Blocks stay for several rows; a wait for each. Of eight outputs a thread.
+    // Blocks loop over several rows, with one wait each. Eight outputs per thread.
     MemoryLevel<Problem>{"swiglu", "16 bytes at a time", &shipped,
                          [](const Problem& p) {
                            const auto rows = static_cast<double>(p.rows), width = static_cast<double>(p.width);

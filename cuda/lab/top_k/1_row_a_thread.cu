@@ -1,8 +1,8 @@
-// Level 1: a thread a row, k times over it. In each round it keeps the largest of what comes after the last one chosen:
-// value and column are one integer (cuda/kernels/ranked.h), so that equals are in order, too.
+// Level 1: one thread per row, in k rounds over it. Each round finds the largest value after the last one chosen. Value
+// and column are one integer (cuda/kernels/ranked.h), so that equal values are ordered too.
 //
-// This is what the router's own top_k does on the CPU. Here it means that the lanes of a warp read from 32 rows, 32
-// wavefronts a load, and that 16,384 rows are 64 blocks, for 132 multiprocessors.
+// The CPU's top_k does the same. Here it means that the lanes of a warp read from 32 rows, 32 wavefronts per load, and
+// that 16,384 rows are only 64 blocks, for 132 multiprocessors.
 // Read next: cuda/lab/top_k/2_warp_a_row.cu.
 #include "cuda/kernels/ranked.h"
 #include "cuda/lab/top_k/ladder.h"

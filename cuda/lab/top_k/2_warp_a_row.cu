@@ -1,4 +1,4 @@
-// Level 2: a warp a row. Each lane finds the first of its columns; then the lanes agree in five exchanges.
+// Level 2: one warp per row. Each lane finds the largest of its values; then the lanes reduce in five shuffles.
 //
 // A load is one line, and there are enough warps for every multiprocessor. But a lane has two values of a row of 64,
 // and the rows are read k times: from L1 after the first time, and a load from there is still a wait.
@@ -15,7 +15,7 @@ constexpr int kRows = kThreads / 32;
 __global__ void __launch_bounds__(kThreads) warp_a_row_kernel(const __grid_constant__ Problem p) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const std::int64_t row = std::int64_t{blockIdx.x} * kRows + static_cast<int>(threadIdx.x) / 32;
-  if (row >= p.rows) return;  // a whole warp, or nobody
+  if (row >= p.rows) return;  // uniform over the warp
   std::int64_t last = kAll;
   for (int place = 0; place < p.k; ++place) {
     std::int64_t best = kNone;

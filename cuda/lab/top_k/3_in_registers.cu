@@ -1,10 +1,10 @@
 // Level 3: the row stays in registers, as integers, between the rounds.
 //
-// One load a value and one conversion, however large k is. A lane has room for two values, which is a row of 64. More
-// would be asked in each round, whether they are there or not, as an array is in registers only if all loops over it
-// are unrolled: with room for 256 columns, a row of 64 costs more than on level 2.
+// Each value is loaded and converted once, for any k. A lane has room for two values, enough for a row of 64. An array
+// is in registers only if all loops over it are unrolled, so each round visits all its places, also empty ones: with
+// room for 256 columns, a row of 64 costs more than on level 2.
 //
-// The five exchanges of a round, each of which waits for the one before, are now most of what a warp does for its row.
+// Most of a warp's work for its row is now the five shuffles of a round, each of which waits for the previous one.
 // Read next: cuda/kernels/top_k.cu, the kernel in use, and cuda/lab/top_k/4_shipped.cpp on what it adds.
 #include "core/error.h"
 #include "cuda/kernels/ranked.h"
@@ -19,7 +19,7 @@ constexpr int kValues = kMostInRegisters / 32, kRows = kThreads / 32;
 __global__ void __launch_bounds__(kThreads) in_registers_kernel(const __grid_constant__ Problem p) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const std::int64_t row = std::int64_t{blockIdx.x} * kRows + static_cast<int>(threadIdx.x) / 32;
-  if (row >= p.rows) return;  // a whole warp, or nobody
+  if (row >= p.rows) return;  // uniform over the warp
   std::int64_t ranks[kValues];
   TRIREME_UNROLL
   for (int i = 0; i < kValues; ++i) {

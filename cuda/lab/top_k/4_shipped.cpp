@@ -1,7 +1,7 @@
-// Level 4: the kernel in use, cuda/kernels/top_k.cu. Over level 3 a row of 64 takes eight lanes, so that a warp does
-// four rows: a round has three exchanges in place of five, and they serve four rows. A lane has eight values, in two
+// Level 4: the kernel in use, cuda/kernels/top_k.cu. Compared with level 3 a row of 64 takes eight lanes, so a warp
+// does four rows: a round has three shuffles instead of five, and they serve four rows. A lane has eight values, in two
 // loads of 16 bytes. It takes rows of up to 256 in this way, with more lanes, and longer ones as level 2 does; any
-// alignment, bf16 and f16 too. Here, too, is what each level costs.
+// alignment; also bf16 and f16. This file also has the cost of each level.
 // Read next: docs/ladder.md.
 #include "cuda/kernels/top_k.h"
 
@@ -18,7 +18,7 @@ namespace {
 
 // Instructions are those of a warp, as in the code for sm_90a, for the two largest of 64.
 
-/// `rows_a_warp`; what a round reads again it has from L1, which takes no bytes and is no wait for memory.
+/// `rows_a_warp`; rounds re-read from L1, which costs neither bytes nor waits for memory.
 MemoryCost launch_cost(const Problem& p, double rows_a_warp, double waits, double wavefronts, double instructions) {
   const auto rows = static_cast<double>(p.rows);
   return cost_of(

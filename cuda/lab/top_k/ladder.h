@@ -1,7 +1,7 @@
 // The ladder of the k largest of a row: their columns, the largest first, and of equals the lower column first
-// (contract: cuda/kernels/top_k.h). It is how a router of a mixture of experts chooses. Each value is read once: for
-// 16,384 tokens and 64 experts, in f32, that is 4 MB, less than a microsecond at 4.8 TB/s. What is left to win is what
-// is computed, of which the levels have a different idea each, and the launch, of which they have not.
+// (contract: cuda/kernels/top_k.h). A router of a mixture of experts uses it. Each value is read once: for 16,384
+// tokens and 64 experts, in f32, that is 4 MB, less than a microsecond at 4.8 TB/s. So the time goes to the
+// computation, in which the levels differ, and to the launch, which they have in common.
 // Read next: cuda/lab/top_k/1_row_a_thread.cu, and upwards; docs/ladder.md tells the story.
 #pragma once
 

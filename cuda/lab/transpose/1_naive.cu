@@ -1,9 +1,9 @@
 // Level 1: an element a thread, along the rows of x.
 //
-// A warp reads 32 neighbours, 64 bytes, and writes them 32 KB apart: two bytes into each of 32 sectors. Memory takes
-// whole sectors, so unless L2 collects a sector's sixteen values, which come from sixteen different rows of x, before
-// it has to give it up, 32 bytes are written for each 2. Exchanging the indices would make the writes good and the
-// reads bad.
+// A warp reads 32 neighbours, 64 bytes, and writes them 32 KB apart: two bytes into each of 32 sectors. Memory is
+// written in whole sectors. A sector's sixteen values come from sixteen rows of x; unless L2 collects them all before
+// it evicts the sector, 32 bytes are written for each 2. Swapping the indices would make the writes good and the reads
+// bad.
 // Read next: cuda/lab/transpose/2_tiles.cu.
 #include "cuda/lab/transpose/ladder.h"
 

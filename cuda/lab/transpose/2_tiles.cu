@@ -1,10 +1,10 @@
 // Level 2: tiles of 32 x 32 go through shared memory.
 //
 // A warp reads a row of the tile from x, and writes a row of the tile's transpose to y: 64 bytes, two whole sectors, on
-// both sides. The turn happens in shared memory, which has no sectors. It has banks, though: 32 of four bytes each, and
-// a warp that reads down a column of this tile touches addresses 64 bytes apart, which all lie in two of them. Sixteen
-// wavefronts for that load. And each of a thread's four loads hides behind a question, is this inside the matrix, so
-// that nvcc does not overlap them: four waits.
+// both sides. The transposition happens in shared memory, which has no sectors. But it has 32 banks of four bytes each,
+// and a warp that reads down a column of this tile touches addresses 64 bytes apart, which all lie in two banks:
+// sixteen wavefronts for that load. And a bounds check precedes each of a thread's four loads, so nvcc does not overlap
+// them: four waits.
 // Read next: cuda/kernels/copy.cu, the kernel in use, and cuda/lab/transpose/3_shipped.cpp on what it adds.
 #include "cuda/lab/transpose/ladder.h"
 

@@ -1,7 +1,7 @@
-// Level 3: the kernel in use, copy of cuda/kernels/copy.cu, which takes any strides and dtypes and sees that these are
-// a transpose. Over level 2 a row of its tile is one element longer than the tile, 66 bytes: going down a column, each
-// lane of a warp now meets a bank of its own. The extra column is never written. The four waits are still there.
-// Here, too, is what each level costs.
+// Level 3: the kernel in use, copy of cuda/kernels/copy.cu, which takes any strides and dtypes and recognises a
+// transpose. Compared with level 2 a row of its tile is one element longer, 66 bytes: down a column, each lane of a
+// warp now has its own bank. The extra column is never written. The four waits remain.
+// This file also has the cost of each level.
 // Read next: docs/ladder.md.
 #include <array>
 #include <cmath>
@@ -20,7 +20,7 @@ namespace {
 
 double values(const Problem& p) { return static_cast<double>(p.rows) * p.columns; }
 
-/// Blocks of 1024 values, in four turns of 256 threads; wavefronts of a turn's eight warps.
+/// Blocks of 1024 values, in four iterations of 256 threads; wavefronts of an iteration's eight warps.
 MemoryCost tiled(const Problem& p, double wavefronts) {
   return cost_of({std::ceil(p.rows / 32.0) * std::ceil(p.columns / 32.0), 8, 4 * values(p), 4, 1, 4 * 8 * wavefronts});
 }

@@ -1,5 +1,5 @@
-// The ladder of a transpose: y[c, r] = x[r, c]. No arithmetic at all, only the order of bytes. For the activations of
-// an MLP of GPT-2 124M, 16,384 x 3072 in bf16, 101 MB are read and as many written: 42 us at 4.8 TB/s.
+// The ladder of a transpose: y[c, r] = x[r, c]. There is no arithmetic; only the order of bytes changes. For the
+// activations of an MLP of GPT-2 124M, 16,384 x 3072 in bf16, 101 MB are read and as many written: 42 us at 4.8 TB/s.
 // Read next: cuda/lab/transpose/1_naive.cu, and upwards; docs/ladder.md tells the story.
 #pragma once
 
