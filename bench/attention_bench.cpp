@@ -1,13 +1,13 @@
-// Speed of attention, forward and backward, in GFLOP/s and as a share of what this machine's multipliers can do.
+// Speed of attention, forward and backward, in GFLOP/s and as a share of this machine's peak.
 //
 //   build/bin/attention_bench                        # every shape, f32 and bf16, 1 thread and all of them
 //   build/bin/attention_bench --threads 2 --dtype bf16 --only gpt2 --repeats 9
 //
 // Causal, batch 4 of GPT-2 124M's heads at three lengths, and the small character model. Queries, keys and values are
-// views of one tensor, as the layer has them. FLOPs are those of the pairs that are seen: 4 Dh a pair forward (q k^T
-// and p v), 10 Dh backward (q k^T again, dout v^T, three gradients); exponentials are not counted. A share of the peak
-// of products (bench/peaks.h), so exponentials, which run on other units, keep it well below 100%. Medians over
-// repeats, in which all shapes take turns.
+// views of one tensor, as the layer has them. FLOPs are those of visible pairs: 4 Dh a pair forward (q k^T and p v), 10
+// Dh backward (q k^T again, dout v^T, three gradients); exponentials are not counted. The share is of the peak of
+// matrix products (bench/peaks.h). Exponentials run on other units, so it stays well below 100%. Figures are medians
+// over repeats, in which all shapes take turns.
 #include <fmt/core.h>
 
 #include <cmath>
@@ -38,7 +38,7 @@ struct Problem {
 const std::vector<Problem> problems = {
     {"char", 12, 64, 4, 32}, {"gpt2", 4, 64, 12, 64}, {"gpt2", 4, 256, 12, 64}, {"gpt2", 4, 1024, 12, 64}};
 
-/// Forward and backward of one problem, with tensors of their own.
+/// Forward and backward of one problem, with their own tensors.
 std::vector<Candidate> candidates(const Problem& p, DType dtype) {
   const Shape shape = {p.batch, p.length, p.heads, p.width};
   const auto third = [&](const Tensor& all, int index) {  // of [B, T, 3, H, Dh]
@@ -66,7 +66,7 @@ class Bench {
   Bench(std::vector<int> teams, std::string only, int repeats)
       : teams_(std::move(teams)), only_(std::move(only)), repeats_(repeats) {}
 
-  /// Prints as it goes; the table in Markdown is the result.
+  /// Prints while it runs; returns the table in Markdown.
   std::string run(const std::string& dtype_name) {
     const DType dtype = dtype_name == "bf16" ? DType::bf16 : DType::f32;
     std::vector<std::string> columns = {"model [B, T, H, Dh]"};

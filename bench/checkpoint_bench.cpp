@@ -1,13 +1,13 @@
-// What saving costs a run, and how fast checkpoints are written and read.
+// Measures the cost of saving for a run, and the speed of writing and reading checkpoints.
 //
 //   build/bin/checkpoint_bench              GPT of 25M parameters, f32, AdamW, dp=2; a save every 20 steps; a minute
 //   build/bin/checkpoint_bench 50 /scratch  a save every 50 steps, in that folder
 //
 // A checkpoint has 12 bytes per parameter (weight, m, v in f32), of which each of two ranks writes half. "step" is the
-// mean over an interval, with a save begun at its first step boundary or without, alternating; "stood still" is what of
-// the interval training spent in calls of the saver. Writing (snapshot, write, sync, read back, commit) is compared
-// with one file of the same size that is written and synced; reading verifies every chunk, and both ranks read all they
-// hold: every byte twice. Read next: parallel/checkpoint/saver.h.
+// mean over an interval; intervals alternate between a save begun at the first step boundary and none. "stood still" is
+// the time that training spent in calls of the saver. Writing (snapshot, write, sync, read back, commit) is compared
+// with one file of the same size that is written and synced; reading verifies every chunk, and both ranks read all that
+// they hold, so every byte is read twice. Read next: parallel/checkpoint/saver.h.
 #include <unistd.h>
 
 #include <algorithm>
@@ -62,7 +62,8 @@ struct Measurement {
                                     mesh);
   }
 
-  /// Mean seconds of a step over an interval of training. The save ends within it, or is waited for as part of it.
+  /// Mean seconds of a step over an interval of training. If the save has not ended by then, waiting for it is
+  /// included.
   double interval(int steps, bool save) {
     mesh.world().barrier();
     const Clock::time_point start = Clock::now();
@@ -76,7 +77,7 @@ struct Measurement {
   }
 
   void run(int steps) {
-    interval(3, true);  // memory is taken, and pages are made
+    interval(3, true);  // allocates memory, so that page faults are over
     std::vector<double> without, with;
     for (int i = 0; i < 3; ++i) {
       without.push_back(interval(steps, false));
@@ -97,7 +98,7 @@ struct Measurement {
         megabytes, megabytes / written, megabytes / plain, 100 * plain / written, megabytes / read_back));
   }
 
-  /// Seconds of a save that is waited for: the best of three.
+  /// Seconds of a blocking save: the best of three.
   double write() {
     double best = 1e9;
     for (int i = 0; i < 3; ++i) {

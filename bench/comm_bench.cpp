@@ -1,13 +1,13 @@
-// How fast the collectives are, on rank threads or, under mpirun, on processes:
+// Measures the speed of the collectives, with ranks as threads or, under mpirun, as processes:
 //   comm_bench --ranks 2
 //   comm_bench --mesh dp=2,tp=2
 //   mpirun -n 4 comm_bench --mesh dp=2,tp=2
 //
 // With --mesh, the groups of each axis are measured in turn, all groups of an axis at once, as a training step uses
-// them. algorithm bandwidth = bytes of the larger tensor of a rank / time. bus bandwidth = that times the share of it
-// that has to move, 2 (n-1)/n for an all-reduce and (n-1)/n for the others: comparable between operations and numbers
-// of ranks. Times are the fastest and the median of the repetitions, of the slowest rank. The second line is the limit
-// of this machine: how fast every rank goes through memory while all do.
+// them. algorithm bandwidth = bytes of the larger tensor of a rank / time. bus bandwidth = algorithm bandwidth times
+// the share that must move, 2 (n-1)/n for an all-reduce and (n-1)/n for the others: it is comparable between operations
+// and numbers of ranks. Times are the fastest and the median of the repetitions, of the slowest rank. The second line
+// is the limit of this machine: each rank's memory speed while all ranks use memory.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -74,7 +74,7 @@ std::map<std::string, DType> dtypes() {
   return all;
 }
 
-/// The repetitions' times, each that of the slowest rank of all groups, sorted. `prepare` runs before each, untimed.
+/// The sorted times of the repetitions, each of the slowest rank of all groups. `prepare` runs before each, untimed.
 std::vector<double> times_of(ProcessGroup& world, const std::function<void()>& prepare,
                              const std::function<void()>& run, double seconds) {
   using Clock = std::chrono::steady_clock;
@@ -97,8 +97,8 @@ std::vector<double> times_of(ProcessGroup& world, const std::function<void()>& p
   return sorted;
 }
 
-/// What the machine's memory gives. An all-reduce through shared memory reads and writes each rank's tensor once, in
-/// place: its algorithm bandwidth cannot be higher than the second figure. A copy also fetches what it overwrites.
+/// Prints the speed of the machine's memory. An all-reduce through shared memory reads and writes each rank's tensor
+/// once, in place, so its algorithm bandwidth is at most the second figure. A copy also reads what it overwrites.
 void print_memory_rates(ProcessGroup& world, const Options& options) {
   const Tensor x = Tensor::zeros({options.largest}, DType::u8), y = Tensor::zeros({options.largest}, DType::u8);
   const auto bytes = static_cast<std::size_t>(x.bytes());
@@ -125,7 +125,7 @@ void bench_line(ProcessGroup& world, ProcessGroup& group, const Options& options
   const Tensor share = Tensor::zeros({count}, dtype), whole = Tensor::zeros({n, count}, dtype),
                other = Tensor::zeros({n, count}, dtype);
   const Launch launch = options.background ? Launch::background : Launch::lazy;
-  // Written before each repetition, as gradients are: what a rank sends is in its own core's cache.
+  // Written before each repetition, like gradients, so that a rank's data is in its own core's cache.
   const auto fill = [&] {
     for (const Tensor& x : {share, whole}) std::memset(x.raw(), 0, static_cast<std::size_t>(x.bytes()));
   };
@@ -159,7 +159,7 @@ void measure(const std::shared_ptr<ProcessGroup>& world, const Options& options,
   print_memory_rates(*world, options);
   if (options.mesh.empty()) return bench_group(*world, *world, options);
   const DeviceMesh mesh(world, parse_mesh(options.mesh, world->size()));
-  std::vector<std::vector<int>> measured;  // an axis may be another view of one that was
+  std::vector<std::vector<int>> measured;  // an axis may have the same groups as an earlier one
   for (const Axis axis : all_axes) {
     ProcessGroup& group = mesh.group(axis);
     const std::vector<int> ranks = group.members();
@@ -203,7 +203,7 @@ int main(int count, char** arguments) {
   app.add_option("--threads", options.threads, "Threads per rank")
       ->check(CLI::Range(1, bench::most_threads))
       ->capture_default_str();
-  constexpr std::int64_t most_bytes = std::int64_t{1} << 40;  // times the largest factor it is still a number
+  constexpr std::int64_t most_bytes = std::int64_t{1} << 40;  // its product with the largest factor fits
   const CLI::Range sizes(std::int64_t{1}, most_bytes);
   app.add_option("--smallest", options.smallest, "Smallest tensor, bytes")->check(sizes)->capture_default_str();
   app.add_option("--largest", options.largest, "Largest tensor, bytes")->check(sizes)->capture_default_str();

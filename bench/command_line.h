@@ -1,4 +1,4 @@
-// What the benchmarks with flags of CLI11 share: they refuse and fail as every program does, before measuring anything.
+// What the benchmarks with CLI11 flags share: they report errors like all programs, and before they measure anything.
 // Read next: train/program.h, the frame of all programs.
 #pragma once
 
@@ -22,7 +22,7 @@ namespace trireme::bench {
 
 constexpr int most_threads = 4096, most_ranks = 1024;  // of one process, as those of train_gpt
 
-/// Reads the command line and runs `body` in run_program(). An argument that cannot be is ExitCode::usage, not CLI11's.
+/// Parses the command line and runs `body` in run_program(). Invalid arguments give ExitCode::usage, not CLI11's code.
 inline int run_benchmark(CLI::App& app, int argc, const char* const* argv, const std::function<void()>& body) {
   return run_program([&] {
     try {
@@ -33,14 +33,14 @@ inline int run_benchmark(CLI::App& app, int argc, const char* const* argv, const
       fail(ExitCode::usage, std::filesystem::path(argv[0]).filename().string(), "{}; --help lists what is expected",
            shown_lines(error.what()));
     }
-    static_cast<void>(cpu::bf16_unit());  // refuses a TRIREME_ISA that this processor has not, whatever is measured
+    static_cast<void>(cpu::bf16_unit());  // checks that the processor has TRIREME_ISA, whatever is measured
     body();
     return 0;
   });
 }
 
-/// Runs `body` as one of the launcher's processes, which must have been given the same options. When it fails here, the
-/// others must not wait for it.
+/// Runs `body` as one of the launcher's processes, which must all have the same options. If it fails here, ends the
+/// others, so that they do not wait.
 inline void run_as_process(const CLI::App& app, const std::function<void(const std::shared_ptr<ProcessGroup>&)>& body) {
   try {
     const std::shared_ptr<ProcessGroup> world = mpi_world(std::chrono::seconds(60));
@@ -56,7 +56,7 @@ inline void run_as_process(const CLI::App& app, const std::function<void(const s
 class MarkdownFile {
  public:
   void declare(CLI::App& app) { option_ = app.add_option("--markdown", path_, "write tables into this file, too"); }
-  /// Throws when it could not be written: measuring takes minutes, and its end would be too late to find out.
+  /// Throws if the file cannot be written: after minutes of measuring it would be too late to find out.
   void require_writable() const {
     if (option_->count() == 0) return;
     const std::filesystem::path folder = std::filesystem::path(path_).parent_path();
@@ -64,7 +64,7 @@ class MarkdownFile {
       fail(ExitCode::usage, "--markdown", "{}: there is no folder {}; make it, or change --markdown", in_quotes(path_),
            in_quotes(folder.string()));
     if (path_.empty() || std::filesystem::is_directory(path_))
-      fail(ExitCode::usage, "--markdown", "{} is no name of a file; expected one; change --markdown", in_quotes(path_));
+      fail(ExitCode::usage, "--markdown", "{} is not a file name; expected one; change --markdown", in_quotes(path_));
     const AtomicFile attempt(path_);  // leaves nothing
   }
   void write(const std::string& tables) const {

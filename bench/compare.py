@@ -6,10 +6,10 @@
     bench/compare.py ... --write --readme                         and a few of its rows into README.md
     bench/compare.py --only bf16-T256 --rounds 9 ... --write         one contest again; the others in the file stay
 
-A contest starts its programs once. They warm up, and then step in turns, some seconds each, round after round: A B C A
-B C. Of each turn the median step counts; a ratio is taken within a round, and the table has the median over rounds.
-PyTorch runs eager and compiled, and the faster counts. Read next: bench/README.md (what each figure means),
-bench/goals.py (the table), bench/peers/ (the others).
+A contest starts its programs once. They warm up, and then run steps in turns of some seconds, round after round: A B C
+A B C. The median step of each turn counts. Ratios are taken within a round, and the table has their median over rounds.
+PyTorch runs eager and compiled, and the faster one counts. Read next: bench/README.md (what each figure means),
+bench/goals.py (the table), bench/peers/ (the peers).
 """
 
 import argparse
@@ -35,13 +35,13 @@ import turns  # noqa: E402
 
 PRELOADS = ["/usr/lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4", "/usr/lib/aarch64-linux-gnu/libtcmalloc_minimal.so.4"]
 CHAR = {"layers": 4, "heads": 4, "width": 128, "context": 64, "micro-batch": 12, "vocab": 65}
-ROUNDS, MORE_ROUNDS = 5, {"char": 9}  # its steps are short, and so disturbed one way or the other
+ROUNDS, MORE_ROUNDS = 5, {"char": 9}  # its steps are short, so noise is larger
 
 
 # --- who takes part --------------------------------------------------------------------------------------------------
 
 
-# The peers' threads keep to cores of their own, as Trireme's do.
+# Binds the peers' threads to cores, as Trireme's are.
 BOUND = {"OMP_PROC_BIND": "true", "OMP_PLACES": "cores"}
 
 
@@ -61,7 +61,7 @@ class Sides:
         return command + flags(values), {}
 
     def pytorch(self, script, values):
-        """Eager and compiled, and with --max-autotune compiled in that mode, too; nothing without --python."""
+        """Eager and compiled; with --max-autotune also compiled in that mode; empty without --python."""
         if not self.o.python:
             return {}
         command = [self.o.python, os.path.join(HERE, "peers", script), "--turns", "--threads", self.o.threads]
@@ -118,7 +118,7 @@ class Sides:
 
 
 def run_contest(name, sides, options):
-    """Everything measured, by side: command, environment, what it said, and of each round the median step."""
+    """All results, by side: command, environment, its output, and the median step of each round."""
     runners, result = {}, {}
     try:
         for who, (command, environment) in sides.items():
@@ -132,7 +132,7 @@ def run_contest(name, sides, options):
         count = rounds_of(name, options)
         for number in range(count):
             for who, runner in runners.items():
-                time.sleep(0.3)  # threads of the one before may still spin
+                time.sleep(0.3)  # threads of the previous side may still spin
                 rounds[who].append(runner.turn(steps[who]))
             medians = "  ".join(f"{who} {1e3 * median_step(r[-1]):.1f} ms" for who, r in rounds.items())
             print(f"{name}: round {number + 1}/{count}: {medians}", flush=True)
@@ -158,7 +158,7 @@ def median_step(turn):
 
 
 def shown(word):
-    """A path as it is told to others: within the repository, or only its last part."""
+    """A path for publication: relative to the repository, or only its last part."""
     inside = os.path.relpath(word, ROOT)
     return word if not os.path.isabs(word) else inside if not inside.startswith("..") else os.path.basename(word)
 
@@ -182,7 +182,7 @@ def measure_speed(options):
 
 
 def fastest(speed, other):
-    """The better of each figure: a limit is what was possible when nothing else was in the way."""
+    """The better of each figure: a limit is what is possible without disturbance."""
     return {k: max(v, other[k]) if isinstance(v, float) else v for k, v in speed.items()}
 
 
@@ -202,7 +202,7 @@ def measure_machine(options):
 
 
 def kernel_page(options, folder, machine):
-    """What the benchmarks of kernels say, by number of threads."""
+    """The tables of the kernel benchmarks, by number of threads."""
     page = f"# CPU kernels, {machine['cpu']}\n\n{goals.machine_lines(machine)}\n\n" \
            f"Commit {commit(ROOT)}, {datetime.date.today().isoformat()}; " \
            "each share is of a peak measured just before (bench/README.md).\n\n"
@@ -242,7 +242,7 @@ def programs_of(contest):
 
 
 def refusal(o, names):
-    """Why these contests cannot be run, seen before any of them starts; none when they can."""
+    """Why these contests cannot run, found before any of them starts; None if they can."""
     if o.readme and not o.write:
         return "--readme without --write has nothing to copy; expected both"
     if o.name and not re.fullmatch(r"[\w.-]+", o.name):
@@ -301,13 +301,13 @@ def stored(path):
 
 
 class Results:
-    """Of all contests so far, each with the machine as it was then; written after each, so that none is lost."""
+    """All contests so far, each with its machine's state; written after each contest, so that none is lost."""
 
     def __init__(self, options, machine):
         words = re.findall("[a-z0-9]+", f"{machine['cpu']} {machine['cores']} cores".lower())
         name = options.name or "_".join(words)
         self.path = os.path.join(HERE, "results", f"cpu_{name}") if options.write else None
-        self.machine = machine  # of the contests of this command, all of which hold this one object
+        self.machine = machine  # shared by all contests of this command
         self.all = {"contests": {}, "rows": []}
         if self.path and options.only and os.path.exists(self.path + ".json"):
             self.all["contests"] = stored(self.path + ".json")

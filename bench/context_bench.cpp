@@ -1,11 +1,11 @@
-// How much of ring attention's communication is hidden behind its computation, and how it compares with Ulysses:
+// Measures how much of ring attention's communication is hidden behind computation, and compares it with Ulysses:
 //   context_bench --ranks 2 --length 2048
 //   mpirun -n 2 context_bench --length 2048
 //
 // Ranks are threads, or under mpirun processes, of one core each. "waiting" is the time a rank spends in wait() of its
-// receives, measured there; "sending" the time in send_final(), which copies nothing (MPI may). Both are medians over
-// the repetitions, of the slowest rank. "one rank" is a cp-th of the time plain attention takes for the whole sequence
-// on one core while the others idle: what the ring would take with free communication and perfect balance.
+// receives; "sending" is the time in send_final(), which copies nothing (MPI may copy). Both are medians over the
+// repetitions, of the slowest rank. "one rank" is 1/cp of the time of plain attention for the whole sequence on one
+// core while the others are idle: the ring's time with free communication and perfect balance.
 // Read next: nn/ring_attention.h.
 #include <fmt/core.h>
 
@@ -34,7 +34,7 @@ struct Options {
 using Clock = std::chrono::steady_clock;
 double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-/// A ring whose sends and receives are timed; all a ring needs, and nothing else.
+/// A group that times its sends and receives; it supports only what a ring needs.
 class TimedRing final : public ProcessGroup {
  public:
   explicit TimedRing(ProcessGroup& inner) : ProcessGroup(inner.name(), inner.rank(), inner.members()), inner_(inner) {}
@@ -183,7 +183,7 @@ void validate(const Options& o) {
   if (o.heads % o.kv_heads != 0)
     fail(ExitCode::usage, "context_bench", "--kv-heads {} does not divide --heads {}; change either", o.kv_heads,
          o.heads);
-  constexpr double most = 1e12;  // below it, bytes are counted right, and memory says what is too much
+  constexpr double most = 1e12;  // below it byte counts do not overflow, and the allocator reports what is too much
   const double count = static_cast<double>(o.batch) * static_cast<double>(o.length) * static_cast<double>(o.heads) *
                        static_cast<double>(o.width);
   if (count > most)

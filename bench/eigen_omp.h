@@ -5,7 +5,7 @@
 
 namespace trireme::bench {
 
-/// OpenMP's threads keep to the cores that those of the calling thread's team would.
+/// Binds OpenMP's threads to the cores that the calling thread's team would use.
 void keep_omp_to_own_cores();
 
 /// c = a @ b, or c += a @ b when `add`; f32 matrices with one stride of 1.

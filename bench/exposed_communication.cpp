@@ -1,12 +1,13 @@
-// What of a step's communication computation does not hide, for GPT of 25M parameters under data parallelism.
+// Measures the exposed communication of a step: the part that computation does not hide. GPT of 25M parameters, data
+// parallel.
 //
 //   build/bin/exposed_communication            dp=2, a core for each rank, --zero 0 to 3; a minute or two
 //   build/bin/exposed_communication 4          dp=4
 //   build/bin/exposed_communication 4 2        dp=4, shards over 2 ranks and copies across (--dp-shard 2), --zero 1 to 3
 //
-// Times are measured at the operations (parallel/comm/times.h): "communication" is under way on any thread, "exposed"
-// is what the rank's own thread waits. Waiting for a rank that is slower is waiting too: on a busy machine the figure
-// is an upper bound. Medians over steps, of the rank that waits longest.
+// Times are measured at the operations (parallel/comm/times.h): "communication" is the time with operations under way
+// on any thread, "exposed" the time that the rank's own thread waits. This includes waiting for a slower rank, so on a
+// busy machine the figure is an upper bound. Figures are medians over steps, of the rank that waits longest.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -62,7 +63,7 @@ Step run_step(Trainer& trainer, const TrainOptions& o, int rank) {
   return {whole.count(), 1e3 * spent.seconds, 1e3 * spent.exposed_seconds};
 }
 
-/// The median step by exposed share, of the rank that waits longest.
+/// The step with the median exposed share, of the rank that waits longest.
 Step measure(const TrainOptions& o) {
   Step worst;
   std::mutex mutex;

@@ -1,16 +1,16 @@
-// Speed of matrix products, in GFLOP/s and as a share of what this machine's multiply-adders can do.
+// Speed of matrix products, in GFLOP/s and as a share of this machine's peak.
 //
 //   build/bin/gemm_bench                        # every shape, 1 thread and all of them
 //   build/bin/gemm_bench --threads 2 --only gpt2 --repeats 9
 //
-// Shapes are those of training: forward x W^T ("nt"), gradient of the input dy W ("nn"), gradient of the weight dy^T x
-// added to what is there ("tn", beta = 1). Beside Trireme's products, OpenBLAS's and oneDNN's among them where they are
-// installed, stands "eigen-omp": Eigen called as its manual says, with its own threads. "kept" is our own with the
-// weight's panels kept from the product before (core/packed_weights.h), as all micro-batches of a step but the first
-// find them with --keep-packed on; "tn" has no weight, and is the same there. All candidates take turns within a
-// repeat, so that a disturbance hits all of them; the figure is the median over repeats. The peak is measured just
-// before, on as many threads; that of bf16 is of the instruction in use (bench/peaks.h). --markdown FILE writes the
-// same as a table.
+// Shapes are those of training: forward x W^T ("nt"), gradient of the input dy W ("nn"), accumulated gradient of the
+// weight dy^T x ("tn", beta = 1). Compares Trireme's products, including OpenBLAS's and oneDNN's if installed, with
+// "eigen-omp": Eigen as its manual recommends, with its own threads. "kept" is our product with the weight's panels
+// kept from the previous product (core/packed_weights.h), as in all micro-batches of a step after the first with
+// --keep-packed on; "tn" has no weight, so there it is the same. All candidates take turns within a repeat, so that
+// a disturbance hits all of them; the figure is the median over repeats. The peak is measured just before, with as
+// many threads; for bf16 it is that of the instruction in use (bench/peaks.h). --markdown FILE writes the same as a
+// table.
 #include <fmt/core.h>
 
 #include <string>
@@ -56,7 +56,7 @@ std::vector<Problem> problems() {
   return all;
 }
 
-/// Their names, each once: what --only takes.
+/// The distinct names of the models: the values of --only.
 std::vector<std::string> models() {
   std::vector<std::string> names;
   for (const Problem& p : problems())
@@ -71,7 +71,7 @@ std::vector<std::string> installed_products() {
   return names;
 }
 
-/// Prints a line; the figures of each candidate are the result.
+/// Prints a line; returns the figures of each candidate.
 std::vector<std::string> bench(const Problem& p, int team, double peak_gflops, int repeats, DType dtype) {
   const bool at = p.form == Form::tn, bt = p.form == Form::nt;
   Tensor a = random_tensor({at ? p.k : p.m, at ? p.m : p.k}, 1, dtype),
@@ -106,7 +106,7 @@ std::vector<std::string> bench(const Problem& p, int team, double peak_gflops, i
   return cells;
 }
 
-/// Prints as it goes; the table in Markdown is the result.
+/// Prints while it runs; returns the table in Markdown.
 std::string run(const std::vector<int>& teams, const std::string& only, int repeats, const std::string& dtype_name) {
   const DType dtype = dtype_name == "bf16" ? DType::bf16 : dtype_name == "f16" ? DType::f16 : DType::f32;
   std::vector<std::string> names = installed_products();

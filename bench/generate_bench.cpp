@@ -1,11 +1,11 @@
-// Generation, a token at a time, batch 1, from a model with random weights:
+// Times generation, one token at a time, batch 1, from a model with random weights:
 //
 //   build/bin/generate_bench --model gpt2-124m --dtype bf16 --threads 2 --steps 50
 //
-// A step is a token: the time from one call of generate()'s callback to the next, greedy, after a prompt of --prompt
-// tokens, whose keys and values are kept (nn/kv_cache.h). Every weight is read for each token, but of a table that is
-// only looked up a row: bytes of weights over memory bandwidth is the least it can take; "weight_bytes" says how many.
-// Once prompt and steps are more than the context, nothing can be kept: stay below. Read next: bench/turns.h,
+// A step is one token: the time from one call of generate()'s callback to the next, greedy, after a prompt
+// of --prompt tokens, whose keys and values are cached (nn/kv_cache.h). Each token reads all weights, but
+// only one row of a lookup table. So the least time is "weight_bytes" over memory bandwidth. Prompt plus
+// steps must stay within the context: beyond it nothing can be cached. Read next: bench/turns.h,
 // train/generate.h.
 #include "bench/model_flags.h"
 #include "bench/turns.h"
@@ -33,7 +33,8 @@ std::vector<std::int32_t> random_prompt(std::int64_t length, std::int64_t vocab)
   return ids;
 }
 
-/// Generates `count` tokens after a first one, which answers the whole prompt, and says what each of them took.
+/// Generates a first token, which processes the whole prompt, then `count` tokens, and reports the time of each of
+/// these.
 void turn(Gpt& model, const std::vector<std::int32_t>& prompt, std::int64_t count, bool silent) {
   std::optional<bench::Usage> usage;
   generate(model, prompt, {.length = count + 1, .temperature = 0}, [&](std::int32_t) {
@@ -42,7 +43,7 @@ void turn(Gpt& model, const std::vector<std::int32_t>& prompt, std::int64_t coun
   });
 }
 
-/// How many weights a token needs. A tied table of tokens is all read, as the head; a separate one is looked up.
+/// How many weights a token reads. A tied embedding is read whole, as the head; a separate one is only looked up.
 std::int64_t weights_read(const GptConfig& c) {
   std::int64_t rows_left = c.tied ? 0 : c.vocab - 1;
   if (c.positions == PositionEncoding::learned) rows_left += c.context - 1;

@@ -1,7 +1,7 @@
-"""The table of performance goals, from what bench/compare.py has measured: a row a goal, and the page around it.
+"""The table of performance goals, from the results of bench/compare.py: one row per goal, and the page around it.
 
-What each figure means is told in bench/README.md. `results` is what compare.py writes as JSON: of each contest the
-date, the commit, the machine as it was then, and its sides by name.
+bench/README.md explains each figure. `results` is the JSON of compare.py: for each contest the date, the commit, the
+machine's state, and its sides by name.
 """
 
 import json
@@ -9,8 +9,8 @@ import statistics
 
 
 def limit(dtype, ready, machine):
-    """Seconds of a step whose products run at peak, with one pass of AdamW at memory speed: 4 f32 numbers read and 3
-    written for a parameter, and its bf16 copy written."""
+    """Seconds of a step whose products run at peak, plus one pass of AdamW at memory speed, which for each parameter
+    reads 4 f32 numbers and writes 3, and for bf16 also writes the copy."""
     optimizer = ready["parameters"] * (28 if dtype == "f32" else 30)
     return ready["flops"] / machine[f"{dtype}_flops"] + optimizer / machine["update_bytes"]
 
@@ -20,13 +20,13 @@ def seconds(side):
 
 
 def ratio(peer, ours):
-    """How many times as fast ours is, and the lowest and highest of the rounds."""
+    """How many times as fast ours is: the median over rounds, the lowest and the highest."""
     each = [p / o for p, o in zip(peer["round_seconds"], ours["round_seconds"])]
     return {"ratio": statistics.median(each), "ratio_low": min(each), "ratio_high": max(each)}
 
 
 def best(sides, prefix, key=seconds):
-    """The name of the best of the sides that begin with this; none when there is none."""
+    """The name of the best side whose name begins with `prefix`; None if there is none."""
     return min((who for who in sides if who.startswith(prefix)), key=lambda who: key(sides[who]), default=None)
 
 
@@ -35,7 +35,7 @@ def row(what, goal, ours, peer="", met=None, of_limit=None, **more):
 
 
 def against(sides, peer, what, goal, least, show, of_limit=None, also=True):
-    """A row in which Trireme is to be `least` times as fast as a peer."""
+    """A row whose goal is that Trireme is at least `least` times as fast as a peer."""
     ours = sides["Trireme"]
     if peer is None:
         return row(what, goal, show(ours), of_limit=of_limit, met=None if also else False)
@@ -110,7 +110,7 @@ def rank_rows(name, sides):
 
 def generate_rows(name, sides):
     ours, memory = sides["Trireme"], sides["memory"]
-    size = ours["ready"]["weight_bytes"] / memory["ready"]["bytes"]  # one reading of them, in readings of the other
+    size = ours["ready"]["weight_bytes"] / memory["ready"]["bytes"]  # weights in units of one read
     share = size * ratio(memory, ours)["ratio"]
 
     def show(side):
@@ -121,8 +121,8 @@ def generate_rows(name, sides):
 
 
 def fault_rows(contests):
-    """Page faults a step, the worst of what Trireme ran in all contests, on one rank or several. Fewer than ten are the
-    clock's and the pipe's."""
+    """Page faults per step: the worst of all Trireme runs of all contests, on one rank or several. Fewer than ten come
+    from reading the clock and writing to the pipe."""
     faults = {f"{name}{who.removeprefix('Trireme')}": side["minor_faults"] + side["major_faults"]
               for name, c in contests.items() for who, side in c["sides"].items() if who.startswith("Trireme")}
     if not faults:
@@ -151,8 +151,8 @@ def rows(results):
 
 
 def groups(contests):
-    """What was measured by one command: [{machine, commit, dates, names}], the one with most contests first, of equals
-    the newest."""
+    """Contests grouped by the command that measured them: [{machine, commit, dates, names}], most contests first, then
+    newest first."""
     found = {}
     for name, c in contests.items():
         key = json.dumps([c["machine"], c["commit"]], sort_keys=True)
@@ -179,7 +179,7 @@ def machine_lines(m, when="Measured on the spot"):
 
 
 def group_lines(contests):
-    """The machine of most contests; and a line for each group that was measured by another command."""
+    """The machine of the largest group, and a line for each other group."""
     first, *others = groups(contests)
 
     def when(group):
@@ -201,7 +201,7 @@ def met(row_of_table):
 
 
 def table(results):
-    """The machine, and a line for each row."""
+    """The machine, and one line per row."""
     lines = [group_lines(results["contests"]), "",
              "| what | goal | Trireme | peer | ratio (rounds) | of the limit | goal met |",
              "|---|---|---|---|---|---|---|"]

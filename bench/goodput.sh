@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Goodput: how much training is left when a rank is killed again and again, next to a run that is left alone.
+# Goodput: how much a run trains whose ranks are killed at intervals, compared with an undisturbed run.
 #
 #   bench/goodput.sh [SECONDS [INTERVAL [FLAGS...]]]     default: 600 seconds, a kill every 30
 #
-# Both train the same model, of 25M parameters, for the same time, under mpirun and the supervisor; in the second a
-# random rank is killed (SIGKILL) at every interval. Counted are the tokens that are kept: of the last step in
-# metrics.jsonl. FLAGS are added to those of train_gpt. Work since the last checkpoint is what a kill costs: one is begun
+# Both train the same model, of 25M parameters, for the same time, under mpirun and the supervisor. In the second a
+# random rank is killed (SIGKILL) at every interval. The result is the number of tokens at the last step in
+# metrics.jsonl. FLAGS are added to those of train_gpt. A kill costs the work since the last checkpoint; one is begun
 # every 3 seconds.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -24,7 +24,7 @@ clean_up() {
 trap clean_up EXIT
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 
-cp README.md "$work/text.txt" # a run refuses to go on with a text that was edited meanwhile
+cp README.md "$work/text.txt" # a copy: a run refuses to resume if its text was edited
 flags=(--data "$work/text.txt" --layers 8 --heads 8 --width 512 --context 64 --micro-batch 2 --mesh dp=2 --threads 1
   --steps 10000000 --decay-steps 1000 --checkpoint-minutes 0.05 --keep 2 --log-every 1 --eval-batches 1)
 

@@ -1,13 +1,13 @@
-// What it costs to watch a run: of a step, the part that each guard takes (docs/guards.md).
+// Measures the cost of the guards: the share of a step that each takes (docs/guards.md).
 //
-//   build/bin/guards_bench           GPT of 11M parameters, f32 and bf16, dp=2, ZeRO 0 to 3; 1024 tokens on a rank; a minute
-//   build/bin/guards_bench 4096      with so many tokens on a rank
+//   build/bin/guards_bench           GPT of 11M parameters, f32 and bf16, dp=2, ZeRO 0 to 3; 1024 tokens a rank; 1 min
+//   build/bin/guards_bench 4096      with 4096 tokens on a rank
 //
-// "looks" is the look at every gradient before it is summed, "copies" the comparison of weights and state, spread over
-// the ten steps between two of them, "seals" the hashes of shards around every update and "moments" those of
-// --check-state. Each is timed by itself, in processor time, so that other programs do not count, and on memory that is
-// not in the cache: in a step some of it is. Costs are per parameter, steps per parameter and token: with more tokens
-// each part is smaller. Read next: train/guards.h.
+// "looks" is the check of every gradient before it is summed. "copies" is the comparison of weights and state, spread
+// over the ten steps between two of them. "seals" are the hashes of shards around every update, and "moments" those of
+// --check-state. Each is timed alone, in processor time, so that other programs do not count, and on uncached memory,
+// although in a step some of it is cached. Costs grow with parameters, steps with parameters times tokens: with more
+// tokens each share is smaller. Read next: train/guards.h.
 #include <algorithm>
 #include <cstdio>
 #include <ctime>
@@ -36,14 +36,14 @@ TrainOptions options(std::int64_t zero, DType dtype, std::int64_t tokens) {
   return o;
 }
 
-/// Milliseconds that this thread computes, other programs left out.
+/// Milliseconds of processor time of this thread.
 double now() {
   timespec time{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
   return 1e3 * static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_nsec);
 }
 
-/// The best of some calls.
+/// The least time of several calls.
 template <class F>
 double milliseconds(int calls, const F& f) {
   double best = 1e12;
@@ -69,7 +69,7 @@ void measure(const TrainOptions& o, const std::shared_ptr<const DeviceMesh>& mes
     trainer.gradients([&](int) { return batch; }, 1e-4);
     trainer.update(1e-4, trainer.gradient_norm());
   });
-  // A rank's own gradients are as large as its part of the model, whatever becomes of them.
+  // A rank's own gradients are as large as its part of the model, also with ZeRO.
   std::vector<Tensor> gradients;
   for (const nn::ParameterPtr& p : trainer.model().parameters())
     gradients.push_back(Tensor::zeros(p->local.shape(), DType::f32));
@@ -78,7 +78,7 @@ void measure(const TrainOptions& o, const std::shared_ptr<const DeviceMesh>& mes
     for (const Tensor& g : gradients) sum += kernels(Device::cpu).sum_squares(std::span(&g, 1)).value();
   });
   if (o.mesh.zero >= 2) looks *= static_cast<double>(o.batch_sizes().micro_batches);
-  std::vector<Tensor> weights, moments;  // what no other rank has
+  std::vector<Tensor> weights, moments;  // held by no other rank
   for (const optim::StateTensor& state : trainer.optimizer().state())
     if (o.mesh.zero > 0) (state.name == "master" ? weights : moments).push_back(state.value);
   for (const optim::StateTensor& w : trainer.optimizer().weights()) {

@@ -1,9 +1,9 @@
 // kernel_bench: time and effective bandwidth of the memory-bound CPU kernels, at shapes of small and large models.
 //   build/bin/kernel_bench [threads] [part of a kernel's name]
-// GB/s counts the bytes a kernel must move (stated in its file), not those it happens to move; beside it the share of
-// what memory gives (bench/peaks.h), above 100% where the tensors fit into a cache. --markdown FILE writes the same as
-// a table. With one thread the processor's time is measured, which other processes disturb little; with more, the time
-// that passes. Products and attention have benchmarks of their own.
+// GB/s counts the bytes that a kernel must move (stated in its file), not those that it does move. Beside it is the
+// share of memory bandwidth (bench/peaks.h), above 100% if the tensors fit into a cache. --markdown FILE writes the
+// same as a table. One thread is timed in processor time, which other processes disturb little; several threads in wall
+// time. Products and attention have their own benchmarks.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -45,7 +45,7 @@ Tensor random_ids(std::int64_t count, std::int64_t vocab) {
 
 std::string name_filter;
 std::set<std::string> known_names;
-bool only_names = false;  // report() notes a name in known_names, and measures nothing
+bool only_names = false;  // report() only adds the name to known_names
 double memory_gigas = 1;  // GB/s of main memory
 bench::MarkdownTable markdown_table("Kernels bound by memory: GB/s (share of memory bandwidth)",
                                     {"kernel", "shape", "dtype", "us", "GB/s"});
@@ -56,7 +56,7 @@ double seconds() {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-// The best of repetitions over about a fifth of a second: the others waited for another process.
+// The best repetition within about a fifth of a second: slower ones waited for other processes.
 void report(const std::string& name, const Shape& shape, DType dtype, std::int64_t bytes,
             const std::function<void()>& run) {
   if (only_names) known_names.insert(name);
@@ -155,7 +155,7 @@ void optimizers(std::int64_t count, DType low_dtype) {
   });
 }
 
-/// Throws when no kernel's name has the filter in it. Names are those of a round over the smallest tensors.
+/// Throws if no kernel's name contains the filter. Collects the names in a round over the smallest tensors.
 void require_known_name() {
   only_names = true;
   elementwise({1, 32}, DType::f32);

@@ -1,7 +1,6 @@
-"""The tables of kernels, from what their benchmarks say, by number of threads. Rows in which another program had a core
-are measured again.
+"""The tables of the kernel benchmarks, by number of threads. Rows that another program disturbed are measured again.
 
-    tables(run, threads)    # run("gemm_bench", "--dtype", "f32"): the lines of the table it makes
+    tables(run, threads)    # run("gemm_bench", "--dtype", "f32"): the lines of its table
 
 Read next: bench/compare.py, which makes a page of them.
 """
@@ -10,7 +9,7 @@ BY_TEAM = ["gemm_bench", "attention_bench"]  # a column for each number of threa
 PROGRAMS = [*BY_TEAM, "kernel_bench"]
 TRIES = 3
 
-# On two threads, no faster than 1.2 times one. With more threads small shapes may be as slow by themselves.
+# A row is slow if two threads are less than 1.2 times as fast as one. With more threads small shapes may always be so.
 SLOW = 0.6 * 2
 
 
@@ -29,7 +28,7 @@ def tables(run, threads):
 
 
 def settled(table, measure):
-    """The table; models with slow rows measured again, and a remark where that did not help."""
+    """The table, with models with slow rows measured again, and a remark if that did not help."""
     for _ in range(TRIES - 1):
         for model in sorted({model_of(row) for row in slow_rows(table)}):
             again = measure(model)
@@ -45,7 +44,7 @@ def settled(table, measure):
 
 
 def slow_rows(table):
-    """Those in which no implementation gained from its second thread; none where the table has no two threads."""
+    """Rows in which no implementation gained from a second thread; empty if the table has no column for two threads."""
     one, two = ({name.split(",")[0]: at for at, name in enumerate(cells(table[2])) if name.endswith(team)}
                 for team in (", 1 thread", ", 2 threads"))
 

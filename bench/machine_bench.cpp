@@ -1,10 +1,10 @@
-// What this machine can do at most (bench/peaks.h), as one line of JSON, in FLOP/s and bytes/s: the limits that
-// bench/compare.py sets other figures against.
+// Prints this machine's limits (bench/peaks.h), as one line of JSON, in FLOP/s and bytes/s. bench/compare.py compares
+// other figures with them.
 //
 //   build/bin/machine_bench --threads 2
 //
-// With --turns (bench/turns.h) a step is one reading of 512 MiB of memory: a limit that other programs on the machine
-// move is measured among the steps that it limits.
+// With --turns (bench/turns.h) a step reads 512 MiB of memory once. Other programs change this limit, so it is measured
+// between the steps that it limits.
 #include "bench/model_flags.h"
 #include "bench/peaks.h"
 #include "bench/turns.h"

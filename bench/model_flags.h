@@ -1,4 +1,4 @@
-// What benchmarks with flags of train_gpt share. Read next: train/flags.h, train/options.h.
+// What benchmarks with the flags of train_gpt share. Read next: train/flags.h, train/options.h.
 #pragma once
 
 #include <cstdio>
@@ -7,14 +7,14 @@
 
 namespace trireme::bench {
 
-/// Whether the user asked for --help or --print-config, which is then printed, and nothing else is to be done.
+/// True if the user asked for --help or --print-config; prints it, and the program should end.
 inline bool answered(const Flags& flags, Flags::Asked asked) {
   if (asked == Flags::Asked::run) return false;
   std::fputs((asked == Flags::Asked::help ? flags.help_text() : flags.config_text()).c_str(), stdout);
   return true;
 }
 
-/// The model, of which --vocab is to say the size here: tokens are random numbers.
+/// The model's configuration. --vocab must give a size here, because tokens are random numbers.
 inline GptConfig model_on_random_tokens(const ModelOptions& o) {
   if (!o.vocab)
     fail(ExitCode::usage, "vocab",

@@ -25,11 +25,11 @@ double fastest(int team, const Body& body) {
   return best;
 }
 
-volatile float sink;  // so that sums are computed
+volatile float sink;  // so that the compiler does not drop the sums
 
 constexpr std::int64_t count = 64 << 20;  // 256 MiB of floats
 
-/// Seconds in which body(first, last) goes through each thread's part of x.
+/// Seconds in which body(first, last) processes each thread's part of x.
 template <class Body>
 double sweep(int team, float* x, const Body& body) {
   return fastest(team, [&](int member, int members) {

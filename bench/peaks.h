@@ -1,19 +1,19 @@
-// What this machine can do at most, measured on the spot by `team` threads at once: the best of several tries each, as
-// a limit is what was possible when nothing else was in the way. Read next: core/machine_speed.h.
+// This machine's limits, measured now by `team` threads at once. Each is the best of several tries, because a limit is
+// what is possible without disturbance. Read next: core/machine_speed.h.
 #pragma once
 
 #include "core/tensor.h"
 
 namespace trireme::bench {
 
-/// Bytes/s over more than caches hold: of a sum; and, read and written, of x = a x + b, as an optimizer treats its
-/// state.
+/// Bytes/s over more memory than caches hold: of a sum; and of x = a x + b (read and written), like an optimizer's
+/// update.
 struct MemorySpeed {
   double read, update;
 };
 MemorySpeed memory_speed(int team);
 
-/// Memory that is only read, from end to end by all threads: what memory gives at the time of a call.
+/// Memory that all threads only read, from end to end: measures the current read bandwidth at each call.
 class MemorySweep {
  public:
   static constexpr std::int64_t bytes = std::int64_t{512} << 20;

@@ -3,10 +3,11 @@
 //   build/bin/step_bench --model gpt2-124m --context 256 --micro-batch 4 --dtype bf16 --threads 2 --steps 5
 //   build/bin/step_bench --layers 4 --heads 4 --width 128 --context 64 --micro-batch 12 --vocab 65 --mesh dp=2
 //
-// One line of JSON a step: seconds and page faults of the process. Last, the memory it took: "peak_rss" of the process
-// from its start on, and of the tensors of all ranks from the warm-up on ("peak_bytes", and "activation_bytes" of
-// them). Steps are those of train_gpt, by the same Trainer; batches are made before the clock starts, and guards that
-// look at several steps (spikes, replicas) do not run. Read next: bench/turns.h, bench/compare.py, train/trainer.h.
+// Prints one line of JSON per step: seconds and page faults of the process. The last line has the memory: "peak_rss" of
+// the process since its start, and, for the tensors of all ranks since the warm-up, "peak_bytes" and its part
+// "activation_bytes". Steps are those of train_gpt, by the same Trainer; batches are made before the clock starts, and
+// guards that compare several steps (spikes, replicas) do not run. Read next: bench/turns.h, bench/compare.py,
+// train/trainer.h.
 #include <barrier>
 #include <mutex>
 
@@ -26,7 +27,8 @@ using namespace trireme;
 
 namespace {
 
-/// A GPU still computes when a step's functions return, and ranks that are processes have a standard input each.
+/// A GPU still computes when a step's functions return, and ranks that are processes would each have their own standard
+/// input.
 void require_threads_on_the_cpu(const TrainOptions& o) {
   if (o.precision.tensor_device() != Device::cpu)
     fail(ExitCode::usage, "step_bench", "--device {} is not measured here; expected cpu; see bench/cuda/step.py",
@@ -57,7 +59,7 @@ std::vector<Batch> random_batches(const TrainOptions& o, int dp_rank, std::int64
   return batches;
 }
 
-/// What one rank does.
+/// The work of one rank.
 class Steps {
  public:
   Steps(const TrainOptions& o, const std::shared_ptr<const DeviceMesh>& mesh)
@@ -102,7 +104,7 @@ struct Memory {
   }
 };
 
-/// One rank's part: warm up, then turns of as many steps as the first rank is asked for.
+/// One rank's part: warm up, then turns of as many steps as the first rank reads.
 class Rounds {
  public:
   Rounds(const TrainOptions& o, bench::Turns& turns) : options_(o), turns_(turns), together_(o.mesh.shape.ranks()) {}
@@ -111,7 +113,7 @@ class Rounds {
     try {
       steps(rank);
     } catch (...) {
-      together_.arrive_and_drop();  // nobody is to wait for this one here
+      together_.arrive_and_drop();  // other ranks must not wait for this one
       throw;
     }
   }
@@ -147,7 +149,7 @@ class Rounds {
 
   std::int64_t next_turn(const Rank& rank) {
     if (rank.first()) {
-      asked_ = 0;  // which the others find when this throws
+      asked_ = 0;  // the other ranks see this value if the next line throws
       asked_ = turns_.next();
     }
     together_.arrive_and_wait();
@@ -159,7 +161,7 @@ class Rounds {
   const TrainOptions& options_;
   bench::Turns& turns_;
   std::barrier<> together_;
-  std::int64_t asked_ = 0;  // of all ranks, by the first
+  std::int64_t asked_ = 0;  // steps of the turn: written by the first rank, read by all
   Memory memory_;
 };
 

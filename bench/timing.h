@@ -1,5 +1,5 @@
 // What the benchmarks of kernels share: candidates that take turns, medians, random inputs, tables in Markdown.
-// Read next: bench/gemm_bench.cpp; bench/peaks.h, what times are set against.
+// Read next: bench/gemm_bench.cpp; bench/peaks.h (the limits that times are compared with).
 #pragma once
 
 #include <fmt/ranges.h>
@@ -36,8 +36,8 @@ struct Candidate {
   double seconds() const { return median(times); }
 };
 
-/// Times calls of all candidates, which take turns within a repeat, so that a disturbance hits all of them; the first
-/// call of a turn wakes threads and is not timed. `flops`: of a call; the shorter it is, the more are timed together.
+/// Times calls of all candidates. They take turns within a repeat, so that a disturbance hits all of them. The first
+/// call of a turn wakes threads and is not timed. `flops`: of a call; short calls are timed in larger groups.
 inline void take_turns(std::vector<Candidate>& candidates, double flops, int repeats) {
   const int calls = static_cast<int>(std::clamp(2e8 / flops, 1.0, 2000.0));
   for (Candidate& each : candidates) {
@@ -46,7 +46,7 @@ inline void take_turns(std::vector<Candidate>& candidates, double flops, int rep
   }
   for (int repeat = 0; repeat < repeats; ++repeat) {
     for (Candidate& each : candidates) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));  // OpenMP's threads spin for some, on our cores
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));  // OpenMP's threads still spin on our cores
       each.prepare();
       each.run();
       const auto start = Clock::now();

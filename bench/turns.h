@@ -1,12 +1,12 @@
-// How the programs that bench/compare.py compares take turns: each is started once, warms up, and then does as many
-// steps as a line of its standard input asks for, one line of JSON a step. So the driver can let Trireme and its peers
-// step alternately, whatever each of them takes to start or to compile.
+// The protocol by which the programs of bench/compare.py take turns. Each program is started once and warms up. Then it
+// reads a number of steps from each line of standard input, and prints one line of JSON per step. So the driver can
+// alternate Trireme and its peers, however long each takes to start or compile.
 //
-//   -> (starts)        <- {"ready":{"parameters":124439808,...}}      after the warm-up, with what the driver should know
+//   -> (starts)        <- {"ready":{"parameters":124439808,...}}      after the warm-up, with facts for the driver
 //   -> 3               <- {"seconds":0.51,...}  three times
 //   -> (end of file)   <- {"end":{"peak_rss":2107637760,...}}
 //
-// With --steps N instead of --turns it is asked for N steps once. The same in Python: bench/peers/turns.py.
+// With --steps N instead of --turns a program runs N steps once. The same in Python: bench/peers/turns.py.
 #pragma once
 
 #include <fmt/core.h>
@@ -38,14 +38,15 @@ class Turns {
   std::int64_t warm_up() const { return warm_up_; }
   bool interactive() const { return interactive_; }
 
-  /// How many steps are asked for next; 0: no more. Throws ExitCode::usage for a line that is no number of steps.
+  /// The number of steps of the next turn; 0: the input has ended. Throws ExitCode::usage for a line that is not a
+  /// number.
   std::int64_t next() {
     if (!interactive_) return std::exchange(steps_, 0);
     char buffer[32];
     if (std::fgets(buffer, sizeof buffer, stdin) == nullptr) return 0;
     ++line_;
     std::string_view text = buffer;
-    const bool whole = text.ends_with('\n') || std::feof(stdin) != 0;  // a longer line is no number of steps
+    const bool whole = text.ends_with('\n') || std::feof(stdin) != 0;  // a longer line is not a number of steps
     if (text.ends_with('\n')) text.remove_suffix(1);
     std::int64_t count = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
@@ -68,7 +69,7 @@ class Turns {
   bool interactive_ = false;
 };
 
-/// What the process has used since it was made: time, and page faults of all its threads.
+/// What the process has used since this object was made: time, and page faults of all threads.
 class Usage {
  public:
   Usage() : start_(std::chrono::steady_clock::now()), faults_(now()) {}

@@ -1,8 +1,8 @@
-// What being watched costs a rank: build/bin/watch_bench [LAYERS WIDTH STEPS]
+// Measures the cost of the watchdog for a rank: build/bin/watch_bench [LAYERS WIDTH STEPS]
 //
-// First the parts, in nanoseconds: a heartbeat, a call site, a phase, an entry in the flight record. Then how many of
-// them a training step of a GPT has on this mesh (dp=2,tp=2, threads), counted on the ranks' own pages, and what share
-// of the step that makes. Times are the least of several tries, so that other programs matter little.
+// First the parts, in nanoseconds: a heartbeat, a call site, a phase, an entry in the flight record. Then their number
+// in a training step of a GPT (dp=2,tp=2, threads), counted on the ranks' own pages, and the share of the step that
+// they take. Times are the least of several tries, so that other programs have little effect.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -108,7 +108,7 @@ Sizes read_sizes(std::span<const char* const> arguments) {
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *target);
     if (error != std::errc() || end != text.data() + text.size() || *target < 1 || *target > 4096)
       fail(ExitCode::usage, "watch_bench",
-           "{} is to be '{}'; expected an integer in [1, 4096]; usage: watch_bench [LAYERS WIDTH STEPS]", name, text);
+           "{} is '{}'; expected an integer in [1, 4096]; usage: watch_bench [LAYERS WIDTH STEPS]", name, text);
   }
   if (sizes.width % heads != 0)
     fail(ExitCode::usage, "watch_bench", "WIDTH {} is not a multiple of the {} heads: {} / {} leaves {}; try {}",
@@ -121,7 +121,7 @@ int bench(const Sizes& sizes) {
   fmt::print("heartbeat {:.1f} ns, call site {:.1f} ns, phase {:.1f} ns, record {:.1f} ns\n", parts.heartbeat,
              parts.site, parts.phase, parts.record);
   const Step step = measure_step(sizes);
-  // Heartbeats of records, sites and phases are among those counted, and would be counted twice: rather too much.
+  // Heartbeats inside records, sites and phases are counted twice here: this overestimates the cost.
   const double cost = step.heartbeats * std::max(parts.heartbeat, parts.site / 2) + step.records * parts.record;
   fmt::print("a step: {:.2f} ms, {:.0f} heartbeats, {:.0f} records: at most {:.1f} us, {:.2f}%\n", step.milliseconds,
              step.heartbeats, step.records, 1e-3 * cost, 1e-4 * cost / step.milliseconds);

@@ -1,11 +1,12 @@
-// What ZeRO saves: bytes per parameter on each rank, by category, as the allocator counts them, for stages 0 to 3.
+// Measures what ZeRO saves: bytes per parameter on each rank, by category, as counted by the allocator, for stages 0 to
+// 3.
 //
 //   build/bin/zero_memory            GPT of 25M parameters, bf16, AdamW, dp=4 (ranks are threads); seconds
 //   build/bin/zero_memory 2          dp=2
 //
-// The formula is parallel/zero/formula.h. "kept" is what is in use when all gradients of a step have been summed and
-// nothing is under way; the rank with most counts. Beside it the largest use of each category at any time of a step,
-// buffers included, in bytes per parameter. Exit code 1 when what is kept is more than 5% over the formula. Read next:
+// The formula is parallel/zero/formula.h. "kept" is the memory in use after all gradients of a step have been summed,
+// with no operation under way, on the rank with the most. Beside it is the peak of each category during a step,
+// including buffers, in bytes per parameter. Exit code 1 if "kept" exceeds the formula by more than 5%. Read next:
 // parallel/zero/zero.h.
 #include <cmath>
 #include <cstdio>
@@ -51,7 +52,7 @@ Batch made_up_batch(const TrainOptions& o, int index) {
   return token_batch(ids, ids, {index});
 }
 
-/// One rank's use in the third step: the first two fill the pool and make what is made late.
+/// One rank's use in the third step: the first two fill the pool and make lazily allocated tensors.
 Use measure(const TrainOptions& o, const std::shared_ptr<const DeviceMesh>& mesh) {
   Trainer trainer(make_gpt(o, mesh), o, 4 << 20);
   const MemoryPool& pool = *MemoryPool::current();
@@ -59,7 +60,7 @@ Use measure(const TrainOptions& o, const std::shared_ptr<const DeviceMesh>& mesh
   for (int step = 0; step < 3; ++step) {
     MemoryPool::current()->reset_peaks();
     trainer.gradients([&](int index) { return made_up_batch(o, index); }, 1e-3);
-    trainer.optimizer().weights();  // ends what is under way
+    trainer.optimizer().weights();  // waits for operations under way
     for (std::size_t i = 0; i < categories.size(); ++i) use.kept[i] = static_cast<double>(pool.use(categories[i]).live);
     trainer.update(1e-4, trainer.gradient_norm());
     for (std::size_t i = 0; i < categories.size(); ++i) use.peak[i] = static_cast<double>(pool.use(categories[i]).peak);
@@ -82,7 +83,7 @@ Use largest_over_ranks(const TrainOptions& o) {
   return largest;
 }
 
-/// Whether all that is kept is as little as the formulas say.
+/// True if "kept" matches the formula in all stages.
 bool measure_all(int ranks) {
   const double count = static_cast<double>(parameter_count(options(1, 0).model.config));
   std::printf("%.1fM parameters, bf16, dp=%d; bytes per parameter on the rank with most\n", count / 1e6, ranks);

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Times Trireme's CUDA kernels against what PyTorch calls (cuBLASLt, cuDNN, FlashAttention, fused AdamW), on one GPU.
+"""Times Trireme's CUDA kernels against PyTorch's (cuBLASLt, cuDNN, FlashAttention, fused AdamW), on one GPU.
 
   bench/cuda/compare.py --library build-gpu/libtrireme_shim.so --out results.json [--only gemm]
   bench/cuda/compare.py --rehearse --library build/lib/libtrireme_shim_emulated.so --out results.json
 
-Every case first compares its result with f64, and is not timed when that fails. Then the two sides run in turns, on
-inputs of +-1 uniform values that rotate over more than three times the L2, and the medians of CUDA events are taken.
---rehearse calls the same interface built for the emulator, at tiny sizes with host memory: it checks this program and the
+Every case first compares its result with f64, and is timed only if that passes. Then the two sides run in turns, on
+uniform inputs in [-1, 1) that rotate over more than three times the size of L2; the results are medians of CUDA events.
+--rehearse calls the same interface built for the emulator, at tiny sizes in host memory: it checks this program and the
 C interface, not speed.
 """
 import argparse
@@ -25,7 +25,7 @@ REPEATS = 20
 
 
 def distance(torch, got, expected):
-    """Norm of the difference over the norm of what is expected; infinite when anything is not finite."""
+    """Norm of the difference over the norm of the expected values; infinite if any value is not finite."""
     got, expected = got.double(), expected.double()
     if not bool(torch.isfinite(got).all()):
         return math.inf
@@ -82,7 +82,7 @@ class Gpu:
         self.results.append(row)
         print(line_of(row), flush=True)
 
-    # A device-to-device copy: what the memory-bound kernels are measured by.
+    # A device-to-device copy: the reference for memory-bound kernels.
     def copy(self):
         a = self.uniform(1 << 29)
         b = self.torch.empty_like(a)
@@ -137,7 +137,7 @@ class Gpu:
                           [(who, ours(hopper, 1, bias)) for who, hopper in kernels] + [("PyTorch", torch_gelu)], sets,
                           flops=2.0 * m * n * k)
 
-    # Eight experts: rows cut at random into groups, each with its own matrix; against one cuBLASLt call a group.
+    # Eight experts: rows in groups of random size, each with its own matrix; compared with one cuBLASLt call per group.
     def grouped(self):
         torch, groups, rows, width, hidden = self.torch, 8, 16384, 1024, 4096
         starts = [0, *sorted(random.Random(7).sample(range(1, rows), groups - 1)), rows]
@@ -155,7 +155,7 @@ class Gpu:
                                            self.pointer(a[i]), self.pointer(b[i]), self.pointer(c[i]), self.stream)
 
             def parts(i, g):
-                """The operands of group g, and where their product belongs."""
+                """The operands of group g, and the destination of their product."""
                 run = slice(starts[g], starts[g + 1])
                 if form == 2:
                     return a[i][run].t(), b[i][run], c[i][g]
@@ -222,7 +222,7 @@ class Gpu:
                               flops=4.0 * batch * heads * tokens * tokens * dim / (2 if causal else 1))
 
     def backward(self):
-        """Of attention. The libraries' times are those of autograd, which allocates what it returns."""
+        """Of attention. The libraries' times are those of autograd, which allocates its results."""
         torch = self.torch
         from torch.nn.attention import SDPBackend, sdpa_kernel
         backends = [("cuDNN", SDPBackend.CUDNN_ATTENTION), ("FlashAttention", SDPBackend.FLASH_ATTENTION)]
@@ -309,7 +309,7 @@ class Gpu:
             x = logits.detach().requires_grad_()
             torch.nn.functional.cross_entropy(x, targets).backward()
 
-        # Reads twice, writes once. The gradients that it now works on cost what logits do.
+        # Reads twice, writes once. Timed runs take gradients as input, which cost the same as logits.
         self.case(f"cross-entropy {rows}x{columns}", error, 8e-3, [("trireme", ours), ("PyTorch", theirs)], 1,
                   moved=3.0 * rows * columns * 2)
 
@@ -337,11 +337,11 @@ class Gpu:
                   [("trireme", ours), ("PyTorch fused, f32", lambda i: optimizer.step())], 1, moved=28.0 * count)
 
     def has(self, level):
-        """Whether this GPU can run a level of a ladder."""
+        """True if this GPU can run a level of a ladder."""
         return not level.endswith("sm90") or len(self.kernels) > 1
 
     def ladder(self):
-        """What each level of the ladders of cuda/lab buys: a table for docs/ladder.md."""
+        """The gain of each level of the ladders of cuda/lab: a table for docs/ladder.md."""
         torch, n = self.torch, 4096
         a, b = self.uniform(n, n), self.uniform(n, n)
         c = torch.empty(n, n, device="cuda")
@@ -377,8 +377,8 @@ class Gpu:
                       [("trireme", attention)], 1, flops=4.0 * heads * tokens * tokens * dim)
 
     def ladder_memory(self):
-        """What each level of the other ladders buys, at the sizes of GPT-2 124M. Each ladder fills its own
-        arrays: small ones, which it compares with f64, and then large ones."""
+        """The gain of each level of the other ladders, at the sizes of GPT-2 124M. Each ladder fills its own
+        arrays: first small ones, which it compares with f64, then large ones."""
         for ladder, name, flops, levels in self.call.memory_ladders():
             self.call("memory_open", ladder, 0)
             numbers = [number for number, level in enumerate(levels) if self.has(level[0])]
@@ -416,15 +416,15 @@ def main():
             continue
         try:
             getattr(side, name)()
-        except Exception as error:  # one case must not cost the others their time on a GPU
+        except Exception as error:  # a failed case must not stop the others
             failures.append({"case": name, "error": str(error)})
             print(f"{name}: {error}", file=sys.stderr, flush=True)
-        wrong = save(options.out, side.results, failures)  # each time: a limit may end this program
+        wrong = save(options.out, side.results, failures)  # after each case: a time limit may end this program
     return 1 if wrong else 0
 
 
 def save(path, rows, failures):
-    """Writes all there is so far; returns what failed."""
+    """Writes all results so far; returns the failures."""
     far = [row for row in rows if not row["passed"]]
     wrong = failures + [{"case": row["case"], "error": f"distance to f64 {row['error']:.1e}"} for row in far]
     with open(path, "w", encoding="utf-8") as out:

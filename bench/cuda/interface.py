@@ -4,7 +4,7 @@ import itertools
 
 
 class Library:
-    """The C interface; a failed call raises with the kernel's own words."""
+    """The C interface; a failed call raises with the kernel's message."""
 
     def __init__(self, path):
         self.lib = ctypes.CDLL(path)
@@ -43,7 +43,7 @@ class Library:
             yield name.value.decode(), *(number.value for number in numbers)
 
     def memory_error(self, level):
-        """Distance from f64 of the opened ladder's level, as part of what is accepted."""
+        """Error against f64 of the opened ladder's level, relative to the accepted error."""
         error = ctypes.c_double()
         self("memory_error", level, Pointer(ctypes.addressof(error)))
         return error.value

@@ -1,6 +1,6 @@
 // The kernels behind a C interface, so that bench/cuda/compare.py can call them on PyTorch's tensors, in one process
-// with the libraries that they are compared with. Pointers and sizes only; a call returns 0, or 1 after which
-// trireme_error() says why.
+// with the libraries that it compares. Arguments are pointers and sizes only. A call returns 0, or 1 on failure; then
+// trireme_error() returns the message.
 // Read next: bench/cuda/compare.py.
 #include <cstddef>
 #include <cstdint>
@@ -199,14 +199,14 @@ int trireme_adamw(void* weight, void* m, void* v, void* gradient, void* low, int
 
 // ---- the ladders of cuda/lab -----------------------------------------------------------------------------------------
 
-/// Null behind the last level.
+/// Null after the last level.
 const char* trireme_ladder_name(int attention, int level) {
   const auto at = static_cast<std::size_t>(level);
   if (attention != 0) return at < lab::attention_levels().size() ? lab::attention_levels()[at].name : nullptr;
   return at < lab::gemm_levels().size() ? lab::gemm_levels()[at].name : nullptr;
 }
 
-/// TFLOP/s that a level of the product's ladder cannot exceed on an H200.
+/// The limit in TFLOP/s of a level of the product's ladder on an H200.
 double trireme_ladder_limit(int level) {
   return lab::limit_tflops(lab::gemm_levels()[static_cast<std::size_t>(level)].cost);
 }
@@ -231,17 +231,17 @@ int trireme_ladder_attention(int level, int heads, int tokens, int causal, float
 
 // The other ladders make their own problems: compare.py names a ladder and a level.
 
-/// Null behind the last ladder.
+/// Null after the last ladder.
 const char* trireme_memory_ladder(int ladder) {
   const auto all = lab::ladders<lab::NoArray>();
   const auto at = static_cast<std::size_t>(ladder);
   return at < all.size() ? all[at].name : nullptr;
 }
 
-/// FLOPs of a ladder of products at GPT-2's sizes; 0 where bytes are what counts.
+/// FLOPs of a ladder of products at GPT-2's sizes; 0 for memory-bound ladders.
 double trireme_memory_flops(int ladder) { return lab::ladders<lab::NoArray>()[static_cast<std::size_t>(ladder)].flops; }
 
-/// What a level is called, and what it costs at GPT-2's sizes; 1, and no error, behind the last.
+/// The name of a level and its cost at GPT-2's sizes; returns 1, without an error message, after the last.
 int trireme_memory_level(int ladder, int level, const char** name, double* megabytes, double* bound_us,
                          double* forecast_us) {
   const auto chosen = lab::ladders<lab::NoArray>()[static_cast<std::size_t>(ladder)];
@@ -255,10 +255,10 @@ int trireme_memory_level(int ladder, int level, const char** name, double* megab
   return 0;
 }
 
-/// full: GPT-2's sizes, for timing; otherwise the last of the ragged ones, for comparison with f64. -1: closes.
+/// full: GPT-2's sizes, for timing; otherwise the last of the ragged sizes, for comparison with f64. ladder -1: closes.
 int trireme_memory_open(int ladder, int full) {
   return guarded([&] {
-    opened().reset();  // its memory is needed
+    opened().reset();  // frees its memory first
     if (ladder < 0) return;
     const auto chosen = lab::ladders<lab::Array>()[static_cast<std::size_t>(ladder)];
     opened() = chosen.make(full != 0 ? chosen.gpt2 : chosen.ragged.back());
@@ -269,7 +269,7 @@ int trireme_memory_run(int level, void* stream) {
   return guarded([&] { opened()->run(static_cast<std::size_t>(level), static_cast<Stream>(stream)); });
 }
 
-/// Distance of a level's result from f64, as part of what its precision accounts for. Of a small problem.
+/// Error of a level's result against f64, relative to the accepted error, on a small problem.
 int trireme_memory_error(int level, double* error) {
   return guarded([&] {
     opened()->reset();

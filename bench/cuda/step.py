@@ -5,9 +5,10 @@
   bench/cuda/step.py --rehearse --program build/bin/train_gpt_emulated --out step.json
 
 Both train in bf16 with f32 master weights, context 1024, dropout off, clipping, and AdamW (PyTorch's fused one); PyTorch
-attends by scaled_dot_product_attention under autocast. Each turn is some steps, of which the first are left out: they
-wait for memory and, in PyTorch, for compilation. Medians over turns. The model of PyTorch is that of
-bench/peers/pytorch_gpt.py. Utilisation counts 6 FLOPs a parameter and token and 12 L D T for attention, of 989 TFLOP/s.
+uses scaled_dot_product_attention under autocast. Each turn is some steps; the first ones do not count, because they
+wait for memory and, in PyTorch, for compilation. Results are medians over turns. PyTorch's model is that of
+bench/peers/pytorch_gpt.py. Utilisation counts 6 FLOPs a parameter and token plus 12 L D T for attention,
+of 989 TFLOP/s.
 """
 import argparse
 import json
@@ -30,7 +31,7 @@ def flops_per_token(s):
 
 
 class Ours:
-    """A run of train_gpt a turn; its own log says how long the last steps took."""
+    """One run of train_gpt per turn; its log has the times of the last steps."""
 
     def __init__(self, program, shape, folder, dtype):
         self.program, self.shape, self.folder, self.dtype = program, shape, folder, dtype
@@ -54,7 +55,7 @@ class Ours:
 
 
 class Torch:
-    """One process for all turns: what it has compiled stays."""
+    """One process for all turns, so that it compiles only once."""
 
     def __init__(self, shape, device):
         import torch  # not needed to rehearse
@@ -77,7 +78,7 @@ class Torch:
         torch.nn.utils.clip_grad_norm_(self.parameters, 1.0, foreach=True)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
-        return loss.item()  # waits, as a program that logs its loss does
+        return loss.item()  # waits, like a program that logs its loss
 
     def turn(self, skipped, timed):
         for _ in range(skipped):

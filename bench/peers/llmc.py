@@ -1,6 +1,6 @@
 """Builds the peer llmc_step.c against a checkout of llm.c, and writes the model file that it reads.
 
-llm.c is not part of this repository: `git clone https://github.com/karpathy/llm.c` somewhere and say where.
+llm.c is not part of this repository: `git clone https://github.com/karpathy/llm.c`, and pass the folder.
 """
 
 import array
@@ -15,7 +15,7 @@ FLAGS = ["-O3", "-ffast-math", "-march=native", "-fopenmp"]  # -O3 -ffast-math i
 
 
 def refusal(checkout):
-    """Why it cannot be built; none when it can."""
+    """Why it cannot be built; None if it can."""
     if not os.path.exists(os.path.join(checkout, "train_gpt2.c")):
         return f"[--llmc] '{checkout}' has no train_gpt2.c; expected a checkout of llm.c"
     return None if shutil.which("gcc") else "[--llmc] llm.c is built by gcc; expected one on PATH, found none"
@@ -32,7 +32,7 @@ def write_model(path, context, layers=12, heads=12, width=768, vocab=50257, padd
     """GPT-2 with random weights, as gpt2_build_from_checkpoint() reads it: 256 numbers, then its tensors."""
     header = array.array("i", [20240326, 3, context, vocab, layers, heads, width, padded] + [0] * 248)
     generator = random.Random(1)
-    # Repeated; as many as a prime, so that no two rows are equal.
+    # Repeated. The number is a prime, so that no two rows are equal.
     noise = array.array("f", [generator.gauss(0, 0.02) for _ in range(65521)])
 
     def normal(count):

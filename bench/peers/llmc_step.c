@@ -1,11 +1,11 @@
-// The peer of step_bench: training steps of GPT-2 by llm.c, whose train_gpt2.c is included from where its checkout is.
+// The peer of step_bench: training steps of GPT-2 by llm.c, whose train_gpt2.c is included from its checkout.
 //
 //   gcc -O3 -ffast-math -march=native -fopenmp -I LLMC llmc_step.c -lm -o llmc_step    (llmc.py does it)
 //   OMP_NUM_THREADS=2 ./llmc_step MODEL.bin BATCH LENGTH WARM_UP
 //
 // A step is that of llm.c's main(): forward, zero_grad, backward, update (it has no clipping), on random tokens. Reads
-// how many steps to do from standard input and answers in lines of JSON, as bench/turns.h says.
-#define TESTING  // leaves out main()
+// numbers of steps from standard input and answers in lines of JSON: see bench/turns.h.
+#define TESTING  // excludes main()
 #include "train_gpt2.c"
 
 #include <stdio.h>
@@ -36,7 +36,7 @@ struct Run {
   int *inputs, *targets, batch, length, done;
 };
 
-// Makes so many steps, and says what each took unless they are the warm-up.
+// Runs `count` steps, and prints the time of each except in the warm-up.
 static void steps(struct Run* run, long count, int warm_up) {
   for (; count > 0; --count) {
     random_tokens(run->inputs, run->batch * run->length, run->model.config.vocab_size);

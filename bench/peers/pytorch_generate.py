@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""The peer of generate_bench: GPT-2 124M with random weights writes a token at a time, batch 1, in PyTorch on the CPU.
+"""The peer of generate_bench: generates with GPT-2 124M, random weights, one token at a time, in PyTorch on the CPU.
 
     LD_PRELOAD=/usr/lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4 python3 bench/peers/pytorch_generate.py \\
         --dtype bf16 --compile
 
-Keys and values of earlier tokens are kept in buffers made once. Eager, attention reads the part that is filled;
-compiled, all of a buffer under a mask, as shapes are not to change (Inductor with frozen weights, which it packs).
-Weights are of --dtype, the choice is greedy. Answers as turns.py says; a step is a token.
+Keys and values of earlier tokens are kept in fixed buffers. In eager mode attention reads only the filled part. When
+compiled it reads the whole buffer with a mask, because shapes must not change (Inductor with frozen, packed weights).
+Weights have --dtype; sampling is greedy. The protocol is that of turns.py; a step is one token.
 """
 
 import argparse

@@ -3,10 +3,10 @@
 
     LD_PRELOAD=/usr/lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4 python3 bench/peers/pytorch_gpt.py --data book.txt
 
-Those are the best settings found: tcmalloc preloaded (Debian: libtcmalloc-minimal4; a small gain), a thread a core, the
-fused AdamW, and the attention kernel that scaled_dot_product_attention picks by itself (all but the preload are the
-defaults here). --compile gained nothing measurable in CPU time on one thread; measure it again on two. jemalloc needs
-MALLOC_CONF=dirty_decay_ms:-1,muzzy_decay_ms:-1 to be no slower than the C library. Preload no other OpenMP runtime:
+These are the best settings found: tcmalloc preloaded (Debian: libtcmalloc-minimal4; a small gain), one thread per core,
+the fused AdamW, and the attention kernel that scaled_dot_product_attention chooses (all except the preload are the
+defaults here). --compile gave no measurable gain in CPU time on one thread; measure it again on two. jemalloc needs
+MALLOC_CONF=dirty_decay_ms:-1,muzzy_decay_ms:-1 to be as fast as the C library. Do not preload another OpenMP runtime:
 PyTorch brings its own. Time it on an idle machine: threads that meet at every product suffer from any other load.
 """
 

@@ -6,7 +6,7 @@
 
 Model and optimizer are those of pytorch_gpt.py, with the settings found best there; a step is forward, backward,
 clipping by the norm, fused AdamW, and the loss as a number. bf16: weights in f32, forward and loss under autocast.
---compile: torch.compile of the model, forward and backward. Answers as turns.py says.
+--compile: torch.compile of the model, forward and backward. The protocol is that of turns.py.
 """
 
 import argparse

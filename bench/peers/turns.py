@@ -1,4 +1,4 @@
-"""The line protocol of bench/turns.h for peers written in Python: who is asked for steps says what each took.
+"""The line protocol of bench/turns.h for peers in Python: the driver asks for steps, the peer reports their times.
 
     turns.serve(options, step, prepare, facts)     # in the peer
     with turns.Runner(command) as runner: runner.turn(3)    # in the driver
@@ -34,7 +34,7 @@ def say(line):
 
 
 def serve(options, step, prepare, facts):
-    """step(prepare()) is what is timed, without prepare()."""
+    """Times step(prepare()), without prepare()."""
     for _ in range(options.warm_up):
         step(prepare())
     say({"ready": facts})
@@ -60,7 +60,7 @@ class Runner:
         self.ready, self.end = None, None
 
     def _answer(self, key):
-        """The next line of JSON that has the key; others are what the program prints of its own accord."""
+        """The next line of JSON that has the key; skips other output of the program."""
         watchdog = threading.Timer(self.patience, self.process.kill)
         watchdog.start()
         try:
@@ -88,7 +88,7 @@ class Runner:
         return [self._answer("seconds") for _ in range(steps)]
 
     def finish(self):
-        """Ends the program, and returns what it says at its end."""
+        """Ends the program, and returns its last line."""
         if self.end is None:
             self.process.stdin.close()
             self.end = self._answer("end")["end"]
