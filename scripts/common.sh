@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# Shared by ./trireme and .ci/run: progress lines, commands that are quiet unless they fail, how much to run at once,
-# which files are ours, and counted tests. Sourced from the repository's root.
+# Shared by ./trireme and .ci/run: progress lines, commands that are quiet unless they fail, how many jobs to run at
+# once, the list of our files, and counted tests. Sourced from the repository's root.
 
 LOGS=build/log
 
@@ -15,8 +15,8 @@ duration() {
   if [ "$1" -lt 60 ]; then printf '%d s' "$1"; else printf '%d min %02d s' $(($1 / 60)) $(($1 % 60)); fi
 }
 
-# quietly LABEL NAME COMMAND...: runs COMMAND with its output in build/log/NAME.log. Says how long it took, and every
-# 20 seconds how far a build is; when it fails, shows what it said last and returns its status.
+# quietly LABEL NAME COMMAND...: runs COMMAND with its output in build/log/NAME.log. Prints how long it took, and every
+# 20 seconds the progress of a build. If it fails, shows the end of its output and returns its status.
 quietly() {
   local label=$1 log=$LOGS/$2.log start=$SECONDS status=0
   shift 2
@@ -36,7 +36,7 @@ quietly() {
   return "$status"
 }
 
-# The last "[12/345]" that ninja wrote, as a line every 20 seconds, for as long as this script lives.
+# Prints ninja's last "[12/345]" every 20 seconds, for as long as this script lives.
 watch_progress() {
   local at last=''
   while sleep 20 >/dev/null 2>&1 && kill -0 $$ 2>/dev/null; do
@@ -46,7 +46,7 @@ watch_progress() {
   done
 }
 
-# How many compilers to run: one a core, as far as memory goes at 1.5 GB each.
+# How many compilers to run: one per core, as far as memory allows at 1.5 GB each.
 parallel_jobs() {
   local cores available limit jobs
   cores=$(nproc)
@@ -61,7 +61,7 @@ parallel_jobs() {
 
 tests_at_once() { if [ "$(nproc)" -gt 1 ]; then echo 2; else echo 1; fi; }
 
-# our_files PATTERN...: tracked and new files, one a line; without git (or without the right to use it), a walk.
+# our_files PATTERN...: tracked and new files, one per line; without git (or permission to use it), from a walk.
 our_files() {
   { git ls-files --cached --others --exclude-standard -- "$@" 2>/dev/null || walk_files "$@"; } |
     while IFS= read -r file; do if [ -f "$file" ]; then printf '%s\n' "$file"; fi; done | LC_ALL=C sort
@@ -74,8 +74,8 @@ walk_files() {
     -print | sed 's|^\./||'
 }
 
-# ctest_counted FOLDER [CTEST ARGUMENTS...]: runs the tests of a build folder, one a core at a time and two at most, as
-# each may start ranks and threads of its own; the last line is "N passed, N failed".
+# ctest_counted FOLDER [CTEST ARGUMENTS...]: runs the tests of a build folder, one per core and at most two at a time,
+# because each may start its own ranks and threads; the last line is "N passed, N failed".
 ctest_counted() {
   local folder=$1 status=0 passed failed
   shift

@@ -1,7 +1,7 @@
 # awk -f count_tests.awk junit.xml LastTest.log: prints "PASSED FAILED" for the last ctest run of a build folder.
 # A doctest binary counts its test cases (the largest count where mpirun started several copies); any other test counts
-# one. What ctest does not call passed (failed, timed out, not run) counts at least one failure, whatever the binary
-# said itself: it may have crashed on the way. junit.xml tells how each test ended, LastTest.log what it printed.
+# one. A test that ctest does not report as passed (failed, timed out, not run) counts as at least one failure, whatever
+# the binary printed: it may have crashed. junit.xml has the result of each test, LastTest.log its output.
 FNR == NR {
   if (match($0, /<testcase name="[^"]*"/)) {
     name = substr($0, RSTART + 16, RLENGTH - 17)

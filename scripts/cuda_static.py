@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""What can be said of the CUDA kernels without a GPU: what ptxas reports, and the least time their work can take.
+"""Static facts about the CUDA kernels, without a GPU: what ptxas reports, and the least time their work can take.
 
   scripts/cuda_static.py                    compiles every kernel for sm_80 and sm_90a: some minutes on two cores
   scripts/cuda_static.py --check            the same, and compares with the committed report instead of writing it
   scripts/cuda_static.py --only gemm        the files whose name contains the text; writes no report
   scripts/cuda_static.py --folder build     in this build folder, whose other objects are kept (default build-cuda)
-  scripts/cuda_static.py --self-test        tries the reading of ptxas's output on a planted one; needs no nvcc
+  scripts/cuda_static.py --self-test        tests the parsing of ptxas's output on a sample; needs no nvcc
 
 The objects are those that programs link: CMake compiles them (cuda/runtime/CMakeLists.txt; the list of files is in
-cuda/sources.cmake), and what nvcc says is read. Writes bench/results/cuda_static.md. The status is 1 when a kernel
-spills registers, or when ptxas warns, which it does when it serialises wgmma or ignores setmaxnreg: both cost most of a
-kernel's speed. Without nvcc: says so, status 0.
+cuda/sources.cmake), and this script parses nvcc's output. Writes bench/results/cuda_static.md. The status is 1 if a
+kernel spills registers, or if ptxas warns that it serialises wgmma or ignores setmaxnreg: these cost most of a kernel's
+speed. Without nvcc it prints that and returns 0.
 """
 import argparse
 import difflib
@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 REPORT = os.path.join(ROOT, "bench", "results", "cuda_static.md")
-# PTX is kept readable in the objects: it says how many threads a kernel is for.
+# Keeps uncompressed PTX in the objects: it has each kernel's number of threads.
 CONFIGURE = ["-DTRIREME_CUDA=ON", "-DCMAKE_CUDA_ARCHITECTURES=80;90a-real", "-DCMAKE_CUDA_FLAGS=-Xptxas -v --no-compress"]
 OBJECT = re.compile(r"^(\S*/trireme_cuda_kernels_\w+\.dir/\S*/(\S+)\.o)$")
 REGISTERS, MAX_BLOCKS, MAX_WARPS = 65536, 32, 64  # of a multiprocessor, the same on both architectures
@@ -43,7 +43,7 @@ class Kernel:
     threads: int = 0
 
     def blocks(self):
-        """How many blocks a multiprocessor can hold by threads and registers; a warp's come in units of 256."""
+        """Blocks that a multiprocessor can hold, by threads and registers; a warp's registers come in units of 256."""
         warps = (self.threads + 31) // 32
         by_registers = REGISTERS // (warps * ((self.registers * 32 + 255) // 256 * 256))
         return min(by_registers, MAX_WARPS // warps, MAX_BLOCKS)
@@ -57,7 +57,7 @@ def find_nvcc():
 
 
 def readable(mangled):
-    """gemm_kernel<bf16, float, Shape<2, 256, 4>, (Form)1> for a mangled name."""
+    """A mangled name as "gemm_kernel<bf16, float, Shape<2, 256, 4>, (Form)1>"."""
     name = subprocess.run(["c++filt", "-p", mangled], capture_output=True, text=True, check=True).stdout.strip()
     name = re.sub(r"^void ", "", name)
     name = re.sub(r"(trireme|cuda|\(anonymous namespace\)|_GLOBAL__N__\w+)::", "", name)
@@ -65,7 +65,7 @@ def readable(mangled):
 
 
 def parse(text, file):
-    """Kernels by (architecture, mangled name), and complaints, from what nvcc -Xptxas -v says of one file."""
+    """Kernels by (architecture, mangled name), and complaints, from the output of nvcc -Xptxas -v for one file."""
     kernels, complaints, current = {}, [], None
     for line in text.splitlines():
         if found := re.search(r"Compiling entry function '(\w+)' for '(\w+)'", line):
@@ -88,7 +88,7 @@ def parse(text, file):
 
 
 def compile_all(folder, only, jobs):
-    """{object: what nvcc said} for the kernels' objects in a build folder, all made anew or by ccache; ninja's problem."""
+    """{object: nvcc's output} for a build folder's kernel objects, all rebuilt (or by ccache); and ninja's errors."""
     subprocess.run(["cmake", "--preset", "release", "-B", folder, *CONFIGURE], cwd=ROOT, check=True,
                    stdout=subprocess.DEVNULL)
     listed = subprocess.run(["ninja", "-C", folder, "-t", "targets", "all"], cwd=ROOT, check=True, capture_output=True,
@@ -109,13 +109,13 @@ def compile_all(folder, only, jobs):
                 print(line.rstrip(), flush=True)
             elif line.startswith("ninja:"):
                 problem += line
-            elif current in said and not line.startswith("/"):  # the command of what failed
+            elif current in said and not line.startswith("/"):  # skip the command that failed
                 said[current] += line
     return said, problem if ninja.returncode != 0 else ""
 
 
 def read_threads(path, kernels):
-    """Takes from an object's PTX for how many threads each kernel is."""
+    """Sets each kernel's number of threads, from the object's PTX."""
     with open(path, "rb") as saved:
         threads = {entry[1].decode(): int(entry[2])
                    for entry in re.finditer(rb"\.entry (\w+)\([^)]*\)\s*\.maxntid (\d+)", saved.read())}
@@ -124,7 +124,7 @@ def read_threads(path, kernels):
 
 
 def compile_kernels(folder, only, jobs):
-    """All kernels, and complaints; none and no complaint when no file is called so."""
+    """All kernels, and complaints; both are empty if no file's name contains `only`."""
     said, problem = compile_all(folder, only, jobs)
     all_kernels, all_complaints = [], []
     for path, text in said.items():
@@ -221,7 +221,7 @@ def report(version, kernels):
         if len(family) <= MOST_ROWS:
             lines += [row(f"`{k.name}`", k) for k in family]
             continue
-        # What matters of many: the one of which the fewest fit.
+        # Of many instances show the one of which the fewest fit.
         k = min(family, key=lambda kernel: (kernel.blocks() * kernel.threads, -kernel.registers, -kernel.shared))
         lines.append(row(f"`{k.name}`, the fullest of {len(family)}", k))
     lines += [
@@ -262,7 +262,7 @@ ptxas info    : (C7508) setmaxnreg is ignored; unable to determine register coun
 
 
 def compare(text):
-    """0 when the committed report says the same; with another nvcc, when it has the same kernels."""
+    """0 if the committed report is the same; with another nvcc, if it has the same kernels."""
     with open(REPORT, encoding="utf-8") as saved:
         committed = saved.read()
 

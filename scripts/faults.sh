@@ -1,20 +1,20 @@
 #!/usr/bin/env bash
-# Runs the fault scripts, tests/faults/*.sh, and says for each row of the matrix in docs/faults.md how it went:
+# Runs the fault scripts, tests/faults/*.sh, and prints the result of each row of the matrix in docs/faults.md:
 #   scripts/faults.sh [--quick] [NAME...]     NAME: a script without its .sh; none: all
-# --quick runs two scripts at a time, as most of them mostly wait, but by themselves those that say "# alone: why".
+# --quick runs two scripts at a time, as most of them mostly wait; those with a line "# alone: why" run alone.
 # Needs the programs in build/bin; `./trireme faults` builds them first. The status is 0 when nothing failed.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 70
 . scripts/common.sh
 
-folder=${TRIREME_FAULT_SCRIPTS:-tests/faults} # another one is for tests of this script
+folder=${TRIREME_FAULT_SCRIPTS:-tests/faults} # tests of this script use another one
 rows=('' 'kill -9 a rank mid step' 'kill -9 at every I/O call of a save' 'un-synced writes dropped' 'SIGTERM' 'SIGUSR1'
   'disk full, file size limit, EIO' 'truncated, flipped, missing shard' 'two jobs in one directory' 'hung rank'
   'slow rank' 'NaN gradient on one rank' 'loss spike' "bit flip in one replica's weights" 'collective out of order'
   'configuration differs between ranks' 'malformed files' 'bad flag, impossible mesh' 'bad token, empty data'
   'out of memory')
 
-quick=() names=() one=no # --one NAME: for this script's own use, several of which may run at a time
+quick=() names=() one=no # --one NAME: internal; several may run at a time
 for argument in "$@"; do
   case $argument in
     --quick) quick=(--quick) ;;
@@ -41,10 +41,10 @@ fi
 mkdir -p "$LOGS"
 began=$SECONDS
 declare -A state # by row: PASS or FAIL
-# note_row ROW RESULT: a failure stays one.
+# note_row ROW RESULT: records a result; FAIL is never overwritten.
 note_row() { [ "${state[$1]:-}" = FAIL ] || state[$1]=$2; }
 
-# run_one NAME: the script, with what it says and its status left in the logs; shows what it said when it ends.
+# run_one NAME: runs the script, with its output and status in the logs, and then shows its output.
 run_one() {
   local log=$LOGS/fault-$1.log start=$SECONDS status=0
   rm -f "$LOGS/fault-$1.status"
@@ -63,7 +63,7 @@ if [ "${#quick[@]}" -gt 0 ]; then at_once=2; fi
 for name in "${names[@]}"; do
   if grep -q '^# alone: ' "$folder/$name.sh"; then alone+=("$name"); else together+=("$name"); fi
 done
-# By xargs, not by the shell in the background, where Ctrl-C would not reach them.
+# Uses xargs: Ctrl-C would not reach background jobs of the shell.
 if [ "${#together[@]}" -gt 0 ]; then
   printf '%s\n' "${together[@]}" | xargs -P "$at_once" -I NAME scripts/faults.sh --one NAME "${quick[@]}"
 fi
@@ -73,14 +73,14 @@ failed=()
 for name in "${names[@]}"; do
   file=$folder/$name.sh log=$LOGS/fault-$name.log
   status=$(cat "$LOGS/fault-$name.status")
-  # An error of the shell leaves out what it should have checked.
+  # After a shell error the script has skipped some of its checks.
   if grep -E '^[^ ]*\.sh: line [0-9]+: ' "$log" | grep -qvE 'line [0-9]+: +[0-9]+ (Killed|Terminated) '; then
     say "   $name: the script itself is at fault: see the line above"
     status=70
   fi
   if [ "$status" -ne 0 ]; then failed+=("$name"); fi
-  # A line "PASS 9 ..." speaks for row 9; of a script with one row, every line does. A row of which a script says
-  # nothing has not passed.
+  # A line "PASS 9 ..." is for row 9; if the script has one row, every line is for it. A row that a script does not
+  # report has not passed.
   mapfile -t covered < <(sed -n 's/^# row: \([0-9]*\).*/\1/p' "$file" | sort -un)
   for row in "${covered[@]}"; do
     said="$row "

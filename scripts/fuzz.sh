@@ -1,7 +1,7 @@
 # shellcheck shell=bash
-# Running one fuzz target and saying what came of it. Sourced by ./trireme after common.sh.
+# Runs one fuzz target and reports the result. Sourced by ./trireme after common.sh.
 
-# The targets that were built, one a line.
+# The targets that were built, one per line.
 fuzz_targets() {
   local program
   for program in build-fuzz/bin/fuzz_*; do
@@ -10,7 +10,7 @@ fuzz_targets() {
   done
 }
 
-# fuzz_one TARGET SECONDS: one line with executions, coverage and findings; when there is a finding, what it was.
+# fuzz_one TARGET SECONDS: prints one line with executions, coverage and findings, and the details of a finding.
 fuzz_one() {
   local target=$1 log=$LOGS/fuzz-$1.log status=0 known=tests/fuzz/corpus/$1
   local folders=("build-fuzz/corpus/$target")

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Are the tests awake? Plants classic bugs of parallel training, one at a time, and shows that a test fails for each.
+"""Tests the tests: plants classic bugs of parallel training, one at a time, and checks that a test fails for each.
 
   scripts/mutation_check.py               all of them, some ten minutes; the status is 0 when every one is caught
   scripts/mutation_check.py --explore     the same, but the explorer looks for each bug, for at most ten minutes; the
                                           status is 0 when it finds 95 of 100 (an hour)
   scripts/mutation_check.py --only zigzag those whose name contains the text
-  scripts/mutation_check.py --list        names them; the status is 0 when every one has its line in the sources
+  scripts/mutation_check.py --list        lists them; the status is 0 when the sources contain each one's line once
 
-Works in a copy of the committed sources, build-mutation/, and touches nothing else. A mutation is a replacement in one
-file, and the fast test that should notice. A test that hangs notices too: a wrong collective is often waited for.
+Works in a copy of the committed sources, build-mutation/, and changes nothing else. A mutation is a replacement in one
+file, with the fast test that should fail. A hanging test counts as failed: a wrong collective often makes ranks wait.
 """
 import argparse
 import os
@@ -129,7 +129,7 @@ def run(command, **more):
 
 
 def prepare(targets):
-    """A copy of the committed sources with a build folder of its own; the compiler cache makes it quick."""
+    """Makes a copy of the committed sources with its own build folder; the compiler cache makes it fast."""
     shutil.rmtree(COPY, ignore_errors=True)
     os.makedirs(COPY)
     archive = subprocess.run(["git", "archive", "HEAD"], cwd=ROOT, capture_output=True, check=True).stdout
@@ -147,7 +147,7 @@ def build_command(targets):
 
 
 def test(mutation):
-    """(whether the test noticed, how)."""
+    """(whether the test failed, how)."""
     if run(build_command([mutation.test])).returncode != 0:
         return True, "the compiler"
     command = [f"build/bin/{mutation.test}", *([f"-tc={mutation.cases}"] if mutation.cases else [])]
@@ -164,7 +164,7 @@ def test(mutation):
 
 
 def explore(mutation):
-    """As test(), by the explorer, which knows nothing of the bug."""
+    """As test(), with the explorer, which does not know the bug."""
     if run(build_command(EXPLORER)).returncode != 0:
         return True, "the compiler"
     start = time.monotonic()

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
-# Installs what scripts/packages.txt lists for a command and the machine does not have. Sourced after common.sh.
+# Installs the missing packages of a command, from scripts/packages.txt. Sourced after common.sh.
 
-# The packages of the given sections, one a line.
+# The packages of the given sections, one per line.
 packages_of() {
   local section
   for section in "$@"; do
@@ -33,7 +33,7 @@ require_packages() {
     as_root=(sudo)
   fi
   say "Missing packages: ${missing[*]}"
-  # An unreachable extra source fails the update, and may not matter for these packages: the installation will tell.
+  # An unreachable extra source fails the update but may not matter for these packages: the installation will show it.
   quietly 'Updating the package lists' apt-update "${as_root[@]}" apt-get update -q ||
     say '  Going on with the lists that are here.'
   quietly "Installing ${#missing[@]} packages and what they need" apt-install \
@@ -42,7 +42,7 @@ require_packages() {
   $by_hand"
 }
 
-# With a terminal, sudo may ask for a password (before the quiet part, so that the question is seen).
+# With a terminal, sudo may ask for a password (before the quiet part, so that the question is visible).
 can_sudo() {
   command -v sudo >/dev/null || return 1
   sudo -n true 2>/dev/null || { [ -t 0 ] && [ -t 2 ] && sudo -v; }

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# clang-tidy over the sources that build/ compiles, all cores at once. A file that was clean is not looked at again
-# until it, a header of ours that it includes, its flags or .clang-tidy change: the user's cache folder holds an empty
-# file per clean state, for all clones. `scripts/tidy.sh [PATH...]` limits it to sources whose path contains one of the
-# arguments.
+# Runs clang-tidy on the sources that build/ compiles, on all cores. A clean file is checked again only after a change
+# of the file, of a header of ours that it includes, of its flags or of .clang-tidy: the user's cache folder has an
+# empty file per clean state, for all clones. `scripts/tidy.sh [PATH...]` limits it to sources whose path contains one
+# of the arguments.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . scripts/common.sh
@@ -12,7 +12,7 @@ WORK=build/tidy
 COMMANDS=$WORK/compile_commands.json
 DEPENDENCIES=$WORK/dependencies  # "source header header ..." a line, as ninja recorded them when it compiled
 
-# What the result of a source depends on, as one hash; empty when the source has not been compiled yet.
+# A hash of all that a source's result depends on; empty if the source has not been compiled yet.
 state_of() {
   local headers
   headers=$(awk -v source="$1" '$1 == source {$1 = ""; print; exit}' "$DEPENDENCIES")
@@ -22,12 +22,12 @@ state_of() {
     2>/dev/null | sha256sum | cut -d ' ' -f 1
 }
 
-# One source: 0 when clean. Prints its findings only.
+# Checks one source; status 0 if it is clean. Prints only its findings.
 check_one() {
   local source=$1 state output
   state=$(state_of "$source")
   if [ -n "$state" ] && [ -e "$CLEAN/$state" ]; then return 0; fi
-  # The compile commands are g++'s, which decides on warnings; only the checks of .clang-tidy count here.
+  # The compile commands are for g++, which reports warnings itself; only the checks of .clang-tidy count here.
   if output=$(clang-tidy-14 -p "$WORK" --quiet --extra-arg=-Wno-error "$source" 2>/dev/null); then
     if [ -n "$state" ]; then : >"$CLEAN/$state"; fi
     return 0
@@ -36,9 +36,9 @@ check_one() {
   return 1
 }
 
-# The commands of build/, one a source: clang-tidy looks at a source once for each command it finds, and kernels are
-# compiled four times. The command without sanitizers and by g++ is taken where there is one. Tests are left out: they
-# capture structured bindings, which clang 14 cannot parse, and are checked by being run.
+# The commands of build/, one per source: clang-tidy checks a source once for each of its commands, and kernels are
+# compiled four times. Prefers a command of g++ without sanitizers. Excludes tests: they capture structured bindings,
+# which clang 14 cannot parse, and running them is their check.
 one_command_a_source() {
   mkdir -p "$WORK" "$CLEAN"
   awk '
@@ -68,8 +68,8 @@ all_sources() {
 
 record_dependencies() {
   mkdir -p "$WORK" "$CLEAN"
-  # ninja prints "object: #deps ..." and then a dependency an indented line, the source itself first; ours are absolute
-  # or, when ccache compiled them, relative to build/.
+  # ninja prints "object: #deps ..." and then one dependency per indented line, the source itself first. Our paths are
+  # absolute or, if ccache compiled them, relative to build/.
   ninja -C build -t deps 2>/dev/null | awk -v root="$PWD/" '
     /^[^ ]/ {if (line) print line; line = ""; next}
     {name = ""}

@@ -1,9 +1,9 @@
 # shellcheck shell=bash
 # Run-time options of the sanitizer builds; source this from the repository's root before running their binaries.
-# Open MPI is not instrumented: leaks inside it are suppressed, and its synchronisation is not looked into.
+# Open MPI is not instrumented: leaks inside it are suppressed, and its synchronisation is ignored.
 # unwind_on_malloc: stacks through libraries without frame pointers, which the suppressions need to recognise them.
-# Use after return is not looked for: with it, code that g++ 12 compiles for AVX-512 reads locals where they are not, and
-# correct programs crash; the same sources without AVX-512, or without the search for use after scope, run well.
+# Detection of use after return is off: with it, code that g++ 12 compiles for AVX-512 reads locals at wrong addresses,
+# and correct programs crash. The same sources run well without AVX-512, or without detection of use after scope.
 suppressions=$PWD/scripts/sanitizers/lsan.supp
 export ASAN_OPTIONS="detect_leaks=1:fast_unwind_on_malloc=0:detect_stack_use_after_return=0"
 export LSAN_OPTIONS="suppressions=$suppressions:print_suppressions=0"
