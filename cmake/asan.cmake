@@ -1,5 +1,5 @@
-# AddressSanitizer and UndefinedBehaviorSanitizer for single targets of a build that has none, and what code on fibers
-# (cuda/emu) needs of either kind of build. trireme_asan_flags exists when the compiler and its runtime can do it.
+# AddressSanitizer and UndefinedBehaviorSanitizer for single targets of a build without sanitizers, and the options that
+# code on fibers (cuda/emu) needs in any build. trireme_asan_flags exists if the compiler and its runtime support it.
 add_library(trireme_fiber_flags INTERFACE)
 set(no_fake_stacks "")
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
@@ -9,7 +9,7 @@ elseif(CMAKE_CXX_COMPILER_ID STREQUAL Clang AND CMAKE_CXX_COMPILER_VERSION VERSI
 endif()
 
 if(TRIREME_SANITIZE)
-  # Use after return is found by frames on the heap. Each fiber would map and unmap megabytes for them: 3/4 of the time.
+  # Detection of use after return puts frames on the heap. Each fiber would map and unmap megabytes: 3/4 of the time.
   if(TRIREME_SANITIZE MATCHES address)
     target_compile_options(trireme_fiber_flags INTERFACE ${no_fake_stacks})
   endif()
@@ -21,7 +21,7 @@ set(CMAKE_REQUIRED_FLAGS -fsanitize=address,undefined)
 check_cxx_source_compiles("int main() { return 0; }" TRIREME_CAN_SANITIZE)
 unset(CMAKE_REQUIRED_FLAGS)
 if(TRIREME_CAN_SANITIZE)
-  # -Og: kernels compile in two thirds of the time that they take with -O1, and the tests run a quarter longer.
+  # -Og: kernels compile in two thirds of the time of -O1, and the tests take a quarter longer.
   add_library(trireme_asan_flags INTERFACE)
   target_compile_options(trireme_asan_flags INTERFACE
     -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer -Og -g1 ${no_fake_stacks})

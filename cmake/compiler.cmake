@@ -1,4 +1,4 @@
-# Language level, warnings, optimisation and sanitizers: everything that every target of ours is compiled with.
+# Language level, warnings, optimisation and sanitizers: the options of all our targets.
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
@@ -11,7 +11,7 @@ string(REPLACE "-DNDEBUG" "" CMAKE_CXX_FLAGS_RELEASE "${CMAKE_CXX_FLAGS_RELEASE}
 
 find_program(CCACHE ccache)
 if(CCACHE)
-  # Paths are hashed relative to the checkout, so that another clone finds what this one compiled.
+  # Paths are hashed relative to the checkout, so that other clones can reuse this one's objects.
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${CCACHE})
 endif()
 

@@ -1,5 +1,5 @@
-# TRIREME_CUDA: whether programs can run on a GPU. AUTO: when nvcc is found. Sets trireme_with_cuda.
-# Without it everything else is built and tested all the same; kernels are tested under emulation in either case.
+# TRIREME_CUDA: whether programs can run on a GPU. AUTO: if nvcc is found. Sets trireme_with_cuda.
+# Without it everything else is still built and tested; kernels are tested under emulation in either case.
 set(TRIREME_CUDA AUTO CACHE STRING "Build for GPUs: ON, OFF, or AUTO (when nvcc is found)")
 set_property(CACHE TRIREME_CUDA PROPERTY STRINGS AUTO ON OFF)
 set(trireme_with_cuda OFF)
@@ -20,7 +20,7 @@ if(TRIREME_SANITIZE)
   return()
 endif()
 
-# In ON mode a missing compiler is an error, so say what was looked for rather than let CMake fail later.
+# In ON mode a missing compiler is an error: report what was searched for, rather than let CMake fail later.
 find_program(TRIREME_NVCC nvcc HINTS ENV CUDACXX ENV CUDA_HOME ENV CUDA_PATH PATHS /usr/local/cuda PATH_SUFFIXES bin)
 set(looked_for "nvcc in PATH, CUDA_HOME, CUDA_PATH and /usr/local/cuda/bin")
 if(NOT TRIREME_NVCC)

@@ -36,8 +36,8 @@ if(NOT TRIREME_FUZZ)  # of one benchmark
   trireme_find(g++ OpenMP COMPONENTS CXX)
 endif()
 
-# For programs that are taken to a machine with none of these libraries: all but the C library goes into them. Debian's
-# fmt has no archive: its headers hold it all, and --as-needed then drops the shared one.
+# For programs that run on a machine without these libraries: links all except the C library statically. Debian's fmt
+# has no archive; its headers contain everything, and --as-needed then drops the shared library.
 option(TRIREME_SELF_CONTAINED "Link libraries into programs; needs TRIREME_MPI=OFF" OFF)
 if(TRIREME_SELF_CONTAINED)
   if(TRIREME_MPI)

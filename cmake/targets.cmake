@@ -1,7 +1,7 @@
-# Three functions that every folder uses, so that flags and conventions stand in one place.
+# Three functions that every folder uses, so that flags and conventions are in one place.
 
-# All tests also run under sanitizers, but for those that start programs (cli), or compare numbers and sources on which
-# a sanitizer has nothing to say. cuda brings its own builds: every build without sanitizers has cuda_asan_test, and
+# All tests also run under sanitizers, except those that start programs (cli), or compare numbers and sources, where a
+# sanitizer adds nothing. cuda brings its own builds: every build without sanitizers has cuda_asan_test, and
 # cuda_race_test checks for races what ThreadSanitizer cannot follow, fibers. `ninja -C build-asan cuda_test` works too.
 # device trains with those kernels, which takes a quarter of an hour there; comm has the groups that move its tensors.
 set(TRIREME_NOT_SANITIZED cli cuda device explore golden layering parity)
@@ -22,11 +22,11 @@ function(trireme_program name)
 endfunction()
 
 # trireme_test(NAME SOURCES a_test.cpp ... LINKS ...): a doctest binary, registered with ctest under its name.
-# It runs in the repository's root, and ctest may run another beside it; one that keeps two cores busy by itself has the
-# property PROCESSORS 2, one that takes minutes COST, which has it begin early.
+# It runs in the repository's root, and ctest may run another one beside it. A test that keeps two cores busy has the
+# property PROCESSORS 2; one that takes minutes has COST, so that it begins early.
 function(trireme_test name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LINKS" ${ARGN})
-  if(NOT TARGET trireme_test_main)  # doctest itself takes longer to compile than most tests: once for all
+  if(NOT TARGET trireme_test_main)  # doctest compiles longer than most tests: compile it once for all
     add_library(trireme_test_main OBJECT ${PROJECT_SOURCE_DIR}/tests/main.cpp)
     target_link_libraries(trireme_test_main PRIVATE trireme_flags doctest::doctest)
   endif()
