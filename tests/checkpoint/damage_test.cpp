@@ -9,7 +9,6 @@
 using namespace trireme;
 using namespace trireme::testing;
 using checkpoint::Checkpoint;
-using trireme::test::TempFolder;
 namespace fs = std::filesystem;
 
 namespace {
@@ -65,15 +64,15 @@ TEST_CASE("every one of many random flips is found, with the file and the bytes 
     const std::size_t at = random() % content.size();
     std::string bytes = content;
     bytes[at] = static_cast<char>(bytes[at] ^ (1 << random() % 8));
-    test::write_plainly(path, bytes);
+    write_plainly(path, bytes);
     // Reading every tensor, as the ranks of a run together do, finds it without a scan of the files.
-    const test::Caught error = test::caught([&] {
+    const Caught error = caught([&] {
       Checkpoint damaged(saved);
       for (const std::string& name : damaged.names()) damaged.read(name);
     });
     if (error.code != ExitCode::data) ++undetected;
     if (!error.has(path.string())) ++unnamed;
-    test::write_plainly(path, content);
+    write_plainly(path, content);
   }
   CHECK(undetected == 0);
   CHECK(unnamed == 0);
@@ -86,23 +85,23 @@ TEST_CASE("cut, extended and missing files are refused by name and byte") {
   const fs::path saved = find_saved_run(folder.path());
   const fs::path file = saved / "rank_00001.safetensors";
   const std::string bytes = read_file(file);
-  const auto verify = [&] { return test::caught([&] { Checkpoint(saved).verify(); }); };
+  const auto verify = [&] { return caught([&] { Checkpoint(saved).verify(); }); };
   for (const std::size_t length : {std::size_t{0}, std::size_t{7}, bytes.size() / 2, bytes.size() - 1}) {
-    test::write_plainly(file, bytes.substr(0, length));
+    write_plainly(file, bytes.substr(0, length));
     CHECK(verify().code == ExitCode::data);
     CHECK(verify().has(fmt::format("{} has {} bytes; expected {}; it was cut short at byte {}", file.string(), length,
                                    bytes.size(), length)));
   }
-  test::write_plainly(file, bytes + "x");
+  write_plainly(file, bytes + "x");
   CHECK(verify().has("it was extended at byte"));
   fs::remove(file);
   CHECK(verify().code == ExitCode::data);
   CHECK(verify().has(file.string() + " is missing"));
-  test::write_plainly(file, bytes);
+  write_plainly(file, bytes);
   CHECK(verify().code == ExitCode::ok);
   const std::string manifest = read_file(saved / "manifest.json");
   for (const std::size_t length : {std::size_t{0}, std::size_t{20}, manifest.size() - 1}) {
-    test::write_plainly(saved / "manifest.json", manifest.substr(0, length));
+    write_plainly(saved / "manifest.json", manifest.substr(0, length));
     CHECK(verify().code == ExitCode::data);
     CHECK(verify().has((saved / "manifest.json").string()));
   }
@@ -114,8 +113,8 @@ TEST_CASE("a checkpoint that goes while it is read is not said to be damaged") {
   const fs::path saved = find_saved_run(folder.path());
   Checkpoint reader(saved);
   fs::rename(saved, folder / "moved");  // as prune() does first
-  for (const test::Caught& error :
-       {test::caught([&] { reader.verify(); }), test::caught([&] { static_cast<void>(Checkpoint(saved)); })}) {
+  for (const Caught& error :
+       {caught([&] { reader.verify(); }), caught([&] { static_cast<void>(Checkpoint(saved)); })}) {
     CHECK(error.code == ExitCode::data);
     CHECK(error.has(saved.string() +
                     " is no longer there; expected it to stay while it is read; a run with --keep may " +
@@ -147,7 +146,7 @@ TEST_CASE("auto takes the newest checkpoint that is whole, and says why not a ne
   const fs::path data = all / "step_00000003" / "rank_00002.safetensors";
   std::string bytes = read_file(data);
   bytes[bytes.size() - 3] = static_cast<char>(bytes[bytes.size() - 3] ^ 0x10);
-  test::write_plainly(data, bytes);
+  write_plainly(data, bytes);
   lines = resumed(folder.path());
   REQUIRE(lines.size() == 3);
   CHECK(has(lines[1], "skipped step_00000003: " + data.string() + ": chunk 0, bytes 0 to"));
@@ -157,7 +156,7 @@ TEST_CASE("auto takes the newest checkpoint that is whole, and says why not a ne
   CHECK(resumed(folder.path()).back() == "step 2");
 
   fs::remove(all / "step_00000002" / "rank_00000.safetensors");
-  test::write_plainly(all / "step_00000900" / "manifest.json", "{}");
+  write_plainly(all / "step_00000900" / "manifest.json", "{}");
   lines = resumed(folder.path());
   CHECK(lines.size() == 5);
   CHECK(has(lines.back(), "65 trireme: [resume] " + all.string() + " has no checkpoint that is whole"));

@@ -11,7 +11,6 @@ using namespace trireme::testing;
 using checkpoint::Checkpoint;
 using checkpoint::HeldTensor;
 using checkpoint::Manifest;
-using trireme::test::TempFolder;
 
 namespace {
 
@@ -137,15 +136,15 @@ TEST_CASE("a reader reads and verifies the chunks it needs, and no others") {
   const auto damaged = folder / "a" / manifest.files[1].name;
   std::string bytes = read_file(damaged);
   bytes.back() = static_cast<char>(bytes.back() ^ 1);
-  test::write_plainly(damaged, bytes);
+  write_plainly(damaged, bytes);
   Checkpoint again(folder / "a");
   again.read("x", {2048, 300}, rows);
   Tensor last = Tensor::empty({1, 1}, DType::i32);
-  const test::Caught error = test::caught([&] { again.read("x", {4095, 511}, last); });
+  const Caught error = caught([&] { again.read("x", {4095, 511}, last); });
   CHECK(error.code == ExitCode::data);
   CHECK(error.has(damaged.string() + ": chunk 4, bytes 4194304 to"));
   CHECK(error.has("the file is damaged"));
-  CHECK(test::caught([&] { Checkpoint(folder / "a").verify(); }).code == ExitCode::data);
+  CHECK(caught([&] { Checkpoint(folder / "a").verify(); }).code == ExitCode::data);
 }
 
 TEST_CASE("a manifest comes back as it was, and one that contradicts itself is refused") {
@@ -173,7 +172,7 @@ TEST_CASE("a manifest comes back as it was, and one that contradicts itself is r
   const auto refused = [&](const std::function<void(Manifest&)>& change) {
     Manifest bad = good;
     change(bad);
-    const test::Caught error = test::caught([&] { checkpoint::parse_manifest(checkpoint::to_text(bad), "m"); });
+    const Caught error = caught([&] { checkpoint::parse_manifest(checkpoint::to_text(bad), "m"); });
     CHECK(error.code == ExitCode::data);
     return error.message;
   };
@@ -233,7 +232,7 @@ TEST_CASE("a manifest with a right checksum and anything else in it is parsed or
                    word ? words[random() % words.size()] : std::string(1, static_cast<char>(random() % 128)));
     }
     const std::string changed = fmt::format("{{\"checksum\":\"{:016x}\",\n{}", hash_bytes(rest), rest);
-    const test::Caught error = test::caught([&] { checkpoint::parse_manifest(changed, "m"); });
+    const Caught error = caught([&] { checkpoint::parse_manifest(changed, "m"); });
     CHECK((error.code == ExitCode::ok || error.code == ExitCode::data));
     refused += error.code == ExitCode::data ? 1 : 0;
   }

@@ -9,7 +9,6 @@
 
 using namespace trireme;
 using namespace trireme::testing;
-using trireme::test::TempFolder;
 
 namespace {
 

@@ -14,7 +14,6 @@ using namespace trireme::testing;
 using checkpoint::Checkpoint;
 using checkpoint::HeldTensor;
 using checkpoint::Saver;
-using trireme::test::TempFolder;
 namespace fs = std::filesystem;
 
 namespace {
@@ -115,7 +114,7 @@ TEST_CASE("a save that fails is told to every rank, and the next one may succeed
     // A file where the folder should be: rank 0 finds out before anything is written.
     if (mesh->rank() == 0) {
       fs::rename(all, folder / "moved");
-      test::write_plainly(all, "in the way");
+      write_plainly(all, "in the way");
     }
     mesh->world().barrier();
     saver.begin(2, held_rows(*mesh, 2), {});
@@ -204,7 +203,7 @@ TEST_CASE("a run saves by steps, goes on when a save fails, and ends after three
         mesh->world().barrier();
         if (step == fail_from && mesh->rank() == 0) {
           fs::rename(folder / "checkpoints", folder / "moved");
-          test::write_plainly(folder / "checkpoints", "in the way");
+          write_plainly(folder / "checkpoints", "in the way");
         }
         mesh->world().barrier();
         const bool goes_on = checkpoints.after_step(run.progress);

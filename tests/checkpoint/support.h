@@ -8,7 +8,7 @@
 #include "parallel/checkpoint/folder.h"
 #include "tests/data/helpers.h"
 #include "tests/models/trainer.h"
-#include "tests/sanitized.h"
+#include "tests/support/sanitized.h"
 #include "train/gpt_setup.h"
 #include "train/saved_run.h"
 #include "train/trainer.h"
@@ -16,7 +16,7 @@
 
 namespace trireme::testing {
 
-using test::sanitized;
+using testing::sanitized;
 
 struct TrainedRun {
   TrainedRun(const TrainOptions& o, const MeshPtr& mesh)

@@ -5,7 +5,7 @@
 #include <sstream>
 
 #include "tests/cli/support.h"
-#include "tests/sanitized.h"
+#include "tests/support/sanitized.h"
 
 using namespace trireme::testing;
 
@@ -181,7 +181,7 @@ TEST_CASE("sizes that collectives and rings cannot have are refused") {
 }
 
 TEST_CASE("more threads than the system starts are refused, and named") {
-  if (trireme::test::sanitized) return;  // sanitizers need all addresses
+  if (trireme::testing::sanitized) return;  // sanitizers need all addresses
   const Result result = shell(std::string("ulimit -v 4000000; ") + TRIREME_BIN + "/machine_bench --threads 3000");
   CHECK(result.code == 64);
   CHECK(contains(result.output, "FATAL[64]"));

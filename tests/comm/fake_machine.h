@@ -19,7 +19,7 @@
 #include "parallel/comm/progress_board.h"
 #include "tests/comm/fake_nccl.h"
 
-namespace trireme::test {
+namespace trireme::testing {
 
 /// Boards among threads.
 class Boards {
@@ -99,4 +99,4 @@ inline Error error_of(Machine& machine, int ranks, const std::function<void(Proc
   return {ExitCode::ok, "", ""};
 }
 
-}  // namespace trireme::test
+}  // namespace trireme::testing

@@ -11,7 +11,7 @@
 #include "cuda/kernels/rank_order.h"
 #include "parallel/comm/rank_order.h"
 
-namespace trireme::test {
+namespace trireme::testing {
 
 struct Fabric::Meeting {
   struct Message {
@@ -338,4 +338,4 @@ bool FakeNccl::happened(Event event) {
   return state.happened;
 }
 
-}  // namespace trireme::test
+}  // namespace trireme::testing

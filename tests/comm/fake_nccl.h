@@ -17,7 +17,7 @@
 
 #include "parallel/comm/nccl_api.h"
 
-namespace trireme::test {
+namespace trireme::testing {
 
 enum class Sends { rendezvous, buffered };
 
@@ -111,4 +111,4 @@ class FakeNccl final : public comm::NcclApi {
   std::unique_ptr<FakeStream> compute_;  // null: the host
 };
 
-}  // namespace trireme::test
+}  // namespace trireme::testing

@@ -45,11 +45,11 @@ void check_board(ProcessGroup& world) {
   world.barrier();
   for (int r = 0; r < world.size(); ++r) {
     const auto seen = board->read(r), nothing = other->read(r);
-    test::verify(board->visible(r) && seen.has_value() && nothing.has_value(), "rank {} cannot be seen", r);
+    testing::verify(board->visible(r) && seen.has_value() && nothing.has_value(), "rank {} cannot be seen", r);
     mine.count = 100 + r;
-    test::verify(seen->sequence == static_cast<std::uint64_t>(r) + 3 && seen->signature == mine, "rank {} shows {} #{}",
-                 r, comm::to_string(seen->signature), seen->sequence);
-    test::verify(nothing->sequence == 0, "rank {} shows #{} on a new board", r, nothing->sequence);
+    testing::verify(seen->sequence == static_cast<std::uint64_t>(r) + 3 && seen->signature == mine,
+                    "rank {} shows {} #{}", r, comm::to_string(seen->signature), seen->sequence);
+    testing::verify(nothing->sequence == 0, "rank {} shows #{} on a new board", r, nothing->sequence);
   }
   world.barrier();
 }
@@ -66,8 +66,8 @@ void expect_marked(const char* what, const Tensor& x, std::int64_t begin, std::i
   const std::uint8_t* const share = x.data<std::uint8_t>() + begin;
   std::int64_t sum = 0;
   for (std::int64_t i = 0; i < count; ++i) sum += share[i];
-  test::verify(share[0] == mark && share[count / 2] == mark && share[count - 1] == mark && sum == 3 * mark,
-               "{}: the share at {} is wrong", what, begin);
+  testing::verify(share[0] == mark && share[count / 2] == mark && share[count - 1] == mark && sum == 3 * mark,
+                  "{}: the share at {} is wrong", what, begin);
 }
 
 /// More elements than MPI counts, in 9 GB of memory on 2 ranks: by hand only.
@@ -123,9 +123,9 @@ void check_large(ProcessGroup& world) {
 void run_case(const std::string& which, ProcessGroup& world) {
   if (which == "all") {
     check_board(world);
-    return test::check_all(world);
+    return testing::check_all(world);
   }
-  if (which == "pieces") return test::check_all(world);
+  if (which == "pieces") return testing::check_all(world);
   if (which == "large") return check_large(world);
   if (which == "late") {  // ranks 1 and 3 never come
     const auto group = world.subgroup(world.members(), "everyone");
@@ -187,11 +187,11 @@ int main(int count, char** arguments) {
   const std::string which = count > 1 ? arguments[1] : "all";
   const bool works = which == "all" || which == "pieces" || which == "large";
   try {
-    test::verify(under_mpi_launcher(), "start this program with mpirun");
+    testing::verify(under_mpi_launcher(), "start this program with mpirun");
     const std::int64_t most = which == "pieces" ? 1000 : which == "long_message" ? 3 : comm::mpi::most_per_call;
     const auto world = mpi_world_in_pieces({.timeout = std::chrono::seconds(works ? 60 : 1)}, most);
-    test::verify(world->size() == mpi_launcher_size(), "{} ranks, launcher says {}", world->size(),
-                 mpi_launcher_size());
+    testing::verify(world->size() == mpi_launcher_size(), "{} ranks, launcher says {}", world->size(),
+                    mpi_launcher_size());
     run_case(which, *world);
     if (world->rank() == 0) std::puts("comm_mpi_suite: all checks passed");
   } catch (const watch::LostRank& lost) {

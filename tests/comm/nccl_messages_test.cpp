@@ -17,8 +17,8 @@
 
 using namespace trireme;
 using namespace std::chrono_literals;
-using trireme::test::error_of;
-using trireme::test::Machine;
+using trireme::testing::error_of;
+using trireme::testing::Machine;
 using trireme::testing::on_device;
 using trireme::testing::says;
 
@@ -29,7 +29,7 @@ using Group = std::shared_ptr<ProcessGroup>;
 float* floats(const Tensor& x) { return static_cast<float*>(x.device_address()); }
 
 /// Ends when all kernels launched so far have.
-void finish(test::FakeNccl& api) {
+void finish(testing::FakeNccl& api) {
   std::promise<void> end;
   api.compute([&] { end.set_value(); });
   end.get_future().wait();
@@ -49,8 +49,8 @@ TEST_CASE("nccl messages overtake those with other tags, and wait for those with
       const Tensor y = on_device({1000 + tag}, -1.0);
       group->recv(y, other, tag).wait();
       for (std::int64_t i = 0; i < y.count(); ++i)
-        test::verify(floats(y)[i] == 10.0F * static_cast<float>(other) + static_cast<float>(tag), "tag {}: {}", tag,
-                     floats(y)[i]);
+        testing::verify(floats(y)[i] == 10.0F * static_cast<float>(other) + static_cast<float>(tag), "tag {}: {}", tag,
+                        floats(y)[i]);
     }
   });
   CHECK(machine.told == 0);
@@ -64,7 +64,7 @@ TEST_CASE(
   const cuda::ScopedEmulatedDevice device;
   Machine machine;
   run_thread_ranks(2, 1, 60s, [&](const Group& world) {
-    const auto api = machine.library(world->rank(), test::Compute::queued);
+    const auto api = machine.library(world->rank(), testing::Compute::queued);
     const Group group = machine.group(world, api);
     const int other = 1 - group->rank();
     const Tensor x = on_device({1000}, -1.0), y = on_device({1000}, -1.0);
@@ -77,15 +77,15 @@ TEST_CASE(
     group->send_final(x, other, 7).wait();
     Work arrival = group->recv(y, other, 7);
     arrival.wait();
-    test::verify(!arrival.done(), "done before the kernels it comes after");
+    testing::verify(!arrival.done(), "done before the kernels it comes after");
     api->compute([&wrong, from = floats(y), expected = static_cast<float>(other + 5)] {
       for (int i = 0; i < 1000; ++i) wrong += from[i] == expected ? 0 : 1;
     });
     world->barrier();  // nobody has waited for the GPU so far
     gate.set_value();
     finish(*api);
-    test::verify(wrong == 0, "{} wrong values", wrong.load());
-    test::verify(arrival.done(), "not done after its results were read");
+    testing::verify(wrong == 0, "{} wrong values", wrong.load());
+    testing::verify(arrival.done(), "not done after its results were read");
   });
   CHECK(machine.told == 0);
 }
@@ -96,7 +96,7 @@ TEST_CASE("nccl messages wait for the kernels before their recvs, and in no circ
   const cuda::ScopedEmulatedDevice device;
   Machine machine;
   run_thread_ranks(2, 1, 60s, [&](const Group& world) {
-    const auto api = machine.library(world->rank(), test::Compute::queued);
+    const auto api = machine.library(world->rank(), testing::Compute::queued);
     const Group group = machine.group(world, api);
     const int other = 1 - group->rank();
     const Tensor x = on_device({300}, 1.0), a = on_device({300}, 0.0), b = on_device({300}, 0.0);
@@ -119,7 +119,7 @@ TEST_CASE("nccl messages wait for the kernels before their recvs, and in no circ
     std::this_thread::sleep_for(20ms);  // what does not wait comes now
     gate.set_value();
     finish(*api);
-    test::verify(seen == std::vector<float>{0, 1, 2, 1}, "saw {}", fmt::join(seen, ", "));
+    testing::verify(seen == std::vector<float>{0, 1, 2, 1}, "saw {}", fmt::join(seen, ", "));
   });
 }
 
@@ -143,7 +143,7 @@ TEST_CASE("nccl messages in any order, among kernels and collectives") {
                          static_cast<int>(common() % 3), static_cast<std::int64_t>(common() % 5 == 0 ? 0 : 700)});
     Machine machine;
     run_thread_ranks(ranks, 1, 60s, [&](const Group& world) {
-      const auto api = machine.library(world->rank(), test::Compute::queued);
+      const auto api = machine.library(world->rank(), testing::Compute::queued);
       const Group group = machine.group(world, api);
       const int me = group->rank();
       std::mt19937 own(100 * seed + static_cast<unsigned>(me));
@@ -190,7 +190,7 @@ TEST_CASE("nccl messages in any order, among kernels and collectives") {
         }
       }
       finish(*api);
-      test::verify(wrong == 0, "{} wrong values", wrong.load());
+      testing::verify(wrong == 0, "{} wrong values", wrong.load());
     });
     CHECK(machine.told == 0);
     CHECK(machine.fabric->communicators() == 0);
@@ -218,7 +218,7 @@ TEST_CASE("an nccl recv is found done whatever came before it, and whoever took 
   Machine machine;
   const auto poll = [](Work& work) {
     for (int i = 0; i < 5000 && !work.done(); ++i) std::this_thread::sleep_for(1ms);
-    test::verify(work.done(), "never done");
+    testing::verify(work.done(), "never done");
   };
   run_thread_ranks(2, 1, 60s, [&](const Group& world) {
     const Group group = machine.group(world);
@@ -242,7 +242,7 @@ TEST_CASE("an nccl recv is found done whatever came before it, and whoever took 
 TEST_CASE("what was sent last arrives though the sender's group ends") {
   const cuda::ScopedEmulatedDevice device;
   Machine machine;
-  machine.fabric = std::make_shared<test::Fabric>(test::Sends::buffered);
+  machine.fabric = std::make_shared<testing::Fabric>(testing::Sends::buffered);
   run_thread_ranks(2, 1, 60s, [&](const Group& world) {
     const Tensor x = on_device({1000}, 3.0);
     {
@@ -256,7 +256,7 @@ TEST_CASE("what was sent last arrives though the sender's group ends") {
         pair->recv(on_device({10}, 0.0), 0, 7).wait();
         std::this_thread::sleep_for(50ms);
         pair->recv(y, 0, 7).wait();
-        test::verify(floats(y)[999] == 3.0F, "got {}", floats(y)[999]);
+        testing::verify(floats(y)[999] == 3.0F, "got {}", floats(y)[999]);
       }
     }
     world->barrier();
@@ -281,7 +281,7 @@ TEST_CASE("an nccl message that stays on the sender's GPU is named by who waits 
   Machine machine;
   machine.deadline = 300ms;
   run_thread_ranks(2, 1, 60s, [&](const Group& world) {
-    const auto api = machine.library(world->rank(), test::Compute::queued);
+    const auto api = machine.library(world->rank(), testing::Compute::queued);
     std::promise<void> gate;
     const Tensor x = on_device({40}, 1.0);
     {

@@ -11,7 +11,7 @@ using namespace trireme;
 namespace {
 
 void run() {
-  test::verify(under_mpi_launcher(), "start this program with mpirun");
+  testing::verify(under_mpi_launcher(), "start this program with mpirun");
   const cuda::Found found = cuda::find_devices();
   if (!found.problem.empty()) fail(ExitCode::usage, "comm_nccl_suite", "no GPU to use: {}", found.problem);
   cuda::open_device(launched_gpu(static_cast<int>(found.devices.size())));
@@ -25,9 +25,9 @@ void run() {
     }
   };
   const auto world = gpu_world(host, std::chrono::seconds(60), end);
-  test::check_all(*world, Device::cuda);
-  test::check_same_bits(*host, *world);
-  test::check_subgroups(*verifying(world), Device::cuda);
+  testing::check_all(*world, Device::cuda);
+  testing::check_same_bits(*host, *world);
+  testing::check_subgroups(*verifying(world), Device::cuda);
   if (world->rank() == 0) std::puts("comm_nccl_suite: all checks passed");
 }
 

@@ -17,8 +17,8 @@
 
 using namespace trireme;
 using namespace std::chrono_literals;
-using trireme::test::error_of;
-using trireme::test::Machine;
+using trireme::testing::error_of;
+using trireme::testing::Machine;
 using trireme::testing::on_device;
 using trireme::testing::says;
 
@@ -35,9 +35,9 @@ TEST_CASE("nccl groups pass the suite, with tensors on the device and on the hos
     Machine machine;
     CHECK_NOTHROW(run_thread_ranks(ranks, 1, 60s, [&](const Group& world) {
       const Group group = machine.group(world);
-      test::check_all(*group, Device::cuda);
-      test::check_messages(*group);
-      test::check_subgroups(*group);
+      testing::check_all(*group, Device::cuda);
+      testing::check_messages(*group);
+      testing::check_subgroups(*group);
     }));
     CHECK(machine.told == 0);
     CHECK(machine.fabric->communicators() == 0);
@@ -49,8 +49,8 @@ TEST_CASE("nccl groups sum in rank order: the host group's bits") {
   for (const int ranks : {1, 2, 3, 4}) {
     CAPTURE(ranks);
     Machine machine;
-    CHECK_NOTHROW(run_thread_ranks(ranks, 1, 60s,
-                                   [&](const Group& world) { test::check_same_bits(*world, *machine.group(world)); }));
+    CHECK_NOTHROW(run_thread_ranks(
+        ranks, 1, 60s, [&](const Group& world) { testing::check_same_bits(*world, *machine.group(world)); }));
   }
 }
 
@@ -61,7 +61,7 @@ TEST_CASE("nccl groups can be verified") {
   try {
     run_thread_ranks(2, 1, 60s, [&](const Group& world) {
       const Group group = verifying(machine.group(world));
-      test::check_subgroups(*group, Device::cuda);
+      testing::check_subgroups(*group, Device::cuda);
       group->all_reduce(on_device({world->rank() + 5}, 1.0)).wait();
     });
   } catch (const Error& error) { what = error.what(); }
@@ -73,7 +73,7 @@ TEST_CASE("an operation comes after the kernels before it and before those after
   const cuda::ScopedEmulatedDevice device;
   Machine machine;
   run_thread_ranks(2, 1, 60s, [&](const Group& world) {
-    const auto api = machine.library(world->rank(), test::Compute::queued);
+    const auto api = machine.library(world->rank(), testing::Compute::queued);
     const Group group = machine.group(world, api);
     const Tensor x = on_device({1000}, -1.0), y = on_device({2, 1000}, -1.0);
     auto* const in = static_cast<float*>(x.device_address());
@@ -90,7 +90,7 @@ TEST_CASE("an operation comes after the kernels before it and before those after
       for (int i = 0; i < 1000; ++i) in[i] += 1.0F;
     });
     Work second = group->all_gather(x, y, Launch::background);
-    test::verify(!first.done() && !second.done(), "done before the kernels it comes after");
+    testing::verify(!first.done() && !second.done(), "done before the kernels it comes after");
     second.wait();
     std::promise<void> end;
     api->compute([&] {
@@ -100,8 +100,8 @@ TEST_CASE("an operation comes after the kernels before it and before those after
     world->barrier();  // nobody has waited for the GPU so far
     gate.set_value();
     end.get_future().wait();
-    test::verify(wrong == 0, "{} wrong values", wrong.load());
-    test::verify(first.done() && second.done(), "not done after its results were read");
+    testing::verify(wrong == 0, "{} wrong values", wrong.load());
+    testing::verify(first.done() && second.done(), "not done after its results were read");
   });
   CHECK(machine.told == 0);
 }

@@ -3,7 +3,7 @@
 
 #include "tests/comm/suite.h"
 
-namespace trireme::test {
+namespace trireme::testing {
 namespace {
 
 /// Values in [-0.5, 0.5) that differ by rank, place and stream; cheaper than core/random.h, as there are many.
@@ -63,4 +63,4 @@ void check_same_bits(ProcessGroup& host, ProcessGroup& group) {
   }
 }
 
-}  // namespace trireme::test
+}  // namespace trireme::testing

@@ -10,7 +10,7 @@ TEST_CASE("the group of one passes the suite") {
   const auto group = self_group();
   CHECK(group->size() == 1);
   CHECK(group->rank() == 0);
-  CHECK_NOTHROW(test::check_all(*group));
+  CHECK_NOTHROW(testing::check_all(*group));
 }
 
 TEST_CASE("a rank that receives from itself what it never sent is told so") {

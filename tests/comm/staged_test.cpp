@@ -36,9 +36,9 @@ TEST_CASE("staged groups pass the suite, with tensors on the device and on the h
     CAPTURE(ranks);
     CHECK_NOTHROW(run_thread_ranks(ranks, 1, 60s, [](const Group& world) {
       const Group group = staged(world);
-      test::check_all(*group, Device::cuda);
-      test::check_messages(*group);
-      test::check_subgroups(*group);
+      testing::check_all(*group, Device::cuda);
+      testing::check_messages(*group);
+      testing::check_subgroups(*group);
     }));
   }
 }
@@ -48,7 +48,7 @@ TEST_CASE("each operation has the host group's bits, and leaves alone what that 
   for (const int ranks : {1, 2, 3, 4}) {
     CAPTURE(ranks);
     CHECK_NOTHROW(
-        run_thread_ranks(ranks, 1, 60s, [](const Group& world) { test::check_same_bits(*world, *staged(world)); }));
+        run_thread_ranks(ranks, 1, 60s, [](const Group& world) { testing::check_same_bits(*world, *staged(world)); }));
   }
 }
 
@@ -62,9 +62,9 @@ TEST_CASE("host copies are in pinned memory, which the next operation gets again
       group->all_reduce(x).wait();
       group->all_gather(view::slice(x, 0, 0, 100), on_device({2, 100}, 0.0)).wait();
       const std::int64_t pinned = MemoryPool::current()->pinned_bytes();
-      test::verify(pinned >= 160000, "{} bytes are pinned, expected those of 40000 floats and more", pinned);
+      testing::verify(pinned >= 160000, "{} bytes are pinned, expected those of 40000 floats and more", pinned);
       if (step == 0) after_first = pinned;
-      test::verify(pinned == after_first, "{} bytes are pinned, after the first step {} were", pinned, after_first);
+      testing::verify(pinned == after_first, "{} bytes are pinned, after the first step {} were", pinned, after_first);
     }
   });
 }
@@ -79,10 +79,10 @@ TEST_CASE("an operation takes up what an earlier one of its group has yet to wri
         const Work a = group->all_reduce(x, ReduceOp::sum, launch), b = group->all_gather(x, y, launch);
         const Work c = group->all_reduce(view::select(y, 0, 1), ReduceOp::sum, launch);
       }
-      test::verify(x.to(Device::cpu).data<float>()[39999] == 2.0F, "the sum is not 2");
+      testing::verify(x.to(Device::cpu).data<float>()[39999] == 2.0F, "the sum is not 2");
       const Tensor all = y.to(Device::cpu);
-      test::verify(all.data<float>()[39999] == 2.0F && all.data<float>()[40000] == 4.0F, "{} and {}, expected 2 and 4",
-                   all.data<float>()[39999], all.data<float>()[40000]);
+      testing::verify(all.data<float>()[39999] == 2.0F && all.data<float>()[40000] == 4.0F,
+                      "{} and {}, expected 2 and 4", all.data<float>()[39999], all.data<float>()[40000]);
     }
   });
 }
@@ -94,9 +94,9 @@ TEST_CASE("a dropped operation waits for those before it, not for those after it
     const Tensor x = on_device({7}, 1.0), y = on_device({7}, 2.0), z = on_device({7}, 3.0);
     Work first = group->all_reduce(x), second = group->all_reduce(y), third = group->all_reduce(z);
     second = Work();
-    test::verify(first.done() && !third.done(), "first {}, third {}", first.done(), third.done());
-    test::verify(x.to(Device::cpu).data<float>()[6] == 2.0F, "the first result is not there");
-    test::verify(y.to(Device::cpu).data<float>()[6] == 4.0F, "the second result is not there");
+    testing::verify(first.done() && !third.done(), "first {}, third {}", first.done(), third.done());
+    testing::verify(x.to(Device::cpu).data<float>()[6] == 2.0F, "the first result is not there");
+    testing::verify(y.to(Device::cpu).data<float>()[6] == 4.0F, "the second result is not there");
   });
 }
 
@@ -107,7 +107,7 @@ TEST_CASE("a background operation ends while the caller does something else; don
     const Tensor x = on_device({1000}, 1.0);
     Work work = group->all_reduce(x, ReduceOp::sum, Launch::background);
     while (!work.done()) std::this_thread::sleep_for(1ms);  // the deadline ends it when nothing runs
-    test::verify(x.to(Device::cpu).data<float>()[999] == 2.0F, "the sum is not there");
+    testing::verify(x.to(Device::cpu).data<float>()[999] == 2.0F, "the sum is not there");
   });
 }
 
@@ -118,7 +118,7 @@ TEST_CASE("host copies count as communication and are given back") {
     const Tensor x = on_device({50000}, 1.0);
     group->all_reduce(x).wait();
     const MemoryUse use = MemoryPool::current()->use(MemoryCategory::communication);
-    test::verify(use.live == 0 && use.peak >= 200000, "{} bytes live, {} at most", use.live, use.peak);
+    testing::verify(use.live == 0 && use.peak >= 200000, "{} bytes live, {} at most", use.live, use.peak);
   });
 }
 
@@ -129,10 +129,10 @@ TEST_CASE("verifying goes above and below staging") {
     const auto both = [&](const Group& world) { return above ? verifying(staged(world)) : staged(verifying(world)); };
     run_thread_ranks(3, 1, 60s, [&](const Group& world) {
       const Group group = both(world);
-      test::verify(group->verifies() && group->subgroup(world->members(), "sub")->verifies(), "a check was lost");
-      test::check_bits(*group, Device::cuda);
-      test::check_messages(*group, Device::cuda);
-      test::check_subgroups(*group, Device::cuda);
+      testing::verify(group->verifies() && group->subgroup(world->members(), "sub")->verifies(), "a check was lost");
+      testing::check_bits(*group, Device::cuda);
+      testing::check_messages(*group, Device::cuda);
+      testing::check_subgroups(*group, Device::cuda);
     });
     std::string what;
     try {

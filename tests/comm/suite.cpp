@@ -8,7 +8,7 @@
 
 #include "core/random.h"
 
-namespace trireme::test {
+namespace trireme::testing {
 namespace {
 
 constexpr std::array dtypes = {DType::f64, DType::f32, DType::bf16, DType::f16, DType::i64, DType::i32, DType::u8};
@@ -305,4 +305,4 @@ void check_all(ProcessGroup& group, Device device) {
   check_subgroups(group, device);
 }
 
-}  // namespace trireme::test
+}  // namespace trireme::testing

@@ -9,7 +9,7 @@
 
 #include "parallel/comm/process_group.h"
 
-namespace trireme::test {
+namespace trireme::testing {
 
 template <class... Args>
 void verify(bool holds, fmt::format_string<Args...> what, Args&&... args) {
@@ -36,4 +36,4 @@ void check_same_bits(ProcessGroup& host, ProcessGroup& group);
 
 void check_all(ProcessGroup& group, Device device = Device::cpu);
 
-}  // namespace trireme::test
+}  // namespace trireme::testing

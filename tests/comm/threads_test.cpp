@@ -34,21 +34,21 @@ bool says(const Error& error, const char* text) {
 TEST_CASE("threads pass the suite") {
   for (const int ranks : {1, 2, 3, 4, 8}) {
     CAPTURE(ranks);
-    CHECK_NOTHROW(
-        run_thread_ranks(ranks, 1, 30s, [](const std::shared_ptr<ProcessGroup>& world) { test::check_all(*world); }));
+    CHECK_NOTHROW(run_thread_ranks(ranks, 1, 30s,
+                                   [](const std::shared_ptr<ProcessGroup>& world) { testing::check_all(*world); }));
   }
 }
 
 TEST_CASE("bf16 sums over micro-batches need an f32 accumulator") {
   run_thread_ranks(2, 1, 30s,
-                   [](const std::shared_ptr<ProcessGroup>& world) { test::check_bf16_between_operations(*world); });
+                   [](const std::shared_ptr<ProcessGroup>& world) { testing::check_bf16_between_operations(*world); });
 }
 
 TEST_CASE("each rank thread has its own pool and team") {
   std::array<MemoryPool*, 3> pools{};
   run_thread_ranks(3, 2, 10s, [&](const std::shared_ptr<ProcessGroup>& world) {
     pools[static_cast<std::size_t>(world->rank())] = MemoryPool::current().get();
-    test::verify(threads() == 2, "a team of {}, expected 2", threads());
+    testing::verify(threads() == 2, "a team of {}, expected 2", threads());
     world->barrier();
   });
   CHECK((pools[0] != pools[1] && pools[1] != pools[2] && pools[0] != pools[2]));
@@ -59,8 +59,8 @@ TEST_CASE("a background operation runs while the caller does something else") {
     Tensor x = Tensor::full({1000}, 1.0);
     Work work = world->all_reduce(x, ReduceOp::sum, Launch::background);
     for (int i = 0; i < 5000 && !work.done(); ++i) std::this_thread::sleep_for(1ms);
-    test::verify(work.done(), "nothing ran it in 5 s");
-    test::verify(x.data<float>()[999] == 2.0F, "the sum is {}", x.data<float>()[999]);
+    testing::verify(work.done(), "nothing ran it in 5 s");
+    testing::verify(x.data<float>()[999] == 2.0F, "the sum is {}", x.data<float>()[999]);
   });
 }
 
@@ -68,9 +68,9 @@ TEST_CASE("a lazy operation waits for its caller, and then takes all before it a
   run_thread_ranks(2, 1, 10s, [](const std::shared_ptr<ProcessGroup>& world) {
     Tensor x = Tensor::full({10}, 1.0), y = Tensor::full({10}, 2.0);
     Work first = world->all_reduce(x), second = world->all_reduce(y);
-    test::verify(!first.done() && !second.done(), "done before anyone waited");
+    testing::verify(!first.done() && !second.done(), "done before anyone waited");
     second.wait();
-    test::verify(first.done(), "the operation before it is not done");
+    testing::verify(first.done(), "the operation before it is not done");
   });
 }
 
@@ -200,6 +200,6 @@ TEST_CASE("operations need not be waited for when the group goes away") {
       const auto group = world->subgroup({0, 1}, "short");
       const Work a = group->all_reduce(x, ReduceOp::sum, Launch::background), b = group->all_reduce(x);
     }
-    test::verify(x.data<float>()[39999] == 4.0F, "two sums give {}", x.data<float>()[39999]);
+    testing::verify(x.data<float>()[39999] == 4.0F, "two sums give {}", x.data<float>()[39999]);
   });
 }

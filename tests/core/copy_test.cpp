@@ -2,7 +2,7 @@
 #include "support.h"
 
 using namespace trireme;
-using namespace trireme::test;
+using namespace trireme::testing;
 
 namespace {
 

@@ -4,7 +4,7 @@
 #include "support.h"
 
 using namespace trireme;
-using namespace trireme::test;
+using namespace trireme::testing;
 
 namespace {
 const KernelTable& table = kernels(Device::cpu);

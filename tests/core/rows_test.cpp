@@ -8,7 +8,7 @@
 #include "support.h"
 
 using namespace trireme;
-using namespace trireme::test;
+using namespace trireme::testing;
 
 namespace {
 

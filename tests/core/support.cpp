@@ -4,7 +4,7 @@
 #include <cstring>
 #include <random>
 
-namespace trireme::test {
+namespace trireme::testing {
 namespace {
 
 std::int64_t offset_of(const Tensor& x, std::int64_t element) {
@@ -109,4 +109,4 @@ void check_same_for_any_threads(const std::function<Tensor()>& compute) {
   set_threads(before);
 }
 
-}  // namespace trireme::test
+}  // namespace trireme::testing

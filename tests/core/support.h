@@ -12,7 +12,7 @@
 #include "core/parallel_for.h"
 #include "core/tensor.h"
 
-namespace trireme::test {
+namespace trireme::testing {
 
 inline constexpr DType floating_dtypes[] = {DType::f64, DType::f32, DType::bf16, DType::f16};
 inline constexpr DType all_dtypes[] = {DType::f64, DType::f32, DType::bf16, DType::f16,
@@ -38,4 +38,4 @@ void check_close(const Tensor& got, const std::vector<double>& expected, double 
 /// Runs `compute` with teams of 1, 2 and 3 threads and checks that the bytes of its result never change.
 void check_same_for_any_threads(const std::function<Tensor()>& compute);
 
-}  // namespace trireme::test
+}  // namespace trireme::testing

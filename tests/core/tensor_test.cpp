@@ -6,7 +6,7 @@
 #include "support.h"
 
 using namespace trireme;
-using test::values;
+using testing::values;
 
 namespace {
 
@@ -115,7 +115,7 @@ TEST_CASE("contiguous, clone and cast copy only when they must") {
 TEST_CASE("dtype: names, sizes, dispatch") {
   const std::vector<std::size_t> sizes = {8, 4, 2, 2, 8, 4, 1};
   std::size_t i = 0;
-  for (const DType dtype : test::all_dtypes) CHECK(size_of(dtype) == sizes[i++]);
+  for (const DType dtype : testing::all_dtypes) CHECK(size_of(dtype) == sizes[i++]);
   CHECK(name(DType::bf16) == "bf16");
   CHECK(is_floating(DType::f16));
   CHECK_FALSE(is_floating(DType::i64));

@@ -11,7 +11,7 @@
 #include "helpers.h"
 
 using namespace trireme;
-using namespace trireme::test;
+using namespace trireme::testing;
 
 namespace {
 

@@ -13,7 +13,7 @@
 #include "core/error.h"
 #include "data/utf8.h"
 
-namespace trireme::test {
+namespace trireme::testing {
 
 /// A fresh folder, removed with all it holds.
 class TempFolder {
@@ -100,4 +100,4 @@ inline std::filesystem::path test_data_folder() {
   return folder == nullptr ? std::filesystem::path() : std::filesystem::path(folder);
 }
 
-}  // namespace trireme::test
+}  // namespace trireme::testing

@@ -10,7 +10,7 @@
 #include "helpers.h"
 
 using namespace trireme;
-using namespace trireme::test;
+using namespace trireme::testing;
 
 namespace {
 

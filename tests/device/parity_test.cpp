@@ -48,7 +48,7 @@ TEST_CASE("device: one rank, and each axis by itself") {
 TEST_CASE("device: messages and collectives between GPUs") {
   for (const std::string& mesh : Meshes{"dp=2", "tp=2", "pp=2", "cp=2", "dp=2,tp=2,pp=2"}) {
     const cuda::ScopedEmulatedDevice device;
-    test::Machine machine;
+    Machine machine;
     TrainOptions o = options(mesh);
     const ParityReport report = compare_with_one_rank(o, [&](auto world) { return machine.group(world); });
     CHECK_MESSAGE(report.largest() <= parity_tolerance, mesh, "\n", parity_table(report, 5));

@@ -6,7 +6,6 @@
 
 using namespace trireme;
 using namespace trireme::testing;
-using trireme::test::TempFolder;
 
 namespace {
 

@@ -11,7 +11,7 @@
 #include "parallel/checkpoint/manifest.h"
 #include "tests/fuzz/seeds.h"
 #include "tests/fuzz/targets.h"
-#include "tests/sanitized.h"
+#include "tests/support/sanitized.h"
 
 using namespace trireme;
 
@@ -90,7 +90,7 @@ TEST_CASE("every class of malformed manifest is refused with the file and the by
 }
 
 // Under a sanitizer fewer: the fuzzers, which have it too, try thousands.
-constexpr int mutations = test::sanitized ? 60 : 300;
+constexpr int mutations = testing::sanitized ? 60 : 300;
 
 TEST_CASE("seeds, mutations of them and past findings keep the promises of their parsers") {
   for (const fuzz::Target& target : fuzz::targets()) {

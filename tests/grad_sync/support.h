@@ -10,7 +10,7 @@
 #include "autograd/ops.h"
 #include "parallel/grad_sync.h"
 
-namespace trireme::test {
+namespace trireme::testing {
 
 inline constexpr ProcessGroup::Deadline deadline{20.0};
 
@@ -42,4 +42,4 @@ inline bool same_bits(const Tensor& a, const Tensor& b) {
          std::memcmp(contiguous(a).raw(), contiguous(b).raw(), static_cast<std::size_t>(a.bytes())) == 0;
 }
 
-}  // namespace trireme::test
+}  // namespace trireme::testing

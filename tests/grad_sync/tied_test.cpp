@@ -8,7 +8,7 @@
 #include "tests/grad_sync/support.h"
 
 using namespace trireme;
-using namespace trireme::test;
+using namespace trireme::testing;
 
 namespace {
 

@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "tests/models/trainer.h"
-#include "tests/sanitized.h"
+#include "tests/support/sanitized.h"
 
 using namespace trireme;
 using namespace trireme::testing;
@@ -129,7 +129,7 @@ TEST_CASE("generating is repeatable, and the same on every mesh") {
     const auto one = generate_on("dp=1", prompt, options);
     CHECK(one.size() == 30);
     const Meshes meshes = {"dp=1", "dp=2", "tp=2", "pp=2", "tp=2,pp=2", "cp=2", "cp=4", "tp=2,pp=2,cp=2"};
-    for (const std::string& mesh : test::sanitized ? Meshes{"tp=2,pp=2,cp=2"} : meshes)
+    for (const std::string& mesh : sanitized ? Meshes{"tp=2,pp=2,cp=2"} : meshes)
       CHECK_MESSAGE(generate_on(mesh, prompt, options) == one, mesh);
     for (const std::string& mesh : Meshes{"pp=1", "pp=2"})
       CHECK_MESSAGE(generate_on(mesh, prompt, options, "interleaved:2") == one, mesh);

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "tests/models/trainer.h"
-#include "tests/sanitized.h"
+#include "tests/support/sanitized.h"
 
 using namespace trireme;
 using namespace trireme::testing;
@@ -70,7 +70,7 @@ TEST_CASE("parameter_count is what the model makes, on any mesh; so are the prod
     if (c.ffn_width) configs.back().ffn_width = c.heads * 10;
     configs.back().context = 32;
     configs.back().vocab = 257;
-    if (test::sanitized) break;
+    if (sanitized) break;
   }
   for (const bool bias : {true, false})
     configs.push_back({.layers = 5, .heads = 4, .width = 24, .context = 17, .vocab = 65, .bias = bias});
@@ -144,7 +144,7 @@ TEST_CASE("a pipeline computes what one rank does, bit for bit: losses, gradient
 }
 
 TEST_CASE("both copies of the tied embedding stay bit-equal for 20 steps") {
-  const int steps = test::sanitized ? 5 : 20;
+  const int steps = sanitized ? 5 : 20;
   const auto check_copies = [steps](const std::string& mesh, DType dtype, const char* schedule) {
     Collected weights;
     collect_weights(mesh, {.dtype = dtype, .pipeline = schedule}, steps, weights);

@@ -195,7 +195,7 @@ TEST_CASE("a classifier has one rank's losses, gradients and weights on every me
 TEST_CASE("a classifier saved on one mesh goes on on any other") {
   const std::vector<double> losses = losses_of_one_rank();
   CHECK(losses.back() < losses.front());
-  const test::TempFolder folder;
+  const TempFolder folder;
   on_ranks({"dp=2", 3}, [&](Run& run) {
     for (int step = 0; step < 2; ++step) run.step();
     save_run(folder.path(), run.trainer.model(), run.trainer.optimizer(), run.progress, run.identity);
@@ -212,7 +212,7 @@ TEST_CASE("a classifier saved on one mesh goes on on any other") {
 }
 
 TEST_CASE("another configuration or architecture is refused, by the flag that sets it") {
-  const test::TempFolder folder;
+  const TempFolder folder;
   const TrainOptions o = options_of({"dp=1"});
   run_mesh("dp=1", [&](const MeshPtr& mesh) {
     Run saved(o, mesh);
@@ -225,8 +225,7 @@ TEST_CASE("another configuration or architecture is refused, by the flag that se
                          Error);
     CHECK_THROWS_WITH_AS(load_as({.architecture = "detector"}), doctest::Contains("'classifier'"), Error);
   });
-  const test::Caught as_gpt =
-      test::caught([&] { read_saved_gpt(checkpoint::Checkpoint(find_saved_run(folder.path()))); });
+  const Caught as_gpt = caught([&] { read_saved_gpt(checkpoint::Checkpoint(find_saved_run(folder.path()))); });
   CHECK(as_gpt.code == ExitCode::usage);
   CHECK(as_gpt.has("'classifier'; expected 'gpt'"));
 }
@@ -239,7 +238,7 @@ TEST_CASE("a plan of another number of stages than the mesh has is refused befor
     });
   };
   CHECK_NOTHROW(make(2));
-  const test::Caught four = test::caught([&] { make(4); });
+  const Caught four = caught([&] { make(4); });
   CHECK(four.code == ExitCode::usage);
   CHECK(four.has("a plan of 4 pipeline stages, and the mesh and --pipeline have 2"));
   o.mesh.pipeline = "interleaved:2";

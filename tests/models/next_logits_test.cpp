@@ -3,7 +3,7 @@
 #include "train/next_logits.h"
 
 #include "tests/models/trainer.h"
-#include "tests/sanitized.h"
+#include "tests/support/sanitized.h"
 #include "train/generate.h"
 
 using namespace trireme;
@@ -115,7 +115,7 @@ double distance(const std::vector<double>& got, const std::vector<double>& expec
 TEST_CASE("logits with a cache are the whole text's on any mesh: one new token, many, and past the context") {
   const Text text = text_of(context + 4);
   Meshes meshes = {"dp=1", "tp=2", "pp=2", "tp=4", "dp=2,tp=2,pp=2"}, cut = {"tp=2", "tp=4,pp=2"};
-  if (test::sanitized) meshes = {"tp=2,pp=2"}, cut = {"tp=2"};
+  if (sanitized) meshes = {"tp=2,pp=2"}, cut = {"tp=2"};
   for (const Kind& kind : {gpt2(), llama(), experts(), documents(), cut_by_positions(gpt2()), cut_by_positions(llama()),
                            cut_by_positions(documents())}) {
     Kind plain = kind;
@@ -210,7 +210,7 @@ TEST_CASE("texts that are empty or longer than announced are refused, and so is 
 TEST_CASE("generated tokens are the same with a cache and without, greedy or by chance, also past the context") {
   for (const Kind& kind : {gpt2(), llama(), experts(), documents()}) {
     for (const std::string& mesh_text :
-         test::sanitized ? Meshes{"tp=2,pp=2"} : Meshes{"dp=1", "tp=2", "pp=2", "dp=2,tp=2,pp=2"}) {
+         sanitized ? Meshes{"tp=2,pp=2"} : Meshes{"dp=1", "tp=2", "pp=2", "dp=2,tp=2,pp=2"}) {
       for (const std::int64_t prompt : {std::int64_t{1}, context}) {
         const Text begin = text_of(prompt);
         for (const double temperature : {0.0, 0.9}) {

@@ -6,7 +6,6 @@
 
 using namespace trireme;
 using namespace trireme::testing;
-using trireme::test::Caught, trireme::test::TempFolder;
 
 namespace {
 
@@ -19,8 +18,8 @@ std::string file_of(const std::string& header, const std::string& data) {
 }
 
 Caught reading(const TempFolder& folder, const std::string& content) {
-  test::write_plainly(folder / "file", content);
-  return test::caught([&] { const SafetensorsFile file(folder / "file"); });
+  write_plainly(folder / "file", content);
+  return caught([&] { const SafetensorsFile file(folder / "file"); });
 }
 
 }  // namespace
@@ -29,10 +28,10 @@ TEST_CASE("a file written by hand is read as it says") {
   const TempFolder folder;
   const std::string data("\x00\x00\x80\x3f\x00\x00\x00\xc0\x07\xff\xff\xff",
                          12);  // 1.0f, -2.0f, then bytes 7, 255, 255, 255
-  test::write_plainly(folder / "file",
-                      file_of(R"({"__metadata__":{"by":"hand"},"b":{"dtype":"U8","shape":[2,2],"data_offsets":[8,12]},)"
-                              R"("a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}  )",
-                              data));
+  write_plainly(folder / "file",
+                file_of(R"({"__metadata__":{"by":"hand"},"b":{"dtype":"U8","shape":[2,2],"data_offsets":[8,12]},)"
+                        R"("a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}  )",
+                        data));
   const SafetensorsFile file(folder / "file");
   CHECK(file.names() == std::vector<std::string>{"a", "b"});
   CHECK(file.metadata().at("by") == "hand");

@@ -9,11 +9,10 @@
 #include "tests/data/helpers.h"
 #include "tests/models/trainer.h"
 #include "tests/parity/faulty_group.h"
-#include "tests/sanitized.h"
+#include "tests/support/sanitized.h"
 
 using namespace trireme;
 using namespace trireme::testing;
-using trireme::test::TempFolder;
 
 namespace {
 
@@ -68,12 +67,11 @@ bool has(const std::string& text, std::string_view part) { return text.find(part
 }  // namespace
 
 TEST_CASE("five steps, a stop and five steps are ten steps, bit for bit") {
-  std::vector<Recipe> recipes(test::sanitized ? 2 : 3, {.config = small_config(0.1)});
+  std::vector<Recipe> recipes(sanitized ? 2 : 3, {.config = small_config(0.1)});
   recipes[1].dtype = DType::bf16;
   recipes.back().optimizer = "sgd";
   for (const Recipe& recipe : recipes) {
-    for (const std::string& text :
-         test::sanitized ? Meshes{"dp=2,tp=2,pp=2"} : Meshes{"dp=1", "tp=2", "dp=2,tp=2,pp=2"}) {
+    for (const std::string& text : sanitized ? Meshes{"dp=2,tp=2,pp=2"} : Meshes{"dp=1", "tp=2", "dp=2,tp=2,pp=2"}) {
       const TempFolder folder;
       run_mesh(text, [&](const MeshPtr& mesh) {
         Trace straight, stopped;
@@ -405,8 +403,8 @@ TEST_CASE("a checkpoint without what a run needs is refused with the entry's nam
     checkpoint::Manifest manifest;
     manifest.run = run;
     std::filesystem::create_directories(path);
-    test::write_plainly(path / checkpoint::manifest_name, checkpoint::to_text(manifest));
-    const test::Caught error = test::caught([&] { read_saved_gpt(checkpoint::Checkpoint(path)); });
+    write_plainly(path / checkpoint::manifest_name, checkpoint::to_text(manifest));
+    const Caught error = caught([&] { read_saved_gpt(checkpoint::Checkpoint(path)); });
     CHECK(error.code == ExitCode::data);
     return error;
   };

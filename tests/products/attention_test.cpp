@@ -9,14 +9,14 @@
 #include "core/kernels.h"
 #include "tests/products/reference.h"
 #include "tests/products/units.h"
-#include "tests/sanitized.h"
+#include "tests/support/sanitized.h"
 
 namespace trireme {
 namespace {
 
-using test::for_each_way;
-using test::random_tensor;
-using test::values;
+using testing::for_each_way;
+using testing::random_tensor;
+using testing::values;
 using Numbers = std::vector<double>;
 using Sizes = std::vector<std::int64_t>;
 
@@ -59,7 +59,7 @@ struct Tensors {
         v(heads_of(x.batch, x.keys, x.kv_heads, x.width, x.dtype, 3)),
         dout(heads_of(x.batch, x.queries, x.heads, x.width, x.dtype, 4)),
         out(heads_of(x.batch, x.queries, x.heads, x.width, x.dtype, 5)),
-        lse(Tensor::full({x.batch, x.heads, x.queries}, std::nan(""), test::accumulator(x.dtype))),
+        lse(Tensor::full({x.batch, x.heads, x.queries}, std::nan(""), testing::accumulator(x.dtype))),
         dq(heads_of(x.batch, x.queries, x.heads, x.width, x.dtype, 6)),
         dk(heads_of(x.batch, x.keys, x.kv_heads, x.width, x.dtype, 7)),
         dv(heads_of(x.batch, x.keys, x.kv_heads, x.width, x.dtype, 8)),
@@ -72,7 +72,7 @@ struct Tensors {
 
 /// Where bf16 has instructions of its own, p and ds are rounded to bf16 to become operands: by this much of themselves.
 double rounding_of_operands(DType dtype) {
-  return dtype == DType::bf16 && cpu::bf16_unit() != cpu::Bf16Unit::vectors ? test::rounding(dtype) : 0;
+  return dtype == DType::bf16 && cpu::bf16_unit() != cpu::Bf16Unit::vectors ? testing::rounding(dtype) : 0;
 }
 
 /// The definition, one query at a time, all in f64. The gradients are those at the `out` stored, as backward is told.
@@ -122,7 +122,7 @@ struct Reference {
   double rounding_of_dot(const Numbers& a, std::size_t i, const Numbers& b, std::size_t j) const {
     double size = 0;
     for (std::size_t d = 0; d < static_cast<std::size_t>(x_.width); ++d) size += std::fabs(a[i + d] * b[j + d]);
-    return static_cast<double>(x_.width) * test::rounding(DType::f32) * size;
+    return static_cast<double>(x_.width) * testing::rounding(DType::f32) * size;
   }
   /// Adds factor * row i of `from` to row j of `to`, and to `accepted` what an error in the factor makes of it.
   void add(double factor, double error, const Numbers& from, std::size_t i, Numbers& to, Numbers& accepted,
@@ -197,10 +197,10 @@ double error(const Tensor& got, const Numbers& expected, const Numbers& accepted
 
 /// Sums over at most `keys` (and queries) terms in the accumulator's dtype.
 double rounding_of_sums(const Case& x) {
-  return static_cast<double>(x.keys + x.queries + x.width) * test::rounding(test::accumulator(x.dtype));
+  return static_cast<double>(x.keys + x.queries + x.width) * testing::rounding(testing::accumulator(x.dtype));
 }
 /// The same, and one rounding to the tensors' dtype.
-double rounding_of(const Case& x) { return 2 * test::rounding(x.dtype) + rounding_of_sums(x); }
+double rounding_of(const Case& x) { return 2 * testing::rounding(x.dtype) + rounding_of_sums(x); }
 
 void check_forward(const Case& x, const Tensors& t, const Reference& expected) {
   CHECK(error(t.out, expected.out, expected.accepted.out) <= rounding_of(x));
@@ -234,7 +234,7 @@ TEST_CASE("attention agrees with its definition: ragged lengths and widths, caus
     for (const bool causal : {false, true}) {
       for (const auto& [queries, keys] :
            {std::pair{1, 1}, {7, 7}, {33, 33}, {64, 64}, {65, 65}, {130, 130}, {1, 70}, {20, 90}, {90, 20}}) {
-        for (const std::int64_t width : test::sanitized ? Sizes{13} : Sizes{1, 13, 32})
+        for (const std::int64_t width : testing::sanitized ? Sizes{13} : Sizes{1, 13, 32})
           check({1, queries, keys, 2, 2, width, causal, dtype});
       }
     }
@@ -243,8 +243,8 @@ TEST_CASE("attention agrees with its definition: ragged lengths and widths, caus
 
 TEST_CASE("attention of few queries, with many keys or none to see, by documents or not") {
   for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16}) {
-    for (const std::int64_t queries : test::sanitized ? Sizes{1, 5, 9} : Sizes{1, 2, 5, 8, 9}) {
-      for (const std::int64_t keys : test::sanitized ? Sizes{1, 9, 65} : Sizes{1, 3, 9, 63, 64, 65, 131, 300}) {
+    for (const std::int64_t queries : testing::sanitized ? Sizes{1, 5, 9} : Sizes{1, 2, 5, 8, 9}) {
+      for (const std::int64_t keys : testing::sanitized ? Sizes{1, 9, 65} : Sizes{1, 3, 9, 63, 64, 65, 131, 300}) {
         for (const auto& [heads, kv_heads, width] :
              {std::tuple{3, 3, 64}, {4, 2, 16}, {5, 1, 13}, {2, 2, 80}, {1, 1, 129}}) {
           for (const bool documents : {false, true})
@@ -270,7 +270,7 @@ TEST_CASE("attention sees no key before a query's first, wherever that is") {
     for (const bool causal : {false, true}) {
       for (const auto& [queries, keys] :
            {std::pair{1, 1}, {7, 7}, {65, 65}, {130, 130}, {300, 300}, {20, 90}, {90, 20}}) {
-        if (test::sanitized && keys > 100) continue;
+        if (testing::sanitized && keys > 100) continue;
         check({2, queries, keys, 4, 2, 13, causal, dtype, 1, true});
       }
     }
@@ -283,7 +283,7 @@ TEST_CASE("attention over two sets of keys, merged, is attention over both; so i
       const Case x{2, 37, 70, 4, 2, 13, false, dtype, 1, documents};
       CAPTURE(describe(x));
       const KernelTable& table = kernels(Device::cpu);
-      const DType acc = test::accumulator(dtype);
+      const DType acc = testing::accumulator(dtype);
       Tensors t(x);
       const std::int64_t cut = 23;
       Tensor out, lse;
@@ -305,8 +305,9 @@ TEST_CASE("attention over two sets of keys, merged, is attention over both; so i
       }
       copy(out, t.out);
       const Reference expected(x, t);
-      CHECK(error(t.out, expected.out, expected.accepted.out) <= 4 * test::rounding(dtype) + 150 * test::rounding(acc));
-      CHECK(error(lse, expected.lse) <= 150 * test::rounding(acc));
+      CHECK(error(t.out, expected.out, expected.accepted.out) <=
+            4 * testing::rounding(dtype) + 150 * testing::rounding(acc));
+      CHECK(error(lse, expected.lse) <= 150 * testing::rounding(acc));
       Tensor dq = Tensor::zeros(t.q.shape(), DType::f64);
       for (const auto& [begin, length] : {std::pair<std::int64_t, std::int64_t>{0, cut}, {cut, x.keys - cut}}) {
         Tensor first;
@@ -320,9 +321,12 @@ TEST_CASE("attention over two sets of keys, merged, is attention over both; so i
                                  lse, t.dout, x.scale(), false, first, term, dk, dv);
         table.axpby(1, term, 1, dq);
       }
-      CHECK(error(dq, expected.dq, expected.accepted.dq) <= 16 * test::rounding(dtype) + 600 * test::rounding(acc));
-      CHECK(error(t.dk, expected.dk, expected.accepted.dk) <= 16 * test::rounding(dtype) + 600 * test::rounding(acc));
-      CHECK(error(t.dv, expected.dv, expected.accepted.dv) <= 4 * test::rounding(dtype) + 150 * test::rounding(acc));
+      CHECK(error(dq, expected.dq, expected.accepted.dq) <=
+            16 * testing::rounding(dtype) + 600 * testing::rounding(acc));
+      CHECK(error(t.dk, expected.dk, expected.accepted.dk) <=
+            16 * testing::rounding(dtype) + 600 * testing::rounding(acc));
+      CHECK(error(t.dv, expected.dv, expected.accepted.dv) <=
+            4 * testing::rounding(dtype) + 150 * testing::rounding(acc));
     }
   });
 }
@@ -338,11 +342,11 @@ TEST_CASE("attention stays finite and right when scores are a thousand times lar
       for (const double number : values(*each)) REQUIRE(std::isfinite(number));
     }
     // A score near 6000 is off by about 6000 * 32 roundings, and so is the logarithm of a probability.
-    const double slack = 6000 * 64 * test::rounding(dtype);
+    const double slack = 6000 * 64 * testing::rounding(dtype);
     const Reference expected(x, t);
     CHECK(error(t.out, expected.out) <= slack);
     CHECK(error(t.dv, expected.dv) <= slack);
-    CHECK(error(t.lse, expected.lse) <= 64 * test::rounding(dtype));
+    CHECK(error(t.lse, expected.lse) <= 64 * testing::rounding(dtype));
   }
 }
 
@@ -355,7 +359,7 @@ TEST_CASE("attention weighs to the nearest: over ones it gives one, and dv of on
     t.v = Tensor::full(t.v.shape(), 1, dtype);
     t.dout = Tensor::full(t.dout.shape(), 1, dtype);
     t.run(x);
-    const double far = dtype == DType::bf16 ? 0 : static_cast<double>(x.keys) * test::rounding(dtype);
+    const double far = dtype == DType::bf16 ? 0 : static_cast<double>(x.keys) * testing::rounding(dtype);
     for (const double number : values(t.out)) REQUIRE(std::fabs(number - 1) <= far);
     double sum = 0;
     for (const double number : values(t.dv)) sum += number;
@@ -371,8 +375,8 @@ TEST_CASE("attention and its gradient give the same bits for 1, 2 and 3 threads"
     for_each_way({x.dtype}, [&x](DType) {
       CAPTURE(describe(x));
       std::vector<Numbers> first;
-      for (const std::int64_t team : test::sanitized ? Sizes{1, 3} : Sizes{1, 2, 3}) {
-        const test::TeamOf scope(static_cast<int>(team));
+      for (const std::int64_t team : testing::sanitized ? Sizes{1, 3} : Sizes{1, 2, 3}) {
+        const testing::TeamOf scope(static_cast<int>(team));
         Tensors t(x);
         t.run(x);
         const std::vector<Numbers> all{values(t.out), values(t.lse), values(t.dq), values(t.dk), values(t.dv)};
@@ -396,7 +400,7 @@ TEST_CASE("attention reads nothing but its tensors: NaN beside them and in memor
     for (const Case& x : {Case{2, 33, 33, 2, 1, 13, true, dtype}, Case{1, 71, 45, 2, 2, 7, false, dtype},
                           Case{1, 45, 99, 1, 1, 33, true, dtype, 1, true}, Case{2, 9, 1, 2, 2, 1, false, dtype}}) {
       CAPTURE(describe(x));
-      const test::TeamOf scope(1);
+      const testing::TeamOf scope(1);
       MemoryPool& pool = *MemoryPool::current();
       const auto run = [&x, &pool](Tensors& t, double before) {
         pool.reset_peaks();

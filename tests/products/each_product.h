@@ -6,7 +6,7 @@
 
 #include "core/kernels.h"
 
-namespace trireme::test {
+namespace trireme::testing {
 
 /// Runs body() once with each selected, and selects the first again.
 template <class Body>
@@ -30,4 +30,4 @@ inline bool selected_computes(DType dtype) {
   } catch (const Error&) { return false; }
 }
 
-}  // namespace trireme::test
+}  // namespace trireme::testing

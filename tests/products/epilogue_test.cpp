@@ -7,15 +7,15 @@
 #include "tests/products/each_product.h"
 #include "tests/products/reference.h"
 #include "tests/products/units.h"
-#include "tests/sanitized.h"
+#include "tests/support/sanitized.h"
 
 namespace trireme {
 namespace {
 
-using test::for_each_way;
-using test::random_tensor;
-using test::same_bits;
-using test::values;
+using testing::for_each_way;
+using testing::random_tensor;
+using testing::same_bits;
+using testing::values;
 
 struct Case {
   std::int64_t m, n, k;
@@ -55,7 +55,7 @@ void in_steps(const Tensor& a, const Tensor& b, Tensor& c, const GemmOptions& op
 }
 
 void check_all(const Case& size, DType dtype) {
-  if (!test::selected_computes(dtype)) return;
+  if (!testing::selected_computes(dtype)) return;
   CAPTURE(fmt::format("{} {} {} {} {} {}", selected_gemm(), name(dtype), size.m, size.n, size.k, size.leading.dims()));
   const Layer layer(size, dtype);
   for (const Unary op : {Unary::gelu, Unary::gelu_tanh, Unary::silu, Unary::relu}) {
@@ -75,7 +75,7 @@ void check_all(const Case& size, DType dtype) {
 }  // namespace
 
 TEST_CASE("what follows a product gives the bits of kernels of their own") {
-  test::for_each_product([] {
+  testing::for_each_product([] {
     for_each_way({DType::f64, DType::f32, DType::bf16, DType::f16}, [](DType dtype) {
       for (const Case& size : {Case{1, 7, 5}, Case{3, 130, 64}, Case{37, 53, 29}, Case{70, 96, 48}, Case{33, 45, 2500},
                                Case{9, 31, 17, {3}}, Case{0, 5, 4}, Case{6, 5, 0}})
@@ -87,7 +87,7 @@ TEST_CASE("what follows a product gives the bits of kernels of their own") {
 TEST_CASE("what follows a product whose result leaves the caches gives the bits of kernels of their own") {
   for_each_way({DType::f64, DType::f32, DType::bf16, DType::f16}, [](DType dtype) {
     check_all({1027, 1023, 20}, dtype);  // fits no tile
-    if (!test::sanitized) check_all({1030, 1021, 1100}, dtype);
+    if (!testing::sanitized) check_all({1030, 1021, 1100}, dtype);
   });
 }
 

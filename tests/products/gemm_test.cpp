@@ -14,14 +14,14 @@
 #include "tests/products/each_product.h"
 #include "tests/products/reference.h"
 #include "tests/products/units.h"
-#include "tests/sanitized.h"
+#include "tests/support/sanitized.h"
 
 namespace trireme {
 namespace {
 
-using test::for_each_unit;
-using test::random_tensor;
-using test::values;
+using testing::for_each_unit;
+using testing::random_tensor;
+using testing::values;
 
 struct Case {
   std::int64_t m, n, k;
@@ -68,7 +68,7 @@ struct Operands {
 };
 
 void check(const Case& x) {
-  if (!test::selected_computes(x.in)) return;
+  if (!testing::selected_computes(x.in)) return;
   CAPTURE(describe(x));
   CAPTURE(selected_gemm());
   Operands o(x);
@@ -76,7 +76,7 @@ void check(const Case& x) {
   const std::vector<double> bias = x.bias ? values(o.bias) : std::vector<double>(static_cast<std::size_t>(x.n), 0.0);
   kernels(Device::cpu).gemm(o.a, o.b, o.c, {.alpha = x.alpha, .beta = x.beta, .bias = o.bias});
   const std::vector<double> got = values(o.c);
-  const double unit = test::rounding(test::accumulator(x.in)), out_unit = test::rounding(x.out);
+  const double unit = testing::rounding(testing::accumulator(x.in)), out_unit = testing::rounding(x.out);
   const std::int64_t batch = x.leading.count();
   std::int64_t wrong = 0;
   for (std::int64_t i = 0; i < batch * x.m * x.n; ++i) {
@@ -103,7 +103,7 @@ void check(const Case& x) {
 /// Runs `body` once for each implementation.
 template <class Body>
 void for_each_product(Body&& body) {
-  test::for_each_product([&] { selected_gemm() == "trireme" ? for_each_unit(body) : body(); });
+  testing::for_each_product([&] { selected_gemm() == "trireme" ? for_each_unit(body) : body(); });
 }
 
 struct Types {
@@ -218,7 +218,7 @@ TEST_CASE("gemm over several blocks of K, rows and columns") {
       check({.m = 23, .n = 41, .k = 1500, .in = in, .out = out, .b_transposed = true, .beta = 0.5, .bias = true});
     }
     check({.m = 40, .n = 1500, .k = 1100, .in = DType::bf16, .out = DType::bf16, .bias = true});
-    if (test::sanitized) return;
+    if (testing::sanitized) return;
     check({.m = 300, .n = 40, .k = 1030});
     check({.m = 20, .n = 3000, .k = 600, .a_transposed = true, .beta = 1});
     check({.m = 40, .n = 1500, .k = 2100, .b_transposed = true});  // A is packed by all, B by who uses it
@@ -267,13 +267,13 @@ namespace {
 /// The selected product, by teams of these sizes: all with the bits of the first.
 void check_teams(std::span<const Case> cases, std::initializer_list<int> teams) {
   for (const Case& x : cases) {
-    if (!test::selected_computes(x.in)) continue;
+    if (!testing::selected_computes(x.in)) continue;
     CAPTURE(describe(x));
     CAPTURE(selected_gemm());
     Tensor first;
     for (const int team : teams) {
       CAPTURE(team);
-      const test::TeamOf scope(team);
+      const testing::TeamOf scope(team);
       Operands o(x);
       kernels(Device::cpu).gemm(o.a, o.b, o.c, {.alpha = x.alpha, .beta = x.beta, .bias = o.bias});
       if (first.defined()) CHECK(same_bits(first, o.c));

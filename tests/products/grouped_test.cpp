@@ -13,9 +13,9 @@
 namespace trireme {
 namespace {
 
-using test::random_tensor;
-using test::TeamOf;
-using test::values;
+using testing::random_tensor;
+using testing::TeamOf;
+using testing::values;
 using Starts = std::vector<std::int64_t>;
 
 Starts starts_of(const std::vector<std::int64_t>& lengths) {
@@ -31,8 +31,8 @@ struct Judge {
   DType in, out;
   std::int64_t wrong = 0;
   void operator()(double got, double sum, double size, std::int64_t terms) {
-    const double bound = (static_cast<double>(terms) + 4) * test::rounding(test::accumulator(in)) * size +
-                         1.01 * test::rounding(out) * std::fabs(sum) + 1e-30;
+    const double bound = (static_cast<double>(terms) + 4) * testing::rounding(testing::accumulator(in)) * size +
+                         1.01 * testing::rounding(out) * std::fabs(sum) + 1e-30;
     if (!(std::fabs(got - sum) <= bound)) ++wrong;
   }
 };
@@ -100,11 +100,11 @@ Tensor check_sums(const std::vector<std::int64_t>& lengths, std::int64_t m, std:
 }  // namespace
 
 TEST_CASE("grouped products: rows of ragged and empty groups, in every dtype and layout") {
-  test::for_each_product([] {
+  testing::for_each_product([] {
     for (const DType dtype : {DType::f32, DType::f64, DType::bf16, DType::f16}) {
       CAPTURE(selected_gemm());
       CAPTURE(name(dtype));
-      if (!test::selected_computes(dtype)) continue;
+      if (!testing::selected_computes(dtype)) continue;
       for (const bool transposed : {false, true}) {
         for (const bool bias : {false, true}) {
           check_rows({5, 0, 1, 40, 0}, 33, 17, dtype, transposed, bias);
@@ -117,7 +117,7 @@ TEST_CASE("grouped products: rows of ragged and empty groups, in every dtype and
 }
 
 TEST_CASE("grouped products: sums over ragged and empty groups, overwriting or adding") {
-  test::for_each_product([] {
+  testing::for_each_product([] {
     for (const auto& [in, out] : {std::pair{DType::f32, DType::f32},
                                   {DType::f64, DType::f64},
                                   {DType::bf16, DType::f32},
@@ -125,7 +125,7 @@ TEST_CASE("grouped products: sums over ragged and empty groups, overwriting or a
                                   {DType::f16, DType::f32}}) {
       CAPTURE(selected_gemm());
       CAPTURE(name(in));
-      if (!test::selected_computes(in)) continue;
+      if (!testing::selected_computes(in)) continue;
       for (const bool accumulate : {false, true}) {
         check_sums({5, 0, 1, 40, 0}, 33, 17, in, out, accumulate);
         check_sums({0, 0}, 3, 5, in, out, accumulate);

@@ -6,13 +6,13 @@
 #include "core/kernels.h"
 #include "tests/products/reference.h"
 #include "tests/products/units.h"
-#include "tests/sanitized.h"
+#include "tests/support/sanitized.h"
 
 namespace trireme {
 namespace {
 
-using test::random_tensor;
-using test::values;
+using testing::random_tensor;
+using testing::values;
 
 /// x [M, K] by the weight [N, K], forward, and dy [M, N] by it, backward.
 struct Layer {
@@ -40,10 +40,10 @@ std::int64_t copies_in_use() { return MemoryPool::current()->use(MemoryCategory:
 }  // namespace
 
 TEST_CASE("a product with kept panels has the bits of one without, in every dtype, for more rows or more columns") {
-  test::for_each_way({DType::f32, DType::f64, DType::bf16, DType::f16}, [](DType dtype) {
+  testing::for_each_way({DType::f32, DType::f64, DType::bf16, DType::f16}, [](DType dtype) {
     for (const int team : {1, 2, 3}) {
-      if (test::sanitized && team == 2) continue;
-      const test::TeamOf scope(team);
+      if (testing::sanitized && team == 2) continue;
+      const testing::TeamOf scope(team);
       for (const std::int64_t m : {9, 40, 300}) {  // fewer and more rows than columns
         CAPTURE(name(dtype));
         CAPTURE(team);

@@ -12,13 +12,13 @@
 #include "core/cpu/pack.h"
 #include "core/kernels.h"
 #include "tests/products/reference.h"
-#include "tests/sanitized.h"
+#include "tests/support/sanitized.h"
 
 namespace trireme {
 namespace {
 
-using test::random_tensor;
-using test::values;
+using testing::random_tensor;
+using testing::values;
 
 /// c = alpha a b + beta c, a [M, K] or stored [K, M], b [K, N]; each in a matrix with longer rows.
 struct Case {
@@ -85,7 +85,7 @@ std::int64_t beyond_bound(const Case& x, DType dtype) {
         sum += term;
         size += std::fabs(term);
       }
-      wrong += !(std::fabs(got[at] - sum) <= static_cast<double>(x.k + 4) * test::rounding(dtype) * size);
+      wrong += !(std::fabs(got[at] - sum) <= static_cast<double>(x.k + 4) * testing::rounding(dtype) * size);
     }
   }
   return wrong;
@@ -93,7 +93,7 @@ std::int64_t beyond_bound(const Case& x, DType dtype) {
 
 // Whether the compiler makes one instruction of a multiplication and an addition: sanitizers want to see both.
 #if defined(__FMA__)
-constexpr bool multiply_adds = !test::sanitized;
+constexpr bool multiply_adds = !testing::sanitized;
 #else
 constexpr bool multiply_adds = false;
 #endif
@@ -114,7 +114,7 @@ TEST_CASE("products that pack in passing give the same bits for 1, 2, 3 and 5 th
     CAPTURE(describe(x, DType::f32));
     std::vector<std::vector<double>> results;
     for (const int team : {1, 2, 3, 5}) {
-      const test::TeamOf scope(team);
+      const testing::TeamOf scope(team);
       Operands o(x, DType::f32);
       o.multiply(x);
       results.push_back(values(o.c));
@@ -185,7 +185,7 @@ TEST_CASE_TEMPLATE("a tile's product leaves the panel that packing makes, and th
       for (std::size_t i = 0; i < expected.size(); ++i)
         difference = std::max(difference, std::fabs(static_cast<double>(expected[i] - got[i])));
       // Elements of at most tile_rows * width, sums of 19 products: exact where multiply-adds are, else to rounding.
-      const double bound = static_cast<double>(expected.size()) * 24 * test::rounding(dtype);
+      const double bound = static_cast<double>(expected.size()) * 24 * testing::rounding(dtype);
       CHECK(difference <= (multiply_adds ? 0 : bound));
     }
   }

@@ -10,7 +10,7 @@
 #include "core/random.h"
 #include "core/tensor.h"
 
-namespace trireme::test {
+namespace trireme::testing {
 
 inline double as_double(double x) { return x; }
 inline double as_double(float x) { return x; }
@@ -87,4 +87,4 @@ inline bool same_bits(const Tensor& a, const Tensor& b) {
          std::memcmp(a.raw(), b.raw(), static_cast<std::size_t>(a.bytes())) == 0;
 }
 
-}  // namespace trireme::test
+}  // namespace trireme::testing

@@ -8,7 +8,7 @@
 
 #include "core/cpu/processor.h"
 
-namespace trireme::test {
+namespace trireme::testing {
 
 /// Runs `body` once for each way in which this processor multiplies bf16, and with tiles in software.
 template <class Body>
@@ -33,4 +33,4 @@ void for_each_way(std::initializer_list<DType> dtypes, Body&& body) {
   }
 }
 
-}  // namespace trireme::test
+}  // namespace trireme::testing

@@ -11,8 +11,8 @@
 #include "tests/train/support.h"
 
 using namespace trireme;
-using trireme::test::TempFolder;
 using trireme::testing::contains;
+using trireme::testing::TempFolder;
 
 namespace {
 

@@ -8,7 +8,7 @@
 #include "parallel/comm/collective.h"
 #include "parallel/comm/verifying_group.h"
 #include "tests/parity/training.h"
-#include "tests/sanitized.h"
+#include "tests/support/sanitized.h"
 
 using namespace trireme;
 using namespace trireme::testing;
@@ -137,7 +137,7 @@ TEST_CASE("the order of collectives does not depend on when operations end: ZeRO
   for (const std::int64_t zero : {0, 1, 2, 3}) {
     for (const std::int64_t dp_shard : {0, 1, 2}) {
       if (zero == 0 && dp_shard > 0) continue;
-      if (test::sanitized && (zero != 2 || dp_shard == 1)) continue;
+      if (sanitized && (zero != 2 || dp_shard == 1)) continue;
       for (const std::int64_t micro_batches : {1, 3})
         check_order(options_of("dp=4", zero, dp_shard, micro_batches),
                     fmt::format("zero {} shards over {} micro-batches {}", zero, dp_shard, micro_batches));
@@ -150,7 +150,7 @@ TEST_CASE("the order of collectives does not depend on when operations end: ever
     for (const std::int64_t zero : {0, 1, 2, 3}) {
       for (const std::int64_t dp_shard : {0, 1}) {
         if (zero == 0 && dp_shard > 0) continue;
-        if (test::sanitized && (zero != 2 || dp_shard == 0)) continue;
+        if (sanitized && (zero != 2 || dp_shard == 0)) continue;
         for (const std::int64_t micro_batches : {1, 3}) {
           TrainOptions o = options_of("dp=2,pp=2", zero, dp_shard, micro_batches);
           o.mesh.pipeline = pipeline;
@@ -165,7 +165,7 @@ TEST_CASE("the order of collectives does not depend on when operations end: ever
 TEST_CASE("the order of collectives does not depend on when operations end: experts, tp, cp, recomputation") {
   for (const char* mesh : {"dp=4,ep=2", "dp=2,tp=2", "dp=2,cp=2"}) {
     for (const std::int64_t zero : {0, 1, 2, 3}) {
-      if (test::sanitized && zero != 3) continue;
+      if (sanitized && zero != 3) continue;
       TrainOptions o = options_of(mesh, zero, zero == 0 ? 0 : 2, 3);
       if (std::string_view(mesh) == "dp=4,ep=2") {
         o.model.config.experts.count = 4;

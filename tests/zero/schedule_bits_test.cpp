@@ -3,7 +3,7 @@
 
 #include "tests/nn/mesh_support.h"
 #include "tests/parity/training.h"
-#include "tests/sanitized.h"
+#include "tests/support/sanitized.h"
 
 using namespace trireme;
 using namespace trireme::testing;
@@ -79,7 +79,7 @@ TEST_CASE(
   for (const DType dtype : {DType::f32, DType::bf16}) {
     for (const bool tied : {true, false}) {
       for (const std::int64_t micro_batches : {3, 5}) {
-        if (test::sanitized && (dtype != DType::f32 || micro_batches != 3)) continue;
+        if (sanitized && (dtype != DType::f32 || micro_batches != 3)) continue;
         TrainOptions o = options_of("dp=2,pp=2", micro_batches, dtype);
         o.model.config.tied = tied;
         check_schedules(o, fmt::format("{} tied {} micro-batches {}", name(dtype), tied, micro_batches));
@@ -91,7 +91,7 @@ TEST_CASE(
 TEST_CASE("all schedules give the same bits under ZeRO 0 to 3: four stages, hybrid shards, experts, recomputation") {
   TrainOptions deep = options_of("dp=2,pp=4", 5, DType::f32);
   deep.model.config.layers = 8;
-  if (!test::sanitized) check_schedules(deep, "four stages");
+  if (!sanitized) check_schedules(deep, "four stages");
   TrainOptions experts = options_of("dp=2,pp=2,ep=2", 3, DType::f32);
   experts.model.config.experts.count = 4;
   experts.model.config.dropout = 0.1;

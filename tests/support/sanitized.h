@@ -3,7 +3,7 @@
 // Read next: scripts/sanitizers/options.sh.
 #pragma once
 
-namespace trireme::test {
+namespace trireme::testing {
 
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 constexpr bool sanitized = true;
@@ -11,4 +11,4 @@ constexpr bool sanitized = true;
 constexpr bool sanitized = false;
 #endif
 
-}  // namespace trireme::test
+}  // namespace trireme::testing
