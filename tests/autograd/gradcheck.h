@@ -15,26 +15,9 @@
 #include "autograd/node.h"
 #include "autograd/ops.h"
 #include "core/random.h"
+#include "tests/support/tensors.h"
 
 namespace trireme::testing {
-
-/// Normal numbers times `spread`, different for every `stream`.
-inline Tensor random(const Shape& shape, std::uint64_t stream, DType dtype = DType::f64, double spread = 1.0) {
-  Tensor x = Tensor::empty(shape, DType::f64);
-  double* values = x.data<double>();
-  for (std::int64_t i = 0; i < x.count(); ++i)
-    values[i] = spread * random_normal(2024, stream, static_cast<std::uint64_t>(i));
-  return cast(x, dtype);
-}
-
-inline Tensor ids(const Shape& shape, std::int64_t limit, std::uint64_t stream) {
-  Tensor x = Tensor::empty(shape, DType::i32);
-  for (std::int64_t i = 0; i < x.count(); ++i) {
-    x.data<std::int32_t>()[i] = static_cast<std::int32_t>(random_word(7, stream, static_cast<std::uint64_t>(i)) %
-                                                          static_cast<std::uint64_t>(limit));
-  }
-  return x;
-}
 
 using Function = std::function<Tensor(const std::vector<Tensor>&)>;
 

@@ -27,7 +27,7 @@ Tensor constant(const Tensor& x, const Shape& shape, std::uint64_t stream) {
 const std::vector<std::int64_t> starts = {0, 40, 40, rows};  // of three groups, one without rows
 
 std::vector<Case> cases() {
-  const Tensor few = ids({rows}, 3, 1), experts = ids({rows}, 3, 2);
+  const Tensor few = random_ids({rows}, 1, 0, 3), experts = random_ids({rows}, 2, 0, 3);
   const auto weight = [](const Tensor& x) { return constant(x, {width, width}, 7); };
   return {
       {"linear: weight", {width, width}, [](auto& x, auto& p) { return linear(x, p, {}); }},
@@ -147,14 +147,14 @@ double largest(const Tensor& x) {
 
 /// x whose columns differ, so that their sums do not cancel.
 Tensor input(DType dtype) {
-  Tensor x = random({rows, width}, 3, DType::f64, 0.125);
+  Tensor x = random({rows, width}, 3, DType::f64, normal(0.125));
   for (std::int64_t i = 0; i < x.count(); ++i) x.data<double>()[i] += 0.25 * static_cast<double>(i % width);
   return cast(x, dtype);
 }
 
 /// Gradients of the output, all above 0: each fits f16, and few rows of them do not.
 Tensor output_gradient(const Shape& shape, DType dtype) {
-  Tensor dy = random(shape, 4, DType::f64, 1000);
+  Tensor dy = random(shape, 4, DType::f64, normal(1000));
   for (double& v : dy.span<double>()) v = 9000 + std::min(std::abs(v), 4000.0);
   return cast(dy, dtype);
 }

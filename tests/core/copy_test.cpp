@@ -10,11 +10,11 @@ namespace {
 std::vector<Tensor> layouts(DType dtype, unsigned seed) {
   const double low = is_floating(dtype) ? -2 : 0, high = is_floating(dtype) ? 2 : 100;
   return {
-      random({5, 7, 19}, dtype, seed, low, high),
-      view::transpose(random({19, 7, 5}, dtype, seed + 1, low, high), 0, 2),
-      view::transpose(random({7, 5, 19}, dtype, seed + 2, low, high), 0, 1),
-      view::slice(random({5, 7, 40}, dtype, seed + 3, low, high), 2, 3, 19),
-      view::slice(random({5, 9, 19}, dtype, seed + 4, low, high), 1, 2, 7),
+      random({5, 7, 19}, seed, dtype, uniform(low, high)),
+      view::transpose(random({19, 7, 5}, seed + 1, dtype, uniform(low, high)), 0, 2),
+      view::transpose(random({7, 5, 19}, seed + 2, dtype, uniform(low, high)), 0, 1),
+      view::slice(random({5, 7, 40}, seed + 3, dtype, uniform(low, high)), 2, 3, 19),
+      view::slice(random({5, 9, 19}, seed + 4, dtype, uniform(low, high)), 1, 2, 7),
   };
 }
 
@@ -33,8 +33,8 @@ TEST_CASE("copy: every layout to every layout keeps the elements") {
 
 TEST_CASE("copy: from a broadcast view, of no elements, of one element") {
   Tensor to = Tensor::empty({4, 3, 33}, DType::f32);
-  const Tensor row = view::expand(random({33}, DType::f32, 1), {4, 3, 33});
-  const Tensor column = view::expand(random({4, 1, 1}, DType::f32, 2), {4, 3, 33});
+  const Tensor row = view::expand(random({33}, 1, DType::f32, uniform(-2, 2)), {4, 3, 33});
+  const Tensor column = view::expand(random({4, 1, 1}, 2, DType::f32, uniform(-2, 2)), {4, 3, 33});
   copy(row, to);
   check_close(to, values(row), 0, 0);
   copy(column, to);
@@ -58,8 +58,8 @@ TEST_CASE("copy: every dtype to every dtype rounds once") {
       copy(x, y);
       check_close(y, values(whole), 0, 0);
       if (!is_floating(from_dtype) || !is_floating(to_dtype)) continue;
-      const Tensor wide = random({3, 50}, from_dtype, 5),
-                   strided = view::transpose(random({50, 3}, from_dtype, 6), 0, 1);
+      const Tensor wide = random({3, 50}, 5, from_dtype, uniform(-2, 2)),
+                   strided = view::transpose(random({50, 3}, 6, from_dtype, uniform(-2, 2)), 0, 1);
       Tensor expected = Tensor::empty({3, 50}, to_dtype);
       copy(wide, y);
       assign(expected, values(wide));
@@ -95,7 +95,7 @@ TEST_CASE("fill: every dtype, through views, touching nothing else") {
 }
 
 TEST_CASE("copy and fill: the same for any number of threads") {
-  const Tensor x = view::transpose(random({401, 3, 97}, DType::f32, 9), 0, 2);
+  const Tensor x = view::transpose(random({401, 3, 97}, 9, DType::f32, uniform(-2, 2)), 0, 2);
   check_same_for_any_threads([&] { return cast(x, DType::bf16); });
   check_same_for_any_threads([&] { return clone(x); });
   check_same_for_any_threads([] { return Tensor::full({100003}, 3, DType::f16); });

@@ -74,7 +74,7 @@ TEST_CASE("unary: values, at lengths around the vector widths") {
     for (const DType dtype : floating_dtypes) {
       for (const std::int64_t n : {0, 1, 15, 16, 33, 1000}) {
         CAPTURE(unary.name);
-        const Tensor x = random({n}, dtype, 1, unary.low, unary.high);
+        const Tensor x = random({n}, 1, dtype, uniform(unary.low, unary.high));
         Tensor y = Tensor::empty({n}, dtype);
         table.unary(unary.op, x, y);
         std::vector<double> expected = values(x);
@@ -92,7 +92,8 @@ TEST_CASE("unary_backward: the derivative times dy, also in place of dy") {
   for (const UnaryCase& unary : unary_cases) {
     for (const DType dtype : floating_dtypes) {
       CAPTURE(unary.name);
-      const Tensor x = random({7, 31}, dtype, 2, unary.low, unary.high), dy = random({7, 31}, dtype, 3);
+      const Tensor x = random({7, 31}, 2, dtype, uniform(unary.low, unary.high)),
+                   dy = random({7, 31}, 3, dtype, uniform(-2, 2));
       Tensor dx = Tensor::empty({7, 31}, dtype);
       table.unary_backward(unary.op, x, dy, dx);
       std::vector<double> expected = values(x);
@@ -151,13 +152,13 @@ TEST_CASE("binary: every pair of layouts, every operation and dtype") {
   const Shape shape{4, 5, 18};
   for (const DType dtype : floating_dtypes) {
     const std::vector<Tensor> operands = {
-        random(shape, dtype, 1, 0.5, 2),
-        view::expand(random({18}, dtype, 2, 0.5, 2), shape),
-        view::expand(random({5, 1}, dtype, 3, 0.5, 2), shape),
-        view::expand(random({4, 1, 18}, dtype, 4, 0.5, 2), shape),
-        view::expand(random({}, dtype, 5, 0.5, 2), shape),
-        view::transpose(random({18, 5, 4}, dtype, 6, 0.5, 2), 0, 2),
-        view::slice(random({4, 5, 30}, dtype, 7, 0.5, 2), 2, 7, 18),
+        random(shape, 1, dtype, uniform(0.5, 2)),
+        view::expand(random({18}, 2, dtype, uniform(0.5, 2)), shape),
+        view::expand(random({5, 1}, 3, dtype, uniform(0.5, 2)), shape),
+        view::expand(random({4, 1, 18}, 4, dtype, uniform(0.5, 2)), shape),
+        view::expand(random({}, 5, dtype, uniform(0.5, 2)), shape),
+        view::transpose(random({18, 5, 4}, 6, dtype, uniform(0.5, 2)), 0, 2),
+        view::slice(random({4, 5, 30}, 7, dtype, uniform(0.5, 2)), 2, 7, 18),
     };
     for (const Tensor& a : operands) {
       for (const Tensor& b : operands) {
@@ -183,8 +184,8 @@ TEST_CASE("binary: every pair of layouts, every operation and dtype") {
 TEST_CASE("axpby: mixed dtypes; b = 0 ignores what y holds") {
   for (const DType x_dtype : floating_dtypes) {
     for (const DType y_dtype : floating_dtypes) {
-      const Tensor x = random({3, 41}, x_dtype, 1);
-      Tensor y = random({3, 41}, y_dtype, 2);
+      const Tensor x = random({3, 41}, 1, x_dtype, uniform(-2, 2));
+      Tensor y = random({3, 41}, 2, y_dtype, uniform(-2, 2));
       std::vector<double> expected = values(y);
       const std::vector<double> left = values(x);
       for (std::size_t i = 0; i < expected.size(); ++i) expected[i] = 0.75 * left[i] - 1.5 * expected[i];
@@ -204,7 +205,7 @@ TEST_CASE("dropout: the mask of every shard is the mask of the whole") {
   const Shape global{6, 10, 22};
   const double p = 0.3;
   for (const DType dtype : floating_dtypes) {
-    const Tensor x = random(global, dtype, 1);
+    const Tensor x = random(global, 1, dtype, uniform(-2, 2));
     Tensor whole = Tensor::empty(global, dtype);
     table.dropout(x, p, 42, 9, {global, {0, 0, 0}}, whole);
     std::vector<double> expected = values(x);
@@ -241,7 +242,8 @@ TEST_CASE("dropout: keeps 1 - p of many elements; p = 0 keeps all") {
 }
 
 TEST_CASE("elementwise: the same for any number of threads") {
-  const Tensor x = random({333, 301}, DType::f32, 1), row = view::expand(random({301}, DType::f32, 2), {333, 301});
+  const Tensor x = random({333, 301}, 1, DType::f32, uniform(-2, 2)),
+               row = view::expand(random({301}, 2, DType::f32, uniform(-2, 2)), {333, 301});
   for (const UnaryCase& unary : unary_cases) {
     CAPTURE(unary.name);
     check_same_for_any_threads([&] {

@@ -37,7 +37,7 @@ TEST_CASE("rope turns pairs by their token's position, and back") {
   for (const DType dtype : floating_dtypes) {
     for (const Shape& shape : {Shape{1, 1, 1, 2}, Shape{2, 7, 3, 6}, Shape{3, 5, 1, 64}, Shape{2, 4, 5, 34}}) {
       const std::vector<std::int32_t> positions(some.begin(), some.begin() + shape[1]);
-      const Tensor x = random(shape, dtype, 1);
+      const Tensor x = random(shape, 1, dtype, uniform(-2, 2));
       Tensor y = Tensor::empty(shape, dtype);
       table.rope(x, positions_of(positions), 10000, false, y);
       check_close(y, rope_reference(x, positions, 10000), 4 * rounding(dtype), 4 * rounding(dtype));
@@ -46,7 +46,7 @@ TEST_CASE("rope turns pairs by their token's position, and back") {
     }
   }
   check_same_for_any_threads([&] {
-    const Tensor x = random({4, 7, 9, 64}, DType::f32, 2);
+    const Tensor x = random({4, 7, 9, 64}, 2, DType::f32, uniform(-2, 2));
     Tensor y = Tensor::empty(x.shape(), x.dtype());
     table.rope(x, positions_of(some), 500000, false, y);
     return y;
@@ -56,7 +56,8 @@ TEST_CASE("rope turns pairs by their token's position, and back") {
 TEST_CASE("swiglu and its gradient") {
   for (const DType dtype : floating_dtypes) {
     for (const Shape& shape : {Shape{1, 1}, Shape{3, 5}, Shape{19, 65}, Shape{300, 33}}) {
-      const Tensor x = random(shape.with(1, 2 * shape[1]), dtype, 1), dy = random(shape, dtype, 2);
+      const Tensor x = random(shape.with(1, 2 * shape[1]), 1, dtype, uniform(-2, 2)),
+                   dy = random(shape, 2, dtype, uniform(-2, 2));
       const std::vector<double> in = values(x), d = values(dy);
       const auto width = static_cast<std::size_t>(shape[1]);
       std::vector<double> expected, gradient(in.size());

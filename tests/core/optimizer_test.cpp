@@ -14,11 +14,11 @@ TEST_CASE("adamw: five steps with decay, gradient scale and a 16-bit copy") {
   for (const std::int64_t n : {1, 31, 5000}) {
     AdamWOptions options{.lr = 1e-2, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .gradient_scale = 0.5};
     const double decay = 0.1;
-    Tensor weight = random({n}, DType::f32, 1), m = Tensor::zeros({n}), v = Tensor::zeros({n});
+    Tensor weight = random({n}, 1, DType::f32, uniform(-2, 2)), m = Tensor::zeros({n}), v = Tensor::zeros({n});
     Tensor bf = Tensor::empty({n}, DType::bf16);
     std::vector<double> w = values(weight), first(w.size(), 0), second(w.size(), 0);
     for (options.step = 1; options.step <= 5; ++options.step) {
-      const Tensor gradient = random({n}, DType::f32, static_cast<unsigned>(10 + options.step));
+      const Tensor gradient = random({n}, static_cast<std::uint64_t>(10 + options.step), DType::f32, uniform(-2, 2));
       const AdamWUpdate update{gradient, weight, m, v, bf, decay};
       table.adamw(options, {&update, 1});
       const std::vector<double> g = values(gradient);
@@ -49,11 +49,12 @@ TEST_CASE("adamw: a zero gradient leaves decay only; without a copy of low preci
 TEST_CASE("sgd: with and without momentum") {
   for (const bool with_momentum : {false, true}) {
     const std::int64_t n = 1037;
-    Tensor weight = random({n}, DType::f32, 1), momentum = with_momentum ? Tensor::zeros({n}) : Tensor();
+    Tensor weight = random({n}, 1, DType::f32, uniform(-2, 2)),
+           momentum = with_momentum ? Tensor::zeros({n}) : Tensor();
     Tensor low = Tensor::empty({n}, DType::f16);
     std::vector<double> w = values(weight), velocity(w.size(), 0);
     for (unsigned step = 0; step < 4; ++step) {
-      const Tensor gradient = random({n}, DType::f32, 10 + step);
+      const Tensor gradient = random({n}, 10 + step, DType::f32, uniform(-2, 2));
       const SgdUpdate update{gradient, weight, momentum, low, 0.01};
       table.sgd({.lr = 0.05, .momentum = 0.9, .gradient_scale = 2}, {&update, 1});
       const std::vector<double> g = values(gradient);
@@ -72,8 +73,8 @@ TEST_CASE("optimizers: a list gives the bits of one tensor after the other, for 
   const std::vector<std::int64_t> counts = {3, 0, 100003, 1024, 1, 9000, 0};
   std::vector<Tensor> gradients, starts;
   for (std::size_t i = 0; i < counts.size(); ++i) {
-    gradients.push_back(random({counts[i]}, DType::f32, static_cast<unsigned>(i)));
-    starts.push_back(random({counts[i]}, DType::f32, static_cast<unsigned>(20 + i)));
+    gradients.push_back(random({counts[i]}, static_cast<std::uint64_t>(i), DType::f32, uniform(-2, 2)));
+    starts.push_back(random({counts[i]}, static_cast<std::uint64_t>(20 + i), DType::f32, uniform(-2, 2)));
   }
   const auto adamw_updates = [&] {
     std::vector<AdamWUpdate> updates;

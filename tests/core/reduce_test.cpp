@@ -56,14 +56,14 @@ void check_reduce(Reduction op, const Tensor& x, unsigned mask) {
 TEST_CASE("reduce: every subset of dims, ragged shapes, strided and broadcast views") {
   for (const DType dtype : floating_dtypes) {
     const std::vector<Tensor> inputs = {
-        random({5, 7, 19}, dtype, 1),
-        random({3, 130, 33}, dtype, 2),
-        view::transpose(random({19, 6, 5}, dtype, 3), 0, 2),
-        view::transpose(random({6, 5, 70}, dtype, 4), 0, 1),
-        view::slice(random({5, 6, 40}, dtype, 5), 2, 3, 21),
-        view::expand(random({6, 1}, dtype, 6), {4, 6, 9}),
-        view::expand(random({9}, dtype, 7), {4, 6, 9}),
-        random({1, 1, 1}, dtype, 8),
+        random({5, 7, 19}, 1, dtype, uniform(-2, 2)),
+        random({3, 130, 33}, 2, dtype, uniform(-2, 2)),
+        view::transpose(random({19, 6, 5}, 3, dtype, uniform(-2, 2)), 0, 2),
+        view::transpose(random({6, 5, 70}, 4, dtype, uniform(-2, 2)), 0, 1),
+        view::slice(random({5, 6, 40}, 5, dtype, uniform(-2, 2)), 2, 3, 21),
+        view::expand(random({6, 1}, 6, dtype, uniform(-2, 2)), {4, 6, 9}),
+        view::expand(random({9}, 7, dtype, uniform(-2, 2)), {4, 6, 9}),
+        random({1, 1, 1}, 8, dtype, uniform(-2, 2)),
     };
     for (const Tensor& x : inputs) {
       for (unsigned mask = 0; mask < 8; ++mask) {
@@ -77,7 +77,7 @@ TEST_CASE("reduce: every subset of dims, ragged shapes, strided and broadcast vi
 TEST_CASE("reduce: shapes large enough to be cut in parts") {
   for (const DType dtype : {DType::f64, DType::f32}) {
     for (const Shape& shape : {Shape{768, 128}, Shape{12, 64, 130}, Shape{3, 40001}, Shape{200000}}) {
-      const Tensor x = random(shape, dtype, 1);
+      const Tensor x = random(shape, 1, dtype, uniform(-2, 2));
       for (unsigned mask = 0; mask < 1U << shape.dims(); ++mask) {
         check_reduce(Reduction::sum, x, mask);
         check_reduce(Reduction::max, x, mask);
@@ -93,7 +93,7 @@ TEST_CASE("reduce: nothing to reduce is the neutral element; NaN is not lost in 
   check_close(sum, {0, 0, 0}, 0, 0);
   check_close(max, std::vector<double>(3, -std::numeric_limits<double>::infinity()), 0, 0);
   for (const std::int64_t at : {0, 37, 99}) {
-    Tensor x = random({100}, DType::f32, 1), y = Tensor::empty({1});
+    Tensor x = random({100}, 1, DType::f32, uniform(-2, 2)), y = Tensor::empty({1});
     x.data<float>()[at] = std::numeric_limits<float>::quiet_NaN();
     table.reduce(Reduction::max, x, y);
     CHECK(std::isnan(y.item()));
@@ -125,7 +125,7 @@ TEST_CASE("reduce: a 16-bit sum may leave in f32, unrounded and beyond the range
 TEST_CASE("sum_squares: in f64 for every dtype") {
   for (const DType dtype : floating_dtypes) {
     for (const std::int64_t n : {0, 1, 17, 1000, 150001}) {
-      const Tensor x = random({n}, dtype, 3);
+      const Tensor x = random({n}, 3, dtype, uniform(-2, 2));
       double expected = 0;
       for (const double v : values(x)) expected += v * v;
       CHECK(table.sum_squares({&x, 1}).value() == doctest::Approx(expected).epsilon(1e-12));
@@ -136,7 +136,8 @@ TEST_CASE("sum_squares: in f64 for every dtype") {
 TEST_CASE("sum_squares: a list gives the exact sum of its tensors' sums, whatever dtypes and sizes, for any threads") {
   std::vector<Tensor> xs;
   for (const std::int64_t n : {3, 0, 150001, 1, 65536, 70000, 0}) {
-    for (const DType dtype : floating_dtypes) xs.push_back(random({n}, dtype, static_cast<unsigned>(7 + xs.size())));
+    for (const DType dtype : floating_dtypes)
+      xs.push_back(random({n}, static_cast<std::uint64_t>(7 + xs.size()), dtype, uniform(-2, 2)));
   }
   ExactSum alone;
   for (const Tensor& x : xs) alone.add(table.sum_squares({&x, 1}));
@@ -150,7 +151,7 @@ TEST_CASE("sum_squares: a list gives the exact sum of its tensors' sums, whateve
 TEST_CASE("sum_squares: the same bits however tensors are cut between rows, wherever the pieces lie") {
   for (const DType dtype : floating_dtypes) {
     for (const Shape& shape : {Shape{700, 300}, Shape{3, 50, 77}, Shape{2, 70001}, Shape{5000, 1}, Shape{9001}}) {
-      const Tensor whole = random(shape, dtype, 11);
+      const Tensor whole = random(shape, 11, dtype, uniform(-2, 2));
       const double expected = table.sum_squares({&whole, 1}).value();
       const int dim = shape.dims() == 3 ? 1 : 0;
       for (const std::int64_t parts : {2, 3, 7}) {
@@ -171,7 +172,7 @@ TEST_CASE("sum_squares: the same bits however tensors are cut between rows, wher
 
 TEST_CASE("reduce: the same for any number of threads") {
   for (const Shape& shape : {Shape{768, 128}, Shape{1500, 77}, Shape{300001}, Shape{40, 9000}}) {
-    const Tensor x = random(shape, DType::f32, 5);
+    const Tensor x = random(shape, 5, DType::f32, uniform(-2, 2));
     for (unsigned mask = 1; mask < 1U << shape.dims(); ++mask) {
       check_same_for_any_threads([&] {
         Tensor y = Tensor::empty(reduced_shape(x, mask));

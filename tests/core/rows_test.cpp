@@ -76,7 +76,7 @@ TEST_CASE("softmax: forward and backward, also in place") {
   for (const DType dtype : floating_dtypes) {
     for (const Shape& shape : row_shapes) {
       const double error = 4 * rounding(dtype);
-      const Tensor x = random(shape, dtype, 1, -6, 6), dy = random(shape, dtype, 2);
+      const Tensor x = random(shape, 1, dtype, uniform(-6, 6)), dy = random(shape, 2, dtype, uniform(-2, 2));
       Tensor y = Tensor::empty(shape, dtype), dx = Tensor::empty(shape, dtype);
       table.softmax(x, y);
       check_close(y, softmax_reference(x), error, 1e-7 * error);
@@ -140,8 +140,9 @@ TEST_CASE("layer_norm: forward and backward, with and without beta") {
     for (const Shape& shape : row_shapes) {
       for (const bool with_beta : {true, false}) {
         const DType acc = acc_of(dtype);
-        const Tensor x = random(shape, dtype, 1, -1, 3), dy = random(shape, dtype, 2);
-        const Tensor gamma = random({shape[1]}, dtype, 3), beta = with_beta ? random({shape[1]}, dtype, 4) : Tensor();
+        const Tensor x = random(shape, 1, dtype, uniform(-1, 3)), dy = random(shape, 2, dtype, uniform(-2, 2));
+        const Tensor gamma = random({shape[1]}, 3, dtype, uniform(-2, 2)),
+                     beta = with_beta ? random({shape[1]}, 4, dtype, uniform(-2, 2)) : Tensor();
         Tensor y = Tensor::empty(shape, dtype), mean = Tensor::empty({shape[0]}, acc),
                rstd = Tensor::empty({shape[0]}, acc);
         Tensor dx = Tensor::empty(shape, dtype), dgamma = Tensor::empty({shape[1]}, acc);
@@ -170,8 +171,8 @@ TEST_CASE("rms_norm: forward and backward") {
   for (const DType dtype : floating_dtypes) {
     for (const Shape& shape : row_shapes) {
       const DType acc = acc_of(dtype);
-      const Tensor x = random(shape, dtype, 1, -1, 3), dy = random(shape, dtype, 2),
-                   gamma = random({shape[1]}, dtype, 3);
+      const Tensor x = random(shape, 1, dtype, uniform(-1, 3)), dy = random(shape, 2, dtype, uniform(-2, 2)),
+                   gamma = random({shape[1]}, 3, dtype, uniform(-2, 2));
       Tensor y = Tensor::empty(shape, dtype), rstd = Tensor::empty({shape[0]}, acc);
       Tensor dx = Tensor::empty(shape, dtype), dgamma = Tensor::empty({shape[1]}, acc);
       table.rms_norm(x, gamma, 1e-2, y, rstd);
@@ -192,10 +193,11 @@ TEST_CASE("rms_norm: forward and backward") {
 TEST_CASE("embedding: rows of a slice of the vocabulary; repeated and absent ids") {
   for (const DType dtype : floating_dtypes) {
     const std::int64_t first = 20, here = 30, width = 37, tokens = 200;
-    const Tensor weight = random({here, width}, dtype, 1), dy = random({tokens, width}, dtype, 2);
+    const Tensor weight = random({here, width}, 1, dtype, uniform(-2, 2)),
+                 dy = random({tokens, width}, 2, dtype, uniform(-2, 2));
     const Tensor ids = random_ids({tokens}, 3, 0, 64);
     Tensor y = Tensor::empty({tokens, width}, dtype);
-    Tensor dweight = random({here, width}, acc_of(dtype), 4);
+    Tensor dweight = random({here, width}, 4, acc_of(dtype), uniform(-2, 2));
     std::vector<double> rows(static_cast<std::size_t>(tokens * width), 0), sums = values(dweight);
     const std::vector<double> w = values(weight), d = values(dy), id = values(ids);
     for (std::int64_t n = 0; n < tokens; ++n) {
@@ -217,7 +219,8 @@ TEST_CASE("embedding: rows of a slice of the vocabulary; repeated and absent ids
 TEST_CASE("rows: the same for any number of threads") {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     const Shape shape{517, 190};
-    const Tensor x = random(shape, dtype, 1), dy = random(shape, dtype, 2), gamma = random({190}, dtype, 3);
+    const Tensor x = random(shape, 1, dtype, uniform(-2, 2)), dy = random(shape, 2, dtype, uniform(-2, 2)),
+                 gamma = random({190}, 3, dtype, uniform(-2, 2));
     const Tensor ids = random_ids({517}, 4, 0, 40);
     Tensor mean = Tensor::empty({517}), rstd = Tensor::empty({517}), y = Tensor::empty(shape, dtype);
     Tensor dx = Tensor::empty(shape, dtype), dgamma = Tensor::empty({190}), dbeta = Tensor::empty({190});

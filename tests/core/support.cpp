@@ -1,8 +1,6 @@
 #include "support.h"
 
 #include <cmath>
-#include <cstring>
-#include <random>
 
 namespace trireme::testing {
 namespace {
@@ -63,25 +61,6 @@ void assign(Tensor& x, const std::vector<double>& elements) {
   });
 }
 
-Tensor random(const Shape& shape, DType dtype, unsigned seed, double low, double high) {
-  std::mt19937 generator(seed);
-  std::uniform_real_distribution<double> uniform(low, high);
-  std::vector<double> elements(static_cast<std::size_t>(shape.count()));
-  for (double& element : elements) element = uniform(generator);
-  Tensor result = Tensor::empty(shape, dtype);
-  assign(result, elements);
-  return result;
-}
-
-Tensor random_ids(const Shape& shape, unsigned seed, int low, int high) {
-  std::mt19937 generator(seed);
-  std::vector<double> elements(static_cast<std::size_t>(shape.count()));
-  for (double& element : elements) element = low + static_cast<int>(generator() % static_cast<unsigned>(high - low));
-  Tensor result = Tensor::empty(shape, DType::i32);
-  assign(result, elements);
-  return result;
-}
-
 void check_close(const Tensor& got, const std::vector<double>& expected, double rtol, double atol) {
   REQUIRE(got.count() == static_cast<std::int64_t>(expected.size()));
   const std::vector<double> found = values(got);
@@ -99,12 +78,12 @@ void check_close(const Tensor& got, const std::vector<double>& expected, double 
 void check_same_for_any_threads(const std::function<Tensor()>& compute) {
   const int before = threads();
   set_threads(1);
-  const Tensor one = contiguous(compute());
+  const Tensor one = compute();
   for (const int team : {2, 3}) {
     set_threads(team);
-    const Tensor many = contiguous(compute());
+    const Tensor many = compute();
     CAPTURE(team);
-    CHECK(std::memcmp(one.raw(), many.raw(), static_cast<std::size_t>(one.bytes())) == 0);
+    CHECK(same_bits(one, many));
   }
   set_threads(before);
 }

@@ -1,5 +1,6 @@
-// What the kernel tests share: random tensors of any dtype and layout, element access that goes through no kernel, and
-// comparisons that name the first element that differs. References are plain loops in f64.
+// What the kernel tests share: element access that goes through no kernel, and comparisons that name the first element
+// that differs. References are plain loops in f64.
+// Read next: tests/support/tensors.h, which makes tensors of random numbers.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -11,6 +12,7 @@
 #include "core/kernels.h"
 #include "core/parallel_for.h"
 #include "core/tensor.h"
+#include "tests/support/tensors.h"
 
 namespace trireme::testing {
 
@@ -27,10 +29,6 @@ double rounding(DType dtype);
 /// Elements of any view in row-major order, and the reverse: both follow the strides element by element.
 std::vector<double> values(const Tensor& x);
 void assign(Tensor& x, const std::vector<double>& elements);
-
-/// Uniform in [low, high), rounded to dtype; the same for the same seed.
-Tensor random(const Shape& shape, DType dtype, unsigned seed, double low = -2, double high = 2);
-Tensor random_ids(const Shape& shape, unsigned seed, int low, int high);  ///< i32 in [low, high)
 
 /// Fails naming the first element off by more than rtol * |expected| + atol (f16: plus its absolute rounding near 0).
 void check_close(const Tensor& got, const std::vector<double>& expected, double rtol, double atol);

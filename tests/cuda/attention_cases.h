@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <vector>
 
@@ -213,11 +212,6 @@ void check_backward(const AttentionProblem<T>& x, const AttentionReference& expe
   CHECK(worst(x.dq, expected.dq, x.q_layout, 7) < step);
   CHECK(worst(x.dk, expected.dk, x.kv_layout, 7) < step);
   CHECK(worst(x.dv, expected.dv, x.kv_layout, 7) < step);
-}
-
-template <class T>
-bool same_bits(const Buffer<T>& a, const Buffer<T>& b) {
-  return std::memcmp(a.values().data(), b.values().data(), a.size() * sizeof(T)) == 0;
 }
 
 }  // namespace cuda_test

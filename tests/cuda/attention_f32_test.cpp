@@ -182,11 +182,6 @@ void check(const Case& c) {
   CHECK(worst(x.dv, expected.dv, x.kl) < 2e-5);
 }
 
-bool same_bits(const Buffer<float>& a, const Buffer<float>& b) {
-  const auto x = a.values(), y = b.values();
-  return std::memcmp(x.data(), y.data(), x.size_bytes()) == 0;
-}
-
 }  // namespace
 
 TEST_CASE("cuda attention_f32: masks, grouped heads, ragged lengths and any head dim, equal f64") {

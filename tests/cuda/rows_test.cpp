@@ -8,11 +8,13 @@
 #include "cuda/kernels/embedding.h"
 #include "cuda/kernels/rope.h"
 #include "tests/cuda/support.h"
+#include "tests/support/tensors.h"
 
 using namespace trireme;
 using namespace trireme::cuda;
 using cuda_test::Buffer;
 using cuda_test::under_schedules;
+using testing::same_bits;
 
 namespace {
 
@@ -21,11 +23,6 @@ Tensor tensor_of(const Buffer<T>& buffer, const Shape& shape) {
   Tensor x = Tensor::empty(shape, dtype_of<T>);
   std::memcpy(x.raw(), buffer.values().data(), buffer.size() * sizeof(T));
   return x;
-}
-
-template <class T>
-bool same_bits(const Buffer<T>& buffer, const Tensor& x) {
-  return std::memcmp(buffer.values().data(), x.raw(), buffer.size() * sizeof(T)) == 0;
 }
 
 /// Ids around a slice of `here` rows from `first` on: some outside, some often, and -1.
@@ -55,8 +52,8 @@ void check_embedding(std::size_t tokens, std::size_t here, std::size_t width, st
   kernels(id.device()).embedding_backward(tensor_of(dy, {n, d}), id, first, sums);
   embedding(weight.data(), ids.data(), first, n, v, d, y.data());
   embedding_backward(dy.data(), ids.data(), first, n, v, d, dweight.data());
-  CHECK(same_bits(y, rows));
-  CHECK(same_bits(dweight, sums));
+  CHECK(same_bits(tensor_of(y, rows.shape()), rows));
+  CHECK(same_bits(tensor_of(dweight, sums.shape()), sums));
 }
 
 template <class T>
@@ -95,9 +92,9 @@ void check_dropout(const Shape& local, const Shape& whole, const Shape& begin, d
   constexpr std::uint64_t seed = 0x123456789abcdefU, stream = stream_of("mlp.dropout");
   kernels(expected.device()).dropout(tensor_of(x, local), p, seed, stream, {whole, begin}, expected);
   dropout(x.data(), y.data(), p, seed, stream, dropout_place(local, whole, begin));
-  CHECK(same_bits(y, expected));
+  CHECK(same_bits(tensor_of(y, expected.shape()), expected));
   dropout(x.data(), x.data(), p, seed, stream, dropout_place(local, whole, begin));
-  CHECK(same_bits(x, expected));
+  CHECK(same_bits(tensor_of(x, expected.shape()), expected));
 }
 
 }  // namespace

@@ -10,10 +10,12 @@
 #include "cuda/runtime/open.h"
 #include "cuda/runtime/stream.h"
 #include "tests/cuda/support.h"
+#include "tests/support/tensors.h"
 
 using namespace trireme;
 using namespace trireme::cuda;
 using cuda_test::error_of;
+using testing::same_bits;
 
 namespace {
 
@@ -25,11 +27,6 @@ Tensor numbers(const Shape& shape) {
   return Tensor::from<float>(values, shape);
 }
 
-bool equal(const Tensor& a, const Tensor& b) {
-  return a.shape() == b.shape() && a.dtype() == b.dtype() &&
-         std::memcmp(contiguous(a).raw(), contiguous(b).raw(), static_cast<std::size_t>(a.bytes())) == 0;
-}
-
 }  // namespace
 
 TEST_CASE("cuda tensors: there and back, from views, and into other dtypes on the host") {
@@ -38,24 +35,24 @@ TEST_CASE("cuda tensors: there and back, from views, and into other dtypes on th
   const Tensor there = x.to(Device::cuda);
   CHECK(there.device() == Device::cuda);
   CHECK(there.dtype() == DType::f32);
-  CHECK(equal(there.to(Device::cpu), x));
+  CHECK(same_bits(there.to(Device::cpu), x));
   CHECK(there.to(Device::cuda).shares_storage_with(there));
-  CHECK(equal(clone(there).to(Device::cpu), x));
+  CHECK(same_bits(clone(there).to(Device::cpu), x));
   CHECK_FALSE(clone(there).shares_storage_with(there));
 
   const Tensor turned = view::transpose(x, 0, 1);  // [4, 3]
-  CHECK(equal(turned.to(Device::cuda).to(Device::cpu), turned));
-  CHECK(equal(view::slice(there, 0, 1, 2).to(Device::cpu), view::slice(x, 0, 1, 2)));
+  CHECK(same_bits(turned.to(Device::cuda).to(Device::cpu), turned));
+  CHECK(same_bits(view::slice(there, 0, 1, 2).to(Device::cpu), view::slice(x, 0, 1, 2)));
 
   Tensor low = Tensor::empty({3, 4}, DType::bf16), low_there = Tensor::empty({3, 4}, DType::bf16, Device::cuda);
   copy(there, low);
-  CHECK(equal(low, cast(x, DType::bf16)));
+  CHECK(same_bits(low, cast(x, DType::bf16)));
   copy(x, low_there);
-  CHECK(equal(low_there.to(Device::cpu), cast(x, DType::bf16)));
+  CHECK(same_bits(low_there.to(Device::cpu), cast(x, DType::bf16)));
   Tensor wide = Tensor::zeros({3, 8});
   Tensor part = view::slice(wide, 1, 2, 4);
   copy(there, part);
-  CHECK(equal(part, x));
+  CHECK(same_bits(part, x));
   CHECK(wide.span<float>()[1] == 0);
 
   CHECK(Tensor::empty({0, 4}, DType::f32, Device::cuda).to(Device::cpu).count() == 0);
@@ -68,14 +65,14 @@ TEST_CASE("cuda tensors: fill by value, in every dtype, and item") {
       for (const std::int64_t count : {1, 2, 7, 64, 1000}) {
         CAPTURE(name(dtype));
         CAPTURE(count);
-        CHECK(equal(Tensor::full({count}, value, dtype, Device::cuda).to(Device::cpu),
-                    Tensor::full({count}, value, dtype)));
+        CHECK(same_bits(Tensor::full({count}, value, dtype, Device::cuda).to(Device::cpu),
+                        Tensor::full({count}, value, dtype)));
       }
   CHECK(Tensor::full({1, 1}, 2.5, DType::f16, Device::cuda).item() == 2.5);
   Tensor x = Tensor::zeros({4}, DType::f32, Device::cuda), middle = view::slice(x, 0, 1, 2);
   kernels(Device::cuda).fill(middle, 5);
   const std::vector<float> expected = {0, 5, 5, 0};
-  CHECK(equal(x.to(Device::cpu), Tensor::from<float>(expected, {4})));
+  CHECK(same_bits(x.to(Device::cpu), Tensor::from<float>(expected, {4})));
   CHECK(std::isnan(Tensor::empty({1}, DType::f32, Device::cuda).item()));  // the emulator poisons new memory
 }
 

@@ -104,6 +104,14 @@ class Buffer {
   mutable std::uint64_t seen_ = ~std::uint64_t{0};  // launches at the last look
 };
 
+/// Whether both hold the same elements, bit for bit. Tensors have theirs in tests/support/tensors.h, which needs more
+/// than kernels do.
+template <class T>
+bool same_bits(const Buffer<T>& a, const Buffer<T>& b) {
+  const std::span<const T> x = a.values(), y = b.values();
+  return x.size() == y.size() && std::memcmp(x.data(), y.data(), x.size_bytes()) == 0;
+}
+
 /// AddressSanitizer makes the emulator some twenty times slower. Cases that are others at a larger size are left out
 /// there.
 #if defined(__SANITIZE_ADDRESS__)

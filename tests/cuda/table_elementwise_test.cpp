@@ -23,7 +23,7 @@ const std::vector<Tensor (*)(const Tensor&)> kViews = {
 
 /// Whole numbers from 0 to 99, which every dtype holds.
 Tensor whole_numbers(const Shape& shape, DType dtype) {
-  Tensor x = random(shape, DType::f64, 8);
+  Tensor x = random(shape, 8, DType::f64, uniform(-1, 1));
   for (double& value : x.span<double>()) value = std::floor(50 + 50 * value);
   return cast(x, dtype);
 }
@@ -39,7 +39,7 @@ TEST_CASE("cuda table: fill writes a view and nothing beside it, in every dtype"
         Tensor y = look(x), y2 = look(x2);
         host().fill(y, value);
         gpu().fill(y2, value);
-        CHECK(same_bits(x2, x));
+        CHECK(same_bits_there(x2, x));
       }
 }
 
@@ -52,15 +52,15 @@ TEST_CASE("cuda table: copy from any view in any dtype to any other, on the devi
             kViews[static_cast<std::size_t>(static_cast<int>(from) + step * static_cast<int>(to)) % kViews.size()];
         const Tensor x = whole_numbers({4, 3, 10}, from), x2 = there(x);
         const Tensor expected = cast(look(x), to);
-        CHECK(same_bits(cast(look(x2), to), expected));
-        CHECK(same_bits(clone(look(x2)), look(x)));
+        CHECK(same_bits_there(cast(look(x2), to), expected));
+        CHECK(same_bits_there(clone(look(x2)), look(x)));
         const Tensor y = whole_numbers({4, 3, 10}, to), y2 = there(y);
         Tensor part = look(y), part2 = look(y2);
         copy(expected, part);
         copy(look(x), part2);  // from the host into a view
-        CHECK(same_bits(y2, y));
+        CHECK(same_bits_there(y2, y));
         copy(look(x2), part);  // and back
-        CHECK(same_bits(y2, y));
+        CHECK(same_bits_there(y2, y));
       }
 }
 
@@ -71,13 +71,13 @@ TEST_CASE("cuda table: unary functions and their derivatives, in place too") {
       for (const Unary op : kUnary)
         for (const Shape& shape : {Shape{3, 70}, Shape{}, Shape{0, 4}}) {
           CAPTURE(static_cast<int>(op));
-          Tensor x = random(shape, dtype, 1);
+          Tensor x = random(shape, 1, dtype, uniform(-1, 1));
           if (op == Unary::log || op == Unary::sqrt) {
             host().unary(Unary::square, x, x);
             const Tensor shift = Tensor::full({}, 0.1, dtype);
             host().binary(Binary::add, x, view::expand(shift, shape), x);
           }
-          const Tensor dy = random(shape, dtype, 2);
+          const Tensor dy = random(shape, 2, dtype, uniform(-1, 1));
           Tensor y = Tensor::empty(shape, dtype), dx = Tensor::empty(shape, dtype), x2 = there(x), dx2 = there(dy);
           host().unary(op, x, y);
           host().unary_backward(op, x, dy, dx);
@@ -103,11 +103,12 @@ TEST_CASE("cuda table: arithmetic over dense, broadcast and turned operands, in 
         };
         const auto wide = [&](const Tensor& x) { return view::expand(x, shape); };
         const auto turned = [](const Tensor& x) { return view::transpose(x, 0, 2); };
-        const Tensor x = random(shape, dtype, 1), row = random({9}, dtype, 2), column = random({5, 1}, dtype, 3);
+        const Tensor x = random(shape, 1, dtype, uniform(-1, 1)), row = random({9}, 2, dtype, uniform(-1, 1)),
+                     column = random({5, 1}, 3, dtype, uniform(-1, 1));
         check(x, x, wide, wide);
         check(x, row, wide, wide);
         check(column, row, wide, wide);
-        check(random({9, 5, 2}, dtype, 4), random({}, dtype, 5), turned, wide);
+        check(random({9, 5, 2}, 4, dtype, uniform(-1, 1)), random({}, 5, dtype, uniform(-1, 1)), turned, wide);
         Tensor y = clone(x), y2 = there(x);
         host().binary(op, y, wide(row), y);
         gpu().binary(op, y2, wide(there(row)), y2);
@@ -121,8 +122,8 @@ TEST_CASE("cuda table: axpby between any floating dtypes; b = 0 ignores NaN") {
   for (const DType from : {DType::f64, DType::f32, DType::bf16, DType::f16})
     for (const DType to : {DType::f64, DType::f32, DType::bf16, DType::f16})
       for (const double b : {0.0, 0.75}) {
-        const Tensor x = random({3, 43}, from, 1);
-        Tensor y = b == 0 ? Tensor::full({3, 43}, NAN, to) : random({3, 43}, to, 2), y2 = there(y);
+        const Tensor x = random({3, 43}, 1, from, uniform(-1, 1));
+        Tensor y = b == 0 ? Tensor::full({3, 43}, NAN, to) : random({3, 43}, 2, to, uniform(-1, 1)), y2 = there(y);
         host().axpby(-1.5, x, b, y);
         gpu().axpby(-1.5, there(x), b, y2);
         CHECK(difference(y2, y) < 1);
@@ -133,12 +134,12 @@ TEST_CASE("cuda table: dropout of a shard has the CPU's mask") {
   const cuda::ScopedEmulatedDevice device;
   under_schedules([] {
     for (const DType dtype : DTypes::training) {
-      const Tensor x = random({3, 4, 6}, dtype, 1);
+      const Tensor x = random({3, 4, 6}, 1, dtype, uniform(-1, 1));
       const Rectangle where = {.global = {6, 4, 11}, .start = {2, 0, 5}};
       Tensor y = Tensor::empty(x.shape(), dtype), y2 = there(x);
       host().dropout(x, 0.3, 17, 5, where, y);
       gpu().dropout(y2, 0.3, 17, 5, where, y2);
-      CHECK(same_bits(y2, y));
+      CHECK(same_bits_there(y2, y));
     }
   });
 }
@@ -148,7 +149,8 @@ TEST_CASE("cuda table: swiglu and its gradient, over x") {
   under_schedules([] {
     for (const DType dtype : DTypes::training)
       for (const std::int64_t width : {1, 37}) {
-        const Tensor x = random({4, 2 * width}, dtype, 1), dy = random({2, 2, width}, dtype, 2);  // rows of any shape
+        const Tensor x = random({4, 2 * width}, 1, dtype, uniform(-1, 1)),
+                     dy = random({2, 2, width}, 2, dtype, uniform(-1, 1));  // rows of any shape
         Tensor y = Tensor::empty(dy.shape(), dtype), dx = Tensor::empty(x.shape(), dtype), y2 = like(y), dx2 = there(x);
         host().swiglu(x, y);
         host().swiglu_backward(x, dy, dx);
@@ -165,7 +167,7 @@ TEST_CASE("cuda table: reductions over any dims of views, and the sum of squares
   under_schedules([] {
     for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16}) {
       const auto check = [&](const Shape& shape, const Shape& kept, auto&& look) {
-        const Tensor x = random(shape, dtype, 1), x2 = there(x);
+        const Tensor x = random(shape, 1, dtype, uniform(-1, 1)), x2 = there(x);
         for (const Reduction op : {Reduction::sum, Reduction::max}) {
           for (const DType result : {dtype, accumulate_dtype(dtype)}) {
             Tensor y = Tensor::empty(kept, result), y2 = like(y);
@@ -185,7 +187,7 @@ TEST_CASE("cuda table: reductions over any dims of views, and the sum of squares
       check({0, 5}, {1, 5}, whole);
       check({4, 0}, {1, 0}, whole);
       for (const std::int64_t count : {0, 1, 5001}) {
-        const Tensor x = random({count}, dtype, 2);
+        const Tensor x = random({count}, 2, dtype, uniform(-1, 1));
         const Tensor x2 = there(x);
         CHECK(gpu().sum_squares({&x2, 1}).value() ==
               doctest::Approx(host().sum_squares({&x, 1}).value()).epsilon(1e-12));

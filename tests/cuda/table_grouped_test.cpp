@@ -21,9 +21,10 @@ struct Experts {
 void check_rows(DType dtype, const Experts& e, bool with_bias = true) {
   CAPTURE(name(dtype));
   CAPTURE(e.rows());
-  const Tensor x = random({e.rows(), e.in}, dtype, 1), w = random({e.groups(), e.out, e.in}, dtype, 2);
-  const Tensor bias = with_bias ? random({e.groups(), e.out}, dtype, 3) : Tensor();
-  const Tensor dy = random({e.rows(), e.out}, dtype, 4), w2 = there(w);
+  const Tensor x = random({e.rows(), e.in}, 1, dtype, uniform(-1, 1)),
+               w = random({e.groups(), e.out, e.in}, 2, dtype, uniform(-1, 1));
+  const Tensor bias = with_bias ? random({e.groups(), e.out}, 3, dtype, uniform(-1, 1)) : Tensor();
+  const Tensor dy = random({e.rows(), e.out}, 4, dtype, uniform(-1, 1)), w2 = there(w);
   Tensor y = Tensor::empty({e.rows(), e.out}, dtype), dx = Tensor::empty({e.rows(), e.in}, dtype);
   Tensor y2 = like(y), dx2 = like(dx);
   host().grouped_gemm(x, view::transpose(w, 1, 2), bias, e.starts, y);
@@ -38,9 +39,10 @@ void check_rows(DType dtype, const Experts& e, bool with_bias = true) {
 void check_sums(DType dtype, DType sums, const Experts& e) {
   CAPTURE(name(dtype));
   CAPTURE(e.rows());
-  const Tensor x = random({e.rows(), e.in}, dtype, 1), dy = random({e.rows(), e.out}, dtype, 2);
+  const Tensor x = random({e.rows(), e.in}, 1, dtype, uniform(-1, 1)),
+               dy = random({e.rows(), e.out}, 2, dtype, uniform(-1, 1));
   const Tensor x2 = there(x), dy2 = there(dy);
-  Tensor dw = random({e.groups(), e.out, e.in}, sums, 3), dw2 = there(dw);
+  Tensor dw = random({e.groups(), e.out, e.in}, 3, sums, uniform(-1, 1)), dw2 = there(dw);
   for (const bool accumulate : {true, false}) {
     host().grouped_gemm_tn(dy, x, e.starts, accumulate, dw);
     gpu().grouped_gemm_tn(dy2, x2, e.starts, accumulate, dw2);
@@ -75,8 +77,9 @@ TEST_CASE("cuda table: in 16 bits one launch does all groups; in f32 each group 
   const cuda::ScopedEmulatedDevice device;
   const Experts e = {{0, 5, 5, 6, 46, 60}, 16, 8};  // four of five groups have rows
   for (const DType dtype : DTypes::training) {
-    const Tensor x = there(random({e.rows(), e.in}, dtype, 1)), dy = there(random({e.rows(), e.out}, dtype, 2));
-    const Tensor w = there(random({e.groups(), e.in, e.out}, dtype, 3));
+    const Tensor x = there(random({e.rows(), e.in}, 1, dtype, uniform(-1, 1))),
+                 dy = there(random({e.rows(), e.out}, 2, dtype, uniform(-1, 1)));
+    const Tensor w = there(random({e.groups(), e.in, e.out}, 3, dtype, uniform(-1, 1)));
     Tensor y = like(dy), dw = Tensor::zeros({e.groups(), e.out, e.in}, DType::f32, Device::cuda);
     std::uint64_t before = cuda::launch_count();
     gpu().grouped_gemm(x, w, {}, e.starts, y);

@@ -10,8 +10,9 @@ TEST_CASE("cuda table: adamw over more than one tile, with f32 gradients and a 1
     for (const std::int64_t count : {0, 1, 4096, 5001})
       for (const DType low_dtype : DTypes::training) {
         CAPTURE(count);
-        const Tensor gradient = random({count}, DType::f32, 1);
-        Tensor w = random({count}, DType::f32, 2), m = random({count}, DType::f32, 3), v = Tensor::full({count}, 0.3);
+        const Tensor gradient = random({count}, 1, DType::f32, uniform(-1, 1));
+        Tensor w = random({count}, 2, DType::f32, uniform(-1, 1)), m = random({count}, 3, DType::f32, uniform(-1, 1)),
+               v = Tensor::full({count}, 0.3);
         Tensor w2 = there(w), m2 = there(m), v2 = there(v);
         Tensor low = low_dtype == DType::f32 ? Tensor() : Tensor::empty({count}, low_dtype);
         Tensor low2 = low.defined() ? like(low) : Tensor();
@@ -23,7 +24,7 @@ TEST_CASE("cuda table: adamw over more than one tile, with f32 gradients and a 1
         CHECK(difference(w2, w, 1e-6) < 1);
         CHECK(difference(m2, m, 1e-6) < 1);
         CHECK(difference(v2, v, 1e-6) < 1);
-        if (low.defined()) CHECK(same_bits(low2, cast(w2.to(Device::cpu), low_dtype)));
+        if (low.defined()) CHECK(same_bits_there(low2, cast(w2.to(Device::cpu), low_dtype)));
       }
   });
 }
@@ -34,9 +35,9 @@ TEST_CASE("cuda table: sgd with and without momentum, with a 16-bit copy of the 
     for (const bool with_momentum : {true, false})
       for (const DType low_dtype : DTypes::training) {
         CAPTURE(count);
-        const Tensor gradient = random({count}, DType::f32, 1);
-        Tensor w = random({count}, DType::f32, 2), w2 = there(w);
-        Tensor v = with_momentum ? random({count}, DType::f32, 3) : Tensor(), v2 = there(v);
+        const Tensor gradient = random({count}, 1, DType::f32, uniform(-1, 1));
+        Tensor w = random({count}, 2, DType::f32, uniform(-1, 1)), w2 = there(w);
+        Tensor v = with_momentum ? random({count}, 3, DType::f32, uniform(-1, 1)) : Tensor(), v2 = there(v);
         Tensor low = low_dtype == DType::f32 ? Tensor() : Tensor::empty({count}, low_dtype);
         Tensor low2 = low.defined() ? like(low) : Tensor();
         const SgdOptions options{.lr = 0.1, .momentum = 0.9, .gradient_scale = 0.5};
@@ -45,7 +46,7 @@ TEST_CASE("cuda table: sgd with and without momentum, with a 16-bit copy of the 
         gpu().sgd(options, {&update2, 1});
         CHECK(difference(w2, w, 1e-6) < 1);
         if (with_momentum) CHECK(difference(v2, v, 1e-6) < 1);
-        if (low.defined()) CHECK(same_bits(low2, cast(w2.to(Device::cpu), low_dtype)));
+        if (low.defined()) CHECK(same_bits_there(low2, cast(w2.to(Device::cpu), low_dtype)));
       }
 }
 
@@ -57,11 +58,11 @@ TEST_CASE("cuda table: lists of tensors take few launches, whatever their copies
   for (std::size_t i = 0; i < 148; ++i) {  // as many as GPT-2 has
     const std::int64_t count = counts[i % counts.size()];
     const DType dtype = std::array{DType::f32, DType::bf16, DType::f16}[i % 3];
-    gradients.push_back(random({count}, DType::f32, i));
+    gradients.push_back(random({count}, i, DType::f32, uniform(-1, 1)));
     gradients2.push_back(there(gradients.back()));
     const AdamWUpdate update{gradients.back(),
-                             random({count}, DType::f32, 200 + i),
-                             random({count}, DType::f32, 400 + i),
+                             random({count}, 200 + i, DType::f32, uniform(-1, 1)),
+                             random({count}, 400 + i, DType::f32, uniform(-1, 1)),
                              Tensor::full({count}, 0.3),
                              dtype == DType::f32 ? Tensor() : Tensor::zeros({count}, dtype),
                              i % 2 == 0 ? 0.1 : 0.0};
@@ -78,7 +79,7 @@ TEST_CASE("cuda table: lists of tensors take few launches, whatever their copies
     CHECK(difference(moved[i].weight, here[i].weight, 1e-6) < 1);
     CHECK(difference(moved[i].v, here[i].v, 1e-6) < 1);
     if (here[i].low.defined())
-      CHECK(same_bits(moved[i].low, cast(moved[i].weight.to(Device::cpu), here[i].low.dtype())));
+      CHECK(same_bits_there(moved[i].low, cast(moved[i].weight.to(Device::cpu), here[i].low.dtype())));
   }
   launches = cuda::launch_count();
   CHECK(gpu().sum_squares(gradients2).value() == doctest::Approx(host().sum_squares(gradients).value()).epsilon(1e-12));

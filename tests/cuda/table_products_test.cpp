@@ -33,11 +33,11 @@ struct Product {
 void check(DType dtype, const Product& p) {
   CAPTURE(name(dtype));
   CAPTURE(p.c);
-  const Tensor a = random(p.a.shape, dtype, 1), b = random(p.b.shape, dtype, 2);
-  const Tensor bias = p.bias ? random({p.c[-1]}, dtype, 3) : Tensor();
+  const Tensor a = random(p.a.shape, 1, dtype, uniform(-1, 1)), b = random(p.b.shape, 2, dtype, uniform(-1, 1));
+  const Tensor bias = p.bias ? random({p.c[-1]}, 3, dtype, uniform(-1, 1)) : Tensor();
   Shape room = p.c;
   room[-1] += p.c_margin;
-  const Tensor c = random(room, p.f32_out ? DType::f32 : dtype, 4), c2 = there(c);
+  const Tensor c = random(room, 4, p.f32_out ? DType::f32 : dtype, uniform(-1, 1)), c2 = there(c);
   Tensor part = view::slice(c, -1, 0, p.c[-1]), part2 = view::slice(c2, -1, 0, p.c[-1]);
   GemmOptions options = p.options, options2 = p.options;
   options.bias = bias;
@@ -59,10 +59,13 @@ enum class Lies : std::uint8_t { dense, packed, heads_first, spaced };
 
 Tensor laid_out(Lies lies, std::int64_t batch, std::int64_t tokens, std::int64_t heads, std::int64_t dim, DType dtype,
                 std::uint64_t seed) {
-  if (lies == Lies::packed) return view::select(random({batch, tokens, 3, heads, dim}, dtype, seed), 2, 1);
-  if (lies == Lies::heads_first) return view::transpose(random({batch, heads, tokens, dim}, dtype, seed), 1, 2);
-  if (lies == Lies::spaced) return view::slice(random({batch, tokens, heads, dim + 3}, dtype, seed), 3, 1, dim);
-  return random({batch, tokens, heads, dim}, dtype, seed);
+  if (lies == Lies::packed)
+    return view::select(random({batch, tokens, 3, heads, dim}, seed, dtype, uniform(-1, 1)), 2, 1);
+  if (lies == Lies::heads_first)
+    return view::transpose(random({batch, heads, tokens, dim}, seed, dtype, uniform(-1, 1)), 1, 2);
+  if (lies == Lies::spaced)
+    return view::slice(random({batch, tokens, heads, dim + 3}, seed, dtype, uniform(-1, 1)), 3, 1, dim);
+  return random({batch, tokens, heads, dim}, seed, dtype, uniform(-1, 1));
 }
 
 /// A copy of x's storage on the GPU, seen through the same strides.
@@ -142,7 +145,7 @@ TEST_CASE("cuda table: gemm's leading dims: batches, repeats, and runs that are 
     check(dtype, {{{2, 1, 5, 6}, false, 0, {2, 3, 5, 6}}, {{2, 3, 4, 6}, true}, {2, 3, 5, 4}, {}, true});  // two runs
     check(dtype, {{{1, 3, 6, 5}, true, 0, {2, 3, 5, 6}}, {{2, 1, 6, 4}, false, 0, {2, 3, 6, 4}}, {2, 3, 5, 4}});
     // Heads of a packed projection, [B, T, H, Dh] seen as [B, H, T, Dh].
-    const Tensor x = random({2, 7, 3, 8}, dtype, 1), x2 = there(x);
+    const Tensor x = random({2, 7, 3, 8}, 1, dtype, uniform(-1, 1)), x2 = there(x);
     const auto heads = [](const Tensor& t) { return view::transpose(t, 1, 2); };
     Tensor c = Tensor::empty({2, 3, 7, 7}, dtype), c2 = like(c);
     host().gemm(heads(x), view::transpose(heads(x), -1, -2), c, {});
@@ -164,7 +167,7 @@ TEST_CASE("cuda table: gemm of two transposed operands, and with any alpha, beta
         check(dtype, {{{9, 13}}, {{13, 7}}, {9, 7}, {.alpha = 1, .beta = -3}, true, f32_out, margin});
       }
     // beta = 0 ignores what c holds: new device memory is NaN.
-    const Tensor a = random({5, 8}, dtype, 1), b = random({8, 8}, dtype, 2);
+    const Tensor a = random({5, 8}, 1, dtype, uniform(-1, 1)), b = random({8, 8}, 2, dtype, uniform(-1, 1));
     Tensor c = Tensor::empty({5, 8}, dtype), c2 = like(c);
     host().gemm(a, b, c, {.alpha = 3});
     gpu().gemm(there(a), there(b), c2, {.alpha = 3});
@@ -184,8 +187,8 @@ TEST_CASE("cuda table: gemm by sm90: what TMA can read equals the CPU's, anythin
     check(dtype, {{{3, 8, 16}}, {{16, 8}, false, 0, {3, 16, 8}}, {3, 8, 8}, {}, true});
     check(dtype, {{{8, 16}, false, 0, {3, 8, 16}}, {{3, 16, 8}}, {3, 8, 8}, {.alpha = 2}});
     const auto refusal = [&](const Product& p) {
-      const Tensor a = p.a.view_of(there(random(p.a.shape, dtype, 1)));
-      const Tensor b = p.b.view_of(there(random(p.b.shape, dtype, 2)));
+      const Tensor a = p.a.view_of(there(random(p.a.shape, 1, dtype, uniform(-1, 1))));
+      const Tensor b = p.b.view_of(there(random(p.b.shape, 2, dtype, uniform(-1, 1))));
       Tensor c = Tensor::zeros(p.c, dtype, Device::cuda);
       return error_of([&] { gpu().gemm(a, b, c, p.options); });
     };
@@ -193,7 +196,8 @@ TEST_CASE("cuda table: gemm by sm90: what TMA can read equals the CPU's, anythin
     CHECK_MESSAGE(contains(pitch, "--gemm sm90 cannot take a call: rows of a are 13 elements apart"), pitch);
     CHECK_MESSAGE(contains(pitch, "use --gemm auto"), pitch);
     CHECK(contains(refusal({{{4, 0}}, {{0, 8}}, {4, 8}}), "k is 0"));
-    const Tensor a = view::slice(there(random({4, 24}, dtype, 1)), 1, 1, 16), b = there(random({16, 8}, dtype, 2));
+    const Tensor a = view::slice(there(random({4, 24}, 1, dtype, uniform(-1, 1))), 1, 1, 16),
+                 b = there(random({16, 8}, 2, dtype, uniform(-1, 1)));
     Tensor c = Tensor::zeros({4, 8}, dtype, Device::cuda);
     CHECK(contains(error_of([&] { gpu().gemm(a, b, c, {}); }), "a begins 2 bytes after a multiple of 16"));
   }
@@ -258,8 +262,9 @@ TEST_CASE("cuda table: activations and residuals after a product, forward and ba
       if (dtype == DType::f32 && selected_name == "sm90") continue;  // has one product
       CAPTURE(name(dtype));
       const Shape shape = {2, 19, 24};
-      const Tensor a = random({2, 19, 40}, dtype, 1), b = random({24, 40}, dtype, 2), bias = random({24}, dtype, 3);
-      const Tensor residual = random(shape, dtype, 4), before = random(shape, dtype, 5);
+      const Tensor a = random({2, 19, 40}, 1, dtype, uniform(-1, 1)), b = random({24, 40}, 2, dtype, uniform(-1, 1)),
+                   bias = random({24}, 3, dtype, uniform(-1, 1));
+      const Tensor residual = random(shape, 4, dtype, uniform(-1, 1)), before = random(shape, 5, dtype, uniform(-1, 1));
       const auto multiply = [&](const Tensor& left, const Tensor& right, const GemmOptions& options) {
         Tensor c = Tensor::empty(shape, left.dtype(), left.device());
         const Tensor wide = view::expand(view::transpose(right, 0, 1), {2, 40, 24});
@@ -273,7 +278,7 @@ TEST_CASE("cuda table: activations and residuals after a product, forward and ba
         CHECK(difference(u2, u, 2e-5) < 1);
         Tensor again = like(c2), on_cpu = Tensor::empty(shape, dtype);
         gpu().unary(op, u2, again);
-        CHECK(same_bits(c2, again.to(Device::cpu)));  // what is computed again from u has these bits
+        CHECK(same_bits_there(c2, again.to(Device::cpu)));  // what is computed again from u has these bits
         host().unary(op, u2.to(Device::cpu), on_cpu);
         CHECK(difference(c2, on_cpu, 2e-5) < 1);
         const Tensor d = multiply(a, b, {.activation = op, .derivative = true, .pre_activation = before});

@@ -5,24 +5,14 @@
 using namespace trireme;
 using namespace cuda_test;
 
-namespace {
-
-Tensor integers(const Shape& shape, std::int64_t first, std::int64_t count, std::uint64_t seed) {
-  std::vector<std::int32_t> values(static_cast<std::size_t>(shape.count()));
-  for (std::size_t i = 0; i < values.size(); ++i)
-    values[i] = static_cast<std::int32_t>(first) +
-                static_cast<std::int32_t>(random_word(seed, 2, i) % static_cast<std::uint64_t>(count));
-  return Tensor::from<std::int32_t>(values, shape);
-}
-
-}  // namespace
+namespace {}  // namespace
 
 TEST_CASE("cuda table: softmax and its gradient, in place") {
   const cuda::ScopedEmulatedDevice device;
   under_schedules([] {
     for (const DType dtype : DTypes::training)
       for (const Shape& shape : {Shape{5, 67}, Shape{2, 1500}, Shape{3, 1}, Shape{0, 4}}) {
-        const Tensor x = random(shape, dtype, 1), dy = random(shape, dtype, 2);
+        const Tensor x = random(shape, 1, dtype, uniform(-1, 1)), dy = random(shape, 2, dtype, uniform(-1, 1));
         Tensor y = Tensor::empty(shape, dtype), dx = Tensor::empty(shape, dtype), y2 = there(x), dx2 = there(dy);
         host().softmax(x, y);
         host().softmax_backward(y, dy, dx);
@@ -39,13 +29,13 @@ TEST_CASE("cuda table: the largest of rows, and NaN among them") {
   under_schedules([] {
     for (const DType dtype : DTypes::training)
       for (const Shape& shape : {Shape{5, 8}, Shape{3, 300}, Shape{0, 4}}) {
-        const Tensor x = random(shape, DType::f32, 1);
+        const Tensor x = random(shape, 1, DType::f32, uniform(-1, 1));
         for (std::int64_t i = 3; i < x.count(); i += 11) x.data<float>()[i] = i % 2 == 0 ? NAN : -NAN;
         const Tensor rounded = cast(x, dtype);
         Tensor chosen = Tensor::empty({shape[0], 3}, DType::i32), chosen2 = like(chosen);
         host().top_k(rounded, chosen);
         gpu().top_k(there(rounded), chosen2);
-        CHECK(same_bits(chosen2, chosen));
+        CHECK(same_bits_there(chosen2, chosen));
       }
   });
 }
@@ -55,16 +45,17 @@ TEST_CASE("cuda table: embedding in a slice of the vocabulary, its gradient adde
   under_schedules([] {
     for (const DType dtype : DTypes::training)
       for (const std::int64_t width : {1, 24, 37}) {
-        const Tensor weight = random({11, width}, dtype, 1), dy = random({50, width}, dtype, 2);
-        const Tensor ids = integers({50}, 3, 15, 4);  // some of them outside [5, 16)
+        const Tensor weight = random({11, width}, 1, dtype, uniform(-1, 1)),
+                     dy = random({50, width}, 2, dtype, uniform(-1, 1));
+        const Tensor ids = random_ids({50}, 4, 3, 18);  // some of them outside [5, 16)
         Tensor y = Tensor::empty(dy.shape(), dtype), y2 = like(y);
-        Tensor dweight = random({11, width}, DType::f32, 3), dweight2 = there(dweight);
+        Tensor dweight = random({11, width}, 3, DType::f32, uniform(-1, 1)), dweight2 = there(dweight);
         host().embedding(weight, ids, 5, y);
         host().embedding_backward(dy, ids, 5, dweight);
         gpu().embedding(there(weight), there(ids), 5, y2);
         gpu().embedding_backward(there(dy), there(ids), 5, dweight2);
-        CHECK(same_bits(y2, y));
-        CHECK(same_bits(dweight2, dweight));
+        CHECK(same_bits_there(y2, y));
+        CHECK(same_bits_there(dweight2, dweight));
       }
   });
 }
@@ -75,7 +66,8 @@ TEST_CASE("cuda table: rope turned and turned back, in place") {
     for (const DType dtype : DTypes::training)
       for (const bool inverse : {false, true})
         for (const std::int64_t width : {2, 14, 32}) {
-          const Tensor x = random({2, 5, 3, width}, dtype, 1), positions = integers({5}, 0, 100000, 2);
+          const Tensor x = random({2, 5, 3, width}, 1, dtype, uniform(-1, 1)),
+                       positions = random_ids({5}, 2, 0, 100000);
           Tensor y = Tensor::empty(x.shape(), dtype), y2 = there(x);
           host().rope(x, positions, 10000, inverse, y);
           gpu().rope(y2, there(positions), 10000, inverse, y2);
@@ -89,8 +81,10 @@ TEST_CASE("cuda table: attention over two sets of keys joined, in parts of tenso
   under_schedules([] {
     for (const DType dtype : DTypes::training) {
       const auto late = [](const Tensor& x, int dim) { return view::slice(x, dim, 2, 4); };  // tokens 2 to 5
-      const Tensor part = random({2, 3, 4, 20}, dtype, 1), part_lse = random({2, 4, 3}, DType::f32, 2);
-      const Tensor out = random({2, 6, 3, 20}, DType::f32, 3), lse = random({2, 3, 6}, DType::f32, 4);
+      const Tensor part = random({2, 3, 4, 20}, 1, dtype, uniform(-1, 1)),
+                   part_lse = random({2, 4, 3}, 2, DType::f32, uniform(-1, 1));
+      const Tensor out = random({2, 6, 3, 20}, 3, DType::f32, uniform(-1, 1)),
+                   lse = random({2, 3, 6}, 4, DType::f32, uniform(-1, 1));
       lse.data<float>()[3] = -INFINITY;
       const Tensor out2 = there(out), lse2 = there(lse);
       const auto turned = [](const Tensor& x) { return view::transpose(x, 1, 2); };  // heads before tokens in memory

@@ -7,12 +7,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "core/kernels.h"
 #include "cuda/runtime/emulated.h"
 #include "cuda/selection.h"
 #include "tests/cuda/support.h"
+#include "tests/support/tensors.h"
 
 namespace cuda_test {
 
@@ -21,14 +21,9 @@ using trireme::DType;
 using trireme::KernelTable;
 using trireme::Shape;
 using trireme::Tensor;
-
-/// Values in [-1, 1), a function of seed and position.
-inline Tensor random(const Shape& shape, DType dtype, std::uint64_t seed) {
-  std::vector<float> values(static_cast<std::size_t>(shape.count()));
-  for (std::size_t i = 0; i < values.size(); ++i)
-    values[i] = 2.0F * static_cast<float>(trireme::random_uniform(seed, 1, i)) - 1.0F;
-  return trireme::cast(Tensor::from<float>(values, shape), dtype);
-}
+using trireme::testing::random;
+using trireme::testing::random_ids;
+using trireme::testing::uniform;
 
 /// Largest |a - b| in units of one rounding of the dtype; `room` covers sums in f32 of another order.
 inline double difference(const Tensor& on_cuda, const Tensor& on_cpu, double room = 1e-5) {
@@ -49,13 +44,11 @@ inline double difference(const Tensor& on_cuda, const Tensor& on_cpu, double roo
   return worst;
 }
 
-/// Whether both hold the same elements, bit for bit.
-inline bool same_bits(const Tensor& on_cuda, const Tensor& on_cpu) {
+/// Whether what is on the GPU has the bits of what is on the CPU.
+inline bool same_bits_there(const Tensor& on_cuda, const Tensor& on_cpu) {
   REQUIRE(on_cuda.device() == Device::cuda);
   REQUIRE(on_cuda.dtype() == on_cpu.dtype());
-  const Tensor got = on_cuda.to(Device::cpu), expected = trireme::contiguous(on_cpu);
-  return got.shape() == expected.shape() &&
-         std::memcmp(got.raw(), expected.raw(), static_cast<std::size_t>(got.bytes())) == 0;
+  return trireme::testing::same_bits(on_cuda, on_cpu);
 }
 
 /// Selects by name, and "auto" again at the end.

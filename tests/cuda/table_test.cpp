@@ -10,8 +10,9 @@ TEST_CASE("cuda table: layer_norm and its backward") {
   under_schedules([] {
     for (const DType dtype : DTypes::training)
       for (const bool with_beta : {true, false}) {
-        const Tensor x = random({5, 67}, dtype, 1), gamma = random({67}, dtype, 2), dy = random({5, 67}, dtype, 4);
-        const Tensor beta = with_beta ? random({67}, dtype, 3) : Tensor();
+        const Tensor x = random({5, 67}, 1, dtype, uniform(-1, 1)), gamma = random({67}, 2, dtype, uniform(-1, 1)),
+                     dy = random({5, 67}, 4, dtype, uniform(-1, 1));
+        const Tensor beta = with_beta ? random({67}, 3, dtype, uniform(-1, 1)) : Tensor();
         Tensor y = Tensor::empty(x.shape(), dtype), mean = Tensor::empty({5}), rstd = Tensor::empty({5});
         Tensor dx = Tensor::empty(x.shape(), dtype), dgamma = Tensor::empty({67});
         Tensor dbeta = with_beta ? Tensor::empty({67}) : Tensor();
@@ -35,7 +36,8 @@ TEST_CASE("cuda table: rms_norm and its backward") {
   const cuda::ScopedEmulatedDevice device;
   under_schedules([] {
     for (const DType dtype : DTypes::training) {
-      const Tensor x = random({4, 130}, dtype, 1), gamma = random({130}, dtype, 2), dy = random({4, 130}, dtype, 3);
+      const Tensor x = random({4, 130}, 1, dtype, uniform(-1, 1)), gamma = random({130}, 2, dtype, uniform(-1, 1)),
+                   dy = random({4, 130}, 3, dtype, uniform(-1, 1));
       Tensor y = Tensor::empty(x.shape(), dtype), rstd = Tensor::empty({4}), dx = Tensor::empty(x.shape(), dtype);
       Tensor dgamma = Tensor::empty({130}), y2 = like(y), rstd2 = like(rstd), dx2 = like(dx), dgamma2 = like(dgamma);
       host().rms_norm(x, gamma, 1e-5, y, rstd);

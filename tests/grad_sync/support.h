@@ -1,7 +1,6 @@
 // Parameters made by hand, with gradients whose sums are known in closed form.
 #pragma once
 
-#include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
@@ -9,6 +8,7 @@
 #include "autograd/engine.h"
 #include "autograd/ops.h"
 #include "parallel/grad_sync.h"
+#include "tests/support/tensors.h"
 
 namespace trireme::testing {
 
@@ -35,11 +35,6 @@ inline Tensor ramp(const Shape& shape, double factor) {
 /// sum(value * weights): the gradient of value is `weights`.
 inline Tensor weighted_sum(const nn::Parameter& parameter, const Tensor& weights) {
   return sum(parameter.value() * weights);
-}
-
-inline bool same_bits(const Tensor& a, const Tensor& b) {
-  return a.shape() == b.shape() && a.dtype() == b.dtype() &&
-         std::memcmp(contiguous(a).raw(), contiguous(b).raw(), static_cast<std::size_t>(a.bytes())) == 0;
 }
 
 }  // namespace trireme::testing

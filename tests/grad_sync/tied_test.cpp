@@ -16,8 +16,7 @@ constexpr std::int64_t vocab = 11, width = 6, tokens = 5;
 
 nn::ParameterPtr random_parameter(const std::string& name, const Shape& shape) {
   auto parameter = make_parameter(name, shape);
-  auto values = parameter->local.span<float>();
-  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(random_normal(3, stream_of(name), i));
+  copy(random(shape, stream_of(name), DType::f32), parameter->local);
   return parameter;
 }
 

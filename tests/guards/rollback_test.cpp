@@ -79,7 +79,7 @@ void check_same(const Outcome& a, const Outcome& b, const Case& c) {
   CHECK(a.progress.guards.losses == b.progress.guards.losses);
   REQUIRE(a.bits.size() == b.bits.size());
   for (const auto& [rank, bits] : a.bits)
-    CHECK_MESSAGE(equal_bits(bits, b.bits.at(rank)), c.mesh, " zero ", c.zero, " rank ", rank);
+    CHECK_MESSAGE(same_bits(bits, b.bits.at(rank)), c.mesh, " zero ", c.zero, " rank ", rank);
 }
 
 }  // namespace

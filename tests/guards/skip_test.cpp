@@ -68,7 +68,7 @@ Outcome five_steps(const Case& c, const Poison* poison) {
           if (updated) return;
           CHECK(progress.steps == bad_step - 1);
           CHECK(trainer.optimizer().steps() == bad_step - 1);
-          CHECK_MESSAGE(equal_bits(bits_of(trainer), before), c.mesh, " zero ", c.zero, " rank ", mesh.rank());
+          CHECK_MESSAGE(same_bits(bits_of(trainer), before), c.mesh, " zero ", c.zero, " rank ", mesh.rank());
         });
     CHECK(progress.samples == 6 * 12);
     CHECK(progress.guards.skipped == (poison ? std::vector<SkippedSamples>{{.first = 24, .last = 35, .step = bad_step}}
@@ -92,7 +92,7 @@ TEST_CASE("a NaN on one rank: nothing changes, it is named, and the run is one t
       const Poison poison{.rank = ranks - 1, .once = once};
       const Outcome skipped = five_steps(c, &poison);
       for (const auto& [rank, bits] : clean.bits)
-        CHECK_MESSAGE(equal_bits(bits, skipped.bits.at(rank)), c.mesh, " zero ", c.zero, " rank ", rank);
+        CHECK_MESSAGE(same_bits(bits, skipped.bits.at(rank)), c.mesh, " zero ", c.zero, " rank ", rank);
       INFO(c.mesh, " zero ", c.zero, ": ", skipped.line);
       CHECK(contains(skipped.line,
                      fmt::format("step {} skipped: the gradient norm is nan: the gradient of {} on rank {} (", bad_step,

@@ -41,13 +41,6 @@ inline std::vector<Tensor> bits_of(Trainer& trainer) {
   return tensors;
 }
 
-inline bool equal_bits(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
-  if (a.size() != b.size()) return false;
-  for (std::size_t i = 0; i < a.size(); ++i)
-    if (!same_bits(a[i], b[i])) return false;
-  return true;
-}
-
 /// Attempts of a step until `progress` has made `steps`, or one has thrown.
 inline void make_steps(Guards& guards, Trainer& trainer, const TrainOptions& o, Progress& progress, std::int64_t steps,
                        const std::function<void(std::int64_t step)>& before = {},

@@ -8,20 +8,14 @@
 #include "autograd/engine.h"
 #include "autograd/node.h"
 #include "autograd/ops.h"
-#include "core/random.h"
 #include "parallel/mesh/redistribute.h"
+#include "tests/support/tensors.h"
 
 using namespace trireme;
+using testing::random;
 using Kind = Placement::Kind;
 
 namespace {
-
-Tensor random(const Shape& shape, std::uint64_t stream) {
-  Tensor x = Tensor::empty(shape, DType::f64);
-  for (std::int64_t i = 0; i < x.count(); ++i)
-    x.data<double>()[i] = random_normal(11, stream, static_cast<std::uint64_t>(i));
-  return x;
-}
 
 double largest_difference(const Tensor& a, const Tensor& b) {
   const Tensor x = contiguous(a), y = contiguous(b);

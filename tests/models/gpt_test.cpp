@@ -225,7 +225,7 @@ TEST_CASE("training learns what the tokens hold") {
 
 TEST_CASE("whole logits are the same on every tp rank, without padding") {
   Collected logits;
-  const Tensor input = ids({2, 9}, test_vocab, 3);
+  const Tensor input = random_ids({2, 9}, 3, 0, test_vocab);
   for (const std::string& text : Meshes{"tp=1", "tp=2", "tp=4"}) {
     run_mesh(text, [&](const MeshPtr& mesh) {
       Gpt model(nn::Build(mesh, DType::f32, 1), small_config());
@@ -242,7 +242,8 @@ TEST_CASE("a sequence longer than the context, and more stages than blocks, are 
   const auto model_on = [](const char* text, std::int64_t length) {
     run_mesh(text, [&](const MeshPtr& mesh) {
       Gpt model(nn::Build(mesh, DType::f32, 1), small_config());
-      if (mesh->is_first(Axis::pp)) model.hidden(0, {}, token_batch(ids({1, length}, test_vocab, 3), {}, {0}));
+      if (mesh->is_first(Axis::pp))
+        model.hidden(0, {}, token_batch(random_ids({1, length}, 3, 0, test_vocab), {}, {0}));
     });
   };
   CHECK_THROWS_WITH_AS(model_on("dp=1", 17), doctest::Contains("sequences of 17 tokens do not fit the context of 16"),

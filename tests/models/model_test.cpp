@@ -78,6 +78,7 @@ class Classifier : public Model {
   std::unique_ptr<Head> head_;
 };
 
+/// With other numbers the loss need not fall in four steps.
 std::shared_ptr<const Dataset> some_images() {
   constexpr std::int64_t count = 50;
   const Tensor images = Tensor::empty({count, 1, pixels}), labels = Tensor::empty({count, 1}, DType::i32);

@@ -36,7 +36,7 @@ Tensor local_part(const Tensor& whole, int cp, int rank) {
 
 /// Documents of some 5 tokens, other ones in each sequence.
 Tensor starts_of(const Case& x) {
-  return x.documents ? nn::document_starts(ids({x.batch, x.length}, 5, 17), 3) : Tensor();
+  return x.documents ? nn::document_starts(random_ids({x.batch, x.length}, 17, 0, 5), 3) : Tensor();
 }
 
 struct Whole {

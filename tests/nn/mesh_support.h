@@ -2,7 +2,6 @@
 // with values that hide nothing.
 #pragma once
 
-#include <cstring>
 #include <functional>
 #include <map>
 #include <memory>
@@ -13,6 +12,7 @@
 #include "nn/parameter.h"
 #include "parallel/comm/staged_group.h"
 #include "tests/autograd/gradcheck.h"
+#include "tests/support/tensors.h"
 
 namespace trireme::testing {
 
@@ -25,11 +25,6 @@ inline void run_mesh(const std::string& text, const std::function<void(const Mes
   run_thread_ranks(shape.ranks(), 1, ProcessGroup::Deadline(60), [&](const std::shared_ptr<ProcessGroup>& world) {
     body(std::make_shared<const DeviceMesh>(has_backend(Device::cuda) ? staged(world) : world, shape));
   });
-}
-
-inline bool same_bits(const Tensor& a, const Tensor& b) {
-  return a.shape() == b.shape() && a.dtype() == b.dtype() &&
-         std::memcmp(contiguous(a).raw(), contiguous(b).raw(), static_cast<std::size_t>(a.bytes())) == 0;
 }
 
 /// This rank's part of a whole tensor under a placement on tp.

@@ -22,7 +22,7 @@ struct Fixture {
       : mesh(std::make_shared<const DeviceMesh>(self_group(), MeshShape{})),
         build(mesh, DType::f64, 3),
         router(build / "router", width, o, 0.5),
-        x(random_tensor({batch, length, width}, 7)) {
+        x(random({batch, length, width}, 7, DType::f64, uniform(-0.5, 0.5))) {
     build.run()->step_sequences = batch;
     if (!build.buffers().empty()) bias = build.buffers().front()->value;
   }
@@ -31,12 +31,6 @@ struct Fixture {
   nn::Router router;
   Tensor x, bias;
 
-  static Tensor random_tensor(const Shape& shape, std::uint64_t stream) {
-    Tensor t = Tensor::empty(shape, DType::f64);
-    for (std::int64_t i = 0; i < t.count(); ++i)
-      t.data<double>()[i] = random_uniform(11, stream, static_cast<std::uint64_t>(i)) - 0.5;
-    return t;
-  }
   nn::RoutingReport finish(bool applied = true) { return build.routing().finish(*mesh, false, applied); }
 };
 
@@ -78,8 +72,8 @@ TEST_CASE("the bias of an expert moves up when it was chosen less than the mean,
   for (int step = 0; step < 5; ++step) {
     std::vector<double> load(experts);
     for (int microbatch = 0; microbatch < 2; ++microbatch) {
-      const Tensor x =
-          Fixture::random_tensor({batch, length, width}, static_cast<std::uint64_t>(10 + 2 * step + microbatch));
+      const Tensor x = random({batch, length, width}, static_cast<std::uint64_t>(10 + 2 * step + microbatch),
+                              DType::f64, uniform(-0.5, 0.5));
       const std::vector<double> part = loads(f.router.choose(x).expert);
       for (std::size_t e = 0; e < experts; ++e) load[e] += part[e];
     }
@@ -111,7 +105,7 @@ TEST_CASE("a step that was skipped moves no bias and leaves no counts behind") {
   f.router.choose(f.x);
   f.finish(false);
   for (const float value : f.bias.span<float>()) CHECK(value == 0);
-  const Tensor other = Fixture::random_tensor({batch, length, width}, 99);
+  const Tensor other = random({batch, length, width}, 99, DType::f64, uniform(-0.5, 0.5));
   for (Fixture* each : {&f, &fresh}) {
     each->router.choose(other);
     each->finish();

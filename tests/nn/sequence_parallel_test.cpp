@@ -236,7 +236,7 @@ TEST_CASE("attention refuses kv heads that cannot be shared, and rotation of an 
 
 TEST_CASE("the embedding gives each rank its positions, and the head takes them back") {
   const std::int64_t vocab = 65;
-  const Tensor input = ids({2, length}, vocab, 4), dlogits = random({2, length, 128}, 5);
+  const Tensor input = random_ids({2, length}, 4, 0, vocab), dlogits = random({2, length, 128}, 5);
   const auto on = [&](const std::string& text, bool sequence) {
     Collected results;
     run_mesh(text, [&](const MeshPtr& mesh) {

@@ -24,7 +24,7 @@ struct Answer {
 };
 
 Tensor some_targets(std::int64_t vocab) {
-  Tensor targets = ids({batch, length}, vocab, 8);
+  Tensor targets = random_ids({batch, length}, 8, 0, vocab);
   for (const std::int64_t ignored : {1, 6, 7}) targets.data<std::int32_t>()[ignored] = -1;
   targets.data<std::int32_t>()[0] = static_cast<std::int32_t>(vocab - 1);  // the last real row, next to the padding
   return targets;
@@ -35,7 +35,7 @@ double loss_scale() { return 1.0 / (rows - 3); }
 /// loss = scale * sum over targets of -sum_v q_v log softmax(h W^T)_v with q the smoothed one-hot; the table also gets
 /// the gradient of sum(dembedded * embedding(ids)).
 Answer by_loops(const Question& q, const Tensor& table, const Tensor& hidden, const Tensor& dembedded) {
-  const Tensor targets = some_targets(q.vocab), input = ids({batch, length}, q.vocab, 9);
+  const Tensor targets = some_targets(q.vocab), input = random_ids({batch, length}, 9, 0, q.vocab);
   Answer a{0, Tensor::zeros({batch, length, width}, DType::f64), Tensor::zeros({batch, length, width}, DType::f64),
            Tensor::zeros({q.vocab, width}, DType::f64)};
   const double* w = table.data<double>();
@@ -77,10 +77,10 @@ Answer on_rank(const Question& q, const MeshPtr& mesh) {
   nn::VocabEmbedding tokens(build / "wte", q.vocab, width, 1.0, false);
   const nn::Parameter& table = *build.parameters().front();
   randomise(build.parameters(), 0.1);  // also the padding
-  Tensor hidden = random({batch, length, width}, 6, q.dtype, q.spread);
+  Tensor hidden = random({batch, length, width}, 6, q.dtype, normal(q.spread));
   require_grad(hidden);
 
-  const Tensor embedded = tokens(ids({batch, length}, q.vocab, 9));
+  const Tensor embedded = tokens(random_ids({batch, length}, 9, 0, q.vocab));
   backward(embedded, random({batch, length, width}, 7, q.dtype));
   const Tensor loss = nn::cross_entropy(
       tokens.logits(hidden), some_targets(q.vocab),
@@ -108,7 +108,7 @@ Tensor whole_table(const Question& q) {
 
 /// Every rank against the loops. `tolerance` is for gradients; the loss is compared to it too.
 void check(const Question& q, double tolerance, const Meshes& meshes = {"tp=1", "tp=2", "tp=4"}) {
-  const Tensor hidden = cast(random({batch, length, width}, 6, q.dtype, q.spread), DType::f64);
+  const Tensor hidden = cast(random({batch, length, width}, 6, q.dtype, normal(q.spread)), DType::f64);
   const Answer expected =
       by_loops(q, whole_table(q), hidden, cast(random({batch, length, width}, 7, q.dtype), DType::f64));
   CAPTURE(q.vocab);

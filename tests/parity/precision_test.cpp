@@ -3,12 +3,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "core/kernels.h"
 #include "tests/parity/compare.h"
 #include "tests/parity/faulty_group.h"
 #include "tests/parity/training.h"
+#include "tests/support/tensors.h"
 
 using namespace trireme;
 using namespace trireme::testing;
@@ -20,13 +20,6 @@ std::vector<Tensor> everything(Trainer& trainer) {
   for (const nn::ParameterPtr& p : trainer.model().parameters()) all.push_back(clone(p->local));
   for (const optim::StateTensor& s : trainer.optimizer().state()) all.push_back(clone(s.value));
   return all;
-}
-
-bool same_bits(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    if (std::memcmp(a[i].raw(), b[i].raw(), static_cast<std::size_t>(a[i].bytes())) != 0) return false;
-  }
-  return a.size() == b.size();
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <cstring>
 #include <functional>
 #include <map>
 #include <memory>
@@ -13,31 +12,25 @@
 #include "autograd/engine.h"
 #include "autograd/node.h"
 #include "autograd/ops.h"
-#include "core/random.h"
 #include "parallel/pipeline/executor.h"
+#include "tests/support/tensors.h"
 
 using namespace trireme;
 using namespace trireme::pipeline;
+using namespace trireme::testing;
 
 namespace {
 
 constexpr std::int64_t rows = 3, width = 5;
 constexpr ProcessGroup::Deadline deadline{20.0};
 
-Tensor random_tensor(const Shape& shape, std::uint64_t stream, DType dtype) {
-  Tensor x = Tensor::empty(shape);
-  auto values = x.span<float>();
-  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(random_normal(11, stream, i));
-  return cast(x, dtype);
-}
-
 /// y = tanh(x weight^T + bias), with f32 gradients like a parameter's.
 struct Stage {
   Tensor weight, bias;
 
   Stage(int index, DType dtype)
-      : weight(random_tensor({width, width}, 100 + static_cast<std::uint64_t>(index), dtype)),
-        bias(random_tensor({width}, 200 + static_cast<std::uint64_t>(index), dtype)) {
+      : weight(random({width, width}, 100 + static_cast<std::uint64_t>(index), dtype)),
+        bias(random({width}, 200 + static_cast<std::uint64_t>(index), dtype)) {
     for (Tensor* parameter : {&weight, &bias}) {
       require_grad(*parameter);
       leaf_of(*parameter)->grad() = Tensor::zeros(parameter->shape());
@@ -48,7 +41,7 @@ struct Stage {
 };
 
 Tensor input(int microbatch, DType dtype) {
-  return random_tensor({rows, width}, static_cast<std::uint64_t>(microbatch), dtype);
+  return random({rows, width}, static_cast<std::uint64_t>(microbatch), dtype);
 }
 Tensor loss_of(const Tensor& y, int microbatches) { return sum(square(y)) * (1.0 / microbatches); }
 
@@ -135,17 +128,12 @@ Result run_pipeline(const Schedule& schedule, DType dtype, std::vector<RankRun>&
     }
     for (const auto& [parameter, gradient] : mine.when_ready) {
       const Tensor now = grad(*parameter);
-      if (std::memcmp(gradient.raw(), now.raw(), static_cast<std::size_t>(now.bytes())) != 0) ++run.early_hooks;
+      if (!same_bits(gradient, now)) ++run.early_hooks;
     }
     mine.when_ready.clear();
     run.bytes_left = MemoryPool::current()->use(MemoryCategory::activations).live - before;
   });
   return result;
-}
-
-bool same_bits(const Tensor& a, const Tensor& b) {
-  return a.shape() == b.shape() && a.dtype() == b.dtype() &&
-         std::memcmp(a.raw(), b.raw(), static_cast<std::size_t>(a.bytes())) == 0;
 }
 
 void check_same(const Result& result, const Result& reference) {

@@ -15,7 +15,8 @@ namespace trireme {
 namespace {
 
 using testing::for_each_way;
-using testing::random_tensor;
+using testing::normal;
+using testing::random;
 using testing::values;
 using Numbers = std::vector<double>;
 using Sizes = std::vector<std::int64_t>;
@@ -48,7 +49,7 @@ Tensor first_keys_of(const Case& x) {
 /// [B, T, H, Dh] with rows that do not follow one another: a slice of wider rows, as a model's fused projection gives.
 Tensor heads_of(std::int64_t batch, std::int64_t length, std::int64_t heads, std::int64_t width, DType dtype,
                 std::uint64_t stream, double size = 1) {
-  return view::slice(random_tensor({batch, length, heads + 2, width}, dtype, stream, size), 2, 1, heads);
+  return view::slice(random({batch, length, heads + 2, width}, stream, dtype, normal(size)), 2, 1, heads);
 }
 
 struct Tensors {

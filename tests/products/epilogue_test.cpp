@@ -13,7 +13,7 @@ namespace trireme {
 namespace {
 
 using testing::for_each_way;
-using testing::random_tensor;
+using testing::random;
 using testing::same_bits;
 using testing::values;
 
@@ -31,11 +31,11 @@ struct Layer {
       return size.leading.dims() == 0 ? Shape{size.m, columns} : Shape{size.leading[0], size.m, columns};
     };
     result = shape(size.n);
-    x = random_tensor(shape(size.k), dtype, 1);
-    w = random_tensor({size.n, size.k}, dtype, 2);
-    bias = random_tensor({size.n}, dtype, 3);
-    residual = random_tensor(result, dtype, 4);
-    before = random_tensor(result, dtype, 5);
+    x = random(shape(size.k), 1, dtype);
+    w = random({size.n, size.k}, 2, dtype);
+    bias = random({size.n}, 3, dtype);
+    residual = random(result, 4, dtype);
+    before = random(result, 5, dtype);
   }
   Tensor by(void (*product)(const Tensor&, const Tensor&, Tensor&, const GemmOptions&),
             const GemmOptions& options) const {

@@ -20,7 +20,8 @@ namespace trireme {
 namespace {
 
 using testing::for_each_unit;
-using testing::random_tensor;
+using testing::random;
+using testing::same_bits;
 using testing::values;
 
 struct Case {
@@ -50,8 +51,8 @@ Shape joined(const Shape& leading, std::int64_t rows, std::int64_t columns) {
 Tensor operand(const Shape& leading, std::int64_t rows, std::int64_t columns, bool transposed, bool repeat, DType dtype,
                std::uint64_t stream) {
   const Shape stored = repeat ? Shape{} : leading;
-  Tensor x = transposed ? random_tensor(joined(stored, columns, rows + 3), dtype, stream)
-                        : random_tensor(joined(stored, rows, columns + 3), dtype, stream);
+  Tensor x = transposed ? random(joined(stored, columns, rows + 3), stream, dtype)
+                        : random(joined(stored, rows, columns + 3), stream, dtype);
   x = view::slice(x, x.dims() - 1, 0, transposed ? rows : columns);
   if (transposed) x = view::transpose(x, x.dims() - 2, x.dims() - 1);
   return repeat ? view::expand(x, joined(leading, rows, columns)) : x;
@@ -63,7 +64,7 @@ struct Operands {
       : a(operand(x.leading, x.m, x.k, x.a_transposed, x.repeat_a, x.in, 1)),
         b(operand(x.leading, x.k, x.n, x.b_transposed, x.repeat_b, x.in, 2)),
         c(operand(x.leading, x.m, x.n, false, false, x.out, 3)) {
-    if (x.bias) bias = random_tensor({x.n}, x.in, 4);
+    if (x.bias) bias = random({x.n}, 4, x.in);
   }
 };
 
@@ -115,8 +116,6 @@ constexpr std::array<Types, 6> all_types = {{{DType::f64, DType::f64},
                                              {DType::bf16, DType::f32},
                                              {DType::f16, DType::f16},
                                              {DType::f16, DType::f32}}};
-
-bool same_bits(const Tensor& x, const Tensor& y) { return values(x) == values(y); }
 
 }  // namespace
 
@@ -244,7 +243,7 @@ TEST_CASE("gemm over leading dims, some repeated") {
     }
     check({.m = 70, .n = 80, .k = 90, .leading = {2}});
     // Dense activations [B, T, D] against one weight become a single product.
-    const Tensor a = random_tensor({3, 5, 12}, DType::f32, 1), b = random_tensor({12, 40}, DType::f32, 2);
+    const Tensor a = random({3, 5, 12}, 1, DType::f32), b = random({12, 40}, 2, DType::f32);
     Tensor c = Tensor::empty({3, 5, 40}), one = Tensor::empty({15, 40});
     kernels(Device::cpu).gemm(a, view::expand(b, {3, 12, 40}), c, {});
     kernels(Device::cpu).gemm(view::reshape(a, {15, 12}), b, one, {});
@@ -254,7 +253,7 @@ TEST_CASE("gemm over leading dims, some repeated") {
 
 TEST_CASE("gemm takes a matrix whose rows are one row repeated") {
   for_each_product([] {
-    const Tensor row = random_tensor({1, 24}, DType::f32, 1), b = random_tensor({24, 40}, DType::f32, 2);
+    const Tensor row = random({1, 24}, 1, DType::f32), b = random({24, 40}, 2, DType::f32);
     Tensor c = Tensor::empty({18, 40}), expected = Tensor::empty({18, 40});
     kernels(Device::cpu).gemm(view::expand(row, {18, 24}), b, c, {});
     kernels(Device::cpu).gemm(clone(view::expand(row, {18, 24})), b, expected, {});
@@ -315,7 +314,7 @@ TEST_CASE("gemm by more threads than there is work to share gives the bits of on
 TEST_CASE("gemm with beta = 0 ignores NaN in c; NaN and infinity in a and b come through") {
   for_each_product([] {
     for (const std::int64_t k : {7, 1100}) {
-      const Tensor a = random_tensor({20, k}, DType::f32, 1), b = random_tensor({k, 40}, DType::f32, 2);
+      const Tensor a = random({20, k}, 1, DType::f32), b = random({k, 40}, 2, DType::f32);
       Tensor c = Tensor::full({20, 40}, std::numeric_limits<double>::quiet_NaN());
       kernels(Device::cpu).gemm(a, b, c, {});
       for (const double x : values(c)) REQUIRE(std::isfinite(x));
@@ -363,7 +362,7 @@ TEST_CASE("a library's product is refused where the library is not installed, an
   }
   if (!gemm_installed("onednn")) return;
   select_gemm("onednn");
-  const Tensor x = random_tensor({3, 3}, DType::f64, 1);
+  const Tensor x = random({3, 3}, 1, DType::f64);
   Tensor y = Tensor::empty({3, 3}, DType::f64);
   CHECK_THROWS_WITH(kernels(Device::cpu).gemm(x, x, y, {}), doctest::Contains("oneDNN has no product of f64"));
   select_gemm(gemm_names().front());

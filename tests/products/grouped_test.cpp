@@ -13,7 +13,7 @@
 namespace trireme {
 namespace {
 
-using testing::random_tensor;
+using testing::random;
 using testing::TeamOf;
 using testing::values;
 using Starts = std::vector<std::int64_t>;
@@ -43,10 +43,10 @@ Tensor check_rows(const std::vector<std::int64_t>& lengths, std::int64_t k, std:
   const Starts starts = starts_of(lengths);
   const auto groups = static_cast<std::int64_t>(lengths.size());
   const std::int64_t rows = starts.back();
-  const Tensor x = random_tensor({rows, k}, dtype, 1);
-  const Tensor matrices = transposed ? view::transpose(random_tensor({groups, n, k}, dtype, 2), 1, 2)
-                                     : random_tensor({groups, k, n}, dtype, 2);
-  const Tensor bias = with_bias ? random_tensor({groups, n}, dtype, 3) : Tensor();
+  const Tensor x = random({rows, k}, 1, dtype);
+  const Tensor matrices =
+      transposed ? view::transpose(random({groups, n, k}, 2, dtype), 1, 2) : random({groups, k, n}, 2, dtype);
+  const Tensor bias = with_bias ? random({groups, n}, 3, dtype) : Tensor();
   Tensor y = Tensor::full({rows, n}, std::numeric_limits<double>::quiet_NaN(), dtype);
   kernels(Device::cpu).grouped_gemm(x, matrices, bias, starts, y);
   const std::vector<double> a = values(x), b = values(matrices), c = values(y);
@@ -74,8 +74,8 @@ Tensor check_sums(const std::vector<std::int64_t>& lengths, std::int64_t m, std:
                   bool accumulate) {
   const Starts starts = starts_of(lengths);
   const auto groups = static_cast<std::int64_t>(lengths.size());
-  const Tensor a = random_tensor({starts.back(), m}, in, 1), b = random_tensor({starts.back(), n}, in, 2);
-  Tensor c = accumulate ? random_tensor({groups, m, n}, out, 3)
+  const Tensor a = random({starts.back(), m}, 1, in), b = random({starts.back(), n}, 2, in);
+  Tensor c = accumulate ? random({groups, m, n}, 3, out)
                         : Tensor::full({groups, m, n}, std::numeric_limits<double>::quiet_NaN(), out);
   const std::vector<double> left = values(a), right = values(b), before = values(c);
   kernels(Device::cpu).grouped_gemm_tn(a, b, starts, accumulate, c);

@@ -11,17 +11,17 @@
 namespace trireme {
 namespace {
 
-using testing::random_tensor;
+using testing::random;
 using testing::values;
 
 /// x [M, K] by the weight [N, K], forward, and dy [M, N] by it, backward.
 struct Layer {
   Tensor weight, x, dy, bias;
   Layer(std::int64_t m, std::int64_t n, std::int64_t k, DType dtype, std::uint64_t stream = 1)
-      : weight(random_tensor({n, k}, dtype, stream)),
-        x(random_tensor({m, k}, dtype, stream + 1)),
-        dy(random_tensor({m, n}, dtype, stream + 2)),
-        bias(random_tensor({n}, dtype, stream + 3)) {}
+      : weight(random({n, k}, stream, dtype)),
+        x(random({m, k}, stream + 1, dtype)),
+        dy(random({m, n}, stream + 2, dtype)),
+        bias(random({n}, stream + 3, dtype)) {}
 
   Tensor forward(bool is_weight) const {
     Tensor y = Tensor::empty({x.size(0), weight.size(0)}, x.dtype());
@@ -108,7 +108,7 @@ TEST_CASE("operands that are no weights are not kept, nor is anything without a 
   PackedWeights kept;
   static_cast<void>(layer.forward(false));
   CHECK(kept.bytes() == 0);
-  const Tensor batch = random_tensor({2, 40, 50}, DType::f32, 5), matrices = random_tensor({2, 50, 30}, DType::f32, 6);
+  const Tensor batch = random({2, 40, 50}, 5, DType::f32), matrices = random({2, 50, 30}, 6, DType::f32);
   Tensor y = Tensor::empty({2, 40, 30}, DType::f32);
   kernels(Device::cpu).gemm(batch, matrices, y, {.b_is_weight = true});  // a matrix for each
   CHECK(kept.bytes() == 0);

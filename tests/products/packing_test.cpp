@@ -17,7 +17,7 @@
 namespace trireme {
 namespace {
 
-using testing::random_tensor;
+using testing::random;
 using testing::values;
 
 /// c = alpha a b + beta c, a [M, K] or stored [K, M], b [K, N]; each in a matrix with longer rows.
@@ -49,14 +49,14 @@ constexpr std::array<Case, 14> cases = {{
 struct Operands {
   Tensor a, b, c, bias;
   Operands(const Case& x, DType dtype)
-      : a(random_tensor({x.a_transposed ? x.k : x.m, (x.a_transposed ? x.m : x.k) + 5}, dtype, 1)),
-        b(random_tensor({x.k, x.n + 3}, dtype, 2)),
-        c(random_tensor({x.m, x.n + 1}, dtype, 3)) {
+      : a(random({x.a_transposed ? x.k : x.m, (x.a_transposed ? x.m : x.k) + 5}, 1, dtype)),
+        b(random({x.k, x.n + 3}, 2, dtype)),
+        c(random({x.m, x.n + 1}, 3, dtype)) {
     a = view::slice(a, 1, 0, x.a_transposed ? x.m : x.k);
     if (x.a_transposed) a = view::transpose(a, 0, 1);
     b = view::slice(b, 1, 0, x.n);
     c = view::slice(c, 1, 0, x.n);
-    if (x.bias) bias = random_tensor({x.n}, dtype, 4);
+    if (x.bias) bias = random({x.n}, 4, dtype);
   }
   void multiply(const Case& x) { kernels(Device::cpu).gemm(a, b, c, {.alpha = x.alpha, .beta = x.beta, .bias = bias}); }
 };
@@ -163,7 +163,7 @@ TEST_CASE_TEMPLATE("a tile's product leaves the panel that packing makes, and th
     for (const std::int64_t depth : {0, 1, 2, 19}) {
       CAPTURE(rows);
       CAPTURE(depth);
-      const Tensor a = random_tensor({depth + 1, stride}, dtype, 1), b = random_tensor({depth + 1, stride}, dtype, 2);
+      const Tensor a = random({depth + 1, stride}, 1, dtype), b = random({depth + 1, stride}, 2, dtype);
       std::vector<T> panel_a(static_cast<std::size_t>(cpu::panel_size<T>(rows, depth)));
       std::vector<T> panel_b(static_cast<std::size_t>(cpu::panel_size<T>(width, depth))), passed_b = panel_b;
       cpu::pack_rows(cpu::Strip<T>{a.data<T>(), rows, depth, 1, stride}, panel_a.data());

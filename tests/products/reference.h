@@ -1,14 +1,14 @@
-// What the product tests share: random tensors of any dtype and layout, and reading them back as double.
+// What the product tests share: reading tensors of any dtype and layout as double, and how much rounding may be.
+// Read next: tests/support/tensors.h, which makes and compares them.
 #pragma once
 
 #include <cmath>
 #include <cstdint>
-#include <cstring>
 #include <vector>
 
 #include "core/parallel_for.h"
-#include "core/random.h"
 #include "core/tensor.h"
+#include "tests/support/tensors.h"
 
 namespace trireme::testing {
 
@@ -33,24 +33,6 @@ inline double rounding(DType dtype) {
   }
 }
 inline DType accumulator(DType dtype) { return dtype == DType::f64 ? DType::f64 : DType::f32; }
-
-/// A dense tensor of standard normals times `scale`.
-inline Tensor random_tensor(const Shape& shape, DType dtype, std::uint64_t stream, double scale = 1.0) {
-  Tensor result = Tensor::empty(shape, dtype);
-  visit_floating(dtype, "test", [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    T* data = result.data<T>();
-    for (std::int64_t i = 0; i < shape.count(); ++i) {
-      const double value = scale * random_normal(7, stream, static_cast<std::uint64_t>(i));
-      if constexpr (std::is_same_v<T, double>) {
-        data[i] = value;
-      } else {
-        data[i] = static_cast<T>(static_cast<float>(value));
-      }
-    }
-  });
-  return result;
-}
 
 /// The elements of any view, row-major.
 inline std::vector<double> values(const Tensor& x) {
@@ -80,11 +62,5 @@ class TeamOf {
  private:
   int previous_;
 };
-
-/// Whether both, dense, hold the same elements, bit for bit.
-inline bool same_bits(const Tensor& a, const Tensor& b) {
-  return a.shape() == b.shape() && a.dtype() == b.dtype() &&
-         std::memcmp(a.raw(), b.raw(), static_cast<std::size_t>(a.bytes())) == 0;
-}
 
 }  // namespace trireme::testing

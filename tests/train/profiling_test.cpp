@@ -12,9 +12,10 @@
 #include "core/io.h"
 #include "core/kernels.h"
 #include "core/profiled_kernels.h"
-#include "core/random.h"
+#include "tests/support/tensors.h"
 
 using namespace trireme;
+using namespace trireme::testing;
 
 namespace {
 
@@ -40,17 +41,11 @@ struct Recording {
   }
 };
 
-Tensor random(const Shape& shape, std::uint64_t stream) {
-  Tensor x = Tensor::empty(shape, DType::f32);
-  for (std::int64_t i = 0; i < x.count(); ++i)
-    x.data<float>()[i] = static_cast<float>(random_uniform(7, stream, static_cast<std::uint64_t>(i))) - 0.5F;
-  return x;
-}
-
 }  // namespace
 
 TEST_CASE("profile: timed kernels compute the same bits") {
-  const Tensor a = random({5, 7}, 0), b = random({7, 3}, 1);
+  const Tensor a = random({5, 7}, 0, DType::f32, uniform(-0.5, 0.5)),
+               b = random({7, 3}, 1, DType::f32, uniform(-0.5, 0.5));
   Tensor plain = Tensor::empty({5, 3}, DType::f32), timed = Tensor::empty({5, 3}, DType::f32);
   kernels(Device::cpu).gemm(a, b, plain, {});
   {
@@ -62,11 +57,13 @@ TEST_CASE("profile: timed kernels compute the same bits") {
 }
 
 TEST_CASE("profile: the cost of a call is its arithmetic, and each tensor once") {
-  const Tensor a = random({2, 5, 7}, 0), b = view::expand(random({1, 7, 3}, 1), {2, 7, 3});
+  const Tensor a = random({2, 5, 7}, 0, DType::f32, uniform(-0.5, 0.5)),
+               b = view::expand(random({1, 7, 3}, 1, DType::f32, uniform(-0.5, 0.5)), {2, 7, 3});
   Tensor c = Tensor::zeros({2, 5, 3}, DType::f32);
   const Recording recording;
   kernels(Device::cpu).gemm(a, b, c, {.beta = 1});
-  const Tensor q = random({1, 4, 2, 8}, 2), k = random({1, 4, 1, 8}, 3);
+  const Tensor q = random({1, 4, 2, 8}, 2, DType::f32, uniform(-0.5, 0.5)),
+               k = random({1, 4, 1, 8}, 3, DType::f32, uniform(-0.5, 0.5));
   Tensor out = Tensor::empty({1, 4, 2, 8}, DType::f32), lse = Tensor::empty({1, 2, 4}, DType::f32);
   kernels(Device::cpu).attention(q, k, k, 1, true, {}, out, lse);
   const std::vector<ProfileEvent> events = recording.events();
