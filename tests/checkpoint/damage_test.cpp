@@ -43,8 +43,6 @@ std::vector<std::string> resumed(const fs::path& out) {
   return lines;
 }
 
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
 }  // namespace
 
 TEST_CASE("every one of many random flips is found, with the file and the bytes it lies in") {
@@ -133,12 +131,12 @@ TEST_CASE("auto takes the newest checkpoint that is whole, and says why not a ne
   fs::create_directories(all / "step_00000005.tmp.0123456789abcdef");
   std::vector<std::string> lines = resumed(folder.path());
   REQUIRE(lines.size() == 2);
-  CHECK(has(lines[0], "skipped step_00000005.tmp.0123456789abcdef: no manifest in " + all.string()));
+  CHECK(contains(lines[0], "skipped step_00000005.tmp.0123456789abcdef: no manifest in " + all.string()));
   CHECK(lines[1] == "step 4");
   checkpoint::remove_leftovers(all);
   fs::remove(all / "step_00000004" / "manifest.json");
   lines = resumed(folder.path());
-  CHECK(has(lines.front(), "skipped step_00000004: no manifest in "));
+  CHECK(contains(lines.front(), "skipped step_00000004: no manifest in "));
   CHECK(lines.back() == "step 3");
   CHECK_THROWS_WITH_AS(find_saved_run(folder.path()), doctest::Contains("step_00000004: no manifest"), Error);
 
@@ -149,7 +147,7 @@ TEST_CASE("auto takes the newest checkpoint that is whole, and says why not a ne
   write_plainly(data, bytes);
   lines = resumed(folder.path());
   REQUIRE(lines.size() == 3);
-  CHECK(has(lines[1], "skipped step_00000003: " + data.string() + ": chunk 0, bytes 0 to"));
+  CHECK(contains(lines[1], "skipped step_00000003: " + data.string() + ": chunk 0, bytes 0 to"));
   CHECK(lines[2] == "step 2");
   // The step in the manifest counts, not the name, nor the time of modification.
   fs::rename(all / "step_00000001", all / "step_00000900");
@@ -159,7 +157,7 @@ TEST_CASE("auto takes the newest checkpoint that is whole, and says why not a ne
   write_plainly(all / "step_00000900" / "manifest.json", "{}");
   lines = resumed(folder.path());
   CHECK(lines.size() == 5);
-  CHECK(has(lines.back(), "65 trireme: [resume] " + all.string() + " has no checkpoint that is whole"));
+  CHECK(contains(lines.back(), "65 trireme: [resume] " + all.string() + " has no checkpoint that is whole"));
 }
 
 TEST_CASE("a checkpoint of which two runs have died is tried after all others, and the only one is no other's turn") {

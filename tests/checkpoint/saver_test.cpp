@@ -2,10 +2,6 @@
 // failures are told to every rank and cost nothing else, and older checkpoints go only after newer ones are there.
 #include "parallel/checkpoint/saver.h"
 
-#include <sys/resource.h>
-
-#include <csignal>
-
 #include "tests/checkpoint/support.h"
 #include "train/checkpointing.h"
 
@@ -29,24 +25,6 @@ std::vector<std::string> steps_in(const fs::path& folder) {
   for (std::string& name : names) name = name.substr(0, name.find(".tmp."));
   return names;
 }
-
-/// While it lives, no file may grow beyond `bytes`: the nearest thing to a full disk that needs no rights.
-struct FileSizeLimit {
-  explicit FileSizeLimit(rlim_t bytes) {
-    handler = std::signal(SIGXFSZ, SIG_IGN);
-    ::getrlimit(RLIMIT_FSIZE, &before);
-    const rlimit limit{bytes, before.rlim_max};
-    ::setrlimit(RLIMIT_FSIZE, &limit);
-  }
-  ~FileSizeLimit() {
-    ::setrlimit(RLIMIT_FSIZE, &before);
-    std::signal(SIGXFSZ, handler);
-  }
-  FileSizeLimit(const FileSizeLimit&) = delete;
-  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
-  rlimit before{};
-  void (*handler)(int) = nullptr;
-};
 
 using Names = std::vector<std::string>;
 

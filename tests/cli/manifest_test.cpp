@@ -6,7 +6,6 @@
 
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 
 #include "core/hash.h"
 #include "tests/cli/support.h"
@@ -16,18 +15,13 @@ namespace fs = std::filesystem;
 
 namespace {
 
-std::string read(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
 /// A run of six steps, and its manifest, which can be changed.
 struct SavedRun {
   SavedRun() : out(work.path("run")), folder(work.folder / "run/checkpoints/step_00000006"), manifest(folder / name) {
     const Result result = run("train_gpt", work.small_run() + "--out " + out);
     INFO(result.output);
     REQUIRE(result.code == 0);
-    whole = read(manifest);
+    whole = content_of(manifest);
   }
 
   /// With the first `from` after `behind` replaced, and the checksum made right.

@@ -5,7 +5,6 @@
 
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "tests/cli/support.h"
 
@@ -15,13 +14,6 @@ namespace fs = std::filesystem;
 namespace {
 
 const std::string fast = "--pause 0.01 --grace 0.1 ";
-
-std::string content(const std::string& path) {
-  std::ifstream file(path);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
 
 std::string training(const Workplace& work) { return work.small_run() + "--mesh dp=2 --decay-steps 1000 "; }
 
@@ -47,7 +39,7 @@ std::string trained(const Workplace& work, const std::string& name, int steps, c
 }
 
 std::string configured_resume(const std::string& out) {
-  return nlohmann::json::parse(content(out + "/config.json"))["resume"];
+  return nlohmann::json::parse(content_of(out + "/config.json"))["resume"];
 }
 
 bool same_weights(const std::string& a, const std::string& b) {
@@ -64,7 +56,7 @@ TEST_CASE("run: killed before its first checkpoint, a run from another's checkpo
   CHECK(result.code == 0);
   CHECK(contains(result.output, fmt::format("run: starting again in 0.0 s from step 3 of {} (restart 1; ", base)));
   CHECK(occurrences(result.output, "\nresuming after step 3 from " + base) == 2);
-  const auto noted = nlohmann::json::parse(content(own + "/incidents.jsonl"));
+  const auto noted = nlohmann::json::parse(content_of(own + "/incidents.jsonl"));
   CHECK(noted["resumed_step"] == 3);
   CHECK(metric(own + "/metrics.jsonl", "step") == std::vector<double>{4, 5, 6, 7, 8});
   CHECK(same_weights(own, trained(work, "whole", 8, "--resume " + base)));
@@ -146,7 +138,7 @@ TEST_CASE("run: a folder that holds another run is refused, however that run was
   CHECK(configured_resume(foreign.back()) == "auto");
   for (const std::string& out : foreign) {
     CAPTURE(out);
-    const std::string before = content(out + "/metrics.jsonl");
+    const std::string before = content_of(out + "/metrics.jsonl");
     // Killed before it has looked at the folder, a job is not taken for one that had begun.
     for (const std::string launcher : {"", "early "}) {
       std::ofstream(work.path("job"))
@@ -162,7 +154,7 @@ TEST_CASE("run: a folder that holds another run is refused, however that run was
       CHECK(contains(refused.output, "already holds a run"));
       CHECK_FALSE(contains(refused.output, "it goes on from there"));
     }
-    CHECK(content(out + "/metrics.jsonl") == before);
+    CHECK(content_of(out + "/metrics.jsonl") == before);
   }
 }
 

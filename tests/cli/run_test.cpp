@@ -4,7 +4,6 @@
 
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "tests/cli/support.h"
 
@@ -12,13 +11,6 @@ using namespace trireme::testing;
 namespace fs = std::filesystem;
 
 namespace {
-
-std::string content(const std::string& path) {
-  std::ifstream file(path);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
 
 /// A job that is a bash script: it appends its restart number and arguments to the file `starts`, and goes on with
 /// `body`, in which $n is that number.
@@ -56,7 +48,7 @@ TEST_CASE("run: a job that can be started again is, until it is done") {
   INFO(result.output);
   CHECK(result.code == 0);
   const std::string arguments = fmt::format("--out {} --resume auto\n", work.path("out"));
-  CHECK(content(work.path("starts")) == "0 " + arguments + "1 " + arguments + "2 " + arguments + "3 " + arguments);
+  CHECK(content_of(work.path("starts")) == "0 " + arguments + "1 " + arguments + "2 " + arguments + "3 " + arguments);
   CHECK(contains(result.output, "run: the command has no --resume; --resume auto is added\n"));
   CHECK(contains(result.output, "run: the job ended with exit code 75 (a rank was lost or late), rank 3\n"));
   CHECK(contains(result.output,
@@ -105,7 +97,7 @@ TEST_CASE("run: what would end the same way again is not started again") {
     const Result result = supervise(work, write_job(work, fmt::format("exit {}", code)));
     INFO(result.output);
     CHECK(result.code == code);
-    CHECK(occurrences(content(work.path("starts")), "\n") == 1);
+    CHECK(occurrences(content_of(work.path("starts")), "\n") == 1);
     CHECK(contains(result.output, "is not started again\n"));
     if (code == 73) {  // the folder is another run's
       CHECK_FALSE(fs::exists(work.path("out")));
@@ -127,7 +119,7 @@ TEST_CASE("run: without progress a job is given up, with progress it is not") {
   const Result result = supervise(work, write_job(work, "exit 75"), "--restarts 2");
   INFO(result.output);
   CHECK(result.code == 69);
-  CHECK(occurrences(content(work.path("starts")), "\n") == 3);
+  CHECK(occurrences(content_of(work.path("starts")), "\n") == 3);
   CHECK(contains(result.output, "run: gave up: 2 restarts without a newer checkpoint than none"));
 }
 
@@ -145,7 +137,7 @@ TEST_CASE("run: the next start waits until every process of the last one is gone
   INFO(result.output);
   CHECK(result.code == 0);
   CHECK(contains(result.output, "processes of the job have outlived it by"));
-  CHECK_FALSE(fs::exists("/proc/" + content(left).substr(0, content(left).find('\n'))));
+  CHECK_FALSE(fs::exists("/proc/" + content_of(left).substr(0, content_of(left).find('\n'))));
 }
 
 TEST_CASE("run: a job is told to leave by SIGUSR2, once, and to save by SIGUSR1") {
@@ -166,12 +158,12 @@ TEST_CASE("run: a job is told to leave by SIGUSR2, once, and to save by SIGUSR1"
         TRIREME_BIN, fast, job, work.path("out"), ready, said, signal));
     INFO(result.output);
     CHECK(result.code == 75);
-    CHECK(content(said) == "save\nleave\n");
+    CHECK(content_of(said) == "save\nleave\n");
     CHECK(contains(result.output, "run: the job is told to save and leave\n"));
     CHECK(contains(result.output, "told to leave"));
     CHECK(contains(result.output, "the same command goes on with it\n"));
   }
-  CHECK(occurrences(content(work.path("starts")), "\n") == 3);  // never a second time
+  CHECK(occurrences(content_of(work.path("starts")), "\n") == 3);  // never a second time
 }
 
 TEST_CASE("run: a job that cannot hear yet is told to leave again, and is not told to save before it can") {
@@ -189,9 +181,9 @@ TEST_CASE("run: a job that cannot hear yet is told to leave again, and is not to
                                                  "75\" USR2; while :; do sleep 0.02; done",
                                                  ready, wait_for, said),
                                      "TERM");
-  INFO(content(log));
+  INFO(content_of(log));
   CHECK(left.code == 75);
-  CHECK(content(said) == "leave\n");
+  CHECK(content_of(said) == "leave\n");
 
   for (const std::string& path : {said, ready, log, work.path("starts")}) fs::remove(path);
   const Result saved = supervise_told(
@@ -199,11 +191,11 @@ TEST_CASE("run: a job that cannot hear yet is told to leave again, and is not to
                   "[ -s {2} ]; do sleep 0.02; done",
                   ready, wait_for, said, work.path("out")),
       "USR1");
-  INFO(content(log));
+  INFO(content_of(log));
   CHECK(saved.code == 0);
-  CHECK(content(said) == "save\n");
-  CHECK(occurrences(content(work.path("starts")), "\n") == 1);  // not killed by it
-  CHECK(contains(content(log), "run: the job is told to save as soon as it has started\n"));
+  CHECK(content_of(said) == "save\n");
+  CHECK(occurrences(content_of(work.path("starts")), "\n") == 1);  // not killed by it
+  CHECK(contains(content_of(log), "run: the job is told to save as soon as it has started\n"));
 }
 
 TEST_CASE("run: a job that dies before it saves as it was told: the next one is told") {
@@ -223,15 +215,15 @@ TEST_CASE("run: a job that dies before it saves as it was told: the next one is 
   };
   // The first dies of something else just then.
   const Result again = supervise_told("echo told $n >>" + said + "; [ $n = 0 ] && kill -9 $$");
-  INFO(content(log));
+  INFO(content_of(log));
   CHECK(again.code == 0);
-  CHECK(content(said) == "told 0\ntold 1\n");
-  CHECK(contains(content(log), "run: it was told to save and had not: the next one is told\n"));
+  CHECK(content_of(said) == "told 0\ntold 1\n");
+  CHECK(contains(content_of(log), "run: it was told to save and had not: the next one is told\n"));
 
   fs::remove(said);
   const Result final = supervise_told("exit 70");
   CHECK(final.code == 70);
-  CHECK(contains(content(log), "is not started again\nrun: it was told to save and had not\n"));
+  CHECK(contains(content_of(log), "is not started again\nrun: it was told to save and had not\n"));
 }
 
 TEST_CASE("run: a job that had saved as it was told is not told again") {
@@ -244,11 +236,11 @@ TEST_CASE("run: a job that had saved as it was told is not told again") {
                         "\"; continuing\" {4}; "
                         "do kill -0 $p || exit 98; sleep 0.01; done; kill -9 $(cat /proc/$p/task/*/children); wait $p",
                         TRIREME_BIN, fast, work.small_run(), out, log));
-  INFO(content(log));
+  INFO(content_of(log));
   CHECK(result.code == 0);
-  CHECK(contains(content(log), "run: the job ended with signal 9 (Killed)"));
-  CHECK(occurrences(content(log), "; continuing\n") == 1);
-  CHECK_FALSE(contains(content(log), "the next one is told"));
+  CHECK(contains(content_of(log), "run: the job ended with signal 9 (Killed)"));
+  CHECK(occurrences(content_of(log), "; continuing\n") == 1);
+  CHECK_FALSE(contains(content_of(log), "the next one is told"));
 }
 
 TEST_CASE("run: when its terminal is closed the job saves and leaves, unless nohup has that ignored") {
@@ -269,9 +261,9 @@ TEST_CASE("run: when its terminal is closed the job saves and leaves, unless noh
   const Result left = hang_up("");
   INFO(left.output);
   CHECK(left.code == 75);
-  CHECK(content(said) == "leave\n");
+  CHECK(content_of(said) == "leave\n");
   CHECK(hang_up("nohup").code == 0);
-  CHECK(content(said) == "leave\n");
+  CHECK(content_of(said) == "leave\n");
 }
 
 TEST_CASE("run: an interrupt that is ignored from the start stays so, as in train_gpt by itself") {
@@ -303,7 +295,7 @@ TEST_CASE("run: a job that does not leave is killed when told twice") {
                   "until grep -q \"save and leave\" {4}; do sleep 0.01; done; kill -TERM $p; wait $p",
                   TRIREME_BIN, fast, job, work.path("out"), work.path("log"), ready));
   CHECK(result.code == 137);
-  CHECK(contains(content(work.path("log")), "told to leave again: the job is killed"));
+  CHECK(contains(content_of(work.path("log")), "told to leave again: the job is killed"));
 }
 
 TEST_CASE("run: a pause ends when the supervisor is told to leave") {
@@ -314,7 +306,7 @@ TEST_CASE("run: a pause ends when the supervisor is told to leave") {
                         "sleep 0.01; done; kill -TERM $p; wait $p",
                         TRIREME_BIN, write_job(work, "exit 75"), work.path("out"), work.path("log")));
   CHECK(result.code == 75);
-  CHECK(contains(content(work.path("log")), "told to leave while no job runs"));
+  CHECK(contains(content_of(work.path("log")), "told to leave while no job runs"));
 }
 
 TEST_CASE("run: a job goes on with fewer ranks, and with all again when they are back") {
@@ -335,7 +327,7 @@ TEST_CASE("run: a job goes on with fewer ranks, and with all again when they are
                                   fmt::format("--restarts 2 --min-ranks 2 --world-command {}", look));
   INFO(result.output);
   CHECK(result.code == 0);
-  const std::string starts = content(work.path("starts"));
+  const std::string starts = content_of(work.path("starts"));
   CHECK(occurrences(starts, "\n") == 3);
   CHECK(contains(starts, "0 -x TRIREME_RESTARTS -n 8 train_gpt"));
   CHECK(contains(starts, "1 -x TRIREME_RESTARTS -n 4 train_gpt"));  // 7 ranks: dp=2
@@ -374,7 +366,7 @@ TEST_CASE("run: a world command without an answer is an error at the start, and 
   const Result later = with(once);
   INFO(later.output);
   CHECK(later.code == 69);
-  CHECK(occurrences(content(work.path("starts")), "\n") == 1);
+  CHECK(occurrences(content_of(work.path("starts")), "\n") == 1);
   CHECK(contains(later.output, "(2 of 3 failures in a row, after which run gives up)\n"));
   CHECK(contains(later.output, "run: gave up: --world-command has failed 3 times in a row"));
 
@@ -385,7 +377,7 @@ TEST_CASE("run: a world command without an answer is an error at the start, and 
       "0.01; done; kill -TERM $p; wait $p",
       TRIREME_BIN, script("never", fmt::format("touch {}; sleep 1000", ready)), job, work.path("out"), log, ready));
   CHECK(left.code == 75);
-  CHECK(contains(content(log), "told to leave while no job runs"));
+  CHECK(contains(content_of(log), "told to leave while no job runs"));
 }
 
 TEST_CASE("run: without a world command a launcher that fails is asked for less") {
@@ -396,8 +388,8 @@ TEST_CASE("run: without a world command a launcher that fails is asked for less"
       supervise(work, job + " -n 64 train_gpt --mesh dp=auto --global-batch 64", "--min-ranks 1 --restarts 0");
   INFO(result.output);
   CHECK(result.code == 0);
-  CHECK(occurrences(content(work.path("starts")), "\n") == 6);
-  CHECK(contains(content(work.path("starts")), "5 -x TRIREME_RESTARTS -n 2 train_gpt"));
+  CHECK(occurrences(content_of(work.path("starts")), "\n") == 6);
+  CHECK(contains(content_of(work.path("starts")), "5 -x TRIREME_RESTARTS -n 2 train_gpt"));
   CHECK(contains(result.output, "run: the launcher failed to start 64 ranks: fewer are tried\n"));
 
   // With none at all, every look through all numbers is a try.
@@ -406,7 +398,7 @@ TEST_CASE("run: without a world command a launcher that fails is asked for less"
                                 "--min-ranks 2 --restarts 1");
   INFO(none.output);
   CHECK(none.code == 69);
-  CHECK(occurrences(content(work.path("starts")), "\n") == 6);  // 8, 4 and 2 ranks, twice
+  CHECK(occurrences(content_of(work.path("starts")), "\n") == 6);  // 8, 4 and 2 ranks, twice
 }
 
 TEST_CASE("run: a killed training run ends with the weights of one that was left alone") {
@@ -423,10 +415,10 @@ TEST_CASE("run: a killed training run ends with the weights of one that was left
         "--checkpoint-every 20 --out {4} >{5} 2>&1 & p=$!; until grep -q \"^saved step 40 \" {5}; do sleep 0.01; done; "
         "m=$(cat /proc/$p/task/*/children | tr -d \" \"); kill -9 {6}; wait $p",
         TRIREME_BIN, fast, launcher, flags, out, log, victim));
-    INFO(content(log));
+    INFO(content_of(log));
     CHECK(result.code == 0);
-    CHECK(contains(content(log), "run: the job ended with signal 9 (Killed)"));
-    CHECK(contains(content(log), "1 incident, "));
+    CHECK(contains(content_of(log), "run: the job ended with signal 9 (Killed)"));
+    CHECK(contains(content_of(log), "1 incident, "));
     CHECK(trireme::testing::run("train_gpt", flags + "--out " + work.path("whole")).code == 0);
     CHECK(trireme::testing::run("checkpoint", fmt::format("diff {} {}", out, work.path("whole"))).code == 0);
     CHECK(metric(out + "/metrics.jsonl", "loss") == metric(work.path("whole/metrics.jsonl"), "loss"));
@@ -443,10 +435,10 @@ TEST_CASE("run: signals that come while mpirun starts its ranks are not lost") {
         "{0}/train_gpt {3} --mesh dp=2 --steps 1000000 --out {4} >{5} 2>&1 & p=$!; "
         "until grep -qs \"^run: .*mpi\" {5}; do sleep 0.001; done; {6}; wait $p",
         TRIREME_BIN, fast, TRIREME_MPIEXEC, work.small_run(), out, log, then));
-    INFO(content(log));
+    INFO(content_of(log));
     CHECK(left.code == 75);
-    CHECK_FALSE(contains(content(log), "run: starting again"));
-    return content(log);
+    CHECK_FALSE(contains(content_of(log), "run: starting again"));
+    return content_of(log);
   };
   for (const char* wait : {"0", "0.02", "0.05", "0.1"}) {
     CAPTURE(wait);
@@ -502,8 +494,8 @@ TEST_CASE("run: when the supervisor itself is killed, the job saves and leaves, 
           "while kill -0 $m 2>/dev/null && ! grep -q \"^State:.Z\" /proc/$m/status; do sleep 0.02; done; exit 5",
           TRIREME_BIN, launcher, work.small_run(), work.path("out"), log, then));
       CHECK(result.code == 5);
-      CHECK(contains(content(log), "\npreempted; saved step "));
-      return content(log);
+      CHECK(contains(content_of(log), "\npreempted; saved step "));
+      return content_of(log);
     };
     const std::string killed = left_after("kill -9 $p");
     CHECK_MESSAGE(contains(killed, gone + "preempted; "), killed);
@@ -539,17 +531,17 @@ TEST_CASE("run: the SLURM sample queues itself again at its time limit, and only
   CHECK_FALSE(fs::exists(work.path("requeued")));
 
   const Result limited = submit("1000000", signal_at("[0-9]*", "USR2"));
-  const std::string text = content(log);
+  const std::string text = content_of(log);
   INFO(text);
   CHECK(limited.code == 75);
-  CHECK(content(work.path("requeued")) == "requeue 77\n");
+  CHECK(content_of(work.path("requeued")) == "requeue 77\n");
   CHECK(contains(text, "\nresuming after step "));
 
   const auto last = static_cast<std::int64_t>(metric(out + "/metrics.jsonl", "step").back());
   const Result done = submit(std::to_string(last + 1), "true");
-  INFO(content(log));
+  INFO(content_of(log));
   CHECK(done.code == 0);
-  CHECK(content(work.path("requeued")) == "requeue 77\n");
+  CHECK(content_of(work.path("requeued")) == "requeue 77\n");
   CHECK(trireme::testing::run("train_gpt",
                               fmt::format("{} --mesh dp=2 --steps {} --out {}", flags, last + 1, work.path("whole")))
             .code == 0);
@@ -568,11 +560,11 @@ TEST_CASE("run: a run that goes on with half its ranks has the losses of one tha
       "until grep -q \"^saved step 40 \" {6}; do kill -0 $p || exit 99; sleep 0.01; done; echo 3 >{2}; "
       "m=$(cat /proc/$p/task/*/children | tr -d \" \"); kill -9 $(cat /proc/$m/task/*/children); wait $p",
       TRIREME_BIN, fast, world, launcher, flags, out, log));
-  INFO(content(log));
+  INFO(content_of(log));
   CHECK(result.code == 0);
-  CHECK(contains(content(log), "mesh             dp=2,tp=2,pp=1 = 4 ranks"));
-  CHECK(contains(content(log), "run: starting 2 of 4 ranks: dp=1\n"));
-  CHECK(contains(content(log), "mesh             dp=1,tp=2,pp=1 = 2 ranks"));
+  CHECK(contains(content_of(log), "mesh             dp=2,tp=2,pp=1 = 4 ranks"));
+  CHECK(contains(content_of(log), "run: starting 2 of 4 ranks: dp=1\n"));
+  CHECK(contains(content_of(log), "mesh             dp=1,tp=2,pp=1 = 2 ranks"));
   CHECK(trireme::testing::run("train_gpt", work.small_run() +
                                                "--mesh dp=2,tp=2 --dropout 0.1 --steps 150 "
                                                "--eval-batches 1 --out " +

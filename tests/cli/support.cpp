@@ -61,21 +61,10 @@ Result run_mpi_with(const std::vector<std::string>& settings, const std::string&
 
 Result shell(const std::string& lines) { return run_command(fmt::format("bash -c '{}'", lines)); }
 
-int occurrences(const std::string& text, const std::string& part) {
-  int count = 0;
-  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + part.size())) ++count;
-  return count;
-}
-
 Workplace::Workplace() {
-  static int number = 0;
-  folder = std::filesystem::temp_directory_path() / fmt::format("trireme_cli_test.{}.{}", ::getpid(), number++);
-  std::filesystem::create_directories(folder);
   std::ofstream text(folder / "text.txt");
   for (int i = 0; i < 6000; ++i) text << static_cast<char>('A' + (i * i + i / 7) % 40);
 }
-
-Workplace::~Workplace() { std::filesystem::remove_all(folder); }
 
 std::string Workplace::small_run() const {
   return fmt::format(

@@ -5,6 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/files.h"
+#include "tests/support/text.h"
+
 namespace trireme::testing {
 
 struct Result {
@@ -25,17 +28,12 @@ Result run_mpi(int ranks, const std::string& program, const std::string& argumen
 /// As run_mpi(), each rank with a setting of its own, as env takes it: "-C FOLDER A=1", or "".
 Result run_mpi_with(const std::vector<std::string>& settings, const std::string& program, const std::string& arguments);
 
-int occurrences(const std::string& text, const std::string& part);
-inline bool contains(const std::string& text, const std::string& part) { return occurrences(text, part) > 0; }
-
 /// A folder of its own for a test case, removed at the end, with text.txt in it: 6000 characters, 40 of them distinct.
 struct Workplace {
   Workplace();
-  ~Workplace();
-  Workplace(const Workplace&) = delete;
-  Workplace& operator=(const Workplace&) = delete;
 
-  std::filesystem::path folder;
+  TempFolder place;
+  std::filesystem::path folder = place.path();
   std::string path(const std::string& name) const { return (folder / name).string(); }
   /// Flags for a small model on that text: one that any mesh of up to 8 ranks can train in a moment.
   std::string small_run() const;

@@ -6,7 +6,6 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 
 #include "core/hash.h"
 #include "data/shard_layout.h"
@@ -25,11 +24,6 @@ void check_refused(const Result& result, int code, const std::vector<std::string
   CHECK(contains(result.output, fmt::format("trireme: FATAL[{}] ", code)));
   for (const std::string& part : parts) CHECK_MESSAGE(contains(result.output, part), part);
   CHECK_FALSE(contains(result.output, "step 1/"));
-}
-
-std::string read(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 void write(const fs::path& path, const std::string& bytes) { std::ofstream(path, std::ios::binary) << bytes; }
@@ -56,7 +50,7 @@ void rehash(std::string& bytes) {
 TEST_CASE("token shards: damage, and a token outside the vocabulary, with file, byte, index and id") {
   const Workplace work;
   const fs::path folder = make_shards(work), file = folder / "tokens_00000.tokens";
-  const std::string good = read(file), flags = work.small_run() + "--mesh dp=2,tp=2 --data " + folder.string();
+  const std::string good = content_of(file), flags = work.small_run() + "--mesh dp=2,tp=2 --data " + folder.string();
   const auto with = [&](const std::string& bytes) {
     write(file, bytes);
     return run("train_gpt", flags);
@@ -114,7 +108,7 @@ TEST_CASE("checkpoints: a manifest that leads elsewhere, a shard that is cut") {
   const std::string flags = work.small_run() + "--steps 2 --out " + work.path("run");
   REQUIRE(run("train_gpt", flags).code == 0);
   const fs::path saved = work.folder / "run" / "checkpoints" / "step_00000002", manifest = saved / "manifest.json";
-  const std::string text = read(manifest);
+  const std::string text = content_of(manifest);
   const auto with = [&](std::string changed) {
     constexpr std::size_t checksum_at = 13, body_at = 32;  // {"checksum":"0123456789abcdef",\n
     changed.replace(checksum_at, 16,

@@ -18,6 +18,7 @@
 #include "parallel/comm/nccl_group.h"
 #include "parallel/comm/progress_board.h"
 #include "tests/comm/fake_nccl.h"
+#include "tests/support/errors.h"
 
 namespace trireme::testing {
 
@@ -91,12 +92,10 @@ struct Machine {
 
 /// The error that comes out when the ranks run `body`; all of them must end.
 inline Error error_of(Machine& machine, int ranks, const std::function<void(ProcessGroup&)>& body) {
-  try {
+  return thrown_by([&] {
     run_thread_ranks(ranks, 1, std::chrono::seconds(60),
                      [&](const std::shared_ptr<ProcessGroup>& world) { body(*machine.group(world)); });
-  } catch (const Error& error) { return error; }
-  FAIL("expected an error");
-  return {ExitCode::ok, "", ""};
+  });
 }
 
 }  // namespace trireme::testing

@@ -15,17 +15,14 @@ using namespace trireme;
 using namespace std::chrono_literals;
 using trireme::testing::on_device;
 using trireme::testing::says;
+using trireme::testing::thrown_by;
 
 namespace {
 
 using Group = std::shared_ptr<ProcessGroup>;
 
 Error error_of(int ranks, ProcessGroup::Deadline deadline, const std::function<void(ProcessGroup&)>& body) {
-  try {
-    run_thread_ranks(ranks, 1, deadline, [&](const Group& world) { body(*staged(world)); });
-  } catch (const Error& error) { return error; }
-  FAIL("expected an error");
-  return {ExitCode::ok, "", ""};
+  return thrown_by([&] { run_thread_ranks(ranks, 1, deadline, [&](const Group& world) { body(*staged(world)); }); });
 }
 
 }  // namespace
@@ -134,12 +131,11 @@ TEST_CASE("verifying goes above and below staging") {
       testing::check_messages(*group, Device::cuda);
       testing::check_subgroups(*group, Device::cuda);
     });
-    std::string what;
-    try {
+    const Error error = thrown_by([&] {
       run_thread_ranks(
           2, 1, 60s, [&](const Group& world) { both(world)->all_reduce(on_device({world->rank() + 5}, 1.0)).wait(); });
-    } catch (const Error& error) { what = error.what(); }
-    CHECK(what.find("[verify] operation #1 of group 'world' differs between ranks") != std::string::npos);
+    });
+    CHECK(says(error, "[verify] operation #1 of group 'world' differs between ranks"));
   }
 }
 

@@ -8,25 +8,19 @@
 #include "parallel/comm/call_site.h"
 #include "parallel/comm/times.h"
 #include "tests/comm/suite.h"
+#include "tests/support/errors.h"
 
 using namespace trireme;
 using namespace std::chrono_literals;
+using testing::says;
+using testing::thrown_by;
 
 namespace {
 
 /// Runs the body and returns the error run_thread_ranks rethrows; fails the test when there is none.
 Error error_of(int ranks, ProcessGroup::Deadline deadline, const std::function<void(ProcessGroup&)>& body) {
-  try {
-    run_thread_ranks(ranks, 1, deadline, [&](const std::shared_ptr<ProcessGroup>& world) { body(*world); });
-  } catch (const Error& error) { return error; }
-  FAIL("expected an error");
-  return {ExitCode::ok, "", ""};
-}
-
-bool says(const Error& error, const char* text) {
-  const bool found = std::string(error.what()).find(text) != std::string::npos;
-  if (!found) MESSAGE(error.what());
-  return found;
+  return thrown_by(
+      [&] { run_thread_ranks(ranks, 1, deadline, [&](const std::shared_ptr<ProcessGroup>& world) { body(*world); }); });
 }
 
 }  // namespace

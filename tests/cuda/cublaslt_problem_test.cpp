@@ -8,9 +8,11 @@
 
 #include "core/random.h"
 #include "cuda/libraries/lt_translate.h"
+#include "tests/support/text.h"
 
 using namespace trireme;
 using namespace trireme::cuda;
+using testing::contains;
 
 namespace {
 
@@ -178,8 +180,6 @@ std::string refusal(Change&& change) {
   return cublaslt_cannot(p);
 }
 
-bool mentions(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
-
 }  // namespace
 
 TEST_CASE("cublaslt translation: forms, pitches, batches") {
@@ -245,40 +245,40 @@ TEST_CASE("cublaslt translation: the key of a plan") {
 }
 
 TEST_CASE("cublaslt: what it cannot do is named") {
-  CHECK(mentions(refusal<bf16, bf16>([](auto& p, auto&) { p.epilogue.activation = Activation::gelu; }), "tanh"));
-  CHECK(mentions(refusal<bf16, bf16>([](auto& p, auto&) { p.k = 0; }), "K = 0"));
-  CHECK(mentions(refusal<bf16, float>([](auto& p, auto& o) { p.epilogue.bias = o.bias.data(); }), "bias"));
-  CHECK(mentions(refusal<bf16, float>([](auto& p, auto& o) { p.epilogue.residual = o.residual.data(); }), "residual"));
-  CHECK(mentions(refusal<bf16, bf16>([](auto& p, auto& o) {
+  CHECK(contains(refusal<bf16, bf16>([](auto& p, auto&) { p.epilogue.activation = Activation::gelu; }), "tanh"));
+  CHECK(contains(refusal<bf16, bf16>([](auto& p, auto&) { p.k = 0; }), "K = 0"));
+  CHECK(contains(refusal<bf16, float>([](auto& p, auto& o) { p.epilogue.bias = o.bias.data(); }), "bias"));
+  CHECK(contains(refusal<bf16, float>([](auto& p, auto& o) { p.epilogue.residual = o.residual.data(); }), "residual"));
+  CHECK(contains(refusal<bf16, bf16>([](auto& p, auto& o) {
                    p.epilogue.residual = o.residual.data();
                    p.epilogue.accumulate = true;
                  }),
                  "one matrix"));
-  CHECK(mentions(refusal<bf16, bf16>([](auto& p, auto& o) {
+  CHECK(contains(refusal<bf16, bf16>([](auto& p, auto& o) {
                    p.epilogue.residual = o.residual.data();
                    p.epilogue.activation = Activation::gelu_tanh;
                  }),
                  "before it"));
-  CHECK(mentions(refusal<bf16, bf16>([](auto& p, auto& o) { p.epilogue.pre_activation = o.before.data(); }),
+  CHECK(contains(refusal<bf16, bf16>([](auto& p, auto& o) { p.epilogue.pre_activation = o.before.data(); }),
                  "without an activation"));
-  CHECK(mentions(refusal<bf16, bf16>([](auto& p, auto& o) {
+  CHECK(contains(refusal<bf16, bf16>([](auto& p, auto& o) {
                    p.epilogue.pre_activation = o.before.data();
                    p.epilogue.activation = Activation::gelu_tanh;
                    p.c_pitch = 9;
                  }),
                  "multiples of 8"));
-  CHECK(mentions(refusal<bf16, bf16>([](auto& p, auto& o) {
+  CHECK(contains(refusal<bf16, bf16>([](auto& p, auto& o) {
                    p.epilogue.pre_activation = o.before.data();
                    p.epilogue.activation = Activation::gelu_tanh;
                    p.epilogue.derivative = true;
                    p.epilogue.bias = o.bias.data();
                  }),
                  "adds none there"));
-  CHECK(mentions(refusal<bf16, bf16>([](auto& p, auto&) {
+  CHECK(contains(refusal<bf16, bf16>([](auto& p, auto&) {
                    p.epilogue.activation = Activation::gelu_tanh;
                    p.epilogue.derivative = true;
                  }),
                  "derivative without"));
-  CHECK(mentions(refusal<bf16, bf16>([](auto& p, auto&) { p.epilogue.activation = Activation::silu; }), "GELU"));
-  CHECK(mentions(refusal<bf16, bf16>([](auto& p, auto&) { p.a_pitch = 0; }), "overlap"));
+  CHECK(contains(refusal<bf16, bf16>([](auto& p, auto&) { p.epilogue.activation = Activation::silu; }), "GELU"));
+  CHECK(contains(refusal<bf16, bf16>([](auto& p, auto&) { p.a_pitch = 0; }), "overlap"));
 }

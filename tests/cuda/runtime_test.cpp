@@ -15,11 +15,10 @@
 using namespace trireme;
 using namespace trireme::cuda;
 using cuda_test::error_of;
+using testing::contains;
 using testing::same_bits;
 
 namespace {
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 Tensor numbers(const Shape& shape) {
   std::vector<float> values(static_cast<std::size_t>(shape.count()));

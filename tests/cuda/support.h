@@ -19,6 +19,7 @@
 #if !defined(__CUDACC__)
 #include "cuda/emu/race.h"
 #include "cuda/emu/schedule.h"
+#include "tests/support/errors.h"
 #endif
 
 namespace cuda_test {
@@ -156,13 +157,6 @@ void under_schedules(Body&& body) {
 
 #endif
 
-/// The message of the Error that `body` throws; empty when it throws none.
-template <class Body>
-std::string error_of(Body&& body) {
-  try {
-    body();
-  } catch (const trireme::Error& error) { return error.what(); }
-  return {};
-}
+using trireme::testing::error_of;
 
 }  // namespace cuda_test

@@ -21,6 +21,7 @@ using trireme::DType;
 using trireme::KernelTable;
 using trireme::Shape;
 using trireme::Tensor;
+using trireme::testing::contains;
 using trireme::testing::random;
 using trireme::testing::random_ids;
 using trireme::testing::uniform;
@@ -64,8 +65,6 @@ struct Selected {
   Selected(const Selected&) = delete;
   Selected& operator=(const Selected&) = delete;
 };
-
-inline bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 /// That `body` throws a refusal which says `part`, and what to do instead.
 template <class Body>

@@ -10,6 +10,8 @@
 #include "core/io.h"
 #include "data/bpe_train.h"
 #include "helpers.h"
+#include "tests/support/errors.h"
+#include "tests/support/files.h"
 
 using namespace trireme;
 using namespace trireme::testing;

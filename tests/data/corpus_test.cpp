@@ -9,6 +9,8 @@
 #include "data/text_files.h"
 #include "data/token_shard.h"
 #include "helpers.h"
+#include "tests/support/errors.h"
+#include "tests/support/files.h"
 
 using namespace trireme;
 using namespace trireme::testing;

@@ -1,59 +1,15 @@
-// What the tests of the data layer share: a temporary folder, errors caught for inspection, and random text.
+// What the tests of the data layer share: random text, and where real data may be.
+// Read next: tests/support/files.h, tests/support/errors.h.
 #pragma once
-
-#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <random>
 #include <string>
-#include <string_view>
 
-#include "core/error.h"
 #include "data/utf8.h"
 
 namespace trireme::testing {
-
-/// A fresh folder, removed with all it holds.
-class TempFolder {
- public:
-  TempFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "trireme_data_XXXXXX").string();
-    path_ = ::mkdtemp(pattern.data());
-  }
-  ~TempFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  TempFolder(const TempFolder&) = delete;
-  TempFolder& operator=(const TempFolder&) = delete;
-  std::filesystem::path operator/(std::string_view name) const { return path_ / name; }
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
-
-/// Without write_file's sync, which costs tens of milliseconds: for tests that write hundreds of files.
-inline void write_plainly(const std::filesystem::path& path, std::string_view bytes) {
-  std::ofstream(path, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-}
-
-struct Caught {
-  ExitCode code = ExitCode::ok;
-  std::string message;
-  bool has(std::string_view part) const { return message.find(part) != std::string::npos; }
-};
-
-/// What f throws as an Error; code ok and no message when it throws nothing.
-template <class F>
-Caught caught(F&& f) {
-  try {
-    f();
-  } catch (const Error& error) { return {error.code(), error.what()}; }
-  return {};
-}
 
 /// `count` characters from all planes of Unicode, with plenty of spaces, letters and digits.
 inline std::string random_text(std::mt19937_64& random, int count) {

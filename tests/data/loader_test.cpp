@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "helpers.h"
+#include "tests/support/errors.h"
 
 using namespace trireme;
 using namespace trireme::testing;

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 
+#include "core/error.h"
 #include "core/io.h"
 #include "data/corpus.h"
 #include "helpers.h"
+#include "tests/support/files.h"
 
 using namespace trireme;
 using namespace trireme::testing;

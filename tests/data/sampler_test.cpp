@@ -9,6 +9,7 @@
 
 #include "data/eval_windows.h"
 #include "helpers.h"
+#include "tests/support/errors.h"
 
 using namespace trireme;
 using namespace trireme::testing;

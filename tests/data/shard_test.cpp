@@ -12,6 +12,8 @@
 #include "data/char_tokenizer.h"
 #include "data/shard_layout.h"
 #include "helpers.h"
+#include "tests/support/errors.h"
+#include "tests/support/files.h"
 
 using namespace trireme;
 using namespace trireme::testing;

@@ -8,6 +8,8 @@
 #include "data/byte_tokenizer.h"
 #include "data/char_tokenizer.h"
 #include "helpers.h"
+#include "tests/support/errors.h"
+#include "tests/support/files.h"
 
 using namespace trireme;
 using namespace trireme::testing;

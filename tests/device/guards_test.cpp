@@ -2,6 +2,7 @@
 #include "cuda/runtime/emulated.h"
 #include "parallel/comm/staged_group.h"
 #include "tests/parity/compare.h"
+#include "tests/support/errors.h"
 #include "train/gpt_setup.h"
 #include "train/trainer.h"
 
@@ -19,7 +20,7 @@ std::string compared(std::int64_t zero, bool damaged) {
   o.mesh.zero = zero;
   resolve(o, 2);
   const cuda::ScopedEmulatedDevice device;
-  try {
+  return error_of([&] {
     run_thread_ranks(2, 1, std::chrono::seconds(60), [&](std::shared_ptr<ProcessGroup> world) {
       const auto mesh = std::make_shared<const DeviceMesh>(staged(std::move(world)), o.mesh.shape);
       Trainer trainer(make_gpt(o, mesh), o);
@@ -29,8 +30,7 @@ std::string compared(std::int64_t zero, bool damaged) {
       }
       trainer.check_replicas();
     });
-  } catch (const Error& error) { return error.what(); }
-  return "";
+  });
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // A run on the emulated GPU: what it computes, saves, resumes and says is what a run on the CPU does.
 #include "cuda/runtime/emulated.h"
-#include "tests/data/helpers.h"
 #include "tests/models/trainer.h"
+#include "tests/support/files.h"
 #include "train/generate.h"
 
 using namespace trireme;

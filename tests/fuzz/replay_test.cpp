@@ -11,6 +11,7 @@
 #include "parallel/checkpoint/manifest.h"
 #include "tests/fuzz/seeds.h"
 #include "tests/fuzz/targets.h"
+#include "tests/support/errors.h"
 #include "tests/support/sanitized.h"
 
 using namespace trireme;
@@ -58,18 +59,9 @@ std::string mutated(std::string text, std::mt19937_64& random) {
 
 void check_refused(const fuzz::Malformed& bad, const std::function<void()>& parse) {
   CAPTURE(bad.name);
-  std::string message = "accepted";
-  ExitCode code = ExitCode::ok;
-  try {
-    parse();
-  } catch (const Error& error) {
-    message = error.what();
-    code = error.code();
-  }
-  CAPTURE(message);
-  CHECK(code == ExitCode::data);
-  CHECK(message.find("some/file " + bad.place) != std::string::npos);
-  CHECK(message.find(bad.problem) != std::string::npos);
+  const std::string message = testing::error_of(parse, ExitCode::data);
+  CHECK(testing::says(message, "some/file " + bad.place));
+  CHECK(testing::says(message, bad.problem));
 }
 
 }  // namespace

@@ -5,6 +5,8 @@
 #include <cstring>
 
 #include "tests/guards/support.h"
+#include "tests/support/errors.h"
+#include "tests/support/files.h"
 
 using namespace trireme;
 using namespace trireme::testing;
@@ -288,9 +290,9 @@ namespace {
 
 /// Saves every second step of a run in which something is done to the weights after step 4's update: the error.
 template <class Damage>
-std::string saving_run(const Folder& folder, const Damage& damage) {
+std::string saving_run(const TempFolder& folder, const Damage& damage) {
   TrainOptions o = guarded_options({"dp=2"});
-  o.run.out = folder.path;
+  o.run.out = folder.path();
   o.run.checkpoint_every = 2;
   o.guards.check_replicas = 1000;  // only before saves
   return failure([&] {
@@ -311,20 +313,20 @@ std::string saving_run(const Folder& folder, const Damage& damage) {
 }  // namespace
 
 TEST_CASE("nothing that differs is saved") {
-  const Folder folder;
+  const TempFolder folder;
   const std::string error = saving_run(folder, [](Trainer& trainer, const DeviceMesh& mesh) {
     if (mesh.rank() == 0) flip(weight(trainer, matrix), 0);
   });
   CHECK_MESSAGE(contains(error, "75 trireme: [replicas] blocks.1.mlp.up.weight"), error);
-  CHECK_FALSE(std::filesystem::exists(folder.path / "checkpoints/step_00000004"));
+  CHECK_FALSE(std::filesystem::exists(folder / "checkpoints/step_00000004"));
 }
 
 TEST_CASE("nothing that is not finite is saved") {
-  const Folder folder;
+  const TempFolder folder;
   const std::string error = saving_run(
       folder, [](Trainer& trainer, const DeviceMesh&) { weight(trainer, "norm.bias").data<float>()[3] = -INFINITY; });
   CHECK_MESSAGE(contains(error, "77 trireme: [train] norm.bias is not finite"), error);
-  CHECK_FALSE(std::filesystem::exists(folder.path / "checkpoints/step_00000004"));
+  CHECK_FALSE(std::filesystem::exists(folder / "checkpoints/step_00000004"));
 }
 
 TEST_CASE("--check-replicas 0 checks nothing") {

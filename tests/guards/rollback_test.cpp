@@ -2,6 +2,8 @@
 #include <doctest/doctest.h>
 
 #include "tests/guards/support.h"
+#include "tests/support/errors.h"
+#include "tests/support/files.h"
 
 using namespace trireme;
 using namespace trireme::testing;
@@ -10,9 +12,9 @@ namespace {
 
 constexpr std::int64_t batch = 12, every = 4;
 
-TrainOptions spiky_options(const Case& c, const Folder& folder, const std::string& faults) {
+TrainOptions spiky_options(const Case& c, const TempFolder& folder, const std::string& faults) {
   TrainOptions o = guarded_options(c);
-  o.run.out = folder.path;
+  o.run.out = folder.path();
   o.run.checkpoint_every = every;
   o.run.faults = faults;
   o.guards.spike_threshold = 100;
@@ -86,14 +88,14 @@ void check_same(const Outcome& a, const Outcome& b, const Case& c) {
 
 TEST_CASE("a spike sends the run back to the newest checkpoint, and on with the samples after it") {
   for (const Case& c : {Case{"dp=1"}, Case{"dp=2,tp=2"}, Case{"pp=2"}, Case{"dp=2", 1}, Case{"dp=2,pp=2", 3}}) {
-    const Folder folder;
+    const TempFolder folder;
     const Outcome spiky = run(spiky_options(c, folder, "spike@step=7"), 10);
     INFO(spiky.lines);
     // Step 7 has the samples after 6 batches; those since step 4 are passed over: 3 batches.
     CHECK(contains(spiky.lines, "back to step 4, on with the samples after 48 to 83 (1 of 2 rollbacks)"));
     CHECK(spiky.progress.guards.rollbacks == 1);
     CHECK(spiky.progress.guards.skipped == std::vector<SkippedSamples>{{.first = 48, .last = 83, .step = 5}});
-    const Folder other;
+    const TempFolder other;
     check_same(spiky, run(spiky_options(c, other, ""), 10, {{5, 3}}), c);
   }
 }
@@ -101,11 +103,11 @@ TEST_CASE("a spike sends the run back to the newest checkpoint, and on with the 
 TEST_CASE("a run that stops after a rollback and goes on is one that did not stop") {
   for (const Case& c : {Case{"dp=2,tp=2"}, Case{"dp=2", 2}}) {
     for (const std::int64_t stop : {5, 12}) {  // before the checkpoint that knows of the rollback, and after it
-      const Folder folder;
+      const TempFolder folder;
       const TrainOptions o = spiky_options(c, folder, "spike@step=7;spike@step=14");
       const Outcome straight = run(o, 15);
       CHECK(straight.progress.guards.rollbacks == 2);
-      std::filesystem::remove_all(folder.path);
+      std::filesystem::remove_all(folder.path());
       // Step 5 is first made before the spike at 7: a stop there is one of the first pass, and the spike is met again.
       CHECK(run(o, stop).error == "nothing");
       TrainOptions resumed = o;
@@ -120,22 +122,22 @@ TEST_CASE("a run that stops after a rollback and goes on is one that did not sto
 }
 
 TEST_CASE("more spikes than rollbacks end the run, and its checkpoints stay") {
-  const Folder folder;
+  const TempFolder folder;
   TrainOptions o = spiky_options({"dp=2"}, folder, "spike@step=6;spike@step=7");
   o.guards.spike_rollbacks = 1;
   const Outcome outcome = run(o, 12);
   INFO(outcome.error);
   CHECK(contains(outcome.error, "77 trireme: [train] a loss of "));
   CHECK(contains(outcome.error, "after 1 rollback, as many as --spike-rollbacks allows"));
-  CHECK(std::filesystem::exists(folder.path / "checkpoints/step_00000004/manifest.json"));
+  CHECK(std::filesystem::exists(folder / "checkpoints/step_00000004/manifest.json"));
 }
 
 TEST_CASE("no spike before there is a checkpoint to go back to, and none where nobody asked") {
-  const Folder folder;
+  const TempFolder folder;
   TrainOptions late = spiky_options({"dp=1"}, folder, "spike@step=7");
   late.run.checkpoint_every = 8;
   CHECK(run(late, 7).progress.guards.rollbacks == 0);
-  const Folder other;
+  const TempFolder other;
   TrainOptions off = spiky_options({"dp=1"}, other, "spike@step=7");
   off.guards = {};
   const Outcome outcome = run(off, 8);

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "tests/guards/support.h"
+#include "tests/support/errors.h"
 
 using namespace trireme;
 using namespace trireme::testing;

@@ -8,7 +8,6 @@
 #include "data/char_tokenizer.h"
 #include "tests/nn/mesh_support.h"
 #include "tests/parity/training.h"
-#include "tests/train/support.h"
 #include "train/fault_injection.h"
 #include "train/guards.h"
 #include "train/ranks.h"

@@ -11,22 +11,14 @@
 
 #include "core/error.h"
 #include "core/io.h"
+#include "tests/support/errors.h"
+#include "tests/support/files.h"
 
 namespace fs = std::filesystem;
 using namespace trireme;
+using namespace trireme::testing;
 
 namespace {
-
-struct Folder {
-  fs::path path = fs::temp_directory_path() / fmt::format("trireme_io_faults_test.{}", ::getpid());
-  Folder() {
-    fs::remove_all(path);
-    fs::create_directories(path);
-  }
-  ~Folder() { fs::remove_all(path); }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-};
 
 /// How a process ends that is armed with this fault and runs f: 0; the exit code of the Error that f throws; 128 + the
 /// signal that ends it.
@@ -53,13 +45,8 @@ TEST_CASE("what is no fault of the file system is refused with the grammar") {
   for (const char* wrong :
        {"", "kind=melt", "op=3", "kind=kill", "kind=drop_unsynced", "kind=eio,op=x", "kind=eio,op=-1",
         "kind=eio,call=stat", "kind=eio,when=now", "kind", "kind=kill,op=1,start=x"}) {
-    try {
-      parse_io_fault(wrong);
-      FAIL_CHECK(wrong);
-    } catch (const Error& error) {
-      CHECK(error.code() == ExitCode::usage);
-      CHECK(std::string(error.what()).find("expected kind=K") != std::string::npos);
-    }
+    CAPTURE(wrong);
+    CHECK(contains(error_of([&] { parse_io_fault(wrong); }, ExitCode::usage), "expected kind=K"));
   }
   const IoFault fault = parse_io_fault("kind=enospc,op=3-,call=write,path=step_,rank=1,start=any");
   CHECK(fault.kind == IoFault::Kind::enospc);
@@ -72,8 +59,8 @@ TEST_CASE("what is no fault of the file system is refused with the grammar") {
 }
 
 TEST_CASE("killed at any operation, a file is the old one or the new one") {
-  const Folder folder;
-  const fs::path file = folder.path / "file";
+  const TempFolder folder;
+  const fs::path file = folder / "file";
   int operations = 0, news = 0;
   for (int code = 137; code == 137;) {
     write_file(file, "old");
@@ -88,8 +75,8 @@ TEST_CASE("killed at any operation, a file is the old one or the new one") {
 }
 
 TEST_CASE("an operation that fails is an error, and the old file stays") {
-  const Folder folder;
-  const fs::path file = folder.path / "file";
+  const TempFolder folder;
+  const fs::path file = folder / "file";
   write_file(file, "old");
   const auto write = [&] { write_file(file, text); };
   for (const char* call : {"open", "write", "fsync", "close", "rename"}) {
@@ -97,35 +84,35 @@ TEST_CASE("an operation that fails is an error, and the old file stays") {
       CHECK_MESSAGE(ending(fmt::format("kind={},op=1,call={}", kind, call), write) == 74, call);
   }
   CHECK(read_file(file) == "old");
-  CHECK(list_folder(folder.path).size() == 1);
+  CHECK(list_folder(folder.path()).size() == 1);
   CHECK(ending("kind=eio,op=1,path=elsewhere", write) == 0);
   CHECK(read_file(file) == text);
   CHECK(ending("kind=eio,op=1,call=read", [&] { read_file(file); }) == 74);
-  CHECK(ending("kind=eio,op=1,call=mkdir", [&] { make_directories(folder.path / "a/b"); }) == 74);
-  CHECK(ending("kind=eio,op=1,call=rmdir", [&] { remove_folder(folder.path); }) == 74);
+  CHECK(ending("kind=eio,op=1,call=mkdir", [&] { make_directories(folder / "a/b"); }) == 74);
+  CHECK(ending("kind=eio,op=1,call=rmdir", [&] { remove_folder(folder.path()); }) == 74);
 }
 
 TEST_CASE("short reads and writes are continued") {
-  const Folder folder;
-  const fs::path file = folder.path / "file";
+  const TempFolder folder;
+  const fs::path file = folder / "file";
   CHECK(ending("kind=short,op=1-", [&] {
           write_file(file, text);
           require(read_file(file) == text, "test", "read back");
           std::vector<std::byte> part(777);
           InputFile(file).read_at(100, part);
           require(part.back() == std::byte{'x'}, "test", "a part");
-          AppendFile(folder.path / "log").line("whole");
+          AppendFile(folder / "log").line("whole");
         }) == 0);
   CHECK(read_file(file) == text);
-  CHECK(read_file(folder.path / "log") == "whole\n");
+  CHECK(read_file(folder / "log") == "whole\n");
 }
 
 TEST_CASE("the journal has every operation that changed something, with its data") {
-  const Folder folder;
-  const fs::path journal = folder.path / "journal";
+  const TempFolder folder;
+  const fs::path journal = folder / "journal";
   CHECK(ending("kind=count,journal=" + journal.string(), [&] {
-          write_file(folder.path / "file", "content");
-          read_file(folder.path / "file");
+          write_file(folder / "file", "content");
+          read_file(folder / "file");
           require(io_operations() > 8, "test", "counted");
         }) == 0);
   const std::string records = read_file(journal);

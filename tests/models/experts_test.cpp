@@ -1,8 +1,8 @@
 // The GPT with experts as a whole: its size, evaluation and generation on any mesh, and runs that move between meshes.
 // Every gradient on many meshes: tests/parity/experts_test.cpp; the layer by itself: tests/nn/moe_test.cpp.
 #include "data/eval_windows.h"
-#include "tests/data/helpers.h"
 #include "tests/models/trainer.h"
+#include "tests/support/files.h"
 #include "train/evaluate.h"
 #include "train/generate.h"
 #include "train/saved_gpt.h"

@@ -4,8 +4,8 @@
 #include <set>
 
 #include "data/eval_windows.h"
-#include "tests/data/helpers.h"
 #include "tests/models/trainer.h"
+#include "tests/support/files.h"
 #include "train/evaluate.h"
 #include "train/generate.h"
 #include "train/saved_gpt.h"

@@ -5,6 +5,7 @@
 #include "nn/linear.h"
 #include "nn/module.h"
 #include "tests/nn/mesh_support.h"
+#include "tests/support/errors.h"
 
 using namespace trireme;
 using namespace trireme::testing;
@@ -37,18 +38,6 @@ struct Outer : nn::Module {
 
 nn::Build build() { return {std::make_shared<const DeviceMesh>(self_group(), MeshShape{}), DType::f64, 7}; }
 
-/// The message of the internal error that `f` ends with.
-std::string refusal(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    CHECK(error.code() == ExitCode::internal);
-    return error.what();
-  }
-  FAIL_CHECK("nothing was refused");
-  return "";
-}
-
 }  // namespace
 
 TEST_CASE("a parameter of a unit is read inside its uses only, and the error names both") {
@@ -59,14 +48,14 @@ TEST_CASE("a parameter of a unit is read inside its uses only, and the error nam
     std::optional<NoGrad> guard;
     if (!recorded) guard.emplace();
     const auto is_refused = [&] {
-      const std::string said = refusal([&] { first.gain->value(); });
+      const std::string said = error_of([&] { first.gain->value(); }, ExitCode::internal);
       INFO(said);
       CHECK(said.find("first.gain is read outside a use of its unit 'first'") != std::string::npos);
     };
-    is_refused();                        // before any use
-    CHECK(sum(first(x)).item() == 12);   // the use itself
-    is_refused();                        // after it
-    refusal([&] { first.forward(x); });  // what a call would have announced
+    is_refused();                                             // before any use
+    CHECK(sum(first(x)).item() == 12);                        // the use itself
+    is_refused();                                             // after it
+    error_of([&] { first.forward(x); }, ExitCode::internal);  // what a call would have announced
     const nn::UnitUse use = (b / "third").unit().use_unit();
     use(x, [&](const Tensor& in) {
       is_refused();  // in the use of another
@@ -93,7 +82,7 @@ TEST_CASE("a backward reads again what its forward was allowed to read") {
     backward(sum(y));
     CHECK(sum(grad(x)).item() == 6);
     CHECK(sum(layer.gain->grad()).item() == 12);
-    refusal([&] { layer.gain->value(); });
+    error_of([&] { layer.gain->value(); }, ExitCode::internal);
   }
 }
 
@@ -101,7 +90,7 @@ TEST_CASE("units do not nest, and an error inside a use ends it") {
   const nn::Build b = build();
   const Tensor x = Tensor::full({2, width}, 2, DType::f64);
   Outer nested((b / "nested").unit(), true);
-  const std::string said = refusal([&] { nested(x); });
+  const std::string said = error_of([&] { nested(x); }, ExitCode::internal);
   INFO(said);
   CHECK(said.find("a use of unit 'nested.inner' begins inside one of 'nested'") != std::string::npos);
   Outer flat((b / "flat").unit(), false);

@@ -4,6 +4,7 @@
 #include "parallel/comm/call_site.h"
 #include "parallel/comm/verifying_group.h"
 #include "tests/parity/training.h"
+#include "tests/support/errors.h"
 
 using namespace trireme;
 using namespace trireme::testing;
@@ -32,16 +33,6 @@ double loss_of_step(TrainOptions o, bool verify, const Change& change) {
 
 constexpr auto no_change = [](Trainer&, const DeviceMesh&) {};
 
-std::string error_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    CHECK(error.code() == ExitCode::desync);
-    return error.what();
-  }
-  return "no error";
-}
-
 /// Adds to one element of a parameter on one rank.
 auto perturb(const char* parameter, int rank) {
   return [=](Trainer& trainer, const DeviceMesh& mesh) {
@@ -50,8 +41,6 @@ auto perturb(const char* parameter, int rank) {
     }
   };
 }
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 }  // namespace
 
@@ -65,15 +54,16 @@ TEST_CASE("a verified run has the same loss") {
 TEST_CASE("tp ranks whose replicated weights differ are found in the layer that first shows it") {
   TrainOptions o = training_options("tp=2");
   o.mesh.sequence_parallel = false;  // else each rank applies its copy to other positions, and only the copies tell
-  const std::string error = error_of([&] { loss_of_step(o, true, perturb("blocks.2.norm1.bias", 1)); });
+  const std::string error =
+      error_of([&] { loss_of_step(o, true, perturb("blocks.2.norm1.bias", 1)); }, ExitCode::desync);
   CHECK_MESSAGE(contains(error, "the input of I -> R in blocks.2.attn"), error);
   CHECK_MESSAGE(contains(error, "differs between rank 0 (world rank 0) and rank 1 (world rank 1): element 3 is"),
                 error);
 }
 
 TEST_CASE("dp ranks whose weights differ are found after the step, by the parameter's name") {
-  const std::string error =
-      error_of([] { loss_of_step(training_options("dp=2"), true, perturb("blocks.1.mlp.up.weight", 1)); });
+  const std::string error = error_of(
+      [] { loss_of_step(training_options("dp=2"), true, perturb("blocks.1.mlp.up.weight", 1)); }, ExitCode::desync);
   CHECK_MESSAGE(contains(error, "parameter blocks.1.mlp.up.weight"), error);
 }
 
@@ -85,30 +75,35 @@ TEST_CASE("masters and moments that differ are found after the step, though the 
   for (const auto& [kind, by] : {Change{"master", 1e-7F}, Change{"m", 1e-9F}, Change{"v", 1e-13F}}) {
     TrainOptions o = training_options("dp=2");
     o.precision.dtype = DType::bf16;
-    const std::string error = error_of([&] {
-      loss_of_step(o, true, [&, kind = kind, by = by](Trainer& trainer, const DeviceMesh& mesh) {
-        for (const optim::StateTensor& s : trainer.optimizer().state())
-          if (mesh.rank() == 1 && s.full_name() == fmt::format("optimizer.{}.blocks.1.mlp.up.weight", kind))
-            s.value.data<float>()[3] += by;
-      });
-    });
+    const std::string error = error_of(
+        [&] {
+          loss_of_step(o, true, [&, kind = kind, by = by](Trainer& trainer, const DeviceMesh& mesh) {
+            for (const optim::StateTensor& s : trainer.optimizer().state())
+              if (mesh.rank() == 1 && s.full_name() == fmt::format("optimizer.{}.blocks.1.mlp.up.weight", kind))
+                s.value.data<float>()[3] += by;
+          });
+        },
+        ExitCode::desync);
     CHECK_MESSAGE(contains(error, fmt::format("state optimizer.{}.blocks.1.mlp.up.weight", kind)), error);
   }
 }
 
 TEST_CASE("the two copies of a tied embedding that differ are found") {
-  const std::string error = error_of([] { loss_of_step(training_options("pp=2"), true, perturb("wte.weight", 1)); });
+  const std::string error =
+      error_of([] { loss_of_step(training_options("pp=2"), true, perturb("wte.weight", 1)); }, ExitCode::desync);
   CHECK_MESSAGE(contains(error, "tied parameter wte.weight"), error);
 }
 
 TEST_CASE("ranks in different layers with operations of one size are found") {
-  const std::string error = error_of([] {
-    run_thread_ranks(2, 1, ProcessGroup::Deadline(20), [](const std::shared_ptr<ProcessGroup>& world) {
-      const std::shared_ptr<ProcessGroup> group = verifying(world);
-      const CallSite site(world->rank() == 0 ? "blocks.0.attn.proj" : "blocks.0.mlp.down");
-      group->all_reduce(Tensor::zeros({16})).wait();
-    });
-  });
+  const std::string error = error_of(
+      [] {
+        run_thread_ranks(2, 1, ProcessGroup::Deadline(20), [](const std::shared_ptr<ProcessGroup>& world) {
+          const std::shared_ptr<ProcessGroup> group = verifying(world);
+          const CallSite site(world->rank() == 0 ? "blocks.0.attn.proj" : "blocks.0.mlp.down");
+          group->all_reduce(Tensor::zeros({16})).wait();
+        });
+      },
+      ExitCode::desync);
   CHECK_MESSAGE(contains(error,
                          "operation #1 of group 'world' differs between ranks: rank 0 (world rank 0) is at "
                          "all_reduce(sum of 16 f32) in blocks.0.attn.proj, rank 1 (world rank 1) is at "

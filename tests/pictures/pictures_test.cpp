@@ -9,18 +9,10 @@
 
 #include "core/io.h"
 #include "examples/pictures/schedule.h"
+#include "tests/support/text.h"
 
 using namespace trireme;
-
-namespace {
-
-int count(std::string_view text, std::string_view part) {
-  int found = 0;
-  for (std::size_t at = text.find(part); at != std::string_view::npos; at = text.find(part, at + 1)) ++found;
-  return found;
-}
-
-}  // namespace
+using namespace trireme::testing;
 
 TEST_CASE("docs/pictures holds what the program pictures draws: if not, run ./trireme pictures") {
   std::vector<std::string> names;
@@ -43,7 +35,7 @@ TEST_CASE("every picture is small, explains itself, and has colours for a dark p
     CHECK(picture.svg.find("<title id=\"title\">") != std::string::npos);
     CHECK(picture.svg.find("<desc id=\"description\">") != std::string::npos);
     CHECK(picture.svg.find("prefers-color-scheme: dark") != std::string::npos);
-    CHECK(count(picture.svg, "<text") == count(picture.svg, "</text>"));
+    CHECK(occurrences(picture.svg, "<text") == occurrences(picture.svg, "</text>"));
     CHECK(picture.svg.ends_with("</svg>\n"));
     CHECK(chapter.find("pictures/" + picture.name) != std::string::npos);
   }
@@ -58,8 +50,8 @@ TEST_CASE("a schedule as a picture: a box for each computation, its colour by ki
     CHECK(svg.find("Pipeline schedule " + headline(schedule)) != std::string::npos);
     int computations = 0;
     for (const auto& row : simulate(schedule)) computations += static_cast<int>(row.size());
-    CHECK(count(svg, "<title>") == computations);
-    CHECK(count(svg, "forward of micro-batch 4") == schedule.stages);
+    CHECK(occurrences(svg, "<title>") == computations);
+    CHECK(occurrences(svg, "forward of micro-batch 4") == schedule.stages);
     CHECK((svg.find("stronger colour") != std::string::npos) == (schedule.chunks() > 1));
     std::set<std::string> looks;  // of boxes with a hint: one for each kind and chunk
     for (std::size_t at = svg.find("<rect"); at != std::string::npos; at = svg.find("<rect", at + 1)) {

@@ -13,6 +13,7 @@
 #include "autograd/node.h"
 #include "autograd/ops.h"
 #include "parallel/pipeline/executor.h"
+#include "tests/support/errors.h"
 #include "tests/support/tensors.h"
 
 using namespace trireme;
@@ -143,13 +144,6 @@ void check_same(const Result& result, const Result& reference) {
     CAPTURE(i);
     CHECK(same_bits(result.gradients[i], reference.gradients[i]));
   }
-}
-
-std::string error_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const std::exception& error) { return error.what(); }
-  return "";
 }
 
 /// The schedule computes what one rank does, bit for bit, and what it keeps meanwhile is what check() says.

@@ -9,22 +9,13 @@
 #include "parallel/pipeline/check.h"
 #include "parallel/pipeline/stage_plan.h"
 #include "parallel/pipeline/timeline.h"
+#include "tests/support/errors.h"
 
 using namespace trireme;
 using namespace trireme::pipeline;
+using namespace trireme::testing;
 
 namespace {
-
-/// The message of the Error that `action` throws, with its code checked; "" when it throws none.
-std::string error_of(const std::function<void()>& action, ExitCode code) {
-  try {
-    action();
-  } catch (const Error& error) {
-    CHECK(error.code() == code);
-    return error.what();
-  }
-  return "";
-}
 
 void check_refused(const Schedule& schedule, const std::vector<std::string>& parts) {
   const std::string message = error_of([&] { check(schedule); }, ExitCode::internal);

@@ -1,13 +1,11 @@
 // Batch arithmetic: what is inferred, and how a batch that does not exist is refused.
 #include "train/batch_sizes.h"
+#include "tests/support/errors.h"
 
 #include <doctest/doctest.h>
 
-#include "tests/train/support.h"
-
 using namespace trireme;
-using trireme::testing::contains;
-using trireme::testing::failure;
+using namespace trireme::testing;
 
 namespace {
 

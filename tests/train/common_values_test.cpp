@@ -7,10 +7,11 @@
 #include <fstream>
 
 #include "core/cpu/processor.h"
-#include "tests/data/helpers.h"
-#include "tests/train/support.h"
+#include "tests/support/errors.h"
+#include "tests/support/files.h"
 
 using namespace trireme;
+using namespace trireme::testing;
 using trireme::testing::contains;
 using trireme::testing::TempFolder;
 

@@ -10,18 +10,17 @@
 #include <mutex>
 
 #include "core/random.h"
-#include "tests/train/support.h"
+#include "tests/support/errors.h"
 #include "train/gpt_setup.h"
 #include "train/ranks.h"
 #include "train/trainer.h"
 #include "train/validate.h"
 
 using namespace trireme;
+using namespace trireme::testing;
 using fault::Fault;
 using fault::Kind;
 using fault::Point;
-using trireme::testing::contains;
-using trireme::testing::failure;
 
 namespace {
 

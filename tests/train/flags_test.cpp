@@ -4,12 +4,12 @@
 #include <doctest/doctest.h>
 
 #include "core/io.h"
-#include "tests/train/support.h"
+#include "tests/support/errors.h"
+#include "tests/support/files.h"
 #include "train/nearest.h"
 
 using namespace trireme;
-using trireme::testing::contains;
-using trireme::testing::failure;
+using namespace trireme::testing;
 
 namespace {
 
@@ -191,8 +191,8 @@ TEST_CASE("a malformed configuration file is bad data") {
 }
 
 TEST_CASE("defaults give way to the file, and the file to the command line") {
-  const trireme::testing::Folder folder;
-  const std::string path = (folder.path / "c.json").string();
+  const TempFolder folder;
+  const std::string path = (folder / "c.json").string();
   write_file(path, R"({"count": 5, "rate": 0.125})");
   Sample s;
   s.flags.parse({"--rate", "0.75", "--config", path});
@@ -208,8 +208,8 @@ TEST_CASE("within one source, flags take effect in the order of their declaratio
 }
 
 TEST_CASE("what the command line overrides may be anything in the file") {
-  const trireme::testing::Folder folder;
-  const std::string path = (folder.path / "c.json").string();
+  const TempFolder folder;
+  const std::string path = (folder / "c.json").string();
   write_file(path, R"({"count": "none of this build's", "rate": 0.125})");
   Sample s;
   CHECK(contains(failure([&] { s.flags.parse({"--config", path}); }), "count"));

@@ -7,13 +7,13 @@
 #include <nlohmann/json.hpp>
 
 #include "core/io.h"
-#include "tests/train/support.h"
+#include "tests/support/errors.h"
 #include "train/options.h"
 #include "train/supervisor_command.h"
 
 using namespace trireme;
+using namespace trireme::testing;
 using nlohmann::json;
-using trireme::testing::contains;
 
 namespace {
 

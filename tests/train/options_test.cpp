@@ -4,12 +4,11 @@
 #include <doctest/doctest.h>
 
 #include "core/kernels.h"
-#include "tests/train/support.h"
+#include "tests/support/errors.h"
 #include "train/validate.h"
 
 using namespace trireme;
-using trireme::testing::contains;
-using trireme::testing::failure;
+using namespace trireme::testing;
 
 namespace {
 

@@ -6,16 +6,17 @@
 #include "core/io.h"
 #include "parallel/checkpoint/folder.h"
 #include "parallel/checkpoint/manifest.h"
-#include "tests/train/support.h"
+#include "tests/support/files.h"
 #include "train/run_texts.h"
 
 using namespace trireme;
+using namespace trireme::testing;
 namespace fs = std::filesystem;
 
 namespace {
 
-struct Out : trireme::testing::Folder {
-  fs::path out = path / "a";
+struct Out : TempFolder {
+  fs::path out = path() / "a";
   Out() { fs::create_directories(out); }
   void configure(const std::string& text) const { write_file(out / "config.json", text); }
   void save(std::int64_t step, const std::string& origin) const {
@@ -43,7 +44,7 @@ TEST_CASE("a run begins elsewhere when --resume names what is not in its own fol
 
 TEST_CASE("config.json tells where a run began until a start with auto") {
   const Out o;
-  const std::string other = (o.path / "other").string();
+  const std::string other = (o / "other").string();
   CHECK_FALSE(was_begun_from(o.out, other));
   o.configure(R"({"resume": ")" + other + R"("})");
   CHECK(was_begun_from(o.out, other));
@@ -60,7 +61,7 @@ TEST_CASE("config.json tells where a run began until a start with auto") {
 
 TEST_CASE("the newest checkpoint tells where a run began, whatever config.json says") {
   const Out o;
-  const std::string other = (o.path / "other").string();
+  const std::string other = (o / "other").string();
   o.configure(R"({"resume": "auto"})");
   o.save(1, "another");
   o.save(2, other);

@@ -6,14 +6,14 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "tests/train/support.h"
+#include "tests/support/errors.h"
 #include "train/console.h"
 #include "train/metrics.h"
 #include "train/report.h"
 #include "train/timer.h"
 
 using namespace trireme;
-using trireme::testing::contains;
+using namespace trireme::testing;
 
 namespace {
 

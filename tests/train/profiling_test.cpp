@@ -2,17 +2,17 @@
 #include "train/profiling.h"
 
 #include <doctest/doctest.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <thread>
 
 #include "core/io.h"
 #include "core/kernels.h"
 #include "core/profiled_kernels.h"
+#include "tests/support/files.h"
 #include "tests/support/tensors.h"
+#include "tests/support/text.h"
 
 using namespace trireme;
 using namespace trireme::testing;
@@ -122,7 +122,8 @@ TEST_CASE("profile: what happens between stop() and go_on() is left out, and its
 
 TEST_CASE("profile: steps are recorded without what a run does between them") {
   TrainOptions o;
-  const auto file = std::filesystem::temp_directory_path() / ("trireme_profile_" + std::to_string(getpid()));
+  const TempFolder folder;
+  const auto file = folder / "trace.json";
   o.run.profile = file.string();
   const DeviceMesh mesh(self_group(), {});
   Profiling profiling(o, mesh);
@@ -137,7 +138,6 @@ TEST_CASE("profile: steps are recorded without what a run does between them") {
   REQUIRE(table.has_value());
   CHECK(table->starts_with("2 steps of rank 0"));
   const std::string trace = read_file(file);
-  std::filesystem::remove(file);
   CHECK(trace.starts_with(Profiling::trace_beginning));  // by which a later run knows that it may replace it
   CHECK(trace.find("evaluation") == std::string::npos);
   const nlohmann::json events = nlohmann::json::parse(trace)["traceEvents"];
@@ -195,12 +195,12 @@ TEST_CASE("profile: the table adds up") {
       {.category = "collective", .name = "wait", .detail = {}, .begin = 0.5, .seconds = 0.25},
       {.category = "collective", .name = "sum", .detail = {}, .begin = 0.5, .seconds = 0.2}};  // inside the wait
   const std::string table = kernel_table(events, 1.0, 2, MachineSpeed{.flops = 8e9, .bytes = 1e12});
-  const auto has = [&](const std::string& line) { return table.find(line) != std::string::npos; };
-  CHECK(has("gemm x"));
-  CHECK(has("2    250.00  50.0%      4.0     0.4          50%"));  // 2 GFLOP in 0.5 s, where 0.25 s would do
-  CHECK(has("   250.00  50.0%\nwaiting for other ranks"));
-  CHECK(has("   125.00  25.0%\neverything else"));
-  CHECK(has("8 GFLOP/s in f32 and copy"));
+  CHECK(contains(table, "gemm x"));
+  // 2 GFLOP in 0.5 s, where 0.25 s would do
+  CHECK(contains(table, "2    250.00  50.0%      4.0     0.4          50%"));
+  CHECK(contains(table, "   250.00  50.0%\nwaiting for other ranks"));
+  CHECK(contains(table, "   125.00  25.0%\neverything else"));
+  CHECK(contains(table, "8 GFLOP/s in f32 and copy"));
   std::vector<ProfileEvent> in_bf16 = events;
   for (ProfileEvent& event : in_bf16) event.cost.dtype = DType::bf16;
   const std::string faster =

@@ -7,11 +7,11 @@
 #include <new>
 #include <system_error>
 
-#include "tests/train/support.h"
+#include "tests/support/errors.h"
 #include "train/ranks.h"
 
 using namespace trireme;
-using trireme::testing::contains;
+using namespace trireme::testing;
 
 namespace {
 

@@ -11,16 +11,16 @@
 #include "core/io_faults.h"
 #include "parallel/checkpoint/folder.h"
 #include "parallel/checkpoint/manifest.h"
-#include "tests/train/support.h"
+#include "tests/support/errors.h"
+#include "tests/support/files.h"
 
 using namespace trireme;
-using trireme::testing::contains;
-using trireme::testing::failure;
+using namespace trireme::testing;
 namespace fs = std::filesystem;
 
 TEST_CASE("a run leaves its configuration and a line per step") {
-  const trireme::testing::Folder folder;
-  const fs::path out = folder.path / "deep" / "run1";
+  const TempFolder folder;
+  const fs::path out = folder / "deep" / "run1";
   RunFolder run(out, "none");
   CHECK_FALSE(fs::exists(out));  // nothing before open()
   CHECK_FALSE(run.exists());
@@ -48,8 +48,8 @@ TEST_CASE("without --out nothing is written") {
 }
 
 TEST_CASE("a folder that holds a run is refused, unless that run goes on") {
-  const trireme::testing::Folder folder;
-  const fs::path out = folder.path / "run1";
+  const TempFolder folder;
+  const fs::path out = folder / "run1";
   {
     RunFolder first(out, "none");
     first.open("{}");
@@ -59,8 +59,8 @@ TEST_CASE("a folder that holds a run is refused, unless that run goes on") {
         fmt::format("64 trireme: [out] {0} already holds a run (config.json); expected a new or empty folder; choose "
                     "another --out, or remove the folder: that run ended before it saved anything",
                     out.string()));
-  CHECK(contains(failure([&] { RunFolder(out, (folder.path / "run2").string()); }), "already holds a run"));
-  CHECK(contains(failure([&] { RunFolder(out, (folder.path / "run10").string()); }), "already holds a run"));
+  CHECK(contains(failure([&] { RunFolder(out, (folder / "run2").string()); }), "already holds a run"));
+  CHECK(contains(failure([&] { RunFolder(out, (folder / "run10").string()); }), "already holds a run"));
   const auto save = [&](std::int64_t step) {
     const fs::path saved = out / "checkpoints" / checkpoint::folder_name(step);
     checkpoint::Manifest manifest;
@@ -91,9 +91,9 @@ TEST_CASE("a folder that holds a run is refused, unless that run goes on") {
 }
 
 TEST_CASE("a run from another's checkpoint that ended with nothing saved begins again in its folder") {
-  const trireme::testing::Folder folder;
-  const fs::path out = folder.path / "run1";
-  const std::string other = (folder.path / "other").string();
+  const TempFolder folder;
+  const fs::path out = folder / "run1";
+  const std::string other = (folder / "other").string();
   StepRecord record;
   {
     RunFolder killed(out, other);
@@ -113,8 +113,8 @@ TEST_CASE("a run from another's checkpoint that ended with nothing saved begins 
 }
 
 TEST_CASE("of two runs that begin in one folder at once, one is refused") {
-  const trireme::testing::Folder folder;
-  const fs::path out = folder.path / "run1";
+  const TempFolder folder;
+  const fs::path out = folder / "run1";
   {
     RunFolder first(out, "none"), second(out, "none");  // both find it absent
     first.open("{}");
@@ -127,34 +127,34 @@ TEST_CASE("of two runs that begin in one folder at once, one is refused") {
     RunFolder third(out, "auto");
     CHECK(contains(failure([&] { third.lock(); }), "73 trireme: [out] another run is writing"));
   }
-  RunFolder third(folder.path / "run2", "none"), fourth(folder.path / "run2", "none");
+  RunFolder third(folder / "run2", "none"), fourth(folder / "run2", "none");
   {
-    RunFolder whole(folder.path / "run2", "none");
+    RunFolder whole(folder / "run2", "none");
     whole.open("{}");  // began and ended between the others' first look and their open()
   }
   CHECK(contains(failure([&] { third.open("{}"); }), "already holds a run"));
 }
 
 TEST_CASE("a folder with something else in it is refused") {
-  const trireme::testing::Folder folder;
-  write_file(folder.path / "notes.txt", "x");
-  CHECK(contains(failure([&] { RunFolder(folder.path, "none"); }), "is not empty: it holds notes.txt"));
+  const TempFolder folder;
+  write_file(folder / "notes.txt", "x");
+  CHECK(contains(failure([&] { RunFolder(folder.path(), "none"); }), "is not empty: it holds notes.txt"));
 }
 
 TEST_CASE("what a killed run had not finished writing is not in the way, and is removed") {
-  const trireme::testing::Folder folder;
-  for (const char* name : {"config.json.tmp.12.0", "metrics.jsonl.tmp.12.1"}) write_file(folder.path / name, "{");
-  RunFolder run(folder.path, "auto");
+  const TempFolder folder;
+  for (const char* name : {"config.json.tmp.12.0", "metrics.jsonl.tmp.12.1"}) write_file(folder / name, "{");
+  RunFolder run(folder.path(), "auto");
   run.open("{}");
-  CHECK(list_folder(folder.path) == std::vector<std::string>{".lock", "config.json", "metrics.jsonl"});
+  CHECK(list_folder(folder.path()) == std::vector<std::string>{".lock", "config.json", "metrics.jsonl"});
 }
 
 TEST_CASE("a run does not go on with a pipe in the place of its metrics, and does not wait for a reader") {
-  const trireme::testing::Folder folder;
-  const fs::path metrics = folder.path / "metrics.jsonl";
-  write_file(folder.path / "config.json", "{}");
+  const TempFolder folder;
+  const fs::path metrics = folder / "metrics.jsonl";
+  write_file(folder / "config.json", "{}");
   REQUIRE(::mkfifo(metrics.c_str(), 0600) == 0);
-  RunFolder run(folder.path, "auto");
+  RunFolder run(folder.path(), "auto");
   CHECK(failure([&] { run.open("{}"); }) ==
         fmt::format("65 trireme: [out] {} is not a regular file; expected one, not a folder, a pipe or a device; "
                     "choose another --out",
@@ -163,21 +163,21 @@ TEST_CASE("a run does not go on with a pipe in the place of its metrics, and doe
 }
 
 TEST_CASE("an unusable folder is refused by name") {
-  const trireme::testing::Folder folder;
-  write_file(folder.path / "file", "x");
-  CHECK(contains(failure([&] { RunFolder(folder.path / "file", "none"); }),
-                 "64 trireme: [out] " + (folder.path / "file").string() + " is a file"));
-  RunFolder below(folder.path / "file" / "run", "none");
+  const TempFolder folder;
+  write_file(folder / "file", "x");
+  CHECK(contains(failure([&] { RunFolder(folder / "file", "none"); }),
+                 "64 trireme: [out] " + (folder / "file").string() + " is a file"));
+  RunFolder below(folder / "file" / "run", "none");
   const std::string refusal = failure([&] { below.open("{}"); });
   CHECK(contains(refusal, "74 trireme: [out] "));
-  CHECK(contains(refusal, (folder.path / "file" / "run").string()));
+  CHECK(contains(refusal, (folder / "file" / "run").string()));
   CHECK(contains(refusal, "choose another --out"));
 }
 
 // The fault is armed for good, so in a process of its own.
 TEST_CASE("lines that cannot be written wait for room") {
-  const trireme::testing::Folder folder;
-  const fs::path out = folder.path / "run";
+  const TempFolder folder;
+  const fs::path out = folder / "run";
   const pid_t child = ::fork();
   if (child == 0) {
     RunFolder run(out, "none");

@@ -3,11 +3,11 @@
 
 #include <doctest/doctest.h>
 
-#include "tests/train/support.h"
+#include "tests/support/errors.h"
 #include "train/validate.h"
 
 using namespace trireme;
-using trireme::testing::contains;
+using namespace trireme::testing;
 
 TEST_CASE("predicted memory: cuDNN's backward keeps the gradient of a layer's scores, on this rank's heads") {
   TrainOptions options;

@@ -5,13 +5,13 @@
 #include <nlohmann/json.hpp>
 
 #include "core/io.h"
-#include "tests/train/support.h"
+#include "tests/support/errors.h"
+#include "tests/support/files.h"
 #include "train/supervisor.h"
 
 using namespace trireme;
+using namespace trireme::testing;
 using namespace trireme::supervisor;
-using trireme::testing::contains;
-using trireme::testing::failure;
 namespace fs = std::filesystem;
 
 TEST_CASE("supervisor: which ends are final") {
@@ -168,9 +168,9 @@ TEST_CASE("supervisor: what a command says") {
   CHECK(contains(failure([] { static_cast<void>(launcher_ranks({"mpirun", "-n", "many", "train_gpt"})); }), "'many'"));
   CHECK(to_string(Words{"a b", "it's", "", "c=d"}) == "'a b' 'it'\\''s' '' c=d");
 
-  const trireme::testing::Folder folder;
-  write_file(folder.path / "c.json", R"({"out": "from_file", "global-batch": 64, "resume": "none"})");
-  const Words configured = {"train_gpt", "--config", (folder.path / "c.json").string()};
+  const TempFolder folder;
+  write_file(folder / "c.json", R"({"out": "from_file", "global-batch": 64, "resume": "none"})");
+  const Words configured = {"train_gpt", "--config", (folder / "c.json").string()};
   CHECK(setting(configured, "out") == "from_file");
   CHECK(setting(configured, "global-batch") == "64");
   bool added = false;
@@ -308,8 +308,8 @@ TEST_CASE("supervisor: incidents as lines and as a table") {
 }
 
 TEST_CASE("supervisor: the last step that was logged") {
-  const trireme::testing::Folder folder;
-  const fs::path file = folder.path / "metrics.jsonl";
+  const TempFolder folder;
+  const fs::path file = folder / "metrics.jsonl";
   CHECK(last_logged_step(file) == -1);
   write_file(file, "");
   CHECK(last_logged_step(file) == -1);
@@ -324,8 +324,8 @@ TEST_CASE("supervisor: the last step that was logged") {
 }
 
 TEST_CASE("supervisor: what a killed mpirun has left is removed, and nothing else") {
-  const trireme::testing::Folder folder;
-  const fs::path temporary = folder.path / "tmp", memory = folder.path / "shm";
+  const TempFolder folder;
+  const fs::path temporary = folder / "tmp", memory = folder / "shm";
   const std::string user = std::to_string(::getuid());
   const auto touch = [](const fs::path& path) {
     fs::create_directories(path.parent_path());

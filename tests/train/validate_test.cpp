@@ -7,11 +7,11 @@
 #include <filesystem>
 
 #include "core/io.h"
-#include "tests/train/support.h"
+#include "tests/support/errors.h"
+#include "tests/support/files.h"
 
 using namespace trireme;
-using trireme::testing::contains;
-using trireme::testing::failure;
+using namespace trireme::testing;
 
 namespace {
 
@@ -86,7 +86,7 @@ TEST_CASE("a profile needs steps to record and a folder to be written to") {
 }
 
 TEST_CASE("a profile replaces nothing but a profile") {
-  const auto folder = std::filesystem::temp_directory_path() / ("trireme_validate_" + std::to_string(getpid()));
+  const TempFolder folder;
   std::filesystem::create_directories(folder / "run" / "checkpoints");
   const auto file = (folder / "file").string(), out = (folder / "run").string();
   write_file(file, "a text to learn from");
@@ -101,7 +101,6 @@ TEST_CASE("a profile replaces nothing but a profile") {
     CHECK(contains(verdict({"--out", out, "--profile", out + name}), "is in the folder of --out"));
   CHECK(verdict({"--out", out, "--profile", file}) == "nothing");
   CHECK(verdict({"--out", out, "--profile", out + ".json"}) == "nothing");
-  std::filesystem::remove_all(folder);
 }
 
 TEST_CASE("recomputing every K-th block needs K blocks") {

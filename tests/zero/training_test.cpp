@@ -5,7 +5,8 @@
 #include <filesystem>
 
 #include "core/random.h"
-#include "tests/data/helpers.h"
+#include "tests/support/errors.h"
+#include "tests/support/files.h"
 
 using namespace trireme;
 using namespace trireme::testing;
@@ -135,22 +136,17 @@ TEST_CASE("trap 1: both copies of a tied embedding stay bit-equal for 20 steps, 
 }
 
 TEST_CASE("flags without a use are refused, and a shard size that does not divide") {
-  const auto refused = [](const Job& job, const std::function<void(MeshOptions&)>& change) -> std::string {
-    try {
+  const auto refused = [](const Job& job, const std::function<void(MeshOptions&)>& change) {
+    return error_of([&] {
       TrainOptions o = options_of(job);
       change(o.mesh);
       validate(o);
-    } catch (const Error& error) { return error.what(); }
-    return "nothing";
+    });
   };
-  CHECK(refused({.zero = 2}, [](MeshOptions& o) {
-          o.zero_prefetch = 2;
-        }).find("--zero-prefetch has no effect with --zero 2") != std::string::npos);
-  CHECK(refused({.zero = 1}, [](MeshOptions& o) { o.zero_resident = 0; }).find("expected --zero 3") !=
-        std::string::npos);
-  CHECK(refused({.zero = 0}, [](MeshOptions& o) { o.dp_shard = 1; }).find("expected --zero 1, 2 or 3") !=
-        std::string::npos);
-  CHECK(refused({.mesh = "dp=4", .zero = 3}, [](MeshOptions& o) {
-          o.dp_shard = 3;
-        }).find("3 does not divide dp x cp = 4: 4 / 3 leaves 1") != std::string::npos);
+  CHECK(contains(refused({.zero = 2}, [](MeshOptions& o) { o.zero_prefetch = 2; }),
+                 "--zero-prefetch has no effect with --zero 2"));
+  CHECK(contains(refused({.zero = 1}, [](MeshOptions& o) { o.zero_resident = 0; }), "expected --zero 3"));
+  CHECK(contains(refused({.zero = 0}, [](MeshOptions& o) { o.dp_shard = 1; }), "expected --zero 1, 2 or 3"));
+  CHECK(contains(refused({.mesh = "dp=4", .zero = 3}, [](MeshOptions& o) { o.dp_shard = 3; }),
+                 "3 does not divide dp x cp = 4: 4 / 3 leaves 1"));
 }

@@ -9,17 +9,13 @@
 
 #include "parallel/comm/call_site.h"
 #include "parallel/comm/watch/report.h"
+#include "tests/support/errors.h"
 
 using namespace trireme;
 using namespace trireme::watch;
+using testing::says;
 
 namespace {
-
-bool contains(const std::string& text, std::string_view part) {
-  const bool found = text.find(part) != std::string::npos;
-  if (!found) MESSAGE(text, "\nlacks: ", std::string(part));
-  return found;
-}
 
 Record all_reduce(std::uint64_t sequence, std::int64_t count, std::string_view site) {
   Record record;
@@ -207,13 +203,13 @@ TEST_CASE("the flight record: a line for each rank, operations side by side, whe
       beacon.show_waits();
     });
   const std::string text = flight_record(*three, {1});
-  CHECK(contains(text, "\nrank 0 (dp=0,tp=0,pp=0): waits for rank 1, since "));
-  CHECK(contains(text, "\nLOST rank 1 (dp=1,tp=0,pp=0): works; step 12"));
-  CHECK(contains(text, "rank 2: on another node, cannot be seen from here"));
-  CHECK(contains(text, "group 'dp[tp=0,pp=0]', newest first, ranks 0 1\n#2\n    rank 0    all_reduce(sum of 64 f32)"));
-  CHECK(contains(text, "    rank 1    all_reduce(sum of 65 f32)"));
-  CHECK(contains(text, "#1 step 12 all_reduce(sum of 64 f32) in backward sums of gradients, ms:"));
-  CHECK(contains(text, "recv(7 f32, tag 3) from rank 1 in group 'dp[tp=0,pp=0]'"));
+  CHECK(says(text, "\nrank 0 (dp=0,tp=0,pp=0): waits for rank 1, since "));
+  CHECK(says(text, "\nLOST rank 1 (dp=1,tp=0,pp=0): works; step 12"));
+  CHECK(says(text, "rank 2: on another node, cannot be seen from here"));
+  CHECK(says(text, "group 'dp[tp=0,pp=0]', newest first, ranks 0 1\n#2\n    rank 0    all_reduce(sum of 64 f32)"));
+  CHECK(says(text, "    rank 1    all_reduce(sum of 65 f32)"));
+  CHECK(says(text, "#1 step 12 all_reduce(sum of 64 f32) in backward sums of gradients, ms:"));
+  CHECK(says(text, "recv(7 f32, tag 3) from rank 1 in group 'dp[tp=0,pp=0]'"));
 }
 
 TEST_CASE("the flight record of ranks that have not come to a step") {
@@ -224,9 +220,9 @@ TEST_CASE("the flight record of ranks that have not come to a step") {
       if (rank == 0) const Recording record(all_reduce(2, 64, "setup"));
     });
   const std::string text = flight_record(*board);
-  CHECK(contains(text, "\nrank 0: works; before the first step, at the program; its last operation is "));
-  CHECK(contains(text, "\n#1 before the first step all_reduce(sum of 64 f32) in no phase setup, ms:"));
-  CHECK(contains(text, "\n    rank 0    all_reduce(sum of 64 f32) before the first step, "));
+  CHECK(says(text, "\nrank 0: works; before the first step, at the program; its last operation is "));
+  CHECK(says(text, "\n#1 before the first step all_reduce(sum of 64 f32) in no phase setup, ms:"));
+  CHECK(says(text, "\n    rank 0    all_reduce(sum of 64 f32) before the first step, "));
   CHECK(text.find("step -1") == std::string::npos);
 }
 
@@ -243,10 +239,9 @@ TEST_CASE("a lost rank's message says what it waited for, whatever its page show
       beacon.show_waits();
       observer.look(0.05);
     }
-    CHECK(contains(said(Outcome::stalled, {0}),
-                   "[watch] rank 0 at blocks.2.mlp waits for a thread of its own; all are there, but for 120 s"));
-    CHECK(contains(said(Outcome::stopped, {0}),
-                   "it was at blocks.2.mlp; it has begun no operation; nobody waits for it"));
+    CHECK(says(said(Outcome::stalled, {0}),
+               "[watch] rank 0 at blocks.2.mlp waits for a thread of its own; all are there, but for 120 s"));
+    CHECK(says(said(Outcome::stopped, {0}), "it was at blocks.2.mlp; it has begun no operation; nobody waits for it"));
     {
       const Recording record(all_reduce(1, 64, "here"));
       const auto missing = [] { return std::vector{1}; };
@@ -255,11 +250,10 @@ TEST_CASE("a lost rank's message says what it waited for, whatever its page show
       const Blocked blocked;
       beacon.show_waits();
       observer.look(0.05);
-      CHECK(contains(said(Outcome::unseen, {1}), "[watch] rank 0 in all_reduce(sum of 64 f32) #1 of group "));
+      CHECK(says(said(Outcome::unseen, {1}), "[watch] rank 0 in all_reduce(sum of 64 f32) #1 of group "));
     }
     beacon.show_waits();  // the wait was over just before the message was made
-    CHECK(contains(said(Outcome::unseen, {1}), "[watch] rank 0 at blocks.2.mlp waits for rank 1, for 120 s"));
-    CHECK(
-        contains(said(Outcome::crossed, {0, 1}), "for 30 s: rank 0 at blocks.2.mlp waits for rank 1; every rank must"));
+    CHECK(says(said(Outcome::unseen, {1}), "[watch] rank 0 at blocks.2.mlp waits for rank 1, for 120 s"));
+    CHECK(says(said(Outcome::crossed, {0, 1}), "for 30 s: rank 0 at blocks.2.mlp waits for rank 1; every rank must"));
   });
 }

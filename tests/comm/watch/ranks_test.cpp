@@ -9,9 +9,11 @@
 #include "parallel/comm/call_site.h"
 #include "parallel/comm/watch/report.h"
 #include "parallel/comm/watch/watchdog.h"
+#include "tests/support/errors.h"
 
 using namespace trireme;
 using namespace std::chrono_literals;
+using testing::says;
 
 namespace {
 
@@ -43,12 +45,6 @@ Lost lost_in(int ranks, ProcessGroup::Deadline timeout, const std::function<void
   return {};
 }
 
-bool says(const Lost& lost, std::string_view text) {
-  const bool found = lost.what.find(text) != std::string::npos;
-  if (!found) MESSAGE(lost.what, "\nlacks: ", std::string(text));
-  return found;
-}
-
 double processor_seconds() {
   timespec time{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
@@ -72,10 +68,10 @@ TEST_CASE("the missing rank is named, with its step, phase, call site and what i
   });
   CHECK(lost.code == ExitCode::retryable);
   CHECK(lost.place == "rank 1 (dp=1,tp=0,pp=0) step 12");
-  CHECK(says(lost,
+  CHECK(says(lost.what,
              "no sign of life for 0.3 s; its thread sleeps (state S); it was in backward at blocks.2.mlp; its last "
              "operation is all_reduce(sum of 64 f32) #1 of group 'dp[tp=0,pp=0]', ended "));
-  CHECK(says(lost,
+  CHECK(says(lost.what,
              "waits for it in all_reduce(sum of 12345 bf16) #2 of group 'dp[tp=0,pp=0]', of which it has begun #1"));
 }
 
@@ -86,7 +82,7 @@ TEST_CASE("who holds everyone up is named, not whom the first waits for") {
     away.until_noticed([&] { world.recv(Tensor::zeros({7}), world.rank() + 1, 42).wait(); });
   });
   CHECK(lost.place == "rank 2");
-  CHECK(says(lost, "rank 1 waits for it in recv(7 f32, tag 42) from rank 2 in group 'world'"));
+  CHECK(says(lost.what, "rank 1 waits for it in recv(7 f32, tag 42) from rank 2 in group 'world'"));
 }
 
 TEST_CASE("several missing ranks, and a wait on a communication thread") {
@@ -96,7 +92,7 @@ TEST_CASE("several missing ranks, and a wait on a communication thread") {
     away.until_noticed([&] { world.broadcast(Tensor::zeros({100000}), 1, Launch::background).wait(); });
   });
   CHECK((lost.place == "rank 1" || lost.place == "rank 3"));  // or both, when the second was silent as long
-  CHECK(says(lost,
+  CHECK(says(lost.what,
              "in broadcast(100000 f32, root 1) #1 of group 'world', of which it has begun #0; so does 1 other rank;"));
 }
 
@@ -108,7 +104,7 @@ TEST_CASE("ranks that wait for one another in different operations are out of st
     world.send(Tensor::zeros({7}), 0, 3).wait();
   });
   CHECK(lost.code == ExitCode::desync);
-  CHECK(says(lost,
+  CHECK(says(lost.what,
              "rank 0 in recv(7 f32, tag 3) from rank 1 in group 'world' at the program waits for rank 1; rank 1 in "
              "barrier() #1 of group 'pair' at the program waits for rank 0"));
 }
