@@ -5,7 +5,7 @@
 
 #include "core/kernels.h"
 #include "core/memory.h"
-#include "tests/autograd/gradcheck.h"
+#include "tests/support/gradcheck.h"
 
 using namespace trireme;
 using namespace trireme::testing;

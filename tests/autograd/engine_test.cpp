@@ -1,5 +1,5 @@
 // The tape and the engine: what is recorded, in which order it runs, and when a leaf is told.
-#include "tests/autograd/gradcheck.h"
+#include "tests/support/gradcheck.h"
 
 using namespace trireme;
 using namespace trireme::testing;

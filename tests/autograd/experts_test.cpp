@@ -1,5 +1,5 @@
 // What a mixture of experts is made of: rows picked by index, products by group, and a loss taken along.
-#include "tests/autograd/gradcheck.h"
+#include "tests/support/gradcheck.h"
 
 using namespace trireme;
 using namespace trireme::testing;

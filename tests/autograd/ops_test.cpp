@@ -1,5 +1,5 @@
 // Every operation but the products: gradients by finite differences, over shapes, strides and dtypes.
-#include "tests/autograd/gradcheck.h"
+#include "tests/support/gradcheck.h"
 
 using namespace trireme;
 using namespace trireme::testing;

@@ -1,5 +1,5 @@
 // Matrix products and attention.
-#include "tests/autograd/gradcheck.h"
+#include "tests/support/gradcheck.h"
 
 using namespace trireme;
 using namespace trireme::testing;

@@ -2,7 +2,7 @@
 // sum leaves the range of f16.
 #include <cstring>
 
-#include "tests/autograd/gradcheck.h"
+#include "tests/support/gradcheck.h"
 
 using namespace trireme;
 using namespace trireme::testing;

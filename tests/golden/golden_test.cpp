@@ -11,7 +11,7 @@
 #include "optim/optimizer.h"
 #include "parallel/grad_sync.h"
 #include "parallel/pipeline/executor.h"
-#include "tests/nn/mesh_support.h"
+#include "tests/support/mesh.h"
 
 using namespace trireme;
 using namespace trireme::testing;

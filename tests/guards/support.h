@@ -6,8 +6,8 @@
 #include <string>
 
 #include "data/char_tokenizer.h"
-#include "tests/nn/mesh_support.h"
 #include "tests/parity/training.h"
+#include "tests/support/mesh.h"
 #include "train/fault_injection.h"
 #include "train/guards.h"
 #include "train/ranks.h"

@@ -1,9 +1,9 @@
 // The safetensors format, byte by byte against files written here by hand, as its specification has it.
 #include "data/safetensors.h"
 
-#include "tests/nn/mesh_support.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
+#include "tests/support/mesh.h"
 
 using namespace trireme;
 using namespace trireme::testing;

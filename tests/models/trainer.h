@@ -8,7 +8,7 @@
 #include "optim/optimizer.h"
 #include "parallel/grad_sync.h"
 #include "parallel/pipeline/executor.h"
-#include "tests/nn/mesh_support.h"
+#include "tests/support/mesh.h"
 #include "train/saved_run.h"
 
 namespace trireme::testing {

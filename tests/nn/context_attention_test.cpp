@@ -5,7 +5,7 @@
 #include "nn/ring_attention.h"
 #include "nn/sequence_order.h"
 #include "parallel/mesh/redistribute.h"
-#include "tests/nn/mesh_support.h"
+#include "tests/support/mesh.h"
 
 using namespace trireme;
 using namespace trireme::testing;

@@ -2,7 +2,7 @@
 // vocab_test.cpp.
 #include "nn/cross_entropy.h"
 
-#include "tests/nn/mesh_support.h"
+#include "tests/support/mesh.h"
 
 using namespace trireme;
 using namespace trireme::testing;

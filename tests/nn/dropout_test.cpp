@@ -1,7 +1,7 @@
 // Dropout masks are a function of (seed, name, sample, t, d): the same on every tp rank and for every way of cutting
 // the batch, and different for every sample and every layer.
 #include "nn/module.h"
-#include "tests/nn/mesh_support.h"
+#include "tests/support/mesh.h"
 
 using namespace trireme;
 using namespace trireme::testing;

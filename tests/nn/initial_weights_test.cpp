@@ -2,7 +2,7 @@
 #include "nn/attention.h"
 #include "nn/mlp.h"
 #include "nn/vocab_embedding.h"
-#include "tests/nn/mesh_support.h"
+#include "tests/support/mesh.h"
 
 using namespace trireme;
 using namespace trireme::testing;

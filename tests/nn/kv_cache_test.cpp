@@ -1,7 +1,7 @@
 // The cache of keys and values by itself: what it gives back, and what it refuses.
 #include "nn/kv_cache.h"
 
-#include "tests/nn/mesh_support.h"
+#include "tests/support/mesh.h"
 
 using namespace trireme;
 using namespace trireme::testing;

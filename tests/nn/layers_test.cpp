@@ -2,7 +2,7 @@
 // random: one that is added on every rank, or not at all, must show.
 #include "nn/attention.h"
 #include "nn/mlp.h"
-#include "tests/nn/mesh_support.h"
+#include "tests/support/mesh.h"
 
 using namespace trireme;
 using namespace trireme::testing;

@@ -6,7 +6,7 @@
 
 #include "nn/expert_capacity.h"
 #include "nn/positions.h"
-#include "tests/nn/mesh_support.h"
+#include "tests/support/mesh.h"
 
 using namespace trireme;
 using namespace trireme::testing;

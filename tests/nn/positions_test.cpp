@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "tests/nn/mesh_support.h"
+#include "tests/support/mesh.h"
 
 using namespace trireme;
 using namespace trireme::testing;

@@ -2,7 +2,7 @@
 #include "nn/routing.h"
 
 #include "nn/router.h"
-#include "tests/nn/mesh_support.h"
+#include "tests/support/mesh.h"
 
 using namespace trireme;
 using namespace trireme::testing;

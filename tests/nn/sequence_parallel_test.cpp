@@ -5,7 +5,7 @@
 #include "nn/mlp.h"
 #include "nn/positions.h"
 #include "nn/vocab_embedding.h"
-#include "tests/nn/mesh_support.h"
+#include "tests/support/mesh.h"
 
 using namespace trireme;
 using namespace trireme::testing;

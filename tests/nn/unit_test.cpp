@@ -4,8 +4,8 @@
 #include "autograd/engine.h"
 #include "nn/linear.h"
 #include "nn/module.h"
-#include "tests/nn/mesh_support.h"
 #include "tests/support/errors.h"
+#include "tests/support/mesh.h"
 
 using namespace trireme;
 using namespace trireme::testing;

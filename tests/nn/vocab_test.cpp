@@ -2,7 +2,7 @@
 // f64 that know nothing of slices or padding.
 #include "nn/cross_entropy.h"
 #include "nn/vocab_embedding.h"
-#include "tests/nn/mesh_support.h"
+#include "tests/support/mesh.h"
 
 using namespace trireme;
 using namespace trireme::testing;

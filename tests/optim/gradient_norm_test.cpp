@@ -2,7 +2,7 @@
 #include "optim/gradient_norm.h"
 
 #include "nn/build.h"
-#include "tests/nn/mesh_support.h"
+#include "tests/support/mesh.h"
 
 using namespace trireme;
 using namespace trireme::testing;

@@ -4,7 +4,7 @@
 
 #include "core/half.h"
 #include "nn/build.h"
-#include "tests/nn/mesh_support.h"
+#include "tests/support/mesh.h"
 
 using namespace trireme;
 using namespace trireme::testing;

@@ -1,8 +1,8 @@
 // Under every ZeRO stage all schedules give the same bits: losses, norms, every gradient, and the weights after steps.
 #include <map>
 
-#include "tests/nn/mesh_support.h"
 #include "tests/parity/training.h"
+#include "tests/support/mesh.h"
 #include "tests/support/sanitized.h"
 
 using namespace trireme;

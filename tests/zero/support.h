@@ -6,7 +6,7 @@
 #include "autograd/engine.h"
 #include "autograd/ops.h"
 #include "parallel/zero/zero.h"
-#include "tests/nn/mesh_support.h"
+#include "tests/support/mesh.h"
 
 namespace trireme::testing {
 

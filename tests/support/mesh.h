@@ -1,5 +1,6 @@
 // What the tests of layers and models share: ranks on a mesh, whole tensors put together from shards, and parameters
 // with values that hide nothing.
+// Read next: parallel/mesh/mesh.h, tests/support/gradcheck.h.
 #pragma once
 
 #include <functional>
@@ -11,7 +12,7 @@
 
 #include "nn/parameter.h"
 #include "parallel/comm/staged_group.h"
-#include "tests/autograd/gradcheck.h"
+#include "tests/support/gradcheck.h"
 #include "tests/support/tensors.h"
 
 namespace trireme::testing {

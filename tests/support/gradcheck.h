@@ -2,6 +2,7 @@
 //
 // The output is reduced to a number with random weights, so that every element of the Jacobian counts. With h = 1e-6
 // the difference quotient is off by about h^2 |f'''| + 1e-16 |f| / h ~ 1e-10 for values near 1.
+// Read next: tests/support/tensors.h, which makes inputs; tests/autograd/ops_test.cpp.
 #pragma once
 
 #include <doctest/doctest.h>
