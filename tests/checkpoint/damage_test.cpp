@@ -16,7 +16,7 @@ namespace {
 /// Saves after each of these steps, on two ranks.
 void make_run(const fs::path& out, int saves) {
   run_mesh("dp=2,tp=2", [&](const MeshPtr& mesh) {
-    TrainedRun run(small_options("dp=2,tp=2"), mesh);
+    GptRun run(small_options("dp=2,tp=2"), mesh);
     for (int i = 0; i < saves; ++i) {
       run.steps(1);
       run.save(out);
@@ -29,7 +29,7 @@ std::vector<std::string> resumed(const fs::path& out) {
   std::vector<std::string> lines;
   std::mutex mutex;
   run_mesh("tp=2", [&](const MeshPtr& mesh) {
-    TrainedRun run(small_options("tp=2"), mesh);
+    GptRun run(small_options("tp=2"), mesh);
     std::vector<std::string> mine;
     try {
       const auto found = load_newest_run(out, run.trainer.model(), run.trainer.optimizer(), test_identity(),

@@ -140,7 +140,7 @@ TEST_CASE("every mesh loads what every other saved, bit for bit as global tensor
       saved.push_back(std::make_unique<Assembly>());
       const TrainOptions o = options_of(layout, dtype);
       run_mesh(layout.mesh, [&](const MeshPtr& mesh) {
-        TrainedRun run(o, mesh);
+        GptRun run(o, mesh);
         run.steps(static_cast<int>(saved.size()) % 2 + 1);
         saved.back()->add_all(run.trainer.optimizer());
         run.save(folder / std::to_string(saved.size() - 1));
@@ -153,7 +153,7 @@ TEST_CASE("every mesh loads what every other saved, bit for bit as global tensor
       const TrainOptions o = options_of(layout, dtype);
       std::vector<Assembly> loaded(layouts.size());
       run_mesh(layout.mesh, [&](const MeshPtr& mesh) {
-        TrainedRun run(o, mesh);
+        GptRun run(o, mesh);
         for (std::size_t from = 0; from < layouts.size(); ++from) {
           if (!tried(from, to, layouts.size())) continue;
           scramble(run.trainer);
@@ -181,15 +181,15 @@ TEST_CASE("a run goes on bit for bit where it was saved, with experts, ZeRO and 
     const TempFolder folder;
     Assembly straight, parts;
     run_mesh(layout.mesh, [&](const MeshPtr& mesh) {
-      TrainedRun whole(o, mesh);
+      GptRun whole(o, mesh);
       whole.steps(4);
       straight.add_all(whole.trainer.optimizer());
       {
-        TrainedRun first(o, mesh);
+        GptRun first(o, mesh);
         first.steps(2);
         first.save(folder.path());
       }
-      TrainedRun second(o, mesh);
+      GptRun second(o, mesh);
       scramble(second.trainer);
       second.load(folder.path());
       second.steps(2);

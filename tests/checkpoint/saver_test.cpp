@@ -172,7 +172,7 @@ TEST_CASE("a run saves by steps, goes on when a save fails, and ends after three
       o.run.out = folder.path();
       o.run.checkpoint_every = 2;
       o.run.keep = 1;
-      TrainedRun run(o, mesh);
+      GptRun run(o, mesh);
       Checkpointing checkpoints(o, run.trainer, test_identity(), {}, [&](const std::string& line) {
         if (mesh->rank() == 0) lines.push_back(line);
       });

@@ -1,6 +1,6 @@
 // Generation on the emulated GPU, with keys and values kept: few queries, many keys, and an offset of positions.
 #include "cuda/runtime/emulated.h"
-#include "tests/models/trainer.h"
+#include "tests/support/gpt_run.h"
 #include "train/next_logits.h"
 
 using namespace trireme;

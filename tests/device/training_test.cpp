@@ -1,6 +1,6 @@
 // A run on the emulated GPU: what it computes, saves, resumes and says is what a run on the CPU does.
 #include "cuda/runtime/emulated.h"
-#include "tests/models/trainer.h"
+#include "tests/models/recipe.h"
 #include "tests/support/files.h"
 #include "train/generate.h"
 
@@ -29,19 +29,19 @@ TEST_CASE("device: losses, text and checkpoints are the CPU's") {
   std::vector<std::int32_t> text;
   const std::vector<std::int32_t> prompt = {3, 10};
   run_mesh("tp=2", [&](const MeshPtr& mesh) {
-    Trainer gpu(mesh, recipe(Device::cuda));
+    GptRun gpu = run_of(mesh, recipe(Device::cuda));
     const std::vector<double> mine = gpu.steps(3);
-    save_run(folder.path(), gpu.model, *gpu.optimizer, gpu.progress, test_identity());
-    const std::vector<std::int32_t> written = generate(gpu.model, prompt, {.length = 5, .temperature = 0});
+    gpu.save(folder.path());
+    const std::vector<std::int32_t> written = generate(gpu.gpt(), prompt, {.length = 5, .temperature = 0});
     if (mesh->rank() != 0) return;
     losses = mine;
     text = written;
   });
   for (const Device resumed : {Device::cpu, Device::cuda}) {
     run_mesh("dp=1", [&](const MeshPtr& mesh) {
-      Trainer second(mesh, recipe(resumed));
-      second.progress = load_run(folder.path(), second.model, *second.optimizer, test_identity()).progress;
-      CHECK(generate(second.model, prompt, {.length = 5, .temperature = 0}) == text);
+      GptRun second = run_of(mesh, recipe(resumed));
+      second.load(folder.path());
+      CHECK(generate(second.gpt(), prompt, {.length = 5, .temperature = 0}) == text);
       std::vector<double> all = losses;
       for (const double loss : second.steps(3)) all.push_back(loss);
       CHECK(largest_relative(all, on_cpu) < kRounding);
@@ -57,8 +57,8 @@ TEST_CASE("device: offloaded optimizer state stays in host memory, and the losse
       run_mesh("dp=1", [&](const MeshPtr& mesh) {
         Recipe r = recipe(Device::cuda, state);
         r.dtype = dtype;
-        Trainer trainer(mesh, r);
-        losses.push_back(trainer.steps(3));
+        GptRun run = run_of(mesh, r);
+        losses.push_back(run.steps(3));
         const bool offloaded = state == MemoryCategory::offloaded;
         const auto live = [&](Device where) { return MemoryPool::current()->on(where)->use(state).live; };
         CHECK((live(Device::cpu) > 0) == offloaded);
@@ -74,7 +74,7 @@ TEST_CASE("device: memory is given back, and too little of it is an error that s
   {
     const cuda::ScopedEmulatedDevice device;
     run_mesh("dp=1", [&](const MeshPtr& mesh) {
-      Trainer(mesh, recipe(Device::cuda)).steps(1);
+      run_of(mesh, recipe(Device::cuda)).steps(1);
       pool = MemoryPool::current()->on(Device::cuda);
     });
     CHECK(pool->total().live == 0);
@@ -83,7 +83,7 @@ TEST_CASE("device: memory is given back, and too little of it is an error that s
   const cuda::ScopedEmulatedDevice small(static_cast<std::size_t>(pool->total().peak) / 2);
   std::string error;
   try {
-    run_mesh("dp=1", [&](const MeshPtr& mesh) { Trainer(mesh, recipe(Device::cuda)).steps(1); });
+    run_mesh("dp=1", [&](const MeshPtr& mesh) { run_of(mesh, recipe(Device::cuda)).steps(1); });
   } catch (const Error& caught) {
     error = caught.what();
     CHECK(caught.code() == ExitCode::retryable);

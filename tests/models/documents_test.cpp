@@ -1,6 +1,6 @@
 // A document in a packed sequence is computed as if the others were not there.
 #include "nn/positions.h"
-#include "tests/models/trainer.h"
+#include "tests/support/gpt_run.h"
 
 using namespace trireme;
 using namespace trireme::testing;

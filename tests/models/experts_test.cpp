@@ -1,7 +1,7 @@
 // The GPT with experts as a whole: its size, evaluation and generation on any mesh, and runs that move between meshes.
 // Every gradient on many meshes: tests/parity/experts_test.cpp; the layer by itself: tests/nn/moe_test.cpp.
 #include "data/eval_windows.h"
-#include "tests/models/trainer.h"
+#include "tests/models/recipe.h"
 #include "tests/support/files.h"
 #include "train/evaluate.h"
 #include "train/generate.h"
@@ -105,11 +105,11 @@ TEST_CASE("a model with experts learns, evaluates and generates the same on ever
     std::mutex mutex;
     std::vector<std::pair<std::vector<double>, std::vector<std::int32_t>>> all;
     run_mesh(text, [&](const MeshPtr& mesh) {
-      Trainer trainer(mesh, recipe);
-      std::vector<double> losses = trainer.steps(8);
-      losses.push_back(validation_loss(trainer.model, EvalWindows::all(test_tokens(16 * 21 - 5), 16), 2));
+      GptRun run = run_of(mesh, recipe);
+      std::vector<double> losses = run.steps(8);
+      losses.push_back(validation_loss(run.gpt(), EvalWindows::all(test_tokens(16 * 21 - 5), 16), 2));
       const std::vector<std::int32_t> prompt = {1, 2, 3};
-      std::vector<std::int32_t> tokens = generate(trainer.model, prompt, {.length = 24, .seed = 5});
+      std::vector<std::int32_t> tokens = generate(run.gpt(), prompt, {.length = 24, .seed = 5});
       const std::scoped_lock lock(mutex);
       all.emplace_back(std::move(losses), std::move(tokens));
     });
@@ -128,23 +128,20 @@ TEST_CASE("a model with experts learns, evaluates and generates the same on ever
 TEST_CASE("experts move from mesh to mesh with the bits of every whole tensor, and the file says what they are") {
   const TempFolder folder;
   const Recipe recipe{.config = with_experts()};
-  const auto save = [&](Trainer& t, const std::filesystem::path& out) {
-    save_run(out, t.model, *t.optimizer, t.progress, test_identity());
-  };
   run_mesh("dp=2,ep=2,tp=2,pp=2", [&](const MeshPtr& mesh) {
-    Trainer trainer(mesh, recipe);
-    trainer.steps(3);
-    save(trainer, folder / "a");
+    GptRun run = run_of(mesh, recipe);
+    run.steps(3);
+    run.save(folder / "a");
   });
   const std::vector<std::pair<std::string, std::string>> moves = {
       {"dp=4,ep=4", "b"}, {"dp=1", "c"}, {"dp=4,ep=2", "d"}, {"dp=2,ep=2,tp=2,pp=2", "e"}};
   std::filesystem::path from = folder / "a";
   for (const auto& [text, to] : moves) {
     run_mesh(text, [&, to = to](const MeshPtr& mesh) {
-      Trainer trainer(mesh, recipe);
-      trainer.steps(1);
-      trainer.progress = load_run(from, trainer.model, *trainer.optimizer, test_identity()).progress;
-      save(trainer, folder / to);
+      GptRun run = run_of(mesh, recipe);
+      run.steps(1);
+      run.load(from);
+      run.save(folder / to);
     });
     from = folder / to;
   }
@@ -166,9 +163,9 @@ TEST_CASE("experts move from mesh to mesh with the bits of every whole tensor, a
   Recipe other = recipe;
   other.config.experts.top_k = 1;
   run_mesh("dp=1", [&](const MeshPtr& mesh) {
-    Trainer trainer(mesh, other);
-    CHECK_THROWS_WITH_AS(load_run(folder / "a", trainer.model, *trainer.optimizer, test_identity()),
-                         doctest::Contains("was saved with --top-k 2, and this run has 1"), Error);
+    GptRun run = run_of(mesh, other);
+    CHECK_THROWS_WITH_AS(run.load(folder / "a"), doctest::Contains("was saved with --top-k 2, and this run has 1"),
+                         Error);
   });
 }
 
@@ -177,15 +174,15 @@ TEST_CASE("a saved run says which blocks have experts") {
   Recipe recipe{.config = with_experts()};
   recipe.config.moe_every = 2;
   run_mesh("dp=2,ep=2,pp=2", [&](const MeshPtr& mesh) {
-    Trainer trainer(mesh, recipe);
-    trainer.steps(1);
-    save_run(folder / "run", trainer.model, *trainer.optimizer, trainer.progress, test_identity());
+    GptRun run = run_of(mesh, recipe);
+    run.steps(1);
+    run.save(folder / "run");
   });
   CHECK(read_saved_gpt(checkpoint::Checkpoint(find_saved_run(folder / "run"))).config.moe_every == 2);
   recipe.config.moe_every = 1;
   run_mesh("dp=1", [&](const MeshPtr& mesh) {
-    Trainer trainer(mesh, recipe);
-    CHECK_THROWS_WITH_AS(load_run(folder / "run", trainer.model, *trainer.optimizer, test_identity()),
+    GptRun run = run_of(mesh, recipe);
+    CHECK_THROWS_WITH_AS(run.load(folder / "run"),
                          doctest::Contains("was saved with --moe-every 2, and this run has 1"), Error);
   });
 }

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "tests/models/trainer.h"
+#include "tests/models/recipe.h"
 #include "tests/support/sanitized.h"
 
 using namespace trireme;
@@ -26,11 +26,10 @@ std::vector<std::int32_t> generate_on(const std::string& mesh_text, const std::v
   std::mutex mutex;
   std::vector<std::vector<std::int32_t>> texts;
   run_mesh(mesh_text, [&](const MeshPtr& mesh) {
-    Trainer trainer(mesh, {.pipeline = pipeline});
-    trainer.steps(5);
+    GptRun run = run_of(mesh, {.pipeline = pipeline});
+    run.steps(5);
     std::vector<std::int32_t> told;
-    std::vector<std::int32_t> text =
-        generate(trainer.model, prompt, options, [&](std::int32_t id) { told.push_back(id); });
+    std::vector<std::int32_t> text = generate(run.gpt(), prompt, options, [&](std::int32_t id) { told.push_back(id); });
     CHECK(told == text);
     const std::scoped_lock lock(mutex);
     texts.push_back(std::move(text));

@@ -4,7 +4,7 @@
 
 #include <set>
 
-#include "tests/models/trainer.h"
+#include "tests/models/recipe.h"
 #include "tests/support/sanitized.h"
 
 using namespace trireme;
@@ -15,17 +15,17 @@ namespace {
 /// Every weight of a new model by name, whole; both copies of a tied one.
 void collect_weights(const std::string& mesh_text, const Recipe& recipe, int steps, Collected& weights) {
   run_mesh(mesh_text, [&](const MeshPtr& mesh) {
-    Trainer trainer(mesh, recipe);
-    trainer.steps(steps);
-    for (const nn::ParameterPtr& p : trainer.model.parameters()) weights.add(p->name, whole(p->local, *p, *mesh));
+    GptRun run = run_of(mesh, recipe);
+    run.steps(steps);
+    for (const nn::ParameterPtr& p : run.gpt().parameters()) weights.add(p->name, whole(p->local, *p, *mesh));
   });
 }
 
 void collect_gradients(const std::string& mesh_text, const Recipe& recipe, Collected& gradients) {
   run_mesh(mesh_text, [&](const MeshPtr& mesh) {
-    Trainer trainer(mesh, recipe);
-    gradients.add("loss", Tensor::full({1}, trainer.gradients(), DType::f64));
-    for (const nn::ParameterPtr& p : trainer.model.parameters()) gradients.add(p->name, whole(p->grad(), *p, *mesh));
+    GptRun run = run_of(mesh, recipe);
+    gradients.add("loss", Tensor::full({1}, run.gradients(), DType::f64));
+    for (const nn::ParameterPtr& p : run.gpt().parameters()) gradients.add(p->name, whole(p->grad(), *p, *mesh));
   });
 }
 

@@ -4,7 +4,7 @@
 #include <set>
 
 #include "data/eval_windows.h"
-#include "tests/models/trainer.h"
+#include "tests/models/recipe.h"
 #include "tests/support/files.h"
 #include "train/evaluate.h"
 #include "train/generate.h"
@@ -25,7 +25,7 @@ GptConfig llama(double dropout = 0) {
   return c;
 }
 
-Recipe sequence_parallel(const GptConfig& config) { return {.config = config, .parallelism = {.sequence = true}}; }
+Recipe sequence_parallel(const GptConfig& config) { return {.config = config, .sequence_parallel = true}; }
 
 const Meshes meshes = {"tp=2", "tp=4", "tp=2,pp=2", "dp=2,tp=2,pp=2"};
 
@@ -58,10 +58,10 @@ TEST_CASE("what every tp rank holds has bit-equal gradients and weights on all o
   for (const GptConfig& config : {small_config(), llama(), shared}) {
     Collected tensors;
     run_mesh("dp=2,tp=4", [&](const MeshPtr& mesh) {
-      Trainer trainer(mesh, sequence_parallel(config));
+      GptRun run = run_of(mesh, sequence_parallel(config));
       for (int step = 0; step < 10; ++step) {
-        trainer.step();
-        for (const nn::ParameterPtr& p : trainer.model.parameters()) {
+        run.step();
+        for (const nn::ParameterPtr& p : run.gpt().parameters()) {
           if (p->placements.tp.sharded()) continue;
           tensors.add(fmt::format("{} gradient {}", p->name, step), clone(p->grad()));
           tensors.add(fmt::format("{} {}", p->name, step), clone(p->local.detach()));
@@ -81,8 +81,8 @@ TEST_CASE("the validation loss under sequence parallelism is that of one rank") 
     const auto loss_on = [&](const std::string& text, const Recipe& recipe) {
       double loss = 0;
       run_mesh(text, [&](const MeshPtr& mesh) {
-        Trainer trainer(mesh, recipe);
-        const double mine = validation_loss(trainer.model, windows, 4);
+        GptRun run = run_of(mesh, recipe);
+        const double mine = validation_loss(run.gpt(), windows, 4);
         if (mesh->rank() == 0) loss = mine;
       });
       return loss;
@@ -99,9 +99,9 @@ TEST_CASE("generation under sequence parallelism: texts of any length, also ones
     const auto text_on = [&](const std::string& text, const Recipe& recipe) {
       Collected texts;
       run_mesh(text, [&](const MeshPtr& mesh) {
-        Trainer trainer(mesh, recipe);
-        trainer.steps(5);
-        const auto ids = generate(trainer.model, prompt, {.length = 30, .temperature = 0.8, .top_k = 20});
+        GptRun run = run_of(mesh, recipe);
+        run.steps(5);
+        const auto ids = generate(run.gpt(), prompt, {.length = 30, .temperature = 0.8, .top_k = 20});
         texts.add("text", Tensor::from(std::span(ids), {30}));
       });
       for (const Tensor& one : texts.all().at("text")) CHECK(same_bits(one, texts.all().at("text").front()));
@@ -117,19 +117,18 @@ TEST_CASE("a Llama is saved whole and goes on on another mesh; what describes it
   const TempFolder folder;
   const Recipe recipe = sequence_parallel(llama(0.1));
   std::vector<double> first, on_one, on_four;
-  const auto run = [&](const std::string& text, const Recipe& with, std::vector<double>& losses, bool save) {
+  const auto train = [&](const std::string& text, const Recipe& with, std::vector<double>& losses, bool save) {
     run_mesh(text, [&](const MeshPtr& mesh) {
-      Trainer trainer(mesh, with);
-      if (!save)
-        trainer.progress = load_run(folder.path(), trainer.model, *trainer.optimizer, test_identity()).progress;
-      const std::vector<double> mine = trainer.steps(3);
-      if (save) save_run(folder.path(), trainer.model, *trainer.optimizer, trainer.progress, test_identity());
+      GptRun run = run_of(mesh, with);
+      if (!save) run.load(folder.path());
+      const std::vector<double> mine = run.steps(3);
+      if (save) run.save(folder.path());
       if (mesh->rank() == 0) losses = mine;
     });
   };
-  run("tp=4,pp=2", recipe, first, true);
-  run("dp=1", {.config = llama(0.1)}, on_one, false);
-  run("tp=2", recipe, on_four, false);
+  train("tp=4,pp=2", recipe, first, true);
+  train("dp=1", {.config = llama(0.1)}, on_one, false);
+  train("tp=2", recipe, on_four, false);
   CHECK(largest_relative(on_one, on_four) < 1e-5);
 
   checkpoint::Checkpoint file(find_saved_run(folder.path()));

@@ -2,7 +2,7 @@
 // one rank, from nothing kept.
 #include "train/next_logits.h"
 
-#include "tests/models/trainer.h"
+#include "tests/support/gpt_run.h"
 #include "tests/support/sanitized.h"
 #include "train/generate.h"
 

@@ -6,7 +6,7 @@
 #include <future>
 
 #include "data/byte_tokenizer.h"
-#include "tests/models/trainer.h"
+#include "tests/models/recipe.h"
 #include "tests/parity/faulty_group.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
@@ -17,22 +17,15 @@ using namespace trireme::testing;
 
 namespace {
 
-std::string save(Trainer& t, const std::filesystem::path& out, std::int64_t seed = 7) {
-  return save_run(out, t.model, *t.optimizer, t.progress, test_identity(seed));
-}
-void load(Trainer& t, const std::filesystem::path& out, std::int64_t seed = 7) {
-  t.progress = load_run(out, t.model, *t.optimizer, test_identity(seed)).progress;
-}
-
 /// Losses of all steps, and this rank's weights and optimizer state after the last.
 struct Trace {
   std::vector<double> losses;
   std::vector<Tensor> tensors;
-  void add(Trainer& t, int steps) {
-    for (const double loss : t.steps(steps)) losses.push_back(loss);
+  void add(GptRun& run, int steps) {
+    for (const double loss : run.steps(steps)) losses.push_back(loss);
     tensors.clear();
-    for (const nn::ParameterPtr& p : t.model.parameters()) tensors.push_back(clone(p->local.detach()));
-    for (const optim::StateTensor& s : t.optimizer->state()) tensors.push_back(clone(s.value));
+    for (const nn::ParameterPtr& p : run.gpt().parameters()) tensors.push_back(clone(p->local.detach()));
+    for (const optim::StateTensor& s : run.optimizer().state()) tensors.push_back(clone(s.value));
   }
 };
 
@@ -42,12 +35,10 @@ std::string refusal(const Recipe& saved, const Recipe& changed, std::int64_t see
   const TempFolder folder;
   std::string message;
   run_mesh("dp=1", [&](const MeshPtr& mesh) {
-    Trainer first(mesh, saved);
-    save(first, folder.path());
-    Trainer second(mesh, changed);
-    message = failure([&] {
-      load_run(folder.path(), second.model, *second.optimizer, {.seed = seed, .tokenizer = tokenizer.to_json()});
-    });
+    GptRun first = run_of(mesh, saved);
+    first.save(folder.path());
+    GptRun second = run_of(mesh, changed);
+    message = failure([&] { second.load(folder.path(), {.seed = seed, .tokenizer = tokenizer.to_json()}); });
   });
   return message;
 }
@@ -74,15 +65,15 @@ TEST_CASE("five steps, a stop and five steps are ten steps, bit for bit") {
       const TempFolder folder;
       run_mesh(text, [&](const MeshPtr& mesh) {
         Trace straight, stopped;
-        Trainer whole(mesh, recipe);
+        GptRun whole = run_of(mesh, recipe);
         straight.add(whole, 10);
         {
-          Trainer first(mesh, recipe);
+          GptRun first = run_of(mesh, recipe);
           stopped.add(first, 5);
-          save(first, folder.path());
+          first.save(folder.path());
         }
-        Trainer second(mesh, recipe);
-        load(second, folder.path());
+        GptRun second = run_of(mesh, recipe);
+        second.load(folder.path());
         CHECK(second.progress.steps == 5);
         CHECK(second.progress.samples == 40);
         stopped.add(second, 5);
@@ -100,9 +91,9 @@ TEST_CASE("a run moves from mesh to mesh with the bits of every whole tensor") {
     const TempFolder folder;
     const Recipe recipe{.dtype = dtype};
     run_mesh("dp=2,tp=2,pp=2", [&](const MeshPtr& mesh) {
-      Trainer trainer(mesh, recipe);
-      trainer.steps(5);
-      save(trainer, folder / "a");
+      GptRun run = run_of(mesh, recipe);
+      run.steps(5);
+      run.save(folder / "a");
     });
     // Each mesh starts from other weights than it loads: what is not loaded would show.
     struct Move {
@@ -118,11 +109,11 @@ TEST_CASE("a run moves from mesh to mesh with the bits of every whole tensor") {
     std::filesystem::path from = folder / "a";
     for (const auto& [text, to, pipeline] : moves) {
       run_mesh(text, [&, to = to, pipeline = pipeline](const MeshPtr& mesh) {
-        Trainer trainer(mesh, {.dtype = dtype, .pipeline = pipeline});
-        trainer.steps(1);
-        load(trainer, from);
-        CHECK(trainer.optimizer->steps() == 5);
-        save(trainer, folder / to);
+        GptRun run = run_of(mesh, {.dtype = dtype, .pipeline = pipeline});
+        run.steps(1);
+        run.load(from);
+        CHECK(run.optimizer().steps() == 5);
+        run.save(folder / to);
       });
       from = folder / to;
     }
@@ -142,15 +133,15 @@ TEST_CASE("a saved run goes on elsewhere with the same losses") {
   const Recipe recipe{.config = small_config(0.1)};
   const std::vector<double> straight = losses_on("dp=1", recipe, 10);
   run_mesh("dp=2,tp=2,pp=2", [&](const MeshPtr& mesh) {
-    Trainer trainer(mesh, recipe);
-    trainer.steps(5);
-    save(trainer, folder.path());
+    GptRun run = run_of(mesh, recipe);
+    run.steps(5);
+    run.save(folder.path());
   });
   for (const std::string& text : Meshes{"dp=1", "tp=4", "dp=4"}) {
     run_mesh(text, [&](const MeshPtr& mesh) {
-      Trainer trainer(mesh, recipe);
-      load(trainer, folder.path());
-      CHECK(largest_relative(trainer.steps(5), {straight.begin() + 5, straight.end()}) < 1e-5);
+      GptRun run = run_of(mesh, recipe);
+      run.load(folder.path());
+      CHECK(largest_relative(run.steps(5), {straight.begin() + 5, straight.end()}) < 1e-5);
     });
   }
 }
@@ -158,9 +149,9 @@ TEST_CASE("a saved run goes on elsewhere with the same losses") {
 TEST_CASE("the file holds whole tensors without padding, tied weights once, and says what it is") {
   const TempFolder folder;
   run_mesh("tp=2,pp=2", [&](const MeshPtr& mesh) {
-    Trainer trainer(mesh, {.dtype = DType::bf16});
-    trainer.steps(2);
-    const std::string line = save(trainer, folder.path());
+    GptRun run = run_of(mesh, {.dtype = DType::bf16});
+    run.steps(2);
+    const std::string line = run.save(folder.path());
     if (mesh->rank() == 0) CHECK(contains(line, "saved step 2 in " + (folder / "checkpoints/step_00000002").string()));
   });
   checkpoint::Checkpoint file(find_saved_run(folder.path()));
@@ -177,16 +168,16 @@ TEST_CASE("the file holds whole tensors without padding, tied weights once, and 
 TEST_CASE("the newest of several saves is found, and its absence named") {
   const TempFolder folder;
   run_mesh("dp=1", [&](const MeshPtr& mesh) {
-    Trainer trainer(mesh, {});
+    GptRun run = run_of(mesh, {});
     for (int i = 0; i < 2; ++i) {
-      trainer.steps(6);
-      save(trainer, folder.path());
+      run.steps(6);
+      run.save(folder.path());
     }
     const auto newest = folder / "checkpoints/step_00000012";
     CHECK(find_saved_run(folder.path()) == newest);
     CHECK(find_saved_run(newest) == newest);
-    load(trainer, folder / "checkpoints/step_00000006");
-    CHECK(trainer.progress.steps == 6);
+    run.load(folder / "checkpoints/step_00000006");
+    CHECK(run.progress.steps == 6);
   });
   std::filesystem::create_directories(folder / "empty/checkpoints");
   CHECK_THROWS_WITH_AS(find_saved_run(folder / "empty"),
@@ -203,10 +194,10 @@ TEST_CASE("a checkpoint that appears while some ranks have chosen already is loa
   run_thread_ranks(2, 1, ProcessGroup::Deadline(60), [&](const std::shared_ptr<ProcessGroup>& plain) {
     const auto world = std::make_shared<HookedGroup>(plain);
     const auto mesh = std::make_shared<const DeviceMesh>(world, parse_mesh("dp=2", 2));
-    Trainer trainer(mesh, {});
+    GptRun run = run_of(mesh, {});
     for (int i = 0; i < 2; ++i) {
-      trainer.steps(1);
-      save(trainer, folder.path());
+      run.steps(1);
+      run.save(folder.path());
     }
     if (mesh->rank() == 0) {
       std::filesystem::rename(newest, hidden);
@@ -217,9 +208,9 @@ TEST_CASE("a checkpoint that appears while some ranks have chosen already is loa
     } else {
       appeared.get_future().wait();  // rank 0 waits for this one with its choice made
     }
-    load(trainer, folder.path());
+    run.load(folder.path());
     const std::scoped_lock lock(mutex);
-    steps.push_back(trainer.progress.steps);
+    steps.push_back(run.progress.steps);
   });
   CHECK(steps == std::vector<std::int64_t>{1, 1});
 }
@@ -227,17 +218,17 @@ TEST_CASE("a checkpoint that appears while some ranks have chosen already is loa
 TEST_CASE("ranks that have opened different checkpoints load neither") {
   const TempFolder folder;
   run_mesh("dp=2", [&](const MeshPtr& mesh) {
-    Trainer trainer(mesh, {});
+    GptRun run = run_of(mesh, {});
     for (const char* name : {"a", "b"}) {
-      trainer.steps(1);
-      save(trainer, folder / name);
+      run.steps(1);
+      run.save(folder / name);
     }
     checkpoint::Checkpoint mine(find_saved_run(folder / (mesh->rank() == 0 ? "a" : "b")));
-    CHECK_THROWS_WITH_AS(load_weights(mine, trainer.model),
+    CHECK_THROWS_WITH_AS(load_weights(mine, run.gpt()),
                          doctest::Contains("[configuration] the checkpoint differs between ranks: "), Error);
     checkpoint::Checkpoint both = open_saved_run(mesh->world(), folder / (mesh->rank() == 0 ? "a" : "b"));
     CHECK(both.path() == folder / "a/checkpoints/step_00000001");  // what rank 0 asks for
-    load_weights(both, trainer.model);
+    load_weights(both, run.gpt());
   });
 }
 
@@ -304,12 +295,12 @@ TEST_CASE("a run with another model, seed, tokenizer or optimizer is refused, na
 TEST_CASE("a run may give up its momentum, and needs what was saved to go on with one") {
   const TempFolder folder;
   run_mesh("dp=1", [&](const MeshPtr& mesh) {
-    Trainer trainer(mesh, {.optimizer = "sgd"});
-    const auto without = optim::make_sgd(trainer.model.parameters(), {.momentum = 0});
-    save(trainer, folder / "with");
-    save_run(folder / "without", trainer.model, *without, trainer.progress, test_identity());
-    load_run(folder / "with", trainer.model, *without, test_identity());
-    CHECK_THROWS_WITH_AS(load(trainer, folder / "without"),
+    GptRun run = run_of(mesh, {.optimizer = "sgd"});
+    const auto without = optim::make_sgd(run.gpt().parameters(), {.momentum = 0});
+    run.save(folder / "with");
+    save_run(folder / "without", run.gpt(), *without, run.progress, test_identity());
+    load_run(folder / "with", run.gpt(), *without, test_identity());
+    CHECK_THROWS_WITH_AS(run.load(folder / "without"),
                          doctest::Contains("was saved with --momentum 0, and this run has more; change --momentum or"),
                          Error);
   });
@@ -318,14 +309,12 @@ TEST_CASE("a run may give up its momentum, and needs what was saved to go on wit
 TEST_CASE("a run goes on with the data it was trained on, and what it must not see") {
   const TempFolder folder;
   run_mesh("dp=1", [&](const MeshPtr& mesh) {
-    Trainer trainer(mesh, {});
+    GptRun run = run_of(mesh, {});
     RunIdentity identity = test_identity();
     identity.data = 1234;
     identity.val_fraction = 0.1;
-    save_run(folder.path(), trainer.model, *trainer.optimizer, trainer.progress, identity);
-    const auto resume = [&](const RunIdentity& run) {
-      load_run(folder.path(), trainer.model, *trainer.optimizer, run);
-    };
+    run.save(folder.path(), identity);
+    const auto resume = [&](const RunIdentity& given) { run.load(folder.path(), given); };
     resume(identity);
     RunIdentity other_data = identity, other_part = identity;
     other_data.data = 1235;
@@ -339,14 +328,14 @@ TEST_CASE("a run goes on with the data it was trained on, and what it must not s
 TEST_CASE("what a run began from stays with it, and new weights have nothing of the kind") {
   const TempFolder folder;
   run_mesh("dp=2", [&](const MeshPtr& mesh) {
-    Trainer trainer(mesh, {});
-    save(trainer, folder / "new");
-    trainer.progress.origin = "other/run";
-    save(trainer, folder / "begun");
-    load(trainer, folder / "new");
-    CHECK(trainer.progress.origin.empty());
-    load(trainer, folder / "begun");
-    CHECK(trainer.progress.origin == "other/run");
+    GptRun run = run_of(mesh, {});
+    run.save(folder / "new");
+    run.progress.origin = "other/run";
+    run.save(folder / "begun");
+    run.load(folder / "new");
+    CHECK(run.progress.origin.empty());
+    run.load(folder / "begun");
+    CHECK(run.progress.origin == "other/run");
   });
   CHECK(checkpoint::Checkpoint(find_saved_run(folder / "begun")).run("origin") == "other/run");
   CHECK(checkpoint::Checkpoint(find_saved_run(folder / "new")).manifest().run.count("origin") == 0);
@@ -356,9 +345,9 @@ TEST_CASE("a refused resume is one error on a mesh of many ranks") {
   const TempFolder folder;
   const auto resume = [&](std::int64_t seed) {
     run_mesh("dp=2,tp=2", [&](const MeshPtr& mesh) {
-      Trainer trainer(mesh, {});
-      if (seed == 7) save(trainer, folder.path());
-      load(trainer, folder.path(), seed);
+      GptRun run = run_of(mesh, {});
+      if (seed == 7) run.save(folder.path());
+      run.load(folder.path(), test_identity(seed));
     });
   };
   resume(7);
@@ -371,9 +360,9 @@ TEST_CASE("a model alone is read back for generation, on any mesh") {
   recipe.config.activation = Activation::gelu_tanh;
   recipe.config.bias = false;
   run_mesh("dp=1", [&](const MeshPtr& mesh) {
-    Trainer trainer(mesh, recipe);
-    trainer.steps(3);
-    save(trainer, folder.path());
+    GptRun run = run_of(mesh, recipe);
+    run.steps(3);
+    run.save(folder.path());
   });
   const SavedGpt saved = read_saved_gpt(checkpoint::Checkpoint(find_saved_run(folder.path())));
   CHECK(saved.config.layers == 4);

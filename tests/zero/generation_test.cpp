@@ -19,7 +19,7 @@ std::map<std::string, Tensor> logits_after_steps(const Job& job) {
   const TrainOptions o = options_of(job);
   Collected logits;
   run_mesh(job.mesh, [&](const MeshPtr& mesh) {
-    ZeroRun run(o, mesh);
+    GptRun run(o, mesh);
     for (int step = 1; step <= steps; ++step) {
       run.steps(1);
       NextLogits next(run.gpt(), 8);
@@ -44,7 +44,7 @@ std::pair<std::vector<double>, std::vector<Tensor>> outcome(const Job& job, bool
   std::vector<Tensor> weights;
   std::mutex mutex;
   run_mesh(job.mesh, [&](const MeshPtr& mesh) {
-    ZeroRun run(o, mesh);
+    GptRun run(o, mesh);
     std::vector<double> mine;
     for (int step = 0; step < steps; ++step) {
       mine.push_back(run.step());

@@ -1,11 +1,8 @@
-// A GPT that the Trainer of train_gpt trains with --zero, on made-up tokens.
+// What the runs of a GPT with --zero have in common: a model whose shards are uneven.
+// Read next: tests/support/gpt_run.h, tests/zero/training_test.cpp.
 #pragma once
 
-#include <filesystem>
-
-#include "tests/models/trainer.h"
-#include "train/gpt_setup.h"
-#include "train/trainer.h"
+#include "tests/support/gpt_run.h"
 #include "train/validate.h"
 
 namespace trireme::testing {
@@ -37,40 +34,5 @@ inline TrainOptions options_of(const Job& job) {
   validate(o);
   return o;
 }
-
-/// A trainer and the samples it has seen.
-struct ZeroRun {
-  ZeroRun(const TrainOptions& o, const MeshPtr& mesh)
-      : options(o), plan(o.batch_sizes().on_rank(mesh->coord(Axis::dp))), trainer(make_gpt(o, mesh), o, 4 << 10) {}
-
-  /// One step; returns the loss before it, the same on every rank.
-  double step() {
-    const auto next = [&](int microbatch) {
-      return sampler.make_batch(plan.first_sample(progress.samples, microbatch), options.batch_sizes().micro_batch);
-    };
-    const double tokens = static_cast<double>(options.batch_sizes().tokens_per_step(options.model.config.context));
-    const double loss = trainer.gradients(next, 1.0 / tokens).pipeline.loss;
-    trainer.update(3e-3, trainer.gradient_norm());
-    progress = {.steps = progress.steps + 1, .samples = progress.samples + options.batch_sizes().global_batch};
-    return pipeline::global_loss(trainer.model().mesh(), loss);
-  }
-  void steps(int count) {
-    for (int i = 0; i < count; ++i) step();
-  }
-  void save(const std::filesystem::path& out) {
-    save_run(out, trainer.model(), trainer.optimizer(), progress, test_identity());
-  }
-  void load(const std::filesystem::path& from) {
-    progress = load_run(from, trainer.model(), trainer.optimizer(), test_identity()).progress;
-  }
-
-  Gpt& gpt() { return dynamic_cast<Gpt&>(trainer.model()); }
-
-  TrainOptions options;
-  BatchPlan plan;
-  trireme::Trainer trainer;
-  Sampler sampler{test_tokens(3000), 8, 7};
-  Progress progress;
-};
 
 }  // namespace trireme::testing

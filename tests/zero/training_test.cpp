@@ -30,7 +30,7 @@ std::string trained(const Job& job, int steps, const std::filesystem::path& out,
                     const std::filesystem::path& from = {}) {
   const TrainOptions o = options_of(job);
   run_mesh(job.mesh, [&](const MeshPtr& mesh) {
-    ZeroRun run(o, mesh);
+    GptRun run(o, mesh);
     if (!from.empty()) run.load(from);
     run.steps(steps);
     run.save(out);
@@ -119,7 +119,7 @@ TEST_CASE("trap 1: both copies of a tied embedding stay bit-equal for 20 steps, 
     const TrainOptions o = options_of({.mesh = "dp=2,pp=2", .zero = zero, .micro_batches = 3});
     Collected copies;
     run_mesh("dp=2,pp=2", [&](const MeshPtr& mesh) {
-      ZeroRun run(o, mesh);
+      GptRun run(o, mesh);
       run.steps(20);
       for (const optim::StateTensor& weight : run.trainer.optimizer().weights()) {
         if (weight.parameter->name != "wte.weight") continue;
