@@ -5,6 +5,7 @@
 #include "core/hash.h"
 #include "parallel/checkpoint/rank_file.h"
 #include "tests/checkpoint/support.h"
+#include "tests/support/tensors.h"
 #include "tests/support/text.h"
 
 using namespace trireme;
@@ -19,13 +20,6 @@ using Random = std::mt19937_64;
 
 std::int64_t between(Random& random, std::int64_t low, std::int64_t high) {
   return low + static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(high - low + 1));
-}
-
-/// 0, 1, 2, ... in row-major order: an element says where it belongs.
-Tensor counting(const Shape& shape) {
-  Tensor x = Tensor::empty(shape, DType::i32);
-  for (std::int64_t i = 0; i < x.count(); ++i) x.data<std::int32_t>()[i] = static_cast<std::int32_t>(i);
-  return x;
 }
 
 /// Cuts a part in two at a random place of a random dim, again and again.

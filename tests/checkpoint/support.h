@@ -15,8 +15,6 @@
 
 namespace trireme::testing {
 
-using testing::sanitized;
-
 /// Writes 777 into all that is loaded: what is not loaded would show.
 inline void scramble(Trainer& trainer) {
   for (const checkpoint::HeldTensor& held : checkpoint::held_tensors(

@@ -16,16 +16,6 @@ namespace {
 
 constexpr const char* eight_ranks = "--mesh dp=2,tp=2,pp=2 ";
 
-void check_refused(const Result& result, int code, const std::vector<std::string>& parts) {
-  INFO(result.output);
-  CHECK(result.code == code);
-  CHECK(occurrences(result.output, "trireme: FATAL[") == 1);
-  CHECK(contains(result.output, fmt::format("trireme: FATAL[{}] ", code)));
-  for (const std::string& part : parts) CHECK_MESSAGE(contains(result.output, part), part);
-  CHECK_FALSE(contains(result.output, "step 1/"));
-  CHECK_FALSE(contains(result.output, "terminate called"));
-}
-
 }  // namespace
 
 TEST_CASE("flags") {

@@ -1,5 +1,6 @@
 #include "tests/cli/support.h"
 
+#include <doctest/doctest.h>
 #include <fmt/core.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -60,6 +61,16 @@ Result run_mpi_with(const std::vector<std::string>& settings, const std::string&
 }
 
 Result shell(const std::string& lines) { return run_command(fmt::format("bash -c '{}'", lines)); }
+
+void check_refused(const Result& result, int code, const std::vector<std::string>& parts) {
+  INFO(result.output);
+  CHECK(result.code == code);
+  CHECK(occurrences(result.output, "trireme: FATAL[") == 1);
+  CHECK(contains(result.output, fmt::format("trireme: FATAL[{}] ", code)));
+  for (const std::string& part : parts) CHECK_MESSAGE(contains(result.output, part), part);
+  CHECK_FALSE(contains(result.output, "step 1/"));
+  CHECK_FALSE(contains(result.output, "terminate called"));
+}
 
 Workplace::Workplace() {
   std::ofstream text(folder / "text.txt");

@@ -28,6 +28,9 @@ Result run_mpi(int ranks, const std::string& program, const std::string& argumen
 /// As run_mpi(), each rank with a setting of its own, as env takes it: "-C FOLDER A=1", or "".
 Result run_mpi_with(const std::vector<std::string>& settings, const std::string& program, const std::string& arguments);
 
+/// That a program ended with this code and one fatal message, which has all of `parts`, before its first step.
+void check_refused(const Result& result, int code, const std::vector<std::string>& parts);
+
 /// A folder of its own for a test case, removed at the end, with text.txt in it: 6000 characters, 40 of them distinct.
 struct Workplace {
   Workplace();

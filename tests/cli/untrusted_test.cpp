@@ -17,15 +17,6 @@ namespace layout = trireme::shard_layout;
 
 namespace {
 
-void check_refused(const Result& result, int code, const std::vector<std::string>& parts) {
-  INFO(result.output);
-  CHECK(result.code == code);
-  CHECK(occurrences(result.output, "trireme: FATAL[") == 1);
-  CHECK(contains(result.output, fmt::format("trireme: FATAL[{}] ", code)));
-  for (const std::string& part : parts) CHECK_MESSAGE(contains(result.output, part), part);
-  CHECK_FALSE(contains(result.output, "step 1/"));
-}
-
 void write(const fs::path& path, const std::string& bytes) { std::ofstream(path, std::ios::binary) << bytes; }
 
 /// Token shards of the text, with its characters as vocabulary.

@@ -2,19 +2,10 @@
 
 #include <cmath>
 
+#include "tests/support/team.h"
+#include "tests/support/tensors.h"
+
 namespace trireme::testing {
-namespace {
-
-std::int64_t offset_of(const Tensor& x, std::int64_t element) {
-  std::int64_t offset = 0;
-  for (int dim = x.dims() - 1; dim >= 0; --dim) {
-    offset += element % x.size(dim) * x.strides()[dim];
-    element /= x.size(dim);
-  }
-  return offset;
-}
-
-}  // namespace
 
 double rounding(DType dtype) {
   switch (dtype) {
@@ -27,38 +18,6 @@ double rounding(DType dtype) {
     default:
       return 1e-6;
   }
-}
-
-std::vector<double> values(const Tensor& x) {
-  std::vector<double> result;
-  result.reserve(static_cast<std::size_t>(x.count()));
-  visit_any(x.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    for (std::int64_t i = 0; i < x.count(); ++i) {
-      const T element = x.data<T>()[offset_of(x, i)];
-      if constexpr (std::is_arithmetic_v<T>) {
-        result.push_back(static_cast<double>(element));
-      } else {
-        result.push_back(static_cast<double>(static_cast<float>(element)));
-      }
-    }
-  });
-  return result;
-}
-
-void assign(Tensor& x, const std::vector<double>& elements) {
-  REQUIRE(x.count() == static_cast<std::int64_t>(elements.size()));
-  visit_any(x.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    for (std::int64_t i = 0; i < x.count(); ++i) {
-      const double element = elements[static_cast<std::size_t>(i)];
-      if constexpr (std::is_arithmetic_v<T>) {
-        x.data<T>()[offset_of(x, i)] = static_cast<T>(element);
-      } else {
-        x.data<T>()[offset_of(x, i)] = static_cast<T>(static_cast<float>(element));
-      }
-    }
-  });
 }
 
 void check_close(const Tensor& got, const std::vector<double>& expected, double rtol, double atol) {
@@ -76,16 +35,16 @@ void check_close(const Tensor& got, const std::vector<double>& expected, double 
 }
 
 void check_same_for_any_threads(const std::function<Tensor()>& compute) {
-  const int before = threads();
-  set_threads(1);
-  const Tensor one = compute();
+  const auto by = [&](int team) {
+    const TeamOf scope(team);
+    return compute();
+  };
+  const Tensor one = by(1);
   for (const int team : {2, 3}) {
-    set_threads(team);
-    const Tensor many = compute();
+    const Tensor many = by(team);
     CAPTURE(team);
     CHECK(same_bits(one, many));
   }
-  set_threads(before);
 }
 
 }  // namespace trireme::testing

@@ -1,6 +1,6 @@
-// What the kernel tests share: element access that goes through no kernel, and comparisons that name the first element
-// that differs. References are plain loops in f64.
-// Read next: tests/support/tensors.h, which makes tensors of random numbers.
+// What the kernel tests share: comparisons that name the first element that differs, and how much rounding may be.
+// References are plain loops in f64.
+// Read next: tests/support/elements.h, which reads elements; tests/support/tensors.h, which makes tensors.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -12,6 +12,7 @@
 #include "core/kernels.h"
 #include "core/parallel_for.h"
 #include "core/tensor.h"
+#include "tests/support/elements.h"
 #include "tests/support/tensors.h"
 
 namespace trireme::testing {
@@ -25,10 +26,6 @@ inline DType acc_of(DType dtype) { return dtype == DType::f64 ? DType::f64 : DTy
 
 /// Bound on the relative error of one rounding to dtype, with room for a few in f32 and f64.
 double rounding(DType dtype);
-
-/// Elements of any view in row-major order, and the reverse: both follow the strides element by element.
-std::vector<double> values(const Tensor& x);
-void assign(Tensor& x, const std::vector<double>& elements);
 
 /// Fails naming the first element off by more than rtol * |expected| + atol (f16: plus its absolute rounding near 0).
 void check_close(const Tensor& got, const std::vector<double>& expected, double rtol, double atol);

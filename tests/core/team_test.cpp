@@ -1,5 +1,6 @@
 // The team: every part once, whoever computes it; members that meet; teams of several ranks side by side.
 #include "core/team.h"
+#include "tests/support/team.h"
 
 #include <doctest/doctest.h>
 
@@ -8,25 +9,8 @@
 #include <thread>
 #include <vector>
 
-#include "core/parallel_for.h"
-
 using namespace trireme;
-
-namespace {
-
-/// Sets the calling thread's team size for one scope.
-class TeamOf {
- public:
-  explicit TeamOf(int count) : previous_(threads()) { set_threads(count); }
-  ~TeamOf() { set_threads(previous_); }
-  TeamOf(const TeamOf&) = delete;
-  TeamOf& operator=(const TeamOf&) = delete;
-
- private:
-  int previous_;
-};
-
-}  // namespace
+using testing::TeamOf;
 
 TEST_CASE("every element is visited once, for any team and length") {
   for (const int team : {1, 2, 3, 7}) {

@@ -4,26 +4,16 @@
 #include <doctest/doctest.h>
 
 #include "support.h"
+#include "tests/support/errors.h"
 
 using namespace trireme;
+using testing::counting;
 using testing::values;
 
 namespace {
 
-Tensor iota(const Shape& shape) {
-  Tensor x = Tensor::empty(shape, DType::i32);
-  for (std::int64_t i = 0; i < x.count(); ++i) x.data<std::int32_t>()[i] = static_cast<std::int32_t>(i);
-  return x;
-}
-
 void check_throws(const std::function<void()>& action, const std::string& part) {
-  try {
-    action();
-    FAIL_CHECK("expected an error with: " << part);
-  } catch (const Error& error) {
-    CHECK(error.code() == ExitCode::internal);
-    CHECK_MESSAGE(std::string(error.what()).find(part) != std::string::npos, error.what());
-  }
+  CHECK(testing::says(testing::error_of(action, ExitCode::internal), part));
 }
 
 }  // namespace
@@ -72,7 +62,7 @@ TEST_CASE("tensor: making, reading, typing") {
 }
 
 TEST_CASE("views: share storage, follow strides") {
-  Tensor x = iota({2, 3, 4});
+  Tensor x = counting({2, 3, 4});
   const Tensor t = view::transpose(x, 0, 2);
   CHECK(t.shape() == Shape{4, 3, 2});
   CHECK(t.shares_storage_with(x));
@@ -102,7 +92,7 @@ TEST_CASE("views: share storage, follow strides") {
 }
 
 TEST_CASE("contiguous, clone and cast copy only when they must") {
-  const Tensor x = iota({3, 4});
+  const Tensor x = counting({3, 4});
   CHECK(contiguous(x).shares_storage_with(x));
   CHECK_FALSE(clone(x).shares_storage_with(x));
   const Tensor t = contiguous(view::transpose(x, 0, 1));

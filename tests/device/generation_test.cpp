@@ -1,5 +1,6 @@
 // Generation on the emulated GPU, with keys and values kept: few queries, many keys, and an offset of positions.
 #include "cuda/runtime/emulated.h"
+#include "tests/support/elements.h"
 #include "tests/support/gpt_run.h"
 #include "train/next_logits.h"
 
@@ -34,25 +35,15 @@ std::vector<double> logits(const std::string& mesh_text, Device device, DType dt
   return all;
 }
 
-double distance(const std::vector<double>& got, const std::vector<double>& expected) {
-  REQUIRE(got.size() == expected.size());
-  double worst = 0, size = 0;
-  for (std::size_t i = 0; i < got.size(); ++i) {
-    worst = std::max(worst, std::fabs(got[i] - expected[i]));
-    size = std::max(size, std::fabs(expected[i]));
-  }
-  return worst / size;
-}
-
 }  // namespace
 
 TEST_CASE("device: logits with keys and values kept are the whole text's") {
   const std::vector<double> exact = logits("dp=1", Device::cpu, DType::f64, false);
-  const double whole = distance(logits("dp=1", Device::cpu, DType::bf16, false), exact);
+  const double whole = largest_difference(logits("dp=1", Device::cpu, DType::bf16, false), exact);
   const cuda::ScopedEmulatedDevice device;
   for (const std::string& mesh : Meshes{"dp=1", "tp=2"}) {
-    CHECK(distance(logits(mesh, Device::cuda, DType::f32, true), exact) < 1e-5);
-    const double kept = distance(logits(mesh, Device::cuda, DType::bf16, true), exact);
+    CHECK(largest_difference(logits(mesh, Device::cuda, DType::f32, true), exact) < 1e-5);
+    const double kept = largest_difference(logits(mesh, Device::cuda, DType::bf16, true), exact);
     CHECK_MESSAGE(kept < 2 * whole, mesh << ": " << kept << ", on the CPU " << whole);
   }
 }

@@ -23,34 +23,12 @@ nn::ParameterList make_parameters() {
           make_parameter("g", {17}, placement::R)};
 }
 
-/// A whole number: sums of these are exact in f32 whatever their order.
-double factor(std::size_t parameter, int rank, int microbatch) {
-  return static_cast<double>((parameter + 1) * static_cast<std::size_t>(3 * rank + 1) +
-                             static_cast<std::size_t>(microbatch));
-}
-
 struct Setup {
   const char* mesh = "dp=1";
   std::int64_t bucket_bytes = GradSync::default_bucket_bytes;
   int microbatches = 1;
   bool overlap = true;
 };
-
-/// The sum of factors over the micro-batches, and over the ranks that share this gradient.
-double expected_factor(const DeviceMesh& mesh, const nn::Parameter& parameter, std::size_t index, int microbatches) {
-  const auto counts = [&](Axis axis, int coord) {
-    return parameter.placements.on(axis) == placement::R || coord == mesh.coord(axis);
-  };
-  double total = 0;
-  for (int data = 0; data < mesh.size(Axis::data); ++data) {
-    const int ep = data % mesh.size(Axis::ep), edp = data / mesh.size(Axis::ep);
-    for (int tp = 0; tp < mesh.size(Axis::tp); ++tp) {
-      if (!counts(Axis::ep, ep) || !counts(Axis::edp, edp) || !counts(Axis::tp, tp)) continue;
-      for (int m = 0; m < microbatches; ++m) total += factor(index, mesh.world_rank(mesh.coord(Axis::pp), data, tp), m);
-    }
-  }
-  return total;
-}
 
 /// One step: every micro-batch adds ramps to every gradient.
 GradSyncReport run_step(GradSync& sync, const nn::ParameterList& parameters, int rank, const Setup& setup) {

@@ -1,4 +1,5 @@
 // Parameters made by hand, with gradients whose sums are known in closed form.
+// Read next: parallel/grad_sync.h, tests/grad_sync/grad_sync_test.cpp.
 #pragma once
 
 #include <memory>
@@ -8,6 +9,7 @@
 #include "autograd/engine.h"
 #include "autograd/ops.h"
 #include "parallel/grad_sync.h"
+#include "tests/support/known_sums.h"
 #include "tests/support/tensors.h"
 
 namespace trireme::testing {
@@ -22,14 +24,6 @@ inline nn::ParameterPtr make_parameter(const std::string& name, const Shape& loc
   parameter->placements = {.edp = dp, .ep = dp, .tp = tp};
   require_grad(parameter->local);
   return parameter;
-}
-
-/// [n] = factor * 0, factor * 1, ..., in the parameter's shape.
-inline Tensor ramp(const Shape& shape, double factor) {
-  Tensor x = Tensor::empty(shape);
-  auto values = x.span<float>();
-  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(factor * static_cast<double>(i + 1));
-  return x;
 }
 
 /// sum(value * weights): the gradient of value is `weights`.

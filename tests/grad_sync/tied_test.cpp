@@ -6,6 +6,7 @@
 #include "core/random.h"
 #include "parallel/pipeline/executor.h"
 #include "tests/grad_sync/support.h"
+#include "tests/support/elements.h"
 
 using namespace trireme;
 using namespace trireme::testing;
@@ -62,16 +63,6 @@ Tensor reference_gradient(int layers, int samples) {
     backward(x);
   }
   return stages.front().embedding->grad();
-}
-
-double relative_difference(const Tensor& a, const Tensor& b) {
-  double difference = 0, norm = 0;
-  for (std::int64_t i = 0; i < b.count(); ++i) {
-    const double reference = b.data<float>()[i];
-    difference += (a.data<float>()[i] - reference) * (a.data<float>()[i] - reference);
-    norm += reference * reference;
-  }
-  return std::sqrt(difference / norm);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // one rank, from nothing kept.
 #include "train/next_logits.h"
 
+#include "tests/support/elements.h"
 #include "tests/support/gpt_run.h"
 #include "tests/support/sanitized.h"
 #include "train/generate.h"
@@ -99,17 +100,6 @@ std::vector<double> logits_on(const std::string& mesh_text, const Kind& kind, DT
   return all;
 }
 
-/// Largest difference, against the largest number expected.
-double distance(const std::vector<double>& got, const std::vector<double>& expected) {
-  REQUIRE(got.size() == expected.size());
-  double worst = 0, size = 0;
-  for (std::size_t i = 0; i < got.size(); ++i) {
-    worst = std::max(worst, std::fabs(got[i] - expected[i]));
-    size = std::max(size, std::fabs(expected[i]));
-  }
-  return worst / size;
-}
-
 }  // namespace
 
 TEST_CASE("logits with a cache are the whole text's on any mesh: one new token, many, and past the context") {
@@ -125,7 +115,7 @@ TEST_CASE("logits with a cache are the whole text's on any mesh: one new token, 
       for (const std::int64_t prompt : {std::int64_t{1}, std::int64_t{5}, context, context + 2}) {
         const std::vector<double> got = logits_on(mesh, kind, DType::f32, true, text, prompt);
         const auto skipped = static_cast<std::ptrdiff_t>((prompt - 1) * test_vocab);
-        const double off = distance(got, {exact.begin() + skipped, exact.end()});
+        const double off = largest_difference(got, {exact.begin() + skipped, exact.end()});
         CHECK_MESSAGE(off < 1e-5, kind.name << " on " << mesh << " after " << prompt << " tokens: " << off);
       }
     }
@@ -136,9 +126,9 @@ TEST_CASE(
     "logits with a cache when a rank has several stages, and when sequences are cut over cp, where none is kept") {
   const Text text = text_of(context + 2);
   const std::vector<double> exact = logits_on("dp=1", gpt2(), DType::f64, false, text, 3);
-  CHECK(distance(logits_on("pp=2", gpt2(), DType::f32, true, text, 3, 2), exact) < 1e-5);
-  CHECK(distance(logits_on("dp=1", gpt2(), DType::f32, true, text, 3, 4), exact) < 1e-5);
-  CHECK(distance(logits_on("cp=2", gpt2(), DType::f32, true, text, 3), exact) < 1e-5);
+  CHECK(largest_difference(logits_on("pp=2", gpt2(), DType::f32, true, text, 3, 2), exact) < 1e-5);
+  CHECK(largest_difference(logits_on("dp=1", gpt2(), DType::f32, true, text, 3, 4), exact) < 1e-5);
+  CHECK(largest_difference(logits_on("cp=2", gpt2(), DType::f32, true, text, 3), exact) < 1e-5);
 }
 
 TEST_CASE("in 16 bits logits with a cache are no farther from exact ones than the whole text's, but for luck") {
@@ -146,9 +136,9 @@ TEST_CASE("in 16 bits logits with a cache are no farther from exact ones than th
   for (const Kind& kind : {gpt2(), llama()}) {
     for (const DType dtype : {DType::bf16, DType::f16}) {
       const std::vector<double> exact = logits_on("dp=1", kind, DType::f64, false, text, 1);
-      const double whole = distance(logits_on("dp=1", kind, dtype, false, text, 1), exact);
+      const double whole = largest_difference(logits_on("dp=1", kind, dtype, false, text, 1), exact);
       for (const std::string& mesh : Meshes{"dp=1", "tp=2,pp=2"}) {
-        const double kept = distance(logits_on(mesh, kind, dtype, true, text, 1), exact);
+        const double kept = largest_difference(logits_on(mesh, kind, dtype, true, text, 1), exact);
         CHECK_MESSAGE(kept < 2 * whole, kind.name << " on " << mesh << ": " << kept << ", without " << whole);
       }
     }

@@ -4,6 +4,7 @@
 
 #include "core/half.h"
 #include "nn/build.h"
+#include "tests/support/elements.h"
 #include "tests/support/mesh.h"
 
 using namespace trireme;
@@ -28,17 +29,11 @@ struct Model {
   }
 };
 
-std::vector<double> doubles(const Tensor& x) {
-  const Tensor wide = contiguous(cast(x.detach(), DType::f64));
-  const auto values = wide.span<double>();
-  return {values.begin(), values.end()};
-}
-
 /// One parameter, updated by loops.
 struct Reference {
   std::vector<double> w, m, v;
   bool decay;
-  explicit Reference(const nn::Parameter& p) : w(doubles(p.local)), m(w.size(), 0), v(w.size(), 0), decay(p.decay) {}
+  explicit Reference(const nn::Parameter& p) : w(values(p.local)), m(w.size(), 0), v(w.size(), 0), decay(p.decay) {}
 
   /// Loshchilov and Hutter 2019, algorithm 2.
   void adamw(const std::vector<double>& gradient, double lr, double scale, int step, const optim::AdamWConfig& c) {
@@ -58,16 +53,6 @@ struct Reference {
     }
   }
 };
-
-double relative(const std::vector<double>& got, const std::vector<double>& expected) {
-  REQUIRE(got.size() == expected.size());
-  double difference = 0, norm = 0;
-  for (std::size_t i = 0; i < got.size(); ++i) {
-    difference += (got[i] - expected[i]) * (got[i] - expected[i]);
-    norm += expected[i] * expected[i];
-  }
-  return std::sqrt(difference / norm);
-}
 
 double lr_of(int step) { return 0.01 / step; }
 double scale_of(int step) { return step % 3 == 0 ? 0.25 : 1.0; }
@@ -100,12 +85,12 @@ TEST_CASE("ten steps of AdamW are ten steps of the formula, with decay on the ma
       optimizer->step(lr_of(step), scale_of(step));
       for (std::size_t i = 0; i < expected.size(); ++i) {
         const nn::Parameter& p = *model.parameters()[i];
-        expected[i].adamw(doubles(p.grad()), lr_of(step), scale_of(step), step, config);
+        expected[i].adamw(values(p.grad()), lr_of(step), scale_of(step), step, config);
         CAPTURE(p.name);
         CAPTURE(step);
-        CHECK(relative(doubles(p.local), expected[i].w) < rounding);
-        CHECK(relative(doubles(state_of(*optimizer, "m", p)), expected[i].m) < rounding);
-        CHECK(relative(doubles(state_of(*optimizer, "v", p)), expected[i].v) < rounding);
+        CHECK(relative_difference(values(p.local), expected[i].w) < rounding);
+        CHECK(relative_difference(values(state_of(*optimizer, "m", p)), expected[i].m) < rounding);
+        CHECK(relative_difference(values(state_of(*optimizer, "v", p)), expected[i].v) < rounding);
       }
     }
     CHECK(optimizer->steps() == 10);
@@ -126,8 +111,8 @@ TEST_CASE("ten steps of SGD, with and without momentum and decay") {
         optimizer->step(lr_of(step), scale_of(step));
         for (std::size_t i = 0; i < expected.size(); ++i) {
           const nn::Parameter& p = *model.parameters()[i];
-          expected[i].sgd(doubles(p.grad()), lr_of(step), scale_of(step), config);
-          CHECK_MESSAGE(relative(doubles(p.local), expected[i].w) < rounding, p.name, " at step ", step);
+          expected[i].sgd(values(p.grad()), lr_of(step), scale_of(step), config);
+          CHECK_MESSAGE(relative_difference(values(p.local), expected[i].w) < rounding, p.name, " at step ", step);
         }
       }
     }
@@ -139,10 +124,10 @@ TEST_CASE("without gradients AdamW only decays, and only the matrix") {
   const auto before = references(model);
   const auto optimizer = optim::make_adamw(model.parameters(), {.weight_decay = 0.1});
   for (int step = 0; step < 10; ++step) optimizer->step(0.5, 1.0);
-  CHECK(doubles(model.parameters()[1]->local) == before[1].w);
+  CHECK(values(model.parameters()[1]->local) == before[1].w);
   std::vector<double> decayed = before[0].w;
   for (double& w : decayed) w *= std::pow(1 - 0.5 * 0.1, 10);
-  CHECK(relative(doubles(model.parameters()[0]->local), decayed) < rounding);
+  CHECK(relative_difference(values(model.parameters()[0]->local), decayed) < rounding);
 }
 
 TEST_CASE("a resumed optimizer goes on as if it had not stopped; bias correction needs the step") {
@@ -181,10 +166,10 @@ TEST_CASE("bf16 parameters follow their f32 masters, in which small steps are no
     optimizer->step(1e-4, 1.0);  // far below half a step of bf16, 2^-9, for weights near 1
     for (std::size_t i = 0; i < expected.size(); ++i) {
       const nn::Parameter& p = *model.parameters()[i];
-      expected[i].adamw(doubles(p.grad()), 1e-4, 1.0, step, config);
+      expected[i].adamw(values(p.grad()), 1e-4, 1.0, step, config);
       const Tensor master = state_of(*optimizer, "master", p);
       CHECK(master.dtype() == DType::f32);
-      CHECK(relative(doubles(master), expected[i].w) < rounding);
+      CHECK(relative_difference(values(master), expected[i].w) < rounding);
       CHECK(same_bits(p.local.detach(), cast(master, DType::bf16)));
     }
   }

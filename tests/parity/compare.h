@@ -20,6 +20,15 @@ inline constexpr std::int64_t parity_global_batch = 8;
 using Meshes = std::vector<std::string>;
 using WrapWorld = std::function<std::shared_ptr<ProcessGroup>(std::shared_ptr<ProcessGroup>)>;
 
+/// A GPT with all that a Llama has instead.
+inline void make_llama(GptConfig& c) {
+  c.activation = Activation::swiglu;
+  c.norm = Norm::rms;
+  c.positions = PositionEncoding::rope;
+  c.bias = false;
+  c.tied = false;
+}
+
 inline TrainOptions parity_options(const std::string& mesh, std::int64_t micro_batches = 1) {
   TrainOptions o;
   o.model.config = {.layers = 4, .heads = 4, .width = 48, .context = 16, .vocab = 65};

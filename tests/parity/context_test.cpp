@@ -21,14 +21,6 @@ void check_both(const std::string& what, const std::string& mesh, const std::fun
   }
 }
 
-void make_llama(GptConfig& c) {
-  c.activation = Activation::swiglu;
-  c.norm = Norm::rms;
-  c.positions = PositionEncoding::rope;
-  c.bias = false;
-  c.tied = false;
-}
-
 }  // namespace
 
 TEST_CASE("a sequence cut over cp equals one rank, with dropout by global position") {

@@ -10,13 +10,16 @@
 #include <mutex>
 
 #include "core/parallel_for.h"
-#include "core/random.h"
+#include "tests/support/batches.h"
+#include "tests/support/elements.h"
+#include "tests/support/tensors.h"
 #include "train/gpt_parity.h"
 #include "train/gpt_setup.h"
 #include "train/trainer.h"
 #include "train/validate.h"
 
 using namespace trireme;
+using namespace trireme::testing;
 
 namespace {
 
@@ -80,13 +83,6 @@ std::vector<Tensor> router_gradients(const TrainOptions& o) {
   return all;
 }
 
-double relative(const Tensor& a, const Tensor& b) {
-  Tensor difference = clone(a);
-  kernels(Device::cpu).axpby(-1, b, 1, difference);
-  return std::sqrt(kernels(Device::cpu).sum_squares({&difference, 1}).value() /
-                   kernels(Device::cpu).sum_squares({&b, 1}).value());
-}
-
 /// Every router's bias after three steps, by name, and the report of the third.
 struct Biases {
   std::map<std::string, Tensor> by_name;
@@ -103,15 +99,7 @@ Biases biases_after(const TrainOptions& o) {
     for (int step = 0; step < 3; ++step) {
       trainer.gradients(
           [&](int microbatch) {
-            const std::int64_t first = 8 * step + plan.first_sample(0, microbatch), rows = o.batch_sizes().micro_batch;
-            const Tensor inputs = Tensor::empty({rows, 16}, DType::i32),
-                         targets = Tensor::empty({rows, 16}, DType::i32);
-            for (std::int64_t i = 0; i < rows * 16; ++i) {
-              const auto index = static_cast<std::uint64_t>(first * 16 + i);
-              inputs.data<std::int32_t>()[i] = static_cast<std::int32_t>(random_word(5, 1, index) % 65);
-              targets.data<std::int32_t>()[i] = static_cast<std::int32_t>(random_word(5, 2, index) % 65);
-            }
-            return token_batch(inputs, targets, {first});
+            return made_up_batch(8 * step + plan.first_sample(0, microbatch), o.batch_sizes().micro_batch, 16, 65);
           },
           1.0 / (8 * 16));
       trainer.update(1e-3, trainer.gradient_norm());
@@ -119,7 +107,7 @@ Biases biases_after(const TrainOptions& o) {
     const std::scoped_lock lock(mutex);
     for (const nn::BufferPtr& buffer : trainer.model().buffers()) {
       const auto [known, added] = result.by_name.emplace(buffer->name, clone(buffer->value));
-      if (!added) CHECK(relative(buffer->value, known->second) == 0);  // the same on all ranks that have it
+      if (!added) CHECK(same_bits(buffer->value, known->second));  // the same on all ranks that have it
     }
     if (world->rank() == 0) result.report = *trainer.routing();
   });
@@ -183,7 +171,8 @@ TEST_CASE("the routers' own losses give the same gradient on dp, tp, pp, ep and 
            {"dp=1", 8}, {"dp=2", 1}, {"dp=4,ep=4", 2}, {"tp=2", 2}, {"pp=2", 4}, {"dp=2,ep=2,tp=2,pp=2", 2}}) {
     const std::vector<Tensor> got = router_gradients(options(mesh, experts, micro_batches));
     REQUIRE(got.size() == 4);
-    for (std::size_t i = 0; i < 4; ++i) CHECK_MESSAGE(relative(got[i], one[i]) < tolerance, mesh, ": block ", i);
+    for (std::size_t i = 0; i < 4; ++i)
+      CHECK_MESSAGE(relative_difference(got[i], one[i]) < tolerance, mesh, ": block ", i);
   }
 }
 
@@ -199,8 +188,7 @@ TEST_CASE("routers' biases have the same bits on any mesh, and the report the sa
   const auto check = [&](const TrainOptions& o, const std::string& what) {
     const Biases got = biases_after(o);
     CHECK(got.by_name.size() == 4);
-    for (const auto& [name, bias] : got.by_name)
-      CHECK_MESSAGE(relative(bias, one.by_name.at(name)) == 0, what, ": ", name);
+    for (const auto& [name, bias] : got.by_name) CHECK_MESSAGE(same_bits(bias, one.by_name.at(name)), what, ": ", name);
     CHECK(got.report.imbalance == one.report.imbalance);
     CHECK(std::abs(got.report.balance - one.report.balance) < tolerance * one.report.balance);
     CHECK(std::abs(got.report.z - one.report.z) < tolerance * one.report.z);

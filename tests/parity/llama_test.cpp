@@ -11,14 +11,6 @@ namespace {
 
 const Meshes meshes = {"tp=2", "tp=4", "tp=2,pp=2", "dp=2,tp=2,pp=2"};
 
-void make_llama(GptConfig& c) {
-  c.activation = Activation::swiglu;
-  c.norm = Norm::rms;
-  c.positions = PositionEncoding::rope;
-  c.bias = false;
-  c.tied = false;
-}
-
 /// On every mesh, with sequence parallelism and without.
 void check_on_meshes(const std::string& what, const std::function<void(GptConfig&)>& change) {
   for (const std::string& mesh : meshes) {

@@ -8,7 +8,7 @@
 
 #include "core/memory.h"
 #include "core/parallel_for.h"
-#include "core/random.h"
+#include "tests/support/batches.h"
 #include "train/gpt_setup.h"
 #include "train/trainer.h"
 #include "train/validate.h"
@@ -26,17 +26,7 @@ inline TrainOptions training_options(const std::string& mesh, std::int64_t micro
 }
 
 inline Batch made_up_batch(const TrainOptions& o, std::int64_t first, std::int64_t count) {
-  const std::int64_t length = o.model.config.context;
-  const Tensor inputs = Tensor::empty({count, length}, DType::i32),
-               targets = Tensor::empty({count, length}, DType::i32);
-  for (std::int64_t i = 0; i < count * length; ++i) {
-    const auto index = static_cast<std::uint64_t>(first * length + i);
-    inputs.data<std::int32_t>()[i] = static_cast<std::int32_t>(random_word(5, 1, index) % 65);
-    targets.data<std::int32_t>()[i] = static_cast<std::int32_t>(random_word(5, 2, index) % 65);
-  }
-  std::vector<std::int64_t> ids;
-  for (std::int64_t i = 0; i < count; ++i) ids.push_back(first + i);
-  return token_batch(inputs, targets, std::move(ids));
+  return made_up_batch(first, count, o.model.config.context, 65);
 }
 
 /// The gradients of one step in this rank's Trainer.

@@ -16,6 +16,7 @@
 #include "autograd/node.h"
 #include "autograd/ops.h"
 #include "core/random.h"
+#include "tests/support/elements.h"
 #include "tests/support/tensors.h"
 
 namespace trireme::testing {
@@ -70,19 +71,6 @@ inline void check_gradients(const std::string& what, const Function& f, const st
                     " element ", j, ": backward says ", got, ", differences say ", expected);
     }
   }
-}
-
-/// |a - b| / |b|, as vectors.
-inline double relative_difference(const Tensor& a, const Tensor& b) {
-  const Tensor x = contiguous(cast(a, DType::f64)), y = contiguous(cast(b, DType::f64));
-  REQUIRE(x.shape() == y.shape());
-  double difference = 0, norm = 0;
-  for (std::int64_t i = 0; i < x.count(); ++i) {
-    const double d = x.data<double>()[i] - y.data<double>()[i];
-    difference += d * d;
-    norm += y.data<double>()[i] * y.data<double>()[i];
-  }
-  return norm > 0 ? std::sqrt(difference / norm) : std::sqrt(difference);
 }
 
 /// |a - b| / max(|b|, sqrt(count)): sums of numbers of order one may cancel, and rounding errors do not shrink with

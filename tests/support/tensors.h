@@ -48,6 +48,13 @@ inline Tensor random_ids(const Shape& shape, std::uint64_t stream, std::int64_t 
   return x;
 }
 
+/// 0, 1, 2, ..., i32.
+inline Tensor counting(const Shape& shape) {
+  Tensor x = Tensor::empty(shape, DType::i32);
+  for (std::int64_t i = 0; i < x.count(); ++i) x.data<std::int32_t>()[i] = static_cast<std::int32_t>(i);
+  return x;
+}
+
 /// Whether both have the same shape, dtype and elements, bit for bit, whatever their strides and devices.
 inline bool same_bits(const Tensor& a, const Tensor& b) {
   if (a.shape() != b.shape() || a.dtype() != b.dtype()) return false;

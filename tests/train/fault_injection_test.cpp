@@ -9,7 +9,7 @@
 #include <cstring>
 #include <mutex>
 
-#include "core/random.h"
+#include "tests/support/batches.h"
 #include "tests/support/errors.h"
 #include "train/gpt_setup.h"
 #include "train/ranks.h"
@@ -36,18 +36,6 @@ TrainOptions small_options(const std::string& mesh, std::int64_t zero = 0) {
   return o;
 }
 
-Batch made_up_batch(std::int64_t first, std::int64_t count) {
-  const Tensor inputs = Tensor::empty({count, 8}, DType::i32), targets = Tensor::empty({count, 8}, DType::i32);
-  for (std::int64_t i = 0; i < count * 8; ++i) {
-    const auto index = static_cast<std::uint64_t>(first * 8 + i);
-    inputs.data<std::int32_t>()[i] = static_cast<std::int32_t>(random_word(5, 1, index) % 31);
-    targets.data<std::int32_t>()[i] = static_cast<std::int32_t>(random_word(5, 2, index) % 31);
-  }
-  std::vector<std::int64_t> ids;
-  for (std::int64_t i = 0; i < count; ++i) ids.push_back(first + i);
-  return token_batch(inputs, targets, std::move(ids));
-}
-
 /// What a rank has seen: by step, its loss and the norm of the whole gradient; and its weights after the last.
 struct Seen {
   std::vector<double> losses, norms;
@@ -68,7 +56,7 @@ std::vector<Seen> steps_with(TrainOptions o, const std::string& faults, const st
     for (const int step : steps) {
       rank.step = step;
       const auto next = [&](int i) {
-        return made_up_batch(plan.first_sample(8 * step, i), o.batch_sizes().micro_batch);
+        return made_up_batch(plan.first_sample(8 * step, i), o.batch_sizes().micro_batch, 8, 31);
       };
       mine.losses.push_back(pipeline::global_loss(*mesh, trainer.gradients(next, 1.0 / 64).pipeline.loss));
       mine.norms.push_back(trainer.gradient_norm());

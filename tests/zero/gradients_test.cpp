@@ -28,28 +28,6 @@ HandMade make_model() {
   return model;
 }
 
-/// A whole number: sums of these are exact in f32 whatever their order.
-double factor(std::size_t parameter, int rank, int microbatch) {
-  return static_cast<double>((parameter + 1) * static_cast<std::size_t>(3 * rank + 1) +
-                             static_cast<std::size_t>(microbatch));
-}
-
-/// The sum of factors over the micro-batches, and over the ranks that share this gradient.
-double expected_factor(const DeviceMesh& mesh, const nn::Parameter& parameter, std::size_t index, int microbatches) {
-  const auto counts = [&](Axis axis, int coord) {
-    return parameter.placements.on(axis) == placement::R || coord == mesh.coord(axis);
-  };
-  double total = 0;
-  for (int data = 0; data < mesh.size(Axis::data); ++data) {
-    const int ep = data % mesh.size(Axis::ep), edp = data / mesh.size(Axis::ep);
-    for (int tp = 0; tp < mesh.size(Axis::tp); ++tp) {
-      if (!counts(Axis::ep, ep) || !counts(Axis::edp, edp) || !counts(Axis::tp, tp)) continue;
-      for (int m = 0; m < microbatches; ++m) total += factor(index, mesh.world_rank(mesh.coord(Axis::pp), data, tp), m);
-    }
-  }
-  return total;
-}
-
 Tensor loss_of(const HandMade& model, const std::vector<std::size_t>& order, int rank, int microbatch) {
   Tensor loss = Tensor::zeros({});
   for (const std::size_t i : order) {

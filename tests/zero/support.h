@@ -1,4 +1,5 @@
 // Parameters made by hand in units made by hand, and ranks on a mesh to shard them over.
+// Read next: parallel/zero/zero.h, tests/zero/gradients_test.cpp.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -6,6 +7,7 @@
 #include "autograd/engine.h"
 #include "autograd/ops.h"
 #include "parallel/zero/zero.h"
+#include "tests/support/known_sums.h"
 #include "tests/support/mesh.h"
 
 namespace trireme::testing {
@@ -44,14 +46,6 @@ inline void name_by_stage(const HandMade& model, const DeviceMesh& mesh) {
   for (const nn::ParameterPtr& p : model.parameters) {
     if (p->name != "tied") p->name += fmt::format(" of stage {}", mesh.coord(Axis::pp));
   }
-}
-
-/// factor * 1, factor * 2, ..., in the shape.
-inline Tensor ramp(const Shape& shape, double factor) {
-  Tensor x = Tensor::empty(shape);
-  auto values = x.span<float>();
-  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(factor * static_cast<double>(i + 1));
-  return x;
 }
 
 /// sum(value * weights): the gradient of value is `weights`. For tests of gradients, in which units are not used.

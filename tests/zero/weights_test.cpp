@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "tests/support/elements.h"
 #include "tests/zero/support.h"
 
 using namespace trireme;
@@ -40,11 +41,6 @@ Tensor forward(HandMade& model, const std::function<void(const nn::Parameter&)>&
   return x;
 }
 
-std::vector<double> doubles(const Tensor& x) {
-  const Tensor wide = contiguous(cast(x.detach(), DType::f64));
-  return {wide.span<double>().begin(), wide.span<double>().end()};
-}
-
 }  // namespace
 
 TEST_CASE("trap 18: weights are gathered again after a step, and padding of uneven shards is inert") {
@@ -56,13 +52,13 @@ TEST_CASE("trap 18: weights are gathered again after a step, and padding of unev
         for (const int prefetch : {0, 1, 3}) {
           HandMade model = make_model();
           std::map<std::string, std::vector<double>> expected;
-          for (const nn::ParameterPtr& p : model.parameters) expected[p->name] = doubles(p->local);
+          for (const nn::ParameterPtr& p : model.parameters) expected[p->name] = testing::values(p->local);
           Zero zero(model.parameters, *model.units, *mesh,
                     {.stage = stage, .prefetch = prefetch, .resident_bytes = 0, .gathering_bytes = 1});
           const auto optimizer = optim::make_sgd(zero.shards(), {});
           zero.attach(*optimizer);
           const auto look = [&](const nn::Parameter& p) {
-            const std::vector<double> values = doubles(p.value());
+            const std::vector<double> values = testing::values(p.value());
             for (std::size_t i = 0; i < values.size(); ++i)
               CHECK(values[i] == doctest::Approx(expected[p.name][i]).epsilon(1e-5));
           };
@@ -156,7 +152,7 @@ TEST_CASE("parameters of no unit have the values of the last update at any time"
       HandMade model = make_model();
       model.unit = nullptr;
       const nn::ParameterPtr loose = model.add("loose", {100, 3});
-      std::vector<double> expected = doubles(loose->value());
+      std::vector<double> expected = testing::values(loose->value());
       Zero zero(model.parameters, *model.units, *mesh, {.stage = stage, .resident_bytes = 0});
       const auto optimizer = optim::make_sgd(zero.shards(), {});
       zero.attach(*optimizer);
@@ -167,7 +163,7 @@ TEST_CASE("parameters of no unit have the values of the last update at any time"
         zero.finish();
         zero.update(*optimizer, 0.25, 1.0);
         for (double& w : expected) w -= 0.25 * 2;
-        const std::vector<double> values = doubles(loose->value());
+        const std::vector<double> values = testing::values(loose->value());
         for (std::size_t i = 0; i < values.size(); ++i) CHECK(values[i] == doctest::Approx(expected[i]).epsilon(1e-5));
       }
     }
@@ -213,7 +209,7 @@ TEST_CASE("trap 21: without a gradient AdamW decays matrices only, also when the
       for (const nn::ParameterPtr& p : model.parameters) p->decay = p->local.dims() == 2;
       std::map<std::string, std::vector<double>> expected;
       for (const nn::ParameterPtr& p : model.parameters) {
-        expected[p->name] = doubles(p->local);
+        expected[p->name] = testing::values(p->local);
         for (double& w : expected[p->name]) w *= p->decay ? std::pow(1 - 0.5 * 0.1, 4) : 1;
       }
       Zero zero(model.parameters, *model.units, *mesh, {.stage = stage, .resident_bytes = 0});
@@ -226,7 +222,7 @@ TEST_CASE("trap 21: without a gradient AdamW decays matrices only, also when the
       }
       const NoGrad guard;
       forward(model, [&](const nn::Parameter& p) {
-        const std::vector<double> values = doubles(p.value());
+        const std::vector<double> values = testing::values(p.value());
         for (std::size_t i = 0; i < values.size(); ++i)
           CHECK(values[i] == doctest::Approx(expected[p.name][i]).epsilon(1e-6));
       });
