@@ -9,19 +9,12 @@
 using namespace trireme;
 using namespace trireme::cuda;
 using cuda_test::Buffer;
+using cuda_test::error;
 using cuda_test::under_schedules;
 
 namespace {
 
-/// |got - expected| in roundings to T, with a few of f32 for the arithmetic; NaN counts as wrong.
-template <class T>
-double error(double got, double expected) {
-  const double unit = std::is_same_v<T, float> ? 2e-6 : std::is_same_v<T, bf16> ? 1.0 / 256 : 1.0 / 2048;
-  const double e = std::abs(got - expected) / (unit * std::abs(expected) + 1e-6);
-  return std::isnan(e) ? 1e9 : e;
-}
-
-constexpr double pi = 3.14159265358979323846;
+constexpr double room = 1e-6, pi = 3.14159265358979323846;
 
 struct Function {
   Unary op;
@@ -65,7 +58,8 @@ double worst_unary(const Function& f, std::size_t count, std::size_t offset) {
   double worst = 0;
   for (std::size_t i = 0; i < count; ++i) {
     const double derivative = slope(f.value, x.at(i));
-    worst = std::max({worst, error<T>(y.at(i), f.value(x.at(i))), error<T>(gradient.at(i), derivative * dy.at(i))});
+    worst = std::max(
+        {worst, error<T>(y.at(i), f.value(x.at(i)), room), error<T>(gradient.at(i), derivative * dy.at(i), room)});
   }
   return worst;
 }
@@ -110,7 +104,7 @@ double worst_binary(Binary op, const Shape& shape, const Shape& a_strides, const
       rest /= shape[dim];
     }
     const double p = a.at(static_cast<std::size_t>(at_a)), q = b.at(static_cast<std::size_t>(at_b));
-    worst = std::max(worst, error<T>(y.at(static_cast<std::size_t>(i)), apply(op, p, q)));
+    worst = std::max(worst, error<T>(y.at(static_cast<std::size_t>(i)), apply(op, p, q), room));
   }
   return worst;
 }
@@ -127,7 +121,7 @@ double worst_axpby(double p, double q, std::size_t count, std::size_t offset) {
   axpby(static_cast<float>(p), x.data(), static_cast<float>(q), y.data(), static_cast<std::int64_t>(count));
   double worst = 0;
   for (std::size_t i = 0; i < count; ++i)
-    worst = std::max(worst, error<Y>(y.at(i), p * x.at(i) + (q != 0 ? q * before.at(i) : 0)));
+    worst = std::max(worst, error<Y>(y.at(i), p * x.at(i) + (q != 0 ? q * before.at(i) : 0), room));
   return worst;
 }
 
@@ -146,8 +140,8 @@ double worst_swiglu(std::size_t rows, std::size_t width, std::size_t offset) {
     for (std::size_t i = 0; i < width; ++i) {
       const std::size_t at = row * 2 * width + i, out = row * width + i;
       const double g = x.at(at), u = x.at(at + width), s = logistic(g), d = dy.at(out);
-      worst = std::max({worst, error<T>(y.at(out), g * s * u), error<T>(dx.at(at + width), d * g * s),
-                        error<T>(dx.at(at), d * u * s * (1 + g * (1 - s)))});
+      worst = std::max({worst, error<T>(y.at(out), g * s * u, room), error<T>(dx.at(at + width), d * g * s, room),
+                        error<T>(dx.at(at), d * u * s * (1 + g * (1 - s)), room)});
     }
   return worst;
 }

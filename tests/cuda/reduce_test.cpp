@@ -12,22 +12,13 @@
 using namespace trireme;
 using namespace trireme::cuda;
 using cuda_test::Buffer;
+using cuda_test::error;
 using cuda_test::under_schedule;
 using cuda_test::under_schedules;
 
 namespace {
 
-template <class T>
-double unit() {
-  return std::is_same_v<T, float> || std::is_same_v<T, double> ? 2e-6
-         : std::is_same_v<T, bf16>                             ? 1.0 / 256
-                                                               : 1.0 / 2048;
-}
-template <class T>
-double error(double got, double expected) {
-  const double e = std::abs(got - expected) / (unit<T>() * std::abs(expected) + 2e-6);
-  return std::isnan(e) ? 1e9 : e;
-}
+constexpr double room = 2e-6;
 
 /// Every element of x is joined to the output that its index falls on.
 template <class T, class Y = T>
@@ -59,7 +50,7 @@ double worst_reduce(Reduction op, const Shape& shape, const Shape& strides, cons
   // The sums of thousands of values near 1: f32 keeps 1e-6 of what was added, not of what is left.
   const double depth = static_cast<double>(shape.count()) / static_cast<double>(out.count());
   for (std::size_t i = 0; i < y.size(); ++i)
-    worst = std::max(worst, error<Y>(y.at(i), expected[i]) / std::max(1.0, std::sqrt(depth) / 8));
+    worst = std::max(worst, error<Y>(y.at(i), expected[i], room) / std::max(1.0, std::sqrt(depth) / 8));
   return worst;
 }
 
@@ -82,8 +73,8 @@ double worst_softmax(std::size_t rows, std::size_t width, std::size_t offset, fl
     for (std::size_t c = 0; c < width; ++c) mean += y.at(row * width + c) * dy.at(row * width + c);
     for (std::size_t c = 0; c < width; ++c) {
       const std::size_t at = row * width + c;
-      worst = std::max({worst, error<T>(y.at(at), std::exp(x.at(at) - top) / sum),
-                        error<T>(dx.at(at), y.at(at) * (dy.at(at) - mean))});
+      worst = std::max({worst, error<T>(y.at(at), std::exp(x.at(at) - top) / sum, room),
+                        error<T>(dx.at(at), y.at(at) * (dy.at(at) - mean), room)});
     }
   }
   return worst;

@@ -3,16 +3,19 @@
 // Read next: tests/cuda/gemm_test.cpp.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <memory>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include <doctest/doctest.h>
 
 #include "core/error.h"
+#include "core/half.h"
 #include "core/random.h"
 #include "cuda/emu/zone.h"
 #include "tests/cuda/device_memory.h"
@@ -111,6 +114,15 @@ template <class T>
 bool same_bits(const Buffer<T>& a, const Buffer<T>& b) {
   const std::span<const T> x = a.values(), y = b.values();
   return x.size() == y.size() && std::memcmp(x.data(), y.data(), x.size_bytes()) == 0;
+}
+
+/// |got - expected| in roundings to T, with `room` for arithmetic in f32; NaN counts as enormous.
+template <class T>
+double error(double got, double expected, double room) {
+  const bool wide = std::is_same_v<T, float> || std::is_same_v<T, double>;
+  const double unit = wide ? 2e-6 : std::is_same_v<T, trireme::bf16> ? 1.0 / 256 : 1.0 / 2048;
+  const double off = std::abs(got - expected) / (unit * std::abs(expected) + room);
+  return std::isnan(off) ? 1e9 : off;
 }
 
 /// AddressSanitizer makes the emulator some twenty times slower. Cases that are others at a larger size are left out
