@@ -39,19 +39,27 @@ class Receiving : public Work::State {
       Runtime::get().poll(
           wait, [this] { return test(); }, false);
     } catch (...) {
-      error_ = std::current_exception();
-      Runtime::get().fail(error_);
+      remember_error();
       throw;
     }
   }
 
   bool done() override {
     if (finished_ || error_) return true;
-    const std::scoped_lock lock(Runtime::get().lock());
-    return test();
+    try {
+      const std::scoped_lock lock(Runtime::get().lock());
+      return test();
+    } catch (...) {  // wait() throws it
+      remember_error();
+      return true;
+    }
   }
 
  private:
+  void remember_error() {  // while it is being handled
+    error_ = std::current_exception();
+    Runtime::get().fail(error_);
+  }
   bool test() {  // with the lock held
     int over = 0;
     MPI_Status status;

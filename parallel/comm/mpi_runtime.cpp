@@ -150,7 +150,12 @@ void Runtime::pump() {
   while (true) {
     sends_changed_.wait(lock, [this] { return stop_ || !sends_.empty(); });
     if (stop_) return;
-    reap();
+    try {
+      reap();
+    } catch (...) {
+      lock.unlock();
+      return fail(std::current_exception());  // the next wait of this rank throws it
+    }
     lock.unlock();
     std::this_thread::sleep_for(std::chrono::microseconds(50));
     lock.lock();

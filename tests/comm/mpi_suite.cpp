@@ -172,6 +172,14 @@ void run_case(const std::string& which, ProcessGroup& world) {
     if (world.rank() == 1) world.recv(Tensor::zeros({7}), 0, 6).wait();
     return;
   }
+  if (which == "polled") {  // as "message", found while the message is only asked for
+    if (world.rank() == 0) return world.send(Tensor::zeros({4}), 1, 6).wait();
+    Work received = world.recv(Tensor::zeros({7}), 0, 6);
+    try {
+      while (!received.done()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    } catch (...) { fail(ExitCode::internal, "comm_mpi_suite", "done() has thrown"); }
+    return received.wait();
+  }
   if (which == "subgroup" && world.rank() != 1) world.subgroup({0, 1, 2, 3}, "quartet");
   if (which == "subgroup") return std::this_thread::sleep_for(std::chrono::seconds(20));
   if (which == "leave") {  // one rank fails outside the library; the others are waiting
