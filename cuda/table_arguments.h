@@ -71,14 +71,6 @@ void visit_training(std::string_view entry, DType dtype, F&& f) {
   no_kernel(entry, "{}", name(dtype));
 }
 
-/// As visit_training, for only the 16-bit types, which tensor cores multiply.
-template <class F>
-void visit_half(std::string_view entry, DType dtype, F&& f) {
-  if (dtype == DType::bf16) return f(TypeTag<bf16>{});
-  if (dtype == DType::f16) return f(TypeTag<f16>{});
-  no_kernel(entry, "{}, only for bf16 and f16", name(dtype));
-}
-
 // The adapters, one family a file; contracts: core/kernels.h.
 void fill(Tensor& y, double value);
 void copy(const Tensor& x, Tensor& y);

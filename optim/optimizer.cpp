@@ -62,12 +62,6 @@ Optimizer::Operands Optimizer::operands_of(Slot& slot) const {
 
 Device Optimizer::device_of(const Shard& shard) const { return offloaded_ ? Device::cpu : shard.weights.device(); }
 
-void Optimizer::refresh_masters() {
-  for (Slot& slot : slots_) {
-    if (slot.master.defined()) copy(slot.shard->weights, slot.master);
-  }
-}
-
 std::vector<StateTensor> Optimizer::state() {
   if (prepare_) prepare_();
   std::vector<StateTensor> tensors;

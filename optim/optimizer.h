@@ -51,8 +51,6 @@ class Optimizer {
   void set_steps(std::int64_t steps) { steps_ = steps; }  ///< when resuming
   /// Names of the tensors kept for each weight: "m" and "v" for AdamW, "momentum" for SGD with momentum.
   const std::vector<std::string>& moment_names() const { return moment_names_; }
-  /// Copies parameters into their masters again: after parameters were loaded from elsewhere.
-  void refresh_masters();
 
  protected:
   Optimizer(const ShardList& shards, std::vector<std::string> moment_names, MemoryCategory memory);

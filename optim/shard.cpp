@@ -44,23 +44,4 @@ ShardList whole_shards(const nn::ParameterList& parameters) {
   return shards;
 }
 
-Tensor assemble(const Shard& shard, const Tensor& piece) {
-  if (shard.ranks() == 1) return piece;
-  ProcessGroup& group = *shard.group;
-  const std::int64_t most = shard.shape(0).count();  // no rank has more rows than the first
-  const Tensor mine = Tensor::zeros({most}, piece.dtype(), piece.device());
-  Tensor head = view::reshape(view::slice(mine, 0, 0, piece.count()), piece.shape());
-  copy(piece, head);
-  const Tensor all = group.rank() == 0 ? Tensor::empty({group.size(), most}, piece.dtype(), piece.device()) : Tensor();
-  group.gather(mine, all, 0).wait();
-  if (!all.defined()) return {};
-  const Tensor local = Tensor::empty(shard.parameter->local.shape(), piece.dtype(), piece.device());
-  for (int rank = 0; rank < group.size(); ++rank) {
-    const Shape shape = shard.shape(rank);
-    Tensor place = shard.part(local, rank);
-    copy(view::reshape(view::slice(view::select(all, 0, rank), 0, 0, shape.count()), shape), place);
-  }
-  return local;
-}
-
 }  // namespace trireme::optim

@@ -51,8 +51,4 @@ using ShardList = std::vector<ShardPtr>;
 /// Each parameter as one shard.
 ShardList whole_shards(const nn::ParameterList& parameters);
 
-/// Joins the `piece`s of all ranks of the group into a tensor of the parameter's local shape, on rank 0 of the group;
-/// undefined elsewhere. Collective over shard.group.
-Tensor assemble(const Shard& shard, const Tensor& piece);
-
 }  // namespace trireme::optim

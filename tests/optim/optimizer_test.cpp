@@ -175,18 +175,6 @@ TEST_CASE("bf16 parameters follow their f32 masters, in which small steps are no
   }
 }
 
-TEST_CASE("refreshing masters takes over parameters loaded from elsewhere") {
-  Model model(DType::bf16);
-  const auto optimizer = optim::make_sgd(model.parameters(), {});
-  nn::Parameter& p = *model.parameters()[0];
-  const Tensor loaded = random(p.local.shape(), 5, DType::bf16);
-  copy(loaded, p.local);
-  optimizer->refresh_masters();
-  CHECK(same_bits(cast(state_of(*optimizer, "master", p), DType::bf16), loaded));
-  optimizer->step(0.1, 1.0);  // gradients are zero
-  CHECK(same_bits(p.local.detach(), loaded));
-}
-
 TEST_CASE("offloaded state is counted apart and changes no bit") {
   const auto train = [](MemoryCategory memory) {
     const std::int64_t apart = MemoryPool::current()->use(MemoryCategory::offloaded).live,
