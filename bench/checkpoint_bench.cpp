@@ -31,8 +31,8 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-TrainOptions options() {
-  TrainOptions o;
+GptOptions options() {
+  GptOptions o;
   o.model.config = {.layers = 8, .heads = 8, .width = 512, .context = 64, .vocab = 256};
   o.mesh.axes = "dp=2";
   o.batch.micro_batch = 4;
@@ -42,8 +42,12 @@ TrainOptions options() {
 
 /// One rank of the measurement; rank 0 prints.
 struct Measurement {
-  Measurement(const TrainOptions& o, const std::shared_ptr<const DeviceMesh>& m, const fs::path& where)
-      : config(o.model.config), mesh(*m), trainer(make_gpt(o, m), o), saver(where, *m, 1), folder(where) {}
+  Measurement(const GptOptions& o, const std::shared_ptr<const DeviceMesh>& m, const fs::path& where)
+      : config(o.model.config),
+        mesh(*m),
+        trainer(make_gpt(o, o.model.config, m), o),
+        saver(where, *m, 1),
+        folder(where) {}
 
   void step() {
     const auto next = [&](int) {
@@ -150,7 +154,7 @@ struct Measurement {
 };
 
 void measure(const fs::path& folder, int steps) {
-  const TrainOptions o = options();
+  const GptOptions o = options();
   run_thread_ranks(2, 1, ProcessGroup::Deadline(120), [&](const std::shared_ptr<ProcessGroup>& world) {
     const OwnCores own_cores(world->rank(), world->size());
     const auto mesh = std::make_shared<const DeviceMesh>(world, o.mesh.shape);

@@ -31,8 +31,8 @@ struct Step {
   double milliseconds = 0, communication = 0, exposed = 0;
 };
 
-TrainOptions options(int ranks, int stage, int shard_ranks) {
-  TrainOptions o;
+GptOptions options(int ranks, int stage, int shard_ranks) {
+  GptOptions o;
   o.model.config = {.layers = 8, .heads = 8, .width = 512, .context = 256, .vocab = 256};
   o.mesh.axes = fmt::format("dp={}", ranks);
   o.mesh.zero = stage;
@@ -42,7 +42,7 @@ TrainOptions options(int ranks, int stage, int shard_ranks) {
   return o;
 }
 
-Batch made_up_batch(const TrainOptions& o, int rank) {
+Batch made_up_batch(const GptOptions& o, int rank) {
   const std::int64_t count = o.batch_sizes().micro_batch, length = o.model.config.context;
   const Tensor ids = Tensor::empty({count, length}, DType::i32);
   for (std::int64_t i = 0; i < count * length; ++i) {
@@ -53,7 +53,7 @@ Batch made_up_batch(const TrainOptions& o, int rank) {
   return token_batch(ids, ids, std::move(samples));
 }
 
-Step run_step(Trainer& trainer, const TrainOptions& o, int rank) {
+Step run_step(Trainer& trainer, const GptOptions& o, int rank) {
   const auto start = std::chrono::steady_clock::now();
   const CommunicationTimes before = CommunicationClock::current()->read();
   trainer.gradients([&](int) { return made_up_batch(o, rank); }, 1e-3);
@@ -64,14 +64,14 @@ Step run_step(Trainer& trainer, const TrainOptions& o, int rank) {
 }
 
 /// The step with the median exposed share, of the rank that waits longest.
-Step measure(const TrainOptions& o) {
+Step measure(const GptOptions& o) {
   Step worst;
   std::mutex mutex;
   run_thread_ranks(
       o.mesh.shape.ranks(), 1, ProcessGroup::Deadline(300), [&](const std::shared_ptr<ProcessGroup>& world) {
         const OwnCores own_cores(world->rank(), world->size());
         const auto mesh = std::make_shared<const DeviceMesh>(world, o.mesh.shape);
-        Trainer trainer(make_gpt(o, mesh), o);
+        Trainer trainer(make_gpt(o, o.model.config, mesh), o);
         std::vector<Step> steps;
         for (int i = 0; i < warm_up + measured; ++i) steps.push_back(run_step(trainer, o, mesh->rank()));
         steps.erase(steps.begin(), steps.begin() + warm_up);

@@ -13,12 +13,12 @@
 #include "core/random.h"
 #include "parallel/mesh/mesh.h"
 #include "train/generate.h"
+#include "train/gpt_options.h"
 #include "train/gpt_setup.h"
 #include "train/launcher.h"
-#include "train/options.h"
 #include "train/program.h"
 #include "train/ranks.h"
-#include "train/validate.h"
+#include "train/validate_gpt.h"
 
 using namespace trireme;
 
@@ -50,7 +50,7 @@ std::int64_t weights_read(const GptConfig& c) {
   return parameter_count(c) - rows_left * c.width;
 }
 
-nlohmann::json facts(const TrainOptions& o, std::int64_t prompt) {
+nlohmann::json facts(const GptOptions& o, std::int64_t prompt) {
   const GptConfig& c = o.model.config;
   return {{"parameters", parameter_count(c)},
           {"weight_bytes", weights_read(c) * static_cast<std::int64_t>(size_of(o.precision.dtype))},
@@ -59,9 +59,9 @@ nlohmann::json facts(const TrainOptions& o, std::int64_t prompt) {
           {"dtype", name(o.precision.dtype)}};
 }
 
-void measure(const TrainOptions& o, std::int64_t prompt_length, bench::Turns& turns, const Rank& rank) {
+void measure(const GptOptions& o, std::int64_t prompt_length, bench::Turns& turns, const Rank& rank) {
   const auto mesh = std::make_shared<const DeviceMesh>(rank.world, o.mesh.shape);
-  const std::unique_ptr<Gpt> gpt = make_gpt(o, mesh);
+  const std::unique_ptr<Gpt> gpt = make_gpt(o, o.model.config, mesh);
   Gpt& model = *gpt;
   const std::vector<std::int32_t> prompt = random_prompt(prompt_length, o.model.config.vocab);
   turn(model, prompt, turns.warm_up(), true);
@@ -74,7 +74,7 @@ void measure(const TrainOptions& o, std::int64_t prompt_length, bench::Turns& tu
 
 int main(int argc, char** argv) {
   return run_program([&] {
-    TrainOptions options;
+    GptOptions options;
     options.model.vocab = options.model.config.vocab;
     std::int64_t prompt = 64;
     bench::Turns turns;
@@ -85,7 +85,7 @@ int main(int argc, char** argv) {
     flags.group("precision and machine");
     flags.add_choice("dtype", options.precision.dtype, {{"f32", DType::f32}, {"bf16", DType::bf16}}, "of weights");
     flags.add("threads", "N", options.precision.threads, "auto", "auto: all cores", Range{.low = 1, .high = 4096});
-    if (bench::answered(flags, flags.parse(argc, argv))) return 0;
+    if (!flags.parse_or_print(argc, argv)) return 0;
     if (launcher_ranks() > 1)
       fail(ExitCode::usage, "generate_bench",
            "{} processes would disturb each other; expected one; start it without "

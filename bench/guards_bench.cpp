@@ -24,8 +24,8 @@ using namespace trireme;
 
 namespace {
 
-TrainOptions options(std::int64_t zero, DType dtype, std::int64_t tokens) {
-  TrainOptions o;
+GptOptions options(std::int64_t zero, DType dtype, std::int64_t tokens) {
+  GptOptions o;
   o.model.config = {.layers = 6, .heads = 6, .width = 384, .context = 128, .vocab = 256};
   o.mesh.axes = "dp=2";
   o.mesh.zero = zero;
@@ -55,15 +55,15 @@ double milliseconds(int calls, const F& f) {
   return best;
 }
 
-Batch made_up_batch(const TrainOptions& o) {
+Batch made_up_batch(const GptOptions& o) {
   const Tensor ids = Tensor::empty({o.batch_sizes().micro_batch, o.model.config.context}, DType::i32);  // [B, T]
   for (std::int64_t i = 0; i < ids.count(); ++i)
     ids.data<std::int32_t>()[i] = static_cast<std::int32_t>(random_word(1, 2, static_cast<std::uint64_t>(i)) % 256U);
   return token_batch(ids, ids, {0});
 }
 
-void measure(const TrainOptions& o, const std::shared_ptr<const DeviceMesh>& mesh) {
-  Trainer trainer(make_gpt(o, mesh), o);
+void measure(const GptOptions& o, const std::shared_ptr<const DeviceMesh>& mesh) {
+  Trainer trainer(make_gpt(o, o.model.config, mesh), o);
   const Batch batch = made_up_batch(o);
   const double step = milliseconds(3, [&] {
     trainer.gradients([&](int) { return batch; }, 1e-4);
@@ -104,7 +104,7 @@ void measure(const TrainOptions& o, const std::shared_ptr<const DeviceMesh>& mes
 void measure_all(std::int64_t tokens) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     for (std::int64_t zero = 0; zero < 4; ++zero) {
-      const TrainOptions o = options(zero, dtype, tokens);
+      const GptOptions o = options(zero, dtype, tokens);
       run_thread_ranks(2, 1, ProcessGroup::Deadline(120), [&](const std::shared_ptr<ProcessGroup>& world) {
         const OwnCores own_cores(world->rank(), world->size());
         measure(o, std::make_shared<const DeviceMesh>(world, o.mesh.shape));

@@ -60,7 +60,7 @@ int main(int argc, char** argv) {
     flags.add("threads", "N", count, "threads to measure with", Range{.low = 1, .high = 4096});
     bench::Turns turns;
     turns.declare(flags);
-    if (bench::answered(flags, flags.parse(argc, argv))) return 0;
+    if (!flags.parse_or_print(argc, argv)) return 0;
     const int team = static_cast<int>(count);
     set_threads(team);
     const OwnCores own_cores(0, team);

@@ -18,10 +18,11 @@
 #include "core/random.h"
 #include "train/gpt_setup.h"
 #include "train/launcher.h"
+#include "train/memory.h"
 #include "train/program.h"
 #include "train/ranks.h"
 #include "train/trainer.h"
-#include "train/validate.h"
+#include "train/validate_gpt.h"
 
 using namespace trireme;
 
@@ -29,7 +30,7 @@ namespace {
 
 /// A GPU still computes when a step's functions return, and ranks that are processes would each have their own standard
 /// input.
-void require_threads_on_the_cpu(const TrainOptions& o) {
+void require_threads_on_the_cpu(const GptOptions& o) {
   if (o.precision.tensor_device() != Device::cpu)
     fail(ExitCode::usage, "step_bench", "--device {} is not measured here; expected cpu; see bench/cuda/step.py",
          o.precision.device);
@@ -39,7 +40,7 @@ void require_threads_on_the_cpu(const TrainOptions& o) {
 }
 
 /// The micro-batches of one rank in one step.
-std::vector<Batch> random_batches(const TrainOptions& o, int dp_rank, std::int64_t step) {
+std::vector<Batch> random_batches(const GptOptions& o, int dp_rank, std::int64_t step) {
   const GptConfig& c = o.model.config;
   const BatchSizes sizes = o.batch_sizes();
   std::vector<Batch> batches;
@@ -62,8 +63,8 @@ std::vector<Batch> random_batches(const TrainOptions& o, int dp_rank, std::int64
 /// The work of one rank.
 class Steps {
  public:
-  Steps(const TrainOptions& o, const std::shared_ptr<const DeviceMesh>& mesh)
-      : options_(o), dp_rank_(mesh->coord(Axis::dp)), trainer_(make_gpt(o, mesh), o) {}
+  Steps(const GptOptions& o, const std::shared_ptr<const DeviceMesh>& mesh)
+      : options_(o), dp_rank_(mesh->coord(Axis::dp)), trainer_(make_gpt(o, o.model.config, mesh), o) {}
 
   void prepare() { batches_ = random_batches(options_, dp_rank_, made_++); }
   void step() {
@@ -73,14 +74,14 @@ class Steps {
   }
 
  private:
-  const TrainOptions& options_;
+  const GptOptions& options_;
   int dp_rank_;
   std::int64_t made_ = 0;
   Trainer trainer_;
   std::vector<Batch> batches_;
 };
 
-nlohmann::json facts(const TrainOptions& o) {
+nlohmann::json facts(const GptOptions& o) {
   const GptConfig& c = o.model.config;
   return {{"parameters", parameter_count(c)},
           {"tokens", o.batch_sizes().tokens_per_step(c.context)},
@@ -107,7 +108,7 @@ struct Memory {
 /// One rank's part: warm up, then turns of as many steps as the first rank reads.
 class Rounds {
  public:
-  Rounds(const TrainOptions& o, bench::Turns& turns) : options_(o), turns_(turns), together_(o.mesh.shape.ranks()) {}
+  Rounds(const GptOptions& o, bench::Turns& turns) : options_(o), turns_(turns), together_(o.mesh.shape.ranks()) {}
 
   void run(Rank& rank) {
     try {
@@ -158,7 +159,7 @@ class Rounds {
     return count;
   }
 
-  const TrainOptions& options_;
+  const GptOptions& options_;
   bench::Turns& turns_;
   std::barrier<> together_;
   std::int64_t asked_ = 0;  // steps of the turn: written by the first rank, read by all
@@ -169,7 +170,7 @@ class Rounds {
 
 int main(int argc, char** argv) {
   return run_program([&] {
-    TrainOptions options;
+    GptOptions options;
     options.model.vocab = options.model.config.vocab;
     bench::Turns turns;
     Flags flags("step_bench", "Times whole training steps on random tokens.");
@@ -180,15 +181,17 @@ int main(int argc, char** argv) {
     declare_optimizer(flags, options.optimizer);
     declare_mesh(flags, options.mesh);
     declare_precision(flags, options.precision);
-    if (bench::answered(flags, flags.parse(argc, argv))) return 0;
+    if (!flags.parse_or_print(argc, argv)) return 0;
     require_threads_on_the_cpu(options);
     resolve(options, 0);
     options.guards.check_replicas = 0;
     options.model.config = bench::model_on_random_tokens(options.model);
     validate(options);
-    require_memory(options);
+    const std::int64_t parameters = parameter_count(options.model.config);
+    require_memory(options, parameters);
     Rounds rounds(options, turns);
-    const int code = run_ranks(options, [&](Rank& rank) { rounds.run(rank); });
+    const int code = run_ranks(
+        options, [&](Rank& rank) { rounds.run(rank); }, {}, memory_estimate(options, parameters));
     bench::Turns::say({{"end", rounds.end()}});
     return code;
   });

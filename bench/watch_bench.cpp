@@ -65,7 +65,7 @@ struct Step {
 };
 
 Step measure_step(const Sizes& sizes) {
-  TrainOptions o;
+  GptOptions o;
   o.model.config = {.layers = sizes.layers, .heads = heads, .width = sizes.width, .context = 64, .vocab = 256};
   o.mesh.axes = "dp=2,tp=2";
   o.batch.micro_batch = 4;
@@ -73,7 +73,7 @@ Step measure_step(const Sizes& sizes) {
   Step found;
   run_thread_ranks(4, 1, ProcessGroup::Deadline(30), [&](const std::shared_ptr<ProcessGroup>& world) {
     const auto mesh = std::make_shared<const DeviceMesh>(world, o.mesh.shape);
-    Trainer trainer(make_gpt(o, mesh), o);
+    Trainer trainer(make_gpt(o, o.model.config, mesh), o);
     const watch::RankPage& page = watch::Beacon::current()->page();
     const Tensor tokens = Tensor::zeros({4, 64}, DType::i32);  // [B, T]
     const auto step = [&] {

@@ -30,8 +30,8 @@ struct Use {
   std::array<double, categories.size()> kept{}, peak{};
 };
 
-TrainOptions options(int ranks, int stage) {
-  TrainOptions o;
+GptOptions options(int ranks, int stage) {
+  GptOptions o;
   o.model.config = {.layers = 8, .heads = 8, .width = 512, .context = 64, .vocab = 256};
   o.mesh.axes = fmt::format("dp={}", ranks);
   o.mesh.zero = stage;
@@ -42,7 +42,7 @@ TrainOptions options(int ranks, int stage) {
   return o;
 }
 
-Batch made_up_batch(const TrainOptions& o, int index) {
+Batch made_up_batch(const GptOptions& o, int index) {
   const GptConfig& c = o.model.config;
   const Tensor ids = Tensor::empty({1, c.context}, DType::i32);
   for (std::int64_t t = 0; t < c.context; ++t) {
@@ -53,8 +53,8 @@ Batch made_up_batch(const TrainOptions& o, int index) {
 }
 
 /// One rank's use in the third step: the first two fill the pool and make lazily allocated tensors.
-Use measure(const TrainOptions& o, const std::shared_ptr<const DeviceMesh>& mesh) {
-  Trainer trainer(make_gpt(o, mesh), o, 4 << 20);
+Use measure(const GptOptions& o, const std::shared_ptr<const DeviceMesh>& mesh) {
+  Trainer trainer(make_gpt(o, o.model.config, mesh), o, 4 << 20);
   const MemoryPool& pool = *MemoryPool::current();
   Use use;
   for (int step = 0; step < 3; ++step) {
@@ -68,7 +68,7 @@ Use measure(const TrainOptions& o, const std::shared_ptr<const DeviceMesh>& mesh
   return use;
 }
 
-Use largest_over_ranks(const TrainOptions& o) {
+Use largest_over_ranks(const GptOptions& o) {
   Use largest;
   std::mutex mutex;
   run_thread_ranks(o.mesh.shape.ranks(), 1, ProcessGroup::Deadline(300),

@@ -17,7 +17,7 @@
 #include "train/program.h"
 #include "train/saved_gpt.h"
 #include "train/saved_run.h"
-#include "train/validate.h"
+#include "train/validate_gpt.h"
 
 using namespace trireme;
 

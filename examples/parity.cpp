@@ -3,19 +3,20 @@
 //   build/bin/parity --mesh dp=2,tp=2,pp=2 --micro-batches 4
 //   mpirun -n 8 build/bin/parity --mesh dp=2,tp=2,pp=2 --micro-batches 4
 //   build/bin/parity --mesh tp=2,pp=2,cp=2 --context-parallel ulysses --document-mask on --dropout 0.1
+//   build/bin/parity --task vit --mesh dp=2,pp=2 --zero 3
 //
 // Runs three steps on one rank and on the mesh, and prints the largest relative differences of loss, gradients before
 // clipping and weights. Exit code 0: all within --tolerance; 1: not. In bf16 and f16, unless --tolerance is given, both
 // are compared with one rank in f32, and the mesh may be six times as far from it (train/parity.h, rounding_ratio).
 // What is farther is compared with what rounding reaches on one rank (rounding_reach), unless --tolerance is given.
-// Read next: train/parity.h.
+// Read next: train/parity.h, train/task.h.
 #include <fmt/format.h>
 
 #include <cstdio>
 #include <mutex>
 #include <optional>
 
-#include "train/gpt_parity.h"
+#include "examples/tasks/list.h"
 #include "train/launcher.h"
 #include "train/parity_options.h"
 #include "train/program.h"
@@ -43,22 +44,31 @@ ParityReport compare(const TrainOptions& options, const std::shared_ptr<const Pa
 
 int main(int argc, char** argv) {
   return run_program([&] {
-    TrainOptions options = parity_defaults();
+    std::string task_name = "gpt";
+    const std::unique_ptr<Task> task = chosen_task(argc, argv, task_name);
+    task->set_parity_defaults();
+    TrainOptions& options = task->options();
     std::optional<double> tolerance;
     bool all = false;
 
     Flags flags("parity", "Compares a mesh with one rank: loss, gradients, weights.");
-    declare_parity(flags, options);
+    declare_task_choice(flags, task_name);
+    task->declare_model(flags);
+    task->declare_parity_data(flags);
+    declare_comparison(flags, options);
     flags.add("tolerance", "F", tolerance, "auto",
               "largest relative difference to one rank in the same dtype that is accepted; auto: 1e-5, or in bf16 and "
               "f16 what rounding explains",
               Range::above(0));
     flags.add_switch("all", all, "list every parameter, not only the worst five", true);
     if (!flags.parse_or_print(argc, argv)) return 0;
-    resolve_parity(options, launcher_ranks());
+    resolve(options, launcher_ranks());
+    task->prepare_parity();
+    task->validate();
+    options.run.config = flags.config_text();
 
     const bool rounds = size_of(options.precision.dtype) == 2 && !tolerance;
-    const auto reference = parity_reference(rounds ? in_f32(options) : options, gpt_parity());
+    const auto reference = parity_reference(rounds ? in_f32(options) : options, parity_model(*task));
     const ParityReport report = compare(options, reference, tolerance);
     if (launcher_rank() == 0) std::fputs(parity_table(report, all ? -1 : 5).c_str(), stdout);
     bool equal = report.largest() <= tolerance.value_or(1e-5);

@@ -31,14 +31,14 @@ constexpr double tolerance = 1e-5;
 /// What one rank gave, made once for each model that combinations share.
 class References {
  public:
-  std::shared_ptr<const ParityReference> of(const TrainOptions& options) {
-    std::shared_ptr<const ParityReference>& reference = made_[parity_reference_key(options)];
-    if (reference == nullptr) reference = parity_reference(options, gpt_parity());
+  std::shared_ptr<const ParityReference> of(const GptOptions& options) {
+    std::shared_ptr<const ParityReference>& reference = made_[config_text(on_one_rank(options))];
+    if (reference == nullptr) reference = parity_reference(options, gpt_parity(options.model.config));
     return reference;
   }
   /// How far one rank in the options' dtype is from one in f32.
-  const ParityReport& rounding(const TrainOptions& options) {
-    const auto [found, added] = rounding_.try_emplace(parity_reference_key(options));
+  const ParityReport& rounding(const GptOptions& options) {
+    const auto [found, added] = rounding_.try_emplace(config_text(on_one_rank(options)));
     if (added) found->second = Parity(on_one_rank(options), of(in_f32(options))).compare(self_group());
     return found->second;
   }
@@ -63,7 +63,7 @@ ParityReport compare(const TrainOptions& options, const std::shared_ptr<const Pa
 /// How far a combination is from one rank: in f32 the largest relative difference, in bf16 the ratio to one rank's own
 /// rounding (train/parity.h).
 double distance(const Combination& combination, References& references) {
-  const TrainOptions options = read_parity_options(combination.arguments);
+  const GptOptions options = read_parity_options(combination.arguments);
   if (options.precision.dtype == DType::f32) return compare(options, references.of(options)).largest();
   return rounding_ratio(compare(options, references.of(in_f32(options))), references.rounding(options),
                         options.precision.dtype);

@@ -71,6 +71,7 @@ class Model {
   const DeviceMesh& mesh() const { return build_.mesh(); }
   DType dtype() const { return build_.dtype(); }
   Device device() const { return build_.device(); }
+  const pipeline::StagePlan& plan() const { return plan_; }        ///< the blocks of each stage of the whole model
   int stages() const { return static_cast<int>(plan_.size()); }    ///< of the whole model
   int chunks() const { return stages() / mesh().size(Axis::pp); }  ///< stages on each rank
   bool is_last_stage(int stage) const { return stage == stages() - 1; }

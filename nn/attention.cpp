@@ -27,6 +27,11 @@ const AttentionOptions& checked(const AttentionOptions& o, const DeviceMesh& mes
          "--kv-heads or --mesh",
          kv_heads, tp);
   }
+  if (!o.causal && mesh.size(Axis::cp) > 1) {
+    fail(ExitCode::usage, "attention",
+         "attention to all tokens needs whole sequences on a rank, got cp={}; expected cp=1; change --mesh",
+         mesh.size(Axis::cp));
+  }
   if (o.rotary && o.width / o.heads % 2 != 0) {
     fail(ExitCode::usage, "attention", "--positions rope rotates pairs, but a head has {} features, an odd number",
          o.width / o.heads);
@@ -41,7 +46,8 @@ Attention::Attention(const Build& b, const AttentionOptions& o)
       heads_(checked(o, b.mesh()).heads / b.mesh().size(Axis::tp)),
       kv_heads_(std::max<std::int64_t>(o.key_value_heads() / b.mesh().size(Axis::tp), 1)),
       head_width_(o.width / o.heads),
-      rotary_(o.rotary) {
+      rotary_(o.rotary),
+      causal_(o.causal) {
   const auto projection = [&](const char* child, const Shape& out, bool bias, std::int64_t parts) {
     return std::make_unique<Linear>(b / child, o.width, out, Split::out,
                                     LinearOptions{.bias = bias, .init_std = o.init_std, .parts = parts});
@@ -70,7 +76,7 @@ Tensor Attention::mix_packed(const Tensor& input) {
   const Tensor qkv = reshape(qkv_->of_replicated(input),
                              {input.size(0), input.size(1), 3, heads_, head_width_});  // [B, T, 3, H/tp, Dh]
   if (mesh().size(Axis::cp) > 1 || run().cache) return mix(select(qkv, 2, 0), select(qkv, 2, 1), select(qkv, 2, 2));
-  return attention_packed(qkv, true, 0, run().document_starts);  // [B, T, H/tp, Dh]
+  return attention_packed(qkv, causal_, 0, run().document_starts);  // [B, T, H/tp, Dh]
 }
 
 Tensor Attention::mix_separate(const Tensor& input) {
@@ -89,13 +95,14 @@ Tensor Attention::mix_separate(const Tensor& input) {
 // Attention between tokens: q [B, T, H/tp, Dh], k, v [B, T, Hkv/tp, Dh] -> [B, T, H/tp, Dh].
 Tensor Attention::mix(const Tensor& q, const Tensor& k, const Tensor& v) {
   if (run().cache) {
-    require(!run().training && mesh().size(Axis::cp) == 1, "attention",
+    require(!run().training && causal_ && mesh().size(Axis::cp) == 1, "attention",
             "{}: a cache of keys and values is for evaluation with whole sequences on a rank, got {} with cp={}; leave "
             "RunState::cache empty",
             name(), run().training ? "training" : "evaluation", mesh().size(Axis::cp));
     const KvCache::Held held = run().cache->append(name(), k, v);  // [B, first + T, Hkv/tp, Dh]
     return attention(q, held.keys, held.values, true, 0, run().document_starts);
   }
+  if (!causal_) return attention(q, k, v, false, 0, run().document_starts);
   return context_attention(q, k, v, mesh(), parallelism().context, run().document_starts);
 }
 

@@ -1,7 +1,7 @@
-// Attention: causal self-attention with many heads. Heads are split over tp: each rank computes its own heads, and only
-// the projections before and after attention communicate. Over cp, where a rank holds a part of the sequence, tokens
-// attend to those of other ranks by one of the methods of nn/context_attention.h. With a cache (nn/kv_cache.h), tokens
-// come a few at a time and also see the earlier ones.
+// Attention: self-attention with many heads, causal by default. Heads are split over tp: each rank computes its own
+// heads, and only the projections before and after attention communicate. Over cp, where a rank holds a part of the
+// sequence, tokens attend to those of other ranks by one of the methods of nn/context_attention.h. With a cache
+// (nn/kv_cache.h), tokens come a few at a time and also see the earlier ones.
 //
 //   multi-head (Vaswani et al. 2017)      as many key-value heads as heads: one packed projection qkv [3, D, D]
 //   grouped-query (Ainslie et al. 2023)   H/Hkv neighbouring heads share one: projections q, k and v
@@ -25,6 +25,7 @@ struct AttentionOptions {
   double residual_init_std = 0.02;  ///< initial weights of `proj`, which writes into the residual stream
   std::int64_t kv_heads = 0;        ///< Hkv, a divisor of H, and a multiple or a divisor of tp; 0: H
   bool rotary = false;              ///< rotary positions; Dh must be even
+  bool causal = true;               ///< a token sees those before it; false: all tokens, which needs cp=1
 
   bool packed() const { return !rotary && key_value_heads() == heads; }
   std::int64_t key_value_heads() const { return kv_heads > 0 ? kv_heads : heads; }
@@ -47,7 +48,7 @@ class Attention : public Module {
   Tensor mix(const Tensor& q, const Tensor& k, const Tensor& v);
 
   std::int64_t heads_, kv_heads_, head_width_;  // on this rank: H/tp; max(Hkv/tp, 1); Dh
-  bool rotary_;
+  bool rotary_, causal_;
   std::unique_ptr<Linear> qkv_;        // packed,
   std::unique_ptr<Linear> q_, k_, v_;  // or separate
   std::unique_ptr<Linear> proj_;

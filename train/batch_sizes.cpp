@@ -61,10 +61,9 @@ BatchSizes infer_batch(const BatchOptions& options, std::int64_t dp) {
   return sizes;
 }
 
-std::string to_string(const BatchSizes& sizes, std::int64_t context) {
-  return fmt::format("micro-batch {} x dp {} x accumulation {} = global batch {} sequences, {} tokens per step",
-                     sizes.micro_batch, sizes.dp, sizes.micro_batches, sizes.global_batch,
-                     sizes.tokens_per_step(context));
+std::string to_string(const BatchSizes& sizes) {
+  return fmt::format("micro-batch {} x dp {} x accumulation {} = global batch {}", sizes.micro_batch, sizes.dp,
+                     sizes.micro_batches, sizes.global_batch);
 }
 
 }  // namespace trireme

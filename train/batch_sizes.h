@@ -34,7 +34,7 @@ struct BatchSizes {
 /// Throws ExitCode::usage when no such batch exists.
 BatchSizes infer_batch(const BatchOptions& options, std::int64_t dp);
 
-/// "micro-batch 12 x dp 2 x accumulation 4 = global batch 96 sequences, 6144 tokens per step".
-std::string to_string(const BatchSizes& plan, std::int64_t context);
+/// "micro-batch 12 x dp 2 x accumulation 4 = global batch 96".
+std::string to_string(const BatchSizes& sizes);
 
 }  // namespace trireme

@@ -38,7 +38,7 @@ Checkpointing::Checkpointing(const TrainOptions& options, Trainer& trainer, cons
   std::error_code unknown;
   if (trainer.model().mesh().rank() == 0 && std::filesystem::is_directory(options.run.out, unknown))
     out_.emplace(options.run.out);
-  saver_.emplace(options.run.out, trainer.model(), trainer.optimizer(), run, config_text(options), options.run.keep);
+  saver_.emplace(options.run.out, trainer.model(), trainer.optimizer(), run, options.run.config, options.run.keep);
   // A run in its own folder has nothing to save before its first step.
   if (resumed && resumed->path.parent_path() == std::filesystem::path(options.run.out) / "checkpoints")
     saved_step_ = resumed->progress.steps;

@@ -127,8 +127,9 @@ CommonValue common_flag(const std::string& name, const std::string& value) {
 }
 
 CommonValues common_setup(const TrainOptions& options) {
+  require(!options.run.config.empty(), "configuration", "the program has not set RunOptions::config");
   CommonValues values = {common_program()};
-  const nlohmann::json configuration = nlohmann::json::parse(config_text(options));
+  const nlohmann::json configuration = nlohmann::json::parse(options.run.config);
   for (const auto& item : configuration.items()) values.push_back(common_flag(item.key(), item.value().dump()));
   for (const auto& value : {common_unit(options), common_gpu(options)})
     if (value) values.push_back(*value);

@@ -1,7 +1,7 @@
 // What all ranks of a job must have in common, compared before the first of them begins. Ranks that are threads share
 // one process, and so all of it. Processes under a launcher each read their own flags and files and look at their own
 // processor: two that train on different texts would exchange gradients that look as good as any.
-// Read next: train/ranks.cpp, which compares; examples/train_gpt.cpp, which says what it has read.
+// Read next: train/ranks.cpp, which compares; train/task.h, which says what it has read.
 #pragma once
 
 #include <optional>

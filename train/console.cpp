@@ -99,17 +99,15 @@ std::string format_duration(double seconds) {
 std::string format_count(double count) { return scaled(count, 1000, std::array{"", "k", "M", "G", "T"}); }
 std::string format_bytes(double bytes) { return scaled(bytes, 1024, std::array{" B", " KiB", " MiB", " GiB", " TiB"}); }
 
-std::string step_line(const StepRecord& r, std::int64_t steps) {
+std::string step_line(const StepRecord& r, std::int64_t steps, std::string_view rate) {
   const double left = static_cast<double>(steps - r.step) * r.step_ms / 1e3;
-  return fmt::format("step {}/{} | loss {:.4f} | lr {:.1e} | norm {:.2f} | {:.1f} ms | {} tok/s | eta {}", r.step,
-                     steps, r.loss, r.lr, r.grad_norm, r.step_ms, format_count(r.tokens_per_s), format_duration(left));
+  return fmt::format("step {}/{} | loss {:.4f} | lr {:.1e} | norm {:.2f} | {:.1f} ms | {} {} | eta {}", r.step, steps,
+                     r.loss, r.lr, r.grad_norm, r.step_ms, format_count(r.tokens_per_s), rate, format_duration(left));
 }
 
-std::string validation_line(std::int64_t step, std::int64_t steps, double loss, std::int64_t vocab) {
-  const std::string line = fmt::format("step {}/{} | validation loss {:.4f}", step, steps, loss);
-  if (step > 0) return line + fmt::format(" | perplexity {:.2f}", std::exp(loss));
-  return line + fmt::format(" | ln(V) = {:.4f}, what guessing among V = {} tokens costs",
-                            std::log(static_cast<double>(vocab)), vocab);
+std::string validation_line(std::int64_t step, std::int64_t steps, double loss, std::string_view meaning) {
+  return fmt::format("step {}/{} | validation loss {:.4f}{}{}", step, steps, loss, meaning.empty() ? "" : " | ",
+                     meaning);
 }
 
 std::string sample_block(std::int64_t step, std::string_view text) {

@@ -59,10 +59,10 @@ std::string format_count(double count);
 std::string format_bytes(double bytes);
 
 /// "step 120/2000 | loss 2.1034 | lr 9.7e-04 | norm 0.81 | 38.2 ms | 20.1k tok/s | eta 1m12s".
-std::string step_line(const StepRecord& record, std::int64_t steps);
-/// "step 500/2000 | validation loss 1.8423 | perplexity 6.31"; before the first step also the loss of guessing,
-/// ln(vocab).
-std::string validation_line(std::int64_t step, std::int64_t steps, double loss, std::int64_t vocab);
+/// `rate`: what the record's tokens are per second, "tok/s".
+std::string step_line(const StepRecord& record, std::int64_t steps, std::string_view rate);
+/// "step 500/2000 | validation loss 1.8423 | perplexity 6.31"; `meaning` (Task::explain_loss) may be empty.
+std::string validation_line(std::int64_t step, std::int64_t steps, double loss, std::string_view meaning);
 /// A sample of generated text between rules. Control characters other than newline and tab are shown as "·".
 std::string sample_block(std::int64_t step, std::string_view text);
 

@@ -37,6 +37,8 @@ struct Range {
   static Range any() { return {}; }
   static Range at_least(double low) { return {.low = low}; }
   static Range above(double low) { return {.low = low, .low_open = true}; }
+  /// Of things: small enough that products of a few counts fit in 64 bits.
+  static Range count(double low = 1) { return {.low = low, .high = 1 << 30}; }
   static Range inside(double low, double high) { return {low, high, true, true}; }      ///< (low, high)
   static Range half_open(double low, double high) { return {low, high, false, true}; }  ///< [low, high)
   bool holds(double value) const;

@@ -10,9 +10,10 @@ namespace {
 
 constexpr std::uint64_t batch_seed = 20240607;
 
-/// With a separator, every eighth token or so is one: documents end in every chunk of a sequence.
-ParityModel::Data make_data(const TrainOptions& o) {
-  const GptConfig& c = o.model.config;
+}  // namespace
+
+// With a separator, every eighth token or so is one: documents end in every chunk of a sequence.
+ParityModel::Data gpt_parity_data(const TrainOptions& o, const GptConfig& c) {
   const std::int64_t samples = o.batch_sizes().global_batch, context = c.context, vocab = c.vocab;
   const Tensor ids = Tensor::empty({samples, context}, DType::i32);      // [G, T]
   const Tensor targets = Tensor::empty({samples, context}, DType::i32);  // [G, T]
@@ -35,13 +36,11 @@ ParityModel::Data make_data(const TrainOptions& o) {
   return {token_batch(ids, targets, std::move(numbers)), valid};
 }
 
-}  // namespace
-
-ParityModel gpt_parity() {
-  return {.make = [](const TrainOptions& o, std::shared_ptr<const DeviceMesh> mesh) -> std::unique_ptr<Model> {
-            return make_gpt(o, std::move(mesh));
+ParityModel gpt_parity(const GptConfig& config) {
+  return {.make = [config](const TrainOptions& o, std::shared_ptr<const DeviceMesh> mesh) -> std::unique_ptr<Model> {
+            return make_gpt(o, config, std::move(mesh));
           },
-          .data = make_data};
+          .data = [config](const TrainOptions& o) { return gpt_parity_data(o, config); }};
 }
 
 }  // namespace trireme

@@ -1,11 +1,15 @@
 // A GPT for a comparison with one rank, and made-up text for it. Read next: train/parity.h.
 #pragma once
 
+#include "models/gpt_config.h"
 #include "train/parity.h"
 
 namespace trireme {
 
-/// The GPT that the options describe. Its batch has masked targets, and documents when attention stays within them.
-ParityModel gpt_parity();
+/// A global batch with masked targets, and with documents when attention stays within them.
+ParityModel::Data gpt_parity_data(const TrainOptions& options, const GptConfig& config);
+
+/// A GPT and such a batch.
+ParityModel gpt_parity(const GptConfig& config);
 
 }  // namespace trireme

@@ -1,27 +1,26 @@
-// From options to a GPT, and what memory it will need.
-// Read next: examples/train_gpt.cpp, which puts it into a Trainer.
+// From options to a GPT, and what memory it will need beside weights, gradients and optimizer state.
+// Read next: train/gpt_task.h, train/memory.h.
 #pragma once
 
 #include <memory>
-#include <string>
 
 #include "models/gpt.h"
-#include "train/options.h"
+#include "train/gpt_options.h"
 
 namespace trireme {
 
-/// This rank's part of the GPT that the options describe.
-std::unique_ptr<Gpt> make_gpt(const TrainOptions& options, std::shared_ptr<const DeviceMesh> mesh);
+/// The blocks of each stage of a GPT on the mesh.
+pipeline::StagePlan gpt_plan(const MeshOptions& mesh, const GptConfig& config);
 
-/// Bytes per rank this run will need, by category, as one line for the start table; the convention is in the line
-/// itself.
-std::string predicted_memory(const TrainOptions& options, const GptConfig& config, const nn::ParameterList& parameters,
-                             int live_activations);
+/// This rank's part of a GPT.
+std::unique_ptr<Gpt> make_gpt(const TrainOptions& options, const GptConfig& config,
+                              std::shared_ptr<const DeviceMesh> mesh);
 
-/// What weights, gradients and optimizer state of the ranks in this process are estimated to need, as half a sentence.
-std::string memory_estimate(const TrainOptions& options);
-/// Throws ExitCode::usage when weights, gradients and optimizer state of the ranks in this process need more memory
-/// than the machine has: from arithmetic, before a minute is spent on making them.
-void require_memory(const TrainOptions& options);
+/// Bytes of activations on one rank while `live` micro-batches are between forward and backward.
+double gpt_activation_bytes(const TrainOptions& options, const GptConfig& config, int live);
+
+/// Bytes that a library keeps besides tensors: cuDNN's backward of attention the gradient of a layer's scores, 16 bits
+/// each. Ulysses cuts heads over cp; the ring does not use cuDNN.
+double gpt_workspace_bytes(const TrainOptions& options, const GptConfig& config);
 
 }  // namespace trireme

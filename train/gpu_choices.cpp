@@ -41,7 +41,7 @@ struct Layer {
   std::int64_t in, out;  ///< of this rank
 };
 
-std::vector<Layer> layers(const TrainOptions& o, std::optional<std::int64_t> vocab) {
+std::vector<Layer> layers(const GptOptions& o, std::optional<std::int64_t> vocab) {
   const GptConfig& m = o.model.config;
   const std::int64_t tp = o.mesh.shape.size(Axis::tp), head_dim = m.width / m.heads;
   const std::int64_t kv_heads = std::max<std::int64_t>(1, m.key_value_heads() / tp);
@@ -57,7 +57,7 @@ std::vector<Layer> layers(const TrainOptions& o, std::optional<std::int64_t> voc
 
 }  // namespace
 
-GpuChoices gpu_choices(const TrainOptions& o, std::optional<std::int64_t> vocab) {
+GpuChoices gpu_choices(const GptOptions& o, std::optional<std::int64_t> vocab) {
   cuda::select_gemm(o.precision.gemm);
   cuda::select_attention(o.precision.attention);
   const GptConfig& m = o.model.config;
@@ -75,7 +75,7 @@ GpuChoices gpu_choices(const TrainOptions& o, std::optional<std::int64_t> vocab)
   return {.products = summary(products), .attention = summary({{"forward", forward}, {"backward", backward}})};
 }
 
-std::vector<std::pair<std::string, std::string>> gpu_choice_notes(const TrainOptions& o) {
+std::vector<std::pair<std::string, std::string>> gpu_choice_notes(const GptOptions& o) {
   if (o.precision.tensor_device() != Device::cuda) return {};
   const GpuChoices choices = gpu_choices(o, o.model.vocab);
   return {{"gemm", "on this GPU: " + choices.products}, {"attention", "on this GPU: " + choices.attention}};

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "train/options.h"
+#include "train/gpt_options.h"
 
 namespace trireme {
 
@@ -20,9 +20,9 @@ struct GpuChoices {
 /// For the shapes of one rank; `options` resolved, with --device cuda and a GPU that can be used. The head is left out
 /// as long as nobody knows the vocabulary. Throws ExitCode::usage when an implementation asked for by name cannot take
 /// a shape.
-GpuChoices gpu_choices(const TrainOptions& options, std::optional<std::int64_t> vocab);
+GpuChoices gpu_choices(const GptOptions& options, std::optional<std::int64_t> vocab);
 
 /// The same as notes for Flags::config_text(); none on the CPU.
-std::vector<std::pair<std::string, std::string>> gpu_choice_notes(const TrainOptions& options);
+std::vector<std::pair<std::string, std::string>> gpu_choice_notes(const GptOptions& options);
 
 }  // namespace trireme

@@ -1,7 +1,8 @@
-// Everything a training run can be told, and the flags that say it.
+// The options of a training run, whatever the model, and the flags that set them. Those of a GPT and its text are in
+// train/gpt_options.h.
 //
-// A program declares the groups it needs on a Flags object: train_gpt declares all of them, other programs a few.
-// Values a user may leave open are optional here; resolve() and the member functions fill them in.
+// A program declares the groups that it needs on a Flags object: training programs all of them, other programs a few.
+// Values that a user may leave open are optional here; resolve() and the member functions fill them in.
 // Read next: train/options.cpp (names, defaults, units), train/validate.h (which combinations are refused).
 #pragma once
 
@@ -12,8 +13,6 @@
 #include <vector>
 
 #include "core/dtype.h"
-#include "data/corpus.h"
-#include "models/gpt_config.h"
 #include "nn/build.h"
 #include "optim/loss_scaler.h"
 #include "optim/lr_schedule.h"
@@ -23,28 +22,6 @@
 #include "train/flags.h"
 
 namespace trireme {
-
-struct DataOptions {
-  std::string data;                ///< a text file, a folder of them, or token shards
-  std::string tokenizer = "auto";  ///< char, byte, bpe:PATH, or auto: char, or what token shards came with
-  double val_fraction = 0.1;       ///< of the text, its last part
-
-  bool document_mask = false;                      ///< whether attention stays within a document
-  std::optional<std::int64_t> document_separator;  ///< the token that ends one; not set: the tokenizer's end of text
-
-  /// What GptConfig::document_separator is to be. Throws ExitCode::usage when documents are to be told apart and there
-  /// is nothing to tell them by, or the separator is not one of the `vocab` tokens.
-  std::optional<std::int64_t> separator(std::optional<std::int64_t> end_of_text, std::int64_t vocab) const;
-};
-
-struct ModelOptions {
-  std::string preset = "custom";      ///< a published size, or custom
-  GptConfig config;                   ///< but for the vocabulary
-  std::optional<std::int64_t> vocab;  ///< not set: the tokenizer's
-
-  /// The model for a tokenizer of `tokenizer_vocab` ids. Throws ExitCode::usage when --vocab is smaller.
-  GptConfig with_vocab(std::int64_t tokenizer_vocab) const;
-};
 
 struct ScheduleOptions {
   std::int64_t steps = 1000;
@@ -90,6 +67,9 @@ struct MeshOptions {
     return {.sequence = shape.size(Axis::tp) > 1 && sequence_parallel.value_or(true), .context = context_parallel};
   }
   int stages() const;  ///< of the pipeline: pp, times V with interleaved:V; after resolve()
+  /// The blocks of each stage; after resolve(). `costs`: what --stage-layers auto balances. Throws ExitCode::usage for
+  /// a --stage-layers that does not fit.
+  pipeline::StagePlan stage_plan(int blocks, const pipeline::StageCosts& costs = {}) const;
 };
 
 /// Names for --attention of what the CPU has.
@@ -132,7 +112,10 @@ struct RunOptions {
   bool verify = false;                 ///< compare what should be the same on several ranks
   bool allow_fault_injection = false;  ///< whether TRIREME_FAULT may be set
 
-  std::string faults;  ///< not a flag: the value of TRIREME_FAULT (train/fault_injection.h)
+  // Not flags:
+  std::string faults;  ///< the value of TRIREME_FAULT (train/fault_injection.h)
+  std::string config;  ///< every flag of the program as --config takes it: ranks compare it, folders and checkpoints
+                       ///< keep it
 };
 
 /// What a run watches itself for: train/guards.h.
@@ -145,9 +128,8 @@ struct GuardOptions {
   bool check_state = false;          ///< with ZeRO: shards of moments are sealed too
 };
 
+/// What every training program can be told.
 struct TrainOptions {
-  DataOptions data;
-  ModelOptions model;
   BatchOptions batch;
   ScheduleOptions schedule;
   OptimizerOptions optimizer;
@@ -156,37 +138,24 @@ struct TrainOptions {
   RunOptions run;
   GuardOptions guards;
 
-  CorpusOptions corpus() const;    ///< what load_corpus() takes
   BatchSizes batch_sizes() const;  ///< after resolve()
-  /// The blocks of each pipeline stage; after resolve(), for the model as it is now. Throws ExitCode::usage for a
-  /// --stage-layers that does not fit.
-  pipeline::StagePlan stage_plan() const;
 };
 
 // One function per group; the options must outlive the flags.
-void declare_data(Flags& flags, DataOptions& options);
-void declare_documents(Flags& flags, DataOptions& options);  // a part of declare_data
-void declare_model(Flags& flags, ModelOptions& options);
-void declare_experts(Flags& flags, ModelOptions& options);
 void declare_batch(Flags& flags, BatchOptions& options);
 void declare_schedule(Flags& flags, ScheduleOptions& options);
 void declare_optimizer(Flags& flags, OptimizerOptions& options);
 void declare_mesh(Flags& flags, MeshOptions& options);
 void declare_precision(Flags& flags, PrecisionOptions& options);
 void declare_run(Flags& flags, RunOptions& options);
+void declare_samples(Flags& flags, RunOptions& options);  // of text: for models that generate
 void declare_checkpoints(Flags& flags, RunOptions& options);
 void declare_guards(Flags& flags, GuardOptions& options);
-void declare_all(Flags& flags, TrainOptions& options);
+/// Every group of TrainOptions but declare_samples().
+void declare_training(Flags& flags, TrainOptions& options);
 
 /// Settles what was left to be inferred and needs no data: ranks, mesh, batch. `launcher_ranks`: how many ranks a
 /// launcher started, 0 without one. Throws ExitCode::usage for what cannot be.
 void resolve(TrainOptions& options, int launcher_ranks);
-
-/// The flags of train_gpt: parsed, resolved and validated. Empty when the user asked for --help or --print-config,
-/// which is then printed (by the launcher's first rank) and nothing else is to be done.
-std::optional<TrainOptions> read_train_options(int argc, const char* const* argv);
-
-/// `options` in the form that --config takes: what --print-config prints and config.json holds.
-std::string config_text(const TrainOptions& options);
 
 }  // namespace trireme

@@ -177,22 +177,18 @@ struct ParityReference {
 };
 
 // The batch is uncut there: accumulation is compared as well. On the host: so is a GPU with it.
-TrainOptions on_one_rank(TrainOptions o) {
+void set_one_rank(TrainOptions& o) {
   o.mesh = {};
   o.precision.device = name(Device::cpu);
   o.precision.recompute = "none";
   o.batch = {.micro_batch = o.batch.global_batch, .global_batch = o.batch.global_batch, .micro_batches = std::nullopt};
-  return o;
 }
 
-TrainOptions in_f32(TrainOptions o) {
+void set_f32(TrainOptions& o) {
   o.precision.dtype = DType::f32;
   o.precision.loss_scale = PrecisionOptions().loss_scale;
   o.precision.scaling = {};
-  return o;
 }
-
-std::string parity_reference_key(const TrainOptions& options) { return config_text(on_one_rank(options)); }
 
 std::shared_ptr<const ParityReference> parity_reference(const TrainOptions& options, const ParityModel& model) {
   auto reference = std::make_shared<ParityReference>();

@@ -8,6 +8,7 @@
 // Read next: train/gpt_parity.h, train/parity_options.h, examples/parity.cpp, train/parity_matrix.h.
 #pragma once
 
+#include <concepts>
 #include <functional>
 #include <memory>
 #include <string>
@@ -29,11 +30,9 @@ struct ParityModel {
   std::function<Data(const TrainOptions& options)> data;
 };
 
-/// What one rank gave, in the dtype of the options. Comparisons of one model on many meshes may share it: those with
-/// the same key.
+/// What one rank gave, in the dtype of the options. Comparisons of one model and batch on many meshes may share it.
 struct ParityReference;
 std::shared_ptr<const ParityReference> parity_reference(const TrainOptions& options, const ParityModel& model);
-std::string parity_reference_key(const TrainOptions& options);
 
 /// A comparison, the same on every rank. "Relative" is the norm of the difference over the norm of the reference, per
 /// tensor.
@@ -75,8 +74,16 @@ ParityReport rounding_reach(const TrainOptions& options, const std::shared_ptr<c
 double unexplained(const ParityReport& report, const ParityReport& reach, double accepted);
 
 /// The same options in f32, and on one rank: to make the two reports of rounding_ratio() with.
-TrainOptions in_f32(TrainOptions options);
-TrainOptions on_one_rank(TrainOptions options);
+void set_f32(TrainOptions& options);
+void set_one_rank(TrainOptions& options);
+template <std::derived_from<TrainOptions> Options>
+Options in_f32(Options options) {
+  return set_f32(options), options;
+}
+template <std::derived_from<TrainOptions> Options>
+Options on_one_rank(Options options) {
+  return set_one_rank(options), options;
+}
 
 class Parity {
  public:

@@ -1,23 +1,23 @@
 #include "train/parity_options.h"
 
-#include "train/validate.h"
+#include "train/validate_gpt.h"
 
 namespace trireme {
 
-TrainOptions parity_defaults() {
-  TrainOptions o;
+void set_parity_defaults(GptOptions& o) {
   o.model.config = {.layers = 4, .heads = 4, .width = 64, .context = 32, .vocab = 65};
   o.model.vocab = 65;
   o.batch.micro_batch = 2;
+}
+
+GptOptions parity_defaults() {
+  GptOptions o;
+  set_parity_defaults(o);
   return o;
 }
 
-void declare_parity(Flags& flags, TrainOptions& o) {
-  declare_model(flags, o.model);
-  declare_experts(flags, o.model);
+void declare_comparison(Flags& flags, TrainOptions& o) {
   declare_batch(flags, o.batch);
-  flags.group("documents (made up: every eighth token or so is a separator)");
-  declare_documents(flags, o.data);
   declare_mesh(flags, o.mesh);
   declare_precision(flags, o.precision);
   flags.group("comparison");
@@ -25,15 +25,27 @@ void declare_parity(Flags& flags, TrainOptions& o) {
   flags.add_switch("verify", o.run.verify, "compare what should be the same on several ranks, bit by bit", true);
 }
 
-void resolve_parity(TrainOptions& o, int launcher_ranks) {
+void declare_parity(Flags& flags, GptOptions& o) {
+  declare_model(flags, o.model);
+  declare_experts(flags, o.model);
+  flags.group("documents (made up: every eighth token or so is a separator)");
+  declare_documents(flags, o.data);
+  declare_comparison(flags, o);
+}
+
+void prepare_parity_model(GptOptions& o) {
   o.model.config.vocab = o.model.vocab.value_or(65);
   o.model.config.document_separator = o.data.separator(0, o.model.config.vocab);
+}
+
+void resolve_parity(GptOptions& o, int launcher_ranks) {
+  prepare_parity_model(o);
   resolve(o, launcher_ranks);
   validate(o);
 }
 
-TrainOptions read_parity_options(const std::vector<std::string>& arguments) {
-  TrainOptions options = parity_defaults();
+GptOptions read_parity_options(const std::vector<std::string>& arguments) {
+  GptOptions options = parity_defaults();
   Flags flags("parity", "");
   declare_parity(flags, options);
   flags.parse(arguments);

@@ -24,7 +24,6 @@
 #include "parallel/comm/watch/report.h"
 #include "parallel/comm/watch/watchdog.h"
 #include "train/fault_injection.h"
-#include "train/gpt_setup.h"
 #include "train/launcher.h"
 #include "train/program.h"
 
@@ -149,15 +148,15 @@ void run_as_threads(const TrainOptions& options, int ranks, int threads, const s
 }
 
 /// Runs f. Who runs out of memory is told what had been expected, too.
-void explained(const TrainOptions& options, const std::function<void()>& f) {
+void explained(const std::string& expected, const std::function<void()>& f) {
   try {
     f();
   } catch (...) {
     const Error error = to_error(std::current_exception());
     constexpr std::string_view place = "trireme: [memory] ";
     const std::string_view what = error.what();
-    if (!what.starts_with(place)) throw;
-    fail(error.code(), "memory", "{}; {}", what.substr(place.size()), memory_estimate(options));
+    if (!what.starts_with(place) || expected.empty()) throw;
+    fail(error.code(), "memory", "{}; {}", what.substr(place.size()), expected);
   }
 }
 
@@ -238,7 +237,8 @@ void Rank::begin_step(std::int64_t number) {
   for (const std::string& line : stragglers->look()) std::fprintf(stderr, "trireme: straggler: %s\n", line.c_str());
 }
 
-int run_ranks(const TrainOptions& options, const std::function<void(Rank&)>& body, const CommonValues& read) {
+int run_ranks(const TrainOptions& options, const std::function<void(Rank&)>& body, const CommonValues& read,
+              const std::string& memory) {
   select_implementations(options);
   if (on_gpu(options)) cuda::open_device(launched_gpu(static_cast<int>(cuda::find_devices().devices.size())));
   const int ranks = options.mesh.shape.ranks();
@@ -255,7 +255,7 @@ int run_ranks(const TrainOptions& options, const std::function<void(Rank&)>& bod
     if (on_gpu(options)) enter_gpus(options, rank);
     if (options.run.verify) rank.world = verifying(rank.world);
     const fault::Scope faults(options, rank);
-    explained(options, [&] { body(rank); });
+    explained(memory, [&] { body(rank); });
     if (rank.exit_code != 0) exit_code = rank.exit_code;  // those that are not 0 are the same
   };
   if (as_threads)

@@ -42,6 +42,8 @@ struct Rank {
 /// processes may be waiting for this one. A rank that is lost (--timeout) ends the job too: with what all ranks did
 /// last in OUT/flight_recorder.txt. Processes first compare what they must have in common, common_setup(options) and
 /// `read`: what this one has read beside its flags. Where they differ, it throws before any `body` runs.
-int run_ranks(const TrainOptions& options, const std::function<void(Rank&)>& body, const CommonValues& read = {});
+/// A rank that runs out of memory is also told `memory`: what was expected to be needed (train/memory.h).
+int run_ranks(const TrainOptions& options, const std::function<void(Rank&)>& body, const CommonValues& read = {},
+              const std::string& memory = {});
 
 }  // namespace trireme

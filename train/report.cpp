@@ -4,49 +4,9 @@
 #include <cmath>
 
 #include "core/cpu/processor.h"
-#include "train/console.h"
-#include "train/gpu_choices.h"
 
 namespace trireme {
 namespace {
-
-std::string thousands(std::int64_t n) {
-  std::string text = fmt::format("{}", n);
-  for (std::int64_t at = static_cast<std::int64_t>(text.size()) - 3; at > 0; at -= 3)
-    text.insert(static_cast<std::size_t>(at), ",");
-  return text;
-}
-
-std::string model_row(const GptConfig& m) {
-  const std::string shared =
-      m.key_value_heads() == m.heads ? "" : fmt::format(" sharing {} key-value heads", m.key_value_heads());
-  std::string text =
-      fmt::format("{} layers, {} heads{}, width {}, context {}, {}, biases {}, dropout {}", m.layers, m.heads, shared,
-                  m.width, m.context, name(m.activation), m.bias ? "on" : "off", m.dropout);
-  if (m.hidden() != 4 * m.width) text += fmt::format(", MLP {} wide", m.hidden());
-  if (m.norm == Norm::rms) text += ", RMS norms";
-  if (m.positions == PositionEncoding::rope) text += ", rotary positions";
-  if (!m.tied) text += ", a head of its own";
-  return text;
-}
-
-std::string experts_row(const GptConfig& model) {
-  const nn::ExpertsOptions& o = model.experts;
-  if (o.count == 0) return "none: each block has an MLP";
-  const std::string blocks =
-      model.moe_every == 1 ? "" : fmt::format(" in {} of {} blocks", model.mixtures(), model.layers);
-  return fmt::format("{}{}, {} for each token, {} shared; {}; balance loss {} per {}, router z-loss {}{}", o.count,
-                     blocks, o.top_k, o.shared,
-                     o.capacity_factor ? fmt::format("capacity factor {}", *o.capacity_factor) : "none dropped",
-                     o.aux_loss, o.balance == nn::BalanceScope::sequence ? "sequence" : "batch", o.z_loss,
-                     o.bias_update > 0 ? fmt::format(", bias moved by {}", o.bias_update) : "");
-}
-
-std::string parameters_row(const nn::ExpertsOptions& experts, const StartFacts& facts) {
-  const std::string all = thousands(facts.parameters);
-  return experts.count == 0 ? all
-                            : fmt::format("{}, of which {} compute a token", all, thousands(facts.active_parameters));
-}
 
 std::string mesh_row(const MeshOptions& options) {
   const MeshShape& mesh = options.shape;
@@ -58,17 +18,17 @@ std::string mesh_row(const MeshOptions& options) {
   return text;
 }
 
-std::string pipeline_row(const TrainOptions& o, double bubble) {
+std::string pipeline_row(const TrainOptions& o, const StartFacts& facts) {
   const std::int64_t micro_batches = o.batch_sizes().micro_batches;
   const int stages = o.mesh.stages(), ranks = o.mesh.shape.size(Axis::pp);
   if (stages == 1)
     return fmt::format("one stage; {} micro-batch{} per step", micro_batches, micro_batches == 1 ? "" : "es");
   std::string layers;
-  for (const pipeline::BlockRange& range : o.stage_plan())
+  for (const pipeline::BlockRange& range : facts.plan)
     layers += fmt::format("{}{}", layers.empty() ? "" : ",", range.count);
   return fmt::format("{}, {} stages{} of {} layers, {} micro-batches: bubble {:.1f}% of a step", o.mesh.pipeline,
                      stages, stages == ranks ? "" : fmt::format(" on {} rank{}", ranks, ranks == 1 ? "" : "s"), layers,
-                     micro_batches, bubble * 100);
+                     micro_batches, facts.bubble * 100);
 }
 
 std::string learning_rate_row(const ScheduleOptions& s) {
@@ -89,9 +49,7 @@ std::string device_row(const TrainOptions& o, const StartFacts& facts) {
     const bool unit = p.dtype == DType::bf16 && p.gemm == "trireme";
     return text + ", products by " + p.gemm + (unit ? fmt::format(" ({})", cpu::name(cpu::bf16_unit())) : "");
   }
-  const GpuChoices choices = gpu_choices(o, facts.vocab);
-  return text + fmt::format("\nproducts: {}\nattention: {}\ntensors go between ranks {}", choices.products,
-                            choices.attention, facts.traffic);
+  return text + fmt::format("\n{}\ntensors go between ranks {}", facts.gpu_kernels, facts.traffic);
 }
 
 std::string optimizer_row(const OptimizerOptions& o) {
@@ -103,6 +61,13 @@ std::string optimizer_row(const OptimizerOptions& o) {
 }
 
 }  // namespace
+
+std::string thousands(std::int64_t n) {
+  std::string text = fmt::format("{}", n);
+  for (std::int64_t at = static_cast<std::int64_t>(text.size()) - 3; at > 0; at -= 3)
+    text.insert(static_cast<std::size_t>(at), ",");
+  return text;
+}
 
 std::string table(const std::vector<Row>& rows) {
   std::size_t width = 0;
@@ -119,22 +84,18 @@ std::string table(const std::vector<Row>& rows) {
 
 std::string start_table(const TrainOptions& o, const StartFacts& facts) {
   const PrecisionOptions& p = o.precision;
-  return table({
+  const bool f32 = p.dtype == DType::f32;
+  std::vector<Row> rows = {
       {"device", device_row(o, facts)},
-      {"precision",
-       p.dtype == DType::f32 ? "f32" : fmt::format("{}, gradients and master weights in f32", name(p.dtype))},
-      {"data", fmt::format("{}: {} training and {} validation tokens", o.data.data, thousands(facts.train_tokens),
-                           thousands(facts.val_tokens))},
-      {"model", model_row(o.model.config)},
-      {"experts", experts_row(o.model.config)},
-      {"parameters", parameters_row(o.model.config.experts, facts)},
-      {"vocabulary", fmt::format("{} (padded to {})", facts.vocab, facts.padded_vocab)},
-      {"mesh", mesh_row(o.mesh)},
-      {"schedule", pipeline_row(o, facts.bubble)},
-      {"optimizer", optimizer_row(o.optimizer)},
-      {"learning rate", learning_rate_row(o.schedule)},
-      {"memory per rank", facts.memory},
-  });
+      {"precision", f32 ? "f32" : fmt::format("{}, gradients and master weights in f32", name(p.dtype))}};
+  rows.insert(rows.end(), facts.task.begin(), facts.task.end());
+  const std::vector<Row> others = {{"mesh", mesh_row(o.mesh)},
+                                   {"schedule", pipeline_row(o, facts)},
+                                   {"optimizer", optimizer_row(o.optimizer)},
+                                   {"learning rate", learning_rate_row(o.schedule)},
+                                   {"memory per rank", facts.memory}};
+  rows.insert(rows.end(), others.begin(), others.end());
+  return table(rows);
 }
 
 std::string skipped_line(std::int64_t step, const optim::LossScaler& scaler) {

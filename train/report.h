@@ -19,19 +19,20 @@ std::string table(const std::vector<Row>& rows);
 
 /// What the options do not say.
 struct StartFacts {
-  std::int64_t parameters = 0;         ///< of the whole model
-  std::int64_t active_parameters = 0;  ///< those that compute one token
-  std::int64_t vocab = 0;              ///< token ids
-  std::int64_t padded_vocab = 0;       ///< rows of the embedding over all tp ranks
-  std::int64_t train_tokens = 0, val_tokens = 0;
-  std::string traffic{};   ///< Rank::traffic
-  int threads = 1;         ///< per rank
-  bool own_cores = false;  ///< they keep to
-  double bubble = 0;       ///< part of a step that a stage spends idle, of the pipeline schedule in use
-  std::string memory;      ///< predicted, per rank
+  std::vector<Row> task;      ///< the model and its data
+  pipeline::StagePlan plan;   ///< the blocks of each stage
+  std::string gpu_kernels{};  ///< Task::gpu_kernels()
+  std::string traffic{};      ///< Rank::traffic
+  int threads = 1;            ///< per rank
+  bool own_cores = false;     ///< they keep to
+  double bubble = 0;          ///< part of a step that a stage spends idle, of the pipeline schedule in use
+  std::string memory;         ///< predicted, per rank
 };
 
-/// Device, precision, model, data, mesh, schedule, memory: the table before training.
+/// "1,234,567".
+std::string thousands(std::int64_t n);
+
+/// Device, precision, data and model, mesh, schedule, memory: the table before training.
 std::string start_table(const TrainOptions& options, const StartFacts& facts);
 
 /// What to say when loss scaling skipped the update of a step.

@@ -3,7 +3,7 @@
 // the next run take another. The note is made as late as it can be, when all is compared, loaded and started, and a run
 // that ends with a reason of its own takes it back. So it stays where a rank was killed, crashed or was lost, and
 // nowhere else.
-// Read next: train/saved_run.h, which chooses; examples/train_gpt.cpp calls this around every step.
+// Read next: train/saved_run.h, which chooses; train/training.cpp calls this around every step.
 #pragma once
 
 #include "train/options.h"

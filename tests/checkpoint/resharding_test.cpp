@@ -35,8 +35,8 @@ const std::vector<Layout> all_layouts = {{"dp=1"},
                                          {"dp=8,ep=2", 3},
                                          {"pp=4", 0, "gpipe"}};
 
-TrainOptions options_of(const Layout& layout, DType dtype) {
-  TrainOptions o;
+GptOptions options_of(const Layout& layout, DType dtype) {
+  GptOptions o;
   o.model.config = {.layers = 4, .heads = 4, .width = 24, .context = 8, .vocab = test_vocab};
   o.model.config.experts = {.count = 4, .top_k = 2, .shared = 1};
   o.mesh.axes = layout.mesh;
@@ -138,7 +138,7 @@ TEST_CASE("every mesh loads what every other saved, bit for bit as global tensor
     std::vector<std::unique_ptr<Assembly>> saved;
     for (const Layout& layout : layouts) {
       saved.push_back(std::make_unique<Assembly>());
-      const TrainOptions o = options_of(layout, dtype);
+      const GptOptions o = options_of(layout, dtype);
       run_mesh(layout.mesh, [&](const MeshPtr& mesh) {
         GptRun run(o, mesh);
         run.steps(static_cast<int>(saved.size()) % 2 + 1);
@@ -150,7 +150,7 @@ TEST_CASE("every mesh loads what every other saved, bit for bit as global tensor
     }
     for (std::size_t to = 0; to < layouts.size(); ++to) {
       const Layout& layout = layouts[to];
-      const TrainOptions o = options_of(layout, dtype);
+      const GptOptions o = options_of(layout, dtype);
       std::vector<Assembly> loaded(layouts.size());
       run_mesh(layout.mesh, [&](const MeshPtr& mesh) {
         GptRun run(o, mesh);
@@ -177,7 +177,7 @@ TEST_CASE("every mesh loads what every other saved, bit for bit as global tensor
 
 TEST_CASE("a run goes on bit for bit where it was saved, with experts, ZeRO and interleaving") {
   for (const Layout& layout : {all_layouts[6], all_layouts[10], all_layouts[11]}) {
-    const TrainOptions o = options_of(layout, DType::bf16);
+    const GptOptions o = options_of(layout, DType::bf16);
     const TempFolder folder;
     Assembly straight, parts;
     run_mesh(layout.mesh, [&](const MeshPtr& mesh) {

@@ -168,7 +168,7 @@ TEST_CASE("a run saves by steps, goes on when a save fails, and ends after three
   std::vector<std::string> lines;
   const auto run = [&](int fail_from) {
     run_mesh("dp=2", [&](const MeshPtr& mesh) {
-      TrainOptions o = small_options("dp=2");
+      GptOptions o = small_options("dp=2");
       o.run.out = folder.path();
       o.run.checkpoint_every = 2;
       o.run.keep = 1;

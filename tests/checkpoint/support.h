@@ -11,7 +11,7 @@
 #include "tests/support/files.h"
 #include "tests/support/gpt_run.h"
 #include "tests/support/sanitized.h"
-#include "train/validate.h"
+#include "train/validate_gpt.h"
 
 namespace trireme::testing {
 
@@ -25,8 +25,8 @@ inline void scramble(Trainer& trainer) {
 }
 
 /// A small model on one or a few ranks.
-inline TrainOptions small_options(const std::string& mesh) {
-  TrainOptions o;
+inline GptOptions small_options(const std::string& mesh) {
+  GptOptions o;
   o.model.config = {.layers = 2, .heads = 2, .width = 16, .context = 8, .vocab = test_vocab};
   o.mesh.axes = mesh;
   o.batch.global_batch = 8;

@@ -6,14 +6,14 @@
 #include "cuda/selection.h"
 
 #include "train/gpu_choices.h"
-#include "train/validate.h"
+#include "train/validate_gpt.h"
 
 using namespace trireme;
 
 namespace {
 
-TrainOptions options(DType dtype, std::int64_t width, std::int64_t heads) {
-  TrainOptions o;
+GptOptions options(DType dtype, std::int64_t width, std::int64_t heads) {
+  GptOptions o;
   o.model.config.width = width;
   o.model.config.heads = heads;
   o.model.config.context = 16;
@@ -49,7 +49,7 @@ TEST_CASE("choices: trireme takes of our own kernels what auto does, in every dt
   const cuda::ScopedEmulatedDevice device;
   const Selections selections;
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
-    TrainOptions o = options(dtype, 36, 2);
+    GptOptions o = options(dtype, 36, 2);
     const GpuChoices by_auto = gpu_choices(o, 100);
     o.precision.gemm = o.precision.attention = "trireme";
     CHECK_NOTHROW(validate(o));
@@ -59,7 +59,7 @@ TEST_CASE("choices: trireme takes of our own kernels what auto does, in every dt
     CHECK(ours.products == by_auto.products);
     CHECK(ours.attention == by_auto.attention);
   }
-  TrainOptions o = options(DType::f32, 32, 2);
+  GptOptions o = options(DType::f32, 32, 2);
   o.precision.gemm = "sm80";
   CHECK_THROWS_WITH_AS(validate(o), doctest::Contains("expected --gemm auto or trireme"), Error);
 }
@@ -67,7 +67,7 @@ TEST_CASE("choices: trireme takes of our own kernels what auto does, in every dt
 TEST_CASE("choices: a kernel asked for by name refuses before the first step what it cannot take") {
   const cuda::ScopedEmulatedDevice device;
   const Selections selections;
-  TrainOptions o = options(DType::bf16, 32, 2);
+  GptOptions o = options(DType::bf16, 32, 2);
   o.precision.gemm = "sm90";
   CHECK(gpu_choices(o, std::nullopt).products == "sm90");
   o = options(DType::bf16, 36, 2);
@@ -80,7 +80,7 @@ TEST_CASE("choices: heads that attention on a GPU cannot take are refused with o
   const cuda::ScopedEmulatedDevice device;
   const Selections selections;
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
-    TrainOptions o = options(dtype, 136, 1);
+    GptOptions o = options(dtype, 136, 1);
     CHECK_THROWS_WITH_AS(
         validate(o),
         doctest::Contains("--width 136 / --heads 1 = 136 features a head, more than attention on a GPU "
@@ -98,7 +98,7 @@ TEST_CASE("choices: heads that attention on a GPU cannot take are refused with o
 TEST_CASE("choices: notes, on a GPU alone") {
   const cuda::ScopedEmulatedDevice device;
   const Selections selections;
-  TrainOptions o = options(DType::bf16, 32, 2);
+  GptOptions o = options(DType::bf16, 32, 2);
   const auto notes = gpu_choice_notes(o);
   REQUIRE(notes.size() == 2);
   CHECK(notes[0] == std::pair<std::string, std::string>("gemm", "on this GPU: sm80"));

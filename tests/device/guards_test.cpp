@@ -13,7 +13,7 @@ namespace {
 
 /// The message of comparing the copies of weights on two ranks, of which the second's may be damaged; empty: none.
 std::string compared(std::int64_t zero, bool damaged) {
-  TrainOptions o = parity_options("dp=2", 2);
+  GptOptions o = parity_options("dp=2", 2);
   o.model.config.layers = 1;
   o.model.config.width = 16;
   o.precision.device = name(Device::cuda);
@@ -23,7 +23,7 @@ std::string compared(std::int64_t zero, bool damaged) {
   return error_of([&] {
     run_thread_ranks(2, 1, std::chrono::seconds(60), [&](std::shared_ptr<ProcessGroup> world) {
       const auto mesh = std::make_shared<const DeviceMesh>(staged(std::move(world)), o.mesh.shape);
-      Trainer trainer(make_gpt(o, mesh), o);
+      Trainer trainer(make_gpt(o, o.model.config, mesh), o);
       if (damaged && mesh->rank() == 1) {
         Tensor weight = trainer.model().parameters().front()->local;
         kernels(Device::cuda).fill(weight, 0.5);
@@ -36,7 +36,7 @@ std::string compared(std::int64_t zero, bool damaged) {
 }  // namespace
 
 TEST_CASE("device: the optimizer's state on a GPU takes turns, and is all compared before a save") {
-  TrainOptions o = parity_options("dp=2", 2);
+  GptOptions o = parity_options("dp=2", 2);
   o.model.config.layers = 1;
   o.model.config.width = 16;
   o.precision.device = name(Device::cuda);
@@ -45,7 +45,7 @@ TEST_CASE("device: the optimizer's state on a GPU takes turns, and is all compar
   const cuda::ScopedEmulatedDevice device;
   run_thread_ranks(2, 1, std::chrono::seconds(60), [&](std::shared_ptr<ProcessGroup> world) {
     const auto mesh = std::make_shared<const DeviceMesh>(staged(std::move(world)), o.mesh.shape);
-    Trainer trainer(make_gpt(o, mesh), o);
+    Trainer trainer(make_gpt(o, o.model.config, mesh), o);
     for (optim::StateTensor& state : trainer.optimizer().state()) {
       if (state.name != "v") continue;
       if (mesh->rank() == 1) kernels(Device::cuda).fill(state.value, 0.5);

@@ -10,26 +10,26 @@ using namespace trireme::testing;
 
 namespace {
 
-TrainOptions options(const std::string& mesh, std::int64_t micro_batches = 2) {
-  TrainOptions o = parity_options(mesh, micro_batches);
+GptOptions options(const std::string& mesh, std::int64_t micro_batches = 2) {
+  GptOptions o = parity_options(mesh, micro_batches);
   o.model.config.layers = 2;
   o.model.config.width = 32;
   o.precision.device = name(Device::cuda);
   return o;
 }
 
-ParityReport compare(const TrainOptions& o) {
+ParityReport compare(const GptOptions& o) {
   const cuda::ScopedEmulatedDevice device;
   return compare_with_one_rank(o, [](auto world) { return staged(world); });
 }
 
-void check_equal(const TrainOptions& o, const std::string& what) {
+void check_equal(const GptOptions& o, const std::string& what) {
   const ParityReport report = compare(o);
   CHECK_MESSAGE(report.largest() <= parity_tolerance, what, "\n", parity_table(report, 5));
 }
 
-TrainOptions llama(const std::string& mesh) {
-  TrainOptions o = options(mesh);
+GptOptions llama(const std::string& mesh) {
+  GptOptions o = options(mesh);
   o.model.config.norm = Norm::rms;
   o.model.config.positions = PositionEncoding::rope;
   o.model.config.activation = Activation::swiglu;
@@ -49,7 +49,7 @@ TEST_CASE("device: messages and collectives between GPUs") {
   for (const std::string& mesh : Meshes{"dp=2", "tp=2", "pp=2", "cp=2", "dp=2,tp=2,pp=2"}) {
     const cuda::ScopedEmulatedDevice device;
     Machine machine;
-    TrainOptions o = options(mesh);
+    GptOptions o = options(mesh);
     const ParityReport report = compare_with_one_rank(o, [&](auto world) { return machine.group(world); });
     CHECK_MESSAGE(report.largest() <= parity_tolerance, mesh, "\n", parity_table(report, 5));
     CHECK(machine.told == 0);
@@ -61,13 +61,13 @@ TEST_CASE("device: three axes at once") { check_equal(options("dp=2,tp=2,pp=2"),
 
 TEST_CASE("device: Llama's parts, and documents kept apart") {
   check_equal(llama("tp=2"), "llama, tp=2");
-  TrainOptions o = llama("cp=2");
+  GptOptions o = llama("cp=2");
   o.model.config.document_separator = 0;
   check_equal(o, "llama, cp=2, documents");
 }
 
 TEST_CASE("device: a mixture of experts") {
-  TrainOptions o = options("dp=2,ep=2");
+  GptOptions o = options("dp=2,ep=2");
   o.model.config.experts = {.count = 4, .top_k = 2, .capacity_factor = 1.0, .shared = 1};
   o.model.config.experts.bias_update = 0.001;
   check_equal(o, "dp=2,ep=2");
@@ -75,7 +75,7 @@ TEST_CASE("device: a mixture of experts") {
 
 TEST_CASE("device: ZeRO, recomputation and dropout") {
   for (const int stage : {1, 3}) {
-    TrainOptions o = options("dp=2");
+    GptOptions o = options("dp=2");
     o.mesh.zero = stage;
     o.precision.recompute = stage == 1 ? "full" : "selective";
     o.model.config.dropout = 0.1;
@@ -85,10 +85,10 @@ TEST_CASE("device: ZeRO, recomputation and dropout") {
 
 TEST_CASE("device: in 16 bits a mesh is no farther from f32 than rounding explains") {
   for (const DType dtype : {DType::bf16, DType::f16}) {
-    TrainOptions o = options("dp=2,tp=2");
+    GptOptions o = options("dp=2,tp=2");
     o.precision.dtype = dtype;
     resolve(o, 0);
-    const auto reference = parity_reference(in_f32(o), gpt_parity());
+    const auto reference = parity_reference(in_f32(o), gpt_parity(o.model.config));
     const ParityReport one_rank = Parity(on_one_rank(o), reference).compare(self_group());
     const cuda::ScopedEmulatedDevice device;
     const Parity parity(o, reference);

@@ -16,7 +16,7 @@
 #include "train/ranks.h"
 #include "train/saved_run.h"
 #include "train/trainer.h"
-#include "train/validate.h"
+#include "train/validate_gpt.h"
 
 namespace fs = std::filesystem;
 using namespace trireme;
@@ -45,8 +45,8 @@ constexpr Layout layouts[] = {{"dp=1"},
                               {"dp=2,cp=2,tp=2", 3},
                               {"tp=2,pp=4", 0, "zero-bubble"}};
 
-TrainOptions options_of(const Layout& layout) {
-  TrainOptions o;
+GptOptions options_of(const Layout& layout) {
+  GptOptions o;
   o.model.config = {.layers = 4, .heads = 4, .width = 24, .context = 8, .vocab = 65};
   o.precision.dtype = DType::bf16;  // with master weights: all that there is to store
   o.precision.threads = 1;
@@ -81,17 +81,17 @@ Batch some_batch(std::int64_t first, std::int64_t count) {
 /// Runs f(trainer, mesh) on every rank.
 template <class F>
 void on(const Layout& layout, const F& f) {
-  const TrainOptions o = options_of(layout);
+  const GptOptions o = options_of(layout);
   run_ranks(o, [&](Rank& rank) {
     const auto mesh = std::make_shared<const DeviceMesh>(rank.world, o.mesh.shape);
-    Trainer trainer(make_gpt(o, mesh), o);
+    Trainer trainer(make_gpt(o, o.model.config, mesh), o);
     f(trainer, o, *mesh);
   });
 }
 
 /// Two steps from the initial weights, saved.
 void make_original(const fs::path& out) {
-  on(layouts[0], [&](Trainer& trainer, const TrainOptions& o, const DeviceMesh& mesh) {
+  on(layouts[0], [&](Trainer& trainer, const GptOptions& o, const DeviceMesh& mesh) {
     const BatchPlan plan = o.batch_sizes().on_rank(mesh.coord(Axis::dp));
     for (int step = 0; step < 2; ++step) {
       const auto next = [&](int i) { return some_batch(plan.first_sample(48 * step, i), 2); };
@@ -115,7 +115,7 @@ int test(const fs::path& folder, std::size_t meshes) {
   for (std::size_t from = 0; from < meshes; ++from) {
     const fs::path source = folder / fmt::format("from{}", from);
     const auto move = [&](std::size_t to, const fs::path& in, const fs::path& out) {
-      on(layouts[to], [&](Trainer& trainer, const TrainOptions&, const DeviceMesh&) {
+      on(layouts[to], [&](Trainer& trainer, const GptOptions&, const DeviceMesh&) {
         const Progress progress = load_run(in, trainer.model(), trainer.optimizer(), identity()).progress;
         save_run(out, trainer.model(), trainer.optimizer(), progress, identity());
       });

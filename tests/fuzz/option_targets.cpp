@@ -5,8 +5,8 @@
 #include "parallel/pipeline/check.h"
 #include "parallel/pipeline/schedule.h"
 #include "tests/fuzz/targets.h"
-#include "train/options.h"
-#include "train/validate.h"
+#include "train/gpt_options.h"
+#include "train/validate_gpt.h"
 
 namespace trireme::fuzz {
 
@@ -22,7 +22,7 @@ std::string_view next_line(std::string_view& rest) {
 
 /// The flags of train_gpt, and the options that they set.
 struct Program {
-  TrainOptions options;
+  GptOptions options;
   Flags flags{"train_gpt", ""};
   Program() { declare_all(flags, options); }
 };
@@ -36,7 +36,7 @@ void check_round_trip(const Program& program) {
 }
 
 /// Everything between the flags and the first step that needs no data.
-void check_options(TrainOptions& options, int launched) {
+void check_options(GptOptions& options, int launched) {
   const std::int64_t layers_given = options.model.config.layers;
   if (layers_given > 64) return;     // placing many on stages takes more time than a fuzzer has
   options.precision.device = "cpu";  // whether there is a GPU depends on the machine

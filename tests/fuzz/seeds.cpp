@@ -14,7 +14,7 @@
 #include "data/safetensors.h"
 #include "data/shard_layout.h"
 #include "parallel/checkpoint/manifest.h"
-#include "train/options.h"
+#include "train/gpt_options.h"
 
 namespace trireme::fuzz {
 
@@ -104,7 +104,7 @@ std::vector<Seed> valid_manifests() {
 
 /// Every flag with its default, a line each, but those that must not be empty.
 std::string all_flags() {
-  const nlohmann::json defaults = nlohmann::json::parse(config_text(TrainOptions()));
+  const nlohmann::json defaults = nlohmann::json::parse(config_text(GptOptions()));
   std::string lines;
   for (const auto& [name, value] : defaults.items()) {
     if (value != "")
@@ -146,7 +146,7 @@ std::vector<Seed> seeds(std::string_view target) {
   if (target == "token_shard") result = {{"u16", shard(2, 5, {0, 3})}, {"i32", shard(4, 3, {})}};
   if (target == "config")
     result = {
-        {"defaults", config_text(TrainOptions())},
+        {"defaults", config_text(GptOptions())},
         {"some", R"({"steps":10,"lr":1e-3,"mesh":"dp=2,tp=2,pp=2","micro-batch":"auto","bias":"on","tied":false})"},
         {"model", R"({"model":"gpt2-124m","width":768,"heads":12,"dropout":0.1,"clip":0,"experts":4,"top-k":2})"}};
   if (target == "command_line")

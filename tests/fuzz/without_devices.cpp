@@ -12,7 +12,7 @@ namespace trireme {
 std::string_view name(Device device) { return device == Device::cuda ? "cuda" : "cpu"; }
 std::vector<std::string_view> gemm_names() { return {"packed"}; }
 pipeline::StageCosts stage_costs(const GptConfig&) { return {}; }
-std::vector<std::pair<std::string, std::string>> gpu_choice_notes(const TrainOptions&) { return {}; }
+std::vector<std::pair<std::string, std::string>> gpu_choice_notes(const GptOptions&) { return {}; }
 
 namespace cuda {
 

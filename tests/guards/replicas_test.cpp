@@ -38,11 +38,11 @@ struct Ended {
   std::int64_t steps = 0;
 };
 template <class Damage>
-Ended run(TrainOptions o, int rank, const Damage& damage, std::int64_t at = 3) {
+Ended run(GptOptions o, int rank, const Damage& damage, std::int64_t at = 3) {
   o.guards.check_replicas = 3;
   Ended ended;
   ended.error = failure([&] {
-    on_ranks(o, [&](Trainer& trainer, const TrainOptions& options, const DeviceMesh& mesh) {
+    on_ranks(o, [&](Trainer& trainer, const GptOptions& options, const DeviceMesh& mesh) {
       Progress progress;
       Guards guards(options, trainer, nullptr, progress, [](const std::string&) {});
       make_steps(
@@ -71,7 +71,7 @@ TEST_CASE("copies that are equal pass, on every mesh and with every ZeRO stage")
   for (const Case& c : {Case{"dp=1"}, Case{"dp=2,tp=2"}, Case{"dp=2,pp=2"}, Case{"dp=3", 1}, Case{"dp=2,tp=2", 2},
                         Case{"dp=2,pp=2", 3}, Case{"dp=2,ep=2", 1}, Case{"dp=1,cp=2", 3}}) {
     for (const DType dtype : {DType::f32, DType::bf16}) {
-      TrainOptions o = guarded_options(c);
+      GptOptions o = guarded_options(c);
       o.precision.dtype = dtype;
       CHECK_MESSAGE(run(o, 0, no_damage).error == "nothing", c.mesh, " zero ", c.zero);
     }
@@ -111,13 +111,13 @@ struct Flips {
 /// Flips each bit of an element of the parameter's weight, master and moments in turn, and compares copies: how many
 /// flips were made, and those that were missed or named wrongly.
 std::pair<int, std::string> missed(const Flips& f) {
-  TrainOptions o = guarded_options(f.mesh);
+  GptOptions o = guarded_options(f.mesh);
   o.precision.dtype = f.dtype;
   if (f.dp_shard > 0) o.mesh.dp_shard = f.dp_shard;
   o.batch.global_batch = 24;
   int flips = 0;
   std::string wrong;
-  on_ranks(o, [&](Trainer& trainer, const TrainOptions& options, const DeviceMesh& mesh) {
+  on_ranks(o, [&](Trainer& trainer, const GptOptions& options, const DeviceMesh& mesh) {
     gradients_of_step(trainer, options, mesh);
     REQUIRE(trainer.update(3e-3, trainer.gradient_norm()));
     trainer.loaded();  // opens the seals: here copies alone shall tell
@@ -184,7 +184,7 @@ TEST_CASE("every bit of weights, masters and moments that another rank holds too
 
 TEST_CASE("the lowest bit of a master ends a run in bf16, although no weight shows it") {
   for (const char* kind : {"master", "m", "v"}) {
-    TrainOptions o = guarded_options({"dp=3"});
+    GptOptions o = guarded_options({"dp=3"});
     o.precision.dtype = DType::bf16;
     const Ended ended = run(o, 1, [&](Trainer& trainer) {
       const Tensor flipped = state(trainer, kind, matrix);
@@ -206,7 +206,7 @@ TEST_CASE("the lowest bit of a master ends a run in bf16, although no weight sho
 
 TEST_CASE("a flip that makes the next step not finite is told as one, not as a step that is not") {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
-    TrainOptions o = guarded_options({"dp=3"});
+    GptOptions o = guarded_options({"dp=3"});
     o.precision.dtype = dtype;
     o.guards.max_skipped = 1;
     const Ended ended = run(
@@ -223,7 +223,7 @@ TEST_CASE("a flip that makes the next step not finite is told as one, not as a s
 }
 
 TEST_CASE("a router's bias that differs is found") {
-  TrainOptions o = guarded_options({"dp=2,ep=2"});
+  GptOptions o = guarded_options({"dp=2,ep=2"});
   o.model.config.experts.bias_update = 0.1;
   const Ended ended = run(o, 1, [](Trainer& trainer) {
     for (const nn::BufferPtr& b : trainer.model().buffers()) b->value.data<float>()[1] += 0.5F;
@@ -262,7 +262,7 @@ TEST_CASE("with ZeRO, what one rank alone has is sealed between updates") {
         Damage{{"dp=2", 2}, DType::bf16, "master", "the shard of optimizer.master.blocks.1.mlp.up.weight"},
         Damage{{"dp=2,pp=2", 3}, DType::f32, "m", "the shard of optimizer.m.blocks.1.mlp.up.weight"},
         Damage{{"dp=2", 1}, DType::f32, "v", "the shard of optimizer.v.blocks.1.mlp.up.weight"}}) {
-    TrainOptions o = guarded_options(d.mesh);
+    GptOptions o = guarded_options(d.mesh);
     o.precision.dtype = d.dtype;
     o.guards.check_state = std::string(d.kind) == "m" || std::string(d.kind) == "v";
     const int rank = parse_mesh(d.mesh.mesh, 0).ranks() - 1;
@@ -278,7 +278,7 @@ TEST_CASE("with ZeRO, what one rank alone has is sealed between updates") {
 }
 
 TEST_CASE("with ZeRO 1 and 2 a rank's own part of a whole weight is sealed too") {
-  TrainOptions o = guarded_options({"dp=2", 2});
+  GptOptions o = guarded_options({"dp=2", 2});
   const Ended ended = run(o, 1, [](Trainer& trainer) {
     const Tensor whole = weight(trainer, matrix);
     flip(whole, whole.count() - 1);  // the last rows are rank 1's
@@ -291,12 +291,12 @@ namespace {
 /// Saves every second step of a run in which something is done to the weights after step 4's update: the error.
 template <class Damage>
 std::string saving_run(const TempFolder& folder, const Damage& damage) {
-  TrainOptions o = guarded_options({"dp=2"});
+  GptOptions o = guarded_options({"dp=2"});
   o.run.out = folder.path();
   o.run.checkpoint_every = 2;
   o.guards.check_replicas = 1000;  // only before saves
   return failure([&] {
-    on_ranks(o, [&](Trainer& trainer, const TrainOptions& options, const DeviceMesh& mesh) {
+    on_ranks(o, [&](Trainer& trainer, const GptOptions& options, const DeviceMesh& mesh) {
       const RunIdentity identity{.seed = 7};
       Progress progress;
       const auto tell = [](const std::string&) {};
@@ -330,9 +330,9 @@ TEST_CASE("nothing that is not finite is saved") {
 }
 
 TEST_CASE("--check-replicas 0 checks nothing") {
-  TrainOptions o = guarded_options({"dp=2"});
+  GptOptions o = guarded_options({"dp=2"});
   o.guards.check_replicas = 0;
-  on_ranks(o, [&](Trainer& trainer, const TrainOptions&, const DeviceMesh& mesh) {
+  on_ranks(o, [&](Trainer& trainer, const GptOptions&, const DeviceMesh& mesh) {
     if (mesh.rank() == 0) flip(weight(trainer, matrix), 0);
     trainer.check_replicas();
   });

@@ -12,8 +12,8 @@ namespace {
 
 constexpr std::int64_t batch = 12, every = 4;
 
-TrainOptions spiky_options(const Case& c, const TempFolder& folder, const std::string& faults) {
-  TrainOptions o = guarded_options(c);
+GptOptions spiky_options(const Case& c, const TempFolder& folder, const std::string& faults) {
+  GptOptions o = guarded_options(c);
   o.run.out = folder.path();
   o.run.checkpoint_every = every;
   o.run.faults = faults;
@@ -30,11 +30,11 @@ struct Outcome {
 
 /// Steps up to `last`, from a checkpoint where the folder has one. `passed_over`: the step before which the samples of
 /// so many batches are left out.
-Outcome run(const TrainOptions& options, std::int64_t last, std::map<std::int64_t, std::int64_t> passed_over = {}) {
+Outcome run(const GptOptions& options, std::int64_t last, std::map<std::int64_t, std::int64_t> passed_over = {}) {
   Outcome outcome;
   std::mutex mutex;
   outcome.error = failure([&] {
-    TrainOptions o = options;
+    GptOptions o = options;
     resolve(o, 0);
     validate(o);
     set_threads(1);
@@ -43,7 +43,7 @@ Outcome run(const TrainOptions& options, std::int64_t last, std::map<std::int64_
                        Rank rank{.world = world, .where = "a rank", .step = -1};
                        const fault::Scope faults(o, rank);
                        const auto mesh = std::make_shared<const DeviceMesh>(world, o.mesh.shape);
-                       Trainer trainer(make_gpt(o, mesh), o);
+                       Trainer trainer(make_gpt(o, o.model.config, mesh), o);
                        const RunIdentity identity{.seed = o.run.seed};
                        std::string lines;
                        const auto tell = [&](const std::string& line) { lines += line + "\n"; };
@@ -104,13 +104,13 @@ TEST_CASE("a run that stops after a rollback and goes on is one that did not sto
   for (const Case& c : {Case{"dp=2,tp=2"}, Case{"dp=2", 2}}) {
     for (const std::int64_t stop : {5, 12}) {  // before the checkpoint that knows of the rollback, and after it
       const TempFolder folder;
-      const TrainOptions o = spiky_options(c, folder, "spike@step=7;spike@step=14");
+      const GptOptions o = spiky_options(c, folder, "spike@step=7;spike@step=14");
       const Outcome straight = run(o, 15);
       CHECK(straight.progress.guards.rollbacks == 2);
       std::filesystem::remove_all(folder.path());
       // Step 5 is first made before the spike at 7: a stop there is one of the first pass, and the spike is met again.
       CHECK(run(o, stop).error == "nothing");
-      TrainOptions resumed = o;
+      GptOptions resumed = o;
       resumed.run.resume = "auto";
       if (stop == 12) resumed.run.faults = "spike@step=14";
       const Outcome rest = run(resumed, 15);
@@ -123,7 +123,7 @@ TEST_CASE("a run that stops after a rollback and goes on is one that did not sto
 
 TEST_CASE("more spikes than rollbacks end the run, and its checkpoints stay") {
   const TempFolder folder;
-  TrainOptions o = spiky_options({"dp=2"}, folder, "spike@step=6;spike@step=7");
+  GptOptions o = spiky_options({"dp=2"}, folder, "spike@step=6;spike@step=7");
   o.guards.spike_rollbacks = 1;
   const Outcome outcome = run(o, 12);
   INFO(outcome.error);
@@ -134,11 +134,11 @@ TEST_CASE("more spikes than rollbacks end the run, and its checkpoints stay") {
 
 TEST_CASE("no spike before there is a checkpoint to go back to, and none where nobody asked") {
   const TempFolder folder;
-  TrainOptions late = spiky_options({"dp=1"}, folder, "spike@step=7");
+  GptOptions late = spiky_options({"dp=1"}, folder, "spike@step=7");
   late.run.checkpoint_every = 8;
   CHECK(run(late, 7).progress.guards.rollbacks == 0);
   const TempFolder other;
-  TrainOptions off = spiky_options({"dp=1"}, other, "spike@step=7");
+  GptOptions off = spiky_options({"dp=1"}, other, "spike@step=7");
   off.guards = {};
   const Outcome outcome = run(off, 8);
   CHECK(outcome.progress.guards == GuardState{});
@@ -146,20 +146,20 @@ TEST_CASE("no spike before there is a checkpoint to go back to, and none where n
 }
 
 TEST_CASE("a detector without checkpoints, and its flags without a detector, are refused") {
-  const auto refusal = [](const std::function<void(TrainOptions&)>& change) {
-    TrainOptions o = guarded_options({"dp=1"});
+  const auto refusal = [](const std::function<void(GptOptions&)>& change) {
+    GptOptions o = guarded_options({"dp=1"});
     resolve(o, 0);
     change(o);
     return failure([&] { validate(o); });
   };
-  CHECK(contains(refusal([](TrainOptions& o) { o.guards.spike_threshold = 8; }),
+  CHECK(contains(refusal([](GptOptions& o) { o.guards.spike_threshold = 8; }),
                  "64 trireme: [guards] --spike-threshold 8 goes back to a checkpoint, and this run saves none"));
-  CHECK(contains(refusal([](TrainOptions& o) {
+  CHECK(contains(refusal([](GptOptions& o) {
                    o.guards.spike_threshold = 8;
                    o.run.out = "somewhere";
                  }),
                  "expected --out DIR and --checkpoint-every or --checkpoint-minutes"));
-  CHECK(contains(refusal([](TrainOptions& o) { o.guards.spike_window = 50; }), "--spike-window has no effect"));
-  CHECK(contains(refusal([](TrainOptions& o) { o.guards.spike_rollbacks = 1; }), "--spike-rollbacks has no effect"));
-  CHECK(contains(refusal([](TrainOptions& o) { o.guards.check_state = true; }), "--check-state has no effect"));
+  CHECK(contains(refusal([](GptOptions& o) { o.guards.spike_window = 50; }), "--spike-window has no effect"));
+  CHECK(contains(refusal([](GptOptions& o) { o.guards.spike_rollbacks = 1; }), "--spike-rollbacks has no effect"));
+  CHECK(contains(refusal([](GptOptions& o) { o.guards.check_state = true; }), "--check-state has no effect"));
 }

@@ -40,7 +40,7 @@ struct Outcome {
 Outcome five_steps(const Case& c, const Poison* poison) {
   Outcome outcome;
   std::mutex mutex;
-  on_ranks(guarded_options(c), [&](Trainer& trainer, const TrainOptions& o, const DeviceMesh& mesh) {
+  on_ranks(guarded_options(c), [&](Trainer& trainer, const GptOptions& o, const DeviceMesh& mesh) {
     Progress progress;
     std::string line;
     Guards guards(o, trainer, nullptr, progress, [&](const std::string& text) { line += text; });
@@ -123,10 +123,10 @@ TEST_CASE("the samples that are named are those of the micro-batch, on the rank 
 
 TEST_CASE("a loss that is not finite is named as such, before the gradients it spoils") {
   for (const Case& c : {Case{"dp=2,pp=2"}, Case{"tp=2"}, Case{"dp=1,cp=2"}, Case{"dp=2", 1}}) {
-    TrainOptions o = guarded_options(c);
+    GptOptions o = guarded_options(c);
     o.guards.check_replicas = 0;  // or the test itself would be found out
     std::string line;
-    on_ranks(o, [&](Trainer& trainer, const TrainOptions& options, const DeviceMesh& mesh) {
+    on_ranks(o, [&](Trainer& trainer, const GptOptions& options, const DeviceMesh& mesh) {
       Progress progress;
       Guards guards(options, trainer, nullptr, progress, [&](const std::string& text) {
         if (mesh.rank() == 0) line = text;
@@ -148,11 +148,11 @@ TEST_CASE("a loss that is not finite is named as such, before the gradients it s
 
 TEST_CASE("too many in a row end the run with all the facts, and one that is made starts the count again") {
   for (const Case& c : {Case{"dp=2,tp=2"}, Case{"dp=2", 2}}) {
-    TrainOptions o = guarded_options(c);
+    GptOptions o = guarded_options(c);
     o.guards.max_skipped = 3;
     int attempts = 0;
     const std::string error = failure([&] {
-      on_ranks(o, [&](Trainer& trainer, const TrainOptions& options, const DeviceMesh& mesh) {
+      on_ranks(o, [&](Trainer& trainer, const GptOptions& options, const DeviceMesh& mesh) {
         Progress progress;
         Guards guards(options, trainer, nullptr, progress, [](const std::string&) {});
         int attempt = 0;
@@ -178,10 +178,10 @@ TEST_CASE("too many in a row end the run with all the facts, and one that is mad
 
 TEST_CASE("where one is too many: the message has one remedy, that of the cause") {
   for (const bool once : {true, false}) {
-    TrainOptions o = guarded_options({"dp=2"});
+    GptOptions o = guarded_options({"dp=2"});
     o.guards.max_skipped = 1;
     const std::string error = failure([&] {
-      on_ranks(o, [&](Trainer& trainer, const TrainOptions& options, const DeviceMesh& mesh) {
+      on_ranks(o, [&](Trainer& trainer, const GptOptions& options, const DeviceMesh& mesh) {
         Progress progress;
         Guards guards(options, trainer, nullptr, progress, [](const std::string&) {});
         bool armed = mesh.rank() == 1;
@@ -203,9 +203,9 @@ TEST_CASE("where one is too many: the message has one remedy, that of the cause"
 }
 
 TEST_CASE("in f16 an overflow is the loss scaler's, as it was") {
-  TrainOptions o = guarded_options({"dp=2"});
+  GptOptions o = guarded_options({"dp=2"});
   o.precision.dtype = DType::f16;
-  on_ranks(o, [&](Trainer& trainer, const TrainOptions& options, const DeviceMesh& mesh) {
+  on_ranks(o, [&](Trainer& trainer, const GptOptions& options, const DeviceMesh& mesh) {
     Progress progress;
     std::string line;
     Guards guards(options, trainer, nullptr, progress, [&](const std::string& text) { line += text; });

@@ -20,8 +20,8 @@ struct Case {
   std::int64_t zero = 0;
 };
 
-inline TrainOptions guarded_options(const Case& c) {
-  TrainOptions o = training_options(c.mesh, 2);
+inline GptOptions guarded_options(const Case& c) {
+  GptOptions o = training_options(c.mesh, 2);
   o.model.config.layers = 2;
   o.model.config.width = 32;
   o.batch.global_batch = 12;
@@ -41,7 +41,7 @@ inline std::vector<Tensor> bits_of(Trainer& trainer) {
 }
 
 /// Attempts of a step until `progress` has made `steps`, or one has thrown.
-inline void make_steps(Guards& guards, Trainer& trainer, const TrainOptions& o, Progress& progress, std::int64_t steps,
+inline void make_steps(Guards& guards, Trainer& trainer, const GptOptions& o, Progress& progress, std::int64_t steps,
                        const std::function<void(std::int64_t step)>& before = {},
                        const std::function<void(bool updated)>& after = {}) {
   while (progress.steps < steps) {

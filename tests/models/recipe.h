@@ -24,8 +24,8 @@ struct Recipe {
   MemoryCategory state = MemoryCategory::optimizer;
 };
 
-inline TrainOptions options_of(const Recipe& recipe, const MeshShape& mesh) {
-  TrainOptions o;
+inline GptOptions options_of(const Recipe& recipe, const MeshShape& mesh) {
+  GptOptions o;
   o.model.config = recipe.config;
   o.mesh.axes = to_string(mesh);
   o.mesh.pipeline = recipe.pipeline;

@@ -9,7 +9,7 @@
 
 #include "core/parallel_for.h"
 #include "train/gpt_parity.h"
-#include "train/validate.h"
+#include "train/validate_gpt.h"
 
 namespace trireme::testing {
 
@@ -29,8 +29,8 @@ inline void make_llama(GptConfig& c) {
   c.tied = false;
 }
 
-inline TrainOptions parity_options(const std::string& mesh, std::int64_t micro_batches = 1) {
-  TrainOptions o;
+inline GptOptions parity_options(const std::string& mesh, std::int64_t micro_batches = 1) {
+  GptOptions o;
   o.model.config = {.layers = 4, .heads = 4, .width = 48, .context = 16, .vocab = 65};
   o.model.vocab = 65;  // divides by nothing: padding is at work
   o.mesh.axes = mesh;
@@ -41,11 +41,11 @@ inline TrainOptions parity_options(const std::string& mesh, std::int64_t micro_b
 
 /// One thread a rank; `wrap` may put something between the ranks and their groups.
 inline ParityReport compare_with_one_rank(
-    TrainOptions o, const WrapWorld& wrap = [](auto world) { return world; }) {
+    GptOptions o, const WrapWorld& wrap = [](auto world) { return world; }) {
   resolve(o, 0);
   validate(o);
   set_threads(1);
-  const Parity parity(o, parity_reference(o, gpt_parity()));
+  const Parity parity(o, parity_reference(o, gpt_parity(o.model.config)));
   std::mutex mutex;
   std::vector<ParityReport> reports;
   run_thread_ranks(o.mesh.shape.ranks(), 1, ProcessGroup::Deadline(60),
@@ -58,7 +58,7 @@ inline ParityReport compare_with_one_rank(
   return reports.front();
 }
 
-inline void check_parity(const TrainOptions& o, const std::string& what) {
+inline void check_parity(const GptOptions& o, const std::string& what) {
   const ParityReport report = compare_with_one_rank(o);
   CHECK_MESSAGE(report.largest() <= parity_tolerance, what, "\n", parity_table(report, 5));
 }

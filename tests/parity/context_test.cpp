@@ -12,9 +12,9 @@ namespace {
 
 const Meshes meshes = {"cp=2", "cp=4", "dp=2,cp=2", "cp=2,tp=2", "pp=2,cp=2", "dp=1,tp=2,pp=2,cp=2"};
 
-void check_both(const std::string& what, const std::string& mesh, const std::function<void(TrainOptions&)>& change) {
+void check_both(const std::string& what, const std::string& mesh, const std::function<void(GptOptions&)>& change) {
   for (const ContextParallel method : {ContextParallel::ring, ContextParallel::ulysses}) {
-    TrainOptions o = parity_options(mesh, 2);
+    GptOptions o = parity_options(mesh, 2);
     o.mesh.context_parallel = method;
     change(o);
     check_parity(o, fmt::format("{} on {}, {}", what, mesh, method == ContextParallel::ring ? "ring" : "ulysses"));
@@ -24,16 +24,15 @@ void check_both(const std::string& what, const std::string& mesh, const std::fun
 }  // namespace
 
 TEST_CASE("a sequence cut over cp equals one rank, with dropout by global position") {
-  for (const std::string& mesh : meshes)
-    check_both("gpt2", mesh, [](TrainOptions& o) { o.model.config.dropout = 0.1; });
+  for (const std::string& mesh : meshes) check_both("gpt2", mesh, [](GptOptions& o) { o.model.config.dropout = 0.1; });
   check_parity(parity_options("cp=8"), "more ranks than heads, by the ring");
 }
 
 TEST_CASE("documents in a sequence stay apart on every mesh") {
-  const auto mask = [](TrainOptions& o) { o.model.config.document_separator = 0; };
+  const auto mask = [](GptOptions& o) { o.model.config.document_separator = 0; };
   for (const std::string& mesh : meshes) check_both("documents", mesh, mask);
   for (const std::string& mesh : Meshes{"dp=2", "tp=2", "pp=2"}) {
-    TrainOptions o = parity_options(mesh, 4);
+    GptOptions o = parity_options(mesh, 4);
     mask(o);
     check_parity(o, "documents on " + mesh);
   }
@@ -44,7 +43,7 @@ TEST_CASE("rotary positions and grouped heads under cp, with sequence parallelis
     for (const bool sequence : {true, false}) {
       const bool split = mesh.find("tp") != std::string::npos;
       if (!sequence && !split) continue;
-      check_both(fmt::format("llama, sequence parallel {}", sequence), mesh, [&](TrainOptions& o) {
+      check_both(fmt::format("llama, sequence parallel {}", sequence), mesh, [&](GptOptions& o) {
         make_llama(o.model.config);
         o.model.config.kv_heads = split ? 4 : 2;  // that ulysses can share out
         o.model.config.dropout = 0.1;
@@ -53,7 +52,7 @@ TEST_CASE("rotary positions and grouped heads under cp, with sequence parallelis
     }
   }
   for (const std::string& mesh : Meshes{"cp=4", "cp=2,tp=2", "cp=2,tp=4"}) {  // fewer key-value heads than ranks
-    TrainOptions o = parity_options(mesh);
+    GptOptions o = parity_options(mesh);
     make_llama(o.model.config);
     o.model.config.kv_heads = 1;
     check_parity(o, "one key-value head on " + mesh);

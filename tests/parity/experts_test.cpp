@@ -16,7 +16,7 @@
 #include "train/gpt_parity.h"
 #include "train/gpt_setup.h"
 #include "train/trainer.h"
-#include "train/validate.h"
+#include "train/validate_gpt.h"
 
 using namespace trireme;
 using namespace trireme::testing;
@@ -26,8 +26,8 @@ namespace {
 constexpr double tolerance = 1e-5;  // as in parity_test.cpp
 using Meshes = std::vector<std::string>;
 
-TrainOptions options(const std::string& mesh, const nn::ExpertsOptions& experts, std::int64_t micro_batches = 1) {
-  TrainOptions o;
+GptOptions options(const std::string& mesh, const nn::ExpertsOptions& experts, std::int64_t micro_batches = 1) {
+  GptOptions o;
   o.model.config = {.layers = 4, .heads = 4, .width = 48, .context = 16, .vocab = 65, .experts = experts};
   o.model.vocab = 65;
   o.mesh.axes = mesh;
@@ -39,13 +39,13 @@ TrainOptions options(const std::string& mesh, const nn::ExpertsOptions& experts,
 }
 
 /// Runs `body` on every rank of the options' mesh, one thread each.
-void on_ranks(const TrainOptions& o, const std::function<void(const std::shared_ptr<ProcessGroup>&)>& body) {
+void on_ranks(const GptOptions& o, const std::function<void(const std::shared_ptr<ProcessGroup>&)>& body) {
   run_thread_ranks(o.mesh.shape.ranks(), 1, ProcessGroup::Deadline(60), body);
 }
 
-void check_equal(const TrainOptions& o) {
+void check_equal(const GptOptions& o) {
   set_threads(1);
-  const Parity parity(o, parity_reference(o, gpt_parity()));
+  const Parity parity(o, parity_reference(o, gpt_parity(o.model.config)));
   std::mutex mutex;
   on_ranks(o, [&](const std::shared_ptr<ProcessGroup>& world) {
     const ParityReport report = parity.compare(world);
@@ -56,12 +56,12 @@ void check_equal(const TrainOptions& o) {
 }
 
 /// The gradient of every router, main loss zeroed: by stage, in the order of blocks.
-std::vector<Tensor> router_gradients(const TrainOptions& o) {
+std::vector<Tensor> router_gradients(const GptOptions& o) {
   std::mutex mutex;
   std::map<std::string, Tensor> gradients;
   on_ranks(o, [&](const std::shared_ptr<ProcessGroup>& world) {
     const auto mesh = std::make_shared<const DeviceMesh>(world, o.mesh.shape);
-    Trainer trainer(make_gpt(o, mesh), o);
+    Trainer trainer(make_gpt(o, o.model.config, mesh), o);
     const BatchPlan plan = o.batch_sizes().on_rank(mesh->coord(Axis::dp));
     const std::int64_t context = o.model.config.context, count = o.batch_sizes().micro_batch;
     const auto next_batch = [&](int microbatch) {
@@ -89,12 +89,12 @@ struct Biases {
   nn::RoutingReport report;
 };
 
-Biases biases_after(const TrainOptions& o) {
+Biases biases_after(const GptOptions& o) {
   std::mutex mutex;
   Biases result;
   on_ranks(o, [&](const std::shared_ptr<ProcessGroup>& world) {
     const auto mesh = std::make_shared<const DeviceMesh>(world, o.mesh.shape);
-    Trainer trainer(make_gpt(o, mesh), o);
+    Trainer trainer(make_gpt(o, o.model.config, mesh), o);
     const BatchPlan plan = o.batch_sizes().on_rank(mesh->coord(Axis::dp));
     for (int step = 0; step < 3; ++step) {
       trainer.gradients(
@@ -134,7 +134,7 @@ TEST_CASE("experts in every second or third block: dense and expert layers in on
   experts.bias_update = 0.05;
   for (const std::int64_t every : {2, 3, 4}) {
     for (const std::string& mesh : Meshes{"dp=2,ep=2", "tp=2", "pp=2", "dp=2,ep=2,tp=2,pp=2"}) {
-      TrainOptions o = options(mesh, experts, 2);
+      GptOptions o = options(mesh, experts, 2);
       o.model.config.moe_every = every;
       o.mesh.zero = static_cast<int>(every) - 1;
       check_equal(o);
@@ -144,7 +144,7 @@ TEST_CASE("experts in every second or third block: dense and expert layers in on
 
 TEST_CASE("experts: gated, in a Llama block, with and without sequence parallelism") {
   for (const bool sequence : {true, false}) {
-    TrainOptions o = options("dp=2,ep=2,tp=2", dropless);
+    GptOptions o = options("dp=2,ep=2,tp=2", dropless);
     o.mesh.sequence_parallel = sequence;
     o.model.config.activation = Activation::swiglu;
     o.model.config.norm = Norm::rms;
@@ -185,7 +185,7 @@ TEST_CASE("routers' biases have the same bits on any mesh, and the report the sa
   for (const auto& [name, bias] : one.by_name)
     for (const float value : bias.span<float>()) moved += std::abs(value);
   CHECK(moved > 0.1);
-  const auto check = [&](const TrainOptions& o, const std::string& what) {
+  const auto check = [&](const GptOptions& o, const std::string& what) {
     const Biases got = biases_after(o);
     CHECK(got.by_name.size() == 4);
     for (const auto& [name, bias] : got.by_name) CHECK_MESSAGE(same_bits(bias, one.by_name.at(name)), what, ": ", name);
@@ -195,7 +195,7 @@ TEST_CASE("routers' biases have the same bits on any mesh, and the report the sa
   };
   for (const std::string& mesh : Meshes{"dp=2", "dp=4,ep=4", "tp=2", "pp=2", "cp=2", "dp=2,ep=2,tp=2,pp=2"})
     check(options(mesh, experts, 2), mesh);
-  TrainOptions o = options("dp=2,ep=2,pp=2", experts, 4);
+  GptOptions o = options("dp=2,ep=2,pp=2", experts, 4);
   o.mesh.pipeline = "zero-bubble";
   o.precision.recompute = "full";
   o.mesh.zero = 3;

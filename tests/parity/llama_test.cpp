@@ -15,7 +15,7 @@ const Meshes meshes = {"tp=2", "tp=4", "tp=2,pp=2", "dp=2,tp=2,pp=2"};
 void check_on_meshes(const std::string& what, const std::function<void(GptConfig&)>& change) {
   for (const std::string& mesh : meshes) {
     for (const bool sequence : {true, false}) {
-      TrainOptions o = parity_options(mesh, 2);
+      GptOptions o = parity_options(mesh, 2);
       change(o.model.config);
       o.mesh.sequence_parallel = sequence;
       check_parity(o, fmt::format("{} on {}, sequence parallel {}", what, mesh, sequence));
@@ -83,7 +83,7 @@ TEST_CASE("a whole Llama equals one rank, with shared heads, dropout and biases 
 
 TEST_CASE("meshes of three and six tp ranks") {
   for (const std::string& mesh : Meshes{"tp=3", "tp=6", "dp=2,tp=3"}) {
-    TrainOptions o = parity_options(mesh);
+    GptOptions o = parity_options(mesh);
     o.model.config.heads = 6;
     o.model.config.context = 12;
     check_parity(o, mesh);
@@ -95,7 +95,7 @@ TEST_CASE("meshes of three and six tp ranks") {
 }
 
 TEST_CASE("a forgotten sum over tp shows: of norms, row-parallel biases and positions under sequence parallelism") {
-  TrainOptions o = parity_options("tp=2");
+  GptOptions o = parity_options("tp=2");
   const auto [with, others] = worst_gradients(compare_with_one_rank(o, forgetful));
   CHECK(with > 0.1);
   CHECK(others < parity_tolerance);
@@ -104,7 +104,7 @@ TEST_CASE("a forgotten sum over tp shows: of norms, row-parallel biases and posi
 }
 
 TEST_CASE("a forgotten sum over tp shows: of key-value heads that ranks share") {
-  TrainOptions o = parity_options("tp=4");
+  GptOptions o = parity_options("tp=4");
   o.model.config.kv_heads = 2;
   o.mesh.sequence_parallel = false;
   for (const ParityReport::Row& row : compare_with_one_rank(o, forgetful).rows) {

@@ -14,16 +14,16 @@ namespace {
 
 constexpr double tolerance = parity_tolerance;
 
-TrainOptions options(const std::string& mesh, std::int64_t micro_batches = 1) {
+GptOptions options(const std::string& mesh, std::int64_t micro_batches = 1) {
   return parity_options(mesh, micro_batches);
 }
 
 ParityReport compare(
-    const TrainOptions& o, const WrapWorld& wrap = [](auto world) { return world; }) {
+    const GptOptions& o, const WrapWorld& wrap = [](auto world) { return world; }) {
   return compare_with_one_rank(o, wrap);
 }
 
-void check_equal(const TrainOptions& o, const std::string& what) {
+void check_equal(const GptOptions& o, const std::string& what) {
   const ParityReport report = compare(o);
   CHECK_MESSAGE(report.largest() <= tolerance, what, "\n", parity_table(report, 5));
   CHECK(report.rows.size() == (o.model.config.bias ? 52 : 27));
@@ -51,7 +51,7 @@ TEST_CASE("meshes of 2, 3, 4, 6 and 8 ranks equal one rank") {
     check_equal(options(mesh), mesh);
   }
   for (const std::string& mesh : Meshes{"tp=3", "tp=6", "dp=2,tp=3"}) {
-    TrainOptions o = options(mesh);
+    GptOptions o = options(mesh);
     o.model.config.heads = 6;
     o.mesh.sequence_parallel = false;  // the context of 16 does not divide
     check_equal(o, mesh);
@@ -61,7 +61,7 @@ TEST_CASE("meshes of 2, 3, 4, 6 and 8 ranks equal one rank") {
 TEST_CASE("pipelines with several micro-batches, under both schedules") {
   for (const std::string& mesh : Meshes{"pp=2", "pp=4", "dp=2,tp=2,pp=2"}) {
     for (const std::string& schedule : {std::string("gpipe"), std::string("1f1b")}) {
-      TrainOptions o = options(mesh, 4);
+      GptOptions o = options(mesh, 4);
       o.mesh.pipeline = schedule;
       check_equal(o, mesh + " " + schedule);
     }
@@ -77,7 +77,7 @@ TEST_CASE("a batch cut into 1, 2, 4 or 8 micro-batches equals the whole batch at
 
 TEST_CASE("with dropout, without biases, and with the tanh form of gelu") {
   for (const std::string& mesh : Meshes{"dp=2", "tp=2", "pp=2", "dp=2,tp=2,pp=2"}) {
-    TrainOptions o = options(mesh, 2);
+    GptOptions o = options(mesh, 2);
     o.model.config.dropout = 0.1;
     check_equal(o, mesh + " with dropout");
     o = options(mesh, 2);
@@ -92,7 +92,7 @@ TEST_CASE("bf16 equals one rank to the rounding of its activations") {
   // them when they are independent, and a factor of 2 for the worst tensor. A wrong sum is off by a half or more.
   constexpr double rounding = 2 * 8 * 0x1p-9;
   for (const std::string& mesh : Meshes{"tp=2", "tp=4", "dp=2,tp=2,pp=2", "dp=2", "pp=2"}) {
-    TrainOptions o = options(mesh, 2);
+    GptOptions o = options(mesh, 2);
     o.precision.dtype = DType::bf16;
     const ParityReport report = compare(o);
     CHECK_MESSAGE(report.largest() <= rounding, mesh, "\n", parity_table(report, 5));
@@ -103,7 +103,7 @@ TEST_CASE("gradients of bf16 weights are summed in f32, over micro-batches and o
   // Without tp nothing is computed differently for a sample: in the first step only sums over samples differ. Those of
   // biases and positions are rounded to bf16 once per micro-batch, by the operation that broadcast them.
   for (const std::string& mesh : Meshes{"dp=1", "dp=2", "dp=8", "pp=2", "dp=2,pp=4"}) {
-    TrainOptions o = options(mesh);
+    GptOptions o = options(mesh);
     o.batch.micro_batches.reset();
     o.batch.micro_batch = 1;
     o.precision.dtype = DType::bf16;

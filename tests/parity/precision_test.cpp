@@ -27,10 +27,10 @@ std::vector<Tensor> everything(Trainer& trainer) {
 TEST_CASE("infinity on one rank: all ranks skip; weights, moments and step count stay, the scale falls") {
   for (const char* mesh : {"dp=2", "tp=2", "pp=2", "dp=2,tp=2,pp=2"}) {
     for (int bad_rank = 0; bad_rank < 2; ++bad_rank) {
-      TrainOptions o = training_options(mesh);
+      GptOptions o = training_options(mesh);
       o.precision.dtype = DType::f16;
       o.precision.scaling.hysteresis = 1;
-      on_ranks(o, [&](Trainer& trainer, const TrainOptions& options, const DeviceMesh& ranks) {
+      on_ranks(o, [&](Trainer& trainer, const GptOptions& options, const DeviceMesh& ranks) {
         gradients_of_step(trainer, options, ranks);
         REQUIRE(trainer.update(1e-3, trainer.gradient_norm()));
         const std::vector<Tensor> before = everything(trainer);
@@ -59,11 +59,11 @@ TEST_CASE("infinity on one rank: all ranks skip; weights, moments and step count
 
 TEST_CASE("infinity in one rank's experts: the ranks that hold others, and other stages, skip with it") {
   for (const char* mesh : {"dp=2,ep=2", "dp=2,ep=2,pp=2", "dp=2,ep=2,tp=2"}) {
-    TrainOptions o = training_options(mesh);
+    GptOptions o = training_options(mesh);
     o.model.config.experts = {.count = 4, .top_k = 2, .bias_update = 0.1};
     o.precision.dtype = DType::f16;
     o.precision.scaling.hysteresis = 1;
-    on_ranks(o, [&](Trainer& trainer, const TrainOptions& options, const DeviceMesh& ranks) {
+    on_ranks(o, [&](Trainer& trainer, const GptOptions& options, const DeviceMesh& ranks) {
       gradients_of_step(trainer, options, ranks);
       REQUIRE(trainer.update(1e-3, trainer.gradient_norm()));
       std::vector<Tensor> before = everything(trainer), biases;
@@ -84,11 +84,11 @@ TEST_CASE("infinity in one rank's experts: the ranks that hold others, and other
 }
 
 TEST_CASE("an activation that overflows f16 is seen, and a smaller scale mends it") {
-  TrainOptions o = training_options("tp=2");
+  GptOptions o = training_options("tp=2");
   o.precision.dtype = DType::f16;
   o.precision.loss_scale = "dynamic";
   o.precision.scaling.hysteresis = 1;
-  on_ranks(o, [&](Trainer& trainer, const TrainOptions& options, const DeviceMesh& mesh) {
+  on_ranks(o, [&](Trainer& trainer, const GptOptions& options, const DeviceMesh& mesh) {
     trainer.scaler().set_state(
         {.scale = 16777216, .good_updates = 0, .overflows_left = 1, .in_a_row = 0, .skipped = 0});
     int skipped = 0;
@@ -109,7 +109,7 @@ namespace {
 std::vector<double> scales(const std::string& mesh, std::int64_t micro_batch, std::int64_t zero, std::int64_t experts) {
   constexpr int attempts = 16;
   constexpr double far_too_high = 0x1p28;
-  TrainOptions o = training_options(mesh);
+  GptOptions o = training_options(mesh);
   o.model.config.layers = 2;
   o.model.config.experts.count = experts;
   o.batch.micro_batches = {};
@@ -120,7 +120,7 @@ std::vector<double> scales(const std::string& mesh, std::int64_t micro_batch, st
   o.precision.scaling.window = 2;
   o.precision.scaling.hysteresis = 1;
   std::vector<double> result(attempts);
-  on_ranks(o, [&](Trainer& trainer, const TrainOptions& options, const DeviceMesh& ranks) {
+  on_ranks(o, [&](Trainer& trainer, const GptOptions& options, const DeviceMesh& ranks) {
     trainer.scaler().set_state(
         {.scale = far_too_high, .good_updates = 0, .overflows_left = 1, .in_a_row = 0, .skipped = 0});
     for (int i = 0; i < attempts; ++i) {
@@ -158,10 +158,10 @@ TEST_CASE("which steps are skipped, and the loss scale, depend neither on the mi
 TEST_CASE("the loss scale changes neither loss, norm nor weights beyond the rounding of f16") {
   double losses[2], norms[2];
   for (const int power : {0, 1}) {
-    TrainOptions o = training_options("dp=1");
+    GptOptions o = training_options("dp=1");
     o.precision.dtype = DType::f16;
     o.precision.loss_scale = power == 0 ? "1024" : "4096";
-    on_ranks(o, [&](Trainer& trainer, const TrainOptions& options, const DeviceMesh& mesh) {
+    on_ranks(o, [&](Trainer& trainer, const GptOptions& options, const DeviceMesh& mesh) {
       losses[power] = gradients_of_step(trainer, options, mesh).pipeline.loss;
       norms[power] = trainer.gradient_norm();
     });
@@ -175,12 +175,12 @@ namespace {
 /// How many times as far as one rank in bf16 the mesh is from one rank in f32.
 double bf16_ratio(
     const std::string& mesh, const WrapWorld& wrap = [](auto world) { return world; }) {
-  TrainOptions o = parity_options(mesh, 2);
+  GptOptions o = parity_options(mesh, 2);
   o.precision.dtype = DType::bf16;
   resolve(o, 0);
   validate(o);
   set_threads(1);
-  const auto reference = parity_reference(in_f32(o), gpt_parity());
+  const auto reference = parity_reference(in_f32(o), gpt_parity(o.model.config));
   const ParityReport one_rank = Parity(on_one_rank(o), reference).compare(self_group());
   const Parity parity(o, reference);
   std::mutex mutex;

@@ -14,11 +14,11 @@ struct Outcome {
   std::int64_t peak = 0;                                                // bytes of activations, rank 0
 };
 
-Outcome run(TrainOptions o, const std::string& recompute) {
+Outcome run(GptOptions o, const std::string& recompute) {
   o.precision.recompute = recompute;
   Outcome outcome;
   std::mutex mutex;
-  on_ranks(o, [&](Trainer& trainer, const TrainOptions& options, const DeviceMesh& mesh) {
+  on_ranks(o, [&](Trainer& trainer, const GptOptions& options, const DeviceMesh& mesh) {
     gradients_of_step(trainer, options, mesh);
     const std::scoped_lock lock(mutex);
     for (const nn::ParameterPtr& p : trainer.model().parameters()) {
@@ -30,7 +30,7 @@ Outcome run(TrainOptions o, const std::string& recompute) {
   return outcome;
 }
 
-void check_same_bits(const TrainOptions& o, const std::string& what) {
+void check_same_bits(const GptOptions& o, const std::string& what) {
   const Outcome kept = run(o, "none");
   for (const char* recompute : {"selective", "full", "every:2", "every:3"}) {
     const Outcome again = run(o, recompute);
@@ -48,7 +48,7 @@ void check_same_bits(const TrainOptions& o, const std::string& what) {
 TEST_CASE("recomputation gives the same bits as none, with dropout, on any mesh and schedule") {
   for (const char* mesh : {"dp=1", "tp=2", "pp=2", "dp=2,tp=2,pp=2"}) {
     for (const char* pipeline : {"1f1b", "gpipe", "zero-bubble", "interleaved:2"}) {
-      TrainOptions o = training_options(mesh, 2);
+      GptOptions o = training_options(mesh, 2);
       o.mesh.pipeline = pipeline;
       o.model.config.dropout = 0.1;
       check_same_bits(o, fmt::format("{} {}", mesh, pipeline));
@@ -58,7 +58,7 @@ TEST_CASE("recomputation gives the same bits as none, with dropout, on any mesh 
 
 TEST_CASE("recomputation of a Llama gives the same bits, the stream whole or cut by positions") {
   for (const bool sequence : {false, true}) {
-    TrainOptions o = training_options("tp=4,pp=2", 2);
+    GptOptions o = training_options("tp=4,pp=2", 2);
     o.mesh.sequence_parallel = sequence;
     o.model.config.activation = Activation::swiglu;
     o.model.config.norm = Norm::rms;
@@ -71,7 +71,7 @@ TEST_CASE("recomputation of a Llama gives the same bits, the stream whole or cut
 }
 
 TEST_CASE("sequence parallelism keeps fewer activations; selective recomputation then keeps no gathered stream") {
-  TrainOptions o = training_options("tp=4");
+  GptOptions o = training_options("tp=4");
   o.model.config.layers = 8;
   const auto peaks = [&](bool sequence) {
     o.mesh.sequence_parallel = sequence;
@@ -85,13 +85,13 @@ TEST_CASE("sequence parallelism keeps fewer activations; selective recomputation
 }
 
 TEST_CASE("recomputation gives the same bits in bf16") {
-  TrainOptions o = training_options("tp=2", 2);
+  GptOptions o = training_options("tp=2", 2);
   o.precision.dtype = DType::bf16;
   check_same_bits(o, "bf16");
 }
 
 TEST_CASE("the more is computed again, the fewer bytes of activations are alive") {
-  TrainOptions o = training_options("dp=1");
+  GptOptions o = training_options("dp=1");
   o.model.config.layers = 8;
   const std::int64_t none = run(o, "none").peak, selective = run(o, "selective").peak, half = run(o, "every:2").peak,
                      full = run(o, "full").peak;

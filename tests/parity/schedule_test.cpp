@@ -22,11 +22,11 @@ struct Step {
   int buckets_overlapped = 0;  ///< on all ranks together
 };
 
-Step run(TrainOptions o, const std::string& pipeline) {
+Step run(GptOptions o, const std::string& pipeline) {
   o.mesh.pipeline = pipeline;
   Step step;
   std::mutex mutex;
-  on_ranks(o, [&](Trainer& trainer, const TrainOptions& options, const DeviceMesh& mesh) {
+  on_ranks(o, [&](Trainer& trainer, const GptOptions& options, const DeviceMesh& mesh) {
     const Trainer::Pass pass = gradients_of_step(trainer, options, mesh);
     const double loss = pipeline::global_loss(mesh, pass.pipeline.loss);
     const pipeline::Proof& proof = trainer.executor().proof();
@@ -45,11 +45,11 @@ Step run(TrainOptions o, const std::string& pipeline) {
   return step;
 }
 
-double largest_difference(TrainOptions o) {
+double largest_difference(GptOptions o) {
   resolve(o, 0);
   validate(o);
   set_threads(1);
-  const Parity parity(o, parity_reference(o, gpt_parity()));
+  const Parity parity(o, parity_reference(o, gpt_parity(o.model.config)));
   double largest = 0;
   std::mutex mutex;
   run_thread_ranks(o.mesh.shape.ranks(), 1, ProcessGroup::Deadline(60),
@@ -75,7 +75,7 @@ TEST_CASE("interleaved and zero-bubble pipelines on meshes of up to 8 ranks equa
         Case{"pp=2", "zero-bubble", 4}, Case{"pp=4", "zero-bubble", 2}, Case{"pp=4", "zero-bubble", 8},
         Case{"dp=2,pp=2", "zero-bubble", 4}, Case{"tp=2,pp=2", "zero-bubble", 4},
         Case{"dp=2,tp=2,pp=2", "zero-bubble", 4}}) {
-    TrainOptions o = training_options(c.mesh, c.micro_batches);
+    GptOptions o = training_options(c.mesh, c.micro_batches);
     o.model.config.layers = 8;
     o.mesh.pipeline = c.pipeline;
     CHECK_MESSAGE(largest_difference(o) <= tolerance, c.mesh, " ", c.pipeline, " ", c.micro_batches);
@@ -85,7 +85,7 @@ TEST_CASE("interleaved and zero-bubble pipelines on meshes of up to 8 ranks equa
 TEST_CASE("losses are scaled before backward, in every schedule: 1, 2 or 8 micro-batches are one batch") {
   for (const char* pipeline : {"gpipe", "1f1b", "interleaved:2", "zero-bubble"}) {
     for (const std::int64_t micro_batches : {1, 2, 8}) {
-      TrainOptions o = training_options("pp=2", micro_batches);
+      GptOptions o = training_options("pp=2", micro_batches);
       o.mesh.pipeline = pipeline;
       CHECK_MESSAGE(largest_difference(o) <= tolerance, pipeline, " ", micro_batches);
     }
@@ -95,7 +95,7 @@ TEST_CASE("losses are scaled before backward, in every schedule: 1, 2 or 8 micro
 TEST_CASE("every schedule has the bits of 1F1B: with tied embeddings, dropout, recomputation, in f32 and bf16") {
   for (const char* mesh : {"pp=2", "dp=2,pp=2", "tp=2,pp=2"}) {
     for (const DType dtype : {DType::f32, DType::bf16}) {
-      TrainOptions o = training_options(mesh, 4);
+      GptOptions o = training_options(mesh, 4);
       o.model.config.dropout = 0.1;
       o.precision.dtype = dtype;
       const Step reference = run(o, "1f1b");
@@ -117,7 +117,7 @@ TEST_CASE("every schedule has the bits of 1F1B: with tied embeddings, dropout, r
 }
 
 TEST_CASE("uneven stages change no bit") {
-  TrainOptions o = training_options("pp=2", 4);
+  GptOptions o = training_options("pp=2", 4);
   o.model.config.layers = 6;
   const Step reference = run(o, "1f1b");
   o.mesh.stage_layers = "5,1";
@@ -128,17 +128,17 @@ TEST_CASE("uneven stages change no bit") {
 
 TEST_CASE("sums over dp start while a pipeline still runs backward, in every schedule") {
   for (const char* pipeline : {"gpipe", "1f1b", "interleaved:2", "zero-bubble"}) {
-    TrainOptions o = training_options("dp=2,pp=2", 4);
+    GptOptions o = training_options("dp=2,pp=2", 4);
     CHECK_MESSAGE(run(o, pipeline).buckets_overlapped > 0, pipeline);
   }
 }
 
 TEST_CASE("stages of one rank share a batch: each is made once, in order") {
   for (const char* pipeline : {"1f1b", "interleaved:2", "zero-bubble"}) {
-    TrainOptions o = training_options("pp=2", 8);
+    GptOptions o = training_options("pp=2", 8);
     o.mesh.pipeline = pipeline;
     std::mutex mutex;
-    on_ranks(o, [&](Trainer& trainer, const TrainOptions& options, const DeviceMesh&) {
+    on_ranks(o, [&](Trainer& trainer, const GptOptions& options, const DeviceMesh&) {
       const BatchSizes sizes = options.batch_sizes();
       std::vector<int> made;
       const auto next = [&](int i) {

@@ -11,12 +11,12 @@
 #include "tests/support/batches.h"
 #include "train/gpt_setup.h"
 #include "train/trainer.h"
-#include "train/validate.h"
+#include "train/validate_gpt.h"
 
 namespace trireme::testing {
 
-inline TrainOptions training_options(const std::string& mesh, std::int64_t micro_batches = 1) {
-  TrainOptions o;
+inline GptOptions training_options(const std::string& mesh, std::int64_t micro_batches = 1) {
+  GptOptions o;
   o.model.config = {.layers = 4, .heads = 4, .width = 48, .context = 16, .vocab = 65};
   o.model.vocab = 65;
   o.mesh.axes = mesh;
@@ -25,12 +25,12 @@ inline TrainOptions training_options(const std::string& mesh, std::int64_t micro
   return o;
 }
 
-inline Batch made_up_batch(const TrainOptions& o, std::int64_t first, std::int64_t count) {
+inline Batch made_up_batch(const GptOptions& o, std::int64_t first, std::int64_t count) {
   return made_up_batch(first, count, o.model.config.context, 65);
 }
 
 /// The gradients of one step in this rank's Trainer.
-inline Trainer::Pass gradients_of_step(Trainer& trainer, const TrainOptions& o, const DeviceMesh& mesh,
+inline Trainer::Pass gradients_of_step(Trainer& trainer, const GptOptions& o, const DeviceMesh& mesh,
                                        std::int64_t consumed = 0) {
   const BatchSizes sizes = o.batch_sizes();
   const BatchPlan plan = sizes.on_rank(mesh.coord(Axis::dp));
@@ -40,14 +40,14 @@ inline Trainer::Pass gradients_of_step(Trainer& trainer, const TrainOptions& o, 
 
 /// Runs `body(trainer, options, mesh)` on every rank of the mesh, a thread each.
 template <class Body>
-void on_ranks(TrainOptions o, const Body& body) {
+void on_ranks(GptOptions o, const Body& body) {
   resolve(o, 0);
   validate(o);
   set_threads(1);
   run_thread_ranks(o.mesh.shape.ranks(), 1, ProcessGroup::Deadline(60),
                    [&](const std::shared_ptr<ProcessGroup>& world) {
                      const auto mesh = std::make_shared<const DeviceMesh>(world, o.mesh.shape);
-                     Trainer trainer(make_gpt(o, mesh), o);
+                     Trainer trainer(make_gpt(o, o.model.config, mesh), o);
                      body(trainer, o, *mesh);
                    });
 }

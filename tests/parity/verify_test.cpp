@@ -13,7 +13,7 @@ namespace {
 
 /// One training step on verified groups; `change` runs on every rank before it.
 template <class Change>
-double loss_of_step(TrainOptions o, bool verify, const Change& change) {
+double loss_of_step(GptOptions o, bool verify, const Change& change) {
   resolve(o, 0);
   validate(o);
   set_threads(1);
@@ -21,7 +21,7 @@ double loss_of_step(TrainOptions o, bool verify, const Change& change) {
   run_thread_ranks(
       o.mesh.shape.ranks(), 1, ProcessGroup::Deadline(30), [&](const std::shared_ptr<ProcessGroup>& world) {
         const auto mesh = std::make_shared<const DeviceMesh>(verify ? verifying(world) : world, o.mesh.shape);
-        Trainer trainer(make_gpt(o, mesh), o);
+        Trainer trainer(make_gpt(o, o.model.config, mesh), o);
         change(trainer, *mesh);
         const Trainer::Pass pass = gradients_of_step(trainer, o, *mesh);
         trainer.update(1e-3, trainer.gradient_norm());
@@ -46,13 +46,13 @@ auto perturb(const char* parameter, int rank) {
 
 TEST_CASE("a verified run has the same loss") {
   for (const char* mesh : {"dp=2", "tp=2", "pp=2", "dp=2,tp=2,pp=2"}) {
-    const TrainOptions o = training_options(mesh, 2);
+    const GptOptions o = training_options(mesh, 2);
     CHECK(loss_of_step(o, true, no_change) == loss_of_step(o, false, no_change));
   }
 }
 
 TEST_CASE("tp ranks whose replicated weights differ are found in the layer that first shows it") {
-  TrainOptions o = training_options("tp=2");
+  GptOptions o = training_options("tp=2");
   o.mesh.sequence_parallel = false;  // else each rank applies its copy to other positions, and only the copies tell
   const std::string error =
       error_of([&] { loss_of_step(o, true, perturb("blocks.2.norm1.bias", 1)); }, ExitCode::desync);
@@ -73,7 +73,7 @@ TEST_CASE("masters and moments that differ are found after the step, though the 
     float by;  // too little for a weight in bf16 to show it
   };
   for (const auto& [kind, by] : {Change{"master", 1e-7F}, Change{"m", 1e-9F}, Change{"v", 1e-13F}}) {
-    TrainOptions o = training_options("dp=2");
+    GptOptions o = training_options("dp=2");
     o.precision.dtype = DType::bf16;
     const std::string error = error_of(
         [&] {

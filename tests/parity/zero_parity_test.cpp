@@ -14,11 +14,11 @@ namespace {
 
 constexpr double tolerance = 1e-5;  // as in parity_test.cpp
 
-ParityReport compare(TrainOptions o, bool verify = false) {
+ParityReport compare(GptOptions o, bool verify = false) {
   resolve(o, 0);
   validate(o);
   set_threads(1);
-  const Parity parity(o, parity_reference(o, gpt_parity()));
+  const Parity parity(o, parity_reference(o, gpt_parity(o.model.config)));
   std::mutex mutex;
   ParityReport report;
   run_thread_ranks(o.mesh.shape.ranks(), 1, ProcessGroup::Deadline(60),
@@ -30,13 +30,13 @@ ParityReport compare(TrainOptions o, bool verify = false) {
   return report;
 }
 
-TrainOptions with_zero(const std::string& mesh, std::int64_t stage, std::int64_t micro_batches = 1) {
-  TrainOptions o = training_options(mesh, micro_batches);
+GptOptions with_zero(const std::string& mesh, std::int64_t stage, std::int64_t micro_batches = 1) {
+  GptOptions o = training_options(mesh, micro_batches);
   o.mesh.zero = stage;
   return o;
 }
 
-void check_equal(const TrainOptions& o, const std::string& what, bool verify = false) {
+void check_equal(const GptOptions& o, const std::string& what, bool verify = false) {
   const ParityReport report = compare(o, verify);
   CHECK_MESSAGE(report.largest() <= tolerance, what, "\n", parity_table(report, 5));
 }
@@ -49,7 +49,7 @@ TEST_CASE("ZeRO 1 to 3 equal one rank on meshes of 2, 3, 4 and 8 ranks, with 1, 
       for (const std::int64_t micro_batches : {1, 2, 4})
         check_equal(with_zero(mesh, stage, micro_batches), fmt::format("{} zero {}", mesh, stage));
     }
-    TrainOptions uneven = with_zero("dp=3", stage, 2);
+    GptOptions uneven = with_zero("dp=3", stage, 2);
     uneven.batch.global_batch = 12;
     check_equal(uneven, fmt::format("dp=3 zero {}", stage));
     check_equal(with_zero("tp=2", stage), fmt::format("tp=2 zero {}: nothing to share", stage));
@@ -58,7 +58,7 @@ TEST_CASE("ZeRO 1 to 3 equal one rank on meshes of 2, 3, 4 and 8 ranks, with 1, 
 
 TEST_CASE("ZeRO 1 to 3 under gpipe, with recomputed blocks, other prefetch depths, resident weights, hybrid shards") {
   for (const std::int64_t stage : {1, 2, 3}) {
-    TrainOptions o = with_zero("dp=2,pp=2", stage, 4);
+    GptOptions o = with_zero("dp=2,pp=2", stage, 4);
     o.mesh.pipeline = "gpipe";
     check_equal(o, fmt::format("gpipe zero {}", stage));
     o = with_zero("dp=4", stage, 2);
@@ -71,11 +71,11 @@ TEST_CASE("ZeRO 1 to 3 under gpipe, with recomputed blocks, other prefetch depth
     }
   }
   for (const std::int64_t prefetch : {0, 2, 9}) {
-    TrainOptions o = with_zero("dp=2,pp=2", 3, 2);
+    GptOptions o = with_zero("dp=2,pp=2", 3, 2);
     o.mesh.zero_prefetch = prefetch;
     check_equal(o, fmt::format("--zero-prefetch {}", prefetch));
   }
-  TrainOptions o = with_zero("dp=2", 3, 2);
+  GptOptions o = with_zero("dp=2", 3, 2);
   o.mesh.zero_resident = 2000;
   check_equal(o, "--zero-resident 2000");
 }
@@ -87,11 +87,11 @@ TEST_CASE("a verified run with ZeRO finds nothing") {
 TEST_CASE("trap 20: infinity in one rank's shard: all ranks skip; weights, moments and step count stay") {
   for (const std::int64_t stage : {1, 2, 3}) {
     for (int bad_rank = 0; bad_rank < 4; ++bad_rank) {
-      TrainOptions o = with_zero("dp=2,pp=2", stage, 2);
+      GptOptions o = with_zero("dp=2,pp=2", stage, 2);
       o.mesh.zero_resident = stage == 3 ? std::optional<std::int64_t>(0) : std::nullopt;
       o.precision.dtype = DType::f16;
       o.precision.scaling.hysteresis = 1;
-      on_ranks(o, [&](Trainer& trainer, const TrainOptions& options, const DeviceMesh& ranks) {
+      on_ranks(o, [&](Trainer& trainer, const GptOptions& options, const DeviceMesh& ranks) {
         const auto everything = [&] {
           std::vector<Tensor> all;
           for (const optim::StateTensor& weight : trainer.optimizer().weights()) all.push_back(clone(weight.value));
@@ -125,7 +125,7 @@ TEST_CASE("ZeRO 1 to 3 under interleaved and zero-bubble schedules") {
     for (const char* pipeline : {"interleaved:2", "zero-bubble"}) {
       for (const char* mesh : {"dp=2", "dp=2,pp=2", "dp=2,tp=2,pp=2"}) {
         for (const std::int64_t micro_batches : {1, 2, 4}) {
-          TrainOptions o = with_zero(mesh, stage, micro_batches);
+          GptOptions o = with_zero(mesh, stage, micro_batches);
           o.mesh.pipeline = pipeline;
           check_equal(o, fmt::format("{} {} zero {} micro-batches {}", mesh, pipeline, stage, micro_batches));
         }

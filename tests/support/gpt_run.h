@@ -48,10 +48,10 @@ inline TokenRange test_tokens(std::int64_t count) {
 
 /// This rank's part of a run: the Trainer, and the samples it has seen. Options are resolved.
 struct GptRun {
-  GptRun(const TrainOptions& o, const MeshPtr& mesh)
+  GptRun(const GptOptions& o, const MeshPtr& mesh)
       : options(o),
         plan(o.batch_sizes().on_rank(mesh->coord(Axis::dp))),
-        trainer(make_gpt(o, mesh), o, 4 << 10),
+        trainer(make_gpt(o, o.model.config, mesh), o, 4 << 10),
         sampler(test_tokens(3000), o.model.config.context, 7) {}
 
   /// Summed gradients of the next batch; returns its loss, the same on every rank.
@@ -85,7 +85,7 @@ struct GptRun {
   Gpt& gpt() { return dynamic_cast<Gpt&>(trainer.model()); }
   optim::Optimizer& optimizer() { return trainer.optimizer(); }
 
-  TrainOptions options;
+  GptOptions options;
   BatchPlan plan;
   Trainer trainer;
   Sampler sampler;

@@ -9,6 +9,7 @@
 #include "core/cpu/processor.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
+#include "train/gpt_options.h"
 
 using namespace trireme;
 using namespace trireme::testing;
@@ -17,12 +18,13 @@ using trireme::testing::TempFolder;
 
 namespace {
 
-TrainOptions options_of(const std::vector<std::string>& words) {
-  TrainOptions options;
+GptOptions options_of(const std::vector<std::string>& words) {
+  GptOptions options;
   Flags flags("", "");
   declare_all(flags, options);
   flags.parse(words);
   resolve(options, 0);
+  options.run.config = config_text(options);
   return options;
 }
 

@@ -14,7 +14,7 @@
 #include "train/gpt_setup.h"
 #include "train/ranks.h"
 #include "train/trainer.h"
-#include "train/validate.h"
+#include "train/validate_gpt.h"
 
 using namespace trireme;
 using namespace trireme::testing;
@@ -24,8 +24,8 @@ using fault::Point;
 
 namespace {
 
-TrainOptions small_options(const std::string& mesh, std::int64_t zero = 0) {
-  TrainOptions o;
+GptOptions small_options(const std::string& mesh, std::int64_t zero = 0) {
+  GptOptions o;
   o.model.config = {.layers = 2, .heads = 2, .width = 16, .context = 8, .vocab = 31};
   o.model.vocab = 31;
   o.mesh.axes = mesh;
@@ -43,14 +43,14 @@ struct Seen {
 };
 
 /// Makes `steps` in this order on every rank of the options' mesh, with `faults`. An update is made of finite norms.
-std::vector<Seen> steps_with(TrainOptions o, const std::string& faults, const std::vector<int>& steps) {
+std::vector<Seen> steps_with(GptOptions o, const std::string& faults, const std::vector<int>& steps) {
   o.run.faults = faults;
   resolve(o, 0);
   validate(o);
   std::vector<Seen> seen(static_cast<std::size_t>(o.mesh.shape.ranks()));
   run_ranks(o, [&](Rank& rank) {
     const auto mesh = std::make_shared<const DeviceMesh>(rank.world, o.mesh.shape);
-    Trainer trainer(make_gpt(o, mesh), o);
+    Trainer trainer(make_gpt(o, o.model.config, mesh), o);
     const BatchPlan plan = o.batch_sizes().on_rank(mesh->coord(Axis::dp));
     Seen& mine = seen[static_cast<std::size_t>(rank.world->rank())];
     for (const int step : steps) {
@@ -117,7 +117,7 @@ TEST_CASE("what is no fault is refused with the grammar") {
     CHECK_MESSAGE(contains(message, "expected KIND@step=S"), message);
     CHECK_MESSAGE(contains(message, "TRIREME_FAULT"), message);
   }
-  TrainOptions o = small_options("dp=2");
+  GptOptions o = small_options("dp=2");
   o.run.faults = "kill@step=1,rank=2";
   resolve(o, 0);
   CHECK(contains(failure([&] { validate(o); }), "a rank below 2"));
@@ -151,7 +151,7 @@ TEST_CASE("spike scales loss and gradient of one pass by its factor") {
 }
 
 TEST_CASE("flip changes one bit of one rank's weights") {
-  TrainOptions o = small_options("dp=2");
+  GptOptions o = small_options("dp=2");
   o.optimizer.optimizer = "sgd";
   o.optimizer.momentum = 0;
   o.optimizer.weight_decay = 0;

@@ -8,7 +8,7 @@
 
 #include "core/io.h"
 #include "tests/support/errors.h"
-#include "train/options.h"
+#include "train/gpt_options.h"
 #include "train/supervisor_command.h"
 
 using namespace trireme;
@@ -143,7 +143,7 @@ TEST_CASE("the sample for Kubernetes fits together") {
   CHECK(contains(supervisor::to_string(words), fmt::format("echo $(({} * ", slots)));
 
   // train_gpt takes its flags.
-  TrainOptions options;
+  GptOptions options;
   Flags flags("train_gpt", "");
   declare_all(flags, options);
   const auto program = std::find(command.begin(), command.end(), "build/bin/train_gpt");

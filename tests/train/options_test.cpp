@@ -1,27 +1,27 @@
 // The flags of the training programs: defaults, presets, the inferred values, round trips.
-#include "train/options.h"
+#include "train/gpt_options.h"
 
 #include <doctest/doctest.h>
 
 #include "core/kernels.h"
 #include "tests/support/errors.h"
-#include "train/validate.h"
+#include "train/validate_gpt.h"
 
 using namespace trireme;
 using namespace trireme::testing;
 
 namespace {
 
-TrainOptions parse(const std::vector<std::string>& arguments) {
-  TrainOptions options;
+GptOptions parse(const std::vector<std::string>& arguments) {
+  GptOptions options;
   Flags flags("train_gpt", "");
   declare_all(flags, options);
   flags.parse(arguments);
   return options;
 }
 
-TrainOptions resolved(const std::vector<std::string>& arguments, int launcher_ranks = 0) {
-  TrainOptions options = parse(arguments);
+GptOptions resolved(const std::vector<std::string>& arguments, int launcher_ranks = 0) {
+  GptOptions options = parse(arguments);
   resolve(options, launcher_ranks);
   return options;
 }
@@ -29,13 +29,13 @@ TrainOptions resolved(const std::vector<std::string>& arguments, int launcher_ra
 }  // namespace
 
 TEST_CASE("a preset sets the model, and explicit flags override it wherever they stand") {
-  const TrainOptions plain = parse({"--model", "gpt2-124m"});
+  const GptOptions plain = parse({"--model", "gpt2-124m"});
   CHECK(plain.model.config.layers == 12);
   CHECK(plain.model.config.width == 768);
   CHECK(plain.model.config.activation == Activation::gelu_tanh);
   CHECK(plain.model.vocab == 50257);
-  for (const TrainOptions& o : {parse({"--layers", "3", "--vocab=auto", "--model", "gpt2-124m"}),
-                                parse({"--model", "gpt2-124m", "--vocab=auto", "--layers=3"})}) {
+  for (const GptOptions& o : {parse({"--layers", "3", "--vocab=auto", "--model", "gpt2-124m"}),
+                              parse({"--model", "gpt2-124m", "--vocab=auto", "--layers=3"})}) {
     CHECK(o.model.config.layers == 3);
     CHECK(o.model.config.heads == 12);
     CHECK_FALSE(o.model.vocab.has_value());
@@ -72,7 +72,7 @@ TEST_CASE("what --print-config prints of a Llama, --config takes") {
                                                  "off", "--mesh", "tp=2", "--sequence-parallel", "off"}));
   CHECK(contains(text, "\"ffn-width\": \"auto\""));
   CHECK(contains(text, "\"sequence-parallel\": \"off\""));
-  TrainOptions again;
+  GptOptions again;
   Flags flags("", "");
   declare_all(flags, again);
   flags.read_config(text, "printed");
@@ -84,7 +84,7 @@ TEST_CASE("what --print-config prints of a Llama, --config takes") {
 }
 
 TEST_CASE("a preset on the command line overrides the sizes of a configuration file") {
-  TrainOptions options;
+  GptOptions options;
   Flags flags("", "");
   declare_all(flags, options);
   flags.read_config(R"({"layers": 3, "width": 96, "model": "custom"})", "c.json");
@@ -110,13 +110,13 @@ TEST_CASE("what --print-config prints, --config takes: the same options again") 
       "--mesh",         "tp=2,dp=2", "--steps",   "77",        "--optimizer",    "sgd", "--momentum", "0.5",
       "--dtype",        "bf16",      "--clip",    "0.1",       "--bias",         "off", "--seed",     "5",
       "--eval-batches", "all",       "--threads", "1",         "--global-batch", "24"};
-  const TrainOptions options = resolved(arguments);
+  const GptOptions options = resolved(arguments);
   const std::string text = config_text(options);
   CHECK(contains(text, "\"mesh\": \"dp=2,tp=2,pp=1\""));
   CHECK(contains(text, "\"micro-batch\": 12"));
   CHECK(contains(text, "\"micro-batches\": \"auto\""));
   CHECK(contains(text, "\"lr\": 0.0003,"));
-  TrainOptions again;
+  GptOptions again;
   Flags flags("", "");
   declare_all(flags, again);
   flags.read_config(text, "printed");
@@ -129,7 +129,7 @@ TEST_CASE("what --print-config prints, --config takes: the same options again") 
 
 TEST_CASE("a saved configuration runs on another mesh with the same global batch") {
   const std::string text = config_text(resolved({"--micro-batch", "3", "--micro-batches", "4"}));
-  TrainOptions other;
+  GptOptions other;
   Flags flags("", "");
   declare_all(flags, other);
   flags.read_config(text, "config.json");
@@ -156,7 +156,7 @@ TEST_CASE("ranks are threads without a launcher and processes under one") {
 }
 
 TEST_CASE("defaults that depend on other options") {
-  TrainOptions o;
+  GptOptions o;
   o.schedule.lr = 1e-3;
   o.schedule.steps = 2000;
   CHECK(o.schedule.final_lr() == doctest::Approx(1e-4));
@@ -213,7 +213,7 @@ TEST_CASE("implementations by name: auto is what the device has best, and a name
   CHECK(resolved({"--gemm", "auto"}).precision.gemm == gemm_names().front());
   CHECK(resolved({"--gemm", "eigen"}).precision.gemm == "eigen");
   CHECK(resolved({}).precision.attention == "auto");
-  TrainOptions o = resolved({"--micro-batch", "4"});
+  GptOptions o = resolved({"--micro-batch", "4"});
   o.precision.gemm = "sm90";
   CHECK(contains(failure([&] { validate(o); }), "--gemm sm90 is not for --device cpu; expected auto, trireme"));
   o.precision.gemm = "eigen";
@@ -226,7 +226,7 @@ TEST_CASE("implementations by name: auto is what the device has best, and a name
 }
 
 TEST_CASE("help lists every flag of the command-line contract once") {
-  TrainOptions options;
+  GptOptions options;
   Flags flags("train_gpt", "");
   declare_all(flags, options);
   const std::string help = flags.help_text();

@@ -8,6 +8,8 @@
 
 #include "tests/support/errors.h"
 #include "train/console.h"
+#include "train/gpt_setup.h"
+#include "train/gpt_task.h"
 #include "train/metrics.h"
 #include "train/report.h"
 #include "train/timer.h"
@@ -32,11 +34,11 @@ StepRecord example() {
 }  // namespace
 
 TEST_CASE("the step line") {
-  CHECK(step_line(example(), 2000) ==
+  CHECK(step_line(example(), 2000, "tok/s") ==
         "step 120/2000 | loss 2.1034 | lr 9.7e-04 | norm 0.81 | 38.2 ms | 20.1k tok/s | eta 1m12s");
   StepRecord last = example();
   last.step = 2000;
-  CHECK(contains(step_line(last, 2000), "| eta 0s"));
+  CHECK(contains(step_line(last, 2000, "tok/s"), "| eta 0s"));
 }
 
 TEST_CASE("durations, counts and bytes") {
@@ -54,10 +56,14 @@ TEST_CASE("durations, counts and bytes") {
   CHECK(format_bytes(3.0 * (1LL << 30)) == "3.0 GiB");
 }
 
-TEST_CASE("validation lines: beside ln(V) before the first step, with perplexity after") {
-  CHECK(validation_line(0, 2000, 4.18214, 65) ==
+TEST_CASE("validation lines: of a GPT beside ln(V) before the first step, with perplexity after") {
+  GptTask task;
+  task.gpt().model.config.vocab = 65;
+  CHECK(validation_line(0, 2000, 4.18214, task.explain_loss(0, 4.18214)) ==
         "step 0/2000 | validation loss 4.1821 | ln(V) = 4.1744, what guessing among V = 65 tokens costs");
-  CHECK(validation_line(500, 2000, 1.8423, 65) == "step 500/2000 | validation loss 1.8423 | perplexity 6.31");
+  CHECK(validation_line(500, 2000, 1.8423, task.explain_loss(500, 1.8423)) ==
+        "step 500/2000 | validation loss 1.8423 | perplexity 6.31");
+  CHECK(validation_line(1, 2, 0.5, "") == "step 1/2 | validation loss 0.5000");
 }
 
 TEST_CASE("a sample cannot drive the terminal") {
@@ -179,23 +185,19 @@ TEST_CASE("the ranks of each group follow the placement order pp, dp, tp") {
 }
 
 TEST_CASE("the table before training") {
-  TrainOptions options;
+  GptOptions options;
   options.data.data = "book.txt";
   options.mesh.axes = "dp=2,pp=2";
   options.batch.micro_batches = 4;
   resolve(options, 0);
-  const std::string text = start_table(options, {.parameters = 1234567,
-                                                 .vocab = 65,
-                                                 .padded_vocab = 128,
-                                                 .train_tokens = 90000,
-                                                 .val_tokens = 10000,
+  const std::string text = start_table(options, {.task = {{"data", "book.txt"}, {"parameters", thousands(1234567)}},
+                                                 .plan = gpt_plan(options.mesh, options.model.config),
                                                  .threads = 1,
                                                  .bubble = 0.2,
                                                  .memory = "12 MiB"});
   CHECK(contains(text, "device           cpu, 1 thread per rank, ranks are threads"));
-  CHECK(contains(text, "data             book.txt: 90,000 training and 10,000 validation tokens\n"));
+  CHECK(contains(text, "data             book.txt\n"));
   CHECK(contains(text, "parameters       1,234,567\n"));
-  CHECK(contains(text, "vocabulary       65 (padded to 128)\n"));
   CHECK(contains(text,
                  "mesh             dp=2,tp=1,pp=2 = 4 ranks\n                 dp groups [0 1] [2 3]\n                 "
                  "pp groups [0 2] [1 3]\n"));

@@ -13,6 +13,7 @@
 #include "tests/support/files.h"
 #include "tests/support/tensors.h"
 #include "tests/support/text.h"
+#include "train/gpt_options.h"
 
 using namespace trireme;
 using namespace trireme::testing;
@@ -121,7 +122,7 @@ TEST_CASE("profile: what happens between stop() and go_on() is left out, and its
 }
 
 TEST_CASE("profile: steps are recorded without what a run does between them") {
-  TrainOptions o;
+  GptOptions o;
   const TempFolder folder;
   const auto file = folder / "trace.json";
   o.run.profile = file.string();
@@ -166,7 +167,7 @@ TEST_CASE("profile: a trace is what Chrome reads") {
 }
 
 TEST_CASE("profile: a run that ends before the first step to be recorded says so") {
-  TrainOptions o;
+  GptOptions o;
   o.run.profile = "/nonexistent/trace.json";  // nothing may be written
   const DeviceMesh mesh(self_group(), {});
   Profiling profiling(o, mesh);

@@ -8,6 +8,8 @@
 #include <system_error>
 
 #include "tests/support/errors.h"
+#include "train/gpt_options.h"
+#include "train/memory.h"
 #include "train/ranks.h"
 
 using namespace trireme;
@@ -23,8 +25,8 @@ std::string fatal_of(Call call) {
   return "nothing";
 }
 
-TrainOptions options_on(const char* mesh) {
-  TrainOptions options;
+GptOptions options_on(const char* mesh) {
+  GptOptions options;
   Flags flags("", "");
   declare_all(flags, options);
   flags.parse({"--mesh", mesh});
@@ -59,13 +61,11 @@ TEST_CASE("the one message of a failure") {
 }
 
 TEST_CASE("who runs out of memory is told what was expected") {
-  TrainOptions options = options_on("dp=2");
-  options.model.config.vocab = 65;
-  const std::string message = fatal_of([&] {
-    run_ranks(options, [](Rank& rank) {
-      if (rank.first()) fail(ExitCode::retryable, "memory", "out of host memory");
-    });
-  });
+  const GptOptions options = options_on("dp=2");
+  const auto run_out = [](Rank& rank) {
+    if (rank.first()) fail(ExitCode::retryable, "memory", "out of host memory");
+  };
+  const std::string message = fatal_of([&] { run_ranks(options, run_out, {}, memory_estimate(options, 1000)); });
   CHECK(contains(message, "FATAL[75] "));
   CHECK(contains(message, "[memory] out of host memory; weights, gradients and optimizer state were estimated at "));
   CHECK(contains(message, "for the 2 ranks of this process"));

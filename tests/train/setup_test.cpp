@@ -1,22 +1,25 @@
 // The memory that a run is told to need, from arithmetic alone.
-#include "train/gpt_setup.h"
+#include "train/memory.h"
 
 #include <doctest/doctest.h>
 
 #include "tests/support/errors.h"
-#include "train/validate.h"
+#include "train/gpt_setup.h"
 
 using namespace trireme;
 using namespace trireme::testing;
 
 TEST_CASE("predicted memory: cuDNN's backward keeps the gradient of a layer's scores, on this rank's heads") {
-  TrainOptions options;
+  GptOptions options;
   Flags flags("train_gpt", "");
   declare_all(flags, options);
   flags.parse({"--layers", "2", "--heads", "8", "--width", "64", "--context", "128", "--micro-batch", "2", "--mesh",
                "dp=1,tp=2", "--vocab", "100", "--dtype", "bf16"});
   resolve(options, 0);
-  const auto prediction = [&] { return predicted_memory(options, options.model.config, {}, 1); };
+  const auto prediction = [&] {
+    const GptConfig& model = options.model.config;
+    return predicted_memory(options, {}, gpt_activation_bytes(options, model, 1), gpt_workspace_bytes(options, model));
+  };
   INFO(prediction());
   CHECK_FALSE(contains(prediction(), "workspace"));
   options.precision.attention = "cudnn";

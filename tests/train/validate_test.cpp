@@ -1,5 +1,5 @@
 // Impossible combinations: each is refused with flag, value and what is possible.
-#include "train/validate.h"
+#include "train/validate_gpt.h"
 
 #include <doctest/doctest.h>
 #include <unistd.h>
@@ -17,7 +17,7 @@ namespace {
 
 std::string verdict(const std::vector<std::string>& arguments) {
   return failure([&] {
-    TrainOptions options;
+    GptOptions options;
     Flags flags("", "");
     declare_all(flags, options);
     flags.parse(arguments);

@@ -69,8 +69,8 @@ class RecordingGroup : public comm::CollectiveGroup {
   std::shared_ptr<std::uint64_t> draws_;  // of this rank
 };
 
-TrainOptions options_of(const std::string& mesh, std::int64_t zero, std::int64_t dp_shard, std::int64_t micro_batches) {
-  TrainOptions o = training_options(mesh, micro_batches);
+GptOptions options_of(const std::string& mesh, std::int64_t zero, std::int64_t dp_shard, std::int64_t micro_batches) {
+  GptOptions o = training_options(mesh, micro_batches);
   o.model.config = {.layers = 4, .heads = 2, .width = 16, .context = 8, .vocab = 65};
   o.mesh.zero = zero;
   if (zero == 3) o.mesh.zero_resident = 100;
@@ -80,7 +80,7 @@ TrainOptions options_of(const std::string& mesh, std::int64_t zero, std::int64_t
 }
 
 /// Two steps on every rank; `seed` draws the delays, others on each rank.
-std::vector<Calls> calls_of(TrainOptions o, std::uint64_t seed) {
+std::vector<Calls> calls_of(GptOptions o, std::uint64_t seed) {
   resolve(o, 0);
   validate(o);
   set_threads(1);
@@ -92,7 +92,7 @@ std::vector<Calls> calls_of(TrainOptions o, std::uint64_t seed) {
                      const auto draws = std::make_shared<std::uint64_t>((seed << 40U) + (rank << 32U));
                      const auto recorded = std::make_shared<RecordingGroup>(world, calls[rank], draws);
                      const auto mesh = std::make_shared<const DeviceMesh>(recorded, o.mesh.shape);
-                     Trainer trainer(make_gpt(o, mesh), o, 512);  // several buckets in each unit
+                     Trainer trainer(make_gpt(o, o.model.config, mesh), o, 512);  // several buckets in each unit
                      for (int step = 0; step < 2; ++step) {
                        gradients_of_step(trainer, o, *mesh, 12 * step);
                        trainer.update(1e-3, trainer.gradient_norm());
@@ -110,7 +110,7 @@ std::map<std::string, Calls> by_group(const Calls& calls) {
   return groups;
 }
 
-void check_order(const TrainOptions& o, const std::string& what) {
+void check_order(const GptOptions& o, const std::string& what) {
   const std::vector<Calls> first = calls_of(o, 1);
   std::map<std::string, Calls> of_groups;
   for (std::size_t rank = 0; rank < first.size(); ++rank) {
@@ -152,7 +152,7 @@ TEST_CASE("the order of collectives does not depend on when operations end: ever
         if (zero == 0 && dp_shard > 0) continue;
         if (sanitized && (zero != 2 || dp_shard == 0)) continue;
         for (const std::int64_t micro_batches : {1, 3}) {
-          TrainOptions o = options_of("dp=2,pp=2", zero, dp_shard, micro_batches);
+          GptOptions o = options_of("dp=2,pp=2", zero, dp_shard, micro_batches);
           o.mesh.pipeline = pipeline;
           check_order(
               o, fmt::format("{} zero {} shards over {} micro-batches {}", pipeline, zero, dp_shard, micro_batches));
@@ -166,7 +166,7 @@ TEST_CASE("the order of collectives does not depend on when operations end: expe
   for (const char* mesh : {"dp=4,ep=2", "dp=2,tp=2", "dp=2,cp=2"}) {
     for (const std::int64_t zero : {0, 1, 2, 3}) {
       if (sanitized && zero != 3) continue;
-      TrainOptions o = options_of(mesh, zero, zero == 0 ? 0 : 2, 3);
+      GptOptions o = options_of(mesh, zero, zero == 0 ? 0 : 2, 3);
       if (std::string_view(mesh) == "dp=4,ep=2") {
         o.model.config.experts.count = 4;
         o.model.config.experts.top_k = 2;
@@ -179,13 +179,13 @@ TEST_CASE("the order of collectives does not depend on when operations end: expe
 
 TEST_CASE("a verified run with hybrid shards ends: its ranks agree on the order across groups") {
   for (const std::int64_t zero : {1, 2, 3}) {
-    TrainOptions o = options_of("dp=4", zero, 2, 3);
+    GptOptions o = options_of("dp=4", zero, 2, 3);
     resolve(o, 0);
     validate(o);
     set_threads(1);
     run_thread_ranks(4, 1, ProcessGroup::Deadline(20), [&](const std::shared_ptr<ProcessGroup>& world) {
       const auto mesh = std::make_shared<const DeviceMesh>(verifying(world), o.mesh.shape);
-      Trainer trainer(make_gpt(o, mesh), o, 512);
+      Trainer trainer(make_gpt(o, o.model.config, mesh), o, 512);
       for (int step = 0; step < 3; ++step) {
         gradients_of_step(trainer, o, *mesh, 12 * step);
         CHECK(trainer.update(1e-3, trainer.gradient_norm()));

@@ -16,7 +16,7 @@ constexpr int steps = 3;
 /// By step and length of the text, the logits of the token after it; the same bits on every rank that has them.
 std::map<std::string, Tensor> logits_after_steps(const Job& job) {
   const std::vector<std::int32_t> text = {5, 16, 49, 18, 55, 36, 44, 3};
-  const TrainOptions o = options_of(job);
+  const GptOptions o = options_of(job);
   Collected logits;
   run_mesh(job.mesh, [&](const MeshPtr& mesh) {
     GptRun run(o, mesh);
@@ -39,7 +39,7 @@ std::map<std::string, Tensor> logits_after_steps(const Job& job) {
 
 /// Losses of the steps, and the weights at the end; with evaluation and generation after every step, or without.
 std::pair<std::vector<double>, std::vector<Tensor>> outcome(const Job& job, bool disturbed) {
-  const TrainOptions o = options_of(job);
+  const GptOptions o = options_of(job);
   std::vector<double> losses;
   std::vector<Tensor> weights;
   std::mutex mutex;

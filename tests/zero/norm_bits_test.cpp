@@ -18,7 +18,7 @@ struct Cut {
 };
 
 /// The norms of a few steps, each the same on every rank, and the last loss.
-std::vector<double> norms_of(TrainOptions o, const Cut& cut) {
+std::vector<double> norms_of(GptOptions o, const Cut& cut) {
   o.mesh.axes = cut.mesh;
   o.mesh.zero = cut.zero;
   o.mesh.pipeline = cut.pipeline;
@@ -27,7 +27,7 @@ std::vector<double> norms_of(TrainOptions o, const Cut& cut) {
   if (cut.zero == 3) o.mesh.zero_resident = 100;
   std::vector<std::vector<double>> norms;
   std::mutex mutex;
-  on_ranks(o, [&](Trainer& trainer, const TrainOptions& options, const DeviceMesh& mesh) {
+  on_ranks(o, [&](Trainer& trainer, const GptOptions& options, const DeviceMesh& mesh) {
     std::vector<double> mine;
     double loss = 0;
     for (int step = 0; step < steps; ++step) {
@@ -44,7 +44,7 @@ std::vector<double> norms_of(TrainOptions o, const Cut& cut) {
   return norms.front();
 }
 
-void check_cuts(const TrainOptions& o, const std::vector<Cut>& cuts) {
+void check_cuts(const GptOptions& o, const std::vector<Cut>& cuts) {
   const std::vector<double> expected = norms_of(o, cuts.front());
   CHECK(expected.front() > 0);
   for (const Cut& cut : cuts) {
@@ -54,8 +54,8 @@ void check_cuts(const TrainOptions& o, const std::vector<Cut>& cuts) {
   }
 }
 
-TrainOptions options_of(std::int64_t micro_batches, DType dtype = DType::f32) {
-  TrainOptions o = training_options("dp=2", micro_batches);
+GptOptions options_of(std::int64_t micro_batches, DType dtype = DType::f32) {
+  GptOptions o = training_options("dp=2", micro_batches);
   o.model.config = {.layers = 4, .heads = 2, .width = 22, .context = 8, .vocab = 65};  // 22: uneven shards
   o.precision.dtype = dtype;
   o.batch.global_batch = 2 * micro_batches;
@@ -67,7 +67,7 @@ TrainOptions options_of(std::int64_t micro_batches, DType dtype = DType::f32) {
 
 TEST_CASE("norms have the same bits under ZeRO 0 and 1, any --dp-shard and any split into pipeline stages") {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
-    TrainOptions o = options_of(3, dtype);
+    GptOptions o = options_of(3, dtype);
     o.model.config.tied = false;  // its two gradients are summed in another order where one rank has both ends
     check_cuts(o, {{"dp=2"},
                    {"dp=2", 1},
@@ -85,12 +85,12 @@ TEST_CASE("norms have the same bits under ZeRO 0 and 1, any --dp-shard and any s
 }
 
 TEST_CASE("norms have the same bits with tied embeddings on two ranks, and with experts") {
-  const TrainOptions tied = options_of(3);
+  const GptOptions tied = options_of(3);
   check_cuts(tied, {{"dp=2,pp=2"},
                     {"dp=2,pp=2", 1, 0, "gpipe", "1,3"},
                     {"dp=2,pp=2", 1, 1, "interleaved:2"},
                     {"dp=2,pp=4", 1, 0, "zero-bubble"}});
-  TrainOptions experts = options_of(3);
+  GptOptions experts = options_of(3);
   experts.batch.global_batch = 12;
   experts.model.config.tied = false;
   experts.model.config.experts.count = 4;
@@ -99,10 +99,10 @@ TEST_CASE("norms have the same bits with tied embeddings on two ranks, and with 
 }
 
 TEST_CASE("norms have the same bits under ZeRO 0 to 3 with one micro-batch, and under 2 and 3 with several") {
-  TrainOptions one = options_of(1);
+  GptOptions one = options_of(1);
   one.batch.global_batch = 8;
   check_cuts(one, {{"dp=4"}, {"dp=4", 1}, {"dp=4", 2}, {"dp=4", 3}, {"dp=4", 1, 1}, {"dp=4", 2, 1}, {"dp=4", 3, 1}});
-  TrainOptions several = options_of(3);
+  GptOptions several = options_of(3);
   several.model.config.tied = false;
   check_cuts(several, {{"dp=2", 2}, {"dp=2", 3}, {"dp=2,pp=2", 2}, {"dp=2,pp=2", 3, 0, "interleaved:2"}});
 }

@@ -16,14 +16,14 @@ struct Outcome {
   std::map<std::string, Tensor> tensors;  // gradients and weights, by name and by where the piece lies in the whole
 };
 
-Outcome run(TrainOptions o, std::int64_t zero, const std::string& pipeline) {
+Outcome run(GptOptions o, std::int64_t zero, const std::string& pipeline) {
   o.mesh.zero = zero;
   if (zero == 0) o.mesh.dp_shard = {};
   o.mesh.pipeline = pipeline;
   if (zero == 3) o.mesh.zero_resident = 100;
   Outcome outcome;
   std::mutex mutex;
-  on_ranks(o, [&](Trainer& trainer, const TrainOptions& options, const DeviceMesh& mesh) {
+  on_ranks(o, [&](Trainer& trainer, const GptOptions& options, const DeviceMesh& mesh) {
     const auto keep = [&](const std::string& kind, const std::vector<optim::StateTensor>& pieces) {
       const std::scoped_lock lock(mutex);
       for (const optim::StateTensor& piece : pieces) {
@@ -48,15 +48,15 @@ Outcome run(TrainOptions o, std::int64_t zero, const std::string& pipeline) {
   return outcome;
 }
 
-TrainOptions options_of(const std::string& mesh, std::int64_t micro_batches, DType dtype) {
-  TrainOptions o = training_options(mesh, micro_batches);
+GptOptions options_of(const std::string& mesh, std::int64_t micro_batches, DType dtype) {
+  GptOptions o = training_options(mesh, micro_batches);
   o.model.config = {.layers = 4, .heads = 2, .width = 16, .context = 8, .vocab = 65};
   o.precision.dtype = dtype;
   o.batch.global_batch = 2 * micro_batches;
   return o;
 }
 
-void check_schedules(const TrainOptions& o, const std::string& what) {
+void check_schedules(const GptOptions& o, const std::string& what) {
   for (const std::int64_t zero : {0, 1, 2, 3}) {
     const Outcome expected = run(o, zero, "1f1b");
     CHECK(expected.tensors.size() > 20);
@@ -80,7 +80,7 @@ TEST_CASE(
     for (const bool tied : {true, false}) {
       for (const std::int64_t micro_batches : {3, 5}) {
         if (sanitized && (dtype != DType::f32 || micro_batches != 3)) continue;
-        TrainOptions o = options_of("dp=2,pp=2", micro_batches, dtype);
+        GptOptions o = options_of("dp=2,pp=2", micro_batches, dtype);
         o.model.config.tied = tied;
         check_schedules(o, fmt::format("{} tied {} micro-batches {}", name(dtype), tied, micro_batches));
       }
@@ -89,15 +89,15 @@ TEST_CASE(
 }
 
 TEST_CASE("all schedules give the same bits under ZeRO 0 to 3: four stages, hybrid shards, experts, recomputation") {
-  TrainOptions deep = options_of("dp=2,pp=4", 5, DType::f32);
+  GptOptions deep = options_of("dp=2,pp=4", 5, DType::f32);
   deep.model.config.layers = 8;
   if (!sanitized) check_schedules(deep, "four stages");
-  TrainOptions experts = options_of("dp=2,pp=2,ep=2", 3, DType::f32);
+  GptOptions experts = options_of("dp=2,pp=2,ep=2", 3, DType::f32);
   experts.model.config.experts.count = 4;
   experts.model.config.dropout = 0.1;
   experts.precision.recompute = "every:2";
   check_schedules(experts, "experts");
-  TrainOptions hybrid = options_of("dp=2,pp=2", 3, DType::f32);
+  GptOptions hybrid = options_of("dp=2,pp=2", 3, DType::f32);
   hybrid.mesh.dp_shard = 1;
   check_schedules(hybrid, "--dp-shard 1");
 }

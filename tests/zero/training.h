@@ -3,7 +3,7 @@
 #pragma once
 
 #include "tests/support/gpt_run.h"
-#include "train/validate.h"
+#include "train/validate_gpt.h"
 
 namespace trireme::testing {
 
@@ -18,8 +18,8 @@ struct Job {
   std::int64_t dp_shard = 0;
 };
 
-inline TrainOptions options_of(const Job& job) {
-  TrainOptions o;
+inline GptOptions options_of(const Job& job) {
+  GptOptions o;
   o.model.config = {.layers = 4, .heads = 2, .width = 22, .context = 8, .vocab = test_vocab};  // 22: uneven shards
   o.mesh.axes = job.mesh;
   o.mesh.pipeline = job.pipeline;

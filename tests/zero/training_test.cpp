@@ -28,7 +28,7 @@ std::string contents(const std::filesystem::path& out) {
 /// Trains for `steps` and saves; contents().
 std::string trained(const Job& job, int steps, const std::filesystem::path& out,
                     const std::filesystem::path& from = {}) {
-  const TrainOptions o = options_of(job);
+  const GptOptions o = options_of(job);
   run_mesh(job.mesh, [&](const MeshPtr& mesh) {
     GptRun run(o, mesh);
     if (!from.empty()) run.load(from);
@@ -116,7 +116,7 @@ TEST_CASE("a stopped run goes on bit for bit, and moves between stages and meshe
 
 TEST_CASE("trap 1: both copies of a tied embedding stay bit-equal for 20 steps, under every stage") {
   for (const std::int64_t zero : {0, 1, 2, 3}) {
-    const TrainOptions o = options_of({.mesh = "dp=2,pp=2", .zero = zero, .micro_batches = 3});
+    const GptOptions o = options_of({.mesh = "dp=2,pp=2", .zero = zero, .micro_batches = 3});
     Collected copies;
     run_mesh("dp=2,pp=2", [&](const MeshPtr& mesh) {
       GptRun run(o, mesh);
@@ -138,7 +138,7 @@ TEST_CASE("trap 1: both copies of a tied embedding stay bit-equal for 20 steps, 
 TEST_CASE("flags without a use are refused, and a shard size that does not divide") {
   const auto refused = [](const Job& job, const std::function<void(MeshOptions&)>& change) {
     return error_of([&] {
-      TrainOptions o = options_of(job);
+      GptOptions o = options_of(job);
       change(o.mesh);
       validate(o);
     });

@@ -7,13 +7,13 @@
 #include "core/error.h"
 #include "train/explore/sizes.h"
 #include "train/explore/space.h"
-#include "train/options.h"
+#include "train/gpt_options.h"
 
 namespace trireme::explore {
 namespace {
 
 BatchSizes batch_sizes(const Arguments& flags) {
-  TrainOptions options;
+  GptOptions options;
   Flags parser("train_gpt", "");
   declare_all(parser, options);
   Arguments known = flags;

@@ -8,9 +8,9 @@
 #include <sstream>
 
 #include "train/explore/sizes.h"
-#include "train/options.h"
+#include "train/gpt_options.h"
 #include "train/parity_options.h"
-#include "train/validate.h"
+#include "train/validate_gpt.h"
 
 namespace trireme::explore {
 namespace {
@@ -60,7 +60,7 @@ std::string draw_number(const Flags::Declared& flag, Dice& dice) {
 }
 
 Program make_parity() {
-  TrainOptions options = parity_defaults();
+  GptOptions options = parity_defaults();
   Flags flags("parity", "");
   declare_parity(flags, options);
   return {.name = "parity", .flags = flags.declared(), .objection = [](const Arguments& arguments) {
@@ -69,12 +69,12 @@ Program make_parity() {
 }
 
 Program make_train() {
-  TrainOptions options;
+  GptOptions options;
   Flags flags("train_gpt", "");
   declare_all(flags, options);
   return {.name = "train_gpt", .flags = flags.declared(), .objection = [](const Arguments& arguments) {
             return objection_of([&] {
-              TrainOptions o;
+              GptOptions o;
               Flags parser("train_gpt", "");
               declare_all(parser, o);
               parser.parse(to_words(with(arguments, {{"out", "folder"}})));

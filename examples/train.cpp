@@ -1,0 +1,23 @@
+// Trains any task of examples/tasks on any mesh:
+//
+//   build/bin/train --task vit --steps 200 --mesh dp=2,tp=2
+//   build/bin/train --task sort --steps 300 --mesh pp=2 --zero 3 --out run-sort
+//   build/bin/train --task vit --help            # the flags of that task
+//
+// Read next: examples/tasks/vit.cpp and examples/tasks/sort.cpp, each a model, its data and its flags in one file.
+#include "examples/tasks/list.h"
+#include "train/program.h"
+#include "train/training.h"
+
+using namespace trireme;
+
+int main(int argc, char** argv) {
+  return run_program([&] {
+    std::string name = "vit";
+    const std::unique_ptr<Task> task = chosen_task(argc, argv, name);
+    Flags flags("train", "Trains a task on any mesh.");
+    declare_task_choice(flags, name);
+    declare_task(flags, *task);
+    return read_task_flags(argc, argv, flags, *task) ? train(*task) : 0;
+  });
+}
