@@ -19,11 +19,11 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 int share(Kind kind) {
   switch (kind) {
     case Kind::gradients:
-      return 30;
+      return 26;
     case Kind::run:
-      return 22;
-    case Kind::bits:
       return 20;
+    case Kind::bits:
+      return 26;
     case Kind::resume:
       return 16;
     case Kind::faults:

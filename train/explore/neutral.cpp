@@ -82,7 +82,7 @@ Arguments draw_neutral_changes(const Arguments& flags, Dice& dice, const std::fu
   std::vector<const Neutral*> order;
   for (const Neutral& n : neutral_changes()) order.push_back(&n);
   dice.shuffle(order);
-  const double density = dice.pick(std::vector<double>{0.1, 0.3, 0.6});
+  const double density = dice.pick(std::vector<double>{0.2, 0.5, 0.8});
   Arguments changes;
   for (const Neutral* n : order) {
     if (!dice.chance(n->costly ? 0.1 * density : density)) continue;
