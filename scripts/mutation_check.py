@@ -76,7 +76,7 @@ MUTATIONS = [
     Mutation("a router's load of this rank only", "nn/routing.cpp", "mesh.group(Axis::data).all_reduce(all).wait();", "",
              "parity_test", "*routers' biases*"),
     Mutation("a recomputed router counted twice", "nn/router.cpp",
-             "if (!run().training || !grad_enabled())\n", "if (!run().training)\n",
+             "if (!run().training || !grad_enabled()) return choice;", "if (!run().training) return choice;",
              "nn_test", "*without the tape*"),
     Mutation("wrong zigzag", "nn/positions.cpp", "append(runs, (chunks - 1 - rank) * chunk, chunk);",
              "append(runs, (chunks / 2 + rank) * chunk, chunk);", "nn_test"),
