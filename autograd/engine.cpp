@@ -13,7 +13,7 @@
 namespace trireme {
 namespace {
 
-struct Progress {
+struct NodeProgress {
   int expected = 0;  // contributions still to come
   Tensor gradient;   // their sum so far
 };
@@ -81,7 +81,7 @@ class Engine {
   }
 
   void contribute(const NodePtr& node, Tensor gradient) {
-    Progress& progress = progress_[node.get()];
+    NodeProgress& progress = progress_[node.get()];
     const bool complete = --progress.expected == 0;
     if (auto* leaf = dynamic_cast<Leaf*>(node.get())) {
       // Added directly to the leaf's own, wider sum. If undefined, the operation has added it there itself.
@@ -102,7 +102,7 @@ class Engine {
     kernels(sum.device()).axpby(1.0, contiguous(gradient), 1.0, sum);
   }
 
-  std::unordered_map<Node*, Progress> progress_;
+  std::unordered_map<Node*, NodeProgress> progress_;
   std::priority_queue<NodePtr, std::vector<NodePtr>, OlderFirst> ready_;  // the newest on top
 };
 

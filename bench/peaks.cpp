@@ -33,7 +33,7 @@ constexpr std::int64_t count = 64 << 20;  // 256 MiB of floats
 template <class Body>
 double sweep(int team, float* x, const Body& body) {
   return fastest(team, [&](int member, int members) {
-    const cpu::Range part = cpu::part_of(count, members, member);
+    const cpu::IndexRange part = cpu::part_of(count, members, member);
     body(x + part.begin, x + part.end);
   });
 }
@@ -64,7 +64,7 @@ MemorySweep::MemorySweep(int team)
 
 void MemorySweep::read() const {
   parallel_team(team_, [x = memory_.data<float>(), n = memory_.count()](int member, int members) {
-    const cpu::Range part = cpu::part_of(n, members, member);
+    const cpu::IndexRange part = cpu::part_of(n, members, member);
     sum(x + part.begin, x + part.end);
   });
 }

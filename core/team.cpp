@@ -47,7 +47,7 @@ T wait_for_other(std::atomic<T>& word, T old) {
 
 /// A job, which fits in one word so that a late member never mixes two jobs: a growing number, the number of parts, and
 /// whether each part needs its own member.
-struct Job {
+struct TeamJob {
   std::uint64_t number = 0;
   int parts = 0;
   bool together = false;
@@ -55,7 +55,7 @@ struct Job {
   std::uint64_t word() const {
     return number << 17 | static_cast<std::uint64_t>(together) << 16 | static_cast<std::uint64_t>(parts);
   }
-  static Job of(std::uint64_t word) { return {word >> 17, static_cast<int>(word & 0xffff), (word >> 16 & 1) != 0}; }
+  static TeamJob of(std::uint64_t word) { return {word >> 17, static_cast<int>(word & 0xffff), (word >> 16 & 1) != 0}; }
 };
 
 thread_local bool inside_part = false;
@@ -82,7 +82,7 @@ class Team {
   OwnCores::Share cores() const { return cores_; }
 
   void run(int parts, bool together, Body body) noexcept {
-    const Job job{++number_, parts, together};
+    const TeamJob job{++number_, parts, together};
     body_ = body;
     done_.store(0, std::memory_order_relaxed);
     post(job);
@@ -108,7 +108,7 @@ class Team {
     for (std::thread& worker : workers_) worker.join();
   }
 
-  void post(const Job& job) {
+  void post(const TeamJob& job) {
     job_.store(job.word(), std::memory_order_release);
     job_.notify_all();
   }
@@ -119,11 +119,11 @@ class Team {
     current = this;
     for (std::uint64_t seen = 0; !stop_;) {
       seen = wait_for_other(job_, seen);
-      take_parts(Job::of(seen), me);
+      take_parts(TeamJob::of(seen), me);
     }
   }
 
-  void take_parts(const Job& job, int first) {
+  void take_parts(const TeamJob& job, int first) {
     inside_part = true;
     if (job.together) {
       if (first < job.parts) take(job, first);
@@ -135,7 +135,7 @@ class Team {
 
   // A job does not end before all its parts have begun. So a member that claims a part may read body_, even if it slept
   // for long after it read the job: it cannot claim a part of another job.
-  void take(const Job& job, int part) {
+  void take(const TeamJob& job, int part) {
     std::atomic<std::uint64_t>& claimed = claimed_[static_cast<std::size_t>(part)];
     std::uint64_t last = claimed.load(std::memory_order_relaxed);
     if (last >= job.number || !claimed.compare_exchange_strong(last, job.number, std::memory_order_acq_rel)) return;

@@ -38,9 +38,9 @@ std::vector<Word> count_words(std::span<const std::string_view> texts) {
   return words;
 }
 
-class Trainer {
+class MergeTrainer {
  public:
-  explicit Trainer(std::span<const std::string_view> texts) : words_(count_words(texts)) {
+  explicit MergeTrainer(std::span<const std::string_view> texts) : words_(count_words(texts)) {
     for (std::size_t byte = 0; byte < 256; ++byte) add_token(std::string(1, static_cast<char>(byte)));
     for (std::size_t w = 0; w < words_.size(); ++w) count_pairs(w, +1, [](Pair) { return true; });
     for (const auto& [key, entry] : pairs_) queue_.push({entry.count, key});
@@ -153,7 +153,7 @@ BpeVocabulary train_bpe(std::span<const std::string_view> texts, std::int32_t vo
   if (vocab_size < kLeast)
     fail(ExitCode::usage, "bpe", "a vocabulary of {}; expected at least {}: 256 bytes and {}; change --vocab",
          vocab_size, kLeast, end_of_text_name);
-  Trainer trainer(texts);
+  MergeTrainer trainer(texts);
   while (trainer.tokens() < vocab_size - 1) {
     if (!trainer.step())
       fail(ExitCode::usage, "bpe",

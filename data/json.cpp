@@ -23,7 +23,7 @@ constexpr std::size_t longest_run = 1 << 20;  // of blanks, of a number
 constexpr std::size_t cost_of_member = 96, cost_of_element = 48, cost_of_container = 64, cost_of_string = 48;
 
 /// The parser's position in the text, now and at the last event.
-struct Progress {
+struct ReadProgress {
   std::size_t at = 0, event = 0;
   const std::filesystem::path* path = nullptr;
   std::size_t first = 0;
@@ -43,7 +43,7 @@ class Reader {
   using reference = const char&;
 
   Reader() = default;
-  Reader(const char* at, Progress* progress) : at_(at), progress_(progress) {}
+  Reader(const char* at, ReadProgress* progress) : at_(at), progress_(progress) {}
   const char& operator*() const { return *at_; }
   Reader& operator++() {
     ++at_;
@@ -60,12 +60,12 @@ class Reader {
 
  private:
   const char* at_ = nullptr;
-  Progress* progress_ = nullptr;
+  ReadProgress* progress_ = nullptr;
 };
 
 /// Refuses a zero byte, strings without an end, and anything else that is very long. The parser would need much memory
 /// to refuse the long ones, because it quotes what it read last.
-void check_lengths(std::string_view text, const Progress& progress) {
+void check_lengths(std::string_view text, const ReadProgress& progress) {
   if (const std::size_t zero = text.find('\0'); zero != std::string_view::npos)  // the parser would take it for the end
     progress.refuse(zero, "a byte of value 0, which JSON does not allow; expected text");
   for (std::size_t begin = 0, at = 0; at < text.size(); begin = at) {
@@ -98,7 +98,7 @@ std::string reason(const json::exception& error) {
 
 class Builder : public nlohmann::json_sax<json> {
  public:
-  Builder(Progress& progress, std::string_view text, const JsonTake& take)
+  Builder(ReadProgress& progress, std::string_view text, const JsonTake& take)
       : progress_(progress), text_(text), take_(take) {}
 
   bool null() override { return add(json()); }
@@ -208,7 +208,7 @@ class Builder : public nlohmann::json_sax<json> {
     return true;
   }
 
-  Progress& progress_;
+  ReadProgress& progress_;
   std::string_view text_;
   const JsonTake& take_;
   std::vector<Open> open_;
@@ -219,7 +219,7 @@ class Builder : public nlohmann::json_sax<json> {
 }  // namespace
 
 json parse_json(std::string_view text, const std::filesystem::path& path, const JsonTake& take, std::size_t first) {
-  Progress progress{.at = 0, .event = 0, .path = &path, .first = first};
+  ReadProgress progress{.at = 0, .event = 0, .path = &path, .first = first};
   Builder builder(progress, text, take);
   check_lengths(text, progress);
   const char* begin = text.data();

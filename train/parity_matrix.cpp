@@ -26,9 +26,9 @@ std::vector<Mesh> meshes() {
 }
 
 /// Goes through `choices` again and again: options whose effects hardly meet need not be multiplied with all others.
-class Turns {
+class Rotation {
  public:
-  explicit Turns(std::vector<std::string> choices) : choices_(std::move(choices)) {}
+  explicit Rotation(std::vector<std::string> choices) : choices_(std::move(choices)) {}
   const std::string& next() { return choices_[turn_++ % choices_.size()]; }
 
  private:
@@ -129,14 +129,14 @@ class Matrix {
   }
 
   // Lengths without common divisors, so that the turns of two options meet in every pairing.
-  Turns recompute_{{"none", "selective", "full", "every:2", "none"}};
-  Turns micro_batches_{{"1", "4", "2"}};
-  Turns context_{{"ring", "ulysses"}};
-  Turns ep_{{"4", "2", "1", "4", "2"}};
-  Turns dropout_{{"0", "0", "0.1", "0", "0", "0", "0.1"}};
-  Turns capacity_{{"none", "1.25"}};
-  Turns moe_every_{{"1", "2", "1", "1", "3", "1", "2", "1", "1", "1", "2"}};
-  Turns bias_update_{{"0", "0.05", "0.05", "0"}};
+  Rotation recompute_{{"none", "selective", "full", "every:2", "none"}};
+  Rotation micro_batches_{{"1", "4", "2"}};
+  Rotation context_{{"ring", "ulysses"}};
+  Rotation ep_{{"4", "2", "1", "4", "2"}};
+  Rotation dropout_{{"0", "0", "0.1", "0", "0", "0", "0.1"}};
+  Rotation capacity_{{"none", "1.25"}};
+  Rotation moe_every_{{"1", "2", "1", "1", "3", "1", "2", "1", "1", "1", "2"}};
+  Rotation bias_update_{{"0", "0.05", "0.05", "0"}};
   std::vector<Combination> all_;
 };
 

@@ -42,7 +42,7 @@ class Forward {
   int team(int most) const { return useful_team(shape_.flops(), std::min<std::int64_t>(most, items())); }
 
   /// Items [begin, end): consecutive ones share a kv head, whose keys and values are packed once.
-  void run(Range items, Acc* memory) const {
+  void run(IndexRange items, Acc* memory) const {
     [[maybe_unused]] const Unit unit;  // lets this thread multiply
     const Workspace work(shape_, memory);
     std::int64_t packed = -1;
@@ -79,7 +79,7 @@ class Forward {
           used(carver.used()) {}
   };
 
-  Range keys_of(std::int64_t block) const {
+  IndexRange keys_of(std::int64_t block) const {
     return {block * key_block, std::min((block + 1) * key_block, shape_.keys)};
   }
 
@@ -101,7 +101,7 @@ class Forward {
     std::fill_n(work.sum, WidthPanels<Unit>::sum_size(shape_.width), Acc{0});
     const std::int64_t seen = shape_.seen(first + count - 1);  // by the last query of the tile
     for (std::int64_t block = shape_.first_seen(batch, first, count) / key_block; block * key_block < seen; ++block) {
-      const Range keys = keys_of(block);
+      const IndexRange keys = keys_of(block);
       const std::int64_t visible = std::min(seen - keys.begin, keys.size());
       KeyPanels<Unit>::multiply(keys.size(), visible, shape_.width,
                                 work.keys + block * KeyPanels<Unit>::size(shape_.width), work.query, work.scores.sums);

@@ -43,7 +43,7 @@ class Backward {
 
   int team(int most) const { return useful_team(shape_.flops(), std::min<std::int64_t>(most, items())); }
 
-  void run(Range items, Acc* memory) const {
+  void run(IndexRange items, Acc* memory) const {
     [[maybe_unused]] const Unit unit;  // lets this thread multiply
     const Workspace work(shape_, memory);
     for (std::int64_t item = items.begin; item < items.end; ++item) {
@@ -88,7 +88,7 @@ class Backward {
   std::int64_t columns_size() const { return Unit::panel(width, shape_.width); }
   std::int64_t sum_size() const { return WidthPanels<Unit>::sum_size(shape_.width); }
   static constexpr std::int64_t turned_size = Unit::panel(width, query_block);
-  Range keys_of(std::int64_t block) const {
+  IndexRange keys_of(std::int64_t block) const {
     return {block * key_block, std::min((block + 1) * key_block, shape_.keys)};
   }
 
@@ -147,7 +147,7 @@ class Backward {
     }
   }
 
-  void pack_keys(std::int64_t batch, std::int64_t kv_head, Range keys, const Workspace& work) const {
+  void pack_keys(std::int64_t batch, std::int64_t kv_head, IndexRange keys, const Workspace& work) const {
     const HeadRows<const T> k(x_.k, batch, kv_head), v(x_.v, batch, kv_head);
     KeyPanels<Unit>::pack(k, keys, work.keys);
     KeyPanels<Unit>::pack(v, keys, work.values);
@@ -156,7 +156,7 @@ class Backward {
 
   /// A block of keys against a block of queries: adds to dq of these queries, dk and dv of these keys.
   void block_pair(std::int64_t batch, std::int64_t block, std::int64_t first, const Workspace& work) const {
-    const Range keys = keys_of(block);
+    const IndexRange keys = keys_of(block);
     const std::int64_t last = std::min(first + query_block, shape_.queries);
     if (shape_.first_seen(batch, first, last - first) >= keys.end) return;
     std::int64_t begin = last;  // queries [begin, last) see something of the block
@@ -181,7 +181,7 @@ class Backward {
   }
 
   /// p and ds [keys, queries] of one tile of queries, and what they add to dq.
-  void gradient_tile(std::int64_t batch, Range keys, std::int64_t visible, std::int64_t first,
+  void gradient_tile(std::int64_t batch, IndexRange keys, std::int64_t visible, std::int64_t first,
                      const Workspace& work) const {
     const std::int64_t tile = first / width, columns = tile * columns_size();
     Acc *p = work.p.sums, *ds = work.ds.sums;

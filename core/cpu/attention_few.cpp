@@ -36,7 +36,7 @@ class FewQueries {
   std::int64_t items() const { return shape_.batch * shape_.kv_heads; }
   int team(int most) const { return useful_team(shape_.flops(), std::min<std::int64_t>(most, items())); }
 
-  void run(Range items, Acc* memory) const {
+  void run(IndexRange items, Acc* memory) const {
     const Workspace work(shape_, memory);
     for (std::int64_t item = items.begin; item < items.end; ++item) {
       const std::int64_t batch = item / shape_.kv_heads, kv_head = item % shape_.kv_heads;
@@ -44,7 +44,7 @@ class FewQueries {
       const HeadRows<const T> keys(k_, batch, kv_head), values(v_, batch, kv_head);
       const std::int64_t seen = shape_.seen(shape_.queries - 1);
       for (std::int64_t key = shape_.first_seen(batch, 0, shape_.queries); key < seen; key += key_block) {
-        const Range block = {key, std::min(key + key_block, seen)};
+        const IndexRange block = {key, std::min(key + key_block, seen)};
         for (std::int64_t row = 0; row < rows(); ++row) see(keys, values, visible(batch, row, block), row, work);
       }
       finish(batch, kv_head, work);
@@ -86,13 +86,13 @@ class FewQueries {
   }
 
   /// The keys of a block that a row sees; possibly none.
-  Range visible(std::int64_t batch, std::int64_t row, Range block) const {
+  IndexRange visible(std::int64_t batch, std::int64_t row, IndexRange block) const {
     const std::int64_t query = row % shape_.queries;
     const std::int64_t begin = std::max(block.begin, shape_.first_seen(batch, query, 1));
     return {begin, std::max(begin, std::min(block.end, shape_.seen(query)))};
   }
 
-  void see(const HeadRows<const T>& keys, const HeadRows<const T>& values, Range range, std::int64_t row,
+  void see(const HeadRows<const T>& keys, const HeadRows<const T>& values, IndexRange range, std::int64_t row,
            const Workspace& work) const {
     if (range.size() == 0) return;
     const std::int64_t count = range.size(), width = shape_.width;
@@ -124,7 +124,7 @@ class FewQueries {
 
   /// sum = factor sum + p v for features [d, d + parts vectors).
   template <int parts>
-  static void add_values(const HeadRows<const T>& values, Range range, std::int64_t d, Acc factor, const Acc* p,
+  static void add_values(const HeadRows<const T>& values, IndexRange range, std::int64_t d, Acc factor, const Acc* p,
                          Acc* sum) {
     Vector<Acc> part[parts];
 #pragma GCC unroll 4

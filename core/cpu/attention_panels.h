@@ -24,7 +24,7 @@ template <class Unit>
 struct Pieces {
   std::int64_t rows;
   std::int64_t count() const { return divide_up(rows, Unit::rows); }
-  Range operator[](std::int64_t i) const {
+  IndexRange operator[](std::int64_t i) const {
     if (Unit::whole) return {i * Unit::rows, std::min((i + 1) * Unit::rows, rows)};
     return part_of(rows, count(), i);
   }
@@ -47,10 +47,10 @@ struct KeyPanels {
   static std::int64_t size(std::int64_t width) { return Pieces<Unit>{key_block}.count() * stride(width); }
 
   template <class T>
-  static void pack(const HeadRows<const T>& x, Range keys, Element* to) {
+  static void pack(const HeadRows<const T>& x, IndexRange keys, Element* to) {
     const Pieces<Unit> pieces{keys.size()};
     for (std::int64_t i = 0; i < pieces.count(); ++i) {
-      const Range part = pieces[i];
+      const IndexRange part = pieces[i];
       Unit::pack_a(Strip<T>{x.row(keys.begin + part.begin), part.size(), x.width, x.stride, 1},
                    to + i * stride(x.width));
     }
@@ -61,7 +61,7 @@ struct KeyPanels {
                        const Element* columns, Sum* result) {
     const Pieces<Unit> pieces{count};
     for (std::int64_t i = 0; i < pieces.count() && pieces[i].begin < wanted; ++i) {
-      const Range part = pieces[i];
+      const IndexRange part = pieces[i];
       Unit::multiply(part.size(), width, panels + i * stride(width), columns, result + part.begin * Unit::columns);
     }
   }
@@ -79,10 +79,10 @@ struct WidthPanels {
 
   /// `to` has room for `room` rows.
   template <class T>
-  static void pack(const HeadRows<const T>& x, Range rows, std::int64_t room, Element* to) {
+  static void pack(const HeadRows<const T>& x, IndexRange rows, std::int64_t room, Element* to) {
     const Pieces<Unit> pieces{x.width};
     for (std::int64_t i = 0; i < pieces.count(); ++i) {
-      const Range part = pieces[i];
+      const IndexRange part = pieces[i];
       Unit::pack_a(Strip<T>{x.row(rows.begin) + part.begin, part.size(), rows.size(), 1, x.stride},
                    to + i * stride(room));
     }
@@ -94,7 +94,7 @@ struct WidthPanels {
                            const Element* panels, const Element* columns, Sum* sum) {
     const Pieces<Unit> pieces{width};
     for (std::int64_t i = 0; i < pieces.count(); ++i) {
-      const Range part = pieces[i];
+      const IndexRange part = pieces[i];
       Unit::multiply_add(part.size(), depth, panels + i * stride(room) + Unit::offset(part.size(), first), columns,
                          sum + part.begin * Unit::columns);
     }

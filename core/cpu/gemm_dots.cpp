@@ -68,7 +68,7 @@ void multiply(const Product& p, int team, std::byte* workspace) {
     }
     const std::int64_t groups = divide_up(p.c.columns, column_group);
     parallel_parts(useful_team(2 * p.c.rows * p.c.columns * p.a.columns, team), [&](int member, int members) {
-      const Range own = part_of(groups, members, member);
+      const IndexRange own = part_of(groups, members, member);
       for (std::int64_t group = own.begin; group < own.end; ++group) {
         column_of_dots<T, In, Out>(p, a, group * column_group);
       }

@@ -35,8 +35,8 @@ struct Cut {
   std::int64_t extent, most;  // in all; in one piece
   bool even;                  // pieces differ by one at most; otherwise all are full but the last
   std::int64_t count() const { return divide_up(extent, most); }
-  Range piece(std::int64_t i) const {
-    return even ? part_of(extent, count(), i) : Range{i * most, std::min((i + 1) * most, extent)};
+  IndexRange piece(std::int64_t i) const {
+    return even ? part_of(extent, count(), i) : IndexRange{i * most, std::min((i + 1) * most, extent)};
   }
 };
 
@@ -165,15 +165,15 @@ class Multiplication {
   void run() {
     if (kept_b_ != nullptr && !p_.packed_b_filled) fill_kept_b();
     for (std::int64_t block = 0; block < plan_.shared_blocks; ++block) {
-      const Range shared = part_of(plan_.shared.count(), plan_.shared_blocks, block);
+      const IndexRange shared = part_of(plan_.shared.count(), plan_.shared_blocks, block);
       const Grid grid(shared.size(), plan_.shared.most, plan_.own.count(), plan_.own.most, team_);
-      const Range mine = part_of(shared.size(), grid.shared_parts, member_ % grid.shared_parts);
-      const Range own = part_of(plan_.own.count(), grid.own_parts, member_ / grid.shared_parts);
+      const IndexRange mine = part_of(shared.size(), grid.shared_parts, member_ % grid.shared_parts);
+      const IndexRange own = part_of(plan_.own.count(), grid.own_parts, member_ / grid.shared_parts);
       for (std::int64_t k = 0; k < plan_.depth_blocks; ++k) {
         if (block + k > 0) team::barrier(team_);  // all have read the block that is now overwritten
-        const Range depth = part_of(plan_.depth, plan_.depth_blocks, k);
+        const IndexRange depth = part_of(plan_.depth, plan_.depth_blocks, k);
         if (!keeps_shared()) {
-          const Range packed = part_of(shared.size(), team_, member_);
+          const IndexRange packed = part_of(shared.size(), team_, member_);
           for (std::int64_t i = packed.begin; i < packed.end; ++i)
             pack(plan_.share_a, shared.begin + i, depth, packed_shared_ + i * plan_.shared_panel());
           team::barrier(team_);
@@ -191,7 +191,7 @@ class Multiplication {
   }
 
   void fill_kept_b() {
-    const Range own = part_of(plan_.b.count(), team_, member_);
+    const IndexRange own = part_of(plan_.b.count(), team_, member_);
     for (std::int64_t k = 0; k < plan_.depth_blocks; ++k)
       for (std::int64_t i = own.begin; i < own.end; ++i)
         pack(false, i, part_of(plan_.depth, plan_.depth_blocks, k), kept_panel(i, k));
@@ -199,14 +199,14 @@ class Multiplication {
   }
 
   /// A panel of A or of B.
-  void pack(bool of_a, std::int64_t piece, Range depth, Element* to) {
+  void pack(bool of_a, std::int64_t piece, IndexRange depth, Element* to) {
     if (of_a) {
-      const Range rows = plan_.a.piece(piece);
+      const IndexRange rows = plan_.a.piece(piece);
       unit_.pack_a({static_cast<const In*>(p_.a.at(rows.begin, depth.begin)), rows.size(), depth.size(),
                     p_.a.row_stride, p_.a.column_stride},
                    to);
     } else {
-      const Range columns = plan_.b.piece(piece);
+      const IndexRange columns = plan_.b.piece(piece);
       unit_.pack_b({static_cast<const In*>(p_.b.at(depth.begin, columns.begin)), columns.size(), depth.size(),
                     p_.b.column_stride, p_.b.row_stride},
                    to);
@@ -214,11 +214,11 @@ class Multiplication {
   }
 
   /// Pieces `mine` of the packed block of the shared operand, which begins at piece `first`, against pieces `own`.
-  void multiply_block(std::int64_t first, Range mine, Range own, std::int64_t k, Range depth) {
+  void multiply_block(std::int64_t first, IndexRange mine, IndexRange own, std::int64_t k, IndexRange depth) {
     if (mine.size() == 0) return;  // a small product has fewer pieces than the grid has parts
     const std::int64_t rounds = divide_up(own.size(), plan_.most_own);
     for (std::int64_t round = 0; round < rounds; ++round) {
-      const Range part = part_of(own, rounds, round);
+      const IndexRange part = part_of(own, rounds, round);
       for (std::int64_t i = part.begin; i < part.end; ++i) {
         if (!keeps_own() && !packs_in_passing(i))
           pack(!plan_.share_a, i, depth, packed_own_ + (i - part.begin) * plan_.own_panel());
@@ -255,8 +255,8 @@ class Multiplication {
                      bool packing) {
     alignas(64) std::array<T, Plan<Unit>::tile> sum;
     Element* const shared_panel = keeps_shared() ? kept_panel(s, k) : packed_shared_ + local * plan_.shared_panel();
-    const Range rows = plan_.a.piece(plan_.share_a ? s : i), columns = plan_.b.piece(plan_.share_a ? i : s);
-    const Range depth = part_of(plan_.depth, plan_.depth_blocks, k);
+    const IndexRange rows = plan_.a.piece(plan_.share_a ? s : i), columns = plan_.b.piece(plan_.share_a ? i : s);
+    const IndexRange depth = part_of(plan_.depth, plan_.depth_blocks, k);
     Element* const a = plan_.share_a ? shared_panel : own_panel;
     Element* const b = plan_.share_a ? own_panel : shared_panel;
     prefetch(rows, columns);
@@ -276,7 +276,7 @@ class Multiplication {
   }
 
   /// C itself, if leave() would only store or add; otherwise `buffer`, from which leave() takes the tile.
-  TilePlace<T> place_of(Range rows, Range columns, std::int64_t k, T* buffer) const {
+  TilePlace<T> place_of(IndexRange rows, IndexRange columns, std::int64_t k, T* buffer) const {
     const double beta = k == 0 ? p_.beta : 1.0;
     const bool finished = k == plan_.depth_blocks - 1 && (p_.bias != nullptr || !finish_.nothing());
     if (p_.alpha != 1 || (beta != 0 && beta != 1) || finished || columns.size() != width) return {.data = buffer};
@@ -285,17 +285,17 @@ class Multiplication {
   }
 
   /// The lines of memory in which some pieces of the own operand lie, in block k of the depth.
-  Fetch fetch_of(Range pieces, std::int64_t k) const {
+  Fetch fetch_of(IndexRange pieces, std::int64_t k) const {
     if (keeps_own()) return Fetch(kept_panel(pieces.begin, k), pieces.size() * plan_.panel_of_b() * Plan<Unit>::size);
-    const Range depth = part_of(plan_.depth, plan_.depth_blocks, k);
+    const IndexRange depth = part_of(plan_.depth, plan_.depth_blocks, k);
     const Cut& cut = plan_.own;
-    const Range extent = {cut.piece(pieces.begin).begin, cut.piece(pieces.end - 1).end};
+    const IndexRange extent = {cut.piece(pieces.begin).begin, cut.piece(pieces.end - 1).end};
     return Fetch(plan_.share_a ? p_.b.block(depth.begin, extent.begin, depth.size(), extent.size())
                                : p_.a.block(extent.begin, depth.begin, extent.size(), depth.size()));
   }
 
   /// Prefetches the tile's place in C while the tile is computed.
-  void prefetch(Range rows, Range columns) const {
+  void prefetch(IndexRange rows, IndexRange columns) const {
     constexpr std::int64_t line = 64 / static_cast<std::int64_t>(sizeof(Out));
     for (std::int64_t i = rows.begin; i < rows.end; ++i) {
       const auto* c = static_cast<const Out*>(p_.c.data) + i * p_.c.row_stride + columns.begin;
@@ -304,7 +304,7 @@ class Multiplication {
   }
 
   /// Writes a finished tile to C, or adds it to the partial sums while blocks of K are still to come.
-  void leave(Range rows, Range columns, T* sums, std::int64_t k, T* tile) {
+  void leave(IndexRange rows, IndexRange columns, T* sums, std::int64_t k, T* tile) {
     const T alpha = static_cast<T>(p_.alpha);
     const bool first = k == 0, last = k == plan_.depth_blocks - 1;
     if (plan_.partial_sums) {
@@ -331,7 +331,7 @@ class Multiplication {
   }
 
   /// The last step for a tile whose product has an epilogue.
-  void leave_finished(Range rows, Range columns, const T* tile, T alpha, T beta, const In* bias) {
+  void leave_finished(IndexRange rows, IndexRange columns, const T* tile, T alpha, T beta, const In* bias) {
     const std::int64_t stride = p_.c.row_stride, n = columns.size();
     Out* const c = static_cast<Out*>(p_.c.data) + rows.begin * stride + columns.begin;
     std::array<Out, Plan<Unit>::tile> values;

@@ -36,7 +36,7 @@ double measure_bytes(int team) {
   const MemoryScope scope(MemoryCategory::workspace);
   const Tensor from = Tensor::zeros({count}, DType::f32), to = Tensor::zeros({count}, DType::f32);
   return 2.0 * count * sizeof(float) / fastest(team, 5, [&](int member, int members) {
-           const cpu::Range part = cpu::part_of(count, members, member);
+           const cpu::IndexRange part = cpu::part_of(count, members, member);
            std::copy_n(from.data<float>() + part.begin, part.size(), to.data<float>() + part.begin);
          });
 }

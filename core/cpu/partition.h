@@ -8,18 +8,18 @@ namespace trireme::cpu {
 
 inline constexpr std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
-struct Range {
+struct IndexRange {
   std::int64_t begin, end;
   std::int64_t size() const { return end - begin; }
 };
 
 /// Part `index` of `parts` near-equal parts of [0, extent).
-inline Range part_of(std::int64_t extent, std::int64_t parts, std::int64_t index) {
+inline IndexRange part_of(std::int64_t extent, std::int64_t parts, std::int64_t index) {
   return {extent * index / parts, extent * (index + 1) / parts};
 }
 
-inline Range part_of(Range range, std::int64_t parts, std::int64_t index) {
-  const Range part = part_of(range.size(), parts, index);
+inline IndexRange part_of(IndexRange range, std::int64_t parts, std::int64_t index) {
+  const IndexRange part = part_of(range.size(), parts, index);
   return {range.begin + part.begin, range.begin + part.end};
 }
 

@@ -170,7 +170,7 @@ void Block::give_way() {
   switch_context(self.context, scheduler_);
 }
 
-Meeting& Block::arrive_warp(std::uint32_t mask, const char* what, Site site, void* argument) {
+Rendezvous& Block::arrive_warp(std::uint32_t mask, const char* what, Site site, void* argument) {
   const int lane = running_->index % 32, warp = running_->index / 32;
   if (((mask >> lane) & 1U) == 0)
     fault(site, fmt::format("{}: lane {} is not in its own mask {:#x}", what, lane, mask));
@@ -178,8 +178,8 @@ Meeting& Block::arrive_warp(std::uint32_t mask, const char* what, Site site, voi
   const auto found = std::find_if(open.begin(), open.end(), [&](const auto& m) { return (m->mask & mask) != 0; });
   const auto slot = static_cast<std::size_t>(found - open.begin());
   if (slot == open.size())
-    open.push_back(std::make_unique<Meeting>(Meeting{what, site, mask, std::popcount(mask), 0, {}}));
-  Meeting& meeting = *open[slot];
+    open.push_back(std::make_unique<Rendezvous>(Rendezvous{what, site, mask, std::popcount(mask), 0, {}}));
+  Rendezvous& meeting = *open[slot];
   if (meeting.mask != mask || !(meeting.site == site))
     fault(site, fmt::format("warp {} diverged: some lanes are at {} ({}, mask {:#x}), this one at {} (mask {:#x})",
                             warp, meeting.what, place(meeting.site), meeting.mask, what, mask));
@@ -188,11 +188,11 @@ Meeting& Block::arrive_warp(std::uint32_t mask, const char* what, Site site, voi
   return meeting;
 }
 
-Meeting& Block::arrive_group(const char* what, Site site, void* argument) {
+Rendezvous& Block::arrive_group(const char* what, Site site, void* argument) {
   const auto group = static_cast<std::size_t>(running_->index / 128);
   if ((group + 1) * 128 > fibers_.size()) fault(site, fmt::format("{} needs a warp group of 128 threads", what));
-  std::unique_ptr<Meeting>& meeting = group_meetings_[group];
-  if (meeting == nullptr) meeting = std::make_unique<Meeting>(Meeting{what, site, ~0U, 128, 0, {}});
+  std::unique_ptr<Rendezvous>& meeting = group_meetings_[group];
+  if (meeting == nullptr) meeting = std::make_unique<Rendezvous>(Rendezvous{what, site, ~0U, 128, 0, {}});
   if (!(meeting->site == site))
     fault(site, fmt::format("warp group {} diverged: some threads are at {} ({}), this one at {}", group, meeting->what,
                             place(meeting->site), what));
@@ -201,7 +201,7 @@ Meeting& Block::arrive_group(const char* what, Site site, void* argument) {
   return *meeting;
 }
 
-void Block::leave(Meeting& meeting, int first_thread, int width) {
+void Block::leave(Rendezvous& meeting, int first_thread, int width) {
   for (int i = 0; i < width; ++i) {
     Fiber& other = fibers_[static_cast<std::size_t>(std::min(first_thread + i, threads() - 1))];
     const bool takes_part = first_thread + i < threads() && ((meeting.mask >> (i % 32)) & 1U) != 0;

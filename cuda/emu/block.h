@@ -62,7 +62,7 @@ struct Fiber {
 };
 
 /// Threads of one warp (or warp group) that gather for one operation in which all of them take part.
-struct Meeting {
+struct Rendezvous {
   const char* what;
   Site site;
   std::uint32_t mask;
@@ -115,7 +115,7 @@ class Block {
   /// All lanes of `mask` bring an argument; the last one to arrive runs complete(arguments by lane) for all.
   template <class Complete>
   void meet_warp(std::uint32_t mask, const char* what, Site site, void* argument, Complete&& complete) {
-    Meeting& meeting = arrive_warp(mask, what, site, argument);
+    Rendezvous& meeting = arrive_warp(mask, what, site, argument);
     if (meeting.arrived < meeting.expected) return wait(what, site);
     complete(meeting.arguments.data());
     leave(meeting, fiber().index / 32 * 32, 32);
@@ -123,7 +123,7 @@ class Block {
   /// The same for the 128 threads of a warp group.
   template <class Complete>
   void meet_warp_group(const char* what, Site site, void* argument, Complete&& complete) {
-    Meeting& meeting = arrive_group(what, site, argument);
+    Rendezvous& meeting = arrive_group(what, site, argument);
     if (meeting.arrived < meeting.expected) return wait(what, site);
     complete(meeting.arguments.data());
     leave(meeting, fiber().index / 128 * 128, 128);
@@ -183,9 +183,9 @@ class Block {
   void check_zones() const;
   [[noreturn]] void zone_fault(const SharedRange* before, const SharedRange* after, std::size_t written) const;
   void add_range(SharedRange range);
-  Meeting& arrive_warp(std::uint32_t mask, const char* what, Site site, void* argument);
-  Meeting& arrive_group(const char* what, Site site, void* argument);
-  void leave(Meeting& meeting, int first_thread, int width);
+  Rendezvous& arrive_warp(std::uint32_t mask, const char* what, Site site, void* argument);
+  Rendezvous& arrive_group(const char* what, Site site, void* argument);
+  void leave(Rendezvous& meeting, int first_thread, int width);
   std::string deadlock_report() const;
   std::string place(const Site& site) const;
 
@@ -208,8 +208,8 @@ class Block {
   Fiber* running_ = nullptr;
   int live_ = 0;
   std::exception_ptr failure_;
-  std::vector<std::vector<std::unique_ptr<Meeting>>> meetings_;  ///< per warp
-  std::vector<std::unique_ptr<Meeting>> group_meetings_;         ///< per warp group; null: none
+  std::vector<std::vector<std::unique_ptr<Rendezvous>>> meetings_;  ///< per warp
+  std::vector<std::unique_ptr<Rendezvous>> group_meetings_;         ///< per warp group; null: none
   std::array<NamedBarrier, 16> barriers_;
   std::vector<MbarrierWait> mbarrier_waits_;
   std::vector<Operation> in_flight_;

@@ -38,14 +38,14 @@ Shape byte_strides(const Shape& shape, DType dtype) {
 }
 
 /// The intersection of a piece and a requested rectangle, as runs of bytes that are contiguous in both.
-struct Meeting {
+struct Overlap {
   Shape extent;    // of the intersection
   Shape from, to;  // strides, in bytes, in the file and in the dense result
   std::int64_t from_begin = 0, to_begin = 0;
   int run_dims = 0;  // how many of the last dims make up one run
   std::int64_t run_bytes = 0;
 
-  Meeting(const Piece& piece, const Shape& start, const Shape& wanted, DType dtype)
+  Overlap(const Piece& piece, const Shape& start, const Shape& wanted, DType dtype)
       : extent(wanted), from(byte_strides(piece.shape, dtype)), to(byte_strides(wanted, dtype)) {
     for (int dim = 0; dim < wanted.dims(); ++dim) {
       const std::int64_t begin = std::max(piece.start[dim], start[dim]);
@@ -151,11 +151,11 @@ void Checkpoint::read(std::string_view name, const Shape& start, Tensor& into) {
           trireme::name(into.dtype()), start);
   auto* const bytes = static_cast<std::byte*>(dense.raw());
   for (const Piece& piece : tensor.pieces) {
-    const Meeting meeting(piece, start, into.shape(), tensor.dtype);
-    meeting.each_run([&](std::int64_t from, std::int64_t to) {
+    const Overlap overlap(piece, start, into.shape(), tensor.dtype);
+    overlap.each_run([&](std::int64_t from, std::int64_t to) {
       file(piece.file)
           .read(piece.offset + static_cast<std::uint64_t>(from),
-                {bytes + to, static_cast<std::size_t>(meeting.run_bytes)});
+                {bytes + to, static_cast<std::size_t>(overlap.run_bytes)});
     });
   }
   if (!in_place) copy(dense, into);
