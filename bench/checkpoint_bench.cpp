@@ -19,8 +19,8 @@
 #include "core/random.h"
 #include "parallel/checkpoint/checkpoint.h"
 #include "parallel/checkpoint/saver.h"
-#include "train/gpt_setup.h"
-#include "train/trainer.h"
+#include "train/gpt/gpt_setup.h"
+#include "train/step/trainer.h"
 
 using namespace trireme;
 

@@ -1,5 +1,5 @@
 // What the benchmarks with CLI11 flags share: they report errors like all programs, and before they measure anything.
-// Read next: train/program.h, the frame of all programs.
+// Read next: train/program/program.h, the frame of all programs.
 #pragma once
 
 #include <fmt/format.h>
@@ -15,8 +15,8 @@
 #include "core/io.h"
 #include "data/utf8.h"
 #include "parallel/comm/process_group.h"
-#include "train/common_values.h"
-#include "train/program.h"
+#include "train/launch/common_values.h"
+#include "train/program/program.h"
 
 namespace trireme::bench {
 

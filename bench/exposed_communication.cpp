@@ -18,8 +18,8 @@
 #include "core/parallel_for.h"
 #include "core/random.h"
 #include "parallel/comm/times.h"
-#include "train/gpt_setup.h"
-#include "train/trainer.h"
+#include "train/gpt/gpt_setup.h"
+#include "train/step/trainer.h"
 
 using namespace trireme;
 

@@ -6,19 +6,19 @@
 // of --prompt tokens, whose keys and values are cached (nn/kv_cache.h). Each token reads all weights, but
 // only one row of a lookup table. So the least time is "weight_bytes" over memory bandwidth. Prompt plus
 // steps must stay within the context: beyond it nothing can be cached. Read next: bench/turns.h,
-// train/generate.h.
+// train/gpt/generate.h.
 #include "bench/model_flags.h"
 #include "bench/turns.h"
 #include "core/parallel_for.h"
 #include "core/random.h"
 #include "parallel/mesh/mesh.h"
-#include "train/generate.h"
-#include "train/gpt_options.h"
-#include "train/gpt_setup.h"
-#include "train/launcher.h"
-#include "train/program.h"
-#include "train/ranks.h"
-#include "train/validate_gpt.h"
+#include "train/gpt/generate.h"
+#include "train/gpt/gpt_options.h"
+#include "train/gpt/gpt_setup.h"
+#include "train/gpt/validate_gpt.h"
+#include "train/launch/ranks.h"
+#include "train/program/launcher.h"
+#include "train/program/program.h"
 
 using namespace trireme;
 

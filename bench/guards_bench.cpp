@@ -7,7 +7,7 @@
 // over the ten steps between two of them. "seals" are the hashes of shards around every update, and "moments" those of
 // --check-state. Each is timed alone, in processor time, so that other programs do not count, and on uncached memory,
 // although in a step some of it is cached. Costs grow with parameters, steps with parameters times tokens: with more
-// tokens each share is smaller. Read next: train/guards.h.
+// tokens each share is smaller. Read next: train/guards/guards.h.
 #include <algorithm>
 #include <cstdio>
 #include <ctime>
@@ -17,8 +17,8 @@
 #include "core/kernels.h"
 #include "core/random.h"
 #include "parallel/mesh/verify.h"
-#include "train/gpt_setup.h"
-#include "train/trainer.h"
+#include "train/gpt/gpt_setup.h"
+#include "train/step/trainer.h"
 
 using namespace trireme;
 

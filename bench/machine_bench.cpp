@@ -12,9 +12,9 @@
 #include "core/cpu/processor.h"
 #include "core/machine_speed.h"
 #include "core/parallel_for.h"
-#include "train/flags.h"
-#include "train/launcher.h"
-#include "train/program.h"
+#include "train/options/flags.h"
+#include "train/program/launcher.h"
+#include "train/program/program.h"
 
 using namespace trireme;
 

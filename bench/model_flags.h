@@ -1,7 +1,7 @@
-// What benchmarks with the flags of train_gpt share. Read next: train/flags.h, train/gpt_options.h.
+// What benchmarks with the flags of train_gpt share. Read next: train/options/flags.h, train/gpt/gpt_options.h.
 #pragma once
 
-#include "train/gpt_options.h"
+#include "train/gpt/gpt_options.h"
 
 namespace trireme::bench {
 

@@ -7,7 +7,7 @@
 // the process since its start, and, for the tensors of all ranks since the warm-up, "peak_bytes" and its part
 // "activation_bytes". Steps are those of train_gpt, by the same Trainer; batches are made before the clock starts, and
 // guards that compare several steps (spikes, replicas) do not run. Read next: bench/turns.h, bench/compare.py,
-// train/trainer.h.
+// train/step/trainer.h.
 #include <barrier>
 #include <mutex>
 
@@ -16,13 +16,13 @@
 #include "core/cpu/processor.h"
 #include "core/parallel_for.h"
 #include "core/random.h"
-#include "train/gpt_setup.h"
-#include "train/launcher.h"
-#include "train/memory.h"
-#include "train/program.h"
-#include "train/ranks.h"
-#include "train/trainer.h"
-#include "train/validate_gpt.h"
+#include "train/gpt/gpt_setup.h"
+#include "train/gpt/validate_gpt.h"
+#include "train/launch/ranks.h"
+#include "train/program/launcher.h"
+#include "train/program/program.h"
+#include "train/report/memory.h"
+#include "train/step/trainer.h"
 
 using namespace trireme;
 

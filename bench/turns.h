@@ -21,7 +21,7 @@
 #include <utility>
 
 #include "data/utf8.h"
-#include "train/flags.h"
+#include "train/options/flags.h"
 
 namespace trireme::bench {
 

@@ -17,9 +17,9 @@
 #include "parallel/comm/call_site.h"
 #include "parallel/comm/watch/beacon.h"
 #include "parallel/comm/watch/watchdog.h"
-#include "train/gpt_setup.h"
-#include "train/program.h"
-#include "train/trainer.h"
+#include "train/gpt/gpt_setup.h"
+#include "train/program/program.h"
+#include "train/step/trainer.h"
 
 using namespace trireme;
 

@@ -16,8 +16,8 @@
 #include "core/parallel_for.h"
 #include "core/random.h"
 #include "parallel/zero/formula.h"
-#include "train/gpt_setup.h"
-#include "train/trainer.h"
+#include "train/gpt/gpt_setup.h"
+#include "train/step/trainer.h"
 
 using namespace trireme;
 

@@ -1,11 +1,11 @@
 // Profiler: records what a rank did, and when. Kernels (core/profiled_kernels.cpp), modules, collectives, pipeline
-// actions and phases leave events here, nested as they were called; train/profiling.cpp makes a trace and a table of
-// them.
+// actions and phases leave events here, nested as they were called; train/report/profiling.cpp makes a trace and a
+// table of them.
 //
 //   const ProfileScope scope("module", "blocks.3.attn");   // until it goes out of scope
 //
 // A scope records only while the Profiler of the calling thread's rank is on. Otherwise it costs one read of a
-// thread-local pointer. Read next: core/profiled_kernels.h, train/profiling.h.
+// thread-local pointer. Read next: core/profiled_kernels.h, train/report/profiling.h.
 #pragma once
 
 #include <atomic>

@@ -1,6 +1,6 @@
 // What "auto" selects: which implementations compute the products and the attention of a model's shapes on this device,
 // before the first step. Assumes operands as layers make them: dense, at addresses aligned to 16 bytes.
-// Read next: cuda/implementations.h; train/gpu_choices.h, which asks for a whole model.
+// Read next: cuda/implementations.h; train/gpt/gpu_choices.h, which asks for a whole model.
 #pragma once
 
 #include <cstdint>

@@ -12,10 +12,10 @@
 #include <cstdio>
 
 #include "parallel/checkpoint/compare.h"
-#include "train/checkpoint_report.h"
-#include "train/program.h"
-#include "train/saved_gpt.h"
-#include "train/saved_run.h"
+#include "train/gpt/saved_gpt.h"
+#include "train/program/program.h"
+#include "train/runs/checkpoint_report.h"
+#include "train/runs/saved_run.h"
 
 using namespace trireme;
 

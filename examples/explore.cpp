@@ -17,9 +17,9 @@
 
 #include "core/io.h"
 #include "train/explore/explorer.h"
-#include "train/flags.h"
-#include "train/launcher.h"
-#include "train/program.h"
+#include "train/options/flags.h"
+#include "train/program/launcher.h"
+#include "train/program/program.h"
 
 using namespace trireme;
 using namespace trireme::explore;

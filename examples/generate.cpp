@@ -2,7 +2,7 @@
 //
 //   build/bin/generate --checkpoint run1 --prompt "The "
 //
-// Read next: train/generate.h, train/saved_run.h.
+// Read next: train/gpt/generate.h, train/runs/saved_run.h.
 #include <cstdio>
 
 #include "core/cores.h"
@@ -11,13 +11,13 @@
 #include "cuda/runtime/open.h"
 #include "data/utf8.h"
 #include "models/gpt.h"
-#include "train/flags.h"
-#include "train/generate.h"
-#include "train/launcher.h"
-#include "train/program.h"
-#include "train/saved_gpt.h"
-#include "train/saved_run.h"
-#include "train/validate_gpt.h"
+#include "train/gpt/generate.h"
+#include "train/gpt/saved_gpt.h"
+#include "train/gpt/validate_gpt.h"
+#include "train/options/flags.h"
+#include "train/program/launcher.h"
+#include "train/program/program.h"
+#include "train/runs/saved_run.h"
 
 using namespace trireme;
 

@@ -7,9 +7,10 @@
 //
 // Runs three steps on one rank and on the mesh, and prints the largest relative differences of loss, gradients before
 // clipping and weights. Exit code 0: all within --tolerance; 1: not. In bf16 and f16, unless --tolerance is given, both
-// are compared with one rank in f32, and the mesh may be six times as far from it (train/parity.h, rounding_ratio).
-// What is farther is compared with what rounding reaches on one rank (rounding_reach), unless --tolerance is given.
-// Read next: train/parity.h, train/task.h.
+// are compared with one rank in f32, and the mesh may be six times as far from it (train/parity/parity.h,
+// rounding_ratio). What is farther is compared with what rounding reaches on one rank (rounding_reach), unless
+// --tolerance is given.
+// Read next: train/parity/parity.h, train/loop/task.h.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -17,10 +18,10 @@
 #include <optional>
 
 #include "examples/tasks/list.h"
-#include "train/launcher.h"
-#include "train/parity_options.h"
-#include "train/program.h"
-#include "train/ranks.h"
+#include "train/launch/ranks.h"
+#include "train/parity/parity_options.h"
+#include "train/program/launcher.h"
+#include "train/program/program.h"
 
 using namespace trireme;
 

@@ -4,8 +4,8 @@
 //   build/bin/parity_matrix                  all of them
 //   build/bin/parity_matrix --covering       a subset in which every pair of choices occurs
 //
-// The subset is run in bf16 as well, where a mesh may be as far from one rank in f32 as rounding explains.
-// A failure is one line with the command that reproduces it. Read next: train/parity_matrix.h, train/parity.h.
+// The subset is run in bf16 as well, where a mesh may be as far from one rank in f32 as rounding explains. A failure is
+// one line with the command that reproduces it. Read next: train/parity/parity_matrix.h, train/parity/parity.h.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,11 +16,11 @@
 #include <mutex>
 
 #include "core/parallel_for.h"
-#include "train/gpt_parity.h"
-#include "train/parity_matrix.h"
-#include "train/parity_options.h"
-#include "train/program.h"
-#include "train/ranks.h"
+#include "train/launch/ranks.h"
+#include "train/parity/gpt_parity.h"
+#include "train/parity/parity_matrix.h"
+#include "train/parity/parity_options.h"
+#include "train/program/program.h"
 
 using namespace trireme;
 
@@ -61,7 +61,7 @@ ParityReport compare(const TrainOptions& options, const std::shared_ptr<const Pa
 }
 
 /// How far a combination is from one rank: in f32 the largest relative difference, in bf16 the ratio to one rank's own
-/// rounding (train/parity.h).
+/// rounding (train/parity/parity.h).
 double distance(const Combination& combination, References& references) {
   const GptOptions options = read_parity_options(combination.arguments);
   if (options.precision.dtype == DType::f32) return compare(options, references.of(options)).largest();

@@ -9,8 +9,8 @@
 #include <cstdio>
 
 #include "core/io.h"
-#include "train/flags.h"
-#include "train/program.h"
+#include "train/options/flags.h"
+#include "train/program/program.h"
 
 using namespace trireme;
 

@@ -19,8 +19,8 @@
 #include "data/bpe_train.h"
 #include "data/text_files.h"
 #include "data/token_shard.h"
-#include "train/flags.h"
-#include "train/program.h"
+#include "train/options/flags.h"
+#include "train/program/program.h"
 
 namespace {
 

@@ -5,13 +5,13 @@
 //   build/bin/run --restarts 5 -- build/bin/train_gpt --data text --mesh dp=2 --checkpoint-every 100 --out run1
 //
 // What it saw go wrong stands in OUT/incidents.jsonl, and in a table at the end. SIGTERM, SIGINT or SIGUSR2 to it: the
-// job saves and leaves, exit code 75. Read next: train/supervisor.h; docs/operations.md.
+// job saves and leaves, exit code 75. Read next: train/supervisor/supervisor.h; docs/operations.md.
 #include <algorithm>
 #include <cstdio>
 
-#include "train/flags.h"
-#include "train/program.h"
-#include "train/supervisor.h"
+#include "train/options/flags.h"
+#include "train/program/program.h"
+#include "train/supervisor/supervisor.h"
 
 using namespace trireme;
 

@@ -10,8 +10,8 @@
 
 #include "core/io.h"
 #include "examples/pictures/schedule.h"
-#include "train/flags.h"
-#include "train/program.h"
+#include "train/options/flags.h"
+#include "train/program/program.h"
 
 using namespace trireme;
 

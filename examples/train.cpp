@@ -1,13 +1,13 @@
 // Trains any task of examples/tasks on any mesh:
 //
-//   build/bin/train --task vit --steps 200 --mesh dp=2,tp=2
-//   build/bin/train --task sort --steps 300 --mesh pp=2 --zero 3 --out run-sort
+//   build/bin/train --task vit --mesh dp=2,tp=2
+//   build/bin/train --task sort --mesh pp=2 --zero 3 --out run-sort
 //   build/bin/train --task vit --help            # the flags of that task
 //
 // Read next: examples/tasks/vit.cpp and examples/tasks/sort.cpp, each a model, its data and its flags in one file.
 #include "examples/tasks/list.h"
-#include "train/program.h"
-#include "train/training.h"
+#include "train/loop/training.h"
+#include "train/program/program.h"
 
 using namespace trireme;
 

@@ -1,6 +1,6 @@
 // LanguageModel: what generating text needs of a model in addition to training: the logits of the next token, for texts
 // of any length, with keys and values of earlier tokens kept (RunState::cache).
-// Read next: train/next_logits.h.
+// Read next: train/gpt/next_logits.h.
 #pragma once
 
 #include "models/model.h"

@@ -10,7 +10,7 @@
 // for fewer queries than keys. The model's caller puts a cache into RunState, calls begin() with the position of the
 // next tokens, and gives the model only these tokens. A rank holds what its attention layers need: its heads of its
 // stages' blocks. Only for evaluation, and only where a rank has whole sequences (cp = 1).
-// Read next: nn/attention.cpp, which appends and attends; train/next_logits.cpp, which decides what is new.
+// Read next: nn/attention.cpp, which appends and attends; train/gpt/next_logits.cpp, which decides what is new.
 #pragma once
 
 #include <map>

@@ -6,7 +6,7 @@
 //
 // A load counts the choices of the whole global batch, of all ranks and micro-batches, exactly; so the bias has the
 // same bits on every mesh. The bias is a buffer: it gets no gradient, and it is saved with the run.
-// Read next: nn/router.h, which writes here; train/trainer.cpp, which ends the step.
+// Read next: nn/router.h, which writes here; train/step/trainer.cpp, which ends the step.
 #pragma once
 
 #include <deque>

@@ -6,7 +6,7 @@
 // leave it as it is, every further one halves it, until `window` updates in a row have succeeded again. A step
 // overflowed if the norm of the whole gradient is not finite. The norm has the same bits on every rank, so all ranks
 // decide alike without an extra message.
-// Read next: train/trainer.cpp.
+// Read next: train/step/trainer.cpp.
 #pragma once
 
 #include <cstdint>

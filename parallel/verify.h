@@ -2,7 +2,7 @@
 // data (edp for experts), along tp if the parameter is not cut over it, and at both pipeline ends for a tied embedding.
 // With ZeRO a shard has copies along tp, and with --dp-shard on the ranks at the same place of the other shard groups.
 // A --verify run compares them bit by bit after every step; every run compares their hashes at intervals
-// (train/replica_check.h).
+// (train/step/replica_check.h).
 #pragma once
 
 #include <functional>

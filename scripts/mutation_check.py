@@ -65,7 +65,7 @@ MUTATIONS = [
              "grad_sync_test"),
     Mutation("gradients sent before the last micro-batch", "parallel/grad_sync.cpp",
              "if (!in_last_backward_) return;", "", "grad_sync_test"),
-    Mutation("a mean of micro-batches' means", "train/trainer.cpp",
+    Mutation("a mean of micro-batches' means", "train/step/trainer.cpp",
              "model_->loss(hidden, batch, loss_scale_ * scaler_.scale() * fault::loss_factor());",
              "model_->loss(hidden, batch, loss_scale_ * scaler_.scale() * fault::loss_factor() / "
              "static_cast<double>(batch_.micro_batches));",
@@ -113,7 +113,7 @@ MUTATIONS = [
     Mutation("zero-bubble: weights' part of a backward lost", "parallel/pipeline/schedule.cpp",
              "if (rank.backwarded - rank.finished > r) rank.backward_weight();",
              "if (rank.backwarded - rank.finished > r) ++rank.finished;", "pipeline_test"),
-    Mutation("clipping by the norm of scaled gradients", "train/trainer.cpp",
+    Mutation("clipping by the norm of scaled gradients", "train/step/trainer.cpp",
              "return gradients_->gradient_norm() / scaler_.scale();", "return gradients_->gradient_norm();",
              "parity_test", "*loss scale*"),
     Mutation("recomputation draws another dropout mask", "models/model.cpp", "std::exchange(*run, state)",

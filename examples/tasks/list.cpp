@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
-#include "train/gpt_task.h"
+#include "train/loop/gpt_task.h"
 
 namespace trireme {
 

@@ -1,11 +1,11 @@
-// The tasks that `train` and `parity` know by name. Read next: train/task.h, examples/tasks/vit.cpp.
+// The tasks that `train` and `parity` know by name. Read next: train/loop/task.h, examples/tasks/vit.cpp.
 #pragma once
 
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "train/task.h"
+#include "train/loop/task.h"
 
 namespace trireme {
 

@@ -1,7 +1,7 @@
 // An encoder-decoder transformer (Vaswani et al. 2017) that learns to sort digits: "3 1 2" -> "1 2 3". The task makes
 // its own strings.
 //
-//   build/bin/train --task sort --steps 300 --mesh dp=2,pp=2
+//   build/bin/train --task sort --mesh dp=2,pp=2
 //   build/bin/parity --task sort --mesh dp=2,tp=2 --zero 3 --recompute full
 //
 // One tensor [B, 2 L, D] goes through all blocks and pipeline stages: the source in its first half, the target in its
@@ -18,9 +18,9 @@
 #include "nn/cross_entropy.h"
 #include "nn/mlp.h"
 #include "nn/vocab_embedding.h"
-#include "train/setup.h"
-#include "train/task.h"
-#include "train/validate.h"
+#include "train/loop/task.h"
+#include "train/step/setup.h"
+#include "train/validate/validate.h"
 
 namespace trireme {
 namespace {
@@ -174,6 +174,8 @@ class SortTask : public Task {
  public:
   SortTask() {
     options().batch.global_batch = 32;
+    options().schedule.steps = 300;
+    options().schedule.lr = 3e-3;
     options().mesh.sequence_parallel = false;  // blocks cut the sequence themselves
   }
   void declare_model(Flags& flags) override {

@@ -1,7 +1,7 @@
 // A vision transformer (Dosovitskiy et al. 2021, "An Image is Worth 16x16 Words") that learns to name the shape in an
 // image. The task draws its own images: 16 x 16 pixels, a disc, a square, a cross or a ring, anywhere, under noise.
 //
-//   build/bin/train --task vit --steps 200 --mesh dp=2,tp=2
+//   build/bin/train --task vit --mesh dp=2,tp=2
 //   build/bin/parity --task vit --mesh pp=2 --pipeline interleaved:2 --zero 3
 //
 // Read it from the bottom: the task, its data, the model. Read next: examples/tasks/sort.cpp, docs/writing_a_model.md.
@@ -13,9 +13,9 @@
 #include "nn/attention.h"
 #include "nn/cross_entropy.h"
 #include "nn/mlp.h"
-#include "train/setup.h"
-#include "train/task.h"
-#include "train/validate.h"
+#include "train/loop/task.h"
+#include "train/step/setup.h"
+#include "train/validate/validate.h"
 
 namespace trireme {
 namespace {
@@ -134,6 +134,8 @@ class VitTask : public Task {
  public:
   VitTask() {
     options().batch.global_batch = 32;
+    options().schedule.steps = 300;
+    options().schedule.lr = 3e-3;
     options().mesh.sequence_parallel = false;  // the head averages over all patches
   }
   void declare_model(Flags& flags) override {

@@ -12,7 +12,7 @@
 #include "autograd/node.h"
 #include "autograd/ops.h"
 #include "parallel/mesh/redistribute.h"
-#include "train/program.h"
+#include "train/program/program.h"
 
 using namespace trireme;
 

@@ -21,10 +21,10 @@
 #include "nn/positions.h"
 #include "nn/sequence_order.h"
 #include "nn/vocab_embedding.h"
-#include "train/program.h"
-#include "train/saved_run.h"
-#include "train/setup.h"
-#include "train/trainer.h"
+#include "train/program/program.h"
+#include "train/runs/saved_run.h"
+#include "train/step/setup.h"
+#include "train/step/trainer.h"
 
 using namespace trireme;
 

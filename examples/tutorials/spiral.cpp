@@ -13,7 +13,7 @@
 #include "nn/cross_entropy.h"
 #include "nn/mlp.h"
 #include "optim/optimizer.h"
-#include "train/program.h"
+#include "train/program/program.h"
 
 using namespace trireme;
 

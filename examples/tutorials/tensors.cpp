@@ -8,7 +8,7 @@
 #include "autograd/engine.h"
 #include "autograd/node.h"
 #include "autograd/ops.h"
-#include "train/program.h"
+#include "train/program/program.h"
 
 using namespace trireme;
 

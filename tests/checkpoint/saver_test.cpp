@@ -3,7 +3,7 @@
 #include "parallel/checkpoint/saver.h"
 
 #include "tests/checkpoint/support.h"
-#include "train/checkpointing.h"
+#include "train/runs/checkpointing.h"
 
 using namespace trireme;
 using namespace trireme::testing;

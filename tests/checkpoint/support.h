@@ -11,7 +11,7 @@
 #include "tests/support/files.h"
 #include "tests/support/gpt_run.h"
 #include "tests/support/sanitized.h"
-#include "train/validate_gpt.h"
+#include "train/gpt/validate_gpt.h"
 
 namespace trireme::testing {
 

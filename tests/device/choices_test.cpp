@@ -5,8 +5,8 @@
 #include "cuda/runtime/emulated.h"
 #include "cuda/selection.h"
 
-#include "train/gpu_choices.h"
-#include "train/validate_gpt.h"
+#include "train/gpt/gpu_choices.h"
+#include "train/gpt/validate_gpt.h"
 
 using namespace trireme;
 

@@ -2,7 +2,7 @@
 #include "cuda/runtime/emulated.h"
 #include "tests/support/elements.h"
 #include "tests/support/gpt_run.h"
-#include "train/next_logits.h"
+#include "train/gpt/next_logits.h"
 
 using namespace trireme;
 using namespace trireme::testing;

@@ -3,8 +3,8 @@
 #include "parallel/comm/staged_group.h"
 #include "tests/parity/compare.h"
 #include "tests/support/errors.h"
-#include "train/gpt_setup.h"
-#include "train/trainer.h"
+#include "train/gpt/gpt_setup.h"
+#include "train/step/trainer.h"
 
 using namespace trireme;
 using namespace trireme::testing;

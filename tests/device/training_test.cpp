@@ -2,7 +2,7 @@
 #include "cuda/runtime/emulated.h"
 #include "tests/models/recipe.h"
 #include "tests/support/files.h"
-#include "train/generate.h"
+#include "train/gpt/generate.h"
 
 using namespace trireme;
 using namespace trireme::testing;

@@ -2,7 +2,7 @@
 #include "cuda/runtime/open.h"
 #include "parallel/comm/nccl_group.h"
 #include "parallel/comm/watch/watchdog.h"
-#include "train/ranks.h"
+#include "train/launch/ranks.h"
 
 using namespace trireme;
 

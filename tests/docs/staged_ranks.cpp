@@ -1,7 +1,7 @@
 // Context of the staged process group in docs/cuda.md: see snippets_test.py.
 #include "parallel/comm/staged_group.h"
 #include "parallel/comm/verifying_group.h"
-#include "train/ranks.h"
+#include "train/launch/ranks.h"
 
 using namespace trireme;
 

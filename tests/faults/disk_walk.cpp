@@ -15,7 +15,7 @@
 #include "parallel/checkpoint/checkpoint.h"
 #include "parallel/checkpoint/folder.h"
 #include "tests/faults/disk_model.h"
-#include "train/run_folder.h"
+#include "train/runs/run_folder.h"
 
 namespace fs = std::filesystem;
 using namespace trireme;

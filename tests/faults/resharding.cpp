@@ -12,11 +12,11 @@
 #include "core/io.h"
 #include "data/char_tokenizer.h"
 #include "parallel/checkpoint/compare.h"
-#include "train/gpt_setup.h"
-#include "train/ranks.h"
-#include "train/saved_run.h"
-#include "train/trainer.h"
-#include "train/validate_gpt.h"
+#include "train/gpt/gpt_setup.h"
+#include "train/gpt/validate_gpt.h"
+#include "train/launch/ranks.h"
+#include "train/runs/saved_run.h"
+#include "train/step/trainer.h"
 
 namespace fs = std::filesystem;
 using namespace trireme;

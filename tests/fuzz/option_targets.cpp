@@ -5,8 +5,8 @@
 #include "parallel/pipeline/check.h"
 #include "parallel/pipeline/schedule.h"
 #include "tests/fuzz/targets.h"
-#include "train/gpt_options.h"
-#include "train/validate_gpt.h"
+#include "train/gpt/gpt_options.h"
+#include "train/gpt/validate_gpt.h"
 
 namespace trireme::fuzz {
 
@@ -53,7 +53,8 @@ void check_options(GptOptions& options, int launched) {
   expect(sizes.micro_batch * sizes.dp * sizes.micro_batches == sizes.global_batch && sizes.global_batch > 0,
          "batch sizes that do not multiply");
   std::int64_t layers = 0;
-  for (const pipeline::BlockRange& range : options.stage_plan()) layers += range.count;
+  for (const pipeline::BlockRange& range : options.mesh.stage_plan(static_cast<int>(layers_given)))
+    layers += range.count;
   expect(layers == options.model.config.layers, "a stage plan without some layers");
 }
 

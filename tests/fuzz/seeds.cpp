@@ -14,7 +14,7 @@
 #include "data/safetensors.h"
 #include "data/shard_layout.h"
 #include "parallel/checkpoint/manifest.h"
-#include "train/gpt_options.h"
+#include "train/gpt/gpt_options.h"
 
 namespace trireme::fuzz {
 

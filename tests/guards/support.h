@@ -8,9 +8,9 @@
 #include "data/char_tokenizer.h"
 #include "tests/parity/training.h"
 #include "tests/support/mesh.h"
-#include "train/fault_injection.h"
-#include "train/guards.h"
-#include "train/ranks.h"
+#include "train/faults/injection.h"
+#include "train/guards/guards.h"
+#include "train/launch/ranks.h"
 
 namespace trireme::testing {
 

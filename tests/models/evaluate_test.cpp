@@ -1,9 +1,9 @@
 // The validation loss on any mesh, and that neither it nor generating text leaves a trace in training.
-#include "train/evaluate.h"
+#include "train/step/evaluate.h"
 #include "data/eval_windows.h"
 
 #include "tests/models/recipe.h"
-#include "train/generate.h"
+#include "train/gpt/generate.h"
 
 using namespace trireme;
 using namespace trireme::testing;

@@ -1,5 +1,5 @@
 // Picking tokens, against cases worked out by hand, and generating them on any mesh.
-#include "train/generate.h"
+#include "train/gpt/generate.h"
 
 #include <algorithm>
 #include <numeric>

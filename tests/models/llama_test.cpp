@@ -6,9 +6,9 @@
 #include "data/eval_windows.h"
 #include "tests/models/recipe.h"
 #include "tests/support/files.h"
-#include "train/evaluate.h"
-#include "train/generate.h"
-#include "train/saved_gpt.h"
+#include "train/gpt/generate.h"
+#include "train/gpt/saved_gpt.h"
+#include "train/step/evaluate.h"
 
 using namespace trireme;
 using namespace trireme::testing;

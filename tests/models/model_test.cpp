@@ -12,11 +12,11 @@
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
 #include "tests/support/mesh.h"
-#include "train/parity.h"
-#include "train/saved_gpt.h"
-#include "train/saved_run.h"
-#include "train/setup.h"
-#include "train/trainer.h"
+#include "train/gpt/saved_gpt.h"
+#include "train/parity/parity.h"
+#include "train/runs/saved_run.h"
+#include "train/step/setup.h"
+#include "train/step/trainer.h"
 
 using namespace trireme;
 using namespace trireme::testing;

@@ -1,11 +1,11 @@
 // With keys and values kept, the next token's logits are those of the whole text: as the model computes them in f64, on
 // one rank, from nothing kept.
-#include "train/next_logits.h"
+#include "train/gpt/next_logits.h"
 
 #include "tests/support/elements.h"
 #include "tests/support/gpt_run.h"
 #include "tests/support/sanitized.h"
-#include "train/generate.h"
+#include "train/gpt/generate.h"
 
 using namespace trireme;
 using namespace trireme::testing;

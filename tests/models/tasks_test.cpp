@@ -3,7 +3,7 @@
 
 #include "examples/tasks/list.h"
 #include "parallel/comm/process_group.h"
-#include "train/task.h"
+#include "train/loop/task.h"
 
 using namespace trireme;
 

@@ -4,7 +4,7 @@
 #include <map>
 
 #include "tests/parity/training.h"
-#include "train/gpt_parity.h"
+#include "train/parity/gpt_parity.h"
 
 using namespace trireme;
 using namespace trireme::testing;

@@ -9,9 +9,9 @@
 #include "core/memory.h"
 #include "core/parallel_for.h"
 #include "tests/support/batches.h"
-#include "train/gpt_setup.h"
-#include "train/trainer.h"
-#include "train/validate_gpt.h"
+#include "train/gpt/gpt_setup.h"
+#include "train/gpt/validate_gpt.h"
+#include "train/step/trainer.h"
 
 namespace trireme::testing {
 

@@ -5,7 +5,7 @@
 #include "parallel/comm/verifying_group.h"
 #include "tests/parity/training.h"
 #include "tests/support/tensors.h"
-#include "train/gpt_parity.h"
+#include "train/parity/gpt_parity.h"
 
 using namespace trireme;
 using namespace trireme::testing;

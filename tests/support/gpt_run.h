@@ -1,5 +1,5 @@
 // A small GPT's training run on made-up tokens, for tests: steps of the Trainer that train_gpt has, saved and resumed.
-// Read next: train/trainer.h, tests/support/mesh.h.
+// Read next: train/step/trainer.h, tests/support/mesh.h.
 #pragma once
 
 #include <filesystem>
@@ -9,9 +9,9 @@
 #include "data/char_tokenizer.h"
 #include "data/sampler.h"
 #include "tests/support/mesh.h"
-#include "train/gpt_setup.h"
-#include "train/saved_run.h"
-#include "train/trainer.h"
+#include "train/gpt/gpt_setup.h"
+#include "train/runs/saved_run.h"
+#include "train/step/trainer.h"
 
 namespace trireme::testing {
 

@@ -1,5 +1,5 @@
 // Batch arithmetic: what is inferred, and how a batch that does not exist is refused.
-#include "train/batch_sizes.h"
+#include "train/options/batch_sizes.h"
 #include "tests/support/errors.h"
 
 #include <doctest/doctest.h>

@@ -1,5 +1,5 @@
 // What all ranks must have in common: the first value that differs is named with what each rank has.
-#include "train/common_values.h"
+#include "train/launch/common_values.h"
 
 #include <doctest/doctest.h>
 
@@ -9,7 +9,7 @@
 #include "core/cpu/processor.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
-#include "train/gpt_options.h"
+#include "train/gpt/gpt_options.h"
 
 using namespace trireme;
 using namespace trireme::testing;

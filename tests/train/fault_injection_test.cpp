@@ -1,6 +1,6 @@
 // Faults on purpose: what TRIREME_FAULT may say, and that each kind does what it says, on the rank and in the step that
 // it names, once, and not without being asked.
-#include "train/fault_injection.h"
+#include "train/faults/injection.h"
 
 #include <doctest/doctest.h>
 
@@ -11,10 +11,10 @@
 
 #include "tests/support/batches.h"
 #include "tests/support/errors.h"
-#include "train/gpt_setup.h"
-#include "train/ranks.h"
-#include "train/trainer.h"
-#include "train/validate_gpt.h"
+#include "train/gpt/gpt_setup.h"
+#include "train/gpt/validate_gpt.h"
+#include "train/launch/ranks.h"
+#include "train/step/trainer.h"
 
 using namespace trireme;
 using namespace trireme::testing;

@@ -1,12 +1,12 @@
 // Flags by themselves: values, ranges, precedence, the configuration file, nearest names.
-#include "train/flags.h"
+#include "train/options/flags.h"
 
 #include <doctest/doctest.h>
 
 #include "core/io.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
-#include "train/nearest.h"
+#include "train/program/nearest.h"
 
 using namespace trireme;
 using namespace trireme::testing;

@@ -8,8 +8,8 @@
 
 #include "core/io.h"
 #include "tests/support/errors.h"
-#include "train/gpt_options.h"
-#include "train/supervisor_command.h"
+#include "train/gpt/gpt_options.h"
+#include "train/supervisor/command.h"
 
 using namespace trireme;
 using namespace trireme::testing;

@@ -1,11 +1,11 @@
 // The flags of the training programs: defaults, presets, the inferred values, round trips.
-#include "train/gpt_options.h"
+#include "train/gpt/gpt_options.h"
 
 #include <doctest/doctest.h>
 
 #include "core/kernels.h"
 #include "tests/support/errors.h"
-#include "train/validate_gpt.h"
+#include "train/gpt/validate_gpt.h"
 
 using namespace trireme;
 using namespace trireme::testing;

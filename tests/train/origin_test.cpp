@@ -1,5 +1,5 @@
 // Where a run began, as its folder tells.
-#include "train/origin.h"
+#include "train/runs/origin.h"
 
 #include <doctest/doctest.h>
 
@@ -7,7 +7,7 @@
 #include "parallel/checkpoint/folder.h"
 #include "parallel/checkpoint/manifest.h"
 #include "tests/support/files.h"
-#include "train/run_texts.h"
+#include "train/runs/run_texts.h"
 
 using namespace trireme;
 using namespace trireme::testing;

@@ -7,12 +7,12 @@
 #include <thread>
 
 #include "tests/support/errors.h"
-#include "train/console.h"
-#include "train/gpt_setup.h"
-#include "train/gpt_task.h"
-#include "train/metrics.h"
-#include "train/report.h"
-#include "train/timer.h"
+#include "train/gpt/gpt_setup.h"
+#include "train/loop/gpt_task.h"
+#include "train/program/console.h"
+#include "train/program/metrics.h"
+#include "train/program/timer.h"
+#include "train/report/report.h"
 
 using namespace trireme;
 using namespace trireme::testing;

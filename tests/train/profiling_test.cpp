@@ -1,5 +1,5 @@
 // Profiles: what is recorded, what it is said to cost, and the trace and the table made of it.
-#include "train/profiling.h"
+#include "train/report/profiling.h"
 
 #include <doctest/doctest.h>
 
@@ -13,7 +13,7 @@
 #include "tests/support/files.h"
 #include "tests/support/tensors.h"
 #include "tests/support/text.h"
-#include "train/gpt_options.h"
+#include "train/gpt/gpt_options.h"
 
 using namespace trireme;
 using namespace trireme::testing;

@@ -1,5 +1,5 @@
 // Failures: one message, one exit code, the place where it happened; and the start of ranks.
-#include "train/program.h"
+#include "train/program/program.h"
 
 #include <doctest/doctest.h>
 
@@ -8,9 +8,9 @@
 #include <system_error>
 
 #include "tests/support/errors.h"
-#include "train/gpt_options.h"
-#include "train/memory.h"
-#include "train/ranks.h"
+#include "train/gpt/gpt_options.h"
+#include "train/launch/ranks.h"
+#include "train/report/memory.h"
 
 using namespace trireme;
 using namespace trireme::testing;

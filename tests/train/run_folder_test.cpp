@@ -1,5 +1,5 @@
 // The folder of --out: what it refuses, what it leaves.
-#include "train/run_folder.h"
+#include "train/runs/run_folder.h"
 
 #include <doctest/doctest.h>
 #include <sys/stat.h>

@@ -1,10 +1,10 @@
 // The memory that a run is told to need, from arithmetic alone.
-#include "train/memory.h"
+#include "train/report/memory.h"
 
 #include <doctest/doctest.h>
 
 #include "tests/support/errors.h"
-#include "train/gpt_setup.h"
+#include "train/gpt/gpt_setup.h"
 
 using namespace trireme;
 using namespace trireme::testing;

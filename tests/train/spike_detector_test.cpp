@@ -1,13 +1,13 @@
 // The detector by itself, on series made for it.
-#include "train/spike_detector.h"
+#include "train/guards/spike_detector.h"
 
 #include <doctest/doctest.h>
 
 #include <cmath>
 
 #include "core/random.h"
-#include "train/non_finite.h"
-#include "train/replica_check.h"
+#include "train/step/non_finite.h"
+#include "train/step/replica_check.h"
 
 using namespace trireme;
 

@@ -7,7 +7,7 @@
 #include "core/io.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
-#include "train/supervisor.h"
+#include "train/supervisor/supervisor.h"
 
 using namespace trireme;
 using namespace trireme::testing;

@@ -1,5 +1,5 @@
 // Impossible combinations: each is refused with flag, value and what is possible.
-#include "train/validate_gpt.h"
+#include "train/gpt/validate_gpt.h"
 
 #include <doctest/doctest.h>
 #include <unistd.h>

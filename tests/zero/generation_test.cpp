@@ -2,9 +2,9 @@
 // weights of the step that ended, and leave training as it is.
 #include "data/eval_windows.h"
 #include "tests/zero/training.h"
-#include "train/evaluate.h"
-#include "train/generate.h"
-#include "train/next_logits.h"
+#include "train/gpt/generate.h"
+#include "train/gpt/next_logits.h"
+#include "train/step/evaluate.h"
 
 using namespace trireme;
 using namespace trireme::testing;

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "tests/support/gpt_run.h"
-#include "train/validate_gpt.h"
+#include "train/gpt/validate_gpt.h"
 
 namespace trireme::testing {
 

@@ -10,8 +10,8 @@
 #include "train/explore/neutral.h"
 #include "train/explore/sizes.h"
 #include "train/explore/space.h"
-#include "train/options.h"
-#include "train/parity.h"
+#include "train/options/options.h"
+#include "train/parity/parity.h"
 
 namespace trireme::explore {
 namespace {

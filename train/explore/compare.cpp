@@ -7,8 +7,8 @@
 #include <set>
 
 #include "parallel/checkpoint/compare.h"
-#include "train/parity.h"
-#include "train/saved_run.h"
+#include "train/parity/parity.h"
+#include "train/runs/saved_run.h"
 
 namespace trireme::explore {
 namespace {

@@ -9,7 +9,7 @@
 #include "train/explore/neutral.h"
 #include "train/explore/sizes.h"
 #include "train/explore/space.h"
-#include "train/options.h"
+#include "train/options/options.h"
 
 namespace trireme::explore {
 namespace {

@@ -7,7 +7,7 @@
 #include "core/error.h"
 #include "train/explore/sizes.h"
 #include "train/explore/space.h"
-#include "train/gpt_options.h"
+#include "train/gpt/gpt_options.h"
 
 namespace trireme::explore {
 namespace {

@@ -8,9 +8,9 @@
 #include <sstream>
 
 #include "train/explore/sizes.h"
-#include "train/gpt_options.h"
-#include "train/parity_options.h"
-#include "train/validate_gpt.h"
+#include "train/gpt/gpt_options.h"
+#include "train/gpt/validate_gpt.h"
+#include "train/parity/parity_options.h"
 
 namespace trireme::explore {
 namespace {

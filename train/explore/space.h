@@ -1,5 +1,6 @@
 // Space: what the explorer draws from. It is made from the flags' own declarations (Flags::declared), so a new flag is
-// drawn as soon as it is declared, and from what train/validate.cpp refuses, so only runs that may start are drawn.
+// drawn as soon as it is declared, and from what train/validate/validate.cpp refuses, so only runs that may start are
+// drawn.
 //
 // A draw first chooses a mesh, and a model and a batch that fit it: these depend on one another, and chance alone
 // would seldom hit. Then the other flags are tried one after the other, in random order; a value that is refused is
@@ -15,7 +16,7 @@
 
 #include "train/explore/case.h"
 #include "train/explore/dice.h"
-#include "train/flags.h"
+#include "train/options/flags.h"
 
 namespace trireme::explore {
 

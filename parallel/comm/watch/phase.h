@@ -1,5 +1,6 @@
 // What a rank does within a step, and between steps. These names appear in the table of times and in messages about
-// late ranks. Read next: train/timer.h (times by phase), parallel/comm/watch/beacon.h (the phase that others see).
+// late ranks. Read next: train/program/timer.h (times by phase), parallel/comm/watch/beacon.h (the phase that others
+// see).
 #pragma once
 
 #include <array>

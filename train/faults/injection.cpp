@@ -1,0 +1,214 @@
+#include "train/faults/injection.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <limits>
+#include <thread>
+
+#include "train/options/options.h"
+#include "train/program/rank.h"
+#include "train/step/disturb.h"
+
+namespace trireme::fault {
+namespace {
+
+constexpr const char* variable = "TRIREME_FAULT";
+
+/// Whether a kind happens at each such point of a pass through a step; the others, at the first.
+bool lasts(Kind kind) { return kind == Kind::slow || kind == Kind::spike; }
+
+/// What one rank has ahead of it.
+struct Plan {
+  struct Planned {
+    Fault fault;
+    std::int64_t passes = 0, pass = 0;  // through a step, in which it happened: how many, and the last
+  };
+  std::vector<Planned> faults;
+  const Rank* rank = nullptr;
+  std::int64_t pass = 1;  // counts the passes through steps, also when one is made again
+  bool processes = false;
+
+  /// The fault of one of `kinds` that is to happen here and now, if any.
+  const Fault* due(Point point, std::initializer_list<Kind> kinds) {
+    for (Planned& planned : faults) {
+      const Fault& f = planned.fault;
+      if (f.point != point || rank->step < f.first_step || rank->step > f.last_step) continue;
+      if (std::find(kinds.begin(), kinds.end(), f.kind) == kinds.end()) continue;
+      if (planned.pass == pass) {
+        if (lasts(f.kind)) return &f;
+        continue;
+      }
+      if (planned.passes == f.times) continue;
+      planned.pass = pass;
+      if (++planned.passes == 1 || !lasts(f.kind)) announce(f);
+      return &f;
+    }
+    return nullptr;
+  }
+
+  void announce(const Fault& f) const {
+    const std::string line = fmt::format("trireme: injected fault: {} at {} of step {} on {}\n", name(f.kind),
+                                         name(f.point), rank->step, rank->where);
+    std::fputs(line.c_str(), stderr);  // one write
+  }
+};
+
+/// Of the rank whose thread this is.
+std::unique_ptr<Plan>& current() {
+  thread_local std::unique_ptr<Plan> plan;
+  return plan;
+}
+
+[[noreturn]] void block() {
+  while (true) std::this_thread::sleep_for(std::chrono::hours(1));
+}
+
+void take_out_of_step(const Rank& rank, const DeviceMesh* mesh) {
+  ProcessGroup* group = rank.world.get();
+  if (mesh != nullptr) {
+    for (const Axis axis : {Axis::tp, Axis::pp, Axis::data})
+      if (mesh->group(axis).size() > 1) group = &mesh->group(axis);
+  }
+  group->all_reduce(Tensor::zeros({3})).wait();
+}
+
+void happen(const Fault& f, const Plan& plan, const DeviceMesh* mesh) {
+  switch (f.kind) {
+    case Kind::kill:
+      ::kill(::getpid(), SIGKILL);
+      return;
+    case Kind::stop:
+      if (!plan.processes) block();
+      ::kill(::getpid(), SIGSTOP);
+      return;
+    case Kind::slow:
+      return std::this_thread::sleep_for(std::chrono::milliseconds(f.ms));
+    case Kind::throws:
+      fail(ExitCode::internal, "fault", "an injected fault; expected, as {} says so; unset it", variable);
+    case Kind::oom:
+      static_cast<void>(Tensor::empty({std::int64_t{1} << 50}));
+      return;
+    case Kind::desync:
+      return take_out_of_step(*plan.rank, mesh);
+    default:
+      return;
+  }
+}
+
+/// Calls f with the bytes of one element, wherever it is.
+template <class F>
+void change_element(const Tensor& x, std::int64_t index, const F& f) {
+  require(index < x.count(), "fault", "element {} of a tensor of {}; expected less; change {}", index, x.count(),
+          variable);
+  std::int64_t offset = 0;
+  for (int dim = x.dims() - 1; dim >= 0; --dim) {
+    offset += index % x.size(dim) * x.strides()[dim];
+    index /= x.size(dim);
+  }
+  Tensor element = x.detach().as_strided({1}, {1}, offset);
+  const Tensor here = element.to(Device::cpu);
+  f(static_cast<std::byte*>(here.raw()), here);
+  if (x.device() != Device::cpu) copy(here, element);
+}
+
+[[noreturn]] void no_such_tensor(const std::string& name, const Rank& rank, const std::string& known) {
+  fail(ExitCode::usage, variable, "{} has no tensor '{}' with such an element; it has {}; change {}", rank.where, name,
+       known, variable);
+}
+
+/// The one to flip a bit of: by name; without one the first matrix, as its master if there is one, which the weight
+/// is made from.
+const optim::StateTensor* choose(const std::vector<optim::StateTensor>& tensors, const Fault& f) {
+  const optim::StateTensor* chosen = nullptr;
+  for (const optim::StateTensor& tensor : tensors) {
+    if (tensor.value.count() <= f.element) continue;
+    if (!f.tensor.empty() && tensor.full_name() == f.tensor) return &tensor;
+    if (!f.tensor.empty() || !tensor.parameter->decay) continue;
+    if (tensor.name == "master") return &tensor;
+    if (tensor.name.empty() && chosen == nullptr) chosen = &tensor;
+  }
+  return chosen;
+}
+
+}  // namespace
+
+Scope::Scope(const TrainOptions& options, const Rank& rank) {
+  if (options.run.faults.empty()) return;
+  auto plan = std::make_unique<Plan>();
+  plan->rank = &rank;
+  plan->processes = options.mesh.processes;
+  for (Fault& fault : parse(options.run.faults)) {
+    const bool here = fault.rank == Fault::all_ranks || fault.rank == rank.world->rank();
+    if (here && (!fault.start || *fault.start == restarts())) plan->faults.push_back({std::move(fault)});
+  }
+  current() = std::move(plan);
+}
+
+Scope::~Scope() { current().reset(); }
+
+void point(Point point, const DeviceMesh* mesh) {
+  Plan* const plan = current().get();
+  if (plan == nullptr) return;
+  if (point == Point::step) ++plan->pass;
+  if (const Fault* slow = plan->due(point, {Kind::slow})) happen(*slow, *plan, mesh);
+  while (const Fault* f = plan->due(point, {Kind::kill, Kind::stop, Kind::throws, Kind::oom, Kind::desync}))
+    happen(*f, *plan, mesh);
+}
+
+double loss_factor() {
+  Plan* const plan = current().get();
+  if (plan == nullptr) return 1;
+  if (plan->due(Point::forward, {Kind::nan}) != nullptr) return std::numeric_limits<double>::quiet_NaN();
+  const Fault* spike = plan->due(Point::forward, {Kind::spike});
+  return spike == nullptr ? 1 : spike->factor;
+}
+
+void poison(const nn::ParameterList& parameters) {
+  Plan* const plan = current().get();
+  const Fault* f = plan == nullptr ? nullptr : plan->due(Point::backward, {Kind::nan});
+  if (f == nullptr) return;
+  std::string known;
+  for (const nn::ParameterPtr& parameter : parameters) {
+    known += (known.empty() ? "" : ", ") + parameter->name;
+    if (f->tensor.empty() ? !parameter->decay : parameter->name != f->tensor) continue;
+    if (parameter->local.count() <= f->element) continue;
+    return change_element(parameter->grad(), f->element, [](std::byte*, const Tensor& element) {
+      *element.data<float>() = std::numeric_limits<float>::quiet_NaN();
+    });
+  }
+  no_such_tensor(f->tensor, *plan->rank, known);
+}
+
+void flip(optim::Optimizer& optimizer) {
+  Plan* const plan = current().get();
+  const Fault* f = plan == nullptr ? nullptr : plan->due(Point::optimizer, {Kind::flip});
+  if (f == nullptr) return;
+  std::vector<optim::StateTensor> tensors = optimizer.weights();
+  const std::vector<optim::StateTensor> state = optimizer.state();
+  tensors.insert(tensors.end(), state.begin(), state.end());
+  const optim::StateTensor* chosen = choose(tensors, *f);
+  if (chosen == nullptr) {
+    std::string known;
+    for (const optim::StateTensor& tensor : tensors) known += (known.empty() ? "" : ", ") + tensor.full_name();
+    no_such_tensor(f->tensor, *plan->rank, known);
+  }
+  const int bit = std::min(f->bit, static_cast<int>(size_of(chosen->value.dtype())) * 8 - 1);
+  change_element(chosen->value, f->element, [bit](std::byte* bytes, const Tensor&) {
+    bytes[bit / 8] ^= std::byte{1} << (bit % 8);  // little-endian, as all machines that this runs on
+  });
+}
+
+bool noise(optim::Optimizer& optimizer) {
+  Plan* const plan = current().get();
+  const Fault* f = plan == nullptr ? nullptr : plan->due(Point::step, {Kind::noise});
+  if (f == nullptr) return false;
+  disturb(optimizer, f->factor, static_cast<std::uint64_t>(f->seed));
+  return true;
+}
+
+}  // namespace trireme::fault

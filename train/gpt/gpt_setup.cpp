@@ -1,0 +1,66 @@
+#include "train/gpt/gpt_setup.h"
+
+#include <algorithm>
+
+#include "train/step/setup.h"
+
+namespace trireme {
+namespace {
+
+/// Elements a block keeps per token for its backward: the inputs of two norms (cut over tp under sequence parallelism)
+/// and what they give the products, and, split over tp, q and attention's output, k and v, and the hidden before and
+/// after the activation (gated: a third one). Of experts: the hidden of those that compute a token, and what each of
+/// the chosen ones takes and gives.
+double kept_per_token(const TrainOptions& o, const GptConfig& c, bool experts) {
+  const double tp = o.mesh.shape.size(Axis::tp);
+  const bool sequence = o.mesh.parallelism().sequence && tp > 1;
+  const double width = static_cast<double>(c.width), chosen = static_cast<double>(experts ? c.experts.top_k : 0);
+  const double mlps = experts ? chosen + static_cast<double>(c.experts.shared) : 1;
+  const double hidden = mlps * static_cast<double>(c.hidden()) / tp;
+  const double kv_width = width / static_cast<double>(c.heads) * static_cast<double>(c.key_value_heads());
+  const double kv_ranks = std::min(tp, static_cast<double>(c.key_value_heads()));
+  const double stream = sequence ? width / tp : width;
+  const double inner = c.activation == Activation::swiglu ? 3 * hidden : 2 * hidden;
+  const double whole = 2 * stream + 2 * width + 2 * width / tp + 2 * kv_width / kv_ranks + inner + 2 * chosen * width;
+  using Kind = nn::Recompute::Kind;
+  const nn::Recompute recompute = o.precision.recompute_plan();
+  if (recompute.kind == Kind::selective) return whole - hidden - 2 * width;
+  if (recompute.kind == Kind::blocks) return (stream + (recompute.every - 1) * whole) / recompute.every;
+  return whole;
+}
+
+/// The same, mean over blocks with and without experts.
+double mean_kept_per_token(const TrainOptions& o, const GptConfig& c) {
+  const double mixtures = static_cast<double>(c.mixtures()) / static_cast<double>(c.layers);
+  return mixtures * kept_per_token(o, c, true) + (1 - mixtures) * kept_per_token(o, c, false);
+}
+
+}  // namespace
+
+pipeline::StagePlan gpt_plan(const MeshOptions& mesh, const GptConfig& config) {
+  return mesh.stage_plan(static_cast<int>(config.layers), stage_costs(config));
+}
+
+std::unique_ptr<Gpt> make_gpt(const TrainOptions& o, const GptConfig& config, std::shared_ptr<const DeviceMesh> mesh) {
+  return std::make_unique<Gpt>(make_build(o, std::move(mesh)), config, gpt_plan(o.mesh, config));
+}
+
+double gpt_activation_bytes(const TrainOptions& o, const GptConfig& c, int live) {
+  const double element = static_cast<double>(size_of(o.precision.dtype));
+  const double tokens = static_cast<double>(o.batch_sizes().micro_batch * c.context) / o.mesh.shape.size(Axis::cp);
+  const double layers = static_cast<double>(c.layers) / o.mesh.stages();  // of an activation alive
+  const double tp = o.mesh.shape.size(Axis::tp);
+  const double of_blocks = tokens * layers * mean_kept_per_token(o, c) * element * live;
+  const double of_head =  // logits and their gradient, one micro-batch
+      2 * tokens * static_cast<double>(c.vocab) / tp * element;
+  return of_blocks + of_head;
+}
+
+double gpt_workspace_bytes(const TrainOptions& o, const GptConfig& c) {
+  if (o.precision.attention != "cudnn") return 0;
+  const double heads = static_cast<double>(c.heads) / o.mesh.shape.size(Axis::tp) / o.mesh.shape.size(Axis::cp);
+  const auto context = static_cast<double>(c.context);
+  return 2 * static_cast<double>(o.batch_sizes().micro_batch) * heads * context * context;
+}
+
+}  // namespace trireme

@@ -1,0 +1,26 @@
+// From options to a GPT, and what memory it will need beside weights, gradients and optimizer state.
+// Read next: train/loop/gpt_task.h, train/report/memory.h.
+#pragma once
+
+#include <memory>
+
+#include "models/gpt.h"
+#include "train/gpt/gpt_options.h"
+
+namespace trireme {
+
+/// The blocks of each stage of a GPT on the mesh.
+pipeline::StagePlan gpt_plan(const MeshOptions& mesh, const GptConfig& config);
+
+/// This rank's part of a GPT.
+std::unique_ptr<Gpt> make_gpt(const TrainOptions& options, const GptConfig& config,
+                              std::shared_ptr<const DeviceMesh> mesh);
+
+/// Bytes of activations on one rank while `live` micro-batches are between forward and backward.
+double gpt_activation_bytes(const TrainOptions& options, const GptConfig& config, int live);
+
+/// Bytes that a library keeps besides tensors: cuDNN's backward of attention the gradient of a layer's scores, 16 bits
+/// each. Ulysses cuts heads over cp; the ring does not use cuDNN.
+double gpt_workspace_bytes(const TrainOptions& options, const GptConfig& config);
+
+}  // namespace trireme

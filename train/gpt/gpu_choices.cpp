@@ -1,0 +1,84 @@
+#include "train/gpt/gpu_choices.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "cuda/choices.h"
+#include "cuda/selection.h"
+#include "nn/vocab_embedding.h"
+
+namespace trireme {
+namespace {
+
+struct Choice {
+  std::string call;  ///< "qkv.dx"
+  std::string_view implementation;
+};
+
+/// The commonest one, and what the others are for.
+std::string summary(const std::vector<Choice>& choices) {
+  const auto count = [&](const Choice& of) {
+    return std::count_if(choices.begin(), choices.end(),
+                         [&](const Choice& each) { return each.implementation == of.implementation; });
+  };
+  const std::string_view most = std::max_element(choices.begin(), choices.end(), [&](const Choice& a, const Choice& b) {
+                                  return count(a) < count(b);
+                                })->implementation;
+  std::string text(most);
+  std::string_view shown = most;
+  for (const Choice& each : choices) {
+    if (each.implementation == most) continue;
+    text += each.implementation == shown ? fmt::format(", {}", each.call)
+                                         : fmt::format(", but {} for {}", each.implementation, each.call);
+    shown = each.implementation;
+  }
+  return text;
+}
+
+struct Layer {
+  const char* name;
+  std::int64_t in, out;  ///< of this rank
+};
+
+std::vector<Layer> layers(const GptOptions& o, std::optional<std::int64_t> vocab) {
+  const GptConfig& m = o.model.config;
+  const std::int64_t tp = o.mesh.shape.size(Axis::tp), head_dim = m.width / m.heads;
+  const std::int64_t kv_heads = std::max<std::int64_t>(1, m.key_value_heads() / tp);
+  std::vector<Layer> result = {{"qkv", m.width, (m.heads / tp + 2 * kv_heads) * head_dim},
+                               {"projection", m.width / tp, m.width}};
+  if (m.experts.count == 0 || m.moe_every > 1) {
+    result.push_back({"mlp-in", m.width, m.hidden() / tp * (m.activation == Activation::swiglu ? 2 : 1)});
+    result.push_back({"mlp-out", m.hidden() / tp, m.width});
+  }
+  if (vocab) result.push_back({"head", m.width, nn::padded_vocab(*vocab, static_cast<int>(tp)) / tp});
+  return result;
+}
+
+}  // namespace
+
+GpuChoices gpu_choices(const GptOptions& o, std::optional<std::int64_t> vocab) {
+  cuda::select_gemm(o.precision.gemm);
+  cuda::select_attention(o.precision.attention);
+  const GptConfig& m = o.model.config;
+  const std::int64_t tokens = m.context / o.mesh.shape.size(Axis::cp), tp = o.mesh.shape.size(Axis::tp);
+  std::vector<Choice> products;
+  for (const Layer& layer : layers(o, vocab)) {
+    const auto [forward, dx, dw] =
+        cuda::layer_choice(o.precision.dtype, o.batch_sizes().micro_batch * tokens, layer.in, layer.out);
+    products.push_back({fmt::format("{}.forward", layer.name), forward});
+    products.push_back({fmt::format("{}.dx", layer.name), dx});
+    products.push_back({fmt::format("{}.dw", layer.name), dw});
+  }
+  const auto [forward, backward] = cuda::attention_choice(
+      o.precision.dtype, tokens, m.heads / tp, std::max<std::int64_t>(1, m.key_value_heads() / tp), m.width / m.heads);
+  return {.products = summary(products), .attention = summary({{"forward", forward}, {"backward", backward}})};
+}
+
+std::vector<std::pair<std::string, std::string>> gpu_choice_notes(const GptOptions& o) {
+  if (o.precision.tensor_device() != Device::cuda) return {};
+  const GpuChoices choices = gpu_choices(o, o.model.vocab);
+  return {{"gemm", "on this GPU: " + choices.products}, {"attention", "on this GPU: " + choices.attention}};
+}
+
+}  // namespace trireme

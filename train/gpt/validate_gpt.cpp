@@ -1,0 +1,211 @@
+#include "train/gpt/validate_gpt.h"
+
+#include <fmt/format.h>
+
+#include <array>
+
+#include "cuda/choices.h"
+#include "train/validate/validate.h"
+
+namespace trireme {
+namespace {
+
+/// Without experts, what was said about them would be ignored.
+void validate_no_experts(const nn::ExpertsOptions& o, const MeshShape& mesh) {
+  const nn::ExpertsOptions initial;
+  const std::array<std::pair<bool, const char*>, 8> changed = {{{o.top_k != initial.top_k, "top-k"},
+                                                                {o.norm != initial.norm, "router-norm"},
+                                                                {o.capacity_factor.has_value(), "capacity-factor"},
+                                                                {o.shared != initial.shared, "shared-experts"},
+                                                                {o.aux_loss != initial.aux_loss, "aux-loss"},
+                                                                {o.z_loss != initial.z_loss, "z-loss"},
+                                                                {o.bias_update != 0, "bias-update"},
+                                                                {o.balance != initial.balance, "aux-scope"}}};
+  for (const auto& [given, flag] : changed) {
+    if (given)
+      fail(ExitCode::usage, "experts",
+           "--{} has no effect with --experts 0; expected experts; give --experts or drop "
+           "--{}",
+           flag, flag);
+  }
+  if (mesh.size(Axis::ep) > 1)
+    fail(ExitCode::usage, "--mesh",
+         "ep={} shares experts over ranks, and there are none; give --experts, or leave ep "
+         "out of --mesh",
+         mesh.size(Axis::ep));
+}
+
+void validate_experts(const nn::ExpertsOptions& o, const MeshShape& mesh) {
+  if (o.count == 0) return validate_no_experts(o, mesh);
+  if (o.top_k > o.count)
+    fail(ExitCode::usage, "experts",
+         "--top-k {} is more than --experts {}; expected at most {}; change --top-k or "
+         "--experts",
+         o.top_k, o.count, o.count);
+  if (o.top_k == 1 && o.norm == nn::RouterNorm::after)
+    fail(ExitCode::usage, "experts",
+         "--router-norm after with --top-k 1: the softmax of one chosen expert is always 1, "
+         "so the router would not learn; expected --router-norm before; change --router-norm or --top-k");
+  const int ep = mesh.size(Axis::ep);
+  if (o.count % ep != 0)
+    fail(ExitCode::usage, "experts",
+         "--experts {} cannot be shared by ep={} ranks: {} / {} leaves {}; expected ep of "
+         "{}; change --experts, or ep in --mesh",
+         o.count, ep, o.count, ep, o.count % ep, divisors(o.count));
+}
+
+void validate_moe_every(const GptConfig& model) {
+  if (model.experts.count == 0 && model.moe_every != 1)
+    fail(ExitCode::usage, "experts",
+         "--moe-every has no effect with --experts 0; expected experts; give --experts or drop --moe-every");
+  if (model.moe_every > model.layers)
+    fail(ExitCode::usage, "experts",
+         "--moe-every {} of {} layers leaves {} / {} = 0 blocks with experts; expected at most {}; change --moe-every "
+         "or --layers",
+         model.moe_every, model.layers, model.layers, model.moe_every, model.layers);
+}
+
+void validate_balance(const nn::ExpertsOptions& o) {
+  if (o.count > 0 && o.aux_loss == 0)
+    refuse_unused(o.balance != nn::ExpertsOptions().balance, "aux-scope", "aux-loss", "0", "above 0");
+}
+
+/// The use of experts over a whole batch is known after its last forward; by then a micro-batch has gone backward.
+void validate_aux_scope(const nn::ExpertsOptions& o, const BatchSizes& sizes) {
+  if (o.count == 0 || o.balance == nn::BalanceScope::sequence || sizes.micro_batches == 1) return;
+  fail(ExitCode::usage, "experts",
+       "--aux-scope batch needs the choices of the whole global batch in one forward: {} "
+       "sequences / (micro-batch {} x dp) are {} micro-batches; expected 1; raise --micro-batch, or use --aux-scope "
+       "sequence",
+       sizes.global_batch, sizes.micro_batch, sizes.micro_batches);
+}
+
+void validate_documents(const DataOptions& o) {
+  if (!o.document_mask)
+    refuse_unused(o.document_separator.has_value(), "document-separator", "document-mask", "off", "on");
+}
+
+/// What a sequence cut over cp asks of its length, and Ulysses of the heads.
+void validate_context(const GptConfig& model, const MeshOptions& o) {
+  const int cp = o.shape.size(Axis::cp), tp = o.shape.size(Axis::tp);
+  if (cp == 1) {
+    refuse_unused(o.context_parallel != nn::ContextParallel::ring, "context-parallel", "mesh", o.axes,
+                  "with cp above 1");
+    return;
+  }
+  const int chunks = 2 * cp;
+  if (model.context % chunks != 0)
+    fail(ExitCode::usage, "model",
+         "--context {} cannot be cut into 2 x cp = {} chunks: {} / {} leaves {}; expected a multiple of {}; change "
+         "--context, or cp in --mesh",
+         model.context, chunks, model.context, chunks, model.context % chunks, chunks);
+  if (o.context_parallel != nn::ContextParallel::ulysses) return;
+  const auto check = [&](const char* flag, std::int64_t heads, std::int64_t on_rank) {
+    if (on_rank % cp == 0) return;
+    fail(ExitCode::usage, "model",
+         "--context-parallel ulysses exchanges heads for tokens, and cp={} ranks cannot share the {} heads that tp={} "
+         "leaves of --{} {}: {} / {} leaves {}; expected cp of {}; change cp in --mesh or --{}, or use "
+         "--context-parallel ring",
+         cp, on_rank, tp, flag, heads, on_rank, cp, on_rank % cp, divisors(on_rank), flag);
+  };
+  check("heads", model.heads, model.heads / tp);
+  const std::int64_t kv_heads = model.key_value_heads();
+  check("kv-heads", kv_heads, std::max<std::int64_t>(kv_heads / tp, 1));
+}
+
+void validate_sequence(const MeshOptions& o, std::int64_t context) {
+  const int tp = o.shape.size(Axis::tp), ranks = tp * o.shape.size(Axis::cp);
+  if (o.parallelism().sequence && context % ranks != 0)
+    fail(ExitCode::usage, "mesh",
+         "sequence parallelism gives each of {} ranks an equal part of --context {}: {} / {} leaves {}; change "
+         "--context or tp in --mesh, or give --sequence-parallel off",
+         ranks == tp ? fmt::format("tp={}", tp) : fmt::format("cp x tp = {} x {} = {}", ranks / tp, tp, ranks), context,
+         context, ranks, context % ranks);
+}
+
+void validate_run(const GptOptions& o) {
+  const RunOptions initial;
+  if (o.run.sample_every == 0)
+    refuse_unused(o.run.sample_length != initial.sample_length, "sample-length", "sample-every", "0", "above 0");
+  if (o.data.val_fraction == 0)
+    refuse_unused(o.run.eval_batches != initial.eval_batches, "eval-batches", "val-fraction", "0", "above 0");
+  if (o.run.eval_every > 0 && o.data.val_fraction == 0)
+    fail(ExitCode::usage, "run",
+         "--eval-every {} needs validation text, and --val-fraction is 0; expected a fraction above 0; change "
+         "--val-fraction or drop --eval-every",
+         o.run.eval_every);
+  if (o.run.sample_every > 0 && o.run.sample_every > o.schedule.steps)
+    fail(ExitCode::usage, "run",
+         "--sample-every {} is more than --steps {}: no sample would be made; expected at most {}; change "
+         "--sample-every",
+         o.run.sample_every, o.schedule.steps, o.schedule.steps);
+}
+
+}  // namespace
+
+void validate_model(const GptConfig& model, const MeshShape& mesh) {
+  const int tp = mesh.size(Axis::tp), pp = mesh.size(Axis::pp);
+  if (model.width % model.heads != 0)
+    fail(ExitCode::usage, "model",
+         "--width {} is not a multiple of --heads {}: {} / {} leaves {}; expected --heads that divide the width; "
+         "change --width or --heads",
+         model.width, model.heads, model.width, model.heads, model.width % model.heads);
+  if (model.heads % tp != 0)
+    fail(ExitCode::usage, "model",
+         "--heads {} cannot be shared by tp={} ranks: {} / {} leaves {}; expected tp of {}; change --heads, or tp in "
+         "--mesh",
+         model.heads, tp, model.heads, tp, model.heads % tp, divisors(model.heads));
+  const std::int64_t kv_heads = model.key_value_heads();
+  if (model.heads % kv_heads != 0)
+    fail(ExitCode::usage, "model",
+         "--kv-heads {} cannot be shared by --heads {}: {} / {} leaves {}; expected --kv-heads of {}; change "
+         "--kv-heads or --heads",
+         kv_heads, model.heads, model.heads, kv_heads, model.heads % kv_heads, divisors(model.heads));
+  if (kv_heads % tp != 0 && tp % kv_heads != 0)
+    fail(ExitCode::usage, "model",
+         "--kv-heads {} cannot be shared by tp={} ranks: {} / {} leaves {}, and {} / {} leaves {}; expected that one "
+         "divides the other; change --kv-heads, or tp in --mesh",
+         kv_heads, tp, kv_heads, tp, kv_heads % tp, tp, kv_heads, tp % kv_heads);
+  if (model.hidden() % tp != 0)
+    fail(ExitCode::usage, "model",
+         "an MLP of {} hidden features cannot be split over tp={} ranks: {} / {} leaves {}; change --ffn-width, "
+         "or tp in --mesh",
+         model.hidden(), tp, model.hidden(), tp, model.hidden() % tp);
+  if (model.positions == PositionEncoding::rope && model.width / model.heads % 2 != 0)
+    fail(ExitCode::usage, "model",
+         "--positions rope turns pairs of features, and a head has --width {} / --heads {} = {} of them; expected an "
+         "even number; change --width or --heads",
+         model.width, model.heads, model.width / model.heads);
+  if (model.layers < pp)
+    fail(ExitCode::usage, "model",
+         "--layers {} are fewer than pp={} stages, and a stage holds at least one layer; expected pp of at most {}; "
+         "change --layers, or pp in --mesh",
+         model.layers, pp, model.layers);
+  validate_experts(model.experts, mesh);
+  validate_moe_every(model);
+}
+
+void validate_heads(const GptConfig& model, Device device) {
+  const std::int64_t features = model.width / model.heads, most = cuda::kMostHeadDims;
+  if (device != Device::cuda || features <= most) return;
+  fail(ExitCode::usage, "model",
+       "--width {} / --heads {} = {} features a head, more than attention on a GPU takes; expected at most {}; use "
+       "--heads {} or more, or --device cpu",
+       model.width, model.heads, features, most, (model.width + most - 1) / most);
+}
+
+void validate(const GptOptions& o) {
+  const GptConfig& model = o.model.config;
+  validate_device(o.precision.device);
+  validate_model(model, o.mesh.shape);
+  validate_heads(model, o.precision.tensor_device());
+  validate_context(model, o.mesh);
+  validate_documents(o.data);
+  validate_sequence(o.mesh, model.context);
+  validate_balance(model.experts);
+  validate_aux_scope(model.experts, o.batch_sizes());
+  validate_run(o);
+  validate_training(o, model.layers);
+}
+
+}  // namespace trireme

@@ -1,0 +1,107 @@
+#include "train/guards/guards.h"
+
+#include <cmath>
+#include <utility>
+
+#include "train/report/report.h"
+
+namespace trireme {
+
+Guards::Guards(const TrainOptions& options, Trainer& trainer, Checkpointing* checkpoints, Progress& progress,
+               std::function<void(const std::string&)> tell, std::function<void(std::int64_t)> rewound)
+    : options_(options),
+      trainer_(trainer),
+      checkpoints_(checkpoints),
+      progress_(progress),
+      tell_(std::move(tell)),
+      rewound_(std::move(rewound)),
+      detector_(options.guards.spike_window, options.guards.spike_threshold) {
+  detector_.set_losses(progress.guards.losses);
+}
+
+// Every rank sees the same loss and norm, and throws the same: all can still take part in ending a save.
+bool Guards::step(const Trainer::Pass& pass, double lr) {
+  try {
+    return judge(pass, lr);
+  } catch (const Error& error) {
+    if (error.code() == ExitCode::numerical && checkpoints_ != nullptr) checkpoints_->complete();
+    throw;
+  }
+}
+
+bool Guards::judge(const Trainer::Pass& pass, double lr) {
+  norm_ = trainer_.gradient_norm();
+  loss_ = pipeline::global_loss(trainer_.model().mesh(), pass.pipeline.loss);
+  progress_.samples += options_.batch_sizes().global_batch;
+  const bool overflow = trainer_.scaler().active() && !std::isfinite(norm_);  // of f16: update() sees to it
+  const bool finite = std::isfinite(loss_) && std::isfinite(norm_);
+  // Where copies differ that is the reason, and the machine's: it is told before samples or the learning rate are
+  // blamed.
+  if (!finite) trainer_.check_replicas();
+  if (!overflow && !finite) {
+    skip();
+    return false;
+  }
+  const bool judged = options_.guards.spike_threshold > 0 && checkpoints_ != nullptr && checkpoints_->can_roll_back();
+  if (!overflow && judged && detector_.is_spike(loss_)) {
+    roll_back();
+    return false;
+  }
+  if (!trainer_.update(lr, norm_)) {
+    tell_(skipped_line(progress_.steps + 1, trainer_.scaler()));
+    return false;
+  }
+  ++progress_.steps;
+  skipped_in_a_row_ = 0;
+  if (options_.guards.spike_threshold > 0) {
+    detector_.add(loss_);
+    progress_.guards.losses = detector_.losses();
+  }
+  const std::int64_t every = options_.guards.check_replicas;
+  if (every > 0 && progress_.steps % every == 0) trainer_.check_replicas(progress_.steps / every);
+  return true;
+}
+
+void Guards::skip() {
+  const std::int64_t step = progress_.steps + 1, most = options_.guards.max_skipped;
+  const std::int64_t batch = options_.batch_sizes().global_batch;
+  const double number = std::isfinite(norm_) ? loss_ : norm_;
+  const std::string what = fmt::format("the {} is {}", std::isfinite(norm_) ? "loss" : "gradient norm",
+                                       std::isnan(number) ? "nan" : "infinite");
+  const Trainer::Origin origin = trainer_.find_non_finite();
+  trainer_.skip();
+  progress_.guards.skip({.first = progress_.samples - batch, .last = progress_.samples - 1, .step = step});
+  if (++skipped_in_a_row_ >= most)
+    fail(ExitCode::numerical, "train", "{}{}; expected a finite number; {}; earlier checkpoints are as they were; {}",
+         what, most == 1 ? "" : fmt::format(", {} steps in a row that are not finite", skipped_in_a_row_), origin.what,
+         origin.remedy);
+  tell_(
+      fmt::format("step {} skipped: {}: {}; nothing has changed but the place in the data ({} of {} in a row that end "
+                  "the run)",
+                  step, what, origin.what, skipped_in_a_row_, most));
+}
+
+void Guards::roll_back() {
+  const std::int64_t step = progress_.steps + 1, most = options_.guards.spike_rollbacks;
+  const std::string what = fmt::format(
+      "a loss of {:.4f} where the median of {} is {:.4f}: z = {:.1f}, above --spike-threshold {:g}", loss_,
+      options_.guards.spike_window, detector_.median(), detector_.score(loss_), options_.guards.spike_threshold);
+  const std::int64_t rollbacks = progress_.guards.rollbacks, samples = progress_.samples;
+  if (rollbacks >= most)
+    fail(ExitCode::numerical, "train",
+         "{}; expected none after {} rollback{}, as many as --spike-rollbacks allows; lower --lr or look at samples {} "
+         "to {}; earlier checkpoints are as they were",
+         what, rollbacks, rollbacks == 1 ? "" : "s", samples - options_.batch_sizes().global_batch, samples - 1);
+  trainer_.skip();
+  Progress there = checkpoints_->roll_back();
+  there.guards.rollbacks = rollbacks + 1;
+  there.guards.skip({.first = there.samples, .last = samples - 1, .step = there.steps + 1});
+  tell_(fmt::format("step {}: {}; back to step {}, on with the samples after {} to {} ({} of {} rollbacks)", step, what,
+                    there.steps, there.samples, samples - 1, there.guards.rollbacks, most));
+  there.samples = samples;
+  progress_ = std::move(there);
+  detector_.set_losses(progress_.guards.losses);
+  if (rewound_) rewound_(progress_.steps);
+}
+
+}  // namespace trireme

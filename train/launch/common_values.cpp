@@ -1,0 +1,177 @@
+#include "train/launch/common_values.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string_view>
+
+#include "core/cpu/processor.h"
+#include "core/hash.h"
+#include "core/io.h"
+#include "cuda/runtime/open.h"
+
+namespace trireme {
+namespace {
+
+std::string hexadecimal(std::uint64_t hash) { return fmt::format("{:016x}", hash); }
+
+/// One program rounds in one way: another build may order its sums differently.
+CommonValue common_program() {
+  return {"the program", "build " + hexadecimal(hash_bytes(read_file("/proc/self/exe"))),
+          "expected one build; start every rank from the same file"};
+}
+
+/// What products of bf16 are made with: each unit adds in its own order. f32 has one for all processors.
+std::optional<CommonValue> common_unit(const TrainOptions& options) {
+  if (options.precision.tensor_device() != Device::cpu || options.precision.dtype != DType::bf16) return std::nullopt;
+  return CommonValue{"the processor's unit for products of bf16", std::string(cpu::name(cpu::bf16_unit())),
+                     "expected one, as each gives other bits; set TRIREME_ISA on every rank to one that all have, such "
+                     "as vectors (mpirun -x TRIREME_ISA=vectors)"};
+}
+
+/// Which kernels "auto" takes depends on the GPU.
+std::optional<CommonValue> common_gpu(const TrainOptions& options) {
+  if (options.precision.tensor_device() != Device::cuda) return std::nullopt;
+  const std::vector<cuda::DeviceInfo> devices = cuda::find_devices().devices;
+  return CommonValue{"the GPU", devices.empty() ? "none" : to_string(devices.front()),
+                     "expected one kind of GPU, as each has kernels of its own; start the ranks on machines alike"};
+}
+
+// Texts with a zero after each: values and paths hold none.
+std::string packed(const CommonValues& values) {
+  std::string text;
+  for (const CommonValue& v : values)
+    for (const std::string& part : {v.what, v.value, v.remedy, std::to_string(static_cast<int>(v.code))})
+      text += part + '\0';
+  return text;
+}
+
+CommonValues unpacked(std::string_view text) {
+  const auto next = [&text] {
+    const std::size_t end = text.find('\0');
+    const std::string part(text.substr(0, end));
+    text.remove_prefix(end + 1);
+    return part;
+  };
+  CommonValues values;
+  while (!text.empty()) {
+    CommonValue value{next(), next(), next()};  // a braced list is evaluated in order
+    value.code = static_cast<ExitCode>(std::stoi(next()));
+    values.push_back(std::move(value));
+  }
+  return values;
+}
+
+template <class T>
+std::vector<T> gathered(ProcessGroup& group, const T& mine, DType dtype) {
+  const Tensor own = Tensor::empty({1}, dtype), all = Tensor::empty({group.size(), 1}, dtype);
+  std::memcpy(own.raw(), &mine, sizeof mine);
+  group.all_gather(own, all).wait();
+  std::vector<T> values(static_cast<std::size_t>(group.size()));
+  std::memcpy(values.data(), all.raw(), values.size() * sizeof(T));
+  return values;
+}
+
+/// Every rank's text, on every rank.
+std::vector<std::string> gathered_texts(ProcessGroup& group, const std::string& text) {
+  const auto sizes = gathered(group, static_cast<std::int64_t>(text.size()), DType::i64);
+  const std::int64_t longest = *std::max_element(sizes.begin(), sizes.end());
+  const Tensor own = Tensor::zeros({longest}, DType::u8);
+  const Tensor all = Tensor::empty({group.size(), longest}, DType::u8);  // [ranks, longest]
+  std::memcpy(own.raw(), text.data(), text.size());
+  group.all_gather(own, all).wait();
+  std::vector<std::string> texts;
+  for (std::size_t rank = 0; rank < sizes.size(); ++rank)
+    texts.emplace_back(static_cast<const char*>(all.raw()) + static_cast<std::int64_t>(rank) * longest,
+                       static_cast<std::size_t>(sizes[rank]));
+  return texts;
+}
+
+const CommonValue* find(const CommonValues& values, const std::string& what) {
+  const auto found = std::find_if(values.begin(), values.end(), [&](const CommonValue& v) { return v.what == what; });
+  return found == values.end() ? nullptr : &*found;
+}
+
+/// "0, 2", or of many ranks the first.
+std::string list(const std::vector<std::size_t>& ranks) {
+  constexpr std::size_t most = 8;
+  const auto shown = static_cast<std::ptrdiff_t>(std::min(most, ranks.size()));
+  std::string text = fmt::format("rank {}", fmt::join(ranks.begin(), ranks.begin() + shown, ", "));
+  if (ranks.size() > most) text += fmt::format(" and {} more", ranks.size() - most);
+  return text;
+}
+
+/// "5 on rank 0, 2; 6 on rank 1", or of many values the first.
+std::string by_value(const std::vector<std::string>& values) {
+  constexpr std::size_t most = 4;
+  std::vector<std::pair<std::string, std::vector<std::size_t>>> ranks;
+  for (std::size_t rank = 0; rank < values.size(); ++rank) {
+    auto found = std::find_if(ranks.begin(), ranks.end(), [&](const auto& each) { return each.first == values[rank]; });
+    if (found == ranks.end()) found = ranks.insert(ranks.end(), {values[rank], {}});
+    found->second.push_back(rank);
+  }
+  std::string text;
+  for (std::size_t i = 0; i < std::min(most, ranks.size()); ++i)
+    text += fmt::format("{}{} on {}", i == 0 ? "" : "; ", ranks[i].first, list(ranks[i].second));
+  if (ranks.size() > most) text += fmt::format("; {} other values", ranks.size() - most);
+  return text;
+}
+
+}  // namespace
+
+CommonValue common_flag(const std::string& name, const std::string& value) {
+  return {"--" + name, value, "expected one configuration; start every rank with the same flags"};
+}
+
+CommonValues common_setup(const TrainOptions& options) {
+  require(!options.run.config.empty(), "configuration", "the program has not set RunOptions::config");
+  CommonValues values = {common_program()};
+  const nlohmann::json configuration = nlohmann::json::parse(options.run.config);
+  for (const auto& item : configuration.items()) values.push_back(common_flag(item.key(), item.value().dump()));
+  for (const auto& value : {common_unit(options), common_gpu(options)})
+    if (value) values.push_back(*value);
+  return values;
+}
+
+CommonValues common_corpus(const Corpus& corpus) {
+  const std::string remedy =
+      "expected the same tokens; give every rank the same files under --data and --tokenizer: a folder that all of "
+      "them share, or equal copies";
+  const Tokenizer& tokenizer = *corpus.tokenizer;
+  return {
+      {"the number of training tokens in --data", std::to_string(corpus.train.count()), remedy, ExitCode::data},
+      {"the number of validation tokens in --data", std::to_string(corpus.validation.count()), remedy, ExitCode::data},
+      {"the tokenizer of --data",
+       fmt::format("{} of {} ids (hash {})", tokenizer.name(), tokenizer.vocab_size(), hexadecimal(tokenizer.hash())),
+       remedy, ExitCode::data},
+      {"the text of --data", "hash " + hexadecimal(corpus.hash), remedy, ExitCode::data}};
+}
+
+std::optional<CommonDifference> first_difference(const std::vector<CommonValues>& by_rank) {
+  for (const CommonValue& first : by_rank.front()) {
+    std::vector<std::string> values;
+    for (const CommonValues& rank : by_rank)
+      if (const CommonValue* value = find(rank, first.what)) values.push_back(value->value);
+    const bool everywhere = values.size() == by_rank.size();
+    if (!everywhere || std::all_of(values.begin(), values.end(), [&](const auto& v) { return v == first.value; }))
+      continue;
+    return CommonDifference{fmt::format("{} differs between ranks: {}; {}", first.what, by_value(values), first.remedy),
+                            first.code};
+  }
+  return std::nullopt;
+}
+
+void require_common(ProcessGroup& group, const CommonValues& mine) {
+  const std::string text = packed(mine);
+  const auto hashes = gathered(group, static_cast<std::int64_t>(hash_bytes(text)), DType::i64);
+  if (std::all_of(hashes.begin(), hashes.end(), [&](std::int64_t hash) { return hash == hashes.front(); })) return;
+  std::vector<CommonValues> by_rank;
+  for (const std::string& theirs : gathered_texts(group, text)) by_rank.push_back(unpacked(theirs));
+  if (const auto difference = first_difference(by_rank))
+    fail(difference->code, "configuration", "{}", difference->message);
+}
+
+}  // namespace trireme

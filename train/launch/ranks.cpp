@@ -1,0 +1,256 @@
+#include "train/launch/ranks.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "core/cores.h"
+#include "core/cpu/processor.h"
+#include "core/io.h"
+#include "core/kernels.h"
+#include "core/parallel_for.h"
+#include "core/profiled_kernels.h"
+#include "cuda/runtime/open.h"
+#include "cuda/selection.h"
+#include "parallel/comm/nccl_group.h"
+#include "parallel/comm/staged_group.h"
+#include "parallel/comm/verifying_group.h"
+#include "parallel/comm/watch/beacon.h"
+#include "parallel/comm/watch/report.h"
+#include "parallel/comm/watch/watchdog.h"
+#include "train/faults/injection.h"
+#include "train/program/launcher.h"
+#include "train/program/program.h"
+
+namespace trireme {
+namespace {
+
+/// A rank that is lost has its own place, not that of the rank that noticed.
+class PlacedLoss : public PlacedError {
+ public:
+  explicit PlacedLoss(const watch::LostRank& lost) : PlacedError(lost, lost.place()), lost_(lost) {}
+  const std::string& record() const { return lost_.record(); }
+
+ private:
+  watch::LostRank lost_;
+};
+
+void rethrow_if_lost() {
+  try {
+    throw;
+  } catch (const watch::LostRank& lost) { throw PlacedLoss(lost); } catch (...) {  // another error
+  }
+}
+
+std::exception_ptr placed(const std::exception_ptr& lost) {
+  try {
+    std::rethrow_exception(lost);
+  } catch (const watch::LostRank& rank) { return std::make_exception_ptr(PlacedLoss(rank)); }
+}
+
+/// Throws the current exception again with its place in the job. What is wrong with the request or its data is
+/// wrong on every rank: before the first step such an error has no place.
+[[noreturn]] void rethrow_placed(const Rank& rank) {
+  rethrow_if_lost();
+  const Error error = to_error(std::current_exception());
+  try {
+    if (rank.failed) rank.failed();
+  } catch (const std::exception&) {  // the failure is what to report
+  }
+  const ExitCode code = error.code();
+  const bool shared =
+      code == ExitCode::usage || code == ExitCode::data || code == ExitCode::io || code == ExitCode::locked;
+  if (rank.step < 0) throw PlacedError(error, shared ? "" : rank.where);
+  throw PlacedError(error, fmt::format("{} step {}", rank.where, rank.step), rank.lost);
+}
+
+ProcessGroup::Deadline timeout_of(const TrainOptions& options) { return ProcessGroup::Deadline(options.run.timeout); }
+
+Rank make_rank(std::shared_ptr<ProcessGroup> world) {
+  std::string where = fmt::format("rank {}", world->rank());
+  Rank rank{.world = std::move(world), .where = std::move(where)};
+  const std::shared_ptr<watch::Board>& board = watch::Beacon::current()->board();
+  int first = 0;  // of the ranks that this one sees
+  while (!board->visible(first)) ++first;
+  if (first == rank.world->rank()) rank.stragglers = std::make_shared<watch::StragglerWatch>(board);
+  return rank;
+}
+
+bool ranks_lost_one_another(ExitCode code) { return code == ExitCode::retryable || code == ExitCode::desync; }
+
+/// What all ranks did last: when a rank was lost at that moment, otherwise now.
+std::string flight_record(const watch::Board& board, const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const PlacedLoss& loss) { return loss.record(); } catch (...) {
+    return watch::flight_record(board);
+  }
+}
+
+/// Writes it into the run's folder, under the message, and says so.
+void write_flight_record(const TrainOptions& options, const watch::Board& board, const std::exception_ptr& error) {
+  std::error_code absent;
+  if (options.run.out.empty() || !std::filesystem::is_directory(options.run.out, absent)) return;
+  const std::filesystem::path path = std::filesystem::path(options.run.out) / "flight_recorder.txt";
+  try {
+    write_file(path, fatal_message(error) + "\n\n" + flight_record(board, error));
+    std::fprintf(stderr, "trireme: what all ranks did last: %s\n", path.c_str());
+  } catch (const Error& failed) { std::fprintf(stderr, "%s\n", failed.what()); }
+}
+
+/// The rank whose error run_thread_ranks() rethrows is told by the identity of the exception.
+void run_as_threads(const TrainOptions& options, int ranks, int threads, const std::function<void(Rank&)>& body) {
+  std::mutex mutex;
+  std::vector<std::pair<std::exception_ptr, Rank>> failures;
+  std::shared_ptr<watch::Board> board;
+  const auto end =
+      [&](const std::exception_ptr& error) {  // some rank thread does not come back: the others cannot wait
+        const std::exception_ptr loss = placed(error);
+        const int code = report(loss);
+        if (board) write_flight_record(options, *board, loss);
+        std::fflush(nullptr);
+        std::_Exit(code);
+      };
+  try {
+    try {
+      run_thread_ranks(ranks, threads, {.timeout = timeout_of(options), .on_lost = end},
+                       [&](std::shared_ptr<ProcessGroup> world) {
+                         Rank rank = make_rank(std::move(world));
+                         {
+                           const std::scoped_lock lock(mutex);
+                           board = watch::Beacon::current()->board();
+                         }
+                         try {
+                           body(rank);
+                         } catch (...) {
+                           const std::scoped_lock lock(mutex);
+                           failures.emplace_back(std::current_exception(), rank);
+                           failures.back().second.world.reset();
+                           throw;
+                         }
+                       });
+    } catch (...) {
+      for (const auto& [error, rank] : failures)
+        if (error == std::current_exception()) rethrow_placed(rank);
+      rethrow_if_lost();
+      throw;
+    }
+  } catch (const Error& error) {
+    if (ranks > 1 && ranks_lost_one_another(error.code()))
+      write_flight_record(options, *board, std::current_exception());
+    throw;
+  }
+}
+
+/// Runs f. Who runs out of memory is told what had been expected, too.
+void explained(const std::string& expected, const std::function<void()>& f) {
+  try {
+    f();
+  } catch (...) {
+    const Error error = to_error(std::current_exception());
+    constexpr std::string_view place = "trireme: [memory] ";
+    const std::string_view what = error.what();
+    if (!what.starts_with(place) || expected.empty()) throw;
+    fail(error.code(), "memory", "{}; {}", what.substr(place.size()), expected);
+  }
+}
+
+/// Reports a failure, once in the job, and ends it. Any thread.
+[[noreturn]] void end_job(const TrainOptions& options, const std::exception_ptr& error) {
+  static std::atomic_flag ending;
+  while (ending.test_and_set()) std::this_thread::sleep_for(std::chrono::seconds(1));  // another thread does
+  const int code = report(error);
+  const std::shared_ptr<const watch::Board> board = watch::mpi_board();
+  if (board && board->ranks() > 1 && ranks_lost_one_another(to_error(error).code())) {
+    if (!first_to_report()) mpi_leave(code);  // another process writes it, and ends the job
+    write_flight_record(options, *board, error);
+  }
+  mpi_abort(code);
+}
+
+bool on_gpu(const TrainOptions& options) { return options.precision.tensor_device() == Device::cuda; }
+
+/// Over NCCL where each rank is a process with a GPU of its own. Ranks that share one move its tensors through the
+/// host.
+void enter_gpus(const TrainOptions& options, Rank& rank) {
+  const bool own = has_gpu_world(*rank.world);
+  rank.traffic = own ? "by NCCL" : "through the host";
+  if (!own) {
+    rank.world = staged(rank.world);
+    return;
+  }
+  // What a GPU does cannot be seen from here.
+  rank.world = gpu_world(rank.world, watch::patience_with_unseen * timeout_of(options),
+                         [options, where = rank.where](const std::exception_ptr& error) {
+                           end_job(options, std::make_exception_ptr(PlacedError(to_error(error), where)));
+                         });
+}
+
+void run_as_process(const TrainOptions& options, int threads, const std::function<void(Rank&)>& body,
+                    const CommonValues& read) {
+  set_threads(threads);
+  // By value: the watchdog also looks on while the program ends, after main().
+  const auto end = [options](const std::exception_ptr& error) { end_job(options, placed(error)); };
+  Rank rank = make_rank(mpi_world({.timeout = timeout_of(options), .on_lost = end}));
+  try {
+    CommonValues common = common_setup(options);
+    common.insert(common.end(), read.begin(), read.end());
+    require_common(*rank.world, common);
+    body(rank);
+    watch::Beacon::current()->set_state(watch::State::ended);
+  } catch (...) {
+    try {
+      rethrow_placed(rank);
+    } catch (...) { end_job(options, std::current_exception()); }
+  }
+}
+
+/// For the whole process; names have been validated.
+void select_implementations(const TrainOptions& options) {
+  profile_kernels(!options.run.profile.empty());
+  static_cast<void>(cpu::bf16_unit());  // refuses a TRIREME_ISA that this processor has not, whatever the dtype
+  const PrecisionOptions& o = options.precision;
+  if (on_gpu(options)) {
+    cuda::select_gemm(o.gemm);
+    cuda::select_attention(o.attention);
+  } else {
+    select_gemm(o.gemm == "auto" ? gemm_names().front() : o.gemm);
+  }
+}
+
+}  // namespace
+
+int run_ranks(const TrainOptions& options, const std::function<void(Rank&)>& body, const CommonValues& read,
+              const std::string& memory) {
+  select_implementations(options);
+  if (on_gpu(options)) cuda::open_device(launched_gpu(static_cast<int>(cuda::find_devices().devices.size())));
+  const int ranks = options.mesh.shape.ranks();
+  const bool as_threads = !options.mesh.processes;
+  std::atomic<int> exit_code{0};
+  const int automatic = std::max(1, as_threads ? cores() / ranks : cores());
+  const int threads = static_cast<int>(options.precision.threads.value_or(automatic));
+  const auto checked = [&](Rank& rank) {
+    std::optional<OwnCores> own_cores;
+    if (options.precision.pin) {
+      const CorePart part = as_threads ? CorePart{rank.world->rank() * threads, ranks * threads} : core_part(threads);
+      own_cores.emplace(part.first, part.parts);
+    }
+    if (on_gpu(options)) enter_gpus(options, rank);
+    if (options.run.verify) rank.world = verifying(rank.world);
+    const fault::Scope faults(options, rank);
+    explained(memory, [&] { body(rank); });
+    if (rank.exit_code != 0) exit_code = rank.exit_code;  // those that are not 0 are the same
+  };
+  if (as_threads)
+    run_as_threads(options, ranks, threads, checked);
+  else
+    run_as_process(options, threads, checked, read);
+  return exit_code;
+}
+
+}  // namespace trireme

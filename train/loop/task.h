@@ -1,0 +1,116 @@
+// Task: a model together with its data, as programs use it. build/bin/train trains any of them (train/loop/training.h),
+// build/bin/parity compares meshes with it (train/parity/parity.h). An author of a model writes a Task beside it and
+// adds it to the list in examples/tasks/list.cpp; docs/writing_a_model.md shows one.
+//
+// A program calls, in this order: declare_*(), then, with the flags read and resolved, validate(), then load() or
+// make_up(), and only then the rest. Read next: examples/tasks/vit.cpp, train/loop/gpt_task.h.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data/source.h"
+#include "models/model.h"
+#include "nn/experts_options.h"
+#include "train/launch/common_values.h"
+#include "train/options/flags.h"
+#include "train/options/options.h"
+#include "train/parity/parity.h"
+#include "train/report/report.h"
+#include "train/runs/run_texts.h"
+
+namespace trireme {
+
+class Task {
+ public:
+  virtual ~Task() = default;
+  Task(const Task&) = delete;
+  Task& operator=(const Task&) = delete;
+
+  // ---- flags -------------------------------------------------------------------------------------------------------
+
+  /// What every training program can be told. A task sets defaults of its own in its constructor.
+  TrainOptions& options() { return *options_; }
+  const TrainOptions& options() const { return *options_; }
+  /// The flags of the model.
+  virtual void declare_model(Flags& flags) = 0;
+  /// The flags of the data that the model trains on.
+  virtual void declare_data(Flags& flags) { static_cast<void>(flags); }
+  /// Throws ExitCode::usage for a model that the mesh cannot hold; calls validate_training().
+  virtual void validate() const = 0;
+  /// What --print-config says beside the flags, by flag.
+  virtual std::vector<std::pair<std::string, std::string>> config_notes() const { return {}; }
+
+  // ---- the model ---------------------------------------------------------------------------------------------------
+
+  /// This rank's part of the model on a mesh. `options` may differ from options() in all but the model's own flags.
+  virtual std::unique_ptr<Model> make(const TrainOptions& options, std::shared_ptr<const DeviceMesh> mesh) const = 0;
+  /// Parameters of the whole model; unless overridden, counted on one made for one rank.
+  virtual std::int64_t parameters() const;
+  /// Bytes of activations on one rank, with so many micro-batches between forward and backward; 0: not known.
+  virtual double activation_bytes(int live) const { return static_cast<void>(live), 0; }
+  /// And of what libraries keep besides tensors.
+  virtual double workspace_bytes() const { return 0; }
+
+  // ---- the data ----------------------------------------------------------------------------------------------------
+
+  /// Reads or makes the data, and settles what of the model follows from it. Throws ExitCode::data.
+  virtual void load() {}
+  /// What load() has read and every rank must have read alike.
+  virtual CommonValues common() const { return {}; }
+  virtual RunIdentity identity() const { return {.seed = options().run.seed}; }
+  virtual std::shared_ptr<const DataSource> training() const = 0;
+  /// Null: there is no validation loss.
+  virtual std::shared_ptr<const ValidationSource> validation() const { return nullptr; }
+  /// Targets of one sample, the terms of its loss: of a text its tokens.
+  virtual std::int64_t targets() const = 0;
+
+  // ---- what a run prints -------------------------------------------------------------------------------------------
+
+  struct Words {
+    std::string samples = "samples", targets = "targets", per_second = "targets/s";
+  };
+  virtual Words words() const { return {}; }
+  /// Rows of the table before training: the model and its data.
+  virtual std::vector<Row> rows() const = 0;
+  /// Which kernels it uses on a GPU: a line each.
+  virtual std::string gpu_kernels() const { return ""; }
+  /// What a validation loss after so many steps means, in words behind it; empty: nothing.
+  virtual std::string explain_loss(std::int64_t steps, double loss) const {
+    return static_cast<void>(steps), static_cast<void>(loss), "";
+  }
+  /// Weights of the losses of routers, for a model with experts.
+  virtual nn::ExpertsOptions experts() const { return {}; }
+  /// What --sample-every prints, made by the model. Collective.
+  virtual std::string sample(Model& model) const { return static_cast<void>(model), ""; }
+
+  // ---- comparing meshes --------------------------------------------------------------------------------------------
+
+  /// Instead of options() as they are: a small model, before any flag is read.
+  virtual void set_parity_defaults() {}
+  /// Instead of declare_data(): what the made-up data can be told.
+  virtual void declare_parity_data(Flags& flags) { static_cast<void>(flags); }
+  /// Instead of load(), before validate().
+  virtual void prepare_parity() {}
+  /// A global batch, the same on every rank. By default the first samples of training().
+  virtual ParityModel::Data parity_data(const TrainOptions& options) const {
+    const std::int64_t samples = options.batch_sizes().global_batch;
+    return {training()->make_batch(0, samples), samples * targets()};
+  }
+
+ protected:
+  Task() : options_(&own_) {}
+  /// A task whose options are more than TrainOptions keeps them itself.
+  explicit Task(TrainOptions& options) : options_(&options) {}
+
+ private:
+  TrainOptions own_;
+  TrainOptions* options_;
+};
+
+/// `task`, which must outlive it, as Parity takes it.
+ParityModel parity_model(const Task& task);
+
+}  // namespace trireme

@@ -1,0 +1,417 @@
+// A value is checked in its JSON form, whether it came from the command line or from a file, so both obey the same
+// rules.
+#include "train/options/flags.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "core/io.h"
+#include "data/json.h"
+#include "data/utf8.h"
+#include "train/program/launcher.h"
+#include "train/program/nearest.h"
+
+namespace trireme {
+
+using nlohmann::json;
+
+struct Flags::Flag {
+  std::string name, value, group, help;
+  Kind kind = Kind::text;
+  bool bare = false, not_empty = false;
+  std::string word;                  ///< stands for null: "not set"
+  std::vector<std::string> choices;  ///< of a text; empty: any text
+  std::vector<std::pair<std::string, std::string>> elsewhere;
+  Range range;
+  Setter set;
+  Getter get;
+  std::function<void()> action;
+  json initial;
+};
+
+namespace {
+
+constexpr std::size_t longest_name = 64;  // of which a mistyped one is compared with those there are
+
+std::string join(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
+  return text;
+}
+
+/// The range in words, after "an integer" or "a number".
+std::string describe(const Range& range) {
+  if (std::isfinite(range.low) && std::isfinite(range.high))
+    return fmt::format(" in {}{}, {}{}", range.low_open ? '(' : '[', range.low, range.high,
+                       range.high_open ? ')' : ']');
+  if (std::isfinite(range.low)) return fmt::format(" {} {}", range.low_open ? "above" : "of at least", range.low);
+  return "";
+}
+
+/// The number that all of `text` spells, or nothing.
+template <class T>
+std::optional<T> parse_number(std::string_view text) {
+  T number{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+
+/// Configurations are JSON, so that nothing else could be written down and read again.
+bool is_utf8(std::string_view text) { return valid_utf8_prefix(text) == text.size() && text.find('\0') == text.npos; }
+
+/// A flag as it was written, for a message: as it is, unless that would mislead.
+std::string as_written(std::string_view flag) {
+  const std::string safe = in_quotes(flag);
+  return safe.size() == flag.size() + 2 ? std::string(flag) : safe;
+}
+
+/// `indent` spaces, then `text` broken at blanks into lines of at most `width` columns, the later ones indented alike.
+std::string wrap(std::string_view text, std::size_t indent, std::size_t width) {
+  std::string result;
+  while (!text.empty()) {
+    std::size_t end = text.size();
+    if (indent + end > width) end = text.rfind(' ', width - indent);
+    if (end == std::string_view::npos) end = text.size();
+    result += (result.empty() ? "" : "\n" + std::string(indent, ' ')) + std::string(text.substr(0, end));
+    text.remove_prefix(std::min(text.size(), end + 1));
+  }
+  return result;
+}
+
+}  // namespace
+
+bool Range::holds(double value) const {
+  return std::isfinite(value) && (low_open ? value > low : value >= low) && (high_open ? value < high : value <= high);
+}
+
+// ---- declarations -------------------------------------------------------------------------------------------------
+
+Flags::Flags(std::string program, std::string summary) : program_(std::move(program)), summary_(std::move(summary)) {
+  group("configuration");
+  add("config", "FILE.json", config_, "values by flag name without dashes; flags on the command line override them");
+  add_switch("print-config", print_config_, "print all values as --config takes them, and exit", true);
+  add_switch("help", help_, "print this, and exit; what stands in [brackets] is the default", true);
+  own_.swap(flags_);
+}
+Flags::~Flags() = default;
+
+void Flags::group(std::string subject) { group_ = std::move(subject); }
+
+Flags::Flag& Flags::declare(std::string name, std::string value, std::string help, Kind kind, Setter set, Getter get) {
+  require(find(flags_, name) == nullptr, "flags", "--{} is declared twice", name);
+  Flag flag;
+  flag.initial = get();
+  flag.name = std::move(name);
+  flag.value = std::move(value);
+  flag.group = group_;
+  flag.help = std::move(help);
+  flag.kind = kind;
+  flag.set = std::move(set);
+  flag.get = std::move(get);
+  return flags_.emplace_back(std::move(flag));
+}
+
+void Flags::add(std::string name, std::string value, std::int64_t& target, std::string help, Range range) {
+  declare(
+      std::move(name), std::move(value), std::move(help), Kind::integer,
+      [&target](const json& v) { target = v.get<std::int64_t>(); }, [&target] { return json(target); })
+      .range = range;
+}
+
+void Flags::add(std::string name, std::string value, double& target, std::string help, Range range) {
+  declare(
+      std::move(name), std::move(value), std::move(help), Kind::number,
+      [&target](const json& v) { target = v.get<double>(); }, [&target] { return json(target); })
+      .range = range;
+}
+
+void Flags::add(std::string name, std::string value, std::string& target, std::string help) {
+  declare(
+      std::move(name), std::move(value), std::move(help), Kind::text,
+      [&target](const json& v) { target = v.get<std::string>(); }, [&target] { return json(target); });
+}
+
+void Flags::add(std::string name, std::string value, std::optional<std::int64_t>& target, std::string word,
+                std::string help, Range range) {
+  Flag& flag = declare(
+      std::move(name), std::move(value), std::move(help), Kind::integer,
+      [&target](const json& v) { target = v.is_null() ? std::nullopt : std::optional(v.get<std::int64_t>()); },
+      [&target] { return target ? json(*target) : json(); });
+  flag.word = std::move(word);
+  flag.range = range;
+}
+
+void Flags::add(std::string name, std::string value, std::optional<double>& target, std::string word, std::string help,
+                Range range) {
+  Flag& flag = declare(
+      std::move(name), std::move(value), std::move(help), Kind::number,
+      [&target](const json& v) { target = v.is_null() ? std::nullopt : std::optional(v.get<double>()); },
+      [&target] { return target ? json(*target) : json(); });
+  flag.word = std::move(word);
+  flag.range = range;
+}
+
+void Flags::add_switch(std::string name, bool& target, std::string help, bool bare) {
+  declare(
+      std::move(name), bare ? "" : "on|off", std::move(help), Kind::on_off,
+      [&target](const json& v) { target = v.get<bool>(); }, [&target] { return json(target); })
+      .bare = bare;
+}
+
+void Flags::add_choice(std::string name, const std::vector<std::string>& choices, std::string help,
+                       std::function<void(std::size_t)> set, std::function<std::size_t()> get) {
+  std::string value;
+  for (const std::string& choice : choices) value += (value.empty() ? "" : "|") + choice;
+  const auto index_of = [choices](const json& v) {
+    const auto found = std::find(choices.begin(), choices.end(), v.get<std::string>());
+    return static_cast<std::size_t>(found - choices.begin());
+  };
+  declare(
+      std::move(name), std::move(value), std::move(help), Kind::text,
+      [set = std::move(set), index_of](const json& v) { set(index_of(v)); },
+      [get = std::move(get), choices] { return json(choices[get()]); })
+      .choices = choices;
+}
+
+void Flags::add_choice(std::string name, std::string& target, const std::vector<std::string>& choices,
+                       std::string help) {
+  std::vector<std::pair<std::string, std::string>> pairs;
+  pairs.reserve(choices.size());
+  for (const std::string& choice : choices) pairs.emplace_back(choice, choice);
+  add_choice<std::string>(std::move(name), target, std::move(pairs), std::move(help));
+}
+
+void Flags::elsewhere(std::vector<std::pair<std::string, std::string>> choices) {
+  flags_.back().elsewhere = std::move(choices);
+}
+
+void Flags::not_empty() { flags_.back().not_empty = true; }
+
+void Flags::follow_up(std::function<void()> action) { flags_.back().action = std::move(action); }
+
+// ---- values -------------------------------------------------------------------------------------------------------
+
+std::string Flags::expectation(const Flag& flag) {
+  std::string text;
+  switch (flag.kind) {
+    case Kind::integer:
+      text = "an integer" + describe(flag.range);
+      break;
+    case Kind::number:
+      text = "a number" + describe(flag.range);
+      break;
+    case Kind::text:
+      text = flag.choices.empty() ? fmt::format("text in UTF-8 ({})", flag.value) : "one of " + join(flag.choices);
+      break;
+    case Kind::on_off:
+      text = "on or off";
+      break;
+  }
+  const bool value_of_its_own = !flag.word.empty() && from_argument(flag.kind, flag.word).is_string();
+  return value_of_its_own ? text + ", or " + flag.word : text;  // a number is the default, and in the range
+}
+
+void Flags::assign(const Flag& flag, const json& value, const std::string& source, const std::string& got) {
+  const bool word = !flag.word.empty() && (value == json(flag.word) || value == from_argument(flag.kind, flag.word));
+  bool fits = word;
+  if (!word) switch (flag.kind) {
+      case Kind::integer:
+        fits = value.is_number_integer() && !(value.is_number_unsigned() && value.get<std::uint64_t>() > INT64_MAX) &&
+               flag.range.holds(value.get<double>());
+        break;
+      case Kind::number:
+        fits = value.is_number() && flag.range.holds(value.get<double>());
+        break;
+      case Kind::text: {
+        const auto& choices = flag.choices;
+        fits =
+            value.is_string() && is_utf8(value.get_ref<const std::string&>()) &&
+            (choices.empty() || std::find(choices.begin(), choices.end(), value.get<std::string>()) != choices.end());
+        break;
+      }
+      case Kind::on_off:
+        fits = value.is_boolean();
+        break;
+    }
+  for (const auto& [choice, why] : flag.elsewhere)
+    if (!fits && value == json(choice)) fail(ExitCode::usage, "flags", "{} {}: {}", source, choice, why);
+  if (!fits)
+    fail(ExitCode::usage, "flags", "{}: expected {}; got {}; change {}", source, expectation(flag), got, source);
+  flag.set(word ? json() : value);
+  if (flag.action) flag.action();
+}
+
+json Flags::from_argument(Kind kind, const std::string& text) {
+  if (kind == Kind::integer)
+    if (const auto parsed = parse_number<std::int64_t>(text)) return *parsed;
+  if (kind == Kind::number)
+    if (const auto parsed = parse_number<double>(text)) return *parsed;
+  if (kind == Kind::on_off && (text == "on" || text == "true")) return true;
+  if (kind == Kind::on_off && (text == "off" || text == "false")) return false;
+  return text;
+}
+
+// ---- command line and file ----------------------------------------------------------------------------------------
+
+const Flags::Flag* Flags::find(const std::vector<Flag>& flags, std::string_view name) {
+  const auto found = std::find_if(flags.begin(), flags.end(), [&](const Flag& flag) { return flag.name == name; });
+  return found == flags.end() ? nullptr : &*found;
+}
+
+std::vector<std::string> Flags::names(const std::vector<Flag>& flags) {
+  std::vector<std::string> names;
+  names.reserve(flags.size());
+  for (const Flag& flag : flags) names.push_back(flag.name);
+  return names;
+}
+
+void Flags::read_config(std::string_view text, const std::string& path, const std::set<std::string>& overridden) {
+  const json object = parse_json(text, path);
+  if (!object.is_object())
+    fail(ExitCode::data, "config", "{}: expected one object of \"flag\": value; got {}; change --config", path,
+         object.type_name());
+  for (const auto& [key, value] : object.items()) {
+    const bool note = key.starts_with("//");
+    if (!note && find(flags_, key) == nullptr)
+      fail(ExitCode::usage, "config", "unknown key {} in {}; the nearest is \"{}\"; --help lists all", in_quotes(key),
+           path, nearest(std::string_view(key).substr(0, longest_name), names(flags_)));
+  }
+  for (const Flag& flag : flags_) {
+    const auto found = object.find(flag.name);
+    if (found == object.end() || overridden.contains(flag.name)) continue;
+    // A switch may be written as on the command line, too, and a text that spells a number as that number.
+    json value = *found;
+    if (flag.kind == Kind::on_off && value.is_string()) value = from_argument(flag.kind, *found);
+    if (flag.kind == Kind::text && value.is_number()) value = value.dump();
+    assign(flag, value, fmt::format("\"{}\" in {}", flag.name, path), shown(*found));
+  }
+}
+
+Flags::Asked Flags::parse(int argc, const char* const* argv) {
+  return parse(std::vector<std::string>(argv + std::min(argc, 1), argv + argc));
+}
+
+bool Flags::parse_or_print(int argc, const char* const* argv) {
+  return parse_or_print(std::vector<std::string>(argv + std::min(argc, 1), argv + argc));
+}
+
+bool Flags::parse_or_print(const std::vector<std::string>& arguments) {
+  const Asked asked = parse(arguments);
+  if (asked != Asked::run && launcher_rank() == 0)
+    std::fputs((asked == Asked::help ? help_text() : config_text()).c_str(), stdout);
+  return asked == Asked::run;
+}
+
+const Flags::Flag& Flags::named_by(const std::string& argument) const {
+  const std::string name = argument == "-h" ? "help" : argument.substr(std::min<std::size_t>(2, argument.size()));
+  const bool dashed = argument.starts_with("--") || argument == "-h";
+  if (const Flag* flag = find(flags_, name); flag != nullptr && dashed) return *flag;
+  if (const Flag* flag = find(own_, name); flag != nullptr && dashed) return *flag;
+  std::vector<std::string> known = names(flags_), own = names(own_);
+  known.insert(known.end(), own.begin(), own.end());
+  const std::size_t letter = std::min(argument.find_first_not_of('-'), argument.size());
+  fail(ExitCode::usage, "flags", "unknown flag {}; the nearest is --{}; --help lists all flags", as_written(argument),
+       nearest(std::string_view(argument).substr(letter, longest_name), known));
+}
+
+Flags::Asked Flags::parse(const std::vector<std::string>& arguments) {
+  std::map<const Flag*, std::string> written;  // the last value of each
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& argument = arguments[i];
+    if (!argument.starts_with('-'))
+      fail(ExitCode::usage, "flags",
+           "unexpected argument {}; expected --flag value or --flag=value; --help lists all flags",
+           in_quotes(argument));
+    const std::size_t equals = argument.find('=');
+    const std::string head = argument.substr(0, equals);
+    const Flag& flag = named_by(head);
+    if (equals != std::string::npos)
+      written[&flag] = argument.substr(equals + 1);
+    else if (flag.bare)
+      written[&flag] = "on";
+    else if (i + 1 < arguments.size() && !arguments[i + 1].starts_with("--"))
+      written[&flag] = arguments[++i];
+    else
+      fail(ExitCode::usage, "flags", "{} has no value; expected {}; write {} value or {}=value", head,
+           expectation(flag), head, head);
+  }
+  const auto apply = [&written](const std::vector<Flag>& flags) {
+    for (const Flag& flag : flags) {
+      const auto found = written.find(&flag);
+      if (found == written.end()) continue;
+      if (flag.not_empty && found->second.empty())
+        fail(ExitCode::usage, "flags", "--{} is empty; expected {}; give one, or drop --{}", flag.name, flag.value,
+             flag.name);
+      assign(flag, from_argument(flag.kind, found->second), "--" + flag.name, in_quotes(found->second));
+    }
+  };
+  config_.clear();
+  help_ = print_config_ = false;
+  apply(own_);
+  if (help_) return Asked::help;
+  if (!config_.empty()) {
+    if (!std::filesystem::is_regular_file(config_))
+      fail(ExitCode::usage, "config", "{} is no file; expected one that --print-config has written; change --config",
+           config_);
+    std::set<std::string> overridden;
+    for (const auto& [flag, value] : written) overridden.insert(flag->name);
+    read_config(read_file(config_), config_, overridden);
+  }
+  apply(flags_);
+  return print_config_ ? Asked::print_config : Asked::run;
+}
+
+std::string Flags::config_text(const std::vector<std::pair<std::string, std::string>>& notes) const {
+  nlohmann::ordered_json object = nlohmann::ordered_json::object();
+  for (const Flag& flag : flags_) {
+    const json value = flag.get();
+    object[flag.name] = value.is_null() ? from_argument(flag.kind, flag.word) : value;
+  }
+  for (const auto& [key, text] : notes) object["//" + key] = text;
+  return object.dump(2) + "\n";
+}
+
+std::string Flags::initial_text(const Flag& flag) {
+  if (flag.initial.is_null()) return flag.word;
+  if (flag.initial.is_string()) return flag.initial.get<std::string>();
+  if (flag.kind == Kind::on_off) return flag.initial.get<bool>() ? "on" : "off";
+  return flag.initial.dump();
+}
+
+std::vector<Flags::Declared> Flags::declared() const {
+  std::vector<Declared> all;
+  for (const Flag& flag : flags_)
+    all.push_back({flag.name, flag.value, flag.group, flag.kind, flag.bare, flag.word, flag.choices, flag.range,
+                   initial_text(flag)});
+  return all;
+}
+
+std::string Flags::help_text() const {
+  constexpr std::size_t column = 30, width = 110;
+  std::string text = fmt::format("{}\n\nusage: {} --flag value --flag=value ...\n", summary_, program_);
+  const auto line = [&](const std::string& flag, const std::string& help) {
+    const std::string head = "  " + flag;
+    const bool fits = head.size() + 1 < column;
+    text += head + (fits ? std::string(column - head.size(), ' ') : "\n" + std::string(column, ' ')) +
+            wrap(help, column, width) + "\n";
+  };
+  std::string group;
+  const auto describe_flag = [&](const Flag& flag) {
+    if (flag.group != group) text += "\n" + (group = flag.group) + "\n";
+    std::string initial = initial_text(flag);
+    if (!initial.empty() && !flag.bare) initial = " [" + initial + "]";
+    line(fmt::format("--{}{}{}", flag.name, flag.value.empty() ? "" : " ", flag.value),
+         flag.help + (flag.bare ? "" : initial));
+  };
+  std::for_each(flags_.begin(), flags_.end(), describe_flag);
+  std::for_each(own_.begin(), own_.end(), describe_flag);
+  return text;
+}
+
+}  // namespace trireme

@@ -1,0 +1,324 @@
+// The flags of training programs, a function per subject. This is the only place that knows their names.
+#include "train/options/options.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "core/kernels.h"
+#include "cuda/selection.h"
+#include "data/eval_windows.h"
+#include "parallel/pipeline/schedule.h"
+#include "train/options/batch_sizes.h"
+
+namespace trireme {
+namespace {
+
+const Range count = Range::count(), count_or_none = Range::count(0);
+
+std::vector<std::string> strings(const std::vector<std::string_view>& views) { return {views.begin(), views.end()}; }
+
+/// Names of the host's implementations, then auto, then the GPU's others.
+std::vector<std::string> choices(const std::vector<std::string_view>& host, const std::vector<std::string_view>& gpu) {
+  std::vector<std::string> names = strings(host);
+  names.emplace_back("auto");
+  for (const std::string_view name : gpu)
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.emplace_back(name);
+  return names;
+}
+
+/// Why names of the GPU's implementations that this build lacks are none here. Whether a GPU is wanted is not known
+/// while flags are read, so the first remedy is the one that needs no other build.
+std::vector<std::pair<std::string, std::string>> elsewhere(const cuda::Absent& absent,
+                                                           const std::vector<std::string>& here) {
+  std::vector<std::pair<std::string, std::string>> reasons;
+  for (const auto& [name, why] : absent) {
+    const std::string without_cuda = fmt::format(
+        "{} is a GPU's, and this program was built without CUDA; expected one of --device cpu: {}; use one of these, "
+        "or --device cuda with a build configured with -DTRIREME_CUDA=ON",
+        name, fmt::join(here, ", "));
+    reasons.emplace_back(name, why.empty() ? without_cuda : why);
+  }
+  return reasons;
+}
+
+}  // namespace
+
+void declare_batch(Flags& flags, BatchOptions& o) {
+  flags.group("batch (two of the three give the third)");
+  flags.add("micro-batch", "N", o.micro_batch, "auto",
+            "sequences in a micro-batch on one dp rank; auto: inferred, or 12", count);
+  flags.add("global-batch", "N", o.global_batch, "auto",
+            "sequences in a step over all ranks; auto: micro-batch x dp x micro-batches", count);
+  flags.add(
+      "micro-batches", "N", o.micro_batches, "auto",
+      "micro-batches in a step on one dp rank: gradient accumulation, and what fills a pipeline; auto: inferred, or 1",
+      count);
+}
+
+void declare_schedule(Flags& flags, ScheduleOptions& o) {
+  flags.group("schedule");
+  flags.add("steps", "N", o.steps, "optimizer steps", count);
+  std::vector<std::pair<std::string, optim::LrShape>> shapes;
+  for (const std::string_view shape : optim::lr_shape_names()) shapes.emplace_back(shape, *optim::lr_shape(shape));
+  flags.add_choice("lr-schedule", o.lr_schedule, shapes,
+                   "the learning rate after warm-up; wsd: constant, then linear decay at the end");
+  flags.add("lr", "F", o.lr, "largest learning rate", Range::above(0));
+  flags.add("min-lr", "F", o.min_lr, "auto", "last learning rate; auto: --lr / 10", Range::at_least(0));
+  flags.add("warmup-steps", "N", o.warmup_steps, "steps of linear warm-up", count_or_none);
+  flags.add("decay-steps", "N", o.decay_steps, "auto",
+            "step at which --min-lr is reached; auto: --steps. For wsd: length of the decay; auto: a tenth of --steps",
+            count);
+}
+
+void declare_optimizer(Flags& flags, OptimizerOptions& o) {
+  flags.group("optimizer");
+  flags.add_choice("optimizer", o.optimizer, {"adamw", "sgd"}, "what updates the weights");
+  flags.add("weight-decay", "F", o.weight_decay, "decay of matrices (not of biases and norms)", Range::at_least(0));
+  flags.add("beta1", "F", o.beta1, "adamw: decay of the mean gradient", Range::half_open(0, 1));
+  flags.add("beta2", "F", o.beta2, "adamw: decay of the mean squared gradient", Range::half_open(0, 1));
+  flags.add("eps", "F", o.eps, "adamw: added to the root of the mean square", Range::above(0));
+  flags.add("momentum", "F", o.momentum, "sgd: decay of the summed gradient", Range::half_open(0, 1));
+  flags.add_choice("offload", o.memory, {{"none", MemoryCategory::optimizer}, {"optimizer", MemoryCategory::offloaded}},
+                   "optimizer: its state lives in host memory, counted apart, wherever the model computes");
+  flags.add("clip", "F", o.clip, "largest norm of the whole gradient; 0: no clipping", Range::at_least(0));
+}
+
+void declare_mesh(Flags& flags, MeshOptions& o) {
+  flags.group("mesh");
+  flags.add(
+      "mesh", "AXES", o.axes,
+      "ranks along the axes dp (data), tp (tensor), pp (pipeline) and cp (context), as in dp=2,tp=2,pp=2; ep (expert) "
+      "cuts those of dp x cp into runs; left-out axes are 1; "
+      "dp=auto takes what is left under a launcher");
+  flags.add(
+      "pipeline", "gpipe|1f1b|interleaved:V|zero-bubble", o.pipeline,
+      "order of forwards and backwards in a pipeline; interleaved:V: V stages on every rank, a smaller bubble for "
+      "more messages; zero-bubble: weights' gradients fill the gaps");
+  flags.add("stage-layers", "auto|LIST", o.stage_layers,
+            "layers of each pipeline stage in order, as in 3,3,2; auto: balanced by cost, embedding and head counted");
+  flags.add_choice("context-parallel", o.context_parallel,
+                   {{"ring", nn::ContextParallel::ring}, {"ulysses", nn::ContextParallel::ulysses}},
+                   "attention over cp: keys and values go round the ranks, or heads are exchanged for tokens");
+  flags.add_choice("zero", o.zero, {{"0", 0}, {"1", 1}, {"2", 2}, {"3", 3}},
+                   "what ranks with copies of a weight share instead of copying: 1 optimizer state, 2 and gradients, 3 "
+                   "and weights");
+  flags.add("zero-prefetch", "N", o.zero_prefetch, "1", "--zero 3: blocks gathered ahead of the one in use",
+            Range{.low = 0, .high = 64});
+  flags.add("zero-resident", "BYTES", o.zero_resident, "100000", "--zero 3: smaller weights stay whole on every rank",
+            Range::at_least(0));
+  flags.add("dp-shard", "N", o.dp_shard, "all",
+            "--zero 1, 2, 3: shard within runs of N neighbours of dp x cp, and copy across; all: over all of them",
+            count);
+  flags.add_choice("ranks", o.ranks, {"auto", "threads", "mpi"},
+                   "what a rank is; auto: mpi processes under a launcher, else threads of this process");
+  flags.add_choice<std::optional<bool>>(
+      "sequence-parallel", o.sequence_parallel, {{"auto", std::nullopt}, {"on", true}, {"off", false}},
+      "between the matrix products of a block each tp rank holds its part of the positions, not a copy of all; auto: "
+      "on. No difference with tp=1");
+}
+
+void declare_precision(Flags& flags, PrecisionOptions& o) {
+  flags.group("precision and machine");
+  flags.add_choice("dtype", o.dtype, {{"f32", DType::f32}, {"bf16", DType::bf16}, {"f16", DType::f16}},
+                   "of weights and activations; gradients and the optimizer's weights are f32 in any case");
+  flags.add("loss-scale", "auto|dynamic|F", o.loss_scale,
+            "f16: what the loss is multiplied by before backward; auto: dynamic, with f16");
+  flags.add("loss-scale-window", "N", o.scaling.window, "steps without overflow after which a dynamic scale doubles",
+            count);
+  flags.add("loss-scale-hysteresis", "N", o.scaling.hysteresis, "overflows it takes to halve a dynamic scale", count);
+  flags.add("recompute", "none|selective|full|every:K", o.recompute,
+            "what backward computes again instead of keeping it: selective: outputs of norms and activations; full: "
+            "all of a block but its input; every:K: that of every K-th block");
+  flags.add_choice("device", o.device, {"cpu", "cuda"}, "where tensors live; cuda: a GPU, or an error");
+  flags.add_choice("gemm", o.gemm, choices(gemm_names(), cuda::gemm_names()),
+                   "implementation of the matrix product; auto: the fastest for the device, and there for each shape; "
+                   "trireme: of our own kernels alone");
+  flags.elsewhere(elsewhere(cuda::absent_gemms(), choices(gemm_names(), {})));
+  flags.add_choice("attention", o.attention, choices(cpu_attentions(), cuda::attention_names()),
+                   "implementation of attention; auto: the fastest for the device and each shape; trireme: of our own "
+                   "kernels alone, the only ones on the CPU");
+  flags.elsewhere(elsewhere(cuda::absent_attentions(), choices(cpu_attentions(), {})));
+  flags.add("threads", "N", o.threads, "auto", "threads of a rank; auto: cores / ranks", count);
+  flags.add_choice(
+      "keep-packed", o.keep_packed, {{"on", true}, {"off", false}},
+      "weights of linear layers, not of experts, stay packed as products want them over the micro-batches of a step: "
+      "each but the first is faster, for twice the memory of the weights; on the CPU, with --gemm trireme, and "
+      "--zero 2 at most");
+  flags.add_choice("pin", o.pin, {{"on", true}, {"off", false}},
+                   "threads keep to cores of their own, if there are as many; off: wherever the system has them run");
+}
+
+void declare_run(Flags& flags, RunOptions& o) {
+  flags.group("run");
+  flags.add("seed", "N", o.seed, "of initial weights, sample order and dropout", Range::at_least(0));
+  flags.add("log-every", "N", o.log_every, "steps between lines of output and metrics", count);
+  flags.add("eval-every", "N", o.eval_every,
+            "steps between validation losses; 0: only before the first and after the last step", count_or_none);
+  flags.add(
+      "eval-batches", "N", o.eval_batches, "all",
+      fmt::format("batches of {} sequences in a validation loss, the same ones on every mesh and with every "
+                  "--micro-batch; never more than all: the whole validation part once, in windows that do not overlap",
+                  EvalWindows::batch),
+      count);
+  flags.add("out", "DIR", o.out, "folder for metrics.jsonl, config.json and checkpoints; made if absent");
+  flags.not_empty();
+  flags.add(
+      "profile", "FILE", o.profile,
+      "trace of some steps after the first two, for chrome://tracing or ui.perfetto.dev, and a table of kernels at "
+      "the end beside what the machine can do; on a GPU each kernel is waited for");
+  flags.add("profile-steps", "N", o.profile_steps, "steps that --profile records", count);
+  flags.add_switch("verify", o.verify,
+                   "compare what should be the same on several ranks, bit by bit: replicated tensors at every move, "
+                   "copies of weights and of the optimizer's state after every step, every collective with its call "
+                   "site; slow, same numbers",
+                   true);
+  flags.add("timeout", "SECONDS", o.timeout,
+            "a rank that others wait for and that shows no sign of life for so long is lost, and the job ends with 75; "
+            "one that computes is waited for as long as it takes",
+            Range::at_least(0.1));
+  flags.add_switch("dry-run", o.dry_run, "everything up to the first step: plan, memory, schedule", true);
+  flags.add_switch("allow-fault-injection", o.allow_fault_injection,
+                   "faults on purpose, as the variable TRIREME_FAULT names them: for tests of what a run survives",
+                   true);
+}
+
+void declare_samples(Flags& flags, RunOptions& o) {
+  flags.group("samples");
+  flags.add("sample-every", "N", o.sample_every, "steps between text samples; 0: never", count_or_none);
+  flags.add("sample-length", "N", o.sample_length, "tokens of a sample", count);
+}
+
+void declare_checkpoints(Flags& flags, RunOptions& o) {
+  flags.group("checkpoints");
+  flags.add("checkpoint-every", "N", o.checkpoint_every,
+            "steps between checkpoints, which are written while training goes on; 0: only after the last step",
+            count_or_none);
+  flags.add("checkpoint-minutes", "M", o.checkpoint_minutes,
+            "most minutes between checkpoints, beside --checkpoint-every; 0: no matter how many", Range::at_least(0));
+  flags.add("keep", "N", o.keep, "all",
+            "newest checkpoints that stay; older ones are removed once a new one is verified", count);
+  flags.add("resume", "auto|none|PATH", o.resume,
+            "go on from the newest checkpoint of a run's folder, or from one checkpoint; auto: from the newest one in "
+            "--out that is whole, or from the beginning when there is none");
+}
+
+void declare_guards(Flags& flags, GuardOptions& o) {
+  flags.group("guards");
+  flags.add("max-skipped", "K", o.max_skipped,
+            "steps in a row whose loss or gradient is not finite, and which are skipped, that end the run", count);
+  flags.add(
+      "spike-threshold", "Z", o.spike_threshold,
+      "a loss so many robust standard deviations above the median of the last ones is a spike: back to the newest "
+      "checkpoint, and on with the samples after it; 0: none is",
+      Range::at_least(0));
+  flags.add("spike-window", "N", o.spike_window, "losses that a spike is judged by, 5 or more");
+  flags.add("spike-rollbacks", "N", o.spike_rollbacks, "in a run; the next spike ends it", count_or_none);
+  flags.add(
+      "check-replicas", "N", o.check_replicas,
+      "steps between comparisons of copies of weights and of the optimizer's state, which also come before each save; "
+      "with --zero, shards, which have no copies, are checked around every update; 0: never",
+      count_or_none);
+  flags.add_switch("check-state", o.check_state,
+                   "--zero: check shards of the optimizer's moments around every update, too", true);
+}
+
+void declare_training(Flags& flags, TrainOptions& o) {
+  declare_batch(flags, o.batch);
+  declare_schedule(flags, o.schedule);
+  declare_optimizer(flags, o.optimizer);
+  declare_mesh(flags, o.mesh);
+  declare_precision(flags, o.precision);
+  declare_run(flags, o.run);
+  declare_checkpoints(flags, o.run);
+  declare_guards(flags, o.guards);
+}
+
+BatchSizes TrainOptions::batch_sizes() const { return infer_batch(batch, mesh.shape.size(Axis::dp)); }
+
+int MeshOptions::stages() const {
+  constexpr std::int64_t most = 1 << 20;
+  const std::int64_t ranks = shape.size(Axis::pp), stages = ranks * pipeline::chunks_per_rank(pipeline);
+  if (stages > most)
+    fail(ExitCode::usage, "--pipeline",
+         "pp={} x {} stages a rank = {} stages; expected at most {}; change --pipeline, or pp in --mesh", ranks,
+         stages / ranks, stages, most);
+  return static_cast<int>(stages);
+}
+
+pipeline::StagePlan MeshOptions::stage_plan(int blocks, const pipeline::StageCosts& costs) const {
+  return stage_layers == "auto" ? pipeline::stage_plan(blocks, stages(), costs)
+                                : pipeline::listed_stage_plan(stage_layers, blocks, stages());
+}
+
+nn::Recompute PrecisionOptions::recompute_plan() const {
+  using Kind = nn::Recompute::Kind;
+  if (recompute == "none") return {Kind::none, 1};
+  if (recompute == "selective") return {Kind::selective, 1};
+  if (recompute == "full") return {Kind::blocks, 1};
+  int every = 0;
+  if (recompute.starts_with("every:")) {
+    const char *begin = recompute.data() + 6, *end = recompute.data() + recompute.size();
+    const auto [stop, error] = std::from_chars(begin, end, every);
+    if (error != std::errc() || stop != end) every = 0;
+  }
+  if (every < 1)
+    fail(ExitCode::usage, "--recompute",
+         "expected none, selective, full or every:K with K of 1 or more, got '{}'; change --recompute", recompute);
+  return {Kind::blocks, every};
+}
+
+optim::LossScaler PrecisionOptions::make_scaler() const {
+  if (dtype != DType::f16) {
+    const optim::LossScaleConfig initial;
+    if (loss_scale != "auto" || scaling.window != initial.window || scaling.hysteresis != initial.hysteresis)
+      fail(ExitCode::usage, "--loss-scale",
+           "--loss-scale and its window and hysteresis have no effect with --dtype {}, whose range is that of f32; "
+           "expected --dtype f16; drop them or change --dtype",
+           name(dtype));
+    return {};
+  }
+  optim::LossScaleConfig config = scaling;
+  config.dynamic = loss_scale == "auto" || loss_scale == "dynamic";
+  if (!config.dynamic) {
+    const char *begin = loss_scale.data(), *end = loss_scale.data() + loss_scale.size();
+    const auto [stop, error] = std::from_chars(begin, end, config.initial);
+    if (error != std::errc() || stop != end || !(config.initial > 0) || !std::isfinite(config.initial))
+      fail(ExitCode::usage, "--loss-scale",
+           "expected auto, dynamic or a number above 0, got '{}'; f16 needs a scale, as small gradients are 0 in it; "
+           "change --loss-scale, or use --dtype bf16",
+           loss_scale);
+    const optim::LossScaleConfig initial;
+    if (scaling.window != initial.window || scaling.hysteresis != initial.hysteresis)
+      fail(ExitCode::usage, "--loss-scale",
+           "--loss-scale-window and --loss-scale-hysteresis have no effect with --loss-scale {}, which is fixed; "
+           "expected --loss-scale dynamic; drop them or change --loss-scale",
+           loss_scale);
+  }
+  return optim::LossScaler(config);
+}
+
+std::int64_t ScheduleOptions::decay() const {
+  if (decay_steps) return *decay_steps;
+  return lr_schedule == optim::LrShape::wsd ? std::max<std::int64_t>(steps / 10, 1) : steps;
+}
+
+void resolve(TrainOptions& o, int launcher_ranks) {
+  o.mesh.processes = o.mesh.ranks == "mpi" || (o.mesh.ranks == "auto" && launcher_ranks > 0);
+  if (o.mesh.ranks == "threads" && launcher_ranks > 1)
+    fail(ExitCode::usage, "mesh",
+         "--ranks threads under a launcher of {} processes would run the whole job {} times; expected --ranks mpi; "
+         "drop --ranks, or the launcher",
+         launcher_ranks, launcher_ranks);
+  const int world = o.mesh.processes ? std::max(launcher_ranks, 1) : 0;
+  o.mesh.shape = parse_mesh(o.mesh.axes, world);
+  o.mesh.axes = to_string(o.mesh.shape);
+  const BatchSizes sizes = infer_batch(o.batch, o.mesh.shape.size(Axis::dp));
+  if (o.precision.tensor_device() == Device::cpu && o.precision.gemm == "auto") o.precision.gemm = gemm_names().front();
+  // micro-batches stays open, so that a saved configuration can be used on another mesh: it follows from these two.
+  o.batch = {.micro_batch = sizes.micro_batch, .global_batch = sizes.global_batch, .micro_batches = std::nullopt};
+}
+
+}  // namespace trireme

@@ -1,0 +1,338 @@
+#include "train/parity/parity.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+
+#include "train/step/disturb.h"
+#include "train/step/trainer.h"
+
+namespace trireme {
+namespace {
+
+/// A tensor that belongs to a parameter, or a rectangle of it, and where it lies in the whole.
+struct Piece {
+  Tensor value;
+  Rectangle rectangle;
+  bool sharded = false;  // other data ranks have the other pieces
+};
+
+/// What a few steps gave on one rank: its shards, as f32 copies, in the order of the parameters.
+struct Outcome {
+  std::vector<double> losses, norms;  // per step, global
+  nn::ParameterList parameters;
+  std::vector<Piece> gradients;                         // of the first step, before clipping
+  std::vector<Piece> weights;                           // after the last
+  std::vector<std::pair<std::string, Tensor>> buffers;  // after the last, by name
+};
+
+Tensor copied_to_host(const Tensor& x) { return x.device() == Device::cpu ? clone(x) : x.to(Device::cpu); }
+
+Piece copy_of(const optim::StateTensor& tensor) {
+  return {copied_to_host(tensor.value), tensor.rectangle(), tensor.shard != nullptr};
+}
+
+/// Weights as the optimizer sees them: the f32 masters where there are any.
+std::vector<Piece> final_weights(optim::Optimizer& optimizer) {
+  std::map<const nn::Parameter*, Piece> masters;
+  for (const optim::StateTensor& state : optimizer.state()) {
+    if (state.name == "master") masters[state.parameter] = copy_of(state);
+  }
+  std::vector<Piece> weights;
+  for (const optim::StateTensor& weight : optimizer.weights()) {
+    const auto master = masters.find(weight.parameter);
+    weights.push_back(master != masters.end() ? master->second : copy_of(weight));
+  }
+  return weights;
+}
+
+/// These samples of a batch, numbered from `first_id` on.
+Batch rows_of(const Batch& batch, std::int64_t first, std::int64_t count, std::int64_t first_id) {
+  Batch rows{.tensors = batch.tensors, .sample_ids = {first_id}};
+  for (auto& [name, tensor] : rows.tensors) tensor = view::slice(tensor, 0, first, count);
+  return rows;
+}
+
+Outcome run_steps(const ParityModel& model, TrainOptions o, const std::shared_ptr<const DeviceMesh>& mesh,
+                  const OptimizerOptions& optimizer, const Parity::Disturbance& disturbance = {}) {
+  o.optimizer = optimizer;
+  const BatchSizes sizes = o.batch_sizes();
+  Trainer trainer(model.make(o, mesh), o, 64 << 10);  // several buckets even in a small model
+  if (disturbance.factor > 0) disturb(trainer.optimizer(), disturbance.factor, disturbance.seed);
+  const ParityModel::Data data = model.data(o);
+  const BatchPlan plan = sizes.on_rank(mesh->coord(Axis::dp));
+
+  Outcome outcome;
+  outcome.parameters = trainer.model().parameters();
+  for (int step = 0; step < Parity::steps; ++step) {
+    const auto next_batch = [&](int microbatch) {
+      const std::int64_t first = plan.first_sample(0, microbatch);
+      return rows_of(data.batch, first, sizes.micro_batch, step * sizes.global_batch + first);
+    };
+    const Trainer::Pass pass = trainer.gradients(next_batch, 1.0 / static_cast<double>(data.targets));
+    outcome.losses.push_back(pipeline::global_loss(*mesh, pass.pipeline.loss));
+    outcome.norms.push_back(trainer.gradient_norm());
+    if (step == 0) {
+      for (const optim::StateTensor& piece : trainer.gradient_pieces()) {
+        outcome.gradients.push_back(copy_of(piece));
+        if (trainer.scaler().scale() != 1) {  // f16: gradients are those of the scaled loss
+          const NoGrad guard;
+          outcome.gradients.back().value = scale(outcome.gradients.back().value, 1 / trainer.scaler().scale());
+        }
+      }
+    }
+    if (!trainer.update(optimizer.optimizer == "sgd" ? 0.5 : 1e-3, outcome.norms.back())) {
+      fail(ExitCode::numerical, "parity", "the gradients overflow at a loss scale of {}; lower --loss-scale",
+           trainer.scaler().scale());
+    }
+  }
+  outcome.weights = final_weights(trainer.optimizer());
+  for (const nn::BufferPtr& buffer : trainer.model().buffers())
+    outcome.buffers.emplace_back(buffer->name, copied_to_host(buffer->value));
+  return outcome;
+}
+
+OptimizerOptions sgd() {
+  OptimizerOptions o;
+  o.optimizer = "sgd";
+  o.momentum = 0.9;
+  o.clip = 0.5;  // below the first gradients' norm: clipping is at work
+  return o;
+}
+
+/// AdamW's first update of an element is g / (|g| + eps), whose slope at 0 is 1 / eps. A tensor of gradients of size G
+/// has rounding noise of some 4e-7 G, also in an element that happens to be near 0, whose update it then moves by 4e-7
+/// G / eps of a step. With eps 1e-8 that can be a whole step, taken the other way on another mesh (a key bias, whose
+/// exact gradient is 0, takes nothing but such steps), and later steps then start from other weights. Clipped, G is
+/// 1e-3 for matrices and up to 2e-2 for biases here, so that 1e-3 keeps it at 8e-6, of single elements. And a gradient
+/// wrong by a factor, which AdamW hides behind an eps of 1e-8, shows.
+OptimizerOptions adamw() {
+  OptimizerOptions o;
+  o.eps = 1e-3;
+  o.clip = 0.5;
+  return o;
+}
+
+/// The part of `whole` that `piece` is, padded rows left out of both.
+std::pair<Tensor, Tensor> overlap(const Piece& piece, const Tensor& whole_tensor, const nn::Parameter& parameter) {
+  Tensor mine = piece.value, whole = whole_tensor;
+  const Rectangle& r = piece.rectangle;
+  for (int dim = 0; dim < mine.dims(); ++dim) {
+    const std::int64_t limit = dim == 0 ? parameter.logical_rows : parameter.global_shape[dim];
+    const std::int64_t length = std::clamp<std::int64_t>(limit - r.start[dim], 0, mine.size(dim));
+    mine = view::slice(mine, dim, 0, length);
+    whole = view::slice(whole, dim, std::min(r.start[dim], whole.size(dim) - length), length);
+  }
+  return {contiguous(cast(mine, DType::f64)), contiguous(cast(whole, DType::f64))};
+}
+
+/// Squared norms of difference and reference over this rank's piece.
+std::pair<double, double> squares(const Piece& got, const nn::Parameter& parameter, const Piece& reference) {
+  const auto [a, b] = overlap(got, reference.value, parameter);
+  double difference = 0, norm = 0;
+  for (std::int64_t i = 0; i < a.count(); ++i) {
+    const double x = a.data<double>()[i], y = b.data<double>()[i];
+    difference += (x - y) * (x - y);
+    norm += y * y;
+  }
+  return {difference, norm};
+}
+
+double relative(double difference, double norm) {
+  return norm > 0 ? std::sqrt(difference / norm) : std::sqrt(difference);
+}
+
+double largest_relative(const std::vector<double>& got, const std::vector<double>& reference) {
+  double largest = 0;
+  for (std::size_t i = 0; i < got.size(); ++i)
+    largest = std::max(largest, std::abs(got[i] - reference[i]) / std::abs(reference[i]));
+  return largest;
+}
+
+/// A NaN anywhere must not hide: it counts as infinitely far.
+double far_if_nan(double x) { return std::isnan(x) ? INFINITY : x; }
+
+/// Relative difference of a buffer to the reference's of that name; every rank holds all of it.
+double buffer_difference(const std::pair<std::string, Tensor>& got, const Outcome& reference) {
+  for (const auto& [name, value] : reference.buffers) {
+    if (name != got.first) continue;
+    double difference = 0, norm = 0;
+    for (std::int64_t i = 0; i < value.count(); ++i) {
+      const double x = got.second.data<float>()[i], y = value.data<float>()[i];
+      difference += (x - y) * (x - y);
+      norm += y * y;
+    }
+    return far_if_nan(relative(difference, norm));
+  }
+  return INFINITY;
+}
+
+}  // namespace
+
+struct ParityReference {
+  ParityModel model;
+  Outcome sgd, adamw;
+  std::map<std::string, std::size_t> index;  // by parameter name, then by that of a buffer
+};
+
+// The batch is uncut there: accumulation is compared as well. On the host: so is a GPU with it.
+void set_one_rank(TrainOptions& o) {
+  o.mesh = {};
+  o.precision.device = name(Device::cpu);
+  o.precision.recompute = "none";
+  o.batch = {.micro_batch = o.batch.global_batch, .global_batch = o.batch.global_batch, .micro_batches = std::nullopt};
+}
+
+void set_f32(TrainOptions& o) {
+  o.precision.dtype = DType::f32;
+  o.precision.loss_scale = PrecisionOptions().loss_scale;
+  o.precision.scaling = {};
+}
+
+std::shared_ptr<const ParityReference> parity_reference(const TrainOptions& options, const ParityModel& model) {
+  auto reference = std::make_shared<ParityReference>();
+  reference->model = model;
+  const auto one = std::make_shared<const DeviceMesh>(self_group(), MeshShape{});
+  reference->sgd = run_steps(model, on_one_rank(options), one, sgd());
+  reference->adamw = run_steps(model, on_one_rank(options), one, adamw());
+  for (const nn::ParameterPtr& p : reference->sgd.parameters)
+    reference->index.emplace(p->name, reference->index.size());
+  for (const auto& [name, value] : reference->sgd.buffers) reference->index.emplace(name, reference->index.size());
+  return reference;
+}
+
+Parity::Parity(const TrainOptions& options, std::shared_ptr<const ParityReference> reference)
+    : options_(options), reference_(std::move(reference)) {
+  // Weights are small here: what stays whole by default would be all of them.
+  if (options_.mesh.zero == 3 && !options_.mesh.zero_resident) options_.mesh.zero_resident = 0;
+}
+
+Parity& Parity::disturbed(Disturbance disturbance) {
+  disturbance_ = disturbance;
+  return *this;
+}
+
+ParityReport Parity::compare(std::shared_ptr<ProcessGroup> world) const {
+  const auto mesh = std::make_shared<const DeviceMesh>(std::move(world), options_.mesh.shape);
+  const Outcome with_sgd = run_steps(reference_->model, options_, mesh, sgd(), disturbance_);
+  const Outcome with_adamw = run_steps(reference_->model, options_, mesh, adamw(), disturbance_);
+
+  constexpr int kinds = 3;  // gradient, weight under SGD, weight under AdamW
+  const auto count = static_cast<std::int64_t>(reference_->index.size());
+  const Tensor results = Tensor::zeros({count + 2, kinds}, DType::f64);  // the last two rows: losses and norms
+  double* values = results.data<double>();
+  for (std::size_t i = 0; i < with_sgd.parameters.size(); ++i) {
+    const nn::Parameter& p = *with_sgd.parameters[i];
+    const std::size_t row = reference_->index.at(p.name);
+    const std::array<std::pair<double, double>, kinds> found = {
+        squares(with_sgd.gradients[i], p, reference_->sgd.gradients[row]),
+        squares(with_sgd.weights[i], p, reference_->sgd.weights[row]),
+        squares(with_adamw.weights[i], p, reference_->adamw.weights[row])};
+    Tensor sums = Tensor::zeros({kinds, 2}, DType::f64);
+    for (int k = 0; k < kinds; ++k) {
+      sums.data<double>()[2 * k] = found[static_cast<std::size_t>(k)].first;
+      sums.data<double>()[2 * k + 1] = found[static_cast<std::size_t>(k)].second;
+    }
+    for (const Axis axis : shard_axes(p.placements, *mesh)) mesh->group(axis).all_reduce(sums).wait();
+    // Copies among the data ranks, under hybrid sharding, count in difference and norm alike.
+    if (with_sgd.gradients[i].sharded) mesh->group(Axis::data).all_reduce(sums).wait();
+    for (int k = 0; k < kinds; ++k) {
+      double& cell = values[row * kinds + static_cast<std::size_t>(k)];
+      cell = std::max(cell, far_if_nan(relative(sums.data<double>()[2 * k], sums.data<double>()[2 * k + 1])));
+    }
+  }
+  for (std::size_t i = 0; i < with_sgd.buffers.size(); ++i) {
+    double* const row = values + reference_->index.at(with_sgd.buffers[i].first) * kinds;
+    row[1] = buffer_difference(with_sgd.buffers[i], reference_->sgd);
+    row[2] = buffer_difference(with_adamw.buffers[i], reference_->adamw);
+  }
+  values[count * kinds] = far_if_nan(std::max(largest_relative(with_sgd.losses, reference_->sgd.losses),
+                                              largest_relative(with_adamw.losses, reference_->adamw.losses)));
+  values[(count + 1) * kinds] = far_if_nan(std::max(largest_relative(with_sgd.norms, reference_->sgd.norms),
+                                                    largest_relative(with_adamw.norms, reference_->adamw.norms)));
+  mesh->world().all_reduce(results, ReduceOp::max).wait();
+
+  ParityReport report;
+  report.rows.resize(reference_->index.size());
+  for (const auto& [name, place] : reference_->index) {
+    const double* row = values + place * kinds;
+    report.rows[place] = {name, row[0], row[1], row[2]};
+  }
+  report.loss = values[count * kinds];
+  report.gradient_norm = values[(count + 1) * kinds];
+  return report;
+}
+
+double ParityReport::largest() const {
+  double largest = std::max(loss, gradient_norm);
+  for (const Row& row : rows) largest = std::max({largest, row.gradient, row.weight_sgd, row.weight_adamw});
+  return largest;
+}
+
+double rounding_ratio(const ParityReport& mesh, const ParityReport& one_rank, DType dtype) {
+  const double least = roundoff(dtype);
+  const auto ratio = [&](double far, double usual) { return std::max(far, least) / std::max(usual, least); };
+  double largest = std::max(ratio(mesh.loss, one_rank.loss), ratio(mesh.gradient_norm, one_rank.gradient_norm));
+  for (std::size_t i = 0; i < mesh.rows.size(); ++i) {
+    const ParityReport::Row &a = mesh.rows[i], &b = one_rank.rows[i];
+    largest = std::max({largest, ratio(a.gradient, b.gradient), ratio(a.weight_sgd, b.weight_sgd),
+                        ratio(a.weight_adamw, b.weight_adamw)});
+  }
+  return largest;
+}
+
+ParityReport rounding_reach(const TrainOptions& options, const std::shared_ptr<const ParityReference>& reference) {
+  constexpr int runs = 24;
+  ParityReport reach;
+  for (int run = 0; run < runs; ++run) {
+    const double factor = roundoff(options.precision.dtype) * (1 << run % 4);  // 1 to 8 units
+    Parity one_rank(on_one_rank(options), reference);
+    one_rank.disturbed({factor, static_cast<std::uint64_t>(run) + 1});
+    const ParityReport report = one_rank.compare(self_group());
+    if (reach.rows.empty()) reach.rows = report.rows;
+    reach.loss = std::max(reach.loss, report.loss);
+    reach.gradient_norm = std::max(reach.gradient_norm, report.gradient_norm);
+    for (std::size_t i = 0; i < reach.rows.size(); ++i) {
+      ParityReport::Row& most = reach.rows[i];
+      const ParityReport::Row& row = report.rows[i];
+      most.gradient = std::max(most.gradient, row.gradient);
+      most.weight_sgd = std::max(most.weight_sgd, row.weight_sgd);
+      most.weight_adamw = std::max(most.weight_adamw, row.weight_adamw);
+    }
+  }
+  return reach;
+}
+
+double unexplained(const ParityReport& report, const ParityReport& reach, double accepted) {
+  const auto ratio = [accepted](double far, double reached) {
+    return far / std::max(accepted, most_rounding_ratio * reached);
+  };
+  double largest = std::max(ratio(report.loss, reach.loss), ratio(report.gradient_norm, reach.gradient_norm));
+  for (std::size_t i = 0; i < report.rows.size(); ++i) {
+    const ParityReport::Row &a = report.rows[i], &b = reach.rows[i];
+    largest = std::max({largest, ratio(a.gradient, b.gradient), ratio(a.weight_sgd, b.weight_sgd),
+                        ratio(a.weight_adamw, b.weight_adamw)});
+  }
+  return largest;
+}
+
+std::string parity_table(const ParityReport& report, int most) {
+  std::vector<ParityReport::Row> rows = report.rows;
+  if (most >= 0) {
+    const auto worst = [](const ParityReport::Row& r) { return std::max({r.gradient, r.weight_sgd, r.weight_adamw}); };
+    std::sort(rows.begin(), rows.end(), [&](const auto& a, const auto& b) { return worst(a) > worst(b); });
+    rows.resize(std::min(rows.size(), static_cast<std::size_t>(most)));
+  }
+  std::string text =
+      fmt::format("{:<32} {:>10} {:>12} {:>12}\n", "relative difference", "gradient", "weight, sgd", "weight, adamw");
+  for (const ParityReport::Row& row : rows) {
+    text +=
+        fmt::format("{:<32} {:>10.2e} {:>12.2e} {:>12.2e}\n", row.name, row.gradient, row.weight_sgd, row.weight_adamw);
+  }
+  text +=
+      fmt::format("{:<32} {:>10.2e}\n{:<32} {:>10.2e}\n", "loss", report.loss, "gradient norm", report.gradient_norm);
+  return text;
+}
+
+}  // namespace trireme

@@ -1,0 +1,206 @@
+#include "train/parity/parity_matrix.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <utility>
+
+namespace trireme {
+namespace {
+
+struct Mesh {
+  int dp = 1, tp = 1, pp = 1, cp = 1;
+};
+
+std::vector<Mesh> meshes() {
+  std::vector<Mesh> found;
+  for (const int ranks : {1, 2, 4, 8})
+    for (int dp = 1; dp <= ranks; dp *= 2)
+      for (int tp = 1; dp * tp <= ranks; tp *= 2)
+        for (int pp = 1; dp * tp * pp <= ranks; pp *= 2) found.push_back({dp, tp, pp, ranks / (dp * tp * pp)});
+  return found;
+}
+
+/// Goes through `choices` again and again: options whose effects hardly meet need not be multiplied with all others.
+class Rotation {
+ public:
+  explicit Rotation(std::vector<std::string> choices) : choices_(std::move(choices)) {}
+  const std::string& next() { return choices_[turn_++ % choices_.size()]; }
+
+ private:
+  std::vector<std::string> choices_;
+  std::size_t turn_ = 0;
+};
+
+/// Sizes that every mesh of up to 8 ranks divides, and no more: 8 layers for pp = 8, 8 heads for tp = 8, 32 tokens for
+/// two chunks of cp = 8 that tp = 2 cuts again.
+const std::vector<std::string> base = {"--layers",  "8",  "--heads",       "8",    "--width",        "32",
+                                       "--context", "32", "--micro-batch", "auto", "--global-batch", "8"};
+
+const std::map<std::string, std::vector<std::string>> models = {
+    {"gpt", {}},
+    {"llama", {"--norm", "rms", "--positions", "rope", "--activation", "swiglu", "--kv-heads", "2", "--bias", "off"}},
+    {"moe",
+     {"--experts", "4", "--top-k", "2", "--shared-experts", "1", "--aux-loss", "0.01", "--z-loss", "0.001",
+      "--ffn-width", "32"}}};
+
+class Matrix {
+ public:
+  std::vector<Combination> build() {
+    for (const Mesh& mesh : meshes())
+      for (const std::string& schedule : schedules(mesh))
+        for (const char* zero : {"0", "1", "2", "3"})
+          for (const auto& [model, flags] : models)
+            for (const char* tied : {"on", "off"})
+              for (const char* sequence : {"on", "off"}) {
+                if (mesh.tp > 1 || sequence == std::string("off")) add(mesh, schedule, zero, model, tied, sequence);
+              }
+    return std::move(all_);
+  }
+
+ private:
+  static std::vector<std::string> schedules(const Mesh& mesh) {
+    if (mesh.pp == 1) return {"1f1b"};
+    std::vector<std::string> names = {"gpipe", "1f1b", "zero-bubble"};
+    if (mesh.pp <= 4) names.emplace_back("interleaved:2");
+    return names;
+  }
+
+  void add(const Mesh& mesh, const std::string& schedule, const char* zero, const std::string& model, const char* tied,
+           const char* sequence) {
+    std::map<std::string, std::string> options = {{"dp", std::to_string(mesh.dp)},
+                                                  {"tp", std::to_string(mesh.tp)},
+                                                  {"pp", std::to_string(mesh.pp)},
+                                                  {"cp", std::to_string(mesh.cp)},
+                                                  {"pipeline", schedule},
+                                                  {"zero", zero},
+                                                  {"model", model},
+                                                  {"tied", tied},
+                                                  {"sequence-parallel", sequence}};
+    options["recompute"] = recompute_.next();
+    options["micro-batches"] = micro_batches(mesh);
+    options["context-parallel"] = mesh.cp > 1 ? context_parallel(mesh, model) : "none";
+    options["ep"] = model == "moe" ? ep(mesh) : "1";
+    options["dropout"] = dropout_.next();
+    options["capacity-factor"] = model == "moe" && mesh.cp == 1 ? capacity_.next() : "none";
+    options["moe-every"] = model == "moe" ? moe_every_.next() : "1";
+    options["bias-update"] = model == "moe" ? bias_update_.next() : "0";
+    all_.push_back({arguments(options), std::move(options)});
+  }
+
+  /// 1, 2 or 4, as far as the 8 sequences of the global batch go.
+  std::string micro_batches(const Mesh& mesh) {
+    std::string wanted = micro_batches_.next();
+    return std::to_string(std::min(std::stoi(wanted), 8 / mesh.dp));
+  }
+
+  /// Ulysses cuts a tp rank's heads over cp.
+  std::string context_parallel(const Mesh& mesh, const std::string& model) {
+    const int kv_heads = model == "llama" ? 2 : 8;
+    return kv_heads % (mesh.tp * mesh.cp) == 0 ? context_.next() : "ring";
+  }
+
+  std::string ep(const Mesh& mesh) {
+    const int data = mesh.dp * mesh.cp, wanted = std::stoi(ep_.next());
+    return std::to_string(std::min(wanted, std::min(data, 4)));
+  }
+
+  static std::vector<std::string> arguments(const std::map<std::string, std::string>& o) {
+    std::vector<std::string> list = {"--mesh", fmt::format("dp={},tp={},pp={},cp={},ep={}", o.at("dp"), o.at("tp"),
+                                                           o.at("pp"), o.at("cp"), o.at("ep"))};
+    list.insert(list.end(), base.begin(), base.end());
+    const auto& model = models.at(o.at("model"));
+    list.insert(list.end(), model.begin(), model.end());
+    for (const char* flag : {"pipeline", "zero", "recompute", "tied", "micro-batches", "dropout"}) {
+      list.push_back(fmt::format("--{}", flag));
+      list.push_back(o.at(flag));
+    }
+    if (o.at("tp") != "1") list.insert(list.end(), {"--sequence-parallel", o.at("sequence-parallel")});
+    if (o.at("cp") != "1") list.insert(list.end(), {"--context-parallel", o.at("context-parallel")});
+    if (o.at("capacity-factor") != "none") list.insert(list.end(), {"--capacity-factor", o.at("capacity-factor")});
+    if (o.at("moe-every") != "1") list.insert(list.end(), {"--moe-every", o.at("moe-every")});
+    if (o.at("bias-update") != "0") list.insert(list.end(), {"--bias-update", o.at("bias-update")});
+    if (o.at("zero") == "3") list.insert(list.end(), {"--zero-resident", "256"});
+    return list;
+  }
+
+  // Lengths without common divisors, so that the turns of two options meet in every pairing.
+  Rotation recompute_{{"none", "selective", "full", "every:2", "none"}};
+  Rotation micro_batches_{{"1", "4", "2"}};
+  Rotation context_{{"ring", "ulysses"}};
+  Rotation ep_{{"4", "2", "1", "4", "2"}};
+  Rotation dropout_{{"0", "0", "0.1", "0", "0", "0", "0.1"}};
+  Rotation capacity_{{"none", "1.25"}};
+  Rotation moe_every_{{"1", "2", "1", "1", "3", "1", "2", "1", "1", "1", "2"}};
+  Rotation bias_update_{{"0", "0.05", "0.05", "0"}};
+  std::vector<Combination> all_;
+};
+
+using Choice = std::pair<std::string, std::string>;
+using Pair = std::pair<Choice, Choice>;
+
+std::vector<Pair> pairs_of(const Combination& combination) {
+  std::vector<Pair> pairs;
+  for (auto a = combination.options.begin(); a != combination.options.end(); ++a)
+    for (auto b = std::next(a); b != combination.options.end(); ++b) pairs.emplace_back(*a, *b);
+  return pairs;
+}
+
+}  // namespace
+
+std::string to_string(const Combination& combination) {
+  return fmt::format("build/bin/parity {}", fmt::join(combination.arguments, " "));
+}
+
+std::vector<Combination> parity_matrix() { return Matrix().build(); }
+
+Combination in_bf16(const Combination& combination) {
+  Combination result = combination;
+  std::vector<std::string>& list = result.arguments;
+  const auto replace = [&list](const std::string& flag, const std::optional<std::string>& value) {
+    const auto found = std::find(list.begin(), list.end(), flag);
+    if (found == list.end()) return;
+    if (value) *std::next(found) = *value;
+    if (!value) list.erase(found, std::next(found, 2));
+  };
+  replace("--top-k", "4");
+  replace("--capacity-factor", std::nullopt);
+  list.insert(list.end(), {"--dtype", "bf16"});
+  result.options["dtype"] = "bf16";
+  return result;
+}
+
+std::vector<Combination> covering_subset(const std::vector<Combination>& all) {
+  std::map<Pair, std::size_t> numbers;
+  std::vector<std::vector<std::size_t>> pairs;  // of each combination, by number
+  for (const Combination& combination : all) {
+    std::vector<std::size_t>& mine = pairs.emplace_back();
+    for (const Pair& pair : pairs_of(combination))
+      mine.push_back(numbers.try_emplace(pair, numbers.size()).first->second);
+  }
+  std::vector<bool> covered(numbers.size());
+  std::vector<Combination> chosen;
+  for (std::size_t left = covered.size(); left > 0;) {
+    const auto gain = [&](std::size_t i) {
+      return std::count_if(pairs[i].begin(), pairs[i].end(), [&](std::size_t p) { return !covered[p]; });
+    };
+    std::size_t best = 0;
+    std::ptrdiff_t most = gain(0);
+    for (std::size_t i = 1; i < all.size(); ++i) {
+      if (const std::ptrdiff_t mine = gain(i); mine > most) {
+        best = i;
+        most = mine;
+      }
+    }
+    for (const std::size_t p : pairs[best]) covered[p] = true;
+    left -= static_cast<std::size_t>(most);
+    chosen.push_back(all[best]);
+  }
+  return chosen;
+}
+
+}  // namespace trireme

@@ -1,0 +1,83 @@
+#include "train/program/launcher.h"
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <initializer_list>
+
+#include "core/cores.h"
+#include "core/error.h"
+#include "parallel/comm/launch_environment.h"
+#include "parallel/comm/process_group.h"
+
+namespace trireme {
+namespace {
+
+/// The first of these environment variables that is set; null when none is.
+const char* first_set(std::initializer_list<const char*> names) {
+  for (const char* name : names)
+    if (const char* value = std::getenv(name)) return value;
+  return nullptr;
+}
+
+/// Whether the launcher has given this process cores, perhaps the same to several; otherwise all ranks have all.
+bool bound_by_launcher() { return first_set({"OMPI_MCA_orte_bound_at_launch", "SLURM_CPUS_PER_TASK"}) != nullptr; }
+
+/// Whether a launcher started this process, for whoever reports an error: the environment itself may be what is wrong.
+bool surely_launched() {
+  try {
+    return under_mpi_launcher();
+  } catch (const Error&) { return false; }
+}
+
+}  // namespace
+
+int launcher_rank() { return launched_rank(process_environment); }
+
+int launcher_ranks() { return under_mpi_launcher() ? mpi_launcher_size() : 0; }
+
+int cores() {
+  const auto usable = static_cast<int>(usable_cores().size());
+  if (!under_mpi_launcher()) return usable;
+  const int local = launched_local_ranks(process_environment).value_or(std::max(1, mpi_launcher_size()));
+  // A bound rank may still share its cores with others (a socket), so never more than an even part of the machine.
+  const int even = bound_by_launcher() ? static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)) / local : usable / local;
+  return std::max(1, std::min(usable, even));
+}
+
+CorePart core_part(int threads) {
+  if (!under_mpi_launcher() || bound_by_launcher()) return {0, threads};
+  const int local = launched_local_ranks(process_environment).value_or(std::max(1, mpi_launcher_size())),
+            rank = launched_local_rank(process_environment).value_or(launcher_rank());
+  return {rank * threads, local * threads};
+}
+
+// The claim is a folder made in the job's own, which the launcher removes when the job ends: making one is atomic,
+// and it outlives the process that made it, so a rank that starts late finds it taken.
+bool first_to_report() {
+  static const bool first = [] {
+    const char* job_folder = std::getenv("PMIX_SERVER_TMPDIR");
+    if (!surely_launched() || job_folder == nullptr) return true;
+    const char* job = std::getenv("PMIX_NAMESPACE");
+    std::error_code job_is_over;
+    return std::filesystem::create_directory(
+        std::filesystem::path(job_folder) / fmt::format("trireme-report-{}", job == nullptr ? "" : job), job_is_over);
+  }();
+  return first;
+}
+
+// From /proc/N/stat: "N (name) S parent ...", where the name may hold anything.
+std::optional<pid_t> parent_of(pid_t process) {
+  std::ifstream file(fmt::format("/proc/{}/stat", process));
+  std::string text;
+  std::getline(file, text, '\0');
+  const std::size_t name_end = text.rfind(')');
+  if (name_end == std::string::npos || name_end + 4 >= text.size()) return std::nullopt;
+  return static_cast<pid_t>(std::atol(text.c_str() + name_end + 4));
+}
+
+}  // namespace trireme

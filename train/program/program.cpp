@@ -1,0 +1,86 @@
+#include "train/program/program.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <new>
+#include <string_view>
+#include <system_error>
+#include <thread>
+
+#include "train/launch/signals.h"
+#include "train/program/launcher.h"
+
+namespace trireme {
+
+namespace {
+
+Error internal(const std::exception& error) {
+  return {ExitCode::internal, "internal", fmt::format("{}; this is a bug in Trireme", error.what())};
+}
+
+}  // namespace
+
+Error to_error(const std::exception_ptr& exception) {
+  try {
+    std::rethrow_exception(exception);
+  } catch (const Error& error) { return error; } catch (const std::bad_alloc&) {
+    return {ExitCode::retryable, "memory",
+            "out of host memory, asked for by something other than a tensor; lower --micro-batch, --context or the "
+            "model's size"};
+  } catch (const std::system_error& error) {  // thrown by threads
+    if (error.code() != std::errc::resource_unavailable_try_again) return internal(error);
+    return {ExitCode::retryable, "threads",
+            "a thread could not be started: no memory or no threads are left for this user; lower --threads or the "
+            "number of ranks, or raise the limits (ulimit -v, ulimit -u)"};
+  } catch (const std::exception& error) { return internal(error); }
+}
+
+std::string fatal_message(const std::exception_ptr& exception) {
+  std::string place, note;
+  try {
+    std::rethrow_exception(exception);
+  } catch (const PlacedError& error) {
+    place = error.place();
+    note = error.note();
+  } catch (...) {  // has neither
+  }
+  const Error error = to_error(exception);
+  std::string_view what = error.what();
+  constexpr std::string_view name = "trireme: ";  // FATAL[CODE] comes between it and the rest
+  if (what.starts_with(name)) what.remove_prefix(name.size());
+  return fmt::format("trireme: FATAL[{}] {}{}{}{}{}", static_cast<int>(error.code()), place, place.empty() ? "" : ": ",
+                     what, note.empty() ? "" : "; ", note);
+}
+
+int report(const std::exception_ptr& exception) {
+  if (first_to_report()) {
+    const std::string line = fatal_message(exception) + "\n";
+    std::fflush(stdout);
+    std::fputs(line.c_str(), stderr);  // one write, so that lines of several processes do not mix
+  } else {
+    // A launcher ends all processes once one has ended: let the message out first.
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  }
+  return static_cast<int>(to_error(exception).code());
+}
+
+int run_program(const std::function<int()>& body) {
+  std::signal(SIGXFSZ, SIG_IGN);  // a file size limit is an error of the write (core/io.cpp), not the process's end
+  const bool terminal = ::isatty(STDOUT_FILENO) == 1;
+  try {
+    const int code = body();
+    const bool lost = std::fflush(stdout) != 0 || std::ferror(stdout) != 0;
+    // A terminal that takes nothing was closed, and who was told to leave may have lost its reader before.
+    if (lost && !terminal && !signals_noted().leave)
+      fail(ExitCode::io, "stdout", "the output could not be written: {}; make room, or send it elsewhere",
+           std::strerror(errno));
+    return code;
+  } catch (...) { return report(std::current_exception()); }
+}
+
+}  // namespace trireme

@@ -1,0 +1,78 @@
+#include "train/report/memory.h"
+
+#include <unistd.h>
+
+#include "cuda/runtime/open.h"
+#include "train/program/console.h"
+
+namespace trireme {
+namespace {
+
+/// Bytes of optimizer state per parameter: moments, and the master of a 16-bit weight.
+double state_bytes(const TrainOptions& o) {
+  const double moments = o.optimizer.optimizer == "adamw" ? 8 : (o.optimizer.momentum > 0 ? 4 : 0);
+  return moments + (o.precision.dtype == DType::f32 ? 0 : 4);
+}
+
+double host_memory() {
+  return static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
+}
+
+/// Of weights, gradients and optimizer state of the ranks in this process: bytes.
+double estimated_bytes(const TrainOptions& o, std::int64_t parameters) {
+  const bool on_gpu = o.precision.tensor_device() == Device::cuda;
+  const double data = o.mesh.shape.size(Axis::data);
+  const double copies = data / static_cast<double>(o.mesh.dp_shard.value_or(o.mesh.shape.size(Axis::data)));
+  const auto held = [&](int from_stage, double bytes) { return bytes * (o.mesh.zero >= from_stage ? copies : data); };
+  const double element = static_cast<double>(size_of(o.precision.dtype));
+  const bool elsewhere = on_gpu && o.optimizer.memory == MemoryCategory::offloaded;
+  const double state = elsewhere ? 0 : state_bytes(o);
+  const double each = held(3, element) + held(2, 4) + held(1, state);     // of a parameter, on all ranks together
+  const double here = o.mesh.processes ? 1.0 / o.mesh.shape.ranks() : 1;  // of the ranks in this process
+  return static_cast<double>(parameters) * each * here;
+}
+
+}  // namespace
+
+std::string predicted_memory(const TrainOptions& o, const nn::ParameterList& parameters, double activations,
+                             double workspace) {
+  double count = 0;
+  for (const nn::ParameterPtr& parameter : parameters) count += static_cast<double>(parameter->local.count());
+  const double element = static_cast<double>(size_of(o.precision.dtype));
+  // ZeRO: what its stage shards is divided by the ranks that share it.
+  const double ranks = static_cast<double>(o.mesh.dp_shard.value_or(o.mesh.shape.size(Axis::data)));
+  const auto shared = [&](int from_stage) { return count / (o.mesh.zero >= from_stage ? ranks : 1); };
+  const double weights = shared(3) * element, gradients = shared(2) * 4, state = shared(1) * state_bytes(o);
+  const bool offloaded = o.optimizer.memory == MemoryCategory::offloaded;
+  const double packed = o.precision.keep_packed && o.batch_sizes().micro_batches > 1 ? 2 * weights : 0;
+  return fmt::format("{} parameters + {} gradients (f32){}{}{}{} = {}{}", format_bytes(weights),
+                     format_bytes(gradients), offloaded ? "" : fmt::format(" + {} optimizer", format_bytes(state)),
+                     activations > 0 ? fmt::format(" + about {} activations", format_bytes(activations)) : "",
+                     workspace > 0 ? fmt::format(" + {} workspace of cuDNN", format_bytes(workspace)) : "",
+                     packed > 0 ? fmt::format(" + up to {} packed weights", format_bytes(packed)) : "",
+                     format_bytes(weights + gradients + activations + workspace + packed + (offloaded ? 0 : state)),
+                     offloaded ? fmt::format(", and {} optimizer offloaded to host memory", format_bytes(state)) : "");
+}
+
+std::string memory_estimate(const TrainOptions& o, std::int64_t parameters) {
+  const int ranks = o.mesh.processes ? 1 : o.mesh.shape.ranks();
+  return fmt::format("weights, gradients and optimizer state were estimated at {} for the {} rank{} of this process",
+                     format_bytes(estimated_bytes(o, parameters)), ranks, ranks == 1 ? "" : "s");
+}
+
+void require_memory(const TrainOptions& o, std::int64_t parameters) {
+  const bool on_gpu = o.precision.tensor_device() == Device::cuda;
+  const double machine = on_gpu ? static_cast<double>(cuda::find_devices().devices.front().memory) : host_memory();
+  const double bytes = estimated_bytes(o, parameters);
+  if (bytes <= machine) return;
+  fail(ExitCode::usage, "memory",
+       "{} parameters need {} for weights, gradients and optimizer state{}, and this {} has {}; expected "
+       "less; make the model smaller, change --mesh, or share more with --zero",
+       parameters, format_bytes(bytes),
+       o.mesh.processes           ? " of this rank"
+       : o.mesh.shape.ranks() > 1 ? " of all ranks"
+                                  : "",
+       on_gpu ? "GPU" : "machine", format_bytes(machine));
+}
+
+}  // namespace trireme

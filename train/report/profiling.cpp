@@ -1,0 +1,194 @@
+#include "train/report/profiling.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "core/io.h"
+#include "core/parallel_for.h"
+#include "parallel/checkpoint/texts.h"
+
+namespace trireme {
+namespace {
+
+constexpr std::size_t most_rows = 30;
+
+struct Row {
+  std::string name;
+  std::int64_t calls = 0;
+  double seconds = 0, flops = 0, bytes = 0;
+  double bf16_flops = 0;  // among flops
+
+  void add(const ProfileEvent& event) {
+    ++calls;
+    seconds += event.seconds;
+    flops += event.cost.flops;
+    bytes += event.cost.bytes;
+    if (event.cost.dtype == DType::bf16) bf16_flops += event.cost.flops;
+  }
+  void add(const Row& row) {
+    calls += row.calls;
+    seconds += row.seconds;
+    flops += row.flops;
+    bytes += row.bytes;
+    bf16_flops += row.bf16_flops;
+  }
+  /// Seconds that the machine takes at least.
+  double least(const MachineSpeed& machine) const {
+    const double arithmetic = (flops - bf16_flops) / machine.flops + bf16_flops / machine.flops_of(DType::bf16);
+    return std::max(arithmetic, bytes / machine.bytes);
+  }
+};
+
+/// Kernels by what they were called with; the largest first.
+std::vector<Row> kernel_rows(const std::vector<ProfileEvent>& events) {
+  std::map<std::string, Row> by_name;
+  for (const ProfileEvent& event : events) {
+    if (std::string_view(event.category) != "kernel") continue;
+    Row& row = by_name[event.name + " " + event.detail];
+    row.name = event.name + " " + event.detail;
+    row.add(event);
+  }
+  std::vector<Row> rows;
+  rows.reserve(by_name.size());
+  for (auto& [name, row] : by_name) rows.push_back(std::move(row));
+  std::sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) { return a.seconds > b.seconds; });
+  if (rows.size() > most_rows) {
+    Row rest{.name = fmt::format("{} smaller ones", rows.size() - most_rows)};
+    for (std::size_t i = most_rows; i < rows.size(); ++i) rest.add(rows[i]);
+    rows.resize(most_rows);
+    rows.push_back(std::move(rest));
+  }
+  return rows;
+}
+
+/// Time in events of `category` on the rank's own thread, without those inside others of that category.
+double outermost_seconds(const std::vector<ProfileEvent>& events, std::string_view category) {
+  std::vector<const ProfileEvent*> found;
+  for (const ProfileEvent& event : events)
+    if (event.category == category && event.lane == 0) found.push_back(&event);
+  std::sort(found.begin(), found.end(), [](const auto* a, const auto* b) { return a->begin < b->begin; });
+  double seconds = 0, end = 0;
+  for (const ProfileEvent* event : found) {
+    if (event->begin < end) continue;
+    seconds += event->seconds;
+    end = event->begin + event->seconds;
+  }
+  return seconds;
+}
+
+std::string lane_name(int lane) { return lane == 0 ? "computation" : "communication"; }
+
+}  // namespace
+
+std::string trace_events(const std::vector<ProfileEvent>& events, int rank, const std::string& where) {
+  using nlohmann::ordered_json;
+  std::vector<std::string> lines = {
+      ordered_json{{"name", "process_name"}, {"ph", "M"}, {"pid", rank}, {"args", {{"name", where}}}}.dump()};
+  int lanes = 0;
+  for (const ProfileEvent& event : events) lanes = std::max(lanes, event.lane);
+  for (int lane = 0; lane <= lanes; ++lane)
+    lines.push_back(ordered_json{
+        {"name", "thread_name"}, {"ph", "M"}, {"pid", rank}, {"tid", lane}, {"args", {{"name", lane_name(lane)}}}}
+                        .dump());
+  for (const ProfileEvent& event : events) {
+    ordered_json line = {
+        {"name", event.name},      {"cat", event.category},     {"ph", "X"}, {"pid", rank}, {"tid", event.lane},
+        {"ts", event.begin * 1e6}, {"dur", event.seconds * 1e6}};
+    if (!event.detail.empty()) line["args"]["of"] = event.detail;
+    if (event.cost.flops > 0) line["args"]["GFLOP/s"] = event.cost.flops / event.seconds * 1e-9;
+    if (event.cost.bytes > 0) line["args"]["GB/s"] = event.cost.bytes / event.seconds * 1e-9;
+    lines.push_back(line.dump());
+  }
+  return fmt::format("{}", fmt::join(lines, ",\n"));
+}
+
+std::string kernel_table(const std::vector<ProfileEvent>& events, double wall, std::int64_t steps,
+                         const std::optional<MachineSpeed>& machine) {
+  const auto per_step = [&](double seconds) {
+    return seconds * 1e3 / static_cast<double>(std::max<std::int64_t>(1, steps));
+  };
+  std::string text = fmt::format("{:<58} {:>7} {:>9} {:>6} {:>8} {:>7}{}\n", "kernel", "calls", "ms/step", "share",
+                                 "GFLOP/s", "GB/s", machine ? "  of roofline" : "");
+  double kernels = 0;
+  for (const Row& row : kernel_rows(events)) {
+    const auto number = [](double value) { return value > 0 ? fmt::format("{:.1f}", value * 1e-9) : std::string("-"); };
+    text += fmt::format("{:<58} {:>7} {:>9.2f} {:>5.1f}% {:>8} {:>7}", row.name, row.calls, per_step(row.seconds),
+                        100 * row.seconds / wall, number(row.flops / row.seconds), number(row.bytes / row.seconds));
+    if (machine && row.bytes > 0) text += fmt::format("  {:>10.0f}%", 100 * row.least(*machine) / row.seconds);
+    text += "\n";
+    kernels += row.seconds;
+  }
+  const double collectives = outermost_seconds(events, "collective");
+  const auto sum = [&](const char* name, double seconds) {
+    text += fmt::format("{:<58} {:>7} {:>9.2f} {:>5.1f}%\n", name, "", per_step(seconds), 100 * seconds / wall);
+  };
+  sum("all kernels", kernels);
+  if (collectives > 0) sum("waiting for other ranks", collectives);
+  sum("everything else", std::max(0.0, wall - kernels - collectives));
+  if (machine)
+    text += fmt::format(
+        "roofline: this rank's threads compute at most {:.0f} GFLOP/s in f32{} and copy {:.1f} GB/s, measured just "
+        "now; a kernel whose data is still in a cache may exceed it\n",
+        machine->flops * 1e-9,
+        machine->bf16_flops > 0 ? fmt::format(", {:.0f} in bf16", machine->bf16_flops * 1e-9) : "",
+        machine->bytes * 1e-9);
+  return text;
+}
+
+Profiling::Profiling(const TrainOptions& options, const DeviceMesh& mesh)
+    : mesh_(mesh), path_(options.run.profile), steps_(options.run.profile_steps) {
+  if (path_.empty()) return;
+  if (options.precision.tensor_device() == Device::cpu)
+    machine_ = measure_machine_speed(threads(), options.precision.dtype);
+  profiler_ = std::make_shared<Profiler>();
+  Profiler::set_current(profiler_);
+}
+
+Profiling::~Profiling() {
+  if (profiler_ != nullptr) Profiler::set_current(nullptr);
+}
+
+void Profiling::before_step(std::int64_t made) {
+  made_ = made;
+  if (profiler_ == nullptr) return;
+  if (made == warm_up) start();
+  if (began_ >= 0 && made == began_ + steps_) stop(steps_);
+  if (began_ >= 0) profiler_->go_on();
+}
+
+void Profiling::after_step() {
+  if (began_ >= 0) profiler_->stop();
+}
+
+void Profiling::start() {
+  mesh_.world().barrier();  // all ranks count from here on
+  profiler_->start();
+  began_ = made_;
+}
+
+void Profiling::stop(std::int64_t steps) {
+  profiler_->stop();
+  recorded_ = true;
+  const std::vector<ProfileEvent> events = profiler_->events();
+  const std::vector<std::string> ranks =
+      checkpoint::gather_texts(mesh_.world(), trace_events(events, mesh_.rank(), mesh_.where()));
+  if (mesh_.rank() == 0) {
+    write_file(path_, fmt::format("{}\"ms\", \"traceEvents\": [\n{}\n]}}\n", trace_beginning, fmt::join(ranks, ",\n")));
+    table_ = fmt::format("{} steps of rank 0\n{}trace of all ranks: {}; chrome://tracing and ui.perfetto.dev show it\n",
+                         steps, kernel_table(events, profiler_->seconds(), steps, machine_), path_);
+  }
+  began_ = -1;
+}
+
+std::optional<std::string> Profiling::finish() {
+  if (began_ >= 0) stop(made_ + 1 - began_);
+  if (profiler_ != nullptr && !recorded_ && mesh_.rank() == 0)  // a resumed run near its end, or one told to leave
+    table_ = fmt::format("--profile {}: nothing was recorded, as this start made no steps after its first {}\n", path_,
+                         warm_up);
+  return std::exchange(table_, std::nullopt);
+}
+
+}  // namespace trireme

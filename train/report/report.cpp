@@ -1,0 +1,147 @@
+#include "train/report/report.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/cpu/processor.h"
+
+namespace trireme {
+namespace {
+
+std::string mesh_row(const MeshOptions& options) {
+  const MeshShape& mesh = options.shape;
+  std::string text = fmt::format("{} = {} rank{}", to_string(mesh), mesh.ranks(), mesh.ranks() == 1 ? "" : "s");
+  for (const Axis axis : {Axis::tp, Axis::cp, Axis::ep, Axis::dp, Axis::pp})
+    if (mesh.size(axis) > 1) text += fmt::format("\n{} groups {}", name(axis), axis_groups(mesh, axis));
+  if (mesh.size(Axis::tp) > 1)
+    text += fmt::format("\nsequence parallelism {}", options.parallelism().sequence ? "on" : "off");
+  return text;
+}
+
+std::string pipeline_row(const TrainOptions& o, const StartFacts& facts) {
+  const std::int64_t micro_batches = o.batch_sizes().micro_batches;
+  const int stages = o.mesh.stages(), ranks = o.mesh.shape.size(Axis::pp);
+  if (stages == 1)
+    return fmt::format("one stage; {} micro-batch{} per step", micro_batches, micro_batches == 1 ? "" : "es");
+  std::string layers;
+  for (const pipeline::BlockRange& range : facts.plan)
+    layers += fmt::format("{}{}", layers.empty() ? "" : ",", range.count);
+  return fmt::format("{}, {} stages{} of {} layers, {} micro-batches: bubble {:.1f}% of a step", o.mesh.pipeline,
+                     stages, stages == ranks ? "" : fmt::format(" on {} rank{}", ranks, ranks == 1 ? "" : "s"), layers,
+                     micro_batches, facts.bubble * 100);
+}
+
+std::string learning_rate_row(const ScheduleOptions& s) {
+  std::string text = fmt::format("{:.3g}", s.lr);
+  if (s.warmup_steps > 0) text += fmt::format(" after {} steps of warm-up", s.warmup_steps);
+  if (s.lr_schedule == optim::LrShape::constant) return text + ", constant";
+  if (s.lr_schedule == optim::LrShape::wsd)
+    return text + fmt::format(", falling to {:.3g} in the last {} steps", s.final_lr(), s.decay());
+  return text + fmt::format(", {} to {:.3g} at step {}", name(s.lr_schedule), s.final_lr(), s.decay());
+}
+
+std::string device_row(const TrainOptions& o, const StartFacts& facts) {
+  const PrecisionOptions& p = o.precision;
+  std::string text =
+      fmt::format("{}, {} thread{} per rank{}, ranks are {}", p.device, facts.threads, facts.threads == 1 ? "" : "s",
+                  facts.own_cores ? " on cores of their own" : "", o.mesh.processes ? "MPI processes" : "threads");
+  if (p.tensor_device() == Device::cpu) {
+    const bool unit = p.dtype == DType::bf16 && p.gemm == "trireme";
+    return text + ", products by " + p.gemm + (unit ? fmt::format(" ({})", cpu::name(cpu::bf16_unit())) : "");
+  }
+  return text + fmt::format("\n{}\ntensors go between ranks {}", facts.gpu_kernels, facts.traffic);
+}
+
+std::string optimizer_row(const OptimizerOptions& o) {
+  const std::string clip = o.clip > 0 ? fmt::format("gradient norm at most {}", o.clip) : "no clipping";
+  if (o.optimizer == "sgd")
+    return fmt::format("sgd, momentum {}, weight decay {}, {}", o.momentum, o.weight_decay, clip);
+  return fmt::format("adamw, beta {} and {}, eps {}, weight decay {}, {}", o.beta1, o.beta2, o.eps, o.weight_decay,
+                     clip);
+}
+
+}  // namespace
+
+std::string thousands(std::int64_t n) {
+  std::string text = fmt::format("{}", n);
+  for (std::int64_t at = static_cast<std::int64_t>(text.size()) - 3; at > 0; at -= 3)
+    text.insert(static_cast<std::size_t>(at), ",");
+  return text;
+}
+
+std::string table(const std::vector<Row>& rows) {
+  std::size_t width = 0;
+  for (const Row& row : rows) width = std::max(width, row.first.size());
+  std::string text;
+  for (const auto& [label, value] : rows) {
+    std::string cell = value;
+    for (std::size_t at = cell.find('\n'); at != std::string::npos; at = cell.find('\n', at + 1))
+      cell.insert(at + 1, width + 2, ' ');
+    text += fmt::format("{:<{}}  {}\n", label, width, cell);
+  }
+  return text;
+}
+
+std::string start_table(const TrainOptions& o, const StartFacts& facts) {
+  const PrecisionOptions& p = o.precision;
+  const bool f32 = p.dtype == DType::f32;
+  std::vector<Row> rows = {
+      {"device", device_row(o, facts)},
+      {"precision", f32 ? "f32" : fmt::format("{}, gradients and master weights in f32", name(p.dtype))}};
+  rows.insert(rows.end(), facts.task.begin(), facts.task.end());
+  const std::vector<Row> others = {{"mesh", mesh_row(o.mesh)},
+                                   {"schedule", pipeline_row(o, facts)},
+                                   {"optimizer", optimizer_row(o.optimizer)},
+                                   {"learning rate", learning_rate_row(o.schedule)},
+                                   {"memory per rank", facts.memory}};
+  rows.insert(rows.end(), others.begin(), others.end());
+  return table(rows);
+}
+
+std::string skipped_line(std::int64_t step, const optim::LossScaler& scaler) {
+  return fmt::format("step {} skipped: its gradients overflowed in f16; the loss scale is {:g} now, {} skipped so far",
+                     step, scaler.scale(), scaler.skipped());
+}
+
+std::string axis_groups(const MeshShape& mesh, Axis axis) {
+  constexpr int shown = 8;
+  // Each axis is a digit of the world rank, (pp * DATA + data) * TP + tp: ranks of one group are `stride` apart.
+  const int size = mesh.size(axis), groups = mesh.ranks() / size;
+  int stride = axis == Axis::tp ? 1 : mesh.size(Axis::tp);
+  if (axis == Axis::dp) stride *= mesh.size(Axis::cp);
+  if (axis == Axis::edp) stride *= mesh.size(Axis::ep);
+  if (axis == Axis::pp) stride *= mesh.size(Axis::data);
+  std::string text;
+  for (int group = 0; group < std::min(groups, shown); ++group) {
+    const int first = group / stride * stride * size + group % stride;
+    text += text.empty() ? "[" : " [";
+    for (int member = 0; member < std::min(size, shown); ++member)
+      text += fmt::format("{}{}", member > 0 ? " " : "", first + member * stride);
+    text += size > shown ? fmt::format(" ... {}]", first + (size - 1) * stride) : "]";
+  }
+  return groups > shown ? text + fmt::format(" ... ({} groups)", groups) : text;
+}
+
+std::string time_table(const PhaseSeconds& totals, double wall_seconds, std::int64_t steps) {
+  const double wall = std::max(wall_seconds, 1e-9);
+  std::string text =
+      fmt::format("{:<26} {:>10} {:>7} {:>12}\n", "where the time went", "seconds", "share", "ms per step");
+  const auto row = [&](std::string_view label, double seconds, bool per_step) {
+    text += fmt::format("{:<26} {:>10.2f} {:>6.1f}%", label, seconds, 100 * seconds / wall);
+    text += per_step && steps > 0 ? fmt::format(" {:>12.2f}\n", seconds * 1e3 / static_cast<double>(steps)) : "\n";
+  };
+  double claimed = 0;
+  for (std::size_t i = 0; i < totals.size(); ++i) {
+    claimed += totals[i];
+    if (totals[i] > 0) row(name(static_cast<Phase>(i)), totals[i], in_step(static_cast<Phase>(i)));
+  }
+  row("everything else", std::max(0.0, wall_seconds - claimed), false);
+  row("total", wall_seconds, false);
+  return text;
+}
+
+std::string time_table(const PhaseTimes& times, std::int64_t steps) {
+  return time_table(times.totals(), times.seconds(), steps);
+}
+
+}  // namespace trireme

@@ -1,0 +1,86 @@
+#include "train/runs/checkpoint_report.h"
+
+#include <set>
+
+#include "data/utf8.h"
+#include "train/program/console.h"
+#include "train/report/report.h"
+
+namespace trireme {
+namespace {
+
+using checkpoint::Checkpoint;
+
+std::string size_text(std::uint64_t bytes) { return format_bytes(static_cast<double>(bytes)); }
+
+/// "12 tensors, 3.4 MiB of f32", of those whose names begin with `prefix`, or of no optimizer when it is empty.
+std::string count_text(const Checkpoint& saved, const std::string& prefix) {
+  std::size_t count = 0;
+  std::int64_t elements = 0;
+  std::uint64_t bytes = 0;
+  for (const auto& [name, tensor] : saved.manifest().tensors) {
+    const bool state = name.starts_with("optimizer.");
+    if (prefix.empty() ? state : !name.starts_with(prefix)) continue;
+    ++count;
+    elements += tensor.shape.count();
+    bytes += static_cast<std::uint64_t>(tensor.shape.count()) * size_of(tensor.dtype);
+  }
+  return fmt::format("{} tensors, {} elements, {}", count, elements, size_text(bytes));
+}
+
+std::string tensor_lines(const Checkpoint& saved) {
+  std::string text;
+  for (const auto& [tensor_name, tensor] : saved.manifest().tensors) {
+    text += fmt::format("{}  {} {}\n", tensor_name, name(tensor.dtype), to_string(tensor.shape));
+    for (const checkpoint::Piece& piece : tensor.pieces)
+      text += fmt::format("    {} at {} in {}, byte {}\n", to_string(piece.shape), to_string(piece.start),
+                          saved.manifest().files[piece.file].name, piece.offset);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string describe_checkpoint(const Checkpoint& saved, bool tensors) {
+  const checkpoint::Manifest& m = saved.manifest();
+  std::vector<Row> rows = {{"checkpoint", saved.path().string()},
+                           {"step", std::to_string(m.step)},
+                           {"written by", fmt::format("{} = {} ranks", m.mesh, m.ranks)},
+                           {"weights", count_text(saved, "")},
+                           {"optimizer", count_text(saved, "optimizer.")}};
+  std::string files;
+  for (const checkpoint::StoredFile& file : m.files)
+    files += fmt::format("{}{} ({}, {} chunks)", files.empty() ? "" : "\n", file.name, size_text(file.bytes),
+                         file.chunks.size());
+  rows.emplace_back("files", fmt::format("{} in all\n{}", size_text(m.bytes()), files));
+  for (const auto& [key, text] : m.run) {
+    if (key != "tokenizer")
+      rows.emplace_back(shown_lines(key), shown_lines(text.substr(0, text.find_last_not_of('\n') + 1)));
+  }
+  return table(rows) + "\n" + (tensors ? tensor_lines(saved) : std::string());
+}
+
+std::string verified_line(const Checkpoint& saved) {
+  std::size_t chunks = 0;
+  for (const checkpoint::StoredFile& file : saved.manifest().files) chunks += file.chunks.size();
+  return fmt::format("{}: step {}, {} files, {} chunks, {}: whole\n", saved.path().string(), saved.manifest().step,
+                     saved.manifest().files.size(), chunks, size_text(saved.manifest().bytes()));
+}
+
+std::string describe_differences(const Checkpoint& a, const Checkpoint& b,
+                                 const std::vector<checkpoint::Difference>& differences) {
+  std::string text;
+  std::set<std::string> all;  // the names of both
+  for (const Checkpoint* checkpoint : {&a, &b})
+    for (const std::string& name : checkpoint->names()) all.insert(name);
+  for (const checkpoint::Difference& d : differences)
+    text += d.what.empty() ? fmt::format("{}: {} elements differ, first at {}, largest difference {:.3g}\n", d.name,
+                                         d.elements, d.first, d.largest)
+                           : fmt::format("{}: {}\n", d.name, d.what);
+  if (a.manifest().step != b.manifest().step)
+    text += fmt::format("steps differ: {} and {}\n", a.manifest().step, b.manifest().step);
+  return text + (differences.empty() ? fmt::format("equal: {} tensors, bit for bit\n", a.manifest().tensors.size())
+                                     : fmt::format("different: {} of {} tensors\n", differences.size(), all.size()));
+}
+
+}  // namespace trireme

@@ -1,0 +1,185 @@
+#include "train/runs/checkpointing.h"
+
+#include "parallel/checkpoint/texts.h"
+#include "train/faults/injection.h"
+#include "train/launch/signals.h"
+#include "train/runs/origin.h"
+
+namespace trireme {
+
+std::optional<Resumed> resume_run(const TrainOptions& o, Trainer& trainer, const RunIdentity& run,
+                                  const std::function<void(const std::string&)>& tell) {
+  if (o.run.resume == "none") return std::nullopt;
+  std::optional<Resumed> resumed;
+  if (o.run.resume == "auto") {
+    resumed = load_newest_run(o.run.out, trainer.model(), trainer.optimizer(), run, tell);
+    if (!resumed) return std::nullopt;
+  } else {
+    resumed = load_run(o.run.resume, trainer.model(), trainer.optimizer(), run);
+    if (begins_elsewhere(o.run.resume, o.run.out)) resumed->progress.origin = o.run.resume;
+  }
+  const std::int64_t made = resumed->progress.steps, wanted = o.schedule.steps;
+  if (made >= wanted && o.run.resume == "auto") {
+    tell(fmt::format("nothing to do: {} has made {} steps, and --steps is {}; raise --steps to go on",
+                     resumed->path.string(), made, wanted));
+    return resumed;
+  }
+  tell(fmt::format("resuming after step {} from {}", made, resumed->path.string()));
+  if (made >= wanted)
+    fail(ExitCode::usage, "resume", "{} has made {} steps already, and --steps is {}; expected more; raise --steps",
+         resumed->path.string(), made, wanted);
+  return resumed;
+}
+
+Checkpointing::Checkpointing(const TrainOptions& options, Trainer& trainer, const RunIdentity& run,
+                             const std::optional<Resumed>& resumed, std::function<void(const std::string&)> tell)
+    : options_(options), trainer_(trainer), run_(run), tell_(std::move(tell)) {
+  if (options.run.out.empty()) return;
+  std::error_code unknown;
+  if (trainer.model().mesh().rank() == 0 && std::filesystem::is_directory(options.run.out, unknown))
+    out_.emplace(options.run.out);
+  saver_.emplace(options.run.out, trainer.model(), trainer.optimizer(), run, options.run.config, options.run.keep);
+  // A run in its own folder has nothing to save before its first step.
+  if (resumed && resumed->path.parent_path() == std::filesystem::path(options.run.out) / "checkpoints")
+    saved_step_ = resumed->progress.steps;
+  can_roll_back_ = saved_step_ >= 0;
+}
+
+// A signal reaches ranks at different steps, and clocks differ: with --checkpoint-minutes, rank 0's decides. So every
+// rank adds what it has seen to one number, which says the same to all.
+Checkpointing::Due Checkpointing::agree(std::int64_t step) {
+  constexpr std::int64_t leave = 1, save = leave << 20, minutes = save << 20;  // for up to 2^20 ranks
+  const RunOptions& o = options_.run;
+  const DeviceMesh& mesh = trainer_.model().mesh();
+  const SignalsNoted noted = signals_noted();
+  const std::chrono::duration<double, std::ratio<60>> since = Clock::now() - last_begin_;
+  // One signal to all ranks may reach some before a step boundary and some after it: what comes within a second is one.
+  const bool again = asked_step_ >= 0 && noted.save && *noted.save - last_asked_ < std::chrono::seconds(1);
+  const bool late = mesh.rank() == 0 && o.checkpoint_minutes > 0 && since.count() >= o.checkpoint_minutes;
+  const std::int64_t mine = (noted.leave ? leave : 0) + (noted.save && !again ? save : 0) + (late ? minutes : 0);
+  const Tensor sum = Tensor::from(std::span(&mine, 1), {1});
+  mesh.world().all_reduce(sum).wait();
+  const std::int64_t all = *sum.data<std::int64_t>();
+  const bool asked = all % minutes >= save;
+  if (asked) {
+    asked_step_ = step;
+    last_asked_ = Clock::now();
+  }
+  const bool by_steps = o.checkpoint_every > 0 && step % o.checkpoint_every == 0;
+  return {.save = asked || by_steps || all >= minutes, .asked = asked, .leave = all % save != 0};
+}
+
+// What was moved or removed would be made again, without the run's lock: another run could begin there.
+void Checkpointing::require_own_folder() {
+  checkpoint::agree(trainer_.model().mesh().world(), [&] {
+    if (out_ && !out_->still_there())
+      fail(ExitCode::io, "out",
+           "{} is no longer the folder in which this run began: it was moved, removed or replaced; expected it to stay "
+           "while the run writes there; start again with --resume auto and the --out that it has now",
+           out_->path().string());
+  });
+}
+
+void Checkpointing::begin(Progress progress) {
+  require_own_folder();
+  if (trainer_.scaler().active()) progress.loss_scale = trainer_.scaler().state();
+  trainer_.check_replicas();  // what is wrong is not saved
+  trainer_.require_finite_weights();
+  last_begin_ = Clock::now();
+  can_roll_back_ = true;
+  saver_->begin(progress);
+  fault::point(fault::Point::save, &trainer_.model().mesh());
+}
+
+void Checkpointing::report(const checkpoint::Saved& saved, bool last) {
+  if (saved.error.empty()) {
+    misses_ = 0;
+    saved_step_ = saved.step;
+    saved_seconds_ = saved.seconds;
+    tell_(saved_line(saved));
+    if (saved.step == asked_step_ && !leaving_) tell_(fmt::format("saved step {}; continuing", saved.step));
+    return;
+  }
+  ++misses_;
+  if (last || misses_ >= most_misses)
+    fail(ExitCode::io, "checkpoint", "step {} could not be saved: {}; {}; earlier checkpoints are as they were",
+         saved.step, saved.error, last ? "it was the last one" : fmt::format("{} saves in a row have failed", misses_));
+  tell_(
+      fmt::format("could not save step {}: {}; training goes on with earlier checkpoints ({} of {} failures in a row "
+                  "that end it)",
+                  saved.step, saved.error, misses_, most_misses));
+}
+
+bool Checkpointing::after_step(const Progress& progress) {
+  if (saver_) {
+    if (const auto saved = saver_->poll()) report(*saved, false);
+  }
+  const Due due = agree(progress.steps);
+  leaving_ = due.leave;
+  if (leaving_ || !due.save) return !leaving_;
+  if (!saver_) {
+    if (due.asked) tell_("a signal asks for a save, but there is no --out: nothing was saved; continuing");
+    return true;
+  }
+  if (const auto saved = saver_->finish()) report(*saved, false);  // slower than the interval: training waits
+  begin(progress);
+  return true;
+}
+
+Progress Checkpointing::roll_back() {
+  if (const auto saved = saver_->finish()) report(*saved, false);
+  const std::optional<Resumed> found =
+      load_newest_run(options_.run.out, trainer_.model(), trainer_.optimizer(), run_, tell_);
+  if (!found)
+    fail(ExitCode::data, "checkpoint",
+         "{} has no checkpoint to go back to; expected one that is whole; look at why "
+         "saves have failed",
+         options_.run.out);
+  if (found->progress.loss_scale) trainer_.scaler().set_state(*found->progress.loss_scale);
+  trainer_.loaded();
+  saved_step_ = found->progress.steps;
+  return found->progress;
+}
+
+void Checkpointing::complete() noexcept {
+  try {
+    if (!saver_ || !saver_->busy()) return;
+    const auto saved = saver_->finish_within(std::chrono::duration<double>(options_.run.timeout));
+    if (saved)
+      tell_(saved->error.empty() ? saved_line(*saved)
+                                 : fmt::format("could not save step {}: {}", saved->step, saved->error));
+  } catch (const std::exception&) {  // not even that could be done: the folder is left under its temporary name
+  }
+}
+
+Checkpointing::~Checkpointing() {
+  if (trainer_.model().mesh().world().size() == 1) complete();
+  if (lost_ != nullptr && saver_ && saver_->busy()) *lost_ = loss();
+}
+
+// A rank that fails is missing when the others would agree that all files are written: without that no save is
+// committed. Once rank 0 is at it, it needs nobody, only the time to come to an end.
+std::string Checkpointing::loss() const {
+  if (saver_->committing())
+    return fmt::format("the save of step {} was being committed: it is whole if {} is there", saver_->step(),
+                       saver_->path().string());
+  return fmt::format("the save of step {} was under way and is lost; {}", saver_->step(),
+                     saved_step_ < 0 ? "this run has saved nothing before"
+                                     : fmt::format("the newest checkpoint is that of step {}", saved_step_));
+}
+
+void Checkpointing::finish(const Progress& progress) {
+  if (saver_) {
+    if (const auto saved = saver_->finish()) report(*saved, saved->step == progress.steps);
+    if (saved_step_ != progress.steps) {
+      begin(progress);
+      report(saver_->finish().value(), true);
+    }
+  }
+  if (!leaving_) return;
+  if (supervisor_gone()) tell_("the supervisor that started this job is gone: nothing will start it again");
+  tell_(saver_ ? fmt::format("preempted; saved step {} in {:.2f} s", saved_step_, saved_seconds_)
+               : fmt::format("preempted after step {}; there is no --out: nothing was saved", progress.steps));
+}
+
+}  // namespace trireme

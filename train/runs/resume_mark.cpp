@@ -1,0 +1,44 @@
+#include "train/runs/resume_mark.h"
+
+#include "parallel/checkpoint/folder.h"
+#include "parallel/checkpoint/texts.h"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+using checkpoint::ResumeAttempts;
+
+ResumeAttempts attempts_beside(const fs::path& checkpoint) { return ResumeAttempts(checkpoint.parent_path()); }
+
+}  // namespace
+
+ResumeMark::ResumeMark(const TrainOptions& options, const std::optional<Resumed>& resumed, Rank& rank,
+                       std::function<void(const std::string&)> tell)
+    : rank_(rank),
+      tell_(std::move(tell)),
+      checkpoint_(resumed ? resumed->path : fs::path()),
+      state_(resumed && options.run.resume == "auto" ? State::due : State::done) {}
+
+// A disk that has no room for the note may have room for all else: it costs no step.
+void ResumeMark::begin_step() {
+  if (state_ != State::due) return;
+  state_ = State::made;
+  int before = 0;
+  try {
+    if (rank_.first()) before = attempts_beside(checkpoint_).begin(checkpoint_);
+  } catch (const Error& error) { tell_(fmt::format("{}; training goes on without that note", error.reason())); }
+  // From here on every rank may fail by itself, and the first one be ended for it.
+  before = std::stoi(checkpoint::broadcast_text(*rank_.world, std::to_string(before)));
+  rank_.failed = [checkpoint = checkpoint_, before] { attempts_beside(checkpoint).take_back(checkpoint, before); };
+}
+
+void ResumeMark::step_made() {
+  if (std::exchange(state_, State::done) != State::made) return;
+  rank_.failed = nullptr;
+  try {
+    if (rank_.first()) attempts_beside(checkpoint_).succeeded();
+  } catch (const Error& error) { tell_(fmt::format("{}; training goes on", error.reason())); }
+}
+
+}  // namespace trireme

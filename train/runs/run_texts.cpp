@@ -1,0 +1,203 @@
+#include "train/runs/run_texts.h"
+
+#include <algorithm>
+
+#include "data/json.h"
+#include "data/tokenizer.h"
+#include "data/utf8.h"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+using checkpoint::Checkpoint;
+
+// ---- writing --------------------------------------------------------------------------------------------------------
+
+nlohmann::json loss_scale_json(const optim::LossScaler::State& s) {
+  return {{"scale", s.scale},
+          {"good_updates", s.good_updates},
+          {"overflows_left", s.overflows_left},
+          {"in_a_row", s.in_a_row},
+          {"skipped", s.skipped}};
+}
+
+nlohmann::json guards_json(const GuardState& guards) {
+  nlohmann::json json = {{"rollbacks", guards.rollbacks}, {"losses", guards.losses}};
+  json["skipped"] = nlohmann::json::array();
+  for (const SkippedSamples& s : guards.skipped)
+    json["skipped"].push_back({{"first", s.first}, {"last", s.last}, {"step", s.step}});
+  return json;
+}
+
+nlohmann::json progress_json(const Progress& progress) {
+  nlohmann::json json = {{"steps", progress.steps}, {"samples", progress.samples}};
+  if (progress.loss_scale) json["loss_scale"] = loss_scale_json(*progress.loss_scale);
+  if (!(progress.guards == GuardState{})) json["guards"] = guards_json(progress.guards);
+  return json;
+}
+
+nlohmann::json data_json(const RunIdentity& run) { return {{"hash", run.data}, {"val_fraction", run.val_fraction}}; }
+
+// ---- reading --------------------------------------------------------------------------------------------------------
+
+fs::path where(const Checkpoint& saved) { return saved.path() / checkpoint::manifest_name; }
+
+/// The JSON of an entry, given to `read`; whatever is missing or of another type in it is bad data.
+template <class Read>
+auto read_json(const Checkpoint& saved, const std::string& key, const Read& read) {
+  const nlohmann::json json = parse_json(saved.run(key), where(saved));
+  try {
+    return read(json);
+  } catch (const nlohmann::json::exception& error) {
+    fail(ExitCode::data, "checkpoint", "{}: the entry '{}' is malformed: {}", where(saved).string(), key, error.what());
+  }
+}
+
+optim::LossScaler::State read_loss_scale(const nlohmann::json& json, const fs::path& path) {
+  const optim::LossScaler::State state = {.scale = json.at("scale"),
+                                          .good_updates = json_count(json, "good_updates", path),
+                                          .overflows_left = json_count(json, "overflows_left", path),
+                                          .in_a_row = json_count(json, "in_a_row", path),
+                                          .skipped = json_count(json, "skipped", path)};
+  if (!(state.scale > 0))
+    fail(ExitCode::data, "checkpoint", "{}: the loss scale is {}; expected more than 0", path.string(), state.scale);
+  return state;
+}
+
+GuardState read_guards(const nlohmann::json& json, const fs::path& path) {
+  GuardState guards{.skipped = {}, .rollbacks = json_count(json, "rollbacks", path), .losses = json.at("losses")};
+  for (const nlohmann::json& s : json.at("skipped"))
+    guards.skipped.push_back({.first = json_count(s, "first", path),
+                              .last = json_count(s, "last", path),
+                              .step = json_count(s, "step", path)});
+  return guards;
+}
+
+void require_same(std::string_view flag, const std::string& saved, const std::string& asked, const fs::path& path) {
+  if (saved == asked) return;
+  fail(ExitCode::usage, "resume", "{} was saved with {} {}, and this run has {}; change {} or start without --resume",
+       path.string(), flag, saved, asked, flag);
+}
+
+using Settings = std::vector<Model::Setting>;
+
+std::string value_of(const Settings& values, const std::string& flag) {
+  const auto found = std::find_if(values.begin(), values.end(), [&](const auto& value) { return value.first == flag; });
+  return found == values.end() ? "none" : found->second;
+}
+
+/// Of the first field of the model that differs.
+void require_same_model(const Checkpoint& saved, const Model& model) {
+  const fs::path& path = saved.path();
+  if (const std::string saved_as = saved_architecture(saved); saved_as != model.architecture())
+    fail(ExitCode::usage, "resume",
+         "{} holds a model of the architecture '{}', and this program's model is '{}'; resume "
+         "another run, or start without --resume",
+         path.string(), saved_as, model.architecture());
+  const Settings was = model.settings(saved.run("model"), where(saved).string()),
+                 is = model.settings(model.configuration(), path.string());
+  for (const auto& [flag, value] : is) require_same(flag, value_of(was, flag), value, path);
+  for (const auto& [flag, value] : was) require_same(flag, value, value_of(is, flag), path);
+}
+
+void require_same_data(const nlohmann::json& saved, const RunIdentity& run, const fs::path& path) {
+  require_same("--val-fraction", saved.at("val_fraction").dump(), nlohmann::json(run.val_fraction).dump(), path);
+  if (saved.at("hash").get<std::uint64_t>() == run.data) return;
+  fail(ExitCode::usage, "resume",
+       "{} was saved by a run on other data: text or tokenizer differ; expected the same tokens; change --data, or "
+       "start without --resume",
+       path.string());
+}
+
+}  // namespace
+
+void GuardState::skip(SkippedSamples samples) {
+  if (!skipped.empty() && skipped.back().last + 1 == samples.first && skipped.back().step == samples.step)
+    skipped.back().last = samples.last;
+  else
+    skipped.push_back(samples);
+}
+
+std::string saved_architecture(const Checkpoint& saved) {
+  const RunTexts& texts = saved.manifest().run;
+  const auto found = texts.find(architecture_entry);
+  return found == texts.end() ? "gpt" : found->second;  // there was only one
+}
+
+RunTexts describe_run(const Model& model, const Progress& progress, const RunIdentity& run,
+                      const std::string& configuration) {
+  RunTexts texts = {{architecture_entry, model.architecture()},
+                    {"model", model.configuration()},
+                    {"progress", progress_json(progress).dump()},
+                    {"seed", std::to_string(run.seed)},
+                    {"data", data_json(run).dump()},
+                    {"tokenizer", run.tokenizer}};
+  if (!progress.origin.empty()) texts[origin_entry] = progress.origin;
+  if (!configuration.empty()) texts["configuration"] = configuration;
+  return texts;
+}
+
+void require_same_run(const Checkpoint& saved, const Model& model, const RunIdentity& run) {
+  const fs::path& path = saved.path();
+  // Before the model: its --vocab follows from the data.
+  if (saved.run("tokenizer") != run.tokenizer)
+    fail(ExitCode::usage, "resume",
+         "{} was saved with another tokenizer than this data gives; use the same --data and --tokenizer",
+         path.string());
+  require_same_model(saved, model);
+  require_same("--seed", shown_lines(saved.run("seed")), std::to_string(run.seed), path);
+  if (run.data != 0)
+    read_json(saved, "data", [&](const nlohmann::json& json) {
+      require_same_data(json, run, path);
+      return 0;
+    });
+}
+
+void require_same_optimizer(const Checkpoint& saved, const optim::Optimizer& optimizer) {
+  const auto& tensors = saved.manifest().tensors;
+  const auto stores = [&](const std::string& moment) {
+    const std::string prefix = fmt::format("optimizer.{}.", moment);
+    const auto first = tensors.lower_bound(prefix);
+    return first != tensors.end() && first->first.starts_with(prefix);
+  };
+  const std::vector<std::string>& moments = optimizer.moment_names();
+  const auto has = [&](const char* moment) {
+    return std::find(moments.begin(), moments.end(), moment) != moments.end();
+  };
+  const auto name = [](bool adamw) { return adamw ? "adamw" : "sgd"; };
+  require_same("--optimizer", name(stores("m")), name(has("m")), saved.path());
+  if (has("momentum") && !stores("momentum")) require_same("--momentum", "0", "more", saved.path());
+}
+
+Progress read_progress(const Checkpoint& saved) {
+  const RunTexts& texts = saved.manifest().run;
+  return read_json(saved, "progress", [&](const nlohmann::json& json) {
+    Progress progress{.steps = json_count(json, "steps", where(saved)),
+                      .samples = json_count(json, "samples", where(saved))};
+    if (progress.steps != saved.manifest().step)
+      fail(ExitCode::data, "checkpoint", "{}: its step is {}, and its progress {} steps; expected the same",
+           where(saved).string(), saved.manifest().step, progress.steps);
+    if (json.contains("loss_scale")) progress.loss_scale = read_loss_scale(json.at("loss_scale"), where(saved));
+    if (json.contains("guards")) progress.guards = read_guards(json.at("guards"), where(saved));
+    if (const auto origin = texts.find(origin_entry); origin != texts.end()) progress.origin = origin->second;
+    return progress;
+  });
+}
+
+void require_whole_run(const Checkpoint& saved) {
+  static_cast<void>(read_progress(saved));
+  static_cast<void>(parse_json(saved.run("model"), where(saved)));
+  if (!saved.run("tokenizer").empty()) static_cast<void>(parse_tokenizer(saved.run("tokenizer"), where(saved)));
+  const std::string& seed = saved.run("seed");
+  if (seed.empty() || seed.find_first_not_of("0123456789") != std::string::npos)
+    fail(ExitCode::data, "checkpoint", "{}: the entry 'seed' is {}; expected a whole number", where(saved).string(),
+         in_quotes(seed));
+  read_json(saved, "data", [](const nlohmann::json& json) {
+    static_cast<void>(json.at("hash").get<std::uint64_t>());
+    static_cast<void>(json.at("val_fraction").get<double>());
+    return 0;
+  });
+}
+
+}  // namespace trireme

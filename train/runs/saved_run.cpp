@@ -1,0 +1,206 @@
+#include "train/runs/saved_run.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "core/io.h"
+#include "parallel/checkpoint/folder.h"
+#include "parallel/checkpoint/texts.h"
+#include "train/launch/common_values.h"
+#include "train/program/console.h"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+using checkpoint::Candidate;
+using checkpoint::Checkpoint;
+
+constexpr const char* checkpoints_name = "checkpoints";
+
+std::vector<checkpoint::HeldTensor> all_held(const Model& model, optim::Optimizer& optimizer) {
+  return checkpoint::held_tensors(model.parameters(), model.buffers(), &optimizer, model.mesh());
+}
+
+/// File systems may show ranks different files under one path.
+void require_same_content(ProcessGroup& world, const Checkpoint& saved) {
+  require_common(
+      world, {{"the checkpoint", fmt::format("{} (content {:016x})", saved.path().string(), saved.manifest().checksum),
+               "expected one; give every rank the same files: a folder that all of them share, or equal copies"}});
+}
+
+/// `path`, which is the same on every rank, opened by all.
+Checkpoint open_on_all(ProcessGroup& world, const fs::path& path) {
+  std::optional<Checkpoint> saved;
+  checkpoint::agree(world, [&] { saved.emplace(path); });
+  require_same_content(world, *saved);
+  return std::move(*saved);
+}
+
+/// What each rank needs of a checkpoint.
+Resumed load_on_all(ProcessGroup& world, const fs::path& path, Model& model, optim::Optimizer& optimizer,
+                    const RunIdentity& run) {
+  const std::vector<checkpoint::HeldTensor> held = all_held(model, optimizer);
+  Checkpoint saved = open_on_all(world, path);
+  Resumed resumed{path, {}};
+  checkpoint::agree(world, [&] {
+    require_same_run(saved, model, run);
+    require_same_optimizer(saved, optimizer);
+    resumed.progress = read_progress(saved);
+    saved.read(held, "it was saved with another --optimizer or --momentum");
+    optimizer.set_steps(resumed.progress.steps);
+  });
+  return resumed;
+}
+
+/// Another rank may see other checkpoints: one that is being saved, or removed, at this moment.
+fs::path chosen_by_first(ProcessGroup& world, const fs::path& path) {
+  std::string chosen;
+  checkpoint::agree(world, [&] {
+    if (world.rank() == 0) chosen = find_saved_run(path).string();
+  });
+  return checkpoint::broadcast_text(world, chosen);
+}
+
+/// The checkpoints of the run in the order in which they are to be tried, as rank 0 finds them: newest first, but those
+/// from which runs failed to resume last, of which `tell` is told. Collective.
+std::vector<fs::path> agreed_candidates(ProcessGroup& world, const fs::path& out,
+                                        const std::function<void(const std::string&)>& tell) {
+  std::string paths, last;  // zeros between them: paths have none
+  std::string failing;
+  checkpoint::agree(world, [&] {
+    if (world.rank() != 0) return;
+    const checkpoint::ResumeAttempts attempts(out / checkpoints_name);
+    bool another = false;
+    for (const Candidate& candidate : checkpoint::candidates(out / checkpoints_name)) {
+      const bool fails = attempts.of(candidate.path) >= checkpoint::ResumeAttempts::most;
+      another = another || (!fails && candidate.step >= 0);
+      (fails ? last : paths) += candidate.path.string() + '\0';
+      if (fails) failing += fmt::format("{}{}", failing.empty() ? "" : ", ", candidate.path.filename().string());
+    }
+    if (!another) failing.clear();  // there is none to go on from in its place
+  });
+  paths = checkpoint::broadcast_text(world, paths + last);
+  failing = checkpoint::broadcast_text(world, failing);
+  if (!failing.empty())
+    tell(fmt::format("stepped over {}: {} runs that resumed from there died before they had made a step", failing,
+                     checkpoint::ResumeAttempts::most));
+  std::vector<fs::path> result;
+  for (std::size_t begin = 0; begin < paths.size();) {
+    const std::size_t end = paths.find('\0', begin);
+    result.emplace_back(paths.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return result;
+}
+
+[[noreturn]] void fail_damaged(const fs::path& path, const std::string& problem) {
+  fail(ExitCode::data, "checkpoint",
+       "{}: {}; give the path of another checkpoint (train_gpt --resume auto takes the newest that is whole)",
+       path.string(), problem);
+}
+
+/// What a person gave that is no checkpoint may hold some, unless it is a file, or has the name of one by itself.
+void require_folder_of_checkpoints(const fs::path& given) {
+  const fs::path path = given.has_filename() ? given : given.parent_path();  // without the slash at its end
+  std::error_code unknown;
+  if (fs::is_regular_file(path, unknown))
+    fail(ExitCode::usage, "checkpoint",
+         "{} is a file; expected a folder: the --out of train_gpt, its checkpoints, or one of them; change the path",
+         path.string());
+  if (!checkpoint::has_checkpoint_name(path) || fs::is_directory(path / checkpoints_name, unknown)) return;
+  if (is_there(path)) fail_damaged(path, "no manifest: its saving was interrupted");
+  fail(ExitCode::usage, "checkpoint",
+       "{} is not there; expected a checkpoint; a run with --keep may have removed it: take a newer one",
+       path.string());
+}
+
+}  // namespace
+
+RunSaver::RunSaver(const fs::path& out, const Model& model, optim::Optimizer& optimizer, const RunIdentity& run,
+                   std::string configuration, std::optional<std::int64_t> keep)
+    : model_(model),
+      optimizer_(optimizer),
+      run_(run),
+      configuration_(std::move(configuration)),
+      saver_(out / checkpoints_name, model.mesh(), keep) {}
+
+void RunSaver::begin(const Progress& progress) {
+  saver_.begin(progress.steps, all_held(model_, optimizer_), describe_run(model_, progress, run_, configuration_));
+}
+
+std::string saved_line(const checkpoint::Saved& saved) {
+  return fmt::format("saved step {} in {} ({}, {:.3f} s, of which training stood still for {:.3f} s){}", saved.step,
+                     saved.path.string(), format_bytes(static_cast<double>(saved.bytes)), saved.seconds,
+                     saved.stall_seconds, saved.warning.empty() ? "" : "; " + saved.warning);
+}
+
+std::string save_run(const fs::path& out, const Model& model, optim::Optimizer& optimizer, const Progress& progress,
+                     const RunIdentity& run) {
+  RunSaver saver(out, model, optimizer, run);
+  saver.begin(progress);
+  const checkpoint::Saved saved = saver.finish().value();
+  if (!saved.error.empty()) fail(ExitCode::io, "checkpoint", "{}", saved.error);
+  return saved_line(saved);
+}
+
+fs::path find_saved_run(const fs::path& path) {
+  if (checkpoint::is_checkpoint(path)) return path;
+  require_folder_of_checkpoints(path);
+  std::error_code unknown;
+  const bool above = fs::is_directory(path / checkpoints_name, unknown);  // `path` is the run's folder
+  for (const Candidate& newest : checkpoint::candidates(above ? path / checkpoints_name : path)) {
+    if (newest.unfinished) continue;
+    if (newest.step >= 0) return newest.path;
+    if (newest.unread)
+      fail(ExitCode::io, "checkpoint", "{}; it may be whole: see to that, or give the path of another checkpoint",
+           newest.problem);
+    fail_damaged(newest.path, newest.problem);
+  }
+  fail(ExitCode::usage, "checkpoint",
+       "{} holds no saved run; expected the --out folder of train_gpt, with {}/step_*/{}; change the path",
+       path.empty() ? "''" : path.string(), checkpoints_name, checkpoint::manifest_name);
+}
+
+Checkpoint open_saved_run(ProcessGroup& world, const fs::path& path) {
+  return open_on_all(world, chosen_by_first(world, path));
+}
+
+Resumed load_run(const fs::path& path, Model& model, optim::Optimizer& optimizer, const RunIdentity& run) {
+  ProcessGroup& world = model.mesh().world();
+  return load_on_all(world, chosen_by_first(world, path), model, optimizer, run);
+}
+
+std::optional<Resumed> load_newest_run(const fs::path& out, Model& model, optim::Optimizer& optimizer,
+                                       const RunIdentity& run, const std::function<void(const std::string&)>& tell) {
+  ProcessGroup& world = model.mesh().world();
+  bool damaged = false;
+  for (const fs::path& path : agreed_candidates(world, out, tell)) {
+    try {
+      return load_on_all(world, path, model, optimizer, run);
+    } catch (const Error& error) {
+      if (error.code() == ExitCode::io)
+        fail(ExitCode::io, "resume",
+             "{}; {} is not passed over, as it may be whole: see to that, then the same command goes on from there",
+             error.reason(), path.string());
+      if (error.code() != ExitCode::data) throw;
+      tell(fmt::format("skipped {}: {}", path.filename().string(), error.reason()));
+      damaged = damaged || !checkpoint::is_unfinished(path);
+    }
+  }
+  if (damaged)
+    fail(ExitCode::data, "resume",
+         "{} has no checkpoint that is whole; expected one; repair one of those skipped, or choose another --out to "
+         "begin again there",
+         (out / checkpoints_name).string());
+  return std::nullopt;
+}
+
+void load_weights(Checkpoint& saved, Model& model) {
+  ProcessGroup& world = model.mesh().world();
+  require_same_content(world, saved);
+  const auto held = checkpoint::held_tensors(model.parameters(), model.buffers(), nullptr, model.mesh());
+  checkpoint::agree(world, [&] { saved.read(held, "it was saved by another version of the program"); });
+}
+
+}  // namespace trireme

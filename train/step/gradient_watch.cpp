@@ -1,0 +1,57 @@
+#include "train/step/gradient_watch.h"
+
+#include <cmath>
+#include <utility>
+
+#include "core/kernels.h"
+
+namespace trireme {
+
+GradientWatch::GradientWatch(const nn::ParameterList& parameters) {
+  for (const nn::ParameterPtr& parameter : parameters)
+    parameter->leaf().on_grad_ready([this, p = parameter.get()] { ready(*p); });
+}
+
+void GradientWatch::begin(Look look) {
+  look_ = look;
+  looking_ = false;
+  samples_.clear();
+  found_ = {};
+}
+
+std::vector<std::int64_t> GradientWatch::samples_of(int microbatch) const {
+  std::vector<std::int64_t> samples;
+  for (std::size_t m = 0; m < samples_.size(); ++m)
+    if (microbatch < 0 || m == static_cast<std::size_t>(microbatch))
+      samples.insert(samples.end(), samples_[m].begin(), samples_[m].end());
+  return samples;
+}
+
+void GradientWatch::loss(double value, int stage, int microbatch) {
+  if (std::isfinite(value) || !found_.tensor.empty()) return;
+  found_ = {.tensor = "loss", .stage = stage, .microbatch = microbatch, .samples = samples_of(microbatch)};
+}
+
+void GradientWatch::backward(int stage, int microbatch, bool last) {
+  looking_ = look_ == Look::in_every_backward || (look_ == Look::in_last_backward && last);
+  stage_ = stage;
+  microbatch_ = microbatch;
+  order_ = 0;
+}
+
+void GradientWatch::ready(const nn::Parameter& parameter) {
+  if (tamper_) tamper_(parameter, microbatch_);
+  if (!looking_ || !found_.tensor.empty()) return;
+  ++order_;
+  const Tensor gradient = parameter.grad();
+  if (std::isfinite(kernels(gradient.device()).sum_squares(std::span(&gradient, 1)).value())) return;
+  // Seen in the last backward only, it may have been there since the first.
+  const int microbatch = look_ == Look::in_every_backward || samples_.size() == 1 ? microbatch_ : -1;
+  found_ = {.tensor = parameter.name,
+            .stage = stage_,
+            .microbatch = microbatch,
+            .order = order_,
+            .samples = samples_of(microbatch)};
+}
+
+}  // namespace trireme

@@ -1,0 +1,160 @@
+#include "train/supervisor/command.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "core/io.h"
+#include "parallel/mesh/mesh.h"
+
+namespace trireme::supervisor {
+namespace {
+
+constexpr const char* where = "run";  // the program
+constexpr std::array launcher_names = {"mpirun", "mpiexec", "orterun", "prterun", "srun"};
+
+/// Where a flag's value is: in the word itself, after `prefix` characters.
+struct Place {
+  std::size_t word, prefix;
+};
+
+std::optional<Place> find_flag(const Words& words, const std::string& flag) {
+  for (std::size_t i = words.size(); i-- > 0;) {
+    if (words[i].starts_with(flag + "=")) return Place{i, flag.size() + 1};
+    if (words[i] != flag) continue;
+    if (i + 1 == words.size())
+      fail(ExitCode::usage, where, "{} stands without a value at the end of the command; give it one", flag);
+    return Place{i + 1, 0};
+  }
+  return std::nullopt;
+}
+
+std::string value_at(const Words& words, const Place& place) { return words[place.word].substr(place.prefix); }
+
+std::optional<std::string> flag_value(const Words& words, const std::string& flag) {
+  const std::optional<Place> place = find_flag(words, flag);
+  return place ? std::optional(value_at(words, *place)) : std::nullopt;
+}
+
+bool is_launcher(const std::string& word) {
+  const std::string name = word.substr(word.find_last_of('/') + 1);
+  return std::any_of(launcher_names.begin(), launcher_names.end(),
+                     [&](const char* known) { return name == known || name.starts_with(std::string(known) + "."); });
+}
+
+std::size_t launcher_at(const Words& words) {
+  return static_cast<std::size_t>(std::find_if(words.begin(), words.end(), is_launcher) - words.begin());
+}
+
+/// Where the number of ranks stands: the first of these flags after the launcher, whose own flags come first.
+std::optional<Place> ranks_place(const Words& words) {
+  constexpr std::array apart = {"-n", "-np", "--np", "--ntasks"};
+  for (std::size_t i = launcher_at(words) + 1; i < words.size(); ++i) {
+    if (words[i].starts_with("--ntasks=")) return Place{i, sizeof "--ntasks=" - 1};
+    if (std::find(apart.begin(), apart.end(), words[i]) != apart.end() && i + 1 < words.size()) return Place{i + 1, 0};
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<std::string> setting(const Words& command, const std::string& name) {
+  if (auto value = flag_value(command, "--" + name)) return value;
+  const std::optional<std::string> file = flag_value(command, "--config");
+  if (!file) return std::nullopt;
+  const auto config = nlohmann::json::parse(read_file(*file), nullptr, false);
+  if (!config.is_object())
+    fail(ExitCode::usage, where, "--config {} is not a JSON object; expected what --print-config prints", *file);
+  const auto found = config.find(name);
+  if (found == config.end()) return std::nullopt;
+  return found->is_string() ? found->get<std::string>() : found->dump();
+}
+
+Words with_flag(Words command, const std::string& name, const std::string& value) {
+  if (const auto place = find_flag(command, "--" + name)) {
+    command[place->word].replace(place->prefix, std::string::npos, value);
+  } else {
+    command.push_back("--" + name);
+    command.push_back(value);
+  }
+  return command;
+}
+
+bool has_launcher(const Words& command) { return launcher_at(command) < command.size(); }
+
+std::optional<int> launcher_ranks(const Words& command) {
+  const std::optional<Place> place = ranks_place(command);
+  if (!place) return std::nullopt;
+  const std::string text = value_at(command, *place);
+  int ranks = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), ranks);
+  if (error != std::errc() || end != text.data() + text.size() || ranks < 1)
+    fail(ExitCode::usage, where, "the launcher is to start '{}' ranks; expected a number of at least 1", text);
+  return ranks;
+}
+
+Words with_launcher_ranks(Words command, int ranks) {
+  const Place place = ranks_place(command).value();
+  command[place.word].replace(place.prefix, std::string::npos, std::to_string(ranks));
+  return command;
+}
+
+Words with_exported(Words command, const std::string& variable) {
+  const std::size_t launcher = launcher_at(command);
+  if (launcher == command.size() || command[launcher].ends_with("srun")) return command;  // which passes on all of it
+  const auto after = command.begin() + static_cast<std::ptrdiff_t>(launcher) + 1;
+  command.insert(after, {"-x", variable});
+  return command;
+}
+
+Elastic require_elastic(const Words& command) {
+  const std::optional<int> ranks = launcher_ranks(command);
+  if (!ranks)
+    fail(ExitCode::usage, where,
+         "--min-ranks: the command has no launcher that is told how many ranks to start; expected mpirun -n N");
+  const std::string mesh = setting(command, "mesh").value_or("");
+  if (mesh.find("dp=auto") == std::string::npos)
+    fail(
+        ExitCode::usage, where,
+        "--min-ranks: the mesh is '{}', of one number of ranks; expected --mesh dp=auto,..., whose dp takes what there "
+        "is",
+        mesh);
+  const std::string batch = setting(command, "global-batch").value_or("auto");
+  if (batch == "auto")
+    fail(ExitCode::usage, where,
+         "--min-ranks: without --global-batch, fewer ranks would train with smaller batches; expected a number; add "
+         "--global-batch N");
+  const MeshShape shape = parse_mesh(mesh, *ranks);
+  return {*ranks, *ranks / shape.size(Axis::dp)};
+}
+
+Words first_command(const Words& command, bool& added) {
+  // A configuration that was printed has every flag: there, none means not said.
+  added = !find_flag(command, "--resume") && setting(command, "resume").value_or("none") == "none";
+  return added ? with_flag(command, "resume", "auto") : command;
+}
+
+std::string resumed_path(const Words& command) {
+  const std::string resume = setting(command, "resume").value_or("none");
+  return resume == "none" || resume == "auto" ? "" : resume;
+}
+
+Words next_command(const Words& command, bool saved) {
+  return saved || resumed_path(command).empty() ? with_flag(command, "resume", "auto") : command;
+}
+
+std::string to_string(const Words& command) {
+  std::string line;
+  for (const std::string& word : command) {
+    const bool plain = !word.empty() && word.find_first_of(" \t\n'\"\\$`;&|<>()*?[]#~!") == std::string::npos;
+    std::string quoted = word;
+    for (std::size_t at = quoted.find('\''); at != std::string::npos; at = quoted.find('\'', at + 4))
+      quoted.replace(at, 1, "'\\''");
+    line += (line.empty() ? "" : " ") + (plain ? word : "'" + quoted + "'");
+  }
+  return line;
+}
+
+}  // namespace trireme::supervisor

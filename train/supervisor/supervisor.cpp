@@ -1,0 +1,396 @@
+#include "train/supervisor/supervisor.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+
+#include "core/error.h"
+#include "core/io.h"
+#include "parallel/checkpoint/folder.h"
+#include "train/program/launcher.h"
+#include "train/runs/origin.h"
+#include "train/runs/run_folder.h"
+#include "train/runs/saved_run.h"
+
+namespace trireme::supervisor {
+namespace {
+
+namespace fs = std::filesystem;
+using std::chrono::duration;
+using System = std::chrono::system_clock;
+
+template <class... Args>
+void say(fmt::format_string<Args...> text, Args&&... args) {
+  std::fputs(("run: " + fmt::format(text, std::forward<Args>(args)...) + "\n").c_str(), stderr);
+}
+
+double seconds_between(Time from, Time to) { return duration<double>(to - from).count(); }
+
+/// When a file was written, on the clock of its file system; nothing when there is none.
+std::optional<fs::file_time_type> written(const fs::path& file) {
+  std::error_code absent;
+  const auto when = fs::last_write_time(file, absent);
+  return absent ? std::nullopt : std::optional(when);
+}
+
+/// A file's time on the clock of incidents; the distant past when there is no file.
+Time time_of(const fs::path& file) {
+  const auto when = written(file);
+  if (!when) return {};
+  const auto age = fs::file_time_type::clock::now() - *when;
+  return System::now() - std::chrono::duration_cast<System::duration>(age);
+}
+
+std::string what_happened(const Ending& ending, Verdict verdict, const std::string& message) {
+  if (verdict == Verdict::launcher) return "the launcher failed";
+  if (ending.signal != 0) return "a process was killed";
+  if (ending.code != static_cast<int>(ExitCode::retryable)) return "it failed";
+  return message.empty() ? "told to leave" : cause_of(message);
+}
+
+fs::path out_of(const Words& command) {
+  const std::string out = setting(command, "out").value_or("");
+  if (out.empty())
+    fail(ExitCode::usage, "run",
+         "the command has no --out: nothing would be saved, and every start would be from the beginning; add --out DIR "
+         "and --checkpoint-every N");
+  return out;
+}
+
+/// The step of the checkpoint that --resume `path` means; -1 where it cannot be told.
+std::int64_t step_at(const fs::path& path) {
+  try {
+    return checkpoint::read_manifest(find_saved_run(path)).step;
+  } catch (const Error&) { return -1; }  // the job says why
+}
+
+/// The largest step that has a valid manifest; -1 without one.
+std::int64_t newest_in(const fs::path& out) {
+  std::int64_t newest = -1;
+  for (const checkpoint::Candidate& found : checkpoint::candidates(out / "checkpoints"))
+    newest = std::max(newest, found.step);
+  return newest;
+}
+
+}  // namespace
+
+Supervisor::Supervisor(const Options& options, const Words& command)
+    : options_(options), command_(command), out_(out_of(command)), budget_(options.limits, newest_in(out_)) {
+  if (std::find(command.begin(), command.end(), ":") != command.end())
+    fail(ExitCode::usage, "run", "the command starts several programs (':'); expected one; give all ranks one program");
+  if (options_.least_ranks) {
+    elastic_ = require_elastic(command_);
+    ranks_ = elastic_->ranks;
+    if (*options_.least_ranks > elastic_->ranks)
+      fail(ExitCode::usage, "run", "--min-ranks {} is more than the {} ranks of the command; expected at most those",
+           *options_.least_ranks, elastic_->ranks);
+  } else if (!options_.world_command.empty()) {
+    fail(ExitCode::usage, "run", "--world-command without --min-ranks has no effect; add --min-ranks M");
+  }
+}
+
+int Supervisor::run() {
+  const auto conclude = [this] {
+    if (open_) write_open_incident();
+    if (!incidents_.empty()) std::fputs(("\n" + incident_table(incidents_)).c_str(), stderr);
+  };
+  try {
+    const int code = run_jobs();
+    conclude();
+    return code;
+  } catch (...) {
+    conclude();
+    throw;
+  }
+}
+
+int Supervisor::run_jobs() {
+  while (true) {
+    const std::optional<Words> words = next_words();
+    if (orders_.leaving()) return left_without_job();
+    if (world_failures_ > options_.limits.restarts) {
+      say("gave up: --world-command has failed {} times in a row; see what it said, or raise --restarts",
+          world_failures_);
+      return gave_up;
+    }
+    if (!words && !options_.world_command.empty()) {  // waiting for ranks is no restart, and has no end
+      if (!pause(pause_after(++waits_, options_.limits))) return left_without_job();
+      continue;
+    }
+    waits_ = 0;
+    if (words) {
+      if (const std::optional<int> code = code_after(run_job(*words))) return *code;
+    }
+    if (launcher_failed_ && fewer_ranks() > 0) {  // to look for how many there are has an end, and costs no try
+      say("the launcher failed to start {} ranks: fewer are tried", ranks_);
+      ++restarts_;
+      if (!pause(0)) return left_without_job();
+      continue;
+    }
+    const std::int64_t newest = newest_checkpoint();
+    const std::optional<double> seconds = budget_.restart(newest);
+    if (!seconds) {
+      say("gave up: {} restarts without a newer checkpoint than {}; see what the job said, or raise --restarts",
+          budget_.without_progress(), newest < 0 ? "none" : fmt::format("step {}", newest));
+      return gave_up;
+    }
+    say("starting again in {:.1f} s from {} (restart {}; try {} of {} for a newer checkpoint)", *seconds, next_start(),
+        restarts_ + 1, budget_.without_progress(), options_.limits.restarts);
+    if (!pause(*seconds)) return left_without_job();
+    ++restarts_;
+  }
+}
+
+std::optional<int> Supervisor::code_after(const Ending& ending) {
+  const Verdict verdict = judge(ending, has_launcher(command_));
+  launcher_failed_ = verdict == Verdict::launcher;
+  if (verdict == Verdict::done) return 0;
+  // Then the folder is another run's, and so are the incidents in it.
+  if (ending.code != static_cast<int>(ExitCode::locked)) note_incident(ending, verdict);
+  const bool retryable = ending == Ending{.code = static_cast<int>(ExitCode::retryable)};
+  const std::string how = to_string(ending, retryable ? what_happened(ending, verdict, last_words_.message()) : "");
+  if (verdict == Verdict::final) {
+    say("the job ended with {}: it would do so again, and is not started again", how);
+    if (save_lost_) say("it was told to save and had not");
+    return ending.as_exit_code();
+  }
+  if (orders_.leaving()) {  // also when it died of that: it is told to go on from what it has saved
+    say("the job has left with {}; the same command goes on with it", how);
+    return killed_ ? ending.as_exit_code() : static_cast<int>(ExitCode::retryable);
+  }
+  say("the job ended with {}{}", how, last_words_.rank() ? fmt::format(", rank {}", *last_words_.rank()) : "");
+  if (save_lost_) say("it was told to save and had not: the next one is told");
+  return std::nullopt;
+}
+
+Words Supervisor::first_words(std::string& note) const {
+  const std::string path = resumed_path(command_);
+  if (!path.empty() && was_begun_from(out_, path)) {
+    note = has_saved()
+               ? fmt::format("{} holds step {} of this run: it goes on from there, and not from {} again",
+                             out_.string(), newest_checkpoint(), path)
+               : fmt::format("{} holds nothing saved of this run yet: it begins from {} again", out_.string(), path);
+    return next_command(command_, has_saved());
+  }
+  bool added = false;
+  Words words = first_command(command_, added);
+  if (added) note = "the command has no --resume; --resume auto is added";
+  return words;
+}
+
+std::optional<Words> Supervisor::next_words() {
+  std::string note;
+  Words words = begun_ ? next_command(command_, has_saved()) : first_words(note);
+  if (elastic_) {
+    const int before = ranks_, least = static_cast<int>(*options_.least_ranks);
+    const std::optional<int> answer = available_ranks();
+    if (!answer) return std::nullopt;
+    const int available = *answer;
+    launcher_failed_ = false;
+    ranks_ = ranks_to_start(elastic_->ranks, elastic_->model_ranks, least, available);
+    if (ranks_ == 0) {
+      say("{} ranks can be started; expected at least {} of {}, in steps of {}", available, least, elastic_->ranks,
+          elastic_->model_ranks);
+      ranks_ = elastic_->ranks;
+      return std::nullopt;
+    }
+    if (ranks_ != before)
+      say("starting {} of {} ranks: dp={}", ranks_, elastic_->ranks, ranks_ / elastic_->model_ranks);
+    if (open_) incidents_.back().ranks = ranks_;
+    words = with_launcher_ranks(std::move(words), ranks_);
+  }
+  words = with_exported(std::move(words), restarts_variable);
+  if (restarts_ > 0) return words;
+  if (!note.empty()) say("{}", note);
+  say("{}", to_string(words));
+  return words;
+}
+
+int Supervisor::fewer_ranks() const {
+  if (!elastic_ || !options_.world_command.empty()) return 0;
+  return ranks_to_start(elastic_->ranks, elastic_->model_ranks, static_cast<int>(*options_.least_ranks), ranks_ - 1);
+}
+
+/// As --world-command prints, or else all, or one fewer than the launcher could not start just now, where so few do.
+/// What fails at the start is a wrong command; what fails later may be well again after a pause.
+std::optional<int> Supervisor::available_ranks() {
+  if (options_.world_command.empty()) return launcher_failed_ && fewer_ranks() > 0 ? ranks_ - 1 : elastic_->ranks;
+  const WorldAnswer answer = ask_world(options_.world_command, signals_);
+  const bool first = !std::exchange(world_asked_, true);
+  if (answer.leave) orders_.leave();
+  if (answer.save) take_save(false);
+  world_failures_ = answer.ranks || answer.leave ? 0 : world_failures_ + 1;
+  if (world_failures_ > 0 && first)
+    fail(ExitCode::usage, "run",
+         "--world-command '{}' {}; expected a shell command that prints how many ranks can be started; change "
+         "--world-command",
+         options_.world_command, answer.problem);
+  if (world_failures_ > 0)
+    say("--world-command {}; expected a number of ranks; it is asked again ({} of {} failures in a row, after which "
+        "run gives up)",
+        answer.problem, world_failures_, options_.limits.restarts + 1);
+  return answer.ranks;
+}
+
+Ending Supervisor::run_job(const Words& words) {
+  ::setenv(restarts_variable, std::to_string(restarts_).c_str(), 1);
+  started_ = System::now();
+  training_since_.reset();
+  resumed_step_ = next_resumed_step();
+  if (open_) incidents_.back().resumed_step = resumed_step_;
+  last_words_ = {};
+  configured_ = written(out_ / RunFolder::config_name);
+  Job job(words, signals_, [this](std::string_view line) { last_words_.hear(line); });
+  std::optional<Clock::time_point> ended;
+  bool told = false;
+  while (!job.over()) {
+    job.wait(0.2);
+    while (const std::optional<int> signal = signals_.next()) take(*signal, job);
+    if (const std::optional<int> due = orders_.due(Clock::now(), listens())) {
+      if (*due == SIGUSR1) told_save_at_ = newest_checkpoint();
+      job.send(*due);
+    }
+    begun_ = begun_ || listens();
+    watch_training();
+    if (!job.ending()) continue;
+    if (!ended) ended = Clock::now();
+    const double since = duration<double>(Clock::now() - *ended).count();
+    if (since < options_.grace) continue;
+    if (!std::exchange(told, true))
+      say("{} processes of the job have outlived it by {:.1f} s and are killed", job.processes(), since);
+    job.kill_all();
+  }
+  if (const std::size_t left = job.remove_leftovers(); left > 0)
+    say("removed {} files and folders that a killed launcher had left in shared memory and temporary folders", left);
+  begun_ = begun_ || listens();
+  save_lost_ = orders_.ended(newest_checkpoint() > told_save_at_);
+  return job.ending().value();
+}
+
+void Supervisor::take(int signal, const Job& job) {
+  if (signal == SIGUSR1) {
+    take_save(listens());
+  } else if (!orders_.leaving()) {
+    say("the job is told to save and leave");
+    orders_.leave();
+  } else if (signal == SIGTERM || signal == SIGINT) {  // a closed terminal says so more than once
+    say("told to leave again: the job is killed");
+    killed_ = true;
+    job.kill_all();
+  }
+}
+
+void Supervisor::take_save(bool now) {
+  say("the job is told to save{}", now ? "" : " as soon as it has started");
+  orders_.save();
+}
+
+// The first rank writes it after all have gone through what train_gpt begins with, handlers for signals before all
+// else.
+bool Supervisor::listens() const {
+  const auto now = written(out_ / RunFolder::config_name);
+  return now && now != configured_;
+}
+
+void Supervisor::watch_training() {
+  if (training_since_) return;
+  const fs::path metrics = out_ / RunFolder::metrics_name;
+  // Until the job opens it, the file is that of the job before, which may have come further.
+  if (time_of(metrics) < started_) return;
+  const std::int64_t step = last_logged_step(metrics);
+  if (step < 0 || step <= resumed_step_) return;
+  training_since_ = System::now();
+  if (!open_) return;
+  close_incident(*training_since_);
+  say("training again; step {} is made, {:.1f} s were lost", step, *incidents_.back().lost);
+}
+
+void Supervisor::note_incident(const Ending& ending, Verdict verdict) {
+  const Time now = System::now();
+  if (open_) close_incident(now);  // a job that never trained
+  incidents_.push_back({.when = now,
+                        .restart = restarts_,
+                        .what = what_happened(ending, verdict, last_words_.message()),
+                        .ending = ending,
+                        .rank = last_words_.rank(),
+                        .message = last_words_.message(),
+                        .logged_step = last_logged_step(out_ / RunFolder::metrics_name),
+                        .resumed_step = {},
+                        .ranks = 0,
+                        .lost = {}});
+  open_ = true;
+  good_until_ = restarts_ == 0 ? started_ : now;
+  if (training_since_) good_until_ = std::max(*training_since_, checkpoint_time());
+}
+
+void Supervisor::close_incident(Time until) {
+  incidents_.back().lost = seconds_between(good_until_, until);
+  write_open_incident();
+}
+
+void Supervisor::write_open_incident() {
+  open_ = false;
+  try {
+    make_directories(out_);
+    AppendFile(out_ / RunFolder::incidents_name).line(to_json_line(incidents_.back()));
+  } catch (const Error& error) { say("an incident could not be noted: {}", error.what()); }
+}
+
+bool Supervisor::pause(double seconds) {
+  const Clock::time_point end = Clock::now() + std::chrono::duration_cast<Clock::duration>(duration<double>(seconds));
+  while (true) {
+    while (const std::optional<int> signal = signals_.next()) {
+      if (*signal != SIGUSR1) {
+        orders_.leave();
+        return false;
+      }
+      take_save(false);
+    }
+    const double left = duration<double>(end - Clock::now()).count();
+    if (left <= 0) return true;
+    pollfd woken = {signals_.fd(), POLLIN, 0};
+    ::poll(&woken, 1, static_cast<int>(left * 1e3) + 1);
+  }
+}
+
+int Supervisor::left_without_job() {
+  say("told to leave while no job runs; the same command goes on with it");
+  return static_cast<int>(ExitCode::retryable);
+}
+
+std::int64_t Supervisor::newest_checkpoint() const { return newest_in(out_); }
+
+bool Supervisor::has_saved() const {
+  const std::string path = resumed_path(command_);
+  return newest_checkpoint() >= 0 && (path.empty() || begun_ || was_begun_from(out_, path));
+}
+
+std::int64_t Supervisor::next_resumed_step() const {
+  if (const std::string path = resumed_path(command_); !path.empty() && !has_saved()) return step_at(path);
+  const checkpoint::ResumeAttempts attempts(out_ / "checkpoints");
+  std::int64_t last = -1;
+  for (const checkpoint::Candidate& found : checkpoint::candidates(out_ / "checkpoints")) {  // the newest first
+    if (found.step < 0) continue;
+    if (attempts.of(found.path) < checkpoint::ResumeAttempts::most) return found.step;
+    last = std::max(last, found.step);
+  }
+  return last;
+}
+
+std::string Supervisor::next_start() const {
+  const std::int64_t step = next_resumed_step();
+  const std::string path = has_saved() ? std::string() : resumed_path(command_);
+  if (step < 0) return path.empty() ? "the beginning" : path;
+  return fmt::format("step {}{}{}", step, path.empty() ? "" : " of ", path);
+}
+
+Time Supervisor::checkpoint_time() const {
+  const std::int64_t newest = newest_checkpoint();
+  if (newest < 0) return {};
+  return time_of(out_ / "checkpoints" / checkpoint::folder_name(newest) / "manifest.json");
+}
+
+}  // namespace trireme::supervisor

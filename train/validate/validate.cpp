@@ -1,0 +1,303 @@
+#include "train/validate/validate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include "core/kernels.h"
+#include "cuda/runtime/open.h"
+#include "cuda/selection.h"
+#include "train/faults/injection.h"
+#include "train/program/nearest.h"
+#include "train/report/profiling.h"
+
+namespace trireme {
+
+/// "1, 2 or 4": the divisors of n.
+std::string divisors(std::int64_t n) {
+  std::vector<std::int64_t> found;
+  for (std::int64_t d = 1; d <= n && d <= 4096; ++d)
+    if (n % d == 0) found.push_back(d);
+  std::string text;
+  for (std::size_t i = 0; i < found.size(); ++i)
+    text += fmt::format("{}{}", i == 0 ? "" : i + 1 == found.size() ? " or " : ", ", found[i]);
+  return text;
+}
+
+/// Refuses a flag that was changed although the chosen `--chooser choice` has no use for it.
+void refuse_unused(bool changed, const char* flag, const char* chooser, std::string_view choice, const char* users) {
+  if (!changed) return;
+  fail(ExitCode::usage, chooser, "--{} has no effect with --{} {}; expected --{} {}; drop --{} or change --{}", flag,
+       chooser, choice, chooser, users, flag, chooser);
+}
+
+namespace {
+
+void validate_zero(const MeshOptions& o) {
+  const std::string stage = std::to_string(o.zero);
+  if (o.zero != 3) {
+    refuse_unused(o.zero_prefetch.has_value(), "zero-prefetch", "zero", stage, "3");
+    refuse_unused(o.zero_resident.has_value(), "zero-resident", "zero", stage, "3");
+  }
+  if (o.zero == 0) refuse_unused(o.dp_shard.has_value(), "dp-shard", "zero", stage, "1, 2 or 3");
+  const int data = o.shape.size(Axis::data);
+  if (o.dp_shard && data % *o.dp_shard != 0)
+    fail(ExitCode::usage, "zero",
+         "--dp-shard {} does not divide dp x cp = {}: {} / {} leaves {}; expected {}; change --dp-shard or --mesh",
+         *o.dp_shard, data, data, *o.dp_shard, data % *o.dp_shard, divisors(data));
+}
+
+void validate_pipeline(const MeshOptions& o, std::int64_t blocks) {
+  const int stages = o.stages(), ranks = o.shape.size(Axis::pp);  // refuses a --pipeline that is none
+  if (blocks < stages)
+    fail(
+        ExitCode::usage, "--pipeline",
+        "--layers {} are fewer than {} x {} = {} stages (pp={} ranks of --pipeline {}), and a stage holds at least one "
+        "layer; expected at most {} stages; change --layers, --pipeline, or pp in --mesh",
+        blocks, ranks, stages / ranks, stages, ranks, o.pipeline, blocks);
+  static_cast<void>(o.stage_plan(static_cast<int>(blocks)));  // refuses a --stage-layers that does not fit
+}
+
+void validate_schedule(const ScheduleOptions& o) {
+  if (o.lr_schedule == optim::LrShape::constant) {
+    refuse_unused(o.min_lr.has_value(), "min-lr", "lr-schedule", name(o.lr_schedule), "cosine, linear or wsd");
+    refuse_unused(o.decay_steps.has_value(), "decay-steps", "lr-schedule", name(o.lr_schedule),
+                  "cosine, linear or wsd");
+  }
+  if (o.min_lr && *o.min_lr > o.lr)
+    fail(ExitCode::usage, "schedule", "--min-lr {} is above --lr {}; expected at most {}; change --min-lr or --lr",
+         *o.min_lr, o.lr, o.lr);
+  if (o.warmup_steps > o.steps)
+    fail(ExitCode::usage, "schedule",
+         "--warmup-steps {} is more than --steps {}; expected at most {}; change --warmup-steps or --steps",
+         o.warmup_steps, o.steps, o.steps);
+  if (o.lr_schedule == optim::LrShape::wsd) {
+    if (o.warmup_steps + o.decay() > o.steps)
+      fail(ExitCode::usage, "schedule",
+           "--warmup-steps {} + --decay-steps {} = {} is more than --steps {}; with wsd the decay fills the last "
+           "steps; change --decay-steps, --warmup-steps or --steps",
+           o.warmup_steps, o.decay(), o.warmup_steps + o.decay(), o.steps);
+  } else if (o.decay_steps && *o.decay_steps < o.warmup_steps) {
+    fail(ExitCode::usage, "schedule",
+         "--decay-steps {} comes before --warmup-steps {} are over; expected at least {}; change --decay-steps or "
+         "--warmup-steps",
+         *o.decay_steps, o.warmup_steps, o.warmup_steps);
+  }
+}
+
+void validate_optimizer(const OptimizerOptions& o) {
+  const OptimizerOptions initial;
+  if (o.optimizer == "adamw")
+    refuse_unused(o.momentum != initial.momentum, "momentum", "optimizer", o.optimizer, "sgd");
+  if (o.optimizer == "sgd") {
+    refuse_unused(o.beta1 != initial.beta1, "beta1", "optimizer", o.optimizer, "adamw");
+    refuse_unused(o.beta2 != initial.beta2, "beta2", "optimizer", o.optimizer, "adamw");
+    refuse_unused(o.eps != initial.eps, "eps", "optimizer", o.optimizer, "adamw");
+  }
+}
+
+/// A word that was mistyped would be looked for as a folder, long after --out has been refused for it.
+void validate_resume(const std::string& resume) {
+  if (resume == "auto" || resume == "none") return;
+  const char* expected = "expected auto, none, or the path of what an earlier run saved";
+  std::error_code unknown;  // what cannot be looked at is reported by who opens it
+  const std::filesystem::file_status status = std::filesystem::status(resume, unknown);
+  if (std::filesystem::is_regular_file(status))
+    fail(ExitCode::usage, "resume",
+         "--resume {} is a file; {}: a run's folder, its checkpoints, or one of them; change --resume", resume,
+         expected);
+  if (status.type() != std::filesystem::file_type::not_found) return;
+  constexpr int typos = 2;
+  const std::string word = nearest(resume.substr(0, 8), {"auto", "none"});
+  const bool close = edit_distance(resume.substr(0, 8), word) <= typos;
+  fail(ExitCode::usage, "resume", "--resume {} is none of what it can be: there is no such file or folder; {}; {}{}",
+       resume.empty() ? "''" : resume, expected, close ? "the nearest is " : "change --resume", close ? word : "");
+}
+
+/// Checkpoints are in --out.
+void validate_checkpoints(const RunOptions& o) {
+  if (!o.out.empty()) return;
+  const auto refuse = [](bool given, const char* flag) {
+    if (given)
+      fail(ExitCode::usage, "checkpoint",
+           "{} has no effect without --out, the folder with the checkpoints; expected --out DIR; give --out or drop it",
+           flag);
+  };
+  refuse(o.checkpoint_every > 0, "--checkpoint-every");
+  refuse(o.checkpoint_minutes > 0, "--checkpoint-minutes");
+  refuse(o.keep.has_value(), "--keep");
+  refuse(o.resume == "auto", "--resume auto");
+}
+
+void validate_recompute(const PrecisionOptions& o, std::int64_t blocks) {
+  const nn::Recompute plan = o.recompute_plan();  // refuses what it cannot be
+  if (plan.every > blocks)
+    fail(ExitCode::usage, "--recompute",
+         "every:{} of {} layers recomputes no block; expected at most every:{}; change --recompute", plan.every, blocks,
+         blocks);
+}
+
+/// A trace replaces nothing but a trace: not the text, a configuration, or what a run has saved.
+void require_own_file(const RunOptions& run) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  if (!run.out.empty()) {
+    const auto place = [&](const std::string& name) { return fs::weakly_canonical(fs::absolute(name), ignored); };
+    const fs::path way = place(run.profile).lexically_relative(place(run.out));
+    if (!way.empty() && *way.begin() != "..")
+      fail(ExitCode::usage, "profile",
+           "--profile {} is in the folder of --out, whose files are the run's; expected a name outside {}; change "
+           "--profile",
+           run.profile, run.out);
+  }
+  if (!fs::exists(run.profile) || fs::file_size(run.profile, ignored) == 0) return;
+  std::string beginning(Profiling::trace_beginning.size(), '\0');
+  std::ifstream(run.profile).read(beginning.data(), static_cast<std::streamsize>(beginning.size()));
+  if (beginning != Profiling::trace_beginning)
+    fail(
+        ExitCode::usage, "profile",
+        "--profile {} exists and is no trace, so that something else would be lost; expected a new name, or a trace to "
+        "replace; change --profile",
+        run.profile);
+}
+
+/// What --profile would have nothing to record, or nowhere to write, at the end of a run.
+void validate_profile(const RunOptions& run, std::int64_t steps) {
+  if (run.profile.empty()) {
+    if (run.profile_steps != RunOptions().profile_steps)
+      fail(ExitCode::usage, "profile",
+           "--profile-steps has no effect without --profile, the file to write; expected --profile FILE; give "
+           "--profile or drop --profile-steps");
+    return;
+  }
+  const std::filesystem::path folder = std::filesystem::path(run.profile).parent_path();
+  if (!folder.empty() && !std::filesystem::is_directory(folder))
+    fail(ExitCode::usage, "profile", "--profile {}: there is no folder {}; make it, or change --profile", run.profile,
+         folder.string());
+  if (std::filesystem::exists(run.profile) && !std::filesystem::is_regular_file(run.profile))
+    fail(ExitCode::usage, "profile", "--profile {} is a {}; expected the name of a file; change --profile", run.profile,
+         std::filesystem::is_directory(run.profile) ? "folder" : "device, a pipe or a socket");
+  require_own_file(run);
+  if (steps <= Profiling::warm_up)
+    fail(
+        ExitCode::usage, "profile",
+        "--profile records steps after the first {}, and --steps is {}; expected more; raise --steps or drop --profile",
+        Profiling::warm_up, steps);
+}
+
+/// A spike sends the run back to a checkpoint.
+void validate_guards(const TrainOptions& o) {
+  if (o.guards.check_state) {
+    refuse_unused(o.mesh.zero == 0, "check-state", "zero", "0",
+                  "1, 2 or 3, as without it all ranks have copies of the moments, which are compared");
+    refuse_unused(o.guards.check_replicas == 0, "check-state", "check-replicas", "0", "above 0");
+  }
+  // Not a range of the flag, whose message would not say what 0 might be thought to mean.
+  constexpr std::int64_t least = 5, most = 1 << 20;
+  if (o.guards.spike_window < least || o.guards.spike_window > most)
+    fail(ExitCode::usage, "guards",
+         "--spike-window {}: a loss is judged by the median of so many; expected {} to {}, and 0 is not \"no "
+         "detector\", which --spike-threshold 0 is; change --spike-window",
+         o.guards.spike_window, least, most);
+  if (o.guards.spike_threshold == 0) {
+    const GuardOptions initial;
+    const bool window = o.guards.spike_window != initial.spike_window;
+    const bool rollbacks = o.guards.spike_rollbacks != initial.spike_rollbacks;
+    refuse_unused(window, "spike-window", "spike-threshold", "0", "above 0");
+    refuse_unused(rollbacks, "spike-rollbacks", "spike-threshold", "0", "above 0");
+    return;
+  }
+  if (o.run.out.empty() || (o.run.checkpoint_every == 0 && o.run.checkpoint_minutes == 0))
+    fail(ExitCode::usage, "guards",
+         "--spike-threshold {} goes back to a checkpoint, and this run saves none before its end; expected --out DIR "
+         "and --checkpoint-every or --checkpoint-minutes; give them, or drop --spike-threshold",
+         o.guards.spike_threshold);
+}
+
+constexpr std::int64_t most_thread_ranks = 1024, most_threads = 4096;
+
+/// Each rank and each of its threads is a thread of this process.
+void validate_threads(const TrainOptions& o) {
+  if (o.mesh.processes) return;
+  const std::int64_t ranks = o.mesh.shape.ranks(), threads = o.precision.threads.value_or(1);
+  if (ranks > most_thread_ranks)
+    fail(
+        ExitCode::usage, "mesh",
+        "{} are {} ranks; expected at most {} as threads of one process; change --mesh, or start processes with mpirun",
+        to_string(o.mesh.shape), ranks, most_thread_ranks);
+  if (ranks * threads > most_threads)
+    fail(ExitCode::usage, "threads",
+         "--threads {} x {} ranks = {} threads; expected at most {}; change --threads or --mesh", threads, ranks,
+         ranks * threads, most_threads);
+}
+
+/// --gemm and --attention name implementations of the device in use, and on a GPU of the 16-bit kernels.
+void validate_implementations(const PrecisionOptions& o) {
+  const bool gpu = o.tensor_device() == Device::cuda;
+  const auto check = [&](const char* flag, const std::string& chosen, std::vector<std::string_view> names) {
+    if (chosen == "auto") return;
+    if (names.empty() || names.front() != "auto") names.insert(names.begin(), "auto");
+    if (std::find(names.begin(), names.end(), chosen) == names.end())
+      fail(ExitCode::usage, flag, "--{} {} is not for --device {}; expected {}; change --{} or --device", flag, chosen,
+           o.device, fmt::join(names, ", "), flag);
+    if (gpu && o.dtype == DType::f32 && chosen != "trireme")
+      fail(ExitCode::usage, flag,
+           "--{} {} is for bf16 and f16, and --dtype is f32, which has one implementation; expected --{} auto or "
+           "trireme; change --{} or --dtype",
+           flag, chosen, flag, flag);
+  };
+  check("gemm", o.gemm, gpu ? cuda::gemm_names() : gemm_names());
+  check("attention", o.attention, gpu ? cuda::attention_names() : cpu_attentions());
+}
+
+void validate_packed(const TrainOptions& options) {
+  const PrecisionOptions& o = options.precision;
+  if (!o.keep_packed) return;
+  const auto refuse = [](const std::string& has, const std::string& expected) {
+    fail(ExitCode::usage, "keep-packed", "--keep-packed on with {}; expected {}; change it, or drop --keep-packed", has,
+         expected);
+  };
+  if (o.tensor_device() != Device::cpu) refuse("--device " + o.device, "--device cpu, whose products pack weights");
+  if (o.gemm != "auto" && o.gemm != "trireme") refuse("--gemm " + o.gemm, "--gemm trireme, which packs weights itself");
+  if (options.mesh.zero == 3) refuse("--zero 3", "at most 2: with 3, weights are there only while they are used");
+}
+
+}  // namespace
+
+void validate_device(const std::string& device) {
+  if (device == name(Device::cuda)) cuda::require_device();  // never run on the host instead
+}
+
+void require_whole_sequences(const MeshOptions& o, const std::string& why) {
+  const int cp = o.shape.size(Axis::cp), tp = o.shape.size(Axis::tp);
+  if (cp > 1)
+    fail(ExitCode::usage, "mesh",
+         "cp={} cuts sequences, and this model needs them whole: {}; expected cp=1; change --mesh", cp, why);
+  if (o.parallelism().sequence)
+    fail(ExitCode::usage, "mesh",
+         "--sequence-parallel on cuts sequences over tp={}, and this model needs them whole: {}; expected off; change "
+         "--sequence-parallel",
+         tp, why);
+}
+
+void validate_training(const TrainOptions& o, std::int64_t blocks) {
+  validate_device(o.precision.device);
+  validate_implementations(o.precision);
+  validate_threads(o);
+  validate_zero(o.mesh);
+  validate_packed(o);
+  validate_pipeline(o.mesh, blocks);
+  validate_schedule(o.schedule);
+  validate_optimizer(o.optimizer);
+  validate_profile(o.run, o.schedule.steps);
+  validate_checkpoints(o.run);
+  validate_resume(o.run.resume);
+  validate_guards(o);
+  validate_recompute(o.precision, blocks);
+  o.precision.make_scaler();  // refuses what it cannot be
+  fault::require_possible(o);
+}
+
+}  // namespace trireme
