@@ -1,34 +1,13 @@
 #include "parallel/grad_sync_tied.h"
 
 #include <algorithm>
-#include <cstring>
 #include <map>
 #include <sstream>
 
+#include "parallel/comm/texts.h"
+
 namespace trireme {
 namespace {
-
-/// `text` of rank `root`, on every rank of the group.
-std::string broadcast_text(ProcessGroup& group, std::string text, int root) {
-  const Tensor length = Tensor::full({1}, 0, DType::i64);
-  *length.data<std::int64_t>() = static_cast<std::int64_t>(text.size());
-  group.broadcast(length, root).wait();
-  text.resize(static_cast<std::size_t>(*length.data<std::int64_t>()));
-  if (text.empty()) return text;
-  const Tensor bytes = Tensor::empty({static_cast<std::int64_t>(text.size())}, DType::u8);
-  std::memcpy(bytes.raw(), text.data(), text.size());
-  group.broadcast(bytes, root).wait();
-  std::memcpy(text.data(), bytes.raw(), text.size());
-  return text;
-}
-
-/// The texts of all ranks of the group, on every rank.
-std::vector<std::string> gather_texts(ProcessGroup& group, const std::string& text) {
-  std::vector<std::string> texts;
-  for (int rank = 0; rank < group.size(); ++rank)
-    texts.push_back(broadcast_text(group, rank == group.rank() ? text : "", rank));
-  return texts;
-}
 
 /// Each stage must have built only its own part of the model. A parameter that two stages own would be trained twice,
 /// each time with part of its gradient, and would count twice in the norm.
@@ -40,7 +19,7 @@ void require_own_parts(const nn::ParameterList& parameters, const DeviceMesh& me
     if (!parameter->copy_of_earlier_stage) names += parameter->name + "\n";
   }
   std::map<std::string, int> holder;
-  const std::vector<std::string> by_stage = gather_texts(stages, names);
+  const std::vector<std::string> by_stage = all_gather_texts(stages, names);
   for (int stage = 0; stage < stages.size(); ++stage) {
     std::istringstream lines(by_stage[static_cast<std::size_t>(stage)]);
     for (std::string name; std::getline(lines, name);) {

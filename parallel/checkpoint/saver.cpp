@@ -6,7 +6,7 @@
 #include "parallel/checkpoint/background.h"
 #include "parallel/checkpoint/chunks.h"
 #include "parallel/checkpoint/folder.h"
-#include "parallel/checkpoint/texts.h"
+#include "parallel/comm/texts.h"
 
 namespace trireme::checkpoint {
 namespace {

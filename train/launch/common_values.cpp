@@ -12,6 +12,7 @@
 #include "core/hash.h"
 #include "core/io.h"
 #include "cuda/runtime/open.h"
+#include "parallel/comm/texts.h"
 
 namespace trireme {
 namespace {
@@ -73,21 +74,6 @@ std::vector<T> gathered(ProcessGroup& group, const T& mine, DType dtype) {
   std::vector<T> values(static_cast<std::size_t>(group.size()));
   std::memcpy(values.data(), all.raw(), values.size() * sizeof(T));
   return values;
-}
-
-/// Every rank's text, on every rank.
-std::vector<std::string> gathered_texts(ProcessGroup& group, const std::string& text) {
-  const auto sizes = gathered(group, static_cast<std::int64_t>(text.size()), DType::i64);
-  const std::int64_t longest = *std::max_element(sizes.begin(), sizes.end());
-  const Tensor own = Tensor::zeros({longest}, DType::u8);
-  const Tensor all = Tensor::empty({group.size(), longest}, DType::u8);  // [ranks, longest]
-  std::memcpy(own.raw(), text.data(), text.size());
-  group.all_gather(own, all).wait();
-  std::vector<std::string> texts;
-  for (std::size_t rank = 0; rank < sizes.size(); ++rank)
-    texts.emplace_back(static_cast<const char*>(all.raw()) + static_cast<std::int64_t>(rank) * longest,
-                       static_cast<std::size_t>(sizes[rank]));
-  return texts;
 }
 
 const CommonValue* find(const CommonValues& values, const std::string& what) {
@@ -169,7 +155,7 @@ void require_common(ProcessGroup& group, const CommonValues& mine) {
   const auto hashes = gathered(group, static_cast<std::int64_t>(hash_bytes(text)), DType::i64);
   if (std::all_of(hashes.begin(), hashes.end(), [&](std::int64_t hash) { return hash == hashes.front(); })) return;
   std::vector<CommonValues> by_rank;
-  for (const std::string& theirs : gathered_texts(group, text)) by_rank.push_back(unpacked(theirs));
+  for (const std::string& theirs : all_gather_texts(group, text)) by_rank.push_back(unpacked(theirs));
   if (const auto difference = first_difference(by_rank))
     fail(difference->code, "configuration", "{}", difference->message);
 }

@@ -8,7 +8,7 @@
 
 #include "core/io.h"
 #include "core/parallel_for.h"
-#include "parallel/checkpoint/texts.h"
+#include "parallel/comm/texts.h"
 
 namespace trireme {
 namespace {
@@ -173,8 +173,7 @@ void Profiling::stop(std::int64_t steps) {
   profiler_->stop();
   recorded_ = true;
   const std::vector<ProfileEvent> events = profiler_->events();
-  const std::vector<std::string> ranks =
-      checkpoint::gather_texts(mesh_.world(), trace_events(events, mesh_.rank(), mesh_.where()));
+  const std::vector<std::string> ranks = gather_texts(mesh_.world(), trace_events(events, mesh_.rank(), mesh_.where()));
   if (mesh_.rank() == 0) {
     write_file(path_, fmt::format("{}\"ms\", \"traceEvents\": [\n{}\n]}}\n", trace_beginning, fmt::join(ranks, ",\n")));
     table_ = fmt::format("{} steps of rank 0\n{}trace of all ranks: {}; chrome://tracing and ui.perfetto.dev show it\n",

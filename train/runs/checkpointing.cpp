@@ -1,6 +1,6 @@
 #include "train/runs/checkpointing.h"
 
-#include "parallel/checkpoint/texts.h"
+#include "parallel/comm/texts.h"
 #include "train/faults/injection.h"
 #include "train/launch/signals.h"
 #include "train/runs/origin.h"
@@ -71,7 +71,7 @@ Checkpointing::Due Checkpointing::agree(std::int64_t step) {
 
 // What was moved or removed would be made again, without the run's lock: another run could begin there.
 void Checkpointing::require_own_folder() {
-  checkpoint::agree(trainer_.model().mesh().world(), [&] {
+  fail_together(trainer_.model().mesh().world(), [&] {
     if (out_ && !out_->still_there())
       fail(ExitCode::io, "out",
            "{} is no longer the folder in which this run began: it was moved, removed or replaced; expected it to stay "

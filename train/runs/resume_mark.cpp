@@ -1,7 +1,7 @@
 #include "train/runs/resume_mark.h"
 
 #include "parallel/checkpoint/folder.h"
-#include "parallel/checkpoint/texts.h"
+#include "parallel/comm/texts.h"
 
 namespace trireme {
 namespace {
@@ -29,7 +29,7 @@ void ResumeMark::begin_step() {
     if (rank_.first()) before = attempts_beside(checkpoint_).begin(checkpoint_);
   } catch (const Error& error) { tell_(fmt::format("{}; training goes on without that note", error.reason())); }
   // From here on every rank may fail by itself, and the first one be ended for it.
-  before = std::stoi(checkpoint::broadcast_text(*rank_.world, std::to_string(before)));
+  before = std::stoi(broadcast_text(*rank_.world, std::to_string(before)));
   rank_.failed = [checkpoint = checkpoint_, before] { attempts_beside(checkpoint).take_back(checkpoint, before); };
 }
 

@@ -5,7 +5,7 @@
 
 #include "core/io.h"
 #include "parallel/checkpoint/folder.h"
-#include "parallel/checkpoint/texts.h"
+#include "parallel/comm/texts.h"
 #include "train/launch/common_values.h"
 #include "train/program/console.h"
 
@@ -32,7 +32,7 @@ void require_same_content(ProcessGroup& world, const Checkpoint& saved) {
 /// `path`, which is the same on every rank, opened by all.
 Checkpoint open_on_all(ProcessGroup& world, const fs::path& path) {
   std::optional<Checkpoint> saved;
-  checkpoint::agree(world, [&] { saved.emplace(path); });
+  fail_together(world, [&] { saved.emplace(path); });
   require_same_content(world, *saved);
   return std::move(*saved);
 }
@@ -43,7 +43,7 @@ Resumed load_on_all(ProcessGroup& world, const fs::path& path, Model& model, opt
   const std::vector<checkpoint::HeldTensor> held = all_held(model, optimizer);
   Checkpoint saved = open_on_all(world, path);
   Resumed resumed{path, {}};
-  checkpoint::agree(world, [&] {
+  fail_together(world, [&] {
     require_same_run(saved, model, run);
     require_same_optimizer(saved, optimizer);
     resumed.progress = read_progress(saved);
@@ -56,10 +56,10 @@ Resumed load_on_all(ProcessGroup& world, const fs::path& path, Model& model, opt
 /// Another rank may see other checkpoints: one that is being saved, or removed, at this moment.
 fs::path chosen_by_first(ProcessGroup& world, const fs::path& path) {
   std::string chosen;
-  checkpoint::agree(world, [&] {
+  fail_together(world, [&] {
     if (world.rank() == 0) chosen = find_saved_run(path).string();
   });
-  return checkpoint::broadcast_text(world, chosen);
+  return broadcast_text(world, chosen);
 }
 
 /// The checkpoints of the run in the order in which they are to be tried, as rank 0 finds them: newest first, but those
@@ -68,7 +68,7 @@ std::vector<fs::path> agreed_candidates(ProcessGroup& world, const fs::path& out
                                         const std::function<void(const std::string&)>& tell) {
   std::string paths, last;  // zeros between them: paths have none
   std::string failing;
-  checkpoint::agree(world, [&] {
+  fail_together(world, [&] {
     if (world.rank() != 0) return;
     const checkpoint::ResumeAttempts attempts(out / checkpoints_name);
     bool another = false;
@@ -80,8 +80,8 @@ std::vector<fs::path> agreed_candidates(ProcessGroup& world, const fs::path& out
     }
     if (!another) failing.clear();  // there is none to go on from in its place
   });
-  paths = checkpoint::broadcast_text(world, paths + last);
-  failing = checkpoint::broadcast_text(world, failing);
+  paths = broadcast_text(world, paths + last);
+  failing = broadcast_text(world, failing);
   if (!failing.empty())
     tell(fmt::format("stepped over {}: {} runs that resumed from there died before they had made a step", failing,
                      checkpoint::ResumeAttempts::most));
@@ -200,7 +200,7 @@ void load_weights(Checkpoint& saved, Model& model) {
   ProcessGroup& world = model.mesh().world();
   require_same_content(world, saved);
   const auto held = checkpoint::held_tensors(model.parameters(), model.buffers(), nullptr, model.mesh());
-  checkpoint::agree(world, [&] { saved.read(held, "it was saved by another version of the program"); });
+  fail_together(world, [&] { saved.read(held, "it was saved by another version of the program"); });
 }
 
 }  // namespace trireme

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <tuple>
 
-#include "parallel/checkpoint/texts.h"
+#include "parallel/comm/texts.h"
 
 namespace trireme {
 namespace {
@@ -60,8 +60,7 @@ std::string ranges(const std::vector<std::int64_t>& numbers) {
 }
 
 std::string origin_of(const NonFinite& found, const DeviceMesh& mesh) {
-  const std::vector<std::string> texts =
-      checkpoint::gather_texts(mesh.world(), found.tensor.empty() ? "" : to_text(found, mesh));
+  const std::vector<std::string> texts = gather_texts(mesh.world(), found.tensor.empty() ? "" : to_text(found, mesh));
   std::map<int, std::vector<Seen>> origins;  // by crowd: all that are equally near to the origin
   for (const std::string& text : texts) {
     if (text.empty()) continue;
@@ -83,7 +82,7 @@ std::string origin_of(const NonFinite& found, const DeviceMesh& mesh) {
   for (const auto& [crowd, nearest] : origins)
     if (++count <= shown) all += (all.empty() ? "" : "; ") + describe(nearest);
   if (count > shown) all += fmt::format("; and on {} more dp coordinates", count - shown);
-  return checkpoint::broadcast_text(mesh.world(), all);
+  return broadcast_text(mesh.world(), all);
 }
 
 }  // namespace trireme

@@ -9,8 +9,8 @@
 
 #include "core/error.h"
 #include "core/hash.h"
-#include "parallel/checkpoint/texts.h"
 #include "parallel/comm/call_site.h"
+#include "parallel/comm/texts.h"
 #include "parallel/mesh/verify.h"
 
 namespace trireme {
@@ -118,7 +118,7 @@ void check_replicas(const std::vector<Copied>& copies, const DeviceMesh& mesh) {
         copies[i].name + (place.find_first_of("123456789") == std::string::npos ? "" : " at " + place);
     if (told.insert(tensor).second) mine += fmt::format("{:016x}\t{}\n", hashes[i], tensor);
   }
-  const std::vector<std::string> texts = checkpoint::gather_texts(mesh.world(), mine);
+  const std::vector<std::string> texts = gather_texts(mesh.world(), mine);
   std::vector<CopyHash> all;
   for (std::size_t rank = 0; rank < texts.size(); ++rank) {
     std::istringstream lines(texts[rank]);
@@ -127,7 +127,7 @@ void check_replicas(const std::vector<Copied>& copies, const DeviceMesh& mesh) {
       all.push_back({line.substr(tab + 1), static_cast<int>(rank), line.substr(0, tab)});
     }
   }
-  const std::string what = checkpoint::broadcast_text(mesh.world(), mesh.rank() == 0 ? describe_parted(all) : "");
+  const std::string what = broadcast_text(mesh.world(), mesh.rank() == 0 ? describe_parted(all) : "");
   fail(ExitCode::retryable, "replicas",
        "{}; expected the same bits; nothing was saved: a bit changed in that rank's memory or processor; start again "
        "with --resume auto, and without that machine if it happens again",

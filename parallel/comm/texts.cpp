@@ -1,35 +1,47 @@
-#include "parallel/checkpoint/texts.h"
+#include "parallel/comm/texts.h"
 
 #include <algorithm>
 #include <cstring>
 
-namespace trireme::checkpoint {
+namespace trireme {
+namespace {
 
-std::vector<std::string> gather_texts(ProcessGroup& group, const std::string& text) {
-  const Tensor size =
-      Tensor::from(std::span<const std::int64_t>(std::vector{static_cast<std::int64_t>(text.size())}), {1});
-  const Tensor sizes = Tensor::empty({group.size(), 1}, DType::i64);
+/// Every rank's text, padded to the longest, and their lengths; on rank 0 or on all ranks.
+std::vector<std::string> gathered(ProcessGroup& group, const std::string& text, bool on_all) {
+  const Tensor size = Tensor::full({1}, 0, DType::i64), sizes = Tensor::empty({group.size(), 1}, DType::i64);
+  *size.data<std::int64_t>() = static_cast<std::int64_t>(text.size());
   group.all_gather(size, sizes).wait();
   const auto all = sizes.span<std::int64_t>();
   const std::int64_t longest = std::max<std::int64_t>(*std::max_element(all.begin(), all.end()), 1);
-  const Tensor mine = Tensor::zeros({longest}, DType::u8);  // [longest]
+  const Tensor mine = Tensor::zeros({longest}, DType::u8);
   std::memcpy(mine.raw(), text.data(), text.size());
-  const bool first = group.rank() == 0;
-  const Tensor texts = first ? Tensor::empty({group.size(), longest}, DType::u8) : Tensor();  // [ranks, longest]
-  group.gather(mine, texts, 0).wait();
+  const bool here = on_all || group.rank() == 0;
+  const Tensor texts = here ? Tensor::empty({group.size(), longest}, DType::u8) : Tensor();  // [ranks, longest]
+  (on_all ? group.all_gather(mine, texts) : group.gather(mine, texts, 0)).wait();
   std::vector<std::string> result;
-  for (std::int64_t rank = 0; first && rank < group.size(); ++rank)
+  for (std::int64_t rank = 0; here && rank < group.size(); ++rank)
     result.emplace_back(static_cast<const char*>(texts.raw()) + rank * longest,
                         static_cast<std::size_t>(all[static_cast<std::size_t>(rank)]));
   return result;
 }
 
-std::string broadcast_text(ProcessGroup& group, const std::string& text) {
-  const Tensor size = Tensor::full({1}, static_cast<double>(text.size()), DType::i64);
-  group.broadcast(size, 0).wait();
+}  // namespace
+
+std::vector<std::string> gather_texts(ProcessGroup& group, const std::string& text) {
+  return gathered(group, text, false);
+}
+
+std::vector<std::string> all_gather_texts(ProcessGroup& group, const std::string& text) {
+  return gathered(group, text, true);
+}
+
+std::string broadcast_text(ProcessGroup& group, const std::string& text, int root) {
+  const Tensor size = Tensor::full({1}, 0, DType::i64);
+  *size.data<std::int64_t>() = static_cast<std::int64_t>(text.size());
+  group.broadcast(size, root).wait();
   const Tensor bytes = Tensor::zeros({std::max<std::int64_t>(*size.data<std::int64_t>(), 1)}, DType::u8);
-  if (group.rank() == 0) std::memcpy(bytes.raw(), text.data(), text.size());
-  group.broadcast(bytes, 0).wait();
+  if (group.rank() == root) std::memcpy(bytes.raw(), text.data(), text.size());
+  group.broadcast(bytes, root).wait();
   return {static_cast<const char*>(bytes.raw()), static_cast<std::size_t>(*size.data<std::int64_t>())};
 }
 
@@ -39,7 +51,7 @@ std::string first_text(ProcessGroup& group, const std::string& text) {
   return broadcast_text(group, found == all.end() ? std::string() : *found);
 }
 
-void agree(ProcessGroup& group, const std::function<void()>& f) {
+void fail_together(ProcessGroup& group, const std::function<void()>& f) {
   std::string problem;  // code, where, what, with zeros between them
   try {
     f();
@@ -53,4 +65,4 @@ void agree(ProcessGroup& group, const std::function<void()>& f) {
               problem.substr(second + 1));
 }
 
-}  // namespace trireme::checkpoint
+}  // namespace trireme
