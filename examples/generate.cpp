@@ -18,6 +18,7 @@
 #include "train/program/launcher.h"
 #include "train/program/program.h"
 #include "train/runs/saved_run.h"
+#include "train/validate/validate.h"
 
 using namespace trireme;
 
