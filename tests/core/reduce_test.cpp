@@ -20,9 +20,10 @@ Shape reduced_shape(const Tensor& x, unsigned mask) {
   return shape;
 }
 
+/// Sums in long double: a plain sum of f64 in order rounds more than the kernel's.
 std::vector<double> reference(Reduction op, const Tensor& x, const Shape& shape) {
-  const double lowest = -std::numeric_limits<double>::infinity();
-  std::vector<double> result(static_cast<std::size_t>(shape.count()), op == Reduction::sum ? 0 : lowest);
+  const long double lowest = -std::numeric_limits<long double>::infinity();
+  std::vector<long double> result(static_cast<std::size_t>(shape.count()), op == Reduction::sum ? 0 : lowest);
   const std::vector<double> elements = values(x);
   for (std::int64_t i = 0; i < x.count(); ++i) {
     std::int64_t rest = i, to = 0, step = 1;
@@ -31,11 +32,11 @@ std::vector<double> reference(Reduction op, const Tensor& x, const Shape& shape)
       step *= shape[dim];
       rest /= x.size(dim);
     }
-    double& slot = result[static_cast<std::size_t>(to)];
-    const double v = elements[static_cast<std::size_t>(i)];
+    long double& slot = result[static_cast<std::size_t>(to)];
+    const long double v = elements[static_cast<std::size_t>(i)];
     slot = op == Reduction::sum ? slot + v : std::max(slot, v);
   }
-  return result;
+  return {result.begin(), result.end()};
 }
 
 void check_reduce(Reduction op, const Tensor& x, unsigned mask) {

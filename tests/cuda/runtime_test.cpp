@@ -141,7 +141,8 @@ TEST_CASE("cuda backend: without one the device is an error; addresses are check
   const ScopedEmulatedDevice device;
   CHECK(has_backend(Device::cuda));
   float host = 0;
-  CHECK(contains(error_of([&] { backend(Device::cuda).upload(&host, &host, 4); }), "no address of device memory"));
+  CHECK(
+      contains(error_of([&] { backend(Device::cuda).upload(&host, &host, 4); }), "is not an address of device memory"));
   const Tensor x = Tensor::zeros({2}, DType::f32, Device::cuda);
   CHECK(contains(error_of([&] { backend(Device::cuda).set(x.device_address(), 0, 12); }),
                  "12 bytes at 0 of a block of 8"));

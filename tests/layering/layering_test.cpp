@@ -38,7 +38,8 @@ TEST_CASE("checker: an include from the right is reported with file, line and ru
   CHECK(is_one_with(check({"optim/adamw.cpp", "#include \"models/gpt.h\""}), {"optim/adamw.cpp:1"}));
   CHECK(is_one_with(check({"nn/linear.h", "  #  include \"parallel/pipeline/schedule.h\""}), {"nn/linear.h:1"}));
   CHECK(is_one_with(check({"optim/shard.cpp", "#include \"data/sampler.h\""}), {"data is not below optim"}));
-  CHECK(is_one_with(check({"train/run.cpp", "#include \"tests/nn/helpers.h\""}), {"tests is not below train"}));
+  CHECK(
+      is_one_with(check({"train/loop/run.cpp", "#include \"tests/nn/helpers.h\""}), {"tests is not below train/loop"}));
 }
 
 TEST_CASE("checker: comm and data need only core") {
@@ -49,10 +50,11 @@ TEST_CASE("checker: comm and data need only core") {
 }
 
 TEST_CASE("checker: includes to the left and within a layer are fine") {
-  CHECK(check({"train/run.cpp", "#include \"core/io.h\"\n#include \"data/a.h\"\n#include \"train/run.h\""}).empty());
+  CHECK(check({"train/loop/run.cpp", "#include \"core/io.h\"\n#include \"data/a.h\"\n#include \"train/loop/run.h\""})
+            .empty());
   CHECK(check({"parallel/mesh/mesh.cpp", "#include \"parallel/comm/process_group.h\""}).empty());
   CHECK(check({"nn/attention.cpp", "#include \"parallel/mesh/redistribute.h\""}).empty());
-  CHECK(check({"tests/core/x_test.cpp", "#include <mpi.h>\n#include \"train/run.h\"\nint f() { MPI_Init(0, 0); }"})
+  CHECK(check({"tests/core/x_test.cpp", "#include <mpi.h>\n#include \"train/loop/run.h\"\nint f() { MPI_Init(0, 0); }"})
             .empty());
 }
 
@@ -66,7 +68,8 @@ TEST_CASE("checker: how our own files are included") {
 }
 
 TEST_CASE("checker: MPI, NCCL, intrinsics and file writes stay in their files") {
-  CHECK(is_one_with(check({"train/run.cpp", "int n;\nvoid f() { MPI_Init(0, 0); }"}), {"train/run.cpp:2", "MPI_Init"}));
+  CHECK(is_one_with(check({"train/loop/run.cpp", "int n;\nvoid f() { MPI_Init(0, 0); }"}),
+                    {"train/loop/run.cpp:2", "MPI_Init"}));
   CHECK(is_one_with(check({"parallel/comm/threads.cpp", "#include <mpi.h>"}), {"mpi.h"}));
   CHECK(check({"parallel/comm/mpi_group.cpp", "#include <mpi.h>\nint x = MPI_Init(0, 0);"}).empty());
   CHECK(is_one_with(check({"parallel/comm/mpi_group.cpp", "ncclComm_t comm;"}), {"ncclComm_t"}));
@@ -74,20 +77,20 @@ TEST_CASE("checker: MPI, NCCL, intrinsics and file writes stay in their files") 
   CHECK(is_one_with(check({"autograd/norm.cpp", "auto v = _mm512_set1_ps(1);"}), {"_mm512_set1_ps"}));
   CHECK(check({"core/half.h", "#include <immintrin.h>"}).empty());
   CHECK(is_one_with(check({"data/shards.cpp", "std::ofstream out(path);"}), {"ofstream", "core/io"}));
-  CHECK(is_one_with(check({"train/save.cpp", "fs::rename(a, b);"}), {"rename"}));
+  CHECK(is_one_with(check({"train/loop/save.cpp", "fs::rename(a, b);"}), {"rename"}));
   CHECK(check({"core/io.cpp", "::rename(a, b);"}).empty());
   CHECK(check({"data/shards.cpp", "#include <fstream>\nint fd = ::open(name, O_RDONLY);\nstd::ifstream in(name);"})
             .empty());
 }
 
 TEST_CASE("checker: comments and literals are not code") {
-  CHECK(check({"train/a.cpp", "// MPI_Init\n/* #include \"tests/x.h\"\nMPI_Init */ int x;"}).empty());
-  CHECK(check({"train/a.cpp", R"(const char* s = "say \"MPI_Init\" // here"; char c = '"';)"}).empty());
-  CHECK(check({"train/a.cpp", "auto s = R\"x(MPI_Init \" )\" more)x\";"}).empty());
-  CHECK(is_one_with(check({"train/a.cpp", "int n = 1'000; MPI_Init(0); char c = 'x';"}), {"MPI_Init"}));
-  CHECK(is_one_with(check({"train/a.cpp", "auto s = R\"(\n\n)\"; int x = MPI_SUM;"}), {"train/a.cpp:3"}));
-  CHECK(is_one_with(check({"train/a.cpp", "/* a\n b */ #include \"tests/x.h\"  // why"}), {"train/a.cpp:2"}));
-  CHECK(check({"train/a.cpp", "int OMPI_x, xMPI_Init, renamed;"}).empty());
+  CHECK(check({"train/loop/a.cpp", "// MPI_Init\n/* #include \"tests/x.h\"\nMPI_Init */ int x;"}).empty());
+  CHECK(check({"train/loop/a.cpp", R"(const char* s = "say \"MPI_Init\" // here"; char c = '"';)"}).empty());
+  CHECK(check({"train/loop/a.cpp", "auto s = R\"x(MPI_Init \" )\" more)x\";"}).empty());
+  CHECK(is_one_with(check({"train/loop/a.cpp", "int n = 1'000; MPI_Init(0); char c = 'x';"}), {"MPI_Init"}));
+  CHECK(is_one_with(check({"train/loop/a.cpp", "auto s = R\"(\n\n)\"; int x = MPI_SUM;"}), {"train/loop/a.cpp:3"}));
+  CHECK(is_one_with(check({"train/loop/a.cpp", "/* a\n b */ #include \"tests/x.h\"  // why"}), {"train/loop/a.cpp:2"}));
+  CHECK(check({"train/loop/a.cpp", "int OMPI_x, xMPI_Init, renamed;"}).empty());
 }
 
 TEST_CASE("the repository keeps to its layering") {

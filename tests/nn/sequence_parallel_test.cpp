@@ -231,7 +231,7 @@ TEST_CASE("attention refuses kv heads that cannot be shared, and rotation of an 
   CHECK_THROWS_WITH_AS(make("tp=2", {.width = 24, .heads = 6, .kv_heads = 3}),
                        doctest::Contains("--kv-heads 3 and tp=2: one must divide the other"), Error);
   CHECK_THROWS_WITH_AS(make("tp=1", {.width = 12, .heads = 4, .rotary = true}),
-                       doctest::Contains("a head of 3 features is odd"), Error);
+                       doctest::Contains("a head has 3 features, an odd number"), Error);
 }
 
 TEST_CASE("the embedding gives each rank its positions, and the head takes them back") {

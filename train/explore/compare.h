@@ -2,7 +2,7 @@
 //
 // How much rounding is allowed to do is not one number. A difference within `accepted` is taken without a word. A
 // larger one must be reached by rounding itself: the same run, again and again from weights that differ by about the
-// unit roundoff (train/step/disturb.h), shows how far a quantity moves where terms cancel, where a router chooses
+// unit roundoff (train/faults/disturb.h), shows how far a quantity moves where terms cancel, where a router chooses
 // between experts that are nearly equal, or where a sampled token is a near tie. Read next:
 // train/explore/check_cases.cpp.
 #pragma once

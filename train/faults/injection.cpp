@@ -10,9 +10,9 @@
 #include <limits>
 #include <thread>
 
+#include "train/faults/disturb.h"
 #include "train/options/options.h"
 #include "train/program/rank.h"
-#include "train/step/disturb.h"
 
 namespace trireme::fault {
 namespace {

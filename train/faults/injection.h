@@ -23,7 +23,7 @@
 //   nan     backward   one element of the gradient becomes NaN before the sums; forward: the loss
 //   spike   forward    the loss, and with it the gradient, times factor= (default 1000)
 //   flip    optimizer  one bit of a weight or of optimizer state, right before the update
-//   noise   step       every weight times 1 + factor= (default 1e-6) x a random number of seed= (train/step/disturb.h)
+//   noise   step       every weight times 1 + factor= (default 1e-6) x a random number of seed= (train/faults/disturb.h)
 //
 // nan and flip take tensor=NAME (flip: as in a checkpoint, also optimizer.m.NAME; default: the first matrix, or its
 // master copy) and element=I; flip takes bit=B (default 20). Where pp > 1, nan in forward and spike show on ranks with

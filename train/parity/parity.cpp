@@ -5,7 +5,7 @@
 #include <cmath>
 #include <map>
 
-#include "train/step/disturb.h"
+#include "train/faults/disturb.h"
 #include "train/step/trainer.h"
 
 namespace trireme {

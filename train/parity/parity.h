@@ -66,7 +66,7 @@ inline double roundoff(DType dtype) { return dtype == DType::bf16 ? 0x1p-9 : dty
 
 /// Where a difference is larger than that, is it the mesh, or would any rounding have led there? Terms may cancel in a
 /// sum, and a router may choose between experts that are nearly equal. To find out, one rank runs again from weights
-/// that differ by some units of the dtype's roundoff (train/step/disturb.h): the largest differences between these runs
+/// that differ by some units of the dtype's roundoff (train/faults/disturb.h): the largest differences between these runs
 /// and the reference, row by row, are what rounding reaches.
 ParityReport rounding_reach(const TrainOptions& options, const std::shared_ptr<const ParityReference>& reference);
 
@@ -97,7 +97,7 @@ class Parity {
   /// Runs the mesh and compares. Collective over `world`, one call per rank; ranks that are threads share this object.
   ParityReport compare(std::shared_ptr<ProcessGroup> world) const;
 
-  /// What the initial weights of the mesh are disturbed by (train/step/disturb.h).
+  /// What the initial weights of the mesh are disturbed by (train/faults/disturb.h).
   struct Disturbance {
     double factor = 0;
     std::uint64_t seed = 0;

@@ -12,8 +12,8 @@
 #include <system_error>
 #include <thread>
 
-#include "train/launch/signals.h"
 #include "train/program/launcher.h"
+#include "train/program/signals.h"
 
 namespace trireme {
 

@@ -2,7 +2,7 @@
 
 #include "parallel/comm/texts.h"
 #include "train/faults/injection.h"
-#include "train/launch/signals.h"
+#include "train/program/signals.h"
 #include "train/runs/origin.h"
 
 namespace trireme {

@@ -1,6 +1,6 @@
 // Checkpointing: when a run is saved, by steps, by minutes or by a signal, and what is said about it. A save that fails
 // costs nothing but itself: training goes on with the checkpoints there are, until three in a row have failed.
-// Read next: train/runs/saved_run.h, train/launch/signals.h; train/loop/training.cpp calls this after every step.
+// Read next: train/runs/saved_run.h, train/program/signals.h; train/loop/training.cpp calls this after every step.
 #pragma once
 
 #include <chrono>

@@ -72,7 +72,7 @@ void require_same_optimizer(const checkpoint::Checkpoint& saved, const optim::Op
 Progress read_progress(const checkpoint::Checkpoint& saved);
 
 /// Throws ExitCode::data unless every entry that resuming needs is there and well formed. What a model's own entry says
-/// is for its architecture to check (train/gpt/saved_gpt.h).
+/// is for its architecture to check (train/runs/saved_gpt.h).
 void require_whole_run(const checkpoint::Checkpoint& saved);
 
 }  // namespace trireme

@@ -89,7 +89,7 @@ SignalQueue::SignalQueue() {
   sigaddset(&wanted, SIGCHLD);
   sigaddset(&wanted, SIGPIPE);  // a terminal that is gone is no reason to end
   for (const int signal : user_signals) sigaddset(&wanted, signal);
-  for (const int ignorable : {SIGHUP, SIGINT}) {  // as train/launch/signals.h has it
+  for (const int ignorable : {SIGHUP, SIGINT}) {  // as train/program/signals.h has it
     struct sigaction action = {};
     ::sigaction(ignorable, nullptr, &action);
     if (action.sa_handler == SIG_IGN) sigdelset(&wanted, ignorable);  // held back, it would not be ignored

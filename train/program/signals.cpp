@@ -1,4 +1,4 @@
-#include "train/launch/signals.h"
+#include "train/program/signals.h"
 
 #include <unistd.h>
 

@@ -1,4 +1,4 @@
-#include "train/step/disturb.h"
+#include "train/faults/disturb.h"
 
 #include <fmt/core.h>
 
