@@ -14,7 +14,8 @@ class DataSource {
   virtual Batch make_batch(std::int64_t first, std::int64_t count) const = 0;
 };
 
-/// Samples that a validation loss is the mean over.
+/// Samples that a validation loss is the mean over. Samples past count() are asked for as well, to fill the last batch:
+/// give them targets of -1, which count for nothing.
 class ValidationSource : public DataSource {
  public:
   virtual std::int64_t count() const = 0;    ///< samples

@@ -46,7 +46,7 @@ ParityReport compare(const TrainOptions& options, const std::shared_ptr<const Pa
 int main(int argc, char** argv) {
   return run_program([&] {
     std::string task_name = "gpt";
-    const std::unique_ptr<Task> task = chosen_task(argc, argv, task_name);
+    const std::unique_ptr<Task> task = chosen_task(argc, argv);
     task->set_parity_defaults();
     TrainOptions& options = task->options();
     std::optional<double> tolerance;
@@ -89,8 +89,8 @@ int main(int argc, char** argv) {
       verdict += equal ? "; explained by rounding, which reaches as far on one rank" : "; more than rounding explains";
     }
     if (launcher_rank() == 0)
-      fmt::print("{}: {}, {}, {}: {}\n", equal ? "equal" : "DIFFERENT", to_string(options.mesh.shape),
-                 options.mesh.pipeline, name(options.precision.dtype), verdict);
+      fmt::print("{}: {}{}, {}, {}: {}\n", equal ? "equal" : "DIFFERENT", task_name == "gpt" ? "" : task_name + ", ",
+                 to_string(options.mesh.shape), options.mesh.pipeline, name(options.precision.dtype), verdict);
     return equal ? 0 : 1;
   });
 }

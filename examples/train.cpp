@@ -13,8 +13,8 @@ using namespace trireme;
 
 int main(int argc, char** argv) {
   return run_program([&] {
-    std::string name = "vit";
-    const std::unique_ptr<Task> task = chosen_task(argc, argv, name);
+    std::string name = "gpt";
+    const std::unique_ptr<Task> task = chosen_task(argc, argv);
     Flags flags("train", "Trains a task on any mesh.");
     declare_task_choice(flags, name);
     declare_task(flags, *task);

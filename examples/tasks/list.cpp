@@ -1,8 +1,11 @@
 #include "examples/tasks/list.h"
 
 #include <algorithm>
-#include <string_view>
+#include <nlohmann/json.hpp>
+#include <optional>
 
+#include "core/io.h"
+#include "data/json.h"
 #include "train/loop/gpt_task.h"
 
 namespace trireme {
@@ -26,6 +29,25 @@ constexpr Entry tasks[] = {
     {"sort", make_sort_task},
 };
 
+/// The last value of a flag on the command line.
+std::optional<std::string> value_of(const std::string& flag, int argc, const char* const* argv) {
+  std::optional<std::string> value;
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    if (word.starts_with("--" + flag + "=")) value = word.substr(flag.size() + 3);
+    if (word == "--" + flag && i + 1 < argc) value = argv[i + 1];
+  }
+  return value;
+}
+
+/// The task that a configuration file names. Of a file that cannot be read nothing: Flags::parse() reports it.
+std::string task_of_config(const std::string& path) {
+  try {
+    const nlohmann::json config = parse_json(read_file(path), path);
+    return config.is_object() ? config.value("task", "") : "";
+  } catch (const std::exception&) { return ""; }
+}
+
 }  // namespace
 
 std::vector<std::string> task_names() {
@@ -34,16 +56,11 @@ std::vector<std::string> task_names() {
   return names;
 }
 
-std::unique_ptr<Task> chosen_task(int argc, const char* const* argv, const std::string& initial) {
-  std::string name = initial;
-  for (int i = 1; i < argc; ++i) {
-    const std::string_view word = argv[i];
-    if (word.starts_with("--task=")) name = word.substr(7);
-    if (word == "--task" && i + 1 < argc) name = argv[i + 1];
-  }
-  for (const Entry& entry : tasks)
-    if (entry.name == name) return entry.make();
-  return std::find_if(std::begin(tasks), std::end(tasks), [&](const Entry& e) { return e.name == initial; })->make();
+std::unique_ptr<Task> chosen_task(int argc, const char* const* argv) {
+  std::string name = value_of("task", argc, argv).value_or("");
+  if (const auto config = value_of("config", argc, argv); config && name.empty()) name = task_of_config(*config);
+  const auto found = std::find_if(std::begin(tasks), std::end(tasks), [&](const Entry& e) { return e.name == name; });
+  return found == std::end(tasks) ? make_gpt_task() : found->make();
 }
 
 void declare_task_choice(Flags& flags, std::string& chosen) {

@@ -11,10 +11,10 @@ namespace trireme {
 
 std::vector<std::string> task_names();  ///< "gpt" first
 
-/// The task that `--task NAME` among the arguments of a program names, or `initial`; the flag must be declared all the
-/// same, with declare_task_choice(). Throws ExitCode::usage for a name that is not in the list.
-std::unique_ptr<Task> chosen_task(int argc, const char* const* argv, const std::string& initial);
-/// Declares --task, whose value `chosen` is.
+/// The task that --task, or else the file of --config, names; by default and for an unknown name "gpt". Declare the
+/// flag all the same, with declare_task_choice(): Flags::parse() then refuses an unknown name.
+std::unique_ptr<Task> chosen_task(int argc, const char* const* argv);
+/// Declares --task; `chosen` gets its value.
 void declare_task_choice(Flags& flags, std::string& chosen);
 
 }  // namespace trireme

@@ -180,7 +180,8 @@ class SortTask : public Task {
   }
   void declare_model(Flags& flags) override {
     flags.group("model");
-    flags.add("layers", "N", config_.layers, "blocks of the encoder, and as many of the decoder", Range::count());
+    flags.add("layers", "N", config_.layers, "blocks of the encoder, and as many of the decoder",
+              {.low = 1, .high = 1 << 12});
     flags.add("heads", "N", config_.heads, "attention heads of a block", Range::count());
     flags.add("width", "N", config_.width, "size of the residual stream, a multiple of --heads", Range::count());
     flags.add("length", "N", config_.length, "digits of a string", Range::count());
@@ -203,8 +204,7 @@ class SortTask : public Task {
   std::vector<Row> rows() const override {
     return {{"data", fmt::format("strings of {} digits, made as they are needed", config_.length)},
             {"model", fmt::format("encoder and decoder of {} layers each, {} heads, width {}", config_.layers,
-                                  config_.heads, config_.width)},
-            {"parameters", thousands(parameters())}};
+                                  config_.heads, config_.width)}};
   }
   std::string explain_loss(std::int64_t steps, double loss) const override {
     return steps == 0 ? fmt::format("ln({}) = {:.4f}, what guessing costs", digits, std::log(digits))

@@ -98,7 +98,7 @@ class Drawings : public ValidationSource {
   std::int64_t targets() const override { return count_; }
   Batch make_batch(std::int64_t first, std::int64_t count) const override {
     Batch batch;
-    const Tensor images = Tensor::empty({count, side, side}), labels = Tensor::empty({count}, DType::i32);
+    const Tensor images = Tensor::zeros({count, side, side}), labels = Tensor::empty({count}, DType::i32);
     for (std::int64_t i = 0; i < count; ++i) {
       batch.sample_ids.push_back(first + i);
       labels.data<std::int32_t>()[i] =
@@ -116,7 +116,8 @@ class Drawings : public ValidationSource {
     const double x0 = 5 + 6 * random_uniform(seed_, stream, 1), y0 = 5 + 6 * random_uniform(seed_, stream, 2);
     const double size = 3 + 2 * random_uniform(seed_, stream, 3);
     for (std::int64_t i = 0; i < side * side; ++i) {
-      const double x = std::abs(static_cast<double>(i % side) - x0), y = std::abs(static_cast<double>(i / side) - y0);
+      const std::int64_t row = i / side, column = i % side;
+      const double x = std::abs(static_cast<double>(column) - x0), y = std::abs(static_cast<double>(row) - y0);
       const double r = std::hypot(x, y);
       const bool inside[classes] = {r < size, std::max(x, y) < 0.85 * size, std::min(x, y) < 1 && r < size,
                                     r < size && r > size - 1.5};
@@ -140,7 +141,7 @@ class VitTask : public Task {
   }
   void declare_model(Flags& flags) override {
     flags.group("model");
-    flags.add("layers", "N", config_.layers, "transformer blocks", Range::count());
+    flags.add("layers", "N", config_.layers, "transformer blocks", {.low = 1, .high = 1 << 12});
     flags.add("heads", "N", config_.heads, "attention heads of a block", Range::count());
     flags.add("width", "N", config_.width, "size of the residual stream, a multiple of --heads", Range::count());
   }
@@ -163,8 +164,7 @@ class VitTask : public Task {
   std::vector<Row> rows() const override {
     return {{"data", "images drawn as they are needed: discs, squares, crosses and rings"},
             {"model", fmt::format("vision transformer: {} layers, {} heads, width {}", config_.layers, config_.heads,
-                                  config_.width)},
-            {"parameters", thousands(parameters())}};
+                                  config_.width)}};
   }
   std::string explain_loss(std::int64_t steps, double loss) const override {
     return steps == 0 ? fmt::format("ln({}) = {:.4f}, what guessing costs", classes, std::log(classes))

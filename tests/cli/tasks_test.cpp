@@ -48,20 +48,46 @@ TEST_CASE("parity compares tasks by name") {
                                                     task));
     INFO(result.output);
     CHECK(result.code == 0);
-    CHECK(contains(result.output, "equal: dp=2,tp=1,pp=2"));
+    CHECK(contains(result.output, std::string("equal: ") + task + ", dp=2,tp=1,pp=2"));
   }
 }
 
 TEST_CASE("a task is refused by name, and its flags are its own") {
   const Result unknown = run("train", "--task tetris"), other = run("train", "--task vit --length 3"),
-               cut = run("train", "--task sort --mesh tp=2 --sequence-parallel on"), cp = run("train", "--mesh cp=2");
+               cut = run("train", "--task sort --mesh tp=2 --sequence-parallel on"),
+               cp = run("train", "--task vit --mesh cp=2"), ep = run("train", "--task vit --mesh dp=2,ep=2");
   CHECK(unknown.code == 64);
   CHECK(contains(unknown.output, "tetris"));
   CHECK(contains(unknown.output, "gpt, vit"));
   CHECK(other.code == 64);
   CHECK(contains(other.output, "unknown flag --length"));
   CHECK(cut.code == 64);
-  CHECK(contains(cut.output, "--sequence-parallel on cuts sequences over tp=2"));
+  CHECK(contains(cut.output, "sequence parallelism cuts sequences over tp=2"));
   CHECK(cp.code == 64);
   CHECK(contains(cp.output, "cp=1"));
+  CHECK(ep.code == 64);
+  CHECK(contains(ep.output, "this model has none"));
+}
+
+TEST_CASE("a configuration file names its task") {
+  const Workplace work;
+  shell(std::string(TRIREME_BIN) + "/train --task sort --length 5 --print-config > " + work.path("sort.json"));
+  const Result result = run("train", "--config " + work.path("sort.json") + " --dry-run");
+  INFO(result.output);
+  CHECK(result.code == 0);
+  CHECK(contains(result.output, "strings of 5 digits"));
+}
+
+TEST_CASE("a task resumed as another, or in another dtype, is told so") {
+  const Workplace work;
+  train("--task vit --steps 2 --out " + work.path("run"));
+  const auto resume = [&](const std::string& flags) {
+    return run("train",
+               "--global-batch 12 --width 16 --heads 2 --steps 4 --resume auto --out " + work.path("run") + flags);
+  };
+  const Result dtype = resume(" --task vit --dtype bf16"), other = resume(" --task sort");
+  CHECK(dtype.code == 64);
+  CHECK(contains(dtype.output, "was saved with --dtype f32, and this run has bf16"));
+  CHECK(other.code == 64);
+  CHECK(contains(other.output, "'vit', and this program's model is 'sorter'"));
 }

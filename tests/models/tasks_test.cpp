@@ -28,7 +28,7 @@ const Choice choices[] = {{"dp=2"},
 /// The task with these flags read, ready to be compared.
 std::unique_ptr<Task> task_on(const char* name, const Choice& choice) {
   const char* const words[] = {"", "--task", name};
-  std::unique_ptr<Task> task = chosen_task(3, words, "gpt");
+  std::unique_ptr<Task> task = chosen_task(3, words);
   Flags flags("", "");
   task->declare_model(flags);
   declare_training(flags, task->options());

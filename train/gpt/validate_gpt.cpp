@@ -205,7 +205,7 @@ void validate(const GptOptions& o) {
   validate_balance(model.experts);
   validate_aux_scope(model.experts, o.batch_sizes());
   validate_run(o);
-  validate_training(o, model.layers);
+  validate_training(o, model.layers, model.experts.count > 0);
 }
 
 }  // namespace trireme

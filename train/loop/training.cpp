@@ -55,6 +55,7 @@ class RankRun {
     const auto scope = times_.time(phase);
     return f();
   }
+  std::int64_t count_parameters();  // of the whole model, padding included; collective
   void print_plan();
   void train(const std::optional<Resumed>& resumed);
   Trainer::Pass gradients(Loader& loader);
@@ -79,12 +80,23 @@ class RankRun {
   CommunicationTimes communication_;  // of the steps since then
 };
 
+std::int64_t RankRun::count_parameters() {
+  double here = 0;  // of this rank's stages; all ranks of dp and tp count the same
+  for (const nn::ParameterPtr& parameter : trainer_.model().parameters())
+    if (!parameter->copy_of_earlier_stage) here += static_cast<double>(parameter->global_shape.count());
+  const Tensor sum = Tensor::full({1}, here, DType::f64);
+  mesh_->group(Axis::pp).all_reduce(sum).wait();
+  return static_cast<std::int64_t>(sum.item());
+}
+
 void RankRun::print_plan() {
+  std::vector<Row> rows = task_.rows();
+  if (task_.parameters() == 0) rows.emplace_back("parameters", thousands(count_parameters()));
   const pipeline::Proof& proof = trainer_.executor().proof();
   const double activations = task_.activation_bytes(proof.peak_live.front());
   console_.print(start_table(
       options_,
-      {.task = task_.rows(),
+      {.task = std::move(rows),
        .plan = trainer_.model().plan(),
        .gpu_kernels = options_.precision.tensor_device() == Device::cuda ? task_.gpu_kernels() : "",
        .traffic = rank_.traffic,
@@ -185,7 +197,7 @@ void RankRun::train(const std::optional<Resumed>& resumed) {
     const bool updated = timed(Phase::optimizer, [&] { return guards.step(made, lr); });
     profiling.after_step();
     communication_ = communication_ + (CommunicationClock::current()->read() - before);
-    if (!updated) {  // the step is made with other samples, or after a rollback an earlier one
+    if (!updated) {  // the step is repeated with other samples, or, after a rollback, an earlier one is
       logged_ = std::min(logged_, progress_.steps);
       continue;
     }
@@ -258,9 +270,11 @@ int train(Task& task) {
     return run_ranks(o, [&](Rank&) { std::rethrow_exception(refused); });
   }
   task.load();
-  require_memory(o, task.parameters());
+  const std::int64_t parameters = task.parameters();
+  if (parameters > 0) require_memory(o, parameters);
+  const std::string memory = parameters > 0 ? memory_estimate(o, parameters) : "";
   return run_ranks(
-      o, [&](Rank& rank) { RankRun(task, *folder, rank).run(); }, task.common(), memory_estimate(o, task.parameters()));
+      o, [&](Rank& rank) { RankRun(task, *folder, rank).run(); }, task.common(), memory);
 }
 
 int train_program(int argc, const char* const* argv, const std::string& program, const std::string& summary,

@@ -157,12 +157,6 @@ void declare_run(Flags& flags, RunOptions& o) {
   flags.add("log-every", "N", o.log_every, "steps between lines of output and metrics", count);
   flags.add("eval-every", "N", o.eval_every,
             "steps between validation losses; 0: only before the first and after the last step", count_or_none);
-  flags.add(
-      "eval-batches", "N", o.eval_batches, "all",
-      fmt::format("batches of {} sequences in a validation loss, the same ones on every mesh and with every "
-                  "--micro-batch; never more than all: the whole validation part once, in windows that do not overlap",
-                  EvalWindows::batch),
-      count);
   flags.add("out", "DIR", o.out, "folder for metrics.jsonl, config.json and checkpoints; made if absent");
   flags.not_empty();
   flags.add(
@@ -186,7 +180,13 @@ void declare_run(Flags& flags, RunOptions& o) {
 }
 
 void declare_samples(Flags& flags, RunOptions& o) {
-  flags.group("samples");
+  flags.group("validation and samples");
+  flags.add(
+      "eval-batches", "N", o.eval_batches, "all",
+      fmt::format("batches of {} sequences in a validation loss, the same ones on every mesh and with every "
+                  "--micro-batch; never more than all: the whole validation part once, in windows that do not overlap",
+                  EvalWindows::batch),
+      count);
   flags.add("sample-every", "N", o.sample_every, "steps between text samples; 0: never", count_or_none);
   flags.add("sample-length", "N", o.sample_length, "tokens of a sample", count);
 }

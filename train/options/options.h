@@ -149,7 +149,7 @@ void declare_optimizer(Flags& flags, OptimizerOptions& options);
 void declare_mesh(Flags& flags, MeshOptions& options);
 void declare_precision(Flags& flags, PrecisionOptions& options);
 void declare_run(Flags& flags, RunOptions& options);
-void declare_samples(Flags& flags, RunOptions& options);  // of text: for models that generate
+void declare_samples(Flags& flags, RunOptions& options);  // and validation batches: for models of text
 void declare_checkpoints(Flags& flags, RunOptions& options);
 void declare_guards(Flags& flags, GuardOptions& options);
 /// Every group of TrainOptions but declare_samples().

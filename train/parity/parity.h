@@ -66,8 +66,8 @@ inline double roundoff(DType dtype) { return dtype == DType::bf16 ? 0x1p-9 : dty
 
 /// Where a difference is larger than that, is it the mesh, or would any rounding have led there? Terms may cancel in a
 /// sum, and a router may choose between experts that are nearly equal. To find out, one rank runs again from weights
-/// that differ by some units of the dtype's roundoff (train/faults/disturb.h): the largest differences between these runs
-/// and the reference, row by row, are what rounding reaches.
+/// that differ by some units of the dtype's roundoff (train/faults/disturb.h): the largest differences between these
+/// runs and the reference, row by row, are what rounding reaches.
 ParityReport rounding_reach(const TrainOptions& options, const std::shared_ptr<const ParityReference>& reference);
 
 /// How many times more than `accepted`, or than most_rounding_ratio times what rounding reaches, whichever is more, a

@@ -1,4 +1,5 @@
-// Rank: what one rank of a job is started with, and says about itself. Read next: train/launch/ranks.h, which starts them.
+// Rank: what one rank of a job is started with, and says about itself. Read next: train/launch/ranks.h, which starts
+// them.
 #pragma once
 
 #include <cstdint>

@@ -47,7 +47,8 @@ std::string predicted_memory(const TrainOptions& o, const nn::ParameterList& par
   const double packed = o.precision.keep_packed && o.batch_sizes().micro_batches > 1 ? 2 * weights : 0;
   return fmt::format("{} parameters + {} gradients (f32){}{}{}{} = {}{}", format_bytes(weights),
                      format_bytes(gradients), offloaded ? "" : fmt::format(" + {} optimizer", format_bytes(state)),
-                     activations > 0 ? fmt::format(" + about {} activations", format_bytes(activations)) : "",
+                     activations > 0 ? fmt::format(" + about {} activations", format_bytes(activations))
+                                     : " + activations (not estimated)",
                      workspace > 0 ? fmt::format(" + {} workspace of cuDNN", format_bytes(workspace)) : "",
                      packed > 0 ? fmt::format(" + up to {} packed weights", format_bytes(packed)) : "",
                      format_bytes(weights + gradients + activations + workspace + packed + (offloaded ? 0 : state)),

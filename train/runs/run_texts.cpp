@@ -87,14 +87,18 @@ std::string value_of(const Settings& values, const std::string& flag) {
   return found == values.end() ? "none" : found->second;
 }
 
-/// Of the first field of the model that differs.
-void require_same_model(const Checkpoint& saved, const Model& model) {
+void require_same_architecture(const Checkpoint& saved, const Model& model) {
   const fs::path& path = saved.path();
   if (const std::string saved_as = saved_architecture(saved); saved_as != model.architecture())
     fail(ExitCode::usage, "resume",
          "{} holds a model of the architecture '{}', and this program's model is '{}'; resume "
          "another run, or start without --resume",
          path.string(), saved_as, model.architecture());
+}
+
+/// Of the first field of the model that differs.
+void require_same_model(const Checkpoint& saved, const Model& model) {
+  const fs::path& path = saved.path();
   const Settings was = model.settings(saved.run("model"), where(saved).string()),
                  is = model.settings(model.configuration(), path.string());
   for (const auto& [flag, value] : is) require_same(flag, value_of(was, flag), value, path);
@@ -128,6 +132,7 @@ std::string saved_architecture(const Checkpoint& saved) {
 RunTexts describe_run(const Model& model, const Progress& progress, const RunIdentity& run,
                       const std::string& configuration) {
   RunTexts texts = {{architecture_entry, model.architecture()},
+                    {dtype_entry, std::string(name(model.dtype()))},
                     {"model", model.configuration()},
                     {"progress", progress_json(progress).dump()},
                     {"seed", std::to_string(run.seed)},
@@ -140,6 +145,10 @@ RunTexts describe_run(const Model& model, const Progress& progress, const RunIde
 
 void require_same_run(const Checkpoint& saved, const Model& model, const RunIdentity& run) {
   const fs::path& path = saved.path();
+  require_same_architecture(saved, model);
+  const RunTexts& texts = saved.manifest().run;
+  if (const auto dtype = texts.find(dtype_entry); dtype != texts.end())
+    require_same("--dtype", shown_lines(dtype->second), std::string(name(model.dtype())), path);
   // Before the model: its --vocab follows from the data.
   if (saved.run("tokenizer") != run.tokenizer)
     fail(ExitCode::usage, "resume",

@@ -1,7 +1,8 @@
 // What a checkpoint says of the run it belongs to, beside its tensors: texts of Manifest::run, most of them JSON.
 //
 //   architecture   of the model: "gpt"
-//   model          its sizes and choices, and the dtype: generation needs no more
+//   dtype          of its weights; missing in checkpoints of older versions
+//   model          its sizes and choices; of a GPT also the dtype: generation needs no more
 //   progress       steps, samples consumed, loss scale, what the guards have skipped
 //   seed, data     what the rest of the run follows from: the hash of the tokens, and which part of them is not seen
 //   tokenizer      as tokenizer files have it; empty: the model reads no text
@@ -43,7 +44,7 @@ struct GuardState {
 /// Where a run stands. The learning rate, the sampler and dropout are pure functions of it.
 struct Progress {
   std::int64_t steps = 0;                                   ///< optimizer steps made
-  std::int64_t samples = 0;                                 ///< sequences consumed: a place in the order of all samples
+  std::int64_t samples = 0;                                 ///< samples consumed: a place in the order of all samples
   std::optional<optim::LossScaler::State> loss_scale = {};  ///< of a run in f16
   GuardState guards = {};
   std::string origin = {};  ///< what the run began from: another run's checkpoint; empty: new weights
@@ -57,7 +58,7 @@ struct RunIdentity {
   double val_fraction = 0;     ///< which part of the data is not trained on
 };
 
-constexpr const char *origin_entry = "origin", *architecture_entry = "architecture";
+constexpr const char *origin_entry = "origin", *architecture_entry = "architecture", *dtype_entry = "dtype";
 
 using RunTexts = std::map<std::string, std::string>;
 RunTexts describe_run(const Model& model, const Progress& progress, const RunIdentity& run,

@@ -270,6 +270,12 @@ void validate_device(const std::string& device) {
   if (device == name(Device::cuda)) cuda::require_device();  // never run on the host instead
 }
 
+void validate_expert_ranks(const MeshShape& mesh, bool experts) {
+  if (mesh.size(Axis::ep) > 1 && !experts)
+    fail(ExitCode::usage, "--mesh", "ep={} shares experts over ranks, and this model has none; leave ep out of --mesh",
+         mesh.size(Axis::ep));
+}
+
 void require_whole_sequences(const MeshOptions& o, const std::string& why) {
   const int cp = o.shape.size(Axis::cp), tp = o.shape.size(Axis::tp);
   if (cp > 1)
@@ -277,15 +283,16 @@ void require_whole_sequences(const MeshOptions& o, const std::string& why) {
          "cp={} cuts sequences, and this model needs them whole: {}; expected cp=1; change --mesh", cp, why);
   if (o.parallelism().sequence)
     fail(ExitCode::usage, "mesh",
-         "--sequence-parallel on cuts sequences over tp={}, and this model needs them whole: {}; expected off; change "
-         "--sequence-parallel",
+         "sequence parallelism cuts sequences over tp={}, and this model needs them whole: {}; expected "
+         "--sequence-parallel off; change it",
          tp, why);
 }
 
-void validate_training(const TrainOptions& o, std::int64_t blocks) {
+void validate_training(const TrainOptions& o, std::int64_t blocks, bool experts) {
   validate_device(o.precision.device);
   validate_implementations(o.precision);
   validate_threads(o);
+  validate_expert_ranks(o.mesh.shape, experts);
   validate_zero(o.mesh);
   validate_packed(o);
   validate_pipeline(o.mesh, blocks);

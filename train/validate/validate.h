@@ -12,8 +12,9 @@
 
 namespace trireme {
 
-/// Throws ExitCode::usage; `options` has been through resolve(). `blocks`: of the model, over all stages.
-void validate_training(const TrainOptions& options, std::int64_t blocks);
+/// Throws ExitCode::usage; `options` has been through resolve(). `blocks`: of the model, over all stages. `experts`:
+/// whether it has any, which ep > 1 needs.
+void validate_training(const TrainOptions& options, std::int64_t blocks, bool experts = false);
 
 /// For a model that needs whole sequences on a rank, and says `why`: refuses cp > 1 and --sequence-parallel on.
 void require_whole_sequences(const MeshOptions& options, const std::string& why);
