@@ -43,7 +43,7 @@ ExpertDispatch::ExpertDispatch(const Tensor& expert, std::int64_t experts, const
   }
   require(ranks * piece_ <= INT32_MAX, "dispatch", "{} rows are too many for i32 indices", ranks * piece_);
 
-  // Sent: one piece for each rank, with the rows for each of its experts, in the order of tokens.
+  // The rows to send: one piece for each rank, with the rows for each of its experts, in the order of tokens.
   std::vector<std::int32_t> next(static_cast<std::size_t>(experts));
   for (int to = 0; to < ranks; ++to) {
     std::int64_t slot = to * piece_;
@@ -62,7 +62,7 @@ ExpertDispatch::ExpertDispatch(const Tensor& expert, std::int64_t experts, const
     slot_of_choice_.data<std::int32_t>()[i] = slot;
   }
 
-  // Received: one piece from each rank, with the rows for each expert held here.
+  // The rows received: one piece from each rank, with the rows for each expert held here.
   starts_ = {0};
   std::vector<std::int32_t> slots;
   std::vector<std::int64_t> read(static_cast<std::size_t>(ranks));  // of each piece

@@ -71,10 +71,10 @@ Manifest parse_manifest(std::string_view text, const std::filesystem::path& path
 /// As parse_manifest(), for the part that one rank describes to another: it need not be complete.
 Manifest parse_part(std::string_view text);
 
-/// The problem with how the pieces cover the tensor, or empty. Each piece must lie within the tensor.
+/// Says how the pieces fail to cover the tensor; empty if they cover it. Each piece must lie within the tensor.
 std::string cover_problem(const StoredTensor& tensor);
-/// The problem with how the pieces cover the files, or empty. They must follow one another without gaps, from the end
-/// of a file's header to the end of the file, as in data/safetensors.h.
+/// Says how the pieces fail to cover the files; empty if they cover them. They must follow one another without gaps,
+/// from the end of a file's header to the end of the file, as in data/safetensors.h.
 std::string files_problem(const Manifest& manifest);
 /// Throws ExitCode::data naming `path` unless exactly one piece has each element of each tensor, and each byte of the
 /// files after their headers.

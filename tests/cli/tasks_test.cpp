@@ -55,7 +55,8 @@ TEST_CASE("parity compares tasks by name") {
 TEST_CASE("a task is refused by name, and its flags are its own") {
   const Result unknown = run("train", "--task tetris"), other = run("train", "--task vit --length 3"),
                cut = run("train", "--task sort --mesh tp=2 --sequence-parallel on"),
-               cp = run("train", "--task vit --mesh cp=2"), ep = run("train", "--task vit --mesh dp=2,ep=2");
+               cp = run("train", "--task vit --mesh cp=2"), ep = run("train", "--task vit --mesh dp=2,ep=2"),
+               ulysses = run("train", "--task vit --context-parallel ulysses");
   CHECK(unknown.code == 64);
   CHECK(contains(unknown.output, "tetris"));
   CHECK(contains(unknown.output, "gpt, vit"));
@@ -67,6 +68,8 @@ TEST_CASE("a task is refused by name, and its flags are its own") {
   CHECK(contains(cp.output, "cp=1"));
   CHECK(ep.code == 64);
   CHECK(contains(ep.output, "this model has none"));
+  CHECK(ulysses.code == 64);
+  CHECK(contains(ulysses.output, "--context-parallel has no effect"));
 }
 
 TEST_CASE("a configuration file names its task") {

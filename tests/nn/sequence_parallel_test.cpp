@@ -110,7 +110,8 @@ void turn(std::vector<double>& x, std::int64_t heads, std::int64_t head_width) {
   }
 }
 
-/// Grouped-query attention of one sequence x [T, D], token by token.
+/// Grouped-query attention of one sequence x [T, D], token by token. A causal token t sees tokens 0 to t, any other
+/// token sees them all.
 std::vector<double> attention_by_loops(const double* x, const nn::AttentionOptions& o, const Weights& weights) {
   const std::int64_t head_width = o.width / o.heads, kv_width = o.kv_heads * head_width;
   auto q = product(x, o.width, weights("q.weight"), weights("q.bias"), o.width);
@@ -120,11 +121,12 @@ std::vector<double> attention_by_loops(const double* x, const nn::AttentionOptio
   if (o.rotary) turn(k, o.kv_heads, head_width);
   std::vector<double> mixed(static_cast<std::size_t>(length * o.width), 0.0);
   for (std::int64_t t = 0; t < length; ++t) {
+    const std::int64_t seen = o.causal ? t + 1 : length;
     for (std::int64_t h = 0; h < o.heads; ++h) {
       const std::int64_t shared = h / (o.heads / o.kv_heads);
       std::vector<double> p;
       double total = 0;
-      for (std::int64_t s = 0; s <= t; ++s) {
+      for (std::int64_t s = 0; s < seen; ++s) {
         double score = 0;
         for (std::int64_t i = 0; i < head_width; ++i) {
           score += q[static_cast<std::size_t>(t * o.width + h * head_width + i)] *
@@ -133,7 +135,7 @@ std::vector<double> attention_by_loops(const double* x, const nn::AttentionOptio
         p.push_back(std::exp(score / std::sqrt(static_cast<double>(head_width))));
         total += p.back();
       }
-      for (std::int64_t s = 0; s <= t; ++s) {
+      for (std::int64_t s = 0; s < seen; ++s) {
         for (std::int64_t i = 0; i < head_width; ++i) {
           mixed[static_cast<std::size_t>(t * o.width + h * head_width + i)] +=
               p[static_cast<std::size_t>(s)] / total *
@@ -204,21 +206,47 @@ TEST_CASE("kv heads shared by several tp ranks sum their gradients; others are w
   }
 }
 
-TEST_CASE("grouped-query attention with rotary positions is what the formulas say") {
-  for (const bool rotary : {false, true}) {
-    for (const std::int64_t kv_heads : {4, 2, 1}) {
-      run_mesh("tp=1", [&](const MeshPtr& mesh) {
-        const nn::Build build(mesh, DType::f64, 3);
-        const nn::AttentionOptions options = attention_options(kv_heads, rotary);
-        nn::Attention attention(build, options);
-        randomise(build.parameters(), 0.3);
-        const Tensor x = random({1, length, width}, 1);
-        const auto expected = attention_by_loops(x.data<double>(), options, Weights(build.parameters()));
-        CHECK(relative_difference(attention(x).detach(), Tensor::from(std::span(expected), {1, length, width})) <
-              rounding);
-      });
+TEST_CASE("grouped-query attention with rotary positions, causal or not, is what the formulas say") {
+  const auto check = [](const nn::AttentionOptions& options) {
+    run_mesh("tp=1", [&](const MeshPtr& mesh) {
+      const nn::Build build(mesh, DType::f64, 3);
+      nn::Attention attention(build, options);
+      randomise(build.parameters(), 0.3);
+      const Tensor x = random({1, length, width}, 1);
+      const auto expected = attention_by_loops(x.data<double>(), options, Weights(build.parameters()));
+      CHECK(relative_difference(attention(x).detach(), Tensor::from(std::span(expected), {1, length, width})) <
+            rounding);
+    });
+  };
+  for (const bool causal : {true, false}) {
+    for (const bool rotary : {false, true}) {
+      for (const std::int64_t kv_heads : {4, 2, 1}) {
+        nn::AttentionOptions options = attention_options(kv_heads, rotary);
+        options.causal = causal;
+        check(options);
+      }
     }
   }
+}
+
+TEST_CASE("attention with one packed projection: the first token sees the last one unless attention is causal") {
+  for (const bool causal : {true, false}) {
+    run_mesh("tp=1", [&](const MeshPtr& mesh) {
+      const nn::Build build(mesh, DType::f64, 3);
+      nn::Attention attention(build, {.width = width, .heads = 8, .causal = causal});
+      const Tensor x = random({1, length, width}, 1), changed = clone(x);
+      changed.data<double>()[x.count() - 1] += 1;  // a feature of the last token
+      const auto first = [&](const Tensor& in) { return clone(view::slice(attention(in).detach(), 1, 0, 1)); };
+      CHECK(same_bits(first(x), first(changed)) == causal);
+    });
+  }
+}
+
+TEST_CASE("attention to all tokens refuses a sequence that is cut over cp") {
+  const auto make = [](const MeshPtr& mesh) {
+    const nn::Attention attention(nn::Build(mesh, DType::f32, 1), {.width = 16, .heads = 2, .causal = false});
+  };
+  CHECK_THROWS_WITH_AS(run_mesh("cp=2", make), doctest::Contains("expected cp=1"), Error);
 }
 
 TEST_CASE("attention refuses kv heads that cannot be shared, and rotation of an odd head") {

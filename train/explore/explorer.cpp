@@ -107,7 +107,11 @@ void Explorer::count(const Case& c, const Verdict& verdict, double seconds) {
 void Explorer::report(const Case& c, const std::string& origin, const Verdict& verdict, Lab& lab) {
   constexpr int repeats = 3;
   Case smallest = c;
-  std::string text = fmt::format("WRONG ({}): {}\n", origin, verdict.text);
+  {  // at once: shrinking takes a while, and may be interrupted
+    const std::scoped_lock lock(mutex_);
+    tell_(fmt::format("WRONG ({}): {}\n  drawn as: {}", origin, verdict.text, to_text(c)));
+  }
+  std::string text;
   if (!settings_.first && !verdict.text.starts_with("refused")) {
     const Clock::time_point start = Clock::now();
     Verdict last = verdict;
@@ -122,14 +126,13 @@ void Explorer::report(const Case& c, const std::string& origin, const Verdict& v
         [&] { return seconds_since(start) < settings_.shrink_seconds && !settings_.stop(); });
     int again = 0;
     for (int i = 0; i < repeats; ++i) again += check_case(smallest, lab).kind == Verdict::Kind::wrong ? 1 : 0;
-    text += fmt::format("  smallest: {}\n  it fails {} of {} times\n", last.text, again, repeats);
+    text += fmt::format("  smallest of {}: {}\n  it fails {} of {} times\n", origin, last.text, again, repeats);
   }
   text += fmt::format("  ./trireme explore --replay '{}'", to_text(smallest));
   lab.begin_case();
   check_case(smallest, lab);
   for (std::size_t i = 0; i < std::min<std::size_t>(2, lab.commands().size()); ++i)
     text += fmt::format("\n  {} {}", i == 0 ? "runs" : "and ", lab.commands()[i]);
-  if (smallest != c) text += fmt::format("\n  drawn as: {}", to_text(c));
   const std::scoped_lock lock(mutex_);
   tell_(text);
 }

@@ -88,11 +88,7 @@ void validate_documents(const DataOptions& o) {
 /// What a sequence cut over cp asks of its length, and Ulysses of the heads.
 void validate_context(const GptConfig& model, const MeshOptions& o) {
   const int cp = o.shape.size(Axis::cp), tp = o.shape.size(Axis::tp);
-  if (cp == 1) {
-    refuse_unused(o.context_parallel != nn::ContextParallel::ring, "context-parallel", "mesh", o.axes,
-                  "with cp above 1");
-    return;
-  }
+  if (cp == 1) return;
   const int chunks = 2 * cp;
   if (model.context % chunks != 0)
     fail(ExitCode::usage, "model",

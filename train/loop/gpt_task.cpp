@@ -138,10 +138,7 @@ std::string GptTask::sample(Model& model) const {
 
 void GptTask::set_parity_defaults() { trireme::set_parity_defaults(o_); }
 
-void GptTask::declare_parity_data(Flags& flags) {
-  flags.group("documents (made up: every eighth token or so is a separator)");
-  declare_documents(flags, o_.data);
-}
+void GptTask::declare_parity_data(Flags& flags) { declare_parity_documents(flags, o_.data); }
 
 void GptTask::prepare_parity() { prepare_parity_model(o_); }
 

@@ -25,11 +25,15 @@ void declare_comparison(Flags& flags, TrainOptions& o) {
   flags.add_switch("verify", o.run.verify, "compare what should be the same on several ranks, bit by bit", true);
 }
 
+void declare_parity_documents(Flags& flags, DataOptions& o) {
+  flags.group("documents (made up: every eighth token or so is a separator)");
+  declare_documents(flags, o);
+}
+
 void declare_parity(Flags& flags, GptOptions& o) {
   declare_model(flags, o.model);
   declare_experts(flags, o.model);
-  flags.group("documents (made up: every eighth token or so is a separator)");
-  declare_documents(flags, o.data);
+  declare_parity_documents(flags, o.data);
   declare_comparison(flags, o);
 }
 

@@ -14,7 +14,9 @@ void set_parity_defaults(GptOptions& options);
 GptOptions parity_defaults();
 /// The groups of flags that make sense in a comparison.
 void declare_parity(Flags& flags, GptOptions& options);
-/// The part of them that is the same for every model: batch, mesh, precision, and those of the comparison itself.
+/// The documents of a made-up text, under a heading of their own.
+void declare_parity_documents(Flags& flags, DataOptions& options);
+/// The flags that are the same for every model: batch, mesh, precision, and those of the comparison itself.
 void declare_comparison(Flags& flags, TrainOptions& options);
 /// What the model has from a tokenizer in training.
 void prepare_parity_model(GptOptions& options);

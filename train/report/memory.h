@@ -10,8 +10,9 @@
 
 namespace trireme {
 
-/// Bytes of this rank, by category, as one line for the table before training; the convention is in the line itself.
-/// `activations`, `workspace`: bytes; 0 where they are not known.
+/// Bytes of this rank, by category, as one line for the table before training; the convention is in the line itself, which says so
+/// when activations are not estimated.
+/// `activations`, `workspace`: bytes; 0 where they are not estimated.
 std::string predicted_memory(const TrainOptions& options, const nn::ParameterList& parameters, double activations,
                              double workspace = 0);
 

@@ -49,6 +49,12 @@ void validate_zero(const MeshOptions& o) {
          *o.dp_shard, data, data, *o.dp_shard, data % *o.dp_shard, divisors(data));
 }
 
+void validate_context_parallel(const MeshOptions& o) {
+  if (o.shape.size(Axis::cp) == 1)
+    refuse_unused(o.context_parallel != nn::ContextParallel::ring, "context-parallel", "mesh", o.axes,
+                  "with cp above 1");
+}
+
 void validate_pipeline(const MeshOptions& o, std::int64_t blocks) {
   const int stages = o.stages(), ranks = o.shape.size(Axis::pp);  // refuses a --pipeline that is none
   if (blocks < stages)
@@ -293,6 +299,7 @@ void validate_training(const TrainOptions& o, std::int64_t blocks, bool experts)
   validate_implementations(o.precision);
   validate_threads(o);
   validate_expert_ranks(o.mesh.shape, experts);
+  validate_context_parallel(o.mesh);
   validate_zero(o.mesh);
   validate_packed(o);
   validate_pipeline(o.mesh, blocks);
