@@ -67,7 +67,7 @@ int main(int argc, char** argv) {
   return run_program([&] {
     Settings settings;
     std::optional<std::int64_t> seed;
-    std::int64_t jobs = cores();
+    std::int64_t jobs = 2 * cores();  // ranks often wait for one another
     std::string only = "all", replay, finds;
     std::vector<std::string> kinds = {"all"};
     for (const Kind kind : all_kinds()) kinds.emplace_back(name(kind));

@@ -55,6 +55,14 @@ fs::path text_file(const std::string& data) {
   return path;
 }
 
+/// The value to add for --sample-length, or empty. The default of 200 tokens would take most of a tiny run's time.
+std::string sample_length(const Arguments& flags) {
+  constexpr int beyond = 5;  // tokens past the context
+  if (!flags.contains("sample-every") || flags.at("sample-every") == "0") return {};
+  if (flags.contains("sample-length") || !flags.contains("context")) return {};
+  return std::to_string(std::atoi(flags.at("context").c_str()) + beyond);
+}
+
 }  // namespace
 
 std::string Outcome::last_line() const {
@@ -109,6 +117,7 @@ Outcome Lab::train(const std::string& name, const Arguments& flags) {
   if (all.contains("profile")) all["profile"] = folder(all["profile"]).string();
   if (!all.contains("log-every")) all["log-every"] = "1";
   if (!all.contains("pin")) all["pin"] = "off";
+  if (const std::string length = sample_length(all); !length.empty()) all["sample-length"] = length;
   const std::vector<std::string> words = command("train_gpt", all);
   commands_.push_back(fmt::format("{}{}", environment.size() > 2 ? "TRIREME_FAULT='" + flags.at("fault") + "' " : "",
                                   fmt::join(words, " ")));
