@@ -1,11 +1,11 @@
-// Looks at what train_gpt has saved:
+// Inspects checkpoints that train_gpt has saved:
 //
 //   build/bin/checkpoint inspect run1                      what it holds, who wrote it, and with which configuration
 //   build/bin/checkpoint verify run1                       reads everything, compares it with its checksums, and
-//                                                         checks that what it says of the run fits together
+//                                                          checks that the entries about the run are valid
 //   build/bin/checkpoint diff run1 run2                    compares two as whole tensors, whatever meshes wrote them
 //
-// A path is a run's folder, of which the newest checkpoint is meant, or a checkpoint. Exit code 0: whole, equal; 1:
+// A path is a checkpoint, or a run's folder, which stands for its newest checkpoint. Exit code 0: valid, or equal; 1:
 // diff found differences; 65: damaged.
 // Read next: parallel/checkpoint/checkpoint.h, parallel/checkpoint/compare.h.
 #include <algorithm>

@@ -1,11 +1,11 @@
-// Hunts wrong numbers by itself: draws tiny runs at random from all that the flags allow, and holds each against what
-// docs/guarantees.md promises.
+// Searches for wrong numbers by itself: draws tiny runs at random from all that the flags allow, and checks each of
+// them against docs/guarantees.md.
 //
 //   build/bin/explore --seconds 60                          a minute, with today's seed
 //   build/bin/explore --seconds 600 --seed 7 --only bits    one kind of cases; the seed makes it repeatable
 //   build/bin/explore --replay 'bits --mesh=dp=2 then --verify=on'
 //
-// What is wrong is shrunk to the smallest flags that still fail, and printed as a command. Exit code 0: nothing was
+// A wrong case is shrunk to the smallest flags that still fail, and printed as a command. Exit code 0: nothing was
 // wrong; 1: something was, or a replayed case was refused; 130: interrupted. Read next: train/explore/kinds.h.
 #include <fmt/format.h>
 #include <unistd.h>
@@ -31,7 +31,7 @@ std::int64_t days_since_1970() {
          24;
 }
 
-/// The cases in a file, one a line; '#' begins a comment.
+/// Reads cases from a file: one per line; lines that begin with '#' are comments.
 std::vector<Case> read_cases(const std::string& path) {
   std::vector<Case> cases;
   std::istringstream lines(read_file(path));
@@ -49,7 +49,7 @@ std::vector<Case> read_cases(const std::string& path) {
 
 std::sig_atomic_t volatile interrupted = 0;
 
-/// The folder to work in, removed at the end, also after an error.
+/// The working folder; removed at the end, also after an error.
 struct WorkFolder {
   std::filesystem::path path = std::filesystem::temp_directory_path() / fmt::format("trireme_explore.{}", ::getpid());
   WorkFolder() = default;

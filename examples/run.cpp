@@ -1,11 +1,11 @@
-// Keeps a training run going: starts it, and again when a process of it was killed, a rank was lost, or the launcher
-// failed, from its newest checkpoint:
+// Keeps a training run going: starts it, and restarts it from its newest checkpoint if a process was killed, a rank was
+// lost, or the launcher failed:
 //
 //   build/bin/run -- mpirun -n 8 build/bin/train_gpt --data text --mesh dp=auto --checkpoint-every 100 --out run1
 //   build/bin/run --restarts 5 -- build/bin/train_gpt --data text --mesh dp=2 --checkpoint-every 100 --out run1
 //
-// What it saw go wrong stands in OUT/incidents.jsonl, and in a table at the end. SIGTERM, SIGINT or SIGUSR2 to it: the
-// job saves and leaves, exit code 75. Read next: train/supervisor/supervisor.h; docs/operations.md.
+// Incidents are recorded in OUT/incidents.jsonl, and listed in a table at the end. On SIGTERM, SIGINT or SIGUSR2, the
+// job saves and leaves; exit code 75. Read next: train/supervisor/supervisor.h; docs/operations.md.
 #include <algorithm>
 #include <cstdio>
 

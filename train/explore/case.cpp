@@ -11,7 +11,7 @@ namespace {
 
 constexpr const char* separator = "then";
 
-/// What a training run is given that says nothing of its sizes: the programs' defaults would take an hour.
+/// Default sizes for a training run: with the programs' own defaults, a run would take an hour.
 Arguments tiny_sizes(const Arguments& flags) {
   Arguments sizes = {{"data", "text-17"}, {"layers", "2"},  {"heads", "2"},
                      {"width", "8"},      {"context", "8"}, {"steps", "3"}};

@@ -39,8 +39,8 @@ std::map<std::int64_t, std::string> read_samples(const std::string& output) {
   return samples;
 }
 
-/// The made-up text that --data=text-K means, written when it is first asked for. It stays, for commands that a person
-/// repeats.
+/// The synthetic text for --data=text-K, written on first use. It is kept, so that a user can repeat the printed
+/// commands.
 fs::path text_file(const std::string& data) {
   constexpr std::string_view name = "text-";
   constexpr int most = 75;  // printable characters from '0' on

@@ -1,11 +1,11 @@
-// The flags of a GPT and its text. This is the only place that knows their names.
+// The flags of a GPT and its text.
 #include "train/gpt/gpt_options.h"
 
 namespace trireme {
 namespace {
 
 const Range count = Range::count(), count_or_none = Range::count(0);
-const Range count_of_layers = {1, 1 << 12};  // placing them on stages takes time with their number
+const Range count_of_layers = {1, 1 << 12};  // placing layers on stages takes time that grows with their number
 
 }  // namespace
 

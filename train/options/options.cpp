@@ -1,4 +1,4 @@
-// The flags of training programs, a function per subject. This is the only place that knows their names.
+// The flags of training programs, one function per subject.
 #include "train/options/options.h"
 
 #include <fmt/format.h>
@@ -20,7 +20,7 @@ const Range count = Range::count(), count_or_none = Range::count(0);
 
 std::vector<std::string> strings(const std::vector<std::string_view>& views) { return {views.begin(), views.end()}; }
 
-/// Names of the host's implementations, then auto, then the GPU's others.
+/// Names of the CPU's implementations, then auto, then implementations that only the GPU has.
 std::vector<std::string> choices(const std::vector<std::string_view>& host, const std::vector<std::string_view>& gpu) {
   std::vector<std::string> names = strings(host);
   names.emplace_back("auto");
@@ -29,8 +29,8 @@ std::vector<std::string> choices(const std::vector<std::string_view>& host, cons
   return names;
 }
 
-/// Why names of the GPU's implementations that this build lacks are none here. Whether a GPU is wanted is not known
-/// while flags are read, so the first remedy is the one that needs no other build.
+/// Error texts for GPU implementations that this build lacks. While flags are parsed, --device may not be known yet.
+/// The text therefore first suggests the remedy that needs no other build.
 std::vector<std::pair<std::string, std::string>> elsewhere(const cuda::Absent& absent,
                                                            const std::vector<std::string>& here) {
   std::vector<std::pair<std::string, std::string>> reasons;
@@ -317,7 +317,8 @@ void resolve(TrainOptions& o, int launcher_ranks) {
   o.mesh.axes = to_string(o.mesh.shape);
   const BatchSizes sizes = infer_batch(o.batch, o.mesh.shape.size(Axis::dp));
   if (o.precision.tensor_device() == Device::cpu && o.precision.gemm == "auto") o.precision.gemm = gemm_names().front();
-  // micro-batches stays open, so that a saved configuration can be used on another mesh: it follows from these two.
+  // micro_batches stays unset, so that a saved configuration can be used on another mesh: it follows from the other
+  // two.
   o.batch = {.micro_batch = sizes.micro_batch, .global_batch = sizes.global_batch, .micro_batches = std::nullopt};
 }
 
