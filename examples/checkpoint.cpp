@@ -25,7 +25,7 @@ constexpr const char* usage =
     "usage: checkpoint inspect PATH [--tensors]\n"
     "       checkpoint verify PATH\n"
     "       checkpoint diff PATH PATH\n\n"
-    "PATH: the --out folder of train_gpt, of which the newest checkpoint is meant, or a checkpoint.\n"
+    "PATH: a checkpoint, or the --out folder of train_gpt, which stands for its newest checkpoint.\n"
     "inspect says what it holds (--tensors: every tensor with its pieces), verify compares every byte with its\n"
     "checksum, diff compares two as whole tensors, whatever meshes wrote them, and exits with 1 when they differ.\n";
 

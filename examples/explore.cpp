@@ -71,12 +71,12 @@ int main(int argc, char** argv) {
     std::string only = "all", replay, finds;
     std::vector<std::string> kinds = {"all"};
     for (const Kind kind : all_kinds()) kinds.emplace_back(name(kind));
-    Flags flags("explore", "Draws tiny runs at random, and holds each against what the documentation promises.");
+    Flags flags("explore", "Draws tiny runs at random, and checks each against docs/guarantees.md.");
     flags.group("exploring");
     flags.add("seconds", "S", settings.seconds, "how long", Range::at_least(0));
     flags.add("seed", "N", seed, "today", "of the draws; today: the number of days since 1970", Range::at_least(0));
     flags.add_choice("only", only, kinds, "one kind of cases; docs/guarantees.md says what each compares");
-    flags.add("finds", "FILE", finds, "cases to try first, one a line: past finds");
+    flags.add("finds", "FILE", finds, "cases to try first, one per line: those that were wrong before");
     flags.add("replay", "CASE", replay,
               "try this case, and nothing else: a kind, flags of train_gpt (gradients: of parity) as --name=value, and "
               "after 'then' what a second run has in addition; --data=text-K is a text of K distinct characters, "
@@ -84,7 +84,7 @@ int main(int argc, char** argv) {
     flags.not_empty();
     flags.add("jobs", "N", jobs, "cases tried at a time", Range::at_least(1));
     flags.add("limit", "S", settings.limit, "seconds after which a program is taken to hang", Range::above(0));
-    flags.add_switch("first", settings.first, "end at the first find, and do not shrink it", true);
+    flags.add_switch("first", settings.first, "stop at the first wrong case, and do not shrink it", true);
     if (!flags.parse_or_print(argc, argv)) return 0;
     for (const Kind kind : all_kinds())
       if (name(kind) == only) settings.only = kind;

@@ -41,7 +41,7 @@ void declare(Flags& flags, Options& o) {
   flags.add("temperature", "F", o.generate.temperature,
             "below 1: safer, above 1: wilder, 0: always the likeliest token", Range::at_least(0));
   flags.add("top-k", "N", o.generate.top_k, "choose among the N likeliest tokens; 0: all", Range::at_least(0));
-  flags.add("top-p", "F", o.generate.top_p, "choose among the likeliest tokens that hold this much probability",
+  flags.add("top-p", "F", o.generate.top_p, "choose among the likeliest tokens with this total probability",
             Range{.low = 0, .high = 1, .low_open = true});
   flags.add("seed", "N", o.seed, "of the choices", Range::at_least(0));
   flags.add_choice("device", o.device, {"cpu", "cuda"}, "where the model runs; cuda: a GPU, or an error");

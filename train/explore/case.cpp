@@ -22,9 +22,10 @@ Arguments tiny_sizes(const Arguments& flags) {
 [[noreturn]] void refuse(const std::string& text, const std::string& why) {
   std::vector<std::string_view> names;
   for (const Kind kind : all_kinds()) names.push_back(name(kind));
-  fail(ExitCode::usage, "explore",
-       "'{}' is no case: {}; expected a kind ({}), flags as --name=value, and perhaps '{}' and more flags; change it",
-       text, why, fmt::join(names, ", "), separator);
+  fail(
+      ExitCode::usage, "explore",
+      "'{}' is not a case: {}; expected a kind ({}), flags as --name=value, and perhaps '{}' and more flags; change it",
+      text, why, fmt::join(names, ", "), separator);
 }
 
 }  // namespace

@@ -47,8 +47,8 @@ fs::path text_file(const std::string& data) {
   const int kinds = data.starts_with(name) ? std::atoi(data.c_str() + name.size()) : 0;
   if (kinds < 1 || kinds > most)
     fail(ExitCode::usage, "explore",
-         "--data={} is no text of the explorer's; expected text-K, of K distinct characters, 1 to {}; change it", data,
-         most);
+         "--data={} is not a text of the explorer; expected text-K, with K distinct characters, 1 to {}; change it",
+         data, most);
   const fs::path folder = fs::temp_directory_path() / "trireme_explore_texts", path = folder / (data + ".txt");
   make_directories(folder);
   if (!is_there(path)) write_file(path, made_up_text(kinds));

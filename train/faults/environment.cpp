@@ -53,7 +53,7 @@ void arm_io(bool allowed) {
   if (text == nullptr) return;
   const IoFault fault = parse_io_fault(text);
   if (fault.rank.value_or(0) >= std::max(1, launcher_ranks()))
-    fail(ExitCode::usage, io_variable, "rank={} is no process of this job, which has {}; expected less; change {}",
+    fail(ExitCode::usage, io_variable, "rank={} is not a process of this job, which has {}; expected less; change {}",
          *fault.rank, std::max(1, launcher_ranks()), io_variable);
   if (fault.rank && *fault.rank != launcher_rank()) return;
   if (!fault.start || *fault.start == restarts()) arm_io_faults(fault);

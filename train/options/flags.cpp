@@ -358,7 +358,7 @@ Flags::Asked Flags::parse(const std::vector<std::string>& arguments) {
   if (help_) return Asked::help;
   if (!config_.empty()) {
     if (!std::filesystem::is_regular_file(config_))
-      fail(ExitCode::usage, "config", "{} is no file; expected one that --print-config has written; change --config",
+      fail(ExitCode::usage, "config", "{} is not a file; expected one written by --print-config; change --config",
            config_);
     std::set<std::string> overridden;
     for (const auto& [flag, value] : written) overridden.insert(flag->name);

@@ -68,7 +68,7 @@ void require_memory(const TrainOptions& o, std::int64_t parameters) {
   if (bytes <= machine) return;
   fail(ExitCode::usage, "memory",
        "{} parameters need {} for weights, gradients and optimizer state{}, and this {} has {}; expected "
-       "less; make the model smaller, change --mesh, or share more with --zero",
+       "less; make the model smaller, change --mesh, or shard more with --zero",
        parameters, format_bytes(bytes),
        o.mesh.processes           ? " of this rank"
        : o.mesh.shape.ranks() > 1 ? " of all ranks"

@@ -25,7 +25,7 @@ std::optional<Place> find_flag(const Words& words, const std::string& flag) {
     if (words[i].starts_with(flag + "=")) return Place{i, flag.size() + 1};
     if (words[i] != flag) continue;
     if (i + 1 == words.size())
-      fail(ExitCode::usage, where, "{} stands without a value at the end of the command; give it one", flag);
+      fail(ExitCode::usage, where, "{} at the end of the command has no value; give it one", flag);
     return Place{i + 1, 0};
   }
   return std::nullopt;
@@ -92,7 +92,7 @@ std::optional<int> launcher_ranks(const Words& command) {
   int ranks = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), ranks);
   if (error != std::errc() || end != text.data() + text.size() || ranks < 1)
-    fail(ExitCode::usage, where, "the launcher is to start '{}' ranks; expected a number of at least 1", text);
+    fail(ExitCode::usage, where, "the launcher is asked to start '{}' ranks; expected a number of at least 1", text);
   return ranks;
 }
 
@@ -117,11 +117,10 @@ Elastic require_elastic(const Words& command) {
          "--min-ranks: the command has no launcher that is told how many ranks to start; expected mpirun -n N");
   const std::string mesh = setting(command, "mesh").value_or("");
   if (mesh.find("dp=auto") == std::string::npos)
-    fail(
-        ExitCode::usage, where,
-        "--min-ranks: the mesh is '{}', of one number of ranks; expected --mesh dp=auto,..., whose dp takes what there "
-        "is",
-        mesh);
+    fail(ExitCode::usage, where,
+         "--min-ranks: the mesh '{}' has a fixed number of ranks; expected --mesh dp=auto,..., whose dp follows the "
+         "number of ranks",
+         mesh);
   const std::string batch = setting(command, "global-batch").value_or("auto");
   if (batch == "auto")
     fail(ExitCode::usage, where,

@@ -94,7 +94,7 @@ SignalQueue::SignalQueue() {
     ::sigaction(ignorable, nullptr, &action);
     if (action.sa_handler == SIG_IGN) sigdelset(&wanted, ignorable);  // blocking would queue it
   }
-  checked(::sigprocmask(SIG_BLOCK, &wanted, &before_), "signals cannot be held back");
+  checked(::sigprocmask(SIG_BLOCK, &wanted, &before_), "signals cannot be blocked");
   fd_ = checked(::signalfd(-1, &wanted, SFD_NONBLOCK | SFD_CLOEXEC), "signals cannot be read");
 }
 
@@ -114,7 +114,7 @@ std::optional<int> SignalQueue::next() const {
 void SignalQueue::restore_in_child() const { ::sigprocmask(SIG_SETMASK, &before_, nullptr); }
 
 Job::Job(const Words& command, const SignalQueue& signals, Line line) : signals_(signals), line_(std::move(line)) {
-  checked(::prctl(PR_SET_CHILD_SUBREAPER, 1), "orphans cannot be looked after");
+  checked(::prctl(PR_SET_CHILD_SUBREAPER, 1), "orphaned processes cannot be adopted");
   std::array<int, 2> pipe{};
   checked(::pipe2(pipe.data(), O_CLOEXEC), "no pipe can be made");
   const std::vector<char*> arguments = arguments_of(command);

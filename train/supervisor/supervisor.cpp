@@ -125,7 +125,7 @@ int Supervisor::run_jobs() {
       if (const std::optional<int> code = code_after(run_job(*words))) return *code;
     }
     if (launcher_failed_ && fewer_ranks() > 0) {  // the search for fewer ranks is finite and is not a restart
-      say("the launcher failed to start {} ranks: fewer are tried", ranks_);
+      say("the launcher failed to start {} ranks: trying fewer", ranks_);
       ++restarts_;
       if (!pause(0)) return left_without_job();
       continue;
@@ -154,7 +154,7 @@ std::optional<int> Supervisor::code_after(const Ending& ending) {
   const std::string how = to_string(ending, retryable ? what_happened(ending, verdict, last_words_.message()) : "");
   if (verdict == Verdict::final) {
     say("the job ended with {}: it would do so again, and is not started again", how);
-    if (save_lost_) say("it was told to save and had not");
+    if (save_lost_) say("it was asked to save, and did not");
     return ending.as_exit_code();
   }
   if (orders_.leaving()) {  // also if the request killed the job: the same command resumes from what it has saved
@@ -162,7 +162,7 @@ std::optional<int> Supervisor::code_after(const Ending& ending) {
     return killed_ ? ending.as_exit_code() : static_cast<int>(ExitCode::retryable);
   }
   say("the job ended with {}{}", how, last_words_.rank() ? fmt::format(", rank {}", *last_words_.rank()) : "");
-  if (save_lost_) say("it was told to save and had not: the next one is told");
+  if (save_lost_) say("it was asked to save, and did not: the next job is asked");
   return std::nullopt;
 }
 

@@ -116,7 +116,7 @@ void validate_resume(const std::string& resume) {
   constexpr int typos = 2;
   const std::string word = nearest(resume.substr(0, 8), {"auto", "none"});
   const bool close = edit_distance(resume.substr(0, 8), word) <= typos;
-  fail(ExitCode::usage, "resume", "--resume {} is none of what it can be: there is no such file or folder; {}; {}{}",
+  fail(ExitCode::usage, "resume", "--resume {}: there is no such file or folder; {}; {}{}",
        resume.empty() ? "''" : resume, expected, close ? "the nearest is " : "change --resume", close ? word : "");
 }
 
@@ -162,8 +162,8 @@ void require_own_file(const RunOptions& run) {
   if (beginning != Profiling::trace_beginning)
     fail(
         ExitCode::usage, "profile",
-        "--profile {} exists and is no trace, so that something else would be lost; expected a new name, or a trace to "
-        "replace; change --profile",
+        "--profile {} exists and is not a trace, and would be overwritten; expected a new name, or a trace to replace; "
+        "change --profile",
         run.profile);
 }
 
@@ -202,8 +202,8 @@ void validate_guards(const TrainOptions& o) {
   constexpr std::int64_t least = 5, most = 1 << 20;
   if (o.guards.spike_window < least || o.guards.spike_window > most)
     fail(ExitCode::usage, "guards",
-         "--spike-window {}: a loss is judged by the median of so many; expected {} to {}, and 0 is not \"no "
-         "detector\", which --spike-threshold 0 is; change --spike-window",
+         "--spike-window {}: a loss is compared with the median of this many losses; expected {} to {}; change "
+         "--spike-window, or turn the detector off with --spike-threshold 0",
          o.guards.spike_window, least, most);
   if (o.guards.spike_threshold == 0) {
     const GuardOptions initial;
