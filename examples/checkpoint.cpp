@@ -1,11 +1,11 @@
-// Looks at what train_gpt has saved:
+// Inspects checkpoints that train_gpt has saved:
 //
 //   build/bin/checkpoint inspect run1                      what it holds, who wrote it, and with which configuration
 //   build/bin/checkpoint verify run1                       reads everything, compares it with its checksums, and
-//                                                         checks that what it says of the run fits together
+//                                                          checks that the entries about the run are valid
 //   build/bin/checkpoint diff run1 run2                    compares two as whole tensors, whatever meshes wrote them
 //
-// A path is a run's folder, of which the newest checkpoint is meant, or a checkpoint. Exit code 0: whole, equal; 1:
+// A path is a checkpoint, or a run's folder, which stands for its newest checkpoint. Exit code 0: valid, or equal; 1:
 // diff found differences; 65: damaged.
 // Read next: parallel/checkpoint/checkpoint.h, parallel/checkpoint/compare.h.
 #include <algorithm>
@@ -25,7 +25,7 @@ constexpr const char* usage =
     "usage: checkpoint inspect PATH [--tensors]\n"
     "       checkpoint verify PATH\n"
     "       checkpoint diff PATH PATH\n\n"
-    "PATH: the --out folder of train_gpt, of which the newest checkpoint is meant, or a checkpoint.\n"
+    "PATH: a checkpoint, or the --out folder of train_gpt, which stands for its newest checkpoint.\n"
     "inspect says what it holds (--tensors: every tensor with its pieces), verify compares every byte with its\n"
     "checksum, diff compares two as whole tensors, whatever meshes wrote them, and exits with 1 when they differ.\n";
 

@@ -1,11 +1,11 @@
-// Hunts wrong numbers by itself: draws tiny runs at random from all that the flags allow, and holds each against what
-// docs/guarantees.md promises.
+// Searches for wrong numbers by itself: draws tiny runs at random from all that the flags allow, and checks each of
+// them against docs/guarantees.md.
 //
 //   build/bin/explore --seconds 60                          a minute, with today's seed
 //   build/bin/explore --seconds 600 --seed 7 --only bits    one kind of cases; the seed makes it repeatable
 //   build/bin/explore --replay 'bits --mesh=dp=2 then --verify=on'
 //
-// What is wrong is shrunk to the smallest flags that still fail, and printed as a command. Exit code 0: nothing was
+// A wrong case is shrunk to the smallest flags that still fail, and printed as a command. Exit code 0: nothing was
 // wrong; 1: something was, or a replayed case was refused; 130: interrupted. Read next: train/explore/kinds.h.
 #include <fmt/format.h>
 #include <unistd.h>
@@ -31,7 +31,7 @@ std::int64_t days_since_1970() {
          24;
 }
 
-/// The cases in a file, one a line; '#' begins a comment.
+/// Reads cases from a file: one per line; lines that begin with '#' are comments.
 std::vector<Case> read_cases(const std::string& path) {
   std::vector<Case> cases;
   std::istringstream lines(read_file(path));
@@ -49,7 +49,7 @@ std::vector<Case> read_cases(const std::string& path) {
 
 std::sig_atomic_t volatile interrupted = 0;
 
-/// The folder to work in, removed at the end, also after an error.
+/// The working folder; removed at the end, also after an error.
 struct WorkFolder {
   std::filesystem::path path = std::filesystem::temp_directory_path() / fmt::format("trireme_explore.{}", ::getpid());
   WorkFolder() = default;
@@ -71,12 +71,12 @@ int main(int argc, char** argv) {
     std::string only = "all", replay, finds;
     std::vector<std::string> kinds = {"all"};
     for (const Kind kind : all_kinds()) kinds.emplace_back(name(kind));
-    Flags flags("explore", "Draws tiny runs at random, and holds each against what the documentation promises.");
+    Flags flags("explore", "Draws tiny runs at random, and checks each against docs/guarantees.md.");
     flags.group("exploring");
     flags.add("seconds", "S", settings.seconds, "how long", Range::at_least(0));
     flags.add("seed", "N", seed, "today", "of the draws; today: the number of days since 1970", Range::at_least(0));
     flags.add_choice("only", only, kinds, "one kind of cases; docs/guarantees.md says what each compares");
-    flags.add("finds", "FILE", finds, "cases to try first, one a line: past finds");
+    flags.add("finds", "FILE", finds, "cases to try first, one per line: those that were wrong before");
     flags.add("replay", "CASE", replay,
               "try this case, and nothing else: a kind, flags of train_gpt (gradients: of parity) as --name=value, and "
               "after 'then' what a second run has in addition; --data=text-K is a text of K distinct characters, "
@@ -84,7 +84,7 @@ int main(int argc, char** argv) {
     flags.not_empty();
     flags.add("jobs", "N", jobs, "cases tried at a time", Range::at_least(1));
     flags.add("limit", "S", settings.limit, "seconds after which a program is taken to hang", Range::above(0));
-    flags.add_switch("first", settings.first, "end at the first find, and do not shrink it", true);
+    flags.add_switch("first", settings.first, "stop at the first wrong case, and do not shrink it", true);
     if (!flags.parse_or_print(argc, argv)) return 0;
     for (const Kind kind : all_kinds())
       if (name(kind) == only) settings.only = kind;

@@ -41,7 +41,7 @@ void declare(Flags& flags, Options& o) {
   flags.add("temperature", "F", o.generate.temperature,
             "below 1: safer, above 1: wilder, 0: always the likeliest token", Range::at_least(0));
   flags.add("top-k", "N", o.generate.top_k, "choose among the N likeliest tokens; 0: all", Range::at_least(0));
-  flags.add("top-p", "F", o.generate.top_p, "choose among the likeliest tokens that hold this much probability",
+  flags.add("top-p", "F", o.generate.top_p, "choose among the likeliest tokens with this total probability",
             Range{.low = 0, .high = 1, .low_open = true});
   flags.add("seed", "N", o.seed, "of the choices", Range::at_least(0));
   flags.add_choice("device", o.device, {"cpu", "cuda"}, "where the model runs; cuda: a GPU, or an error");
@@ -62,7 +62,7 @@ int run(const Options& o) {
          "--top-k and --top-p have no effect with --temperature 0, which always takes the likeliest token; expected "
          "--temperature above 0; drop them or change --temperature");
   validate_device(o.device);
-  static_cast<void>(cpu::bf16_unit());  // refuses a TRIREME_ISA that this processor has not, before any text
+  static_cast<void>(cpu::bf16_unit());  // refuses a TRIREME_ISA that this processor does not support
   const bool on_gpu = o.device == name(Device::cuda);
   if (on_gpu) cuda::open_device();
   const int team = static_cast<int>(o.threads.value_or(cores()));
@@ -75,7 +75,7 @@ int run(const Options& o) {
   std::vector<std::int32_t> prompt;
   try {
     prompt = saved.tokenizer->encode_with_special(o.prompt);
-  } catch (const Error& error) {  // bad data in a text is a bad flag here
+  } catch (const Error& error) {  // invalid text is reported as an invalid flag here
     throw Error(ExitCode::usage, "prompt", std::string(error.what()) + "; change --prompt");
   }
   const auto mesh = std::make_shared<const DeviceMesh>(alone, MeshShape{});

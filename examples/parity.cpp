@@ -1,4 +1,4 @@
-// Does this mesh give the same numbers as one rank?
+// Does this mesh compute the same numbers as one rank?
 //
 //   build/bin/parity --mesh dp=2,tp=2,pp=2 --micro-batches 4
 //   mpirun -n 8 build/bin/parity --mesh dp=2,tp=2,pp=2 --micro-batches 4
@@ -6,10 +6,10 @@
 //   build/bin/parity --task vit --mesh dp=2,pp=2 --zero 3
 //
 // Runs three steps on one rank and on the mesh, and prints the largest relative differences of loss, gradients before
-// clipping and weights. Exit code 0: all within --tolerance; 1: not. In bf16 and f16, unless --tolerance is given, both
-// are compared with one rank in f32, and the mesh may be six times as far from it (train/parity/parity.h,
-// rounding_ratio). What is farther is compared with what rounding reaches on one rank (rounding_reach), unless
-// --tolerance is given.
+// clipping and weights. Exit code 0: all differences are within --tolerance; 1: some are not. Without --tolerance there
+// are two more rules. In bf16 and f16, both runs are compared with one rank in f32, and the mesh may be six times as
+// far from it as one rank is (train/parity/parity.h, rounding_ratio). A larger difference is still accepted if rounding
+// on one rank can cause it (rounding_reach).
 // Read next: train/parity/parity.h, train/loop/task.h.
 #include <fmt/format.h>
 

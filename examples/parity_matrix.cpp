@@ -1,11 +1,12 @@
-// Checks that any mesh equals one rank, on more than a thousand combinations of mesh, ZeRO stage, schedule, sequence
-// and context parallelism, recomputation and model:
+// Checks that any mesh computes the same as one rank, on more than 2000 combinations of mesh, ZeRO stage, schedule,
+// sequence and context parallelism, recomputation and model:
 //
 //   build/bin/parity_matrix                  all of them
 //   build/bin/parity_matrix --covering       a subset in which every pair of choices occurs
 //
-// The subset is run in bf16 as well, where a mesh may be as far from one rank in f32 as rounding explains. A failure is
-// one line with the command that reproduces it. Read next: train/parity/parity_matrix.h, train/parity/parity.h.
+// The subset also runs in bf16: there, a mesh may be six times as far from one rank in f32 as one rank in bf16 is. Each
+// failure is one line with the command that reproduces it. Read next: train/parity/parity_matrix.h,
+// train/parity/parity.h.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -28,7 +29,7 @@ namespace {
 
 constexpr double tolerance = 1e-5;
 
-/// What one rank gave, made once for each model that combinations share.
+/// The results of one rank, computed once for each model and shared by combinations.
 class References {
  public:
   std::shared_ptr<const ParityReference> of(const GptOptions& options) {
@@ -36,7 +37,7 @@ class References {
     if (reference == nullptr) reference = parity_reference(options, gpt_parity(options.model.config));
     return reference;
   }
-  /// How far one rank in the options' dtype is from one in f32.
+  /// The distance of one rank in the options' dtype from one rank in f32.
   const ParityReport& rounding(const GptOptions& options) {
     const auto [found, added] = rounding_.try_emplace(config_text(on_one_rank(options)));
     if (added) found->second = Parity(on_one_rank(options), of(in_f32(options))).compare(self_group());
@@ -60,8 +61,8 @@ ParityReport compare(const TrainOptions& options, const std::shared_ptr<const Pa
   return report;
 }
 
-/// How far a combination is from one rank: in f32 the largest relative difference, in bf16 the ratio to one rank's own
-/// rounding (train/parity/parity.h).
+/// The distance of a combination from one rank. In f32: the largest relative difference. In bf16: the ratio to one
+/// rank's own rounding (train/parity/parity.h).
 double distance(const Combination& combination, References& references) {
   const GptOptions options = read_parity_options(combination.arguments);
   if (options.precision.dtype == DType::f32) return compare(options, references.of(options)).largest();
@@ -69,14 +70,14 @@ double distance(const Combination& combination, References& references) {
                         options.precision.dtype);
 }
 
-/// Combinations of one kind: how many were equal, and the greatest distance.
+/// The results for one kind of combinations: how many were equal, and the largest distance.
 struct Tally {
   const char* what;
   double limit;
   int passed = 0, failed = 0;
   double worst = 0;
 
-  /// Prints a line if it is not equal.
+  /// Prints a line if the combination is not equal.
   void check(const Combination& combination, References& references) {
     std::string problem;
     try {
@@ -94,7 +95,7 @@ struct Tally {
   }
 };
 
-/// Every N-th of them, with a line of progress now and then.
+/// Checks every N-th combination, and prints progress after every `report_every` checks.
 void check_all(Tally& tally, const std::vector<Combination>& combinations, References& references, std::int64_t every,
                std::int64_t report_every) {
   for (std::size_t i = 0; i < combinations.size(); i += static_cast<std::size_t>(every)) {

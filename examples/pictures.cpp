@@ -2,7 +2,7 @@
 //
 //   build/bin/pictures --out docs/pictures
 //
-// No model, no data, no dates: the same files every time. tests/pictures compares them with those that are committed.
+// No model, no data, no dates: the files are always the same. tests/pictures compares them with the committed ones.
 // Read next: examples/pictures/pictures.h.
 #include "examples/pictures/pictures.h"
 

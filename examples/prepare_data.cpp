@@ -1,11 +1,11 @@
-// Turns text into token shards, which train_gpt maps instead of reading and tokenizing the text at every start.
+// Converts text into token shards. train_gpt maps these into memory, instead of tokenizing the text at every start.
 //
 //   build/bin/prepare_data --data docs/training.md --out build/shards1 --tokenizer char
 //   build/bin/prepare_data --data docs/training.md --out build/shards2 --train-bpe --vocab 512
 //   build/bin/prepare_data --data README.md --out build/shards3 --tokenizer bpe:build/shards2
 //
-// The folder --out holds the shards and tokenizer.json when all went well, and does not exist otherwise: everything is
-// written to OUT.partial, which is renamed at the end.
+// The folder --out is complete or does not exist: everything is written to OUT.partial, which is renamed at the end. It
+// holds the shards and tokenizer.json.
 // Read next: data/text_files.h, data/token_shard.h, data/bpe_train.h.
 #include <fmt/core.h>
 
@@ -64,7 +64,7 @@ void check(const Options& o) {
          o.tokenizer);
 }
 
-/// Refuses to overwrite.
+/// Throws if `out` exists and is not an empty folder.
 void check_out(const fs::path& out) {
   std::error_code error;
   if (fs::exists(out, error) && !(fs::is_directory(out, error) && fs::is_empty(out, error)))

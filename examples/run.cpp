@@ -1,11 +1,11 @@
-// Keeps a training run going: starts it, and again when a process of it was killed, a rank was lost, or the launcher
-// failed, from its newest checkpoint:
+// Keeps a training run going: starts it, and restarts it from its newest checkpoint if a process was killed, a rank was
+// lost, or the launcher failed:
 //
 //   build/bin/run -- mpirun -n 8 build/bin/train_gpt --data text --mesh dp=auto --checkpoint-every 100 --out run1
 //   build/bin/run --restarts 5 -- build/bin/train_gpt --data text --mesh dp=2 --checkpoint-every 100 --out run1
 //
-// What it saw go wrong stands in OUT/incidents.jsonl, and in a table at the end. SIGTERM, SIGINT or SIGUSR2 to it: the
-// job saves and leaves, exit code 75. Read next: train/supervisor/supervisor.h; docs/operations.md.
+// Incidents are recorded in OUT/incidents.jsonl, and listed in a table at the end. On SIGTERM, SIGINT or SIGUSR2, the
+// job saves and leaves; exit code 75. Read next: train/supervisor/supervisor.h; docs/operations.md.
 #include <algorithm>
 #include <cstdio>
 
@@ -22,12 +22,13 @@ void declare(Flags& flags, supervisor::Options& o) {
   flags.add("restarts", "N", o.limits.restarts, "most restarts in a row without a newer checkpoint in between",
             Range::at_least(0));
   flags.add("pause", "SECONDS", o.limits.pause,
-            "before the second of them; the first is at once, each next one waits twice as long", Range::at_least(0));
-  flags.add("longest-pause", "SECONDS", o.limits.longest_pause, "that waiting grows to", Range::at_least(0));
+            "pause before the second restart in a row; the first is immediate, each further pause is twice as long",
+            Range::at_least(0));
+  flags.add("longest-pause", "SECONDS", o.limits.longest_pause, "upper limit of the pause", Range::at_least(0));
   flags.add("grace", "SECONDS", o.grace,
-            "for other processes of a job after its command has ended; then they are killed", Range::at_least(0));
+            "time for the other processes of a job to end after its command; then they are killed", Range::at_least(0));
   flags.group("fewer ranks");
-  flags.add("min-ranks", "M", o.least_ranks, "all", "go on with fewer ranks, at least so many, when not all can start",
+  flags.add("min-ranks", "M", o.least_ranks, "all", "continue with fewer ranks, but at least M, if not all can start",
             Range::at_least(1));
   flags.add("world-command", "COMMAND", o.world_command,
             "shell command that prints how many ranks can be started; without it the launcher is tried");
@@ -35,7 +36,7 @@ void declare(Flags& flags, supervisor::Options& o) {
 
 int supervise(const std::vector<std::string>& words) {
   supervisor::Options options;
-  Flags flags("run", "Starts a command of train_gpt, and again when it was killed: run [FLAGS] -- COMMAND");
+  Flags flags("run", "Starts a command of train_gpt, and restarts it if it fails: run [FLAGS] -- COMMAND");
   declare(flags, options);
   const auto dashes = std::find(words.begin(), words.end(), "--");
   if (!flags.parse_or_print(std::vector(words.begin(), dashes))) return 0;

@@ -1,9 +1,9 @@
-// Draws a pipeline schedule, and prints what it costs:
+// Draws a pipeline schedule, and prints its costs:
 //
 //   build/bin/schedule --pipeline zero-bubble --stages 4 --micro-batches 8 --svg zero-bubble.svg
 //   build/bin/schedule --pipeline interleaved:2 --stages 4 --micro-batches 8
 //
-// No model, no data: the same lists that train_gpt runs, checked and played in units of time.
+// No model, no data: these are the lists that train_gpt runs, checked and simulated in units of time.
 // Read next: parallel/pipeline/schedule.h, examples/pictures/schedule.h.
 #include <charconv>
 #include <cstdio>
@@ -17,7 +17,7 @@ using namespace trireme;
 
 namespace {
 
-/// "1:1:1": units of time of a forward, of the input's and of the weights' part of a backward.
+/// "1:1:1": the units of time of a forward, and of the input part and the weight part of a backward.
 pipeline::Costs parse_costs(const std::string& text) {
   pipeline::Costs costs;
   const char* at = text.data();

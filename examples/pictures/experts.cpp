@@ -1,5 +1,5 @@
-// Tokens of two ranks on their way to four experts: nn::ExpertDispatch, asked where it brings tokens that carry their
-// own numbers.
+// How tokens of two ranks reach four experts. Tokens carry their own numbers through nn::ExpertDispatch, which shows
+// where each of them goes.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -15,12 +15,12 @@ namespace trireme::pictures {
 namespace {
 
 constexpr int ranks = 2, experts = 4, tokens_per_rank = 4, experts_per_rank = experts / ranks;
-/// What the router has chosen, for the tokens of rank 0 and then of rank 1.
+/// The experts that the router chose, for the tokens of rank 0 and then of rank 1.
 constexpr std::array<std::int32_t, ranks* tokens_per_rank> chosen = {2, 0, 1, 0, 1, 3, 3, 0};
 
-using Tokens = std::vector<int>;  ///< numbers over all ranks
+using Tokens = std::vector<int>;  ///< token numbers, counted over all ranks
 
-/// What each rank's experts get: a list per expert.
+/// The tokens that each expert receives.
 std::vector<Tokens> dispatched() {
   std::vector<Tokens> arrived(experts);
   run_on_mesh(fmt::format("dp={0},ep={0}", ranks), [&](const std::shared_ptr<const DeviceMesh>& mesh) {
@@ -42,7 +42,7 @@ std::vector<Tokens> dispatched() {
   return arrived;
 }
 
-/// Of what rank `to` gets, in its order, what rank `from` has sent.
+/// The tokens that rank `to` receives from rank `from`, in the order of arrival.
 Tokens piece(const std::vector<Tokens>& arrived, int from, int to) {
   Tokens tokens;
   for (int e = to * experts_per_rank; e < (to + 1) * experts_per_rank; ++e) {
@@ -95,7 +95,7 @@ class ExpertsPicture {
       if (rank > 0) d_.line({20, lane(rank) - 22}, {750, lane(rank) - 22}, {.tone = Tone::idle, .width = 1});
     }
   }
-  /// A token in its next column, and the line from where it was.
+  /// Draws a token in its next column, and the line from its previous place.
   void move(int token, Point corner, Places& at) {
     const auto index = static_cast<std::size_t>(token);
     const Tone tone = tone_of_rank(token / tokens_per_rank);
@@ -103,7 +103,7 @@ class ExpertsPicture {
     if (at[index].x > 0)
       d_.line({at[index].x + 2, at[index].y}, {corner.x - 3, corner.y + slot / 2},
               {.tone = tone, .bend = Bend::horizontal, .width = 1.25, .arrow = true});
-    const bool first = corner.x == tokens_x;  // with what the router has chosen
+    const bool first = corner.x == tokens_x;  // this column also shows the chosen expert
     const Rect box{corner.x, corner.y, first ? choice_width : slot_width, slot};
     d_.label(box, {.tone = tone}, first ? fmt::format("{} → {}", letter, chosen[index]) : letter);
     at[index] = {box.right(), box.centre().y};
@@ -114,7 +114,7 @@ class ExpertsPicture {
       move(token, {tokens_x, lane(rank) + 33 + slot * i}, at);
     }
   }
-  /// One piece of what a rank sends or has received. Pieces are filled up to the longest of all.
+  /// One piece that a rank sends or has received. All pieces are padded to the length of the longest.
   void exchange(int rank, int other, bool sent, Places& at) {
     const double x = sent ? sent_x : received_x;
     const double y = lane(rank) + other * (slot * static_cast<double>(longest_) + 22);

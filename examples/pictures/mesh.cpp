@@ -39,7 +39,7 @@ std::vector<RankView> views() {
 
 constexpr double node_width = 78, node_height = 42;
 
-/// tp to the right, dp down, and stages behind each other to the upper right.
+/// The centre of a rank: tp goes to the right, dp down, and pp to the upper right, behind the first stage.
 Point place(const RankView& rank) {
   return {62.0 + 150 * rank.tp + 216 * rank.pp, 158.0 + 112 * rank.dp - 64 * rank.pp};
 }
@@ -53,7 +53,7 @@ void draw_stage(Drawing& drawing, const std::vector<RankView>& ranks, int pp) {
   }
 }
 
-/// Lines along the axis between neighbours of each group whose first rank is on that stage.
+/// Lines along `axis` between neighbours of each group whose first rank is on stage `pp`.
 void draw_edges(Drawing& drawing, const std::vector<RankView>& ranks, std::size_t axis, int pp) {
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     const std::vector<int>& group = ranks[rank].groups[axis];
@@ -76,7 +76,7 @@ void draw_ranks(Drawing& drawing, const std::vector<RankView>& ranks, int pp) {
   }
 }
 
-/// The groups of each axis, and what their members have to do with each other.
+/// The groups of each axis, and what their members share and exchange.
 void draw_groups(Drawing& drawing, const std::vector<RankView>& ranks) {
   constexpr double left = 494;
   double y = 76;

@@ -6,8 +6,8 @@ namespace trireme::pictures {
 
 namespace {
 
-/// Four ranks and eight micro-batches. All on one scale of time, so that the pictures can be compared: with V stages on
-/// a rank a stage has a V-th of the work.
+/// Four ranks and eight micro-batches. All schedules have the same time scale, so that the pictures can be compared.
+/// With V stages on a rank, a stage has a V-th of the work.
 std::string draw_pipeline(const std::string& name) {
   constexpr double pixels_per_unit = 20;
   const pipeline::Schedule schedule = pipeline::make_schedule(name, 4, 8);

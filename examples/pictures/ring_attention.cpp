@@ -1,5 +1,5 @@
 // Ring attention over four ranks: for every step, which chunks of queries meet which chunks of keys, and on which rank.
-// Chunks are one token long here, so nn::zigzag and nn::ring_step say it for tokens.
+// Here a chunk is one token long, so nn::zigzag and nn::ring_step, which work on tokens, give chunks.
 #include "nn/ring_attention.h"
 
 #include <fmt/core.h>
@@ -15,7 +15,7 @@ namespace {
 constexpr int ranks = 4, chunks = 2 * ranks;
 constexpr double cell = 18, left = 40, top = 108, grid_pitch = 190;
 
-/// The chunk that a local token of a rank is.
+/// The chunk of a rank's local token.
 int chunk_of(int rank, std::int64_t local) {
   for (const nn::PositionRun& run : nn::zigzag(chunks, ranks, rank)) {
     if (local >= run.local && local < run.local + run.length) return static_cast<int>(run.global + local - run.local);
@@ -41,14 +41,14 @@ std::vector<Pair> pairs_of_step(int step) {
   return pairs;
 }
 
-/// A chunk that meets itself is cut by the causal mask: its lower triangle is left.
+/// The causal mask cuts a chunk that meets itself: only the lower triangle remains.
 void draw_pair(Drawing& drawing, Point corner, const Pair& pair, Tone tone) {
   const Rect box{corner.x + cell * pair.key, corner.y + cell * pair.query, cell, cell};
   if (pair.query != pair.key) return drawing.box(box, {.tone = tone, .radius = 0});
   drawing.polygon({{box.x, box.y}, {box.x, box.bottom()}, {box.right(), box.bottom()}}, tone);
 }
 
-/// The grid of one step. What earlier steps have computed is grey.
+/// The grid of one step. Pairs of earlier steps are grey.
 void draw_step(Drawing& drawing, int step) {
   const Point corner{left + grid_pitch * step, top};
   drawing.text({corner.x, top - 56}, fmt::format("step {}", step), {.bold = true});

@@ -44,7 +44,7 @@ bool has(const Schedule& schedule, ActionKind kind) {
   });
 }
 
-/// What the boxes' lengths mean, in units of time.
+/// The lengths of the boxes, in units of time.
 std::string units(const Schedule& schedule, const Costs& costs) {
   std::string backward;
   if (schedule.backward) {
@@ -55,7 +55,7 @@ std::string units(const Schedule& schedule, const Costs& costs) {
   return fmt::format("a stage's forward takes {}{}", costs.forward, backward);
 }
 
-/// A row: what the rank computes, on a ground that shows where it is idle.
+/// A row: the rank's computations, on a background that shows idle time.
 void draw_row(Drawing& drawing, const Schedule& schedule, const std::vector<Interval>& row, double y, double unit,
               int end) {
   drawing.box({left, y, unit * end, row_height}, idle_style);
@@ -67,7 +67,7 @@ void draw_row(Drawing& drawing, const Schedule& schedule, const std::vector<Inte
   }
 }
 
-/// One box per kind of computation the schedule has.
+/// One box for each kind of computation in the schedule.
 void draw_legend(Drawing& drawing, const Schedule& schedule, double y) {
   double x = left;
   const auto entry = [&](const BoxStyle& style, const char* meaning) {

@@ -9,14 +9,14 @@ namespace trireme::pictures {
 
 namespace {
 
-/// The colours of one tone, on a light page and on a dark one.
+/// The colours of one tone, for a light page and for a dark one.
 struct Colours {
   const char* name;
   const char *fill, *strong, *stroke;
   const char *dark_fill, *dark_strong, *dark_stroke;
 };
 
-// In the order of Tone. Text of the page's colour is legible on every fill: a contrast of 4.5 at least.
+// In the order of Tone. Text has a contrast of at least 4.5 on every fill, so it is legible.
 constexpr std::array<Colours, 6> tones = {{
     {"plain", "#f6f8fa", "#d1d9e0", "#818b98", "#212830", "#3d444d", "#9198a1"},
     {"idle", "#eaeef2", "#eaeef2", "#c5ccd3", "#21272f", "#21272f", "#4a525c"},
@@ -40,7 +40,7 @@ std::string rules(bool dark) {
   return css;
 }
 
-/// From the middle of a line of text down to its baseline, in parts of its size.
+/// Distance from the middle of a line of text down to its baseline, as a fraction of its size.
 constexpr double baseline = 11.0 / 32;
 
 std::string number(double value) {
@@ -70,7 +70,7 @@ std::string escaped(std::string_view text) {
   return result;
 }
 
-/// Where a line must point to arrive at `to`, and the place from which it points there.
+/// The control point of a Bézier curve next to `to`: the direction in which the curve arrives.
 Point control(Point from, Point to, Bend bend) {
   switch (bend) {
     case Bend::horizontal:
@@ -103,7 +103,7 @@ void Drawing::box(const Rect& rect, const BoxStyle& style) {
       fmt::format("<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" class=\"{}{}\"", number(rect.x), number(rect.y),
                   number(rect.width), number(rect.height), colours(style.tone).name, style.depth > 0 ? " strong" : "");
   if (style.radius > 0) body_ += fmt::format(" rx=\"{}\"", number(style.radius));
-  std::string more;  // as a style, which wins over the classes
+  std::string more;  // a style attribute overrides the classes
   if (style.depth > 0 && style.depth < 1) more += fmt::format("fill-opacity:{:.2g};", 0.45 + 0.55 * style.depth);
   if (style.border == Border::none) more += "stroke:none;";
   if (!more.empty()) body_ += fmt::format(" style=\"{}\"", more);

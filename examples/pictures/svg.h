@@ -1,11 +1,11 @@
 // Drawing: a picture as an SVG document, made of boxes, lines and text.
 //
-// A picture must read well on a light and on a dark page. So shapes have a Tone instead of a colour, and the document's
-// style sheet gives each tone one colour for either. The page is drawn too, because the reader's system and the page
-// around the picture can differ in which of the two they are.
+// A picture must be legible on a light and on a dark page. So shapes have a Tone instead of a colour, and the
+// document's style sheet defines each tone for both. The background is drawn too, because the reader's system and the
+// surrounding page may use different modes.
 //
-// Coordinates are pixels, written with one decimal at most. Factors are fractions such as 5/8, whose arithmetic is
-// exact: then every compiler draws the same bytes. Read next: examples/pictures/schedule.cpp, which draws with this.
+// Coordinates are pixels with at most one decimal. Factors are fractions such as 5/8, whose arithmetic is exact, so
+// every compiler draws the same bytes. Read next: examples/pictures/schedule.cpp, which draws with this.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ struct Rect {
 };
 
 enum class Tone : std::uint8_t { plain, idle, blue, orange, green, purple };
-/// A tone for each of a few ranks.
+/// A tone for each rank; they repeat after four ranks.
 Tone tone_of_rank(int rank);
 
 enum class Border : std::uint8_t { solid, dashed, none };
@@ -35,9 +35,9 @@ enum class Border : std::uint8_t { solid, dashed, none };
 struct BoxStyle {
   Tone tone = Tone::plain;
   Border border = Border::solid;
-  double depth = 0;       ///< 0: the light shade of the tone; up to 1: the strong one
+  double depth = 0;       ///< 0: the light shade of the tone; 1: the strong shade
   double radius = 2;      ///< of the corners
-  std::string hint = {};  ///< shown while the mouse is over the box
+  std::string hint = {};  ///< shown as a tooltip
 };
 
 enum class Anchor : std::uint8_t { start, middle, end };
@@ -49,7 +49,7 @@ struct TextStyle {
   bool muted = false;
 };
 
-/// How a line leaves its beginning and reaches its end.
+/// The direction of a line at its two ends.
 enum class Bend : std::uint8_t { straight, horizontal, vertical };
 
 struct LineStyle {
@@ -60,18 +60,18 @@ struct LineStyle {
   bool dashed = false;
 };
 
-/// About the width of `text` in the widest of the usual fonts.
+/// The approximate width of `text` in the widest of the usual fonts.
 double text_width(std::string_view text, double size);
 
 class Drawing {
  public:
-  /// `title` names the picture, `description` says in a few sentences what it shows, for those who cannot see it.
+  /// `title` names the picture; `description` says in a few sentences what it shows, for readers who cannot see it.
   Drawing(std::string title, std::string description);
 
   void box(const Rect& rect, const BoxStyle& style);
   void polygon(const std::vector<Point>& corners, Tone tone);
   void line(Point from, Point to, const LineStyle& style = {});
-  /// Centred on `at.y`, and placed by `style.anchor` on `at.x`.
+  /// Vertically centred on `at.y`; `style.anchor` is at `at.x`.
   void text(Point at, std::string_view content, const TextStyle& style = {});
   /// A box with text in its middle.
   void label(const Rect& rect, const BoxStyle& style, std::string_view content, const TextStyle& text_style = {});

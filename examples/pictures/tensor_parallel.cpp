@@ -1,5 +1,5 @@
-// An MLP on two tp ranks, with the residual stream whole or cut by positions: what each rank holds, and where it
-// communicates. Shapes, cuts and placements are those of an nn::Mlp that is made for it.
+// An MLP on two tp ranks, with the residual stream whole or split by positions: what each rank holds, and where the
+// ranks communicate. Shapes, shards and placements come from a real nn::Mlp.
 #include <fmt/core.h>
 
 #include "examples/pictures/pictures.h"
@@ -13,7 +13,7 @@ namespace {
 constexpr int ranks = 2;
 constexpr std::int64_t rows = 6, width = 8, hidden = 32;  // the sizes of docs/parallelism.md, section 5
 
-/// A matrix as the products have it, x W^T: the rectangle of the whole that a rank has.
+/// A rank's part of a weight matrix, as a range of hidden features.
 struct Piece {
   std::int64_t first = 0, count = 0;  ///< along the hidden dim
 };
@@ -38,7 +38,7 @@ MlpCut cut_mlp(bool sequence) {
   return cut;
 }
 
-/// The collectives of a move and of its backward: the table of parallel/mesh/redistribute.h.
+/// The collectives of a redistribute and of its backward, as in the table of parallel/mesh/redistribute.h.
 struct Move {
   Placement from, to;
   const char* forward() const {
@@ -92,7 +92,7 @@ class MlpPicture {
     d_.line({leave + 9, middle}, {result_x - 6, middle}, {.arrow = true});
   }
 
-  /// What happens between the ranks, across both lanes.
+  /// The communication between the ranks, drawn across both lanes.
   void move(double x, const Move& move) {
     const bool silent = std::string_view(move.forward()) == "nothing";
     const double bottom = lanes_top + lane_height * ranks - 14;
@@ -139,7 +139,7 @@ class MlpPicture {
   void sign(double left, double right, double middle, const char* what) {
     d_.text({(left + right) / 2, middle}, what, {.anchor = Anchor::middle, .size = 16});
   }
-  /// What a rank has of the residual stream.
+  /// A rank's part of the residual stream.
   void stream(double x, double middle, int rank, const char* name) {
     if (!cut_.residual.sharded()) return matrix(x, middle, rows, width, {}, name);
     constexpr std::int64_t own = rows / ranks;

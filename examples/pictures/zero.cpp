@@ -1,4 +1,4 @@
-// Bars of the memory that ZeRO leaves on each rank, by the formula of parallel/zero/formula.h.
+// Bars of the memory per rank under ZeRO, by the formula of parallel/zero/formula.h.
 #include "parallel/zero/formula.h"
 
 #include <fmt/core.h>
@@ -35,7 +35,7 @@ void draw_stage(Drawing& drawing, int stage) {
     const double value = bytes.*share.bytes, length = scale * value;
     const std::string text = fmt::format("{:g}", value);
     drawing.box({x, y, length, bar_height}, {.tone = share.tone});
-    const bool fits = text_width(text, 12) < length;  // else above the bar
+    const bool fits = text_width(text, 12) < length;  // otherwise the number goes above the bar
     drawing.text({x + length / 2, fits ? middle : y - 9}, text, {.anchor = Anchor::middle, .size = 12});
     x += length;
   }

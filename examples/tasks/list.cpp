@@ -10,7 +10,7 @@
 
 namespace trireme {
 
-// One line here and one in the table for each task; the rest of a task is in its own file.
+// A task needs one line here and one in the table; everything else is in its own file.
 std::unique_ptr<Task> make_vit_task();
 std::unique_ptr<Task> make_sort_task();
 
@@ -40,7 +40,7 @@ std::optional<std::string> value_of(const std::string& flag, int argc, const cha
   return value;
 }
 
-/// The task that a configuration file names. Of a file that cannot be read nothing: Flags::parse() reports it.
+/// The task named in a configuration file; empty if the file cannot be read: Flags::parse() reports that.
 std::string task_of_config(const std::string& path) {
   try {
     const nlohmann::json config = parse_json(read_file(path), path);

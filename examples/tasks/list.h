@@ -11,10 +11,10 @@ namespace trireme {
 
 std::vector<std::string> task_names();  ///< "gpt" first
 
-/// The task that --task, or else the file of --config, names; by default and for an unknown name "gpt". Declare the
-/// flag all the same, with declare_task_choice(): Flags::parse() then refuses an unknown name.
+/// The task named by --task, or else by the file of --config. The default is "gpt", also for an unknown name. Call
+/// declare_task_choice() too, so that Flags::parse() refuses an unknown name.
 std::unique_ptr<Task> chosen_task(int argc, const char* const* argv);
-/// Declares --task; `chosen` gets its value.
+/// Declares --task; `chosen` receives its value.
 void declare_task_choice(Flags& flags, std::string& chosen);
 
 }  // namespace trireme

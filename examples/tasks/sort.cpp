@@ -1,13 +1,13 @@
-// An encoder-decoder transformer (Vaswani et al. 2017) that learns to sort digits: "3 1 2" -> "1 2 3". The task makes
-// its own strings.
+// An encoder-decoder transformer (Vaswani et al. 2017) that learns to sort digits: "3 1 2" -> "1 2 3". The task
+// generates its own strings.
 //
 //   build/bin/train --task sort --mesh dp=2,pp=2
 //   build/bin/parity --task sort --mesh dp=2,tp=2 --zero 3 --recompute full
 //
-// One tensor [B, 2 L, D] goes through all blocks and pipeline stages: the source in its first half, the target in its
-// second. Encoder blocks change the first half and pass the second on, decoder blocks the other way round. So a
-// pipeline may be cut anywhere, also between encoder and decoder. Read it from the bottom: the task, its data, the
-// model. Read next: docs/writing_a_model.md.
+// One tensor [B, 2 L, D] goes through all blocks and pipeline stages: the source is its first half, the target its
+// second half. Encoder blocks change the first half and pass on the second; decoder blocks do the opposite. So a stage
+// may begin anywhere, also between encoder and decoder. Read this file from the bottom: the task, its data, the model.
+// Read next: docs/writing_a_model.md.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@
 namespace trireme {
 namespace {
 
-constexpr std::int64_t digits = 10, begin_token = digits;  // what the decoder reads before the first sorted digit
+constexpr std::int64_t digits = 10, begin_token = digits;  // the decoder's input before the first sorted digit
 
 struct SortConfig {
   std::int64_t layers = 2, heads = 4, width = 64, length = 12;
@@ -139,7 +139,7 @@ class Sorter : public Model {
   std::unique_ptr<Head> head_;
 };
 
-/// Strings by number: number n is a pure function of (seed, n). Those past `count` have no targets.
+/// Strings by number: number n is a pure function of (seed, n). Strings past `count` have no targets.
 class Strings : public ValidationSource {
  public:
   Strings(std::uint64_t seed, std::int64_t length, std::int64_t count) : seed_(seed), length_(length), count_(count) {}
@@ -176,7 +176,7 @@ class SortTask : public Task {
     options().batch.global_batch = 32;
     options().schedule.steps = 300;
     options().schedule.lr = 3e-3;
-    options().mesh.sequence_parallel = false;  // blocks cut the sequence themselves
+    options().mesh.sequence_parallel = false;  // blocks split the sequence themselves
   }
   void declare_model(Flags& flags) override {
     flags.group("model");

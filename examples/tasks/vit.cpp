@@ -1,10 +1,11 @@
 // A vision transformer (Dosovitskiy et al. 2021, "An Image is Worth 16x16 Words") that learns to name the shape in an
-// image. The task draws its own images: 16 x 16 pixels, a disc, a square, a cross or a ring, anywhere, under noise.
+// image. The task draws its own images of 16 x 16 pixels: a disc, a square, a cross or a ring, anywhere, with noise.
 //
 //   build/bin/train --task vit --mesh dp=2,tp=2
 //   build/bin/parity --task vit --mesh pp=2 --pipeline interleaved:2 --zero 3
 //
-// Read it from the bottom: the task, its data, the model. Read next: examples/tasks/sort.cpp, docs/writing_a_model.md.
+// Read this file from the bottom: the task, its data, the model. Read next: examples/tasks/sort.cpp,
+// docs/writing_a_model.md.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -90,7 +91,7 @@ class Vit : public Model {
   std::unique_ptr<Head> head_;
 };
 
-/// Images by number: number n is a pure function of (seed, n). Those past `count` have no label.
+/// Images by number: number n is a pure function of (seed, n). Images past `count` have no label.
 class Drawings : public ValidationSource {
  public:
   Drawings(std::uint64_t seed, std::int64_t count) : seed_(seed), count_(count) {}

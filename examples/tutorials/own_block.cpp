@@ -1,10 +1,10 @@
-// Tutorial 5: a model of one's own on every axis of the mesh, with any schedule and under ZeRO, compared with one rank;
-// and saved on one mesh, resumed on another.
+// Tutorial 5: a model of your own on every axis of the mesh, with any schedule and ZeRO, compared with one rank; and
+// saved on one mesh, resumed on another.
 //
 //   build/bin/tutorial_own_block
 //
-// The model stands on top: Gated, Block, Head and OwnModel name no axis. Below it are the training step, the comparison
-// of losses and gradients, and the checkpoint. docs/writing_a_model.md goes through all of it.
+// The model comes first: Gated, Block, Head and OwnModel name no axis. Below it are the training step, the comparison
+// of losses and gradients, and the checkpoint. docs/writing_a_model.md explains all of it.
 #include <fmt/core.h>
 
 #include <cmath>
@@ -35,7 +35,7 @@ constexpr int steps = 3;
 
 // ---- the model ------------------------------------------------------------------------------------------------------
 
-/// gain * narrow(tanh(a) * b), a and b the two halves of widen(x). Its hidden features are split over tp.
+/// gain * narrow(tanh(a) * b), where a and b are the two halves of widen(x). The hidden features are split over tp.
 struct Gated : nn::Module {
   nn::Linear widen, narrow;
   nn::ParameterPtr gain;  // [D]
@@ -79,7 +79,7 @@ struct Head : nn::Module {
   Tensor forward(const Tensor& x) override { return table.logits(norm(x)); }  // [B, T, D] -> [B, T, V/tp]
 };
 
-/// The part of the model that lives on one rank. Model cuts the blocks into stages, and recomputes them.
+/// One rank's part of the model. Model assigns the blocks to stages, and recomputes their activations if asked to.
 struct OwnModel : Model {
   std::unique_ptr<nn::VocabEmbedding> tokens;  // first stage
   std::unique_ptr<Head> head;                  // last stage
@@ -122,7 +122,7 @@ TrainOptions options_of(const Choice& choice) {
   TrainOptions o;
   o.mesh.axes = choice.mesh;
   o.mesh.zero = choice.zero;
-  o.mesh.zero_resident = 0;  // these weights are so small that all of them would stay whole
+  o.mesh.zero_resident = 0;  // these weights are so small that ZeRO-3 would keep all of them whole
   o.mesh.pipeline = choice.pipeline;
   o.precision.recompute = choice.recompute;
   o.batch = {.micro_batch = micro_batch, .global_batch = global_batch};
@@ -145,7 +145,7 @@ class Run {
         sampler_(corpus.train, context, 7),
         plan_(o.batch_sizes().on_rank(mesh->coord(Axis::dp))) {}
 
-  /// The gradients of the next step; returns its loss. The same on every rank.
+  /// Computes the gradients of the next step, and returns its loss; the same on every rank.
   double gradients() {
     const auto next = [&](int microbatch) {
       return sampler_.make_batch(plan_.first_sample(progress.samples, microbatch), micro_batch);
@@ -199,14 +199,14 @@ Outcome on_one_rank(const Corpus& corpus) {
   return one;
 }
 
-/// Of a rectangle of a gradient to the same rectangle of `whole`, relative to the norm of all of it.
+/// The difference between a piece of a gradient and the same rectangle of `whole`, relative to the norm of `whole`.
 double difference(const Tensor& piece, const Rectangle& where, const Tensor& whole) {
   Tensor expected = whole;
   for (int dim = 0; dim < piece.dims(); ++dim) expected = slice(expected, dim, where.start[dim], piece.size(dim));
   return std::sqrt(sum(square(piece - expected)).item() / sum(square(whole)).item());
 }
 
-/// The largest relative difference to one rank on any rank of the mesh, over the losses and the first gradients.
+/// The largest relative difference between any rank of the mesh and one rank, over losses and first gradients.
 double largest_difference(const Choice& choice, const Corpus& corpus, const Outcome& one) {
   std::mutex mutex;
   double largest = 0;

@@ -1,5 +1,5 @@
-// Tutorial 2: a small network, trained. Two spirals wind around each other; a perceptron with one hidden layer learns
-// which point belongs to which.
+// Tutorial 2: a small network, trained. Two spirals wind around each other; a perceptron with two hidden layers learns
+// which point belongs to which spiral.
 //
 //   build/bin/tutorial_spiral
 //
@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::int64_t points = 400;
 
-/// Points on two spirals [N, 2], and which one each is on [N].
+/// Points on two spirals [N, 2], and the spiral of each point [N].
 std::pair<Tensor, Tensor> spirals() {
   Tensor xy = Tensor::empty({points, 2}), labels = Tensor::empty({points}, DType::i32);
   for (std::int64_t i = 0; i < points; ++i) {
@@ -35,7 +35,7 @@ std::pair<Tensor, Tensor> spirals() {
   return {xy, labels};
 }
 
-/// A model is a struct of layers. Each layer registers its parameters, under its name, with the Build it is given.
+/// A model is a struct of layers. Each layer registers its parameters under its name, in the Build that it is given.
 struct Classifier : nn::Module {
   nn::Linear in, hidden, out;
   explicit Classifier(const nn::Build& b)
@@ -78,4 +78,4 @@ int tutorial() {
 
 }  // namespace
 
-int main() { return run_program(tutorial); }  // says what went wrong, should anything
+int main() { return run_program(tutorial); }  // prints any error

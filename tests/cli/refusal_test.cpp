@@ -65,7 +65,7 @@ TEST_CASE("a GPU that cannot be used is an error, and the message says what was 
     check_refused(result, 64, {asked});
     CHECK((contains(result.output, "built without ") || contains(result.output, "is not for --device cpu")));
     if (!contains(result.output, "built without CUDA")) continue;
-    CHECK(contains(result.output, " is a GPU's, and "));
+    CHECK(contains(result.output, " is for GPUs, and "));
     CHECK(contains(result.output, "expected one of --device cpu: "));
     CHECK(contains(result.output, contains(asked, "--gemm") ? "cpu: trireme, eigen, " : "cpu: trireme, auto; "));
     CHECK(contains(result.output, "use one of these, or --device cuda with a build configured with -DTRIREME_CUDA=ON"));

@@ -187,13 +187,10 @@ TEST_CASE("a value of --resume that is neither a word it knows nor there is name
     CHECK_FALSE(contains(result.output, "already holds a run"));
   };
   const std::string expected = "; expected auto, none, or the path of what an earlier run saved";
-  refused("autoo", "--resume autoo is none of what it can be: there is no such file or folder" + expected +
-                       "; the nearest is auto\n");
-  refused("None", "--resume None is none of what it can be: there is no such file or folder" + expected +
-                      "; the nearest is none\n");
+  refused("autoo", "--resume autoo: there is no such file or folder" + expected + "; the nearest is auto\n");
+  refused("None", "--resume None: there is no such file or folder" + expected + "; the nearest is none\n");
   refused(begun.work.path("other_run"), "--resume " + begun.work.path("other_run") +
-                                            " is none of what it can be: there is no such file or folder" + expected +
-                                            "; change --resume\n");
+                                            ": there is no such file or folder" + expected + "; change --resume\n");
   const std::string manifest = begun.out + "/checkpoints/step_00000006/manifest.json";
   for (const std::string& file : {manifest, begun.work.path("text.txt")})
     refused(file, "--resume " + file + " is a file" + expected +

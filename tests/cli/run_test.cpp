@@ -218,12 +218,12 @@ TEST_CASE("run: a job that dies before it saves as it was told: the next one is 
   INFO(content_of(log));
   CHECK(again.code == 0);
   CHECK(content_of(said) == "told 0\ntold 1\n");
-  CHECK(contains(content_of(log), "run: it was told to save and had not: the next one is told\n"));
+  CHECK(contains(content_of(log), "run: it was asked to save, and did not: the next job is asked\n"));
 
   fs::remove(said);
   const Result final = supervise_told("exit 70");
   CHECK(final.code == 70);
-  CHECK(contains(content_of(log), "is not started again\nrun: it was told to save and had not\n"));
+  CHECK(contains(content_of(log), "is not started again\nrun: it was asked to save, and did not\n"));
 }
 
 TEST_CASE("run: a job that had saved as it was told is not told again") {
@@ -240,7 +240,7 @@ TEST_CASE("run: a job that had saved as it was told is not told again") {
   CHECK(result.code == 0);
   CHECK(contains(content_of(log), "run: the job ended with signal 9 (Killed)"));
   CHECK(occurrences(content_of(log), "; continuing\n") == 1);
-  CHECK_FALSE(contains(content_of(log), "the next one is told"));
+  CHECK_FALSE(contains(content_of(log), "the next job is asked"));
 }
 
 TEST_CASE("run: when its terminal is closed the job saves and leaves, unless nohup has that ignored") {
@@ -390,7 +390,7 @@ TEST_CASE("run: without a world command a launcher that fails is asked for less"
   CHECK(result.code == 0);
   CHECK(occurrences(content_of(work.path("starts")), "\n") == 6);
   CHECK(contains(content_of(work.path("starts")), "5 -x TRIREME_RESTARTS -n 2 train_gpt"));
-  CHECK(contains(result.output, "run: the launcher failed to start 64 ranks: fewer are tried\n"));
+  CHECK(contains(result.output, "run: the launcher failed to start 64 ranks: trying fewer\n"));
 
   // With none at all, every look through all numbers is a try.
   fs::remove(work.path("starts"));

@@ -30,6 +30,6 @@ TEST_CASE("a training run that says nothing of its sizes is a tiny one") {
 TEST_CASE("text that is no case is refused, and says what one is") {
   for (const char* text : {"", "bit --zero=1", "bits zero=1", "bits --zero 1", "bits then --a=1 then --b=2"}) {
     CAPTURE(text);
-    CHECK_THROWS_WITH_AS(parse_case(text), doctest::Contains("is no case"), Error);
+    CHECK_THROWS_WITH_AS(parse_case(text), doctest::Contains("is not a case"), Error);
   }
 }

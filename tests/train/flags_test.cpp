@@ -185,7 +185,7 @@ TEST_CASE("a malformed configuration file is bad data") {
   CHECK(contains(failure([&] {
                    s.flags.parse({"--config", "/nonexistent/c.json"});
                  }),
-                 "64 trireme: [config] /nonexistent/c.json is no file"));
+                 "64 trireme: [config] /nonexistent/c.json is not a file"));
   for (const char* text : {"{\"count\": }", "{\"rate\": NaN}", "{", "", "{\"count\": 1e999}", "{\"name\": \"\xff\"}"})
     CHECK_FALSE(contains(config_refusal(text), "json.exception"));
 }

@@ -47,11 +47,10 @@ TEST_CASE("weights stay packed only where our own product packs them whole") {
 
 TEST_CASE("a spike's window: what is allowed, and that 0 is not what turns the detector off") {
   for (const std::string window : {"0", "4", "-1", "1048577"})
-    CHECK(
-        verdict({"--spike-window", window}) ==
-        fmt::format("64 trireme: [guards] --spike-window {}: a loss is judged by the median of so many; expected 5 to "
-                    "1048576, and 0 is not \"no detector\", which --spike-threshold 0 is; change --spike-window",
-                    window));
+    CHECK(verdict({"--spike-window", window}) ==
+          fmt::format("64 trireme: [guards] --spike-window {}: a loss is compared with the median of this many losses; "
+                      "expected 5 to 1048576; change --spike-window, or turn the detector off with --spike-threshold 0",
+                      window));
   const std::vector<std::string> detector = {"--spike-threshold",  "9", "--out",         "run",
                                              "--checkpoint-every", "5", "--spike-window"};
   for (const std::string window : {"5", "100", "1048576"}) {
@@ -90,7 +89,8 @@ TEST_CASE("a profile replaces nothing but a profile") {
   std::filesystem::create_directories(folder / "run" / "checkpoints");
   const auto file = (folder / "file").string(), out = (folder / "run").string();
   write_file(file, "a text to learn from");
-  CHECK(contains(verdict({"--profile", file}), "64 trireme: [profile] --profile " + file + " exists and is no trace"));
+  CHECK(
+      contains(verdict({"--profile", file}), "64 trireme: [profile] --profile " + file + " exists and is not a trace"));
   CHECK(read_file(file) == "a text to learn from");
   write_file(file, "");  // as mktemp makes them
   CHECK(verdict({"--profile", file}) == "nothing");

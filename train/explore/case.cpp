@@ -11,7 +11,7 @@ namespace {
 
 constexpr const char* separator = "then";
 
-/// What a training run is given that says nothing of its sizes: the programs' defaults would take an hour.
+/// Default sizes for a training run: with the programs' own defaults, a run would take an hour.
 Arguments tiny_sizes(const Arguments& flags) {
   Arguments sizes = {{"data", "text-17"}, {"layers", "2"},  {"heads", "2"},
                      {"width", "8"},      {"context", "8"}, {"steps", "3"}};
@@ -22,9 +22,10 @@ Arguments tiny_sizes(const Arguments& flags) {
 [[noreturn]] void refuse(const std::string& text, const std::string& why) {
   std::vector<std::string_view> names;
   for (const Kind kind : all_kinds()) names.push_back(name(kind));
-  fail(ExitCode::usage, "explore",
-       "'{}' is no case: {}; expected a kind ({}), flags as --name=value, and perhaps '{}' and more flags; change it",
-       text, why, fmt::join(names, ", "), separator);
+  fail(
+      ExitCode::usage, "explore",
+      "'{}' is not a case: {}; expected a kind ({}), flags as --name=value, and perhaps '{}' and more flags; change it",
+      text, why, fmt::join(names, ", "), separator);
 }
 
 }  // namespace

@@ -1,9 +1,9 @@
-// Case: one thing that the explorer tries. It has a kind, which says what is compared with what, and the flags of the
-// runs. As text, which `explore --replay` takes:
+// Case: one test of the explorer. It has a kind, which says what is compared with what, and the flags of the runs. Its
+// text form is the argument of `explore --replay`:
 //
 //   bits --mesh=dp=2 --zero=1 --micro-batches=3 then --pipeline=zero-bubble
 //
-// are two runs that must have the same bits: the second has the flags behind `then` in addition.
+// These are two runs that must give the same bits. The second run also has the flags after `then`.
 // Read next: train/explore/kinds.h.
 #pragma once
 
@@ -15,14 +15,14 @@
 
 namespace trireme::explore {
 
-/// Values by flag, both as on the command line, the flag without dashes.
+/// Values by flag, written as on the command line; flags without dashes.
 using Arguments = std::map<std::string, std::string>;
 
 /// "--dropout=0.1 --mesh=dp=2".
 std::string to_text(const Arguments& arguments);
-/// The same as words for a program.
+/// The same as separate arguments for a program.
 std::vector<std::string> to_words(const Arguments& arguments);
-/// `base` with `changes`, which win.
+/// `base` with `changes` applied on top.
 Arguments with(Arguments base, const Arguments& changes);
 
 enum class Kind : std::uint8_t { gradients, run, resume, bits, faults, verify };
@@ -32,12 +32,12 @@ const std::vector<Kind>& all_kinds();
 struct Case {
   Kind kind = Kind::run;
   Arguments flags;   ///< of the first run
-  Arguments change;  ///< what the second one has in addition, or another value of
+  Arguments change;  ///< flags that the second run has in addition, or with another value
   bool operator==(const Case&) const = default;
 };
 
 std::string to_text(const Case& c);
-/// Sizes that are missing are tiny ones. Throws ExitCode::usage for text that is no case.
+/// Missing sizes are set to tiny ones. Throws ExitCode::usage for text that is not a case.
 Case parse_case(const std::string& text);
 
 }  // namespace trireme::explore

@@ -1,4 +1,4 @@
-// How a case of each kind is judged. Read next: train/explore/draw_cases.cpp.
+// Checks a case of each kind. Read next: train/explore/draw_cases.cpp.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 namespace trireme::explore {
 namespace {
 
-/// What the programs print last, for a report.
+/// How a program ended, with its last line of output.
 std::string ending(int code, const std::string& last_line) {
   return fmt::format("exit code {}{}{}", code, code == Ended::timed_out ? " (not done in time)" : "",
                      last_line.empty() ? "" : ": " + last_line);
@@ -32,12 +32,12 @@ bool is_refusal(int code) {
   return code == static_cast<int>(ExitCode::usage) || code == static_cast<int>(ExitCode::data);
 }
 
-/// What two runs' exit codes say by themselves: nothing when both ended well.
+/// The verdict that follows from the exit codes alone; nothing if both runs succeeded.
 std::optional<Verdict> judge_codes(const Outcome& a, const Outcome& b) {
   if (a.code == 0 && b.code == 0) return std::nullopt;
   if (a.code == b.code && is_refusal(a.code)) return Verdict::refused(a.last_line());
   const bool both_numerical = a.code == b.code && a.code == static_cast<int>(ExitCode::numerical);
-  if (both_numerical) return Verdict::refused(a.last_line());  // no numbers to compare: a loss scale of no use
+  if (both_numerical) return Verdict::refused(a.last_line());  // no numbers to compare: the loss scale is useless
   return Verdict::wrong(
       fmt::format("{}, the other run: {}", ending(a.code, a.last_line()), ending(b.code, b.last_line())));
 }
@@ -55,14 +55,14 @@ DType dtype_of(const Arguments& flags) {
   return dtype == "bf16" ? DType::bf16 : dtype == "f16" ? DType::f16 : DType::f32;
 }
 
-/// The largest relative difference that needs no explanation.
+/// The largest relative difference that is accepted without an explanation.
 double accepted(const Arguments& flags) {
   constexpr double units = 16;
   const DType dtype = dtype_of(flags);
   return dtype == DType::f32 ? 1e-5 : units * roundoff(dtype);
 }
 
-/// The same run on one rank, its whole batch at once.
+/// The flags of the same run on one rank, with the whole batch as one micro-batch.
 Arguments on_one_rank(const Arguments& flags) {
   Arguments one;
   for (const Flags::Declared& flag : train_program().flags)
@@ -73,7 +73,8 @@ Arguments on_one_rank(const Arguments& flags) {
   return one;
 }
 
-/// Run `a`, whose flags are `flags`, disturbed before `step` by some units of the dtype's roundoff, against `a`.
+/// Runs `a`, whose flags are `flags`, again with weights disturbed before `step` by a few units of the dtype's
+/// roundoff, and returns the gaps to `a`.
 std::function<std::vector<Gap>(int)> disturbances(Lab& lab, const Outcome& a, const Arguments& flags, DType dtype,
                                                   std::int64_t step, std::int64_t first_step) {
   return [&lab, &a, flags, dtype, step, first_step](int number) {
@@ -98,11 +99,12 @@ bool first_step_skipped(const Outcome& run) {
   return first == run.records.end() || first->second.value("skipped", 0) > 0;
 }
 
-/// A run in 16 bits starts as one in f32 does: this shows what is wrong on the mesh and on one rank alike.
+/// The first step of a 16-bit run must be close to that of f32. This finds errors that occur both on the mesh and on
+/// one rank.
 std::string differing_from_f32(const Outcome& reference, Arguments flags, Lab& lab) {
-  constexpr double units = 64;  // of roundoff: many operations round, one after the other
+  constexpr double units = 64;  // of roundoff: rounding errors of many operations add up
   const DType dtype = dtype_of(flags);
-  if (first_step_skipped(reference)) return {};  // its samples are others
+  if (first_step_skipped(reference)) return {};  // the first recorded step then used other samples
   for (const char* flag : {"dtype", "loss-scale", "loss-scale-window", "loss-scale-hysteresis"}) flags.erase(flag);
   const Outcome exact = lab.train("f32", flags);
   std::vector<Gap> first = gaps(exact, reference);
@@ -114,7 +116,7 @@ Verdict check_run(const Case& c, Lab& lab) {
   const Arguments one = on_one_rank(c.flags);
   const DType dtype = dtype_of(c.flags);
   const Outcome mesh = lab.train("mesh", c.flags), reference = lab.train("one", one);
-  // What a GPU cannot do is refused by the emulated one only, and the reference is on the processor.
+  // Only the emulated GPU refuses what a GPU does not support; the reference runs on the CPU.
   if (is_refusal(mesh.code) && c.flags.contains("device")) return Verdict::refused(mesh.last_line());
   if (const auto verdict = judge_codes(mesh, reference)) return *verdict;
   const std::string what =
@@ -154,7 +156,7 @@ Verdict check_resume(const Case& c, Lab& lab) {
   return what.empty() ? Verdict::right() : Verdict::wrong("after a resume on another mesh: " + what);
 }
 
-/// The lines of `output` that tell of a skipped step.
+/// The lines of `output` that contain `part`.
 std::string lines_with(const std::string& output, const std::string& part) {
   std::string lines;
   for (std::size_t at = output.find(part); at != std::string::npos; at = output.find(part, at + part.size())) {
@@ -194,7 +196,7 @@ Verdict check_verify(const Case& c, Lab& lab) {
   if (run.output.find("injected fault") == std::string::npos) return Verdict::refused("no fault was planted");
   const bool found =
       run.code == static_cast<int>(ExitCode::desync) || run.code == static_cast<int>(ExitCode::retryable);
-  // A flip is told by what compares copies or seals, not by a rank that is lost.
+  // A flip must be reported by a comparison of replicas or by a checksum, not as a lost rank.
   const bool flip = value_of(c.flags, "fault").starts_with("flip");
   const bool named = !flip || run.output.find("[replicas]") != std::string::npos ||
                      run.output.find("[seal]") != std::string::npos || run.output.find("[verify]") != std::string::npos;

@@ -13,7 +13,7 @@
 namespace trireme::explore {
 namespace {
 
-/// Quantities that are sums of rounded terms. All others are exact.
+/// True for quantities that are sums of rounded terms. All others are exact.
 bool rounds(const std::string& key) {
   static const std::set<std::string> keys = {"loss", "grad_norm", "val_loss", "aux_loss", "z_loss", "expert_imbalance"};
   return keys.contains(key);
@@ -28,8 +28,8 @@ std::string differing_checkpoints(const Outcome& a, const Outcome& b) {
                      d.what.empty() ? fmt::format("{} elements, by at most {:.3g}", d.elements, d.largest) : d.what);
 }
 
-/// Calls f(step, key, a, b) for what both runs have. A quantity that only one has is passed over: it was logged more
-/// often.
+/// Calls f(step, key, a, b) for quantities that both runs have. A quantity that only one run has is ignored: that run
+/// logged it more often.
 template <class F>
 void for_each_pair(const Outcome& a, const Outcome& b, std::int64_t first_step, const F& f) {
   for (const auto& [step, record] : a.records) {
@@ -47,7 +47,7 @@ void for_each_pair(const Outcome& a, const Outcome& b, std::int64_t first_step, 
 
 std::int64_t last_step(const Outcome& run) { return run.records.empty() ? 0 : run.records.rbegin()->first; }
 
-/// As text, also where a sample of bytes is not UTF-8.
+/// As text, even if a sample of bytes is not valid UTF-8.
 std::string shown(const nlohmann::json& value) {
   return value.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
 }
@@ -66,7 +66,7 @@ std::string differing_bits(const Outcome& a, const Outcome& b, std::int64_t firs
 
 std::vector<Gap> gaps(const Outcome& a, const Outcome& b, std::int64_t first_step) {
   std::vector<Gap> found;
-  for (const auto& [step, record] : a.records) {  // runs that log alike have the same keys
+  for (const auto& [step, record] : a.records) {  // runs with the same logging have the same keys
     const auto other = b.records.find(step);
     if (step < first_step || other == b.records.end()) continue;
     for (const nlohmann::json* one : {&record, &other->second})
@@ -97,7 +97,7 @@ std::string unexplained(const std::vector<Gap>& gaps, double accepted,
     if (!(gap.relative <= accepted)) open.push_back(gap);
   for (int number = 0; number < disturbances && !open.empty(); ++number) {
     const std::vector<Gap> reached = disturbed(number);
-    // A disturbed quantity may come close to its old value again by chance, so its gaps of earlier steps count as well.
+    // A disturbed quantity may return close to its old value by chance, so its gaps in earlier steps count too.
     std::erase_if(open, [&](const Gap& gap) {
       return std::any_of(reached.begin(), reached.end(), [&](const Gap& r) {
         return r.key == gap.key && r.step <= gap.step && gap.relative <= most_rounding_ratio * r.relative;

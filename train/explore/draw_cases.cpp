@@ -1,4 +1,4 @@
-// How cases of each kind are drawn, and made smaller. Read next: train/explore/space.h, train/explore/check_cases.cpp.
+// Draws cases of each kind, and makes them smaller. Read next: train/explore/space.h, train/explore/check_cases.cpp.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -20,18 +20,19 @@ const Space& space_of(Kind kind) {
 }
 
 std::string objection(Kind kind, Arguments flags) {
-  for (const char* flag : {"fault", "device"}) flags.erase(flag);  // not of the program; not of this machine
-  if (flags.contains("ranks")) flags["ranks"] = "auto";            // processes are for mpirun to start
+  for (const char* flag : {"fault", "device"}) flags.erase(flag);  // not a flag of the program; not available here
+  if (flags.contains("ranks")) flags["ranks"] = "auto";            // processes would need mpirun
   for (const char* flag : {"data", "profile"}) flags.erase(flag);
   return space_of(kind).program().objection(flags);
 }
 
-/// Few runs have processes as ranks, which take a second to start, or an emulated GPU, which is slow.
+/// Sometimes ranks are processes, which take a second to start, or run on an emulated GPU, which is slow. Both are
+/// rare.
 void choose_machine(Arguments& flags, Dice& dice) {
   if (ranks_of(flags) <= 4 && dice.chance(0.02)) flags["ranks"] = "mpi";
   if (ranks_of(flags) <= 4 && dice.chance(0.005)) {
     flags["device"] = "cuda";
-    for (const char* flag : {"gemm", "attention"}) flags.erase(flag);  // drawn for the processor
+    for (const char* flag : {"gemm", "attention"}) flags.erase(flag);  // drawn for the CPU
   }
 }
 
@@ -40,7 +41,7 @@ Arguments draw_run(Dice& dice, int least_steps, int most_steps, const std::set<s
   flags["steps"] = std::to_string(dice.between(least_steps, most_steps));
   const bool masked = flags.contains("document-mask") && flags["document-mask"] == "on";
   if (masked && !flags.contains("document-separator"))
-    flags["document-separator"] = "0";  // characters have no end of text
+    flags["document-separator"] = "0";  // the character tokenizer has no end-of-text token
   return flags;
 }
 
@@ -80,7 +81,7 @@ Case with_neutral_changes(Case c, Dice& dice) {
 Case draw_resume(Dice& dice) {
   Case c{Kind::resume, draw_run(dice, 3, 6), {}};
   c.flags["checkpoint-every"] = std::to_string(dice.between(1, std::atoi(c.flags["steps"].c_str()) - 1));
-  // In a case of its own, as every mesh must cut the batch alike.
+  // With --global-batch, the case may change the mesh: other meshes may split the batch differently.
   const bool global = dice.chance(0.7);
   if (!global) return with_neutral_changes(std::move(c), dice);
   const std::int64_t batch = global_batch(c.flags);
@@ -107,7 +108,8 @@ Case draw_faults(Dice& dice) {
   return c;
 }
 
-/// A bit of a weight or of its master on one rank, where something can tell: another copy, or a seal.
+/// A flipped bit of a weight or its master on one rank, which a comparison of replicas or a checksum can find; or a
+/// collective that only one rank calls.
 Case draw_verify(Dice& dice) {
   while (true) {
     Case c{Kind::verify, draw_run(dice, 3, 3), {}};
@@ -120,19 +122,19 @@ Case draw_verify(Dice& dice) {
     if (dice.chance(0.3)) {
       c.flags["verify"] = "on";
       c.flags["fault"] = fmt::format("desync@step=2,rank={}", rank);
-      c.flags["timeout"] = "5";  // seconds that a group may wait for the others
+      c.flags["timeout"] = "5";  // seconds that a group may wait for the other ranks
       return c;
     }
     if (!copies && !zero) continue;
-    // With ZeRO, what a rank holds of another one's shard is written anew in each step. The first element is of the
-    // first.
+    // With ZeRO, a rank's copy of another rank's shard is overwritten in every step. The flipped element is the first
+    // one, so the flip must happen on the first rank of a stage.
     if (zero) rank -= rank % static_cast<std::size_t>(size("dp") * size("cp") * size("tp"));
     if (zero || dice.chance(0.5)) {
       c.flags["check-replicas"] = "1";
     } else {
       c.flags["verify"] = "on";
     }
-    // The update may round low bits away before anything compares them; such a flip does no harm.
+    // The update may round low bits away before they are compared; such a flip does no harm.
     c.flags["fault"] = fmt::format("flip@step=2,rank={},bit={}", rank, dice.between(12, 22));
     return c;
   }

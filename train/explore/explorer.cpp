@@ -15,7 +15,7 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-/// How often each kind is drawn, of 100 cases.
+/// How many of 100 cases are of each kind.
 int share(Kind kind) {
   switch (kind) {
     case Kind::gradients:
@@ -43,12 +43,12 @@ Kind draw_kind(Dice& dice) {
   return Kind::gradients;
 }
 
-/// What sort of failure it is: its text up to the numbers. A smaller case must fail alike.
+/// The type of a failure: its text up to the first colon. A smaller case must fail with the same type.
 std::string sort_of(const std::string& text) { return text.substr(0, text.find(':')); }
 
 constexpr const char* replayed = "replayed";
 
-/// A message's first words, alike for all numbers.
+/// The first part of a message, with numbers replaced by '#'.
 std::string without_numbers(const std::string& text) {
   constexpr std::size_t most = 90;
   std::string result;
@@ -107,7 +107,7 @@ void Explorer::count(const Case& c, const Verdict& verdict, double seconds) {
 void Explorer::report(const Case& c, const std::string& origin, const Verdict& verdict, Lab& lab) {
   constexpr int repeats = 3;
   Case smallest = c;
-  {  // at once: shrinking takes a while, and may be interrupted
+  {  // print at once: shrinking takes a while and may be interrupted
     const std::scoped_lock lock(mutex_);
     tell_(fmt::format("WRONG ({}): {}\n  drawn as: {}", origin, verdict.text, to_text(c)));
   }
@@ -144,7 +144,8 @@ void Explorer::work(int worker, const std::function<std::optional<std::pair<Case
     const Clock::time_point start = Clock::now();
     lab.begin_case();
     Verdict verdict = check_case(c, lab);
-    if (replaying_ && verdict.kind == Verdict::Kind::refused)  // it would be passed over for good
+    // Otherwise nobody would notice that the case is no longer checked.
+    if (replaying_ && verdict.kind == Verdict::Kind::refused)
       verdict = Verdict::wrong("refused: the programs no longer take this case: " + verdict.text);
     count(c, verdict, seconds_since(start));
     if (verdict.kind == Verdict::Kind::wrong) report(c, origin, verdict, lab);

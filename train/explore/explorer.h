@@ -1,4 +1,4 @@
-// Explorer: draws cases, tries them, and shrinks what is wrong to the smallest case that still is.
+// Explorer: draws cases, checks them, and shrinks a wrong case to the smallest case that is still wrong.
 // Read next: train/explore/explorer.cpp, examples/explore.cpp.
 #pragma once
 
@@ -16,37 +16,38 @@
 namespace trireme::explore {
 
 struct Settings {
-  double seconds = 600;      ///< of exploring; what is under way then is finished
+  double seconds = 600;      ///< time to explore; cases in progress are then completed
   std::uint64_t seed = 0;    ///< case `i` is a function of the seed and i
   std::optional<Kind> only;  ///< not set: all kinds
-  int jobs = 1;              ///< cases tried at a time
-  bool first = false;        ///< end at the first find, without shrinking it
-  /// Seconds after which a program is taken to hang. The programs end by themselves when ranks wait for one that has
-  /// stopped (--timeout), so this is for what they do not see; ranks that share few cores with other programs are slow.
+  int jobs = 1;              ///< cases checked in parallel
+  bool first = false;        ///< stop at the first wrong case, without shrinking it
+  /// Seconds after which a program counts as hung. Programs end by themselves if ranks wait for one that has stopped
+  /// (--timeout), so this limit is for other hangs. It is long because many ranks may share a few cores with other
+  /// programs.
   double limit = 300;
-  double shrink_seconds = 60;                         ///< per find
-  std::filesystem::path programs;                     ///< the folder of train_gpt
-  std::filesystem::path folder;                       ///< to work in
-  std::function<bool()> stop = [] { return false; };  ///< asked between cases
+  double shrink_seconds = 60;                         ///< per wrong case
+  std::filesystem::path programs;                     ///< the folder with train_gpt
+  std::filesystem::path folder;                       ///< working folder
+  std::function<bool()> stop = [] { return false; };  ///< called between cases
 };
 
-/// The smallest case on the way down from `c` for which `still_wrong` holds, as far as `steps_left` allows: each step
-/// tries one smaller case.
+/// Replaces `c` by smaller cases as long as `still_wrong` holds for one of them and `steps_left` returns true. Returns
+/// the last case for which it held. Each step checks one smaller case.
 Case shrink(Case c, const std::function<bool(const Case&)>& still_wrong, const std::function<bool()>& steps_left);
 
 class Explorer {
  public:
   Explorer(Settings settings, std::function<void(const std::string&)> tell);
 
-  /// Cases that were wrong once, one a line; '#' begins a comment.
+  /// Checks cases that were wrong before.
   void replay(const std::vector<Case>& cases);
-  /// Draws and tries until the time is over.
+  /// Draws and checks cases until the time is over.
   void explore();
 
   int right() const { return right_; }
   int wrong() const { return wrong_; }
   std::string summary() const;
-  /// Why programs refused cases that were drawn, a line each.
+  /// Why programs refused drawn cases, one line each.
   std::string refusals() const;
   std::string slowest() const;
 
@@ -63,11 +64,11 @@ class Explorer {
   Settings settings_;
   std::function<void(const std::string&)> tell_;
   bool replaying_ = false;
-  bool emulated_;  // programs with an emulated GPU are there
+  bool emulated_;  // programs with an emulated GPU are built
   std::mutex mutex_;
   std::map<Kind, Tally> tallies_;
-  std::map<std::string, int> refusals_;  ///< why, and how often
-  double slowest_ = 0;                   // case, in seconds
+  std::map<std::string, int> refusals_;  ///< reason, and how often
+  double slowest_ = 0;                   // seconds of the slowest case
   std::string slowest_case_;
   std::atomic<int> right_{0}, wrong_{0};
 };

@@ -1,16 +1,16 @@
-// The kinds of cases: what each compares, and how its cases are drawn.
+// The kinds of cases: what each one compares, and how its cases are drawn.
 //
-//   gradients  parity: loss, every gradient and every weight of a mesh are those of one rank, to rounding
-//   run        a whole run on a mesh gives what one rank gives, to rounding: losses, norms, validation losses, samples;
-//              and exactly: tokens, learning rates, skipped steps, loss scales. In 16 bits its first step is also
-//              that of f32, to the dtype's rounding
-//   resume     a run that is stopped and resumed gives what it would have given: the same bits on the same mesh, the
-//              same numbers to rounding on another
+//   gradients  parity: loss, all gradients and all weights of a mesh equal those of one rank, up to rounding
+//   run        a whole run on a mesh equals that on one rank: losses, norms, validation losses and samples up to
+//              rounding; tokens, learning rates, skipped steps and loss scales exactly. In 16 bits, its first step also
+//              equals that of f32, up to the dtype's rounding
+//   resume     a stopped and resumed run equals an uninterrupted one: the same bits on the same mesh, up to rounding on
+//              another mesh
 //   bits       two runs that differ in flags that must not change a bit (neutral.h) have the same bits
-//   faults     a NaN or a spike is named, skipped and rolled back on a mesh as on one rank
-//   verify     --verify and --check-replicas find a flipped bit and a collective too many
+//   faults     a NaN is named and skipped, and a spike rolled back, on a mesh as on one rank
+//   verify     --verify and --check-replicas find a flipped bit and an extra collective
 //
-// docs/guarantees.md names the kind that holds each promise. Read next: train/explore/explorer.h.
+// docs/guarantees.md names the kind that tests each promise. Read next: train/explore/explorer.h.
 #pragma once
 
 #include "train/explore/dice.h"
@@ -35,14 +35,14 @@ struct Verdict {
 Case draw_case(Kind kind, Dice& dice);
 Verdict check_case(const Case& c, Lab& lab);
 
-/// Whether the programs take the flags of both runs, and rounding cannot decide how they end.
+/// True if the programs accept the flags of both runs, and rounding cannot decide the result.
 bool is_possible(const Case& c);
-/// Whether a case that is compared to rounding trains with an AdamW whose updates have no bound, so that the rounding
-/// of one small gradient may change a weight by any amount. An update is lr m / sqrt(v). Of a gradient i steps ago,
-/// beta1^i is in m, and in sqrt(v) at least sqrt(beta2^i): their ratios have a finite sum if and only if beta1^2 <
-/// beta2.
+/// True if the case is compared up to rounding, but trains with AdamW whose updates are unbounded: the rounding of one
+/// small gradient could then change a weight by any amount. An update is lr m / sqrt(v). A gradient of i steps ago
+/// contributes beta1^i to m, and at least sqrt(beta2^i) to sqrt(v). The sum of these ratios is finite if and only if
+/// beta1^2 < beta2.
 bool amplifies_rounding(const Case& c);
-/// Cases that are a little smaller, the boldest first.
+/// Slightly smaller cases, those with the largest reduction first.
 std::vector<Case> smaller_cases(const Case& c);
 
 }  // namespace trireme::explore

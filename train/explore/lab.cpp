@@ -39,16 +39,16 @@ std::map<std::int64_t, std::string> read_samples(const std::string& output) {
   return samples;
 }
 
-/// The made-up text that --data=text-K means, written when it is first asked for. It stays, for commands that a person
-/// repeats.
+/// The synthetic text for --data=text-K, written on first use. It is kept, so that a user can repeat the printed
+/// commands.
 fs::path text_file(const std::string& data) {
   constexpr std::string_view name = "text-";
   constexpr int most = 75;  // printable characters from '0' on
   const int kinds = data.starts_with(name) ? std::atoi(data.c_str() + name.size()) : 0;
   if (kinds < 1 || kinds > most)
     fail(ExitCode::usage, "explore",
-         "--data={} is no text of the explorer's; expected text-K, of K distinct characters, 1 to {}; change it", data,
-         most);
+         "--data={} is not a text of the explorer; expected text-K, with K distinct characters, 1 to {}; change it",
+         data, most);
   const fs::path folder = fs::temp_directory_path() / "trireme_explore_texts", path = folder / (data + ".txt");
   make_directories(folder);
   if (!is_there(path)) write_file(path, made_up_text(kinds));

@@ -1,4 +1,4 @@
-// Lab: where cases are tried. It runs the programs of the build in a folder of its own, and reads back what a run said.
+// Lab: runs the programs of the build in a folder of its own, and reads their results.
 // Read next: train/explore/compare.h.
 #pragma once
 
@@ -13,12 +13,12 @@
 
 namespace trireme::explore {
 
-/// What a training run gave.
+/// The results of a training run.
 struct Outcome {
   std::filesystem::path out;
   int code = 0;
   std::string output;
-  std::map<std::int64_t, nlohmann::json> records;  ///< of metrics.jsonl by step, without times, rates and memory
+  std::map<std::int64_t, nlohmann::json> records;  ///< metrics.jsonl by step, without times, rates and memory
   std::map<std::int64_t, std::string> samples;     ///< text by step
 
   std::string last_line() const;  ///< of the output
@@ -26,22 +26,22 @@ struct Outcome {
 
 class Lab {
  public:
-  /// `programs`: the folder with train_gpt and the others. `folder` is made, or emptied. `seconds`: after which a
-  /// program is taken to hang.
+  /// `programs`: the folder with train_gpt and the others. `folder` is created, or emptied. A program that runs longer
+  /// than `seconds` counts as hung.
   Lab(std::filesystem::path programs, std::filesystem::path folder, double seconds);
   ~Lab();
   Lab(const Lab&) = delete;
   Lab& operator=(const Lab&) = delete;
 
-  /// Runs `parity`. With --ranks=mpi as processes, with --device=cuda on the emulated GPU.
+  /// Runs `parity`: with --ranks=mpi as processes, with --device=cuda on the emulated GPU.
   Ended parity(const Arguments& flags);
-  /// Runs `train_gpt`, likewise, into the folder `name`, which is emptied before. --data=text-K means a made-up text,
-  /// and --fault=TEXT is TRIREME_FAULT. Every step is logged, and a rank has one thread, unless the flags say
-  /// otherwise.
+  /// Runs `train_gpt` in the same way. Its --out is the folder `name`, which is emptied before. --data=text-K selects a
+  /// synthetic text, and --fault=TEXT sets TRIREME_FAULT. Unless the flags say otherwise, every step is logged and a
+  /// rank has one thread.
   Outcome train(const std::string& name, const Arguments& flags);
 
   std::filesystem::path folder(const std::string& name) const { return folder_ / name; }
-  /// The commands of this case so far, the first ones those that were compared.
+  /// The commands of this case so far. The first ones are those that were compared.
   const std::vector<std::string>& commands() const { return commands_; }
   void begin_case() { commands_.clear(); }
 

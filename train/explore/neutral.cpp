@@ -26,7 +26,7 @@ std::string value_of(const Arguments& flags, const std::string& flag, const std:
   return flags.contains(flag) ? flags.at(flag) : otherwise;
 }
 
-/// From stage 2 on each micro-batch is summed over the ranks by itself; before, all micro-batches at once.
+/// From stage 2 on, gradients are summed over ranks after each micro-batch; below, once after all micro-batches.
 bool sums_once(const Arguments& flags, const std::string& zero) {
   return zero == "0" || zero == "1" || batch_sizes(flags).micro_batches == 1;
 }
@@ -34,7 +34,7 @@ bool sums_once(const Arguments& flags, const std::string& zero) {
 struct Neutral {
   std::string flag;
   std::vector<std::string> values;
-  /// Whether the change is neutral; null: always.
+  /// True if the change is neutral; null: always.
   std::function<bool(const Arguments& flags, const std::string& value)> if_{};
   bool costly = false;  ///< takes seconds: starts processes, or measures the machine
 };

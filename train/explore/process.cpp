@@ -33,7 +33,7 @@ std::vector<std::string> whole_environment(const std::vector<std::string>& added
   return all;
 }
 
-/// Starts it in a process group of its own, with `out` as its standard output and standard error.
+/// Starts the command in a process group of its own, with `out` as its standard output and standard error.
 pid_t start(const std::vector<std::string>& command, const std::vector<std::string>& environment, int out) {
   posix_spawn_file_actions_t actions;
   posix_spawnattr_t attributes;
@@ -56,7 +56,7 @@ pid_t start(const std::vector<std::string>& command, const std::vector<std::stri
   return child;
 }
 
-/// Reads until all writers are gone; false when the time was up before.
+/// Reads until all writers have closed the pipe. Returns false on timeout.
 bool read_all(int in, std::string& output, Clock::time_point end) {
   std::array<char, 4096> buffer{};
   while (true) {
@@ -90,7 +90,7 @@ Ended run_process(const std::vector<std::string>& command, const std::vector<std
   ::close(pipe[1]);
   const auto limit = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
   const bool in_time = read_all(pipe[0], ended.output, Clock::now() + limit);
-  ::kill(-child, SIGKILL);  // what it has left behind, too
+  ::kill(-child, SIGKILL);  // also processes that it left behind
   ::close(pipe[0]);
   int status = 0;
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {}

@@ -10,7 +10,7 @@
 namespace trireme::explore {
 namespace {
 
-/// Ranks along dp, tp, pp and cp: most are 1 or 2.
+/// Ranks along dp, tp, pp and cp; mostly 1 or 2.
 std::map<std::string, int> draw_axes(Dice& dice) {
   const int most = dice.chance(0.12) ? 24 : 8;
   while (true) {
@@ -126,7 +126,7 @@ bool is_fixed(const std::string& flag) {
 }
 
 bool is_needed(const std::string& flag) {
-  // Without its sizes a model has the default ones, which are larger.
+  // Without these flags, a model has the default sizes, which are larger.
   static const std::set<std::string> needed = {"data",  "steps",   "layers",      "heads",
                                                "width", "context", "micro-batch", "global-batch"};
   return needed.contains(flag);

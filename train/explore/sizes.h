@@ -1,5 +1,5 @@
-// How large "tiny" is: the sizes that the explorer gives models, batches and meshes, and the flags that it leaves
-// alone. A flag that is not named here is drawn from its declaration alone.
+// The sizes that the explorer uses for models, batches and meshes, and the flags that it never draws. Values of flags
+// that are not named here are drawn from their declaration alone.
 // Read next: train/explore/space.h.
 #pragma once
 
@@ -13,26 +13,25 @@
 
 namespace trireme::explore {
 
-/// A mesh of 1 to 24 ranks, with a model and a batch that fit it, most of the time. `train`: with a text to learn.
+/// A mesh of 1 to 24 ranks, with a model and a batch that usually fit it. `train`: also a training text.
 Arguments draw_sizes(Dice& dice, bool train);
-/// A list for --stage-layers that fits --layers, --mesh and --pipeline; nothing when there are fewer layers than
-/// stages.
+/// A list for --stage-layers that fits --layers, --mesh and --pipeline; nothing if there are fewer layers than stages.
 std::optional<std::string> draw_stage_layers(const Arguments& flags, Dice& dice);
 
-/// "dp=2,tp=2" as a map, and back; axes of size 1 are left out.
+/// "dp=2,tp=2" as a map, and back; axes of size 1 are omitted.
 std::map<std::string, int> parse_axes(const std::string& mesh);
 std::string axes_text(const std::map<std::string, int>& axes);
 int ranks_of(const Arguments& flags);  ///< of --mesh
 
-/// A text of `kinds` distinct characters, which `--data=text-KINDS` means.
+/// A text of `kinds` distinct characters, for `--data=text-KINDS`.
 std::string made_up_text(int kinds);
 const std::vector<int>& text_kinds();
 
-/// Whether a flag is never drawn: it names a file, or a time, or the kinds of cases set it.
+/// True if a flag is never drawn: it names a file or a time, or the kinds of cases set it.
 bool is_fixed(const std::string& flag);
-/// Whether a case makes no sense without it.
+/// True if a case needs this flag.
 bool is_needed(const std::string& flag);
-/// The values to draw from where a declaration says too little about useful ones; null: it says enough.
+/// The values to draw from if the declaration does not say which are useful; null: it does.
 const std::vector<std::string>* sizes_of(const std::string& flag);
 
 }  // namespace trireme::explore

@@ -15,7 +15,7 @@
 namespace trireme::explore {
 namespace {
 
-/// The message of the error that f throws, or nothing.
+/// The message of the error that f throws, or empty.
 std::string objection_of(const std::function<void()>& f) {
   try {
     f();
@@ -30,8 +30,8 @@ std::vector<std::string> split(const std::string& text, char separator) {
   return parts;
 }
 
-/// One alternative of a text like "none|full|every:K", with a small number instead of the capital letter. Nothing if a
-/// person has to supply the value: FILE, PATH.
+/// Draws one alternative of a text like "none|full|every:K"; a capital letter is replaced by a small number. Nothing if
+/// a user has to supply the value: FILE, PATH.
 std::optional<std::string> draw_alternative(const std::string& value, Dice& dice) {
   const std::string chosen = dice.pick(split(value, '|'));
   const std::size_t colon = chosen.find(':');
@@ -126,7 +126,8 @@ Arguments Space::draw(Dice& dice, const std::set<std::string>& apart) const {
             program_.objection(chosen));
     chosen = draw_core(dice, apart);
   }
-  // Few flags in some cases, nearly all in others; two turns, as some flags are taken only once another one is set.
+  // Few flags in some cases, nearly all in others. Two rounds, because some flags are accepted only after another is
+  // set.
   const double density = dice.pick(std::vector<double>{0.05, 0.15, 0.3, 0.6});
   std::vector<const Flags::Declared*> order;
   for (const Flags::Declared& flag : program_.flags)
@@ -153,7 +154,7 @@ std::vector<Arguments> smaller(const Arguments& flags) {
   std::vector<std::string> optional;
   for (const auto& [flag, value] : flags)
     if (!is_needed(flag)) optional.push_back(flag);
-  for (std::size_t chunk = optional.size(); chunk > 0; chunk /= 2) {  // without so many of them
+  for (std::size_t chunk = optional.size(); chunk > 0; chunk /= 2) {  // leave out `chunk` flags at a time
     for (std::size_t first = 0; first < optional.size(); first += chunk) {
       Arguments fewer = flags;
       for (std::size_t i = first; i < std::min(first + chunk, optional.size()); ++i) fewer.erase(optional[i]);

@@ -1,10 +1,10 @@
-// Space: what the explorer draws from. It is made from the flags' own declarations (Flags::declared), so a new flag is
-// drawn as soon as it is declared, and from what train/validate/validate.cpp refuses, so only runs that may start are
+// Space: the set of flags that the explorer draws from. It is made from the declarations of the flags
+// (Flags::declared), so a new flag is drawn as soon as it is declared. Combinations that validate() refuses are not
 // drawn.
 //
-// A draw first chooses a mesh, and a model and a batch that fit it: these depend on one another, and chance alone
-// would seldom hit. Then the other flags are tried one after the other, in random order; a value that is refused is
-// dropped. Models are tiny, and sizes odd or prime where they may be.
+// A draw first chooses a mesh, a model and a batch that fit each other; independent random choices would rarely fit.
+// Then it tries the other flags one by one in random order, and drops values that are refused. Models are tiny, and
+// sizes are odd or prime where possible.
 // Read next: train/explore/space.cpp, train/explore/kinds.h.
 #pragma once
 
@@ -20,14 +20,14 @@
 
 namespace trireme::explore {
 
-/// Smaller sets of flags: fewer of them, smaller numbers, fewer ranks, the boldest first. The program may refuse some.
+/// Smaller sets of flags: fewer flags, smaller numbers, fewer ranks; the largest reductions first. Some may be refused.
 std::vector<Arguments> smaller(const Arguments& flags);
 
-/// A program's flags, and why it refuses some of them together.
+/// A program's flags, and the check that refuses combinations of them.
 struct Program {
   std::string name;
   std::vector<Flags::Declared> flags;
-  std::function<std::string(const Arguments&)> objection;  ///< empty: it takes them
+  std::function<std::string(const Arguments&)> objection;  ///< the error text; empty: the flags are accepted
 };
 const Program& parity_program();
 const Program& train_program();
@@ -36,10 +36,10 @@ class Space {
  public:
   explicit Space(const Program& program) : program_(program) {}
 
-  /// Flags that the program takes together. Flags named in `apart` stay at their defaults.
+  /// Draws flags that the program accepts together. Flags in `apart` stay at their defaults.
   Arguments draw(Dice& dice, const std::set<std::string>& apart = {}) const;
 
-  /// A value for one flag. Nothing for flags that are never drawn: files, times, and what the kinds of cases set.
+  /// A value for one flag; nothing for flags that are never drawn: files, times, and flags that the kinds of cases set.
   std::optional<std::string> draw_value(const Flags::Declared& flag, Dice& dice) const;
 
   const Program& program() const { return program_; }

@@ -1,7 +1,7 @@
-// How far can rounding carry? Weights that differ by about the unit roundoff are weights that some rounding could have
-// made. What a model computes from them shows, tensor by tensor, how large a difference between two right runs may be:
-// small where a sum is well conditioned, of any size where terms cancel, or where a router chooses between two experts
-// that are nearly equal. Read next: train/parity/parity.cpp, which judges differences by it.
+// How large can the effect of rounding be? Weights that differ by about the unit roundoff could have resulted from
+// rounding. A model computed from such weights shows, tensor by tensor, how large a difference between two correct runs
+// may be: small where a sum is well conditioned, of any size where terms cancel or where a router chooses between two
+// experts that are nearly equal. Read next: train/parity/parity.cpp, which judges differences by it.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,9 @@
 
 namespace trireme {
 
-/// Multiplies every weight, and its master, by 1 + `factor` x a normal random number that is a function of `seed`, the
-/// parameter's name and the element's global index: all copies of a weight change alike, on any mesh. Settles what the
-/// optimizer's weights wait for, so collective.
+/// Multiplies every weight, and its master, by 1 + `factor` x a normal random number. The number is a function of
+/// `seed`, the parameter's name and the element's global index, so all copies of a weight change alike, on any mesh.
+/// Collective: first waits for weights that the optimizer still communicates.
 void disturb(optim::Optimizer& optimizer, double factor, std::uint64_t seed);
 
 }  // namespace trireme

@@ -1,4 +1,4 @@
-// Which faults the environment asks for, and whether they can happen in a run at all.
+// Reads the faults that the environment asks for, and checks that they can happen in a run.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char *variable = "TRIREME_FAULT", *io_variable = "TRIREME_IO_FAULT";
 
-/// The variable's value, null when it is not set, or to nothing.
+/// The variable's value; null if it is unset or empty. Throws if it is set and not `allowed`.
 const char* asked_for(const char* name, bool allowed) {
   const char* text = std::getenv(name);
   if (text == nullptr || *text == '\0') return nullptr;
@@ -53,7 +53,7 @@ void arm_io(bool allowed) {
   if (text == nullptr) return;
   const IoFault fault = parse_io_fault(text);
   if (fault.rank.value_or(0) >= std::max(1, launcher_ranks()))
-    fail(ExitCode::usage, io_variable, "rank={} is no process of this job, which has {}; expected less; change {}",
+    fail(ExitCode::usage, io_variable, "rank={} is not a process of this job, which has {}; expected less; change {}",
          *fault.rank, std::max(1, launcher_ranks()), io_variable);
   if (fault.rank && *fault.rank != launcher_rank()) return;
   if (!fault.start || *fault.start == restarts()) arm_io_faults(fault);

@@ -1,4 +1,4 @@
-// TRIREME_FAULT as text: names, keys, defaults, and what is refused. Read next: train/faults/injection.cpp.
+// The text form of TRIREME_FAULT: names, keys, defaults and errors. Read next: train/faults/injection.cpp.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@ constexpr std::array<std::string_view, 10> kind_names = {"kill",   "stop", "slow
                                                          "desync", "nan",  "spike", "flip",  "noise"};
 constexpr std::array<std::string_view, 6> point_names = {"step", "data", "forward", "backward", "optimizer", "save"};
 
-/// Where a kind happens unless it is told otherwise, and all it can be told; empty: anywhere.
+/// The default point of a kind, and all points it accepts; empty: any point.
 struct Places {
   Point usual;
   std::vector<Point> possible;
@@ -49,7 +49,7 @@ Places places(Kind kind) {
        fault, why, fmt::join(kind_names, ", "), fmt::join(point_names, ", "), variable);
 }
 
-/// The parts of `text` between separators; of an empty text none.
+/// The parts of `text` between separators; none for an empty text.
 std::vector<std::string_view> split(std::string_view text, char separator) {
   std::vector<std::string_view> parts;
   while (!text.empty()) {
@@ -67,7 +67,7 @@ std::optional<std::size_t> place_in(const List& names, const Item& name) {
   return static_cast<std::size_t>(found - names.begin());
 }
 
-/// A whole number in [low, high] that all of `value` spells.
+/// Parses all of `value` as an integer in [low, high].
 std::int64_t number(std::string_view fault, std::string_view key, std::string_view value, std::int64_t low,
                     std::int64_t high = std::numeric_limits<std::int32_t>::max()) {
   std::int64_t result = 0;
@@ -85,7 +85,7 @@ double real(std::string_view fault, std::string_view key, std::string_view value
   return result;
 }
 
-/// Whether `kind` has a use for `key`, which is none of those that all have.
+/// True if `key` is one of the keys that only some kinds take, and `kind` takes it.
 bool takes(Kind kind, std::string_view key) {
   if (key == "ms") return kind == Kind::slow;
   if (key == "factor") return kind == Kind::spike || kind == Kind::noise;

@@ -19,21 +19,21 @@ namespace {
 
 constexpr const char* variable = "TRIREME_FAULT";
 
-/// Whether a kind happens at each such point of a pass through a step; the others, at the first.
+/// True for kinds that happen at every matching point of a pass, false for those that happen only at the first.
 bool lasts(Kind kind) { return kind == Kind::slow || kind == Kind::spike; }
 
-/// What one rank has ahead of it.
+/// The faults of one rank.
 struct Plan {
   struct Planned {
     Fault fault;
-    std::int64_t passes = 0, pass = 0;  // through a step, in which it happened: how many, and the last
+    std::int64_t passes = 0, pass = 0;  // passes in which it happened: their number, and the last one
   };
   std::vector<Planned> faults;
   const Rank* rank = nullptr;
-  std::int64_t pass = 1;  // counts the passes through steps, also when one is made again
+  std::int64_t pass = 1;  // counts passes through steps; a repeated step is another pass
   bool processes = false;
 
-  /// The fault of one of `kinds` that is to happen here and now, if any.
+  /// The fault of one of `kinds` that is due at this point, if any.
   const Fault* due(Point point, std::initializer_list<Kind> kinds) {
     for (Planned& planned : faults) {
       const Fault& f = planned.fault;
@@ -54,11 +54,11 @@ struct Plan {
   void announce(const Fault& f) const {
     const std::string line = fmt::format("trireme: injected fault: {} at {} of step {} on {}\n", name(f.kind),
                                          name(f.point), rank->step, rank->where);
-    std::fputs(line.c_str(), stderr);  // one write
+    std::fputs(line.c_str(), stderr);  // one write, so that lines do not mix
   }
 };
 
-/// Of the rank whose thread this is.
+/// The plan of the calling thread's rank.
 std::unique_ptr<Plan>& current() {
   thread_local std::unique_ptr<Plan> plan;
   return plan;
@@ -100,7 +100,7 @@ void happen(const Fault& f, const Plan& plan, const DeviceMesh* mesh) {
   }
 }
 
-/// Calls f with the bytes of one element, wherever it is.
+/// Calls f with the bytes of one element, on any device.
 template <class F>
 void change_element(const Tensor& x, std::int64_t index, const F& f) {
   require(index < x.count(), "fault", "element {} of a tensor of {}; expected less; change {}", index, x.count(),
@@ -121,8 +121,8 @@ void change_element(const Tensor& x, std::int64_t index, const F& f) {
        known, variable);
 }
 
-/// The one to flip a bit of: by name; without one the first matrix, as its master if there is one, which the weight
-/// is made from.
+/// The tensor to flip a bit of: by name, or else the first matrix. If that has a master, the master, because the weight
+/// is computed from it.
 const optim::StateTensor* choose(const std::vector<optim::StateTensor>& tensors, const Fault& f) {
   const optim::StateTensor* chosen = nullptr;
   for (const optim::StateTensor& tensor : tensors) {
@@ -199,7 +199,7 @@ void flip(optim::Optimizer& optimizer) {
   }
   const int bit = std::min(f->bit, static_cast<int>(size_of(chosen->value.dtype())) * 8 - 1);
   change_element(chosen->value, f->element, [bit](std::byte* bytes, const Tensor&) {
-    bytes[bit / 8] ^= std::byte{1} << (bit % 8);  // little-endian, as all machines that this runs on
+    bytes[bit / 8] ^= std::byte{1} << (bit % 8);  // little-endian, like all supported machines
   });
 }
 

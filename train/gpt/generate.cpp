@@ -20,7 +20,7 @@ bool likelier(const Candidate& a, const Candidate& b) {
   return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
 }
 
-/// Tokens from the likeliest on, in order only as far as somebody looked: of 50,000, a few decide.
+/// Tokens from the likeliest on. Sorts only as far as it is read: of 50,000 tokens, usually only a few are needed.
 class Ranking {
  public:
   explicit Ranking(std::span<const float> logits) {
@@ -31,14 +31,14 @@ class Ranking {
     while (i >= ordered_) order_more();
     return all_[i];
   }
-  /// Leaves the `count` likeliest.
+  /// Keeps only the `count` likeliest tokens.
   void keep(std::size_t count) {
     if (count >= size()) return;
     const auto end = all_.begin() + static_cast<std::ptrdiff_t>(count);
     std::nth_element(all_.begin(), end, all_.end(), likelier);
     all_.erase(end, all_.end());
   }
-  auto begin() const { return all_.begin(); }  ///< in any order
+  auto begin() const { return all_.begin(); }  ///< in no particular order
   auto end() const { return all_.end(); }
 
  private:
@@ -58,12 +58,12 @@ class Ranking {
 }  // namespace
 
 std::int32_t pick_token(std::span<const float> logits, const GenerateOptions& o, double random) {
-  // -infinity is a token that cannot come.
+  // -infinity is allowed: such a token has probability 0.
   const auto usable = [](float x) { return !std::isnan(x) && x != INFINITY; };
   if (!std::all_of(logits.begin(), logits.end(), usable))
     fail(ExitCode::numerical, "generate",
          "the model's logits are not finite numbers; it was not trained well; use another checkpoint");
-  const auto likeliest = std::max_element(logits.begin(), logits.end());  // the first of equals
+  const auto likeliest = std::max_element(logits.begin(), logits.end());  // the first, if several are equal
   if (o.temperature == 0) return static_cast<std::int32_t>(likeliest - logits.begin());
 
   Ranking ranking(logits);
@@ -93,7 +93,7 @@ std::vector<std::int32_t> generate(LanguageModel& model, std::span<const std::in
   require(!prompt.empty(), "generate", "the prompt is empty; give at least one token");
   ProcessGroup& stages = model.mesh().group(Axis::pp);
   std::vector<std::int32_t> ids(prompt.begin(), prompt.end());
-  // When the context is full, the window moves on with every token: all of it stands elsewhere then, and is new.
+  // When the context is full, the window moves with every token. All positions then change, so nothing can be reused.
   const auto seen = [context = model.context()](std::size_t count) {
     return std::min(static_cast<std::int64_t>(count), context);
   };

@@ -1,4 +1,4 @@
-// Generating text from a model on any mesh, one token at a time. Read next: train/gpt/next_logits.h.
+// Generates text with a model on any mesh, one token at a time. Read next: train/gpt/next_logits.h.
 #pragma once
 
 #include <cstdint>
@@ -12,24 +12,24 @@ namespace trireme {
 
 struct GenerateOptions {
   std::int64_t length = 200;  ///< tokens to generate
-  double temperature = 1.0;   ///< logits are divided by it; 0: always the likeliest token
-  std::int64_t top_k = 0;     ///< only the k likeliest; 0: all
+  double temperature = 1.0;   ///< divisor of the logits; 0: always the likeliest token
+  std::int64_t top_k = 0;     ///< sample only from the k likeliest tokens; 0: from all
   double top_p =
-      1.0;  ///< only the smallest set of likeliest tokens that holds this much probability (Holtzman et al. 2020)
+      1.0;  ///< sample from the smallest set of likeliest tokens with this total probability (Holtzman et al. 2020)
   std::uint64_t seed = 1337;
-  /// Only the first so many ids: a model's vocabulary may be larger than its tokenizer's (--vocab). 0: all.
+  /// Only ids below this are generated; 0: all. A model's vocabulary may be larger than its tokenizer's (--vocab).
   std::int64_t tokens = 0;
-  /// Keys and values of earlier tokens are kept while they stay where they are (train/gpt/next_logits.h); false: all of
-  /// the text is computed for each token, in the same result up to rounding.
+  /// Keep keys and values of earlier tokens while their positions stay the same (train/gpt/next_logits.h). If false,
+  /// the whole text is computed for each token; the result is the same up to rounding.
   bool cache = true;
 };
 
-/// Picks a token from logits over the vocabulary. `random` is uniform in [0, 1).
+/// Samples a token from logits over the vocabulary. `random` is uniform in [0, 1).
 std::int32_t pick_token(std::span<const float> logits, const GenerateOptions& options, double random);
 
-/// The tokens that follow `prompt` (not empty; only its last `context` tokens are seen). Token n depends on (seed, n),
-/// not on other uses of random numbers. `each` is called with every new token. Collective over tp and pp; all dp ranks
-/// compute the same.
+/// Returns the tokens after `prompt`. `prompt` must not be empty; the model sees at most the last `context` tokens. The
+/// random number for token n depends only on (seed, n). `each` is called with every new token. Collective over
+/// the mesh; all dp ranks compute the same.
 std::vector<std::int32_t> generate(LanguageModel& model, std::span<const std::int32_t> prompt,
                                    const GenerateOptions& options,
                                    const std::function<void(std::int32_t)>& each = nullptr);

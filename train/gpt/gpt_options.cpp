@@ -1,11 +1,11 @@
-// The flags of a GPT and its text. This is the only place that knows their names.
+// The flags of a GPT and its text.
 #include "train/gpt/gpt_options.h"
 
 namespace trireme {
 namespace {
 
 const Range count = Range::count(), count_or_none = Range::count(0);
-const Range count_of_layers = {1, 1 << 12};  // placing them on stages takes time with their number
+const Range count_of_layers = {1, 1 << 12};  // placing layers on stages takes time that grows with their number
 
 }  // namespace
 
@@ -68,13 +68,14 @@ void declare_experts(Flags& flags, ModelOptions& model) {
   flags.add("moe-every", "N", model.config.moe_every, "every N-th block has experts, the others a plain MLP", count);
   flags.add("top-k", "N", o.top_k, "experts that compute a token", count);
   flags.add_choice("router-norm", o.norm, {{"before", nn::RouterNorm::before}, {"after", nn::RouterNorm::after}},
-                   "an expert's answer is weighted by its softmax among all experts, before the choice, or among the "
-                   "chosen, after it");
+                   "the output of an expert is weighted by a softmax over all experts (before the choice), or over the "
+                   "chosen ones (after it)");
   flags.add("capacity-factor", "F", o.capacity_factor, "none",
             "in training an expert takes at most F x top-k x context / experts tokens of a sequence; none: all that "
             "chose it",
             Range::above(0));
-  flags.add("shared-experts", "N", o.shared, "the width of so many experts is applied to every token", count_or_none);
+  flags.add("shared-experts", "N", o.shared, "experts that every token uses, made as one MLP of their total width",
+            count_or_none);
   flags.add("aux-loss", "F", o.aux_loss, "weight of the loss that keeps experts equally used", Range::at_least(0));
   flags.add("bias-update", "F", o.bias_update,
             "balance without a loss: after each step a router's bias moves by F towards experts used too little",

@@ -7,10 +7,10 @@
 namespace trireme {
 namespace {
 
-/// Elements a block keeps per token for its backward: the inputs of two norms (cut over tp under sequence parallelism)
-/// and what they give the products, and, split over tp, q and attention's output, k and v, and the hidden before and
-/// after the activation (gated: a third one). Of experts: the hidden of those that compute a token, and what each of
-/// the chosen ones takes and gives.
+/// Elements that a block keeps per token for its backward. The inputs of two norms (split over tp with sequence
+/// parallelism) and their outputs. Split over tp: q and the output of attention, k and v, and the hidden features
+/// before and after the activation (SwiGLU: a third tensor). With experts: the hidden features of the experts that
+/// compute a token, and the input and output of each chosen expert.
 double kept_per_token(const TrainOptions& o, const GptConfig& c, bool experts) {
   const double tp = o.mesh.shape.size(Axis::tp);
   const bool sequence = o.mesh.parallelism().sequence && tp > 1;
@@ -29,7 +29,7 @@ double kept_per_token(const TrainOptions& o, const GptConfig& c, bool experts) {
   return whole;
 }
 
-/// The same, mean over blocks with and without experts.
+/// The same, averaged over blocks with and without experts.
 double mean_kept_per_token(const TrainOptions& o, const GptConfig& c) {
   const double mixtures = static_cast<double>(c.mixtures()) / static_cast<double>(c.layers);
   return mixtures * kept_per_token(o, c, true) + (1 - mixtures) * kept_per_token(o, c, false);
@@ -48,7 +48,7 @@ std::unique_ptr<Gpt> make_gpt(const TrainOptions& o, const GptConfig& config, st
 double gpt_activation_bytes(const TrainOptions& o, const GptConfig& c, int live) {
   const double element = static_cast<double>(size_of(o.precision.dtype));
   const double tokens = static_cast<double>(o.batch_sizes().micro_batch * c.context) / o.mesh.shape.size(Axis::cp);
-  const double layers = static_cast<double>(c.layers) / o.mesh.stages();  // of an activation alive
+  const double layers = static_cast<double>(c.layers) / o.mesh.stages();  // on one stage
   const double tp = o.mesh.shape.size(Axis::tp);
   const double of_blocks = tokens * layers * mean_kept_per_token(o, c) * element * live;
   const double of_head =  // logits and their gradient, one micro-batch

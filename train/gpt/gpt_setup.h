@@ -1,4 +1,4 @@
-// From options to a GPT, and what memory it will need beside weights, gradients and optimizer state.
+// Builds a GPT from options, and estimates its memory besides weights, gradients and optimizer state.
 // Read next: train/loop/gpt_task.h, train/report/memory.h.
 #pragma once
 
@@ -19,8 +19,8 @@ std::unique_ptr<Gpt> make_gpt(const TrainOptions& options, const GptConfig& conf
 /// Bytes of activations on one rank while `live` micro-batches are between forward and backward.
 double gpt_activation_bytes(const TrainOptions& options, const GptConfig& config, int live);
 
-/// Bytes that a library keeps besides tensors: cuDNN's backward of attention the gradient of a layer's scores, 16 bits
-/// each. Ulysses cuts heads over cp; the ring does not use cuDNN.
+/// Bytes that a library allocates besides tensors: in the backward of attention, cuDNN keeps the gradient of one
+/// layer's scores, 16 bits each. Ulysses splits heads over cp; ring attention does not use cuDNN.
 double gpt_workspace_bytes(const TrainOptions& options, const GptConfig& config);
 
 }  // namespace trireme

@@ -16,7 +16,7 @@ struct Choice {
   std::string_view implementation;
 };
 
-/// The commonest one, and what the others are for.
+/// The most frequent implementation, then the calls for which others are used.
 std::string summary(const std::vector<Choice>& choices) {
   const auto count = [&](const Choice& of) {
     return std::count_if(choices.begin(), choices.end(),
@@ -38,7 +38,7 @@ std::string summary(const std::vector<Choice>& choices) {
 
 struct Layer {
   const char* name;
-  std::int64_t in, out;  ///< of this rank
+  std::int64_t in, out;  ///< on this rank
 };
 
 std::vector<Layer> layers(const GptOptions& o, std::optional<std::int64_t> vocab) {

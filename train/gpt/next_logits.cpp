@@ -13,8 +13,8 @@ NextLogits::NextLogits(LanguageModel& model, std::int64_t longest, bool keep)
   if (keep && model.mesh().size(Axis::cp) == 1) cache_ = std::make_shared<nn::KvCache>(model.padded_length(longest));
 }
 
-/// Where the tokens begin that must be computed: behind those that are held, but always some, the last one among them.
-/// Ranks that share a sequence need a number of them that divides: then a few are computed again.
+/// The first position to compute: after the cached tokens, but at least the last token is computed. Ranks that share a
+/// sequence need a number of tokens that they divide evenly, so a few cached tokens may be computed again.
 std::int64_t NextLogits::first_new(std::span<const std::int32_t> ids) const {
   const auto length = static_cast<std::int64_t>(ids.size());
   const auto differing = std::mismatch(ids.begin(), ids.end(), held_.begin(), held_.end()).first;
@@ -27,7 +27,7 @@ Tensor NextLogits::operator()(std::span<const std::int32_t> ids) {
   require(count >= 1 && count <= longest_, "next_logits", "expected 1 to {} tokens, got {}", longest_, count);
   const Evaluating guard(model_);
   const std::int64_t first = cache_ ? first_new(ids) : 0;
-  // Tokens that only fill up stand behind the last one, which does not see them.
+  // Padding comes after the last token, which does not attend to it.
   std::vector<std::int32_t> padded(ids.begin(), ids.end());
   padded.resize(static_cast<std::size_t>(first + model_.padded_length(count - first)), 0);
   const auto length = static_cast<std::int64_t>(padded.size());
@@ -39,7 +39,7 @@ Tensor NextLogits::operator()(std::span<const std::int32_t> ids) {
     Tensor& starts = model_.run().document_starts;
     if (starts.defined()) starts = view::slice(starts, 1, first, length - first);
     cache_->begin(first);
-    held_.resize(static_cast<std::size_t>(first));  // the rest is being overwritten
+    held_.resize(static_cast<std::size_t>(first));  // the rest will be overwritten
     model_.run().cache = cache_;
   }
   Tensor logits;

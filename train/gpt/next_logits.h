@@ -1,5 +1,5 @@
-// The logits of the token after a text, on any mesh, for texts that mostly grow at their end: keys and values of tokens
-// that stand where they stood in the text before are kept, and only the others computed.
+// The logits of the token after a text, on any mesh. Made for texts that grow at their end: keys and values are kept
+// for tokens whose position has not changed since the previous text, and only the others are computed.
 // Read next: nn/kv_cache.h, train/gpt/generate.h.
 #pragma once
 
@@ -15,8 +15,8 @@ namespace trireme {
 
 class NextLogits {
  public:
-  /// For texts of at most `longest` tokens, no more than the model's context. keep = false: nothing is kept, and every
-  /// text computed as a whole, which is also so when sequences are cut over cp.
+  /// For texts of at most `longest` tokens, which is at most the model's context. With keep = false nothing is kept,
+  /// and every text is computed as a whole. The same holds with cp > 1.
   NextLogits(LanguageModel& model, std::int64_t longest, bool keep = true);
 
   /// [1, 1, V] f32 on the last stage; undefined on others. `ids`: not empty. Collective over the mesh, with the same
@@ -30,7 +30,7 @@ class NextLogits {
   std::int64_t longest_;
   pipeline::Executor executor_;
   std::shared_ptr<nn::KvCache> cache_;  // null: nothing is kept
-  std::vector<std::int32_t> held_;      // the tokens whose keys and values it has
+  std::vector<std::int32_t> held_;      // the tokens whose keys and values are in cache_
 };
 
 }  // namespace trireme

@@ -10,7 +10,7 @@
 namespace trireme {
 namespace {
 
-/// Without experts, what was said about them would be ignored.
+/// Without experts, options of experts would be ignored, so they are refused.
 void validate_no_experts(const nn::ExpertsOptions& o, const MeshShape& mesh) {
   const nn::ExpertsOptions initial;
   const std::array<std::pair<bool, const char*>, 8> changed = {{{o.top_k != initial.top_k, "top-k"},
@@ -70,7 +70,8 @@ void validate_balance(const nn::ExpertsOptions& o) {
     refuse_unused(o.balance != nn::ExpertsOptions().balance, "aux-scope", "aux-loss", "0", "above 0");
 }
 
-/// The use of experts over a whole batch is known after its last forward; by then a micro-batch has gone backward.
+/// The use of experts over a whole batch is known only after its last forward. With several micro-batches, some
+/// backwards run before that.
 void validate_aux_scope(const nn::ExpertsOptions& o, const BatchSizes& sizes) {
   if (o.count == 0 || o.balance == nn::BalanceScope::sequence || sizes.micro_batches == 1) return;
   fail(ExitCode::usage, "experts",
@@ -85,7 +86,7 @@ void validate_documents(const DataOptions& o) {
     refuse_unused(o.document_separator.has_value(), "document-separator", "document-mask", "off", "on");
 }
 
-/// What a sequence cut over cp asks of its length, and Ulysses of the heads.
+/// Context parallelism restricts the length of sequences; Ulysses also restricts the heads.
 void validate_context(const GptConfig& model, const MeshOptions& o) {
   const int cp = o.shape.size(Axis::cp), tp = o.shape.size(Axis::tp);
   if (cp == 1) return;

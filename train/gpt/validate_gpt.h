@@ -1,17 +1,18 @@
-// Which GPTs are impossible, by themselves or on a mesh. Read next: train/gpt/validate_gpt.cpp.
+// Refuses impossible GPTs, and GPTs that the mesh cannot hold. Read next: train/gpt/validate_gpt.cpp.
 #pragma once
 
 #include "train/gpt/gpt_options.h"
 
 namespace trireme {
 
-/// Throws ExitCode::usage; `options` has been through resolve(). Everything: also what is no GPT's own.
+/// Checks all options, including those that are not specific to a GPT. Throws ExitCode::usage. `options`: after
+/// resolve().
 void validate(const GptOptions& options);
 
-/// The model against the mesh: for programs that have only these two.
+/// Checks the model and its mesh only, for programs without other options.
 void validate_model(const GptConfig& model, const MeshShape& mesh);
 
-/// A model, which has been through validate_model or was saved, against what attention on the device takes.
+/// Checks that attention on the device supports the heads of a model. The model was saved, or passed validate_model().
 void validate_heads(const GptConfig& model, Device device);
 
 }  // namespace trireme

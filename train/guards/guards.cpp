@@ -19,7 +19,7 @@ Guards::Guards(const TrainOptions& options, Trainer& trainer, Checkpointing* che
   detector_.set_losses(progress.guards.losses);
 }
 
-// Every rank sees the same loss and norm, and throws the same: all can still take part in ending a save.
+// Every rank sees the same loss and norm, and so throws the same error: all can still complete a pending save together.
 bool Guards::step(const Trainer::Pass& pass, double lr) {
   try {
     return judge(pass, lr);
@@ -33,10 +33,9 @@ bool Guards::judge(const Trainer::Pass& pass, double lr) {
   norm_ = trainer_.gradient_norm();
   loss_ = pipeline::global_loss(trainer_.model().mesh(), pass.pipeline.loss);
   progress_.samples += options_.batch_sizes().global_batch;
-  const bool overflow = trainer_.scaler().active() && !std::isfinite(norm_);  // of f16: update() sees to it
+  const bool overflow = trainer_.scaler().active() && !std::isfinite(norm_);  // f16 overflow: update() handles it
   const bool finite = std::isfinite(loss_) && std::isfinite(norm_);
-  // Where copies differ that is the reason, and the machine's: it is told before samples or the learning rate are
-  // blamed.
+  // If copies differ, the machine is the cause. Report that first, before the samples or the learning rate are blamed.
   if (!finite) trainer_.check_replicas();
   if (!overflow && !finite) {
     skip();

@@ -1,13 +1,13 @@
-// Guards: what stands between a step's gradients and the weights. It judges the step by two numbers that are the same
-// on every rank, the loss of the global batch and the norm of the whole gradient, so that all ranks do the same:
+// Guards: checks that run between a step's gradients and the update of the weights. They use two numbers that are the
+// same on every rank, the loss of the global batch and the norm of the whole gradient, so all ranks decide alike:
 //
-//   not finite      the step is skipped: nothing changes but the place in the data, and it is made with other samples;
-//                   the tensor, rank and samples it came from are looked up and told. Too many in a row end the run.
-//   a loss spike    (--spike-threshold) back to the newest checkpoint of the run, and from there on with the samples
-//                   after those that led here: train/guards/spike_detector.h
-//   otherwise       the update is made; every --check-replicas steps copies of weights and state are compared
+//   not finite      the step is skipped and made again with other samples; only the position in the data changes. The
+//                   tensor, rank and samples that caused it are found and reported. Too many in a row end the run.
+//   a loss spike    (--spike-threshold) the run goes back to its newest checkpoint, and continues with the samples that
+//                   follow those of the spike: train/guards/spike_detector.h
+//   otherwise       the update is made; every --check-replicas steps, copies of weights and state are compared
 //
-// Everything that a later start needs to come to the same decisions is in GuardState, which a checkpoint stores.
+// GuardState has everything that a resumed run needs for the same decisions. Checkpoints store it.
 // Read next: train/guards/guards.cpp, docs/guards.md.
 #pragma once
 
@@ -22,14 +22,13 @@ namespace trireme {
 
 class Guards {
  public:
-  /// `checkpoints`: of this run, or null. `tell` is called with what there is to say, `rewound` after the run went back
-  /// to an earlier step. All arguments must outlive this object; `progress` is where the run stands, and is kept up to
-  /// date.
+  /// `checkpoints`: of this run, or null. `tell` is called with messages, `rewound` after the run went back to an
+  /// earlier step. All arguments must outlive this object. `progress` is the position of the run; Guards updates it.
   Guards(const TrainOptions& options, Trainer& trainer, Checkpointing* checkpoints, Progress& progress,
          std::function<void(const std::string&)> tell, std::function<void(std::int64_t step)> rewound = {});
 
-  /// After Trainer::gradients(): makes the update with this learning rate, and returns true, or does not, says why, and
-  /// returns false. Throws ExitCode::numerical after too many skips or rollbacks, and ExitCode::retryable when copies
+  /// After Trainer::gradients(): makes the update with learning rate `lr` and returns true; or reports why not, and
+  /// returns false. Throws ExitCode::numerical after too many skips or rollbacks, and ExitCode::retryable if copies
   /// differ. Collective over the mesh.
   bool step(const Trainer::Pass& pass, double lr);
 

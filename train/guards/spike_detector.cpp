@@ -6,7 +6,7 @@
 namespace trireme {
 namespace {
 
-/// Of an even number, the mean of the two in the middle.
+/// For an even count, the mean of the two middle values.
 double median_of(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());

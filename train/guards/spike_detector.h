@@ -1,13 +1,13 @@
-// SpikeDetector: does this loss still belong to those before it?
+// SpikeDetector: is this loss consistent with the recent ones?
 //
-// A mean and a standard deviation would be moved by the very outliers they are to find, so the detector uses the median
-// of the last losses and their median absolute deviation from it (MAD; Rousseeuw and Croux 1993):
+// Outliers would distort a mean and a standard deviation. The detector therefore uses the median of the recent losses
+// and their median absolute deviation from it (MAD; Rousseeuw and Croux 1993):
 //
-//   z = (loss - median) / (1.4826 MAD)      1.4826: of normal noise, MAD is then one standard deviation
+//   z = (loss - median) / (1.4826 MAD)      with 1.4826, the denominator is the standard deviation of normal noise
 //
-// Only what is above counts: a loss that falls fast is no accident. The MAD is taken as at least a thousandth of the
-// median, since losses that happen to be nearly equal would make anything a spike. All in plain arithmetic on numbers
-// that all ranks have: they come to one answer. Read next: train/guards/guards.h, which acts on it.
+// Only losses above the median count as spikes. The MAD is at least a thousandth of the median; otherwise, if recent
+// losses were nearly equal, any loss would be a spike. All ranks have the same losses, so they come to the same
+// decision. Read next: train/guards/guards.h, which acts on it.
 #pragma once
 
 #include <cstdint>
@@ -18,17 +18,17 @@ namespace trireme {
 
 class SpikeDetector {
  public:
-  /// Judges once it has `window` losses; `threshold` is a z.
+  /// Detects spikes once it has `window` losses. `threshold` is a value of z.
   SpikeDetector(std::int64_t window, double threshold);
 
-  /// z of a loss against those added; 0 while there are fewer than the window has.
+  /// z of a loss relative to the stored losses; 0 while there are fewer than `window`.
   double score(double loss) const;
   bool is_spike(double loss) const { return score(loss) > threshold_; }
-  /// The loss of a step that was made: the oldest gives way.
+  /// Stores the loss of a completed step, and drops the oldest if there are more than `window`.
   void add(double loss);
-  double median() const;  ///< of the losses it holds; there must be one
+  double median() const;  ///< of the stored losses; there must be at least one
 
-  /// What a checkpoint stores, oldest first.
+  /// The stored losses, oldest first, for a checkpoint.
   std::vector<double> losses() const { return {losses_.begin(), losses_.end()}; }
   void set_losses(const std::vector<double>& losses);
 

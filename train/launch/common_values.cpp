@@ -19,13 +19,13 @@ namespace {
 
 std::string hexadecimal(std::uint64_t hash) { return fmt::format("{:016x}", hash); }
 
-/// One program rounds in one way: another build may order its sums differently.
+/// Only the same program is sure to round in the same way: another build may add in another order.
 CommonValue common_program() {
   return {"the program", "build " + hexadecimal(hash_bytes(read_file("/proc/self/exe"))),
           "expected one build; start every rank from the same file"};
 }
 
-/// What products of bf16 are made with: each unit adds in its own order. f32 has one for all processors.
+/// The unit that multiplies bf16 matrices: each unit adds in its own order. f32 gives the same bits on all processors.
 std::optional<CommonValue> common_unit(const TrainOptions& options) {
   if (options.precision.tensor_device() != Device::cpu || options.precision.dtype != DType::bf16) return std::nullopt;
   return CommonValue{"the processor's unit for products of bf16", std::string(cpu::name(cpu::bf16_unit())),
@@ -33,7 +33,7 @@ std::optional<CommonValue> common_unit(const TrainOptions& options) {
                      "as vectors (mpirun -x TRIREME_ISA=vectors)"};
 }
 
-/// Which kernels "auto" takes depends on the GPU.
+/// The choice of kernels for "auto" depends on the GPU.
 std::optional<CommonValue> common_gpu(const TrainOptions& options) {
   if (options.precision.tensor_device() != Device::cuda) return std::nullopt;
   const std::vector<cuda::DeviceInfo> devices = cuda::find_devices().devices;
@@ -41,7 +41,7 @@ std::optional<CommonValue> common_gpu(const TrainOptions& options) {
                      "expected one kind of GPU, as each has kernels of its own; start the ranks on machines alike"};
 }
 
-// Texts with a zero after each: values and paths hold none.
+// A zero byte after each text: values and paths contain none.
 std::string packed(const CommonValues& values) {
   std::string text;
   for (const CommonValue& v : values)
@@ -81,7 +81,7 @@ const CommonValue* find(const CommonValues& values, const std::string& what) {
   return found == values.end() ? nullptr : &*found;
 }
 
-/// "0, 2", or of many ranks the first.
+/// "rank 0, 2"; of many ranks only the first.
 std::string list(const std::vector<std::size_t>& ranks) {
   constexpr std::size_t most = 8;
   const auto shown = static_cast<std::ptrdiff_t>(std::min(most, ranks.size()));
@@ -90,7 +90,7 @@ std::string list(const std::vector<std::size_t>& ranks) {
   return text;
 }
 
-/// "5 on rank 0, 2; 6 on rank 1", or of many values the first.
+/// "5 on rank 0, 2; 6 on rank 1"; of many values only the first.
 std::string by_value(const std::vector<std::string>& values) {
   constexpr std::size_t most = 4;
   std::vector<std::pair<std::string, std::vector<std::size_t>>> ranks;

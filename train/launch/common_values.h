@@ -1,6 +1,7 @@
-// What all ranks of a job must have in common, compared before the first of them begins. Ranks that are threads share
-// one process, and so all of it. Processes under a launcher each read their own flags and files and look at their own
-// processor: two that train on different texts would exchange gradients that look as good as any.
+// Values that must be equal on all ranks of a job. They are compared before any rank begins. Ranks that are threads
+// share one process, so their values are equal. Processes under a launcher each read their own flags and files and
+// inspect their own processor. Two processes with different texts would exchange wrong gradients, and nothing else
+// would reveal it.
 // Read next: train/launch/ranks.cpp, which compares; train/loop/task.h, which says what it has read.
 #pragma once
 
@@ -16,30 +17,30 @@
 namespace trireme {
 
 struct CommonValue {
-  std::string what;                 ///< "--lr", "the text of --data": how a message begins
-  std::string value;                ///< on this rank; a hash where it is long
+  std::string what;                 ///< "--lr", "the text of --data": the beginning of a message
+  std::string value;                ///< on this rank; a hash if it is long
   std::string remedy;               ///< "expected one configuration; start every rank with the same flags"
-  ExitCode code = ExitCode::usage;  ///< of the error, where it differs
+  ExitCode code = ExitCode::usage;  ///< of the error if it differs
 };
 using CommonValues = std::vector<CommonValue>;
 
 CommonValue common_flag(const std::string& name, const std::string& value);
-/// This program's executable, the flags, and what the processor computes with where that changes results. The number of
-/// threads changes none.
+/// This program's executable, the flags, and the processor's unit if it affects results. The number of threads does not
+/// affect results.
 CommonValues common_setup(const TrainOptions& options);
 /// The tokens for training and validation, and the tokenizer.
 CommonValues common_corpus(const Corpus& corpus);
 
-/// The first value that is not the same on all ranks, as a message with the value on each. A value that a rank lacks is
-/// not compared: that rank failed before it had read it, and reports so itself. Null when there is no difference.
+/// The first value that differs between ranks, as a message with the value of each rank; nothing if there is none. A
+/// value that is missing on some rank is not compared: that rank failed before reading it, and reports so itself.
 struct CommonDifference {
   std::string message;
   ExitCode code = ExitCode::usage;
 };
 std::optional<CommonDifference> first_difference(const std::vector<CommonValues>& by_rank);
 
-/// Throws first_difference() on every rank. Eight bytes a rank are exchanged, and the values only when these differ.
-/// Collective.
+/// Throws the error of first_difference() on every rank. Exchanges eight bytes per rank, and the values only if these
+/// differ. Collective.
 void require_common(ProcessGroup& group, const CommonValues& mine);
 
 }  // namespace trireme

@@ -30,7 +30,7 @@
 namespace trireme {
 namespace {
 
-/// A rank that is lost has its own place, not that of the rank that noticed.
+/// The error of a lost rank. Its place is that of the lost rank, not of the rank that noticed.
 class PlacedLoss : public PlacedError {
  public:
   explicit PlacedLoss(const watch::LostRank& lost) : PlacedError(lost, lost.place()), lost_(lost) {}
@@ -53,14 +53,14 @@ std::exception_ptr placed(const std::exception_ptr& lost) {
   } catch (const watch::LostRank& rank) { return std::make_exception_ptr(PlacedLoss(rank)); }
 }
 
-/// Throws the current exception again with its place in the job. What is wrong with the request or its data is
-/// wrong on every rank: before the first step such an error has no place.
+/// Rethrows the current exception with its place in the job. Before the first step, errors in the request or its data
+/// have no place, because they occur on every rank.
 [[noreturn]] void rethrow_placed(const Rank& rank) {
   rethrow_if_lost();
   const Error error = to_error(std::current_exception());
   try {
     if (rank.failed) rank.failed();
-  } catch (const std::exception&) {  // the failure is what to report
+  } catch (const std::exception&) {  // the original failure is reported
   }
   const ExitCode code = error.code();
   const bool shared =
@@ -75,7 +75,7 @@ Rank make_rank(std::shared_ptr<ProcessGroup> world) {
   std::string where = fmt::format("rank {}", world->rank());
   Rank rank{.world = std::move(world), .where = std::move(where)};
   const std::shared_ptr<watch::Board>& board = watch::Beacon::current()->board();
-  int first = 0;  // of the ranks that this one sees
+  int first = 0;  // the lowest rank that this one can see
   while (!board->visible(first)) ++first;
   if (first == rank.world->rank()) rank.stragglers = std::make_shared<watch::StragglerWatch>(board);
   return rank;
@@ -83,7 +83,7 @@ Rank make_rank(std::shared_ptr<ProcessGroup> world) {
 
 bool ranks_lost_one_another(ExitCode code) { return code == ExitCode::retryable || code == ExitCode::desync; }
 
-/// What all ranks did last: when a rank was lost at that moment, otherwise now.
+/// The last actions of all ranks: recorded when a rank was lost, otherwise taken now.
 std::string flight_record(const watch::Board& board, const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
@@ -92,7 +92,7 @@ std::string flight_record(const watch::Board& board, const std::exception_ptr& e
   }
 }
 
-/// Writes it into the run's folder, under the message, and says so.
+/// Writes the error message and the flight record into the run's folder, and prints the path.
 void write_flight_record(const TrainOptions& options, const watch::Board& board, const std::exception_ptr& error) {
   std::error_code absent;
   if (options.run.out.empty() || !std::filesystem::is_directory(options.run.out, absent)) return;
@@ -103,19 +103,19 @@ void write_flight_record(const TrainOptions& options, const watch::Board& board,
   } catch (const Error& failed) { std::fprintf(stderr, "%s\n", failed.what()); }
 }
 
-/// The rank whose error run_thread_ranks() rethrows is told by the identity of the exception.
+/// run_thread_ranks() rethrows the exception of one rank; comparing exception pointers finds that rank.
 void run_as_threads(const TrainOptions& options, int ranks, int threads, const std::function<void(Rank&)>& body) {
   std::mutex mutex;
   std::vector<std::pair<std::exception_ptr, Rank>> failures;
   std::shared_ptr<watch::Board> board;
-  const auto end =
-      [&](const std::exception_ptr& error) {  // some rank thread does not come back: the others cannot wait
-        const std::exception_ptr loss = placed(error);
-        const int code = report(loss);
-        if (board) write_flight_record(options, *board, loss);
-        std::fflush(nullptr);
-        std::_Exit(code);
-      };
+  // Called when a rank's thread will not return, so the others cannot be joined.
+  const auto end = [&](const std::exception_ptr& error) {
+    const std::exception_ptr loss = placed(error);
+    const int code = report(loss);
+    if (board) write_flight_record(options, *board, loss);
+    std::fflush(nullptr);
+    std::_Exit(code);
+  };
   try {
     try {
       run_thread_ranks(ranks, threads, {.timeout = timeout_of(options), .on_lost = end},
@@ -147,7 +147,7 @@ void run_as_threads(const TrainOptions& options, int ranks, int threads, const s
   }
 }
 
-/// Runs f. Who runs out of memory is told what had been expected, too.
+/// Runs f. Adds the expected memory to an error about memory.
 void explained(const std::string& expected, const std::function<void()>& f) {
   try {
     f();
@@ -160,14 +160,14 @@ void explained(const std::string& expected, const std::function<void()>& f) {
   }
 }
 
-/// Reports a failure, once in the job, and ends it. Any thread.
+/// Reports a failure, once per job, and ends the job. Callable from any thread.
 [[noreturn]] void end_job(const TrainOptions& options, const std::exception_ptr& error) {
   static std::atomic_flag ending;
-  while (ending.test_and_set()) std::this_thread::sleep_for(std::chrono::seconds(1));  // another thread does
+  while (ending.test_and_set()) std::this_thread::sleep_for(std::chrono::seconds(1));  // another thread ends it
   const int code = report(error);
   const std::shared_ptr<const watch::Board> board = watch::mpi_board();
   if (board && board->ranks() > 1 && ranks_lost_one_another(to_error(error).code())) {
-    if (!first_to_report()) mpi_leave(code);  // another process writes it, and ends the job
+    if (!first_to_report()) mpi_leave(code);  // another process writes it and ends the job
     write_flight_record(options, *board, error);
   }
   mpi_abort(code);
@@ -175,8 +175,7 @@ void explained(const std::string& expected, const std::function<void()>& f) {
 
 bool on_gpu(const TrainOptions& options) { return options.precision.tensor_device() == Device::cuda; }
 
-/// Over NCCL where each rank is a process with a GPU of its own. Ranks that share one move its tensors through the
-/// host.
+/// Uses NCCL if each rank is a process with a GPU of its own. Otherwise, ranks move tensors through the host.
 void enter_gpus(const TrainOptions& options, Rank& rank) {
   const bool own = has_gpu_world(*rank.world);
   rank.traffic = own ? "by NCCL" : "through the host";
@@ -184,7 +183,7 @@ void enter_gpus(const TrainOptions& options, Rank& rank) {
     rank.world = staged(rank.world);
     return;
   }
-  // What a GPU does cannot be seen from here.
+  // The watchdog cannot see progress on the GPU, so it is more patient.
   rank.world = gpu_world(rank.world, watch::patience_with_unseen * timeout_of(options),
                          [options, where = rank.where](const std::exception_ptr& error) {
                            end_job(options, std::make_exception_ptr(PlacedError(to_error(error), where)));
@@ -194,7 +193,7 @@ void enter_gpus(const TrainOptions& options, Rank& rank) {
 void run_as_process(const TrainOptions& options, int threads, const std::function<void(Rank&)>& body,
                     const CommonValues& read) {
   set_threads(threads);
-  // By value: the watchdog also looks on while the program ends, after main().
+  // By value: the watchdog still runs after main() returns.
   const auto end = [options](const std::exception_ptr& error) { end_job(options, placed(error)); };
   Rank rank = make_rank(mpi_world({.timeout = timeout_of(options), .on_lost = end}));
   try {
@@ -210,10 +209,10 @@ void run_as_process(const TrainOptions& options, int threads, const std::functio
   }
 }
 
-/// For the whole process; names have been validated.
+/// For the whole process. The names are already validated.
 void select_implementations(const TrainOptions& options) {
   profile_kernels(!options.run.profile.empty());
-  static_cast<void>(cpu::bf16_unit());  // refuses a TRIREME_ISA that this processor has not, whatever the dtype
+  static_cast<void>(cpu::bf16_unit());  // refuses a TRIREME_ISA that this processor does not support, with any dtype
   const PrecisionOptions& o = options.precision;
   if (on_gpu(options)) {
     cuda::select_gemm(o.gemm);
@@ -244,7 +243,7 @@ int run_ranks(const TrainOptions& options, const std::function<void(Rank&)>& bod
     if (options.run.verify) rank.world = verifying(rank.world);
     const fault::Scope faults(options, rank);
     explained(memory, [&] { body(rank); });
-    if (rank.exit_code != 0) exit_code = rank.exit_code;  // those that are not 0 are the same
+    if (rank.exit_code != 0) exit_code = rank.exit_code;  // all non-zero codes are equal
   };
   if (as_threads)
     run_as_threads(options, ranks, threads, checked);

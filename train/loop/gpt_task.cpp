@@ -123,7 +123,7 @@ std::string GptTask::explain_loss(std::int64_t steps, double loss) const {
                      vocab);
 }
 
-/// Text that follows the first token of the data.
+/// Generates text that continues the first token of the data.
 std::string GptTask::sample(Model& model) const {
   std::vector<std::int32_t> first(1);
   corpus_->train.read(0, first);

@@ -1,5 +1,5 @@
-// Read it from the bottom: train_program() reads the flags, train() loads the data and starts the ranks, and each rank
-// makes a RankRun, whose run() is the loop: gradients, sums over the mesh, clip, update, report.
+// Read this file from the bottom. train_program() reads the flags. train() loads the data and starts the ranks. Each
+// rank makes a RankRun, whose run() is the loop: gradients, sums over the mesh, clip, update, report.
 #include "train/loop/training.h"
 
 #include <cmath>
@@ -27,7 +27,7 @@
 namespace trireme {
 namespace {
 
-/// One rank's run. Everything but printing is collective: all ranks take the same branches.
+/// One rank's run. Everything except printing is collective: all ranks take the same branches.
 class RankRun {
  public:
   RankRun(const Task& task, RunFolder& folder, Rank& rank)
@@ -61,7 +61,7 @@ class RankRun {
   Trainer::Pass gradients(Loader& loader);
   std::optional<double> evaluate(std::int64_t step);
   StepRecord record_of(std::int64_t step, double lr, const Guards& guards) const;
-  /// After an update: the log, the validation loss, the sample.
+  /// After an update: logs, and computes the validation loss and the sample if they are due.
   void report(StepRecord record, Checkpointing& checkpoints);
 
   const Task& task_;
@@ -81,7 +81,7 @@ class RankRun {
 };
 
 std::int64_t RankRun::count_parameters() {
-  double here = 0;  // of this rank's stages; all ranks of dp and tp count the same
+  double here = 0;  // of this rank's stages; the result is the same on all ranks of dp and tp
   for (const nn::ParameterPtr& parameter : trainer_.model().parameters())
     if (!parameter->copy_of_earlier_stage) here += static_cast<double>(parameter->global_shape.count());
   const Tensor sum = Tensor::full({1}, here, DType::f64);
@@ -120,7 +120,7 @@ std::optional<double> RankRun::evaluate(std::int64_t step) {
 }
 
 Trainer::Pass RankRun::gradients(Loader& loader) {
-  // Sums over dp start while the last backward still runs.
+  // Gradient sums over dp start during the last backward.
   const double waited = loader.seconds_waited();
   const Trainer::Pass made =
       trainer_.gradients([&](int) { return loader.next(); }, 1.0 / static_cast<double>(targets_per_step_));
@@ -192,12 +192,12 @@ void RankRun::train(const std::optional<Resumed>& resumed) {
     mark.begin_step();
     const CommunicationTimes before = CommunicationClock::current()->read();
     const Trainer::Pass made = gradients(loader);
-    // Clip by the norm of the whole gradient, and update; or, when something is wrong with it, do not.
+    // Clips by the norm of the whole gradient and updates the weights; skips the update if a check fails.
     const double lr = lr_schedule.at(progress_.steps);
     const bool updated = timed(Phase::optimizer, [&] { return guards.step(made, lr); });
     profiling.after_step();
     communication_ = communication_ + (CommunicationClock::current()->read() - before);
-    if (!updated) {  // the step is repeated with other samples, or, after a rollback, an earlier one is
+    if (!updated) {  // the step is repeated with other samples; after a rollback, an earlier step is
       logged_ = std::min(logged_, progress_.steps);
       continue;
     }
@@ -265,7 +265,7 @@ int train(Task& task) {
     folder.emplace(o.run.out, o.run.resume);
   } catch (const Error&) {
     if (!o.mesh.processes) throw;
-    // Where other processes were given another --resume or --out, that is what to report.
+    // If ranks were given different --resume or --out, report that difference instead.
     const std::exception_ptr refused = std::current_exception();
     return run_ranks(o, [&](Rank&) { std::rethrow_exception(refused); });
   }

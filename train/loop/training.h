@@ -1,4 +1,4 @@
-// A training run of any task, from the command line to the last checkpoint: what main() of train_gpt and of train is.
+// A training run of any task, from the command line to the last checkpoint: the main() of train_gpt and of train.
 //
 //   int main(int argc, char** argv) {
 //     return run_program([&] { GptTask task; return train_program(argc, argv, "train_gpt", "Trains a GPT.", task); });
@@ -13,17 +13,17 @@
 
 namespace trireme {
 
-/// Declares the flags of a training program: those of the task, and of every training run.
+/// Declares the flags of a training program: those of the task, and those of every training run.
 void declare_task(Flags& flags, Task& task);
 
-/// Reads the flags, settles and validates what they ask for. False when --help or --print-config was asked for: it is
-/// printed (by the launcher's first rank), and nothing else is to be done.
+/// Parses the flags, resolves and validates the options. Returns false if --help or --print-config was given: it has
+/// been printed (by the launcher's first rank), and the program should exit.
 bool read_task_flags(int argc, const char* const* argv, Flags& flags, Task& task);
 
-/// Loads the data, starts the ranks, trains. Returns the exit code; the task's flags have been read.
+/// Loads the data, starts the ranks and trains. Returns the exit code. The task's flags must have been read.
 int train(Task& task);
 
-/// All of it.
+/// declare_task(), read_task_flags() and train() together.
 int train_program(int argc, const char* const* argv, const std::string& program, const std::string& summary,
                   Task& task);
 

@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::int64_t default_micro_batch = 12;
 
-/// a * b, refused when no machine could hold such a batch, long before it overflows.
+/// a * b. Throws if the batch is larger than any machine can hold; this limit is far below integer overflow.
 std::int64_t product(std::int64_t a, std::int64_t b) {
   constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
   if (a > most / b)
@@ -19,7 +19,7 @@ std::int64_t product(std::int64_t a, std::int64_t b) {
   return a * b;
 }
 
-/// global / unit, `arithmetic` saying where the unit comes from. Refused when that leaves a remainder.
+/// global / unit. Throws if there is a remainder; `arithmetic` then explains how `unit` was computed.
 std::int64_t quotient(std::int64_t global, std::int64_t unit, const std::string& arithmetic, const char* flags) {
   if (global % unit == 0) return global / unit;
   const std::int64_t below = global / unit * unit;

@@ -1,5 +1,5 @@
-// Batch arithmetic: micro-batch x dp x micro-batches = global batch, all in sequences. Given two of the three, the
-// third follows; numbers that do not work out are refused with the arithmetic written out.
+// Batch arithmetic: micro-batch x dp x micro-batches = global batch, all in sequences. Given two of the three sizes,
+// the third is inferred. Numbers that do not match are refused, and the error shows the arithmetic.
 // Read next: data/sampler.h, which cuts the batch accordingly.
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace trireme {
 
-struct BatchOptions {                              // what is not set is inferred from the others
+struct BatchOptions {                              // values that are not set are inferred from the others
   std::optional<std::int64_t> micro_batch = {};    ///< sequences per micro-batch on one dp rank
   std::optional<std::int64_t> global_batch = {};   ///< sequences per step over all ranks
   std::optional<std::int64_t> micro_batches = {};  ///< micro-batches per step on one dp rank
@@ -23,7 +23,7 @@ struct BatchSizes {
   std::int64_t micro_batches = 1;  ///< micro-batches in a step on one dp rank: gradient accumulation
   std::int64_t global_batch = 12;  ///< sequences in a step
 
-  /// The part of rank `dp_rank` in it, as the sampler takes it.
+  /// The plan of rank `dp_rank`, for the sampler.
   BatchPlan on_rank(int dp_rank) const {
     return {
         .global_batch = global_batch, .micro_batch = micro_batch, .dp_rank = dp_rank, .dp_size = static_cast<int>(dp)};
@@ -31,7 +31,7 @@ struct BatchSizes {
   std::int64_t tokens_per_step(std::int64_t context) const { return global_batch * context; }
 };
 
-/// Throws ExitCode::usage when no such batch exists.
+/// Throws ExitCode::usage if the options contradict each other or the batch is too large.
 BatchSizes infer_batch(const BatchOptions& options, std::int64_t dp);
 
 /// "micro-batch 12 x dp 2 x accumulation 4 = global batch 96".

@@ -1,5 +1,4 @@
-// A value is checked in its JSON form, whether it came from the command line or from a file, so both obey the same
-// rules.
+// Values are checked in their JSON form, from the command line and from files alike, so both obey the same rules.
 #include "train/options/flags.h"
 
 #include <algorithm>
@@ -36,7 +35,7 @@ struct Flags::Flag {
 
 namespace {
 
-constexpr std::size_t longest_name = 64;  // of which a mistyped one is compared with those there are
+constexpr std::size_t longest_name = 64;  // longer mistyped names are cut before the search for the nearest name
 
 std::string join(const std::vector<std::string>& words) {
   std::string text;
@@ -44,7 +43,7 @@ std::string join(const std::vector<std::string>& words) {
   return text;
 }
 
-/// The range in words, after "an integer" or "a number".
+/// The range in words, to be appended to "an integer" or "a number".
 std::string describe(const Range& range) {
   if (std::isfinite(range.low) && std::isfinite(range.high))
     return fmt::format(" in {}{}, {}{}", range.low_open ? '(' : '[', range.low, range.high,
@@ -53,7 +52,7 @@ std::string describe(const Range& range) {
   return "";
 }
 
-/// The number that all of `text` spells, or nothing.
+/// Parses the whole of `text` as a number. Returns nothing if that fails.
 template <class T>
 std::optional<T> parse_number(std::string_view text) {
   T number{};
@@ -62,16 +61,17 @@ std::optional<T> parse_number(std::string_view text) {
   return number;
 }
 
-/// Configurations are JSON, so that nothing else could be written down and read again.
+/// Configurations are JSON, which can only hold UTF-8; text that is not UTF-8 could not be saved and read again.
 bool is_utf8(std::string_view text) { return valid_utf8_prefix(text) == text.size() && text.find('\0') == text.npos; }
 
-/// A flag as it was written, for a message: as it is, unless that would mislead.
+/// A flag as it was written, for a message. Quoted and escaped if it contains special characters.
 std::string as_written(std::string_view flag) {
   const std::string safe = in_quotes(flag);
   return safe.size() == flag.size() + 2 ? std::string(flag) : safe;
 }
 
-/// `indent` spaces, then `text` broken at blanks into lines of at most `width` columns, the later ones indented alike.
+/// Breaks `text` at blanks into lines of at most `width` columns, and indents all lines but the first by `indent`
+/// spaces.
 std::string wrap(std::string_view text, std::size_t indent, std::size_t width) {
   std::string result;
   while (!text.empty()) {
@@ -214,7 +214,8 @@ std::string Flags::expectation(const Flag& flag) {
       break;
   }
   const bool value_of_its_own = !flag.word.empty() && from_argument(flag.kind, flag.word).is_string();
-  return value_of_its_own ? text + ", or " + flag.word : text;  // a number is the default, and in the range
+  // A word that is a number is the default, and lies in the range.
+  return value_of_its_own ? text + ", or " + flag.word : text;
 }
 
 void Flags::assign(const Flag& flag, const json& value, const std::string& source, const std::string& got) {
@@ -285,7 +286,7 @@ void Flags::read_config(std::string_view text, const std::string& path, const st
   for (const Flag& flag : flags_) {
     const auto found = object.find(flag.name);
     if (found == object.end() || overridden.contains(flag.name)) continue;
-    // A switch may be written as on the command line, too, and a text that spells a number as that number.
+    // As on the command line, a switch may be "on" or "off", and a number may stand for the text that spells it.
     json value = *found;
     if (flag.kind == Kind::on_off && value.is_string()) value = from_argument(flag.kind, *found);
     if (flag.kind == Kind::text && value.is_number()) value = value.dump();
@@ -321,7 +322,7 @@ const Flags::Flag& Flags::named_by(const std::string& argument) const {
 }
 
 Flags::Asked Flags::parse(const std::vector<std::string>& arguments) {
-  std::map<const Flag*, std::string> written;  // the last value of each
+  std::map<const Flag*, std::string> written;  // the last value of each flag
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const std::string& argument = arguments[i];
     if (!argument.starts_with('-'))
@@ -357,7 +358,7 @@ Flags::Asked Flags::parse(const std::vector<std::string>& arguments) {
   if (help_) return Asked::help;
   if (!config_.empty()) {
     if (!std::filesystem::is_regular_file(config_))
-      fail(ExitCode::usage, "config", "{} is no file; expected one that --print-config has written; change --config",
+      fail(ExitCode::usage, "config", "{} is not a file; expected one written by --print-config; change --config",
            config_);
     std::set<std::string> overridden;
     for (const auto& [flag, value] : written) overridden.insert(flag->name);

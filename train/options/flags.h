@@ -1,14 +1,15 @@
-// Flags: one declaration per flag, bound to a variable. The command line, the configuration file in both directions and
-// --help are all made from these declarations.
+// Flags: one declaration per flag, bound to a variable. From these declarations come the parsing of the command line,
+// reading and writing of configuration files, and the text of --help.
 //
 //   Flags flags("train_gpt", "Trains a GPT on text.");
 //   flags.group("schedule");
 //   flags.add("steps", "N", options.steps, "optimizer steps", Range::at_least(1));
 //   switch (flags.parse(argc, argv)) { ... }
 //
-// Precedence: the variable's value before parsing < --config FILE.json < the command line. Within one of these, flags
-// take effect in the order of declaration, wherever they stand: a flag with a follow-up (a preset that sets others)
-// is therefore declared before those it sets, and they override it. Given twice, the last one counts.
+// Precedence: the variable's value before parsing < --config FILE.json < the command line. Within one source, flags
+// take effect in the order of their declaration, not in the order they are written. A flag with a follow-up (a preset
+// that sets other flags) is therefore declared before the flags it sets, and these override it. If a flag is given
+// twice, the last value counts.
 // Read next: train/options/options.cpp, the flags of the training programs.
 #pragma once
 
@@ -27,17 +28,17 @@
 
 namespace trireme {
 
-/// Which numbers a flag takes.
+/// The numbers that a flag accepts.
 struct Range {
   double low = -std::numeric_limits<double>::infinity();
   double high = std::numeric_limits<double>::infinity();
-  bool low_open = false;   ///< `low` itself is refused
-  bool high_open = false;  ///< `high` itself is refused
+  bool low_open = false;   ///< `low` itself is not allowed
+  bool high_open = false;  ///< `high` itself is not allowed
 
   static Range any() { return {}; }
   static Range at_least(double low) { return {.low = low}; }
   static Range above(double low) { return {.low = low, .low_open = true}; }
-  /// Of things: small enough that products of a few counts fit in 64 bits.
+  /// For counts: the upper bound keeps products of two counts within 64 bits.
   static Range count(double low = 1) { return {.low = low, .high = 1 << 30}; }
   static Range inside(double low, double high) { return {low, high, true, true}; }      ///< (low, high)
   static Range half_open(double low, double high) { return {low, high, false, true}; }  ///< [low, high)
@@ -46,30 +47,30 @@ struct Range {
 
 class Flags {
  public:
-  /// What the user asked for. The caller prints help_text() or config_text() and ends the program for the last two.
+  /// What the user asked for. For `help` and `print_config`, the caller prints help_text() or config_text() and exits.
   enum class Asked : std::uint8_t { run, help, print_config };
   enum class Kind : std::uint8_t { integer, number, text, on_off };
-  /// What a flag takes, for a program that makes up command lines (train/explore/space.h).
+  /// What a flag accepts, for a program that generates command lines (train/explore/space.h).
   struct Declared {
     std::string name;   ///< without dashes
     std::string value;  ///< the argument's name in --help: "N", "PATH", "none|full|every:K"
     std::string group;
     Kind kind;
-    bool bare;                         ///< may stand alone, for on
-    std::string word;                  ///< "auto", "all": not set; empty: there is no such word
-    std::vector<std::string> choices;  ///< of a text; empty: any text
+    bool bare;                         ///< may be written without a value, which means on
+    std::string word;                  ///< "auto", "all": stands for "not set"; empty: there is no such word
+    std::vector<std::string> choices;  ///< for text: the allowed values; empty: any text
     Range range;
-    std::string initial;  ///< the default as it would be written; empty where there is none
+    std::string initial;  ///< the default as written on the command line; empty if there is none
   };
 
   Flags(std::string program, std::string summary);
 
-  /// The subject of the flags declared from here on, a heading in --help.
+  /// Sets the subject of the flags declared after this call; it is a heading in --help.
   void group(std::string subject);
 
-  // `value` names the argument in --help ("N", "PATH"); `help` says what it is and its unit. The variables must
-  // outlive this object; what they hold now is the default. In an optional, `word` ("auto", "all", or a number, which
-  // is the default then) stands for "not set".
+  // `value` names the argument in --help ("N", "PATH"); `help` says what the flag is and its unit. The variables must
+  // outlive this object; their current values are the defaults. For an optional, `word` stands for "not set": "auto",
+  // "all", or the number that is then the default.
   void add(std::string name, std::string value, std::int64_t& target, std::string help, Range range = Range::any());
   void add(std::string name, std::string value, double& target, std::string help, Range range = Range::any());
   void add(std::string name, std::string value, std::string& target, std::string help);
@@ -77,39 +78,39 @@ class Flags {
            Range range = Range::any());
   void add(std::string name, std::string value, std::optional<double>& target, std::string word, std::string help,
            Range range = Range::any());
-  /// Takes on or off; a `bare` one may stand alone for on, as in --dry-run.
+  /// Takes on or off. A `bare` switch may be written without a value, which means on: --dry-run.
   void add_switch(std::string name, bool& target, std::string help, bool bare = false);
   /// Takes one of `choices`.
   void add_choice(std::string name, std::string& target, const std::vector<std::string>& choices, std::string help);
-  /// Takes one of the names, and sets the value beside it.
+  /// Takes one of the names, and sets the value paired with it.
   template <class E>
   void add_choice(std::string name, E& target, std::vector<std::pair<std::string, E>> choices, std::string help);
-  /// Choices that the flag declared last has in other builds, each with why it is not one here: what they are told who
-  /// ask for it.
+  /// Choices of the last declared flag that exist only in other builds, each with the error text for a user who asks
+  /// for it here.
   void elsewhere(std::vector<std::pair<std::string, std::string>> choices);
-  /// The flag declared last, a text, must not be empty where it is written on the command line: --out "$UNSET".
+  /// The last declared flag, a text, must not be empty on the command line. This catches --out "$UNSET".
   void not_empty();
-  /// `action` runs each time the flag declared last is set.
+  /// `action` runs each time the last declared flag is set.
   void follow_up(std::function<void()> action);
 
-  /// Throws ExitCode::usage for an unknown flag or key (naming the nearest), and for a value that is not what the
-  /// flag takes; ExitCode::data for a configuration file that is not JSON.
+  /// Throws ExitCode::usage for an unknown flag or key (and names the nearest known one) and for a value that the flag
+  /// does not accept; ExitCode::data for a configuration file that is not valid JSON.
   Asked parse(int argc, const char* const* argv);
   Asked parse(const std::vector<std::string>& arguments);  ///< without the program's name
-  /// Parses, and prints the help or the configuration when that was asked for: on one process under a launcher. Returns
-  /// whether the program is to run.
+  /// Parses, and prints the help or the configuration if the user asked for it (under a launcher only on rank 0).
+  /// Returns true if the program should run.
   bool parse_or_print(const std::vector<std::string>& arguments);
   bool parse_or_print(int argc, const char* const* argv);
 
-  /// All values but those of --help, --config and --print-config, as --config takes them. Notes follow, each with "//"
-  /// before its key: what a reader may want to know beside the values.
+  /// All values except --help, --config and --print-config, in the form that --config reads. Notes for a human reader
+  /// follow, each with "//" before its key.
   std::string config_text(const std::vector<std::pair<std::string, std::string>>& notes = {}) const;
-  /// Sets the flags named in `text`, the content of the configuration file `path`, but those `overridden` on the
-  /// command line, whose values there may be anything; notes are passed over. Where a flag takes a text, a number is
-  /// read as the text that spells it: "zero": 1.
+  /// Sets the flags named in `text`, the content of the configuration file `path`. Flags in `overridden` are skipped
+  /// and their values not checked: the command line sets them. Notes are ignored. A flag that takes text also accepts a
+  /// number, and reads it as text: "zero": 1.
   void read_config(std::string_view text, const std::string& path, const std::set<std::string>& overridden = {});
   std::string help_text() const;
-  /// The flags in the order of their declaration, without --help, --config and --print-config.
+  /// The flags in order of declaration, without --help, --config and --print-config.
   std::vector<Declared> declared() const;
 
  private:
@@ -122,11 +123,12 @@ class Flags {
                   std::function<void(std::size_t)> set, std::function<std::size_t()> get);
   static const Flag* find(const std::vector<Flag>& flags, std::string_view name);
   static std::vector<std::string> names(const std::vector<Flag>& flags);
-  /// The flag that `--name` (or -h) asks for.
+  /// The flag that `--name` (or -h) refers to.
   const Flag& named_by(const std::string& argument) const;
-  /// The JSON form of a value on the command line: a number where it spells one, a string otherwise.
+  /// A command-line value as JSON: a number or boolean if it can be read as one and the kind asks for it, otherwise a
+  /// string.
   static nlohmann::json from_argument(Kind kind, const std::string& text);
-  /// Checks and sets; `source` names the flag in messages, `got` the value as it was written.
+  /// Checks and sets. For messages: `source` names the flag, `got` is the value as written.
   static void assign(const Flag& flag, const nlohmann::json& value, const std::string& source, const std::string& got);
   static std::string expectation(const Flag& flag);
   static std::string initial_text(const Flag& flag);

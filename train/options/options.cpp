@@ -1,4 +1,4 @@
-// The flags of training programs, a function per subject. This is the only place that knows their names.
+// The flags of training programs, one function per subject.
 #include "train/options/options.h"
 
 #include <fmt/format.h>
@@ -20,7 +20,7 @@ const Range count = Range::count(), count_or_none = Range::count(0);
 
 std::vector<std::string> strings(const std::vector<std::string_view>& views) { return {views.begin(), views.end()}; }
 
-/// Names of the host's implementations, then auto, then the GPU's others.
+/// Names of the CPU's implementations, then auto, then implementations that only the GPU has.
 std::vector<std::string> choices(const std::vector<std::string_view>& host, const std::vector<std::string_view>& gpu) {
   std::vector<std::string> names = strings(host);
   names.emplace_back("auto");
@@ -29,14 +29,14 @@ std::vector<std::string> choices(const std::vector<std::string_view>& host, cons
   return names;
 }
 
-/// Why names of the GPU's implementations that this build lacks are none here. Whether a GPU is wanted is not known
-/// while flags are read, so the first remedy is the one that needs no other build.
+/// Error texts for GPU implementations that this build lacks. While flags are parsed, --device may not be known yet.
+/// The text therefore first suggests the remedy that needs no other build.
 std::vector<std::pair<std::string, std::string>> elsewhere(const cuda::Absent& absent,
                                                            const std::vector<std::string>& here) {
   std::vector<std::pair<std::string, std::string>> reasons;
   for (const auto& [name, why] : absent) {
     const std::string without_cuda = fmt::format(
-        "{} is a GPU's, and this program was built without CUDA; expected one of --device cpu: {}; use one of these, "
+        "{} is for GPUs, and this program was built without CUDA; expected one of --device cpu: {}; use one of these, "
         "or --device cuda with a build configured with -DTRIREME_CUDA=ON",
         name, fmt::join(here, ", "));
     reasons.emplace_back(name, why.empty() ? without_cuda : why);
@@ -82,7 +82,7 @@ void declare_optimizer(Flags& flags, OptimizerOptions& o) {
   flags.add("eps", "F", o.eps, "adamw: added to the root of the mean square", Range::above(0));
   flags.add("momentum", "F", o.momentum, "sgd: decay of the summed gradient", Range::half_open(0, 1));
   flags.add_choice("offload", o.memory, {{"none", MemoryCategory::optimizer}, {"optimizer", MemoryCategory::offloaded}},
-                   "optimizer: its state lives in host memory, counted apart, wherever the model computes");
+                   "optimizer: its state stays in host memory, also with --device cuda, and is counted separately");
   flags.add("clip", "F", o.clip, "largest norm of the whole gradient; 0: no clipping", Range::at_least(0));
 }
 
@@ -91,26 +91,28 @@ void declare_mesh(Flags& flags, MeshOptions& o) {
   flags.add(
       "mesh", "AXES", o.axes,
       "ranks along the axes dp (data), tp (tensor), pp (pipeline) and cp (context), as in dp=2,tp=2,pp=2; ep (expert) "
-      "cuts those of dp x cp into runs; left-out axes are 1; "
-      "dp=auto takes what is left under a launcher");
+      "divides the ranks of dp x cp into groups; axes that are left out are 1; dp=auto: all "
+      "remaining ranks of the launcher");
   flags.add(
       "pipeline", "gpipe|1f1b|interleaved:V|zero-bubble", o.pipeline,
-      "order of forwards and backwards in a pipeline; interleaved:V: V stages on every rank, a smaller bubble for "
-      "more messages; zero-bubble: weights' gradients fill the gaps");
+      "order of forwards and backwards in a pipeline; interleaved:V: V stages on every rank, with a smaller bubble and "
+      "more messages; zero-bubble: weight gradients fill the idle time");
   flags.add("stage-layers", "auto|LIST", o.stage_layers,
             "layers of each pipeline stage in order, as in 3,3,2; auto: balanced by cost, embedding and head counted");
-  flags.add_choice("context-parallel", o.context_parallel,
-                   {{"ring", nn::ContextParallel::ring}, {"ulysses", nn::ContextParallel::ulysses}},
-                   "attention over cp: keys and values go round the ranks, or heads are exchanged for tokens");
+  flags.add_choice(
+      "context-parallel", o.context_parallel,
+      {{"ring", nn::ContextParallel::ring}, {"ulysses", nn::ContextParallel::ulysses}},
+      "attention over cp; ring: ranks pass keys and values around; ulysses: ranks exchange heads for tokens");
   flags.add_choice("zero", o.zero, {{"0", 0}, {"1", 1}, {"2", 2}, {"3", 3}},
-                   "what ranks with copies of a weight share instead of copying: 1 optimizer state, 2 and gradients, 3 "
-                   "and weights");
+                   "what data-parallel ranks shard instead of replicating; 1: optimizer state; 2: also gradients; 3: "
+                   "also weights");
   flags.add("zero-prefetch", "N", o.zero_prefetch, "1", "--zero 3: blocks gathered ahead of the one in use",
             Range{.low = 0, .high = 64});
   flags.add("zero-resident", "BYTES", o.zero_resident, "100000", "--zero 3: smaller weights stay whole on every rank",
             Range::at_least(0));
   flags.add("dp-shard", "N", o.dp_shard, "all",
-            "--zero 1, 2, 3: shard within runs of N neighbours of dp x cp, and copy across; all: over all of them",
+            "--zero 1, 2, 3: shard within groups of N adjacent ranks of dp x cp, and replicate across the groups; all: "
+            "shard over all of them",
             count);
   flags.add_choice("ranks", o.ranks, {"auto", "threads", "mpi"},
                    "what a rank is; auto: mpi processes under a launcher, else threads of this process");
@@ -130,25 +132,26 @@ void declare_precision(Flags& flags, PrecisionOptions& o) {
             count);
   flags.add("loss-scale-hysteresis", "N", o.scaling.hysteresis, "overflows it takes to halve a dynamic scale", count);
   flags.add("recompute", "none|selective|full|every:K", o.recompute,
-            "what backward computes again instead of keeping it: selective: outputs of norms and activations; full: "
-            "all of a block but its input; every:K: that of every K-th block");
+            "what backward recomputes instead of keeping it; selective: outputs of norms and activations; full: "
+            "everything in a block except its input; every:K: the same in every K-th block");
   flags.add_choice("device", o.device, {"cpu", "cuda"}, "where tensors live; cuda: a GPU, or an error");
   flags.add_choice("gemm", o.gemm, choices(gemm_names(), cuda::gemm_names()),
-                   "implementation of the matrix product; auto: the fastest for the device, and there for each shape; "
-                   "trireme: of our own kernels alone");
+                   "implementation of matrix products; auto: the fastest for the device and for each shape; trireme: "
+                   "only our own kernels");
   flags.elsewhere(elsewhere(cuda::absent_gemms(), choices(gemm_names(), {})));
-  flags.add_choice("attention", o.attention, choices(cpu_attentions(), cuda::attention_names()),
-                   "implementation of attention; auto: the fastest for the device and each shape; trireme: of our own "
-                   "kernels alone, the only ones on the CPU");
+  flags.add_choice(
+      "attention", o.attention, choices(cpu_attentions(), cuda::attention_names()),
+      "implementation of attention; auto: the fastest for the device and for each shape; trireme: only our "
+      "own kernels (on the CPU there are no others)");
   flags.elsewhere(elsewhere(cuda::absent_attentions(), choices(cpu_attentions(), {})));
   flags.add("threads", "N", o.threads, "auto", "threads of a rank; auto: cores / ranks", count);
   flags.add_choice(
       "keep-packed", o.keep_packed, {{"on", true}, {"off", false}},
-      "weights of linear layers, not of experts, stay packed as products want them over the micro-batches of a step: "
-      "each but the first is faster, for twice the memory of the weights; on the CPU, with --gemm trireme, and "
-      "--zero 2 at most");
+      "keep packed copies of the weights of linear layers (not of experts) over the micro-batches of a step: all but "
+      "the first are faster, for twice the memory of the weights; on the CPU, with --gemm trireme, and --zero 2 at "
+      "most");
   flags.add_choice("pin", o.pin, {{"on", true}, {"off", false}},
-                   "threads keep to cores of their own, if there are as many; off: wherever the system has them run");
+                   "pin threads to cores of their own, if there are enough; off: the system chooses");
 }
 
 void declare_run(Flags& flags, RunOptions& o) {
@@ -162,21 +165,21 @@ void declare_run(Flags& flags, RunOptions& o) {
   flags.add(
       "profile", "FILE", o.profile,
       "trace of some steps after the first two, for chrome://tracing or ui.perfetto.dev, and a table of kernels at "
-      "the end beside what the machine can do; on a GPU each kernel is waited for");
+      "the end, compared with the machine's limits; on a GPU this waits for each kernel");
   flags.add("profile-steps", "N", o.profile_steps, "steps that --profile records", count);
   flags.add_switch("verify", o.verify,
                    "compare what should be the same on several ranks, bit by bit: replicated tensors at every move, "
                    "copies of weights and of the optimizer's state after every step, every collective with its call "
                    "site; slow, same numbers",
                    true);
-  flags.add("timeout", "SECONDS", o.timeout,
-            "a rank that others wait for and that shows no sign of life for so long is lost, and the job ends with 75; "
-            "one that computes is waited for as long as it takes",
-            Range::at_least(0.1));
+  flags.add(
+      "timeout", "SECONDS", o.timeout,
+      "if others wait for a rank, and it shows no sign of life for this time, it counts as lost, and the job ends "
+      "with 75; a rank that still computes has no time limit",
+      Range::at_least(0.1));
   flags.add_switch("dry-run", o.dry_run, "everything up to the first step: plan, memory, schedule", true);
   flags.add_switch("allow-fault-injection", o.allow_fault_injection,
-                   "faults on purpose, as the variable TRIREME_FAULT names them: for tests of what a run survives",
-                   true);
+                   "inject the faults that the variables TRIREME_FAULT and TRIREME_IO_FAULT name; for tests", true);
 }
 
 void declare_samples(Flags& flags, RunOptions& o) {
@@ -184,7 +187,8 @@ void declare_samples(Flags& flags, RunOptions& o) {
   flags.add(
       "eval-batches", "N", o.eval_batches, "all",
       fmt::format("batches of {} sequences in a validation loss, the same ones on every mesh and with every "
-                  "--micro-batch; never more than all: the whole validation part once, in windows that do not overlap",
+                  "--micro-batch; all, also the upper limit: the whole validation part once, in windows that do not "
+                  "overlap",
                   EvalWindows::batch),
       count);
   flags.add("sample-every", "N", o.sample_every, "steps between text samples; 0: never", count_or_none);
@@ -197,30 +201,30 @@ void declare_checkpoints(Flags& flags, RunOptions& o) {
             "steps between checkpoints, which are written while training goes on; 0: only after the last step",
             count_or_none);
   flags.add("checkpoint-minutes", "M", o.checkpoint_minutes,
-            "most minutes between checkpoints, beside --checkpoint-every; 0: no matter how many", Range::at_least(0));
+            "most minutes between checkpoints, in addition to --checkpoint-every; 0: no limit", Range::at_least(0));
   flags.add("keep", "N", o.keep, "all",
-            "newest checkpoints that stay; older ones are removed once a new one is verified", count);
-  flags.add("resume", "auto|none|PATH", o.resume,
-            "go on from the newest checkpoint of a run's folder, or from one checkpoint; auto: from the newest one in "
-            "--out that is whole, or from the beginning when there is none");
+            "number of newest checkpoints to keep; older ones are removed once a new one is verified", count);
+  flags.add(
+      "resume", "auto|none|PATH", o.resume,
+      "PATH: continue from a checkpoint, or from the newest one in a run's folder; auto: from the newest valid one "
+      "in --out, or from the beginning if there is none");
 }
 
 void declare_guards(Flags& flags, GuardOptions& o) {
   flags.group("guards");
   flags.add("max-skipped", "K", o.max_skipped,
             "steps in a row whose loss or gradient is not finite, and which are skipped, that end the run", count);
-  flags.add(
-      "spike-threshold", "Z", o.spike_threshold,
-      "a loss so many robust standard deviations above the median of the last ones is a spike: back to the newest "
-      "checkpoint, and on with the samples after it; 0: none is",
-      Range::at_least(0));
-  flags.add("spike-window", "N", o.spike_window, "losses that a spike is judged by, 5 or more");
-  flags.add("spike-rollbacks", "N", o.spike_rollbacks, "in a run; the next spike ends it", count_or_none);
-  flags.add(
-      "check-replicas", "N", o.check_replicas,
-      "steps between comparisons of copies of weights and of the optimizer's state, which also come before each save; "
-      "with --zero, shards, which have no copies, are checked around every update; 0: never",
-      count_or_none);
+  flags.add("spike-threshold", "Z", o.spike_threshold,
+            "a loss more than Z robust standard deviations above the median of recent losses is a spike: the run goes "
+            "back to the newest checkpoint and continues with later samples; 0: off",
+            Range::at_least(0));
+  flags.add("spike-window", "N", o.spike_window, "recent losses that a loss is compared with, 5 or more");
+  flags.add("spike-rollbacks", "N", o.spike_rollbacks, "rollbacks allowed in a run; the next spike ends it",
+            count_or_none);
+  flags.add("check-replicas", "N", o.check_replicas,
+            "steps between comparisons of replicas of weights and optimizer state, which also precede each save; with "
+            "--zero, shards without replicas are checked around every update; 0: never",
+            count_or_none);
   flags.add_switch("check-state", o.check_state,
                    "--zero: check shards of the optimizer's moments around every update, too", true);
 }
@@ -317,7 +321,8 @@ void resolve(TrainOptions& o, int launcher_ranks) {
   o.mesh.axes = to_string(o.mesh.shape);
   const BatchSizes sizes = infer_batch(o.batch, o.mesh.shape.size(Axis::dp));
   if (o.precision.tensor_device() == Device::cpu && o.precision.gemm == "auto") o.precision.gemm = gemm_names().front();
-  // micro-batches stays open, so that a saved configuration can be used on another mesh: it follows from these two.
+  // micro_batches stays unset, so that a saved configuration can be used on another mesh: it follows from the other
+  // two.
   o.batch = {.micro_batch = sizes.micro_batch, .global_batch = sizes.global_batch, .micro_batches = std::nullopt};
 }
 

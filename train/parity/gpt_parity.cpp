@@ -12,7 +12,7 @@ constexpr std::uint64_t batch_seed = 20240607;
 
 }  // namespace
 
-// With a separator, every eighth token or so is one: documents end in every chunk of a sequence.
+// With a separator, about every eighth token is one, so documents end in every chunk of a sequence.
 ParityModel::Data gpt_parity_data(const TrainOptions& o, const GptConfig& c) {
   const std::int64_t samples = o.batch_sizes().global_batch, context = c.context, vocab = c.vocab;
   const Tensor ids = Tensor::empty({samples, context}, DType::i32);      // [G, T]

@@ -1,4 +1,4 @@
-// A GPT for a comparison with one rank, and made-up text for it. Read next: train/parity/parity.h.
+// A GPT and synthetic text for a comparison with one rank. Read next: train/parity/parity.h.
 #pragma once
 
 #include "models/gpt_config.h"
@@ -6,7 +6,7 @@
 
 namespace trireme {
 
-/// A global batch with masked targets, and with documents when attention stays within them.
+/// A global batch with masked targets, and with documents if attention stays within documents.
 ParityModel::Data gpt_parity_data(const TrainOptions& options, const GptConfig& config);
 
 /// A GPT and such a batch.

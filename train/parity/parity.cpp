@@ -11,20 +11,20 @@
 namespace trireme {
 namespace {
 
-/// A tensor that belongs to a parameter, or a rectangle of it, and where it lies in the whole.
+/// A parameter's tensor, or a rectangle of it, and its position in the whole tensor.
 struct Piece {
   Tensor value;
   Rectangle rectangle;
-  bool sharded = false;  // other data ranks have the other pieces
+  bool sharded = false;  // the other data ranks have the other pieces
 };
 
-/// What a few steps gave on one rank: its shards, as f32 copies, in the order of the parameters.
+/// The results of a few steps on one rank: its shards, as copies, in the order of the parameters.
 struct Outcome {
   std::vector<double> losses, norms;  // per step, global
   nn::ParameterList parameters;
   std::vector<Piece> gradients;                         // of the first step, before clipping
-  std::vector<Piece> weights;                           // after the last
-  std::vector<std::pair<std::string, Tensor>> buffers;  // after the last, by name
+  std::vector<Piece> weights;                           // after the last step
+  std::vector<std::pair<std::string, Tensor>> buffers;  // after the last step, by name
 };
 
 Tensor copied_to_host(const Tensor& x) { return x.device() == Device::cpu ? clone(x) : x.to(Device::cpu); }
@@ -33,7 +33,7 @@ Piece copy_of(const optim::StateTensor& tensor) {
   return {copied_to_host(tensor.value), tensor.rectangle(), tensor.shard != nullptr};
 }
 
-/// Weights as the optimizer sees them: the f32 masters where there are any.
+/// The weights as the optimizer sees them: the f32 masters if there are any.
 std::vector<Piece> final_weights(optim::Optimizer& optimizer) {
   std::map<const nn::Parameter*, Piece> masters;
   for (const optim::StateTensor& state : optimizer.state()) {
@@ -47,7 +47,7 @@ std::vector<Piece> final_weights(optim::Optimizer& optimizer) {
   return weights;
 }
 
-/// These samples of a batch, numbered from `first_id` on.
+/// `count` samples of a batch from `first` on. Their ids begin with `first_id`.
 Batch rows_of(const Batch& batch, std::int64_t first, std::int64_t count, std::int64_t first_id) {
   Batch rows{.tensors = batch.tensors, .sample_ids = {first_id}};
   for (auto& [name, tensor] : rows.tensors) tensor = view::slice(tensor, 0, first, count);
@@ -76,7 +76,7 @@ Outcome run_steps(const ParityModel& model, TrainOptions o, const std::shared_pt
     if (step == 0) {
       for (const optim::StateTensor& piece : trainer.gradient_pieces()) {
         outcome.gradients.push_back(copy_of(piece));
-        if (trainer.scaler().scale() != 1) {  // f16: gradients are those of the scaled loss
+        if (trainer.scaler().scale() != 1) {  // f16: these gradients belong to the scaled loss
           const NoGrad guard;
           outcome.gradients.back().value = scale(outcome.gradients.back().value, 1 / trainer.scaler().scale());
         }
@@ -97,16 +97,17 @@ OptimizerOptions sgd() {
   OptimizerOptions o;
   o.optimizer = "sgd";
   o.momentum = 0.9;
-  o.clip = 0.5;  // below the first gradients' norm: clipping is at work
+  o.clip = 0.5;  // below the norm of the first gradients, so that clipping has an effect
   return o;
 }
 
-/// AdamW's first update of an element is g / (|g| + eps), whose slope at 0 is 1 / eps. A tensor of gradients of size G
-/// has rounding noise of some 4e-7 G, also in an element that happens to be near 0, whose update it then moves by 4e-7
-/// G / eps of a step. With eps 1e-8 that can be a whole step, taken the other way on another mesh (a key bias, whose
-/// exact gradient is 0, takes nothing but such steps), and later steps then start from other weights. Clipped, G is
-/// 1e-3 for matrices and up to 2e-2 for biases here, so that 1e-3 keeps it at 8e-6, of single elements. And a gradient
-/// wrong by a factor, which AdamW hides behind an eps of 1e-8, shows.
+/// AdamW's first update of an element is g / (|g| + eps), whose slope at g = 0 is 1 / eps. A gradient tensor of size G
+/// has rounding noise of about 4e-7 G, also in elements that happen to be near 0. The noise changes the update of such
+/// an element by 4e-7 G / eps of a step. With eps 1e-8, that can be a whole step in the opposite direction on another
+/// mesh, and later steps then start from other weights. (The exact gradient of a key bias is 0, so all its steps are of
+/// this kind.) Here G, after clipping, is 1e-3 for matrices and up to 2e-2 for biases. An eps of 1e-3 limits the effect
+/// to 8e-6 of a step in single elements. A gradient that is wrong by a factor, which AdamW with an eps of 1e-8 would
+/// hide, also shows.
 OptimizerOptions adamw() {
   OptimizerOptions o;
   o.eps = 1e-3;
@@ -114,7 +115,7 @@ OptimizerOptions adamw() {
   return o;
 }
 
-/// The part of `whole` that `piece` is, padded rows left out of both.
+/// The part of `whole_tensor` that belongs to `piece`, and the piece, both without padded rows.
 std::pair<Tensor, Tensor> overlap(const Piece& piece, const Tensor& whole_tensor, const nn::Parameter& parameter) {
   Tensor mine = piece.value, whole = whole_tensor;
   const Rectangle& r = piece.rectangle;
@@ -127,7 +128,7 @@ std::pair<Tensor, Tensor> overlap(const Piece& piece, const Tensor& whole_tensor
   return {contiguous(cast(mine, DType::f64)), contiguous(cast(whole, DType::f64))};
 }
 
-/// Squared norms of difference and reference over this rank's piece.
+/// Squared norms of the difference and of the reference, over this rank's piece.
 std::pair<double, double> squares(const Piece& got, const nn::Parameter& parameter, const Piece& reference) {
   const auto [a, b] = overlap(got, reference.value, parameter);
   double difference = 0, norm = 0;
@@ -150,10 +151,10 @@ double largest_relative(const std::vector<double>& got, const std::vector<double
   return largest;
 }
 
-/// A NaN anywhere must not hide: it counts as infinitely far.
+/// A NaN counts as an infinite difference, so that it is not overlooked.
 double far_if_nan(double x) { return std::isnan(x) ? INFINITY : x; }
 
-/// Relative difference of a buffer to the reference's of that name; every rank holds all of it.
+/// Relative difference of a buffer to the reference buffer of that name. Every rank holds the whole buffer.
 double buffer_difference(const std::pair<std::string, Tensor>& got, const Outcome& reference) {
   for (const auto& [name, value] : reference.buffers) {
     if (name != got.first) continue;
@@ -173,10 +174,10 @@ double buffer_difference(const std::pair<std::string, Tensor>& got, const Outcom
 struct ParityReference {
   ParityModel model;
   Outcome sgd, adamw;
-  std::map<std::string, std::size_t> index;  // by parameter name, then by that of a buffer
+  std::map<std::string, std::size_t> index;  // by name: parameters first, then buffers
 };
 
-// The batch is uncut there: accumulation is compared as well. On the host: so is a GPU with it.
+// One micro-batch, so that gradient accumulation is compared too. On the CPU, so that a GPU is compared with the CPU.
 void set_one_rank(TrainOptions& o) {
   o.mesh = {};
   o.precision.device = name(Device::cpu);
@@ -204,7 +205,7 @@ std::shared_ptr<const ParityReference> parity_reference(const TrainOptions& opti
 
 Parity::Parity(const TrainOptions& options, std::shared_ptr<const ParityReference> reference)
     : options_(options), reference_(std::move(reference)) {
-  // Weights are small here: what stays whole by default would be all of them.
+  // Weights are small here: by default, ZeRO-3 would keep all of them whole.
   if (options_.mesh.zero == 3 && !options_.mesh.zero_resident) options_.mesh.zero_resident = 0;
 }
 
@@ -235,7 +236,7 @@ ParityReport Parity::compare(std::shared_ptr<ProcessGroup> world) const {
       sums.data<double>()[2 * k + 1] = found[static_cast<std::size_t>(k)].second;
     }
     for (const Axis axis : shard_axes(p.placements, *mesh)) mesh->group(axis).all_reduce(sums).wait();
-    // Copies among the data ranks, under hybrid sharding, count in difference and norm alike.
+    // With hybrid sharding, several data ranks hold the same piece. They scale the difference and the norm alike.
     if (with_sgd.gradients[i].sharded) mesh->group(Axis::data).all_reduce(sums).wait();
     for (int k = 0; k < kinds; ++k) {
       double& cell = values[row * kinds + static_cast<std::size_t>(k)];

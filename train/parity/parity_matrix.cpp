@@ -25,7 +25,7 @@ std::vector<Mesh> meshes() {
   return found;
 }
 
-/// Goes through `choices` again and again: options whose effects hardly meet need not be multiplied with all others.
+/// Cycles through `choices`. For options that hardly interact with others, so that not all combinations are needed.
 class Rotation {
  public:
   explicit Rotation(std::vector<std::string> choices) : choices_(std::move(choices)) {}
@@ -36,8 +36,8 @@ class Rotation {
   std::size_t turn_ = 0;
 };
 
-/// Sizes that every mesh of up to 8 ranks divides, and no more: 8 layers for pp = 8, 8 heads for tp = 8, 32 tokens for
-/// two chunks of cp = 8 that tp = 2 cuts again.
+/// The smallest sizes that every mesh of up to 8 ranks divides: 8 layers for pp = 8, 8 heads for tp = 8, 32 tokens for
+/// two chunks of cp = 8 that tp = 2 splits again.
 const std::vector<std::string> base = {"--layers",  "8",  "--heads",       "8",    "--width",        "32",
                                        "--context", "32", "--micro-batch", "auto", "--global-batch", "8"};
 
@@ -92,13 +92,13 @@ class Matrix {
     all_.push_back({arguments(options), std::move(options)});
   }
 
-  /// 1, 2 or 4, as far as the 8 sequences of the global batch go.
+  /// 1, 2 or 4, but at most the number of sequences of a dp rank; the global batch has 8.
   std::string micro_batches(const Mesh& mesh) {
     std::string wanted = micro_batches_.next();
     return std::to_string(std::min(std::stoi(wanted), 8 / mesh.dp));
   }
 
-  /// Ulysses cuts a tp rank's heads over cp.
+  /// Ulysses splits the heads of a tp rank over cp.
   std::string context_parallel(const Mesh& mesh, const std::string& model) {
     const int kv_heads = model == "llama" ? 2 : 8;
     return kv_heads % (mesh.tp * mesh.cp) == 0 ? context_.next() : "ring";
@@ -128,7 +128,7 @@ class Matrix {
     return list;
   }
 
-  // Lengths without common divisors, so that the turns of two options meet in every pairing.
+  // The lengths differ in their divisors, so that most pairs of choices occur together.
   Rotation recompute_{{"none", "selective", "full", "every:2", "none"}};
   Rotation micro_batches_{{"1", "4", "2"}};
   Rotation context_{{"ring", "ulysses"}};
@@ -176,7 +176,7 @@ Combination in_bf16(const Combination& combination) {
 
 std::vector<Combination> covering_subset(const std::vector<Combination>& all) {
   std::map<Pair, std::size_t> numbers;
-  std::vector<std::vector<std::size_t>> pairs;  // of each combination, by number
+  std::vector<std::vector<std::size_t>> pairs;  // by number, for each combination
   for (const Combination& combination : all) {
     std::vector<std::size_t>& mine = pairs.emplace_back();
     for (const Pair& pair : pairs_of(combination))

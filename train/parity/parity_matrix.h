@@ -1,6 +1,6 @@
-// The combinations a promise is checked on: every mesh of 1, 2, 4 and 8 ranks with ZeRO stages, schedules, sequence
-// parallelism, kinds of context parallelism, recomputation, models, tied embeddings and numbers of micro-batches. A
-// combination is a list of arguments for build/bin/parity, so that one that fails can be run by itself.
+// The combinations that are compared with one rank: every mesh of 1, 2, 4 and 8 ranks with ZeRO stages, schedules,
+// sequence parallelism, kinds of context parallelism, recomputation, models, tied embeddings and numbers of
+// micro-batches. A combination is a list of arguments for build/bin/parity, so that a failing one can be run by itself.
 // Read next: train/parity/parity.h (what is compared), examples/parity_matrix.cpp (who runs them).
 #pragma once
 
@@ -11,21 +11,21 @@
 namespace trireme {
 
 struct Combination {
-  std::vector<std::string> arguments;          ///< of build/bin/parity
-  std::map<std::string, std::string> options;  ///< what was chosen for each option: "zero" -> "2"
+  std::vector<std::string> arguments;          ///< for build/bin/parity
+  std::map<std::string, std::string> options;  ///< the choice for each option: "zero" -> "2"
 };
 std::string to_string(const Combination& combination);  ///< "build/bin/parity --mesh dp=2 ..."
 
-/// Every mesh, schedule, ZeRO stage and model, tied or not, with and without sequence parallelism; the other options
-/// take turns. Always the same list.
+/// Every mesh, schedule, ZeRO stage and model, tied or not, with and without sequence parallelism. The other options
+/// rotate through their choices. Always the same list.
 std::vector<Combination> parity_matrix();
 
-/// A short part of `all` in which every pair of choices of two options that `all` has occurs at least once; chosen
+/// A small subset of `all`. Every pair of choices of two options that occurs in `all` also occurs in the subset. Chosen
 /// greedily, always the same.
 std::vector<Combination> covering_subset(const std::vector<Combination>& all);
 
-/// The same combination in bf16. Its experts are all chosen for every token, without a limit: a choice is
-/// discontinuous, and in bf16 logits as near as 1 in 256 may change places.
+/// The same combination in bf16. Every token then uses all experts, without a capacity limit: the choice of experts is
+/// discontinuous, and in bf16 two logits closer than 1 in 256 may swap.
 Combination in_bf16(const Combination& combination);
 
 }  // namespace trireme

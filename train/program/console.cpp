@@ -20,13 +20,13 @@ void write_stdout(std::string_view text) {
   std::fflush(stdout);
 }
 
-/// Columns that UTF-8 text takes: one a character (continuation bytes take none).
+/// Columns of UTF-8 text: one per character (continuation bytes count 0).
 int columns_of(std::string_view text) {
   return static_cast<int>(
       std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }));
 }
 
-/// value / base^k for the largest k with a quotient of at least 1, and its unit.
+/// Divides `value` by `base` as often as the result is at least 1, and appends the matching unit.
 template <std::size_t N>
 std::string scaled(double value, double base, const std::array<const char*, N>& units) {
   std::size_t unit = 0;
@@ -43,7 +43,7 @@ Terminal Terminal::of_stdout() {
   const char* kind = std::getenv("TERM");
   const char* no_colour = std::getenv("NO_COLOR");
   Terminal terminal;
-  // A launcher may give its ranks a terminal of its own although its output goes to a pipe.
+  // A launcher may connect its ranks to a terminal of its own even if its output goes to a pipe.
   if (under_mpi_launcher()) return terminal;
   terminal.updates = isatty(STDOUT_FILENO) == 1 && kind != nullptr && std::string_view(kind) != "dumb";
   terminal.colour = terminal.updates && (no_colour == nullptr || *no_colour == '\0');
@@ -63,7 +63,7 @@ Console::~Console() {
 void Console::clear_progress() {
   if (progress_rows_ == 0) return;
   std::string clear = "\r\x1b[K";
-  for (int row = 1; row < progress_rows_; ++row) clear += "\x1b[A\x1b[K";  // a line longer than the screen is wide
+  for (int row = 1; row < progress_rows_; ++row) clear += "\x1b[A\x1b[K";  // the line is wider than the screen
   write_(clear);
   progress_rows_ = 0;
 }

@@ -17,17 +17,18 @@
 namespace trireme {
 namespace {
 
-/// The first of these environment variables that is set; null when none is.
+/// The value of the first of these environment variables that is set; null if none is.
 const char* first_set(std::initializer_list<const char*> names) {
   for (const char* name : names)
     if (const char* value = std::getenv(name)) return value;
   return nullptr;
 }
 
-/// Whether the launcher has given this process cores, perhaps the same to several; otherwise all ranks have all.
+/// True if the launcher has bound this process to cores, which several ranks may share. Otherwise all ranks may use
+/// all.
 bool bound_by_launcher() { return first_set({"OMPI_MCA_orte_bound_at_launch", "SLURM_CPUS_PER_TASK"}) != nullptr; }
 
-/// Whether a launcher started this process, for whoever reports an error: the environment itself may be what is wrong.
+/// Like under_mpi_launcher(), but false instead of an error. For error reports: the environment itself may be wrong.
 bool surely_launched() {
   try {
     return under_mpi_launcher();
@@ -44,7 +45,7 @@ int cores() {
   const auto usable = static_cast<int>(usable_cores().size());
   if (!under_mpi_launcher()) return usable;
   const int local = launched_local_ranks(process_environment).value_or(std::max(1, mpi_launcher_size()));
-  // A bound rank may still share its cores with others (a socket), so never more than an even part of the machine.
+  // A bound rank may share its cores with others (a socket). It therefore gets at most an even part of the machine.
   const int even = bound_by_launcher() ? static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)) / local : usable / local;
   return std::max(1, std::min(usable, even));
 }
@@ -56,8 +57,8 @@ CorePart core_part(int threads) {
   return {rank * threads, local * threads};
 }
 
-// The claim is a folder made in the job's own, which the launcher removes when the job ends: making one is atomic,
-// and it outlives the process that made it, so a rank that starts late finds it taken.
+// The first process creates a folder inside the job's folder, which the launcher removes at the end of the job.
+// Creation is atomic, and the folder outlives its process, so a rank that starts late still finds it.
 bool first_to_report() {
   static const bool first = [] {
     const char* job_folder = std::getenv("PMIX_SERVER_TMPDIR");
@@ -70,7 +71,7 @@ bool first_to_report() {
   return first;
 }
 
-// From /proc/N/stat: "N (name) S parent ...", where the name may hold anything.
+// Reads /proc/N/stat: "N (name) S parent ...". The name may contain any character.
 std::optional<pid_t> parent_of(pid_t process) {
   std::ifstream file(fmt::format("/proc/{}/stat", process));
   std::string text;

@@ -1,5 +1,5 @@
-// What a launcher (mpirun, srun) tells a process through its environment, before MPI is initialised: enough to print
-// help or an error once instead of once per process.
+// What a launcher (mpirun, srun) tells a process in its environment, before MPI is initialised: enough to print help or
+// an error once instead of once per process.
 // Read next: train/program/program.h.
 #pragma once
 
@@ -9,27 +9,28 @@
 
 namespace trireme {
 
-int launcher_rank();   ///< this process among those the launcher started; 0 without one
-int launcher_ranks();  ///< how many the launcher started; 0 without one
-/// Cores for this process: those it may use, divided among the launcher's ranks on this machine unless the launcher
-/// has given each its own.
+int launcher_rank();   ///< rank of this process in the launcher's job; 0 without a launcher
+int launcher_ranks();  ///< number of processes that the launcher started; 0 without one
+/// The number of cores for this process: those it may use. If the launcher did not bind its ranks to cores, they are
+/// divided among the launcher's ranks on this machine.
 int cores();
 
-/// The part of the usable cores that a rank's first thread keeps to, and of how many: what OwnCores takes.
+/// A position in the usable cores, for OwnCores: the part `first` of `parts` equal parts belongs to a rank's first
+/// thread.
 struct CorePart {
   int first, parts;
 };
-/// For a process that is a rank with so many threads. Where the launcher left all ranks of this machine the same cores,
-/// they share them out; with too few of them there are more parts than cores.
+/// The part for a process that is a rank with `threads` threads. If the launcher gave all ranks of this machine the
+/// same cores, the ranks divide them. With too few cores, there are more parts than cores.
 CorePart core_part(int threads);
 
-/// True for the first caller among the launcher's processes on this machine, false for all others: that one reports a
-/// failure which several of them find. Always true without a launcher (or with one that gives its job no folder).
+/// True for the first caller among the launcher's processes on this machine, false for all others. The first one
+/// reports a failure that several processes find. Always true without a launcher (or with one that has no job folder).
 bool first_to_report();
 
-/// Tells a job that a supervisor (train/supervisor/supervisor.h) starts how often it was started again.
+/// The variable in which a supervisor (train/supervisor/supervisor.h) tells its job how often it was restarted.
 constexpr const char* restarts_variable = "TRIREME_RESTARTS";
-/// Nothing for a process that is not there.
+/// The parent of a process; nothing if the process does not exist.
 std::optional<pid_t> parent_of(pid_t process);
 
 }  // namespace trireme

@@ -10,11 +10,11 @@
 namespace trireme {
 namespace {
 
-/// Builds {"key":value,...} in call order.
+/// Builds {"key":value,...} in the order of the calls.
 class JsonLine {
  public:
   void add(const char* key, std::int64_t value) { member(key, fmt::format("{}", value)); }
-  // {} is the shortest text that reads back as the same double.
+  // {} prints the shortest text that reads back as the same double.
   void add(const char* key, double value) { member(key, std::isfinite(value) ? fmt::format("{}", value) : "null"); }
   template <class T>
   void add(const char* key, const std::optional<T>& value) {
@@ -78,7 +78,7 @@ std::string to_json_line(const StepRecord& r) {
 }
 
 std::string first_steps(const std::string& lines, std::int64_t steps) {
-  constexpr std::string_view key = "{\"step\":";  // what every line begins with
+  constexpr std::string_view key = "{\"step\":";  // how every line begins
   std::string kept;
   for (std::size_t begin = 0; begin < lines.size();) {
     const std::size_t end = std::min(lines.find('\n', begin), lines.size() - 1) + 1;

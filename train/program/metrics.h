@@ -1,4 +1,4 @@
-// One line of metrics.jsonl: what a logged step was, for programs to read.
+// One line of metrics.jsonl: the values of a logged step, for programs to read.
 // Read next: train/runs/run_folder.h, which appends the lines to the file.
 #pragma once
 
@@ -18,31 +18,33 @@ struct StepRecord {
   double loss = 0;        ///< mean over all tokens of the step's global batch, before the update
   double lr = 0;
   double grad_norm = 0;     ///< of the whole gradient, before clipping
-  std::int64_t tokens = 0;  ///< seen since the start of the run, this step's included
-  double tokens_per_s = 0;  ///< mean since the line before
-  double step_ms = 0;       ///< mean since the line before
+  std::int64_t tokens = 0;  ///< since the start of the run, including this step
+  double tokens_per_s = 0;  ///< mean since the previous line
+  double step_ms = 0;       ///< mean since the previous line
   std::optional<double> val_loss;
   std::optional<double> forward_ms, backward_ms, optimizer_ms, data_ms;
-  /// Communication (parallel/comm/times.h), mean since the line before: under way, and of that, what was waited for.
+  /// Communication (parallel/comm/times.h), mean since the previous line: in flight, and the part that the rank waited
+  /// for.
   std::optional<double> comm_ms, comm_exposed_ms;
-  std::optional<std::int64_t> skipped;  ///< steps since the start of the run whose gradients overflowed in f16
-  /// Of the step's routers (nn::RoutingReport), with experts and where the loss has a weight.
+  std::optional<std::int64_t> skipped;  ///< steps skipped because of f16 overflow, since the start of the run
+  /// From the routers of this step (nn::RoutingReport), for models with experts. A loss is set only if its weight is
+  /// not 0.
   std::optional<double> aux_loss, z_loss, expert_imbalance;
-  std::optional<double> loss_scale;        ///< that of the next step
-  std::optional<std::int64_t> peak_bytes;  ///< most tensor memory in use at once, on the rank that writes
+  std::optional<double> loss_scale;        ///< for the next step
+  std::optional<std::int64_t> peak_bytes;  ///< peak of tensor memory on the rank that writes
 
-  /// Sets the times and the rate from a lap of steps of `tokens_per_step` each.
+  /// Sets the times and the token rate from a lap of steps of `tokens_per_step` each.
   void set_times(const PhaseTimes::Lap& lap, std::int64_t tokens_per_step);
   void set_routing(const nn::RoutingReport& report, const nn::ExpertsOptions& experts);
   /// Sets comm_ms and comm_exposed_ms from the sums over `steps` steps.
   void set_communication(const CommunicationTimes& sums, std::int64_t steps);
 };
 
-/// One JSON object without a newline. Floating-point numbers have as many digits as it takes to read the same value
-/// back; what is not finite is null.
+/// One JSON object without a newline. Floating-point numbers have enough digits to read back the same value. NaN and
+/// infinity are written as null.
 std::string to_json_line(const StepRecord& record);
 
-/// The lines of a metrics.jsonl that are of the first `steps` steps.
+/// The lines of a metrics.jsonl whose step is at most `steps`.
 std::string first_steps(const std::string& lines, std::int64_t steps);
 
 }  // namespace trireme

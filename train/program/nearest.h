@@ -1,4 +1,4 @@
-// The closest of a list of names to one mistyped, for messages: "unknown flag --stpes; the nearest is --steps".
+// Finds the name closest to a mistyped one, for messages: "unknown flag --stpes; the nearest is --steps".
 #pragma once
 
 #include <string>
@@ -7,11 +7,11 @@
 
 namespace trireme {
 
-/// Fewest insertions, deletions, substitutions and swaps of neighbours that turn `a` into `b`, no part being edited
-/// twice (optimal string alignment; Damerau 1964).
+/// The least number of insertions, deletions, substitutions and swaps of neighbours that turn `a` into `b`. No
+/// substring is edited twice (optimal string alignment; Damerau 1964).
 int edit_distance(std::string_view a, std::string_view b);
 
-/// The name with the smallest edit distance to `word`, the first of equals; empty for an empty list.
+/// The name with the smallest edit distance to `word`, the first of several; empty for an empty list.
 std::string nearest(std::string_view word, const std::vector<std::string>& names);
 
 }  // namespace trireme

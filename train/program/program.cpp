@@ -47,11 +47,11 @@ std::string fatal_message(const std::exception_ptr& exception) {
   } catch (const PlacedError& error) {
     place = error.place();
     note = error.note();
-  } catch (...) {  // has neither
+  } catch (...) {  // no place, no note
   }
   const Error error = to_error(exception);
   std::string_view what = error.what();
-  constexpr std::string_view name = "trireme: ";  // FATAL[CODE] comes between it and the rest
+  constexpr std::string_view name = "trireme: ";  // FATAL[CODE] comes after this prefix
   if (what.starts_with(name)) what.remove_prefix(name.size());
   return fmt::format("trireme: FATAL[{}] {}{}{}{}{}", static_cast<int>(error.code()), place, place.empty() ? "" : ": ",
                      what, note.empty() ? "" : "; ", note);
@@ -63,19 +63,20 @@ int report(const std::exception_ptr& exception) {
     std::fflush(stdout);
     std::fputs(line.c_str(), stderr);  // one write, so that lines of several processes do not mix
   } else {
-    // A launcher ends all processes once one has ended: let the message out first.
+    // A launcher ends all processes once one has ended. Wait, so that the message is printed first.
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
   }
   return static_cast<int>(to_error(exception).code());
 }
 
 int run_program(const std::function<int()>& body) {
-  std::signal(SIGXFSZ, SIG_IGN);  // a file size limit is an error of the write (core/io.cpp), not the process's end
+  // A write beyond the file size limit then returns an error (core/io.cpp) instead of ending the process.
+  std::signal(SIGXFSZ, SIG_IGN);
   const bool terminal = ::isatty(STDOUT_FILENO) == 1;
   try {
     const int code = body();
     const bool lost = std::fflush(stdout) != 0 || std::ferror(stdout) != 0;
-    // A terminal that takes nothing was closed, and who was told to leave may have lost its reader before.
+    // Not an error: a terminal was closed, or a signal asked to leave, after which the reader may have gone first.
     if (lost && !terminal && !signals_noted().leave)
       fail(ExitCode::io, "stdout", "the output could not be written: {}; make room, or send it elsewhere",
            std::strerror(errno));

@@ -13,10 +13,10 @@
 namespace trireme {
 namespace {
 
-// A signal is sent to the process, and a handler can be given nothing: these two belong to all its ranks.
+// Signals go to the whole process, and a handler takes no context. So these two are shared by all ranks of the process.
 using Clock = std::chrono::steady_clock;
 std::atomic<bool> leave_noted{false};
-std::atomic<Clock::rep> save_noted{0};  // when; 0: not
+std::atomic<Clock::rep> save_noted{0};  // time of the request; 0: none
 static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<Clock::rep>::is_always_lock_free,
               "a signal handler may not wait for a lock");
 
@@ -25,10 +25,10 @@ void note_save(int /*signal*/) { save_noted = Clock::now().time_since_epoch().co
 
 std::atomic<int> interrupts{0};
 std::atomic<bool> interrupt_told{false};
-bool tells_interrupt = true;  // one process of a job; set before the handler is
+bool tells_interrupt = true;  // only one process of a job prints; set before the handler is installed
 
-/// The first asks, the second ends the process as if nobody had caught it: but not before the first, which may be under
-/// way on another thread, has said what a second does.
+/// The first SIGINT asks to leave; the second ends the process as if it were not caught. The second waits until the
+/// first, which may run on another thread, has printed its message.
 void note_interrupt(int signal) {
   if (interrupts.fetch_add(1) > 0) {
     while (!interrupt_told) {}
@@ -38,8 +38,7 @@ void note_interrupt(int signal) {
   }
   constexpr char text[] = "\ninterrupted: ending after the step under way; interrupt again to end at once\n";
   const int error = errno;
-  if (tells_interrupt)
-    static_cast<void>(!::write(STDERR_FILENO, text, sizeof text - 1));  // unheard, it is done all the same
+  if (tells_interrupt) static_cast<void>(!::write(STDERR_FILENO, text, sizeof text - 1));  // a failure does not matter
   errno = error;
   leave_noted = true;
   interrupt_told = true;
@@ -48,13 +47,13 @@ void note_interrupt(int signal) {
 void handle(int signal, void (*handler)(int)) {
   struct sigaction action = {};
   action.sa_handler = handler;
-  action.sa_flags = SA_RESTART;  // reads and writes under way go on
+  action.sa_flags = SA_RESTART;  // interrupted reads and writes continue
   sigemptyset(&action.sa_mask);
   require(::sigaction(signal, &action, nullptr) == 0, "signals", "signal {} cannot be caught", signal);
 }
 
-/// The process that started the job, if all is as it should be: the parent, or that of the launcher. Who loses its
-/// parent is given another one.
+/// The process that started the job, if it is still alive: the parent, or the launcher's parent. An orphaned process
+/// gets a different parent.
 pid_t starter() { return launcher_ranks() > 0 ? parent_of(::getppid()).value_or(0) : ::getppid(); }
 
 std::optional<pid_t> supervisor_was;

@@ -1,10 +1,10 @@
-// Signals that ask a run to save: what arrives at this process is noted here, and done at the next step boundary, on
-// which the ranks agree (train/runs/checkpointing.h).
+// Signals that ask a run to save. A signal is noted here, and acted on at the next step boundary, on which the ranks
+// agree (train/runs/checkpointing.h).
 //
-//   SIGTERM, SIGUSR2   save and leave, with exit code 75. Two, as mpirun passes SIGUSR2 on at once and leaves the ranks
-//                      their time, and after a SIGTERM kills them within two seconds
-//   SIGHUP, SIGPIPE    the same: the terminal was closed, or what read the output (tee) has gone, of which either may be
-//                      seen first. Not where they are ignored from the start: SIGHUP under nohup, SIGPIPE under `run`
+//   SIGTERM, SIGUSR2   save and leave, with exit code 75. There are two because mpirun forwards SIGUSR2 at once and
+//                      waits, but after a SIGTERM it kills the ranks within two seconds
+//   SIGHUP, SIGPIPE    the same: the terminal was closed, or the reader of the output (tee) has gone; either may arrive
+//                      first. Not if ignored at the start: SIGHUP under nohup, SIGPIPE under `run`
 //   SIGINT             the same; a second one ends the process at once
 //   SIGUSR1            save and go on
 //
@@ -16,19 +16,19 @@
 
 namespace trireme {
 
-/// From here on, until the process ends, these signals are noted. A SIGHUP, SIGPIPE or SIGINT (in a shell's background
-/// jobs) that is ignored stays so.
+/// Installs the handlers, until the process ends. If SIGHUP, SIGPIPE or SIGINT (in a shell's background jobs) is
+/// ignored, it stays ignored.
 void catch_signals();
 
 struct SignalsNoted {
-  bool leave = false;                                         ///< stays so
-  std::optional<std::chrono::steady_clock::time_point> save;  ///< when that came, since this was last asked
+  bool leave = false;                                         ///< once set, stays set
+  std::optional<std::chrono::steady_clock::time_point> save;  ///< when a save was requested, since the last call
 };
-/// What signals have asked of this process. Of several threads that ask, one is told of a save.
+/// The requests of signals to this process. If several threads ask, only one of them gets a given save request.
 SignalsNoted signals_noted();
 
-/// Whether a supervisor (train/supervisor/supervisor.h) was there, above this process or the launcher of this machine's
-/// ranks, when catch_signals() was called, and is no more: its end asks its job to leave.
+/// True if a supervisor (train/supervisor/supervisor.h) started this process or its launcher, at the time of
+/// catch_signals(), and has ended since. The job then saves and leaves.
 bool supervisor_gone();
 
 }  // namespace trireme

@@ -1,10 +1,10 @@
-// Where a rank's time goes, by phase. Scopes nest, and an inner phase's time is not counted in the outer one, so phases
-// add up: what is left of the wall clock is time nobody claimed.
+// Measures a rank's time by phase. Scopes nest, and an inner phase's time is not counted in the outer one. So the
+// phases add up; the rest of the wall clock is time outside all phases.
 //
 //   const auto timed = times.time(Phase::forward);   // until `timed` goes out of scope
 //
-// A pipeline executor or a hook that measures by itself calls add(). Phase::communication is time spent waiting for
-// communication (exposed); what overlaps with computing is not in it.
+// A pipeline executor or a hook with its own measurement calls add(). Phase::communication is time spent waiting for
+// communication (exposed). Communication that overlaps with computation is not included.
 // Read next: train/program/metrics.h (a lap as metrics), train/program/console.h (the table at the end).
 #pragma once
 
@@ -35,25 +35,25 @@ class PhaseTimes {
     Scope* outer_;
     ProfileScope event_;
     Clock::time_point start_;
-    watch::PhaseScope shown_;  // to the other ranks
-    double inner_ = 0;         // seconds that scopes and add() inside this one have claimed
+    watch::PhaseScope shown_;  // publishes the phase to the other ranks
+    double inner_ = 0;         // seconds spent in scopes and add() inside this one
     friend class PhaseTimes;
   };
 
   [[nodiscard]] Scope time(Phase phase) { return Scope(*this, phase); }
-  /// Counts `seconds` that were measured elsewhere, and takes them from the scope around this call.
+  /// Adds `seconds` that were measured elsewhere, and subtracts them from the enclosing scope.
   void add(Phase phase, double seconds);
 
   /// Averages over the steps since the last lap() (or the start).
   struct Lap {
-    double step_ms = 0;  ///< wall clock per step, without what comes between steps
+    double step_ms = 0;  ///< wall clock per step, without phases between steps
     std::array<double, phases> ms{};
     double ms_of(Phase phase) const { return ms[static_cast<std::size_t>(phase)]; }
   };
   Lap lap(std::int64_t steps);
 
   const PhaseSeconds& totals() const { return totals_; }
-  double seconds() const;  ///< wall clock since this object was made
+  double seconds() const;  ///< wall clock since construction
 
  private:
   PhaseSeconds totals_{}, at_lap_{};

@@ -8,7 +8,7 @@
 namespace trireme {
 namespace {
 
-/// Bytes of optimizer state per parameter: moments, and the master of a 16-bit weight.
+/// Bytes of optimizer state per parameter: moments, and the master weight with a 16-bit dtype.
 double state_bytes(const TrainOptions& o) {
   const double moments = o.optimizer.optimizer == "adamw" ? 8 : (o.optimizer.momentum > 0 ? 4 : 0);
   return moments + (o.precision.dtype == DType::f32 ? 0 : 4);
@@ -18,7 +18,7 @@ double host_memory() {
   return static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
 }
 
-/// Of weights, gradients and optimizer state of the ranks in this process: bytes.
+/// Bytes of weights, gradients and optimizer state of the ranks in this process.
 double estimated_bytes(const TrainOptions& o, std::int64_t parameters) {
   const bool on_gpu = o.precision.tensor_device() == Device::cuda;
   const double data = o.mesh.shape.size(Axis::data);
@@ -27,8 +27,8 @@ double estimated_bytes(const TrainOptions& o, std::int64_t parameters) {
   const double element = static_cast<double>(size_of(o.precision.dtype));
   const bool elsewhere = on_gpu && o.optimizer.memory == MemoryCategory::offloaded;
   const double state = elsewhere ? 0 : state_bytes(o);
-  const double each = held(3, element) + held(2, 4) + held(1, state);     // of a parameter, on all ranks together
-  const double here = o.mesh.processes ? 1.0 / o.mesh.shape.ranks() : 1;  // of the ranks in this process
+  const double each = held(3, element) + held(2, 4) + held(1, state);     // per parameter, on all ranks together
+  const double here = o.mesh.processes ? 1.0 / o.mesh.shape.ranks() : 1;  // share of the ranks in this process
   return static_cast<double>(parameters) * each * here;
 }
 
@@ -39,7 +39,7 @@ std::string predicted_memory(const TrainOptions& o, const nn::ParameterList& par
   double count = 0;
   for (const nn::ParameterPtr& parameter : parameters) count += static_cast<double>(parameter->local.count());
   const double element = static_cast<double>(size_of(o.precision.dtype));
-  // ZeRO: what its stage shards is divided by the ranks that share it.
+  // ZeRO: the ranks that share a category divide it.
   const double ranks = static_cast<double>(o.mesh.dp_shard.value_or(o.mesh.shape.size(Axis::data)));
   const auto shared = [&](int from_stage) { return count / (o.mesh.zero >= from_stage ? ranks : 1); };
   const double weights = shared(3) * element, gradients = shared(2) * 4, state = shared(1) * state_bytes(o);
@@ -68,7 +68,7 @@ void require_memory(const TrainOptions& o, std::int64_t parameters) {
   if (bytes <= machine) return;
   fail(ExitCode::usage, "memory",
        "{} parameters need {} for weights, gradients and optimizer state{}, and this {} has {}; expected "
-       "less; make the model smaller, change --mesh, or share more with --zero",
+       "less; make the model smaller, change --mesh, or shard more with --zero",
        parameters, format_bytes(bytes),
        o.mesh.processes           ? " of this rank"
        : o.mesh.shape.ranks() > 1 ? " of all ranks"

@@ -19,7 +19,7 @@ struct Row {
   std::string name;
   std::int64_t calls = 0;
   double seconds = 0, flops = 0, bytes = 0;
-  double bf16_flops = 0;  // among flops
+  double bf16_flops = 0;  // included in flops
 
   void add(const ProfileEvent& event) {
     ++calls;
@@ -35,14 +35,14 @@ struct Row {
     bytes += row.bytes;
     bf16_flops += row.bf16_flops;
   }
-  /// Seconds that the machine takes at least.
+  /// The least time in seconds that the machine needs: the roofline.
   double least(const MachineSpeed& machine) const {
     const double arithmetic = (flops - bf16_flops) / machine.flops + bf16_flops / machine.flops_of(DType::bf16);
     return std::max(arithmetic, bytes / machine.bytes);
   }
 };
 
-/// Kernels by what they were called with; the largest first.
+/// Kernels by name and shapes, longest first.
 std::vector<Row> kernel_rows(const std::vector<ProfileEvent>& events) {
   std::map<std::string, Row> by_name;
   for (const ProfileEvent& event : events) {
@@ -64,7 +64,8 @@ std::vector<Row> kernel_rows(const std::vector<ProfileEvent>& events) {
   return rows;
 }
 
-/// Time in events of `category` on the rank's own thread, without those inside others of that category.
+/// Seconds in events of `category` on the rank's own thread. Events nested in another event of that category count
+/// once.
 double outermost_seconds(const std::vector<ProfileEvent>& events, std::string_view category) {
   std::vector<const ProfileEvent*> found;
   for (const ProfileEvent& event : events)
@@ -164,7 +165,7 @@ void Profiling::after_step() {
 }
 
 void Profiling::start() {
-  mesh_.world().barrier();  // all ranks count from here on
+  mesh_.world().barrier();  // all ranks start to count here
   profiler_->start();
   began_ = made_;
 }
@@ -184,7 +185,8 @@ void Profiling::stop(std::int64_t steps) {
 
 std::optional<std::string> Profiling::finish() {
   if (began_ >= 0) stop(made_ + 1 - began_);
-  if (profiler_ != nullptr && !recorded_ && mesh_.rank() == 0)  // a resumed run near its end, or one told to leave
+  // A resumed run near its end, or a run that was told to leave.
+  if (profiler_ != nullptr && !recorded_ && mesh_.rank() == 0)
     table_ = fmt::format("--profile {}: nothing was recorded, as this start made no steps after its first {}\n", path_,
                          warm_up);
   return std::exchange(table_, std::nullopt);

@@ -1,5 +1,6 @@
-// --profile FILE: some steps of a run, as a trace that chrome://tracing and https://ui.perfetto.dev show (ranks,
-// phases, pipeline actions, modules, kernels, collectives), and as a table of kernels beside what the machine can do.
+// --profile FILE: records some steps of a run, as a trace for chrome://tracing and https://ui.perfetto.dev (ranks,
+// phases, pipeline actions, modules, kernels, collectives), and as a table that compares kernels with the machine's
+// limits.
 //
 //   Profiling profiling(options, mesh);
 //   while (...) {
@@ -9,7 +10,7 @@
 //   }
 //   if (const auto table = profiling.finish()) ...       // on rank 0
 //
-// Steps are recorded after a few that warm caches and memory up. Read next: core/profile.h.
+// Recording starts after a few warm-up steps. Read next: core/profile.h.
 #pragma once
 
 #include <filesystem>
@@ -27,20 +28,21 @@ namespace trireme {
 
 class Profiling {
  public:
-  static constexpr std::int64_t warm_up = 2;  ///< steps before the first that is recorded
-  static constexpr std::string_view trace_beginning = "{\"displayTimeUnit\": ";  ///< of each trace, to tell one by
+  static constexpr std::int64_t warm_up = 2;  ///< steps before the first recorded one
+  static constexpr std::string_view trace_beginning = "{\"displayTimeUnit\": ";  ///< how every trace begins; used to
+                                                                                 ///< recognise one
 
-  /// Does nothing at all without --profile. The mesh must outlive this object. On the CPU it measures the machine.
+  /// Does nothing without --profile. The mesh must outlive this object. On the CPU, measures the machine's speed.
   Profiling(const TrainOptions& options, const DeviceMesh& mesh);
   ~Profiling();
   Profiling(const Profiling&) = delete;
   Profiling& operator=(const Profiling&) = delete;
 
-  /// `made`: steps that this run has made. Collective when recording begins or ends.
+  /// `made`: steps that this run has made. Collective if recording begins or ends.
   void before_step(std::int64_t made);
   void after_step();
-  /// After the last step: writes what is not yet written. Gives the table, on rank 0, or, of a run that had too few
-  /// steps left, says that there is none. Collective.
+  /// After the last step: writes a trace that is not written yet. Returns the table on rank 0, or a message if there
+  /// were too few steps to record. Collective.
   std::optional<std::string> finish();
 
  private:
@@ -57,11 +59,11 @@ class Profiling {
   std::optional<std::string> table_;
 };
 
-/// One rank's events in Chrome's trace event format, comma after comma, without the array around them.
+/// One rank's events in Chrome's trace event format, separated by commas, without the enclosing array.
 std::string trace_events(const std::vector<ProfileEvent>& events, int rank, const std::string& where);
 
-/// Of one rank: kernels by name and shapes, longest first; `wall` seconds in all, over `steps` steps. Without a machine
-/// the roofline is left out.
+/// The kernels of one rank by name and shapes, longest first. `wall`: total seconds of `steps` steps. Without
+/// `machine`, the roofline column is omitted.
 std::string kernel_table(const std::vector<ProfileEvent>& events, double wall, std::int64_t steps,
                          const std::optional<MachineSpeed>& machine);
 

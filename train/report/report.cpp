@@ -105,7 +105,7 @@ std::string skipped_line(std::int64_t step, const optim::LossScaler& scaler) {
 
 std::string axis_groups(const MeshShape& mesh, Axis axis) {
   constexpr int shown = 8;
-  // Each axis is a digit of the world rank, (pp * DATA + data) * TP + tp: ranks of one group are `stride` apart.
+  // The world rank is (pp * DATA + data) * TP + tp: each axis is a digit. Ranks of one group are `stride` apart.
   const int size = mesh.size(axis), groups = mesh.ranks() / size;
   int stride = axis == Axis::tp ? 1 : mesh.size(Axis::tp);
   if (axis == Axis::dp) stride *= mesh.size(Axis::cp);

@@ -1,4 +1,4 @@
-// The tables around a run: what is about to be trained, and where the time went.
+// The tables before and after a run: what will be trained, and where the time went.
 // Read next: train/report/report.cpp; train/program/console.h prints them.
 #pragma once
 
@@ -17,15 +17,15 @@ using Row = std::pair<std::string, std::string>;  ///< label, value
 /// Two columns, the labels padded to one width. A value of several lines continues in its column.
 std::string table(const std::vector<Row>& rows);
 
-/// What the options do not say.
+/// Facts for the start table that are not in the options.
 struct StartFacts {
   std::vector<Row> task;      ///< the model and its data
   pipeline::StagePlan plan;   ///< the blocks of each stage
   std::string gpu_kernels{};  ///< Task::gpu_kernels()
   std::string traffic{};      ///< Rank::traffic
   int threads = 1;            ///< per rank
-  bool own_cores = false;     ///< they keep to
-  double bubble = 0;          ///< part of a step that a stage spends idle, of the pipeline schedule in use
+  bool own_cores = false;     ///< threads are pinned to cores of their own
+  double bubble = 0;          ///< idle fraction of a step in the pipeline schedule
   std::string memory;         ///< predicted, per rank
 };
 
@@ -35,13 +35,13 @@ std::string thousands(std::int64_t n);
 /// Device, precision, data and model, mesh, schedule, memory: the table before training.
 std::string start_table(const TrainOptions& options, const StartFacts& facts);
 
-/// What to say when loss scaling skipped the update of a step.
+/// The message for a step whose update loss scaling skipped.
 std::string skipped_line(std::int64_t step, const optim::LossScaler& scaler);
 
-/// The ranks of every group along an axis: "[0 1] [2 3]"; of many groups the first few.
+/// The ranks of every group along an axis: "[0 1] [2 3]". Of many groups, only the first few.
 std::string axis_groups(const MeshShape& mesh, Axis axis);
 
-/// Seconds, share and time per step of each phase, and what no phase claimed.
+/// Seconds, share and time per step of each phase, and the time outside all phases.
 std::string time_table(const PhaseTimes& times, std::int64_t steps);
 std::string time_table(const PhaseSeconds& totals, double wall_seconds, std::int64_t steps);
 

@@ -13,7 +13,8 @@ using checkpoint::Checkpoint;
 
 std::string size_text(std::uint64_t bytes) { return format_bytes(static_cast<double>(bytes)); }
 
-/// "12 tensors, 3.4 MiB of f32", of those whose names begin with `prefix`, or of no optimizer when it is empty.
+/// "12 tensors, 3400 elements, 13.3 KiB" for the tensors whose names begin with `prefix`. An empty prefix means all
+/// tensors except optimizer state.
 std::string count_text(const Checkpoint& saved, const std::string& prefix) {
   std::size_t count = 0;
   std::int64_t elements = 0;
@@ -70,7 +71,7 @@ std::string verified_line(const Checkpoint& saved) {
 std::string describe_differences(const Checkpoint& a, const Checkpoint& b,
                                  const std::vector<checkpoint::Difference>& differences) {
   std::string text;
-  std::set<std::string> all;  // the names of both
+  std::set<std::string> all;  // names of the tensors in both
   for (const Checkpoint* checkpoint : {&a, &b})
     for (const std::string& name : checkpoint->names()) all.insert(name);
   for (const checkpoint::Difference& d : differences)

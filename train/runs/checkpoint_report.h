@@ -1,4 +1,4 @@
-// What examples/checkpoint.cpp prints. Read next: parallel/checkpoint/compare.h.
+// The output of examples/checkpoint.cpp. Read next: parallel/checkpoint/compare.h.
 #pragma once
 
 #include <string>
@@ -8,10 +8,10 @@
 
 namespace trireme {
 
-/// Step, mesh, files, model, progress, configuration; with `tensors` every tensor with its pieces.
+/// Step, mesh, files, model, progress and configuration. With `tensors`, also every tensor with its pieces.
 std::string describe_checkpoint(const checkpoint::Checkpoint& saved, bool tensors);
 std::string verified_line(const checkpoint::Checkpoint& saved);
-/// One line for each tensor that differs, and a last line that counts them.
+/// One line for each tensor that differs, and a last line with their number.
 std::string describe_differences(const checkpoint::Checkpoint& a, const checkpoint::Checkpoint& b,
                                  const std::vector<checkpoint::Difference>& differences);
 

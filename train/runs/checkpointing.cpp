@@ -39,21 +39,21 @@ Checkpointing::Checkpointing(const TrainOptions& options, Trainer& trainer, cons
   if (trainer.model().mesh().rank() == 0 && std::filesystem::is_directory(options.run.out, unknown))
     out_.emplace(options.run.out);
   saver_.emplace(options.run.out, trainer.model(), trainer.optimizer(), run, options.run.config, options.run.keep);
-  // A run in its own folder has nothing to save before its first step.
+  // A run that resumes in its own folder has nothing to save before its first step.
   if (resumed && resumed->path.parent_path() == std::filesystem::path(options.run.out) / "checkpoints")
     saved_step_ = resumed->progress.steps;
   can_roll_back_ = saved_step_ >= 0;
 }
 
-// A signal reaches ranks at different steps, and clocks differ: with --checkpoint-minutes, rank 0's decides. So every
-// rank adds what it has seen to one number, which says the same to all.
+// A signal reaches ranks at different steps, and clocks differ; for --checkpoint-minutes, rank 0's clock decides. So
+// every rank adds its requests to one number, and all ranks read the same sum.
 Checkpointing::Due Checkpointing::agree(std::int64_t step) {
-  constexpr std::int64_t leave = 1, save = leave << 20, minutes = save << 20;  // for up to 2^20 ranks
+  constexpr std::int64_t leave = 1, save = leave << 20, minutes = save << 20;  // for fewer than 2^20 ranks
   const RunOptions& o = options_.run;
   const DeviceMesh& mesh = trainer_.model().mesh();
   const SignalsNoted noted = signals_noted();
   const std::chrono::duration<double, std::ratio<60>> since = Clock::now() - last_begin_;
-  // One signal to all ranks may reach some before a step boundary and some after it: what comes within a second is one.
+  // One signal to all ranks may reach some before a step boundary and some after it. Signals within a second are one.
   const bool again = asked_step_ >= 0 && noted.save && *noted.save - last_asked_ < std::chrono::seconds(1);
   const bool late = mesh.rank() == 0 && o.checkpoint_minutes > 0 && since.count() >= o.checkpoint_minutes;
   const std::int64_t mine = (noted.leave ? leave : 0) + (noted.save && !again ? save : 0) + (late ? minutes : 0);
@@ -69,7 +69,8 @@ Checkpointing::Due Checkpointing::agree(std::int64_t step) {
   return {.save = asked || by_steps || all >= minutes, .asked = asked, .leave = all % save != 0};
 }
 
-// What was moved or removed would be made again, without the run's lock: another run could begin there.
+// If the folder was moved or removed, saving would create it again without the run's lock, and another run could begin
+// there.
 void Checkpointing::require_own_folder() {
   fail_together(trainer_.model().mesh().world(), [&] {
     if (out_ && !out_->still_there())
@@ -83,7 +84,7 @@ void Checkpointing::require_own_folder() {
 void Checkpointing::begin(Progress progress) {
   require_own_folder();
   if (trainer_.scaler().active()) progress.loss_scale = trainer_.scaler().state();
-  trainer_.check_replicas();  // what is wrong is not saved
+  trainer_.check_replicas();  // do not save wrong values
   trainer_.require_finite_weights();
   last_begin_ = Clock::now();
   can_roll_back_ = true;
@@ -121,7 +122,8 @@ bool Checkpointing::after_step(const Progress& progress) {
     if (due.asked) tell_("a signal asks for a save, but there is no --out: nothing was saved; continuing");
     return true;
   }
-  if (const auto saved = saver_->finish()) report(*saved, false);  // slower than the interval: training waits
+  // The save took longer than the interval: training waits.
+  if (const auto saved = saver_->finish()) report(*saved, false);
   begin(progress);
   return true;
 }
@@ -148,7 +150,7 @@ void Checkpointing::complete() noexcept {
     if (saved)
       tell_(saved->error.empty() ? saved_line(*saved)
                                  : fmt::format("could not save step {}: {}", saved->step, saved->error));
-  } catch (const std::exception&) {  // not even that could be done: the folder is left under its temporary name
+  } catch (const std::exception&) {  // this failed too: the folder keeps its temporary name
   }
 }
 
@@ -157,8 +159,8 @@ Checkpointing::~Checkpointing() {
   if (lost_ != nullptr && saver_ && saver_->busy()) *lost_ = loss();
 }
 
-// A rank that fails is missing when the others would agree that all files are written: without that no save is
-// committed. Once rank 0 is at it, it needs nobody, only the time to come to an end.
+// A save is committed only if all ranks agree that their files are written. If a rank fails before that, the save is
+// lost. Once rank 0 is committing, it needs no other rank, only time.
 std::string Checkpointing::loss() const {
   if (saver_->committing())
     return fmt::format("the save of step {} was being committed: it is whole if {} is there", saver_->step(),

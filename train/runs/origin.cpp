@@ -13,18 +13,18 @@ namespace fs = std::filesystem;
 
 bool is_path(const std::string& resume) { return resume != "none" && resume != "auto"; }
 
-/// Empty for what cannot be looked at, such as a name that is too long.
+/// Empty if the path cannot be examined, for example because a name is too long.
 fs::path resolved(const fs::path& path) {
   std::error_code unknown;
   return fs::weakly_canonical(path, unknown);
 }
 
-/// As it was written, or the same place from here.
+/// True if the texts are equal, or both refer to the same place from here.
 bool same_path(const std::string& a, const std::string& b) {
   return a == b || (!resolved(a).empty() && resolved(a) == resolved(b));
 }
 
-/// Empty where the newest checkpoint names no origin, or there is none.
+/// Empty if the newest checkpoint has no origin, or if there is no checkpoint.
 std::string saved_origin(const fs::path& out) {
   for (const checkpoint::Candidate& newest : checkpoint::candidates(out / "checkpoints")) {
     if (newest.step < 0) continue;
@@ -35,7 +35,7 @@ std::string saved_origin(const fs::path& out) {
   return {};
 }
 
-/// The --resume of the last start; empty where config.json does not tell.
+/// The --resume of the last start; empty if config.json does not say.
 std::string configured_resume(const fs::path& out) {
   const fs::path file = out / RunFolder::config_name;
   std::error_code absent;
@@ -59,7 +59,7 @@ bool begins_elsewhere(const std::string& resume, const fs::path& out) {
 }
 
 bool was_begun_from(const fs::path& out, const std::string& resume) {
-  // A checkpoint of its own is not where it began: that only the last start's configuration can name.
+  // With a checkpoint of the run itself, the saved origin does not matter; only config.json has the last --resume.
   const std::string saved = begins_elsewhere(resume, out) ? saved_origin(out) : std::string();
   const std::string told = saved.empty() ? configured_resume(out) : saved;
   return !told.empty() && is_path(told) && same_path(told, resume);

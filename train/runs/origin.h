@@ -1,9 +1,9 @@
-// Where a run began: with new weights, or from another run's checkpoint (--resume PATH), and what its folder says of
-// that. A run that is started again needs to know: until it has saved something itself it begins there once more, later
-// it goes on from what it saved, and a folder that holds any other run is refused.
+// The origin of a run: new weights, or another run's checkpoint (--resume PATH), and the record of it in the run's
+// folder. A restarted run needs the record. Until it has saved something itself, it begins again from PATH; later it
+// resumes from its own checkpoint. A folder that holds any other run is refused.
 //
-//   each checkpoint's "origin"   PATH, for as long as the run lives
-//   config.json's "resume"       PATH too, until a start with --resume auto writes auto there
+//   each checkpoint's "origin"   PATH, as long as the run exists
+//   config.json's "resume"       also PATH, until a start with --resume auto writes auto there
 //
 // Read next: train/runs/run_folder.h, train/supervisor/supervisor.cpp, which ask; train/runs/run_texts.h.
 #pragma once
@@ -13,14 +13,14 @@
 
 namespace trireme {
 
-/// Whether `path` is `folder` or lies in it.
+/// True if `path` is `folder` or lies in it.
 bool lies_in(const std::filesystem::path& path, const std::filesystem::path& folder);
 
-/// Whether a run that writes to `out` and is told --resume `resume` begins from another run's checkpoint.
+/// True if a run with this --resume and this `out` begins from another run's checkpoint.
 bool begins_elsewhere(const std::string& resume, const std::filesystem::path& out);
 
-/// Whether what is in `out` was begun with --resume `resume`, the path of a checkpoint, as its newest checkpoint says,
-/// or config.json where that says nothing. A config.json that is missing or damaged says nothing either.
+/// True if the run in `out` began with --resume `resume`, the path of a checkpoint. Its newest checkpoint says so, or
+/// config.json if that checkpoint does not say. A missing or damaged config.json counts as no answer.
 bool was_begun_from(const std::filesystem::path& out, const std::string& resume);
 
 }  // namespace trireme

@@ -20,7 +20,7 @@ ResumeMark::ResumeMark(const TrainOptions& options, const std::optional<Resumed>
       checkpoint_(resumed ? resumed->path : fs::path()),
       state_(resumed && options.run.resume == "auto" ? State::due : State::done) {}
 
-// A disk that has no room for the note may have room for all else: it costs no step.
+// A full disk may have no room for the note and still enough for the rest, so training continues without it.
 void ResumeMark::begin_step() {
   if (state_ != State::due) return;
   state_ = State::made;
@@ -28,7 +28,7 @@ void ResumeMark::begin_step() {
   try {
     if (rank_.first()) before = attempts_beside(checkpoint_).begin(checkpoint_);
   } catch (const Error& error) { tell_(fmt::format("{}; training goes on without that note", error.reason())); }
-  // From here on every rank may fail by itself, and the first one be ended for it.
+  // From here on, any rank may fail first and the launcher may then end rank 0. So every rank can remove the note.
   before = std::stoi(broadcast_text(*rank_.world, std::to_string(before)));
   rank_.failed = [checkpoint = checkpoint_, before] { attempts_beside(checkpoint).take_back(checkpoint, before); };
 }

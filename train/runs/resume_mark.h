@@ -1,8 +1,8 @@
-// ResumeMark: which checkpoints runs die of. While a run that --resume auto brought to a checkpoint makes its first
-// step, a note of that lies beside the checkpoints (checkpoint::ResumeAttempts); two of them for one checkpoint have
-// the next run take another. The note is made as late as it can be, when all is compared, loaded and started, and a run
-// that ends with a reason of its own takes it back. So it stays where a rank was killed, crashed or was lost, and
-// nowhere else.
+// ResumeMark: records which checkpoints make runs fail. While a run that --resume auto started from a checkpoint makes
+// its first step, a note lies beside the checkpoints (checkpoint::ResumeAttempts). If there are two notes about one
+// checkpoint, the next run uses another one. The note is made as late as possible, after everything is compared, loaded
+// and started. A run that ends with an error of its own removes it. So the note remains only if a rank was killed,
+// crashed or was lost.
 // Read next: train/runs/saved_run.h, which chooses; train/loop/training.cpp calls this around every step.
 #pragma once
 
@@ -14,13 +14,13 @@ namespace trireme {
 
 class ResumeMark {
  public:
-  /// `resumed`: what the run goes on from, if anything. All arguments must outlive this object. `tell`: as
-  /// Checkpointing's.
+  /// `resumed`: where the run continues from, if it does. `rank` must outlive this object. `tell`: as for
+  /// Checkpointing.
   ResumeMark(const TrainOptions& options, const std::optional<Resumed>& resumed, Rank& rank,
              std::function<void(const std::string&)> tell);
-  /// Before every step. Collective.
+  /// Call before every step. Collective.
   void begin_step();
-  /// After every step that was made.
+  /// Call after every completed step.
   void step_made();
 
  private:

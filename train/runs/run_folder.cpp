@@ -15,32 +15,32 @@ namespace fs = std::filesystem;
 
 constexpr const char* lock_name = ".lock";
 
-/// A file of ours that a run which was killed had not finished writing (core/io.h).
+/// True for a temporary file that a killed run left behind (core/io.h).
 bool is_leftover(const std::string& name) {
   for (const std::string written : {RunFolder::config_name, RunFolder::metrics_name})
     if (name.starts_with(written + ".tmp.")) return true;
   return false;
 }
 
-/// A run whose config.json was lost goes on all the same: nothing reads it but people.
+/// A run can be resumed without config.json: the checkpoint has everything that is needed.
 bool holds_checkpoint(const fs::path& out) {
   const std::vector<checkpoint::Candidate> all = checkpoint::candidates(out / "checkpoints");
   return std::any_of(all.begin(), all.end(), [](const checkpoint::Candidate& c) { return !c.unfinished; });
 }
 
-/// Whether the run that begins from another's checkpoint began so before, and ended with nothing saved: it begins
-/// again.
+/// True if the run began from this checkpoint of another run before, and ended without a save. It then begins again.
 bool begins_again(const fs::path& out, const std::string& resume) {
   return begins_elsewhere(resume, out) && !holds_checkpoint(out) && was_begun_from(out, resume);
 }
 
-void warn(const std::string& text) { std::fputs(("trireme: " + text + "\n").c_str(), stderr); }  // one write
+/// One write, so that lines do not mix.
+void warn(const std::string& text) { std::fputs(("trireme: " + text + "\n").c_str(), stderr); }
 
 }  // namespace
 
 RunFolder::RunFolder(fs::path out, const std::string& resume) : path_(std::move(out)) {
   if (path_.empty()) return;
-  std::error_code unknown;  // what cannot be looked at is reported by open()
+  std::error_code unknown;  // other failures are reported by open()
   if (fs::exists(path_, unknown) && !fs::is_directory(path_, unknown))
     fail(ExitCode::usage, "out", "{} is a file; expected a folder, or a name not taken yet; change --out",
          path_.string());
@@ -51,13 +51,13 @@ RunFolder::RunFolder(fs::path out, const std::string& resume) : path_(std::move(
   if (resumed_) {
     if (!automatic && !begins_elsewhere(resume, path_)) require_newest(resume);
   } else {
-    name_out(
-        [&] { FileLock::require_free(path_ / lock_name); });  // a run that is going on is not told as one that ended
+    // A run that is still active is reported as such, not as one that ended.
+    name_out([&] { FileLock::require_free(path_ / lock_name); });
     require_empty();
   }
 }
 
-/// A run that went on from an older checkpoint would write steps and checkpoints that are there already.
+/// If it resumed from an older checkpoint, the run would write steps and checkpoints that already exist.
 void RunFolder::require_newest(const fs::path& resume) const {
   const fs::path chosen = find_saved_run(resume);
   for (const checkpoint::Candidate& newest : checkpoint::candidates(path_ / "checkpoints")) {
@@ -102,7 +102,7 @@ void RunFolder::name_out(const std::function<void()>& f) const {
     if (error.code() == ExitCode::locked)
       fail(ExitCode::locked, "out", "another run is writing to {}{}; wait for it to end, or choose another --out",
            path_.string(), owner == std::string::npos ? "" : " " + what.substr(owner, end + 1 - owner));
-    if (error.code() == ExitCode::io && resumed_)  // elsewhere, the run would begin again
+    if (error.code() == ExitCode::io && resumed_)  // do not suggest another --out: the run would begin again there
       fail(ExitCode::io, "out",
            "{}; what is saved in {} is as it was: make room, or mend what failed, and the same command goes on with it",
            error.reason(), path_.string());
@@ -122,7 +122,7 @@ std::string RunFolder::open(const std::string& config, std::int64_t steps) {
   name_out([&] {
     make_directories(path_);
     lock();
-    if (!resumed_) require_empty();  // another run may have begun and ended here since the first look
+    if (!resumed_) require_empty();  // another run may have begun and ended here since the constructor
     for (const std::string& name : list_folder(path_)) {
       if (is_leftover(name)) remove_file(path_ / name);
     }
@@ -136,7 +136,7 @@ std::string RunFolder::open(const std::string& config, std::int64_t steps) {
 
 std::string RunFolder::read_metrics() const {
   if (!is_there(path_ / metrics_name)) return {};
-  const InputFile file(path_ / metrics_name);  // which refuses a pipe, where read_file() would wait for a writer
+  const InputFile file(path_ / metrics_name);  // throws for a pipe; read_file() would wait for a writer
   std::string lines(file.size(), '\0');
   file.read_at(0, std::as_writable_bytes(std::span(lines)));
   return lines;
@@ -146,12 +146,12 @@ void RunFolder::keep_first(std::int64_t steps) const {
   if (is_there(path_ / metrics_name)) write_file(path_ / metrics_name, first_steps(read_metrics(), steps));
 }
 
-/// Of a run that saved nothing its metrics are all there is.
+/// The metrics are all that remains of a run without a save, so they are kept.
 std::string RunFolder::set_metrics_aside() const {
   const std::string said =
       fmt::format("begins anew: {} holds no checkpoint of the run that began there", path_.string());
   std::string lines = read_metrics();
-  lines.resize(lines.rfind('\n') + 1);  // npos + 1 is 0: one that was cut short says nothing
+  lines.resize(lines.rfind('\n') + 1);  // npos + 1 is 0; drops an incomplete last line
   if (lines.empty()) return said;
   lines.pop_back();
   AppendFile(path_ / metrics_before_name).line(lines);

@@ -43,7 +43,7 @@ nlohmann::json data_json(const RunIdentity& run) { return {{"hash", run.data}, {
 
 fs::path where(const Checkpoint& saved) { return saved.path() / checkpoint::manifest_name; }
 
-/// The JSON of an entry, given to `read`; whatever is missing or of another type in it is bad data.
+/// Passes the JSON of an entry to `read`. Missing or wrongly typed fields throw ExitCode::data.
 template <class Read>
 auto read_json(const Checkpoint& saved, const std::string& key, const Read& read) {
   const nlohmann::json json = parse_json(saved.run(key), where(saved));
@@ -96,7 +96,7 @@ void require_same_architecture(const Checkpoint& saved, const Model& model) {
          path.string(), saved_as, model.architecture());
 }
 
-/// Of the first field of the model that differs.
+/// Throws for the first field of the model that differs.
 void require_same_model(const Checkpoint& saved, const Model& model) {
   const fs::path& path = saved.path();
   const Settings was = model.settings(saved.run("model"), where(saved).string()),
@@ -126,7 +126,7 @@ void GuardState::skip(SkippedSamples samples) {
 std::string saved_architecture(const Checkpoint& saved) {
   const RunTexts& texts = saved.manifest().run;
   const auto found = texts.find(architecture_entry);
-  return found == texts.end() ? "gpt" : found->second;  // there was only one
+  return found == texts.end() ? "gpt" : found->second;  // older versions had only this one
 }
 
 RunTexts describe_run(const Model& model, const Progress& progress, const RunIdentity& run,
@@ -149,7 +149,7 @@ void require_same_run(const Checkpoint& saved, const Model& model, const RunIden
   const RunTexts& texts = saved.manifest().run;
   if (const auto dtype = texts.find(dtype_entry); dtype != texts.end())
     require_same("--dtype", shown_lines(dtype->second), std::string(name(model.dtype())), path);
-  // Before the model: its --vocab follows from the data.
+  // Checked before the model, because the model's --vocab follows from the data.
   if (saved.run("tokenizer") != run.tokenizer)
     fail(ExitCode::usage, "resume",
          "{} was saved with another tokenizer than this data gives; use the same --data and --tokenizer",

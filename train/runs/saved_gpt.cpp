@@ -5,7 +5,7 @@
 namespace trireme {
 namespace {
 
-/// Elements of the weights and buffers that are stored.
+/// Number of elements in the stored weights and buffers.
 double stored_elements(const checkpoint::Checkpoint& saved) {
   double elements = 0;
   for (const auto& [name, tensor] : saved.manifest().tensors)

@@ -1,4 +1,4 @@
-// A saved GPT without its run: for generation. Read next: train/runs/run_texts.h, models/gpt_text.h.
+// A saved GPT without its run, for generation. Read next: train/runs/run_texts.h, models/gpt_text.h.
 #pragma once
 
 #include <memory>
@@ -16,8 +16,8 @@ struct SavedGpt {
   Progress progress;
 };
 
-/// Throws ExitCode::usage when the checkpoint's model is not a GPT, and ExitCode::data when an entry is malformed, or
-/// describes a model that what is stored cannot be.
+/// Throws ExitCode::usage if the checkpoint's model is not a GPT, and ExitCode::data if an entry is malformed or
+/// describes a model that does not match the stored tensors.
 SavedGpt read_saved_gpt(const checkpoint::Checkpoint& saved);
 
 }  // namespace trireme

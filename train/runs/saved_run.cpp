@@ -22,14 +22,14 @@ std::vector<checkpoint::HeldTensor> all_held(const Model& model, optim::Optimize
   return checkpoint::held_tensors(model.parameters(), model.buffers(), &optimizer, model.mesh());
 }
 
-/// File systems may show ranks different files under one path.
+/// On different machines, the same path may lead to different files.
 void require_same_content(ProcessGroup& world, const Checkpoint& saved) {
   require_common(
       world, {{"the checkpoint", fmt::format("{} (content {:016x})", saved.path().string(), saved.manifest().checksum),
                "expected one; give every rank the same files: a folder that all of them share, or equal copies"}});
 }
 
-/// `path`, which is the same on every rank, opened by all.
+/// Opens `path`, which is the same on every rank, on all ranks.
 Checkpoint open_on_all(ProcessGroup& world, const fs::path& path) {
   std::optional<Checkpoint> saved;
   fail_together(world, [&] { saved.emplace(path); });
@@ -37,7 +37,7 @@ Checkpoint open_on_all(ProcessGroup& world, const fs::path& path) {
   return std::move(*saved);
 }
 
-/// What each rank needs of a checkpoint.
+/// Each rank loads its part of the checkpoint.
 Resumed load_on_all(ProcessGroup& world, const fs::path& path, Model& model, optim::Optimizer& optimizer,
                     const RunIdentity& run) {
   const std::vector<checkpoint::HeldTensor> held = all_held(model, optimizer);
@@ -53,7 +53,7 @@ Resumed load_on_all(ProcessGroup& world, const fs::path& path, Model& model, opt
   return resumed;
 }
 
-/// Another rank may see other checkpoints: one that is being saved, or removed, at this moment.
+/// Rank 0 chooses: other ranks may see different checkpoints, because one may just be saved or removed.
 fs::path chosen_by_first(ProcessGroup& world, const fs::path& path) {
   std::string chosen;
   fail_together(world, [&] {
@@ -62,11 +62,11 @@ fs::path chosen_by_first(ProcessGroup& world, const fs::path& path) {
   return broadcast_text(world, chosen);
 }
 
-/// The checkpoints of the run in the order in which they are to be tried, as rank 0 finds them: newest first, but those
-/// from which runs failed to resume last, of which `tell` is told. Collective.
+/// The checkpoints of the run in the order to try them, as rank 0 finds them: newest first, but checkpoints from which
+/// runs failed to resume come last, and `tell` is called about them. Collective.
 std::vector<fs::path> agreed_candidates(ProcessGroup& world, const fs::path& out,
                                         const std::function<void(const std::string&)>& tell) {
-  std::string paths, last;  // zeros between them: paths have none
+  std::string paths, last;  // separated by zero bytes, which paths do not contain
   std::string failing;
   fail_together(world, [&] {
     if (world.rank() != 0) return;
@@ -78,7 +78,7 @@ std::vector<fs::path> agreed_candidates(ProcessGroup& world, const fs::path& out
       (fails ? last : paths) += candidate.path.string() + '\0';
       if (fails) failing += fmt::format("{}{}", failing.empty() ? "" : ", ", candidate.path.filename().string());
     }
-    if (!another) failing.clear();  // there is none to go on from in its place
+    if (!another) failing.clear();  // there is no other one to resume from
   });
   paths = broadcast_text(world, paths + last);
   failing = broadcast_text(world, failing);
@@ -100,9 +100,10 @@ std::vector<fs::path> agreed_candidates(ProcessGroup& world, const fs::path& out
        path.string(), problem);
 }
 
-/// What a person gave that is no checkpoint may hold some, unless it is a file, or has the name of one by itself.
+/// If `given` is not a checkpoint, it may be a folder of checkpoints. Throws if it is a file, or if its name is that of
+/// a checkpoint.
 void require_folder_of_checkpoints(const fs::path& given) {
-  const fs::path path = given.has_filename() ? given : given.parent_path();  // without the slash at its end
+  const fs::path path = given.has_filename() ? given : given.parent_path();  // without a trailing slash
   std::error_code unknown;
   if (fs::is_regular_file(path, unknown))
     fail(ExitCode::usage, "checkpoint",

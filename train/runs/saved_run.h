@@ -1,9 +1,9 @@
-// A run saved and resumed: what parallel/checkpoint stores, applied to a model, its optimizer and its progress.
+// Saves and resumes a run: applies parallel/checkpoint to a model, its optimizer and its progress.
 //
-// Tensors are stored under global names, without padding, so a run saved on one mesh is resumed on any other:
+// Tensors are stored under global names, without padding, so a run saved on one mesh can be resumed on any other:
 //   blocks.0.mlp.up.weight              a parameter (or a buffer: nn/buffer.h), in the model's dtype
 //   optimizer.m.blocks.0.mlp.up.weight  its optimizer state, f32 (m, v, momentum, master)
-// Everything else a run needs to go on is in train/runs/run_texts.h.
+// Everything else that resuming needs is in train/runs/run_texts.h.
 // Read next: parallel/checkpoint/saver.h, parallel/checkpoint/checkpoint.h.
 #pragma once
 
@@ -12,14 +12,15 @@
 
 namespace trireme {
 
-/// Saves a run in the background, again and again.
+/// Saves a run in the background, as often as needed.
 class RunSaver {
  public:
-  /// All arguments must outlive this object. `configuration`: the run's options, as --config takes them. Collective.
+  /// `model` and `optimizer` must outlive this object. `configuration`: the run's options, as --config takes them.
+  /// Collective.
   RunSaver(const std::filesystem::path& out, const Model& model, optim::Optimizer& optimizer, const RunIdentity& run,
            std::string configuration = {}, std::optional<std::int64_t> keep = {});
 
-  // As checkpoint::Saver has them.
+  // These functions are those of checkpoint::Saver.
   void begin(const Progress& progress);
   bool busy() const { return saver_.busy(); }
   bool committing() const { return saver_.committing(); }
@@ -39,41 +40,43 @@ class RunSaver {
   checkpoint::Saver saver_;
 };
 
-/// What to print of a save: "saved step 20 in PATH (1.2 MB, 0.030 s, of which training stood still for 0.001 s)".
+/// The message about a save: "saved step 20 in PATH (1.2 MB, 0.030 s, of which training stood still for 0.001 s)".
 std::string saved_line(const checkpoint::Saved& saved);
 
-/// Saves under `out` and waits; returns saved_line(). Collective. Throws ExitCode::io.
+/// Saves under `out` and waits. Returns saved_line(). Collective. Throws ExitCode::io.
 std::string save_run(const std::filesystem::path& out, const Model& model, optim::Optimizer& optimizer,
                      const Progress& progress, const RunIdentity& run);
 
-/// The checkpoint that `path` means: itself, or the newest one of a run's folder or of the checkpoints in it. Throws
-/// ExitCode::usage when there is
-/// none, and ExitCode::data when the newest one has no valid manifest, ExitCode::io when it cannot be read.
+/// The checkpoint that `path` refers to: itself, or the newest one in a run's folder or in its checkpoints folder.
+/// Throws ExitCode::usage if there is none, ExitCode::data if the newest one has no valid manifest, and ExitCode::io if
+/// it cannot be read.
 std::filesystem::path find_saved_run(const std::filesystem::path& path);
 
-/// The checkpoint that `path` means to rank 0 (find_saved_run), opened by every rank. Throws the same on all: as
-/// find_saved_run, and ExitCode::usage when ranks find different content there. Collective.
+/// Opens, on every rank, the checkpoint that find_saved_run() returns on rank 0. Throws the same error on all ranks:
+/// those of find_saved_run(), and ExitCode::usage if ranks find different content there. Collective.
 checkpoint::Checkpoint open_saved_run(ProcessGroup& world, const std::filesystem::path& path);
 
 struct Resumed {
   std::filesystem::path path;  ///< of the checkpoint
   Progress progress;
 };
-/// Loads weights, optimizer state and buffers of open_saved_run(path) into this rank's shards, reading what it needs of
-/// them. Throws, on every rank alike, ExitCode::usage when the model, the optimizer, the tokenizer, the data or the
-/// seed is not the one saved, naming the flags, and ExitCode::data when what it reads is damaged. Collective over the
-/// model's mesh.
+/// Loads weights, optimizer state and buffers of open_saved_run(path) into this rank's shards, and reads only what
+/// these need. Throws the same error on every rank: ExitCode::usage, naming the flags, if the model, optimizer,
+/// tokenizer, data or seed differs from the saved one; ExitCode::data if the data it reads is damaged. Collective over
+/// the model's mesh.
 Resumed load_run(const std::filesystem::path& path, Model& model, optim::Optimizer& optimizer, const RunIdentity& run);
 
-/// As load_run, from the newest valid checkpoint of the run in `out`; nothing when it has saved none. Rank 0 chooses.
-/// Of those that are damaged `tell` is told why they were skipped. One from which two runs resumed and died before they
-/// had made a step (train/runs/resume_mark.h) is tried last. Changes no file. Throws ExitCode::data when all are
-/// damaged, and ExitCode::io at the first that cannot be read: it may be whole. Collective; rank 0 has the run's lock.
+/// Like load_run, from the newest valid checkpoint of the run in `out`; returns nothing if the run has saved none. Rank
+/// 0 chooses. `tell` is called with the reason for each damaged checkpoint that is skipped. A checkpoint from which two
+/// runs resumed and died before completing a step (train/runs/resume_mark.h) is tried last. Changes no file. Throws
+/// ExitCode::data if all are damaged, and ExitCode::io at the first that cannot be read, because it may be valid.
+/// Collective; rank 0 holds the run's lock.
 std::optional<Resumed> load_newest_run(const std::filesystem::path& out, Model& model, optim::Optimizer& optimizer,
                                        const RunIdentity& run, const std::function<void(const std::string&)>& tell);
 
-/// Weights and buffers alone, of a checkpoint that every rank has opened: for generation, on any mesh. Throws the same
-/// on every rank, ExitCode::usage when these are not one checkpoint. Collective over the model's mesh.
+/// Loads only weights and buffers, from a checkpoint that every rank has opened: for generation, on any mesh. Throws
+/// the same error on every rank; ExitCode::usage if the ranks have opened different checkpoints. Collective over the
+/// model's mesh.
 void load_weights(checkpoint::Checkpoint& saved, Model& model);
 
 }  // namespace trireme

@@ -9,8 +9,7 @@
 namespace trireme {
 
 double validation_loss(Model& model, const ValidationSource& samples, std::int64_t batch) {
-  // Stages send ahead without waiting; a bounded number of micro-batches at a time bounds what can pile up between
-  // them.
+  // Stages send ahead without waiting. Limiting the micro-batches in flight limits how many pile up between stages.
   constexpr std::int64_t most_at_once = 32;
   const Evaluating guard(model);
   const DeviceMesh& mesh = model.mesh();

@@ -1,5 +1,5 @@
-// The validation loss on any mesh: forward passes only. Training is untouched by it: no random state, gradient or
-// loader position changes.
+// The validation loss on any mesh: forward passes only. It does not affect training: random state, gradients and loader
+// position stay the same.
 #pragma once
 
 #include "data/source.h"
@@ -11,11 +11,11 @@ namespace trireme {
 /// dp rank. Collective over the mesh.
 double validation_loss(Model& model, const ValidationSource& samples, std::int64_t batch);
 
-/// Throws ExitCode::numerical when the validation loss after `step` is no finite number: such weights are not worth
-/// saving. The gradient that made them was finite: only a loss shows it.
+/// Throws ExitCode::numerical if the validation loss after `step` is not finite: such weights should not be saved.
+/// Gradients may still have been finite, so only a loss reveals this.
 void require_finite(double val_loss, std::int64_t step);
 
-/// While it lives, the model evaluates: no dropout, nothing is recorded.
+/// While it exists, the model is in evaluation mode: no dropout, no autograd recording.
 class Evaluating {
  public:
   explicit Evaluating(Model& model) : run_(model.run()), previous_(run_) { run_.training = false; }

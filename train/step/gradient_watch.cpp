@@ -45,7 +45,7 @@ void GradientWatch::ready(const nn::Parameter& parameter) {
   ++order_;
   const Tensor gradient = parameter.grad();
   if (std::isfinite(kernels(gradient.device()).sum_squares(std::span(&gradient, 1)).value())) return;
-  // Seen in the last backward only, it may have been there since the first.
+  // If only the last backward is checked, the value may come from any micro-batch.
   const int microbatch = look_ == Look::in_every_backward || samples_.size() == 1 ? microbatch_ : -1;
   found_ = {.tensor = parameter.name,
             .stage = stage_,

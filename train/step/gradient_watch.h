@@ -1,10 +1,10 @@
-// GradientWatch: what of a step was not finite on this rank, before ranks summed what they had.
+// GradientWatch: finds the first non-finite value of a step on this rank, before gradients are summed over ranks.
 //
-// After the sum a NaN is everywhere. So each rank looks at its own gradient of a parameter at the moment when the last
-// contribution has been added and before it is given to a sum: one pass over memory that is still in the cache. Sums
-// keep a NaN or an infinity, so one look in the last backward of a step is enough to know whose it was; which
-// micro-batch it came with, a second pass over the same micro-batches tells, with a look after every one.
-// Read next: train/step/non_finite.h, which puts together what all ranks saw.
+// After the sum, a NaN is on every rank. So each rank checks its own gradient of a parameter when the last contribution
+// has been added and the sum has not begun: one pass over memory that is still in the cache. A NaN or an infinity stays
+// in the accumulated gradient, so one check in the last backward of a step is enough to find the rank. To find the
+// micro-batch, the same micro-batches are computed again, with a check after each of them.
+// Read next: train/step/non_finite.h, which combines the findings of all ranks.
 #pragma once
 
 #include <functional>
@@ -16,32 +16,32 @@
 
 namespace trireme {
 
-/// The first thing in a pass that was not finite on this rank.
+/// The first non-finite value of a pass on this rank.
 struct NonFinite {
-  std::string tensor;                 ///< a parameter, whose gradient it is, or "loss"; empty: all was finite
-  int stage = 0;                      ///< of the pipeline
-  int microbatch = -1;                ///< -1: one of those of the step
-  int order = 0;                      ///< how many gradients of that backward were looked at before
-  std::vector<std::int64_t> samples;  ///< that it can have come from
+  std::string tensor;                 ///< the parameter whose gradient it is, or "loss"; empty: everything was finite
+  int stage = 0;                      ///< pipeline stage
+  int microbatch = -1;                ///< -1: unknown
+  int order = 0;                      ///< position among the gradients checked in that backward, from 1
+  std::vector<std::int64_t> samples;  ///< samples that may have caused it
 };
 
 class GradientWatch {
  public:
   enum class Look : std::uint8_t { never, in_last_backward, in_every_backward };
-  /// To be made before what sums gradients: hooks run in the order in which they were added. `parameters` must outlive
-  /// the backwards of this model.
+  /// Create it before the object that sums gradients: hooks run in the order in which they were added. `parameters`
+  /// must exist as long as the model runs backwards.
   explicit GradientWatch(const nn::ParameterList& parameters);
   GradientWatch(const GradientWatch&) = delete;
   GradientWatch& operator=(const GradientWatch&) = delete;
 
-  /// A pass over the micro-batches of a step begins.
+  /// Begins a pass over the micro-batches of a step.
   void begin(Look look);
-  void microbatch(const Batch& batch) { samples_.push_back(batch.sample_ids); }  ///< the next one's, in order
+  void microbatch(const Batch& batch) { samples_.push_back(batch.sample_ids); }  ///< the next micro-batch, in order
   void loss(double value, int stage, int microbatch);
-  void backward(int stage, int microbatch, bool last);  ///< of a micro-batch is about to start: the stage's last one?
+  void backward(int stage, int microbatch, bool last);  ///< call before each; last: of the stage
 
   const NonFinite& found() const { return found_; }
-  /// For tests: may change a gradient right before it is looked at.
+  /// For tests: may change a gradient right before it is checked.
   using Tamper = std::function<void(const nn::Parameter& parameter, int microbatch)>;
   void set_tamper(Tamper tamper) { tamper_ = std::move(tamper); }
 

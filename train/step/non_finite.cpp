@@ -10,19 +10,19 @@
 namespace trireme {
 namespace {
 
-/// What one rank saw, and where that rank is.
+/// The finding of one rank, and the rank's place.
 struct Seen {
   std::string where;
   NonFinite found;
 
-  /// Smaller: nearer to the origin. A loss comes before all gradients.
+  /// Smaller means closer to the origin. A loss comes before all gradients.
   auto order() const {
     return std::tuple(found.tensor != "loss", found.microbatch, -found.stage, found.order, found.tensor);
   }
 };
 
 std::string to_text(const NonFinite& f, const DeviceMesh& mesh) {
-  // With experts, ranks of other dp coordinates take part in a backward: then all are one crowd.
+  // With experts, ranks of several dp coordinates exchange activations, so all ranks form one group.
   const int crowd = mesh.size(Axis::ep) > 1 ? 0 : mesh.coord(Axis::dp);
   return nlohmann::json{{"where", mesh.where()},      {"crowd", crowd},   {"tensor", f.tensor},  {"stage", f.stage},
                         {"microbatch", f.microbatch}, {"order", f.order}, {"samples", f.samples}}
@@ -61,7 +61,7 @@ std::string ranges(const std::vector<std::int64_t>& numbers) {
 
 std::string origin_of(const NonFinite& found, const DeviceMesh& mesh) {
   const std::vector<std::string> texts = gather_texts(mesh.world(), found.tensor.empty() ? "" : to_text(found, mesh));
-  std::map<int, std::vector<Seen>> origins;  // by crowd: all that are equally near to the origin
+  std::map<int, std::vector<Seen>> origins;  // by group: all findings that are equally close to the origin
   for (const std::string& text : texts) {
     if (text.empty()) continue;
     const nlohmann::json json = nlohmann::json::parse(text);

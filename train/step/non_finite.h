@@ -1,7 +1,7 @@
-// Where the first NaN or infinity of a step came from: what the ranks saw by themselves (train/step/gradient_watch.h),
-// put together. From its origin a NaN goes down the backward pass, to earlier stages, and to all ranks that exchange
-// activations with this one. So of the ranks of one dp coordinate those are named that saw it in the earliest
-// micro-batch, there on the last stage, and there in the first gradient.
+// Finds the origin of the first NaN or infinity of a step, by combining what each rank found
+// (train/step/gradient_watch.h). From its origin, a NaN spreads down the backward pass to earlier stages, and to all
+// ranks that exchange activations with this one. So for each dp coordinate, the ranks are named that found it in the
+// earliest micro-batch; among these, those on the last stage; among these, those with the first gradient.
 // Read next: train/guards/guards.h.
 #pragma once
 
@@ -12,11 +12,11 @@
 
 namespace trireme {
 
-/// "blocks.1.mlp.up.weight on rank 2 (dp=1,tp=0,pp=0), micro-batch 0, samples 12-13"; empty when no rank saw anything.
-/// The same on every rank; collective over the mesh.
+/// "blocks.1.mlp.up.weight on rank 2 (dp=1,tp=0,pp=0), micro-batch 0, samples 12-13"; empty if no rank found anything.
+/// The same on every rank. Collective over the mesh.
 std::string origin_of(const NonFinite& found, const DeviceMesh& mesh);
 
-/// "12-15, 20": numbers in order, runs put together.
+/// "12-15, 20": sorted, with consecutive numbers joined.
 std::string ranges(const std::vector<std::int64_t>& numbers);
 
 }  // namespace trireme

@@ -16,9 +16,9 @@
 namespace trireme {
 namespace {
 
-/// A tensor that is listed for several groups is hashed once.
+/// A tensor that is listed for several groups is hashed only once.
 std::vector<std::uint64_t> hashes_of(const std::vector<Copied>& copies) {
-  std::map<const void*, std::uint64_t> known;  // by address: shards are not empty there
+  std::map<const void*, std::uint64_t> known;  // by address: only tensors that are not empty
   std::vector<std::uint64_t> hashes;
   for (const Copied& copy : copies) {
     if (copy.value.count() == 0) {
@@ -32,7 +32,7 @@ std::vector<std::uint64_t> hashes_of(const std::vector<Copied>& copies) {
   return hashes;
 }
 
-/// Whether the ranks of the group have the same hash.
+/// True if all ranks of the group have the same hash.
 bool agrees(ProcessGroup& group, std::uint64_t hash) {
   const Tensor own = Tensor::empty({1}, DType::i64), all = Tensor::empty({group.size(), 1}, DType::i64);
   *own.data<std::int64_t>() = static_cast<std::int64_t>(hash);
@@ -61,7 +61,7 @@ std::string list(const std::vector<int>& ranks) {
 }
 
 std::string describe_one(const std::string& tensor, const std::map<std::string, std::vector<int>>& by_hash) {
-  std::vector<std::vector<int>> parties;  // the largest first; of equal ones that with the lowest rank
+  std::vector<std::vector<int>> parties;  // the largest first; of equal sizes, the one with the lowest rank first
   std::size_t copies = 0;
   for (const auto& [hash, ranks] : by_hash) {
     parties.push_back(ranks);
@@ -85,7 +85,7 @@ std::string describe_one(const std::string& tensor, const std::map<std::string, 
 }  // namespace
 
 std::string describe_parted(const std::vector<CopyHash>& hashes) {
-  constexpr std::size_t most_named = 3;                                    // after the first
+  constexpr std::size_t most_named = 3;                                    // in addition to the first
   std::map<std::string, std::map<std::string, std::vector<int>>> tensors;  // name -> hash -> ranks
   for (const CopyHash& h : hashes) tensors[h.tensor][h.hash].push_back(h.rank);
   std::string first;

@@ -1,4 +1,4 @@
-// From options to objects: the translations every training program needs.
+// Makes objects from options, for every training program.
 // Read next: train/step/trainer.h; train/gpt/gpt_setup.h for those of a GPT.
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace trireme {
 
-/// What the layers of a model are built with, as the options say.
+/// The build parameters for the layers of a model.
 nn::Build make_build(const TrainOptions& options, std::shared_ptr<const DeviceMesh> mesh);
 std::unique_ptr<optim::Optimizer> make_optimizer(const OptimizerOptions& options, const optim::ShardList& shards);
 optim::LrSchedule make_lr_schedule(const ScheduleOptions& options);

@@ -30,7 +30,7 @@ ZeroOptions zero_options(const MeshOptions& o, const GuardOptions& guards, std::
           .bucket_bytes = bucket_bytes};
 }
 
-/// Whether something holds on any rank of the mesh. Collective.
+/// True if `here` is true on any rank of the mesh. Collective.
 bool on_any_rank(bool here, const DeviceMesh& mesh) {
   const Tensor any = Tensor::full({1}, here ? 1 : 0, DType::f32);
   mesh.world().all_reduce(any, ReduceOp::max).wait();
@@ -50,12 +50,12 @@ std::unique_ptr<Model> with_stages(int expected, std::unique_ptr<Model> model) {
   return model;
 }
 
-/// The batches of a step: made once each and in order, kept while stages of this rank still ask for them.
+/// The batches of a step. Each is made once, in order, and kept until all stages of this rank have taken it.
 class StepBatches {
  public:
   StepBatches(const Trainer::NextBatch& next, int stages) : next_(next), stages_(stages) {}
 
-  /// Each stage of the rank asks once for each micro-batch.
+  /// Each stage of the rank calls it once per micro-batch.
   Batch take(int microbatch) {
     for (; made_ <= microbatch; ++made_) kept_[made_] = {next_(made_), stages_};
     const auto found = kept_.find(microbatch);
@@ -109,11 +109,11 @@ Trainer::Pass Trainer::gradients(const NextBatch& next_batch, double loss_scale)
 
 bool Trainer::sums_gradients() const { return mesh_.size(Axis::data) > 1 || mesh_.size(Axis::tp) > 1 || ties_stages_; }
 
-// Where no gradient is summed over ranks, the gradients after the step tell as much. On a GPU each look would wait for
-// the device.
+// If no gradient is summed over ranks, a check of the gradients after the step finds the same. On a GPU, each check
+// would wait for the device.
 Trainer::Look Trainer::first_look() const {
   if (!sums_gradients() || model_->device() != Device::cpu) return Look::never;
-  return options_.mesh.zero >= 2 ? Look::in_every_backward : Look::in_last_backward;  // sent after every one, or once
+  return options_.mesh.zero >= 2 ? Look::in_every_backward : Look::in_last_backward;  // summed each time, or once
 }
 
 Trainer::Pass Trainer::run_pass(const NextBatch& next_batch, Look look) {
@@ -188,10 +188,10 @@ Trainer::Origin Trainer::find_non_finite() {
                       traced ? "that machine" : "the machines of the job")};
 }
 
-/// For where gradients are as backward left them: the first that is not finite.
+/// The first piece that is not finite, for gradients that are not summed over ranks.
 NonFinite Trainer::non_finite_piece() {
   std::vector<optim::StateTensor> pieces = gradient_pieces();
-  for (std::size_t i = pieces.size(); i-- > 0;) {  // in the order of backward
+  for (std::size_t i = pieces.size(); i-- > 0;) {  // in the order of the backward pass
     const Tensor& gradient = pieces[i].value;
     if (gradient.count() == 0 || std::isfinite(kernels(gradient.device()).sum_squares(std::span(&gradient, 1)).value()))
       continue;
@@ -216,7 +216,7 @@ std::vector<Copied> Trainer::copies(std::optional<std::int64_t> turn) {
   constexpr std::uint64_t turns = 8;
   std::vector<optim::StateTensor> tensors = optimizer_->weights();
   for (optim::StateTensor& state : optimizer_->state()) {
-    // By name: copies at the two ends of a pipeline have different places in the list.
+    // By name: tied weights at the two ends of a pipeline have different indices in the list.
     const bool its_turn = !turn || hash_bytes(state.full_name()) % turns == static_cast<std::uint64_t>(*turn) % turns;
     if (its_turn || state.value.device() == Device::cpu) tensors.push_back(std::move(state));
   }

@@ -1,6 +1,5 @@
-// Trainer: one rank's part of a training run, of any Model. It joins the model, the sums of its gradients over ranks,
-// the optimizer, and the schedule of forwards and backwards. train_gpt and parity both take their steps here, so what
-// parity checks is what trains.
+// Trainer: one rank's part of training any Model. It connects the model, gradient synchronisation, the optimizer, and
+// the pipeline schedule. train_gpt and parity both use it for their steps, so parity checks the code that trains.
 //
 //   Trainer trainer(std::make_unique<Gpt>(make_build(options, mesh), config), options);
 //   const Trainer::Pass pass = trainer.gradients(batch_of_microbatch, 1.0 / tokens);
@@ -27,52 +26,52 @@ namespace trireme {
 
 class Trainer {
  public:
-  /// `model`: made with make_build(options, mesh), and with a plan of options.mesh.stages() stages; ExitCode::usage
-  /// when it has another number of them. `options`: resolved; those of data and model are not read.
+  /// `model`: made with make_build(options, mesh) and a plan of options.mesh.stages() stages. Throws ExitCode::usage
+  /// for another number of stages. `options`: after resolve(); options of data and model are not used.
   Trainer(std::unique_ptr<Model> model, const TrainOptions& options,
           std::int64_t bucket_bytes = GradSync::default_bucket_bytes);
 
-  /// This dp rank's micro-batch `index` of the step; called once for each, in order.
+  /// Returns this dp rank's micro-batch `index` of the step. Called once for each index, in order.
   using NextBatch = std::function<Batch(int index)>;
   struct Pass {
     pipeline::StepReport pipeline;
     GradSyncReport sums;
   };
   /// Sets every gradient to that of loss_scale x the sum of the losses of the step's micro-batches, summed over the
-  /// mesh. Nothing else is divided anywhere: loss_scale is 1 / (valid targets of the global batch).
+  /// mesh. There is no other division: loss_scale is 1 / (targets of the global batch).
   Pass gradients(const NextBatch& next_batch, double loss_scale);
 
-  /// Of the whole model's gradient, without the loss scale; the same bits on every rank.
+  /// The norm of the whole model's gradient, without the loss scale. The same bits on every rank.
   double gradient_norm();
-  /// This rank's part of every summed gradient: whole, or with ZeRO its shard. After gradients().
+  /// This rank's part of every summed gradient: the whole gradient, or with ZeRO its shard. After gradients().
   std::vector<optim::StateTensor> gradient_pieces();
-  /// Of the step that update() has ended: nothing without experts.
+  /// The routing of the step that update() has completed; nothing without experts.
   const std::optional<nn::RoutingReport>& routing() const { return routing_; }
-  /// After gradients() whose loss or norm is not finite: which tensor, on which ranks, from which samples, and what a
-  /// person can do about it. Computes the step's gradients once more and checks each of them. The same texts on every
-  /// rank.
+  /// After gradients() with a non-finite loss or norm: finds which tensor on which ranks from which samples, and what a
+  /// user can do about it. Computes the step's gradients once more and checks each of them. Returns the same texts on
+  /// every rank.
   struct Origin {
     std::string what, remedy;
   };
   Origin find_non_finite();
-  /// Ends a step without an update: weights, moments and counters are as they were.
+  /// Ends a step without an update. Weights, moments and counters stay the same.
   void skip();
 
-  /// Throws ExitCode::retryable, naming tensor and rank, when copies of weights, of the optimizer's state or of buffers
-  /// differ, or what has no copy has changed since it was written. Does nothing with --check-replicas 0. With `turn`,
-  /// the number of this check, state on a GPU, which has to be copied to the host, takes turns: an eighth in each
-  /// check.
+  /// Throws ExitCode::retryable, naming tensor and rank, if replicas of weights, optimizer state or buffers differ, or
+  /// if the checksum of a shard without replicas is wrong. Does nothing with --check-replicas 0. `turn` is the number
+  /// of this check. With `turn`, only an eighth of the optimizer state on a GPU is checked, because it has to be copied
+  /// to the host; each check takes another eighth.
   void check_replicas(std::optional<std::int64_t> turn = {});
-  /// Before a save: throws ExitCode::numerical, naming it, when a weight of this rank is not finite. Settles, so
-  /// collective.
+  /// Before a save: throws ExitCode::numerical, naming the weight, if a weight of this rank is not finite. Collective:
+  /// first waits for weights that the optimizer still communicates.
   void require_finite_weights();
-  /// To be called when weights were written, other than by update(), after the first gradients(): packed weights and
-  /// seals are of the old ones.
+  /// Call when weights were written, other than by update(), after the first gradients(): packed weights and checksums
+  /// are of the old values.
   void loaded();
 
-  /// Clips by `norm` and updates the weights, and the biases of routers. False when `norm` is not finite and a loss
-  /// scale may be the cause: then nothing has changed but the scale. Throws ExitCode::numerical when it is not finite
-  /// otherwise.
+  /// Clips by `norm` and updates the weights, and the biases of routers. If `norm` is not finite and a loss scale may
+  /// be the cause, returns false; only the scale has changed. Throws ExitCode::numerical if `norm` is not finite for
+  /// another reason.
   bool update(double lr, double norm);
 
   Model& model() { return *model_; }
@@ -93,16 +92,16 @@ class Trainer {
   TrainOptions options_;
   BatchSizes batch_;
   std::unique_ptr<Model> model_;
-  const DeviceMesh& mesh_;          // the model's
-  bool ties_stages_, has_routers_;  // whether the whole model does, on any rank
-  GradientWatch watch_;             // before what sums gradients: it looks first
+  const DeviceMesh& mesh_;          // the mesh of the model
+  bool ties_stages_, has_routers_;  // true if they exist anywhere in the model, on any rank
+  GradientWatch watch_;             // before gradients_: its hooks must run first
   std::unique_ptr<DataParallel> gradients_;
   std::unique_ptr<optim::Optimizer> optimizer_;
   optim::LossScaler scaler_;
   pipeline::Executor executor_;
   std::optional<nn::RoutingReport> routing_;
-  std::vector<Batch> step_;  // the micro-batches of the step, should it have to be computed again
-  double loss_scale_ = 1;    // of the step: without the scaler's
+  std::vector<Batch> step_;  // the micro-batches of the step, in case it must be computed again
+  double loss_scale_ = 1;    // of the step, without the scaler's factor
 };
 
 }  // namespace trireme

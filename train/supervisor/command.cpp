@@ -12,10 +12,10 @@
 namespace trireme::supervisor {
 namespace {
 
-constexpr const char* where = "run";  // the program
+constexpr const char* where = "run";  // the program's name in errors
 constexpr std::array launcher_names = {"mpirun", "mpiexec", "orterun", "prterun", "srun"};
 
-/// Where a flag's value is: in the word itself, after `prefix` characters.
+/// Where a flag's value is: in word number `word`, after `prefix` characters.
 struct Place {
   std::size_t word, prefix;
 };
@@ -25,7 +25,7 @@ std::optional<Place> find_flag(const Words& words, const std::string& flag) {
     if (words[i].starts_with(flag + "=")) return Place{i, flag.size() + 1};
     if (words[i] != flag) continue;
     if (i + 1 == words.size())
-      fail(ExitCode::usage, where, "{} stands without a value at the end of the command; give it one", flag);
+      fail(ExitCode::usage, where, "{} at the end of the command has no value; give it one", flag);
     return Place{i + 1, 0};
   }
   return std::nullopt;
@@ -48,7 +48,8 @@ std::size_t launcher_at(const Words& words) {
   return static_cast<std::size_t>(std::find_if(words.begin(), words.end(), is_launcher) - words.begin());
 }
 
-/// Where the number of ranks stands: the first of these flags after the launcher, whose own flags come first.
+/// Where the number of ranks is: the first of these flags after the launcher. The launcher's own flags come before
+/// those of the program.
 std::optional<Place> ranks_place(const Words& words) {
   constexpr std::array apart = {"-n", "-np", "--np", "--ntasks"};
   for (std::size_t i = launcher_at(words) + 1; i < words.size(); ++i) {
@@ -91,7 +92,7 @@ std::optional<int> launcher_ranks(const Words& command) {
   int ranks = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), ranks);
   if (error != std::errc() || end != text.data() + text.size() || ranks < 1)
-    fail(ExitCode::usage, where, "the launcher is to start '{}' ranks; expected a number of at least 1", text);
+    fail(ExitCode::usage, where, "the launcher is asked to start '{}' ranks; expected a number of at least 1", text);
   return ranks;
 }
 
@@ -103,7 +104,7 @@ Words with_launcher_ranks(Words command, int ranks) {
 
 Words with_exported(Words command, const std::string& variable) {
   const std::size_t launcher = launcher_at(command);
-  if (launcher == command.size() || command[launcher].ends_with("srun")) return command;  // which passes on all of it
+  if (launcher == command.size() || command[launcher].ends_with("srun")) return command;  // srun exports everything
   const auto after = command.begin() + static_cast<std::ptrdiff_t>(launcher) + 1;
   command.insert(after, {"-x", variable});
   return command;
@@ -116,11 +117,10 @@ Elastic require_elastic(const Words& command) {
          "--min-ranks: the command has no launcher that is told how many ranks to start; expected mpirun -n N");
   const std::string mesh = setting(command, "mesh").value_or("");
   if (mesh.find("dp=auto") == std::string::npos)
-    fail(
-        ExitCode::usage, where,
-        "--min-ranks: the mesh is '{}', of one number of ranks; expected --mesh dp=auto,..., whose dp takes what there "
-        "is",
-        mesh);
+    fail(ExitCode::usage, where,
+         "--min-ranks: the mesh '{}' has a fixed number of ranks; expected --mesh dp=auto,..., whose dp follows the "
+         "number of ranks",
+         mesh);
   const std::string batch = setting(command, "global-batch").value_or("auto");
   if (batch == "auto")
     fail(ExitCode::usage, where,
@@ -131,7 +131,7 @@ Elastic require_elastic(const Words& command) {
 }
 
 Words first_command(const Words& command, bool& added) {
-  // A configuration that was printed has every flag: there, none means not said.
+  // A file made by --print-config contains every flag, so "resume": "none" there means that the user did not set it.
   added = !find_flag(command, "--resume") && setting(command, "resume").value_or("none") == "none";
   return added ? with_flag(command, "resume", "auto") : command;
 }

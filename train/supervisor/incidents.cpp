@@ -15,7 +15,7 @@
 namespace trireme::supervisor {
 namespace {
 
-/// The number that follows `before` in `text`.
+/// The first number after `before` in `text`.
 std::optional<std::int64_t> number_after(std::string_view text, std::string_view before) {
   const std::size_t at = text.find(before);
   if (at == std::string_view::npos) return std::nullopt;
@@ -41,7 +41,7 @@ std::string cause_of(std::string_view message) {
   constexpr const char* flipped = "a bit changed in memory";
   constexpr const char* lost = "a rank was lost or late";
   constexpr const char* gpu = "a GPU failed";
-  // The first that is found.
+  // The first match counts, so the order matters.
   constexpr std::array<std::pair<std::string_view, const char*>, 14> causes = {{
       {"[memory] ", memory},
       {"[pinned memory] ", memory},
@@ -106,8 +106,8 @@ std::string incident_table(const std::vector<Incident>& incidents) {
                             all ? "" : " in those that ended");
 }
 
-// "trireme: FATAL[75] rank 5 (dp=0,tp=1,pp=1) step 120: ..." is ours, and knows best; mpirun says "... process rank 1
-// with PID 0 on node vm exited on signal 9 (Killed)".
+// "trireme: FATAL[75] rank 5 (dp=0,tp=1,pp=1) step 120: ..." is our own message and takes precedence. mpirun prints
+// "... process rank 1 with PID 0 on node vm exited on signal 9 (Killed)".
 void LastWords::hear(std::string_view line) {
   constexpr std::string_view fatal = "trireme: FATAL[";
   const std::size_t at = line.find(fatal);
@@ -131,7 +131,7 @@ std::int64_t last_logged_step(const std::filesystem::path& metrics) {
     const InputFile file(metrics);
     text.resize(static_cast<std::size_t>(std::min(file.size(), most)));
     file.read_at(file.size() - text.size(), std::as_writable_bytes(std::span(text)));
-  } catch (const Error&) { return -1; }  // it was replaced or cut just now: the next look tells
+  } catch (const Error&) { return -1; }  // it was just replaced or truncated: the next call succeeds
   const std::size_t last_end = text.rfind('\n');
   if (last_end == std::string::npos) return -1;
   const std::size_t begin = last_end == 0 ? std::string::npos : text.rfind('\n', last_end - 1);

@@ -1,5 +1,5 @@
-// What went wrong with a supervised run, when, and what it cost: a line each in OUT/incidents.jsonl, and a table at the
-// end.
+// The failures of a supervised run: what happened, when, and the time lost. Each is one line of OUT/incidents.jsonl; a
+// table of all is printed at the end.
 // Read next: train/supervisor/supervisor.h.
 #pragma once
 
@@ -18,30 +18,31 @@ namespace trireme::supervisor {
 using Time = std::chrono::system_clock::time_point;
 
 struct Incident {
-  Time when;                 ///< when the job was seen to have ended
-  std::int64_t restart = 0;  ///< how often the job had been started again before
-  std::string what;          ///< "a process was killed", "told to leave", cause_of() its message, ...
+  Time when;                 ///< when the supervisor saw that the job had ended
+  std::int64_t restart = 0;  ///< restarts before this incident
+  std::string what;          ///< a short description: "a process was killed", "told to leave", cause_of() the message,
+                             ///< ...
   Ending ending;
-  std::optional<int> rank;        ///< when the job or its launcher named one
+  std::optional<int> rank;        ///< if the job or its launcher named one
   std::string message;            ///< the job's FATAL line, without "trireme: FATAL[N] "; may be empty
-  std::int64_t logged_step = -1;  ///< the last one in metrics.jsonl then; -1: none
+  std::int64_t logged_step = -1;  ///< the last step in metrics.jsonl at that time; -1: none
   std::optional<std::int64_t>
-      resumed_step;            ///< from which it was started again; -1: the beginning; not set: it was not
-  int ranks = 0;               ///< that it goes on with; 0: as many as before
-  std::optional<double> lost;  ///< seconds: work done again and time without training; not set: not known yet
+      resumed_step;            ///< the step that the restart resumed from; -1: the beginning; not set: no restart
+  int ranks = 0;               ///< ranks of the restarted job; 0: as many as before
+  std::optional<double> lost;  ///< seconds: repeated work and time without training; not set: not known yet
 };
 
-/// In a few words what the message of a job that is worth starting again is about: a rank was lost, memory ran out, ...
-/// Told by its component, as in "rank 5 (dp=1) step 120: [memory] out of host memory", or by what a library says.
+/// The cause of a retryable failure in a few words: a rank was lost, memory ran out, ... Found from the component in
+/// the message, as in "rank 5 (dp=1) step 120: [memory] out of host memory", or from a library's error text.
 std::string cause_of(std::string_view message);
 
-/// One object: {"when":"2025-03-01T12:00:00Z","what":...}.
+/// One JSON object: {"when":"2025-03-01T12:00:00Z","what":...}.
 std::string to_json_line(const Incident& incident);
-/// A line each under a line of headings, and a line with the sum of seconds.
+/// A line of headings, one line per incident, and a line with the sum of the lost seconds.
 std::string incident_table(const std::vector<Incident>& incidents);
 std::string utc(Time time);  ///< "2025-03-01T12:00:00Z"
 
-/// What a job says on standard error about its end.
+/// Collects from a job's standard error what it says about its end.
 class LastWords {
  public:
   void hear(std::string_view line);
@@ -53,7 +54,7 @@ class LastWords {
   std::string message_;
 };
 
-/// The step of the last whole line of metrics.jsonl; -1 when there is none. Reads its end only.
+/// The step in the last complete line of metrics.jsonl; -1 if there is none. Reads only the end of the file.
 std::int64_t last_logged_step(const std::filesystem::path& metrics);
 
 }  // namespace trireme::supervisor

@@ -42,7 +42,7 @@ std::optional<pid_t> number(std::string_view text) {
   return error == std::errc() && end == text.data() + text.size() ? std::optional(value) : std::nullopt;
 }
 
-/// The words as execvp() takes them; made before fork(), as nothing may be allocated after it.
+/// The words as execvp() takes them. Built before fork(), because the child must not allocate memory.
 std::vector<char*> arguments_of(const Words& command) {
   std::vector<char*> arguments;
   arguments.reserve(command.size() + 1);
@@ -51,23 +51,23 @@ std::vector<char*> arguments_of(const Words& command) {
   return arguments;
 }
 
-/// The child, from fork() to exec(): only calls that are safe there.
+/// Runs in the child between fork() and exec(): only async-signal-safe calls.
 [[noreturn]] void become(const std::vector<char*>& arguments, int errors, pid_t parent, const SignalQueue& signals) {
   ::setsid();
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
-  if (::getppid() != parent) ::_exit(static_cast<int>(ExitCode::retryable));  // it died before that
+  if (::getppid() != parent) ::_exit(static_cast<int>(ExitCode::retryable));  // the parent died before prctl()
   const int nothing = ::open("/dev/null", O_RDONLY);
   if (nothing >= 0) ::dup2(nothing, STDIN_FILENO);
   ::dup2(errors, STDERR_FILENO);
   signals.restore_in_child();
-  std::signal(SIGPIPE, SIG_IGN);  // whether to go on without a reader of its output is not for the job to decide
+  std::signal(SIGPIPE, SIG_IGN);  // only the supervisor decides what a lost reader of the output means
   ::execvp(arguments[0], arguments.data());
   constexpr char text[] = "run: the command cannot be started\n";
   static_cast<void>(!::write(STDERR_FILENO, text, sizeof text - 1));
   ::_exit(127);
 }
 
-/// The numbers that names such as "smlockseg-1688535041" in a session's folder end with: its jobs.
+/// The job numbers of a session folder: the endings of file names such as "smlockseg-1688535041".
 std::set<unsigned long> jobs_in(const fs::path& session) {
   std::set<unsigned long> jobs;
   std::error_code unreadable;
@@ -87,14 +87,14 @@ SignalQueue::SignalQueue() {
   sigset_t wanted;
   sigemptyset(&wanted);
   sigaddset(&wanted, SIGCHLD);
-  sigaddset(&wanted, SIGPIPE);  // a terminal that is gone is no reason to end
+  sigaddset(&wanted, SIGPIPE);  // a closed terminal must not end the supervisor
   for (const int signal : user_signals) sigaddset(&wanted, signal);
-  for (const int ignorable : {SIGHUP, SIGINT}) {  // as train/program/signals.h has it
+  for (const int ignorable : {SIGHUP, SIGINT}) {  // the same signals as in train/program/signals.h
     struct sigaction action = {};
     ::sigaction(ignorable, nullptr, &action);
-    if (action.sa_handler == SIG_IGN) sigdelset(&wanted, ignorable);  // held back, it would not be ignored
+    if (action.sa_handler == SIG_IGN) sigdelset(&wanted, ignorable);  // blocking would queue it
   }
-  checked(::sigprocmask(SIG_BLOCK, &wanted, &before_), "signals cannot be held back");
+  checked(::sigprocmask(SIG_BLOCK, &wanted, &before_), "signals cannot be blocked");
   fd_ = checked(::signalfd(-1, &wanted, SFD_NONBLOCK | SFD_CLOEXEC), "signals cannot be read");
 }
 
@@ -114,7 +114,7 @@ std::optional<int> SignalQueue::next() const {
 void SignalQueue::restore_in_child() const { ::sigprocmask(SIG_SETMASK, &before_, nullptr); }
 
 Job::Job(const Words& command, const SignalQueue& signals, Line line) : signals_(signals), line_(std::move(line)) {
-  checked(::prctl(PR_SET_CHILD_SUBREAPER, 1), "orphans cannot be looked after");
+  checked(::prctl(PR_SET_CHILD_SUBREAPER, 1), "orphaned processes cannot be adopted");
   std::array<int, 2> pipe{};
   checked(::pipe2(pipe.data(), O_CLOEXEC), "no pipe can be made");
   const std::vector<char*> arguments = arguments_of(command);
@@ -146,7 +146,7 @@ Job::~Job() {
 void Job::wait(double seconds) {
   std::array<pollfd, 2> watched = {{{signals_.fd(), POLLIN, 0}, {errors_, POLLIN, 0}}};
   ::poll(watched.data(), watched.size(), static_cast<int>(seconds * 1e3));
-  // Whoever holds the other end may have ended long before its output is read: first the end, then what is left.
+  // A process may write and then end: collect ended processes first, then read all remaining output.
   reap();
   read_errors();
   if (!ending_) see();
@@ -155,7 +155,7 @@ void Job::wait(double seconds) {
 void Job::read_errors() {
   std::array<char, 4096> buffer{};
   for (ssize_t count = 0; errors_ >= 0 && (count = ::read(errors_, buffer.data(), buffer.size())) >= 0;) {
-    if (count == 0) {  // all have closed it
+    if (count == 0) {  // all writers have closed it
       ::close(std::exchange(errors_, -1));
       break;
     }

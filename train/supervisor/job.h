@@ -1,8 +1,8 @@
-// A job as processes: started in a session of its own, told signals, and over only when the last of its processes is
-// gone, whoever their parents were. Orphans among them become children of this process (prctl PR_SET_CHILD_SUBREAPER),
-// so none can get lost; what a job leaves in shared memory is removed after it.
+// A job as a tree of processes. It starts in a session of its own, can be sent signals, and is over when the last of
+// its processes has ended. Its orphans become children of this process (prctl PR_SET_CHILD_SUBREAPER), so none is
+// missed. Afterwards, shared memory that the job left behind is removed.
 //
-//   SignalQueue signals;                       // SIGCHLD and what a user sends, read instead of handled
+// SIGCHLD and signals from users, read instead of handled
 //   Job job(words, signals);
 //   while (!job.over()) job.wait(0.2);         // output, ends of processes, signals
 //
@@ -25,8 +25,9 @@
 
 namespace trireme::supervisor {
 
-/// While it lives, SIGTERM, SIGINT (unless it is ignored, as in a script's background jobs), SIGHUP (unless it is
-/// ignored, as under nohup), SIGUSR1, SIGUSR2 and SIGCHLD wait in a queue. One at a time, on the main thread.
+/// While it exists, these signals are blocked and queued: SIGTERM, SIGINT (unless ignored, as for a script's background
+/// jobs), SIGHUP (unless ignored, as under nohup), SIGUSR1, SIGUSR2, SIGCHLD and SIGPIPE. Create only one at a time, on
+/// the main thread.
 class SignalQueue {
  public:
   SignalQueue();
@@ -34,8 +35,9 @@ class SignalQueue {
   SignalQueue(const SignalQueue&) = delete;
   SignalQueue& operator=(const SignalQueue&) = delete;
 
-  int fd() const { return fd_; }  ///< readable when one waits
-  /// The next one a user sent; nothing when there is none. SIGCHLD only wakes who waits for fd().
+  int fd() const { return fd_; }  ///< readable when a signal is waiting
+  /// The next signal from a user; nothing if none is waiting. SIGCHLD and SIGPIPE are dropped: SIGCHLD only wakes a
+  /// poll() of fd().
   std::optional<int> next() const;
   void restore_in_child() const;  ///< between fork and exec
 
@@ -48,27 +50,27 @@ class Job {
  public:
   using Line = std::function<void(std::string_view line)>;
 
-  /// Starts the command, which a shell's PATH is searched for. Its standard error goes to ours, and line by line to
-  /// `line`; it has no standard input. It is sent SIGTERM should this process be killed. Throws ExitCode::retryable
-  /// when the system has no room for a process.
+  /// Starts the command; execvp() searches PATH for it. Its standard error is copied to ours and passed line by line to
+  /// `line`; its standard input is empty. It gets SIGTERM if this process dies. Throws ExitCode::retryable if the
+  /// system has no resources for a process.
   Job(const Words& command, const SignalQueue& signals, Line line);
-  /// Kills what is left.
+  /// Kills all remaining processes.
   ~Job();
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
 
-  /// Until something happens: output, the end of a process, a signal for us; at most so many seconds.
+  /// Returns when there is output, a process has ended or a signal arrived, or after `seconds`.
   void wait(double seconds);
 
-  /// How the command ended, once it has. Others that it started may live on.
+  /// How the command ended; nothing while it runs. Processes that it started may live on.
   const std::optional<Ending>& ending() const { return ending_; }
-  bool over() const { return ending_.has_value() && alone_; }  ///< and no process of it is left
+  bool over() const { return ending_.has_value() && alone_; }  ///< the command and all its processes have ended
 
-  void send(int signal) const;  ///< to the command alone: a launcher passes it on
-  void kill_all() const;        ///< SIGKILL to every process of it
+  void send(int signal) const;  ///< to the command only; a launcher forwards it
+  void kill_all() const;        ///< SIGKILL to every process of the job
   std::size_t processes() const;
 
-  /// What a job that was killed has left in memory and in temporary folders; after over(). Returns how many files and
+  /// Removes what a killed job left in shared memory and temporary folders; after over(). Returns how many files and
   /// folders were removed.
   std::size_t remove_leftovers() const;
 
@@ -80,20 +82,20 @@ class Job {
   const SignalQueue& signals_;
   Line line_;
   pid_t pid_ = -1;
-  int errors_ = -1;  // the reading end of its standard error
+  int errors_ = -1;  // read end of the pipe from its standard error
   std::string partial_;
   std::optional<Ending> ending_;
   bool alone_ = false;
-  std::set<pid_t> seen_;  // its processes, as found now and then
+  std::set<pid_t> seen_;  // processes of the job found so far
   std::chrono::steady_clock::time_point next_look_;
 };
 
-/// Every process below `ancestor`, zombies included.
+/// Every process below `ancestor`, including zombies.
 std::set<pid_t> descendants(pid_t ancestor);
 
-/// Open MPI keeps the state of a job in FOLDER/ompi.HOST.USER/pid.N, N the process of mpirun, and shared memory in
-/// /dev/shm under the job's number, which names of files in the former tell. Removes both for these mpiruns, if there
-/// is anything of theirs, as is the case only when mpirun itself was killed. Returns how many it removed.
+/// Open MPI keeps the state of a job in FOLDER/ompi.HOST.USER/pid.N, where N is the process id of mpirun, and shared
+/// memory in /dev/shm, named after job numbers. File names in the folder contain these numbers. Both remain only if
+/// mpirun itself was killed. Removes both for the given mpiruns; returns how many files and folders were removed.
 std::size_t remove_open_mpi_leftovers(const std::set<pid_t>& launchers, const std::filesystem::path& temporary,
                                       const std::filesystem::path& shared_memory);
 

@@ -6,11 +6,11 @@
 namespace trireme::supervisor {
 
 std::optional<int> Orders::due(Clock::time_point now, bool listens) {
-  if (leave_) {  // which saves too
+  if (leave_) {  // also saves
     if (heard_leave_ || (!listens && told_leave_ && now - *told_leave_ < again)) return std::nullopt;
     told_leave_ = now;
     heard_leave_ = listens;
-    return SIGUSR2;  // not SIGTERM, after which mpirun leaves its ranks two seconds
+    return SIGUSR2;  // not SIGTERM: mpirun would kill its ranks two seconds later
   }
   if (!listens || !std::exchange(save_, false)) return std::nullopt;
   told_save_ = true;

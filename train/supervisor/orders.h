@@ -1,13 +1,13 @@
-// What a user has asked of a job, and when the job is told. A signal can come to nothing: mpirun passes on what it gets
-// to ranks, and drops it while it has none yet; a process that has not yet said what its signals mean is killed by
-// them.
+// The requests of a user (save; save and leave) that have not been sent to the job yet, and when to send them. A signal
+// can be lost: mpirun forwards signals to its ranks, but drops them before the ranks exist. A signal can also kill a
+// process that has not installed its handlers yet.
 //
-//   to leave   the job is told at once and then every second, until it is known to listen: told twice it leaves as told
-//              once, and if it is killed instead there was nothing to save
-//   to save    the job is told when it is known to listen, and once: told before, it might be killed. When it dies before
-//              it has saved, the next one is told
+//   to leave   sent at once, then every second until the job has its handlers. A second signal has no further effect,
+//              and a job that it kills had nothing to save
+//   to save    sent once, when the job has its handlers, because it might be killed before. If the job ends before it
+//              has saved, the request is sent to the next job
 //
-// No process, clock or file is touched here. Read next: train/supervisor/supervisor.h, which sends.
+// Uses no process, clock or file. Read next: train/supervisor/supervisor.h, which sends.
 #pragma once
 
 #include <chrono>
@@ -24,10 +24,11 @@ class Orders {
   void leave() { leave_ = true; }
   bool leaving() const { return leave_; }
 
-  /// The signal that the job is to be sent now; nothing when it has been told all. `listens`: each of its processes
-  /// has said what its signals mean.
+  /// The signal to send to the job now; nothing if there is none. `listens`: every process of the job has installed its
+  /// signal handlers.
   std::optional<int> due(Clock::time_point now, bool listens);
-  /// The job has ended; `saved`: since it was told to save. True when it was and has not: then the next one is told.
+  /// Call when the job has ended. `saved`: it has saved since the request. Returns true if a request to save was sent
+  /// but not fulfilled; the request is then repeated to the next job.
   bool ended(bool saved);
 
  private:

@@ -1,5 +1,5 @@
-// What a supervisor decides, as functions of what it has seen: how did the job end, is it started again, when, and with
-// how many ranks. No process, clock or file is touched here.
+// The supervisor's decisions as pure functions: how did the job end, is it restarted, when, and with how many ranks.
+// Uses no process, clock or file.
 // Read next: train/supervisor/supervisor.h, which asks.
 #pragma once
 
@@ -14,40 +14,41 @@ struct Ending {
   int code = 0;
   int signal = 0;  ///< 0: none
 
-  /// Of what waitpid() gives. Launchers and shells say 128 + N for a process of theirs that signal N ended: that is
-  /// read as the signal.
+  /// From the status of waitpid(). Launchers and shells exit with 128 + N if signal N ended their process; such a code
+  /// is read as the signal.
   static Ending of_wait_status(int status);
   static Ending of_exit_code(int code);
   int as_exit_code() const { return signal != 0 ? 128 + signal : code; }
   bool operator==(const Ending&) const = default;
 };
-/// "exit code 74 (the file system refused)", "signal 9 (Killed)". `cause`: why, where more is known than the code.
+/// "exit code 74 (the file system refused)", "signal 9 (Killed)". `cause` replaces the general meaning of the code.
 std::string to_string(const Ending& ending, const std::string& cause = {});
 
 enum class Verdict : std::uint8_t {
-  done,      ///< it has made all its steps
-  again,     ///< what ended it need not happen again: a signal, or ExitCode::retryable
-  launcher,  ///< the launcher itself failed: no place for all ranks, or a machine is gone
-  final,     ///< it would end the same way again, or a person interrupted it
+  done,      ///< all steps are made
+  again,     ///< a restart may help: a signal, or ExitCode::retryable
+  launcher,  ///< the launcher itself failed: no slots for all ranks, or a lost node
+  final,     ///< a restart would end the same way, or a user interrupted it
 };
-/// `launched`: the command is a launcher's (mpirun, srun), whose own failures are exit code 1, which train_gpt has not.
+/// `launched`: the command is a launcher's (mpirun, srun). Launchers report their own failures with exit code 1, which
+/// train_gpt never uses.
 Verdict judge(const Ending& ending, bool launched);
 
 struct Limits {
   std::int64_t restarts = 3;  ///< in a row, without progress
-  double pause = 1;           ///< seconds before the second of them; each next one waits twice as long,
+  double pause = 1;           ///< seconds before the second restart in a row; each next one waits twice as long,
   double longest_pause = 60;  ///< up to this
 };
-/// Seconds to wait after so many attempts in vain; the first is followed up at once.
+/// Seconds to wait after `attempts` restarts without progress. The first restart does not wait.
 double pause_after(std::int64_t attempts, const Limits& limits);
 
-/// How often and how fast a job is started again. Progress is a newer checkpoint: only what is saved is kept.
+/// Limits the number and the rate of restarts. Progress means a newer checkpoint, because only saved work is kept.
 class Budget {
  public:
-  /// `newest`: the step of the newest checkpoint; -1: there is none.
+  /// `newest`: the step of the newest checkpoint; -1: none.
   Budget(const Limits& limits, std::int64_t newest) : limits_(limits), newest_(newest) {}
 
-  /// The job has ended and is to be started again: the seconds to wait first, or nothing when it is given up.
+  /// Call when the job has ended and should be restarted. Returns the seconds to wait first, or nothing to give up.
   std::optional<double> restart(std::int64_t newest);
   std::int64_t without_progress() const { return without_progress_; }  ///< restarts in a row
 
@@ -56,9 +57,9 @@ class Budget {
   std::int64_t newest_, without_progress_ = 0;
 };
 
-/// How many ranks a job of `full` ranks is started with when `available` can be: all, or so many that dp is a divisor
-/// of what it was and the other axes stay, as the global batch then still divides. 0 when that is below `least`.
-/// `model_ranks`: ranks that hold one copy of the model, a divisor of `full`.
+/// The number of ranks to start if `available` of `full` ranks can be started: the largest number for which the new dp
+/// divides the old dp and the other axes stay the same, so that the global batch still divides. Returns 0 if that is
+/// below `least`. `model_ranks`: the ranks of one model replica, a divisor of `full`.
 int ranks_to_start(int full, int model_ranks, int least, int available);
 
 }  // namespace trireme::supervisor

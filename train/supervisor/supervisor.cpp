@@ -29,14 +29,14 @@ void say(fmt::format_string<Args...> text, Args&&... args) {
 
 double seconds_between(Time from, Time to) { return duration<double>(to - from).count(); }
 
-/// When a file was written, on the clock of its file system; nothing when there is none.
+/// The modification time of a file, on the clock of its file system; nothing if there is no file.
 std::optional<fs::file_time_type> written(const fs::path& file) {
   std::error_code absent;
   const auto when = fs::last_write_time(file, absent);
   return absent ? std::nullopt : std::optional(when);
 }
 
-/// A file's time on the clock of incidents; the distant past when there is no file.
+/// The modification time of a file on the clock of incidents; the epoch if there is no file.
 Time time_of(const fs::path& file) {
   const auto when = written(file);
   if (!when) return {};
@@ -60,14 +60,14 @@ fs::path out_of(const Words& command) {
   return out;
 }
 
-/// The step of the checkpoint that --resume `path` means; -1 where it cannot be told.
+/// The step of the checkpoint that --resume `path` refers to; -1 if it cannot be read.
 std::int64_t step_at(const fs::path& path) {
   try {
     return checkpoint::read_manifest(find_saved_run(path)).step;
-  } catch (const Error&) { return -1; }  // the job says why
+  } catch (const Error&) { return -1; }  // the job reports why
 }
 
-/// The largest step that has a valid manifest; -1 without one.
+/// The largest step with a valid manifest; -1 if there is none.
 std::int64_t newest_in(const fs::path& out) {
   std::int64_t newest = -1;
   for (const checkpoint::Candidate& found : checkpoint::candidates(out / "checkpoints"))
@@ -116,7 +116,7 @@ int Supervisor::run_jobs() {
           world_failures_);
       return gave_up;
     }
-    if (!words && !options_.world_command.empty()) {  // waiting for ranks is no restart, and has no end
+    if (!words && !options_.world_command.empty()) {  // waiting for ranks is not a restart, and has no limit
       if (!pause(pause_after(++waits_, options_.limits))) return left_without_job();
       continue;
     }
@@ -124,8 +124,8 @@ int Supervisor::run_jobs() {
     if (words) {
       if (const std::optional<int> code = code_after(run_job(*words))) return *code;
     }
-    if (launcher_failed_ && fewer_ranks() > 0) {  // to look for how many there are has an end, and costs no try
-      say("the launcher failed to start {} ranks: fewer are tried", ranks_);
+    if (launcher_failed_ && fewer_ranks() > 0) {  // the search for fewer ranks is finite and is not a restart
+      say("the launcher failed to start {} ranks: trying fewer", ranks_);
       ++restarts_;
       if (!pause(0)) return left_without_job();
       continue;
@@ -148,21 +148,21 @@ std::optional<int> Supervisor::code_after(const Ending& ending) {
   const Verdict verdict = judge(ending, has_launcher(command_));
   launcher_failed_ = verdict == Verdict::launcher;
   if (verdict == Verdict::done) return 0;
-  // Then the folder is another run's, and so are the incidents in it.
+  // Exit code "locked" means that another run owns the folder, and so the incidents in it.
   if (ending.code != static_cast<int>(ExitCode::locked)) note_incident(ending, verdict);
   const bool retryable = ending == Ending{.code = static_cast<int>(ExitCode::retryable)};
   const std::string how = to_string(ending, retryable ? what_happened(ending, verdict, last_words_.message()) : "");
   if (verdict == Verdict::final) {
     say("the job ended with {}: it would do so again, and is not started again", how);
-    if (save_lost_) say("it was told to save and had not");
+    if (save_lost_) say("it was asked to save, and did not");
     return ending.as_exit_code();
   }
-  if (orders_.leaving()) {  // also when it died of that: it is told to go on from what it has saved
+  if (orders_.leaving()) {  // also if the request killed the job: the same command resumes from what it has saved
     say("the job has left with {}; the same command goes on with it", how);
     return killed_ ? ending.as_exit_code() : static_cast<int>(ExitCode::retryable);
   }
   say("the job ended with {}{}", how, last_words_.rank() ? fmt::format(", rank {}", *last_words_.rank()) : "");
-  if (save_lost_) say("it was told to save and had not: the next one is told");
+  if (save_lost_) say("it was asked to save, and did not: the next job is asked");
   return std::nullopt;
 }
 
@@ -214,8 +214,9 @@ int Supervisor::fewer_ranks() const {
   return ranks_to_start(elastic_->ranks, elastic_->model_ranks, static_cast<int>(*options_.least_ranks), ranks_ - 1);
 }
 
-/// As --world-command prints, or else all, or one fewer than the launcher could not start just now, where so few do.
-/// What fails at the start is a wrong command; what fails later may be well again after a pause.
+/// The answer of --world-command. Without one: all ranks, or one fewer than the launcher just failed to start, if fewer
+/// are allowed. A --world-command that fails the first time is taken as a wrong command; later failures may pass, and
+/// it is asked again after a pause.
 std::optional<int> Supervisor::available_ranks() {
   if (options_.world_command.empty()) return launcher_failed_ && fewer_ranks() > 0 ? ranks_ - 1 : elastic_->ranks;
   const WorldAnswer answer = ask_world(options_.world_command, signals_);
@@ -276,7 +277,7 @@ void Supervisor::take(int signal, const Job& job) {
   } else if (!orders_.leaving()) {
     say("the job is told to save and leave");
     orders_.leave();
-  } else if (signal == SIGTERM || signal == SIGINT) {  // a closed terminal says so more than once
+  } else if (signal == SIGTERM || signal == SIGINT) {  // a closing terminal may send SIGHUP more than once
     say("told to leave again: the job is killed");
     killed_ = true;
     job.kill_all();
@@ -288,8 +289,8 @@ void Supervisor::take_save(bool now) {
   orders_.save();
 }
 
-// The first rank writes it after all have gone through what train_gpt begins with, handlers for signals before all
-// else.
+// The first rank writes config.json when all ranks have passed the start of train_gpt, which installs the signal
+// handlers first.
 bool Supervisor::listens() const {
   const auto now = written(out_ / RunFolder::config_name);
   return now && now != configured_;
@@ -298,7 +299,7 @@ bool Supervisor::listens() const {
 void Supervisor::watch_training() {
   if (training_since_) return;
   const fs::path metrics = out_ / RunFolder::metrics_name;
-  // Until the job opens it, the file is that of the job before, which may have come further.
+  // Until the job writes to it, the file is that of the previous job, which may have come further.
   if (time_of(metrics) < started_) return;
   const std::int64_t step = last_logged_step(metrics);
   if (step < 0 || step <= resumed_step_) return;
@@ -310,7 +311,7 @@ void Supervisor::watch_training() {
 
 void Supervisor::note_incident(const Ending& ending, Verdict verdict) {
   const Time now = System::now();
-  if (open_) close_incident(now);  // a job that never trained
+  if (open_) close_incident(now);  // a job that made no step
   incidents_.push_back({.when = now,
                         .restart = restarts_,
                         .what = what_happened(ending, verdict, last_words_.message()),
@@ -372,7 +373,7 @@ std::int64_t Supervisor::next_resumed_step() const {
   if (const std::string path = resumed_path(command_); !path.empty() && !has_saved()) return step_at(path);
   const checkpoint::ResumeAttempts attempts(out_ / "checkpoints");
   std::int64_t last = -1;
-  for (const checkpoint::Candidate& found : checkpoint::candidates(out_ / "checkpoints")) {  // the newest first
+  for (const checkpoint::Candidate& found : checkpoint::candidates(out_ / "checkpoints")) {  // newest first
     if (found.step < 0) continue;
     if (attempts.of(found.path) < checkpoint::ResumeAttempts::most) return found.step;
     last = std::max(last, found.step);

@@ -1,12 +1,12 @@
-// Supervisor: starts a job, and starts it again when what ended it need not happen again.
+// Supervisor: starts a job, and restarts it if it ended for a reason that may not occur again.
 //
-//   start -> it ends -> every process of it is gone -> what it left in memory is removed -> judge() its end
-//     done, or it would end so again -> that is the end, with its exit code
-//     a signal, exit code 75, a launcher that failed -> pause, and start again with --resume auto
+//   start -> the job ends -> wait until all its processes are gone -> remove its shared memory -> judge() the end
+//     done, or a failure that would occur again -> return its exit code
+//     a signal, exit code 75, or a failed launcher -> pause, and restart with --resume auto
 //
-// Signals to the supervisor go on to the job as SIGUSR2 (save and leave) or SIGUSR1 (save and go on), which launchers
-// pass on at once, while a SIGTERM has them kill their ranks two seconds later. A job that still starts may not hear
-// them: train/supervisor/orders.h.
+// Signals to the supervisor are sent to the job as SIGUSR2 (save and leave) or SIGUSR1 (save and go on). Launchers
+// forward these at once. After a SIGTERM, they would kill their ranks two seconds later. A job that is still starting
+// may miss signals: train/supervisor/orders.h.
 // Read next: train/supervisor/policy.h (the decisions), train/supervisor/job.h (the processes), docs/operations.md.
 #pragma once
 
@@ -23,56 +23,59 @@ constexpr int gave_up = 69;  ///< exit code: too many restarts without a newer c
 
 struct Options {
   Limits limits;
-  double grace = 1;                         ///< seconds for a job's other processes after its command has ended
-  std::optional<std::int64_t> least_ranks;  ///< not set: always all
-  std::string world_command;                ///< prints how many ranks can be started; empty: the launcher is tried
+  double grace = 1;                         ///< seconds for the job's other processes to end after its command has
+                                            ///< ended
+  std::optional<std::int64_t> least_ranks;  ///< fewest ranks to restart with; not set: always all
+  std::string world_command;                ///< prints how many ranks can be started; empty: try whether the launcher
+                                            ///< can start them
 };
 
 class Supervisor {
  public:
-  /// Throws ExitCode::usage for a command without --out, or one that cannot be what the options ask for.
+  /// Throws ExitCode::usage for a command without --out, and for a command that does not fit the options.
   Supervisor(const Options& options, const Words& command);
 
-  /// Until the job is done, is given up, fails for good or is told to leave; returns the exit code: the job's, or
-  /// gave_up. Throws ExitCode::usage when --world-command has no answer at the start.
+  /// Returns when the job is done, is given up, fails for good or is told to leave. The exit code is the job's, or
+  /// gave_up. Throws ExitCode::usage if --world-command gives no number at the first start.
   int run();
 
  private:
   using Clock = std::chrono::steady_clock;
 
   int run_jobs();
-  /// Until a job has begun: a run of before may be in its folder. `note`: what is to be said about it.
+  /// The command for starts before any job has begun; the folder may then hold an earlier run. `note`: a message for
+  /// the user about it.
   Words first_words(std::string& note) const;
   std::optional<Words> next_words();
-  /// How many to start when the launcher could not start as many as the last time; 0: no fewer, or --world-command
-  /// says.
+  /// How many ranks to try after the launcher could not start `ranks_`. 0: fewer are not allowed, or --world-command
+  /// gives the number.
   int fewer_ranks() const;
-  /// Nothing when --world-command has no answer.
+  /// Nothing if --world-command gave no number.
   std::optional<int> available_ranks();
   Ending run_job(const Words& words);
-  /// What to end with after a job that ended so; nothing when it is to be started again.
+  /// The exit code to return after the job ended with `ending`; nothing if it is to be restarted.
   std::optional<int> code_after(const Ending& ending);
-  /// Takes what a user has asked for by a signal: at once when it is to kill the job.
+  /// Handles a signal from a user. A request to kill the job is executed at once.
   void take(int signal, const Job& job);
   void take_save(bool now);
-  /// Whether every process of the job that runs has handlers for signals: it has written its configuration.
+  /// True if every process of the job has signal handlers. The sign of it: the job has written its configuration.
   bool listens() const;
-  /// Notices the first step that this job makes, with which an incident before it is over.
+  /// Notices the first new step of this job. It closes an open incident.
   void watch_training();
   void note_incident(const Ending& ending, Verdict verdict);
   void close_incident(Time until);
   void write_open_incident();
-  /// False when a signal asks to leave instead.
+  /// Returns false if a signal asked to leave.
   bool pause(double seconds);
   static int left_without_job();
   std::int64_t newest_checkpoint() const;
-  /// Whether --out holds a checkpoint of this run: not only of one that the command's --resume PATH has nothing to do
-  /// with, which the job is to refuse.
+  /// True if --out holds a checkpoint of this run. With --resume PATH, a checkpoint in --out that belongs to an
+  /// unrelated run does not count; the job refuses such a folder.
   bool has_saved() const;
-  /// Of the checkpoint that a job started now goes on from, unless it turns out to be damaged; -1: from the beginning,
-  /// or from another run's checkpoint whose step is not known.
+  /// The step of the checkpoint that a job started now resumes from, if it is not damaged. -1: the beginning, or
+  /// another run's checkpoint whose step is unknown.
   std::int64_t next_resumed_step() const;
-  /// What a job started now goes on from, for people: "step 20", "step 20 of PATH", "the beginning".
+  /// The start of a job started now, for people: "step 20", "step 20 of PATH", "the beginning".
   std::string next_start() const;
   Time checkpoint_time() const;
 
@@ -80,30 +83,30 @@ class Supervisor {
   Words command_;
   std::filesystem::path out_;
   std::optional<Elastic> elastic_;
-  int ranks_ = 0;  // of the last start, when elastic_
+  int ranks_ = 0;  // of the last start, if elastic_
   SignalQueue signals_;
   Budget budget_;
   std::int64_t restarts_ = 0;
-  bool begun_ = false;               // a job has written its configuration: the folder is this run's
-  std::int64_t waits_ = 0;           // for ranks, in a row
-  bool world_asked_ = false;         // --world-command
-  std::int64_t world_failures_ = 0;  // of it, in a row
+  bool begun_ = false;               // a job has written its configuration, so the folder belongs to this run
+  std::int64_t waits_ = 0;           // pauses in a row because too few ranks were available
+  bool world_asked_ = false;         // --world-command has been run
+  std::int64_t world_failures_ = 0;  // failures of --world-command in a row
   Orders orders_;
-  bool killed_ = false;           // as a user asked
-  bool launcher_failed_ = false;  // the last time
+  bool killed_ = false;           // a user asked to kill the job
+  bool launcher_failed_ = false;  // at the last start
 
-  // Of the job that runs, or ran last.
+  // About the current job, or the last one.
   Time started_{};
-  std::optional<std::filesystem::file_time_type> configured_;  // when another had been, before it
-  std::int64_t resumed_step_ = -1;                             // the newest checkpoint then
-  std::int64_t told_save_at_ = -1;                             // the newest checkpoint when it was told to save
-  bool save_lost_ = false;                                     // it was told and has ended without a newer one
+  std::optional<std::filesystem::file_time_type> configured_;  // modification time of config.json before the job
+  std::int64_t resumed_step_ = -1;                             // the step it resumed from
+  std::int64_t told_save_at_ = -1;                             // the newest checkpoint when the job was asked to save
+  bool save_lost_ = false;                                     // it ended without the requested save
   std::optional<Time> training_since_;
   LastWords last_words_;
 
   std::vector<Incident> incidents_;
-  bool open_ = false;  // the last one is not over
-  Time good_until_{};  // what was done by then was not lost in it
+  bool open_ = false;  // the last incident is not closed yet
+  Time good_until_{};  // work done until then is not lost in the open incident
 };
 
 }  // namespace trireme::supervisor

@@ -19,7 +19,7 @@
 namespace trireme::supervisor {
 namespace {
 
-constexpr std::size_t longest_output = 1 << 12;  // of which more is read, and dropped
+constexpr std::size_t longest_output = 1 << 12;  // further output is read and dropped
 constexpr int most_ranks = 1 << 20;
 
 [[noreturn]] void cannot(const char* what) {
@@ -34,7 +34,7 @@ class Shell {
     std::array<int, 2> pipe{};
     if (::pipe2(pipe.data(), O_CLOEXEC) != 0) cannot("no pipe can be made");
     pid_ = ::fork();
-    if (pid_ == 0) {  // from here to exec() only calls that are safe after fork()
+    if (pid_ == 0) {  // from here to exec(): only async-signal-safe calls
       ::setsid();
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);
       const int nothing = ::open("/dev/null", O_RDONLY);
@@ -55,14 +55,14 @@ class Shell {
     ::fcntl(output_, F_SETFL, O_NONBLOCK);
   }
   ~Shell() {
-    ::kill(-pid_, SIGKILL);  // what it has left behind, too
+    ::kill(-pid_, SIGKILL);  // also processes that it left in the background
     if (!status_) ::waitpid(pid_, nullptr, 0);
     ::close(output_);
   }
   Shell(const Shell&) = delete;
   Shell& operator=(const Shell&) = delete;
 
-  /// Reads what there is; true once the shell has ended.
+  /// Reads the available output. Returns true once the shell has ended.
   bool look() {
     int status = 0;
     if (!status_ && ::waitpid(pid_, &status, WNOHANG) == pid_) status_ = status;
@@ -109,7 +109,7 @@ WorldAnswer ask_world(const std::string& command, const SignalQueue& signals, do
   Shell shell(command, signals);
   bool save = false;
   while (!shell.look()) {
-    std::array<pollfd, 1> woken = {{{signals.fd(), POLLIN, 0}}};  // also by the shell's end
+    std::array<pollfd, 1> woken = {{{signals.fd(), POLLIN, 0}}};  // SIGCHLD, at the shell's end, wakes it too
     ::poll(woken.data(), woken.size(), 100);
     while (const std::optional<int> signal = signals.next()) {
       if (*signal != SIGUSR1) return {.ranks = {}, .problem = "was interrupted", .leave = true};
@@ -118,7 +118,7 @@ WorldAnswer ask_world(const std::string& command, const SignalQueue& signals, do
     if (std::chrono::duration<double>(Clock::now() - start).count() > patience)
       return {.ranks = {}, .problem = fmt::format("has not ended within {:g} s", patience), .save = save};
   }
-  shell.look();  // what it wrote just before its end
+  shell.look();  // output written just before the end
   WorldAnswer answer = answer_of(shell);
   answer.save = save;
   return answer;

@@ -15,7 +15,6 @@
 
 namespace trireme {
 
-/// "1, 2 or 4": the divisors of n.
 std::string divisors(std::int64_t n) {
   std::vector<std::int64_t> found;
   for (std::int64_t d = 1; d <= n && d <= 4096; ++d)
@@ -26,7 +25,6 @@ std::string divisors(std::int64_t n) {
   return text;
 }
 
-/// Refuses a flag that was changed although the chosen `--chooser choice` has no use for it.
 void refuse_unused(bool changed, const char* flag, const char* chooser, std::string_view choice, const char* users) {
   if (!changed) return;
   fail(ExitCode::usage, chooser, "--{} has no effect with --{} {}; expected --{} {}; drop --{} or change --{}", flag,
@@ -56,14 +54,14 @@ void validate_context_parallel(const MeshOptions& o) {
 }
 
 void validate_pipeline(const MeshOptions& o, std::int64_t blocks) {
-  const int stages = o.stages(), ranks = o.shape.size(Axis::pp);  // refuses a --pipeline that is none
+  const int stages = o.stages(), ranks = o.shape.size(Axis::pp);  // throws for an unknown --pipeline
   if (blocks < stages)
     fail(
         ExitCode::usage, "--pipeline",
         "--layers {} are fewer than {} x {} = {} stages (pp={} ranks of --pipeline {}), and a stage holds at least one "
         "layer; expected at most {} stages; change --layers, --pipeline, or pp in --mesh",
         blocks, ranks, stages / ranks, stages, ranks, o.pipeline, blocks);
-  static_cast<void>(o.stage_plan(static_cast<int>(blocks)));  // refuses a --stage-layers that does not fit
+  static_cast<void>(o.stage_plan(static_cast<int>(blocks)));  // throws if --stage-layers does not fit
 }
 
 void validate_schedule(const ScheduleOptions& o) {
@@ -104,11 +102,11 @@ void validate_optimizer(const OptimizerOptions& o) {
   }
 }
 
-/// A word that was mistyped would be looked for as a folder, long after --out has been refused for it.
+/// Without this check, a mistyped word would be looked up as a folder, only after an error about --out.
 void validate_resume(const std::string& resume) {
   if (resume == "auto" || resume == "none") return;
   const char* expected = "expected auto, none, or the path of what an earlier run saved";
-  std::error_code unknown;  // what cannot be looked at is reported by who opens it
+  std::error_code unknown;  // other failures are reported where the path is opened
   const std::filesystem::file_status status = std::filesystem::status(resume, unknown);
   if (std::filesystem::is_regular_file(status))
     fail(ExitCode::usage, "resume",
@@ -118,11 +116,11 @@ void validate_resume(const std::string& resume) {
   constexpr int typos = 2;
   const std::string word = nearest(resume.substr(0, 8), {"auto", "none"});
   const bool close = edit_distance(resume.substr(0, 8), word) <= typos;
-  fail(ExitCode::usage, "resume", "--resume {} is none of what it can be: there is no such file or folder; {}; {}{}",
+  fail(ExitCode::usage, "resume", "--resume {}: there is no such file or folder; {}; {}{}",
        resume.empty() ? "''" : resume, expected, close ? "the nearest is " : "change --resume", close ? word : "");
 }
 
-/// Checkpoints are in --out.
+/// Checkpoints are saved in --out.
 void validate_checkpoints(const RunOptions& o) {
   if (!o.out.empty()) return;
   const auto refuse = [](bool given, const char* flag) {
@@ -138,14 +136,14 @@ void validate_checkpoints(const RunOptions& o) {
 }
 
 void validate_recompute(const PrecisionOptions& o, std::int64_t blocks) {
-  const nn::Recompute plan = o.recompute_plan();  // refuses what it cannot be
+  const nn::Recompute plan = o.recompute_plan();  // throws for an invalid --recompute
   if (plan.every > blocks)
     fail(ExitCode::usage, "--recompute",
          "every:{} of {} layers recomputes no block; expected at most every:{}; change --recompute", plan.every, blocks,
          blocks);
 }
 
-/// A trace replaces nothing but a trace: not the text, a configuration, or what a run has saved.
+/// --profile may replace only an older trace: not the text, a configuration, or files of a run.
 void require_own_file(const RunOptions& run) {
   namespace fs = std::filesystem;
   std::error_code ignored;
@@ -164,12 +162,12 @@ void require_own_file(const RunOptions& run) {
   if (beginning != Profiling::trace_beginning)
     fail(
         ExitCode::usage, "profile",
-        "--profile {} exists and is no trace, so that something else would be lost; expected a new name, or a trace to "
-        "replace; change --profile",
+        "--profile {} exists and is not a trace, and would be overwritten; expected a new name, or a trace to replace; "
+        "change --profile",
         run.profile);
 }
 
-/// What --profile would have nothing to record, or nowhere to write, at the end of a run.
+/// Refuses a --profile that would have nothing to record, or no place to write to, at the end of a run.
 void validate_profile(const RunOptions& run, std::int64_t steps) {
   if (run.profile.empty()) {
     if (run.profile_steps != RunOptions().profile_steps)
@@ -193,19 +191,19 @@ void validate_profile(const RunOptions& run, std::int64_t steps) {
         Profiling::warm_up, steps);
 }
 
-/// A spike sends the run back to a checkpoint.
+/// Also checks that there is a checkpoint to go back to after a spike.
 void validate_guards(const TrainOptions& o) {
   if (o.guards.check_state) {
     refuse_unused(o.mesh.zero == 0, "check-state", "zero", "0",
                   "1, 2 or 3, as without it all ranks have copies of the moments, which are compared");
     refuse_unused(o.guards.check_replicas == 0, "check-state", "check-replicas", "0", "above 0");
   }
-  // Not a range of the flag, whose message would not say what 0 might be thought to mean.
+  // Not a range of the flag: its message could not explain what 0 means.
   constexpr std::int64_t least = 5, most = 1 << 20;
   if (o.guards.spike_window < least || o.guards.spike_window > most)
     fail(ExitCode::usage, "guards",
-         "--spike-window {}: a loss is judged by the median of so many; expected {} to {}, and 0 is not \"no "
-         "detector\", which --spike-threshold 0 is; change --spike-window",
+         "--spike-window {}: a loss is compared with the median of this many losses; expected {} to {}; change "
+         "--spike-window, or turn the detector off with --spike-threshold 0",
          o.guards.spike_window, least, most);
   if (o.guards.spike_threshold == 0) {
     const GuardOptions initial;
@@ -224,7 +222,7 @@ void validate_guards(const TrainOptions& o) {
 
 constexpr std::int64_t most_thread_ranks = 1024, most_threads = 4096;
 
-/// Each rank and each of its threads is a thread of this process.
+/// Each rank, and each of its threads, is a thread of this process.
 void validate_threads(const TrainOptions& o) {
   if (o.mesh.processes) return;
   const std::int64_t ranks = o.mesh.shape.ranks(), threads = o.precision.threads.value_or(1);
@@ -239,7 +237,7 @@ void validate_threads(const TrainOptions& o) {
          ranks * threads, most_threads);
 }
 
-/// --gemm and --attention name implementations of the device in use, and on a GPU of the 16-bit kernels.
+/// --gemm and --attention must name implementations of the device in use. On a GPU, they choose only 16-bit kernels.
 void validate_implementations(const PrecisionOptions& o) {
   const bool gpu = o.tensor_device() == Device::cuda;
   const auto check = [&](const char* flag, const std::string& chosen, std::vector<std::string_view> names) {
@@ -273,7 +271,7 @@ void validate_packed(const TrainOptions& options) {
 }  // namespace
 
 void validate_device(const std::string& device) {
-  if (device == name(Device::cuda)) cuda::require_device();  // never run on the host instead
+  if (device == name(Device::cuda)) cuda::require_device();  // never fall back to the CPU
 }
 
 void validate_expert_ranks(const MeshShape& mesh, bool experts) {
@@ -310,7 +308,7 @@ void validate_training(const TrainOptions& o, std::int64_t blocks, bool experts)
   validate_resume(o.run.resume);
   validate_guards(o);
   validate_recompute(o.precision, blocks);
-  o.precision.make_scaler();  // refuses what it cannot be
+  o.precision.make_scaler();  // throws for an invalid --loss-scale
   fault::require_possible(o);
 }
 

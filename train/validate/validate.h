@@ -1,6 +1,5 @@
-// Which combinations of options are impossible: refused before anything is read or started, with what was asked, what
-// is possible and the flag to change. What one flag may be by itself stands with its declaration in
-// train/options/options.cpp.
+// Refuses impossible combinations of options before anything is read or started. Errors say what was requested, what is
+// possible and which flag to change. The range of a single flag is in its declaration in train/options/options.cpp.
 // Read next: train/validate/validate.cpp; train/gpt/validate_gpt.h for those of a GPT.
 #pragma once
 
@@ -12,21 +11,22 @@
 
 namespace trireme {
 
-/// Throws ExitCode::usage; `options` has been through resolve(). `blocks`: of the model, over all stages. `experts`:
-/// whether it has any, which ep > 1 needs.
+/// Throws ExitCode::usage. `options`: after resolve(). `blocks`: of the model, over all stages. `experts`: the model
+/// has experts, which ep > 1 needs.
 void validate_training(const TrainOptions& options, std::int64_t blocks, bool experts = false);
 
-/// For a model that needs whole sequences on a rank, and says `why`: refuses cp > 1 and --sequence-parallel on.
+/// Refuses cp > 1 and --sequence-parallel on, for a model that needs whole sequences on a rank. `why` is for the
+/// message.
 void require_whole_sequences(const MeshOptions& options, const std::string& why);
 
-/// --device by itself: for programs that take no other of these options.
+/// Checks --device alone, for programs that have no other of these options.
 void validate_device(const std::string& device);
 
-// For messages of the same form elsewhere.
+// For messages of the same form in other files.
 
 /// "1, 2 or 4": the divisors of n.
 std::string divisors(std::int64_t n);
-/// Refuses a flag that was changed although the chosen `--chooser choice` has no use for it.
+/// Throws if `changed`: --`flag` has no effect with the chosen --`chooser` `choice`. `users`: the choices that use it.
 void refuse_unused(bool changed, const char* flag, const char* chooser, std::string_view choice, const char* users);
 
 }  // namespace trireme
