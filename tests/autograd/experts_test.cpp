@@ -1,4 +1,4 @@
-// What a mixture of experts is made of: rows picked by index, products by group, and a loss taken along.
+// The operations of a mixture of experts: gather_rows, pick, grouped_linear and with_auxiliary_loss.
 #include "tests/support/gradcheck.h"
 
 using namespace trireme;
@@ -92,5 +92,5 @@ TEST_CASE("an auxiliary loss changes no value, and its gradient joins on the way
   Tensor z = random({3, 4}, 1);
   require_grad(z);
   backward(with_auxiliary_loss(z * 2.0, sum(square(z)) * 0.5) * 1.0, Tensor::zeros({3, 4}, DType::f64));
-  CHECK(relative_difference(grad(z), z.detach()) == 0);  // with the main loss zeroed
+  CHECK(relative_difference(grad(z), z.detach()) == 0);  // only the auxiliary loss contributes
 }

@@ -1,5 +1,5 @@
-// --resume auto as a user meets it: what makes it give a checkpoint up, and what does not; a disk that refuses; a
-// folder with files that are not the program's own; a run that has to begin again.
+// --resume auto from the command line: what makes it skip a checkpoint and what does not, disk errors, folders that
+// also contain files of the user, and runs that have to start again.
 #include <doctest/doctest.h>
 #include <fmt/core.h>
 
@@ -13,7 +13,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// A run of six steps with checkpoints after 3 and 6, and how to go on with it.
+/// A run of six steps with checkpoints after steps 3 and 6, and how to resume it.
 struct Begun {
   explicit Begun(const std::string& mesh = "") {
     flags = work.small_run() + mesh + " --decay-steps 20 --allow-fault-injection --out " + out + " ";
@@ -24,7 +24,7 @@ struct Begun {
   Result go_on(const std::string& more, const std::string& variables = "A=1") const {
     return run_with(variables, "train_gpt", flags + "--resume auto " + more);
   }
-  /// Where the next start would go on from; changes nothing.
+  /// Checks the step from which the next start would resume; changes nothing.
   void check_goes_on_from(int step) const {
     const Result result = go_on("--steps 9 --dry-run");
     INFO(result.output);

@@ -1,3 +1,4 @@
+// Process groups among threads: the suite of suite.h, lazy and background operations, and errors on any rank.
 #include <doctest/doctest.h>
 
 #include <atomic>
