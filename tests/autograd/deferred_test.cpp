@@ -63,7 +63,7 @@ TEST_CASE("in the first part no gradient of a parameter changes; the second part
   for (const Tensor& w : model.all()) CHECK_FALSE(is_zero(grad(w)));
 }
 
-TEST_CASE("in any order of parts the sums have the bits of whole backwards, also of a weight used in two ways") {
+TEST_CASE("in any order of the two parts the sums have the bits of whole backwards, also for a weight used twice") {
   for (const bool with_gradients : {true, false}) {
     const Model whole(with_gradients), split(with_gradients);
     for (int m = 0; m < 4; ++m) backward(whole.loss(m));
@@ -113,7 +113,7 @@ TEST_CASE("a hook runs once per backward, in its second part, when the gradient 
   }
 }
 
-TEST_CASE("a leaf that is no parameter has its gradient at once: a stage's input, what is computed again") {
+TEST_CASE("a leaf that is not a parameter gets its gradient at once: a stage's input, the input of recompute") {
   const Model model;
   Tensor x = random({7, 6}, 9, DType::f32);
   require_grad(x);
@@ -155,7 +155,7 @@ TEST_CASE("between the parts only what the products need is kept, and nothing af
   CHECK(pool->total().live <= before + 4096);
 }
 
-TEST_CASE("what never runs is dropped, and a later backward is not kept waiting") {
+TEST_CASE("a second part that never runs is dropped, and later backwards are not deferred") {
   const Model model, fresh;
   {
     DeferredGradients never;

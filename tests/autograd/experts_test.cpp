@@ -14,7 +14,7 @@ Tensor indices(std::initializer_list<std::int32_t> values, const Shape& shape) {
 
 }  // namespace
 
-TEST_CASE("gather_rows: rows by index, some several times, some never, zeros for none") {
+TEST_CASE("gather_rows: rows by index, repeated or unused; index -1 gives zeros") {
   const Tensor index = indices({2, -1, 0, 2, 2}, {5});
   check_op("gather_rows", [&](const Inputs& x) { return gather_rows(x[0], index); }, {random({4, 3}, 1)});
   const Tensor x = random({4, 3}, 1), y = gather_rows(x, index);
@@ -81,7 +81,7 @@ TEST_CASE("grouped_linear accumulates weight gradients in the f32 tensor the lea
   CHECK(relative_difference(grad(weight), grad(wide) + 100.0) < 1e-7);
 }
 
-TEST_CASE("an auxiliary loss changes no value, and its gradient joins on the way back") {
+TEST_CASE("an auxiliary loss changes no value, and its gradient is added in backward") {
   Tensor x = random({3, 4}, 1);
   require_grad(x);
   const Tensor y = with_auxiliary_loss(x * 2.0, sum(square(x)) * 0.5);

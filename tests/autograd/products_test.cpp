@@ -88,11 +88,11 @@ TEST_CASE("mlp has the bits of two linear with the activation between, forward a
   }
 }
 
-TEST_CASE("mlp has those bits where its results leave the caches, and the products carry out the activation") {
+TEST_CASE("mlp has those bits also for sizes beyond the caches, where the products apply the activation") {
   for (const DType dtype : {DType::f32, DType::bf16}) check_mlp(1030, 48, 1027, 24, dtype);  // not multiples of a tile
 }
 
-TEST_CASE("a gradient that was restarted is overwritten, whatever it holds, and zero where nothing comes") {
+TEST_CASE("a restarted gradient is overwritten, whatever it holds, and is zero without a contribution") {
   const Tensor x = random({4, 7}, 3, DType::f32), dy = random({4, 5}, 4, DType::f32);
   Tensor weight = random({5, 7}, 1, DType::f32), unused = random({3}, 2, DType::f32);
   require_grad(weight);

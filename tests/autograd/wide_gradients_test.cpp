@@ -135,7 +135,7 @@ std::vector<Case> cases() {
       {"embedding: rows of a slice",
        {5, width},
        [=](auto& x, auto& p) { return x + embedding(slice(p, 0, 1, 3), few); }},
-      {"pick: of a parameter", {3, width}, [=](auto& x, auto& p) { return x + gather_rows(p, experts); }},
+      {"gather_rows: of a parameter", {3, width}, [=](auto& x, auto& p) { return x + gather_rows(p, experts); }},
   };
 }
 

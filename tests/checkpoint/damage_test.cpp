@@ -105,7 +105,7 @@ TEST_CASE("cut, extended and missing files are refused by name and byte") {
   }
 }
 
-TEST_CASE("a checkpoint that goes while it is read is not said to be damaged") {
+TEST_CASE("a checkpoint that is removed while it is read is not reported as damaged") {
   const TempFolder folder;
   make_run(folder.path(), 1);
   const fs::path saved = find_saved_run(folder.path());
@@ -120,7 +120,7 @@ TEST_CASE("a checkpoint that goes while it is read is not said to be damaged") {
   }
 }
 
-TEST_CASE("auto takes the newest checkpoint that is whole, and says why not a newer one") {
+TEST_CASE("auto takes the newest intact checkpoint, and says why it skips newer ones") {
   const TempFolder folder;
   CHECK(resumed(folder.path()) == std::vector<std::string>{"nothing"});
   make_run(folder.path(), 4);
@@ -160,7 +160,7 @@ TEST_CASE("auto takes the newest checkpoint that is whole, and says why not a ne
   CHECK(contains(lines.back(), "65 trireme: [resume] " + all.string() + " has no checkpoint that is whole"));
 }
 
-TEST_CASE("a checkpoint of which two runs have died is tried after all others, and the only one is no other's turn") {
+TEST_CASE("a checkpoint from which two runs have died is tried after all others, and again if it is the only one") {
   const TempFolder folder;
   make_run(folder.path(), 2);
   const fs::path all = folder / "checkpoints";
@@ -183,7 +183,7 @@ TEST_CASE("a checkpoint of which two runs have died is tried after all others, a
   CHECK(resumed(folder.path()) == std::vector<std::string>{"step 2"});
 }
 
-TEST_CASE("an attempt is taken back by as many as want to, and only once") {
+TEST_CASE("several ranks may take back the same attempt, and it is taken back once") {
   const TempFolder folder;
   const auto attempts = [&] { return checkpoint::ResumeAttempts(folder.path()); };
   const fs::path saved = folder / "step_00000002", other = folder / "step_00000001";

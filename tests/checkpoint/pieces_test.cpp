@@ -206,7 +206,7 @@ TEST_CASE("a manifest comes back as it was, and one that contradicts itself is r
                  "has a name with control char"));
 }
 
-TEST_CASE("a manifest with a right checksum and anything else in it is parsed or refused, never worse") {
+TEST_CASE("a manifest with a correct checksum and random content is parsed or refused, and never crashes") {
   Manifest good;
   good.run = {{"seed", "7"}};
   good.files = {{.name = "a", .bytes = 56, .chunks = {0x0123456789abcdefULL}}};

@@ -31,7 +31,7 @@ using Names = std::vector<std::string>;
 
 }  // namespace
 
-TEST_CASE("a save has what was there when it began, and gets its name when all of it is there") {
+TEST_CASE("a save holds the values from when it began, and gets its name when it is complete") {
   const TempFolder folder;
   run_mesh("dp=4", [&](const MeshPtr& mesh) {
     Saver saver(folder.path(), *mesh, {});
@@ -60,7 +60,7 @@ TEST_CASE("a save has what was there when it began, and gets its name when all o
   CHECK(steps_in(folder.path()) == Names{"step_00000005"});
 }
 
-TEST_CASE("only the newest stay, and never none; what was left half done is removed") {
+TEST_CASE("only the newest checkpoints are kept, and unfinished ones are removed") {
   const TempFolder folder;
   fs::create_directories(folder / "step_00000001.tmp.0000000000000000");
   fs::create_directories(folder / "step_00000001.del.0000000000000000");

@@ -100,7 +100,7 @@ TEST_CASE("on another mesh a run goes on with the samples that come next") {
   CHECK_FALSE(contains(output, "saved step"));
 }
 
-TEST_CASE("routers' biases are saved: a run with experts goes on on another mesh as if nothing had been") {
+TEST_CASE("routers' biases are saved: a run with experts continues on another mesh as if uninterrupted") {
   const Workplace work;
   const std::string flags =
       work.small_run() + "--experts 4 --top-k 1 --bias-update 0.05 --router-norm before --decay-steps 8 ";
@@ -230,7 +230,7 @@ TEST_CASE("a run that one of its ranks ends says that the save under way is lost
   CHECK(contains(late, "; the save of step 2 was under way and is lost") == !whole);
 }
 
-TEST_CASE("a save under way that fails as the run does is told of") {
+TEST_CASE("a save under way that fails when the run fails is reported") {
   const Workplace work;
   const Result result =
       run_with("TRIREME_FAULT=throw@step=5 TRIREME_IO_FAULT=kind=enospc,call=write,path=rank_00000", "train_gpt",
@@ -275,7 +275,7 @@ TEST_CASE("the folder of a run's checkpoints means its newest, and other data is
   CHECK(contains(damaged.output, "train_gpt --resume auto"));
 }
 
-TEST_CASE("the checkpoint program looks, verifies and compares") {
+TEST_CASE("the checkpoint program inspects, verifies and compares") {
   const Workplace work;
   succeed("train_gpt", work.small_run() + "--mesh dp=2,pp=2 --zero 3 --out " + work.path("a"));
   succeed("train_gpt", work.small_run() + "--mesh dp=2,pp=2 --zero 2 --out " + work.path("b"));

@@ -59,7 +59,7 @@ void check_refused(const Result& result, const fs::path& file, const std::string
 
 }  // namespace
 
-TEST_CASE("manifests with right checksums whose run cannot be") {
+TEST_CASE("manifests with correct checksums that describe an impossible run") {
   const SavedRun saved;
   const auto refused = [&](const std::string& from, const std::string& to, const std::string& part) {
     saved.change(from, to);
@@ -103,7 +103,7 @@ TEST_CASE("manifests with right checksums whose tensors do not cover the files")
   refused("a hole");
 }
 
-TEST_CASE("what stands in the place of a checkpoint's file is refused at once") {
+TEST_CASE("a pipe or a folder in the place of a checkpoint's file is refused at once") {
   const SavedRun saved;
   const auto refused = [&](const fs::path& file) {
     const fs::path aside = saved.work.folder / "aside";

@@ -72,7 +72,7 @@ TEST_CASE("a GPU that cannot be used is an error, and the message says what was 
   }
 }
 
-TEST_CASE("faults that were asked for without the flag that allows them, and faults that are none") {
+TEST_CASE("faults without the flag that allows them, and unknown faults") {
   const Workplace work;
   const auto with = [&](const char* variable, const char* value, const std::string& flags) {
     ::setenv(variable, value, 1);

@@ -91,7 +91,7 @@ TEST_CASE("two runs that die in their first step have the checkpoint stepped ove
   begun.check_goes_on_from(6);
 }
 
-TEST_CASE("a full disk keeps no run from its checkpoints") {
+TEST_CASE("a full disk leaves the checkpoints of a run usable") {
   const Begun begun;
   const Result full = begun.go_on("--steps 9", "TRIREME_IO_FAULT=kind=enospc,call=write,path=config.json");
   INFO(full.output);
@@ -177,7 +177,7 @@ TEST_CASE("a run that has to begin again says so, and keeps the metrics there we
   CHECK(results(work.path("run/metrics.jsonl")).size() == 6);
 }
 
-TEST_CASE("a value of --resume that is neither a word it knows nor there is named") {
+TEST_CASE("a value of --resume that is neither a known word nor an existing path is named") {
   const Begun begun;
   const auto refused = [&](const std::string& value, const std::string& what) {
     const Result result = run("train_gpt", begun.flags + "--resume " + value);

@@ -158,7 +158,7 @@ TEST_CASE("run: a folder that holds another run is refused, however that run was
   }
 }
 
-TEST_CASE("run: a damaged config.json is in nobody's way") {
+TEST_CASE("run: a damaged config.json does not keep a run from resuming") {
   const Workplace work;
   const std::string base = trained(work, "base", 3), plain = trained(work, "plain", 3);
   const std::string own = trained(work, "own", 5, "--resume " + base);

@@ -166,7 +166,7 @@ TEST_CASE("run: a job is told to leave by SIGUSR2, once, and to save by SIGUSR1"
   CHECK(occurrences(content_of(work.path("starts")), "\n") == 3);  // no job was started a second time
 }
 
-TEST_CASE("run: a job that cannot hear yet is told to leave again, and is not told to save before it can") {
+TEST_CASE("run: a job without signal handlers is told to leave again, and told to save only when it has them") {
   const Workplace work;
   const std::string said = work.path("said"), ready = work.path("ready"), log = work.path("log");
   const auto supervise_told = [&](const std::string& body, const std::string& signal) {
@@ -381,7 +381,7 @@ TEST_CASE("run: a world command without an answer is an error at the start, and 
   CHECK(contains(content_of(log), "told to leave while no job runs"));
 }
 
-TEST_CASE("run: without a world command a launcher that fails is asked for less") {
+TEST_CASE("run: without a world command a launcher that fails is asked for fewer ranks") {
   const Workplace work;
   // Fails like mpirun without slots for more than 3 ranks.
   const std::string job = write_job(work, "while [ \"$1\" != -n ]; do shift; done; [ $2 -le 3 ]", "mpirun");
@@ -452,8 +452,7 @@ TEST_CASE("run: signals that come while mpirun starts its ranks are not lost") {
   }
 }
 
-TEST_CASE(
-    "run: the step that is said to be resumed is the one that is, also where the newest checkpoint is stepped over") {
+TEST_CASE("run: the reported resumed step is the real one, also if the newest checkpoint is stepped over") {
   const Workplace work;
   const std::string flags = work.small_run() + "--mesh dp=2 --decay-steps 20 --out " + work.path("out");
   CHECK(trireme::testing::run("train_gpt", flags + " --steps 6 --checkpoint-every 3").code == 0);

@@ -88,7 +88,7 @@ TEST_CASE("a closed terminal is a request to leave: saved, 75, though nobody rea
   }
 }
 
-TEST_CASE("a hangup is as SIGTERM, to a process with its output in a pipe that breaks, and nothing under nohup") {
+TEST_CASE("a hangup acts as SIGTERM, also with output in a pipe that breaks, and is ignored under nohup") {
   const Workplace work;
   const std::string log = work.path("log"), run = "train_gpt " + work.small_run() + flags;
   const Result left =

@@ -93,7 +93,7 @@ TEST_CASE(
 // Kernels use the tensor of each recv before the recv. Those that use `a` come after the arrival of `b`, although the
 // message for `a` was sent first. Both messages are sent long before the kernels begin: each must wait for the kernels
 // before its recv, and must not hold up the other.
-TEST_CASE("nccl messages wait for the kernels before their recvs, and in no circle") {
+TEST_CASE("nccl messages wait for the kernels before their recvs, without a deadlock") {
   const cuda::ScopedEmulatedDevice device;
   Machine machine;
   run_thread_ranks(2, 1, 60s, [&](const Group& world) {

@@ -152,7 +152,7 @@ TEST_CASE("the deadline of an nccl operation names it, its group and who is miss
   CHECK(machine.fabric->communicators() == 0);
 }
 
-TEST_CASE("ranks that cannot be seen are said to be so") {
+TEST_CASE("ranks that cannot be seen are reported as such") {
   const cuda::ScopedEmulatedDevice device;
   Machine machine;
   machine.deadline = 200ms;

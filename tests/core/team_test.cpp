@@ -65,7 +65,7 @@ TEST_CASE("a part that nobody has begun is taken over") {
   CHECK(done == 2);
 }
 
-TEST_CASE("members of a team meet: what each wrote before is seen by all after") {
+TEST_CASE("barriers of a team: what each member wrote before is seen by all after") {
   for (const int members : {2, 3, 5}) {
     const TeamOf size(members);
     std::vector<int> written(static_cast<std::size_t>(members));

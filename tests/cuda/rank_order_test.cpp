@@ -63,7 +63,7 @@ float random_float(std::size_t i) { return random_uniform(5, 2, i) - 0.5F; }
 
 }  // namespace
 
-TEST_CASE("cuda sums over ranks are taken in their order") {
+TEST_CASE("cuda sums over ranks are taken in rank order") {
   under_schedule(1, [] {
     check<float, float, float>([](std::size_t i) { return random_float(i); });
     check<double, double, double>([](std::size_t i) { return static_cast<double>(random_float(i)) / 3; });

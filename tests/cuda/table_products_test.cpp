@@ -234,7 +234,7 @@ TEST_CASE("cuda table: attention by sm90 equals the CPU's; what it cannot take i
   CHECK_MESSAGE(contains(error, "use --attention auto"), error);
 }
 
-TEST_CASE("cuda table: what auto cannot take is not answered with auto") {
+TEST_CASE("cuda table: a refusal by auto does not suggest auto") {
   const cuda::ScopedEmulatedDevice device;
   const std::string error = error_of([] { cuda::attention_choice(DType::bf16, 16, 1, 1, 136); });
   CHECK_MESSAGE(contains(error, "--attention auto cannot take a call: head dims of 136"), error);
@@ -298,7 +298,7 @@ TEST_CASE("cuda table: activations and residuals after a product, forward and ba
   CHECK(contains(error_of([&] { gpu().gemm(x, x, c, {.beta = 1, .activation = Unary::gelu}); }), "with beta 1"));
 }
 
-TEST_CASE("cuda table: products that have no kernel, and names that are none, are refused") {
+TEST_CASE("cuda table: products without a kernel and unknown names are refused") {
   const cuda::ScopedEmulatedDevice device;
   Tensor wide = Tensor::zeros({4, 4}, DType::f64, Device::cuda);
   check_refused([&] { gpu().gemm(wide, wide, wide, {}); }, "gemm has no cuda kernel for f64");

@@ -36,7 +36,7 @@ std::string compared(std::int64_t zero, bool damaged) {
 
 }  // namespace
 
-TEST_CASE("device: the optimizer's state on a GPU takes turns, and is all compared before a save") {
+TEST_CASE("device: optimizer state on a GPU is compared in turns, and all of it before a save") {
   GptOptions o = parity_options("dp=2", 2);
   o.model.config.layers = 1;
   o.model.config.width = 16;

@@ -127,7 +127,7 @@ TEST_CASE("a process that is gone is told from one that has ended") {
   CHECK(scene.look(0.05).ended);
 }
 
-TEST_CASE("the system knows this thread, and no thread of number 0") {
+TEST_CASE("vital signs of this thread, of a thread that does not exist, and of one in another container") {
   const VitalSigns mine = vital_signs(this_thread());
   CHECK(mine.state == 'R');
   CHECK(mine.processor_time > 0);
