@@ -1,4 +1,5 @@
-// A backward in two parts: what waits, that nothing else does, and that no bit, hook or byte goes astray.
+// Backward in two parts: first the gradients of inputs, later those of weights. What is deferred and what is not, that
+// sums are bit-identical to those of a whole backward, when hooks run, and how much memory is kept.
 #include "autograd/deferred.h"
 
 #include <map>
@@ -12,7 +13,8 @@ using namespace trireme::testing;
 
 namespace {
 
-/// A weight as a model has it: its gradient an f32 tensor of zeros that exists beforehand, or not yet there.
+/// A parameter as in a model. With `with_gradient` its gradient is already an f32 tensor of zeros; without, the first
+/// backward makes it.
 Tensor weight(const Shape& shape, std::uint64_t stream, bool with_gradient = true) {
   Tensor x = random(shape, stream, DType::f32);
   require_grad(x);
@@ -23,8 +25,8 @@ Tensor weight(const Shape& shape, std::uint64_t stream, bool with_gradient = tru
 
 bool is_zero(const Tensor& x) { return same_bits(x, Tensor::zeros(x.shape())); }
 
-/// Embedding, norm, three kinds of products and the embedding again as a head: every operation that may wait, and cheap
-/// ones between.
+/// An embedding, a norm, three kinds of products and the embedding again as the head: every operation that can be
+/// deferred, with cheap ones in between.
 struct Model {
   Tensor table, gain, shift, up, bias, down, experts;
 
@@ -61,7 +63,7 @@ TEST_CASE("in the first part no gradient of a parameter changes; the second part
   for (const Tensor& w : model.all()) CHECK_FALSE(is_zero(grad(w)));
 }
 
-TEST_CASE("in any order of parts the sums have the bits of whole backwards, also of a weight used in two ways") {
+TEST_CASE("in any order of the two parts the sums have the bits of whole backwards, also for a weight used twice") {
   for (const bool with_gradients : {true, false}) {
     const Model whole(with_gradients), split(with_gradients);
     for (int m = 0; m < 4; ++m) backward(whole.loss(m));
@@ -70,7 +72,7 @@ TEST_CASE("in any order of parts the sums have the bits of whole backwards, also
       const DeferWeightGradients scope(later[m]);
       backward(split.loss(static_cast<int>(m)));
     };
-    // B0 B1 W0 B2 W1 W2 B3 W3, as a schedule may have it.
+    // A possible schedule: B0 B1 W0 B2 W1 W2 B3 W3.
     input_part(0);
     input_part(1);
     later[0].run();
@@ -111,7 +113,7 @@ TEST_CASE("a hook runs once per backward, in its second part, when the gradient 
   }
 }
 
-TEST_CASE("a leaf that is no parameter has its gradient at once: a stage's input, what is computed again") {
+TEST_CASE("a leaf that is not a parameter gets its gradient at once: a stage's input, the input of recompute") {
   const Model model;
   Tensor x = random({7, 6}, 9, DType::f32);
   require_grad(x);
@@ -122,7 +124,7 @@ TEST_CASE("a leaf that is no parameter has its gradient at once: a stage's input
     backward(sum(square(matmul(random({3, 7}, 10, DType::f32), x))) + sum(recompute(block, x)));
   }
   CHECK(grad(x).defined());
-  CHECK(is_zero(grad(model.up)));  // waits although it was computed inside the block's second run
+  CHECK(is_zero(grad(model.up)));  // deferred, although it was computed while the block was recomputed
   CHECK(is_zero(grad(model.bias)));
   later.run();
 
@@ -147,13 +149,13 @@ TEST_CASE("between the parts only what the products need is kept, and nothing af
     const DeferWeightGradients scope(later);
     backward(y);
   }
-  CHECK(pool->total().live <= before + buffer + 4096);  // dy; x is ours
+  CHECK(pool->total().live <= before + buffer + 4096);  // dy; x belongs to this test
   CHECK(pool->total().live >= before + buffer);
   later.run();
   CHECK(pool->total().live <= before + 4096);
 }
 
-TEST_CASE("what never runs is dropped, and a later backward is not kept waiting") {
+TEST_CASE("a second part that never runs is dropped, and later backwards are not deferred") {
   const Model model, fresh;
   {
     DeferredGradients never;

@@ -1,4 +1,4 @@
-// The tape and the engine: what is recorded, in which order it runs, and when a leaf is told.
+// The tape and the engine: what is recorded, in which order backward runs, and when the hooks of leaves run.
 #include "tests/support/gradcheck.h"
 
 using namespace trireme;

@@ -1,4 +1,4 @@
-// What a mixture of experts is made of: rows picked by index, products by group, and a loss taken along.
+// The operations of a mixture of experts: gather_rows, pick, grouped_linear and with_auxiliary_loss.
 #include "tests/support/gradcheck.h"
 
 using namespace trireme;
@@ -14,7 +14,7 @@ Tensor indices(std::initializer_list<std::int32_t> values, const Shape& shape) {
 
 }  // namespace
 
-TEST_CASE("gather_rows: rows by index, some several times, some never, zeros for none") {
+TEST_CASE("gather_rows: rows by index, repeated or unused; index -1 gives zeros") {
   const Tensor index = indices({2, -1, 0, 2, 2}, {5});
   check_op("gather_rows", [&](const Inputs& x) { return gather_rows(x[0], index); }, {random({4, 3}, 1)});
   const Tensor x = random({4, 3}, 1), y = gather_rows(x, index);
@@ -81,7 +81,7 @@ TEST_CASE("grouped_linear accumulates weight gradients in the f32 tensor the lea
   CHECK(relative_difference(grad(weight), grad(wide) + 100.0) < 1e-7);
 }
 
-TEST_CASE("an auxiliary loss changes no value, and its gradient joins on the way back") {
+TEST_CASE("an auxiliary loss changes no value, and its gradient is added in backward") {
   Tensor x = random({3, 4}, 1);
   require_grad(x);
   const Tensor y = with_auxiliary_loss(x * 2.0, sum(square(x)) * 0.5);
@@ -92,5 +92,5 @@ TEST_CASE("an auxiliary loss changes no value, and its gradient joins on the way
   Tensor z = random({3, 4}, 1);
   require_grad(z);
   backward(with_auxiliary_loss(z * 2.0, sum(square(z)) * 0.5) * 1.0, Tensor::zeros({3, 4}, DType::f64));
-  CHECK(relative_difference(grad(z), z.detach()) == 0);  // with the main loss zeroed
+  CHECK(relative_difference(grad(z), z.detach()) == 0);  // only the auxiliary loss contributes
 }

@@ -1,4 +1,4 @@
-// Every operation but the products: gradients by finite differences, over shapes, strides and dtypes.
+// Every operation except products: gradients against finite differences, over shapes, strides and dtypes.
 #include "tests/support/gradcheck.h"
 
 using namespace trireme;
@@ -7,7 +7,7 @@ using Inputs = std::vector<Tensor>;
 
 namespace {
 
-/// Away from zero, where division, logarithm and square root are tame.
+/// Values of at least 0.5: near zero, division, logarithm and square root are too steep for finite differences.
 Tensor positive(const Shape& shape, std::uint64_t stream) {
   Tensor x = random(shape, stream);
   for (double& v : x.span<double>()) v = 0.5 + std::abs(v);

@@ -57,7 +57,7 @@ TEST_CASE("mlp: gradients, with and without biases and a residual, in every reco
 
 namespace {
 
-/// mlp against two linear with the activation between, bit for bit: the result and all gradients.
+/// Compares mlp with two linear and the activation between them, bit for bit: the result and all gradients.
 void check_mlp(std::int64_t rows, std::int64_t in, std::int64_t hidden, std::int64_t out, DType dtype) {
   CAPTURE(name(dtype));
   std::vector<Inputs> results;
@@ -88,11 +88,11 @@ TEST_CASE("mlp has the bits of two linear with the activation between, forward a
   }
 }
 
-TEST_CASE("mlp has those bits where its results leave the caches, and the products carry out the activation") {
-  for (const DType dtype : {DType::f32, DType::bf16}) check_mlp(1030, 48, 1027, 24, dtype);  // fits no tile
+TEST_CASE("mlp has those bits also for sizes beyond the caches, where the products apply the activation") {
+  for (const DType dtype : {DType::f32, DType::bf16}) check_mlp(1030, 48, 1027, 24, dtype);  // not multiples of a tile
 }
 
-TEST_CASE("a gradient that was restarted is overwritten, whatever it holds, and zero where nothing comes") {
+TEST_CASE("a restarted gradient is overwritten, whatever it holds, and is zero without a contribution") {
   const Tensor x = random({4, 7}, 3, DType::f32), dy = random({4, 5}, 4, DType::f32);
   Tensor weight = random({5, 7}, 1, DType::f32), unused = random({3}, 2, DType::f32);
   require_grad(weight);
@@ -110,7 +110,7 @@ TEST_CASE("a gradient that was restarted is overwritten, whatever it holds, and 
   CHECK(relative_difference(grad(weight), expected + expected) < 1e-6);
   kernels(Device::cpu).fill(leaf_of(unused)->grad(), std::nan(""));
   leaf_of(unused)->restart();
-  backward(unused + unused, Tensor::full({3}, 1.0));  // no product
+  backward(unused + unused, Tensor::full({3}, 1.0));  // this gradient is not a product
   CHECK(relative_difference(grad(unused), Tensor::full({3}, 2.0)) == 0);
 }
 

@@ -1,5 +1,5 @@
-// The gradients of parameters are sums over rows, and are kept in f32: for every operation that makes one, rows whose
-// sum leaves the range of f16.
+// The gradient of a parameter is a sum over rows and is kept in f32. Every operation that makes one is tested with rows
+// whose sum exceeds the range of f16.
 #include <cstring>
 
 #include "tests/support/gradcheck.h"
@@ -16,7 +16,7 @@ struct Case {
   std::string name;
   Shape parameter;
   std::function<Tensor(const Tensor& x, const Tensor& parameter)> f;  ///< x [rows, width]
-  bool rounds = false;  ///< forward, or the terms of the sum, have 16 bits; the sum must still not have
+  bool rounds = false;  ///< forward or the terms of the sum are rounded to 16 bits; the sum must be f32
 };
 
 /// A constant of x's dtype.
@@ -135,7 +135,7 @@ std::vector<Case> cases() {
       {"embedding: rows of a slice",
        {5, width},
        [=](auto& x, auto& p) { return x + embedding(slice(p, 0, 1, 3), few); }},
-      {"pick: of a parameter", {3, width}, [=](auto& x, auto& p) { return x + gather_rows(p, experts); }},
+      {"gather_rows: of a parameter", {3, width}, [=](auto& x, auto& p) { return x + gather_rows(p, experts); }},
   };
 }
 
@@ -152,14 +152,14 @@ Tensor input(DType dtype) {
   return cast(x, dtype);
 }
 
-/// Gradients of the output, all above 0: each fits f16, and few rows of them do not.
+/// Gradients of the output, all positive: each fits in f16, but the sum of a few rows does not.
 Tensor output_gradient(const Shape& shape, DType dtype) {
   Tensor dy = random(shape, 4, DType::f64, normal(1000));
   for (double& v : dy.span<double>()) v = 9000 + std::min(std::abs(v), 4000.0);
   return cast(dy, dtype);
 }
 
-/// The gradient after two backwards of `f`, as two micro-batches of the same rows.
+/// The gradient after two backwards of `f`: two micro-batches with the same rows.
 template <class Prepare>
 Tensor gradient(const Case& c, const Tensor& x, const Tensor& dy, DType dtype, const Prepare& prepare) {
   Tensor parameter = cast(random(c.parameter, 5, DType::f16), dtype);
@@ -184,7 +184,7 @@ TEST_CASE("a parameter's gradient is summed in f32 by every operation: sums over
       const double tolerance = !c.rounds ? 1e-5 : dtype == DType::f16 ? 0x1p-10 : 0x1p-6;
       const Tensor expected = gradient(c, cast(x, DType::f64), cast(dy, DType::f64), DType::f64, nothing);
       REQUIRE(largest(expected) > largest_f16);
-      // The gradient a tensor of zeros, as a training run has it, or made by the first backward.
+      // The gradient is a tensor of zeros beforehand, as in a training run, or the first backward makes it.
       const Tensor into = gradient(c, x, dy, dtype, [](Tensor& p) { leaf_of(p)->grad() = Tensor::zeros(p.shape()); });
       const Tensor made = gradient(c, x, dy, dtype, [](Tensor& p) { leaf_of(p)->set_parameter(); });
       for (const Tensor& got : {into, made}) {

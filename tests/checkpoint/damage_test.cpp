@@ -1,5 +1,5 @@
-// Damage: every flipped bit, cut, or missing file is found and named; with several checkpoints the newest whole one is
-// taken, and why the others were not is said.
+// Damaged checkpoints: every flipped bit and every truncated or missing file is found and named. With several
+// checkpoints the newest intact one is loaded, and a line says why each newer one was not.
 #include <algorithm>
 #include <mutex>
 #include <random>
@@ -13,7 +13,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Saves after each of these steps, on two ranks.
+/// Runs `saves` steps on four ranks, with a save after each.
 void make_run(const fs::path& out, int saves) {
   run_mesh("dp=2,tp=2", [&](const MeshPtr& mesh) {
     GptRun run(small_options("dp=2,tp=2"), mesh);
@@ -24,7 +24,7 @@ void make_run(const fs::path& out, int saves) {
   });
 }
 
-/// What resuming on two ranks with --resume auto says and does: the lines, then the step or the error.
+/// Resumes on two ranks as --resume auto does. Returns the lines that it prints, then the step or the error.
 std::vector<std::string> resumed(const fs::path& out) {
   std::vector<std::string> lines;
   std::mutex mutex;
@@ -37,7 +37,7 @@ std::vector<std::string> resumed(const fs::path& out) {
       mine.push_back(found ? fmt::format("step {}", found->progress.steps) : "nothing");
     } catch (const Error& error) { mine.push_back(fmt::format("{} {}", static_cast<int>(error.code()), error.what())); }
     const std::scoped_lock lock(mutex);
-    if (!lines.empty()) CHECK(lines == mine);  // all ranks alike
+    if (!lines.empty()) CHECK(lines == mine);  // the same on all ranks
     lines = mine;
   });
   return lines;
@@ -53,7 +53,7 @@ TEST_CASE("every one of many random flips is found, with the file and the bytes 
   for (const fs::directory_entry& entry : fs::directory_iterator(saved))
     files.emplace_back(entry.path(), read_file(entry.path()));
   std::sort(files.begin(), files.end());
-  REQUIRE(files.size() == 5);  // of four ranks, and the manifest
+  REQUIRE(files.size() == 5);  // four ranks and the manifest
   CHECK_NOTHROW(Checkpoint(saved).verify());
   std::mt19937_64 random(11);
   int undetected = 0, unnamed = 0;
@@ -63,7 +63,7 @@ TEST_CASE("every one of many random flips is found, with the file and the bytes 
     std::string bytes = content;
     bytes[at] = static_cast<char>(bytes[at] ^ (1 << random() % 8));
     write_plainly(path, bytes);
-    // Reading every tensor, as the ranks of a run together do, finds it without a scan of the files.
+    // Reading every tensor, as the ranks of a run do together, finds the damage without a scan of the files.
     const Caught error = caught([&] {
       Checkpoint damaged(saved);
       for (const std::string& name : damaged.names()) damaged.read(name);
@@ -105,7 +105,7 @@ TEST_CASE("cut, extended and missing files are refused by name and byte") {
   }
 }
 
-TEST_CASE("a checkpoint that goes while it is read is not said to be damaged") {
+TEST_CASE("a checkpoint that is removed while it is read is not reported as damaged") {
   const TempFolder folder;
   make_run(folder.path(), 1);
   const fs::path saved = find_saved_run(folder.path());
@@ -120,14 +120,14 @@ TEST_CASE("a checkpoint that goes while it is read is not said to be damaged") {
   }
 }
 
-TEST_CASE("auto takes the newest checkpoint that is whole, and says why not a newer one") {
+TEST_CASE("auto takes the newest intact checkpoint, and says why it skips newer ones") {
   const TempFolder folder;
   CHECK(resumed(folder.path()) == std::vector<std::string>{"nothing"});
   make_run(folder.path(), 4);
   const fs::path all = folder / "checkpoints";
   CHECK(resumed(folder.path()) == std::vector<std::string>{"step 4"});
 
-  // A save that was interrupted is passed over, and said to be.
+  // An interrupted save is skipped, with a message.
   fs::create_directories(all / "step_00000005.tmp.0123456789abcdef");
   std::vector<std::string> lines = resumed(folder.path());
   REQUIRE(lines.size() == 2);
@@ -140,7 +140,7 @@ TEST_CASE("auto takes the newest checkpoint that is whole, and says why not a ne
   CHECK(lines.back() == "step 3");
   CHECK_THROWS_WITH_AS(find_saved_run(folder.path()), doctest::Contains("step_00000004: no manifest"), Error);
 
-  // A flip in data is found while loading, by whichever rank reads it.
+  // A flipped bit in the data is found while loading, by the rank that reads it.
   const fs::path data = all / "step_00000003" / "rank_00002.safetensors";
   std::string bytes = read_file(data);
   bytes[bytes.size() - 3] = static_cast<char>(bytes[bytes.size() - 3] ^ 0x10);
@@ -149,7 +149,7 @@ TEST_CASE("auto takes the newest checkpoint that is whole, and says why not a ne
   REQUIRE(lines.size() == 3);
   CHECK(contains(lines[1], "skipped step_00000003: " + data.string() + ": chunk 0, bytes 0 to"));
   CHECK(lines[2] == "step 2");
-  // The step in the manifest counts, not the name, nor the time of modification.
+  // The step in the manifest counts, not the name or the modification time.
   fs::rename(all / "step_00000001", all / "step_00000900");
   CHECK(resumed(folder.path()).back() == "step 2");
 
@@ -160,7 +160,7 @@ TEST_CASE("auto takes the newest checkpoint that is whole, and says why not a ne
   CHECK(contains(lines.back(), "65 trireme: [resume] " + all.string() + " has no checkpoint that is whole"));
 }
 
-TEST_CASE("a checkpoint of which two runs have died is tried after all others, and the only one is no other's turn") {
+TEST_CASE("a checkpoint from which two runs have died is tried after all others, and again if it is the only one") {
   const TempFolder folder;
   make_run(folder.path(), 2);
   const fs::path all = folder / "checkpoints";
@@ -174,7 +174,7 @@ TEST_CASE("a checkpoint of which two runs have died is tried after all others, a
   CHECK(lines[0] == "stepped over step_00000002: 2 runs that resumed from there died before they had made a step");
   CHECK(lines[1] == "step 1");
   for (int time = 0; time < 2; ++time) died_of("step_00000001");
-  CHECK(resumed(folder.path()) == std::vector<std::string>{"step 2"});  // both: the newest again
+  CHECK(resumed(folder.path()) == std::vector<std::string>{"step 2"});  // both have: the newest is first again
   checkpoint::ResumeAttempts(all).succeeded();
   CHECK(resumed(folder.path()) == std::vector<std::string>{"step 2"});
 
@@ -183,7 +183,7 @@ TEST_CASE("a checkpoint of which two runs have died is tried after all others, a
   CHECK(resumed(folder.path()) == std::vector<std::string>{"step 2"});
 }
 
-TEST_CASE("an attempt is taken back by as many as want to, and only once") {
+TEST_CASE("several ranks may take back the same attempt, and it is taken back once") {
   const TempFolder folder;
   const auto attempts = [&] { return checkpoint::ResumeAttempts(folder.path()); };
   const fs::path saved = folder / "step_00000002", other = folder / "step_00000001";

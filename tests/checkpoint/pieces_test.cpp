@@ -1,5 +1,5 @@
-// Rectangles out of rectangles: any cut of a tensor into files gives back any part of it, reading and verifying only
-// the chunks with that part; and manifests that contradict themselves.
+// Pieces of tensors in files: however a tensor is cut into files, any part of it can be read back, and only the chunks
+// with that part are read and verified. Also manifests that contradict themselves.
 #include <random>
 
 #include "core/hash.h"
@@ -22,7 +22,7 @@ std::int64_t between(Random& random, std::int64_t low, std::int64_t high) {
   return low + static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(high - low + 1));
 }
 
-/// Cuts a part in two at a random place of a random dim, again and again.
+/// Repeatedly cuts a random part in two, at a random place of a random dim.
 std::vector<HeldTensor> random_cut(const HeldTensor& whole, int pieces, Random& random) {
   std::vector<HeldTensor> parts = {whole};
   for (int i = 1; i < pieces; ++i) {
@@ -45,7 +45,7 @@ Shape zeros_like(Shape shape) {
   return shape;
 }
 
-/// Writes parts in turn to `files` files, as so many ranks, and the manifest.
+/// Writes `files` files, one per rank, and the manifest. The parts go to the files in turn.
 Manifest write_parts(const std::filesystem::path& folder, const std::vector<HeldTensor>& parts, int files) {
   make_directories(folder);
   Manifest manifest;
@@ -101,7 +101,7 @@ TEST_CASE("any part of a tensor is read out of any cut of it") {
       Tensor got = Tensor::full(extent, -1, DType::i32);
       saved.read("x", start, got);
       CHECK(same_bits(got, expected));
-      // Into a view with strides of its own.
+      // Into a view with other strides.
       if (extent.dims() != 2) continue;
       const Tensor other = Tensor::full({extent[1], extent[0]}, -1, DType::i32);
       Tensor strided = view::transpose(other, 0, 1);
@@ -113,7 +113,7 @@ TEST_CASE("any part of a tensor is read out of any cut of it") {
 
 TEST_CASE("a reader reads and verifies the chunks it needs, and no others") {
   const TempFolder folder;
-  const Shape shape = {4096, 512};  // 8 MiB: 8 chunks in each of two files
+  const Shape shape = {4096, 512};  // 8 MiB, in two files of 4 MiB and a header each
   const Tensor whole = counting(shape);
   std::vector<HeldTensor> parts;
   for (const std::int64_t column : {0, 256}) {
@@ -125,9 +125,9 @@ TEST_CASE("a reader reads and verifies the chunks it needs, and no others") {
   Tensor rows = Tensor::empty({16, 100}, DType::i32);
   saved.read("x", {2048, 300}, rows);  // in the second file only
   CHECK(same_bits(rows, view::slice(view::slice(whole, 0, 2048, 16), 1, 300, 100)));
-  CHECK(saved.bytes_read() <= 3 * checkpoint::chunk_bytes);  // header, and one or two
+  CHECK(saved.bytes_read() <= 3 * checkpoint::chunk_bytes);  // the header's chunk, and one or two with the rows
 
-  // Damage elsewhere does not concern this reader; whoever needs that chunk, or verifies, finds it.
+  // Damage elsewhere does not affect this reader. It is found by a reader that needs that chunk, and by verify().
   const auto damaged = folder / "a" / manifest.files[1].name;
   std::string bytes = read_file(damaged);
   bytes.back() = static_cast<char>(bytes.back() ^ 1);
@@ -182,7 +182,7 @@ TEST_CASE("a manifest comes back as it was, and one that contradicts itself is r
   CHECK(contains(refused([&](Manifest& m) { piece(m, 1).offset = 1 << 20; }), "outside itself or its file"));
   CHECK(contains(refused([](Manifest& m) { m.tensors["x"].pieces.pop_back(); }), "6 elements in all; expected 12"));
   CHECK(contains(refused([](Manifest& m) { m.tensors["x"].shape = {1LL << 40, 1LL << 40}; }), "too large to exist"));
-  // The pieces of a file follow one another from its header to its end.
+  // The pieces of a file must follow one another without gaps, from its header to its end.
   CHECK(contains(refused([&](Manifest& m) { piece(m, 1).offset = 21; }),
                  "tensor \"x\" begins at byte 21 of a; expected 20, where the one before it ends: a hole"));
   CHECK(contains(refused([&](Manifest& m) { piece(m, 1).offset = 8; }),
@@ -206,7 +206,7 @@ TEST_CASE("a manifest comes back as it was, and one that contradicts itself is r
                  "has a name with control char"));
 }
 
-TEST_CASE("a manifest with a right checksum and anything else in it is parsed or refused, never worse") {
+TEST_CASE("a manifest with a correct checksum and random content is parsed or refused, and never crashes") {
   Manifest good;
   good.run = {{"seed", "7"}};
   good.files = {{.name = "a", .bytes = 56, .chunks = {0x0123456789abcdefULL}}};

@@ -1,7 +1,6 @@
-// Any mesh to any mesh: what each of many meshes saved is loaded on each of the others, with ZeRO, interleaving,
-// experts and everything else changed at once, and every element of every weight, master and moment has the bits it had
-// in the memory of the ranks that saved it. The reference is put together here from those ranks' tensors, element by
-// element.
+// Any mesh to any mesh: a checkpoint saved on one mesh is loaded on every other, with ZeRO, interleaving, experts and
+// everything else changed at once. Every element of every weight, master weight and moment must have the bits it had in
+// the memory of the ranks that saved it. The reference is assembled here from those ranks' tensors, element by element.
 #include <mutex>
 
 #include "core/random.h"
@@ -57,7 +56,7 @@ struct Whole {
   Shape shape;
   DType dtype = DType::f32;
   std::string bytes;   // row-major
-  std::string set_by;  // per element, whether a rank had it
+  std::string set_by;  // per element: 1 if a rank holds it
 };
 using Wholes = std::map<std::string, Whole>;
 
@@ -109,7 +108,8 @@ class Assembly {
   Wholes wholes_;
 };
 
-/// How many tensors differ in shape or in any bit, or have elements that no rank holds.
+/// How many tensors differ in shape or in any bit, or have elements that no rank holds; -1 if the numbers of tensors
+/// differ.
 int differing(const Wholes& a, const Wholes& b) {
   if (a.size() != b.size()) return -1;
   int count = 0;
@@ -122,7 +122,8 @@ int differing(const Wholes& a, const Wholes& b) {
   return count;
 }
 
-/// Under a sanitizer a mesh loads what itself and two others saved: what is done for each pair is the same code.
+/// Whether mesh `to` loads the checkpoint of mesh `from`. Under a sanitizer each mesh loads its own and those of two
+/// others only: every pair runs the same code.
 bool tried(std::size_t from, std::size_t to, std::size_t count) {
   return !sanitized || from == to || from == (to + 1) % count || from == (to + count / 2) % count;
 }
@@ -132,7 +133,7 @@ bool tried(std::size_t from, std::size_t to, std::size_t count) {
 TEST_CASE("every mesh loads what every other saved, bit for bit as global tensors") {
   for (const DType dtype : {DType::bf16, DType::f32}) {
     std::vector<Layout> layouts = all_layouts;
-    if (dtype == DType::f32) layouts.resize(sanitized ? 3 : 5);  // what differs is that there are no masters
+    if (dtype == DType::f32) layouts.resize(sanitized ? 3 : 5);  // f32 differs only in that it has no master weights
     if (dtype == DType::bf16 && sanitized) layouts.resize(7);
     const TempFolder folder;
     std::vector<std::unique_ptr<Assembly>> saved;
@@ -146,7 +147,7 @@ TEST_CASE("every mesh loads what every other saved, bit for bit as global tensor
         run.save(folder / std::to_string(saved.size() - 1));
       });
       CHECK(saved.back()->disagreements == 0);
-      CHECK(differing(saved.back()->wholes(), saved.back()->wholes()) == 0);  // complete
+      CHECK(differing(saved.back()->wholes(), saved.back()->wholes()) == 0);  // no element is missing
     }
     for (std::size_t to = 0; to < layouts.size(); ++to) {
       const Layout& layout = layouts[to];

@@ -1,5 +1,6 @@
-// Saving while training goes on: what is saved is what was there when the save began, a name means a whole checkpoint,
-// failures are told to every rank and cost nothing else, and older checkpoints go only after newer ones are there.
+// Saving while training continues: a checkpoint holds the values from when its save began, and gets its final name only
+// when it is complete. Every rank learns of a failed save, which costs nothing else. Older checkpoints are removed only
+// after newer ones are complete.
 #include "parallel/checkpoint/saver.h"
 
 #include "tests/checkpoint/support.h"
@@ -14,7 +15,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// A tensor [8, 4] cut by rows over the ranks of dp, all elements `value`.
+/// A tensor [8, 4] sharded by rows over all ranks; all elements are `value`.
 std::vector<HeldTensor> held_rows(const DeviceMesh& mesh, float value) {
   const std::int64_t rows = 8 / mesh.world().size();
   return {{.name = "x", .value = Tensor::full({rows, 4}, value), .global = {8, 4}, .start = {rows * mesh.rank(), 0}}};
@@ -30,7 +31,7 @@ using Names = std::vector<std::string>;
 
 }  // namespace
 
-TEST_CASE("a save has what was there when it began, and gets its name when all of it is there") {
+TEST_CASE("a save holds the values from when it began, and gets its name when it is complete") {
   const TempFolder folder;
   run_mesh("dp=4", [&](const MeshPtr& mesh) {
     Saver saver(folder.path(), *mesh, {});
@@ -39,12 +40,12 @@ TEST_CASE("a save has what was there when it began, and gets its name when all o
     std::vector<HeldTensor> held = held_rows(*mesh, 3);
     saver.begin(5, held, {{"progress", "somewhere"}});
     CHECK(saver.busy());
-    kernels(Device::cpu).fill(held[0].value, 4);        // training goes on
-    CHECK_FALSE(fs::exists(folder / "step_00000005"));  // before a poll() on all ranks nothing can be committed
+    kernels(Device::cpu).fill(held[0].value, 4);        // training continues
+    CHECK_FALSE(fs::exists(folder / "step_00000005"));  // nothing is committed before all ranks call poll()
     std::optional<checkpoint::Saved> saved;
     int polls = 0;
     while (!(saved = saver.poll())) ++polls;
-    CHECK(polls >= 1);  // one boundary to learn that all have written, another that it is committed
+    CHECK(polls >= 1);  // one poll() learns that all ranks have written, a later one of the commit
     CHECK(saved->error.empty());
     CHECK(saved->path == folder / "step_00000005");
     CHECK(saved->bytes > 8 * 4 * sizeof(float));
@@ -59,11 +60,11 @@ TEST_CASE("a save has what was there when it began, and gets its name when all o
   CHECK(steps_in(folder.path()) == Names{"step_00000005"});
 }
 
-TEST_CASE("only the newest stay, and never none; what was left half done is removed") {
+TEST_CASE("only the newest checkpoints are kept, and unfinished ones are removed") {
   const TempFolder folder;
   fs::create_directories(folder / "step_00000001.tmp.0000000000000000");
   fs::create_directories(folder / "step_00000001.del.0000000000000000");
-  fs::create_directories(folder / "step_00000002");  // no manifest: not ours to count or to remove
+  fs::create_directories(folder / "step_00000002");  // no manifest: neither counted nor removed
   run_mesh("dp=2", [&](const MeshPtr& mesh) {
     Saver saver(folder.path(), *mesh, 2);
     if (mesh->rank() == 0) CHECK(steps_in(folder.path()) == Names{"step_00000002"});
@@ -71,10 +72,10 @@ TEST_CASE("only the newest stay, and never none; what was left half done is remo
       saver.begin(step, held_rows(*mesh, static_cast<float>(step)), {});
       CHECK(saver.finish()->warning.empty());
     }
-    // A step that is saved again, after a resume from an older one, replaces what has its name.
+    // After a resume from an older step the same step is saved again: it replaces the folder of that name.
     saver.begin(40, held_rows(*mesh, 41), {});
     CHECK(saver.finish()->error.empty());
-    // Newer ones by step, which were stepped over, do not make the one just written disappear.
+    // The checkpoint just written is kept, although others that a resume skipped have a later step.
     saver.begin(25, held_rows(*mesh, 25), {});
     CHECK(saver.finish()->error.empty());
   });
@@ -89,7 +90,7 @@ TEST_CASE("a save that fails is told to every rank, and the next one may succeed
     Saver saver(all, *mesh, {});
     saver.begin(1, held_rows(*mesh, 1), {});
     CHECK(saver.finish()->error.empty());
-    // A file where the folder should be: rank 0 finds out before anything is written.
+    // A file stands in the place of the folder: rank 0 finds this before anything is written.
     if (mesh->rank() == 0) {
       fs::rename(all, folder / "moved");
       write_plainly(all, "in the way");

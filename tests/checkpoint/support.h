@@ -1,4 +1,4 @@
-// What the tests of checkpoints share: small runs, and weights that show what is not loaded.
+// Shared by the tests of checkpoints: small runs, and weights that show what was not loaded.
 // Read next: tests/support/gpt_run.h, tests/checkpoint/resharding_test.cpp.
 #pragma once
 
@@ -15,7 +15,7 @@
 
 namespace trireme::testing {
 
-/// Writes 777 into all that is loaded: what is not loaded would show.
+/// Fills every tensor that a checkpoint holds with 777, so that one that is not loaded is noticed.
 inline void scramble(Trainer& trainer) {
   for (const checkpoint::HeldTensor& held : checkpoint::held_tensors(
            trainer.model().parameters(), trainer.model().buffers(), &trainer.optimizer(), trainer.model().mesh())) {

@@ -1,4 +1,5 @@
-// The programs that bench/compare.py runs in turns: what they answer, and when.
+// The benchmark programs: the lines of JSON of those that bench/compare.py runs in turns, and what every benchmark
+// refuses.
 #include <doctest/doctest.h>
 
 #include <nlohmann/json.hpp>
@@ -14,7 +15,7 @@ namespace {
 const std::string small_model =
     "--layers 1 --heads 2 --width 16 --context 8 --vocab 24 --threads 1 --warm-up 1 --turns ";
 
-/// The lines of JSON of a program whose standard input asks for these numbers of steps, one a line.
+/// The lines of JSON that a program prints. Its standard input `asked` has numbers of steps, one per line.
 std::vector<nlohmann::json> turns(const std::string& program, const std::string& flags, const std::string& asked) {
   const Result result = shell("printf \"" + asked + "\" | " + TRIREME_BIN + "/" + program + " " + small_model + flags);
   INFO(result.output);
@@ -34,8 +35,7 @@ TEST_CASE("step_bench answers as many steps as it is asked for, on one rank and 
     const std::vector<nlohmann::json> lines = turns("step_bench", flags, "2\\n1\\n");
     REQUIRE(lines.size() == 5);  // ready, 2 + 1 steps, end
     const nlohmann::json& ready = lines.front()["ready"];
-    CHECK(ready["parameters"] ==
-          24 * 16 + 8 * 16 + (12 * 16 * 16 + 13 * 16) + 2 * 16);  // as the literature counts them
+    CHECK(ready["parameters"] == 24 * 16 + 8 * 16 + (12 * 16 * 16 + 13 * 16) + 2 * 16);  // as papers count them
     for (std::size_t i = 1; i < 4; ++i) CHECK(lines[i]["seconds"] > 0);
     const nlohmann::json& end = lines.back()["end"];
     CHECK(end["activation_bytes"] > 0);
@@ -63,7 +63,7 @@ TEST_CASE("of tables that are looked up, generate_bench counts the one row that 
     return turns("generate_bench", std::string("--prompt 3 ") + flags, "1\\n")[0]["ready"]["weight_bytes"].get<int>();
   };
   const int with_head = 4 * (24 * 16 + (12 * 16 * 16 + 13 * 16) + 2 * 16), row = 4 * 16;
-  CHECK(bytes("") == with_head + row);  // of positions; the table of tokens is the head
+  CHECK(bytes("") == with_head + row);  // a row of positions; the token table is the head
   CHECK(bytes("--tied off") == with_head + 2 * row);
   CHECK(bytes("--tied off --positions rope") == with_head + row);
 }
@@ -125,7 +125,7 @@ TEST_CASE("numbers of threads that cannot be are refused by every benchmark that
       CHECK(result.code == 64);
       CHECK(contains(result.output, "FATAL[64]"));
       CHECK(contains(result.output, "4096") !=
-            contains(result.output, "1073741824"));  // step_bench has train_gpt's flag
+            contains(result.output, "1073741824"));  // step_bench has the flag of train_gpt
     }
   }
   const Result product = run("comm_bench", "--ranks 1024 --threads 5");
@@ -181,7 +181,7 @@ TEST_CASE("sizes that collectives and rings cannot have are refused") {
 }
 
 TEST_CASE("more threads than the system starts are refused, and named") {
-  if (trireme::testing::sanitized) return;  // sanitizers need all addresses
+  if (trireme::testing::sanitized) return;  // sanitizers reserve more addresses
   const Result result = shell(std::string("ulimit -v 4000000; ") + TRIREME_BIN + "/machine_bench --threads 3000");
   CHECK(result.code == 64);
   CHECK(contains(result.output, "FATAL[64]"));

@@ -1,4 +1,4 @@
-// Checkpoints as a user meets them: runs that are killed and go on, moves between meshes, damage, and the checkpoint
+// Checkpoints from the command line: runs that are killed and resumed, also on another mesh, damage, and the checkpoint
 // program.
 #include <doctest/doctest.h>
 #include <fmt/core.h>
@@ -41,7 +41,7 @@ std::vector<std::string> checkpoints_in(const std::string& out) {
   return names;
 }
 
-/// Those that are whole by their names.
+/// checkpoints_in() without unfinished saves.
 std::vector<std::string> find_whole(const std::string& out) {
   std::vector<std::string> names = checkpoints_in(out);
   std::erase_if(names, [](const std::string& name) { return contains(name, ".tmp."); });
@@ -64,7 +64,7 @@ TEST_CASE("a run that is killed again and again ends where it would have ended")
     if (code != 0) {
       CHECK_MESSAGE(code == 137, result.output);
       ++kills;
-      // Whenever it was killed, what has the name of a checkpoint is one.
+      // Whenever the run is killed, every folder with the name of a checkpoint is an intact one.
       for (const std::string& name : checkpoints_in(work.path("killed"))) {
         if (name.find('.') == std::string::npos && name != "resuming")
           succeed("checkpoint", "verify " + work.path("killed/checkpoints/" + name));
@@ -83,7 +83,7 @@ TEST_CASE("on another mesh a run goes on with the samples that come next") {
   const Workplace work;
   const std::string flags = work.small_run() + "--steps 12 --dropout 0.1 ";
   succeed("train_gpt", flags + "--mesh dp=1 --out " + work.path("one"));
-  // The same run in four parts, each on other ranks.
+  // The same run in four parts, each on another mesh.
   const std::string parts = flags + "--decay-steps 12 --out " + work.path("parts") + " --resume auto ";
   succeed("train_gpt", parts + "--steps 3 --mesh dp=2 --zero 3");
   succeed("train_gpt", parts + "--steps 6 --mesh dp=4 --zero 1");
@@ -100,7 +100,7 @@ TEST_CASE("on another mesh a run goes on with the samples that come next") {
   CHECK_FALSE(contains(output, "saved step"));
 }
 
-TEST_CASE("routers' biases are saved: a run with experts goes on on another mesh as if nothing had been") {
+TEST_CASE("routers' biases are saved: a run with experts continues on another mesh as if uninterrupted") {
   const Workplace work;
   const std::string flags =
       work.small_run() + "--experts 4 --top-k 1 --bias-update 0.05 --router-norm before --decay-steps 8 ";
@@ -129,7 +129,7 @@ TEST_CASE("processes save as threads do") {
   for (const std::string step : {"/checkpoints/step_00000004", ""})
     CHECK(contains(succeed("checkpoint", "diff " + work.path("mpi") + step + " " + work.path("threads") + step),
                    "equal: "));
-  // And go on from there, on fewer.
+  // Resume from there on fewer ranks.
   const Result more =
       run_mpi(2, "train_gpt", work.small_run() + "--steps 8 --mesh dp=auto --resume auto --out " + work.path("mpi"));
   CHECK_MESSAGE(more.code == 0, more.output);
@@ -155,7 +155,7 @@ TEST_CASE("damage is refused with file and bytes, or stepped over") {
   CHECK(contains(output, "skipped step_00000006: " + newest.string()));
   CHECK(contains(output, "resuming after step 3"));
   CHECK(contains(output, "saved step 9"));
-  // metrics.jsonl tells one story.
+  // metrics.jsonl has every step once.
   CHECK(metric(work.path("run/metrics.jsonl"), "step") == std::vector<double>{1, 2, 3, 4, 5, 6, 7, 8, 9});
 }
 
@@ -216,12 +216,13 @@ TEST_CASE("a run that one of its ranks ends says that the save under way is lost
     }
     CHECK(contains(failed(kind + "first", "throw@step=2,rank=1,point=save", mpi),
                    "; the save of step 2 was under way and is lost; this run has saved nothing before\n"));
-    CHECK_FALSE(contains(failed(kind + "none", "throw@step=2,rank=1", mpi), "is lost"));  // none was under way
+    CHECK_FALSE(contains(failed(kind + "none", "throw@step=2,rank=1", mpi), "is lost"));  // no save was under way
   }
   const std::string resumed = succeed("train_gpt", flags + "--resume auto --out " + work.path("threads1"));
   CHECK(contains(resumed, "resuming after step 2 from "));
 
-  // While the last step was slow all files were written, most likely: then rank 0, a thread, commits what it has begun.
+  // Step 3 is slow, so the save of step 2 has probably written all files when step 4 fails. Rank 0, a thread of the
+  // same process, then completes the commit that it has begun.
   const std::string late = failed("late", "slow@step=3,rank=all,ms=200;throw@step=4,rank=1", false);
   const bool whole = find_whole(work.path("late")) == std::vector<std::string>{"step_00000002"};
   CHECK(contains(late, "; the save of step 2 was being committed: it is whole if " +
@@ -229,7 +230,7 @@ TEST_CASE("a run that one of its ranks ends says that the save under way is lost
   CHECK(contains(late, "; the save of step 2 was under way and is lost") == !whole);
 }
 
-TEST_CASE("a save under way that fails as the run does is told of") {
+TEST_CASE("a save under way that fails when the run fails is reported") {
   const Workplace work;
   const Result result =
       run_with("TRIREME_FAULT=throw@step=5 TRIREME_IO_FAULT=kind=enospc,call=write,path=rank_00000", "train_gpt",
@@ -274,7 +275,7 @@ TEST_CASE("the folder of a run's checkpoints means its newest, and other data is
   CHECK(contains(damaged.output, "train_gpt --resume auto"));
 }
 
-TEST_CASE("the checkpoint program looks, verifies and compares") {
+TEST_CASE("the checkpoint program inspects, verifies and compares") {
   const Workplace work;
   succeed("train_gpt", work.small_run() + "--mesh dp=2,pp=2 --zero 3 --out " + work.path("a"));
   succeed("train_gpt", work.small_run() + "--mesh dp=2,pp=2 --zero 2 --out " + work.path("b"));

@@ -1,5 +1,5 @@
-// Checkpoints whose checksums are right and whose content is not, and what stands in a file's place: refused with the
-// file and what is wrong, by every program that reads them, before anything is made of them.
+// Checkpoints with correct checksums and wrong content, and pipes or folders in the place of their files. Every program
+// that reads them refuses them, naming the file and what is wrong, before it uses any of the content.
 #include <doctest/doctest.h>
 #include <fmt/core.h>
 #include <sys/stat.h>
@@ -24,7 +24,7 @@ struct SavedRun {
     whole = content_of(manifest);
   }
 
-  /// With the first `from` after `behind` replaced, and the checksum made right.
+  /// Replaces the first `from` after `behind` and corrects the checksum.
   void change(const std::string& from, const std::string& to, const std::string& behind = "") const {
     std::string body = whole.substr(whole.find('\n') + 1);
     const std::size_t at = body.find(from, body.find(behind));
@@ -59,7 +59,7 @@ void check_refused(const Result& result, const fs::path& file, const std::string
 
 }  // namespace
 
-TEST_CASE("manifests with right checksums whose run cannot be") {
+TEST_CASE("manifests with correct checksums that describe an impossible run") {
   const SavedRun saved;
   const auto refused = [&](const std::string& from, const std::string& to, const std::string& part) {
     saved.change(from, to);
@@ -90,7 +90,7 @@ TEST_CASE("manifests with right checksums whose tensors do not cover the files")
     check_refused(saved.resume(), saved.manifest, part);
     check_refused(saved.generate(), saved.manifest, part);
   };
-  // The offsets as the writer gave them, of a tensor with others before and after it.
+  // The offset that the writer gave to a tensor with others before and after it.
   const std::string tensor = "\n\"blocks.1.norm1.weight\":", key = "\"offset\":";
   const std::size_t line = saved.whole.find(tensor), at = saved.whole.find(key, line) + key.size();
   REQUIRE(line != std::string::npos);
@@ -103,7 +103,7 @@ TEST_CASE("manifests with right checksums whose tensors do not cover the files")
   refused("a hole");
 }
 
-TEST_CASE("what stands in the place of a checkpoint's file is refused at once") {
+TEST_CASE("a pipe or a folder in the place of a checkpoint's file is refused at once") {
   const SavedRun saved;
   const auto refused = [&](const fs::path& file) {
     const fs::path aside = saved.work.folder / "aside";
@@ -120,7 +120,7 @@ TEST_CASE("what stands in the place of a checkpoint's file is refused at once") 
   refused(saved.folder / "rank_00000.safetensors");
   refused(saved.manifest);
   CHECK(saved.verify().code == 0);
-  // A file of zeros that takes no room on the disk.
+  // A sparse file: its zeros take no space on the disk.
   fs::resize_file(saved.manifest, std::uintmax_t{5} << 30);
   check_refused(saved.verify(), saved.manifest, "has 5368709120 bytes; expected at most 1073741824");
 }

@@ -1,5 +1,5 @@
-// Wrong requests: each ends the program before any training, with one message that names what was asked, what is
-// possible and the flag to change, and the exit code of its kind; once, also with eight ranks.
+// Invalid requests: each ends the program before any training, with the exit code of its kind and one message that
+// names what was asked, what is possible and the flag to change. The message is printed once, also with eight ranks.
 #include <doctest/doctest.h>
 #include <fmt/core.h>
 
@@ -44,7 +44,7 @@ TEST_CASE("a pipe in the place of metrics.jsonl") {
 
 TEST_CASE("a GPU that cannot be used is an error, and the message says what was looked for") {
   const Workplace work;
-  // Which of these it is depends on the machine and the build; that it is never a run on the host does not.
+  // The reason depends on the machine and the build. The program must never run on the host instead.
   const auto check_device = [](const std::string& program, const std::string& arguments) {
     const Result result = run(program, arguments + " --device cuda");
     check_refused(result, 64, {"[device] --device cuda: ", "use --device cpu"});
@@ -59,7 +59,7 @@ TEST_CASE("a GPU that cannot be used is an error, and the message says what was 
   check_device("parity", "--mesh tp=2");
   check_device("generate", "--checkpoint " + work.path("none") + " --prompt A");
   check_refused(run("train_gpt", work.small_run() + "--device tpu"), 64, {"--device", "cuda", "\"tpu\""});
-  // An implementation for GPUs alone: in a build without CUDA the message names those of the CPU first.
+  // Implementations for GPUs only: in a build without CUDA the message names those of the CPU first.
   for (const std::string asked : {"--gemm sm90", "--gemm cublaslt", "--attention sm80", "--attention cudnn"}) {
     const Result result = run("train_gpt", work.small_run() + asked);
     check_refused(result, 64, {asked});
@@ -72,7 +72,7 @@ TEST_CASE("a GPU that cannot be used is an error, and the message says what was 
   }
 }
 
-TEST_CASE("faults that were asked for without the flag that allows them, and faults that are none") {
+TEST_CASE("faults without the flag that allows them, and unknown faults") {
   const Workplace work;
   const auto with = [&](const char* variable, const char* value, const std::string& flags) {
     ::setenv(variable, value, 1);
@@ -161,7 +161,7 @@ TEST_CASE("a refusal under a launcher is printed once by eight processes") {
                 {"2 x 2 x 1 x 1 = 4 ranks", "the launcher started 8"});
   check_refused(run_mpi(8, "train_gpt", small + eight_ranks + "--out " + work.path("old")), 64,
                 {"already holds a run"});
-  // Found by one rank only, after MPI has come up.
+  // Only one rank finds this, after MPI has started.
   check_refused(run_mpi(8, "train_gpt", small + eight_ranks + "--out /proc/trireme/run"), 74,
                 {"/proc/trireme", "--out"});
 }
@@ -193,7 +193,7 @@ TEST_CASE("ranks under a launcher that read different texts") {
 
 TEST_CASE("ranks under a launcher that would compute different bits") {
   const auto& units = trireme::cpu::bf16_units();
-  if (units.size() == 1) return;  // this processor has one way only
+  if (units.size() == 1) return;  // this processor has one such unit only
   const Workplace work;
   const auto train = [&](const std::string& dtype) {
     return run_mpi_with({"TRIREME_ISA=vectors", fmt::format("TRIREME_ISA={}", name(units.back()))}, "train_gpt",
@@ -202,5 +202,5 @@ TEST_CASE("ranks under a launcher that would compute different bits") {
   check_refused(train("bf16"), 64,
                 {"[configuration] the processor's unit for products of bf16 differs between ranks: vectors on rank 0; ",
                  "on rank 1; ", "set TRIREME_ISA on every rank"});
-  CHECK(train("f32").code == 0);  // which has one way on every processor
+  CHECK(train("f32").code == 0);  // f32 has one implementation on every processor
 }

@@ -1,5 +1,5 @@
-// --resume auto as a user meets it: what makes it give a checkpoint up, and what does not; a disk that refuses; a
-// folder with files that are not the program's own; a run that has to begin again.
+// --resume auto from the command line: what makes it skip a checkpoint and what does not, disk errors, folders that
+// also contain files of the user, and runs that have to start again.
 #include <doctest/doctest.h>
 #include <fmt/core.h>
 
@@ -13,7 +13,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// A run of six steps with checkpoints after 3 and 6, and how to go on with it.
+/// A run of six steps with checkpoints after steps 3 and 6, and how to resume it.
 struct Begun {
   explicit Begun(const std::string& mesh = "") {
     flags = work.small_run() + mesh + " --decay-steps 20 --allow-fault-injection --out " + out + " ";
@@ -24,7 +24,7 @@ struct Begun {
   Result go_on(const std::string& more, const std::string& variables = "A=1") const {
     return run_with(variables, "train_gpt", flags + "--resume auto " + more);
   }
-  /// Where the next start would go on from; changes nothing.
+  /// Checks the step from which the next start would resume; changes nothing.
   void check_goes_on_from(int step) const {
     const Result result = go_on("--steps 9 --dry-run");
     INFO(result.output);
@@ -91,7 +91,7 @@ TEST_CASE("two runs that die in their first step have the checkpoint stepped ove
   begun.check_goes_on_from(6);
 }
 
-TEST_CASE("a full disk keeps no run from its checkpoints") {
+TEST_CASE("a full disk leaves the checkpoints of a run usable") {
   const Begun begun;
   const Result full = begun.go_on("--steps 9", "TRIREME_IO_FAULT=kind=enospc,call=write,path=config.json");
   INFO(full.output);
@@ -177,7 +177,7 @@ TEST_CASE("a run that has to begin again says so, and keeps the metrics there we
   CHECK(results(work.path("run/metrics.jsonl")).size() == 6);
 }
 
-TEST_CASE("a value of --resume that is neither a word it knows nor there is named") {
+TEST_CASE("a value of --resume that is neither a known word nor an existing path is named") {
   const Begun begun;
   const auto refused = [&](const std::string& value, const std::string& what) {
     const Result result = run("train_gpt", begun.flags + "--resume " + value);

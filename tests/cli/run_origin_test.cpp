@@ -1,4 +1,4 @@
-// run: where a run begins (--resume PATH), begins again, and goes on; and folders that hold another run, or only part
+// run: where a run starts (--resume PATH), starts again and resumes, and folders that hold another run or only a part
 // of one.
 #include <doctest/doctest.h>
 #include <fmt/core.h>
@@ -17,8 +17,8 @@ const std::string fast = "--pause 0.01 --grace 0.1 ";
 
 std::string training(const Workplace& work) { return work.small_run() + "--mesh dp=2 --decay-steps 1000 "; }
 
-/// train_gpt under run, from `base` where that is said, into `out`, with this TRIREME_FAULT; small as it is, it saves
-/// nothing before its last step unless it is told.
+/// Runs train_gpt under `run`, with --resume `base` unless that is empty, --out `out` and this TRIREME_FAULT. The run
+/// is so short that it saves only after its last step, unless the flags ask for more.
 Result supervise(const Workplace& work, const std::string& base, const std::string& out, const std::string& flags,
                  const std::string& fault = "", const std::string& run_flags = "") {
   const std::string variable = fault.empty() ? "A=1" : "TRIREME_FAULT=" + fault + " ";
@@ -28,7 +28,7 @@ Result supervise(const Workplace& work, const std::string& base, const std::stri
                   base.empty() ? "" : "--resume " + base, out, flags, fault.empty() ? "" : " --allow-fault-injection"));
 }
 
-/// A run of so many steps, left alone.
+/// An uninterrupted run of this many steps; its folder.
 std::string trained(const Workplace& work, const std::string& name, int steps, const std::string& flags = "") {
   const std::string out = work.path(name);
   const Result result =
@@ -96,7 +96,7 @@ TEST_CASE("train_gpt alone, killed before its first checkpoint: the same command
   const Result again = trireme::testing::run("train_gpt", command);
   INFO(again.output);
   CHECK(again.code == 0);
-  // Now it has saved something: that would be lost.
+  // Now the run has saved a checkpoint, which would be lost.
   const Result third = trireme::testing::run("train_gpt", command);
   CHECK(third.code == 64);
   CHECK(contains(third.output, "or go on with that run: --resume " + own));
@@ -114,7 +114,7 @@ TEST_CASE("run: a run that began from another's checkpoint goes on with its own 
       TRIREME_BIN, command, log, log));
   CHECK(left.code == 75);
   const auto made = static_cast<std::int64_t>(metric(out + "/metrics.jsonl", "step").back());
-  // The first start left --resume PATH in config.json, this one leaves auto.
+  // The first start wrote --resume PATH to config.json; this one writes auto.
   for (const std::int64_t more : {1, 2}) {
     const Result done = trireme::testing::run("run", command + fmt::format("--steps {}", made + more));
     INFO(done.output);
@@ -134,12 +134,12 @@ TEST_CASE("run: a folder that holds another run is refused, however that run was
       trained(work, "new_auto", 3, "--resume auto"),
       trained(work, "of_other", 4, "--resume " + other),
   };
-  CHECK(supervise(work, "", foreign.back(), "--steps 5").code == 0);  // which leaves auto
+  CHECK(supervise(work, "", foreign.back(), "--steps 5").code == 0);  // writes auto to config.json
   CHECK(configured_resume(foreign.back()) == "auto");
   for (const std::string& out : foreign) {
     CAPTURE(out);
     const std::string before = content_of(out + "/metrics.jsonl");
-    // Killed before it has looked at the folder, a job is not taken for one that had begun.
+    // A job that is killed before it looks at the folder does not count as begun.
     for (const std::string launcher : {"", "early "}) {
       std::ofstream(work.path("job"))
           << "#!/bin/bash\n"
@@ -158,7 +158,7 @@ TEST_CASE("run: a folder that holds another run is refused, however that run was
   }
 }
 
-TEST_CASE("run: a damaged config.json is in nobody's way") {
+TEST_CASE("run: a damaged config.json does not keep a run from resuming") {
   const Workplace work;
   const std::string base = trained(work, "base", 3), plain = trained(work, "plain", 3);
   const std::string own = trained(work, "own", 5, "--resume " + base);

@@ -1,4 +1,4 @@
-// run: jobs that fail, are killed, leave processes behind or are told to leave, and are started again or not.
+// run: which jobs are started again. Jobs fail, are killed, leave processes behind, or are told to leave.
 #include <doctest/doctest.h>
 #include <fmt/core.h>
 
@@ -12,8 +12,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// A job that is a bash script: it appends its restart number and arguments to the file `starts`, and goes on with
-/// `body`, in which $n is that number.
+/// Writes a job, a bash script, and returns its path. The job appends its restart number and its arguments to the file
+/// `starts`, then runs `body`, in which $n is the restart number.
 std::string write_job(const Workplace& work, const std::string& body, const std::string& name = "job") {
   const std::string path = work.path(name);
   std::ofstream(path) << "#!/bin/bash\nn=$TRIREME_RESTARTS\necho \"$n $*\" >>" << work.path("starts") << "\n"
@@ -24,7 +24,7 @@ std::string write_job(const Workplace& work, const std::string& body, const std:
 
 const std::string fast = "--pause 0.01 --grace 0.1 ";
 
-/// run on the job, which writes to the folder `out`.
+/// Runs `run` on the job, with the folder `out` as --out.
 Result supervise(const Workplace& work, const std::string& job, const std::string& flags = "") {
   return trireme::testing::run("run", fmt::format("{} {} -- {} --out {}", fast, flags, job, work.path("out")));
 }
@@ -61,7 +61,7 @@ TEST_CASE("run: a job that can be started again is, until it is done") {
   CHECK(noted[0]["rank"] == 3);
   CHECK(noted[0]["message"] == "rank 3 (dp=1) step 9: [mpi] lost");
   CHECK(noted[1]["signal"] == 9);
-  CHECK(noted[2]["signal"] == 11);  // as a launcher says it
+  CHECK(noted[2]["signal"] == 11);  // from exit code 139, as launchers report it
   CHECK(noted[2]["restart"] == 2);
   CHECK(noted[2]["resumed_step"] == 0);
 }
@@ -86,7 +86,7 @@ TEST_CASE("run: an incident says what the job ended of") {
     CHECK(incidents(work).at(0)["what"] == cause);
     CHECK(contains(result.output, fmt::format("Z  {:<24}  exit 75 ", cause)));
   }
-  // As a shell or a scheduler may tell a rank, past run.
+  // A shell or a scheduler may tell a rank to leave, without `run`.
   const Result told = supervise(work, write_job(work, "exit $((n == 0 ? 75 : 0))"));
   CHECK(contains(told.output, "run: the job ended with exit code 75 (told to leave)\n"));
 }
@@ -99,7 +99,7 @@ TEST_CASE("run: what would end the same way again is not started again") {
     CHECK(result.code == code);
     CHECK(occurrences(content_of(work.path("starts")), "\n") == 1);
     CHECK(contains(result.output, "is not started again\n"));
-    if (code == 73) {  // the folder is another run's
+    if (code == 73) {  // the folder belongs to another run
       CHECK_FALSE(fs::exists(work.path("out")));
       continue;
     }
@@ -125,7 +125,7 @@ TEST_CASE("run: without progress a job is given up, with progress it is not") {
 
 TEST_CASE("run: the next start waits until every process of the last one is gone") {
   const Workplace work;
-  // A process that left its session and its parent, and ignores what can be ignored.
+  // A process in another session, whose parent dies, and which ignores TERM, HUP and INT.
   const std::string left = work.path("left");
   const std::string job =
       write_job(work, fmt::format("if [ $n = 0 ]; then\n"
@@ -151,7 +151,7 @@ TEST_CASE("run: a job is told to leave by SIGUSR2, once, and to save by SIGUSR1"
     CAPTURE(signal);
     fs::remove(said);
     fs::remove(ready);
-    // "set -m": else a shell's background jobs ignore SIGINT.
+    // "set -m": without it, background jobs of a shell ignore SIGINT.
     const Result result = shell(fmt::format(
         "set -m; {0}/run {1} -- {2} --out {3} & p=$!; until [ -e {4} ]; do sleep 0.01; done; kill -USR1 $p; "
         "until [ -s {5} ]; do sleep 0.01; done; kill -{6} $p; wait $p",
@@ -163,10 +163,10 @@ TEST_CASE("run: a job is told to leave by SIGUSR2, once, and to save by SIGUSR1"
     CHECK(contains(result.output, "told to leave"));
     CHECK(contains(result.output, "the same command goes on with it\n"));
   }
-  CHECK(occurrences(content_of(work.path("starts")), "\n") == 3);  // never a second time
+  CHECK(occurrences(content_of(work.path("starts")), "\n") == 3);  // no job was started a second time
 }
 
-TEST_CASE("run: a job that cannot hear yet is told to leave again, and is not told to save before it can") {
+TEST_CASE("run: a job without signal handlers is told to leave again, and told to save only when it has them") {
   const Workplace work;
   const std::string said = work.path("said"), ready = work.path("ready"), log = work.path("log");
   const auto supervise_told = [&](const std::string& body, const std::string& signal) {
@@ -175,7 +175,8 @@ TEST_CASE("run: a job that cannot hear yet is told to leave again, and is not to
                     "kill -{6} $p; wait $p",
                     TRIREME_BIN, fast, write_job(work, body), work.path("out"), log, ready, signal));
   };
-  // As mpirun, which drops a signal while it has no ranks, and as ranks, which it kills before they have handlers.
+  // The jobs behave as mpirun, which drops signals while it has no ranks, and as ranks, which a signal kills before
+  // they have handlers.
   const std::string wait_for = "until grep -qs \"the job is told to save\" " + log + "; do sleep 0.02; done; ";
   const Result left = supervise_told(fmt::format("trap \"\" USR2; touch {}; {} sleep 0.2; trap \"echo leave >>{}; exit "
                                                  "75\" USR2; while :; do sleep 0.02; done",
@@ -194,14 +195,14 @@ TEST_CASE("run: a job that cannot hear yet is told to leave again, and is not to
   INFO(content_of(log));
   CHECK(saved.code == 0);
   CHECK(content_of(said) == "save\n");
-  CHECK(occurrences(content_of(work.path("starts")), "\n") == 1);  // not killed by it
+  CHECK(occurrences(content_of(work.path("starts")), "\n") == 1);  // SIGUSR1 did not kill it
   CHECK(contains(content_of(log), "run: the job is told to save as soon as it has started\n"));
 }
 
 TEST_CASE("run: a job that dies before it saves as it was told: the next one is told") {
   const Workplace work;
   const std::string said = work.path("said"), log = work.path("log"), out = work.path("out");
-  // Jobs that do `told` when they are told to save, and give up waiting after ten seconds.
+  // The jobs run `told` when they are told to save, and fail after ten seconds.
   const auto supervise_told = [&](const std::string& told) {
     fs::remove(out + "/config.json");
     const std::string job = write_job(
@@ -213,7 +214,7 @@ TEST_CASE("run: a job that dies before it saves as it was told: the next one is 
                     "done; kill -USR1 $p; wait $p",
                     TRIREME_BIN, fast, job, out, log));
   };
-  // The first dies of something else just then.
+  // The first job dies of something else at that moment.
   const Result again = supervise_told("echo told $n >>" + said + "; [ $n = 0 ] && kill -9 $$");
   INFO(content_of(log));
   CHECK(again.code == 0);
@@ -250,7 +251,7 @@ TEST_CASE("run: when its terminal is closed the job saves and leaves, unless noh
       write_job(work, fmt::format("trap \"sleep 0.2; echo leave >>{0}; exit 75\" USR2; trap \"echo hangup >>{0}\" HUP\n"
                                   "touch {1}; for i in $(seq 50); do sleep 0.02; done; exit 0",
                                   said, ready));
-  // A shell and the system may each say so: it is not "again".
+  // A shell and the system may both send SIGHUP: the second one does not count as "told again".
   const auto hang_up = [&](const std::string& before) {
     fs::remove(ready);
     return shell(
@@ -272,7 +273,7 @@ TEST_CASE("run: an interrupt that is ignored from the start stays so, as in trai
   for (const std::string before : {"", "run -- "}) {
     CAPTURE(before);
     fs::remove(log);
-    // A shell without job control, as of a script, starts background jobs with SIGINT ignored.
+    // A shell without job control, such as that of a script, starts background jobs with SIGINT ignored.
     const Result result = shell(fmt::format(
         "{0}/{1}{2}train_gpt {3} --mesh dp=2 --steps 1000000 --out {4} >{5} 2>&1 & p=$!; "
         "until grep -qs \"^step 3/\" {5}; do sleep 0.01; done; kill -INT $p; "
@@ -313,10 +314,10 @@ TEST_CASE("run: a job goes on with fewer ranks, and with all again when they are
   const Workplace work;
   const std::string world = work.path("world");
   std::ofstream(world) << "8\n";
-  // What calls itself mpirun is taken for a launcher.
+  // A command named mpirun counts as a launcher.
   const std::string job = write_job(
       work, fmt::format("case $n in 0) echo 7 >{0}; exit 75;; 1) echo 1 >{0}; exit 137;; esac", world), "mpirun");
-  // Of one rank there is not even a model; at the third look at it, there are eight again.
+  // One rank is too few for tp=2. After the third look that shows one rank, there are eight again.
   const std::string look = work.path("look");
   std::ofstream(look) << fmt::format(
       "#!/bin/bash\ncat {0}\nif [ $(cat {0}) = 1 ]; then echo >>{0}.looks; fi\n"
@@ -330,7 +331,7 @@ TEST_CASE("run: a job goes on with fewer ranks, and with all again when they are
   const std::string starts = content_of(work.path("starts"));
   CHECK(occurrences(starts, "\n") == 3);
   CHECK(contains(starts, "0 -x TRIREME_RESTARTS -n 8 train_gpt"));
-  CHECK(contains(starts, "1 -x TRIREME_RESTARTS -n 4 train_gpt"));  // 7 ranks: dp=2
+  CHECK(contains(starts, "1 -x TRIREME_RESTARTS -n 4 train_gpt"));  // of 7 ranks 4 can be used: dp=2
   CHECK(contains(starts, "2 -x TRIREME_RESTARTS -n 8 train_gpt"));
   CHECK(contains(result.output, "run: starting 4 of 8 ranks: dp=2\n"));
   CHECK(occurrences(result.output, "run: 1 ranks can be started; expected at least 2 of 8, in steps of 2\n") == 3);
@@ -370,7 +371,7 @@ TEST_CASE("run: a world command without an answer is an error at the start, and 
   CHECK(contains(later.output, "(2 of 3 failures in a row, after which run gives up)\n"));
   CHECK(contains(later.output, "run: gave up: --world-command has failed 3 times in a row"));
 
-  // One that does not end: `run` still does when it is told to.
+  // A world command that does not end: `run` still ends when it is told to leave.
   const std::string ready = work.path("ready"), log = work.path("log");
   const Result left = shell(fmt::format(
       "{0}/run --min-ranks 2 --world-command {1} -- {2} --out {3} 2>{4} & p=$!; until [ -e {5} ]; do sleep "
@@ -380,7 +381,7 @@ TEST_CASE("run: a world command without an answer is an error at the start, and 
   CHECK(contains(content_of(log), "told to leave while no job runs"));
 }
 
-TEST_CASE("run: without a world command a launcher that fails is asked for less") {
+TEST_CASE("run: without a world command a launcher that fails is asked for fewer ranks") {
   const Workplace work;
   // Fails like mpirun without slots for more than 3 ranks.
   const std::string job = write_job(work, "while [ \"$1\" != -n ]; do shift; done; [ $2 -le 3 ]", "mpirun");
@@ -392,7 +393,7 @@ TEST_CASE("run: without a world command a launcher that fails is asked for less"
   CHECK(contains(content_of(work.path("starts")), "5 -x TRIREME_RESTARTS -n 2 train_gpt"));
   CHECK(contains(result.output, "run: the launcher failed to start 64 ranks: trying fewer\n"));
 
-  // With none at all, every look through all numbers is a try.
+  // If no number of ranks works, each pass over all numbers counts as one try.
   fs::remove(work.path("starts"));
   const Result none = supervise(work, write_job(work, "exit 1", "mpirun") + " -n 8 t --mesh dp=auto --global-batch 8",
                                 "--min-ranks 2 --restarts 1");
@@ -408,7 +409,7 @@ TEST_CASE("run: a killed training run ends with the weights of one that was left
     const std::string flags = work.small_run() + "--mesh dp=2 --dropout 0.1 --steps 2500 --eval-batches 1 ";
     const std::string out = work.path("killed"), log = work.path("log"), killed = work.path("pid");
     const std::string launcher = mpi ? fmt::format("{} --oversubscribe -n 2 ", TRIREME_MPIEXEC) : std::string();
-    // The first process below `run`, or below mpirun, is killed after a checkpoint, long before it would end.
+    // The child of `run`, or a child of mpirun, is killed after a checkpoint, long before the end of the run.
     const std::string victim = mpi ? "$(cat /proc/$m/task/*/children | tr \" \" \"\\n\" | grep . | tail -n 1)" : "$m";
     const Result result = shell(fmt::format(
         "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; {0}/run {1} -- {2} {0}/train_gpt {3} "
@@ -451,12 +452,12 @@ TEST_CASE("run: signals that come while mpirun starts its ranks are not lost") {
   }
 }
 
-TEST_CASE(
-    "run: the step that is said to be resumed is the one that is, also where the newest checkpoint is stepped over") {
+TEST_CASE("run: the reported resumed step is the real one, also if the newest checkpoint is stepped over") {
   const Workplace work;
   const std::string flags = work.small_run() + "--mesh dp=2 --decay-steps 20 --out " + work.path("out");
   CHECK(trireme::testing::run("train_gpt", flags + " --steps 6 --checkpoint-every 3").code == 0);
-  // Dies in step 7: twice at the first step after the checkpoint of step 6, then at the fourth after that of step 3.
+  // Every start dies in step 7: twice in the first step after the checkpoint of step 6, then in the fourth after that
+  // of step 3, then after step 6 again.
   const Result result =
       run_with("TRIREME_FAULT=kill@step=7,start=any", "run",
                fmt::format("{} -- {}/train_gpt {} --steps 20 --allow-fault-injection", fast, TRIREME_BIN, flags));
@@ -480,8 +481,9 @@ TEST_CASE("run: when the supervisor itself is killed, the job saves and leaves, 
     const Workplace work;
     const std::string log = work.path("log");
     const std::string launcher = mpi ? fmt::format("{} --oversubscribe -n 2 ", TRIREME_MPIEXEC) : std::string();
-    // Few lines: an mpirun that was told to end no longer reads what its ranks print, and they would wait for it.
-    // The job is told by its launcher, or by the system; or by a supervisor that is there.
+    // Few lines are logged: an mpirun that was told to end no longer reads what its ranks print, and they would block.
+    // `then` kills the supervisor, so that the launcher or the system tells the job to leave, or it tells the
+    // supervisor to leave.
     const auto left_after = [&](const std::string& then) {
       fs::remove_all(work.path("out"));
       fs::remove(log);
@@ -511,12 +513,12 @@ TEST_CASE("run: the SLURM sample queues itself again at its time limit, and only
     fs::permissions(work.path(name), fs::perms::owner_all);
   };
   stand_in("scontrol", "echo \"$*\" >>" + work.path("requeued"));
-  // One process with ranks as threads stands for the ranks of a launcher.
+  // One process with ranks as threads replaces the ranks of a launcher.
   stand_in("mpirun", "while [ \"$1\" != -n ]; do shift; done; shift 2; exec \"$@\" --ranks threads --mesh dp=2");
   const std::string flags = work.small_run() + "--dropout 0.1 --decay-steps 40 --log-every 1 ";
   const std::string out = work.path("run"), log = work.path("log");
   const auto submit = [&](const std::string& steps, const std::string& then) {
-    fs::remove(log);  // of the submission before, whose steps are not this one's
+    fs::remove(log);  // left by the previous submission
     return shell(
         fmt::format("cd {0}/../..; export PATH={1}:$PATH SLURM_JOB_ID=77 SLURM_NTASKS=2; "
                     "bash scripts/slurm/train.sbatch {2} --steps {3} --out {4} >{5} 2>&1 & p=$!; {6}; wait $p",

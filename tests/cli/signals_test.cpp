@@ -1,4 +1,4 @@
-// Signals to a run: it saves where it stands and leaves, or goes on, and nothing else changes.
+// Signals to a run: it saves and ends, or saves and continues, and nothing else changes.
 #include <doctest/doctest.h>
 #include <fmt/core.h>
 
@@ -20,8 +20,8 @@ namespace {
 
 const std::string flags = "--mesh dp=2 --dropout 0.1 --decay-steps 40 ";
 
-/// A shell's lines that start `command` with all output in `log`, wait for its step 3, run `then` with its process in
-/// $p, and end as it ends.
+/// Lines of shell that start `command` with all output in `log`, wait for its step 3, run `then` with its process id in
+/// $p, and end with its exit code.
 std::string at_step_3(const std::string& command, const std::string& log, const std::string& then) {
   return fmt::format(
       "{0} >{1} 2>&1 & p=$!; until grep -q \"^step 3/\" {1}; do kill -0 $p || exit 99; sleep 0.01; done; {2}; wait $p",
@@ -35,13 +35,13 @@ std::string launched(bool mpi, const std::string& command) {
              : fmt::format("{}/{}", TRIREME_BIN, command);
 }
 
-/// The step of "... step N ..." that `pattern` finds in a log.
+/// The number that the first group of `pattern` matches in `text`; -1 without a match.
 std::int64_t step_in(const std::string& text, const std::string& pattern) {
   std::smatch match;
   return std::regex_search(text, match, std::regex(pattern)) ? std::atoll(match[1].str().c_str()) : -1;
 }
 
-/// Runs a shell's line as the leader of a session on a terminal of its own, which is closed after the run's step 3.
+/// Runs a line of shell as the leader of a session with its own terminal, which is closed after step 3 of the run.
 Result on_closed_terminal(const std::string& line) {
   const int terminal = ::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
   REQUIRE(terminal >= 0);
@@ -51,7 +51,7 @@ Result on_closed_terminal(const std::string& line) {
   const pid_t child = ::fork();
   if (child == 0) {
     ::setsid();
-    const int side = ::open(name.c_str(), O_RDWR);  // a leader without one: it becomes the session's
+    const int side = ::open(name.c_str(), O_RDWR);  // the first one that a leader opens becomes the session's
     for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) ::dup2(side, stream);
     ::alarm(120);
     ::execl("/bin/bash", "bash", "-c", line.c_str(), nullptr);
@@ -88,7 +88,7 @@ TEST_CASE("a closed terminal is a request to leave: saved, 75, though nobody rea
   }
 }
 
-TEST_CASE("a hangup is as SIGTERM, to a process with its output in a pipe that breaks, and nothing under nohup") {
+TEST_CASE("a hangup acts as SIGTERM, also with output in a pipe that breaks, and is ignored under nohup") {
   const Workplace work;
   const std::string log = work.path("log"), run = "train_gpt " + work.small_run() + flags;
   const Result left =
@@ -119,7 +119,7 @@ TEST_CASE("a run that is told to leave saves, ends with 75, and goes on as if no
     const Workplace work;
     const std::string log = work.path("log"), out = work.path("parts");
     const std::string run = work.small_run() + flags;
-    // mpirun passes SIGUSR2 on at once; SIGTERM is what a process by itself is sent.
+    // mpirun passes SIGUSR2 on at once. A process without a launcher gets SIGTERM.
     const Result left = shell(at_step_3(launched(mpi, "train_gpt " + run + "--steps 1000000 --out " + out), log,
                                         mpi ? "kill -USR2 $p" : "kill -TERM $p"));
     const std::string text = shell("cat " + log).output;
@@ -131,7 +131,7 @@ TEST_CASE("a run that is told to leave saves, ends with 75, and goes on as if no
     CHECK_FALSE(contains(text, fmt::format("\nstep {}/1000000 | loss ", step + 1)));
     CHECK_FALSE(contains(text, "FATAL"));
 
-    // One step further, against a run that was left alone.
+    // One more step, compared with an uninterrupted run.
     const std::string end = fmt::format("--steps {} ", step + 1);
     const std::string whole = work.path("whole");
     CHECK(trireme::testing::run("train_gpt", run + end + "--resume auto --out " + out).code == 0);
@@ -161,7 +161,7 @@ TEST_CASE("a run that is told to save does so and goes on") {
     CHECK(occurrences(text, "continuing") == 1);
     const std::int64_t last = step_in(text, "\npreempted; saved step (\\d+) in ");
     REQUIRE(last > saved);
-    // Left alone, the same number of steps.
+    // An uninterrupted run of the same number of steps.
     CHECK(
         trireme::testing::run("train_gpt", fmt::format("{}--steps {} --out {}", run, last, work.path("whole"))).code ==
         0);
@@ -193,7 +193,7 @@ TEST_CASE("a second interrupt ends a run at once") {
                                                    log, "kill -INT $p; kill -INT $p; kill -INT $p"));
   const std::string text = shell("cat " + log).output;
   INFO(text);
-  // Interrupts sent at once may be one to the process: then it left as after the first.
+  // Interrupts that are sent together may arrive as one: then the run ends as after the first.
   CHECK((left.code == 130 || left.code == 75));
   CHECK(contains(text, "interrupted: ending after the step under way; interrupt again to end at once\n"));
 }

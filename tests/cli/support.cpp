@@ -27,7 +27,7 @@ Result run_command(const std::string& command) {
   return result;
 }
 
-// Containers run tests as root and on fewer cores than ranks; Open MPI asks for both to be said.
+// Containers run tests as root and with fewer cores than ranks; Open MPI must be told to allow both.
 const std::string launcher =
     "env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 " TRIREME_MPIEXEC " --oversubscribe --bind-to none";
 

@@ -1,4 +1,4 @@
-// Running the programs as a user does, and looking at what they print and how they end.
+// Runs the programs as a user does, and checks what they print and how they end.
 #pragma once
 
 #include <filesystem>
@@ -17,32 +17,33 @@ struct Result {
 
 /// Runs a program of the build with these arguments, in a shell, for at most two minutes.
 Result run(const std::string& program, const std::string& arguments);
-/// As run(), with these environment variables, "A=1 B=2", set.
+/// As run(), with these environment variables: "A=1 B=2".
 Result run_with(const std::string& variables, const std::string& program, const std::string& arguments);
-/// As run(), killed (SIGKILL) after so many seconds unless it ends by itself.
+/// As run(), but killed with SIGKILL after this many seconds unless it ends earlier.
 Result run_until_killed(double seconds, const std::string& program, const std::string& arguments);
-/// Runs these lines of bash, as run() does.
+/// Runs these lines of bash as run() does.
 Result shell(const std::string& lines);
 /// As run(), as `ranks` processes under the MPI launcher.
 Result run_mpi(int ranks, const std::string& program, const std::string& arguments);
-/// As run_mpi(), each rank with a setting of its own, as env takes it: "-C FOLDER A=1", or "".
+/// As run_mpi(), with one rank per setting. A setting holds arguments of env: "-C FOLDER A=1", or "".
 Result run_mpi_with(const std::vector<std::string>& settings, const std::string& program, const std::string& arguments);
 
-/// That a program ended with this code and one fatal message, which has all of `parts`, before its first step.
+/// Checks that a program ended before its first step, with this code and one fatal message that contains all of
+/// `parts`.
 void check_refused(const Result& result, int code, const std::vector<std::string>& parts);
 
-/// A folder of its own for a test case, removed at the end, with text.txt in it: 6000 characters, 40 of them distinct.
+/// A temporary folder for a test case, removed at the end. It contains text.txt: 6000 characters, 40 of them distinct.
 struct Workplace {
   Workplace();
 
   TempFolder place;
   std::filesystem::path folder = place.path();
   std::string path(const std::string& name) const { return (folder / name).string(); }
-  /// Flags for a small model on that text: one that any mesh of up to 8 ranks can train in a moment.
+  /// Flags for a small model on that text, which trains in a moment: 2 layers, 2 heads, global batch 8, micro-batch 2.
   std::string small_run() const;
 };
 
-/// metrics.jsonl, line by line, with what differs from run to run left out: times, rates and memory.
+/// The lines of a metrics.jsonl without what differs from run to run: times, rates and memory.
 std::vector<std::string> results(const std::string& path);
 
 /// Values of `key` in a metrics.jsonl, line by line.

@@ -1,4 +1,5 @@
-// `train` trains the tasks of examples/tasks as train_gpt trains a GPT: any mesh, saved here and resumed there.
+// `train` trains the tasks of examples/tasks as train_gpt trains a GPT: on any mesh, saved on one and resumed on
+// another.
 #include <doctest/doctest.h>
 #include <fmt/core.h>
 

@@ -1,4 +1,4 @@
-// Runs that work: what they print and leave behind, on threads and under a launcher, resumed and repeated.
+// Successful runs: what they print and write, on threads and under a launcher, resumed and repeated.
 #include <doctest/doctest.h>
 #include <fmt/core.h>
 
@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// A run of the small model that must succeed; its output.
+/// Runs the small model, which must succeed; returns the output.
 std::string train(const Workplace& work, const std::string& flags) {
   const Result result = run("train_gpt", work.small_run() + flags);
   INFO(result.output);
@@ -75,7 +75,7 @@ TEST_CASE("weights that stay packed over the micro-batches of a step change no b
   const Workplace work;
   int number = 0;
   for (const char* flags :
-       {"", "--dtype bf16 --recompute full", "--mesh dp=2,tp=2,pp=2 --zero 2"}) {  // 4, 4, 2 of them
+       {"", "--dtype bf16 --recompute full", "--mesh dp=2,tp=2,pp=2 --zero 2"}) {  // 4, 4 and 2 micro-batches
     const std::string off = work.path(fmt::format("off{}", number)), on = work.path(fmt::format("on{}", number));
     ++number;
     INFO(flags);
@@ -92,7 +92,7 @@ TEST_CASE("threads have cores of their own where there are as many, and say so")
   CHECK(contains(train(work, "--mesh dp=2"), own) == (cores >= 2));
   CHECK_FALSE(contains(train(work, "--mesh dp=2 --pin off"), own));
   CHECK_FALSE(contains(train(work, fmt::format("--mesh dp=2 --threads {}", cores)), own));
-  // Without binding, processes share all cores out, or none keeps to any.
+  // Without binding by the launcher, processes divide all cores among them, or none is pinned.
   for (const int ranks : {2, 4}) {
     const Result mpi = run_mpi(ranks, "train_gpt", work.small_run() + "--mesh dp=auto");
     INFO(mpi.output);
@@ -136,7 +136,7 @@ TEST_CASE("stopping and resuming changes nothing") {
     CHECK(metric(parts + "/metrics.jsonl", "loss") == metric(whole + "/metrics.jsonl", "loss"));
     CHECK(metric(parts + "/metrics.jsonl", "val_loss").back() == metric(whole + "/metrics.jsonl", "val_loss").back());
   }
-  // A run saved on one mesh goes on on another.
+  // A run saved on one mesh is resumed on another.
   train(work, fmt::format("--dropout 0.1 --mesh tp=2 --steps 7 --decay-steps 6 --resume {} --out {}",
                           work.path("many_whole"), work.path("moved")));
   train(work, fmt::format("--dropout 0.1 --steps 7 --decay-steps 6 --resume {} --out {}", work.path("one_whole"),
@@ -187,7 +187,7 @@ TEST_CASE("the validation loss is of the same sequences on every mesh, with ever
     losses.push_back(metric(out + "/metrics.jsonl", "val_loss"));
     check_close(losses.back(), losses.front(), 1e-4);
   }
-  // A resumed run begins with the validation loss of the step it goes on from.
+  // A resumed run begins with the validation loss of the step that it resumes from.
   const auto first_validation = [](const std::string& output) {
     const std::string label = " | validation loss ";
     return std::stod(output.substr(output.find(label) + label.size()));

@@ -1,5 +1,5 @@
-// Files and values that nobody should trust, given to the programs: one message with file, place and what was expected,
-// and the exit code of its kind, printed once whatever the number of ranks.
+// Untrusted files and values: a program ends with the exit code of the error's kind and one message with the file, the
+// place and what was expected, printed once for any number of ranks.
 #include <doctest/doctest.h>
 #include <fmt/core.h>
 
@@ -29,7 +29,7 @@ fs::path make_shards(const Workplace& work) {
   return folder;
 }
 
-/// What a bug in a writer would make, or somebody with a hash function.
+/// Makes both hashes match again, as a bug in a writer or an attacker would.
 void rehash(std::string& bytes) {
   const auto put = [&](std::size_t at, std::uint64_t value) { std::memcpy(bytes.data() + at, &value, sizeof value); };
   put(layout::payload_hash_at, trireme::hash_bytes(std::string_view(bytes).substr(layout::header_bytes)));

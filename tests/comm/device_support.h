@@ -1,4 +1,4 @@
-// What the tests of groups for GPU tensors share.
+// Shared by the tests of process groups for GPU tensors.
 #pragma once
 
 #include "core/tensor.h"

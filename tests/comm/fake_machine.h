@@ -1,5 +1,5 @@
-// A machine of GPUs for tests: ranks that are threads, one emulated device for all of them, and the fake of fake_nccl.h
-// between their groups.
+// A machine with GPUs for tests: the ranks are threads, all on one emulated device, and their groups communicate over
+// the fake NCCL of fake_nccl.h.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -22,7 +22,7 @@
 
 namespace trireme::testing {
 
-/// Boards among threads.
+/// Progress boards that threads share.
 class Boards {
  public:
   std::unique_ptr<comm::ProgressBoard> open(std::uint64_t instance, int world_rank) {
@@ -61,7 +61,7 @@ struct Machine {
   Boards boards;
   ProcessGroup::Deadline deadline = std::chrono::seconds(60);
   std::atomic<int> told{0};
-  std::string problem;  ///< the first one told, for after the ranks
+  std::string problem;  ///< of the first failure reported, to be read after the ranks
 
   std::shared_ptr<FakeNccl> library(int rank, Compute compute = Compute::on_host) const {
     return std::make_shared<FakeNccl>(fabric, fmt::format("GPU {}", rank), compute);
@@ -90,7 +90,7 @@ struct Machine {
   std::mutex mutex_;
 };
 
-/// The error that comes out when the ranks run `body`; all of them must end.
+/// The error that comes out when the ranks run `body`; all ranks must end.
 inline Error error_of(Machine& machine, int ranks, const std::function<void(ProcessGroup&)>& body) {
   return thrown_by([&] {
     run_thread_ranks(ranks, 1, std::chrono::seconds(60),

@@ -27,7 +27,7 @@ struct Fabric::Meeting {
   int joined = 0;
   std::vector<bool> aborted;                                                      // by rank
   std::map<std::pair<int, int>, std::deque<std::shared_ptr<Message>>> under_way;  // by sender and receiver
-  std::set<std::tuple<int, int, int>> called;  // ways, and the ranks that called for the other
+  std::set<std::tuple<int, int, int>> called;                                     // way, the rank that called, its peer
   std::string problem;
 };
 
@@ -56,7 +56,7 @@ using EventHandle = std::shared_ptr<EventState>;
 
 EventHandle& event_of(comm::NcclApi::Event event) { return *static_cast<EventHandle*>(event); }
 
-/// What a rank sends and receives together. Returns early when its end is aborted.
+/// The sends and receives that a rank starts together. Returns early when the rank's end is aborted.
 void transfer(Meeting& meeting, int me, const std::vector<FakeNccl::Transfer>& transfers) {
   std::vector<std::shared_ptr<Meeting::Message>> sent;
   std::unique_lock lock(meeting.mutex);
@@ -153,7 +153,7 @@ void FakeStream::run() {
     const auto work = std::move(queue_.front());
     queue_.pop_front();
     lock.unlock();
-    std::this_thread::yield();  // late, as work on a GPU is
+    std::this_thread::yield();  // late, as on a GPU
     work();
     lock.lock();
   }
@@ -219,7 +219,7 @@ void FakeNccl::abort(Comm comm) noexcept {
   end->meeting->changed.notify_all();
 }
 
-// The first of a way connects with all ranks that take part.
+// The first operation of each way connects with all ranks that take part.
 void FakeNccl::start(End& end, Stream stream, std::vector<Transfer> transfers, Way way) {
   {
     const std::scoped_lock lock(end.meeting->mutex);
@@ -234,7 +234,7 @@ void FakeNccl::start(End& end, Stream stream, std::vector<Transfer> transfers, W
       [meeting = end.meeting, me = end.rank, moved = std::move(transfers)] { transfer(*meeting, me, moved); });
 }
 
-// Of the calling thread, as in NCCL.
+// One per calling thread, as in NCCL.
 struct FakeNccl::Together {
   bool begun = false;
   End* end = nullptr;
@@ -251,7 +251,7 @@ void FakeNccl::end_together() {
   together.transfers.clear();
 }
 
-// Outside begin_together ... end_together each is started alone.
+// Outside begin_together ... end_together each transfer is started alone.
 void FakeNccl::add(Comm comm, Stream stream, const Transfer& transfer) {
   together.end = static_cast<End*>(comm);
   together.stream = stream;
@@ -294,8 +294,8 @@ void FakeNccl::broadcast(void* x, std::size_t bytes, int root, Comm comm, Stream
   start(end, stream, std::move(transfers), bytes > 64 * 1024 ? Way::large_broadcast : Way::broadcast);
 }
 
-// By the emulated kernel, but under sanitizers by the host's function of the same bits: ThreadSanitizer cannot follow
-// the emulator, and AddressSanitizer makes it twenty times slower.
+// The emulated kernel computes sums. Under sanitizers the host's function does, with the same bits: ThreadSanitizer
+// cannot follow the emulator, and AddressSanitizer makes it twenty times slower.
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 constexpr bool by_kernel = false;
 #else

@@ -1,10 +1,11 @@
-// NcclApi among the threads of one process, for tests. Streams are threads that work off queues, so operations run on
-// when the call has returned, as on a GPU; a send ends when it is received, or when it is copied (Sends::buffered), and
-// then needs its communicator until it is received; a communicator is busy for a while after each call, and after the
-// first of a kind until the other ranks have come to theirs; ranks that do not call the same wait for ever.
+// A fake NcclApi among the threads of one process, for tests. A stream is a thread with a queue, so operations continue
+// after the call has returned, as on a GPU. A send ends when it is received. With Sends::buffered it ends when it is
+// copied, and then needs its communicator until it is received. A communicator is busy for a while after each call, and
+// after the first call of a kind until the other ranks have made theirs. Ranks whose calls do not match wait forever.
 //
-// The compute stream is the host itself, as the emulated device runs kernels at their launch. A test that makes it a
-// stream too (Compute::queued) sees what the program runs ahead of; buffers freed meanwhile are not kept for it.
+// The compute stream is the host itself, because the emulated device runs kernels at their launch. With Compute::queued
+// it is a stream too: then a test sees how the host runs ahead of its kernels, but buffers that are freed meanwhile are
+// not kept for them.
 #pragma once
 
 #include <condition_variable>
@@ -21,7 +22,7 @@ namespace trireme::testing {
 
 enum class Sends { rendezvous, buffered };
 
-/// What ranks share.
+/// Shared by all ranks.
 class Fabric {
  public:
   explicit Fabric(Sends sends = Sends::rendezvous) : sends_(sends) {}
@@ -43,7 +44,7 @@ class Fabric {
 class FakeStream {
  public:
   FakeStream();
-  ~FakeStream();  ///< after what is queued
+  ~FakeStream();  ///< after all queued work
   FakeStream(const FakeStream&) = delete;
   FakeStream& operator=(const FakeStream&) = delete;
   void push(std::function<void()> work);
@@ -60,12 +61,12 @@ class FakeStream {
 
 enum class Compute { on_host, queued };
 
-/// One rank's.
+/// The API of one rank.
 class FakeNccl final : public comm::NcclApi {
  public:
   FakeNccl(std::shared_ptr<Fabric> fabric, std::string device, Compute compute = Compute::on_host);
 
-  void compute(std::function<void()> kernel);  ///< for Compute::queued: to the compute stream
+  void compute(std::function<void()> kernel);  ///< queues it on the compute stream; for Compute::queued
 
   std::string device() override { return device_; }
   Id make_id() override;
@@ -90,7 +91,7 @@ class FakeNccl final : public comm::NcclApi {
   void make_wait(Stream stream, Event event) override;
   bool happened(Event event) override;
 
-  /// To or from one rank.
+  /// A send to one rank, or a receive from it.
   struct Transfer {
     const std::byte* out = nullptr;
     std::byte* in = nullptr;

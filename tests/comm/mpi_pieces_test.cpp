@@ -1,4 +1,4 @@
-// Where MPI's int ends: what one call takes, and how more is cut.
+// MPI counts elements as int: how many one call takes, and how more of them are cut into pieces.
 #include "parallel/comm/mpi_pieces.h"
 
 #include <doctest/doctest.h>
@@ -7,7 +7,7 @@ using namespace trireme::comm::mpi;
 
 namespace {
 
-constexpr std::int64_t beyond = std::int64_t{1} << 31;  // the first count that is no int
+constexpr std::int64_t beyond = std::int64_t{1} << 31;  // the first count beyond int
 
 /// The lengths of the pieces, which must follow one another and be at most `longest`.
 std::vector<std::int64_t> lengths(std::int64_t count, std::int64_t longest) {
@@ -28,7 +28,7 @@ using Lengths = std::vector<std::int64_t>;
 }  // namespace
 
 TEST_CASE("pieces cover what they are cut from") {
-  CHECK(lengths(0, 10) == Lengths{0});  // there is a call for no elements, too
+  CHECK(lengths(0, 10) == Lengths{0});  // zero elements take a call, too
   CHECK(lengths(1, 10) == Lengths{1});
   CHECK(lengths(10, 10) == Lengths{10});
   CHECK(lengths(11, 10) == Lengths{10, 1});
@@ -50,7 +50,7 @@ TEST_CASE("shares of all ranks go in one call as long as all of them together ar
   CHECK(fits_one_call(beyond - 1, 1, most_per_call));
   CHECK_FALSE(fits_one_call(beyond, 1, most_per_call));
   CHECK(fits_one_call(0, 1 << 20, most_per_call));
-  CHECK_FALSE(fits_one_call(std::int64_t{1} << 60, 1 << 20, most_per_call));  // whose product is no number of 64 bits
+  CHECK_FALSE(fits_one_call(std::int64_t{1} << 60, 1 << 20, most_per_call));  // the product overflows 64 bits
   for (const int ranks : {1, 2, 3, 7, 1000}) {
     const std::int64_t longest = longest_share(ranks, most_per_call);
     CHECK(longest * ranks <= most_per_call);
@@ -58,5 +58,5 @@ TEST_CASE("shares of all ranks go in one call as long as all of them together ar
     CHECK(fits_one_call(longest, ranks, most_per_call));
     CHECK_FALSE(fits_one_call(longest + 1, ranks, most_per_call));
   }
-  CHECK(longest_share(8, 3) == 1);  // more ranks than a call takes elements: only tests can ask for it
+  CHECK(longest_share(8, 3) == 1);  // more ranks than elements per call: only in tests
 }

@@ -1,8 +1,8 @@
 // The suite of suite.h between processes: mpirun -n 4 build/bin/comm_mpi_suite [case]
 //
 // `pieces` is the same suite with MPI calls of at most 1000 elements, so that most operations take several; `large` has
-// operations of more elements than MPI counts. The other cases each provoke one failure; ctest looks for its message
-// and that the program ends by itself.
+// operations with more elements than fit in MPI's int. Each other case provokes one failure, or a delay that must not
+// be one (`slow`); ctest checks its message and that the program ends by itself.
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -34,7 +34,8 @@ void compute(double seconds, bool beating) {
     if (beating) Heartbeat::beat();
 }
 
-/// Ranks see on a progress board what the others began last, and nothing on a board of another instance.
+/// Each rank sees on a progress board which operation the others began last, and nothing on a board of another
+/// instance.
 void check_board(ProcessGroup& world) {
   const auto board = comm::mpi_progress_board(77), other = comm::mpi_progress_board(78);
   comm::Signature mine;
@@ -54,7 +55,7 @@ void check_board(ProcessGroup& world) {
   world.barrier();
 }
 
-/// A tensor of u8 of which a few elements are set, at both sides of where MPI's int ends.
+/// A u8 tensor of zeros with the first, the middle and the last element set to `mark`.
 Tensor marked(std::int64_t count, int mark) {
   Tensor x = Tensor::zeros({count}, DType::u8);
   for (const std::int64_t i : {std::int64_t{0}, count / 2, count - 1})
@@ -70,7 +71,7 @@ void expect_marked(const char* what, const Tensor& x, std::int64_t begin, std::i
                   "{}: the share at {} is wrong", what, begin);
 }
 
-/// More elements than MPI counts, in 9 GB of memory on 2 ranks: by hand only.
+/// Operations with more elements than fit in MPI's int. Takes 9 GB of memory on 2 ranks: run by hand only.
 void check_large(ProcessGroup& world) {
   const int n = world.size(), me = world.rank(), root = n - 1;
   const std::int64_t beyond = (std::int64_t{1} << 31) + 5, share = beyond / n + 1;
@@ -132,7 +133,7 @@ void run_case(const std::string& which, ProcessGroup& world) {
     if (world.rank() % 2 == 1) return std::this_thread::sleep_for(std::chrono::seconds(20));
     return group->all_reduce(Tensor::zeros({100000}, DType::bf16), ReduceOp::sum, Launch::background).wait();
   }
-  if (which == "stopped") {  // rank 1 comes, and is stopped before the last rank lets the operation go on
+  if (which == "stopped") {  // rank 1 joins, and is stopped before the last rank joins
     if (world.rank() == 2) std::this_thread::sleep_for(std::chrono::milliseconds(500));
     if (world.rank() == 1) stop_this_process_soon();
     return world.all_reduce(Tensor::zeros({100000})).wait();
@@ -146,7 +147,7 @@ void run_case(const std::string& which, ProcessGroup& world) {
     if (world.rank() == 1) std::raise(SIGKILL);
     return world.barrier();
   }
-  if (which == "crossed") {  // each waits for what the other will do afterwards
+  if (which == "crossed") {  // each waits for something that the other does later
     const auto pair = world.subgroup({0, 1}, "pair");
     if (world.rank() == 0) world.recv(Tensor::zeros({7}), 1, 3).wait();
     pair->barrier();
@@ -163,7 +164,7 @@ void run_case(const std::string& which, ProcessGroup& world) {
     if (world.rank() == 2) return world.all_gather(Tensor::zeros({5}), y).wait();
     return world.all_reduce(Tensor::zeros({60})).wait();
   }
-  if (which == "unlike") {  // MPI itself would pair these without a word
+  if (which == "unlike") {  // MPI itself would match these silently
     const Tensor x = Tensor::full({60}, 1.0);
     return world.all_reduce(x, world.rank() == 2 ? ReduceOp::max : ReduceOp::sum).wait();
   }
@@ -172,7 +173,7 @@ void run_case(const std::string& which, ProcessGroup& world) {
     if (world.rank() == 1) world.recv(Tensor::zeros({7}), 0, 6).wait();
     return;
   }
-  if (which == "polled") {  // as "message", found while the message is only asked for
+  if (which == "polled") {  // as "message", but found by done()
     if (world.rank() == 0) return world.send(Tensor::zeros({4}), 1, 6).wait();
     Work received = world.recv(Tensor::zeros({7}), 0, 6);
     try {

@@ -1,4 +1,4 @@
-// Messages between GPUs over the fake of fake_nccl.h: what NCCL's own sends and receives do not do by themselves.
+// Messages between GPUs over the fake NCCL of fake_nccl.h: guarantees that NCCL's own sends and receives do not give.
 #include <doctest/doctest.h>
 #include <fmt/ranges.h>
 
@@ -28,7 +28,7 @@ using Group = std::shared_ptr<ProcessGroup>;
 
 float* floats(const Tensor& x) { return static_cast<float*>(x.device_address()); }
 
-/// Ends when all kernels launched so far have.
+/// Waits until all kernels launched so far have ended.
 void finish(testing::FakeNccl& api) {
   std::promise<void> end;
   api.compute([&] { end.set_value(); });
@@ -57,8 +57,8 @@ TEST_CASE("nccl messages overtake those with other tags, and wait for those with
   CHECK(machine.fabric->communicators() == 0);
 }
 
-// The host runs ahead: a kernel writes, a message goes, a kernel changes what was sent; the other rank's kernel reads.
-// Only then do the GPUs begin.
+// The host runs ahead: it queues a kernel that writes, a send, a recv, and a kernel that reads what was received. Only
+// then do the GPUs begin.
 TEST_CASE(
     "an nccl message comes after the kernels before it and before those after its wait; no host waits for a GPU") {
   const cuda::ScopedEmulatedDevice device;
@@ -81,7 +81,7 @@ TEST_CASE(
     api->compute([&wrong, from = floats(y), expected = static_cast<float>(other + 5)] {
       for (int i = 0; i < 1000; ++i) wrong += from[i] == expected ? 0 : 1;
     });
-    world->barrier();  // nobody has waited for the GPU so far
+    world->barrier();  // no host has waited for a GPU so far
     gate.set_value();
     finish(*api);
     testing::verify(wrong == 0, "{} wrong values", wrong.load());
@@ -90,9 +90,10 @@ TEST_CASE(
   CHECK(machine.told == 0);
 }
 
-// A recv's tensor is in use by kernels before it, the second even by those that come after the first message. Both have
-// been sent long before the kernels begin: the first waits for its own, and the later one holds up no other.
-TEST_CASE("nccl messages wait for the kernels before their recvs, and in no circle") {
+// Kernels use the tensor of each recv before the recv. Those that use `a` come after the arrival of `b`, although the
+// message for `a` was sent first. Both messages are sent long before the kernels begin: each must wait for the kernels
+// before its recv, and must not hold up the other.
+TEST_CASE("nccl messages wait for the kernels before their recvs, without a deadlock") {
   const cuda::ScopedEmulatedDevice device;
   Machine machine;
   run_thread_ranks(2, 1, 60s, [&](const Group& world) {
@@ -116,16 +117,16 @@ TEST_CASE("nccl messages wait for the kernels before their recvs, and in no circ
     group->recv(a, other, 1).wait();
     look_at(a);
     world->barrier();
-    std::this_thread::sleep_for(20ms);  // what does not wait comes now
+    std::this_thread::sleep_for(20ms);  // a message that does not wait would arrive now
     gate.set_value();
     finish(*api);
     testing::verify(seen == std::vector<float>{0, 1, 2, 1}, "saw {}", fmt::join(seen, ", "));
   });
 }
 
-// Rounds of messages among all ranks, each of which sends at random places, calls recv at random places and waits in a
-// random order; kernels fill and read; collectives come in between. Nothing in it waits in a circle when a send does
-// not wait for its recv.
+// Rounds of messages among all ranks. Each rank mixes its sends and recvs at random and waits in a random order;
+// kernels fill and read the tensors, and collectives come in between. There is no deadlock as long as a send does not
+// wait for its recv.
 TEST_CASE("nccl messages in any order, among kernels and collectives") {
   const cuda::ScopedEmulatedDevice device;
   struct Planned {
@@ -147,11 +148,12 @@ TEST_CASE("nccl messages in any order, among kernels and collectives") {
       const Group group = machine.group(world, api);
       const int me = group->rank();
       std::mt19937 own(100 * seed + static_cast<unsigned>(me));
-      std::vector<Tensor> keep;  // the fake's kernels use memory that was freed meanwhile
+      std::vector<Tensor> keep;  // the fake does not keep memory for queued kernels
       std::atomic<int> wrong{0};
       const auto value = [](std::size_t round, std::size_t i) { return static_cast<float>(100 * round + i); };
       for (std::size_t r = 0; r < plan.size(); ++r) {
-        // Lengths by sender, receiver and tag, so that all messages of one such stream are alike in a round.
+        // The length depends on the tag only, so that in a round all messages of one sender, receiver and tag are
+        // alike.
         std::vector<std::function<void()>> sends, recvs;
         std::vector<std::pair<Work, std::function<void()>>> arrivals;
         for (std::size_t i = 0; i < plan[r].size(); ++i) {
@@ -184,7 +186,7 @@ TEST_CASE("nccl messages in any order, among kernels and collectives") {
           work.wait();
           read();
         }
-        if (r % 3 == 0) {  // one that needs no buffers of its own, which the fake would not keep
+        if (r % 3 == 0) {  // one without internal buffers, which the fake would not keep
           keep.push_back(on_device({500}, 1.0));
           group->broadcast(keep.back(), static_cast<int>(r) % ranks).wait();
         }
@@ -197,15 +199,15 @@ TEST_CASE("nccl messages in any order, among kernels and collectives") {
   }
 }
 
-// A watch that waits for whoever queues the collective would not queue the message that the collective's others wait
-// for.
+// If the watching thread waited for the thread that queues the collective, it would not queue the message that the
+// other ranks wait for before they join the collective.
 TEST_CASE("a first nccl message gets through while its sender connects for a collective") {
   const cuda::ScopedEmulatedDevice device;
   Machine machine;
   machine.deadline = 5s;
   run_thread_ranks(2, 1, 60s, [&](const Group& world) {
     const Group group = machine.group(world);
-    const Tensor x = on_device({40}, 1.0), y = on_device({30000}, 2.0);  // long enough for another way of broadcasting
+    const Tensor x = on_device({40}, 1.0), y = on_device({30000}, 2.0);  // a large one broadcasts another way
     if (group->rank() == 0) group->send(x, 1, 7).wait();
     if (group->rank() == 1) group->recv(x, 0, 7).wait();
     group->broadcast(y, 0).wait();
@@ -228,11 +230,11 @@ TEST_CASE("an nccl recv is found done whatever came before it, and whoever took 
     }
     const Tensor x = on_device({10}, 0.0);
     Work second = group->recv(x, 0, 2);
-    poll(second);  // the first has no recv yet
+    poll(second);  // the message before it has no recv yet
     Work first = group->recv(x, 0, 1);
     poll(first);
     Work again = group->recv(x, 0, 1), last = group->recv(x, 0, 2);
-    again.wait();  // takes the announcement of the third
+    again.wait();  // also takes the announcement of the third message
     poll(last);
     group->recv(x, 0, 3).wait();
   });

@@ -1,4 +1,4 @@
-// NcclGroup over the fake of fake_nccl.h: NCCL itself has not been called here.
+// NcclGroup over the fake NCCL of fake_nccl.h: NCCL itself is not called.
 #include <doctest/doctest.h>
 
 #include <atomic>
@@ -97,7 +97,7 @@ TEST_CASE("an operation comes after the kernels before it and before those after
       for (int i = 0; i < 2000; ++i) wrong += out[i] == 7.0F ? 0 : 1;
       end.set_value();
     });
-    world->barrier();  // nobody has waited for the GPU so far
+    world->barrier();  // no host has waited for its GPU so far
     gate.set_value();
     end.get_future().wait();
     testing::verify(wrong == 0, "{} wrong values", wrong.load());
@@ -152,7 +152,7 @@ TEST_CASE("the deadline of an nccl operation names it, its group and who is miss
   CHECK(machine.fabric->communicators() == 0);
 }
 
-TEST_CASE("ranks that cannot be seen are said to be so") {
+TEST_CASE("ranks that cannot be seen are reported as such") {
   const cuda::ScopedEmulatedDevice device;
   Machine machine;
   machine.deadline = 200ms;

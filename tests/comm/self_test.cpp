@@ -1,3 +1,4 @@
+// The group of one rank: the suite of suite.h, what it refuses, and how a launcher is found.
 #include <doctest/doctest.h>
 
 #include <cstdlib>
@@ -26,7 +27,7 @@ TEST_CASE("the launcher is told from the environment, without MPI") {
     unsetenv(variable);
   CHECK_FALSE(under_mpi_launcher());
   CHECK(mpi_launcher_size() == 1);
-  set("SLURM_PROCID", "0");  // a batch script, which is no rank
+  set("SLURM_PROCID", "0");  // a batch script, not a rank
   CHECK_FALSE(under_mpi_launcher());
   set("SLURM_STEP_NUM_TASKS", "6");
   CHECK(mpi_launcher_size() == 6);

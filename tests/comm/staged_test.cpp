@@ -1,4 +1,4 @@
-// Groups for tensors on a device, with the emulated one: no kernel is launched here, only copies.
+// Staged groups, for tensors on a device: tested on the emulated device, with copies only and no kernels.
 #include "parallel/comm/staged_group.h"
 
 #include <doctest/doctest.h>

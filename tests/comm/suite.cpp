@@ -16,7 +16,7 @@ constexpr std::array dtypes = {DType::f64, DType::f32, DType::bf16, DType::f16, 
 // Small whole numbers, so that sums over 8 ranks are exact in every dtype.
 double value(int rank, std::int64_t i) { return static_cast<double>((rank * 7 + i * 3) & 15); }
 
-/// On the host or, by copying it there, on a device: no kernel of the device is launched.
+/// Makes the tensor on the host and copies it to `device`: no kernel of the device is launched.
 Tensor make(const Shape& shape, DType dtype, const std::function<double(std::int64_t)>& f,
             Device device = Device::cpu) {
   Tensor x = Tensor::empty(shape, dtype);
@@ -169,8 +169,8 @@ void check_bf16_accumulation(ProcessGroup& group, Device device) {
 }
 
 void check_bf16_between_operations(ProcessGroup& group) {
-  // Each result is a bf16 tensor: 1 + 2^-9 rounds back to 1 each time. Who accumulates over
-  // micro-batches must do so in f32, where 4096 steps of 2^-9 reach 9 exactly.
+  // Each result is a bf16 tensor: 1 + 2^-9 rounds to 1 each time. Sums over micro-batches must therefore be kept in
+  // f32, where 4096 steps of 2^-9 reach 9 exactly.
   const int steps = 4096;
   Tensor low = Tensor::full({1}, 1.0, DType::bf16), high = Tensor::full({1}, 1.0, DType::f32);
   for (int step = 0; step < steps; ++step) {
@@ -198,14 +198,14 @@ void check_launches(ProcessGroup& group, Device device) {
           group.all_reduce(tensors.back(), ReduceOp::sum, (i + round) % 3 == 0 ? Launch::background : Launch::lazy));
     }
     if (round % 2 == 0) std::reverse(works.begin(), works.end());
-    works[5] = Work();  // dropped: waits
+    works[5] = Work();  // a dropped Work waits
     works[3].wait();
     works[3].wait();
     const Work copy = works[7];
     works[7] = Work();
     works.clear();
     for (int i = 0; i < 12; ++i) {
-      if (round % 2 == 1 || i != 4) continue;  // `copy` alone may still be under way in odd rounds
+      if (round % 2 == 1 || i != 4) continue;  // in even rounds `copy` is the Work of tensors[4]
       expect("mixed all_reduce", group, tensors[4], [&](std::int64_t) { return ranks * 5; });
     }
     Work(copy).wait();
@@ -236,7 +236,8 @@ void check_messages(ProcessGroup& group, Device device) {
     expect("message from the previous rank", group, a, [&](std::int64_t i) { return value(previous, i); });
     expect("message from the next rank", group, b, [&](std::int64_t i) { return value(next, i); });
   }
-  // One tag arrives in order, also when the recvs are waited for backwards; x may be changed once the send is complete.
+  // Messages of one tag arrive in order, also if their recvs are waited for in reverse order. x may change once its
+  // send is complete.
   Tensor x = Tensor::empty({5}, DType::i64, device);
   for (int k = 0; k < 50; ++k) {
     copy(Tensor::full({5}, 100.0 * me + k, DType::i64), x);
@@ -270,7 +271,7 @@ void check_subgroups(ProcessGroup& group, Device device) {
   }
   const auto tp = group.subgroup(neighbours, "tp"), dp = group.subgroup(halves, "dp");
   const auto reversed = group.subgroup(backwards, "reversed");
-  const auto again = reversed->subgroup(neighbours, "tp");  // the same list and name: another group
+  const auto again = reversed->subgroup(neighbours, "tp");  // the same members and name, but another group
   verify(reversed->rank() == n - 1 - group.rank() && reversed->world_rank(0) == all.back(),
          "subgroup ignores the order given");
 

@@ -1,6 +1,6 @@
-// The checks every kind of process group must pass, run by each rank of a group: under threads by threads_test.cpp,
-// under mpirun by mpi_suite.cpp; with their tensors on a device by staged_test.cpp and nccl_test.cpp. A check that
-// fails throws, which is what ends the other ranks as well.
+// The checks that every kind of process group must pass. Each rank of a group runs them: threads in threads_test.cpp,
+// processes under mpirun in mpi_suite.cpp and nccl_suite.cpp; with tensors on a device in staged_test.cpp and
+// nccl_test.cpp. A failed check throws, which also ends the other ranks.
 #pragma once
 
 #include <fmt/core.h>
@@ -16,22 +16,22 @@ void verify(bool holds, fmt::format_string<Args...> what, Args&&... args) {
   if (!holds) throw std::runtime_error("check failed: " + fmt::format(what, std::forward<Args>(args)...));
 }
 
-/// Every collective x every dtype x sizes from none to beyond what any small-message path takes.
+/// Every collective x every dtype x sizes from 0 to more than any path for small messages takes.
 void check_collectives(ProcessGroup& group, Device device = Device::cpu);
-/// Random floats: the sum has exactly the bits of adding in rank order, each time.
+/// Random floats: every sum has exactly the bits of adding in rank order.
 void check_bits(ProcessGroup& group, Device device = Device::cpu);
 /// Sums of bf16 are kept in f32 within an operation and rounded once.
 void check_bf16_accumulation(ProcessGroup& group, Device device = Device::cpu);
-/// Between operations they are bf16: 1 + 4096 times 2^-9 stays 1, where f32 reaches 9. Long: not part of check_all.
+/// Between operations they are bf16: 1 + 4096 times 2^-9 stays 1, where f32 reaches 9. Slow: not part of check_all.
 void check_bf16_between_operations(ProcessGroup& group);
-/// Lazy and background operations, mixed, waited for in odd orders, dropped, and waited for twice.
+/// Lazy and background operations, mixed, waited for out of order, dropped, and waited for twice.
 void check_launches(ProcessGroup& group, Device device = Device::cpu);
 /// Messages: both directions at once, order by tag, many before any recv, a rank to itself.
 void check_messages(ProcessGroup& group, Device device = Device::cpu);
 /// Groups of rows, columns and reversed ranks, overlapping, used at the same time.
 void check_subgroups(ProcessGroup& group, Device device = Device::cpu);
-/// Every collective gives the bits that `host`, another group of the same ranks, gives on host tensors; what that
-/// leaves alone, `group` leaves alone. Random values; `group`'s tensors are on Device::cuda.
+/// Every collective of `group` gives the bits that `host`, another group of the same ranks, gives on host tensors, and
+/// leaves the same elements unchanged. Values are random; the tensors of `group` are on Device::cuda.
 void check_same_bits(ProcessGroup& host, ProcessGroup& group);
 
 void check_all(ProcessGroup& group, Device device = Device::cpu);

@@ -1,3 +1,4 @@
+// Process groups among threads: the suite of suite.h, lazy and background operations, and errors on any rank.
 #include <doctest/doctest.h>
 
 #include <atomic>
@@ -159,7 +160,7 @@ TEST_CASE("when a rank throws, the others' waits end and its own error comes out
                                             Tensor x = Tensor::zeros({way % 2 == 0 ? 10 : 100000});
                                             Work pending = pair->all_reduce(
                                                 x, ReduceOp::sum, way < 2 ? Launch::background : Launch::lazy);
-                                            if (world->rank() == 2) throw Custom("rank 2 is out of oars");
+                                            if (world->rank() == 2) throw Custom("rank 2 has failed");
                                             try {
                                               if (world->rank() == 3) world->recv(x, 2, 0).wait();
                                               world->barrier();
@@ -168,7 +169,7 @@ TEST_CASE("when a rank throws, the others' waits end and its own error comes out
                                               throw;
                                             }
                                           }),
-                         "rank 2 is out of oars", Custom);
+                         "rank 2 has failed", Custom);
     CHECK(left_by_exception == 3);
   }
   CHECK(std::chrono::steady_clock::now() - start < 10s);

@@ -6,7 +6,7 @@ using namespace trireme::testing;
 
 namespace {
 
-// Tensors of shape [5, 7, 19] whose strides differ in every way a copy treats differently.
+// Tensors of shape [5, 7, 19] with every kind of strides that copy treats differently.
 std::vector<Tensor> layouts(DType dtype, unsigned seed) {
   const double low = is_floating(dtype) ? -2 : 0, high = is_floating(dtype) ? 2 : 100;
   return {
@@ -51,7 +51,7 @@ TEST_CASE("copy: every dtype to every dtype rounds once") {
     for (const DType to_dtype : all_dtypes) {
       CAPTURE(name(from_dtype));
       CAPTURE(name(to_dtype));
-      // Whole numbers up to 100 are exact everywhere; fractions go between the floating dtypes.
+      // Whole numbers up to 100 are exact in every dtype; fractions are copied between floating dtypes only.
       const Tensor whole = random_ids({3, 50}, 4, 0, 101);
       Tensor x = Tensor::empty({3, 50}, from_dtype), y = Tensor::empty({3, 50}, to_dtype);
       assign(x, values(whole));

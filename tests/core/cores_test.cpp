@@ -1,5 +1,5 @@
-// Threads keep to cores of their own, and give them back. On a machine of one core there is nothing to divide, and the
-// parts of these tests that need two are left out.
+// Threads are pinned to their own cores, and released again. With one core there is nothing to divide, and the parts of
+// these tests that need two are left out.
 #include "core/cores.h"
 
 #include <doctest/doctest.h>
@@ -29,7 +29,7 @@ Cores cores_of_this_thread() {
 
 Cores all_cores() { return {usable_cores().begin(), usable_cores().end()}; }
 
-/// Where the members of the calling thread's team run.
+/// The cores of each member of the calling thread's team.
 std::vector<Cores> cores_of_team(int members) {
   std::vector<Cores> cores(static_cast<std::size_t>(members));
   parallel_team(members, [&](int member, int) { cores[static_cast<std::size_t>(member)] = cores_of_this_thread(); });
@@ -47,14 +47,14 @@ Cores joined(const std::vector<Cores>& parts) {
   return all;
 }
 
-/// On a thread of its own, whose team ends with it.
+/// Runs f on a new thread, whose team ends with it.
 template <class F>
 void on_a_thread(F&& f) {
   std::thread(f).join();
 }
 
-/// Made before main() begins, so destroyed after all that was made since: a thread that begins as late as that finds
-/// the cores still there.
+/// Made before main() begins, so it is destroyed after everything made later. A thread that starts even then must still
+/// find the list of cores.
 class AtExit {
  public:
   AtExit() = default;

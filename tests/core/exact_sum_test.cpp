@@ -21,7 +21,7 @@ ExactSum sum_of(const std::vector<double>& xs) {
   return sum;
 }
 
-/// Numbers whose exponents spread over 2^-spread to 2^spread.
+/// Numbers with exponents from -spread to spread.
 std::vector<double> numbers(std::size_t count, int spread) {
   std::vector<double> xs;
   for (std::size_t i = 0; i < count; ++i) {

@@ -1,4 +1,5 @@
-// The caching pool: what it counts, that it reuses, and that blocks go home whichever thread drops them.
+// The caching pool: what it counts, that it reuses blocks, and that a block returns to its pool whichever thread drops
+// it.
 #include <doctest/doctest.h>
 
 #include <cstdint>
@@ -10,7 +11,7 @@ using namespace trireme;
 
 namespace {
 
-// A pool of its own for one test, restored afterwards.
+// A new pool for one test; the previous one is restored afterwards.
 class FreshPool {
  public:
   FreshPool() : previous_(MemoryPool::current()) { MemoryPool::set_current(std::make_shared<MemoryPool>()); }

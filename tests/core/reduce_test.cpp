@@ -11,7 +11,7 @@ namespace {
 
 const KernelTable& table = kernels(Device::cpu);
 
-// Reduces dims whose bit is set in `mask`.
+// The shape of x with the dims reduced whose bit is set in `mask`.
 Shape reduced_shape(const Tensor& x, unsigned mask) {
   Shape shape = x.shape();
   for (int dim = 0; dim < x.dims(); ++dim) {
@@ -20,7 +20,7 @@ Shape reduced_shape(const Tensor& x, unsigned mask) {
   return shape;
 }
 
-/// Sums in long double: a plain sum of f64 in order rounds more than the kernel's.
+/// Sums in long double: a plain sum in f64 has larger rounding errors than the kernel.
 std::vector<double> reference(Reduction op, const Tensor& x, const Shape& shape) {
   const long double lowest = -std::numeric_limits<long double>::infinity();
   std::vector<long double> result(static_cast<std::size_t>(shape.count()), op == Reduction::sum ? 0 : lowest);
@@ -160,7 +160,7 @@ TEST_CASE("sum_squares: the same bits however tensors are cut between rows, wher
         for (std::int64_t i = parts; i-- > 0;) {
           const std::int64_t first = shape[dim] * i / parts, last = shape[dim] * (i + 1) / parts;
           const Tensor part = view::slice(whole, dim, first, last - first);
-          const Tensor memory = Tensor::empty({part.count() + i}, dtype);  // pieces begin at odd addresses
+          const Tensor memory = Tensor::empty({part.count() + i}, dtype);  // pieces begin at unaligned addresses
           Tensor piece = view::reshape(view::slice(memory, 0, i, part.count()), part.shape());
           table.copy(part, piece);
           pieces.push_back(piece);

@@ -1,4 +1,4 @@
-// Kernels over rows: softmax, the largest, layer norm, RMS norm, embedding; forward and backward.
+// Kernels over rows: softmax, top_k, layer norm, RMS norm, embedding; forward and backward.
 #include <algorithm>
 #include <array>
 #include <cmath>

@@ -1,4 +1,4 @@
-// What the kernel tests share: comparisons that name the first element that differs, and how much rounding may be.
+// Shared by the kernel tests: comparisons that name the first element that differs, and bounds on rounding errors.
 // References are plain loops in f64.
 // Read next: tests/support/elements.h, which reads elements; tests/support/tensors.h, which makes tensors.
 #pragma once
@@ -21,7 +21,7 @@ inline constexpr DType floating_dtypes[] = {DType::f64, DType::f32, DType::bf16,
 inline constexpr DType all_dtypes[] = {DType::f64, DType::f32, DType::bf16, DType::f16,
                                        DType::i64, DType::i32, DType::u8};
 
-/// The dtype sums over x are kept in.
+/// The dtype in which sums over elements of `dtype` are kept.
 inline DType acc_of(DType dtype) { return dtype == DType::f64 ? DType::f64 : DType::f32; }
 
 /// Bound on the relative error of one rounding to dtype, with room for a few in f32 and f64.

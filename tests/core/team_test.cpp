@@ -1,4 +1,5 @@
-// The team: every part once, whoever computes it; members that meet; teams of several ranks side by side.
+// The team: every part runs once, whichever thread computes it; barriers of members; teams of several ranks side by
+// side.
 #include "core/team.h"
 #include "tests/support/team.h"
 
@@ -48,7 +49,7 @@ TEST_CASE("a part that nobody has begun is taken over") {
   parallel_parts(2, [](int, int) {});  // the team exists from here on
   std::atomic<bool> release = false;
   std::atomic<int> done = 0;
-  // Of two parts one holds its member up; the other member ends the rest, which is one part here.
+  // The part that begins first holds its member up. The other member must complete the other part.
   std::thread later([&] {
     while (done < 1) std::this_thread::yield();
     release = true;
@@ -64,7 +65,7 @@ TEST_CASE("a part that nobody has begun is taken over") {
   CHECK(done == 2);
 }
 
-TEST_CASE("members of a team meet: what each wrote before is seen by all after") {
+TEST_CASE("barriers of a team: what each member wrote before is seen by all after") {
   for (const int members : {2, 3, 5}) {
     const TeamOf size(members);
     std::vector<int> written(static_cast<std::size_t>(members));

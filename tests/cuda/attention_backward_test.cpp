@@ -66,7 +66,7 @@ TEST_CASE("cuda attention_sm80 and its backward: documents in one sequence equal
 }
 
 TEST_CASE("cuda attention_sm80 and its backward: tiles that no document needs are not read") {
-  // Two documents of two tiles each: with one's inputs NaN, the other's results are unharmed.
+  // Two documents of two tiles each. The inputs of one are NaN; the results of the other must be right.
   for (const int dim : {64, 128})
     for (const int spoiled : {0, 128}) {
       CAPTURE(dim);

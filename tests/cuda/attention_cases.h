@@ -1,4 +1,4 @@
-// Attention problems and their results in f64, for the tests of every attention kernel: causal and not, grouped heads,
+// Attention problems and their results in f64, for the tests of attention in 16 bits: causal and not, grouped heads,
 // ragged lengths, padded head dims, wide pitches, documents, queries that see nothing, the gradient of the log-sum-exp.
 // Read next: tests/cuda/attention_backward_test.cpp.
 #pragma once
@@ -83,7 +83,7 @@ struct AttentionProblem {
       start = next;
     }
   }
-  /// Any number: in no order, negative, and beyond the last key.
+  /// Arbitrary numbers: in no order, negative, and beyond the last key.
   int scattered(int b, int i) const {
     if (i % 17 == 3) return std::numeric_limits<std::int32_t>::min();
     if (i % 17 == 5) return std::numeric_limits<std::int32_t>::max();
@@ -177,8 +177,8 @@ struct AttentionReference {
   }
 };
 
-/// The largest difference, over 1 + the largest value expected; NaN counts as enormous. Between tokens nothing may
-/// change: `untouched` is there.
+/// The largest difference, divided by 1 + the largest expected value; NaN counts as 1e9. Between tokens the values must
+/// still be `untouched`.
 template <class T>
 double worst(const Buffer<T>& got, const std::vector<double>& expected, const HeadsLayout& layout, double untouched) {
   double error = 0, largest = 0;
@@ -191,7 +191,7 @@ double worst(const Buffer<T>& got, const std::vector<double>& expected, const He
   return error / (1 + largest);
 }
 
-/// out and lse of a forward kernel. out is rounded to T once, and so are the weights.
+/// Checks out and lse of a forward kernel. out and the softmax weights are rounded to T once each.
 template <class T>
 void check_forward(const AttentionProblem<T>& x, const AttentionReference& expected) {
   for (std::size_t i = 0; i < x.lse.size(); ++i) {
@@ -204,8 +204,7 @@ void check_forward(const AttentionProblem<T>& x, const AttentionReference& expec
   CHECK(worst(x.out, expected.out, x.q_layout, 7) < step / 2);
 }
 
-/// The gradients: p, ds and the results are rounded to T once each; rounding errs by half of `step` or less,
-/// relatively.
+/// Checks the gradients. p, ds and the results are rounded to T once each, with a relative error of at most step / 2.
 template <class T>
 void check_backward(const AttentionProblem<T>& x, const AttentionReference& expected) {
   const double step = std::is_same_v<T, trireme::bf16> ? 1.0 / 128 : 1.0 / 1024;

@@ -150,7 +150,7 @@ struct Reference {
   }
 };
 
-/// The largest error, and infinite where a gap between tokens was written.
+/// The largest error; infinite for NaN. Gaps between tokens must still hold 7.
 double worst(const Buffer<float>& got, const std::vector<double>& expected, const Layout& layout) {
   double largest = 0;
   for (std::size_t i = 0; i < got.size(); ++i) {
@@ -175,7 +175,7 @@ void check(const Case& c) {
     else
       CHECK(x.lse.at(i) == doctest::Approx(expected.lse[i]).epsilon(2e-6));
   }
-  // Scores reach 40, so their roundings are 4e-6 at most, and probabilities carry them on.
+  // Scores reach 40, so each is rounded by 4e-6 at most, and the probabilities inherit that error.
   CHECK(worst(x.out, expected.out, x.ql) < 5e-6);
   CHECK(worst(x.dq, expected.dq, x.ql) < 2e-5);
   CHECK(worst(x.dk, expected.dk, x.kl) < 4e-5);

@@ -73,8 +73,8 @@ TEST_CASE("cuda attention_sm90 and its backward: documents in one sequence equal
 TEST_CASE("cuda attention_sm90 and its backward: tiles that no document needs are not read") {
   for (const int dim : {64, 128}) {
     CAPTURE(dim);
-    // Two documents, the second of which begins with a tile of queries, and of keys: 384 is a multiple of 128 and of
-    // 192. With one's inputs NaN, the other's results are unharmed.
+    // Two documents. The second begins at the start of a tile of queries and of a tile of keys: 384 is a multiple of
+    // 128 and of 192. The inputs of one document are NaN; the results of the other must be right.
     if (dim == 64 && cuda_test::slow_build()) continue;
     const int length = dim == 64 ? 384 : 128, all = length + 60;
     for (const bool first : {true, false}) {

@@ -1,7 +1,7 @@
-// Planted accesses outside of memory, and reads of shared memory that nobody wrote, made so that results do not show
-// them: each must be reported by the builds that docs/cuda.md names ("What is checked"), and by no other, so that the
-// page stays exact. Compiled for all three: cuda_test, cuda_race_test and cuda_asan_test.
-#if !defined(__CUDACC__)  // what a GPU does about such an access is its own affair
+// Planted accesses outside of memory, and reads of shared memory that nobody wrote. They do not change the results.
+// Each must be reported by the builds that docs/cuda.md names ("What is checked") and by no other, so that the page
+// stays exact. Compiled for all three builds: cuda_test, cuda_race_test and cuda_asan_test.
+#if !defined(__CUDACC__)  // a GPU treats such accesses in its own way
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -29,7 +29,7 @@ enum class Bug : std::uint8_t {
   shared_write_minus_one,
 };
 
-/// Maxima, as fmax(r, NaN) is r: a NaN that is read leaves no trace.
+/// Computes maxima, because fmax(r, NaN) is r: a NaN that is read leaves no trace.
 __global__ void maximum(Bug bug, const float* in, float* out) {  // in, out [128]
   TRIREME_SHARED(float, first, 32);
   TRIREME_SHARED(float, b, 32);
@@ -100,7 +100,7 @@ TEST_CASE("bounds: each build reports the planted accesses that the documentatio
 }
 
 TEST_CASE("bounds: a write of -1 beside a tensor of integers is seen in every build") {
-  // In a child always: there the buffer may find, when it goes, that it is not intact.
+  // Always in a child process: the destructor of the buffer fails a check there.
   const std::string said = cuda_test::report_of_child([] {
     Buffer<int> out(4);
     out.data()[4] = -1;  // as a kernel would

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t kZone = 64;  // bytes before and after a tensor that nothing may change
 
-/// A view into bytes of its own, with zones around it.
+/// A view with its own storage, with zones around it.
 struct View {
   DType dtype;
   Shape shape, strides;
@@ -43,7 +43,7 @@ struct View {
   std::unique_ptr<cuda_test::Fence> fence_;  // the race build checks accesses to it
 };
 
-/// Whole numbers and halves in [0, 120): every dtype holds them or their integer part.
+/// Values in [0, 120), rounded down for integer dtypes, so that every dtype holds their integer part.
 void fill_values(View& view) {
   visit_any(view.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;

@@ -1,5 +1,4 @@
-// Softmax cross-entropy against f64, with the vocabulary whole and in two slices, padded, smoothed, with rows that do
-// not count.
+// Softmax cross-entropy against f64, with the vocabulary whole and in two slices, padded, smoothed, with ignored rows.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -18,8 +17,8 @@ namespace {
 
 constexpr int kRows = 3;
 
-/// A rank's slice of the vocabulary: `valid` real columns of `columns`. The gradient is written over the logits, or
-/// beside.
+/// A rank's slice of the vocabulary: the first `valid` of `columns` columns are real. The gradient is written over the
+/// logits, or to `beside`.
 template <class T>
 struct Slice {
   Buffer<T> logits, before, beside;
@@ -54,7 +53,7 @@ struct Slice {
   }
 };
 
-/// What ranks do between the passes.
+/// Combines the statistics of two slices, as ranks do between the passes.
 template <class T>
 void join(Slice<T>& a, Slice<T>& b) {
   for (std::size_t r = 0; r < kRows; ++r) {
@@ -77,7 +76,7 @@ struct Expected {
   double loss;
 };
 
-/// Row r by the formulas, scaled by 0.5; the real columns are the first `real` of those of both slices.
+/// Row r by the formulas, scaled by 0.5. The real columns are the first `real` columns of both slices together.
 template <class T>
 Expected expected(const Slice<T>& first, const Slice<T>& second, std::size_t r, std::int64_t target, double smoothing) {
   const auto columns = static_cast<std::size_t>(first.problem.columns);
@@ -105,7 +104,7 @@ void check(int columns, int padding, float size, double smoothing) {
   CAPTURE(smoothing);
   const int valid = columns - padding;
   const std::int64_t vocabulary = columns + valid;
-  // In the second slice, nowhere, in the first.
+  // Targets in the second slice, nowhere, and in the first.
   const std::vector<std::int32_t> targets = {padding == columns ? 0 : columns + valid - 1, -1, columns - 1};
   Buffer<std::int32_t> on_device(targets);
   Slice<T> first(columns, columns, 0, vocabulary, smoothing, on_device, size);

@@ -1,5 +1,5 @@
-// What cuBLASLt makes of a translated product, read back from its own descriptors: names, sizes and values of every
-// attribute that a product sets. Making them needs the library, and no GPU.
+// The cuBLASLt descriptors of translated products, read back from the library: names, sizes and values of every
+// attribute that a product sets. This needs the library but no GPU.
 #include <doctest/doctest.h>
 
 #include <array>
@@ -13,7 +13,8 @@ using namespace trireme::cuda;
 
 namespace {
 
-/// The library keeps shape, leading dimension and stride of a layout; alignments go to the search for an algorithm.
+/// The library keeps the shape, leading dimension and stride of a layout. Alignments are given to the search for an
+/// algorithm instead.
 void check_layout(const LtMatrix& got, LtMatrix expected) {
   expected.alignment = 0;
   CHECK(got == expected);

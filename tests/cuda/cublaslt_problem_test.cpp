@@ -1,5 +1,6 @@
-// The translation of a row-major product into cuBLASLt's terms: the described column-major product, carried out by a
-// naive loop as the library's documentation defines it, against the row-major meaning of gemm.h. Needs no toolkit.
+// The translation of a row-major product into cuBLASLt's column-major terms. A naive loop computes the translated
+// product as the library's documentation defines it; the result must equal the row-major product of gemm.h. Needs no
+// toolkit.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -36,7 +37,7 @@ std::vector<T> random_values(std::size_t count, std::uint64_t seed) {
   return values;
 }
 
-/// Element (i, j) of matrix q of a batch, where it lies in column-major memory.
+/// The offset of element (i, j) of matrix q of a batch in column-major memory.
 std::int64_t place(const LtMatrix& matrix, int q, std::int64_t i, std::int64_t j) {
   return q * matrix.stride + i + j * matrix.ld;
 }
@@ -84,7 +85,8 @@ struct Case {
   float alpha = 1;
 };
 
-/// Operands of a case, with `extra` elements between rows and seven between the matrices of a batch.
+/// Operands of a case, with 1, 2 and 3 times `extra` elements between the rows of a, b and c, and eight between the
+/// matrices of a batch.
 template <class T, class Out>
 struct Operands {
   Case c;
@@ -128,7 +130,7 @@ struct Operands {
     return p;
   }
 
-  /// The row-major meaning, element by element.
+  /// Compares `out` with the row-major product, element by element.
   void check(const Gemm<T, Out>& p) const {
     const double unit = std::is_same_v<Out, float> ? 1e-6 : std::is_same_v<Out, bf16> ? 1.0 / 256 : 1.0 / 2048;
     double worst = 0;
@@ -236,7 +238,7 @@ TEST_CASE("cublaslt translation: the key of a plan") {
   CHECK(lt_alignment(nullptr) == 0);
   CHECK(lt_alignment(reinterpret_cast<const void*>(std::uintptr_t{0x1010})) == 16);
   CHECK(lt_alignment(reinterpret_cast<const void*>(std::uintptr_t{0x10000})) == 256);
-  // The pitch of a single row is no leading dimension.
+  // The pitch of a single row is not used as a leading dimension.
   Operands<bf16, bf16> row({.form = Form::nn, .m = 1, .n = 8, .k = 3});
   Gemm<bf16, bf16> one = row.product();
   one.a_pitch = one.c_pitch = 0;

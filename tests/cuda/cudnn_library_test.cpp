@@ -1,5 +1,5 @@
-// What cuDNN says of our graphs: it checks tensors and operations, has an engine for an H200 that repeats its results,
-// and compiles the kernel. No GPU is needed for that; a stand-in takes the driver's place (no_driver.cpp).
+// What cuDNN says about our graphs: it accepts the tensors and operations, has a deterministic engine for an H200, and
+// compiles the kernel. This needs no GPU: no_driver.cpp replaces the driver.
 #include <dlfcn.h>
 #include <doctest/doctest.h>
 
@@ -56,7 +56,7 @@ std::int64_t plan(const Case& c, bool backward) {
   return plan_cudnn_attention(translate(p).problem, kH200);
 }
 
-/// Found from now on by everyone who asks for libcuda.so.1.
+/// Loads the stand-in. From now on every search for libcuda.so.1 finds it.
 void stand_in_for_the_driver() {
   static void* const driver = dlopen(TRIREME_NO_DRIVER, RTLD_NOW | RTLD_GLOBAL);
   REQUIRE(driver != nullptr);

@@ -1,5 +1,5 @@
-// Attention in cuDNN's terms: the graph that the library gets, carried out operation by operation in f64, against plain
-// loops over our own layout. Needs no toolkit. What the types inside the graph cost in accuracy is not looked at here.
+// Attention in cuDNN's terms: the graph that the library gets is executed operation by operation in f64 and compared
+// with plain loops over our own layout. Needs no toolkit. The accuracy of the types inside the graph is not tested.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -39,7 +39,8 @@ struct Memory {
   std::map<SdpaId, Place> places;
 };
 
-/// Carries a graph out. Each node's elements lie by its strides: the named ones in `memory`, the others in arrays here.
+/// Executes a graph. The strides of a node place its elements: in `memory` if the node has a name, otherwise in
+/// `arrays_`.
 class Interpreter {
  public:
   Interpreter(const SdpaGraph& graph, Memory& memory) : graph_(graph), arrays_(graph.nodes.size()) {
@@ -70,7 +71,7 @@ class Interpreter {
     }
     return places_[node].values->at(index_of(place));
   }
-  /// Dims of one element serve all.
+  /// Dims of one element are broadcast.
   double broadcast(std::size_t node, Index index) {
     for (std::size_t d = 0; d < 4; ++d)
       if (at(node).dims[d] == 1) index[d] = 0;
@@ -176,7 +177,7 @@ struct Case {
   int extra = 0;  ///< elements between the tokens of what is not packed
 };
 
-/// q alone, or q, k and v packed where there are as many queries as keys; k and v packed otherwise.
+/// With as many queries as keys, q, k and v are packed in one tensor. Otherwise q is alone, and k and v are packed.
 struct Attention {
   Case c;
   bool packed;
@@ -203,7 +204,7 @@ struct Attention {
         dkey_tokens(key_tokens.size(), 7),
         delta(index_of(rows)) {}
 
-  /// With pitches and sizes only: the interpreter knows the places by itself.
+  /// With sizes and pitches but without pointers: the interpreter gets the places from run().
   AttentionForward<bf16> forward() const {
     AttentionForward<bf16> p{};
     p.batch = c.batch;
@@ -344,7 +345,7 @@ std::string refusal(const Attention& attention, Change&& change) {
   return cudnn_attention_cannot(changed);
 }
 
-/// With somewhere to write lse, which the interpreter does not need.
+/// A problem with a pointer for lse, which the interpreter does not need.
 AttentionForward<bf16> whole(float* lse) {
   AttentionForward<bf16> p = Attention({1, 4, 2, 16, 8, 8, true}).forward();
   p.lse = lse;

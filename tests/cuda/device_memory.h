@@ -1,5 +1,5 @@
 // Where the buffers of kernel tests live: in device memory when the tests are compiled by nvcc, for a GPU; in a second
-// piece of host memory under emulation, so that a test which mixes the two up fails there as well.
+// block of host memory under emulation, so that a test that confuses the two fails there as well.
 // Read next: tests/cuda/support.h.
 #pragma once
 
@@ -35,7 +35,7 @@ struct Fence {
 inline void copy_to_device(void* to, const void* from, std::size_t bytes) {
   require_success(cudaMemcpy(to, from, bytes, cudaMemcpyHostToDevice), "cudaMemcpy to the device");
 }
-/// Waits for the kernels before; their errors show here.
+/// Waits for the kernels launched before, and reports their errors.
 inline void copy_to_host(void* to, const void* from, std::size_t bytes) {
   require_success(cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToHost), "cudaMemcpy from the device");
 }
@@ -45,8 +45,8 @@ inline void copy_to_host(void* to, const void* from, std::size_t bytes) {
 inline void* device_allocate(std::size_t bytes) { return std::aligned_alloc(256, (bytes + 255) / 256 * 256); }
 inline void device_free(void* pointer) { std::free(pointer); }
 
-/// What lies around the tensor in a test's memory, from byte `first` to before `last`, is nobody's: the race build
-/// reports who touches it, and AddressSanitizer does while the fence is closed. Copies of the whole need it open.
+/// Guards the memory around a tensor, which lies from byte `first` to before `last`. The race build reports every
+/// access around it; AddressSanitizer does while the fence is closed. Copies of the whole memory need it open.
 class Fence {
  public:
   Fence(const void* begin, std::size_t bytes, std::size_t first, std::size_t last)

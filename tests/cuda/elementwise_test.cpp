@@ -80,14 +80,14 @@ double apply(Binary op, double a, double b) {
   return NAN;
 }
 
-/// How far the last element of a view is from its first, and one more.
+/// The number of elements in memory from the first to the last of a view, both included.
 std::size_t reach(const Shape& shape, const Shape& strides) {
   std::int64_t last = 0;
   for (int dim = 0; dim < shape.dims(); ++dim) last += (shape[dim] - 1) * strides[dim];
   return static_cast<std::size_t>(last + 1);
 }
 
-/// Every element by its index along each dim.
+/// Computes every element by its index along each dim.
 template <class T>
 double worst_binary(Binary op, const Shape& shape, const Shape& a_strides, const Shape& b_strides, std::size_t offset) {
   Buffer<T> a(reach(shape, a_strides), offset), b(reach(shape, b_strides)), y(static_cast<std::size_t>(shape.count()));
@@ -167,7 +167,7 @@ TEST_CASE_TEMPLATE("cuda elementwise: arithmetic over dense, broadcast and strid
       CHECK(worst_binary<T>(op, {515}, {1}, {1}, 1) < 1);                         // ragged, unaligned
       CHECK(worst_binary<T>(op, {5, 24}, {24, 1}, {0, 1}, 0) < 1);                // + a row
       CHECK(worst_binary<T>(op, {5, 24}, {24, 1}, {1, 0}, 0) < 1);                // + a column
-      CHECK(worst_binary<T>(op, {5, 13}, {13, 1}, {0, 1}, 0) < 1);                // a row that is no whole pieces
+      CHECK(worst_binary<T>(op, {5, 13}, {13, 1}, {0, 1}, 0) < 1);                // a row not divisible into vectors
       CHECK(worst_binary<T>(op, {2, 3, 8}, {0, 0, 0}, {24, 1, 3}, 0) < 1);        // a scalar and a transpose
       CHECK(worst_binary<T>(op, {2, 1, 3, 2, 5}, {60, 30, 1, 3, 6}, {0, 9, 10, 5, 1}, 0) < 1);
       CHECK(worst_binary<T>(op, {1}, {7}, {0}, 0) < 1);

@@ -1,5 +1,5 @@
 // Each function of the device header does what the PTX manual says: in the emulator under every schedule, and on a GPU,
-// where the same tests try the inline assembly of cuda/device/nvcc.h.
+// where the same tests check the inline assembly of cuda/device/nvcc.h.
 #include <doctest/doctest.h>
 
 #include <numeric>
@@ -35,7 +35,7 @@ __global__ void reductions(const float* in, float* out) {
   out[threadIdx.x] = sum + reduce_block<Max>(in[threadIdx.x], scratch);
 }
 
-// CUDA has a global ballot() of its own.
+// ballot() is qualified because CUDA has a global ballot(), too.
 __global__ void votes(std::uint32_t* out) {
   const std::uint32_t odd = trireme::cuda::ballot(thread_index() % 2 == 1);
   const int neighbour = shuffle_down(thread_index(), 1);
@@ -124,7 +124,7 @@ __global__ void four_arrays(float* out) {  // [4, 32]
   for (int k = 0; k < 4; ++k) out[32 * k + i] = arrays[k][31 - i];
 }
 
-/// As much dynamic shared memory as a block can have: its first and last byte.
+/// Writes the first and the last byte of as much dynamic shared memory as a block can have.
 __global__ void whole_memory(int* out) {  // [2]
   TRIREME_DYNAMIC_SHARED(memory, 16);
   if (thread_index() != 0) return;
@@ -213,7 +213,7 @@ TEST_CASE("emulator: ldmatrix and mma.sync against a plain loop") {
   });
 }
 
-#if !defined(__CUDACC__)  // a GPU has limits and words of its own
+#if !defined(__CUDACC__)  // a GPU has other limits and messages
 TEST_CASE("emulator: impossible launches are refused") {
   CHECK(error_of([] { launch(one_block(1056), indices, nullptr); }).find("1056 threads") != std::string::npos);
   CHECK(error_of([] {

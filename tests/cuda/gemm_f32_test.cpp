@@ -86,7 +86,7 @@ struct Problem {
     return static_cast<double>(c.alpha) * sum + static_cast<double>(c.beta) * before +
            (c.bias ? bias.at(static_cast<std::size_t>(j)) : 0);
   }
-  /// The largest error; what K roundings of sums below sqrt(K) may cost stays under 1e-7 K.
+  /// The largest error. K roundings of sums below sqrt(K) cost less than 1e-7 K.
   double worst() const {
     double largest = 0;
     for (int q = 0; q < c.batch; ++q)

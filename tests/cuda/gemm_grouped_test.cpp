@@ -1,5 +1,5 @@
 // Grouped products against f64 sums over each group's rows: forward, input gradient and weight gradient of experts;
-// groups that are empty, of one row, and of many; rows and values that belong to no group are NaN, and must not matter.
+// groups that are empty, of one row, and of many. Rows that belong to no group are NaN and must not affect any result.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -104,7 +104,7 @@ struct Experts {
         return g;
     return -1;
   }
-  /// In units of what one rounding to Out may cost plus f32 noise; `sum` NaN: nothing shall have been written.
+  /// The error in units of one rounding to Out plus f32 noise. If `sum` is NaN, nothing must have been written.
   double error(const Buffer<Out>& values, const Buffer<Out>& start, std::size_t at, double sum) const {
     const double unit = std::is_same_v<Out, float> ? 1e-6 : std::is_same_v<Out, bf16> ? 1.0 / 256 : 1.0 / 2048;
     if (std::isnan(sum)) return values.at(at) == start.at(at) ? 0 : 1e9;
@@ -112,7 +112,8 @@ struct Experts {
     const double error = std::abs(values.at(at) - expected) / (unit * std::abs(expected) + 1e-5);
     return std::isnan(error) ? 1e9 : error;
   }
-  /// The largest error of rows of y or dx: value(row, group, column), and nothing between and beyond them.
+  /// The largest error of y or dx. Rows of a group must hold value(row, group, column); nothing else may have been
+  /// written.
   template <class Value>
   double worst_rows(const Buffer<Out>& values, const Buffer<Out>& start, std::int64_t pitch, int columns,
                     const Value& value) const {
@@ -156,7 +157,7 @@ struct Experts {
   }
 };
 
-/// All three products, by start(GroupedGemm).
+/// Checks all three products, each run by start(GroupedGemm).
 template <class T, class Out, class Start>
 void check(const Case& c, const Start& start) {
   CAPTURE(c.lengths.size());

@@ -92,7 +92,7 @@ struct Problem {
                b.at(c.form == Form::nt ? at(b0, j, b_pitch, l) : at(b0, l, b_pitch, j));
     return total;
   }
-  /// An error, in units of what one rounding to V may cost plus f32 noise.
+  /// The error in units of one rounding to V plus f32 noise.
   template <class V>
   static double error(const Buffer<V>& values, std::size_t at, double expected) {
     const double unit = std::is_same_v<V, float> ? 1e-6 : std::is_same_v<V, bf16> ? 1.0 / 256 : 1.0 / 2048;
@@ -205,7 +205,8 @@ TEST_CASE("cuda gemm_sm80: the large tile" * doctest::skip(cuda_test::under_asan
   });
 }
 
-// Ragged in M, N and K; pitches are multiples of 8 values, as TMA wants them, and so `extra` mends odd sizes.
+// Ragged in M, N and K. TMA needs pitches of a and b that are multiples of 8 elements, so the odd sizes of each form
+// are not the row lengths of a and b.
 TEST_CASE("cuda gemm_sm90: three forms, ragged and tiny, equal f64") {
   under_schedules([] {
     for (const Form form : kForms) {

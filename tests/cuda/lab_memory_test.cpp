@@ -1,6 +1,6 @@
-// Every level of the ladders of cuda/lab/ladders.h against f64, over ragged sizes, at aligned and (where no products
-// are made) unaligned addresses, and under all schedules, which must not change a bit of any result; and what their
-// costs say.
+// Every level of the ladders of cuda/lab/ladders.h against f64: over ragged sizes, at aligned and (except for products)
+// unaligned addresses, and under all schedules, which must not change a bit of any result. Also the costs of the
+// levels.
 #include <doctest/doctest.h>
 #include <fmt/ranges.h>
 
@@ -19,14 +19,14 @@ using cuda_test::under_schedule;
 
 namespace {
 
-/// An element behind where 16 bytes begin.
+/// A buffer that begins one element after a multiple of 16 bytes.
 template <class T>
 class Shifted : public Buffer<T> {
  public:
   explicit Shifted(std::size_t count) : Buffer<T>(count, 1) {}
 };
 
-/// What `level` makes of a ladder's problem; checked against f64.
+/// Runs `level` on a ladder's problem, checks it against f64 and returns the results.
 template <template <class> class Array>
 std::vector<double> results_of(std::size_t ladder, const lab::Sizes& sizes, std::size_t level) {
   const std::unique_ptr<lab::Trial> trial = lab::ladders<Array>()[ladder].make(sizes);
@@ -43,7 +43,7 @@ template <template <class> class Array>
 void climb(std::size_t ladder, const lab::Sizes& sizes) {
   const auto levels = lab::ladders<lab::NoArray>()[ladder].make(sizes)->levels();
   for (std::size_t level = 0; level < levels.size(); ++level) {
-    const bool repeats = levels[level].name != std::string("atomics");  // on a GPU, the bait
+    const bool repeats = levels[level].name != std::string("atomics");  // on a GPU they add in any order
     std::vector<double> first;
     for (std::uint64_t seed = 0; seed < (slow_build() ? 1U : 4U); ++seed) {
       CAPTURE(seed);

@@ -1,4 +1,5 @@
-// Every level of the ladders against f64, over ragged sizes and all schedules; and what their costs say.
+// Every level of the ladders of products and attention against f64, over ragged sizes and all schedules. Also the costs
+// of the levels, and how wrong levels are reported.
 #include <doctest/doctest.h>
 
 #include <cmath>

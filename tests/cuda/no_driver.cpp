@@ -1,6 +1,6 @@
-// A stand-in for the CUDA driver on machines without one: no device, and any program that is to be loaded onto one is
-// accepted unseen. cuDNN looks for libcuda.so.1 when it makes a plan, and loads the kernel that it compiled; the rest
-// of making a plan, which is all but that, needs neither driver nor GPU. For cudnn_library_test.cpp.
+// A stand-in for the CUDA driver on machines without one, for cudnn_library_test.cpp. It has no device, and accepts any
+// program that is loaded without looking at it. When cuDNN makes a plan, it opens libcuda.so.1 and loads the kernel
+// that it has compiled; the rest of a plan needs neither driver nor GPU.
 extern "C" {
 
 namespace {
@@ -32,7 +32,7 @@ int cuLibraryGetKernel(void** kernel, ...) {
 }
 int cuLibraryUnload(void*) { return 0; }
 
-// Looked up, and not called.
+// Looked up but not called.
 #define NO_DRIVER(name) \
   int name() { return kNoDevice; }
 NO_DRIVER(cuCtxGetCurrent)

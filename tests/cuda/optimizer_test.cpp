@@ -43,7 +43,7 @@ struct Parameters {
     }
   }
   std::span<const AdamWTensor<G>> list() const { return tensors; }
-  /// To `norm`, on the device.
+  /// Writes the sum of squares of all gradients to `norm`, on the device.
   void add_squares(Buffer<double>& norm) const {
     std::vector<SquaresOf> gradients;
     for (const auto& t : tensors) gradients.push_back({t.gradient, t.count, dtype_of<G>});
@@ -65,7 +65,7 @@ AdamWSettings settings(float max_norm) {
   return {0.01F, 0.9F, 0.95F, 1e-8F, 1 / 0.271F, 1 / 0.142625F, 0.5F, max_norm};
 }
 
-/// How far weights and moments are from f64, the gradient multiplied by `factor`.
+/// The largest error of weights and moments against f64, with the gradient multiplied by `factor`.
 template <class G>
 double worst_step(const Parameters<G>& p, const Parameters<G>& before, double factor) {
   double worst = 0;
@@ -81,7 +81,7 @@ double worst_step(const Parameters<G>& p, const Parameters<G>& before, double fa
   return worst;
 }
 
-/// Whether `low` is the weights, rounded.
+/// Whether `low` holds the rounded weights.
 template <class Low>
 bool is_rounded(const Buffer<Low>& low, const Buffer<float>& weight) {
   for (std::size_t j = 0; j < low.size(); ++j)

@@ -1,5 +1,5 @@
-// Kernels with planted bugs: the emulator must catch each one, by a report or by a wrong result, under one of a few
-// schedules at least; and must find nothing to say about the same kernels without the bug.
+// Kernels with planted bugs. The emulator must catch each one, by a report or by a wrong result, under at least one of
+// a few schedules, and must report nothing about the same kernels without the bug.
 //
 // Three kernels, each with the mistakes that kernels of its kind have: a sum over a block (barriers, shuffles, shared
 // memory), an Ampere product of one tile (cp.async, ldmatrix, mma.sync) and a Hopper one (TMA, mbarrier, wgmma).
@@ -254,7 +254,7 @@ TensorMap map_of(Buffer<T>& tensor, std::int64_t columns, std::int64_t rows, int
 }
 
 bool hopper_is_right(Bug bug) {
-  constexpr std::size_t k_all = 64 * kSteps - 8;  // the last tile hangs over the edge
+  constexpr std::size_t k_all = 64 * kSteps - 8;  // the last tile extends beyond the edge
   Buffer<bf16> a(64 * k_all), b(32 * k_all);
   Buffer<float> d(64 * 32);
   a.fill_random(1);

@@ -1,7 +1,7 @@
-// The race checker: small kernels with planted races, each of which must be reported with both of its lines, under
-// every schedule (or, for two, run into a fault first); and nothing to say about the same kernels without the bug. This
+// The race checker: small kernels with planted races. Each race must be reported with both of its lines, under every
+// schedule (two of them may run into a fault first), and the same kernels without the bug must give no report. This
 // file also switches checking on for the whole binary, so that the tests of the real kernels linked with it require
-// that they are free of races.
+// that those have no races.
 //
 // A comment "// @name" in a kernel marks the line that a report has to name.
 #include <doctest/doctest.h>
@@ -283,7 +283,7 @@ std::string line_of(const std::string& mark) {
   return {};
 }
 
-/// Fed with a kernel the checker cannot see into.
+/// A kernel without instrumentation: the checker does not see its accesses.
 __attribute__((no_sanitize_thread)) void not_instrumented(float* out) { out[threadIdx.x] = 1; }
 
 }  // namespace

@@ -16,7 +16,7 @@ using cuda_test::under_schedule;
 
 namespace {
 
-/// As the contract has it, one element at a time; A: what the sum is kept in.
+/// What the kernel must give for element i. A: the type in which the sum is kept.
 template <class A, class T>
 T expected(Reduction op, const Buffer<T>& x, std::size_t rows, std::size_t i) {
   const std::size_t count = x.size() / rows;
@@ -41,7 +41,7 @@ int differences(const Buffer<T>& x, const Buffer<T>& y, Reduction op, std::size_
   return found;
 }
 
-/// Sum and Max: what they are kept in.
+/// Sum and Max: the types in which they are kept.
 template <class T, class Sum, class Max>
 void check(const std::function<T(std::size_t)>& value) {
   for (const std::size_t rows : {1U, 2U, 5U}) {
@@ -63,7 +63,7 @@ float random_float(std::size_t i) { return random_uniform(5, 2, i) - 0.5F; }
 
 }  // namespace
 
-TEST_CASE("cuda sums over ranks are taken in their order") {
+TEST_CASE("cuda sums over ranks are taken in rank order") {
   under_schedule(1, [] {
     check<float, float, float>([](std::size_t i) { return random_float(i); });
     check<double, double, double>([](std::size_t i) { return static_cast<double>(random_float(i)) / 3; });

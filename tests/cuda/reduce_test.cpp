@@ -20,7 +20,7 @@ namespace {
 
 constexpr double room = 2e-6;
 
-/// Every element of x is joined to the output that its index falls on.
+/// The largest error against f64, where each element of x goes to the output at its index.
 template <class T, class Y = T>
 double worst_reduce(Reduction op, const Shape& shape, const Shape& strides, const Shape& out) {
   CAPTURE(fmt::format("{} by {} to {}", shape, strides, out));
@@ -47,7 +47,7 @@ double worst_reduce(Reduction op, const Shape& shape, const Shape& strides, cons
     result = op == Reduction::sum ? result + value : std::max(result, value);
   }
   double worst = 0;
-  // The sums of thousands of values near 1: f32 keeps 1e-6 of what was added, not of what is left.
+  // In sums of thousands of values near 1 the error of f32 is relative to the terms, not to the result.
   const double depth = static_cast<double>(shape.count()) / static_cast<double>(out.count());
   for (std::size_t i = 0; i < y.size(); ++i)
     worst = std::max(worst, error<Y>(y.at(i), expected[i], room) / std::max(1.0, std::sqrt(depth) / 8));

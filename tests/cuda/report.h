@@ -1,5 +1,5 @@
-// What a build says of a mistake in a kernel. Under AddressSanitizer a report ends the process, so the kernel runs in a
-// child, whose words are the report.
+// What a build says about a mistake in a kernel. Under AddressSanitizer a report ends the process, so the kernel runs
+// in a child process, whose standard error is the report.
 // Read next: tests/cuda/bounds_test.cpp.
 #pragma once
 

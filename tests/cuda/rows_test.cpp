@@ -25,7 +25,7 @@ Tensor tensor_of(const Buffer<T>& buffer, const Shape& shape) {
   return x;
 }
 
-/// Ids around a slice of `here` rows from `first` on: some outside, some often, and -1.
+/// Ids around a slice of `here` rows from `first` on: some outside, some repeated, some -1.
 void fill_ids(Buffer<std::int32_t>& ids, std::int64_t first, std::int64_t here) {
   for (std::size_t n = 0; n < ids.size(); ++n) {
     const float u = random_uniform(11, 1, n);

@@ -27,9 +27,9 @@
 
 namespace cuda_test {
 
-/// `count` elements in device memory, between zones of NaN that no kernel may touch: what is read there spoils most
-/// results, and a write there fails the test. Under AddressSanitizer and in the race build the access is reported.
-/// `offset` elements shift the start, to test what unaligned pointers do.
+/// `count` elements in device memory, between zones of NaN that no kernel may touch. A read there spoils most results,
+/// and a write fails the test; AddressSanitizer and the race build report both. `offset` elements shift the start, to
+/// test unaligned pointers.
 template <class T>
 class Buffer {
  public:
@@ -54,7 +54,7 @@ class Buffer {
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
 
-  /// For kernels, from now on. What the test writes later goes to the device at once.
+  /// The pointer for kernels. From now on what the test writes goes to the device at once.
   T* data() {
     if (!on_device_) {
       copy_to_device(device_, host_.data(), bytes_);
@@ -88,7 +88,7 @@ class Buffer {
 
  private:
   bool in_zone(std::size_t byte) const { return byte < begin_ * sizeof(T) || byte >= (begin_ + count_) * sizeof(T); }
-  /// What kernels may have written since the last look is copied back first.
+  /// The copy on the host, after copying back what kernels may have written since the last look.
   T* host() const {
     if (on_device_ && seen_ != trireme::cuda::launch_count()) {
       fence_->open();
@@ -108,15 +108,15 @@ class Buffer {
   mutable std::uint64_t seen_ = ~std::uint64_t{0};  // launches at the last look
 };
 
-/// Whether both hold the same elements, bit for bit. Tensors have theirs in tests/support/tensors.h, which needs more
-/// than kernels do.
+/// Whether both hold the same elements, bit for bit. The function for tensors is in tests/support/tensors.h, which
+/// includes more than tests of kernels need.
 template <class T>
 bool same_bits(const Buffer<T>& a, const Buffer<T>& b) {
   const std::span<const T> x = a.values(), y = b.values();
   return x.size() == y.size() && std::memcmp(x.data(), y.data(), x.size_bytes()) == 0;
 }
 
-/// |got - expected| in roundings to T, with `room` for arithmetic in f32; NaN counts as enormous.
+/// |got - expected| in roundings to T, with `room` for arithmetic in f32; NaN counts as 1e9.
 template <class T>
 double error(double got, double expected, double room) {
   const bool wide = std::is_same_v<T, float> || std::is_same_v<T, double>;
@@ -125,8 +125,8 @@ double error(double got, double expected, double room) {
   return std::isnan(off) ? 1e9 : off;
 }
 
-/// AddressSanitizer makes the emulator some twenty times slower. Cases that are others at a larger size are left out
-/// there.
+/// AddressSanitizer makes the emulator some twenty times slower. Cases that only repeat others at a larger size are
+/// left out there.
 #if defined(__SANITIZE_ADDRESS__)
 constexpr bool under_asan = true;
 #else
@@ -135,7 +135,7 @@ constexpr bool under_asan = false;
 
 #if defined(__CUDACC__)
 
-/// A GPU makes its own schedule: once.
+/// A GPU makes its own schedule, so the body runs once.
 template <class Body>
 void under_schedules(Body&& body) {
   body();
@@ -156,8 +156,8 @@ void under_schedule(std::uint64_t seed, Body&& body) {
 /// In builds that are many times slower, tests leave out what only repeats.
 inline bool slow_build() { return under_asan || trireme::cuda::emu::race_checking; }
 
-/// Runs `body` under the schedules of seeds 0 to 3. Under one of them where that takes long and depends little on the
-/// schedule: race-checked, and under AddressSanitizer. A failure names the seed.
+/// Runs `body` under the schedules of seeds 0 to 3. In slow builds, whose reports depend little on the schedule, under
+/// seed 2 only. A failure names the seed.
 template <class Body>
 void under_schedules(Body&& body) {
   const bool once = slow_build();

@@ -6,7 +6,7 @@ using namespace cuda_test;
 
 namespace {
 
-/// One row's statistics each: maximum, sum of exponentials, the target's logit, the sum of logits.
+/// Statistics of each row: maximum, sum of exponentials, the target's logit, the sum of logits.
 struct Stats {
   Tensor maximum, sum_exp, target_logit, logit_sum;
   Stats(std::int64_t rows, Device device)
@@ -52,7 +52,8 @@ void check(DType dtype, const Tensor& targets, std::int64_t columns, const Vocab
 
 TEST_CASE("cuda table: cross-entropy of a padded slice, smoothed or not, some rows ignored") {
   const cuda::ScopedEmulatedDevice device;
-  // Of slice [100, 160) or [100, 161): in it, ignored, in it, its last, of another slice, and padding or another slice.
+  // For slice [100, 160) or [100, 161): in it, ignored, its first, near its end, of another slice, and padding or
+  // another slice.
   const std::vector<std::int32_t> ids = {103, -1, 100, 159, 7, 161};
   const Tensor targets = Tensor::from<std::int32_t>(ids, {6});
   under_schedules([&] {

@@ -47,7 +47,7 @@ TEST_CASE("cuda table: copy from any view in any dtype to any other, on the devi
   const cuda::ScopedEmulatedDevice device;
   for (const DType from : kAll)
     for (const DType to : kAll)
-      for (const int step : {1, 3}) {  // two views each: all of them with every dtype
+      for (const int step : {1, 3}) {  // two views for each pair of dtypes
         const auto look =
             kViews[static_cast<std::size_t>(static_cast<int>(from) + step * static_cast<int>(to)) % kViews.size()];
         const Tensor x = whole_numbers({4, 3, 10}, from), x2 = there(x);

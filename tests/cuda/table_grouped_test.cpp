@@ -9,7 +9,7 @@ namespace {
 
 using Starts = std::vector<std::int64_t>;
 
-/// A layer of experts: x [R, in], weights [G, out, in], and the three products that it needs.
+/// The sizes of a layer of experts: x [R, in], weights [G, out, in].
 struct Experts {
   Starts starts;
   std::int64_t in, out;

@@ -8,7 +8,7 @@ using namespace cuda_test;
 
 namespace {
 
-/// Operands as the table gets them: dims in this order, and a view of them.
+/// An operand: the shape of a stored tensor, and the view of it that the table gets.
 struct Operand {
   Shape shape;
   bool turned = false;      ///< the last two dims are stored the other way round
@@ -47,7 +47,7 @@ void check(DType dtype, const Product& p) {
   CHECK(difference(c2, c, 2e-5) < 1);  // the margin too: it must not change
 }
 
-/// Attention's inputs on the CPU and the same on the GPU.
+/// The sizes of an attention problem.
 struct Heads {
   std::int64_t batch, queries, keys, heads, kv_heads, dim;
   bool causal;
@@ -68,7 +68,7 @@ Tensor laid_out(Lies lies, std::int64_t batch, std::int64_t tokens, std::int64_t
   return random({batch, tokens, heads, dim}, seed, dtype, uniform(-1, 1));
 }
 
-/// A copy of x's storage on the GPU, seen through the same strides.
+/// A copy of x on the GPU with the same strides.
 Tensor moved(const Tensor& x, Lies lies) {
   const std::int64_t batch = x.size(0), tokens = x.size(1), heads = x.size(2), dim = x.size(3);
   if (lies == Lies::dense) return there(x);
@@ -201,7 +201,7 @@ TEST_CASE("cuda table: gemm by sm90: what TMA can read equals the CPU's, anythin
     Tensor c = Tensor::zeros({4, 8}, dtype, Device::cuda);
     CHECK(contains(error_of([&] { gpu().gemm(a, b, c, {}); }), "a begins 2 bytes after a multiple of 16"));
   }
-  check(DType::f32, {{{9, 13}}, {{13, 7}}, {9, 7}});  // the only one for f32, whatever is selected
+  check(DType::f32, {{{9, 13}}, {{13, 7}}, {9, 7}});  // f32 has one product, whatever is selected
 }
 
 TEST_CASE("cuda table: attention and its backward: dtypes, grouped heads, documents, head dims that are padded") {
@@ -234,7 +234,7 @@ TEST_CASE("cuda table: attention by sm90 equals the CPU's; what it cannot take i
   CHECK_MESSAGE(contains(error, "use --attention auto"), error);
 }
 
-TEST_CASE("cuda table: what auto cannot take is not answered with auto") {
+TEST_CASE("cuda table: a refusal by auto does not suggest auto") {
   const cuda::ScopedEmulatedDevice device;
   const std::string error = error_of([] { cuda::attention_choice(DType::bf16, 16, 1, 1, 136); });
   CHECK_MESSAGE(contains(error, "--attention auto cannot take a call: head dims of 136"), error);
@@ -259,7 +259,7 @@ TEST_CASE("cuda table: activations and residuals after a product, forward and ba
     const Selected selected(selected_name);
     CAPTURE(selected_name);
     for (const DType dtype : DTypes::training) {
-      if (dtype == DType::f32 && selected_name == "sm90") continue;  // has one product
+      if (dtype == DType::f32 && selected_name == "sm90") continue;  // f32 has one product
       CAPTURE(name(dtype));
       const Shape shape = {2, 19, 24};
       const Tensor a = random({2, 19, 40}, 1, dtype, uniform(-1, 1)), b = random({24, 40}, 2, dtype, uniform(-1, 1)),
@@ -286,7 +286,7 @@ TEST_CASE("cuda table: activations and residuals after a product, forward and ba
             multiply(there(a), there(b), {.activation = op, .derivative = true, .pre_activation = there(before)});
         CHECK(difference(d2, d, 2e-5) < 1);
       }
-      // In f32, as the GPU rounds once, at the end.
+      // The reference is in f32, because the GPU rounds once, at the end.
       const auto wide = [](const Tensor& x) { return cast(x, DType::f32); };
       const Tensor c = multiply(wide(a), wide(b), {.bias = wide(bias), .residual = wide(residual)});
       const Tensor c2 = multiply(there(a), there(b), {.bias = there(bias), .residual = there(residual)});
@@ -298,7 +298,7 @@ TEST_CASE("cuda table: activations and residuals after a product, forward and ba
   CHECK(contains(error_of([&] { gpu().gemm(x, x, c, {.beta = 1, .activation = Unary::gelu}); }), "with beta 1"));
 }
 
-TEST_CASE("cuda table: products that have no kernel, and names that are none, are refused") {
+TEST_CASE("cuda table: products without a kernel and unknown names are refused") {
   const cuda::ScopedEmulatedDevice device;
   Tensor wide = Tensor::zeros({4, 4}, DType::f64, Device::cuda);
   check_refused([&] { gpu().gemm(wide, wide, wide, {}); }, "gemm has no cuda kernel for f64");
@@ -310,7 +310,7 @@ TEST_CASE("cuda table: products that have no kernel, and names that are none, ar
       "attention_backward has no cuda kernel for head dims of 136");
   CHECK(contains(error_of([] { cuda::select_gemm("abacus"); }),
                  "unknown --gemm 'abacus'; expected one of: auto, trireme, sm90"));
-  // The emulated device has no library of NVIDIA's.
+  // The emulated device has none of NVIDIA's libraries.
   CHECK(contains(error_of([] { cuda::select_gemm("cublaslt"); }), "configured without that library"));
   CHECK(contains(error_of([] { cuda::select_attention("abacus"); }), "expected one of: auto"));
   CHECK(cuda::selected_gemm() == "auto");

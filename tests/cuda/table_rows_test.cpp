@@ -1,5 +1,4 @@
-// Softmax, the largest of rows, embeddings, rotary positions and joined attention of the CUDA kernel table against the
-// CPU's.
+// Softmax, top_k, embedding, rope and attention_merge of the CUDA kernel table against the CPU's.
 #include "tests/cuda/table_support.h"
 
 using namespace trireme;

@@ -1,5 +1,5 @@
-// What the tests of the CUDA kernel table share: inputs, both tables, and how far results may be apart. Every adapter
-// is called on the emulated GPU and compared with the CPU's kernel on the same inputs.
+// Shared by the tests of the CUDA kernel table: inputs, both tables, and how far results may differ. Every adapter is
+// called on the emulated GPU and compared with the CPU's kernel on the same inputs.
 // Read next: tests/cuda/table_elementwise_test.cpp.
 #pragma once
 
@@ -26,7 +26,7 @@ using trireme::testing::random;
 using trireme::testing::random_ids;
 using trireme::testing::uniform;
 
-/// Largest |a - b| in units of one rounding of the dtype; `room` covers sums in f32 of another order.
+/// Largest |a - b| in units of one rounding of the dtype; `room` allows for f32 sums in another order.
 inline double difference(const Tensor& on_cuda, const Tensor& on_cpu, double room = 1e-5) {
   REQUIRE(on_cuda.device() == Device::cuda);
   REQUIRE(on_cuda.dtype() == on_cpu.dtype());
@@ -45,14 +45,14 @@ inline double difference(const Tensor& on_cuda, const Tensor& on_cpu, double roo
   return worst;
 }
 
-/// Whether what is on the GPU has the bits of what is on the CPU.
+/// Whether a tensor on the GPU has the bits of one on the CPU.
 inline bool same_bits_there(const Tensor& on_cuda, const Tensor& on_cpu) {
   REQUIRE(on_cuda.device() == Device::cuda);
   REQUIRE(on_cuda.dtype() == on_cpu.dtype());
   return trireme::testing::same_bits(on_cuda, on_cpu);
 }
 
-/// Selects by name, and "auto" again at the end.
+/// Selects implementations by name, and "auto" again at the end.
 struct Selected {
   explicit Selected(std::string_view gemm, std::string_view attention = "auto") {
     trireme::cuda::select_gemm(gemm);
@@ -66,7 +66,7 @@ struct Selected {
   Selected& operator=(const Selected&) = delete;
 };
 
-/// That `body` throws a refusal which says `part`, and what to do instead.
+/// Checks that `body` throws a refusal that contains `part` and names --device cpu instead.
 template <class Body>
 void check_refused(Body&& body, const std::string& part) {
   const std::string error = error_of(body);

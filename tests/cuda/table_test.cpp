@@ -1,5 +1,4 @@
-// Norms of the CUDA kernel table against the CPU's, and what is refused.
-// The other families: the table_*_test.cpp beside this.
+// Norms of the CUDA kernel table against the CPU's. The other families are in the other table_*_test.cpp.
 #include "tests/cuda/table_support.h"
 
 using namespace trireme;

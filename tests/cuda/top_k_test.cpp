@@ -1,4 +1,4 @@
-// The choice of the largest against a stable sort.
+// top_k against a stable sort.
 #include <doctest/doctest.h>
 
 #include <algorithm>

@@ -106,7 +106,7 @@ TEST_CASE("the word pattern cuts as GPT-2's does") {
   CHECK(words_of("").empty());
 }
 
-TEST_CASE("words are the text, also for random bytes") {
+TEST_CASE("the words joined are the text, also for random bytes") {
   std::mt19937_64 random(3);
   for (int round = 0; round < 20; ++round) {
     const std::string text = random_text(random, 300) + random_bytes(random, 100) + random_text(random, 10);
@@ -170,7 +170,7 @@ TEST_CASE("encoding equals the textbook algorithm and round trips") {
   CHECK(tokenizer.encode("").empty());
 }
 
-TEST_CASE("a megabyte without a cut is no problem") {
+TEST_CASE("a megabyte without a word boundary round trips") {
   const BpeTokenizer tokenizer = trained(kTiny, 263);
   for (const std::string& text :
        {std::string(1 << 20, 'e'), std::string(1 << 20, ' '), std::string(1 << 20, '\n') + "x"})

@@ -30,7 +30,7 @@ CorpusOptions options_for(const fs::path& path, std::optional<std::string> token
   return {path, std::move(tokenizer), val_fraction, context};
 }
 
-/// What prepare_data does.
+/// Writes shards as prepare_data does.
 void make_shards(const fs::path& texts, const fs::path& out, const Tokenizer& tokenizer) {
   fs::create_directories(out);
   tokenizer.save(out / shard_tokenizer_name);
@@ -85,7 +85,7 @@ TEST_CASE("a folder is read in order, with separators, without hidden, binary an
   BpeTokenizer(train_bpe({&view, 1}, 262), "test").save(folder / ".bpe.json");
   const Corpus bpe = load_corpus(options_for(folder.path(), "bpe:" + (folder / ".bpe.json").string(), 0.0));
   CHECK(text_of(bpe, bpe.train) == "first document\n<|endoftext|>second document<|endoftext|>third \u00FC");
-  // No separator after the last: a single file is only itself.
+  // No separator follows the last file: a single file is unchanged.
   CHECK(load_corpus(options_for(folder / "a.txt", "char", 0.0)).tokens() == 15);
 }
 

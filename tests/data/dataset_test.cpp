@@ -1,3 +1,4 @@
+// Datasets of tensors in memory: the order of rows in an epoch, batches, and what is refused.
 #include "data/dataset.h"
 
 #include <doctest/doctest.h>

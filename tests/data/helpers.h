@@ -1,4 +1,4 @@
-// What the tests of the data layer share: random text, and where real data may be.
+// Shared by the tests of the data layer: random text, and where real data may be.
 // Read next: tests/support/files.h, tests/support/errors.h.
 #pragma once
 
@@ -50,7 +50,7 @@ inline std::string random_bytes(std::mt19937_64& random, int count) {
   return bytes;
 }
 
-/// Files on disk that a test may need, named by the environment; empty when there are none.
+/// The folder of files that some tests need, from TRIREME_TEST_DATA; empty if that is not set.
 inline std::filesystem::path test_data_folder() {
   const char* folder = std::getenv("TRIREME_TEST_DATA");
   return folder == nullptr ? std::filesystem::path() : std::filesystem::path(folder);

@@ -1,4 +1,4 @@
-// The prefetching loader: what it delivers is what direct reading gives, in order; it seeks, fails and stops cleanly.
+// The prefetching loader: it delivers what direct reading gives, in order, and seeks, fails and stops cleanly.
 #include "data/prefetch.h"
 
 #include <doctest/doctest.h>

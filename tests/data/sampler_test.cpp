@@ -16,7 +16,7 @@ using namespace trireme::testing;
 
 namespace {
 
-/// Tokens 0, 1, 2, ...: a token tells its own position.
+/// Tokens 0, 1, 2, ...: each token is its own position.
 TokenRange counting(std::int64_t count) {
   std::vector<std::int32_t> ids(static_cast<std::size_t>(count));
   std::iota(ids.begin(), ids.end(), 0);
@@ -75,7 +75,7 @@ TEST_CASE("starts are uniform, reach both ends, and depend on the seed") {
   }
   for (const int count : seen) CHECK(std::abs(count - kSamples / 10) < 5 * std::sqrt(kSamples * 0.1 * 0.9));
   CHECK(std::abs(different - kSamples * 0.9) < 5 * std::sqrt(kSamples * 0.1 * 0.9));
-  // Sample numbers far out are as good as near ones.
+  // Large sample numbers work as small ones do.
   CHECK_NOTHROW(sampler.start((std::int64_t{1} << 62)));
 }
 
@@ -97,7 +97,7 @@ TEST_CASE("resuming on dp 4, then 2, then 3 skips nothing and repeats nothing") 
       seen.insert(seen.end(), samples.begin(), samples.end());
     }
   }
-  // Another global batch goes on where the last one ended.
+  // A run with another global batch continues where the last one ended.
   const auto larger = step_samples(20, 5, 2, consumed);
   seen.insert(seen.end(), larger.begin(), larger.end());
   CHECK(seen == from(0, 9 * 12 + 20));

@@ -18,7 +18,7 @@ namespace {
 
 CharTokenizer chars_of(std::string_view text) { return CharTokenizer::from_texts({&text, 1}); }
 
-// Text that has tripped tokenizers: combining marks, emoji joined by U+200D, right-to-left, NUL, every kind of line
+// Text that is hard for tokenizers: combining marks, emoji joined by U+200D, right-to-left, NUL, every kind of line
 // end.
 constexpr char kTrickyText[] =
     "e\u0301 \U0001F469\u200D\U0001F4BB\u05E9\u05DC\u05D5\u05DD \0x\r\n\t\u2028\u00A0  I'll 3\u00B2 \uFEFF!";

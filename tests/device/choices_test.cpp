@@ -1,4 +1,4 @@
-// What the table before training and --print-config say of kernels is what implementation_for() chooses.
+// gpu_choices(): the kernels that the table before training and --print-config name are those that a run takes.
 #include <doctest/doctest.h>
 
 #include "core/error.h"
@@ -24,7 +24,7 @@ GptOptions options(DType dtype, std::int64_t width, std::int64_t heads) {
   return o;
 }
 
-/// The selection is the process's: put back for the cases that follow.
+/// The selection belongs to the process: it is reset for the cases that follow.
 struct Selections {
   ~Selections() {
     cuda::select_gemm("auto");
@@ -86,7 +86,7 @@ TEST_CASE("choices: heads that attention on a GPU cannot take are refused with o
         doctest::Contains("--width 136 / --heads 1 = 136 features a head, more than attention on a GPU "
                           "takes; expected at most 128; use --heads 2 or more, or --device cpu"),
         Error);
-    CHECK_THROWS_AS(validate_heads(o.model.config, Device::cuda), Error);  // as programs ask that load a model
+    CHECK_THROWS_AS(validate_heads(o.model.config, Device::cuda), Error);  // as called by programs that load a model
     o = options(dtype, 128, 1);
     CHECK_NOTHROW(validate(o));
     o = options(dtype, 136, 1);

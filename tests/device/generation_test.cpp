@@ -1,4 +1,4 @@
-// Generation on the emulated GPU, with keys and values kept: few queries, many keys, and an offset of positions.
+// Generation on the emulated GPU with a KV cache: few queries, many keys, and an offset of positions.
 #include "cuda/runtime/emulated.h"
 #include "tests/support/elements.h"
 #include "tests/support/gpt_run.h"
@@ -17,7 +17,7 @@ GptConfig config() {
   return c;
 }
 
-/// Logits after the first 4 tokens of a text, after 5 and so on, in f64 those of the whole text.
+/// Logits after the first 4 tokens of a text, after the first 5, and so on; with a KV cache if `keep`.
 std::vector<double> logits(const std::string& mesh_text, Device device, DType dtype, bool keep) {
   const std::vector<std::int32_t> text = {7, 9, 3, 20, 41, 5, 3, 60, 2, 11, 3, 33};
   std::vector<double> all;

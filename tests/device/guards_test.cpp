@@ -1,4 +1,4 @@
-// What a run watches itself for, with its weights on the emulated GPU.
+// How a run checks its replicas of weights and optimizer state, with tensors on the emulated GPU.
 #include "cuda/runtime/emulated.h"
 #include "parallel/comm/staged_group.h"
 #include "tests/parity/compare.h"
@@ -11,7 +11,8 @@ using namespace trireme::testing;
 
 namespace {
 
-/// The message of comparing the copies of weights on two ranks, of which the second's may be damaged; empty: none.
+/// Compares the copies of weights on two ranks, after damage to the second rank's if `damaged`. Returns the message of
+/// the error; empty if there is none.
 std::string compared(std::int64_t zero, bool damaged) {
   GptOptions o = parity_options("dp=2", 2);
   o.model.config.layers = 1;
@@ -35,7 +36,7 @@ std::string compared(std::int64_t zero, bool damaged) {
 
 }  // namespace
 
-TEST_CASE("device: the optimizer's state on a GPU takes turns, and is all compared before a save") {
+TEST_CASE("device: optimizer state on a GPU is compared in turns, and all of it before a save") {
   GptOptions o = parity_options("dp=2", 2);
   o.model.config.layers = 1;
   o.model.config.width = 16;

@@ -44,7 +44,7 @@ TEST_CASE("device: one rank, and each axis by itself") {
   for (const std::string& mesh : Meshes{"dp=1", "dp=2", "tp=2", "pp=2", "cp=2"}) check_equal(options(mesh), mesh);
 }
 
-// With tensors moved between GPUs, as NCCL does it: the fake in its place puts what is under way off as long as it can.
+// Tensors move between GPUs as with NCCL. The fake in its place delays operations that are under way.
 TEST_CASE("device: messages and collectives between GPUs") {
   for (const std::string& mesh : Meshes{"dp=2", "tp=2", "pp=2", "cp=2", "dp=2,tp=2,pp=2"}) {
     const cuda::ScopedEmulatedDevice device;

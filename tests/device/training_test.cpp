@@ -1,4 +1,4 @@
-// A run on the emulated GPU: what it computes, saves, resumes and says is what a run on the CPU does.
+// A run on the emulated GPU computes, saves, resumes and generates the same as a run on the CPU.
 #include "cuda/runtime/emulated.h"
 #include "tests/models/recipe.h"
 #include "tests/support/files.h"

@@ -1,4 +1,4 @@
-// Context of the tensors on a GPU in docs/cuda.md: see snippets_test.py.
+// The code around the snippet in docs/cuda.md with tensors on a GPU: see snippets_test.py.
 #include "core/kernels.h"
 #include "cuda/runtime/open.h"
 

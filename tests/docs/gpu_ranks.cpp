@@ -1,4 +1,4 @@
-// Context of the process group over NCCL in docs/cuda.md: see snippets_test.py.
+// The code around the snippet in docs/cuda.md with a process group over NCCL: see snippets_test.py.
 #include "cuda/runtime/open.h"
 #include "parallel/comm/nccl_group.h"
 #include "parallel/comm/watch/watchdog.h"

@@ -1,4 +1,4 @@
-// Context of snippets that are a module: see snippets_test.py.
+// The code around snippets that are a module: see snippets_test.py.
 #include "nn/mlp.h"
 
 using namespace trireme;

@@ -1,4 +1,4 @@
-// Context of the parameter in docs/tutorials.md: see snippets_test.py.
+// The code around the snippet in docs/tutorials.md that makes a parameter: see snippets_test.py.
 #include "nn/build.h"
 
 using namespace trireme;

@@ -1,4 +1,4 @@
-// Context of the error in docs/contributing.md: see snippets_test.py.
+// The code around the snippet in docs/contributing.md that throws an error: see snippets_test.py.
 #include "core/error.h"
 
 using namespace trireme;

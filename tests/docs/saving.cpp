@@ -1,4 +1,4 @@
-// Context of saving a model of one's own in docs/writing_a_model.md: see snippets_test.py.
+// The code around the snippet in docs/writing_a_model.md that saves a model: see snippets_test.py.
 #include <fmt/core.h>
 
 #include "nn/build.h"

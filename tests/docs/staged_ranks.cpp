@@ -1,4 +1,4 @@
-// Context of the staged process group in docs/cuda.md: see snippets_test.py.
+// The code around the snippet in docs/cuda.md with a staged process group: see snippets_test.py.
 #include "parallel/comm/staged_group.h"
 #include "parallel/comm/verifying_group.h"
 #include "train/launch/ranks.h"

@@ -1,4 +1,4 @@
-// A rank's page: what it shows, the ring of its last operations, and the text that is made of all pages.
+// A rank's page: what it shows, the ring of its last operations, and the flight record that is made of all pages.
 #include "parallel/comm/watch/beacon.h"
 
 #include <doctest/doctest.h>

@@ -1,4 +1,4 @@
-// Who is to blame, from what was observed: no clocks, no threads.
+// judge(): which ranks are at fault, given what was observed. No clocks and no threads.
 #include "parallel/comm/watch/judge.h"
 
 #include <doctest/doctest.h>
@@ -38,7 +38,7 @@ TEST_CASE("a silent rank is lost at the timeout, and named by all who wait for i
     CHECK(verdict.ranks == std::vector{2});
   }
   CHECK(judge(3, ranks, timeout).outcome == Outcome::patient);
-  // One that works beside it does not save the wait: both are needed.
+  // Another rank that still works does not help: the wait needs both.
   CHECK(judge(0, {waiting({1, 2}, 31), working(), silent(30)}, timeout).ranks == std::vector{2});
 }
 
@@ -78,7 +78,7 @@ TEST_CASE("ranks whose work is done wait for one another at the end of the job, 
   CHECK(judge(0, {leaving, left}, timeout).outcome == Outcome::patient);
   left.waits_for = {};  // seen later than the other, which still shows that it waits
   CHECK(judge(0, {leaving, left}, timeout).outcome == Outcome::patient);
-  CHECK(judge(0, {leaving, silent(30)}, timeout).outcome == Outcome::stopped);  // but for one that never comes
+  CHECK(judge(0, {leaving, silent(30)}, timeout).outcome == Outcome::stopped);  // a rank that never comes
   RankSigns alone = waiting({1}, 1000);  // an operation that the other did not call before its end
   CHECK(judge(0, {alone, left}, timeout).outcome != Outcome::patient);
 }
@@ -91,7 +91,7 @@ TEST_CASE("ranks that wait for one another: in different operations, or in one t
   CHECK(ring(31, 31, 2).ranks == std::vector{0, 1});
   CHECK(ring(119, 200, 1).outcome == Outcome::patient);
   CHECK(ring(120, 200, 1).outcome == Outcome::stalled);
-  CHECK(ring(31, 5, 2).outcome == Outcome::patient);  // the second has come a moment ago
+  CHECK(ring(31, 5, 2).outcome == Outcome::patient);  // the second began to wait a moment ago
   CHECK(ring(5, 31, 2).outcome == Outcome::patient);
 }
 

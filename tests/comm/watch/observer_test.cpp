@@ -1,4 +1,4 @@
-// What counts as a sign of life, and which time counts: looks with seconds that the test says have passed.
+// What counts as a sign of life, and which time counts. The test says how many seconds pass between looks.
 #include "parallel/comm/watch/observer.h"
 
 #include <doctest/doctest.h>
@@ -10,7 +10,7 @@ using namespace trireme::watch;
 
 namespace {
 
-/// A board of one rank, whose thread the system describes as the test says.
+/// A board of one rank; the test sets what the system says about its thread.
 struct Scene {
   std::shared_ptr<Board> board = std::make_shared<Board>(1);
   Beacon beacon{board, 0};
@@ -127,13 +127,13 @@ TEST_CASE("a process that is gone is told from one that has ended") {
   CHECK(scene.look(0.05).ended);
 }
 
-TEST_CASE("the system knows this thread, and no thread of number 0") {
+TEST_CASE("vital signs of this thread, of a thread that does not exist, and of one in another container") {
   const VitalSigns mine = vital_signs(this_thread());
   CHECK(mine.state == 'R');
   CHECK(mine.processor_time > 0);
   ThreadId nobody = this_thread();
   nobody.thread = 1 << 30;
   CHECK(vital_signs(nobody).gone());
-  nobody.space += 1;  // numbers of another container say nothing here
+  nobody.space += 1;  // ids of another container mean nothing here
   CHECK_FALSE(vital_signs(nobody).gone());
 }

@@ -1,4 +1,5 @@
-// Ranks that are threads: the lost one is named, whoever waits for it and however; slow ones are waited for.
+// Ranks that are threads: a lost rank is named, whichever rank waits for it and in which operation; slow ranks are
+// waited for.
 #include <doctest/doctest.h>
 
 #include <ctime>
@@ -17,7 +18,7 @@ using testing::says;
 
 namespace {
 
-/// Ranks that stay away sleep here until another rank's wait has ended, however long a busy machine takes.
+/// Missing ranks sleep here until another rank's wait has ended, however long a busy machine takes.
 struct Away {
   std::latch noticed{1};
   void sleep() { noticed.wait(); }
@@ -91,7 +92,7 @@ TEST_CASE("several missing ranks, and a wait on a communication thread") {
     if (world.rank() % 2 == 1) return away.sleep();
     away.until_noticed([&] { world.broadcast(Tensor::zeros({100000}), 1, Launch::background).wait(); });
   });
-  CHECK((lost.place == "rank 1" || lost.place == "rank 3"));  // or both, when the second was silent as long
+  CHECK((lost.place == "rank 1" || lost.place == "rank 3"));  // whichever was silent first
   CHECK(says(lost.what,
              "in broadcast(100000 f32, root 1) #1 of group 'world', of which it has begun #0; so does 1 other rank;"));
 }

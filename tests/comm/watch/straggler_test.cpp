@@ -1,4 +1,4 @@
-// Who is slower than ranks that do the same work, from made-up times.
+// Which rank is slower than the others that do the same work, from invented times.
 #include "parallel/comm/watch/straggler.h"
 
 #include <doctest/doctest.h>
