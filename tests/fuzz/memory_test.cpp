@@ -1,5 +1,5 @@
-// What parsers may take: on top of the text, 64 MiB, whatever the text says. Every allocation of this program is
-// counted; the inputs are those of which a naive parser keeps ten to a hundred times their size.
+// Parsers may allocate at most 64 MiB beyond the text, whatever the text says. This program counts the bytes of every
+// operator new. For these inputs a naive parser would allocate ten to a hundred times their size.
 #include <doctest/doctest.h>
 #include <fmt/core.h>
 #include <malloc.h>
@@ -58,7 +58,7 @@ std::string repeated(std::size_t times, const std::function<void(std::string&, s
   return text;
 }
 
-/// Runs `parse`, which may refuse, and checks what it had allocated at most.
+/// Runs `parse`, which may refuse the text, and checks its peak allocation.
 void check_bounded(const char* what, const std::function<void()>& parse) {
   const std::int64_t before = in_use;
   peak = before;

@@ -1,4 +1,5 @@
-// Files are whole or absent: what is left behind after success, after giving up, and when the system refuses.
+// Files are complete or absent: what is left behind after success, after an abandoned write, and after an error of the
+// system.
 #include "core/io.h"
 
 #include <doctest/doctest.h>

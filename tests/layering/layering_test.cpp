@@ -1,5 +1,5 @@
-// The sources keep to the layering: first the checker is shown to find planted faults, then it reads the repository.
-// Run from the repository's root, as ctest does.
+// Checks the layering of the sources. First the checker must find planted violations, then it reads the repository. Run
+// from the repository's root, as ctest does.
 #include <doctest/doctest.h>
 
 #include <filesystem>

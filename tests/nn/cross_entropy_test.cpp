@@ -42,7 +42,7 @@ TEST_CASE("ignored targets and padded columns get no gradient, and a batch witho
       sum += value;
       if (row == 1 || v >= 4) CHECK(value == 0);
     }
-    CHECK(std::abs(sum) < 1e-15);  // probabilities and wanted probabilities both sum to 1
+    CHECK(std::abs(sum) < 1e-15);  // predicted and target probabilities both sum to 1
   }
   const Tensor loss = nn::cross_entropy(logits, targets({-1, -1, -1}), {.smoothing = 0.1});
   CHECK(loss.item() == 0);

@@ -1,4 +1,5 @@
-// What is kept of a step's routing: loads counted once, the bias that follows from them, and the figures of the report.
+// The record of a step's routing: loads are counted once, the biases follow from them, and the report has their
+// figures.
 #include "nn/routing.h"
 
 #include "nn/router.h"
@@ -116,7 +117,7 @@ TEST_CASE("a step that was skipped moves no bias and leaves no counts behind") {
 TEST_CASE("neither evaluation nor a forward without the tape is counted") {
   Fixture f(options(1));
   {
-    const NoGrad guard;  // as the first forward of a recomputed block
+    const NoGrad guard;  // like the first forward of a recomputed block
     f.router.choose(f.x);
   }
   f.build.run()->training = false;

@@ -1,5 +1,5 @@
-// What follows a product's sum: activation, its derivative, residual. Against f64, and against the same as kernels of
-// their own, bit for bit, for every implementation, dtype and way to cut the product.
+// The fused epilogue of a matrix product: activation, its derivative, residual. It is compared with f64, and bit for
+// bit with separate kernels, for every implementation, dtype and way to split the product.
 #include <doctest/doctest.h>
 
 #include "core/gemm_steps.h"
@@ -22,7 +22,7 @@ struct Case {
   Shape leading = {};
 };
 
-/// x [leading.., m, k] @ w^T, w [n, k], and what a layer does then.
+/// x [leading.., m, k] @ w^T, w [n, k], and the operands of a layer's epilogue.
 struct Layer {
   Tensor x, w, bias, residual, before;
   Shape result;

@@ -1,4 +1,5 @@
-// Products that keep a weight's panels: the same bits as without, also after the weight has changed between two uses.
+// Products that keep a weight's packed panels give the same bits as without, also when the weight changes between
+// scopes.
 #include "core/packed_weights.h"
 
 #include <doctest/doctest.h>
@@ -110,7 +111,7 @@ TEST_CASE("operands that are no weights are not kept, nor is anything without a 
   CHECK(kept.bytes() == 0);
   const Tensor batch = random({2, 40, 50}, 5, DType::f32), matrices = random({2, 50, 30}, 6, DType::f32);
   Tensor y = Tensor::empty({2, 40, 30}, DType::f32);
-  kernels(Device::cpu).gemm(batch, matrices, y, {.b_is_weight = true});  // a matrix for each
+  kernels(Device::cpu).gemm(batch, matrices, y, {.b_is_weight = true});  // one matrix per batch entry
   CHECK(kept.bytes() == 0);
 }
 
