@@ -11,7 +11,7 @@ bool always() { return true; }
 
 }  // namespace
 
-TEST_CASE("a case shrinks to the flags without which it is right") {
+TEST_CASE("a case shrinks to the flags that make it wrong") {
   const Case c{Kind::run,
                {{"mesh", "dp=4,pp=2"},
                 {"layers", "5"},

@@ -46,7 +46,8 @@ void parse(const std::string& kind, const std::string& path) {
   } else if (kind == "manifest") {
     checkpoint::parse_manifest(read_file(path), path);
   } else {
-    fail(ExitCode::usage, "parse", "'{}' is no kind of file", kind);
+    fail(ExitCode::usage, "parse",
+         "unknown kind of file '{}'; expected safetensors, tokens, tokenizer, json or manifest", kind);
   }
 }
 

@@ -92,7 +92,7 @@ TEST_CASE("the rank in the minority is named, and of two copies both") {
                 two.error);
 }
 
-TEST_CASE("a bit of optimizer state shows in the weights, and is named as such a one") {
+TEST_CASE("a change of optimizer state shows in the weights, and the weight is named") {
   const Ended ended =
       run(guarded_options({"dp=3"}), 2, [](Trainer& trainer) { state(trainer, "m", matrix).data<float>()[3] = 1.0F; });
   CHECK_MESSAGE(contains(ended.error, "blocks.1.mlp.up.weight on rank 2 differs"), ended.error);
@@ -183,7 +183,7 @@ TEST_CASE("every bit of weights, masters and moments that another rank holds too
   CHECK(flips > 1300);
 }
 
-TEST_CASE("the lowest bit of a master ends a run in bf16, although no weight shows it") {
+TEST_CASE("a flipped bit of a master or a moment ends a run in bf16, although no weight shows it") {
   for (const char* kind : {"master", "m", "v"}) {
     GptOptions o = guarded_options({"dp=3"});
     o.precision.dtype = DType::bf16;
@@ -206,7 +206,7 @@ TEST_CASE("the lowest bit of a master ends a run in bf16, although no weight sho
   }
 }
 
-TEST_CASE("a flip that makes the next step not finite is told as one, not as a step that is not") {
+TEST_CASE("a flip that makes the next step not finite is reported as a flip") {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     GptOptions o = guarded_options({"dp=3"});
     o.precision.dtype = dtype;
@@ -314,7 +314,7 @@ std::string saving_run(const TempFolder& folder, const Damage& damage) {
 
 }  // namespace
 
-TEST_CASE("nothing that differs is saved") {
+TEST_CASE("weights that differ between ranks are not saved") {
   const TempFolder folder;
   const std::string error = saving_run(folder, [](Trainer& trainer, const DeviceMesh& mesh) {
     if (mesh.rank() == 0) flip(weight(trainer, matrix), 0);
@@ -323,7 +323,7 @@ TEST_CASE("nothing that differs is saved") {
   CHECK_FALSE(std::filesystem::exists(folder / "checkpoints/step_00000004"));
 }
 
-TEST_CASE("nothing that is not finite is saved") {
+TEST_CASE("weights that are not finite are not saved") {
   const TempFolder folder;
   const std::string error = saving_run(
       folder, [](Trainer& trainer, const DeviceMesh&) { weight(trainer, "norm.bias").data<float>()[3] = -INFINITY; });

@@ -101,7 +101,7 @@ TEST_CASE("a spike sends the run back to the newest checkpoint, and on with the 
   }
 }
 
-TEST_CASE("a run that stops after a rollback and goes on is one that did not stop") {
+TEST_CASE("a run that is stopped near a rollback and resumed equals one that is not stopped") {
   for (const Case& c : {Case{"dp=2,tp=2"}, Case{"dp=2", 2}}) {
     for (const std::int64_t stop : {5, 12}) {  // before and after the checkpoint that records the rollback
       const TempFolder folder;
@@ -133,7 +133,7 @@ TEST_CASE("more spikes than rollbacks end the run, and its checkpoints stay") {
   CHECK(std::filesystem::exists(folder / "checkpoints/step_00000004/manifest.json"));
 }
 
-TEST_CASE("no spike before there is a checkpoint to go back to, and none where nobody asked") {
+TEST_CASE("no rollback without a checkpoint to go back to, and none without a detector") {
   const TempFolder folder;
   GptOptions late = spiky_options({"dp=1"}, folder, "spike@step=7");
   late.run.checkpoint_every = 8;

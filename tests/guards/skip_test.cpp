@@ -84,7 +84,7 @@ Outcome five_steps(const Case& c, const Poison* poison) {
 
 }  // namespace
 
-TEST_CASE("a NaN on one rank: nothing changes, it is named, and the run is one that never saw the samples") {
+TEST_CASE("a NaN on one rank: nothing changes, it is named, and the run goes on as if it never saw the samples") {
   for (const Case& c : cases) {
     const int ranks = parse_mesh(c.mesh, 0).ranks();
     const Outcome clean = five_steps(c, nullptr);
@@ -147,7 +147,7 @@ TEST_CASE("a loss that is not finite is named as such, before the gradients it s
   }
 }
 
-TEST_CASE("too many in a row end the run with all the facts, and one that is made starts the count again") {
+TEST_CASE("too many skipped steps in a row end the run with all the facts; an update restarts the count") {
   for (const Case& c : {Case{"dp=2,tp=2"}, Case{"dp=2", 2}}) {
     GptOptions o = guarded_options(c);
     o.guards.max_skipped = 3;
@@ -177,7 +177,7 @@ TEST_CASE("too many in a row end the run with all the facts, and one that is mad
   }
 }
 
-TEST_CASE("where one is too many: the message has one remedy, that of the cause") {
+TEST_CASE("if one skipped step is too many, the message has only the remedy for its cause") {
   for (const bool once : {true, false}) {
     GptOptions o = guarded_options({"dp=2"});
     o.guards.max_skipped = 1;
@@ -203,7 +203,7 @@ TEST_CASE("where one is too many: the message has one remedy, that of the cause"
   }
 }
 
-TEST_CASE("in f16 an overflow is the loss scaler's, as it was") {
+TEST_CASE("in f16 the loss scaler still handles an overflow") {
   GptOptions o = guarded_options({"dp=2"});
   o.precision.dtype = DType::f16;
   on_ranks(o, [&](Trainer& trainer, const GptOptions& options, const DeviceMesh& mesh) {

@@ -292,7 +292,7 @@ TEST_CASE("a run with another model, seed, tokenizer or optimizer is refused, na
   CHECK(refusal({}, {.global_batch = 16}) == "nothing");  // a batch may change
 }
 
-TEST_CASE("a run may give up its momentum, and needs what was saved to go on with one") {
+TEST_CASE("a run may drop its momentum, and cannot resume one that was not saved") {
   const TempFolder folder;
   run_mesh("dp=1", [&](const MeshPtr& mesh) {
     GptRun run = run_of(mesh, {.optimizer = "sgd"});
@@ -306,7 +306,7 @@ TEST_CASE("a run may give up its momentum, and needs what was saved to go on wit
   });
 }
 
-TEST_CASE("a run goes on with the data it was trained on, and what it must not see") {
+TEST_CASE("a run is resumed only with the same data and the same validation part") {
   const TempFolder folder;
   run_mesh("dp=1", [&](const MeshPtr& mesh) {
     GptRun run = run_of(mesh, {});
@@ -325,7 +325,7 @@ TEST_CASE("a run goes on with the data it was trained on, and what it must not s
   });
 }
 
-TEST_CASE("what a run began from stays with it, and new weights have nothing of the kind") {
+TEST_CASE("a saved run keeps its origin, and a run with new weights has none") {
   const TempFolder folder;
   run_mesh("dp=2", [&](const MeshPtr& mesh) {
     GptRun run = run_of(mesh, {});

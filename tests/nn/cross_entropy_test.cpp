@@ -15,7 +15,7 @@ Tensor targets(std::initializer_list<std::int32_t> values) {
 
 }  // namespace
 
-TEST_CASE("the gradient of cross-entropy is that of its differences") {
+TEST_CASE("the gradient of cross-entropy equals central differences") {
   for (const double smoothing : {0.0, 0.1}) {
     const auto loss = [&](const VocabSlice& slice) {
       return [=](const std::vector<Tensor>& in) {

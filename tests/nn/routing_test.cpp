@@ -43,7 +43,7 @@ std::vector<double> loads(const Tensor& expert) {
 
 }  // namespace
 
-TEST_CASE("a router's bias has a say in who is chosen, and none in the gates") {
+TEST_CASE("a router's bias affects which experts are chosen, but not the gates") {
   for (const nn::RouterNorm norm : {nn::RouterNorm::before, nn::RouterNorm::after}) {
     nn::ExpertsOptions o = options(2);
     o.norm = norm;

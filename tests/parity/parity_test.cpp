@@ -158,7 +158,7 @@ TEST_CASE("a forgotten sum shows: over dp, over tp, of the tied embedding, of th
   CHECK(row_of(norm, "blocks.0.mlp.up.weight").weight_sgd > tolerance);  // clipped by a wrong norm
 }
 
-TEST_CASE("a sum in place of the split batch's average shows: twice the gradient, as AdamW's weights would hide") {
+TEST_CASE("a doubled sum shows as twice the gradient, which AdamW's weights would hide") {
   const Fault twice = [](Tensor& x, const ProcessGroup&, const std::function<void()>& sum) {
     sum();
     kernels(x.device()).axpby(0.0, x, 2.0, x);

@@ -93,7 +93,7 @@ TEST_CASE("a new scope packs anew, and gives back what the one before has kept")
   CHECK(values(layer.forward(true)) == expected);
 }
 
-TEST_CASE("a weight that comes to lie where another lay is not taken for it") {
+TEST_CASE("a weight at the address of a freed one is not mistaken for it") {
   PackedWeights kept;
   for (std::uint64_t stream = 1; stream < 60; stream += 10) {  // each layer is gone before the next is made
     const Layer layer(40, 70, 50, DType::f32, stream);
@@ -101,7 +101,7 @@ TEST_CASE("a weight that comes to lie where another lay is not taken for it") {
   }
 }
 
-TEST_CASE("operands that are no weights are not kept, nor is anything without a scope or in one that is off") {
+TEST_CASE("only weights are kept, and only inside a scope that is on") {
   const Layer layer(40, 70, 50, DType::f32);
   static_cast<void>(layer.forward(true));
   const PackedWeights off(false);

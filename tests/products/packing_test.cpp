@@ -100,7 +100,7 @@ constexpr bool multiply_adds = false;
 
 }  // namespace
 
-TEST_CASE("products that pack in passing agree with a plain loop on ragged shapes") {
+TEST_CASE("products that pack while they multiply agree with a plain loop on ragged shapes") {
   for (const Case& x : cases) {
     for (const DType dtype : {DType::f32, DType::f64}) {
       CAPTURE(describe(x, dtype));
@@ -109,7 +109,7 @@ TEST_CASE("products that pack in passing agree with a plain loop on ragged shape
   }
 }
 
-TEST_CASE("products that pack in passing give the same bits for 1, 2, 3 and 5 threads") {
+TEST_CASE("products that pack while they multiply give the same bits for 1, 2, 3 and 5 threads") {
   for (const Case& x : cases) {
     CAPTURE(describe(x, DType::f32));
     std::vector<std::vector<double>> results;

@@ -241,7 +241,7 @@ TEST_CASE("supervisor: what a job says about its end") {
   nobody.hear("");
 }
 
-TEST_CASE("supervisor: what a job that is started again has ended of") {
+TEST_CASE("supervisor: why a job is started again, in a few words") {
   const std::string place = "rank 1 (dp=1,tp=0,pp=0) step 15: ";
   const std::vector<std::pair<std::string, std::string>> causes = {
       {"[memory] out of host memory: asked for 8 bytes", "out of memory"},
