@@ -27,7 +27,7 @@ TEST_CASE("a training run that says nothing of its sizes is a tiny one") {
   CHECK_FALSE(parse_case("run --global-batch=4").flags.contains("micro-batch"));
 }
 
-TEST_CASE("text that is no case is refused, and says what one is") {
+TEST_CASE("text that is not a case is refused, with the form of a case") {
   for (const char* text : {"", "bit --zero=1", "bits zero=1", "bits --zero 1", "bits then --a=1 then --b=2"}) {
     CAPTURE(text);
     CHECK_THROWS_WITH_AS(parse_case(text), doctest::Contains("is not a case"), Error);

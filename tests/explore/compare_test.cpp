@@ -30,7 +30,7 @@ TEST_CASE("differences within rounding need no explanation") {
   CHECK_FALSE(unexplained(found, 1e-7, none).empty());
 }
 
-TEST_CASE("a larger difference is taken when rounding reaches as far, and not otherwise") {
+TEST_CASE("a larger difference is accepted only if rounding alone reaches as far") {
   const auto found = gaps(run(2.0), run(2.02));
   const auto reached = [](double loss) { return [loss](int) { return gaps(run(2.0), run(loss)); }; };
   CHECK(unexplained(found, 1e-5, reached(2.01)).empty());

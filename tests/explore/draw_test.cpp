@@ -56,7 +56,7 @@ TEST_CASE("every choice of a flag is drawn") {
   CHECK(drawn["recompute"].contains("every:2"));
 }
 
-TEST_CASE("a flag that nobody has told the explorer about is drawn from its declaration") {
+TEST_CASE("a flag that the explorer does not know is drawn from its declaration") {
   std::int64_t count = 2;
   double part = 0.5;
   bool on = false;
@@ -84,7 +84,7 @@ TEST_CASE("a flag that nobody has told the explorer about is drawn from its decl
   CHECK_FALSE(drawn.contains("new-path"));
 }
 
-TEST_CASE("an AdamW whose updates have no bound is compared bit by bit only") {
+TEST_CASE("AdamW with unbounded updates is compared only bit by bit") {
   const auto amplifies = [](const char* text) { return amplifies_rounding(parse_case(text)); };
   CHECK(amplifies("run --beta2=0"));
   CHECK(amplifies("resume --beta1=0.9 --beta2=0.475 then --mesh=dp=2"));

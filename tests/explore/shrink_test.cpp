@@ -11,7 +11,7 @@ bool always() { return true; }
 
 }  // namespace
 
-TEST_CASE("a case shrinks to the flags without which it is right") {
+TEST_CASE("a case shrinks to the flags that make it wrong") {
   const Case c{Kind::run,
                {{"mesh", "dp=4,pp=2"},
                 {"layers", "5"},
@@ -25,7 +25,7 @@ TEST_CASE("a case shrinks to the flags without which it is right") {
                 {"data", "text-3"}},
                {}};
   REQUIRE(is_possible(c));
-  const auto wrong = [](const Case& candidate) {  // as a defect of ZeRO 2 on two data ranks
+  const auto wrong = [](const Case& candidate) {  // like a bug of ZeRO 2 on two or more data ranks
     const auto zero = candidate.flags.find("zero");
     return zero != candidate.flags.end() && zero->second == "2" &&
            parse_axes(with(candidate.flags, {})["mesh"])["dp"] >= 2;

@@ -2,9 +2,10 @@
 //
 //   fault_corruption CHECKPOINT [FLIPS [SEED]]
 //
-// A flip must be refused (ExitCode::data), or be proved harmless: every tensor and every text that is loaded is as
-// before. Half of the flips hit the manifest, half the tensors' files. Also after each flip: `verify` must refuse it.
-// The checkpoint is as it was in the end. Prints counts; exit code 1 when a flip went undetected.
+// Loading must refuse each flip (ExitCode::data), or the flip must be harmless: every loaded tensor and text is
+// unchanged. `verify` must refuse every flip. Half of the flips hit the manifest, half the files with tensors. Every
+// bit is flipped back, so the checkpoint is unchanged at the end. Prints counts; the exit code is 1 if a flip was
+// missed.
 #include <cstdio>
 #include <fstream>
 #include <map>
@@ -27,7 +28,7 @@ struct Content {
   bool operator==(const Content&) const = default;
 };
 
-/// All that a run takes from a checkpoint.
+/// Everything that a run reads from a checkpoint.
 Content load(const fs::path& path) {
   checkpoint::Checkpoint saved(path);
   Content content{.tensors = {}, .run = saved.manifest().run, .step = saved.manifest().step};
@@ -51,7 +52,7 @@ void flip(const fs::path& file, std::uint64_t bit) {
   require(stream.good(), "corruption", "{} could not be changed", file.string());
 }
 
-/// Whether f throws the error of damaged data. Any other error is a failure of its own.
+/// Whether f throws an Error with ExitCode::data. Prints and rethrows any other Error.
 template <class F>
 bool refuses(const F& f) {
   try {

@@ -75,7 +75,7 @@ void DiskModel::load(const fs::path& path, std::size_t folder) {
   }
 }
 
-/// The folder and the name that a path means; false when it does not lie under the root.
+/// Finds the folder and the name of a path. False if the path is not under the root or its folder does not exist.
 bool DiskModel::place(const std::string& path, std::size_t& folder, std::string& name) const {
   const fs::path relative = fs::path(path).lexically_normal().lexically_relative(root_);
   if (relative.empty() || *relative.begin() == "..") return false;

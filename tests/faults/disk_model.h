@@ -1,8 +1,9 @@
-// What a disk holds after a power failure, worked out from the journal of file operations that core/io_faults.h writes.
+// What a disk holds after a power failure, computed from the journal of file operations that core/io_faults.h writes.
 //
-// A name (made, changed or removed) is sure to survive once its folder has been synced after it; the bytes of a file,
-// once the file has been. What was not synced may or may not survive, in any order, and bytes may come back torn or as
-// zeros: that is what the modes choose. Renames are whole or not at all, as on file systems with a journal.
+// A change of a name (created, replaced or removed) certainly survives once its folder has been synced after it. A
+// file's bytes certainly survive once the file has been synced. Unsynced changes may or may not survive, in any order,
+// and unsynced bytes may come back torn or as zeros: the mode decides. A rename survives completely or not at all, as
+// on a journaling file system.
 // Read next: tests/faults/disk_walk.cpp.
 #pragma once
 
@@ -15,7 +16,7 @@
 namespace trireme::testing {
 
 struct JournalRecord {
-  std::int64_t number = 0;  ///< of the operation
+  std::int64_t number = 0;  ///< of this operation
   std::string call;
   std::int64_t handle = 0;  ///< number of the operation that opened the file it works on
   std::string path, second;
@@ -27,16 +28,16 @@ std::vector<JournalRecord> read_journal(const std::filesystem::path& path);
 class DiskModel {
  public:
   enum class Mode : std::uint8_t {
-    synced,  ///< nothing that was not synced survives
-    names,   ///< all names do, and no bytes
-    bytes,   ///< all bytes do, and no names
-    random   ///< each name and each file by a coin; of bytes the old, the new, a part of the new, or zeros
+    synced,  ///< only synced names and synced bytes survive
+    names,   ///< all names survive, but only synced bytes
+    bytes,   ///< all bytes survive, but only synced names
+    random   ///< random for each unsynced name and each file: old bytes, new bytes, a part of the new ones, or zeros
   };
 
-  /// What is in `before` is on disk, under the path `root`. Operations elsewhere do not matter.
+  /// The disk begins with the contents of `before`, at the path `root`. Operations outside `root` are ignored.
   DiskModel(const std::filesystem::path& before, const std::filesystem::path& root);
   void apply(const JournalRecord& record);
-  /// Makes `folder`, which must not exist, what `root` is after a power failure now.
+  /// Creates `folder`, which must not exist, with what `root` would hold after a power failure now.
   void write_out(const std::filesystem::path& folder, Mode mode, std::uint64_t seed = 0) const;
 
  private:
@@ -51,7 +52,7 @@ class DiskModel {
     std::size_t file;  // none: removed
     bool synced;
   };
-  using Change = std::vector<Edit>;  // whole or not at all
+  using Change = std::vector<Edit>;  // survives completely or not at all
   struct Handle {
     std::size_t file;
     std::size_t at;

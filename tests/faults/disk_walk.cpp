@@ -1,12 +1,13 @@
-// Cuts the power after every file operation of a run, and looks at what it would find when it starts again:
+// Simulates a power failure after every file operation of a run, and checks what a restarted run would find:
 //
 //   fault_disk_walk JOURNAL BEFORE OUT [SEEDS [nosync]]
 //
-// JOURNAL was written by a run with --out OUT (TRIREME_IO_FAULT, journal=) in a folder that before was a copy of
-// BEFORE. After each operation the disk may hold several things (tests/faults/disk_model.h): the three extremes, and
-// SEEDS random mixtures (default 2). In each of them the newest checkpoint that verifies must be the last one committed
-// by then, or a newer one; and the run must be able to go on. Prints what it found; exit code 1 when anything was lost.
-// `nosync` forgets every sync: a disk that does must be found to lose what was committed.
+// JOURNAL was written by a run with --out OUT (TRIREME_IO_FAULT, journal=). BEFORE is a copy of OUT's parent folder
+// from before that run. After each operation that changes something, the disk may hold different data
+// (tests/faults/disk_model.h): three extremes and SEEDS random mixtures (default 2) are tried. On each disk the newest
+// checkpoint that verifies must be the last committed one, or a newer one, and the run must be able to go on. Prints
+// what it found; the exit code is 1 if a checkpoint was lost, the run could not go on, or nothing was committed at all.
+// With `nosync` the disk ignores every sync, so committed checkpoints must be lost.
 #include <cstdio>
 #include <string>
 
@@ -24,20 +25,20 @@ using testing::JournalRecord;
 
 namespace {
 
-/// The step of the newest checkpoint that verifies, -1 when there is none; as a run that resumes would choose.
+/// The step of the newest checkpoint that verifies, as a resumed run would choose it; -1 if there is none.
 std::int64_t newest_whole(const fs::path& checkpoints) {
   for (const checkpoint::Candidate& candidate : checkpoint::candidates(checkpoints)) {
     if (candidate.step < 0) continue;
     try {
       checkpoint::Checkpoint(candidate.path).verify();
       return candidate.step;
-    } catch (const Error&) {  // it is skipped, for the next
+    } catch (const Error&) {  // try the next one
     }
   }
   return -1;
 }
 
-/// What has been promised so far: the step of the last checkpoint that got its name, once its folder was synced.
+/// What has been committed so far: the step of the last checkpoint whose final name was synced to disk.
 class Promise {
  public:
   explicit Promise(fs::path checkpoints) : checkpoints_(std::move(checkpoints)) {}
@@ -59,7 +60,7 @@ struct Count {
   std::int64_t operations = 0, disks = 0, lost = 0, stuck = 0, newest = -1;
 };
 
-/// One disk: `work` is made and removed.
+/// Checks one disk. Creates and removes the folder `work`.
 void look(const DiskModel& disk, DiskModel::Mode mode, std::uint64_t seed, const fs::path& work, const fs::path& out,
           std::int64_t promised, Count& count) {
   disk.write_out(work, mode, seed);

@@ -1,9 +1,10 @@
-// One file, read by one of the parsers, in a process of its own:
+// Reads one file with one of the parsers, in its own process:
 //
-//   fault_parse safetensors|tokens|tokenizer|json|manifest FILE     exit code 0, or that of the error, which is printed
-//   fault_parse spoil FILE INDEX ID                        a token of a shard becomes ID, and the shard's hashes fit
+//   fault_parse safetensors|tokens|tokenizer|json|manifest FILE     exit code 0, or that of the error, which it prints
+//   fault_parse spoil FILE INDEX ID                        sets a token of a shard to ID, and corrects the hashes
 //
-// Prints how much memory reading took beyond the file's size, in KiB; more than 64 MiB is a failure of its own (70).
+// Prints how much memory it took to read the file, beyond the file's size, in KiB. The exit code is 70 if this is more
+// than 64 MiB.
 #include <sys/resource.h>
 
 #include <cstdio>
@@ -45,7 +46,8 @@ void parse(const std::string& kind, const std::string& path) {
   } else if (kind == "manifest") {
     checkpoint::parse_manifest(read_file(path), path);
   } else {
-    fail(ExitCode::usage, "parse", "'{}' is no kind of file", kind);
+    fail(ExitCode::usage, "parse",
+         "unknown kind of file '{}'; expected safetensors, tokens, tokenizer, json or manifest", kind);
   }
 }
 

@@ -1,10 +1,11 @@
-// Every mesh takes over from every other: what mesh A saved is loaded on mesh B, saved there, and compared with the
-// checkpoint that all began with, as global tensors, bit for bit:
+// Resharding between all pairs of meshes. What mesh A saved is loaded on mesh B, saved again, and compared bit for bit,
+// as global tensors, with the checkpoint that all began with:
 //
 //   fault_resharding FOLDER [MESHES]
 //
-// FOLDER is new; MESHES: how many of the list (default all). Ranks are threads. Prints counts; exit code 1 when any
-// pair differs. tests/checkpoint/resharding_test.cpp does the same from memory to memory.
+// FOLDER is a new folder. MESHES is how many meshes of the list are used (default: all). Ranks are threads. Prints
+// counts; the exit code is 1 if any pair differs. tests/checkpoint/resharding_test.cpp also compares with the tensors
+// in the memory of the ranks that saved them.
 #include <cstdio>
 #include <string>
 
@@ -48,7 +49,7 @@ constexpr Layout layouts[] = {{"dp=1"},
 GptOptions options_of(const Layout& layout) {
   GptOptions o;
   o.model.config = {.layers = 4, .heads = 4, .width = 24, .context = 8, .vocab = 65};
-  o.precision.dtype = DType::bf16;  // with master weights: all that there is to store
+  o.precision.dtype = DType::bf16;  // with master weights, so that every kind of tensor is stored
   o.precision.threads = 1;
   o.mesh.axes = layout.mesh;
   o.mesh.zero = layout.zero;
@@ -78,7 +79,7 @@ Batch some_batch(std::int64_t first, std::int64_t count) {
   return token_batch(inputs, targets, std::move(ids));
 }
 
-/// Runs f(trainer, mesh) on every rank.
+/// Runs f(trainer, options, mesh) on every rank.
 template <class F>
 void on(const Layout& layout, const F& f) {
   const GptOptions o = options_of(layout);
@@ -89,7 +90,7 @@ void on(const Layout& layout, const F& f) {
   });
 }
 
-/// Two steps from the initial weights, saved.
+/// Trains two steps from the initial weights, and saves.
 void make_original(const fs::path& out) {
   on(layouts[0], [&](Trainer& trainer, const GptOptions& o, const DeviceMesh& mesh) {
     const BatchPlan plan = o.batch_sizes().on_rank(mesh.coord(Axis::dp));

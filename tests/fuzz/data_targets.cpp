@@ -34,7 +34,7 @@ void json(std::string_view input) {
   expect(depth_of(value) <= json_most_depth, "a value nested too deeply was accepted");
   const std::string text = value.dump();
   expect(parse_json(text, path) == value, "what was accepted is another value once written");
-  // Taking every value must see what parsing keeps, and leave an empty container.
+  // A callback that takes every value must see the values that a plain parse keeps, and leave an empty container.
   std::size_t members = 0;
   const nlohmann::json rest = parse_json(text, path, [&](const JsonPlace& place, const nlohmann::json& taken) {
     expect(place.at < text.size(), "a value begins outside the text");
@@ -92,7 +92,7 @@ void check_manifest(std::string_view text) {
     expect(file.chunks.size() == (file.bytes + checkpoint::chunk_bytes - 1) / checkpoint::chunk_bytes,
            "a file has another number of chunks than bytes");
   }
-  std::vector<std::uint64_t> first, covered(manifest.files.size());  // where the data of a file begins; its bytes
+  std::vector<std::uint64_t> first, covered(manifest.files.size());  // per file: where its data begins; bytes in pieces
   for (const checkpoint::StoredFile& file : manifest.files) first.push_back(file.bytes);
   for (const auto& [name, tensor] : manifest.tensors) {
     std::int64_t count = 0;
@@ -151,7 +151,7 @@ void tokenizer(std::string_view input) {
 namespace {
 
 void check_shard(std::string_view input) {
-  std::vector<std::uint64_t> aligned(input.size() / 8 + 1);  // as a mapped file is
+  std::vector<std::uint64_t> aligned(input.size() / 8 + 1);  // like a mapped file
   std::memcpy(aligned.data(), input.data(), input.size());
   const auto content = std::as_bytes(std::span(aligned)).first(input.size());
   ShardHeader header;
@@ -168,7 +168,7 @@ void check_shard(std::string_view input) {
   }
 }
 
-/// The same with its hashes made right, so that what they protect is reached.
+/// The same input with correct hashes, so that the code behind the hash checks is reached.
 std::string rehashed(std::string_view input) {
   namespace layout = shard_layout;
   std::string bytes(input);

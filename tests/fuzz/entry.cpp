@@ -1,4 +1,4 @@
-// What libFuzzer calls, for the target that TRIREME_FUZZ_TARGET names.
+// The function that libFuzzer calls; TRIREME_FUZZ_TARGET names the target.
 #include <cstdint>
 
 #include "tests/fuzz/targets.h"

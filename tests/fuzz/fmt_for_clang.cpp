@@ -1,5 +1,5 @@
-// One template of fmt that clang 14 names otherwise than g++ 12, which the system's library was compiled by: made here,
-// as that library makes it.
+// Instantiates one template of fmt. clang 14 mangles its name in another way than g++ 12, which compiled the system's
+// library, so the library's own instantiation would not be found.
 #include <fmt/format.h>
 
 template void fmt::detail::vformat_to<char>(fmt::detail::buffer<char>&, fmt::string_view,

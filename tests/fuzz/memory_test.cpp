@@ -1,5 +1,5 @@
-// What parsers may take: on top of the text, 64 MiB, whatever the text says. Every allocation of this program is
-// counted; the inputs are those of which a naive parser keeps ten to a hundred times their size.
+// Parsers may allocate at most 64 MiB beyond the text, whatever the text says. This program counts the bytes of every
+// operator new. For these inputs a naive parser would allocate ten to a hundred times their size.
 #include <doctest/doctest.h>
 #include <fmt/core.h>
 #include <malloc.h>
@@ -58,7 +58,7 @@ std::string repeated(std::size_t times, const std::function<void(std::string&, s
   return text;
 }
 
-/// Runs `parse`, which may refuse, and checks what it had allocated at most.
+/// Runs `parse`, which may refuse the text, and checks its peak allocation.
 void check_bounded(const char* what, const std::function<void()>& parse) {
   const std::int64_t before = in_use;
   peak = before;
@@ -82,7 +82,7 @@ std::string keys(std::size_t count) {
 
 }  // namespace
 
-TEST_CASE("JSON that wants to become large takes at most 64 MiB") {
+TEST_CASE("hostile JSON takes at most 64 MiB") {
   const std::size_t million = 1'000'000;
   const std::vector<std::pair<const char*, std::string>> texts = {
       {"numbers", numbers(10 * million)},
@@ -101,7 +101,7 @@ TEST_CASE("JSON that wants to become large takes at most 64 MiB") {
     check_bounded(what, [&, text = std::string_view(text)] { parse_json(text, "file"); });
 }
 
-TEST_CASE("tokenizers, safetensors and manifests that want to become large take at most 64 MiB") {
+TEST_CASE("hostile tokenizers, safetensors and manifests take at most 64 MiB") {
   const std::string head = R"({"format":"trireme-tokenizer","version":1,"kind":"bpe",)";
   const auto tokens = [](std::size_t n) {
     return repeated(n, [](auto& t, auto i) { t += fmt::format("\"{:x}\",", i); });

@@ -1,4 +1,4 @@
-// Targets for what a user says: configuration files, the command line with the environment, meshes and schedules.
+// Targets for what a user writes: configuration files, the command line with the environment, meshes and schedules.
 #include <map>
 
 #include "parallel/comm/launch_environment.h"
@@ -12,7 +12,7 @@ namespace trireme::fuzz {
 
 namespace {
 
-/// The text up to the end of the line, which is removed from `rest`.
+/// Removes the first line from `rest` and returns it, without its newline.
 std::string_view next_line(std::string_view& rest) {
   const std::size_t end = rest.find('\n');
   const std::string_view line = rest.substr(0, end);
@@ -27,18 +27,18 @@ struct Program {
   Program() { declare_all(flags, options); }
 };
 
-/// What the flags hold can be written to a file, and means the same when it is read from there.
+/// The configuration can be written to a file, and is the same after it is read from there.
 void check_round_trip(const Program& program) {
-  static Program other;  // for the sake of speed: reading a whole configuration sets every flag
+  static Program other;  // static for speed, and safe because a whole configuration sets every flag
   const std::string text = program.flags.config_text();
   other.flags.read_config(text, "config.json");
   expect(other.flags.config_text() == text, "a configuration changed by being written");
 }
 
-/// Everything between the flags and the first step that needs no data.
+/// Everything between the flags and the first step, except what needs data.
 void check_options(GptOptions& options, int launched) {
   const std::int64_t layers_given = options.model.config.layers;
-  if (layers_given > 64) return;     // placing many on stages takes more time than a fuzzer has
+  if (layers_given > 64) return;     // placing many layers on stages is too slow for a fuzzer
   options.precision.device = "cpu";  // whether there is a GPU depends on the machine
   if (!accepted([&] {
         resolve(options, launched);
@@ -72,7 +72,7 @@ void command_line(std::string_view input) {
   std::vector<std::string> arguments;
   for (std::string_view rest = input; !rest.empty();) {
     const std::string line(next_line(rest));
-    if (line.starts_with("--config")) return;  // reads a file: the target config has its content
+    if (line.starts_with("--config")) return;  // would read a file: the target config tests those
     const std::size_t equals = line.find('=');
     if (arguments.empty() && equals != std::string::npos && !line.starts_with('-')) {
       variables[line.substr(0, equals)] = line.substr(equals + 1);

@@ -1,5 +1,5 @@
-// The fuzz targets in every test run: over all seeds, many mutations of each, and the inputs that once failed, which
-// lie in tests/fuzz/corpus/TARGET. And what the refusals of the malformed classes say.
+// Runs the fuzz targets in every test run: on all seeds, many mutations of each, and past findings, which are in
+// tests/fuzz/corpus/TARGET. Also checks the error message for each class of malformed file.
 #include <doctest/doctest.h>
 #include <fmt/core.h>
 
@@ -18,7 +18,7 @@ using namespace trireme;
 
 namespace {
 
-/// What a target found wrong; empty: nothing.
+/// What the target found wrong; empty if nothing.
 std::string finding(const fuzz::Target& target, std::string_view input) {
   try {
     target.run(input);
@@ -26,7 +26,8 @@ std::string finding(const fuzz::Target& target, std::string_view input) {
   } catch (const std::exception& error) { return error.what(); }
 }
 
-/// One of the changes that damage and malice make: bits, bytes, repetitions, cuts, numbers at the edge.
+/// A random change, as damage or an attacker would make it: flipped bits, other bytes, repetitions, cuts, extreme
+/// numbers.
 std::string mutated(std::string text, std::mt19937_64& random) {
   const auto below = [&](std::size_t n) { return static_cast<std::size_t>(random() % std::max<std::size_t>(n, 1)); };
   for (std::size_t changes = 1 + below(3); changes > 0 && !text.empty(); --changes) {
@@ -81,7 +82,7 @@ TEST_CASE("every class of malformed manifest is refused with the file and the by
     check_refused(bad, [&] { checkpoint::parse_manifest(bad.content, "some/file"); });
 }
 
-// Under a sanitizer fewer: the fuzzers, which have it too, try thousands.
+// Fewer under a sanitizer: the fuzzers, which also run with sanitizers, try thousands.
 constexpr int mutations = testing::sanitized ? 60 : 300;
 
 TEST_CASE("seeds, mutations of them and past findings keep the promises of their parsers") {

@@ -96,13 +96,13 @@ checkpoint::Manifest valid_manifest() {
   return manifest;
 }
 
-/// The body alone: the target puts the checksum before it.
+/// A whole file, and its body alone: the target also puts a checksum before its input.
 std::vector<Seed> valid_manifests() {
   const std::string text = to_text(valid_manifest());
   return {{"whole", text}, {"body", text.substr(text.find('\n') + 1)}};
 }
 
-/// Every flag with its default, a line each, but those that must not be empty.
+/// One line with the default of each flag, except flags whose default is empty.
 std::string all_flags() {
   const nlohmann::json defaults = nlohmann::json::parse(config_text(GptOptions()));
   std::string lines;

@@ -1,5 +1,5 @@
-// Inputs for the fuzz targets, made here so that the repository holds few binary files: valid ones to start from, and
-// every class of malformed file that we know, with what its refusal must say.
+// Inputs for the fuzz targets: valid ones to start from, and every known class of malformed file with what its error
+// must say. They are generated, so that the repository holds few binary files.
 #pragma once
 
 #include <string>
@@ -19,8 +19,8 @@ std::vector<Seed> seeds(std::string_view target);
 struct Malformed {
   std::string name;
   std::string content;
-  std::string place;    ///< "byte 12": what the message says of where
-  std::string problem;  ///< and of what
+  std::string place;    ///< "byte 12:", the place that the message must name
+  std::string problem;  ///< what the message must say is wrong
 };
 
 /// Length (8 bytes, little-endian), header, data.

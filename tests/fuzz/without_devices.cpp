@@ -1,5 +1,5 @@
-// What the options refer to of kernels and devices, for builds of the parsers alone. Nothing here computes: the names
-// stand for no implementation, and there is no GPU.
+// Replaces the functions of kernels and devices that the options call, for builds of the parsers alone. Nothing here
+// computes: the names have no implementation, and there is no GPU.
 #include "core/device.h"
 #include "core/kernels.h"
 #include "cuda/runtime/open.h"

@@ -55,7 +55,7 @@ std::int64_t valid(const Tensor& targets) {
   return std::count_if(values.begin(), values.end(), [](std::int32_t t) { return t >= 0; });
 }
 
-/// Part of a golden model on this rank, with its weights.
+/// This rank's part of a golden model, with its weights.
 std::unique_ptr<Gpt> make_model(const Golden& golden, const MeshPtr& mesh, DType dtype, const GptConfig& config) {
   auto model = std::make_unique<Gpt>(nn::Build(mesh, dtype, 1), config);
   for (const nn::ParameterPtr& p : model->parameters()) set_whole(*p, golden.tensor("weights." + p->name));
@@ -72,7 +72,8 @@ double largest(const Tensor& x) {
   return most;
 }
 
-/// The key bias has a gradient of zero in exact arithmetic: it must be that small in absolute terms.
+/// Compares relatively, except for the key bias. Its gradient is zero in exact arithmetic, so its elements must be
+/// below `zero`.
 void check_gradient(const std::string& name, const Tensor& got, const Tensor& expected, double tolerance, double zero) {
   if (!is_qkv_bias(name)) {
     CHECK_MESSAGE(relative_difference(got, expected) < tolerance, "gradient of ", name);

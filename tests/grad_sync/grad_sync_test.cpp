@@ -1,4 +1,5 @@
-// Sums of gradients: closed forms over every placement, bucket size and accumulation; overlap changes no bit.
+// Sums of gradients against closed forms, for every placement, bucket size and number of micro-batches. Overlap changes
+// no bit.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -12,7 +13,7 @@ using namespace trireme::testing;
 
 namespace {
 
-/// Prime sizes, sizes at and around the padding, every kind of placement a parameter may have.
+/// Prime sizes, sizes at and next to the padding, and every kind of placement that a parameter may have.
 nn::ParameterList make_parameters() {
   return {make_parameter("a", {7}),
           make_parameter("b", {3, 5}, placement::S(0)),
@@ -44,7 +45,7 @@ GradSyncReport run_step(GradSync& sync, const nn::ParameterList& parameters, int
   return sync.finish();
 }
 
-/// Whether every gradient of every rank is the closed form, in each of two steps.
+/// Whether every gradient on every rank equals the closed form, in each of two steps.
 bool sums_are_right(const Setup& setup) {
   const MeshShape shape = parse_mesh(setup.mesh, 0);
   std::vector<int> wrong(static_cast<std::size_t>(shape.ranks()), 0);

@@ -51,7 +51,7 @@ struct TiedModel {
   }
 };
 
-/// Samples 0 .. samples - 1 on one rank, one after the other.
+/// The embedding's gradient after samples 0 to samples - 1 on one rank, one after the other.
 Tensor reference_gradient(int layers, int samples) {
   std::vector<TiedModel> stages;
   stages.reserve(static_cast<std::size_t>(layers));

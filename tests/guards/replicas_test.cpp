@@ -1,4 +1,4 @@
-// A bit that falls over in a weight is found, by tensor and rank, before anything is saved.
+// A bit flip in a weight is found, with its tensor and rank, before anything is saved.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -13,13 +13,13 @@ using namespace trireme::testing;
 
 namespace {
 
-/// Flips the lowest bit of a byte in element `index` of a dense tensor.
+/// Flips the lowest bit of the second byte of element `index` of a dense tensor.
 void flip(const Tensor& x, std::int64_t index) {
   auto* bytes = static_cast<std::byte*>(x.raw()) + index * static_cast<std::int64_t>(size_of(x.dtype()));
   bytes[1] ^= std::byte{1};
 }
 
-/// This rank's weight of that name, or what it holds of it.
+/// This rank's weight of that name, or its shard of it.
 Tensor weight(Trainer& trainer, const std::string& name) {
   for (const optim::StateTensor& w : trainer.optimizer().weights())
     if (w.parameter->name == name) return w.value;
@@ -31,12 +31,13 @@ Tensor state(Trainer& trainer, const std::string& kind, const std::string& name)
   return {};
 }
 
-/// Steps with guards, copies compared after every third; before step `at`, `damage` on rank `rank`. What ended the run,
-/// and after how many steps.
+/// The error that ended a run, and the number of steps made.
 struct Ended {
   std::string error;
   std::int64_t steps = 0;
 };
+/// Trains up to six steps with guards that compare copies in every third step. Calls `damage` on rank `rank` before
+/// step `at`.
 template <class Damage>
 Ended run(GptOptions o, int rank, const Damage& damage, std::int64_t at = 3) {
   o.guards.check_replicas = 3;
@@ -50,7 +51,7 @@ Ended run(GptOptions o, int rank, const Damage& damage, std::int64_t at = 3) {
           [&](std::int64_t step) {
             const bool sharded = options.mesh.zero > 0;
             if (step == at && (mesh.rank() == rank || sharded)) {
-              trainer.optimizer().weights();  // settles, which every rank has to do with ZeRO
+              trainer.optimizer().weights();  // settles: collective with ZeRO, so every rank calls it
               if (mesh.rank() == rank) damage(trainer);
             }
           },
@@ -91,7 +92,7 @@ TEST_CASE("the rank in the minority is named, and of two copies both") {
                 two.error);
 }
 
-TEST_CASE("a bit of optimizer state shows in the weights, and is named as such a one") {
+TEST_CASE("a change of optimizer state shows in the weights, and the weight is named") {
   const Ended ended =
       run(guarded_options({"dp=3"}), 2, [](Trainer& trainer) { state(trainer, "m", matrix).data<float>()[3] = 1.0F; });
   CHECK_MESSAGE(contains(ended.error, "blocks.1.mlp.up.weight on rank 2 differs"), ended.error);
@@ -102,14 +103,14 @@ namespace {
 struct Flips {
   Case mesh;
   DType dtype;
-  int rank;               ///< whose bits are flipped
-  const char* parameter;  ///< whose state they are in
-  const char* ranks;      ///< what the message says of the ranks
+  int rank;               ///< the rank whose bits are flipped
+  const char* parameter;  ///< the parameter whose state they belong to
+  const char* ranks;      ///< what the message must say about the ranks
   std::int64_t dp_shard = 0;
 };
 
-/// Flips each bit of an element of the parameter's weight, master and moments in turn, and compares copies: how many
-/// flips were made, and those that were missed or named wrongly.
+/// Flips each bit of one element of the parameter's weight, master weight and moments in turn, and compares copies.
+/// Returns the number of flips, and a list of those that were missed or reported wrongly.
 std::pair<int, std::string> missed(const Flips& f) {
   GptOptions o = guarded_options(f.mesh);
   o.precision.dtype = f.dtype;
@@ -120,11 +121,11 @@ std::pair<int, std::string> missed(const Flips& f) {
   on_ranks(o, [&](Trainer& trainer, const GptOptions& options, const DeviceMesh& mesh) {
     gradients_of_step(trainer, options, mesh);
     REQUIRE(trainer.update(3e-3, trainer.gradient_norm()));
-    trainer.loaded();  // opens the seals: here copies alone shall tell
+    trainer.loaded();  // opens the seals, so that only the comparison of copies can find a flip
     std::vector<optim::StateTensor> tensors = trainer.optimizer().state();
     if (f.mesh.zero == 0)
       for (const optim::StateTensor& w : trainer.optimizer().weights()) tensors.push_back(w);
-    std::vector<std::string> names;  // one list on all ranks, the owner of the flips or not
+    std::vector<std::string> names;  // the same list on all ranks, so that all make the same checks
     for (const char* prefix : {"", "optimizer.master.", "optimizer.m.", "optimizer.v."})
       names.push_back(prefix + std::string(f.parameter));
     for (const std::string& name : names) {
@@ -148,7 +149,7 @@ std::pair<int, std::string> missed(const Flips& f) {
           wrong += fmt::format("bit {} of {}: {}\n", bit, name, error);
       }
     }
-    trainer.check_replicas();  // all is as it was
+    trainer.check_replicas();  // all bits are flipped back
   });
   return {flips, wrong};
 }
@@ -182,29 +183,30 @@ TEST_CASE("every bit of weights, masters and moments that another rank holds too
   CHECK(flips > 1300);
 }
 
-TEST_CASE("the lowest bit of a master ends a run in bf16, although no weight shows it") {
+TEST_CASE("a flipped bit of a master or a moment ends a run in bf16, although no weight shows it") {
   for (const char* kind : {"master", "m", "v"}) {
     GptOptions o = guarded_options({"dp=3"});
     o.precision.dtype = DType::bf16;
     const Ended ended = run(o, 1, [&](Trainer& trainer) {
       const Tensor flipped = state(trainer, kind, matrix);
       const auto values = flipped.span<float>();
-      // The next update must not round the bit away: it changes a master by up to 0.003, and this one stays between two
-      // powers of 2. The gradient that is added to a moment may be so much larger that low bits are lost: take bit 16.
+      // The next update must not round the bit away. It changes a master weight by up to 0.003, so take an element that
+      // stays between two powers of 2. The gradient that is added to a moment may be so much larger that low bits are
+      // lost, so take bit 16 there.
       const bool master = kind == std::string("master");
       std::size_t element = 0;
       while (master && (std::abs(values[element]) < 0.0195F || std::abs(values[element]) > 0.0273F)) ++element;
       std::byte* const bytes = std::as_writable_bytes(values).data() + element * sizeof(float);
       bytes[master ? 0 : 2] ^= std::byte{1};
     });
-    CHECK(contains(ended.error, "75 trireme: [replicas] optimizer.m"));  // a moment's bit shows in the master as well
+    CHECK(contains(ended.error, "75 trireme: [replicas] optimizer.m"));  // a moment's bit also shows in the master
     CHECK_MESSAGE(contains(ended.error, fmt::format("optimizer.{}.{}", kind, matrix)), ended.error);
     CHECK(contains(ended.error, "on rank 1 differs from 2 copies that are equal, on ranks 0, 2"));
     CHECK(ended.steps == 2);
   }
 }
 
-TEST_CASE("a flip that makes the next step not finite is told as one, not as a step that is not") {
+TEST_CASE("a flip that makes the next step not finite is reported as a flip") {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     GptOptions o = guarded_options({"dp=3"});
     o.precision.dtype = dtype;
@@ -233,7 +235,7 @@ TEST_CASE("a router's bias that differs is found") {
 }
 
 TEST_CASE("what tp ranks and both ends of a pipeline hold counts too") {
-  // A norm's gain is on all four ranks of dp=2,tp=2: a majority, where two would have none.
+  // All four ranks of dp=2,tp=2 hold a norm's gain, so there is a majority; with two ranks there would be none.
   const Ended norm = run(guarded_options({"dp=2,tp=2"}), 3,
                          [](Trainer& trainer) { flip(weight(trainer, "blocks.0.norm1.weight"), 0); });
   CHECK_MESSAGE(
@@ -288,7 +290,7 @@ TEST_CASE("with ZeRO 1 and 2 a rank's own part of a whole weight is sealed too")
 
 namespace {
 
-/// Saves every second step of a run in which something is done to the weights after step 4's update: the error.
+/// Trains four steps and saves every second one. Calls `damage` after the update of step 4. Returns the error.
 template <class Damage>
 std::string saving_run(const TempFolder& folder, const Damage& damage) {
   GptOptions o = guarded_options({"dp=2"});
@@ -312,7 +314,7 @@ std::string saving_run(const TempFolder& folder, const Damage& damage) {
 
 }  // namespace
 
-TEST_CASE("nothing that differs is saved") {
+TEST_CASE("weights that differ between ranks are not saved") {
   const TempFolder folder;
   const std::string error = saving_run(folder, [](Trainer& trainer, const DeviceMesh& mesh) {
     if (mesh.rank() == 0) flip(weight(trainer, matrix), 0);
@@ -321,7 +323,7 @@ TEST_CASE("nothing that differs is saved") {
   CHECK_FALSE(std::filesystem::exists(folder / "checkpoints/step_00000004"));
 }
 
-TEST_CASE("nothing that is not finite is saved") {
+TEST_CASE("weights that are not finite are not saved") {
   const TempFolder folder;
   const std::string error = saving_run(
       folder, [](Trainer& trainer, const DeviceMesh&) { weight(trainer, "norm.bias").data<float>()[3] = -INFINITY; });

@@ -1,4 +1,5 @@
-// A loss spike: back to a checkpoint, on with later samples, to the bits of a run that never had the samples between.
+// After a loss spike the run goes back to a checkpoint and continues with later samples. It has the same bits as a run
+// that never saw the samples in between.
 #include <doctest/doctest.h>
 
 #include "tests/guards/support.h"
@@ -28,8 +29,8 @@ struct Outcome {
   std::string lines, error;
 };
 
-/// Steps up to `last`, from a checkpoint where the folder has one. `passed_over`: the step before which the samples of
-/// so many batches are left out.
+/// Trains up to step `last`, from a checkpoint if the options resume. `passed_over` maps a step to the number of
+/// batches whose samples are left out before it.
 Outcome run(const GptOptions& options, std::int64_t last, std::map<std::int64_t, std::int64_t> passed_over = {}) {
   Outcome outcome;
   std::mutex mutex;
@@ -61,7 +62,7 @@ Outcome run(const GptOptions& options, std::int64_t last, std::map<std::int64_t,
                            [&](bool updated) {
                              if (updated) static_cast<void>(checkpoints.after_step(progress));  // no signal comes
                            });
-                       if (last % every == 0) checkpoints.finish(progress);  // waits, but saves no more
+                       if (last % every == 0) checkpoints.finish(progress);  // waits; this step is saved already
                        const std::scoped_lock lock(mutex);
                        outcome.bits[world->rank()] = bits_of(trainer);
                        if (world->rank() == 0) {
@@ -91,7 +92,7 @@ TEST_CASE("a spike sends the run back to the newest checkpoint, and on with the 
     const TempFolder folder;
     const Outcome spiky = run(spiky_options(c, folder, "spike@step=7"), 10);
     INFO(spiky.lines);
-    // Step 7 has the samples after 6 batches; those since step 4 are passed over: 3 batches.
+    // Step 7 has the seventh batch. The run goes back to step 4, and skips the samples of batches 5 to 7.
     CHECK(contains(spiky.lines, "back to step 4, on with the samples after 48 to 83 (1 of 2 rollbacks)"));
     CHECK(spiky.progress.guards.rollbacks == 1);
     CHECK(spiky.progress.guards.skipped == std::vector<SkippedSamples>{{.first = 48, .last = 83, .step = 5}});
@@ -100,15 +101,15 @@ TEST_CASE("a spike sends the run back to the newest checkpoint, and on with the 
   }
 }
 
-TEST_CASE("a run that stops after a rollback and goes on is one that did not stop") {
+TEST_CASE("a run that is stopped near a rollback and resumed equals one that is not stopped") {
   for (const Case& c : {Case{"dp=2,tp=2"}, Case{"dp=2", 2}}) {
-    for (const std::int64_t stop : {5, 12}) {  // before the checkpoint that knows of the rollback, and after it
+    for (const std::int64_t stop : {5, 12}) {  // before and after the checkpoint that records the rollback
       const TempFolder folder;
       const GptOptions o = spiky_options(c, folder, "spike@step=7;spike@step=14");
       const Outcome straight = run(o, 15);
       CHECK(straight.progress.guards.rollbacks == 2);
       std::filesystem::remove_all(folder.path());
-      // Step 5 is first made before the spike at 7: a stop there is one of the first pass, and the spike is met again.
+      // A run that stops at step 5 stops before the spike at step 7, so the resumed run meets the spike.
       CHECK(run(o, stop).error == "nothing");
       GptOptions resumed = o;
       resumed.run.resume = "auto";
@@ -132,7 +133,7 @@ TEST_CASE("more spikes than rollbacks end the run, and its checkpoints stay") {
   CHECK(std::filesystem::exists(folder / "checkpoints/step_00000004/manifest.json"));
 }
 
-TEST_CASE("no spike before there is a checkpoint to go back to, and none where nobody asked") {
+TEST_CASE("no rollback without a checkpoint to go back to, and none without a detector") {
   const TempFolder folder;
   GptOptions late = spiky_options({"dp=1"}, folder, "spike@step=7");
   late.run.checkpoint_every = 8;

@@ -1,5 +1,5 @@
-// A step whose loss or gradient is not finite: nothing changes on any rank, its origin is named, and the run goes on as
-// one that never saw the samples.
+// A step with a loss or gradient that is not finite is skipped: nothing changes on any rank, the origin is named, and
+// the run goes on as if it had never seen the samples.
 #include <cmath>
 #include <limits>
 
@@ -17,11 +17,11 @@ const std::vector<Case> cases = {{"dp=1"},         {"dp=2,tp=2"},      {"pp=2"},
 
 constexpr std::int64_t bad_step = 3;
 
-/// Puts a NaN into a gradient of rank `rank`, in micro-batch 1 of a step: `once`, or whenever it is computed.
+/// Puts a NaN into a gradient of rank `rank`, in micro-batch 1 of a step: only `once`, or every time it is computed.
 struct Poison {
   int rank = 0;
   bool once = true;
-  bool first = false;  // of this rank's matrices: the first, not the last
+  bool first = false;  // in this rank's first matrix, not in its last
 };
 
 std::string poisoned_parameter(Trainer& trainer, bool first) {
@@ -36,7 +36,7 @@ struct Outcome {
   std::string line, parameter;
 };
 
-/// Five steps; in one of them a NaN, or, without `poison`, its samples passed over.
+/// Trains five steps. One of them gets a NaN; without `poison`, the samples of that step are left out instead.
 Outcome five_steps(const Case& c, const Poison* poison) {
   Outcome outcome;
   std::mutex mutex;
@@ -84,7 +84,7 @@ Outcome five_steps(const Case& c, const Poison* poison) {
 
 }  // namespace
 
-TEST_CASE("a NaN on one rank: nothing changes, it is named, and the run is one that never saw the samples") {
+TEST_CASE("a NaN on one rank: nothing changes, it is named, and the run goes on as if it never saw the samples") {
   for (const Case& c : cases) {
     const int ranks = parse_mesh(c.mesh, 0).ranks();
     const Outcome clean = five_steps(c, nullptr);
@@ -116,7 +116,8 @@ TEST_CASE("a NaN in a table that two stages share is named where it was, not whe
 }
 
 TEST_CASE("the samples that are named are those of the micro-batch, on the rank that had them") {
-  // dp=3, 12 samples: rank 2 has 8 to 11 of a step, 10 and 11 in its micro-batch 1; the step began after 24.
+  // dp=3, 12 samples: rank 2 has samples 8 to 11 of a step, 10 and 11 of them in micro-batch 1. The step begins with
+  // sample 24.
   const Poison poison{.rank = 2, .once = false};
   CHECK(contains(five_steps({"dp=3"}, &poison).line, "on rank 2 (dp=2,tp=0,pp=0), micro-batch 1, samples 34-35;"));
 }
@@ -124,7 +125,7 @@ TEST_CASE("the samples that are named are those of the micro-batch, on the rank 
 TEST_CASE("a loss that is not finite is named as such, before the gradients it spoils") {
   for (const Case& c : {Case{"dp=2,pp=2"}, Case{"tp=2"}, Case{"dp=1,cp=2"}, Case{"dp=2", 1}}) {
     GptOptions o = guarded_options(c);
-    o.guards.check_replicas = 0;  // or the test itself would be found out
+    o.guards.check_replicas = 0;  // the test itself changes weights
     std::string line;
     on_ranks(o, [&](Trainer& trainer, const GptOptions& options, const DeviceMesh& mesh) {
       Progress progress;
@@ -133,7 +134,7 @@ TEST_CASE("a loss that is not finite is named as such, before the gradients it s
       });
       bool spoilt = false;
       make_steps(guards, trainer, options, progress, 2, [&](std::int64_t step) {
-        // The last norm's gain, on all ranks that have it: so large that logits overflow.
+        // Sets the last norm's gain to infinity on all ranks that have it, so that the logits are not finite.
         trainer.optimizer().weights();  // settles
         for (const nn::ParameterPtr& p : trainer.model().parameters()) {
           if (p->name != "norm.weight") continue;
@@ -146,7 +147,7 @@ TEST_CASE("a loss that is not finite is named as such, before the gradients it s
   }
 }
 
-TEST_CASE("too many in a row end the run with all the facts, and one that is made starts the count again") {
+TEST_CASE("too many skipped steps in a row end the run with all the facts; an update restarts the count") {
   for (const Case& c : {Case{"dp=2,tp=2"}, Case{"dp=2", 2}}) {
     GptOptions o = guarded_options(c);
     o.guards.max_skipped = 3;
@@ -176,7 +177,7 @@ TEST_CASE("too many in a row end the run with all the facts, and one that is mad
   }
 }
 
-TEST_CASE("where one is too many: the message has one remedy, that of the cause") {
+TEST_CASE("if one skipped step is too many, the message has only the remedy for its cause") {
   for (const bool once : {true, false}) {
     GptOptions o = guarded_options({"dp=2"});
     o.guards.max_skipped = 1;
@@ -202,7 +203,7 @@ TEST_CASE("where one is too many: the message has one remedy, that of the cause"
   }
 }
 
-TEST_CASE("in f16 an overflow is the loss scaler's, as it was") {
+TEST_CASE("in f16 the loss scaler still handles an overflow") {
   GptOptions o = guarded_options({"dp=2"});
   o.precision.dtype = DType::f16;
   on_ranks(o, [&](Trainer& trainer, const GptOptions& options, const DeviceMesh& mesh) {

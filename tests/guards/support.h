@@ -14,7 +14,7 @@
 
 namespace trireme::testing {
 
-/// A mesh with its ZeRO stage; experts where it has ep.
+/// A mesh and its ZeRO stage. The model has experts if the mesh has ep.
 struct Case {
   const char* mesh;
   std::int64_t zero = 0;
@@ -31,7 +31,7 @@ inline GptOptions guarded_options(const Case& c) {
   return o;
 }
 
-/// This rank's weights and optimizer state.
+/// This rank's weights, optimizer state and buffers.
 inline std::vector<Tensor> bits_of(Trainer& trainer) {
   std::vector<Tensor> tensors;
   for (const optim::StateTensor& w : trainer.optimizer().weights()) tensors.push_back(clone(w.value));
@@ -40,7 +40,7 @@ inline std::vector<Tensor> bits_of(Trainer& trainer) {
   return tensors;
 }
 
-/// Attempts of a step until `progress` has made `steps`, or one has thrown.
+/// Attempts steps until `progress` has made `steps`, or an attempt throws.
 inline void make_steps(Guards& guards, Trainer& trainer, const GptOptions& o, Progress& progress, std::int64_t steps,
                        const std::function<void(std::int64_t step)>& before = {},
                        const std::function<void(bool updated)>& after = {}) {

@@ -1,5 +1,5 @@
-// Failures of the file system on purpose: what TRIREME_IO_FAULT may say, and what core/io.h makes of each kind. Arming
-// is for good, so each case is armed in a process of its own.
+// Injected file system faults: the syntax of TRIREME_IO_FAULT, and what core/io.h does with each kind. Faults cannot be
+// disarmed, so each case runs in its own process.
 #include "core/io_faults.h"
 
 #include <doctest/doctest.h>
@@ -20,8 +20,8 @@ using namespace trireme::testing;
 
 namespace {
 
-/// How a process ends that is armed with this fault and runs f: 0; the exit code of the Error that f throws; 128 + the
-/// signal that ends it.
+/// Runs f in a child process with this fault armed. Returns 0, the exit code of the Error that f throws, or 128 + the
+/// signal that ended the child.
 int ending(const std::string& fault, const std::function<void()>& f) {
   const pid_t child = ::fork();
   if (child == 0) {

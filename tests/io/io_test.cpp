@@ -1,4 +1,5 @@
-// Files are whole or absent: what is left behind after success, after giving up, and when the system refuses.
+// Files are complete or absent: what is left behind after success, after an abandoned write, and after an error of the
+// system.
 #include "core/io.h"
 
 #include <doctest/doctest.h>
@@ -191,7 +192,7 @@ TEST_CASE("AppendFile: a line torn by a crash is removed on opening") {
   CHECK(read_file(file) == "next\n");
 }
 
-TEST_CASE("AppendFile: what is no regular file is refused at once, a pipe too, read by somebody or not") {
+TEST_CASE("AppendFile: anything but a regular file is refused at once, also a pipe, with or without a reader") {
   const TempFolder folder;
   const fs::path pipe = folder / "metrics.jsonl";
   REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
@@ -208,7 +209,7 @@ TEST_CASE("AppendFile: what is no regular file is refused at once, a pipe too, r
   CHECK(refusal("/dev/null") == fmt::format(fmt::runtime(expected), "/dev/null"));
 }
 
-TEST_CASE("FileLock: to look at a pipe in the place of a lock does not wait") {
+TEST_CASE("FileLock: a pipe in the place of a lock does not block") {
   const TempFolder folder;
   const fs::path pipe = folder / ".lock";
   REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
@@ -273,7 +274,7 @@ TEST_CASE("folders are listed in order, moved, removed, and asked for room") {
                  "needed 4611686018427387904"));
 }
 
-TEST_CASE("FileLock: who has it is told to whoever comes second") {
+TEST_CASE("FileLock: the second process is told who holds the lock") {
   const TempFolder folder;
   const fs::path file = folder / "lock";
   const auto second = [&] { const FileLock lock(file); };

@@ -1,5 +1,5 @@
-// The sources keep to the layering: first the checker is shown to find planted faults, then it reads the repository.
-// Run from the repository's root, as ctest does.
+// Checks the layering of the sources. First the checker must find planted violations, then it reads the repository. Run
+// from the repository's root, as ctest does.
 #include <doctest/doctest.h>
 
 #include <filesystem>
@@ -32,7 +32,7 @@ TEST_CASE("checker: a file belongs to the layer of its folder or family of files
   CHECK(layering::layer_of("corelib/x.h").empty());
 }
 
-TEST_CASE("checker: an include from the right is reported with file, line and rule") {
+TEST_CASE("checker: an include of a higher layer is reported with file, line and rule") {
   CHECK(is_one_with(check({"core/shape.cpp", "// shapes\n#include <vector>\n#include \"autograd/node.h\"\n"}),
                     {"core/shape.cpp:3", "autograd/node.h", "autograd is not below core"}));
   CHECK(is_one_with(check({"optim/adamw.cpp", "#include \"models/gpt.h\""}), {"optim/adamw.cpp:1"}));
@@ -49,7 +49,7 @@ TEST_CASE("checker: comm and data need only core") {
   CHECK(check({"data/tokens.cpp", "#include \"core/io.h\"\n#include \"data/tokens.h\""}).empty());
 }
 
-TEST_CASE("checker: includes to the left and within a layer are fine") {
+TEST_CASE("checker: includes of lower layers and within a layer are fine") {
   CHECK(check({"train/loop/run.cpp", "#include \"core/io.h\"\n#include \"data/a.h\"\n#include \"train/loop/run.h\""})
             .empty());
   CHECK(check({"parallel/mesh/mesh.cpp", "#include \"parallel/comm/process_group.h\""}).empty());

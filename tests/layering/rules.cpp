@@ -16,7 +16,7 @@ struct Layer {
   std::vector<std::string> only = {};
 };
 
-constexpr int kHighestLayer = 20;  // above it: what looks at the framework from outside
+constexpr int kHighestLayer = 20;  // above it: code that uses the framework from outside
 
 const std::vector<Layer>& layers() {
   static const std::vector<Layer> table = {
@@ -52,14 +52,14 @@ const std::vector<Layer>& layers() {
       {"train/loop", 18},
       {"train/explore", 19},
       {"examples", 20},
-      // From outside: these may include everything and a helper in their own folder, and nothing may include them.
+      // Code outside the framework may include everything and helpers in its own folder; nothing may include it.
       {"bench", 21},
       {"tests", 22},
   };
   return table;
 }
 
-/// Names that only some files may use. Tests and benchmarks compare with the raw thing, so they are exempt.
+/// Names that only some files may use. Tests and benchmarks are exempt, because they compare with the raw functions.
 struct Confined {
   std::string what;
   std::vector<std::string> prefixes;      ///< of an identifier or an included file

@@ -1,5 +1,5 @@
-// The architecture as a table that a test can hold the sources to: which layer may include which, and which files may
-// use MPI, NCCL, vector intrinsics and the file system. docs/architecture.md says why the layers are what they are.
+// The architecture as a table that a test checks: which layer may include which, and which files may use MPI, NCCL,
+// vector intrinsics and the file system. docs/architecture.md explains the layers.
 // Read next: tests/layering/layering_test.cpp.
 #pragma once
 

@@ -1,4 +1,4 @@
-// A scanner over the characters of a C++ file; see source.h for what it is good for.
+// A scanner over the characters of a C++ file; source.h says what it is for.
 #include "tests/layering/source.h"
 
 #include <algorithm>

@@ -1,8 +1,8 @@
-// Every move of the table: the value it gives, and its gradient against the same computation on one rank.
+// Every move of redistribute(): its value, and its gradient against the same computation on one rank.
 //
-// The check on gradients needs no table of backwards. Each rank's local loss is a weighted sum whose meaning follows
-// from the placement of what it is taken of; the one-rank gradient is placed the same way as the input's gradient must
-// be.
+// The check of gradients needs no table of backward moves. One global tensor is the output's gradient, placed as the
+// output's placement requires. The input's gradient, assembled from the placement that the input's placement requires,
+// must be the same global tensor.
 #include <doctest/doctest.h>
 
 #include "autograd/engine.h"
@@ -26,21 +26,21 @@ double largest_difference(const Tensor& a, const Tensor& b) {
   return largest;
 }
 
-/// This rank's local tensor of the global `x` under a placement. Partial: shares that sum to x, different on every
-/// rank.
+/// This rank's local tensor of the global `x` under a placement. If it is partial: terms that sum to x, different on
+/// every rank.
 Tensor place(const Tensor& x, Placement placement, int rank, int n) {
   if (placement.sharded()) {
     const std::int64_t piece = x.size(placement.dim) / n;
     return clone(view::slice(x, placement.dim, rank * piece, piece));
   }
   if (placement.kind != Kind::partial) return clone(x);
-  const Tensor noise = random(x.shape(), 50);  // rank r has (r + 1) noise, and the last one what is missing to x
+  const Tensor noise = random(x.shape(), 50);  // rank r has noise * (r + 1), the last rank x minus all others
   const double factor = rank < n - 1 ? rank + 1 : -n * (n - 1) / 2.0;
   const Tensor share = noise * factor;
   return rank < n - 1 ? share : share + x;
 }
 
-/// The global tensor behind local ones.
+/// The global tensor that the local ones stand for.
 Tensor assemble(const Tensor& local, Placement placement, ProcessGroup& group) {
   if (placement.kind == Kind::partial) {
     Tensor sum = clone(local);

@@ -21,7 +21,7 @@ Batch packed(std::int32_t first) {
   return token_batch(tokens, {}, {0});
 }
 
-/// How many positions on any rank of a mesh, before and from the boundary on, change with the first document.
+/// How many positions change with the first document, before the boundary and from it on, on all ranks together.
 struct Changed {
   int before = 0, after = 0;
 };
@@ -55,7 +55,7 @@ TEST_CASE("what one document says changes nothing in the next, and without the m
   for (const nn::ContextParallel method : {nn::ContextParallel::ring, nn::ContextParallel::ulysses}) {
     for (const std::string& mesh : Meshes{"cp=1", "cp=2", "cp=4"}) {
       const Changed apart = changed(mesh, method, true), together = changed(mesh, method, false);
-      CHECK_MESSAGE(apart.before == boundary - 1, mesh);  // its first token is the same, and so is what sees only it
+      CHECK_MESSAGE(apart.before == boundary - 1, mesh);  // position 0 sees only the first token, which is the same
       CHECK_MESSAGE(apart.after == 0, mesh);
       CHECK_MESSAGE(together.after == length - boundary, mesh);
     }

@@ -1,4 +1,4 @@
-// The validation loss on any mesh, and that neither it nor generating text leaves a trace in training.
+// The validation loss is the same on any mesh. Neither evaluation nor generation changes training.
 #include "train/step/evaluate.h"
 #include "data/eval_windows.h"
 
@@ -10,7 +10,7 @@ using namespace trireme::testing;
 
 namespace {
 
-/// 61 windows of which the last is short: no batch divides them.
+/// 61 windows, of which the last is short. 61 is prime, so no batch size divides it.
 EvalWindows windows() { return EvalWindows::all(test_tokens(16 * 61 - 5), 16); }
 
 double loss_on(const std::string& mesh_text, std::int64_t batch, const Recipe& recipe = {},
@@ -58,14 +58,14 @@ TEST_CASE("the validation loss is the mean over all targets, whatever the mesh a
   }
   for (const std::string& mesh : Meshes{"pp=1", "pp=2", "dp=2,tp=2,pp=2"})
     CHECK_MESSAGE(loss_on(mesh, 4, {.pipeline = "interleaved:2"}) == doctest::Approx(expected).epsilon(1e-6), mesh);
-  CHECK(loss_on("pp=2", 4, {.config = small_config(0.5)}) == loss_on("pp=2", 4));  // no dropout
+  CHECK(loss_on("pp=2", 4, {.config = small_config(0.5)}) == loss_on("pp=2", 4));  // evaluation has no dropout
 }
 
 TEST_CASE("a validation loss of some windows is the same on any mesh, with any number of them in a forward") {
   const EvalWindows some = EvalWindows::of_batches(test_tokens(16 * 61 - 5), 16, 2);
   CHECK(some.count() == 24);
   const double expected = loss_on("dp=1", 24, {}, some);
-  for (const std::int64_t batch : {1, 5, 7, 40}) {  // 40: most rows of the forward are filled up
+  for (const std::int64_t batch : {1, 5, 7, 40}) {  // 40: more rows than there are windows
     for (const std::string& mesh : Meshes{"dp=1", "dp=2", "dp=4", "pp=2"})
       CHECK_MESSAGE(loss_on(mesh, batch, {}, some) == doctest::Approx(expected).epsilon(1e-6), mesh, " ", batch);
   }

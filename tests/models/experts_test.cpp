@@ -1,5 +1,5 @@
-// The GPT with experts as a whole: its size, evaluation and generation on any mesh, and runs that move between meshes.
-// Every gradient on many meshes: tests/parity/experts_test.cpp; the layer by itself: tests/nn/moe_test.cpp.
+// The whole GPT with experts: its size, evaluation and generation on any mesh, and runs that move between meshes.
+// tests/parity/experts_test.cpp compares every gradient on many meshes, tests/nn/moe_test.cpp tests the layer alone.
 #include "data/eval_windows.h"
 #include "tests/models/recipe.h"
 #include "tests/support/files.h"
@@ -57,7 +57,7 @@ TEST_CASE("every third block has experts: the others are as without, and counts 
   run_mesh("dp=1", [&](const MeshPtr& mesh) {
     const Gpt model(nn::Build(mesh, DType::f32, 1), mixed);
     std::int64_t all = 0, active = 0;
-    std::vector<double> products(7);  // elements of a block's matrices that one token meets
+    std::vector<double> products(7);  // elements of a block's matrices that one token uses
     for (const nn::ParameterPtr& p : model.parameters()) {
       const std::int64_t count = p->global_shape.with(0, p->logical_rows).count();
       const bool in_block = p->name.rfind("blocks.", 0) == 0;
@@ -74,7 +74,7 @@ TEST_CASE("every third block has experts: the others are as without, and counts 
     CHECK(active_parameter_count(mixed) == active);
     const pipeline::StageCosts costs = stage_costs(mixed);
     REQUIRE(costs.blocks.size() == 7);
-    double sum = costs.head;  // of what has to be computed: costs without masked keys
+    double sum = costs.head;  // the cost without masked keys
     for (std::size_t i = 0; i < 7; ++i) {
       const double attention = 4.0 * static_cast<double>(mixed.width * mixed.context);
       CHECK(costs.blocks[i] == doctest::Approx(2 * products[i] + attention));

@@ -60,7 +60,7 @@ TEST_CASE("temperature 0 always takes the likeliest, the first of equals") {
 }
 
 TEST_CASE("temperature sharpens or flattens") {
-  // At 1/2 probabilities go as their squares: 16, 9, 4, 1 of 30.
+  // Temperature 1/2 squares the probabilities: 16, 9, 4 and 1 of 30.
   CHECK(pick({.temperature = 0.5}, 15.9 / 30) == 1);
   CHECK(pick({.temperature = 0.5}, 16.1 / 30) == 3);
   CHECK(pick({.temperature = 0.5}, 24.9 / 30) == 3);
@@ -91,7 +91,7 @@ TEST_CASE("top-p leaves the smallest set that holds p") {
 TEST_CASE("among thousands of tokens the same one is taken as by sorting them all") {
   std::vector<float> logits;
   for (std::uint64_t i = 0; i < 3000; ++i) logits.push_back(static_cast<float>(2 * random_normal(3, 1, i)));
-  for (std::size_t i = 1; i < logits.size(); i += 7) logits[i] = logits[i - 1];  // equals
+  for (std::size_t i = 1; i < logits.size(); i += 7) logits[i] = logits[i - 1];  // ties
   std::vector<std::int32_t> order(logits.size());
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
@@ -102,7 +102,7 @@ TEST_CASE("among thousands of tokens the same one is taken as by sorting them al
         GenerateOptions{.temperature = 2, .top_k = 700}, GenerateOptions{.temperature = 2, .top_p = 0.95},
         GenerateOptions{.temperature = 1, .top_k = 100, .top_p = 0.5}}) {
     const std::size_t likeliest = o.top_k > 0 ? static_cast<std::size_t>(o.top_k) : order.size();
-    std::vector<double> up_to;  // weight of the tokens up to each
+    std::vector<double> up_to;  // cumulative weights
     for (std::size_t i = 0; i < likeliest; ++i)
       up_to.push_back((i == 0 ? 0 : up_to.back()) +
                       std::exp(static_cast<double>(logits[static_cast<std::size_t>(order[i])]) / o.temperature));

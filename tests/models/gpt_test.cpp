@@ -1,5 +1,5 @@
-// The GPT as a whole: how many parameters it has, what a pipeline stage holds of it, and that no mesh changes what it
-// computes. Against another framework: tests/golden. Every gradient on many meshes: tests/parity.
+// The whole GPT: its number of parameters, what each pipeline stage holds, and that no mesh changes what it computes.
+// tests/golden compares with another framework, tests/parity compares every gradient on many meshes.
 #include "models/gpt.h"
 
 #include <set>
@@ -12,7 +12,7 @@ using namespace trireme::testing;
 
 namespace {
 
-/// Every weight of a new model by name, whole; both copies of a tied one.
+/// Every weight by name after `steps` steps, as a whole tensor; both copies of a tied one.
 void collect_weights(const std::string& mesh_text, const Recipe& recipe, int steps, Collected& weights) {
   run_mesh(mesh_text, [&](const MeshPtr& mesh) {
     GptRun run = run_of(mesh, recipe);
@@ -29,7 +29,8 @@ void collect_gradients(const std::string& mesh_text, const Recipe& recipe, Colle
   });
 }
 
-/// Counted from what was made: real rows only, no copies.
+/// Counts the parameters that the model makes, without padded rows and copies. `products_only`: only weights of matrix
+/// products.
 std::int64_t counted(const GptConfig& config, const std::string& mesh_text, bool products_only) {
   std::mutex mutex;
   std::int64_t total = 0;
@@ -62,7 +63,8 @@ TEST_CASE("the published sizes have the published numbers of parameters") {
 
 TEST_CASE("parameter_count is what the model makes, on any mesh; so are the products behind the FLOPs") {
   std::vector<GptConfig> configs;
-  for (const std::string_view name : gpt_preset_names()) {  // the presets' proportions, a sixteenth as wide
+  // The presets, but small: a quarter of the layers, and heads of width 4.
+  for (const std::string_view name : gpt_preset_names()) {
     GptConfig c = gpt_preset(name).value();
     configs.push_back(c);
     configs.back().layers = c.layers / 4;
@@ -87,10 +89,10 @@ TEST_CASE("parameter_count is what the model makes, on any mesh; so are the prod
     CAPTURE(c.width);
     for (const std::string& mesh : Meshes{"dp=1", "pp=3"}) CHECK(parameter_count(c) == counted(c, mesh, false));
     if (c.heads % 2 == 0) CHECK(parameter_count(c) == counted(c, "dp=2,tp=2,pp=2", false));
-    // Each weight of a product: multiply and add, once forward and twice backward. Attention: q k^T and p v, of each
-    // query with itself and what is before it.
+    // Each weight of a product costs a multiply and an add, once in forward and twice in backward. Attention computes
+    // q k^T and p v, for each query with its own and all earlier keys.
     const double products = 6 * static_cast<double>(counted(c, "dp=1", true));
-    std::int64_t pairs = 0;  // of a sequence
+    std::int64_t pairs = 0;  // of a query and a key, in a sequence
     for (std::int64_t query = 0; query < c.context; ++query) pairs += query + 1;
     const double attention = 6 * static_cast<double>(2 * c.layers * c.width * pairs) / static_cast<double>(c.context);
     CHECK(training_flops_per_token(c) == doctest::Approx(products + attention));
@@ -129,7 +131,7 @@ TEST_CASE("a pipeline computes what one rank does, bit for bit: losses, gradient
         for (const auto& [name, tensors] : got.all()) {
           const Tensor& expected = one.all().at(name).front();
           for (const Tensor& tensor : tensors) {
-            // The embedding's gradient is the sum of two stages': taken in another order than on one rank.
+            // The embedding's gradient is the sum of two stages' gradients, in another order than on one rank.
             CHECK_MESSAGE(
                 (name == "wte.weight" ? relative_difference(tensor, expected) < 1e-6 : same_bits(tensor, expected)),
                 mesh, " ", schedule, ": ", name);
@@ -177,10 +179,10 @@ TEST_CASE("a tied embedding whose two stages live on one rank is added once: chu
 TEST_CASE("stages by cost: a large vocabulary leaves fewer blocks to the last stage") {
   const GptConfig large = gpt_preset("gpt2-124m").value();
   const pipeline::StageCosts costs = stage_costs(large);
-  // A forward, per token: the products of a block and of the head, and attention with all keys.
+  // Forward FLOPs per token: the products of a block and of the head, and attention to all keys.
   REQUIRE(costs.blocks.size() == 12);
   CHECK(costs.blocks.front() == 24.0 * 768 * 768 + 4.0 * 768 * 1024);
-  const double masked = 12 * 4.0 * 768 * (1024 - 1) / 2;  // keys that are not seen, of which training counts none
+  const double masked = 12 * 4.0 * 768 * (1024 - 1) / 2;  // of masked keys, which training does not count
   CHECK(costs.blocks.front() * 12 + costs.head - masked == doctest::Approx(training_flops_per_token(large) / 3));
   CHECK(costs.embedding > 0);
   CHECK(costs.head > 4 * costs.blocks.front());
@@ -200,7 +202,7 @@ TEST_CASE("what is replicated stays bit-equal on all ranks for 20 steps") {
 TEST_CASE("with dropout, losses are the same on every mesh and for every way of cutting the batch") {
   const Recipe recipe{.config = small_config(0.2)};
   const std::vector<double> one = losses_on("dp=1", recipe, 4), dry = losses_on("dp=1", {}, 4);
-  CHECK(largest_relative(one, dry) > 1e-3);  // it does something
+  CHECK(largest_relative(one, dry) > 1e-3);  // dropout has an effect
   for (const std::string& mesh : Meshes{"dp=2", "dp=4", "tp=2", "tp=4", "pp=2", "dp=2,tp=2", "dp=2,tp=2,pp=2"}) {
     CHECK_MESSAGE(largest_relative(losses_on(mesh, recipe, 4), one) < 1e-6, mesh);
   }

@@ -1,5 +1,5 @@
-// Llama's parts and sequence parallelism in whole runs: what stages hold, what is saved, evaluated and generated.
-// Every gradient on many meshes: tests/parity.
+// The parts of a Llama and sequence parallelism in whole runs: what stages hold, what is saved, evaluated and
+// generated. tests/parity compares every gradient on many meshes.
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -132,7 +132,7 @@ TEST_CASE("a Llama is saved whole and goes on on another mesh; what describes it
   CHECK(largest_relative(on_one, on_four) < 1e-5);
 
   checkpoint::Checkpoint file(find_saved_run(folder.path()));
-  CHECK(file.shape("blocks.0.attn.k.weight") == Shape{16, 32});  // of 4 tp ranks, pairs share one of two heads
+  CHECK(file.shape("blocks.0.attn.k.weight") == Shape{16, 32});  // of 4 tp ranks, each pair shares one of two heads
   CHECK(file.shape("blocks.0.mlp.gate_up.weight") == Shape{2, 128, 32});
   CHECK(file.shape("head.weight") == Shape{65, 32});
   CHECK_FALSE(file.contains("wpe.weight"));

@@ -1,5 +1,5 @@
-// A model that reads no text, through the same Trainer as a GPT: every mesh, schedule and ZeRO stage computes what one
-// rank computes, and any mesh resumes what another has saved.
+// A model that reads no text, in the same Trainer as a GPT. Every mesh, schedule and ZeRO stage computes what one rank
+// computes, and any mesh resumes what another has saved.
 #include "models/model.h"
 
 #include <cmath>
@@ -47,7 +47,7 @@ struct Head : nn::Module {
   Tensor forward(const Tensor& x) override { return out(norm(x)); }  // [B, 1, D] -> [B, 1, C]
 };
 
-/// What tells one classifier from another of the same sizes, and a model that is no classifier.
+/// What distinguishes classifiers of the same sizes, and a model with another architecture.
 struct Labels {
   int age = 1;
   std::string architecture = "classifier";
@@ -79,7 +79,7 @@ class Classifier : public Model {
   std::unique_ptr<Head> head_;
 };
 
-/// With other numbers the loss need not fall in four steps.
+/// Random images. The numbers are chosen so that the loss falls within four steps.
 std::shared_ptr<const Dataset> some_images() {
   constexpr std::int64_t count = 50;
   const Tensor images = Tensor::empty({count, 1, pixels}), labels = Tensor::empty({count, 1}, DType::i32);
@@ -102,7 +102,7 @@ TrainOptions options_of(const Choice& choice) {
   o.mesh.zero = choice.zero;
   o.mesh.zero_resident = 0;
   o.mesh.pipeline = choice.pipeline;
-  o.mesh.sequence_parallel = false;  // one position does not divide
+  o.mesh.sequence_parallel = false;  // a sequence of one position cannot be split
   o.precision.recompute = choice.recompute;
   o.batch = {.micro_batch = 2, .global_batch = global_batch};
   o.run.seed = 11;

@@ -1,5 +1,5 @@
-// With keys and values kept, the next token's logits are those of the whole text: as the model computes them in f64, on
-// one rank, from nothing kept.
+// With a cache of keys and values, the next token's logits equal those of the whole text, which the model computes in
+// f64 on one rank without a cache.
 #include "train/gpt/next_logits.h"
 
 #include "tests/support/elements.h"
@@ -22,7 +22,7 @@ struct Kind {
   nn::Parallelism parallelism = {};
 };
 
-Kind gpt2() { return {"GPT-2", small_config(0.5)}; }  // dropout, which evaluation does not have
+Kind gpt2() { return {"GPT-2", small_config(0.5)}; }  // with dropout, which evaluation must ignore
 
 Kind llama() {
   GptConfig config = small_config();
@@ -54,7 +54,7 @@ Kind cut_by_positions(Kind kind) {
   return kind;
 }
 
-/// Tokens among which separators are frequent.
+/// Random tokens, many of which are separators.
 Text text_of(std::int64_t length) {
   Text ids;
   for (std::int64_t i = 0; i < length; ++i) {
@@ -64,7 +64,7 @@ Text text_of(std::int64_t length) {
   return ids;
 }
 
-/// A model whose every parameter matters.
+/// A model with random values in every parameter, so that all of them matter.
 Gpt model_on(const MeshPtr& mesh, const Kind& kind, DType dtype, int chunks = 1) {
   const auto layers = static_cast<int>(kind.config.layers);
   Gpt model(nn::Build(mesh, dtype, 7, kind.parallelism), kind.config,
@@ -73,13 +73,13 @@ Gpt model_on(const MeshPtr& mesh, const Kind& kind, DType dtype, int chunks = 1)
   return model;
 }
 
-/// The last tokens of the first `count` of `text` that fit the context.
+/// Of the first `count` tokens of `text`, the last ones that fit the context.
 std::span<const std::int32_t> window(const Text& text, std::int64_t count) {
   const std::int64_t seen = std::min(count, context);
   return std::span(text).subspan(static_cast<std::size_t>(count - seen), static_cast<std::size_t>(seen));
 }
 
-/// Logits after the first `prompt` tokens of `text`, after one more, and so on: [n, V], the same on all ranks.
+/// Logits after the first `prompt` tokens of `text`, after one more, and so on: [n, V].
 std::vector<double> logits_on(const std::string& mesh_text, const Kind& kind, DType dtype, bool keep, const Text& text,
                               std::int64_t prompt, int chunks = 1) {
   std::vector<double> all;
@@ -161,7 +161,7 @@ TEST_CASE("what is kept is used: tokens that stand where they stood are not look
         Tensor row = view::slice(p->local.detach(), 0, 6, 1);
         copy(Tensor::full(row.shape(), NAN), row);
       }
-      // Its column of the logits is not finite in any case.
+      // The head is tied, so token 6's own logit is NaN in any case.
       const auto others_finite = [&](const Text& ids) {
         const Tensor logits = next(ids);
         const std::span<const float> all = logits.span<float>();
@@ -170,9 +170,9 @@ TEST_CASE("what is kept is used: tokens that stand where they stood are not look
       CHECK(others_finite({5, 6, 7, 8}) == keep);
       CHECK(others_finite({5, 6, 7, 8, 9, 10}) == keep);  // two more
       CHECK(others_finite({5, 6, 7, 8, 9}) == keep);      // a shorter one
-      CHECK(others_finite({5, 6, 7, 9, 9}) == keep);      // another from the fourth on
-      CHECK_FALSE(others_finite({4, 6, 7, 9, 9}));        // another from the first on
-      CHECK(others_finite({4, 5}));                       // and what was overwritten is not taken for the old
+      CHECK(others_finite({5, 6, 7, 9, 9}) == keep);      // another fourth token
+      CHECK_FALSE(others_finite({4, 6, 7, 9, 9}));        // another first token
+      CHECK(others_finite({4, 5}));                       // overwrites what the next text must not reuse
       CHECK_FALSE(others_finite({5, 6, 7}));
     }
   });

@@ -1,4 +1,4 @@
-// Runs of a small GPT as the tests of models ask for them: what is other than usual, and the losses on a mesh.
+// Runs of a small GPT for the tests of models: Recipe has what differs from the defaults, losses_on() trains.
 // Read next: tests/support/gpt_run.h.
 #pragma once
 

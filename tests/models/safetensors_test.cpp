@@ -1,4 +1,4 @@
-// The safetensors format, byte by byte against files written here by hand, as its specification has it.
+// The safetensors format, against files that are written here byte by byte, as the specification says.
 #include "data/safetensors.h"
 
 #include "tests/support/errors.h"

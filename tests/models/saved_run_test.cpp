@@ -43,7 +43,7 @@ std::string refusal(const Recipe& saved, const Recipe& changed, std::int64_t see
   return message;
 }
 
-/// Does something before the first all-gather that follows.
+/// Calls `hook` once, before the next all-gather.
 class HookedGroup : public FaultyGroup {
  public:
   explicit HookedGroup(std::shared_ptr<ProcessGroup> inner) : FaultyGroup(std::move(inner), "no sums", {}) {}
@@ -95,7 +95,7 @@ TEST_CASE("a run moves from mesh to mesh with the bits of every whole tensor") {
       run.steps(5);
       run.save(folder / "a");
     });
-    // Each mesh starts from other weights than it loads: what is not loaded would show.
+    // Each mesh trains a step before it loads, so that a tensor that is not loaded would differ.
     struct Move {
       std::string text, to;
       const char* pipeline = "1f1b";
@@ -206,7 +206,7 @@ TEST_CASE("a checkpoint that appears while some ranks have chosen already is loa
         appeared.set_value();
       };
     } else {
-      appeared.get_future().wait();  // rank 0 waits for this one with its choice made
+      appeared.get_future().wait();  // rank 0 has chosen, and waits for this rank
     }
     run.load(folder.path());
     const std::scoped_lock lock(mutex);
@@ -238,8 +238,8 @@ TEST_CASE("a run with another model, seed, tokenizer or optimizer is refused, na
     std::string flag, was, is;
   };
   const std::vector<Change> changes = {
-      {[](Recipe& r) { r.config.width = 64; }, "--width", "32", "64"},  // from which the MLP's follows
-      {[](Recipe& r) { r.config.heads = 2; }, "--heads", "4", "2"},     // from which --kv-heads follows
+      {[](Recipe& r) { r.config.width = 64; }, "--width", "32", "64"},  // the MLP's follows from it
+      {[](Recipe& r) { r.config.heads = 2; }, "--heads", "4", "2"},     // --kv-heads follows from it
       {[](Recipe& r) { r.config.layers = 5; }, "--layers", "4", "5"},
       {[](Recipe& r) { r.config.context = 8; }, "--context", "16", "8"},
       {[](Recipe& r) { r.config.vocab = 66; }, "--vocab", "65", "66"},
@@ -292,7 +292,7 @@ TEST_CASE("a run with another model, seed, tokenizer or optimizer is refused, na
   CHECK(refusal({}, {.global_batch = 16}) == "nothing");  // a batch may change
 }
 
-TEST_CASE("a run may give up its momentum, and needs what was saved to go on with one") {
+TEST_CASE("a run may drop its momentum, and cannot resume one that was not saved") {
   const TempFolder folder;
   run_mesh("dp=1", [&](const MeshPtr& mesh) {
     GptRun run = run_of(mesh, {.optimizer = "sgd"});
@@ -306,7 +306,7 @@ TEST_CASE("a run may give up its momentum, and needs what was saved to go on wit
   });
 }
 
-TEST_CASE("a run goes on with the data it was trained on, and what it must not see") {
+TEST_CASE("a run is resumed only with the same data and the same validation part") {
   const TempFolder folder;
   run_mesh("dp=1", [&](const MeshPtr& mesh) {
     GptRun run = run_of(mesh, {});
@@ -325,7 +325,7 @@ TEST_CASE("a run goes on with the data it was trained on, and what it must not s
   });
 }
 
-TEST_CASE("what a run began from stays with it, and new weights have nothing of the kind") {
+TEST_CASE("a saved run keeps its origin, and a run with new weights has none") {
   const TempFolder folder;
   run_mesh("dp=2", [&](const MeshPtr& mesh) {
     GptRun run = run_of(mesh, {});
@@ -368,7 +368,7 @@ TEST_CASE("a model alone is read back for generation, on any mesh") {
   CHECK(saved.config.layers == 4);
   CHECK(saved.config.width == 32);
   CHECK(saved.config.vocab == 65);
-  CHECK(saved.config.dropout == 0);  // it is not trained
+  CHECK(saved.config.dropout == 0);  // the model is read for generation
   CHECK_FALSE(saved.config.bias);
   CHECK(saved.config.activation == Activation::gelu_tanh);
   CHECK(saved.dtype == DType::f32);

@@ -25,7 +25,7 @@ const Choice choices[] = {{"dp=2"},
                           {"dp=2,tp=2", "3", "1f1b", "selective"},
                           {"dp=2,tp=2,pp=2", "3", "interleaved:2", "every:2"}};
 
-/// The task with these flags read, ready to be compared.
+/// The task with these flags, ready for the parity comparison.
 std::unique_ptr<Task> task_on(const char* name, const Choice& choice) {
   const char* const words[] = {"", "--task", name};
   std::unique_ptr<Task> task = chosen_task(3, words);

@@ -1,5 +1,5 @@
-// Attention over a sequence cut over cp, by the ring and by Ulysses, against plain attention on one rank, in f64:
-// output and every gradient. Which tokens see which is checked apart, by values that say which key they come from.
+// Attention over a sequence that is split over cp, with ring and Ulysses, against plain attention on one rank, in f64:
+// output and every gradient. A separate test with one-hot values checks which tokens see which.
 #include "nn/context_attention.h"
 #include "nn/documents.h"
 #include "nn/ring_attention.h"
@@ -34,7 +34,7 @@ Tensor local_part(const Tensor& whole, int cp, int rank) {
   return clone(concat(parts, 1));
 }
 
-/// Documents of some 5 tokens, other ones in each sequence.
+/// Documents of about 5 tokens, different in each sequence; undefined if the case has none.
 Tensor starts_of(const Case& x) {
   return x.documents ? nn::document_starts(random_ids({x.batch, x.length}, 17, 0, 5), 3) : Tensor();
 }
@@ -61,7 +61,7 @@ Results run(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dou
   return {out.detach(), grad(inputs[0]), grad(inputs[1]), grad(inputs[2])};
 }
 
-/// softmax(q k^T / sqrt(Dh) + mask) v, written out with products of autograd/, where the mask is a matrix.
+/// softmax(q k^T / sqrt(Dh) + mask) v, written with the operations of autograd/, where the mask is a matrix.
 Tensor by_definition(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& starts) {
   const std::int64_t batch = q.size(0), length = q.size(1), heads = q.size(2), group = heads / k.size(2);
   std::vector<Tensor> results;
@@ -269,7 +269,7 @@ TEST_CASE("a document begins after a separator, and in the first place") {
   CHECK(std::equal(expected.begin(), expected.end(), starts.data<std::int32_t>()));
   // Rank 0 of 2 holds chunks 0 and 3: positions 0 1 6 7; rank 1 holds 2 3 4 5.
   const Tensor first = nn::first_keys(starts, nn::zigzag(8, 2, 0), nn::zigzag(8, 2, 1));
-  const std::vector<std::int32_t> hidden = {0, 0, 4, 4};  // the last document begins after all of rank 1's
+  const std::vector<std::int32_t> hidden = {0, 0, 4, 4};  // the last document begins after all tokens of rank 1
   CHECK(std::equal(hidden.begin(), hidden.end(), first.data<std::int32_t>()));
   const Tensor own = nn::first_keys(starts, nn::zigzag(8, 2, 0), nn::zigzag(8, 2, 0));
   const std::vector<std::int32_t> before = {0, 0, 2, 2};

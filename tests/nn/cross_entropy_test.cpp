@@ -15,7 +15,7 @@ Tensor targets(std::initializer_list<std::int32_t> values) {
 
 }  // namespace
 
-TEST_CASE("the gradient of cross-entropy is that of its differences") {
+TEST_CASE("the gradient of cross-entropy equals central differences") {
   for (const double smoothing : {0.0, 0.1}) {
     const auto loss = [&](const VocabSlice& slice) {
       return [=](const std::vector<Tensor>& in) {
@@ -42,7 +42,7 @@ TEST_CASE("ignored targets and padded columns get no gradient, and a batch witho
       sum += value;
       if (row == 1 || v >= 4) CHECK(value == 0);
     }
-    CHECK(std::abs(sum) < 1e-15);  // probabilities and wanted probabilities both sum to 1
+    CHECK(std::abs(sum) < 1e-15);  // predicted and target probabilities both sum to 1
   }
   const Tensor loss = nn::cross_entropy(logits, targets({-1, -1, -1}), {.smoothing = 0.1});
   CHECK(loss.item() == 0);

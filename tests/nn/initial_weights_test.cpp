@@ -60,8 +60,8 @@ TEST_CASE("matrices are normal with the deviation asked for, and no two are alik
       continue;
     }
     const auto n = static_cast<double>(values.size());
-    CHECK_MESSAGE(std::abs(sum / n) < 5 * 0.02 / std::sqrt(n), name);  // five deviations of a mean
-    CHECK_MESSAGE(std::abs(std::sqrt(squares / n) - 0.02) < 5 * 0.02 / std::sqrt(2 * n), name);  // and of a deviation
+    CHECK_MESSAGE(std::abs(sum / n) < 5 * 0.02 / std::sqrt(n), name);  // five standard errors of the mean
+    CHECK_MESSAGE(std::abs(std::sqrt(squares / n) - 0.02) < 5 * 0.02 / std::sqrt(2 * n), name);  // and of the deviation
     CHECK_MESSAGE(!same_bits(tensors.front(), others.all().at(name).front()), name, " does not depend on the seed");
     for (const auto& [other, its] : weights.all()) {
       if (other != name)

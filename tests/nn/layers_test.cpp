@@ -1,5 +1,5 @@
 // Layers split over tp against one rank: output, input gradient and every parameter gradient, in f64. All biases are
-// random: one that is added on every rank, or not at all, must show.
+// random, so that one that is added on every rank, or not at all, shows.
 #include "nn/attention.h"
 #include "nn/mlp.h"
 #include "tests/support/mesh.h"
@@ -20,7 +20,7 @@ struct Layer {
 
 Placement placement_of(bool sharded, const Shape& shape) { return sharded ? S(shape.dims() - 1) : I; }
 
-/// "y", "dx" and the gradients by parameter name, whole, once per rank.
+/// Collects "y", "dx" and the gradients by parameter name, as whole tensors, once per rank.
 void run_layer(const Layer& layer, const std::string& mesh_text, Collected& results) {
   run_mesh(mesh_text, [&](const MeshPtr& mesh) {
     const nn::Build build(mesh, DType::f64, 3);
@@ -59,7 +59,7 @@ std::map<std::string, Tensor> one_rank(const Layer& layer) {
   return reference;
 }
 
-/// y = x W^T + b and its gradients by plain loops; rows of x and dy.
+/// y = x W^T + b and its gradients by plain loops. x and dy have `rows` rows.
 std::map<std::string, Tensor> linear_by_loops(std::int64_t rows, std::int64_t in, std::int64_t out, const Tensor& x,
                                               const Tensor& dy, const Tensor& w, const Tensor& b) {
   const auto zeros = [](const Shape& shape) { return Tensor::zeros(shape, DType::f64); };
@@ -90,7 +90,7 @@ Layer linear_layer(const Shape& features, nn::Split split, bool bias) {
           .out_sharded = split == nn::Split::out};
 }
 
-/// What the layer must give, by loops over the parameters that run_layer() gives it.
+/// The expected results of the layer, by loops, with the same parameters as in run_layer().
 std::map<std::string, Tensor> linear_reference(const Layer& layer, const Shape& features) {
   Tensor w, b;
   run_mesh("tp=1", [&](const MeshPtr& mesh) {

@@ -1,5 +1,6 @@
-// A mixture of experts against a loop over tokens written from its definition, and on every mesh against one rank, in
-// f64: output, input gradient, and every parameter's gradient after the sums that its placements ask for.
+// A mixture of experts in f64: one rank against a loop over tokens, written from the definition, and every mesh against
+// one rank. Compared are output, input gradient, and every parameter's gradient after the sums that its placements
+// require.
 #include "nn/moe.h"
 
 #include <numeric>
@@ -13,7 +14,7 @@ using namespace trireme::testing;
 
 namespace {
 
-constexpr double rounding = 1e-12;  // f64 sums of some 200 terms of one size, in another order
+constexpr double rounding = 1e-12;  // f64 sums of some 200 terms of similar size, in another order
 constexpr std::int64_t batch = 4, length = 16, width = 6;
 
 nn::MoeOptions options(std::int64_t experts, std::int64_t k, std::optional<double> capacity = {}) {
@@ -25,14 +26,14 @@ nn::MoeOptions options(std::int64_t experts, std::int64_t k, std::optional<doubl
 
 using Weights = std::map<std::string, Tensor>;
 
-/// Changes weights after they were made random; gets them whole or sharded.
+/// Changes a parameter, whole or sharded, after its random initialisation.
 using Change = std::function<void(nn::Parameter&)>;
 
 // ---- the definition ------------------------------------------------------------------------------------------------
 
 double at(const Tensor& t, std::int64_t i) { return t.data<double>()[i]; }
 
-/// One Mlp on one token; `up` and what follows are its own matrices and biases.
+/// One Mlp on one token; `up`, `up_bias`, `down` and `down_bias` belong to this Mlp alone.
 std::vector<double> naive_mlp(const double* x, const double* up, const double* up_bias, const double* down,
                               const double* down_bias, std::int64_t hidden, bool gated) {
   std::vector<double> h(static_cast<std::size_t>(gated ? 2 * hidden : hidden)), y(static_cast<std::size_t>(width));
@@ -139,7 +140,7 @@ void move_tokens(const Tensor& whole, const Tensor& local, const nn::PositionRun
   }
 }
 
-/// "y", "dx" and gradients by parameter name, whole, once per rank.
+/// Collects "y", "dx" and the gradients by parameter name, as whole tensors, once per rank.
 void run_moe(
     const nn::MoeOptions& o, const Run& run, const Tensor& x, const Tensor& dy, Collected& results,
     const Change& change = [](nn::Parameter&) {}) {
@@ -261,7 +262,7 @@ TEST_CASE("dropless and with capacity, a mixture equals the loop over tokens: ou
     CHECK((expected.dropped > 0) == o.experts.capacity_factor.has_value());
     CHECK(relative_difference(got.at("y"), expected.y) < rounding);
     for (const auto& [name, gradient] : got) {
-      // An error of 1e-16 |loss| / h in each element, of losses near 100.
+      // Central differences are off by 1e-16 |loss| / h in each element, and losses are near 100.
       if (name != "y") CHECK_MESSAGE(relative_difference(gradient, differences(o, weights, name, x, dy)) < 1e-7, name);
     }
   }
@@ -305,7 +306,7 @@ TEST_CASE("under sequence parallelism the router's gradient is a sum over tp, an
 
 TEST_CASE("a rank whose experts get no tokens joins every collective and contributes zeros") {
   const Tensor x = input(), dy = output_gradient();
-  for (std::int64_t i = 0; i < batch * length; ++i) x.data<double>()[i * width] = 3;  // a feature that is always there
+  for (std::int64_t i = 0; i < batch * length; ++i) x.data<double>()[i * width] = 3;  // a constant, for the router
   const Change to_first = [](nn::Parameter& p) {
     if (p.name != "router.weight") return;
     for (std::int64_t e = 0; e < p.local.size(0); ++e)
@@ -375,7 +376,7 @@ TEST_CASE("places are given out by position, then by choice; what comes later ta
   }
   CHECK(nn::expert_capacity({.count = 8, .top_k = 2, .capacity_factor = 1.0}, 16) == 4);
   CHECK(nn::expert_capacity({.count = 8, .top_k = 2, .capacity_factor = 1.1}, 16) == 5);
-  CHECK(nn::expert_capacity({.count = 10, .top_k = 1, .capacity_factor = 1.1}, 100) == 11);  // not 12
+  CHECK(nn::expert_capacity({.count = 10, .top_k = 1, .capacity_factor = 1.1}, 100) == 11);  // not 12 by rounding
 }
 
 TEST_CASE("evaluation drops nothing and adds no loss") {

@@ -1,5 +1,5 @@
-// Where the tokens of a rank stand in the sequence: every token is on exactly one rank of cp x tp, the zigzag gives all
-// cp ranks the same share of the causal triangle, and tp cuts what cp left.
+// The positions of a rank's tokens in the sequence: every token is on exactly one rank of cp x tp, the zigzag gives all
+// cp ranks the same share of the causal triangle, and tp splits the tokens of a cp rank.
 #include "nn/positions.h"
 
 #include <algorithm>

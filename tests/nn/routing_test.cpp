@@ -1,4 +1,5 @@
-// What is kept of a step's routing: loads counted once, the bias that follows from them, and the figures of the report.
+// The record of a step's routing: loads are counted once, the biases follow from them, and the report has their
+// figures.
 #include "nn/routing.h"
 
 #include "nn/router.h"
@@ -42,7 +43,7 @@ std::vector<double> loads(const Tensor& expert) {
 
 }  // namespace
 
-TEST_CASE("a router's bias has a say in who is chosen, and none in the gates") {
+TEST_CASE("a router's bias affects which experts are chosen, but not the gates") {
   for (const nn::RouterNorm norm : {nn::RouterNorm::before, nn::RouterNorm::after}) {
     nn::ExpertsOptions o = options(2);
     o.norm = norm;
@@ -116,7 +117,7 @@ TEST_CASE("a step that was skipped moves no bias and leaves no counts behind") {
 TEST_CASE("neither evaluation nor a forward without the tape is counted") {
   Fixture f(options(1));
   {
-    const NoGrad guard;  // as the first forward of a recomputed block
+    const NoGrad guard;  // like the first forward of a recomputed block
     f.router.choose(f.x);
   }
   f.build.run()->training = false;

@@ -1,6 +1,6 @@
-// Layers under tensor parallelism with the residual stream whole or cut by positions, against one rank: output, input
-// gradient, and every parameter gradient after the sums that its placement asks for, in f64. All biases and gains are
-// random: one that is added on every rank, or whose gradient is a part of a sum only, must show.
+// Layers under tensor parallelism, with the residual stream whole or split by positions, against one rank in f64:
+// output, input gradient, and every parameter's gradient after the sums that its placement requires. All biases and
+// gains are random, so that one that is applied on every rank, or whose gradient is only a part of the sum, shows.
 #include "nn/attention.h"
 #include "nn/mlp.h"
 #include "nn/positions.h"
@@ -16,11 +16,11 @@ constexpr double rounding = 1e-13;  // f64 sums of some 50 terms, in another ord
 constexpr std::int64_t length = 8, width = 32;
 const Shape stream = {2, length, width};  // [B, T, D]
 
-using Results = std::map<std::string, std::vector<Tensor>>;  // per name, one a rank
+using Results = std::map<std::string, std::vector<Tensor>>;  // by name, one tensor per rank
 using Make = std::function<std::unique_ptr<nn::Module>(const nn::Build&)>;
 
-/// "y", "dx" and the gradients by parameter name, whole, once per rank. The layer maps residual stream to residual
-/// stream.
+/// "y", "dx" and the gradients by parameter name, as whole tensors, once per rank. The layer maps residual stream to
+/// residual stream.
 Results run_layer(const Make& make, const std::string& mesh_text, bool sequence) {
   Collected results;
   run_mesh(mesh_text, [&](const MeshPtr& mesh) {
@@ -64,7 +64,7 @@ nn::AttentionOptions attention_options(std::int64_t kv_heads, bool rotary) {
   return {.width = width, .heads = 8, .kv_heads = kv_heads, .rotary = rotary};
 }
 
-/// A layer's parameters by name, whole, as f64 pointers; null when there is none.
+/// The parameters of a layer on one rank by name, as pointers to f64; null if there is none of that name.
 class Weights {
  public:
   explicit Weights(const nn::ParameterList& parameters) : parameters_(parameters) {}
@@ -92,7 +92,7 @@ std::vector<double> product(const double* x, std::int64_t in, const double* w, c
   return y;
 }
 
-/// Turns each pair (i, i + Dh/2) of every head of row t by t * 10000^(-2 i / Dh).
+/// Rotates each pair (i, i + Dh/2) of every head of row t by t * 10000^(-2 i / Dh).
 void turn(std::vector<double>& x, std::int64_t heads, std::int64_t head_width) {
   const std::int64_t half = head_width / 2;
   for (std::int64_t t = 0; t < length; ++t) {
@@ -110,8 +110,8 @@ void turn(std::vector<double>& x, std::int64_t heads, std::int64_t head_width) {
   }
 }
 
-/// Grouped-query attention of one sequence x [T, D], token by token. A causal token t sees tokens 0 to t, any other
-/// token sees them all.
+/// Grouped-query attention of one sequence x [T, D], token by token. With causal attention token t sees tokens 0 to t,
+/// otherwise all of them.
 std::vector<double> attention_by_loops(const double* x, const nn::AttentionOptions& o, const Weights& weights) {
   const std::int64_t head_width = o.width / o.heads, kv_width = o.kv_heads * head_width;
   auto q = product(x, o.width, weights("q.weight"), weights("q.bias"), o.width);

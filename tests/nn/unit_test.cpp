@@ -1,4 +1,4 @@
-// Weights of a unit can be read inside its uses only: a use that a model forgets is an error of its first forward.
+// The weights of a unit can be read only inside its uses. A use that a model forgets is an error in its first forward.
 #include "nn/unit.h"
 
 #include "autograd/engine.h"
@@ -55,10 +55,10 @@ TEST_CASE("a parameter of a unit is read inside its uses only, and the error nam
     is_refused();                                             // before any use
     CHECK(sum(first(x)).item() == 12);                        // the use itself
     is_refused();                                             // after it
-    error_of([&] { first.forward(x); }, ExitCode::internal);  // what a call would have announced
+    error_of([&] { first.forward(x); }, ExitCode::internal);  // only first(x) begins a use
     const nn::UnitUse use = (b / "third").unit().use_unit();
     use(x, [&](const Tensor& in) {
-      is_refused();  // in the use of another
+      is_refused();  // inside the use of another unit
       return in;
     });
   }

@@ -1,5 +1,5 @@
-// A vocabulary that does not divide, split over ranks: embedding, tied logits and cross-entropy against plain loops in
-// f64 that know nothing of slices or padding.
+// A vocabulary whose size is not a multiple of tp, split over ranks: embedding, tied logits and cross-entropy against
+// plain f64 loops without slices or padding.
 #include "nn/cross_entropy.h"
 #include "nn/vocab_embedding.h"
 #include "tests/support/mesh.h"
@@ -71,7 +71,7 @@ Answer by_loops(const Question& q, const Tensor& table, const Tensor& hidden, co
   return a;
 }
 
-/// What one rank got, gathered; checks what only a rank can see.
+/// The results of one rank, gathered. Also checks the rank's slice and that its padding has no gradient.
 Answer on_rank(const Question& q, const MeshPtr& mesh) {
   const nn::Build build(mesh, q.dtype, 5);
   nn::VocabEmbedding tokens(build / "wte", q.vocab, width, 1.0, false);
@@ -106,7 +106,7 @@ Tensor whole_table(const Question& q) {
   return table;
 }
 
-/// Every rank against the loops. `tolerance` is for gradients; the loss is compared to it too.
+/// Compares every rank with the loops. `tolerance` is relative, for the loss and the gradients.
 void check(const Question& q, double tolerance, const Meshes& meshes = {"tp=1", "tp=2", "tp=4"}) {
   const Tensor hidden = cast(random({batch, length, width}, 6, q.dtype, normal(q.spread)), DType::f64);
   const Answer expected =
@@ -157,7 +157,7 @@ TEST_CASE("and over 50257 tokens") {
 }
 
 TEST_CASE("logits a thousand times larger overflow nothing") {
-  // A rounding of a logit of some 10^4 moves its probability by 10^4 roundings: 1e-16 * 10^4, and 2^-24 * 10^4 in f32.
+  // One rounding of a logit near 10^4 changes its probability by 10^4 roundings: 1e-16 * 10^4, and 2^-24 * 10^4 in f32.
   for (const std::int64_t vocab : {65, 50257})
     check({.vocab = vocab, .smoothing = 0.1, .spread = 1000}, 1e-11, {"tp=1", "tp=4"});
   check({.vocab = 65, .smoothing = 0.1, .spread = 1000, .dtype = DType::f32}, 1e-3);

@@ -18,7 +18,7 @@ struct Logical {
 };
 const std::vector<Logical> logical = {{{12, 3}, S(0)}, {{7}, I}, {{4, 8, 3}, S(1), S(0)}, {{4, 5}, R, S(0)}};
 
-/// Not one gradient is like another: element k of parameter i.
+/// The gradient of element k of parameter i.
 double gradient_of(std::size_t i, std::int64_t k) {
   return static_cast<double>(i + 1) + 0.125 * static_cast<double>(k);
 }

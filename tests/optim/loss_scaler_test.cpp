@@ -1,4 +1,4 @@
-// Loss scaling: when the scale grows and shrinks, and what does not move on a skipped step.
+// Loss scaling: when the scale grows and shrinks, what a checkpoint stores, and which overflows end the run.
 #include "optim/loss_scaler.h"
 
 #include <doctest/doctest.h>
@@ -13,20 +13,20 @@ using optim::LossScaler;
 TEST_CASE("the scale doubles after a window without overflow and halves after as many overflows as its hysteresis") {
   LossScaler scaler({.initial = 1024, .dynamic = true, .window = 3, .hysteresis = 2});
   scaler.overflowed(INFINITY);
-  CHECK(scaler.scale() == 1024);  // forgiven
+  CHECK(scaler.scale() == 1024);  // the hysteresis allows one overflow
   scaler.overflowed(INFINITY);
   CHECK(scaler.scale() == 512);
   scaler.overflowed(NAN);
   CHECK(scaler.scale() == 256);  // the hysteresis is used up until the scale grows again
   for (int i = 0; i < 2; ++i) scaler.updated();
-  scaler.overflowed(INFINITY);  // the window starts anew
+  scaler.overflowed(INFINITY);  // the window starts over
   CHECK(scaler.scale() == 128);
   for (int i = 0; i < 2; ++i) scaler.updated();
   CHECK(scaler.scale() == 128);
   scaler.updated();
   CHECK(scaler.scale() == 256);
   scaler.overflowed(INFINITY);
-  CHECK(scaler.scale() == 256);  // forgiven again
+  CHECK(scaler.scale() == 256);  // the hysteresis allows one again
   CHECK(scaler.skipped() == 5);
 }
 

@@ -1,5 +1,5 @@
 // AdamW and SGD against plain loops in f64, written from the papers' formulas: decoupled decay on matrices only, bias
-// correction that survives a resume, and f32 masters behind bf16 parameters.
+// correction that survives a resume, and f32 master weights of bf16 parameters.
 #include "optim/optimizer.h"
 
 #include "core/half.h"

@@ -13,14 +13,14 @@
 
 namespace trireme::testing {
 
-/// Some 60 roundings of 2^-24 meet in an f32 gradient, in another order on every mesh; differences are near 1e-6.
+/// An f32 gradient has about 60 roundings of 2^-24, in another order on every mesh. Differences are near 1e-6.
 inline constexpr double parity_tolerance = 1e-5;
 inline constexpr std::int64_t parity_global_batch = 8;
 
 using Meshes = std::vector<std::string>;
 using WrapWorld = std::function<std::shared_ptr<ProcessGroup>(std::shared_ptr<ProcessGroup>)>;
 
-/// A GPT with all that a Llama has instead.
+/// Replaces the parts of a GPT by those of a Llama.
 inline void make_llama(GptConfig& c) {
   c.activation = Activation::swiglu;
   c.norm = Norm::rms;
@@ -32,14 +32,14 @@ inline void make_llama(GptConfig& c) {
 inline GptOptions parity_options(const std::string& mesh, std::int64_t micro_batches = 1) {
   GptOptions o;
   o.model.config = {.layers = 4, .heads = 4, .width = 48, .context = 16, .vocab = 65};
-  o.model.vocab = 65;  // divides by nothing: padding is at work
+  o.model.vocab = 65;  // not a multiple of any tp here, so there is padding
   o.mesh.axes = mesh;
   o.batch.global_batch = parity_global_batch;
   o.batch.micro_batches = micro_batches;
   return o;
 }
 
-/// One thread a rank; `wrap` may put something between the ranks and their groups.
+/// Runs one thread per rank. `wrap` may wrap the world group of each rank.
 inline ParityReport compare_with_one_rank(
     GptOptions o, const WrapWorld& wrap = [](auto world) { return world; }) {
   resolve(o, 0);

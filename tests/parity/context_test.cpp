@@ -1,5 +1,4 @@
-// Context parallelism, by the ring and by Ulysses, on meshes with cp: any of them equals one rank. And a sum over cp
-// that is left out shows.
+// Context parallelism, ring and Ulysses: any mesh with cp equals one rank. A missing sum over cp is found.
 #include "core/kernels.h"
 #include "tests/parity/compare.h"
 #include "tests/parity/faulty_group.h"
@@ -45,7 +44,7 @@ TEST_CASE("rotary positions and grouped heads under cp, with sequence parallelis
       if (!sequence && !split) continue;
       check_both(fmt::format("llama, sequence parallel {}", sequence), mesh, [&](GptOptions& o) {
         make_llama(o.model.config);
-        o.model.config.kv_heads = split ? 4 : 2;  // that ulysses can share out
+        o.model.config.kv_heads = split ? 4 : 2;  // that Ulysses can split
         o.model.config.dropout = 0.1;
         o.mesh.sequence_parallel = sequence;
       });

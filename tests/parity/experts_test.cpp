@@ -1,9 +1,10 @@
-// Any mesh equals one rank, for models with experts: ep folded out of dp, with tp and pp, with and without drops.
+// Any mesh equals one rank for models with experts: ep as a part of dp, with tp and pp, with and without dropped
+// tokens.
 //
-// Routing is a choice, so it is discontinuous: had two logits of a token been closer than the rounding of their sums
-// (some 1e-7 of logits near 0.1), two meshes might have chosen differently, and the comparison would fail by a whole
-// token's worth. The model here routes 128 tokens in each of 4 blocks for 6 steps; with gaps spread over 0.1, the
-// chance that one of these 3072 is below 1e-8 is 3e-4, and with this seed it does not happen.
+// Routing is discontinuous. If two logits of a token were closer than the rounding of their sums (1e-7 of logits near
+// 0.1), two meshes could choose different experts, and the comparison would fail by the contribution of a whole token.
+// The model here routes 128 tokens in each of 4 blocks for 6 steps. If gaps are spread evenly over 0.1, the chance that
+// one of these 3072 gaps is below 1e-8 is 3e-4. With this seed it does not happen.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -55,7 +56,7 @@ void check_equal(const GptOptions& o) {
   });
 }
 
-/// The gradient of every router, main loss zeroed: by stage, in the order of blocks.
+/// The gradient of every router with the main loss scaled to zero, in the order of blocks.
 std::vector<Tensor> router_gradients(const GptOptions& o) {
   std::mutex mutex;
   std::map<std::string, Tensor> gradients;

@@ -1,4 +1,4 @@
-// A process group with a fault in its sums: what the parity comparison must notice.
+// A process group with faulty sums, which the parity comparison must find.
 #pragma once
 
 #include <functional>
@@ -10,10 +10,10 @@
 
 namespace trireme::testing {
 
-/// Takes the place of a sum: `sum` does it as it should be done.
+/// Called in place of a sum; `sum` makes the correct sum.
 using Fault = std::function<void(Tensor& x, const ProcessGroup& group, const std::function<void()>& sum)>;
 
-/// Passes everything on to `inner`, but for the sums of subgroups whose name begins with `where`.
+/// Passes everything on to `inner`, except sums of groups whose name begins with `where`: these call `fault`.
 class FaultyGroup : public ProcessGroup {
  public:
   FaultyGroup(std::shared_ptr<ProcessGroup> inner, std::string where, Fault fault)

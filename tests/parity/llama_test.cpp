@@ -1,5 +1,5 @@
-// Sequence parallelism and Llama's parts on meshes with tp: any of them equals one rank. And the comparison sees what
-// these parts could get wrong: sums over tp that are left out.
+// Sequence parallelism and the parts of a Llama: any mesh with tp equals one rank. The comparison also finds the likely
+// mistake here: missing sums over tp.
 #include "core/kernels.h"
 #include "tests/parity/compare.h"
 #include "tests/parity/faulty_group.h"
@@ -23,7 +23,8 @@ void check_on_meshes(const std::string& what, const std::function<void(GptConfig
   }
 }
 
-/// The worst gradient of the parameters that every tp rank holds whole under sequence parallelism, and of the others.
+/// The largest difference of a gradient: of parameters that every tp rank holds whole under sequence parallelism, and
+/// of the others.
 std::pair<double, double> worst_gradients(const ParityReport& report) {
   double held_whole = 0, others = 0;
   for (const ParityReport::Row& row : report.rows) {
@@ -35,7 +36,7 @@ std::pair<double, double> worst_gradients(const ParityReport& report) {
   return {held_whole, others};
 }
 
-/// Sums over tp of the f32 gradient buckets, which GradSync::finish() makes, do nothing. Those of layers have 3 dims.
+/// Skips the sums over tp of f32 gradient buckets, which GradSync::finish() makes. Sums in layers have 3 dims, not 1.
 const Fault forget_gradients = [](Tensor& x, const ProcessGroup&, const std::function<void()>& sum) {
   if (x.dims() != 1 || x.dtype() != DType::f32) sum();
 };

@@ -1,6 +1,6 @@
 // Any mesh equals one rank: loss, every gradient before clipping, the gradient norm, and every weight after SGD and
-// AdamW steps with clipping. And the comparison is not blind: sums that are wrong in known ways must show in the right
-// column.
+// AdamW steps with clipping. The comparison itself is tested too: sums that are wrong in known ways must show in the
+// right column.
 #include <algorithm>
 
 #include "core/kernels.h"
@@ -88,8 +88,9 @@ TEST_CASE("with dropout, without biases, and with the tanh form of gelu") {
 }
 
 TEST_CASE("bf16 equals one rank to the rounding of its activations") {
-  // An activation's gradient passes some 8 roundings of 2^-9 in each of 4 blocks, forward and backward: sqrt(64) of
-  // them when they are independent, and a factor of 2 for the worst tensor. A wrong sum is off by a half or more.
+  // An activation's gradient has about 8 roundings of 2^-9 in each of 4 blocks, forward and backward. They add up to
+  // sqrt(64) roundings if they are independent; the factor of 2 is for the worst tensor. A wrong sum is off by half of
+  // its value or more.
   constexpr double rounding = 2 * 8 * 0x1p-9;
   for (const std::string& mesh : Meshes{"tp=2", "tp=4", "dp=2,tp=2,pp=2", "dp=2", "pp=2"}) {
     GptOptions o = options(mesh, 2);
@@ -100,8 +101,8 @@ TEST_CASE("bf16 equals one rank to the rounding of its activations") {
 }
 
 TEST_CASE("gradients of bf16 weights are summed in f32, over micro-batches and over dp") {
-  // Without tp nothing is computed differently for a sample: in the first step only sums over samples differ. Those of
-  // biases and positions are rounded to bf16 once per micro-batch, by the operation that broadcast them.
+  // Without tp every sample is computed in the same way, so in the first step only sums over samples differ. The
+  // gradients of biases and positions are rounded to bf16 once per micro-batch, in the backward of their broadcast.
   for (const std::string& mesh : Meshes{"dp=1", "dp=2", "dp=8", "pp=2", "dp=2,pp=4"}) {
     GptOptions o = options(mesh);
     o.batch.micro_batches.reset();
@@ -154,10 +155,10 @@ TEST_CASE("a forgotten sum shows: over dp, over tp, of the tied embedding, of th
   const ParityReport norm = compare(options("pp=2"), forget_in("pp", DType::i64));
   CHECK(norm.gradient_norm > 0.01);
   CHECK(worst_gradient(norm) < tolerance);
-  CHECK(row_of(norm, "blocks.0.mlp.up.weight").weight_sgd > tolerance);  // clipped by another norm
+  CHECK(row_of(norm, "blocks.0.mlp.up.weight").weight_sgd > tolerance);  // clipped by a wrong norm
 }
 
-TEST_CASE("a sum in place of the split batch's average shows: twice the gradient, as AdamW's weights would hide") {
+TEST_CASE("a doubled sum shows as twice the gradient, which AdamW's weights would hide") {
   const Fault twice = [](Tensor& x, const ProcessGroup&, const std::function<void()>& sum) {
     sum();
     kernels(x.device()).axpby(0.0, x, 2.0, x);

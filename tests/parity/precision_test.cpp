@@ -1,4 +1,5 @@
-// f16 with loss scaling: an overflow anywhere is a skip everywhere, and a skip changes nothing but the scale.
+// f16 with loss scaling: an overflow on one rank skips the step on all ranks, and a skipped step changes only the
+// scale. bf16: a mesh is about as far from f32 as one rank in bf16.
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -42,7 +43,7 @@ TEST_CASE("infinity on one rank: all ranks skip; weights, moments and step count
             if (!p->copy_of_earlier_stage) p->grad().data<float>()[0] = INFINITY;
           }
         }
-        // A gradient that is bad on one copy only would be another fault; here it is bad wherever it was summed.
+        // A summed gradient is the same on all data ranks, so the infinity must be on all of them too.
         if (ranks.size(Axis::data) > 1) {
           for (const nn::ParameterPtr& p : trainer.model().parameters())
             ranks.group(Axis::data).all_reduce(p->grad(), ReduceOp::max).wait();
@@ -104,8 +105,8 @@ TEST_CASE("an activation that overflows f16 is seen, and a smaller scale mends i
 
 namespace {
 
-/// The loss scale after each attempt of a step, negative where the step was skipped. The scale begins far too high and
-/// doubles after every second update, so that it meets the limit of f16 again and again.
+/// The loss scale after each attempt of a step, negative if the step was skipped. The scale begins far too high and
+/// doubles after every second update, so that f16 overflows again and again.
 std::vector<double> scales(const std::string& mesh, std::int64_t micro_batch, std::int64_t zero, std::int64_t experts) {
   constexpr int attempts = 16;
   constexpr double far_too_high = 0x1p28;
@@ -172,7 +173,7 @@ TEST_CASE("the loss scale changes neither loss, norm nor weights beyond the roun
 
 namespace {
 
-/// How many times as far as one rank in bf16 the mesh is from one rank in f32.
+/// The distance between the mesh in bf16 and one rank in f32, divided by the distance of one rank in bf16.
 double bf16_ratio(
     const std::string& mesh, const WrapWorld& wrap = [](auto world) { return world; }) {
   GptOptions o = parity_options(mesh, 2);

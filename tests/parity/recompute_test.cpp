@@ -1,4 +1,4 @@
-// What is computed again has the same bits as what would have been kept, and keeping less takes less memory.
+// Recomputed activations have the same bits as stored ones, and storing fewer takes less memory.
 #include <cstring>
 #include <map>
 
@@ -79,7 +79,8 @@ TEST_CASE("sequence parallelism keeps fewer activations; selective recomputation
   };
   const auto [none, selective] = peaks(false);
   const auto [none_cut, selective_cut] = peaks(true);
-  // Per token and block, in units of D: 4 + 12/tp; cut 2 + 2/tp + 12/tp. Selective: 2 + 8/tp; cut 2/tp + 8/tp.
+  // Activations per token and block, in units of D: 4 + 12/tp, under sequence parallelism 2 + 2/tp + 12/tp. With
+  // selective recomputation: 2 + 8/tp, under sequence parallelism 2/tp + 8/tp.
   CHECK(static_cast<double>(none_cut) < 0.9 * static_cast<double>(none));
   CHECK(static_cast<double>(selective_cut) < 0.8 * static_cast<double>(selective));
 }

@@ -1,5 +1,5 @@
-// Pipeline schedules in the real Trainer: all of them equal one rank, and give the bits of 1F1B; what they keep alive
-// is what the checker says; batches come once and in order.
+// Pipeline schedules in the real Trainer. All of them equal one rank and give the bits of 1F1B. They keep as many
+// activations alive as the checker says, and take each batch once, in order.
 #include <cstring>
 #include <map>
 
@@ -19,7 +19,7 @@ using Gradients = std::map<std::string, std::vector<float>>;
 struct Step {
   Gradients gradients;
   double loss = 0;
-  int buckets_overlapped = 0;  ///< on all ranks together
+  int buckets_overlapped = 0;  ///< summed over all ranks
 };
 
 Step run(GptOptions o, const std::string& pipeline) {

@@ -1,4 +1,4 @@
-// --verify finds ranks that have parted, where they part: it changes no number, and what it finds it names.
+// --verify finds ranks that differ, at the first place where they differ, and names it. It changes no result.
 #include "parallel/verify.h"
 #include "core/kernels.h"
 #include "parallel/comm/call_site.h"
@@ -11,7 +11,7 @@ using namespace trireme::testing;
 
 namespace {
 
-/// One training step on verified groups; `change` runs on every rank before it.
+/// The loss of one training step, on verified groups if `verify`. `change` runs on every rank before it.
 template <class Change>
 double loss_of_step(GptOptions o, bool verify, const Change& change) {
   resolve(o, 0);
@@ -53,7 +53,7 @@ TEST_CASE("a verified run has the same loss") {
 
 TEST_CASE("tp ranks whose replicated weights differ are found in the layer that first shows it") {
   GptOptions o = training_options("tp=2");
-  o.mesh.sequence_parallel = false;  // else each rank applies its copy to other positions, and only the copies tell
+  o.mesh.sequence_parallel = false;  // otherwise ranks apply it to different positions, so outputs cannot be compared
   const std::string error =
       error_of([&] { loss_of_step(o, true, perturb("blocks.2.norm1.bias", 1)); }, ExitCode::desync);
   CHECK_MESSAGE(contains(error, "the input of I -> R in blocks.2.attn"), error);

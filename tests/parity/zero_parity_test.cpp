@@ -113,7 +113,7 @@ TEST_CASE("trap 20: infinity in one rank's shard: all ranks skip; weights, momen
         const std::vector<Tensor> after = everything();
         REQUIRE(after.size() == before.size());
         for (std::size_t i = 0; i < after.size(); ++i) CHECK(same_bits(after[i], before[i]));
-        gradients_of_step(trainer, options, ranks, 8);  // and the next step is a step again
+        gradients_of_step(trainer, options, ranks, 8);  // the next step is made again
         CHECK(trainer.update(1e-3, trainer.gradient_norm()));
       });
     }

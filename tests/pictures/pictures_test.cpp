@@ -19,7 +19,7 @@ TEST_CASE("docs/pictures holds what the program pictures draws: if not, run ./tr
   for (const pictures::Picture& picture : pictures::draw_all()) {
     CAPTURE(picture.name);
     names.push_back(picture.name);
-    // One CHECK without the two documents, which are long.
+    // CHECK(same) does not print the two documents, which are long.
     const bool same = read_file(std::filesystem::path("docs/pictures") / picture.name) == picture.svg;
     CHECK(same);
   }
@@ -53,7 +53,7 @@ TEST_CASE("a schedule as a picture: a box for each computation, its colour by ki
     CHECK(occurrences(svg, "<title>") == computations);
     CHECK(occurrences(svg, "forward of micro-batch 4") == schedule.stages);
     CHECK((svg.find("stronger colour") != std::string::npos) == (schedule.chunks() > 1));
-    std::set<std::string> looks;  // of boxes with a hint: one for each kind and chunk
+    std::set<std::string> looks;  // of boxes with a tooltip: one for each kind and chunk
     for (std::size_t at = svg.find("<rect"); at != std::string::npos; at = svg.find("<rect", at + 1)) {
       const std::string box = svg.substr(at, svg.find('\n', at) - at);
       if (box.find("<title>") != std::string::npos)

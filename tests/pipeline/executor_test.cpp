@@ -72,19 +72,19 @@ Result run_one_rank(int stages, int microbatches, DType dtype) {
 
 struct RankRun {
   StepReport report;
-  int peak_alive = 0;  ///< counted from outside: outputs whose tape still exists, when a forward starts its own
-  std::vector<Action> announced;  ///< what the executor announced, as backwards
-  int early_hooks = 0;            ///< gradients that were called ready in the last backward and then changed
-  int ready = 0;                  ///< gradients that were called ready in their stage's last backward
+  int peak_alive = 0;             ///< the most outputs with a live tape right after a forward, counted by this test
+  std::vector<Action> announced;  ///< the backwards that the executor announced
+  int early_hooks = 0;            ///< gradients that changed after their ready hook in the last backward
+  int ready = 0;                  ///< ready hooks called in the last backward of their stage
   std::int64_t bytes_left = 0;    ///< activations alive after the step, less those before
 };
 
-/// The stages of one rank, and a watch on when their gradients are called ready.
+/// The stages of one rank, with hooks that record when their gradients are ready.
 struct RankStages {
   std::map<int, Stage> stages;
-  std::map<const Tensor*, Tensor> when_ready;  ///< what a gradient was when it was called ready
+  std::map<const Tensor*, Tensor> when_ready;  ///< the gradient at the time of its ready hook
   int calls = 0;
-  bool last = false;  ///< the backward under way is its stage's last
+  bool last = false;  ///< the current backward is the last of its stage
 
   RankStages(const Schedule& schedule, int rank, DType dtype) {
     for (int s = rank; s < schedule.stages; s += schedule.rank_count()) {
@@ -146,7 +146,7 @@ void check_same(const Result& result, const Result& reference) {
   }
 }
 
-/// The schedule computes what one rank does, bit for bit, and what it keeps meanwhile is what check() says.
+/// Checks that the schedule gives the bits of one rank, and keeps as many activations alive as check() says.
 void check_run(const Schedule& schedule) {
   CAPTURE(schedule.name);
   CAPTURE(schedule.stages);
@@ -159,7 +159,7 @@ void check_run(const Schedule& schedule) {
   for (std::size_t rank = 0; rank < runs.size(); ++rank) {
     CAPTURE(rank);
     const RankRun& run = runs[rank];
-    std::vector<Action> backwards;  // of the list, by what is announced
+    std::vector<Action> backwards;  // of the schedule, in the form in which they are announced
     bool split = false;
     for (const Action& action : schedule.ranks[rank]) {
       split = split || action.kind == ActionKind::backward_weight;
@@ -221,7 +221,7 @@ TEST_CASE("forward only: the same loss, no tape, no gradient, one micro-batch al
 }
 
 TEST_CASE("a split backward leaves every gradient of a parameter for its second part") {
-  // What each computation has added to the parameters of rank 1, a middle stage, when it ends.
+  // Squared norms of the gradients on rank 1, a middle stage, before each backward and at the end.
   const Schedule schedule = zero_bubble(3, 4);
   std::vector<double> weights, biases;
   run_thread_ranks(3, 1, deadline, [&](const std::shared_ptr<ProcessGroup>& group) {

@@ -1,5 +1,5 @@
-// Schedules as data: closed forms of bubble, peak and messages; every small schedule is proved; broken ones are
-// refused.
+// Schedules as lists of actions: closed forms of bubble, peak and messages. Every small schedule passes the checker,
+// and broken ones are refused.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -95,7 +95,7 @@ TEST_CASE("interleaved: the bubble is (P - 1) / (V M) for any M of P or more, an
         const double full = static_cast<double>(ranks - 1) / microbatches;
         CHECK(proof.bubble_of_ideal <= full + 1e-9);
         if (microbatches >= ranks) CHECK(proof.bubble_of_ideal == doctest::Approx(full / chunks));
-        // Runs of M / floor(M / P) micro-batches, rounded up: P of them where P divides M.
+        // Runs of M / floor(M / P) micro-batches, rounded up: P micro-batches if P divides M.
         const int whole = std::max(1, microbatches / ranks), run = (microbatches + whole - 1) / whole;
         for (int rank = 0; microbatches >= ranks && rank < ranks; ++rank) {
           const int warm_up = 2 * (ranks - 1 - rank) + (chunks - 1) * run;
@@ -112,7 +112,7 @@ TEST_CASE("zero-bubble: a third of 1F1B's bubble, and on no rank more activation
       CAPTURE(ranks);
       CAPTURE(microbatches);
       const Proof proof = check(zero_bubble(ranks, microbatches)), full = check(one_f_one_b(ranks, microbatches));
-      // F, B and W of 1 each: ranks - 1 units of waiting, and as many again as micro-batches are too few.
+      // F, B and W cost 1 each. A rank waits ranks - 1 units, and one more for each micro-batch fewer than ranks.
       const int waiting = ranks - 1 + std::max(0, ranks - microbatches);
       CHECK(proof.bubble_of_ideal == doctest::Approx(static_cast<double>(waiting) / (3 * microbatches)));
       if (microbatches >= ranks) CHECK(proof.bubble_of_ideal == doctest::Approx(full.bubble_of_ideal / 3));
@@ -120,7 +120,7 @@ TEST_CASE("zero-bubble: a third of 1F1B's bubble, and on no rank more activation
       CHECK(proof.messages == full.messages);
     }
   }
-  // Parts of other costs: (P - 1) (F + B - W) of waiting.
+  // With other costs a rank waits (P - 1) (F + B - W).
   CHECK(check(zero_bubble(4, 8), {.forward = 2, .input = 3, .weight = 2}).bubble_of_ideal ==
         doctest::Approx(3.0 * (2 + 3 - 2) / (8 * 7)));
   CHECK(check(one_f_one_b(4, 8), {.forward = 2, .input = 3, .weight = 2}).bubble_of_ideal == doctest::Approx(3.0 / 8));
@@ -262,7 +262,7 @@ TEST_CASE("deadlocks are found") {
     schedule.name = "greedy";
     schedule.stages = 2;
     schedule.microbatches = 2;
-    // Stage 0 backwards micro-batch 0 before it forwards 1; stage 1 wants both forwards first.
+    // Stage 0 runs the backward of micro-batch 0 before the forward of 1; stage 1 needs both forwards first.
     schedule.ranks = {{{forward, 0, 0},
                        {send_activation, 0, 0},
                        {recv_gradient, 0, 0},
@@ -282,9 +282,8 @@ TEST_CASE("deadlocks are found") {
     check_refused(schedule, {"deadlock", "rank 0, action 2 (recv_gradient of micro-batch 0 on stage 0)", "rank 1"});
   }
   SUBCASE("sends that complete only when they are buffered") {
-    // Stage 0 hands over all micro-batches before it takes a gradient; stage 1 hands back a gradient before it takes
-    // the next micro-batch. With three micro-batches the two still meet; the fourth makes each wait for the other's
-    // receive.
+    // Stage 0 sends all micro-batches before it receives a gradient. Stage 1 sends a gradient back before it receives
+    // the next micro-batch. This works with three micro-batches; with four, each stage waits for the other's receive.
     const auto mixed = [](int microbatches) {
       Schedule schedule = gpipe(2, microbatches);
       schedule.ranks[1] = one_f_one_b(2, microbatches).ranks[1];
@@ -297,7 +296,7 @@ TEST_CASE("deadlocks are found") {
 }
 
 TEST_CASE("a receive right before its computation may be too late with chunks: that is found") {
-  // Both ranks make an activation for the other and stay until it is received.
+  // Each rank sends an activation to the other, and waits until it is received.
   Schedule schedule = interleaved(2, 4, 2);
   for (auto& list : schedule.ranks) {
     std::vector<Action> late;
@@ -424,7 +423,7 @@ TEST_CASE("stage plan of blocks that cost differently: no plan has a cheaper wor
   };
   CHECK(counts({.blocks = {1, 1, 1, 1, 1, 5}}, 2) == std::vector{5, 1});
   CHECK(counts({.head = 4, .blocks = {1, 3, 1, 3}}, 2) == std::vector{3, 1});
-  CHECK(counts({.blocks = {9, 1, 1, 1, 1}}, 3) == std::vector{1, 2, 2});  // not 1, 1, 3: as cheap, less alike
+  CHECK(counts({.blocks = {9, 1, 1, 1, 1}}, 3) == std::vector{1, 2, 2});  // 1, 1, 3 costs as much, but is less even
   CHECK(counts({.head = 4, .blocks = std::vector<double>(8, 1.0)}, 2) == std::vector{6, 2});  // as with block = 1
   CHECK_THROWS(stage_plan(3, 2, {.blocks = {1, 2}}));
 

@@ -25,7 +25,7 @@ struct Case {
   std::int64_t batch, queries, keys, heads, kv_heads, width;
   bool causal = false;
   DType dtype = DType::f64;
-  double size = 1;         // of q: large values make the softmax nearly one-hot
+  double size = 1;         // the scale of q: large values make the softmax nearly one-hot
   bool documents = false;  // with first_key
   double scale() const { return 1 / std::sqrt(static_cast<double>(width)); }
 };
@@ -35,7 +35,7 @@ std::string describe(const Case& x) {
                      x.heads, x.kv_heads, x.width, x.causal, name(x.dtype), x.size, x.documents);
 }
 
-/// Starts anywhere, also before the first key and beyond the last, in no order: all that the contract allows.
+/// First keys anywhere, also before all keys and after them, in no order: everything that the contract allows.
 Tensor first_keys_of(const Case& x) {
   if (!x.documents) return {};
   Tensor first = Tensor::empty({x.batch, x.queries}, DType::i32);
@@ -46,7 +46,7 @@ Tensor first_keys_of(const Case& x) {
   return first;
 }
 
-/// [B, T, H, Dh] with rows that do not follow one another: a slice of wider rows, as a model's fused projection gives.
+/// [B, T, H, Dh] with rows that are not contiguous: a slice of wider rows, like the output of a fused projection.
 Tensor heads_of(std::int64_t batch, std::int64_t length, std::int64_t heads, std::int64_t width, DType dtype,
                 std::uint64_t stream, double size = 1) {
   return view::slice(random({batch, length, heads + 2, width}, stream, dtype, normal(size)), 2, 1, heads);
@@ -71,15 +71,15 @@ struct Tensors {
   }
 };
 
-/// Where bf16 has instructions of its own, p and ds are rounded to bf16 to become operands: by this much of themselves.
+/// The relative rounding error of p and ds as operands. bf16 instructions need them in bf16; otherwise it is 0.
 double rounding_of_operands(DType dtype) {
   return dtype == DType::bf16 && cpu::bf16_unit() != cpu::Bf16Unit::vectors ? testing::rounding(dtype) : 0;
 }
 
-/// The definition, one query at a time, all in f64. The gradients are those at the `out` stored, as backward is told.
-/// `accepted` is how far each may be off because of rounded operands: each term of a sum over p or ds, |p v|, |p dout|,
-/// |ds k| or |ds q|, by a rounding of itself. There, too, dout v and delta are f32 sums of Dh terms in two different
-/// orders, and where they should cancel, ds is off by the roundings of both.
+/// The definition, one query at a time, all in f64. The gradients are computed from the stored `out`, which is also the
+/// input of the backward kernel. `accepted` is the error that rounded operands may cause: one rounding of each term of
+/// a sum over p or ds (|p v|, |p dout|, |ds k| or |ds q|). In this case dout v and delta are f32 sums of Dh terms in
+/// two different orders; where they cancel, ds is off by the roundings of both.
 struct Reference {
   Numbers out, lse, dq, dk, dv;
   struct {
@@ -119,13 +119,13 @@ struct Reference {
     for (std::size_t d = 0; d < static_cast<std::size_t>(x_.width); ++d) sum += a[i + d] * b[j + d];
     return sum;
   }
-  /// The rounding error of a dot product in f32, at most.
+  /// The largest possible rounding error of a dot product in f32.
   double rounding_of_dot(const Numbers& a, std::size_t i, const Numbers& b, std::size_t j) const {
     double size = 0;
     for (std::size_t d = 0; d < static_cast<std::size_t>(x_.width); ++d) size += std::fabs(a[i + d] * b[j + d]);
     return static_cast<double>(x_.width) * testing::rounding(DType::f32) * size;
   }
-  /// Adds factor * row i of `from` to row j of `to`, and to `accepted` what an error in the factor makes of it.
+  /// Adds factor * row i of `from` to row j of `to`, and to `accepted` the effect of an error in the factor.
   void add(double factor, double error, const Numbers& from, std::size_t i, Numbers& to, Numbers& accepted,
            std::size_t j) const {
     for (std::size_t d = 0; d < static_cast<std::size_t>(x_.width); ++d) {
@@ -149,7 +149,7 @@ struct Reference {
       top = std::max(top, p[static_cast<std::size_t>(j)]);
     }
     lse[static_cast<std::size_t>((b * x_.heads + h) * x_.queries + i)] = top;
-    if (std::isinf(top)) return;  // nothing to see: zero output and gradients
+    if (std::isinf(top)) return;  // no visible key: zero output and gradients
     for (double& each : p) total += each = std::exp(each - top);
     lse[static_cast<std::size_t>((b * x_.heads + h) * x_.queries + i)] += std::log(total);
     for (double& each : p) each /= total;
@@ -176,10 +176,10 @@ struct Reference {
   Numbers q_, k_, v_, dout_, stored_;
   Tensor first_ = first_keys_of(x_);
   double operands_ = rounding_of_operands(x_.dtype);
-  bool few_;  // queries: then p stays f32
+  bool few_;  // few queries: p stays f32
 };
 
-/// Largest |got - expected|, but for what is accepted of each, against the largest |expected|.
+/// The largest |got - expected| beyond what is accepted of each, divided by the largest |expected|.
 double error(const Tensor& got, const Numbers& expected, const Numbers& accepted = {}) {
   const Numbers numbers = values(got);
   REQUIRE(numbers.size() == expected.size());
@@ -196,7 +196,7 @@ double error(const Tensor& got, const Numbers& expected, const Numbers& accepted
   return worst / size;
 }
 
-/// Sums over at most `keys` (and queries) terms in the accumulator's dtype.
+/// The error of sums over keys, queries or features in the accumulator's dtype.
 double rounding_of_sums(const Case& x) {
   return static_cast<double>(x.keys + x.queries + x.width) * testing::rounding(testing::accumulator(x.dtype));
 }
@@ -208,7 +208,7 @@ void check_forward(const Case& x, const Tensors& t, const Reference& expected) {
   CHECK(error(t.lse, expected.lse) <= rounding_of_sums(x));
 }
 
-/// Forward alone: with a key or two to see, gradients nearly cancel, and their error against their size says nothing.
+/// Forward alone: with one or two visible keys gradients nearly cancel, and their relative error means nothing.
 void check_forward(const Case& x) {
   CAPTURE(describe(x));
   Tensors t(x);
@@ -352,8 +352,8 @@ TEST_CASE("attention stays finite and right when scores are a thousand times lar
 }
 
 TEST_CASE("attention weighs to the nearest: over ones it gives one, and dv of ones adds up to the queries") {
-  // A p rounded another way than to nearest would be off to one side by a third of a percent on average. Rounded to
-  // nearest, the errors of many p cancel: less remains than a step of bf16 near 1.
+  // If p were not rounded to nearest, it would be biased by a third of a percent on average. Rounded to nearest, the
+  // errors of many p cancel, and less than a step of bf16 near 1 remains.
   for_each_way({DType::f64, DType::f32, DType::bf16}, [](DType dtype) {
     const Case x{1, 200, 130, 2, 2, 24, false, dtype};
     Tensors t(x);
@@ -388,7 +388,7 @@ TEST_CASE("attention and its gradient give the same bits for 1, 2 and 3 threads"
   }
 }
 
-/// The same numbers with NaN on every side: more rows, more heads.
+/// The same numbers inside a larger tensor of NaN, with more rows and more heads.
 Tensor in_nans(const Tensor& x) {
   const Tensor wide = Tensor::full({x.size(0), x.size(1) + 2, x.size(2) + 2, x.size(3)}, std::nan(""), x.dtype());
   Tensor inside = view::slice(view::slice(wide, 1, 1, x.size(1)), 2, 1, x.size(2));
@@ -405,7 +405,7 @@ TEST_CASE("attention reads nothing but its tensors: NaN beside them and in memor
       MemoryPool& pool = *MemoryPool::current();
       const auto run = [&x, &pool](Tensors& t, double before) {
         pool.reset_peaks();
-        t.run(x);  // once, to see how much workspace there is
+        t.run(x);  // once, to measure the workspace
         const std::int64_t workspace = pool.use(MemoryCategory::workspace).peak / 8;
         { const Tensor used = Tensor::full({workspace}, before, DType::f64); }
         t.run(x);

@@ -1,5 +1,4 @@
-// The implementations of the matrix product that tests go through: those in this program, and libraries that are
-// installed.
+// Runs tests with every implementation of the matrix product: those in this program and installed libraries.
 #pragma once
 
 #include <string_view>
@@ -8,7 +7,7 @@
 
 namespace trireme::testing {
 
-/// Runs body() once with each selected, and selects the first again.
+/// Runs body() once with each implementation selected, then selects the first again.
 template <class Body>
 void for_each_product(Body&& body) {
   for (const std::string_view each : gemm_names()) {
@@ -19,7 +18,7 @@ void for_each_product(Body&& body) {
   select_gemm(gemm_names().front());
 }
 
-/// Whether the selected one computes in this dtype: oneDNN has no f64, and bf16 not for every processor.
+/// Whether the selected one computes in this dtype: oneDNN has no f64, and has bf16 only for some processors.
 inline bool selected_computes(DType dtype) {
   if (selected_gemm() != "onednn") return true;
   const Tensor x = Tensor::zeros({1, 1}, dtype);

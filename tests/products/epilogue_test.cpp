@@ -1,5 +1,5 @@
-// What follows a product's sum: activation, its derivative, residual. Against f64, and against the same as kernels of
-// their own, bit for bit, for every implementation, dtype and way to cut the product.
+// The fused epilogue of a matrix product: activation, its derivative, residual. It is compared with f64, and bit for
+// bit with separate kernels, for every implementation, dtype and way to split the product.
 #include <doctest/doctest.h>
 
 #include "core/gemm_steps.h"
@@ -22,7 +22,7 @@ struct Case {
   Shape leading = {};
 };
 
-/// x [leading.., m, k] @ w^T, w [n, k], and what a layer does then.
+/// x [leading.., m, k] @ w^T, w [n, k], and the operands of a layer's epilogue.
 struct Layer {
   Tensor x, w, bias, residual, before;
   Shape result;
@@ -74,7 +74,7 @@ void check_all(const Case& size, DType dtype) {
 
 }  // namespace
 
-TEST_CASE("what follows a product gives the bits of kernels of their own") {
+TEST_CASE("a fused epilogue gives the bits of separate kernels") {
   testing::for_each_product([] {
     for_each_way({DType::f64, DType::f32, DType::bf16, DType::f16}, [](DType dtype) {
       for (const Case& size : {Case{1, 7, 5}, Case{3, 130, 64}, Case{37, 53, 29}, Case{70, 96, 48}, Case{33, 45, 2500},
@@ -84,14 +84,14 @@ TEST_CASE("what follows a product gives the bits of kernels of their own") {
   });
 }
 
-TEST_CASE("what follows a product whose result leaves the caches gives the bits of kernels of their own") {
+TEST_CASE("a fused epilogue of a result larger than the caches gives the bits of separate kernels") {
   for_each_way({DType::f64, DType::f32, DType::bf16, DType::f16}, [](DType dtype) {
     check_all({1027, 1023, 20}, dtype);  // fits no tile
     if (!testing::sanitized) check_all({1030, 1021, 1100}, dtype);
   });
 }
 
-TEST_CASE("what follows a product against f64: SiLU, its derivative, and a residual") {
+TEST_CASE("a fused epilogue against f64: SiLU, its derivative, and a residual") {
   const Layer layer({37, 53, 29}, DType::f32);
   const std::vector<double> x = values(layer.x), w = values(layer.w), bias = values(layer.bias),
                             residual = values(layer.residual), before = values(layer.before);
@@ -113,7 +113,7 @@ TEST_CASE("what follows a product against f64: SiLU, its derivative, and a resid
   }
 }
 
-TEST_CASE("what follows a product: contradictions are refused") {
+TEST_CASE("a fused epilogue: contradictory options are refused") {
   const Tensor x = Tensor::zeros({4, 4}, DType::bf16);
   Tensor c = Tensor::zeros({4, 4}, DType::bf16), wide = Tensor::zeros({4, 4});
   const auto multiply = [&](Tensor& to, const GemmOptions& options) { kernels(Device::cpu).gemm(x, x, to, options); };

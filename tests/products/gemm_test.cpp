@@ -47,7 +47,7 @@ Shape joined(const Shape& leading, std::int64_t rows, std::int64_t columns) {
   return Shape(std::span<const std::int64_t>(extents));
 }
 
-/// [leading.., rows, columns], rows 3 elements longer than need be; optionally a transpose, or one matrix repeated.
+/// [leading.., rows, columns], stored with 3 unused elements per row; optionally a transpose, or one matrix repeated.
 Tensor operand(const Shape& leading, std::int64_t rows, std::int64_t columns, bool transposed, bool repeat, DType dtype,
                std::uint64_t stream) {
   const Shape stored = repeat ? Shape{} : leading;
@@ -220,7 +220,7 @@ TEST_CASE("gemm over several blocks of K, rows and columns") {
     if (testing::sanitized) return;
     check({.m = 300, .n = 40, .k = 1030});
     check({.m = 20, .n = 3000, .k = 600, .a_transposed = true, .beta = 1});
-    check({.m = 40, .n = 1500, .k = 2100, .b_transposed = true});  // A is packed by all, B by who uses it
+    check({.m = 40, .n = 1500, .k = 2100, .b_transposed = true});  // all threads pack A, each packs its own B
     check({.m = 600, .n = 620, .k = 1030, .in = DType::f64, .out = DType::f64});  // more than one block of A
   });
 }
@@ -263,7 +263,7 @@ TEST_CASE("gemm takes a matrix whose rows are one row repeated") {
 
 namespace {
 
-/// The selected product, by teams of these sizes: all with the bits of the first.
+/// Runs the selected product with teams of these sizes. All must give the bits of the first.
 void check_teams(std::span<const Case> cases, std::initializer_list<int> teams) {
   for (const Case& x : cases) {
     if (!testing::selected_computes(x.in)) continue;

@@ -26,7 +26,8 @@ Starts starts_of(const std::vector<std::int64_t>& lengths) {
 
 double at(const std::vector<double>& x, std::int64_t index) { return x[static_cast<std::size_t>(index)]; }
 
-/// Counts values that are not `sum` of `terms` products, whose sizes add up to `size`, rounded to c's dtype.
+/// Counts results outside the bound for `sum`, a sum of `terms` products whose absolute values add up to `size`,
+/// rounded to c's dtype.
 struct Judge {
   DType in, out;
   std::int64_t wrong = 0;
@@ -69,7 +70,7 @@ Tensor check_rows(const std::vector<std::int64_t>& lengths, std::int64_t k, std:
   return y;
 }
 
-/// c[g] = a^T b over the group's rows, or what c held and that.
+/// c[g] = a^T b over the rows of group g, added to c if `accumulate`.
 Tensor check_sums(const std::vector<std::int64_t>& lengths, std::int64_t m, std::int64_t n, DType in, DType out,
                   bool accumulate) {
   const Starts starts = starts_of(lengths);

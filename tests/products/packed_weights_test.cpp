@@ -1,4 +1,5 @@
-// Products that keep a weight's panels: the same bits as without, also after the weight has changed between two uses.
+// Products that keep a weight's packed panels give the same bits as without, also when the weight changes between
+// scopes.
 #include "core/packed_weights.h"
 
 #include <doctest/doctest.h>
@@ -92,7 +93,7 @@ TEST_CASE("a new scope packs anew, and gives back what the one before has kept")
   CHECK(values(layer.forward(true)) == expected);
 }
 
-TEST_CASE("a weight that comes to lie where another lay is not taken for it") {
+TEST_CASE("a weight at the address of a freed one is not mistaken for it") {
   PackedWeights kept;
   for (std::uint64_t stream = 1; stream < 60; stream += 10) {  // each layer is gone before the next is made
     const Layer layer(40, 70, 50, DType::f32, stream);
@@ -100,7 +101,7 @@ TEST_CASE("a weight that comes to lie where another lay is not taken for it") {
   }
 }
 
-TEST_CASE("operands that are no weights are not kept, nor is anything without a scope or in one that is off") {
+TEST_CASE("only weights are kept, and only inside a scope that is on") {
   const Layer layer(40, 70, 50, DType::f32);
   static_cast<void>(layer.forward(true));
   const PackedWeights off(false);
@@ -110,7 +111,7 @@ TEST_CASE("operands that are no weights are not kept, nor is anything without a 
   CHECK(kept.bytes() == 0);
   const Tensor batch = random({2, 40, 50}, 5, DType::f32), matrices = random({2, 50, 30}, 6, DType::f32);
   Tensor y = Tensor::empty({2, 40, 30}, DType::f32);
-  kernels(Device::cpu).gemm(batch, matrices, y, {.b_is_weight = true});  // a matrix for each
+  kernels(Device::cpu).gemm(batch, matrices, y, {.b_is_weight = true});  // one matrix per batch entry
   CHECK(kept.bytes() == 0);
 }
 

@@ -1,5 +1,5 @@
-// Products that pack B while its first tile is multiplied, and tiles that go straight to C: against plain loops
-// in f64, and bit for bit against one chain of multiply-adds an element, which no way of packing may change.
+// Products that pack B while its first tile is multiplied, and tiles that go straight to C: against plain loops in f64,
+// and bit for bit against one chain of multiply-adds per element, which packing must not change.
 // Read next: core/cpu/tile_product.h.
 #include <doctest/doctest.h>
 #include <fmt/core.h>
@@ -28,7 +28,7 @@ struct Case {
   bool bias = false;
 };
 
-/// Rows as they come in training: B's, or those of A transposed, hold the other dim side by side.
+/// Layouts as in training: the rows of B and of a transposed A are contiguous along N and M.
 constexpr std::array<Case, 14> cases = {{
     {.m = 1, .n = 32, .k = 7},
     {.m = 5, .n = 103, .k = 45},
@@ -91,7 +91,7 @@ std::int64_t beyond_bound(const Case& x, DType dtype) {
   return wrong;
 }
 
-// Whether the compiler makes one instruction of a multiplication and an addition: sanitizers want to see both.
+// Whether the compiler fuses a multiplication and an addition into one instruction. Under sanitizers it does not.
 #if defined(__FMA__)
 constexpr bool multiply_adds = !testing::sanitized;
 #else
@@ -100,7 +100,7 @@ constexpr bool multiply_adds = false;
 
 }  // namespace
 
-TEST_CASE("products that pack in passing agree with a plain loop on ragged shapes") {
+TEST_CASE("products that pack while they multiply agree with a plain loop on ragged shapes") {
   for (const Case& x : cases) {
     for (const DType dtype : {DType::f32, DType::f64}) {
       CAPTURE(describe(x, dtype));
@@ -109,7 +109,7 @@ TEST_CASE("products that pack in passing agree with a plain loop on ragged shape
   }
 }
 
-TEST_CASE("products that pack in passing give the same bits for 1, 2, 3 and 5 threads") {
+TEST_CASE("products that pack while they multiply give the same bits for 1, 2, 3 and 5 threads") {
   for (const Case& x : cases) {
     CAPTURE(describe(x, DType::f32));
     std::vector<std::vector<double>> results;
@@ -184,7 +184,8 @@ TEST_CASE_TEMPLATE("a tile's product leaves the panel that packing makes, and th
       double difference = 0;
       for (std::size_t i = 0; i < expected.size(); ++i)
         difference = std::max(difference, std::fabs(static_cast<double>(expected[i] - got[i])));
-      // Elements of at most tile_rows * width, sums of 19 products: exact where multiply-adds are, else to rounding.
+      // Fused multiply-adds must give the exact bits. The bound for others: elements of at most tile_rows * width, sums
+      // of 19 products.
       const double bound = static_cast<double>(expected.size()) * 24 * testing::rounding(dtype);
       CHECK(difference <= (multiply_adds ? 0 : bound));
     }

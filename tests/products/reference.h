@@ -1,4 +1,5 @@
-// What the product tests share: how much rounding may be. It includes what makes, reads and compares their tensors.
+// What the product tests share: the size of a rounding. It also includes the headers that make, read and compare
+// tensors.
 // Read next: tests/products/gemm_test.cpp.
 #pragma once
 

@@ -1,4 +1,4 @@
-// The ways in which bf16 is multiplied (core/cpu/processor.h), one after the other.
+// Runs tests with every unit that multiplies bf16 (core/cpu/processor.h).
 #pragma once
 
 #include <doctest/doctest.h>
@@ -10,7 +10,7 @@
 
 namespace trireme::testing {
 
-/// Runs `body` once for each way in which this processor multiplies bf16, and with tiles in software.
+/// Runs `body` once with each bf16 unit of this processor, and once with tiles in software.
 template <class Body>
 void for_each_unit(Body&& body) {
   std::vector<cpu::Bf16Unit> units = cpu::bf16_units();
@@ -24,7 +24,7 @@ void for_each_unit(Body&& body) {
   cpu::select_bf16_unit(before);
 }
 
-/// body(dtype) for each of them, for bf16 with every way of multiplying it.
+/// Runs body(dtype) for each dtype; for bf16 once with every unit.
 template <class Body>
 void for_each_way(std::initializer_list<DType> dtypes, Body&& body) {
   for (const DType dtype : dtypes) {

@@ -1,5 +1,5 @@
-// One deliberate bug per argument. A sanitizer build that does not report each of them is not checking anything: the
-// tests beside this file fail then. Never part of an ordinary build.
+// One deliberate bug per argument. The tests in this folder fail if a sanitizer build does not report each of them,
+// because then the sanitizer is not switched on. Never part of an ordinary build.
 #include <cstdio>
 #include <limits>
 #include <string_view>

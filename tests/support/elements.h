@@ -1,5 +1,5 @@
-// Elements of tensors as numbers, read and written one by one through no kernel: what references are computed from, and
-// how far results are from them.
+// Elements of tensors as numbers, read and written one by one without kernels. Tests compute references from them, and
+// measure how far results are from these.
 // Read next: tests/support/tensors.h; tests/support/gradcheck.h, where roundings decide how far is too far.
 #pragma once
 
@@ -15,7 +15,7 @@
 
 namespace trireme::testing {
 
-/// How far element `index`, row-major, is from the first in memory.
+/// The offset in memory of element `index`, in row-major order, from the first element.
 inline std::int64_t offset_of(const Tensor& x, std::int64_t index) {
   std::int64_t offset = 0;
   for (int dim = x.dims() - 1; dim >= 0; --dim) {
@@ -44,7 +44,7 @@ inline std::vector<double> values(const Tensor& x) {
   return result;
 }
 
-/// The reverse: rounds `elements` into any view.
+/// The reverse of values(): rounds `elements` and writes them into any view.
 inline void assign(Tensor& x, const std::vector<double>& elements) {
   REQUIRE(x.count() == static_cast<std::int64_t>(elements.size()));
   visit_any(x.dtype(), [&](auto tag) {
@@ -61,7 +61,7 @@ inline void assign(Tensor& x, const std::vector<double>& elements) {
   });
 }
 
-/// |got - expected| / |expected|, as vectors; |got| where all that is expected is 0.
+/// |got - expected| / |expected|, as vectors; |got| if all expected elements are 0.
 inline double relative_difference(const std::vector<double>& got, const std::vector<double>& expected) {
   REQUIRE(got.size() == expected.size());
   double difference = 0, norm = 0;
@@ -76,7 +76,7 @@ inline double relative_difference(const Tensor& got, const Tensor& expected) {
   return relative_difference(values(got), values(expected));
 }
 
-/// The largest difference of two elements, over the largest element expected.
+/// The largest difference of two elements, divided by the largest |expected|.
 inline double largest_difference(const std::vector<double>& got, const std::vector<double>& expected) {
   REQUIRE(got.size() == expected.size());
   double worst = 0, size = 0;

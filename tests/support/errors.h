@@ -1,4 +1,4 @@
-// What code throws as an Error, caught for a test to look at.
+// Catches the Error that code throws, for a test to check.
 // Read next: core/error.h, tests/support/text.h.
 #pragma once
 
@@ -19,7 +19,7 @@ struct Caught {
   bool has(std::string_view part) const { return contains(message, part); }
 };
 
-/// What f throws as an Error; code ok and no message when it throws nothing.
+/// The Error that f throws; code ok and no message if it throws nothing.
 template <class F>
 Caught caught(F&& f) {
   try {
@@ -28,13 +28,13 @@ Caught caught(F&& f) {
   return {};
 }
 
-/// The message of the Error that f throws; empty when it throws none.
+/// The message of the Error that f throws; empty if it throws none.
 template <class F>
 std::string error_of(F&& f) {
   return caught(f).message;
 }
 
-/// The same of an Error that must come, with this code.
+/// The same; checks that f throws an Error with this code.
 template <class F>
 std::string error_of(F&& f, ExitCode code) {
   const Caught error = caught(f);
@@ -42,14 +42,14 @@ std::string error_of(F&& f, ExitCode code) {
   return error.message;
 }
 
-/// The code and the message of the Error that f throws: "64 trireme: ..."; "nothing" when it throws none.
+/// The code and the message of the Error that f throws: "64 trireme: ..."; "nothing" if it throws none.
 template <class F>
 std::string failure(F&& f) {
   const Caught error = caught(f);
   return error.code == ExitCode::ok ? "nothing" : fmt::format("{} {}", static_cast<int>(error.code), error.message);
 }
 
-/// The Error itself, without which the test case ends.
+/// The Error that f throws. If it throws none, the test case fails and ends.
 template <class F>
 Error thrown_by(F&& f) {
   try {
@@ -59,7 +59,7 @@ Error thrown_by(F&& f) {
   return {ExitCode::ok, "", ""};
 }
 
-/// Whether the text has this part; shows the text when not.
+/// Whether the text contains this part. If not, prints both.
 inline bool says(std::string_view text, std::string_view part) {
   const bool found = contains(text, part);
   if (!found) MESSAGE(std::string(text), "\nlacks: ", std::string(part));

@@ -35,18 +35,18 @@ class TempFolder {
   std::filesystem::path path_;
 };
 
-/// Without write_file's sync, which costs tens of milliseconds: for tests that write hundreds of files.
+/// Writes a file without write_file's sync, which costs tens of milliseconds: for tests that write hundreds of files.
 inline void write_plainly(const std::filesystem::path& path, std::string_view bytes) {
   std::ofstream(path, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
 }
 
-/// All bytes of a file; none when there is no such file.
+/// All bytes of a file; empty if there is no such file.
 inline std::string content_of(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-/// While it lives, no file may grow beyond `bytes`: the nearest thing to a full disk that needs no rights.
+/// While it lives, no file may grow beyond `bytes`: the closest thing to a full disk that needs no privileges.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {

@@ -15,7 +15,7 @@
 
 namespace trireme::testing {
 
-constexpr std::int64_t test_vocab = 65;  // divides by nothing: padding is at work
+constexpr std::int64_t test_vocab = 65;  // not a multiple of any tp in use, so there is padding
 
 inline GptConfig small_config(double dropout = 0) {
   return {.layers = 4, .heads = 4, .width = 32, .context = 16, .vocab = test_vocab, .dropout = dropout};
@@ -28,12 +28,12 @@ inline CharTokenizer test_tokenizer(std::int64_t count = test_vocab) {
   return CharTokenizer(std::move(characters));
 }
 
-/// Of a run with that tokenizer.
+/// The identity of a run with that tokenizer.
 inline RunIdentity test_identity(std::int64_t seed = 7) {
   return {.seed = seed, .tokenizer = test_tokenizer().to_json()};
 }
 
-/// `count` tokens in which the next often follows from the last, so that there is something to learn.
+/// `count` tokens in which the next one often follows from the last one, so that there is something to learn.
 inline TokenRange test_tokens(std::int64_t count) {
   std::vector<std::int32_t> ids = {0};
   for (std::int64_t i = 1; i < count; ++i) {

@@ -83,7 +83,7 @@ inline double rounding_difference(const Tensor& a, const Tensor& b) {
          std::sqrt(std::max(norm, static_cast<double>(b.count())));
 }
 
-/// The same function in a narrower dtype, forward and backward, against f64.
+/// Compares the function in a narrower dtype, forward and backward, with f64.
 inline void check_dtype(const std::string& what, const Function& f, const std::vector<Tensor>& inputs, DType dtype,
                         double tolerance) {
   std::vector<Tensor> narrow, wide;
@@ -99,8 +99,8 @@ inline void check_dtype(const std::string& what, const Function& f, const std::v
   }
 }
 
-/// Gradients in f64, then f32, bf16 and f16 against f64: room for some 16 roundings of 2^-9 (bf16) and 2^-11 (f16), 32
-/// of 2^-24.
+/// Checks gradients in f64, then f32, bf16 and f16 against f64. The tolerance is 32 roundings of 2^-24 (f32), and 16 of
+/// 2^-9 (bf16) and 2^-11 (f16).
 inline void check_op(const std::string& what, const Function& f, const std::vector<Tensor>& inputs) {
   check_gradients(what, f, inputs);
   check_dtype(what, f, inputs, DType::f32, 32 * 0x1p-24);

@@ -1,5 +1,5 @@
-// Gradients whose sums over micro-batches and ranks are known in closed form: each contribution is a whole number times
-// a ramp, so that a sum is exact in f32 whatever its order, and tells which contributions are in it.
+// Gradients whose sums over micro-batches and ranks are known in closed form. Each contribution is a whole number times
+// a ramp, so a sum is exact in f32 in any order, and shows which contributions it has.
 // Read next: parallel/mesh/placement.h, tests/grad_sync/grad_sync_test.cpp.
 #pragma once
 
@@ -18,7 +18,7 @@ inline Tensor ramp(const Shape& shape, double factor) {
   return x;
 }
 
-/// What a parameter's gradient gets from a micro-batch of a rank, times ramp(1).
+/// The contribution of a micro-batch of a rank to a parameter's gradient, in units of ramp(1).
 inline double factor(std::size_t parameter, int rank, int microbatch) {
   return static_cast<double>((parameter + 1) * static_cast<std::size_t>(3 * rank + 1) +
                              static_cast<std::size_t>(microbatch));

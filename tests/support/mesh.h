@@ -1,5 +1,5 @@
-// What the tests of layers and models share: ranks on a mesh, whole tensors put together from shards, and parameters
-// with values that hide nothing.
+// What the tests of layers and models share: ranks on a mesh, whole tensors assembled from shards, and random
+// parameters, which hide no mistake.
 // Read next: parallel/mesh/mesh.h, tests/support/gradcheck.h.
 #pragma once
 
@@ -18,9 +18,9 @@
 namespace trireme::testing {
 
 using MeshPtr = std::shared_ptr<const DeviceMesh>;
-using Meshes = std::vector<std::string>;  ///< as --mesh spells them
+using Meshes = std::vector<std::string>;  ///< in the syntax of --mesh
 
-/// Runs `body` on every rank of the mesh that `text` names, ranks being threads. Where a device is open, they share it.
+/// Runs `body` on every rank of the mesh that `text` names. Ranks are threads; if a device is open, they share it.
 inline void run_mesh(const std::string& text, const std::function<void(const MeshPtr&)>& body) {
   const MeshShape shape = parse_mesh(text, 0);
   run_thread_ranks(shape.ranks(), 1, ProcessGroup::Deadline(60), [&](const std::shared_ptr<ProcessGroup>& world) {
@@ -35,7 +35,7 @@ inline Tensor tp_part(const Tensor& whole, Placement placement, const DeviceMesh
   return clone(view::slice(whole, placement.dim, mesh.coord(Axis::tp) * piece, piece));
 }
 
-/// The whole of what is sharded over an axis, on every rank of it. Collective over the axis when sharded.
+/// The whole tensor of one that is sharded over an axis, on every rank of the axis. Collective over it if sharded.
 inline Tensor whole_over(const Tensor& local, Placement placement, const DeviceMesh& mesh, Axis axis) {
   if (!placement.sharded()) return clone(local);
   ProcessGroup& group = mesh.group(axis);
@@ -72,7 +72,7 @@ inline void set_whole(nn::Parameter& p, const Tensor& values) {
 }
 
 /// Adds spread * normal numbers to every parameter: the same whole tensor on any mesh. Biases that start at 0 and gains
-/// that start at 1 would hide that they are added twice, or not at all. Padded rows get numbers too.
+/// that start at 1 would hide that they are applied twice, or not at all. Padded rows get numbers too.
 inline void randomise(const nn::ParameterList& parameters, double spread) {
   for (const nn::ParameterPtr& p : parameters) {
     Tensor values = Tensor::empty(p->global_shape, DType::f64);

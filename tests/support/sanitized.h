@@ -1,5 +1,5 @@
-// Whether a sanitizer watches this test. It then takes 10 to 50 times as long, and fewer repetitions do: what a
-// sanitizer looks for shows in each.
+// Whether a sanitizer watches this test. The test then takes 10 to 50 times as long, and fewer repetitions are enough:
+// a sanitizer finds its bugs in any of them.
 // Read next: scripts/sanitizers/options.sh.
 #pragma once
 

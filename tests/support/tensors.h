@@ -29,7 +29,7 @@ inline double random_number(std::uint64_t stream, std::uint64_t element, Numbers
   return numbers.shift + numbers.scale * (static_cast<double>((high << 32U | low) >> 11U) * 0x1p-53);
 }
 
-/// A dense tensor on the host of numbers rounded to dtype, others for every `stream`.
+/// A dense tensor on the host of random numbers, rounded to dtype, different for every `stream`.
 inline Tensor random(const Shape& shape, std::uint64_t stream, DType dtype = DType::f64, Numbers numbers = normal()) {
   Tensor x = Tensor::empty(shape, DType::f64);
   double* values = x.data<double>();
@@ -62,7 +62,7 @@ inline bool same_bits(const Tensor& a, const Tensor& b) {
   return x.count() == 0 || std::memcmp(x.raw(), y.raw(), static_cast<std::size_t>(x.bytes())) == 0;
 }
 
-/// Whether both are as many tensors, in pairs the same.
+/// Whether both lists have the same length and the same tensors, bit for bit.
 inline bool same_bits(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(),
                     [](const Tensor& x, const Tensor& y) { return same_bits(x, y); });

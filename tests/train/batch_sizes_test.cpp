@@ -1,4 +1,4 @@
-// Batch arithmetic: what is inferred, and how a batch that does not exist is refused.
+// Batch arithmetic: what is inferred, and how an impossible batch is refused.
 #include "train/options/batch_sizes.h"
 #include "tests/support/errors.h"
 

@@ -1,4 +1,4 @@
-// What all ranks must have in common: the first value that differs is named with what each rank has.
+// Values that must be equal on all ranks: the first one that differs is named, with the value of each rank.
 #include "train/launch/common_values.h"
 
 #include <doctest/doctest.h>
@@ -38,7 +38,7 @@ Corpus corpus_of(const std::filesystem::path& path, const std::string& text, con
   return load_corpus({.path = path, .tokenizer = tokenizer, .val_fraction = 0.5, .context = 2});
 }
 
-/// The message of ranks 0 and 1, of which one has read each text.
+/// The message if rank 0 has read `a` and rank 1 has read `b`.
 std::string between(const Corpus& a, const Corpus& b) { return difference({common_corpus(a), common_corpus(b)}); }
 
 }  // namespace
@@ -52,7 +52,7 @@ TEST_CASE("the first value that differs is named, with the ranks that have each"
         "64 --steps differs between ranks: 6 on rank 0, 2; 5 on rank 1; expected one configuration; start every rank "
         "with the same flags");
   CHECK(contains(difference({rank("0.1", "5"), rank("0.2", "6")}), "--lr differs between ranks: 0.1 on rank 0; 0.2"));
-  // A rank that failed before it had read something says so itself.
+  // A missing value is no difference: that rank failed earlier, and reports its own error.
   CHECK(difference({rank("0.1", "5"), {common_flag("lr", "0.1")}}) == "none");
   CHECK(difference({{common_flag("lr", "0.1")}, rank("0.1", "5")}) == "none");
   CHECK(contains(difference({rank("0.1", "5"), {common_flag("lr", "0.2")}}), "--lr differs"));

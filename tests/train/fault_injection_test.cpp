@@ -1,5 +1,5 @@
-// Faults on purpose: what TRIREME_FAULT may say, and that each kind does what it says, on the rank and in the step that
-// it names, once, and not without being asked.
+// Injected faults: the syntax of TRIREME_FAULT, and that each kind acts on the rank and in the step that it names,
+// once, and only if it is allowed.
 #include "train/faults/injection.h"
 
 #include <doctest/doctest.h>
@@ -36,13 +36,13 @@ GptOptions small_options(const std::string& mesh, std::int64_t zero = 0) {
   return o;
 }
 
-/// What a rank has seen: by step, its loss and the norm of the whole gradient; and its weights after the last.
+/// What a rank recorded: the loss and the norm of the whole gradient for each step, and its weights after the last one.
 struct Seen {
   std::vector<double> losses, norms;
   std::vector<float> weights;
 };
 
-/// Makes `steps` in this order on every rank of the options' mesh, with `faults`. An update is made of finite norms.
+/// Runs `steps` in this order on every rank of the options' mesh, with `faults`. Updates only if the norm is finite.
 std::vector<Seen> steps_with(GptOptions o, const std::string& faults, const std::vector<int>& steps) {
   o.run.faults = faults;
   resolve(o, 0);
@@ -131,7 +131,7 @@ TEST_CASE("nan poisons one element before the sums, in one pass, with every kind
       CHECK(std::isfinite(rank.norms[0]));
       CHECK(std::isnan(rank.norms[1]));
       CHECK(std::isfinite(rank.losses[1]));
-      CHECK(std::isfinite(rank.norms[2]));  // the step made again
+      CHECK(std::isfinite(rank.norms[2]));  // step 2 again
       CHECK(std::isfinite(rank.norms[3]));
     }
   }

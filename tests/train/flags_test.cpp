@@ -109,7 +109,7 @@ TEST_CASE("a value that does not fit is refused with flag, value and what is exp
   CHECK(contains(refusal({"--quiet=perhaps"}), "64 trireme: [flags] --quiet"));
 }
 
-TEST_CASE("who asks for what only other builds have is told why") {
+TEST_CASE("a value that only other builds have is refused, with the reason") {
   Sample s;
   s.flags.elsewhere({{"octagonal", "this build is without corners; or use --shape round"}});  // of --shape
   CHECK(failure([&] {

@@ -1,6 +1,6 @@
-// The sample manifest for Kubernetes, held against what it may say: the fields of kubeflow.org/v2beta1 MPIJob (its Go
-// types, pkg/apis/kubeflow/v2beta1/types.go of kubeflow/mpi-operator) and those of core/v1 pods that it uses, and then
-// against itself and our own flags. kubectl takes JSON as it takes YAML.
+// Checks the sample manifest for Kubernetes against the fields of kubeflow.org/v2beta1 MPIJob (its Go types,
+// pkg/apis/kubeflow/v2beta1/types.go of kubeflow/mpi-operator) and those of core/v1 pods that it uses, and then for
+// consistency with itself and with our own flags. kubectl accepts JSON as well as YAML.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -19,8 +19,8 @@ namespace {
 
 constexpr const char* manifest_path = "scripts/kubernetes/mpijob.json";
 
-// Of a schema, an object lists the fields there may be ("!" before the name: must be), an array holds the schema of its
-// items, "*" stands for any field, and a string names the kind of value, or the values themselves with '|' between.
+// In a schema, an object lists the allowed fields ("!" before a name: required; "*": any name), an array holds the
+// schema of its items, and a string names the kind of value, or the allowed values with '|' between them.
 json pod_schema() {
   const json probe_command = {{"!exec", {{"!command", json::array({"string"})}}}};
   const json container = {{"!name", "string"},
@@ -77,7 +77,7 @@ bool is_kind(const json& value, const std::string& kind) {
   return value.is_string() && contains("|" + kind + "|", "|" + value.get<std::string>() + "|");
 }
 
-/// What is wrong with `value`, a line each.
+/// What is wrong with `value`, one problem per line.
 std::string problems(const json& value, const json& schema, const std::string& at) {
   if (schema.is_string()) {
     const auto kind = schema.get<std::string>();
@@ -114,7 +114,7 @@ const json& container(const json& job, const std::string& role) {
 
 TEST_CASE("the sample for Kubernetes is an MPIJob") {
   CHECK(problems(manifest(), mpijob_schema(), "job") == "");
-  // That the check can fail:
+  // The check can fail:
   json wrong = manifest();
   wrong["spec"]["runPolicy"]["cleanPodPolicy"] = "Some";
   wrong["spec"]["slotsPerWorkers"] = 4;
@@ -134,7 +134,7 @@ TEST_CASE("the sample for Kubernetes fits together") {
   const auto words = container(job, "Launcher")["command"].get<supervisor::Words>();
   REQUIRE(words.front() == "build/bin/run");
 
-  // As many ranks as there are slots, which also the supervisor counts.
+  // There are as many ranks as slots, and the supervisor counts as many.
   const int slots = spec["slotsPerWorker"], workers = spec["mpiReplicaSpecs"]["Worker"]["replicas"];
   const auto dashes = std::find(words.begin(), words.end(), "--");
   const supervisor::Words command(dashes + 1, words.end());
@@ -142,7 +142,7 @@ TEST_CASE("the sample for Kubernetes fits together") {
   CHECK(supervisor::require_elastic(command).model_ranks == 2);
   CHECK(contains(supervisor::to_string(words), fmt::format("echo $(({} * ", slots)));
 
-  // train_gpt takes its flags.
+  // train_gpt accepts the flags.
   GptOptions options;
   Flags flags("train_gpt", "");
   declare_all(flags, options);
@@ -152,7 +152,7 @@ TEST_CASE("the sample for Kubernetes fits together") {
   resolve(options, slots * workers);
   CHECK(options.batch_sizes().global_batch == 64);
 
-  // --out is on a volume that both see; every mount has its volume.
+  // --out is on a volume that both roles mount; every mount has its volume.
   for (const std::string role : {"Launcher", "Worker"}) {
     const json& pod = spec["mpiReplicaSpecs"][role]["template"]["spec"];
     CHECK(pod["terminationGracePeriodSeconds"] >= 60);
@@ -164,6 +164,6 @@ TEST_CASE("the sample for Kubernetes fits together") {
     }
     CHECK(out);
   }
-  // Exit code 75 has the launcher started again.
+  // After exit code 75 the launcher must be started again.
   CHECK(spec["mpiReplicaSpecs"]["Launcher"]["restartPolicy"] == "OnFailure");
 }

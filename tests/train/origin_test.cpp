@@ -1,4 +1,4 @@
-// Where a run began, as its folder tells.
+// Where a run began, read from its folder.
 #include "train/runs/origin.h"
 
 #include <doctest/doctest.h>
@@ -39,7 +39,7 @@ TEST_CASE("a run begins elsewhere when --resume names what is not in its own fol
   for (const std::string& other : {out + "b", out + "/../other", std::string("elsewhere")})
     CHECK(begins_elsewhere(other, out));
   CHECK(begins_elsewhere("elsewhere", ""));
-  CHECK(begins_elsewhere(std::string(5000, 'x'), out));  // a name that no file has
+  CHECK(begins_elsewhere(std::string(5000, 'x'), out));  // too long for a file's name
 }
 
 TEST_CASE("config.json tells where a run began until a start with auto") {
@@ -72,7 +72,7 @@ TEST_CASE("the newest checkpoint tells where a run began, whatever config.json s
   CHECK_FALSE(was_begun_from(o.out, "another"));
   fs::remove(o.out / "config.json");
   CHECK(was_begun_from(o.out, other));
-  // One that says nothing, as a run with new weights leaves it.
+  // A checkpoint without an origin, as a run with new weights saves it.
   o.save(3, "");
   CHECK_FALSE(was_begun_from(o.out, other));
 }
@@ -82,7 +82,7 @@ TEST_CASE("a run's own checkpoint is where it began only as the last start says"
   const std::string own = (o.out / "checkpoints" / "step_00000002").string();
   o.save(2, "other");
   o.configure(R"({"resume": "auto"})");
-  CHECK_FALSE(was_begun_from(o.out, own));  // an older one, perhaps: train_gpt says
+  CHECK_FALSE(was_begun_from(o.out, own));  // it may be an older one, which train_gpt reports
   o.configure(R"({"resume": ")" + own + R"("})");
   CHECK(was_begun_from(o.out, own));
 }

@@ -1,4 +1,4 @@
-// Profiles: what is recorded, what it is said to cost, and the trace and the table made of it.
+// Profiles: what is recorded, the cost of each call, and the trace and the table made of it.
 #include "train/report/profiling.h"
 
 #include <doctest/doctest.h>
@@ -20,7 +20,7 @@ using namespace trireme::testing;
 
 namespace {
 
-/// A profiler for the calling thread that records, and timed kernels, until the end of the test case.
+/// Records the calling thread, with timed kernels, until the end of its scope.
 struct Recording {
   std::shared_ptr<Profiler> profiler = std::make_shared<Profiler>();
 
@@ -117,7 +117,7 @@ TEST_CASE("profile: what happens between stop() and go_on() is left out, and its
   const std::vector<ProfileEvent> events = recording.events();
   REQUIRE(events.size() == 2);
   CHECK(events[1].name == "second");
-  CHECK(events[1].begin >= 0.02);  // a trace has the gap
+  CHECK(events[1].begin >= 0.02);  // a trace shows the gap
   CHECK(profiler.seconds() > seconds);
 }
 

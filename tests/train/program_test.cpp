@@ -60,7 +60,7 @@ TEST_CASE("the one message of a failure") {
   CHECK(contains(system(std::errc::invalid_argument), "trireme: FATAL[70] [internal] "));
 }
 
-TEST_CASE("who runs out of memory is told what was expected") {
+TEST_CASE("a rank that runs out of memory is told the estimate") {
   const GptOptions options = options_on("dp=2");
   const auto run_out = [](Rank& rank) {
     if (rank.first()) fail(ExitCode::retryable, "memory", "out of host memory");

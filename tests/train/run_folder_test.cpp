@@ -1,4 +1,4 @@
-// The folder of --out: what it refuses, what it leaves.
+// The folder of --out: what is refused, and what a run leaves in it.
 #include "train/runs/run_folder.h"
 
 #include <doctest/doctest.h>
@@ -108,7 +108,7 @@ TEST_CASE("a run from another's checkpoint that ended with nothing saved begins 
     CHECK(contains(again.open("{\"resume\": \"" + other + "\"}", 3), "its metrics are kept in "));
   }
   CHECK(read_file(out / "metrics.jsonl").empty());                     // steps 4 and 5 are made again
-  make_directories(out / "checkpoints" / checkpoint::folder_name(6));  // saved, if damaged
+  make_directories(out / "checkpoints" / checkpoint::folder_name(6));  // a checkpoint, though damaged
   CHECK(contains(failure([&] { RunFolder(out, other); }), "or go on with that run: --resume " + out.string()));
 }
 
@@ -122,7 +122,7 @@ TEST_CASE("of two runs that begin in one folder at once, one is refused") {
     CHECK(contains(refusal, fmt::format("73 trireme: [out] another run is writing to {} (host ", out.string())));
     CHECK(contains(refusal, fmt::format(", process {}, since 20", ::getpid())));
     CHECK(contains(refusal, " UTC); wait for it to end, or choose another --out"));
-    // Whatever the first has written by now: it is not over.
+    // The first run has not ended, whatever it has written by now.
     CHECK(contains(failure([&] { RunFolder(out, "none"); }), "73 trireme: [out] another run is writing"));
     RunFolder third(out, "auto");
     CHECK(contains(failure([&] { third.lock(); }), "73 trireme: [out] another run is writing"));
@@ -174,7 +174,7 @@ TEST_CASE("an unusable folder is refused by name") {
   CHECK(contains(refusal, "choose another --out"));
 }
 
-// The fault is armed for good, so in a process of its own.
+// A fault cannot be disarmed, so this runs in its own process.
 TEST_CASE("lines that cannot be written wait for room") {
   const TempFolder folder;
   const fs::path out = folder / "run";

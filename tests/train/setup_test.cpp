@@ -1,4 +1,4 @@
-// The memory that a run is told to need, from arithmetic alone.
+// The predicted memory of a run, which is computed from the options alone.
 #include "train/report/memory.h"
 
 #include <doctest/doctest.h>

@@ -1,4 +1,4 @@
-// The detector by itself, on series made for it.
+// The spike detector alone, on made-up series; and the texts that name differing copies and skipped samples.
 #include "train/guards/spike_detector.h"
 
 #include <doctest/doctest.h>
@@ -14,13 +14,13 @@ using namespace trireme;
 TEST_CASE("a detector judges by the median and the MAD, once it has a window") {
   SpikeDetector detector(5, 3.0);
   for (const double loss : {2.0, 2.2, 1.8, 2.1}) detector.add(loss);
-  CHECK(detector.score(1000) == 0);  // four of five
+  CHECK(detector.score(1000) == 0);  // the window has four losses of five
   detector.add(1.9);
   CHECK(detector.median() == 2.0);  // distances 0, 0.2, 0.2, 0.1, 0.1: MAD 0.1
   CHECK(detector.score(2.3) == doctest::Approx(0.3 / 0.14826));
   CHECK_FALSE(detector.is_spike(2.4));
   CHECK(detector.is_spike(2.5));
-  CHECK_FALSE(detector.is_spike(0.0));  // a fall is none
+  CHECK_FALSE(detector.is_spike(0.0));  // a fall is not a spike
 }
 
 TEST_CASE("what lies in the window does not hide the next spike, and what is too old is forgotten") {

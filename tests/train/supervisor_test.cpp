@@ -1,4 +1,4 @@
-// What a supervisor decides and notes: which ends are final, pauses, ranks, commands, incidents.
+// What a supervisor decides and records: which exits are final, pauses, ranks, commands, incidents.
 #include <doctest/doctest.h>
 
 #include <csignal>
@@ -19,7 +19,7 @@ TEST_CASE("supervisor: which ends are final") {
   CHECK(of_code(0) == Verdict::done);
   CHECK(of_code(75) == Verdict::again);
   for (const int code : {2, 64, 65, 70, 73, 74, 76, 77, 126, 127, 255}) CHECK(of_code(code) == Verdict::final);
-  // Of a process by itself, and as mpirun and shells say it.
+  // The signal of a process itself, and as mpirun and shells report it.
   for (const int signal : {SIGKILL, SIGSEGV, SIGABRT, SIGBUS, SIGFPE, SIGTERM, SIGUSR2}) {
     CHECK(judge({.signal = signal}, false) == Verdict::again);
     CHECK(of_code(128 + signal) == Verdict::again);
@@ -46,9 +46,9 @@ TEST_CASE("supervisor: restarts without a newer checkpoint are counted, and wait
   Budget budget({.restarts = 4, .pause = 1, .longest_pause = 3}, 100);
   CHECK(budget.restart(100) == 0.0);
   CHECK(budget.restart(100) == 1.0);
-  CHECK(budget.restart(150) == 0.0);  // progress: from the beginning
+  CHECK(budget.restart(150) == 0.0);  // progress: the count starts over
   CHECK(budget.restart(150) == 1.0);
-  CHECK(budget.restart(120) == 2.0);  // an older one (the newest was damaged) is no progress
+  CHECK(budget.restart(120) == 2.0);  // an older checkpoint (the newest was damaged) is no progress
   CHECK(budget.restart(150) == 3.0);
   CHECK(budget.without_progress() == 4);
   CHECK_FALSE(budget.restart(150));
@@ -69,7 +69,7 @@ TEST_CASE("supervisor: a job is told to leave until it is known to listen, and t
   CHECK(orders.due(at(1), false) == SIGUSR2);
   CHECK_FALSE(orders.due(at(1.5), false));
   CHECK(orders.due(at(2), false) == SIGUSR2);
-  CHECK(orders.due(at(2.1), true) == SIGUSR2);  // the last one may have been lost
+  CHECK(orders.due(at(2.1), true) == SIGUSR2);  // the last signal may have been lost
   for (const double later : {2.2, 10.0}) CHECK_FALSE(orders.due(at(later), true));
 
   Orders heard;
@@ -85,15 +85,15 @@ TEST_CASE("supervisor: a job is told to leave until it is known to listen, and t
   saving.save();
   saving.leave();
   CHECK(saving.due(at(11), true) == SIGUSR2);
-  CHECK_FALSE(saving.due(at(12), true));  // to leave is to save
+  CHECK_FALSE(saving.due(at(12), true));  // leaving includes saving
 }
 
 TEST_CASE("supervisor: a save that a job was told of and has not made is the next one's") {
   const Orders::Clock::time_point now;
   Orders orders;
-  CHECK_FALSE(orders.ended(false));  // told nothing
+  CHECK_FALSE(orders.ended(false));  // no signal was sent
   orders.save();
-  CHECK_FALSE(orders.ended(false));  // it ended before it could be told: still to come
+  CHECK_FALSE(orders.ended(false));  // it ended before a signal was sent: the save is still pending
   CHECK(orders.due(now, true) == SIGUSR1);
   CHECK(orders.ended(false));
   CHECK_FALSE(orders.due(now, false));
@@ -101,25 +101,25 @@ TEST_CASE("supervisor: a save that a job was told of and has not made is the nex
   CHECK_FALSE(orders.due(now, true));
   CHECK_FALSE(orders.ended(true));
   CHECK_FALSE(orders.due(now, true));
-  CHECK_FALSE(orders.ended(false));  // nothing is left of it
+  CHECK_FALSE(orders.ended(false));  // nothing is pending
   CHECK_FALSE(orders.due(now, true));
 
   orders.save();
   CHECK(orders.due(now, true) == SIGUSR1);
-  orders.save();                    // again, and the job ends before it is told again, having saved
-  CHECK_FALSE(orders.ended(true));  // that was for the first
+  orders.save();                    // a second request; the job saves and ends before it gets the signal
+  CHECK_FALSE(orders.ended(true));  // its save was for the first request
   CHECK(orders.due(now, true) == SIGUSR1);
 }
 
 TEST_CASE("supervisor: how many ranks a job goes on with") {
   CHECK(ranks_to_start(8, 1, 1, 8) == 8);
   CHECK(ranks_to_start(8, 1, 1, 100) == 8);
-  CHECK(ranks_to_start(8, 1, 1, 7) == 4);  // dp 8 -> 4: 7, 6 and 5 do not divide what 8 does
+  CHECK(ranks_to_start(8, 1, 1, 7) == 4);  // dp 8 -> 4: 7, 6 and 5 need not divide the batch
   CHECK(ranks_to_start(8, 2, 1, 7) == 4);
   CHECK(ranks_to_start(12, 2, 1, 11) == 6);  // dp 6 -> 3
   CHECK(ranks_to_start(12, 2, 1, 5) == 4);   // dp 2
-  CHECK(ranks_to_start(8, 4, 1, 3) == 0);    // less than one model
-  CHECK(ranks_to_start(8, 1, 5, 7) == 0);    // 4 would do, but is less than wanted
+  CHECK(ranks_to_start(8, 4, 1, 3) == 0);    // too few ranks for one model
+  CHECK(ranks_to_start(8, 1, 5, 7) == 0);    // 4 would be possible, but is below the minimum
   CHECK(ranks_to_start(8, 1, 4, 7) == 4);
   CHECK(ranks_to_start(8, 8, 1, 8) == 8);
   CHECK(ranks_to_start(4, 1, 1, 0) == 0);
@@ -190,7 +190,7 @@ TEST_CASE("supervisor: the command of the first start and of the next ones") {
   }
   CHECK(next_command({"t", "--resume=none"}, false) == Words{"t", "--resume=auto"});
   CHECK(next_command({"t"}, false) == Words{"t", "--resume", "auto"});
-  // Nothing of its own yet: it begins there again.
+  // The run has no checkpoint of its own yet, so it begins from the other one again.
   CHECK(next_command({"t", "--resume", "other/run"}, false) == Words{"t", "--resume", "other/run"});
   CHECK(resumed_path({"t", "--resume", "other/run"}) == "other/run");
   for (const Words& none : {Words{"t"}, Words{"t", "--resume", "auto"}, Words{"t", "--resume=none"}})
@@ -241,7 +241,7 @@ TEST_CASE("supervisor: what a job says about its end") {
   nobody.hear("");
 }
 
-TEST_CASE("supervisor: what a job that is started again has ended of") {
+TEST_CASE("supervisor: why a job is started again, in a few words") {
   const std::string place = "rank 1 (dp=1,tp=0,pp=0) step 15: ";
   const std::vector<std::pair<std::string, std::string>> causes = {
       {"[memory] out of host memory: asked for 8 bytes", "out of memory"},

@@ -1,4 +1,4 @@
-// Impossible combinations: each is refused with flag, value and what is possible.
+// Impossible combinations of flags: each is refused with flag, value and what is possible.
 #include "train/gpt/validate_gpt.h"
 
 #include <doctest/doctest.h>
@@ -63,7 +63,7 @@ TEST_CASE("a spike's window: what is allowed, and that 0 is not what turns the d
   CHECK(verdict({"--spike-rollbacks", "-1"}) ==
         "64 trireme: [flags] --spike-rollbacks: expected an integer in [0, 1073741824]; got \"-1\"; change "
         "--spike-rollbacks");
-  CHECK(verdict({"--spike-window", "100"}) == "nothing");  // as if it had not been said
+  CHECK(verdict({"--spike-window", "100"}) == "nothing");  // the default may be given
 }
 
 TEST_CASE("what --zero 3 may be tuned to is told as a range, and not by the default") {
@@ -166,7 +166,7 @@ TEST_CASE("a sequence cut over cp: its length, and the heads that ulysses exchan
         "64 trireme: [model] --context-parallel ulysses exchanges heads for tokens, and cp=4 ranks cannot share the 2 "
         "heads that tp=2 leaves of --heads 4: 2 / 4 leaves 2; expected cp of 1 or 2; change cp in --mesh or --heads, "
         "or use --context-parallel ring");
-  CHECK(with({"--mesh", "cp=4,tp=2"}) == "nothing");  // the ring needs no heads
+  CHECK(with({"--mesh", "cp=4,tp=2"}) == "nothing");  // the ring does not split heads
   CHECK(with({"--mesh", "cp=2,tp=2", "--kv-heads", "2"}) == "nothing");
   CHECK(contains(with({"--mesh", "cp=2,tp=2", "--kv-heads", "2", "--context-parallel", "ulysses"}),
                  "cp=2 ranks cannot share the 1 heads that tp=2 leaves of --kv-heads 2: 1 / 2 leaves 1"));

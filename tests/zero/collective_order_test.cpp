@@ -1,6 +1,7 @@
-// The order of collectives is a function of the program alone. Every rank records what it calls while its operations
-// end early or late at random: all ranks of a group must call the same sequence, and each rank the same sequence over
-// all of its groups whatever the delays. Ranks that differ there deadlock under --verify, and may under NCCL.
+// The order of collectives depends only on the program, not on timing. Every rank records its collectives while
+// operations end early or late at random. All ranks of a group must call the same sequence, and the sequence of a rank
+// over all of its groups must not depend on the delays. Otherwise ranks deadlock under --verify, and may deadlock under
+// NCCL.
 #include <array>
 #include <functional>
 #include <map>
@@ -18,8 +19,8 @@ namespace {
 /// What one rank called, in order: "group: operation".
 using Calls = std::vector<std::string>;
 
-/// An operation whose done() says no a few times, and then waits and says yes: how early a rank sees that an operation
-/// has ended is drawn from `delays`, not left to the machine.
+/// An operation whose done() returns false `refusals` times, then waits and returns true. So the test decides when a
+/// rank sees that an operation has ended, not the machine.
 class DelayedWork : public Work::State {
  public:
   DelayedWork(Work inner, int refusals) : inner_(std::move(inner)), refusals_(refusals) {}
@@ -35,7 +36,7 @@ class DelayedWork : public Work::State {
   int refusals_;
 };
 
-/// Passes everything on to `inner`, writes collectives into `calls`, and delays what done() says.
+/// Passes everything on to `inner`, records collectives in `calls`, and delays done() of every operation.
 class RecordingGroup : public comm::CollectiveGroup {
  public:
   RecordingGroup(std::shared_ptr<ProcessGroup> inner, std::shared_ptr<Calls> calls,
@@ -79,7 +80,7 @@ GptOptions options_of(const std::string& mesh, std::int64_t zero, std::int64_t d
   return o;
 }
 
-/// Two steps on every rank; `seed` draws the delays, others on each rank.
+/// Runs two steps on every rank. `seed` decides the delays, which are different on each rank.
 std::vector<Calls> calls_of(GptOptions o, std::uint64_t seed) {
   resolve(o, 0);
   validate(o);
@@ -103,7 +104,7 @@ std::vector<Calls> calls_of(GptOptions o, std::uint64_t seed) {
   return result;
 }
 
-/// Of one rank's calls those of each group, in order.
+/// One rank's calls by group, in order.
 std::map<std::string, Calls> by_group(const Calls& calls) {
   std::map<std::string, Calls> groups;
   for (const std::string& call : calls) groups[call.substr(0, call.find(": "))].push_back(call);

@@ -1,5 +1,5 @@
-// Generation and evaluation between steps under ZeRO, where updated weights may still be on their way: they see the
-// weights of the step that ended, and leave training as it is.
+// Generation and evaluation between steps under ZeRO, where updated weights may still be in flight: they use the
+// weights of the last step, and do not change training.
 #include "data/eval_windows.h"
 #include "tests/zero/training.h"
 #include "train/gpt/generate.h"
@@ -37,7 +37,8 @@ std::map<std::string, Tensor> logits_after_steps(const Job& job) {
   return result;
 }
 
-/// Losses of the steps, and the weights at the end; with evaluation and generation after every step, or without.
+/// Losses of the steps, and the last rank's weights at the end. `disturbed`: with evaluation and generation after every
+/// step.
 std::pair<std::vector<double>, std::vector<Tensor>> outcome(const Job& job, bool disturbed) {
   const GptOptions o = options_of(job);
   std::vector<double> losses;

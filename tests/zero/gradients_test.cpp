@@ -1,5 +1,5 @@
-// Sharded gradients: closed forms over every placement, stage, bucket size and accumulation. Each contribution arrives
-// exactly once, whenever its bucket is sent.
+// Sharded gradients against closed forms, for every placement, stage, bucket size and number of micro-batches. Each
+// contribution arrives exactly once, whenever its bucket is sent.
 #include "parallel/zero/gradients.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@ using namespace trireme::testing;
 
 namespace {
 
-/// Prime sizes, and every kind of placement a parameter may have.
+/// Uneven sizes, and every kind of placement that a parameter may have.
 HandMade make_model() {
   using placement::I, placement::R, placement::S;
   HandMade model;
@@ -120,7 +120,7 @@ TEST_CASE("sums over copies start during backward, and miss nothing when more or
             const auto copied = static_cast<int>(std::count_if(zero.buckets().begin(), zero.buckets().end(),
                                                                [](const auto& b) { return b.replicas != nullptr; }));
             CHECK(copied > 2);
-            // Two buckets at most are on their way, so that all but those have gone on to their copies.
+            // At most two buckets are in flight; the sum over copies has started for all others.
             const int on_the_way = shard_ranks == 1 ? 0 : 2;
             if (stage == 1 || (expected > 0 && expected <= microbatches))
               CHECK(report.copies_overlapped >= copied - on_the_way);
@@ -142,7 +142,7 @@ TEST_CASE("gradients that become ready in another order on each rank, or in part
     zero.zero();
     const std::size_t count = model.parameters.size();
     for (int m = 0; m < 3; ++m) {
-      // In two backwards, as a schedule that computes weight gradients later has them; which half comes first differs.
+      // In two backwards, as in a schedule that computes weight gradients later. Which half comes first differs.
       std::vector<std::size_t> halves[2];
       for (std::size_t i = 0; i < count; ++i) {
         const std::size_t which = (i + static_cast<std::size_t>(2 * mesh->rank())) % count;
@@ -207,7 +207,8 @@ TEST_CASE("trap 2: the norm counts each element once, with the same bits on ever
         const MeshShape shape = parse_mesh(text, 0);
         const double data = shape.size(Axis::data), tp = shape.size(Axis::tp), ep = shape.size(Axis::ep);
         const double edp = data / ep, pp = shape.size(Axis::pp);
-        // Elements times the square of how many ranks' ones were added up; the tied one is the sum of both ends'.
+        // The number of elements times the square of how many ranks added a 1. The tied parameter is the sum of both
+        // ends.
         const double squares =
             pp * (21 * data * data + 5 * data * data * tp * tp + 11 * tp * data * data + 13 * ep * edp * edp) +
             17 * data * data * pp * pp;

@@ -49,7 +49,7 @@ TEST_CASE("a bucket packs and unpacks shards of prime sizes; padding goes nowher
         for (const float x : value.span<float>()) whole += std::abs(x);
         back.push_back(Tensor::full(value.shape(), -1));
       }
-      CHECK(packed == doctest::Approx(whole));  // every element once, and zeros
+      CHECK(packed == doctest::Approx(whole));  // every element once, and zeros as padding
       bucket.unpack(pieces, back);
       for (std::size_t i = 0; i < back.size(); ++i) {
         CHECK(same_bits(back[i], bucket.values()[i]));

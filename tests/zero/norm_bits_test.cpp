@@ -10,7 +10,7 @@ namespace {
 
 constexpr int steps = 3;
 
-/// How a run is cut.
+/// How a run is split over ranks.
 struct Cut {
   std::string mesh;
   std::int64_t zero = 0, dp_shard = 0;
@@ -59,7 +59,7 @@ GptOptions options_of(std::int64_t micro_batches, DType dtype = DType::f32) {
   o.model.config = {.layers = 4, .heads = 2, .width = 22, .context = 8, .vocab = 65};  // 22: uneven shards
   o.precision.dtype = dtype;
   o.batch.global_batch = 2 * micro_batches;
-  o.optimizer.clip = 0.01;  // always at work: weights depend on the norm
+  o.optimizer.clip = 0.01;  // clips in every step, so that weights depend on the norm
   return o;
 }
 
@@ -68,7 +68,7 @@ GptOptions options_of(std::int64_t micro_batches, DType dtype = DType::f32) {
 TEST_CASE("norms have the same bits under ZeRO 0 and 1, any --dp-shard and any split into pipeline stages") {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     GptOptions o = options_of(3, dtype);
-    o.model.config.tied = false;  // its two gradients are summed in another order where one rank has both ends
+    o.model.config.tied = false;  // tied gradients are summed in another order if one rank has both ends
     check_cuts(o, {{"dp=2"},
                    {"dp=2", 1},
                    {"dp=2", 1, 1},
@@ -120,7 +120,7 @@ TEST_CASE("the norm of given gradients has the same bits whole and in shards ove
           Zero zero(model.parameters, *model.units, *mesh, {.stage = stage, .shard_ranks = shard_ranks});
           zero.zero();
           zero.last_microbatch();
-          // Rank 0's are summed with zeros, in whatever order: the bits of the sum are known.
+          // All other ranks add zeros, so the bits of the sums are known, whatever their order.
           Tensor loss = Tensor::zeros({});
           std::vector<Tensor> gradients;
           for (const nn::ParameterPtr& p : model.parameters) {

@@ -1,4 +1,4 @@
-// Parameters made by hand in units made by hand, and ranks on a mesh to shard them over.
+// Hand-made parameters in hand-made units, and ranks on a mesh to shard them over.
 // Read next: parallel/zero/zero.h, tests/zero/gradients_test.cpp.
 #pragma once
 
@@ -27,7 +27,7 @@ struct HandMade {
                        DType dtype = DType::f32) {
     auto parameter = std::make_shared<nn::Parameter>();
     parameter->name = name;
-    parameter->global_shape = local;  // as if there were no tp and ep: what these tests look at does not ask
+    parameter->global_shape = local;  // ignores tp and ep, which these tests do not need
     parameter->rectangle = {local, local};
     for (std::int64_t& start : parameter->rectangle.start) start = 0;
     parameter->placements = placements;
@@ -41,7 +41,7 @@ struct HandMade {
   }
 };
 
-/// Each pipeline stage has parameters of its own, but for what is tied.
+/// Gives each pipeline stage its own parameter names, except for the tied one.
 inline void name_by_stage(const HandMade& model, const DeviceMesh& mesh) {
   for (const nn::ParameterPtr& p : model.parameters) {
     if (p->name != "tied") p->name += fmt::format(" of stage {}", mesh.coord(Axis::pp));

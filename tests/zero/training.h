@@ -1,4 +1,4 @@
-// What the runs of a GPT with --zero have in common: a model whose shards are uneven.
+// The options of GPT runs with --zero, for a model whose shards are uneven.
 // Read next: tests/support/gpt_run.h, tests/zero/training_test.cpp.
 #pragma once
 

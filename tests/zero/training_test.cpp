@@ -25,7 +25,7 @@ std::string contents(const std::filesystem::path& out) {
   return text;
 }
 
-/// Trains for `steps` and saves; contents().
+/// Trains for `steps` steps, from the run in `from` if given, and saves. Returns contents(out).
 std::string trained(const Job& job, int steps, const std::filesystem::path& out,
                     const std::filesystem::path& from = {}) {
   const GptOptions o = options_of(job);
@@ -81,7 +81,7 @@ TEST_CASE("with accumulation: stage 1 has the bits of stage 0, stages 2 and 3 th
       }
       CHECK(files[1] == files[0]);
       CHECK(files[3] == files[2]);
-      // Sums over micro-batches and ranks in another order, and AdamW's division by the root of small sums.
+      // Sums over micro-batches and ranks have another order, and AdamW divides by the root of small sums.
       CHECK(largest_difference(folder / "2", folder / "0") < 1e-4);
     }
   }

@@ -1,4 +1,4 @@
-// Sharded weights: whole while a unit is used, nowhere else, and never stale.
+// Sharded weights are whole only while their unit is used, and never stale.
 #include "parallel/zero/weights.h"
 
 #include <cmath>
@@ -23,7 +23,8 @@ HandMade make_model(DType dtype = DType::f32) {
   return model;
 }
 
-/// x + the sum over all uses of sum(value * ramp(1)), each inside its unit; `look` sees the values there.
+/// x + the sum of the squares of all values, over all uses, each inside its unit. Calls `look` for each parameter
+/// there.
 Tensor forward(HandMade& model, const std::function<void(const nn::Parameter&)>& look) {
   Tensor x = Tensor::zeros({});
   require_grad(x);
@@ -44,7 +45,8 @@ Tensor forward(HandMade& model, const std::function<void(const nn::Parameter&)>&
 }  // namespace
 
 TEST_CASE("trap 18: weights are gathered again after a step, and padding of uneven shards is inert") {
-  // d/dw of the sum of squares is 2 w on each of n ranks, twice that for the unit that is used twice.
+  // d/dw of the sum of squares is 2 w for each of 2 micro-batches on each of n ranks, twice that for the unit used
+  // twice.
   constexpr double lr = 0.01;
   for (const char* text : {"dp=2", "dp=3", "dp=5"}) {
     run_mesh(text, [&](const MeshPtr& mesh) {
