@@ -187,7 +187,8 @@ int main(int argc, char** argv) {
     options.guards.check_replicas = 0;
     options.model.config = bench::model_on_random_tokens(options.model);
     validate(options);
-    const std::int64_t parameters = parameter_count(options.model.config);
+    const ParameterCounts parameters = {parameter_count(options.model.config),
+                                        expert_parameter_count(options.model.config)};
     require_memory(options, parameters);
     Rounds rounds(options, turns);
     const int code = run_ranks(

@@ -221,6 +221,8 @@ std::int64_t active_parameter_count(const GptConfig& c) {
   return parameters_with(c, c.experts.count == 0 ? 0 : c.experts.top_k);
 }
 
+std::int64_t expert_parameter_count(const GptConfig& c) { return parameter_count(c) - parameters_with(c, 0); }
+
 pipeline::StageCosts stage_costs(const GptConfig& c) {
   const auto d = static_cast<double>(c.width), vocab = static_cast<double>(c.vocab);
   const double attention = 4 * d * static_cast<double>(c.context);  // q k^T and p v, over T keys

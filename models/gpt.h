@@ -85,6 +85,8 @@ class Gpt : public LanguageModel {
 std::int64_t parameter_count(const GptConfig& config);
 /// The number of parameters that compute one token: in a block with experts, top_k of the experts count.
 std::int64_t active_parameter_count(const GptConfig& config);
+/// The number of parameters of all experts, those that compute every token not counted.
+std::int64_t expert_parameter_count(const GptConfig& config);
 /// The cost of a forward per token, for each part of the model that a pipeline can cut off, in FLOPs of products. Of
 /// the experts, those that compute the token count, with the router. Attention counts with all T keys: causal kernels
 /// skip half of them, but take up to twice as long for a FLOP as products do.

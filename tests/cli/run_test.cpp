@@ -114,6 +114,16 @@ TEST_CASE("run: what would end the same way again is not started again") {
   CHECK(contains(trireme::testing::run("run", "").output, "no command; expected run [FLAGS] -- COMMAND"));
 }
 
+TEST_CASE("run: its exit code is the job's, also if nobody reads its output") {
+  const Workplace work;
+  const std::string run =
+      fmt::format("{}/run {} -- {} --out {}", TRIREME_BIN, fast, write_job(work, "exit 65"), work.path("out"));
+  // The reader is gone before `run` writes its first line.
+  const Result result = shell(fmt::format("{{ sleep 0.3; {} 2>&1; echo $? > {}; }} | true", run, work.path("code")));
+  INFO(result.output);
+  CHECK(content_of(work.path("code")) == "65\n");
+}
+
 TEST_CASE("run: without progress a job is given up, with progress it is not") {
   const Workplace work;
   const Result result = supervise(work, write_job(work, "exit 75"), "--restarts 2");

@@ -122,6 +122,18 @@ TEST_CASE("a run that is stopped near a rollback and resumed equals one that is 
   }
 }
 
+TEST_CASE("a resumed run can roll back to the checkpoint it began with, however --resume and --out are written") {
+  const TempFolder folder;
+  GptOptions o = spiky_options({"dp=1"}, folder, "spike@step=7");
+  CHECK(run(o, 4).error == "nothing");
+  o.run.resume = (folder / "checkpoints").string();
+  o.run.out = (folder / ".").string();
+  const Outcome resumed = run(o, 8);
+  INFO(resumed.lines);
+  CHECK(resumed.error == "nothing");
+  CHECK(resumed.progress.guards.rollbacks == 1);
+}
+
 TEST_CASE("more spikes than rollbacks end the run, and its checkpoints stay") {
   const TempFolder folder;
   GptOptions o = spiky_options({"dp=2"}, folder, "spike@step=6;spike@step=7");

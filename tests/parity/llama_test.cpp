@@ -1,5 +1,7 @@
 // Sequence parallelism and the parts of a Llama: any mesh with tp equals one rank. The comparison also finds the likely
 // mistake here: missing sums over tp.
+#include <cmath>
+
 #include "core/kernels.h"
 #include "tests/parity/compare.h"
 #include "tests/parity/faulty_group.h"
@@ -102,6 +104,24 @@ TEST_CASE("a forgotten sum over tp shows: of norms, row-parallel biases and posi
   CHECK(others < parity_tolerance);
   o.mesh.sequence_parallel = false;  // then there are no such sums
   CHECK(compare_with_one_rank(o, forgetful).largest() < parity_tolerance);
+}
+
+TEST_CASE("a NaN shows, in a loss alone and where one rank has one too") {
+  const Fault nan_losses = [](Tensor& x, const ProcessGroup&, const std::function<void()>& sum) {
+    sum();
+    if (x.dtype() == DType::f64 && x.count() == 1) x.data<double>()[0] = NAN;
+  };
+  const ParityReport report = compare_with_one_rank(parity_options("dp=2"), [&](std::shared_ptr<ProcessGroup> world) {
+    return std::make_shared<FaultyGroup>(std::move(world), "d", nan_losses);
+  });
+  CHECK(report.loss == INFINITY);
+  CHECK(report.largest() == INFINITY);
+
+  ParityReport infinite;  // what a NaN is reported as
+  infinite.gradient_norm = INFINITY;
+  CHECK(rounding_ratio(infinite, infinite, DType::f16) == INFINITY);
+  CHECK(unexplained(infinite, {}, 1e-5) == INFINITY);
+  CHECK(unexplained(infinite, infinite, 1e-5) == 0);  // one rank leaves the finite numbers of f16 as well
 }
 
 TEST_CASE("a forgotten sum over tp shows: of key-value heads that ranks share") {

@@ -68,6 +68,8 @@ TEST_CASE("validation lines: of a GPT beside ln(V) before the first step, with p
 
 TEST_CASE("a sample cannot drive the terminal") {
   CHECK(sample_block(5, "a\tb\nc\x1b[2J\r\x7f") == "--- sample at step 5 ---\na\tb\nc·[2J··\n---");
+  CHECK(sample_block(5, "\u009b2J \u00e9\u00a0") ==
+        "--- sample at step 5 ---\n·2J \u00e9\u00a0\n---");  // C1: a command
 }
 
 TEST_CASE("in a pipe every line is plain; on a terminal the step line is replaced") {

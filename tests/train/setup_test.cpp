@@ -1,4 +1,4 @@
-// The predicted memory of a run, which is computed from the options alone.
+// The memory of a run, which is computed from the options alone.
 #include "train/report/memory.h"
 
 #include <doctest/doctest.h>
@@ -8,6 +8,19 @@
 
 using namespace trireme;
 using namespace trireme::testing;
+
+TEST_CASE("estimated memory: each expert is held by the data ranks of one position of ep") {
+  const auto estimate = [](const char* mesh) {
+    TrainOptions options;
+    options.mesh.axes = mesh;
+    resolve(options, 0);
+    return memory_estimate(options, {.all = 3 << 20, .experts = 2 << 20});
+  };
+  // 16 bytes a parameter: weight, gradient and two moments in f32.
+  CHECK(contains(estimate("dp=1"), "estimated at 48.0 MiB for the 1 rank "));
+  CHECK(contains(estimate("dp=2"), "estimated at 96.0 MiB for the 2 ranks "));
+  CHECK(contains(estimate("dp=2,ep=2"), "estimated at 64.0 MiB for the 2 ranks "));
+}
 
 TEST_CASE("predicted memory: cuDNN's backward keeps the gradient of a layer's scores, on this rank's heads") {
   GptOptions options;

@@ -107,10 +107,8 @@ void Explorer::count(const Case& c, const Verdict& verdict, double seconds) {
 void Explorer::report(const Case& c, const std::string& origin, const Verdict& verdict, Lab& lab) {
   constexpr int repeats = 3;
   Case smallest = c;
-  {  // print at once: shrinking takes a while and may be interrupted
-    const std::scoped_lock lock(mutex_);
-    tell_(fmt::format("WRONG ({}): {}\n  drawn as: {}", origin, verdict.text, to_text(c)));
-  }
+  // Printed at once: shrinking takes a while and may be interrupted.
+  tell(fmt::format("WRONG ({}): {}\n  drawn as: {}", origin, verdict.text, to_text(c)));
   std::string text;
   if (!settings_.first && !verdict.text.starts_with("refused")) {
     const Clock::time_point start = Clock::now();
@@ -133,6 +131,10 @@ void Explorer::report(const Case& c, const std::string& origin, const Verdict& v
   check_case(smallest, lab);
   for (std::size_t i = 0; i < std::min<std::size_t>(2, lab.commands().size()); ++i)
     text += fmt::format("\n  {} {}", i == 0 ? "runs" : "and ", lab.commands()[i]);
+  tell(text);
+}
+
+void Explorer::tell(const std::string& text) {
   const std::scoped_lock lock(mutex_);
   tell_(text);
 }
@@ -194,7 +196,7 @@ void Explorer::explore() {
     constexpr int every = 30;
     int last = told;
     if (seconds >= (last + 1) * every && told.compare_exchange_strong(last, static_cast<int>(seconds) / every))
-      tell_(fmt::format("{:.0f} s: {}", seconds, summary()));
+      tell(fmt::format("{:.0f} s: {}", seconds, summary()));
     const std::uint64_t i = number++;
     Dice dice(settings_.seed, i);
     const Kind drawn = draw_kind(dice);
@@ -205,6 +207,7 @@ void Explorer::explore() {
 }
 
 std::string Explorer::summary() const {
+  const std::scoped_lock lock(mutex_);
   int all = 0, refused = 0;
   std::string kinds;
   for (const auto& [kind, tally] : tallies_) {

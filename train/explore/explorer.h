@@ -59,13 +59,14 @@ class Explorer {
   void work(int worker, const std::function<std::optional<std::pair<Case, std::string>>()>& next);
   void report(const Case& c, const std::string& origin, const Verdict& verdict, Lab& lab);
   void count(const Case& c, const Verdict& verdict, double seconds);
+  void tell(const std::string& text);
   void run_workers(const std::function<std::optional<std::pair<Case, std::string>>()>& next);
 
   Settings settings_;
   std::function<void(const std::string&)> tell_;
   bool replaying_ = false;
-  bool emulated_;  // programs with an emulated GPU are built
-  std::mutex mutex_;
+  bool emulated_;             // programs with an emulated GPU are built
+  mutable std::mutex mutex_;  // of what follows, and of tell_
   std::map<Kind, Tally> tallies_;
   std::map<std::string, int> refusals_;  ///< reason, and how often
   double slowest_ = 0;                   // seconds of the slowest case

@@ -70,8 +70,11 @@ GpuChoices gpu_choices(const GptOptions& o, std::optional<std::int64_t> vocab) {
     products.push_back({fmt::format("{}.dx", layer.name), dx});
     products.push_back({fmt::format("{}.dw", layer.name), dw});
   }
-  const auto [forward, backward] = cuda::attention_choice(
-      o.precision.dtype, tokens, m.heads / tp, std::max<std::int64_t>(1, m.key_value_heads() / tp), m.width / m.heads);
+  // Ulysses exchanges tokens for heads before attention; ring attention works on a rank's tokens.
+  const std::int64_t cp = o.mesh.context_parallel == nn::ContextParallel::ulysses ? o.mesh.shape.size(Axis::cp) : 1;
+  const std::int64_t kv_heads = std::max<std::int64_t>(1, m.key_value_heads() / tp);
+  const auto [forward, backward] =
+      cuda::attention_choice(o.precision.dtype, tokens * cp, m.heads / (tp * cp), kv_heads / cp, m.width / m.heads);
   return {.products = summary(products), .attention = summary({{"forward", forward}, {"backward", backward}})};
 }
 

@@ -112,7 +112,11 @@ void run_as_threads(const TrainOptions& options, int ranks, int threads, const s
   const auto end = [&](const std::exception_ptr& error) {
     const std::exception_ptr loss = placed(error);
     const int code = report(loss);
-    if (board) write_flight_record(options, *board, loss);
+    const auto seen = [&] {
+      const std::scoped_lock lock(mutex);
+      return board;
+    }();
+    if (seen) write_flight_record(options, *seen, loss);
     std::fflush(nullptr);
     std::_Exit(code);
   };

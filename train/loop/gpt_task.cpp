@@ -68,7 +68,9 @@ std::unique_ptr<Model> GptTask::make(const TrainOptions& options, std::shared_pt
   return make_gpt(options, o_.model.config, std::move(mesh));
 }
 
-std::int64_t GptTask::parameters() const { return parameter_count(o_.model.config); }
+ParameterCounts GptTask::parameters() const {
+  return {parameter_count(o_.model.config), expert_parameter_count(o_.model.config)};
+}
 
 double GptTask::activation_bytes(int live) const { return gpt_activation_bytes(o_, o_.model.config, live); }
 

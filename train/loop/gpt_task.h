@@ -20,7 +20,7 @@ class GptTask : public Task {
   std::vector<std::pair<std::string, std::string>> config_notes() const override;
 
   std::unique_ptr<Model> make(const TrainOptions& options, std::shared_ptr<const DeviceMesh> mesh) const override;
-  std::int64_t parameters() const override;
+  ParameterCounts parameters() const override;
   double activation_bytes(int live) const override;
   double workspace_bytes() const override;
 

@@ -20,6 +20,7 @@
 #include "train/options/flags.h"
 #include "train/options/options.h"
 #include "train/parity/parity.h"
+#include "train/report/memory.h"
 #include "train/report/report.h"
 #include "train/runs/run_texts.h"
 
@@ -52,9 +53,8 @@ class Task {
   /// This rank's part of the model. The flags of the model are members of the task. Everything else comes from
   /// `options`, not from options(), because a comparison also makes the model on one rank.
   virtual std::unique_ptr<Model> make(const TrainOptions& options, std::shared_ptr<const DeviceMesh> mesh) const = 0;
-  /// Parameters of the whole model, used to refuse at once what does not fit into memory; 0: only known when it is
-  /// made.
-  virtual std::int64_t parameters() const { return 0; }
+  /// Used to refuse at once a model that does not fit into memory; all 0: only known when the model is made.
+  virtual ParameterCounts parameters() const { return {}; }
   /// Bytes of activations on one rank, with `live` micro-batches between forward and backward; 0: not known.
   virtual double activation_bytes(int live) const { return static_cast<void>(live), 0; }
   /// Bytes that libraries allocate on one rank besides tensors.

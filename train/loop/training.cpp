@@ -91,7 +91,7 @@ std::int64_t RankRun::count_parameters() {
 
 void RankRun::print_plan() {
   std::vector<Row> rows = task_.rows();
-  if (task_.parameters() == 0) rows.emplace_back("parameters", thousands(count_parameters()));
+  if (task_.parameters().all == 0) rows.emplace_back("parameters", thousands(count_parameters()));
   const pipeline::Proof& proof = trainer_.executor().proof();
   const double activations = task_.activation_bytes(proof.peak_live.front());
   console_.print(start_table(
@@ -270,9 +270,9 @@ int train(Task& task) {
     return run_ranks(o, [&](Rank&) { std::rethrow_exception(refused); });
   }
   task.load();
-  const std::int64_t parameters = task.parameters();
-  if (parameters > 0) require_memory(o, parameters);
-  const std::string memory = parameters > 0 ? memory_estimate(o, parameters) : "";
+  const ParameterCounts parameters = task.parameters();
+  if (parameters.all > 0) require_memory(o, parameters);
+  const std::string memory = parameters.all > 0 ? memory_estimate(o, parameters) : "";
   return run_ranks(
       o, [&](Rank& rank) { RankRun(task, *folder, rank).run(); }, task.common(), memory);
 }

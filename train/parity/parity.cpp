@@ -144,15 +144,15 @@ double relative(double difference, double norm) {
   return norm > 0 ? std::sqrt(difference / norm) : std::sqrt(difference);
 }
 
+/// A NaN counts as an infinite difference. Without this it would be lost, because std::max(x, NaN) is x.
+double inf_if_nan(double x) { return std::isnan(x) ? INFINITY : x; }
+
 double largest_relative(const std::vector<double>& got, const std::vector<double>& reference) {
   double largest = 0;
   for (std::size_t i = 0; i < got.size(); ++i)
-    largest = std::max(largest, std::abs(got[i] - reference[i]) / std::abs(reference[i]));
+    largest = std::max(largest, inf_if_nan(std::abs(got[i] - reference[i]) / std::abs(reference[i])));
   return largest;
 }
-
-/// A NaN counts as an infinite difference, so that it is not overlooked.
-double far_if_nan(double x) { return std::isnan(x) ? INFINITY : x; }
 
 /// Relative difference of a buffer to the reference buffer of that name. Every rank holds the whole buffer.
 double buffer_difference(const std::pair<std::string, Tensor>& got, const Outcome& reference) {
@@ -164,7 +164,7 @@ double buffer_difference(const std::pair<std::string, Tensor>& got, const Outcom
       difference += (x - y) * (x - y);
       norm += y * y;
     }
-    return far_if_nan(relative(difference, norm));
+    return inf_if_nan(relative(difference, norm));
   }
   return INFINITY;
 }
@@ -240,7 +240,7 @@ ParityReport Parity::compare(std::shared_ptr<ProcessGroup> world) const {
     if (with_sgd.gradients[i].sharded) mesh->group(Axis::data).all_reduce(sums).wait();
     for (int k = 0; k < kinds; ++k) {
       double& cell = values[row * kinds + static_cast<std::size_t>(k)];
-      cell = std::max(cell, far_if_nan(relative(sums.data<double>()[2 * k], sums.data<double>()[2 * k + 1])));
+      cell = std::max(cell, inf_if_nan(relative(sums.data<double>()[2 * k], sums.data<double>()[2 * k + 1])));
     }
   }
   for (std::size_t i = 0; i < with_sgd.buffers.size(); ++i) {
@@ -248,10 +248,10 @@ ParityReport Parity::compare(std::shared_ptr<ProcessGroup> world) const {
     row[1] = buffer_difference(with_sgd.buffers[i], reference_->sgd);
     row[2] = buffer_difference(with_adamw.buffers[i], reference_->adamw);
   }
-  values[count * kinds] = far_if_nan(std::max(largest_relative(with_sgd.losses, reference_->sgd.losses),
-                                              largest_relative(with_adamw.losses, reference_->adamw.losses)));
-  values[(count + 1) * kinds] = far_if_nan(std::max(largest_relative(with_sgd.norms, reference_->sgd.norms),
-                                                    largest_relative(with_adamw.norms, reference_->adamw.norms)));
+  values[count * kinds] = std::max(largest_relative(with_sgd.losses, reference_->sgd.losses),
+                                   largest_relative(with_adamw.losses, reference_->adamw.losses));
+  values[(count + 1) * kinds] = std::max(largest_relative(with_sgd.norms, reference_->sgd.norms),
+                                         largest_relative(with_adamw.norms, reference_->adamw.norms));
   mesh->world().all_reduce(results, ReduceOp::max).wait();
 
   ParityReport report;
@@ -273,7 +273,9 @@ double ParityReport::largest() const {
 
 double rounding_ratio(const ParityReport& mesh, const ParityReport& one_rank, DType dtype) {
   const double least = roundoff(dtype);
-  const auto ratio = [&](double far, double usual) { return std::max(far, least) / std::max(usual, least); };
+  const auto ratio = [&](double far, double usual) {
+    return inf_if_nan(std::max(far, least) / std::max(usual, least));  // inf / inf: both are NaN or too large
+  };
   double largest = std::max(ratio(mesh.loss, one_rank.loss), ratio(mesh.gradient_norm, one_rank.gradient_norm));
   for (std::size_t i = 0; i < mesh.rows.size(); ++i) {
     const ParityReport::Row &a = mesh.rows[i], &b = one_rank.rows[i];
@@ -307,7 +309,8 @@ ParityReport rounding_reach(const TrainOptions& options, const std::shared_ptr<c
 
 double unexplained(const ParityReport& report, const ParityReport& reach, double accepted) {
   const auto ratio = [accepted](double far, double reached) {
-    return far / std::max(accepted, most_rounding_ratio * reached);
+    // An infinite reach explains everything: one rank, too, leaves the finite numbers of this dtype.
+    return std::isinf(reached) ? 0 : far / std::max(accepted, most_rounding_ratio * reached);
   };
   double largest = std::max(ratio(report.loss, reach.loss), ratio(report.gradient_norm, reach.gradient_norm));
   for (std::size_t i = 0; i < report.rows.size(); ++i) {

@@ -112,13 +112,16 @@ std::string validation_line(std::int64_t step, std::int64_t steps, double loss, 
 
 std::string sample_block(std::int64_t step, std::string_view text) {
   std::string shown;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    const bool control = (byte < 0x20 && c != '\n' && c != '\t') || byte == 0x7F;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    const auto next = static_cast<unsigned char>(i + 1 < text.size() ? text[i + 1] : 0);
+    const bool c1 = byte == 0xC2 && next >= 0x80 && next <= 0x9F;  // U+0080 to U+009F; U+009B begins a command
+    const bool control = (byte < 0x20 && text[i] != '\n' && text[i] != '\t') || byte == 0x7F || c1;
     if (control)
       shown += "·";
     else
-      shown += c;
+      shown += text[i];
+    if (c1) ++i;
   }
   return fmt::format("--- sample at step {} ---\n{}\n---", step, shown);
 }

@@ -19,7 +19,7 @@ double host_memory() {
 }
 
 /// Bytes of weights, gradients and optimizer state of the ranks in this process.
-double estimated_bytes(const TrainOptions& o, std::int64_t parameters) {
+double estimated_bytes(const TrainOptions& o, const ParameterCounts& parameters) {
   const bool on_gpu = o.precision.tensor_device() == Device::cuda;
   const double data = o.mesh.shape.size(Axis::data);
   const double copies = data / static_cast<double>(o.mesh.dp_shard.value_or(o.mesh.shape.size(Axis::data)));
@@ -29,7 +29,8 @@ double estimated_bytes(const TrainOptions& o, std::int64_t parameters) {
   const double state = elsewhere ? 0 : state_bytes(o);
   const double each = held(3, element) + held(2, 4) + held(1, state);     // per parameter, on all ranks together
   const double here = o.mesh.processes ? 1.0 / o.mesh.shape.ranks() : 1;  // share of the ranks in this process
-  return static_cast<double>(parameters) * each * here;
+  const auto experts = static_cast<double>(parameters.experts), all = static_cast<double>(parameters.all);
+  return (all - experts + experts / o.mesh.shape.size(Axis::ep)) * each * here;
 }
 
 }  // namespace
@@ -55,13 +56,13 @@ std::string predicted_memory(const TrainOptions& o, const nn::ParameterList& par
                      offloaded ? fmt::format(", and {} optimizer offloaded to host memory", format_bytes(state)) : "");
 }
 
-std::string memory_estimate(const TrainOptions& o, std::int64_t parameters) {
+std::string memory_estimate(const TrainOptions& o, const ParameterCounts& parameters) {
   const int ranks = o.mesh.processes ? 1 : o.mesh.shape.ranks();
   return fmt::format("weights, gradients and optimizer state were estimated at {} for the {} rank{} of this process",
                      format_bytes(estimated_bytes(o, parameters)), ranks, ranks == 1 ? "" : "s");
 }
 
-void require_memory(const TrainOptions& o, std::int64_t parameters) {
+void require_memory(const TrainOptions& o, const ParameterCounts& parameters) {
   const bool on_gpu = o.precision.tensor_device() == Device::cuda;
   const double machine = on_gpu ? static_cast<double>(cuda::find_devices().devices.front().memory) : host_memory();
   const double bytes = estimated_bytes(o, parameters);
@@ -69,7 +70,7 @@ void require_memory(const TrainOptions& o, std::int64_t parameters) {
   fail(ExitCode::usage, "memory",
        "{} parameters need {} for weights, gradients and optimizer state{}, and this {} has {}; expected "
        "less; make the model smaller, change --mesh, or shard more with --zero",
-       parameters, format_bytes(bytes),
+       parameters.all, format_bytes(bytes),
        o.mesh.processes           ? " of this rank"
        : o.mesh.shape.ranks() > 1 ? " of all ranks"
                                   : "",

@@ -15,11 +15,16 @@ namespace trireme {
 std::string predicted_memory(const TrainOptions& options, const nn::ParameterList& parameters, double activations,
                              double workspace = 0);
 
+/// The number of parameters of a whole model, and how many of them belong to experts, which ep cuts.
+struct ParameterCounts {
+  std::int64_t all = 0, experts = 0;
+};
+
 /// A clause for error messages: the estimated bytes of weights, gradients and optimizer state of the ranks in this
-/// process. `parameters`: of the whole model.
-std::string memory_estimate(const TrainOptions& options, std::int64_t parameters);
+/// process.
+std::string memory_estimate(const TrainOptions& options, const ParameterCounts& parameters);
 /// Throws ExitCode::usage if weights, gradients and optimizer state of the ranks in this process need more memory than
 /// the machine has. This is a calculation, made before the weights are allocated.
-void require_memory(const TrainOptions& options, std::int64_t parameters);
+void require_memory(const TrainOptions& options, const ParameterCounts& parameters);
 
 }  // namespace trireme

@@ -40,7 +40,8 @@ Checkpointing::Checkpointing(const TrainOptions& options, Trainer& trainer, cons
     out_.emplace(options.run.out);
   saver_.emplace(options.run.out, trainer.model(), trainer.optimizer(), run, options.run.config, options.run.keep);
   // A run that resumes in its own folder has nothing to save before its first step.
-  if (resumed && resumed->path.parent_path() == std::filesystem::path(options.run.out) / "checkpoints")
+  if (resumed && std::filesystem::weakly_canonical(resumed->path.parent_path(), unknown) ==
+                     std::filesystem::weakly_canonical(std::filesystem::path(options.run.out) / "checkpoints", unknown))
     saved_step_ = resumed->progress.steps;
   can_roll_back_ = saved_step_ >= 0;
 }

@@ -99,6 +99,9 @@ SignalQueue::SignalQueue() {
 }
 
 SignalQueue::~SignalQueue() {
+  // A SIGPIPE that is still pending would end the process when it is unblocked, and its exit code would be lost.
+  signalfd_siginfo info{};
+  while (::read(fd_, &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {}
   ::close(fd_);
   ::sigprocmask(SIG_SETMASK, &before_, nullptr);
 }
