@@ -9,6 +9,7 @@
 #include "autograd/node.h"
 #include "autograd/ops.h"
 #include "parallel/mesh/redistribute.h"
+#include "tests/support/largest.h"
 #include "tests/support/tensors.h"
 
 using namespace trireme;
@@ -22,7 +23,7 @@ double largest_difference(const Tensor& a, const Tensor& b) {
   REQUIRE(x.shape() == y.shape());
   double largest = 0;
   for (std::int64_t i = 0; i < x.count(); ++i)
-    largest = std::max(largest, std::abs(x.data<double>()[i] - y.data<double>()[i]));
+    testing::keep_largest(largest, std::abs(x.data<double>()[i] - y.data<double>()[i]));
   return largest;
 }
 

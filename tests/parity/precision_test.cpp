@@ -9,6 +9,7 @@
 #include "tests/parity/compare.h"
 #include "tests/parity/faulty_group.h"
 #include "tests/parity/training.h"
+#include "tests/support/largest.h"
 #include "tests/support/tensors.h"
 
 using namespace trireme;
@@ -190,7 +191,7 @@ double bf16_ratio(
                    [&](const std::shared_ptr<ProcessGroup>& world) {
                      const double mine = rounding_ratio(parity.compare(wrap(world)), one_rank, DType::bf16);
                      const std::scoped_lock lock(mutex);
-                     ratio = std::max(ratio, mine);
+                     keep_largest(ratio, mine);
                    });
   return ratio;
 }
