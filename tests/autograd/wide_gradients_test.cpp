@@ -141,7 +141,7 @@ std::vector<Case> cases() {
 
 double largest(const Tensor& x) {
   double result = 0;
-  for (const double v : contiguous(cast(x, DType::f64)).span<double>()) result = std::max(result, std::abs(v));
+  for (const double v : contiguous(cast(x, DType::f64)).span<double>()) keep_largest(result, std::abs(v));
   return result;
 }
 

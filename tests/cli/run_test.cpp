@@ -584,5 +584,6 @@ TEST_CASE("run: a run that goes on with half its ranks has the losses of one tha
             .code == 0);
   const auto shrunk = metric(out + "/metrics.jsonl", "loss"), whole = metric(work.path("whole/metrics.jsonl"), "loss");
   REQUIRE(shrunk.size() == 150);
+  REQUIRE(whole.size() == 150);
   for (std::size_t i = 0; i < whole.size(); ++i) CHECK(shrunk[i] == doctest::Approx(whole[i]).epsilon(1e-4));
 }

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "support.h"
+#include "tests/support/team.h"
 
 using namespace trireme;
 using namespace trireme::testing;
@@ -98,7 +99,7 @@ TEST_CASE("optimizers: a list gives the bits of one tensor after the other, for 
   for (const AdamWUpdate& update : adamw_alone) table.adamw(adamw, {&update, 1});
   for (const SgdUpdate& update : sgd_alone) table.sgd(sgd, {&update, 1});
   for (const int count : {1, 2, 3}) {
-    set_threads(count);
+    const TeamOf team(count);
     const std::vector<AdamWUpdate> both = adamw_updates();
     const std::vector<SgdUpdate> steps = sgd_updates();
     table.adamw(adamw, both);

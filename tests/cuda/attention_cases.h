@@ -177,15 +177,14 @@ struct AttentionReference {
   }
 };
 
-/// The largest difference, divided by 1 + the largest expected value; NaN counts as 1e9. Between tokens the values must
+/// The largest difference, divided by 1 + the largest expected value; infinite for NaN. Between tokens the values must
 /// still be `untouched`.
 template <class T>
 double worst(const Buffer<T>& got, const std::vector<double>& expected, const HeadsLayout& layout, double untouched) {
   double error = 0, largest = 0;
   for (std::size_t i = 0; i < got.size(); ++i) {
     const bool between = static_cast<int>(i) % layout.pitch() >= layout.heads * layout.dim;
-    const double e = std::abs(got.at(i) - (between ? untouched : expected[i]));
-    error = std::isnan(e) ? 1e9 : std::max(error, e);
+    keep_largest(error, std::abs(got.at(i) - (between ? untouched : expected[i])));
     largest = std::max(largest, std::abs(expected[i]));
   }
   return error / (1 + largest);

@@ -9,11 +9,13 @@
 
 #include "core/random.h"
 #include "cuda/libraries/lt_translate.h"
+#include "tests/support/largest.h"
 #include "tests/support/text.h"
 
 using namespace trireme;
 using namespace trireme::cuda;
 using testing::contains;
+using testing::keep_largest;
 
 namespace {
 
@@ -146,11 +148,11 @@ struct Operands {
           const auto at = static_cast<std::size_t>(q * p.c_stride + i * c_pitch + j);
           if (c.bias) x += number(bias[static_cast<std::size_t>(j)]);
           const auto error = [&](double got) { return std::abs(got - x) / (unit * std::abs(x) + 1e-6); };
-          if (c.store) worst = std::max(worst, error(number(before[at])));
+          if (c.store) keep_largest(worst, error(number(before[at])));
           if (c.gelu) x = c.derivative ? x * gelu_tanh_slope(number(before[at])) : gelu_tanh(x);
           if (c.residual) x += number(residual[at]);
           if (c.accumulate) x += number(start[at]);
-          worst = std::max(worst, error(number(out[at])));
+          keep_largest(worst, error(number(out[at])));
           written[at] = true;
         }
     CHECK(worst < 1);

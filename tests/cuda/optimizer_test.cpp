@@ -13,6 +13,7 @@
 using namespace trireme;
 using namespace trireme::cuda;
 using cuda_test::Buffer;
+using cuda_test::keep_largest;
 using cuda_test::under_schedules;
 
 namespace {
@@ -75,8 +76,9 @@ double worst_step(const Parameters<G>& p, const Parameters<G>& before, double fa
       const double m = 0.9 * before.all[i]->m.at(j) + 0.1 * g, v = 0.95 * before.all[i]->v.at(j) + 0.05 * g * g;
       double w = before.all[i]->weight.at(j);
       w -= 0.01 * (m / 0.271 / (std::sqrt(v / 0.142625) + 1e-8) + static_cast<double>(p.tensors[i].decay) * w);
-      worst = std::max({worst, std::abs(w - p.all[i]->weight.at(j)), std::abs(m - p.all[i]->m.at(j)),
-                        std::abs(v - p.all[i]->v.at(j))});
+      keep_largest(worst, std::abs(w - p.all[i]->weight.at(j)));
+      keep_largest(worst, std::abs(m - p.all[i]->m.at(j)));
+      keep_largest(worst, std::abs(v - p.all[i]->v.at(j)));
     }
   return worst;
 }
@@ -156,8 +158,8 @@ TEST_CASE_TEMPLATE("cuda sgd: many ragged tensors in one launch, with and withou
         const double w = before.all[i]->weight.at(j), decay = static_cast<double>(list[i].decay);
         const double v =
             (momentum ? 0.9 * before.all[i]->m.at(j) : 0) + 0.5 * before.all[i]->gradient.at(j) + decay * w;
-        worst = std::max(worst, std::abs(w - 0.01 * v - p.all[i]->weight.at(j)));
-        if (momentum) worst = std::max(worst, std::abs(v - p.all[i]->m.at(j)));
+        keep_largest(worst, std::abs(w - 0.01 * v - p.all[i]->weight.at(j)));
+        if (momentum) keep_largest(worst, std::abs(v - p.all[i]->m.at(j)));
       }
       if (list[i].low != nullptr) CHECK(is_rounded(*lows[i], p.all[i]->weight));
     }

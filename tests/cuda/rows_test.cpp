@@ -13,6 +13,7 @@
 using namespace trireme;
 using namespace trireme::cuda;
 using cuda_test::Buffer;
+using cuda_test::keep_largest;
 using cuda_test::under_schedules;
 using testing::same_bits;
 
@@ -76,8 +77,8 @@ void check_rope(const Shape& shape, double base, bool inverse, std::size_t offse
       const double turn = static_cast<double>(positions.value(t)) *
                           std::pow(base, -2.0 * static_cast<double>(i) / static_cast<double>(2 * half));
       const double angle = inverse ? -turn : turn, a = before.at(low), b = before.at(low + half);
-      worst = std::max({worst, std::abs(x.at(low) - (a * std::cos(angle) - b * std::sin(angle))),
-                        std::abs(x.at(low + half) - (b * std::cos(angle) + a * std::sin(angle)))});
+      keep_largest(worst, std::abs(x.at(low) - (a * std::cos(angle) - b * std::sin(angle))));
+      keep_largest(worst, std::abs(x.at(low + half) - (b * std::cos(angle) + a * std::sin(angle))));
     }
   CHECK(worst < unit);  // values are below 1.5: one rounding
 }

@@ -19,6 +19,7 @@
 #include "core/random.h"
 #include "cuda/emu/zone.h"
 #include "tests/cuda/device_memory.h"
+#include "tests/support/largest.h"
 #if !defined(__CUDACC__)
 #include "cuda/emu/race.h"
 #include "cuda/emu/schedule.h"
@@ -26,6 +27,8 @@
 #endif
 
 namespace cuda_test {
+
+using trireme::testing::keep_largest;
 
 /// `count` elements in device memory, between zones of NaN that no kernel may touch. A read there spoils most results,
 /// and a write fails the test; AddressSanitizer and the race build report both. `offset` elements shift the start, to

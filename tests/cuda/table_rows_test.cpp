@@ -4,8 +4,6 @@
 using namespace trireme;
 using namespace cuda_test;
 
-namespace {}  // namespace
-
 TEST_CASE("cuda table: softmax and its gradient, in place") {
   const cuda::ScopedEmulatedDevice device;
   under_schedules([] {

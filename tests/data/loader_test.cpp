@@ -4,7 +4,9 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
+#include <chrono>
 #include <stdexcept>
+#include <thread>
 
 #include "helpers.h"
 #include "tests/support/errors.h"
@@ -89,9 +91,16 @@ TEST_CASE("the thread runs ahead by `depth` and no further") {
   std::atomic<int> made = 0;
   Loader loader([&](std::int64_t first, std::int64_t count) { return ++made, numbers_only(first, count); },
                 {1, 1, 0, 1}, 0, 4);
+  // Waits until the thread has made `count` batches, or for a minute.
+  const auto reaches = [&](int count) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+    while (made < count && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+    return made == count;
+  };
+  REQUIRE(reaches(4));
   for (int i = 0; i < 50; ++i) {
     loader.next();
-    CHECK(made <= i + 1 + 4);
+    REQUIRE(reaches(i + 1 + 4));
   }
 }
 

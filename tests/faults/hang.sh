@@ -9,13 +9,15 @@
 runs=50 clean_steps=1000 every=100 sample=200
 [ "$quick" = no ] || { runs=3 clean_steps=40 every=20 sample=10; }
 timeout_s=2
+limit=120 # seconds for one job: a job that outlives its own timeout fails the row instead of stopping this script
 points=(step data forward backward optimizer)
 meshes=(dp=4 'dp=2,tp=2' 'tp=2,pp=2' 'dp=2,pp=2')
 
-# stamped NAME: each line of its input with the time it came, into NAME.log.
+# stamped NAME: each line of its input with the time it came, into NAME.log. Ranks that outlive mpirun keep its output
+# open, so a line that does not come within the limit ends it too.
 stamped() {
   local line
-  while IFS= read -r line; do printf '%s %s\n' "$EPOCHREALTIME" "$line"; done >"$work/$1.log"
+  while IFS= read -r -t "$limit" line; do printf '%s %s\n' "$EPOCHREALTIME" "$line"; done >"$work/$1.log"
 }
 
 # seconds_over NAME: from the moment of the fault to the end of the job, without the timeout.
@@ -34,13 +36,14 @@ hang() {
   case $(($1 % 3)) in
     0)
       how+=" threads $fault"
-      TRIREME_FAULT=$fault "$bin/train_gpt" "${flags[@]}" --allow-fault-injection 2>&1 </dev/null | stamped "$name"
+      TRIREME_FAULT=$fault timeout -s KILL "$limit" "$bin/train_gpt" "${flags[@]}" --allow-fault-injection 2>&1 \
+        </dev/null | stamped "$name"
       code=${PIPESTATUS[0]}
       ;;
     1)
       how+=" processes $fault"
-      TRIREME_FAULT=$fault mpirun --oversubscribe -n 4 "$bin/train_gpt" "${flags[@]}" --allow-fault-injection 2>&1 \
-        </dev/null | stamped "$name"
+      TRIREME_FAULT=$fault timeout -s KILL "$limit" mpirun --oversubscribe -n 4 "$bin/train_gpt" "${flags[@]}" \
+        --allow-fault-injection 2>&1 </dev/null | stamped "$name"
       code=${PIPESTATUS[0]}
       ;;
     2)
@@ -51,13 +54,13 @@ hang() {
       sleep "0.$((RANDOM % 10))$((RANDOM % 10))"
       kill -STOP "$(rank_pids "$pid" | sed -n "$((rank + 1))p")"
       local stopped=$EPOCHREALTIME
-      wait "$pid"
-      code=$?
+      await "$limit"
       printf '%s stopped from outside\n' "$stopped" >>"$work/$name.log"
       ;;
   esac
   ended=$EPOCHREALTIME
   over=$(seconds_over "$name")
+  [ "$code" -ne 137 ] || kill_left_overs # what a killed mpirun left
 }
 
 named=0 one_message=0 right_code=0 recorded=0 worst=0

@@ -3,7 +3,9 @@
 #include <doctest/doctest.h>
 #include <fmt/core.h>
 
+#include <filesystem>
 #include <random>
+#include <set>
 
 #include "core/io.h"
 #include "data/safetensors.h"
@@ -65,6 +67,16 @@ void check_refused(const fuzz::Malformed& bad, const std::function<void()>& pars
   CHECK(testing::says(message, bad.problem));
 }
 
+const std::filesystem::path corpus = "tests/fuzz/corpus";
+
+/// The past findings of a target; most targets have none.
+std::vector<std::filesystem::path> past_findings(const std::string& target) {
+  REQUIRE_MESSAGE(std::filesystem::is_directory(corpus), corpus.string(), " is missing; run in the repository's root");
+  std::vector<std::filesystem::path> findings;
+  for (const std::string& name : list_folder(corpus / target)) findings.push_back(corpus / target / name);
+  return findings;
+}
+
 }  // namespace
 
 TEST_CASE("every class of malformed safetensors file is refused with the file and the byte") {
@@ -85,6 +97,17 @@ TEST_CASE("every class of malformed manifest is refused with the file and the by
 // Fewer under a sanitizer: the fuzzers, which also run with sanitizers, try thousands.
 constexpr int mutations = testing::sanitized ? 60 : 300;
 
+TEST_CASE("every folder of past findings belongs to a target and holds some") {
+  std::set<std::string> names;
+  for (const fuzz::Target& target : fuzz::targets()) names.insert(target.name);
+  const std::vector<std::string> folders = list_folder(corpus);
+  REQUIRE(!folders.empty());
+  for (const std::string& folder : folders) {
+    CHECK_MESSAGE(names.contains(folder), "no target has the name ", folder);
+    CHECK_MESSAGE(!past_findings(folder).empty(), folder);
+  }
+}
+
 TEST_CASE("seeds, mutations of them and past findings keep the promises of their parsers") {
   for (const fuzz::Target& target : fuzz::targets()) {
     std::mt19937_64 random(9);
@@ -98,8 +121,7 @@ TEST_CASE("seeds, mutations of them and past findings keep the promises of their
         REQUIRE_MESSAGE(found == "", target.name, ": ", found, " for ", input);
       }
     }
-    const std::filesystem::path corpus = std::filesystem::path("tests/fuzz/corpus") / target.name;
-    for (const std::string& name : list_folder(corpus))
-      CHECK_MESSAGE(finding(target, read_file(corpus / name)) == "", target.name, " ", name);
+    for (const std::filesystem::path& file : past_findings(target.name))
+      CHECK_MESSAGE(finding(target, read_file(file)) == "", file.string());
   }
 }

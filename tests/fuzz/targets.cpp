@@ -27,6 +27,8 @@ bool accepted(const std::function<void()>& f) {
       throw Broken(fmt::format("refused with code {}: {}", static_cast<int>(error.code()), message.substr(0, most)));
     if (message.size() > most)
       throw Broken(fmt::format("a message of {} bytes: {}", message.size(), message.substr(0, most)));
+    if (message.find('\n') != std::string_view::npos)
+      throw Broken(fmt::format("a message of several lines: {}", message));
     return false;
   }
 }

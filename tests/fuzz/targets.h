@@ -1,7 +1,7 @@
 // Fuzz targets. Each feeds bytes to one parser and checks the result. A parser may refuse any input with an Error of
-// code 64 or 65 and a message of at most 4096 bytes. Accepted input must be unchanged after it is written and read
-// again, and must keep the promises of the parser's header. Everything else (another exception, a crash, a sanitizer's
-// report) is a finding.
+// code 64 or 65 and a message of one line of at most 4096 bytes. Accepted input must be unchanged after it is written
+// and read again, and must keep the promises of the parser's header. Everything else (another exception, a crash, a
+// sanitizer's report) is a finding.
 //
 // The same functions run under libFuzzer (tests/fuzz/entry.cpp), and in every test run on seeds, mutations of them and
 // past findings (tests/fuzz/replay_test.cpp). Read next: tests/fuzz/data_targets.cpp, tests/fuzz/seeds.h.
@@ -44,8 +44,8 @@ inline void expect(bool holds, const char* what) {
   if (!holds) throw Broken(what);
 }
 
-/// Runs `f`; true if it throws no Error. False if it throws one with ExitCode::usage or data and a message of at most
-/// 4096 bytes. Throws Broken for any other Error.
+/// Runs `f`; true if it throws no Error. False if it throws one with ExitCode::usage or data and a message of one line
+/// of at most 4096 bytes. Throws Broken for any other Error.
 bool accepted(const std::function<void()>& f);
 
 }  // namespace trireme::fuzz

@@ -68,7 +68,7 @@ Tensor without_keys(const Tensor& qkv_bias) {  // [3, D] -> [2, D]
 }
 double largest(const Tensor& x) {
   double most = 0;
-  for (const double v : contiguous(cast(x, DType::f64)).span<double>()) most = std::max(most, std::abs(v));
+  for (const double v : contiguous(cast(x, DType::f64)).span<double>()) keep_largest(most, std::abs(v));
   return most;
 }
 

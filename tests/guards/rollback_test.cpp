@@ -149,11 +149,15 @@ TEST_CASE("no rollback without a checkpoint to go back to, and none without a de
   const TempFolder folder;
   GptOptions late = spiky_options({"dp=1"}, folder, "spike@step=7");
   late.run.checkpoint_every = 8;
-  CHECK(run(late, 7).progress.guards.rollbacks == 0);
+  const Outcome early = run(late, 7);
+  CHECK(early.error == "nothing");
+  CHECK(early.progress.steps == 7);
+  CHECK(early.progress.guards.rollbacks == 0);
   const TempFolder other;
   GptOptions off = spiky_options({"dp=1"}, other, "spike@step=7");
   off.guards = {};
   const Outcome outcome = run(off, 8);
+  CHECK(outcome.error == "nothing");
   CHECK(outcome.progress.guards == GuardState{});
   CHECK(outcome.progress.samples == 8 * batch);
 }

@@ -113,7 +113,9 @@ TEST_CASE("a stage makes its blocks only, under their global names, and the last
   });
 }
 
-TEST_CASE("a pipeline computes what one rank does, bit for bit: losses, gradients and weights") {
+TEST_CASE(
+    "a pipeline computes what one rank does: loss and gradients bit for bit, the tied embedding and weights to "
+    "rounding") {
   for (const double dropout : {0.0, 0.1}) {
     const Recipe recipe{.config = small_config(dropout)};
     Collected one, weights;
@@ -138,8 +140,16 @@ TEST_CASE("a pipeline computes what one rank does, bit for bit: losses, gradient
           }
         }
         CHECK(got_weights.all().at("wte.weight").size() == 2);
-        CHECK(relative_difference(got_weights.all().at("wte.weight").front(), weights.all().at("wte.weight").front()) <
-              1e-5);
+        CHECK(got_weights.all().size() == weights.all().size());
+        for (const auto& [name, tensors] : got_weights.all()) {
+          // The clipping depends on the embedding's gradient, so weights agree to rounding. AdamW divides by the root
+          // of small sums. A key bias has no gradient but for rounding, so AdamW moves it at random.
+          if (name.ends_with("qkv.bias")) continue;
+          const double most = name == "wte.weight" ? 1e-5 : 1e-4;
+          for (const Tensor& tensor : tensors)
+            CHECK_MESSAGE(relative_difference(tensor, weights.all().at(name).front()) < most, mesh, " ", schedule, ": ",
+                          name);
+        }
       }
     }
   }

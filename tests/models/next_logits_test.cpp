@@ -79,25 +79,31 @@ std::span<const std::int32_t> window(const Text& text, std::int64_t count) {
   return std::span(text).subspan(static_cast<std::size_t>(count - seen), static_cast<std::size_t>(seen));
 }
 
-/// Logits after the first `prompt` tokens of `text`, after one more, and so on: [n, V].
+/// Logits after the first `prompt` tokens of `text`, after one more, and so on: [n, V]. Checks that all ranks of the
+/// last stage have the same bits.
 std::vector<double> logits_on(const std::string& mesh_text, const Kind& kind, DType dtype, bool keep, const Text& text,
                               std::int64_t prompt, int chunks = 1) {
-  std::vector<double> all;
+  Collected logits_by_rank;
   run_mesh(mesh_text, [&](const MeshPtr& mesh) {
     Gpt model = model_on(mesh, kind, dtype, chunks);
     NextLogits next(model, context, keep);
-    std::vector<double> mine;
+    std::vector<float> mine;
     for (auto count = prompt; count <= static_cast<std::int64_t>(text.size()); ++count) {
       const Tensor logits = next(window(text, count));  // [1, 1, V]
       REQUIRE(logits.defined() == mesh->is_last(Axis::pp));
       if (!logits.defined()) continue;
-      for (const float logit : logits.span<float>()) mine.push_back(static_cast<double>(logit));
+      mine.insert(mine.end(), logits.span<float>().begin(), logits.span<float>().end());
     }
     CHECK(model.run().training);
     CHECK(model.run().cache == nullptr);
-    if (mesh->is_last(Axis::pp) && mesh->is_first(Axis::data) && mesh->is_first(Axis::tp)) all = mine;
+    const auto count = static_cast<std::int64_t>(mine.size());
+    if (mesh->is_last(Axis::pp)) logits_by_rank.add("logits", Tensor::from(std::span<const float>(mine), {count}));
   });
-  return all;
+  const std::vector<Tensor>& all = logits_by_rank.all().at("logits");
+  const MeshShape shape = parse_mesh(mesh_text, 0);
+  CHECK(all.size() == static_cast<std::size_t>(shape.ranks() / shape.size(Axis::pp)));
+  for (const Tensor& one : all) CHECK_MESSAGE(same_bits(one, all.front()), kind.name << " on " << mesh_text);
+  return values(all.front());
 }
 
 }  // namespace

@@ -4,12 +4,12 @@
 
 #include <doctest/doctest.h>
 
-#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
 
 #include "tests/support/gpt_run.h"
+#include "tests/support/largest.h"
 
 namespace trireme::testing {
 
@@ -59,7 +59,7 @@ inline double largest_relative(const std::vector<double>& got, const std::vector
   REQUIRE(got.size() == expected.size());
   double largest = 0;
   for (std::size_t i = 0; i < got.size(); ++i)
-    largest = std::max(largest, std::abs(got[i] - expected[i]) / std::abs(expected[i]));
+    keep_largest(largest, std::abs(got[i] - expected[i]) / std::abs(expected[i]));
   return largest;
 }
 

@@ -3,6 +3,7 @@
 #include "train/runs/saved_run.h"
 #include "train/runs/saved_gpt.h"
 
+#include <chrono>
 #include <future>
 
 #include "data/byte_tokenizer.h"
@@ -206,7 +207,9 @@ TEST_CASE("a checkpoint that appears while some ranks have chosen already is loa
         appeared.set_value();
       };
     } else {
-      appeared.get_future().wait();  // rank 0 has chosen, and waits for this rank
+      // Rank 0 has chosen then, and waits for this rank.
+      const bool in_time = appeared.get_future().wait_for(std::chrono::minutes(1)) == std::future_status::ready;
+      REQUIRE_MESSAGE(in_time, "rank 0 did not gather after its choice");
     }
     run.load(folder.path());
     const std::scoped_lock lock(mutex);

@@ -5,6 +5,7 @@
 #include "core/kernels.h"
 #include "tests/parity/compare.h"
 #include "tests/parity/faulty_group.h"
+#include "tests/support/largest.h"
 
 using namespace trireme;
 using namespace trireme::testing;
@@ -33,7 +34,7 @@ std::pair<double, double> worst_gradients(const ParityReport& report) {
     const bool whole = row.name.find("norm") != std::string::npos || row.name.starts_with("wpe") ||
                        row.name.ends_with("proj.bias") || row.name.ends_with("down.bias");
     double& worst = whole ? held_whole : others;
-    worst = std::max(worst, row.gradient);
+    keep_largest(worst, row.gradient);
   }
   return {held_whole, others};
 }

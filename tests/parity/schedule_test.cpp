@@ -4,6 +4,7 @@
 #include <map>
 
 #include "tests/parity/training.h"
+#include "tests/support/largest.h"
 #include "train/parity/gpt_parity.h"
 
 using namespace trireme;
@@ -56,7 +57,7 @@ double largest_difference(GptOptions o) {
                    [&](const std::shared_ptr<ProcessGroup>& world) {
                      const ParityReport report = parity.compare(world);
                      const std::scoped_lock lock(mutex);
-                     largest = std::max(largest, report.largest());
+                     keep_largest(largest, report.largest());
                    });
   return largest;
 }

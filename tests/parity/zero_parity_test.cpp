@@ -3,32 +3,14 @@
 #include <cmath>
 
 #include "parallel/comm/verifying_group.h"
+#include "tests/parity/compare.h"
 #include "tests/parity/training.h"
 #include "tests/support/tensors.h"
-#include "train/parity/gpt_parity.h"
 
 using namespace trireme;
 using namespace trireme::testing;
 
 namespace {
-
-constexpr double tolerance = 1e-5;  // as in parity_test.cpp
-
-ParityReport compare(GptOptions o, bool verify = false) {
-  resolve(o, 0);
-  validate(o);
-  set_threads(1);
-  const Parity parity(o, parity_reference(o, gpt_parity(o.model.config)));
-  std::mutex mutex;
-  ParityReport report;
-  run_thread_ranks(o.mesh.shape.ranks(), 1, ProcessGroup::Deadline(60),
-                   [&](const std::shared_ptr<ProcessGroup>& world) {
-                     ParityReport mine = parity.compare(verify ? verifying(world) : world);
-                     const std::scoped_lock lock(mutex);
-                     report = std::move(mine);
-                   });
-  return report;
-}
 
 GptOptions with_zero(const std::string& mesh, std::int64_t stage, std::int64_t micro_batches = 1) {
   GptOptions o = training_options(mesh, micro_batches);
@@ -37,8 +19,8 @@ GptOptions with_zero(const std::string& mesh, std::int64_t stage, std::int64_t m
 }
 
 void check_equal(const GptOptions& o, const std::string& what, bool verify = false) {
-  const ParityReport report = compare(o, verify);
-  CHECK_MESSAGE(report.largest() <= tolerance, what, "\n", parity_table(report, 5));
+  const ParityReport report = compare_with_one_rank(o, [&](auto world) { return verify ? verifying(world) : world; });
+  CHECK_MESSAGE(report.largest() <= parity_tolerance, what, "\n", parity_table(report, 5));
 }
 
 }  // namespace

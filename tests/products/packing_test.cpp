@@ -183,7 +183,7 @@ TEST_CASE_TEMPLATE("a tile's product leaves the panel that packing makes, and th
       CHECK(std::equal(panel_b.begin(), panel_b.begin() + width * depth, passed_b.begin()));
       double difference = 0;
       for (std::size_t i = 0; i < expected.size(); ++i)
-        difference = std::max(difference, std::fabs(static_cast<double>(expected[i] - got[i])));
+        testing::keep_largest(difference, std::fabs(static_cast<double>(expected[i] - got[i])));
       // Fused multiply-adds must give the exact bits. The bound for others: elements of at most tile_rows * width, sums
       // of 19 products.
       const double bound = static_cast<double>(expected.size()) * 24 * testing::rounding(dtype);

@@ -7,6 +7,8 @@
 #include <limits>
 #include <vector>
 
+#include "tests/support/largest.h"
+
 namespace trireme {
 namespace {
 
@@ -25,7 +27,8 @@ double worst(double low, double high, Function function, Exact exact) {
     x[static_cast<std::size_t>(i)] = static_cast<float>(low + (high - low) * i / (count - 1));
   for (std::size_t i = 0; i < x.size(); ++i) y[i] = function(x[i]);
   double result = 0;
-  for (std::size_t i = 0; i < x.size(); ++i) result = std::max(result, ulps(y[i], exact(static_cast<double>(x[i]))));
+  for (std::size_t i = 0; i < x.size(); ++i)
+    testing::keep_largest(result, ulps(y[i], exact(static_cast<double>(x[i]))));
   return result;
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/tensor.h"
+#include "tests/support/largest.h"
 
 namespace trireme::testing {
 
@@ -76,12 +77,12 @@ inline double relative_difference(const Tensor& got, const Tensor& expected) {
   return relative_difference(values(got), values(expected));
 }
 
-/// The largest difference of two elements, divided by the largest |expected|.
+/// The largest difference of two elements, divided by the largest |expected|; infinite if an element is NaN.
 inline double largest_difference(const std::vector<double>& got, const std::vector<double>& expected) {
   REQUIRE(got.size() == expected.size());
   double worst = 0, size = 0;
   for (std::size_t i = 0; i < got.size(); ++i) {
-    worst = std::max(worst, std::fabs(got[i] - expected[i]));
+    keep_largest(worst, std::fabs(got[i] - expected[i]));
     size = std::max(size, std::fabs(expected[i]));
   }
   return worst / size;
