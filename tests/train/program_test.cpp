@@ -65,7 +65,8 @@ TEST_CASE("a rank that runs out of memory is told the estimate") {
   const auto run_out = [](Rank& rank) {
     if (rank.first()) fail(ExitCode::retryable, "memory", "out of host memory");
   };
-  const std::string message = fatal_of([&] { run_ranks(options, run_out, {}, memory_estimate(options, {.all = 1000})); });
+  const std::string message =
+      fatal_of([&] { run_ranks(options, run_out, {}, memory_estimate(options, {.all = 1000})); });
   CHECK(contains(message, "FATAL[75] "));
   CHECK(contains(message, "[memory] out of host memory; weights, gradients and optimizer state were estimated at "));
   CHECK(contains(message, "for the 2 ranks of this process"));

@@ -205,7 +205,8 @@ TEST_CASE("supervisor: fewer ranks need dp=auto, a launcher and a fixed batch") 
     return failure([&] { static_cast<void>(require_elastic(command)); });
   };
   CHECK(contains(refused({"t", "--mesh", "dp=auto", "--global-batch", "64"}), "no launcher"));
-  CHECK(contains(refused({"mpirun", "-n", "8", "t", "--mesh", "dp=8", "--global-batch", "64"}), "'dp=8' has a fixed number of ranks"));
+  CHECK(contains(refused({"mpirun", "-n", "8", "t", "--mesh", "dp=8", "--global-batch", "64"}),
+                 "'dp=8' has a fixed number of ranks"));
   CHECK(contains(refused({"mpirun", "-n", "8", "t", "--mesh", "dp=auto"}), "add --global-batch N"));
 }
 
