@@ -217,6 +217,8 @@ TEST_CASE("supervisor: a command is refused that could not go on") {
   CHECK(contains(refused({}, {"train_gpt"}), "64 trireme: [run] the command has no --out"));
   CHECK(contains(refused({}, {"train_gpt", "--out="}), "the command has no --out"));
   CHECK(contains(refused({}, {"mpirun", "t", "--out", "a", ":", "t"}), "several programs"));
+  CHECK(
+      contains(refused({}, {"train_gpt", "--config", "absent.json"}), "64 trireme: [run] --config absent.json is not"));
   CHECK(contains(refused({.limits = {}, .least_ranks = {}, .world_command = "echo 1"}, {"t", "--out", "a"}),
                  "--world-command without"));
   CHECK(contains(refused({.limits = {}, .least_ranks = 9, .world_command = ""},

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
@@ -65,6 +66,9 @@ std::optional<std::string> setting(const Words& command, const std::string& name
   if (auto value = flag_value(command, "--" + name)) return value;
   const std::optional<std::string> file = flag_value(command, "--config");
   if (!file) return std::nullopt;
+  if (!std::filesystem::is_regular_file(*file))  // train_gpt refuses it in the same way
+    fail(ExitCode::usage, where, "--config {} is not a file; expected one written by --print-config; change --config",
+         *file);
   const auto config = nlohmann::json::parse(read_file(*file), nullptr, false);
   if (!config.is_object())
     fail(ExitCode::usage, where, "--config {} is not a JSON object; expected what --print-config prints", *file);

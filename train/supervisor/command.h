@@ -16,8 +16,7 @@ namespace trireme::supervisor {
 using Words = std::vector<std::string>;
 
 /// The value of a train_gpt flag on the command line, or in its --config file. Throws ExitCode::usage for a flag
-/// without a value and for a --config file that holds no JSON object, ExitCode::io for a --config file that cannot be
-/// read.
+/// without a value and for a --config that is not a file with a JSON object.
 std::optional<std::string> setting(const Words& command, const std::string& name);
 /// The command with --`name` set to `value`.
 Words with_flag(Words command, const std::string& name, const std::string& value);
