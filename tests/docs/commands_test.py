@@ -26,7 +26,7 @@ import pages  # noqa: E402
 
 BIN = "build/bin"
 MPIEXEC = "mpirun"
-TEXTS = ("LICENSE", "README.md", "docs", "examples")  # what commands read
+TEXTS = ("LICENSE", "README.md", "docs", "examples", "tests")  # what commands read
 STUBS = ("trireme", ".ci/run")
 MPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
        "OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_MCA_btl": "vader,self"}
