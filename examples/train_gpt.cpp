@@ -13,7 +13,8 @@ using namespace trireme;
 int main(int argc, char** argv) {
   return run_program([&] {
     GptTask task;
-    return train_program(argc, argv, "train_gpt",
-                         "Trains a GPT on text, on any mesh of data, tensor and pipeline parallel ranks.", task);
+    return train_program(
+        argc, argv, "train_gpt",
+        "Trains a GPT on text, on any mesh of data, tensor, pipeline, context and expert parallel ranks.", task);
   });
 }

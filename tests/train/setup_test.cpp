@@ -22,6 +22,22 @@ TEST_CASE("estimated memory: each expert is held by the data ranks of one positi
   CHECK(contains(estimate("dp=2,ep=2"), "estimated at 64.0 MiB for the 2 ranks "));
 }
 
+TEST_CASE("predicted memory: rank 0 has the activations of its own blocks, and logits if it has the last stage") {
+  const auto bytes = [](const std::string& mesh, const std::string& stage_layers, const std::string& vocab) {
+    GptOptions options;
+    Flags flags("train_gpt", "");
+    declare_all(flags, options);
+    flags.parse({"--layers", "4", "--heads", "2", "--width", "64", "--context", "128", "--micro-batch", "2", "--mesh",
+                 mesh, "--stage-layers", stage_layers, "--vocab", vocab});
+    resolve(options, 0);
+    options.model.config.vocab = *options.model.vocab;
+    return gpt_activation_bytes(options, options.model.config, 1);
+  };
+  CHECK(bytes("pp=2", "3,1", "100") == 3 * bytes("pp=2", "1,3", "100"));
+  CHECK(bytes("pp=2", "2,2", "100") == bytes("pp=2", "2,2", "1000"));
+  CHECK(bytes("dp=1", "auto", "1000") - bytes("dp=1", "auto", "100") == 2 * 900 * 2 * 128 * 4);
+}
+
 TEST_CASE("predicted memory: cuDNN's backward keeps the gradient of a layer's scores, on this rank's heads") {
   GptOptions options;
   Flags flags("train_gpt", "");

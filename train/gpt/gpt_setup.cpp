@@ -35,6 +35,15 @@ double mean_kept_per_token(const TrainOptions& o, const GptConfig& c) {
   return mixtures * kept_per_token(o, c, true) + (1 - mixtures) * kept_per_token(o, c, false);
 }
 
+/// Blocks in a stage of rank 0, averaged over its stages.
+double blocks_per_stage(const MeshOptions& mesh, const GptConfig& c) {
+  const pipeline::StagePlan plan = gpt_plan(mesh, c);
+  const auto ranks = static_cast<std::size_t>(mesh.shape.size(Axis::pp));
+  double blocks = 0;
+  for (std::size_t stage = 0; stage < plan.size(); stage += ranks) blocks += plan[stage].count;
+  return blocks * static_cast<double>(ranks) / static_cast<double>(plan.size());
+}
+
 }  // namespace
 
 pipeline::StagePlan gpt_plan(const MeshOptions& mesh, const GptConfig& config) {
@@ -48,12 +57,10 @@ std::unique_ptr<Gpt> make_gpt(const TrainOptions& o, const GptConfig& config, st
 double gpt_activation_bytes(const TrainOptions& o, const GptConfig& c, int live) {
   const double element = static_cast<double>(size_of(o.precision.dtype));
   const double tokens = static_cast<double>(o.batch_sizes().micro_batch * c.context) / o.mesh.shape.size(Axis::cp);
-  const double layers = static_cast<double>(c.layers) / o.mesh.stages();  // on one stage
-  const double tp = o.mesh.shape.size(Axis::tp);
-  const double of_blocks = tokens * layers * mean_kept_per_token(o, c) * element * live;
-  const double of_head =  // logits and their gradient, one micro-batch
-      2 * tokens * static_cast<double>(c.vocab) / tp * element;
-  return of_blocks + of_head;
+  const double of_blocks = tokens * blocks_per_stage(o.mesh, c) * mean_kept_per_token(o, c) * element * live;
+  if (o.mesh.shape.size(Axis::pp) > 1) return of_blocks;
+  const double vocab = static_cast<double>(c.vocab) / o.mesh.shape.size(Axis::tp);
+  return of_blocks + 2 * tokens * vocab * element;  // the logits of one micro-batch, and their gradient
 }
 
 double gpt_workspace_bytes(const TrainOptions& o, const GptConfig& c) {

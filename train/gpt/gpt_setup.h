@@ -16,7 +16,8 @@ pipeline::StagePlan gpt_plan(const MeshOptions& mesh, const GptConfig& config);
 std::unique_ptr<Gpt> make_gpt(const TrainOptions& options, const GptConfig& config,
                               std::shared_ptr<const DeviceMesh> mesh);
 
-/// Bytes of activations on one rank while `live` micro-batches are between forward and backward.
+/// Bytes of activations on rank 0 while `live` micro-batches are between forward and backward in one of its stages. The
+/// logits count if rank 0 has the last stage.
 double gpt_activation_bytes(const TrainOptions& options, const GptConfig& config, int live);
 
 /// Bytes that a library allocates besides tensors: in the backward of attention, cuDNN keeps the gradient of one
