@@ -7,11 +7,18 @@
 set(TRIREME_NOT_SANITIZED cli cuda device explore golden layering parity)
 add_custom_target(unit_tests)  # builds those; `ctest -L unit` runs them
 
+# The compiler reads the headers of ten sources once, and instantiates their templates once. So sources of one target use
+# different names for what they keep to themselves; a test whose names are those of another one has a namespace.
+function(trireme_compile_in_batches target)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${TRIREME_UNITY} UNITY_BUILD_BATCH_SIZE 10)
+endfunction()
+
 # trireme_library(NAME SOURCES a.cpp ... LINKS trireme_core ...): one layer as a static library.
 function(trireme_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LINKS;PRIVATE_LINKS" ${ARGN})
   add_library(${name} STATIC ${ARG_SOURCES})
   target_link_libraries(${name} PUBLIC trireme_flags ${ARG_LINKS} PRIVATE ${ARG_PRIVATE_LINKS})
+  trireme_compile_in_batches(${name})
 endfunction()
 
 # trireme_program(NAME SOURCES main.cpp ... LINKS ...): a binary in build/bin.
@@ -32,10 +39,26 @@ function(trireme_test name)
   endif()
   add_executable(${name} ${ARG_SOURCES} $<TARGET_OBJECTS:trireme_test_main>)
   target_link_libraries(${name} PRIVATE trireme_flags ${ARG_LINKS} doctest::doctest)
+  # Tests run for as long as what they test does: they themselves need not be fast.
+  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
+  trireme_compile_in_batches(${name})
   add_test(NAME ${name} COMMAND ${name} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   get_filename_component(folder ${CMAKE_CURRENT_SOURCE_DIR} NAME)
   if(NOT folder IN_LIST TRIREME_NOT_SANITIZED)
     add_dependencies(unit_tests ${name})
     set_tests_properties(${name} PROPERTIES LABELS unit)
   endif()
+endfunction()
+
+# trireme_thorough(NAME...): leaves tests to `./trireme test --all` and CI. The thorough tests are those that find least
+# per second; a build of everything does not compile their programs, thorough_tests does.
+add_custom_target(thorough_tests)
+function(trireme_thorough)
+  foreach(name ${ARGN})
+    set_property(TEST ${name} APPEND PROPERTY LABELS thorough)
+    if(TARGET ${name})
+      set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL ON)
+      add_dependencies(thorough_tests ${name})
+    endif()
+  endforeach()
 endfunction()

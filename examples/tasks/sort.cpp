@@ -201,7 +201,7 @@ class SortTask : public Task {
   }
   std::int64_t targets() const override { return config_.length; }
   Words words() const override { return {"strings", "digits", "digits/s"}; }
-  std::vector<Row> rows() const override {
+  std::vector<LabelledValue> rows() const override {
     return {{"data", fmt::format("strings of {} digits, made as they are needed", config_.length)},
             {"model", fmt::format("encoder and decoder of {} layers each, {} heads, width {}", config_.layers,
                                   config_.heads, config_.width)}};

@@ -9,7 +9,7 @@
 namespace trireme::comm {
 namespace {
 
-constexpr int yields = 8;  // before it sleeps, which costs more if the message comes soon
+constexpr int yields_before_sleep = 8;  // before it sleeps, which costs more if the message comes soon
 
 class Receiving : public Work::State {
  public:
@@ -110,7 +110,7 @@ bool Mailbox::arrived(int from, int tag, std::uint64_t number) {
 }
 
 Met Mailbox::take(int from, int tag, std::uint64_t number, watch::Wait& wait, Tensor& message) {
-  for (int i = 0; i < yields && !arrived(from, tag, number); ++i) sched_yield();
+  for (int i = 0; i < yields_before_sleep && !arrived(from, tag, number); ++i) sched_yield();
   if (!arrived(from, tag, number)) wait.lasts();
   std::unique_lock lock(mutex_);
   auto& messages = streams_[{from, tag}].messages;

@@ -9,9 +9,9 @@ namespace {
 
 constexpr int most_spins = 1024;  // some tens of microseconds: ranks in step arrive within that time
 constexpr int fewest_spins = 16;
-constexpr int yields = 4;  // on a busy machine each may cost another process's time slice
+constexpr int yields_while_waiting = 4;  // on a busy machine each may cost another process's time slice
 
-void pause() {
+void pause_core() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
 #endif
@@ -39,10 +39,10 @@ Met Meeting::meet(int rank, watch::Wait& wait) {
       visitor.spins = std::min(2 * visitor.spins, most_spins);
       return Met::all;
     }
-    pause();
+    pause_core();
   }
   visitor.spins = std::max(visitor.spins / 2, fewest_spins);
-  for (int i = 0; i < yields; ++i) {
+  for (int i = 0; i < yields_while_waiting; ++i) {
     if (over()) return Met::all;
     sched_yield();
   }

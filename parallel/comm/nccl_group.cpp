@@ -17,12 +17,7 @@ namespace trireme::comm {
 namespace {
 
 constexpr std::size_t small_bytes = 64 * 1024;  // up to here one all-gather and the whole sum everywhere are faster
-constexpr auto pause = std::chrono::microseconds(50);
 constexpr auto desync_patience = std::chrono::milliseconds(100);  // before checking the others' progress
-
-std::byte* bytes_of(const Tensor& x) {
-  return x.defined() && x.bytes() > 0 ? static_cast<std::byte*>(x.device_address()) : nullptr;
-}
 
 /// What is sent to one rank and what is received from it.
 struct Parcel {
@@ -196,7 +191,7 @@ void NcclGroup::connect() {
   auto operation = std::make_shared<NcclOperation>(api_, Signature());
   const auto ranks = static_cast<std::size_t>(size());
   operation->tensors = {Tensor::empty({3, size()}, DType::u8, Device::cuda)};  // sent, received, gathered
-  std::byte* const bytes = bytes_of(operation->tensors.front());
+  std::byte* const bytes = device_bytes(operation->tensors.front());
   queue(operation, [&] {
     std::vector<Parcel> parcels;
     for (std::size_t r = 0; r < ranks; ++r) parcels.push_back({bytes + r, 1, bytes + ranks + r, 1});
@@ -244,7 +239,7 @@ void NcclGroup::poll(const std::string& operation, const Test& over) {
     if (Clock::now() - start > deadline)
       fail(ExitCode::retryable, "nccl", "{}",
            too_late(operation, *this, deadline, "NCCL has no connection with all ranks of it"));
-    std::this_thread::sleep_for(pause);
+    std::this_thread::sleep_for(nccl_poll_interval);
   }
 }
 
@@ -280,7 +275,8 @@ Work NcclGroup::submit(Collective c, Launch launch) {
 
 Work NcclGroup::move_alone(const Collective& c) {
   const auto bytes = static_cast<std::size_t>(c.y.defined() ? c.y.bytes() : 0);
-  if (bytes > 0 && bytes_of(c.x) != bytes_of(c.y)) backend(c.y.device()).move(bytes_of(c.y), bytes_of(c.x), bytes);
+  if (bytes > 0 && device_bytes(c.x) != device_bytes(c.y))
+    backend(c.y.device()).move(device_bytes(c.y), device_bytes(c.x), bytes);
   return {};
 }
 
@@ -333,7 +329,7 @@ struct Chunk {
 void NcclGroup::combine(const Signature& s, const Tensor& rows, std::int64_t count, std::byte* to) {
   if (count == 0) return;
   const Reduction op = s.op == ReduceOp::sum ? Reduction::sum : Reduction::max;
-  api_.combine(s.dtype, op, bytes_of(rows), size(), count, to, stream_);
+  api_.combine(s.dtype, op, device_bytes(rows), size(), count, to, stream_);
 }
 
 // Brings this rank's chunk of everyone's x [s.count] here: rows [ranks, chunk]. Returns the chunk's length.
@@ -350,14 +346,14 @@ std::int64_t NcclGroup::gather_chunks(const std::byte* x, const Signature& s, st
 }
 
 void NcclGroup::all_reduce(const Collective& c, const Signature& s, NcclOperation& operation) {
-  std::byte* const x = bytes_of(c.x);
+  std::byte* const x = device_bytes(c.x);
   const Tensor& rows = operation.tensors.back();  // [ranks, count or chunk]
   if (rows.count() == s.count * size()) {
-    gather_all(x, bytes_of(rows), static_cast<std::size_t>(c.x.bytes()));
+    gather_all(x, device_bytes(rows), static_cast<std::size_t>(c.x.bytes()));
     return combine(s, rows, s.count, x);
   }
   const Chunk mine(s, size(), rank());
-  combine(s, rows, gather_chunks(x, s, bytes_of(rows)), x + mine.offset(s));
+  combine(s, rows, gather_chunks(x, s, device_bytes(rows)), x + mine.offset(s));
   if (s.count % size() == 0) return gather_all(x + mine.offset(s), x, mine.bytes(s));
   std::vector<Parcel> parcels;
   for (int r = 0; r < size(); ++r) {
@@ -369,11 +365,11 @@ void NcclGroup::all_reduce(const Collective& c, const Signature& s, NcclOperatio
 
 // reduce_scatter: chunk r of x is row r. reduce: the chunks' sums then go to the root; other ranks' x stays as it is.
 void NcclGroup::reduce(const Collective& c, const Signature& s, NcclOperation& operation) {
-  std::byte *const x = bytes_of(c.x), *const rows = bytes_of(operation.tensors.back());
+  std::byte *const x = device_bytes(c.x), *const rows = device_bytes(operation.tensors.back());
   if (c.kind == Kind::reduce_scatter) {
     Signature whole = s;
     whole.count = s.count * size();
-    return combine(s, operation.tensors.back(), gather_chunks(x, whole, rows), bytes_of(c.y));
+    return combine(s, operation.tensors.back(), gather_chunks(x, whole, rows), device_bytes(c.y));
   }
   const Chunk mine(s, size(), rank());
   std::byte* const sum = rank() == c.root ? x + mine.offset(s) : rows;
@@ -389,7 +385,7 @@ void NcclGroup::reduce(const Collective& c, const Signature& s, NcclOperation& o
 }
 
 void NcclGroup::move_parts(const Collective& c, const Signature& s) {
-  std::byte *const x = bytes_of(c.x), *const y = bytes_of(c.y);
+  std::byte *const x = device_bytes(c.x), *const y = device_bytes(c.y);
   const std::size_t share = static_cast<std::size_t>(s.count) * size_of(s.dtype);
   const auto part = [&](int r) { return static_cast<std::size_t>(r) * share; };
   if (c.kind == Kind::all_gather) return gather_all(x, y, share);
@@ -457,7 +453,7 @@ void NcclGroup::drain() {
         const std::scoped_lock lock(mutex_);
         if (operations_.empty()) return;
       }
-      std::this_thread::sleep_for(pause);
+      std::this_thread::sleep_for(nccl_poll_interval);
     }
   } catch (...) { world_->fail(std::current_exception()); }
 }

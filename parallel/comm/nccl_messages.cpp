@@ -11,10 +11,6 @@
 namespace trireme::comm {
 namespace {
 
-constexpr auto pause = std::chrono::microseconds(50);
-
-std::byte* bytes_of(const Tensor& x) { return static_cast<std::byte*>(x.device_address()); }
-
 std::string counted(std::int64_t count, DType dtype) { return fmt::format("{} {}", count, trireme::name(dtype)); }
 
 }  // namespace
@@ -150,9 +146,9 @@ void NcclMessages::start(const Lane& lane, Message& message) {
   api_.record(message.begun.get(), stream);
   const auto bytes = static_cast<std::size_t>(message.tensor.bytes());
   if (bytes == 0) return;
-  std::byte* const data = bytes_of(message.tensor);
+  std::byte* const data = device_bytes(message.tensor);
   if (message.source.defined())
-    api_.copy(data, bytes_of(message.source), bytes, stream);
+    api_.copy(data, device_bytes(message.source), bytes, stream);
   else if (lane.end == Lane::End::sender)
     api_.send(data, bytes, 1, lane.wire->comm(), stream);
   else
@@ -178,7 +174,7 @@ void NcclMessages::await_queued(Lane& lane, const Message& message) {
     if (Clock::now() - start > deadline)
       fail(ExitCode::retryable, "nccl", "{}",
            too_late("the messages " + lane.wire->name(), *host_, deadline, "NCCL does not connect the two ranks"));
-    std::this_thread::sleep_for(pause);
+    std::this_thread::sleep_for(nccl_poll_interval);
   }
 }
 
@@ -385,7 +381,7 @@ void NcclMessages::drain() {
       if (Clock::now() - start > deadline)
         fail(ExitCode::retryable, "send", "{}",
              too_late(*message, *host_, deadline, "it has not been received when the group ends"));
-      std::this_thread::sleep_for(pause);
+      std::this_thread::sleep_for(nccl_poll_interval);
     }
   } catch (...) { world_->fail(std::current_exception()); }
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <optional>
 #include <vector>
 
@@ -11,6 +12,13 @@
 #include "parallel/comm/nccl_api.h"
 
 namespace trireme::comm {
+
+inline constexpr auto nccl_poll_interval = std::chrono::microseconds(50);
+
+/// The tensor's bytes on the GPU; null if it is undefined or empty.
+inline std::byte* device_bytes(const Tensor& x) {
+  return x.defined() && x.bytes() > 0 ? static_cast<std::byte*>(x.device_address()) : nullptr;
+}
 
 class NcclEvent {
  public:

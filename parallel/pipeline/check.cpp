@@ -10,8 +10,6 @@ namespace trireme::pipeline {
 
 namespace {
 
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
-
 /// Index in its rank's list of each action of one stage: [kind][micro-batch], -1 when absent.
 using Positions = std::array<std::vector<int>, action_kinds>;
 

@@ -25,8 +25,6 @@ namespace trireme::pipeline {
 
 namespace {
 
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
-
 /// A receive, and when its message is made.
 struct Arrival {
   int time;

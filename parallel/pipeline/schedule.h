@@ -8,12 +8,16 @@
 // Read next: parallel/pipeline/schedule.cpp (the generators), then parallel/pipeline/check.h.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace trireme::pipeline {
+
+/// A rank, stage, chunk or micro-batch as the index of a vector.
+constexpr std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 enum class ActionKind : std::uint8_t {
   forward,

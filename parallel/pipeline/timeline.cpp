@@ -9,8 +9,6 @@ namespace trireme::pipeline {
 
 namespace {
 
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
-
 constexpr int never = -1;
 
 /// When the forwards and the gradients of all stages are done.

@@ -9,7 +9,7 @@
 namespace trireme {
 namespace {
 
-constexpr std::int64_t alignment = 16;  // elements: a piece is a whole number of 64-byte lines of f32
+constexpr std::int64_t piece_alignment = 16;  // elements: a piece is a whole number of 64-byte lines of f32
 
 /// The properties that all parameters of a bucket share.
 struct Kind {
@@ -43,7 +43,7 @@ void lay_out(ZeroBucket& bucket) {
       end += shard->shape(rank).count();
     }
     bucket.offsets.push_back(std::move(starts));
-    bucket.piece = std::max(bucket.piece, (end + alignment - 1) / alignment * alignment);
+    bucket.piece = std::max(bucket.piece, (end + piece_alignment - 1) / piece_alignment * piece_alignment);
   }
 }
 

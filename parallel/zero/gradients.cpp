@@ -10,12 +10,14 @@
 namespace trireme {
 namespace {
 
-constexpr std::int64_t alignment = 16;  // elements: each gradient starts on a 64-byte line
+constexpr std::int64_t gradient_alignment = 16;  // elements: each gradient starts on a 64-byte line
 // Number of buckets; each is a packed copy of its gradients. Also decides when a sum over copies is launched: see
 // gradients.h.
 constexpr std::size_t most_on_the_way = 2;
 
-std::int64_t padded(std::int64_t count) { return (count + alignment - 1) / alignment * alignment; }
+std::int64_t padded(std::int64_t count) {
+  return (count + gradient_alignment - 1) / gradient_alignment * gradient_alignment;
+}
 
 double seconds(std::chrono::steady_clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
 

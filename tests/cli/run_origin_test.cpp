@@ -11,6 +11,7 @@
 using namespace trireme::testing;
 namespace fs = std::filesystem;
 
+namespace run_origin_test {
 namespace {
 
 const std::string fast = "--pause 0.01 --grace 0.1 ";
@@ -178,3 +179,5 @@ TEST_CASE("run: a damaged config.json does not keep a run from resuming") {
     CHECK(contains(from.output, fmt::format("{} holds step {} of this run: it goes on from there", own, steps - 1)));
   }
 }
+
+}  // namespace run_origin_test

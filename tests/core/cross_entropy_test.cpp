@@ -9,8 +9,6 @@ using namespace trireme::testing;
 
 namespace {
 
-const KernelTable& table = kernels(Device::cpu);
-
 struct Stats {
   Tensor maximum, sum_exp, target_logit, logit_sum;
 };

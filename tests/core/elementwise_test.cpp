@@ -12,8 +12,6 @@ using namespace trireme::testing;
 
 namespace {
 
-const KernelTable& table = kernels(Device::cpu);
-
 struct UnaryCase {
   Unary op;
   const char* name;

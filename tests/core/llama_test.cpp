@@ -8,8 +8,6 @@ using namespace trireme::testing;
 
 namespace {
 
-const KernelTable& table = kernels(Device::cpu);
-
 Tensor positions_of(const std::vector<std::int32_t>& positions) {
   return Tensor::from(std::span(positions), {static_cast<std::int64_t>(positions.size())});
 }

@@ -7,9 +7,7 @@
 using namespace trireme;
 using namespace trireme::testing;
 
-namespace {
-const KernelTable& table = kernels(Device::cpu);
-}  // namespace
+namespace {}  // namespace
 
 TEST_CASE("adamw: five steps with decay, gradient scale and a 16-bit copy") {
   for (const std::int64_t n : {1, 31, 5000}) {

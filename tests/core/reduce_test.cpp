@@ -9,8 +9,6 @@ using namespace trireme::testing;
 
 namespace {
 
-const KernelTable& table = kernels(Device::cpu);
-
 // The shape of x with the dims reduced whose bit is set in `mask`.
 Shape reduced_shape(const Tensor& x, unsigned mask) {
   Shape shape = x.shape();

@@ -12,7 +12,6 @@ using namespace trireme::testing;
 
 namespace {
 
-const KernelTable& table = kernels(Device::cpu);
 const Shape row_shapes[] = {{1, 1}, {3, 5}, {7, 16}, {19, 65}, {300, 33}, {2, 1025}};
 
 struct Rows {
@@ -102,7 +101,6 @@ TEST_CASE("softmax: forward and backward, also in place") {
 }
 
 TEST_CASE("top_k: the largest in order against a stable sort, a NaN above all numbers") {
-  const KernelTable& table = kernels(Device::cpu);
   for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16})
     for (const auto& [rows, width, k] : {std::array<std::int64_t, 3>{1, 1, 1}, {7, 8, 2}, {500, 64, 6}, {3, 70, 70}}) {
       CAPTURE(fmt::format("{} {} of {}", name(dtype), k, width));

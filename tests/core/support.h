@@ -17,6 +17,8 @@
 
 namespace trireme::testing {
 
+inline const KernelTable& table = kernels(Device::cpu);
+
 inline constexpr DType floating_dtypes[] = {DType::f64, DType::f32, DType::bf16, DType::f16};
 inline constexpr DType all_dtypes[] = {DType::f64, DType::f32, DType::bf16, DType::f16,
                                        DType::i64, DType::i32, DType::u8};

@@ -20,6 +20,7 @@ using Reference = cuda_test::AttentionReference;
 template <class T>
 using Problem = cuda_test::AttentionProblem<T>;
 
+namespace attention_backward_test {
 namespace {
 
 template <class T>
@@ -167,3 +168,5 @@ TEST_CASE("cuda attention_backward_sm80: calls it cannot take are refused with t
   refused([](auto& call) { call.dout_pitch = 65; }, "multiples of 8 elements");
   refused([](auto& call) { call.first_tile = nullptr; }, "scratch first_tile");
 }
+
+}  // namespace attention_backward_test

@@ -14,6 +14,7 @@ using cuda_test::Buffer;
 using cuda_test::keep_largest;
 using cuda_test::under_schedules;
 
+namespace attention_f32_test {
 namespace {
 
 struct Case {
@@ -242,3 +243,5 @@ TEST_CASE("cuda attention_f32: shapes it cannot take are refused with the constr
   call.kv_heads = 3;
   CHECK(cuda_test::error_of([&] { attention_forward_f32(call); }).find("expected a divisor") != std::string::npos);
 }
+
+}  // namespace attention_f32_test

@@ -19,6 +19,7 @@ using Reference = cuda_test::AttentionReference;
 template <class T>
 using Problem = cuda_test::AttentionProblem<T>;
 
+namespace attention_sm90_test {
 namespace {
 
 template <class T>
@@ -195,3 +196,5 @@ TEST_CASE("cuda attention_sm90 and its backward: calls it cannot take are refuse
   const std::string error = cuda_test::error_of([&] { attention_backward_sm90(backward); });
   CHECK(error.find("the pitch of dk is 40 elements, with 1 heads of 64") != std::string::npos);
 }
+
+}  // namespace attention_sm90_test

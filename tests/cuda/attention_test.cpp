@@ -12,6 +12,7 @@ using cuda_test::Buffer;
 using cuda_test::keep_largest;
 using cuda_test::under_schedules;
 
+namespace attention_test {
 namespace {
 
 struct Case {
@@ -86,3 +87,5 @@ TEST_CASE("cuda attention_sm80: shapes it cannot take are refused with the const
   CHECK(cuda_test::error_of([&] { attention_forward_sm80(attention); }).find("multiple of 8 up to 128") !=
         std::string::npos);
 }
+
+}  // namespace attention_test

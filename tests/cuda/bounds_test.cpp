@@ -16,6 +16,7 @@ using namespace trireme::cuda;
 using cuda_test::Buffer;
 using cuda_test::report_of;
 
+namespace bounds_test {
 namespace {
 
 enum class Bug : std::uint8_t {
@@ -109,3 +110,5 @@ TEST_CASE("bounds: a write of -1 beside a tensor of integers is seen in every bu
   CHECK(said.find(emu::zones_are_poisoned ? "use-after-poison" : "outside the buffer") != std::string::npos);
 }
 #endif
+
+}  // namespace bounds_test

@@ -9,6 +9,7 @@ using namespace trireme;
 using namespace trireme::cuda;
 using cuda_test::under_schedules;
 
+namespace copy_test {
 namespace {
 
 constexpr std::size_t kZone = 64;  // bytes before and after a tensor that nothing may change
@@ -111,3 +112,5 @@ TEST_CASE("cuda fill: every dtype, dense and strided, writes what the CPU writes
       }
   });
 }
+
+}  // namespace copy_test

@@ -14,6 +14,7 @@ using cuda_test::Buffer;
 using cuda_test::keep_largest;
 using cuda_test::under_schedules;
 
+namespace cross_entropy_test {
 namespace {
 
 constexpr int kRows = 3;
@@ -162,3 +163,5 @@ TEST_CASE("cuda cross-entropy: logits of -infinity have probability 0, and NaN i
   cross_entropy_gradient(slice.problem, 1.0, slice.logits.data());
   for (std::size_t i = 0; i < 4; ++i) CHECK(slice.logits.at(i) == 0);
 }
+
+}  // namespace cross_entropy_test

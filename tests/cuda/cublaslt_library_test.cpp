@@ -11,6 +11,7 @@
 using namespace trireme;
 using namespace trireme::cuda;
 
+namespace cublaslt_library_test {
 namespace {
 
 /// The library keeps the shape, leading dimension and stride of a layout. Alignments are given to the search for an
@@ -82,3 +83,5 @@ TEST_CASE("cublaslt library: every pair of types has descriptors") {
   check(f16{}, f16{});
   check(f16{}, float{});
 }
+
+}  // namespace cublaslt_library_test

@@ -17,6 +17,7 @@ using namespace trireme::cuda;
 using testing::contains;
 using testing::keep_largest;
 
+namespace cublaslt_problem_test {
 namespace {
 
 double gelu_tanh(double x) {
@@ -286,3 +287,5 @@ TEST_CASE("cublaslt: what it cannot do is named") {
   CHECK(contains(refusal<bf16, bf16>([](auto& p, auto&) { p.epilogue.activation = Activation::silu; }), "GELU"));
   CHECK(contains(refusal<bf16, bf16>([](auto& p, auto&) { p.a_pitch = 0; }), "overlap"));
 }
+
+}  // namespace cublaslt_problem_test

@@ -13,6 +13,7 @@
 using namespace trireme;
 using namespace trireme::cuda;
 
+namespace cudnn_library_test {
 namespace {
 
 /// An H200 as cuDNN describes a device to itself.
@@ -85,3 +86,5 @@ TEST_CASE("cudnn library: a refused tensor names the call, the place and the att
   for (const char* part : {"cudnnBackend", "cudnn_graph.cpp:", "full attention forward in bf16: batch 1"})
     CHECK(testing::says(message, part));
 }
+
+}  // namespace cudnn_library_test

@@ -20,6 +20,7 @@ using namespace trireme::cuda;
 using testing::contains;
 using testing::keep_largest;
 
+namespace cudnn_problem_test {
 namespace {
 
 using Values = std::vector<double>;
@@ -455,3 +456,5 @@ TEST_CASE("cudnn: what it cannot do is named") {
   CHECK(contains(refusal(backward, [](auto& p) { p.dkv_pitch = 4; }), "multiples of 8"));
   CHECK(contains(refusal(backward, [&](auto& p) { p.forward.first_key = &first; }), "documents"));
 }
+
+}  // namespace cudnn_problem_test

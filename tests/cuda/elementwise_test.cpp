@@ -12,6 +12,7 @@ using cuda_test::Buffer;
 using cuda_test::error;
 using cuda_test::under_schedules;
 
+namespace elementwise_test {
 namespace {
 
 constexpr double room = 1e-6, pi = 3.14159265358979323846;
@@ -223,3 +224,5 @@ TEST_CASE_TEMPLATE("cuda elementwise: swiglu and its gradient over x equal f64",
 TEST_CASE("cuda elementwise: more rows than a grid has" * doctest::skip(cuda_test::under_asan)) {
   CHECK(worst_swiglu<bf16>(2051, 1, 0) < 1);
 }
+
+}  // namespace elementwise_test

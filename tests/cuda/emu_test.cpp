@@ -13,6 +13,7 @@ using cuda_test::Buffer;
 using cuda_test::error_of;
 using cuda_test::under_schedules;
 
+namespace emu_test {
 namespace {
 
 constexpr std::size_t kWholeMemory = 227 * 1024;
@@ -226,3 +227,5 @@ TEST_CASE("emulator: impossible launches are refused") {
   CHECK(large.find("a block has at most 232448") != std::string::npos);
 }
 #endif
+
+}  // namespace emu_test

@@ -14,6 +14,7 @@ using cuda_test::keep_largest;
 using cuda_test::under_schedule;
 using cuda_test::under_schedules;
 
+namespace gemm_f32_test {
 namespace {
 
 struct Case {
@@ -164,3 +165,5 @@ TEST_CASE("cuda gemm_f32: the same bits under every schedule") {
     for (std::size_t i = 0; i < first.out.size(); ++i) CHECK(first.out.at(i) == again.out.at(i));
   });
 }
+
+}  // namespace gemm_f32_test

@@ -15,6 +15,7 @@ using cuda_test::Buffer;
 using cuda_test::under_schedule;
 using cuda_test::under_schedules;
 
+namespace gemm_grouped_test {
 namespace {
 
 struct Case {
@@ -260,3 +261,5 @@ TEST_CASE("cuda grouped_gemm_sm90: refuses what TMA cannot read") {
   CHECK(cuda_test::error_of([&] { grouped_gemm_sm90(products); }).find("the batch stride of b is 68 elements") !=
         std::string::npos);
 }
+
+}  // namespace gemm_grouped_test

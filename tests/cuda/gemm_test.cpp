@@ -12,6 +12,7 @@ using cuda_test::Buffer;
 using cuda_test::under_schedule;
 using cuda_test::under_schedules;
 
+namespace gemm_test {
 namespace {
 
 struct Case {
@@ -300,3 +301,5 @@ TEST_CASE("cuda gemm_sm90: refuses what TMA cannot read, and names the constrain
   const std::string message = cuda_test::error_of([&] { gemm_sm90(product); });
   CHECK(message.find("the batch stride of b is 60 elements") != std::string::npos);
 }
+
+}  // namespace gemm_test

@@ -17,6 +17,7 @@ using cuda_test::Buffer;
 using cuda_test::slow_build;
 using cuda_test::under_schedule;
 
+namespace lab_memory_test {
 namespace {
 
 /// A buffer that begins one element after a multiple of 16 bytes.
@@ -142,3 +143,5 @@ TEST_CASE("cuda lab: forecasts of levels lie above the bound, those of the kerne
     CHECK(levels.back().cost.bytes <= levels.front().cost.bytes * 1.02);  // a table of angles is written and read
   }
 }
+
+}  // namespace lab_memory_test

@@ -16,6 +16,7 @@ using cuda_test::Buffer;
 using cuda_test::keep_largest;
 using cuda_test::under_schedules;
 
+namespace lab_test {
 namespace {
 
 void check(const lab::Level& level, int m, int n, int k) {
@@ -130,3 +131,5 @@ TEST_CASE("cuda lab: a level is wrong above what is accepted, and when its error
   CHECK(verdict.wrong()[2].find("negative of norms") == 0);
   CHECK(verdict.wrong()[3].find("endless of norms") == 0);
 }
+
+}  // namespace lab_test

@@ -12,6 +12,7 @@ using cuda_test::Buffer;
 using cuda_test::keep_largest;
 using cuda_test::under_schedules;
 
+namespace merge_test {
 namespace {
 
 /// out [B, T, H, D] dense; part has its heads before its tokens; part_lse is [B, T, H] in memory, lse [B, H, T].
@@ -73,3 +74,5 @@ TEST_CASE_TEMPLATE("cuda attention merge: two sets of keys, either of them empty
     check_merge<T>(1, 1, 3, 300, 0);  // longer than a warp takes at once
   });
 }
+
+}  // namespace merge_test

@@ -12,6 +12,7 @@ using cuda_test::Buffer;
 using cuda_test::error;
 using cuda_test::under_schedules;
 
+namespace norm_test {
 namespace {
 
 constexpr double room = 2e-5;  // sums in f32
@@ -123,3 +124,5 @@ TEST_CASE("cuda norms: a row that does not fit is refused with the limit") {
   norm.width = 30000;
   CHECK(cuda_test::error_of([&] { norm_forward(norm); }).find("expected 1 to 24000") != std::string::npos);
 }
+
+}  // namespace norm_test

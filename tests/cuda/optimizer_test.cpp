@@ -16,6 +16,7 @@ using cuda_test::Buffer;
 using cuda_test::keep_largest;
 using cuda_test::under_schedules;
 
+namespace optimizer_test {
 namespace {
 
 template <class G>
@@ -178,3 +179,5 @@ TEST_CASE("cuda adamw: a gradient that is not finite changes nothing") {
     CHECK(p.all[0]->m.at(j) == before.all[0]->m.at(j));
   }
 }
+
+}  // namespace optimizer_test

@@ -16,6 +16,7 @@ using namespace trireme;
 using namespace trireme::cuda;
 using cuda_test::Buffer;
 
+namespace planted_test {
 namespace {
 
 enum class Bug : std::uint8_t {
@@ -329,3 +330,5 @@ TEST_CASE("planted bugs: reports name the line, the threads and what they wait f
   CHECK(has(Bug::no_init_fence, "no fence made that visible"));
   CHECK(has(Bug::missing_load, "of an mbarrier at planted_test.cpp:"));
 }
+
+}  // namespace planted_test

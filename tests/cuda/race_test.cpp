@@ -16,6 +16,7 @@ using namespace trireme::cuda;
 using cuda_test::Buffer;
 using cuda_test::error_of;
 
+namespace race_test {
 namespace {
 
 const emu::ScopedRaceCheck race_check;
@@ -331,3 +332,5 @@ TEST_CASE("races: a kernel compiled without the flag is refused, not passed") {
   const std::string report = error_of([&] { launch({"hidden", {1, 1, 1}, {32, 1, 1}}, not_instrumented, out.data()); });
   CHECK(report.find("compile its source with -fsanitize=thread") != std::string::npos);
 }
+
+}  // namespace race_test

@@ -14,6 +14,7 @@ using namespace trireme;
 using cuda_test::Buffer;
 using cuda_test::under_schedule;
 
+namespace rank_order_test {
 namespace {
 
 /// What the kernel must give for element i. A: the type in which the sum is kept.
@@ -93,3 +94,5 @@ TEST_CASE("cuda sums over ranks may end in one of the rows") {
   cuda::combine_in_order(DType::f32, Reduction::sum, x.data(), 2, 3, x.data() + 3);
   CHECK((x.value(0) == 1 && x.value(3) == 11 && x.value(4) == 22 && x.value(5) == 33));
 }
+
+}  // namespace rank_order_test

@@ -16,6 +16,7 @@ using cuda_test::error;
 using cuda_test::under_schedule;
 using cuda_test::under_schedules;
 
+namespace reduce_test {
 namespace {
 
 constexpr double room = 2e-6;
@@ -164,3 +165,5 @@ TEST_CASE_TEMPLATE("cuda softmax: rows of a warp and of a block, in place, equal
     CHECK(worst_softmax<T>(2, 4107, 0, 4) < 1);
   });
 }
+
+}  // namespace reduce_test

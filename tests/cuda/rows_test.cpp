@@ -17,6 +17,7 @@ using cuda_test::keep_largest;
 using cuda_test::under_schedules;
 using testing::same_bits;
 
+namespace rows_test {
 namespace {
 
 template <class T>
@@ -131,3 +132,5 @@ TEST_CASE_TEMPLATE("cuda dropout: any shard of a tensor has the CPU's mask, bit 
     }
   });
 }
+
+}  // namespace rows_test

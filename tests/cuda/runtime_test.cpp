@@ -18,6 +18,7 @@ using cuda_test::error_of;
 using testing::contains;
 using testing::same_bits;
 
+namespace runtime_test {
 namespace {
 
 Tensor numbers(const Shape& shape) {
@@ -201,3 +202,5 @@ TEST_CASE(
                        doctest::Contains("no cuda device was opened"), Error);
   MemoryPool::set_current(previous);
 }
+
+}  // namespace runtime_test

@@ -4,6 +4,7 @@
 using namespace trireme;
 using namespace cuda_test;
 
+namespace table_cross_entropy_test {
 namespace {
 
 /// Statistics of each row: maximum, sum of exponentials, the target's logit, the sum of logits.
@@ -78,3 +79,5 @@ TEST_CASE("cuda table: the losses of many rows are added in f64, in the same ord
     CHECK(gpu().cross_entropy_loss(there(targets), there(large), ones2, ones2, there(zeros), 0, 10) == expected);
   });
 }
+
+}  // namespace table_cross_entropy_test

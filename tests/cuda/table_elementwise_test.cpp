@@ -4,6 +4,7 @@
 using namespace trireme;
 using namespace cuda_test;
 
+namespace table_elementwise_test {
 namespace {
 
 constexpr DType kAll[] = {DType::f64, DType::f32, DType::bf16, DType::f16, DType::i64, DType::i32, DType::u8};
@@ -207,3 +208,5 @@ TEST_CASE("cuda table: f64 functions, host tensors and views for dense are refus
   CHECK(contains(error_of([&] { gpu().axpby(1, turned, 1, turned); }), "expected a dense one"));
   CHECK(contains(error_of([&] { gpu().binary(Binary::add, x, wide, x); }), "holds f64; expected f32"));
 }
+
+}  // namespace table_elementwise_test

@@ -5,6 +5,7 @@
 using namespace trireme;
 using namespace cuda_test;
 
+namespace table_grouped_test {
 namespace {
 
 using Starts = std::vector<std::int64_t>;
@@ -121,3 +122,5 @@ TEST_CASE("cuda table: grouped products refuse f64 and host tensors") {
   check_refused([&] { gpu().grouped_gemm(wide, matrices, {}, starts, y); }, "grouped_gemm has no cuda kernel for f64");
   CHECK_FALSE(error_of([&] { gpu().grouped_gemm(wide, matrices, {}, starts, here); }).empty());
 }
+
+}  // namespace table_grouped_test

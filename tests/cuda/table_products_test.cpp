@@ -6,6 +6,7 @@
 using namespace trireme;
 using namespace cuda_test;
 
+namespace table_products_test {
 namespace {
 
 /// An operand: the shape of a stored tensor, and the view of it that the table gets.
@@ -315,3 +316,5 @@ TEST_CASE("cuda table: products without a kernel and unknown names are refused")
   CHECK(contains(error_of([] { cuda::select_attention("abacus"); }), "expected one of: auto"));
   CHECK(cuda::selected_gemm() == "auto");
 }
+
+}  // namespace table_products_test

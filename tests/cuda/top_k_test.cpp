@@ -13,6 +13,7 @@ using namespace trireme::cuda;
 using cuda_test::Buffer;
 using cuda_test::under_schedules;
 
+namespace top_k_test {
 namespace {
 
 /// x [rows, width], at an address that is aligned and at one that is not.
@@ -72,3 +73,5 @@ TEST_CASE_TEMPLATE("cuda top_k: signs, zeros and NaN of both signs, and infiniti
     check_choice(x, width, width);
   }
 }
+
+}  // namespace top_k_test

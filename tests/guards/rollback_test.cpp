@@ -9,6 +9,7 @@
 using namespace trireme;
 using namespace trireme::testing;
 
+namespace rollback_test {
 namespace {
 
 constexpr std::int64_t batch = 12, every = 4;
@@ -180,3 +181,5 @@ TEST_CASE("a detector without checkpoints, and its flags without a detector, are
   CHECK(contains(refusal([](GptOptions& o) { o.guards.spike_rollbacks = 1; }), "--spike-rollbacks has no effect"));
   CHECK(contains(refusal([](GptOptions& o) { o.guards.check_state = true; }), "--check-state has no effect"));
 }
+
+}  // namespace rollback_test

@@ -10,6 +10,7 @@
 using namespace trireme;
 using namespace trireme::testing;
 
+namespace next_logits_test {
 namespace {
 
 using Text = std::vector<std::int32_t>;
@@ -226,3 +227,5 @@ TEST_CASE("generated tokens are the same with a cache and without, greedy or by 
     }
   }
 }
+
+}  // namespace next_logits_test

@@ -11,6 +11,7 @@ using namespace trireme;
 using namespace trireme::testing;
 using nn::ContextParallel, nn::PositionRuns;
 
+namespace context_attention_test {
 namespace {
 
 constexpr double rounding = 1e-13;  // f64 sums of some 100 terms, in another order
@@ -286,3 +287,5 @@ TEST_CASE("ulysses refuses heads that do not divide by cp, the ring an odd numbe
   CHECK_THROWS_WITH_AS(attend(ContextParallel::ulysses, 4, 3), doctest::Contains("must both divide by cp=2"), Error);
   CHECK_THROWS_WITH_AS(attend(ContextParallel::ring, 3, 3), doctest::Contains("two chunks of one length"), Error);
 }
+
+}  // namespace context_attention_test

@@ -7,6 +7,7 @@
 using namespace trireme;
 using namespace trireme::testing;
 
+namespace cross_entropy_test {
 namespace {
 
 Tensor targets(std::initializer_list<std::int32_t> values) {
@@ -69,3 +70,5 @@ TEST_CASE("targets of another count or type are refused") {
   CHECK_THROWS_WITH_AS(nn::cross_entropy(logits, random({4}, 1), {}),
                        doctest::Contains("expected i32 targets, got f64"), Error);
 }
+
+}  // namespace cross_entropy_test

@@ -6,6 +6,7 @@
 using namespace trireme;
 using namespace trireme::testing;
 
+namespace dropout_test {
 namespace {
 
 constexpr std::int64_t length = 40, width = 50;
@@ -82,3 +83,5 @@ TEST_CASE("nothing is dropped when not training, or with p = 0") {
     CHECK(layer(x).shares_storage_with(x));
   });
 }
+
+}  // namespace dropout_test

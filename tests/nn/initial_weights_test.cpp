@@ -7,6 +7,7 @@
 using namespace trireme;
 using namespace trireme::testing;
 
+namespace initial_weights_test {
 namespace {
 
 struct Layers {
@@ -93,3 +94,5 @@ TEST_CASE("an extent that does not divide is refused by name") {
   };
   CHECK_THROWS_WITH_AS(make(), doctest::Contains("[up.weight] dim 0 of [7, 4] does not divide over tp=2"), Error);
 }
+
+}  // namespace initial_weights_test

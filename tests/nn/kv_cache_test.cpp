@@ -6,6 +6,7 @@
 using namespace trireme;
 using namespace trireme::testing;
 
+namespace kv_cache_test {
 namespace {
 
 /// [2, n, 1, 3]: token t of batch row b has the three elements 100 b + t.
@@ -62,3 +63,5 @@ TEST_CASE("a cache refuses a gap, more than it has room for, and keys of another
   const Tensor wide = Tensor::zeros({2, 1, 2, 3});
   CHECK_THROWS_WITH_AS(cache.append("a", wide, wide), doctest::Contains("one batch of one model"), Error);
 }
+
+}  // namespace kv_cache_test

@@ -8,6 +8,7 @@ using namespace trireme;
 using namespace trireme::testing;
 using placement::I, placement::S;
 
+namespace layers_test {
 namespace {
 
 constexpr double rounding = 1e-13;  // f64 sums of some 50 terms, in another order
@@ -196,3 +197,5 @@ TEST_CASE("norm layers normalise, then apply their gain and shift") {
     check(rms, false, value(3), {});
   });
 }
+
+}  // namespace layers_test

@@ -12,6 +12,7 @@
 using namespace trireme;
 using namespace trireme::testing;
 
+namespace moe_test {
 namespace {
 
 constexpr double rounding = 1e-12;  // f64 sums of some 200 terms of similar size, in another order
@@ -395,3 +396,5 @@ TEST_CASE("evaluation drops nothing and adds no loss") {
     CHECK(relative_difference(output(dropping, true), output(dropping, false)) > 0.1);
   });
 }
+
+}  // namespace moe_test

@@ -9,6 +9,7 @@
 using namespace trireme;
 using namespace trireme::testing;
 
+namespace positions_test {
 namespace {
 
 std::vector<std::int32_t> ids(const nn::PositionRuns& runs) {
@@ -69,3 +70,5 @@ TEST_CASE("every token of the sequence is on one rank; attention sees those of i
     }
   }
 }
+
+}  // namespace positions_test

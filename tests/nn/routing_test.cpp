@@ -8,6 +8,7 @@
 using namespace trireme;
 using namespace trireme::testing;
 
+namespace routing_test {
 namespace {
 
 constexpr std::int64_t batch = 3, length = 8, width = 5, experts = 4;
@@ -173,3 +174,5 @@ TEST_CASE("the losses of routers are the same bits wherever the stages of the pi
     CHECK(report.balance == reports.front().balance);
   }
 }
+
+}  // namespace routing_test

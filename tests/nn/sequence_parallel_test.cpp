@@ -10,6 +10,7 @@
 using namespace trireme;
 using namespace trireme::testing;
 
+namespace sequence_parallel_test {
 namespace {
 
 constexpr double rounding = 1e-13;  // f64 sums of some 50 terms, in another order
@@ -321,3 +322,5 @@ TEST_CASE("a rank's dropout mask is its part of the one mask, by position in the
     }
   }
 }
+
+}  // namespace sequence_parallel_test

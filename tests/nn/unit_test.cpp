@@ -10,6 +10,7 @@
 using namespace trireme;
 using namespace trireme::testing;
 
+namespace unit_test {
 namespace {
 
 constexpr std::int64_t width = 3;
@@ -111,3 +112,5 @@ TEST_CASE("a second parameter or buffer of one name is refused where it is made,
                          doctest::Contains("first as a buffer [2]"), Error);
   });
 }
+
+}  // namespace unit_test

@@ -7,6 +7,7 @@
 using namespace trireme;
 using namespace trireme::testing;
 
+namespace vocab_test {
 namespace {
 
 constexpr std::int64_t batch = 2, length = 5, rows = batch * length, width = 8;
@@ -162,3 +163,5 @@ TEST_CASE("logits a thousand times larger overflow nothing") {
     check({.vocab = vocab, .smoothing = 0.1, .spread = 1000}, 1e-11, {"tp=1", "tp=4"});
   check({.vocab = 65, .smoothing = 0.1, .spread = 1000, .dtype = DType::f32}, 1e-3);
 }
+
+}  // namespace vocab_test

@@ -7,6 +7,7 @@ using namespace trireme;
 using namespace trireme::testing;
 using nn::ContextParallel;
 
+namespace context_test {
 namespace {
 
 const Meshes meshes = {"cp=2", "cp=4", "dp=2,cp=2", "cp=2,tp=2", "pp=2,cp=2", "dp=1,tp=2,pp=2,cp=2"};
@@ -66,3 +67,5 @@ TEST_CASE("a forgotten sum over cp shows in every gradient") {
       parity_options("cp=2"), [&](auto world) { return std::make_shared<FaultyGroup>(world, "data", forget); });
   for (const ParityReport::Row& row : report.rows) CHECK_MESSAGE(row.gradient > 0.1, row.name);
 }
+
+}  // namespace context_test

@@ -22,6 +22,7 @@
 using namespace trireme;
 using namespace trireme::testing;
 
+namespace experts_test {
 namespace {
 
 constexpr double tolerance = 1e-5;  // as in parity_test.cpp
@@ -202,3 +203,5 @@ TEST_CASE("routers' biases have the same bits on any mesh, and the report the sa
   o.mesh.zero = 3;
   check(o, "zero-bubble, recomputed, ZeRO-3");
 }
+
+}  // namespace experts_test

@@ -10,6 +10,7 @@
 using namespace trireme;
 using namespace trireme::testing;
 
+namespace llama_test {
 namespace {
 
 const Meshes meshes = {"tp=2", "tp=4", "tp=2,pp=2", "dp=2,tp=2,pp=2"};
@@ -134,3 +135,5 @@ TEST_CASE("a forgotten sum over tp shows: of key-value heads that ranks share") 
     CHECK_MESSAGE((shared ? row.gradient > 0.1 : row.gradient < parity_tolerance), row.name, " ", row.gradient);
   }
 }
+
+}  // namespace llama_test

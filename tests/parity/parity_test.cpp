@@ -11,6 +11,7 @@
 using namespace trireme;
 using namespace trireme::testing;
 
+namespace parity_test {
 namespace {
 
 constexpr double tolerance = parity_tolerance;
@@ -168,3 +169,5 @@ TEST_CASE("a doubled sum shows as twice the gradient, which AdamW's weights woul
       compare(options("dp=2"), [&](auto world) { return std::make_shared<FaultyGroup>(world, "dp", twice); });
   CHECK(row_of(report, "blocks.1.mlp.up.weight").gradient == doctest::Approx(1.0).epsilon(0.01));
 }
+
+}  // namespace parity_test

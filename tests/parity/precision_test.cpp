@@ -16,6 +16,7 @@
 using namespace trireme;
 using namespace trireme::testing;
 
+namespace precision_test {
 namespace {
 
 std::vector<Tensor> everything(Trainer& trainer) {
@@ -221,3 +222,5 @@ TEST_CASE(
   const auto faulty = [&](auto world) { return std::make_shared<FaultyGroup>(world, "dp", forgets_the_others); };
   CHECK(bf16_ratio("dp=2", faulty) > 3 * most_rounding_ratio);
 }
+
+}  // namespace precision_test

@@ -7,6 +7,7 @@
 using namespace trireme;
 using namespace trireme::testing;
 
+namespace recompute_test {
 namespace {
 
 struct Outcome {
@@ -100,3 +101,5 @@ TEST_CASE("the more is computed again, the fewer bytes of activations are alive"
   CHECK(static_cast<double>(half) < 0.75 * static_cast<double>(none));
   CHECK(static_cast<double>(full) < 0.4 * static_cast<double>(none));
 }
+
+}  // namespace recompute_test

@@ -10,6 +10,7 @@
 using namespace trireme;
 using namespace trireme::testing;
 
+namespace schedule_test {
 namespace {
 
 constexpr double tolerance = 1e-5;  // as in parity_test.cpp
@@ -152,3 +153,5 @@ TEST_CASE("stages of one rank share a batch: each is made once, in order") {
     });
   }
 }
+
+}  // namespace schedule_test

@@ -9,6 +9,7 @@
 using namespace trireme;
 using namespace trireme::testing;
 
+namespace verify_test {
 namespace {
 
 /// The loss of one training step, on verified groups if `verify`. `change` runs on every rank before it.
@@ -110,3 +111,5 @@ TEST_CASE("ranks in different layers with operations of one size are found") {
                          "all_reduce(sum of 16 f32) in blocks.0.mlp.down"),
                 error);
 }
+
+}  // namespace verify_test

@@ -10,6 +10,7 @@
 using namespace trireme;
 using namespace trireme::testing;
 
+namespace zero_parity_test {
 namespace {
 
 GptOptions with_zero(const std::string& mesh, std::int64_t stage, std::int64_t micro_batches = 1) {
@@ -115,3 +116,5 @@ TEST_CASE("ZeRO 1 to 3 under interleaved and zero-bubble schedules") {
     }
   }
 }
+
+}  // namespace zero_parity_test

@@ -12,6 +12,7 @@
 #include "tests/support/sanitized.h"
 
 namespace trireme {
+namespace attention_test {
 namespace {
 
 using testing::for_each_way;
@@ -432,4 +433,5 @@ TEST_CASE("attention asks the system for no memory once it is warm, and never ho
   CHECK(pool.use(MemoryCategory::workspace).peak < 1024 * 1024 * 4 / 2);
 }
 
+}  // namespace attention_test
 }  // namespace trireme

@@ -10,6 +10,7 @@
 #include "tests/support/sanitized.h"
 
 namespace trireme {
+namespace epilogue_test {
 namespace {
 
 using testing::for_each_way;
@@ -125,4 +126,5 @@ TEST_CASE("a fused epilogue: contradictory options are refused") {
   CHECK_THROWS_WITH(multiply(c, {.residual = Tensor::zeros({4, 5}, DType::bf16)}), doctest::Contains("same shape"));
 }
 
+}  // namespace epilogue_test
 }  // namespace trireme

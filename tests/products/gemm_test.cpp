@@ -17,6 +17,7 @@
 #include "tests/support/sanitized.h"
 
 namespace trireme {
+namespace gemm_test {
 namespace {
 
 using testing::for_each_unit;
@@ -368,4 +369,5 @@ TEST_CASE("a library's product is refused where the library is not installed, an
   select_gemm(gemm_names().front());
 }
 
+}  // namespace gemm_test
 }  // namespace trireme

@@ -11,6 +11,7 @@
 #include "tests/products/reference.h"
 
 namespace trireme {
+namespace grouped_test {
 namespace {
 
 using testing::random;
@@ -150,4 +151,5 @@ TEST_CASE("grouped products: large groups for all threads and small ones shared 
   }
 }
 
+}  // namespace grouped_test
 }  // namespace trireme

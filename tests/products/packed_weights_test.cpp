@@ -10,6 +10,7 @@
 #include "tests/support/sanitized.h"
 
 namespace trireme {
+namespace packed_weights_test {
 namespace {
 
 using testing::random;
@@ -115,4 +116,5 @@ TEST_CASE("only weights are kept, and only inside a scope that is on") {
   CHECK(kept.bytes() == 0);
 }
 
+}  // namespace packed_weights_test
 }  // namespace trireme

@@ -15,6 +15,7 @@
 #include "tests/support/sanitized.h"
 
 namespace trireme {
+namespace packing_test {
 namespace {
 
 using testing::random;
@@ -192,4 +193,5 @@ TEST_CASE_TEMPLATE("a tile's product leaves the panel that packing makes, and th
   }
 }
 
+}  // namespace packing_test
 }  // namespace trireme

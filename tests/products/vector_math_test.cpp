@@ -10,6 +10,7 @@
 #include "tests/support/largest.h"
 
 namespace trireme {
+namespace vector_math_test {
 namespace {
 
 /// Distance in ulps of a float result from the exact one.
@@ -68,4 +69,5 @@ TEST_CASE("erf_approx is within 2 ulp") {
   CHECK(std::isnan(erf_approx(nan)));
 }
 
+}  // namespace vector_math_test
 }  // namespace trireme

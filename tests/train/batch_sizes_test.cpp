@@ -7,6 +7,7 @@
 using namespace trireme;
 using namespace trireme::testing;
 
+namespace batch_sizes_test {
 namespace {
 
 struct Case {
@@ -66,3 +67,5 @@ TEST_CASE("the arithmetic in words") {
   CHECK(to_string(infer_batch({.micro_batch = 12, .micro_batches = 4}, 2)) ==
         "micro-batch 12 x dp 2 x accumulation 4 = global batch 96");
 }
+
+}  // namespace batch_sizes_test

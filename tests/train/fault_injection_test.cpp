@@ -22,6 +22,7 @@ using fault::Fault;
 using fault::Kind;
 using fault::Point;
 
+namespace fault_injection_test {
 namespace {
 
 GptOptions small_options(const std::string& mesh, std::int64_t zero = 0) {
@@ -177,3 +178,5 @@ TEST_CASE("throw, oom and desync end every rank with the exit code of their kind
   CHECK(ending("throw@step=7") == "nothing");
   CHECK(ending("throw@step=2,start=1") == "nothing");
 }
+
+}  // namespace fault_injection_test

@@ -11,6 +11,7 @@
 using namespace trireme;
 using namespace trireme::testing;
 
+namespace flags_test {
 namespace {
 
 enum class Colour : std::uint8_t { red, green };
@@ -269,3 +270,5 @@ TEST_CASE("help groups flags by subject, with defaults") {
     at = end + 1;
   }
 }
+
+}  // namespace flags_test

@@ -6,6 +6,7 @@
 using namespace trireme;
 using namespace trireme::testing;
 
+namespace norm_bits_test {
 namespace {
 
 constexpr int steps = 3;
@@ -142,3 +143,5 @@ TEST_CASE("the norm of given gradients has the same bits whole and in shards ove
     });
   }
 }
+
+}  // namespace norm_bits_test

@@ -9,6 +9,7 @@
 using namespace trireme;
 using namespace trireme::testing;
 
+namespace weights_test {
 namespace {
 
 HandMade make_model(DType dtype = DType::f32) {
@@ -231,3 +232,5 @@ TEST_CASE("trap 21: without a gradient AdamW decays matrices only, also when the
     }
   });
 }
+
+}  // namespace weights_test

@@ -43,6 +43,11 @@ std::vector<std::string> to_words(const Arguments& arguments) {
   return words;
 }
 
+std::string value_of(const Arguments& arguments, const std::string& flag, const std::string& otherwise) {
+  const auto found = arguments.find(flag);
+  return found == arguments.end() ? otherwise : found->second;
+}
+
 Arguments with(Arguments base, const Arguments& changes) {
   for (const auto& [flag, value] : changes) base[flag] = value;
   return base;

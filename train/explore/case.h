@@ -22,6 +22,8 @@ using Arguments = std::map<std::string, std::string>;
 std::string to_text(const Arguments& arguments);
 /// The same as separate arguments for a program.
 std::vector<std::string> to_words(const Arguments& arguments);
+/// The flag's value, or `otherwise` if it is not given.
+std::string value_of(const Arguments& arguments, const std::string& flag, const std::string& otherwise = "");
 /// `base` with `changes` applied on top.
 Arguments with(Arguments base, const Arguments& changes);
 

@@ -42,10 +42,6 @@ std::optional<Verdict> judge_codes(const Outcome& a, const Outcome& b) {
       fmt::format("{}, the other run: {}", ending(a.code, a.last_line()), ending(b.code, b.last_line())));
 }
 
-std::string value_of(const Arguments& flags, const std::string& flag, const std::string& otherwise = "") {
-  return flags.contains(flag) ? flags.at(flag) : otherwise;
-}
-
 std::int64_t number_of(const Arguments& flags, const std::string& flag, std::int64_t otherwise) {
   return flags.contains(flag) ? std::atoll(flags.at(flag).c_str()) : otherwise;
 }

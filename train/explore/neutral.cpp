@@ -22,10 +22,6 @@ BatchSizes batch_sizes(const Arguments& flags) {
   return infer_batch(options.batch, parse_mesh(options.mesh.axes, 0).size(Axis::dp));
 }
 
-std::string value_of(const Arguments& flags, const std::string& flag, const std::string& otherwise) {
-  return flags.contains(flag) ? flags.at(flag) : otherwise;
-}
-
 /// From stage 2 on, gradients are summed over ranks after each micro-batch; below, once after all micro-batches.
 bool sums_once(const Arguments& flags, const std::string& zero) {
   return zero == "0" || zero == "1" || batch_sizes(flags).micro_batches == 1;

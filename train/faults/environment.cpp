@@ -13,7 +13,7 @@
 namespace trireme::fault {
 namespace {
 
-constexpr const char *variable = "TRIREME_FAULT", *io_variable = "TRIREME_IO_FAULT";
+constexpr const char* io_variable = "TRIREME_IO_FAULT";
 
 /// The variable's value; null if it is unset or empty. Throws if it is set and not `allowed`.
 const char* asked_for(const char* name, bool allowed) {
@@ -41,7 +41,7 @@ std::int64_t restarts() {
 }
 
 std::string from_environment(bool allowed) {
-  const char* text = asked_for(variable, allowed);
+  const char* text = asked_for(fault_variable, allowed);
   if (text == nullptr) return {};
   parse(text);
   restarts();
@@ -64,11 +64,11 @@ void require_possible(const TrainOptions& options) {
   const int ranks = options.mesh.shape.ranks();
   for (const Fault& fault : parse(options.run.faults)) {
     if (fault.first_step > options.schedule.steps)
-      fail(ExitCode::usage, variable, "{} at step {}; expected a step up to --steps {}; change {} or --steps",
-           name(fault.kind), fault.first_step, options.schedule.steps, variable);
+      fail(ExitCode::usage, fault_variable, "{} at step {}; expected a step up to --steps {}; change {} or --steps",
+           name(fault.kind), fault.first_step, options.schedule.steps, fault_variable);
     if (fault.rank >= ranks)
-      fail(ExitCode::usage, variable, "{} on rank {}; expected a rank below {}, as --mesh {} has {}; change {}",
-           name(fault.kind), fault.rank, ranks, options.mesh.axes, ranks, variable);
+      fail(ExitCode::usage, fault_variable, "{} on rank {}; expected a rank below {}, as --mesh {} has {}; change {}",
+           name(fault.kind), fault.rank, ranks, options.mesh.axes, ranks, fault_variable);
   }
 }
 

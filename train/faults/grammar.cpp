@@ -11,8 +11,6 @@
 namespace trireme::fault {
 namespace {
 
-constexpr const char* variable = "TRIREME_FAULT";
-
 constexpr std::array<std::string_view, 10> kind_names = {"kill",   "stop", "slow",  "throw", "oom",
                                                          "desync", "nan",  "spike", "flip",  "noise"};
 constexpr std::array<std::string_view, 6> point_names = {"step", "data", "forward", "backward", "optimizer", "save"};
@@ -40,13 +38,13 @@ Places places(Kind kind) {
 }
 
 [[noreturn]] void refuse(std::string_view fault, const std::string& why) {
-  fail(ExitCode::usage, variable,
+  fail(ExitCode::usage, fault_variable,
        "'{}': {}; expected KIND@step=S[-T][,rank=R|all][,point=P][,times=N][,start=N|any], with ';' between faults; "
        "KIND of {}; P of "
        "{}; slow needs ms=N, spike and noise take factor=F, noise takes seed=N, nan and flip take tensor=NAME and "
        "element=I, flip takes bit=B; "
        "change {}",
-       fault, why, fmt::join(kind_names, ", "), fmt::join(point_names, ", "), variable);
+       fault, why, fmt::join(kind_names, ", "), fmt::join(point_names, ", "), fault_variable);
 }
 
 /// The parts of `text` between separators; none for an empty text.

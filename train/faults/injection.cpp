@@ -17,8 +17,6 @@
 namespace trireme::fault {
 namespace {
 
-constexpr const char* variable = "TRIREME_FAULT";
-
 /// True for kinds that happen at every matching point of a pass, false for those that happen only at the first.
 bool lasts(Kind kind) { return kind == Kind::slow || kind == Kind::spike; }
 
@@ -89,7 +87,7 @@ void happen(const Fault& f, const Plan& plan, const DeviceMesh* mesh) {
     case Kind::slow:
       return std::this_thread::sleep_for(std::chrono::milliseconds(f.ms));
     case Kind::throws:
-      fail(ExitCode::internal, "fault", "an injected fault; expected, as {} says so; unset it", variable);
+      fail(ExitCode::internal, "fault", "an injected fault; expected, as {} says so; unset it", fault_variable);
     case Kind::oom:
       static_cast<void>(Tensor::empty({std::int64_t{1} << 50}));
       return;
@@ -104,7 +102,7 @@ void happen(const Fault& f, const Plan& plan, const DeviceMesh* mesh) {
 template <class F>
 void change_element(const Tensor& x, std::int64_t index, const F& f) {
   require(index < x.count(), "fault", "element {} of a tensor of {}; expected less; change {}", index, x.count(),
-          variable);
+          fault_variable);
   std::int64_t offset = 0;
   for (int dim = x.dims() - 1; dim >= 0; --dim) {
     offset += index % x.size(dim) * x.strides()[dim];
@@ -117,8 +115,8 @@ void change_element(const Tensor& x, std::int64_t index, const F& f) {
 }
 
 [[noreturn]] void no_such_tensor(const std::string& name, const Rank& rank, const std::string& known) {
-  fail(ExitCode::usage, variable, "{} has no tensor '{}' with such an element; it has {}; change {}", rank.where, name,
-       known, variable);
+  fail(ExitCode::usage, fault_variable, "{} has no tensor '{}' with such an element; it has {}; change {}", rank.where,
+       name, known, fault_variable);
 }
 
 /// The tensor to flip a bit of: by name, or else the first matrix. If that has a master, the master, because the weight

@@ -49,6 +49,8 @@ struct TrainOptions;
 
 namespace trireme::fault {
 
+inline constexpr const char* fault_variable = "TRIREME_FAULT";
+
 enum class Kind : std::uint8_t { kill, stop, slow, throws, oom, desync, nan, spike, flip, noise };
 /// step: at its beginning; data: before a batch is requested; forward, backward: before that pass of a micro-batch;
 /// optimizer: before the update; save: after the background write of a checkpoint has begun.

@@ -11,12 +11,12 @@ namespace trireme {
 
 namespace {
 
-struct Candidate {
+struct TokenLogit {
   float logit;
   std::int32_t id;
 };
 
-bool likelier(const Candidate& a, const Candidate& b) {
+bool likelier(const TokenLogit& a, const TokenLogit& b) {
   return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
 }
 
@@ -27,7 +27,7 @@ class Ranking {
     for (const float logit : logits) all_.push_back({logit, static_cast<std::int32_t>(all_.size())});
   }
   std::size_t size() const { return all_.size(); }
-  const Candidate& operator[](std::size_t i) {
+  const TokenLogit& operator[](std::size_t i) {
     while (i >= ordered_) order_more();
     return all_[i];
   }
@@ -51,7 +51,7 @@ class Ranking {
     ordered_ = more;
   }
 
-  std::vector<Candidate> all_;
+  std::vector<TokenLogit> all_;
   std::size_t ordered_ = 0;
 };
 
@@ -69,11 +69,11 @@ std::int32_t pick_token(std::span<const float> logits, const GenerateOptions& o,
   Ranking ranking(logits);
   if (o.top_k > 0) ranking.keep(static_cast<std::size_t>(o.top_k));
   const auto highest = static_cast<double>(*likeliest);
-  const auto weight = [&](const Candidate& c) {
+  const auto weight = [&](const TokenLogit& c) {
     return std::exp((static_cast<double>(c.logit) - highest) / o.temperature);
   };
   double kept = 0;
-  for (const Candidate& each : ranking) kept += weight(each);
+  for (const TokenLogit& each : ranking) kept += weight(each);
   std::size_t count = ranking.size();
   if (o.top_p < 1) {
     const double enough = o.top_p * std::exchange(kept, 0.0);

@@ -102,7 +102,7 @@ std::shared_ptr<const ValidationSource> GptTask::validation() const {
       EvalWindows::of_batches(corpus_->validation, o_.model.config.context, o_.run.eval_batches));
 }
 
-std::vector<Row> GptTask::rows() const {
+std::vector<LabelledValue> GptTask::rows() const {
   const GptConfig& model = o_.model.config;
   return {{"data", fmt::format("{}: {} training and {} validation tokens", o_.data.data,
                                thousands(corpus_->train.count()), thousands(corpus_->validation.count()))},

@@ -32,7 +32,7 @@ class GptTask : public Task {
   std::int64_t targets() const override { return o_.model.config.context; }
 
   Words words() const override { return {"sequences", "tokens", "tok/s"}; }
-  std::vector<Row> rows() const override;
+  std::vector<LabelledValue> rows() const override;
   std::string gpu_kernels() const override;
   std::string explain_loss(std::int64_t steps, double loss) const override;
   nn::ExpertsOptions experts() const override { return o_.model.config.experts; }

@@ -83,7 +83,7 @@ class Task {
   };
   virtual Words words() const { return {}; }
   /// Rows for the table before training: the model and its data.
-  virtual std::vector<Row> rows() const = 0;
+  virtual std::vector<LabelledValue> rows() const = 0;
   /// The kernels it uses on a GPU, one line each.
   virtual std::string gpu_kernels() const { return ""; }
   /// An explanation to print after the validation loss of step `steps`; empty: none.

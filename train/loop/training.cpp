@@ -90,7 +90,7 @@ std::int64_t RankRun::count_parameters() {
 }
 
 void RankRun::print_plan() {
-  std::vector<Row> rows = task_.rows();
+  std::vector<LabelledValue> rows = task_.rows();
   if (task_.parameters().all == 0) rows.emplace_back("parameters", thousands(count_parameters()));
   const pipeline::Proof& proof = trainer_.executor().proof();
   const double activations = task_.activation_bytes(proof.peak_live.front());

@@ -69,9 +69,9 @@ std::string thousands(std::int64_t n) {
   return text;
 }
 
-std::string table(const std::vector<Row>& rows) {
+std::string aligned_lines(const std::vector<LabelledValue>& rows) {
   std::size_t width = 0;
-  for (const Row& row : rows) width = std::max(width, row.first.size());
+  for (const LabelledValue& row : rows) width = std::max(width, row.first.size());
   std::string text;
   for (const auto& [label, value] : rows) {
     std::string cell = value;
@@ -85,17 +85,17 @@ std::string table(const std::vector<Row>& rows) {
 std::string start_table(const TrainOptions& o, const StartFacts& facts) {
   const PrecisionOptions& p = o.precision;
   const bool f32 = p.dtype == DType::f32;
-  std::vector<Row> rows = {
+  std::vector<LabelledValue> rows = {
       {"device", device_row(o, facts)},
       {"precision", f32 ? "f32" : fmt::format("{}, gradients and master weights in f32", name(p.dtype))}};
   rows.insert(rows.end(), facts.task.begin(), facts.task.end());
-  const std::vector<Row> others = {{"mesh", mesh_row(o.mesh)},
-                                   {"schedule", pipeline_row(o, facts)},
-                                   {"optimizer", optimizer_row(o.optimizer)},
-                                   {"learning rate", learning_rate_row(o.schedule)},
-                                   {"memory per rank", facts.memory}};
+  const std::vector<LabelledValue> others = {{"mesh", mesh_row(o.mesh)},
+                                             {"schedule", pipeline_row(o, facts)},
+                                             {"optimizer", optimizer_row(o.optimizer)},
+                                             {"learning rate", learning_rate_row(o.schedule)},
+                                             {"memory per rank", facts.memory}};
   rows.insert(rows.end(), others.begin(), others.end());
-  return table(rows);
+  return aligned_lines(rows);
 }
 
 std::string skipped_line(std::int64_t step, const optim::LossScaler& scaler) {

@@ -12,21 +12,21 @@
 
 namespace trireme {
 
-using Row = std::pair<std::string, std::string>;  ///< label, value
+using LabelledValue = std::pair<std::string, std::string>;  ///< label, value
 
 /// Two columns, the labels padded to one width. A value of several lines continues in its column.
-std::string table(const std::vector<Row>& rows);
+std::string aligned_lines(const std::vector<LabelledValue>& rows);
 
 /// Facts for the start table that are not in the options.
 struct StartFacts {
-  std::vector<Row> task;      ///< the model and its data
-  pipeline::StagePlan plan;   ///< the blocks of each stage
-  std::string gpu_kernels{};  ///< Task::gpu_kernels()
-  std::string traffic{};      ///< Rank::traffic
-  int threads = 1;            ///< per rank
-  bool own_cores = false;     ///< threads are pinned to cores of their own
-  double bubble = 0;          ///< idle fraction of a step in the pipeline schedule
-  std::string memory;         ///< predicted, per rank
+  std::vector<LabelledValue> task;  ///< the model and its data
+  pipeline::StagePlan plan;         ///< the blocks of each stage
+  std::string gpu_kernels{};        ///< Task::gpu_kernels()
+  std::string traffic{};            ///< Rank::traffic
+  int threads = 1;                  ///< per rank
+  bool own_cores = false;           ///< threads are pinned to cores of their own
+  double bubble = 0;                ///< idle fraction of a step in the pipeline schedule
+  std::string memory;               ///< predicted, per rank
 };
 
 /// "1,234,567".

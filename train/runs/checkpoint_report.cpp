@@ -44,11 +44,11 @@ std::string tensor_lines(const Checkpoint& saved) {
 
 std::string describe_checkpoint(const Checkpoint& saved, bool tensors) {
   const checkpoint::Manifest& m = saved.manifest();
-  std::vector<Row> rows = {{"checkpoint", saved.path().string()},
-                           {"step", std::to_string(m.step)},
-                           {"written by", fmt::format("{} = {} ranks", m.mesh, m.ranks)},
-                           {"weights", count_text(saved, "")},
-                           {"optimizer", count_text(saved, "optimizer.")}};
+  std::vector<LabelledValue> rows = {{"checkpoint", saved.path().string()},
+                                     {"step", std::to_string(m.step)},
+                                     {"written by", fmt::format("{} = {} ranks", m.mesh, m.ranks)},
+                                     {"weights", count_text(saved, "")},
+                                     {"optimizer", count_text(saved, "optimizer.")}};
   std::string files;
   for (const checkpoint::StoredFile& file : m.files)
     files += fmt::format("{}{} ({}, {} chunks)", files.empty() ? "" : "\n", file.name, size_text(file.bytes),
@@ -58,7 +58,7 @@ std::string describe_checkpoint(const Checkpoint& saved, bool tensors) {
     if (key != "tokenizer")
       rows.emplace_back(shown_lines(key), shown_lines(text.substr(0, text.find_last_not_of('\n') + 1)));
   }
-  return table(rows) + "\n" + (tensors ? tensor_lines(saved) : std::string());
+  return aligned_lines(rows) + "\n" + (tensors ? tensor_lines(saved) : std::string());
 }
 
 std::string verified_line(const Checkpoint& saved) {

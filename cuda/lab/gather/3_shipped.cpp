@@ -11,7 +11,9 @@
 
 namespace trireme::cuda::lab::gather {
 
-void shipped(const Problem& p, Stream stream) { embedding(p.x, p.index, 0, p.picks, p.rows, p.width, p.y, stream); }
+void shipped(const Problem& p, Stream stream) {
+  cuda::embedding(p.x, p.index, 0, p.picks, p.rows, p.width, p.y, stream);
+}
 
 namespace {
 

@@ -1,0 +1,143 @@
+#!/usr/bin/env python3
+"""Runs clang-tidy on the sources that build/ compiles, on all cores. The status is 1 if it has findings.
+
+  scripts/tidy.py               all sources but tests
+  scripts/tidy.py core nn/mlp   those whose path contains one of these texts
+
+Sources are compiled in batches, and analysed in them: clang-tidy reads the headers of a batch once. Tests are left out:
+they capture structured bindings, which clang 14 cannot parse, and running them is their check. A batch without findings
+is analysed again only after a change of a source, of a header of ours, of its command or of .clang-tidy: the user's
+cache folder has an empty file per clean state, for all clones.
+"""
+import concurrent.futures
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+BUILD = os.path.join(ROOT, "build")
+WORK = os.path.join(BUILD, "tidy")  # compile_commands.json of what is analysed
+CLEAN = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "trireme-tidy")
+TIDY = "clang-tidy-14"
+
+
+def ours(path):
+    """True for a file of the repository, a batch of sources included."""
+    return path.startswith(ROOT + "/")
+
+
+def is_batch(path):
+    return "/Unity/unity_" in path
+
+
+def sources_of(path):
+    """The sources that a batch includes, or the source itself."""
+    if not is_batch(path):
+        return [path]
+    with open(path) as batch:
+        return re.findall(r'^#include "(.*)"$', batch.read(), re.M)
+
+
+def chosen_commands():
+    """One command a source. Kernels are compiled several times; prefers a command of g++ without sanitizers."""
+    with open(os.path.join(BUILD, "compile_commands.json")) as file:
+        commands = json.load(file)
+
+    def rank(entry):
+        return bool(re.search(r" -fsanitize=|nvcc", entry["command"]))
+
+    chosen, seen = [], set()
+    for entry in sorted(commands, key=rank):
+        if not ours(entry["file"]) or re.match(re.escape(ROOT) + "/(build/)?tests/", entry["file"]):
+            continue
+        sources = sources_of(entry["file"])
+        if seen.issuperset(sources):
+            continue
+        seen.update(sources)
+        chosen.append(entry)
+    return chosen
+
+
+def only(commands, texts):
+    """The sources whose path contains one of `texts`, each with the command of its batch."""
+    entries = []
+    for entry in commands:
+        for source in sources_of(entry["file"]):
+            if any(text in os.path.relpath(source, ROOT) for text in texts):
+                entries.append(dict(entry, command=entry["command"].replace(entry["file"], source), file=source))
+    return entries
+
+
+def recorded_headers():
+    """Our files that each source or batch includes, as ninja recorded them when it compiled."""
+    printed = subprocess.run(["ninja", "-C", BUILD, "-t", "deps"], capture_output=True, text=True, check=False).stdout
+    headers = {}
+    for block in re.split(r"\n(?=\S)", printed):
+        paths = [os.path.normpath(os.path.join(BUILD, line.strip())) for line in block.splitlines()[1:]]
+        mine = [path for path in paths if ours(path)]
+        if mine:
+            headers[mine[0]] = mine
+    return headers
+
+
+def state_of(entry, headers, version):
+    """A hash of all that the result depends on; None if the source has not been compiled yet."""
+    if entry["file"] not in headers:
+        return None
+    digest = hashlib.sha256((version + entry["command"].replace(ROOT, ".")).encode())
+    for path in [os.path.join(ROOT, ".clang-tidy"), *headers[entry["file"]]]:
+        try:
+            with open(path, "rb") as file:
+                digest.update(file.read().replace(ROOT.encode(), b"."))
+        except OSError:
+            return None
+    return os.path.join(CLEAN, digest.hexdigest())
+
+
+def findings_in(entry, state):
+    """What clang-tidy prints; empty if it is content, now or the last time it saw this state."""
+    if state and os.path.exists(state):
+        return ""
+    # The commands are for g++, which reports warnings itself; only the checks of .clang-tidy count here. A batch
+    # includes sources, which one of them finds suspicious.
+    done = subprocess.run([TIDY, "-p", WORK, "--quiet", "--extra-arg=-Wno-error", "--checks=-bugprone-suspicious-include",
+                           entry["file"]], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False)
+    if done.returncode == 0:
+        if state:
+            open(state, "w").close()
+        return ""
+    return done.stdout or f"{TIDY} ended with {done.returncode} on {entry['file']}\n"
+
+
+def main():
+    commands = chosen_commands()
+    if sys.argv[1:]:
+        commands = only(commands, sys.argv[1:])
+    if not commands:
+        print("trireme: tidy: no source matches; build/compile_commands.json lists what there is", file=sys.stderr)
+        sys.exit(64)
+    os.makedirs(WORK, exist_ok=True)
+    os.makedirs(CLEAN, exist_ok=True)
+    with open(os.path.join(WORK, "compile_commands.json"), "w") as file:
+        json.dump(commands, file, indent=1)
+    version = subprocess.run([TIDY, "--version"], capture_output=True, text=True, check=True).stdout
+    headers = recorded_headers()
+    count = sum(len(sources_of(entry["file"])) for entry in commands)
+    print(f"clang-tidy on {count} sources, in {len(commands)} runs ...", flush=True)
+    start, wrong = time.time(), 0
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        for output in pool.map(lambda e: findings_in(e, state_of(e, headers, version)), commands):
+            wrong += bool(output)
+            sys.stdout.write(output)
+    took = f"{time.time() - start:.0f} s"
+    if wrong:
+        sys.exit(f"trireme: clang-tidy has findings in {wrong} runs (after {took})")
+    print(f"  clean, in {took}")
+
+
+if __name__ == "__main__":
+    main()
