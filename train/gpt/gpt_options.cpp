@@ -4,7 +4,6 @@
 namespace trireme {
 namespace {
 
-const Range count = Range::count(), count_or_none = Range::count(0);
 const Range count_of_layers = {1, 1 << 12};  // placing layers on stages takes time that grows with their number
 
 }  // namespace
@@ -22,7 +21,7 @@ void declare_data(Flags& flags, DataOptions& o) {
 void declare_documents(Flags& flags, DataOptions& o) {
   flags.add_switch("document-mask", o.document_mask, "attention only within a document; positions are not reset");
   flags.add("document-separator", "ID", o.document_separator, "auto",
-            "token that ends a document; auto: the tokenizer's end-of-text token", count_or_none);
+            "token that ends a document; auto: the tokenizer's end-of-text token", Range::count(0));
 }
 
 void declare_model(Flags& flags, ModelOptions& o) {
@@ -37,10 +36,10 @@ void declare_model(Flags& flags, ModelOptions& o) {
     }
   });
   flags.add("layers", "N", o.config.layers, "transformer blocks", count_of_layers);
-  flags.add("heads", "N", o.config.heads, "attention heads of a block", count);
-  flags.add("width", "N", o.config.width, "size of the residual stream, a multiple of --heads", count);
-  flags.add("context", "N", o.config.context, "longest sequence, in tokens", count);
-  flags.add("vocab", "N", o.vocab, "auto", "number of token ids; auto: the tokenizer's", count);
+  flags.add("heads", "N", o.config.heads, "attention heads of a block", Range::count());
+  flags.add("width", "N", o.config.width, "size of the residual stream, a multiple of --heads", Range::count());
+  flags.add("context", "N", o.config.context, "longest sequence, in tokens", Range::count());
+  flags.add("vocab", "N", o.vocab, "auto", "number of token ids; auto: the tokenizer's", Range::count());
   flags.add("dropout", "F", o.config.dropout, "part of the activations set to zero in training",
             Range::half_open(0, 1));
   flags.add_switch("bias", o.config.bias, "biases in the linear layers and norms");
@@ -48,11 +47,12 @@ void declare_model(Flags& flags, ModelOptions& o) {
                    {{"gelu", Activation::gelu}, {"gelu-tanh", Activation::gelu_tanh}, {"swiglu", Activation::swiglu}},
                    "exact GELU, its tanh form as GPT-2 had it, or the gated unit of Llama");
   flags.add("kv-heads", "N", o.config.kv_heads, "auto",
-            "key-value heads, each shared by --heads / N heads (grouped-query attention); auto: --heads", count);
+            "key-value heads, each shared by --heads / N heads (grouped-query attention); auto: --heads",
+            Range::count());
   flags.add("ffn-width", "N", o.config.ffn_width, "auto",
             "hidden features of the MLP; auto: 4 x --width, or for swiglu, which has a matrix more, 8/3 of it rounded "
             "up to a multiple of 64",
-            count);
+            Range::count());
   flags.add_choice("norm", o.config.norm, {{"layer", Norm::layer}, {"rms", Norm::rms}},
                    "layer norm, or RMS norm, which does not centre and has no bias");
   flags.add_choice("positions", o.config.positions,
@@ -64,9 +64,10 @@ void declare_model(Flags& flags, ModelOptions& o) {
 void declare_experts(Flags& flags, ModelOptions& model) {
   flags.group("experts");
   nn::ExpertsOptions& o = model.config.experts;
-  flags.add("experts", "N", o.count, "experts of each block, over all ranks; 0: a plain MLP", count_or_none);
-  flags.add("moe-every", "N", model.config.moe_every, "every N-th block has experts, the others a plain MLP", count);
-  flags.add("top-k", "N", o.top_k, "experts that compute a token", count);
+  flags.add("experts", "N", o.count, "experts of each block, over all ranks; 0: a plain MLP", Range::count(0));
+  flags.add("moe-every", "N", model.config.moe_every, "every N-th block has experts, the others a plain MLP",
+            Range::count());
+  flags.add("top-k", "N", o.top_k, "experts that compute a token", Range::count());
   flags.add_choice("router-norm", o.norm, {{"before", nn::RouterNorm::before}, {"after", nn::RouterNorm::after}},
                    "the output of an expert is weighted by a softmax over all experts (before the choice), or over the "
                    "chosen ones (after it)");
@@ -75,7 +76,7 @@ void declare_experts(Flags& flags, ModelOptions& model) {
             "chose it",
             Range::above(0));
   flags.add("shared-experts", "N", o.shared, "experts that every token uses, made as one MLP of their total width",
-            count_or_none);
+            Range::count(0));
   flags.add("aux-loss", "F", o.aux_loss, "weight of the loss that keeps experts equally used", Range::at_least(0));
   flags.add("bias-update", "F", o.bias_update,
             "balance without a loss: after each step a router's bias moves by F towards experts used too little",
