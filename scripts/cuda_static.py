@@ -3,6 +3,7 @@
 
   scripts/cuda_static.py                    compiles every kernel for sm_80 and sm_90a: some minutes on two cores
   scripts/cuda_static.py --check            the same, and compares with the committed report instead of writing it
+  scripts/cuda_static.py --is-current       compiles nothing; the status is 0 if the report was made from these sources
   scripts/cuda_static.py --only gemm        the files whose name contains the text; writes no report
   scripts/cuda_static.py --folder build     in this build folder, whose other objects are kept (default build-cuda)
   scripts/cuda_static.py --self-test        tests the parsing of ptxas's output on a sample; needs no nvcc
@@ -14,6 +15,7 @@ speed. Without nvcc it prints that and returns 0.
 """
 import argparse
 import difflib
+import hashlib
 import os
 import re
 import shutil
@@ -85,6 +87,37 @@ def parse(text, file):
         if kernel.spills:
             complaints.append(f"{file} for {kernel.architecture}: {kernel.name} spills {kernel.spills} bytes")
     return kernels, complaints
+
+
+def included_by(path, seen):
+    """Adds to `seen` the file and what it includes of ours, directly or not; paths are relative to the root."""
+    if path in seen or not os.path.exists(os.path.join(ROOT, path)):
+        return
+    seen.add(path)
+    with open(os.path.join(ROOT, path), encoding="utf-8") as file:
+        for include in re.findall(r'^\s*#include "([^"]+)"', file.read(), re.M):
+            included_by(include, seen)
+
+
+def fingerprint(version):
+    """A hash of all that the report depends on, comments aside: kernels, what they include, and how they are compiled."""
+    files = {"cmake/cuda.cmake", "cuda/runtime/CMakeLists.txt"}
+    for name in os.listdir(os.path.join(ROOT, "cuda", "kernels")):
+        if name.endswith(".cu"):
+            included_by("cuda/kernels/" + name, files)
+    digest = hashlib.sha256(" ".join([version, *CONFIGURE]).encode())
+    for path in sorted(files):
+        digest.update(path.encode())
+        with open(os.path.join(ROOT, path), encoding="utf-8") as file:
+            lines = [re.sub(r"//.*|^ *#(?!include|if|e|def|pragma|undef).*", "", line).rstrip() for line in file]
+        digest.update("\n".join(line for line in lines if line).encode())
+    return digest.hexdigest()[:16]
+
+
+def committed_fingerprint():
+    with open(REPORT, encoding="utf-8") as saved:
+        found = re.search(r"^Made from sources `(\w+)`", saved.read(), re.M)
+    return found[1] if found else None
 
 
 def compile_all(folder, only, jobs):
@@ -200,11 +233,13 @@ def row(name, k):
             f"| {k.blocks()} | {occupancy:.0%} |")
 
 
-def report(version, kernels):
+def report(version, made_from, kernels):
     lines = [
         "# CUDA kernels as ptxas sees them",
         "",
         f"*Compiled*, not measured: `scripts/cuda_static.py`, {version}. No kernel below has been timed by this.",
+        "",
+        f"Made from sources `{made_from}`: a hash of the kernels, of what they include, and of how they are compiled.",
         "",
         "Threads are those of `__launch_bounds__`. Static shared memory leaves out what a launch asks for. Blocks: how",
         "many a multiprocessor holds by threads and registers; dynamic shared memory may allow fewer. Registers of",
@@ -267,6 +302,7 @@ def compare(text):
         committed = saved.read()
 
     def what_matters(report_text):
+        report_text = re.sub(r"^Made from sources `\w+`", "", report_text, flags=re.M)
         if version(text) == version(committed):
             return report_text.splitlines()
         return [" | ".join(line.split("|")[1:4]) if line.startswith("| `") else line
@@ -291,6 +327,8 @@ def main():
     parser.add_argument("--only", default="", help="files whose name contains this text; writes no report")
     parser.add_argument("--self-test", action="store_true", help="try the reading of ptxas's output; needs no nvcc")
     parser.add_argument("--check", action="store_true", help="compare with the committed report, and write nothing")
+    parser.add_argument("--is-current", action="store_true",
+                        help="whether the committed report was made from these sources, comments aside")
     parser.add_argument("--folder", default="build-cuda", help="the build folder, relative to the root (build-cuda)")
     parser.add_argument("--jobs", type=int, default=2, help="compilations at once (default 2)")
     options = parser.parse_args()
@@ -300,6 +338,14 @@ def main():
     if nvcc is None:
         print("cuda_static: nvcc was not found, so there is nothing to say; install the CUDA toolkit, or set NVCC")
         return 0
+    said = subprocess.run([nvcc, "--version"], capture_output=True, text=True, check=True).stdout
+    release = re.search(r"release [\d.]+", said)
+    version = f"nvcc {release[0]}" if release else "nvcc"
+    made_from = fingerprint(version)
+    if options.is_current:
+        current = made_from == committed_fingerprint()
+        print(f"cuda_static: {os.path.relpath(REPORT, ROOT)} was made from {'these' if current else 'other'} sources")
+        return 0 if current else 1
     kernels, complaints = compile_kernels(options.folder, options.only, options.jobs)
     if not kernels and not complaints:
         print(f"cuda_static: no kernel's file contains '{options.only}'; see cuda/kernels/", file=sys.stderr)
@@ -314,9 +360,7 @@ def main():
         for k in sorted(kernels, key=lambda kernel: (kernel.file, kernel.architecture, kernel.name)):
             print(f"{k.file} {k.architecture} {k.name}: {k.registers} registers, {k.threads} threads")
         return 0
-    version = re.search(r"release [\d.]+", subprocess.run([nvcc, "--version"], capture_output=True, text=True,
-                                                          check=True).stdout)
-    text = report(f"nvcc {version[0]}" if version else "nvcc", kernels)
+    text = report(version, made_from, kernels)
     if options.check:
         return compare(text)
     os.makedirs(os.path.dirname(REPORT), exist_ok=True)
