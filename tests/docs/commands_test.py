@@ -130,7 +130,7 @@ class Named(unittest.TestCase):
     def test_flags_in_the_prose(self):
         """A flag alone, as in `--zero 3`, is one of some program or script."""
         programs = [name for folder in ("examples", "bench") for name in
-                    re.findall(r"^trireme_program\((\w+)", pages.read(f"{folder}/CMakeLists.txt"), re.M)]
+                    re.findall(r"^trireme_(?:program|benchmark)\((\w+)", pages.read(f"{folder}/CMakeLists.txt"), re.M)]
         known = set(FOREIGN)
         for name in programs:
             if not os.access(os.path.join(BIN, name), os.X_OK):
