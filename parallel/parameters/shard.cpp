@@ -1,10 +1,10 @@
-#include "optim/shard.h"
+#include "parallel/parameters/shard.h"
 
 #include <algorithm>
 
 #include "core/kernels.h"
 
-namespace trireme::optim {
+namespace trireme {
 
 Span even_share(std::int64_t extent, int ranks, int rank) {
   const std::int64_t rows = extent / ranks, more = extent % ranks;
@@ -33,9 +33,9 @@ Rectangle Shard::rectangle() const {
   return result;
 }
 
-ShardList whole_shards(const nn::ParameterList& parameters) {
+ShardList whole_shards(const ParameterList& parameters) {
   ShardList shards;
-  for (const nn::ParameterPtr& parameter : parameters) {
+  for (const ParameterPtr& parameter : parameters) {
     auto shard = std::make_shared<Shard>();
     shard->parameter = parameter;
     shard->weights = parameter->local.detach();
@@ -44,4 +44,4 @@ ShardList whole_shards(const nn::ParameterList& parameters) {
   return shards;
 }
 
-}  // namespace trireme::optim
+}  // namespace trireme

@@ -1,4 +1,4 @@
-#include "optim/gradient_norm.h"
+#include "parallel/gradient_norm.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,7 +6,7 @@
 #include "core/kernels.h"
 #include "parallel/comm/exact_reduce.h"
 
-namespace trireme::optim {
+namespace trireme {
 namespace {
 
 /// Gradients that are cut over the same groups.
@@ -48,12 +48,12 @@ double gradient_norm(const std::vector<GradientPart>& parts, const DeviceMesh& m
   return std::sqrt(total.value());
 }
 
-double gradient_norm(const nn::ParameterList& parameters, const DeviceMesh& mesh) {
+double gradient_norm(const ParameterList& parameters, const DeviceMesh& mesh) {
   std::vector<GradientPart> parts;
-  for (const nn::ParameterPtr& parameter : parameters) parts.push_back({parameter.get(), parameter->grad()});
+  for (const ParameterPtr& parameter : parameters) parts.push_back({parameter.get(), parameter->grad()});
   return gradient_norm(parts, mesh);
 }
 
 double clip_factor(double norm, double max_norm) { return max_norm > 0 && norm > max_norm ? max_norm / norm : 1.0; }
 
-}  // namespace trireme::optim
+}  // namespace trireme

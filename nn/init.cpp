@@ -1,8 +1,7 @@
-#include "nn/parameter.h"
+#include "nn/init.h"
 
 #include <algorithm>
 
-#include "autograd/engine.h"
 #include "core/kernels.h"
 #include "core/parallel_for.h"
 #include "core/random.h"
@@ -41,17 +40,6 @@ void fill_normal(Parameter& parameter, const Init& init, std::uint64_t seed) {
 }
 
 }  // namespace
-
-const Tensor& Parameter::value() const {
-  if (unit != nullptr && !unit->in_use && !in_backward())
-    fail(ExitCode::internal, "unit",
-         "{} is read outside a use of its unit '{}': under ZeRO its value may be missing or of an earlier step; "
-         "expected "
-         "a read inside a use; call the module that begins the unit, or read the value inside the function that is "
-         "given to Build::use_unit()",
-         name, unit->name);
-  return local;
-}
 
 void initialise(Parameter& parameter, const Init& init, std::uint64_t seed) {
   Tensor& value = parameter.local;

@@ -18,9 +18,9 @@
 #include <string>
 #include <vector>
 
-#include "nn/parameter.h"
+#include "parallel/parameters/parameter.h"
 
-namespace trireme::nn {
+namespace trireme {
 
 struct Unit {
   std::shared_ptr<UnitState> state;
@@ -90,4 +90,4 @@ class UnitUse {
   std::size_t index_ = 0;
 };
 
-}  // namespace trireme::nn
+}  // namespace trireme

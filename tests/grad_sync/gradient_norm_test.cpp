@@ -1,5 +1,5 @@
 // The norm of the whole gradient in closed form: shards, replicas, tied copies and stages, each logical element once.
-#include "optim/gradient_norm.h"
+#include "parallel/gradient_norm.h"
 
 #include "nn/build.h"
 #include "tests/support/mesh.h"
@@ -38,7 +38,7 @@ Tensor whole_gradient(std::size_t i) {
 }
 
 /// The parameters of this rank, with gradients as they are after all sums.
-nn::ParameterList make(const MeshPtr& mesh) {
+ParameterList make(const MeshPtr& mesh) {
   const nn::Build build(mesh, DType::f32, 1);
   const auto add = [&](std::size_t i, bool copy_of_first) {
     const auto p = build.parameter(std::to_string(i), logical[i].shape, {.ep = logical[i].ep, .tp = logical[i].tp},
@@ -66,7 +66,7 @@ TEST_CASE("every logical element counts once, on any mesh, to the same bits on e
     std::mutex mutex;
     std::vector<double> norms;
     run_mesh(text, [&](const MeshPtr& mesh) {
-      const double norm = optim::gradient_norm(make(mesh), *mesh);
+      const double norm = gradient_norm(make(mesh), *mesh);
       const std::scoped_lock lock(mutex);
       norms.push_back(norm);
     });
@@ -80,18 +80,18 @@ TEST_CASE("every logical element counts once, on any mesh, to the same bits on e
 
 TEST_CASE("what is not finite stays so on every rank") {
   run_mesh("tp=2,pp=2", [](const MeshPtr& mesh) {
-    const nn::ParameterList parameters = make(mesh);
+    const ParameterList parameters = make(mesh);
     if (mesh->rank() == 2) parameters.front()->grad().data<float>()[0] = INFINITY;
-    CHECK(std::isinf(optim::gradient_norm(parameters, *mesh)));
+    CHECK(std::isinf(gradient_norm(parameters, *mesh)));
     if (mesh->rank() == 2) parameters.front()->grad().data<float>()[0] = NAN;
-    CHECK(std::isnan(optim::gradient_norm(parameters, *mesh)));
+    CHECK(std::isnan(gradient_norm(parameters, *mesh)));
   });
 }
 
 TEST_CASE("clipping brings the norm down to its limit and never up") {
-  CHECK(optim::clip_factor(4.0, 1.0) == 0.25);
-  CHECK(optim::clip_factor(1.0, 1.0) == 1.0);
-  CHECK(optim::clip_factor(0.5, 1.0) == 1.0);
-  CHECK(optim::clip_factor(0.0, 1.0) == 1.0);
-  CHECK(optim::clip_factor(1e9, 0.0) == 1.0);  // off
+  CHECK(clip_factor(4.0, 1.0) == 0.25);
+  CHECK(clip_factor(1.0, 1.0) == 1.0);
+  CHECK(clip_factor(0.5, 1.0) == 1.0);
+  CHECK(clip_factor(0.0, 1.0) == 1.0);
+  CHECK(clip_factor(1e9, 0.0) == 1.0);  // off
 }

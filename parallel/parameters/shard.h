@@ -8,9 +8,9 @@
 #include <memory>
 #include <vector>
 
-#include "nn/parameter.h"
+#include "parallel/parameters/parameter.h"
 
-namespace trireme::optim {
+namespace trireme {
 
 struct Span {
   std::int64_t start = 0, length = 0;
@@ -22,11 +22,11 @@ Span even_share(std::int64_t extent, int ranks, int rank);
 /// The dim along which a tensor is cut: the first that has at least 16 rows for each rank, so that no piece is much
 /// larger than another; if none has, the longest. Usually that is dim 0, but not for tensors like qkv, [3, D, D]. The
 /// last dim is cut only if it is the only one: a piece consists of whole rows, so that the gradient's norm does not
-/// depend on the cut (optim/gradient_norm.h).
+/// depend on the cut (parallel/gradient_norm.h).
 int dim_to_cut(const Shape& shape, int ranks);
 
 struct Shard {
-  nn::ParameterPtr parameter;
+  ParameterPtr parameter;
   ProcessGroup* group = nullptr;  ///< the ranks with the pieces, in their order; null: this is the whole parameter
   int dim = 0;                    ///< the dim of the parameter's local tensor that is cut
 
@@ -49,6 +49,6 @@ using ShardPtr = std::shared_ptr<Shard>;
 using ShardList = std::vector<ShardPtr>;
 
 /// Each parameter as one shard.
-ShardList whole_shards(const nn::ParameterList& parameters);
+ShardList whole_shards(const ParameterList& parameters);
 
-}  // namespace trireme::optim
+}  // namespace trireme

@@ -12,7 +12,7 @@
 
 #include "parallel/mesh/placement.h"
 
-namespace trireme::nn {
+namespace trireme {
 
 struct Buffer {
   std::string name;  ///< "blocks.3.mlp.router.bias": the same on every mesh
@@ -25,4 +25,4 @@ struct Buffer {
 using BufferPtr = std::shared_ptr<Buffer>;
 using BufferList = std::vector<BufferPtr>;  ///< in the order the model made them
 
-}  // namespace trireme::nn
+}  // namespace trireme

@@ -1,7 +1,6 @@
-// Parameter: a weight with its gradient, its place in the global tensor, and a name that no mesh changes.
-//
-// Initial values are a pure function of (seed, name, global element index): every mesh starts from the same weights,
-// with no broadcast. Read next: nn/build.h (who makes parameters), parallel/grad_sync.h (who sums gradients).
+// Parameter: a weight with its gradient, its place in the global tensor, and a name that no mesh changes. Layers make
+// parameters; parallel/ sums their gradients and cuts them into shards; optimizers update the shards.
+// Read next: nn/build.h (who makes parameters), parallel/grad_sync.h (who sums gradients).
 #pragma once
 
 #include <memory>
@@ -11,19 +10,9 @@
 #include "autograd/node.h"
 #include "parallel/mesh/placement.h"
 
-namespace trireme::nn {
+namespace trireme {
 
-struct Init {
-  enum class Kind : std::uint8_t { constant, normal };
-  Kind kind = Kind::constant;
-  double value = 0;  ///< the constant, or the standard deviation
-
-  static Init zeros() { return {Kind::constant, 0}; }
-  static Init ones() { return {Kind::constant, 1}; }
-  static Init normal(double init_std) { return {Kind::normal, init_std}; }
-};
-
-/// The part of a unit (nn/unit.h) that its parameters know.
+/// The part of a unit (parallel/parameters/unit.h) that its parameters know.
 struct UnitState {
   std::string name;
   bool in_use = false;  ///< a forward is inside one of the unit's uses
@@ -56,7 +45,4 @@ struct Parameter {
 using ParameterPtr = std::shared_ptr<Parameter>;
 using ParameterList = std::vector<ParameterPtr>;  ///< in the order the model made them
 
-/// Overwrites the local shard with its part of the initial global tensor.
-void initialise(Parameter& parameter, const Init& init, std::uint64_t seed);
-
-}  // namespace trireme::nn
+}  // namespace trireme

@@ -1,11 +1,11 @@
-#include "nn/unit.h"
+#include "parallel/parameters/unit.h"
 
 #include <utility>
 
 #include "autograd/engine.h"
 #include "autograd/op.h"
 
-namespace trireme::nn {
+namespace trireme {
 namespace {
 
 /// y = x;  dx = dy. Backward first makes the unit that computed x available: this node is newer than all that the unit
@@ -57,4 +57,4 @@ Tensor UnitUse::operator()(const Tensor& x, const std::function<Tensor(const Ten
   return apply(std::move(op), f(x));
 }
 
-}  // namespace trireme::nn
+}  // namespace trireme
