@@ -27,7 +27,14 @@ const std::vector<Layer>& layers() {
       {"parallel/comm/nccl", 4, {"core", "cuda", "parallel/comm"}},  // streams, and the kernel that sums
       {"parallel/comm", 3, {"core"}},
       {"parallel/mesh", 4},
-      {"parallel/pipeline", 5},
+      {"parallel/pipeline/actions", 5},  // what a schedule is; above it: what makes, checks, draws and runs schedules
+      {"parallel/pipeline/stage_plan", 5},
+      {"parallel/pipeline/timeline", 6},
+      {"parallel/pipeline/messages", 7},
+      {"parallel/pipeline/check", 7},
+      {"parallel/pipeline/schedule", 8},
+      {"parallel/pipeline/drawing", 8},
+      {"parallel/pipeline/executor", 8},
       {"parallel/parameters", 9},  // what the layers from here on know of a model
       {"parallel/grad_sync", 10},
       {"parallel/gradient_norm", 10},

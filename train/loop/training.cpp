@@ -8,7 +8,7 @@
 #include "core/cores.h"
 #include "core/parallel_for.h"
 #include "data/prefetch.h"
-#include "parallel/pipeline/timeline.h"
+#include "parallel/pipeline/drawing.h"
 #include "train/faults/injection.h"
 #include "train/guards/guards.h"
 #include "train/launch/ranks.h"
