@@ -2,6 +2,7 @@
 // from the repository's root, as ctest does.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -114,4 +115,16 @@ TEST_CASE("the repository keeps to its layering") {
   CHECK(sources.size() > 20);
   for (const auto& source : sources)
     for (const std::string& message : check(source)) FAIL_CHECK(message);
+  for (const std::string& path : layering::unused_paths(sources))
+    FAIL_CHECK("tests/layering/rules.cpp names " << path << ", where no source is; correct the path, or remove it");
+}
+
+TEST_CASE("checker: a row without sources and a folder that does not exist are errors") {
+  CHECK_THROWS(layering::read_sources(".", {"core", "kernels"}));
+  const auto unused = layering::unused_paths({{"core/tensor.h", ""}, {"parallel/zero/zero.h", ""}});
+  const auto names = [&](const char* path) { return std::find(unused.begin(), unused.end(), path) != unused.end(); };
+  CHECK_FALSE(names("core"));
+  CHECK_FALSE(names("parallel/zero"));
+  CHECK(names("parallel/mesh"));
+  CHECK(names("parallel/comm/mpi"));
 }

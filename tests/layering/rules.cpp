@@ -193,4 +193,20 @@ std::vector<std::string> check(const Source& source) {
   return broken;
 }
 
+std::vector<std::string> unused_paths(const std::vector<Source>& sources) {
+  const auto none = [&](const auto& matches) {
+    return std::none_of(sources.begin(), sources.end(), [&](const Source& source) { return matches(source.path); });
+  };
+  std::vector<std::string> unused;
+  for (const Layer& layer : layers()) {
+    if (none([&](const std::string& path) { return find_layer(path) == &layer; })) unused.push_back(layer.path);
+    for (const std::string& lower : layer.only)
+      if (none([&](const std::string& path) { return layer_of(path) == lower; })) unused.push_back(lower);
+  }
+  for (const Confined& rule : confined())
+    for (const std::string& beginning : rule.allowed_path)
+      if (none([&](const std::string& path) { return path.starts_with(beginning); })) unused.push_back(beginning);
+  return unused;
+}
+
 }  // namespace layering
