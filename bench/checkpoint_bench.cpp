@@ -62,8 +62,7 @@ struct Measurement {
   }
 
   std::vector<checkpoint::HeldTensor> held() {
-    return checkpoint::held_tensors(trainer.model().parameters(), trainer.model().buffers(), &trainer.optimizer(),
-                                    mesh);
+    return checkpoint::held_tensors(trainer.optimizer().weights_and_state(), trainer.model().buffers(), mesh);
   }
 
   /// Mean seconds of a step over an interval of training. If the save has not ended by then, waiting for it is

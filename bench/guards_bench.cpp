@@ -71,7 +71,7 @@ void measure(const GptOptions& o, const std::shared_ptr<const DeviceMesh>& mesh)
   });
   // A rank's own gradients are as large as its part of the model, also with ZeRO.
   std::vector<Tensor> gradients;
-  for (const nn::ParameterPtr& p : trainer.model().parameters())
+  for (const ParameterPtr& p : trainer.model().parameters())
     gradients.push_back(Tensor::zeros(p->local.shape(), DType::f32));
   double sum = 0;
   double looks = milliseconds(5, [&] {
@@ -79,9 +79,9 @@ void measure(const GptOptions& o, const std::shared_ptr<const DeviceMesh>& mesh)
   });
   if (o.mesh.zero >= 2) looks *= static_cast<double>(o.batch_sizes().micro_batches);
   std::vector<Tensor> weights, moments;  // held by no other rank
-  for (const optim::StateTensor& state : trainer.optimizer().state())
+  for (const StateTensor& state : trainer.optimizer().state())
     if (o.mesh.zero > 0) (state.name == "master" ? weights : moments).push_back(state.value);
-  for (const optim::StateTensor& w : trainer.optimizer().weights()) {
+  for (const StateTensor& w : trainer.optimizer().weights()) {
     if (o.mesh.zero == 3 && w.shard) weights.push_back(w.value);
     if (o.mesh.zero > 0 && !w.shard && o.precision.dtype == DType::f32)
       weights.push_back(view::slice(w.value, 0, 0, (w.value.size(0) + 1) / 2));

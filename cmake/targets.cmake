@@ -1,10 +1,11 @@
 # Three functions that every folder uses, so that flags and conventions are in one place.
 
 # All tests also run under sanitizers, except those that start programs (cli), or compare numbers and sources, where a
-# sanitizer adds nothing. cuda brings its own builds: every build without sanitizers has cuda_asan_test, and
-# cuda_race_test checks for races what ThreadSanitizer cannot follow, fibers. `ninja -C build-asan cuda_test` works too.
+# sanitizer adds nothing. cuda and cuda_lab bring their own builds: every build without sanitizers has cuda_asan_test,
+# and cuda_race_test checks for races what ThreadSanitizer cannot follow, fibers. `ninja -C build-asan cuda_test` works
+# too.
 # device trains with those kernels, which takes a quarter of an hour there; comm has the groups that move its tensors.
-set(TRIREME_NOT_SANITIZED cli cuda device explore golden layering parity)
+set(TRIREME_NOT_SANITIZED cli cuda cuda_lab device explore golden layering parity)
 add_custom_target(unit_tests)  # builds those; `ctest -L unit` runs them
 
 # The compiler reads the headers of ten sources once, and instantiates their templates once. So sources of one target use

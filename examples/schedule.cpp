@@ -10,6 +10,8 @@
 
 #include "core/io.h"
 #include "examples/pictures/schedule.h"
+#include "parallel/pipeline/drawing.h"
+#include "parallel/pipeline/schedule.h"
 #include "train/options/flags.h"
 #include "train/program/program.h"
 

@@ -73,8 +73,8 @@ class Gpt : public LanguageModel {
 
   GptConfig config_;
   std::shared_ptr<nn::VocabEmbedding> embedding_;  // first stage
-  nn::UnitUse use_embedding_, use_head_;           // of the units with their tables
-  nn::ParameterPtr positions_;                     // first stage, unless rotary: [C, D]
+  UnitUse use_embedding_, use_head_;               // of the units with their tables
+  ParameterPtr positions_;                         // first stage, unless rotary: [C, D]
   std::unique_ptr<nn::Dropout> dropout_;           // first stage
   std::unique_ptr<nn::Module> norm_;               // last stage
   /// Last stage: tied to embedding_ (one object when this is the first stage too), or of its own weights.

@@ -62,10 +62,10 @@ class Model {
   /// ExitCode::data, naming `path`, when it is malformed. Unless overridden, "ffn_width" is set by --ffn-width.
   virtual std::vector<Setting> settings(const std::string& configuration, const std::string& path) const;
 
-  const nn::ParameterList& parameters() const { return build_.parameters(); }
-  const nn::BufferList& buffers() const { return build_.buffers(); }
+  const ParameterList& parameters() const { return build_.parameters(); }
+  const BufferList& buffers() const { return build_.buffers(); }
   nn::RoutingLog& routing() { return build_.routing(); }
-  nn::Units& units() { return build_.units(); }
+  Units& units() { return build_.units(); }
   nn::RunState& run() { return *build_.run(); }
   const nn::Parallelism& parallelism() const { return build_.parallelism(); }
   const DeviceMesh& mesh() const { return build_.mesh(); }

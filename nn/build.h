@@ -5,7 +5,7 @@
 //     nn::LayerNorm norm;  nn::Mlp mlp;
 //     Block(const nn::Build& b, std::int64_t width) : Module(b), norm(b / "norm", width), mlp(b / "mlp", ...) {}
 //   };
-// Read next: nn/parameter.h, nn/module.h.
+// Read next: parallel/parameters/parameter.h, nn/module.h.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +13,11 @@
 #include <string>
 #include <string_view>
 
-#include "nn/buffer.h"
-#include "nn/parameter.h"
+#include "nn/init.h"
 #include "nn/routing.h"
-#include "nn/unit.h"
+#include "parallel/parameters/buffer.h"
+#include "parallel/parameters/parameter.h"
+#include "parallel/parameters/unit.h"
 
 namespace trireme::nn {
 
@@ -70,8 +71,8 @@ class Build {
         Device device = Device::cpu);
 
   Build operator/(std::string_view child) const;  ///< the same, one level down in names
-  /// The same, but it begins a unit (nn/unit.h): parameters made with it or its children are gathered together. A
-  /// Module built with it is a place where the unit is used. `chunk`: Unit::chunk.
+  /// The same, but it begins a unit (parallel/parameters/unit.h): parameters made with it or its children are gathered
+  /// together. A Module built with it is a place where the unit is used. `chunk`: Unit::chunk.
   Build unit(int chunk = 0) const;
   bool begins_unit() const { return begins_unit_; }
   UnitUse use_unit() const;  ///< registers the next use of the unit; call it in the order of a forward
@@ -99,7 +100,7 @@ class Build {
   ParameterPtr parameter(std::string_view child, const Shape& global, const Placements& placements, const Init& init,
                          const Options& options = {-1, false, false}) const;
 
-  /// Makes this rank's shard of a buffer (nn/buffer.h), filled with `value` and registered.
+  /// Makes this rank's shard of a buffer (parallel/parameters/buffer.h), filled with `value` and registered.
   BufferPtr buffer(std::string_view child, const Shape& global, const Placements& placements, double value = 0,
                    DType dtype = DType::f32) const;
 

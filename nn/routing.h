@@ -11,8 +11,8 @@
 
 #include <deque>
 
-#include "nn/buffer.h"
 #include "parallel/mesh/mesh.h"
+#include "parallel/parameters/buffer.h"
 
 namespace trireme::nn {
 

@@ -1,14 +1,11 @@
 #include "optim/optimizer.h"
 
+#include <iterator>
 #include <numeric>
 
 #include "core/kernels.h"
 
 namespace trireme::optim {
-
-std::string StateTensor::full_name() const {
-  return name.empty() ? parameter->name : fmt::format("optimizer.{}.{}", name, parameter->name);
-}
 
 Optimizer::Optimizer(const ShardList& shards, std::vector<std::string> moment_names, MemoryCategory memory)
     : moment_names_(std::move(moment_names)), offloaded_(memory == MemoryCategory::offloaded) {
@@ -23,15 +20,24 @@ Optimizer::Optimizer(const ShardList& shards, std::vector<std::string> moment_na
 }
 
 void Optimizer::step(double lr, double gradient_scale) {
+  ++steps_;
+  if (gradients_ != nullptr) {
+    gradients_->update([&](std::span<const std::size_t> places) { update(places, lr, gradient_scale); });
+    return;
+  }
   std::vector<std::size_t> all(slots_.size());
   std::iota(all.begin(), all.end(), std::size_t{0});
-  begin_step();
   update(all, lr, gradient_scale);
 }
 
-void Optimizer::update(std::span<const std::size_t> shards, double lr, double gradient_scale) {
+void Optimizer::attach(DataParallel& gradients) {
+  gradients.seal(state());
+  gradients_ = &gradients;
+}
+
+void Optimizer::update(std::span<const std::size_t> places, double lr, double gradient_scale) {
   here_.clear();
-  for (const std::size_t i : shards) {
+  for (const std::size_t i : places) {
     Slot& slot = slots_[i];
     if (slot.shard->shape().count() == 0) continue;
     Operands operands = operands_of(slot);
@@ -63,10 +69,10 @@ Optimizer::Operands Optimizer::operands_of(Slot& slot) const {
 Device Optimizer::device_of(const Shard& shard) const { return offloaded_ ? Device::cpu : shard.weights.device(); }
 
 std::vector<StateTensor> Optimizer::state() {
-  if (prepare_) prepare_();
+  if (gradients_ != nullptr) gradients_->settle();
   std::vector<StateTensor> tensors;
   for (Slot& slot : slots_) {
-    const nn::Parameter* parameter = slot.shard->parameter.get();
+    const Parameter* parameter = slot.shard->parameter.get();
     for (std::size_t i = 0; i < slot.moments.size(); ++i)
       tensors.push_back({moment_names_[i], parameter, slot.moments[i], slot.shard});
     if (slot.master.defined()) tensors.push_back({"master", parameter, slot.master, slot.shard});
@@ -75,16 +81,23 @@ std::vector<StateTensor> Optimizer::state() {
 }
 
 std::vector<StateTensor> Optimizer::weights() {
-  if (prepare_) prepare_();
+  if (gradients_ != nullptr) gradients_->settle();
   std::vector<StateTensor> tensors;
   for (Slot& slot : slots_) {
-    const nn::Parameter* parameter = slot.shard->parameter.get();
+    const Parameter* parameter = slot.shard->parameter.get();
     if (parameter->local.has_elements()) {
       tensors.push_back({"", parameter, parameter->local.detach(), nullptr});
     } else {
       tensors.push_back({"", parameter, slot.shard->weights, slot.shard});
     }
   }
+  return tensors;
+}
+
+std::vector<StateTensor> Optimizer::weights_and_state() {
+  std::vector<StateTensor> tensors = weights(), state_tensors = state();
+  tensors.insert(tensors.end(), std::make_move_iterator(state_tensors.begin()),
+                 std::make_move_iterator(state_tensors.end()));
   return tensors;
 }
 
@@ -152,7 +165,7 @@ std::unique_ptr<Optimizer> make_adamw(const ShardList& shards, const AdamWConfig
   return std::make_unique<AdamW>(shards, config);
 }
 
-std::unique_ptr<Optimizer> make_adamw(const nn::ParameterList& parameters, const AdamWConfig& config) {
+std::unique_ptr<Optimizer> make_adamw(const ParameterList& parameters, const AdamWConfig& config) {
   return make_adamw(whole_shards(parameters), config);
 }
 
@@ -160,7 +173,7 @@ std::unique_ptr<Optimizer> make_sgd(const ShardList& shards, const SgdConfig& co
   return std::make_unique<Sgd>(shards, config);
 }
 
-std::unique_ptr<Optimizer> make_sgd(const nn::ParameterList& parameters, const SgdConfig& config) {
+std::unique_ptr<Optimizer> make_sgd(const ParameterList& parameters, const SgdConfig& config) {
   return make_sgd(whole_shards(parameters), config);
 }
 

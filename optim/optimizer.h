@@ -1,32 +1,21 @@
 // Optimizers: one fused pass over the f32 master weights of many shards. A shard is the part of a parameter that this
-// rank updates: all of it, or with ZeRO a piece (optim/shard.h).
+// rank updates: all of it, or with ZeRO a piece (parallel/parameters/shard.h).
 //
 // A parameter stored in bf16 has an f32 master copy here, which is updated and then rounded into the parameter; an f32
 // parameter is its own master. Gradients are the parameter's f32 main gradients, already summed over ranks. Offloaded
 // state is on the host: gradients are copied there, and new weights back to their device.
-// Read next: optim/gradient_norm.h (clipping), core/cpu/optimizer.cpp (the passes).
+// Read next: parallel/data_parallel.h, parallel/gradient_norm.h (clipping), core/cpu/optimizer.cpp (the passes).
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "optim/shard.h"
+#include "parallel/data_parallel.h"
+#include "parallel/parameters/state_tensor.h"
 
 namespace trireme::optim {
-
-/// A tensor of an optimizer's state, or a weight, and the parameter it belongs to: what a checkpoint stores.
-struct StateTensor {
-  std::string name;                    ///< "m", "v", "momentum" or "master"; "" for a weight
-  const nn::Parameter* parameter;      ///< gives the global name and shape
-  Tensor value;                        ///< f32, of the shard's shape; a weight: the parameter's dtype
-  std::shared_ptr<const Shard> shard;  ///< which piece this is; null: the whole of the parameter's local tensor
-
-  Rectangle rectangle() const { return shard ? shard->rectangle() : parameter->rectangle; }
-  std::string full_name() const;  ///< as in a checkpoint: "optimizer.m.NAME", or for a weight NAME
-};
 
 class Optimizer {
  public:
@@ -34,18 +23,16 @@ class Optimizer {
 
   /// One update. `gradient_scale` multiplies every gradient first: clipping costs no pass of its own.
   void step(double lr, double gradient_scale);
-  /// The same in parts, for callers that do something in between: begin_step() once, then update() with each shard
-  /// once, by its index in the list given to the constructor. All shards of one call are updated in one pass, on a GPU
-  /// in one or few launches.
-  void begin_step() { ++steps_; }
-  void update(std::span<const std::size_t> shards, double lr, double gradient_scale);
+  /// For an optimizer made with gradients.shards(). From now on step() has `gradients` run the update, state() and
+  /// weights() first wait for what it is still gathering, and it seals the state between updates. It must outlive this
+  /// object.
+  void attach(DataParallel& gradients);
 
   /// The state, and the weights as they are kept here: pieces where a parameter is not whole on this rank. Tensors may
-  /// be written to (loading).
+  /// be written to (loading). Once attached, collective: waits for weights that are still being gathered.
   std::vector<StateTensor> state();
   std::vector<StateTensor> weights();
-  /// `prepare` runs at the start of state() and weights(): it completes what is still on its way to them.
-  void set_prepare(std::function<void()> prepare) { prepare_ = std::move(prepare); }
+  std::vector<StateTensor> weights_and_state();  ///< in this order: what a checkpoint stores
 
   std::int64_t steps() const { return steps_; }           ///< updates made so far: bias correction depends on it
   void set_steps(std::int64_t steps) { steps_ = steps; }  ///< when resuming
@@ -71,12 +58,14 @@ class Optimizer {
   Operands operands_of(Slot& slot) const;
   /// All on one device; at least one.
   virtual void apply(std::span<const Operands> operands, double lr, double gradient_scale) = 0;
+  /// Updates shards by their place in the list given to the constructor, in one pass, on a GPU in one or few launches.
+  void update(std::span<const std::size_t> places, double lr, double gradient_scale);
 
   std::vector<Slot> slots_;
   std::vector<Operands> here_;  // of a step; keeps its memory, so that a step allocates none
   std::vector<std::string> moment_names_;
   bool offloaded_;
-  std::function<void()> prepare_;
+  DataParallel* gradients_ = nullptr;
   std::int64_t steps_ = 0;
 };
 
@@ -87,7 +76,7 @@ struct AdamWConfig {
 };
 /// Loshchilov and Hutter 2019, algorithm 2: decoupled weight decay, bias-corrected moments.
 std::unique_ptr<Optimizer> make_adamw(const ShardList& shards, const AdamWConfig& config);
-std::unique_ptr<Optimizer> make_adamw(const nn::ParameterList& parameters, const AdamWConfig& config);
+std::unique_ptr<Optimizer> make_adamw(const ParameterList& parameters, const AdamWConfig& config);
 
 struct SgdConfig {
   double momentum = 0.0;
@@ -95,6 +84,6 @@ struct SgdConfig {
   MemoryCategory memory = MemoryCategory::optimizer;  ///< where momentum and masters live; or `offloaded`
 };
 std::unique_ptr<Optimizer> make_sgd(const ShardList& shards, const SgdConfig& config);
-std::unique_ptr<Optimizer> make_sgd(const nn::ParameterList& parameters, const SgdConfig& config);
+std::unique_ptr<Optimizer> make_sgd(const ParameterList& parameters, const SgdConfig& config);
 
 }  // namespace trireme::optim

@@ -2,16 +2,21 @@
 // rank (parallel/replicated.h); Zero gives each rank a shard of the work (parallel/zero/zero.h). The training loop is
 // the same with both:
 //
+//   optimizer->attach(*dp);
 //   dp->zero(micro_batches);
 //   ... backwards, with last_microbatch() before each ...
 //   dp->finish();
-//   dp->update(*optimizer, lr, optim::clip_factor(dp->gradient_norm(), 1.0));
+//   optimizer->step(lr, clip_factor(dp->gradient_norm(), 1.0));    // calls dp->update()
 //
-// All member functions except last_microbatch() are collective over the mesh.
-// Read next: parallel/grad_sync.h, parallel/zero/zero.h.
+// It knows no optimizer: update() is given a function that updates shards. It decides when to call this function, and
+// what to send in between. All member functions except last_microbatch() are collective over the mesh.
+// Read next: parallel/grad_sync.h, parallel/zero/zero.h, optim/optimizer.h (who calls it).
 #pragma once
 
-#include "optim/optimizer.h"
+#include <functional>
+#include <span>
+#include <vector>
+
 #include "parallel/grad_sync.h"
 #include "parallel/verify.h"
 
@@ -22,9 +27,7 @@ class DataParallel {
   virtual ~DataParallel() = default;
 
   /// The shards that this rank updates, in the order of the parameters. Construct the optimizer with them.
-  virtual const optim::ShardList& shards() const = 0;
-  /// Makes sure that readers of the optimizer's state and weights find them complete.
-  virtual void attach(optim::Optimizer& optimizer) = 0;
+  virtual const ShardList& shards() const = 0;
 
   /// Starts a step of so many micro-batches: all gradients become 0.
   virtual void zero(int microbatches) = 0;
@@ -33,15 +36,23 @@ class DataParallel {
   /// Ends a step's backwards: gradients are the sums over the mesh.
   virtual GradSyncReport finish() = 0;
 
-  /// optim::gradient_norm() of the whole model. After finish().
+  /// The norm of the whole model's gradient (parallel/gradient_norm.h). After finish().
   virtual double gradient_norm() const = 0;
   /// This rank's part of a summed gradient, by place in shards(). After finish().
   virtual Tensor gradient(std::size_t place) const = 0;
-  virtual void update(optim::Optimizer& optimizer, double lr, double gradient_scale) = 0;
+  /// Updates the shards at these places in shards(), in one pass.
+  using UpdateShards = std::function<void(std::span<const std::size_t> places)>;
+  /// Updates all weights: calls `update_shards` until each place was in one call. After finish().
+  virtual void update(const UpdateShards& update_shards) = 0;
+  /// Completes weights that are still on their way to this rank. Call before weights or optimizer state are read.
+  virtual void settle() {}
 
-  /// Which of the optimizer's `tensors`, weights and state, other ranks hold too.
-  virtual std::vector<Copied> copies(const std::vector<optim::StateTensor>& tensors) const = 0;
-  /// Throws ExitCode::retryable if data that only this rank holds has changed since the last update.
+  /// Which of `tensors`, weights and optimizer state, other ranks hold too.
+  virtual std::vector<Copied> copies(const std::vector<StateTensor>& tensors) const = 0;
+  /// From now on, data that only this rank holds is checked for changes between updates, if the options ask for it.
+  /// `state`: the optimizer's.
+  virtual void seal(std::vector<StateTensor> /*state*/) {}
+  /// Throws ExitCode::retryable if sealed data has changed since the last update.
   virtual void check_seals() {}
   /// Call after loading weights or state: they are not checked again until the next update.
   virtual void open_seals() {}

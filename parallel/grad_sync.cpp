@@ -23,8 +23,7 @@ bool sums_over_data(const std::vector<Axis>& axes) { return !axes.empty() && axe
 
 }  // namespace
 
-GradSync::GradSync(const nn::ParameterList& parameters, const DeviceMesh& mesh, std::int64_t bucket_bytes)
-    : mesh_(mesh) {
+GradSync::GradSync(const ParameterList& parameters, const DeviceMesh& mesh, std::int64_t bucket_bytes) : mesh_(mesh) {
   fill_buckets(parameters, bucket_bytes);
   for (Slot& slot : slots_) {
     slot.parameter->leaf().on_grad_ready([this, &slot] { gradient_ready(slot); });
@@ -36,14 +35,14 @@ GradSync::~GradSync() {
   for (const Slot& slot : slots_) slot.parameter->leaf().clear_hooks();
 }
 
-void GradSync::fill_buckets(const nn::ParameterList& parameters, std::int64_t bucket_bytes) {
+void GradSync::fill_buckets(const ParameterList& parameters, std::int64_t bucket_bytes) {
   struct Open {
     std::int64_t bytes = 0;
     std::vector<std::size_t> slots;
   };
   std::map<std::vector<Axis>, Open> open;  // one per set of axes: a bucket is summed as a whole
-  const nn::ParameterList newest_first(parameters.rbegin(), parameters.rend());
-  for (const nn::ParameterPtr& parameter : newest_first) {
+  const ParameterList newest_first(parameters.rbegin(), parameters.rend());
+  for (const ParameterPtr& parameter : newest_first) {
     const std::vector<Axis> axes = gradient_axes(parameter->placements, mesh_);
     const std::int64_t bytes = padded(parameter->local.count()) * static_cast<std::int64_t>(sizeof(float));
     Open& bucket = open[axes];
@@ -66,7 +65,7 @@ void GradSync::close_bucket(std::vector<Axis> axes, std::vector<std::size_t> slo
   const Tensor gradients = Tensor::zeros({count}, DType::f32, device);  // [n]
   std::int64_t start = 0;
   for (const std::size_t slot : slots) {
-    const nn::Parameter& parameter = *slots_[slot].parameter;
+    const Parameter& parameter = *slots_[slot].parameter;
     parameter.grad() =
         view::reshape(view::slice(gradients, 0, start, parameter.local.count()), parameter.local.shape());
     slots_[slot].bucket = buckets_.size();
@@ -133,7 +132,7 @@ GradSyncReport GradSync::finish() {
       if (axis == Axis::tp) sum(bucket.gradients, mesh_.group(axis));
     }
   }
-  for (const nn::ParameterPtr& parameter : tied_) sum(parameter->grad(), *mesh_.pipeline_ends());
+  for (const ParameterPtr& parameter : tied_) sum(parameter->grad(), *mesh_.pipeline_ends());
   report_.exposed_seconds = seconds(Clock::now() - start);
   launched_ = completed_ = 0;
   for (Slot& slot : slots_) slot.ready = false;

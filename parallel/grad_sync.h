@@ -16,8 +16,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "nn/parameter.h"
 #include "parallel/mesh/mesh.h"
+#include "parallel/parameters/parameter.h"
 
 namespace trireme {
 
@@ -38,8 +38,7 @@ class GradSync {
   /// Gives every parameter a zero gradient in a bucket of at most `bucket_bytes` (a larger parameter has a bucket of
   /// its own). Collective over the mesh when pp > 1. `parameters` in the order of creation, equal on all ranks of a
   /// stage; `mesh` must outlive this object.
-  GradSync(const nn::ParameterList& parameters, const DeviceMesh& mesh,
-           std::int64_t bucket_bytes = default_bucket_bytes);
+  GradSync(const ParameterList& parameters, const DeviceMesh& mesh, std::int64_t bucket_bytes = default_bucket_bytes);
   ~GradSync();
   GradSync(const GradSync&) = delete;
   GradSync& operator=(const GradSync&) = delete;
@@ -55,14 +54,14 @@ class GradSync {
   GradSyncReport finish();
 
   /// Parameters that both ends of the pipeline hold, in the same order on both; elsewhere empty.
-  const nn::ParameterList& tied() const { return tied_; }
+  const ParameterList& tied() const { return tied_; }
   int buckets() const { return static_cast<int>(buckets_.size()); }
 
  private:
   using Clock = std::chrono::steady_clock;
 
   struct Slot {
-    nn::ParameterPtr parameter;
+    ParameterPtr parameter;
     std::size_t bucket = 0;
     bool ready = false;
   };
@@ -75,7 +74,7 @@ class GradSync {
     Clock::time_point started;
   };
 
-  void fill_buckets(const nn::ParameterList& parameters, std::int64_t bucket_bytes);
+  void fill_buckets(const ParameterList& parameters, std::int64_t bucket_bytes);
   void close_bucket(std::vector<Axis> axes, std::vector<std::size_t> slots);
   void gradient_ready(Slot& slot);
   void launch_next();
@@ -83,9 +82,9 @@ class GradSync {
   void sum(const Tensor& gradients, ProcessGroup& group);
 
   const DeviceMesh& mesh_;
-  std::vector<Slot> slots_;             // complete once made: the hooks point into it
-  std::vector<Bucket> buckets_;         // in the order in which they are summed
-  std::vector<nn::ParameterPtr> tied_;  // shared by both ends of the pipeline, in one order on both
+  std::vector<Slot> slots_;         // complete once made: the hooks point into it
+  std::vector<Bucket> buckets_;     // in the order in which they are summed
+  std::vector<ParameterPtr> tied_;  // shared by both ends of the pipeline, in one order on both
   bool in_last_backward_ = false;
   std::size_t launched_ = 0, completed_ = 0;  // how many of buckets_, from the front
   Clock::time_point last_completion_;

@@ -11,11 +11,11 @@ namespace {
 
 /// Each stage must have built only its own part of the model. A parameter that two stages own would be trained twice,
 /// each time with part of its gradient, and would count twice in the norm.
-void require_own_parts(const nn::ParameterList& parameters, const DeviceMesh& mesh) {
+void require_own_parts(const ParameterList& parameters, const DeviceMesh& mesh) {
   ProcessGroup& stages = mesh.group(Axis::pp);
   if (stages.size() == 1) return;
   std::string names;
-  for (const nn::ParameterPtr& parameter : parameters) {
+  for (const ParameterPtr& parameter : parameters) {
     if (!parameter->copy_of_earlier_stage) names += parameter->name + "\n";
   }
   std::map<std::string, int> holder;
@@ -37,19 +37,19 @@ void require_own_parts(const nn::ParameterList& parameters, const DeviceMesh& me
 }  // namespace
 
 // A tied weight has the same name on both ends. Only the last stage knows that it holds a copy, so it tells the first.
-nn::ParameterList find_tied(const nn::ParameterList& parameters, const DeviceMesh& mesh) {
+ParameterList find_tied(const ParameterList& parameters, const DeviceMesh& mesh) {
   require_own_parts(parameters, mesh);
-  nn::ParameterList tied;
+  ParameterList tied;
   ProcessGroup* ends = mesh.pipeline_ends();
   if (ends == nullptr) return tied;
   std::string names;
-  for (const nn::ParameterPtr& parameter : parameters) {
+  for (const ParameterPtr& parameter : parameters) {
     if (parameter->copy_of_earlier_stage)
       names += fmt::format("{} {}\n", parameter->name, to_string(parameter->local.shape()));
   }
   std::istringstream lines(broadcast_text(*ends, names, ends->size() - 1));
   for (std::string line; std::getline(lines, line);) {
-    const auto found = std::find_if(parameters.begin(), parameters.end(), [&](const nn::ParameterPtr& parameter) {
+    const auto found = std::find_if(parameters.begin(), parameters.end(), [&](const ParameterPtr& parameter) {
       return fmt::format("{} {}", parameter->name, to_string(parameter->local.shape())) == line;
     });
     require(found != parameters.end(), "grad_sync",

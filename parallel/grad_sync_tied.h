@@ -2,12 +2,12 @@
 // are summed between the two ends. This is the only sum that placements do not describe.
 #pragma once
 
-#include "nn/parameter.h"
+#include "parallel/parameters/parameter.h"
 
 namespace trireme {
 
 /// This rank's parameters that the other end of its pipeline has too, in one order on both. Collective over pp. Throws
 /// ExitCode::usage, naming it, when two stages hold a parameter as their own.
-nn::ParameterList find_tied(const nn::ParameterList& parameters, const DeviceMesh& mesh);
+ParameterList find_tied(const ParameterList& parameters, const DeviceMesh& mesh);
 
 }  // namespace trireme

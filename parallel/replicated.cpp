@@ -1,18 +1,23 @@
 #include "parallel/replicated.h"
 
-#include "optim/gradient_norm.h"
+#include <numeric>
+
+#include "parallel/gradient_norm.h"
 
 namespace trireme {
 
-Replicated::Replicated(const nn::ParameterList& parameters, const DeviceMesh& mesh, std::int64_t bucket_bytes)
+Replicated::Replicated(const ParameterList& parameters, const DeviceMesh& mesh, std::int64_t bucket_bytes)
     : parameters_(parameters),
       mesh_(mesh),
       sync_(parameters, mesh, bucket_bytes),
-      shards_(optim::whole_shards(parameters)) {}
+      shards_(whole_shards(parameters)),
+      places_(shards_.size()) {
+  std::iota(places_.begin(), places_.end(), std::size_t{0});
+}
 
-double Replicated::gradient_norm() const { return optim::gradient_norm(parameters_, mesh_); }
+double Replicated::gradient_norm() const { return trireme::gradient_norm(parameters_, mesh_); }
 
-std::vector<Copied> Replicated::copies(const std::vector<optim::StateTensor>& tensors) const {
+std::vector<Copied> Replicated::copies(const std::vector<StateTensor>& tensors) const {
   return copies_of(tensors, sync_.tied(), mesh_);
 }
 

@@ -9,26 +9,24 @@ namespace trireme {
 class Replicated : public DataParallel {
  public:
   /// As GradSync: `parameters` in the order of creation; they and `mesh` must outlive this object. Collective.
-  Replicated(const nn::ParameterList& parameters, const DeviceMesh& mesh,
+  Replicated(const ParameterList& parameters, const DeviceMesh& mesh,
              std::int64_t bucket_bytes = GradSync::default_bucket_bytes);
 
-  const optim::ShardList& shards() const override { return shards_; }
-  void attach(optim::Optimizer&) override {}
+  const ShardList& shards() const override { return shards_; }
   void zero(int) override { sync_.zero(); }
   void last_microbatch(bool last) override { sync_.last_microbatch(last); }
   GradSyncReport finish() override { return sync_.finish(); }
   double gradient_norm() const override;
   Tensor gradient(std::size_t place) const override { return parameters_[place]->grad(); }
-  void update(optim::Optimizer& optimizer, double lr, double gradient_scale) override {
-    optimizer.step(lr, gradient_scale);
-  }
-  std::vector<Copied> copies(const std::vector<optim::StateTensor>& tensors) const override;
+  void update(const UpdateShards& update_shards) override { update_shards(places_); }
+  std::vector<Copied> copies(const std::vector<StateTensor>& tensors) const override;
 
  private:
-  const nn::ParameterList& parameters_;
+  const ParameterList& parameters_;
   const DeviceMesh& mesh_;
   GradSync sync_;
-  optim::ShardList shards_;
+  ShardList shards_;
+  std::vector<std::size_t> places_;  // of all shards
 };
 
 }  // namespace trireme

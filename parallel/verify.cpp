@@ -16,10 +16,10 @@ void add(std::vector<Copied>& copies, const Copied& copy) {
 
 }  // namespace
 
-std::vector<Copied> copies_of(const std::vector<optim::StateTensor>& tensors, const nn::ParameterList& tied,
+std::vector<Copied> copies_of(const std::vector<StateTensor>& tensors, const ParameterList& tied,
                               const DeviceMesh& mesh, const ShardReplicas& replicas) {
   std::vector<Copied> copies;
-  for (const optim::StateTensor& t : tensors) {
+  for (const StateTensor& t : tensors) {
     const Placements& placements = t.parameter->placements;
     const bool whole = t.shard == nullptr || t.shard->group == nullptr;
     Copied copy{.name = t.full_name(),
@@ -31,8 +31,8 @@ std::vector<Copied> copies_of(const std::vector<optim::StateTensor>& tensors, co
     copy.group = placements.tp.sharded() ? nullptr : &mesh.group(Axis::tp);
     add(copies, copy);
   }
-  for (const nn::ParameterPtr& p : tied) {
-    for (const optim::StateTensor& t : tensors) {
+  for (const ParameterPtr& p : tied) {
+    for (const StateTensor& t : tensors) {
       if (t.parameter != p.get()) continue;
       const char* kind = t.name.empty() ? "tied parameter" : "tied state";
       add(copies, {t.full_name(), kind, t.value, t.rectangle(), mesh.pipeline_ends()});
@@ -41,9 +41,9 @@ std::vector<Copied> copies_of(const std::vector<optim::StateTensor>& tensors, co
   return copies;
 }
 
-std::vector<Copied> copies_of(const nn::BufferList& buffers, const DeviceMesh& mesh) {
+std::vector<Copied> copies_of(const BufferList& buffers, const DeviceMesh& mesh) {
   std::vector<Copied> copies;
-  for (const nn::BufferPtr& b : buffers) {
+  for (const BufferPtr& b : buffers) {
     add(copies, {b->name, "buffer", b->value, b->rectangle, holders(b->placements, mesh)});
     if (!b->placements.tp.sharded()) add(copies, {b->name, "buffer", b->value, b->rectangle, &mesh.group(Axis::tp)});
   }

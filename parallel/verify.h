@@ -7,9 +7,8 @@
 
 #include <functional>
 
-#include "nn/buffer.h"
-#include "optim/optimizer.h"
-#include "parallel/mesh/mesh.h"
+#include "parallel/parameters/buffer.h"
+#include "parallel/parameters/state_tensor.h"
 
 namespace trireme {
 
@@ -23,13 +22,13 @@ struct Copied {
 };
 
 /// The ranks with copies of a shard that is only part of its parameter; null: none.
-using ShardReplicas = std::function<ProcessGroup*(const optim::Shard&)>;
+using ShardReplicas = std::function<ProcessGroup*(const Shard&)>;
 
 /// The copies of this rank, in the same order on all ranks of each group. Leaves out groups of one rank. `tensors`:
 /// weights and state as an optimizer lists them; `tied`: see GradSync::tied().
-std::vector<Copied> copies_of(const std::vector<optim::StateTensor>& tensors, const nn::ParameterList& tied,
+std::vector<Copied> copies_of(const std::vector<StateTensor>& tensors, const ParameterList& tied,
                               const DeviceMesh& mesh, const ShardReplicas& replicas = {});
-std::vector<Copied> copies_of(const nn::BufferList& buffers, const DeviceMesh& mesh);
+std::vector<Copied> copies_of(const BufferList& buffers, const DeviceMesh& mesh);
 
 /// Compares them bit by bit, and throws ExitCode::desync naming the tensor, two ranks and their first elements that
 /// differ. Collective over the mesh.

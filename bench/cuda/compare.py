@@ -341,7 +341,7 @@ class Gpu:
         return not level.endswith("sm90") or len(self.kernels) > 1
 
     def ladder(self):
-        """The gain of each level of the ladders of cuda/lab: a table for docs/ladder.md."""
+        """The gain of each level of the ladders of examples/cuda_lab: a table for docs/ladder.md."""
         torch, n = self.torch, 4096
         a, b = self.uniform(n, n), self.uniform(n, n)
         c = torch.empty(n, n, device="cuda")

@@ -20,7 +20,7 @@ class Library:
 
 
     def ladder(self, attention):
-        """The names of the levels of one of the ladders of cuda/lab."""
+        """The names of the levels of one of the ladders of examples/cuda_lab."""
         names = (self.lib.trireme_ladder_name(attention, level) for level in itertools.count())
         return [name.decode() for name in itertools.takewhile(lambda name: name is not None, names)]
 

@@ -13,10 +13,10 @@
 #include "cuda/kernels/gemm.h"
 #include "cuda/kernels/norm.h"
 #include "cuda/kernels/optimizer.h"
-#include "cuda/lab/array.h"
-#include "cuda/lab/attention/ladder.h"
-#include "cuda/lab/gemm/ladder.h"
-#include "cuda/lab/ladders.h"
+#include "examples/cuda_lab/array.h"
+#include "examples/cuda_lab/attention/ladder.h"
+#include "examples/cuda_lab/gemm/ladder.h"
+#include "examples/cuda_lab/ladders.h"
 
 namespace {
 
@@ -197,7 +197,7 @@ int trireme_adamw(void* weight, void* m, void* v, void* gradient, void* low, int
   });
 }
 
-// ---- the ladders of cuda/lab -----------------------------------------------------------------------------------------
+// ---- the ladders of examples/cuda_lab --------------------------------------------------------------------------------
 
 /// Null after the last level.
 const char* trireme_ladder_name(int attention, int level) {

@@ -1,7 +1,7 @@
 // The kernel that joins attention over two sets of keys; formulas and bytes: cuda/kernels/attention_merge.h. A
 // head of a token takes one lane for eight values, so a warp takes four heads of 64. The work per head, finding
 // its place and its two factors, costs more instructions than its values. Why:
-// cuda/lab/attention_merge.
+// examples/cuda_lab/attention_merge.
 #include "cuda/kernels/attention_merge.h"
 
 #include <cmath>

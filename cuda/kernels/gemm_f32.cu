@@ -4,7 +4,7 @@
 // Both tiles lie in shared memory by rows of one k, so that a thread loads its operands with four loads of 16 bytes for
 // 64 multiply-adds; an operand stored by rows of K is transposed on the way. There are two stages: while a block
 // multiplies one, the next step's values are loaded into registers and then written to the other; one barrier per step.
-// Read next: cuda/lab/gemm/4_register_tiles.cu, the same without the second stage.
+// Read next: examples/cuda_lab/gemm/4_register_tiles.cu, the same without the second stage.
 #include "cuda/kernels/gemm_f32.h"
 
 #include "cuda/kernels/gemm_epilogue.h"

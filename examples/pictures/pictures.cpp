@@ -1,6 +1,7 @@
 #include "examples/pictures/pictures.h"
 
 #include "examples/pictures/schedule.h"
+#include "parallel/pipeline/schedule.h"
 
 namespace trireme::pictures {
 

@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "examples/pictures/svg.h"
 #include "parallel/pipeline/check.h"
+#include "parallel/pipeline/drawing.h"
 
 namespace trireme::pictures {
 

@@ -29,7 +29,7 @@ MlpCut cut_mlp(bool sequence) {
     const nn::Build b(mesh, DType::f32, 1, {.sequence = sequence});
     const nn::Mlp mlp(b / "mlp", {.width = width, .hidden = hidden});
     const auto rank = static_cast<std::size_t>(mesh->rank());
-    for (const nn::ParameterPtr& p : b.parameters()) {
+    for (const ParameterPtr& p : b.parameters()) {
       if (p->name == "mlp.up.weight") cut.up[rank] = {p->rectangle.start[0], p->local.size(0)};      // of [F, D]
       if (p->name == "mlp.down.weight") cut.down[rank] = {p->rectangle.start[1], p->local.size(1)};  // of [D, F]
     }

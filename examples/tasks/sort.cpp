@@ -94,7 +94,7 @@ struct DecoderBlock : nn::Module {
 
 struct Embedding : nn::Module {
   nn::VocabEmbedding tokens;
-  nn::ParameterPtr positions;  // [2 L, D]
+  ParameterPtr positions;  // [2 L, D]
   Embedding(const nn::Build& b, const SortConfig& c)
       : Module(b),
         tokens(b / "tokens", digits + 1, c.width, 0.02, false),

@@ -29,7 +29,7 @@ struct VitConfig {
 
 struct Patches : nn::Module {
   nn::Linear project;
-  nn::ParameterPtr positions;  // [P, D]
+  ParameterPtr positions;  // [P, D]
   Patches(const nn::Build& b, const VitConfig& c)
       : Module(b),
         project(b / "project", patch * patch, {c.width}, nn::Split::none, {}),

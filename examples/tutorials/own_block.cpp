@@ -38,7 +38,7 @@ constexpr int steps = 3;
 /// gain * narrow(tanh(a) * b), where a and b are the two halves of widen(x). The hidden features are split over tp.
 struct Gated : nn::Module {
   nn::Linear widen, narrow;
-  nn::ParameterPtr gain;  // [D]
+  ParameterPtr gain;  // [D]
   Gated(const nn::Build& b, std::int64_t hidden)
       : Module(b),
         widen(b / "widen", width, {2, hidden}, nn::Split::out, {.bias = false}),
@@ -191,7 +191,7 @@ Outcome on_one_rank(const Corpus& corpus) {
   on_mesh({"dp=1"}, corpus, [&](Run& run) {
     for (int step = 0; step < steps; ++step) {
       one.losses.push_back(run.gradients());
-      for (const optim::StateTensor& piece : run.trainer.gradient_pieces())
+      for (const StateTensor& piece : run.trainer.gradient_pieces())
         if (step == 0) one.gradients[piece.parameter->name] = clone(piece.value);
       run.update();
     }
@@ -217,7 +217,7 @@ double largest_difference(const Choice& choice, const Corpus& corpus, const Outc
   on_mesh(choice, corpus, [&](Run& run) {
     for (const double expected : one.losses) {
       note(std::abs(run.gradients() - expected) / expected);
-      for (const optim::StateTensor& piece : run.trainer.gradient_pieces())
+      for (const StateTensor& piece : run.trainer.gradient_pieces())
         if (run.progress.steps == 0)
           note(difference(piece.value, piece.rectangle(), one.gradients.at(piece.parameter->name)));
       run.update();

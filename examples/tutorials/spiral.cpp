@@ -62,10 +62,10 @@ int tutorial() {
   Classifier model(build);
   const auto optimizer = optim::make_adamw(build.parameters(), {.weight_decay = 0});
 
-  for (const nn::ParameterPtr& p : build.parameters()) p->grad() = Tensor::zeros(p->local.shape());
+  for (const ParameterPtr& p : build.parameters()) p->grad() = Tensor::zeros(p->local.shape());
   double reached = 0;
   for (int step = 0; step <= 300; ++step) {
-    for (const nn::ParameterPtr& p : build.parameters()) kernels(Device::cpu).fill(p->grad(), 0);
+    for (const ParameterPtr& p : build.parameters()) kernels(Device::cpu).fill(p->grad(), 0);
     const Tensor logits = model(xy);                                                 // [N, 2]
     const Tensor loss = nn::cross_entropy(logits, labels, {.scale = 1.0 / points});  // []
     reached = accuracy(logits, labels);

@@ -33,9 +33,9 @@ void drop_padding(HeldTensor& held, std::int64_t logical_rows) {
   held.value = view::slice(held.value, 0, 0, real);
 }
 
-HeldTensor held_weight(std::string name, const optim::StateTensor& state, const DeviceMesh& mesh) {
-  const nn::Parameter& parameter = *state.parameter;
-  HeldTensor held{.name = std::move(name),
+HeldTensor held_state(const StateTensor& state, const DeviceMesh& mesh) {
+  const Parameter& parameter = *state.parameter;
+  HeldTensor held{.name = state.full_name(),
                   .value = state.value,
                   .global = parameter.global_shape,
                   .start = state.rectangle().start,
@@ -45,7 +45,7 @@ HeldTensor held_weight(std::string name, const optim::StateTensor& state, const 
   return held;
 }
 
-HeldTensor held_buffer(const nn::Buffer& buffer, const DeviceMesh& mesh) {
+HeldTensor held_buffer(const Buffer& buffer, const DeviceMesh& mesh) {
   HeldTensor held{
       .name = buffer.name, .value = buffer.value, .global = buffer.global_shape, .start = buffer.rectangle.start};
   count_copies(held, buffer.placements, 1, mesh);
@@ -54,8 +54,8 @@ HeldTensor held_buffer(const nn::Buffer& buffer, const DeviceMesh& mesh) {
 
 /// The part that copy number `copy` writes.
 HeldTensor part_of(const HeldTensor& held) {
-  const int dim = optim::dim_to_cut(held.value.shape(), held.copies);
-  const optim::Span rows = optim::even_share(held.value.size(dim), held.copies, held.copy);
+  const int dim = dim_to_cut(held.value.shape(), held.copies);
+  const Span rows = even_share(held.value.size(dim), held.copies, held.copy);
   HeldTensor part = held;
   part.value = view::slice(held.value, dim, rows.start, rows.length);
   part.start[dim] += rows.start;
@@ -64,17 +64,11 @@ HeldTensor part_of(const HeldTensor& held) {
 
 }  // namespace
 
-std::vector<HeldTensor> held_tensors(const nn::ParameterList& parameters, const nn::BufferList& buffers,
-                                     optim::Optimizer* optimizer, const DeviceMesh& mesh) {
+std::vector<HeldTensor> held_tensors(const std::vector<StateTensor>& tensors, const BufferList& buffers,
+                                     const DeviceMesh& mesh) {
   std::vector<HeldTensor> all;
-  if (optimizer == nullptr) {
-    for (const nn::ParameterPtr& p : parameters)
-      all.push_back(held_weight(p->name, {"", p.get(), p->local.detach(), nullptr}, mesh));
-  } else {
-    for (const optim::StateTensor& s : optimizer->weights()) all.push_back(held_weight(s.parameter->name, s, mesh));
-    for (const optim::StateTensor& s : optimizer->state()) all.push_back(held_weight(s.full_name(), s, mesh));
-  }
-  for (const nn::BufferPtr& buffer : buffers) all.push_back(held_buffer(*buffer, mesh));
+  for (const StateTensor& tensor : tensors) all.push_back(held_state(tensor, mesh));
+  for (const BufferPtr& buffer : buffers) all.push_back(held_buffer(*buffer, mesh));
   return all;
 }
 

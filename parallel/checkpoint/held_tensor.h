@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "nn/buffer.h"
-#include "optim/optimizer.h"
+#include "parallel/parameters/buffer.h"
+#include "parallel/parameters/state_tensor.h"
 
 namespace trireme::checkpoint {
 
@@ -24,10 +24,10 @@ struct HeldTensor {
   bool elsewhere = false;  ///< a tied weight, which an earlier stage writes
 };
 
-/// All that this rank holds: weights, the optimizer's state (masters and moments; null: none) and buffers. Collective,
-/// as it waits for weights that ZeRO is still gathering.
-std::vector<HeldTensor> held_tensors(const nn::ParameterList& parameters, const nn::BufferList& buffers,
-                                     optim::Optimizer* optimizer, const DeviceMesh& mesh);
+/// All that this rank holds, in this order: `tensors`, which are weights and optimizer state (masters and moments), and
+/// buffers.
+std::vector<HeldTensor> held_tensors(const std::vector<StateTensor>& tensors, const BufferList& buffers,
+                                     const DeviceMesh& mesh);
 
 /// The parts of them that this rank writes. Over all ranks, each element of each tensor comes exactly once. Ranks with
 /// copies share a large tensor evenly by rows; small tensors go whole to one of them in turn.

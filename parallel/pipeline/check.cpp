@@ -4,7 +4,6 @@
 #include <array>
 
 #include "core/error.h"
-#include "parallel/pipeline/messages.h"
 
 namespace trireme::pipeline {
 

@@ -12,13 +12,12 @@
 //      as the executor does;
 //   5. on every stage backwards run in the order of micro-batches, and so do the weights' parts: gradients are always
 //      summed in the same order.
-// Read next: parallel/pipeline/timeline.h, parallel/pipeline/executor.h.
+// Read next: parallel/pipeline/drawing.h, parallel/pipeline/executor.h.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
-#include "parallel/pipeline/schedule.h"
 #include "parallel/pipeline/timeline.h"
 
 namespace trireme::pipeline {

@@ -68,21 +68,6 @@ class Consumers {
 
 }  // namespace
 
-Action counterpart(const Action& message) {
-  switch (message.kind) {
-    case ActionKind::send_activation:
-      return {ActionKind::recv_activation, message.stage + 1, message.microbatch};
-    case ActionKind::recv_activation:
-      return {ActionKind::send_activation, message.stage - 1, message.microbatch};
-    case ActionKind::send_gradient:
-      return {ActionKind::recv_gradient, message.stage - 1, message.microbatch};
-    case ActionKind::recv_gradient:
-      return {ActionKind::send_gradient, message.stage + 1, message.microbatch};
-    default:
-      fail(ExitCode::internal, "pipeline", "{} is not a message", to_string(message));
-  }
-}
-
 void add_messages(Schedule& schedule) {
   const std::vector<std::vector<Interval>> timeline = simulate(schedule);
   const Consumers consumers(schedule);

@@ -1,7 +1,7 @@
 // Puts the messages between the computations of a schedule.
 #pragma once
 
-#include "parallel/pipeline/schedule.h"
+#include "parallel/pipeline/actions.h"
 
 namespace trireme::pipeline {
 
@@ -10,8 +10,5 @@ namespace trireme::pipeline {
 /// posted (rendezvous). Adds nothing between stages of one rank. Throws ExitCode::internal when the computations
 /// themselves form a cycle.
 void add_messages(Schedule& schedule);
-
-/// The action at the other end of a message.
-Action counterpart(const Action& message);
 
 }  // namespace trireme::pipeline

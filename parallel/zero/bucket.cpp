@@ -13,7 +13,7 @@ constexpr std::int64_t piece_alignment = 16;  // elements: a piece is a whole nu
 
 /// The properties that all parameters of a bucket share.
 struct Kind {
-  const nn::Unit* unit = nullptr;
+  const Unit* unit = nullptr;
   std::vector<Axis> axes;
   bool paged = false;
   DType dtype = DType::f32;
@@ -38,7 +38,7 @@ void lay_out(ZeroBucket& bucket) {
   for (int rank = 0; rank < bucket.ranks(); ++rank) {
     std::vector<std::int64_t> starts;
     std::int64_t end = 0;
-    for (const optim::ShardPtr& shard : bucket.shards) {
+    for (const ShardPtr& shard : bucket.shards) {
       starts.push_back(end);
       end += shard->shape(rank).count();
     }
@@ -47,10 +47,10 @@ void lay_out(ZeroBucket& bucket) {
   }
 }
 
-std::map<const nn::Parameter*, const nn::Unit*> units_by_parameter(const nn::Units& units) {
-  std::map<const nn::Parameter*, const nn::Unit*> found;
+std::map<const Parameter*, const Unit*> units_by_parameter(const Units& units) {
+  std::map<const Parameter*, const Unit*> found;
   for (const auto& unit : units.all()) {
-    for (const nn::ParameterPtr& parameter : unit->parameters) found[parameter.get()] = unit.get();
+    for (const ParameterPtr& parameter : unit->parameters) found[parameter.get()] = unit.get();
   }
   return found;
 }
@@ -106,20 +106,19 @@ void ZeroBucket::unpack(const Tensor& pieces, const std::vector<Tensor>& locals)
 
 std::vector<Tensor> ZeroBucket::values() const {
   std::vector<Tensor> tensors;
-  for (const optim::ShardPtr& shard : shards) tensors.push_back(shard->parameter->local.detach());
+  for (const ShardPtr& shard : shards) tensors.push_back(shard->parameter->local.detach());
   return tensors;
 }
 
-std::vector<ZeroBucket> make_zero_buckets(const nn::ParameterList& parameters, const nn::Units& units,
-                                          const DeviceMesh& mesh, const ZeroGroups& groups, const ZeroOptions& options,
-                                          optim::ShardList& shards) {
+std::vector<ZeroBucket> make_zero_buckets(const ParameterList& parameters, const Units& units, const DeviceMesh& mesh,
+                                          const ZeroGroups& groups, const ZeroOptions& options, ShardList& shards) {
   const auto unit_of = units_by_parameter(units);
   std::vector<ZeroBucket> buckets;
   std::vector<std::pair<Kind, std::size_t>> open;  // of the current unit: the bucket that takes more of each kind
   std::vector<std::int64_t> bytes;                 // by bucket
   shards.assign(parameters.size(), nullptr);
   for (std::size_t place = parameters.size(); place-- > 0;) {
-    const nn::ParameterPtr& parameter = parameters[place];
+    const ParameterPtr& parameter = parameters[place];
     const auto found = unit_of.find(parameter.get());
     Kind kind{.unit = found == unit_of.end() ? nullptr : found->second,
               .axes = gradient_axes(parameter->placements, mesh),
@@ -146,10 +145,10 @@ std::vector<ZeroBucket> make_zero_buckets(const nn::ParameterList& parameters, c
     }
     ZeroBucket& chosen = buckets[target->second];
     bytes[target->second] += more;
-    auto shard = std::make_shared<optim::Shard>();
+    auto shard = std::make_shared<Shard>();
     shard->parameter = parameter;
     shard->group = chosen.group;
-    shard->dim = optim::dim_to_cut(parameter->local.shape(), chosen.ranks());
+    shard->dim = dim_to_cut(parameter->local.shape(), chosen.ranks());
     chosen.places.push_back(place);
     chosen.shards.push_back(shard);
     shards[place] = std::move(shard);

@@ -13,9 +13,9 @@
 #include <memory>
 #include <vector>
 
-#include "nn/unit.h"
-#include "optim/shard.h"
 #include "parallel/mesh/mesh.h"
+#include "parallel/parameters/shard.h"
+#include "parallel/parameters/unit.h"
 
 namespace trireme {
 
@@ -42,14 +42,14 @@ struct ZeroGroups {
 ZeroGroups make_zero_groups(const DeviceMesh& mesh, int shard_ranks);
 
 struct ZeroBucket {
-  const nn::Unit* unit = nullptr;    ///< null: of no unit
-  int chunk = 0;                     ///< the part of the model that one backward runs through: nn::Unit::chunk
+  const Unit* unit = nullptr;        ///< null: of no unit
+  int chunk = 0;                     ///< the part of the model that one backward runs through: Unit::chunk
   bool paged = false;                ///< stage 3: parameters are whole only while the unit is used
   bool sum_over_tp = false;          ///< gradients are summed over tp as well
   ProcessGroup* group = nullptr;     ///< the ranks with the shards; null: this rank has all
   ProcessGroup* replicas = nullptr;  ///< the ranks with copies of this rank's shards; null: none
   DType dtype = DType::f32;          ///< of the parameters
-  optim::ShardList shards;
+  ShardList shards;
   std::vector<std::size_t> places;  ///< of the shards in the list of all shards
   std::int64_t piece = 0;           ///< elements
 
@@ -70,8 +70,7 @@ struct ZeroBucket {
 
 /// The buckets of a model in the order in which backward completes their gradients: the reverse of creation. Fills
 /// `shards` with every parameter's shard, in the order of `parameters`. A bucket has one unit and one set of axes.
-std::vector<ZeroBucket> make_zero_buckets(const nn::ParameterList& parameters, const nn::Units& units,
-                                          const DeviceMesh& mesh, const ZeroGroups& groups, const ZeroOptions& options,
-                                          optim::ShardList& shards);
+std::vector<ZeroBucket> make_zero_buckets(const ParameterList& parameters, const Units& units, const DeviceMesh& mesh,
+                                          const ZeroGroups& groups, const ZeroOptions& options, ShardList& shards);
 
 }  // namespace trireme

@@ -24,7 +24,7 @@ double seconds(std::chrono::steady_clock::duration duration) { return std::chron
 /// Elements of a bucket's full-size gradient. The piece must fit into it: stage 1 stores it there.
 std::int64_t full_count(const ZeroBucket& bucket) {
   std::int64_t count = 0;
-  for (const optim::ShardPtr& shard : bucket.shards) count += padded(shard->parameter->local.count());
+  for (const ShardPtr& shard : bucket.shards) count += padded(shard->parameter->local.count());
   return std::max(count, bucket.piece);
 }
 
@@ -35,8 +35,8 @@ void fill(const Tensor& x, double value) {
 
 }  // namespace
 
-ZeroGradients::ZeroGradients(const std::vector<ZeroBucket>& buckets, const nn::ParameterList& tied,
-                             const DeviceMesh& mesh, bool each_microbatch)
+ZeroGradients::ZeroGradients(const std::vector<ZeroBucket>& buckets, const ParameterList& tied, const DeviceMesh& mesh,
+                             bool each_microbatch)
     : buckets_(buckets), tied_(tied), mesh_(mesh), each_microbatch_(each_microbatch), states_(buckets.size()) {
   for (std::size_t b = 0; b < buckets.size(); ++b) {
     Round& round = rounds_[buckets[b].chunk];
@@ -55,7 +55,7 @@ ZeroGradients::ZeroGradients(const std::vector<ZeroBucket>& buckets, const nn::P
 
 ZeroGradients::~ZeroGradients() {
   for (const ZeroBucket& bucket : buckets_) {
-    for (const optim::ShardPtr& shard : bucket.shards) {
+    for (const ShardPtr& shard : bucket.shards) {
       shard->parameter->leaf().set_grad_source({});
       shard->parameter->leaf().clear_hooks();
     }
@@ -65,7 +65,7 @@ ZeroGradients::~ZeroGradients() {
 std::vector<Tensor> ZeroGradients::views(std::size_t b, const Tensor& full) const {
   std::vector<Tensor> gradients;
   std::int64_t start = 0;
-  for (const optim::ShardPtr& shard : buckets_[b].shards) {
+  for (const ShardPtr& shard : buckets_[b].shards) {
     const Shape& shape = shard->parameter->local.shape();
     gradients.push_back(view::reshape(view::slice(full, 0, start, shape.count()), shape));
     start += padded(shape.count());
@@ -145,7 +145,7 @@ void ZeroGradients::send(std::size_t b) {
   }
   if (each_microbatch_) {
     state.full = {};
-    for (const optim::ShardPtr& shard : bucket.shards) shard->parameter->leaf().set_grad({});
+    for (const ShardPtr& shard : bucket.shards) shard->parameter->leaf().set_grad({});
   }
   std::fill(state.ready.begin(), state.ready.end(), false);
   state.missing = state.ready.size();
@@ -245,7 +245,7 @@ GradSyncReport ZeroGradients::finish() {
     }
     if (buckets_[b].sum_over_tp) sum_over(state.sum, mesh_.group(Axis::tp));
   }
-  for (const nn::ParameterPtr& parameter : tied_) {
+  for (const ParameterPtr& parameter : tied_) {
     for (std::size_t b = 0; b < buckets_.size(); ++b) {
       for (std::size_t i = 0; i < buckets_[b].shards.size(); ++i) {
         if (buckets_[b].shards[i]->parameter == parameter)

@@ -38,7 +38,7 @@ namespace trireme {
 class ZeroGradients {
  public:
   /// `tied`: from find_tied(). `each_microbatch`: stages 2 and 3. All arguments must outlive this object.
-  ZeroGradients(const std::vector<ZeroBucket>& buckets, const nn::ParameterList& tied, const DeviceMesh& mesh,
+  ZeroGradients(const std::vector<ZeroBucket>& buckets, const ParameterList& tied, const DeviceMesh& mesh,
                 bool each_microbatch);
   ~ZeroGradients();
   ZeroGradients(const ZeroGradients&) = delete;
@@ -95,7 +95,7 @@ class ZeroGradients {
   std::vector<Tensor> views(std::size_t bucket, const Tensor& full) const;
 
   const std::vector<ZeroBucket>& buckets_;
-  const nn::ParameterList& tied_;
+  const ParameterList& tied_;
   const DeviceMesh& mesh_;
   const bool each_microbatch_;
   bool sending_ = false;  // ready buckets may be sent

@@ -20,10 +20,10 @@ void require_unchanged(const std::string& name, const Tensor& x, std::uint64_t e
 
 }  // namespace
 
-void ZeroSeals::watch(const optim::ShardList& shards, const std::vector<optim::StateTensor>& state) {
-  for (const optim::ShardPtr& shard : shards) {
+void ZeroSeals::watch(const ShardList& shards, const std::vector<StateTensor>& state) {
+  for (const ShardPtr& shard : shards) {
     Sealed sealed{.name = shard->parameter->name, .state = {}, .of_state = {}};
-    for (const optim::StateTensor& s : state) {
+    for (const StateTensor& s : state) {
       if (s.parameter == shard->parameter.get() && is_here(s.value)) sealed.state.emplace_back(s.name, s.value);
     }
     sealed_.push_back(std::move(sealed));

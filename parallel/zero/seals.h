@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "optim/optimizer.h"
+#include "parallel/parameters/state_tensor.h"
 
 namespace trireme {
 
@@ -19,7 +19,7 @@ class ZeroSeals {
  public:
   /// `shards` in the order of their places; `state`: the optimizer's state to seal. Seals only tensors in host
   /// memory.
-  void watch(const optim::ShardList& shards, const std::vector<optim::StateTensor>& state);
+  void watch(const ShardList& shards, const std::vector<StateTensor>& state);
   bool watching() const { return !sealed_.empty(); }
 
   /// Call after the update of the shard at this place. `weights`: the values its owner continues from; undefined: the

@@ -8,7 +8,7 @@
 
 namespace trireme {
 
-ZeroWeights::ZeroWeights(const std::vector<ZeroBucket>& buckets, nn::Units& units, const ZeroOptions& options)
+ZeroWeights::ZeroWeights(const std::vector<ZeroBucket>& buckets, Units& units, const ZeroOptions& options)
     : buckets_(buckets), units_(units), options_(options), states_(buckets.size()) {
   for (std::size_t b = 0; b < buckets.size(); ++b) {
     const ZeroBucket& bucket = buckets[b];
@@ -18,7 +18,7 @@ ZeroWeights::ZeroWeights(const std::vector<ZeroBucket>& buckets, nn::Units& unit
       states_[b].piece = Tensor::zeros({bucket.piece}, bucket.dtype, bucket.device());
     }
     for (std::size_t i = 0; i < bucket.shards.size(); ++i) {
-      optim::Shard& shard = *bucket.shards[i];
+      Shard& shard = *bucket.shards[i];
       shard.weights = shard.part(shard.parameter->local.detach());
       if (!bucket.paged) continue;
       Tensor own = bucket.in_piece(states_[b].piece, i);
@@ -47,7 +47,7 @@ void ZeroWeights::complete(std::size_t b) {
   const ZeroBucket& bucket = buckets_[b];
   state.arrival.wait();
   if (bucket.paged) {
-    for (const optim::ShardPtr& shard : bucket.shards) shard->parameter->local.allocate_elements();
+    for (const ShardPtr& shard : bucket.shards) shard->parameter->local.allocate_elements();
     state.gathered = true;
   } else {
     state.piece = {};
@@ -63,7 +63,7 @@ void ZeroWeights::let_go(std::size_t b) {
   state.arrival = {};  // waits: its collective must run on every rank
   state.pieces = {};
   if (!state.gathered) return;
-  for (const optim::ShardPtr& shard : buckets_[b].shards) shard->parameter->local.release_elements();
+  for (const ShardPtr& shard : buckets_[b].shards) shard->parameter->local.release_elements();
   state.gathered = false;
 }
 
@@ -79,8 +79,8 @@ void ZeroWeights::settle() {
 
 // The shards' tensors are dense here. Paged ones, and those of one rank, are updated in place; others in the piece that
 // will be gathered. A 16-bit weight is only written, not read, as its f32 master is here.
-void ZeroWeights::update_bucket(std::size_t b, optim::Optimizer& optimizer, const Tensor& gradients, double lr,
-                                double gradient_scale) {
+void ZeroWeights::update_bucket(std::size_t b, const Tensor& gradients,
+                                const DataParallel::UpdateShards& update_shards) {
   const ZeroBucket& bucket = buckets_[b];
   const bool in_transit = bucket.group != nullptr && !bucket.paged;
   if (in_transit) {
@@ -89,7 +89,7 @@ void ZeroWeights::update_bucket(std::size_t b, optim::Optimizer& optimizer, cons
   }
   std::vector<Tensor> stay;
   for (std::size_t i = 0; i < bucket.shards.size(); ++i) {
-    optim::Shard& shard = *bucket.shards[i];
+    Shard& shard = *bucket.shards[i];
     stay.push_back(shard.weights);
     if (in_transit) {
       shard.weights = bucket.in_piece(states_[b].piece, i);
@@ -101,7 +101,7 @@ void ZeroWeights::update_bucket(std::size_t b, optim::Optimizer& optimizer, cons
     return bucket.dtype == DType::f32 || bucket.paged ? bucket.shards[i]->weights : Tensor();
   };
   for (std::size_t i = 0; seals_.watching() && i < bucket.shards.size(); ++i) seals_.check(bucket.places[i], sealed(i));
-  optimizer.update(bucket.places, lr, gradient_scale);
+  update_shards(bucket.places);
   for (std::size_t i = 0; i < bucket.shards.size(); ++i) {
     if (seals_.watching()) seals_.close(bucket.places[i], sealed(i));
     bucket.shards[i]->gradient = {};
@@ -109,14 +109,12 @@ void ZeroWeights::update_bucket(std::size_t b, optim::Optimizer& optimizer, cons
   }
 }
 
-void ZeroWeights::update(optim::Optimizer& optimizer, const ZeroGradients& gradients, double lr,
-                         double gradient_scale) {
+void ZeroWeights::update(const ZeroGradients& gradients, const DataParallel::UpdateShards& update_shards) {
   settle();
-  optimizer.begin_step();
   std::deque<std::size_t> sent;
   std::int64_t bytes = 0;
   for (std::size_t b = buckets_.size(); b-- > 0;) {  // in forward order
-    update_bucket(b, optimizer, gradients.piece(b), lr, gradient_scale);
+    update_bucket(b, gradients.piece(b), update_shards);
     if (buckets_[b].group == nullptr || buckets_[b].paged) continue;
     gather(b);
     sent.push_back(b);
@@ -142,8 +140,8 @@ void ZeroWeights::check_seals() {
   }
 }
 
-std::vector<const nn::Unit*> ZeroWeights::wanted(std::size_t use, bool backward) const {
-  std::vector<const nn::Unit*> units = {units_.uses()[use]};
+std::vector<const Unit*> ZeroWeights::wanted(std::size_t use, bool backward) const {
+  std::vector<const Unit*> units = {units_.uses()[use]};
   for (int i = 0; i < options_.prefetch; ++i) {
     if (backward ? use == 0 : use + 1 == units_.uses().size()) break;
     use = backward ? use - 1 : use + 1;
@@ -153,17 +151,17 @@ std::vector<const nn::Unit*> ZeroWeights::wanted(std::size_t use, bool backward)
 }
 
 void ZeroWeights::before_use(std::size_t use, bool backward) {
-  const nn::Unit* unit = units_.uses()[use];
+  const Unit* unit = units_.uses()[use];
   for (const std::size_t b : of_unit_[unit]) {
     if (!buckets_[b].paged && on_the_way(b)) complete(b);
   }
   if (options_.stage < 3) return;
-  const std::vector<const nn::Unit*> now_or_soon = wanted(use, backward);
+  const std::vector<const Unit*> now_or_soon = wanted(use, backward);
   for (std::size_t b = buckets_.size(); b-- > 0;) {
     const bool keep = std::find(now_or_soon.begin(), now_or_soon.end(), buckets_[b].unit) != now_or_soon.end();
     if (!keep) let_go(b);
   }
-  for (const nn::Unit* next : now_or_soon) {
+  for (const Unit* next : now_or_soon) {
     for (const std::size_t b : of_unit_[next]) {
       if (buckets_[b].paged && !states_[b].gathered && !on_the_way(b)) gather(b);
     }

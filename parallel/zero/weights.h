@@ -11,33 +11,31 @@
 // again before backward needs it. Gathers of the units that will probably run next start early.
 //
 // Which unit runs next depends only on the program, so all ranks gather in the same order.
-// Read next: parallel/zero/weights.cpp, nn/unit.h (who calls before_use).
+// Read next: parallel/zero/weights.cpp, parallel/parameters/unit.h (who calls before_use).
 #pragma once
 
 #include <map>
 #include <optional>
 
-#include "optim/optimizer.h"
+#include "parallel/data_parallel.h"
 #include "parallel/zero/gradients.h"
 #include "parallel/zero/seals.h"
 
 namespace trireme {
 
-class ZeroWeights final : public nn::UnitObserver {
+class ZeroWeights final : public UnitObserver {
  public:
   /// Observes `units`, and frees the whole values of paged parameters. All arguments must outlive this object.
-  ZeroWeights(const std::vector<ZeroBucket>& buckets, nn::Units& units, const ZeroOptions& options);
+  ZeroWeights(const std::vector<ZeroBucket>& buckets, Units& units, const ZeroOptions& options);
   ~ZeroWeights() override;
   ZeroWeights(const ZeroWeights&) = delete;
   ZeroWeights& operator=(const ZeroWeights&) = delete;
 
-  /// Runs one step of `optimizer`, whose shards are the buckets', with `gradients`.
-  void update(optim::Optimizer& optimizer, const ZeroGradients& gradients, double lr, double gradient_scale);
+  /// Updates all weights with `gradients`: calls `update_shards` once for the places of each bucket.
+  void update(const ZeroGradients& gradients, const DataParallel::UpdateShards& update_shards);
   void before_use(std::size_t use, bool backward) override;
   /// From now on, `state` and the shards are sealed between updates.
-  void seal(const optim::ShardList& shards, const std::vector<optim::StateTensor>& state) {
-    seals_.watch(shards, state);
-  }
+  void seal(const ShardList& shards, const std::vector<StateTensor>& state) { seals_.watch(shards, state); }
   void check_seals();  ///< call between updates; settles first
   void open_seals() { seals_.open(); }
   /// Waits for all gathers, and frees whole values of paged parameters. Values may then be read and replaced.
@@ -55,15 +53,14 @@ class ZeroWeights final : public nn::UnitObserver {
   void complete(std::size_t bucket);  // wait, and fill the parameters
   void let_go(std::size_t bucket);
   bool on_the_way(std::size_t bucket) const { return states_[bucket].pieces.defined(); }
-  void update_bucket(std::size_t bucket, optim::Optimizer& optimizer, const Tensor& gradients, double lr,
-                     double gradient_scale);
-  std::vector<const nn::Unit*> wanted(std::size_t use, bool backward) const;
+  void update_bucket(std::size_t bucket, const Tensor& gradients, const DataParallel::UpdateShards& update_shards);
+  std::vector<const Unit*> wanted(std::size_t use, bool backward) const;
 
   const std::vector<ZeroBucket>& buckets_;
-  nn::Units& units_;
+  Units& units_;
   ZeroOptions options_;
   std::vector<State> states_;
-  std::map<const nn::Unit*, std::vector<std::size_t>> of_unit_;
+  std::map<const Unit*, std::vector<std::size_t>> of_unit_;
   ZeroSeals seals_;
 };
 

@@ -2,12 +2,12 @@
 
 #include <map>
 
-#include "optim/gradient_norm.h"
 #include "parallel/grad_sync_tied.h"
+#include "parallel/gradient_norm.h"
 #include "parallel/replicated.h"
 
 namespace trireme {
-Zero::Zero(const nn::ParameterList& parameters, nn::Units& units, const DeviceMesh& mesh, const ZeroOptions& options)
+Zero::Zero(const ParameterList& parameters, Units& units, const DeviceMesh& mesh, const ZeroOptions& options)
     : mesh_(mesh),
       options_(options),
       groups_(make_zero_groups(mesh, options.shard_ranks)),
@@ -16,31 +16,28 @@ Zero::Zero(const nn::ParameterList& parameters, nn::Units& units, const DeviceMe
       gradients_(buckets_, tied_, mesh, options_.stage >= 2),
       weights_(buckets_, units, options_) {}
 
-void Zero::attach(optim::Optimizer& optimizer) {
-  if (options_.seal != Seal::nothing) {
-    std::vector<optim::StateTensor> state = optimizer.state();
-    if (options_.seal == Seal::weights) std::erase_if(state, [](const auto& s) { return s.name != "master"; });
-    weights_.seal(shards_, state);
-  }
-  optimizer.set_prepare([this] { settle(); });
+void Zero::seal(std::vector<StateTensor> state) {
+  if (options_.seal == Seal::nothing) return;
+  if (options_.seal == Seal::weights) std::erase_if(state, [](const auto& s) { return s.name != "master"; });
+  weights_.seal(shards_, state);
 }
 
 double Zero::gradient_norm() const {
-  std::vector<optim::GradientPart> parts;
+  std::vector<GradientPart> parts;
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     const ZeroBucket& bucket = buckets_[b];
     for (std::size_t i = 0; i < bucket.shards.size(); ++i)
       parts.push_back({bucket.shards[i]->parameter.get(), bucket.in_piece(gradients_.piece(b), i), bucket.group});
   }
-  return optim::gradient_norm(parts, mesh_);
+  return trireme::gradient_norm(parts, mesh_);
 }
 
-std::vector<Copied> Zero::copies(const std::vector<optim::StateTensor>& tensors) const {
-  std::map<const optim::Shard*, ProcessGroup*> replicas;
+std::vector<Copied> Zero::copies(const std::vector<StateTensor>& tensors) const {
+  std::map<const Shard*, ProcessGroup*> replicas;
   for (const ZeroBucket& bucket : buckets_) {
-    for (const optim::ShardPtr& shard : bucket.shards) replicas[shard.get()] = bucket.replicas;
+    for (const ShardPtr& shard : bucket.shards) replicas[shard.get()] = bucket.replicas;
   }
-  return copies_of(tensors, tied_, mesh_, [&](const optim::Shard& shard) { return replicas.at(&shard); });
+  return copies_of(tensors, tied_, mesh_, [&](const Shard& shard) { return replicas.at(&shard); });
 }
 
 Tensor Zero::gradient(std::size_t place) const {
@@ -52,8 +49,8 @@ Tensor Zero::gradient(std::size_t place) const {
   fail(ExitCode::internal, "zero", "no shard at place {} of {}", place, shards_.size());
 }
 
-std::unique_ptr<DataParallel> make_data_parallel(const nn::ParameterList& parameters, nn::Units& units,
-                                                 const DeviceMesh& mesh, const ZeroOptions& options) {
+std::unique_ptr<DataParallel> make_data_parallel(const ParameterList& parameters, Units& units, const DeviceMesh& mesh,
+                                                 const ZeroOptions& options) {
   if (options.stage == 0) return std::make_unique<Replicated>(parameters, mesh, options.bucket_bytes);
   return std::make_unique<Zero>(parameters, units, mesh, options);
 }

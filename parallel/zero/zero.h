@@ -15,9 +15,9 @@
 //
 //   Zero zero(model.parameters(), model.units(), mesh, {.stage = 2});
 //   auto optimizer = optim::make_adamw(zero.shards(), {});
-//   zero.attach(*optimizer);
+//   optimizer->attach(zero);
 //   zero.zero(); ... backward, with last_microbatch() before the last ...; zero.finish();
-//   zero.update(*optimizer, lr, optim::clip_factor(zero.gradient_norm(), 1.0));
+//   optimizer->step(lr, clip_factor(zero.gradient_norm(), 1.0));
 //
 // On one rank nothing is cut or sent. Read next: parallel/zero/bucket.h.
 #pragma once
@@ -31,10 +31,9 @@ class Zero : public DataParallel {
  public:
   /// Collective over the mesh. `parameters` in the order of creation; they, `units` and `mesh` must outlive this
   /// object.
-  Zero(const nn::ParameterList& parameters, nn::Units& units, const DeviceMesh& mesh, const ZeroOptions& options);
+  Zero(const ParameterList& parameters, Units& units, const DeviceMesh& mesh, const ZeroOptions& options);
 
-  const optim::ShardList& shards() const override { return shards_; }
-  void attach(optim::Optimizer& optimizer) override;
+  const ShardList& shards() const override { return shards_; }
 
   /// `microbatches` of the step, or 0: see ZeroGradients::zero().
   void zero(int microbatches = 0) override { gradients_.zero(microbatches); }
@@ -44,15 +43,14 @@ class Zero : public DataParallel {
   double gradient_norm() const override;
   Tensor gradient(std::size_t place) const override;
 
-  void update(optim::Optimizer& optimizer, double lr, double gradient_scale) override {
-    weights_.update(optimizer, gradients_, lr, gradient_scale);
-  }
+  void update(const UpdateShards& update_shards) override { weights_.update(gradients_, update_shards); }
   /// Waits for parameters being gathered; with stage 3, frees the gathered ones.
-  void settle() { weights_.settle(); }
+  void settle() override { weights_.settle(); }
 
+  void seal(std::vector<StateTensor> state) override;
   void check_seals() override { weights_.check_seals(); }  ///< with ZeroOptions::seal
   void open_seals() override { weights_.open_seals(); }
-  std::vector<Copied> copies(const std::vector<optim::StateTensor>& tensors) const override;
+  std::vector<Copied> copies(const std::vector<StateTensor>& tensors) const override;
 
   const std::vector<ZeroBucket>& buckets() const { return buckets_; }
 
@@ -60,15 +58,15 @@ class Zero : public DataParallel {
   const DeviceMesh& mesh_;
   ZeroOptions options_;
   ZeroGroups groups_;
-  optim::ShardList shards_;
+  ShardList shards_;
   std::vector<ZeroBucket> buckets_;
-  nn::ParameterList tied_;
+  ParameterList tied_;
   ZeroGradients gradients_;
   ZeroWeights weights_;
 };
 
 /// Zero, or with stage 0 Replicated. As their constructors.
-std::unique_ptr<DataParallel> make_data_parallel(const nn::ParameterList& parameters, nn::Units& units,
-                                                 const DeviceMesh& mesh, const ZeroOptions& options);
+std::unique_ptr<DataParallel> make_data_parallel(const ParameterList& parameters, Units& units, const DeviceMesh& mesh,
+                                                 const ZeroOptions& options);
 
 }  // namespace trireme

@@ -63,8 +63,8 @@ using Wholes = std::map<std::string, Whole>;
 /// Global tensors from the ranks' parts, which must agree where they overlap.
 class Assembly {
  public:
-  void add(const std::string& name, const optim::StateTensor& part) {
-    const nn::Parameter& p = *part.parameter;
+  void add(const std::string& name, const StateTensor& part) {
+    const Parameter& p = *part.parameter;
     const Tensor dense = contiguous(part.value);
     const Shape start = part.rectangle().start, local = dense.shape();
     const auto size = size_of(dense.dtype());
@@ -97,8 +97,8 @@ class Assembly {
     }
   }
   void add_all(optim::Optimizer& optimizer) {
-    for (const optim::StateTensor& s : optimizer.weights()) add(s.parameter->name, s);
-    for (const optim::StateTensor& s : optimizer.state()) add("optimizer." + s.name + "." + s.parameter->name, s);
+    for (const StateTensor& s : optimizer.weights()) add(s.parameter->name, s);
+    for (const StateTensor& s : optimizer.state()) add("optimizer." + s.name + "." + s.parameter->name, s);
   }
   const Wholes& wholes() const { return wholes_; }
   int disagreements = 0;
@@ -205,8 +205,8 @@ TEST_CASE("buffers of layers are saved and loaded with the weights") {
   const auto make = [](const MeshPtr& mesh, double value) {
     const nn::Build build(mesh, DType::f32, 1);
     (build / "layer").parameter("weight", {4, 6}, {.tp = placement::S(0)}, nn::Init::normal(value));
-    const nn::BufferPtr whole = (build / "layer").buffer("counts", {5}, {}, 0, DType::i64);
-    const nn::BufferPtr cut = (build / "layer").buffer("bias", {8}, {.tp = placement::S(0)}, value);
+    const BufferPtr whole = (build / "layer").buffer("counts", {5}, {}, 0, DType::i64);
+    const BufferPtr cut = (build / "layer").buffer("bias", {8}, {.tp = placement::S(0)}, value);
     for (std::int64_t i = 0; i < 5; ++i) whole->value.data<std::int64_t>()[i] = static_cast<std::int64_t>(value) * i;
     for (std::int64_t i = 0; i < cut->value.count(); ++i)
       cut->value.data<float>()[i] = static_cast<float>(value * static_cast<double>(cut->rectangle.start[0] + i));
@@ -215,14 +215,14 @@ TEST_CASE("buffers of layers are saved and loaded with the weights") {
   run_mesh("dp=2,tp=2", [&](const MeshPtr& mesh) {
     const nn::Build build = make(mesh, 3);
     checkpoint::Saver saver(folder.path(), *mesh, {});
-    saver.begin(1, checkpoint::held_tensors(build.parameters(), build.buffers(), nullptr, *mesh), {});
+    saver.begin(1, checkpoint::held_tensors(whole_weights(build.parameters()), build.buffers(), *mesh), {});
     CHECK(saver.finish()->error.empty());
   });
   run_mesh("tp=4", [&](const MeshPtr& mesh) {
     const nn::Build build = make(mesh, 0);
     checkpoint::Checkpoint(folder / "step_00000001")
-        .read(checkpoint::held_tensors(build.parameters(), build.buffers(), nullptr, *mesh), "");
-    const nn::Buffer &whole = *build.buffers()[0], &cut = *build.buffers()[1];
+        .read(checkpoint::held_tensors(whole_weights(build.parameters()), build.buffers(), *mesh), "");
+    const Buffer &whole = *build.buffers()[0], &cut = *build.buffers()[1];
     CHECK(whole.name == "layer.counts");
     for (std::int64_t i = 0; i < 5; ++i) CHECK(whole.value.data<std::int64_t>()[i] == 3 * i);
     for (std::int64_t i = 0; i < 2; ++i)

@@ -150,7 +150,7 @@ TEST_CASE("copies share the writing, and every element is written once") {
     build.parameter("cut", {512, 256}, {.tp = placement::S(1)}, nn::Init::normal(1));
     for (int i = 0; i < 40; ++i) build.parameter(fmt::format("small{}", i), {30}, {}, nn::Init::normal(1));
     const auto parts =
-        checkpoint::owned_parts(checkpoint::held_tensors(build.parameters(), build.buffers(), nullptr, *mesh));
+        checkpoint::owned_parts(checkpoint::held_tensors(whole_weights(build.parameters()), build.buffers(), *mesh));
     std::int64_t elements = 0, small = 0;
     for (const HeldTensor& part : parts) {
       elements += part.value.count();

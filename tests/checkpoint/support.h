@@ -18,7 +18,7 @@ namespace trireme::testing {
 /// Fills every tensor that a checkpoint holds with 777, so that one that is not loaded is noticed.
 inline void scramble(Trainer& trainer) {
   for (const checkpoint::HeldTensor& held : checkpoint::held_tensors(
-           trainer.model().parameters(), trainer.model().buffers(), &trainer.optimizer(), trainer.model().mesh())) {
+           trainer.optimizer().weights_and_state(), trainer.model().buffers(), trainer.model().mesh())) {
     Tensor value = held.value;
     kernels(value.device()).fill(value, 777);
   }

@@ -24,7 +24,7 @@ std::vector<double> logits(const std::string& mesh_text, Device device, DType dt
   run_mesh(mesh_text, [&](const MeshPtr& mesh) {
     Gpt model(nn::Build(mesh, dtype, 7, {}, device), config());
     const NoGrad guard;
-    for (const nn::ParameterPtr& p : model.parameters()) copy(p->local * 5.0, p->local);
+    for (const ParameterPtr& p : model.parameters()) copy(p->local * 5.0, p->local);
     NextLogits next(model, config().context, keep);
     for (std::size_t count = 4; count <= text.size(); ++count) {
       const Tensor here = next(std::span(text).first(count));  // [1, 1, V]

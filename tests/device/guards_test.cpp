@@ -47,7 +47,7 @@ TEST_CASE("device: optimizer state on a GPU is compared in turns, and all of it 
   run_thread_ranks(2, 1, std::chrono::seconds(60), [&](std::shared_ptr<ProcessGroup> world) {
     const auto mesh = std::make_shared<const DeviceMesh>(staged(std::move(world)), o.mesh.shape);
     Trainer trainer(make_gpt(o, o.model.config, mesh), o);
-    for (optim::StateTensor& state : trainer.optimizer().state()) {
+    for (StateTensor& state : trainer.optimizer().state()) {
       if (state.name != "v") continue;
       if (mesh->rank() == 1) kernels(Device::cuda).fill(state.value, 0.5);
       CHECK_THROWS_AS(trainer.check_replicas(), Error);

@@ -7,10 +7,11 @@
 
 #include "data/safetensors.h"
 #include "models/gpt.h"
-#include "optim/gradient_norm.h"
 #include "optim/optimizer.h"
 #include "parallel/grad_sync.h"
+#include "parallel/gradient_norm.h"
 #include "parallel/pipeline/executor.h"
+#include "parallel/pipeline/schedule.h"
 #include "tests/support/mesh.h"
 
 using namespace trireme;
@@ -58,7 +59,7 @@ std::int64_t valid(const Tensor& targets) {
 /// This rank's part of a golden model, with its weights.
 std::unique_ptr<Gpt> make_model(const Golden& golden, const MeshPtr& mesh, DType dtype, const GptConfig& config) {
   auto model = std::make_unique<Gpt>(nn::Build(mesh, dtype, 1), config);
-  for (const nn::ParameterPtr& p : model->parameters()) set_whole(*p, golden.tensor("weights." + p->name));
+  for (const ParameterPtr& p : model->parameters()) set_whole(*p, golden.tensor("weights." + p->name));
   return model;
 }
 
@@ -122,7 +123,7 @@ TEST_CASE("in f64, logits, loss and every gradient are PyTorch's, on one rank an
         const Tensor loss = model->loss(hidden, batch, 1.0 / static_cast<double>(valid(targets)));
         CHECK(loss.item() == doctest::Approx(golden.tensor("loss").item()).epsilon(1e-13));
         backward(loss);
-        for (const nn::ParameterPtr& p : model->parameters()) {
+        for (const ParameterPtr& p : model->parameters()) {
           check_gradient(p->name, whole(p->grad(), *p, *mesh), golden.tensor("grads." + p->name), 1e-12, 1e-15);
         }
       });
@@ -145,7 +146,7 @@ TEST_CASE("in f32, logits, loss and every gradient are PyTorch's on every mesh")
         sync.finish();
         CHECK(pass.loss == doctest::Approx(golden.tensor("loss").item()).epsilon(1e-5));
         if (pass.logits.defined()) CHECK(relative_difference(pass.logits, golden.tensor("logits")) < 1e-5);
-        for (const nn::ParameterPtr& p : model->parameters()) {
+        for (const ParameterPtr& p : model->parameters()) {
           check_gradient(p->name, whole(p->grad(), *p, *mesh), golden.tensor("grads." + p->name), 1e-5, 1e-7);
           const std::scoped_lock lock(mutex);
           seen.insert("grads." + p->name);
@@ -172,14 +173,14 @@ TEST_CASE("ten AdamW steps have PyTorch's losses, gradient norms and final weigh
           sync.zero();
           const Pass pass = run_batch(*model, mesh, view::select(ids, 0, step), view::select(targets, 0, step));
           sync.finish();
-          const double norm = optim::gradient_norm(model->parameters(), *mesh);
+          const double norm = gradient_norm(model->parameters(), *mesh);
           CHECK_MESSAGE(pass.loss == doctest::Approx(losses.data<double>()[step]).epsilon(1e-5), text,
                         ": loss of step ", step);
           CHECK_MESSAGE(norm == doctest::Approx(norms.data<double>()[step]).epsilon(1e-5), text, ": norm of step ",
                         step);
-          optimizer->step(golden.number("lr"), optim::clip_factor(norm, golden.number("clip")));
+          optimizer->step(golden.number("lr"), clip_factor(norm, golden.number("clip")));
         }
-        for (const nn::ParameterPtr& p : model->parameters()) {
+        for (const ParameterPtr& p : model->parameters()) {
           Tensor got = whole(p->local, *p, *mesh), expected = golden.tensor("final." + p->name);
           if (is_qkv_bias(p->name)) got = without_keys(got), expected = without_keys(expected);
           CHECK_MESSAGE(relative_difference(got, expected) < 1e-5, text, ": final ", p->name);
@@ -202,7 +203,7 @@ TEST_CASE("the two forms of gelu are told apart, and so are weights in the wrong
     });
     run_mesh("tp=1", [&](const MeshPtr& mesh) {
       const auto model = make_model(golden, mesh, DType::f32, golden.config());
-      for (const nn::ParameterPtr& p : model->parameters()) {
+      for (const ParameterPtr& p : model->parameters()) {
         if (p->name != "blocks.0.attn.proj.weight") continue;
         set_whole(*p, clone(view::transpose(golden.tensor("weights." + p->name), 0, 1)));
       }

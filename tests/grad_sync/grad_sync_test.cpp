@@ -14,7 +14,7 @@ using namespace trireme::testing;
 namespace {
 
 /// Prime sizes, sizes at and next to the padding, and every kind of placement that a parameter may have.
-nn::ParameterList make_parameters() {
+ParameterList make_parameters() {
   return {make_parameter("a", {7}),
           make_parameter("b", {3, 5}, placement::S(0)),
           make_parameter("c", {16}, placement::R),
@@ -32,7 +32,7 @@ struct Setup {
 };
 
 /// One step: every micro-batch adds ramps to every gradient.
-GradSyncReport run_step(GradSync& sync, const nn::ParameterList& parameters, int rank, const Setup& setup) {
+GradSyncReport run_step(GradSync& sync, const ParameterList& parameters, int rank, const Setup& setup) {
   sync.zero();
   for (int m = 0; m < setup.microbatches; ++m) {
     Tensor loss = Tensor::zeros({});
@@ -51,8 +51,8 @@ bool sums_are_right(const Setup& setup) {
   std::vector<int> wrong(static_cast<std::size_t>(shape.ranks()), 0);
   run_thread_ranks(shape.ranks(), 1, deadline, [&](const std::shared_ptr<ProcessGroup>& world) {
     const DeviceMesh mesh(world, shape);
-    const nn::ParameterList parameters = make_parameters();
-    for (const nn::ParameterPtr& p : parameters) p->name += fmt::format(" of stage {}", mesh.coord(Axis::pp));
+    const ParameterList parameters = make_parameters();
+    for (const ParameterPtr& p : parameters) p->name += fmt::format(" of stage {}", mesh.coord(Axis::pp));
     GradSync sync(parameters, mesh, setup.bucket_bytes);
     for (int step = 0; step < 2; ++step) {
       run_step(sync, parameters, mesh.rank(), setup);
@@ -92,7 +92,7 @@ TEST_CASE("overlap and bucket size change no bit, and what is reported fits") {
     reports.assign(ranks, {});
     run_thread_ranks(ranks, 1, deadline, [&](const std::shared_ptr<ProcessGroup>& world) {
       const DeviceMesh mesh(world, parse_mesh("dp=3", ranks));
-      nn::ParameterList parameters;
+      ParameterList parameters;
       for (int i = 0; i < 9; ++i) parameters.push_back(make_parameter(fmt::format("p{}", i), {37, 11 + i}));
       GradSync sync(parameters, mesh, setup.bucket_bytes);
       for (int m = 0; m < setup.microbatches; ++m) {
@@ -140,7 +140,7 @@ TEST_CASE("ranks whose gradients become ready in different orders do not deadloc
     std::vector<int> wrong(ranks, 0);
     run_thread_ranks(ranks, 1, deadline, [&](const std::shared_ptr<ProcessGroup>& world) {
       const DeviceMesh mesh(world, parse_mesh("dp=4", ranks));
-      nn::ParameterList parameters;
+      ParameterList parameters;
       for (std::size_t i = 0; i < count; ++i) parameters.push_back(make_parameter(fmt::format("p{}", i), {19}));
       GradSync sync(parameters, mesh, bucket_bytes);
       Tensor loss = Tensor::zeros({});
@@ -167,8 +167,8 @@ TEST_CASE("a parameter without a gradient, on all ranks or on one, counts as zer
   run_thread_ranks(2, 1, deadline, [&](const std::shared_ptr<ProcessGroup>& world) {
     const DeviceMesh mesh(world, parse_mesh("dp=2", 2));
     const auto rank = static_cast<std::size_t>(mesh.rank());
-    const nn::ParameterList parameters = {make_parameter("unused", {5}), make_parameter("of rank 1", {5}),
-                                          make_parameter("used", {5})};
+    const ParameterList parameters = {make_parameter("unused", {5}), make_parameter("of rank 1", {5}),
+                                      make_parameter("used", {5})};
     GradSync sync(parameters, mesh, 1);
     Tensor loss = weighted_sum(*parameters[2], ramp({5}, 1));
     if (rank == 1) loss = loss + weighted_sum(*parameters[1], ramp({5}, 2));
@@ -187,7 +187,7 @@ TEST_CASE("a parameter without a gradient, on all ranks or on one, counts as zer
 
 TEST_CASE("one rank sends nothing") {
   const DeviceMesh mesh(self_group(), {});
-  const nn::ParameterList parameters = make_parameters();
+  const ParameterList parameters = make_parameters();
   GradSync sync(parameters, mesh);
   const GradSyncReport report = run_step(sync, parameters, 0, {"dp=1", 0, 2, true});
   CHECK(report.bytes == 0);
@@ -213,7 +213,7 @@ TEST_CASE("gradients are f32 views into buckets, counted as gradients, whatever 
 
 TEST_CASE("a gradient completed twice in one backward is refused: its first part may have been sent") {
   const DeviceMesh mesh(self_group(), {});
-  const nn::ParameterList parameters = {make_parameter("twice", {2})};
+  const ParameterList parameters = {make_parameter("twice", {2})};
   GradSync sync(parameters, mesh);
   sync.last_microbatch();
   parameters[0]->leaf().run_hooks();
@@ -222,7 +222,7 @@ TEST_CASE("a gradient completed twice in one backward is refused: its first part
 
 TEST_CASE("a GradSync that is gone leaves no hook behind") {
   const DeviceMesh mesh(self_group(), {});
-  const nn::ParameterList parameters = {make_parameter("p", {2})};
+  const ParameterList parameters = {make_parameter("p", {2})};
   {
     GradSync sync(parameters, mesh);
     sync.last_microbatch();

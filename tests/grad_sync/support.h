@@ -16,9 +16,9 @@ namespace trireme::testing {
 
 inline constexpr ProcessGroup::Deadline deadline{20.0};
 
-inline nn::ParameterPtr make_parameter(const std::string& name, const Shape& local, Placement tp = placement::I,
-                                       Placement dp = placement::R) {
-  auto parameter = std::make_shared<nn::Parameter>();
+inline ParameterPtr make_parameter(const std::string& name, const Shape& local, Placement tp = placement::I,
+                                   Placement dp = placement::R) {
+  auto parameter = std::make_shared<Parameter>();
   parameter->name = name;
   parameter->local = Tensor::zeros(local);
   parameter->placements = {.edp = dp, .ep = dp, .tp = tp};
@@ -27,7 +27,7 @@ inline nn::ParameterPtr make_parameter(const std::string& name, const Shape& loc
 }
 
 /// sum(value * weights): the gradient of value is `weights`.
-inline Tensor weighted_sum(const nn::Parameter& parameter, const Tensor& weights) {
+inline Tensor weighted_sum(const Parameter& parameter, const Tensor& weights) {
   return sum(parameter.value() * weights);
 }
 

@@ -5,6 +5,7 @@
 
 #include "core/random.h"
 #include "parallel/pipeline/executor.h"
+#include "parallel/pipeline/schedule.h"
 #include "tests/grad_sync/support.h"
 #include "tests/support/elements.h"
 
@@ -15,7 +16,7 @@ namespace {
 
 constexpr std::int64_t vocab = 11, width = 6, tokens = 5;
 
-nn::ParameterPtr random_parameter(const std::string& name, const Shape& shape) {
+ParameterPtr random_parameter(const std::string& name, const Shape& shape) {
   auto parameter = make_parameter(name, shape);
   copy(random(shape, stream_of(name), DType::f32), parameter->local);
   return parameter;
@@ -24,8 +25,8 @@ nn::ParameterPtr random_parameter(const std::string& name, const Shape& shape) {
 /// Token embedding, one linear layer per stage, logits with the embedding again; the loss is a fixed smooth function
 /// of the logits.
 struct TiedModel {
-  nn::ParameterList parameters;
-  nn::ParameterPtr embedding, layer;
+  ParameterList parameters;
+  ParameterPtr embedding, layer;
   bool first, last;
 
   explicit TiedModel(int stage, int stages) : first(stage == 0), last(stage == stages - 1) {
@@ -141,7 +142,7 @@ TEST_CASE("a model that every stage builds whole is refused, with the parameter'
     const MeshShape shape = parse_mesh(mesh_text, 0);
     run_thread_ranks(shape.ranks(), 1, deadline, [&](const std::shared_ptr<ProcessGroup>& world) {
       const DeviceMesh mesh(world, shape);
-      const nn::ParameterList parameters = {make_parameter("up.weight", {4, 2}), make_parameter("down.weight", {2, 4})};
+      const ParameterList parameters = {make_parameter("up.weight", {4, 2}), make_parameter("down.weight", {2, 4})};
       const GradSync sync(parameters, mesh);
     });
   };

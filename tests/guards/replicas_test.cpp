@@ -21,12 +21,12 @@ void flip(const Tensor& x, std::int64_t index) {
 
 /// This rank's weight of that name, or its shard of it.
 Tensor weight(Trainer& trainer, const std::string& name) {
-  for (const optim::StateTensor& w : trainer.optimizer().weights())
+  for (const StateTensor& w : trainer.optimizer().weights())
     if (w.parameter->name == name) return w.value;
   return {};
 }
 Tensor state(Trainer& trainer, const std::string& kind, const std::string& name) {
-  for (const optim::StateTensor& s : trainer.optimizer().state())
+  for (const StateTensor& s : trainer.optimizer().state())
     if (s.name == kind && s.parameter->name == name) return s.value;
   return {};
 }
@@ -122,9 +122,9 @@ std::pair<int, std::string> missed(const Flips& f) {
     gradients_of_step(trainer, options, mesh);
     REQUIRE(trainer.update(3e-3, trainer.gradient_norm()));
     trainer.loaded();  // opens the seals, so that only the comparison of copies can find a flip
-    std::vector<optim::StateTensor> tensors = trainer.optimizer().state();
+    std::vector<StateTensor> tensors = trainer.optimizer().state();
     if (f.mesh.zero == 0)
-      for (const optim::StateTensor& w : trainer.optimizer().weights()) tensors.push_back(w);
+      for (const StateTensor& w : trainer.optimizer().weights()) tensors.push_back(w);
     std::vector<std::string> names;  // the same list on all ranks, so that all make the same checks
     for (const char* prefix : {"", "optimizer.master.", "optimizer.m.", "optimizer.v."})
       names.push_back(prefix + std::string(f.parameter));
@@ -135,7 +135,7 @@ std::pair<int, std::string> missed(const Flips& f) {
       const int bits = name == f.parameter && f.dtype != DType::f32 ? 16 : 32;
       for (int bit = 0; bit < bits; ++bit) {
         std::byte* byte = nullptr;
-        for (const optim::StateTensor& t : tensors) {
+        for (const StateTensor& t : tensors) {
           if (mesh.rank() == f.rank && t.full_name() == name)
             byte = static_cast<std::byte*>(t.value.raw()) + 3 * size_of(t.value.dtype()) + bit / 8;
         }
@@ -228,7 +228,7 @@ TEST_CASE("a router's bias that differs is found") {
   GptOptions o = guarded_options({"dp=2,ep=2"});
   o.model.config.experts.bias_update = 0.1;
   const Ended ended = run(o, 1, [](Trainer& trainer) {
-    for (const nn::BufferPtr& b : trainer.model().buffers()) b->value.data<float>()[1] += 0.5F;
+    for (const BufferPtr& b : trainer.model().buffers()) b->value.data<float>()[1] += 0.5F;
   });
   CHECK_MESSAGE(contains(ended.error, "[replicas] blocks.0.mlp.router.bias differs between rank 0 and rank 1"),
                 ended.error);

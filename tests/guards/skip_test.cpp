@@ -27,7 +27,7 @@ struct Poison {
 
 std::string poisoned_parameter(Trainer& trainer, bool first) {
   std::string name;
-  for (const nn::ParameterPtr& p : trainer.model().parameters())
+  for (const ParameterPtr& p : trainer.model().parameters())
     if (p->decay && (name.empty() || !first)) name = p->name;
   return name;
 }
@@ -47,7 +47,7 @@ Outcome five_steps(const Case& c, const Poison* poison) {
     Guards guards(o, trainer, nullptr, progress, [&](const std::string& text) { line += text; });
     const std::string parameter = poisoned_parameter(trainer, poison != nullptr && poison->first);
     bool armed = false;
-    trainer.watch().set_tamper([&](const nn::Parameter& p, int microbatch) {
+    trainer.watch().set_tamper([&](const Parameter& p, int microbatch) {
       if (!armed || p.name != parameter || microbatch != 1) return;
       p.grad().data<float>()[5] = std::numeric_limits<float>::quiet_NaN();
       if (poison->once) armed = false;
@@ -137,7 +137,7 @@ TEST_CASE("a loss that is not finite is named as such, before the gradients it s
       make_steps(guards, trainer, options, progress, 2, [&](std::int64_t step) {
         // Sets the last norm's gain to infinity on all ranks that have it, so that the logits are not finite.
         trainer.optimizer().weights();  // settles
-        for (const nn::ParameterPtr& p : trainer.model().parameters()) {
+        for (const ParameterPtr& p : trainer.model().parameters()) {
           if (p->name != "norm.weight") continue;
           if (step == 2) p->local.data<float>()[0] = std::exchange(spoilt, true) ? 1.0F : INFINITY;
         }
@@ -158,7 +158,7 @@ TEST_CASE("too many skipped steps in a row end the run with all the facts; an up
         Progress progress;
         Guards guards(options, trainer, nullptr, progress, [](const std::string&) {});
         int attempt = 0;
-        trainer.watch().set_tamper([&](const nn::Parameter& p, int) {
+        trainer.watch().set_tamper([&](const Parameter& p, int) {
           const bool bad = attempt == 1 || attempt == 2 || attempt >= 4;
           if (mesh.rank() == 1 && bad && p.name == "blocks.1.mlp.up.weight")
             p.grad().data<float>()[0] = std::numeric_limits<float>::infinity();
@@ -187,7 +187,7 @@ TEST_CASE("if one skipped step is too many, the message has only the remedy for 
         Progress progress;
         Guards guards(options, trainer, nullptr, progress, [](const std::string&) {});
         bool armed = mesh.rank() == 1;
-        trainer.watch().set_tamper([&](const nn::Parameter& p, int) {
+        trainer.watch().set_tamper([&](const Parameter& p, int) {
           if (!armed || p.name != "blocks.1.mlp.up.weight") return;
           p.grad().data<float>()[0] = std::numeric_limits<float>::quiet_NaN();
           armed = !once;
@@ -212,7 +212,7 @@ TEST_CASE("in f16 the loss scaler still handles an overflow") {
     std::string line;
     Guards guards(options, trainer, nullptr, progress, [&](const std::string& text) { line += text; });
     bool armed = mesh.rank() == 1;
-    trainer.watch().set_tamper([&](const nn::Parameter& p, int) {
+    trainer.watch().set_tamper([&](const Parameter& p, int) {
       if (std::exchange(armed, false)) p.grad().data<float>()[0] = std::numeric_limits<float>::infinity();
     });
     make_steps(guards, trainer, options, progress, 1);

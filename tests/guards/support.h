@@ -34,9 +34,9 @@ inline GptOptions guarded_options(const Case& c) {
 /// This rank's weights, optimizer state and buffers.
 inline std::vector<Tensor> bits_of(Trainer& trainer) {
   std::vector<Tensor> tensors;
-  for (const optim::StateTensor& w : trainer.optimizer().weights()) tensors.push_back(clone(w.value));
-  for (const optim::StateTensor& s : trainer.optimizer().state()) tensors.push_back(clone(s.value));
-  for (const nn::BufferPtr& b : trainer.model().buffers()) tensors.push_back(clone(b->value));
+  for (const StateTensor& w : trainer.optimizer().weights()) tensors.push_back(clone(w.value));
+  for (const StateTensor& s : trainer.optimizer().state()) tensors.push_back(clone(s.value));
+  for (const BufferPtr& b : trainer.model().buffers()) tensors.push_back(clone(b->value));
   return tensors;
 }
 

@@ -2,6 +2,7 @@
 // from the repository's root, as ctest does.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -36,17 +37,32 @@ TEST_CASE("checker: an include of a higher layer is reported with file, line and
   CHECK(is_one_with(check({"core/shape.cpp", "// shapes\n#include <vector>\n#include \"autograd/node.h\"\n"}),
                     {"core/shape.cpp:3", "autograd/node.h", "autograd is not below core"}));
   CHECK(is_one_with(check({"optim/adamw.cpp", "#include \"models/gpt.h\""}), {"optim/adamw.cpp:1"}));
-  CHECK(is_one_with(check({"nn/linear.h", "  #  include \"parallel/pipeline/schedule.h\""}), {"nn/linear.h:1"}));
-  CHECK(is_one_with(check({"optim/shard.cpp", "#include \"data/sampler.h\""}), {"data is not below optim"}));
+  CHECK(is_one_with(check({"parallel/mesh/mesh.h", "  #  include \"parallel/pipeline/schedule.h\""}),
+                    {"parallel/mesh/mesh.h:1"}));
   CHECK(
       is_one_with(check({"train/loop/run.cpp", "#include \"tests/nn/helpers.h\""}), {"tests is not below train/loop"}));
 }
 
-TEST_CASE("checker: comm and data need only core") {
+TEST_CASE("checker: a top-level folder includes only those before it in the order of the design") {
+  const std::vector<std::string> order = {"core",   "data",       "autograd", "parallel/checkpoint", "nn", "optim",
+                                          "models", "train/loop", "examples"};
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    for (std::size_t j = 0; j < order.size(); ++j) {
+      CAPTURE(order[i]);
+      CAPTURE(order[j]);
+      const auto messages = check({order[i] + "/a.cpp", "#include \"" + order[j] + "/b.h\""});
+      if (j <= i) CHECK(messages.empty());
+      if (j > i) CHECK(is_one_with(messages, {order[j] + " is not below " + order[i]}));
+    }
+  }
+  CHECK(is_one_with(check({"parallel/zero/zero.cpp", "#include \"nn/module.h\""}), {"nn is not below parallel/zero"}));
+  CHECK(is_one_with(check({"data/tokens.cpp", "#include \"cuda/table.h\""}), {"cuda is not below data"}));
+  CHECK(is_one_with(check({"cuda/table.cpp", "#include \"data/tokens.h\""}), {"data is not below cuda"}));
+}
+
+TEST_CASE("checker: comm needs only core") {
   CHECK(is_one_with(check({"parallel/comm/threads.cpp", "#include \"autograd/node.h\""}), {"only itself and core"}));
-  CHECK(
-      is_one_with(check({"data/tokens.cpp", "#include \"parallel/comm/process_group.h\""}), {"only itself and core"}));
-  CHECK(check({"data/tokens.cpp", "#include \"core/io.h\"\n#include \"data/tokens.h\""}).empty());
+  CHECK(check({"parallel/comm/threads.cpp", "#include \"core/io.h\"\n#include \"parallel/comm/board.h\""}).empty());
 }
 
 TEST_CASE("checker: includes of lower layers and within a layer are fine") {
@@ -99,4 +115,16 @@ TEST_CASE("the repository keeps to its layering") {
   CHECK(sources.size() > 20);
   for (const auto& source : sources)
     for (const std::string& message : check(source)) FAIL_CHECK(message);
+  for (const std::string& path : layering::unused_paths(sources))
+    FAIL_CHECK("tests/layering/rules.cpp names " << path << ", where no source is; correct the path, or remove it");
+}
+
+TEST_CASE("checker: a row without sources and a folder that does not exist are errors") {
+  CHECK_THROWS(layering::read_sources(".", {"core", "kernels"}));
+  const auto unused = layering::unused_paths({{"core/tensor.h", ""}, {"parallel/zero/zero.h", ""}});
+  const auto names = [&](const char* path) { return std::find(unused.begin(), unused.end(), path) != unused.end(); };
+  CHECK_FALSE(names("core"));
+  CHECK_FALSE(names("parallel/zero"));
+  CHECK(names("parallel/mesh"));
+  CHECK(names("parallel/comm/mpi"));
 }

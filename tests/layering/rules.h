@@ -19,4 +19,7 @@ std::string layer_of(const std::string& path);
 /// One message per broken rule, `file:line: what; the rule`.
 std::vector<std::string> check(const Source& source);
 
+/// The paths of the tables that none of `sources` has: a row that checks nothing.
+std::vector<std::string> unused_paths(const std::vector<Source>& sources);
+
 }  // namespace layering

@@ -81,7 +81,6 @@ std::vector<Source> read_sources(const fs::path& root, const std::vector<std::st
   static const std::vector<std::string> extensions = {".h", ".hpp", ".cpp", ".cu", ".cuh"};
   std::vector<Source> sources;
   for (const std::string& folder : folders) {
-    if (!fs::is_directory(root / folder)) continue;
     for (const auto& entry : fs::recursive_directory_iterator(root / folder)) {
       const std::string extension = entry.path().extension().string();
       if (std::find(extensions.begin(), extensions.end(), extension) == extensions.end()) continue;

@@ -22,7 +22,7 @@ struct Line {
   std::string code;
 };
 
-/// Every C++ and CUDA source below the given folders; folders that do not exist are skipped. Sorted by path.
+/// Every C++ and CUDA source below the given folders, sorted by path. Throws if a folder does not exist.
 std::vector<Source> read_sources(const std::filesystem::path& root, const std::vector<std::string>& folders);
 
 std::vector<Line> code_lines(std::string_view text);

@@ -82,7 +82,7 @@ TEST_CASE("training with evaluation and generation in between is training withou
       for (int i = 0; i < 5; ++i) {
         losses.push_back(run.step());
         std::vector<Tensor> gradients;
-        for (const nn::ParameterPtr& p : run.gpt().parameters()) gradients.push_back(clone(p->grad()));
+        for (const ParameterPtr& p : run.gpt().parameters()) gradients.push_back(clone(p->grad()));
         const std::int64_t first_sample = run.gpt().run().first_sample;
         validation_loss(run.gpt(), windows(), 8);
         generate(run.gpt(), prompt, {.length = 4});

@@ -30,7 +30,7 @@ TEST_CASE("parameter_count is what a model with experts makes; top_k of them and
       run_mesh("dp=1", [&](const MeshPtr& mesh) {
         const Gpt model(nn::Build(mesh, DType::f32, 1), config);
         std::int64_t all = 0, active = 0, products = 0;
-        for (const nn::ParameterPtr& p : model.parameters()) {
+        for (const ParameterPtr& p : model.parameters()) {
           const std::int64_t count = p->global_shape.with(0, p->logical_rows).count();
           const bool routed = p->name.find(".mlp.up.") != std::string::npos ||
                               p->name.find(".mlp.gate_up.") != std::string::npos ||
@@ -58,7 +58,7 @@ TEST_CASE("every third block has experts: the others are as without, and counts 
     const Gpt model(nn::Build(mesh, DType::f32, 1), mixed);
     std::int64_t all = 0, active = 0;
     std::vector<double> products(7);  // elements of a block's matrices that one token uses
-    for (const nn::ParameterPtr& p : model.parameters()) {
+    for (const ParameterPtr& p : model.parameters()) {
       const std::int64_t count = p->global_shape.with(0, p->logical_rows).count();
       const bool in_block = p->name.rfind("blocks.", 0) == 0;
       const std::size_t block = in_block ? static_cast<std::size_t>(p->name[7] - '0') : 0;
@@ -90,7 +90,7 @@ TEST_CASE("initial weights of experts do not depend on the mesh") {
   for (const std::string& text : Meshes{"dp=1", "dp=2,ep=2", "dp=4,ep=4", "dp=2,ep=2,tp=2", "pp=2"}) {
     run_mesh(text, [&](const MeshPtr& mesh) {
       const Gpt model(nn::Build(mesh, DType::f32, 1), with_experts());
-      for (const nn::ParameterPtr& p : model.parameters()) weights.add(p->name, whole(p->local, *p, *mesh));
+      for (const ParameterPtr& p : model.parameters()) weights.add(p->name, whole(p->local, *p, *mesh));
     });
   }
   CHECK(weights.all().contains("blocks.1.mlp.router.weight"));

@@ -17,7 +17,7 @@ void collect_weights(const std::string& mesh_text, const Recipe& recipe, int ste
   run_mesh(mesh_text, [&](const MeshPtr& mesh) {
     GptRun run = run_of(mesh, recipe);
     run.steps(steps);
-    for (const nn::ParameterPtr& p : run.gpt().parameters()) weights.add(p->name, whole(p->local, *p, *mesh));
+    for (const ParameterPtr& p : run.gpt().parameters()) weights.add(p->name, whole(p->local, *p, *mesh));
   });
 }
 
@@ -25,7 +25,7 @@ void collect_gradients(const std::string& mesh_text, const Recipe& recipe, Colle
   run_mesh(mesh_text, [&](const MeshPtr& mesh) {
     GptRun run = run_of(mesh, recipe);
     gradients.add("loss", Tensor::full({1}, run.gradients(), DType::f64));
-    for (const nn::ParameterPtr& p : run.gpt().parameters()) gradients.add(p->name, whole(p->grad(), *p, *mesh));
+    for (const ParameterPtr& p : run.gpt().parameters()) gradients.add(p->name, whole(p->grad(), *p, *mesh));
   });
 }
 
@@ -38,7 +38,7 @@ std::int64_t counted(const GptConfig& config, const std::string& mesh_text, bool
     const Gpt model(nn::Build(mesh, DType::f32, 1), config);
     if (!mesh->is_first(Axis::tp) || !mesh->is_first(Axis::dp)) return;
     const std::scoped_lock lock(mutex);
-    for (const nn::ParameterPtr& p : model.parameters()) {
+    for (const ParameterPtr& p : model.parameters()) {
       const bool looked_up = p->name == "wpe.weight" || (p->name == "wte.weight" && !config.tied);
       if (p->copy_of_earlier_stage || (products_only && (!p->decay || looked_up))) continue;
       total += p->global_shape.with(0, p->logical_rows).count();
@@ -103,7 +103,7 @@ TEST_CASE("a stage makes its blocks only, under their global names, and the last
   run_mesh("pp=3", [](const MeshPtr& mesh) {
     const Gpt model(nn::Build(mesh, DType::f32, 1), {.layers = 3, .heads = 2, .width = 8, .context = 4, .vocab = 65});
     std::set<std::string> outer;
-    for (const nn::ParameterPtr& p : model.parameters()) {
+    for (const ParameterPtr& p : model.parameters()) {
       const std::string own_block = fmt::format("blocks.{}.", mesh->coord(Axis::pp));
       if (!p->name.starts_with(own_block)) outer.insert(p->name + (p->copy_of_earlier_stage ? " (copy)" : ""));
     }

@@ -34,7 +34,7 @@ TEST_CASE("a stage of a Llama: no table of positions, a head of its own on the l
   run_mesh("pp=2", [](const MeshPtr& mesh) {
     const Gpt model(nn::Build(mesh, DType::f32, 1), llama());
     std::set<std::string> outer;
-    for (const nn::ParameterPtr& p : model.parameters()) {
+    for (const ParameterPtr& p : model.parameters()) {
       CHECK_FALSE(p->copy_of_earlier_stage);
       if (!p->name.starts_with("blocks.")) outer.insert(p->name);
     }
@@ -60,7 +60,7 @@ TEST_CASE("what every tp rank holds has bit-equal gradients and weights on all o
       GptRun run = run_of(mesh, sequence_parallel(config));
       for (int step = 0; step < 10; ++step) {
         run.step();
-        for (const nn::ParameterPtr& p : run.gpt().parameters()) {
+        for (const ParameterPtr& p : run.gpt().parameters()) {
           if (p->placements.tp.sharded()) continue;
           tensors.add(fmt::format("{} gradient {}", p->name, step), clone(p->grad()));
           tensors.add(fmt::format("{} {}", p->name, step), clone(p->local.detach()));

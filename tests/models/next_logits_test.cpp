@@ -163,7 +163,7 @@ TEST_CASE("what is kept is used: tokens that stand where they stood are not look
                            [](float x) { return std::isfinite(x); });
       };
       CHECK(finite({5, 6, 7}));
-      for (const nn::ParameterPtr& p : model.parameters()) {  // token 6 can no longer be computed
+      for (const ParameterPtr& p : model.parameters()) {  // token 6 can no longer be computed
         if (p->name != "wte.weight") continue;
         Tensor row = view::slice(p->local.detach(), 0, 6, 1);
         copy(Tensor::full(row.shape(), NAN), row);

@@ -25,8 +25,8 @@ struct Trace {
   void add(GptRun& run, int steps) {
     for (const double loss : run.steps(steps)) losses.push_back(loss);
     tensors.clear();
-    for (const nn::ParameterPtr& p : run.gpt().parameters()) tensors.push_back(clone(p->local.detach()));
-    for (const optim::StateTensor& s : run.optimizer().state()) tensors.push_back(clone(s.value));
+    for (const ParameterPtr& p : run.gpt().parameters()) tensors.push_back(clone(p->local.detach()));
+    for (const StateTensor& s : run.optimizer().state()) tensors.push_back(clone(s.value));
   }
 };
 
@@ -381,7 +381,7 @@ TEST_CASE("a model alone is read back for generation, on any mesh") {
     Gpt model(nn::Build(mesh, saved.dtype, 1), saved.config);
     checkpoint::Checkpoint file = open_saved_run(mesh->world(), folder.path());
     load_weights(file, model);
-    for (const nn::ParameterPtr& p : model.parameters())
+    for (const ParameterPtr& p : model.parameters())
       CHECK_MESSAGE(same_bits(whole(p->local, *p, *mesh), file.read(p->name)), p->name);
   });
 }

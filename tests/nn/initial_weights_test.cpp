@@ -25,7 +25,7 @@ struct Layers {
 void collect(const std::string& mesh_text, DType dtype, std::uint64_t seed, Collected& weights) {
   run_mesh(mesh_text, [&](const MeshPtr& mesh) {
     const Layers layers(mesh, dtype, seed);
-    for (const nn::ParameterPtr& p : layers.build.parameters()) weights.add(p->name, whole(p->local, *p, *mesh));
+    for (const ParameterPtr& p : layers.build.parameters()) weights.add(p->name, whole(p->local, *p, *mesh));
   });
 }
 
@@ -75,7 +75,7 @@ TEST_CASE("padded rows are zero, whatever the mesh") {
   for (const std::string& text : Meshes{"tp=1", "tp=4"}) {
     run_mesh(text, [](const MeshPtr& mesh) {
       const Layers layers(mesh, DType::f32, 11);
-      const nn::Parameter& table = *layers.build.parameters().front();
+      const Parameter& table = *layers.build.parameters().front();
       const std::int64_t first = table.rectangle.start[0];
       for (std::int64_t row = 0; row < table.local.size(0); ++row) {
         const Tensor vector = view::slice(table.local, 0, row, 1);

@@ -35,7 +35,7 @@ void run_layer(const Layer& layer, const std::string& mesh_text, Collected& resu
     backward(y, view::reshape(dy, y.shape()));
     results.add("y", tp_whole(view::reshape(y.detach(), dy.shape()), out, *mesh));
     results.add("dx", tp_whole(grad(x), in, *mesh));
-    for (const nn::ParameterPtr& p : build.parameters()) results.add(p->name, whole(p->grad(), *p, *mesh));
+    for (const ParameterPtr& p : build.parameters()) results.add(p->name, whole(p->grad(), *p, *mesh));
   });
 }
 

@@ -28,7 +28,7 @@ nn::MoeOptions options(std::int64_t experts, std::int64_t k, std::optional<doubl
 using Weights = std::map<std::string, Tensor>;
 
 /// Changes a parameter, whole or sharded, after its random initialisation.
-using Change = std::function<void(nn::Parameter&)>;
+using Change = std::function<void(Parameter&)>;
 
 // ---- the definition ------------------------------------------------------------------------------------------------
 
@@ -144,12 +144,12 @@ void move_tokens(const Tensor& whole, const Tensor& local, const nn::PositionRun
 /// Collects "y", "dx" and the gradients by parameter name, as whole tensors, once per rank.
 void run_moe(
     const nn::MoeOptions& o, const Run& run, const Tensor& x, const Tensor& dy, Collected& results,
-    const Change& change = [](nn::Parameter&) {}) {
+    const Change& change = [](Parameter&) {}) {
   run_mesh(run.mesh, [&](const MeshPtr& mesh) {
     const nn::Build build(mesh, DType::f64, 3, {.sequence = run.sequence});
     nn::Moe moe(build, o);
     randomise(build.parameters(), 0.5);
-    for (const nn::ParameterPtr& p : build.parameters()) change(*p);
+    for (const ParameterPtr& p : build.parameters()) change(*p);
     build.run()->step_sequences = batch;
     const nn::PositionRuns runs = nn::residual_positions(*mesh, build.parallelism(), length);
     const std::int64_t tokens = runs.back().local + runs.back().length;
@@ -174,7 +174,7 @@ void run_moe(
     }
     results.add("y", y_whole);
     results.add("dx", dx_whole);
-    for (const nn::ParameterPtr& p : build.parameters()) {
+    for (const ParameterPtr& p : build.parameters()) {
       for (const Axis axis : gradient_axes(p->placements, *mesh)) mesh->group(axis).all_reduce(p->grad()).wait();
       results.add(p->name, whole(p->grad(), *p, *mesh));
     }
@@ -182,13 +182,13 @@ void run_moe(
 }
 
 Weights weights_of(
-    const nn::MoeOptions& o, const Change& change = [](nn::Parameter&) {}) {
+    const nn::MoeOptions& o, const Change& change = [](Parameter&) {}) {
   Weights weights;
   run_mesh("dp=1", [&](const MeshPtr& mesh) {
     const nn::Build build(mesh, DType::f64, 3);
     const nn::Moe moe(build, o);
     randomise(build.parameters(), 0.5);
-    for (const nn::ParameterPtr& p : build.parameters()) {
+    for (const ParameterPtr& p : build.parameters()) {
       change(*p);
       weights[p->name] = p->local.detach();
     }
@@ -197,7 +197,7 @@ Weights weights_of(
 }
 
 Weights one_rank(
-    const nn::MoeOptions& o, const Tensor& x, const Tensor& dy, const Change& change = [](nn::Parameter&) {}) {
+    const nn::MoeOptions& o, const Tensor& x, const Tensor& dy, const Change& change = [](Parameter&) {}) {
   Collected results;
   run_moe(o, {}, x, dy, results, change);
   Weights reference;
@@ -210,7 +210,7 @@ Tensor output_gradient() { return random({batch, length, width}, 2); }
 
 void check_meshes(
     const nn::MoeOptions& o, const std::vector<Run>& runs, const Tensor& x, const Tensor& dy,
-    const Change& change = [](nn::Parameter&) {}) {
+    const Change& change = [](Parameter&) {}) {
   const Weights reference = one_rank(o, x, dy, change);
   for (const Run& run : runs) {
     Collected results;
@@ -284,7 +284,7 @@ TEST_CASE("one expert that every token chooses is an Mlp") {
     backward(y, dy);
     CHECK(relative_difference(mixture.at("y"), y) < rounding);
     CHECK(relative_difference(mixture.at("dx"), grad(leaf)) < rounding);
-    for (const nn::ParameterPtr& p : build.parameters()) {
+    for (const ParameterPtr& p : build.parameters()) {
       const Tensor& gradient = mixture.at(p->name);
       CHECK(relative_difference(view::reshape(gradient, p->local.shape()), p->grad()) < rounding);
     }
@@ -308,7 +308,7 @@ TEST_CASE("under sequence parallelism the router's gradient is a sum over tp, an
 TEST_CASE("a rank whose experts get no tokens joins every collective and contributes zeros") {
   const Tensor x = input(), dy = output_gradient();
   for (std::int64_t i = 0; i < batch * length; ++i) x.data<double>()[i * width] = 3;  // a constant, for the router
-  const Change to_first = [](nn::Parameter& p) {
+  const Change to_first = [](Parameter& p) {
     if (p.name != "router.weight") return;
     for (std::int64_t e = 0; e < p.local.size(0); ++e)
       p.local.data<double>()[e * width] = e == 0 ? 40 : e == 1 ? 20 : 0;

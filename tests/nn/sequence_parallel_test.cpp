@@ -34,7 +34,7 @@ Results run_layer(const Make& make, const std::string& mesh_text, bool sequence)
     backward(y, tp_part(random(stream, 2), build.residual(), *mesh));
     results.add("y", tp_whole(y.detach(), build.residual(), *mesh));
     results.add("dx", tp_whole(grad(x), build.residual(), *mesh));
-    for (const nn::ParameterPtr& p : build.parameters()) {
+    for (const ParameterPtr& p : build.parameters()) {
       Tensor gradient = clone(p->grad());
       for (const Axis axis : gradient_axes(p->placements, *mesh)) mesh->group(axis).all_reduce(gradient).wait();
       results.add(p->name, whole(gradient, *p, *mesh));
@@ -68,16 +68,16 @@ nn::AttentionOptions attention_options(std::int64_t kv_heads, bool rotary) {
 /// The parameters of a layer on one rank by name, as pointers to f64; null if there is none of that name.
 class Weights {
  public:
-  explicit Weights(const nn::ParameterList& parameters) : parameters_(parameters) {}
+  explicit Weights(const ParameterList& parameters) : parameters_(parameters) {}
   const double* operator()(std::string_view name) const {
-    for (const nn::ParameterPtr& p : parameters_) {
+    for (const ParameterPtr& p : parameters_) {
       if (p->name == name) return p->local.data<double>();
     }
     return nullptr;
   }
 
  private:
-  const nn::ParameterList& parameters_;
+  const ParameterList& parameters_;
 };
 
 /// [T, in] W^T + b by loops.
@@ -280,7 +280,7 @@ TEST_CASE("the embedding gives each rank its positions, and the head takes them 
         if (column < vocab) gradient.data<double>()[i] = dlogits.data<double>()[row * 128 + column];
       }
       backward(logits, gradient);
-      const nn::Parameter& weight = *build.parameters().front();
+      const Parameter& weight = *build.parameters().front();
       results.add("logits", clone(view::slice(tp_whole(logits.detach(), placement::S(2), *mesh), 2, 0, vocab)));
       results.add("weight", whole(weight.grad(), weight, *mesh));
     });

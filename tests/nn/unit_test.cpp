@@ -1,5 +1,5 @@
 // The weights of a unit can be read only inside its uses. A use that a model forgets is an error in its first forward.
-#include "nn/unit.h"
+#include "parallel/parameters/unit.h"
 
 #include "autograd/engine.h"
 #include "nn/linear.h"
@@ -17,7 +17,7 @@ constexpr std::int64_t width = 3;
 
 /// x * gain, optionally recomputed in backward.
 struct Gain : nn::Module {
-  nn::ParameterPtr gain;  // [D]
+  ParameterPtr gain;  // [D]
   bool again = false;
   explicit Gain(const nn::Build& b) : Module(b), gain(b.parameter("gain", {width}, {}, nn::Init::ones())) {}
   Tensor forward(const Tensor& x) override {
@@ -28,7 +28,7 @@ struct Gain : nn::Module {
 
 /// inner(x) * gain.
 struct Outer : nn::Module {
-  nn::ParameterPtr gain;  // [D]
+  ParameterPtr gain;  // [D]
   Gain inner;
   explicit Outer(const nn::Build& b, bool unit_inside)
       : Module(b),
@@ -57,7 +57,7 @@ TEST_CASE("a parameter of a unit is read inside its uses only, and the error nam
     CHECK(sum(first(x)).item() == 12);                        // the use itself
     is_refused();                                             // after it
     error_of([&] { first.forward(x); }, ExitCode::internal);  // only first(x) begins a use
-    const nn::UnitUse use = (b / "third").unit().use_unit();
+    const UnitUse use = (b / "third").unit().use_unit();
     use(x, [&](const Tensor& in) {
       is_refused();  // inside the use of another unit
       return in;

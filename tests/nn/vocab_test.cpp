@@ -76,7 +76,7 @@ Answer by_loops(const Question& q, const Tensor& table, const Tensor& hidden, co
 Answer on_rank(const Question& q, const MeshPtr& mesh) {
   const nn::Build build(mesh, q.dtype, 5);
   nn::VocabEmbedding tokens(build / "wte", q.vocab, width, 1.0, false);
-  const nn::Parameter& table = *build.parameters().front();
+  const Parameter& table = *build.parameters().front();
   randomise(build.parameters(), 0.1);  // also the padding
   Tensor hidden = random({batch, length, width}, 6, q.dtype, normal(q.spread));
   require_grad(hidden);

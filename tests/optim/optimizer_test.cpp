@@ -18,11 +18,11 @@ struct Model {
   explicit Model(DType dtype) : build(std::make_shared<const DeviceMesh>(self_group(), MeshShape{}), dtype, 4) {
     build.parameter("matrix", {7, 5}, {}, nn::Init::normal(1.0), {.decay = true});
     build.parameter("vector", {13}, {}, nn::Init::normal(1.0));
-    for (const nn::ParameterPtr& p : parameters()) p->grad() = Tensor::zeros(p->local.shape());
+    for (const ParameterPtr& p : parameters()) p->grad() = Tensor::zeros(p->local.shape());
   }
-  const nn::ParameterList& parameters() const { return build.parameters(); }
+  const ParameterList& parameters() const { return build.parameters(); }
   void set_gradients(int step) {
-    for (const nn::ParameterPtr& p : parameters()) {
+    for (const ParameterPtr& p : parameters()) {
       const Tensor g = random(p->local.shape(), stream_of(p->name) + static_cast<std::uint64_t>(step), DType::f32);
       copy(g, p->grad());
     }
@@ -33,7 +33,7 @@ struct Model {
 struct Reference {
   std::vector<double> w, m, v;
   bool decay;
-  explicit Reference(const nn::Parameter& p) : w(values(p.local)), m(w.size(), 0), v(w.size(), 0), decay(p.decay) {}
+  explicit Reference(const Parameter& p) : w(values(p.local)), m(w.size(), 0), v(w.size(), 0), decay(p.decay) {}
 
   /// Loshchilov and Hutter 2019, algorithm 2.
   void adamw(const std::vector<double>& gradient, double lr, double scale, int step, const optim::AdamWConfig& c) {
@@ -60,12 +60,12 @@ constexpr double rounding = 10 * 0x1p-24;  // one rounding of 2^-24 for each of 
 
 std::vector<Reference> references(const Model& model) {
   std::vector<Reference> all;
-  for (const nn::ParameterPtr& p : model.parameters()) all.emplace_back(*p);
+  for (const ParameterPtr& p : model.parameters()) all.emplace_back(*p);
   return all;
 }
 
-Tensor state_of(optim::Optimizer& optimizer, const std::string& name, const nn::Parameter& p) {
-  for (const optim::StateTensor& s : optimizer.state()) {
+Tensor state_of(optim::Optimizer& optimizer, const std::string& name, const Parameter& p) {
+  for (const StateTensor& s : optimizer.state()) {
     if (s.name == name && s.parameter == &p) return s.value;
   }
   FAIL("no state ", name, " of ", p.name);
@@ -84,7 +84,7 @@ TEST_CASE("ten steps of AdamW are ten steps of the formula, with decay on the ma
       model.set_gradients(step);
       optimizer->step(lr_of(step), scale_of(step));
       for (std::size_t i = 0; i < expected.size(); ++i) {
-        const nn::Parameter& p = *model.parameters()[i];
+        const Parameter& p = *model.parameters()[i];
         expected[i].adamw(values(p.grad()), lr_of(step), scale_of(step), step, config);
         CAPTURE(p.name);
         CAPTURE(step);
@@ -110,7 +110,7 @@ TEST_CASE("ten steps of SGD, with and without momentum and decay") {
         model.set_gradients(step);
         optimizer->step(lr_of(step), scale_of(step));
         for (std::size_t i = 0; i < expected.size(); ++i) {
-          const nn::Parameter& p = *model.parameters()[i];
+          const Parameter& p = *model.parameters()[i];
           expected[i].sgd(values(p.grad()), lr_of(step), scale_of(step), config);
           CHECK_MESSAGE(relative_difference(values(p.local), expected[i].w) < rounding, p.name, " at step ", step);
         }
@@ -165,7 +165,7 @@ TEST_CASE("bf16 parameters follow their f32 masters, in which small steps are no
     model.set_gradients(step);
     optimizer->step(1e-4, 1.0);  // far below half a step of bf16, 2^-9, for weights near 1
     for (std::size_t i = 0; i < expected.size(); ++i) {
-      const nn::Parameter& p = *model.parameters()[i];
+      const Parameter& p = *model.parameters()[i];
       expected[i].adamw(values(p.grad()), 1e-4, 1.0, step, config);
       const Tensor master = state_of(*optimizer, "master", p);
       CHECK(master.dtype() == DType::f32);
@@ -191,8 +191,8 @@ TEST_CASE("offloaded state is counted apart and changes no bit") {
       optimizer->step(1e-2, 0.5);
     }
     std::vector<Tensor> all;
-    for (const nn::ParameterPtr& p : model.parameters()) all.push_back(clone(p->local.detach()));
-    for (const optim::StateTensor& state_tensor : optimizer->state()) all.push_back(clone(state_tensor.value));
+    for (const ParameterPtr& p : model.parameters()) all.push_back(clone(p->local.detach()));
+    for (const StateTensor& state_tensor : optimizer->state()) all.push_back(clone(state_tensor.value));
     return all;
   };
   const auto here = train(MemoryCategory::optimizer), there = train(MemoryCategory::offloaded);

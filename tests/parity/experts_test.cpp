@@ -74,7 +74,7 @@ std::vector<Tensor> router_gradients(const GptOptions& o) {
       return token_batch(ids, ids, {first});
     };
     trainer.gradients(next_batch, 0.0);
-    for (const nn::ParameterPtr& p : trainer.model().parameters()) {
+    for (const ParameterPtr& p : trainer.model().parameters()) {
       if (!p->name.ends_with("router.weight")) continue;
       const std::scoped_lock lock(mutex);
       gradients[p->name] = clone(p->grad());
@@ -107,7 +107,7 @@ Biases biases_after(const GptOptions& o) {
       trainer.update(1e-3, trainer.gradient_norm());
     }
     const std::scoped_lock lock(mutex);
-    for (const nn::BufferPtr& buffer : trainer.model().buffers()) {
+    for (const BufferPtr& buffer : trainer.model().buffers()) {
       const auto [known, added] = result.by_name.emplace(buffer->name, clone(buffer->value));
       if (!added) CHECK(same_bits(buffer->value, known->second));  // the same on all ranks that have it
     }

@@ -21,8 +21,8 @@ namespace {
 
 std::vector<Tensor> everything(Trainer& trainer) {
   std::vector<Tensor> all;
-  for (const nn::ParameterPtr& p : trainer.model().parameters()) all.push_back(clone(p->local));
-  for (const optim::StateTensor& s : trainer.optimizer().state()) all.push_back(clone(s.value));
+  for (const ParameterPtr& p : trainer.model().parameters()) all.push_back(clone(p->local));
+  for (const StateTensor& s : trainer.optimizer().state()) all.push_back(clone(s.value));
   return all;
 }
 
@@ -42,13 +42,13 @@ TEST_CASE("infinity on one rank: all ranks skip; weights, moments and step count
 
         gradients_of_step(trainer, options, ranks, 8);
         if (ranks.rank() == bad_rank) {
-          for (const nn::ParameterPtr& p : trainer.model().parameters()) {
+          for (const ParameterPtr& p : trainer.model().parameters()) {
             if (!p->copy_of_earlier_stage) p->grad().data<float>()[0] = INFINITY;
           }
         }
         // A summed gradient is the same on all data ranks, so the infinity must be on all of them too.
         if (ranks.size(Axis::data) > 1) {
-          for (const nn::ParameterPtr& p : trainer.model().parameters())
+          for (const ParameterPtr& p : trainer.model().parameters())
             ranks.group(Axis::data).all_reduce(p->grad(), ReduceOp::max).wait();
         }
         CHECK_FALSE(trainer.update(1e-3, trainer.gradient_norm()));
@@ -71,11 +71,11 @@ TEST_CASE("infinity in one rank's experts: the ranks that hold others, and other
       gradients_of_step(trainer, options, ranks);
       REQUIRE(trainer.update(1e-3, trainer.gradient_norm()));
       std::vector<Tensor> before = everything(trainer), biases;
-      for (const nn::BufferPtr& buffer : trainer.model().buffers()) biases.push_back(clone(buffer->value));
+      for (const BufferPtr& buffer : trainer.model().buffers()) biases.push_back(clone(buffer->value));
 
       gradients_of_step(trainer, options, ranks, 8);
       if (ranks.rank() == 0) {
-        for (const nn::ParameterPtr& p : trainer.model().parameters())
+        for (const ParameterPtr& p : trainer.model().parameters())
           if (p->placements.ep.sharded()) p->grad().data<float>()[0] = INFINITY;  // no other rank has these experts
       }
       CHECK_FALSE(trainer.update(1e-3, trainer.gradient_norm()));
@@ -171,7 +171,7 @@ TEST_CASE("the loss scale changes neither loss, norm nor weights beyond the roun
       losses[power] = gradients_of_step(trainer, options, mesh).pipeline.loss;
       norms[power] = trainer.gradient_norm();
       REQUIRE(trainer.update(0.5, norms[power]));
-      for (const optim::StateTensor& s : trainer.optimizer().state())
+      for (const StateTensor& s : trainer.optimizer().state())
         if (s.name == "master") masters[power].emplace(s.full_name(), clone(s.value));
     });
   }

@@ -22,7 +22,7 @@ Outcome run(GptOptions o, const std::string& recompute) {
   on_ranks(o, [&](Trainer& trainer, const GptOptions& options, const DeviceMesh& mesh) {
     gradients_of_step(trainer, options, mesh);
     const std::scoped_lock lock(mutex);
-    for (const nn::ParameterPtr& p : trainer.model().parameters()) {
+    for (const ParameterPtr& p : trainer.model().parameters()) {
       const float* data = p->grad().data<float>();
       outcome.gradients[{mesh.rank(), p->name}].assign(data, data + p->grad().count());
     }

@@ -36,7 +36,7 @@ Step run(GptOptions o, const std::string& pipeline) {
     const std::scoped_lock lock(mutex);
     step.loss = loss;
     step.buckets_overlapped += pass.sums.buckets_overlapped;
-    for (const nn::ParameterPtr& p : trainer.model().parameters()) {
+    for (const ParameterPtr& p : trainer.model().parameters()) {
       std::vector<float>& gradient = step.gradients[fmt::format("{}@{}", p->name, mesh.coord(Axis::tp))];
       const std::vector<float> mine(p->grad().data<float>(), p->grad().data<float>() + p->grad().count());
       const bool first = gradient.empty();

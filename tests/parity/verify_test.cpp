@@ -37,7 +37,7 @@ constexpr auto no_change = [](Trainer&, const DeviceMesh&) {};
 /// Adds to one element of a parameter on one rank.
 auto perturb(const char* parameter, int rank) {
   return [=](Trainer& trainer, const DeviceMesh& mesh) {
-    for (const nn::ParameterPtr& p : trainer.model().parameters()) {
+    for (const ParameterPtr& p : trainer.model().parameters()) {
       if (mesh.rank() == rank && p->name == parameter) p->local.data<float>()[3] += 0.125F;
     }
   };
@@ -79,7 +79,7 @@ TEST_CASE("masters and moments that differ are found after the step, though the 
     const std::string error = error_of(
         [&] {
           loss_of_step(o, true, [&, kind = kind, by = by](Trainer& trainer, const DeviceMesh& mesh) {
-            for (const optim::StateTensor& s : trainer.optimizer().state())
+            for (const StateTensor& s : trainer.optimizer().state())
               if (mesh.rank() == 1 && s.full_name() == fmt::format("optimizer.{}.blocks.1.mlp.up.weight", kind))
                 s.value.data<float>()[3] += by;
           });

@@ -77,8 +77,8 @@ TEST_CASE("trap 20: infinity in one rank's shard: all ranks skip; weights, momen
       on_ranks(o, [&](Trainer& trainer, const GptOptions& options, const DeviceMesh& ranks) {
         const auto everything = [&] {
           std::vector<Tensor> all;
-          for (const optim::StateTensor& weight : trainer.optimizer().weights()) all.push_back(clone(weight.value));
-          for (const optim::StateTensor& state : trainer.optimizer().state()) all.push_back(clone(state.value));
+          for (const StateTensor& weight : trainer.optimizer().weights()) all.push_back(clone(weight.value));
+          for (const StateTensor& state : trainer.optimizer().state()) all.push_back(clone(state.value));
           return all;
         };
         gradients_of_step(trainer, options, ranks);
@@ -86,7 +86,7 @@ TEST_CASE("trap 20: infinity in one rank's shard: all ranks skip; weights, momen
         const std::vector<Tensor> before = everything();
         gradients_of_step(trainer, options, ranks, 8);
         if (ranks.rank() == bad_rank) {
-          for (const optim::StateTensor& piece : trainer.gradient_pieces()) {
+          for (const StateTensor& piece : trainer.gradient_pieces()) {
             if (!piece.parameter->copy_of_earlier_stage && piece.value.count() > 0)
               piece.value.data<float>()[0] = INFINITY;
           }

@@ -9,6 +9,8 @@
 
 #include "core/io.h"
 #include "examples/pictures/schedule.h"
+#include "parallel/pipeline/drawing.h"
+#include "parallel/pipeline/schedule.h"
 #include "tests/support/text.h"
 
 using namespace trireme;

@@ -13,6 +13,7 @@
 #include "autograd/node.h"
 #include "autograd/ops.h"
 #include "parallel/pipeline/executor.h"
+#include "parallel/pipeline/schedule.h"
 #include "tests/support/errors.h"
 #include "tests/support/tensors.h"
 

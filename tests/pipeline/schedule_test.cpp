@@ -7,8 +7,9 @@
 
 #include "core/error.h"
 #include "parallel/pipeline/check.h"
+#include "parallel/pipeline/drawing.h"
+#include "parallel/pipeline/schedule.h"
 #include "parallel/pipeline/stage_plan.h"
-#include "parallel/pipeline/timeline.h"
 #include "tests/support/errors.h"
 
 using namespace trireme;

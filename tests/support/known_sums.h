@@ -5,8 +5,8 @@
 
 #include <cstdint>
 
-#include "nn/parameter.h"
 #include "parallel/mesh/mesh.h"
+#include "parallel/parameters/parameter.h"
 
 namespace trireme::testing {
 
@@ -25,8 +25,7 @@ inline double factor(std::size_t parameter, int rank, int microbatch) {
 }
 
 /// The sum of factors over the micro-batches, and over the ranks that share this gradient.
-inline double expected_factor(const DeviceMesh& mesh, const nn::Parameter& parameter, std::size_t index,
-                              int microbatches) {
+inline double expected_factor(const DeviceMesh& mesh, const Parameter& parameter, std::size_t index, int microbatches) {
   const auto counts = [&](Axis axis, int coord) {
     return parameter.placements.on(axis) == placement::R || coord == mesh.coord(axis);
   };

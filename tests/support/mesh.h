@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "nn/parameter.h"
 #include "parallel/comm/staged_group.h"
+#include "parallel/parameters/parameter.h"
 #include "tests/support/gradcheck.h"
 #include "tests/support/tensors.h"
 
@@ -54,13 +54,13 @@ inline Tensor tp_whole(const Tensor& local, Placement placement, const DeviceMes
 }
 
 /// A parameter's value or gradient as a whole tensor, padded rows cut off.
-inline Tensor whole(const Tensor& local, const nn::Parameter& p, const DeviceMesh& mesh) {
+inline Tensor whole(const Tensor& local, const Parameter& p, const DeviceMesh& mesh) {
   const Tensor over_tp = tp_whole(local.detach(), p.placements.tp, mesh);
   return clone(view::slice(whole_over(over_tp, p.placements.ep, mesh, Axis::ep), 0, 0, p.logical_rows));
 }
 
 /// Copies a whole tensor, which may lack padded rows, into this rank's shard.
-inline void set_whole(nn::Parameter& p, const Tensor& values) {
+inline void set_whole(Parameter& p, const Tensor& values) {
   Tensor part = values, local = p.local;
   for (int dim = 0; dim < part.dims(); ++dim) {
     const std::int64_t start = std::min(p.rectangle.start[dim], part.size(dim));
@@ -73,8 +73,8 @@ inline void set_whole(nn::Parameter& p, const Tensor& values) {
 
 /// Adds spread * normal numbers to every parameter: the same whole tensor on any mesh. Biases that start at 0 and gains
 /// that start at 1 would hide that they are applied twice, or not at all. Padded rows get numbers too.
-inline void randomise(const nn::ParameterList& parameters, double spread) {
-  for (const nn::ParameterPtr& p : parameters) {
+inline void randomise(const ParameterList& parameters, double spread) {
+  for (const ParameterPtr& p : parameters) {
     Tensor values = Tensor::empty(p->global_shape, DType::f64);
     for (std::int64_t i = 0; i < values.count(); ++i) {
       values.data<double>()[i] = spread * random_normal(77, stream_of(p->name), static_cast<std::uint64_t>(i));

@@ -63,7 +63,7 @@ std::vector<Seen> steps_with(GptOptions o, const std::string& faults, const std:
       mine.norms.push_back(trainer.gradient_norm());
       if (std::isfinite(mine.norms.back())) trainer.update(1e-3, mine.norms.back());
     }
-    for (const optim::StateTensor& weight : trainer.optimizer().weights()) {
+    for (const StateTensor& weight : trainer.optimizer().weights()) {
       const Tensor dense = contiguous(weight.value);
       mine.weights.insert(mine.weights.end(), dense.span<float>().begin(), dense.span<float>().end());
     }

@@ -53,11 +53,11 @@ std::pair<std::vector<double>, std::vector<Tensor>> outcome(const Job& job, bool
       validation_loss(run.trainer.model(), EvalWindows::all(test_tokens(8 * 21 - 5), 8), 4);
       generate(run.gpt(), std::vector<std::int32_t>{1, 2, 3}, {.length = 4});
     }
-    const std::vector<optim::StateTensor> held = run.trainer.optimizer().weights();
+    const std::vector<StateTensor> held = run.trainer.optimizer().weights();
     const std::scoped_lock lock(mutex);
     if (mesh->rank() == 0) losses = mine;
     if (mesh->rank() != mesh->world().size() - 1) return;  // whose stage has the head
-    for (const optim::StateTensor& weight : held) weights.push_back(clone(weight.value));
+    for (const StateTensor& weight : held) weights.push_back(clone(weight.value));
   });
   return {losses, weights};
 }

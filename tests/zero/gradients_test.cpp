@@ -31,7 +31,7 @@ HandMade make_model() {
 Tensor loss_of(const HandMade& model, const std::vector<std::size_t>& order, int rank, int microbatch) {
   Tensor loss = Tensor::zeros({});
   for (const std::size_t i : order) {
-    const nn::Parameter& p = *model.parameters[i];
+    const Parameter& p = *model.parameters[i];
     loss = loss + weighted_sum(p, ramp(p.local.shape(), factor(i, rank, microbatch)));
   }
   return loss;
@@ -44,7 +44,7 @@ std::vector<std::size_t> in_order(const HandMade& model) {
 }
 
 bool is_expected(const Zero& zero, const HandMade& model, const DeviceMesh& mesh, std::size_t i, int microbatches) {
-  const nn::Parameter& p = *model.parameters[i];
+  const Parameter& p = *model.parameters[i];
   const Tensor expected = ramp(p.local.shape(), expected_factor(mesh, p, i, microbatches));
   return same_bits(zero.gradient(i), zero.shards()[i]->part(expected));
 }
@@ -198,7 +198,7 @@ TEST_CASE("trap 2: the norm counts each element once, with the same bits on ever
           zero.zero();
           zero.last_microbatch();
           Tensor loss = Tensor::zeros({});
-          for (const nn::ParameterPtr& p : model.parameters)
+          for (const ParameterPtr& p : model.parameters)
             loss = loss + weighted_sum(*p, Tensor::full(p->local.shape(), 1));
           backward(loss);
           zero.finish();

@@ -10,7 +10,7 @@ TEST_CASE("rows are shared evenly, the first ranks have one more, and a rank may
     for (const int ranks : {1, 2, 3, 5}) {
       std::int64_t end = 0;
       for (int rank = 0; rank < ranks; ++rank) {
-        const optim::Span span = optim::even_share(extent, ranks, rank);
+        const Span span = even_share(extent, ranks, rank);
         CHECK(span.start == end);
         CHECK(span.length == extent / ranks + (rank < extent % ranks ? 1 : 0));
         end += span.length;
@@ -21,13 +21,13 @@ TEST_CASE("rows are shared evenly, the first ranks have one more, and a rank may
 }
 
 TEST_CASE("the dim that is cut has rows enough for even pieces, and is not the last of several") {
-  CHECK(optim::dim_to_cut({3, 384, 384}, 4) == 1);
-  CHECK(optim::dim_to_cut({1536, 384}, 4) == 0);
-  CHECK(optim::dim_to_cut({32, 7}, 2) == 0);
-  CHECK(optim::dim_to_cut({5, 7}, 2) == 0);
-  CHECK(optim::dim_to_cut({3, 384}, 4) == 0);
-  CHECK(optim::dim_to_cut({2, 8, 384}, 4) == 1);
-  CHECK(optim::dim_to_cut({3}, 8) == 0);
+  CHECK(dim_to_cut({3, 384, 384}, 4) == 1);
+  CHECK(dim_to_cut({1536, 384}, 4) == 0);
+  CHECK(dim_to_cut({32, 7}, 2) == 0);
+  CHECK(dim_to_cut({5, 7}, 2) == 0);
+  CHECK(dim_to_cut({3, 384}, 4) == 0);
+  CHECK(dim_to_cut({2, 8, 384}, 4) == 1);
+  CHECK(dim_to_cut({3}, 8) == 0);
 }
 
 TEST_CASE("a bucket packs and unpacks shards of prime sizes; padding goes nowhere") {
@@ -36,7 +36,7 @@ TEST_CASE("a bucket packs and unpacks shards of prime sizes; padding goes nowher
       HandMade model;
       for (const Shape& shape : {Shape{7}, Shape{13, 5}, Shape{3, 101, 2}, Shape{1}, Shape{2, 2, 2}})
         model.add(fmt::format("p{}", model.parameters.size()), shape);
-      optim::ShardList shards;
+      ShardList shards;
       const auto buckets = make_zero_buckets(model.parameters, *model.units, *mesh, {}, {}, shards);
       REQUIRE(buckets.size() == 1);
       const ZeroBucket& bucket = buckets[0];
@@ -53,7 +53,7 @@ TEST_CASE("a bucket packs and unpacks shards of prime sizes; padding goes nowher
       bucket.unpack(pieces, back);
       for (std::size_t i = 0; i < back.size(); ++i) {
         CHECK(same_bits(back[i], bucket.values()[i]));
-        const optim::Shard& shard = *bucket.shards[i];
+        const Shard& shard = *bucket.shards[i];
         const Tensor mine = bucket.in_piece(view::select(pieces, 0, mesh->coord(Axis::data)), i);
         CHECK(same_bits(mine, shard.part(back[i])));
       }
@@ -74,13 +74,13 @@ TEST_CASE("a bucket holds one unit and one set of axes; shards keep the order of
     model.begin_unit("third");
     model.unit->chunk = 1;
     model.add("of another chunk", {40});
-    optim::ShardList shards;
+    ShardList shards;
     ZeroOptions options;
     const auto buckets = make_zero_buckets(model.parameters, *model.units, *mesh, {}, options, shards);
     std::vector<std::string> names;
     for (const ZeroBucket& bucket : buckets) {
       std::string text;
-      for (const optim::ShardPtr& shard : bucket.shards) text += shard->parameter->name + ";";
+      for (const ShardPtr& shard : bucket.shards) text += shard->parameter->name + ";";
       names.push_back(text);
     }
     CHECK(names == std::vector<std::string>{"of another chunk;", "d;", "c;a;", "expert;", "b;"});

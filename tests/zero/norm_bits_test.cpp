@@ -1,5 +1,5 @@
 // The gradient norm is a function of the gradients' bits: ZeRO's shards and pipeline stages do not change it.
-#include "optim/gradient_norm.h"
+#include "parallel/gradient_norm.h"
 #include "tests/parity/training.h"
 #include "tests/zero/support.h"
 
@@ -124,7 +124,7 @@ TEST_CASE("the norm of given gradients has the same bits whole and in shards ove
           // All other ranks add zeros, so the bits of the sums are known, whatever their order.
           Tensor loss = Tensor::zeros({});
           std::vector<Tensor> gradients;
-          for (const nn::ParameterPtr& p : model.parameters) {
+          for (const ParameterPtr& p : model.parameters) {
             Tensor gradient = Tensor::empty(p->local.shape());
             for (std::int64_t i = 0; i < gradient.count(); ++i)
               gradient.data<float>()[i] =

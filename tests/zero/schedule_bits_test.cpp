@@ -24,9 +24,9 @@ Outcome run(GptOptions o, std::int64_t zero, const std::string& pipeline) {
   Outcome outcome;
   std::mutex mutex;
   on_ranks(o, [&](Trainer& trainer, const GptOptions& options, const DeviceMesh& mesh) {
-    const auto keep = [&](const std::string& kind, const std::vector<optim::StateTensor>& pieces) {
+    const auto keep = [&](const std::string& kind, const std::vector<StateTensor>& pieces) {
       const std::scoped_lock lock(mutex);
-      for (const optim::StateTensor& piece : pieces) {
+      for (const StateTensor& piece : pieces) {
         if (piece.value.count() == 0) continue;
         const Rectangle where = piece.rectangle();
         const auto [found, is_new] = outcome.tensors.emplace(

@@ -6,6 +6,7 @@
 
 #include "autograd/engine.h"
 #include "autograd/ops.h"
+#include "nn/init.h"
 #include "parallel/zero/zero.h"
 #include "tests/support/known_sums.h"
 #include "tests/support/mesh.h"
@@ -14,18 +15,18 @@ namespace trireme::testing {
 
 /// A model that is a list of parameters, each unit used once, in order.
 struct HandMade {
-  std::shared_ptr<nn::Units> units = std::make_shared<nn::Units>();
-  nn::ParameterList parameters;
-  std::vector<nn::UnitUse> uses;
-  nn::Unit* unit = nullptr;
+  std::shared_ptr<Units> units = std::make_shared<Units>();
+  ParameterList parameters;
+  std::vector<UnitUse> uses;
+  Unit* unit = nullptr;
 
   void begin_unit(const std::string& name) {
     unit = units->add(name);
     uses.emplace_back(units, units->add_use(unit));
   }
-  nn::ParameterPtr add(const std::string& name, const Shape& local, const Placements& placements = {},
-                       DType dtype = DType::f32) {
-    auto parameter = std::make_shared<nn::Parameter>();
+  ParameterPtr add(const std::string& name, const Shape& local, const Placements& placements = {},
+                   DType dtype = DType::f32) {
+    auto parameter = std::make_shared<Parameter>();
     parameter->name = name;
     parameter->global_shape = local;  // ignores tp and ep, which these tests do not need
     parameter->rectangle = {local, local};
@@ -43,13 +44,13 @@ struct HandMade {
 
 /// Gives each pipeline stage its own parameter names, except for the tied one.
 inline void name_by_stage(const HandMade& model, const DeviceMesh& mesh) {
-  for (const nn::ParameterPtr& p : model.parameters) {
+  for (const ParameterPtr& p : model.parameters) {
     if (p->name != "tied") p->name += fmt::format(" of stage {}", mesh.coord(Axis::pp));
   }
 }
 
 /// sum(value * weights): the gradient of value is `weights`. For tests of gradients, in which units are not used.
-inline Tensor weighted_sum(const nn::Parameter& parameter, const Tensor& weights) {
+inline Tensor weighted_sum(const Parameter& parameter, const Tensor& weights) {
   return sum(cast_to(parameter.local, DType::f32) * weights);
 }
 

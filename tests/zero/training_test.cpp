@@ -117,7 +117,7 @@ TEST_CASE("trap 1: both copies of a tied embedding stay bit-equal for 20 steps, 
     run_mesh("dp=2,pp=2", [&](const MeshPtr& mesh) {
       GptRun run(o, mesh);
       run.steps(20);
-      for (const optim::StateTensor& weight : run.trainer.optimizer().weights()) {
+      for (const StateTensor& weight : run.trainer.optimizer().weights()) {
         if (weight.parameter->name != "wte.weight") continue;
         const std::int64_t start = weight.rectangle().start[0];
         copies.add(fmt::format("from row {}", start), clone(weight.value));

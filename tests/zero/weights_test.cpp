@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "optim/optimizer.h"
 #include "tests/support/elements.h"
 #include "tests/zero/support.h"
 
@@ -26,14 +27,14 @@ HandMade make_model(DType dtype = DType::f32) {
 
 /// x + the sum of the squares of all values, over all uses, each inside its unit. Calls `look` for each parameter
 /// there.
-Tensor forward(HandMade& model, const std::function<void(const nn::Parameter&)>& look) {
+Tensor forward(HandMade& model, const std::function<void(const Parameter&)>& look) {
   Tensor x = Tensor::zeros({});
   require_grad(x);
   for (std::size_t use = 0; use < model.uses.size(); ++use) {
-    const nn::Unit& unit = *model.units->uses()[use];
+    const Unit& unit = *model.units->uses()[use];
     x = model.uses[use](x, [&](const Tensor& in) {
       Tensor y = in;
-      for (const nn::ParameterPtr& p : unit.parameters) {
+      for (const ParameterPtr& p : unit.parameters) {
         look(*p);
         y = y + sum(square(cast_to(p->value(), DType::f32)));  // backward needs the value
       }
@@ -55,12 +56,12 @@ TEST_CASE("trap 18: weights are gathered again after a step, and padding of unev
         for (const int prefetch : {0, 1, 3}) {
           HandMade model = make_model();
           std::map<std::string, std::vector<double>> expected;
-          for (const nn::ParameterPtr& p : model.parameters) expected[p->name] = testing::values(p->local);
+          for (const ParameterPtr& p : model.parameters) expected[p->name] = testing::values(p->local);
           Zero zero(model.parameters, *model.units, *mesh,
                     {.stage = stage, .prefetch = prefetch, .resident_bytes = 0, .gathering_bytes = 1});
           const auto optimizer = optim::make_sgd(zero.shards(), {});
-          zero.attach(*optimizer);
-          const auto look = [&](const nn::Parameter& p) {
+          optimizer->attach(zero);
+          const auto look = [&](const Parameter& p) {
             const std::vector<double> values = testing::values(p.value());
             for (std::size_t i = 0; i < values.size(); ++i)
               CHECK(values[i] == doctest::Approx(expected[p.name][i]).epsilon(1e-5));
@@ -72,7 +73,7 @@ TEST_CASE("trap 18: weights are gathered again after a step, and padding of unev
               backward(forward(model, look));
             }
             zero.finish();
-            zero.update(*optimizer, lr, 1.0);
+            optimizer->step(lr, 1.0);
             for (auto& [name, values] : expected) {
               const double gradient = 2 * 2 * mesh->size(Axis::dp) * (name.ends_with("0") ? 2 : 1);
               for (double& w : values) w -= lr * gradient * w;
@@ -96,10 +97,10 @@ TEST_CASE("a paged parameter has memory only inside its unit; outside, touching 
     std::int64_t pieces = 0, unit = 4 * (7 + 13 * 5);
     for (const ZeroBucket& bucket : zero.buckets()) pieces += 4 * bucket.piece;
     CHECK(live() - before == pieces);
-    const nn::Parameter& p = *model.parameters[0];
+    const Parameter& p = *model.parameters[0];
     CHECK_THROWS_WITH_AS(p.local.data<float>(), doctest::Contains("have been released"), Error);
     const NoGrad guard;
-    forward(model, [&](const nn::Parameter&) { CHECK(live() - before >= pieces + unit); });
+    forward(model, [&](const Parameter&) { CHECK(live() - before >= pieces + unit); });
     zero.settle();
     CHECK(live() - before == pieces);
     CHECK_THROWS_AS(p.local.data<float>(), Error);
@@ -110,9 +111,9 @@ TEST_CASE("parameters below the threshold, and those of no unit, stay") {
   run_mesh("dp=2", [](const MeshPtr& mesh) {
     HandMade model = make_model();
     model.unit = nullptr;
-    const nn::ParameterPtr loose = model.add("loose", {100, 100});
+    const ParameterPtr loose = model.add("loose", {100, 100});
     Zero zero(model.parameters, *model.units, *mesh, {.stage = 3, .resident_bytes = 100});
-    for (const nn::ParameterPtr& p : model.parameters)
+    for (const ParameterPtr& p : model.parameters)
       CHECK(p->local.has_elements() == (p->local.bytes() < 100 || p == loose));
   });
 }
@@ -125,7 +126,7 @@ TEST_CASE(
         HandMade model = make_model();
         Zero zero(model.parameters, *model.units, *mesh, {.stage = stage, .resident_bytes = 0});
         const auto optimizer = optim::make_sgd(zero.shards(), {});
-        zero.attach(*optimizer);
+        optimizer->attach(zero);
         const auto refused = [&] {
           CHECK_THROWS_WITH_AS(model.parameters[0]->value(), doctest::Contains("a0 is read outside a use of its unit"),
                                Error);
@@ -134,12 +135,12 @@ TEST_CASE(
           refused();
           zero.zero();
           zero.last_microbatch();
-          const Tensor y = forward(model, [](const nn::Parameter&) {});
+          const Tensor y = forward(model, [](const Parameter&) {});
           refused();
           backward(y);
           zero.finish();
           refused();
-          zero.update(*optimizer, 0.01, 1.0);
+          optimizer->step(0.01, 1.0);
         }
         refused();
         zero.settle();
@@ -154,17 +155,17 @@ TEST_CASE("parameters of no unit have the values of the last update at any time"
     for (const int stage : {1, 2, 3}) {
       HandMade model = make_model();
       model.unit = nullptr;
-      const nn::ParameterPtr loose = model.add("loose", {100, 3});
+      const ParameterPtr loose = model.add("loose", {100, 3});
       std::vector<double> expected = testing::values(loose->value());
       Zero zero(model.parameters, *model.units, *mesh, {.stage = stage, .resident_bytes = 0});
       const auto optimizer = optim::make_sgd(zero.shards(), {});
-      zero.attach(*optimizer);
+      optimizer->attach(zero);
       for (int step = 0; step < 2; ++step) {
         zero.zero();
         zero.last_microbatch();
         backward(weighted_sum(*loose, Tensor::full({100, 3}, 1)));
         zero.finish();
-        zero.update(*optimizer, 0.25, 1.0);
+        optimizer->step(0.25, 1.0);
         for (double& w : expected) w -= 0.25 * 2;
         const std::vector<double> values = testing::values(loose->value());
         for (std::size_t i = 0; i < values.size(); ++i) CHECK(values[i] == doctest::Approx(expected[i]).epsilon(1e-5));
@@ -180,21 +181,21 @@ TEST_CASE("gathered bf16 weights are the rounded masters of their owners, the sa
       HandMade model = make_model(DType::bf16);
       Zero zero(model.parameters, *model.units, *mesh, {.stage = stage, .resident_bytes = 0});
       const auto optimizer = optim::make_adamw(zero.shards(), {});
-      zero.attach(*optimizer);
+      optimizer->attach(zero);
       for (int step = 0; step < 3; ++step) {
         zero.zero();
         zero.last_microbatch();
-        backward(forward(model, [](const nn::Parameter&) {}));
+        backward(forward(model, [](const Parameter&) {}));
         zero.finish();
-        zero.update(*optimizer, 1e-2, 1.0);
+        optimizer->step(1e-2, 1.0);
       }
-      std::map<const nn::Parameter*, optim::StateTensor> masters;
-      for (const optim::StateTensor& s : optimizer->state()) {
+      std::map<const Parameter*, StateTensor> masters;
+      for (const StateTensor& s : optimizer->state()) {
         if (s.name == "master") masters.insert({s.parameter, s});
       }
       const NoGrad guard;
-      forward(model, [&](const nn::Parameter& p) {
-        const optim::StateTensor& master = masters.at(&p);
+      forward(model, [&](const Parameter& p) {
+        const StateTensor& master = masters.at(&p);
         CHECK(same_bits(master.shard->part(p.value().detach()), cast(master.value, DType::bf16)));
         seen.add(p.name, clone(p.value().detach()));
       });
@@ -209,22 +210,22 @@ TEST_CASE("trap 21: without a gradient AdamW decays matrices only, also when the
   run_mesh("dp=3", [](const MeshPtr& mesh) {
     for (const int stage : {1, 2, 3}) {
       HandMade model = make_model();
-      for (const nn::ParameterPtr& p : model.parameters) p->decay = p->local.dims() == 2;
+      for (const ParameterPtr& p : model.parameters) p->decay = p->local.dims() == 2;
       std::map<std::string, std::vector<double>> expected;
-      for (const nn::ParameterPtr& p : model.parameters) {
+      for (const ParameterPtr& p : model.parameters) {
         expected[p->name] = testing::values(p->local);
         for (double& w : expected[p->name]) w *= p->decay ? std::pow(1 - 0.5 * 0.1, 4) : 1;
       }
       Zero zero(model.parameters, *model.units, *mesh, {.stage = stage, .resident_bytes = 0});
       const auto optimizer = optim::make_adamw(zero.shards(), {.weight_decay = 0.1});
-      zero.attach(*optimizer);
+      optimizer->attach(zero);
       for (int step = 0; step < 4; ++step) {
         zero.zero();
         zero.finish();
-        zero.update(*optimizer, 0.5, 1.0);
+        optimizer->step(0.5, 1.0);
       }
       const NoGrad guard;
-      forward(model, [&](const nn::Parameter& p) {
+      forward(model, [&](const Parameter& p) {
         const std::vector<double> values = testing::values(p.value());
         for (std::size_t i = 0; i < values.size(); ++i)
           CHECK(values[i] == doctest::Approx(expected[p.name][i]).epsilon(1e-6));

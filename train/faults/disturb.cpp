@@ -2,17 +2,19 @@
 
 #include <fmt/core.h>
 
+#include "nn/init.h"
+
 namespace trireme {
 namespace {
 
-void disturb(const optim::StateTensor& weight, double factor, std::uint64_t seed) {
+void disturb(const StateTensor& weight, double factor, std::uint64_t seed) {
   if (weight.value.count() == 0) return;
-  nn::Parameter noise;
+  Parameter noise;
   noise.name = fmt::format("{}.noise", weight.parameter->name);
   noise.local = Tensor::empty(weight.value.shape(), DType::f32);
   noise.rectangle = weight.rectangle();
   noise.logical_rows = weight.parameter->logical_rows;
-  initialise(noise, nn::Init::normal(factor), seed);
+  nn::initialise(noise, nn::Init::normal(factor), seed);
   const Tensor host = clone(cast(weight.value.to(Device::cpu), DType::f32));
   const auto values = host.span<float>(), relative = noise.local.span<float>();
   for (std::size_t i = 0; i < values.size(); ++i) values[i] += values[i] * relative[i];
@@ -23,8 +25,8 @@ void disturb(const optim::StateTensor& weight, double factor, std::uint64_t seed
 }  // namespace
 
 void disturb(optim::Optimizer& optimizer, double factor, std::uint64_t seed) {
-  for (const optim::StateTensor& weight : optimizer.weights()) disturb(weight, factor, seed);
-  for (const optim::StateTensor& state : optimizer.state())
+  for (const StateTensor& weight : optimizer.weights()) disturb(weight, factor, seed);
+  for (const StateTensor& state : optimizer.state())
     if (state.name == "master") disturb(state, factor, seed);
 }
 

@@ -121,9 +121,9 @@ void change_element(const Tensor& x, std::int64_t index, const F& f) {
 
 /// The tensor to flip a bit of: by name, or else the first matrix. If that has a master, the master, because the weight
 /// is computed from it.
-const optim::StateTensor* choose(const std::vector<optim::StateTensor>& tensors, const Fault& f) {
-  const optim::StateTensor* chosen = nullptr;
-  for (const optim::StateTensor& tensor : tensors) {
+const StateTensor* choose(const std::vector<StateTensor>& tensors, const Fault& f) {
+  const StateTensor* chosen = nullptr;
+  for (const StateTensor& tensor : tensors) {
     if (tensor.value.count() <= f.element) continue;
     if (!f.tensor.empty() && tensor.full_name() == f.tensor) return &tensor;
     if (!f.tensor.empty() || !tensor.parameter->decay) continue;
@@ -166,12 +166,12 @@ double loss_factor() {
   return spike == nullptr ? 1 : spike->factor;
 }
 
-void poison(const nn::ParameterList& parameters) {
+void poison(const ParameterList& parameters) {
   Plan* const plan = current().get();
   const Fault* f = plan == nullptr ? nullptr : plan->due(Point::backward, {Kind::nan});
   if (f == nullptr) return;
   std::string known;
-  for (const nn::ParameterPtr& parameter : parameters) {
+  for (const ParameterPtr& parameter : parameters) {
     known += (known.empty() ? "" : ", ") + parameter->name;
     if (f->tensor.empty() ? !parameter->decay : parameter->name != f->tensor) continue;
     if (parameter->local.count() <= f->element) continue;
@@ -186,13 +186,13 @@ void flip(optim::Optimizer& optimizer) {
   Plan* const plan = current().get();
   const Fault* f = plan == nullptr ? nullptr : plan->due(Point::optimizer, {Kind::flip});
   if (f == nullptr) return;
-  std::vector<optim::StateTensor> tensors = optimizer.weights();
-  const std::vector<optim::StateTensor> state = optimizer.state();
+  std::vector<StateTensor> tensors = optimizer.weights();
+  const std::vector<StateTensor> state = optimizer.state();
   tensors.insert(tensors.end(), state.begin(), state.end());
-  const optim::StateTensor* chosen = choose(tensors, *f);
+  const StateTensor* chosen = choose(tensors, *f);
   if (chosen == nullptr) {
     std::string known;
-    for (const optim::StateTensor& tensor : tensors) known += (known.empty() ? "" : ", ") + tensor.full_name();
+    for (const StateTensor& tensor : tensors) known += (known.empty() ? "" : ", ") + tensor.full_name();
     no_such_tensor(f->tensor, *plan->rank, known);
   }
   const int bit = std::min(f->bit, static_cast<int>(size_of(chosen->value.dtype())) * 8 - 1);

@@ -103,7 +103,7 @@ void point(Point point, const DeviceMesh* mesh = nullptr);
 /// The factor for the loss before this backward: 1, or the value of spike or nan.
 double loss_factor();
 /// The point for nan in gradients: before the first backward of a step adds to them.
-void poison(const nn::ParameterList& parameters);
+void poison(const ParameterList& parameters);
 /// The point for flip.
 void flip(optim::Optimizer& optimizer);
 /// The point for noise, at the beginning of a step. Returns true if it happened; it is then collective.

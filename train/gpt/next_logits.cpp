@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "parallel/pipeline/schedule.h"
 #include "train/step/evaluate.h"
 
 namespace trireme {

@@ -8,7 +8,7 @@
 #include "core/cores.h"
 #include "core/parallel_for.h"
 #include "data/prefetch.h"
-#include "parallel/pipeline/timeline.h"
+#include "parallel/pipeline/drawing.h"
 #include "train/faults/injection.h"
 #include "train/guards/guards.h"
 #include "train/launch/ranks.h"
@@ -82,7 +82,7 @@ class RankRun {
 
 std::int64_t RankRun::count_parameters() {
   double here = 0;  // of this rank's stages; the result is the same on all ranks of dp and tp
-  for (const nn::ParameterPtr& parameter : trainer_.model().parameters())
+  for (const ParameterPtr& parameter : trainer_.model().parameters())
     if (!parameter->copy_of_earlier_stage) here += static_cast<double>(parameter->global_shape.count());
   const Tensor sum = Tensor::full({1}, here, DType::f64);
   mesh_->group(Axis::pp).all_reduce(sum).wait();

@@ -21,7 +21,7 @@ struct Piece {
 /// The results of a few steps on one rank: its shards, as copies, in the order of the parameters.
 struct Outcome {
   std::vector<double> losses, norms;  // per step, global
-  nn::ParameterList parameters;
+  ParameterList parameters;
   std::vector<Piece> gradients;                         // of the first step, before clipping
   std::vector<Piece> weights;                           // after the last step
   std::vector<std::pair<std::string, Tensor>> buffers;  // after the last step, by name
@@ -29,18 +29,18 @@ struct Outcome {
 
 Tensor copied_to_host(const Tensor& x) { return x.device() == Device::cpu ? clone(x) : x.to(Device::cpu); }
 
-Piece copy_of(const optim::StateTensor& tensor) {
+Piece copy_of(const StateTensor& tensor) {
   return {copied_to_host(tensor.value), tensor.rectangle(), tensor.shard != nullptr};
 }
 
 /// The weights as the optimizer sees them: the f32 masters if there are any.
 std::vector<Piece> final_weights(optim::Optimizer& optimizer) {
-  std::map<const nn::Parameter*, Piece> masters;
-  for (const optim::StateTensor& state : optimizer.state()) {
+  std::map<const Parameter*, Piece> masters;
+  for (const StateTensor& state : optimizer.state()) {
     if (state.name == "master") masters[state.parameter] = copy_of(state);
   }
   std::vector<Piece> weights;
-  for (const optim::StateTensor& weight : optimizer.weights()) {
+  for (const StateTensor& weight : optimizer.weights()) {
     const auto master = masters.find(weight.parameter);
     weights.push_back(master != masters.end() ? master->second : copy_of(weight));
   }
@@ -74,7 +74,7 @@ Outcome run_steps(const ParityModel& model, TrainOptions o, const std::shared_pt
     outcome.losses.push_back(pipeline::global_loss(*mesh, pass.pipeline.loss));
     outcome.norms.push_back(trainer.gradient_norm());
     if (step == 0) {
-      for (const optim::StateTensor& piece : trainer.gradient_pieces()) {
+      for (const StateTensor& piece : trainer.gradient_pieces()) {
         outcome.gradients.push_back(copy_of(piece));
         if (trainer.scaler().scale() != 1) {  // f16: these gradients belong to the scaled loss
           const NoGrad guard;
@@ -88,7 +88,7 @@ Outcome run_steps(const ParityModel& model, TrainOptions o, const std::shared_pt
     }
   }
   outcome.weights = final_weights(trainer.optimizer());
-  for (const nn::BufferPtr& buffer : trainer.model().buffers())
+  for (const BufferPtr& buffer : trainer.model().buffers())
     outcome.buffers.emplace_back(buffer->name, copied_to_host(buffer->value));
   return outcome;
 }
@@ -116,7 +116,7 @@ OptimizerOptions adamw() {
 }
 
 /// The part of `whole_tensor` that belongs to `piece`, and the piece, both without padded rows.
-std::pair<Tensor, Tensor> overlap(const Piece& piece, const Tensor& whole_tensor, const nn::Parameter& parameter) {
+std::pair<Tensor, Tensor> overlap(const Piece& piece, const Tensor& whole_tensor, const Parameter& parameter) {
   Tensor mine = piece.value, whole = whole_tensor;
   const Rectangle& r = piece.rectangle;
   for (int dim = 0; dim < mine.dims(); ++dim) {
@@ -129,7 +129,7 @@ std::pair<Tensor, Tensor> overlap(const Piece& piece, const Tensor& whole_tensor
 }
 
 /// Squared norms of the difference and of the reference, over this rank's piece.
-std::pair<double, double> squares(const Piece& got, const nn::Parameter& parameter, const Piece& reference) {
+std::pair<double, double> squares(const Piece& got, const Parameter& parameter, const Piece& reference) {
   const auto [a, b] = overlap(got, reference.value, parameter);
   double difference = 0, norm = 0;
   for (std::int64_t i = 0; i < a.count(); ++i) {
@@ -197,8 +197,7 @@ std::shared_ptr<const ParityReference> parity_reference(const TrainOptions& opti
   const auto one = std::make_shared<const DeviceMesh>(self_group(), MeshShape{});
   reference->sgd = run_steps(model, on_one_rank(options), one, sgd());
   reference->adamw = run_steps(model, on_one_rank(options), one, adamw());
-  for (const nn::ParameterPtr& p : reference->sgd.parameters)
-    reference->index.emplace(p->name, reference->index.size());
+  for (const ParameterPtr& p : reference->sgd.parameters) reference->index.emplace(p->name, reference->index.size());
   for (const auto& [name, value] : reference->sgd.buffers) reference->index.emplace(name, reference->index.size());
   return reference;
 }
@@ -224,7 +223,7 @@ ParityReport Parity::compare(std::shared_ptr<ProcessGroup> world) const {
   const Tensor results = Tensor::zeros({count + 2, kinds}, DType::f64);  // the last two rows: losses and norms
   double* values = results.data<double>();
   for (std::size_t i = 0; i < with_sgd.parameters.size(); ++i) {
-    const nn::Parameter& p = *with_sgd.parameters[i];
+    const Parameter& p = *with_sgd.parameters[i];
     const std::size_t row = reference_->index.at(p.name);
     const std::array<std::pair<double, double>, kinds> found = {
         squares(with_sgd.gradients[i], p, reference_->sgd.gradients[row]),

@@ -35,10 +35,10 @@ double estimated_bytes(const TrainOptions& o, const ParameterCounts& parameters)
 
 }  // namespace
 
-std::string predicted_memory(const TrainOptions& o, const nn::ParameterList& parameters, double activations,
+std::string predicted_memory(const TrainOptions& o, const ParameterList& parameters, double activations,
                              double workspace) {
   double count = 0;
-  for (const nn::ParameterPtr& parameter : parameters) count += static_cast<double>(parameter->local.count());
+  for (const ParameterPtr& parameter : parameters) count += static_cast<double>(parameter->local.count());
   const double element = static_cast<double>(size_of(o.precision.dtype));
   // ZeRO: the ranks that share a category divide it.
   const double ranks = static_cast<double>(o.mesh.dp_shard.value_or(o.mesh.shape.size(Axis::data)));

@@ -5,14 +5,14 @@
 #include <cstdint>
 #include <string>
 
-#include "nn/parameter.h"
+#include "parallel/parameters/parameter.h"
 #include "train/options/options.h"
 
 namespace trireme {
 
 /// Bytes of this rank, by category, as one line for the table before training. The line says so if activations are not
 /// estimated. `activations`, `workspace`: bytes; 0 if not estimated.
-std::string predicted_memory(const TrainOptions& options, const nn::ParameterList& parameters, double activations,
+std::string predicted_memory(const TrainOptions& options, const ParameterList& parameters, double activations,
                              double workspace = 0);
 
 /// The number of parameters of a whole model, and how many of them belong to experts, which ep cuts.

@@ -19,7 +19,7 @@ using checkpoint::Checkpoint;
 constexpr const char* checkpoints_name = "checkpoints";
 
 std::vector<checkpoint::HeldTensor> all_held(const Model& model, optim::Optimizer& optimizer) {
-  return checkpoint::held_tensors(model.parameters(), model.buffers(), &optimizer, model.mesh());
+  return checkpoint::held_tensors(optimizer.weights_and_state(), model.buffers(), model.mesh());
 }
 
 /// On different machines, the same path may lead to different files.
@@ -200,7 +200,7 @@ std::optional<Resumed> load_newest_run(const fs::path& out, Model& model, optim:
 void load_weights(Checkpoint& saved, Model& model) {
   ProcessGroup& world = model.mesh().world();
   require_same_content(world, saved);
-  const auto held = checkpoint::held_tensors(model.parameters(), model.buffers(), nullptr, model.mesh());
+  const auto held = checkpoint::held_tensors(whole_weights(model.parameters()), model.buffers(), model.mesh());
   fail_together(world, [&] { saved.read(held, "it was saved by another version of the program"); });
 }
 

@@ -1,7 +1,7 @@
 // Saves and resumes a run: applies parallel/checkpoint to a model, its optimizer and its progress.
 //
 // Tensors are stored under global names, without padding, so a run saved on one mesh can be resumed on any other:
-//   blocks.0.mlp.up.weight              a parameter (or a buffer: nn/buffer.h), in the model's dtype
+//   blocks.0.mlp.up.weight              a parameter (or a buffer: parallel/parameters/buffer.h), in the model's dtype
 //   optimizer.m.blocks.0.mlp.up.weight  its optimizer state, f32 (m, v, momentum, master)
 // Everything else that resuming needs is in train/runs/run_texts.h.
 // Read next: parallel/checkpoint/saver.h, parallel/checkpoint/checkpoint.h.

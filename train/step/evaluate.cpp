@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "parallel/pipeline/executor.h"
+#include "parallel/pipeline/schedule.h"
 
 namespace trireme {
 

@@ -7,8 +7,8 @@
 
 namespace trireme {
 
-GradientWatch::GradientWatch(const nn::ParameterList& parameters) {
-  for (const nn::ParameterPtr& parameter : parameters)
+GradientWatch::GradientWatch(const ParameterList& parameters) {
+  for (const ParameterPtr& parameter : parameters)
     parameter->leaf().on_grad_ready([this, p = parameter.get()] { ready(*p); });
 }
 
@@ -39,7 +39,7 @@ void GradientWatch::backward(int stage, int microbatch, bool last) {
   order_ = 0;
 }
 
-void GradientWatch::ready(const nn::Parameter& parameter) {
+void GradientWatch::ready(const Parameter& parameter) {
   if (tamper_) tamper_(parameter, microbatch_);
   if (!looking_ || !found_.tensor.empty()) return;
   ++order_;

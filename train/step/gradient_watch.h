@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "data/sampler.h"
-#include "nn/parameter.h"
+#include "parallel/parameters/parameter.h"
 
 namespace trireme {
 
@@ -30,7 +30,7 @@ class GradientWatch {
   enum class Look : std::uint8_t { never, in_last_backward, in_every_backward };
   /// Create it before the object that sums gradients: hooks run in the order in which they were added. `parameters`
   /// must exist as long as the model runs backwards.
-  explicit GradientWatch(const nn::ParameterList& parameters);
+  explicit GradientWatch(const ParameterList& parameters);
   GradientWatch(const GradientWatch&) = delete;
   GradientWatch& operator=(const GradientWatch&) = delete;
 
@@ -42,11 +42,11 @@ class GradientWatch {
 
   const NonFinite& found() const { return found_; }
   /// For tests: may change a gradient right before it is checked.
-  using Tamper = std::function<void(const nn::Parameter& parameter, int microbatch)>;
+  using Tamper = std::function<void(const Parameter& parameter, int microbatch)>;
   void set_tamper(Tamper tamper) { tamper_ = std::move(tamper); }
 
  private:
-  void ready(const nn::Parameter& parameter);
+  void ready(const Parameter& parameter);
   std::vector<std::int64_t> samples_of(int microbatch) const;
 
   Look look_ = Look::never;

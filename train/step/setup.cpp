@@ -9,7 +9,7 @@ nn::Build make_build(const TrainOptions& o, std::shared_ptr<const DeviceMesh> me
           o.precision.tensor_device()};
 }
 
-std::unique_ptr<optim::Optimizer> make_optimizer(const OptimizerOptions& o, const optim::ShardList& shards) {
+std::unique_ptr<optim::Optimizer> make_optimizer(const OptimizerOptions& o, const ShardList& shards) {
   if (o.optimizer == "adamw") {
     return optim::make_adamw(
         shards, {.beta1 = o.beta1, .beta2 = o.beta2, .eps = o.eps, .weight_decay = o.weight_decay, .memory = o.memory});

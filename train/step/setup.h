@@ -13,7 +13,7 @@ namespace trireme {
 
 /// The build parameters for the layers of a model.
 nn::Build make_build(const TrainOptions& options, std::shared_ptr<const DeviceMesh> mesh);
-std::unique_ptr<optim::Optimizer> make_optimizer(const OptimizerOptions& options, const optim::ShardList& shards);
+std::unique_ptr<optim::Optimizer> make_optimizer(const OptimizerOptions& options, const ShardList& shards);
 optim::LrSchedule make_lr_schedule(const ScheduleOptions& options);
 
 }  // namespace trireme

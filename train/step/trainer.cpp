@@ -8,8 +8,9 @@
 #include "core/hash.h"
 #include "core/kernels.h"
 #include "core/packed_weights.h"
-#include "optim/gradient_norm.h"
 #include "parallel/comm/watch/beacon.h"
+#include "parallel/gradient_norm.h"
+#include "parallel/pipeline/schedule.h"
 #include "parallel/verify.h"
 #include "train/faults/injection.h"
 #include "train/step/non_finite.h"
@@ -37,7 +38,7 @@ bool on_any_rank(bool here, const DeviceMesh& mesh) {
   return any.item() > 0;
 }
 
-bool has_tied_copy(const nn::ParameterList& parameters) {
+bool has_tied_copy(const ParameterList& parameters) {
   return std::any_of(parameters.begin(), parameters.end(), [](const auto& p) { return p->copy_of_earlier_stage; });
 }
 
@@ -90,7 +91,7 @@ Trainer::Trainer(std::unique_ptr<Model> model, const TrainOptions& o, std::int64
       scaler_(o.precision.make_scaler()),
       executor_(pipeline::make_schedule(o.mesh.pipeline, mesh_.size(Axis::pp), static_cast<int>(batch_.micro_batches)),
                 mesh_.group(Axis::pp)) {
-  gradients_->attach(*optimizer_);
+  optimizer_->attach(*gradients_);
 }
 
 Trainer::Pass Trainer::gradients(const NextBatch& next_batch, double loss_scale) {
@@ -159,9 +160,9 @@ Trainer::Pass Trainer::run_pass(const NextBatch& next_batch, Look look) {
 
 double Trainer::gradient_norm() { return gradients_->gradient_norm() / scaler_.scale(); }
 
-std::vector<optim::StateTensor> Trainer::gradient_pieces() {
-  std::vector<optim::StateTensor> pieces;
-  const optim::ShardList& shards = gradients_->shards();
+std::vector<StateTensor> Trainer::gradient_pieces() {
+  std::vector<StateTensor> pieces;
+  const ShardList& shards = gradients_->shards();
   for (std::size_t i = 0; i < shards.size(); ++i) {
     const bool whole = shards[i]->group == nullptr;
     pieces.push_back({"gradient", shards[i]->parameter.get(), gradients_->gradient(i), whole ? nullptr : shards[i]});
@@ -190,7 +191,7 @@ Trainer::Origin Trainer::find_non_finite() {
 
 /// The first piece that is not finite, for gradients that are not summed over ranks.
 NonFinite Trainer::non_finite_piece() {
-  std::vector<optim::StateTensor> pieces = gradient_pieces();
+  std::vector<StateTensor> pieces = gradient_pieces();
   for (std::size_t i = pieces.size(); i-- > 0;) {  // in the order of the backward pass
     const Tensor& gradient = pieces[i].value;
     if (gradient.count() == 0 || std::isfinite(kernels(gradient.device()).sum_squares(std::span(&gradient, 1)).value()))
@@ -214,8 +215,8 @@ void Trainer::skip() { finish_routing(false); }
 
 std::vector<Copied> Trainer::copies(std::optional<std::int64_t> turn) {
   constexpr std::uint64_t turns = 8;
-  std::vector<optim::StateTensor> tensors = optimizer_->weights();
-  for (optim::StateTensor& state : optimizer_->state()) {
+  std::vector<StateTensor> tensors = optimizer_->weights();
+  for (StateTensor& state : optimizer_->state()) {
     // By name: tied weights at the two ends of a pipeline have different indices in the list.
     const bool its_turn = !turn || hash_bytes(state.full_name()) % turns == static_cast<std::uint64_t>(*turn) % turns;
     if (its_turn || state.value.device() == Device::cpu) tensors.push_back(std::move(state));
@@ -233,7 +234,7 @@ void Trainer::check_replicas(std::optional<std::int64_t> turn) {
 }
 
 void Trainer::require_finite_weights() {
-  for (const optim::StateTensor& weight : optimizer_->weights()) {
+  for (const StateTensor& weight : optimizer_->weights()) {
     const Tensor dense = contiguous(weight.value);
     if (dense.count() == 0 || std::isfinite(kernels(dense.device()).sum_squares(std::span(&dense, 1)).value()))
       continue;
@@ -254,8 +255,8 @@ bool Trainer::update(double lr, double norm) {
   }
   fault::point(fault::Point::optimizer, &mesh_);
   fault::flip(*optimizer_);
-  const double factor = optim::clip_factor(norm, options_.optimizer.clip) / scaler_.scale();
-  gradients_->update(*optimizer_, lr, factor);
+  const double factor = clip_factor(norm, options_.optimizer.clip) / scaler_.scale();
+  optimizer_->step(lr, factor);
   scaler_.updated();
   if (mesh_.world().verifies()) verify_copies(copies());
   return true;

@@ -44,7 +44,7 @@ class Trainer {
   /// The norm of the whole model's gradient, without the loss scale. The same bits on every rank.
   double gradient_norm();
   /// This rank's part of every summed gradient: the whole gradient, or with ZeRO its shard. After gradients().
-  std::vector<optim::StateTensor> gradient_pieces();
+  std::vector<StateTensor> gradient_pieces();
   /// The routing of the step that update() has completed; nothing without experts.
   const std::optional<nn::RoutingReport>& routing() const { return routing_; }
   /// After gradients() with a non-finite loss or norm: finds which tensor on which ranks from which samples, and what a

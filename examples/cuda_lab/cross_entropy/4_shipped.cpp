@@ -1,0 +1,54 @@
+// Level 4: the kernels in use, cuda/kernels/cross_entropy.cu. Over level 3 they have
+//   pieces of 16 bytes: a thread asks for eight logits at once, and looks for a larger maximum once for all eight;
+//   exponentials in base 2, which are one instruction;
+//   label smoothing, and losses in f64.
+// One step goes back: statistics and gradient are two launches again. With the vocabulary sharded over ranks, the ranks
+// must join their statistics in between, and a kernel cannot wait for that. The cost is a second read of the logits
+// from memory, 6 bytes a logit instead of 4.
+// This file also has the cost of each level.
+// Read next: docs/ladder.md.
+#include <array>
+#include <cmath>
+
+#include "examples/cuda_lab/cross_entropy/ladder.h"
+
+namespace trireme::cuda::lab::cross_entropy {
+
+void shipped(const Problem& p, Stream stream) {
+  cross_entropy_statistics(p.rows, stream);
+  cross_entropy_losses(p.rows, p.losses, stream);
+  cross_entropy_gradient(p.rows, p.scale, p.gradients, stream);
+}
+
+namespace {
+
+/// A block a row: `moved` bytes a logit between memory and the block, of `width` logits a load. `waits`: for each load.
+MemoryCost pass(const Problem& p, int threads, int width, double moved, double waits = 1) {
+  const double rows = p.rows.rows, columns = p.rows.columns;
+  return cost_of({rows, 2048.0 / threads, moved * rows * columns, waits * std::ceil(columns / (threads * width)), 4,
+                  moved * columns / (width > 1 ? 128 : 64)});
+}
+
+// Passes that only read are unrolled by four (`unrolled`), those that write the gradients are not.
+constexpr std::array all = {
+    MemoryLevel<Problem>{
+        "three_passes", "maximum, sum, gradient", &three_passes,
+        [](const Problem& p) { return pass(p, 256, 1, 2, 0.25) + pass(p, 256, 1, 2, 0.25) + pass(p, 256, 1, 4); }},
+    MemoryLevel<Problem>{"two_passes", "running maximum and sum", &two_passes,
+                         [](const Problem& p) { return pass(p, 256, 1, 2, 0.25) + pass(p, 256, 1, 4); }},
+    // The second pass of a block waits for L2.
+    MemoryLevel<Problem>{"one_launch", "the second read from L2", &one_launch,
+                         [](const Problem& p) { return pass(p, 1024, 1, 4, 0.25 + kWaitForL2); }},
+    MemoryLevel<Problem>{
+        "cross_entropy", "16 bytes at a time, slices of ranks", &shipped,
+        [](const Problem& p) {
+          const double rows = p.rows.rows;
+          return pass(p, 512, 8, 2) + cost_of({std::ceil(rows / 256), 8, 28 * rows, 1, 0, 8 * 7}) + pass(p, 512, 8, 4);
+        }},
+};
+
+}  // namespace
+
+std::span<const MemoryLevel<Problem>> levels() { return all; }
+
+}  // namespace trireme::cuda::lab::cross_entropy

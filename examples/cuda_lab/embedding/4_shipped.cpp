@@ -1,0 +1,66 @@
+// Level 4: the kernel in use, embedding_backward of cuda/kernels/embedding.cu. It is level 2 with 32 rows per block
+// instead of one, so the ids are read 32 times less: 103 MB. Of each 128 ids it lists those of its rows in shared
+// memory, in order, with a ballot. Unlike level 3 it takes any number of tokens and any slice of the vocabulary, in one
+// launch and without workspace. The forecast is that its search through all ids, in 128 rounds per block, costs about
+// half of the sort on one multiprocessor; a sort on all multiprocessors might be faster. This file also has the cost of
+// each level.
+// Read next: docs/ladder.md.
+#include <array>
+#include <cmath>
+
+#include "cuda/kernels/embedding.h"
+#include "examples/cuda_lab/embedding/ladder.h"
+
+namespace trireme::cuda::lab::embedding {
+
+void shipped(const Problem& p, Stream stream) {
+  embedding_backward(p.dy, p.ids, 0, p.tokens, p.vocabulary, p.width, p.dweight, stream);
+}
+
+namespace {
+
+/// A token's row of dy is read, its row of dweight read and written. As if no token repeated.
+double row_bytes(const Problem& p) { return 10.0 * p.tokens * p.width; }
+double row_wavefronts(const Problem& p) { return p.width / 32.0 * 3; }
+
+#if defined(__CUDACC__)
+MemoryCost atomics_cost(const Problem& p) {
+  return cost_of(
+      {static_cast<double>(p.tokens), 8, row_bytes(p), 2 * std::ceil(p.width / 256.0), 0, row_wavefronts(p)});
+}
+#endif
+
+// The ids come from L2: they cost waits, but no bytes of memory. Repeated tokens are not counted either: in all levels
+// a row with many tokens keeps its block busy in proportion to them.
+constexpr std::array all = {
+#if defined(__CUDACC__)
+    MemoryLevel<Problem>{"atomics", "each token by itself; other bits each time", &atomics, &atomics_cost},
+#endif
+    MemoryLevel<Problem>{"row_a_block", "a block looks for the tokens of its row", &row_a_block,
+                         [](const Problem& p) {
+                           const double turns = std::ceil(p.tokens / 256.0);
+                           return cost_of({static_cast<double>(p.vocabulary), 8, row_bytes(p), kWaitForL2 * turns,
+                                           2 * turns, turns * 16});
+                         }},
+    // Bitonic steps of n keys: log n (log n + 1) / 2 barriers, and each thread's pairs in between.
+    MemoryLevel<Problem>{"sorted", "sort, then a block a segment", &sorted,
+                         [](const Problem& p) {
+                           const double log_n = std::ceil(std::log2(p.tokens)), steps = log_n * (log_n + 1) / 2;
+                           const double pairs = std::exp2(log_n) / 2;
+                           const MemoryCost sort = cost_of({1, 1, 20.0 * p.tokens, 2, steps, steps * pairs / 32 * 8});
+                           return sort + cost_of({static_cast<double>(p.tokens), 8, row_bytes(p),
+                                                  1 + std::ceil(p.width / 256.0), 0, row_wavefronts(p)});
+                         }},
+    MemoryLevel<Problem>{"embedding", "32 rows a block", &shipped,
+                         [](const Problem& p) {
+                           const double turns = std::ceil(p.tokens / 128.0), stretches = std::ceil(p.width / 512.0);
+                           return cost_of({std::ceil(p.vocabulary / 32.0) * stretches, 16, row_bytes(p),
+                                           kWaitForL2 * turns, 2 * turns, turns * 16});
+                         }},
+};
+
+}  // namespace
+
+std::span<const MemoryLevel<Problem>> levels() { return all; }
+
+}  // namespace trireme::cuda::lab::embedding

@@ -1,0 +1,47 @@
+// Level 4: the kernel in use, cuda/kernels/norm.cu. Compared with level 3 it moves pieces of 16 bytes, so that a thread
+// loads once for a row of up to 2048; it takes any alignment; and the residual is optional. In rows of 768 only 96 of
+// the 256 threads have a piece: the others only cost registers.
+// This file also has the cost of each level.
+// Read next: docs/ladder.md.
+#include <array>
+#include <cmath>
+
+#include "examples/cuda_lab/norm_forward/ladder.h"
+
+namespace trireme::cuda::lab::norm_forward {
+
+void shipped(const Problem& p, Stream stream) { ::trireme::cuda::norm_forward(p, stream); }
+
+namespace {
+
+double values(const Problem& p) { return static_cast<double>(p.rows) * p.width; }
+
+/// One block of 256 threads per row; `waits` per iteration of a thread.
+MemoryCost per_row(const Problem& p, double bytes_per_value, double at_a_time, double waits) {
+  const double turns = std::ceil(p.width / (256 * at_a_time));
+  // A load of a warp moves up to 128 bytes a wavefront.
+  const double wavefronts = bytes_per_value * p.width / (at_a_time > 1 ? 128 : 64);
+  return cost_of({static_cast<double>(p.rows), 8, bytes_per_value * values(p), waits * turns, 4, wavefronts});
+}
+
+constexpr std::array all = {
+    // The sum: 6 bytes a value. Then 128 rows a block: a warp's load is 32 lines; a sector serves sixteen of them.
+    MemoryLevel<Problem>{"row_a_thread", "a thread a row", &row_a_thread,
+                         [](const Problem& p) {
+                           const double rows = p.rows, width = p.width;
+                           return cost_of({std::ceil(values(p) / 256), 8, 6 * values(p), 1, 0, 8 * 3}) +
+                                  cost_of({std::ceil(rows / 128), 16, 8 * values(p), 3 * std::ceil(width / 16), 0,
+                                           4 * 32 * 4 * width});
+                         }},
+    MemoryLevel<Problem>{"row_a_block", "a block a row, the sum on the way", &row_a_block,
+                         [](const Problem& p) { return per_row(p, 12, 1, 3); }},
+    MemoryLevel<Problem>{"read_once", "the row stays in shared memory", &read_once,
+                         [](const Problem& p) { return per_row(p, 8, 1, 2); }},
+    MemoryLevel<Problem>{"norm", "16 bytes at a time", &shipped, [](const Problem& p) { return per_row(p, 8, 8, 2); }},
+};
+
+}  // namespace
+
+std::span<const MemoryLevel<Problem>> levels() { return all; }
+
+}  // namespace trireme::cuda::lab::norm_forward

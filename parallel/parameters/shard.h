@@ -1,0 +1,54 @@
+// Shard: the part of a parameter that one rank updates. Without ZeRO that is all of it; with ZeRO the ranks that hold
+// copies of a parameter share the work, each updating one piece.
+//
+// The parameter is cut evenly along one dim, so a piece is a rectangle of it. The first ranks may have one row more; a
+// rank may have none. A gathered tensor is the pieces side by side. Read next: optim/optimizer.h, parallel/zero/zero.h.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "parallel/parameters/parameter.h"
+
+namespace trireme {
+
+struct Span {
+  std::int64_t start = 0, length = 0;
+};
+
+/// What rank `rank` of `ranks` gets of `extent` rows.
+Span even_share(std::int64_t extent, int ranks, int rank);
+
+/// The dim along which a tensor is cut: the first that has at least 16 rows for each rank, so that no piece is much
+/// larger than another; if none has, the longest. Usually that is dim 0, but not for tensors like qkv, [3, D, D]. The
+/// last dim is cut only if it is the only one: a piece consists of whole rows, so that the gradient's norm does not
+/// depend on the cut (parallel/gradient_norm.h).
+int dim_to_cut(const Shape& shape, int ranks);
+
+struct Shard {
+  ParameterPtr parameter;
+  ProcessGroup* group = nullptr;  ///< the ranks with the pieces, in their order; null: this is the whole parameter
+  int dim = 0;                    ///< the dim of the parameter's local tensor that is cut
+
+  /// Dense tensors of the piece's shape while a step runs: the weights that are updated, and the f32 gradient.
+  /// `gradient` undefined: use the parameter's.
+  Tensor weights, gradient;
+
+  int ranks() const { return group == nullptr ? 1 : group->size(); }
+  Span span(int rank) const { return even_share(parameter->local.size(dim), ranks(), rank); }
+  Span span() const { return span(group == nullptr ? 0 : group->rank()); }
+  /// A rank's part of a tensor of the parameter's local shape.
+  Tensor part(const Tensor& local, int rank) const;
+  Tensor part(const Tensor& local) const { return part(local, group == nullptr ? 0 : group->rank()); }
+  Shape shape(int rank) const { return parameter->local.shape().with(dim, span(rank).length); }
+  Shape shape() const { return parameter->local.shape().with(dim, span().length); }
+  Rectangle rectangle() const;  ///< where the piece lies in the whole parameter
+};
+
+using ShardPtr = std::shared_ptr<Shard>;
+using ShardList = std::vector<ShardPtr>;
+
+/// Each parameter as one shard.
+ShardList whole_shards(const ParameterList& parameters);
+
+}  // namespace trireme
