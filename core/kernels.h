@@ -7,13 +7,14 @@
 // Words used below. "dense": contiguous row-major. "T": one floating dtype shared by the tensors named so. "acc": the
 // dtype of sums, f64 for f64 and f32 for everything else. Shapes are checked by the operation, not here.
 // Every kernel gives the same bits for any number of threads: how work is cut depends on shapes only.
-// Read next: core/cpu/table.cpp, autograd/ops.h (the operations that call kernels).
+// Read next: core/cpu/kernels.h, autograd/ops.h (the operations that call kernels).
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "core/exact_sum.h"
@@ -202,6 +203,32 @@ struct KernelTable {
   /// v = momentum v + (scale g + decay w); w -= lr v.
   void (*sgd)(const SgdOptions& options, std::span<const SgdUpdate> updates);
 };
+
+/// The entries of KernelTable once more, by name. The tables of the CPU, of CUDA and of the profiler, and the
+/// declarations of their kernels, are made from this list: a kernel that is missing is an error of the compiler or of
+/// the linker.
+// clang-format off
+#define TRIREME_EVERY_KERNEL(f)                                                                                 \
+  f(fill) f(copy)                                                                                               \
+  f(unary) f(unary_backward) f(binary) f(axpby) f(dropout)                                                      \
+  f(reduce) f(sum_squares)                                                                                      \
+  f(gemm) f(grouped_gemm) f(grouped_gemm_tn)                                                                    \
+  f(softmax) f(softmax_backward) f(top_k) f(layer_norm) f(layer_norm_backward) f(rms_norm) f(rms_norm_backward) \
+  f(embedding) f(embedding_backward)                                                                            \
+  f(attention) f(attention_backward) f(attention_merge)                                                         \
+  f(rope) f(swiglu) f(swiglu_backward)                                                                          \
+  f(cross_entropy_stats) f(cross_entropy_loss) f(cross_entropy_backward)                                        \
+  f(adamw) f(sgd)
+// clang-format on
+
+/// In a namespace: declares a function of every entry's name and type.
+#define TRIREME_DECLARE_KERNEL(name) std::remove_pointer_t<decltype(KernelTable::name)> name;
+/// In braces: a KernelTable of the functions of those names.
+#define TRIREME_KERNEL_ENTRY(name) .name = name,
+
+#define TRIREME_COUNT(name) +1
+static_assert(sizeof(KernelTable) == (0 TRIREME_EVERY_KERNEL(TRIREME_COUNT)) * sizeof(void (*)()),
+              "TRIREME_EVERY_KERNEL must name every entry of KernelTable");
 
 const KernelTable& kernels(Device device);
 
