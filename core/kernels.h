@@ -22,8 +22,16 @@
 
 namespace trireme {
 
-enum class Unary : std::uint8_t { negate, exp, log, sqrt, square, tanh, relu, sigmoid, silu, gelu, gelu_tanh };
-enum class Binary : std::uint8_t { add, subtract, multiply, divide, equal };  // equal: 1 where a == b, else 0
+// The elementwise functions; core/formulas.h has their formulas and derivatives.
+#define TRIREME_EVERY_UNARY(f) \
+  f(negate) f(exp) f(log) f(sqrt) f(square) f(tanh) f(relu) f(sigmoid) f(silu) f(gelu) f(gelu_tanh)
+#define TRIREME_EVERY_BINARY(f) f(add) f(subtract) f(multiply) f(divide) f(equal)
+
+#define TRIREME_COUNT(name) +1  // 0 TRIREME_EVERY_UNARY(TRIREME_COUNT): how many there are
+#define TRIREME_NAME(name) name,
+enum class Unary : std::uint8_t { TRIREME_EVERY_UNARY(TRIREME_NAME) };
+enum class Binary : std::uint8_t { TRIREME_EVERY_BINARY(TRIREME_NAME) };
+#undef TRIREME_NAME
 enum class Reduction : std::uint8_t { sum, max };
 
 /// c = alpha * a @ b + beta * c + bias.
@@ -226,7 +234,6 @@ struct KernelTable {
 /// In braces: a KernelTable of the functions of those names.
 #define TRIREME_KERNEL_ENTRY(name) .name = name,
 
-#define TRIREME_COUNT(name) +1
 static_assert(sizeof(KernelTable) == (0 TRIREME_EVERY_KERNEL(TRIREME_COUNT)) * sizeof(void (*)()),
               "TRIREME_EVERY_KERNEL must name every entry of KernelTable");
 
