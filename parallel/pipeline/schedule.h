@@ -5,7 +5,8 @@
 // rank, stage s on rank s. A batch is cut into micro-batches; one flows forward through the stages as an activation and
 // back as a gradient. In every schedule each stage runs its backwards in the order of micro-batches, so that gradients
 // are summed in the same order and all schedules give the same bits.
-// Read next: parallel/pipeline/schedule.cpp (the generators), then parallel/pipeline/check.h.
+// Read next: parallel/pipeline/schedule.cpp (the generators), parallel/pipeline/schedules.h (their names), then
+// parallel/pipeline/check.h.
 #pragma once
 
 #include <cstddef>
@@ -78,14 +79,5 @@ Schedule zero_bubble(int ranks, int microbatches);
 
 /// Forwards only, for a validation loss or a sample.
 Schedule forward_only(int ranks, int microbatches, int chunks = 1);
-
-/// The schedule --pipeline names: gpipe, 1f1b, interleaved:V or zero-bubble. One rank has no pipeline: it runs 1f1b
-/// (gradient accumulation with one micro-batch alive) unless it has several chunks. Throws ExitCode::usage for another
-/// name or a count under 1.
-Schedule make_schedule(std::string_view name, int ranks, int microbatches);
-
-/// Stages per rank: V of interleaved:V, 1 of every other name. Throws ExitCode::usage for names that make_schedule
-/// refuses.
-int chunks_per_rank(std::string_view name);
 
 }  // namespace trireme::pipeline

@@ -11,6 +11,7 @@
 #include "optim/optimizer.h"
 #include "parallel/grad_sync.h"
 #include "parallel/pipeline/executor.h"
+#include "parallel/pipeline/schedules.h"
 #include "tests/support/mesh.h"
 
 using namespace trireme;

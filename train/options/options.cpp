@@ -10,7 +10,7 @@
 #include "core/kernels.h"
 #include "cuda/selection.h"
 #include "data/eval_windows.h"
-#include "parallel/pipeline/schedule.h"
+#include "parallel/pipeline/schedules.h"
 #include "train/options/batch_sizes.h"
 
 namespace trireme {
@@ -93,10 +93,7 @@ void declare_mesh(Flags& flags, MeshOptions& o) {
       "ranks along the axes dp (data), tp (tensor), pp (pipeline) and cp (context), as in dp=2,tp=2,pp=2; ep (expert) "
       "divides the ranks of dp x cp into groups; axes that are left out are 1; dp=auto: all "
       "remaining ranks of the launcher");
-  flags.add(
-      "pipeline", "gpipe|1f1b|interleaved:V|zero-bubble", o.pipeline,
-      "order of forwards and backwards in a pipeline; interleaved:V: V stages on every rank, with a smaller bubble and "
-      "more messages; zero-bubble: weight gradients fill the idle time");
+  flags.add("pipeline", pipeline::schedule_spellings("|"), o.pipeline, pipeline::schedule_help());
   flags.add("stage-layers", "auto|LIST", o.stage_layers,
             "layers of each pipeline stage in order, as in 3,3,2; auto: balanced by cost, embedding and head counted");
   flags.add_choice(

@@ -10,6 +10,7 @@
 #include "core/packed_weights.h"
 #include "optim/gradient_norm.h"
 #include "parallel/comm/watch/beacon.h"
+#include "parallel/pipeline/schedules.h"
 #include "parallel/verify.h"
 #include "train/faults/injection.h"
 #include "train/step/non_finite.h"
