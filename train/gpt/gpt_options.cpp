@@ -44,8 +44,7 @@ void declare_model(Flags& flags, ModelOptions& o) {
   flags.add("dropout", "F", o.config.dropout, "part of the activations set to zero in training",
             Range::half_open(0, 1));
   flags.add_switch("bias", o.config.bias, "biases in the linear layers and norms");
-  flags.add_choice("activation", o.config.activation,
-                   {{"gelu", Activation::gelu}, {"gelu-tanh", Activation::gelu_tanh}, {"swiglu", Activation::swiglu}},
+  flags.add_choice("activation", o.config.activation, named_values<Activation>(),
                    "exact GELU, its tanh form as GPT-2 had it, or the gated unit of Llama");
   flags.add("kv-heads", "N", o.config.kv_heads, "auto",
             "key-value heads, each shared by --heads / N heads (grouped-query attention); auto: --heads", count);
@@ -53,10 +52,9 @@ void declare_model(Flags& flags, ModelOptions& o) {
             "hidden features of the MLP; auto: 4 x --width, or for swiglu, which has a matrix more, 8/3 of it rounded "
             "up to a multiple of 64",
             count);
-  flags.add_choice("norm", o.config.norm, {{"layer", Norm::layer}, {"rms", Norm::rms}},
+  flags.add_choice("norm", o.config.norm, named_values<Norm>(),
                    "layer norm, or RMS norm, which does not centre and has no bias");
-  flags.add_choice("positions", o.config.positions,
-                   {{"learned", PositionEncoding::learned}, {"rope", PositionEncoding::rope}},
+  flags.add_choice("positions", o.config.positions, named_values<PositionEncoding>(),
                    "a learned vector per position, or rotation of queries and keys by it");
   flags.add_switch("tied", o.config.tied, "the output head is the embedding; off: it has weights of its own");
 }
@@ -67,7 +65,7 @@ void declare_experts(Flags& flags, ModelOptions& model) {
   flags.add("experts", "N", o.count, "experts of each block, over all ranks; 0: a plain MLP", count_or_none);
   flags.add("moe-every", "N", model.config.moe_every, "every N-th block has experts, the others a plain MLP", count);
   flags.add("top-k", "N", o.top_k, "experts that compute a token", count);
-  flags.add_choice("router-norm", o.norm, {{"before", nn::RouterNorm::before}, {"after", nn::RouterNorm::after}},
+  flags.add_choice("router-norm", o.norm, named_values<nn::RouterNorm>(),
                    "the output of an expert is weighted by a softmax over all experts (before the choice), or over the "
                    "chosen ones (after it)");
   flags.add("capacity-factor", "F", o.capacity_factor, "none",
@@ -81,8 +79,7 @@ void declare_experts(Flags& flags, ModelOptions& model) {
             "balance without a loss: after each step a router's bias moves by F towards experts used too little",
             Range::at_least(0));
   flags.add("z-loss", "F", o.z_loss, "weight of the loss that keeps the router's logits small", Range::at_least(0));
-  flags.add_choice("aux-scope", o.balance,
-                   {{"sequence", nn::BalanceScope::sequence}, {"batch", nn::BalanceScope::batch}},
+  flags.add_choice("aux-scope", o.balance, named_values<nn::BalanceScope>(),
                    "over what the use of experts is balanced: each sequence, or the whole global batch");
 }
 
