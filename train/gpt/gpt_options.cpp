@@ -23,6 +23,7 @@ void declare_documents(Flags& flags, DataOptions& o) {
   flags.add_switch("document-mask", o.document_mask, "attention only within a document; positions are not reset");
   flags.add("document-separator", "ID", o.document_separator, "auto",
             "token that ends a document; auto: the tokenizer's end-of-text token", count_or_none);
+  flags.only_with("document-mask", "on", [&o] { return o.document_mask; });
 }
 
 void declare_model(Flags& flags, ModelOptions& o) {
@@ -63,24 +64,35 @@ void declare_experts(Flags& flags, ModelOptions& model) {
   flags.group("experts");
   nn::ExpertsOptions& o = model.config.experts;
   flags.add("experts", "N", o.count, "experts of each block, over all ranks; 0: a plain MLP", count_or_none);
+  const auto for_mixtures = [&] { flags.only_with("experts", "above 0", [&o] { return o.count > 0; }); };
   flags.add("moe-every", "N", model.config.moe_every, "every N-th block has experts, the others a plain MLP", count);
+  for_mixtures();
   flags.add("top-k", "N", o.top_k, "experts that compute a token", count);
+  for_mixtures();
   flags.add_choice("router-norm", o.norm, named_values<nn::RouterNorm>(),
                    "the output of an expert is weighted by a softmax over all experts (before the choice), or over the "
                    "chosen ones (after it)");
+  for_mixtures();
   flags.add("capacity-factor", "F", o.capacity_factor, "none",
             "in training an expert takes at most F x top-k x context / experts tokens of a sequence; none: all that "
             "chose it",
             Range::above(0));
+  for_mixtures();
   flags.add("shared-experts", "N", o.shared, "experts that every token uses, made as one MLP of their total width",
             count_or_none);
+  for_mixtures();
   flags.add("aux-loss", "F", o.aux_loss, "weight of the loss that keeps experts equally used", Range::at_least(0));
+  for_mixtures();
   flags.add("bias-update", "F", o.bias_update,
             "balance without a loss: after each step a router's bias moves by F towards experts used too little",
             Range::at_least(0));
+  for_mixtures();
   flags.add("z-loss", "F", o.z_loss, "weight of the loss that keeps the router's logits small", Range::at_least(0));
+  for_mixtures();
   flags.add_choice("aux-scope", o.balance, named_values<nn::BalanceScope>(),
                    "over what the use of experts is balanced: each sequence, or the whole global batch");
+  for_mixtures();
+  flags.only_with("aux-loss", "above 0", [&o] { return o.aux_loss > 0; });
 }
 
 void declare_all(Flags& flags, GptOptions& o) {
@@ -88,7 +100,7 @@ void declare_all(Flags& flags, GptOptions& o) {
   declare_model(flags, o.model);
   declare_experts(flags, o.model);
   declare_training(flags, o);
-  declare_samples(flags, o.run);
+  declare_samples(flags, o.run, o.data.val_fraction);
 }
 
 CorpusOptions GptOptions::corpus() const {

@@ -56,7 +56,7 @@ void GptTask::declare_model(Flags& flags) {
 
 void GptTask::declare_data(Flags& flags) {
   trireme::declare_data(flags, o_.data);
-  declare_samples(flags, o_.run);
+  declare_samples(flags, o_.run, o_.data.val_fraction);
 }
 
 void GptTask::validate() const { trireme::validate(o_); }

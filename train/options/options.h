@@ -152,9 +152,10 @@ void declare_optimizer(Flags& flags, OptimizerOptions& options);
 void declare_mesh(Flags& flags, MeshOptions& options);
 void declare_precision(Flags& flags, PrecisionOptions& options);
 void declare_run(Flags& flags, RunOptions& options);
-void declare_samples(Flags& flags, RunOptions& options);  // also validation batches; for language models
+/// Samples, and validation batches; for language models.
+void declare_samples(Flags& flags, RunOptions& options, const double& val_fraction);
 void declare_checkpoints(Flags& flags, RunOptions& options);
-void declare_guards(Flags& flags, GuardOptions& options);
+void declare_guards(Flags& flags, GuardOptions& options, const MeshOptions& mesh);
 /// Declares every group of TrainOptions except declare_samples().
 void declare_training(Flags& flags, TrainOptions& options);
 
