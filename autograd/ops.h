@@ -29,18 +29,11 @@ inline Tensor operator*(const Tensor& x, double factor) { return scale(x, factor
 inline Tensor operator+(const Tensor& x, double value) { return add_scalar(x, value); }
 
 Tensor apply_unary(Unary op, const Tensor& x);
-inline Tensor operator-(const Tensor& x) { return apply_unary(Unary::negate, x); }
-inline Tensor exp(const Tensor& x) { return apply_unary(Unary::exp, x); }
-inline Tensor log(const Tensor& x) { return apply_unary(Unary::log, x); }
-inline Tensor sqrt(const Tensor& x) { return apply_unary(Unary::sqrt, x); }
-inline Tensor square(const Tensor& x) { return apply_unary(Unary::square, x); }
-inline Tensor tanh(const Tensor& x) { return apply_unary(Unary::tanh, x); }
-inline Tensor relu(const Tensor& x) { return apply_unary(Unary::relu, x); }
-inline Tensor sigmoid(const Tensor& x) { return apply_unary(Unary::sigmoid, x); }
-inline Tensor silu(const Tensor& x) { return apply_unary(Unary::silu, x); }
-inline Tensor gelu(const Tensor& x) { return apply_unary(Unary::gelu, x); }  ///< exact: x Phi(x), as in nanoGPT
-/// The tanh approximation, as in GPT-2.
-inline Tensor gelu_tanh(const Tensor& x) { return apply_unary(Unary::gelu_tanh, x); }
+#define TRIREME_UNARY(name) \
+  inline Tensor name(const Tensor& x) { return apply_unary(Unary::name, x); }
+TRIREME_EVERY_UNARY(TRIREME_UNARY)  // exp(x), gelu(x), ...
+#undef TRIREME_UNARY
+inline Tensor operator-(const Tensor& x) { return negate(x); }
 Tensor cast_to(const Tensor& x, DType dtype);  ///< the gradient is cast back
 
 // ---- dropout.cpp -------------------------------------------------------------------------------------------------

@@ -7,13 +7,14 @@
 // Words used below. "dense": contiguous row-major. "T": one floating dtype shared by the tensors named so. "acc": the
 // dtype of sums, f64 for f64 and f32 for everything else. Shapes are checked by the operation, not here.
 // Every kernel gives the same bits for any number of threads: how work is cut depends on shapes only.
-// Read next: core/cpu/table.cpp, autograd/ops.h (the operations that call kernels).
+// Read next: core/cpu/kernels.h, autograd/ops.h (the operations that call kernels).
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "core/exact_sum.h"
@@ -21,8 +22,16 @@
 
 namespace trireme {
 
-enum class Unary : std::uint8_t { negate, exp, log, sqrt, square, tanh, relu, sigmoid, silu, gelu, gelu_tanh };
-enum class Binary : std::uint8_t { add, subtract, multiply, divide, equal };  // equal: 1 where a == b, else 0
+// The elementwise functions; core/formulas.h has their formulas and derivatives.
+#define TRIREME_EVERY_UNARY(f) \
+  f(negate) f(exp) f(log) f(sqrt) f(square) f(tanh) f(relu) f(sigmoid) f(silu) f(gelu) f(gelu_tanh)
+#define TRIREME_EVERY_BINARY(f) f(add) f(subtract) f(multiply) f(divide) f(equal)
+
+#define TRIREME_COUNT(name) +1  // 0 TRIREME_EVERY_UNARY(TRIREME_COUNT): how many there are
+#define TRIREME_NAME(name) name,
+enum class Unary : std::uint8_t { TRIREME_EVERY_UNARY(TRIREME_NAME) };
+enum class Binary : std::uint8_t { TRIREME_EVERY_BINARY(TRIREME_NAME) };
+#undef TRIREME_NAME
 enum class Reduction : std::uint8_t { sum, max };
 
 /// c = alpha * a @ b + beta * c + bias.
@@ -202,6 +211,31 @@ struct KernelTable {
   /// v = momentum v + (scale g + decay w); w -= lr v.
   void (*sgd)(const SgdOptions& options, std::span<const SgdUpdate> updates);
 };
+
+/// The entries of KernelTable once more, by name. The tables of the CPU, of CUDA and of the profiler, and the
+/// declarations of their kernels, are made from this list: a kernel that is missing is an error of the compiler or of
+/// the linker.
+// clang-format off
+#define TRIREME_EVERY_KERNEL(f)                                                                                 \
+  f(fill) f(copy)                                                                                               \
+  f(unary) f(unary_backward) f(binary) f(axpby) f(dropout)                                                      \
+  f(reduce) f(sum_squares)                                                                                      \
+  f(gemm) f(grouped_gemm) f(grouped_gemm_tn)                                                                    \
+  f(softmax) f(softmax_backward) f(top_k) f(layer_norm) f(layer_norm_backward) f(rms_norm) f(rms_norm_backward) \
+  f(embedding) f(embedding_backward)                                                                            \
+  f(attention) f(attention_backward) f(attention_merge)                                                         \
+  f(rope) f(swiglu) f(swiglu_backward)                                                                          \
+  f(cross_entropy_stats) f(cross_entropy_loss) f(cross_entropy_backward)                                        \
+  f(adamw) f(sgd)
+// clang-format on
+
+/// In a namespace: declares a function of every entry's name and type.
+#define TRIREME_DECLARE_KERNEL(name) std::remove_pointer_t<decltype(KernelTable::name)> name;
+/// In braces: a KernelTable of the functions of those names.
+#define TRIREME_KERNEL_ENTRY(name) .name = name,
+
+static_assert(sizeof(KernelTable) == (0 TRIREME_EVERY_KERNEL(TRIREME_COUNT)) * sizeof(void (*)()),
+              "TRIREME_EVERY_KERNEL must name every entry of KernelTable");
 
 const KernelTable& kernels(Device device);
 

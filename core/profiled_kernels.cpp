@@ -134,6 +134,14 @@ struct Cost<&KernelTable::sgd> {
 
 // ---- the description of a call --------------------------------------------------------------------------------------
 
+template <auto kernel>
+constexpr const char* kernel_name = nullptr;
+#define TRIREME_NAME(entry) \
+  template <>               \
+  constexpr const char* kernel_name<&KernelTable::entry> = #entry;
+TRIREME_EVERY_KERNEL(TRIREME_NAME)
+#undef TRIREME_NAME
+
 /// How many of a call's tensors its description lists: as many as tell one call from another.
 template <auto kernel>
 constexpr int telling = 1;
@@ -166,10 +174,13 @@ struct Description {
 };
 
 template <auto kernel, class... Args>
-ProfileEvent event_of(const char* name, const Args&... args) {
+ProfileEvent event_of(const Args&... args) {
   Description description{telling<kernel>, {}};
   (description.add(args), ...);
-  return {.category = "kernel", .name = name, .detail = std::move(description.text), .cost = Cost<kernel>::of(args...)};
+  return {.category = "kernel",
+          .name = kernel_name<kernel>,
+          .detail = std::move(description.text),
+          .cost = Cost<kernel>::of(args...)};
 }
 
 // ---- the table ------------------------------------------------------------------------------------------------------
@@ -179,13 +190,11 @@ struct Timed;
 
 template <Device device, auto kernel, class R, class... Args>
 struct Timed<device, kernel, R (*)(Args...)> {
-  static inline const char* name = "";
-
   static R call(Args... args) {
     const KernelTable& table = *tables[static_cast<std::size_t>(device)].load();
     if (Profiler::recording() == nullptr) return (table.*kernel)(args...);
     if (device != Device::cpu) backend(device).synchronize();
-    const ProfileScope scope([&] { return event_of<kernel>(name, args...); });
+    const ProfileScope scope([&] { return event_of<kernel>(args...); });
     if constexpr (std::is_void_v<R>) {
       (table.*kernel)(args...);
       if (device != Device::cpu) backend(device).synchronize();
@@ -195,54 +204,11 @@ struct Timed<device, kernel, R (*)(Args...)> {
   }
 };
 
-template <Device device, auto kernel>
-auto timed(const char* name) {
-  Timed<device, kernel>::name = name;
-  return &Timed<device, kernel>::call;
-}
-
 template <Device device>
 KernelTable make_table() {
-  KernelTable table{};
-  int entries = 0;
-#define TRIREME_TIME(entry) (table.entry = timed<device, &KernelTable::entry>(#entry), ++entries)
-  TRIREME_TIME(fill);
-  TRIREME_TIME(copy);
-  TRIREME_TIME(unary);
-  TRIREME_TIME(unary_backward);
-  TRIREME_TIME(binary);
-  TRIREME_TIME(axpby);
-  TRIREME_TIME(dropout);
-  TRIREME_TIME(reduce);
-  TRIREME_TIME(sum_squares);
-  TRIREME_TIME(gemm);
-  TRIREME_TIME(grouped_gemm);
-  TRIREME_TIME(grouped_gemm_tn);
-  TRIREME_TIME(softmax);
-  TRIREME_TIME(softmax_backward);
-  TRIREME_TIME(top_k);
-  TRIREME_TIME(layer_norm);
-  TRIREME_TIME(layer_norm_backward);
-  TRIREME_TIME(rms_norm);
-  TRIREME_TIME(rms_norm_backward);
-  TRIREME_TIME(embedding);
-  TRIREME_TIME(embedding_backward);
-  TRIREME_TIME(attention);
-  TRIREME_TIME(attention_backward);
-  TRIREME_TIME(attention_merge);
-  TRIREME_TIME(rope);
-  TRIREME_TIME(swiglu);
-  TRIREME_TIME(swiglu_backward);
-  TRIREME_TIME(cross_entropy_stats);
-  TRIREME_TIME(cross_entropy_loss);
-  TRIREME_TIME(cross_entropy_backward);
-  TRIREME_TIME(adamw);
-  TRIREME_TIME(sgd);
-#undef TRIREME_TIME
-  require(entries * sizeof(void (*)()) == sizeof(KernelTable), "profile",
-          "{} of the kernel table's {} entries are timed; add the new one above", entries,
-          sizeof(KernelTable) / sizeof(void (*)()));
-  return table;
+#define TRIREME_TIMED(entry) .entry = Timed<device, &KernelTable::entry>::call,
+  return {TRIREME_EVERY_KERNEL(TRIREME_TIMED)};
+#undef TRIREME_TIMED
 }
 
 }  // namespace

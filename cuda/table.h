@@ -6,7 +6,7 @@
 
 namespace trireme::cuda {
 
-/// Entries without a kernel throw ExitCode::usage: "rms_norm has no cuda kernel".
+/// An entry throws ExitCode::usage for a case without a kernel: "rms_norm has no cuda kernel for f64".
 const KernelTable& kernel_table();
 
 }  // namespace trireme::cuda

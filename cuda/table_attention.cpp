@@ -114,7 +114,7 @@ void run(const AttentionBackward<T>& call) {
 
 void attention(const Tensor& q, const Tensor& k, const Tensor& v, double scale, bool causal, const Tensor& first_key,
                Tensor& out, Tensor& lse) {
-  constexpr const char* entry = "attention";
+  constexpr const char* entry = __func__;
   check(entry, q, k, v);
   const MemoryScope scope(MemoryCategory::workspace);
   const Layout layout(q);
@@ -129,7 +129,7 @@ void attention(const Tensor& q, const Tensor& k, const Tensor& v, double scale, 
 void attention_backward(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& out, const Tensor& lse,
                         const Tensor& dout, double scale, bool causal, const Tensor& first_key, Tensor& dq, Tensor& dk,
                         Tensor& dv) {
-  constexpr const char* entry = "attention_backward";
+  constexpr const char* entry = __func__;
   check(entry, q, k, v);
   const MemoryScope scope(MemoryCategory::workspace);
   const Layout layout(q);

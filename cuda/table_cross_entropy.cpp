@@ -26,7 +26,7 @@ CrossEntropy<T> problem_of(const char* entry, const Tensor& logits, const Tensor
 
 void cross_entropy_stats(const Tensor& logits, const Tensor& targets, const VocabSlice& slice, Tensor& maximum,
                          Tensor& sum_exp, Tensor& target_logit, Tensor& logit_sum) {
-  constexpr const char* entry = "cross_entropy_stats";
+  constexpr const char* entry = __func__;
   visit_training(entry, logits.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     CrossEntropy<T> p = problem_of<T>(entry, logits, targets, slice);
@@ -40,7 +40,7 @@ void cross_entropy_stats(const Tensor& logits, const Tensor& targets, const Voca
 
 double cross_entropy_loss(const Tensor& targets, const Tensor& maximum, const Tensor& sum_exp,
                           const Tensor& target_logit, const Tensor& logit_sum, double smoothing, std::int64_t vocab) {
-  constexpr const char* entry = "cross_entropy_loss";
+  constexpr const char* entry = __func__;
   if (targets.count() == 0) return 0.0;
   const CrossEntropy<float> p = {.rows = size(entry, targets.count()),
                                  .columns = 0,
@@ -63,7 +63,7 @@ double cross_entropy_loss(const Tensor& targets, const Tensor& maximum, const Te
 
 void cross_entropy_backward(const Tensor& logits, const Tensor& targets, const VocabSlice& slice, const Tensor& maximum,
                             const Tensor& sum_exp, double smoothing, double scale, Tensor& dlogits) {
-  constexpr const char* entry = "cross_entropy_backward";
+  constexpr const char* entry = __func__;
   visit_training(entry, logits.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     CrossEntropy<T> p = problem_of<T>(entry, logits, targets, slice);

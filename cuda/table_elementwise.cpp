@@ -7,7 +7,7 @@
 namespace trireme::cuda {
 
 void unary(Unary op, const Tensor& x, Tensor& y) {
-  constexpr const char* entry = "unary";
+  constexpr const char* entry = __func__;
   visit_training(entry, x.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     unary(op, static_cast<const T*>(dense<T>(entry, x)), dense<T>(entry, y), x.count(), stream());
@@ -15,7 +15,7 @@ void unary(Unary op, const Tensor& x, Tensor& y) {
 }
 
 void unary_backward(Unary op, const Tensor& x, const Tensor& dy, Tensor& dx) {
-  constexpr const char* entry = "unary_backward";
+  constexpr const char* entry = __func__;
   visit_training(entry, x.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     unary_backward<T>(op, dense<T>(entry, x), dense<T>(entry, dy), dense<T>(entry, dx), x.count(), stream());
@@ -23,7 +23,7 @@ void unary_backward(Unary op, const Tensor& x, const Tensor& dy, Tensor& dx) {
 }
 
 void binary(Binary op, const Tensor& a, const Tensor& b, Tensor& y) {
-  constexpr const char* entry = "binary";
+  constexpr const char* entry = __func__;
   visit_floating(y.dtype(), entry, [&](auto tag) {
     using T = typename decltype(tag)::type;
     binary<T>(op, address<T>(entry, a), address<T>(entry, b), dense<T>(entry, y),
@@ -32,7 +32,7 @@ void binary(Binary op, const Tensor& a, const Tensor& b, Tensor& y) {
 }
 
 void axpby(double a, const Tensor& x, double b, Tensor& y) {
-  constexpr const char* entry = "axpby";
+  constexpr const char* entry = __func__;
   visit_floating(x.dtype(), entry, [&](auto x_tag) {
     visit_floating(y.dtype(), entry, [&](auto y_tag) {
       using X = typename decltype(x_tag)::type;
@@ -45,7 +45,7 @@ void axpby(double a, const Tensor& x, double b, Tensor& y) {
 
 void dropout(const Tensor& x, double p, std::uint64_t seed, std::uint64_t stream_id, const Rectangle& where,
              Tensor& y) {
-  constexpr const char* entry = "dropout";
+  constexpr const char* entry = __func__;
   const DropoutPlace place = dropout_place(y.shape(), where.global, where.start);
   visit_training(entry, x.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
@@ -54,7 +54,7 @@ void dropout(const Tensor& x, double p, std::uint64_t seed, std::uint64_t stream
 }
 
 void swiglu(const Tensor& x, Tensor& y) {
-  constexpr const char* entry = "swiglu";
+  constexpr const char* entry = __func__;
   visit_training(entry, x.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     swiglu<T>(dense<T>(entry, x), dense<T>(entry, y), x.size(0), x.size(1) / 2, stream());
@@ -62,7 +62,7 @@ void swiglu(const Tensor& x, Tensor& y) {
 }
 
 void swiglu_backward(const Tensor& x, const Tensor& dy, Tensor& dx) {
-  constexpr const char* entry = "swiglu_backward";
+  constexpr const char* entry = __func__;
   visit_training(entry, x.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     swiglu_backward<T>(dense<T>(entry, x), dense<T>(entry, dy), dense<T>(entry, dx), x.size(0), x.size(1) / 2,

@@ -10,7 +10,7 @@
 namespace trireme::cuda {
 
 void fill(Tensor& y, double value) {
-  void* const to = address("fill", y);
+  void* const to = address(__func__, y);
   if (y.count() == 0) return;
   if (y.contiguous()) {
     const Tensor one = Tensor::full({}, value, y.dtype());  // the host converts
@@ -25,8 +25,8 @@ void fill(Tensor& y, double value) {
 }
 
 void copy(const Tensor& x, Tensor& y) {
-  const void* const from = address("copy", x);
-  void* const to = address("copy", y);
+  const void* const from = address(__func__, x);
+  void* const to = address(__func__, y);
   if (y.count() == 0) return;
   if (x.dtype() == y.dtype() && x.contiguous() && y.contiguous())
     return backend(Device::cuda).move(to, from, static_cast<std::size_t>(y.bytes()));

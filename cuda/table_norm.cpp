@@ -52,21 +52,21 @@ void backward(const char* entry, Norm kind, const Tensor& x, const Tensor& gamma
 
 void layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps, Tensor& y, Tensor& mean,
                 Tensor& rstd) {
-  forward("layer_norm", Norm::layer, x, gamma, beta, eps, y, mean, rstd);
+  forward(__func__, Norm::layer, x, gamma, beta, eps, y, mean, rstd);
 }
 
 void layer_norm_backward(const Tensor& x, const Tensor& gamma, const Tensor& mean, const Tensor& rstd, const Tensor& dy,
                          Tensor& dx, Tensor& dgamma, Tensor& dbeta) {
-  backward("layer_norm_backward", Norm::layer, x, gamma, mean, rstd, dy, dx, dgamma, dbeta);
+  backward(__func__, Norm::layer, x, gamma, mean, rstd, dy, dx, dgamma, dbeta);
 }
 
 void rms_norm(const Tensor& x, const Tensor& gamma, double eps, Tensor& y, Tensor& rstd) {
-  forward("rms_norm", Norm::rms, x, gamma, {}, eps, y, {}, rstd);
+  forward(__func__, Norm::rms, x, gamma, {}, eps, y, {}, rstd);
 }
 
 void rms_norm_backward(const Tensor& x, const Tensor& gamma, const Tensor& rstd, const Tensor& dy, Tensor& dx,
                        Tensor& dgamma) {
-  backward("rms_norm_backward", Norm::rms, x, gamma, {}, rstd, dy, dx, dgamma, {});
+  backward(__func__, Norm::rms, x, gamma, {}, rstd, dy, dx, dgamma, {});
 }
 
 }  // namespace trireme::cuda

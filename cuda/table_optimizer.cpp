@@ -27,7 +27,7 @@ void for_each_low(std::string_view entry, std::span<const Update> updates, const
 }  // namespace
 
 void adamw(const AdamWOptions& options, std::span<const AdamWUpdate> updates) {
-  constexpr const char* entry = "adamw";
+  constexpr const char* entry = __func__;
   const auto correction = [&](double beta) {
     return static_cast<float>(1.0 / (1.0 - std::pow(beta, static_cast<double>(options.step))));
   };
@@ -56,7 +56,7 @@ void adamw(const AdamWOptions& options, std::span<const AdamWUpdate> updates) {
 }
 
 void sgd(const SgdOptions& options, std::span<const SgdUpdate> updates) {
-  constexpr const char* entry = "sgd";
+  constexpr const char* entry = __func__;
   const SgdSettings settings = {.lr = static_cast<float>(options.lr),
                                 .momentum = static_cast<float>(options.momentum),
                                 .scale = static_cast<float>(options.gradient_scale)};

@@ -7,7 +7,7 @@
 namespace trireme::cuda {
 
 void reduce(Reduction op, const Tensor& x, Tensor& y) {
-  constexpr const char* entry = "reduce";
+  constexpr const char* entry = __func__;
   if (y.count() == 0) return;
   const ReducePlan plan = reduce_plan(x.shape(), x.strides(), y.shape());
   visit_floating(x.dtype(), entry, [&](auto tag) {
@@ -23,7 +23,7 @@ void reduce(Reduction op, const Tensor& x, Tensor& y) {
 }
 
 ExactSum sum_squares(std::span<const Tensor> xs) {
-  constexpr const char* entry = "sum_squares";
+  constexpr const char* entry = __func__;
   std::vector<SquaresOf> list;
   for (const Tensor& x : xs) {
     visit_floating(x.dtype(), entry, [&](auto tag) {

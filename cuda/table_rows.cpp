@@ -11,7 +11,7 @@
 namespace trireme::cuda {
 
 void softmax(const Tensor& x, Tensor& y) {
-  constexpr const char* entry = "softmax";
+  constexpr const char* entry = __func__;
   visit_training(entry, x.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     softmax<T>(dense<T>(entry, x), dense<T>(entry, y), x.size(0), x.size(1), stream());
@@ -19,7 +19,7 @@ void softmax(const Tensor& x, Tensor& y) {
 }
 
 void softmax_backward(const Tensor& y, const Tensor& dy, Tensor& dx) {
-  constexpr const char* entry = "softmax_backward";
+  constexpr const char* entry = __func__;
   visit_training(entry, y.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     softmax_backward<T>(dense<T>(entry, y), dense<T>(entry, dy), dense<T>(entry, dx), y.size(0), y.size(1), stream());
@@ -27,7 +27,7 @@ void softmax_backward(const Tensor& y, const Tensor& dy, Tensor& dx) {
 }
 
 void top_k(const Tensor& x, Tensor& chosen) {
-  constexpr const char* entry = "top_k";
+  constexpr const char* entry = __func__;
   visit_training(entry, x.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     top_k<T>(dense<T>(entry, x), dense<std::int32_t>(entry, chosen), x.size(0), x.size(1), chosen.size(1), stream());
@@ -35,7 +35,7 @@ void top_k(const Tensor& x, Tensor& chosen) {
 }
 
 void embedding(const Tensor& weight, const Tensor& ids, std::int64_t first, Tensor& y) {
-  constexpr const char* entry = "embedding";
+  constexpr const char* entry = __func__;
   visit_training(entry, weight.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     embedding<T>(dense<T>(entry, weight), dense<std::int32_t>(entry, ids), first, ids.count(), weight.size(0),
@@ -44,7 +44,7 @@ void embedding(const Tensor& weight, const Tensor& ids, std::int64_t first, Tens
 }
 
 void embedding_backward(const Tensor& dy, const Tensor& ids, std::int64_t first, Tensor& dweight) {
-  constexpr const char* entry = "embedding_backward";
+  constexpr const char* entry = __func__;
   visit_training(entry, dy.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     embedding_backward<T>(dense<T>(entry, dy), dense<std::int32_t>(entry, ids), first, ids.count(), dweight.size(0),
@@ -53,7 +53,7 @@ void embedding_backward(const Tensor& dy, const Tensor& ids, std::int64_t first,
 }
 
 void rope(const Tensor& x, const Tensor& positions, double base, bool inverse, Tensor& y) {
-  constexpr const char* entry = "rope";
+  constexpr const char* entry = __func__;
   const Tensor table = workspace({2, x.size(1), x.size(3) / 2}, DType::f32);  // [2, T, Dh/2]
   visit_training(entry, x.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
@@ -72,7 +72,7 @@ void rope(const Tensor& x, const Tensor& positions, double base, bool inverse, T
 }
 
 void attention_merge(const Tensor& part, const Tensor& part_lse, Tensor& out, Tensor& lse) {
-  constexpr const char* entry = "attention_merge";
+  constexpr const char* entry = __func__;
   const auto stride = [](const Tensor& x, int dim) { return x.strides()[dim]; };
   for (const Tensor* const x : {&part, static_cast<const Tensor*>(&out)})
     require(x->strides()[3] == 1 || x->size(3) == 1, entry, "{} with strides {}; expected 1 as the last", x->shape(),

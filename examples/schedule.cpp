@@ -4,14 +4,14 @@
 //   build/bin/schedule --pipeline interleaved:2 --stages 4 --micro-batches 8
 //
 // No model, no data: these are the lists that train_gpt runs, checked and simulated in units of time.
-// Read next: parallel/pipeline/schedule.h, examples/pictures/schedule.h.
+// Read next: parallel/pipeline/schedules.h, examples/pictures/schedule.h.
 #include <charconv>
 #include <cstdio>
 
 #include "core/io.h"
 #include "examples/pictures/schedule.h"
 #include "parallel/pipeline/drawing.h"
-#include "parallel/pipeline/schedule.h"
+#include "parallel/pipeline/schedules.h"
 #include "train/options/flags.h"
 #include "train/program/program.h"
 
@@ -46,7 +46,7 @@ int main(int argc, char** argv) {
     std::int64_t ranks = 4, microbatches = 8;
     Flags flags("schedule", "Draws a pipeline schedule, and prints bubble, live activations and messages.");
     flags.group("schedule");
-    flags.add("pipeline", "NAME", name, "gpipe, 1f1b, interleaved:V (V stages on every rank) or zero-bubble");
+    flags.add("pipeline", pipeline::schedule_spellings("|"), name, pipeline::schedule_help());
     flags.add("stages", "P", ranks, "ranks of the pipeline: pp in --mesh of train_gpt", Range{.low = 1, .high = 256});
     flags.add("micro-batches", "M", microbatches, "micro-batches in a step", Range{.low = 1, .high = 4096});
     flags.add("costs", "F:B:W", costs_text, "units of time of a forward and of a backward's two parts");

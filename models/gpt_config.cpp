@@ -53,15 +53,25 @@ const std::array<Preset, 7>& presets() {
 
 }  // namespace
 
-std::string_view name(Activation activation) {
-  constexpr std::array<std::string_view, 3> names = {"gelu", "gelu-tanh", "swiglu"};
-  return names[static_cast<std::size_t>(activation)];
+template <>
+NamedValues<Activation> named_values() {
+  return {{"gelu", Activation::gelu}, {"gelu-tanh", Activation::gelu_tanh}, {"swiglu", Activation::swiglu}};
 }
-
-std::string_view name(Norm norm) { return norm == Norm::layer ? "layer" : "rms"; }
-
-std::string_view name(PositionEncoding positions) {
-  return positions == PositionEncoding::learned ? "learned" : "rope";
+template <>
+NamedValues<Norm> named_values() {
+  return {{"layer", Norm::layer}, {"rms", Norm::rms}};
+}
+template <>
+NamedValues<PositionEncoding> named_values() {
+  return {{"learned", PositionEncoding::learned}, {"rope", PositionEncoding::rope}};
+}
+template <>
+NamedValues<nn::RouterNorm> named_values() {
+  return {{"before", nn::RouterNorm::before}, {"after", nn::RouterNorm::after}};
+}
+template <>
+NamedValues<nn::BalanceScope> named_values() {
+  return {{"sequence", nn::BalanceScope::sequence}, {"batch", nn::BalanceScope::batch}};
 }
 
 std::optional<GptConfig> gpt_preset(std::string_view name) {

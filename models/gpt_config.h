@@ -4,9 +4,12 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "core/error.h"
 #include "nn/experts_options.h"
 
 namespace trireme {
@@ -47,10 +50,27 @@ struct GptConfig {
   std::int64_t mixtures() const { return experts.count > 0 ? layers / moe_every : 0; }
 };
 
-// As the flags spell them.
-std::string_view name(Activation activation);
-std::string_view name(Norm norm);
-std::string_view name(PositionEncoding positions);
+/// The values of a choice, each with its name in flags and checkpoints.
+template <class E>
+using NamedValues = std::vector<std::pair<std::string, E>>;
+template <class E>
+NamedValues<E> named_values();
+template <>
+NamedValues<Activation> named_values();
+template <>
+NamedValues<Norm> named_values();
+template <>
+NamedValues<PositionEncoding> named_values();
+template <>
+NamedValues<nn::RouterNorm> named_values();
+template <>
+NamedValues<nn::BalanceScope> named_values();
+template <class E>
+std::string name_of(E chosen) {
+  for (const auto& [name, value] : named_values<E>())
+    if (value == chosen) return name;
+  fail(ExitCode::internal, "model", "the choice {} has no name", static_cast<int>(chosen));
+}
 
 /// Published sizes; empty for an unknown name.
 ///   gpt2-124m, gpt2-350m, gpt2-774m, gpt2-1.5b   Radford et al. 2019, table 2

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <type_traits>
 
 #include "core/error.h"
 #include "models/settings.h"
@@ -11,90 +12,102 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// ---- writing --------------------------------------------------------------------------------------------------------
+// ---- the fields -----------------------------------------------------------------------------------------------------
 
-nlohmann::json experts_json(const nn::ExpertsOptions& o) {
-  nlohmann::json json = {{"count", o.count},
-                         {"top_k", o.top_k},
-                         {"shared", o.shared},
-                         {"aux_loss", o.aux_loss},
-                         {"z_loss", o.z_loss},
-                         {"bias_update", o.bias_update},
-                         {"router_norm", o.norm == nn::RouterNorm::before ? "before" : "after"},
-                         {"aux_scope", o.balance == nn::BalanceScope::sequence ? "sequence" : "batch"}};
-  if (o.capacity_factor) json["capacity_factor"] = *o.capacity_factor;
-  return json;
+// Each is stored under the name of its flag, with _ for -. A checkpoint that has no field which is not optional is bad
+// data; to add a field to a format that runs have used, make it optional.
+
+/// Calls each(key, field). The optional kv_heads and ffn_width must be set.
+template <class Config, class Each>
+void for_each_field(Config& c, const Each& each) {
+  each("layers", c.layers);
+  each("heads", c.heads);
+  each("kv_heads", *c.kv_heads);
+  each("width", c.width);
+  each("ffn_width", *c.ffn_width);
+  each("context", c.context);
+  each("vocab", c.vocab);
+  each("dropout", c.dropout);
+  each("bias", c.bias);
+  each("activation", c.activation);
+  each("norm", c.norm);
+  each("positions", c.positions);
+  each("tied", c.tied);
+  each("document_separator", c.document_separator);
 }
 
-nlohmann::json gpt_json(const GptConfig& c, DType dtype) {
-  nlohmann::json json = {{"layers", c.layers},
-                         {"heads", c.heads},
-                         {"kv_heads", c.key_value_heads()},
-                         {"width", c.width},
-                         {"ffn_width", c.hidden()},
-                         {"context", c.context},
-                         {"vocab", c.vocab},
-                         {"dropout", c.dropout},
-                         {"bias", c.bias},
-                         {"activation", name(c.activation)},
-                         {"norm", name(c.norm)},
-                         {"positions", name(c.positions)},
-                         {"tied", c.tied},
-                         {"dtype", name(dtype)}};
-  if (c.document_separator) json["document_separator"] = *c.document_separator;
+template <class Experts, class Each>
+void for_each_experts_field(Experts& o, const Each& each) {
+  each("count", o.count);
+  each("top_k", o.top_k);
+  each("shared", o.shared);
+  each("capacity_factor", o.capacity_factor);
+  each("aux_loss", o.aux_loss);
+  each("z_loss", o.z_loss);
+  each("bias_update", o.bias_update);
+  each("router_norm", o.norm);
+  each("aux_scope", o.balance);
+}
+
+/// Stores a field; an optional one that is not set has no entry.
+struct Writer {
+  nlohmann::json& json;
+
+  template <class T>
+  void operator()(const char* key, const T& field) const {
+    if constexpr (std::is_enum_v<T>)
+      json[key] = name_of(field);
+    else
+      json[key] = field;
+  }
+  template <class T>
+  void operator()(const char* key, const std::optional<T>& field) const {
+    if (field) (*this)(key, *field);
+  }
+};
+
+struct Reader {
+  const nlohmann::json& json;
+  const fs::path& path;
+
+  void operator()(const char* key, std::int64_t& field) const { field = json_count(json, key, path); }
+  void operator()(const char* key, double& field) const { field = json.at(key); }
+  void operator()(const char* key, bool& field) const { field = json.at(key); }
+  template <class T>
+  void operator()(const char* key, std::optional<T>& field) const {
+    if (json.contains(key)) (*this)(key, field.emplace());
+  }
+  template <class E>
+  requires std::is_enum_v<E>
+  void operator()(const char* key, E& field) const {
+    for (const auto& [name, value] : named_values<E>())
+      if (json.at(key) == name) {
+        field = value;
+        return;
+      }
+    fail(ExitCode::data, "checkpoint", "{}: '{}' is {}, which this program does not know", path.string(), key,
+         json.at(key).dump());
+  }
+};
+
+nlohmann::json gpt_json(GptConfig c, DType dtype) {
+  c.kv_heads = c.key_value_heads();
+  c.ffn_width = c.hidden();
+  nlohmann::json json = {{"dtype", name(dtype)}};
+  for_each_field(c, Writer{json});
   if (c.experts.count > 0) {
-    json["experts"] = experts_json(c.experts);
+    for_each_experts_field(c.experts, Writer{json["experts"]});
     json["moe_every"] = c.moe_every;
   }
   return json;
 }
 
-// ---- reading --------------------------------------------------------------------------------------------------------
-
-/// The value whose name is stored under `key`.
-template <class E>
-E named(const nlohmann::json& json, const char* key, std::initializer_list<E> values, const fs::path& path) {
-  for (const E value : values) {
-    if (json.at(key) == name(value)) return value;
-  }
-  fail(ExitCode::data, "checkpoint", "{}: '{}' is {}, which this program does not know", path.string(), key,
-       json.at(key).dump());
-}
-
-/// A model without experts has no such entry.
-nn::ExpertsOptions read_experts(const nlohmann::json& model, const fs::path& path) {
-  nn::ExpertsOptions experts;
-  if (!model.contains("experts")) return experts;
-  const nlohmann::json& json = model["experts"];
-  experts.count = json_count(json, "count", path);
-  experts.top_k = json_count(json, "top_k", path);
-  experts.shared = json_count(json, "shared", path);
-  if (json.contains("capacity_factor")) experts.capacity_factor = json["capacity_factor"].get<double>();
-  experts.aux_loss = json.at("aux_loss");
-  experts.z_loss = json.at("z_loss");
-  experts.bias_update = json.at("bias_update");
-  experts.norm = json.at("router_norm") == "after" ? nn::RouterNorm::after : nn::RouterNorm::before;
-  experts.balance = json.at("aux_scope") == "batch" ? nn::BalanceScope::batch : nn::BalanceScope::sequence;
-  return experts;
-}
-
+/// A model without experts has neither `experts` nor `moe_every`.
 GptConfig read_config(const nlohmann::json& json, const fs::path& path) {
-  GptConfig config = {.layers = json_count(json, "layers", path),
-                      .heads = json_count(json, "heads", path),
-                      .width = json_count(json, "width", path),
-                      .context = json_count(json, "context", path),
-                      .vocab = json_count(json, "vocab", path),
-                      .dropout = json.at("dropout"),
-                      .bias = json.at("bias")};
-  config.activation = named(json, "activation", {Activation::gelu, Activation::gelu_tanh, Activation::swiglu}, path);
-  config.norm = named(json, "norm", {Norm::layer, Norm::rms}, path);
-  config.positions = named(json, "positions", {PositionEncoding::learned, PositionEncoding::rope}, path);
-  config.tied = json.at("tied");
-  config.kv_heads = json_count(json, "kv_heads", path);
-  config.ffn_width = json_count(json, "ffn_width", path);
-  config.experts = read_experts(json, path);
+  GptConfig config = {.kv_heads = 0, .ffn_width = 0};
+  for_each_field(config, Reader{json, path});
+  if (json.contains("experts")) for_each_experts_field(config.experts, Reader{json["experts"], path});
   if (config.experts.count > 0) config.moe_every = json_count(json, "moe_every", path);
-  if (json.contains("document_separator")) config.document_separator = json_count(json, "document_separator", path);
   return config;
 }
 

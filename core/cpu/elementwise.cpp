@@ -1,8 +1,7 @@
-// Elementwise kernels: unary functions and their derivatives, broadcasting arithmetic, axpby.
+// Elementwise kernels: unary functions and their derivatives, broadcasting arithmetic, axpby; formulas: core/formulas.h.
 // Bytes: every operand read once, the result written once. FLOPs: one, or one exp, tanh or erf, per element.
 #include <cmath>
 #include <numbers>
-#include <type_traits>
 
 #include "core/cpu/kernels.h"
 #include "core/cpu/loops.h"
@@ -10,6 +9,7 @@
 #include "core/cpu/strided.h"
 #include "core/cpu/unary_rows.h"
 #include "core/cpu/vector_math.h"
+#include "core/formulas.h"
 
 namespace trireme::cpu {
 namespace {
@@ -17,126 +17,44 @@ namespace {
 constexpr std::int64_t arithmetic_grain = 32768;  // elements worth a thread: one operation each
 constexpr std::int64_t function_grain = 8192;     // the same for exp, tanh, erf
 
-template <class A>
-A sigmoid(A x) {
-  return A{1} / (A{1} + exp_approx(-x));
-}
-
-// The approximation of GELU (Hendrycks and Gimpel 2016) is x (1 + tanh u) / 2 = x sigmoid(2 u): this is 2 u, with
-// u = sqrt(2 / pi) (x + 0.044715 x^3). The sigmoid costs less than tanh, and loses nothing where 1 + tanh cancels.
-template <class A>
-A gelu_tanh_argument(A x) {
-  constexpr A scale = 2 * std::numbers::sqrt2_v<A> * std::numbers::inv_sqrtpi_v<A>;
-  return scale * x * (A{1} + A(0.044715) * x * x);
-}
-template <class A>
-A gelu_tanh_argument_derivative(A x) {
-  constexpr A scale = 2 * std::numbers::sqrt2_v<A> * std::numbers::inv_sqrtpi_v<A>;
-  return scale * (A{1} + A(3 * 0.044715) * x * x);
-}
-
-template <Unary op, class A>
-A value(A x) {
-  if constexpr (op == Unary::negate) return -x;
-  if constexpr (op == Unary::exp) return exp_approx(x);
-  if constexpr (op == Unary::log) return std::log(x);
-  if constexpr (op == Unary::sqrt) return std::sqrt(x);
-  if constexpr (op == Unary::square) return x * x;
-  if constexpr (op == Unary::tanh) return tanh_approx(x);
-  if constexpr (op == Unary::relu) return x < 0 ? A{0} : x;
-  if constexpr (op == Unary::sigmoid) return sigmoid(x);
-  if constexpr (op == Unary::silu) return x * sigmoid(x);
-  if constexpr (op == Unary::gelu) return x * normal_point(x).distribution;
-  if constexpr (op == Unary::gelu_tanh) return x * sigmoid(gelu_tanh_argument(x));
-}
-
-template <Unary op, class A>
-A derivative(A x) {
-  if constexpr (op == Unary::negate) return A{-1};
-  if constexpr (op == Unary::exp) return exp_approx(x);
-  if constexpr (op == Unary::log) return A{1} / x;
-  if constexpr (op == Unary::sqrt) return A(0.5) / std::sqrt(x);
-  if constexpr (op == Unary::square) return 2 * x;
-  if constexpr (op == Unary::relu) return x > 0 ? A{1} : A{0};
-  if constexpr (op == Unary::tanh) {
-    const A t = tanh_approx(x);
-    return A{1} - t * t;
+/// What core/formulas.h asks of a device. The f32 functions are loops' bodies that the compiler vectorises.
+struct Arithmetic {
+  template <class A>
+  static A exp(A x) {
+    return exp_approx(x);
   }
-  if constexpr (op == Unary::sigmoid) {
-    const A s = sigmoid(x);
-    return s * (A{1} - s);
+  template <class A>
+  static A log(A x) {
+    return std::log(x);
   }
-  if constexpr (op == Unary::silu) {
-    const A s = sigmoid(x);
-    return s * (A{1} + x * (A{1} - s));
+  template <class A>
+  static A sqrt(A x) {
+    return std::sqrt(x);
   }
-  if constexpr (op == Unary::gelu) {
+  template <class A>
+  static A tanh(A x) {
+    return tanh_approx(x);
+  }
+  template <class A>
+  static A normal_distribution(A x) {
+    return normal_point(x).distribution;
+  }
+  template <class A>
+  static A gelu_derivative(A x) {
     const NormalPoint<A> point = normal_point(x);
     return point.distribution + x * point.density;
   }
-  if constexpr (op == Unary::gelu_tanh) {
-    const A s = sigmoid(gelu_tanh_argument(x));
-    return s + x * s * (A{1} - s) * gelu_tanh_argument_derivative(x);
+  template <class A>
+  static A gelu_tanh_derivative(A x) {
+    constexpr A scale = 2 * std::numbers::sqrt2_v<A> * std::numbers::inv_sqrtpi_v<A>;
+    const A s = trireme::sigmoid(Arithmetic(), gelu_tanh_argument(x));
+    return s + x * s * (A{1} - s) * (scale * (A{1} + A(3 * 0.044715) * x * x));
   }
-}
+};
 
-template <class F>
-decltype(auto) visit_unary(Unary op, F&& f) {
-  switch (op) {
-    case Unary::negate:
-      return f(std::integral_constant<Unary, Unary::negate>{});
-    case Unary::exp:
-      return f(std::integral_constant<Unary, Unary::exp>{});
-    case Unary::log:
-      return f(std::integral_constant<Unary, Unary::log>{});
-    case Unary::sqrt:
-      return f(std::integral_constant<Unary, Unary::sqrt>{});
-    case Unary::square:
-      return f(std::integral_constant<Unary, Unary::square>{});
-    case Unary::tanh:
-      return f(std::integral_constant<Unary, Unary::tanh>{});
-    case Unary::relu:
-      return f(std::integral_constant<Unary, Unary::relu>{});
-    case Unary::sigmoid:
-      return f(std::integral_constant<Unary, Unary::sigmoid>{});
-    case Unary::silu:
-      return f(std::integral_constant<Unary, Unary::silu>{});
-    case Unary::gelu:
-      return f(std::integral_constant<Unary, Unary::gelu>{});
-    case Unary::gelu_tanh:
-      return f(std::integral_constant<Unary, Unary::gelu_tanh>{});
-  }
-  fail(ExitCode::internal, "unary", "no function has the number {}", static_cast<int>(op));
-}
-
-constexpr std::int64_t grain_of(Unary op) {
-  const bool arithmetic = op == Unary::negate || op == Unary::square || op == Unary::relu || op == Unary::sqrt;
-  return arithmetic ? arithmetic_grain : function_grain;
-}
-
-template <Binary op, class A>
-A combine(A a, A b) {
-  if constexpr (op == Binary::add) return a + b;
-  if constexpr (op == Binary::subtract) return a - b;
-  if constexpr (op == Binary::multiply) return a * b;
-  if constexpr (op == Binary::divide) return a / b;
-  if constexpr (op == Binary::equal) return a == b ? A{1} : A{0};
-}
-
-template <class F>
-void visit_binary(Binary op, F&& f) {
-  switch (op) {
-    case Binary::add:
-      return f(std::integral_constant<Binary, Binary::add>{});
-    case Binary::subtract:
-      return f(std::integral_constant<Binary, Binary::subtract>{});
-    case Binary::multiply:
-      return f(std::integral_constant<Binary, Binary::multiply>{});
-    case Binary::divide:
-      return f(std::integral_constant<Binary, Binary::divide>{});
-    case Binary::equal:
-      return f(std::integral_constant<Binary, Binary::equal>{});
-  }
+std::int64_t grain_of(Unary op) {
+  return visit(op,
+               [](auto chosen) { return Formula<decltype(chosen)::value>::cheap ? arithmetic_grain : function_grain; });
 }
 
 // One run of y = op(a, b). Strides of 1 and 0 (a repeated scalar) are the cases that matter.
@@ -166,10 +84,10 @@ void binary_run(const T* a, std::int64_t a_stride, const T* b, std::int64_t b_st
 template <class T>
 UnaryRow<T> unary_row(Unary op) {
   using A = accumulate_t<T>;
-  return visit_unary(op, [](auto chosen) -> UnaryRow<T> {
+  return visit(op, [](auto chosen) -> UnaryRow<T> {
     return [](std::int64_t n, const T* x, T* y) {
       map<A>(
-          n, [](A v) { return value<decltype(chosen)::value>(v); }, y, x);
+          n, [](A v) { return Formula<decltype(chosen)::value>::value(Arithmetic(), v); }, y, x);
     };
   });
 }
@@ -177,10 +95,10 @@ UnaryRow<T> unary_row(Unary op) {
 template <class T>
 UnaryBackwardRow<T> unary_backward_row(Unary op) {
   using A = accumulate_t<T>;
-  return visit_unary(op, [](auto chosen) -> UnaryBackwardRow<T> {
+  return visit(op, [](auto chosen) -> UnaryBackwardRow<T> {
     return [](std::int64_t n, const T* x, const T* dy, T* dx) {
       map<A>(
-          n, [](A v, A d) { return derivative<decltype(chosen)::value>(v) * d; }, dx, x, dy);
+          n, [](A v, A d) { return Formula<decltype(chosen)::value>::derivative(Arithmetic(), v) * d; }, dx, x, dy);
     };
   });
 }
@@ -225,7 +143,7 @@ void binary(Binary op, const Tensor& a, const Tensor& b, Tensor& y) {
     T* to = y.data<T>();
     const auto layout = merge_dims<3>(y.shape(), {a.strides(), b.strides(), row_major_strides(y.shape())});
     const std::int64_t a_stride = layout.inner_stride(0), b_stride = layout.inner_stride(1);
-    visit_binary(op, [&](auto chosen) {
+    visit(op, [&](auto chosen) {
       parallel_elements(y.count(), arithmetic_grain, [&](std::int64_t begin, std::int64_t end) {
         for_runs(layout, begin, end, [&](const std::array<std::int64_t, 3>& at, std::int64_t n) {
           binary_run<decltype(chosen)::value>(left + at[0], a_stride, right + at[1], b_stride, to + at[2], n);

@@ -3,8 +3,6 @@
 // Read next: cuda/kernels/copy.cu.
 #include "cuda/kernels/elementwise.h"
 
-#include <type_traits>
-
 #include "cuda/kernels/functions.h"
 #include "cuda/kernels/pieces.h"
 #include "cuda/kernels/widened.h"
@@ -129,7 +127,7 @@ __global__ void __launch_bounds__(kThreads)
     TRIREME_UNROLL
     for (int i = 0; i < kWidth; ++i) {
       const float g = to_float(gate.values[i]), u = to_float(up.values[i]), d = to_float(out.values[i]);
-      const float s = sigmoid(g);
+      const float s = value_of<Unary::sigmoid>(g);
       gate.values[i] = from_float<T>(d * u * s * (1.0F + g * (1.0F - s)));
       up.values[i] = from_float<T>(d * g * s);
     }
@@ -147,55 +145,6 @@ LaunchConfig row_config(const char* name, std::int64_t rows, std::int64_t width,
   LaunchConfig c = config(name, width, kPackSize<T>, stream);
   c.grid.y = rows < kMaxBlocksY ? static_cast<unsigned>(rows) : kMaxBlocksY;
   return c;
-}
-
-template <Unary op>
-using UnaryConstant = std::integral_constant<Unary, op>;
-template <Binary op>
-using BinaryConstant = std::integral_constant<Binary, op>;
-
-template <class F>
-void visit(Unary op, F&& f) {
-  switch (op) {
-    case Unary::negate:
-      return f(UnaryConstant<Unary::negate>{});
-    case Unary::exp:
-      return f(UnaryConstant<Unary::exp>{});
-    case Unary::log:
-      return f(UnaryConstant<Unary::log>{});
-    case Unary::sqrt:
-      return f(UnaryConstant<Unary::sqrt>{});
-    case Unary::square:
-      return f(UnaryConstant<Unary::square>{});
-    case Unary::tanh:
-      return f(UnaryConstant<Unary::tanh>{});
-    case Unary::relu:
-      return f(UnaryConstant<Unary::relu>{});
-    case Unary::sigmoid:
-      return f(UnaryConstant<Unary::sigmoid>{});
-    case Unary::silu:
-      return f(UnaryConstant<Unary::silu>{});
-    case Unary::gelu:
-      return f(UnaryConstant<Unary::gelu>{});
-    case Unary::gelu_tanh:
-      return f(UnaryConstant<Unary::gelu_tanh>{});
-  }
-}
-
-template <class F>
-void visit(Binary op, F&& f) {
-  switch (op) {
-    case Binary::add:
-      return f(BinaryConstant<Binary::add>{});
-    case Binary::subtract:
-      return f(BinaryConstant<Binary::subtract>{});
-    case Binary::multiply:
-      return f(BinaryConstant<Binary::multiply>{});
-    case Binary::divide:
-      return f(BinaryConstant<Binary::divide>{});
-    case Binary::equal:
-      return f(BinaryConstant<Binary::equal>{});
-  }
 }
 
 }  // namespace

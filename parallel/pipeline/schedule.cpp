@@ -2,7 +2,6 @@
 #include "parallel/pipeline/schedule.h"
 
 #include <algorithm>
-#include <charconv>
 
 #include "core/error.h"
 #include "parallel/pipeline/messages.h"
@@ -170,34 +169,6 @@ Schedule forward_only(int ranks, int microbatches, int chunks) {
   }
   add_messages(schedule);
   return schedule;
-}
-
-int chunks_per_rank(std::string_view name) {
-  constexpr std::string_view prefix = "interleaved:";
-  constexpr int most = 1 << 16;
-  if (name == "gpipe" || name == "1f1b" || name == "zero-bubble") return 1;
-  if (!name.starts_with(prefix)) {
-    fail(ExitCode::usage, "pipeline",
-         "unknown schedule '{}'; expected gpipe, 1f1b, interleaved:V or zero-bubble; change --pipeline", name);
-  }
-  const std::string_view text = name.substr(prefix.size());
-  int chunks = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), chunks);
-  if (error != std::errc() || end != text.data() + text.size() || chunks < 1 || chunks > most) {
-    fail(ExitCode::usage, "pipeline",
-         "'{}' does not say how many stages a rank holds; expected a whole number from 1 to {}, as in interleaved:2; "
-         "change --pipeline",
-         name, most);
-  }
-  return chunks;
-}
-
-Schedule make_schedule(std::string_view name, int ranks, int microbatches) {
-  const int chunks = chunks_per_rank(name);
-  if (name.starts_with("interleaved")) return interleaved(ranks, microbatches, chunks);
-  if (ranks == 1) return one_f_one_b(ranks, microbatches);
-  if (name == "gpipe") return gpipe(ranks, microbatches);
-  return name == "zero-bubble" ? zero_bubble(ranks, microbatches) : one_f_one_b(ranks, microbatches);
 }
 
 }  // namespace trireme::pipeline

@@ -1,9 +1,6 @@
-// The schedules that --pipeline names. Each is made as lists of computations, then messages.h puts the messages between
-// them.
-// Read next: parallel/pipeline/schedule.cpp, then parallel/pipeline/check.h.
+// The generators of pipeline schedules. Each makes lists of computations, then messages.h puts the messages between them.
+// Read next: parallel/pipeline/schedule.cpp, parallel/pipeline/schedules.h (the names), then parallel/pipeline/check.h.
 #pragma once
-
-#include <string_view>
 
 #include "parallel/pipeline/actions.h"
 
@@ -32,14 +29,5 @@ Schedule zero_bubble(int ranks, int microbatches);
 
 /// Forwards only, for a validation loss or a sample.
 Schedule forward_only(int ranks, int microbatches, int chunks = 1);
-
-/// The schedule --pipeline names: gpipe, 1f1b, interleaved:V or zero-bubble. One rank has no pipeline: it runs 1f1b
-/// (gradient accumulation with one micro-batch alive) unless it has several chunks. Throws ExitCode::usage for another
-/// name or a count under 1.
-Schedule make_schedule(std::string_view name, int ranks, int microbatches);
-
-/// Stages per rank: V of interleaved:V, 1 of every other name. Throws ExitCode::usage for names that make_schedule
-/// refuses.
-int chunks_per_rank(std::string_view name);
 
 }  // namespace trireme::pipeline

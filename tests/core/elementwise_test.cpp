@@ -1,51 +1,16 @@
 // Unary functions and derivatives, broadcasting arithmetic, axpby and dropout.
 #include <cmath>
 #include <limits>
-#include <numbers>
 
 #include "core/cpu/normal_distribution.h"
 #include "core/random.h"
 #include "support.h"
+#include "tests/support/unary_functions.h"
 
 using namespace trireme;
 using namespace trireme::testing;
 
 namespace {
-
-struct UnaryCase {
-  Unary op;
-  const char* name;
-  double low, high;
-  double (*value)(double);
-  double (*derivative)(double);
-};
-
-double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
-double gelu_tanh(double x) {
-  return 0.5 * x * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
-}
-double normal_density(double x) { return std::exp(-x * x / 2) / std::sqrt(2 * std::numbers::pi); }
-double normal_distribution(double x) { return std::erfc(-x / std::numbers::sqrt2) / 2; }
-
-const UnaryCase unary_cases[] = {
-    {Unary::negate, "negate", -5, 5, [](double x) { return -x; }, [](double) { return -1.0; }},
-    {Unary::exp, "exp", -8, 8, [](double x) { return std::exp(x); }, [](double x) { return std::exp(x); }},
-    {Unary::log, "log", 0.01, 9, [](double x) { return std::log(x); }, [](double x) { return 1 / x; }},
-    {Unary::sqrt, "sqrt", 0.01, 9, [](double x) { return std::sqrt(x); }, [](double x) { return 0.5 / std::sqrt(x); }},
-    {Unary::square, "square", -5, 5, [](double x) { return x * x; }, [](double x) { return 2 * x; }},
-    {Unary::tanh, "tanh", -6, 6, [](double x) { return std::tanh(x); },
-     [](double x) { return 1 / (std::cosh(x) * std::cosh(x)); }},
-    {Unary::relu, "relu", -5, 5, [](double x) { return std::max(x, 0.0); }, [](double x) { return x > 0 ? 1.0 : 0.0; }},
-    {Unary::sigmoid, "sigmoid", -9, 9, sigmoid, [](double x) { return sigmoid(x) * sigmoid(-x); }},
-    {Unary::silu, "silu", -9, 9, [](double x) { return x * sigmoid(x); },
-     [](double x) { return sigmoid(x) + x * sigmoid(x) * sigmoid(-x); }},
-    {Unary::gelu, "gelu", -6, 6, [](double x) { return x * normal_distribution(x); },
-     [](double x) { return normal_distribution(x) + x * normal_density(x); }},
-    {Unary::gelu_tanh, "gelu_tanh", -6, 6, gelu_tanh,
-     [](double x) {  // the central difference of the formula above, with an error below 2e-9
-       return (gelu_tanh(x + 1e-4) - gelu_tanh(x - 1e-4)) / 2e-4;
-     }},
-};
 
 double apply(Binary op, double a, double b) {
   switch (op) {
@@ -68,7 +33,7 @@ constexpr Binary binary_ops[] = {Binary::add, Binary::subtract, Binary::multiply
 }  // namespace
 
 TEST_CASE("unary: values, at lengths around the vector widths") {
-  for (const UnaryCase& unary : unary_cases) {
+  for (const UnaryFunction& unary : unary_functions) {
     for (const DType dtype : floating_dtypes) {
       for (const std::int64_t n : {0, 1, 15, 16, 33, 1000}) {
         CAPTURE(unary.name);
@@ -87,7 +52,7 @@ TEST_CASE("unary: values, at lengths around the vector widths") {
 }
 
 TEST_CASE("unary_backward: the derivative times dy, also in place of dy") {
-  for (const UnaryCase& unary : unary_cases) {
+  for (const UnaryFunction& unary : unary_functions) {
     for (const DType dtype : floating_dtypes) {
       CAPTURE(unary.name);
       const Tensor x = random({7, 31}, 2, dtype, uniform(unary.low, unary.high)),
@@ -133,7 +98,7 @@ TEST_CASE("normal_point: distribution and density within 2e-7 of f64, relative i
     const auto found = cpu::normal_point(x);
     const auto expected = cpu::normal_point(static_cast<double>(x));
     const double bound = 2e-7 * (1 + 0.5 * static_cast<double>(x) * static_cast<double>(x));
-    REQUIRE(std::abs(expected.distribution - normal_distribution(static_cast<double>(x))) <= 1e-15);
+    REQUIRE(std::abs(expected.distribution - exact::normal_distribution(static_cast<double>(x))) <= 1e-15);
     REQUIRE(std::abs(static_cast<double>(found.distribution) - expected.distribution) <=
             bound * expected.distribution + 1e-38);
     REQUIRE(std::abs(static_cast<double>(found.density) - expected.density) <= bound * expected.density + 1e-38);
@@ -242,7 +207,7 @@ TEST_CASE("dropout: keeps 1 - p of many elements; p = 0 keeps all") {
 TEST_CASE("elementwise: the same for any number of threads") {
   const Tensor x = random({333, 301}, 1, DType::f32, uniform(-2, 2)),
                row = view::expand(random({301}, 2, DType::f32, uniform(-2, 2)), {333, 301});
-  for (const UnaryCase& unary : unary_cases) {
+  for (const UnaryFunction& unary : unary_functions) {
     CAPTURE(unary.name);
     check_same_for_any_threads([&] {
       Tensor y = Tensor::empty(x.shape());

@@ -5,6 +5,7 @@
 
 #include "cuda/kernels/elementwise.h"
 #include "tests/cuda/support.h"
+#include "tests/support/unary_functions.h"
 
 using namespace trireme;
 using namespace trireme::cuda;
@@ -15,41 +16,17 @@ using cuda_test::under_schedules;
 namespace elementwise_test {
 namespace {
 
-constexpr double room = 1e-6, pi = 3.14159265358979323846;
+using testing::UnaryFunction, testing::unary_functions;
+namespace exact = testing::exact;
 
-struct Function {
-  Unary op;
-  double (*value)(double);
-};
-double logistic(double x) { return 1 / (1 + std::exp(-x)); }
-double by_tanh(double x) { return 0.5 * x * (1 + std::tanh(std::sqrt(2 / pi) * (x + 0.044715 * x * x * x))); }
-
-const std::vector<Function> kFunctions = {
-    {Unary::negate, [](double x) { return -x; }},
-    {Unary::exp, [](double x) { return std::exp(x); }},
-    {Unary::log, [](double x) { return std::log(x); }},
-    {Unary::sqrt, [](double x) { return std::sqrt(x); }},
-    {Unary::square, [](double x) { return x * x; }},
-    {Unary::tanh, [](double x) { return std::tanh(x); }},
-    {Unary::relu, [](double x) { return x > 0 ? x : 0; }},
-    {Unary::sigmoid, logistic},
-    {Unary::silu, [](double x) { return x * logistic(x); }},
-    {Unary::gelu, [](double x) { return 0.5 * x * std::erfc(-x / std::sqrt(2.0)); }},
-    {Unary::gelu_tanh, by_tanh},
-};
-
-/// The slope by differences of f64 values: exact to about 1e-9.
-double slope(double (*f)(double), double x) {
-  const double h = 1e-4;
-  return (8 * (f(x + h) - f(x - h)) - (f(x + 2 * h) - f(x - 2 * h))) / (12 * h);
-}
+constexpr double room = 1e-6;
 
 /// Forward, and backward in place over dy.
 template <class T>
-double worst_unary(const Function& f, std::size_t count, std::size_t offset) {
+double worst_unary(const UnaryFunction& f, std::size_t count, std::size_t offset) {
   Buffer<T> x(count, offset), y(count, offset), dy(count), gradient(count);
   x.fill_random(1, 4);
-  if (f.op == Unary::log || f.op == Unary::sqrt)
+  if (f.low > 0)
     for (std::size_t i = 0; i < count; ++i) x.set(i, T(0.1F + std::abs(static_cast<float>(x.at(i)))));
   dy.fill_random(2);
   gradient.fill_random(2);
@@ -58,9 +35,8 @@ double worst_unary(const Function& f, std::size_t count, std::size_t offset) {
   unary_backward(f.op, x.data(), gradient.data(), gradient.data(), n);
   double worst = 0;
   for (std::size_t i = 0; i < count; ++i) {
-    const double derivative = slope(f.value, x.at(i));
-    worst = std::max(
-        {worst, error<T>(y.at(i), f.value(x.at(i)), room), error<T>(gradient.at(i), derivative * dy.at(i), room)});
+    worst = std::max({worst, error<T>(y.at(i), f.value(x.at(i)), room),
+                      error<T>(gradient.at(i), f.derivative(x.at(i)) * dy.at(i), room)});
   }
   return worst;
 }
@@ -140,7 +116,7 @@ double worst_swiglu(std::size_t rows, std::size_t width, std::size_t offset) {
   for (std::size_t row = 0; row < rows; ++row)
     for (std::size_t i = 0; i < width; ++i) {
       const std::size_t at = row * 2 * width + i, out = row * width + i;
-      const double g = x.at(at), u = x.at(at + width), s = logistic(g), d = dy.at(out);
+      const double g = x.at(at), u = x.at(at + width), s = exact::sigmoid(g), d = dy.at(out);
       worst = std::max({worst, error<T>(y.at(out), g * s * u, room), error<T>(dx.at(at + width), d * g * s, room),
                         error<T>(dx.at(at), d * u * s * (1 + g * (1 - s)), room)});
     }
@@ -151,8 +127,8 @@ double worst_swiglu(std::size_t rows, std::size_t width, std::size_t offset) {
 
 TEST_CASE_TEMPLATE("cuda elementwise: unary functions and their derivatives equal f64", T, float, bf16, f16) {
   under_schedules([] {
-    for (const Function& f : kFunctions) {
-      CAPTURE(static_cast<int>(f.op));
+    for (const UnaryFunction& f : unary_functions) {
+      CAPTURE(f.name);
       CHECK(worst_unary<T>(f, 1, 0) < 1);
       CHECK(worst_unary<T>(f, 517, 0) < 1);
       CHECK(worst_unary<T>(f, 96, 1) < 1);

@@ -1,5 +1,6 @@
 // Memory, elementwise and reduction entries of the CUDA kernel table against the CPU's.
 #include "tests/cuda/table_support.h"
+#include "tests/support/unary_functions.h"
 
 using namespace trireme;
 using namespace cuda_test;
@@ -8,9 +9,6 @@ namespace table_elementwise_test {
 namespace {
 
 constexpr DType kAll[] = {DType::f64, DType::f32, DType::bf16, DType::f16, DType::i64, DType::i32, DType::u8};
-constexpr Unary kUnary[] = {Unary::negate, Unary::exp,     Unary::log,  Unary::sqrt, Unary::square,   Unary::tanh,
-                            Unary::relu,   Unary::sigmoid, Unary::silu, Unary::gelu, Unary::gelu_tanh};
-
 /// The views that tests look through, over a [4, 3, 10] tensor.
 const std::vector<Tensor (*)(const Tensor&)> kViews = {
     [](const Tensor& x) { return x; },
@@ -69,21 +67,21 @@ TEST_CASE("cuda table: unary functions and their derivatives, in place too") {
   const cuda::ScopedEmulatedDevice device;
   under_schedules([] {
     for (const DType dtype : DTypes::training)
-      for (const Unary op : kUnary)
+      for (const testing::UnaryFunction& f : testing::unary_functions)
         for (const Shape& shape : {Shape{3, 70}, Shape{}, Shape{0, 4}}) {
-          CAPTURE(static_cast<int>(op));
+          CAPTURE(f.name);
           Tensor x = random(shape, 1, dtype, uniform(-1, 1));
-          if (op == Unary::log || op == Unary::sqrt) {
+          if (f.low > 0) {
             host().unary(Unary::square, x, x);
             const Tensor shift = Tensor::full({}, 0.1, dtype);
             host().binary(Binary::add, x, view::expand(shift, shape), x);
           }
           const Tensor dy = random(shape, 2, dtype, uniform(-1, 1));
           Tensor y = Tensor::empty(shape, dtype), dx = Tensor::empty(shape, dtype), x2 = there(x), dx2 = there(dy);
-          host().unary(op, x, y);
-          host().unary_backward(op, x, dy, dx);
-          gpu().unary_backward(op, x2, dx2, dx2);
-          gpu().unary(op, x2, x2);
+          host().unary(f.op, x, y);
+          host().unary_backward(f.op, x, dy, dx);
+          gpu().unary_backward(f.op, x2, dx2, dx2);
+          gpu().unary(f.op, x2, x2);
           CHECK(difference(x2, y) < 1);
           CHECK(difference(dx2, dx) < 1);
         }

@@ -3,7 +3,7 @@
 
 #include "parallel/comm/launch_environment.h"
 #include "parallel/pipeline/check.h"
-#include "parallel/pipeline/schedule.h"
+#include "parallel/pipeline/schedules.h"
 #include "tests/fuzz/targets.h"
 #include "train/gpt/gpt_options.h"
 #include "train/gpt/validate_gpt.h"

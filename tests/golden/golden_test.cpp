@@ -11,7 +11,7 @@
 #include "parallel/grad_sync.h"
 #include "parallel/gradient_norm.h"
 #include "parallel/pipeline/executor.h"
-#include "parallel/pipeline/schedule.h"
+#include "parallel/pipeline/schedules.h"
 #include "tests/support/mesh.h"
 
 using namespace trireme;

@@ -5,7 +5,7 @@
 
 #include "core/random.h"
 #include "parallel/pipeline/executor.h"
-#include "parallel/pipeline/schedule.h"
+#include "parallel/pipeline/schedules.h"
 #include "tests/grad_sync/support.h"
 #include "tests/support/elements.h"
 
@@ -74,7 +74,7 @@ TEST_CASE("both copies of a tied embedding get the sum, with the same bits, unde
     const MeshShape shape = parse_mesh(text, 0);
     const int stages = shape.size(Axis::pp);
     const Tensor reference = reference_gradient(stages, microbatches * shape.size(Axis::dp));
-    for (const char* name : {"gpipe", "1f1b", "zero-bubble"}) {
+    for (const std::string& name : pipeline::schedule_examples(1)) {
       CAPTURE(text);
       CAPTURE(name);
       std::vector<Tensor> copies(static_cast<std::size_t>(shape.ranks()));

@@ -33,6 +33,7 @@ const std::vector<Layer>& layers() {
       {"parallel/pipeline/messages", 7},
       {"parallel/pipeline/check", 7},
       {"parallel/pipeline/schedule", 8},
+      {"parallel/pipeline/schedules", 9},  // their names
       {"parallel/pipeline/drawing", 8},
       {"parallel/pipeline/executor", 8},
       {"parallel/parameters", 9},  // what the layers from here on know of a model

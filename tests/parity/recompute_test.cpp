@@ -2,6 +2,7 @@
 #include <cstring>
 #include <map>
 
+#include "parallel/pipeline/schedules.h"
 #include "tests/parity/training.h"
 
 using namespace trireme;
@@ -48,7 +49,7 @@ void check_same_bits(const GptOptions& o, const std::string& what) {
 
 TEST_CASE("recomputation gives the same bits as none, with dropout, on any mesh and schedule") {
   for (const char* mesh : {"dp=1", "tp=2", "pp=2", "dp=2,tp=2,pp=2"}) {
-    for (const char* pipeline : {"1f1b", "gpipe", "zero-bubble", "interleaved:2"}) {
+    for (const std::string& pipeline : pipeline::schedule_examples()) {
       GptOptions o = training_options(mesh, 2);
       o.mesh.pipeline = pipeline;
       o.model.config.dropout = 0.1;

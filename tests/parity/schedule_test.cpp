@@ -3,6 +3,7 @@
 #include <cstring>
 #include <map>
 
+#include "parallel/pipeline/schedules.h"
 #include "tests/parity/training.h"
 #include "tests/support/largest.h"
 #include "train/parity/gpt_parity.h"
@@ -85,7 +86,7 @@ TEST_CASE("interleaved and zero-bubble pipelines on meshes of up to 8 ranks equa
 }
 
 TEST_CASE("losses are scaled before backward, in every schedule: 1, 2 or 8 micro-batches are one batch") {
-  for (const char* pipeline : {"gpipe", "1f1b", "interleaved:2", "zero-bubble"}) {
+  for (const std::string& pipeline : pipeline::schedule_examples()) {
     for (const std::int64_t micro_batches : {1, 2, 8}) {
       GptOptions o = training_options("pp=2", micro_batches);
       o.mesh.pipeline = pipeline;
@@ -101,7 +102,8 @@ TEST_CASE("every schedule has the bits of 1F1B: with tied embeddings, dropout, r
       o.model.config.dropout = 0.1;
       o.precision.dtype = dtype;
       const Step reference = run(o, "1f1b");
-      for (const char* pipeline : {"gpipe", "interleaved:2", "zero-bubble"}) {
+      for (const std::string& pipeline : pipeline::schedule_examples()) {
+        if (pipeline == "1f1b") continue;
         for (const char* recompute : {"none", "selective", "full"}) {
           o.precision.recompute = recompute;
           const Step step = run(o, pipeline);
@@ -129,7 +131,7 @@ TEST_CASE("uneven stages change no bit") {
 }
 
 TEST_CASE("sums over dp start while a pipeline still runs backward, in every schedule") {
-  for (const char* pipeline : {"gpipe", "1f1b", "interleaved:2", "zero-bubble"}) {
+  for (const std::string& pipeline : pipeline::schedule_examples()) {
     GptOptions o = training_options("dp=2,pp=2", 4);
     CHECK_MESSAGE(run(o, pipeline).buckets_overlapped > 0, pipeline);
   }

@@ -8,7 +8,7 @@
 #include "core/error.h"
 #include "parallel/pipeline/check.h"
 #include "parallel/pipeline/drawing.h"
-#include "parallel/pipeline/schedule.h"
+#include "parallel/pipeline/schedules.h"
 #include "parallel/pipeline/stage_plan.h"
 #include "tests/support/errors.h"
 
@@ -73,7 +73,7 @@ TEST_CASE("no schedule of up to 6 stages, micro-batches and chunks deadlocks wit
     for (int microbatches = 1; microbatches <= 6; ++microbatches) {
       CAPTURE(ranks);
       CAPTURE(microbatches);
-      for (const char* name : {"gpipe", "1f1b", "zero-bubble", "interleaved:1"})
+      for (const std::string& name : schedule_examples(1))
         CHECK(check(make_schedule(name, ranks, microbatches)).messages == 2 * (ranks - 1) * microbatches);
       for (int chunks = 1; chunks <= 6; ++chunks) {
         CAPTURE(chunks);
@@ -315,9 +315,8 @@ TEST_CASE("a receive right before its computation may be too late with chunks: t
 }
 
 TEST_CASE("the schedule --pipeline names") {
-  CHECK(make_schedule("gpipe", 3, 2).name == "gpipe");
-  CHECK(make_schedule("1f1b", 3, 2).name == "1f1b");
-  CHECK(make_schedule("zero-bubble", 3, 2).name == "zero-bubble");
+  CHECK(schedule_examples() == std::vector<std::string>{"gpipe", "1f1b", "zero-bubble", "interleaved:2"});
+  for (const std::string& name : schedule_examples()) CHECK(make_schedule(name, 3, 2).name == name);
   CHECK(make_schedule("interleaved:2", 3, 2).stages == 6);
   CHECK(make_schedule("interleaved:1", 3, 2).ranks == one_f_one_b(3, 2).ranks);
   for (const char* name : {"gpipe", "zero-bubble"})  // one stage: gradient accumulation

@@ -58,6 +58,30 @@ std::string config_refusal(const std::string& text) {
 
 }  // namespace
 
+TEST_CASE("a changed flag is refused where another one leaves it without effect") {
+  const auto refused = [](const std::vector<std::string>& arguments) {
+    std::string size = "auto";
+    std::optional<double> limit;
+    std::int64_t parts = 2;
+    Flags flags("sample", "");
+    flags.add("size", "auto|N", size, "");
+    flags.add("limit", "F", limit, "none", "");
+    flags.add("parts", "N", parts, "");
+    flags.only_with("size", "auto", [&size] { return size == "auto"; });
+    flags.only_with("limit", "above 1", [&limit] { return limit && *limit > 1; });
+    flags.parse(arguments);
+    return failure([&] { flags.refuse_unused(); });
+  };
+  CHECK(refused({}) == "nothing");
+  CHECK(refused({"--size", "7", "--parts", "2"}) == "nothing");  // the default
+  CHECK(refused({"--limit", "1.5", "--parts", "3"}) == "nothing");
+  CHECK(refused({"--limit", "1.5", "--size", "7", "--parts", "3"}) ==
+        "64 trireme: [size] --parts has no effect with --size 7; expected --size auto; drop --parts or change --size");
+  CHECK(refused({"--parts", "3"}) ==
+        "64 trireme: [limit] --parts has no effect with --limit none; expected --limit above 1; drop --parts or change "
+        "--limit");
+}
+
 TEST_CASE("edit distance counts insertions, deletions, substitutions and swaps") {
   CHECK(edit_distance("", "") == 0);
   CHECK(edit_distance("", "abc") == 3);

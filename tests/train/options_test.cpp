@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
+
 #include "core/kernels.h"
 #include "tests/support/errors.h"
 #include "train/gpt/validate_gpt.h"
@@ -223,6 +225,21 @@ TEST_CASE("implementations by name: auto is what the device has best, and a name
   o.precision.attention = "trireme";  // what the CPU has
   CHECK_NOTHROW(validate(o));
   CHECK(contains(failure([] { parse({"--attention", "abacus"}); }), "--attention: expected "));
+}
+
+TEST_CASE("every flag refuses a value that it does not take, and is named") {
+  GptOptions options;
+  Flags flags("train_gpt", "");
+  declare_all(flags, options);
+  for (const Flags::Declared& flag : flags.declared()) {
+    std::vector<std::string> wrong;
+    if (flag.kind != Flags::Kind::text || !flag.choices.empty()) wrong.emplace_back("no-such-value");
+    if (std::isfinite(flag.range.low)) wrong.push_back(fmt::format("{}", flag.range.low - 1));
+    if (std::isfinite(flag.range.high)) wrong.push_back(fmt::format("{}", flag.range.high + 1));
+    for (const std::string& value : wrong)
+      CHECK_MESSAGE(contains(failure([&] { parse({fmt::format("--{}={}", flag.name, value)}); }), "--" + flag.name),
+                    value);
+  }
 }
 
 TEST_CASE("help lists every flag of the command-line contract once") {

@@ -221,7 +221,8 @@ TEST_CASE("experts") {
       contains(verdict({"--experts", "2", "--top-k", "3"}), "--top-k 3 is more than --experts 2; expected at most 2"));
   CHECK(contains(verdict({"--experts", "4", "--top-k", "1", "--router-norm", "after"}),
                  "the softmax of one chosen expert is always 1, so the router would not learn"));
-  CHECK(contains(verdict({"--moe-every", "2"}), "--moe-every has no effect with --experts 0; expected experts"));
+  CHECK(contains(verdict({"--moe-every", "2"}),
+                 "--moe-every has no effect with --experts 0; expected --experts above 0"));
   CHECK(verdict({"--experts", "4", "--moe-every", "2"}) == "nothing");
   CHECK(contains(verdict({"--experts", "4", "--layers", "4", "--moe-every", "5"}),
                  "--moe-every 5 of 4 layers leaves 4 / 5 = 0 blocks with experts; expected at most 4"));
@@ -232,11 +233,11 @@ TEST_CASE("experts") {
       {"--top-k", "3"},    {"--router-norm", "after"}, {"--capacity-factor", "1.5"}, {"--shared-experts", "1"},
       {"--aux-loss", "0"}, {"--z-loss", "0"},          {"--aux-scope", "batch"}};
   for (const auto& [flag, value] : others) {
-    CHECK(contains(verdict({flag, value}), flag + " has no effect with --experts 0; expected experts"));
+    CHECK(contains(verdict({flag, value}), flag + " has no effect with --experts 0; expected --experts above 0"));
     CHECK(verdict({"--experts", "4", flag, value}) == "nothing");
   }
   CHECK(contains(verdict({"--experts", "4", "--aux-scope", "batch", "--aux-loss", "0"}),
-                 "--aux-scope has no effect with --aux-loss 0; expected --aux-loss above 0"));
+                 "--aux-scope has no effect with --aux-loss 0.0; expected --aux-loss above 0"));
   CHECK(contains(verdict({"--experts", "4", "--aux-scope", "batch", "--micro-batch", "2", "--global-batch", "8"}),
                  "8 sequences / (micro-batch 2 x dp) are 4 micro-batches; expected 1"));
 }

@@ -8,6 +8,7 @@
 
 #include "parallel/comm/collective.h"
 #include "parallel/comm/verifying_group.h"
+#include "parallel/pipeline/schedules.h"
 #include "tests/parity/training.h"
 #include "tests/support/sanitized.h"
 
@@ -147,7 +148,7 @@ TEST_CASE("the order of collectives does not depend on when operations end: ZeRO
 }
 
 TEST_CASE("the order of collectives does not depend on when operations end: every schedule") {
-  for (const char* pipeline : {"gpipe", "1f1b", "interleaved:2", "zero-bubble"}) {
+  for (const std::string& pipeline : pipeline::schedule_examples()) {
     for (const std::int64_t zero : {0, 1, 2, 3}) {
       for (const std::int64_t dp_shard : {0, 1}) {
         if (zero == 0 && dp_shard > 0) continue;

@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "core/error.h"
+#include "parallel/pipeline/schedules.h"
 #include "train/explore/kinds.h"
 #include "train/explore/neutral.h"
 #include "train/explore/sizes.h"
@@ -60,7 +61,7 @@ Arguments draw_other_mesh(const Arguments& flags, Dice& dice) {
                               {"micro-batch", std::to_string(dice.pick(micro))},
                               {"global-batch", std::to_string(batch)},
                               {"stage-layers", "auto"},
-                              {"pipeline", dice.pick(std::vector<std::string>{"gpipe", "1f1b", "zero-bubble"})}};
+                              {"pipeline", dice.pick(pipeline::schedule_examples())}};
     Arguments more = change;
     if (!flags.contains("dp-shard") && !flags.contains("zero-prefetch") && !flags.contains("zero-resident") &&
         !flags.contains("check-state"))

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "parallel/pipeline/schedules.h"
 #include "train/explore/sizes.h"
 #include "train/explore/space.h"
 #include "train/gpt/gpt_options.h"
@@ -42,7 +43,7 @@ const std::vector<Neutral>& neutral_changes() {
       {"recompute", {"none", "selective", "full", "every:1", "every:2"}},
       {"keep-packed", {"on", "off"}},
       {"offload", {"none", "optimizer"}},
-      {"pipeline", {"gpipe", "1f1b", "zero-bubble", "interleaved:2"}},
+      {"pipeline", pipeline::schedule_examples()},
       {"stage-layers", {"auto", "list"}},
       {"zero",
        {"0", "1", "2", "3"},

@@ -22,6 +22,7 @@ void declare_documents(Flags& flags, DataOptions& o) {
   flags.add_switch("document-mask", o.document_mask, "attention only within a document; positions are not reset");
   flags.add("document-separator", "ID", o.document_separator, "auto",
             "token that ends a document; auto: the tokenizer's end-of-text token", Range::count(0));
+  flags.only_with("document-mask", "on", [&o] { return o.document_mask; });
 }
 
 void declare_model(Flags& flags, ModelOptions& o) {
@@ -43,8 +44,7 @@ void declare_model(Flags& flags, ModelOptions& o) {
   flags.add("dropout", "F", o.config.dropout, "part of the activations set to zero in training",
             Range::half_open(0, 1));
   flags.add_switch("bias", o.config.bias, "biases in the linear layers and norms");
-  flags.add_choice("activation", o.config.activation,
-                   {{"gelu", Activation::gelu}, {"gelu-tanh", Activation::gelu_tanh}, {"swiglu", Activation::swiglu}},
+  flags.add_choice("activation", o.config.activation, named_values<Activation>(),
                    "exact GELU, its tanh form as GPT-2 had it, or the gated unit of Llama");
   flags.add("kv-heads", "N", o.config.kv_heads, "auto",
             "key-value heads, each shared by --heads / N heads (grouped-query attention); auto: --heads",
@@ -53,10 +53,9 @@ void declare_model(Flags& flags, ModelOptions& o) {
             "hidden features of the MLP; auto: 4 x --width, or for swiglu, which has a matrix more, 8/3 of it rounded "
             "up to a multiple of 64",
             Range::count());
-  flags.add_choice("norm", o.config.norm, {{"layer", Norm::layer}, {"rms", Norm::rms}},
+  flags.add_choice("norm", o.config.norm, named_values<Norm>(),
                    "layer norm, or RMS norm, which does not centre and has no bias");
-  flags.add_choice("positions", o.config.positions,
-                   {{"learned", PositionEncoding::learned}, {"rope", PositionEncoding::rope}},
+  flags.add_choice("positions", o.config.positions, named_values<PositionEncoding>(),
                    "a learned vector per position, or rotation of queries and keys by it");
   flags.add_switch("tied", o.config.tied, "the output head is the embedding; off: it has weights of its own");
 }
@@ -65,26 +64,36 @@ void declare_experts(Flags& flags, ModelOptions& model) {
   flags.group("experts");
   nn::ExpertsOptions& o = model.config.experts;
   flags.add("experts", "N", o.count, "experts of each block, over all ranks; 0: a plain MLP", Range::count(0));
+  const auto for_mixtures = [&] { flags.only_with("experts", "above 0", [&o] { return o.count > 0; }); };
   flags.add("moe-every", "N", model.config.moe_every, "every N-th block has experts, the others a plain MLP",
             Range::count());
+  for_mixtures();
   flags.add("top-k", "N", o.top_k, "experts that compute a token", Range::count());
-  flags.add_choice("router-norm", o.norm, {{"before", nn::RouterNorm::before}, {"after", nn::RouterNorm::after}},
+  for_mixtures();
+  flags.add_choice("router-norm", o.norm, named_values<nn::RouterNorm>(),
                    "the output of an expert is weighted by a softmax over all experts (before the choice), or over the "
                    "chosen ones (after it)");
+  for_mixtures();
   flags.add("capacity-factor", "F", o.capacity_factor, "none",
             "in training an expert takes at most F x top-k x context / experts tokens of a sequence; none: all that "
             "chose it",
             Range::above(0));
+  for_mixtures();
   flags.add("shared-experts", "N", o.shared, "experts that every token uses, made as one MLP of their total width",
             Range::count(0));
+  for_mixtures();
   flags.add("aux-loss", "F", o.aux_loss, "weight of the loss that keeps experts equally used", Range::at_least(0));
+  for_mixtures();
   flags.add("bias-update", "F", o.bias_update,
             "balance without a loss: after each step a router's bias moves by F towards experts used too little",
             Range::at_least(0));
+  for_mixtures();
   flags.add("z-loss", "F", o.z_loss, "weight of the loss that keeps the router's logits small", Range::at_least(0));
-  flags.add_choice("aux-scope", o.balance,
-                   {{"sequence", nn::BalanceScope::sequence}, {"batch", nn::BalanceScope::batch}},
+  for_mixtures();
+  flags.add_choice("aux-scope", o.balance, named_values<nn::BalanceScope>(),
                    "over what the use of experts is balanced: each sequence, or the whole global batch");
+  for_mixtures();
+  flags.only_with("aux-loss", "above 0", [&o] { return o.aux_loss > 0; });
 }
 
 void declare_all(Flags& flags, GptOptions& o) {
@@ -92,7 +101,7 @@ void declare_all(Flags& flags, GptOptions& o) {
   declare_model(flags, o.model);
   declare_experts(flags, o.model);
   declare_training(flags, o);
-  declare_samples(flags, o.run);
+  declare_samples(flags, o.run, o.data.val_fraction);
 }
 
 CorpusOptions GptOptions::corpus() const {

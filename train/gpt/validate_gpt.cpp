@@ -2,41 +2,22 @@
 
 #include <fmt/format.h>
 
-#include <array>
-
 #include "cuda/choices.h"
 #include "train/validate/validate.h"
 
 namespace trireme {
 namespace {
 
-/// Without experts, options of experts would be ignored, so they are refused.
-void validate_no_experts(const nn::ExpertsOptions& o, const MeshShape& mesh) {
-  const nn::ExpertsOptions initial;
-  const std::array<std::pair<bool, const char*>, 8> changed = {{{o.top_k != initial.top_k, "top-k"},
-                                                                {o.norm != initial.norm, "router-norm"},
-                                                                {o.capacity_factor.has_value(), "capacity-factor"},
-                                                                {o.shared != initial.shared, "shared-experts"},
-                                                                {o.aux_loss != initial.aux_loss, "aux-loss"},
-                                                                {o.z_loss != initial.z_loss, "z-loss"},
-                                                                {o.bias_update != 0, "bias-update"},
-                                                                {o.balance != initial.balance, "aux-scope"}}};
-  for (const auto& [given, flag] : changed) {
-    if (given)
-      fail(ExitCode::usage, "experts",
-           "--{} has no effect with --experts 0; expected experts; give --experts or drop "
-           "--{}",
-           flag, flag);
-  }
-  if (mesh.size(Axis::ep) > 1)
-    fail(ExitCode::usage, "--mesh",
-         "ep={} shares experts over ranks, and there are none; give --experts, or leave ep "
-         "out of --mesh",
-         mesh.size(Axis::ep));
-}
-
 void validate_experts(const nn::ExpertsOptions& o, const MeshShape& mesh) {
-  if (o.count == 0) return validate_no_experts(o, mesh);
+  const int ep = mesh.size(Axis::ep);
+  if (o.count == 0) {
+    if (ep > 1)
+      fail(ExitCode::usage, "--mesh",
+           "ep={} shares experts over ranks, and there are none; give --experts, or leave ep "
+           "out of --mesh",
+           ep);
+    return;
+  }
   if (o.top_k > o.count)
     fail(ExitCode::usage, "experts",
          "--top-k {} is more than --experts {}; expected at most {}; change --top-k or "
@@ -46,7 +27,6 @@ void validate_experts(const nn::ExpertsOptions& o, const MeshShape& mesh) {
     fail(ExitCode::usage, "experts",
          "--router-norm after with --top-k 1: the softmax of one chosen expert is always 1, "
          "so the router would not learn; expected --router-norm before; change --router-norm or --top-k");
-  const int ep = mesh.size(Axis::ep);
   if (o.count % ep != 0)
     fail(ExitCode::usage, "experts",
          "--experts {} cannot be shared by ep={} ranks: {} / {} leaves {}; expected ep of "
@@ -55,19 +35,11 @@ void validate_experts(const nn::ExpertsOptions& o, const MeshShape& mesh) {
 }
 
 void validate_moe_every(const GptConfig& model) {
-  if (model.experts.count == 0 && model.moe_every != 1)
-    fail(ExitCode::usage, "experts",
-         "--moe-every has no effect with --experts 0; expected experts; give --experts or drop --moe-every");
   if (model.moe_every > model.layers)
     fail(ExitCode::usage, "experts",
          "--moe-every {} of {} layers leaves {} / {} = 0 blocks with experts; expected at most {}; change --moe-every "
          "or --layers",
          model.moe_every, model.layers, model.layers, model.moe_every, model.layers);
-}
-
-void validate_balance(const nn::ExpertsOptions& o) {
-  if (o.count > 0 && o.aux_loss == 0)
-    refuse_unused(o.balance != nn::ExpertsOptions().balance, "aux-scope", "aux-loss", "0", "above 0");
 }
 
 /// The use of experts over a whole batch is known only after its last forward. With several micro-batches, some
@@ -79,11 +51,6 @@ void validate_aux_scope(const nn::ExpertsOptions& o, const BatchSizes& sizes) {
        "sequences / (micro-batch {} x dp) are {} micro-batches; expected 1; raise --micro-batch, or use --aux-scope "
        "sequence",
        sizes.global_batch, sizes.micro_batch, sizes.micro_batches);
-}
-
-void validate_documents(const DataOptions& o) {
-  if (!o.document_mask)
-    refuse_unused(o.document_separator.has_value(), "document-separator", "document-mask", "off", "on");
 }
 
 /// Context parallelism restricts the length of sequences; Ulysses also restricts the heads.
@@ -121,11 +88,6 @@ void validate_sequence(const MeshOptions& o, std::int64_t context) {
 }
 
 void validate_run(const GptOptions& o) {
-  const RunOptions initial;
-  if (o.run.sample_every == 0)
-    refuse_unused(o.run.sample_length != initial.sample_length, "sample-length", "sample-every", "0", "above 0");
-  if (o.data.val_fraction == 0)
-    refuse_unused(o.run.eval_batches != initial.eval_batches, "eval-batches", "val-fraction", "0", "above 0");
   if (o.run.eval_every > 0 && o.data.val_fraction == 0)
     fail(ExitCode::usage, "run",
          "--eval-every {} needs validation text, and --val-fraction is 0; expected a fraction above 0; change "
@@ -194,12 +156,15 @@ void validate_heads(const GptConfig& model, Device device) {
 void validate(const GptOptions& o) {
   const GptConfig& model = o.model.config;
   validate_device(o.precision.device);
+  refuse_unused<GptOptions>(o, [](Flags& flags, GptOptions& options) {
+    declare_data(flags, options.data);
+    declare_experts(flags, options.model);
+    declare_samples(flags, options.run, options.data.val_fraction);
+  });
   validate_model(model, o.mesh.shape);
   validate_heads(model, o.precision.tensor_device());
   validate_context(model, o.mesh);
-  validate_documents(o.data);
   validate_sequence(o.mesh, model.context);
-  validate_balance(model.experts);
   validate_aux_scope(model.experts, o.batch_sizes());
   validate_run(o);
   validate_training(o, model.layers, model.experts.count > 0);

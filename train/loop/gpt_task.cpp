@@ -21,7 +21,7 @@ std::string model_row(const GptConfig& m) {
       m.key_value_heads() == m.heads ? "" : fmt::format(" sharing {} key-value heads", m.key_value_heads());
   std::string text =
       fmt::format("{} layers, {} heads{}, width {}, context {}, {}, biases {}, dropout {}", m.layers, m.heads, shared,
-                  m.width, m.context, name(m.activation), m.bias ? "on" : "off", m.dropout);
+                  m.width, m.context, name_of(m.activation), m.bias ? "on" : "off", m.dropout);
   if (m.hidden() != 4 * m.width) text += fmt::format(", MLP {} wide", m.hidden());
   if (m.norm == Norm::rms) text += ", RMS norms";
   if (m.positions == PositionEncoding::rope) text += ", rotary positions";
@@ -34,11 +34,10 @@ std::string experts_row(const GptConfig& model) {
   if (o.count == 0) return "none: each block has an MLP";
   const std::string blocks =
       model.moe_every == 1 ? "" : fmt::format(" in {} of {} blocks", model.mixtures(), model.layers);
-  return fmt::format("{}{}, {} for each token, {} shared; {}; balance loss {} per {}, router z-loss {}{}", o.count,
-                     blocks, o.top_k, o.shared,
-                     o.capacity_factor ? fmt::format("capacity factor {}", *o.capacity_factor) : "none dropped",
-                     o.aux_loss, o.balance == nn::BalanceScope::sequence ? "sequence" : "batch", o.z_loss,
-                     o.bias_update > 0 ? fmt::format(", bias moved by {}", o.bias_update) : "");
+  return fmt::format(
+      "{}{}, {} for each token, {} shared; {}; balance loss {} per {}, router z-loss {}{}", o.count, blocks, o.top_k,
+      o.shared, o.capacity_factor ? fmt::format("capacity factor {}", *o.capacity_factor) : "none dropped", o.aux_loss,
+      name_of(o.balance), o.z_loss, o.bias_update > 0 ? fmt::format(", bias moved by {}", o.bias_update) : "");
 }
 
 std::string parameters_row(const GptConfig& model) {
@@ -57,7 +56,7 @@ void GptTask::declare_model(Flags& flags) {
 
 void GptTask::declare_data(Flags& flags) {
   trireme::declare_data(flags, o_.data);
-  declare_samples(flags, o_.run);
+  declare_samples(flags, o_.run, o_.data.val_fraction);
 }
 
 void GptTask::validate() const { trireme::validate(o_); }

@@ -31,6 +31,11 @@ struct Flags::Flag {
   Getter get;
   std::function<void()> action;
   json initial;
+  struct Condition {
+    std::string chooser, users;
+    std::function<bool()> used;
+  };
+  std::vector<Condition> conditions;
 };
 
 namespace {
@@ -192,6 +197,10 @@ void Flags::elsewhere(std::vector<std::pair<std::string, std::string>> choices) 
 }
 
 void Flags::not_empty() { flags_.back().not_empty = true; }
+
+void Flags::only_with(std::string chooser, std::string users, std::function<bool()> used) {
+  flags_.back().conditions.push_back({std::move(chooser), std::move(users), std::move(used)});
+}
 
 void Flags::follow_up(std::function<void()> action) { flags_.back().action = std::move(action); }
 
@@ -378,18 +387,31 @@ std::string Flags::config_text(const std::vector<std::pair<std::string, std::str
   return object.dump(2) + "\n";
 }
 
-std::string Flags::initial_text(const Flag& flag) {
-  if (flag.initial.is_null()) return flag.word;
-  if (flag.initial.is_string()) return flag.initial.get<std::string>();
-  if (flag.kind == Kind::on_off) return flag.initial.get<bool>() ? "on" : "off";
-  return flag.initial.dump();
+std::string Flags::text_of(const Flag& flag, const json& value) {
+  if (value.is_null()) return flag.word;
+  if (value.is_string()) return value.get<std::string>();
+  if (flag.kind == Kind::on_off) return value.get<bool>() ? "on" : "off";
+  return value.dump();
+}
+
+void Flags::refuse_unused() const {
+  for (const Flag& flag : flags_) {
+    if (flag.conditions.empty() || flag.get() == flag.initial) continue;
+    for (const auto& [chooser, users, used] : flag.conditions) {
+      if (used()) continue;
+      const Flag* const by = find(flags_, chooser);
+      require(by != nullptr, "flags", "--{} depends on --{}, which is not declared", flag.name, chooser);
+      fail(ExitCode::usage, chooser, "--{} has no effect with --{} {}; expected --{} {}; drop --{} or change --{}",
+           flag.name, chooser, text_of(*by, by->get()), chooser, users, flag.name, chooser);
+    }
+  }
 }
 
 std::vector<Flags::Declared> Flags::declared() const {
   std::vector<Declared> all;
   for (const Flag& flag : flags_)
     all.push_back({flag.name, flag.value, flag.group, flag.kind, flag.bare, flag.word, flag.choices, flag.range,
-                   initial_text(flag)});
+                   text_of(flag, flag.initial)});
   return all;
 }
 
@@ -405,7 +427,7 @@ std::string Flags::help_text() const {
   std::string group;
   const auto describe_flag = [&](const Flag& flag) {
     if (flag.group != group) text += "\n" + (group = flag.group) + "\n";
-    std::string initial = initial_text(flag);
+    std::string initial = text_of(flag, flag.initial);
     if (!initial.empty() && !flag.bare) initial = " [" + initial + "]";
     line(fmt::format("--{}{}{}", flag.name, flag.value.empty() ? "" : " ", flag.value),
          flag.help + (flag.bare ? "" : initial));

@@ -90,6 +90,9 @@ class Flags {
   void elsewhere(std::vector<std::pair<std::string, std::string>> choices);
   /// The last declared flag, a text, must not be empty on the command line. This catches --out "$UNSET".
   void not_empty();
+  /// The last declared flag has an effect only if `used` holds, which depends on the flag `chooser`. `users`, for the
+  /// message, are the values of `chooser` with which it does: "sgd", "above 0". May be called several times.
+  void only_with(std::string chooser, std::string users, std::function<bool()> used);
   /// `action` runs each time the last declared flag is set.
   void follow_up(std::function<void()> action);
 
@@ -101,6 +104,9 @@ class Flags {
   /// Returns true if the program should run.
   bool parse_or_print(const std::vector<std::string>& arguments);
   bool parse_or_print(int argc, const char* const* argv);
+
+  /// Throws ExitCode::usage if a flag differs from its default, and has no effect.
+  void refuse_unused() const;
 
   /// All values except --help, --config and --print-config, in the form that --config reads. Notes for a human reader
   /// follow, each with "//" before its key.
@@ -131,7 +137,7 @@ class Flags {
   /// Checks and sets. For messages: `source` names the flag, `got` is the value as written.
   static void assign(const Flag& flag, const nlohmann::json& value, const std::string& source, const std::string& got);
   static std::string expectation(const Flag& flag);
-  static std::string initial_text(const Flag& flag);
+  static std::string text_of(const Flag& flag, const nlohmann::json& value);  ///< as written on the command line
 
   std::string program_, summary_, group_;
   std::vector<Flag> flags_;

@@ -10,7 +10,7 @@
 #include "core/kernels.h"
 #include "cuda/selection.h"
 #include "data/eval_windows.h"
-#include "parallel/pipeline/schedule.h"
+#include "parallel/pipeline/schedules.h"
 #include "train/options/batch_sizes.h"
 
 namespace trireme {
@@ -67,20 +67,28 @@ void declare_schedule(Flags& flags, ScheduleOptions& o) {
                    "the learning rate after warm-up; wsd: constant, then linear decay at the end");
   flags.add("lr", "F", o.lr, "largest learning rate", Range::above(0));
   flags.add("min-lr", "F", o.min_lr, "auto", "last learning rate; auto: --lr / 10", Range::at_least(0));
+  const auto decays = [&o] { return o.lr_schedule != optim::LrShape::constant; };
+  flags.only_with("lr-schedule", "cosine, linear or wsd", decays);
   flags.add("warmup-steps", "N", o.warmup_steps, "steps of linear warm-up", count_or_none);
   flags.add("decay-steps", "N", o.decay_steps, "auto",
             "step at which --min-lr is reached; auto: --steps. For wsd: length of the decay; auto: a tenth of --steps",
             count);
+  flags.only_with("lr-schedule", "cosine, linear or wsd", decays);
 }
 
 void declare_optimizer(Flags& flags, OptimizerOptions& o) {
   flags.group("optimizer");
   flags.add_choice("optimizer", o.optimizer, {"adamw", "sgd"}, "what updates the weights");
   flags.add("weight-decay", "F", o.weight_decay, "decay of matrices (not of biases and norms)", Range::at_least(0));
+  const auto for_adamw = [&] { flags.only_with("optimizer", "adamw", [&o] { return o.optimizer == "adamw"; }); };
   flags.add("beta1", "F", o.beta1, "adamw: decay of the mean gradient", Range::half_open(0, 1));
+  for_adamw();
   flags.add("beta2", "F", o.beta2, "adamw: decay of the mean squared gradient", Range::half_open(0, 1));
+  for_adamw();
   flags.add("eps", "F", o.eps, "adamw: added to the root of the mean square", Range::above(0));
+  for_adamw();
   flags.add("momentum", "F", o.momentum, "sgd: decay of the summed gradient", Range::half_open(0, 1));
+  flags.only_with("optimizer", "sgd", [&o] { return o.optimizer == "sgd"; });
   flags.add_choice("offload", o.memory, {{"none", MemoryCategory::optimizer}, {"optimizer", MemoryCategory::offloaded}},
                    "optimizer: its state stays in host memory, also with --device cuda, and is counted separately");
   flags.add("clip", "F", o.clip, "largest norm of the whole gradient; 0: no clipping", Range::at_least(0));
@@ -93,27 +101,28 @@ void declare_mesh(Flags& flags, MeshOptions& o) {
       "ranks along the axes dp (data), tp (tensor), pp (pipeline) and cp (context), as in dp=2,tp=2,pp=2; ep (expert) "
       "divides the ranks of dp x cp into groups; axes that are left out are 1; dp=auto: all "
       "remaining ranks of the launcher");
-  flags.add(
-      "pipeline", "gpipe|1f1b|interleaved:V|zero-bubble", o.pipeline,
-      "order of forwards and backwards in a pipeline; interleaved:V: V stages on every rank, with a smaller bubble and "
-      "more messages; zero-bubble: weight gradients fill the idle time");
+  flags.add("pipeline", pipeline::schedule_spellings("|"), o.pipeline, pipeline::schedule_help());
   flags.add("stage-layers", "auto|LIST", o.stage_layers,
             "layers of each pipeline stage in order, as in 3,3,2; auto: balanced by cost, embedding and head counted");
   flags.add_choice(
       "context-parallel", o.context_parallel,
       {{"ring", nn::ContextParallel::ring}, {"ulysses", nn::ContextParallel::ulysses}},
       "attention over cp; ring: ranks pass keys and values around; ulysses: ranks exchange heads for tokens");
+  flags.only_with("mesh", "with cp above 1", [&o] { return o.shape.size(Axis::cp) > 1; });
   flags.add_choice("zero", o.zero, {{"0", 0}, {"1", 1}, {"2", 2}, {"3", 3}},
                    "what data-parallel ranks shard instead of replicating; 1: optimizer state; 2: also gradients; 3: "
                    "also weights");
   flags.add("zero-prefetch", "N", o.zero_prefetch, "1", "--zero 3: blocks gathered ahead of the one in use",
             Range{.low = 0, .high = 64});
+  flags.only_with("zero", "3", [&o] { return o.zero == 3; });
   flags.add("zero-resident", "BYTES", o.zero_resident, "100000", "--zero 3: smaller weights stay whole on every rank",
             Range::at_least(0));
+  flags.only_with("zero", "3", [&o] { return o.zero == 3; });
   flags.add("dp-shard", "N", o.dp_shard, "all",
             "--zero 1, 2, 3: shard within groups of N adjacent ranks of dp x cp, and replicate across the groups; all: "
             "shard over all of them",
             count);
+  flags.only_with("zero", "1, 2 or 3", [&o] { return o.zero > 0; });
   flags.add_choice("ranks", o.ranks, {"auto", "threads", "mpi"},
                    "what a rank is; auto: mpi processes under a launcher, else threads of this process");
   flags.add_choice<std::optional<bool>>(
@@ -182,7 +191,7 @@ void declare_run(Flags& flags, RunOptions& o) {
                    "inject the faults that the variables TRIREME_FAULT and TRIREME_IO_FAULT name; for tests", true);
 }
 
-void declare_samples(Flags& flags, RunOptions& o) {
+void declare_samples(Flags& flags, RunOptions& o, const double& val_fraction) {
   flags.group("validation and samples");
   flags.add(
       "eval-batches", "N", o.eval_batches, "all",
@@ -191,8 +200,10 @@ void declare_samples(Flags& flags, RunOptions& o) {
                   "overlap",
                   EvalWindows::batch),
       count);
+  flags.only_with("val-fraction", "above 0", [&val_fraction] { return val_fraction > 0; });
   flags.add("sample-every", "N", o.sample_every, "steps between text samples; 0: never", count_or_none);
   flags.add("sample-length", "N", o.sample_length, "tokens of a sample", count);
+  flags.only_with("sample-every", "above 0", [&o] { return o.sample_every > 0; });
 }
 
 void declare_checkpoints(Flags& flags, RunOptions& o) {
@@ -210,7 +221,7 @@ void declare_checkpoints(Flags& flags, RunOptions& o) {
       "in --out, or from the beginning if there is none");
 }
 
-void declare_guards(Flags& flags, GuardOptions& o) {
+void declare_guards(Flags& flags, GuardOptions& o, const MeshOptions& mesh) {
   flags.group("guards");
   flags.add("max-skipped", "K", o.max_skipped,
             "steps in a row whose loss or gradient is not finite, and which are skipped, that end the run", count);
@@ -218,15 +229,21 @@ void declare_guards(Flags& flags, GuardOptions& o) {
             "a loss more than Z robust standard deviations above the median of recent losses is a spike: the run goes "
             "back to the newest checkpoint and continues with later samples; 0: off",
             Range::at_least(0));
+  const auto detects = [&o] { return o.spike_threshold > 0; };
   flags.add("spike-window", "N", o.spike_window, "recent losses that a loss is compared with, 5 or more");
+  flags.only_with("spike-threshold", "above 0", detects);
   flags.add("spike-rollbacks", "N", o.spike_rollbacks, "rollbacks allowed in a run; the next spike ends it",
             count_or_none);
+  flags.only_with("spike-threshold", "above 0", detects);
   flags.add("check-replicas", "N", o.check_replicas,
             "steps between comparisons of replicas of weights and optimizer state, which also precede each save; with "
             "--zero, shards without replicas are checked around every update; 0: never",
             count_or_none);
   flags.add_switch("check-state", o.check_state,
                    "--zero: check shards of the optimizer's moments around every update, too", true);
+  flags.only_with("zero", "1, 2 or 3, as without it all ranks have copies of the moments, which are compared",
+                  [&mesh] { return mesh.zero > 0; });
+  flags.only_with("check-replicas", "above 0", [&o] { return o.check_replicas > 0; });
 }
 
 void declare_training(Flags& flags, TrainOptions& o) {
@@ -237,7 +254,7 @@ void declare_training(Flags& flags, TrainOptions& o) {
   declare_precision(flags, o.precision);
   declare_run(flags, o.run);
   declare_checkpoints(flags, o.run);
-  declare_guards(flags, o.guards);
+  declare_guards(flags, o.guards, o.mesh);
 }
 
 BatchSizes TrainOptions::batch_sizes() const { return infer_batch(batch, mesh.shape.size(Axis::dp)); }

@@ -49,7 +49,7 @@ struct OptimizerOptions {
 
 struct MeshOptions {
   std::string axes = "dp=1";          ///< as written: "dp=2,tp=2,pp=2"
-  std::string pipeline = "1f1b";      ///< gpipe, 1f1b, interleaved:V or zero-bubble
+  std::string pipeline = "1f1b";      ///< parallel/pipeline/schedules.h
   std::string stage_layers = "auto";  ///< number of layers of each stage, "3,3,2", or auto: balanced by cost
   std::int64_t zero = 0;              ///< ZeroOptions::stage; 0: no sharding over data-parallel ranks
   std::optional<std::int64_t> zero_prefetch, zero_resident;  ///< stage 3; not set: the defaults below
@@ -152,9 +152,10 @@ void declare_optimizer(Flags& flags, OptimizerOptions& options);
 void declare_mesh(Flags& flags, MeshOptions& options);
 void declare_precision(Flags& flags, PrecisionOptions& options);
 void declare_run(Flags& flags, RunOptions& options);
-void declare_samples(Flags& flags, RunOptions& options);  // also validation batches; for language models
+/// Samples, and validation batches; for language models.
+void declare_samples(Flags& flags, RunOptions& options, const double& val_fraction);
 void declare_checkpoints(Flags& flags, RunOptions& options);
-void declare_guards(Flags& flags, GuardOptions& options);
+void declare_guards(Flags& flags, GuardOptions& options, const MeshOptions& mesh);
 /// Declares every group of TrainOptions except declare_samples().
 void declare_training(Flags& flags, TrainOptions& options);
 

@@ -9,6 +9,8 @@
 #include <set>
 #include <utility>
 
+#include "parallel/pipeline/schedules.h"
+
 namespace trireme {
 namespace {
 
@@ -38,8 +40,10 @@ class Rotation {
 
 /// The smallest sizes that every mesh of up to 8 ranks divides: 8 layers for pp = 8, 8 heads for tp = 8, 32 tokens for
 /// two chunks of cp = 8 that tp = 2 splits again.
-const std::vector<std::string> base = {"--layers",  "8",  "--heads",       "8",    "--width",        "32",
-                                       "--context", "32", "--micro-batch", "auto", "--global-batch", "8"};
+constexpr int layers = 8;
+const std::vector<std::string> base = {
+    "--layers", std::to_string(layers), "--heads", "8", "--width", "32", "--context", "32", "--micro-batch",
+    "auto",     "--global-batch",       "8"};
 
 const std::map<std::string, std::vector<std::string>> models = {
     {"gpt", {}},
@@ -65,8 +69,8 @@ class Matrix {
  private:
   static std::vector<std::string> schedules(const Mesh& mesh) {
     if (mesh.pp == 1) return {"1f1b"};
-    std::vector<std::string> names = {"gpipe", "1f1b", "zero-bubble"};
-    if (mesh.pp <= 4) names.emplace_back("interleaved:2");
+    std::vector<std::string> names = pipeline::schedule_examples();
+    std::erase_if(names, [&](const std::string& name) { return mesh.pp * pipeline::chunks_per_rank(name) > layers; });
     return names;
   }
 

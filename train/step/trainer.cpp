@@ -10,7 +10,7 @@
 #include "core/packed_weights.h"
 #include "parallel/comm/watch/beacon.h"
 #include "parallel/gradient_norm.h"
-#include "parallel/pipeline/schedule.h"
+#include "parallel/pipeline/schedules.h"
 #include "parallel/verify.h"
 #include "train/faults/injection.h"
 #include "train/step/non_finite.h"

@@ -25,32 +25,14 @@ std::string divisors(std::int64_t n) {
   return text;
 }
 
-void refuse_unused(bool changed, const char* flag, const char* chooser, std::string_view choice, const char* users) {
-  if (!changed) return;
-  fail(ExitCode::usage, chooser, "--{} has no effect with --{} {}; expected --{} {}; drop --{} or change --{}", flag,
-       chooser, choice, chooser, users, flag, chooser);
-}
-
 namespace {
 
 void validate_zero(const MeshOptions& o) {
-  const std::string stage = std::to_string(o.zero);
-  if (o.zero != 3) {
-    refuse_unused(o.zero_prefetch.has_value(), "zero-prefetch", "zero", stage, "3");
-    refuse_unused(o.zero_resident.has_value(), "zero-resident", "zero", stage, "3");
-  }
-  if (o.zero == 0) refuse_unused(o.dp_shard.has_value(), "dp-shard", "zero", stage, "1, 2 or 3");
   const int data = o.shape.size(Axis::data);
   if (o.dp_shard && data % *o.dp_shard != 0)
     fail(ExitCode::usage, "zero",
          "--dp-shard {} does not divide dp x cp = {}: {} / {} leaves {}; expected {}; change --dp-shard or --mesh",
          *o.dp_shard, data, data, *o.dp_shard, data % *o.dp_shard, divisors(data));
-}
-
-void validate_context_parallel(const MeshOptions& o) {
-  if (o.shape.size(Axis::cp) == 1)
-    refuse_unused(o.context_parallel != nn::ContextParallel::ring, "context-parallel", "mesh", o.axes,
-                  "with cp above 1");
 }
 
 void validate_pipeline(const MeshOptions& o, std::int64_t blocks) {
@@ -65,11 +47,6 @@ void validate_pipeline(const MeshOptions& o, std::int64_t blocks) {
 }
 
 void validate_schedule(const ScheduleOptions& o) {
-  if (o.lr_schedule == optim::LrShape::constant) {
-    refuse_unused(o.min_lr.has_value(), "min-lr", "lr-schedule", name(o.lr_schedule), "cosine, linear or wsd");
-    refuse_unused(o.decay_steps.has_value(), "decay-steps", "lr-schedule", name(o.lr_schedule),
-                  "cosine, linear or wsd");
-  }
   if (o.min_lr && *o.min_lr > o.lr)
     fail(ExitCode::usage, "schedule", "--min-lr {} is above --lr {}; expected at most {}; change --min-lr or --lr",
          *o.min_lr, o.lr, o.lr);
@@ -88,17 +65,6 @@ void validate_schedule(const ScheduleOptions& o) {
          "--decay-steps {} comes before --warmup-steps {} are over; expected at least {}; change --decay-steps or "
          "--warmup-steps",
          *o.decay_steps, o.warmup_steps, o.warmup_steps);
-  }
-}
-
-void validate_optimizer(const OptimizerOptions& o) {
-  const OptimizerOptions initial;
-  if (o.optimizer == "adamw")
-    refuse_unused(o.momentum != initial.momentum, "momentum", "optimizer", o.optimizer, "sgd");
-  if (o.optimizer == "sgd") {
-    refuse_unused(o.beta1 != initial.beta1, "beta1", "optimizer", o.optimizer, "adamw");
-    refuse_unused(o.beta2 != initial.beta2, "beta2", "optimizer", o.optimizer, "adamw");
-    refuse_unused(o.eps != initial.eps, "eps", "optimizer", o.optimizer, "adamw");
   }
 }
 
@@ -193,11 +159,6 @@ void validate_profile(const RunOptions& run, std::int64_t steps) {
 
 /// Also checks that there is a checkpoint to go back to after a spike.
 void validate_guards(const TrainOptions& o) {
-  if (o.guards.check_state) {
-    refuse_unused(o.mesh.zero == 0, "check-state", "zero", "0",
-                  "1, 2 or 3, as without it all ranks have copies of the moments, which are compared");
-    refuse_unused(o.guards.check_replicas == 0, "check-state", "check-replicas", "0", "above 0");
-  }
   // Not a range of the flag: its message could not explain what 0 means.
   constexpr std::int64_t least = 5, most = 1 << 20;
   if (o.guards.spike_window < least || o.guards.spike_window > most)
@@ -205,14 +166,7 @@ void validate_guards(const TrainOptions& o) {
          "--spike-window {}: a loss is compared with the median of this many losses; expected {} to {}; change "
          "--spike-window, or turn the detector off with --spike-threshold 0",
          o.guards.spike_window, least, most);
-  if (o.guards.spike_threshold == 0) {
-    const GuardOptions initial;
-    const bool window = o.guards.spike_window != initial.spike_window;
-    const bool rollbacks = o.guards.spike_rollbacks != initial.spike_rollbacks;
-    refuse_unused(window, "spike-window", "spike-threshold", "0", "above 0");
-    refuse_unused(rollbacks, "spike-rollbacks", "spike-threshold", "0", "above 0");
-    return;
-  }
+  if (o.guards.spike_threshold == 0) return;
   if (o.run.out.empty() || (o.run.checkpoint_every == 0 && o.run.checkpoint_minutes == 0))
     fail(ExitCode::usage, "guards",
          "--spike-threshold {} goes back to a checkpoint, and this run saves none before its end; expected --out DIR "
@@ -297,12 +251,10 @@ void validate_training(const TrainOptions& o, std::int64_t blocks, bool experts)
   validate_implementations(o.precision);
   validate_threads(o);
   validate_expert_ranks(o.mesh.shape, experts);
-  validate_context_parallel(o.mesh);
   validate_zero(o.mesh);
   validate_packed(o);
   validate_pipeline(o.mesh, blocks);
   validate_schedule(o.schedule);
-  validate_optimizer(o.optimizer);
   validate_profile(o.run, o.schedule.steps);
   validate_checkpoints(o.run);
   validate_resume(o.run.resume);
@@ -310,6 +262,7 @@ void validate_training(const TrainOptions& o, std::int64_t blocks, bool experts)
   validate_recompute(o.precision, blocks);
   o.precision.make_scaler();  // throws for an invalid --loss-scale
   fault::require_possible(o);
+  refuse_unused(o, declare_training);
 }
 
 }  // namespace trireme

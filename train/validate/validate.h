@@ -1,5 +1,6 @@
 // Refuses impossible combinations of options before anything is read or started. Errors say what was requested, what is
-// possible and which flag to change. The range of a single flag is in its declaration in train/options/options.cpp.
+// possible and which flag to change. The range of a flag, and the flags without which it has no effect, are in its
+// declaration in train/options/options.cpp.
 // Read next: train/validate/validate.cpp; train/gpt/validate_gpt.h for those of a GPT.
 #pragma once
 
@@ -26,7 +27,15 @@ void validate_device(const std::string& device);
 
 /// "1, 2 or 4": the divisors of n.
 std::string divisors(std::int64_t n);
-/// Throws if `changed`: --`flag` has no effect with the chosen --`chooser` `choice`. `users`: the choices that use it.
-void refuse_unused(bool changed, const char* flag, const char* chooser, std::string_view choice, const char* users);
+
+/// Throws for a flag, of those that `declare` declares, that differs from its default and has no effect.
+template <class Options>
+void refuse_unused(const Options& options, void (*declare)(Flags&, Options&)) {
+  Options copy;  // first the defaults, which the flags take from it
+  Flags flags("", "");
+  declare(flags, copy);
+  copy = options;
+  flags.refuse_unused();
+}
 
 }  // namespace trireme
