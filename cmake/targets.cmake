@@ -51,8 +51,8 @@ function(trireme_test name)
   endif()
 endfunction()
 
-# trireme_thorough(NAME...): leaves tests to `./trireme test --all` and CI: those that find least per second, and those
-# of kernels for GPUs under emulation. A build of everything does not compile their programs, thorough_tests does.
+# trireme_thorough(NAME...): leaves tests to `./trireme test --all` and CI: those of CUDA kernels under emulation, those
+# of faults, and others that find little per second. `all` does not build their programs; `thorough_tests` does.
 add_custom_target(thorough_tests)
 function(trireme_thorough)
   foreach(name ${ARGN})

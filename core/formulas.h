@@ -1,7 +1,7 @@
 // The elementwise functions of core/kernels.h and their derivatives, written once for the CPU and for CUDA.
 //
 // `m` is the arithmetic of a device: exp, log, sqrt, tanh and normal_distribution as its kernels compute them, and the
-// derivatives of the two GELUs. x is f32 or f64. constexpr makes a function one of the GPU too.
+// derivatives of the two GELUs. x is f32 or f64. nvcc compiles constexpr functions for the GPU, too.
 // Read next: Arithmetic in core/cpu/elementwise.cpp and in cuda/kernels/functions.h.
 #pragma once
 

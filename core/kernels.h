@@ -25,7 +25,7 @@ namespace trireme {
 // The elementwise functions; core/formulas.h has their formulas and derivatives.
 #define TRIREME_EVERY_UNARY(f) \
   f(negate) f(exp) f(log) f(sqrt) f(square) f(tanh) f(relu) f(sigmoid) f(silu) f(gelu) f(gelu_tanh)
-#define TRIREME_EVERY_BINARY(f) f(add) f(subtract) f(multiply) f(divide) f(equal)
+#define TRIREME_EVERY_BINARY(f) f(add) f(subtract) f(multiply) f(divide) f(equal)  // equal: 1 where a == b, else 0
 
 #define TRIREME_COUNT(name) +1  // 0 TRIREME_EVERY_UNARY(TRIREME_COUNT): how many there are
 #define TRIREME_NAME(name) name,

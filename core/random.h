@@ -1,7 +1,7 @@
 // Random numbers addressed by position, not drawn from a stream: Philox4x32-10 (Salmon et al., "Parallel random
 // numbers: as easy as 1, 2, 3", SC 2011). The number for an element is a pure function of (seed, stream, element
 // index), so a weight or a dropout mask is the same whichever rank computes it and however the tensor is sharded.
-// Read next: core/cpu/dropout.cpp, parallel/parameters/parameter.h.
+// Read next: core/cpu/dropout.cpp, nn/init.h.
 #pragma once
 
 #include <array>

@@ -14,8 +14,9 @@ namespace fs = std::filesystem;
 
 // ---- the fields -----------------------------------------------------------------------------------------------------
 
-// Each is stored under the name of its flag, with _ for -. A checkpoint that has no field which is not optional is bad
-// data; to add a field to a format that runs have used, make it optional.
+// Each is stored under the name of its flag, with _ for -, except `count` (--experts) and `shared` (--shared-experts).
+// A stored model that lacks a field is bad data, unless the field is optional. Make a new field optional, so that older
+// checkpoints can be read.
 
 /// Calls each(key, field). The optional kv_heads and ffn_width must be set.
 template <class Config, class Each>

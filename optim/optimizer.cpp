@@ -25,6 +25,10 @@ void Optimizer::step(double lr, double gradient_scale) {
     gradients_->update([&](std::span<const std::size_t> places) { update(places, lr, gradient_scale); });
     return;
   }
+  for (const Slot& slot : slots_)
+    require(slot.shard->group == nullptr, "optimizer",
+            "{} is sharded over data-parallel ranks, and nothing sums its gradient; expected attach() before step()",
+            slot.shard->parameter->name);
   std::vector<std::size_t> all(slots_.size());
   std::iota(all.begin(), all.end(), std::size_t{0});
   update(all, lr, gradient_scale);

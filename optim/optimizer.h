@@ -21,11 +21,12 @@ class Optimizer {
  public:
   virtual ~Optimizer() = default;
 
-  /// One update. `gradient_scale` multiplies every gradient first: clipping costs no pass of its own.
+  /// One update. `gradient_scale` multiplies every gradient first: clipping costs no pass of its own. Throws
+  /// ExitCode::internal for shards of ZeRO before attach().
   void step(double lr, double gradient_scale);
-  /// For an optimizer made with gradients.shards(). From now on step() has `gradients` run the update, state() and
-  /// weights() first wait for what it is still gathering, and it seals the state between updates. It must outlive this
-  /// object.
+  /// Call once if the shards are gradients.shards(). From then on `gradients` orders the updates of step(), state() and
+  /// weights() first wait for weights that it is gathering, and it seals the state between updates. `gradients` must
+  /// outlive this object.
   void attach(DataParallel& gradients);
 
   /// The state, and the weights as they are kept here: pieces where a parameter is not whole on this rank. Tensors may

@@ -8,9 +8,9 @@
 //   dp->finish();
 //   optimizer->step(lr, clip_factor(dp->gradient_norm(), 1.0));    // calls dp->update()
 //
-// It knows no optimizer: update() is given a function that updates shards. It decides when to call this function, and
+// It does not know the optimizer: update() receives a function that updates shards, and decides when to call it and
 // what to send in between. All member functions except last_microbatch() are collective over the mesh.
-// Read next: parallel/grad_sync.h, parallel/zero/zero.h, optim/optimizer.h (who calls it).
+// Read next: parallel/grad_sync.h, parallel/zero/zero.h, optim/optimizer.h (the caller).
 #pragma once
 
 #include <functional>
@@ -42,15 +42,15 @@ class DataParallel {
   virtual Tensor gradient(std::size_t place) const = 0;
   /// Updates the shards at these places in shards(), in one pass.
   using UpdateShards = std::function<void(std::span<const std::size_t> places)>;
-  /// Updates all weights: calls `update_shards` until each place was in one call. After finish().
+  /// Updates all weights: calls `update_shards` one or more times, with each place in exactly one call. After finish().
   virtual void update(const UpdateShards& update_shards) = 0;
   /// Completes weights that are still on their way to this rank. Call before weights or optimizer state are read.
   virtual void settle() {}
 
   /// Which of `tensors`, weights and optimizer state, other ranks hold too.
   virtual std::vector<Copied> copies(const std::vector<StateTensor>& tensors) const = 0;
-  /// From now on, data that only this rank holds is checked for changes between updates, if the options ask for it.
-  /// `state`: the optimizer's.
+  /// If the options ask for it, from now on checks between updates that data which only this rank holds has not
+  /// changed. `state`: the optimizer's.
   virtual void seal(std::vector<StateTensor> /*state*/) {}
   /// Throws ExitCode::retryable if sealed data has changed since the last update.
   virtual void check_seals() {}

@@ -1,4 +1,4 @@
-// Elementwise kernels: unary functions and their derivatives, broadcasting arithmetic, axpby; formulas: core/formulas.h.
+// Elementwise kernels: unary functions and their derivatives (core/formulas.h), broadcasting arithmetic, axpby.
 // Bytes: every operand read once, the result written once. FLOPs: one, or one exp, tanh or erf, per element.
 #include <cmath>
 #include <numbers>

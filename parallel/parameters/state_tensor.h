@@ -21,7 +21,7 @@ struct StateTensor {
   std::string full_name() const;  ///< as in a checkpoint: "optimizer.m.NAME", or for a weight NAME
 };
 
-/// The weights of parameters that are whole on this rank, without an optimizer.
+/// The weights, without an optimizer. Each parameter must be whole on this rank.
 std::vector<StateTensor> whole_weights(const ParameterList& parameters);
 
 }  // namespace trireme

@@ -1,4 +1,4 @@
-// The generators of pipeline schedules. Each makes lists of computations, then messages.h puts the messages between them.
+// The generators of pipeline schedules. Each lists computations; messages.h then adds the messages between them.
 // Read next: parallel/pipeline/schedule.cpp, parallel/pipeline/schedules.h (the names), then parallel/pipeline/check.h.
 #pragma once
 

@@ -15,11 +15,11 @@ namespace trireme::pipeline {
 
 struct ScheduleKind {
   std::string_view name;
-  /// One of them: a generator of schedules with one stage on every rank, or with `chunks`. The latter is spelled NAME:V
-  /// in --pipeline, for V chunks.
+  /// Exactly one is set. `make`: one stage on every rank. `make_with_chunks`: `chunks` stages on every rank; --pipeline
+  /// spells it NAME:V, where V is the number of chunks.
   Schedule (*make)(int ranks, int microbatches) = nullptr;
   Schedule (*make_with_chunks)(int ranks, int microbatches, int chunks) = nullptr;
-  std::string_view help = "";  ///< what distinguishes it, for --help; empty: nothing
+  std::string_view help = "";  ///< what distinguishes it, for --help; may be empty
 };
 std::span<const ScheduleKind> schedule_kinds();
 

@@ -296,3 +296,9 @@ TEST_CASE("run") {
   CHECK(contains(verdict({"--val-fraction", "0", "--eval-batches", "all"}), "--eval-batches has no effect"));
   CHECK(verdict({"--val-fraction", "0"}) == "nothing");
 }
+
+TEST_CASE("a flag without effect is named as such, whatever its value") {
+  CHECK(contains(verdict({"--dp-shard", "3", "--mesh", "dp=2"}), "--dp-shard 3 has no effect with --zero 0"));
+  CHECK(contains(verdict({"--lr-schedule", "constant", "--min-lr", "1"}), "--min-lr 1 has no effect"));
+  CHECK(contains(verdict({"--spike-window", "9"}), "has no effect with --spike-threshold 0;"));
+}

@@ -235,3 +235,12 @@ TEST_CASE("trap 21: without a gradient AdamW decays matrices only, also when the
 }
 
 }  // namespace weights_test
+
+TEST_CASE("an optimizer of shards that nothing sums the gradients of refuses to step") {
+  run_mesh("dp=2", [](const MeshPtr& mesh) {
+    HandMade model = make_model();
+    Zero zero(model.parameters, *model.units, *mesh, {.stage = 1});
+    const auto optimizer = optim::make_sgd(zero.shards(), {});
+    CHECK_THROWS_WITH_AS(optimizer->step(1.0, 1.0), doctest::Contains("expected attach() before step()"), Error);
+  });
+}

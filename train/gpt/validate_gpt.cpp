@@ -156,11 +156,7 @@ void validate_heads(const GptConfig& model, Device device) {
 void validate(const GptOptions& o) {
   const GptConfig& model = o.model.config;
   validate_device(o.precision.device);
-  refuse_unused<GptOptions>(o, [](Flags& flags, GptOptions& options) {
-    declare_data(flags, options.data);
-    declare_experts(flags, options.model);
-    declare_samples(flags, options.run, options.data.val_fraction);
-  });
+  refuse_unused<GptOptions>(o, declare_all);
   validate_model(model, o.mesh.shape);
   validate_heads(model, o.precision.tensor_device());
   validate_context(model, o.mesh);

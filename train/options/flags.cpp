@@ -391,7 +391,7 @@ std::string Flags::text_of(const Flag& flag, const json& value) {
   if (value.is_null()) return flag.word;
   if (value.is_string()) return value.get<std::string>();
   if (flag.kind == Kind::on_off) return value.get<bool>() ? "on" : "off";
-  return value.dump();
+  return flag.kind == Kind::number ? fmt::format("{}", value.get<double>()) : value.dump();
 }
 
 void Flags::refuse_unused() const {

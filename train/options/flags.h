@@ -90,8 +90,8 @@ class Flags {
   void elsewhere(std::vector<std::pair<std::string, std::string>> choices);
   /// The last declared flag, a text, must not be empty on the command line. This catches --out "$UNSET".
   void not_empty();
-  /// The last declared flag has an effect only if `used` holds, which depends on the flag `chooser`. `users`, for the
-  /// message, are the values of `chooser` with which it does: "sgd", "above 0". May be called several times.
+  /// The last declared flag has an effect only while `used()` holds, which depends on the flag `chooser`. `users`: the
+  /// values of `chooser` for which it holds, for the message: "sgd", "above 0". With several calls, all must hold.
   void only_with(std::string chooser, std::string users, std::function<bool()> used);
   /// `action` runs each time the last declared flag is set.
   void follow_up(std::function<void()> action);

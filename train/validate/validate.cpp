@@ -248,6 +248,7 @@ void require_whole_sequences(const MeshOptions& o, const std::string& why) {
 
 void validate_training(const TrainOptions& o, std::int64_t blocks, bool experts) {
   validate_device(o.precision.device);
+  refuse_unused(o, declare_training);  // first: a flag without effect need not be right
   validate_implementations(o.precision);
   validate_threads(o);
   validate_expert_ranks(o.mesh.shape, experts);
@@ -262,7 +263,6 @@ void validate_training(const TrainOptions& o, std::int64_t blocks, bool experts)
   validate_recompute(o.precision, blocks);
   o.precision.make_scaler();  // throws for an invalid --loss-scale
   fault::require_possible(o);
-  refuse_unused(o, declare_training);
 }
 
 }  // namespace trireme

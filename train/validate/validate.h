@@ -28,10 +28,10 @@ void validate_device(const std::string& device);
 /// "1, 2 or 4": the divisors of n.
 std::string divisors(std::int64_t n);
 
-/// Throws for a flag, of those that `declare` declares, that differs from its default and has no effect.
+/// Throws ExitCode::usage if a flag that `declare` declares differs from its default but has no effect.
 template <class Options>
 void refuse_unused(const Options& options, void (*declare)(Flags&, Options&)) {
-  Options copy;  // first the defaults, which the flags take from it
+  Options copy;  // the flags take their defaults from it
   Flags flags("", "");
   declare(flags, copy);
   copy = options;
