@@ -126,7 +126,7 @@ TEST_CASE(
       for (const std::string& schedule : pipeline::schedule_examples()) {
         if (mesh != "pp=2" && pipeline::chunks_per_rank(schedule) > 1) continue;  // 4 layers fill 4 stages
         Recipe on_stages = recipe;
-        on_stages.pipeline = schedule;
+        on_stages.pipeline = schedule.c_str();
         Collected got, got_weights;
         collect_gradients(mesh, on_stages, got);
         collect_weights(mesh, on_stages, 3, got_weights);
