@@ -27,7 +27,8 @@ namespace trireme {
   f(negate) f(exp) f(log) f(sqrt) f(square) f(tanh) f(relu) f(sigmoid) f(silu) f(gelu) f(gelu_tanh)
 #define TRIREME_EVERY_BINARY(f) f(add) f(subtract) f(multiply) f(divide) f(equal)  // equal: 1 where a == b, else 0
 
-#define TRIREME_COUNT(name) +1  // 0 TRIREME_EVERY_UNARY(TRIREME_COUNT): how many there are
+// 0 TRIREME_EVERY_UNARY(TRIREME_COUNT): how many there are
+#define TRIREME_COUNT(name) +1  // NOLINT(bugprone-macro-parentheses)
 #define TRIREME_NAME(name) name,
 enum class Unary : std::uint8_t { TRIREME_EVERY_UNARY(TRIREME_NAME) };
 enum class Binary : std::uint8_t { TRIREME_EVERY_BINARY(TRIREME_NAME) };
@@ -213,8 +214,7 @@ struct KernelTable {
 };
 
 /// The entries of KernelTable once more, by name. The tables of the CPU, of CUDA and of the profiler, and the
-/// declarations of their kernels, are made from this list: a kernel that is missing is an error of the compiler or of
-/// the linker.
+/// declarations of their kernels, are made from this list: with a missing kernel they do not compile or link.
 // clang-format off
 #define TRIREME_EVERY_KERNEL(f)                                                                                 \
   f(fill) f(copy)                                                                                               \
@@ -230,9 +230,10 @@ struct KernelTable {
 // clang-format on
 
 /// In a namespace: declares a function of every entry's name and type.
+// NOLINTNEXTLINE(bugprone-macro-parentheses)
 #define TRIREME_DECLARE_KERNEL(name) std::remove_pointer_t<decltype(KernelTable::name)> name;
 /// In braces: a KernelTable of the functions of those names.
-#define TRIREME_KERNEL_ENTRY(name) .name = name,
+#define TRIREME_KERNEL_ENTRY(name) .name = name,  // NOLINT(bugprone-macro-parentheses)
 
 static_assert(sizeof(KernelTable) == (0 TRIREME_EVERY_KERNEL(TRIREME_COUNT)) * sizeof(void (*)()),
               "TRIREME_EVERY_KERNEL must name every entry of KernelTable");

@@ -51,7 +51,7 @@ class DataParallel {
   virtual std::vector<Copied> copies(const std::vector<StateTensor>& tensors) const = 0;
   /// If the options ask for it, from now on checks between updates that data which only this rank holds has not
   /// changed. `state`: the optimizer's.
-  virtual void seal(std::vector<StateTensor> /*state*/) {}
+  virtual void seal(const std::vector<StateTensor>& /*state*/) {}
   /// Throws ExitCode::retryable if sealed data has changed since the last update.
   virtual void check_seals() {}
   /// Call after loading weights or state: they are not checked again until the next update.

@@ -128,11 +128,15 @@ def main():
     headers = recorded_headers()
     count = sum(len(sources_of(entry["file"])) for entry in commands)
     print(f"clang-tidy on {count} sources, in {len(commands)} runs ...", flush=True)
-    start, wrong = time.time(), 0
+    start, wrong, shown = time.time(), 0, set()
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         for output in pool.map(lambda e: findings_in(e, state_of(e, headers, version)), commands):
             wrong += bool(output)
-            sys.stdout.write(output)
+            for finding in re.split(r"^(?=/\S+:\d+:\d+: error)", output, flags=re.M):
+                if finding not in shown:  # of a header, each batch has it
+                    shown.add(finding)
+                    sys.stdout.write(finding)
+                    sys.stdout.flush()
     took = f"{time.time() - start:.0f} s"
     if wrong:
         sys.exit(f"trireme: clang-tidy has findings in {wrong} runs (after {took})")

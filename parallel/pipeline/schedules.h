@@ -19,7 +19,7 @@ struct ScheduleKind {
   /// spells it NAME:V, where V is the number of chunks.
   Schedule (*make)(int ranks, int microbatches) = nullptr;
   Schedule (*make_with_chunks)(int ranks, int microbatches, int chunks) = nullptr;
-  std::string_view help = "";  ///< what distinguishes it, for --help; may be empty
+  std::string_view help{};  ///< what distinguishes it, for --help; may be empty
 };
 std::span<const ScheduleKind> schedule_kinds();
 

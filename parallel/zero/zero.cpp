@@ -16,10 +16,12 @@ Zero::Zero(const ParameterList& parameters, Units& units, const DeviceMesh& mesh
       gradients_(buckets_, tied_, mesh, options_.stage >= 2),
       weights_(buckets_, units, options_) {}
 
-void Zero::seal(std::vector<StateTensor> state) {
+void Zero::seal(const std::vector<StateTensor>& state) {
   if (options_.seal == Seal::nothing) return;
-  if (options_.seal == Seal::weights) std::erase_if(state, [](const auto& s) { return s.name != "master"; });
-  weights_.seal(shards_, state);
+  std::vector<StateTensor> sealed;
+  for (const StateTensor& tensor : state)
+    if (options_.seal != Seal::weights || tensor.name == "master") sealed.push_back(tensor);
+  weights_.seal(shards_, sealed);
 }
 
 double Zero::gradient_norm() const {

@@ -47,7 +47,7 @@ class Zero : public DataParallel {
   /// Waits for parameters being gathered; with stage 3, frees the gathered ones.
   void settle() override { weights_.settle(); }
 
-  void seal(std::vector<StateTensor> state) override;
+  void seal(const std::vector<StateTensor>& state) override;
   void check_seals() override { weights_.check_seals(); }  ///< with ZeroOptions::seal
   void open_seals() override { weights_.open_seals(); }
   std::vector<Copied> copies(const std::vector<StateTensor>& tensors) const override;
