@@ -1,6 +1,6 @@
 // The ladder of attention: from three passes with the scores in memory to the kernels in use. Every level computes
 // out = softmax(scale q k^T) v for each head, so that levels differ only in speed and memory.
-// Read next: examples/cuda_lab/attention/1_materialised.cu, and upwards; docs/ladder.md tells the story.
+// Read next: examples/cuda_lab/attention/1_materialised.cu, then the next levels; docs/ladder.md explains them.
 #pragma once
 
 #include <cstdint>

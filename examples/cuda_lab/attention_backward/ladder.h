@@ -2,7 +2,7 @@
 // products of T x T x 64 per head where the forward pass has two, and four of them need p = softmax(scale q k^T). The
 // levels differ in the cost of storing or recomputing p. (Formulas: cuda/kernels/attention.h.)
 // For a layer of GPT-2 124M, 192 heads of 1024 tokens under the causal mask, dq, dk and dv take 65 GFLOP.
-// Read next: examples/cuda_lab/attention_backward/1_materialised.cu, and upwards; docs/ladder.md tells the story.
+// Read next: examples/cuda_lab/attention_backward/1_materialised.cu, then the next levels; docs/ladder.md explains all.
 #pragma once
 
 #include "examples/cuda_lab/attention/ladder.h"

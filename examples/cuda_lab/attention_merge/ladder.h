@@ -2,7 +2,7 @@
 // over both (formulas: cuda/kernels/attention_merge.h). out is read and written, part read: 10 bytes a value. For a
 // block of keys that reaches a rank with 16 x 1024 queries of GPT-2 124M's 12 heads of 64, that is 128 MB with the
 // log-sum-exps: 27 us at 4.8 TB/s. Levels are slower because each head has only 64 values for its overhead.
-// Read next: examples/cuda_lab/attention_merge/1_unfused.cu, and upwards; docs/ladder.md tells the story.
+// Read next: examples/cuda_lab/attention_merge/1_unfused.cu, then the next levels; docs/ladder.md explains them.
 #pragma once
 
 #include <cmath>

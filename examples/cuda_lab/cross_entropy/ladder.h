@@ -3,7 +3,7 @@
 // 124M, 16,384 rows of 50,304 in bf16, the logits are 1.65 GB, more than everything else that a training step reads.
 // Reading and writing them once takes 687 us at 4.8 TB/s; reading them once more, as rows shared between ranks need it,
 // 1030 us.
-// Read next: examples/cuda_lab/cross_entropy/1_three_passes.cu, and upwards; docs/ladder.md tells the story.
+// Read next: examples/cuda_lab/cross_entropy/1_three_passes.cu, then the next levels; docs/ladder.md explains them.
 #pragma once
 
 #include "cuda/kernels/cross_entropy.h"

@@ -1,7 +1,7 @@
 // The ladder of dropout: y = x / (1 - p) where kept, else 0 (formula and mask: cuda/kernels/dropout.h). x is read and y
 // written: 4 bytes a value in bf16. For the output of an MLP of GPT-2 124M, 16,384 x 768, that is 50 MB: 10 us at 4.8
 // TB/s. The arithmetic is ten rounds of Philox for every four values, and here it does matter.
-// Read next: examples/cuda_lab/dropout/1_stored_mask.cu, and upwards; docs/ladder.md tells the story.
+// Read next: examples/cuda_lab/dropout/1_stored_mask.cu, then the next levels; docs/ladder.md explains them.
 #pragma once
 
 #include "core/random.h"

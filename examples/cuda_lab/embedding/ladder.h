@@ -2,7 +2,7 @@
 // a text consists of few tokens. The levels differ in which threads add them, in which order, and how they find them.
 // For a batch of GPT-2 124M, 16,384 tokens, 50,257 rows of 768, each token's row of dy is read in bf16 and its row of
 // dweight read and written: 126 MB, 26 us at 4.8 TB/s; less where tokens repeat and their row is kept.
-// Read next: examples/cuda_lab/embedding/1_atomics.cu, and upwards; docs/ladder.md tells the story.
+// Read next: examples/cuda_lab/embedding/1_atomics.cu, then the next levels; docs/ladder.md explains them.
 #pragma once
 
 #include "examples/cuda_lab/memory.h"

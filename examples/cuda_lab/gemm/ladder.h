@@ -5,7 +5,7 @@
 // take in L1 and shared memory (one per clock and multiprocessor: 128 different bytes, or one line; at least one
 // per load of a warp), and the bytes it reads from L2. The slowest of the three is the level's limit; a GPU stays
 // below it.
-// Read next: examples/cuda_lab/gemm/1_naive.cu, and upwards; docs/ladder.md tells the story.
+// Read next: examples/cuda_lab/gemm/1_naive.cu, then the next levels; docs/ladder.md explains them.
 #pragma once
 
 #include <cstdint>

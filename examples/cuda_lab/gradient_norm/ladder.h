@@ -1,7 +1,7 @@
 // The ladder of a reduction: the sum of squares of all gradients, which clipping needs. Every level adds tiles of 4096
 // values into one partial sum each, and then the partial sums: two passes, so that no atomics are needed and the bits
 // are the same on every run. For GPT-2 124M in bf16, 249 MB are read: 52 us at 4.8 TB/s.
-// Read next: examples/cuda_lab/gradient_norm/1_one_thread.cu, and upwards; docs/ladder.md tells the story.
+// Read next: examples/cuda_lab/gradient_norm/1_one_thread.cu, then the next levels; docs/ladder.md explains them.
 #pragma once
 
 #include "cuda/kernels/optimizer.h"

@@ -3,7 +3,7 @@
 // that of examples/cuda_lab/gemm. Levels differ in how they make tiles: how many launches, how much padding, how many
 // multiprocessors get one. For 16,384 tokens with two of 64 experts each, 512 hidden units an expert, at the width of
 // GPT-2 124M: 26 GFLOP, and 134 MB of x, w and y, 28 us at 4.8 TB/s.
-// Read next: examples/cuda_lab/grouped/1_launch_an_expert.cpp, and upwards; docs/ladder.md tells the story.
+// Read next: examples/cuda_lab/grouped/1_launch_an_expert.cpp, then the next levels; docs/ladder.md explains them.
 #pragma once
 
 #include "examples/cuda_lab/memory.h"

@@ -2,7 +2,7 @@
 // sums over all rows of a column (formulas: cuda/kernels/norm.h). The columns are hard, because h and dy are stored row
 // by row. h, dy and the residual stream's gradient are read, dx is written: 8 bytes a value in bf16. For a layer of
 // GPT-2 124M, 16,384 rows of 768, that is 101 MB: 21 us at 4.8 TB/s.
-// Read next: examples/cuda_lab/norm_backward/1_column_a_block.cu, and upwards; docs/ladder.md tells the story.
+// Read next: examples/cuda_lab/norm_backward/1_column_a_block.cu, then the next levels; docs/ladder.md explains them.
 #pragma once
 
 #include "cuda/kernels/norm.h"

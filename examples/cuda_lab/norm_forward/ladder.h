@@ -1,7 +1,7 @@
 // The ladder of a normalisation's forward pass: h = x + residual; y = (h - mean) rstd gamma + beta, or RMSNorm without
 // mean and beta (formulas: cuda/kernels/norm.h). x and residual are read, h and y written: 8 bytes a value in bf16. For
 // a layer of GPT-2 124M, 16,384 rows of 768, that is 101 MB: 21 us at 4.8 TB/s.
-// Read next: examples/cuda_lab/norm_forward/1_row_a_thread.cu, and upwards; docs/ladder.md tells the story.
+// Read next: examples/cuda_lab/norm_forward/1_row_a_thread.cu, then the next levels; docs/ladder.md explains them.
 #pragma once
 
 #include "cuda/kernels/norm.h"

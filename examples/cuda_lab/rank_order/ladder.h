@@ -2,7 +2,7 @@
 // that the bits are those of parallel/comm/rank_order.h on the host, on every run. It follows a gather in an all-reduce
 // whose order must not depend on the network. For the output of a layer of GPT-2 124M that four tensor-parallel ranks
 // share, 16,384 x 768 in bf16, 101 MB are read and 25 written: 26 us at 4.8 TB/s.
-// Read next: examples/cuda_lab/rank_order/1_rank_by_rank.cu, and upwards; docs/ladder.md tells the story.
+// Read next: examples/cuda_lab/rank_order/1_rank_by_rank.cu, then the next levels; docs/ladder.md explains them.
 #pragma once
 
 #include "examples/cuda_lab/memory.h"

@@ -2,7 +2,7 @@
 // Dh) (formulas: cuda/kernels/rope.h). x is read and y written: 4 bytes a value in bf16. For the queries of a layer of
 // the size of GPT-2 124M, 16,384 tokens with 12 heads of 64, that is 50 MB: 10 us at 4.8 TB/s. The limit of the levels
 // is not memory but the work to find the angle of each value.
-// Read next: examples/cuda_lab/rope/1_angles.cu, and upwards; docs/ladder.md tells the story.
+// Read next: examples/cuda_lab/rope/1_angles.cu, then the next levels; docs/ladder.md explains them.
 #pragma once
 
 #include "cuda/kernels/rope.h"

@@ -2,7 +2,7 @@
 // a value in bf16. For the scores of a layer of GPT-2 124M as a matrix, 16 x 12 x 1024 rows of 1024, that is 805 MB:
 // 168 us at 4.8 TB/s. Attention never makes that matrix (examples/cuda_lab/attention); the router of a mixture of
 // experts has rows of this kind that are much shorter.
-// Read next: examples/cuda_lab/softmax/1_three_passes.cu, and upwards; docs/ladder.md tells the story.
+// Read next: examples/cuda_lab/softmax/1_three_passes.cu, then the next levels; docs/ladder.md explains them.
 #pragma once
 
 #include "cuda/kernels/softmax.h"

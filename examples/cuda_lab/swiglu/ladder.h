@@ -1,7 +1,7 @@
 // The ladder of an elementwise function: SwiGLU, y = silu(gate) up, where a row of x holds gate and then up (formula:
 // cuda/kernels/elementwise.h). Both are read and y written: 6 bytes an output in bf16. For an MLP of the size of GPT-2
 // 124M, 16,384 rows of 3072, that is 302 MB: 63 us at 4.8 TB/s.
-// Read next: examples/cuda_lab/swiglu/1_unfused.cu, and upwards; docs/ladder.md tells the story.
+// Read next: examples/cuda_lab/swiglu/1_unfused.cu, then the next levels; docs/ladder.md explains them.
 #pragma once
 
 #include "cuda/kernels/elementwise.h"
