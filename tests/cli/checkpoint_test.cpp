@@ -52,7 +52,7 @@ std::vector<std::string> find_whole(const std::string& out) {
 
 TEST_CASE("a run that is killed again and again ends where it would have ended") {
   const Workplace work;
-  const std::string flags = work.small_run() + "--steps 300 --dropout 0.1 --mesh dp=2,tp=2 --zero 1 ";
+  const std::string flags = work.small_run() + "--steps 150 --dropout 0.1 --mesh dp=2,tp=2 --zero 1 ";
   succeed("train_gpt", flags + "--out " + work.path("whole"));
   const std::string again = flags + "--checkpoint-every 2 --keep 2 --resume auto --out " + work.path("killed");
   int kills = 0, code = -1;

@@ -32,9 +32,8 @@ inline double random_number(std::uint64_t stream, std::uint64_t element, Numbers
 /// A dense tensor on the host of random numbers, rounded to dtype, different for every `stream`.
 inline Tensor random(const Shape& shape, std::uint64_t stream, DType dtype = DType::f64, Numbers numbers = normal()) {
   Tensor x = Tensor::empty(shape, DType::f64);
-  double* values = x.data<double>();
-  for (std::int64_t i = 0; i < x.count(); ++i)
-    values[i] = random_number(stream, static_cast<std::uint64_t>(i), numbers);
+  std::uint64_t element = 0;
+  for (double& value : x.span<double>()) value = random_number(stream, element++, numbers);
   return cast(x, dtype);
 }
 
