@@ -12,9 +12,9 @@
 #include <cstdio>
 
 #include "parallel/checkpoint/compare.h"
+#include "train/gpt/saved_gpt.h"
 #include "train/program/program.h"
 #include "train/runs/checkpoint_report.h"
-#include "train/runs/saved_gpt.h"
 #include "train/runs/saved_run.h"
 
 using namespace trireme;

@@ -12,11 +12,11 @@
 #include "data/utf8.h"
 #include "models/gpt.h"
 #include "train/gpt/generate.h"
+#include "train/gpt/saved_gpt.h"
 #include "train/gpt/validate_gpt.h"
 #include "train/options/flags.h"
 #include "train/program/launcher.h"
 #include "train/program/program.h"
-#include "train/runs/saved_gpt.h"
 #include "train/runs/saved_run.h"
 #include "train/validate/validate.h"
 

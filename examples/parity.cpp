@@ -18,8 +18,8 @@
 #include <optional>
 
 #include "examples/tasks/list.h"
+#include "train/gpt/parity_options.h"
 #include "train/launch/ranks.h"
-#include "train/parity/parity_options.h"
 #include "train/program/launcher.h"
 #include "train/program/program.h"
 

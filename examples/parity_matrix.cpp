@@ -17,10 +17,10 @@
 #include <mutex>
 
 #include "core/parallel_for.h"
+#include "train/gpt/gpt_parity.h"
+#include "train/gpt/parity_options.h"
 #include "train/launch/ranks.h"
-#include "train/parity/gpt_parity.h"
 #include "train/parity/parity_matrix.h"
-#include "train/parity/parity_options.h"
 #include "train/program/program.h"
 
 using namespace trireme;

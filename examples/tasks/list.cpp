@@ -6,7 +6,7 @@
 
 #include "core/io.h"
 #include "data/json.h"
-#include "train/loop/gpt_task.h"
+#include "train/gpt/gpt_task.h"
 
 namespace trireme {
 

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "core/parallel_for.h"
+#include "train/gpt/gpt_parity.h"
 #include "train/gpt/validate_gpt.h"
-#include "train/parity/gpt_parity.h"
 
 namespace trireme::testing {
 

@@ -14,9 +14,9 @@
 #include "tests/support/batches.h"
 #include "tests/support/elements.h"
 #include "tests/support/tensors.h"
+#include "train/gpt/gpt_parity.h"
 #include "train/gpt/gpt_setup.h"
 #include "train/gpt/validate_gpt.h"
-#include "train/parity/gpt_parity.h"
 #include "train/step/trainer.h"
 
 using namespace trireme;

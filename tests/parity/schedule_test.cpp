@@ -6,7 +6,7 @@
 #include "parallel/pipeline/schedules.h"
 #include "tests/parity/training.h"
 #include "tests/support/largest.h"
-#include "train/parity/gpt_parity.h"
+#include "train/gpt/gpt_parity.h"
 
 using namespace trireme;
 using namespace trireme::testing;

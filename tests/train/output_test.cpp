@@ -8,7 +8,7 @@
 
 #include "tests/support/errors.h"
 #include "train/gpt/gpt_setup.h"
-#include "train/loop/gpt_task.h"
+#include "train/gpt/gpt_task.h"
 #include "train/program/console.h"
 #include "train/program/metrics.h"
 #include "train/program/timer.h"

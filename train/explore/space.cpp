@@ -9,8 +9,8 @@
 
 #include "train/explore/sizes.h"
 #include "train/gpt/gpt_options.h"
+#include "train/gpt/parity_options.h"
 #include "train/gpt/validate_gpt.h"
-#include "train/parity/parity_options.h"
 
 namespace trireme::explore {
 namespace {

@@ -1,5 +1,5 @@
 // Builds a GPT from options, and estimates its memory besides weights, gradients and optimizer state.
-// Read next: train/loop/gpt_task.h, train/report/memory.h.
+// Read next: train/gpt/gpt_task.h, train/report/memory.h.
 #pragma once
 
 #include <memory>

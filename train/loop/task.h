@@ -5,7 +5,7 @@
 // The order of calls. For training: declare_data(), declare_model(), then the flags are parsed and resolved,
 // validate(), load(). For a comparison: set_parity_defaults(), declare_model(), declare_parity_data(), the flags,
 // prepare_parity(), validate(). All other functions come after these. Read next: examples/tasks/vit.cpp,
-// train/loop/gpt_task.h.
+// train/gpt/gpt_task.h.
 #pragma once
 
 #include <memory>

@@ -1,7 +1,10 @@
 // A training run of any task, from the command line to the last checkpoint: the main() of train_gpt and of train.
 //
 //   int main(int argc, char** argv) {
-//     return run_program([&] { GptTask task; return train_program(argc, argv, "train_gpt", "Trains a GPT.", task); });
+//     return run_program([&] {
+//       MyTask task;
+//       return train_program(argc, argv, "my_program", "Trains my model.", task);
+//     });
 //   }
 //
 // Read next: train/loop/training.cpp, from its end; train/loop/task.h, train/step/trainer.h.

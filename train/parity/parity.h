@@ -5,7 +5,7 @@
 // The batch has masked targets, unevenly spread over samples, to reveal an average of averages. AdamW divides a
 // gradient by its own magnitude and so hides a wrong scale. Therefore gradients are compared first, then weights under
 // SGD, then weights under AdamW with an eps near the gradients' magnitude (train/parity/parity.cpp explains it).
-// Read next: train/parity/gpt_parity.h, train/parity/parity_options.h, examples/parity.cpp,
+// Read next: train/gpt/gpt_parity.h, train/gpt/parity_options.h, examples/parity.cpp,
 // train/parity/parity_matrix.h.
 #pragma once
 

@@ -73,7 +73,7 @@ void require_same_optimizer(const checkpoint::Checkpoint& saved, const optim::Op
 Progress read_progress(const checkpoint::Checkpoint& saved);
 
 /// Throws ExitCode::data unless every entry that resuming needs is present and well formed. The content of a model's
-/// own entry is checked by its architecture (train/runs/saved_gpt.h).
+/// own entry is checked by its architecture (train/gpt/saved_gpt.h).
 void require_whole_run(const checkpoint::Checkpoint& saved);
 
 }  // namespace trireme

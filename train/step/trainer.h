@@ -1,7 +1,7 @@
 // Trainer: one rank's part of training any Model. It connects the model, gradient synchronisation, the optimizer, and
 // the pipeline schedule. train_gpt and parity both use it for their steps, so parity checks the code that trains.
 //
-//   Trainer trainer(std::make_unique<Gpt>(make_build(options, mesh), config), options);
+//   Trainer trainer(std::make_unique<MyModel>(make_build(options, mesh), config), options);
 //   const Trainer::Pass pass = trainer.gradients(batch_of_microbatch, 1.0 / tokens);
 //   const double norm = trainer.gradient_norm();
 //   trainer.update(lr, norm);

@@ -1,4 +1,4 @@
-#include "train/loop/gpt_task.h"
+#include "train/gpt/gpt_task.h"
 
 #include <fmt/format.h>
 
@@ -7,11 +7,11 @@
 #include "data/eval_windows.h"
 #include "data/utf8.h"
 #include "train/gpt/generate.h"
+#include "train/gpt/gpt_parity.h"
 #include "train/gpt/gpt_setup.h"
 #include "train/gpt/gpu_choices.h"
+#include "train/gpt/parity_options.h"
 #include "train/gpt/validate_gpt.h"
-#include "train/parity/gpt_parity.h"
-#include "train/parity/parity_options.h"
 
 namespace trireme {
 namespace {

@@ -1,4 +1,4 @@
-#include "train/parity/gpt_parity.h"
+#include "train/gpt/gpt_parity.h"
 
 #include <numeric>
 

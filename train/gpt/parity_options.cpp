@@ -1,4 +1,4 @@
-#include "train/parity/parity_options.h"
+#include "train/gpt/parity_options.h"
 
 #include "train/gpt/validate_gpt.h"
 

@@ -1,4 +1,4 @@
-// The task of train_gpt: a GPT and its text. Read next: train/loop/gpt_task.cpp, train/loop/training.h.
+// The task of train_gpt: a GPT and its text. Read next: train/gpt/gpt_task.cpp, train/loop/training.h.
 #pragma once
 
 #include <optional>

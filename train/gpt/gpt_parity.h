@@ -1,4 +1,4 @@
-// A GPT and synthetic text for a comparison with one rank. Read next: train/parity/parity.h.
+// A GPT and synthetic text, for a comparison with one rank. Read next: train/parity/parity.h.
 #pragma once
 
 #include "models/gpt_config.h"

@@ -1,4 +1,4 @@
-#include "train/runs/saved_gpt.h"
+#include "train/gpt/saved_gpt.h"
 
 #include "models/gpt_text.h"
 
