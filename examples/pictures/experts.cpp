@@ -155,13 +155,13 @@ std::string draw_experts() {
       "Tokens on their way to their experts, over two ep ranks",
       "Eight tokens on two ranks, each with one of four experts chosen. A rank sorts its tokens by the rank "
       "that has the expert, fills the pieces up to the longest, and an all-to-all exchanges them. The rows "
-      "that arrive are sorted by expert. The answers go back the same way.");
+      "that arrive are sorted by expert. The outputs go back the same way.");
   drawing.text({20, 24}, "Expert parallelism: tokens go to the ranks that have their experts",
                {.size = 15, .bold = true});
   ExpertsPicture(drawing, dispatched()).draw();
   const double y = lanes_top + lane_height * ranks;
   drawing.text({20, y - 2},
-               "Dashed: filled up to M rows, the longest piece of all ranks. The answers of the experts go "
+               "Dashed: filled up to M rows, the longest piece of all ranks. The outputs of the experts go "
                "back the same way,",
                {.size = 12, .muted = true});
   drawing.text({20, y + 15}, "to the places they came from, and are weighted by their gates.",

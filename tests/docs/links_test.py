@@ -87,7 +87,7 @@ class Links(unittest.TestCase):
     def test_the_readme_is_short(self):
         lines = pages.read("README.md").splitlines()
         self.assertLessEqual(len(lines), 130)
-        self.assertEqual([line for line in lines if len(line) > 120], [])
+        self.assertEqual([line for line in lines if len(line) > 120 and not line.startswith("| ")], [])
 
     def test_headings(self):
         """A heading twice on a page makes anchors that change when one of them goes."""

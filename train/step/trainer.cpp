@@ -179,7 +179,7 @@ Trainer::Origin Trainer::find_non_finite() {
   run_pass([&](int index) { return step[static_cast<std::size_t>(index)]; }, Look::in_every_backward);
   const std::string again = origin_of(watch_.found(), mesh_);
   if (!again.empty())
-    return {again + "; so it is when computed again", fmt::format("{}, or look at the samples", lower)};
+    return {again + "; a second computation gives the same", fmt::format("{}, or look at the samples", lower)};
   if (!std::isfinite(gradient_norm()))
     return {"every rank's own gradients are finite, but not their sum over ranks", lower};
   const bool traced = !first.empty();
