@@ -29,7 +29,8 @@ struct InBackward {
 
 using NodePtr = std::shared_ptr<Node>;
 
-struct OlderFirst {
+/// Less: older; the queue then has the newest on top.
+struct BySequence {
   bool operator()(const NodePtr& a, const NodePtr& b) const { return a->sequence() < b->sequence(); }
 };
 
@@ -103,7 +104,7 @@ class Engine {
   }
 
   std::unordered_map<Node*, NodeProgress> progress_;
-  std::priority_queue<NodePtr, std::vector<NodePtr>, OlderFirst> ready_;  // the newest on top
+  std::priority_queue<NodePtr, std::vector<NodePtr>, BySequence> ready_;  // the newest on top
 };
 
 }  // namespace

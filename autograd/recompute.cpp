@@ -6,7 +6,7 @@
 namespace trireme {
 namespace {
 
-/// y = f(x);  dx: record f on a copy of x, run backward through it. Gradients of what f captures reach their leaves
+/// y = f(x);  dx: record f on x.detach(), and run backward through it. Gradients of what f captures reach their leaves
 /// there.
 struct Recompute : Op {
   static constexpr const char* name = "recompute";

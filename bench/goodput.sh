@@ -30,7 +30,7 @@ flags=(--data "$work/text.txt" --layers 8 --heads 8 --width 512 --context 64 --m
 
 children_of() { cat /proc/"$1"/task/*/children 2>/dev/null || true; }
 
-# start NAME: sets $pid.
+# start FLAGS...: starts the run $name; sets $pid.
 start() {
   build/bin/run --restarts 10 -- mpirun --oversubscribe -n 2 build/bin/train_gpt "${flags[@]}" "$@" \
     --out "$work/$name" >"$work/$name.log" 2>&1 </dev/null &

@@ -19,7 +19,7 @@ std::shared_ptr<DeviceBackend>& slot(Device device) {
 
 std::string_view name(Device device) { return device == Device::cpu ? "cpu" : "cuda"; }
 
-bool has_backend(Device device) { return device == Device::cpu || slot(device) != nullptr; }
+bool is_available(Device device) { return device == Device::cpu || slot(device) != nullptr; }
 
 DeviceBackend& backend(Device device) { return *shared_backend(device); }
 

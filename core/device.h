@@ -36,8 +36,8 @@ class DeviceBackend {
   virtual std::int64_t free_memory() const = 0;   ///< bytes that allocate could still hand out
   virtual void upload(void* to, const void* from, std::size_t bytes) = 0;    ///< from host memory
   virtual void download(void* to, const void* from, std::size_t bytes) = 0;  ///< to host memory, after queued work
-  virtual void move(void* to, const void* from, std::size_t bytes) = 0;      ///< on the device; no overlap
-  virtual void set(void* to, unsigned char value, std::size_t bytes) = 0;    ///< every byte
+  virtual void copy_on_device(void* to, const void* from, std::size_t bytes) = 0;  ///< the two must not overlap
+  virtual void set(void* to, unsigned char value, std::size_t bytes) = 0;          ///< every byte
   /// Host memory that upload and download reach without staging, 64-byte aligned; null when there is not enough.
   virtual void* allocate_pinned(std::size_t bytes) = 0;
   virtual void free_pinned(void* data) noexcept = 0;
@@ -47,7 +47,7 @@ class DeviceBackend {
 
 /// The backend of a device other than the host. Throws ExitCode::usage when there is none.
 DeviceBackend& backend(Device device);
-bool has_backend(Device device);  ///< true for the host
+bool is_available(Device device);  ///< true for the host, and for a device whose backend was set
 /// For the whole process: call it before ranks start. Blocks keep the backend they came from alive.
 void set_backend(Device device, std::shared_ptr<DeviceBackend> backend);
 std::shared_ptr<DeviceBackend> shared_backend(Device device);

@@ -1,7 +1,8 @@
-// Files are written whole or not at all. This is the only place in the framework that writes to disk. A file is written
-// under a temporary name beside its final one, synced, and renamed, so a crash, a full disk or a kill leaves the old
-// file or the new one, never a part of one. Every failure is an Error with ExitCode::io that names the path and the
-// system's reason.
+// Files are written whole or not at all, except logs (AppendFile), which are written line by line, and locks
+// (FileLock). This is the only place in the framework that writes to disk. A file is written under a temporary name
+// beside its final one, synced, and renamed, so a crash, a full disk or a kill leaves the old file or the new one,
+// never a part of one. Failures of the file system are Errors with ExitCode::io that name the path and the system's
+// reason; other codes are named at each function.
 // Read next: core/io.cpp; parallel/checkpoint for what is kept in such files.
 #pragma once
 

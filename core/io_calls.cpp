@@ -1,10 +1,12 @@
+// The system calls of core/io.cpp, and the faults that core/io_faults.h injects into them.
+//
 // While a fault is armed, operations run one at a time, so that the journal has them in the order in which the system
 // got them.
 //
-// A record of the journal is a line of fields, each ended by a zero, and for a write its data:
+// A record of the journal is a line of fields, each ended by a zero byte, and for a write its data:
 //   NUMBER CALL HANDLE PATH SECOND-PATH OFFSET SIZE \n DATA
-// HANDLE is the number of the operation that opened the file. The journal has only operations that succeeded, and no
-// reads.
+// HANDLE is the number of the operation that opened the file. OFFSET is open's flags, or the new length of a truncate;
+// 0 for other calls. The journal has only operations that succeeded, and no reads.
 #include "core/io_calls.h"
 
 #include <fcntl.h>
@@ -21,6 +23,7 @@
 #include <cstdio>
 #include <map>
 #include <mutex>
+#include <system_error>
 #include <vector>
 
 #include "core/error.h"
@@ -56,7 +59,7 @@ struct Armed {
 std::atomic<Armed*> armed{nullptr};
 
 /// What an operation is to do.
-enum class Turn : std::uint8_t { as_it_is, fails, half, half_and_die };
+enum class Outcome : std::uint8_t { as_it_is, fails, half, half_and_die };
 
 /// An operation that is about to be made, and all that is known of it.
 struct Operation {
@@ -71,29 +74,29 @@ struct Operation {
 bool moves_bytes(std::string_view call) { return call == "read" || call == "pread" || call == "write"; }
 
 /// Counts the operation and returns what it is to do. Kills the process here unless half a write comes first.
-Turn turn_of(Armed& a, const Operation& o) {
+Outcome outcome_of(Armed& a, const Operation& o) {
   ++a.all;
   const IoFault& f = a.fault;
-  if (!f.call.empty() && f.call != o.call) return Turn::as_it_is;
+  if (!f.call.empty() && f.call != o.call) return Outcome::as_it_is;
   if (!f.path.empty() && o.path.find(f.path) == std::string::npos && o.second.find(f.path) == std::string::npos)
-    return Turn::as_it_is;
+    return Outcome::as_it_is;
   ++a.counted;
-  if (a.counted < f.first || a.counted > f.last) return Turn::as_it_is;
+  if (a.counted < f.first || a.counted > f.last) return Outcome::as_it_is;
   switch (f.kind) {
     case IoFault::Kind::kill:
     case IoFault::Kind::drop_unsynced:
-      if (o.call == "write") return Turn::half_and_die;
+      if (o.call == "write") return Outcome::half_and_die;
       ::kill(::getpid(), SIGKILL);
-      return Turn::fails;
+      return Outcome::fails;
     case IoFault::Kind::eio:
     case IoFault::Kind::enospc:
-      return Turn::fails;
+      return Outcome::fails;
     case IoFault::Kind::shortened:
-      return moves_bytes(o.call) ? Turn::half : Turn::as_it_is;
+      return moves_bytes(o.call) ? Outcome::half : Outcome::as_it_is;
     case IoFault::Kind::count:
       break;
   }
-  return Turn::as_it_is;
+  return Outcome::as_it_is;
 }
 
 void write_down(Armed& a, const Operation& o, std::size_t size) {
@@ -110,21 +113,21 @@ void write_down(Armed& a, const Operation& o, std::size_t size) {
   }
 }
 
-/// Makes the operation by `call(size)`, or lets it fail. Returns what the system call returns.
+/// Performs the operation by call(size), or makes it fail. Returns what the system call returns.
 template <class Call>
-auto make(Armed& a, Operation o, const Call& call) {
+auto perform(Armed& a, Operation o, const Call& call) {
   using Result = decltype(call(o.size));
   const std::scoped_lock lock(a.mutex);
   if (const auto handle = a.open.find(o.fd); handle != a.open.end()) o.path = handle->second.path;
-  const Turn turn = turn_of(a, o);
-  if (turn == Turn::fails) {
+  const Outcome outcome = outcome_of(a, o);
+  if (outcome == Outcome::fails) {
     if (o.call == "close") static_cast<void>(call(o.size));
     errno = a.fault.kind == IoFault::Kind::enospc ? ENOSPC : EIO;
     return static_cast<Result>(-1);
   }
-  const Result result = call(turn == Turn::as_it_is ? o.size : (o.size + 1) / 2);
+  const Result result = call(outcome == Outcome::as_it_is ? o.size : (o.size + 1) / 2);
   if (result >= 0) write_down(a, o, moves_bytes(o.call) ? static_cast<std::size_t>(result) : o.size);
-  if (turn == Turn::half_and_die) ::kill(::getpid(), SIGKILL);
+  if (outcome == Outcome::half_and_die) ::kill(::getpid(), SIGKILL);
   if (result >= 0 && o.call == "open") a.open[static_cast<int>(result)] = {o.path, a.all};
   if (o.call == "close") a.open.erase(o.fd);
   return result;
@@ -204,8 +207,10 @@ void arm_io_faults(const IoFault& fault) {
   if (!fault.journal.empty()) {
     state.journal = ::open(fault.journal.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (state.journal < 0)
-      fail(ExitCode::usage, variable, "the journal {} cannot be made; expected a new file's name; change {}",
-           fault.journal, variable);
+      fail(ExitCode::usage, variable,
+           "the journal {} cannot be opened for writing: {}; expected a file in a folder that can be written to; "
+           "change {}",
+           fault.journal, std::generic_category().message(errno), variable);
   }
   armed = &state;
 }
@@ -222,74 +227,74 @@ namespace io {
 int open(const char* path, int flags, mode_t mode) {
   const auto call = [=](std::size_t) { return ::open(path, flags, mode); };
   Armed* const a = armed.load(std::memory_order_acquire);
-  return a == nullptr ? call(0) : make(*a, {.call = "open", .path = path, .offset = flags}, call);
+  return a == nullptr ? call(0) : perform(*a, {.call = "open", .path = path, .offset = flags}, call);
 }
 
 ssize_t read(int fd, void* bytes, std::size_t count) {
   const auto call = [=](std::size_t size) { return ::read(fd, bytes, size); };
   Armed* const a = armed.load(std::memory_order_acquire);
-  return a == nullptr ? call(count) : make(*a, {.call = "read", .path = {}, .fd = fd, .size = count}, call);
+  return a == nullptr ? call(count) : perform(*a, {.call = "read", .path = {}, .fd = fd, .size = count}, call);
 }
 
 ssize_t pread(int fd, void* bytes, std::size_t count, off_t offset) {
   const auto call = [=](std::size_t size) { return ::pread(fd, bytes, size, offset); };
   Armed* const a = armed.load(std::memory_order_acquire);
-  return a == nullptr ? call(count) : make(*a, {.call = "pread", .path = {}, .fd = fd, .size = count}, call);
+  return a == nullptr ? call(count) : perform(*a, {.call = "pread", .path = {}, .fd = fd, .size = count}, call);
 }
 
 ssize_t write(int fd, const void* bytes, std::size_t count) {
   const auto call = [=](std::size_t size) { return ::write(fd, bytes, size); };
   Armed* const a = armed.load(std::memory_order_acquire);
   return a == nullptr ? call(count)
-                      : make(*a, {.call = "write", .path = {}, .fd = fd, .data = bytes, .size = count}, call);
+                      : perform(*a, {.call = "write", .path = {}, .fd = fd, .data = bytes, .size = count}, call);
 }
 
 int fsync(int fd) {
   const auto call = [=](std::size_t) { return ::fsync(fd); };
   Armed* const a = armed.load(std::memory_order_acquire);
-  return a == nullptr ? call(0) : make(*a, {.call = "fsync", .path = {}, .fd = fd}, call);
+  return a == nullptr ? call(0) : perform(*a, {.call = "fsync", .path = {}, .fd = fd}, call);
 }
 
 int close(int fd) {
   const auto call = [=](std::size_t) { return ::close(fd); };
   Armed* const a = armed.load(std::memory_order_acquire);
-  return a == nullptr ? call(0) : make(*a, {.call = "close", .path = {}, .fd = fd}, call);
+  return a == nullptr ? call(0) : perform(*a, {.call = "close", .path = {}, .fd = fd}, call);
 }
 
 int ftruncate(int fd, off_t size) {
   const auto call = [=](std::size_t) { return ::ftruncate(fd, size); };
   Armed* const a = armed.load(std::memory_order_acquire);
-  return a == nullptr ? call(0) : make(*a, {.call = "ftruncate", .path = {}, .fd = fd, .offset = size}, call);
+  return a == nullptr ? call(0) : perform(*a, {.call = "ftruncate", .path = {}, .fd = fd, .offset = size}, call);
 }
 
 int truncate(const char* path, off_t size) {
   const auto call = [=](std::size_t) { return ::truncate(path, size); };
   Armed* const a = armed.load(std::memory_order_acquire);
-  return a == nullptr ? call(0) : make(*a, {.call = "truncate", .path = path, .offset = size}, call);
+  return a == nullptr ? call(0) : perform(*a, {.call = "truncate", .path = path, .offset = size}, call);
 }
 
 int rename(const char* from, const char* to) {
   const auto call = [=](std::size_t) { return ::rename(from, to); };
   Armed* const a = armed.load(std::memory_order_acquire);
-  return a == nullptr ? call(0) : make(*a, {.call = "rename", .path = from, .second = to}, call);
+  return a == nullptr ? call(0) : perform(*a, {.call = "rename", .path = from, .second = to}, call);
 }
 
 int unlink(const char* path) {
   const auto call = [=](std::size_t) { return ::unlink(path); };
   Armed* const a = armed.load(std::memory_order_acquire);
-  return a == nullptr ? call(0) : make(*a, {.call = "unlink", .path = path}, call);
+  return a == nullptr ? call(0) : perform(*a, {.call = "unlink", .path = path}, call);
 }
 
 int mkdir(const char* path, mode_t mode) {
   const auto call = [=](std::size_t) { return ::mkdir(path, mode); };
   Armed* const a = armed.load(std::memory_order_acquire);
-  return a == nullptr ? call(0) : make(*a, {.call = "mkdir", .path = path}, call);
+  return a == nullptr ? call(0) : perform(*a, {.call = "mkdir", .path = path}, call);
 }
 
 int rmdir(const char* path) {
   const auto call = [=](std::size_t) { return ::rmdir(path); };
   Armed* const a = armed.load(std::memory_order_acquire);
-  return a == nullptr ? call(0) : make(*a, {.call = "rmdir", .path = path}, call);
+  return a == nullptr ? call(0) : perform(*a, {.call = "rmdir", .path = path}, call);
 }
 
 }  // namespace io

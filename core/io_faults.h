@@ -8,8 +8,8 @@
 //   short          a read or write transfers half of the bytes; other operations are not affected
 //   count          nothing fails; the number of operations is printed when the process ends
 //
-// As text, for TRIREME_IO_FAULT: kind=K[,op=N|N-M|N-][,call=NAME][,path=TEXT][,journal=FILE][,rank=R][,start=N|any],
-// call and path limit which operations are counted: those of that name (open, read, pread, write, fsync, close,
+// As text, for TRIREME_IO_FAULT: kind=K[,op=N|N-M|N-][,call=NAME][,path=TEXT][,journal=FILE][,rank=R][,start=N|any].
+// `call` and `path` limit which operations are counted: those of that name (open, read, pread, write, fsync, close,
 // ftruncate, truncate, rename, unlink, mkdir, rmdir), those on a path that contains TEXT.
 // Inert until arm_io_faults() is called, whatever the environment says. Read next: core/io_calls.cpp.
 #pragma once

@@ -238,6 +238,7 @@ struct KernelTable {
 static_assert(sizeof(KernelTable) == (0 TRIREME_EVERY_KERNEL(TRIREME_COUNT)) * sizeof(void (*)()),
               "TRIREME_EVERY_KERNEL must name every entry of KernelTable");
 
+/// The table of `device`. Throws ExitCode::usage if no backend of that device is set.
 const KernelTable& kernels(Device device);
 
 /// Names of the CPU's gemm implementations: our own first, then Eigen's, then those of optional libraries. select_gemm

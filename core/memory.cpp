@@ -46,12 +46,12 @@ std::shared_ptr<MemoryPool>& current_pool() {
 std::string_view remedy(MemoryCategory category) {
   switch (category) {
     case MemoryCategory::parameters:
-      return "split the model with tp or pp in --mesh, share weights with --zero 3, or use --dtype bf16";
+      return "split the model with tp or pp in --mesh, shard weights with --zero 3, or use --dtype bf16";
     case MemoryCategory::gradients:
-      return "share gradients with --zero 2, or split the model with tp or pp in --mesh";
+      return "shard gradients with --zero 2, or split the model with tp or pp in --mesh";
     case MemoryCategory::optimizer:
     case MemoryCategory::offloaded:
-      return "share the optimizer's state with --zero 1, or split the model with tp or pp in --mesh";
+      return "shard the optimizer's state with --zero 1, or split the model with tp or pp in --mesh";
     default:
       return "lower --micro-batch or --context, or raise --recompute";
   }

@@ -8,8 +8,8 @@
 // A product copies its operands into panels first (core/cpu/pack.h). For W [N, K] that takes about 16 / M of the time
 // of a product with M rows. A weight's panels are the same in every micro-batch. Keeping them takes as much memory as
 // the weight, once for x W^T and once for dy W. They do not change the bits of a product. Only operands marked with
-// GemmOptions::b_is_weight are kept: those of linear layers, not the matrices of experts. On the CPU only our own
-// product uses them.
+// GemmOptions::b_is_weight are kept: those of linear layers, not the matrices of experts. Only our own CPU product
+// (`--gemm trireme`) uses them; library products and CUDA do not.
 // Read next: core/cpu/gemm.cpp, which looks for the copies.
 #pragma once
 

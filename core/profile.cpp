@@ -37,7 +37,7 @@ void Profiler::stop() {
   if (on_.exchange(false)) seconds_ += between(on_since_, Clock::now());
 }
 
-void Profiler::go_on() {
+void Profiler::resume() {
   const std::scoped_lock lock(mutex_);
   if (!on_) on_since_ = Clock::now();
   on_ = true;

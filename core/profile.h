@@ -54,7 +54,7 @@ class Profiler {
 
   void start();  ///< clears the events and starts recording
   void stop();
-  void go_on();  ///< after stop(): records again and keeps the events so far
+  void resume();  ///< after stop(): records again and keeps the events so far
   bool on() const { return on_; }
   std::vector<ProfileEvent> events() const;    ///< in the order in which they ended
   double seconds() const { return seconds_; }  ///< time it was recording, up to the last stop()

@@ -16,7 +16,7 @@ namespace trireme {
 /// Size of the calling rank's team: the value of set_threads(), by default the number of cores this process may use; 1
 /// inside a part, since parts do not split further.
 int threads();
-/// Sets the size of the calling thread's team from here on; at least 1.
+/// Sets the size of the calling thread's team from here on; a count below 1 is taken as 1.
 void set_threads(int count);
 
 namespace team {

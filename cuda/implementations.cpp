@@ -49,8 +49,7 @@ class Selection {
   std::atomic<std::size_t> selected_;
 };
 
-// "auto" and "trireme" come first, and NVIDIA's libraries, if the build has them, last. So "auto" never reaches them,
-// because sm80 takes every call that they take.
+// "auto" and "trireme" come first, and NVIDIA's libraries, if the build has them, last.
 constexpr auto gemms = std::to_array<std::string_view>({
   "auto", "trireme", "sm90", "sm80",
 #if defined(TRIREME_HAS_CUBLASLT)
@@ -112,6 +111,7 @@ std::string sm90_problem(const Gemm<T, Out>& p) {
   return of_a.empty() ? tma_problem("b", p.b, p.b_pitch, p.b_stride) : of_a;
 }
 
+// The library comes last. So "auto" never reaches it, because sm80 takes every call that it takes.
 template <class T, class Out>
 constexpr auto products = std::to_array<Implementation<Gemm<T, Out>>>({
   {"sm90", 9, &sm90_problem<T, Out>, [](const Gemm<T, Out>& p, Stream stream) { gemm_sm90(p, stream); }},
@@ -168,6 +168,7 @@ std::string sm90_backward_problem(const AttentionBackward<T>& p) {
                          : problem;
 }
 
+// As for products, the library comes last. So "auto" never reaches it, because sm80 takes every call that it takes.
 template <class T>
 constexpr auto forwards = std::to_array<Implementation<AttentionForward<T>>>({
   {"sm90", 9, &sm90_forward_problem<T>, &attention_forward_sm90<T>},
@@ -176,6 +177,7 @@ constexpr auto forwards = std::to_array<Implementation<AttentionForward<T>>>({
       {"cudnn", 8, &cudnn_attention_cannot<T>, &cudnn_attention_forward<T>, true},
 #endif
 });
+// As for products, the library comes last. So "auto" never reaches it, because sm80 takes every call that it takes.
 template <class T>
 constexpr auto backwards = std::to_array<Implementation<AttentionBackward<T>>>({
   {"sm90", 9, &sm90_backward_problem<T>, &attention_backward_sm90<T>},
@@ -239,10 +241,9 @@ const Implementation<Call>* first_taking(const Call& call, std::string& problem)
   for (const auto& each : implementations<Call>()) {
     if (!selection.allows(each.name, each.library)) continue;
     if (selection.by_name()) {
-      problem = device_runs(each.major)
-                    ? each.problem(call)
-                    : fmt::format("it runs on compute capability {}.0 alone, and this is a GPU of {}", each.major,
-                                  device_major());
+      problem = device_runs(each.major) ? each.problem(call)
+                                        : fmt::format("it runs only on compute capability {}.0; this GPU's is {}.x",
+                                                      each.major, device_major());
     } else {
       if (each.major > device_major() || !device_runs(each.major)) continue;
       problem = each.problem(call);

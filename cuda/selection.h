@@ -1,8 +1,8 @@
 // Implementations of products and attention on Device::cuda, by name: what --gemm and --attention choose there.
 //
-// "auto", the first name, takes for each call the fastest one that the device and the shapes allow. "trireme" does the
-// same among our own kernels, without NVIDIA's libraries. Any other name is binding: if it cannot take a call, an error
-// states the constraint. Products and attention in f32 have one implementation each, under "trireme" only.
+// "auto", the first name, and "trireme" take, for each call, the first of our own kernels that the device and the
+// shapes allow. NVIDIA's libraries run only if chosen by name. Any other name is binding: if it cannot take a call, an
+// error states the constraint. Products and attention in f32 have one implementation each, under "trireme" only.
 // Read next: cuda/implementations.h.
 #pragma once
 

@@ -36,7 +36,7 @@ void run(const char* entry, const Gemm<T, Out>& product, Starts starts) {
   implementation_for(products).run(products, stream());
 }
 
-// ---- rows are cut ---------------------------------------------------------------------------------------------------
+// ---- grouped_gemm: groups of rows of c ------------------------------------------------------------------------------
 
 constexpr const char* kRows = "grouped_gemm";
 
@@ -69,7 +69,7 @@ void rows_group_by_group(const Tensor& x, const Tensor& matrices, const Tensor& 
   });
 }
 
-// ---- sums are cut ---------------------------------------------------------------------------------------------------
+// ---- grouped_gemm_tn: groups of the summed dim ----------------------------------------------------------------------
 
 constexpr const char* kSums = "grouped_gemm_tn";
 

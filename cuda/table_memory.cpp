@@ -29,7 +29,7 @@ void copy(const Tensor& x, Tensor& y) {
   void* const to = address(__func__, y);
   if (y.count() == 0) return;
   if (x.dtype() == y.dtype() && x.contiguous() && y.contiguous())
-    return backend(Device::cuda).move(to, from, static_cast<std::size_t>(y.bytes()));
+    return backend(Device::cuda).copy_on_device(to, from, static_cast<std::size_t>(y.bytes()));
   copy(from, x.dtype(), to, y.dtype(), strided<2>(y.shape(), {x.strides(), y.strides()}), stream());
 }
 

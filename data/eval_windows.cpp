@@ -23,7 +23,9 @@ EvalWindows EvalWindows::of_batches(TokenRange tokens, std::int64_t context, std
 
 EvalWindows EvalWindows::spaced(TokenRange tokens, std::int64_t context, std::int64_t windows) {
   if (tokens.count() <= context)
-    fail(ExitCode::data, "evaluation", "the validation part has {} tokens; expected at least {} for --context {}",
+    fail(ExitCode::data, "evaluation",
+         "the validation part has {} tokens; expected at least {} for --context {}; lower --context, raise "
+         "--val-fraction, or use --eval-batches all",
          tokens.count(), context + 1, context);
   return EvalWindows(std::move(tokens), context, windows, true);
 }

@@ -84,7 +84,7 @@ int run(const Options& o) {
 
   GenerateOptions options = o.generate;
   options.seed = static_cast<std::uint64_t>(o.seed);
-  options.tokens = saved.tokenizer->vocab_size();
+  options.vocab_size = saved.tokenizer->vocab_size();
   Utf8Stream printable;  // a token may end inside a character
   std::fputs(o.prompt.c_str(), stdout);
   generate(model, prompt, options, [&](std::int32_t token) {

@@ -85,7 +85,7 @@ int main(int argc, char** argv) {
     }
     if (!equal && !tolerance) {
       const double accepted = rounds ? most_rounding_ratio * roundoff(options.precision.dtype) : 1e-5;
-      equal = unexplained(report, rounding_reach(options, reference), accepted) <= 1;
+      equal = largest_excess(report, rounding_reach(options, reference), accepted) <= 1;
       verdict += equal ? "; explained by rounding, which reaches as far on one rank" : "; more than rounding explains";
     }
     if (launcher_rank() == 0)

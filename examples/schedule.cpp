@@ -1,7 +1,7 @@
 // Draws a pipeline schedule, and prints its costs:
 //
-//   build/bin/schedule --pipeline zero-bubble --stages 4 --micro-batches 8 --svg zero-bubble.svg
-//   build/bin/schedule --pipeline interleaved:2 --stages 4 --micro-batches 8
+//   build/bin/schedule --pipeline zero-bubble --pp 4 --micro-batches 8 --svg zero-bubble.svg
+//   build/bin/schedule --pipeline interleaved:2 --pp 4 --micro-batches 8
 //
 // No model, no data: these are the lists that train_gpt runs, checked and simulated in units of time.
 // Read next: parallel/pipeline/schedules.h, examples/pictures/schedule.h.
@@ -47,7 +47,7 @@ int main(int argc, char** argv) {
     Flags flags("schedule", "Draws a pipeline schedule, and prints bubble, live activations and messages.");
     flags.group("schedule");
     flags.add("pipeline", pipeline::schedule_spellings("|"), name, pipeline::schedule_help());
-    flags.add("stages", "P", ranks, "ranks of the pipeline: pp in --mesh of train_gpt", Range{.low = 1, .high = 256});
+    flags.add("pp", "P", ranks, "ranks of the pipeline, as pp in --mesh of train_gpt", Range{.low = 1, .high = 256});
     flags.add("micro-batches", "M", microbatches, "micro-batches in a step", Range{.low = 1, .high = 4096});
     flags.add("costs", "F:B:W", costs_text, "units of time of a forward and of a backward's two parts");
     flags.group("output");

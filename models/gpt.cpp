@@ -83,7 +83,7 @@ pipeline::StagePlan plan_or_default(const nn::Build& b, const GptConfig& c, pipe
 
 Gpt::Gpt(const nn::Build& b, const GptConfig& c, pipeline::StagePlan plan)
     : LanguageModel(b, plan_or_default(b, c, std::move(plan))), config_(c) {
-  require(blocks_in_all() == c.layers, "gpt", "a plan of {} layers; expected {}", blocks_in_all(), c.layers);
+  require(total_blocks() == c.layers, "gpt", "a plan of {} layers; expected {}", total_blocks(), c.layers);
   const nn::Build tables = b.unit(holds_front() ? 0 : chunks() - 1);  // both tables of a stage, or the head's own
   const auto make_tokens = [&](const char* name, bool copy) {
     return std::make_unique<nn::VocabEmbedding>(tables / name, c.vocab, c.width, init_std, copy);
@@ -110,7 +110,7 @@ Gpt::Gpt(const nn::Build& b, const GptConfig& c, pipeline::StagePlan plan)
 
 Batch Gpt::local_part(const Batch& batch) {
   const std::optional<std::int64_t> separator = config_.document_separator;
-  run().document_starts = separator ? nn::document_starts(batch["inputs"], *separator) : Tensor();
+  run_state().document_starts = separator ? nn::document_starts(batch["inputs"], *separator) : Tensor();
   Batch local = batch;
   for (auto& [name, ids] : local.tensors) ids = nn::local_tokens(ids, mesh()).to(device());  // [B, T/cp]
   return local;
@@ -122,13 +122,13 @@ Tensor Gpt::front(const Batch& batch) {
 
 Tensor Gpt::embed(const Tensor& ids) {
   const std::int64_t length = nn::sequence_length(mesh(), {}, ids.size(1));
-  const std::int64_t first = run().cache ? run().cache->first() : 0;
+  const std::int64_t first = run_state().cache ? run_state().cache->first() : 0;
   require(first + length <= config_.context, "gpt", "sequences of {} tokens do not fit the context of {}",
           first + length, config_.context);
   const Tensor tokens = (*embedding_)(ids);  // [B, T, D]
   if (!positions_) return (*dropout_)(tokens);
   std::vector<Tensor> rows;
-  for (const nn::PositionRun& run : nn::from(first, nn::residual_positions(mesh(), parallelism(), length)))
+  for (const nn::PositionRun& run : nn::shifted(nn::residual_positions(mesh(), parallelism(), length), first))
     rows.push_back(slice(positions_->value(), 0, run.global, run.length));
   return (*dropout_)(tokens + concat(rows, 0));  // [B, T, D] + [T, D]
 }

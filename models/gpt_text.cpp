@@ -67,6 +67,12 @@ struct Writer {
   }
 };
 
+[[noreturn]] void refuse_unknown(const char* key, const nlohmann::json& value, const fs::path& path) {
+  fail(ExitCode::data, "checkpoint",
+       "{}: '{}' is {}, which this program does not know; use the version of Trireme that wrote it", path.string(), key,
+       value.dump());
+}
+
 struct Reader {
   const nlohmann::json& json;
   const fs::path& path;
@@ -86,8 +92,7 @@ struct Reader {
         field = value;
         return;
       }
-    fail(ExitCode::data, "checkpoint", "{}: '{}' is {}, which this program does not know", path.string(), key,
-         json.at(key).dump());
+    refuse_unknown(key, json.at(key), path);
   }
 };
 
@@ -116,7 +121,8 @@ GptConfig read_config(const nlohmann::json& json, const fs::path& path) {
 /// Otherwise a made-up size would be found only when memory runs out.
 void require_possible(const GptConfig& c, const fs::path& path, double elements) {
   const auto refuse = [&](const std::string& what) {
-    fail(ExitCode::data, "checkpoint", "{}: the entry 'model' cannot be: {}", path.string(), what);
+    fail(ExitCode::data, "checkpoint",
+         "{}: the entry 'model' describes an impossible model: {}; use another checkpoint", path.string(), what);
   };
   const std::int64_t experts = std::max<std::int64_t>(c.experts.count, 0);
   const std::pair<const char*, std::int64_t> sizes[] = {
@@ -142,9 +148,12 @@ void require_possible(const GptConfig& c, const fs::path& path, double elements)
                        needed, elements));
 }
 
-DType read_dtype(const nlohmann::json& json) {
-  const std::string dtype = json.value("dtype", "f32");
-  return dtype == "bf16" ? DType::bf16 : dtype == "f16" ? DType::f16 : DType::f32;
+/// Missing in checkpoints of older versions: f32.
+DType read_dtype(const nlohmann::json& json, const fs::path& path) {
+  if (!json.contains("dtype")) return DType::f32;
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64})
+    if (json.at("dtype") == std::string(name(dtype))) return dtype;
+  refuse_unknown("dtype", json.at("dtype"), path);
 }
 
 /// Gives the JSON of a stored model to `read`. An entry that is missing or has another type is bad data.
@@ -187,7 +196,7 @@ std::vector<Model::Setting> gpt_settings(const std::string& text, const fs::path
 
 StoredGpt read_gpt_text(const std::string& text, const fs::path& path, double elements) {
   return read_json(text, path, [&](const nlohmann::json& json) {
-    StoredGpt stored{.config = read_config(json, path), .dtype = read_dtype(json)};
+    StoredGpt stored{.config = read_config(json, path), .dtype = read_dtype(json, path)};
     require_possible(stored.config, path, elements);
     return stored;
   });

@@ -13,7 +13,7 @@ Model::Model(const nn::Build& build, pipeline::StagePlan plan) : build_(build), 
 }
 
 Batch Model::enter(const Batch& batch) {
-  run().first_sample = batch.sample_ids.front();
+  run_state().first_sample = batch.sample_ids.front();
   return local_part(batch);
 }
 
@@ -40,18 +40,18 @@ void Model::make_blocks(const std::function<std::unique_ptr<nn::Module>(const nn
 Tensor Model::hidden(int stage, const Tensor& input, const Batch& batch) {
   const pipeline::BlockRange& range = plan_[static_cast<std::size_t>(stage)];
   Tensor x = stage == 0 ? front(batch) : input;
-  const nn::Recompute& saving = parallelism().recompute;
-  const RepeatCheapInputs scope(saving.kind == nn::Recompute::Kind::selective);
+  const nn::Recompute& recomputation = parallelism().recompute;
+  const RepeatCheapInputs scope(recomputation.kind == nn::Recompute::Kind::selective);
   for (const PlacedBlock& block : blocks_) {
     if (!range.contains(block.index)) continue;  // of another stage on this rank
-    x = saving.of_block(block.index) ? recomputed(*block.module, x) : (*block.module)(x);
+    x = recomputation.of_block(block.index) ? recomputed(*block.module, x) : (*block.module)(x);
   }
   return x;
 }
 
 Tensor Model::recomputed(nn::Module& block, const Tensor& x) {
   // Dropout is keyed by the micro-batch, and backward runs when another one may be under way.
-  const auto run = build_.run();
+  const auto run = build_.run_state();
   return recompute(
       [&block, run, state = *run](const Tensor& input) {
         const nn::RunState now = std::exchange(*run, state);

@@ -66,7 +66,7 @@ class Model {
   const BufferList& buffers() const { return build_.buffers(); }
   nn::RoutingLog& routing() { return build_.routing(); }
   Units& units() { return build_.units(); }
-  nn::RunState& run() { return *build_.run(); }
+  nn::RunState& run_state() { return *build_.run_state(); }
   const nn::Parallelism& parallelism() const { return build_.parallelism(); }
   const DeviceMesh& mesh() const { return build_.mesh(); }
   DType dtype() const { return build_.dtype(); }
@@ -89,7 +89,7 @@ class Model {
   virtual Batch local_part(const Batch& batch);
 
   const nn::Build& build() const { return build_; }
-  int blocks_in_all() const { return plan_.back().end(); }
+  int total_blocks() const { return plan_.back().end(); }
   bool holds_front() const { return mesh().is_first(Axis::pp); }
   bool holds_end() const { return mesh().is_last(Axis::pp); }
   /// The Build for a module of the first or the last stage: it begins a unit, which is used when the module is called.

@@ -75,8 +75,9 @@ Tensor Attention::mixed(const Tensor& x) {
 Tensor Attention::mix_packed(const Tensor& input) {
   const Tensor qkv = reshape(qkv_->of_replicated(input),
                              {input.size(0), input.size(1), 3, heads_, head_width_});  // [B, T, 3, H/tp, Dh]
-  if (mesh().size(Axis::cp) > 1 || run().cache) return mix(select(qkv, 2, 0), select(qkv, 2, 1), select(qkv, 2, 2));
-  return attention_packed(qkv, causal_, 0, run().document_starts);  // [B, T, H/tp, Dh]
+  if (mesh().size(Axis::cp) > 1 || run_state().cache)
+    return mix(select(qkv, 2, 0), select(qkv, 2, 1), select(qkv, 2, 2));
+  return attention_packed(qkv, causal_, 0, run_state().document_starts);  // [B, T, H/tp, Dh]
 }
 
 Tensor Attention::mix_separate(const Tensor& input) {
@@ -87,23 +88,23 @@ Tensor Attention::mix_separate(const Tensor& input) {
   const Tensor k = heads_of(*k_, kv_heads_), v = heads_of(*v_, kv_heads_);  // [B, T, Hkv/tp, Dh]
   if (!rotary_) return mix(q, k, v);
   const std::int64_t sequence = sequence_length(mesh(), {}, input.size(1)),
-                     first = run().cache ? run().cache->first() : 0;
-  const Tensor positions = position_ids(from(first, attention_positions(mesh(), sequence)));  // [T]
+                     first = run_state().cache ? run_state().cache->first() : 0;
+  const Tensor positions = position_ids(shifted(attention_positions(mesh(), sequence), first));  // [T]
   return mix(rope(q, positions), rope(k, positions), v);
 }
 
 // Attention between tokens: q [B, T, H/tp, Dh], k, v [B, T, Hkv/tp, Dh] -> [B, T, H/tp, Dh].
 Tensor Attention::mix(const Tensor& q, const Tensor& k, const Tensor& v) {
-  if (run().cache) {
-    require(!run().training && causal_ && mesh().size(Axis::cp) == 1, "attention",
+  if (run_state().cache) {
+    require(!run_state().training && causal_ && mesh().size(Axis::cp) == 1, "attention",
             "{}: a cache of keys and values is for evaluation with whole sequences on a rank, got {} with cp={}; leave "
             "RunState::cache empty",
-            name(), run().training ? "training" : "evaluation", mesh().size(Axis::cp));
-    const KvCache::Held held = run().cache->append(name(), k, v);  // [B, first + T, Hkv/tp, Dh]
-    return attention(q, held.keys, held.values, true, 0, run().document_starts);
+            name(), run_state().training ? "training" : "evaluation", mesh().size(Axis::cp));
+    const KvCache::Held held = run_state().cache->append(name(), k, v);  // [B, first + T, Hkv/tp, Dh]
+    return attention(q, held.keys, held.values, true, 0, run_state().document_starts);
   }
-  if (!causal_) return attention(q, k, v, false, 0, run().document_starts);
-  return context_attention(q, k, v, mesh(), parallelism().context, run().document_starts);
+  if (!causal_) return attention(q, k, v, false, 0, run_state().document_starts);
+  return context_attention(q, k, v, mesh(), parallelism().context, run_state().document_starts);
 }
 
 }  // namespace trireme::nn

@@ -13,7 +13,7 @@ Build::Build(std::shared_ptr<const DeviceMesh> mesh, DType dtype, std::uint64_t 
       buffers_(std::make_shared<BufferList>()),
       routing_(std::make_shared<RoutingLog>()),
       units_(std::make_shared<Units>()),
-      run_(std::make_shared<RunState>()) {}
+      run_state_(std::make_shared<RunState>()) {}
 
 Build Build::operator/(std::string_view child) const {
   Build result = *this;

@@ -88,7 +88,7 @@ class Build {
   Device device() const { return device_; }  ///< where parameters and buffers are, and what is computed with them
   std::uint64_t seed() const { return seed_; }
   const std::string& name() const { return name_; }
-  const std::shared_ptr<RunState>& run() const { return run_; }
+  const std::shared_ptr<RunState>& run_state() const { return run_state_; }
 
   struct Options {
     std::int64_t logical_rows = -1;      ///< see Parameter::logical_rows; -1: all
@@ -123,7 +123,7 @@ class Build {
   std::shared_ptr<Units> units_;
   Unit* unit_ = nullptr;
   bool begins_unit_ = false;
-  std::shared_ptr<RunState> run_;
+  std::shared_ptr<RunState> run_state_;
 };
 
 }  // namespace trireme::nn

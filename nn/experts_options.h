@@ -12,7 +12,8 @@ namespace trireme::nn {
 /// to 1 (Shazeer et al. 2017; Jiang et al. 2024, Mixtral).
 enum class RouterNorm : std::uint8_t { before, after };
 
-/// The scope of the balance loss: each sequence by itself, or all sequences of the global batch together.
+/// The scope of the balance loss: each sequence by itself, or all sequences of the global batch together; the step must
+/// then be one micro-batch.
 enum class BalanceScope : std::uint8_t { sequence, batch };
 
 struct ExpertsOptions {

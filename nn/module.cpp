@@ -23,8 +23,8 @@ Tensor Dropout::forward(const Tensor& x) {
   if (!drops()) return x;
   require(x.dims() == 3, "dropout", "{} expects [B, T, D], got {}", name(), x.shape());
   const std::int64_t length = sequence_length(mesh(), parallelism(), x.size(1));
-  Rectangle where{.global = x.shape().with(0, run().first_sample + x.size(0)).with(1, length),
-                  .start = {run().first_sample, 0, 0}};
+  Rectangle where{.global = x.shape().with(0, run_state().first_sample + x.size(0)).with(1, length),
+                  .start = {run_state().first_sample, 0, 0}};
   const PositionRuns runs = residual_positions(mesh(), parallelism(), length);
   std::vector<Tensor> parts;
   for (const PositionRun& run : runs) {  // one run, except under context parallelism

@@ -11,7 +11,10 @@ namespace trireme::nn {
 class Module {
  public:
   explicit Module(const Build& build)
-      : mesh_(build.shared_mesh()), parallelism_(build.parallelism()), run_(build.run()), name_(build.name()) {
+      : mesh_(build.shared_mesh()),
+        parallelism_(build.parallelism()),
+        run_state_(build.run_state()),
+        name_(build.name()) {
     if (build.begins_unit()) use_ = build.use_unit();
   }
   virtual ~Module() = default;
@@ -35,13 +38,13 @@ class Module {
   const DeviceMesh& mesh() const { return *mesh_; }
   const Parallelism& parallelism() const { return parallelism_; }
   Placement residual() const { return parallelism_.residual(); }  ///< placement of the residual stream on tp
-  const RunState& run() const { return *run_; }
+  const RunState& run_state() const { return *run_state_; }
   virtual Tensor do_forward_add(const Tensor& residual, const Tensor& x) { return residual + forward(x); }
 
  private:
   std::shared_ptr<const DeviceMesh> mesh_;
   Parallelism parallelism_;
-  std::shared_ptr<const RunState> run_;
+  std::shared_ptr<const RunState> run_state_;
   std::string name_;
   UnitUse use_;
 };
@@ -75,7 +78,7 @@ class Dropout : public Module {
  public:
   Dropout(const Build& b, double p) : Module(b), p_(p), seed_(b.seed()) {}
   Tensor forward(const Tensor& x) override;
-  bool drops() const { return run().training && p_ != 0; }  ///< otherwise forward(x) is x
+  bool drops() const { return run_state().training && p_ != 0; }  ///< otherwise forward(x) is x
 
  private:
   double p_;

@@ -42,7 +42,7 @@ Tensor Moe::forward(const Tensor& x) {
   const Tensor tokens = gathered(x);                              // [B, T, D], on every tp rank
   const Tensor gate = cast_to(gathered(choice.gate), x.dtype());  // [B, T, K]
   Tensor expert = gathered(choice.expert);                        // [B, T, K]
-  if (run().training && options_.experts.capacity_factor) {
+  if (run_state().training && options_.experts.capacity_factor) {
     const std::int64_t length = expert.size(1) * mesh().size(Axis::cp);
     expert = drop_beyond(expert, experts, expert_capacity(options_.experts, length), mesh());
   }

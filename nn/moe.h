@@ -6,8 +6,8 @@
 // What is split, and why:
 //
 //   ep   each rank holds E/ep experts; tokens travel to them and back by all-to-all (Lepikhin et al. 2021, GShard). The
-//        data-parallel ranks are divided into ep groups: an expert's gradient is complete for the tokens of its ep
-//        group, and is summed over edp, the ranks that hold the same experts.
+//        data-parallel ranks are divided into groups of ep ranks: an expert's gradient is complete for the tokens of
+//        its group, and is summed over edp, the ranks that hold the same experts.
 //   tp   every expert is split by its hidden units, as an Mlp is. All tp ranks must therefore see all tokens: under
 //        sequence parallelism they are gathered over tp first, and then every tp rank takes its copy to the ranks of
 //        its own ep group. (Dispatching T/tp tokens and gathering after the all-to-all would send tp times less over

@@ -39,7 +39,7 @@ PositionRuns part(const PositionRuns& runs, int parts, int index) {
   return result;
 }
 
-PositionRuns from(std::int64_t first, PositionRuns runs) {
+PositionRuns shifted(PositionRuns runs, std::int64_t first) {
   for (PositionRun& run : runs) run.global += first;
   return runs;
 }

@@ -33,7 +33,7 @@ PositionRuns zigzag(std::int64_t length, int cp, int rank);
 PositionRuns part(const PositionRuns& runs, int parts, int index);
 
 /// The runs shifted by `first` positions: for a text whose beginning is in a cache (nn/kv_cache.h).
-PositionRuns from(std::int64_t first, PositionRuns runs);
+PositionRuns shifted(PositionRuns runs, std::int64_t first);
 
 /// What attention on this rank holds of a sequence of `length` tokens (all cp and tp ranks together).
 PositionRuns attention_positions(const DeviceMesh& mesh, std::int64_t length);

@@ -5,7 +5,8 @@
 namespace trireme::nn {
 namespace {
 
-/// How often each expert was chosen in each of the rows of expert [B, T, K] -> [B, E], f64: exact sums in any order.
+/// How often each expert was chosen in each sequence, or in this rank's part of it: expert [B, T, K] -> [B, E]. f64,
+/// because sums of whole numbers are then exact in any order.
 Tensor count_choices(const Tensor& expert, std::int64_t experts) {
   const std::int64_t sequences = expert.size(0), choices = expert.size(1) * expert.size(2);
   Tensor counts = Tensor::zeros({sequences, experts}, DType::f64);
@@ -58,7 +59,8 @@ Router::Choice Router::choose(const Tensor& x) {
     return reshape(pick(reshape(from, {tokens, options_.count}), expert), choices);
   };
   choice.gate = options_.norm == RouterNorm::before ? picked(probabilities) : softmax(picked(logits));
-  if (!run().training || !grad_enabled()) return choice;  // if forward is recomputed, only the recorded one counts
+  // If forward is recomputed, only the recorded one counts.
+  if (!run_state().training || !grad_enabled()) return choice;
   const Tensor counts = count_choices(choice.expert, options_.count);  // [B, E]
   add_rows(counts, routing_.load);
   if (options_.aux_loss > 0 || options_.z_loss > 0)
@@ -67,9 +69,9 @@ Router::Choice Router::choose(const Tensor& x) {
 }
 
 Tensor Router::own_losses(const Tensor& logits, const Tensor& probabilities, const Tensor& counts) {
-  require(run().step_sequences > 0, "router",
+  require(run_state().step_sequences > 0, "router",
           "{}: the losses are means over the global batch; set RunState::step_sequences before forward", name());
-  const auto sequences = static_cast<double>(run().step_sequences);
+  const auto sequences = static_cast<double>(run_state().step_sequences);
   const auto length = static_cast<double>(sequence_length(mesh(), parallelism_, logits.size(1)));
   Tensor loss;
   if (options_.aux_loss > 0) {
@@ -81,16 +83,22 @@ Tensor Router::own_losses(const Tensor& logits, const Tensor& probabilities, con
     routing_.z += z.item() / options_.z_loss;
     loss = loss.defined() ? loss + z : z;
   }
-  return run().loss_scale == 1 ? loss : scale(loss, run().loss_scale);
+  return run_state().loss_scale == 1 ? loss : scale(loss, run_state().loss_scale);
 }
 
-// Each rank adds the terms of the probabilities it has: sum over its tokens of w_e p_e, with w_e = E f_e / T of the
-// whole sequence. Only counts are communicated, and they have no gradient.
+// Each rank adds the terms of the probabilities it has: sum over its tokens of w_e p_e. w_e = aux_loss E f_e / (S T),
+// with S sequences of T tokens in the global batch. Only counts are communicated, and they have no gradient.
 Tensor Router::balance_loss(const Tensor& probabilities, const Tensor& own_counts, double sequences,
                             double length) const {
   Tensor counts = clone(own_counts);  // [B, E]
   double measured = length;           // tokens that a count covers
   if (options_.balance == BalanceScope::batch) {
+    // f_e is known only after the last forward of the step, and with several micro-batches some backwards run earlier.
+    const std::int64_t in_pass = own_counts.size(0) * mesh().size(Axis::dp);
+    require(in_pass == run_state().step_sequences, "router",
+            "{}: BalanceScope::batch needs all sequences of the step in one micro-batch; expected {} of them, got {}; "
+            "use one micro-batch, or BalanceScope::sequence",
+            name(), run_state().step_sequences, in_pass);
     const Tensor each = counts;
     counts = Tensor::empty({1, options_.count}, DType::f64);
     kernels(counts.device()).reduce(Reduction::sum, each, counts);

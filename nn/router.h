@@ -8,7 +8,8 @@
 //
 //   balance  E sum_e f_e P_e, with f_e the part of a sequence's choices that fell on expert e, and P_e the mean
 //            probability of e; 1 when all experts are used equally (Fedus et al. 2022, section 2.2, per sequence as in
-//            DeepSeek-V2, section 2.1.3). f comes from counts and has no gradient.
+//            DeepSeek-V2, section 2.1.3). f comes from counts and has no gradient. With BalanceScope::batch, f_e is the
+//            part of the choices of the whole global batch.
 //   z        the mean of logsumexp(logits)^2, which keeps logits small (Zoph et al. 2022, section 3.3)
 //
 // They are attached to the gates (with_auxiliary_loss()): backward adds their gradients on the router's own pipeline

@@ -40,22 +40,22 @@ void Optimizer::attach(DataParallel& gradients) {
 }
 
 void Optimizer::update(std::span<const std::size_t> places, double lr, double gradient_scale) {
-  here_.clear();
+  batch_.clear();
   for (const std::size_t i : places) {
     Slot& slot = slots_[i];
     if (slot.shard->shape().count() == 0) continue;
     Operands operands = operands_of(slot);
     Tensor weights = slot.shard->weights;
     if (operands.master.device() == weights.device()) {
-      here_.push_back(std::move(operands));
+      batch_.push_back(std::move(operands));
       continue;
     }
     // Offloaded shards are updated one by one, so that only one gradient at a time has a copy on the host.
     apply({&operands, 1}, lr, gradient_scale);
     copy(operands.low.defined() ? operands.low : operands.master, weights);
   }
-  if (!here_.empty()) apply(here_, lr, gradient_scale);
-  here_.clear();
+  if (!batch_.empty()) apply(batch_, lr, gradient_scale);
+  batch_.clear();
 }
 
 Optimizer::Operands Optimizer::operands_of(Slot& slot) const {

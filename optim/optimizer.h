@@ -24,9 +24,9 @@ class Optimizer {
   /// One update. `gradient_scale` multiplies every gradient first: clipping costs no pass of its own. Throws
   /// ExitCode::internal for shards of ZeRO before attach().
   void step(double lr, double gradient_scale);
-  /// Call once if the shards are gradients.shards(). From then on `gradients` orders the updates of step(), state() and
-  /// weights() first wait for weights that it is gathering, and it seals the state between updates. `gradients` must
-  /// outlive this object.
+  /// Call once if the shards are gradients.shards(). From then on `gradients` chooses the order in which step() updates
+  /// the shards, and seals the state between updates. state() and weights() first wait until gathered weights have
+  /// arrived. `gradients` must outlive this object.
   void attach(DataParallel& gradients);
 
   /// The state, and the weights as they are kept here: pieces where a parameter is not whole on this rank. Tensors may
@@ -63,7 +63,8 @@ class Optimizer {
   void update(std::span<const std::size_t> places, double lr, double gradient_scale);
 
   std::vector<Slot> slots_;
-  std::vector<Operands> here_;  // of a step; keeps its memory, so that a step allocates none
+  // Operands that one pass updates: shards whose state is on their own device; reused by each step.
+  std::vector<Operands> batch_;
   std::vector<std::string> moment_names_;
   bool offloaded_;
   DataParallel* gradients_ = nullptr;

@@ -3,7 +3,7 @@
 // the same with both:
 //
 //   optimizer->attach(*dp);
-//   dp->zero(micro_batches);
+//   dp->zero_grad(micro_batches);
 //   ... backwards, with last_microbatch() before each ...
 //   dp->finish();
 //   optimizer->step(lr, clip_factor(dp->gradient_norm(), 1.0));    // calls dp->update()
@@ -30,7 +30,7 @@ class DataParallel {
   virtual const ShardList& shards() const = 0;
 
   /// Starts a step of so many micro-batches: all gradients become 0.
-  virtual void zero(int microbatches) = 0;
+  virtual void zero_grad(int microbatches) = 0;
   /// Call before each backward; `last`: it is its stage's last of the step.
   virtual void last_microbatch(bool last) = 0;
   /// Ends a step's backwards: gradients are the sums over the mesh.
@@ -48,14 +48,14 @@ class DataParallel {
   virtual void settle() {}
 
   /// Which of `tensors`, weights and optimizer state, other ranks hold too.
-  virtual std::vector<Copied> copies(const std::vector<StateTensor>& tensors) const = 0;
+  virtual std::vector<ReplicatedTensor> copies(const std::vector<StateTensor>& tensors) const = 0;
   /// If the options ask for it, from now on checks between updates that data which only this rank holds has not
   /// changed. `state`: the optimizer's.
   virtual void seal(const std::vector<StateTensor>& /*state*/) {}
   /// Throws ExitCode::retryable if sealed data has changed since the last update.
   virtual void check_seals() {}
   /// Call after loading weights or state: they are not checked again until the next update.
-  virtual void open_seals() {}
+  virtual void unseal_all() {}
 };
 
 }  // namespace trireme

@@ -75,7 +75,7 @@ void GradSync::close_bucket(std::vector<Axis> axes, std::vector<std::size_t> slo
   buckets_.push_back({gradients, std::move(axes), std::move(slots), missing, {}, {}});
 }
 
-void GradSync::zero() {
+void GradSync::zero_grad() {
   for (const Slot& slot : slots_) slot.parameter->leaf().restart();
 }
 

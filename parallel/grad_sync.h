@@ -44,7 +44,7 @@ class GradSync {
   GradSync& operator=(const GradSync&) = delete;
 
   /// Starts a step: all gradients become 0.
-  void zero();
+  void zero_grad();
   /// Call before each backward; `last`: it is its stage's last of the step. Gradients that become ready in a last
   /// backward are complete, and their buckets are summed early. Without this call finish() sums everything, with the
   /// same bits.

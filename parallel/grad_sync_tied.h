@@ -1,5 +1,6 @@
 // Finds the parameters that live on both ends of a pipeline: an embedding that is also the output head. Their gradients
-// are summed between the two ends. This is the only sum that placements do not describe.
+// are summed between the two ends. This is the only sum that placements do not describe. Read next:
+// parallel/grad_sync.h.
 #pragma once
 
 #include "parallel/parameters/parameter.h"

@@ -17,7 +17,7 @@ Replicated::Replicated(const ParameterList& parameters, const DeviceMesh& mesh, 
 
 double Replicated::gradient_norm() const { return trireme::gradient_norm(parameters_, mesh_); }
 
-std::vector<Copied> Replicated::copies(const std::vector<StateTensor>& tensors) const {
+std::vector<ReplicatedTensor> Replicated::copies(const std::vector<StateTensor>& tensors) const {
   return copies_of(tensors, sync_.tied(), mesh_);
 }
 

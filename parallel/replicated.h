@@ -13,13 +13,13 @@ class Replicated : public DataParallel {
              std::int64_t bucket_bytes = GradSync::default_bucket_bytes);
 
   const ShardList& shards() const override { return shards_; }
-  void zero(int) override { sync_.zero(); }
+  void zero_grad(int) override { sync_.zero_grad(); }
   void last_microbatch(bool last) override { sync_.last_microbatch(last); }
   GradSyncReport finish() override { return sync_.finish(); }
   double gradient_norm() const override;
   Tensor gradient(std::size_t place) const override { return parameters_[place]->grad(); }
   void update(const UpdateShards& update_shards) override { update_shards(places_); }
-  std::vector<Copied> copies(const std::vector<StateTensor>& tensors) const override;
+  std::vector<ReplicatedTensor> copies(const std::vector<StateTensor>& tensors) const override;
 
  private:
   const ParameterList& parameters_;

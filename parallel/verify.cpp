@@ -10,23 +10,23 @@ ProcessGroup* holders(const Placements& placements, const DeviceMesh& mesh) {
   return &mesh.group(placements.ep.sharded() ? Axis::edp : Axis::data);
 }
 
-void add(std::vector<Copied>& copies, const Copied& copy) {
+void add(std::vector<ReplicatedTensor>& copies, const ReplicatedTensor& copy) {
   if (copy.group != nullptr && copy.group->size() > 1) copies.push_back(copy);
 }
 
 }  // namespace
 
-std::vector<Copied> copies_of(const std::vector<StateTensor>& tensors, const ParameterList& tied,
-                              const DeviceMesh& mesh, const ShardReplicas& replicas) {
-  std::vector<Copied> copies;
+std::vector<ReplicatedTensor> copies_of(const std::vector<StateTensor>& tensors, const ParameterList& tied,
+                                        const DeviceMesh& mesh, const ShardReplicas& replicas) {
+  std::vector<ReplicatedTensor> copies;
   for (const StateTensor& t : tensors) {
     const Placements& placements = t.parameter->placements;
     const bool whole = t.shard == nullptr || t.shard->group == nullptr;
-    Copied copy{.name = t.full_name(),
-                .kind = fmt::format("{}{}", whole ? "" : "shard of ", t.name.empty() ? "parameter" : "state"),
-                .value = t.value,
-                .rectangle = t.rectangle(),
-                .group = whole ? holders(placements, mesh) : replicas(*t.shard)};
+    ReplicatedTensor copy{.name = t.full_name(),
+                          .kind = fmt::format("{}{}", whole ? "" : "shard of ", t.name.empty() ? "parameter" : "state"),
+                          .value = t.value,
+                          .rectangle = t.rectangle(),
+                          .group = whole ? holders(placements, mesh) : replicas(*t.shard)};
     add(copies, copy);
     copy.group = placements.tp.sharded() ? nullptr : &mesh.group(Axis::tp);
     add(copies, copy);
@@ -41,8 +41,8 @@ std::vector<Copied> copies_of(const std::vector<StateTensor>& tensors, const Par
   return copies;
 }
 
-std::vector<Copied> copies_of(const BufferList& buffers, const DeviceMesh& mesh) {
-  std::vector<Copied> copies;
+std::vector<ReplicatedTensor> copies_of(const BufferList& buffers, const DeviceMesh& mesh) {
+  std::vector<ReplicatedTensor> copies;
   for (const BufferPtr& b : buffers) {
     add(copies, {b->name, "buffer", b->value, b->rectangle, holders(b->placements, mesh)});
     if (!b->placements.tp.sharded()) add(copies, {b->name, "buffer", b->value, b->rectangle, &mesh.group(Axis::tp)});
@@ -50,8 +50,9 @@ std::vector<Copied> copies_of(const BufferList& buffers, const DeviceMesh& mesh)
   return copies;
 }
 
-void verify_copies(const std::vector<Copied>& copies) {
-  for (const Copied& copy : copies) require_same(copy.value, *copy.group, fmt::format("{} {}", copy.kind, copy.name));
+void verify_copies(const std::vector<ReplicatedTensor>& copies) {
+  for (const ReplicatedTensor& copy : copies)
+    require_same(copy.value, *copy.group, fmt::format("{} {}", copy.kind, copy.name));
 }
 
 }  // namespace trireme

@@ -2,7 +2,7 @@
 // data (edp for experts), along tp if the parameter is not cut over it, and at both pipeline ends for a tied embedding.
 // With ZeRO a shard has copies along tp, and with --dp-shard on the ranks at the same place of the other shard groups.
 // A --verify run compares them bit by bit after every step; every run compares their hashes at intervals
-// (train/step/replica_check.h).
+// (train/step/replica_check.h). Read next: parallel/mesh/verify.h, which compares.
 #pragma once
 
 #include <functional>
@@ -13,7 +13,7 @@
 namespace trireme {
 
 /// A tensor of this rank that other ranks hold too.
-struct Copied {
+struct ReplicatedTensor {
   std::string name;     ///< as in a checkpoint: "blocks.0.mlp.up.weight", "optimizer.m.blocks.0.mlp.up.weight"
   std::string kind;     ///< "parameter", "state", "shard of state", "tied parameter", ..: for messages
   Tensor value;         ///< this rank's copy
@@ -26,12 +26,12 @@ using ShardReplicas = std::function<ProcessGroup*(const Shard&)>;
 
 /// The copies of this rank, in the same order on all ranks of each group. Leaves out groups of one rank. `tensors`:
 /// weights and state as an optimizer lists them; `tied`: see GradSync::tied().
-std::vector<Copied> copies_of(const std::vector<StateTensor>& tensors, const ParameterList& tied,
-                              const DeviceMesh& mesh, const ShardReplicas& replicas = {});
-std::vector<Copied> copies_of(const BufferList& buffers, const DeviceMesh& mesh);
+std::vector<ReplicatedTensor> copies_of(const std::vector<StateTensor>& tensors, const ParameterList& tied,
+                                        const DeviceMesh& mesh, const ShardReplicas& replicas = {});
+std::vector<ReplicatedTensor> copies_of(const BufferList& buffers, const DeviceMesh& mesh);
 
 /// Compares them bit by bit, and throws ExitCode::desync naming the tensor, two ranks and their first elements that
 /// differ. Collective over the mesh.
-void verify_copies(const std::vector<Copied>& copies);
+void verify_copies(const std::vector<ReplicatedTensor>& copies);
 
 }  // namespace trireme

@@ -3,7 +3,7 @@
 
   scripts/mutation_check.py               all of them, some ten minutes; the status is 0 when every one is caught
   scripts/mutation_check.py --explore     the same, but the explorer looks for each bug, for at most ten minutes; the
-                                          status is 0 when it finds 95 of 100 (an hour)
+                                          status is 0 when it finds 95% of them (an hour)
   scripts/mutation_check.py --only zigzag those whose name contains the text
   scripts/mutation_check.py --list        lists them; the status is 0 when the sources contain each one's line once
 
@@ -76,7 +76,8 @@ MUTATIONS = [
     Mutation("a router's load of this rank only", "nn/routing.cpp", "mesh.group(Axis::data).all_reduce(all).wait();", "",
              "parity_test", "*routers' biases*"),
     Mutation("a recomputed router counted twice", "nn/router.cpp",
-             "if (!run().training || !grad_enabled()) return choice;", "if (!run().training) return choice;",
+             "if (!run_state().training || !grad_enabled()) return choice;",
+             "if (!run_state().training) return choice;",
              "nn_test", "*without the tape*"),
     Mutation("wrong zigzag", "nn/positions.cpp", "append(runs, (chunks - 1 - rank) * chunk, chunk);",
              "append(runs, (chunks / 2 + rank) * chunk, chunk);", "nn_test"),
@@ -87,8 +88,8 @@ MUTATIONS = [
              "parity_test", "*context parallel*,*sequence parallel*,*cp=*,*cut over cp*"),
     Mutation("dropout masks by place on the rank", "nn/module.cpp", "where.start[1] = run.global;",
              "where.start[1] = run.local;", "nn_test"),
-    Mutation("dropout masks by place in the micro-batch", "nn/module.cpp", ".start = {run().first_sample, 0, 0}};",
-             ".start = {0, 0, 0}};", "nn_test"),
+    Mutation("dropout masks by place in the micro-batch", "nn/module.cpp",
+             ".start = {run_state().first_sample, 0, 0}};", ".start = {0, 0, 0}};", "nn_test"),
     Mutation("padded vocabulary inside the softmax", "nn/vocab_embedding.cpp",
              "slice_.valid = std::clamp<std::int64_t>(vocab - slice_.first, 0, weight_->local.size(0));",
              "slice_.valid = weight_->local.size(0);", "nn_test"),
@@ -100,7 +101,7 @@ MUTATIONS = [
     Mutation("gradients of experts summed over all data ranks", "parallel/mesh/placement.cpp",
              "sum_over(over_edp ? Axis::edp : Axis::ep);", "sum_over(Axis::data);", "mesh_test"),
     Mutation("router losses scaled by the micro-batch", "nn/router.cpp",
-             "const auto sequences = static_cast<double>(run().step_sequences);",
+             "const auto sequences = static_cast<double>(run_state().step_sequences);",
              "const auto sequences = static_cast<double>(logits.size(0));", "nn_test"),
     Mutation("ZeRO-2 keeps the last micro-batch only", "parallel/zero/gradients.cpp",
              "axpby(1.0, sent.piece, 1.0, sum);", "axpby(1.0, sent.piece, 0.0, sum);", "zero_test"),
@@ -175,7 +176,7 @@ def explore(mutation):
     return True, f"{time.monotonic() - start:.0f} s, {found.group(1)}: {found.group(2)}"
 
 
-def planted_nowhere(mutation):
+def why_not_planted(mutation):
     """Why the mutation can't be planted in the sources of this checkout; empty when it can."""
     with open(os.path.join(ROOT, mutation.file), encoding="utf-8") as file:
         found = file.read().count(mutation.old)
@@ -209,8 +210,8 @@ def main():
         sys.exit(f"mutation_check: no mutation is named '{options.only}'; see --list")
     if options.list:
         for mutation in chosen:
-            print(f"{mutation.name}: {mutation.file}, {mutation.test} {planted_nowhere(mutation)}")
-        return 1 if any(planted_nowhere(m) for m in chosen) else 0
+            print(f"{mutation.name}: {mutation.file}, {mutation.test} {why_not_planted(mutation)}")
+        return 1 if any(why_not_planted(m) for m in chosen) else 0
     look = explore if options.explore else test
     prepare(EXPLORER if options.explore else sorted({m.test for m in chosen}))
     caught = 0

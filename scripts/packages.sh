@@ -38,7 +38,7 @@ require_packages() {
     say '  Going on with the lists that are here.'
   quietly "Installing ${#missing[@]} packages and what they need" apt-install \
     "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${missing[@]}" ||
-    die 1 "the packages could not be installed. Run this by hand, mend what it reports, then try again:
+    die 1 "the packages could not be installed. Run this by hand, fix what it reports, then try again:
   $by_hand"
 }
 

@@ -62,7 +62,7 @@ class Backward {
     Element *keys, *values, *key_rows;
     // Of a tile of queries against a block of keys: [keys, queries]; and transposed back: [key panels][queries, width].
     ScoreTile<Unit> p, ds;
-    Element *p_turned, *ds_turned;
+    Element *p_transposed, *ds_transposed;
     std::int64_t used;
 
     Workspace(const AttentionShape& shape, Acc* memory) : Workspace(shape, Carver<Acc>(memory)) {}
@@ -78,8 +78,8 @@ class Backward {
       for (Element** panels : {&keys, &values})
         *panels = carver.template take<Element>(KeyPanels<Unit>::size(shape.width));
       key_rows = carver.template take<Element>(WidthPanels<Unit>::size(shape.width, key_block));
-      for (Element** turned : {&p_turned, &ds_turned})
-        *turned = carver.template take<Element>(key_panels * turned_size);
+      for (Element** transposed : {&p_transposed, &ds_transposed})
+        *transposed = carver.template take<Element>(key_panels * transposed_size);
       used = carver.used();
     }
   };
@@ -87,7 +87,7 @@ class Backward {
   // Elements of a panel of queries or of douts, of a sum [Dh, width], of a transposed panel of probabilities.
   std::int64_t columns_size() const { return Unit::panel(width, shape_.width); }
   std::int64_t sum_size() const { return WidthPanels<Unit>::sum_size(shape_.width); }
-  static constexpr std::int64_t turned_size = Unit::panel(width, query_block);
+  static constexpr std::int64_t transposed_size = Unit::panel(width, query_block);
   IndexRange keys_of(std::int64_t block) const {
     return {block * key_block, std::min((block + 1) * key_block, shape_.keys)};
   }
@@ -168,15 +168,15 @@ class Backward {
       begin = std::min(begin, tile);
       widest = visible;
       gradient_tile(batch, keys, visible, tile, work);
-      turn(visible, count, tile - first, work);
+      transpose_tile(visible, count, tile - first, work);
     }
     for (std::int64_t i = 0; i * width < widest; ++i) {
       const std::int64_t sum = (block * key_panels + i) * sum_size();
-      const std::int64_t turned = i * turned_size + Unit::offset(width, begin - first);
+      const std::int64_t transposed = i * transposed_size + Unit::offset(width, begin - first);
       WidthPanels<Unit>::multiply_add(shape_.width, shape_.queries, begin, last - begin, work.dout_rows,
-                                      work.p_turned + turned, work.dv + sum);
+                                      work.p_transposed + transposed, work.dv + sum);
       WidthPanels<Unit>::multiply_add(shape_.width, shape_.queries, begin, last - begin, work.query_rows,
-                                      work.ds_turned + turned, work.dk + sum);
+                                      work.ds_transposed + transposed, work.dk + sum);
     }
   }
 
@@ -201,12 +201,12 @@ class Backward {
   }
 
   /// Transposes the tile into rows [row, row + count) of the block's [queries, keys] panels, 0 for keys not visible.
-  void turn(std::int64_t visible, std::int64_t count, std::int64_t row, const Workspace& work) const {
+  void transpose_tile(std::int64_t visible, std::int64_t count, std::int64_t row, const Workspace& work) const {
     for (std::int64_t i = 0; i < key_panels; ++i) {
       const std::int64_t keys = std::clamp<std::int64_t>(visible - i * width, 0, width);
-      const std::int64_t to = i * turned_size + Unit::offset(width, row);
-      work.p.turn(i * width, keys, count, work.p_turned + to);
-      work.ds.turn(i * width, keys, count, work.ds_turned + to);
+      const std::int64_t to = i * transposed_size + Unit::offset(width, row);
+      work.p.transposed_panel(i * width, keys, count, work.p_transposed + to);
+      work.ds.transposed_panel(i * width, keys, count, work.ds_transposed + to);
     }
   }
 

@@ -4,8 +4,9 @@
 // in pieces of at most Unit::rows. If the unit's operands have the type of its sums, probabilities are operands as they
 // are, and q is scaled once. The units for bf16 take operands of bf16. There q is packed unscaled and the scores are
 // scaled, because rounding scale * q would put an error into every score; probabilities and their gradients are
-// rounded. Steps beyond a matrix are zeros on both sides. A product may run past the keys that a tile of queries sees,
-// to the end of a pair or group of steps. p is 0 there, as it is for keys that only some of the tile's queries see.
+// rounded. Steps beyond a matrix are zeros on both sides. The summed dim comes in steps of 1, 2 or 32. So a product may
+// include keys after the last one that a tile of queries sees; their p is 0, as it is for keys that only some of the
+// tile's queries see.
 // Read next: attention.cpp.
 #pragma once
 
@@ -120,7 +121,7 @@ struct ScoreTile {
     }
   }
 
-  /// Call it when the first `keys` rows of sums are final, before panel() and turn().
+  /// Call it when the first `keys` rows of sums are final, before panel() and transposed_panel().
   void finish(std::int64_t keys) const {
     if constexpr (!operands_are_sums<Unit>) {
       for (std::int64_t i = 0; i < keys * Unit::columns; ++i) rounded[i] = static_cast<bf16>(sums[i]);
@@ -137,7 +138,7 @@ struct ScoreTile {
   }
   /// The transpose [queries, columns] of `keys` keys from `first` on, zeros beyond, for sums over the first `queries`
   /// queries.
-  void turn(std::int64_t first, std::int64_t keys, std::int64_t queries, Element* to) const {
+  void transposed_panel(std::int64_t first, std::int64_t keys, std::int64_t queries, Element* to) const {
     const std::int64_t from = first * Unit::columns;
     if constexpr (operands_are_sums<Unit>) {
       pack_columns(Strip<Sum>{sums + from, keys, queries, Unit::columns, 1}, to);

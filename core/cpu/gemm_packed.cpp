@@ -6,15 +6,16 @@
 //                       cache;
 //   K                   so that a panel of A and one of B together fit a second-level cache;
 //   threads             each takes a rectangle of C;
-//   the own operand     the larger one, packed by the thread that uses it, in blocks that stay in its second-level
-//                       cache and never cross to another core;
-//   tiles               a panel of the shared operand against each panel of the own one.
-// With few rows, as in a small batch, A is the smaller. Weights then pass through a second-level cache only once;
-// otherwise such a product would be as slow as copying the weights. Block extents depend on the shape alone, and an
-// element of C adds its blocks of K in order, so every number of threads gives the same bits. If B is the own operand
-// and its columns lie side by side, the first tile that multiplies a panel also packs it, so that waiting for memory
-// overlaps with computing. alpha, beta, bias and the conversion to C's dtype are applied when a finished tile leaves
-// its buffer; if they change nothing, the tile goes from registers to C.
+//   the private operand (`own` in the code): the larger one, packed by the thread that uses it, in blocks that stay in
+//                       its second-level cache and never cross to another core;
+//   tiles               a panel of the shared operand against each panel of the private one.
+// With few rows, as in a small batch, A is the smaller. The weights, which are the larger operand, then pass through a
+// second-level cache only once. If the team packed them first, packing alone would take as long as copying them. Block
+// extents depend on the shape alone, and an element of C adds its blocks of K in order, so every number of threads
+// gives the same bits. If B is the private operand and its columns lie side by side, the first tile that multiplies a
+// panel also packs it, so that waiting for memory overlaps with computing. alpha, beta, bias and the conversion to C's
+// dtype are applied when a finished tile is stored from its buffer; if they change nothing, the tile goes from
+// registers to C.
 // Read next: gemm_units.h.
 #include <algorithm>
 #include <array>
@@ -241,16 +242,16 @@ class Multiplication {
     }
   }
 
-  /// Whether piece i of the own operand is packed by the first tile that multiplies it: columns of B that lie side by
-  /// side, as in a panel. Not so rows of A that lie side by side: a step of them is 56 bytes, across cache lines, and
-  /// with many steps it was slower.
+  /// Whether piece i of the private operand is packed by the first tile that multiplies it: columns of B that lie side
+  /// by side, as in a panel. Rows of A that lie side by side are packed beforehand: one step of them is 56 bytes, which
+  /// crosses cache lines, and packing them in passing was slower when there were many steps.
   bool packs_in_passing(std::int64_t i) const {
     return Unit::packs_in_passing && !keeps_own() && plan_.share_a && p_.b.column_stride == 1 &&
            plan_.b.piece(i).size() == width;
   }
 
-  /// Multiplies piece `s` of the shared operand, piece `local` of the packed block, by piece `i` of the own operand,
-  /// whose panel is packed now if `packing`.
+  /// Multiplies piece `s` of the shared operand, piece `local` of the packed block, by piece `i` of the private
+  /// operand, whose panel is packed now if `packing`.
   void multiply_tile(std::int64_t s, std::int64_t local, std::int64_t i, Element* own_panel, std::int64_t k,
                      bool packing) {
     alignas(64) std::array<T, Plan<Unit>::tile> sum;
@@ -272,10 +273,10 @@ class Multiplication {
     } else {
       unit_.multiply(rows.size(), depth.size(), a, b, sum.data());
     }
-    leave(rows, columns, sums_ + (local * plan_.own.count() + i) * Plan<Unit>::tile, k, sum.data());
+    store_tile(rows, columns, sums_ + (local * plan_.own.count() + i) * Plan<Unit>::tile, k, sum.data());
   }
 
-  /// C itself, if leave() would only store or add; otherwise `buffer`, from which leave() takes the tile.
+  /// C itself, if store_tile() would only store or add; otherwise `buffer`, from which store_tile() takes the tile.
   TilePlace<T> place_of(IndexRange rows, IndexRange columns, std::int64_t k, T* buffer) const {
     const double beta = k == 0 ? p_.beta : 1.0;
     const bool finished = k == plan_.depth_blocks - 1 && (p_.bias != nullptr || !finish_.nothing());
@@ -284,7 +285,7 @@ class Multiplication {
     return {.data = c, .stride = p_.c.row_stride, .add = beta == 1};
   }
 
-  /// The lines of memory in which some pieces of the own operand lie, in block k of the depth.
+  /// The lines of memory in which some pieces of the private operand lie, in block k of the depth.
   Fetch fetch_of(IndexRange pieces, std::int64_t k) const {
     if (keeps_own()) return Fetch(kept_panel(pieces.begin, k), pieces.size() * plan_.panel_of_b() * Plan<Unit>::size);
     const IndexRange depth = part_of(plan_.depth, plan_.depth_blocks, k);
@@ -304,7 +305,7 @@ class Multiplication {
   }
 
   /// Writes a finished tile to C, or adds it to the partial sums while blocks of K are still to come.
-  void leave(IndexRange rows, IndexRange columns, T* sums, std::int64_t k, T* tile) {
+  void store_tile(IndexRange rows, IndexRange columns, T* sums, std::int64_t k, T* tile) {
     const T alpha = static_cast<T>(p_.alpha);
     const bool first = k == 0, last = k == plan_.depth_blocks - 1;
     if (plan_.partial_sums) {
@@ -319,7 +320,7 @@ class Multiplication {
     }
     const auto beta = static_cast<T>(plan_.partial_sums || first ? p_.beta : 1.0);
     const auto* bias = last && p_.bias != nullptr ? static_cast<const In*>(p_.bias) + columns.begin : nullptr;
-    if (last && !finish_.nothing()) return leave_finished(rows, columns, tile, alpha, beta, bias);
+    if (last && !finish_.nothing()) return store_finished_tile(rows, columns, tile, alpha, beta, bias);
     for (std::int64_t i = rows.begin; i < rows.end; ++i, tile += width) {
       auto* c = static_cast<Out*>(p_.c.data) + i * p_.c.row_stride + columns.begin;
       if (columns.size() == width) {
@@ -331,7 +332,7 @@ class Multiplication {
   }
 
   /// The last step for a tile whose product has an epilogue.
-  void leave_finished(IndexRange rows, IndexRange columns, const T* tile, T alpha, T beta, const In* bias) {
+  void store_finished_tile(IndexRange rows, IndexRange columns, const T* tile, T alpha, T beta, const In* bias) {
     const std::int64_t stride = p_.c.row_stride, n = columns.size();
     Out* const c = static_cast<Out*>(p_.c.data) + rows.begin * stride + columns.begin;
     std::array<Out, Plan<Unit>::tile> values;

@@ -29,7 +29,8 @@ V merge(V a, V b) {
   return larger(a, b);
 }
 
-// The dims of x split into those that stay and those that are reduced, each merged on its own.
+// The dims of x in two groups, those that stay and those that are reduced; neighbouring dims are merged within each
+// group.
 struct Split {
   Layout<1> kept, reduced;
   std::int64_t outputs, depth, parts;  // depth: elements of x per output
@@ -124,7 +125,8 @@ void reduce_outputs(const T* x, const Split& split, accumulate_t<T>* y) {
   });
 }
 
-// The same part by part; threads share the parts. results [parts, outputs]; the first row ends as the whole.
+// The same, part by part; threads share the parts. results [parts, outputs]; at the end the first row holds the
+// result.
 template <Reduction op, class T>
 void reduce_parts(const T* x, const Split& split, accumulate_t<T>* results) {
   using A = accumulate_t<T>;

@@ -10,7 +10,7 @@ namespace {
 enum class Task { none, add_to_sums, pack_b };
 
 template <class T, int rows>
-[[gnu::always_inline]] inline void leave(const Vector<T> (&sum)[rows][tile_vectors], const TilePlace<T>& to) {
+[[gnu::always_inline]] inline void store_tile(const Vector<T> (&sum)[rows][tile_vectors], const TilePlace<T>& to) {
   const auto at = [&to](int i, int j) { return to.data + i * to.stride + j * lanes<T>; };
   if (to.add) {
 #pragma GCC unroll 16
@@ -53,7 +53,7 @@ void product(std::int64_t depth, const T* __restrict a, const T* __restrict b, s
       for (int j = 0; j < tile_vectors; ++j) sum[i][j] += row[j] * a[i];
     }
   }
-  leave<T, rows>(sum, to);
+  store_tile<T, rows>(sum, to);
 }
 
 /// The product for each number of rows from 1 on, so that a ragged edge costs only its own rows.

@@ -29,6 +29,7 @@ void mbarrier_init(std::uint64_t* word, int count, Site site);
 void mbarrier_arrive(std::uint64_t* word, std::int64_t expected_bytes, Site site);
 void mbarrier_complete_bytes(std::uint64_t* word, std::int64_t bytes, Site site);
 
+/// Copies the first `valid` of `bytes` bytes; the rest become zeros.
 void cp_async(void* destination, const void* source, int bytes, int valid, Site site);
 
 /// The description of a tensor for TMA, innermost dim first. The emulated form of CUtensorMap.

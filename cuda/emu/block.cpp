@@ -57,7 +57,7 @@ void Block::check_races(RaceLaunch& launch, std::uint32_t block_index) {
 void Block::prepare(Dim3 index, Schedule schedule) {
   index_ = index;
   schedule_ = schedule;
-  choice_ = Choice(schedule.seed * 0x10001 + index.x + 977 * index.y + 7919 * index.z);
+  choice_ = SplitMix64(schedule.seed * 0x10001 + index.x + 977 * index.y + 7919 * index.z);
   runnable_.clear();
   head_ = 0;
   live_ = threads();

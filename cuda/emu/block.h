@@ -200,7 +200,7 @@ class Block {
   const std::function<void()>& body_;
   Dim3 index_;
   Schedule schedule_;
-  Choice choice_{0};
+  SplitMix64 choice_{0};
   Context scheduler_;
   std::vector<Fiber> fibers_;
   std::vector<Fiber*> runnable_;

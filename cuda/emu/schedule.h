@@ -39,10 +39,10 @@ class ScopedSchedule {
 
 Schedule current_schedule();
 
-/// splitmix64: small, and good enough to choose among threads.
-class Choice {
+/// Small, and good enough to choose among threads.
+class SplitMix64 {
  public:
-  explicit Choice(std::uint64_t seed) : state_(seed) {}
+  explicit SplitMix64(std::uint64_t seed) : state_(seed) {}
   std::uint64_t next() {
     std::uint64_t z = (state_ += 0x9e3779b97f4a7c15U);
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9U;

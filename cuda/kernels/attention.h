@@ -67,11 +67,11 @@ struct AttentionBackward {
   std::int32_t* first_tile;  ///< scratch [batch, (queries + 63) / 64]; needed if forward.first_key is given
 };
 
-/// Starts three kernels, or four.
+/// Starts a kernel for delta, one for dk and dv, and one for dq; with first_key also one for first_tile.
 template <class T>
 void attention_backward_sm80(const AttentionBackward<T>& attention, Stream stream = nullptr);
 
-/// The same kernels for devices of compute capability 9.0; pitches must hold all heads. Tiles of 64 queries by 128
+/// The same computation, by kernels for compute capability 9.0; pitches must hold all heads. Tiles of 64 queries by 128
 /// keys, and of 128 queries (head_dim above 64) or 192 by 64 keys.
 template <class T>
 void attention_backward_sm90(const AttentionBackward<T>& attention, Stream stream = nullptr);

@@ -2,7 +2,9 @@
 // expert (ids: token of each slot, -1 for none) and return the experts' outputs. The gradient of a gather adds the rows
 // whose ids are equal. Contracts: embedding and embedding_backward of core/kernels.h, for float, bf16 and f16. Bytes
 // per value of b bytes: forward reads b and writes b. Backward reads b, and reads and writes 4 for each value of
-// dweight that a token touches. Each block also reads all ids, which stay in the L2 cache: 4 N V / 32 bytes.
+// dweight that a token touches. Each block of backward also reads all ids, which stay in the L2 cache:
+// 4 * tokens * here / 32 bytes, times the blocks along a row.
+// Read next: cuda/kernels/embedding.cu.
 #pragma once
 
 #include <cstdint>

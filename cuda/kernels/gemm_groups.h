@@ -31,7 +31,7 @@ struct GroupedTiles {
     n = tile.column * N;
     return true;
   }
-  /// The place of the tile in this group's c.
+  /// Rows of the current group in c.
   template <class P>
   __device__ __forceinline__ int rows(const P& p) const {
     return kCutsK ? p.product.m : end - begin;
@@ -52,6 +52,7 @@ struct GroupedTiles {
   __device__ __forceinline__ int k_end(const P& p) const {
     return kCutsK ? end : p.product.k;
   }
+  /// The place of the tile in this group's c.
   template <class P>
   __device__ __forceinline__ auto place(const P& p) const {
     using T = std::remove_cvref_t<decltype(*p.product.a)>;

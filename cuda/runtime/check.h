@@ -12,8 +12,8 @@
 
 namespace trireme::cuda {
 
-/// Throws if `error` is an error: out of memory and a lost device as ExitCode::retryable, others as internal. An error
-/// of an earlier kernel appears at the next call that waits, hence the hint.
+/// Throws if `error` is an error: out of memory and an unavailable device as ExitCode::retryable, others as internal.
+/// An error of an earlier kernel appears at the next call that waits, hence the hint.
 inline void check_call(cudaError_t error, std::string_view call, std::string_view file, int line,
                        const std::string& sizes) {
   if (error == cudaSuccess) return;

@@ -56,9 +56,9 @@ class EmulatedDevice : public DeviceBackend {
     require_inside("download", from, bytes);
     std::memcpy(to, from, bytes);
   }
-  void move(void* to, const void* from, std::size_t bytes) override {
-    require_inside("move", to, bytes);
-    require_inside("move", from, bytes);
+  void copy_on_device(void* to, const void* from, std::size_t bytes) override {
+    require_inside("copy_on_device", to, bytes);
+    require_inside("copy_on_device", from, bytes);
     std::memcpy(to, from, bytes);
   }
   void set(void* to, unsigned char value, std::size_t bytes) override {
@@ -96,7 +96,7 @@ Clock::time_point& time_of(void* event) { return *static_cast<Clock::time_point*
 }  // namespace
 
 ScopedEmulatedDevice::ScopedEmulatedDevice(std::size_t memory)
-    : previous_(has_backend(Device::cuda) ? shared_backend(Device::cuda) : nullptr) {
+    : previous_(is_available(Device::cuda) ? shared_backend(Device::cuda) : nullptr) {
   set_backend(Device::cuda, std::make_shared<EmulatedDevice>(memory));
 }
 ScopedEmulatedDevice::~ScopedEmulatedDevice() { set_backend(Device::cuda, previous_); }

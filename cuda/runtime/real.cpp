@@ -122,7 +122,9 @@ class Gpu : public DeviceBackend {
     copy(to, from, bytes, cudaMemcpyDeviceToHost);
     synchronize();
   }
-  void move(void* to, const void* from, std::size_t bytes) override { copy(to, from, bytes, cudaMemcpyDeviceToDevice); }
+  void copy_on_device(void* to, const void* from, std::size_t bytes) override {
+    copy(to, from, bytes, cudaMemcpyDeviceToDevice);
+  }
   void set(void* to, unsigned char value, std::size_t bytes) override {
     use();
     TRIREME_CUDA(cudaMemsetAsync(to, value, bytes, stream_), "{} bytes", bytes);

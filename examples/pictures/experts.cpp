@@ -37,7 +37,7 @@ std::vector<Tokens> dispatched() {
     }
     const Tensor back = dispatch.from_experts(rows);
     require(std::equal(x.span<float>().begin(), x.span<float>().end(), back.span<float>().begin()), "pictures",
-            "the way back from the experts does not end where the way there began");
+            "tokens do not return from the experts in their original order");
   });
   return arrived;
 }

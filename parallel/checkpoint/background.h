@@ -13,7 +13,7 @@
 
 namespace trireme::checkpoint {
 
-/// f's result, from such a thread.
+/// Runs f on such a thread. Returns a std::future with its result; its destructor waits for the thread.
 template <class F>
 auto in_background(F f) {
   return std::async(std::launch::async, [f = std::move(f)]() mutable {

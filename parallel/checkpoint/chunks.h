@@ -6,7 +6,7 @@
 
 namespace trireme::checkpoint {
 
-/// Throws ExitCode::data if a checkpoint's folder has disappeared; the message tells this from damage.
+/// Throws ExitCode::data if a checkpoint's folder has disappeared; the message says so, as this is not damage.
 void require_still_there(const std::filesystem::path& folder);
 
 /// The checksum of each chunk of a file with this content.

@@ -12,17 +12,17 @@ constexpr std::int64_t small_bytes = 64 << 10;  // smaller parts cost more in de
 /// copy.
 void count_copies(HeldTensor& held, const Placements& placements, int shard_ranks, const DeviceMesh& mesh) {
   held.copies = 1;
-  held.copy = 0;
+  held.copy_index = 0;
   for (const Axis axis : {Axis::edp, Axis::ep}) {  // if neither is sharded, together: the coordinate in data
     if (placements.on(axis).sharded()) continue;
     held.copies *= mesh.size(axis);
-    held.copy = held.copy * mesh.size(axis) + mesh.coord(axis);
+    held.copy_index = held.copy_index * mesh.size(axis) + mesh.coord(axis);
   }
   held.copies /= shard_ranks;  // shards lie on runs of neighbours
-  held.copy /= shard_ranks;
+  held.copy_index /= shard_ranks;
   if (placements.tp.sharded()) return;
   held.copies *= mesh.size(Axis::tp);
-  held.copy = held.copy * mesh.size(Axis::tp) + mesh.coord(Axis::tp);
+  held.copy_index = held.copy_index * mesh.size(Axis::tp) + mesh.coord(Axis::tp);
 }
 
 /// Rows from `logical_rows` on are padding: they are neither stored nor loaded.
@@ -39,7 +39,7 @@ HeldTensor held_state(const StateTensor& state, const DeviceMesh& mesh) {
                   .value = state.value,
                   .global = parameter.global_shape,
                   .start = state.rectangle().start,
-                  .elsewhere = parameter.copy_of_earlier_stage};
+                  .written_by_earlier_stage = parameter.copy_of_earlier_stage};
   count_copies(held, parameter.placements, state.shard ? state.shard->ranks() : 1, mesh);
   drop_padding(held, parameter.logical_rows);
   return held;
@@ -55,7 +55,7 @@ HeldTensor held_buffer(const Buffer& buffer, const DeviceMesh& mesh) {
 /// The part that copy number `copy` writes.
 HeldTensor part_of(const HeldTensor& held) {
   const int dim = dim_to_cut(held.value.shape(), held.copies);
-  const Span rows = even_share(held.value.size(dim), held.copies, held.copy);
+  const Span rows = even_share(held.value.size(dim), held.copies, held.copy_index);
   HeldTensor part = held;
   part.value = view::slice(held.value, dim, rows.start, rows.length);
   part.start[dim] += rows.start;
@@ -85,10 +85,10 @@ std::vector<HeldTensor> owned_parts(const std::vector<HeldTensor>& held) {
       std::vector<std::int64_t>& loads = given[tensor.copies];
       loads.resize(static_cast<std::size_t>(tensor.copies));
       const auto least = std::min_element(loads.begin(), loads.end());
-      mine = least - loads.begin() == tensor.copy;
+      mine = least - loads.begin() == tensor.copy_index;
       *least += bytes;
     }
-    if (tensor.elsewhere || tensor.value.count() == 0 || !mine) continue;
+    if (tensor.written_by_earlier_stage || tensor.value.count() == 0 || !mine) continue;
     if (!cut || tensor.copies == 1) {
       parts.push_back(tensor);
       continue;

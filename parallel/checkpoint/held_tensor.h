@@ -16,12 +16,12 @@
 namespace trireme::checkpoint {
 
 struct HeldTensor {
-  std::string name;        ///< "blocks.0.mlp.up.weight", "optimizer.m.blocks.0.mlp.up.weight"
-  Tensor value;            ///< this rank's elements, without padding; a view that may be written to
-  Shape global, start;     ///< the whole tensor's shape, and where `value` begins in it
-  int copies = 1;          ///< ranks that hold these same elements
-  int copy = 0;            ///< which of them this one is
-  bool elsewhere = false;  ///< a tied weight, which an earlier stage writes
+  std::string name;                       ///< "blocks.0.mlp.up.weight", "optimizer.m.blocks.0.mlp.up.weight"
+  Tensor value;                           ///< this rank's elements, without padding; a view that may be written to
+  Shape global, start;                    ///< the whole tensor's shape, and where `value` begins in it
+  int copies = 1;                         ///< ranks that hold these same elements
+  int copy_index = 0;                     ///< which of them this one is
+  bool written_by_earlier_stage = false;  ///< a tied weight
 };
 
 /// All that this rank holds, in this order: `tensors`, which are weights and optimizer state (masters and moments), and

@@ -18,9 +18,10 @@ void check_dense(const Tensor& tensor, const char* which, const Collective& coll
 
 // Counts are compared, not shapes: [n, a, b] and its reshape [n * a, b] are the same elements in the same order.
 void check_counts(const Collective& c, const Tensor& whole, const Tensor& share, int ranks) {
+  const bool x_is_whole = &whole == &c.x;
   require(whole.count() == share.count() * ranks, name(c.kind),
-          "x {} and y {} do not fit a group of {} ranks; expected one to have {} times the elements of the other",
-          to_string(c.x.shape()), to_string(c.y.shape()), ranks, ranks);
+          "x {} and y {} do not fit a group of {} ranks; expected {} to have {} times the elements of {}",
+          to_string(c.x.shape()), to_string(c.y.shape()), ranks, x_is_whole ? "x" : "y", ranks, x_is_whole ? "y" : "x");
   require(whole.dtype() == share.dtype(), name(c.kind), "x is {} but y is {}; expected one dtype", name(c.x.dtype()),
           name(c.y.dtype()));
 }

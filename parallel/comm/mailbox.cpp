@@ -9,7 +9,7 @@
 namespace trireme::comm {
 namespace {
 
-constexpr int yields_before_sleep = 8;  // before it sleeps, which costs more if the message comes soon
+constexpr int yields_before_sleep = 8;  // a sleep costs more than this many yields
 
 class Receiving : public Work::State {
  public:
@@ -35,7 +35,7 @@ class Receiving : public Work::State {
   void wait() override {
     if (error_) std::rethrow_exception(error_);
     if (!y_.defined()) return;
-    const CommunicationClock::Scope time(true, true);
+    const CommunicationClock::Scope time(CommunicationClock::Count::both);
     const watch::Blocked blocked;
     try {
       take();
@@ -83,7 +83,7 @@ class Receiving : public Work::State {
 
 void Mailbox::put(int from, int tag, const Tensor& x) {
   const MemoryScope scope(MemoryCategory::communication);
-  const CommunicationClock::Scope time(true, true);
+  const CommunicationClock::Scope time(CommunicationClock::Count::both);
   Tensor message = Tensor::empty(x.shape(), x.dtype());
   copy_bytes(static_cast<std::byte*>(message.raw()), static_cast<const std::byte*>(x.raw()),
              static_cast<std::size_t>(x.bytes()));

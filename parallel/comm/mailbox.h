@@ -43,7 +43,7 @@ class Mailbox {
   std::set<int> left_;
 };
 
-/// Posts a recv of `y`. If no message will come, calls `explain` with the reason; it throws.
+/// Posts a recv of `y`. If no message will come, calls explain(reason), which must throw.
 Work receive(std::shared_ptr<ProcessGroup> group, Mailbox& box, Tensor y, int from, int tag,
              std::function<void(Met)> explain);
 

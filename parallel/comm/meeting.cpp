@@ -49,13 +49,13 @@ Met Meeting::meet(int rank, watch::Wait& wait) {
   wait.lasts();
   std::unique_lock lock(mutex_);
   ++sleepers_;  // before reading `over` again: either the last rank sees the sleeper, or the sleeper sees that it came
-  over_.wait(lock, [&] { return over() || failed_ || in_vain(mine); });
+  over_.wait(lock, [&] { return over() || failed_ || will_never_complete(mine); });
   --sleepers_;
   if (over()) return Met::all;
   return failed_ ? Met::failed : Met::left;
 }
 
-bool Meeting::in_vain(std::uint64_t visit) const {
+bool Meeting::will_never_complete(std::uint64_t visit) const {
   return std::any_of(visitors_.begin(), visitors_.end(), [&](const Visitor& v) { return v.left && v.visits < visit; });
 }
 

@@ -41,7 +41,8 @@ class Meeting {
     int spins = 0;  // how long to spin, as learned from the last waits
   };
 
-  bool in_vain(std::uint64_t visit) const;  // true if a rank has left before it came so often
+  // True if a rank left before its visit number `visit`, so that this meeting can never be complete.
+  bool will_never_complete(std::uint64_t visit) const;
 
   const std::atomic<bool>& failed_;
   std::vector<Visitor> visitors_;  // by rank

@@ -30,7 +30,7 @@ class Receiving : public Work::State {
   void wait() override {
     if (error_) std::rethrow_exception(error_);
     if (finished_) return;
-    const CommunicationClock::Scope time(true, true);
+    const CommunicationClock::Scope time(CommunicationClock::Count::both);
     const watch::Blocked blocked;
     const watch::Recording record(message_record(watch::Record::What::recv, *group_, y_, from_, tag_));
     const auto missing = [this] { return std::vector<int>{group_->world_rank(from_)}; };
@@ -130,14 +130,14 @@ std::uint64_t instance_number(const std::vector<int>& members, const std::string
   const std::scoped_lock lock(mutex);
   std::string text = fmt::format("{}#{}", name, formed[{members, name}]++);
   for (const int rank : members) text += fmt::format(",{}", rank);
-  return std::hash<std::string>()(text) | 1U;
+  return std::hash<std::string>()(text) | 1U;  // odd, so never 0, which stands for no group
 }
 
 }  // namespace
 
 Work MpiGroup::send(Tensor x, int to, int tag) {
   check_message("send", x, to, tag, *this);
-  const CommunicationClock::Scope time(true, true);
+  const CommunicationClock::Scope time(CommunicationClock::Count::both);
   const MemoryScope scope(MemoryCategory::communication);
   return send_final(clone(x), to, tag);
 }
@@ -165,13 +165,14 @@ Work MpiGroup::recv(Tensor y, int from, int tag) {
   return Work(std::make_shared<Receiving>(shared_from_this(), std::move(y), from, tag, request));
 }
 
-// Every member sends every other an empty token, and waits for theirs under the watchdog. Only then does it call
-// MPI_Comm_create_group, which blocks, but now only until the other members, which are about to call it, have done so.
+// Every member sends every other an empty token, and waits for theirs under the watchdog. MPI_Comm_create_group blocks
+// until all members have called it. It is called only after all tokens have arrived, when every member is about to call
+// it, so this wait is short.
 std::shared_ptr<ProcessGroup> MpiGroup::subgroup(const std::vector<int>& world_ranks, const std::string& name) {
   const int place = place_in_subgroup(world_ranks, name, *this);
   if (world_ranks.size() == 1) return lone_group(name, world_ranks.front());
   const std::uint64_t instance = instance_number(world_ranks, name);
-  const int tag = static_cast<int>(instance >> 34);
+  const int tag = static_cast<int>(instance >> 34);  // 30 bits, within MPI_TAG_UB of Open MPI
   std::vector<MPI_Request> requests(2 * world_ranks.size(), MPI_REQUEST_NULL);
   std::vector<std::atomic<bool>> arrived(world_ranks.size());
   const auto start = [&] {

@@ -276,7 +276,7 @@ Work NcclGroup::submit(Collective c, Launch launch) {
 Work NcclGroup::move_alone(const Collective& c) {
   const auto bytes = static_cast<std::size_t>(c.y.defined() ? c.y.bytes() : 0);
   if (bytes > 0 && device_bytes(c.x) != device_bytes(c.y))
-    backend(c.y.device()).move(device_bytes(c.y), device_bytes(c.x), bytes);
+    backend(c.y.device()).copy_on_device(device_bytes(c.y), device_bytes(c.x), bytes);
   return {};
 }
 

@@ -3,9 +3,9 @@
 // tensors on a GPU: `staged` (staged_group.h) and `nccl` (nccl_group.h).
 //
 // Every rank of a group must call the same operations in the same order. An operation returns a Work that keeps its
-// tensors alive; results may be read after wait(). Nothing here is differentiable: parallel/mesh/redistribute.h is.
-// Sums are taken in rank order, in f32 for bf16 and f16 (one rounding at the end), so that every rank gets the same
-// bits, run after run.
+// tensors alive; results may be read after wait(). Nothing here is differentiable: parallel/mesh/redistribute.h is, and
+// so are the operations of nn/ that communicate inside. Sums are taken in rank order, in f32 for bf16 and f16 (one
+// rounding at the end), so that every rank gets the same bits, run after run.
 //
 // A lazy operation makes progress only while somebody waits on its group. Waits on lazy
 // operations of different groups must therefore come in the same order on the ranks that share those groups, as they
@@ -119,10 +119,10 @@ std::shared_ptr<ProcessGroup> self_group();
 void run_thread_ranks(int ranks, int threads_per_rank, ProcessGroup::Deadline deadline,
                       const std::function<void(std::shared_ptr<ProcessGroup>)>& body);
 
-/// True if a launcher (mpirun, srun) started this process. MPI is initialised on the first call of
-/// mpi_world().
+/// True if a launcher (mpirun, srun) started this process.
 bool under_mpi_launcher();
 int mpi_launcher_size();  ///< the launcher's number of ranks, without initialising MPI; 1 without a launcher
+/// The group of all the launcher's ranks. The first call initialises MPI.
 std::shared_ptr<ProcessGroup> mpi_world(ProcessGroup::Deadline deadline);
 /// Ends all ranks of the launcher with this exit code; for a failure after mpi_world().
 [[noreturn]] void mpi_abort(int exit_code);

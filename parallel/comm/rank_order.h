@@ -1,5 +1,6 @@
-// The one place where ranks' values are combined: in rank order, in the accumulation type, rounded once. Both
-// transports call it, so a sum has the same bits under threads and MPI, on every rank and in every run.
+// The one place on the host where ranks' values are combined: in rank order, in the accumulation type, rounded once.
+// The groups of threads and MPI call it, so a sum has the same bits under both, on every rank and in every run;
+// cuda/kernels/rank_order.h gives the same bits on a GPU.
 #pragma once
 
 #include <cstdint>

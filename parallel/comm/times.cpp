@@ -18,13 +18,13 @@ CommunicationTimes CommunicationClock::read() const {
   return {1e-9 * static_cast<double>(nanoseconds_.load()), 1e-9 * static_cast<double>(exposed_.load())};
 }
 
-CommunicationClock::Scope::Scope(bool operation, bool exposed)
-    : event_("collective", exposed ? "wait" : "run"), clock_(*current()), operation_(operation), exposed_(exposed) {}
+CommunicationClock::Scope::Scope(Count count)
+    : event_("collective", count == Count::operation ? "run" : "wait"), clock_(*current()), count_(count) {}
 
 CommunicationClock::Scope::~Scope() {
   const auto lived = std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - start_);
-  if (operation_) clock_.nanoseconds_ += lived.count();
-  if (exposed_) clock_.exposed_ += lived.count();
+  if (count_ != Count::exposed) clock_.nanoseconds_ += lived.count();
+  if (count_ != Count::operation) clock_.exposed_ += lived.count();
 }
 
 }  // namespace trireme

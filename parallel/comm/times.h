@@ -36,10 +36,12 @@ class CommunicationClock {
 
   CommunicationTimes read() const;
 
-  /// Adds its lifetime to `operation` time, `exposed` time, or both, of the calling thread's rank.
+  /// What a Scope's lifetime is added to: the time with operations under way, the exposed time, or both.
+  enum class Count : std::uint8_t { operation, exposed, both };
+  /// Counts its lifetime for the calling thread's rank.
   class Scope {
    public:
-    Scope(bool operation, bool exposed);
+    explicit Scope(Count count);
     ~Scope();
     Scope(const Scope&) = delete;
     Scope& operator=(const Scope&) = delete;
@@ -47,7 +49,7 @@ class CommunicationClock {
    private:
     ProfileScope event_;
     CommunicationClock& clock_;
-    bool operation_, exposed_;
+    Count count_;
     std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   };
 

@@ -1,5 +1,6 @@
-// redistribute: the only differentiable communication. It moves a tensor from one placement to another along one mesh
-// axis; the backward of each move follows from the gradient's placements:
+// redistribute: the differentiable collectives between placements. (nn/ring_attention.h and nn/cross_entropy.h
+// communicate inside operations of their own.) It moves a tensor from one placement to another along one mesh axis; the
+// backward of each move follows from the gradient's placements:
 //
 //   move        forward          backward         used by
 //   I -> R      identity         all-reduce       input of a column-parallel linear
@@ -13,6 +14,7 @@
 //
 // Shoeybi et al. 2019 (Megatron-LM, section 3) call I -> R "f" and P -> I "g"; Korthikanti et al. 2022 (section 4.2)
 // add S -> R and P -> S. On an axis of size 1 every move is the identity and records nothing.
+// Read next: parallel/mesh/redistribute.cpp, nn/linear.h.
 #pragma once
 
 #include "parallel/mesh/placement.h"

@@ -39,7 +39,8 @@ struct Parameter {
   /// or without ZeRO. A backward may read it at any time: it repeats the reads of a forward.
   const Tensor& value() const;
   Leaf& leaf() const { return *leaf_of(local); }
-  Tensor& grad() const { return leaf().grad(); }  ///< f32, of local's shape; set up by allocate_gradients or grad_sync
+  /// f32, of local's shape; set up by GradSync or ZeroGradients, or by a program without them.
+  Tensor& grad() const { return leaf().grad(); }
 };
 
 using ParameterPtr = std::shared_ptr<Parameter>;

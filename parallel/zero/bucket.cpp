@@ -15,7 +15,7 @@ constexpr std::int64_t piece_alignment = 16;  // elements: a piece is a whole nu
 struct Kind {
   const Unit* unit = nullptr;
   std::vector<Axis> axes;
-  bool paged = false;
+  bool gathered_on_use = false;
   DType dtype = DType::f32;
   bool operator==(const Kind&) const = default;
 };
@@ -122,16 +122,16 @@ std::vector<ZeroBucket> make_zero_buckets(const ParameterList& parameters, const
     const auto found = unit_of.find(parameter.get());
     Kind kind{.unit = found == unit_of.end() ? nullptr : found->second,
               .axes = gradient_axes(parameter->placements, mesh),
-              .paged = false,
+              .gathered_on_use = false,
               .dtype = parameter->local.dtype()};
     ZeroBucket bucket;
     bucket.unit = kind.unit;
     bucket.chunk = kind.unit == nullptr ? 0 : kind.unit->chunk;
     bucket.dtype = kind.dtype;
     choose_groups(bucket, kind.axes, mesh, groups);
-    kind.paged = options.stage == 3 && bucket.group != nullptr && kind.unit != nullptr &&
-                 parameter->local.bytes() >= options.resident_bytes;
-    bucket.paged = kind.paged;
+    kind.gathered_on_use = options.stage == 3 && bucket.group != nullptr && kind.unit != nullptr &&
+                           parameter->local.bytes() >= options.resident_bytes;
+    bucket.gathered_on_use = kind.gathered_on_use;
 
     if (!open.empty() && open.front().first.unit != kind.unit) open.clear();
     const std::int64_t more = parameter->local.count() * static_cast<std::int64_t>(sizeof(float));

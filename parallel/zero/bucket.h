@@ -42,9 +42,10 @@ struct ZeroGroups {
 ZeroGroups make_zero_groups(const DeviceMesh& mesh, int shard_ranks);
 
 struct ZeroBucket {
-  const Unit* unit = nullptr;        ///< null: of no unit
-  int chunk = 0;                     ///< the part of the model that one backward runs through: Unit::chunk
-  bool paged = false;                ///< stage 3: parameters are whole only while the unit is used
+  const Unit* unit = nullptr;  ///< null: of no unit
+  int chunk = 0;               ///< the part of the model that one backward runs through: Unit::chunk
+  /// Stage 3: only shards are kept; parameters are whole only while the unit is used.
+  bool gathered_on_use = false;
   bool sum_over_tp = false;          ///< gradients are summed over tp as well
   ProcessGroup* group = nullptr;     ///< the ranks with the shards; null: this rank has all
   ProcessGroup* replicas = nullptr;  ///< the ranks with copies of this rank's shards; null: none

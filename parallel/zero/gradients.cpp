@@ -79,7 +79,7 @@ bool ZeroGradients::sent_this_round(std::size_t b) { return place_in_round_[b] <
 // other buckets' gradients.
 void ZeroGradients::start_filling(std::size_t b) {
   require(sending_ || !each_microbatch_, "zero",
-          "{}: the gradient of {} is sharded; there is no whole one between steps, and a step begins with zero()",
+          "{}: the gradient of {} is sharded; there is no whole one between steps, and a step begins with zero_grad()",
           mesh_.where(), buckets_[b].shards.front()->parameter->name);
   if (sent_this_round(b)) rounds_[buckets_[b].chunk].over = true;
   const MemoryScope scope(MemoryCategory::gradients);
@@ -88,7 +88,7 @@ void ZeroGradients::start_filling(std::size_t b) {
   for (std::size_t i = 0; i < gradients.size(); ++i) buckets_[b].shards[i]->parameter->leaf().set_grad(gradients[i]);
 }
 
-void ZeroGradients::zero(int microbatches) {
+void ZeroGradients::zero_grad(int microbatches) {
   sending_ = each_microbatch_;
   expected_pieces_ = each_microbatch_ ? microbatches : 1;
   for (State& state : states_) {

@@ -46,11 +46,11 @@ class ZeroGradients {
 
   // As in GradSync. `microbatches` of the step that starts, each with a backward per chunk; 0: unknown, and sums over
   // copies wait for finish(). The terms of a sum do not depend on this number, even if it is wrong.
-  void zero(int microbatches = 0);
+  void zero_grad(int microbatches = 0);
   void last_microbatch(bool last = true) { sending_ = last || each_microbatch_; }
   GradSyncReport finish();
 
-  /// This rank's piece of the summed gradient: after finish(), until zero().
+  /// This rank's piece of the summed gradient: after finish(), until zero_grad().
   const Tensor& piece(std::size_t bucket) const { return states_[bucket].sum; }
 
  private:

@@ -20,7 +20,7 @@ void require_unchanged(const std::string& name, const Tensor& x, std::uint64_t e
 
 }  // namespace
 
-void ZeroSeals::watch(const ShardList& shards, const std::vector<StateTensor>& state) {
+void ZeroSeals::start(const ShardList& shards, const std::vector<StateTensor>& state) {
   for (const ShardPtr& shard : shards) {
     Sealed sealed{.name = shard->parameter->name, .state = {}, .of_state = {}};
     for (const StateTensor& s : state) {
@@ -30,17 +30,17 @@ void ZeroSeals::watch(const ShardList& shards, const std::vector<StateTensor>& s
   }
 }
 
-void ZeroSeals::close(std::size_t place, const Tensor& weights) {
+void ZeroSeals::seal(std::size_t place, const Tensor& weights) {
   Sealed& sealed = sealed_[place];
   if (is_here(weights)) sealed.weights = hash_of(weights);
   sealed.of_state.clear();
   for (const auto& [name, value] : sealed.state) sealed.of_state.push_back(hash_of(value));
-  sealed.closed = true;
+  sealed.valid = true;
 }
 
 void ZeroSeals::check(std::size_t place, const Tensor& weights) const {
   const Sealed& sealed = sealed_[place];
-  if (!sealed.closed) return;
+  if (!sealed.valid) return;
   if (is_here(weights)) require_unchanged("the shard of " + sealed.name, weights, sealed.weights);
   for (std::size_t i = 0; i < sealed.state.size(); ++i) {
     const auto& [kind, value] = sealed.state[i];
@@ -48,8 +48,8 @@ void ZeroSeals::check(std::size_t place, const Tensor& weights) const {
   }
 }
 
-void ZeroSeals::open() {
-  for (Sealed& sealed : sealed_) sealed.closed = false;
+void ZeroSeals::unseal_all() {
+  for (Sealed& sealed : sealed_) sealed.valid = false;
 }
 
 }  // namespace trireme

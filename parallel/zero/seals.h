@@ -19,23 +19,23 @@ class ZeroSeals {
  public:
   /// `shards` in the order of their places; `state`: the optimizer's state to seal. Seals only tensors in host
   /// memory.
-  void watch(const ShardList& shards, const std::vector<StateTensor>& state);
-  bool watching() const { return !sealed_.empty(); }
+  void start(const ShardList& shards, const std::vector<StateTensor>& state);
+  bool started() const { return !sealed_.empty(); }
 
   /// Call after the update of the shard at this place. `weights`: the values its owner continues from; undefined: the
   /// master, which is part of the state.
-  void close(std::size_t place, const Tensor& weights);
-  /// Call before the next update. Throws ExitCode::retryable naming the tensor if it changed. Does nothing if it was
-  /// not closed.
+  void seal(std::size_t place, const Tensor& weights);
+  /// Call before the next update. Throws ExitCode::retryable naming the tensor if it changed. Does nothing if it is
+  /// not sealed.
   void check(std::size_t place, const Tensor& weights) const;
   /// Call after anything was written to, such as by loading a checkpoint.
-  void open();
+  void unseal_all();
 
  private:
   struct Sealed {
     std::string name;  ///< of the parameter
     std::vector<std::pair<std::string, Tensor>> state;
-    bool closed = false;
+    bool valid = false;  ///< the hashes are those of the data, which was not written to since
     std::uint64_t weights = 0;
     std::vector<std::uint64_t> of_state;
   };

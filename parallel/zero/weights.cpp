@@ -13,14 +13,14 @@ ZeroWeights::ZeroWeights(const std::vector<ZeroBucket>& buckets, Units& units, c
   for (std::size_t b = 0; b < buckets.size(); ++b) {
     const ZeroBucket& bucket = buckets[b];
     of_unit_[bucket.unit].push_back(b);
-    if (bucket.paged) {
+    if (bucket.gathered_on_use) {
       const MemoryScope scope(MemoryCategory::parameters);
       states_[b].piece = Tensor::zeros({bucket.piece}, bucket.dtype, bucket.device());
     }
     for (std::size_t i = 0; i < bucket.shards.size(); ++i) {
       Shard& shard = *bucket.shards[i];
       shard.weights = shard.part(shard.parameter->local.detach());
-      if (!bucket.paged) continue;
+      if (!bucket.gathered_on_use) continue;
       Tensor own = bucket.in_piece(states_[b].piece, i);
       copy(shard.weights, own);
       shard.weights = own;
@@ -46,7 +46,7 @@ void ZeroWeights::complete(std::size_t b) {
   State& state = states_[b];
   const ZeroBucket& bucket = buckets_[b];
   state.arrival.wait();
-  if (bucket.paged) {
+  if (bucket.gathered_on_use) {
     for (const ShardPtr& shard : bucket.shards) shard->parameter->local.allocate_elements();
     state.gathered = true;
   } else {
@@ -57,9 +57,9 @@ void ZeroWeights::complete(std::size_t b) {
   state.arrival = {};
 }
 
-void ZeroWeights::let_go(std::size_t b) {
+void ZeroWeights::release(std::size_t b) {
   State& state = states_[b];
-  if (!buckets_[b].paged) return;
+  if (!buckets_[b].gathered_on_use) return;
   state.arrival = {};  // waits: its collective must run on every rank
   state.pieces = {};
   if (!state.gathered) return;
@@ -69,20 +69,20 @@ void ZeroWeights::let_go(std::size_t b) {
 
 void ZeroWeights::settle() {
   for (std::size_t b = buckets_.size(); b-- > 0;) {
-    if (buckets_[b].paged) {
-      let_go(b);
-    } else if (on_the_way(b)) {
+    if (buckets_[b].gathered_on_use) {
+      release(b);
+    } else if (is_gathering(b)) {
       complete(b);
     }
   }
 }
 
-// The shards' tensors are dense here. Paged ones, and those of one rank, are updated in place; others in the piece that
-// will be gathered. A 16-bit weight is only written, not read, as its f32 master is here.
+// The shards' tensors are dense here. Those gathered on use, and those of one rank, are updated in place; others in the
+// piece that will be gathered. A 16-bit weight is only written, not read, as its f32 master is here.
 void ZeroWeights::update_bucket(std::size_t b, const Tensor& gradients,
                                 const DataParallel::UpdateShards& update_shards) {
   const ZeroBucket& bucket = buckets_[b];
-  const bool in_transit = bucket.group != nullptr && !bucket.paged;
+  const bool in_transit = bucket.group != nullptr && !bucket.gathered_on_use;
   if (in_transit) {
     const MemoryScope scope(MemoryCategory::communication);
     states_[b].piece = Tensor::zeros({bucket.piece}, bucket.dtype, bucket.device());
@@ -97,13 +97,13 @@ void ZeroWeights::update_bucket(std::size_t b, const Tensor& gradients,
     }
     shard.gradient = bucket.in_piece(gradients, i);
   }
-  const auto sealed = [&](std::size_t i) {  // of f32 or paged weights; otherwise the master is sealed
-    return bucket.dtype == DType::f32 || bucket.paged ? bucket.shards[i]->weights : Tensor();
+  const auto sealed = [&](std::size_t i) {  // of f32 weights or those gathered on use; otherwise the master is sealed
+    return bucket.dtype == DType::f32 || bucket.gathered_on_use ? bucket.shards[i]->weights : Tensor();
   };
-  for (std::size_t i = 0; seals_.watching() && i < bucket.shards.size(); ++i) seals_.check(bucket.places[i], sealed(i));
+  for (std::size_t i = 0; seals_.started() && i < bucket.shards.size(); ++i) seals_.check(bucket.places[i], sealed(i));
   update_shards(bucket.places);
   for (std::size_t i = 0; i < bucket.shards.size(); ++i) {
-    if (seals_.watching()) seals_.close(bucket.places[i], sealed(i));
+    if (seals_.started()) seals_.seal(bucket.places[i], sealed(i));
     bucket.shards[i]->gradient = {};
     bucket.shards[i]->weights = stay[i];
   }
@@ -115,7 +115,7 @@ void ZeroWeights::update(const ZeroGradients& gradients, const DataParallel::Upd
   std::int64_t bytes = 0;
   for (std::size_t b = buckets_.size(); b-- > 0;) {  // in forward order
     update_bucket(b, gradients.piece(b), update_shards);
-    if (buckets_[b].group == nullptr || buckets_[b].paged) continue;
+    if (buckets_[b].group == nullptr || buckets_[b].gathered_on_use) continue;
     gather(b);
     sent.push_back(b);
     bytes += states_[b].pieces.bytes();
@@ -131,10 +131,10 @@ void ZeroWeights::update(const ZeroGradients& gradients, const DataParallel::Upd
 
 void ZeroWeights::check_seals() {
   settle();
-  if (!seals_.watching()) return;
+  if (!seals_.started()) return;
   for (const ZeroBucket& bucket : buckets_) {
     for (std::size_t i = 0; i < bucket.shards.size(); ++i) {
-      const bool sealed = bucket.dtype == DType::f32 || bucket.paged;
+      const bool sealed = bucket.dtype == DType::f32 || bucket.gathered_on_use;
       seals_.check(bucket.places[i], sealed ? bucket.shards[i]->weights : Tensor());
     }
   }
@@ -153,21 +153,21 @@ std::vector<const Unit*> ZeroWeights::wanted(std::size_t use, bool backward) con
 void ZeroWeights::before_use(std::size_t use, bool backward) {
   const Unit* unit = units_.uses()[use];
   for (const std::size_t b : of_unit_[unit]) {
-    if (!buckets_[b].paged && on_the_way(b)) complete(b);
+    if (!buckets_[b].gathered_on_use && is_gathering(b)) complete(b);
   }
   if (options_.stage < 3) return;
   const std::vector<const Unit*> now_or_soon = wanted(use, backward);
   for (std::size_t b = buckets_.size(); b-- > 0;) {
     const bool keep = std::find(now_or_soon.begin(), now_or_soon.end(), buckets_[b].unit) != now_or_soon.end();
-    if (!keep) let_go(b);
+    if (!keep) release(b);
   }
   for (const Unit* next : now_or_soon) {
     for (const std::size_t b : of_unit_[next]) {
-      if (buckets_[b].paged && !states_[b].gathered && !on_the_way(b)) gather(b);
+      if (buckets_[b].gathered_on_use && !states_[b].gathered && !is_gathering(b)) gather(b);
     }
   }
   for (const std::size_t b : of_unit_[unit]) {
-    if (buckets_[b].paged && !states_[b].gathered) complete(b);
+    if (buckets_[b].gathered_on_use && !states_[b].gathered) complete(b);
   }
 }
 

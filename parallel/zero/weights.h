@@ -4,11 +4,11 @@
 // runs in the background while the next bucket is updated and the next forward begins. The unit that needs them waits
 // for it right before it runs.
 //
-// Stage 3 keeps only the shards of *paged* buckets, in a piece. The optimizer writes this piece, and it is also the
-// input of the gather. Before a unit runs, forward or backward, its pieces are gathered into the parameters' own
-// memory, which is freed when the next unit runs (Rajbhandari et al. 2020, section 5.3; Zhao et al. 2023, "PyTorch
-// FSDP", section 3). Operations save views of that memory for backward, not copies: it is freed in between, and filled
-// again before backward needs it. Gathers of the units that will probably run next start early.
+// Stage 3 keeps only the shards of buckets that are gathered on use, in a piece. The optimizer writes this piece, and
+// it is also the input of the gather. Before a unit runs, forward or backward, its pieces are gathered into the
+// parameters' own memory, which is freed when the next unit runs (Rajbhandari et al. 2020, section 5.3; Zhao et al.
+// 2023, "PyTorch FSDP", section 3). Operations save views of that memory for backward, not copies: it is freed in
+// between, and filled again before backward needs it. Gathers of the units that will probably run next start early.
 //
 // Which unit runs next depends only on the program, so all ranks gather in the same order.
 // Read next: parallel/zero/weights.cpp, parallel/parameters/unit.h (who calls before_use).
@@ -25,7 +25,8 @@ namespace trireme {
 
 class ZeroWeights final : public UnitObserver {
  public:
-  /// Observes `units`, and frees the whole values of paged parameters. All arguments must outlive this object.
+  /// Observes `units`, and frees the whole values of parameters that are gathered on use. All arguments must outlive
+  /// this object.
   ZeroWeights(const std::vector<ZeroBucket>& buckets, Units& units, const ZeroOptions& options);
   ~ZeroWeights() override;
   ZeroWeights(const ZeroWeights&) = delete;
@@ -35,24 +36,25 @@ class ZeroWeights final : public UnitObserver {
   void update(const ZeroGradients& gradients, const DataParallel::UpdateShards& update_shards);
   void before_use(std::size_t use, bool backward) override;
   /// From now on, `state` and the shards are sealed between updates.
-  void seal(const ShardList& shards, const std::vector<StateTensor>& state) { seals_.watch(shards, state); }
+  void seal(const ShardList& shards, const std::vector<StateTensor>& state) { seals_.start(shards, state); }
   void check_seals();  ///< call between updates; settles first
-  void open_seals() { seals_.open(); }
-  /// Waits for all gathers, and frees whole values of paged parameters. Values may then be read and replaced.
+  void unseal_all() { seals_.unseal_all(); }
+  /// Waits for all gathers, and frees whole values of parameters that are gathered on use. Values may then be read and
+  /// replaced.
   void settle();
 
  private:
   struct State {
-    Tensor piece;   // [piece], this rank's values; not paged: only while being gathered
+    Tensor piece;   // [piece], this rank's values; not gathered on use: only while being gathered
     Tensor pieces;  // [n, piece], arriving
     Work arrival;
-    bool gathered = false;  // paged: the parameters' own memory is filled
+    bool gathered = false;  // on use: the parameters' own memory is filled
   };
 
   void gather(std::size_t bucket);    // start
   void complete(std::size_t bucket);  // wait, and fill the parameters
-  void let_go(std::size_t bucket);
-  bool on_the_way(std::size_t bucket) const { return states_[bucket].pieces.defined(); }
+  void release(std::size_t bucket);
+  bool is_gathering(std::size_t bucket) const { return states_[bucket].pieces.defined(); }
   void update_bucket(std::size_t bucket, const Tensor& gradients, const DataParallel::UpdateShards& update_shards);
   std::vector<const Unit*> wanted(std::size_t use, bool backward) const;
 

@@ -34,7 +34,7 @@ double Zero::gradient_norm() const {
   return trireme::gradient_norm(parts, mesh_);
 }
 
-std::vector<Copied> Zero::copies(const std::vector<StateTensor>& tensors) const {
+std::vector<ReplicatedTensor> Zero::copies(const std::vector<StateTensor>& tensors) const {
   std::map<const Shard*, ProcessGroup*> replicas;
   for (const ZeroBucket& bucket : buckets_) {
     for (const ShardPtr& shard : bucket.shards) replicas[shard.get()] = bucket.replicas;

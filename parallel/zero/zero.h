@@ -5,18 +5,17 @@
 // expert. With ZeRO each of them owns one shard of it, and updates only this shard. With bf16 parameters (2 bytes), f32
 // gradients (4) and AdamW's f32 master, m and v (12), over N ranks, bytes per parameter are
 //
-//   stage 0  18        GradSync
+//   stage 0  18        nothing sharded: Replicated (parallel/replicated.h)
 //   stage 1  6 + 12/N  optimizer state sharded
 //   stage 2  2 + 16/N  gradients too: reduce-scattered bucket by bucket
 //   stage 3  18/N      parameters too: gathered while they are used
 //
-// Models are independent of this. Zero replaces GradSync and the loop over the optimizer, behind the same interface,
-// DataParallel (parallel/data_parallel.h):
+// Models are independent of this. Zero and Replicated have the same interface, DataParallel (parallel/data_parallel.h):
 //
 //   Zero zero(model.parameters(), model.units(), mesh, {.stage = 2});
 //   auto optimizer = optim::make_adamw(zero.shards(), {});
 //   optimizer->attach(zero);
-//   zero.zero(); ... backward, with last_microbatch() before the last ...; zero.finish();
+//   zero.zero_grad(); ... backward, with last_microbatch() before the last ...; zero.finish();
 //   optimizer->step(lr, clip_factor(zero.gradient_norm(), 1.0));
 //
 // On one rank nothing is cut or sent. Read next: parallel/zero/bucket.h.
@@ -35,8 +34,8 @@ class Zero : public DataParallel {
 
   const ShardList& shards() const override { return shards_; }
 
-  /// `microbatches` of the step, or 0: see ZeroGradients::zero().
-  void zero(int microbatches = 0) override { gradients_.zero(microbatches); }
+  /// `microbatches` of the step, or 0: see ZeroGradients::zero_grad().
+  void zero_grad(int microbatches = 0) override { gradients_.zero_grad(microbatches); }
   void last_microbatch(bool last = true) override { gradients_.last_microbatch(last); }
   GradSyncReport finish() override { return gradients_.finish(); }
 
@@ -49,8 +48,8 @@ class Zero : public DataParallel {
 
   void seal(const std::vector<StateTensor>& state) override;
   void check_seals() override { weights_.check_seals(); }  ///< with ZeroOptions::seal
-  void open_seals() override { weights_.open_seals(); }
-  std::vector<Copied> copies(const std::vector<StateTensor>& tensors) const override;
+  void unseal_all() override { weights_.unseal_all(); }
+  std::vector<ReplicatedTensor> copies(const std::vector<StateTensor>& tensors) const override;
 
   const std::vector<ZeroBucket>& buckets() const { return buckets_; }
 

@@ -26,18 +26,20 @@ Tensor constant(const Tensor& x, const Shape& shape, std::uint64_t stream) {
 
 const std::vector<std::int64_t> starts = {0, 40, 40, rows};  // of three groups, one without rows
 
-std::vector<Case> cases() {
-  const Tensor few = random_ids({rows}, 1, 0, 3), experts = random_ids({rows}, 2, 0, 3);
-  const auto weight = [](const Tensor& x) { return constant(x, {width, width}, 7); };
+Tensor square_weight(const Tensor& x) { return constant(x, {width, width}, 7); }
+
+/// Products with a parameter as weight or bias.
+std::vector<Case> product_cases() {
+  const Tensor few = random_ids({rows}, 1, 0, 3);
   return {
       {"linear: weight", {width, width}, [](auto& x, auto& p) { return linear(x, p, {}); }},
-      {"linear: bias", {width}, [=](auto& x, auto& p) { return linear(x, weight(x), p); }},
+      {"linear: bias", {width}, [](auto& x, auto& p) { return linear(x, square_weight(x), p); }},
       {"linear: a slice of a weight",
        {2 * width, width},
        [](auto& x, auto& p) { return linear(x, slice(p, 0, width, width), {}); }},
       {"linear: a slice of a bias",
        {2, width},
-       [=](auto& x, auto& p) { return linear(x, weight(x), select(p, 0, 1)); }},
+       [](auto& x, auto& p) { return linear(x, square_weight(x), select(p, 0, 1)); }},
       {"linear: the router's weight, in f32",
        {width, width},
        [](auto& x, auto& p) {
@@ -58,29 +60,41 @@ std::vector<Case> cases() {
        [](auto& x, auto& p) {
          return reshape(matmul(p, x), {width, width});
        }},
+  };
+}
+
+/// An mlp is one operation with four parameters.
+std::vector<Case> mlp_cases() {
+  return {
       {"mlp: the first weight",
        {width, width},
-       [=](auto& x, auto& p) {
-         return mlp(x, {.in = p, .in_bias = {}, .out = weight(x), .out_bias = {}}, Unary::gelu);
+       [](auto& x, auto& p) {
+         return mlp(x, {.in = p, .in_bias = {}, .out = square_weight(x), .out_bias = {}}, Unary::gelu);
        },
        true},
       {"mlp: the first bias",
        {width},
-       [=](auto& x, auto& p) {
-         return mlp(x, {.in = weight(x), .in_bias = p, .out = weight(x), .out_bias = {}}, Unary::gelu);
+       [](auto& x, auto& p) {
+         return mlp(x, {.in = square_weight(x), .in_bias = p, .out = square_weight(x), .out_bias = {}}, Unary::gelu);
        },
        true},
       {"mlp: the second weight",
        {width, width},
-       [=](auto& x, auto& p) {
-         return mlp(x, {.in = weight(x), .in_bias = {}, .out = p, .out_bias = {}}, Unary::gelu);
+       [](auto& x, auto& p) {
+         return mlp(x, {.in = square_weight(x), .in_bias = {}, .out = p, .out_bias = {}}, Unary::gelu);
        },
        true},
       {"mlp: the second bias",
        {width},
-       [=](auto& x, auto& p) {
-         return mlp(x, {.in = weight(x), .in_bias = {}, .out = weight(x), .out_bias = p}, Unary::gelu);
+       [](auto& x, auto& p) {
+         return mlp(x, {.in = square_weight(x), .in_bias = {}, .out = square_weight(x), .out_bias = p}, Unary::gelu);
        }},
+  };
+}
+
+/// Products of a mixture of experts.
+std::vector<Case> expert_cases() {
+  return {
       {"grouped_linear: weight", {3, width, width}, [](auto& x, auto& p) { return grouped_linear(x, starts, p, {}); }},
       {"grouped_linear: bias",
        {3, width},
@@ -95,6 +109,12 @@ std::vector<Case> cases() {
       {"grouped_linear: a slice of a weight",
        {4, width, width},
        [](auto& x, auto& p) { return grouped_linear(x, starts, slice(p, 0, 1, 3), {}); }},
+  };
+}
+
+/// Elementwise operations that broadcast the parameter.
+std::vector<Case> elementwise_cases() {
+  return {
       {"add: a broadcast bias", {width}, [](auto& x, auto& p) { return x + p; }},
       {"add: a bias that is reshaped", {2, width / 2}, [](auto& x, auto& p) { return x + reshape(p, {width}); }},
       {"add: positions, two runs of them",
@@ -114,17 +134,31 @@ std::vector<Case> cases() {
        true},
       {"divide: below", {width}, [](auto& x, auto& p) { return x / (p * p + 1.0); }, true},
       {"divide: above", {width}, [](auto& x, auto& p) { return p / (x * x + 1.0); }, true},
+      {"unary: a gain that is an exponential", {width}, [](auto& x, auto& p) { return x * exp(p); }, true},
+  };
+}
+
+/// Views and sums of the parameter, and recomputation.
+std::vector<Case> view_cases() {
+  return {
       {"expand",
        {1, width},
        [](auto& x, auto& p) {
          return x + expand(p, {rows, width});
        }},
       {"transpose", {width, 1}, [](auto& x, auto& p) { return x + transpose(p, 0, 1); }},
-      {"unary: a gain that is an exponential", {width}, [](auto& x, auto& p) { return x * exp(p); }, true},
       {"sum: of a parameter", {4, width}, [](auto& x, auto& p) { return x + sum(p, 0); }},
       {"recompute: of what a block captures",
        {width},
        [](auto& x, auto& p) { return recompute([p](const Tensor& input) { return input + p; }, x); }},
+  };
+}
+
+/// Norms, and rows by index.
+std::vector<Case> row_cases() {
+  const Tensor few = random_ids({rows}, 1, 0, 3);
+  const Tensor experts = random_ids({rows}, 2, 0, 3);
+  return {
       {"layer_norm: gain", {width}, [](auto& x, auto& p) { return layer_norm(x, p, {}); }},
       {"layer_norm: shift", {width}, [](auto& x, auto& p) { return layer_norm(x, constant(x, {width}, 10), p); }},
       {"layer_norm: a slice of a gain",
@@ -137,6 +171,14 @@ std::vector<Case> cases() {
        [=](auto& x, auto& p) { return x + embedding(slice(p, 0, 1, 3), few); }},
       {"gather_rows: of a parameter", {3, width}, [=](auto& x, auto& p) { return x + gather_rows(p, experts); }},
   };
+}
+
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  for (const auto& family :
+       {product_cases(), mlp_cases(), expert_cases(), elementwise_cases(), view_cases(), row_cases()})
+    all.insert(all.end(), family.begin(), family.end());
+  return all;
 }
 
 double largest(const Tensor& x) {

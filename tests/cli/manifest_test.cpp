@@ -72,8 +72,8 @@ TEST_CASE("manifests with correct checksums that describe an impossible run") {
   const std::string width = R"(\"width\":16)";
   for (const char* other : {"1099511627776", "32768"}) {
     saved.change(width, fmt::format(R"(\"width\":{})", other));
-    check_refused(saved.generate(), saved.manifest, "the entry 'model' cannot be: ");
-    check_refused(saved.verify(), saved.manifest, "the entry 'model' cannot be: ");
+    check_refused(saved.generate(), saved.manifest, "the entry 'model' describes an impossible model: ");
+    check_refused(saved.verify(), saved.manifest, "the entry 'model' describes an impossible model: ");
   }
   saved.change(R"("seed":"1337")", R"("seed":"\u001b[2J")");
   check_refused(saved.verify(), saved.manifest, R"(the entry 'seed' is "\x1b[2J"; expected a whole number)");

@@ -98,7 +98,7 @@ TEST_CASE("run: what would end the same way again is not started again") {
     INFO(result.output);
     CHECK(result.code == code);
     CHECK(occurrences(content_of(work.path("starts")), "\n") == 1);
-    CHECK(contains(result.output, "is not started again\n"));
+    CHECK(contains(result.output, ": a restart would end the same way, so it is not restarted\n"));
     if (code == 73) {  // the folder belongs to another run
       CHECK_FALSE(fs::exists(work.path("out")));
       continue;
@@ -171,7 +171,7 @@ TEST_CASE("run: a job is told to leave by SIGUSR2, once, and to save by SIGUSR1"
     CHECK(content_of(said) == "save\nleave\n");
     CHECK(contains(result.output, "run: the job is told to save and leave\n"));
     CHECK(contains(result.output, "told to leave"));
-    CHECK(contains(result.output, "the same command goes on with it\n"));
+    CHECK(contains(result.output, "; run the same command to continue\n"));
   }
   CHECK(occurrences(content_of(work.path("starts")), "\n") == 3);  // no job was started a second time
 }
@@ -234,7 +234,7 @@ TEST_CASE("run: a job that dies before it saves as it was told: the next one is 
   fs::remove(said);
   const Result final = supervise_told("exit 70");
   CHECK(final.code == 70);
-  CHECK(contains(content_of(log), "is not started again\nrun: it was asked to save, and did not\n"));
+  CHECK(contains(content_of(log), "so it is not restarted\nrun: it was asked to save, and did not\n"));
 }
 
 TEST_CASE("run: a job that had saved as it was told is not told again") {

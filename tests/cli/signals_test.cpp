@@ -41,6 +41,15 @@ std::int64_t step_in(const std::string& text, const std::string& pattern) {
   return std::regex_search(text, match, std::regex(pattern)) ? std::atoll(match[1].str().c_str()) : -1;
 }
 
+/// While it lives, hangups are not ignored: under nohup, this program and all that it starts would ignore them.
+struct DefaultHangups {
+  DefaultHangups() : before(::signal(SIGHUP, SIG_DFL)) {}
+  ~DefaultHangups() { ::signal(SIGHUP, before); }
+  DefaultHangups(const DefaultHangups&) = delete;
+  DefaultHangups& operator=(const DefaultHangups&) = delete;
+  sighandler_t before;
+};
+
 /// Runs a line of shell as the leader of a session with its own terminal, which is closed after step 3 of the run.
 Result on_closed_terminal(const std::string& line) {
   const int terminal = ::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
@@ -50,6 +59,7 @@ Result on_closed_terminal(const std::string& line) {
   const std::string name = ::ptsname(terminal);
   const pid_t child = ::fork();
   if (child == 0) {
+    ::signal(SIGHUP, SIG_DFL);  // as in DefaultHangups
     ::setsid();
     const int side = ::open(name.c_str(), O_RDWR);  // the first one that a leader opens becomes the session's
     for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) ::dup2(side, stream);
@@ -89,6 +99,7 @@ TEST_CASE("a closed terminal is a request to leave: saved, 75, though nobody rea
 }
 
 TEST_CASE("a hangup acts as SIGTERM, also with output in a pipe that breaks, and is ignored under nohup") {
+  const DefaultHangups hangups;
   const Workplace work;
   const std::string log = work.path("log"), run = "train_gpt " + work.small_run() + flags;
   const Result left =

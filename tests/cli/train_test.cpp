@@ -249,7 +249,7 @@ TEST_CASE("offloaded optimizer state: said in the table, and the same losses") {
 TEST_CASE("schedule prints a timeline with its figures, and draws it") {
   const Workplace work;
   const Result result =
-      run("schedule", "--pipeline interleaved:2 --stages 2 --micro-batches 2 --svg " + work.path("timeline.svg"));
+      run("schedule", "--pipeline interleaved:2 --pp 2 --micro-batches 2 --svg " + work.path("timeline.svg"));
   INFO(result.output);
   CHECK(result.code == 0);
   CHECK(contains(result.output, "interleaved:2: 4 stages on 2 ranks, 2 micro-batches; bubble 25.0% of ideal time"));

@@ -133,14 +133,14 @@ TEST_CASE("cuda tensors: the host cannot touch them, and operations cannot mix d
 }
 
 TEST_CASE("cuda backend: without one the device is an error; addresses are checked") {
-  CHECK_FALSE(has_backend(Device::cuda));
+  CHECK_FALSE(is_available(Device::cuda));
   const std::string absent = error_of([] { Tensor::empty({2}, DType::f32, Device::cuda); });
   CHECK_MESSAGE(contains(absent, "no cuda device was opened"), absent);
   CHECK_MESSAGE(contains(absent, "--device cpu"), absent);
   CHECK(contains(error_of([] { kernels(Device::cuda); }), "no cuda device was opened"));
 
   const ScopedEmulatedDevice device;
-  CHECK(has_backend(Device::cuda));
+  CHECK(is_available(Device::cuda));
   float host = 0;
   CHECK(
       contains(error_of([&] { backend(Device::cuda).upload(&host, &host, 4); }), "is not an address of device memory"));

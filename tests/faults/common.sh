@@ -42,7 +42,7 @@ code=0 # of the last job
 pid=0  # of the last that was started
 export quick code pid
 
-# Everything that a script starts carries this in its environment, whatever becomes of its parent: how it is found.
+# left_overs finds the processes of a script by this variable, even after their parents have ended.
 export TRIREME_FAULTS_RUN=$work
 
 # Killed ranks leave their shared memory, and a killed mpirun its folder: where they go with the rest.

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A NaN in one rank's gradient: the step is skipped on all ranks, its origin named, and nothing has changed but the place
-# in the data. What cannot be seen from outside, weights after a skipped step, shows in what follows: runs that skip one
+# A NaN in one rank's gradient: the step is skipped on all ranks, its origin named, and only the position in the data
+# changes. What cannot be seen from outside, weights after a skipped step, shows in what follows: runs that skip one
 # step for different reasons end with the same bits. Too many in a row end the run.
 # row: 11 NaN gradient on one rank
 # shellcheck source=tests/faults/common.sh

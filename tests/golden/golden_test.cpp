@@ -170,7 +170,7 @@ TEST_CASE("ten AdamW steps have PyTorch's losses, gradient norms and final weigh
         GradSync sync(model->parameters(), *mesh);
         const auto optimizer = optim::make_adamw(model->parameters(), golden.adamw());
         for (std::int64_t step = 0; step < losses.count(); ++step) {
-          sync.zero();
+          sync.zero_grad();
           const Pass pass = run_batch(*model, mesh, view::select(ids, 0, step), view::select(targets, 0, step));
           sync.finish();
           const double norm = gradient_norm(model->parameters(), *mesh);

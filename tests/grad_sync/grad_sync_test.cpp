@@ -33,7 +33,7 @@ struct Setup {
 
 /// One step: every micro-batch adds ramps to every gradient.
 GradSyncReport run_step(GradSync& sync, const ParameterList& parameters, int rank, const Setup& setup) {
-  sync.zero();
+  sync.zero_grad();
   for (int m = 0; m < setup.microbatches; ++m) {
     Tensor loss = Tensor::zeros({});
     for (std::size_t i = 0; i < parameters.size(); ++i) {
@@ -204,7 +204,7 @@ TEST_CASE("gradients are f32 views into buckets, counted as gradients, whatever 
   GradSync sync({make_parameter("other", {2}), parameter}, mesh);
   CHECK(MemoryPool::current()->use(MemoryCategory::gradients).live - before == 128);
   CHECK(parameter->grad().dtype() == DType::f32);
-  sync.zero();
+  sync.zero_grad();
   for (int m = 0; m < 3; ++m) backward(sum(parameter->value() * Tensor::full({6}, 1.0 + 1.0 / 128, DType::bf16)));
   sync.finish();
   for (const float value : parameter->grad().span<float>())

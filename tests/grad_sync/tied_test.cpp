@@ -88,7 +88,7 @@ TEST_CASE("both copies of a tied embedding get the sum, with the same bits, unde
           return model.forward(x, mesh.coord(Axis::dp) * microbatches + m, scale_factor);
         };
         for (int step = 0; step < 2; ++step) {  // the second must not add to the first
-          sync.zero();
+          sync.zero_grad();
           executor.run({forward, {tokens, width}, DType::f32},
                        [&](int, int m) { sync.last_microbatch(m + 1 == microbatches); });
           sync.finish();

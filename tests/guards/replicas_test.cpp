@@ -121,7 +121,7 @@ std::pair<int, std::string> missed(const Flips& f) {
   on_ranks(o, [&](Trainer& trainer, const GptOptions& options, const DeviceMesh& mesh) {
     gradients_of_step(trainer, options, mesh);
     REQUIRE(trainer.update(3e-3, trainer.gradient_norm()));
-    trainer.loaded();  // opens the seals, so that only the comparison of copies can find a flip
+    trainer.weights_changed();  // removes the seals, so that only the comparison of copies can find a flip
     std::vector<StateTensor> tensors = trainer.optimizer().state();
     if (f.mesh.zero == 0)
       for (const StateTensor& w : trainer.optimizer().weights()) tensors.push_back(w);

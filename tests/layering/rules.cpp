@@ -18,6 +18,7 @@ struct Layer {
 
 constexpr int kHighestLayer = 27;  // above it: code that uses the framework from outside
 
+/// The first row that holds a path counts, so parallel/comm/nccl comes before parallel/comm.
 const std::vector<Layer>& layers() {
   static const std::vector<Layer> table = {
       {"core", 0},

@@ -83,11 +83,11 @@ TEST_CASE("training with evaluation and generation in between is training withou
         losses.push_back(run.step());
         std::vector<Tensor> gradients;
         for (const ParameterPtr& p : run.gpt().parameters()) gradients.push_back(clone(p->grad()));
-        const std::int64_t first_sample = run.gpt().run().first_sample;
+        const std::int64_t first_sample = run.gpt().run_state().first_sample;
         validation_loss(run.gpt(), windows(), 8);
         generate(run.gpt(), prompt, {.length = 4});
-        CHECK(run.gpt().run().training);
-        CHECK(run.gpt().run().first_sample == first_sample);
+        CHECK(run.gpt().run_state().training);
+        CHECK(run.gpt().run_state().first_sample == first_sample);
         CHECK(grad_enabled());
         for (std::size_t k = 0; k < gradients.size(); ++k) {
           CHECK_MESSAGE(same_bits(run.gpt().parameters()[k]->grad(), gradients[k]), run.gpt().parameters()[k]->name);

@@ -139,7 +139,7 @@ TEST_CASE("generating is repeatable, and the same on every mesh") {
 TEST_CASE("ids behind those of the tokenizer do not come") {
   for (const double temperature : {0.0, 5.0}) {
     const auto ids =
-        generate_on("pp=2", {5, 16, 49}, {.length = 60, .temperature = temperature, .seed = 2, .tokens = 3});
+        generate_on("pp=2", {5, 16, 49}, {.length = 60, .temperature = temperature, .seed = 2, .vocab_size = 3});
     CHECK(std::all_of(ids.begin(), ids.end(), [](std::int32_t id) { return id < 3; }));
   }
 }

@@ -95,8 +95,8 @@ std::vector<double> logits_on(const std::string& mesh_text, const Kind& kind, DT
       if (!logits.defined()) continue;
       mine.insert(mine.end(), logits.span<float>().begin(), logits.span<float>().end());
     }
-    CHECK(model.run().training);
-    CHECK(model.run().cache == nullptr);
+    CHECK(model.run_state().training);
+    CHECK(model.run_state().cache == nullptr);
     const auto count = static_cast<std::int64_t>(mine.size());
     if (mesh->is_last(Axis::pp)) logits_by_rank.add("logits", Tensor::from(std::span<const float>(mine), {count}));
   });
@@ -191,14 +191,14 @@ TEST_CASE("texts that are empty or longer than announced are refused, and so is 
     NextLogits next(model, 4);
     CHECK_THROWS_WITH_AS(next(Text{}), doctest::Contains("expected 1 to 4 tokens, got 0"), Error);
     CHECK_THROWS_WITH_AS(next(Text{1, 2, 3, 4, 5}), doctest::Contains("expected 1 to 4 tokens, got 5"), Error);
-    model.run().cache = std::make_shared<nn::KvCache>(context);
+    model.run_state().cache = std::make_shared<nn::KvCache>(context);
     const Batch ids = token_batch(Tensor::zeros({1, 2}, DType::i32), {}, {0});
     CHECK_THROWS_WITH_AS(model.hidden(0, {}, ids), doctest::Contains("got training"), Error);
   });
   run_mesh("cp=2", [&](const MeshPtr& mesh) {
     Gpt model = model_on(mesh, gpt2(), DType::f32);
-    model.run().training = false;
-    model.run().cache = std::make_shared<nn::KvCache>(context);
+    model.run_state().training = false;
+    model.run_state().cache = std::make_shared<nn::KvCache>(context);
     CHECK_THROWS_WITH_AS(model.hidden(0, {}, token_batch(Tensor::zeros({1, 2}, DType::i32), {}, {0})),
                          doctest::Contains("cp=2"), Error);
   });

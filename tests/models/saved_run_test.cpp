@@ -7,6 +7,7 @@
 #include <future>
 
 #include "data/byte_tokenizer.h"
+#include "models/gpt_text.h"
 #include "tests/models/recipe.h"
 #include "tests/parity/faulty_group.h"
 #include "tests/support/errors.h"
@@ -403,4 +404,21 @@ TEST_CASE("a checkpoint without what a run needs is refused with the entry's nam
   CHECK(message({{"model", "a big one"}}).has("not valid JSON"));
   CHECK(message({{"model", R"({"layers":2})"}}).has("'heads' is missing; expected a whole number"));
   CHECK(message({{"model", R"({"layers":"two"})"}}).has("'layers' is \"two\"; expected a whole number"));
+}
+
+TEST_CASE("a stored model's dtype is read back; a missing one is f32, and an unknown one is refused") {
+  const auto read = [](const std::string& text) { return read_gpt_text(text, "manifest.json", 1e9).dtype; };
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64})
+    CHECK(read(gpt_text(small_config(), dtype)) == dtype);
+  const std::string text = gpt_text(small_config(), DType::bf16), entry = R"("dtype":"bf16",)";
+  const auto with = [&](const std::string& other) {
+    std::string changed = text;
+    return changed.replace(text.find(entry), entry.size(), other);
+  };
+  CHECK(read(with("")) == DType::f32);
+  for (const char* unknown : {R"("f8")", R"("")", "32", "null"}) {
+    const std::string message = error_of([&] { read(with(fmt::format(R"("dtype":{},)", unknown))); }, ExitCode::data);
+    CHECK(says(message, fmt::format("manifest.json: 'dtype' is {}, which this program does not know", unknown)));
+    CHECK(says(message, "; use the version of Trireme that wrote it"));
+  }
 }

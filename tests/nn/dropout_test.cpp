@@ -17,7 +17,7 @@ Tensor mask(const MeshPtr& mesh, const std::string& name, std::int64_t first, st
             std::uint64_t seed = 1) {
   const nn::Build build(mesh, DType::f32, seed);
   nn::Dropout layer(build / name, p);
-  build.run()->first_sample = first;
+  build.run_state()->first_sample = first;
   return layer(Tensor::full({count, length, width}, 1.0));  // [B, T, D]
 }
 
@@ -78,7 +78,7 @@ TEST_CASE("nothing is dropped when not training, or with p = 0") {
     Tensor x = random({2, 3, 4}, 1, DType::f32);
     require_grad(x);
     CHECK(none(x).node() == x.node());
-    build.run()->training = false;
+    build.run_state()->training = false;
     CHECK(layer(x).node() == x.node());
     CHECK(layer(x).shares_storage_with(x));
   });

@@ -150,7 +150,7 @@ void run_moe(
     nn::Moe moe(build, o);
     randomise(build.parameters(), 0.5);
     for (const ParameterPtr& p : build.parameters()) change(*p);
-    build.run()->step_sequences = batch;
+    build.run_state()->step_sequences = batch;
     const nn::PositionRuns runs = nn::residual_positions(*mesh, build.parallelism(), length);
     const std::int64_t tokens = runs.back().local + runs.back().length;
     const std::int64_t each = batch / mesh->size(Axis::dp) / run.micro_batches;
@@ -387,8 +387,8 @@ TEST_CASE("evaluation drops nothing and adds no loss") {
       const nn::Build build(mesh, DType::f64, 3);
       nn::Moe moe(build, o);
       randomise(build.parameters(), 0.5);
-      build.run()->training = training;
-      build.run()->step_sequences = training ? batch : 0;
+      build.run_state()->training = training;
+      build.run_state()->step_sequences = training ? batch : 0;
       return moe(input()).detach();
     };
     CHECK(same_bits(output(dropping, false), output(dropless, false)));

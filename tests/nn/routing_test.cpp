@@ -3,6 +3,7 @@
 #include "nn/routing.h"
 
 #include "nn/router.h"
+#include "tests/support/errors.h"
 #include "tests/support/mesh.h"
 
 using namespace trireme;
@@ -25,7 +26,7 @@ struct Fixture {
         build(mesh, DType::f64, 3),
         router(build / "router", width, o, 0.5),
         x(random({batch, length, width}, 7, DType::f64, uniform(-0.5, 0.5))) {
-    build.run()->step_sequences = batch;
+    build.run_state()->step_sequences = batch;
     if (!build.buffers().empty()) bias = build.buffers().front()->value;
   }
   MeshPtr mesh;
@@ -121,7 +122,7 @@ TEST_CASE("neither evaluation nor a forward without the tape is counted") {
     const NoGrad guard;  // like the first forward of a recomputed block
     f.router.choose(f.x);
   }
-  f.build.run()->training = false;
+  f.build.run_state()->training = false;
   f.router.choose(f.x);
   CHECK(f.finish().imbalance == 0);
   for (const float value : f.bias.span<float>()) CHECK(value == 0);
@@ -149,6 +150,18 @@ TEST_CASE("the report has the router's losses before their weights") {
   CHECK(report.balance == doctest::Approx(balance).epsilon(1e-12));
   CHECK(report.z == doctest::Approx(z).epsilon(1e-12));
   CHECK(report.imbalance == *std::max_element(load.begin(), load.end()) / (2.0 * batch * length / experts));
+}
+
+TEST_CASE("balance over the whole batch is refused if a step has more sequences than its one micro-batch") {
+  nn::ExpertsOptions o = options(2);
+  o.balance = nn::BalanceScope::batch;
+  Fixture f(o);
+  f.router.choose(f.x);
+  CHECK(f.finish().balance > 0);
+  f.build.run_state()->step_sequences = 2 * batch;
+  const std::string message = error_of([&] { f.router.choose(f.x); }, ExitCode::internal);
+  CHECK(says(message, "router: BalanceScope::batch needs all sequences of the step in one micro-batch"));
+  CHECK(says(message, "expected 6 of them, got 3; use one micro-batch, or BalanceScope::sequence"));
 }
 
 TEST_CASE("the losses of routers are the same bits wherever the stages of the pipeline are cut") {

@@ -303,7 +303,7 @@ TEST_CASE("a rank's dropout mask is its part of the one mask, by position in the
   const auto mask = [&](const MeshPtr& mesh, bool sequence) {
     const nn::Build build(mesh, DType::f32, 1, {.sequence = sequence});
     nn::Dropout layer(build / "drop", 0.3);
-    build.run()->first_sample = 6;
+    build.run_state()->first_sample = 6;
     const std::int64_t local = 16 / nn::sequence_length(*mesh, build.parallelism(), 1);
     return layer(clone(view::slice(ones, 1, 0, local)));  // [B, T/cp(/tp), D]
   };

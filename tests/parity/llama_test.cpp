@@ -122,8 +122,8 @@ TEST_CASE("a NaN shows, in a loss alone and where one rank has one too") {
   ParityReport infinite;  // what a NaN is reported as
   infinite.gradient_norm = INFINITY;
   CHECK(rounding_ratio(infinite, infinite, DType::f16) == INFINITY);
-  CHECK(unexplained(infinite, {}, 1e-5) == INFINITY);
-  CHECK(unexplained(infinite, infinite, 1e-5) == 0);  // one rank leaves the finite numbers of f16 as well
+  CHECK(largest_excess(infinite, {}, 1e-5) == INFINITY);
+  CHECK(largest_excess(infinite, infinite, 1e-5) == 0);  // one rank leaves the finite numbers of f16 as well
 }
 
 TEST_CASE("a forgotten sum over tp shows: of key-value heads that ranks share") {

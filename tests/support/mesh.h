@@ -24,7 +24,7 @@ using Meshes = std::vector<std::string>;  ///< in the syntax of --mesh
 inline void run_mesh(const std::string& text, const std::function<void(const MeshPtr&)>& body) {
   const MeshShape shape = parse_mesh(text, 0);
   run_thread_ranks(shape.ranks(), 1, ProcessGroup::Deadline(60), [&](const std::shared_ptr<ProcessGroup>& world) {
-    body(std::make_shared<const DeviceMesh>(has_backend(Device::cuda) ? staged(world) : world, shape));
+    body(std::make_shared<const DeviceMesh>(is_available(Device::cuda) ? staged(world) : world, shape));
   });
 }
 

@@ -136,7 +136,8 @@ TEST_CASE("a value that does not fit is refused with flag, value and what is exp
 
 TEST_CASE("a value that only other builds have is refused, with the reason") {
   Sample s;
-  s.flags.elsewhere({{"octagonal", "this build is without corners; or use --shape round"}});  // of --shape
+  s.flags.choices_of_other_builds(
+      {{"octagonal", "this build is without corners; or use --shape round"}});  // of --shape
   CHECK(failure([&] {
           s.flags.parse({"--shape", "octagonal"});
         }) == "64 trireme: [flags] --shape octagonal: this build is without corners; or use --shape round");

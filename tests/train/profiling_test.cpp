@@ -101,7 +101,7 @@ TEST_CASE("profile: scopes nest, threads have lanes, and what begins outside a r
   const ProfileScope nobody([]() -> ProfileEvent { throw std::logic_error("made without being kept"); });
 }
 
-TEST_CASE("profile: what happens between stop() and go_on() is left out, and its time too") {
+TEST_CASE("profile: what happens between stop() and resume() is left out, and its time too") {
   const Recording recording;
   Profiler& profiler = *recording.profiler;
   const auto event = [](const char* name) { const ProfileScope scope("module", name); };
@@ -112,7 +112,7 @@ TEST_CASE("profile: what happens between stop() and go_on() is left out, and its
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   profiler.stop();  // once more changes nothing
   CHECK(profiler.seconds() == seconds);
-  profiler.go_on();
+  profiler.resume();
   event("second");
   const std::vector<ProfileEvent> events = recording.events();
   REQUIRE(events.size() == 2);

@@ -60,14 +60,14 @@ TEST_CASE("a detector that is saved and loaded goes on as if it had not been") {
 }
 
 TEST_CASE("of copies that differ the one in the minority is named, and of two neither") {
-  CHECK(describe_parted({{"a", 0, "x"}, {"a", 1, "x"}}).empty());
-  CHECK(describe_parted({{"a", 0, "x"}, {"a", 2, "y"}, {"a", 4, "x"}, {"b", 0, "z"}}) ==
+  CHECK(describe_difference({{"a", 0, "x"}, {"a", 1, "x"}}).empty());
+  CHECK(describe_difference({{"a", 0, "x"}, {"a", 2, "y"}, {"a", 4, "x"}, {"b", 0, "z"}}) ==
         "a on rank 2 differs from 2 copies that are equal, on ranks 0, 4");
-  CHECK(describe_parted({{"a", 0, "x"}, {"a", 1, "y"}, {"b", 0, "p"}, {"b", 1, "q"}}) ==
+  CHECK(describe_difference({{"a", 0, "x"}, {"a", 1, "y"}, {"b", 0, "p"}, {"b", 1, "q"}}) ==
         "a differs between rank 0 and rank 1, and no majority tells which is right; b differs too");
-  CHECK(describe_parted({{"a", 0, "x"}, {"a", 1, "y"}, {"a", 2, "x"}, {"a", 3, "z"}}) ==
+  CHECK(describe_difference({{"a", 0, "x"}, {"a", 1, "y"}, {"a", 2, "x"}, {"a", 3, "z"}}) ==
         "a differs between ranks 0, 2 and rank 1 and rank 3, and no majority tells which is right");
-  CHECK(describe_parted({{"a", 0, "x"}, {"a", 1, "y"}, {"a", 2, "x"}, {"a", 3, "z"}, {"a", 4, "x"}}) ==
+  CHECK(describe_difference({{"a", 0, "x"}, {"a", 1, "y"}, {"a", 2, "x"}, {"a", 3, "z"}, {"a", 4, "x"}}) ==
         "a on ranks 1, 3 differs from 3 copies that are equal, on ranks 0, 2, 4");
 }
 

@@ -60,24 +60,24 @@ TEST_CASE("supervisor: restarts without a newer checkpoint are counted, and wait
 
 TEST_CASE("supervisor: a job is told to leave until it is known to listen, and to save once it is") {
   const auto at = [](double seconds) {
-    return Orders::Clock::time_point() +
-           std::chrono::duration_cast<Orders::Clock::duration>(std::chrono::duration<double>(seconds));
+    return Requests::Clock::time_point() +
+           std::chrono::duration_cast<Requests::Clock::duration>(std::chrono::duration<double>(seconds));
   };
-  Orders orders;
-  CHECK_FALSE(orders.due(at(0), true));
-  orders.leave();
-  CHECK(orders.due(at(1), false) == SIGUSR2);
-  CHECK_FALSE(orders.due(at(1.5), false));
-  CHECK(orders.due(at(2), false) == SIGUSR2);
-  CHECK(orders.due(at(2.1), true) == SIGUSR2);  // the last signal may have been lost
-  for (const double later : {2.2, 10.0}) CHECK_FALSE(orders.due(at(later), true));
+  Requests requests;
+  CHECK_FALSE(requests.due(at(0), true));
+  requests.leave();
+  CHECK(requests.due(at(1), false) == SIGUSR2);
+  CHECK_FALSE(requests.due(at(1.5), false));
+  CHECK(requests.due(at(2), false) == SIGUSR2);
+  CHECK(requests.due(at(2.1), true) == SIGUSR2);  // the last signal may have been lost
+  for (const double later : {2.2, 10.0}) CHECK_FALSE(requests.due(at(later), true));
 
-  Orders heard;
+  Requests heard;
   heard.leave();
   CHECK(heard.due(at(0), true) == SIGUSR2);
   CHECK_FALSE(heard.due(at(10), true));
 
-  Orders saving;
+  Requests saving;
   saving.save();
   CHECK_FALSE(saving.due(at(0), false));
   CHECK(saving.due(at(9), true) == SIGUSR1);
@@ -89,26 +89,26 @@ TEST_CASE("supervisor: a job is told to leave until it is known to listen, and t
 }
 
 TEST_CASE("supervisor: a save that a job was told of and has not made is the next one's") {
-  const Orders::Clock::time_point now;
-  Orders orders;
-  CHECK_FALSE(orders.ended(false));  // no signal was sent
-  orders.save();
-  CHECK_FALSE(orders.ended(false));  // it ended before a signal was sent: the save is still pending
-  CHECK(orders.due(now, true) == SIGUSR1);
-  CHECK(orders.ended(false));
-  CHECK_FALSE(orders.due(now, false));
-  CHECK(orders.due(now, true) == SIGUSR1);
-  CHECK_FALSE(orders.due(now, true));
-  CHECK_FALSE(orders.ended(true));
-  CHECK_FALSE(orders.due(now, true));
-  CHECK_FALSE(orders.ended(false));  // nothing is pending
-  CHECK_FALSE(orders.due(now, true));
+  const Requests::Clock::time_point now;
+  Requests requests;
+  CHECK_FALSE(requests.ended(false));  // no signal was sent
+  requests.save();
+  CHECK_FALSE(requests.ended(false));  // it ended before a signal was sent: the save is still pending
+  CHECK(requests.due(now, true) == SIGUSR1);
+  CHECK(requests.ended(false));
+  CHECK_FALSE(requests.due(now, false));
+  CHECK(requests.due(now, true) == SIGUSR1);
+  CHECK_FALSE(requests.due(now, true));
+  CHECK_FALSE(requests.ended(true));
+  CHECK_FALSE(requests.due(now, true));
+  CHECK_FALSE(requests.ended(false));  // nothing is pending
+  CHECK_FALSE(requests.due(now, true));
 
-  orders.save();
-  CHECK(orders.due(now, true) == SIGUSR1);
-  orders.save();                    // a second request; the job saves and ends before it gets the signal
-  CHECK_FALSE(orders.ended(true));  // its save was for the first request
-  CHECK(orders.due(now, true) == SIGUSR1);
+  requests.save();
+  CHECK(requests.due(now, true) == SIGUSR1);
+  requests.save();                    // a second request; the job saves and ends before it gets the signal
+  CHECK_FALSE(requests.ended(true));  // its save was for the first request
+  CHECK(requests.due(now, true) == SIGUSR1);
 }
 
 TEST_CASE("supervisor: how many ranks a job goes on with") {
@@ -227,21 +227,21 @@ TEST_CASE("supervisor: a command is refused that could not go on") {
 }
 
 TEST_CASE("supervisor: what a job says about its end") {
-  LastWords words;
-  words.hear("mpirun noticed that process rank 3 with PID 0 on node vm exited on signal 9 (Killed).");
-  CHECK(words.rank() == 3);
-  CHECK(words.message().empty());
-  words.hear("trireme: FATAL[75] rank 5 (dp=0,tp=1,pp=1) step 120: [mpi] no answer");
-  CHECK(words.rank() == 5);
-  CHECK(words.message() == "rank 5 (dp=0,tp=1,pp=1) step 120: [mpi] no answer");
-  words.hear("mpirun noticed that process rank 0 with PID 0 on node vm exited on signal 9 (Killed).");
-  CHECK(words.rank() == 5);
-  LastWords nobody;
-  nobody.hear("trireme: FATAL[64] [flags] unknown flag --ou; did you mean --out");
+  FailureMessage failure;
+  failure.add_line("mpirun noticed that process rank 3 with PID 0 on node vm exited on signal 9 (Killed).");
+  CHECK(failure.rank() == 3);
+  CHECK(failure.message().empty());
+  failure.add_line("trireme: FATAL[75] rank 5 (dp=0,tp=1,pp=1) step 120: [mpi] no answer");
+  CHECK(failure.rank() == 5);
+  CHECK(failure.message() == "rank 5 (dp=0,tp=1,pp=1) step 120: [mpi] no answer");
+  failure.add_line("mpirun noticed that process rank 0 with PID 0 on node vm exited on signal 9 (Killed).");
+  CHECK(failure.rank() == 5);
+  FailureMessage nobody;
+  nobody.add_line("trireme: FATAL[64] [flags] unknown flag --ou; did you mean --out");
   CHECK_FALSE(nobody.rank());
   CHECK(nobody.message().starts_with("[flags]"));
-  nobody.hear("trireme: FATAL[");
-  nobody.hear("");
+  nobody.add_line("trireme: FATAL[");
+  nobody.add_line("");
 }
 
 TEST_CASE("supervisor: why a job is started again, in a few words") {

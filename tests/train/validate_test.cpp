@@ -226,7 +226,7 @@ TEST_CASE("experts") {
   CHECK(verdict({"--experts", "4", "--moe-every", "2"}) == "nothing");
   CHECK(contains(verdict({"--experts", "4", "--layers", "4", "--moe-every", "5"}),
                  "--moe-every 5 of 4 layers leaves 4 / 5 = 0 blocks with experts; expected at most 4"));
-  CHECK(contains(verdict({"--mesh", "dp=2,ep=2"}), "[--mesh] ep=2 shares experts over ranks, and there are none"));
+  CHECK(contains(verdict({"--mesh", "dp=2,ep=2"}), "[--mesh] ep=2 divides experts over ranks, and there are none"));
   CHECK(contains(verdict({"--experts", "4", "--capacity-factor", "0"}), "--capacity-factor"));
   CHECK(contains(verdict({"--experts", "4", "--capacity-factor", "-1"}), "--capacity-factor"));
   const std::vector<std::pair<std::string, std::string>> others = {

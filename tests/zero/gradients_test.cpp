@@ -62,7 +62,7 @@ TEST_CASE("trap 17: stages 1 to 3 reduce every micro-batch exactly once, over th
               name_by_stage(model, *mesh);
               Zero zero(model.parameters, *model.units, *mesh, {.stage = stage, .bucket_bytes = bucket_bytes});
               for (int step = 0; step < 2; ++step) {
-                zero.zero();
+                zero.zero_grad();
                 for (int m = 0; m < microbatches; ++m) {
                   if (overlap && m == microbatches - 1) zero.last_microbatch();
                   backward(loss_of(model, in_order(model), mesh->rank(), m));
@@ -85,7 +85,7 @@ TEST_CASE("hybrid sharding sums over all of data") {
     for (const int stage : {1, 2, 3}) {
       HandMade model = make_model();
       Zero zero(model.parameters, *model.units, *mesh, {.stage = stage, .shard_ranks = 2});
-      zero.zero();
+      zero.zero_grad();
       for (int m = 0; m < 3; ++m) {
         if (m == 2) zero.last_microbatch();
         backward(loss_of(model, in_order(model), mesh->rank(), m));
@@ -111,7 +111,7 @@ TEST_CASE("sums over copies start during backward, and miss nothing when more or
           Zero zero(model.parameters, *model.units, *mesh,
                     {.stage = stage, .shard_ranks = shard_ranks, .bucket_bytes = 1});
           for (int step = 0; step < 2; ++step) {
-            zero.zero(expected);
+            zero.zero_grad(expected);
             for (int m = 0; m < microbatches; ++m) {
               if (m + 1 == microbatches) zero.last_microbatch();
               backward(loss_of(model, in_order(model), mesh->rank(), m));
@@ -139,7 +139,7 @@ TEST_CASE("gradients that become ready in another order on each rank, or in part
   run_mesh("dp=3", [](const MeshPtr& mesh) {
     HandMade model = make_model();
     Zero zero(model.parameters, *model.units, *mesh, {.stage = 2, .bucket_bytes = 1});
-    zero.zero();
+    zero.zero_grad();
     const std::size_t count = model.parameters.size();
     for (int m = 0; m < 3; ++m) {
       // In two backwards, as in a schedule that computes weight gradients later. Which half comes first differs.
@@ -163,7 +163,7 @@ TEST_CASE("trap 15: a parameter that no operation of a rank, or of any, uses cou
       for (const char* name : {"unused", "of rank 1", "used"}) model.add(name, {5});
       Zero zero(model.parameters, *model.units, *mesh, {.stage = stage, .bucket_bytes = 1});
       for (int step = 0; step < 2; ++step) {
-        zero.zero();
+        zero.zero_grad();
         zero.last_microbatch();
         backward(
             loss_of(model, mesh->rank() == 1 ? std::vector<std::size_t>{1, 2} : std::vector<std::size_t>{2}, 0, 0));
@@ -195,7 +195,7 @@ TEST_CASE("trap 2: the norm counts each element once, with the same bits on ever
           }
           name_by_stage(model, *mesh);
           Zero zero(model.parameters, *model.units, *mesh, {.stage = stage, .shard_ranks = shard_ranks});
-          zero.zero();
+          zero.zero_grad();
           zero.last_microbatch();
           Tensor loss = Tensor::zeros({});
           for (const ParameterPtr& p : model.parameters)
@@ -230,7 +230,7 @@ TEST_CASE("full-size gradients exist only while they are filled from stage 2 on"
       for (int i = 0; i < 8; ++i) model.add(fmt::format("p{}", i), {1024});
       Zero zero(model.parameters, *model.units, *mesh, {.stage = stage, .bucket_bytes = 4096});
       CHECK(live() - before == (stage == 1 ? 8 * 4096 : 0));
-      zero.zero();
+      zero.zero_grad();
       MemoryPool::current()->reset_peaks();
       for (int m = 0; m < 2; ++m) {
         if (m == 1) zero.last_microbatch();
@@ -246,7 +246,7 @@ TEST_CASE("a sharded gradient has no whole form between steps, and says so") {
   run_mesh("dp=2", [](const MeshPtr& mesh) {
     HandMade model = make_model();
     Zero zero(model.parameters, *model.units, *mesh, {.stage = 2});
-    zero.zero();
+    zero.zero_grad();
     backward(loss_of(model, in_order(model), mesh->rank(), 0));
     zero.finish();
     CHECK_THROWS_WITH_AS(model.parameters[0]->grad(), doctest::Contains("is sharded; there is no whole one"), Error);

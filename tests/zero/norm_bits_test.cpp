@@ -119,7 +119,7 @@ TEST_CASE("the norm of given gradients has the same bits whole and in shards ove
           HandMade model;
           for (const Shape& shape : shapes) model.add(fmt::format("p{}", model.parameters.size()), shape);
           Zero zero(model.parameters, *model.units, *mesh, {.stage = stage, .shard_ranks = shard_ranks});
-          zero.zero();
+          zero.zero_grad();
           zero.last_microbatch();
           // All other ranks add zeros, so the bits of the sums are known, whatever their order.
           Tensor loss = Tensor::zeros({});

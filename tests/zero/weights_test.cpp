@@ -67,7 +67,7 @@ TEST_CASE("trap 18: weights are gathered again after a step, and padding of unev
               CHECK(values[i] == doctest::Approx(expected[p.name][i]).epsilon(1e-5));
           };
           for (int step = 0; step < 3; ++step) {
-            zero.zero();
+            zero.zero_grad();
             for (int m = 0; m < 2; ++m) {
               if (m == 1) zero.last_microbatch();
               backward(forward(model, look));
@@ -87,7 +87,7 @@ TEST_CASE("trap 18: weights are gathered again after a step, and padding of unev
   }
 }
 
-TEST_CASE("a paged parameter has memory only inside its unit; outside, touching it is an error") {
+TEST_CASE("a parameter that is gathered on use has memory only inside its unit; outside, touching it is an error") {
   run_mesh("dp=2", [](const MeshPtr& mesh) {
     const auto live = [] { return MemoryPool::current()->use(MemoryCategory::parameters).live; };
     const MemoryScope scope(MemoryCategory::parameters);
@@ -133,7 +133,7 @@ TEST_CASE(
         };
         for (int step = 0; step < 2; ++step) {
           refused();
-          zero.zero();
+          zero.zero_grad();
           zero.last_microbatch();
           const Tensor y = forward(model, [](const Parameter&) {});
           refused();
@@ -161,7 +161,7 @@ TEST_CASE("parameters of no unit have the values of the last update at any time"
       const auto optimizer = optim::make_sgd(zero.shards(), {});
       optimizer->attach(zero);
       for (int step = 0; step < 2; ++step) {
-        zero.zero();
+        zero.zero_grad();
         zero.last_microbatch();
         backward(weighted_sum(*loose, Tensor::full({100, 3}, 1)));
         zero.finish();
@@ -183,7 +183,7 @@ TEST_CASE("gathered bf16 weights are the rounded masters of their owners, the sa
       const auto optimizer = optim::make_adamw(zero.shards(), {});
       optimizer->attach(zero);
       for (int step = 0; step < 3; ++step) {
-        zero.zero();
+        zero.zero_grad();
         zero.last_microbatch();
         backward(forward(model, [](const Parameter&) {}));
         zero.finish();
@@ -220,7 +220,7 @@ TEST_CASE("trap 21: without a gradient AdamW decays matrices only, also when the
       const auto optimizer = optim::make_adamw(zero.shards(), {.weight_decay = 0.1});
       optimizer->attach(zero);
       for (int step = 0; step < 4; ++step) {
-        zero.zero();
+        zero.zero_grad();
         zero.finish();
         optimizer->step(0.5, 1.0);
       }

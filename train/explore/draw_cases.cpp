@@ -37,8 +37,8 @@ void choose_machine(Arguments& flags, Dice& dice) {
   }
 }
 
-Arguments draw_run(Dice& dice, int least_steps, int most_steps, const std::set<std::string>& apart = {}) {
-  Arguments flags = space_of(Kind::run).draw(dice, apart);
+Arguments draw_run(Dice& dice, int least_steps, int most_steps, const std::set<std::string>& excluded = {}) {
+  Arguments flags = space_of(Kind::run).draw(dice, excluded);
   flags["steps"] = std::to_string(dice.between(least_steps, most_steps));
   const bool masked = flags.contains("document-mask") && flags["document-mask"] == "on";
   if (masked && !flags.contains("document-separator"))

@@ -75,7 +75,8 @@ bool is_neutral(const Arguments& flags, const std::string& flag, const std::stri
                      [&](const Neutral& n) { return n.flag == flag && (!n.if_ || n.if_(flags, value)); });
 }
 
-Arguments draw_neutral_changes(const Arguments& flags, Dice& dice, const std::function<bool(const Arguments&)>& taken) {
+Arguments draw_neutral_changes(const Arguments& flags, Dice& dice,
+                               const std::function<bool(const Arguments&)>& accepts) {
   std::vector<const Neutral*> order;
   for (const Neutral& n : neutral_changes()) order.push_back(&n);
   dice.shuffle(order);
@@ -88,7 +89,7 @@ Arguments draw_neutral_changes(const Arguments& flags, Dice& dice, const std::fu
     if (value == "list") value = draw_stage_layers(so_far, dice).value_or("auto");
     if (value_of(so_far, n->flag, "") == value || (n->if_ && !n->if_(so_far, value))) continue;
     const Arguments more = with(changes, {{n->flag, value}});
-    if (taken(more)) changes = more;
+    if (accepts(more)) changes = more;
   }
   return changes;
 }

@@ -1,4 +1,5 @@
 // Neutral changes: flags that must not change a bit of a run's results. docs/guarantees.md has a row for each.
+// Read next: train/explore/kinds.h.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +14,10 @@ namespace trireme::explore {
 /// True if a run with `flags` must give the same bits with `flag` set to `value`.
 bool is_neutral(const Arguments& flags, const std::string& flag, const std::string& value);
 
-/// Draws neutral changes that `taken` accepts together. Sometimes few, sometimes many: runs that differ in many flags
-/// find more than runs that differ in one. Sometimes none: the same run again.
-Arguments draw_neutral_changes(const Arguments& flags, Dice& dice, const std::function<bool(const Arguments&)>& taken);
+/// Draws neutral changes for which, together, `accepts` is true. Sometimes few, sometimes many: runs that differ in
+/// many flags find more than runs that differ in one. Sometimes none: the same run again.
+Arguments draw_neutral_changes(const Arguments& flags, Dice& dice,
+                               const std::function<bool(const Arguments&)>& accepts);
 
 /// Sequences per step in a run with these flags.
 std::int64_t global_batch(const Arguments& flags);

@@ -113,25 +113,26 @@ std::optional<std::string> Space::draw_value(const Flags::Declared& flag, Dice& 
   return std::nullopt;
 }
 
-Arguments Space::draw_core(Dice& dice, const std::set<std::string>& apart) const {
+Arguments Space::draw_core(Dice& dice, const std::set<std::string>& excluded) const {
   Arguments core = draw_sizes(dice, program_.name == "train_gpt");
-  for (const std::string& flag : apart) core.erase(flag);
+  for (const std::string& flag : excluded) core.erase(flag);
   return core;
 }
 
-Arguments Space::draw(Dice& dice, const std::set<std::string>& apart) const {
-  Arguments chosen = draw_core(dice, apart);
+Arguments Space::draw(Dice& dice, const std::set<std::string>& excluded) const {
+  Arguments chosen = draw_core(dice, excluded);
   for (int tries = 0; !program_.objection(chosen).empty(); ++tries) {
-    require(tries < 1000, "explore", "no core that is taken in {} draws; the last: {}: {}", tries, to_text(chosen),
-            program_.objection(chosen));
-    chosen = draw_core(dice, apart);
+    require(tries < 1000, "explore",
+            "no mesh, model and batch were accepted together in {} draws; the last draw: {}: {}", tries,
+            to_text(chosen), program_.objection(chosen));
+    chosen = draw_core(dice, excluded);
   }
   // Few flags in some cases, nearly all in others. Two rounds, because some flags are accepted only after another is
   // set.
   const double density = dice.pick(std::vector<double>{0.05, 0.15, 0.3, 0.6});
   std::vector<const Flags::Declared*> order;
   for (const Flags::Declared& flag : program_.flags)
-    if (!chosen.contains(flag.name) && !apart.contains(flag.name)) order.push_back(&flag);
+    if (!chosen.contains(flag.name) && !excluded.contains(flag.name)) order.push_back(&flag);
   dice.shuffle(order);
   for (int turn = 0; turn < 2; ++turn) {
     for (const Flags::Declared* flag : order) {

@@ -36,8 +36,8 @@ class Space {
  public:
   explicit Space(const Program& program) : program_(program) {}
 
-  /// Draws flags that the program accepts together. Flags in `apart` stay at their defaults.
-  Arguments draw(Dice& dice, const std::set<std::string>& apart = {}) const;
+  /// Draws flags that the program accepts together. Flags in `excluded` stay at their defaults.
+  Arguments draw(Dice& dice, const std::set<std::string>& excluded = {}) const;
 
   /// A value for one flag; nothing for flags that are never drawn: files, times, and flags that the kinds of cases set.
   std::optional<std::string> draw_value(const Flags::Declared& flag, Dice& dice) const;
@@ -45,7 +45,8 @@ class Space {
   const Program& program() const { return program_; }
 
  private:
-  Arguments draw_core(Dice& dice, const std::set<std::string>& apart) const;
+  /// A mesh, a model and a batch that fit each other.
+  Arguments draw_core(Dice& dice, const std::set<std::string>& excluded) const;
 
   const Program& program_;
 };

@@ -75,7 +75,7 @@ void take_out_of_step(const Rank& rank, const DeviceMesh* mesh) {
   group->all_reduce(Tensor::zeros({3})).wait();
 }
 
-void happen(const Fault& f, const Plan& plan, const DeviceMesh* mesh) {
+void inject(const Fault& f, const Plan& plan, const DeviceMesh* mesh) {
   switch (f.kind) {
     case Kind::kill:
       ::kill(::getpid(), SIGKILL);
@@ -87,7 +87,8 @@ void happen(const Fault& f, const Plan& plan, const DeviceMesh* mesh) {
     case Kind::slow:
       return std::this_thread::sleep_for(std::chrono::milliseconds(f.ms));
     case Kind::throws:
-      fail(ExitCode::internal, "fault", "an injected fault; expected, as {} says so; unset it", fault_variable);
+      fail(ExitCode::internal, "fault",
+           "an injected fault, which {} asks for; unset the variable to run without faults", fault_variable);
     case Kind::oom:
       static_cast<void>(Tensor::empty({std::int64_t{1} << 50}));
       return;
@@ -101,8 +102,8 @@ void happen(const Fault& f, const Plan& plan, const DeviceMesh* mesh) {
 /// Calls f with the bytes of one element, on any device.
 template <class F>
 void change_element(const Tensor& x, std::int64_t index, const F& f) {
-  require(index < x.count(), "fault", "element {} of a tensor of {}; expected less; change {}", index, x.count(),
-          fault_variable);
+  require(index < x.count(), "fault", "element {} of a tensor of {} elements; expected a smaller index; change {}",
+          index, x.count(), fault_variable);
   std::int64_t offset = 0;
   for (int dim = x.dims() - 1; dim >= 0; --dim) {
     offset += index % x.size(dim) * x.strides()[dim];
@@ -153,9 +154,9 @@ void point(Point point, const DeviceMesh* mesh) {
   Plan* const plan = current().get();
   if (plan == nullptr) return;
   if (point == Point::step) ++plan->pass;
-  if (const Fault* slow = plan->due(point, {Kind::slow})) happen(*slow, *plan, mesh);
+  if (const Fault* slow = plan->due(point, {Kind::slow})) inject(*slow, *plan, mesh);
   while (const Fault* f = plan->due(point, {Kind::kill, Kind::stop, Kind::throws, Kind::oom, Kind::desync}))
-    happen(*f, *plan, mesh);
+    inject(*f, *plan, mesh);
 }
 
 double loss_factor() {

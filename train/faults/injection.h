@@ -19,11 +19,11 @@
 //   slow    backward   sleeps ms= milliseconds at each such point
 //   throw   backward   throws an error that is a bug by its exit code (70)
 //   oom     forward    asks the memory pool for 4 PiB
-// desync  backward   calls an all-reduce that no other rank calls
+//   desync  backward   calls an all-reduce that no other rank calls
 //   nan     backward   one element of the gradient becomes NaN before the sums; forward: the loss
-// spike   forward    multiplies the loss, and so the gradient, by factor= (default 1000)
+//   spike   forward    multiplies the loss, and so the gradient, by factor= (default 1000)
 //   flip    optimizer  one bit of a weight or of optimizer state, right before the update
-// noise   step       multiplies every weight by 1 + factor= (default 1e-6) x a random number of seed=
+//   noise   step       multiplies every weight by 1 + factor= (default 1e-6) x a random number of seed=
 //                      (train/faults/disturb.h)
 //
 // nan and flip take tensor=NAME (flip: as in a checkpoint, also optimizer.m.NAME; default: the first matrix, or its

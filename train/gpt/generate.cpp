@@ -104,7 +104,7 @@ std::vector<std::int32_t> generate(LanguageModel& model, std::span<const std::in
     Tensor token = Tensor::zeros({1}, DType::i32);
     if (logits.defined()) {
       const std::span<const float> all = logits.span<float>();
-      const std::size_t known = options.tokens > 0 ? static_cast<std::size_t>(options.tokens) : all.size();
+      const std::size_t known = options.vocab_size > 0 ? static_cast<std::size_t>(options.vocab_size) : all.size();
       *token.data<std::int32_t>() = pick_token(all.first(std::min(known, all.size())), options, random);
     }
     stages.broadcast(token, stages.size() - 1).wait();

@@ -18,7 +18,7 @@ struct GenerateOptions {
       1.0;  ///< sample from the smallest set of likeliest tokens with this total probability (Holtzman et al. 2020)
   std::uint64_t seed = 1337;
   /// Only ids below this are generated; 0: all. A model's vocabulary may be larger than its tokenizer's (--vocab).
-  std::int64_t tokens = 0;
+  std::int64_t vocab_size = 0;
   /// Keep keys and values of earlier tokens while their positions stay the same (train/gpt/next_logits.h). If false,
   /// the whole text is computed for each token; the result is the same up to rounding.
   bool cache = true;

@@ -130,7 +130,7 @@ std::string GptTask::sample(Model& model) const {
   corpus_->train.read(0, first);
   const GenerateOptions options = {.length = o_.run.sample_length,
                                    .seed = static_cast<std::uint64_t>(o_.run.seed),
-                                   .tokens = corpus_->tokenizer->vocab_size()};
+                                   .vocab_size = corpus_->tokenizer->vocab_size()};
   Utf8Stream printable;  // a token may end inside a character
   const std::string text =
       printable.push(corpus_->tokenizer->decode(generate(dynamic_cast<LanguageModel&>(model), first, options)));

@@ -37,11 +37,11 @@ Tensor NextLogits::operator()(std::span<const std::int32_t> ids) {
   if (cache_) {
     Tensor& inputs = local.tensors.at("inputs");
     inputs = view::slice(inputs, 1, first, length - first);  // [1, n]
-    Tensor& starts = model_.run().document_starts;
+    Tensor& starts = model_.run_state().document_starts;
     if (starts.defined()) starts = view::slice(starts, 1, first, length - first);
     cache_->begin(first);
     held_.resize(static_cast<std::size_t>(first));  // the rest will be overwritten
-    model_.run().cache = cache_;
+    model_.run_state().cache = cache_;
   }
   Tensor logits;
   executor_.run({.forward =

@@ -13,7 +13,7 @@ void validate_experts(const nn::ExpertsOptions& o, const MeshShape& mesh) {
   if (o.count == 0) {
     if (ep > 1)
       fail(ExitCode::usage, "--mesh",
-           "ep={} shares experts over ranks, and there are none; give --experts, or leave ep "
+           "ep={} divides experts over ranks, and there are none; give --experts, or leave ep "
            "out of --mesh",
            ep);
     return;

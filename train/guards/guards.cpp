@@ -22,14 +22,14 @@ Guards::Guards(const TrainOptions& options, Trainer& trainer, Checkpointing* che
 // Every rank sees the same loss and norm, and so throws the same error: all can still complete a pending save together.
 bool Guards::step(const Trainer::Pass& pass, double lr) {
   try {
-    return judge(pass, lr);
+    return update_or_skip(pass, lr);
   } catch (const Error& error) {
     if (error.code() == ExitCode::numerical && checkpoints_ != nullptr) checkpoints_->complete();
     throw;
   }
 }
 
-bool Guards::judge(const Trainer::Pass& pass, double lr) {
+bool Guards::update_or_skip(const Trainer::Pass& pass, double lr) {
   norm_ = trainer_.gradient_norm();
   loss_ = pipeline::global_loss(trainer_.model().mesh(), pass.pipeline.loss);
   progress_.samples += options_.batch_sizes().global_batch;
@@ -74,10 +74,12 @@ void Guards::skip() {
     fail(ExitCode::numerical, "train", "{}{}; expected a finite number; {}; earlier checkpoints are as they were; {}",
          what, most == 1 ? "" : fmt::format(", {} steps in a row that are not finite", skipped_in_a_row_), origin.what,
          origin.remedy);
+  const std::string skipped =
+      skipped_in_a_row_ == 1 ? "1 step was" : fmt::format("{} steps in a row were", skipped_in_a_row_);
   tell_(
-      fmt::format("step {} skipped: {}: {}; nothing has changed but the place in the data ({} of {} in a row that end "
-                  "the run)",
-                  step, what, origin.what, skipped_in_a_row_, most));
+      fmt::format("step {} skipped: {}: {}; only the position in the data has changed; {} skipped, and {} in a row end "
+                  "the run",
+                  step, what, origin.what, skipped, most));
 }
 
 void Guards::roll_back() {

@@ -36,7 +36,7 @@ class Guards {
   double norm() const { return norm_; }  ///< of its gradient, before clipping
 
  private:
-  bool judge(const Trainer::Pass& pass, double lr);
+  bool update_or_skip(const Trainer::Pass& pass, double lr);
   void skip();
   void roll_back();
 

@@ -37,8 +37,10 @@ std::optional<CommonValue> common_unit(const TrainOptions& options) {
 std::optional<CommonValue> common_gpu(const TrainOptions& options) {
   if (options.precision.tensor_device() != Device::cuda) return std::nullopt;
   const std::vector<cuda::DeviceInfo> devices = cuda::find_devices().devices;
-  return CommonValue{"the GPU", devices.empty() ? "none" : to_string(devices.front()),
-                     "expected one kind of GPU, as each has kernels of its own; start the ranks on machines alike"};
+  return CommonValue{
+      "the GPU", devices.empty() ? "none" : to_string(devices.front()),
+      "expected the same GPU on every rank, because kernels are chosen by GPU; start all ranks on machines with "
+      "the same GPU"};
 }
 
 // A zero byte after each text: values and paths contain none.

@@ -25,7 +25,7 @@ struct Flags::Flag {
   bool bare = false, not_empty = false;
   std::string word;                  ///< stands for null: "not set"
   std::vector<std::string> choices;  ///< of a text; empty: any text
-  std::vector<std::pair<std::string, std::string>> elsewhere;
+  std::vector<std::pair<std::string, std::string>> of_other_builds;
   Range range;
   Setter set;
   Getter get;
@@ -192,8 +192,8 @@ void Flags::add_choice(std::string name, std::string& target, const std::vector<
   add_choice<std::string>(std::move(name), target, std::move(pairs), std::move(help));
 }
 
-void Flags::elsewhere(std::vector<std::pair<std::string, std::string>> choices) {
-  flags_.back().elsewhere = std::move(choices);
+void Flags::choices_of_other_builds(std::vector<std::pair<std::string, std::string>> choices) {
+  flags_.back().of_other_builds = std::move(choices);
 }
 
 void Flags::not_empty() { flags_.back().not_empty = true; }
@@ -249,7 +249,7 @@ void Flags::assign(const Flag& flag, const json& value, const std::string& sourc
         fits = value.is_boolean();
         break;
     }
-  for (const auto& [choice, why] : flag.elsewhere)
+  for (const auto& [choice, why] : flag.of_other_builds)
     if (!fits && value == json(choice)) fail(ExitCode::usage, "flags", "{} {}: {}", source, choice, why);
   if (!fits)
     fail(ExitCode::usage, "flags", "{}: expected {}; got {}; change {}", source, expectation(flag), got, source);

@@ -87,7 +87,7 @@ class Flags {
   void add_choice(std::string name, E& target, std::vector<std::pair<std::string, E>> choices, std::string help);
   /// Choices of the last declared flag that exist only in other builds, each with the error text for a user who asks
   /// for it here.
-  void elsewhere(std::vector<std::pair<std::string, std::string>> choices);
+  void choices_of_other_builds(std::vector<std::pair<std::string, std::string>> choices);
   /// The last declared flag, a text, must not be empty on the command line. This catches --out "$UNSET".
   void not_empty();
   /// The last declared flag has an effect only while `used()` holds, which depends on the flag `chooser`. `users`: the

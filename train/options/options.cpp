@@ -31,8 +31,8 @@ std::vector<std::string> choices(const std::vector<std::string_view>& host, cons
 
 /// Error texts for GPU implementations that this build lacks. While flags are parsed, --device may not be known yet.
 /// The text therefore first suggests the remedy that needs no other build.
-std::vector<std::pair<std::string, std::string>> elsewhere(const cuda::Absent& absent,
-                                                           const std::vector<std::string>& here) {
+std::vector<std::pair<std::string, std::string>> of_other_builds(const cuda::Absent& absent,
+                                                                 const std::vector<std::string>& here) {
   std::vector<std::pair<std::string, std::string>> reasons;
   for (const auto& [name, why] : absent) {
     const std::string without_cuda = fmt::format(
@@ -147,12 +147,12 @@ void declare_precision(Flags& flags, PrecisionOptions& o) {
   flags.add_choice("gemm", o.gemm, choices(gemm_names(), cuda::gemm_names()),
                    "implementation of matrix products; auto: the fastest for the device and for each shape; trireme: "
                    "only our own kernels");
-  flags.elsewhere(elsewhere(cuda::absent_gemms(), choices(gemm_names(), {})));
+  flags.choices_of_other_builds(of_other_builds(cuda::absent_gemms(), choices(gemm_names(), {})));
   flags.add_choice(
       "attention", o.attention, choices(cpu_attentions(), cuda::attention_names()),
       "implementation of attention; auto: the fastest for the device and for each shape; trireme: only our "
       "own kernels (on the CPU there are no others)");
-  flags.elsewhere(elsewhere(cuda::absent_attentions(), choices(cpu_attentions(), {})));
+  flags.choices_of_other_builds(of_other_builds(cuda::absent_attentions(), choices(cpu_attentions(), {})));
   flags.add("threads", "N", o.threads, "auto", "threads of a rank; auto: cores / ranks", count);
   flags.add_choice(
       "keep-packed", o.keep_packed, {{"on", true}, {"off", false}},

@@ -306,7 +306,7 @@ ParityReport rounding_reach(const TrainOptions& options, const std::shared_ptr<c
   return reach;
 }
 
-double unexplained(const ParityReport& report, const ParityReport& reach, double accepted) {
+double largest_excess(const ParityReport& report, const ParityReport& reach, double accepted) {
   const auto ratio = [accepted](double far, double reached) {
     // An infinite reach explains everything: one rank, too, leaves the finite numbers of this dtype.
     return std::isinf(reached) ? 0 : far / std::max(accepted, most_rounding_ratio * reached);

@@ -72,9 +72,9 @@ inline double roundoff(DType dtype) { return dtype == DType::bf16 ? 0x1p-9 : dty
 /// and the reference, row by row, show how far rounding can reach.
 ParityReport rounding_reach(const TrainOptions& options, const std::shared_ptr<const ParityReference>& reference);
 
-/// The largest ratio of a difference in `report` to its limit. The limit is `accepted`, or most_rounding_ratio times
-/// the reach of rounding, whichever is larger.
-double unexplained(const ParityReport& report, const ParityReport& reach, double accepted);
+/// The largest ratio of a difference in `report` to its limit. Above 1: rounding cannot explain it. The limit is
+/// `accepted`, or most_rounding_ratio times the reach of rounding, whichever is larger.
+double largest_excess(const ParityReport& report, const ParityReport& reach, double accepted);
 
 /// The same options in f32, and on one rank; rounding_ratio() compares reports made with them.
 void set_f32(TrainOptions& options);

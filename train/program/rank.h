@@ -1,5 +1,4 @@
 // Rank: the start parameters and the state of one rank of a job. Read next: train/launch/ranks.h, which starts them.
-// them.
 #pragma once
 
 #include <cstdint>

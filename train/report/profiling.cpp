@@ -157,7 +157,7 @@ void Profiling::before_step(std::int64_t made) {
   if (profiler_ == nullptr) return;
   if (made == warm_up) start();
   if (began_ >= 0 && made == began_ + steps_) stop(steps_);
-  if (began_ >= 0) profiler_->go_on();
+  if (began_ >= 0) profiler_->resume();
 }
 
 void Profiling::after_step() {
@@ -187,8 +187,10 @@ std::optional<std::string> Profiling::finish() {
   if (began_ >= 0) stop(made_ + 1 - began_);
   // A resumed run near its end, or a run that was told to leave.
   if (profiler_ != nullptr && !recorded_ && mesh_.rank() == 0)
-    table_ = fmt::format("--profile {}: nothing was recorded, as this start made no steps after its first {}\n", path_,
-                         warm_up);
+    table_ = fmt::format(
+        "--profile {}: nothing was recorded, as this start made no steps after its first {}; run it for more "
+        "steps\n",
+        path_, warm_up);
   return std::exchange(table_, std::nullopt);
 }
 

@@ -139,7 +139,7 @@ Progress Checkpointing::roll_back() {
          "saves have failed",
          options_.run.out);
   if (found->progress.loss_scale) trainer_.scaler().set_state(*found->progress.loss_scale);
-  trainer_.loaded();
+  trainer_.weights_changed();
   saved_step_ = found->progress.steps;
   return found->progress;
 }

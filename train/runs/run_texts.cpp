@@ -50,7 +50,8 @@ auto read_json(const Checkpoint& saved, const std::string& key, const Read& read
   try {
     return read(json);
   } catch (const nlohmann::json::exception& error) {
-    fail(ExitCode::data, "checkpoint", "{}: the entry '{}' is malformed: {}", where(saved).string(), key, error.what());
+    fail(ExitCode::data, "checkpoint", "{}: the entry '{}' is malformed: {}; resume from another checkpoint",
+         where(saved).string(), key, error.what());
   }
 }
 
@@ -61,7 +62,8 @@ optim::LossScaler::State read_loss_scale(const nlohmann::json& json, const fs::p
                                           .in_a_row = json_count(json, "in_a_row", path),
                                           .skipped = json_count(json, "skipped", path)};
   if (!(state.scale > 0))
-    fail(ExitCode::data, "checkpoint", "{}: the loss scale is {}; expected more than 0", path.string(), state.scale);
+    fail(ExitCode::data, "checkpoint", "{}: the loss scale is {}; expected more than 0; resume from another checkpoint",
+         path.string(), state.scale);
   return state;
 }
 
@@ -185,7 +187,8 @@ Progress read_progress(const Checkpoint& saved) {
     Progress progress{.steps = json_count(json, "steps", where(saved)),
                       .samples = json_count(json, "samples", where(saved))};
     if (progress.steps != saved.manifest().step)
-      fail(ExitCode::data, "checkpoint", "{}: its step is {}, and its progress {} steps; expected the same",
+      fail(ExitCode::data, "checkpoint",
+           "{}: its step is {}, and its progress {} steps; expected the same; resume from another checkpoint",
            where(saved).string(), saved.manifest().step, progress.steps);
     if (json.contains("loss_scale")) progress.loss_scale = read_loss_scale(json.at("loss_scale"), where(saved));
     if (json.contains("guards")) progress.guards = read_guards(json.at("guards"), where(saved));
@@ -200,7 +203,8 @@ void require_whole_run(const Checkpoint& saved) {
   if (!saved.run("tokenizer").empty()) static_cast<void>(parse_tokenizer(saved.run("tokenizer"), where(saved)));
   const std::string& seed = saved.run("seed");
   if (seed.empty() || seed.find_first_not_of("0123456789") != std::string::npos)
-    fail(ExitCode::data, "checkpoint", "{}: the entry 'seed' is {}; expected a whole number", where(saved).string(),
+    fail(ExitCode::data, "checkpoint",
+         "{}: the entry 'seed' is {}; expected a whole number; resume from another checkpoint", where(saved).string(),
          in_quotes(seed));
   read_json(saved, "data", [](const nlohmann::json& json) {
     static_cast<void>(json.at("hash").get<std::uint64_t>());

@@ -18,7 +18,7 @@ void require_finite(double val_loss, std::int64_t step);
 /// While it exists, the model is in evaluation mode: no dropout, no autograd recording.
 class Evaluating {
  public:
-  explicit Evaluating(Model& model) : run_(model.run()), previous_(run_) { run_.training = false; }
+  explicit Evaluating(Model& model) : run_(model.run_state()), previous_(run_) { run_.training = false; }
   ~Evaluating() { run_ = previous_; }
   Evaluating(const Evaluating&) = delete;
   Evaluating& operator=(const Evaluating&) = delete;

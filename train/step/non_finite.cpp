@@ -23,8 +23,8 @@ struct Seen {
 
 std::string to_text(const NonFinite& f, const DeviceMesh& mesh) {
   // With experts, ranks of several dp coordinates exchange activations, so all ranks form one group.
-  const int crowd = mesh.size(Axis::ep) > 1 ? 0 : mesh.coord(Axis::dp);
-  return nlohmann::json{{"where", mesh.where()},      {"crowd", crowd},   {"tensor", f.tensor},  {"stage", f.stage},
+  const int group = mesh.size(Axis::ep) > 1 ? 0 : mesh.coord(Axis::dp);
+  return nlohmann::json{{"where", mesh.where()},      {"group", group},   {"tensor", f.tensor},  {"stage", f.stage},
                         {"microbatch", f.microbatch}, {"order", f.order}, {"samples", f.samples}}
       .dump();
 }
@@ -71,7 +71,7 @@ std::string origin_of(const NonFinite& found, const DeviceMesh& mesh) {
                         .microbatch = json["microbatch"],
                         .order = json["order"],
                         .samples = json["samples"]}};
-    std::vector<Seen>& nearest = origins[json["crowd"]];
+    std::vector<Seen>& nearest = origins[json["group"]];
     if (!nearest.empty() && nearest.front().order() < seen.order()) continue;
     if (!nearest.empty() && seen.order() < nearest.front().order()) nearest.clear();
     nearest.push_back(std::move(seen));
@@ -79,7 +79,7 @@ std::string origin_of(const NonFinite& found, const DeviceMesh& mesh) {
   constexpr int shown = 4;
   std::string all;
   int count = 0;
-  for (const auto& [crowd, nearest] : origins)
+  for (const auto& [group, nearest] : origins)
     if (++count <= shown) all += (all.empty() ? "" : "; ") + describe(nearest);
   if (count > shown) all += fmt::format("; and on {} more dp coordinates", count - shown);
   return broadcast_text(mesh.world(), all);

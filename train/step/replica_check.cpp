@@ -17,10 +17,10 @@ namespace trireme {
 namespace {
 
 /// A tensor that is listed for several groups is hashed only once.
-std::vector<std::uint64_t> hashes_of(const std::vector<Copied>& copies) {
+std::vector<std::uint64_t> hashes_of(const std::vector<ReplicatedTensor>& copies) {
   std::map<const void*, std::uint64_t> known;  // by address: only tensors that are not empty
   std::vector<std::uint64_t> hashes;
-  for (const Copied& copy : copies) {
+  for (const ReplicatedTensor& copy : copies) {
     if (copy.value.count() == 0) {
       hashes.push_back(0);
       continue;
@@ -41,9 +41,10 @@ bool agrees(ProcessGroup& group, std::uint64_t hash) {
   return std::all_of(hashes.begin(), hashes.end(), [&](std::int64_t h) { return h == hashes[0]; });
 }
 
-bool all_agree(const std::vector<Copied>& copies, const std::vector<std::uint64_t>& hashes, const DeviceMesh& mesh) {
+bool all_agree(const std::vector<ReplicatedTensor>& copies, const std::vector<std::uint64_t>& hashes,
+               const DeviceMesh& mesh) {
   std::vector<ProcessGroup*> groups;
-  for (const Copied& copy : copies)
+  for (const ReplicatedTensor& copy : copies)
     if (std::find(groups.begin(), groups.end(), copy.group) == groups.end()) groups.push_back(copy.group);
   const Tensor parted = Tensor::zeros({1}, DType::i64);
   for (ProcessGroup* group : groups) {
@@ -84,7 +85,7 @@ std::string describe_one(const std::string& tensor, const std::map<std::string, 
 
 }  // namespace
 
-std::string describe_parted(const std::vector<CopyHash>& hashes) {
+std::string describe_difference(const std::vector<CopyHash>& hashes) {
   constexpr std::size_t most_named = 3;                                    // in addition to the first
   std::map<std::string, std::map<std::string, std::vector<int>>> tensors;  // name -> hash -> ranks
   for (const CopyHash& h : hashes) tensors[h.tensor][h.hash].push_back(h.rank);
@@ -106,7 +107,7 @@ std::string describe_parted(const std::vector<CopyHash>& hashes) {
   return fmt::format("{}; {}{} differ{} too", first, names, more, others.size() == 1 ? "s" : "");
 }
 
-void check_replicas(const std::vector<Copied>& copies, const DeviceMesh& mesh) {
+void check_replicas(const std::vector<ReplicatedTensor>& copies, const DeviceMesh& mesh) {
   const CallSite site("the check of copies");
   const std::vector<std::uint64_t> hashes = hashes_of(copies);
   if (all_agree(copies, hashes, mesh)) return;
@@ -127,7 +128,7 @@ void check_replicas(const std::vector<Copied>& copies, const DeviceMesh& mesh) {
       all.push_back({line.substr(tab + 1), static_cast<int>(rank), line.substr(0, tab)});
     }
   }
-  const std::string what = broadcast_text(mesh.world(), mesh.rank() == 0 ? describe_parted(all) : "");
+  const std::string what = broadcast_text(mesh.world(), mesh.rank() == 0 ? describe_difference(all) : "");
   fail(ExitCode::retryable, "replicas",
        "{}; expected the same bits; nothing was saved: a bit changed in that rank's memory or processor; start again "
        "with --resume auto, and without that machine if it happens again",

@@ -15,7 +15,7 @@ namespace trireme {
 
 /// Throws ExitCode::retryable on all ranks if replicas differ. Nothing since the last check can be trusted, but a
 /// restart from a checkpoint can. Collective over the mesh.
-void check_replicas(const std::vector<Copied>& copies, const DeviceMesh& mesh);
+void check_replicas(const std::vector<ReplicatedTensor>& copies, const DeviceMesh& mesh);
 
 /// One rank's hash of its copy of a tensor.
 struct CopyHash {
@@ -25,6 +25,6 @@ struct CopyHash {
 };
 /// Which tensor differs, and on which rank: with three or more copies, the rank in the minority. Empty if all hashes of
 /// each tensor are equal.
-std::string describe_parted(const std::vector<CopyHash>& hashes);
+std::string describe_difference(const std::vector<CopyHash>& hashes);
 
 }  // namespace trireme

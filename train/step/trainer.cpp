@@ -97,7 +97,7 @@ Trainer::Trainer(std::unique_ptr<Model> model, const TrainOptions& o, std::int64
 Trainer::Pass Trainer::gradients(const NextBatch& next_batch, double loss_scale) {
   step_.clear();
   fault::point(fault::Point::step, &mesh_);
-  if (fault::noise(*optimizer_)) loaded();
+  if (fault::noise(*optimizer_)) weights_changed();
   loss_scale_ = loss_scale;
   const NextBatch kept = [&](int index) {
     const watch::PhaseScope phase(Phase::data);
@@ -119,9 +119,9 @@ Trainer::Look Trainer::first_look() const {
 
 Trainer::Pass Trainer::run_pass(const NextBatch& next_batch, Look look) {
   watch_.begin(look);
-  gradients_->zero(static_cast<int>(batch_.micro_batches));
-  model_->run().step_sequences = batch_.global_batch;
-  model_->run().loss_scale = scaler_.scale();
+  gradients_->zero_grad(static_cast<int>(batch_.micro_batches));
+  model_->run_state().step_sequences = batch_.global_batch;
+  model_->run_state().loss_scale = scaler_.scale();
   const NextBatch watched = [&](int index) {
     Batch batch = next_batch(index);
     watch_.microbatch(batch);
@@ -213,7 +213,7 @@ void Trainer::finish_routing(bool applied) {
 
 void Trainer::skip() { finish_routing(false); }
 
-std::vector<Copied> Trainer::copies(std::optional<std::int64_t> turn) {
+std::vector<ReplicatedTensor> Trainer::copies(std::optional<std::int64_t> turn) {
   constexpr std::uint64_t turns = 8;
   std::vector<StateTensor> tensors = optimizer_->weights();
   for (StateTensor& state : optimizer_->state()) {
@@ -221,8 +221,8 @@ std::vector<Copied> Trainer::copies(std::optional<std::int64_t> turn) {
     const bool its_turn = !turn || hash_bytes(state.full_name()) % turns == static_cast<std::uint64_t>(*turn) % turns;
     if (its_turn || state.value.device() == Device::cpu) tensors.push_back(std::move(state));
   }
-  std::vector<Copied> copies = gradients_->copies(tensors);
-  const std::vector<Copied> buffers = copies_of(model_->buffers(), mesh_);
+  std::vector<ReplicatedTensor> copies = gradients_->copies(tensors);
+  const std::vector<ReplicatedTensor> buffers = copies_of(model_->buffers(), mesh_);
   copies.insert(copies.end(), buffers.begin(), buffers.end());
   return copies;
 }
@@ -245,7 +245,7 @@ void Trainer::require_finite_weights() {
   }
 }
 
-void Trainer::loaded() { gradients_->open_seals(); }
+void Trainer::weights_changed() { gradients_->unseal_all(); }
 
 bool Trainer::update(double lr, double norm) {
   finish_routing(std::isfinite(norm));

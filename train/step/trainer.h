@@ -65,9 +65,9 @@ class Trainer {
   /// Before a save: throws ExitCode::numerical, naming the weight, if a weight of this rank is not finite. Collective:
   /// first waits for weights that the optimizer still communicates.
   void require_finite_weights();
-  /// Call when weights were written, other than by update(), after the first gradients(): packed weights and checksums
-  /// are of the old values.
-  void loaded();
+  /// Call when weights were written, other than by update(), after the first gradients(): the checksums are of the old
+  /// values.
+  void weights_changed();
 
   /// Clips by `norm` and updates the weights, and the biases of routers. If `norm` is not finite and a loss scale may
   /// be the cause, returns false; only the scale has changed. Throws ExitCode::numerical if `norm` is not finite for
@@ -87,7 +87,7 @@ class Trainer {
   Look first_look() const;
   NonFinite non_finite_piece();
   void finish_routing(bool applied);
-  std::vector<Copied> copies(std::optional<std::int64_t> turn = {});
+  std::vector<ReplicatedTensor> copies(std::optional<std::int64_t> turn = {});
 
   TrainOptions options_;
   BatchSizes batch_;

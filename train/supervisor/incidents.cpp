@@ -108,7 +108,7 @@ std::string incident_table(const std::vector<Incident>& incidents) {
 
 // "trireme: FATAL[75] rank 5 (dp=0,tp=1,pp=1) step 120: ..." is our own message and takes precedence. mpirun prints
 // "... process rank 1 with PID 0 on node vm exited on signal 9 (Killed)".
-void LastWords::hear(std::string_view line) {
+void FailureMessage::add_line(std::string_view line) {
   constexpr std::string_view fatal = "trireme: FATAL[";
   const std::size_t at = line.find(fatal);
   if (at != std::string_view::npos) {

@@ -43,9 +43,9 @@ std::string incident_table(const std::vector<Incident>& incidents);
 std::string utc(Time time);  ///< "2025-03-01T12:00:00Z"
 
 /// Collects from a job's standard error what it says about its end.
-class LastWords {
+class FailureMessage {
  public:
-  void hear(std::string_view line);
+  void add_line(std::string_view line);
   const std::optional<int>& rank() const { return rank_; }
   const std::string& message() const { return message_; }
 

@@ -2,8 +2,8 @@
 // its processes has ended. Its orphans become children of this process (prctl PR_SET_CHILD_SUBREAPER), so none is
 // missed. Afterwards, shared memory that the job left behind is removed.
 //
-// SIGCHLD and signals from users, read instead of handled
-//   Job job(words, signals);
+//   SignalQueue signals;                       // SIGCHLD and signals from users, read instead of handled
+//   Job job(words, signals, line);
 //   while (!job.over()) job.wait(0.2);         // output, ends of processes, signals
 //
 // Linux only. Read next: train/supervisor/job.cpp; train/supervisor/supervisor.h, whose loop this serves.

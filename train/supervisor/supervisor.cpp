@@ -110,7 +110,7 @@ int Supervisor::run() {
 int Supervisor::run_jobs() {
   while (true) {
     const std::optional<Words> words = next_words();
-    if (orders_.leaving()) return left_without_job();
+    if (requests_.leaving()) return left_without_job();
     if (world_failures_ > options_.limits.restarts) {
       say("gave up: --world-command has failed {} times in a row; see what it said, or raise --restarts",
           world_failures_);
@@ -151,17 +151,19 @@ std::optional<int> Supervisor::code_after(const Ending& ending) {
   // Exit code "locked" means that another run owns the folder, and so the incidents in it.
   if (ending.code != static_cast<int>(ExitCode::locked)) note_incident(ending, verdict);
   const bool retryable = ending == Ending{.code = static_cast<int>(ExitCode::retryable)};
-  const std::string how = to_string(ending, retryable ? what_happened(ending, verdict, last_words_.message()) : "");
+  const std::string how =
+      to_string(ending, retryable ? what_happened(ending, verdict, failure_message_.message()) : "");
   if (verdict == Verdict::final) {
-    say("the job ended with {}: it would do so again, and is not started again", how);
+    say("the job ended with {}: a restart would end the same way, so it is not restarted", how);
     if (save_lost_) say("it was asked to save, and did not");
     return ending.as_exit_code();
   }
-  if (orders_.leaving()) {  // also if the request killed the job: the same command resumes from what it has saved
-    say("the job has left with {}; the same command goes on with it", how);
+  if (requests_.leaving()) {  // also if the request killed the job: the same command resumes from what it has saved
+    say("the job has left with {}; run the same command to continue", how);
     return killed_ ? ending.as_exit_code() : static_cast<int>(ExitCode::retryable);
   }
-  say("the job ended with {}{}", how, last_words_.rank() ? fmt::format(", rank {}", *last_words_.rank()) : "");
+  say("the job ended with {}{}", how,
+      failure_message_.rank() ? fmt::format(", rank {}", *failure_message_.rank()) : "");
   if (save_lost_) say("it was asked to save, and did not: the next job is asked");
   return std::nullopt;
 }
@@ -221,7 +223,7 @@ std::optional<int> Supervisor::available_ranks() {
   if (options_.world_command.empty()) return launcher_failed_ && fewer_ranks() > 0 ? ranks_ - 1 : elastic_->ranks;
   const WorldAnswer answer = ask_world(options_.world_command, signals_);
   const bool first = !std::exchange(world_asked_, true);
-  if (answer.leave) orders_.leave();
+  if (answer.leave) requests_.leave();
   if (answer.save) take_save(false);
   world_failures_ = answer.ranks || answer.leave ? 0 : world_failures_ + 1;
   if (world_failures_ > 0 && first)
@@ -242,15 +244,15 @@ Ending Supervisor::run_job(const Words& words) {
   training_since_.reset();
   resumed_step_ = next_resumed_step();
   if (open_) incidents_.back().resumed_step = resumed_step_;
-  last_words_ = {};
+  failure_message_ = {};
   configured_ = written(out_ / RunFolder::config_name);
-  Job job(words, signals_, [this](std::string_view line) { last_words_.hear(line); });
+  Job job(words, signals_, [this](std::string_view line) { failure_message_.add_line(line); });
   std::optional<Clock::time_point> ended;
   bool told = false;
   while (!job.over()) {
     job.wait(0.2);
     while (const std::optional<int> signal = signals_.next()) take(*signal, job);
-    if (const std::optional<int> due = orders_.due(Clock::now(), listens())) {
+    if (const std::optional<int> due = requests_.due(Clock::now(), listens())) {
       if (*due == SIGUSR1) told_save_at_ = newest_checkpoint();
       job.send(*due);
     }
@@ -267,16 +269,16 @@ Ending Supervisor::run_job(const Words& words) {
   if (const std::size_t left = job.remove_leftovers(); left > 0)
     say("removed {} files and folders that a killed launcher had left in shared memory and temporary folders", left);
   begun_ = begun_ || listens();
-  save_lost_ = orders_.ended(newest_checkpoint() > told_save_at_);
+  save_lost_ = requests_.ended(newest_checkpoint() > told_save_at_);
   return job.ending().value();
 }
 
 void Supervisor::take(int signal, const Job& job) {
   if (signal == SIGUSR1) {
     take_save(listens());
-  } else if (!orders_.leaving()) {
+  } else if (!requests_.leaving()) {
     say("the job is told to save and leave");
-    orders_.leave();
+    requests_.leave();
   } else if (signal == SIGTERM || signal == SIGINT) {  // a closing terminal may send SIGHUP more than once
     say("told to leave again: the job is killed");
     killed_ = true;
@@ -286,7 +288,7 @@ void Supervisor::take(int signal, const Job& job) {
 
 void Supervisor::take_save(bool now) {
   say("the job is told to save{}", now ? "" : " as soon as it has started");
-  orders_.save();
+  requests_.save();
 }
 
 // The first rank writes config.json when all ranks have passed the start of train_gpt, which installs the signal
@@ -314,10 +316,10 @@ void Supervisor::note_incident(const Ending& ending, Verdict verdict) {
   if (open_) close_incident(now);  // a job that made no step
   incidents_.push_back({.when = now,
                         .restart = restarts_,
-                        .what = what_happened(ending, verdict, last_words_.message()),
+                        .what = what_happened(ending, verdict, failure_message_.message()),
                         .ending = ending,
-                        .rank = last_words_.rank(),
-                        .message = last_words_.message(),
+                        .rank = failure_message_.rank(),
+                        .message = failure_message_.message(),
                         .logged_step = last_logged_step(out_ / RunFolder::metrics_name),
                         .resumed_step = {},
                         .ranks = 0,
@@ -345,7 +347,7 @@ bool Supervisor::pause(double seconds) {
   while (true) {
     while (const std::optional<int> signal = signals_.next()) {
       if (*signal != SIGUSR1) {
-        orders_.leave();
+        requests_.leave();
         return false;
       }
       take_save(false);
@@ -358,7 +360,7 @@ bool Supervisor::pause(double seconds) {
 }
 
 int Supervisor::left_without_job() {
-  say("told to leave while no job runs; the same command goes on with it");
+  say("told to leave while no job runs; run the same command to continue");
   return static_cast<int>(ExitCode::retryable);
 }
 

@@ -6,15 +6,15 @@
 //
 // Signals to the supervisor are sent to the job as SIGUSR2 (save and leave) or SIGUSR1 (save and go on). Launchers
 // forward these at once. After a SIGTERM, they would kill their ranks two seconds later. A job that is still starting
-// may miss signals: train/supervisor/orders.h.
+// may miss signals: train/supervisor/requests.h.
 // Read next: train/supervisor/policy.h (the decisions), train/supervisor/job.h (the processes), docs/operations.md.
 #pragma once
 
 #include "train/supervisor/command.h"
 #include "train/supervisor/incidents.h"
 #include "train/supervisor/job.h"
-#include "train/supervisor/orders.h"
 #include "train/supervisor/policy.h"
+#include "train/supervisor/requests.h"
 #include "train/supervisor/world.h"
 
 namespace trireme::supervisor {
@@ -91,7 +91,7 @@ class Supervisor {
   std::int64_t waits_ = 0;           // pauses in a row because too few ranks were available
   bool world_asked_ = false;         // --world-command has been run
   std::int64_t world_failures_ = 0;  // failures of --world-command in a row
-  Orders orders_;
+  Requests requests_;
   bool killed_ = false;           // a user asked to kill the job
   bool launcher_failed_ = false;  // at the last start
 
@@ -102,7 +102,7 @@ class Supervisor {
   std::int64_t told_save_at_ = -1;                             // the newest checkpoint when the job was asked to save
   bool save_lost_ = false;                                     // it ended without the requested save
   std::optional<Time> training_since_;
-  LastWords last_words_;
+  FailureMessage failure_message_;
 
   std::vector<Incident> incidents_;
   bool open_ = false;  // the last incident is not closed yet

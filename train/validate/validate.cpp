@@ -222,16 +222,16 @@ void validate_packed(const TrainOptions& options) {
   if (options.mesh.zero == 3) refuse("--zero 3", "at most 2: with 3, weights are there only while they are used");
 }
 
+void validate_expert_ranks(const MeshShape& mesh, bool experts) {
+  if (mesh.size(Axis::ep) > 1 && !experts)
+    fail(ExitCode::usage, "--mesh", "ep={} divides experts over ranks, and this model has none; leave ep out of --mesh",
+         mesh.size(Axis::ep));
+}
+
 }  // namespace
 
 void validate_device(const std::string& device) {
   if (device == name(Device::cuda)) cuda::require_device();  // never fall back to the CPU
-}
-
-void validate_expert_ranks(const MeshShape& mesh, bool experts) {
-  if (mesh.size(Axis::ep) > 1 && !experts)
-    fail(ExitCode::usage, "--mesh", "ep={} shares experts over ranks, and this model has none; leave ep out of --mesh",
-         mesh.size(Axis::ep));
 }
 
 void require_whole_sequences(const MeshOptions& o, const std::string& why) {
@@ -248,7 +248,7 @@ void require_whole_sequences(const MeshOptions& o, const std::string& why) {
 
 void validate_training(const TrainOptions& o, std::int64_t blocks, bool experts) {
   validate_device(o.precision.device);
-  refuse_unused(o, declare_training);  // first: a flag without effect need not be right
+  refuse_unused(o, declare_training);  // first, so that a flag without effect is reported as such and not for its value
   validate_implementations(o.precision);
   validate_threads(o);
   validate_expert_ranks(o.mesh.shape, experts);

@@ -12,9 +12,9 @@ bool waits_for_itself(const RankSigns& r) { return r.blocked && !r.ended && r.wa
 bool is_lost(const RankSigns& r, double timeout) {
   if (r.ended || r.failed) return false;
   if (r.gone) return true;
-  if (r.deaf >= timeout) return true;
-  if (waits_for_itself(r)) return r.quiet >= patience_with_unseen * timeout;
-  return !r.blocked && (r.quiet >= timeout || r.beatless >= longest_without_beat * timeout);
+  if (r.since_ran >= timeout) return true;
+  if (waits_for_itself(r)) return r.since_sign_of_life >= patience_with_unseen * timeout;
+  return !r.blocked && (r.since_sign_of_life >= timeout || r.since_heartbeat >= longest_without_beat * timeout);
 }
 
 /// All ranks the waiter waits for, directly or through other waiting ranks.
@@ -57,7 +57,7 @@ Verdict judge(int waiter, const std::vector<RankSigns>& ranks, double timeout) {
   if (!lost.empty()) return {gone ? Outcome::died : Outcome::stopped, lost};
   if (somebody_works) return {};
   if (!unseen.empty() || more)
-    return self.quiet >= patience_with_unseen * timeout ? Verdict{Outcome::unseen, unseen} : Verdict{};
+    return self.since_sign_of_life >= patience_with_unseen * timeout ? Verdict{Outcome::unseen, unseen} : Verdict{};
   if (!self.blocked) return {};  // only a helper thread waits: its rank works
   if (self.ended) return {};     // it only waits to leave together with the others
   reached.insert(waiter);
@@ -67,10 +67,10 @@ Verdict judge(int waiter, const std::vector<RankSigns>& ranks, double timeout) {
   const double patience = together ? patience_with_unseen * timeout : timeout;
   const auto patient = [&](int rank) {
     const RankSigns& r = ranks[static_cast<std::size_t>(rank)];
-    return !r.ended && (r.quiet < patience || !r.confirmed);
+    return !r.ended && (r.since_sign_of_life < patience || !r.confirmed);
   };
   if (std::any_of(reached.begin(), reached.end(), patient)) return {};
-  return {together ? Outcome::stalled : Outcome::crossed, {reached.begin(), reached.end()}};
+  return {together ? Outcome::stalled : Outcome::deadlocked, {reached.begin(), reached.end()}};
 }
 
 std::vector<int> died(const std::vector<RankSigns>& ranks) {

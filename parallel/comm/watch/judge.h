@@ -1,12 +1,12 @@
 // Decides whether a waiting rank should go on waiting. It follows the waits to the ranks that everyone waits for, and
 // checks only that those are alive: a rank that works may take as long as it likes.
 //
-//   patient    a rank it waits for, directly or not, works
-//   died       ... no longer has a process
-//   stopped    ... does not wait itself, and has shown no sign of life for the timeout
-//   unseen     ... is on another node, where it is not visible, and four timeouts have passed
-//   crossed    ranks have waited for one another, in different operations, for the timeout
-//   stalled    all are in one operation, which has not moved for four timeouts
+//   patient     a rank it waits for, directly or not, works
+//   died        ... no longer has a process
+//   stopped     ... does not wait itself, and has shown no sign of life for the timeout
+//   unseen      ... is on another node, where it is not visible, and four timeouts have passed
+//   deadlocked  ranks have waited for one another, in different operations, for the timeout
+//   stalled     all are in one operation, which has not moved for four timeouts
 //
 // This is a pure function of observations and reads no clock. Read next: parallel/comm/watch/observer.h, which
 // observes.
@@ -26,16 +26,16 @@ struct RankSigns {
   bool blocked = false;  ///< its own thread waits for other ranks
   /// Since its last sign of life: a heartbeat, the arrival of a rank it waits for, or processor time. Processor time
   /// does not count while it waits for others.
-  double quiet = 0;
-  double beatless = 0;           ///< since its last heartbeat
-  double deaf = 0;               ///< since its process was last seen to run
+  double since_sign_of_life = 0;
+  double since_heartbeat = 0;    ///< since its last heartbeat
+  double since_ran = 0;          ///< since its process was last seen to run
   std::uint64_t operation = 0;   ///< that it waits in: a number for the operation and group; 0: none
   std::vector<int> waits_for{};  ///< world ranks; empty when it does not wait
   bool more = false;             ///< it also waits for ranks that are not in the list
   bool confirmed = true;         ///< what it waits for was written after its last sign of life
 };
 
-enum class Outcome : std::uint8_t { patient, died, stopped, unseen, crossed, stalled };
+enum class Outcome : std::uint8_t { patient, died, stopped, unseen, deadlocked, stalled };
 
 struct Verdict {
   Outcome outcome = Outcome::patient;

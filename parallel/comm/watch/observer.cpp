@@ -43,24 +43,24 @@ void Observer::look_at(const RankPage& page, Seen& seen, RankSigns& signs, doubl
   }
   const std::uint64_t beats = page.beats, looks = page.looks;
   const auto count = [seconds](double& silence, bool life) { silence = life ? 0 : silence + seconds; };
-  count(signs.beatless, beats != std::exchange(seen.beats, beats));
-  count(signs.quiet, signs.beatless == 0 || arrived);
-  count(signs.deaf, looks != std::exchange(seen.looks, looks));
+  count(signs.since_heartbeat, beats != std::exchange(seen.beats, beats));
+  count(signs.since_sign_of_life, signs.since_heartbeat == 0 || arrived);
+  count(signs.since_ran, looks != std::exchange(seen.looks, looks));
   // A process that seldom gets a processor may still show a wait that has ended.
-  seen.refreshed = signs.quiet == 0 ? 0 : seen.refreshed + (signs.deaf == 0 ? 1 : 0);
+  seen.refreshed = signs.since_sign_of_life == 0 ? 0 : seen.refreshed + (signs.since_ran == 0 ? 1 : 0);
   signs.confirmed = seen.refreshed >= 3;
-  if (signs.quiet < ask_after && signs.deaf < ask_after)
+  if (signs.since_sign_of_life < ask_after && signs.since_ran < ask_after)
     seen.asked = false;
   else if (lives(page, seen, signs)) {
-    signs.deaf = 0;
+    signs.since_ran = 0;
     // A waiting rank also runs, to check whether the others have come, so for it running is no sign of life. But if all
     // have come, it only needs a processor.
-    if (!signs.blocked || signs.waits_for.empty()) signs.quiet = 0;
+    if (!signs.blocked || signs.waits_for.empty()) signs.since_sign_of_life = 0;
   }
   const State state = page.state;  // read after asking the system: an ending process sets it before it goes
   signs.ended = state == State::ended;
   signs.failed = state == State::failed;
-  if (state == State::absent) signs.quiet = signs.beatless = signs.deaf = 0;
+  if (state == State::absent) signs.since_sign_of_life = signs.since_heartbeat = signs.since_ran = 0;
 }
 
 bool Observer::lives(const RankPage& page, Seen& seen, RankSigns& signs) const {

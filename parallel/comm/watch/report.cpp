@@ -74,7 +74,8 @@ std::string why(const Board& board, const Observer& observer, const Finding& fin
         vitals.signal == 0 ? "" : fmt::format(", ended by signal {} ({})", vitals.signal, strsignal(vitals.signal));
     return fmt::format("its process {} is gone{}", board.page(rank).process.load(), signal);
   }
-  const double silence = std::max(std::max(signs.quiet, signs.deaf), signs.blocked ? 0.0 : signs.beatless);
+  const double silence =
+      std::max(std::max(signs.since_sign_of_life, signs.since_ran), signs.blocked ? 0.0 : signs.since_heartbeat);
   const char* const state = vitals.state == 'T'   ? "; its process is stopped by a signal (state T)"
                             : vitals.state == 't' ? "; its process is held by a debugger (state t)"
                             : vitals.state == 'S' ? "; its thread sleeps (state S)"
@@ -83,7 +84,8 @@ std::string why(const Board& board, const Observer& observer, const Finding& fin
   return fmt::format("no sign of life for {:.1f} s{}", silence, state);
 }
 
-/// "rank 0 (dp=0) waits for it in all_reduce(...) #119 of group 'dp', of which it has begun #118, and so do 2 more".
+/// "rank 0 (dp=0,tp=0,pp=0) waits for it in all_reduce(sum of 64 f32) #119 of group 'dp', of which the lost rank has
+/// begun #118; so do 2 other ranks".
 std::string who_waits(const Board& board, const Observer& observer, const Finding& finding) {
   const int lost = finding.verdict.ranks.front();
   int waiter = finding.waiter == lost ? -1 : finding.waiter, others = 0;
@@ -101,7 +103,8 @@ std::string who_waits(const Board& board, const Observer& observer, const Findin
   if (record) {
     text += " in " + to_string(*record);
     if (record->what == Record::What::collective)
-      text += fmt::format(", of which it has begun #{}", last_number(board.page(lost), record->group.view()));
+      text +=
+          fmt::format(", of which the lost rank has begun #{}", last_number(board.page(lost), record->group.view()));
   }
   if (others > 1) text += others == 2 ? "; so does 1 other rank" : fmt::format("; so do {} other ranks", others - 1);
   return text;
@@ -138,7 +141,7 @@ Said all_waiting(const Finding& finding, const Board& board, const Observer& obs
   const Verdict& verdict = finding.verdict;
   std::string waits;
   constexpr std::size_t most = 6;
-  std::vector<int> ranks = verdict.outcome == Outcome::crossed ? verdict.ranks : std::vector{finding.waiter};
+  std::vector<int> ranks = verdict.outcome == Outcome::deadlocked ? verdict.ranks : std::vector{finding.waiter};
   std::erase_if(ranks, [&](int rank) {  // ranks that have ended wait for nobody
     const RankSigns& signs = observer.signs()[static_cast<std::size_t>(rank)];
     return rank != finding.waiter && signs.waits_for.empty() && !signs.more;
@@ -148,7 +151,7 @@ Said all_waiting(const Finding& finding, const Board& board, const Observer& obs
   const std::int64_t step = board.page(finding.waiter).step;
   const std::string place = board.place(finding.waiter) + (step < 0 ? "" : fmt::format(" step {}", step));
   switch (verdict.outcome) {
-    case Outcome::crossed:
+    case Outcome::deadlocked:
       return {
           ExitCode::desync,
           fmt::format("ranks wait for one another in different operations, for {:g} s: {}; every rank must call the "
@@ -208,7 +211,7 @@ std::string rank_table(const Board& board, const std::vector<int>& lost) {
   return text;
 }
 
-/// "2.1 ms", "under way 31.2 s", and the site.
+/// "2.10 ms in forward blocks.2.mlp", "UNDER WAY 31.2 s in backward sums of gradients".
 std::string cell(const Record& r) {
   const double seconds = 1e-9 * static_cast<double>((r.ended == 0 ? now() : r.ended) - r.begun);
   const std::string time = seconds < 1 ? fmt::format("{:.2f} ms", 1e3 * seconds) : fmt::format("{:.1f} s", seconds);
@@ -219,7 +222,7 @@ using ByRank = std::map<int, Record>;
 using ByNumber = std::map<std::uint64_t, ByRank>;
 
 /// True if every member did the same operation at the same place and has finished it.
-bool is_history(const ByRank& by_rank, std::size_t members) {
+bool completed_alike(const ByRank& by_rank, std::size_t members) {
   const Record& first = by_rank.begin()->second;
   return by_rank.size() == members && std::all_of(by_rank.begin(), by_rank.end(), [&](const auto& one) {
            const Record& r = one.second;
@@ -237,7 +240,7 @@ std::string group_history(const std::string& group, const ByNumber& numbers, con
   for (auto entry = numbers.rbegin(); entry != numbers.rend(); ++entry) {
     const auto& [number, by_rank] = *entry;
     const Record& first = by_rank.begin()->second;
-    if (is_history(by_rank, members.size())) {
+    if (completed_alike(by_rank, members.size())) {
       text += fmt::format("#{} {} {} in {} {}, ms:", number, step_name(first.step), comm::to_string(first.signature),
                           phase_name(first.phase), first.site.view());
       for (const auto& one : by_rank)

@@ -13,7 +13,7 @@ double second_least(std::vector<double> values) {
   return values[1];
 }
 
-/// For an even count, the greater of the two middle values: fewer warnings rather than false ones.
+/// For an even count, the greater of the two middle values, so that a warning is missed rather than false.
 double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());

@@ -254,6 +254,7 @@ TEST_CASE("a lost rank's message says what it waited for, whatever its page show
     }
     beacon.show_waits();  // the wait was over just before the message was made
     CHECK(says(said(Outcome::unseen, {1}), "[watch] rank 0 at blocks.2.mlp waits for rank 1, for 120 s"));
-    CHECK(says(said(Outcome::crossed, {0, 1}), "for 30 s: rank 0 at blocks.2.mlp waits for rank 1; every rank must"));
+    CHECK(
+        says(said(Outcome::deadlocked, {0, 1}), "for 30 s: rank 0 at blocks.2.mlp waits for rank 1; every rank must"));
   });
 }

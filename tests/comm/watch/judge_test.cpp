@@ -10,12 +10,14 @@ namespace {
 constexpr double timeout = 30;
 
 RankSigns working() { return {.visible = true}; }
-RankSigns silent(double seconds) { return {.visible = true, .quiet = seconds, .beatless = seconds}; }
+RankSigns silent(double seconds) {
+  return {.visible = true, .since_sign_of_life = seconds, .since_heartbeat = seconds};
+}
 RankSigns waiting(std::vector<int> ranks, double seconds, std::uint64_t operation = 1) {
   return {.visible = true,
           .blocked = true,
-          .quiet = seconds,
-          .beatless = seconds,
+          .since_sign_of_life = seconds,
+          .since_heartbeat = seconds,
           .operation = operation,
           .waits_for = std::move(ranks)};
 }
@@ -44,16 +46,16 @@ TEST_CASE("a silent rank is lost at the timeout, and named by all who wait for i
 
 TEST_CASE("processor time without a heartbeat is believed for twenty timeouts") {
   RankSigns busy = working();
-  busy.beatless = 599;
+  busy.since_heartbeat = 599;
   CHECK(judge(0, {waiting({1}, 700), busy}, timeout).outcome == Outcome::patient);
-  busy.beatless = 600;
+  busy.since_heartbeat = 600;
   CHECK(judge(0, {waiting({1}, 700), busy}, timeout).outcome == Outcome::stopped);
 }
 
 TEST_CASE("a rank that is stopped while it waits is told from one that waits") {
   RankSigns stopped = waiting({0}, 31);
   CHECK(judge(0, {waiting({1}, 31), stopped}, timeout).outcome == Outcome::patient);
-  stopped.deaf = 30;
+  stopped.since_ran = 30;
   const Verdict verdict = judge(0, {waiting({1}, 31), stopped}, timeout);
   CHECK(verdict.outcome == Outcome::stopped);
   CHECK(verdict.ranks == std::vector{1});
@@ -87,7 +89,7 @@ TEST_CASE("ranks that wait for one another: in different operations, or in one t
   const auto ring = [](double first, double second, std::uint64_t operation) {
     return judge(0, {waiting({1}, first, 1), waiting({0}, second, operation)}, timeout);
   };
-  CHECK(ring(31, 31, 2).outcome == Outcome::crossed);
+  CHECK(ring(31, 31, 2).outcome == Outcome::deadlocked);
   CHECK(ring(31, 31, 2).ranks == std::vector{0, 1});
   CHECK(ring(119, 200, 1).outcome == Outcome::patient);
   CHECK(ring(120, 200, 1).outcome == Outcome::stalled);
@@ -115,7 +117,7 @@ TEST_CASE("a wait of a communication thread alone does not make its rank a waiti
 TEST_CASE("a rank that waits for a thread of its own works, unless that takes four timeouts") {
   RankSigns itself = waiting({}, 119, 0);
   CHECK(judge(0, {waiting({1}, 200), itself}, timeout).outcome == Outcome::patient);
-  itself.quiet = 120;
+  itself.since_sign_of_life = 120;
   CHECK(judge(0, {waiting({1}, 200), itself}, timeout).ranks == std::vector{1});
 }
 
@@ -123,7 +125,7 @@ TEST_CASE(
     "a rank that waits for a thread of its own says so itself, after four timeouts, also when nobody waits for it") {
   RankSigns itself = waiting({}, 119, 0);
   CHECK(judge(0, {itself}, timeout).outcome == Outcome::patient);
-  itself.quiet = 120;
+  itself.since_sign_of_life = 120;
   const Verdict verdict = judge(0, {itself}, timeout);
   CHECK(verdict.outcome == Outcome::stopped);
   CHECK(verdict.ranks == std::vector{0});

@@ -36,16 +36,16 @@ struct Scene {
 TEST_CASE("silence adds up, and a heartbeat ends it") {
   Scene scene;
   scene.look(0.05);
-  CHECK(scene.look(0.05, 100).quiet == doctest::Approx(5.0));
+  CHECK(scene.look(0.05, 100).since_sign_of_life == doctest::Approx(5.0));
   scene.board->page(0).beats.fetch_add(1);
-  CHECK(scene.look(0.05).quiet == 0);
-  CHECK(scene.look(0.05).beatless == doctest::Approx(0.05));
+  CHECK(scene.look(0.05).since_sign_of_life == 0);
+  CHECK(scene.look(0.05).since_heartbeat == doctest::Approx(0.05));
 }
 
 TEST_CASE("time in which the observer did not run does not count") {
   Scene scene;
   scene.look(0.05);
-  CHECK(scene.look(600).quiet == doctest::Approx(Observer::longest_gap));
+  CHECK(scene.look(600).since_sign_of_life == doctest::Approx(Observer::longest_gap));
 }
 
 TEST_CASE("a rank that runs, waits for the processor or the disk, or has had time lives without a heartbeat") {
@@ -54,17 +54,17 @@ TEST_CASE("a rank that runs, waits for the processor or the disk, or has had tim
   for (const char state : {'R', 'D'}) {
     scene.system.state = state;
     scene.look(0.05, 100);
-    CHECK(scene.observer.signs().front().quiet < 0.5);
+    CHECK(scene.observer.signs().front().since_sign_of_life < 0.5);
   }
   scene.system.state = 'S';
   for (int i = 0; i < 100; ++i) {
     scene.system.processor_time += 1000;
     scene.look(0.05);
   }
-  CHECK(scene.observer.signs().front().quiet < 0.5);
-  CHECK(scene.observer.signs().front().beatless > 14);
+  CHECK(scene.observer.signs().front().since_sign_of_life < 0.5);
+  CHECK(scene.observer.signs().front().since_heartbeat > 14);
   scene.system.state = 'T';
-  CHECK(scene.look(0.05, 100).quiet > 4.5);
+  CHECK(scene.look(0.05, 100).since_sign_of_life > 4.5);
 }
 
 TEST_CASE("the system is not asked while there are heartbeats") {
@@ -76,24 +76,24 @@ TEST_CASE("the system is not asked while there are heartbeats") {
   CHECK(scene.asked == 0);
 }
 
-TEST_CASE("a rank whose process stops while it waits becomes deaf; processor time says that it runs") {
+TEST_CASE("a rank whose process stops while it waits is no longer seen to run; processor time says that it runs") {
   Scene scene;
   Waiting waiting;
   waiting.record = 1;
   waiting.blocked = true;
   waiting.add(3);
   scene.board->page(0).waiting.write(waiting);
-  CHECK(scene.look(0.05, 100).deaf == 0);
+  CHECK(scene.look(0.05, 100).since_ran == 0);
   CHECK(scene.observer.signs().front().blocked);
   CHECK(scene.observer.signs().front().waits_for == std::vector{3});
   for (int i = 0; i < 100; ++i) scene.observer.look(0.05);
-  CHECK(scene.observer.signs().front().deaf > 4.5);
+  CHECK(scene.observer.signs().front().since_ran > 4.5);
   for (int i = 0; i < 10; ++i) {
     scene.system.processor_time += 1000;
     scene.observer.look(0.05);
   }
-  CHECK(scene.observer.signs().front().deaf < 0.5);
-  CHECK(scene.observer.signs().front().quiet > 4.5);  // it polls: that is no progress
+  CHECK(scene.observer.signs().front().since_ran < 0.5);
+  CHECK(scene.observer.signs().front().since_sign_of_life > 4.5);  // it polls: that is no progress
 }
 
 TEST_CASE("somebody's arrival is a sign of life; a rank all of whose peers have come only waits for the processor") {
@@ -108,14 +108,14 @@ TEST_CASE("somebody's arrival is a sign of life; a rank all of whose peers have 
   scene.system.state = 'R';
   show({1, 2});
   scene.look(0.05);
-  CHECK(scene.look(0.05, 100).quiet > 4.5);
+  CHECK(scene.look(0.05, 100).since_sign_of_life > 4.5);
   show({2});
-  CHECK(scene.look(0.05).quiet == 0);
-  CHECK(scene.look(0.05, 100).quiet > 4.5);
+  CHECK(scene.look(0.05).since_sign_of_life == 0);
+  CHECK(scene.look(0.05, 100).since_sign_of_life > 4.5);
   show({});
-  CHECK(scene.look(0.05, 100).quiet < 0.5);
+  CHECK(scene.look(0.05, 100).since_sign_of_life < 0.5);
   scene.system.state = 'S';
-  CHECK(scene.look(0.05, 100).quiet > 4.5);
+  CHECK(scene.look(0.05, 100).since_sign_of_life > 4.5);
 }
 
 TEST_CASE("a process that is gone is told from one that has ended") {

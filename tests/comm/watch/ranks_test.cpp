@@ -73,7 +73,8 @@ TEST_CASE("the missing rank is named, with its step, phase, call site and what i
              "no sign of life for 0.3 s; its thread sleeps (state S); it was in backward at blocks.2.mlp; its last "
              "operation is all_reduce(sum of 64 f32) #1 of group 'dp[tp=0,pp=0]', ended "));
   CHECK(says(lost.what,
-             "waits for it in all_reduce(sum of 12345 bf16) #2 of group 'dp[tp=0,pp=0]', of which it has begun #1"));
+             "waits for it in all_reduce(sum of 12345 bf16) #2 of group 'dp[tp=0,pp=0]', of which the lost rank has "
+             "begun #1"));
 }
 
 TEST_CASE("who holds everyone up is named, not whom the first waits for") {
@@ -94,7 +95,8 @@ TEST_CASE("several missing ranks, and a wait on a communication thread") {
   });
   CHECK((lost.place == "rank 1" || lost.place == "rank 3"));  // whichever was silent first
   CHECK(says(lost.what,
-             "in broadcast(100000 f32, root 1) #1 of group 'world', of which it has begun #0; so does 1 other rank;"));
+             "in broadcast(100000 f32, root 1) #1 of group 'world', of which the lost rank has begun #0; so does 1 "
+             "other rank;"));
 }
 
 TEST_CASE("ranks that wait for one another in different operations are out of step") {

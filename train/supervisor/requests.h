@@ -15,7 +15,7 @@
 
 namespace trireme::supervisor {
 
-class Orders {
+class Requests {
  public:
   using Clock = std::chrono::steady_clock;
   static constexpr std::chrono::seconds again{1};
@@ -32,8 +32,8 @@ class Orders {
   bool ended(bool saved);
 
  private:
-  bool save_ = false, told_save_ = false, leave_ = false, heard_leave_ = false;
-  std::optional<Clock::time_point> told_leave_;
+  bool save_ = false, save_sent_ = false, leave_ = false, leave_delivered_ = false;
+  std::optional<Clock::time_point> leave_sent_;
 };
 
 }  // namespace trireme::supervisor
