@@ -19,11 +19,11 @@
 #include "core/random.h"
 #include "cuda/emu/zone.h"
 #include "tests/cuda/device_memory.h"
+#include "tests/support/errors.h"
 #include "tests/support/largest.h"
 #if !defined(__CUDACC__)
 #include "cuda/emu/race.h"
 #include "cuda/emu/schedule.h"
-#include "tests/support/errors.h"
 #endif
 
 namespace cuda_test {
