@@ -121,8 +121,8 @@ TensorMap map_of(const Layout& t, const f16* base) {
     return tensor_map("hopper", TiledMatrix{"stack", base, t.size[1], t.size[0], t.stride[1], t.size[2], t.stride[2],
                                             kRows, kColumns});
   if constexpr (Rank == 4)
-    return tensor_map("hopper", TiledHeads{"heads", base, t.size[0], t.size[2], t.size[1], t.size[3], t.stride[1],
-                                           kRows});
+    return tensor_map("hopper",
+                      TiledHeads{"heads", base, t.size[0], t.size[2], t.size[1], t.size[3], t.stride[1], kRows});
 }
 
 std::string name_of(const char* what, int rank, At at) {

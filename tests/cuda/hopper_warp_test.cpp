@@ -54,7 +54,7 @@ __global__ void matrices(const __grid_constant__ TensorMap map, const f16* in, f
 
 /// A group that gives registers away, and others that take them. Each thread of the takers keeps `Kept` values alive.
 template <int Groups, int Down, int Up, int Kept>
-__global__ void __launch_bounds__(Groups * kGroup, 1) registers(int rounds, int* out) {
+__global__ void __launch_bounds__(Groups* kGroup, 1) registers(int rounds, int* out) {
 #if TRIREME_HOPPER_CODE
   if (thread_index() < kGroup) {
     set_max_registers_down<Down>();
@@ -153,9 +153,15 @@ TEST_CASE("hopper: stmatrix, then a TMA store of what it wrote") {
   });
 }
 
-TEST_CASE("hopper: setmaxnreg 40 down, 232 up") { under_schedules([] { check_registers<3, 40, 232, 180>(3); }); }
-TEST_CASE("hopper: setmaxnreg 24 down, 240 up") { under_schedules([] { check_registers<3, 24, 240, 190>(3); }); }
-TEST_CASE("hopper: setmaxnreg 32 down, 160 up") { under_schedules([] { check_registers<4, 32, 160, 120>(3); }); }
+TEST_CASE("hopper: setmaxnreg 40 down, 232 up") {
+  under_schedules([] { check_registers<3, 40, 232, 180>(3); });
+}
+TEST_CASE("hopper: setmaxnreg 24 down, 240 up") {
+  under_schedules([] { check_registers<3, 24, 240, 190>(3); });
+}
+TEST_CASE("hopper: setmaxnreg 32 down, 160 up") {
+  under_schedules([] { check_registers<4, 32, 160, 120>(3); });
+}
 
 TEST_CASE("hopper: named barriers, two warp groups in turns") {
   under_schedules([] {

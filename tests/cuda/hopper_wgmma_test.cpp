@@ -70,62 +70,75 @@ __global__ void product(const T* a, const T* b, int begin, int end, float* d) {
 #endif
 }
 
+/// An operand's elements, K fastest: the same code for all widths and types, because nvcc is slow to compile copies of it.
+using Values = std::vector<float>;
+/// Runs one instance of the kernel: a [64, 64], b [N, 64], K from `begin` to `end`, d [64, N].
+using Run = void (*)(const Values& a, const Values& b, int begin, int end, Buffer<float>& d);
+
 template <class T, int N, Side A, bool BKMajor>
+void run(const Values& a, const Values& b, int begin, int end, Buffer<float>& d) {
+  Buffer<T> in_a(a.size()), in_b(b.size());
+  for (std::size_t i = 0; i < a.size(); ++i) in_a.set(i, T(a[i]));
+  for (std::size_t i = 0; i < b.size(); ++i) in_b.set(i, T(b[i]));
+  const int shared = sm90::kChunkBytes + (N < 64 ? 1 : N / 64) * sm90::kChunkBytes;
+  launch({"product", {1, 1, 1}, {128, 1, 1}, static_cast<std::size_t>(shared)}, product<T, N, A, BKMajor>, in_a.data(),
+         in_b.data(), begin, end, d.data());
+}
+
+/// Values by row and k: m or n, and k.
+using Value = int (*)(int row, int k);
+
 struct Trial {
   std::string name;
-  std::vector<T> a = std::vector<T>(std::size_t{kM} * kK), b = std::vector<T>(std::size_t{N} * kK);
+  int n;
+  Run run;
 
-  template <class FA, class FB>
-  void fill(FA&& value_a, FB&& value_b) {
-    for (std::size_t i = 0; i < a.size(); ++i) a[i] = T(static_cast<float>(value_a(int(i) / kK, int(i) % kK)));
-    for (std::size_t i = 0; i < b.size(); ++i) b[i] = T(static_cast<float>(value_b(int(i) / kK, int(i) % kK)));
+  static Values values(int rows, Value value) {
+    Values all;
+    for (int i = 0; i < rows * kK; ++i) all.push_back(static_cast<float>(value(i / kK, i % kK)));
+    return all;
   }
   /// Runs K from `begin` to `end`. `reads`: what the values of the result are, for the report.
-  void check(int begin, int end, const std::string& reads) const {
-    Buffer<T> in_a(a), in_b(b);
-    Buffer<float> d(std::size_t{kM} * N);
-    const int shared = sm90::kChunkBytes + (N < 64 ? 1 : N / 64) * sm90::kChunkBytes;
-    launch({"product", {1, 1, 1}, {128, 1, 1}, static_cast<std::size_t>(shared)}, product<T, N, A, BKMajor>,
-           in_a.data(), in_b.data(), begin, end, d.data());
+  void check(Value value_a, Value value_b, int begin, int end, const std::string& reads) const {
+    const Values a = values(kM, value_a), b = values(n, value_b);
+    const auto width = static_cast<std::size_t>(n);
+    Buffer<float> d(kM * width);
+    run(a, b, begin, end, d);
     const auto expected = [&](std::size_t i) {
       float sum = 0;
       for (std::size_t k = static_cast<std::size_t>(begin); k < static_cast<std::size_t>(end); ++k)
-        sum += static_cast<float>(a[i / N * kK + k]) * static_cast<float>(b[i % N * kK + k]);
+        sum += a[i / width * kK + k] * b[i % width * kK + k];
       return static_cast<double>(sum);
     };
     compare({fmt::format("{}, K {} to {}, {}", name, begin, end, reads), d.size(),
              [&](std::size_t i) { return d.at(i); }, expected,
-             [](std::size_t i) { return fmt::format("D[{}, {}]", i / N, i % N); },
+             [&](std::size_t i) { return fmt::format("D[{}, {}]", i / width, i % width); },
              [&](double value) { return value == 0 ? "nothing" : fmt::format("{} {}", reads, value - 1); }});
   }
 };
 
-template <class T, int N, Side A, bool BKMajor>
-void check_width(const char* name) {
-  Trial<T, N, A, BKMajor> trial{name};
-  const auto copies = [](int r, int k) { return r % 16 == k % 16 ? 1 : 0; };
+void check_width(const char* name, int n, Run run) {
+  const Trial trial{name, n, run};
+  const Value copies = [](int r, int k) { return r % 16 == k % 16 ? 1 : 0; };
+  const Value its_row = [](int r, int) { return r + 1; }, its_k = [](int, int k) { return k + 1; };
   for (int k = 0; k < kK; k += 16) {  // one step of K at each offset, then all of them
-    trial.fill(copies, [](int, int at) { return at + 1; });
-    trial.check(k, k + 16, "row k of B");
-    trial.fill(copies, [](int n, int) { return n + 1; });
-    trial.check(k, k + 16, "column n of B");
-    trial.fill([](int, int at) { return at + 1; }, copies);
-    trial.check(k, k + 16, "column k of A");
-    trial.fill([](int m, int) { return m + 1; }, copies);
-    trial.check(k, k + 16, "row m of A");
+    trial.check(copies, its_k, k, k + 16, "B, with k =");
+    trial.check(copies, its_row, k, k + 16, "B, with n =");
+    trial.check(its_k, copies, k, k + 16, "A, with k =");
+    trial.check(its_row, copies, k, k + 16, "A, with m =");
   }
-  trial.fill([](int m, int k) { return (5 * m + 3 * k) % 7 - 3; }, [](int n, int k) { return (3 * n + k) % 5 - 2; });
-  trial.check(0, kK, "sums of whole numbers; value");
-  trial.check(16, 48, "sums of whole numbers; value");
+  const Value mixed_a = [](int m, int k) { return (5 * m + 3 * k) % 7 - 3; };
+  const Value mixed_b = [](int n_, int k) { return (3 * n_ + k) % 5 - 2; };
+  trial.check(mixed_a, mixed_b, 0, kK, "sums of whole numbers, less 1:");
+  trial.check(mixed_a, mixed_b, 16, 48, "sums of whole numbers, less 1:");
 }
 
 }  // namespace
 
-#define TRIREME_WGMMA_CASE(type, n, a, b, b_k_major)                                             \
-  TEST_CASE("hopper: wgmma " #type " N=" #n ", A " #a ", B " #b) {                               \
-    cuda_test::under_schedule(2, [] {                                                            \
-      check_width<type, n, Side::a, b_k_major>(#type " N=" #n ", A " #a ", B " #b);              \
-    });                                                                                          \
+#define TRIREME_WGMMA_CASE(type, n, a, b, b_k_major)                                                      \
+  TEST_CASE("hopper: wgmma " #type " N=" #n ", A " #a ", B " #b) {                                        \
+    cuda_test::under_schedule(                                                                            \
+        2, [] { check_width(#type " N=" #n ", A " #a ", B " #b, n, run<type, n, Side::a, b_k_major>); }); \
   }
 #define TRIREME_WGMMA_A(type, n, b, b_k_major)           \
   TRIREME_WGMMA_CASE(type, n, k_major, b, b_k_major)     \

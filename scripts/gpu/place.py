@@ -1,0 +1,48 @@
+"""Where everything is, and the two ways in which a stage can end early."""
+import json
+import os
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+
+class Failed(Exception):
+    """A stage found something wrong."""
+
+
+class NotRun(Exception):
+    """Why a stage has nothing to do here. The stage neither passed nor failed."""
+
+
+class Place:
+    """The folder of all products, logs and results: build-gpu, or another one in tests."""
+
+    def __init__(self, folder=None):
+        self.folder = folder or os.path.join(ROOT, "build-gpu")
+        for name in ("", "logs", "objects"):
+            os.makedirs(self.path(name), exist_ok=True)
+
+    def path(self, *names):
+        return os.path.join(self.folder, *names)
+
+    def log(self, name):
+        return self.path("logs", name + ".log")
+
+
+def say(text=""):
+    print(text, flush=True)
+
+
+def load_json(path, default):
+    """The contents of a file that may be absent, or cut off by the end of a machine."""
+    try:
+        with open(path, encoding="utf-8") as saved:
+            return json.load(saved)
+    except (OSError, ValueError):
+        return default
+
+
+def save_json(path, value):
+    """The file is complete at any time."""
+    with open(path + ".part", "w", encoding="utf-8") as out:
+        json.dump(value, out, indent=1)
+    os.replace(path + ".part", path)
