@@ -12,13 +12,6 @@
 #include "cuda/device/tensor_map.h"
 #include "tests/cuda/support.h"
 
-// Code for sm_90a: empty kernels on other architectures, which no test launches there.
-#if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
-#define TRIREME_HOPPER_CODE 1
-#else
-#define TRIREME_HOPPER_CODE 0
-#endif
-
 namespace cuda_test {
 
 /// Distinct values that f16 holds exactly, none of them 0: of i from 0 to 4095.

@@ -26,6 +26,14 @@
 #include "cuda/emu/schedule.h"
 #endif
 
+// 1 where the instructions of Hopper exist: in the body of a kernel, which is empty for other GPUs. Tests that launch
+// such a kernel are not run there (HOPPER_CASE in scripts/gpu/cases.py).
+#if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#define TRIREME_HOPPER_CODE 1
+#else
+#define TRIREME_HOPPER_CODE 0
+#endif
+
 namespace cuda_test {
 
 using trireme::testing::keep_largest;
