@@ -76,7 +76,7 @@ class Gpu(Products, Attention, Memory, Ladders):
                 else:
                     self.journal.failed(name, who, f"distance to f64 {found:.1e}; accepted {accepted:.0e}")
         right += [(who, run) for who, run in others
-                  if self.journal.attempt(name, who, lambda: self.checked(lambda: run(0) or 0.0)) is not None]
+                  if self.journal.attempt(name, who, lambda: self.checked(lambda: (run(0), True)[1]))]
         times = self.journal.attempt(name, "timing", lambda: self.time([run for _, run in right], sets)) if right else []
         row = {"case": name, "error": max(errors.values(), default=None), "errors": errors, "accepted": accepted,
                "ms": {who: t for (who, _), t in zip(right, times or [])}}

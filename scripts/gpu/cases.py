@@ -66,6 +66,14 @@ class Cases:
             out.write(json.dumps(result) + "\n")
         return result
 
+    def forget(self, stage):
+        """Removes what an earlier run of the stage wrote."""
+        if os.path.exists(self.record):
+            with open(self.record, encoding="utf-8", errors="replace") as saved:
+                kept = [line for line in saved if line.endswith("\n") and f'"stage": "{stage}"' not in line]
+            with open(self.record, "w", encoding="utf-8") as out:
+                out.writelines(kept)
+
     def run_all(self, binary, names, stage, limit):
         deadline = time.monotonic() + limit
         found = listed(binary, names, self.place.log(f"list_{stage}_{os.path.basename(binary)}"))

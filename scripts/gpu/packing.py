@@ -6,9 +6,9 @@ build-gpu/bin. The build stages there then find nothing to do, as long as the so
 import os
 import shutil
 
-from . import process
+from . import machine, process
 from .build import Build
-from .place import ROOT, Failed, say
+from .place import ROOT, Failed, load_json, save_json, say
 
 # Self-contained, for any GPU from the A100 on and any x86-64 processor of the last ten years.
 CONFIGURE = ["-DTRIREME_CUDA=ON", "-DTRIREME_MPI=OFF", "-DTRIREME_SELF_CONTAINED=ON", "-DTRIREME_ARCH=x86-64-v3"]
@@ -52,6 +52,8 @@ def pack(place, nvcc, architecture, jobs):
     for name in build.products:
         must(place, ["strip", place.path("bin", name)], 60, "strip")
     programs(place, jobs)
+    manifest = place.path("manifest.json")
+    save_json(manifest, {**load_json(manifest, {}), "commit": machine.commit()})
     sizes = {name: os.path.getsize(place.path("bin", name)) / 2**20 for name in sorted(os.listdir(place.path("bin")))}
     total = sum(sizes.values())
     lines = [f"{place.path('bin', name)}: {size:.1f} MiB" for name, size in sizes.items()]

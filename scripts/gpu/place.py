@@ -14,7 +14,7 @@ class NotRun(Exception):
 
 
 class Place:
-    """The folder of all products, logs and results: build-gpu, or another one in tests."""
+    """The folder of all products, logs and results: build-gpu, or another one for rehearsals and tests."""
 
     def __init__(self, folder=None):
         self.folder = folder or os.path.join(ROOT, "build-gpu")

@@ -27,9 +27,12 @@ def load_lines(path):
 
 def collect(place, gpu, stages, earlier=()):
     """Everything as one value. earlier: folders with the report.json of other runs."""
-    report = {"about": {"gpu": gpu or {"name": "none, emulated"}, "commit": machine.commit(),
+    commit = machine.commit()
+    if commit == "unknown":  # the sources came without .git, but --pack knew it
+        commit = load_json(place.path("manifest.json"), {}).get("commit", commit)
+    report = {"about": {"gpu": gpu or {"name": "none, emulated"}, "commit": commit,
                         "date": time.strftime("%Y-%m-%d")},
-              "stages": {}, "cases": [], "rows": [], "failures": []}
+              "stages": {}, "cases": [], "rows": [], "failures": [], "skipped": []}
     for folder in earlier:
         before = load_json(os.path.join(folder, "report.json"), {})
         if before and not stages:  # only joined: the machine is that of the runs
@@ -45,6 +48,7 @@ def collect(place, gpu, stages, earlier=()):
         more = load_json(place.path(name), {})
         report["rows"] += more.get("rows", [])
         report["failures"] += more.get("failures", [])
+        report["skipped"] += more.get("skipped", [])
     return report
 
 
@@ -73,6 +77,7 @@ def markdown(report):
     lines += stage_lines(report["stages"]) + case_lines(report["cases"]) + figure_lines(report["rows"])
     for failure in report["failures"]:
         lines.append(f"\nFAILED {failure['case']}: {cell(failure['error'])}")
+    lines += [f"\nSkipped: {reason}" for reason in report["skipped"]]
     return "\n".join(lines) + "\n"
 
 

@@ -116,6 +116,10 @@ class Costs(unittest.TestCase):
             seconds, _ = costs.simulate([costs.seconds_of(s) for s in every], 16)
             self.assertLess(seconds, 150, names)
 
+    def test_calls_take_less_than_ten_minutes(self):
+        for names in stages.CALLS.values():
+            self.assertLess(sum(stages.LIMITS[name] for name in names), 570)
+
     def test_unknown_sources_have_a_cost(self):
         self.assertGreater(costs.seconds_of("cuda/kernels/gemm.h"), 1)
         self.assertGreater(costs.seconds_of("absent.cu"), 1)
