@@ -57,7 +57,7 @@ WORKER = """
 import os, sys, time
 sys.path.insert(0, %r)
 from isolation import Journal
-journal = Journal(sys.argv[-1])
+journal = Journal(sys.argv[-1], lambda: False)  # an error spoils the process, as on a GPU
 def raises(): raise RuntimeError("planted error")
 SIDES = {"first": {"ours": os.abort, "theirs": lambda: 1.0, "other": raises},
          "second": {"ours": lambda: 2.0, "theirs": lambda: time.sleep(60)}, "third": {"ours": lambda: 3.0}}
@@ -211,6 +211,19 @@ class Results(unittest.TestCase):
             self.assertEqual([f["case"] for f in found["failures"]], ["first, ours", "first, other", "second, theirs"])
             with open(out, encoding="utf-8") as saved:
                 self.assertEqual(json.load(saved), found)
+
+
+class Syntax(unittest.TestCase):
+    def test_a_source_that_nvcc_refuses_is_named(self):
+        with tempfile.TemporaryDirectory() as folder:
+            command = [sys.executable, SCRIPT, "--syntax", "--folder", os.path.join(folder, "build")]
+            for text, status in (("case $* in *gemm_test.cpp*) echo 'a.cpp(3): error: no' >&2; exit 2 ;; esac", 1), ("", 0)):
+                nvcc = script(folder, "nvcc", "#!/bin/sh\n" + text)
+                ended = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "NVCC": nvcc})
+                self.assertEqual(ended.returncode, status, ended.stdout + ended.stderr)
+                self.assertEqual("tests/cuda/gemm_test.cpp: exit status 2: a.cpp(3): error: no" in ended.stdout, status == 1)
+            again = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "NVCC": "/bin/false"})
+            self.assertIn("before", again.stdout)
 
 
 class Rehearsal(unittest.TestCase):
