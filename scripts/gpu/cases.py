@@ -51,7 +51,7 @@ class Cases:
             return None
         return f"needs compute capability 9.0 (Hopper); this GPU has {self.gpu['compute_cap']}"
 
-    def run(self, binary, name, stage, deadline):
+    def run(self, binary, name, stage, deadline, case_limit):
         result = {"stage": stage, "program": os.path.basename(binary), "case": name, "seconds": 0.0}
         left = deadline - time.monotonic()
         if reason := self.reason_to_skip(name):
@@ -60,7 +60,7 @@ class Cases:
             result |= {"status": "not started", "reason": "the stage's time was over"}
         else:
             log = self.place.log("case_" + re.sub(r"[^A-Za-z0-9]+", "_", name)[:80])
-            ended = process.run([binary, exactly(name)], min(self.case_limit, left), log, ROOT)
+            ended = process.run([binary, exactly(name)], min(case_limit, left), log, ROOT)
             result |= verdict(ended, self.hopper()) | {"seconds": round(ended.seconds, 2)}
         with self.lock, open(self.record, "a", encoding="utf-8") as out:
             out.write(json.dumps(result) + "\n")
@@ -74,11 +74,11 @@ class Cases:
             with open(self.record, "w", encoding="utf-8") as out:
                 out.writelines(kept)
 
-    def run_all(self, binary, names, stage, limit):
-        deadline = time.monotonic() + limit
+    def run_all(self, binary, names, stage, limit, case_limit=None):
+        deadline, case_limit = time.monotonic() + limit, case_limit or self.case_limit
         found = listed(binary, names, self.place.log(f"list_{stage}_{os.path.basename(binary)}"))
         with concurrent.futures.ThreadPoolExecutor(max_workers=self.jobs) as pool:
-            return list(pool.map(lambda name: self.run(binary, name, stage, deadline), found))
+            return list(pool.map(lambda name: self.run(binary, name, stage, deadline, case_limit), found))
 
 
 def verdict(ended, hopper=True):

@@ -1,15 +1,21 @@
 """How long nvcc takes for each source, and what that means for a build on a machine with other cores.
 
-The seconds are CPU time of nvcc 13.0 for sm_90a on one machine, so only their order and their ratios are exact. The
-order matters most: a build is as long as its longest source if that one starts last. Measured with
-`/usr/bin/time -f '%U %S' nvcc ...` for each source (user and system together).
+seconds.txt has the CPU time of nvcc 13.0 for sm_90a on one machine (`/usr/bin/time -f '%U %S' nvcc ...`, user and
+system together), so only their order and their ratios are exact. The order matters most: a source that takes a minute
+and starts last makes the build a minute longer.
 """
 import heapq
 import os
 
 from .place import ROOT
 
-SECONDS = {}
+def load_seconds():
+    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "seconds.txt"), encoding="utf-8") as saved:
+        lines = [line.split() for line in saved if not line.startswith("#")]
+    return {source: float(seconds) for seconds, source in lines}
+
+
+SECONDS = load_seconds()
 # A source that was never measured: a base for the headers, and a part by its size. Kernels instantiate templates, so
 # their bytes are dearer. Rather too long than too short: then it starts early.
 BASE_SECONDS = {".cu": 5.0, ".cpp": 9.0}

@@ -1,10 +1,12 @@
-"""--pack: everything that a machine without our libraries, CMake or much time needs, made here.
+"""--pack: everything that a machine without our libraries, CMake or much time needs, made here as one file.
 
-It builds the programs for the GPU with nvcc, and parity and train_gpt with their libraries linked in, into
-build-gpu/bin. The build stages there then find nothing to do, as long as the sources are the same.
+It builds the programs for the GPU with nvcc, and parity and train_gpt with their libraries linked in, and compresses
+them: machine code for many instances of a template shrinks to a twentieth. On the other machine gpu_check unpacks the
+file, and the build stages find nothing to do, as long as the sources are the same.
 """
 import os
 import shutil
+import tarfile
 
 from . import machine, process
 from .build import Build
@@ -13,7 +15,7 @@ from .place import ROOT, Failed, load_json, save_json, say
 # Self-contained, for any GPU from the A100 on and any x86-64 processor of the last ten years.
 CONFIGURE = ["-DTRIREME_CUDA=ON", "-DTRIREME_MPI=OFF", "-DTRIREME_SELF_CONTAINED=ON", "-DTRIREME_ARCH=x86-64-v3"]
 PROGRAMS = ["parity", "train_gpt"]
-MOST_MB = 64
+ARCHIVE, CONTENTS = "pack.tar.xz", ("bin", "include", "manifest.json")
 
 
 def headers(place):
@@ -52,11 +54,35 @@ def pack(place, nvcc, architecture, jobs):
     for name in build.products:
         must(place, ["strip", place.path("bin", name)], 60, "strip")
     programs(place, jobs)
+    with open(place.path("unpacked"), "w", encoding="utf-8"):
+        pass  # here the programs are already in place
     manifest = place.path("manifest.json")
     save_json(manifest, {**load_json(manifest, {}), "commit": machine.commit()})
-    sizes = {name: os.path.getsize(place.path("bin", name)) / 2**20 for name in sorted(os.listdir(place.path("bin")))}
-    total = sum(sizes.values())
-    lines = [f"{place.path('bin', name)}: {size:.1f} MiB" for name, size in sizes.items()]
-    lines.append(f"{total:.1f} MiB in all" + (f"; more than {MOST_MB}" if total > MOST_MB else ""))
-    return [*lines, "bring along build-gpu/bin, build-gpu/include and build-gpu/manifest.json; the programs need the C "
-                    "library of this machine or a newer one, and the GPU's driver"]
+    return [archive(place), "bring this file along with the sources; the programs need the C library of this machine or a "
+                            "newer one, and the GPU's driver"]
+
+
+def archive(place):
+    """Makes the file, and returns a line about it."""
+    programs_size = sum(os.path.getsize(place.path("bin", name)) for name in os.listdir(place.path("bin")))
+    with tarfile.open(place.path(ARCHIVE + ".part"), "w:xz") as out:
+        for name in CONTENTS:
+            out.add(place.path(name), name)
+    os.replace(place.path(ARCHIVE + ".part"), place.path(ARCHIVE))
+    return (f"{place.path(ARCHIVE)}: {os.path.getsize(place.path(ARCHIVE)) / 2**20:.1f} MiB, with programs of "
+            f"{programs_size / 2**20:.0f} MiB")
+
+
+def unpack(place):
+    """Unpacks a file that was brought along, once. Returns whether it did."""
+    mark = place.path("unpacked")
+    if not os.path.exists(place.path(ARCHIVE)) or (
+            os.path.exists(mark) and os.path.getmtime(mark) >= os.path.getmtime(place.path(ARCHIVE))):
+        return False
+    with tarfile.open(place.path(ARCHIVE)) as saved:
+        for member in saved.getmembers():
+            if member.name.split("/")[0] in CONTENTS and ".." not in member.name:
+                saved.extract(member, place.folder)
+    with open(mark, "w", encoding="utf-8"):
+        pass
+    return True

@@ -41,8 +41,12 @@ def load_json(path, default):
         return default
 
 
-def save_json(path, value):
-    """The file is complete at any time."""
+def save_text(path, text):
+    """The file is complete at any time: it may be copied while it is written."""
     with open(path + ".part", "w", encoding="utf-8") as out:
-        json.dump(value, out, indent=1)
+        out.write(text)
     os.replace(path + ".part", path)
+
+
+def save_json(path, value):
+    save_text(path, json.dumps(value, indent=1))

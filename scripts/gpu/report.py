@@ -7,7 +7,7 @@ import re
 import time
 
 from . import machine
-from .place import ROOT, load_json, save_json
+from .place import ROOT, load_json, save_json, save_text
 
 RESULTS = ("compare.json", "step.json")
 
@@ -54,8 +54,7 @@ def collect(place, gpu, stages, earlier=()):
 
 def write(report, base):
     save_json(base + ".json", report)
-    with open(base + ".md", "w", encoding="utf-8") as out:
-        out.write(markdown(report))
+    save_text(base + ".md", markdown(report))
     return base + ".md"
 
 

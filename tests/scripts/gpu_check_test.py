@@ -213,6 +213,26 @@ class Results(unittest.TestCase):
                 self.assertEqual(json.load(saved), found)
 
 
+class Packing(unittest.TestCase):
+    def test_what_was_packed_is_ready_elsewhere(self):
+        from gpu import packing
+        from gpu.build import Build
+        with tempfile.TemporaryDirectory() as here, tempfile.TemporaryDirectory() as there:
+            place_here, place_there = place.Place(here), place.Place(there)
+            os.makedirs(place_here.path("bin"))
+            os.makedirs(place_here.path("include", "fmt"))
+            program = script(place_here.path("bin"), "hopper_test", "#!/bin/sh\nexit 0\n")
+            Build(place_here, "nvcc", "90a").note(program)
+            self.assertIn("pack.tar.xz", packing.archive(place_here))
+            self.assertFalse(packing.unpack(place_there))
+            os.rename(place_here.path("pack.tar.xz"), place_there.path("pack.tar.xz"))
+            self.assertTrue(packing.unpack(place_there))
+            self.assertFalse(packing.unpack(place_there), "once is enough")
+            self.assertIn("built before", Build(place_there, "nvcc", "90a").all(["hopper_test"], 60))
+            self.assertFalse(Build(place_there, "nvcc", "80").ready("hopper_test"))
+            self.assertEqual(process.run([place_there.path("bin", "hopper_test")], 5, place_there.log("x")).status, 0)
+
+
 class Syntax(unittest.TestCase):
     def test_a_source_that_nvcc_refuses_is_named(self):
         with tempfile.TemporaryDirectory() as folder:
