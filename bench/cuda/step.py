@@ -6,9 +6,9 @@
 
 Both train in bf16 with f32 master weights, context 1024, dropout off, clipping, and AdamW (PyTorch's fused one); PyTorch
 uses scaled_dot_product_attention under autocast. Each turn is some steps; the first ones do not count, because they
-wait for memory and, in PyTorch, for compilation. Results are medians over turns. PyTorch's model is that of
-bench/peers/pytorch_gpt.py. Utilisation counts 6 FLOPs a parameter and token plus 12 L D T for attention,
-of 989 TFLOP/s.
+wait for memory and, in PyTorch, for compilation. Results are medians over turns, and are written after each turn. A
+side that fails is left out from then on; the other goes on. PyTorch's model is that of bench/peers/pytorch_gpt.py.
+Utilisation counts 6 FLOPs a parameter and token plus 12 L D T for attention, of 989 TFLOP/s.
 """
 import argparse
 import json
@@ -42,13 +42,17 @@ class Ours:
                 state = (state * 1103515245 + 12345) % 2**31
                 out.write(chr(ord("!") + (state >> 16) % 64))
 
-    def turn(self, skipped, timed):
+    def turn(self, skipped, timed, limit):
         s, out = self.shape, os.path.join(self.folder, f"run{time.monotonic_ns()}")
         command = [self.program, "--device", "cuda", "--dtype", self.dtype, "--data", self.data, "--tokenizer", "char",
                    "--out", out, "--layers", s["layers"], "--heads", s["heads"], "--width", s["width"], "--context",
                    s["context"], "--vocab", s["vocab"], "--micro-batch", s["batch"], "--steps", skipped + timed,
                    "--log-every", "1", "--eval-batches", "1", "--dropout", "0"]
-        subprocess.run([str(word) for word in command], check=True, stdout=subprocess.DEVNULL, timeout=300)
+        # Of this process group, so that whoever ends this program ends train_gpt as well.
+        ended = subprocess.run([str(word) for word in command], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                               text=True, timeout=limit)
+        if ended.returncode != 0:
+            raise RuntimeError(f"train_gpt: exit status {ended.returncode}: {ended.stderr.strip()[-600:]}")
         with open(os.path.join(out, "metrics.jsonl"), encoding="utf-8") as lines:
             steps = [json.loads(line) for line in lines]
         return statistics.median(step["step_ms"] for step in steps[skipped:])
@@ -80,7 +84,8 @@ class Torch:
         self.optimizer.zero_grad(set_to_none=True)
         return loss.item()  # waits, like a program that logs its loss
 
-    def turn(self, skipped, timed):
+    def turn(self, skipped, timed, limit):
+        deadline = time.perf_counter() + limit
         for _ in range(skipped):
             self.step()
         milliseconds = []
@@ -88,17 +93,81 @@ class Torch:
             start = time.perf_counter()
             self.step()
             milliseconds.append(1e3 * (time.perf_counter() - start))
+            if time.perf_counter() > deadline:
+                break
         return statistics.median(milliseconds)
 
 
-def sides(options, shape, folder):
-    found = {"trireme": Ours(options.program, shape, folder, "f32" if options.rehearse else "bf16")}
+def torch_side(shape, rehearse):
+    """None if a rehearsal has no PyTorch."""
     try:
-        found["torch.compile"] = Torch(shape, "cpu" if options.rehearse else "cuda")
+        return Torch(shape, "cpu" if rehearse else "cuda")
     except ImportError as error:
-        if not options.rehearse:
-            raise SystemExit(f"step.py: {error}; expected PyTorch, to compare with; install it") from error
-    return found
+        if rehearse:
+            return None
+        raise RuntimeError(f"{error}; expected PyTorch, to compare with; install it") from error
+
+
+def row_of(shape, times):
+    ms = {name: statistics.median(values) for name, values in times.items() if values}
+    tokens = shape["batch"] * shape["context"]
+    row = {"case": f"training step, {shape['layers']} layers, width {shape['width']}, B={shape['batch']} "
+                   f"T={shape['context']}", "ms": ms, "turns": {name: len(values) for name, values in times.items()},
+           "tokens_per_s": {name: 1e3 * tokens / value for name, value in ms.items()},
+           "utilisation": {name: flops_per_token(shape) * tokens / (value * 1e-3) / PEAK_FLOPS
+                           for name, value in ms.items()}}
+    if len(ms) == 2:
+        row["ratio"] = ms["torch.compile"] / ms["trireme"]
+    return row
+
+
+class Measurement:
+    """Turns of the sides; what there is so far is written after each."""
+
+    def __init__(self, options, shape):
+        self.options, self.shape, self.times, self.failures = options, shape, {}, []
+        self.deadline = time.perf_counter() + options.within
+
+    def save(self):
+        rows = [row_of(self.shape, self.times)] if any(self.times.values()) else []
+        with open(self.options.out + ".part", "w", encoding="utf-8") as out:
+            json.dump({"rows": rows, "failures": self.failures}, out, indent=1)
+        os.replace(self.options.out + ".part", self.options.out)
+
+    def attempt(self, name, call):
+        """The result; None if the call failed, which is written down."""
+        try:
+            return call()
+        except (Exception, SystemExit) as error:
+            self.failures.append({"case": f"training step, {name}", "error": f"{type(error).__name__}: {error}"[:1000]})
+            print(f"{name}: {error}", file=sys.stderr, flush=True)
+            return None
+        finally:
+            self.save()
+
+    def turn(self, sides, skipped, timed):
+        for name in list(sides):
+            left = self.deadline - time.perf_counter()
+            if left < 2:
+                return
+            found = self.attempt(name, lambda: sides[name].turn(skipped, timed, left))
+            if found is None:
+                del sides[name]
+            else:
+                self.times.setdefault(name, []).append(found)
+                print(f"{name}: {found:.1f} ms", flush=True)
+                self.save()
+
+    def run(self, folder, turns, skipped, timed):
+        rehearse = self.options.rehearse
+        sides = {"trireme": Ours(self.options.program, self.shape, folder, "f32" if rehearse else "bf16")}
+        self.turn(sides, skipped, timed)  # before PyTorch compiles, which may take the rest of the time
+        torch = self.attempt("torch.compile", lambda: torch_side(self.shape, rehearse))
+        if torch is not None:
+            sides["torch.compile"] = torch
+            self.turn({"torch.compile": torch}, skipped, timed)
+        for _ in range(turns - 1):
+            self.turn(sides, skipped, timed)
 
 
 def main():
@@ -106,29 +175,15 @@ def main():
     parser.add_argument("--program", required=True, help="train_gpt, built with CUDA")
     parser.add_argument("--out", required=True, help="JSON")
     parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--within", type=float, default=900, metavar="SECONDS", help="for all turns [900]")
     parser.add_argument("--rehearse", action="store_true", help="a tiny model, an emulated GPU, PyTorch on the CPU")
     options = parser.parse_args()
     shape, turns, skipped, timed = (SMALL, 1, 1, 2) if options.rehearse else (GPT2, options.turns, 5, 20)
+    measurement = Measurement(options, shape)
     with tempfile.TemporaryDirectory() as folder:
-        runners = sides(options, shape, folder)
-        times = {name: [] for name in runners}
-        for _ in range(turns):
-            for name, runner in runners.items():
-                times[name].append(runner.turn(skipped, timed))
-    ms = {name: statistics.median(values) for name, values in times.items()}
-    tokens = shape["batch"] * shape["context"]
-    row = {"case": f"training step, {shape['layers']} layers, width {shape['width']}, B={shape['batch']} "
-                   f"T={shape['context']}", "ms": ms,
-           "tokens_per_s": {name: 1e3 * tokens / value for name, value in ms.items()},
-           "utilisation": {name: flops_per_token(shape) * tokens / (value * 1e-3) / PEAK_FLOPS for name, value in ms.items()}}
-    if "torch.compile" in ms:
-        row["ratio"] = ms["torch.compile"] / ms["trireme"]
-    for name, value in ms.items():
-        print(f"{row['case']}: {name} {value:.1f} ms, {row['tokens_per_s'][name]:.0f} tokens/s, "
-              f"{100 * row['utilisation'][name]:.1f}% of the tensor cores")
-    with open(options.out, "w", encoding="utf-8") as out:
-        json.dump({"rows": [row], "failures": []}, out, indent=1)
+        measurement.run(folder, turns, skipped, timed)
+    return 1 if measurement.failures or not measurement.times.get("trireme") else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

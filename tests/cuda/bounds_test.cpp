@@ -109,6 +109,6 @@ TEST_CASE("bounds: a write of -1 beside a tensor of integers is seen in every bu
   });
   CHECK(said.find(emu::zones_are_poisoned ? "use-after-poison" : "outside the buffer") != std::string::npos);
 }
-#endif
 
 }  // namespace bounds_test
+#endif

@@ -63,6 +63,7 @@ __global__ void copies(const float* in, float* out) {
 
 /// Warp 0 produces, warp 1 consumes, through two slots guarded by mbarriers.
 __global__ void ring(int* out, int rounds) {
+#if TRIREME_HOPPER_CODE
   TRIREME_SHARED(int, slots, 2);
   TRIREME_SHARED(std::uint64_t, full, 2);
   TRIREME_SHARED(std::uint64_t, empty, 2);
@@ -86,6 +87,7 @@ __global__ void ring(int* out, int rounds) {
       mbarrier_arrive(empty + i % 2);
     }
   }
+#endif
 }
 
 __global__ void mma(const bf16* a, const bf16* b, float* d) {  // a [16, 16], b [16, 8] row-major, d [16, 8]
@@ -190,7 +192,7 @@ TEST_CASE("emulator: cp.async groups complete in order, and fill with zeros") {
   });
 }
 
-TEST_CASE("emulator: a ring of slots between a producer and a consumer warp") {
+TEST_CASE("emulator: a ring of slots between a producer and a consumer warp, by mbarriers") {
   under_schedules([] {
     Buffer<int> out(7 * 32);
     launch(one_block(64), ring, out.data(), 7);

@@ -19,11 +19,19 @@
 #include "core/random.h"
 #include "cuda/emu/zone.h"
 #include "tests/cuda/device_memory.h"
+#include "tests/support/errors.h"
 #include "tests/support/largest.h"
 #if !defined(__CUDACC__)
 #include "cuda/emu/race.h"
 #include "cuda/emu/schedule.h"
-#include "tests/support/errors.h"
+#endif
+
+// 1 where the instructions of Hopper exist: in the body of a kernel, which is empty for other GPUs. Tests that launch
+// such a kernel are not run there (HOPPER_CASE in scripts/gpu/cases.py).
+#if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#define TRIREME_HOPPER_CODE 1
+#else
+#define TRIREME_HOPPER_CODE 0
 #endif
 
 namespace cuda_test {

@@ -1,29 +1,283 @@
 #!/usr/bin/env python3
-"""scripts/gpu_check finds the sources that it compiles, without a GPU and without nvcc."""
-import importlib.machinery
-import importlib.util
+"""scripts/gpu_check without a GPU and without nvcc: what it compiles, and that a fault costs only what it touches.
+
+The rehearsal runs with programs that answer like the real ones, and with a compiler that stands in for nvcc.
+"""
+import json
 import os
+import stat
+import subprocess
 import sys
+import tempfile
+import time
 import unittest
 
+sys.dont_write_bytecode = True
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+SCRIPT = os.path.join(ROOT, "scripts", "gpu_check")
+sys.path[:0] = [os.path.join(ROOT, "scripts"), os.path.join(ROOT, "bench", "cuda")]
+import isolation  # noqa: E402
+from gpu import cases, costs, machine, outbox, place, process, report, sources, stages  # noqa: E402
+
+# Compiles what was planted as C++; other sources become empty objects, and their programs empty files.
+NVCC = """#!/bin/sh
+out= ; planted= ; kept=
+for word in "$@"; do
+  case $previous in -o) out=$word ;; esac
+  case $word in */planted/*.cu | *planted_program*) planted=1 ;; esac
+  case $word in cu) word=c++ ;; -std=*|-x|-c|-o|*.o|*.c|*/*.cu|*/*_program) ;; *) word= ;; esac
+  [ -n "$word" ] && [ "$previous" != -Xcompiler ] && kept="$kept $word"
+  previous=$word
+done
+if [ -n "$planted" ]; then exec g++ $kept; fi
+: >"$out"
+"""
+TEST = """#!%s
+import os, sys, time
+NAMES = %r
+pattern = next((w[4:] for w in sys.argv if w.startswith("-tc=")), "*")
+if "-ltc" in sys.argv:
+    print("[doctest] listing all test case names\\n" + "=" * 79)
+    starts = pattern.replace("*", "").split(",")
+    print("\\n".join(name for name in NAMES if any(name.startswith(start) for start in starts)))
+else:
+    print("[doctest] test cases:  1 |  1 passed | 0 failed | 2 skipped")
+"""
+TRAIN = """#!%s
+import json, os, sys
+out = sys.argv[sys.argv.index("--out") + 1]
+os.makedirs(out)
+with open(os.path.join(out, "metrics.jsonl"), "w") as lines:
+    for step in range(20):
+        lines.write(json.dumps({"step": step + 1, "loss": 4 - step / 10, "step_ms": 5}) + "\\n")
+"""
+NAMES = ["hopper: TMA load, here and there", "emulator: votes", "cuda gemm_sm90: equals f64", "cuda norms: all, \"wide\""]
+# Sides of two cases: one crashes, one hangs, one fails by itself; the others return a time.
+WORKER = """
+import os, sys, time
+sys.path.insert(0, %r)
+from isolation import Journal
+journal = Journal(sys.argv[-1], lambda: False)  # an error spoils the process, as on a GPU
+def raises(): raise RuntimeError("planted error")
+SIDES = {"first": {"ours": os.abort, "theirs": lambda: 1.0, "other": raises},
+         "second": {"ours": lambda: 2.0, "theirs": lambda: time.sleep(60)}, "third": {"ours": lambda: 3.0}}
+for case, sides in SIDES.items():
+    if journal.wanted(case):
+        ms = {who: journal.attempt(case, who, call) for who, call in sides.items()}
+        journal.row({"case": case, "ms": {who: t for who, t in ms.items() if t}})
+"""
 
 
-def load(path):
-    sys.dont_write_bytecode = True
-    loader = importlib.machinery.SourceFileLoader("gpu_check", path)
-    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("gpu_check", loader))
-    loader.exec_module(module)
-    return module
+def script(folder, name, text):
+    path = os.path.join(folder, name)
+    with open(path, "w", encoding="utf-8") as out:
+        out.write(text)
+    os.chmod(path, os.stat(path).st_mode | stat.S_IXUSR)
+    return path
+
+
+def fakes(folder):
+    for name in ("hopper_test", "sm90_test", "gpu_test", "lab_test"):
+        script(folder, name, TEST % (sys.executable, NAMES))
+    script(folder, "parity", "#!/bin/sh\nexit 0\n")
+    script(folder, "train_gpt", TRAIN % sys.executable)
+    return script(folder, "nvcc", NVCC)
 
 
 class Sources(unittest.TestCase):
     def test_exist(self):
-        build = load(os.path.join(ROOT, "scripts", "gpu_check")).Build("nvcc", "90a")
-        sources = build.test_sources + build.shim_sources
-        self.assertEqual([source for source in sources if not os.path.exists(os.path.join(ROOT, source))], [])
-        for part in ("cuda/kernels/gemm_sm90.cu", "examples/cuda_lab/memory.cpp", "tests/cuda/gemm_test.cpp"):
-            self.assertIn(part, sources)
+        products = sources.products()
+        every = {source for names in products.values() for source in names}
+        self.assertEqual([s for s in every if not os.path.exists(os.path.join(ROOT, s))], [])
+        for part in ("cuda/kernels/gemm_sm90.cu", "tests/cuda/gemm_test.cpp"):
+            self.assertIn(part, products["gpu_test"])
+        self.assertIn("examples/cuda_lab/memory.cpp", products["lab_test"])
+        self.assertFalse([s for s in products["hopper_test"] if s.startswith("cuda/kernels")])
+
+    def test_objects_have_names_of_their_own(self):
+        from gpu.build import Build
+        with tempfile.TemporaryDirectory() as folder:
+            build = Build(place.Place(folder), "nvcc", "90a")
+            every = {source for names in build.products.values() for source in names}
+            self.assertEqual(len({build.object_of(source) for source in every}), len(every))
+
+
+class Costs(unittest.TestCase):
+    def test_simulation(self):
+        self.assertEqual(costs.simulate([4, 2, 2], 2, False), (4, [1, 0, 2]))
+        self.assertEqual(costs.simulate([1, 1, 3], 1, False)[0], 5)
+        self.assertAlmostEqual(costs.simulate([10], 16)[0], 10)  # alone on its core
+        self.assertAlmostEqual(costs.simulate([10] * 16, 16)[0], 16)  # two on each: 10 work of 16
+
+    def test_measured_sources_exist_and_builds_are_short(self):
+        self.assertEqual([s for s in costs.SECONDS if not os.path.exists(os.path.join(ROOT, s))], [])
+        for names in stages.BUILDS.values():
+            every = costs.longest_first({s for name in names for s in sources.products()[name]})
+            seconds, _ = costs.simulate([costs.seconds_of(s) for s in every], 16)
+            self.assertLess(seconds, 150, names)
+
+    def test_calls_take_less_than_ten_minutes(self):
+        for names in stages.CALLS.values():
+            self.assertLess(sum(stages.LIMITS[name] for name in names), 570)
+
+    def test_unknown_sources_have_a_cost(self):
+        self.assertGreater(costs.seconds_of("cuda/kernels/gemm.h"), 1)
+        self.assertGreater(costs.seconds_of("absent.cu"), 1)
+
+
+class Verdicts(unittest.TestCase):
+    def ended(self, status, text=""):
+        return process.Ended(status, 1.0, 20.0, text, "log")
+
+    def test_of_a_case(self):
+        hopper = "trireme: [gemm] the device has compute capability 8.0; expected 9.0 (Hopper); use the kernel for sm_80"
+        for status, text, gpu, expected in ((0, "test cases: 1 | 1 passed", True, "passed"),
+                                            (0, "test cases: 0 | 0 passed", True, "failed"),
+                                            (1, "x.cpp:3: ERROR: CHECK( a )", True, "failed"), (-11, "", True, "crashed"),
+                                            (None, "", True, "hung"), (1, hopper, False, "skipped"),
+                                            (1, hopper, True, "failed")):
+            self.assertEqual(cases.verdict(self.ended(status, text), gpu)["status"], expected)
+        said = cases.verdict(self.ended(97, "gpu_check: _Z4gemm was not compiled"))
+        self.assertEqual(said, {"status": "failed", "reason": "_Z4gemm was not compiled"})
+
+    def test_an_older_gpu_skips_what_only_hopper_has(self):
+        with tempfile.TemporaryDirectory() as folder:
+            older = cases.Cases(place.Place(folder), {"compute_cap": "8.0"})
+            for name in ("hopper: TMA load 2d", "cuda gemm_sm90: ragged", "emulator: a block can have all 227 KiB"):
+                self.assertIn("8.0", older.reason_to_skip(name))
+            self.assertIsNone(older.reason_to_skip("cuda gemm_sm80: ragged"))
+            self.assertIsNone(cases.Cases(place.Place(folder), {"compute_cap": "9.0"}).reason_to_skip("hopper: TMA"))
+
+    def test_filters_match_names_with_commas(self):
+        self.assertEqual(cases.exactly('a, b "c" *'), "-tc=a? b ?c? ?")
+
+
+class Processes(unittest.TestCase):
+    def state(self, number):
+        try:
+            with open(f"/proc/{number}/stat", encoding="utf-8") as saved:
+                return saved.read().rsplit(")", 1)[1].split()[0]
+        except FileNotFoundError:
+            return "gone"
+
+    def test_what_a_program_started_ends_with_it(self):
+        with tempfile.TemporaryDirectory() as folder:
+            pid, begin = os.path.join(folder, "pid"), time.monotonic()
+            ended = process.run(["sh", "-c", f"sleep 60 & echo $! >{pid}; wait"], 1, os.path.join(folder, "log"))
+            self.assertIsNone(ended.status)
+            self.assertLess(time.monotonic() - begin, 10)
+            with open(pid, encoding="utf-8") as saved:
+                number = int(saved.read())
+            time.sleep(0.2)
+            self.assertIn(self.state(number), ("gone", "Z"))
+
+    def test_how_it_ended(self):
+        with tempfile.TemporaryDirectory() as folder:
+            log = os.path.join(folder, "log")
+            self.assertEqual(process.run(["sh", "-c", "kill -SEGV $$"], 5, log).how(), "killed by SIGSEGV")
+            self.assertEqual(process.run(["sh", "-c", "exit 3"], 5, log).how(), "exit status 3")
+            self.assertEqual(process.run(["/nonexistent"], 5, log).status, 127)
+
+
+class Results(unittest.TestCase):
+    def test_the_commit_without_git(self):
+        with tempfile.TemporaryDirectory() as folder:
+            self.assertEqual(machine.commit_of(folder), "unknown")
+            for name, text in (("HEAD", "ref: refs/heads/main\n"), ("packed-refs", "# pack\n" + "ab" * 20 +
+                                                                  " refs/heads/main\n")):
+                with open(os.path.join(folder, name), "w", encoding="utf-8") as out:
+                    out.write(text)
+            self.assertEqual(machine.commit_of(folder), "abababa")
+
+    def test_at_most_eight_files_leave(self):
+        self.assertLessEqual(len(outbox.FILES) + 1, 8)
+
+    def test_reports_are_joined(self):
+        with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as two:
+            state = {"status": "passed", "seconds": 1, "line": "fine", "key": "k"}
+            first = report.collect(place.Place(one), {"name": "A GPU"}, {"hopper": state})
+            report.write(first, os.path.join(one, "report"))
+            both = report.collect(place.Place(two), None, {"kernels": state}, [one, "/nonexistent"])
+            self.assertEqual(list(both["stages"]), ["hopper", "kernels"])
+            self.assertEqual(report.collect(place.Place(two), None, {}, [one])["about"]["gpu"]["name"], "A GPU")
+
+    def test_a_failing_side_costs_only_itself(self):
+        with tempfile.TemporaryDirectory() as folder:
+            worker = script(folder, "worker.py", WORKER % os.path.join(ROOT, "bench", "cuda"))
+            out = os.path.join(folder, "out.json")
+            found = isolation.Driver([sys.executable, worker], os.path.join(folder, "journal"), out, 1.5, 10, 60).run()
+            self.assertEqual([(row["case"], row["ms"]) for row in found["rows"]],
+                             [("first", {"theirs": 1.0}), ("second", {"ours": 2.0}), ("third", {"ours": 3.0})])
+            self.assertEqual([f["case"] for f in found["failures"]], ["first, ours", "first, other", "second, theirs"])
+            with open(out, encoding="utf-8") as saved:
+                self.assertEqual(json.load(saved), found)
+
+
+class Packing(unittest.TestCase):
+    def test_what_was_packed_is_ready_elsewhere(self):
+        from gpu import packing
+        from gpu.build import Build
+        with tempfile.TemporaryDirectory() as here, tempfile.TemporaryDirectory() as there:
+            place_here, place_there = place.Place(here), place.Place(there)
+            os.makedirs(place_here.path("bin"))
+            os.makedirs(place_here.path("include", "fmt"))
+            program = script(place_here.path("bin"), "hopper_test", "#!/bin/sh\nexit 0\n")
+            Build(place_here, "nvcc", "90a").note(program)
+            self.assertIn("pack.tar.xz", packing.archive(place_here))
+            self.assertFalse(packing.unpack(place_there))
+            os.rename(place_here.path("pack.tar.xz"), place_there.path("pack.tar.xz"))
+            self.assertTrue(packing.unpack(place_there))
+            self.assertFalse(packing.unpack(place_there), "once is enough")
+            self.assertIn("built before", Build(place_there, "nvcc", "90a").all(["hopper_test"], 60))
+            self.assertFalse(Build(place_there, "nvcc", "80").ready("hopper_test"))
+            self.assertEqual(process.run([place_there.path("bin", "hopper_test")], 5, place_there.log("x")).status, 0)
+
+
+class Syntax(unittest.TestCase):
+    def test_a_source_that_nvcc_refuses_is_named(self):
+        with tempfile.TemporaryDirectory() as folder:
+            command = [sys.executable, SCRIPT, "--syntax", "--folder", os.path.join(folder, "build")]
+            for text, status in (("case $* in *gemm_test.cpp*) echo 'a.cpp(3): error: no' >&2; exit 2 ;; esac", 1), ("", 0)):
+                nvcc = script(folder, "nvcc", "#!/bin/sh\n" + text)
+                ended = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "NVCC": nvcc})
+                self.assertEqual(ended.returncode, status, ended.stdout + ended.stderr)
+                self.assertEqual("tests/cuda/gemm_test.cpp: exit status 2: a.cpp(3): error: no" in ended.stdout, status == 1)
+            again = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "NVCC": "/bin/false"})
+            self.assertIn("before", again.stdout)
+
+
+class Rehearsal(unittest.TestCase):
+    def test_only_the_planted_faults_are_lost(self):
+        with tempfile.TemporaryDirectory() as folder:
+            nvcc, out, begin = fakes(folder), os.path.join(folder, "out"), time.monotonic()
+            names = ["build_triage", "hopper", "sm90", "train", "build", "wrappers", "kernels", "sanitizer", "parity",
+                     "report"]
+            ended = subprocess.run([sys.executable, SCRIPT, *names, "--rehearse", "--programs", folder, "--folder",
+                                    os.path.join(folder, "build"), "--case-limit", "1.5"], capture_output=True, text=True,
+                                   env={**os.environ, "NVCC": nvcc, "OUT": out})
+            self.assertEqual(ended.returncode, 0, ended.stdout + ended.stderr)
+            self.assertLess(time.monotonic() - begin, 60)
+            left = sorted(os.listdir(out))
+            self.assertEqual(left, ["cases.jsonl", "logs.txt", "report.json", "report.md", "state.json",
+                                    "triage_train.jsonl"])
+            with open(os.path.join(out, "report.json"), encoding="utf-8") as saved:
+                found = json.load(saved)
+            status = {name: state["status"] for name, state in found["stages"].items()}
+            self.assertEqual({name for name, s in status.items() if s == "FAILED"}, {"build_triage", "hopper"})
+            self.assertIn("planted_error", str(found["stages"]["build_triage"]["failures"]))
+            self.assertIn("1 of 1 programs linked", found["stages"]["build_triage"]["line"])
+            by_case = {case["case"]: case["status"] for case in found["cases"]}
+            self.assertEqual((by_case["hopper: planted hang"], by_case["hopper: planted crash"]), ("hung", "crashed"))
+            self.assertEqual({by_case[name] for name in NAMES}, {"passed"})
+            with open(os.path.join(out, "report.md"), encoding="utf-8") as saved:
+                text = saved.read()
+            for part in ("planted hang | hung", "planted crash | crashed", "| train | passed"):
+                self.assertIn(part, text)
+            # The program without the broken source was linked; its call ends with the name of what is missing.
+            program = os.path.join(folder, "build", "bin", "planted_program")
+            self.assertEqual(subprocess.run([program]).returncode, 0)
+            called = subprocess.run([program, *"12345"], capture_output=True, text=True)
+            self.assertEqual((called.returncode, "was not compiled" in called.stderr), (97, True))
 
 
 if __name__ == "__main__":
