@@ -79,10 +79,11 @@ def unpack(place):
     if not os.path.exists(place.path(ARCHIVE)) or (
             os.path.exists(mark) and os.path.getmtime(mark) >= os.path.getmtime(place.path(ARCHIVE))):
         return False
+    safe = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}  # from Python 3.11.4 on
     with tarfile.open(place.path(ARCHIVE)) as saved:
         for member in saved.getmembers():
             if member.name.split("/")[0] in CONTENTS and ".." not in member.name:
-                saved.extract(member, place.folder)
+                saved.extract(member, place.folder, **safe)
     with open(mark, "w", encoding="utf-8"):
         pass
     return True
