@@ -97,6 +97,9 @@ def faults_of(call, page_text):
             return [f"there is no program {program}"]
         if name not in declared():
             return []
+    elif "<" in program:  # a placeholder
+        folder = program[: program.index("<")].rpartition("/")[0]
+        return [] if os.path.isdir(os.path.join(pages.ROOT, folder)) else [f"there is no folder {folder}"]
     elif not os.path.exists(os.path.join(pages.ROOT, program)):
         return [f"there is no {program}"]
     elif os.path.isdir(os.path.join(pages.ROOT, program)):
