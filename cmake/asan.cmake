@@ -1,5 +1,6 @@
 # AddressSanitizer and UndefinedBehaviorSanitizer for single targets of a build without sanitizers, and the options that
-# code on fibers (cuda/emu) needs in any build. trireme_asan_flags exists if the compiler and its runtime support it.
+# code on fibers (cuda/emu) needs in any build. trireme_asan_flags exists if the compiler and its runtime support it, and
+# TRIREME_KERNEL_CHECKS asks for it.
 add_library(trireme_fiber_flags INTERFACE)
 set(no_fake_stacks "")
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
@@ -16,11 +17,14 @@ if(TRIREME_SANITIZE)
   return()
 endif()
 
+if(NOT TRIREME_KERNEL_CHECKS MATCHES "^(asan|race|asan,race)$")
+  message(FATAL_ERROR "TRIREME_KERNEL_CHECKS=${TRIREME_KERNEL_CHECKS}; expected asan, race, or asan,race")
+endif()
 include(CheckCXXSourceCompiles)
 set(CMAKE_REQUIRED_FLAGS -fsanitize=address,undefined)
 check_cxx_source_compiles("int main() { return 0; }" TRIREME_CAN_SANITIZE)
 unset(CMAKE_REQUIRED_FLAGS)
-if(TRIREME_CAN_SANITIZE)
+if(TRIREME_CAN_SANITIZE AND TRIREME_KERNEL_CHECKS MATCHES asan)
   # -Og: kernels compile in two thirds of the time of -O1, and the tests take a quarter longer.
   add_library(trireme_asan_flags INTERFACE)
   target_compile_options(trireme_asan_flags INTERFACE
