@@ -1,6 +1,6 @@
 // The elementwise functions of core/kernels.h and their derivatives, written once for the CPU and for CUDA.
 //
-// `m` is the arithmetic of a device: exp, log, sqrt, tanh and normal_distribution as its kernels compute them, and the
+// `m` is the arithmetic of a device: exp, log, sqrt, tanh, reciprocal and normal_distribution as its kernels compute them, and the
 // derivatives of the two GELUs. x is f32 or f64. nvcc compiles constexpr functions for the GPU, too.
 // Read next: Arithmetic in core/cpu/elementwise.cpp and in cuda/kernels/functions.h.
 #pragma once
@@ -16,7 +16,7 @@ namespace trireme {
 
 template <class M, class A>
 constexpr A sigmoid(M m, A x) {
-  return A{1} / (A{1} + m.exp(-x));
+  return m.reciprocal(A{1} + m.exp(-x));
 }
 
 /// The approximation of GELU (Hendrycks and Gimpel 2016) is x (1 + tanh u) / 2 = x sigmoid(2 u): this is 2 u, with

@@ -32,6 +32,10 @@ struct Arithmetic {
     return std::sqrt(x);
   }
   template <class A>
+  static A reciprocal(A x) {
+    return 1 / x;
+  }
+  template <class A>
   static A tanh(A x) {
     return tanh_approx(x);
   }

@@ -54,10 +54,4 @@ __device__ __forceinline__ float reduce_block(float value, float* scratch) {
   return reduce_warp<Op>(lane < warps ? scratch[lane] : Op::kNeutral);
 }
 
-/// Two neighbours of a fragment as one register, the first in the low half.
-template <class T>
-__device__ __forceinline__ std::uint32_t pack_pair(float low, float high) {
-  return from_float<T>(low).bits | (static_cast<std::uint32_t>(from_float<T>(high).bits) << 16);
-}
-
 }  // namespace trireme::cuda

@@ -25,6 +25,7 @@
 #define __launch_bounds__(...)
 #define __grid_constant__
 #define TRIREME_UNROLL
+#define TRIREME_NO_UNROLL
 
 #define threadIdx (::trireme::cuda::emu::running_fiber->thread)
 #define blockIdx (::trireme::cuda::emu::running_block->index())
@@ -132,6 +133,7 @@ inline std::uint32_t ballot(bool predicate, std::uint32_t mask = ~0U, Site site 
 
 // ---- arithmetic ------------------------------------------------------------------------------------------------------
 inline float exp2_fast(float x) { return std::exp2(x); }
+inline float reciprocal_fast(float x) { return 1.0F / x; }
 inline float reciprocal_sqrt(float x) { return 1.0F / std::sqrt(x); }
 template <class T>
 float to_float(T x) {
@@ -140,6 +142,20 @@ float to_float(T x) {
 template <class T>
 T from_float(float x) {
   return T(x);
+}
+/// Two 16-bit values as one register, the first in the low half.
+template <class T>
+std::uint32_t pack_pair(float low, float high) {
+  return from_float<T>(low).bits | (std::uint32_t{from_float<T>(high).bits} << 16);
+}
+/// The halves of such a register.
+template <class T>
+float low_half(std::uint32_t pair) {
+  return to_float(std::bit_cast<T>(static_cast<std::uint16_t>(pair)));
+}
+template <class T>
+float high_half(std::uint32_t pair) {
+  return to_float(std::bit_cast<T>(static_cast<std::uint16_t>(pair >> 16)));
 }
 
 // ---- global memory ---------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ struct Arithmetic {
   __host__ __device__ static float log(float x) { return logf(x); }
   __host__ __device__ static float sqrt(float x) { return sqrtf(x); }
   __host__ __device__ static float tanh(float x) { return tanhf(x); }
+  __host__ __device__ static float reciprocal(float x) { return reciprocal_fast(x); }
   /// Phi(x), by erfc so that the lower tail keeps its digits.
   __host__ __device__ static float normal_distribution(float x) { return 0.5F * erfcf(-0.70710678118654752F * x); }
   __host__ __device__ static float gelu_derivative(float x) {

@@ -134,12 +134,7 @@ __device__ __forceinline__ void store_tile(const Gemm<T, Out>& p, const Place<T>
       }
     }
     sync_warp();
-    for (int at = lane; at < 16 * S::kWarpN / 4; at += 32) {
-      const int r = at / (S::kWarpN / 4), c = at % (S::kWarpN / 4) * 4;
-      if (row + 16 * i + r >= place.m_end || column + c >= p.n) continue;
-      const auto piece = load_vector<Pack<float, 4>>(slab + r * S::kSlabPitch + c);
-      store_row_piece<4>(p, place, piece.values, row + 16 * i + r, column + c, vectors);
-    }
+    store_slab<S::kWarpN, S::kSlabPitch>(p, place, slab, row + 16 * i, column, vectors);
   }
 }
 

@@ -142,21 +142,21 @@ template <class S, class T, class Out>
 __device__ __forceinline__ void store_rows(const Gemm<T, Out>& p, const Place<T>& place, float* slab, int row,
                                            int column, bool vectors, const float (&sums)[S::kN / 2]) {
   const int lane = static_cast<int>(threadIdx.x % 32);
-  TRIREME_UNROLL
-  for (int chunk = 0; chunk < S::kN; chunk += 64) {
+  float* const mine = slab + lane / 4 * kSlabPitch + lane % 4 * 2;
+  TRIREME_NO_UNROLL  // one copy of the code that finishes a chunk
+      for (int chunk = 0; chunk < S::kN; chunk += 64) {
     sync_warp();
     TRIREME_UNROLL
-    for (int i = 0; i < 32; i += 2) {  // sums 4 j + 2 h and the next: row lane / 4 + 8 h, columns 8 j + 2 (lane % 4)
-      const Pack<float, 2> pair = {{sums[chunk / 2 + i], sums[chunk / 2 + i + 1]}};
-      store_vector(slab + (lane / 4 + i / 2 % 2 * 8) * kSlabPitch + i / 4 * 8 + lane % 4 * 2, pair);
+    for (int c = 0; c < S::kN; c += 64) {  // registers have no addresses, so every chunk has its own stores
+      if (c != chunk) continue;
+      TRIREME_UNROLL
+      for (int i = 0; i < 32; i += 2) {  // sums 4 j + 2 h and the next: row lane / 4 + 8 h, columns 8 j + 2 (lane % 4)
+        const Pack<float, 2> pair = {{sums[c / 2 + i], sums[c / 2 + i + 1]}};
+        store_vector(mine + i / 2 % 2 * 8 * kSlabPitch + i / 4 * 8, pair);
+      }
     }
     sync_warp();
-    for (int at = lane; at < 16 * 16; at += 32) {
-      const int r = at / 16, c = at % 16 * 4;
-      if (row + r >= place.m_end || column + chunk + c >= p.n) continue;
-      const auto piece = load_vector<Pack<float, 4>>(slab + r * kSlabPitch + c);
-      store_row_piece<4>(p, place, piece.values, row + r, column + chunk + c, vectors);
-    }
+    store_slab<64, kSlabPitch>(p, place, slab, row, column + chunk, vectors);
   }
 }
 
