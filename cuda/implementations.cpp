@@ -66,25 +66,20 @@ Selection gemm_selection("gemm", gemms), attention_selection("attention", attent
 
 // ---- the device ------------------------------------------------------------------------------------------------------
 
-#if defined(__CUDACC__)
-
-int device_major() {
-  int device = 0, major = 0;
-  cudaError_t error = cudaGetDevice(&device);
-  if (error == cudaSuccess) error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
-  if (error != cudaSuccess)
-    fail(ExitCode::internal, "cuda", "the device does not say what it is: {}", cudaGetErrorString(error));
-  return major;
-}
 /// Code for sm_90a runs only on 9.0; code for sm_80 on all later devices too.
-bool device_runs(int major) { return major == 9 ? device_major() == 9 : device_major() >= major; }
+bool device_runs(int major) {
+  const int device = device_limits().major;
+  return major == 9 ? device == 9 : device >= major;
+}
 
+/// The architecture for which kernels are chosen if none is named.
+int device_major() {
+#if defined(__CUDACC__)
+  return device_limits().major;
 #else
-
-int device_major() { return 8; }        // of the emulated device
-bool device_runs(int) { return true; }  // the emulator runs all of them
-
+  return 8;  // of the kernels that emulation runs in the least time
 #endif
+}
 
 // ---- products --------------------------------------------------------------------------------------------------------
 

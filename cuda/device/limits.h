@@ -18,7 +18,8 @@ struct DeviceLimits {
 /// Capabilities".)
 inline constexpr std::size_t kSharedByDefault = 48 * 1024;
 
-/// True if launch() opts the kernel in.
-constexpr bool needs_shared_opt_in(std::size_t dynamic_bytes) { return dynamic_bytes > kSharedByDefault; }
+/// True if launch() opts the kernel in. Every kernel with dynamic memory needs it, because the kernel's static memory
+/// counts as well, and the caller does not know how much that is.
+constexpr bool needs_shared_opt_in(std::size_t dynamic_bytes) { return dynamic_bytes > 0; }
 
 }  // namespace trireme::cuda

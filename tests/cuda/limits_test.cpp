@@ -2,7 +2,9 @@
 #include <doctest/doctest.h>
 
 #include "cuda/device/device.h"
-#include "tests/cuda/support.h"
+#include "cuda/kernels/gemm.h"
+#include "cuda/kernels/norm.h"
+#include "tests/cuda/attention_cases.h"
 
 using namespace trireme;
 using namespace trireme::cuda;
@@ -37,6 +39,25 @@ std::string error_without_opt_in(std::size_t bytes) {
   return error_of([&] { emu::run_grid(shape, [&] { sum_in_shared(in.data(), out.data()); }); });
 }
 
+/// c [m, n] = a b of random matrices by `run`.
+template <class Run>
+std::string error_of_product(int m, int n, int k, Buffer<bf16>& c, Run&& run) {
+  Buffer<bf16> a(static_cast<std::size_t>(m * k)), b(static_cast<std::size_t>(k * n));
+  a.fill_random(1);
+  b.fill_random(2);
+  return error_of([&] { run(Gemm<bf16, bf16>{Form::nn, m, n, k, a.data(), k, b.data(), n, c.data(), n}); });
+}
+
+/// Forward and backward with the widest heads, which need the most shared memory.
+template <class T, class Forward, class Backward>
+std::string error_of_attention(Forward&& forward, Backward&& backward) {
+  cuda_test::AttentionProblem<T> x({1, 1, 1, 128, 3, 5, true});
+  return error_of([&] {
+    forward(x.forward());
+    backward(x.backward());
+  });
+}
+
 }  // namespace
 
 TEST_CASE("emulator: without the opt-in a block has 48 KB of static and dynamic shared memory together") {
@@ -51,6 +72,41 @@ TEST_CASE("emulator: with the opt-in a block has as much shared memory as the de
   const emu::ScopedLimits limits(emu::a100);
   CHECK(error_of_launch(163 * 1024 - 128).empty());
   CHECK(contains(error_of_launch(163 * 1024 - 112), "a block has at most 166912"));
+}
+
+TEST_CASE("limits: kernels for sm_80 fit an A100, at their largest") {
+  const emu::ScopedLimits limits(emu::a100);
+  Buffer<bf16> c(1024 * 1024);
+  CHECK(error_of_product(1024, 1024, 8, c, [](const auto& p) { gemm_sm80(p); }).empty());
+  CHECK(error_of_attention<bf16>([](const auto& p) { attention_forward_sm80(p); },
+                                 [](const auto& p) { attention_backward_sm80(p); })
+            .empty());
+  CHECK(error_of_attention<float>([](const auto& p) { attention_forward_f32(p); },
+                                  [](const auto& p) { attention_backward_f32(p); })
+            .empty());
+}
+
+TEST_CASE("limits: the widest norm depends on the device") {
+  CHECK(norm_max_width() == 29040);
+  const emu::ScopedLimits limits(emu::a100);
+  CHECK(norm_max_width() == 20848);
+  const std::string error = error_of([] {
+    NormForward<float> norm{};
+    norm.rows = 1;
+    norm.width = 24000;
+    norm_forward(norm);
+  });
+  CHECK(contains(error, "width 24000; expected 1 to 20848"));
+  CHECK(contains(error, "166912 bytes"));
+}
+
+TEST_CASE("limits: kernels for sm_90a are refused on an A100") {
+  const emu::ScopedLimits limits(emu::a100);
+  Buffer<bf16> c(64);
+  const std::string of_product = error_of_product(8, 8, 8, c, [](const auto& p) { gemm_sm90(p); });
+  CHECK(contains(of_product, "the device has compute capability 8.0; expected 9.0 (Hopper)"));
+  CHECK(contains(error_of_attention<bf16>([](const auto& p) { attention_forward_sm90(p); }, [](const auto&) {}),
+                 "expected 9.0 (Hopper)"));
 }
 
 }  // namespace limits_test
