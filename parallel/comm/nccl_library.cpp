@@ -22,6 +22,7 @@
 #include "core/error.h"
 #include "cuda/kernels/rank_order.h"
 #include "cuda/runtime/check.h"
+#include "cuda/runtime/connections.h"
 #include "cuda/runtime/stream.h"
 #include "parallel/comm/nccl_api.h"
 
@@ -143,6 +144,7 @@ class NcclLibrary final : public NcclApi {
   // At the highest priority: other ranks wait for communication, so it goes before the kernels beside it.
   Stream make_stream() override {
     use();
+    cuda::stream_count.add();
     int lowest = 0, highest = 0;
     TRIREME_CUDA(cudaDeviceGetStreamPriorityRange(&lowest, &highest));
     cudaStream_t stream = nullptr;
@@ -153,6 +155,7 @@ class NcclLibrary final : public NcclApi {
     cudaSetDevice(device_);
     cudaStreamSynchronize(stream_of(stream));  // an error here belongs to an operation and has been reported
     cudaStreamDestroy(stream_of(stream));
+    cuda::stream_count.remove();
   }
 
   Event make_event() override {
