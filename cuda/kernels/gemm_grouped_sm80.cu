@@ -7,6 +7,7 @@
 // All tiles of NT and NN cost the same, and blocks take them in turns. A tile of TN costs as much as its group has
 // rows. A group's tiles are neighbours, so they too are spread evenly if there are as many as blocks.
 // Read next: cuda/kernels/gemm_grouped_sm90.cu.
+#include "cuda/device/persistent.h"
 #include "cuda/kernels/gemm_groups.h"
 #include "cuda/kernels/gemm_tiles_sm80.h"
 
@@ -43,9 +44,8 @@ template <class S, class T, class Out>
 void launch_shape(const GroupedGemm<T, Out>& p, Stream stream) {
   const Gemm<T, Out>& all = p.product;
   const bool fast = sm80::aligned(all.a, all.a_pitch, 0) && sm80::aligned(all.b, all.b_pitch, all.b_stride);
-  const std::int64_t room = std::int64_t{multiprocessors()} * blocks<S>(all.form), tiles = most_tiles<S::kM, S::kN>(p);
-  const LaunchConfig config = {
-      kName, {static_cast<unsigned>(tiles < room ? tiles : room), 1, 1}, {S::kThreads, 1, 1}, S::kSharedBytes, stream};
+  const unsigned started = persistent_blocks(most_tiles<S::kM, S::kN>(p), blocks<S>(all.form));
+  const LaunchConfig config = {kName, {started, 1, 1}, {S::kThreads, 1, 1}, S::kSharedBytes, stream};
   const auto start = [&](auto* slow_kernel, auto* fast_kernel) { launch(config, fast ? fast_kernel : slow_kernel, p); };
   if (all.form == Form::nn)
     start(&grouped_kernel<T, Out, S, Form::nn, false>, &grouped_kernel<T, Out, S, Form::nn, true>);

@@ -1,6 +1,7 @@
 // The matrix product for Hopper: persistent blocks, one per multiprocessor, take the tiles of all products of a batch
 // in turns. How a tile is multiplied, bytes and FLOPs: cuda/kernels/gemm_tiles_sm90.h.
 // Read next: that header; tests/cuda/planted_test.cpp, what can go wrong.
+#include "cuda/device/persistent.h"
 #include "cuda/kernels/gemm_tiles_sm90.h"
 
 namespace trireme::cuda {
@@ -82,9 +83,8 @@ void launch_shape(const Gemm<T, Out>& p, Stream stream) {
                                     parameters.a_batched ? p.batch : 1, p.a_stride, 64, 64});
   parameters.b = tensor_map(kName, {"b", p.b, b_of_k ? p.n : p.k, b_of_k ? p.k : p.n, p.b_pitch,
                                     parameters.b_batched ? p.batch : 1, p.b_stride, 64, 64});
-  const int tiles = tile_count<S>(p), room = multiprocessors();
-  const auto blocks = static_cast<unsigned>(tiles < room ? tiles : room);
-  const LaunchConfig config = {kName, {blocks, 1, 1}, {S::kThreads, 1, 1}, S::kSharedBytes, stream};
+  const LaunchConfig config = {
+      kName, {persistent_blocks(tile_count<S>(p)), 1, 1}, {S::kThreads, 1, 1}, S::kSharedBytes, stream};
   if (p.form == Form::nn) launch(config, &gemm_kernel<T, Out, S, Form::nn>, parameters);
   if (p.form == Form::nt) launch(config, &gemm_kernel<T, Out, S, Form::nt>, parameters);
   if (p.form == Form::tn) launch(config, &gemm_kernel<T, Out, S, Form::tn>, parameters);

@@ -20,6 +20,7 @@
 #include <thread>
 
 #include "core/error.h"
+#include "cuda/device/persistent.h"
 #include "cuda/kernels/rank_order.h"
 #include "cuda/runtime/check.h"
 #include "cuda/runtime/connections.h"
@@ -75,7 +76,8 @@ class NcclLibrary final : public NcclApi {
     std::memcpy(&shared, id.data(), sizeof shared);
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
-    if (most_blocks > 0) config.maxCTAs = most_blocks;
+    config.maxCTAs = most_blocks;
+    cuda::keep_multiprocessors_free(most_blocks);
     ncclComm_t comm = nullptr;
     const ncclResult_t result = ncclCommInitRankConfig(&comm, ranks, shared, rank, &config);
     check_nccl(result, fmt::format("ncclCommInitRankConfig of group '{}'", name), comm);

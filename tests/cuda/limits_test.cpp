@@ -1,7 +1,8 @@
-// Launches against the limits of a device, by the emulator's profiles of an H100 and an A100.
+// Launches against the limits of a device, by the emulator's profiles of an H100 and an A100; and how many blocks
+// persistent kernels start.
 #include <doctest/doctest.h>
 
-#include "cuda/device/device.h"
+#include "cuda/device/persistent.h"
 #include "cuda/kernels/gemm.h"
 #include "cuda/kernels/norm.h"
 #include "tests/cuda/attention_cases.h"
@@ -58,6 +59,14 @@ std::string error_of_attention(Forward&& forward, Backward&& backward) {
   });
 }
 
+/// Sets the margin of persistent kernels while it lives.
+struct ScopedMargin {
+  explicit ScopedMargin(int free) { multiprocessors_kept_free = free; }
+  ~ScopedMargin() { multiprocessors_kept_free = 0; }
+  ScopedMargin(const ScopedMargin&) = delete;
+  ScopedMargin& operator=(const ScopedMargin&) = delete;
+};
+
 }  // namespace
 
 TEST_CASE("emulator: without the opt-in a block has 48 KB of static and dynamic shared memory together") {
@@ -107,6 +116,31 @@ TEST_CASE("limits: kernels for sm_90a are refused on an A100") {
   CHECK(contains(of_product, "the device has compute capability 8.0; expected 9.0 (Hopper)"));
   CHECK(contains(error_of_attention<bf16>([](const auto& p) { attention_forward_sm90(p); }, [](const auto&) {}),
                  "expected 9.0 (Hopper)"));
+}
+
+TEST_CASE("persistent kernels: multiprocessors that are kept free, and the same bits") {
+  CHECK(persistent_blocks(2) == 2);
+  CHECK(persistent_blocks(100) == 3);
+  CHECK(persistent_blocks(100, 2) == 6);
+  const ScopedMargin margin(1);
+  CHECK(persistent_blocks(100) == 2);
+  CHECK(persistent_blocks(100, 2) == 4);
+  keep_multiprocessors_free(2);
+  keep_multiprocessors_free(1);  // the larger one holds
+  CHECK(persistent_blocks(100) == 1);
+  keep_multiprocessors_free(16);  // more than the device has
+  CHECK(persistent_blocks(100) == 1);
+
+  Buffer<bf16> c(200 * 136), with_margin(200 * 136);
+  const auto product = [](const auto& p) { gemm_sm90(p, nullptr, Tile90::m64n64); };
+  CHECK(error_of_product(200, 136, 72, with_margin, product).empty());
+  cuda_test::AttentionProblem<bf16> x({1, 2, 1, 64, 400, 400, true}), y({1, 2, 1, 64, 400, 400, true});
+  attention_forward_sm90(y.forward());
+  multiprocessors_kept_free = 0;
+  CHECK(error_of_product(200, 136, 72, c, product).empty());
+  attention_forward_sm90(x.forward());
+  CHECK(cuda_test::same_bits(c, with_margin));
+  CHECK(cuda_test::same_bits(x.out, y.out));
 }
 
 }  // namespace limits_test
