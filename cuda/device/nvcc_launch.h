@@ -1,5 +1,5 @@
-// Starting kernels on a real GPU, and what its device allows. Included by cuda/device/nvcc.h. Nothing here asks the
-// driver about the same device or kernel twice: a launch costs a few microseconds, and some of these questions do too.
+// Starting kernels on a real GPU, and what its device allows. Included by cuda/device/nvcc.h. The driver is asked about
+// each device and each kernel once: a launch takes a few microseconds, and a question can take as long.
 // Read next: cuda/device/limits.h.
 #pragma once
 

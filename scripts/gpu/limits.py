@@ -1,7 +1,7 @@
 """The most that a GPU can do, by its name: the one table that reports, comparisons and forecasts use.
 
-FLOP/s are those of dense products in bf16, by NVIDIA's data sheets. They hold at one clock, at which the tensor cores of
-all multiprocessors do so many. Memory: bytes per second by the data sheet and, where known, what copies reach.
+FLOP/s are those of dense products in bf16, by NVIDIA's data sheets. They hold at one clock: that at which all tensor
+cores together do so many. Memory: bytes per second by the data sheet and, where known, what copies reach.
 """
 import re
 from dataclasses import dataclass
