@@ -66,25 +66,20 @@ Selection gemm_selection("gemm", gemms), attention_selection("attention", attent
 
 // ---- the device ------------------------------------------------------------------------------------------------------
 
-#if defined(__CUDACC__)
-
-int device_major() {
-  int device = 0, major = 0;
-  cudaError_t error = cudaGetDevice(&device);
-  if (error == cudaSuccess) error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
-  if (error != cudaSuccess)
-    fail(ExitCode::internal, "cuda", "the device does not say what it is: {}", cudaGetErrorString(error));
-  return major;
-}
 /// Code for sm_90a runs only on 9.0; code for sm_80 on all later devices too.
-bool device_runs(int major) { return major == 9 ? device_major() == 9 : device_major() >= major; }
+bool device_runs(int major) {
+  const int device = device_limits().major;
+  return major == 9 ? device == 9 : device >= major;
+}
 
+/// The architecture for which kernels are chosen if none is named.
+int device_major() {
+#if defined(__CUDACC__)
+  return device_limits().major;
 #else
-
-int device_major() { return 8; }        // of the emulated device
-bool device_runs(int) { return true; }  // the emulator runs all of them
-
+  return 8;  // of the kernels that emulation runs in the least time
 #endif
+}
 
 // ---- products --------------------------------------------------------------------------------------------------------
 
@@ -114,7 +109,11 @@ std::string sm90_problem(const Gemm<T, Out>& p) {
 // The library comes last. So "auto" never reaches it, because sm80 takes every call that it takes.
 template <class T, class Out>
 constexpr auto products = std::to_array<Implementation<Gemm<T, Out>>>({
-  {"sm90", 9, &sm90_problem<T, Out>, [](const Gemm<T, Out>& p, Stream stream) { gemm_sm90(p, stream); }},
+  {"sm90", 9, &sm90_problem<T, Out>, [](const Gemm<T, Out>& p, Stream stream) {
+    const std::int64_t floats = gemm_sm90_workspace(p);
+    const Tensor partials = floats > 0 ? workspace({floats}, DType::f32) : Tensor();
+    gemm_sm90(p, stream, Tile90::automatic, floats > 0 ? partials.data<float>() : nullptr);
+  }},
       {"sm80", 8, &takes_all<Gemm<T, Out>>, &gemm_sm80<T, Out>},
 #if defined(TRIREME_HAS_CUBLASLT)
       {"cublaslt", 8, &cublaslt_cannot<T, Out>, &gemm_cublaslt<T, Out>, true},

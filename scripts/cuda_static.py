@@ -23,6 +23,10 @@ import subprocess
 import sys
 from dataclasses import dataclass
 
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from gpu import limits  # noqa: E402
+
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 REPORT = os.path.join(ROOT, "bench", "results", "cuda_static.md")
 # Keeps uncompressed PTX in the objects: it has each kernel's number of threads.
@@ -30,8 +34,8 @@ CONFIGURE = ["-DTRIREME_CUDA=ON", "-DCMAKE_CUDA_ARCHITECTURES=80;90a-real", "-DC
 OBJECT = re.compile(r"^(\S*/trireme_cuda_kernels_\w+\.dir/\S*/(\S+)\.o)$")
 REGISTERS, MAX_BLOCKS, MAX_WARPS = 65536, 32, 64  # of a multiprocessor, the same on both architectures
 MOST_ROWS = 8  # of instances of one template
-# H200 SXM: dense bf16 from tensor cores, and memory bandwidth (NVIDIA's data sheet).
-PEAK_FLOPS, PEAK_BYTES = 989e12, 4.8e12
+H200 = limits.of("H200")
+PEAK_FLOPS, PEAK_BYTES = H200.flops, H200.memory
 
 
 @dataclass

@@ -60,4 +60,6 @@ def line_of(row):
     for key, unit in (("tflops", "TFLOP/s"), ("gbytes_per_s", "GB/s")):
         if key in row:
             text += f"  {row[key]:.0f} {unit}"
+    if "of_limit" in row:
+        text += f"  {row['of_limit']:.0%} of the limit"
     return text + (f"  ratio {row['ratio']:.2f}" if "ratio" in row else "")

@@ -5,13 +5,18 @@ journal is told which side runs, so that the driver knows which one ended the pr
 Read next: bench/cuda/cases/products.py.
 """
 import math
+import os
 import statistics
+import sys
 
 from cases.attention import Attention
 from cases.ladders import Ladders
 from cases.memory import Memory
 from cases.products import Products
 from interface import Pointer, line_of
+
+sys.path.append(os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "scripts"))
+from gpu import limits, machine  # noqa: E402
 
 REPEATS = 20
 
@@ -32,6 +37,9 @@ class Gpu(Products, Attention, Memory, Ladders):
         import torch
         self.torch, self.call, self.journal = torch, library, journal
         self.stream = Pointer(torch.cuda.current_stream().cuda_stream)
+        name = torch.cuda.get_device_name()
+        self.limits = limits.of(name)
+        print(limits.statement(name, limits.megahertz(machine.find_gpu() or {})), flush=True)
         hopper = torch.cuda.get_device_capability() == (9, 0)
         self.kernels = [("trireme sm_80", 0)] + ([("trireme sm_90a", 1)] if hopper else [])
         if not hopper:
@@ -81,6 +89,9 @@ class Gpu(Products, Attention, Memory, Ladders):
         row = {"case": name, "error": max(errors.values(), default=None), "errors": errors, "accepted": accepted,
                "ms": {who: t for (who, _), t in zip(right, times or [])}}
         self.add_rates(row, flops, moved, limit_tflops)
+        part = limits.share(self.limits, row)
+        if part is not None:
+            row["of_limit"] = part
         self.journal.row(row)
         print(line_of(row), flush=True)
 

@@ -8,7 +8,8 @@ Both train in bf16 with f32 master weights, context 1024, dropout off, clipping,
 uses scaled_dot_product_attention under autocast. Each turn is some steps; the first ones do not count, because they
 wait for memory and, in PyTorch, for compilation. Results are medians over turns, and are written after each turn. A
 side that fails is left out from then on; the other goes on. PyTorch's model is that of bench/peers/pytorch_gpt.py.
-Utilisation counts 6 FLOPs a parameter and token plus 12 L D T for attention, of 989 TFLOP/s.
+Utilisation counts 6 FLOPs a parameter and token plus 12 L D T for attention, of the GPU's limit for dense bf16
+(scripts/gpu/limits.py).
 """
 import argparse
 import json
@@ -20,7 +21,9 @@ import tempfile
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-PEAK_FLOPS = 989e12  # H200 SXM, dense bf16 (NVIDIA's data sheet)
+sys.path.append(os.path.join(ROOT, "scripts"))
+from gpu import limits, machine  # noqa: E402
+
 GPT2 = {"layers": 12, "heads": 12, "width": 768, "context": 1024, "vocab": 50304, "batch": 16}
 SMALL = {"layers": 1, "heads": 2, "width": 32, "context": 16, "vocab": 64, "batch": 2}
 
@@ -108,14 +111,16 @@ def torch_side(shape, rehearse):
         raise RuntimeError(f"{error}; expected PyTorch, to compare with; install it") from error
 
 
-def row_of(shape, times):
+def row_of(shape, times, limit):
+    """limit: FLOP/s of the GPU; None if unknown."""
     ms = {name: statistics.median(values) for name, values in times.items() if values}
     tokens = shape["batch"] * shape["context"]
     row = {"case": f"training step, {shape['layers']} layers, width {shape['width']}, B={shape['batch']} "
                    f"T={shape['context']}", "ms": ms, "turns": {name: len(values) for name, values in times.items()},
-           "tokens_per_s": {name: 1e3 * tokens / value for name, value in ms.items()},
-           "utilisation": {name: flops_per_token(shape) * tokens / (value * 1e-3) / PEAK_FLOPS
-                           for name, value in ms.items()}}
+           "tokens_per_s": {name: 1e3 * tokens / value for name, value in ms.items()}}
+    if limit:
+        flops = flops_per_token(shape) * tokens
+        row["utilisation"] = {name: flops / (value * 1e-3) / limit for name, value in ms.items()}
     if len(ms) == 2:
         row["ratio"] = ms["torch.compile"] / ms["trireme"]
     return row
@@ -127,9 +132,11 @@ class Measurement:
     def __init__(self, options, shape):
         self.options, self.shape, self.times, self.failures = options, shape, {}, []
         self.deadline = time.perf_counter() + options.within
+        found = None if options.rehearse else limits.of((machine.find_gpu() or {"name": ""})["name"])
+        self.limit = found.flops if found else None
 
     def save(self):
-        rows = [row_of(self.shape, self.times)] if any(self.times.values()) else []
+        rows = [row_of(self.shape, self.times, self.limit)] if any(self.times.values()) else []
         with open(self.options.out + ".part", "w", encoding="utf-8") as out:
             json.dump({"rows": rows, "failures": self.failures}, out, indent=1)
         os.replace(self.options.out + ".part", self.options.out)

@@ -8,13 +8,11 @@
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
-#include <atomic>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
 
-#include "core/error.h"
 #include "cuda/device/types.h"
 
 #define TRIREME_UNROLL _Pragma("unroll")
@@ -161,51 +159,7 @@ __device__ __forceinline__ void mma_m16n8k16(float* d, const std::uint32_t* a, c
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-// ---- Hopper's own ----------------------------------------------------------------------------------------------------
 }  // namespace trireme::cuda
 
 #include "cuda/device/nvcc_hopper.h"
-
-namespace trireme::cuda {
-
-// ---- starting kernels ------------------------------------------------------------------------------------------------
-struct LaunchConfig {
-  const char* name = "kernel";  ///< for error messages
-  Dim3 grid, block;
-  std::size_t dynamic_shared = 0;
-  Stream stream = nullptr;
-};
-
-inline void check_launch(cudaError_t error, const LaunchConfig& c) {
-  if (error == cudaSuccess) return;
-  fail(ExitCode::internal, c.name, "{}; grid ({}, {}, {}), block ({}, {}, {}), {} bytes of shared memory",
-       cudaGetErrorString(error), c.grid.x, c.grid.y, c.grid.z, c.block.x, c.block.y, c.block.z, c.dynamic_shared);
-}
-
-inline std::atomic<std::uint64_t> launches{0};
-inline std::uint64_t launch_count() { return launches; }
-
-/// Of the current device.
-inline int multiprocessors() {
-  int device = 0, count = 0;
-  cudaError_t error = cudaGetDevice(&device);
-  if (error == cudaSuccess) error = cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device);
-  if (error != cudaSuccess)
-    fail(ExitCode::internal, "cuda", "the device does not say how many multiprocessors it has: {}",
-         cudaGetErrorString(error));
-  return count;
-}
-
-template <class... Parameters, class... Arguments>
-void launch(const LaunchConfig& c, void (*kernel)(Parameters...), const Arguments&... arguments) {
-  ++launches;
-  if (c.dynamic_shared > 48 * 1024)
-    check_launch(
-        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(c.dynamic_shared)),
-        c);
-  kernel<<<dim3(c.grid.x, c.grid.y, c.grid.z), dim3(c.block.x, c.block.y, c.block.z), c.dynamic_shared, c.stream>>>(
-      arguments...);
-  check_launch(cudaGetLastError(), c);
-}
-
-}  // namespace trireme::cuda
+#include "cuda/device/nvcc_launch.h"

@@ -60,37 +60,39 @@ inline void check_tiled(const char* where, const TiledHeads& m) {
          m.name, m.pitch, m.heads, m.head_dim);
 }
 
-#if defined(__CUDACC__)
-
 /// Code for sm_90a runs only on devices of compute capability 9.0, not on newer ones either.
 inline void require_hopper(const char* where) {
-  int device = 0, major = 0, minor = 0;
-  cudaError_t error = cudaGetDevice(&device);
-  if (error == cudaSuccess) error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
-  if (error == cudaSuccess) error = cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device);
-  if (error != cudaSuccess)
-    fail(ExitCode::internal, where, "the device does not say what it is: {}", cudaGetErrorString(error));
-  if (major != 9 || minor != 0)
+  const DeviceLimits& limits = device_limits();
+  if (limits.major != 9 || limits.minor != 0)
     fail(ExitCode::usage, where,
-         "the device has compute capability {}.{}; expected 9.0 (Hopper); use the kernel for sm_80", major, minor);
+         "the device has compute capability {}.{}; expected 9.0 (Hopper); use the kernel for sm_80", limits.major,
+         limits.minor);
 }
 
-/// The driver's encoder, fetched through the runtime, so that nothing links against libcuda. Sizes and boxes in 16-bit
-/// values, innermost dim first; strides in bytes, from the second dim on.
+#if defined(__CUDACC__)
+
+/// The driver's encoder, looked up once, and through the runtime, so that nothing links against libcuda.
+inline auto tensor_map_encoder(const char* where) {
+  static const auto encoder = [&] {
+    void* entry = nullptr;
+    cudaDriverEntryPointQueryResult found{};
+    const cudaError_t error =
+        cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &entry, 12000, cudaEnableDefault, &found);
+    if (error != cudaSuccess || found != cudaDriverEntryPointSuccess)
+      fail(ExitCode::usage, where,
+           "the driver has no cuTensorMapEncodeTiled ({}); expected a driver for CUDA 12 or later; update it",
+           cudaGetErrorString(error));
+    return reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(entry);
+  }();
+  return encoder;
+}
+
+/// Sizes and boxes in 16-bit values, innermost dim first; strides in bytes, from the second dim on.
 template <std::size_t Rank>
 TensorMap encode_tiled(const char* where, const char* name, const void* base,
                        const std::array<std::int64_t, Rank>& size, const std::array<std::int64_t, Rank - 1>& stride,
                        const std::array<int, Rank>& box) {
-  require_hopper(where);
-  void* entry = nullptr;
-  cudaDriverEntryPointQueryResult found{};
-  const cudaError_t error =
-      cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &entry, 12000, cudaEnableDefault, &found);
-  if (error != cudaSuccess || found != cudaDriverEntryPointSuccess)
-    fail(ExitCode::usage, where,
-         "the driver has no cuTensorMapEncodeTiled ({}); expected a driver for CUDA 12 or later",
-         cudaGetErrorString(error));
-  const auto encode = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(entry);
+  const auto encode = tensor_map_encoder(where);
   std::array<cuuint64_t, Rank> sizes{};
   std::array<cuuint64_t, Rank - 1> strides{};
   std::array<cuuint32_t, Rank> boxes{}, steps{};
@@ -133,6 +135,7 @@ TensorMap encode_tiled(const char*, const char*, const void* base, const std::ar
 
 /// Coordinates: column, row, matrix.
 inline TensorMap tensor_map(const char* where, const TiledMatrix& m) {
+  require_hopper(where);
   check_tiled(where, m);
   const std::int64_t stack = m.batch > 1 ? m.batch_stride : m.rows * m.pitch;
   return encode_tiled<3>(where, m.name, m.base, {m.columns, m.rows, m.batch}, {2 * m.pitch, 2 * stack},
@@ -141,6 +144,7 @@ inline TensorMap tensor_map(const char* where, const TiledMatrix& m) {
 
 /// Coordinates: value, token, head, sequence.
 inline TensorMap tensor_map(const char* where, const TiledHeads& m) {
+  require_hopper(where);
   check_tiled(where, m);
   return encode_tiled<4>(where, m.name, m.base, {m.head_dim, m.tokens, m.heads, m.batch},
                          {2 * m.pitch, 2 * m.head_dim, 2 * m.tokens * m.pitch}, {64, m.box_tokens, 1, 1});

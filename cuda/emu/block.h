@@ -18,6 +18,7 @@
 
 #include "cuda/device/types.h"
 #include "cuda/emu/fiber.h"
+#include "cuda/emu/limits.h"
 #include "cuda/emu/schedule.h"
 
 namespace trireme::cuda::emu {
@@ -91,6 +92,10 @@ struct BlockShape {
   Dim3 grid, block;
   std::size_t dynamic_shared = 0;
   int registers = 0;  ///< per thread at launch; 0: as many as the block's threads can have
+  DeviceLimits limits = h100;
+  bool shared_opt_in = false;  ///< the kernel may use more than kSharedByDefault
+
+  std::size_t most_shared() const { return shared_opt_in ? limits.shared_per_block : kSharedByDefault; }
 };
 
 class RaceChecker;  // cuda/emu/race.h
@@ -162,7 +167,6 @@ class Block {
 
   Fiber& fiber() const { return *running_; }
   const Fiber& fiber(int index) const { return fibers_[static_cast<std::size_t>(index)]; }
-  static constexpr std::size_t kSharedBytes = 227 * 1024;
   static constexpr std::size_t kSharedSpan = 256 * 1024;  ///< with the zones; all that a wgmma descriptor can address
   Dim3 index() const { return index_; }
   const BlockShape& shape() const { return shape_; }
@@ -183,6 +187,7 @@ class Block {
   void check_zones() const;
   [[noreturn]] void zone_fault(const SharedRange* before, const SharedRange* after, std::size_t written) const;
   void add_range(SharedRange range);
+  void check_shared_limit(Site site) const;
   Rendezvous& arrive_warp(std::uint32_t mask, const char* what, Site site, void* argument);
   Rendezvous& arrive_group(const char* what, Site site, void* argument);
   void leave(Rendezvous& meeting, int first_thread, int width);

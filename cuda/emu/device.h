@@ -294,12 +294,14 @@ struct LaunchConfig {
   Stream stream = nullptr;
 };
 
-/// Small, so that persistent blocks process several tiles even in tests.
-inline int multiprocessors() { return 3; }
+inline const DeviceLimits& device_limits() { return emu::limits_here; }
+inline int multiprocessors() { return device_limits().multiprocessors; }
 
 template <class... Parameters, class... Arguments>
 void launch(const LaunchConfig& config, void (*kernel)(Parameters...), const Arguments&... arguments) {
-  emu::run_grid({config.name, config.grid, config.block, config.dynamic_shared, 0}, [&] { kernel(arguments...); });
+  emu::run_grid({config.name, config.grid, config.block, config.dynamic_shared, 0, device_limits(),
+                 needs_shared_opt_in(config.dynamic_shared)},
+                [&] { kernel(arguments...); });
 }
 
 }  // namespace trireme::cuda

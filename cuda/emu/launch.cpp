@@ -32,6 +32,8 @@ void check(const BlockShape& shape) {
   require(shape.block.z <= 64, shape.kernel, "a block of {} threads in z; expected at most 64", shape.block.z);
   require(shape.grid.x >= 1 && shape.grid.y >= 1 && shape.grid.z >= 1, shape.kernel, "an empty grid");
   require(shape.grid.y <= 65535 && shape.grid.z <= 65535, shape.kernel, "grid y and z are at most 65535");
+  require(shape.dynamic_shared <= shape.most_shared(), shape.kernel,
+          "{} bytes of dynamic shared memory; a block has at most {}", shape.dynamic_shared, shape.most_shared());
 }
 
 Dim3 block_of(std::uint64_t linear, Dim3 grid) {

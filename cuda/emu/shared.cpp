@@ -43,12 +43,23 @@ void Block::fill_zone(std::size_t begin, std::size_t end) {
   });
 }
 
+// A GPU refuses such a launch. Here the static memory is known only when a thread comes to its declaration.
+void Block::check_shared_limit(Site site) const {
+  const std::size_t unseen = dynamic_alignment_ == 0 ? shape_.dynamic_shared : 0;  // the launch asked for it
+  const std::size_t used = shared_used_ + unseen;
+  if (used <= shape_.most_shared()) return;
+  if (used > shape_.limits.shared_per_block)
+    fault(site, fmt::format("{} bytes of shared memory; a block has at most {}", used, shape_.limits.shared_per_block));
+  fault(site, fmt::format("{} bytes of static and dynamic shared memory without the opt-in; expected at most {}; set "
+                          "cudaFuncAttributeMaxDynamicSharedMemorySize before the launch",
+                          used, kSharedByDefault));
+}
+
 void Block::add_range(SharedRange range) {
   const std::size_t before = shared_end_;
   ranges_.push_back(range);
   shared_end_ = range.end() + kZone;
-  if (shared_used_ > kSharedBytes)
-    fault(range.site, fmt::format("{} bytes of shared memory; a block has at most {}", shared_used_, kSharedBytes));
+  check_shared_limit(range.site);
   if (shared_end_ > kSharedSpan)
     fault(range.site, fmt::format("{} arrays in shared memory and the zones around them need {} bytes; the emulator "
                                   "has {}. Declare fewer arrays",

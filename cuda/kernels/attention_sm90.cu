@@ -13,6 +13,7 @@
 // queries with the most keys come first, and blocks take them in alternating order, so that all blocks end at about the
 // same time. The heads processed at the same time are those whose keys and values fit into L2 together.
 // Read next: cuda/kernels/attention_hopper.h; docs/cuda.md, "Attention on Hopper".
+#include "cuda/device/persistent.h"
 #include "cuda/kernels/attention_hopper.h"
 
 namespace trireme::cuda {
@@ -333,9 +334,8 @@ void start(const AttentionForward<T>& p, Stream stream) {
     parameters.k = map("k", p.k, p.kv_heads, p.keys, p.kv_pitch, S::kKeys);
     parameters.v = map("v", p.v, p.kv_heads, p.keys, p.kv_pitch, S::kKeys);
   }
-  const int blocks = order.count() < multiprocessors() ? order.count() : multiprocessors();
-  launch({kName, {static_cast<unsigned>(blocks), 1, 1}, {S::kThreads, 1, 1}, S::kSharedBytes, stream},
-         &forward_kernel<T, S>, parameters);
+  const unsigned blocks = persistent_blocks(order.count());
+  launch({kName, {blocks, 1, 1}, {S::kThreads, 1, 1}, S::kSharedBytes, stream}, &forward_kernel<T, S>, parameters);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 // All tiles of NT and NN cost the same, and blocks take them in turns. A tile of TN costs as much as its group has
 // rows. A group's tiles are neighbours, so they too are spread evenly if there are as many as blocks.
 // Read next: cuda/kernels/gemm_grouped_sm90.cu.
+#include "cuda/device/persistent.h"
 #include "cuda/kernels/gemm_groups.h"
 #include "cuda/kernels/gemm_tiles_sm80.h"
 
@@ -28,7 +29,7 @@ __global__ void __launch_bounds__(S::kThreads, blocks<S>(F))
     grouped_kernel(const __grid_constant__ GroupedGemm<T, Out> p) {
   TRIREME_DYNAMIC_SHARED(memory, 128);
   GroupedTiles<S::kM, S::kN, F> tiles;
-  for (int t = static_cast<int>(blockIdx.x); tiles.seek(p, t); t += static_cast<int>(gridDim.x)) {
+  for (int item = 0; tiles.seek(p, item); ++item) {
     if (tiles.idle(p)) continue;
     const sm80::Part part = {tiles.place(p).m_end, tiles.k_begin(p), tiles.k_end(p)};
     const T* const b = p.product.b + tiles.z_of_b(p) * p.product.b_stride;
@@ -43,9 +44,8 @@ template <class S, class T, class Out>
 void launch_shape(const GroupedGemm<T, Out>& p, Stream stream) {
   const Gemm<T, Out>& all = p.product;
   const bool fast = sm80::aligned(all.a, all.a_pitch, 0) && sm80::aligned(all.b, all.b_pitch, all.b_stride);
-  const std::int64_t room = std::int64_t{multiprocessors()} * blocks<S>(all.form), tiles = most_tiles<S::kM, S::kN>(p);
-  const LaunchConfig config = {
-      kName, {static_cast<unsigned>(tiles < room ? tiles : room), 1, 1}, {S::kThreads, 1, 1}, S::kSharedBytes, stream};
+  const unsigned started = persistent_blocks(most_tiles<S::kM, S::kN>(p), blocks<S>(all.form));
+  const LaunchConfig config = {kName, {started, 1, 1}, {S::kThreads, 1, 1}, S::kSharedBytes, stream};
   const auto start = [&](auto* slow_kernel, auto* fast_kernel) { launch(config, fast ? fast_kernel : slow_kernel, p); };
   if (all.form == Form::nn)
     start(&grouped_kernel<T, Out, S, Form::nn, false>, &grouped_kernel<T, Out, S, Form::nn, true>);

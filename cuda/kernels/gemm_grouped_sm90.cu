@@ -7,6 +7,7 @@
 //     (clear_rows), once a tile. A map for each group would need tensormap.replace and its fences before every tile.
 // Work and bytes: as counted in cuda/kernels/gemm_grouped_sm80.cu, with K of TN rounded up to 64 for each group.
 // Read next: tests/cuda/gemm_grouped_test.cpp.
+#include "cuda/device/persistent.h"
 #include "cuda/kernels/gemm_groups.h"
 #include "cuda/kernels/gemm_tiles_sm90.h"
 
@@ -43,8 +44,7 @@ void launch_shape(const GroupedGemm<T, Out>& g, Stream stream) {
   parameters.a = tensor_map(kName, {"a", p.a, cuts_k ? p.k : p.m, cuts_k ? p.m : p.k, p.a_pitch, 1, 0, 64, 64});
   parameters.b = tensor_map(
       kName, {"b", p.b, b_of_k ? p.n : p.k, b_of_k ? p.k : p.n, p.b_pitch, cuts_k ? 1 : g.groups, p.b_stride, 64, 64});
-  const std::int64_t tiles = most_tiles<S::kM, S::kN>(g), room = multiprocessors();
-  const auto blocks = static_cast<unsigned>(tiles < room ? tiles : room);
+  const unsigned blocks = persistent_blocks(most_tiles<S::kM, S::kN>(g));
   const LaunchConfig config = {kName, {blocks, 1, 1}, {S::kThreads, 1, 1}, S::kSharedBytes, stream};
   if (p.form == Form::nn) launch(config, &grouped_kernel<T, Out, S, Form::nn>, parameters);
   if (p.form == Form::nt) launch(config, &grouped_kernel<T, Out, S, Form::nt>, parameters);

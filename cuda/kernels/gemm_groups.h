@@ -7,7 +7,8 @@
 
 namespace trireme::cuda {
 
-/// Tiles of M x N, numbered over all groups. A block seeks increasing numbers, and so reads each offset once.
+/// Tiles of M x N, numbered over all groups; blocks take them in turns. A block seeks increasing numbers, and so reads
+/// each offset once.
 template <int M, int N, Form F>
 struct GroupedTiles {
   static constexpr bool kCutsK = F == Form::tn;
@@ -15,9 +16,10 @@ struct GroupedTiles {
   int first = 0, count = 0;            ///< the number of its first tile, and how many it has
   int m = 0, n = 0;                    ///< where the current tile begins in c; NT, NN: in the c of all groups
 
-  /// Goes to tile `number`; false if there are fewer tiles. p.product: the one over all groups.
+  /// Goes to the block's tile `item`; false if it has fewer tiles. p.product: the one over all groups.
   template <class P>
-  __device__ __forceinline__ bool seek(const P& p, int number) {
+  __device__ __forceinline__ bool seek(const P& p, int item) {
+    const int number = static_cast<int>(blockIdx.x) + item * static_cast<int>(gridDim.x);
     const int columns = (p.product.n + N - 1) / N;
     while (number >= first + count) {
       if (++group >= p.groups) return false;
@@ -51,6 +53,10 @@ struct GroupedTiles {
   template <class P>
   __device__ __forceinline__ int k_end(const P& p) const {
     return kCutsK ? end : p.product.k;
+  }
+  template <class P>
+  __device__ __forceinline__ float* partial(const P&) const {
+    return nullptr;  // blocks compute whole tiles
   }
   /// The place of the tile in this group's c.
   template <class P>

@@ -1,6 +1,9 @@
 // The matrix product for Hopper: persistent blocks, one per multiprocessor, take the tiles of all products of a batch
-// in turns. How a tile is multiplied, bytes and FLOPs: cuda/kernels/gemm_tiles_sm90.h.
+// in turns. Tiles that do not fill a last wave are divided among all blocks (cuda/kernels/gemm_cut.h); a second kernel
+// adds their partial sums. How a tile is multiplied, bytes and FLOPs: cuda/kernels/gemm_tiles_sm90.h.
 // Read next: that header; tests/cuda/planted_test.cpp, what can go wrong.
+#include "cuda/device/persistent.h"
+#include "cuda/kernels/gemm_cut.h"
 #include "cuda/kernels/gemm_tiles_sm90.h"
 
 namespace trireme::cuda {
@@ -14,27 +17,51 @@ struct Parameters {
   Gemm<T, Out> product;
   TensorMap a, b;
   bool a_batched, b_batched;  // false: one matrix for all products of the batch
+  sm90::Cut cut;
+  float* partials;  // [sharers, 2, tile]
 };
 
-template <class S, class P>
-__host__ __device__ int tile_count(const P& p) {
-  return (p.m + S::kM - 1) / S::kM * ((p.n + S::kN - 1) / S::kN) * p.batch;
-}
-
-/// Tiles of all products of the batch, in the order in which blocks take them; see gemm_tiles_sm90.h.
+/// Where tile `number` of all products of the batch begins.
 template <class S>
-struct BatchTiles {
-  static constexpr bool kCutsK = false;  // TMA brings zeros from beyond K
-  int m = 0, n = 0, batch = 0;
-
+struct TilePlace {
+  int m, n, batch;
   template <class P>
-  __device__ __forceinline__ bool seek(const P& p, int number) {
-    const int rows = (p.product.m + S::kM - 1) / S::kM, columns = (p.product.n + S::kN - 1) / S::kN;
-    if (number >= rows * columns * p.product.batch) return false;
+  __device__ TilePlace(const P& product, int number) {
+    const int rows = (product.m + S::kM - 1) / S::kM, columns = (product.n + S::kN - 1) / S::kN;
     batch = number / (rows * columns);
     const TileOrder tile(number % (rows * columns), rows, columns);
     m = tile.row * S::kM;
     n = tile.column * S::kN;
+  }
+  template <class T, class Out>
+  __device__ Place<T> place(const Gemm<T, Out>& product) const {
+    return {batch * product.c_stride, product.m, product.epilogue.bias};
+  }
+};
+
+/// The tiles of a block: whole ones in turns with the other blocks, then its share of the divided ones.
+template <class S>
+struct BatchTiles {
+  static constexpr bool kCutsK = false;  // TMA brings zeros from beyond K
+  int m = 0, n = 0, batch = 0;
+  int first = 0, last = 0;  // steps of K
+  int slot = -1;            // of the partial sums of a divided tile
+
+  template <class P>
+  __device__ __forceinline__ bool seek(const P& p, int item) {
+    const int block = static_cast<int>(blockIdx.x), blocks = static_cast<int>(gridDim.x);
+    int number = block + item * blocks;
+    first = 0;
+    last = p.cut.steps;
+    if (number >= p.cut.whole) {
+      const int met = item - (p.cut.whole > block ? (p.cut.whole - block + blocks - 1) / blocks : 0);
+      if (!seek_share(p.cut, block, met)) return false;
+      number = p.cut.whole + static_cast<int>(share_tile);
+    }
+    const TilePlace<S> at(p.product, number);
+    m = at.m;
+    n = at.n;
+    batch = at.batch;
     return true;
   }
   template <class P>
@@ -51,15 +78,36 @@ struct BatchTiles {
   }
   template <class P>
   __device__ int k_begin(const P&) const {
-    return 0;
+    return first * sm90::kStep;
   }
   template <class P>
   __device__ int k_end(const P& p) const {
-    return p.product.k;
+    return last * sm90::kStep < p.product.k ? last * sm90::kStep : p.product.k;
+  }
+  template <class P>
+  __device__ float* partial(const P& p) const {
+    return slot < 0 ? nullptr : p.partials + std::int64_t{slot} * S::kM * S::kN;
   }
   template <class T, class Out>
   __device__ Place<T> place(const Parameters<T, Out>& p) const {
     return {batch * p.product.c_stride, p.product.m, p.product.epilogue.bias};
+  }
+
+ private:
+  int share_tile = 0;  // counted from the first divided tile
+
+  /// The part of the share that lies in the first (met = 0) or second tile that it meets.
+  __device__ __forceinline__ bool seek_share(const sm90::Cut& cut, int sharer, int met) {
+    if (sharer >= cut.sharers || met > 1) return false;
+    const int begin = static_cast<int>(sm90::share_begin(sharer, cut.divided, cut.steps, cut.sharers));
+    const int end = static_cast<int>(sm90::share_begin(sharer + 1, cut.divided, cut.steps, cut.sharers));
+    share_tile = begin / cut.steps + met;
+    const int start = share_tile * cut.steps;
+    if (start >= end) return false;
+    first = begin > start ? begin - start : 0;
+    last = end - start < cut.steps ? end - start : cut.steps;
+    slot = 2 * sharer + met;
+    return true;
   }
 };
 
@@ -73,46 +121,78 @@ __global__ void __launch_bounds__(S::kThreads, 1) gemm_kernel(const __grid_const
 #endif
 }
 
+/// Adds the partial sums of a divided tile in the order of K, and finishes it. A block has one consumer's rows.
+template <class T, class Out, class S>
+__global__ void __launch_bounds__(sm90::kGroup) join_kernel(const __grid_constant__ Parameters<T, Out> p) {
+  TRIREME_SHARED(float, slabs, 4 * sm90::kSlabBytes / 4);
+  const sm90::Cut& cut = p.cut;
+  const int tile = static_cast<int>(blockIdx.x) / S::kConsumers, group = static_cast<int>(blockIdx.x) % S::kConsumers;
+  const int thread = static_cast<int>(threadIdx.x), warp = thread / 32;
+  const auto begin = [&](int sharer) { return sm90::share_begin(sharer, cut.divided, cut.steps, cut.sharers); };
+  const std::int64_t tile_begin = std::int64_t{tile} * cut.steps, tile_end = tile_begin + cut.steps;
+  int sharer = static_cast<int>(std::int64_t{tile} * cut.sharers / cut.divided);
+  while (begin(sharer + 1) <= tile_begin) ++sharer;
+  while (begin(sharer) > tile_begin) --sharer;
+  float sums[S::kN / 2] = {};
+  TRIREME_NO_UNROLL
+  for (; sharer < cut.sharers && begin(sharer) < tile_end; ++sharer) {
+    const int met = begin(sharer) < tile_begin ? 1 : 0;
+    const float* const partial = p.partials + std::int64_t{2 * sharer + met} * S::kM * S::kN;
+    sm90::add_partial<S>(partial, group * sm90::kGroup + thread, sums);
+  }
+  const TilePlace<S> at(p.product, cut.whole + tile);
+  sm90::store_rows<S>(p.product, at.place(p.product), slabs + warp * (sm90::kSlabBytes / 4), at.m + 64 * group + 16 * warp,
+                      at.n, rows_allow_vectors<4>(p.product), sums);
+}
+
 template <class S, class T, class Out>
-void launch_shape(const Gemm<T, Out>& p, Stream stream) {
+void launch_shape(const Gemm<T, Out>& p, const sm90::Cut& cut, float* partials, Stream stream) {
   const bool a_of_m = p.form == Form::tn, b_of_k = p.form == Form::nt;
-  Parameters<T, Out> parameters{p, {}, {}, p.a_stride != 0, p.b_stride != 0};
+  Parameters<T, Out> parameters{p, {}, {}, p.a_stride != 0, p.b_stride != 0, cut, partials};
   // [rows, columns] as they are stored; every copy is of 64 rows of 64 values.
   parameters.a = tensor_map(kName, {"a", p.a, a_of_m ? p.k : p.m, a_of_m ? p.m : p.k, p.a_pitch,
                                     parameters.a_batched ? p.batch : 1, p.a_stride, 64, 64});
   parameters.b = tensor_map(kName, {"b", p.b, b_of_k ? p.n : p.k, b_of_k ? p.k : p.n, p.b_pitch,
                                     parameters.b_batched ? p.batch : 1, p.b_stride, 64, 64});
-  const int tiles = tile_count<S>(p), room = multiprocessors();
-  const auto blocks = static_cast<unsigned>(tiles < room ? tiles : room);
-  const LaunchConfig config = {kName, {blocks, 1, 1}, {S::kThreads, 1, 1}, S::kSharedBytes, stream};
+  const LaunchConfig config = {
+      kName, {static_cast<unsigned>(cut.blocks), 1, 1}, {S::kThreads, 1, 1}, S::kSharedBytes, stream};
   if (p.form == Form::nn) launch(config, &gemm_kernel<T, Out, S, Form::nn>, parameters);
   if (p.form == Form::nt) launch(config, &gemm_kernel<T, Out, S, Form::nt>, parameters);
   if (p.form == Form::tn) launch(config, &gemm_kernel<T, Out, S, Form::tn>, parameters);
+  if (cut.divided == 0) return;
+  const auto blocks = static_cast<unsigned>(cut.divided * S::kConsumers);
+  launch({kName, {blocks, 1, 1}, {sm90::kGroup, 1, 1}, 0, stream}, &join_kernel<T, Out, S>, parameters);
 }
 
-/// The largest tile with which every multiprocessor has at least one.
 template <class T, class Out>
-Tile90 choose(const Gemm<T, Out>& p) {
-  if (tile_count<sm90::Large>(p) >= multiprocessors()) return Tile90::m128n256;
-  return tile_count<sm90::Medium>(p) >= multiprocessors() ? Tile90::m128n128 : Tile90::m64n64;
+sm90::Cut cut_of(const Gemm<T, Out>& p, Tile90 tile, bool may_divide) {
+  if (p.k < 1) fail(ExitCode::usage, kName, "k is {}; expected at least 1, because TMA has no empty tensors", p.k);
+  return sm90::cut(p.m, p.n, p.k, p.batch, usable_multiprocessors(), may_divide, tile);
 }
 
 }  // namespace
 
 template <class T, class Out>
-void gemm_sm90(const Gemm<T, Out>& p, Stream stream, Tile90 tile) {
-  if (p.m == 0 || p.n == 0 || p.batch == 0) return;
-  check_epilogue(kName, p);
-  if (p.k < 1) fail(ExitCode::usage, kName, "k is {}; expected at least 1, because TMA has no empty tensors", p.k);
-  if (tile == Tile90::automatic) tile = choose(p);
-  if (tile == Tile90::m128n256) return launch_shape<sm90::Large>(p, stream);
-  if (tile == Tile90::m128n128) return launch_shape<sm90::Medium>(p, stream);
-  launch_shape<sm90::Small>(p, stream);
+std::int64_t gemm_sm90_workspace(const Gemm<T, Out>& p, Tile90 tile) {
+  return p.m == 0 || p.n == 0 || p.batch == 0 ? 0 : cut_of(p, tile, true).workspace;
 }
 
-template void gemm_sm90(const Gemm<bf16, bf16>&, Stream, Tile90);
-template void gemm_sm90(const Gemm<bf16, float>&, Stream, Tile90);
-template void gemm_sm90(const Gemm<f16, f16>&, Stream, Tile90);
-template void gemm_sm90(const Gemm<f16, float>&, Stream, Tile90);
+template <class T, class Out>
+void gemm_sm90(const Gemm<T, Out>& p, Stream stream, Tile90 tile, float* workspace) {
+  if (p.m == 0 || p.n == 0 || p.batch == 0) return;
+  check_epilogue(kName, p);
+  const sm90::Cut cut = cut_of(p, tile, workspace != nullptr);
+  if (cut.tile == Tile90::m128n256) return launch_shape<sm90::Large>(p, cut, workspace, stream);
+  if (cut.tile == Tile90::m128n128) return launch_shape<sm90::Medium>(p, cut, workspace, stream);
+  launch_shape<sm90::Small>(p, cut, workspace, stream);
+}
+
+#define TRIREME_GEMM_SM90(T, Out)                                                \
+  template std::int64_t gemm_sm90_workspace(const Gemm<T, Out>&, Tile90);       \
+  template void gemm_sm90(const Gemm<T, Out>&, Stream, Tile90, float*);
+TRIREME_GEMM_SM90(bf16, bf16)
+TRIREME_GEMM_SM90(bf16, float)
+TRIREME_GEMM_SM90(f16, f16)
+TRIREME_GEMM_SM90(f16, float)
 
 }  // namespace trireme::cuda

@@ -64,17 +64,17 @@ __device__ __forceinline__ std::uint64_t descriptor(const std::byte* operand, in
   return ((start >> 4) & 0x3fffU) | kLeading | kEightRows | kSwizzle128;
 }
 
-// `Tiles` below iterates over the tiles of a block: call seek(p, number) with increasing numbers; false beyond the
-// last. Then m and n are where the tile begins, z_of_a(p) and z_of_b(p) which matrices of the operands it reads,
-// k_begin(p) and k_end(p) its range of K, and place(p) where to store it. idle(p): skip it. p.product, p.a, p.b: the
-// product and the maps of its operands.
+// `Tiles` below iterates over the tiles of a block: call seek(p, item) with item = 0, 1, ...; false beyond the last.
+// Then m and n are where the tile begins, z_of_a(p) and z_of_b(p) which matrices of the operands it reads, k_begin(p) and
+// k_end(p) its range of K, and place(p) where to store it. idle(p): skip it. partial(p): if not null, the sums go there as
+// they are, because the range is a part of K. p.product, p.a, p.b: the product and the maps of its operands.
 
 /// Runs in one thread: issues the copies of every step of every tile of this block.
 template <class S, Form F, class Tiles, class P>
 __device__ __forceinline__ void produce(const P& p, std::byte* memory) {
   Tiles tiles;
   int step = 0;
-  for (int t = static_cast<int>(blockIdx.x); tiles.seek(p, t); t += static_cast<int>(gridDim.x)) {
+  for (int item = 0; tiles.seek(p, item); ++item) {
     if (tiles.idle(p)) continue;
     const int za = tiles.z_of_a(p), zb = tiles.z_of_b(p);
     for (int k = tiles.k_begin(p); k < tiles.k_end(p); k += kStep, ++step) {
@@ -160,6 +160,26 @@ __device__ __forceinline__ void store_rows(const Gemm<T, Out>& p, const Place<T>
   }
 }
 
+/// The sums of a tile as the threads hold them: fours of neighbouring registers, thread by thread. `thread`: of all
+/// consumers.
+template <class S>
+__device__ __forceinline__ void store_partial(float* partial, int thread, const float (&sums)[S::kN / 2]) {
+  TRIREME_UNROLL
+  for (int i = 0; i < S::kN / 2; i += 4) {
+    const Pack<float, 4> four = {{sums[i], sums[i + 1], sums[i + 2], sums[i + 3]}};
+    store_vector(partial + i * S::kConsumers * kGroup + thread * 4, four);
+  }
+}
+template <class S>
+__device__ __forceinline__ void add_partial(const float* partial, int thread, float (&sums)[S::kN / 2]) {
+  TRIREME_UNROLL
+  for (int i = 0; i < S::kN / 2; i += 4) {
+    const auto four = load_vector<Pack<float, 4>>(partial + i * S::kConsumers * kGroup + thread * 4);
+    TRIREME_UNROLL
+    for (int j = 0; j < 4; ++j) sums[i + j] += four.values[j];
+  }
+}
+
 template <class T, class S, Form F, class Tiles, class P>
 __device__ __forceinline__ void consume(const P& p, std::byte* memory) {
   const int warp = static_cast<int>(threadIdx.x / 32) - 4;  // warps 0 to 3 are the producer's
@@ -168,11 +188,14 @@ __device__ __forceinline__ void consume(const P& p, std::byte* memory) {
   float sums[S::kN / 2];
   Tiles tiles;
   int step = 0;
-  for (int t = static_cast<int>(blockIdx.x); tiles.seek(p, t); t += static_cast<int>(gridDim.x)) {
+  for (int item = 0; tiles.seek(p, item); ++item) {
     if (tiles.idle(p)) continue;
     const int k = tiles.k_end(p) - tiles.k_begin(p);
     multiply<T, S, F, Tiles::kCutsK>(memory, warp / 4, step, k, sums);
-    store_rows<S>(p.product, tiles.place(p), slab, tiles.m + 16 * warp, tiles.n, vectors, sums);
+    if (float* const partial = tiles.partial(p); partial != nullptr)
+      store_partial<S>(partial, static_cast<int>(threadIdx.x) - kGroup, sums);
+    else
+      store_rows<S>(p.product, tiles.place(p), slab, tiles.m + 16 * warp, tiles.n, vectors, sums);
     step += (k + kStep - 1) / kStep;
   }
 }

@@ -12,7 +12,7 @@ namespace trireme::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kMaxWidth = 24000;  // two f32 rows in 192,000 bytes
+constexpr int kScratch = 32;  // floats of static shared memory, for reductions
 
 /// Calls piece(column, count) for this thread's pieces of a row; count is kPackSize except at a ragged end.
 template <int Width, class Piece>
@@ -25,7 +25,7 @@ template <class T>
 __global__ void __launch_bounds__(kThreads) forward_kernel(const __grid_constant__ NormForward<T> p) {
   constexpr int kWidth = kPackSize<T>;
   TRIREME_DYNAMIC_SHARED(memory, 16);
-  TRIREME_SHARED(float, scratch, 32);
+  TRIREME_SHARED(float, scratch, kScratch);
   float* const row = reinterpret_cast<float*>(memory);  // [width]
   const std::int64_t at = std::int64_t{blockIdx.x} * p.width;
   const float scale = 1.0F / static_cast<float>(p.width);
@@ -64,7 +64,7 @@ template <class T>
 __global__ void __launch_bounds__(kThreads) backward_kernel(const __grid_constant__ NormBackward<T> p) {
   constexpr int kWidth = kPackSize<T>;
   TRIREME_DYNAMIC_SHARED(memory, 16);
-  TRIREME_SHARED(float, scratch, 32);
+  TRIREME_SHARED(float, scratch, kScratch);
   float* const dgamma = reinterpret_cast<float*>(memory);  // [width] this block's sums
   float* const dbeta = dgamma + p.width;                   // [width]
   const float scale = 1.0F / static_cast<float>(p.width);
@@ -129,10 +129,19 @@ __global__ void __launch_bounds__(kThreads)
 Dim3 grid(int blocks) { return {static_cast<unsigned>(blocks), 1, 1}; }
 
 void check_width(const char* where, int width) {
-  require(width >= 1 && width <= kMaxWidth, where, "width {}; expected 1 to {}", width, kMaxWidth);
+  if (width >= 1 && width <= norm_max_width()) return;
+  fail(ExitCode::usage, where,
+       "width {}; expected 1 to {}, so that two rows of f32 fit in the {} bytes of shared memory that a block has on "
+       "this GPU; use a smaller width, or --device cpu",
+       width, norm_max_width(), device_limits().shared_per_block);
 }
 
 }  // namespace
+
+int norm_max_width() {
+  const std::size_t row_bytes = (device_limits().shared_per_block - kScratch * sizeof(float)) / 2;
+  return static_cast<int>(row_bytes / sizeof(float));
+}
 
 int norm_backward_blocks(int rows) { return rows < 264 ? rows : 264; }  // two for each multiprocessor of an H100
 

@@ -14,7 +14,7 @@ namespace trireme::cuda {
 
 enum class Norm : std::uint8_t { layer, rms };
 
-/// T: float, bf16 or f16. Rows are dense. width <= 24,000 (a row is kept in shared memory in f32).
+/// T: float, bf16 or f16. Rows are dense. width <= norm_max_width().
 template <class T>
 struct NormForward {
   Norm kind;
@@ -45,6 +45,10 @@ struct NormBackward {
   float* dbeta;     ///< [width], overwritten; may be null
   float* partials;  ///< workspace [2, norm_backward_blocks(rows), width]
 };
+
+/// The widest row for the current device: the backward pass keeps two rows of f32 in shared memory. 29,040 on an H100
+/// or H200, 20,848 on an A100. The forward pass keeps one, but has the same limit, so that training is refused early.
+int norm_max_width();
 
 /// The number of blocks of the backward pass: each sums the parameters' gradients over its rows, in order; then the
 /// blocks' sums are added in order. There are no atomics, so every run gives the same bits.

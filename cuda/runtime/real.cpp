@@ -14,6 +14,7 @@
 
 #include "core/device.h"
 #include "cuda/runtime/check.h"
+#include "cuda/runtime/connections.h"
 #include "cuda/runtime/open.h"
 #include "cuda/runtime/stream.h"
 #include "cuda/table.h"
@@ -60,6 +61,7 @@ class Gpu : public DeviceBackend {
  public:
   Gpu(int index, DeviceInfo info) : index_(index), info_(std::move(info)) {
     use();
+    stream_count.add();
     TRIREME_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
     cudaMemPoolProps properties{};
     properties.allocType = cudaMemAllocationTypePinned;  // ordinary device memory, in the driver's terms
@@ -75,6 +77,7 @@ class Gpu : public DeviceBackend {
     uploads_.reset();
     cudaMemPoolDestroy(pool_);
     cudaStreamDestroy(stream_);
+    stream_count.remove();
   }
 
   /// Makes this GPU the calling thread's: CUDA keeps that per thread, and ranks are threads.
@@ -181,9 +184,10 @@ std::string why_none(cudaError_t error) {
 
 Found find_devices() {
   int count = 0;
-  // Before the first call of CUDA. Loading a kernel at its first launch may wait for everything on the GPU. Transfers
-  // between ranks wait there for other ranks, which may in turn wait for this rank: a deadlock.
+  // Both before the first call of CUDA. Loading a kernel at its first launch may wait for everything on the GPU.
+  // Transfers between ranks wait there for other ranks, which may in turn wait for this rank: a deadlock.
   setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+  ask_for_connections();
   const cudaError_t error = cudaGetDeviceCount(&count);
   if (error != cudaSuccess || count == 0) {
     cudaGetLastError();
@@ -225,11 +229,15 @@ void* current_stream() {
 }
 
 OwnedStream::OwnedStream() {
+  stream_count.add();
   cudaStream_t stream = nullptr;
   TRIREME_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
   handle_ = stream;
 }
-OwnedStream::~OwnedStream() { cudaStreamDestroy(stream_of(handle_)); }
+OwnedStream::~OwnedStream() {
+  cudaStreamDestroy(stream_of(handle_));
+  stream_count.remove();
+}
 void OwnedStream::synchronize() const { TRIREME_CUDA(cudaStreamSynchronize(stream_of(handle_))); }
 
 Event::Event() {

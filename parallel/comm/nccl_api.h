@@ -34,7 +34,7 @@ class NcclApi {
   // ---- communicators; one call at a time for each ----
   virtual Id make_id() = 0;
   /// The communicator of the ranks that pass this id. Busy until all have joined. `most_blocks`: thread blocks that one
-  /// operation may occupy on the GPU; 0: NCCL decides.
+  /// operation may occupy on the GPU. Persistent kernels leave as many multiprocessors free (cuda/device/persistent.h).
   virtual Comm join(const Id& id, int ranks, int rank, const std::string& name, int most_blocks) = 0;
   /// After join and after each operation it may be busy for a while; the next call must wait until it is not.
   virtual State state(Comm comm) = 0;

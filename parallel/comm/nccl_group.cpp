@@ -17,6 +17,9 @@ namespace trireme::comm {
 namespace {
 
 constexpr std::size_t small_bytes = 64 * 1024;  // up to here one all-gather and the whole sum everywhere are faster
+// Blocks of an operation. They leave most multiprocessors of an A100 or H100 to kernels, and should suffice for the
+// bandwidth of NVLink. Not measured: there was no GPU.
+constexpr int most_blocks = 16;
 constexpr auto desync_patience = std::chrono::milliseconds(100);  // before checking the others' progress
 
 /// What is sent to one rank and what is received from it.
@@ -179,7 +182,7 @@ void NcclGroup::form() {
     board_ = world_->options().open_board(instance);
   }
   stream_ = api_.make_stream();
-  comm_ = api_.join(id, size(), rank(), name(), 0);
+  comm_ = api_.join(id, size(), rank(), name(), most_blocks);
   settle(fmt::format("the communicator of group '{}'", name()));
   connect();
 }

@@ -20,8 +20,10 @@
 #include <thread>
 
 #include "core/error.h"
+#include "cuda/device/persistent.h"
 #include "cuda/kernels/rank_order.h"
 #include "cuda/runtime/check.h"
+#include "cuda/runtime/connections.h"
 #include "cuda/runtime/stream.h"
 #include "parallel/comm/nccl_api.h"
 
@@ -74,7 +76,8 @@ class NcclLibrary final : public NcclApi {
     std::memcpy(&shared, id.data(), sizeof shared);
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
-    if (most_blocks > 0) config.maxCTAs = most_blocks;
+    config.maxCTAs = most_blocks;
+    cuda::keep_multiprocessors_free(most_blocks);
     ncclComm_t comm = nullptr;
     const ncclResult_t result = ncclCommInitRankConfig(&comm, ranks, shared, rank, &config);
     check_nccl(result, fmt::format("ncclCommInitRankConfig of group '{}'", name), comm);
@@ -143,6 +146,7 @@ class NcclLibrary final : public NcclApi {
   // At the highest priority: other ranks wait for communication, so it goes before the kernels beside it.
   Stream make_stream() override {
     use();
+    cuda::stream_count.add();
     int lowest = 0, highest = 0;
     TRIREME_CUDA(cudaDeviceGetStreamPriorityRange(&lowest, &highest));
     cudaStream_t stream = nullptr;
@@ -153,6 +157,7 @@ class NcclLibrary final : public NcclApi {
     cudaSetDevice(device_);
     cudaStreamSynchronize(stream_of(stream));  // an error here belongs to an operation and has been reported
     cudaStreamDestroy(stream_of(stream));
+    cuda::stream_count.remove();
   }
 
   Event make_event() override {

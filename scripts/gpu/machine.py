@@ -6,7 +6,8 @@ import subprocess
 
 from .place import ROOT
 
-FIELDS = ["name", "compute_cap", "driver_version", "clocks.sm", "clocks.mem", "power.limit", "memory.total"]
+FIELDS = ["name", "compute_cap", "driver_version", "clocks.sm", "clocks.max.sm", "clocks.mem", "power.limit",
+          "memory.total"]
 
 
 def find_gpu():

@@ -6,7 +6,7 @@ import os
 import re
 import time
 
-from . import machine
+from . import limits, machine
 from .place import ROOT, load_json, save_json, save_text
 
 RESULTS = ("compare.json", "step.json")
@@ -73,7 +73,7 @@ def markdown(report):
     lines = [f"# Kernels on {about['gpu']['name']}", "",
              f"Commit {about['commit']}, {about['date']}; " + ", ".join(f"{k} {v}" for k, v in about["gpu"].items()) +
              ". Made by `scripts/gpu_check`.", ""]
-    lines += stage_lines(report["stages"]) + case_lines(report["cases"]) + figure_lines(report["rows"])
+    lines += stage_lines(report["stages"]) + case_lines(report["cases"]) + figure_lines(report["rows"], about["gpu"])
     for failure in report["failures"]:
         lines.append(f"\nFAILED {failure['case']}: {cell(failure['error'])}")
     lines += [f"\nSkipped: {reason}" for reason in report["skipped"]]
@@ -107,19 +107,23 @@ def case_lines(cases):
     return [*lines, ""]
 
 
-def figure_lines(rows):
+def figure_lines(rows, gpu):
     if not rows:
         return []
-    lines = ["## Figures", "",
+    known = limits.of(gpu["name"])
+    lines = ["## Figures", "", limits.statement(gpu["name"], limits.megahertz(gpu)), "",
              "A ratio above 1 means that ours is faster than the best of the others. The distance is that of all "
              "elements together, relative; in the ladders of kernels that memory bounds, the worst element's as part of "
-             "what is accepted.", "", "| case | distance to f64 | milliseconds | rate | ratio |", "|---|---|---|---|---|"]
+             "what is accepted.", "", "| case | distance to f64 | milliseconds | rate | of the limit | ratio |",
+             "|---|---|---|---|---|---|"]
     for row in rows:
         times = ", ".join(f"{who} {ms:.4g}" for who, ms in row.get("ms", {}).items()) or "not timed"
         rate = " ".join(f"{row[key]:.0f} {unit}" for key, unit in (("tflops", "TFLOP/s"), ("gbytes_per_s", "GB/s"))
                         if key in row)
-        rate = rate or "; ".join(f"{who} {100 * part:.1f}% of peak" for who, part in row.get("utilisation", {}).items())
+        part = limits.share(known, row)
+        of_limit = "; ".join(f"{who} {used:.1%}" for who, used in row.get("utilisation", {}).items())
+        of_limit = of_limit if part is None else f"{part:.0%}"
         ratio = f"{row['ratio']:.2f}" if "ratio" in row else ""
         error = f"{row['error']:.1e}" if row.get("error") is not None else ""
-        lines.append(f"| {row['case']} | {error} | {times} | {rate} | {ratio} |")
+        lines.append(f"| {row['case']} | {error} | {times} | {rate} | {of_limit} | {ratio} |")
     return lines

@@ -42,7 +42,8 @@ class Check:
         """The hash that a stage's result depends on: of the sources, or of the program that it runs."""
         prefix = "rehearsed " if self.rehearse else ""
         programs = {"parity": ["parity"], "step": ["train_gpt"], "train": ["train_gpt"]}.get(stage, [])
-        scripts = sources.digest_of([], ("bench/cuda/*.py", "bench/peers/*.py")) if stage in ("bench", "step") else ""
+        compared = ("bench/cuda/*.py", "bench/peers/*.py", "scripts/gpu/limits.py")
+        scripts = sources.digest_of([], compared) if stage in ("bench", "step") else ""
         for name in programs:
             path = self.find(name)
             if path is None:

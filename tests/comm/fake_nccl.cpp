@@ -8,6 +8,7 @@
 #include <tuple>
 #include <utility>
 
+#include "core/error.h"
 #include "cuda/kernels/rank_order.h"
 #include "parallel/comm/rank_order.h"
 
@@ -179,7 +180,9 @@ comm::NcclApi::Id FakeNccl::make_id() {
   return id;
 }
 
-comm::NcclApi::Comm FakeNccl::join(const Id& id, int ranks, int rank, const std::string&, int) {
+comm::NcclApi::Comm FakeNccl::join(const Id& id, int ranks, int rank, const std::string& name, int most_blocks) {
+  if (most_blocks < 1 || most_blocks > 32)
+    fail(ExitCode::internal, "fake NCCL", "{}: {} blocks for an operation; expected 1 to 32", name, most_blocks);
   return new End{fabric_->join(id, ranks), rank, ranks, 2};
 }
 

@@ -16,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "cuda/runtime/connections.h"
 #include "parallel/comm/nccl_api.h"
 
 namespace trireme::testing {
@@ -83,8 +84,15 @@ class FakeNccl final : public comm::NcclApi {
   void combine(DType dtype, Reduction op, const void* x, int rows, std::int64_t count, void* y, Stream stream) override;
   void copy(void* to, const void* from, std::size_t bytes, Stream stream) override;
   Stream compute_stream() override { return compute_.get(); }
-  Stream make_stream() override { return new FakeStream; }
-  void destroy_stream(Stream stream) noexcept override { delete static_cast<FakeStream*>(stream); }
+  /// As on a GPU, there must be a connection for each stream, of which the program's kernels use one.
+  Stream make_stream() override {
+    streams_.add(cuda::kMostConnections - 1);
+    return new FakeStream;
+  }
+  void destroy_stream(Stream stream) noexcept override {
+    delete static_cast<FakeStream*>(stream);
+    streams_.remove();
+  }
   Event make_event() override;
   void destroy_event(Event event) noexcept override;
   void record(Event event, Stream stream) override;
@@ -110,6 +118,7 @@ class FakeNccl final : public comm::NcclApi {
   std::shared_ptr<Fabric> fabric_;
   std::string device_;
   std::unique_ptr<FakeStream> compute_;  // null: the host
+  cuda::StreamCount streams_;
 };
 
 }  // namespace trireme::testing

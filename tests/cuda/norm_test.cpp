@@ -3,6 +3,8 @@
 
 #include <cmath>
 
+#include <fmt/core.h>
+
 #include "cuda/kernels/norm.h"
 #include "tests/cuda/support.h"
 
@@ -118,11 +120,31 @@ TEST_CASE("cuda norms: more rows than blocks of the backward pass" * doctest::sk
   });
 }
 
+// Without the opt-in a block has 48 KB: 12,256 floats beside the 128 bytes that reductions need.
+TEST_CASE("cuda norms: widths about the 48 KB of shared memory that need no opt-in, and the widest") {
+  cuda_test::under_schedule(2, [] {
+    std::vector<std::size_t> widths = {6128, 6129, 6144, 6145, 12256, 12257, 12288, 12289};
+    widths.push_back(static_cast<std::size_t>(norm_max_width()));
+    for (const std::size_t width : widths) {
+      CAPTURE(width);
+      Problem<bf16> problem(Norm::layer, 1, width, true, 0);
+      problem.run();
+      CHECK(problem.worst() < 1);
+    }
+  });
+}
+
 TEST_CASE("cuda norms: a row that does not fit is refused with the limit") {
+  const int most = norm_max_width();
   NormForward<float> norm{};
   norm.rows = 1;
-  norm.width = 30000;
-  CHECK(cuda_test::error_of([&] { norm_forward(norm); }).find("expected 1 to 24000") != std::string::npos);
+  norm.width = most + 1;
+  const std::string expected = fmt::format("width {}; expected 1 to {}", most + 1, most);
+  CHECK(cuda_test::error_of([&] { norm_forward(norm); }).find(expected) != std::string::npos);
+  NormBackward<float> backward{};
+  backward.rows = 1;
+  backward.width = most + 1;
+  CHECK(cuda_test::error_of([&] { norm_backward(backward); }).find(expected) != std::string::npos);
 }
 
 }  // namespace norm_test

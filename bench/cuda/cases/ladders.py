@@ -54,7 +54,7 @@ class Ladders:
         for ladder, name, flops, levels in self.call.memory_ladders():
             needed = {"flops": flops} if flops else {"moved": min(megabytes for _, megabytes, _, _ in levels) * 1e6}
             for number, (level, _, bound, forecast) in enumerate(levels):
-                case = f"ladder, {name}: {level} (bound {bound:.0f}, forecast {forecast:.0f} us)"
+                case = f"ladder, {name}: {level} (on an H200: bound {bound:.0f}, forecast {forecast:.0f} us)"
                 if self.has(level) and self.wanted(case):
                     self.level(case, ladder, number, needed)
 

@@ -1,0 +1,109 @@
+// Starting kernels on a real GPU, and what its device allows. Included by cuda/device/nvcc.h. The driver is asked about
+// each device and each kernel once: a launch takes a few microseconds, and a question can take as long.
+// Read next: cuda/device/limits.h.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "core/error.h"
+#include "cuda/device/limits.h"
+#include "cuda/device/types.h"
+
+namespace trireme::cuda {
+
+struct LaunchConfig {
+  const char* name = "kernel";  ///< for error messages
+  Dim3 grid, block;
+  std::size_t dynamic_shared = 0;
+  Stream stream = nullptr;
+};
+
+inline void check_launch(cudaError_t error, const LaunchConfig& c) {
+  if (error == cudaSuccess) return;
+  fail(ExitCode::internal, c.name, "{}; grid ({}, {}, {}), block ({}, {}, {}), {} bytes of shared memory",
+       cudaGetErrorString(error), c.grid.x, c.grid.y, c.grid.z, c.block.x, c.block.y, c.block.z, c.dynamic_shared);
+}
+
+inline void check_device(cudaError_t error) {
+  if (error != cudaSuccess)
+    fail(ExitCode::internal, "cuda", "the device does not say what it allows: {}", cudaGetErrorString(error));
+}
+
+inline std::atomic<std::uint64_t> launches{0};
+inline std::uint64_t launch_count() { return launches; }
+
+/// The calling thread's.
+inline int current_device() {
+  int device = 0;
+  check_device(cudaGetDevice(&device));
+  return device;
+}
+
+inline DeviceLimits ask_limits(int device) {
+  const auto ask = [device](cudaDeviceAttr what) {
+    int value = 0;
+    check_device(cudaDeviceGetAttribute(&value, what, device));
+    return value;
+  };
+  return {ask(cudaDevAttrComputeCapabilityMajor), ask(cudaDevAttrComputeCapabilityMinor),
+          ask(cudaDevAttrMultiProcessorCount), static_cast<std::size_t>(ask(cudaDevAttrMaxSharedMemoryPerBlockOptin))};
+}
+
+/// Of the current device.
+inline const DeviceLimits& device_limits() {
+  static const std::vector<DeviceLimits> devices = [] {
+    int count = 0;
+    check_device(cudaGetDeviceCount(&count));
+    std::vector<DeviceLimits> all;
+    for (int device = 0; device < count; ++device) all.push_back(ask_limits(device));
+    return all;
+  }();
+  return devices[static_cast<std::size_t>(current_device())];
+}
+inline int multiprocessors() { return device_limits().multiprocessors; }
+
+/// Opts a kernel in to all the dynamic shared memory that its static memory leaves, and returns how much that is.
+inline std::size_t opt_in_to_shared(const LaunchConfig& c, const void* kernel) {
+  cudaFuncAttributes attributes{};
+  check_launch(cudaFuncGetAttributes(&attributes, kernel), c);
+  const std::size_t most = device_limits().shared_per_block - attributes.sharedSizeBytes;
+  check_launch(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(most)), c);
+  return most;
+}
+
+/// The same, once for each kernel and device: CUDA keeps attributes for each device.
+inline std::size_t most_dynamic_shared(const LaunchConfig& c, const void* kernel) {
+  static std::mutex mutex;
+  static std::map<std::pair<int, const void*>, std::size_t> known;
+  const std::pair<int, const void*> key(current_device(), kernel);
+  const std::scoped_lock lock(mutex);
+  const auto found = known.find(key);
+  return found != known.end() ? found->second : known[key] = opt_in_to_shared(c, kernel);
+}
+
+template <class... Parameters, class... Arguments>
+void launch(const LaunchConfig& c, void (*kernel)(Parameters...), const Arguments&... arguments) {
+  ++launches;
+  if (needs_shared_opt_in(c.dynamic_shared)) {
+    const std::size_t most = most_dynamic_shared(c, reinterpret_cast<const void*>(kernel));
+    if (c.dynamic_shared > most)
+      fail(ExitCode::usage, c.name,
+           "{} bytes of dynamic shared memory for a block; expected at most {} on this GPU; use smaller tensors, or a "
+           "GPU "
+           "with more shared memory",
+           c.dynamic_shared, most);
+  }
+  kernel<<<dim3(c.grid.x, c.grid.y, c.grid.z), dim3(c.block.x, c.block.y, c.block.z), c.dynamic_shared, c.stream>>>(
+      arguments...);
+  check_launch(cudaGetLastError(), c);
+}
+
+}  // namespace trireme::cuda

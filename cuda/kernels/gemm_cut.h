@@ -1,0 +1,94 @@
+// How a product is cut into work for the persistent blocks of gemm_sm90: the size of tiles, and which tiles are divided
+// among several blocks.
+//
+// Tiles rarely fill the last wave of multiprocessors: the gradient of a weight [768, 3072] has 72 tiles of 128 x 256, so
+// 60 of an H100's 132 multiprocessors would idle through a sum of 16384 products. Tiles beyond the last whole wave are
+// therefore divided (Stream-K, Osama et al. 2023, section 4): the steps of their sums, one tile after the other, are dealt
+// out evenly. Blocks store partial sums, and a second kernel adds them in the order of K. Which sums are added depends on
+// shapes and the number of blocks only, so bits repeat from run to run.
+// Read next: cuda/kernels/gemm_sm90.cu.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+#include "cuda/kernels/gemm.h"
+
+namespace trireme::cuda::sm90 {
+
+/// A tile and its cost in cycles of a multiprocessor, for 64 of K and for what does not overlap with products: filling
+/// the ring, and storing the tile. Estimates: 4096 FLOPs a cycle, and 32 bytes a cycle from L2, which is the bound.
+struct TileCost {
+  Tile90 tile;
+  int m, n;
+  double step, end;
+  std::int64_t bytes() const { return std::int64_t{4} * m * n; }  ///< of its sums in f32
+};
+inline constexpr std::array<TileCost, 3> kTileCosts = {{
+    {Tile90::m128n256, 128, 256, 1536, 2500},
+    {Tile90::m128n128, 128, 128, 1024, 1800},
+    {Tile90::m64n64, 64, 64, 512, 1400},
+}};
+inline constexpr double kBytesACycle = 32;   // to and from L2, of a multiprocessor
+inline constexpr double kLaunchCycles = 4000;
+inline constexpr int kLeastSteps = 4;  // of a sum that a block takes over
+
+/// Tiles 0 to whole - 1 are computed by one block each, in waves; the `divided` others by `sharers` blocks together.
+struct Cut {
+  Tile90 tile = Tile90::m64n64;
+  int blocks = 0, steps = 0;  ///< steps: of 64 of K, of each tile
+  int whole = 0, divided = 0, sharers = 0;
+  std::int64_t workspace = 0;  ///< floats: two partial sums of each sharer, as its share meets at most two tiles
+  double cycles = 0;
+};
+
+/// The first step of a sharer's share. Steps are numbered over all divided tiles.
+__host__ __device__ constexpr std::int64_t share_begin(int sharer, int divided, int steps, int sharers) {
+  return std::int64_t{sharer} * divided * steps / sharers;
+}
+
+/// The cut with tiles of one size. `usable`: multiprocessors. Tiles are divided if `may_divide` and it pays.
+inline Cut cut_with(const TileCost& cost, std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t batch, int usable,
+                    bool may_divide) {
+  const std::int64_t tiles = (m + cost.m - 1) / cost.m * ((n + cost.n - 1) / cost.n) * batch;
+  Cut cut;
+  cut.tile = cost.tile;
+  cut.steps = static_cast<int>((k + 63) / 64);
+  cut.whole = static_cast<int>(tiles);
+  cut.blocks = static_cast<int>(std::min<std::int64_t>(tiles, usable));
+  const double tile_cycles = cut.steps * cost.step + cost.end;
+  cut.cycles = static_cast<double>((tiles + usable - 1) / usable) * tile_cycles;
+  if (!may_divide || cut.steps < 2 * kLeastSteps) return cut;
+
+  const std::int64_t waves = tiles / usable, rest = tiles - waves * usable;
+  if (rest == 0) return cut;
+  const int sharers = static_cast<int>(std::clamp<std::int64_t>(rest * cut.steps / kLeastSteps, 1, usable));
+  if (sharers <= rest) return cut;
+  const std::int64_t share = (rest * cut.steps + sharers - 1) / sharers;
+  const auto partials = static_cast<double>(sharers + rest), bytes = static_cast<double>(cost.bytes());
+  const double stored = 1.5 * bytes / kBytesACycle, added = kLaunchCycles + cost.end + partials * bytes / (kBytesACycle * usable);
+  const double cycles = static_cast<double>(waves) * tile_cycles + static_cast<double>(share) * cost.step + stored + added;
+  if (cycles > 0.95 * cut.cycles) return cut;  // the costs are estimates
+  cut.whole = static_cast<int>(tiles - rest);
+  cut.divided = static_cast<int>(rest);
+  cut.sharers = sharers;
+  cut.blocks = waves > 0 ? usable : sharers;
+  cut.workspace = std::int64_t{2} * sharers * cost.m * cost.n;
+  cut.cycles = cycles;
+  return cut;
+}
+
+/// The cut that takes the fewest cycles, with tiles of any size or of `tile`.
+inline Cut cut(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t batch, int usable, bool may_divide,
+               Tile90 tile = Tile90::automatic) {
+  Cut best;
+  for (const TileCost& cost : kTileCosts) {
+    if (tile != Tile90::automatic && tile != cost.tile) continue;
+    const Cut other = cut_with(cost, m, n, k, batch, usable, may_divide);
+    if (best.blocks == 0 || other.cycles < best.cycles) best = other;
+  }
+  return best;
+}
+
+}  // namespace trireme::cuda::sm90
