@@ -11,6 +11,7 @@
 #include "core/error.h"
 #include "cuda/libraries/libraries.h"
 #include "cuda/selection.h"
+#include "cuda/table_arguments.h"
 
 namespace trireme::cuda {
 namespace {
@@ -109,11 +110,12 @@ std::string sm90_problem(const Gemm<T, Out>& p) {
 // The library comes last. So "auto" never reaches it, because sm80 takes every call that it takes.
 template <class T, class Out>
 constexpr auto products = std::to_array<Implementation<Gemm<T, Out>>>({
-  {"sm90", 9, &sm90_problem<T, Out>, [](const Gemm<T, Out>& p, Stream stream) {
-    const std::int64_t floats = gemm_sm90_workspace(p);
-    const Tensor partials = floats > 0 ? workspace({floats}, DType::f32) : Tensor();
-    gemm_sm90(p, stream, Tile90::automatic, floats > 0 ? partials.data<float>() : nullptr);
-  }},
+  {"sm90", 9, &sm90_problem<T, Out>,
+   [](const Gemm<T, Out>& p, Stream stream) {
+     const std::int64_t floats = gemm_sm90_workspace(p);
+     const Tensor partials = floats > 0 ? workspace({floats}, DType::f32) : Tensor();
+     gemm_sm90(p, stream, Tile90::automatic, floats > 0 ? partials.data<float>() : nullptr);
+   }},
       {"sm80", 8, &takes_all<Gemm<T, Out>>, &gemm_sm80<T, Out>},
 #if defined(TRIREME_HAS_CUBLASLT)
       {"cublaslt", 8, &cublaslt_cannot<T, Out>, &gemm_cublaslt<T, Out>, true},

@@ -30,7 +30,7 @@ inline constexpr std::array<TileCost, 3> kTileCosts = {{
     {Tile90::m128n128, 128, 128, 1024, 1800},
     {Tile90::m64n64, 64, 64, 512, 1400},
 }};
-inline constexpr double kBytesACycle = 32;   // to and from L2, of a multiprocessor
+inline constexpr double kBytesACycle = 32;  // to and from L2, of a multiprocessor
 inline constexpr double kLaunchCycles = 4000;
 inline constexpr int kLeastSteps = 4;  // of a sum that a block takes over
 
@@ -49,8 +49,8 @@ __host__ __device__ constexpr std::int64_t share_begin(int sharer, int divided, 
 }
 
 /// The cut with tiles of one size. `usable`: multiprocessors. Tiles are divided if `may_divide` and it pays.
-inline Cut cut_with(const TileCost& cost, std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t batch, int usable,
-                    bool may_divide) {
+inline Cut cut_with(const TileCost& cost, std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t batch,
+                    int usable, bool may_divide) {
   const std::int64_t tiles = (m + cost.m - 1) / cost.m * ((n + cost.n - 1) / cost.n) * batch;
   Cut cut;
   cut.tile = cost.tile;
@@ -67,8 +67,10 @@ inline Cut cut_with(const TileCost& cost, std::int64_t m, std::int64_t n, std::i
   if (sharers <= rest) return cut;
   const std::int64_t share = (rest * cut.steps + sharers - 1) / sharers;
   const auto partials = static_cast<double>(sharers + rest), bytes = static_cast<double>(cost.bytes());
-  const double stored = 1.5 * bytes / kBytesACycle, added = kLaunchCycles + cost.end + partials * bytes / (kBytesACycle * usable);
-  const double cycles = static_cast<double>(waves) * tile_cycles + static_cast<double>(share) * cost.step + stored + added;
+  const double stored = 1.5 * bytes / kBytesACycle,
+               added = kLaunchCycles + cost.end + partials * bytes / (kBytesACycle * usable);
+  const double cycles =
+      static_cast<double>(waves) * tile_cycles + static_cast<double>(share) * cost.step + stored + added;
   if (cycles > 0.95 * cut.cycles) return cut;  // the costs are estimates
   cut.whole = static_cast<int>(tiles - rest);
   cut.divided = static_cast<int>(rest);

@@ -141,8 +141,8 @@ __global__ void __launch_bounds__(sm90::kGroup) join_kernel(const __grid_constan
     sm90::add_partial<S>(partial, group * sm90::kGroup + thread, sums);
   }
   const TilePlace<S> at(p.product, cut.whole + tile);
-  sm90::store_rows<S>(p.product, at.place(p.product), slabs + warp * (sm90::kSlabBytes / 4), at.m + 64 * group + 16 * warp,
-                      at.n, rows_allow_vectors<4>(p.product), sums);
+  sm90::store_rows<S>(p.product, at.place(p.product), slabs + warp * (sm90::kSlabBytes / 4),
+                      at.m + 64 * group + 16 * warp, at.n, rows_allow_vectors<4>(p.product), sums);
 }
 
 template <class S, class T, class Out>
@@ -187,8 +187,8 @@ void gemm_sm90(const Gemm<T, Out>& p, Stream stream, Tile90 tile, float* workspa
   launch_shape<sm90::Small>(p, cut, workspace, stream);
 }
 
-#define TRIREME_GEMM_SM90(T, Out)                                                \
-  template std::int64_t gemm_sm90_workspace(const Gemm<T, Out>&, Tile90);       \
+#define TRIREME_GEMM_SM90(T, Out)                                         \
+  template std::int64_t gemm_sm90_workspace(const Gemm<T, Out>&, Tile90); \
   template void gemm_sm90(const Gemm<T, Out>&, Stream, Tile90, float*);
 TRIREME_GEMM_SM90(bf16, bf16)
 TRIREME_GEMM_SM90(bf16, float)

@@ -285,6 +285,52 @@ TEST_CASE("cuda gemm_sm90: same bits on every run, whatever the schedule") {
   }
 }
 
+/// With a workspace: its size must be what the kernels use, because a Buffer has guarded zones.
+template <class T, class Out>
+void check_divided(const Case& c, Tile90 tile, Activation activation = Activation::none) {
+  CAPTURE(c.m);
+  CAPTURE(c.n);
+  CAPTURE(c.k);
+  Problem<T, Out> problem(c);
+  const Gemm<T, Out> product = problem.product(activation);
+  const std::int64_t floats = gemm_sm90_workspace(product, tile);
+  REQUIRE(floats > 0);
+  Buffer<float> workspace(static_cast<std::size_t>(floats));
+  gemm_sm90(product, nullptr, tile, workspace.data());
+  CHECK(problem.worst(activation) < 1);
+}
+
+TEST_CASE("cuda gemm_sm90: tiles divided among blocks, alone and after whole waves, equal f64") {
+  for (std::uint64_t seed = 0; seed < 4; ++seed) {
+    CAPTURE(seed);
+    under_schedule(seed, [seed] {
+      const Form form = kForms[seed % 3], other = kForms[(seed + 1) % 3];
+      check_divided<bf16, float>({form, 72, 40, 1096}, Tile90::m128n128);  // one tile, three sharers
+      check_divided<f16, f16>({other, 136, 264, 1992}, Tile90::m128n256);  // four: one wave of three, and one divided
+      check_divided<bf16, bf16>({form, 64, 200, 2504, 8, 8}, Tile90::m64n64);
+      check_divided<bf16, bf16>({other, 40, 56, 4096, 0, 0, false, 2}, Tile90::m64n64);  // a tile of each product
+    });
+  }
+}
+
+TEST_CASE("cuda gemm_sm90: divided tiles have every epilogue") {
+  for (const Activation activation : kActivations) {
+    CAPTURE(static_cast<int>(activation));
+    check_divided<bf16, float>({Form::nt, 33, 50, 1600, 8, 8, true}, Tile90::m64n64, activation);
+    check_divided<f16, f16>({Form::tn, 72, 136, 1603, 0, 0, true, 1, 0.5F, true}, Tile90::m128n256, activation);
+  }
+}
+
+TEST_CASE("cuda gemm_sm90: divided tiles have the same bits on every run, whatever the schedule") {
+  Problem<bf16, float> first({Form::tn, 72, 136, 2000}), again({Form::tn, 72, 136, 2000});
+  for (auto* problem : {&first, &again}) {
+    const Gemm<bf16, float> product = problem->product(Activation::none);
+    Buffer<float> workspace(static_cast<std::size_t>(gemm_sm90_workspace(product, Tile90::m128n128)));
+    under_schedule(problem == &first ? 0 : 2, [&] { gemm_sm90(product, nullptr, Tile90::m128n128, workspace.data()); });
+  }
+  for (std::size_t i = 0; i < first.out.size(); ++i) CHECK(first.out.at(i) == again.out.at(i));
+}
+
 TEST_CASE("cuda gemm_sm90: refuses what TMA cannot read, and names the constraint") {
   const auto refusal = [](const Case& c) {
     Problem<bf16, float> problem(c);
