@@ -81,6 +81,8 @@ __device__ __forceinline__ std::uint32_t pack_pair(float low, float high) {
     asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
   return pair;
 }
+/// Emits no instruction: what was computed from the register before is not kept for use after it, but computed again.
+__device__ __forceinline__ void compute_again(std::uint32_t& pair) { asm volatile("" : "+r"(pair)); }
 /// The halves of such a register.
 template <class T>
 __device__ __forceinline__ float low_half(std::uint32_t pair) {

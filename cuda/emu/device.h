@@ -148,6 +148,7 @@ template <class T>
 std::uint32_t pack_pair(float low, float high) {
   return from_float<T>(low).bits | (std::uint32_t{from_float<T>(high).bits} << 16);
 }
+inline void compute_again(std::uint32_t&) {}
 /// The halves of such a register.
 template <class T>
 float low_half(std::uint32_t pair) {

@@ -98,26 +98,9 @@ __device__ __forceinline__ void store_few(const Gemm<T, Out>& p, const float* su
   }
 }
 
-/// Four neighbours as registers hold them: 16-bit values in pairs, because nvcc gives each value by itself a register, and
-/// then packs them again.
+/// Four neighbours.
 template <class T>
-using Four = std::conditional_t<sizeof(T) == 2, PairsOf<4>, Pack<float, 4>>;
-
-template <class T>
-__device__ __forceinline__ Four<T> rounded(const float (&x)[4]) {
-  if constexpr (sizeof(T) == 2)
-    return {{pack_pair<T>(x[0], x[1]), pack_pair<T>(x[2], x[3])}};
-  else
-    return {{x[0], x[1], x[2], x[3]}};
-}
-template <class T>
-__device__ __forceinline__ Pack<float, 4> widened(const Four<T>& four) {
-  if constexpr (sizeof(T) == 2)
-    return {{low_half<T>(four.words[0]), high_half<T>(four.words[0]), low_half<T>(four.words[1]),
-             high_half<T>(four.words[1])}};
-  else
-    return four;
-}
+using Four = Packed<T, 4>;
 
 /// The fours of `Rows` rows `step` elements apart, of which `count` exist. All are requested before the first is needed.
 template <class T, int Rows>
@@ -130,9 +113,8 @@ template <class T, int Rows>
 __device__ __forceinline__ void add_fours(const Four<T> (&fours)[Rows], float (&x)[Rows][4]) {
   TRIREME_UNROLL
   for (int r = 0; r < Rows; ++r) {
-    const Pack<float, 4> four = widened<T>(fours[r]);
     TRIREME_UNROLL
-    for (int i = 0; i < 4; ++i) x[r][i] += four.values[i];
+    for (int i = 0; i < 4; ++i) x[r][i] += unpacked<T, 4>(fours[r], i);
   }
 }
 template <class T, int Rows>
@@ -156,25 +138,23 @@ __device__ __forceinline__ void finish_fours(const Gemm<T, Out>& p, std::int64_t
   if (e.accumulate) load_fours(p.c + at, step, count, stored);
   if (!kDerivative && e.pre_activation != nullptr) {
     TRIREME_UNROLL
-    for (int r = 0; r < Rows; ++r) before[r] = rounded<T>(x[r]);
+    for (int r = 0; r < Rows; ++r) before[r] = packed<T>(x[r]);
     store_fours(e.pre_activation + at, step, count, before);
     TRIREME_UNROLL
     for (int r = 0; r < Rows; ++r) {
-      const Pack<float, 4> four = widened<T>(before[r]);
       TRIREME_UNROLL
-      for (int i = 0; i < 4; ++i) x[r][i] = four.values[i];
+      for (int i = 0; i < 4; ++i) x[r][i] = unpacked<T, 4>(before[r], i);
     }
   }
   TRIREME_UNROLL
   for (int r = 0; r < Rows; ++r) {
-    const Pack<float, 4> four = widened<T>(before[r]);
     TRIREME_UNROLL
-    for (int i = 0; i < 4; ++i) x[r][i] = finished<finish>(x[r][i], four.values[i]);
+    for (int i = 0; i < 4; ++i) x[r][i] = finished<finish>(x[r][i], unpacked<T, 4>(before[r], i));
   }
   if (e.residual != nullptr) add_fours<T>(residual, x);
   if (e.accumulate) add_fours<Out>(stored, x);
   TRIREME_UNROLL
-  for (int r = 0; r < Rows; ++r) stored[r] = rounded<Out>(x[r]);
+  for (int r = 0; r < Rows; ++r) stored[r] = packed<Out>(x[r]);
   store_fours(p.c + at, step, count, stored);
 }
 

@@ -1,10 +1,11 @@
-// Kernels of the norms; formulas and bytes: cuda/kernels/norm.h. A block takes a row (backward: every n-th row); a
-// thread takes pieces of 16 bytes, keeps them in shared memory in f32, and later reads only its own pieces. So the only
-// barriers are those of the reductions.
-// Read next: cuda/kernels/gemm_sm80.cu.
+// The norms: which kernels take a row, and those for rows too wide for registers; formulas and bytes:
+// cuda/kernels/norm.h. A block takes a wide row (backward: every n-th row); a thread takes pieces of 16 bytes, keeps them
+// in shared memory in f32, and later reads only its own pieces. So the only barriers are those of the reductions.
+// Read next: cuda/kernels/norm_narrow.cu.
 #include "cuda/kernels/norm.h"
 
 #include "core/error.h"
+#include "cuda/kernels/norm_narrow.h"
 #include "cuda/kernels/pieces.h"
 
 namespace trireme::cuda {
@@ -112,15 +113,25 @@ __global__ void __launch_bounds__(kThreads) backward_kernel(const __grid_constan
   });
 }
 
-/// A thread per column adds the blocks' sums in order; neighbours read neighbours.
+/// A block adds the sums of 32 columns: each warp those of an eighth of the blocks, in order, then one warp the eighths.
 __global__ void __launch_bounds__(kThreads)
     add_partials_kernel(const float* partials, int blocks, int width, float* dgamma, float* dbeta) {
-  const int c = static_cast<int>(blockIdx.x) * kThreads + static_cast<int>(threadIdx.x);
-  if (c >= width) return;
+  constexpr int kWarps = kThreads / 32;
+  TRIREME_SHARED(float, sums, 2 * kThreads);
+  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+  const int c = static_cast<int>(blockIdx.x) * 32 + lane, end = (warp + 1) * blocks / kWarps;
   float gamma = 0, beta = 0;
-  for (int b = 0; b < blocks; ++b) {
+  for (int b = warp * blocks / kWarps; b < end && c < width; ++b) {
     gamma += partials[std::int64_t{b} * width + c];
     beta += partials[std::int64_t{blocks + b} * width + c];
+  }
+  sums[threadIdx.x] = gamma;
+  sums[kThreads + static_cast<int>(threadIdx.x)] = beta;
+  sync_threads();
+  if (warp != 0 || c >= width) return;
+  for (int w = 1; w < kWarps; ++w) {
+    gamma += sums[32 * w + lane];
+    beta += sums[kThreads + 32 * w + lane];
   }
   dgamma[c] = gamma;
   if (dbeta != nullptr) dbeta[c] = beta;
@@ -149,6 +160,7 @@ template <class T>
 void norm_forward(const NormForward<T>& p, Stream stream) {
   check_width("norm_forward", p.width);
   if (p.rows == 0) return;
+  if (p.width <= narrow::kMostWidth<T>) return narrow::norm_forward(p, stream);
   launch({"norm_forward", grid(p.rows), {kThreads, 1, 1}, static_cast<std::size_t>(p.width) * 4, stream},
          forward_kernel<T>, p);
 }
@@ -157,11 +169,13 @@ template <class T>
 void norm_backward(const NormBackward<T>& p, Stream stream) {
   check_width("norm_backward", p.width);
   const int blocks = norm_backward_blocks(p.rows);
-  if (blocks > 0)
+  if (blocks > 0 && p.width <= narrow::kMostWidth<T>)
+    narrow::norm_backward(p, stream);
+  else if (blocks > 0)
     launch({"norm_backward", grid(blocks), {kThreads, 1, 1}, static_cast<std::size_t>(p.width) * 8, stream},
            backward_kernel<T>, p);
-  launch({"norm_backward", grid((p.width + kThreads - 1) / kThreads), {kThreads, 1, 1}, 0, stream}, add_partials_kernel,
-         p.partials, blocks, p.width, p.dgamma, p.dbeta);
+  launch({"norm_backward", grid((p.width + 31) / 32), {kThreads, 1, 1}, 0, stream}, add_partials_kernel, p.partials,
+         blocks, p.width, p.dgamma, p.dbeta);
 }
 
 #define INSTANTIATE(T)                                       \

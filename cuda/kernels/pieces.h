@@ -5,6 +5,7 @@
 #pragma once
 
 #include <bit>
+#include <type_traits>
 
 #include "cuda/device/device.h"
 
@@ -17,6 +18,29 @@ template <int N>
 struct alignas(2 * N) PairsOf {
   std::uint32_t words[N / 2];
 };
+
+/// N values for as long as they wait in registers.
+template <class T, int N>
+using Packed = std::conditional_t<sizeof(T) == 2, PairsOf<N>, Pack<float, N>>;
+
+template <class T, int N>
+__device__ __forceinline__ Packed<T, N> packed(const float (&x)[N]) {
+  Packed<T, N> result;
+  TRIREME_UNROLL
+  for (int i = 0; i < N; ++i)
+    if constexpr (sizeof(T) == 4)
+      result.values[i] = x[i];
+    else if (i % 2 == 0)
+      result.words[i / 2] = pack_pair<T>(x[i], x[i + 1]);
+  return result;
+}
+template <class T, int N>
+__device__ __forceinline__ float unpacked(const Packed<T, N>& from, int i) {
+  if constexpr (sizeof(T) == 4)
+    return from.values[i];
+  else
+    return i % 2 == 0 ? low_half<T>(from.words[i / 2]) : high_half<T>(from.words[i / 2]);
+}
 
 /// N values from `from` on, of which `count` exist; zeros instead of the others.
 template <int N, class T>

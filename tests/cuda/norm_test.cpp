@@ -102,8 +102,14 @@ TEST_CASE_TEMPLATE("cuda norms: forward and backward, fused or not, ragged and u
                    f16) {
   under_schedules([] {
     for (const Norm kind : {Norm::layer, Norm::rms})
-      for (const auto& [rows, width, offset] :
-           std::vector<std::array<std::size_t, 3>>{{1, 1, 0}, {3, 64, 0}, {2, 37, 0}, {5, 768, 1}, {2, 2056, 0}}) {
+      for (const auto& [rows, width, offset] : std::vector<std::array<std::size_t, 3>>{{1, 1, 0},
+                                                                                       {3, 64, 0},
+                                                                                       {2, 37, 0},
+                                                                                       {9, 768, 1},
+                                                                                       {19, 300, 0},
+                                                                                       {5, 1600, 0},
+                                                                                       {2, 2056, 0},
+                                                                                       {3, 4100, 0}}) {
         CAPTURE(width);
         Problem<T> problem(kind, rows, width, rows != 2, offset);
         problem.run();
@@ -123,7 +129,7 @@ TEST_CASE("cuda norms: more rows than blocks of the backward pass" * doctest::sk
 // Without the opt-in a block has 48 KB: 12,256 floats beside the 128 bytes that reductions need.
 TEST_CASE("cuda norms: widths about the 48 KB of shared memory that need no opt-in, and the widest") {
   cuda_test::under_schedule(2, [] {
-    std::vector<std::size_t> widths = {6128, 6129, 6144, 6145, 12256, 12257, 12288, 12289};
+    std::vector<std::size_t> widths = {8184, 8192, 8193, 6128, 6129, 6144, 6145, 12256, 12257, 12288, 12289};
     widths.push_back(static_cast<std::size_t>(norm_max_width()));
     for (const std::size_t width : widths) {
       CAPTURE(width);
