@@ -18,6 +18,7 @@
 
 #include "cuda/device/types.h"
 #include "cuda/emu/fiber.h"
+#include "cuda/emu/launch_bounds.h"
 #include "cuda/emu/schedule.h"
 
 namespace trireme::cuda::emu {
@@ -90,7 +91,7 @@ struct BlockShape {
   const char* kernel = "kernel";
   Dim3 grid, block;
   std::size_t dynamic_shared = 0;
-  int registers = 0;  ///< per thread at launch; 0: as many as the block's threads can have
+  LaunchBounds bounds{};
 };
 
 class RaceChecker;  // cuda/emu/race.h
@@ -153,7 +154,7 @@ class Block {
   void wait_mbarrier(std::uint64_t* word, std::uint32_t parity, Site site);
   void mbarrier_flipped(const std::uint64_t* word);
 
-  // ---- registers ---------------------------------------------------------------------------------------------------
+  // ---- registers (registers.cpp) -----------------------------------------------------------------------------------
   void set_max_registers(int count, bool increase, Site site);
 
   // ---- races (race.h) ----------------------------------------------------------------------------------------------
@@ -188,7 +189,14 @@ class Block {
   void leave(Rendezvous& meeting, int first_thread, int width);
   std::string deadlock_report() const;
   std::string place(const Site& site) const;
+  void prepare_registers(std::size_t groups);
+  int used_registers() const;
+  std::string register_report() const;  ///< empty: no thread waits for registers
 
+  struct RegisterWait {
+    Fiber* fiber;
+    int count;
+  };
   struct MbarrierWait {
     Fiber* fiber;
     const std::uint64_t* word;
@@ -214,8 +222,9 @@ class Block {
   std::vector<MbarrierWait> mbarrier_waits_;
   std::vector<Operation> in_flight_;
   std::vector<AsyncGroups> wgmma_;  ///< per warp group
-  std::vector<int> registers_;      ///< per warp group, per thread
-  std::vector<Fiber*> register_waits_;
+  std::vector<int> registers_;  ///< per warp group, of a thread; empty: setmaxnreg has no effect
+  int register_pool_ = 0;       ///< of the block
+  std::vector<RegisterWait> register_waits_;
 
   std::unique_ptr<std::byte[]> shared_memory_, async_memory_;  ///< filled with NaN when the kernel allocates it
   std::byte *shared_ = nullptr, *async_view_ = nullptr;

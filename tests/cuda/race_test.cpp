@@ -182,8 +182,8 @@ __global__ void hopper(Bug bug, TensorMap a, TensorMap b, TensorMap d) {
   for (int step = 0; step < kSteps; ++step) {
     if (thread() == 0) {
       mbarrier_arrive_expect(full, kBytesA + kBytesB);
-      tma_load_2d(memory, a, 64 * step, 0, full);  // @hopper load
-      tma_load_2d(memory + kBytesA, b, 64 * step, 0, full);
+      tma_load_3d(memory, a, 64 * step, 0, 0, full);  // @hopper load
+      tma_load_3d(memory + kBytesA, b, 64 * step, 0, 0, full);
     }
     if (bug != Bug::one_thread_waits || thread() == 0) mbarrier_wait(full, static_cast<std::uint32_t>(step % 2));
     wgmma_fence();
