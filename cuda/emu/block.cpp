@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "cuda/emu/race.h"
+#include "cuda/emu/wgmma_registers.h"
 #include "cuda/emu/zone.h"
 
 namespace trireme::cuda::emu {
@@ -68,6 +69,8 @@ void Block::prepare(Dim3 index, Schedule schedule) {
   group_meetings_.resize(groups);
   barriers_.fill({});
   wgmma_.assign(groups, {});
+  wgmma_registers_.clear();
+  for (std::size_t i = 0; i < groups; ++i) wgmma_registers_.push_back(std::make_unique<WgmmaRegisters>());
   prepare_registers(groups);
   shared_memory_ = std::make_unique_for_overwrite<std::byte[]>(kSharedSpan + 1024);
   async_memory_ = std::make_unique_for_overwrite<std::byte[]>(kSharedSpan + 1024);
@@ -270,8 +273,9 @@ void Block::check_end() {
   running_ = nullptr;
   if (!in_flight_.empty())
     fault({"end of block", 0}, fmt::format("{} TMA loads are in flight when the block ends", in_flight_.size()));
-  for (const AsyncGroups& group : wgmma_)
-    if (group.in_flight()) fault({"end of block", 0}, "wgmma is in flight when the block ends; wait for it");
+  for (std::size_t i = 0; i < wgmma_.size(); ++i)
+    if (wgmma_[i].in_flight() || wgmma_registers_[i]->in_flight() != nullptr)
+      fault({"end of block", 0}, "wgmma is in flight when the block ends; wait for it");
   check_zones();
 }
 

@@ -96,6 +96,7 @@ struct BlockShape {
 
 class RaceChecker;  // cuda/emu/race.h
 class RaceLaunch;
+class WgmmaRegisters;  // cuda/emu/wgmma_registers.h
 
 class Block {
  public:
@@ -170,9 +171,14 @@ class Block {
   int threads() const { return static_cast<int>(fibers_.size()); }
   /// Throws: the running thread did something that a GPU does not allow or leaves undefined.
   [[noreturn]] void fault(Site site, const std::string& what) const;
+  std::string place(const Site& site) const;
 
   AsyncGroups& wgmma_of_group() { return wgmma_[static_cast<std::size_t>(running_->index / 128)]; }
   const AsyncGroups& wgmma_of(const Fiber& fiber) const { return wgmma_[static_cast<std::size_t>(fiber.index / 128)]; }
+  WgmmaRegisters& wgmma_registers_of(const Fiber& fiber) const {
+    return *wgmma_registers_[static_cast<std::size_t>(fiber.index / 128)];
+  }
+  const std::byte* stack_of(const Fiber& fiber) const { return stacks_.bottom(fiber.index); }
 
  private:
   static void fiber_main();
@@ -188,7 +194,6 @@ class Block {
   Rendezvous& arrive_group(const char* what, Site site, void* argument);
   void leave(Rendezvous& meeting, int first_thread, int width);
   std::string deadlock_report() const;
-  std::string place(const Site& site) const;
   void prepare_registers(std::size_t groups);
   int used_registers() const;
   std::string register_report() const;  ///< empty: no thread waits for registers
@@ -221,7 +226,8 @@ class Block {
   std::array<NamedBarrier, 16> barriers_;
   std::vector<MbarrierWait> mbarrier_waits_;
   std::vector<Operation> in_flight_;
-  std::vector<AsyncGroups> wgmma_;  ///< per warp group
+  std::vector<AsyncGroups> wgmma_;                                ///< per warp group
+  std::vector<std::unique_ptr<WgmmaRegisters>> wgmma_registers_;  ///< per warp group
   std::vector<int> registers_;  ///< per warp group, of a thread; empty: setmaxnreg has no effect
   int register_pool_ = 0;       ///< of the block
   std::vector<RegisterWait> register_waits_;
