@@ -116,8 +116,10 @@ TensorMap encode_tiled(const char* where, const char* name, const void* base,
 #else
 
 template <std::size_t Rank>
-TensorMap encode_tiled(const char*, const char*, const void* base, const std::array<std::int64_t, Rank>& size,
-                       const std::array<std::int64_t, Rank - 1>& stride, const std::array<int, Rank>& box) {
+TensorMap encode_tiled(const char* where, const char* name, const void* base,
+                       const std::array<std::int64_t, Rank>& size, const std::array<std::int64_t, Rank - 1>& stride,
+                       const std::array<int, Rank>& box) {
+  static_assert(Rank <= 4, "the device header has no TMA instruction for more dims");
   TensorMap map;
   map.base = const_cast<std::byte*>(static_cast<const std::byte*>(base));
   map.rank = Rank;
@@ -128,6 +130,7 @@ TensorMap encode_tiled(const char*, const char*, const void* base, const std::ar
     map.box[d] = box[d];
   }
   map.swizzle = Swizzle::b128;
+  emu::check_tensor_map(where, name, map);
   return map;
 }
 

@@ -43,9 +43,14 @@ struct TensorMap {
   Swizzle swizzle = Swizzle::none;
 };
 
+/// Throws an Error if cuTensorMapEncodeTiled would refuse the map, with the rule that it breaks. `name`: of the tensor.
+void check_tensor_map(const char* where, const char* name, const TensorMap& map);
+
 /// Copies the tile at `start` (elements; zeros outside the tensor) to shared memory; reports its bytes to `barrier`.
-void tma_load(void* destination, const TensorMap& map, std::array<int, 4> start, std::uint64_t* barrier, Site site);
+/// `dims`: of the instruction.
+void tma_load(void* destination, const TensorMap& map, int dims, std::array<int, 4> start, std::uint64_t* barrier,
+              Site site);
 /// Copies the part of a tile that is inside the tensor to global memory.
-void tma_store(const TensorMap& map, const void* source, std::array<int, 4> start, Site site);
+void tma_store(const TensorMap& map, const void* source, int dims, std::array<int, 4> start, Site site);
 
 }  // namespace trireme::cuda::emu

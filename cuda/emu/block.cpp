@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "cuda/emu/race.h"
+#include "cuda/emu/wgmma_registers.h"
 #include "cuda/emu/zone.h"
 
 namespace trireme::cuda::emu {
@@ -68,8 +69,9 @@ void Block::prepare(Dim3 index, Schedule schedule) {
   group_meetings_.resize(groups);
   barriers_.fill({});
   wgmma_.assign(groups, {});
-  const int most = std::min(65536 / static_cast<int>(groups * 128) / 8 * 8, 255);
-  registers_.assign(groups, shape_.registers > 0 ? shape_.registers : most);
+  wgmma_registers_.clear();
+  for (std::size_t i = 0; i < groups; ++i) wgmma_registers_.push_back(std::make_unique<WgmmaRegisters>());
+  prepare_registers(groups);
   shared_memory_ = std::make_unique_for_overwrite<std::byte[]>(kSharedSpan + 1024);
   async_memory_ = std::make_unique_for_overwrite<std::byte[]>(kSharedSpan + 1024);
   const auto aligned = [](const std::unique_ptr<std::byte[]>& memory) {
@@ -248,28 +250,6 @@ void Block::barrier(int id, int count, bool waits, Site site) {
   give_way();
 }
 
-void Block::set_max_registers(int count, bool increase, Site site) {
-  if (count % 8 != 0 || count < 24 || count > 256)
-    fault(site, fmt::format("setmaxnreg {}: expected a multiple of 8 from 24 to 256", count));
-  meet_warp_group("setmaxnreg", site, nullptr, [](void* const*) {});
-  int& mine = registers_[static_cast<std::size_t>(running_->index / 128)];
-  if (increase ? count < mine : count > mine)
-    fault(site, fmt::format("setmaxnreg.{} {} with {} registers", increase ? "inc" : "dec", count, mine));
-  const auto used = [&] {
-    int sum = 0;
-    for (const int r : registers_) sum += r * 128;
-    return sum;
-  };
-  while (count > mine && used() + (count - mine) * 128 > 65536) {
-    register_waits_.push_back(running_);
-    wait("registers to be released (setmaxnreg.inc)", site);
-  }
-  mine = count;
-  if (increase) return;
-  for (Fiber* const fiber : register_waits_) wake(*fiber);
-  register_waits_.clear();
-}
-
 std::string Block::place(const Site& site) const { return fmt::format("{}:{}", base_name(site.file), site.line); }
 
 void Block::fault(Site site, const std::string& what) const {
@@ -286,15 +266,16 @@ std::string Block::deadlock_report() const {
   std::string text = fmt::format("deadlock in block ({}, {}, {}), seed {}: {} of {} threads have ended", index_.x,
                                  index_.y, index_.z, schedule_.seed, threads() - live_, threads());
   for (const auto& [what, who] : waiting) text += fmt::format("; threads {} wait for {}", ranges(who), what);
-  return text;
+  return text + register_report();
 }
 
 void Block::check_end() {
   running_ = nullptr;
   if (!in_flight_.empty())
     fault({"end of block", 0}, fmt::format("{} TMA loads are in flight when the block ends", in_flight_.size()));
-  for (const AsyncGroups& group : wgmma_)
-    if (group.in_flight()) fault({"end of block", 0}, "wgmma is in flight when the block ends; wait for it");
+  for (std::size_t i = 0; i < wgmma_.size(); ++i)
+    if (wgmma_[i].in_flight() || wgmma_registers_[i]->in_flight() != nullptr)
+      fault({"end of block", 0}, "wgmma is in flight when the block ends; wait for it");
   check_zones();
 }
 

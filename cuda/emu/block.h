@@ -18,6 +18,7 @@
 
 #include "cuda/device/types.h"
 #include "cuda/emu/fiber.h"
+#include "cuda/emu/launch_bounds.h"
 #include "cuda/emu/limits.h"
 #include "cuda/emu/schedule.h"
 
@@ -91,7 +92,7 @@ struct BlockShape {
   const char* kernel = "kernel";
   Dim3 grid, block;
   std::size_t dynamic_shared = 0;
-  int registers = 0;  ///< per thread at launch; 0: as many as the block's threads can have
+  LaunchBounds bounds{};
   DeviceLimits limits = h100;
   bool shared_opt_in = false;  ///< the kernel may use more than kSharedByDefault
 
@@ -100,6 +101,7 @@ struct BlockShape {
 
 class RaceChecker;  // cuda/emu/race.h
 class RaceLaunch;
+class WgmmaRegisters;  // cuda/emu/wgmma_registers.h
 
 class Block {
  public:
@@ -158,7 +160,7 @@ class Block {
   void wait_mbarrier(std::uint64_t* word, std::uint32_t parity, Site site);
   void mbarrier_flipped(const std::uint64_t* word);
 
-  // ---- registers ---------------------------------------------------------------------------------------------------
+  // ---- registers (registers.cpp) -----------------------------------------------------------------------------------
   void set_max_registers(int count, bool increase, Site site);
 
   // ---- races (race.h) ----------------------------------------------------------------------------------------------
@@ -173,9 +175,14 @@ class Block {
   int threads() const { return static_cast<int>(fibers_.size()); }
   /// Throws: the running thread did something that a GPU does not allow or leaves undefined.
   [[noreturn]] void fault(Site site, const std::string& what) const;
+  std::string place(const Site& site) const;
 
   AsyncGroups& wgmma_of_group() { return wgmma_[static_cast<std::size_t>(running_->index / 128)]; }
   const AsyncGroups& wgmma_of(const Fiber& fiber) const { return wgmma_[static_cast<std::size_t>(fiber.index / 128)]; }
+  WgmmaRegisters& wgmma_registers_of(const Fiber& fiber) const {
+    return *wgmma_registers_[static_cast<std::size_t>(fiber.index / 128)];
+  }
+  const std::byte* stack_of(const Fiber& fiber) const { return stacks_.bottom(fiber.index); }
 
  private:
   static void fiber_main();
@@ -192,8 +199,14 @@ class Block {
   Rendezvous& arrive_group(const char* what, Site site, void* argument);
   void leave(Rendezvous& meeting, int first_thread, int width);
   std::string deadlock_report() const;
-  std::string place(const Site& site) const;
+  void prepare_registers(std::size_t groups);
+  int used_registers() const;
+  std::string register_report() const;  ///< empty: no thread waits for registers
 
+  struct RegisterWait {
+    Fiber* fiber;
+    int count;
+  };
   struct MbarrierWait {
     Fiber* fiber;
     const std::uint64_t* word;
@@ -218,9 +231,11 @@ class Block {
   std::array<NamedBarrier, 16> barriers_;
   std::vector<MbarrierWait> mbarrier_waits_;
   std::vector<Operation> in_flight_;
-  std::vector<AsyncGroups> wgmma_;  ///< per warp group
-  std::vector<int> registers_;      ///< per warp group, per thread
-  std::vector<Fiber*> register_waits_;
+  std::vector<AsyncGroups> wgmma_;                                ///< per warp group
+  std::vector<std::unique_ptr<WgmmaRegisters>> wgmma_registers_;  ///< per warp group
+  std::vector<int> registers_;  ///< per warp group, of a thread; empty: setmaxnreg has no effect
+  int register_pool_ = 0;       ///< of the block
+  std::vector<RegisterWait> register_waits_;
 
   std::unique_ptr<std::byte[]> shared_memory_, async_memory_;  ///< filled with NaN when the kernel allocates it
   std::byte *shared_ = nullptr, *async_view_ = nullptr;

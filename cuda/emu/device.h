@@ -12,6 +12,7 @@
 #include "cuda/device/types.h"
 #include "cuda/emu/async.h"
 #include "cuda/emu/launch.h"
+#include "cuda/emu/launch_bounds.h"
 #include "cuda/emu/matrix.h"
 
 #if defined(__SANITIZE_THREAD__)
@@ -22,7 +23,6 @@
 #define __device__
 #define __host__
 #define __forceinline__ inline
-#define __launch_bounds__(...)
 #define __grid_constant__
 #define TRIREME_UNROLL
 #define TRIREME_NO_UNROLL
@@ -219,24 +219,24 @@ inline void fence_async_proxy() { emu::running_block->publish_to_async_proxy(); 
 inline void tma_prefetch(const TensorMap&) {}
 inline void tma_load_2d(void* to, const TensorMap& map, int x, int y, std::uint64_t* barrier,
                         Site site = Site::here()) {
-  emu::tma_load(to, map, {x, y, 0, 0}, barrier, site);
+  emu::tma_load(to, map, 2, {x, y, 0, 0}, barrier, site);
 }
 inline void tma_load_3d(void* to, const TensorMap& map, int x, int y, int z, std::uint64_t* barrier,
                         Site site = Site::here()) {
-  emu::tma_load(to, map, {x, y, z, 0}, barrier, site);
+  emu::tma_load(to, map, 3, {x, y, z, 0}, barrier, site);
 }
 inline void tma_load_4d(void* to, const TensorMap& map, int x, int y, int z, int w, std::uint64_t* barrier,
                         Site site = Site::here()) {
-  emu::tma_load(to, map, {x, y, z, w}, barrier, site);
+  emu::tma_load(to, map, 4, {x, y, z, w}, barrier, site);
 }
 inline void tma_store_2d(const TensorMap& map, const void* from, int x, int y, Site site = Site::here()) {
-  emu::tma_store(map, from, {x, y, 0, 0}, site);
+  emu::tma_store(map, from, 2, {x, y, 0, 0}, site);
 }
 inline void tma_store_3d(const TensorMap& map, const void* from, int x, int y, int z, Site site = Site::here()) {
-  emu::tma_store(map, from, {x, y, z, 0}, site);
+  emu::tma_store(map, from, 3, {x, y, z, 0}, site);
 }
 inline void tma_store_4d(const TensorMap& map, const void* from, int x, int y, int z, int w, Site site = Site::here()) {
-  emu::tma_store(map, from, {x, y, z, w}, site);
+  emu::tma_store(map, from, 4, {x, y, z, w}, site);
 }
 inline void tma_store_commit() { emu::running_fiber->tma_stores.commit(); }
 /// Waits until at most N groups of stores still read shared memory.
@@ -300,7 +300,8 @@ inline int multiprocessors() { return device_limits().multiprocessors; }
 
 template <class... Parameters, class... Arguments>
 void launch(const LaunchConfig& config, void (*kernel)(Parameters...), const Arguments&... arguments) {
-  emu::run_grid({config.name, config.grid, config.block, config.dynamic_shared, 0, device_limits(),
+  const emu::LaunchBounds bounds = emu::launch_bounds_of(reinterpret_cast<const void*>(kernel));
+  emu::run_grid({config.name, config.grid, config.block, config.dynamic_shared, bounds, device_limits(),
                  needs_shared_opt_in(config.dynamic_shared)},
                 [&] { kernel(arguments...); });
 }

@@ -9,6 +9,7 @@
 // Read next: cuda/emu/race.cpp, then race_report.cpp.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -94,6 +95,23 @@ class RaceLaunch {
   std::size_t last_ = 0;
 };
 
+/// A thread's last access to four bytes of its stack, since its warp group's first wgmma.fence.
+struct RegisterAccess {
+  std::uint32_t fences = 0;  ///< of the warp group so far
+  std::uint32_t pc = 0;
+  std::uint32_t kind = 0;
+};
+
+class StackAccesses {
+ public:
+  RegisterAccess& at(std::size_t offset);
+
+ private:
+  static constexpr std::size_t kPageBytes = 4096;
+  using Page = std::array<RegisterAccess, kPageBytes / 4>;
+  std::array<std::unique_ptr<Page>, Stacks::kBytes / kPageBytes> pages_{};  ///< made at the first access
+};
+
 class RaceChecker {
  public:
   RaceChecker(Block& block, RaceLaunch& launch, std::uint32_t block_index);
@@ -103,7 +121,10 @@ class RaceChecker {
   void instrumented(const void* at, std::size_t bytes, Kind kind, const void* pc) {
     const View view = view_of(self(), false);
     const Access access = make(static_cast<std::size_t>(self().index), view.own, kind, self(), pc);
-    if (touch(view, access, at, bytes)) ++launch_.instrumented_accesses;
+    if (touch(view, access, at, bytes))
+      ++launch_.instrumented_accesses;
+    else
+      stack_access(access, at, bytes);
   }
   void access_by(const Fiber& fiber, const void* at, std::size_t bytes, Kind kind, const void* pc);
   void copy(void* to, const void* from, std::size_t bytes, std::size_t valid, const void* pc);  ///< cp.async
@@ -113,6 +134,8 @@ class RaceChecker {
   /// Collects what all threads of the running warp group know, for the operands of one wgmma.
   void begin_wgmma();
   void wgmma_operand(const void* at, std::size_t bytes, const void* pc);
+  /// The registers of one wgmma, with its arguments by thread of the group (race_registers.cpp).
+  void wgmma_registers(void* const* arguments, Site site);
 
   // ---- what orders accesses -----------------------------------------------------------------------------------------
   void barrier_arrive(int id, bool waits);
@@ -125,8 +148,9 @@ class RaceChecker {
 
  private:
   struct Thread {
-    std::shared_ptr<const Knowledge> past;  ///< shared by all that left the same barrier
+    std::shared_ptr<const Knowledge> past{};  ///< shared by all that left the same barrier
     Step own = 1;
+    StackAccesses stack{};
   };
   struct Gathering {
     Knowledge known;
@@ -165,6 +189,8 @@ class RaceChecker {
   void touch_cell(const View& view, const Access& access, Shadow& shadow, std::size_t byte, const std::byte* at);
   void add_read(const View& view, const Access& access, Shadow& shadow, Cell& cell);
   void touch_shared(const View& view, const Access& access, std::size_t offset, std::size_t bytes);
+  void stack_access(const Access& access, const void* at, std::size_t bytes);
+  void require_fence(const Fiber& fiber, const void* at, std::size_t bytes, Site site);
   void report(const View& view, const Access& earlier, const Access& access, const std::byte* at);
   template <class What>
   void report_stray(const Access& access, What&& what);

@@ -39,8 +39,11 @@ void for_each_element(const TensorMap& map, const std::array<int, 4>& start, Pie
         }
 }
 
-std::uint32_t check_tile(const TensorMap& map, const void* tile, const char* what, Site site) {
+std::uint32_t check_tile(const TensorMap& map, int dims, const void* tile, const char* what, Site site) {
   const Block& block = *running_block;
+  if (dims != map.rank)
+    block.fault(
+        site, fmt::format("{}: an instruction for {} dims; expected {}, as the tensor map has", what, dims, map.rank));
   const std::uint32_t address = block.check_shared(tile, tile_bytes(map), 128, what, site);
   // A tile that does not begin at the start of the swizzle's pattern is legal, but almost always a mistake.
   const std::uint32_t pattern = map.swizzle == Swizzle::b128 ? 1024 : map.swizzle == Swizzle::b64 ? 512 : 128;
@@ -52,9 +55,10 @@ std::uint32_t check_tile(const TensorMap& map, const void* tile, const char* wha
 
 }  // namespace
 
-void tma_load(void* destination, const TensorMap& map, std::array<int, 4> start, std::uint64_t* barrier, Site site) {
+void tma_load(void* destination, const TensorMap& map, int dims, std::array<int, 4> start, std::uint64_t* barrier,
+              Site site) {
   Block& block = *running_block;
-  const std::uint32_t address = check_tile(map, destination, "TMA load", site);
+  const std::uint32_t address = check_tile(map, dims, destination, "TMA load", site);
   const std::uint32_t word = block.check_shared(barrier, 8, 8, "TMA load: mbarrier", site);
   std::uint64_t seen = 0;
   std::memcpy(&seen, block.async_view_at(word), 8);
@@ -88,9 +92,9 @@ void tma_load(void* destination, const TensorMap& map, std::array<int, 4> start,
   block.give_way();
 }
 
-void tma_store(const TensorMap& map, const void* source, std::array<int, 4> start, Site site) {
+void tma_store(const TensorMap& map, const void* source, int dims, std::array<int, 4> start, Site site) {
   Block& block = *running_block;
-  const std::uint32_t address = check_tile(map, source, "TMA store", site);
+  const std::uint32_t address = check_tile(map, dims, source, "TMA store", site);
   const auto size = static_cast<std::size_t>(map.element_bytes);
   if (block.race() != nullptr) {
     const void* const pc = __builtin_return_address(0);

@@ -12,6 +12,7 @@
 
 #include "cuda/emu/matrix.h"
 #include "cuda/emu/race.h"
+#include "cuda/emu/wgmma_registers.h"
 
 namespace trireme::cuda::emu {
 
@@ -62,15 +63,11 @@ std::vector<float> operand(const Block& block, std::uint64_t bits, int rows, boo
   return values;
 }
 
-int row_of(int thread, int i) { return 16 * (thread / 32) + thread % 32 / 4 + 8 * ((i >> 1) & 1); }
-int column_of(int thread, int i) { return 8 * (i / 4) + 2 * (thread % 4) + (i & 1); }
-
-/// All 128 threads' arguments, from issue to completion.
+/// A product from its issue to its completion.
 struct Pending {
   Wgmma common;
-  std::vector<float*> d;
-  std::vector<std::vector<float>> d_at_issue;  ///< to detect threads that touch their accumulators meanwhile
-  std::vector<float> a_registers;              ///< [64, 16] when A comes from registers
+  std::shared_ptr<Sums> sums;
+  std::vector<float> a_registers;  ///< [64, 16] when A comes from registers
 };
 
 std::vector<float> gather_a(void* const* all, Half type) {
@@ -90,13 +87,6 @@ std::vector<float> gather_a(void* const* all, Half type) {
 void multiply(const Block& block, const Pending& pending, Site site) {
   const Wgmma& op = pending.common;
   const auto n = static_cast<std::size_t>(op.n);
-  for (std::size_t thread = 0; thread < pending.d_at_issue.size(); ++thread) {
-    const std::vector<float>& before = pending.d_at_issue[thread];
-    if (before.empty()) continue;  // no accumulation: the old sums may be anything
-    if (std::memcmp(before.data(), pending.d[thread], before.size() * sizeof(float)) != 0)
-      block.fault(
-          site, fmt::format("wgmma: thread {} of the group changed its accumulators while this was in flight", thread));
-  }
   const std::vector<float> a =
       op.a != nullptr ? pending.a_registers : operand(block, op.descriptor_a, 64, op.transpose_a, op.type, site);
   const std::vector<float> b = operand(block, op.descriptor_b, op.n, op.transpose_b, op.type, site);
@@ -106,13 +96,8 @@ void multiply(const Block& block, const Pending& pending, Site site) {
   for (std::size_t r = 0; r < 64; ++r)
     for (std::size_t k = 0; k < 16; ++k)
       for (std::size_t j = 0; j < n; ++j) sum[r * n + j] += a[r * 16 + k] * bt[k * n + j];
-  for (int thread = 0; thread < 128; ++thread)
-    for (int i = 0; i < op.n / 2; ++i) {
-      float& d = pending.d[static_cast<std::size_t>(thread)][i];
-      const auto row = static_cast<std::size_t>(row_of(thread, i)),
-                 column = static_cast<std::size_t>(column_of(thread, i));
-      d = (op.accumulate ? d : 0.0F) + sum[row * n + column];
-    }
+  std::vector<float>& total = pending.sums->values;
+  for (std::size_t i = 0; i < total.size(); ++i) total[i] = (op.accumulate ? total[i] : 0.0F) + sum[i];
 }
 
 /// Tells the race checker which memory the product reads for an operand.
@@ -141,25 +126,24 @@ void wgmma(const Wgmma& operation, Site site) {
       const auto& other = *static_cast<const Wgmma*>(all[thread]);
       if (other.descriptor_a != operation.descriptor_a || other.descriptor_b != operation.descriptor_b)
         block.fault(site, "wgmma: the threads of the warp group bring different descriptors");
-      pending->d.push_back(other.d);
     }
     if (operation.a != nullptr) pending->a_registers = gather_a(all, operation.type);
     if (block.race() != nullptr) {
+      block.race()->wgmma_registers(all, site);
       block.race()->begin_wgmma();
       if (operation.a == nullptr) race_operand(block, operation.descriptor_a, 64, operation.transpose_a, pc, site);
       race_operand(block, operation.descriptor_b, operation.n, operation.transpose_b, pc, site);
     }
     AsyncGroups& group = block.wgmma_of_group();
-    // The first product of a chain reads the accumulators as they are now; no thread may change them until a wait.
-    if (!group.in_flight())
-      for (float* const d : pending->d)
-        pending->d_at_issue.emplace_back(d, d + (operation.accumulate ? operation.n / 2 : 0));
+    pending->sums = block.wgmma_registers_of(block.fiber()).use(block, all, group.committed + 1, site);
     block.start([&block, pending, site] { multiply(block, *pending, site); }, &group);
   });
 }
 
 void wgmma_fence(Site site) {
-  running_block->meet_warp_group("wgmma.fence", site, nullptr, [](void* const*) {});
+  Block& block = *running_block;
+  block.meet_warp_group("wgmma.fence", site, nullptr,
+                        [&](void* const*) { block.wgmma_registers_of(block.fiber()).fence(); });
 }
 
 void wgmma_commit(Site site) {
@@ -169,8 +153,11 @@ void wgmma_commit(Site site) {
 
 void wgmma_wait(int newest, Site site) {
   Block& block = *running_block;
-  block.meet_warp_group("wgmma.wait_group", site, nullptr,
-                        [&](void* const*) { block.wgmma_of_group().wait(static_cast<std::size_t>(newest)); });
+  block.meet_warp_group("wgmma.wait_group", site, nullptr, [&](void* const*) {
+    AsyncGroups& groups = block.wgmma_of_group();
+    groups.wait(static_cast<std::size_t>(newest));
+    block.wgmma_registers_of(block.fiber()).release(block, groups.waited, site);
+  });
 }
 
 }  // namespace trireme::cuda::emu

@@ -140,7 +140,7 @@ __global__ void __launch_bounds__(kThreads, Pieces < kMostPieces ? 2 : 1)
   for (int r = me.first_row(); r < p.rows; r += me.row_step(), turn ^= 1) {
     const std::int64_t at = std::int64_t{r} * p.width;
     const float mean = p.kind == Norm::layer ? p.mean[r] : 0.0F, rstd = p.rstd[r];
-    Packed<T, kWidth> h[Pieces], dy[Pieces], past[Pieces] = {};
+    Packed<T, kWidth> h[Pieces] = {}, dy[Pieces] = {}, past[Pieces] = {};
     TRIREME_UNROLL
     for (int j = 0; j < Pieces; ++j) {
       h[j] = me.load(p.h + at, j);

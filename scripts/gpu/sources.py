@@ -11,8 +11,8 @@ import re
 from .place import ROOT, Failed
 
 # Of the emulator's own reports, and those that need its schedules.
-EMULATED_ONLY = {"bounds_test.cpp", "connections_test.cpp", "limits_test.cpp", "planted_test.cpp", "race_test.cpp",
-                 "runtime_test.cpp"}
+EMULATED_ONLY = {"bounds_test.cpp", "connections_test.cpp", "limits_test.cpp", "planted_launch_test.cpp",
+                 "planted_test.cpp", "planted_wgmma_test.cpp", "race_test.cpp", "runtime_test.cpp"}
 CPU_REFERENCE = {"copy_test.cpp", "rows_test.cpp"}
 OTHER_BINARIES = ("table_", "cublaslt_", "cudnn_", "hopper_")
 HASHED = ("core/*", "cuda/**/*", "examples/cuda_lab/**/*", "tests/cuda/*", "tests/cuda_lab/*", "tests/support/*",

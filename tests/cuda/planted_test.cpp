@@ -56,6 +56,7 @@ enum class Bug : std::uint8_t {
   no_store_wait,
   too_many_arrivals,
   registers_wrong_way,
+  wrong_map_dims,
   missing_load,
 };
 
@@ -182,7 +183,10 @@ void produce(Bug bug, const Ring& ring, const TensorMap& a, const TensorMap& b) 
     mbarrier_wait(ring.empty + slot, bug == Bug::wrong_phase ? parity : parity ^ 1U);
     const int bytes = kBytesA + kBytesB - (bug == Bug::wrong_byte_count ? 128 : 0);
     mbarrier_arrive_expect(ring.full + slot, bytes);
-    tma_load_2d(ring.a + slot * kBytesA, a, 64 * step, 0, ring.full + slot);
+    if (bug == Bug::wrong_map_dims)
+      tma_load_3d(ring.a + slot * kBytesA, a, 64 * step, 0, 0, ring.full + slot);
+    else
+      tma_load_2d(ring.a + slot * kBytesA, a, 64 * step, 0, ring.full + slot);
     if (bug != Bug::missing_load || step != 2) tma_load_2d(ring.b + slot * kBytesB, b, 64 * step, 0, ring.full + slot);
   }
 }
@@ -207,7 +211,7 @@ void consume(Bug bug, const Ring& ring, float (&sum)[16]) {
   }
 }
 
-void hopper(Bug bug, TensorMap a, TensorMap b, TensorMap d) {
+__global__ void __launch_bounds__(256, 1) hopper(Bug bug, TensorMap a, TensorMap b, TensorMap d) {
   TRIREME_DYNAMIC_SHARED(memory, 1024);
   TRIREME_SHARED(std::uint64_t, barriers, 2 * kStages);
   const Ring ring = {memory, memory + kStages * kBytesA, barriers, barriers + kStages};
@@ -251,6 +255,7 @@ TensorMap map_of(Buffer<T>& tensor, std::int64_t columns, std::int64_t rows, int
   map.stride = {sizeof(T), columns * static_cast<std::int64_t>(sizeof(T))};
   map.box = {box_columns, box_rows};
   map.swizzle = swizzle;
+  emu::check_tensor_map("planted", "tensor", map);
   return map;
 }
 
@@ -327,6 +332,7 @@ TEST_CASE("planted bugs: reports name the line, the threads and what they wait f
   CHECK(has(Bug::short_shared_array, emu::zones_are_poisoned ? "use-after-poison" : "past their end"));
   CHECK(has(Bug::misaligned_row, "not a multiple of 16"));
   CHECK(has(Bug::tile_past_end, "outside every shared allocation"));
+  CHECK(has(Bug::wrong_map_dims, "an instruction for 3 dims; expected 2"));
   CHECK(has(Bug::no_init_fence, "no fence made that visible"));
   CHECK(has(Bug::missing_load, "of an mbarrier at planted_test.cpp:"));
 }

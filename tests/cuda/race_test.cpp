@@ -6,9 +6,8 @@
 // A comment "// @name" in a kernel marks the line that a report has to name.
 #include <doctest/doctest.h>
 
-#include <fstream>
-
 #include "cuda/device/device.h"
+#include "tests/cuda/report.h"
 #include "tests/cuda/support.h"
 
 using namespace trireme;
@@ -182,8 +181,8 @@ __global__ void hopper(Bug bug, TensorMap a, TensorMap b, TensorMap d) {
   for (int step = 0; step < kSteps; ++step) {
     if (thread() == 0) {
       mbarrier_arrive_expect(full, kBytesA + kBytesB);
-      tma_load_2d(memory, a, 64 * step, 0, full);  // @hopper load
-      tma_load_2d(memory + kBytesA, b, 64 * step, 0, full);
+      tma_load_3d(memory, a, 64 * step, 0, 0, full);  // @hopper load
+      tma_load_3d(memory + kBytesA, b, 64 * step, 0, 0, full);
     }
     if (bug != Bug::one_thread_waits || thread() == 0) mbarrier_wait(full, static_cast<std::uint32_t>(step % 2));
     wgmma_fence();
@@ -274,15 +273,7 @@ const Planted kPlanted[] = {
     {Bug::no_store_wait, run_hopper, "@out", "@hopper store"},
 };
 
-/// "race_test.cpp:70" for the line of this file that ends in "// mark".
-std::string line_of(const std::string& mark) {
-  std::ifstream file("tests/cuda/race_test.cpp");
-  std::string line;
-  for (int number = 1; std::getline(file, line); ++number)
-    if (line.ends_with("// " + mark)) return "race_test.cpp:" + std::to_string(number);
-  FAIL("no line is marked ", mark);
-  return {};
-}
+std::string line_of(const std::string& mark) { return cuda_test::line_of("race_test.cpp", mark); }
 
 /// A kernel without instrumentation: the checker does not see its accesses.
 __attribute__((no_sanitize_thread)) void not_instrumented(float* out) { out[threadIdx.x] = 1; }

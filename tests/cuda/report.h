@@ -1,5 +1,5 @@
 // What a build says about a mistake in a kernel. Under AddressSanitizer a report ends the process, so the kernel runs
-// in a child process, whose standard error is the report.
+// in a child process, whose standard error is the report. And which line such a report must name.
 // Read next: tests/cuda/bounds_test.cpp.
 #pragma once
 
@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <fstream>
 #include <string>
 
 #include "cuda/emu/zone.h"
@@ -41,6 +42,16 @@ std::string report_of_child(Body&& body) {
 template <class Body>
 std::string report_of(Body&& body) {
   return trireme::cuda::emu::zones_are_poisoned ? report_of_child(body) : error_of(body);
+}
+
+/// "race_test.cpp:70" for the line of a file of this folder that ends in "// mark".
+inline std::string line_of(const std::string& name, const std::string& mark) {
+  std::ifstream file("tests/cuda/" + name);
+  std::string line;
+  for (int number = 1; std::getline(file, line); ++number)
+    if (line.ends_with("// " + mark)) return name + ":" + std::to_string(number);
+  FAIL("no line of ", name, " is marked ", mark);
+  return {};
 }
 
 }  // namespace cuda_test
