@@ -2,6 +2,7 @@
 // waited for.
 #include <doctest/doctest.h>
 
+#include <atomic>
 #include <ctime>
 #include <functional>
 #include <latch>
@@ -20,14 +21,15 @@ namespace {
 
 /// Missing ranks sleep here until another rank's wait has ended, however long a busy machine takes.
 struct Away {
-  std::latch noticed{1};
-  void sleep() { noticed.wait(); }
+  std::atomic<bool> noticed = false;  // not a latch: several ranks may notice at once, and a latch counts below 0
+  void sleep() { noticed.wait(false); }
   template <class F>
   void until_noticed(const F& wait) {
     try {
       wait();
     } catch (...) {
-      if (!noticed.try_wait()) noticed.count_down();
+      noticed = true;
+      noticed.notify_all();
       throw;
     }
   }
