@@ -6,6 +6,7 @@
 #include <cstring>
 #include <set>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 
 #include "cuda/kernels/rank_order.h"
@@ -292,6 +293,66 @@ void FakeNccl::broadcast(void* x, std::size_t bytes, int root, Comm comm, Stream
     if (r != root) transfers.push_back({data, nullptr, bytes, r});
   if (end.rank != root) transfers.push_back({nullptr, data, bytes, root});
   start(end, stream, std::move(transfers), bytes > 64 * 1024 ? Way::large_broadcast : Way::broadcast);
+}
+
+namespace {
+
+/// rows [ranks, count] -> y [count]. `chunk_of`: the chunk of an element, which is also the rank that adds last.
+void add_on_ring(DType dtype, const std::vector<std::byte>& rows, int ranks, std::int64_t count,
+                 const std::function<int(std::int64_t)>& chunk_of, void* y) {
+  visit_any(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    using Wide = std::conditional_t<sizeof(T) == 2, float, T>;  // what one addition is computed in
+    const auto* const x = reinterpret_cast<const T*>(rows.data());
+    for (std::int64_t i = 0; i < count; ++i) {
+      const int last = chunk_of(i);
+      T sum = x[(last + 1) % ranks * count + i];
+      for (int hop = 2; hop <= ranks; ++hop)
+        sum = static_cast<T>(static_cast<Wide>(sum) + static_cast<Wide>(x[(last + hop) % ranks * count + i]));
+      static_cast<T*>(y)[i] = sum;
+    }
+  });
+}
+
+}  // namespace
+
+void FakeNccl::all_reduce(void* x, std::int64_t count, DType dtype, Comm comm, Stream stream) {
+  End& end = *static_cast<End*>(comm);
+  const std::size_t bytes = static_cast<std::size_t>(count) * size_of(dtype);
+  const auto rows = std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(end.ranks) * bytes);
+  std::vector<Transfer> transfers;
+  for (int r = 0; r < end.ranks; ++r) {
+    if (r == end.rank) continue;
+    transfers.push_back({static_cast<const std::byte*>(x), nullptr, bytes, r});
+    transfers.push_back({nullptr, rows->data() + static_cast<std::size_t>(r) * bytes, bytes, r});
+  }
+  start(end, stream, std::move(transfers), Way::all_reduce);
+  static_cast<FakeStream*>(stream)->push([=, ranks = end.ranks, me = static_cast<std::size_t>(end.rank)] {
+    std::memcpy(rows->data() + me * bytes, x, bytes);
+    const std::int64_t chunk = (count + ranks - 1) / ranks;
+    add_on_ring(
+        dtype, *rows, ranks, count, [=](std::int64_t i) { return static_cast<int>(i / chunk); }, x);
+  });
+}
+
+void FakeNccl::reduce_scatter(const void* x, void* y, std::int64_t count, DType dtype, Comm comm, Stream stream) {
+  End& end = *static_cast<End*>(comm);
+  const std::size_t bytes = static_cast<std::size_t>(count) * size_of(dtype);
+  const auto* const from = static_cast<const std::byte*>(x);
+  const auto rows = std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(end.ranks) * bytes);
+  std::vector<Transfer> transfers;
+  for (int r = 0; r < end.ranks; ++r) {
+    if (r == end.rank) continue;
+    transfers.push_back({from + static_cast<std::size_t>(r) * bytes, nullptr, bytes, r});
+    transfers.push_back({nullptr, rows->data() + static_cast<std::size_t>(r) * bytes, bytes, r});
+  }
+  start(end, stream, std::move(transfers), Way::reduce_scatter);
+  static_cast<FakeStream*>(stream)->push([=, ranks = end.ranks, me = end.rank] {
+    const std::size_t own = static_cast<std::size_t>(me) * bytes;
+    std::memcpy(rows->data() + own, from + own, bytes);
+    add_on_ring(
+        dtype, *rows, ranks, count, [=](std::int64_t) { return me; }, y);
+  });
 }
 
 // The emulated kernel computes sums. Under sanitizers the host's function does, with the same bits: ThreadSanitizer
