@@ -208,8 +208,10 @@ TEST_CASE("the table before training") {
   CHECK(contains(text, "memory per rank  12 MiB\n"));
   CHECK_FALSE(contains(text, "reduction"));
   options.mesh.processes = true;
-  CHECK(contains(start_table(options, {}), "\n                 reduction exact\n"));
-  CHECK(contains(start_table(options, {.sums = SumOrder::any}), "\n                 reduction fast\n"));
+  StartFacts facts;
+  CHECK(contains(start_table(options, facts), "\n                 reduction exact\n"));
+  facts.sums = SumOrder::any;
+  CHECK(contains(start_table(options, facts), "\n                 reduction fast\n"));
 }
 
 TEST_CASE("the table after training adds up to the wall clock") {
