@@ -124,8 +124,8 @@ MUTATIONS = [
              "const Tensor gradients = Tensor::zeros({count}, DType::f32, device);  // [n]",
              "const Tensor gradients = Tensor::zeros({count}, DType::bf16, device);", "parity_test", "*bf16*"),
     Mutation("copies whose gradients are summed in other orders", "parallel/mesh/placement.cpp",
-             "return copies ? SumOrder::ranks : SumOrder::any;", "return SumOrder::any;", "parity_test",
-             "*keep copies equal*"),
+             "return copies ? SumOrder::ranks : SumOrder::any;", "return copies ? SumOrder::any : SumOrder::any;",
+             "parity_test", "*keep copies equal*"),
 ]
 
 

@@ -3,6 +3,7 @@
 
 #include "parallel/comm/verifying_group.h"
 #include "tests/parity/compare.h"
+#include "tests/parity/training.h"
 #include "tests/support/any_order_group.h"
 
 using namespace trireme;
@@ -20,15 +21,27 @@ GptOptions options_of(const std::string& mesh, std::int64_t zero, bool sequence_
   return o;
 }
 
-/// Compares with one rank; every copy is compared bit by bit after every step.
-void check_copies(const GptOptions& o) {
-  std::atomic<int> sums{0};
-  const ParityReport report = compare_with_one_rank(
-      o, [&](auto world) { return verifying(std::make_shared<AnyOrderGroup>(std::move(world), sums)); });
+/// Compares the numbers with those of one rank, and, after each of three steps, all copies with each other bit by bit.
+void check_copies(GptOptions o) {
   CAPTURE(o.mesh.axes);
   CAPTURE(o.mesh.zero);
+  std::atomic<int> sums{0};
+  const auto wrap = [&](std::shared_ptr<ProcessGroup> world) {
+    return verifying(std::make_shared<AnyOrderGroup>(std::move(world), sums));
+  };
+  const ParityReport report = compare_with_one_rank(o, wrap);
   CHECK_MESSAGE(report.largest() <= parity_tolerance, parity_table(report, 5));
   CHECK(sums > 0);
+  resolve(o, 0);
+  CHECK_NOTHROW(run_thread_ranks(o.mesh.shape.ranks(), 1, ProcessGroup::Deadline(60),
+                                 [&](const std::shared_ptr<ProcessGroup>& world) {
+                                   const auto mesh = std::make_shared<const DeviceMesh>(wrap(world), o.mesh.shape);
+                                   Trainer trainer(make_gpt(o, o.model.config, mesh), o);
+                                   for (int step = 0; step < 3; ++step) {
+                                     gradients_of_step(trainer, o, *mesh, 12 * step);
+                                     trainer.update(1e-3, trainer.gradient_norm());  // compares the copies
+                                   }
+                                 }));
 }
 
 }  // namespace
