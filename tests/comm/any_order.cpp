@@ -9,10 +9,12 @@
 namespace trireme::testing {
 namespace {
 
-/// The term of a rank, rounded to T.
+/// The term of a rank, rounded to T. A product of two random numbers, as one alone is a multiple of 2^-24: sums of few
+/// would be exact in f32.
 template <class T>
 double term(int rank, std::int64_t i) {
-  const float value = random_uniform(23, static_cast<std::uint64_t>(rank), static_cast<std::uint64_t>(i)) - 0.5F;
+  const auto stream = static_cast<std::uint64_t>(rank), element = static_cast<std::uint64_t>(i);
+  const float value = (random_uniform(23, stream, element) - 0.5F) * random_uniform(24, stream, element);
   return static_cast<double>(static_cast<float>(T(std::is_integral_v<T> ? std::round(value * 60) : value)));
 }
 

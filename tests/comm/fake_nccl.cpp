@@ -26,9 +26,10 @@ struct Fabric::Meeting {
   std::mutex mutex;
   std::condition_variable changed;
   int joined = 0;
-  std::vector<bool> aborted;                                                      // by rank
-  std::map<std::pair<int, int>, std::deque<std::shared_ptr<Message>>> under_way;  // by sender and receiver
-  std::set<std::tuple<int, int, int>> called;                                     // way, the rank that called, its peer
+  std::vector<bool> aborted;                                        // by rank
+  using Route = std::tuple<int, int, int>;                          // sender, receiver, way
+  std::map<Route, std::deque<std::shared_ptr<Message>>> under_way;  // of one way: other operations do not match
+  std::set<std::tuple<int, int, int>> called;                       // way, the rank that called, its peer
   std::string problem;
 };
 
@@ -58,14 +59,14 @@ using EventHandle = std::shared_ptr<EventState>;
 EventHandle& event_of(comm::NcclApi::Event event) { return *static_cast<EventHandle*>(event); }
 
 /// The sends and receives that a rank starts together. Returns early when the rank's end is aborted.
-void transfer(Meeting& meeting, int me, const std::vector<FakeNccl::Transfer>& transfers) {
+void transfer(Meeting& meeting, int me, int way, const std::vector<FakeNccl::Transfer>& transfers) {
   std::vector<std::shared_ptr<Meeting::Message>> sent;
   std::unique_lock lock(meeting.mutex);
   const auto aborted = [&] { return meeting.aborted[static_cast<std::size_t>(me)]; };
   for (const auto& t : transfers) {
     if (t.out == nullptr || aborted()) continue;
     const auto message = std::make_shared<Meeting::Message>(Meeting::Message{t.out, t.bytes, {}, false});
-    meeting.under_way[{me, t.peer}].push_back(message);
+    meeting.under_way[{me, t.peer, way}].push_back(message);
     if (meeting.sends == Sends::rendezvous) {
       sent.push_back(message);
     } else {
@@ -76,7 +77,7 @@ void transfer(Meeting& meeting, int me, const std::vector<FakeNccl::Transfer>& t
   meeting.changed.notify_all();
   for (const auto& t : transfers) {
     if (t.in == nullptr) continue;
-    auto& messages = meeting.under_way[{t.peer, me}];
+    auto& messages = meeting.under_way[{t.peer, me, way}];
     meeting.changed.wait(lock, [&] { return aborted() || !messages.empty(); });
     if (aborted()) return;
     if (messages.front()->bytes != t.bytes) meeting.problem = "sizes differ between ranks";
@@ -205,7 +206,7 @@ void FakeNccl::end(Comm comm) noexcept {
     std::unique_lock lock(end.meeting->mutex);
     end.meeting->changed.wait_for(lock, std::chrono::seconds(1), [&] {
       return std::all_of(end.meeting->under_way.begin(), end.meeting->under_way.end(),
-                         [&](const auto& each) { return each.first.first != end.rank || each.second.empty(); });
+                         [&](const auto& each) { return std::get<0>(each.first) != end.rank || each.second.empty(); });
     });
   }
   abort(comm);
@@ -215,8 +216,8 @@ void FakeNccl::abort(Comm comm) noexcept {
   const std::unique_ptr<End> end(static_cast<End*>(comm));
   const std::scoped_lock lock(end->meeting->mutex);
   end->meeting->aborted[static_cast<std::size_t>(end->rank)] = true;
-  for (auto& [ranks, messages] : end->meeting->under_way)
-    if (ranks.first == end->rank) messages.clear();
+  for (auto& [route, messages] : end->meeting->under_way)
+    if (std::get<0>(route) == end->rank) messages.clear();
   end->meeting->changed.notify_all();
 }
 
@@ -231,8 +232,8 @@ void FakeNccl::start(End& end, Stream stream, std::vector<Transfer> transfers, W
     for (const Transfer& t : transfers) connect(t.peer);
     for (int r = 0; way != Way::messages && r < end.ranks; ++r) connect(r);
   }
-  static_cast<FakeStream*>(stream)->push(
-      [meeting = end.meeting, me = end.rank, moved = std::move(transfers)] { transfer(*meeting, me, moved); });
+  static_cast<FakeStream*>(stream)->push([meeting = end.meeting, me = end.rank, way = static_cast<int>(way),
+                                          moved = std::move(transfers)] { transfer(*meeting, me, way, moved); });
 }
 
 // One per calling thread, as in NCCL.
