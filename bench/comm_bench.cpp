@@ -2,12 +2,17 @@
 //   comm_bench --ranks 2
 //   comm_bench --mesh dp=2,tp=2
 //   mpirun -n 4 comm_bench --mesh dp=2,tp=2
+//   mpirun -n 8 comm_bench --device cuda --dtype bf16
 //
 // With --mesh, the groups of each axis are measured in turn, all groups of an axis at once, as a training step uses
 // them. algorithm bandwidth = bytes of the larger tensor of a rank / time. bus bandwidth = algorithm bandwidth times
 // the share that must move, 2 (n-1)/n for an all-reduce and (n-1)/n for the others: it is comparable between operations
 // and numbers of ranks. Times are the fastest and the median of the repetitions, of the slowest rank. The second line
 // is the limit of this machine: each rank's memory speed while all ranks use memory.
+//
+// all_reduce and reduce_scatter add in rank order. Under mpirun, all_reduce_fast and reduce_scatter_fast are the sums
+// of MPI or NCCL (--reduction fast of the training programs). With --device cuda, times end when the GPU has finished.
+// If ranks share a GPU, tensors go through the host, and MPI adds.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,6 +24,9 @@
 
 #include "bench/command_line.h"
 #include "core/cores.h"
+#include "cuda/runtime/open.h"
+#include "parallel/comm/nccl_group.h"
+#include "parallel/comm/staged_group.h"
 #include "parallel/mesh/mesh.h"
 
 using namespace trireme;
@@ -30,25 +38,55 @@ struct Options {
   std::int64_t smallest = 8, largest = 64 << 20;
   int factor = 8;
   double seconds = 0.3;  // per line
-  std::string only, dtype = "f32", mesh;
+  std::string only, dtype = "f32", mesh, device = "cpu";
   bool background = false, pin = false;
+
+  Device tensor_device() const { return device == name(Device::cuda) ? Device::cuda : Device::cpu; }
 };
 
 struct Case {
   const char* name;
   double moved;  // of the larger tensor, times (n - 1) / n
   std::function<Work(ProcessGroup&, const Tensor& share, const Tensor& whole, const Tensor& other, Launch)> run;
+  SumOrder order = SumOrder::ranks;
 };
+
+/// Elsewhere such a sum is made in rank order: its line would be a copy of another.
+bool is_measured(const Case& c, const Options& o, const ProcessGroup& group) {
+  if (c.order == SumOrder::ranks) return true;
+  const bool in_16_bits = o.dtype == "bf16" || o.dtype == "f16";  // MPI has no such numbers
+  return group.fastest_order() == SumOrder::any && (o.tensor_device() == Device::cuda || !in_16_bits);
+}
+
+void set_zero(const Tensor& x) {
+  const auto bytes = static_cast<std::size_t>(x.bytes());
+  if (x.device() == Device::cpu) return static_cast<void>(std::memset(x.raw(), 0, bytes));
+  backend(x.device()).set(x.device_address(), 0, bytes);
+}
+
+void synchronize(Device device) {
+  if (device != Device::cpu) backend(device).synchronize();
+}
 
 // share: whole / n. An operation's "size" is that of its larger tensor.
 const std::vector<Case>& cases() {
   static const std::vector<Case> all = {
       {"all_reduce", 2,
        [](auto& g, auto&, auto& whole, auto&, Launch l) { return g.all_reduce(whole, ReduceOp::sum, l); }},
+      {"all_reduce_fast", 2,
+       [](auto& g, auto&, auto& whole, auto&, Launch l) {
+         return g.all_reduce(whole, ReduceOp::sum, l, SumOrder::any);
+       },
+       SumOrder::any},
       {"all_gather", 1,
        [](auto& g, auto& share, auto& whole, auto&, Launch l) { return g.all_gather(share, whole, l); }},
       {"reduce_scatter", 1,
        [](auto& g, auto& share, auto& whole, auto&, Launch l) { return g.reduce_scatter(whole, share, l); }},
+      {"reduce_scatter_fast", 1,
+       [](auto& g, auto& share, auto& whole, auto&, Launch l) {
+         return g.reduce_scatter(whole, share, l, SumOrder::any);
+       },
+       SumOrder::any},
       {"all_to_all", 1,
        [](auto& g, auto&, auto& whole, auto& other, Launch l) { return g.all_to_all(whole, other, l); }},
       {"broadcast", 1, [](auto& g, auto&, auto& whole, auto&, Launch l) { return g.broadcast(whole, 0, l); }},
@@ -122,41 +160,47 @@ void bench_line(ProcessGroup& world, ProcessGroup& group, const Options& options
   const DType dtype = dtypes().at(options.dtype);
   const int n = group.size();
   const std::int64_t count = std::max<std::int64_t>(1, bytes / static_cast<std::int64_t>(size_of(dtype)) / n);
-  const Tensor share = Tensor::zeros({count}, dtype), whole = Tensor::zeros({n, count}, dtype),
-               other = Tensor::zeros({n, count}, dtype);
+  const Device device = options.tensor_device();
+  const Tensor share = Tensor::zeros({count}, dtype, device), whole = Tensor::zeros({n, count}, dtype, device),
+               other = Tensor::zeros({n, count}, dtype, device);
   const Launch launch = options.background ? Launch::background : Launch::lazy;
   // Written before each repetition, like gradients, so that a rank's data is in its own core's cache.
   const auto fill = [&] {
-    for (const Tensor& x : {share, whole}) std::memset(x.raw(), 0, static_cast<std::size_t>(x.bytes()));
+    for (const Tensor& x : {share, whole}) set_zero(x);
+    synchronize(device);
   };
-  const auto times = times_of(
-      world, fill, [&] { c.run(group, share, whole, other, launch).wait(); }, options.seconds);
+  const auto run = [&] {
+    c.run(group, share, whole, other, launch).wait();
+    synchronize(device);
+  };
+  const auto times = times_of(world, fill, run, options.seconds);
   const double median = times[times.size() / 2], algorithm = static_cast<double>(whole.bytes()) / median / 1e9;
   const double bus = algorithm * c.moved * (n - 1) / n;
   if (world.rank() != 0) return;
-  fmt::print("{:<15} {:>10} {:>12.1f} {:>12.1f} {:>12.3f} {:>12.3f}\n", c.name, whole.bytes(), times.front() * 1e6,
+  fmt::print("{:<19} {:>10} {:>12.1f} {:>12.1f} {:>12.3f} {:>12.3f}\n", c.name, whole.bytes(), times.front() * 1e6,
              median * 1e6, algorithm, bus);
   std::fflush(stdout);
 }
 
 void bench_group(ProcessGroup& world, ProcessGroup& group, const Options& options) {
   if (world.rank() == 0)
-    fmt::print("{:<15} {:>10} {:>12} {:>12} {:>12} {:>12}\n", "operation", "bytes", "fastest us", "median us",
+    fmt::print("{:<19} {:>10} {:>12} {:>12} {:>12} {:>12}\n", "operation", "bytes", "fastest us", "median us",
                "alg GB/s", "bus GB/s");
   for (const Case& c : cases()) {
     if (!options.only.empty() && options.only != c.name) continue;
+    if (!is_measured(c, options, group)) continue;
     for (std::int64_t bytes = options.smallest; bytes <= options.largest; bytes *= options.factor)
       bench_line(world, group, options, c, bytes);
   }
 }
 
-void measure(const std::shared_ptr<ProcessGroup>& world, const Options& options, const char* transport) {
+void measure(const std::shared_ptr<ProcessGroup>& world, const Options& options, const std::string& transport) {
   std::optional<OwnCores> own_cores;
   if (options.pin) own_cores.emplace(world->rank() * options.threads, world->size() * options.threads);
   if (world->rank() == 0)
     fmt::print("{} ranks as {}, {}, launched {}\n", world->size(), transport, options.dtype,
                options.background ? "in the background" : "lazily");
-  print_memory_rates(*world, options);
+  if (options.tensor_device() == Device::cpu) print_memory_rates(*world, options);
   if (options.mesh.empty()) return bench_group(*world, *world, options);
   const DeviceMesh mesh(world, parse_mesh(options.mesh, world->size()));
   std::vector<std::vector<int>> measured;  // an axis may have the same groups as an earlier one
@@ -172,6 +216,15 @@ void measure(const std::shared_ptr<ProcessGroup>& world, const Options& options,
   }
 }
 
+/// One of the launcher's processes.
+void measure_process(const std::shared_ptr<ProcessGroup>& host, const Options& options) {
+  if (options.tensor_device() == Device::cpu) return measure(host, options, "processes (MPI)");
+  cuda::open_device(launched_gpu(static_cast<int>(cuda::find_devices().devices.size())));
+  if (!has_gpu_world(*host)) return measure(staged(host), options, "processes (MPI, through the host)");
+  const auto end = [](const std::exception_ptr& error) { mpi_abort(report(error)); };
+  measure(gpu_world(host, std::chrono::seconds(60), end, SumOrder::any), options, "processes (NCCL)");
+}
+
 /// `ranks`: of this process.
 void validate(const Options& o, int ranks) {
   const auto refuse_unless = [](bool holds, const std::string& what) {
@@ -180,6 +233,14 @@ void validate(const Options& o, int ranks) {
   refuse_unless(o.smallest <= o.largest,
                 fmt::format("--smallest {} is more than --largest {}; expected at most that; change either", o.smallest,
                             o.largest));
+  refuse_unless(o.tensor_device() == Device::cpu || under_mpi_launcher(),
+                "--device cuda: expected a process for each GPU; start this program with mpirun");
+  const bool fast = o.only.ends_with("_fast"), wide = o.dtype != "bf16" && o.dtype != "f16";
+  refuse_unless(
+      !fast || (under_mpi_launcher() && (wide || o.tensor_device() == Device::cuda)),
+      fmt::format("--only {}: MPI adds among processes, and has no 16-bit floats; expected mpirun, and another "
+                  "--dtype or --device cuda; change --dtype {}, or start this program with mpirun",
+                  o.only, o.dtype));
   refuse_unless(o.seconds > 0 && o.seconds <= 3600,
                 fmt::format("--seconds {}: expected a number in (0, 3600]; change --seconds", o.seconds));
   refuse_unless(ranks <= bench::most_ranks,
@@ -213,6 +274,9 @@ int main(int count, char** arguments) {
   app.add_option("--seconds", options.seconds, "Time to spend on a line")->capture_default_str();
   app.add_option("--only", options.only, "One operation")->check(CLI::IsMember(case_names()));
   app.add_option("--dtype", options.dtype, "Element type")->check(CLI::IsMember(dtypes()))->capture_default_str();
+  app.add_option("--device", options.device, "Where tensors are; cuda: a GPU for each process of mpirun")
+      ->check(CLI::IsMember({"cpu", "cuda"}))
+      ->capture_default_str();
   app.add_flag("--pin", options.pin, "Keep each thread on a core of its own, if there are as many");
   app.add_flag("--background", options.background, "Launch on the communication thread");
   return bench::run_benchmark(app, count, arguments, [&] {
@@ -220,7 +284,8 @@ int main(int count, char** arguments) {
     if (!processes && !options.mesh.empty()) options.ranks = parse_mesh(options.mesh, 0).ranks();
     validate(options, processes ? 1 : options.ranks);
     if (processes)
-      return bench::run_as_process(app, [&](const auto& world) { measure(world, options, "processes (MPI)"); });
+      return bench::run_as_process(
+          app, [&](const auto& world) { measure_process(world, options); }, SumOrder::any);
     run_thread_ranks(options.ranks, options.threads, std::chrono::seconds(60),
                      [&](const std::shared_ptr<ProcessGroup>& world) { measure(world, options, "threads"); });
   });

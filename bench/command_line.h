@@ -40,10 +40,11 @@ inline int run_benchmark(CLI::App& app, int argc, const char* const* argv, const
 }
 
 /// Runs `body` as one of the launcher's processes, which must all have the same options. If it fails here, ends the
-/// others, so that they do not wait.
-inline void run_as_process(const CLI::App& app, const std::function<void(const std::shared_ptr<ProcessGroup>&)>& body) {
+/// others, so that they do not wait. `fastest`: see mpi_world().
+inline void run_as_process(const CLI::App& app, const std::function<void(const std::shared_ptr<ProcessGroup>&)>& body,
+                           SumOrder fastest = SumOrder::ranks) {
   try {
-    const std::shared_ptr<ProcessGroup> world = mpi_world(std::chrono::seconds(60));
+    const std::shared_ptr<ProcessGroup> world = mpi_world(std::chrono::seconds(60), fastest);
     CommonValues options;
     for (const CLI::Option* option : app.get_options())
       options.push_back(common_flag(option->get_single_name(), fmt::format("{}", fmt::join(option->results(), " "))));

@@ -55,9 +55,9 @@ class TimedRing final : public ProcessGroup {
   Work recv(Tensor y, int from, int tag) override {
     return Work(std::make_shared<Timed>(inner_.recv(y, from, tag), waiting));
   }
-  Work all_reduce(Tensor, ReduceOp, Launch) override { return unused(); }
+  Work all_reduce(Tensor, ReduceOp, Launch, SumOrder) override { return unused(); }
   Work all_gather(Tensor, Tensor, Launch) override { return unused(); }
-  Work reduce_scatter(Tensor, Tensor, Launch) override { return unused(); }
+  Work reduce_scatter(Tensor, Tensor, Launch, SumOrder) override { return unused(); }
   Work all_to_all(Tensor, Tensor, Launch) override { return unused(); }
   Work broadcast(Tensor, int, Launch) override { return unused(); }
   Work reduce(Tensor, int, Launch) override { return unused(); }

@@ -40,24 +40,32 @@ void GradSync::fill_buckets(const ParameterList& parameters, std::int64_t bucket
     std::int64_t bytes = 0;
     std::vector<std::size_t> slots;
   };
-  std::map<std::vector<Axis>, Open> open;  // one per set of axes: a bucket is summed as a whole
+  std::map<Kind, Open> open;  // a bucket is summed as a whole
   const ParameterList newest_first(parameters.rbegin(), parameters.rend());
   for (const ParameterPtr& parameter : newest_first) {
-    const std::vector<Axis> axes = gradient_axes(parameter->placements, mesh_);
+    const Kind kind = kind_of(*parameter);
     const std::int64_t bytes = padded(parameter->local.count()) * static_cast<std::int64_t>(sizeof(float));
-    Open& bucket = open[axes];
+    Open& bucket = open[kind];
     if (!bucket.slots.empty() && bucket.bytes + bytes > bucket_bytes) {
-      close_bucket(axes, std::move(bucket.slots));
+      close_bucket(kind, std::move(bucket.slots));
       bucket = {};
     }
     bucket.bytes += bytes;
     bucket.slots.push_back(slots_.size());
     slots_.push_back({parameter});
   }
-  for (auto& [axes, bucket] : open) close_bucket(axes, std::move(bucket.slots));
+  for (auto& [kind, bucket] : open) close_bucket(kind, std::move(bucket.slots));
 }
 
-void GradSync::close_bucket(std::vector<Axis> axes, std::vector<std::size_t> slots) {
+// Where all sums are in rank order, one order for all: fewer buckets.
+GradSync::Kind GradSync::kind_of(const Parameter& parameter) const {
+  Kind kind{gradient_axes(parameter.placements, mesh_), SumOrder::ranks};
+  if (kind.axes.empty() || mesh_.world().fastest_order() == SumOrder::ranks) return kind;
+  kind.order = order_of_gradients(parameter.placements, kind.axes.front(), mesh_);
+  return kind;
+}
+
+void GradSync::close_bucket(const Kind& kind, std::vector<std::size_t> slots) {
   const MemoryScope scope(MemoryCategory::gradients);
   std::int64_t count = 0;
   for (const std::size_t slot : slots) count += padded(slots_[slot].parameter->local.count());
@@ -72,7 +80,7 @@ void GradSync::close_bucket(std::vector<Axis> axes, std::vector<std::size_t> slo
     start += padded(parameter.local.count());
   }
   const std::size_t missing = slots.size();
-  buckets_.push_back({gradients, std::move(axes), std::move(slots), missing, {}, {}});
+  buckets_.push_back({gradients, kind.axes, kind.order, std::move(slots), missing, {}, {}});
 }
 
 void GradSync::zero_grad() {
@@ -96,7 +104,8 @@ void GradSync::launch_next() {
   bucket.started = Clock::now();
   for (const std::size_t slot : bucket.slots) slots_[slot].parameter->leaf().settle();
   if (!sums_over_data(bucket.axes)) return;
-  bucket.over_data = mesh_.group(bucket.axes.front()).all_reduce(bucket.gradients, ReduceOp::sum, Launch::background);
+  bucket.over_data =
+      mesh_.group(bucket.axes.front()).all_reduce(bucket.gradients, ReduceOp::sum, Launch::background, bucket.order);
   report_.bytes += bucket.gradients.bytes();
   if (in_last_backward_) ++report_.buckets_overlapped;
 }
@@ -113,9 +122,9 @@ void GradSync::note_completed() {
   }
 }
 
-void GradSync::sum(const Tensor& gradients, ProcessGroup& group) {
+void GradSync::sum(const Tensor& gradients, ProcessGroup& group, SumOrder order) {
   const Clock::time_point start = Clock::now();
-  group.all_reduce(gradients).wait();
+  group.all_reduce(gradients, ReduceOp::sum, Launch::lazy, order).wait();
   report_.communication_seconds += seconds(Clock::now() - start);
   report_.bytes += gradients.bytes();
 }
@@ -129,10 +138,12 @@ GradSyncReport GradSync::finish() {
     std::exchange(bucket.over_data, {}).wait();
     note_completed();
     for (const Axis axis : bucket.axes) {
-      if (axis == Axis::tp) sum(bucket.gradients, mesh_.group(axis));
+      if (axis != Axis::tp) continue;
+      const bool first = !sums_over_data(bucket.axes);
+      sum(bucket.gradients, mesh_.group(axis), first ? bucket.order : SumOrder::ranks);
     }
   }
-  for (const ParameterPtr& parameter : tied_) sum(parameter->grad(), *mesh_.pipeline_ends());
+  for (const ParameterPtr& parameter : tied_) sum(parameter->grad(), *mesh_.pipeline_ends(), SumOrder::ranks);
   report_.exposed_seconds = seconds(Clock::now() - start);
   launched_ = completed_ = 0;
   for (Slot& slot : slots_) slot.ready = false;

@@ -6,6 +6,9 @@
 // micro-batch, the sum of a full bucket over data (dp and cp; edp for experts) starts while backward goes on (Li et al.
 // 2020, "PyTorch Distributed", section 3.2). Earlier micro-batches only add to the buckets.
 //
+// With --reduction fast, gradients whose copies are summed in different groups have buckets of their own, which are
+// summed in rank order (order_of_gradients in parallel/mesh/placement.h).
+//
 // Every rank of a group must start the same sums in the same order, but its gradients may become ready in any order. So
 // a bucket that is ready early waits for the ones before it, and sums have the same bits with and without overlap. Sums
 // over tp wait for finish(): during backward the tp groups belong to the layers' own collectives.
@@ -13,6 +16,7 @@
 #pragma once
 
 #include <chrono>
+#include <compare>
 #include <cstdint>
 #include <vector>
 
@@ -66,20 +70,29 @@ class GradSync {
     bool ready = false;
   };
   struct Bucket {
-    Tensor gradients;        // [n], f32
-    std::vector<Axis> axes;  // to sum over
+    Tensor gradients;                  // [n], f32
+    std::vector<Axis> axes;            // to sum over
+    SumOrder order = SumOrder::ranks;  // of the sum over the first of them
     std::vector<std::size_t> slots;
     std::size_t missing = 0;  // gradients not ready in this backward
     Work over_data;
     Clock::time_point started;
   };
 
+  /// What all parameters of a bucket have in common.
+  struct Kind {
+    std::vector<Axis> axes;
+    SumOrder order;
+    auto operator<=>(const Kind&) const = default;
+  };
+
   void fill_buckets(const ParameterList& parameters, std::int64_t bucket_bytes);
-  void close_bucket(std::vector<Axis> axes, std::vector<std::size_t> slots);
+  Kind kind_of(const Parameter& parameter) const;
+  void close_bucket(const Kind& kind, std::vector<std::size_t> slots);
   void gradient_ready(Slot& slot);
   void launch_next();
   void note_completed();
-  void sum(const Tensor& gradients, ProcessGroup& group);
+  void sum(const Tensor& gradients, ProcessGroup& group, SumOrder order);
 
   const DeviceMesh& mesh_;
   std::vector<Slot> slots_;         // complete once made: the hooks point into it

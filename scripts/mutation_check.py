@@ -40,8 +40,9 @@ MUTATIONS = [
     Mutation("a redistribute without its backward (I -> R)", "parallel/mesh/redistribute.cpp",
              "return placement::P;  // each rank has its part of the sum", "return placement::I;", "mesh_test"),
     Mutation("P -> I sums the gradient again", "parallel/mesh/redistribute.cpp",
-             "const Tensor dx = move(dy, of_dy, of_dx, *group);",
-             "const Tensor dx = move(dy, of_dy == placement::I ? placement::P : of_dy, of_dx, *group);", "mesh_test"),
+             "const Tensor dx = move(dy, of_dy, of_dx, {*group, order});",
+             "const Tensor dx = move(dy, of_dy == placement::I ? placement::P : of_dy, of_dx, {*group, order});",
+             "mesh_test"),
     Mutation("row-parallel bias added before the reduction", "nn/linear.cpp",
              "completed(linear(x, weight(), {}))", "completed(linear(x, weight(), bias()))",
              "nn_test"),
@@ -58,8 +59,8 @@ MUTATIONS = [
              "add_weight_gradient(*leaf, [leaf, gradient] { leaf->accumulate(gradient); });", "leaf->accumulate(gradient);",
              "pipeline_test"),
     Mutation("gradients of tied embeddings not summed", "parallel/grad_sync.cpp",
-             "for (const ParameterPtr& parameter : tied_) sum(parameter->grad(), *mesh_.pipeline_ends());", "",
-             "grad_sync_test"),
+             "for (const ParameterPtr& parameter : tied_) sum(parameter->grad(), *mesh_.pipeline_ends(), "
+             "SumOrder::ranks);", "", "grad_sync_test"),
     Mutation("the last bucket not summed", "parallel/grad_sync.cpp",
              "if (!sums_over_data(bucket.axes)) return;",
              "if (!sums_over_data(bucket.axes) || launched_ == buckets_.size()) return;", "grad_sync_test"),
@@ -122,6 +123,9 @@ MUTATIONS = [
     Mutation("16-bit gradients summed in 16 bits", "parallel/grad_sync.cpp",
              "const Tensor gradients = Tensor::zeros({count}, DType::f32, device);  // [n]",
              "const Tensor gradients = Tensor::zeros({count}, DType::bf16, device);", "parity_test", "*bf16*"),
+    Mutation("copies whose gradients are summed in other orders", "parallel/mesh/placement.cpp",
+             "return copies ? SumOrder::ranks : SumOrder::any;", "return copies ? SumOrder::any : SumOrder::any;",
+             "parity_test", "*keep copies equal*"),
 ]
 
 

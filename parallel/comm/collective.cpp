@@ -59,6 +59,7 @@ std::string to_string(const Signature& s) {
   if (reduces) text += s.op == ReduceOp::sum ? "sum of " : "max of ";
   text += fmt::format("{} {}", s.count, name(s.dtype));
   if (has_root(s.kind)) text += fmt::format(", root {}", s.root);
+  if (s.order == SumOrder::any) text += " in any order";
   return text + ")";
 }
 
@@ -73,7 +74,7 @@ Signature Collective::signature(int ranks) const {
   if (kind == Kind::barrier) return {};
   const bool by_y = kind == Kind::reduce_scatter || kind == Kind::scatter;
   const std::int64_t count = by_y ? y.count() : kind == Kind::all_to_all ? x.count() / ranks : x.count();
-  return {kind, op, by_y ? y.dtype() : x.dtype(), root, count};
+  return {kind, op, by_y ? y.dtype() : x.dtype(), root, count, order};
 }
 
 void check(const Collective& c, const ProcessGroup& group) {
@@ -124,11 +125,11 @@ std::string list_ranks(const ProcessGroup& group, const std::vector<int>& group_
 Work dispatch(ProcessGroup& group, const Collective& c, Launch launch) {
   switch (c.kind) {
     case Kind::all_reduce:
-      return group.all_reduce(c.x, c.op, launch);
+      return group.all_reduce(c.x, c.op, launch, c.order);
     case Kind::all_gather:
       return group.all_gather(c.x, c.y, launch);
     case Kind::reduce_scatter:
-      return group.reduce_scatter(c.x, c.y, launch);
+      return group.reduce_scatter(c.x, c.y, launch, c.order);
     case Kind::all_to_all:
       return group.all_to_all(c.x, c.y, launch);
     case Kind::broadcast:
@@ -146,14 +147,17 @@ Work dispatch(ProcessGroup& group, const Collective& c, Launch launch) {
   return {};
 }
 
-Work CollectiveGroup::all_reduce(Tensor x, ReduceOp op, Launch launch) {
-  return submit({Kind::all_reduce, op, 0, std::move(x), {}}, launch);
+// Where all sums are in rank order, the caller's permission is dropped here. A maximum is the same in any order.
+Work CollectiveGroup::all_reduce(Tensor x, ReduceOp op, Launch launch, SumOrder order) {
+  const bool fast = op == ReduceOp::sum && order == SumOrder::any;
+  return submit({Kind::all_reduce, op, 0, std::move(x), {}, {}, fast ? fastest_order() : SumOrder::ranks}, launch);
 }
 Work CollectiveGroup::all_gather(Tensor x, Tensor y, Launch launch) {
   return submit({Kind::all_gather, ReduceOp::sum, 0, std::move(x), std::move(y)}, launch);
 }
-Work CollectiveGroup::reduce_scatter(Tensor x, Tensor y, Launch launch) {
-  return submit({Kind::reduce_scatter, ReduceOp::sum, 0, std::move(x), std::move(y)}, launch);
+Work CollectiveGroup::reduce_scatter(Tensor x, Tensor y, Launch launch, SumOrder order) {
+  const SumOrder made = order == SumOrder::any ? fastest_order() : SumOrder::ranks;
+  return submit({Kind::reduce_scatter, ReduceOp::sum, 0, std::move(x), std::move(y), {}, made}, launch);
 }
 Work CollectiveGroup::all_to_all(Tensor x, Tensor y, Launch launch) {
   return submit({Kind::all_to_all, ReduceOp::sum, 0, std::move(x), std::move(y)}, launch);

@@ -30,11 +30,12 @@ struct Signature {
   ReduceOp op = ReduceOp::sum;
   DType dtype = DType::u8;
   int root = 0;
-  std::int64_t count = 0;  ///< elements of one rank's share: of the smaller tensor if there are two
+  std::int64_t count = 0;            ///< elements of one rank's share: of the smaller tensor if there are two
+  SumOrder order = SumOrder::ranks;  ///< any: the transport's library adds
 
   bool operator==(const Signature&) const = default;
 };
-std::string to_string(const Signature& signature);  ///< "all_reduce(sum of 1024 f32)"
+std::string to_string(const Signature& signature);  ///< "all_reduce(sum of 1024 f32)", "... f32 in any order)"
 
 struct Collective {
   Kind kind = Kind::barrier;
@@ -42,6 +43,7 @@ struct Collective {
   int root = 0;
   Tensor x, y;                  // the arguments of the ProcessGroup member; y undefined if it has none
   std::array<char, 40> site{};  // CallSite::current() where it was launched, for the flight recorder
+  SumOrder order = SumOrder::ranks;
 
   Signature signature(int ranks) const;
 };
@@ -61,9 +63,9 @@ std::string list_ranks(const ProcessGroup& group, const std::vector<int>& group_
 /// A process group whose collectives all go through submit().
 class CollectiveGroup : public ProcessGroup {
  public:
-  Work all_reduce(Tensor x, ReduceOp op, Launch launch) final;
+  Work all_reduce(Tensor x, ReduceOp op, Launch launch, SumOrder order) final;
   Work all_gather(Tensor x, Tensor y, Launch launch) final;
-  Work reduce_scatter(Tensor x, Tensor y, Launch launch) final;
+  Work reduce_scatter(Tensor x, Tensor y, Launch launch, SumOrder order) final;
   Work all_to_all(Tensor x, Tensor y, Launch launch) final;
   Work broadcast(Tensor x, int root, Launch launch) final;
   Work reduce(Tensor x, int root, Launch launch) final;

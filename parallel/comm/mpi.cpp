@@ -8,15 +8,16 @@
 
 namespace trireme {
 
-std::shared_ptr<ProcessGroup> mpi_world(ProcessGroup::Deadline deadline) {
-  return mpi_world(WatchOptions{.timeout = deadline});
+std::shared_ptr<ProcessGroup> mpi_world(ProcessGroup::Deadline deadline, SumOrder fastest) {
+  return mpi_world(WatchOptions{.timeout = deadline}, fastest);
 }
 
-std::shared_ptr<ProcessGroup> mpi_world(const WatchOptions& options) {
-  return mpi_world_in_pieces(options, comm::mpi::most_per_call);
+std::shared_ptr<ProcessGroup> mpi_world(const WatchOptions& options, SumOrder fastest) {
+  return mpi_world_in_pieces(options, fastest, comm::mpi::most_per_call);
 }
 
-std::shared_ptr<ProcessGroup> mpi_world_in_pieces(const WatchOptions& options, std::int64_t most_per_call) {
+std::shared_ptr<ProcessGroup> mpi_world_in_pieces(const WatchOptions& options, SumOrder fastest,
+                                                  std::int64_t most_per_call) {
   // Never destroyed, like MPI's Runtime: the rank's communication thread may outlive every static object.
   static const auto* const world = [&] {
     comm::mpi::Runtime& runtime = comm::mpi::Runtime::get();
@@ -24,7 +25,8 @@ std::shared_ptr<ProcessGroup> mpi_world_in_pieces(const WatchOptions& options, s
     std::vector<int> members(static_cast<std::size_t>(runtime.size()));
     std::iota(members.begin(), members.end(), 0);
     return new std::shared_ptr<ProcessGroup>(
-        std::make_shared<comm::mpi::MpiGroup>(runtime.world(), "world", runtime.rank(), members, 1, most_per_call));
+        std::make_shared<comm::mpi::MpiGroup>(runtime.world(), "world", runtime.rank(), members, 1,
+                                              comm::mpi::HowToCall{.fastest = fastest, .most = most_per_call}));
   }();
   return *world;
 }

@@ -10,11 +10,15 @@
 
 namespace trireme {
 
-std::shared_ptr<ProcessGroup> mpi_world(ProcessGroup::Deadline) { return mpi_world(WatchOptions()); }
+std::shared_ptr<ProcessGroup> mpi_world(ProcessGroup::Deadline, SumOrder fastest) {
+  return mpi_world(WatchOptions(), fastest);
+}
 
-std::shared_ptr<ProcessGroup> mpi_world(const WatchOptions& options) { return mpi_world_in_pieces(options, 0); }
+std::shared_ptr<ProcessGroup> mpi_world(const WatchOptions& options, SumOrder fastest) {
+  return mpi_world_in_pieces(options, fastest, 0);
+}
 
-std::shared_ptr<ProcessGroup> mpi_world_in_pieces(const WatchOptions&, std::int64_t) {
+std::shared_ptr<ProcessGroup> mpi_world_in_pieces(const WatchOptions&, SumOrder, std::int64_t) {
   fail(ExitCode::usage, "mpi",
        "a launcher started this program, which was built without MPI; expected a build with it; configure with "
        "-DTRIREME_MPI=ON, or start the program by itself, and its ranks are threads");

@@ -11,16 +11,17 @@ constexpr std::uint64_t writing = ~std::uint64_t{0};  // in place of a sequence 
 
 std::atomic_ref<std::uint64_t> shared(std::uint64_t& word) { return std::atomic_ref<std::uint64_t>(word); }
 
-// kind 4 bits, op 1, dtype 3, root 16, count 40: one word, so that a write is atomic.
+// kind 4 bits, op 1, dtype 3, root 16, order 1, count 39: one word, so that a write is atomic.
 std::uint64_t pack(const Signature& s) {
   return static_cast<std::uint64_t>(s.kind) | static_cast<std::uint64_t>(s.op) << 4 |
          static_cast<std::uint64_t>(s.dtype) << 5 | static_cast<std::uint64_t>(s.root) << 8 |
-         static_cast<std::uint64_t>(s.count) << 24;
+         static_cast<std::uint64_t>(s.order) << 24 | static_cast<std::uint64_t>(s.count) << 25;
 }
 
 Signature unpack(std::uint64_t word) {
-  return {static_cast<Kind>(word & 15U), static_cast<ReduceOp>(word >> 4 & 1U), static_cast<DType>(word >> 5 & 7U),
-          static_cast<int>(word >> 8 & 0xffffU), static_cast<std::int64_t>(word >> 24)};
+  return {static_cast<Kind>(word & 15U),         static_cast<ReduceOp>(word >> 4 & 1U),
+          static_cast<DType>(word >> 5 & 7U),    static_cast<int>(word >> 8 & 0xffffU),
+          static_cast<std::int64_t>(word >> 25), static_cast<SumOrder>(word >> 24 & 1U)};
 }
 
 // MPI promises no alignment. All processes map the memory at whole pages, so they all round to the same place.

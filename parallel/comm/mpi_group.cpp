@@ -1,11 +1,11 @@
 // Collectives among processes. MPI moves the elements; sums are made here, in rank order (rank_order.h). MPI's own
 // reductions promise neither an order nor f32 accumulation for 16-bit types. So results have the same bits as under
-// threads.
+// threads. Only sums in any order (SumOrder) are made by MPI, if it has the type: it has neither bf16 nor f16.
 //
-// An all-reduce is therefore an all-to-all that brings chunk r of every rank's tensor to rank r, the sum there, and an
-// all-gather of the summed chunks. Each rank sends and receives 2 (n-1)/n of the tensor, the minimum. Long tensors are
-// processed in pieces, so that the buffer stays small and in cache. Every operation is cut into pieces if MPI could not
-// count its elements (mpi_pieces.h).
+// An all-reduce in rank order is an all-to-all that brings chunk r of every rank's tensor to rank r, the sum there, and
+// an all-gather of the summed chunks. Each rank sends and receives 2 (n-1)/n of the tensor, the minimum. Long tensors
+// are processed in pieces, so that the buffer stays small and in cache. Every operation is cut into pieces if MPI could
+// not count its elements (mpi_pieces.h).
 // Read next: parallel/comm/mpi_messages.cpp.
 #include "parallel/comm/mpi_group.h"
 
@@ -38,12 +38,12 @@ struct MpiGroup::Call {
 };
 
 MpiGroup::MpiGroup(MPI_Comm communicator, const std::string& name, int rank, std::vector<int> members,
-                   std::uint64_t instance, std::int64_t most)
+                   std::uint64_t instance, const HowToCall& how)
     : CollectiveGroup(name, rank, std::move(members)),
       runtime_(Runtime::get()),
       communicator_(communicator),
       instance_(instance),
-      most_(most),
+      how_(how),
       line_(runtime_.board().open(instance)),
       peers_lines_(static_cast<std::size_t>(size())),
       queue_([this](const Collective& c, std::uint64_t sequence) { run(c, sequence); },
@@ -81,17 +81,43 @@ void MpiGroup::carry_out(Call& call) {
   const std::size_t bytes = contribution_bytes(call.s, size());
   switch (call.c.kind) {
     case Kind::all_reduce:
-      return bytes <= small_bytes && fits_one_call(call.s.count, size(), most_) ? all_reduce_small(call)
-                                                                                : reduce_in_pieces(call);
+      if (mpi_adds(call)) return all_reduce_by_mpi(call);
+      return bytes <= small_bytes && fits_one_call(call.s.count, size(), how_.most) ? all_reduce_small(call)
+                                                                                    : reduce_in_pieces(call);
     case Kind::reduce:
       return reduce_in_pieces(call);
     case Kind::reduce_scatter:
-      return reduce_scatter_in_pieces(call);
+      return mpi_adds(call) ? reduce_scatter_by_mpi(call) : reduce_scatter_in_pieces(call);
     case Kind::broadcast:
       return broadcast_in_pieces(call);
     default:
       return move(call);
   }
+}
+
+// A reduce-scatter cannot be cut into pieces: MPI adds only dense arrays, and the pieces of all rows are not one.
+bool MpiGroup::mpi_adds(const Call& call) const {
+  if (call.s.order == SumOrder::ranks || number_of(call.s.dtype) == MPI_DATATYPE_NULL) return false;
+  return call.s.kind == Kind::all_reduce || fits_one_call(call.s.count, size(), how_.most);
+}
+
+// All ranks get the same bits: MPI adds each element on one rank and copies the sum, or on all ranks by one tree of
+// additions a + b, which are commutative.
+void MpiGroup::all_reduce_by_mpi(Call& call) {
+  for (const Piece& piece : pieces(call.s.count, how_.most)) {
+    std::byte* const x = bytes_of(call.c.x) + static_cast<std::size_t>(piece.first) * call.element();
+    finish(call, [&](MPI_Request* request) {
+      return MPI_Iallreduce(MPI_IN_PLACE, x, static_cast<int>(piece.count), number_of(call.s.dtype), MPI_SUM,
+                            communicator_, request);
+    });
+  }
+}
+
+void MpiGroup::reduce_scatter_by_mpi(Call& call) {
+  finish(call, [&](MPI_Request* request) {
+    return MPI_Ireduce_scatter_block(bytes_of(call.c.x), bytes_of(call.c.y), static_cast<int>(call.s.count),
+                                     number_of(call.s.dtype), MPI_SUM, communicator_, request);
+  });
 }
 
 void MpiGroup::sum_buffer(const Call& call, std::int64_t row, std::byte* to) {
@@ -115,7 +141,7 @@ void MpiGroup::reduce_in_pieces(Call& call) {
   const auto ranks = static_cast<std::size_t>(size());
   const std::int64_t longest_chunk =
       std::min({(call.s.count + size() - 1) / size(), static_cast<std::int64_t>(chunk_bytes / call.element()),
-                longest_share(size(), most_)});
+                longest_share(size(), how_.most)});
   call.buffer = Tensor::empty({size(), longest_chunk}, call.s.dtype);
   const std::int64_t longest_piece = std::max<std::int64_t>(1, longest_chunk * size());
   for (std::int64_t first = 0; first < call.s.count || first == 0; first += longest_piece) {
@@ -152,11 +178,12 @@ void MpiGroup::reduce_in_pieces(Call& call) {
 void MpiGroup::reduce_scatter_in_pieces(Call& call) {
   const auto ranks = static_cast<std::size_t>(size());
   const std::int64_t longest = std::clamp<std::int64_t>(
-      call.s.count, 1, std::min(static_cast<std::int64_t>(chunk_bytes / call.element()), longest_share(size(), most_)));
+      call.s.count, 1,
+      std::min(static_cast<std::int64_t>(chunk_bytes / call.element()), longest_share(size(), how_.most)));
   call.buffer = Tensor::empty({size(), longest}, call.s.dtype);
   for (std::int64_t first = 0; first < call.s.count || first == 0; first += longest) {
     const std::int64_t chunk = std::min(longest, call.s.count - first);
-    if (fits_one_call(call.s.count, size(), most_)) {
+    if (fits_one_call(call.s.count, size(), how_.most)) {
       std::vector<int> counts(ranks, static_cast<int>(chunk)), starts(ranks), rows(ranks);
       for (std::size_t r = 0; r < ranks; ++r) {
         starts[r] = static_cast<int>(static_cast<std::int64_t>(r) * call.s.count + first);
@@ -181,9 +208,9 @@ void MpiGroup::reduce_scatter_in_pieces(Call& call) {
 
 // The operations that only move elements.
 void MpiGroup::move(Call& call) {
-  if (fits_one_call(call.s.count, size(), most_))
+  if (fits_one_call(call.s.count, size(), how_.most))
     return move_piece(call, {0, call.s.count}, static_cast<int>(call.s.count), call.type());
-  for (const Piece& piece : pieces(call.s.count, longest_share(size(), most_)))
+  for (const Piece& piece : pieces(call.s.count, longest_share(size(), how_.most)))
     with_part_of_rows(call, piece.count, [&](MPI_Datatype part) { move_piece(call, piece, 1, part); });
 }
 
@@ -216,7 +243,7 @@ void MpiGroup::move_piece(Call& call, const Piece& piece, int shares, MPI_Dataty
 }
 
 void MpiGroup::broadcast_in_pieces(Call& call) {
-  for (const Piece& piece : pieces(call.s.count, most_)) {
+  for (const Piece& piece : pieces(call.s.count, how_.most)) {
     std::byte* const x = bytes_of(call.c.x) + static_cast<std::size_t>(piece.first) * call.element();
     finish(call, [&](MPI_Request* request) {
       return MPI_Ibcast(x, static_cast<int>(piece.count), call.type(), call.c.root, communicator_, request);

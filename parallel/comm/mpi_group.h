@@ -8,13 +8,20 @@
 
 namespace trireme::comm::mpi {
 
+/// What a group and its subgroups have in common.
+struct HowToCall {
+  SumOrder fastest = SumOrder::ranks;  ///< any: MPI itself makes the sums for which the caller allows it
+  std::int64_t most = most_per_call;   ///< elements in one MPI call
+};
+
 class MpiGroup final : public CollectiveGroup, public std::enable_shared_from_this<MpiGroup> {
  public:
-  /// `instance`: a number all members give this group, and no other of their groups. `most`: elements in one MPI call.
+  /// `instance`: a number all members give this group, and no other of their groups.
   MpiGroup(MPI_Comm communicator, const std::string& name, int rank, std::vector<int> members, std::uint64_t instance,
-           std::int64_t most);
+           const HowToCall& how);
   ~MpiGroup() override;
 
+  SumOrder fastest_order() const override { return how_.fastest; }
   Work send(Tensor x, int to, int tag) override;
   Work send_final(Tensor x, int to, int tag) override;
   Work recv(Tensor y, int from, int tag) override;
@@ -31,6 +38,9 @@ class MpiGroup final : public CollectiveGroup, public std::enable_shared_from_th
 
   void run(const Collective& collective, std::uint64_t sequence);
   void carry_out(Call& call);
+  bool mpi_adds(const Call& call) const;
+  void all_reduce_by_mpi(Call& call);
+  void reduce_scatter_by_mpi(Call& call);
   void all_reduce_small(Call& call);
   void reduce_in_pieces(Call& call);
   void reduce_scatter_in_pieces(Call& call);
@@ -49,7 +59,7 @@ class MpiGroup final : public CollectiveGroup, public std::enable_shared_from_th
   Runtime& runtime_;
   MPI_Comm communicator_;
   std::uint64_t instance_;
-  const std::int64_t most_;
+  const HowToCall how_;
   int line_;                      // on the board
   std::vector<int> peers_lines_;  // by rank: where the board has theirs
   OperationQueue queue_;          // last member: its thread ends first

@@ -17,6 +17,7 @@ namespace trireme {
 
 class ProcessGroup;
 struct WatchOptions;
+enum class SumOrder : std::uint8_t;
 
 namespace comm::mpi {
 
@@ -44,6 +45,7 @@ inline std::int64_t longest_share(int ranks, std::int64_t most) { return std::ma
 }  // namespace comm::mpi
 
 /// For tests: mpi_world() with at most this many elements per MPI call.
-std::shared_ptr<ProcessGroup> mpi_world_in_pieces(const WatchOptions& options, std::int64_t most_per_call);
+std::shared_ptr<ProcessGroup> mpi_world_in_pieces(const WatchOptions& options, SumOrder fastest,
+                                                  std::int64_t most_per_call);
 
 }  // namespace trireme

@@ -49,6 +49,23 @@ MPI_Datatype bits_of(DType dtype) {
   }
 }
 
+MPI_Datatype number_of(DType dtype) {
+  switch (dtype) {
+    case DType::f64:
+      return MPI_DOUBLE;
+    case DType::f32:
+      return MPI_FLOAT;
+    case DType::i64:
+      return MPI_INT64_T;
+    case DType::i32:
+      return MPI_INT32_T;
+    case DType::u8:
+      return MPI_UINT8_T;
+    default:
+      return MPI_DATATYPE_NULL;
+  }
+}
+
 // Never destroyed: groups in static storage may still refer to it when the process ends.
 Runtime& Runtime::get() {
   static Runtime* const runtime = new Runtime;

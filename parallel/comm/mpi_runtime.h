@@ -86,7 +86,9 @@ class Runtime {
 
 /// Throws unless an MPI call returned MPI_SUCCESS.
 void check_code(int code, const char* where);
-/// The MPI type of an element's bits. MPI only moves elements; all arithmetic is in rank_order.cpp.
+/// The MPI type of an element's bits: for all operations that only move elements.
 MPI_Datatype bits_of(DType dtype);
+/// The MPI type that MPI can add; MPI_DATATYPE_NULL for bf16 and f16, of which MPI has none.
+MPI_Datatype number_of(DType dtype);
 
 }  // namespace trireme::comm::mpi

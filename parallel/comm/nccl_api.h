@@ -44,7 +44,8 @@ class NcclApi {
   /// most.
   virtual void end(Comm comm) noexcept = 0;
 
-  // ---- operations, sizes in bytes; those between begin_together and end_together of a thread start together ----
+  // ---- operations; those between begin_together and end_together of a thread start together. Sizes in bytes, except
+  // those of all_reduce and reduce_scatter ----
   virtual void begin_together() = 0;
   virtual void end_together() = 0;
   virtual void send(const void* x, std::size_t bytes, int to, Comm comm, Stream stream) = 0;
@@ -52,6 +53,10 @@ class NcclApi {
   /// y [ranks, bytes]; x may be this rank's part of y.
   virtual void all_gather(const void* x, void* y, std::size_t bytes, Comm comm, Stream stream) = 0;
   virtual void broadcast(void* x, std::size_t bytes, int root, Comm comm, Stream stream) = 0;
+  /// x, in place, becomes the sum of all ranks' x. The library adds in `dtype`, in an order that it chooses.
+  virtual void all_reduce(void* x, std::int64_t count, DType dtype, Comm comm, Stream stream) = 0;
+  /// y [count] = the sum of this rank's row of x [ranks, count].
+  virtual void reduce_scatter(const void* x, void* y, std::int64_t count, DType dtype, Comm comm, Stream stream) = 0;
 
   // ---- on this rank's device ----
   /// As cuda/kernels/rank_order.h.

@@ -64,6 +64,7 @@ class NcclGroup final : public CollectiveGroup, public Watched, public std::enab
   NcclGroup& operator=(const NcclGroup&) = delete;
 
   bool verifies() const override { return host_->verifies(); }
+  SumOrder fastest_order() const override { return world_->options().fastest; }
 
   std::shared_ptr<ProcessGroup> subgroup(const std::vector<int>& world_ranks, const std::string& name) override {
     world_->throw_failure();
@@ -105,8 +106,9 @@ class NcclGroup final : public CollectiveGroup, public Watched, public std::enab
   void connect();
   template <class Start>
   void queue(const std::shared_ptr<NcclOperation>& operation, const Start& start);
-  void take_buffers(Kind kind, const Signature& s, NcclOperation& operation) const;
+  void take_buffers(const Signature& s, NcclOperation& operation) const;
   void carry_out(const Collective& c, const Signature& s, NcclOperation& operation);
+  void sum_by_nccl(const Collective& c, const Signature& s);
   void all_reduce(const Collective& c, const Signature& s, NcclOperation& operation);
   void reduce(const Collective& c, const Signature& s, NcclOperation& operation);
   void move_parts(const Collective& c, const Signature& s);
@@ -188,7 +190,7 @@ void NcclGroup::form() {
 }
 
 // NCCL connects ranks at their first operation, and then waits on the host for the peers. So do this here, where all
-// ranks are, with the three kinds of operation that all others consist of.
+// ranks are, with each kind of NCCL's operations that the group uses.
 void NcclGroup::connect() {
   const MemoryScope scope(MemoryCategory::communication);
   auto operation = std::make_shared<NcclOperation>(api_, Signature());
@@ -202,6 +204,11 @@ void NcclGroup::connect() {
     gather_all(bytes, bytes + 2 * ranks, 1);
     api_.broadcast(bytes, 1, 0, comm_, stream_);
     settle("broadcast");
+    if (fastest_order() == SumOrder::ranks) return;
+    api_.all_reduce(bytes, size(), DType::u8, comm_, stream_);
+    settle("all_reduce");
+    api_.reduce_scatter(bytes, bytes + ranks, 1, DType::u8, comm_, stream_);
+    settle("reduce_scatter");
   });
   poll(fmt::format("the first exchange of group '{}'", name()), [&] { return api_.happened(operation->done.get()); });
   operations_.clear();
@@ -263,7 +270,7 @@ Work NcclGroup::submit(Collective c, Launch launch) {
     if (comm_ == nullptr) world_->throw_failure();
     operation->sequence = ++sequence_;
     if (board_) board_->begin({operation->sequence, s});
-    take_buffers(c.kind, s, *operation);
+    take_buffers(s, *operation);
     queue(operation, [&] {
       if (s.count > 0) carry_out(c, s, *operation);
     });
@@ -283,17 +290,19 @@ Work NcclGroup::move_alone(const Collective& c) {
   return {};
 }
 
-// Allocates the buffers that sums need beside the operation's tensors.
-void NcclGroup::take_buffers(Kind kind, const Signature& s, NcclOperation& operation) const {
+// Allocates the buffers that sums in rank order need beside the operation's tensors.
+void NcclGroup::take_buffers(const Signature& s, NcclOperation& operation) const {
+  if (s.order == SumOrder::any) return;
   const MemoryScope scope(MemoryCategory::communication);
-  const bool small = kind == Kind::all_reduce && contribution_bytes(s, size()) <= small_bytes;
-  const bool whole = small || kind == Kind::reduce_scatter,
-             sums = whole || kind == Kind::all_reduce || kind == Kind::reduce;
+  const bool small = s.kind == Kind::all_reduce && contribution_bytes(s, size()) <= small_bytes;
+  const bool whole = small || s.kind == Kind::reduce_scatter,
+             sums = whole || s.kind == Kind::all_reduce || s.kind == Kind::reduce;
   const std::int64_t row = whole ? s.count : (s.count + size() - 1) / size();
   if (sums) operation.tensors.push_back(Tensor::empty({size(), row}, s.dtype, Device::cuda));
 }
 
 void NcclGroup::carry_out(const Collective& c, const Signature& s, NcclOperation& operation) {
+  if (s.order == SumOrder::any) return sum_by_nccl(c, s);
   if (c.kind == Kind::all_reduce) return all_reduce(c, s, operation);
   if (c.kind == Kind::reduce || c.kind == Kind::reduce_scatter) return reduce(c, s, operation);
   move_parts(c, s);
@@ -346,6 +355,15 @@ std::int64_t NcclGroup::gather_chunks(const std::byte* x, const Signature& s, st
   }
   exchange(parcels);
   return mine.count;
+}
+
+void NcclGroup::sum_by_nccl(const Collective& c, const Signature& s) {
+  if (c.kind == Kind::all_reduce) {
+    api_.all_reduce(device_bytes(c.x), s.count, s.dtype, comm_, stream_);
+  } else {
+    api_.reduce_scatter(device_bytes(c.x), device_bytes(c.y), s.count, s.dtype, comm_, stream_);
+  }
+  settle(comm::name(c.kind));
 }
 
 void NcclGroup::all_reduce(const Collective& c, const Signature& s, NcclOperation& operation) {

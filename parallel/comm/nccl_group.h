@@ -5,10 +5,15 @@
 // for the kernels launched so far; in wait(), another event makes later kernels wait for the result. The host never
 // waits for the GPU here. Messages (send, recv) have streams of their own: nccl_messages.h.
 //
-// NCCL promises neither an order of summation nor f32 sums of 16-bit types. So it only moves elements here, and the
-// sums are ours: in rank order, 16-bit types in f32 and rounded once, by cuda/kernels/rank_order.h. They have the same
-// bits as in every other process group. An all-reduce is an exchange that brings chunk r of all tensors to rank r, the
-// sum there, and an all-gather of the sums: each rank sends and receives 2 (n-1)/n of the tensor, as in a ring.
+// Sums are made in one of two ways (SumOrder):
+//
+//   ranks   NCCL only moves elements. The sums are ours: in rank order, 16-bit types in f32 and rounded once, by
+//           cuda/kernels/rank_order.h. They have the same bits as in every other process group. An all-reduce is an
+//           exchange that brings chunk r of all tensors to rank r, the sum there, and an all-gather of the sums: each
+//           rank sends and receives 2 (n-1)/n of the tensor, as in a ring. reduce() always works in this way.
+//   any     ncclAllReduce and ncclReduceScatter. They need no buffer, and add one part of a tensor while they send
+//           another. NCCL chooses ring or tree by topology and length. All ranks get the same bits, because a finished
+//           sum is only copied (github.com/NVIDIA/nccl/issues/855).
 //
 // Each group of several ranks has a communicator, made and connected with the group. NCCL owns its buffers on the GPU.
 // Wrap it in verifying(), not the other way round: over a verifying group only host tensors and messages are checked.
@@ -36,6 +41,7 @@ struct NcclOptions {
   std::function<void(const std::exception_ptr&)> on_failure;
   /// Opens a group's progress board, used in messages. `instance` is the same number for all members of a group.
   std::function<std::unique_ptr<ProgressBoard>(std::uint64_t instance)> open_board;
+  SumOrder fastest = SumOrder::ranks;  ///< ProcessGroup::fastest_order() of the group and its subgroups
 };
 
 /// Collective: every rank of `host` calls it, each with its own device behind `api`.
@@ -55,8 +61,10 @@ bool has_gpu_world(ProcessGroup& host);
 
 /// The world of a launcher's ranks with their tensors on GPUs. `host`: mpi_world(deadline). launched_gpu() must be
 /// open. Throws ExitCode::usage when the program was built without NCCL, or when two ranks share a GPU. See
-/// NcclOptions.
+/// NcclOptions. With `fastest` any, NCCL adds, and NVLS is off unless the environment variable NCCL_NVLS_ENABLE is set:
+/// sums made in NVSwitch differ from call to call (github.com/NVIDIA/nccl/issues/1497).
 std::shared_ptr<ProcessGroup> gpu_world(const std::shared_ptr<ProcessGroup>& host, ProcessGroup::Deadline deadline,
-                                        std::function<void(const std::exception_ptr&)> on_failure);
+                                        std::function<void(const std::exception_ptr&)> on_failure,
+                                        SumOrder fastest = SumOrder::ranks);
 
 }  // namespace trireme

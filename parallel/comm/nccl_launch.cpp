@@ -1,4 +1,5 @@
 // gpu_world() and has_gpu_world(): NCCL groups over a launcher's processes, with the node's progress board.
+#include <cstdlib>
 #include <set>
 #include <span>
 #include <string>
@@ -24,16 +25,18 @@ bool has_gpu_world(ProcessGroup& host) {
 }
 
 std::shared_ptr<ProcessGroup> gpu_world(const std::shared_ptr<ProcessGroup>& host, ProcessGroup::Deadline deadline,
-                                        std::function<void(const std::exception_ptr&)> on_failure) {
+                                        std::function<void(const std::exception_ptr&)> on_failure, SumOrder fastest) {
   if (!under_mpi_launcher())
     fail(ExitCode::usage, "nccl",
          "the {} ranks of this process share one GPU; expected a process and a GPU for each rank; start them with "
          "mpirun or srun, or stage through the host",
          host->size());
+  if (fastest == SumOrder::any) setenv("NCCL_NVLS_ENABLE", "0", 0);
   return comm::nccl_group(host, comm::nccl_library(),
                           {.deadline = deadline,
                            .on_failure = std::move(on_failure),
-                           .open_board = [](std::uint64_t instance) { return comm::mpi_progress_board(instance); }});
+                           .open_board = [](std::uint64_t instance) { return comm::mpi_progress_board(instance); },
+                           .fastest = fastest});
 }
 
 }  // namespace trireme

@@ -36,6 +36,26 @@ ncclComm_t comm_of(NcclApi::Comm comm) { return static_cast<ncclComm_t>(comm); }
 cudaStream_t stream_of(NcclApi::Stream stream) { return static_cast<cudaStream_t>(stream); }
 cudaEvent_t event_of(NcclApi::Event event) { return static_cast<cudaEvent_t>(event); }
 
+ncclDataType_t type_of(DType dtype) {
+  switch (dtype) {
+    case DType::f64:
+      return ncclFloat64;
+    case DType::f32:
+      return ncclFloat32;
+    case DType::bf16:
+      return ncclBfloat16;
+    case DType::f16:
+      return ncclFloat16;
+    case DType::i64:
+      return ncclInt64;
+    case DType::i32:
+      return ncclInt32;
+    case DType::u8:
+      return ncclUint8;
+  }
+  fail(ExitCode::internal, "nccl", "dtype {} has no type of NCCL", static_cast<int>(dtype));
+}
+
 std::string text_of(ncclResult_t result, ncclComm_t comm) {
   const char* const detail = ncclGetLastError(comm);
   std::string text = ncclGetErrorString(result);
@@ -117,7 +137,7 @@ class NcclLibrary final : public NcclApi {
   void begin_together() override { check_nccl(ncclGroupStart(), "ncclGroupStart", nullptr); }
   void end_together() override { check_nccl(ncclGroupEnd(), "ncclGroupEnd", nullptr); }
 
-  // NCCL gets all elements as bytes: it only moves them.
+  // Elements that NCCL only moves are bytes to it.
   void send(const void* x, std::size_t bytes, int to, Comm comm, Stream stream) override {
     use();
     check_nccl(ncclSend(x, bytes, ncclUint8, to, comm_of(comm), stream_of(stream)), "ncclSend", comm_of(comm));
@@ -131,6 +151,17 @@ class NcclLibrary final : public NcclApi {
   void broadcast(void* x, std::size_t bytes, int root, Comm comm, Stream stream) override {
     check_nccl(ncclBroadcast(x, x, bytes, ncclUint8, root, comm_of(comm), stream_of(stream)), "ncclBroadcast",
                comm_of(comm));
+  }
+
+  void all_reduce(void* x, std::int64_t count, DType dtype, Comm comm, Stream stream) override {
+    check_nccl(
+        ncclAllReduce(x, x, static_cast<std::size_t>(count), type_of(dtype), ncclSum, comm_of(comm), stream_of(stream)),
+        "ncclAllReduce", comm_of(comm));
+  }
+  void reduce_scatter(const void* x, void* y, std::int64_t count, DType dtype, Comm comm, Stream stream) override {
+    check_nccl(ncclReduceScatter(x, y, static_cast<std::size_t>(count), type_of(dtype), ncclSum, comm_of(comm),
+                                 stream_of(stream)),
+               "ncclReduceScatter", comm_of(comm));
   }
 
   void combine(DType dtype, Reduction op, const void* x, int rows, std::int64_t count, void* y,

@@ -5,7 +5,8 @@
 // Every rank of a group must call the same operations in the same order. An operation returns a Work that keeps its
 // tensors alive; results may be read after wait(). Nothing here is differentiable: parallel/mesh/redistribute.h is, and
 // so are the operations of nn/ that communicate inside. Sums are taken in rank order, in f32 for bf16 and f16 (one
-// rounding at the end), so that every rank gets the same bits, run after run.
+// rounding at the end), so that every rank gets the same bits, run after run. `mpi` and `nccl` also have faster sums,
+// for callers that allow them: SumOrder.
 //
 // A lazy operation makes progress only while somebody waits on its group. Waits on lazy
 // operations of different groups must therefore come in the same order on the ranks that share those groups, as they
@@ -25,6 +26,18 @@
 namespace trireme {
 
 enum class ReduceOp : std::uint8_t { sum, max };
+
+/// How a sum over ranks is made.
+///
+/// `ranks`: in rank order, 16-bit types in f32 with one rounding at the end. The bits depend on the terms alone: they
+/// are the same in every group with equal terms, by every transport.
+///
+/// `any`: the transport's library adds (NCCL, MPI), in an order of its own. NCCL adds 16-bit types in 16 bits: n - 1
+/// roundings instead of one, and partial sums may overflow in f16. All ranks of the group get the same bits, and get
+/// them again when the run is repeated on the same machines. Another group with equal terms may get other bits. So a
+/// caller allows `any` only if no rank outside the group has to get the same bits: order_of_gradients() in
+/// parallel/mesh/placement.h.
+enum class SumOrder : std::uint8_t { ranks, any };
 
 /// When an operation runs. `lazy`: in wait(), on the calling thread, which is expected to wait soon; no other thread
 /// wakes. `background`: at once, on the rank's communication thread, while the caller computes.
@@ -63,12 +76,16 @@ class ProcessGroup {
 
   // All tensors are dense. n = size(). "in place" means the tensor is both input and output.
 
+  /// How this group makes sums for which the caller allows any order.
+  virtual SumOrder fastest_order() const { return SumOrder::ranks; }
+
   /// Every rank gets the elementwise reduction of all ranks' `x`, in place.
-  virtual Work all_reduce(Tensor x, ReduceOp op = ReduceOp::sum, Launch launch = Launch::lazy) = 0;
+  virtual Work all_reduce(Tensor x, ReduceOp op = ReduceOp::sum, Launch launch = Launch::lazy,
+                          SumOrder order = SumOrder::ranks) = 0;
   /// y [n, ...x] = the ranks' x, in rank order.
   virtual Work all_gather(Tensor x, Tensor y, Launch launch = Launch::lazy) = 0;
   /// y = sum over ranks of their x[rank()]; x [n, ...y].
-  virtual Work reduce_scatter(Tensor x, Tensor y, Launch launch = Launch::lazy) = 0;
+  virtual Work reduce_scatter(Tensor x, Tensor y, Launch launch = Launch::lazy, SumOrder order = SumOrder::ranks) = 0;
   /// y[i] = rank i's x[rank()]; x, y [n, ...].
   virtual Work all_to_all(Tensor x, Tensor y, Launch launch = Launch::lazy) = 0;
   /// x of `root` is copied to all, in place.
@@ -122,8 +139,9 @@ void run_thread_ranks(int ranks, int threads_per_rank, ProcessGroup::Deadline de
 /// True if a launcher (mpirun, srun) started this process.
 bool under_mpi_launcher();
 int mpi_launcher_size();  ///< the launcher's number of ranks, without initialising MPI; 1 without a launcher
-/// The group of all the launcher's ranks. The first call initialises MPI.
-std::shared_ptr<ProcessGroup> mpi_world(ProcessGroup::Deadline deadline);
+/// The group of all the launcher's ranks. The first call initialises MPI, and fixes `fastest`: with SumOrder::any, MPI
+/// makes the sums of f32, f64 and integers for which the caller allows it.
+std::shared_ptr<ProcessGroup> mpi_world(ProcessGroup::Deadline deadline, SumOrder fastest = SumOrder::ranks);
 /// Ends all ranks of the launcher with this exit code; for a failure after mpi_world().
 [[noreturn]] void mpi_abort(int exit_code);
 /// Ends this rank while another rank ends the job with mpi_abort(). mpirun then ends sooner than if this rank waited to

@@ -125,6 +125,7 @@ class StagedGroup final : public comm::CollectiveGroup {
       : CollectiveGroup(host->name(), host->rank(), host->members()), host_(std::move(host)) {}
 
   bool verifies() const override { return host_->verifies(); }
+  SumOrder fastest_order() const override { return host_->fastest_order(); }
 
   std::shared_ptr<ProcessGroup> subgroup(const std::vector<int>& world_ranks, const std::string& name) override {
     return staged(host_->subgroup(world_ranks, name));

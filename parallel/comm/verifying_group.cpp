@@ -31,6 +31,7 @@ class VerifyingGroup final : public comm::CollectiveGroup {
         channel_(size() > 1 ? inner_->subgroup(members(), name() + " (verify)") : nullptr) {}
 
   bool verifies() const override { return true; }
+  SumOrder fastest_order() const override { return inner_->fastest_order(); }
 
   std::shared_ptr<ProcessGroup> subgroup(const std::vector<int>& world_ranks, const std::string& name) override {
     return std::make_shared<VerifyingGroup>(inner_->subgroup(world_ranks, name));

@@ -42,6 +42,14 @@ std::vector<Axis> gradient_axes(const Placements& placements, const DeviceMesh& 
   return axes;
 }
 
+// Over data and then tp, of a parameter that is R on tp: the groups of the first sum have different terms. Those of the
+// second have equal ones, which are the results of the first.
+SumOrder order_of_gradients(const Placements& placements, Axis axis, const DeviceMesh& mesh) {
+  const bool copies = axis == Axis::tp ? mesh.size(Axis::data) > 1
+                                       : mesh.size(Axis::tp) > 1 && placements.tp.kind == Placement::Kind::invariant;
+  return copies ? SumOrder::ranks : SumOrder::any;
+}
+
 std::vector<Axis> shard_axes(const Placements& placements, const DeviceMesh& mesh) {
   std::vector<Axis> axes;
   for (const Axis axis : parameter_axes) {

@@ -49,6 +49,10 @@ struct Placements {
 /// The axes over which a parameter's gradient is summed: those on which it is R. R on both edp and ep gives data.
 /// Leaves out axes of size 1.
 std::vector<Axis> gradient_axes(const Placements& placements, const DeviceMesh& mesh);
+/// In which order the gradient of a parameter with these placements may be summed over `axis`, one of its
+/// gradient_axes(). `ranks` where another group sums equal terms for another copy of the parameter, and both must get
+/// the same bits: over data, edp or ep if the parameter is I on tp; over tp if ranks of data have copies.
+SumOrder order_of_gradients(const Placements& placements, Axis axis, const DeviceMesh& mesh);
 /// The axes of more than one rank over which a parameter is cut: a norm sums squares over them.
 std::vector<Axis> shard_axes(const Placements& placements, const DeviceMesh& mesh);
 

@@ -10,9 +10,15 @@ namespace {
 
 using Kind = Placement::Kind;
 
-Tensor all_reduced(const Tensor& x, ProcessGroup& group) {
+/// Where a move happens, and how its sums are made.
+struct Over {
+  ProcessGroup& group;
+  SumOrder order;
+};
+
+Tensor all_reduced(const Tensor& x, const Over& over) {
   Tensor y = clone(x);
-  group.all_reduce(y).wait();
+  over.group.all_reduce(y, ReduceOp::sum, Launch::lazy, over.order).wait();
   return y;
 }
 
@@ -53,10 +59,10 @@ Tensor gathered(const Tensor& x, int dim, ProcessGroup& group) {
   return dim == 0 ? view::reshape(pieces, x.shape().with(0, x.size(0) * group.size())) : join_pieces(pieces, dim);
 }
 
-Tensor reduce_scattered(const Tensor& x, int dim, ProcessGroup& group) {
-  const Tensor pieces = split_pieces(x, dim, group.size());
+Tensor reduce_scattered(const Tensor& x, int dim, const Over& over) {
+  const Tensor pieces = split_pieces(x, dim, over.group.size());
   Tensor y = Tensor::empty(pieces.shape().without(0), x.dtype(), x.device());
-  group.reduce_scatter(pieces, y).wait();
+  over.group.reduce_scatter(pieces, y, Launch::lazy, over.order).wait();
   return y;
 }
 
@@ -75,8 +81,9 @@ Tensor exchanged(const Tensor& x, int from, int to, ProcessGroup& group) {
 }
 
 /// Converts a value with placement `from` to placement `to`.
-Tensor move(const Tensor& x, Placement from, Placement to, ProcessGroup& group) {
-  if (from.kind == Kind::partial) { return to.sharded() ? reduce_scattered(x, to.dim, group) : all_reduced(x, group); }
+Tensor move(const Tensor& x, Placement from, Placement to, const Over& over) {
+  if (from.kind == Kind::partial) { return to.sharded() ? reduce_scattered(x, to.dim, over) : all_reduced(x, over); }
+  ProcessGroup& group = over.group;
   if (from.sharded()) { return to.sharded() ? exchanged(x, from.dim, to.dim, group) : gathered(x, from.dim, group); }
   return to.sharded() ? own_slice(x, to.dim, group) : x;  // replicated: take a slice, or do nothing
 }
@@ -99,13 +106,14 @@ struct Redistribute : Op {
   static constexpr bool keeps_wide = true;
   Placement from, to;
   ProcessGroup* group = nullptr;
+  SumOrder order = SumOrder::ranks;
   std::string site;  // of the forward, for messages
   SavedInput part;   // of S -> R, while RepeatCheapInputs is active
   Tensor forward(const Tensor& x) {
     if (gathers() && !producers.empty()) part = SavedInput(*this, 0, x);
     if (group->size() > 1) site = fmt::format("backward of {}", CallSite::current());
     if (group->verifies()) verify(x, from, "the input");
-    const Tensor y = move(x, from, to, *group);
+    const Tensor y = move(x, from, to, {*group, order});
     if (group->verifies()) verify(y, to, "the output");
     return y;
   }
@@ -113,7 +121,7 @@ struct Redistribute : Op {
     const CallSite scope(site.empty() ? CallSite::current() : std::string_view(site));
     const Placement of_dy = placement_of_gradient(to), of_dx = placement_of_gradient(from);
     if (group->verifies()) verify(dy, of_dy, "the gradient of the output");
-    const Tensor dx = move(dy, of_dy, of_dx, *group);
+    const Tensor dx = move(dy, of_dy, of_dx, {*group, order});
     if (group->verifies()) verify(dx, of_dx, "the gradient of the input");
     return {dx};
   }
@@ -132,7 +140,7 @@ struct Redistribute : Op {
   Tensor repeat() const {
     if (!gathers()) return producers[0]->repeat();
     const CallSite scope(site.empty() ? CallSite::current() : std::string_view(site));
-    return move(part.get(), from, to, *group);
+    return move(part.get(), from, to, {*group, order});
   }
 };
 
@@ -153,6 +161,9 @@ Tensor redistribute(const Tensor& x, const DeviceMesh& mesh, Axis axis, Placemen
   op.from = from;
   op.to = to;
   op.group = &mesh.group(axis);
+  // On tp, x is an activation: other tp groups have other samples, positions or layers. On another axis, tp ranks may
+  // hold copies of x, which must stay equal.
+  op.order = axis == Axis::tp ? SumOrder::any : SumOrder::ranks;
   return apply(op, x);
 }
 

@@ -15,6 +15,7 @@ constexpr std::int64_t piece_alignment = 16;  // elements: a piece is a whole nu
 struct Kind {
   const Unit* unit = nullptr;
   std::vector<Axis> axes;
+  SumOrder order = SumOrder::ranks;
   bool gathered_on_use = false;
   DType dtype = DType::f32;
   bool operator==(const Kind&) const = default;
@@ -122,10 +123,14 @@ std::vector<ZeroBucket> make_zero_buckets(const ParameterList& parameters, const
     const auto found = unit_of.find(parameter.get());
     Kind kind{.unit = found == unit_of.end() ? nullptr : found->second,
               .axes = gradient_axes(parameter->placements, mesh),
+              .order = SumOrder::ranks,
               .gathered_on_use = false,
               .dtype = parameter->local.dtype()};
+    if (!kind.axes.empty() && mesh.world().fastest_order() == SumOrder::any)
+      kind.order = order_of_gradients(parameter->placements, kind.axes.front(), mesh);
     ZeroBucket bucket;
     bucket.unit = kind.unit;
+    bucket.order = kind.order;
     bucket.chunk = kind.unit == nullptr ? 0 : kind.unit->chunk;
     bucket.dtype = kind.dtype;
     choose_groups(bucket, kind.axes, mesh, groups);

@@ -47,6 +47,7 @@ struct ZeroBucket {
   /// Stage 3: only shards are kept; parameters are whole only while the unit is used.
   bool gathered_on_use = false;
   bool sum_over_tp = false;          ///< gradients are summed over tp as well
+  SumOrder order = SumOrder::ranks;  ///< of the sums of gradients over `group` and `replicas`
   ProcessGroup* group = nullptr;     ///< the ranks with the shards; null: this rank has all
   ProcessGroup* replicas = nullptr;  ///< the ranks with copies of this rank's shards; null: none
   DType dtype = DType::f32;          ///< of the parameters
@@ -70,7 +71,8 @@ struct ZeroBucket {
 };
 
 /// The buckets of a model in the order in which backward completes their gradients: the reverse of creation. Fills
-/// `shards` with every parameter's shard, in the order of `parameters`. A bucket has one unit and one set of axes.
+/// `shards` with every parameter's shard, in the order of `parameters`. A bucket has one unit, one set of axes and one
+/// order.
 std::vector<ZeroBucket> make_zero_buckets(const ParameterList& parameters, const Units& units, const DeviceMesh& mesh,
                                           const ZeroGroups& groups, const ZeroOptions& options, ShardList& shards);
 

@@ -156,7 +156,7 @@ void ZeroGradients::send(std::size_t b) {
   } else {
     const MemoryScope scope(MemoryCategory::gradients);
     sent.piece = Tensor::empty({bucket.piece}, DType::f32, bucket.device());
-    sent.work = bucket.group->reduce_scatter(packed, sent.piece, Launch::background);
+    sent.work = bucket.group->reduce_scatter(packed, sent.piece, Launch::background, bucket.order);
     report_.bytes += packed.bytes();
   }
   sent_.push_back(std::move(sent));
@@ -194,7 +194,8 @@ void ZeroGradients::sum_over_copies(std::size_t b) {
   if (state.sum.count() == 0) return;  // the same on every rank of the group
   const CallSite site("sums of gradients over copies");
   over_copies_.push_back(
-      {buckets_[b].replicas->all_reduce(state.sum, ReduceOp::sum, Launch::background), Clock::now()});
+      {buckets_[b].replicas->all_reduce(state.sum, ReduceOp::sum, Launch::background, buckets_[b].order),
+       Clock::now()});
   report_.bytes += state.sum.bytes();
   if (sending_) ++report_.copies_overlapped;
 }
@@ -212,10 +213,10 @@ void ZeroGradients::note_summed(bool wait) {
   }
 }
 
-void ZeroGradients::sum_over(const Tensor& x, ProcessGroup& group) {
+void ZeroGradients::sum_over(const Tensor& x, ProcessGroup& group, SumOrder order) {
   if (x.count() == 0) return;  // the same on every rank of the group
   const Clock::time_point start = Clock::now();
-  group.all_reduce(x).wait();
+  group.all_reduce(x, ReduceOp::sum, Launch::lazy, order).wait();
   report_.communication_seconds += seconds(Clock::now() - start);
   report_.bytes += x.bytes();
 }
@@ -239,17 +240,17 @@ GradSyncReport ZeroGradients::finish() {
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     State& state = states_[b];
     if (state.late.defined()) {
-      sum_over(state.late, *buckets_[b].replicas);
+      sum_over(state.late, *buckets_[b].replicas, buckets_[b].order);
       kernels(state.sum.device()).axpby(1.0, state.late, 1.0, state.sum);
       state.late = {};
     }
-    if (buckets_[b].sum_over_tp) sum_over(state.sum, mesh_.group(Axis::tp));
+    if (buckets_[b].sum_over_tp) sum_over(state.sum, mesh_.group(Axis::tp), SumOrder::ranks);
   }
   for (const ParameterPtr& parameter : tied_) {
     for (std::size_t b = 0; b < buckets_.size(); ++b) {
       for (std::size_t i = 0; i < buckets_[b].shards.size(); ++i) {
         if (buckets_[b].shards[i]->parameter == parameter)
-          sum_over(buckets_[b].in_piece(states_[b].sum, i), *mesh_.pipeline_ends());
+          sum_over(buckets_[b].in_piece(states_[b].sum, i), *mesh_.pipeline_ends(), SumOrder::ranks);
       }
     }
   }

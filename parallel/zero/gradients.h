@@ -91,7 +91,7 @@ class ZeroGradients {
   void receive_first();
   void sum_over_copies(std::size_t bucket);
   void note_summed(bool wait);
-  void sum_over(const Tensor& x, ProcessGroup& group);
+  void sum_over(const Tensor& x, ProcessGroup& group, SumOrder order);
   std::vector<Tensor> views(std::size_t bucket, const Tensor& full) const;
 
   const std::vector<ZeroBucket>& buckets_;

@@ -171,8 +171,9 @@ TEST_CASE("without a tokenizer --vocab auto is refused") {
 TEST_CASE("sizes that collectives and rings cannot have are refused") {
   for (const char* command :
        {"comm_bench --smallest 0", "comm_bench --smallest 9 --largest 8", "comm_bench --seconds nan",
-        "comm_bench --mesh dp=2000", "comm_bench --dtype f3", "context_bench --length 1001",
-        "context_bench --kv-heads 3", "context_bench --length 9223372036854775804", "exposed_communication 4 3"}) {
+        "comm_bench --mesh dp=2000", "comm_bench --dtype f3", "comm_bench --only all_reduce_fast",
+        "comm_bench --device cuda", "context_bench --length 1001", "context_bench --kv-heads 3",
+        "context_bench --length 9223372036854775804", "exposed_communication 4 3"}) {
     CAPTURE(command);
     const Result result = run(command, "");
     CHECK(result.code == 64);

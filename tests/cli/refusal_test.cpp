@@ -115,6 +115,7 @@ TEST_CASE("model, mesh and batch that do not go together") {
   check_refused(run("train_gpt", small + "--mesh tp=0"), 64, {"tp", "'0'"});
   check_refused(run("train_gpt", small + "--vocab 5"), 64, {"--vocab 5", "at least 40"});
   check_refused(run("train_gpt", small + "--ranks mpi --mesh dp=2"), 64, {"2 ranks", "launcher"});
+  check_refused(run("train_gpt", small + "--mesh dp=2 --reduction fast"), 64, {"--reduction fast", "mpirun"});
   check_refused(run("train_gpt", small + "--mesh pp=2 --pipeline interleaved:2"), 64,
                 {"--layers 2", "2 x 2 = 4 stages", "at most 2"});
   check_refused(run("train_gpt", small + "--pipeline interleaved:x"), 64, {"'interleaved:x'", "--pipeline"});

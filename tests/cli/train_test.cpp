@@ -113,6 +113,32 @@ TEST_CASE("processes under a launcher train as threads do") {
   check_close(metric(work.path("mpi/metrics.jsonl"), "loss"), metric(work.path("threads/metrics.jsonl"), "loss"), 1e-6);
 }
 
+TEST_CASE("a fast reduction: the exact one's numbers to rounding, the same bits again, equal copies") {
+  const Workplace work;
+  const std::string small = work.small_run() + "--mesh dp=4 --checkpoint-every 3 --check-replicas 1 ";
+  const auto train_fast = [&](const std::string& flags) {
+    const Result mpi = run_mpi(4, "train_gpt", small + "--reduction fast " + flags);
+    INFO(mpi.output);
+    CHECK(mpi.code == 0);
+    CHECK(contains(mpi.output, "reduction fast"));
+  };
+  train_fast("--verify --out " + work.path("fast"));
+  train_fast("--out " + work.path("again"));
+  train(work, "--mesh dp=4 --out " + work.path("exact"));
+  const std::string file = "/metrics.jsonl", fast = work.path("fast") + file, exact = work.path("exact") + file;
+  CHECK(results(fast) == results(work.path("again") + file));
+  CHECK(results(fast) != results(exact));  // MPI adds in another order
+  check_close(metric(fast, "loss"), metric(exact, "loss"), 1e-5);
+
+  // On resume the flag may change, as the mesh may.
+  const std::string checkpoint = work.path("fast/checkpoints/step_00000003");
+  train_fast("--out " + work.path("resumed") + " --resume " + checkpoint);
+  const auto resumed = metric(work.path("resumed") + file, "loss"), whole = metric(fast, "loss");
+  CHECK(resumed == std::vector<double>(whole.end() - static_cast<std::ptrdiff_t>(resumed.size()), whole.end()));
+  train(work, "--mesh dp=4 --out " + work.path("changed") + " --resume " + checkpoint);
+  check_close(metric(work.path("changed") + file, "loss"), resumed, 1e-5);
+}
+
 TEST_CASE("ranks with different flags are refused before the first step") {
   const Workplace work;
   const std::string other = fmt::format(": -n 1 {}/train_gpt {} --mesh dp=2 --lr 0.5", TRIREME_BIN, work.small_run());

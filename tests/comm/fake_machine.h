@@ -60,6 +60,7 @@ struct Machine {
   std::shared_ptr<Fabric> fabric = std::make_shared<Fabric>();
   Boards boards;
   ProcessGroup::Deadline deadline = std::chrono::seconds(60);
+  SumOrder fastest = SumOrder::ranks;
   std::atomic<int> told{0};
   std::string problem;  ///< of the first failure reported, to be read after the ranks
 
@@ -71,7 +72,8 @@ struct Machine {
         host, api,
         {.deadline = deadline,
          .on_failure = [this](const std::exception_ptr& error) { note(error); },
-         .open_board = [this, rank = host->rank()](std::uint64_t instance) { return boards.open(instance, rank); }});
+         .open_board = [this, rank = host->rank()](std::uint64_t instance) { return boards.open(instance, rank); },
+         .fastest = fastest});
   }
   std::shared_ptr<ProcessGroup> group(const std::shared_ptr<ProcessGroup>& host) {
     return group(host, library(host->rank()));

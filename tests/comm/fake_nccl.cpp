@@ -6,6 +6,7 @@
 #include <cstring>
 #include <set>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 
 #include "core/error.h"
@@ -26,9 +27,10 @@ struct Fabric::Meeting {
   std::mutex mutex;
   std::condition_variable changed;
   int joined = 0;
-  std::vector<bool> aborted;                                                      // by rank
-  std::map<std::pair<int, int>, std::deque<std::shared_ptr<Message>>> under_way;  // by sender and receiver
-  std::set<std::tuple<int, int, int>> called;                                     // way, the rank that called, its peer
+  std::vector<bool> aborted;                                        // by rank
+  using Route = std::tuple<int, int, int>;                          // sender, receiver, way
+  std::map<Route, std::deque<std::shared_ptr<Message>>> under_way;  // of one way: other operations do not match
+  std::set<std::tuple<int, int, int>> called;                       // way, the rank that called, its peer
   std::string problem;
 };
 
@@ -58,14 +60,14 @@ using EventHandle = std::shared_ptr<EventState>;
 EventHandle& event_of(comm::NcclApi::Event event) { return *static_cast<EventHandle*>(event); }
 
 /// The sends and receives that a rank starts together. Returns early when the rank's end is aborted.
-void transfer(Meeting& meeting, int me, const std::vector<FakeNccl::Transfer>& transfers) {
+void transfer(Meeting& meeting, int me, int way, const std::vector<FakeNccl::Transfer>& transfers) {
   std::vector<std::shared_ptr<Meeting::Message>> sent;
   std::unique_lock lock(meeting.mutex);
   const auto aborted = [&] { return meeting.aborted[static_cast<std::size_t>(me)]; };
   for (const auto& t : transfers) {
     if (t.out == nullptr || aborted()) continue;
     const auto message = std::make_shared<Meeting::Message>(Meeting::Message{t.out, t.bytes, {}, false});
-    meeting.under_way[{me, t.peer}].push_back(message);
+    meeting.under_way[{me, t.peer, way}].push_back(message);
     if (meeting.sends == Sends::rendezvous) {
       sent.push_back(message);
     } else {
@@ -76,7 +78,7 @@ void transfer(Meeting& meeting, int me, const std::vector<FakeNccl::Transfer>& t
   meeting.changed.notify_all();
   for (const auto& t : transfers) {
     if (t.in == nullptr) continue;
-    auto& messages = meeting.under_way[{t.peer, me}];
+    auto& messages = meeting.under_way[{t.peer, me, way}];
     meeting.changed.wait(lock, [&] { return aborted() || !messages.empty(); });
     if (aborted()) return;
     if (messages.front()->bytes != t.bytes) meeting.problem = "sizes differ between ranks";
@@ -207,7 +209,7 @@ void FakeNccl::end(Comm comm) noexcept {
     std::unique_lock lock(end.meeting->mutex);
     end.meeting->changed.wait_for(lock, std::chrono::seconds(1), [&] {
       return std::all_of(end.meeting->under_way.begin(), end.meeting->under_way.end(),
-                         [&](const auto& each) { return each.first.first != end.rank || each.second.empty(); });
+                         [&](const auto& each) { return std::get<0>(each.first) != end.rank || each.second.empty(); });
     });
   }
   abort(comm);
@@ -217,8 +219,8 @@ void FakeNccl::abort(Comm comm) noexcept {
   const std::unique_ptr<End> end(static_cast<End*>(comm));
   const std::scoped_lock lock(end->meeting->mutex);
   end->meeting->aborted[static_cast<std::size_t>(end->rank)] = true;
-  for (auto& [ranks, messages] : end->meeting->under_way)
-    if (ranks.first == end->rank) messages.clear();
+  for (auto& [route, messages] : end->meeting->under_way)
+    if (std::get<0>(route) == end->rank) messages.clear();
   end->meeting->changed.notify_all();
 }
 
@@ -233,8 +235,8 @@ void FakeNccl::start(End& end, Stream stream, std::vector<Transfer> transfers, W
     for (const Transfer& t : transfers) connect(t.peer);
     for (int r = 0; way != Way::messages && r < end.ranks; ++r) connect(r);
   }
-  static_cast<FakeStream*>(stream)->push(
-      [meeting = end.meeting, me = end.rank, moved = std::move(transfers)] { transfer(*meeting, me, moved); });
+  static_cast<FakeStream*>(stream)->push([meeting = end.meeting, me = end.rank, way = static_cast<int>(way),
+                                          moved = std::move(transfers)] { transfer(*meeting, me, way, moved); });
 }
 
 // One per calling thread, as in NCCL.
@@ -295,6 +297,66 @@ void FakeNccl::broadcast(void* x, std::size_t bytes, int root, Comm comm, Stream
     if (r != root) transfers.push_back({data, nullptr, bytes, r});
   if (end.rank != root) transfers.push_back({nullptr, data, bytes, root});
   start(end, stream, std::move(transfers), bytes > 64 * 1024 ? Way::large_broadcast : Way::broadcast);
+}
+
+namespace {
+
+/// rows [ranks, count] -> y [count]. `chunk_of`: the chunk of an element, which is also the rank that adds last.
+void add_on_ring(DType dtype, const std::vector<std::byte>& rows, int ranks, std::int64_t count,
+                 const std::function<int(std::int64_t)>& chunk_of, void* y) {
+  visit_any(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    using Wide = std::conditional_t<sizeof(T) == 2, float, T>;  // what one addition is computed in
+    const auto* const x = reinterpret_cast<const T*>(rows.data());
+    for (std::int64_t i = 0; i < count; ++i) {
+      const int last = chunk_of(i);
+      T sum = x[(last + 1) % ranks * count + i];
+      for (int hop = 2; hop <= ranks; ++hop)
+        sum = static_cast<T>(static_cast<Wide>(sum) + static_cast<Wide>(x[(last + hop) % ranks * count + i]));
+      static_cast<T*>(y)[i] = sum;
+    }
+  });
+}
+
+}  // namespace
+
+void FakeNccl::all_reduce(void* x, std::int64_t count, DType dtype, Comm comm, Stream stream) {
+  End& end = *static_cast<End*>(comm);
+  const std::size_t bytes = static_cast<std::size_t>(count) * size_of(dtype);
+  const auto rows = std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(end.ranks) * bytes);
+  std::vector<Transfer> transfers;
+  for (int r = 0; r < end.ranks; ++r) {
+    if (r == end.rank) continue;
+    transfers.push_back({static_cast<const std::byte*>(x), nullptr, bytes, r});
+    transfers.push_back({nullptr, rows->data() + static_cast<std::size_t>(r) * bytes, bytes, r});
+  }
+  start(end, stream, std::move(transfers), Way::all_reduce);
+  static_cast<FakeStream*>(stream)->push([=, ranks = end.ranks, me = static_cast<std::size_t>(end.rank)] {
+    std::memcpy(rows->data() + me * bytes, x, bytes);
+    const std::int64_t chunk = (count + ranks - 1) / ranks;
+    add_on_ring(
+        dtype, *rows, ranks, count, [=](std::int64_t i) { return static_cast<int>(i / chunk); }, x);
+  });
+}
+
+void FakeNccl::reduce_scatter(const void* x, void* y, std::int64_t count, DType dtype, Comm comm, Stream stream) {
+  End& end = *static_cast<End*>(comm);
+  const std::size_t bytes = static_cast<std::size_t>(count) * size_of(dtype);
+  const auto* const from = static_cast<const std::byte*>(x);
+  const auto rows = std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(end.ranks) * bytes);
+  std::vector<Transfer> transfers;
+  for (int r = 0; r < end.ranks; ++r) {
+    if (r == end.rank) continue;
+    transfers.push_back({from + static_cast<std::size_t>(r) * bytes, nullptr, bytes, r});
+    transfers.push_back({nullptr, rows->data() + static_cast<std::size_t>(r) * bytes, bytes, r});
+  }
+  start(end, stream, std::move(transfers), Way::reduce_scatter);
+  static_cast<FakeStream*>(stream)->push([=, ranks = end.ranks, me = end.rank] {
+    const std::size_t own = static_cast<std::size_t>(me) * bytes;
+    std::memcpy(rows->data() + own, from + own, bytes);
+    add_on_ring(
+        dtype, *rows, ranks, count, [=](std::int64_t) { return me; }, y);
+  });
 }
 
 // The emulated kernel computes sums. Under sanitizers the host's function does, with the same bits: ThreadSanitizer

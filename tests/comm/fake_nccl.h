@@ -2,6 +2,7 @@
 // after the call has returned, as on a GPU. A send ends when it is received. With Sends::buffered it ends when it is
 // copied, and then needs its communicator until it is received. A communicator is busy for a while after each call, and
 // after the first call of a kind until the other ranks have made theirs. Ranks whose calls do not match wait forever.
+// all_reduce and reduce_scatter add as on a ring: chunk c begins on rank c + 1, and each addition rounds to the dtype.
 //
 // The compute stream is the host itself, because the emulated device runs kernels at their launch. With Compute::queued
 // it is a stream too: then a test sees how the host runs ahead of its kernels, but buffers that are freed meanwhile are
@@ -81,6 +82,8 @@ class FakeNccl final : public comm::NcclApi {
   void receive(void* y, std::size_t bytes, int from, Comm comm, Stream stream) override;
   void all_gather(const void* x, void* y, std::size_t bytes, Comm comm, Stream stream) override;
   void broadcast(void* x, std::size_t bytes, int root, Comm comm, Stream stream) override;
+  void all_reduce(void* x, std::int64_t count, DType dtype, Comm comm, Stream stream) override;
+  void reduce_scatter(const void* x, void* y, std::int64_t count, DType dtype, Comm comm, Stream stream) override;
   void combine(DType dtype, Reduction op, const void* x, int rows, std::int64_t count, void* y, Stream stream) override;
   void copy(void* to, const void* from, std::size_t bytes, Stream stream) override;
   Stream compute_stream() override { return compute_.get(); }
@@ -112,7 +115,7 @@ class FakeNccl final : public comm::NcclApi {
   struct Together;
   static thread_local Together together;
   void add(Comm comm, Stream stream, const Transfer& transfer);
-  enum class Way { messages, gather, broadcast, large_broadcast };
+  enum class Way { messages, gather, broadcast, large_broadcast, all_reduce, reduce_scatter };
   void start(End& end, Stream stream, std::vector<Transfer> transfers, Way way);
 
   std::shared_ptr<Fabric> fabric_;

@@ -1,7 +1,8 @@
 // The suite of suite.h between processes: mpirun -n 4 build/bin/comm_mpi_suite [case]
 //
 // `pieces` is the same suite with MPI calls of at most 1000 elements, so that most operations take several; `large` has
-// operations with more elements than fit in MPI's int. Each other case provokes one failure, or a delay that must not
+// operations with more elements than fit in MPI's int. `fast` and `fast_pieces` are the suite in a group in which MPI
+// may add. Each other case provokes one failure, or a delay that must not
 // be one (`slow`); ctest checks its message and that the program ends by itself.
 #include <chrono>
 #include <csignal>
@@ -127,6 +128,15 @@ void run_case(const std::string& which, ProcessGroup& world) {
     return testing::check_all(world);
   }
   if (which == "pieces") return testing::check_all(world);
+  if (which == "fast" || which == "fast_pieces") {
+    testing::check_all(world);
+    testing::verify(!testing::sums_in_rank_order(world, SumOrder::any), "MPI did not add, or in rank order");
+    return;
+  }
+  if (which == "unlike_orders") {  // a program that chooses by rank
+    const SumOrder order = world.rank() == 0 ? SumOrder::ranks : SumOrder::any;
+    return world.all_reduce(Tensor::zeros({60}), ReduceOp::sum, Launch::lazy, order).wait();
+  }
   if (which == "large") return check_large(world);
   if (which == "late") {  // ranks 1 and 3 never come
     const auto group = world.subgroup(world.members(), "everyone");
@@ -194,11 +204,13 @@ void run_case(const std::string& which, ProcessGroup& world) {
 
 int main(int count, char** arguments) {
   const std::string which = count > 1 ? arguments[1] : "all";
-  const bool works = which == "all" || which == "pieces" || which == "large";
+  const bool fast = which == "fast" || which == "fast_pieces" || which == "unlike_orders";
+  const bool works = which == "all" || which == "pieces" || which == "large" || which.starts_with("fast");
   try {
     testing::verify(under_mpi_launcher(), "start this program with mpirun");
-    const std::int64_t most = which == "pieces" ? 1000 : which == "long_message" ? 3 : comm::mpi::most_per_call;
-    const auto world = mpi_world_in_pieces({.timeout = std::chrono::seconds(works ? 60 : 1)}, most);
+    const std::int64_t most = which.ends_with("pieces") ? 1000 : which == "long_message" ? 3 : comm::mpi::most_per_call;
+    const auto world = mpi_world_in_pieces({.timeout = std::chrono::seconds(works ? 60 : 1)},
+                                           fast ? SumOrder::any : SumOrder::ranks, most);
     testing::verify(world->size() == mpi_launcher_size(), "{} ranks, launcher says {}", world->size(),
                     mpi_launcher_size());
     run_case(which, *world);

@@ -55,6 +55,39 @@ TEST_CASE("nccl groups sum in rank order: the host group's bits") {
   }
 }
 
+TEST_CASE("nccl groups that may sum in any order: by NCCL where the caller allows it, in rank order elsewhere") {
+  const cuda::ScopedEmulatedDevice device;
+  for (const int ranks : {1, 2, 3, 4}) {
+    CAPTURE(ranks);
+    Machine machine;
+    machine.fastest = SumOrder::any;
+    CHECK_NOTHROW(run_thread_ranks(ranks, 1, 60s, [&](const Group& world) {
+      const Group group = machine.group(world);
+      testing::check_any_order(*group, Device::cuda);
+      testing::check_same_bits(*world, *group);
+      testing::check_bits(*group, Device::cuda);
+      testing::verify(group->size() == 1 || group->fastest_order() == SumOrder::any, "the group has no other order");
+      const bool like_ranks = testing::sums_in_rank_order(*group, SumOrder::any, Device::cuda);
+      testing::verify(like_ranks == (ranks <= 2), "NCCL's sums and those in rank order: the same bits is {}",
+                      like_ranks);
+      testing::check_subgroups(*verifying(group), Device::cuda);
+    }));
+    CHECK(machine.told == 0);
+  }
+}
+
+TEST_CASE("ranks that allow different orders are told so") {
+  const cuda::ScopedEmulatedDevice device;
+  Machine machine;
+  machine.fastest = SumOrder::any;
+  const Error error = error_of(machine, 2, [](ProcessGroup& world) {
+    const SumOrder order = world.rank() == 0 ? SumOrder::ranks : SumOrder::any;
+    world.all_reduce(on_device({64}, 1.0), ReduceOp::sum, Launch::lazy, order).wait();
+  });
+  CHECK(error.code() == ExitCode::desync);
+  CHECK(says(error, "called all_reduce(sum of 64 f32 in any order)"));
+}
+
 TEST_CASE("nccl groups can be verified") {
   const cuda::ScopedEmulatedDevice device;
   Machine machine;

@@ -307,6 +307,9 @@ void check_all(ProcessGroup& group, Device device) {
   check_collectives(group, device);
   check_bits(group, device);
   check_bf16_accumulation(group, device);
+  check_any_order(group, device);
+  verify(group.fastest_order() == SumOrder::any || sums_in_rank_order(group, SumOrder::any, device),
+         "other bits than in rank order, in a group that has no other order");
   check_launches(group, device);
   check_messages(group, device);
   check_subgroups(group, device);

@@ -33,6 +33,10 @@ void check_subgroups(ProcessGroup& group, Device device = Device::cpu);
 /// Every collective of `group` gives the bits that `host`, another group of the same ranks, gives on host tensors, and
 /// leaves the same elements unchanged. Values are random; the tensors of `group` are on Device::cuda.
 void check_same_bits(ProcessGroup& host, ProcessGroup& group);
+/// Sums in any order: within rounding of the exact ones, the same bits on all ranks and when repeated.
+void check_any_order(ProcessGroup& group, Device device = Device::cpu);
+/// Whether a sum with this order has the bits of one in rank order.
+bool sums_in_rank_order(ProcessGroup& group, SumOrder order, Device device = Device::cpu);
 
 void check_all(ProcessGroup& group, Device device = Device::cpu);
 

@@ -100,6 +100,25 @@ TEST_CASE("gradients are summed where a parameter is replicated, norms where it 
   });
 }
 
+TEST_CASE("gradients are summed in any order unless another group has to get the same bits") {
+  run_thread_ranks(8, 1, ProcessGroup::Deadline(30), [&](const std::shared_ptr<ProcessGroup>& world) {
+    using placement::I, placement::R, placement::S;
+    const auto order = [](const Placements& placements, Axis axis, const DeviceMesh& mesh) {
+      return order_of_gradients(placements, axis, mesh);
+    };
+    const DeviceMesh both(world, parse_mesh("dp=2,cp=2,tp=2,ep=2", 8));
+    CHECK(order({.tp = I}, Axis::data, both) == SumOrder::ranks);  // each tp rank has a copy, and a group of data
+    CHECK(order({.tp = S(0)}, Axis::data, both) == SumOrder::any);
+    CHECK(order({.tp = R}, Axis::data, both) == SumOrder::any);  // terms of the sum over tp
+    CHECK(order({.tp = R}, Axis::tp, both) == SumOrder::ranks);  // each rank of data has a copy, and a group of tp
+    CHECK(order({.ep = S(0), .tp = I}, Axis::edp, both) == SumOrder::ranks);
+    CHECK(order({.ep = S(0), .tp = S(1)}, Axis::edp, both) == SumOrder::any);
+    const DeviceMesh data(world, parse_mesh("dp=8", 8)), tp(world, parse_mesh("tp=8", 8));
+    CHECK(order({.tp = I}, Axis::data, data) == SumOrder::any);
+    CHECK(order({.tp = R}, Axis::tp, tp) == SumOrder::any);
+  });
+}
+
 TEST_CASE("a rank holds a rectangle of the global tensor") {
   run_thread_ranks(4, 1, ProcessGroup::Deadline(30), [](const std::shared_ptr<ProcessGroup>& world) {
     const DeviceMesh mesh(world, parse_mesh("dp=2,tp=2", 4));

@@ -22,9 +22,9 @@ class FaultyGroup : public ProcessGroup {
         where_(std::move(where)),
         fault_(std::move(fault)) {}
 
-  Work all_reduce(Tensor x, ReduceOp op, Launch launch) override {
-    if (op != ReduceOp::sum || !name().starts_with(where_)) return inner_->all_reduce(x, op, launch);
-    fault_(x, *this, [&] { inner_->all_reduce(x, op, launch).wait(); });
+  Work all_reduce(Tensor x, ReduceOp op, Launch launch, SumOrder order) override {
+    if (op != ReduceOp::sum || !name().starts_with(where_)) return inner_->all_reduce(x, op, launch, order);
+    fault_(x, *this, [&] { inner_->all_reduce(x, op, launch, order).wait(); });
     return {};
   }
   std::shared_ptr<ProcessGroup> subgroup(const std::vector<int>& world_ranks, const std::string& name) override {
@@ -32,7 +32,9 @@ class FaultyGroup : public ProcessGroup {
   }
 
   Work all_gather(Tensor x, Tensor y, Launch launch) override { return inner_->all_gather(x, y, launch); }
-  Work reduce_scatter(Tensor x, Tensor y, Launch launch) override { return inner_->reduce_scatter(x, y, launch); }
+  Work reduce_scatter(Tensor x, Tensor y, Launch launch, SumOrder order) override {
+    return inner_->reduce_scatter(x, y, launch, order);
+  }
   Work all_to_all(Tensor x, Tensor y, Launch launch) override { return inner_->all_to_all(x, y, launch); }
   Work broadcast(Tensor x, int root, Launch launch) override { return inner_->broadcast(x, root, launch); }
   Work reduce(Tensor x, int root, Launch launch) override { return inner_->reduce(x, root, launch); }

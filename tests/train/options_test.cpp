@@ -287,6 +287,7 @@ TEST_CASE("help lists every flag of the command-line contract once") {
                            "mesh",
                            "pipeline",
                            "ranks",
+                           "reduction",
                            "dtype",
                            "device",
                            "gemm",

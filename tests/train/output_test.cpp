@@ -206,6 +206,12 @@ TEST_CASE("the table before training") {
   CHECK(contains(text, "schedule         1f1b, 2 stages of 5,1 layers, 4 micro-batches: bubble 20.0% of a step\n"));
   CHECK(contains(text, "learning rate    0.001, cosine to 0.0001 at step 1000\n"));
   CHECK(contains(text, "memory per rank  12 MiB\n"));
+  CHECK_FALSE(contains(text, "reduction"));
+  options.mesh.processes = true;
+  StartFacts facts;
+  CHECK(contains(start_table(options, facts), "\n                 reduction exact\n"));
+  facts.sums = SumOrder::any;
+  CHECK(contains(start_table(options, facts), "\n                 reduction fast\n"));
 }
 
 TEST_CASE("the table after training adds up to the wall clock") {

@@ -194,6 +194,15 @@ TEST_CASE("threads that no machine has") {
       contains(verdict({"--threads", "100000"}), "--threads 100000 x 1 ranks = 100000 threads; expected at most 4096"));
 }
 
+TEST_CASE("a fast reduction needs processes") {
+  CHECK(verdict({"--mesh", "dp=2", "--reduction", "exact"}) == "nothing");
+  CHECK(verdict({"--mesh", "dp=2", "--reduction", "auto"}) == "nothing");
+  CHECK(verdict({"--mesh", "dp=2", "--reduction", "fast"}) ==
+        "64 trireme: [reduction] --reduction fast lets NCCL or MPI add, and ranks that are threads use neither; "
+        "expected auto or exact, or a launcher; change or drop --reduction, or start processes with mpirun");
+  CHECK(verdict({"--ranks", "mpi", "--reduction", "fast"}) == "nothing");
+}
+
 TEST_CASE("documents") {
   CHECK(verdict({"--document-mask", "on"}) == "nothing");
   CHECK(verdict({"--document-mask", "on", "--document-separator", "3"}) == "nothing");

@@ -22,15 +22,21 @@ const Space& space_of(Kind kind) {
 
 std::string objection(Kind kind, Arguments flags) {
   for (const char* flag : {"fault", "device"}) flags.erase(flag);  // not a flag of the program; not available here
-  if (flags.contains("ranks")) flags["ranks"] = "auto";            // processes would need mpirun
+  if (flags.contains("ranks")) {                                   // processes would need mpirun
+    flags["ranks"] = "auto";
+    flags.erase("reduction");
+  }
   for (const char* flag : {"data", "profile"}) flags.erase(flag);
   return space_of(kind).program().objection(flags);
 }
 
 /// Sometimes ranks are processes, which take a second to start, or run on an emulated GPU, which is slow. Both are
-/// rare.
+/// rare. Only processes can let MPI add.
 void choose_machine(Arguments& flags, Dice& dice) {
-  if (ranks_of(flags) <= 4 && dice.chance(0.02)) flags["ranks"] = "mpi";
+  if (ranks_of(flags) <= 4 && dice.chance(0.02)) {
+    flags["ranks"] = "mpi";
+    if (dice.chance(0.5)) flags["reduction"] = "fast";
+  }
   if (ranks_of(flags) <= 4 && dice.chance(0.005)) {
     flags["device"] = "cuda";
     for (const char* flag : {"gemm", "attention"}) flags.erase(flag);  // drawn for the CPU

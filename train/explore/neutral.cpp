@@ -51,6 +51,7 @@ const std::vector<Neutral>& neutral_changes() {
          return sums_once(flags, value_of(flags, "zero", "0")) == sums_once(flags, value) &&
                 !flags.contains("dp-shard");
        }},
+      {"reduction", {"auto", "exact"}},  // fast needs processes
       {"zero-prefetch", {"0", "1", "3"}},
       {"zero-resident", {"0", "300", "100000"}},
       {"eval-every", {"0", "1", "2"}},

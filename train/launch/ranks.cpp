@@ -188,10 +188,12 @@ void enter_gpus(const TrainOptions& options, Rank& rank) {
     return;
   }
   // The watchdog cannot see progress on the GPU, so it is more patient.
-  rank.world = gpu_world(rank.world, watch::patience_with_unseen * timeout_of(options),
-                         [options, where = rank.where](const std::exception_ptr& error) {
-                           end_job(options, std::make_exception_ptr(PlacedError(to_error(error), where)));
-                         });
+  rank.world = gpu_world(
+      rank.world, watch::patience_with_unseen * timeout_of(options),
+      [options, where = rank.where](const std::exception_ptr& error) {
+        end_job(options, std::make_exception_ptr(PlacedError(to_error(error), where)));
+      },
+      options.mesh.reduction.value_or(SumOrder::any));
 }
 
 void run_as_process(const TrainOptions& options, int threads, const std::function<void(Rank&)>& body,
@@ -199,7 +201,8 @@ void run_as_process(const TrainOptions& options, int threads, const std::functio
   set_threads(threads);
   // By value: the watchdog still runs after main() returns.
   const auto end = [options](const std::exception_ptr& error) { end_job(options, placed(error)); };
-  Rank rank = make_rank(mpi_world({.timeout = timeout_of(options), .on_lost = end}));
+  Rank rank = make_rank(
+      mpi_world({.timeout = timeout_of(options), .on_lost = end}, options.mesh.reduction.value_or(SumOrder::ranks)));
   try {
     CommonValues common = common_setup(options);
     common.insert(common.end(), read.begin(), read.end());

@@ -100,6 +100,7 @@ void RankRun::print_plan() {
        .plan = trainer_.model().plan(),
        .gpu_kernels = options_.precision.tensor_device() == Device::cuda ? task_.gpu_kernels() : "",
        .traffic = rank_.traffic,
+       .sums = mesh_->world().fastest_order(),
        .threads = threads(),
        .own_cores = OwnCores::current().parts > 0,
        .bubble = proof.bubble_of_total,

@@ -125,6 +125,11 @@ void declare_mesh(Flags& flags, MeshOptions& o) {
   flags.only_with("zero", "1, 2 or 3", [&o] { return o.zero > 0; });
   flags.add_choice("ranks", o.ranks, {"auto", "threads", "mpi"},
                    "what a rank is; auto: mpi processes under a launcher, else threads of this process");
+  flags.add_choice<std::optional<SumOrder>>(
+      "reduction", o.reduction, {{"auto", std::nullopt}, {"exact", SumOrder::ranks}, {"fast", SumOrder::any}},
+      "how activations and gradients are summed over ranks; exact: in rank order, 16-bit types in f32, which gives the "
+      "same bits by every transport; fast: NCCL or MPI adds, in an order of its own, and NCCL adds 16-bit types in 16 "
+      "bits; auto: fast by NCCL, else exact. Rank threads have only exact");
   flags.add_choice<std::optional<bool>>(
       "sequence-parallel", o.sequence_parallel, {{"auto", std::nullopt}, {"on", true}, {"off", false}},
       "between the matrix products of a block each tp rank holds its part of the positions, not a copy of all; auto: "

@@ -56,6 +56,7 @@ struct MeshOptions {
   std::optional<std::int64_t> dp_shard;                      ///< not set: shard over all of dp x cp
   static constexpr std::int64_t default_prefetch = 1, default_resident = 100'000;
   std::string ranks = "auto";             ///< threads, mpi, or auto: mpi under a launcher, else threads
+  std::optional<SumOrder> reduction;      ///< sums of activations and gradients; not set: any by NCCL, else ranks
   std::optional<bool> sequence_parallel;  ///< not set: on if tp > 1
   nn::ContextParallel context_parallel = nn::ContextParallel::ring;  ///< attention method when cp > 1
 

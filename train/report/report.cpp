@@ -8,13 +8,15 @@
 namespace trireme {
 namespace {
 
-std::string mesh_row(const MeshOptions& options) {
+std::string mesh_row(const MeshOptions& options, SumOrder sums) {
   const MeshShape& mesh = options.shape;
   std::string text = fmt::format("{} = {} rank{}", to_string(mesh), mesh.ranks(), mesh.ranks() == 1 ? "" : "s");
   for (const Axis axis : {Axis::tp, Axis::cp, Axis::ep, Axis::dp, Axis::pp})
     if (mesh.size(axis) > 1) text += fmt::format("\n{} groups {}", name(axis), axis_groups(mesh, axis));
   if (mesh.size(Axis::tp) > 1)
     text += fmt::format("\nsequence parallelism {}", options.parallelism().sequence ? "on" : "off");
+  if (options.processes && mesh.ranks() > 1)
+    text += fmt::format("\nreduction {}", sums == SumOrder::any ? "fast" : "exact");
   return text;
 }
 
@@ -89,7 +91,7 @@ std::string start_table(const TrainOptions& o, const StartFacts& facts) {
       {"device", device_row(o, facts)},
       {"precision", f32 ? "f32" : fmt::format("{}, gradients and master weights in f32", name(p.dtype))}};
   rows.insert(rows.end(), facts.task.begin(), facts.task.end());
-  const std::vector<LabelledValue> others = {{"mesh", mesh_row(o.mesh)},
+  const std::vector<LabelledValue> others = {{"mesh", mesh_row(o.mesh, facts.sums)},
                                              {"schedule", pipeline_row(o, facts)},
                                              {"optimizer", optimizer_row(o.optimizer)},
                                              {"learning rate", learning_rate_row(o.schedule)},

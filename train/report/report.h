@@ -23,6 +23,7 @@ struct StartFacts {
   pipeline::StagePlan plan;         ///< the blocks of each stage
   std::string gpu_kernels{};        ///< Task::gpu_kernels()
   std::string traffic{};            ///< Rank::traffic
+  SumOrder sums = SumOrder::ranks;  ///< ProcessGroup::fastest_order() of the world
   int threads = 1;                  ///< per rank
   bool own_cores = false;           ///< threads are pinned to cores of their own
   double bubble = 0;                ///< idle fraction of a step in the pipeline schedule

@@ -191,6 +191,13 @@ void validate_threads(const TrainOptions& o) {
          ranks * threads, most_threads);
 }
 
+void validate_reduction(const MeshOptions& o) {
+  if (o.processes || o.reduction != SumOrder::any) return;
+  fail(ExitCode::usage, "reduction",
+       "--reduction fast lets NCCL or MPI add, and ranks that are threads use neither; expected auto or exact, or a "
+       "launcher; change or drop --reduction, or start processes with mpirun");
+}
+
 /// --gemm and --attention must name implementations of the device in use. On a GPU, they choose only 16-bit kernels.
 void validate_implementations(const PrecisionOptions& o) {
   const bool gpu = o.tensor_device() == Device::cuda;
@@ -251,6 +258,7 @@ void validate_training(const TrainOptions& o, std::int64_t blocks, bool experts)
   refuse_unused(o, declare_training);  // first, so that a flag without effect is reported as such and not for its value
   validate_implementations(o.precision);
   validate_threads(o);
+  validate_reduction(o.mesh);
   validate_expert_ranks(o.mesh.shape, experts);
   validate_zero(o.mesh);
   validate_packed(o);

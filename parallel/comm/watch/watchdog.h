@@ -24,10 +24,10 @@ struct WatchOptions {
   std::function<void(const std::exception_ptr&)> on_lost = {};
 };
 
-/// As the functions of these names in process_group.h.
+/// As the functions with these names in process_group.h.
 void run_thread_ranks(int ranks, int threads_per_rank, const WatchOptions& options,
                       const std::function<void(std::shared_ptr<ProcessGroup>)>& body);
-std::shared_ptr<ProcessGroup> mpi_world(const WatchOptions& options);
+std::shared_ptr<ProcessGroup> mpi_world(const WatchOptions& options, SumOrder fastest = SumOrder::ranks);
 
 namespace watch {
 
