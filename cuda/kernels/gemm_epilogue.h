@@ -159,12 +159,11 @@ __device__ __forceinline__ void finish_fours(const Gemm<T, Out>& p, std::int64_t
 }
 
 /// Finishes and stores the 16 rows of `Columns` sums in a warp's slab, from `row` and `column` of the product on. A lane
-/// keeps its four columns, and so its bias. `vectors`: rows_allow_vectors<4>(p).
-template <int Columns, int Pitch, class T, class Out>
+/// keeps its four columns, and so its bias; it requests the rows of `AtOnce` together. `vectors`: rows_allow_vectors<4>(p).
+template <int Columns, int Pitch, int AtOnce, class T, class Out>
 __device__ __forceinline__ void store_slab(const Gemm<T, Out>& p, const Place<T>& place, const float* slab, int row,
                                            int column, bool vectors) {
   constexpr int kLanes = Columns / 4, kStep = 32 / kLanes, kRows = 16 / kStep;  // lanes of a row; rows of a lane
-  constexpr int kAtOnce = kRows < 4 ? kRows : 4;
   const int lane = static_cast<int>(threadIdx.x % 32), c = lane % kLanes * 4, first = lane / kLanes;
   const int columns = p.n - column - c;                              // that exist, from the first of this lane
   const int rows = (place.m_end - row - first + kStep - 1) / kStep;  // of this lane that exist
@@ -183,10 +182,10 @@ __device__ __forceinline__ void store_slab(const Gemm<T, Out>& p, const Place<T>
   for (int i = 0; i < 4; ++i) added[i] = bias != nullptr ? to_float(bias[i]) : 0.0F;
   visit(finish_of(p.epilogue.activation, p.epilogue.derivative), [&](auto finish) {
     TRIREME_NO_UNROLL
-    for (int r = 0; r < kRows; r += kAtOnce) {
-      float x[kAtOnce][4];
+    for (int r = 0; r < kRows; r += AtOnce) {
+      float x[AtOnce][4];
       TRIREME_UNROLL
-      for (int i = 0; i < kAtOnce; ++i) {
+      for (int i = 0; i < AtOnce; ++i) {
         const auto sums = load_vector<Pack<float, 4>>(from + (r + i) * kStep * Pitch);
         TRIREME_UNROLL
         for (int j = 0; j < 4; ++j) x[i][j] = p.epilogue.alpha * sums.values[j] + added[j];

@@ -36,7 +36,7 @@ __global__ void __launch_bounds__(S::kThreads, blocks<S>(F))
     float sums[S::kRowsA][2 * S::kPairsB][4] = {};
     sync_threads();  // the last tile's slabs become stages
     sm80::multiply_tile<S, F, Aligned>(p.product, p.product.a, b, part, memory, tiles.m, tiles.n, sums);
-    sm80::store_tile<S>(p.product, tiles.place(p), memory, tiles.m, tiles.n, sums);
+    sm80::store_tile<S, 1>(p.product, tiles.place(p), memory, tiles.m, tiles.n, sums);
   }
 }
 

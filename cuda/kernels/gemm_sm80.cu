@@ -14,7 +14,7 @@ __global__ void __launch_bounds__(S::kThreads, S::blocks(F)) gemm_kernel(const _
   float sums[S::kRowsA][2 * S::kPairsB][4] = {};
   sm80::multiply_tile<S, F, Aligned>(p, p.a + blockIdx.z * p.a_stride, p.b + blockIdx.z * p.b_stride, {p.m, 0, p.k},
                                      memory, m, n, sums);
-  sm80::store_tile<S>(p, {blockIdx.z * p.c_stride, p.m, p.epilogue.bias}, memory, m, n, sums);
+  sm80::store_tile<S, 2>(p, {blockIdx.z * p.c_stride, p.m, p.epilogue.bias}, memory, m, n, sums);
 }
 
 template <class S, class T, class Out>

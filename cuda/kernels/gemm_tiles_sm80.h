@@ -115,7 +115,8 @@ __device__ __forceinline__ void multiply_tile(const P& p, const T* a, const T* b
 }
 
 /// Stores through shared memory, sixteen rows of a warp at a time, so that global memory sees whole rows.
-template <class S, class T, class Out>
+/// AtOnce: see store_slab; as many as ptxas can give registers.
+template <class S, int AtOnce, class T, class Out>
 __device__ __forceinline__ void store_tile(const Gemm<T, Out>& p, const Place<T>& place, std::byte* memory, int m,
                                            int n, float (&sums)[S::kRowsA][2 * S::kPairsB][4]) {
   const int lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x / 32);
@@ -134,7 +135,7 @@ __device__ __forceinline__ void store_tile(const Gemm<T, Out>& p, const Place<T>
       }
     }
     sync_warp();
-    store_slab<S::kWarpN, S::kSlabPitch>(p, place, slab, row + 16 * i, column, vectors);
+    store_slab<S::kWarpN, S::kSlabPitch, AtOnce>(p, place, slab, row + 16 * i, column, vectors);
   }
 }
 

@@ -156,7 +156,7 @@ __device__ __forceinline__ void store_rows(const Gemm<T, Out>& p, const Place<T>
       }
     }
     sync_warp();
-    store_slab<64, kSlabPitch>(p, place, slab, row, column + chunk, vectors);
+    store_slab<64, kSlabPitch, 4>(p, place, slab, row, column + chunk, vectors);
   }
 }
 
