@@ -1,6 +1,7 @@
-// Level 4: the kernel in use, cuda/kernels/norm.cu. Unlike level 3 it does both in one pass: a block takes every 264th
-// row, computes its dx, and adds the row to the columns' sums, which it keeps in shared memory from row to row. h and
-// dy come from memory once, in pieces of 16 bytes; the second look at a row, for dx, finds it in L1. 8 bytes a value.
+// Level 4: the kernel in use, cuda/kernels/norm_narrow.cu. Unlike level 3 it does both in one pass: a warp takes a row
+// (wider rows than 1024: a team of warps), computes its dx, and adds the row to the columns' sums. All stays in registers,
+// so h and dy come from memory once, in pieces of 16 bytes: 8 bytes a value. At its end a block adds the sums of its
+// eight warps; then blocks of 32 columns add those of the blocks, each warp an eighth of them.
 // This file also has the cost of each level.
 // Read next: docs/ladder.md.
 #include <array>
@@ -45,12 +46,14 @@ constexpr std::array all = {
                                   cost_of({column_blocks(p) * parts(p), 8, 4 * values(p) + 8 * parts(p) * p.width,
                                            unrolled(each), 0, each * 8 * 4});
                          }},
-    // A row at a time: one wait for its pieces, four barriers.
-    MemoryLevel<Problem>{"norm", "columns' sums beside the rows", &shipped,
+    // Eight rows at a time: a warp waits once for its row, and for the gains from L1.
+    MemoryLevel<Problem>{"norm", "a warp a row, its columns' sums in registers", &shipped,
                          [](const Problem& p) {
-                           const double each = std::ceil(p.rows / parts(p)), pieces = std::ceil(p.width / 2048.0);
-                           return add_cost(p) + cost_of({parts(p), 4, 8 * values(p) + 8 * parts(p) * p.width,
-                                                         each * 2 * pieces, each * 4, each * p.width * 12.0 / 128});
+                           const double each = std::ceil(p.rows / parts(p)), turns = std::ceil(each / 8);
+                           const MemoryCost add = cost_of({std::ceil(p.width / 32.0), 8, 8 * parts(p) * p.width,
+                                                           kWaitForL2 * unrolled(parts(p) / 8), 1, parts(p) * 2});
+                           return add + cost_of({parts(p), 2, 8 * values(p) + 8 * parts(p) * p.width,
+                                                 turns * (1 + kWaitForL2), 8, each * p.width * 12.0 / 128});
                          }},
 };
 
