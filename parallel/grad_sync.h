@@ -83,7 +83,7 @@ class GradSync {
   struct Kind {
     std::vector<Axis> axes;
     SumOrder order;
-    auto operator<=>(const Kind&) const = default;
+    auto operator<=>(const Kind&) const = default;  // NOLINT(modernize-use-nullptr): of clang-tidy 14 alone
   };
 
   void fill_buckets(const ParameterList& parameters, std::int64_t bucket_bytes);

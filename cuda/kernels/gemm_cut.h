@@ -58,7 +58,8 @@ inline Cut cut_with(const TileCost& cost, std::int64_t m, std::int64_t n, std::i
   cut.whole = static_cast<int>(tiles);
   cut.blocks = static_cast<int>(std::min<std::int64_t>(tiles, usable));
   const double tile_cycles = cut.steps * cost.step + cost.end;
-  cut.cycles = static_cast<double>((tiles + usable - 1) / usable) * tile_cycles;
+  const std::int64_t begun = (tiles + usable - 1) / usable;  // waves, with the last one that is not whole
+  cut.cycles = static_cast<double>(begun) * tile_cycles;
   if (!may_divide || cut.steps < 2 * kLeastSteps) return cut;
 
   const std::int64_t waves = tiles / usable, rest = tiles - waves * usable;
