@@ -112,9 +112,11 @@ template <class T, class Out>
 constexpr auto products = std::to_array<Implementation<Gemm<T, Out>>>({
   {"sm90", 9, &sm90_problem<T, Out>,
    [](const Gemm<T, Out>& p, Stream stream) {
-     const std::int64_t floats = gemm_sm90_workspace(p);
-     const Tensor partials = floats > 0 ? workspace({floats}, DType::f32) : Tensor();
-     gemm_sm90(p, stream, Tile90::automatic, floats > 0 ? partials.data<float>() : nullptr);
+     Tensor partials;
+     gemm_sm90(p, stream, Tile90::automatic, [&](std::int64_t floats) {
+       partials = workspace({floats}, DType::f32);
+       return partials.data<float>();
+     });
    }},
       {"sm80", 8, &takes_all<Gemm<T, Out>>, &gemm_sm80<T, Out>},
 #if defined(TRIREME_HAS_CUBLASLT)

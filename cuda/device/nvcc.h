@@ -59,7 +59,7 @@ __device__ __forceinline__ float exp2_fast(float x) {
   return y;
 }
 __device__ __forceinline__ float reciprocal_sqrt(float x) { return rsqrtf(x); }
-/// 1 / x within 2 ulp, and 0 above 2^126: two instructions instead of ten.
+/// 1 / x within 2 ulp, and 0 above 2^126. A division has more instructions, and a branch for subnormal numbers.
 __host__ __device__ __forceinline__ float reciprocal_fast(float x) {
 #ifdef __CUDA_ARCH__
   return __fdividef(1.0F, x);
@@ -70,8 +70,8 @@ __host__ __device__ __forceinline__ float reciprocal_fast(float x) {
 __device__ __forceinline__ float to_float(float x) { return x; }
 __device__ __forceinline__ float to_float(bf16 x) { return __uint_as_float(static_cast<unsigned>(x.bits) << 16); }
 __device__ __forceinline__ float to_float(f16 x) { return __half2float(__ushort_as_half(x.bits)); }
-/// Two 16-bit values as one register, the first in the low half. One instruction at the rate of an addition; converting
-/// one value alone (cvt to bf16, not bf16x2) is four times slower.
+/// Two 16-bit values as one register, the first in the low half, by one instruction (F2FP). A conversion of one value
+/// (cvt to bf16, not bf16x2) becomes F2F, which shares a pipeline (XU) with exponentials and reciprocals.
 template <class T>
 __device__ __forceinline__ std::uint32_t pack_pair(float low, float high) {
   std::uint32_t pair;
@@ -81,7 +81,7 @@ __device__ __forceinline__ std::uint32_t pack_pair(float low, float high) {
     asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
   return pair;
 }
-/// Emits no instruction: what was computed from the register before is not kept for use after it, but computed again.
+/// Emits no instruction. The compiler must compute again what it derived from the register, and so keeps only the pair.
 __device__ __forceinline__ void compute_again(std::uint32_t& pair) { asm volatile("" : "+r"(pair)); }
 /// The halves of such a register.
 template <class T>

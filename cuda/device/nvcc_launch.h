@@ -97,8 +97,7 @@ void launch(const LaunchConfig& c, void (*kernel)(Parameters...), const Argument
     if (c.dynamic_shared > most)
       fail(ExitCode::usage, c.name,
            "{} bytes of dynamic shared memory for a block; expected at most {} on this GPU; use smaller tensors, or a "
-           "GPU "
-           "with more shared memory",
+           "GPU with more shared memory",
            c.dynamic_shared, most);
   }
   kernel<<<dim3(c.grid.x, c.grid.y, c.grid.z), dim3(c.block.x, c.block.y, c.block.z), c.dynamic_shared, c.stream>>>(

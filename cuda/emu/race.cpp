@@ -263,8 +263,7 @@ void RaceChecker::report(const View& view, const Access& earlier, const Access& 
   launch_.races.push_back({earlier, access, only_fence, in_shared ? block_.shared_place(at) : launch_.place(at)});
 }
 
-template <class What>
-void RaceChecker::report_stray(const Access& access, What&& what) {
+void RaceChecker::report_stray(const Access& access, const std::function<std::string()>& what) {
   for (const Stray& stray : launch_.strays)
     if (stray.access.pc == access.pc) return;
   if (launch_.strays.size() < 4) launch_.strays.push_back({access, what()});

@@ -12,6 +12,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -192,8 +193,7 @@ class RaceChecker {
   void stack_access(const Access& access, const void* at, std::size_t bytes);
   void require_fence(const Fiber& fiber, const void* at, std::size_t bytes, Site site);
   void report(const View& view, const Access& earlier, const Access& access, const std::byte* at);
-  template <class What>
-  void report_stray(const Access& access, What&& what);
+  void report_stray(const Access& access, const std::function<std::string()>& what);
 
   Block& block_;
   RaceLaunch& launch_;

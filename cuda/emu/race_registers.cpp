@@ -1,4 +1,5 @@
-// Accesses to registers that wgmma uses: of local arrays, so on threads' own stacks. See cuda/emu/wgmma_registers.h.
+// The race checker's part for the registers that wgmma uses. They are local arrays, so the accesses are to threads' own
+// stacks. See cuda/emu/wgmma_registers.h.
 //
 // Two mistakes: an access while a product that uses the register is in flight; and an access after the last
 // wgmma.fence, followed by a product that uses the register. For the second, each thread remembers its last access to

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
 #include "cuda/device/device.h"
 
@@ -71,19 +72,21 @@ void gemm_sm80(const Gemm<T, Out>& product, Stream stream = nullptr);
 template <class T, class Out>
 void grouped_gemm_sm80(const GroupedGemm<T, Out>& products, Stream stream = nullptr);
 
+/// Returns `floats` in device memory, contents undefined, for the kernels that are queued until gemm_sm90 returns. It is
+/// called only if memory is needed.
+using Workspace = std::function<float*(std::int64_t floats)>;
+
 /// Tiles of gemm_sm90, M x N of a block. automatic: those that take the least time by the costs in gemm_cut.h.
 enum class Tile90 : std::uint8_t { automatic, m64n64, m128n128, m128n256 };
 
 /// Hopper (sm_90a): TMA, mbarriers, wgmma, persistent blocks. a and b must begin at multiples of 16 bytes, and their
 /// pitches and batch strides must be such multiples (stride 0: one matrix for all); otherwise throws ExitCode::usage.
 /// c, pre_activation and residual may lie anywhere.
-/// With a workspace of gemm_sm90_workspace() floats, contents undefined, tiles that would leave multiprocessors idle are
-/// divided among them; without one, never. Divided sums are added in another order than whole ones, the same every time.
+/// With a workspace, tiles that would leave multiprocessors idle are divided among them; without one, never. Divided
+/// sums are added in another order than whole ones, the same every time.
 template <class T, class Out>
 void gemm_sm90(const Gemm<T, Out>& product, Stream stream = nullptr, Tile90 tile = Tile90::automatic,
-               float* workspace = nullptr);
-template <class T, class Out>
-std::int64_t gemm_sm90_workspace(const Gemm<T, Out>& product, Tile90 tile = Tile90::automatic);
+               const Workspace& workspace = nullptr);
 /// As grouped_gemm_sm80, with the requirements of gemm_sm90; b_stride of NT and NN must be a multiple of 16 bytes too.
 template <class T, class Out>
 void grouped_gemm_sm90(const GroupedGemm<T, Out>& products, Stream stream = nullptr, Tile90 tile = Tile90::automatic);

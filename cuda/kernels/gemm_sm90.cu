@@ -24,7 +24,8 @@ struct Parameters {
 /// Where tile `number` of all products of the batch begins.
 template <class S>
 struct TilePlace {
-  int m, n, batch;
+  int m = 0, n = 0, batch = 0;
+  TilePlace() = default;
   template <class P>
   __device__ TilePlace(const P& product, int number) {
     const int rows = (product.m + S::kM - 1) / S::kM, columns = (product.n + S::kN - 1) / S::kN;
@@ -43,7 +44,7 @@ struct TilePlace {
 template <class S>
 struct BatchTiles {
   static constexpr bool kCutsK = false;  // TMA brings zeros from beyond K
-  int m = 0, n = 0, batch = 0;
+  int m = 0, n = 0;
   int first = 0, last = 0;  // steps of K
   int slot = -1;            // of the partial sums of a divided tile
 
@@ -56,12 +57,11 @@ struct BatchTiles {
     if (number >= p.cut.whole) {
       const int met = item - (p.cut.whole > block ? (p.cut.whole - block + blocks - 1) / blocks : 0);
       if (!seek_share(p.cut, block, met)) return false;
-      number = p.cut.whole + static_cast<int>(share_tile);
+      number = p.cut.whole + share_tile;
     }
-    const TilePlace<S> at(p.product, number);
+    at = TilePlace<S>(p.product, number);
     m = at.m;
     n = at.n;
-    batch = at.batch;
     return true;
   }
   template <class P>
@@ -70,11 +70,11 @@ struct BatchTiles {
   }
   template <class P>
   __device__ int z_of_a(const P& p) const {
-    return p.a_batched ? batch : 0;
+    return p.a_batched ? at.batch : 0;
   }
   template <class P>
   __device__ int z_of_b(const P& p) const {
-    return p.b_batched ? batch : 0;
+    return p.b_batched ? at.batch : 0;
   }
   template <class P>
   __device__ int k_begin(const P&) const {
@@ -90,22 +90,23 @@ struct BatchTiles {
   }
   template <class T, class Out>
   __device__ Place<T> place(const Parameters<T, Out>& p) const {
-    return {batch * p.product.c_stride, p.product.m, p.product.epilogue.bias};
+    return at.place(p.product);
   }
 
  private:
+  TilePlace<S> at;
   int share_tile = 0;  // counted from the first divided tile
 
   /// The part of the share that lies in the first (met = 0) or second tile that it meets.
   __device__ __forceinline__ bool seek_share(const sm90::Cut& cut, int sharer, int met) {
     if (sharer >= cut.sharers || met > 1) return false;
-    const int begin = static_cast<int>(sm90::share_begin(sharer, cut.divided, cut.steps, cut.sharers));
-    const int end = static_cast<int>(sm90::share_begin(sharer + 1, cut.divided, cut.steps, cut.sharers));
-    share_tile = begin / cut.steps + met;
-    const int start = share_tile * cut.steps;
+    const std::int64_t begin = sm90::share_begin(sharer, cut.divided, cut.steps, cut.sharers);
+    const std::int64_t end = sm90::share_begin(sharer + 1, cut.divided, cut.steps, cut.sharers);
+    share_tile = static_cast<int>(begin / cut.steps) + met;
+    const std::int64_t start = std::int64_t{share_tile} * cut.steps;
     if (start >= end) return false;
-    first = begin > start ? begin - start : 0;
-    last = end - start < cut.steps ? end - start : cut.steps;
+    first = begin > start ? static_cast<int>(begin - start) : 0;
+    last = end - start < cut.steps ? static_cast<int>(end - start) : cut.steps;
     slot = 2 * sharer + met;
     return true;
   }
@@ -146,9 +147,10 @@ __global__ void __launch_bounds__(sm90::kGroup) join_kernel(const __grid_constan
 }
 
 template <class S, class T, class Out>
-void launch_shape(const Gemm<T, Out>& p, const sm90::Cut& cut, float* partials, Stream stream) {
+void launch_shape(const Gemm<T, Out>& p, const sm90::Cut& cut, const Workspace& workspace, Stream stream) {
   const bool a_of_m = p.form == Form::tn, b_of_k = p.form == Form::nt;
-  Parameters<T, Out> parameters{p, {}, {}, p.a_stride != 0, p.b_stride != 0, cut, partials};
+  Parameters<T, Out> parameters{
+      p, {}, {}, p.a_stride != 0, p.b_stride != 0, cut, cut.divided > 0 ? workspace(cut.workspace) : nullptr};
   // [rows, columns] as they are stored; every copy is of 64 rows of 64 values.
   parameters.a = tensor_map(kName, {"a", p.a, a_of_m ? p.k : p.m, a_of_m ? p.m : p.k, p.a_pitch,
                                     parameters.a_batched ? p.batch : 1, p.a_stride, 64, 64});
@@ -164,35 +166,22 @@ void launch_shape(const Gemm<T, Out>& p, const sm90::Cut& cut, float* partials, 
   launch({kName, {blocks, 1, 1}, {sm90::kGroup, 1, 1}, 0, stream}, &join_kernel<T, Out, S>, parameters);
 }
 
-template <class T, class Out>
-sm90::Cut cut_of(const Gemm<T, Out>& p, Tile90 tile, bool may_divide) {
-  if (p.k < 1) fail(ExitCode::usage, kName, "k is {}; expected at least 1, because TMA has no empty tensors", p.k);
-  return sm90::cut(p.m, p.n, p.k, p.batch, usable_multiprocessors(), may_divide, tile);
-}
-
 }  // namespace
 
 template <class T, class Out>
-std::int64_t gemm_sm90_workspace(const Gemm<T, Out>& p, Tile90 tile) {
-  return p.m == 0 || p.n == 0 || p.batch == 0 ? 0 : cut_of(p, tile, true).workspace;
-}
-
-template <class T, class Out>
-void gemm_sm90(const Gemm<T, Out>& p, Stream stream, Tile90 tile, float* workspace) {
+void gemm_sm90(const Gemm<T, Out>& p, Stream stream, Tile90 tile, const Workspace& workspace) {
   if (p.m == 0 || p.n == 0 || p.batch == 0) return;
   check_epilogue(kName, p);
-  const sm90::Cut cut = cut_of(p, tile, workspace != nullptr);
+  if (p.k < 1) fail(ExitCode::usage, kName, "k is {}; expected at least 1, because TMA has no empty tensors", p.k);
+  const sm90::Cut cut = sm90::cut(p.m, p.n, p.k, p.batch, usable_multiprocessors(), workspace != nullptr, tile);
   if (cut.tile == Tile90::m128n256) return launch_shape<sm90::Large>(p, cut, workspace, stream);
   if (cut.tile == Tile90::m128n128) return launch_shape<sm90::Medium>(p, cut, workspace, stream);
   launch_shape<sm90::Small>(p, cut, workspace, stream);
 }
 
-#define TRIREME_GEMM_SM90(T, Out)                                         \
-  template std::int64_t gemm_sm90_workspace(const Gemm<T, Out>&, Tile90); \
-  template void gemm_sm90(const Gemm<T, Out>&, Stream, Tile90, float*);
-TRIREME_GEMM_SM90(bf16, bf16)
-TRIREME_GEMM_SM90(bf16, float)
-TRIREME_GEMM_SM90(f16, f16)
-TRIREME_GEMM_SM90(f16, float)
+template void gemm_sm90(const Gemm<bf16, bf16>&, Stream, Tile90, const Workspace&);
+template void gemm_sm90(const Gemm<bf16, float>&, Stream, Tile90, const Workspace&);
+template void gemm_sm90(const Gemm<f16, f16>&, Stream, Tile90, const Workspace&);
+template void gemm_sm90(const Gemm<f16, float>&, Stream, Tile90, const Workspace&);
 
 }  // namespace trireme::cuda

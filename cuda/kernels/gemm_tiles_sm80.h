@@ -115,7 +115,7 @@ __device__ __forceinline__ void multiply_tile(const P& p, const T* a, const T* b
 }
 
 /// Stores through shared memory, sixteen rows of a warp at a time, so that global memory sees whole rows.
-/// AtOnce: see store_slab; as many as ptxas can give registers.
+/// AtOnce: the rows that store_slab requests together; with more, ptxas would spill registers.
 template <class S, int AtOnce, class T, class Out>
 __device__ __forceinline__ void store_tile(const Gemm<T, Out>& p, const Place<T>& place, std::byte* memory, int m,
                                            int n, float (&sums)[S::kRowsA][2 * S::kPairsB][4]) {

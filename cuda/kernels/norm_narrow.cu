@@ -4,7 +4,7 @@
 // block has up to eight rows in flight, and a team of one warp needs no barrier: its sums are shuffles. At a width of
 // 768 in 16 bits, 16 rows of a multiprocessor are in flight, 48 KB of h and dy; to hide a latency of 700 ns at the
 // bandwidth of an H100 takes 18 KB.
-// Read next: cuda/kernels/norm.cu, wider rows.
+// Read next: cuda/kernels/gemm_sm80.cu.
 #include "cuda/kernels/norm_narrow.h"
 
 #include "cuda/kernels/pieces.h"
