@@ -109,13 +109,13 @@ int remove_tree(const fs::path& folder) {
   return io::rmdir(folder.c_str()) < 0 && errno != ENOENT ? errno : 0;
 }
 
-/// Creates a folder and its parents. `durably`: syncs the folder above, because a power failure that loses a folder's
-/// name also loses its contents. An error names `asked`, the folder that the caller asked for.
-void create_folder(const fs::path& path, bool durably, const fs::path& asked) {
+/// Creates a folder and its parents below `root`. `durably`: syncs the folder above, because a power failure that loses
+/// a folder's name also loses its contents. An error names `asked`, the folder that the caller asked for.
+void create_folder(const fs::path& root, const fs::path& path, bool durably, const fs::path& asked) {
   std::error_code unknown;
   if (fs::is_directory(path, unknown)) return;
   const fs::path folder = without_trailing_slash(path), above = folder_of(folder);
-  if (above != folder) create_folder(above, true, asked);
+  if (above != folder && above != root) create_folder(root, above, true, asked);
   if (io::mkdir(folder.c_str(), kFolderMode) < 0) {
     const int error = errno;
     if (error == EEXIST && fs::is_directory(path, unknown)) return;  // another process was faster
@@ -262,9 +262,11 @@ bool FolderMark::still_there() const {
   return ::stat(path_.c_str(), &info) == 0 && info.st_dev == device_ && info.st_ino == inode_;
 }
 
-void make_temporary_folder(const fs::path& path) { create_folder(path, false, path); }
+void make_temporary_folder(const fs::path& root, const fs::path& path) {
+  create_folder(root.empty() ? "." : without_trailing_slash(root), path, false, path);
+}
 
-void make_directories(const fs::path& path) { create_folder(path, true, path); }
+void make_directories(const fs::path& path) { create_folder({}, path, true, path); }
 
 void write_file(const fs::path& path, std::span<const std::byte> bytes) {
   AtomicFile file(path, bytes.size());
@@ -312,7 +314,7 @@ void AtomicFile::commit() {
 
 AtomicFolder::AtomicFolder(const fs::path& path)
     : path_(without_trailing_slash(path)), temporary_(temporary_name(path_)) {
-  make_temporary_folder(temporary_);
+  create_folder({}, temporary_, false, temporary_);
 }
 
 AtomicFolder::~AtomicFolder() {

@@ -73,8 +73,9 @@ class FolderMark {
 
 /// Creates the folder and its parents, durably; an existing folder is fine, a file in the way is an error.
 void make_directories(const std::filesystem::path& path);
-/// The same, but the folder itself need not survive a power failure: it will get another name, by move_folder().
-void make_temporary_folder(const std::filesystem::path& path);
+/// Creates a folder and those between it and `root`, which must exist and is never created: somebody may just have moved
+/// it. The folder itself need not survive a power failure: it will get another name, by move_folder().
+void make_temporary_folder(const std::filesystem::path& root, const std::filesystem::path& path);
 
 /// Replaces `path` by these bytes, or leaves it as it was.
 void write_file(const std::filesystem::path& path, std::span<const std::byte> bytes);

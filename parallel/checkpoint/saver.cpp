@@ -91,7 +91,7 @@ void Saver::begin(std::int64_t step, const std::vector<HeldTensor>& held, std::m
                .files = {},
                .tensors = {}};
   refused_ = first_text(mesh_.world(), mesh_.rank() != 0 ? std::string() : problem_of([&] {
-                          make_temporary_folder(temporary_);
+                          make_temporary_folder(checkpoints_.parent_path(), temporary_);
                           require_space(temporary_, saved_.bytes);
                         }));
   if (refused_.empty()) {

@@ -38,6 +38,7 @@ struct Saved {
 
 class Saver {
  public:
+  /// `checkpoints` is created by the first save; the folder above it is the run's, must exist and is never created.
   /// `keep`: how many checkpoints stay; not set: all. Collective; the caller has the lock of the run's folder.
   Saver(std::filesystem::path checkpoints, const DeviceMesh& mesh, std::optional<std::int64_t> keep);
   ~Saver();

@@ -83,6 +83,22 @@ TEST_CASE("only the newest checkpoints are kept, and unfinished ones are removed
   CHECK(Checkpoint(folder / "step_00000040").read("x").data<float>()[0] == 41);
 }
 
+TEST_CASE("a save does not create the run's folder again after it was moved away") {
+  const TempFolder folder;
+  fs::create_directory(folder / "run");
+  run_mesh("dp=2", [&](const MeshPtr& mesh) {
+    Saver saver(folder / "run" / "checkpoints", *mesh, {});
+    saver.begin(1, held_rows(*mesh, 1), {});
+    CHECK(saver.finish()->error.empty());
+    if (mesh->rank() == 0) fs::rename(folder / "run", folder / "moved");
+    mesh->world().barrier();
+    saver.begin(2, held_rows(*mesh, 2), {});
+    CHECK(contains(saver.finish()->error, "cannot create the folder " + (folder / "run/checkpoints").string()));
+  });
+  CHECK(list_folder(folder.path()) == Names{"moved"});
+  CHECK(steps_in(folder / "moved/checkpoints") == Names{"step_00000001"});
+}
+
 TEST_CASE("a save that fails is told to every rank, and the next one may succeed") {
   const TempFolder folder;
   const fs::path all = folder / "checkpoints";

@@ -148,6 +148,17 @@ TEST_CASE("make_directories: creates parents, accepts what exists, refuses a fil
   CHECK(contains(error_of([&] { make_directories(folder / "file" / "below"); }, ExitCode::io), "Not a directory"));
 }
 
+TEST_CASE("make_temporary_folder: creates folders below the root, but not the root") {
+  const TempFolder folder;
+  make_temporary_folder(folder.path(), folder / "a" / "b");
+  make_temporary_folder(folder / "a/", folder / "a" / "b" / "c");
+  CHECK(fs::is_directory(folder / "a/b/c"));
+  for (const char* path : {"gone/b", "gone/b/c"})
+    CHECK(contains(error_of([&] { make_temporary_folder(folder / "gone", folder / path); }, ExitCode::io),
+                   "No such file or directory"));
+  CHECK_FALSE(fs::exists(folder / "gone"));
+}
+
 TEST_CASE("AtomicFolder: appears complete at commit, or not at all") {
   const TempFolder folder;
   for (const char* spelling : {"shards", "slashed/"}) {

@@ -70,8 +70,8 @@ Checkpointing::Due Checkpointing::agree(std::int64_t step) {
   return {.save = asked || by_steps || all >= minutes, .asked = asked, .leave = all % save != 0};
 }
 
-// If the folder was moved or removed, saving would create it again without the run's lock, and another run could begin
-// there.
+// If the folder was moved or removed, another run may have begun in one of the same name. A save that is under way when
+// that happens fails, because the run's folder is not created again.
 void Checkpointing::require_own_folder() {
   fail_together(trainer_.model().mesh().world(), [&] {
     if (out_ && !out_->still_there())

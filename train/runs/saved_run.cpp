@@ -138,6 +138,7 @@ std::string saved_line(const checkpoint::Saved& saved) {
 
 std::string save_run(const fs::path& out, const Model& model, optim::Optimizer& optimizer, const Progress& progress,
                      const RunIdentity& run) {
+  fail_together(model.mesh().world(), [&] { make_directories(out); });
   RunSaver saver(out, model, optimizer, run);
   saver.begin(progress);
   const checkpoint::Saved saved = saver.finish().value();

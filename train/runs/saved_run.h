@@ -15,7 +15,7 @@ namespace trireme {
 /// Saves a run in the background, as often as needed.
 class RunSaver {
  public:
-  /// `model` and `optimizer` must outlive this object. `configuration`: the run's options, as --config takes them.
+  /// `out` must exist. `model` and `optimizer` must outlive this object. `configuration`: the run's options, as --config takes them.
   /// Collective.
   RunSaver(const std::filesystem::path& out, const Model& model, optim::Optimizer& optimizer, const RunIdentity& run,
            std::string configuration = {}, std::optional<std::int64_t> keep = {});
@@ -43,7 +43,7 @@ class RunSaver {
 /// The message about a save: "saved step 20 in PATH (1.2 MB, 0.030 s, of which training stood still for 0.001 s)".
 std::string saved_line(const checkpoint::Saved& saved);
 
-/// Saves under `out` and waits. Returns saved_line(). Collective. Throws ExitCode::io.
+/// Saves under `out`, which is created if needed, and waits. Returns saved_line(). Collective. Throws ExitCode::io.
 std::string save_run(const std::filesystem::path& out, const Model& model, optim::Optimizer& optimizer,
                      const Progress& progress, const RunIdentity& run);
 
