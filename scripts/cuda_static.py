@@ -25,7 +25,7 @@ from dataclasses import dataclass
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from gpu import limits  # noqa: E402
+from gpu import implied, limits, sass  # noqa: E402
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 REPORT = os.path.join(ROOT, "bench", "results", "cuda_static.md")
@@ -47,6 +47,7 @@ class Kernel:
     shared: int
     spills: int
     threads: int = 0
+    path: sass.Path = None  # machine code of its main loop
 
     def blocks(self):
         """Blocks that a multiprocessor can hold, by threads and registers; a warp's registers come in units of 256."""
@@ -105,7 +106,7 @@ def included_by(path, seen):
 
 def fingerprint(version):
     """A hash of all that the report depends on, comments aside: kernels, what they include, and how they are compiled."""
-    files = {"cmake/cuda.cmake", "cuda/runtime/CMakeLists.txt"}
+    files = {"cmake/cuda.cmake", "cuda/runtime/CMakeLists.txt", "scripts/gpu/sass.py", "scripts/gpu/implied.py"}
     for name in os.listdir(os.path.join(ROOT, "cuda", "kernels")):
         if name.endswith(".cu"):
             included_by("cuda/kernels/" + name, files)
@@ -160,7 +161,17 @@ def read_threads(path, kernels):
         kernel.threads = threads.get(kernel.name, 0)
 
 
-def compile_kernels(folder, only, jobs):
+def read_paths(path, kernels, nvdisasm):
+    """Sets the main path of each kernel, from the object's machine code."""
+    by_name = {(kernel.architecture, kernel.name): kernel for kernel in kernels}
+    for cubin in sass.cubins(path):
+        architecture, functions = sass.disassemble(nvdisasm, cubin)
+        for name, function in functions.items():
+            if kernel := by_name.get((architecture, name)):
+                kernel.path = function.main_path()
+
+
+def compile_kernels(folder, only, jobs, nvdisasm):
     """All kernels, and complaints; both are empty if no file's name contains `only`."""
     said, problem = compile_all(folder, only, jobs)
     all_kernels, all_complaints = [], []
@@ -171,6 +182,8 @@ def compile_kernels(folder, only, jobs):
         if os.path.exists(os.path.join(ROOT, folder, path)):
             read_threads(os.path.join(ROOT, folder, path), kernels)
             complaints += [f"{file}: {k.name} states no __launch_bounds__" for k in kernels if k.threads == 0]
+            if file in implied.files():
+                read_paths(os.path.join(ROOT, folder, path), kernels, nvdisasm)
         else:
             complaints.append(f"{file} does not compile: {text[-1500:]}")
         all_kernels += kernels
@@ -275,6 +288,8 @@ def report(version, made_from, kernels):
         "| kernel | work | GFLOP | MB | least time, us | bound by |",
         "|---|---|---:|---:|---:|---|",
         *roofline_rows(),
+        "",
+        *implied.lines(kernels),
     ]
     return "\n".join(lines) + "\n"
 
@@ -296,6 +311,26 @@ ptxas info    : (C7508) setmaxnreg is ignored; unable to determine register coun
               kernels["sm_90a", "_Z6spillsv"].spills == 20, len(complaints) == 3,
               any("serialized" in c for c in complaints), any("setmaxnreg" in c for c in complaints),
               any("spills 20 bytes" in c for c in complaints)]
+    # A loop whose vector way has three instructions more than its ragged one, and an end that is loaded once.
+    code = """.text.f:
+        /*0000*/                   LDG.E R9, desc[UR4][R2.64] ;
+.L_x_0:
+        /*0010*/              @!P0 BRA `(.L_x_1) ;
+        /*0020*/                   LDG.E.128 R4, desc[UR4][R2.64] ;
+        /*0030*/                   MUFU.EX2 R4, R4 ;
+        /*0040*/                   FADD R4, R4, R9 ;
+        /*0050*/                   STG.E.128 desc[UR4][R2.64], R4 ;
+        /*0060*/                   BRA `(.L_x_2) ;
+.L_x_1:
+        /*0070*/                   LDG.E R4, desc[UR4][R2.64] ;
+        /*0080*/                   STG.E desc[UR4][R2.64], R4 ;
+.L_x_2:
+        /*0090*/               @P1 BRA `(.L_x_0) ;
+        /*00a0*/                   EXIT ;
+"""
+    path = sass.parse(code)["f"].main_path()
+    addresses = [i.address for i in path.instructions]
+    checks += [addresses == [0x10, 0x20, 0x30, 0x40, 0x50, 0x60, 0x90], path.wide("LDG") == 16, path.count("MUFU") == 1]
     print("cuda_static: self-test " + ("passed" if all(checks) else f"FAILED: {checks}"))
     return 0 if all(checks) else 1
 
@@ -350,7 +385,8 @@ def main():
         current = made_from == committed_fingerprint()
         print(f"cuda_static: {os.path.relpath(REPORT, ROOT)} was made from {'these' if current else 'other'} sources")
         return 0 if current else 1
-    kernels, complaints = compile_kernels(options.folder, options.only, options.jobs)
+    nvdisasm = sass.nvdisasm(os.path.join(ROOT, options.folder))
+    kernels, complaints = compile_kernels(options.folder, options.only, options.jobs, nvdisasm)
     if not kernels and not complaints:
         print(f"cuda_static: no kernel's file contains '{options.only}'; see cuda/kernels/", file=sys.stderr)
         return 2

@@ -264,7 +264,8 @@ TEST_CASE("a run with another model, seed, tokenizer or optimizer is refused, na
     return fmt::format(" was saved with {} {}, and this run has {}; change {} or start without --resume", flag, was, is,
                        flag);
   };
-  for (const Change& change : changes) {
+  for (std::size_t i = 0; i < changes.size(); i += sanitized ? 4 : 1) {
+    const Change& change = changes[i];
     CAPTURE(change.flag);
     Recipe changed;
     change.make(changed);

@@ -262,6 +262,7 @@ TEST_CASE("attention agrees with its definition: ragged lengths and widths, caus
 
 TEST_CASE("attention of few queries, with many keys or none to see, by documents or not") {
   for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16}) {
+    if (testing::sanitized && (dtype == DType::f64 || dtype == DType::f16)) continue;
     for (const std::int64_t queries : testing::sanitized ? Sizes{1, 5, 9} : Sizes{1, 2, 5, 8, 9}) {
       for (const std::int64_t keys : testing::sanitized ? Sizes{1, 9, 65} : Sizes{1, 3, 9, 63, 64, 65, 131, 300}) {
         for (const auto& [heads, kv_heads, width] :

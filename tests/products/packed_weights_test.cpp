@@ -47,6 +47,7 @@ TEST_CASE("a product with kept panels has the bits of one without, in every dtyp
       if (testing::sanitized && team == 2) continue;
       const testing::TeamOf scope(team);
       for (const std::int64_t m : {9, 40, 300}) {  // fewer and more rows than columns
+        if (testing::sanitized && m == 300) continue;
         CAPTURE(name(dtype));
         CAPTURE(team);
         CAPTURE(m);
