@@ -25,7 +25,7 @@ from dataclasses import dataclass
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from gpu import implied, limits, sass  # noqa: E402
+from gpu import implied, implied_products, limits, sass  # noqa: E402
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 REPORT = os.path.join(ROOT, "bench", "results", "cuda_static.md")
@@ -48,6 +48,7 @@ class Kernel:
     spills: int
     threads: int = 0
     path: sass.Path = None  # machine code of its main loop
+    products: sass.Path = None  # and of the loop with products of warp groups
 
     def blocks(self):
         """Blocks that a multiprocessor can hold, by threads and registers; a warp's registers come in units of 256."""
@@ -106,7 +107,8 @@ def included_by(path, seen):
 
 def fingerprint(version):
     """A hash of all that the report depends on, comments aside: kernels, what they include, and how they are compiled."""
-    files = {"cmake/cuda.cmake", "cuda/runtime/CMakeLists.txt", "scripts/gpu/sass.py", "scripts/gpu/implied.py"}
+    files = {"cmake/cuda.cmake", "cuda/runtime/CMakeLists.txt", "scripts/gpu/sass.py", "scripts/gpu/implied.py",
+             "scripts/gpu/implied_products.py", "bench/cuda/cuts.cpp"}
     for name in os.listdir(os.path.join(ROOT, "cuda", "kernels")):
         if name.endswith(".cu"):
             included_by("cuda/kernels/" + name, files)
@@ -168,7 +170,7 @@ def read_paths(path, kernels, nvdisasm):
         architecture, functions = sass.disassemble(nvdisasm, cubin)
         for name, function in functions.items():
             if kernel := by_name.get((architecture, name)):
-                kernel.path = function.main_path()
+                kernel.path, kernel.products = function.main_path(), function.products()
 
 
 def compile_kernels(folder, only, jobs, nvdisasm):
@@ -182,7 +184,7 @@ def compile_kernels(folder, only, jobs, nvdisasm):
         if os.path.exists(os.path.join(ROOT, folder, path)):
             read_threads(os.path.join(ROOT, folder, path), kernels)
             complaints += [f"{file}: {k.name} states no __launch_bounds__" for k in kernels if k.threads == 0]
-            if file in implied.files():
+            if file in implied.files() | implied_products.files():
                 read_paths(os.path.join(ROOT, folder, path), kernels, nvdisasm)
         else:
             complaints.append(f"{file} does not compile: {text[-1500:]}")
@@ -290,6 +292,8 @@ def report(version, made_from, kernels):
         *roofline_rows(),
         "",
         *implied.lines(kernels),
+        "",
+        *implied_products.lines(kernels),
     ]
     return "\n".join(lines) + "\n"
 

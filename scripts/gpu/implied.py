@@ -24,12 +24,17 @@ class Model:
     tokens: int
     width: int
     hidden: int  # of an MLP
+    gated: bool  # the MLP
     vocabulary: int
     parameters: int
+    sequences: int
+    heads: int
+    head_width: int
+    kv_width: int  # of keys, and of values
 
 
-GPT2 = Model("GPT-2 124M, 16 x 1024 tokens", 16 * 1024, 768, 3072, 50304, 124_475_904)
-LLAMA = Model("Llama 8B, 8192 tokens", 8192, 4096, 14336, 128256, 8_030_261_248)
+GPT2 = Model("GPT-2 124M, 16 x 1024 tokens", 16 * 1024, 768, 3072, False, 50304, 124_475_904, 16, 12, 64, 768)
+LLAMA = Model("Llama 8B, 8192 tokens", 8192, 4096, 14336, True, 128256, 8_030_261_248, 1, 32, 128, 1024)
 
 
 @dataclass(frozen=True)
@@ -45,12 +50,12 @@ class Work:
 def works(model):
     """The kernels of a step in bf16 besides products and attention; those of every layer, once."""
     rows, wide, logits = model.tokens * model.width, model.tokens * model.hidden, model.tokens * model.vocabulary
-    pieces = {768: 3, 4096: 4}[model.width]  # of a lane; cuda/kernels/norm_narrow.h
+    pieces = 4 if model.width % 1024 == 0 else model.width // 256  # of a lane; cuda/kernels/norm_narrow.h
     yield Work("norm with residual", "norm_narrow.cu", f"narrow::forward_kernel<bf16, {pieces}>", rows, 8, 8)
     yield Work("its backward", "norm_narrow.cu", f"narrow::backward_kernel<bf16, {pieces}>", rows, 10, 8)
     yield Work("embedding", "embedding.cu", "embedding_kernel<bf16>", rows, 2, 4)
     yield Work("its backward, in f32", "embedding.cu", "embedding_backward_kernel<bf16>", rows, 6, 10)
-    if model is GPT2:
+    if not model.gated:
         yield Work("gradient of a bias of the MLP", "reduce.cu", "columns_kernel<(Reduction)0, bf16, float>", wide, 2, 2)
         yield Work("dropout", "dropout.cu", "dropout_kernel<bf16>", rows, 2, 4)
     else:

@@ -82,6 +82,11 @@ class Function:
         best = max(loops, key=lambda path: (path.wide("LDG"), path.wide("STG")), default=whole)  # of equals the innermost
         return best if best.wide("LDG") > whole.wide("LDG") / 2 else whole
 
+    def products(self):
+        """The path through the innermost loop with products of warp groups; None if there is none."""
+        loops = [self.path(header, body) for header, body in sorted(self.loops.items(), key=lambda loop: len(loop[1]))]
+        return next((path for path in loops if path.count("HGMMA")), None)
+
     def path(self, header, body):
         """The way from a loop's header around to it, or to an EXIT, that the top of this file describes."""
         best = {}  # block: (weight of the way from here to the end, the block after it or None)
