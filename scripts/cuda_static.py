@@ -9,7 +9,8 @@
   scripts/cuda_static.py --self-test        tests the parsing of ptxas's output on a sample; needs no nvcc
 
 The objects are those that programs link: CMake compiles them (cuda/runtime/CMakeLists.txt; the files are those of
-cuda/kernels), and this script parses nvcc's output. Writes bench/results/cuda_static.md. The status is 1 if a
+cuda/kernels), and this script parses nvcc's output and the machine code, which nvdisasm prints (gpu/sass.py); gpu/implied.py
+and gpu/implied_products.py turn counts into times. Writes bench/results/cuda_static.md. The status is 1 if a
 kernel spills registers, or if ptxas warns that it serialises wgmma or ignores setmaxnreg: these cost most of a kernel's
 speed. Without nvcc it prints that and returns 0.
 """
