@@ -13,9 +13,9 @@ namespace trireme {
 /// the list. At least one; {0} if the system does not say.
 const std::vector<int>& usable_cores();
 
-/// Cuts the usable cores into `parts` runs, which differ by one core at most. While this object lives, the calling
-/// thread runs on part `first`, and the other members of its team on the parts that follow. Does nothing if there is
-/// only one part, if there are fewer cores than parts, or if the system refuses.
+/// Cuts the usable cores into `parts` ranges, one for each thread of all ranks, which differ by one core at most. While
+/// this object lives, the calling thread runs on range `first`, and member i of its team on range `first` + i. Does
+/// nothing if there is only one range, if there are fewer cores than ranges, or if the system refuses.
 class OwnCores {
  public:
   OwnCores(int first, int parts);
@@ -23,7 +23,7 @@ class OwnCores {
   OwnCores(const OwnCores&) = delete;
   OwnCores& operator=(const OwnCores&) = delete;
 
-  /// The parts that the calling thread's team is pinned to; parts == 0: it is not pinned.
+  /// What the calling thread's team is pinned to: ranges from `first` on, of `parts` in all; parts == 0: not pinned.
   struct Share {
     int first = 0, parts = 0;
     bool operator==(const Share&) const = default;

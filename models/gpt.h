@@ -7,8 +7,9 @@
 // learned positions, fewer key-value heads, a gated MLP, a head of its own. With experts, mlp is a mixture of them
 // (nn::Moe), as in the MoE GPTs after GShard and Switch Transformer.
 //
-// Nothing here mentions a mesh axis: nn::Attention, nn::Mlp, nn::Moe and nn::VocabEmbedding hold what is sharded, and
-// the pipeline plan decides which blocks a stage builds. Names are global, so "blocks.7.mlp.up.weight" is the same
+// The blocks contain no code for ranks: nn::Attention, nn::Mlp, nn::Moe and nn::VocabEmbedding shard themselves, and the
+// pipeline plan decides which blocks a stage builds. Only the model's two ends (batch, loss, logits) use the mesh. Names
+// are global, so "blocks.7.mlp.up.weight" is the same
 // tensor on any mesh.
 // Read next: models/gpt.cpp, models/model.h.
 #pragma once
@@ -44,15 +45,16 @@ class Gpt : public LanguageModel {
   /// first, the head of the last. `plan` has the blocks of every stage; empty: one stage per rank, split by cost.
   Gpt(const nn::Build& build, const GptConfig& config, pipeline::StagePlan plan = {});
 
-  /// The summed cross-entropy of the targets [B, T] i32 (negative: ignored). `hidden` [B, T, D].
+  /// `scale` times the summed cross-entropy of this rank's targets [B, T/cp] i32 (negative: ignored). `hidden`: of
+  /// hidden_shape().
   Tensor loss(const Tensor& hidden, const Batch& batch, double scale) override;
   Tensor next_logits(const Tensor& hidden, std::int64_t position) override;
-  /// Last stage: [B, T, D] -> this tp rank's logits [B, T, V/tp].
+  /// Last stage: hidden_shape() -> this tp rank's logits [B, T/cp, V/tp].
   Tensor logits(const Tensor& hidden);
   /// Last stage: the logits of the real tokens, whole on every tp rank. -> [B, T, V] f32
   Tensor gathered_logits(const Tensor& hidden);
 
-  /// [B, T, D], or [B, T/tp, D] under sequence parallelism, of sequences as long as the context.
+  /// [B, T/cp, D], or [B, T/(cp tp), D] under sequence parallelism, of sequences as long as the context.
   Shape hidden_shape(std::int64_t samples) const override { return hidden_shape(samples, config_.context); }
   Shape hidden_shape(std::int64_t samples, std::int64_t length) const override;
   std::int64_t padded_length(std::int64_t length) const override;
@@ -64,7 +66,7 @@ class Gpt : public LanguageModel {
   const GptConfig& config() const { return config_; }
 
  protected:
-  Tensor front(const Batch& batch) override;      // ids [B, T] -> [B, T, D]
+  Tensor front(const Batch& batch) override;      // ids [B, T/cp] -> hidden_shape()
   Batch local_part(const Batch& batch) override;  // [B, T] -> [B, T/cp]
 
  private:

@@ -71,8 +71,8 @@ class Build {
         Device device = Device::cpu);
 
   Build operator/(std::string_view child) const;  ///< the same, one level down in names
-  /// The same, but it begins a unit (parallel/parameters/unit.h): parameters made with it or its children are gathered
-  /// together. A Module built with it is a place where the unit is used. `chunk`: Unit::chunk.
+  /// The same, but it begins a unit (parallel/parameters/unit.h), like one of FSDP: parameters made with it or its
+  /// children are gathered together before each use. To build a Module with it registers a use. `chunk`: Unit::chunk.
   Build unit(int chunk = 0) const;
   bool begins_unit() const { return begins_unit_; }
   UnitUse use_unit() const;  ///< registers the next use of the unit; call it in the order of a forward
@@ -105,8 +105,9 @@ class Build {
                    DType dtype = DType::f32) const;
 
   RoutingLog& routing() const { return *routing_; }
+  /// All of the model made so far, through any Build that derives from the same one.
   const BufferList& buffers() const { return *buffers_; }
-  const ParameterList& parameters() const { return *parameters_; }  ///< all made so far, by this Build and its children
+  const ParameterList& parameters() const { return *parameters_; }
 
  private:
   void require_new_name(const std::string& name, const Shape& global) const;

@@ -18,14 +18,14 @@ struct LrSchedule {
   LrShape shape = LrShape::cosine;
   double lr = 1e-3;               ///< the peak
   double min_lr = 1e-4;           ///< what decay ends at
-  std::int64_t warmup_steps = 0;  ///< the first steps, at lr (step + 1) / (warmup_steps + 1)
+  std::int64_t warmup_steps = 0;  ///< the rate of step n of these, from 0, is lr (n + 1) / (warmup_steps + 1)
   /// cosine, linear: the step at which min_lr is reached; wsd: how many steps the final decay takes
   std::int64_t decay_steps = 0;
   std::int64_t total_steps = 0;  ///< of the run: wsd reaches min_lr there
 
   /// The learning rate of update number `step`, counted from 0.
-  ///   cosine: min + (lr - min) (1 + cos(pi r)) / 2 with r the fraction of the way from warm-up's end to decay_steps
-  ///   linear: lr + (min - lr) r
+  ///   cosine: min_lr + (lr - min_lr) (1 + cos(pi r)) / 2 with r the fraction of the way from warm-up's end to decay_steps
+  ///   linear: lr + (min_lr - lr) r
   ///   constant: lr
   ///   wsd: warm up, stay at lr, and go linearly to min_lr over the last decay_steps (Hu et al. 2024, section 4)
   double at(std::int64_t step) const;

@@ -85,7 +85,8 @@ def recorded_headers():
 
 
 def state_of(entry, headers, version):
-    """A hash of all that the result depends on; None if the source has not been compiled yet."""
+    """A hash of all that the result depends on; None if ninja has no record of the source: it has not been
+    compiled, or only in a batch."""
     if entry["file"] not in headers:
         return None
     digest = hashlib.sha256((version + entry["command"].replace(ROOT, ".")).encode())
@@ -102,8 +103,8 @@ def findings_in(entry, state):
     """What clang-tidy prints; empty if it is content, now or the last time it saw this state."""
     if state and os.path.exists(state):
         return ""
-    # The commands are for g++, which reports warnings itself; only the checks of .clang-tidy count here. A batch
-    # includes sources, which one of them finds suspicious.
+    # The commands are for g++, which reports warnings itself; only the checks of .clang-tidy count here. One of them is
+    # against including sources, as batches do.
     done = subprocess.run([TIDY, "-p", WORK, "--quiet", "--extra-arg=-Wno-error", "--checks=-bugprone-suspicious-include",
                            entry["file"]], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False)
     if done.returncode == 0:

@@ -41,12 +41,12 @@ struct Arithmetic {
   }
   template <class A>
   static A normal_distribution(A x) {
-    return normal_point(x).distribution;
+    return normal_point(x).cdf;
   }
   template <class A>
   static A gelu_derivative(A x) {
     const NormalPoint<A> point = normal_point(x);
-    return point.distribution + x * point.density;
+    return point.cdf + x * point.pdf;
   }
   template <class A>
   static A gelu_tanh_derivative(A x) {

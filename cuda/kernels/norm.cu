@@ -160,7 +160,7 @@ template <class T>
 void norm_forward(const NormForward<T>& p, Stream stream) {
   check_width("norm_forward", p.width);
   if (p.rows == 0) return;
-  if (p.width <= narrow::kMostWidth<T>) return narrow::norm_forward(p, stream);
+  if (p.width <= narrow::kMaxWidth<T>) return narrow::norm_forward(p, stream);
   launch({"norm_forward", grid(p.rows), {kThreads, 1, 1}, static_cast<std::size_t>(p.width) * 4, stream},
          forward_kernel<T>, p);
 }
@@ -169,7 +169,7 @@ template <class T>
 void norm_backward(const NormBackward<T>& p, Stream stream) {
   check_width("norm_backward", p.width);
   const int blocks = norm_backward_blocks(p.rows);
-  if (blocks > 0 && p.width <= narrow::kMostWidth<T>)
+  if (blocks > 0 && p.width <= narrow::kMaxWidth<T>)
     narrow::norm_backward(p, stream);
   else if (blocks > 0)
     launch({"norm_backward", grid(blocks), {kThreads, 1, 1}, static_cast<std::size_t>(p.width) * 8, stream},

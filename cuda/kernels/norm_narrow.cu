@@ -127,7 +127,7 @@ __global__ void __launch_bounds__(kThreads, 2) forward_kernel(const __grid_const
 
 /// With g = dy gamma and n = (h - mean) rstd:  dx = rstd (g - mean(g) - n mean(g n)), for RMSNorm without mean(g).
 template <class T, int Pieces>
-__global__ void __launch_bounds__(kThreads, Pieces < kMostPieces ? 2 : 1)
+__global__ void __launch_bounds__(kThreads, Pieces < kMaxPieces ? 2 : 1)
     backward_kernel(const __grid_constant__ NormBackward<T> p, int warps) {
   constexpr int kWidth = kPackSize<T>;
   TRIREME_DYNAMIC_SHARED(memory, 16);
@@ -209,7 +209,7 @@ void with_pieces(int width, int warps, F f) {
   if (pieces == 1) return f(std::integral_constant<int, 1>());
   if (pieces == 2) return f(std::integral_constant<int, 2>());
   if (pieces == 3) return f(std::integral_constant<int, 3>());
-  f(std::integral_constant<int, kMostPieces>());
+  f(std::integral_constant<int, kMaxPieces>());
 }
 
 }  // namespace

@@ -79,12 +79,12 @@ std::string to_text(const Manifest& manifest) {
 std::string cover_problem(const StoredTensor& tensor) {
   std::int64_t count = 0;
   for (std::size_t i = 0; i < tensor.pieces.size(); ++i) {
-    count += tensor.pieces[i].shape.count();  // no overflow: the pieces so far do not overlap
     for (std::size_t j = 0; j < i; ++j) {
       if (overlap(tensor.pieces[i], tensor.pieces[j]))
         return fmt::format("two pieces that overlap, at {} and {}; expected every element in one",
                            tensor.pieces[j].start, tensor.pieces[i].start);
     }
+    count += tensor.pieces[i].shape.count();  // no overflow: the pieces so far do not overlap
   }
   if (count == tensor.shape.count()) return {};
   return fmt::format("pieces of {} elements in all; expected {}, as the shape is {}", count, tensor.shape.count(),

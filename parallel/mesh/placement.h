@@ -1,10 +1,12 @@
 // Placement: what a rank's local tensor means along one mesh axis. There are four kinds, so that the gradient's meaning
 // is also defined:
 //
-//   R     replicated; each rank's gradient is partial: the gradient is their sum
-//   I     invariant: replicated, and so is the gradient: the same on every rank
+//   R     replicated; each rank uses its copy differently, so the gradient is the sum of the ranks' gradients
+//   I     invariant: replicated; all ranks use their copies alike, so each has the whole gradient
 //   P     partial: the value is the sum over the axis
 //   S(d)  sharded on dim d, in rank order, evenly
+//
+// PyTorch's DTensor calls both R and I Replicate.
 //
 // Read next: parallel/mesh/redistribute.h (the moves between them).
 #pragma once
@@ -37,8 +39,8 @@ constexpr Placement S(int dim) { return {Placement::Kind::sharded, dim}; }
 
 std::string to_string(const Placement& placement);  ///< "R", "I", "P", "S(1)"
 
-/// The placements of a parameter. A dense parameter is R on data, which is edp x ep; an expert is S on ep. On pp it is
-/// always I: it lives on one stage, or, if tied, on two.
+/// The placements of a parameter. A dense parameter is R on data, which is edp x ep; an expert is S on ep. There is
+/// none on pp: a parameter belongs to one stage. A tied one is on two, which add their gradients (GradSync::finish()).
 struct Placements {
   Placement edp = placement::R;
   Placement ep = placement::R;
@@ -50,8 +52,8 @@ struct Placements {
 /// Leaves out axes of size 1.
 std::vector<Axis> gradient_axes(const Placements& placements, const DeviceMesh& mesh);
 /// In which order the gradient of a parameter with these placements may be summed over `axis`, one of its
-/// gradient_axes(). `ranks` where another group sums equal terms for another copy of the parameter, and both must get
-/// the same bits: over data, edp or ep if the parameter is I on tp; over tp if ranks of data have copies.
+/// gradient_axes(). SumOrder::ranks if two groups sum the same terms, because their sums must be equal bit for bit: over
+/// data, edp and ep if the parameter is I on tp, and over tp if data has more than one rank. Otherwise SumOrder::any.
 SumOrder order_of_gradients(const Placements& placements, Axis axis, const DeviceMesh& mesh);
 /// The axes of more than one rank over which a parameter is cut: a norm sums squares over them.
 std::vector<Axis> shard_axes(const Placements& placements, const DeviceMesh& mesh);

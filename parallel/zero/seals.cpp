@@ -22,7 +22,7 @@ void require_unchanged(const std::string& name, const Tensor& x, std::uint64_t e
 
 void ZeroSeals::start(const ShardList& shards, const std::vector<StateTensor>& state) {
   for (const ShardPtr& shard : shards) {
-    Sealed sealed{.name = shard->parameter->name, .state = {}, .of_state = {}};
+    Sealed sealed{.name = shard->parameter->name, .state = {}, .state_hashes = {}};
     for (const StateTensor& s : state) {
       if (s.parameter == shard->parameter.get() && is_here(s.value)) sealed.state.emplace_back(s.name, s.value);
     }
@@ -32,19 +32,19 @@ void ZeroSeals::start(const ShardList& shards, const std::vector<StateTensor>& s
 
 void ZeroSeals::seal(std::size_t place, const Tensor& weights) {
   Sealed& sealed = sealed_[place];
-  if (is_here(weights)) sealed.weights = hash_of(weights);
-  sealed.of_state.clear();
-  for (const auto& [name, value] : sealed.state) sealed.of_state.push_back(hash_of(value));
+  if (is_here(weights)) sealed.weights_hash = hash_of(weights);
+  sealed.state_hashes.clear();
+  for (const auto& [name, value] : sealed.state) sealed.state_hashes.push_back(hash_of(value));
   sealed.valid = true;
 }
 
 void ZeroSeals::check(std::size_t place, const Tensor& weights) const {
   const Sealed& sealed = sealed_[place];
   if (!sealed.valid) return;
-  if (is_here(weights)) require_unchanged("the shard of " + sealed.name, weights, sealed.weights);
+  if (is_here(weights)) require_unchanged("the shard of " + sealed.name, weights, sealed.weights_hash);
   for (std::size_t i = 0; i < sealed.state.size(); ++i) {
     const auto& [kind, value] = sealed.state[i];
-    require_unchanged(fmt::format("the shard of optimizer.{}.{}", kind, sealed.name), value, sealed.of_state[i]);
+    require_unchanged(fmt::format("the shard of optimizer.{}.{}", kind, sealed.name), value, sealed.state_hashes[i]);
   }
 }
 

@@ -33,11 +33,11 @@ class ZeroSeals {
 
  private:
   struct Sealed {
-    std::string name;  ///< of the parameter
-    std::vector<std::pair<std::string, Tensor>> state;
+    std::string name;                                   ///< of the parameter
+    std::vector<std::pair<std::string, Tensor>> state;  ///< tensors by kind, such as "m"
     bool valid = false;  ///< the hashes are those of the data, which was not written to since
-    std::uint64_t weights = 0;
-    std::vector<std::uint64_t> of_state;
+    std::uint64_t weights_hash = 0;
+    std::vector<std::uint64_t> state_hashes;
   };
   std::vector<Sealed> sealed_;  // by place
 };

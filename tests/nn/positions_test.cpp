@@ -19,6 +19,7 @@ std::vector<std::int32_t> ids(const nn::PositionRuns& runs) {
 
 }  // namespace
 
+// {first position here, first position in the sequence, how many}
 TEST_CASE("zigzag: rank r of cp holds chunks r and 2 cp - 1 - r") {
   CHECK(nn::zigzag(7, 1, 0) == nn::PositionRuns{{0, 0, 7}});
   CHECK(nn::zigzag(24, 3, 0) == nn::PositionRuns{{0, 0, 4}, {4, 20, 4}});

@@ -32,7 +32,7 @@ struct Neutral {
   std::string flag;
   std::vector<std::string> values;
   /// True if the change is neutral; null: always.
-  std::function<bool(const Arguments& flags, const std::string& value)> if_{};
+  std::function<bool(const Arguments& flags, const std::string& value)> condition{};
   bool costly = false;  ///< takes seconds: starts processes, or measures the machine
 };
 
@@ -73,7 +73,7 @@ std::int64_t global_batch(const Arguments& flags) { return batch_sizes(flags).gl
 
 bool is_neutral(const Arguments& flags, const std::string& flag, const std::string& value) {
   return std::any_of(neutral_changes().begin(), neutral_changes().end(),
-                     [&](const Neutral& n) { return n.flag == flag && (!n.if_ || n.if_(flags, value)); });
+                     [&](const Neutral& n) { return n.flag == flag && (!n.condition || n.condition(flags, value)); });
 }
 
 Arguments draw_neutral_changes(const Arguments& flags, Dice& dice,
@@ -88,7 +88,7 @@ Arguments draw_neutral_changes(const Arguments& flags, Dice& dice,
     const Arguments so_far = with(flags, changes);
     std::string value = dice.pick(n->values);
     if (value == "list") value = draw_stage_layers(so_far, dice).value_or("auto");
-    if (value_of(so_far, n->flag, "") == value || (n->if_ && !n->if_(so_far, value))) continue;
+    if (value_of(so_far, n->flag, "") == value || (n->condition && !n->condition(so_far, value))) continue;
     const Arguments more = with(changes, {{n->flag, value}});
     if (accepts(more)) changes = more;
   }

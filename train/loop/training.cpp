@@ -35,7 +35,7 @@ class RankRun {
         options_(task.options()),
         folder_(folder),
         rank_(rank),
-        mesh_(entered(rank, options_.mesh.shape)),
+        mesh_(make_mesh(rank, options_.mesh.shape)),
         trainer_(task.make(options_, mesh_), options_),
         console_(rank.first()),
         batch_(options_.batch_sizes()),
@@ -45,7 +45,7 @@ class RankRun {
   void run();
 
  private:
-  static std::shared_ptr<const DeviceMesh> entered(Rank& rank, const MeshShape& shape) {
+  static std::shared_ptr<const DeviceMesh> make_mesh(Rank& rank, const MeshShape& shape) {
     auto mesh = std::make_shared<const DeviceMesh>(rank.world, shape);
     rank.enter(*mesh);
     return mesh;
@@ -121,7 +121,7 @@ std::optional<double> RankRun::evaluate(std::int64_t step) {
 }
 
 Trainer::Pass RankRun::gradients(Loader& loader) {
-  // Gradient sums over dp start during the last backward.
+  // Sums of gradients over data start during the last backward, with ZeRO 2 and 3 during each.
   const double waited = loader.seconds_waited();
   const Trainer::Pass made =
       trainer_.gradients([&](int) { return loader.next(); }, 1.0 / static_cast<double>(targets_per_step_));
@@ -162,7 +162,7 @@ void RankRun::report(StepRecord record, Checkpointing& checkpoints) {
     console_.progress(step_line(record, options_.schedule.steps, task_.words().per_second));
   }
   if (evaluate_now) record.val_loss = evaluate(step);
-  if (record.val_loss) {
+  if (record.val_loss) {  // if it is bad, a save under way, which is good, is completed before the error ends the run
     if (!std::isfinite(*record.val_loss)) checkpoints.complete();
     require_finite(*record.val_loss, step);
   }
@@ -198,7 +198,7 @@ void RankRun::train(const std::optional<Resumed>& resumed) {
     const bool updated = timed(Phase::optimizer, [&] { return guards.step(made, lr); });
     profiling.after_step();
     communication_ = communication_ + (CommunicationClock::current()->read() - before);
-    if (!updated) {  // the step is repeated with other samples; after a rollback, an earlier step is
+    if (!updated) {  // goes on at this step with other samples, or after a rollback at an earlier step
       logged_ = std::min(logged_, progress_.steps);
       continue;
     }

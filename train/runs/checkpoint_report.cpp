@@ -71,7 +71,7 @@ std::string verified_line(const Checkpoint& saved) {
 std::string describe_differences(const Checkpoint& a, const Checkpoint& b,
                                  const std::vector<checkpoint::Difference>& differences) {
   std::string text;
-  std::set<std::string> all;  // names of the tensors in both
+  std::set<std::string> all;  // names of the tensors in a or b
   for (const Checkpoint* checkpoint : {&a, &b})
     for (const std::string& name : checkpoint->names()) all.insert(name);
   for (const checkpoint::Difference& d : differences)

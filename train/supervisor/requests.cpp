@@ -7,7 +7,7 @@ namespace trireme::supervisor {
 
 std::optional<int> Requests::due(Clock::time_point now, bool listens) {
   if (leave_) {  // also saves
-    if (leave_delivered_ || (!listens && leave_sent_ && now - *leave_sent_ < again)) return std::nullopt;
+    if (leave_delivered_ || (!listens && leave_sent_ && now - *leave_sent_ < resend_interval)) return std::nullopt;
     leave_sent_ = now;
     leave_delivered_ = listens;
     return SIGUSR2;  // not SIGTERM: mpirun would kill its ranks two seconds later

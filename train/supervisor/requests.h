@@ -2,8 +2,8 @@
 // can be lost: mpirun forwards signals to its ranks, but drops them before the ranks exist. A signal can also kill a
 // process that has not installed its handlers yet.
 //
-//   to leave   sent at once, then every second until the job has its handlers. A second signal has no further effect,
-//              and a job that it kills had nothing to save
+//   to leave   sent at once, then every second until the job has its handlers. Repeating it does no harm: a job with
+//              handlers ignores the repetition, and one without them is killed, but has nothing to save yet
 //   to save    sent once, when the job has its handlers, because it might be killed before. If the job ends before it
 //              has saved, the request is sent to the next job
 //
@@ -18,7 +18,7 @@ namespace trireme::supervisor {
 class Requests {
  public:
   using Clock = std::chrono::steady_clock;
-  static constexpr std::chrono::seconds again{1};
+  static constexpr std::chrono::seconds resend_interval{1};
 
   void save() { save_ = true; }
   void leave() { leave_ = true; }
