@@ -128,11 +128,12 @@ void vocabulary(std::int64_t tokens, std::int64_t vocab, std::int64_t width, DTy
   const Tensor logits = random({tokens, vocab}, dtype), targets = random_ids(tokens, vocab);
   Tensor gradient = Tensor::empty({tokens, vocab}, dtype), top = Tensor::empty({tokens}), sum = Tensor::empty({tokens});
   Tensor at_target = Tensor::empty({tokens}), total = Tensor::empty({tokens});
+  const Tensor dloss = Tensor::full({}, 1);
   const VocabSlice slice{0, vocab, vocab};
   report("cross_entropy stats", logits.shape(), dtype, logits.bytes(),
          [&] { table().cross_entropy_stats(logits, targets, slice, top, sum, at_target, total); });
   report("cross_entropy backward", logits.shape(), dtype, 2 * logits.bytes(),
-         [&] { table().cross_entropy_backward(logits, targets, slice, top, sum, 0, 1, gradient); });
+         [&] { table().cross_entropy_backward(logits, targets, slice, top, sum, 0, 1, dloss, gradient); });
   const Tensor weight = random({vocab, width}, dtype);
   Tensor y = Tensor::empty({tokens, width}, dtype), dweight = Tensor::zeros({vocab, width});
   report("embedding", y.shape(), dtype, 2 * y.bytes(), [&] { table().embedding(weight, targets, 0, y); });

@@ -22,7 +22,8 @@ std::string_view name(Device device);  ///< as --device spells it
 
 /// One kind of device. Work is queued in program order. A block may therefore be freed while queued kernels still use
 /// it: the next user's work runs after theirs. upload returns when the host's bytes have been read, download when they
-/// have been written. Members may be called from any rank; all ranks share the queue. Sizes are in bytes.
+/// have been written. Members may be called from any rank; all ranks share the queue. Sizes are in bytes. A backend
+/// counts copies, allocations and waits in device_work().
 class DeviceBackend {
  public:
   DeviceBackend() = default;
@@ -36,6 +37,17 @@ class DeviceBackend {
   virtual std::int64_t free_memory() const = 0;   ///< bytes that allocate could still hand out
   virtual void upload(void* to, const void* from, std::size_t bytes) = 0;    ///< from host memory
   virtual void download(void* to, const void* from, std::size_t bytes) = 0;  ///< to host memory, after queued work
+  /// A copy to the host that is under way. Dropping it waits.
+  class Download {
+   public:
+    Download() = default;
+    virtual ~Download() = default;
+    Download(const Download&) = delete;
+    Download& operator=(const Download&) = delete;
+    virtual void wait() = 0;  ///< for this copy, not for work that was queued after it
+  };
+  /// As download, but returns at once: `to` has the bytes after wait(). It must be pinned memory, and live until then.
+  virtual std::unique_ptr<Download> start_download(void* to, const void* from, std::size_t bytes) = 0;
   virtual void copy_on_device(void* to, const void* from, std::size_t bytes) = 0;  ///< the two must not overlap
   virtual void set(void* to, unsigned char value, std::size_t bytes) = 0;          ///< every byte
   /// Host memory that upload and download reach without staging, 64-byte aligned; null when there is not enough.

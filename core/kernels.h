@@ -67,6 +67,9 @@ struct AdamWOptions {
   double lr = 0, beta1 = 0.9, beta2 = 0.999, eps = 1e-8;
   double gradient_scale = 1;  ///< multiplies the gradients first: clipping and loss scaling folded in
   std::int64_t step = 1;      ///< 1 for the first update: bias correction
+  /// f32 [1], on the tensors' device; if defined, it takes the place of gradient_scale. If it is NaN, weights and moments
+  /// stay as they are; the copies in 16 bits are written all the same, from the weights.
+  Tensor scale_there{};
 };
 /// One parameter's update: dense tensors of one shape. All but the gradient are written.
 struct AdamWUpdate {
@@ -78,6 +81,7 @@ struct AdamWUpdate {
 struct SgdOptions {
   double lr = 0, momentum = 0;
   double gradient_scale = 1;  ///< as for AdamW
+  Tensor scale_there{};       ///< as for AdamW
 };
 struct SgdUpdate {
   Tensor gradient, weight;  ///< f32
@@ -118,6 +122,8 @@ struct KernelTable {
   /// length only, and rows are added exactly: the sum depends on the rows alone, not on which tensors they are in. On
   /// CUDA tiles of tensors take the place of rows, and the host waits once for all tensors.
   ExactSum (*sum_squares)(std::span<const Tensor> xs);
+  /// sum = the value of sum_squares(xs); f64 [1], on the device of the tensors, where the host does not wait.
+  void (*squares_to)(std::span<const Tensor> xs, Tensor& sum);
 
   // ---- products --------------------------------------------------------------------------------------------------
   /// c = alpha a @ b + beta c + bias; a [.., M, K], b [.., K, N], c [.., M, N] with the same leading dims (any number,
@@ -195,18 +201,22 @@ struct KernelTable {
   /// this slice); sum of logits (label smoothing). All [N] acc.
   void (*cross_entropy_stats)(const Tensor& logits, const Tensor& targets, const VocabSlice& slice, Tensor& maximum,
                               Tensor& sum_exp, Tensor& target_logit, Tensor& logit_sum);
-  /// Sum over the rows that are not ignored of log(sum_exp) + maximum - (1 - smoothing) target_logit - smoothing
-  /// logit_sum / vocab, in f64; the statistics are over all slices.
-  double (*cross_entropy_loss)(const Tensor& targets, const Tensor& maximum, const Tensor& sum_exp,
-                               const Tensor& target_logit, const Tensor& logit_sum, double smoothing,
-                               std::int64_t vocab);
-  /// dlogits = scale * (softmax - (1 - smoothing) onehot - smoothing / global), 0 for ignored rows and padded columns;
-  /// maximum and sum_exp over all slices. dlogits may be logits.
+  /// loss = scale * the sum over the rows that are not ignored of log(sum_exp) + maximum - (1 - smoothing) target_logit
+  /// - smoothing logit_sum / vocab; the statistics are over all slices. Computed in f64, rounded once; loss: one
+  /// element, acc.
+  void (*cross_entropy_loss)(const Tensor& targets, const Tensor& maximum, const Tensor& sum_exp,
+                             const Tensor& target_logit, const Tensor& logit_sum, double smoothing, std::int64_t vocab,
+                             double scale, Tensor& loss);
+  /// dlogits = scale * dloss * (softmax - (1 - smoothing) onehot - smoothing / global), 0 for ignored rows and padded
+  /// columns; maximum and sum_exp over all slices. dloss: one element, acc. dlogits may be logits.
   void (*cross_entropy_backward)(const Tensor& logits, const Tensor& targets, const VocabSlice& slice,
                                  const Tensor& maximum, const Tensor& sum_exp, double smoothing, double scale,
-                                 Tensor& dlogits);
+                                 const Tensor& dloss, Tensor& dlogits);
 
   // ---- optimizer: one pass over many parameters ---------------------------------------------------------
+  /// scale = scale_of_update() of core/update_scale.h, for scale_there: of the loss and of sqrt(squares) / loss_scale. loss
+  /// and squares f64 [1], scale f32 [1].
+  void (*update_scale)(const Tensor& loss, const Tensor& squares, double loss_scale, double max_norm, Tensor& scale);
   /// AdamW with decoupled decay (Loshchilov and Hutter 2019, algorithm 2).
   void (*adamw)(const AdamWOptions& options, std::span<const AdamWUpdate> updates);
   /// v = momentum v + (scale g + decay w); w -= lr v.
@@ -219,14 +229,14 @@ struct KernelTable {
 #define TRIREME_EVERY_KERNEL(f)                                                                                 \
   f(fill) f(copy)                                                                                               \
   f(unary) f(unary_backward) f(binary) f(axpby) f(dropout)                                                      \
-  f(reduce) f(sum_squares)                                                                                      \
+  f(reduce) f(sum_squares) f(squares_to)                                                                        \
   f(gemm) f(grouped_gemm) f(grouped_gemm_tn)                                                                    \
   f(softmax) f(softmax_backward) f(top_k) f(layer_norm) f(layer_norm_backward) f(rms_norm) f(rms_norm_backward) \
   f(embedding) f(embedding_backward)                                                                            \
   f(attention) f(attention_backward) f(attention_merge)                                                         \
   f(rope) f(swiglu) f(swiglu_backward)                                                                          \
   f(cross_entropy_stats) f(cross_entropy_loss) f(cross_entropy_backward)                                        \
-  f(adamw) f(sgd)
+  f(update_scale) f(adamw) f(sgd)
 // clang-format on
 
 /// In a namespace: declares a function of every entry's name and type.

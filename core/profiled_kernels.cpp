@@ -8,6 +8,7 @@
 #include <iterator>
 #include <span>
 
+#include "core/device_work.h"
 #include "core/kernels.h"
 #include "core/profile.h"
 
@@ -105,13 +106,18 @@ struct Cost<&KernelTable::axpby> {
     return {.flops = 0, .bytes = bytes(x) + bytes(y) * (b == 0 ? 1 : 2)};
   }
 };
+ProfileCost cost_of_reading(std::span<const Tensor> xs) {
+  ProfileCost cost;
+  for (const Tensor& x : xs) cost.bytes += bytes(x);
+  return cost;
+}
 template <>
 struct Cost<&KernelTable::sum_squares> {
-  static ProfileCost of(std::span<const Tensor> xs) {
-    ProfileCost cost;
-    for (const Tensor& x : xs) cost.bytes += bytes(x);
-    return cost;
-  }
+  static ProfileCost of(std::span<const Tensor> xs) { return cost_of_reading(xs); }
+};
+template <>
+struct Cost<&KernelTable::squares_to> {
+  static ProfileCost of(std::span<const Tensor> xs, const Tensor&) { return cost_of_reading(xs); }
 };
 template <>
 struct Cost<&KernelTable::adamw> {
@@ -185,6 +191,14 @@ ProfileEvent event_of(const Args&... args) {
 
 // ---- the table ------------------------------------------------------------------------------------------------------
 
+/// Waits for queued kernels. Not counted: without a profile nothing waits here.
+void finish(Device device) {
+  if (device == Device::cpu) return;
+  const std::uint64_t counted = device_work().waits;
+  backend(device).synchronize();
+  device_work().waits = counted;
+}
+
 template <Device device, auto kernel, class Signature = std::remove_reference_t<decltype(KernelTable{}.*kernel)>>
 struct Timed;
 
@@ -193,11 +207,11 @@ struct Timed<device, kernel, R (*)(Args...)> {
   static R call(Args... args) {
     const KernelTable& table = *tables[static_cast<std::size_t>(device)].load();
     if (Profiler::recording() == nullptr) return (table.*kernel)(args...);
-    if (device != Device::cpu) backend(device).synchronize();
+    finish(device);
     const ProfileScope scope([&] { return event_of<kernel>(args...); });
     if constexpr (std::is_void_v<R>) {
       (table.*kernel)(args...);
-      if (device != Device::cpu) backend(device).synchronize();
+      finish(device);
     } else {
       return (table.*kernel)(args...);  // returns a number to the host, so the kernel has ended
     }

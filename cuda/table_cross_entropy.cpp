@@ -1,6 +1,5 @@
-// Cross-entropy of the kernel table, by cuda/kernels/cross_entropy.cu; the sum of the losses is a reduction in f64.
+// Cross-entropy of the kernel table, by cuda/kernels/cross_entropy.cu.
 #include "cuda/kernels/cross_entropy.h"
-#include "cuda/kernels/reduce.h"
 #include "cuda/table_arguments.h"
 
 namespace trireme::cuda {
@@ -38,10 +37,9 @@ void cross_entropy_stats(const Tensor& logits, const Tensor& targets, const Voca
   });
 }
 
-double cross_entropy_loss(const Tensor& targets, const Tensor& maximum, const Tensor& sum_exp,
-                          const Tensor& target_logit, const Tensor& logit_sum, double smoothing, std::int64_t vocab) {
+void cross_entropy_loss(const Tensor& targets, const Tensor& maximum, const Tensor& sum_exp, const Tensor& target_logit,
+                        const Tensor& logit_sum, double smoothing, std::int64_t vocab, double scale, Tensor& loss) {
   constexpr const char* entry = __func__;
-  if (targets.count() == 0) return 0.0;
   const CrossEntropy<float> p = {.rows = size(entry, targets.count()),
                                  .columns = 0,
                                  .valid = 0,
@@ -55,14 +53,14 @@ double cross_entropy_loss(const Tensor& targets, const Tensor& maximum, const Te
                                  .target_logit = dense<float>(entry, target_logit),
                                  .logit_sum = dense<float>(entry, logit_sum)};
   const Tensor losses = workspace({targets.count()}, DType::f64);
-  Tensor total = workspace({1}, DType::f64);
-  cross_entropy_losses(p, dense<double>(entry, losses), stream());
-  reduce(Reduction::sum, losses, total);
-  return total.item();
+  auto* const each = dense<double>(entry, losses);
+  cross_entropy_losses(p, each, stream());
+  cross_entropy_total(each, p.rows, scale, dense<float>(entry, loss), stream());
 }
 
 void cross_entropy_backward(const Tensor& logits, const Tensor& targets, const VocabSlice& slice, const Tensor& maximum,
-                            const Tensor& sum_exp, double smoothing, double scale, Tensor& dlogits) {
+                            const Tensor& sum_exp, double smoothing, double scale, const Tensor& dloss,
+                            Tensor& dlogits) {
   constexpr const char* entry = __func__;
   visit_training(entry, logits.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
@@ -70,6 +68,7 @@ void cross_entropy_backward(const Tensor& logits, const Tensor& targets, const V
     p.smoothing = smoothing;
     p.maximum = dense<float>(entry, maximum);
     p.sum_exp = dense<float>(entry, sum_exp);
+    p.dloss = dense<float>(entry, dloss);
     cross_entropy_gradient(p, scale, dense<T>(entry, dlogits), stream());
   });
 }

@@ -1,10 +1,11 @@
-// Optimizer steps of the kernel table, by cuda/kernels/optimizer.cu and sgd.cu. A launch serves many parameters, whose
+// Optimizer steps of the kernel table, by optimizer.cu, sgd.cu and update_scale.cu of cuda/kernels. A launch serves many parameters, whose
 // 16-bit copies, if any, have one dtype, as in a model.
 #include <cmath>
 #include <vector>
 
 #include "cuda/kernels/optimizer.h"
 #include "cuda/kernels/sgd.h"
+#include "cuda/kernels/update_scale.h"
 #include "cuda/table_arguments.h"
 
 namespace trireme::cuda {
@@ -26,6 +27,12 @@ void for_each_low(std::string_view entry, std::span<const Update> updates, const
 
 }  // namespace
 
+void update_scale(const Tensor& loss, const Tensor& squares, double loss_scale, double max_norm, Tensor& scale) {
+  constexpr const char* entry = __func__;
+  update_scale(dense<double>(entry, loss), dense<double>(entry, squares), loss_scale, max_norm,
+               dense<float>(entry, scale), stream());
+}
+
 void adamw(const AdamWOptions& options, std::span<const AdamWUpdate> updates) {
   constexpr const char* entry = __func__;
   const auto correction = [&](double beta) {
@@ -37,8 +44,8 @@ void adamw(const AdamWOptions& options, std::span<const AdamWUpdate> updates) {
                                   .eps = static_cast<float>(options.eps),
                                   .inverse1 = correction(options.beta1),
                                   .inverse2 = correction(options.beta2),
-                                  .gradient_scale = static_cast<float>(options.gradient_scale),
-                                  .max_norm = 0};
+                                  .gradient_scale = static_cast<float>(options.gradient_scale)};
+  const auto* const scale = dense<float>(entry, options.scale_there);
   for_each_low(entry, updates, [&](auto tag, const std::vector<const AdamWUpdate*>& chosen) {
     using Low = typename decltype(tag)::type;
     std::vector<AdamWTensor<float, Low>> tensors;
@@ -51,7 +58,7 @@ void adamw(const AdamWOptions& options, std::span<const AdamWUpdate> updates) {
                          .count = update->weight.count(),
                          .decay = static_cast<float>(update->weight_decay)});
     }
-    adamw<float, Low>(tensors, settings, nullptr, stream());
+    adamw<float, Low>(tensors, settings, scale, stream());
   });
 }
 
@@ -60,6 +67,7 @@ void sgd(const SgdOptions& options, std::span<const SgdUpdate> updates) {
   const SgdSettings settings = {.lr = static_cast<float>(options.lr),
                                 .momentum = static_cast<float>(options.momentum),
                                 .scale = static_cast<float>(options.gradient_scale)};
+  const auto* const scale = dense<float>(entry, options.scale_there);
   for_each_low(entry, updates, [&](auto tag, const std::vector<const SgdUpdate*>& chosen) {
     using Low = typename decltype(tag)::type;
     std::vector<SgdTensor<Low>> tensors;
@@ -71,7 +79,7 @@ void sgd(const SgdOptions& options, std::span<const SgdUpdate> updates) {
                          .count = update->weight.count(),
                          .decay = static_cast<float>(update->weight_decay)});
     }
-    sgd<Low>(tensors, settings, stream());
+    sgd<Low>(tensors, settings, scale, stream());
   });
 }
 

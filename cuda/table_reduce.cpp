@@ -1,4 +1,5 @@
 // Reductions of the kernel table, by cuda/kernels/reduce.cu.
+#include <algorithm>
 #include <vector>
 
 #include "cuda/kernels/reduce.h"
@@ -22,7 +23,7 @@ void reduce(Reduction op, const Tensor& x, Tensor& y) {
   });
 }
 
-ExactSum sum_squares(std::span<const Tensor> xs) {
+void squares_to(std::span<const Tensor> xs, Tensor& sum) {
   constexpr const char* entry = __func__;
   std::vector<SquaresOf> list;
   for (const Tensor& x : xs) {
@@ -30,14 +31,17 @@ ExactSum sum_squares(std::span<const Tensor> xs) {
       list.push_back({dense<typename decltype(tag)::type>(entry, x), x.count(), x.dtype()});
     });
   }
-  const std::int64_t partials = squares_partials(list);
-  ExactSum sum;
-  if (partials == 0) return sum;
-  const Tensor sums = workspace({1 + partials}, DType::f64);
-  auto* const total = dense<double>(entry, sums);
-  sum_squares(list, total + 1, total, stream());
-  sum.add(view::select(sums, 0, 0).item());
-  return sum;
+  const Tensor partials = workspace({squares_partials(list)}, DType::f64);
+  sum_squares(list, dense<double>(entry, partials), dense<double>(entry, sum), stream());
+}
+
+ExactSum sum_squares(std::span<const Tensor> xs) {
+  ExactSum exact;
+  if (std::all_of(xs.begin(), xs.end(), [](const Tensor& x) { return x.count() == 0; })) return exact;
+  Tensor sum = workspace({1}, DType::f64);
+  squares_to(xs, sum);
+  exact.add(sum.item());
+  return exact;
 }
 
 }  // namespace trireme::cuda

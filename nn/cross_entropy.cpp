@@ -31,9 +31,10 @@ struct CrossEntropy : Op {
     const KernelTable& k = kernels(x.device());
     k.cross_entropy_stats(logits, targets, options.slice, maximum, sum_exp, target_logit, logit_sum);
     if (options.group != nullptr && options.group->size() > 1) combine(k, sums);
-    const double loss = k.cross_entropy_loss(targets, maximum, sum_exp, target_logit, logit_sum, options.smoothing,
-                                             options.slice.global);
-    return Tensor::full({}, options.scale * loss, acc, x.device());
+    Tensor loss = Tensor::empty({}, acc, x.device());
+    k.cross_entropy_loss(targets, maximum, sum_exp, target_logit, logit_sum, options.smoothing, options.slice.global,
+                         options.scale, loss);
+    return loss;
   }
 
   void combine(const KernelTable& k, const Tensor& sums) {
@@ -49,8 +50,8 @@ struct CrossEntropy : Op {
   Gradients backward(const Tensor& dloss) const {
     Tensor dlogits = logits.sole_owner() ? logits : empty_like(logits);
     kernels(logits.device())
-        .cross_entropy_backward(logits, targets, options.slice, maximum, sum_exp, options.smoothing,
-                                options.scale * dloss.item(), dlogits);
+        .cross_entropy_backward(logits, targets, options.slice, maximum, sum_exp, options.smoothing, options.scale,
+                                dloss, dlogits);
     return {view::reshape(dlogits, logits_shape)};
   }
 };

@@ -19,10 +19,10 @@ Optimizer::Optimizer(const ShardList& shards, std::vector<std::string> moment_na
   }
 }
 
-void Optimizer::step(double lr, double gradient_scale) {
+void Optimizer::step(double lr, const GradientScale& scale) {
   ++steps_;
   if (gradients_ != nullptr) {
-    gradients_->update([&](std::span<const std::size_t> places) { update(places, lr, gradient_scale); });
+    gradients_->update([&](std::span<const std::size_t> places) { update(places, lr, scale); });
     return;
   }
   for (const Slot& slot : slots_)
@@ -31,7 +31,7 @@ void Optimizer::step(double lr, double gradient_scale) {
             slot.shard->parameter->name);
   std::vector<std::size_t> all(slots_.size());
   std::iota(all.begin(), all.end(), std::size_t{0});
-  update(all, lr, gradient_scale);
+  update(all, lr, scale);
 }
 
 void Optimizer::attach(DataParallel& gradients) {
@@ -39,7 +39,7 @@ void Optimizer::attach(DataParallel& gradients) {
   gradients_ = &gradients;
 }
 
-void Optimizer::update(std::span<const std::size_t> places, double lr, double gradient_scale) {
+void Optimizer::update(std::span<const std::size_t> places, double lr, const GradientScale& scale) {
   batch_.clear();
   for (const std::size_t i : places) {
     Slot& slot = slots_[i];
@@ -51,10 +51,10 @@ void Optimizer::update(std::span<const std::size_t> places, double lr, double gr
       continue;
     }
     // Offloaded shards are updated one by one, so that only one gradient at a time has a copy on the host.
-    apply({&operands, 1}, lr, gradient_scale);
+    apply({&operands, 1}, lr, scale);
     copy(operands.low.defined() ? operands.low : operands.master, weights);
   }
-  if (!batch_.empty()) apply(batch_, lr, gradient_scale);
+  if (!batch_.empty()) apply(batch_, lr, scale);
   batch_.clear();
 }
 
@@ -113,13 +113,14 @@ class AdamW final : public Optimizer {
       : Optimizer(shards, {"m", "v"}, config.memory), config_(config) {}
 
  private:
-  void apply(std::span<const Operands> operands, double lr, double gradient_scale) override {
+  void apply(std::span<const Operands> operands, double lr, const GradientScale& scale) override {
     const AdamWOptions options{.lr = lr,
                                .beta1 = config_.beta1,
                                .beta2 = config_.beta2,
                                .eps = config_.eps,
-                               .gradient_scale = gradient_scale,
-                               .step = steps()};
+                               .gradient_scale = scale.value,
+                               .step = steps(),
+                               .scale_there = scale.there};
     updates_.clear();
     for (const Operands& o : operands) {
       updates_.push_back({.gradient = o.gradient,
@@ -145,7 +146,7 @@ class Sgd final : public Optimizer {
         config_(config) {}
 
  private:
-  void apply(std::span<const Operands> operands, double lr, double gradient_scale) override {
+  void apply(std::span<const Operands> operands, double lr, const GradientScale& scale) override {
     updates_.clear();
     for (const Operands& o : operands) {
       updates_.push_back({.gradient = o.gradient,
@@ -155,7 +156,8 @@ class Sgd final : public Optimizer {
                           .weight_decay = o.decay ? config_.weight_decay : 0});
     }
     kernels(operands.front().master.device())
-        .sgd({.lr = lr, .momentum = config_.momentum, .gradient_scale = gradient_scale}, updates_);
+        .sgd({.lr = lr, .momentum = config_.momentum, .gradient_scale = scale.value, .scale_there = scale.there},
+             updates_);
     updates_.clear();
   }
 

@@ -23,7 +23,10 @@ class Optimizer {
 
   /// One update. `gradient_scale` multiplies every gradient first: clipping costs no pass of its own. Throws
   /// ExitCode::internal for shards of ZeRO before attach().
-  void step(double lr, double gradient_scale);
+  void step(double lr, double gradient_scale) { step(lr, GradientScale{gradient_scale, {}}); }
+  /// The same with a factor that the host need not know: f32 [1], on the device of the state. If it is NaN, weights and
+  /// state stay as they are, and the caller takes back the count: set_steps(steps() - 1).
+  void step(double lr, const Tensor& gradient_scale) { step(lr, GradientScale{1, gradient_scale}); }
   /// Call once if the shards are gradients.shards(). From then on `gradients` chooses the order in which step() updates
   /// the shards, and seals the state between updates. state() and weights() first wait until gathered weights have
   /// arrived. `gradients` must outlive this object.
@@ -54,13 +57,19 @@ class Optimizer {
     std::vector<Tensor> moments;  // f32
     bool decay;
   };
+  /// What multiplies gradients: `there` if it is defined, else `value`.
+  struct GradientScale {
+    double value;
+    Tensor there;
+  };
   /// The device on which a shard's state is kept and updated.
   Device device_of(const Shard& shard) const;
   Operands operands_of(Slot& slot) const;
   /// All on one device; at least one.
-  virtual void apply(std::span<const Operands> operands, double lr, double gradient_scale) = 0;
+  virtual void apply(std::span<const Operands> operands, double lr, const GradientScale& scale) = 0;
   /// Updates shards by their place in the list given to the constructor, in one pass, on a GPU in one or few launches.
-  void update(std::span<const std::size_t> places, double lr, double gradient_scale);
+  void update(std::span<const std::size_t> places, double lr, const GradientScale& scale);
+  void step(double lr, const GradientScale& scale);
 
   std::vector<Slot> slots_;
   // Operands that one pass updates: shards whose state is on their own device; reused by each step.

@@ -36,8 +36,11 @@ class DataParallel {
   /// Ends a step's backwards: gradients are the sums over the mesh.
   virtual GradSyncReport finish() = 0;
 
-  /// The norm of the whole model's gradient (parallel/gradient_norm.h). After finish().
-  virtual double gradient_norm() const = 0;
+  /// sum = the sum of squares of the whole model's gradient (parallel/gradient_norm.h); f64 [1], on the gradients'
+  /// device. After finish().
+  virtual void add_squares(Tensor& sum) const = 0;
+  /// The norm of that gradient. Waits for the device.
+  double gradient_norm() const;
   /// This rank's part of a summed gradient, by place in shards(). After finish().
   virtual Tensor gradient(std::size_t place) const = 0;
   /// Updates the shards at these places in shards(), in one pass.

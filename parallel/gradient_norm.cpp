@@ -35,9 +35,8 @@ std::vector<SameGroups> by_groups(const std::vector<GradientPart>& parts, const 
   return kinds;
 }
 
-}  // namespace
-
-double gradient_norm(const std::vector<GradientPart>& parts, const DeviceMesh& mesh) {
+/// On the CPU: without rounding.
+double exact_squares(const std::vector<GradientPart>& parts, const DeviceMesh& mesh) {
   ExactSum total;
   for (const SameGroups& kind : by_groups(parts, mesh)) {
     ExactSum squares = kernels(kind.gradients.front().device()).sum_squares(kind.gradients);
@@ -45,15 +44,34 @@ double gradient_norm(const std::vector<GradientPart>& parts, const DeviceMesh& m
     total.add(squares);
   }
   if (mesh.size(Axis::pp) > 1) all_reduce(total, mesh.group(Axis::pp));
-  return std::sqrt(total.value());
+  return total.value();
+}
+
+void add_over(ProcessGroup& group, const Tensor& x) {
+  if (group.size() > 1) group.all_reduce(x).wait();
+}
+
+}  // namespace
+
+void add_squares(const std::vector<GradientPart>& parts, const DeviceMesh& mesh, Tensor& sum) {
+  const KernelTable& k = kernels(sum.device());
+  if (sum.device() == Device::cpu) return k.fill(sum, exact_squares(parts, mesh));
+  k.fill(sum, 0);
+  for (const SameGroups& kind : by_groups(parts, mesh)) {
+    Tensor squares = Tensor::empty({1}, DType::f64, sum.device());
+    k.squares_to(kind.gradients, squares);
+    for (ProcessGroup* group : kind.groups) add_over(*group, squares);
+    k.axpby(1.0, squares, 1.0, sum);
+  }
+  add_over(mesh.group(Axis::pp), sum);
 }
 
 double gradient_norm(const ParameterList& parameters, const DeviceMesh& mesh) {
   std::vector<GradientPart> parts;
   for (const ParameterPtr& parameter : parameters) parts.push_back({parameter.get(), parameter->grad()});
-  return gradient_norm(parts, mesh);
+  Tensor sum = Tensor::empty({1}, DType::f64, parts.empty() ? Device::cpu : parts.front().gradient.device());
+  add_squares(parts, mesh, sum);
+  return std::sqrt(sum.item());
 }
-
-double clip_factor(double norm, double max_norm) { return max_norm > 0 && norm > max_norm ? max_norm / norm : 1.0; }
 
 }  // namespace trireme

@@ -4,12 +4,14 @@
 // squares of one row are added in f64 in a fixed order, no cut goes through a row (parallel/parameters/shard.h), and
 // sums of rows are added without rounding (core/exact_sum.h), over tensors, ranks and stages. Between different sizes
 // of tp it is equal only up to rounding, since tp cuts rows. On CUDA, too, it is equal only up to rounding: there
-// sum_squares() adds in an order that depends on the sizes of tensors.
+// squares_to() adds in an order that depends on the sizes of tensors, and ranks add in f64. The sum stays on the GPU:
+// neither it nor an update that needs it makes the host wait.
 // Read next: parallel/gradient_norm.cpp, optim/optimizer.h.
 #pragma once
 
 #include <vector>
 
+#include "core/update_scale.h"
 #include "parallel/mesh/mesh.h"
 #include "parallel/parameters/parameter.h"
 
@@ -22,17 +24,15 @@ struct GradientPart {
   ProcessGroup* shards = nullptr;  ///< the ranks with the other pieces; null: this is the parameter's local gradient
 };
 
-/// The 2-norm of all gradients of the whole model, each logical parameter counted once; the same bits on every rank.
+/// sum = the sum of squares of all gradients of the whole model, each logical parameter counted once; the same bits on
+/// every rank. sum: f64 [1], on the gradients' device.
 ///
 /// Squares are added over exactly the axes on which a parameter is sharded and over the ranks with its pieces, and over
 /// pp always (stages hold different parameters); a replicated parameter is counted once, a tied copy not at all.
 /// Collective over the mesh: all ranks of a stage give their parts of the same parameters in the same order; call it
 /// after gradients have been summed.
-double gradient_norm(const std::vector<GradientPart>& parts, const DeviceMesh& mesh);
-/// Of whole local gradients: without ZeRO.
+void add_squares(const std::vector<GradientPart>& parts, const DeviceMesh& mesh, Tensor& sum);
+/// The 2-norm of whole local gradients: without ZeRO. Waits for the device.
 double gradient_norm(const ParameterList& parameters, const DeviceMesh& mesh);
-
-/// The factor that brings `norm` down to `max_norm`; 1 when it is below, or when max_norm is 0 (clipping off).
-double clip_factor(double norm, double max_norm);
 
 }  // namespace trireme

@@ -198,7 +198,7 @@ int trireme_adamw(void* weight, void* m, void* v, void* gradient, void* low, int
       power2 *= static_cast<double>(beta2);
     }
     const AdamWSettings settings{
-        lr, beta1, beta2, eps, static_cast<float>(1 / (1 - power1)), static_cast<float>(1 / (1 - power2)), 1.0F, 0.0F};
+        lr, beta1, beta2, eps, static_cast<float>(1 / (1 - power1)), static_cast<float>(1 / (1 - power2)), 1.0F};
     const AdamWTensor<bf16> tensor{as<float>(weight), as<float>(m), as<float>(v), as<bf16>(gradient),
                                    as<bf16>(low),     count,        decay};
     adamw<bf16, bf16>({&tensor, 1}, settings, nullptr, static_cast<Stream>(stream));

@@ -37,27 +37,28 @@ void cross_entropy_stats(const Tensor& logits, const Tensor& targets, const Voca
   });
 }
 
-double cross_entropy_loss(const Tensor& targets, const Tensor& maximum, const Tensor& sum_exp,
-                          const Tensor& target_logit, const Tensor& logit_sum, double smoothing, std::int64_t vocab) {
+void cross_entropy_loss(const Tensor& targets, const Tensor& maximum, const Tensor& sum_exp, const Tensor& target_logit,
+                        const Tensor& logit_sum, double smoothing, std::int64_t vocab, double scale, Tensor& loss) {
   const std::int32_t* target = targets.data<std::int32_t>();
-  return visit_floating(maximum.dtype(), "cross_entropy_loss", [&](auto tag) {
+  visit_floating(maximum.dtype(), "cross_entropy_loss", [&](auto tag) {
     using A = typename decltype(tag)::type;
     const auto wide = [](A value) { return static_cast<double>(widen(value)); };
     const A *top = maximum.data<A>(), *exponentials = sum_exp.data<A>(), *at_target = target_logit.data<A>();
     const A* total = logit_sum.data<A>();
-    double loss = 0;
+    double sum = 0;
     for (std::int64_t r = 0; r < targets.count(); ++r) {
       if (target[r] < 0) continue;
       const double lse = std::log(wide(exponentials[r])) + wide(top[r]);
       const double mean_logit = wide(total[r]) / static_cast<double>(vocab);
-      loss += lse - (1 - smoothing) * wide(at_target[r]) - smoothing * mean_logit;
+      sum += lse - (1 - smoothing) * wide(at_target[r]) - smoothing * mean_logit;
     }
-    return loss;
+    *loss.data<A>() = static_cast<A>(static_cast<accumulate_t<A>>(scale * sum));
   });
 }
 
 void cross_entropy_backward(const Tensor& logits, const Tensor& targets, const VocabSlice& slice, const Tensor& maximum,
-                            const Tensor& sum_exp, double smoothing, double scale, Tensor& dlogits) {
+                            const Tensor& sum_exp, double smoothing, double loss_scale, const Tensor& dloss,
+                            Tensor& dlogits) {
   const std::int64_t rows = targets.count(), columns = logits.size(-1), valid = slice.valid;
   const std::int32_t* target = targets.data<std::int32_t>();
   visit_floating(logits.dtype(), "cross_entropy_backward", [&](auto tag) {
@@ -65,6 +66,7 @@ void cross_entropy_backward(const Tensor& logits, const Tensor& targets, const V
     using A = accumulate_t<T>;
     const T* x = logits.data<T>();
     T* dx = dlogits.data<T>();
+    const double scale = loss_scale * static_cast<double>(*dloss.data<A>());
     const A *tops = maximum.data<A>(), *sums = sum_exp.data<A>();
     const A spread = static_cast<A>(scale * smoothing / static_cast<double>(slice.global));
     const A onehot = static_cast<A>(scale * (1 - smoothing));

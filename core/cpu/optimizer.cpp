@@ -6,6 +6,7 @@
 #include "core/cpu/arrays.h"
 #include "core/cpu/kernels.h"
 #include "core/cpu/loops.h"
+#include "core/update_scale.h"
 
 namespace trireme::cpu {
 namespace {
@@ -57,6 +58,17 @@ void sgd_momentum_range(const Sgd c, const float* gradient, float* weight, float
   }
 }
 
+/// What multiplies the gradients.
+template <class Options>
+float scale_in(const Options& options) {
+  return options.scale_there.defined() ? *options.scale_there.template data<float>()
+                                       : static_cast<float>(options.gradient_scale);
+}
+template <class Options>
+bool is_skipped(const Options& options) {
+  return options.scale_there.defined() && std::isnan(scale_in(options));
+}
+
 /// The data of a host tensor; null if undefined. It must throw here, before the team starts.
 template <class T>
 T* host_data(const Tensor& x) {
@@ -81,7 +93,14 @@ void for_blocks(std::span<const Update> updates, Step&& step) {
 
 }  // namespace
 
+void update_scale(const Tensor& loss, const Tensor& squares, double loss_scale, double max_norm, Tensor& scale) {
+  const double norm = std::sqrt(*squares.data<double>()) / loss_scale;
+  *scale.data<float>() = static_cast<float>(scale_of_update(*loss.data<double>(), norm, loss_scale, max_norm));
+}
+
 void adamw(const AdamWOptions& options, std::span<const AdamWUpdate> updates) {
+  const float scale = scale_in(options);
+  if (is_skipped(options)) return for_blocks(updates, [](std::size_t, std::int64_t, std::int64_t) {});
   const auto step = static_cast<double>(options.step);
   struct Work {
     AdamW constants;
@@ -99,7 +118,7 @@ void adamw(const AdamWOptions& options, std::span<const AdamWUpdate> updates) {
         .root_correction = static_cast<float>(1 / std::sqrt(1 - std::pow(options.beta2, step))),
         .decay = static_cast<float>(options.lr * update.weight_decay),
         .eps = static_cast<float>(options.eps),
-        .scale = static_cast<float>(options.gradient_scale),
+        .scale = scale,
     };
     require_low(update.low);
     works.push_back({constants, host_data<float>(update.gradient), host_data<float>(update.weight),
@@ -112,6 +131,8 @@ void adamw(const AdamWOptions& options, std::span<const AdamWUpdate> updates) {
 }
 
 void sgd(const SgdOptions& options, std::span<const SgdUpdate> updates) {
+  const float scale = scale_in(options);
+  if (is_skipped(options)) return for_blocks(updates, [](std::size_t, std::int64_t, std::int64_t) {});
   struct Work {
     Sgd constants;
     const float* gradient;
@@ -122,7 +143,7 @@ void sgd(const SgdOptions& options, std::span<const SgdUpdate> updates) {
     const Sgd constants = {.rate = static_cast<float>(options.lr),
                            .factor = static_cast<float>(options.momentum),
                            .decay = static_cast<float>(update.weight_decay),
-                           .scale = static_cast<float>(options.gradient_scale)};
+                           .scale = scale};
     require_low(update.low);
     works.push_back({constants, host_data<float>(update.gradient), host_data<float>(update.weight),
                      host_data<float>(update.momentum)});

@@ -211,4 +211,6 @@ ExactSum sum_squares(std::span<const Tensor> xs) {
   return total;
 }
 
+void squares_to(std::span<const Tensor> xs, Tensor& sum) { *sum.data<double>() = sum_squares(xs).value(); }
+
 }  // namespace trireme::cpu

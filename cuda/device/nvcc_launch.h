@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/device_work.h"
 #include "core/error.h"
 #include "cuda/device/limits.h"
 #include "cuda/device/types.h"
@@ -92,6 +93,7 @@ inline std::size_t most_dynamic_shared(const LaunchConfig& c, const void* kernel
 template <class... Parameters, class... Arguments>
 void launch(const LaunchConfig& c, void (*kernel)(Parameters...), const Arguments&... arguments) {
   ++launches;
+  ++device_work().launches;
   if (needs_shared_opt_in(c.dynamic_shared)) {
     const std::size_t most = most_dynamic_shared(c, reinterpret_cast<const void*>(kernel));
     if (c.dynamic_shared > most)

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <thread>
 
+#include "core/device_work.h"
 #include "core/error.h"
 #include "cuda/emu/race.h"
 
@@ -63,6 +64,7 @@ Schedule current_schedule() { return schedule_here; }
 void run_grid(const BlockShape& shape, const std::function<void()>& body) {
   check(shape);
   ++launches;
+  ++device_work().launches;
   const Schedule schedule = schedule_here;
   const std::uint64_t blocks = std::uint64_t{shape.grid.x} * shape.grid.y * shape.grid.z;
   std::atomic<std::uint64_t> next{0};

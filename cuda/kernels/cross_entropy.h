@@ -21,17 +21,18 @@ namespace trireme::cuda {
 template <class T>
 struct CrossEntropy {
   int rows;
-  int columns;                  ///< of the local slice, with padding: the pitch of logits
-  int valid;                    ///< columns from 0 on that are real tokens; the rest gets probability 0 and gradient 0
-  std::int64_t first;           ///< global id of column 0
-  std::int64_t vocabulary;      ///< V: real tokens over all slices
-  double smoothing;             ///< e: 0 for none
-  const T* logits;              ///< [rows, columns]
-  const std::int32_t* targets;  ///< [rows] global ids; negative: the row is ignored, its loss and gradient are 0
-  float* maximum;               ///< [rows] of the slice after the first pass; over all slices after the join
-  float* sum_exp;               ///< [rows] sum of exp(x - maximum), likewise
-  float* target_logit;          ///< [rows] 0 on ranks whose slice does not hold the target, likewise
-  float* logit_sum;             ///< [rows] likewise
+  int columns;                   ///< of the local slice, with padding: the pitch of logits
+  int valid;                     ///< columns from 0 on that are real tokens; the rest gets probability 0 and gradient 0
+  std::int64_t first;            ///< global id of column 0
+  std::int64_t vocabulary;       ///< V: real tokens over all slices
+  double smoothing;              ///< e: 0 for none
+  const T* logits;               ///< [rows, columns]
+  const std::int32_t* targets;   ///< [rows] global ids; negative: the row is ignored, its loss and gradient are 0
+  float* maximum;                ///< [rows] of the slice after the first pass; over all slices after the join
+  float* sum_exp;                ///< [rows] sum of exp(x - maximum), likewise
+  float* target_logit;           ///< [rows] 0 on ranks whose slice does not hold the target, likewise
+  float* logit_sum;              ///< [rows] likewise
+  const float* dloss = nullptr;  ///< [1] multiplies the scale of the second pass; null: 1
 };
 
 /// The first pass. A slice without real columns gives -infinity and zeros.
@@ -41,6 +42,9 @@ void cross_entropy_statistics(const CrossEntropy<T>& problem, Stream stream = nu
 /// losses [rows], from the statistics over all slices; reads only these and the targets.
 template <class T>
 void cross_entropy_losses(const CrossEntropy<T>& problem, double* losses, Stream stream = nullptr);
+
+/// loss[0] = scale * the sum of losses [rows], in an order that depends on `rows` only.
+void cross_entropy_total(const double* losses, int rows, double scale, float* loss, Stream stream = nullptr);
 
 /// The second pass. `scale`: the loss scale over the number of rows, on all ranks, that are not ignored. gradients
 /// [rows, columns] may be the logits.

@@ -1,6 +1,7 @@
 // The kernel of AdamW; formulas and bytes: cuda/kernels/optimizer.h.
 #include "cuda/kernels/optimizer.h"
 
+#include "cuda/kernels/low_copy.h"
 #include "cuda/kernels/pieces.h"
 #include "cuda/kernels/tensor_list.h"
 
@@ -21,23 +22,16 @@ __device__ float update(float& w, float& m, float& v, float g, float decay, cons
   return w;
 }
 
-/// min(1, max_norm / norm) / loss scale; negative when the step is to be skipped.
-__device__ float gradient_factor(const AdamWSettings& s, const double* norm_squared) {
-  if (norm_squared == nullptr) return s.gradient_scale;
-  const float norm = sqrtf(static_cast<float>(*norm_squared)) * s.gradient_scale;
-  if (!(norm < 3.4e38F)) return -1.0F;  // NaN as well
-  return s.max_norm > 0 && norm > s.max_norm ? s.gradient_scale * (s.max_norm / norm) : s.gradient_scale;
-}
-
 /// One block per tile; a piece of four elements a thread at a time.
 template <class G, class Low>
 __global__ void __launch_bounds__(kThreads, 5)
     adamw_kernel(const __grid_constant__ List<G, Low> list, const __grid_constant__ AdamWSettings s,
-                 const double* norm_squared) {
+                 const float* scale) {
   const auto place = list.my_place();
   const AdamWTensor<G, Low>& t = list.items[place.item];
-  const float factor = gradient_factor(s, norm_squared);
-  if (factor < 0) return;
+  const float factor = scale == nullptr ? s.gradient_scale : *scale;
+  if (scale != nullptr && factor != factor)  // NaN. NOLINT(misc-redundant-expression)
+    return copy_low<kWidth, kThreads>(t, place.begin, place.end);
   for (std::int64_t i = place.begin + kWidth * static_cast<int>(threadIdx.x); i < place.end; i += kWidth * kThreads) {
     const int count = place.end - i < kWidth ? static_cast<int>(place.end - i) : kWidth;
     auto w = load_piece<kWidth>(t.weight + i, count), m = load_piece<kWidth>(t.m + i, count);
@@ -58,18 +52,18 @@ __global__ void __launch_bounds__(kThreads, 5)
 }  // namespace
 
 template <class G, class Low>
-void adamw(std::span<const AdamWTensor<G, Low>> tensors, const AdamWSettings& settings, const double* norm_squared,
+void adamw(std::span<const AdamWTensor<G, Low>> tensors, const AdamWSettings& settings, const float* scale,
            Stream stream) {
-  for_each_list<AdamWTensor<G, Low>, kOptimizerMostTensors, kOptimizerTile>(tensors, [&](const List<G, Low>& list,
-                                                                                         unsigned tiles) {
-    launch({"adamw", {tiles, 1, 1}, {kThreads, 1, 1}, 0, stream}, adamw_kernel<G, Low>, list, settings, norm_squared);
-  });
+  for_each_list<AdamWTensor<G, Low>, kOptimizerMostTensors, kOptimizerTile>(
+      tensors, [&](const List<G, Low>& list, unsigned tiles) {
+        launch({"adamw", {tiles, 1, 1}, {kThreads, 1, 1}, 0, stream}, adamw_kernel<G, Low>, list, settings, scale);
+      });
 }
 
-template void adamw(std::span<const AdamWTensor<float, float>>, const AdamWSettings&, const double*, Stream);
-template void adamw(std::span<const AdamWTensor<bf16, bf16>>, const AdamWSettings&, const double*, Stream);
-template void adamw(std::span<const AdamWTensor<f16, f16>>, const AdamWSettings&, const double*, Stream);
-template void adamw(std::span<const AdamWTensor<float, bf16>>, const AdamWSettings&, const double*, Stream);
-template void adamw(std::span<const AdamWTensor<float, f16>>, const AdamWSettings&, const double*, Stream);
+template void adamw(std::span<const AdamWTensor<float, float>>, const AdamWSettings&, const float*, Stream);
+template void adamw(std::span<const AdamWTensor<bf16, bf16>>, const AdamWSettings&, const float*, Stream);
+template void adamw(std::span<const AdamWTensor<f16, f16>>, const AdamWSettings&, const float*, Stream);
+template void adamw(std::span<const AdamWTensor<float, bf16>>, const AdamWSettings&, const float*, Stream);
+template void adamw(std::span<const AdamWTensor<float, f16>>, const AdamWSettings&, const float*, Stream);
 
 }  // namespace trireme::cuda

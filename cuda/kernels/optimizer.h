@@ -30,19 +30,17 @@ struct AdamWTensor {
 struct AdamWSettings {
   float lr, beta1, beta2, eps;
   float inverse1, inverse2;  ///< 1 / (1 - beta^step), computed in f64 by the host
-  float gradient_scale;      ///< 1 / loss scale
-  float max_norm;            ///< 0: no clipping
+  float gradient_scale;      ///< multiplies the gradients first
 };
 
 constexpr int kOptimizerTile = 4096;       ///< elements a block handles
 constexpr int kOptimizerMostTensors = 64;  ///< per launch; more tensors take another launch
 
-/// `norm_squared` (in device memory, may be null): the sum of squares of all gradients, before the scale, as
-/// sum_squares() of cuda/kernels/reduce.h gives it. The factor of clipping, min(1, max_norm / norm), is computed from
-/// it on the device, so no step waits for the host. If it is not finite, nothing changes: an overflow skips the
-/// step.
+/// `scale` (in device memory, may be null) takes the place of settings.gradient_scale: update_scale() of
+/// cuda/kernels/update_scale.h computes it from the norm, so no step waits for the host. If it is NaN, as after an
+/// overflow, weights and moments stay as they are, and `low` is written from the weights.
 template <class G, class Low>
-void adamw(std::span<const AdamWTensor<G, Low>> tensors, const AdamWSettings& settings,
-           const double* norm_squared = nullptr, Stream stream = nullptr);
+void adamw(std::span<const AdamWTensor<G, Low>> tensors, const AdamWSettings& settings, const float* scale = nullptr,
+           Stream stream = nullptr);
 
 }  // namespace trireme::cuda

@@ -1,6 +1,7 @@
 // The kernel of gradient descent; formulas and bytes: cuda/kernels/sgd.h.
 #include "cuda/kernels/sgd.h"
 
+#include "cuda/kernels/low_copy.h"
 #include "cuda/kernels/pieces.h"
 #include "cuda/kernels/tensor_list.h"
 
@@ -17,9 +18,12 @@ using List = TensorList<SgdTensor<Low>, kMostTensors, kTile>;
 
 template <class Low>
 __global__ void __launch_bounds__(kThreads)
-    sgd_kernel(const __grid_constant__ List<Low> list, const __grid_constant__ SgdSettings s) {
+    sgd_kernel(const __grid_constant__ List<Low> list, const __grid_constant__ SgdSettings s, const float* scale) {
   const auto place = list.my_place();
   const SgdTensor<Low>& t = list.items[place.item];
+  const float factor = scale == nullptr ? s.scale : *scale;
+  if (scale != nullptr && factor != factor)  // NaN. NOLINT(misc-redundant-expression)
+    return copy_low<kWidth, kThreads>(t, place.begin, place.end);
   for (std::int64_t at = place.begin + kWidth * static_cast<int>(threadIdx.x); at < place.end;
        at += kWidth * kThreads) {
     const int count = place.end - at < kWidth ? static_cast<int>(place.end - at) : kWidth;
@@ -30,7 +34,7 @@ __global__ void __launch_bounds__(kThreads)
     Pack<Low, kWidth> low;
     TRIREME_UNROLL
     for (int i = 0; i < kWidth; ++i) {
-      v.values[i] = s.momentum * v.values[i] + (s.scale * g.values[i] + t.decay * w.values[i]);
+      v.values[i] = s.momentum * v.values[i] + (factor * g.values[i] + t.decay * w.values[i]);
       w.values[i] -= s.lr * v.values[i];
       low.values[i] = from_float<Low>(w.values[i]);
     }
@@ -43,14 +47,14 @@ __global__ void __launch_bounds__(kThreads)
 }  // namespace
 
 template <class Low>
-void sgd(std::span<const SgdTensor<Low>> tensors, const SgdSettings& settings, Stream stream) {
+void sgd(std::span<const SgdTensor<Low>> tensors, const SgdSettings& settings, const float* scale, Stream stream) {
   for_each_list<SgdTensor<Low>, kMostTensors, kTile>(tensors, [&](const List<Low>& list, unsigned tiles) {
-    launch({"sgd", {tiles, 1, 1}, {kThreads, 1, 1}, 0, stream}, sgd_kernel<Low>, list, settings);
+    launch({"sgd", {tiles, 1, 1}, {kThreads, 1, 1}, 0, stream}, sgd_kernel<Low>, list, settings, scale);
   });
 }
 
-template void sgd(std::span<const SgdTensor<float>>, const SgdSettings&, Stream);
-template void sgd(std::span<const SgdTensor<bf16>>, const SgdSettings&, Stream);
-template void sgd(std::span<const SgdTensor<f16>>, const SgdSettings&, Stream);
+template void sgd(std::span<const SgdTensor<float>>, const SgdSettings&, const float*, Stream);
+template void sgd(std::span<const SgdTensor<bf16>>, const SgdSettings&, const float*, Stream);
+template void sgd(std::span<const SgdTensor<f16>>, const SgdSettings&, const float*, Stream);
 
 }  // namespace trireme::cuda

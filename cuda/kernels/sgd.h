@@ -25,7 +25,9 @@ struct SgdSettings {
   float lr, momentum, scale;
 };
 
+/// `scale` (in device memory, may be null): as for adamw() of cuda/kernels/optimizer.h.
 template <class Low>
-void sgd(std::span<const SgdTensor<Low>> tensors, const SgdSettings& settings, Stream stream = nullptr);
+void sgd(std::span<const SgdTensor<Low>> tensors, const SgdSettings& settings, const float* scale = nullptr,
+         Stream stream = nullptr);
 
 }  // namespace trireme::cuda

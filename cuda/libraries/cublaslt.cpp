@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 
+#include "core/device_work.h"
 #include "core/memory.h"
 #include "cuda/libraries/lt_library.h"
 #include "cuda/libraries/lt_run.h"
@@ -235,6 +236,7 @@ void run_cublaslt(const LtCall& call, void* stream) {
   Context& context = Context::current(call.problem);
   const Plan& plan = context.plan(call);
   const Description description(call);
+  ++device_work().launches;
   TRIREME_CUBLASLT(
       lt().cublasLtMatmul(context.handle(), description.get(), &call.alpha, call.a, plan.a.get(), call.b, plan.b.get(),
                           &call.beta, call.c, plan.c.get(), call.d, plan.d.get(), &plan.algorithm,

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "core/device_work.h"
 #include "core/error.h"
 #include "core/memory.h"
 #include "cuda/libraries/cudnn_graph.h"
@@ -140,6 +141,7 @@ void run_cudnn_attention(const SdpaCall& call, void* stream) {
                         .queries = static_cast<std::int32_t>(problem.q.dims[2]),
                         .keys = static_cast<std::int32_t>(problem.k.dims[2])};
   const CudnnDescriptor pack = variant_pack(planned->graph, call, scalars, workspace.data(), what);
+  ++device_work().launches;
   TRIREME_CUDNN(cudnnBackendExecute(context.handle, planned->plan.descriptor.get(), pack.get()), what);
 }
 

@@ -8,16 +8,39 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <vector>
 
+#include "core/device_work.h"
 #include "core/error.h"
 #include "cuda/runtime/open.h"
 #include "cuda/runtime/stream.h"
+#include "cuda/runtime/uploads.h"
 #include "cuda/table.h"
 
 namespace trireme::cuda {
 namespace {
 
 constexpr std::size_t kAlignment = 256;  // as cudaMalloc's
+
+/// Stricter than a GPU: the bytes arrive in wait(), and before that are NaN.
+class EmulatedDownload : public DeviceBackend::Download {
+ public:
+  EmulatedDownload(void* to, const void* from, std::size_t bytes)
+      : to_(to), bytes_(static_cast<const std::byte*>(from), static_cast<const std::byte*>(from) + bytes) {
+    std::memset(to, 0xff, bytes);
+  }
+  ~EmulatedDownload() override { EmulatedDownload::wait(); }
+  void wait() override {
+    if (to_ == nullptr) return;
+    ++device_work().waits;
+    std::memcpy(to_, bytes_.data(), bytes_.size());
+    to_ = nullptr;
+  }
+
+ private:
+  void* to_;  // null: arrived
+  std::vector<std::byte> bytes_;
+};
 
 class EmulatedDevice : public DeviceBackend {
  public:
@@ -29,6 +52,7 @@ class EmulatedDevice : public DeviceBackend {
   std::string description() const override { return "emulated GPU"; }
   void* allocate(std::size_t bytes) override {
     const std::scoped_lock lock(mutex_);
+    ++device_work().allocations;
     if (bytes > memory_ - used_) return nullptr;
     void* const data = std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
     if (data == nullptr) return nullptr;
@@ -50,26 +74,37 @@ class EmulatedDevice : public DeviceBackend {
   }
   void upload(void* to, const void* from, std::size_t bytes) override {
     require_inside("upload", to, bytes);
+    ++device_work().copies;
+    if (bytes > kLargestQueuedUpload) ++device_work().waits;
     std::memcpy(to, from, bytes);
   }
   void download(void* to, const void* from, std::size_t bytes) override {
     require_inside("download", from, bytes);
+    ++device_work().copies;
+    ++device_work().waits;
     std::memcpy(to, from, bytes);
+  }
+  std::unique_ptr<Download> start_download(void* to, const void* from, std::size_t bytes) override {
+    require_inside("start_download", from, bytes);
+    ++device_work().copies;
+    return std::make_unique<EmulatedDownload>(to, from, bytes);
   }
   void copy_on_device(void* to, const void* from, std::size_t bytes) override {
     require_inside("copy_on_device", to, bytes);
     require_inside("copy_on_device", from, bytes);
+    ++device_work().copies;
     std::memcpy(to, from, bytes);
   }
   void set(void* to, unsigned char value, std::size_t bytes) override {
     require_inside("set", to, bytes);
+    ++device_work().copies;
     std::memset(to, value, bytes);
   }
   void* allocate_pinned(std::size_t bytes) override {
     return std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
   }
   void free_pinned(void* data) noexcept override { std::free(data); }
-  void synchronize() override {}
+  void synchronize() override { ++device_work().waits; }
   const KernelTable& kernels() const override { return kernel_table(); }
 
  private:

@@ -5,6 +5,7 @@
 // (CUDA C++ Programming Guide, "Stream Ordered Memory Allocator".) Read next: cuda/runtime/check.h.
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstring>
@@ -13,10 +14,12 @@
 #include <mutex>
 
 #include "core/device.h"
+#include "core/device_work.h"
 #include "cuda/runtime/check.h"
 #include "cuda/runtime/connections.h"
 #include "cuda/runtime/open.h"
 #include "cuda/runtime/stream.h"
+#include "cuda/runtime/uploads.h"
 #include "cuda/table.h"
 
 namespace trireme::cuda {
@@ -25,36 +28,51 @@ namespace {
 cudaStream_t stream_of(void* handle) { return static_cast<cudaStream_t>(handle); }
 cudaEvent_t event_of(void* handle) { return static_cast<cudaEvent_t>(handle); }
 
-/// Small uploads (token ids, positions, offsets) that never wait: they go through pinned memory, in as many pieces as
-/// there can be uploads under way.
+/// Small uploads (token ids, positions, offsets), which are queued: they go through pinned memory, in as many pieces as
+/// can be under way. The host waits for the oldest piece only if it is that far ahead of the GPU.
 class Uploads {
  public:
   /// False if there are too many bytes.
   bool take(void* to, const void* from, std::size_t bytes, cudaStream_t stream) {
-    if (bytes > kBytes) return false;
+    if (bytes > kLargestQueuedUpload) return false;
     const std::scoped_lock lock(mutex_);
+    for (std::size_t done = 0; done < bytes; done += kUploadPiece)
+      copy_piece(static_cast<std::byte*>(to) + done, static_cast<const std::byte*>(from) + done,
+                 std::min(kUploadPiece, bytes - done), stream);
+    return true;
+  }
+
+ private:
+  struct Piece {
+    PinnedBuffer memory{kUploadPiece};
+    Event copied;
+  };
+  void copy_piece(void* to, const void* from, std::size_t bytes, cudaStream_t stream) {
     Piece& piece = *pieces_[next_];
     next_ = (next_ + 1) % pieces_.size();
     piece.copied.synchronize();  // the last copy from this piece, long ago
     std::memcpy(piece.memory.data(), from, bytes);
     TRIREME_CUDA(cudaMemcpyAsync(to, piece.memory.data(), bytes, cudaMemcpyHostToDevice, stream), "{} bytes", bytes);
     piece.copied.record(stream);
-    return true;
   }
 
- private:
-  static constexpr std::size_t kBytes = std::size_t{1} << 18;
-  struct Piece {
-    PinnedBuffer memory{kBytes};
-    Event copied;
-  };
   std::mutex mutex_;
-  std::array<std::unique_ptr<Piece>, 16> pieces_ = [] {
-    std::array<std::unique_ptr<Piece>, 16> all;
+  std::array<std::unique_ptr<Piece>, kUploadPieces> pieces_ = [] {
+    std::array<std::unique_ptr<Piece>, kUploadPieces> all;
     for (auto& piece : all) piece = std::make_unique<Piece>();
     return all;
   }();
   std::size_t next_ = 0;
+};
+
+class GpuDownload : public DeviceBackend::Download {
+ public:
+  explicit GpuDownload(cudaStream_t stream) { copied_.record(stream); }
+  ~GpuDownload() override { cudaEventSynchronize(event_of(copied_.handle())); }  // an error: the next call reports it
+  void wait() override { copied_.synchronize(); }
+
+ private:
+  Event copied_;
 };
 
 class Gpu : public DeviceBackend {
@@ -87,11 +105,12 @@ class Gpu : public DeviceBackend {
   std::string description() const override { return to_string(info_); }
   void* allocate(std::size_t bytes) override {
     use();
+    ++device_work().allocations;
     void* data = nullptr;
     cudaError_t error = cudaMallocFromPoolAsync(&data, bytes, pool_, stream_);
     if (error == cudaErrorMemoryAllocation) {  // freed but fragmented memory may be usable after a trim
       cudaGetLastError();
-      TRIREME_CUDA(cudaStreamSynchronize(stream_));
+      synchronize();
       TRIREME_CUDA(cudaMemPoolTrimTo(pool_, 0));
       error = cudaMallocFromPoolAsync(&data, bytes, pool_, stream_);
     }
@@ -117,7 +136,10 @@ class Gpu : public DeviceBackend {
   }
   void upload(void* to, const void* from, std::size_t bytes) override {
     use();
-    if (uploads_->take(to, from, bytes, stream_)) return;
+    if (uploads_->take(to, from, bytes, stream_)) {
+      ++device_work().copies;
+      return;
+    }
     copy(to, from, bytes, cudaMemcpyHostToDevice);
     synchronize();  // the caller may change `from` now
   }
@@ -125,11 +147,16 @@ class Gpu : public DeviceBackend {
     copy(to, from, bytes, cudaMemcpyDeviceToHost);
     synchronize();
   }
+  std::unique_ptr<Download> start_download(void* to, const void* from, std::size_t bytes) override {
+    copy(to, from, bytes, cudaMemcpyDeviceToHost);
+    return std::make_unique<GpuDownload>(stream_);
+  }
   void copy_on_device(void* to, const void* from, std::size_t bytes) override {
     copy(to, from, bytes, cudaMemcpyDeviceToDevice);
   }
   void set(void* to, unsigned char value, std::size_t bytes) override {
     use();
+    ++device_work().copies;
     TRIREME_CUDA(cudaMemsetAsync(to, value, bytes, stream_), "{} bytes", bytes);
   }
   void* allocate_pinned(std::size_t bytes) override {
@@ -145,6 +172,7 @@ class Gpu : public DeviceBackend {
   }
   void synchronize() override {
     use();
+    ++device_work().waits;
     TRIREME_CUDA(cudaStreamSynchronize(stream_));
   }
   const KernelTable& kernels() const override { return kernel_table(); }
@@ -152,6 +180,7 @@ class Gpu : public DeviceBackend {
  private:
   void copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) const {
     use();
+    ++device_work().copies;
     TRIREME_CUDA(cudaMemcpyAsync(to, from, bytes, kind, stream_), "{} bytes", bytes);
   }
 
@@ -238,7 +267,10 @@ OwnedStream::~OwnedStream() {
   cudaStreamDestroy(stream_of(handle_));
   stream_count.remove();
 }
-void OwnedStream::synchronize() const { TRIREME_CUDA(cudaStreamSynchronize(stream_of(handle_))); }
+void OwnedStream::synchronize() const {
+  ++device_work().waits;
+  TRIREME_CUDA(cudaStreamSynchronize(stream_of(handle_)));
+}
 
 Event::Event() {
   cudaEvent_t event = nullptr;
@@ -250,7 +282,12 @@ void Event::record(void* stream) { TRIREME_CUDA(cudaEventRecord(event_of(handle_
 void Event::make_wait(void* stream) const {
   TRIREME_CUDA(cudaStreamWaitEvent(stream_of(stream), event_of(handle_), 0));
 }
-void Event::synchronize() const { TRIREME_CUDA(cudaEventSynchronize(event_of(handle_))); }
+void Event::synchronize() const {
+  if (cudaEventQuery(event_of(handle_)) == cudaSuccess) return;
+  cudaGetLastError();  // not ready; another error stays, and the next line reports it
+  ++device_work().waits;
+  TRIREME_CUDA(cudaEventSynchronize(event_of(handle_)));
+}
 float Event::since(const Event& start) const {
   synchronize();
   float milliseconds = 0;

@@ -33,7 +33,8 @@ class Event {
   Event& operator=(const Event&) = delete;
   void record(void* stream);           ///< happens after all work queued there so far
   void make_wait(void* stream) const;  ///< later work there waits for the last record
-  void synchronize() const;            ///< the calling thread waits
+  void synchronize() const;            ///< the calling thread waits, unless the last record's work is done
+  void* handle() const { return handle_; }
   /// Milliseconds from `start` to this, both recorded; waits for this one.
   float since(const Event& start) const;
 

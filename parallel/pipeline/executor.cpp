@@ -12,6 +12,7 @@
 #include "autograd/deferred.h"
 #include "autograd/engine.h"
 #include "autograd/node.h"
+#include "core/kernels.h"
 #include "core/profile.h"
 #include "parallel/comm/watch/beacon.h"
 
@@ -95,7 +96,9 @@ class Pass {
         stage_(stage),
         before_backward_(before_backward),
         before_(group, (group.rank() + group.size() - 1) % group.size(), stage, list_, ActionKind::recv_activation),
-        after_(group, (group.rank() + 1) % group.size(), stage, list_, ActionKind::recv_gradient) {}
+        after_(group, (group.rank() + 1) % group.size(), stage, list_, ActionKind::recv_gradient) {
+    report_.loss = Tensor::zeros({1}, DType::f64, stage.device);
+  }
 
   StepReport run() {
     for (const Action& action : list_) {
@@ -214,7 +217,7 @@ class Pass {
       }
     }
     check_output(live.output, stage);
-    if (is_last(stage) && live.output.defined()) report_.loss += live.output.item();
+    if (is_last(stage) && live.output.defined()) add_loss(live.output);
     if (alone() && !is_last(stage)) {
       live_[{stage + 1, microbatch}].activation = {contiguous(live.output.detach()), {}};
       live.output = without_elements(live.output);
@@ -222,6 +225,11 @@ class Pass {
     if (schedule_.backward) return;
     if (is_last(stage) || alone()) live.output = {};
     note_computed(live);
+  }
+
+  void add_loss(const Tensor& loss) {
+    const Tensor one = view::reshape(contiguous(loss), {1});
+    kernels(report_.loss.device()).axpby(1.0, one, 1.0, report_.loss);
   }
 
   void check_output(const Tensor& output, int stage) const {
@@ -281,10 +289,14 @@ StepReport Executor::run(const StageFunctions& stage, const BeforeBackward& befo
   return Pass(schedule_, group_, stage, before_backward).run();
 }
 
-double global_loss(const DeviceMesh& mesh, double loss) {
-  const Tensor sum = Tensor::full({1}, loss, DType::f64);
-  mesh.group(Axis::data).all_reduce(sum).wait();
-  mesh.group(Axis::pp).broadcast(sum, mesh.size(Axis::pp) - 1).wait();
+void add_over_ranks(const DeviceMesh& mesh, Tensor& loss) {
+  if (mesh.size(Axis::data) > 1) mesh.group(Axis::data).all_reduce(loss).wait();
+  if (mesh.size(Axis::pp) > 1) mesh.group(Axis::pp).broadcast(loss, mesh.size(Axis::pp) - 1).wait();
+}
+
+double global_loss(const DeviceMesh& mesh, const Tensor& loss) {
+  Tensor sum = clone(loss);
+  add_over_ranks(mesh, sum);
   return sum.item();
 }
 

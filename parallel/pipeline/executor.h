@@ -9,7 +9,7 @@
 // the operations saved. All of it is freed right after the backward. Between the two parts of a split backward
 // only the data for the weights' gradients stays (autograd/deferred.h). The executor scales nothing: the loss
 // function divides by the global count of tokens before backward starts, so gradients of micro-batches are simply
-// added.
+// added. Losses are added where they are: the host does not wait for them.
 // Read next: parallel/pipeline/executor.cpp, then parallel/grad_sync.h.
 #pragma once
 
@@ -37,7 +37,8 @@ struct StageFunctions {
 using BeforeBackward = std::function<void(int stage, int microbatch)>;
 
 struct StepReport {
-  double loss = 0;             ///< sum of the micro-batches' losses; 0 except on the last stage's rank
+  Tensor
+      loss{};  ///< f64 [1], on the stages' device: sum of the micro-batches' losses; 0 except on the last stage's rank
   double forward_seconds = 0;  ///< computing, receives excluded
   double backward_seconds = 0;
   double waiting_seconds = 0;  ///< for messages of neighbour stages
@@ -63,7 +64,8 @@ class Executor {
 };
 
 /// The loss of the step on every rank: StepReport::loss summed over data on the last stage, then sent to all stages.
-/// Collective over data and pp.
-double global_loss(const DeviceMesh& mesh, double loss);
+/// Collective over data and pp. The second form waits for the device.
+void add_over_ranks(const DeviceMesh& mesh, Tensor& loss);
+double global_loss(const DeviceMesh& mesh, const Tensor& loss);
 
 }  // namespace trireme::pipeline

@@ -82,6 +82,7 @@ TEST_CASE("cross_entropy: slices with padding merge to the whole; gradient in pl
                                 target = values(full.target_logit);
       std::vector<double> merged_sum(13, 0), merged_target(13, 0);
       Tensor gradient = Tensor::empty({rows, vocab}, dtype);
+      const Tensor two = Tensor::full({}, 2, acc_of(dtype));  // the gradient of the loss, which multiplies the scale
       for (std::int64_t first = 0; first < 80; first += columns) {
         const std::int64_t valid = std::clamp<std::int64_t>(vocab - first, 0, columns);
         Tensor part = Tensor::full({rows, columns}, 1e4, dtype);  // large in the padding: it must not be read
@@ -99,14 +100,15 @@ TEST_CASE("cross_entropy: slices with padding merge to the whole; gradient in pl
           merged_target[r] += local_target[r];
         }
         Tensor local = Tensor::empty({rows, columns}, dtype);
-        table.cross_entropy_backward(part, targets, slice, full.maximum, full.sum_exp, smoothing, scale, local);
+        table.cross_entropy_backward(part, targets, slice, full.maximum, full.sum_exp, smoothing, scale / 2, two,
+                                     local);
         check_close(view::slice(local, 1, valid, columns - valid),
                     std::vector<double>(static_cast<std::size_t>(rows * (columns - valid)), 0), 0, 0);
         if (valid > 0) {
           Tensor to = view::slice(gradient, 1, first, valid);
           copy(view::slice(local, 1, 0, valid), to);
         }
-        table.cross_entropy_backward(part, targets, slice, full.maximum, full.sum_exp, smoothing, scale, part);
+        table.cross_entropy_backward(part, targets, slice, full.maximum, full.sum_exp, smoothing, scale / 2, two, part);
         check_close(part, values(local), 0, 0);
       }
       check_close(Tensor::from(std::span<const double>(merged_sum), {rows}), sum, 4 * rounding(acc_of(dtype)), 0);
@@ -122,7 +124,8 @@ TEST_CASE("cross_entropy: logits a thousand times too large stay finite") {
   const Tensor logits = random({6, 300}, 1, DType::f32, uniform(-8000, 8000)), targets = random_ids({6}, 2, 0, 300);
   const Stats s = stats(logits, targets, {0, 300, 300});
   Tensor gradient = Tensor::empty({6, 300});
-  table.cross_entropy_backward(logits, targets, {0, 300, 300}, s.maximum, s.sum_exp, 0, 1, gradient);
+  table.cross_entropy_backward(logits, targets, {0, 300, 300}, s.maximum, s.sum_exp, 0, 1, Tensor::full({}, 1),
+                               gradient);
   for (const double v : values(s.sum_exp)) CHECK((std::isfinite(v) && v >= 1));
   check_close(gradient, gradient_reference(logits, targets, 0, 1), 1e-6, 1e-6);
 }
@@ -135,7 +138,24 @@ TEST_CASE("cross_entropy: the same for any number of threads") {
   const Stats s = stats(logits, targets, slice);
   check_same_for_any_threads([&] {
     Tensor gradient = Tensor::empty(logits.shape());
-    table.cross_entropy_backward(logits, targets, slice, s.maximum, s.sum_exp, 0.1, 1, gradient);
+    table.cross_entropy_backward(logits, targets, slice, s.maximum, s.sum_exp, 0.1, 1, Tensor::full({}, 1), gradient);
     return gradient;
   });
+}
+
+TEST_CASE("cross_entropy_loss: the scaled sum in f64, rounded once, without ignored rows") {
+  for (const DType dtype : {DType::f32, DType::f64}) {
+    const Tensor logits = random({9, 17}, 1, dtype, uniform(-8, 8)), targets = random_ids({9}, 2, -1, 17);
+    const Stats s = stats(logits, targets, {0, 17, 17});
+    Tensor loss = Tensor::empty({}, dtype);
+    table.cross_entropy_loss(targets, s.maximum, s.sum_exp, s.target_logit, s.logit_sum, 0.1, 17, 0.3, loss);
+    const std::vector<double> top = values(s.maximum), sum_exp = values(s.sum_exp), target = values(targets);
+    const std::vector<double> at_target = values(s.target_logit), sum = values(s.logit_sum);
+    double expected = 0;
+    for (std::size_t r = 0; r < 9; ++r) {
+      if (target[r] < 0) continue;
+      expected += std::log(sum_exp[r]) + top[r] - (1 - 0.1) * at_target[r] - 0.1 * (sum[r] / 17);
+    }
+    CHECK(loss.item() == Tensor::full({}, 0.3 * expected, dtype).item());
+  }
 }

@@ -1,5 +1,6 @@
 // AdamW and SGD steps against their formulas in f64.
 #include <cmath>
+#include <limits>
 
 #include "support.h"
 #include "tests/support/team.h"
@@ -112,4 +113,45 @@ TEST_CASE("optimizers: a list gives the bits of one tensor after the other, for 
   }
   table.adamw(adamw, {});
   table.sgd(sgd, {});
+}
+
+TEST_CASE("update_scale: clips by the norm and divides by the loss scale; NaN for what is not finite") {
+  const double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
+  const auto scale = [](double loss, double squares, double loss_scale, double max_norm) {
+    Tensor result = Tensor::empty({1});
+    table.update_scale(Tensor::full({1}, loss, DType::f64), Tensor::full({1}, squares, DType::f64), loss_scale,
+                       max_norm, result);
+    return result.item();
+  };
+  CHECK(scale(3, 64, 1, 0) == 1);
+  CHECK(scale(3, 64, 1, 10) == 1);
+  CHECK(scale(3, 64, 1, 2) == 0.25);
+  CHECK(scale(-3, 64, 4, 1) == 0.125);  // the norm of the unscaled loss is 2
+  CHECK(scale(3, 0, 1, 1) == 1);
+  for (const double bad : {inf, -inf, nan}) CHECK(std::isnan(scale(bad, 64, 1, 1)));
+  for (const double bad : {inf, nan}) CHECK(std::isnan(scale(3, bad, 1, 1)));
+}
+
+TEST_CASE("optimizers: a scale in a tensor takes the place of the number; NaN leaves weights and moments") {
+  const std::int64_t n = 1037;
+  const Tensor gradient = random({n}, 1, DType::f32, uniform(-2, 2)),
+               start = random({n}, 2, DType::f32, uniform(-2, 2));
+  const auto run = [&](double number, const Tensor& there, bool adamw) {
+    const std::vector<Tensor> t = {clone(start), Tensor::full({n}, 0.25), Tensor::full({n}, 0.5),
+                                   Tensor::zeros({n}, DType::bf16)};
+    const AdamWUpdate update{gradient, t[0], t[1], t[2], t[3], 0.1};
+    const SgdUpdate descent{gradient, t[0], t[1], t[3], 0.1};
+    if (adamw) table.adamw({.lr = 0.1, .gradient_scale = number, .scale_there = there}, {&update, 1});
+    if (!adamw) table.sgd({.lr = 0.1, .momentum = 0.9, .gradient_scale = number, .scale_there = there}, {&descent, 1});
+    return t;
+  };
+  for (const bool adamw : {true, false}) {
+    const std::vector<Tensor> by_number = run(0.3, {}, adamw), by_tensor = run(7, Tensor::full({1}, 0.3), adamw);
+    for (std::size_t i = 0; i < 4; ++i) check_close(by_tensor[i], values(by_number[i]), 0, 0);
+    const std::vector<Tensor> skipped = run(1, Tensor::full({1}, NAN), adamw);
+    check_close(skipped[0], values(start), 0, 0);
+    check_close(skipped[1], std::vector<double>(1037, 0.25), 0, 0);
+    check_close(skipped[2], std::vector<double>(1037, 0.5), 0, 0);
+    check_close(skipped[3], values(cast(start, DType::bf16)), 0, 0);  // written all the same
+  }
 }

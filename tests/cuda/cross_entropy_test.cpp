@@ -116,13 +116,16 @@ void check(int columns, int padding, float size, double smoothing) {
     CHECK((second.maximum.at(0) == -INFINITY && second.sum_exp.at(0) == 0 && second.logit_sum.at(0) == 0));
   join(first, second);
   for (Slice<T>* const slice : {&first, &second}) cross_entropy_losses(slice->problem, slice->losses.data());
-  cross_entropy_gradient(first.problem, 0.5, first.logits.data());
+  Buffer<float> dloss(std::vector<float>{2});  // multiplies the scale
+  first.problem.dloss = dloss.data();
+  cross_entropy_gradient(first.problem, 0.25, first.logits.data());
   cross_entropy_gradient(second.problem, 0.5, second.beside.data());
   CHECK(std::equal(second.logits.values().begin(), second.logits.values().end(), second.before.values().begin(),
                    [](T a, T b) { return static_cast<float>(a) == static_cast<float>(b); }));
 
   const double unit = std::is_same_v<T, float> ? 2e-6 : std::is_same_v<T, bf16> ? 1.0 / 256 : 1.0 / 2048;
   const auto width = static_cast<std::size_t>(columns);
+  double total = 0;
   for (std::size_t r = 0; r < kRows; ++r) {
     const Expected row = expected(first, second, r, targets[r], smoothing);
     double worst = 0;
@@ -134,7 +137,11 @@ void check(int columns, int padding, float size, double smoothing) {
     CHECK(worst < 1);
     for (const Slice<T>* const slice : {&first, &second})
       CHECK(slice->losses.value(r) == doctest::Approx(row.loss).epsilon(1e-5));
+    total += row.loss;
   }
+  Buffer<float> loss(1);
+  cross_entropy_total(first.losses.data(), kRows, 0.25, loss.data());
+  CHECK(loss.at(0) == doctest::Approx(0.25 * total).epsilon(1e-5));
 }
 
 }  // namespace
@@ -147,6 +154,25 @@ TEST_CASE_TEMPLATE("cuda cross-entropy: two padded slices of a vocabulary equal 
     check<T>(4203, 0, 1.0F, 0.3);
     check<T>(1000, 40, 1000.0F, 0);
     check<T>(70, 70, 4.0F, 0.2);  // the second slice is all padding
+  });
+}
+
+TEST_CASE("cuda cross-entropy: the total of any number of losses, in f64 and in one order") {
+  under_schedules([] {
+    for (const std::size_t rows : {1, 1023, 1024, 2500}) {
+      Buffer<double> losses(rows);
+      double expected = 0;
+      for (std::size_t r = 0; r < rows; ++r) {
+        losses.set(r, 1e9 + static_cast<double>(r % 7));  // the sum has more digits than f32
+        expected += losses.value(r);
+      }
+      Buffer<float> loss(1);
+      cross_entropy_total(losses.data(), static_cast<int>(rows), 1e-9, loss.data());
+      CHECK(loss.value(0) == static_cast<float>(1e-9 * expected));
+    }
+    Buffer<float> none(1);
+    cross_entropy_total(nullptr, 0, 1.0, none.data());
+    CHECK(none.value(0) == 0);
   });
 }
 

@@ -5,10 +5,13 @@
 #include <numeric>
 #include <thread>
 
+#include "core/device_work.h"
+#include "core/host_copy.h"
 #include "core/kernels.h"
 #include "cuda/runtime/emulated.h"
 #include "cuda/runtime/open.h"
 #include "cuda/runtime/stream.h"
+#include "cuda/runtime/uploads.h"
 #include "tests/cuda/support.h"
 #include "tests/support/tensors.h"
 
@@ -56,6 +59,46 @@ TEST_CASE("cuda tensors: there and back, from views, and into other dtypes on th
   CHECK(wide.span<float>()[1] == 0);
 
   CHECK(Tensor::empty({0, 4}, DType::f32, Device::cuda).to(Device::cpu).count() == 0);
+}
+
+TEST_CASE("cuda tensors: a copy to the host that is read later has the values of when it was queued") {
+  const ScopedEmulatedDevice device;
+  Tensor x = numbers({3, 4}).to(Device::cuda);
+  const DeviceWork before = device_work();
+  HostCopy copy(view::transpose(x, 0, 1)), dropped(x);
+  kernels(Device::cuda).fill(x, 0);
+  CHECK((device_work() - before).waits == 0);
+  CHECK(same_bits(copy.get(), view::transpose(numbers({3, 4}), 0, 1)));
+  CHECK((device_work() - before).waits == 1);
+  CHECK(copy.get().shape() == Shape{4, 3});
+  CHECK((device_work() - before).waits == 1);
+  const Tensor here = numbers({2});
+  CHECK(HostCopy(here).get().shares_storage_with(here));
+}
+
+TEST_CASE("cuda device: launches, copies, allocations and waits are counted for the thread that makes them") {
+  const ScopedEmulatedDevice device;
+  const Tensor large = Tensor::empty({static_cast<std::int64_t>(kLargestQueuedUpload) + 1}, DType::u8);
+  const auto work = [](const auto& f) {
+    const DeviceWork before = device_work();
+    f();
+    return device_work() - before;
+  };
+  const auto check = [](const DeviceWork& w, std::uint64_t launches, std::uint64_t copies, std::uint64_t allocations,
+                        std::uint64_t waits) {
+    CHECK(w.launches == launches);
+    CHECK(w.copies == copies);
+    CHECK(w.allocations == allocations);
+    CHECK(w.waits == waits);
+  };
+  Tensor x;
+  check(work([&] { x = numbers({4}).to(Device::cuda); }), 0, 1, 1, 0);
+  check(work([&] { (void)large.to(Device::cuda); }), 0, 1, 1, 1);  // too large to be queued
+  check(work([&] { kernels(Device::cuda).unary(Unary::square, x, x); }), 1, 0, 0, 0);
+  check(work([&] { kernels(Device::cuda).fill(x, 0); }), 0, 1, 0, 0);
+  check(work([&] { (void)x.to(Device::cpu); }), 0, 1, 0, 1);
+  check(work([&] { backend(Device::cuda).synchronize(); }), 0, 0, 0, 1);
+  check(work([&] { std::thread([&] { (void)x.to(Device::cpu); }).join(); }), 0, 0, 0, 0);
 }
 
 TEST_CASE("cuda tensors: fill by value, in every dtype, and item") {

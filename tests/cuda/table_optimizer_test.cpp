@@ -1,4 +1,5 @@
 // Optimizer steps of the CUDA kernel table against the CPU's.
+#include "core/device_work.h"
 #include "tests/cuda/table_support.h"
 
 using namespace trireme;
@@ -89,4 +90,38 @@ TEST_CASE("cuda table: lists of tensors take few launches, whatever their copies
   gpu().sgd({}, {});
   gradients2[3] = gradients[3];
   CHECK(contains(error_of([&] { (void)gpu().sum_squares(gradients2).value(); }), "is on cpu"));
+}
+
+TEST_CASE("cuda table: the squares of many tensors and the factor of an update stay on the device") {
+  const cuda::ScopedEmulatedDevice device;
+  std::vector<Tensor> here, moved;
+  for (std::size_t i = 0; i < 5; ++i) {
+    here.push_back(random({i == 3 ? 0 : 100 * static_cast<std::int64_t>(i) + 7}, i, DType::f32, uniform(-1, 1)));
+    moved.push_back(there(here.back()));
+  }
+  Tensor squares = Tensor::empty({1}, DType::f64), scale = Tensor::empty({1});
+  Tensor squares2 = there(squares), scale2 = there(scale);
+  const Tensor loss = Tensor::full({1}, 2.5, DType::f64), loss2 = there(loss);
+  host().squares_to(here, squares);
+  host().update_scale(loss, squares, 4, 1.5, scale);
+  CHECK(squares.item() == host().sum_squares(here).value());
+  const DeviceWork before = device_work();
+  gpu().squares_to(moved, squares2);
+  gpu().update_scale(loss2, squares2, 4, 1.5, scale2);
+  CHECK((device_work() - before).waits == 0);
+  CHECK((device_work() - before).launches == 3);
+  CHECK(squares2.item() == doctest::Approx(squares.item()).epsilon(1e-13));
+  CHECK(scale2.item() == doctest::Approx(scale.item()).epsilon(1e-7));
+
+  // The factor in device memory is the factor that the host gives, bit for bit.
+  Tensor w = there(here[4]), m = there(here[4]), v = Tensor::full({407}, 0.3, DType::f32, Device::cuda);
+  Tensor w2 = clone(w), m2 = clone(m), v2 = clone(v);
+  const AdamWUpdate update{moved[4], w, m, v, {}, 0.1}, update2{moved[4], w2, m2, v2, {}, 0.1};
+  gpu().adamw({.lr = 0.1, .gradient_scale = scale2.item()}, {&update, 1});
+  gpu().adamw({.lr = 0.1, .scale_there = scale2}, {&update2, 1});
+  CHECK(same_bits_there(w2, w.to(Device::cpu)));
+  CHECK(same_bits_there(v2, v.to(Device::cpu)));
+
+  gpu().squares_to({}, squares2);
+  CHECK(squares2.item() == 0);
 }

@@ -102,7 +102,7 @@ TEST_CASE("cuda lab: an infinite norm skips the step in every level of AdamW's l
       {weight.data(), m.data(), v.data(), gradient.data(), low.data(), 5, 0.1F}};
   for (const auto& level : lab::adamw::levels()) {
     CAPTURE(std::string(level.name));
-    level.run({tensors, {1e-3F, 0.9F, 0.95F, 1e-8F, 2, 3, 1, 2}, norm_squared.data(), scaled.data()}, nullptr);
+    level.run({tensors, {1e-3F, 0.9F, 0.95F, 1e-8F, 2, 3, 1}, 2, norm_squared.data(), scaled.data()}, nullptr);
     for (std::size_t i = 0; i < 5; ++i) {
       CHECK(weight.at(i) == 0.5);
       CHECK(m.at(i) == 0.5);

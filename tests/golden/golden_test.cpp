@@ -100,7 +100,7 @@ Pass run_batch(Gpt& model, const MeshPtr& mesh, const Tensor& ids, const Tensor&
     pass.logits = model.gathered_logits(hidden).detach();
     return model.loss(hidden, batch, 1.0 / static_cast<double>(valid(targets)));
   };
-  const double loss = executor.run({forward, {ids.size(0), ids.size(1), model.config().width}, model.dtype()}).loss;
+  const Tensor loss = executor.run({forward, {ids.size(0), ids.size(1), model.config().width}, model.dtype()}).loss;
   pass.loss = pipeline::global_loss(*mesh, loss);
   return pass;
 }

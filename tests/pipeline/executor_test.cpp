@@ -77,7 +77,7 @@ struct RankRun {
   std::vector<Action> announced;  ///< the backwards that the executor announced
   int early_hooks = 0;            ///< gradients that changed after their ready hook in the last backward
   int ready = 0;                  ///< ready hooks called in the last backward of their stage
-  std::int64_t bytes_left = 0;    ///< activations alive after the step, less those before
+  std::int64_t bytes_left = 0;    ///< activations alive after the step, less those before and the step's loss
 };
 
 /// The stages of one rank, with hooks that record when their gradients are ready.
@@ -124,7 +124,7 @@ Result run_pipeline(const Schedule& schedule, DType dtype, std::vector<RankRun>&
     });
     run.ready = mine.calls;
     for (const auto& [s, stage] : mine.stages) {
-      if (s == schedule.stages - 1) result.loss = run.report.loss;
+      if (s == schedule.stages - 1) result.loss = run.report.loss.item();
       result.gradients[2 * static_cast<std::size_t>(s)] = grad(stage.weight);
       result.gradients[2 * static_cast<std::size_t>(s) + 1] = grad(stage.bias);
     }
@@ -133,7 +133,7 @@ Result run_pipeline(const Schedule& schedule, DType dtype, std::vector<RankRun>&
       if (!same_bits(gradient, now)) ++run.early_hooks;
     }
     mine.when_ready.clear();
-    run.bytes_left = MemoryPool::current()->use(MemoryCategory::activations).live - before;
+    run.bytes_left = MemoryPool::current()->use(MemoryCategory::activations).live - before - run.report.loss.bytes();
   });
   return result;
 }
@@ -173,7 +173,7 @@ void check_run(const Schedule& schedule) {
     CHECK(run.ready == 2 * schedule.chunks());
     CHECK(run.early_hooks == 0);
     CHECK(run.bytes_left == 0);
-    if (rank + 1 < runs.size()) CHECK(run.report.loss == 0);
+    if (rank + 1 < runs.size()) CHECK(run.report.loss.item() == 0);
   }
 }
 
@@ -299,7 +299,7 @@ TEST_CASE("an executor runs step after step") {
     };
     for (int step = 0; step < 4; ++step) {
       const StepReport report = executor.run({forward, {rows, width}, DType::f32});
-      if (group->rank() == 1) losses.push_back(report.loss);
+      if (group->rank() == 1) losses.push_back(report.loss.item());
     }
   });
   CHECK(losses == std::vector<double>(4, run_one_rank(2, 3, DType::f32).loss));
@@ -347,7 +347,7 @@ TEST_CASE("the loss of the step reaches every rank") {
     const DeviceMesh mesh(world, parse_mesh("dp=2,tp=2,pp=2", 8));
     // Both tp ranks of a last stage have the same loss; the first stage has none.
     const double loss = mesh.is_last(Axis::pp) ? 0.1 + mesh.coord(Axis::dp) : 0.0;
-    seen[static_cast<std::size_t>(mesh.rank())] = global_loss(mesh, loss);
+    seen[static_cast<std::size_t>(mesh.rank())] = global_loss(mesh, Tensor::full({1}, loss, DType::f64));
   });
   CHECK(seen == std::vector<double>(8, 0.1 + 1.1));
 }

@@ -60,7 +60,7 @@ struct GptRun {
       return sampler.make_batch(plan.first_sample(progress.samples, microbatch), options.batch_sizes().micro_batch);
     };
     const double tokens = static_cast<double>(options.batch_sizes().tokens_per_step(options.model.config.context));
-    const double loss = trainer.gradients(next, 1.0 / tokens).pipeline.loss;
+    const Tensor loss = trainer.gradients(next, 1.0 / tokens).pipeline.loss;
     return pipeline::global_loss(trainer.model().mesh(), loss);
   }
   /// One step; returns the loss before it.

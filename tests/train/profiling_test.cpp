@@ -210,3 +210,8 @@ TEST_CASE("profile: the table adds up") {
   CHECK(faster.find("8 GFLOP/s in f32, 16 in bf16 and copy") != std::string::npos);
   CHECK_FALSE(kernel_table(events, 1.0, 2, std::nullopt).find("roofline") != std::string::npos);
 }
+
+TEST_CASE("profile: what a step asks of a device, in one line") {
+  CHECK(device_work_line({.launches = 3702, .copies = 24, .allocations = 10, .waits = 3}, 3) ==
+        "per step: 1,234 launches, 8 copies, 3.3 allocations on the device; waits for the device: 1");
+}

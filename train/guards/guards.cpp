@@ -30,8 +30,12 @@ bool Guards::step(const Trainer::Pass& pass, double lr) {
 }
 
 bool Guards::update_or_skip(const Trainer::Pass& pass, double lr) {
-  norm_ = trainer_.gradient_norm();
-  loss_ = pipeline::global_loss(trainer_.model().mesh(), pass.pipeline.loss);
+  StepNumbers numbers = trainer_.numbers(pass);
+  // A loss that is judged must be known first. Otherwise a GPU begins the update while the host still waits.
+  const bool judged = options_.guards.spike_threshold > 0 && checkpoints_ != nullptr && checkpoints_->can_roll_back();
+  if (!judged) trainer_.queue_update(lr, numbers);
+  norm_ = numbers.norm();
+  loss_ = numbers.loss();
   progress_.samples += options_.batch_sizes().global_batch;
   const bool overflow = trainer_.scaler().active() && !std::isfinite(norm_);  // f16 overflow: update() handles it
   const bool finite = std::isfinite(loss_) && std::isfinite(norm_);
@@ -41,7 +45,6 @@ bool Guards::update_or_skip(const Trainer::Pass& pass, double lr) {
     skip();
     return false;
   }
-  const bool judged = options_.guards.spike_threshold > 0 && checkpoints_ != nullptr && checkpoints_->can_roll_back();
   if (!overflow && judged && detector_.is_spike(loss_)) {
     roll_back();
     return false;

@@ -71,8 +71,7 @@ Outcome run_steps(const ParityModel& model, TrainOptions o, const std::shared_pt
       return rows_of(data.batch, first, sizes.micro_batch, step * sizes.global_batch + first);
     };
     const Trainer::Pass pass = trainer.gradients(next_batch, 1.0 / static_cast<double>(data.targets));
-    outcome.losses.push_back(pipeline::global_loss(*mesh, pass.pipeline.loss));
-    outcome.norms.push_back(trainer.gradient_norm());
+    StepNumbers numbers = trainer.numbers(pass);
     if (step == 0) {
       for (const StateTensor& piece : trainer.gradient_pieces()) {
         outcome.gradients.push_back(copy_of(piece));
@@ -82,7 +81,11 @@ Outcome run_steps(const ParityModel& model, TrainOptions o, const std::shared_pt
         }
       }
     }
-    if (!trainer.update(optimizer.optimizer == "sgd" ? 0.5 : 1e-3, outcome.norms.back())) {
+    const double lr = optimizer.optimizer == "sgd" ? 0.5 : 1e-3;
+    trainer.queue_update(lr, numbers);
+    outcome.losses.push_back(numbers.loss());
+    outcome.norms.push_back(numbers.norm());
+    if (!trainer.update(lr, outcome.norms.back())) {
       fail(ExitCode::numerical, "parity", "the gradients overflow at a loss scale of {}; lower --loss-scale",
            trainer.scaler().scale());
     }

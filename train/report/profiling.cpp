@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
 
 #include "core/io.h"
 #include "core/parallel_for.h"
 #include "parallel/comm/texts.h"
+#include "train/report/report.h"
 
 namespace trireme {
 namespace {
@@ -139,8 +141,21 @@ std::string kernel_table(const std::vector<ProfileEvent>& events, double wall, s
   return text;
 }
 
+std::string device_work_line(const DeviceWork& work, std::int64_t steps) {
+  const double count = static_cast<double>(std::max<std::int64_t>(1, steps));
+  const auto each = [&](std::uint64_t total) {
+    const double mean = static_cast<double>(total) / count;  // whole, unless steps differ
+    return mean == std::floor(mean) ? thousands(static_cast<std::int64_t>(mean)) : fmt::format("{:.1f}", mean);
+  };
+  return fmt::format("per step: {} launches, {} copies, {} allocations on the device; waits for the device: {}",
+                     each(work.launches), each(work.copies), each(work.allocations), each(work.waits));
+}
+
 Profiling::Profiling(const TrainOptions& options, const DeviceMesh& mesh)
-    : mesh_(mesh), path_(options.run.profile), steps_(options.run.profile_steps) {
+    : mesh_(mesh),
+      path_(options.run.profile),
+      steps_(options.run.profile_steps),
+      device_(options.precision.tensor_device()) {
   if (path_.empty()) return;
   if (options.precision.tensor_device() == Device::cpu)
     machine_ = measure_machine_speed(threads(), options.precision.dtype);
@@ -157,11 +172,15 @@ void Profiling::before_step(std::int64_t made) {
   if (profiler_ == nullptr) return;
   if (made == warm_up) start();
   if (began_ >= 0 && made == began_ + steps_) stop(steps_);
-  if (began_ >= 0) profiler_->resume();
+  if (began_ < 0) return;
+  profiler_->resume();
+  before_ = device_work();
 }
 
 void Profiling::after_step() {
-  if (began_ >= 0) profiler_->stop();
+  if (began_ < 0) return;
+  profiler_->stop();
+  work_ += device_work() - before_;
 }
 
 void Profiling::start() {
@@ -177,8 +196,10 @@ void Profiling::stop(std::int64_t steps) {
   const std::vector<std::string> ranks = gather_texts(mesh_.world(), trace_events(events, mesh_.rank(), mesh_.where()));
   if (mesh_.rank() == 0) {
     write_file(path_, fmt::format("{}\"ms\", \"traceEvents\": [\n{}\n]}}\n", trace_beginning, fmt::join(ranks, ",\n")));
-    table_ = fmt::format("{} steps of rank 0\n{}trace of all ranks: {}; chrome://tracing and ui.perfetto.dev show it\n",
-                         steps, kernel_table(events, profiler_->seconds(), steps, machine_), path_);
+    table_ =
+        fmt::format("{} steps of rank 0\n{}{}trace of all ranks: {}; chrome://tracing and ui.perfetto.dev show it\n",
+                    steps, kernel_table(events, profiler_->seconds(), steps, machine_),
+                    device_ == Device::cpu ? "" : device_work_line(work_, steps) + "\n", path_);
   }
   began_ = -1;
 }

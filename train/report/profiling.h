@@ -10,7 +10,8 @@
 //   }
 //   if (const auto table = profiling.finish()) ...       // on rank 0
 //
-// Recording starts after a few warm-up steps. Read next: core/profile.h.
+// Recording starts after a few warm-up steps. On a GPU the table ends with what the rank asked of it in a step.
+// Read next: core/profile.h.
 #pragma once
 
 #include <filesystem>
@@ -19,6 +20,8 @@
 #include <string_view>
 #include <vector>
 
+#include "core/device.h"
+#include "core/device_work.h"
 #include "core/machine_speed.h"
 #include "core/profile.h"
 #include "parallel/mesh/mesh.h"
@@ -54,6 +57,8 @@ class Profiling {
   std::int64_t steps_;
   std::optional<MachineSpeed> machine_;
   std::shared_ptr<Profiler> profiler_;
+  Device device_;
+  DeviceWork before_, work_;  // of this rank: when recording went on, and of the recorded steps
   std::int64_t began_ = -1, made_ = 0;
   bool recorded_ = false;
   std::optional<std::string> table_;
@@ -66,5 +71,8 @@ std::string trace_events(const std::vector<ProfileEvent>& events, int rank, cons
 /// `machine`, the roofline column is omitted.
 std::string kernel_table(const std::vector<ProfileEvent>& events, double wall, std::int64_t steps,
                          const std::optional<MachineSpeed>& machine);
+
+/// "per step: 1,234 launches, 56 copies, 789 allocations on the device; waits for the device: 1"
+std::string device_work_line(const DeviceWork& work, std::int64_t steps);
 
 }  // namespace trireme

@@ -33,9 +33,9 @@ double validation_loss(Model& model, const ValidationSource& samples, std::int64
                       .activation_shape = model.hidden_shape(batch),
                       .dtype = model.dtype(),
                       .device = model.device()})
-                .loss;
+                .loss.item();
   }
-  return pipeline::global_loss(mesh, loss);
+  return pipeline::global_loss(mesh, Tensor::full({1}, loss, DType::f64));
 }
 
 void require_finite(double val_loss, std::int64_t step) {

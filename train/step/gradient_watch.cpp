@@ -16,6 +16,7 @@ void GradientWatch::begin(Look look) {
   look_ = look;
   looking_ = false;
   samples_.clear();
+  unread_.clear();
   found_ = {};
 }
 
@@ -27,9 +28,23 @@ std::vector<std::int64_t> GradientWatch::samples_of(int microbatch) const {
   return samples;
 }
 
-void GradientWatch::loss(double value, int stage, int microbatch) {
-  if (std::isfinite(value) || !found_.tensor.empty()) return;
-  found_ = {.tensor = "loss", .stage = stage, .microbatch = microbatch, .samples = samples_of(microbatch)};
+void GradientWatch::loss(const Tensor& value, int stage, int microbatch) {
+  unread_.push_back({value.detach(), stage, microbatch});
+  if (look_ != Look::never) read_losses();  // before the gradients that it may spoil
+}
+
+void GradientWatch::read_losses() {
+  for (const auto& [value, stage, microbatch] : unread_) {
+    if (!found_.tensor.empty()) break;
+    if (std::isfinite(value.item())) continue;
+    found_ = {.tensor = "loss", .stage = stage, .microbatch = microbatch, .samples = samples_of(microbatch)};
+  }
+  unread_.clear();
+}
+
+const NonFinite& GradientWatch::found() {
+  read_losses();
+  return found_;
 }
 
 void GradientWatch::backward(int stage, int microbatch, bool last) {

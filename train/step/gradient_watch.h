@@ -37,10 +37,12 @@ class GradientWatch {
   /// Begins a pass over the micro-batches of a step.
   void begin(Look look);
   void microbatch(const Batch& batch) { samples_.push_back(batch.sample_ids); }  ///< the next micro-batch, in order
-  void loss(double value, int stage, int microbatch);
+  /// A micro-batch's loss, one element. It is read only if gradients are checked as well, or by found(): the host need
+  /// not wait for a device.
+  void loss(const Tensor& value, int stage, int microbatch);
   void backward(int stage, int microbatch, bool last);  ///< call before each; last: of the stage
 
-  const NonFinite& found() const { return found_; }
+  const NonFinite& found();
   /// For tests: may change a gradient right before it is checked.
   using Tamper = std::function<void(const Parameter& parameter, int microbatch)>;
   void set_tamper(Tamper tamper) { tamper_ = std::move(tamper); }
@@ -48,11 +50,17 @@ class GradientWatch {
  private:
   void ready(const Parameter& parameter);
   std::vector<std::int64_t> samples_of(int microbatch) const;
+  void read_losses();
 
   Look look_ = Look::never;
   bool looking_ = false;
   int stage_ = 0, microbatch_ = 0, order_ = 0;
   std::vector<std::vector<std::int64_t>> samples_;  // by micro-batch
+  struct Loss {
+    Tensor value;
+    int stage, microbatch;
+  };
+  std::vector<Loss> unread_;
   NonFinite found_;
   Tamper tamper_;
 };

@@ -8,8 +8,8 @@
 #include "core/hash.h"
 #include "core/kernels.h"
 #include "core/packed_weights.h"
+#include "core/update_scale.h"
 #include "parallel/comm/watch/beacon.h"
-#include "parallel/gradient_norm.h"
 #include "parallel/pipeline/schedules.h"
 #include "parallel/verify.h"
 #include "train/faults/injection.h"
@@ -137,7 +137,7 @@ Trainer::Pass Trainer::run_pass(const NextBatch& next_batch, Look look) {
             if (!model_->is_last_stage(s)) return hidden;
             const Tensor loss =
                 model_->loss(hidden, batch, loss_scale_ * scaler_.scale() * fault::loss_factor());  // []
-            watch_.loss(loss.item(), s, microbatch);
+            watch_.loss(loss, s, microbatch);
             return loss;
           },
       .activation_shape = model_->hidden_shape(batch_.micro_batch),
@@ -152,13 +152,26 @@ Trainer::Pass Trainer::run_pass(const NextBatch& next_batch, Look look) {
     fault::poison(model_->parameters());
     gradients_->last_microbatch(last);
   });
-  pass.pipeline.loss /= scaler_.scale();
+  if (scaler_.active()) {
+    Tensor& loss = pass.pipeline.loss;
+    const Tensor scale = Tensor::full({1}, scaler_.scale(), DType::f64, loss.device());
+    kernels(loss.device()).binary(Binary::divide, loss, scale, loss);
+  }
   const watch::PhaseScope phase(Phase::communication);
   pass.sums = gradients_->finish();
   return pass;
 }
 
 double Trainer::gradient_norm() { return gradients_->gradient_norm() / scaler_.scale(); }
+
+StepNumbers Trainer::numbers(const Pass& pass) {
+  const Tensor values = Tensor::empty({2}, DType::f64, model_->device());
+  Tensor loss = view::slice(values, 0, 0, 1), squares = view::slice(values, 0, 1, 1);
+  gradients_->add_squares(squares);
+  copy(pass.pipeline.loss, loss);
+  pipeline::add_over_ranks(mesh_, loss);
+  return {values, scaler_.scale()};
+}
 
 std::vector<StateTensor> Trainer::gradient_pieces() {
   std::vector<StateTensor> pieces;
@@ -211,7 +224,10 @@ void Trainer::finish_routing(bool applied) {
   if (has_routers_) routing_ = model_->routing().finish(mesh_, options_.mesh.parallelism().sequence, applied);
 }
 
-void Trainer::skip() { finish_routing(false); }
+void Trainer::skip() {
+  if (std::exchange(queued_, false)) optimizer_->set_steps(optimizer_->steps() - 1);
+  finish_routing(false);
+}
 
 std::vector<ReplicatedTensor> Trainer::copies(std::optional<std::int64_t> turn) {
   constexpr std::uint64_t turns = 8;
@@ -234,29 +250,51 @@ void Trainer::check_replicas(std::optional<std::int64_t> turn) {
 }
 
 void Trainer::require_finite_weights() {
-  for (const StateTensor& weight : optimizer_->weights()) {
-    const Tensor dense = contiguous(weight.value);
-    if (dense.count() == 0 || std::isfinite(kernels(dense.device()).sum_squares(std::span(&dense, 1)).value()))
-      continue;
+  const std::vector<StateTensor> weights = optimizer_->weights();
+  std::vector<Tensor> all;
+  for (const StateTensor& weight : weights) all.push_back(contiguous(weight.value));
+  const auto finite = [&](std::span<const Tensor> some) {
+    return std::isfinite(kernels(model_->device()).sum_squares(some).value());
+  };
+  if (finite(all)) return;  // on a GPU, one wait
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    if (finite({&all[i], 1})) continue;
     fail(ExitCode::numerical, "train",
          "{} is not finite; expected weights that are; they were not saved, and earlier checkpoints are as they were; "
          "lower --lr or raise --warmup-steps",
-         weight.parameter->name);
+         weights[i].parameter->name);
   }
 }
 
 void Trainer::weights_changed() { gradients_->unseal_all(); }
 
+void Trainer::before_optimizer() {
+  fault::point(fault::Point::optimizer, &mesh_);
+  fault::flip(*optimizer_);
+}
+
+void Trainer::queue_update(double lr, const StepNumbers& numbers) {
+  const Device device = model_->device();
+  if (device == Device::cpu || options_.optimizer.memory == MemoryCategory::offloaded) return;
+  before_optimizer();
+  Tensor scale = Tensor::empty({1}, DType::f32, device);
+  kernels(device).update_scale(numbers.loss_there(), numbers.squares_there(), scaler_.scale(), options_.optimizer.clip,
+                               scale);
+  optimizer_->step(lr, scale);
+  queued_ = true;
+}
+
 bool Trainer::update(double lr, double norm) {
-  finish_routing(std::isfinite(norm));
   if (!std::isfinite(norm)) {
+    skip();
     scaler_.overflowed(norm);
     return false;
   }
-  fault::point(fault::Point::optimizer, &mesh_);
-  fault::flip(*optimizer_);
-  const double factor = clip_factor(norm, options_.optimizer.clip) / scaler_.scale();
-  optimizer_->step(lr, factor);
+  finish_routing(true);
+  if (!std::exchange(queued_, false)) {
+    before_optimizer();
+    optimizer_->step(lr, clip_factor(norm, options_.optimizer.clip) / scaler_.scale());
+  }
   scaler_.updated();
   if (mesh_.world().verifies()) verify_copies(copies());
   return true;

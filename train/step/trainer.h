@@ -3,8 +3,8 @@
 //
 //   Trainer trainer(std::make_unique<MyModel>(make_build(options, mesh), config), options);
 //   const Trainer::Pass pass = trainer.gradients(batch_of_microbatch, 1.0 / tokens);
-//   const double norm = trainer.gradient_norm();
-//   trainer.update(lr, norm);
+//   StepNumbers numbers = trainer.numbers(pass);          // on a GPU, queued
+//   trainer.update(lr, numbers.norm());                   // waits for the number
 //
 // Every member function is collective over the mesh. Read next: train/step/trainer.cpp, then models/model.h,
 // parallel/pipeline/executor.h and parallel/grad_sync.h.
@@ -21,6 +21,7 @@
 #include "parallel/zero/zero.h"
 #include "train/options/options.h"
 #include "train/step/gradient_watch.h"
+#include "train/step/step_numbers.h"
 
 namespace trireme {
 
@@ -41,8 +42,10 @@ class Trainer {
   /// mesh. There is no other division: loss_scale is 1 / (targets of the global batch).
   Pass gradients(const NextBatch& next_batch, double loss_scale);
 
-  /// The norm of the whole model's gradient, without the loss scale. The same bits on every rank.
-  double gradient_norm();
+  /// The loss of the global batch, and the norm of the whole model's gradient, without the loss scale. The same bits on
+  /// every rank. On a GPU the work for them is queued, and the host waits when it reads one.
+  StepNumbers numbers(const Pass& pass);
+  double gradient_norm();  ///< that norm alone; waits
   /// This rank's part of every summed gradient: the whole gradient, or with ZeRO its shard. After gradients().
   std::vector<StateTensor> gradient_pieces();
   /// The routing of the step that update() has completed; nothing without experts.
@@ -56,6 +59,10 @@ class Trainer {
   Origin find_non_finite();
   /// Ends a step without an update. Weights, moments and counters stay the same.
   void skip();
+  /// Queues the update before the host knows the numbers: the GPU clips by the norm, and leaves weights and moments as
+  /// they are if a number is not finite. Then call update() or skip() as usual. Does nothing if the update is made on
+  /// the host.
+  void queue_update(double lr, const StepNumbers& numbers);
 
   /// Throws ExitCode::retryable, naming tensor and rank, if replicas of weights, optimizer state or buffers differ, or
   /// if the checksum of a shard without replicas is wrong. Does nothing with --check-replicas 0. `turn` is the number
@@ -69,9 +76,9 @@ class Trainer {
   /// values.
   void weights_changed();
 
-  /// Clips by `norm` and updates the weights, and the biases of routers. If `norm` is not finite and a loss scale may
-  /// be the cause, returns false; only the scale has changed. Throws ExitCode::numerical if `norm` is not finite for
-  /// another reason.
+  /// Clips by `norm` and updates the weights, unless queue_update() has, and the biases of routers. If `norm` is not
+  /// finite and a loss scale may be the cause, returns false; only the scale has changed. Throws ExitCode::numerical if
+  /// `norm` is not finite for another reason.
   bool update(double lr, double norm);
 
   Model& model() { return *model_; }
@@ -87,6 +94,7 @@ class Trainer {
   Look first_look() const;
   NonFinite non_finite_piece();
   void finish_routing(bool applied);
+  void before_optimizer();
   std::vector<ReplicatedTensor> copies(std::optional<std::int64_t> turn = {});
 
   TrainOptions options_;
@@ -102,6 +110,7 @@ class Trainer {
   std::optional<nn::RoutingReport> routing_;
   std::vector<Batch> step_;  // the micro-batches of the step, in case it must be computed again
   double loss_scale_ = 1;    // of the step, without the scaler's factor
+  bool queued_ = false;      // queue_update() has counted this step's update
 };
 
 }  // namespace trireme

@@ -16,17 +16,19 @@ __device__ __forceinline__ std::int64_t my_element() {
   return std::int64_t{blockIdx.x} * kThreads + static_cast<int>(threadIdx.x);
 }
 
-__global__ void __launch_bounds__(kThreads)
-    scale_kernel(const __grid_constant__ Tensor t, AdamWSettings s, const double* norm_squared, float* scaled) {
+__global__ void __launch_bounds__(kThreads) scale_kernel(const __grid_constant__ Tensor t, AdamWSettings s,
+                                                         float max_norm, const double* norm_squared, float* scaled) {
   const std::int64_t i = my_element();
-  const float factor = factor_of(s, norm_squared);
+  const float factor = factor_of(s, max_norm, norm_squared);
   if (i < t.count && factor >= 0) scaled[i] = factor * to_float(t.gradient[i]);
 }
 
 __global__ void __launch_bounds__(kThreads)
-    update_kernel(const __grid_constant__ Tensor t, AdamWSettings s, const double* norm_squared, const float* scaled) {
+    update_kernel(const __grid_constant__ Tensor t, AdamWSettings s, float max_norm, const double* norm_squared,
+                  const float* scaled) {
   const std::int64_t i = my_element();
-  if (i < t.count && factor_of(s, norm_squared) >= 0) update(t.weight[i], t.m[i], t.v[i], scaled[i], t.decay, s);
+  if (i < t.count && factor_of(s, max_norm, norm_squared) >= 0)
+    update(t.weight[i], t.m[i], t.v[i], scaled[i], t.decay, s);
 }
 
 __global__ void __launch_bounds__(kThreads) round_kernel(const __grid_constant__ Tensor t) {
@@ -39,8 +41,9 @@ __global__ void __launch_bounds__(kThreads) round_kernel(const __grid_constant__
 void unfused(const Problem& p, Stream stream) {
   for (const Tensor& t : p.tensors) {
     const Dim3 grid = grid_of(t.count, 1), threads = {kThreads, 1, 1};
-    launch({"lab scale", grid, threads, 0, stream}, &scale_kernel, t, p.settings, p.norm_squared, p.scaled);
-    launch({"lab update", grid, threads, 0, stream}, &update_kernel, t, p.settings, p.norm_squared, p.scaled);
+    launch({"lab scale", grid, threads, 0, stream}, &scale_kernel, t, p.settings, p.max_norm, p.norm_squared, p.scaled);
+    launch({"lab update", grid, threads, 0, stream}, &update_kernel, t, p.settings, p.max_norm, p.norm_squared,
+           p.scaled);
     launch({"lab round", grid, threads, 0, stream}, &round_kernel, t);
   }
 }

@@ -13,10 +13,10 @@ namespace {
 
 using Tensor = AdamWTensor<bf16>;
 
-__global__ void __launch_bounds__(kThreads)
-    scale_kernel(const __grid_constant__ Tensor t, AdamWSettings s, const double* norm_squared, float* scaled) {
+__global__ void __launch_bounds__(kThreads) scale_kernel(const __grid_constant__ Tensor t, AdamWSettings s,
+                                                         float max_norm, const double* norm_squared, float* scaled) {
   const MyPiece mine = my_piece<4>(t.count);
-  const float factor = factor_of(s, norm_squared);
+  const float factor = factor_of(s, max_norm, norm_squared);
   if (mine.count == 0 || factor < 0) return;
   const auto g = load_piece<4>(t.gradient + mine.first, mine.count);
   Pack<float, 4> result;
@@ -26,9 +26,10 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 __global__ void __launch_bounds__(kThreads)
-    update_kernel(const __grid_constant__ Tensor t, AdamWSettings s, const double* norm_squared, const float* scaled) {
+    update_kernel(const __grid_constant__ Tensor t, AdamWSettings s, float max_norm, const double* norm_squared,
+                  const float* scaled) {
   const MyPiece mine = my_piece<4>(t.count);
-  if (mine.count == 0 || factor_of(s, norm_squared) < 0) return;
+  if (mine.count == 0 || factor_of(s, max_norm, norm_squared) < 0) return;
   auto w = load_piece<4>(t.weight + mine.first, mine.count), m = load_piece<4>(t.m + mine.first, mine.count);
   auto v = load_piece<4>(t.v + mine.first, mine.count);
   const auto g = load_piece<4>(scaled + mine.first, mine.count);
@@ -54,8 +55,9 @@ __global__ void __launch_bounds__(kThreads) round_kernel(const __grid_constant__
 void vectors(const Problem& p, Stream stream) {
   for (const Tensor& t : p.tensors) {
     const Dim3 grid = grid_of(t.count, 4), threads = {kThreads, 1, 1};
-    launch({"lab scale", grid, threads, 0, stream}, &scale_kernel, t, p.settings, p.norm_squared, p.scaled);
-    launch({"lab update", grid, threads, 0, stream}, &update_kernel, t, p.settings, p.norm_squared, p.scaled);
+    launch({"lab scale", grid, threads, 0, stream}, &scale_kernel, t, p.settings, p.max_norm, p.norm_squared, p.scaled);
+    launch({"lab update", grid, threads, 0, stream}, &update_kernel, t, p.settings, p.max_norm, p.norm_squared,
+           p.scaled);
     launch({"lab round", grid, threads, 0, stream}, &round_kernel, t);
   }
 }

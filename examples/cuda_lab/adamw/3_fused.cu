@@ -3,7 +3,7 @@
 // The scaled gradient stays in a register between the lines of the formula, and the new weight is rounded right away:
 // 28 bytes an element instead of 40. Fusing saves only bytes, and that is enough: at 18 FLOPs an element the arithmetic
 // takes less time than the bytes. Every thread computes the clipping factor, from a number in L1. That costs a square
-// root; a separate kernel for it would cost a launch.
+// root.
 //
 // What is left: 148 launches, most of them for a thousand elements.
 // Read next: cuda/kernels/optimizer.cu, the kernel in use, and examples/cuda_lab/adamw/4_shipped.cpp on what it adds.
@@ -17,9 +17,9 @@ namespace {
 using Tensor = AdamWTensor<bf16>;
 
 __global__ void __launch_bounds__(kThreads)
-    fused_kernel(const __grid_constant__ Tensor t, AdamWSettings s, const double* norm_squared) {
+    fused_kernel(const __grid_constant__ Tensor t, AdamWSettings s, float max_norm, const double* norm_squared) {
   const MyPiece mine = my_piece<4>(t.count);
-  const float factor = factor_of(s, norm_squared);
+  const float factor = factor_of(s, max_norm, norm_squared);
   if (mine.count == 0 || factor < 0) return;
   auto w = load_piece<4>(t.weight + mine.first, mine.count), m = load_piece<4>(t.m + mine.first, mine.count);
   auto v = load_piece<4>(t.v + mine.first, mine.count);
@@ -40,7 +40,7 @@ __global__ void __launch_bounds__(kThreads)
 
 void fused(const Problem& p, Stream stream) {
   for (const Tensor& t : p.tensors)
-    launch({"lab fused", grid_of(t.count, 4), {kThreads, 1, 1}, 0, stream}, &fused_kernel, t, p.settings,
+    launch({"lab fused", grid_of(t.count, 4), {kThreads, 1, 1}, 0, stream}, &fused_kernel, t, p.settings, p.max_norm,
            p.norm_squared);
 }
 

@@ -1,16 +1,22 @@
 // Level 4: the kernel in use, adamw of cuda/kernels/optimizer.cu. Compared with level 3, a launch takes up to 64
 // tensors, as a list in its parameters; a block takes 4096 elements of one. The low copy is optional, and gradients may
-// be f32 with a 16-bit copy. This file also has the cost of each level.
+// be f32 with a 16-bit copy. The factor comes from a kernel of one thread, in f64 as on the CPU, which looks at the loss as
+// well; SGD reads the same number. This file also has the cost of each level.
 // Read next: docs/ladder.md.
 #include <algorithm>
 #include <array>
 #include <cmath>
 
+#include "cuda/kernels/update_scale.h"
 #include "examples/cuda_lab/adamw/ladder.h"
 
 namespace trireme::cuda::lab::adamw {
 
-void shipped(const Problem& p, Stream stream) { ::trireme::cuda::adamw(p.tensors, p.settings, p.norm_squared, stream); }
+void shipped(const Problem& p, Stream stream) {
+  update_scale(nullptr, p.norm_squared, 1 / static_cast<double>(p.settings.gradient_scale),
+               static_cast<double>(p.max_norm), p.scaled, stream);
+  ::trireme::cuda::adamw(p.tensors, p.settings, p.scaled, stream);
+}
 
 namespace {
 

@@ -12,15 +12,16 @@ namespace trireme::cuda::lab::adamw {
 struct Problem {
   std::span<const AdamWTensor<bf16>> tensors;  ///< in host memory; their pointers lead to device memory
   AdamWSettings settings;
+  float max_norm;              ///< 0: no clipping
   const double* norm_squared;  ///< [1] in device memory: of all gradients, before the scale
-  float* scaled;               ///< [elements of the largest tensor] workspace of the first two levels
+  float* scaled;               ///< [elements of the largest tensor] workspace
 };
 
 /// min(1, max_norm / norm) / loss scale; negative when the norm is not finite: the step is to be skipped.
-__device__ __forceinline__ float factor_of(const AdamWSettings& s, const double* norm_squared) {
+__device__ __forceinline__ float factor_of(const AdamWSettings& s, float max_norm, const double* norm_squared) {
   const float norm = sqrtf(static_cast<float>(*norm_squared)) * s.gradient_scale;
   if (!(norm < 3.4e38F)) return -1.0F;
-  return s.max_norm > 0 && norm > s.max_norm ? s.gradient_scale * (s.max_norm / norm) : s.gradient_scale;
+  return max_norm > 0 && norm > max_norm ? s.gradient_scale * (max_norm / norm) : s.gradient_scale;
 }
 __device__ __forceinline__ void update(float& w, float& m, float& v, float g, float decay, const AdamWSettings& s) {
   m = s.beta1 * m + (1.0F - s.beta1) * g;

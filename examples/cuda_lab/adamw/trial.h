@@ -28,7 +28,7 @@ class Attempt : public TrialOf<Problem> {
       spoil(tensor->low);
     }
     spoil(scaled_);
-    problem_ = {tensors_.on_device(), kSettings, norm_squared_.data(), scaled_.data()};
+    problem_ = {tensors_.on_device(), kSettings, 2, norm_squared_.data(), scaled_.data()};
   }
   std::vector<Checked> results() override {
     std::vector<Checked> all;
@@ -51,7 +51,7 @@ class Attempt : public TrialOf<Problem> {
 
  private:
   static constexpr double kRate = 1e-3, kBeta1 = 0.9, kBeta2 = 0.95, kEps = 1e-8, kInverse1 = 2, kInverse2 = 3;
-  static constexpr AdamWSettings kSettings = {1e-3F, 0.9F, 0.95F, 1e-8F, 2, 3, 1, 2};
+  static constexpr AdamWSettings kSettings = {1e-3F, 0.9F, 0.95F, 1e-8F, 2, 3, 1};
 
   const Problem& problem() const override { return problem_; }
   float weight(std::size_t i) const { return random_(i + 1); }

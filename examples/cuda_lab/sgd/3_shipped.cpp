@@ -10,7 +10,7 @@
 
 namespace trireme::cuda::lab::sgd {
 
-void shipped(const Problem& p, Stream stream) { ::trireme::cuda::sgd(p.tensors, p.settings, stream); }
+void shipped(const Problem& p, Stream stream) { ::trireme::cuda::sgd(p.tensors, p.settings, nullptr, stream); }
 
 namespace {
 

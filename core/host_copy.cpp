@@ -1,0 +1,19 @@
+#include "core/host_copy.h"
+
+namespace trireme {
+
+HostCopy::HostCopy(const Tensor& x) : here_(contiguous(x)) {
+  if (x.device() == Device::cpu) return;
+  const Tensor there = std::move(here_);
+  here_ = Tensor::empty_pinned(there.shape(), there.dtype(), there.device());
+  under_way_ = backend(there.device())
+                   .start_download(here_.raw(), there.device_address(), static_cast<std::size_t>(there.bytes()));
+}
+
+const Tensor& HostCopy::get() {
+  if (under_way_ != nullptr) under_way_->wait();
+  under_way_ = nullptr;
+  return here_;
+}
+
+}  // namespace trireme
