@@ -101,8 +101,8 @@ struct KernelTable {
   /// y = op(a, b); a and b T already expanded to y's shape (any strides, 0 for broadcast); y dense T, may be a or b if
   /// that is dense.
   void (*binary)(Binary op, const Tensor& a, const Tensor& b, Tensor& y);
-  /// y = a * x + b * y; x, y dense, same shape, floating dtypes may differ; b = 0 ignores what y holds; computed in acc
-  /// of y.
+  /// y = a * x + b * y; x, y dense, same shape, floating dtypes may differ; y may be x; b = 0 ignores what y holds;
+  /// computed in acc of y.
   void (*axpby)(double a, const Tensor& x, double b, Tensor& y);
   /// y = x / (1 - p) for the elements that are kept, else 0. Kept are those with random_uniform(seed, stream, global
   /// index) >= p. Dense T, y may be x.
@@ -205,6 +205,10 @@ struct KernelTable {
   void (*cross_entropy_backward)(const Tensor& logits, const Tensor& targets, const VocabSlice& slice,
                                  const Tensor& maximum, const Tensor& sum_exp, double smoothing, double scale,
                                  Tensor& dlogits);
+  /// cross_entropy_stats and cross_entropy_backward at once, with the same bits; the slice is the whole vocabulary.
+  void (*cross_entropy_one_pass)(const Tensor& logits, const Tensor& targets, const VocabSlice& slice, double smoothing,
+                                 double scale, Tensor& maximum, Tensor& sum_exp, Tensor& target_logit,
+                                 Tensor& logit_sum, Tensor& dlogits);
 
   // ---- optimizer: one pass over many parameters ---------------------------------------------------------
   /// AdamW with decoupled decay (Loshchilov and Hutter 2019, algorithm 2).
@@ -225,7 +229,7 @@ struct KernelTable {
   f(embedding) f(embedding_backward)                                                                            \
   f(attention) f(attention_backward) f(attention_merge)                                                         \
   f(rope) f(swiglu) f(swiglu_backward)                                                                          \
-  f(cross_entropy_stats) f(cross_entropy_loss) f(cross_entropy_backward)                                        \
+  f(cross_entropy_stats) f(cross_entropy_loss) f(cross_entropy_backward) f(cross_entropy_one_pass)              \
   f(adamw) f(sgd)
 // clang-format on
 
