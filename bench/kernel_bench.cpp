@@ -134,6 +134,8 @@ void vocabulary(std::int64_t tokens, std::int64_t vocab, std::int64_t width, DTy
          [&] { table().cross_entropy_stats(logits, targets, slice, top, sum, at_target, total); });
   report("cross_entropy backward", logits.shape(), dtype, 2 * logits.bytes(),
          [&] { table().cross_entropy_backward(logits, targets, slice, top, sum, 0, 1, dloss, gradient); });
+  report("cross_entropy in one pass", logits.shape(), dtype, 2 * logits.bytes(),
+         [&] { table().cross_entropy_one_pass(logits, targets, slice, 0, 1, top, sum, at_target, total, gradient); });
   const Tensor weight = random({vocab, width}, dtype);
   Tensor y = Tensor::empty({tokens, width}, dtype), dweight = Tensor::zeros({vocab, width});
   report("embedding", y.shape(), dtype, 2 * y.bytes(), [&] { table().embedding(weight, targets, 0, y); });

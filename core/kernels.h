@@ -105,9 +105,12 @@ struct KernelTable {
   /// y = op(a, b); a and b T already expanded to y's shape (any strides, 0 for broadcast); y dense T, may be a or b if
   /// that is dense.
   void (*binary)(Binary op, const Tensor& a, const Tensor& b, Tensor& y);
-  /// y = a * x + b * y; x, y dense, same shape, floating dtypes may differ; b = 0 ignores what y holds; computed in acc
-  /// of y.
+  /// y = a * x + b * y; x, y dense, same shape, floating dtypes may differ; y may be x; b = 0 ignores what y holds;
+  /// computed in acc of y.
   void (*axpby)(double a, const Tensor& x, double b, Tensor& y);
+  /// x = factor * x; x dense T; factor: one element, acc, read where x is, so that the host need not know it. With a
+  /// factor of 1, x is neither read nor written.
+  void (*multiply_by)(const Tensor& factor, Tensor& x);
   /// y = x / (1 - p) for the elements that are kept, else 0. Kept are those with random_uniform(seed, stream, global
   /// index) >= p. Dense T, y may be x.
   void (*dropout)(const Tensor& x, double p, std::uint64_t seed, std::uint64_t stream, const Rectangle& where,
@@ -212,6 +215,10 @@ struct KernelTable {
   void (*cross_entropy_backward)(const Tensor& logits, const Tensor& targets, const VocabSlice& slice,
                                  const Tensor& maximum, const Tensor& sum_exp, double smoothing, double scale,
                                  const Tensor& dloss, Tensor& dlogits);
+  /// cross_entropy_stats and cross_entropy_backward at once, with the same bits; the slice is the whole vocabulary.
+  void (*cross_entropy_one_pass)(const Tensor& logits, const Tensor& targets, const VocabSlice& slice, double smoothing,
+                                 double scale, Tensor& maximum, Tensor& sum_exp, Tensor& target_logit,
+                                 Tensor& logit_sum, Tensor& dlogits);
 
   // ---- optimizer: one pass over many parameters ---------------------------------------------------------
   /// scale = scale_of_update() of core/update_scale.h, for scale_there: of the loss and of sqrt(squares) / loss_scale. loss
@@ -228,14 +235,14 @@ struct KernelTable {
 // clang-format off
 #define TRIREME_EVERY_KERNEL(f)                                                                                 \
   f(fill) f(copy)                                                                                               \
-  f(unary) f(unary_backward) f(binary) f(axpby) f(dropout)                                                      \
+  f(unary) f(unary_backward) f(binary) f(axpby) f(multiply_by) f(dropout)                                       \
   f(reduce) f(sum_squares) f(squares_to)                                                                        \
   f(gemm) f(grouped_gemm) f(grouped_gemm_tn)                                                                    \
   f(softmax) f(softmax_backward) f(top_k) f(layer_norm) f(layer_norm_backward) f(rms_norm) f(rms_norm_backward) \
   f(embedding) f(embedding_backward)                                                                            \
   f(attention) f(attention_backward) f(attention_merge)                                                         \
   f(rope) f(swiglu) f(swiglu_backward)                                                                          \
-  f(cross_entropy_stats) f(cross_entropy_loss) f(cross_entropy_backward)                                        \
+  f(cross_entropy_stats) f(cross_entropy_loss) f(cross_entropy_backward) f(cross_entropy_one_pass)              \
   f(update_scale) f(adamw) f(sgd)
 // clang-format on
 

@@ -73,4 +73,20 @@ void cross_entropy_backward(const Tensor& logits, const Tensor& targets, const V
   });
 }
 
+void cross_entropy_one_pass(const Tensor& logits, const Tensor& targets, const VocabSlice& slice, double smoothing,
+                            double scale, Tensor& maximum, Tensor& sum_exp, Tensor& target_logit, Tensor& logit_sum,
+                            Tensor& dlogits) {
+  constexpr const char* entry = __func__;
+  visit_training(entry, logits.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    CrossEntropy<T> p = problem_of<T>(entry, logits, targets, slice);
+    p.smoothing = smoothing;
+    p.maximum = dense<float>(entry, maximum);
+    p.sum_exp = dense<float>(entry, sum_exp);
+    p.target_logit = dense<float>(entry, target_logit);
+    p.logit_sum = dense<float>(entry, logit_sum);
+    cross_entropy_one_pass(p, scale, dense<T>(entry, dlogits), stream());
+  });
+}
+
 }  // namespace trireme::cuda

@@ -43,6 +43,14 @@ void axpby(double a, const Tensor& x, double b, Tensor& y) {
   });
 }
 
+void multiply_by(const Tensor& factor, Tensor& x) {
+  constexpr const char* entry = __func__;
+  visit_training(entry, x.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    multiply_by(static_cast<const float*>(dense<float>(entry, factor)), dense<T>(entry, x), x.count(), stream());
+  });
+}
+
 void dropout(const Tensor& x, double p, std::uint64_t seed, std::uint64_t stream_id, const Rectangle& where,
              Tensor& y) {
   constexpr const char* entry = __func__;

@@ -19,7 +19,9 @@ struct CrossEntropyOptions {
 ///
 /// `scale` is 1 / (valid targets of the *global* batch): the only division of a training step, and known before
 /// backward, so that micro-batches, data-parallel ranks and pipeline stages only sum. The gradient overwrites the
-/// logits' memory if no other tensor shares it.
-Tensor cross_entropy(const Tensor& logits, const Tensor& targets, const CrossEntropyOptions& options);
+/// logits' memory if no other tensor shares it: with the whole vocabulary on one rank already in forward, by one pass
+/// over them. A temporary or moved tensor is not shared. The loss should then not be multiplied by anything but
+/// `scale`: the product would round a 16-bit gradient once more.
+Tensor cross_entropy(Tensor logits, const Tensor& targets, const CrossEntropyOptions& options);
 
 }  // namespace trireme::nn

@@ -165,7 +165,7 @@ int trireme_layer_norm(int rows, int width, void* x, void* residual, void* sum, 
   });
 }
 
-/// Both passes; logits [rows, columns] in bf16 become gradients; targets i32; losses [rows] f64. workspace: 4 rows
+/// Loss and gradient; logits [rows, columns] in bf16 become gradients; targets i32; losses [rows] f64. workspace: 4 rows
 /// floats.
 int trireme_cross_entropy(int rows, int columns, int valid, void* logits, void* targets, void* workspace, void* losses,
                           void* stream) {
@@ -183,9 +183,8 @@ int trireme_cross_entropy(int rows, int columns, int valid, void* logits, void* 
                                .sum_exp = w + rows,
                                .target_logit = w + 2 * rows,
                                .logit_sum = w + 3 * rows};
-    cross_entropy_statistics(p, static_cast<Stream>(stream));
+    cross_entropy_one_pass(p, 1.0 / rows, as<bf16>(logits), static_cast<Stream>(stream));
     cross_entropy_losses(p, as<double>(losses), static_cast<Stream>(stream));
-    cross_entropy_gradient(p, 1.0 / rows, as<bf16>(logits), static_cast<Stream>(stream));
   });
 }
 

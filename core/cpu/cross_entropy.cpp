@@ -1,5 +1,6 @@
 // Softmax cross-entropy over a slice of the vocabulary: per-row statistics that slices can merge, and the gradient.
-// Bytes: stats reads the logits once, backward reads and writes them once. FLOPs: one exp per logit each way.
+// Bytes: stats reads the logits once, backward reads and writes them once; in one pass, they are read and written once,
+// as a row is still in the cache. FLOPs: one exp per logit each way.
 // Read next: nn/cross_entropy.h, which merges slices.
 #include "core/cpu/exponentials.h"
 #include "core/cpu/kernels.h"
@@ -11,29 +12,96 @@ namespace {
 
 constexpr std::int64_t cross_entropy_grain = 4096;  // elements worth a thread
 
+/// Statistics of rows of `columns` logits, of which `valid` are real.
+template <class T>
+struct Statistics {
+  using A = accumulate_t<T>;
+  const T* logits;
+  const std::int32_t* targets;
+  const VocabSlice& slice;
+  std::int64_t columns;
+  A *maximum, *sum_exp, *target_logit, *logit_sum;
+
+  Statistics(const Tensor& x, const Tensor& target, const VocabSlice& of, Tensor& top, Tensor& exponentials,
+             Tensor& at_target, Tensor& total)
+      : logits(x.data<T>()),
+        targets(target.data<std::int32_t>()),
+        slice(of),
+        columns(x.size(-1)),
+        maximum(top.data<A>()),
+        sum_exp(exponentials.data<A>()),
+        target_logit(at_target.data<A>()),
+        logit_sum(total.data<A>()) {}
+  void row(std::int64_t r) const {
+    const T* row = logits + r * columns;
+    const std::int64_t local = targets[r] - slice.first;
+    const ExpStats<A> stats = exp_stats(row, slice.valid);
+    maximum[r] = stats.maximum;
+    sum_exp[r] = stats.sum_exp;
+    logit_sum[r] = stats.sum;
+    target_logit[r] = targets[r] >= 0 && local >= 0 && local < slice.valid ? widen(row[local]) : A{0};
+  }
+};
+
+/// Gradients of such rows, from the statistics over all slices. They may overwrite the logits.
+template <class T>
+struct RowGradients {
+  using A = accumulate_t<T>;
+  const T* logits;
+  const std::int32_t* targets;
+  const VocabSlice& slice;
+  std::int64_t columns;
+  const A *maximum, *sum_exp;
+  A scale, onehot, spread;
+  T* gradients;
+
+  RowGradients(const Tensor& x, const Tensor& target, const VocabSlice& of, const Tensor& top,
+               const Tensor& exponentials, double smoothing, double factor, Tensor& dlogits)
+      : logits(x.data<T>()),
+        targets(target.data<std::int32_t>()),
+        slice(of),
+        columns(x.size(-1)),
+        maximum(top.data<A>()),
+        sum_exp(exponentials.data<A>()),
+        scale(static_cast<A>(factor)),
+        onehot(static_cast<A>(factor * (1 - smoothing))),
+        spread(static_cast<A>(factor * smoothing / static_cast<double>(of.global))),
+        gradients(dlogits.data<T>()) {}
+  void row(std::int64_t r) const {
+    const T* row = logits + r * columns;
+    T* gradient = gradients + r * columns;
+    if (targets[r] < 0) {
+      std::fill_n(gradient, columns, T{});
+      return;
+    }
+    const A top = maximum[r], factor = scale / sum_exp[r], even = spread;
+    const auto spread_error = [=](A v) { return factor * exp_approx(v - top) - even; };
+    const std::int64_t local = targets[r] - slice.first;
+    const bool here = local >= 0 && local < slice.valid;
+    const A at_target = here ? widen(row[local]) : A{0};  // read before the gradients, which may be logits, are written
+    map<A>(slice.valid, spread_error, gradient, row);
+    if (here) gradient[local] = static_cast<T>(spread_error(at_target) - onehot);
+    std::fill_n(gradient + slice.valid, columns - slice.valid, T{});
+  }
+};
+
+/// f(row) for all rows, on all threads.
+template <class F>
+void for_rows(const Tensor& logits, const Tensor& targets, F&& f) {
+  parallel_for(targets.count(), row_grain(logits.size(-1), cross_entropy_grain),
+               [&](std::int64_t begin, std::int64_t end) {
+                 for (std::int64_t r = begin; r < end; ++r) f(r);
+               });
+}
+
 }  // namespace
 
 void cross_entropy_stats(const Tensor& logits, const Tensor& targets, const VocabSlice& slice, Tensor& maximum,
                          Tensor& sum_exp, Tensor& target_logit, Tensor& logit_sum) {
-  const std::int64_t rows = targets.count(), columns = logits.size(-1), valid = slice.valid;
-  const std::int32_t* target = targets.data<std::int32_t>();
   visit_floating(logits.dtype(), "cross_entropy_stats", [&](auto tag) {
     using T = typename decltype(tag)::type;
-    using A = accumulate_t<T>;
-    const T* x = logits.data<T>();
-    A *top = maximum.data<A>(), *exponentials = sum_exp.data<A>(), *at_target = target_logit.data<A>();
-    A* total = logit_sum.data<A>();
-    parallel_for(rows, row_grain(columns, cross_entropy_grain), [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t r = begin; r < end; ++r) {
-        const T* row = x + r * columns;
-        const std::int64_t local = target[r] - slice.first;
-        const ExpStats<A> stats = exp_stats(row, valid);
-        top[r] = stats.maximum;
-        exponentials[r] = stats.sum_exp;
-        total[r] = stats.sum;
-        at_target[r] = target[r] >= 0 && local >= 0 && local < valid ? widen(row[local]) : A{0};
-      }
-    });
+    const Statistics<T> stats(logits, targets, slice, maximum, sum_exp, target_logit, logit_sum);
+    for_rows(logits, targets, [&](std::int64_t r) { stats.row(r); });
   });
 }
 
@@ -59,34 +127,24 @@ void cross_entropy_loss(const Tensor& targets, const Tensor& maximum, const Tens
 void cross_entropy_backward(const Tensor& logits, const Tensor& targets, const VocabSlice& slice, const Tensor& maximum,
                             const Tensor& sum_exp, double smoothing, double loss_scale, const Tensor& dloss,
                             Tensor& dlogits) {
-  const std::int64_t rows = targets.count(), columns = logits.size(-1), valid = slice.valid;
-  const std::int32_t* target = targets.data<std::int32_t>();
   visit_floating(logits.dtype(), "cross_entropy_backward", [&](auto tag) {
     using T = typename decltype(tag)::type;
-    using A = accumulate_t<T>;
-    const T* x = logits.data<T>();
-    T* dx = dlogits.data<T>();
-    const double scale = loss_scale * static_cast<double>(*dloss.data<A>());
-    const A *tops = maximum.data<A>(), *sums = sum_exp.data<A>();
-    const A spread = static_cast<A>(scale * smoothing / static_cast<double>(slice.global));
-    const A onehot = static_cast<A>(scale * (1 - smoothing));
-    parallel_for(rows, row_grain(columns, cross_entropy_grain), [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t r = begin; r < end; ++r) {
-        const T* row = x + r * columns;
-        T* gradient = dx + r * columns;
-        if (target[r] < 0) {
-          std::fill_n(gradient, columns, T{});
-          continue;
-        }
-        const A top = tops[r], factor = static_cast<A>(scale) / sums[r];
-        const auto spread_error = [=](A v) { return factor * exp_approx(v - top) - spread; };
-        const std::int64_t local = target[r] - slice.first;
-        const bool here = local >= 0 && local < valid;
-        const A at_target = here ? widen(row[local]) : A{0};  // read before dlogits, which may be logits, is written
-        map<A>(valid, spread_error, gradient, row);
-        if (here) gradient[local] = static_cast<T>(spread_error(at_target) - onehot);
-        std::fill_n(gradient + valid, columns - valid, T{});
-      }
+    const double scale = loss_scale * static_cast<double>(*dloss.data<accumulate_t<T>>());
+    const RowGradients<T> gradients(logits, targets, slice, maximum, sum_exp, smoothing, scale, dlogits);
+    for_rows(logits, targets, [&](std::int64_t r) { gradients.row(r); });
+  });
+}
+
+void cross_entropy_one_pass(const Tensor& logits, const Tensor& targets, const VocabSlice& slice, double smoothing,
+                            double scale, Tensor& maximum, Tensor& sum_exp, Tensor& target_logit, Tensor& logit_sum,
+                            Tensor& dlogits) {
+  visit_floating(logits.dtype(), "cross_entropy_one_pass", [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const Statistics<T> stats(logits, targets, slice, maximum, sum_exp, target_logit, logit_sum);
+    const RowGradients<T> gradients(logits, targets, slice, maximum, sum_exp, smoothing, scale, dlogits);
+    for_rows(logits, targets, [&](std::int64_t r) {
+      stats.row(r);
+      gradients.row(r);
     });
   });
 }

@@ -179,4 +179,12 @@ void axpby(double a, const Tensor& x, double b, Tensor& y) {
   });
 }
 
+void multiply_by(const Tensor& factor, Tensor& x) {
+  visit_floating(x.dtype(), "multiply_by", [&](auto tag) {
+    using A = accumulate_t<typename decltype(tag)::type>;
+    const A value = *factor.data<A>();
+    if (value != 1) axpby(static_cast<double>(value), x, 0, x);
+  });
+}
+
 }  // namespace trireme::cpu

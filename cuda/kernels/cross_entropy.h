@@ -5,10 +5,12 @@
 // (Szegedy et al., Rethinking the Inception Architecture, 2016, section 7.) In two passes. The first gives each row's
 // maximum, sum of exp(x - maximum), the target's logit and the sum of logits over the local slice of the vocabulary.
 // Ranks join these (largest maximum, sums rescaled to it, the others added), which moves 16 bytes a row instead of the
-// logits. The second pass turns logits into gradients. Contracts: cross_entropy_* of core/kernels.h, for float, bf16
-// and f16. Bytes per logit of b bytes: b read in the first pass; b read and b written in the second. A row of 50,304
-// bf16 values is 100 kB, so the second read of a row comes from the L2 cache when the passes follow each other. About 5
-// FLOPs and one exponential a pass. The losses: 20 bytes read and 8 written per row.
+// logits. The second pass turns logits into gradients. Where no ranks join, one kernel does both passes over a row that
+// stays in shared memory, with the same bits. Contracts: cross_entropy_* of core/kernels.h, for float, bf16 and f16.
+// Bytes per logit of b bytes: b read in the first pass; b read and b written in the second; in one pass, b read and b
+// written, and what is beyond 112 KB of a row (80 KB on an A100) is read again, from L2. About 5 FLOPs and one
+// exponential a pass. The losses: 20 bytes read and 8 written per row.
+// Read next: cuda/kernels/cross_entropy.cu.
 #pragma once
 
 #include <cstdint>
@@ -50,5 +52,9 @@ void cross_entropy_total(const double* losses, int rows, double scale, float* lo
 /// [rows, columns] may be the logits.
 template <class T>
 void cross_entropy_gradient(const CrossEntropy<T>& problem, double scale, T* gradients, Stream stream = nullptr);
+
+/// Both passes at once, for a slice that is the whole vocabulary: the same statistics and gradients.
+template <class T>
+void cross_entropy_one_pass(const CrossEntropy<T>& problem, double scale, T* gradients, Stream stream = nullptr);
 
 }  // namespace trireme::cuda

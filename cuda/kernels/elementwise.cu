@@ -96,6 +96,18 @@ __global__ void __launch_bounds__(kThreads)
   store_piece(y + mine.first, to, mine.count);
 }
 
+template <class T>
+__global__ void __launch_bounds__(kThreads) multiply_by_kernel(const float* factor, T* x, std::int64_t count) {
+  constexpr int kWidth = kPackSize<T>;
+  const MyPiece mine = my_piece<kWidth>(count);
+  const float value = *factor;
+  if (mine.count == 0 || value == 1) return;
+  auto piece = load_piece<kWidth>(x + mine.first, mine.count);
+  TRIREME_UNROLL
+  for (int i = 0; i < kWidth; ++i) piece.values[i] = narrowed<T>(value * widened(piece.values[i]));
+  store_piece(x + mine.first, piece, mine.count);
+}
+
 /// Blocks [pieces of a row, rows]; blocks loop over rows beyond kMaxBlocksY.
 template <class T>
 __global__ void __launch_bounds__(kThreads) swiglu_kernel(const T* x, T* y, std::int64_t rows, std::int64_t width) {
@@ -184,6 +196,12 @@ void axpby(accumulate_t<Y> p, const X* x, accumulate_t<Y> q, Y* y, std::int64_t 
 }
 
 template <class T>
+void multiply_by(const float* factor, T* x, std::int64_t count, Stream stream) {
+  if (count > 0)
+    launch(config("multiply_by", count, kPackSize<T>, stream), multiply_by_kernel<T>, factor, x, count);
+}
+
+template <class T>
 void swiglu(const T* x, T* y, std::int64_t rows, std::int64_t width, Stream stream) {
   if (rows * width > 0) launch(row_config<T>("swiglu", rows, width, stream), swiglu_kernel<T>, x, y, rows, width);
 }
@@ -205,6 +223,7 @@ void swiglu_backward(const T* x, const T* dy, T* dx, std::int64_t rows, std::int
   INSTANTIATE_ARITHMETIC(T)                                                          \
   template void unary(Unary, const T*, T*, std::int64_t, Stream);                    \
   template void unary_backward(Unary, const T*, const T*, T*, std::int64_t, Stream); \
+  template void multiply_by(const float*, T*, std::int64_t, Stream);                 \
   template void swiglu(const T*, T*, std::int64_t, std::int64_t, Stream);            \
   template void swiglu_backward(const T*, const T*, T*, std::int64_t, std::int64_t, Stream);
 INSTANTIATE_ARITHMETIC(double)

@@ -29,6 +29,10 @@ void binary(Binary op, const T* a, const T* b, T* y, const Strided<2>& view, Str
 template <class X, class Y>
 void axpby(accumulate_t<Y> p, const X* x, accumulate_t<Y> q, Y* y, std::int64_t count, Stream stream = nullptr);
 
+/// x = factor x; with a factor of 1, nothing of x is read or written. factor: one f32.
+template <class T>
+void multiply_by(const float* factor, T* x, std::int64_t count, Stream stream = nullptr);
+
 /// y [rows, width] = silu(gate) up; x [rows, 2 width] holds [gate, up] (Shazeer, GLU Variants Improve Transformer,
 /// 2020).
 template <class T>

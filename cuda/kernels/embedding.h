@@ -2,8 +2,9 @@
 // expert (ids: token of each slot, -1 for none) and return the experts' outputs. The gradient of a gather adds the rows
 // whose ids are equal. Contracts: embedding and embedding_backward of core/kernels.h, for float, bf16 and f16. Bytes
 // per value of b bytes: forward reads b and writes b. Backward reads b, and reads and writes 4 for each value of
-// dweight that a token touches. Each block of backward also reads all ids, which stay in the L2 cache:
-// 4 * tokens * here / 32 bytes, times the blocks along a row.
+// dweight that a token touches. Each block of backward also reads all ids, which stay in the L2 cache: at most 512
+// blocks, times the stretches of 768 values of a row, 4 bytes for each token. For a batch of GPT-2 124M, 16,384 tokens
+// and rows of 768 in bf16: 126 MB if no token repeats, 42 us at 3.0 TB/s.
 // Read next: cuda/kernels/embedding.cu.
 #pragma once
 

@@ -130,6 +130,34 @@ TEST_CASE("cross_entropy: logits a thousand times too large stay finite") {
   check_close(gradient, gradient_reference(logits, targets, 0, 1), 1e-6, 1e-6);
 }
 
+TEST_CASE("cross_entropy_one_pass: the bits of the two passes, in place or beside") {
+  for (const DType dtype : floating_dtypes) {
+    for (const std::int64_t padding : {0, 7}) {
+      const std::int64_t rows = 13, columns = 1111, valid = columns - padding;
+      const VocabSlice slice{0, valid, valid};
+      const Tensor logits = random({rows, columns}, 1, dtype, uniform(-8, 8)),
+                   targets = random_ids({rows}, 2, -2, valid);
+      const Stats two = stats(logits, targets, slice);
+      Tensor gradient = Tensor::empty(logits.shape(), dtype), beside = Tensor::empty(logits.shape(), dtype);
+      table.cross_entropy_backward(logits, targets, slice, two.maximum, two.sum_exp, 0.1, 0.25,
+                                   Tensor::full({}, 1, accumulate_dtype(dtype)), gradient);
+      Tensor in_place = clone(logits);
+      for (const auto& [from, to] : {std::pair{logits, beside}, std::pair{in_place, in_place}}) {
+        Stats one = stats(logits, targets, slice);
+        for (Tensor* const x : {&one.maximum, &one.sum_exp, &one.target_logit, &one.logit_sum}) table.fill(*x, -1);
+        Tensor result = to;
+        table.cross_entropy_one_pass(from, targets, slice, 0.1, 0.25, one.maximum, one.sum_exp, one.target_logit,
+                                     one.logit_sum, result);
+        CHECK(same_bits(result, gradient));
+        CHECK(same_bits(one.maximum, two.maximum));
+        CHECK(same_bits(one.sum_exp, two.sum_exp));
+        CHECK(same_bits(one.target_logit, two.target_logit));
+        CHECK(same_bits(one.logit_sum, two.logit_sum));
+      }
+    }
+  }
+}
+
 TEST_CASE("cross_entropy: the same for any number of threads") {
   const Tensor logits = random({37, 1111}, 1, DType::f32, uniform(-8, 8)), targets = random_ids({37}, 2, 0, 1111);
   const VocabSlice slice{0, 1111, 1111};

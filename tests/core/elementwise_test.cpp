@@ -143,6 +143,19 @@ TEST_CASE("binary: every pair of layouts, every operation and dtype") {
   }
 }
 
+TEST_CASE("multiply_by: rounded once; a factor of 1 leaves the bits") {
+  for (const DType dtype : floating_dtypes) {
+    Tensor x = random({3, 41}, 1, dtype, uniform(-2, 2));
+    const std::vector<double> before = values(x);
+    std::vector<double> expected = before;
+    table.multiply_by(Tensor::full({}, 1, accumulate_dtype(dtype)), x);
+    CHECK(values(x) == before);
+    for (double& value : expected) value *= 0.375;
+    table.multiply_by(Tensor::full({}, 0.375, accumulate_dtype(dtype)), x);
+    check_close(x, expected, rounding(dtype), 0);
+  }
+}
+
 TEST_CASE("axpby: mixed dtypes; b = 0 ignores what y holds") {
   for (const DType x_dtype : floating_dtypes) {
     for (const DType y_dtype : floating_dtypes) {

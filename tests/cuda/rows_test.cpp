@@ -27,11 +27,14 @@ Tensor tensor_of(const Buffer<T>& buffer, const Shape& shape) {
   return x;
 }
 
-/// Ids around a slice of `here` rows from `first` on: some outside, some repeated, some -1.
+/// Ids around a slice of `here` rows from `first` on: some outside, some repeated, some -1. With `here` above 512,
+/// most are 3, 515 and their neighbours: rows of the same two blocks of backward.
 void fill_ids(Buffer<std::int32_t>& ids, std::int64_t first, std::int64_t here) {
   for (std::size_t n = 0; n < ids.size(); ++n) {
     const float u = random_uniform(11, 1, n);
     ids.set(n, static_cast<std::int32_t>(first - 2 + static_cast<std::int64_t>(u * u * static_cast<float>(here + 4))));
+    if (here > 512)
+      ids.set(n, static_cast<std::int32_t>(first + 3 + static_cast<int>(n % 2) * 512 + (u < 0.3F ? 1 : 0)));
     if (n % 9 == 4) ids.set(n, -1);
   }
 }
@@ -107,7 +110,10 @@ TEST_CASE_TEMPLATE("cuda embedding: rows and their gradient equal the CPU's bit 
     check_embedding<T>(300, 70, 24, 5, 0);
     check_embedding<T>(131, 33, 13, 0, 1);
     check_embedding<T>(5, 3, 600, 1000, 0);
+    check_embedding<T>(6200, 2, 8, 0, 0);   // the list is full several times
+    check_embedding<T>(40, 3, 1100, 0, 0);  // two stretches of columns
   });
+  check_embedding<T>(90, 520, 12, 7, 0);  // several rows of a block
 }
 
 TEST_CASE_TEMPLATE("cuda rope: turned and turned back equals f64, in place", T, float, bf16, f16) {

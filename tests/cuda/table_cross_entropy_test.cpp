@@ -53,7 +53,41 @@ void check(DType dtype, const Tensor& targets, std::int64_t columns, const Vocab
   CHECK(same_bits_there(over, beside.to(Device::cpu)));
 }
 
+/// One pass over a whole vocabulary with padding, against the two passes.
+void check_one_pass(DType dtype, std::int64_t columns, std::int64_t valid, double smoothing) {
+  const Tensor targets = Tensor::from<std::int32_t>({{0, -1, static_cast<std::int32_t>(valid - 1)}}, {3});
+  const Tensor logits = there(random({3, columns}, 1, dtype, uniform(-7, 7))), ids = there(targets);
+  const VocabSlice slice{0, valid, valid};
+  Stats two(3, Device::cuda), one(3, Device::cuda);
+  Tensor gradient = like(logits), beside = like(logits), over = there(logits.to(Device::cpu));
+  gpu().cross_entropy_stats(logits, ids, slice, two.maximum, two.sum_exp, two.target_logit, two.logit_sum);
+  gpu().cross_entropy_backward(logits, ids, slice, two.maximum, two.sum_exp, smoothing, 0.5, there(Tensor::full({}, 1)), gradient);
+  for (Tensor* const to : {&beside, &over}) {
+    const Tensor from = to == &over ? over : logits;
+    gpu().cross_entropy_one_pass(from, ids, slice, smoothing, 0.5, one.maximum, one.sum_exp, one.target_logit,
+                                 one.logit_sum, *to);
+    CHECK(same_bits_there(*to, gradient.to(Device::cpu)));
+    CHECK(same_bits_there(one.maximum, two.maximum.to(Device::cpu)));
+    CHECK(same_bits_there(one.sum_exp, two.sum_exp.to(Device::cpu)));
+    CHECK(same_bits_there(one.target_logit, two.target_logit.to(Device::cpu)));
+    CHECK(same_bits_there(one.logit_sum, two.logit_sum.to(Device::cpu)));
+  }
+}
+
 }  // namespace
+
+TEST_CASE("cuda table: cross-entropy in one pass gives the bits of two, also where shared memory ends within a row") {
+  const cuda::ScopedEmulatedDevice device;
+  under_schedules([&] {
+    for (const DType dtype : DTypes::training) {
+      check_one_pass(dtype, 64, 61, 0.1);
+      check_one_pass(dtype, 61, 61, 0);
+      check_one_pass(dtype, 9001, 8999, 0.1);  // several rounds, rows at any address
+    }
+  });
+  check_one_pass(DType::f32, 40000, 39990, 0.1);
+  check_one_pass(DType::bf16, 64001, 64001, 0);
+}
 
 TEST_CASE("cuda table: cross-entropy of a padded slice, smoothed or not, some rows ignored") {
   const cuda::ScopedEmulatedDevice device;

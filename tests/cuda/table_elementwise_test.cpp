@@ -129,6 +129,20 @@ TEST_CASE("cuda table: axpby between any floating dtypes; b = 0 ignores NaN") {
       }
 }
 
+TEST_CASE("cuda table: multiply_by reads its factor there") {
+  const cuda::ScopedEmulatedDevice device;
+  under_schedules([] {
+    for (const DType dtype : DTypes::training)
+      for (const double factor : {1.0, 0.3}) {
+        const Tensor value = Tensor::full({}, factor);
+        Tensor x = random({3, 43}, 1, dtype, uniform(-1, 1)), x2 = there(x);
+        host().multiply_by(value, x);
+        gpu().multiply_by(there(value), x2);
+        CHECK(difference(x2, x) < 1);
+      }
+  });
+}
+
 TEST_CASE("cuda table: dropout of a shard has the CPU's mask") {
   const cuda::ScopedEmulatedDevice device;
   under_schedules([] {

@@ -63,6 +63,35 @@ TEST_CASE("the gradient may take the logits' memory only when nobody else has th
   CHECK(same_bits(grad(x), first));
 }
 
+TEST_CASE("the gradient made in forward is that of backward, also if the loss is multiplied") {
+  for (const DType dtype : {DType::bf16, DType::f32, DType::f64}) {
+    for (const double factor : {1.0, 0.25}) {  // a power of two: multiplying the rounded gradient is exact
+      Tensor x = random({5, 9}, 1, dtype);
+      require_grad(x);
+      const auto gradient = [&](Tensor logits, const Tensor& kept) {
+        const Tensor before = kept.defined() ? clone(kept.detach()) : Tensor();
+        const Tensor loss =
+            nn::cross_entropy(std::move(logits), targets({1, 2, -1, 8, 0}), {.smoothing = 0.1, .scale = 0.5});
+        backward(factor == 1 ? loss : loss * factor);
+        if (kept.defined()) CHECK(same_bits(kept.detach(), before));
+        const Tensor result = clone(grad(x));
+        leaf_of(x)->grad() = Tensor();
+        return result;
+      };
+      Tensor kept = x * 2.0;
+      const Tensor in_backward = gradient(kept, kept);
+      CHECK(same_bits(gradient(x * 2.0, {}), in_backward));
+    }
+  }
+}
+
+TEST_CASE("without a gradient, forward leaves a temporary's logits to nobody and gives the same loss") {
+  const Tensor x = random({3, 6}, 1);
+  const Tensor kept = x * 2.0;
+  const double loss = nn::cross_entropy(kept, targets({1, -1, 3}), {}).item();
+  CHECK(nn::cross_entropy(x * 2.0, targets({1, -1, 3}), {}).item() == loss);
+}
+
 TEST_CASE("targets of another count or type are refused") {
   const Tensor logits = random({4, 7}, 1);
   CHECK_THROWS_WITH_AS(nn::cross_entropy(logits, targets({1, 2, 3}), {}),

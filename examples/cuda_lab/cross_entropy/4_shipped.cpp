@@ -1,10 +1,11 @@
-// Level 4: the kernels in use, cuda/kernels/cross_entropy.cu. Over level 3 they have
-//   pieces of 16 bytes: a thread asks for eight logits at once, and looks for a larger maximum once for all eight;
+// Level 4: the kernels in use on one rank, cuda/kernels/cross_entropy.cu. Over level 3 they have
+//   pieces of 16 bytes: a thread asks for four pieces of eight logits at once, and looks for a larger maximum once for
+//   all eight;
+//   the row in shared memory between the passes: no second read, from L2 either;
 //   exponentials in base 2, which are one instruction;
 //   label smoothing, and losses in f64.
-// One step goes back: statistics and gradient are two launches again. With the vocabulary sharded over ranks, the ranks
-// must join their statistics in between, and a kernel cannot wait for that. The cost is a second read of the logits
-// from memory, 6 bytes a logit instead of 4.
+// With the vocabulary sharded over ranks, the ranks must join their statistics between the passes, and a kernel cannot
+// wait for that: then statistics and gradient are two launches, with 6 bytes a logit instead of 4.
 // This file also has the cost of each level.
 // Read next: docs/ladder.md.
 #include <array>
@@ -15,9 +16,8 @@
 namespace trireme::cuda::lab::cross_entropy {
 
 void shipped(const Problem& p, Stream stream) {
-  cross_entropy_statistics(p.rows, stream);
+  cross_entropy_one_pass(p.rows, p.scale, p.gradients, stream);
   cross_entropy_losses(p.rows, p.losses, stream);
-  cross_entropy_gradient(p.rows, p.scale, p.gradients, stream);
 }
 
 namespace {
@@ -39,12 +39,14 @@ constexpr std::array all = {
     // The second pass of a block waits for L2.
     MemoryLevel<Problem>{"one_launch", "the second read from L2", &one_launch,
                          [](const Problem& p) { return pass(p, 1024, 1, 4, 0.25 + kWaitForL2); }},
-    MemoryLevel<Problem>{
-        "cross_entropy", "16 bytes at a time, slices of ranks", &shipped,
-        [](const Problem& p) {
-          const double rows = p.rows.rows;
-          return pass(p, 512, 8, 2) + cost_of({std::ceil(rows / 256), 8, 28 * rows, 1, 0, 8 * 7}) + pass(p, 512, 8, 4);
-        }},
+    // Instructions for eight logits: 105 in the first pass, 85 in the second.
+    MemoryLevel<Problem>{"cross_entropy", "16 bytes at a time, the row in shared memory", &shipped,
+                         [](const Problem& p) {
+                           const double rows = p.rows.rows, columns = p.rows.columns;
+                           return cost_of({rows, 2, 4 * rows * columns, std::ceil(columns / (512 * 8 * 4)), 8,
+                                           8 * columns / 128, columns / 8 / 32 * (105 + 85)}) +
+                                  cost_of({std::ceil(rows / 256), 8, 28 * rows, 1, 0, 8 * 7});
+                         }},
 };
 
 }  // namespace

@@ -1,8 +1,8 @@
 // The ladder of the softmax cross-entropy over a large vocabulary: loss and gradient of every row of logits (formulas:
 // cuda/kernels/cross_entropy.h; here without label smoothing). The gradient takes the place of the logits. For GPT-2
 // 124M, 16,384 rows of 50,304 in bf16, the logits are 1.65 GB, more than everything else that a training step reads.
-// Reading and writing them once takes 687 us at 4.8 TB/s; reading them once more, as rows shared between ranks need it,
-// 1030 us.
+// Reading and writing them once takes 687 us at 4.8 TB/s; reading them once more, as a vocabulary sharded over ranks
+// needs it, 1030 us.
 // Read next: examples/cuda_lab/cross_entropy/1_three_passes.cu, then the next levels; docs/ladder.md explains them.
 #pragma once
 

@@ -1,10 +1,11 @@
-// Level 4: the kernel in use, embedding_backward of cuda/kernels/embedding.cu. It is level 2 with 32 rows per block
-// instead of one, so the ids are read 32 times less: 103 MB. Of each 128 ids it lists those of its rows in shared
-// memory, in order, with a ballot. Unlike level 3 it takes any number of tokens and any slice of the vocabulary, in one
-// launch and without workspace. The forecast is that its search through all ids, in 128 rounds per block, costs about
-// half of the sort on one multiprocessor; a sort on all multiprocessors might be faster. This file also has the cost of
-// each level.
+// Level 4: the kernel in use, embedding_backward of cuda/kernels/embedding.cu. It is level 2 with up to 512 blocks, each
+// with rows that are far apart, so the ids are read a hundred times less: 34 MB. A block lists those of its rows in
+// shared memory, in order, with ballots. When the list is full, it adds the listed rows of dy, eight at a time: their
+// loads, and those of their rows of dweight, are under way together, as are the next eight rows of dy. Unlike level 3 it
+// takes any number of tokens and any slice of the vocabulary, in one launch and without workspace. This file also has
+// the cost of each level.
 // Read next: docs/ladder.md.
+#include <algorithm>
 #include <array>
 #include <cmath>
 
@@ -51,11 +52,15 @@ constexpr std::array all = {
                            return sort + cost_of({static_cast<double>(p.tokens), 8, row_bytes(p),
                                                   1 + std::ceil(p.width / 256.0), 0, row_wavefronts(p)});
                          }},
-    MemoryLevel<Problem>{"embedding", "32 rows a block", &shipped,
+    // A block reads eight ids of each of its 192 threads ahead. It waits for its list eight rows at a time.
+    MemoryLevel<Problem>{"embedding", "lists, eight rows at a time", &shipped,
                          [](const Problem& p) {
-                           const double turns = std::ceil(p.tokens / 128.0), stretches = std::ceil(p.width / 512.0);
-                           return cost_of({std::ceil(p.vocabulary / 32.0) * stretches, 16, row_bytes(p),
-                                           kWaitForL2 * turns, 2 * turns, turns * 16});
+                           const double groups = std::exp2(std::ceil(std::log2(std::min(p.vocabulary, 512))));
+                           const double turns = std::ceil(p.tokens / (8 * 192.0)), batches = p.tokens / groups / 8;
+                           const double stretches = std::ceil(p.width / (4 * 192.0));
+                           return cost_of({groups * stretches, 2, row_bytes(p), kWaitForL2 * turns + std::ceil(batches),
+                                           turns + 2, turns * 48 + row_wavefronts(p) * p.tokens / groups,
+                                           6 * (turns * 130 + batches * 510)});
                          }},
 };
 
