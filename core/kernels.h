@@ -67,8 +67,8 @@ struct AdamWOptions {
   double lr = 0, beta1 = 0.9, beta2 = 0.999, eps = 1e-8;
   double gradient_scale = 1;  ///< multiplies the gradients first: clipping and loss scaling folded in
   std::int64_t step = 1;      ///< 1 for the first update: bias correction
-  /// f32 [1], on the tensors' device; if defined, it takes the place of gradient_scale. If it is NaN, weights and moments
-  /// stay as they are; the copies in 16 bits are written all the same, from the weights.
+  /// f32 [1], on the tensors' device; if defined, it takes the place of gradient_scale. If it is NaN, weights and
+  /// moments stay as they are; the copies in 16 bits are written all the same, from the weights.
   Tensor scale_there{};
 };
 /// One parameter's update: dense tensors of one shape. All but the gradient are written.
@@ -221,8 +221,8 @@ struct KernelTable {
                                  Tensor& logit_sum, Tensor& dlogits);
 
   // ---- optimizer: one pass over many parameters ---------------------------------------------------------
-  /// scale = scale_of_update() of core/update_scale.h, for scale_there: of the loss and of sqrt(squares) / loss_scale. loss
-  /// and squares f64 [1], scale f32 [1].
+  /// scale = scale_of_update() of core/update_scale.h, for scale_there: of the loss and of sqrt(squares) / loss_scale.
+  /// loss and squares f64 [1], scale f32 [1].
   void (*update_scale)(const Tensor& loss, const Tensor& squares, double loss_scale, double max_norm, Tensor& scale);
   /// AdamW with decoupled decay (Loshchilov and Hutter 2019, algorithm 2).
   void (*adamw)(const AdamWOptions& options, std::span<const AdamWUpdate> updates);

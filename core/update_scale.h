@@ -1,5 +1,6 @@
-// What multiplies the gradients in an update: clipping and the loss scale in one factor. One formula for the host, which
-// knows the norm, and for a kernel, which reads it in device memory. nvcc compiles constexpr functions for the GPU, too.
+// What multiplies the gradients in an update: clipping and the loss scale in one factor. One formula for the host,
+// which knows the norm, and for a kernel, which reads it in device memory. nvcc compiles constexpr functions for the
+// GPU, too.
 // Read next: update_scale in core/kernels.h.
 #pragma once
 
