@@ -150,14 +150,19 @@ struct Place {
 };
 
 /// The order in which tiles are processed. Heads are grouped into sections whose streamed tensors fit into L2 together.
-/// Within a section the tiles with the most work (the first or the last of all heads) come first, so that all blocks
-/// end at about the same time.
+/// Within a section the tiles with the most work (the first or the last of all heads) come first. Blocks take tiles in
+/// turns, in alternating direction. So all end at about the same time.
 struct Order {
   int tiles, heads, units;  ///< tiles of a head; heads of a sequence, and of the whole batch
   int section;              ///< heads of a section
   bool last_first;
+  int blocks;  ///< of the grid
 
   __host__ __device__ int count() const { return tiles * units; }
+  /// The indices of this block's tiles, while below count(). Turn n has the indices from n * blocks on, ascending with
+  /// the block in even turns and descending in odd ones.
+  __device__ __forceinline__ int first() const { return static_cast<int>(blockIdx.x); }
+  __device__ __forceinline__ int next(int index) const { return 2 * (index / blocks + 1) * blocks - 1 - index; }
   __device__ __forceinline__ Place at(int index) const {
     const int begin = index / (section * tiles) * section, rest = index % (section * tiles);
     const int width = units - begin < section ? units - begin : section;

@@ -75,13 +75,10 @@ template <class S, class T>
 __device__ __forceinline__ void produce(const Parameters<T>& parameters, const Memory<S>& memory) {
   const auto& p = parameters.p;
   const bool copies = threadIdx.x % 32 == 0;
-  const int blocks = static_cast<int>(gridDim.x), block = static_cast<int>(blockIdx.x),
-            count = parameters.order.count();
+  const Order& order = parameters.order;
   int use = 0, turn = 0;
-  for (int round = 0; round * blocks < count; ++round) {
-    const int index = round * blocks + (round % 2 == 0 ? block : blocks - 1 - block);  // alternating
-    if (index >= count) continue;
-    const Place place = parameters.order.at(index);
+  for (int index = order.first(); index < order.count(); index = order.next(index), ++turn) {
+    const Place place = order.at(index);
     const int first = place.tile * S::kQueries, kv_head = place.head / (p.heads / p.kv_heads);
     const int begin = first_key_of_rows<S::kQueries>(p, place.batch, first) / S::kKeys;  // by all lanes
     const int end = (keys_end<S::kQueries>(p, first) + S::kKeys - 1) / S::kKeys;
@@ -102,7 +99,6 @@ __device__ __forceinline__ void produce(const Parameters<T>& parameters, const M
       }
     }
     sync_warp();
-    ++turn;
   }
   if (!copies) return;
   memory.queries.wait_empty(turn);
@@ -324,8 +320,11 @@ void start(const AttentionForward<T>& p, Stream stream) {
     return tensor_map(kName, TiledHeads{name, base, p.head_dim, heads, tokens, p.batch, pitch, box});
   };
   const int group = p.heads / p.kv_heads, heads = p.batch * p.heads;
-  const Order order{(p.queries + S::kQueries - 1) / S::kQueries, p.heads, heads,
-                    heads_of_section(std::int64_t{4} * p.keys * p.head_dim, group, heads), p.causal};
+  const int tiles = (p.queries + S::kQueries - 1) / S::kQueries;
+  const unsigned blocks = persistent_blocks(std::int64_t{tiles} * heads);
+  const Order order{tiles,    p.heads,
+                    heads,    heads_of_section(std::int64_t{4} * p.keys * p.head_dim, group, heads),
+                    p.causal, static_cast<int>(blocks)};
   Parameters<T> parameters{p, order, {}, {}, {}, {}};
   parameters.q = map("q", p.q, p.heads, p.queries, p.q_pitch, S::kQueries);
   parameters.k = parameters.v = parameters.q;  // without keys nothing is read; TMA has no empty tensors
@@ -334,7 +333,6 @@ void start(const AttentionForward<T>& p, Stream stream) {
     parameters.k = map("k", p.k, p.kv_heads, p.keys, p.kv_pitch, S::kKeys);
     parameters.v = map("v", p.v, p.kv_heads, p.keys, p.kv_pitch, S::kKeys);
   }
-  const unsigned blocks = persistent_blocks(order.count());
   launch({kName, {blocks, 1, 1}, {S::kThreads, 1, 1}, S::kSharedBytes, stream}, &forward_kernel<T, S>, parameters);
 }
 

@@ -50,6 +50,15 @@ TEST_CASE("cuda attention_sm90 and its backward: causal, grouped, ragged and pad
   });
 }
 
+TEST_CASE("cuda attention_sm90 and its backward: three tiles of keys and of queries for each of three blocks") {
+  under_schedules([] {
+    check<bf16>({3, 3, 3, 64, 70, 70, true});
+    check<f16>({2, 4, 4, 128, 40, 70, true});
+    // Tiles of keys without queries, in the middle of a block's turns.
+    check<f16>({3, 3, 1, 16, 70, 300, true, Documents::scattered});
+  });
+}
+
 TEST_CASE("cuda attention_sm90 and its backward: every length about the edge of a tile") {
   cuda_test::under_schedule(2, [] {
     check<bf16>({1, 1, 1, 16, 193, 257, true});  // two tiles of queries and three of keys

@@ -28,13 +28,15 @@ Tensor tensor_of(const Buffer<T>& buffer, const Shape& shape) {
 }
 
 /// Ids around a slice of `here` rows from `first` on: some outside, some repeated, some -1. With `here` above 512,
-/// most are 3, 515 and their neighbours: rows of the same two blocks of backward.
+/// most are 3, 515 and their neighbours: rows of the same two blocks of backward. With two rows, most are the first: its
+/// block fills its list.
 void fill_ids(Buffer<std::int32_t>& ids, std::int64_t first, std::int64_t here) {
   for (std::size_t n = 0; n < ids.size(); ++n) {
     const float u = random_uniform(11, 1, n);
     ids.set(n, static_cast<std::int32_t>(first - 2 + static_cast<std::int64_t>(u * u * static_cast<float>(here + 4))));
     if (here > 512)
       ids.set(n, static_cast<std::int32_t>(first + 3 + static_cast<int>(n % 2) * 512 + (u < 0.3F ? 1 : 0)));
+    if (here == 2) ids.set(n, static_cast<std::int32_t>(first + (u < 0.1F ? 1 : 0)));
     if (n % 9 == 4) ids.set(n, -1);
   }
 }

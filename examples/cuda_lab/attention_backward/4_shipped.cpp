@@ -3,9 +3,10 @@
 //     without leaving registers, which is why the kernel of keys computes them transposed;
 //   copies of the next tile under the products of this one;
 //   exponentials in base 2; grouped heads, head dims up to 128, documents, the gradient of lse.
-// Over that, cuda/kernels/attention_backward_sm90.cu has
+// Over that, the kernels of cuda/kernels/attention_backward_sm90.cu have
 //   128 keys, or 192 queries, that share what passes; a warp group that copies while the others compute (TMA);
-//   products that read shared memory by themselves (wgmma), each operand once for 64 rows instead of once for 16.
+//   products that read shared memory by themselves (wgmma), each operand once for 64 rows instead of once for 16;
+//   blocks that take tile after tile, and copy the next tile's tokens while they store this one's results.
 // This file also has the cost of each level.
 // Read next: docs/ladder.md.
 #include <algorithm>
