@@ -114,8 +114,14 @@ template <class V, class T>
 __device__ __forceinline__ void store_vector(T* to, const V& value) {
   if constexpr (sizeof(V) == 8)  // one store: nvcc may split that of a struct into those of its members
     *reinterpret_cast<unsigned long long*>(to) = std::bit_cast<unsigned long long>(value);
+  else if constexpr (sizeof(V) == 16)
+    *reinterpret_cast<unsigned __int128*>(to) = std::bit_cast<unsigned __int128>(value);
   else
     *reinterpret_cast<V*>(to) = value;
+}
+/// Requests the line of 128 bytes that holds `from`, into L2.
+__device__ __forceinline__ void prefetch_l2(const void* from) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(from) : "memory");
 }
 
 // ---- asynchronous copies ---------------------------------------------------------------------------------------------

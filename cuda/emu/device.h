@@ -169,6 +169,7 @@ inline void race_access(const void*, std::size_t, bool) {}
 #endif
 }  // namespace emu
 
+inline void prefetch_l2(const void* /*from*/) {}
 /// A load of sizeof(V) bytes in one instruction: the address must be a multiple of that.
 template <class V, class T>
 V load_vector(const T* from, Site site = Site::here()) {

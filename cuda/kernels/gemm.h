@@ -76,8 +76,9 @@ void grouped_gemm_sm80(const GroupedGemm<T, Out>& products, Stream stream = null
 /// called only if memory is needed.
 using Workspace = std::function<float*(std::int64_t floats)>;
 
-/// Tiles of gemm_sm90, M x N of a block. automatic: those that take the least time by the costs in gemm_cut.h.
-enum class Tile90 : std::uint8_t { automatic, m64n64, m128n128, m128n256 };
+/// Tiles of gemm_sm90, M x N of a block. automatic: those that take the least time by the costs in gemm_cut.h. m256n192
+/// leaves no registers for some epilogues; with these, and in grouped products, it means m128n256.
+enum class Tile90 : std::uint8_t { automatic, m64n64, m128n128, m128n256, m256n192 };
 
 /// Hopper (sm_90a): TMA, mbarriers, wgmma, persistent blocks. a and b must begin at multiples of 16 bytes, and their
 /// pitches and batch strides must be such multiples (stride 0: one matrix for all); otherwise throws ExitCode::usage.

@@ -1,8 +1,8 @@
 // How a product is cut into work for the persistent blocks of gemm_sm90: the size of tiles, and which tiles are divided
 // among several blocks.
 //
-// Tiles rarely fill the last wave of multiprocessors: the gradient of a weight [768, 3072] has 72 tiles of 128 x 256, so
-// 60 of an H100's 132 multiprocessors would idle through a sum of 16384 products. Tiles beyond the last whole wave are
+// Tiles rarely fill the last wave of multiprocessors: the gradient of a weight [768, 3072] has 48 tiles of 256 x 192, so
+// 84 of an H100's 132 multiprocessors would idle through a sum of 16384 products. Tiles beyond the last whole wave are
 // therefore divided (Stream-K, Osama et al. 2023, section 4): the steps of their sums, one tile after the other, are dealt
 // out evenly. Blocks store partial sums, and a second kernel adds them in the order of K. Which sums are added depends on
 // shapes and the number of blocks only, so bits repeat from run to run.
@@ -17,20 +17,33 @@
 
 namespace trireme::cuda::sm90 {
 
-/// A tile and its cost in cycles of a multiprocessor, for 64 of K and for what does not overlap with products: filling
-/// the ring, and storing the tile. Estimates: 4096 FLOPs a cycle, and 32 bytes a cycle from L2, which is the bound.
+inline constexpr double kFlopsACycle = 4096;  // of a multiprocessor's tensor cores
+inline constexpr double kBytesACycle = 32;    // to and from L2, of a multiprocessor: an estimate
+
+/// A tile and its costs in cycles of a multiprocessor.
 struct TileCost {
   Tile90 tile;
   int m, n;
-  double step, end;
+  double
+      end;  ///< in which tensor cores idle: shared memory's cycles to store 16-bit results, and latencies; an estimate
+
   std::int64_t bytes() const { return std::int64_t{4} * m * n; }  ///< of its sums in f32
+  /// For `steps` of 64 of K. The producer copies for the next tile during the end of this one.
+  double cycles(std::int64_t steps) const {
+    return std::max(static_cast<double>(steps) * copies(), static_cast<double>(steps) * products() + end);
+  }
+  double step() const { return std::max(copies(), products()); }
+
+ private:
+  double products() const { return 2.0 * m * n * 64 / kFlopsACycle; }
+  double copies() const { return 2.0 * (m + n) * 64 / kBytesACycle; }
 };
-inline constexpr std::array<TileCost, 3> kTileCosts = {{
-    {Tile90::m128n256, 128, 256, 1536, 2500},
-    {Tile90::m128n128, 128, 128, 1024, 1800},
-    {Tile90::m64n64, 64, 64, 512, 1400},
+inline constexpr std::array<TileCost, 4> kTileCosts = {{
+    {Tile90::m256n192, 256, 192, 2000},
+    {Tile90::m128n256, 128, 256, 1400},
+    {Tile90::m128n128, 128, 128, 1000},
+    {Tile90::m64n64, 64, 64, 700},
 }};
-inline constexpr double kBytesACycle = 32;  // to and from L2, of a multiprocessor
 inline constexpr double kLaunchCycles = 4000;
 inline constexpr int kLeastSteps = 4;  // of a sum that a block takes over
 
@@ -57,7 +70,7 @@ inline Cut cut_with(const TileCost& cost, std::int64_t m, std::int64_t n, std::i
   cut.steps = static_cast<int>((k + 63) / 64);
   cut.whole = static_cast<int>(tiles);
   cut.blocks = static_cast<int>(std::min<std::int64_t>(tiles, usable));
-  const double tile_cycles = cut.steps * cost.step + cost.end;
+  const double tile_cycles = cost.cycles(cut.steps);
   const std::int64_t begun = (tiles + usable - 1) / usable;  // waves, with the last one that is not whole
   cut.cycles = static_cast<double>(begun) * tile_cycles;
   if (!may_divide || cut.steps < 2 * kLeastSteps) return cut;
@@ -71,7 +84,7 @@ inline Cut cut_with(const TileCost& cost, std::int64_t m, std::int64_t n, std::i
   const double stored = 1.5 * bytes / kBytesACycle,
                added = kLaunchCycles + cost.end + partials * bytes / (kBytesACycle * usable);
   const double cycles =
-      static_cast<double>(waves) * tile_cycles + static_cast<double>(share) * cost.step + stored + added;
+      static_cast<double>(waves) * tile_cycles + static_cast<double>(share) * cost.step() + stored + added;
   if (cycles > 0.95 * cut.cycles) return cut;  // the costs are estimates
   cut.whole = static_cast<int>(tiles - rest);
   cut.divided = static_cast<int>(rest);
@@ -82,11 +95,14 @@ inline Cut cut_with(const TileCost& cost, std::int64_t m, std::int64_t n, std::i
   return cut;
 }
 
-/// The cut that takes the fewest cycles, with tiles of any size or of `tile`.
+/// The cut that takes the fewest cycles, with tiles of any size or of `tile`. simple: the epilogue is (gemm_store.h); only
+/// then tiles may be of 256 x 192, and are otherwise of 128 x 256.
 inline Cut cut(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t batch, int usable, bool may_divide,
-               Tile90 tile = Tile90::automatic) {
+               bool simple, Tile90 tile = Tile90::automatic) {
+  if (tile == Tile90::m256n192 && !simple) tile = Tile90::m128n256;
   Cut best;
   for (const TileCost& cost : kTileCosts) {
+    if (cost.tile == Tile90::m256n192 && !simple) continue;
     if (tile != Tile90::automatic && tile != cost.tile) continue;
     const Cut other = cut_with(cost, m, n, k, batch, usable, may_divide);
     if (best.blocks == 0 || other.cycles < best.cycles) best = other;

@@ -1,4 +1,5 @@
 // What the products do to a sum before it is stored; see cuda/kernels/gemm.h.
+// Read next: cuda/kernels/gemm_store.h, which does it.
 #pragma once
 
 #include <type_traits>
@@ -6,7 +7,6 @@
 #include "core/error.h"
 #include "cuda/kernels/functions.h"
 #include "cuda/kernels/gemm.h"
-#include "cuda/kernels/pieces.h"
 
 namespace trireme::cuda {
 
@@ -18,7 +18,7 @@ void check_epilogue(const char* where, const Gemm<T, Out>& p) {
          "give what the forward product stored there");
 }
 
-/// What an epilogue does to a sum after the bias. A warp branches on it once for its rows: a branch for each value would
+/// What an epilogue does to a sum after the bias. A warp branches on it once for a window: a branch for each value would
 /// take more instructions than the values themselves.
 enum class Finish : std::uint8_t {
   none,
@@ -78,131 +78,12 @@ struct Place {
   const T* bias;        ///< [N], or null
 };
 
-/// Finishes and stores `count` neighbours at any address, one by one.
+/// True if c, residual and pre_activation consist of whole pieces of 16 bytes: eight values of 16 bits.
 template <class T, class Out>
-__device__ __forceinline__ void store_few(const Gemm<T, Out>& p, const float* sums, const T* bias, std::int64_t at,
-                                          int count) {
-  const Epilogue<T>& e = p.epilogue;
-  TRIREME_NO_UNROLL
-  for (int i = 0; i < count; ++i) {
-    float x = e.alpha * sums[i] + (bias != nullptr ? to_float(bias[i]) : 0.0F);
-    const float before = e.derivative ? to_float(e.pre_activation[at + i]) : 0.0F;
-    if (e.pre_activation != nullptr && !e.derivative) {
-      e.pre_activation[at + i] = from_float<T>(x);
-      x = to_float(e.pre_activation[at + i]);
-    }
-    visit(finish_of(e.activation, e.derivative), [&](auto finish) { x = finished<finish.value>(x, before); });
-    if (e.residual != nullptr) x += to_float(e.residual[at + i]);
-    if (e.accumulate) x += to_float(p.c[at + i]);
-    p.c[at + i] = from_float<Out>(x);
-  }
-}
-
-/// Four neighbours.
-template <class T>
-using Four = Packed<T, 4>;
-
-/// The fours of `Rows` rows `step` elements apart, of which `count` exist. All are requested before the first is needed.
-template <class T, int Rows>
-__device__ __forceinline__ void load_fours(const T* from, std::int64_t step, int count, Four<T> (&fours)[Rows]) {
-  TRIREME_UNROLL
-  for (int r = 0; r < Rows; ++r, from += step)
-    if (r < count) fours[r] = load_vector<Four<T>>(from);
-}
-template <class T, int Rows>
-__device__ __forceinline__ void add_fours(const Four<T> (&fours)[Rows], float (&x)[Rows][4]) {
-  TRIREME_UNROLL
-  for (int r = 0; r < Rows; ++r) {
-    TRIREME_UNROLL
-    for (int i = 0; i < 4; ++i) x[r][i] += unpacked<T, 4>(fours[r], i);
-  }
-}
-template <class T, int Rows>
-__device__ __forceinline__ void store_fours(T* to, std::int64_t step, int count, const Four<T> (&fours)[Rows]) {
-  TRIREME_UNROLL
-  for (int r = 0; r < Rows; ++r, to += step)
-    if (r < count) store_vector(to, fours[r]);
-}
-
-/// Finishes and stores four neighbours in each of `Rows` rows `step` elements apart, of which `count` exist. x: the sums
-/// with the bias. Branches are around all rows, not around each.
-template <Finish finish, class T, class Out, int Rows>
-__device__ __forceinline__ void finish_fours(const Gemm<T, Out>& p, std::int64_t at, std::int64_t step, int count,
-                                             float (&x)[Rows][4]) {
-  const Epilogue<T>& e = p.epilogue;
-  constexpr bool kDerivative = finish > Finish::silu;
-  Four<T> before[Rows] = {}, residual[Rows] = {};
-  Four<Out> stored[Rows] = {};
-  if constexpr (kDerivative) load_fours(e.pre_activation + at, step, count, before);
-  if (e.residual != nullptr) load_fours(e.residual + at, step, count, residual);
-  if (e.accumulate) load_fours(p.c + at, step, count, stored);
-  if (!kDerivative && e.pre_activation != nullptr) {
-    TRIREME_UNROLL
-    for (int r = 0; r < Rows; ++r) before[r] = packed<T>(x[r]);
-    store_fours(e.pre_activation + at, step, count, before);
-    TRIREME_UNROLL
-    for (int r = 0; r < Rows; ++r) {
-      TRIREME_UNROLL
-      for (int i = 0; i < 4; ++i) x[r][i] = unpacked<T, 4>(before[r], i);
-    }
-  }
-  TRIREME_UNROLL
-  for (int r = 0; r < Rows; ++r) {
-    TRIREME_UNROLL
-    for (int i = 0; i < 4; ++i) x[r][i] = finished<finish>(x[r][i], unpacked<T, 4>(before[r], i));
-  }
-  if (e.residual != nullptr) add_fours<T>(residual, x);
-  if (e.accumulate) add_fours<Out>(stored, x);
-  TRIREME_UNROLL
-  for (int r = 0; r < Rows; ++r) stored[r] = packed<Out>(x[r]);
-  store_fours(p.c + at, step, count, stored);
-}
-
-/// Finishes and stores the 16 rows of `Columns` sums in a warp's slab, from `row` and `column` of the product on. A lane
-/// keeps its four columns, and so its bias; it requests the rows of `AtOnce` together. `vectors`: rows_allow_vectors<4>(p).
-template <int Columns, int Pitch, int AtOnce, class T, class Out>
-__device__ __forceinline__ void store_slab(const Gemm<T, Out>& p, const Place<T>& place, const float* slab, int row,
-                                           int column, bool vectors) {
-  constexpr int kLanes = Columns / 4, kStep = 32 / kLanes, kRows = 16 / kStep;  // lanes of a row; rows of a lane
-  const int lane = static_cast<int>(threadIdx.x % 32), c = lane % kLanes * 4, first = lane / kLanes;
-  const int columns = p.n - column - c;                              // that exist, from the first of this lane
-  const int rows = (place.m_end - row - first + kStep - 1) / kStep;  // of this lane that exist
-  if (columns <= 0) return;
-  const float* const from = slab + first * Pitch + c;
-  const std::int64_t at = place.offset + (row + first) * p.c_pitch + column + c, step = kStep * p.c_pitch;
-  const T* const bias = place.bias == nullptr ? nullptr : place.bias + column + c;
-  if (!vectors || columns < 4) {
-    TRIREME_NO_UNROLL
-    for (int r = 0; r < kRows && r < rows; ++r)
-      store_few(p, from + r * kStep * Pitch, bias, at + r * step, columns < 4 ? columns : 4);
-    return;
-  }
-  float added[4];
-  TRIREME_UNROLL
-  for (int i = 0; i < 4; ++i) added[i] = bias != nullptr ? to_float(bias[i]) : 0.0F;
-  visit(finish_of(p.epilogue.activation, p.epilogue.derivative), [&](auto finish) {
-    TRIREME_NO_UNROLL
-    for (int r = 0; r < kRows; r += AtOnce) {
-      float x[AtOnce][4];
-      TRIREME_UNROLL
-      for (int i = 0; i < AtOnce; ++i) {
-        const auto sums = load_vector<Pack<float, 4>>(from + (r + i) * kStep * Pitch);
-        TRIREME_UNROLL
-        for (int j = 0; j < 4; ++j) x[i][j] = p.epilogue.alpha * sums.values[j] + added[j];
-      }
-      finish_fours<finish.value>(p, at + r * step, step, rows - r, x);
-    }
-  });
-}
-
-/// True if rows of c, residual and pre_activation can be accessed by Width elements at a time.
-template <int Width, class T, class Out>
-__device__ __forceinline__ bool rows_allow_vectors(const Gemm<T, Out>& p) {
-  const auto bad = [](const void* pointer, std::size_t bytes) {
-    return reinterpret_cast<std::uintptr_t>(pointer) % bytes != 0;  // null is fine
-  };
-  return p.c_pitch % Width == 0 && p.c_stride % Width == 0 && !bad(p.c, Width * sizeof(Out)) &&
-         !bad(p.epilogue.residual, Width * sizeof(T)) && !bad(p.epilogue.pre_activation, Width * sizeof(T));
+__host__ __device__ __forceinline__ bool rows_allow_vectors(const Gemm<T, Out>& p) {
+  const auto aligned = [](const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0; };
+  return p.c_pitch % 8 == 0 && p.c_stride % 8 == 0 && aligned(p.c) && aligned(p.epilogue.residual) &&
+         aligned(p.epilogue.pre_activation);
 }
 
 /// Orders tiles so that a wave of blocks reads little: super-rows eight tiles high, column by column.

@@ -17,15 +17,8 @@ namespace {
 
 constexpr const char* kName = "grouped_gemm_sm80";
 
-/// Blocks per multiprocessor: as many as ptxas can give registers without spilling. Walking the groups needs a few more
-/// registers than gemm_sm80; with the large shape only NT has these to spare within 128.
-template <class S>
-constexpr int blocks(Form form) {
-  return S::kThreads == 256 ? (form == Form::nt ? 2 : 1) : 5;
-}
-
 template <class T, class Out, class S, Form F, bool Aligned>
-__global__ void __launch_bounds__(S::kThreads, blocks<S>(F))
+__global__ void __launch_bounds__(S::kThreads, S::kBlocks)
     grouped_kernel(const __grid_constant__ GroupedGemm<T, Out> p) {
   TRIREME_DYNAMIC_SHARED(memory, 128);
   GroupedTiles<S::kM, S::kN, F> tiles;
@@ -33,10 +26,10 @@ __global__ void __launch_bounds__(S::kThreads, blocks<S>(F))
     if (tiles.idle(p)) continue;
     const sm80::Part part = {tiles.place(p).m_end, tiles.k_begin(p), tiles.k_end(p)};
     const T* const b = p.product.b + tiles.z_of_b(p) * p.product.b_stride;
-    float sums[S::kRowsA][2 * S::kPairsB][4] = {};
+    float sums[S::kSums] = {};
     sync_threads();  // the last tile's slabs become stages
     sm80::multiply_tile<S, F, Aligned>(p.product, p.product.a, b, part, memory, tiles.m, tiles.n, sums);
-    sm80::store_tile<S, 1>(p.product, tiles.place(p), memory, tiles.m, tiles.n, sums);
+    sm80::store_tile<S>(p.product, tiles.place(p), memory, tiles.m, tiles.n, sums);
   }
 }
 
@@ -44,7 +37,7 @@ template <class S, class T, class Out>
 void launch_shape(const GroupedGemm<T, Out>& p, Stream stream) {
   const Gemm<T, Out>& all = p.product;
   const bool fast = sm80::aligned(all.a, all.a_pitch, 0) && sm80::aligned(all.b, all.b_pitch, all.b_stride);
-  const unsigned started = persistent_blocks(most_tiles<S::kM, S::kN>(p), blocks<S>(all.form));
+  const unsigned started = persistent_blocks(most_tiles<S::kM, S::kN>(p), S::kBlocks);
   const LaunchConfig config = {kName, {started, 1, 1}, {S::kThreads, 1, 1}, S::kSharedBytes, stream};
   const auto start = [&](auto* slow_kernel, auto* fast_kernel) { launch(config, fast ? fast_kernel : slow_kernel, p); };
   if (all.form == Form::nn)

@@ -69,7 +69,7 @@ void grouped_gemm_sm90(const GroupedGemm<T, Out>& p, Stream stream, Tile90 tile)
   if (p.product.k < 1)
     fail(ExitCode::usage, kName, "k is {}; expected at least 1, because TMA has no empty tensors", p.product.k);
   if (tile == Tile90::automatic) tile = choose(p);
-  if (tile == Tile90::m128n256) return launch_shape<sm90::Large>(p, stream);
+  if (tile >= Tile90::m128n256) return launch_shape<sm90::Large>(p, stream);
   if (tile == Tile90::m128n128) return launch_shape<sm90::Medium>(p, stream);
   launch_shape<sm90::Small>(p, stream);
 }

@@ -7,14 +7,14 @@ namespace trireme::cuda {
 namespace {
 
 template <class T, class Out, class S, Form F, bool Aligned>
-__global__ void __launch_bounds__(S::kThreads, S::blocks(F)) gemm_kernel(const __grid_constant__ Gemm<T, Out> p) {
+__global__ void __launch_bounds__(S::kThreads, S::kBlocks) gemm_kernel(const __grid_constant__ Gemm<T, Out> p) {
   TRIREME_DYNAMIC_SHARED(memory, 128);
   const TileOrder tile(static_cast<int>(blockIdx.x), (p.m + S::kM - 1) / S::kM, (p.n + S::kN - 1) / S::kN);
   const int m = tile.row * S::kM, n = tile.column * S::kN;
-  float sums[S::kRowsA][2 * S::kPairsB][4] = {};
+  float sums[S::kSums] = {};
   sm80::multiply_tile<S, F, Aligned>(p, p.a + blockIdx.z * p.a_stride, p.b + blockIdx.z * p.b_stride, {p.m, 0, p.k},
                                      memory, m, n, sums);
-  sm80::store_tile<S, 2>(p, {blockIdx.z * p.c_stride, p.m, p.epilogue.bias}, memory, m, n, sums);
+  sm80::store_tile<S>(p, {blockIdx.z * p.c_stride, p.m, p.epilogue.bias}, memory, m, n, sums);
 }
 
 template <class S, class T, class Out>

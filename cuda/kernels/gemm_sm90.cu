@@ -124,8 +124,8 @@ __global__ void __launch_bounds__(S::kThreads, 1) gemm_kernel(const __grid_const
 
 /// Adds the partial sums of a divided tile in the order of K, and finishes it. A block has one consumer's rows.
 template <class T, class Out, class S>
-__global__ void __launch_bounds__(sm90::kGroup) join_kernel(const __grid_constant__ Parameters<T, Out> p) {
-  TRIREME_SHARED(float, slabs, 4 * sm90::kSlabBytes / 4);
+__global__ void __launch_bounds__(sm90::kGroup, 2) join_kernel(const __grid_constant__ Parameters<T, Out> p) {
+  TRIREME_SHARED(float, slabs, kSlabBytes);  // four warps
   const sm90::Cut& cut = p.cut;
   const int tile = static_cast<int>(blockIdx.x) / S::kConsumers, group = static_cast<int>(blockIdx.x) % S::kConsumers;
   const int thread = static_cast<int>(threadIdx.x), warp = thread / 32;
@@ -134,7 +134,7 @@ __global__ void __launch_bounds__(sm90::kGroup) join_kernel(const __grid_constan
   int sharer = static_cast<int>(std::int64_t{tile} * cut.sharers / cut.divided);
   while (begin(sharer + 1) <= tile_begin) ++sharer;
   while (begin(sharer) > tile_begin) --sharer;
-  float sums[S::kN / 2] = {};
+  float sums[S::kSums] = {};
   TRIREME_NO_UNROLL
   for (; sharer < cut.sharers && begin(sharer) < tile_end; ++sharer) {
     const int met = begin(sharer) < tile_begin ? 1 : 0;
@@ -142,8 +142,10 @@ __global__ void __launch_bounds__(sm90::kGroup) join_kernel(const __grid_constan
     sm90::add_partial<S>(partial, group * sm90::kGroup + thread, sums);
   }
   const TilePlace<S> at(p.product, cut.whole + tile);
-  sm90::store_rows<S>(p.product, at.place(p.product), slabs + warp * (sm90::kSlabBytes / 4),
-                      at.m + 64 * group + 16 * warp, at.n, rows_allow_vectors<4>(p.product), sums);
+  const Place<T> place = at.place(p.product);
+  const Finisher<true, T, Out> finisher(p.product, reinterpret_cast<std::byte*>(slabs) + warp * kSlabBytes);
+  store_windows<sm90::WarpWindows<S>, S::kSimple>(
+      finisher, sm90::first_window<S>(p.product, place, at.m, at.n, 4 * group + warp), place.bias, sums);
 }
 
 template <class S, class T, class Out>
@@ -173,7 +175,9 @@ void gemm_sm90(const Gemm<T, Out>& p, Stream stream, Tile90 tile, const Workspac
   if (p.m == 0 || p.n == 0 || p.batch == 0) return;
   check_epilogue(kName, p);
   if (p.k < 1) fail(ExitCode::usage, kName, "k is {}; expected at least 1, because TMA has no empty tensors", p.k);
-  const sm90::Cut cut = sm90::cut(p.m, p.n, p.k, p.batch, usable_multiprocessors(), workspace != nullptr, tile);
+  const sm90::Cut cut =
+      sm90::cut(p.m, p.n, p.k, p.batch, usable_multiprocessors(), workspace != nullptr, is_simple(p), tile);
+  if (cut.tile == Tile90::m256n192) return launch_shape<sm90::Wide>(p, cut, workspace, stream);
   if (cut.tile == Tile90::m128n256) return launch_shape<sm90::Large>(p, cut, workspace, stream);
   if (cut.tile == Tile90::m128n128) return launch_shape<sm90::Medium>(p, cut, workspace, stream);
   launch_shape<sm90::Small>(p, cut, workspace, stream);

@@ -6,7 +6,7 @@
 // Read next: cuda/kernels/gemm_sm80.cu.
 #pragma once
 
-#include "cuda/kernels/gemm_epilogue.h"
+#include "cuda/kernels/gemm_store.h"
 #include "cuda/kernels/tile.h"
 
 namespace trireme::cuda::sm80 {
@@ -17,16 +17,16 @@ struct Shape {
   static constexpr int kM = M, kN = N, kK = K, kWarpsM = WarpsM, kWarpsN = WarpsN, kStages = Stages_;
   static constexpr int kThreads = 32 * WarpsM * WarpsN;
   /// Blocks per multiprocessor: while one block waits for its first tiles or stores, another multiplies. The largest
-  /// number that leaves ptxas enough registers: 128, 96 and 80 per thread.
-  static constexpr int blocks(Form form) { return kThreads == 256 ? 2 : form == Form::nn ? 5 : 6; }
+  /// number that leaves ptxas enough registers: 255 and 168 per thread.
+  static constexpr int kBlocks = M == 128 ? 2 : 3;
   static constexpr int kWarpM = M / WarpsM, kWarpN = N / WarpsN;
   __device__ static int warp_m() { return static_cast<int>(threadIdx.x / 32) / WarpsN * kWarpM; }
   __device__ static int warp_n() { return static_cast<int>(threadIdx.x / 32) % WarpsN * kWarpN; }
   static constexpr int kRowsA = kWarpM / 16, kPairsB = kWarpN / 16;
   static constexpr int kStageBytes = (M + N) * K * 2;
-  static constexpr int kSlabPitch = kWarpN + 4;  // floats; shifts rows by four banks
-  static constexpr int kSlabBytes = 16 * kSlabPitch * 4 * WarpsM * WarpsN;
-  static constexpr int kSharedBytes = kStages * kStageBytes > kSlabBytes ? kStages* kStageBytes : kSlabBytes;
+  static constexpr int kSums = kWarpM * kWarpN / 32;  // of a thread
+  static constexpr int kSlabs = kSlabBytes * WarpsM * WarpsN;
+  static constexpr int kSharedBytes = kStages * kStageBytes > kSlabs ? kStages* kStageBytes : kSlabs;
 };
 
 /// The ranges of M and K that a tile's product covers: everything, or one group.
@@ -72,10 +72,10 @@ struct Operands {
   }
 };
 
-/// One stage's products for a warp at (warp_m, warp_n) of the block's tile.
+/// One stage's products for a warp at (warp_m, warp_n) of the block's tile. Sums: 16 rows after the other, and in these 8
+/// columns after the other.
 template <class T, class S, Form F>
-__device__ __forceinline__ void multiply_stage(std::byte* stage, int warp_m, int warp_n,
-                                               float (&sums)[S::kRowsA][2 * S::kPairsB][4]) {
+__device__ __forceinline__ void multiply_stage(std::byte* stage, int warp_m, int warp_n, float (&sums)[S::kSums]) {
   using O = Operands<T, S, F>;
   TRIREME_UNROLL
   for (int k = 0; k < S::kK; k += 16) {
@@ -86,14 +86,15 @@ __device__ __forceinline__ void multiply_stage(std::byte* stage, int warp_m, int
     for (int j = 0; j < S::kPairsB; ++j) O::fragment_b(stage, b[j], k, warp_n + 16 * j);
     TRIREME_UNROLL
     for (int i = 0; i < S::kRowsA; ++i) TRIREME_UNROLL
-    for (int j = 0; j < 2 * S::kPairsB; ++j) mma_m16n8k16<T>(sums[i][j], a[i], b[j / 2] + j % 2 * 2);
+    for (int j = 0; j < 2 * S::kPairsB; ++j)
+      mma_m16n8k16<T>(sums + 4 * (2 * S::kPairsB * i + j), a[i], b[j / 2] + j % 2 * 2);
   }
 }
 
 /// The whole sum of the tile at (m, n). On return all of shared memory is free.
 template <class S, Form F, bool Aligned, class T, class P>
 __device__ __forceinline__ void multiply_tile(const P& p, const T* a, const T* b, const Part& part, std::byte* memory,
-                                              int m, int n, float (&sums)[S::kRowsA][2 * S::kPairsB][4]) {
+                                              int m, int n, float (&sums)[S::kSums]) {
   using O = Operands<T, S, F>;
   const int steps = (part.k_end - part.k_begin + S::kK - 1) / S::kK;
   const auto stage = [&](int step) { return memory + step % S::kStages * S::kStageBytes; };
@@ -114,29 +115,14 @@ __device__ __forceinline__ void multiply_tile(const P& p, const T* a, const T* b
   sync_threads();
 }
 
-/// Stores through shared memory, sixteen rows of a warp at a time, so that global memory sees whole rows.
-/// AtOnce: the rows that store_slab requests together; with more, ptxas would spill registers.
-template <class S, int AtOnce, class T, class Out>
+/// Finishes and stores the tile. All of shared memory must be free.
+template <class S, class T, class Out>
 __device__ __forceinline__ void store_tile(const Gemm<T, Out>& p, const Place<T>& place, std::byte* memory, int m,
-                                           int n, float (&sums)[S::kRowsA][2 * S::kPairsB][4]) {
-  const int lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x / 32);
-  float* const slab = reinterpret_cast<float*>(memory) + warp * 16 * S::kSlabPitch;
-  const int row = m + S::warp_m(), column = n + S::warp_n();
-  const bool vectors = rows_allow_vectors<4>(p);
-  TRIREME_UNROLL
-  for (int i = 0; i < S::kRowsA; ++i) {
-    sync_warp();
-    TRIREME_UNROLL
-    for (int j = 0; j < 2 * S::kPairsB; ++j) {
-      TRIREME_UNROLL
-      for (int half = 0; half < 2; ++half) {
-        const Pack<float, 2> pair = {{sums[i][j][2 * half], sums[i][j][2 * half + 1]}};
-        store_vector(slab + (lane / 4 + 8 * half) * S::kSlabPitch + 8 * j + lane % 4 * 2, pair);
-      }
-    }
-    sync_warp();
-    store_slab<S::kWarpN, S::kSlabPitch, AtOnce>(p, place, slab, row + 16 * i, column, vectors);
-  }
+                                           int n, float (&sums)[S::kSums]) {
+  using W = Windows<S::kSums / kWindowSums, S::kWarpN / kWindowColumns, 16>;
+  std::byte* const slab = memory + static_cast<int>(threadIdx.x / 32) * kSlabBytes;
+  store_windows<W, false>(Finisher<false, T, Out>(p, slab),
+                          W::first(place, m + S::warp_m(), n + S::warp_n(), p.n, p.c_pitch), place.bias, sums);
 }
 
 /// True if cp.async can read an operand: it needs multiples of 16 bytes.
@@ -145,7 +131,7 @@ bool aligned(const T* pointer, std::int64_t pitch, std::int64_t stride) {
   return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0 && pitch % 8 == 0 && stride % 8 == 0;
 }
 
-using Large = Shape<128, 128, 32, 2, 4, 4>;
+using Large = Shape<128, 128, 32, 2, 2, 4>;
 using Small = Shape<64, 64, 32, 2, 2, 4>;
 
 }  // namespace trireme::cuda::sm80

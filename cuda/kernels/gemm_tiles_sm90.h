@@ -3,33 +3,38 @@
 // decide on the tiles of a block. Formulas: cuda/kernels/gemm.h.
 //
 // Blocks are persistent: one per multiprocessor, each processing many tiles. A block has a producer warp group, whose
-// one thread issues copies, and consumer warp groups that own 64 rows of the tile each. The producer runs ahead into
-// the next tile while the consumers store this one, and gives them its registers (setmaxnreg).
+// one thread issues copies, and consumer warp groups that own rows of the tile. The producer runs ahead into the next
+// tile while the consumers store this one, and gives them its registers (setmaxnreg). The second consumer begins one
+// step late and stays behind, so that one still multiplies while the other stores.
 //
-// Work: 2 M N K FLOPs, with M, N and K rounded up to the tile. A tile of 128 x 256 reads 2 (128 + 256) K bytes for
-// 2 128 256 K FLOPs: 85 FLOPs a byte from L2, against 64 of gemm_sm80. Global memory: 2 (M K + K N) bytes at least
-// once, and M N values written.
+// Work: 2 M N K FLOPs, with M, N and K rounded up to the tile. A tile of 256 x 192 reads 2 (256 + 192) K bytes for
+// 2 256 192 K FLOPs: 110 FLOPs a byte from L2; 128 x 256 has 85, and gemm_sm80 64. Tensor cores do 4096 FLOPs a cycle,
+// and L2 gives a multiprocessor between 32 and 48 bytes. Global memory: 2 (M K + K N) bytes at least once, and M N
+// values written.
+// Each consumer could have a tile of its own instead, so that one's stores overlap with the other's products. But such
+// a tile has half the sums, 128 x 128, and so 64 FLOPs a byte.
 // Tiles over an edge need no branches: TMA reads zeros outside, and the store skips rows and columns outside.
 // Read next: cuda/kernels/gemm_sm90.cu; cuda/device/nvcc_hopper.h, what each instruction says.
 #pragma once
 
 #include "cuda/device/tensor_map.h"
-#include "cuda/kernels/gemm_epilogue.h"
+#include "cuda/kernels/gemm_store.h"
 
 namespace trireme::cuda::sm90 {
 
-inline constexpr int kGroup = 128;                      // threads of a warp group
-inline constexpr int kStep = 64;                        // K of a stage: a swizzled row of 128 bytes
-inline constexpr int kChunkBytes = 64 * kStep * 2;      // 64 rows of 128 bytes: the unit of operands in a stage
-inline constexpr int kSlabPitch = 64 + 4;               // floats; shifts rows by four banks
-inline constexpr int kSlabBytes = 16 * kSlabPitch * 4;  // of a warp: 16 rows, 64 columns at a time
+inline constexpr int kGroup = 128;                  // threads of a warp group
+inline constexpr int kStep = 64;                    // K of a stage: a swizzled row of 128 bytes
+inline constexpr int kChunkBytes = 64 * kStep * 2;  // 64 rows of 128 bytes: the unit of operands in a stage
 
-/// A block's tile is [64 Consumers, N]; N is a multiple of 64 that wgmma offers.
-template <int Consumers, int N, int Stages_>
+/// A block's tile is [64 Parts Consumers, N]: a consumer has `Parts` products of wgmma, 64 rows each, for 16 of K. N is a
+/// multiple of 64 that wgmma offers. Simple: epilogues are (is_simple).
+template <int Consumers, int Parts, int N, int Stages_, bool Simple = false>
 struct Shape {
-  static constexpr int kConsumers = Consumers, kM = 64 * Consumers, kN = N, kStages = Stages_;
+  static constexpr int kConsumers = Consumers, kParts = Parts, kM = 64 * Parts * Consumers, kN = N, kStages = Stages_;
+  static constexpr int kSums = Parts * N / 2;  // of a thread
+  static constexpr bool kSimple = Simple;
   static constexpr int kThreads = kGroup * (Consumers + 1);
-  static constexpr int kBytesA = Consumers * kChunkBytes, kBytesB = N / 64 * kChunkBytes;
+  static constexpr int kBytesA = kM / 64 * kChunkBytes, kBytesB = N / 64 * kChunkBytes;
   static constexpr int kStageBytes = kBytesA + kBytesB;
   static constexpr int kSlabs = kStages * kStageBytes;  // where the slabs begin
   static constexpr int kBarriers = kSlabs + 4 * Consumers * kSlabBytes;
@@ -108,14 +113,14 @@ __device__ __forceinline__ void clear_rows(std::byte* stage, int valid) {
   barrier_sync(1, S::kConsumers * kGroup);
 }
 
-/// Computes a consumer's 64 rows of one tile. A product stays in flight while the next is issued. A slot is free when
-/// the products that read it have ended; each warp knows this only for itself. CutsK: K may be 0 or end in a stage.
+/// Computes a consumer's rows of one tile. A product stays in flight while the next is issued. A slot is free when the
+/// products that read it have ended; each warp knows this only for itself. CutsK: K may be 0 or end in a stage.
 template <class T, class S, Form F, bool CutsK>
-__device__ __forceinline__ void multiply(std::byte* memory, int group, int first, int k, float (&sums)[S::kN / 2]) {
+__device__ __forceinline__ void multiply(std::byte* memory, int group, int first, int k, float (&sums)[S::kSums]) {
   const bool announces = threadIdx.x % 32 == 0;
   const int steps = (k + kStep - 1) / kStep;
   TRIREME_UNROLL
-  for (int i = 0; i < S::kN / 2; ++i) sums[i] = 0.0F;
+  for (int i = 0; i < S::kSums; ++i) sums[i] = 0.0F;
   if constexpr (CutsK)
     if (steps == 0) return;
   for (int step = first; step < first + steps; ++step) {
@@ -125,55 +130,45 @@ __device__ __forceinline__ void multiply(std::byte* memory, int group, int first
       if (const int left = k - (step - first) * kStep; left < kStep) clear_rows<S>(slot.a, left);
     wgmma_fence();
     TRIREME_UNROLL
-    for (int i = 0; i < kStep; i += 16)
-      wgmma_m64k16<T, S::kN, F == Form::tn, F != Form::nt>(
-          sums, descriptor<F != Form::tn>(slot.a + group * kChunkBytes, i), descriptor<F == Form::nt>(slot.b, i), true);
+    for (int i = 0; i < kStep; i += 16) {
+      TRIREME_UNROLL
+      for (int part = 0; part < S::kParts; ++part)
+        wgmma_m64k16<T, S::kN, F == Form::tn, F != Form::nt>(
+            sums + part * S::kN / 2, descriptor<F != Form::tn>(slot.a + (group * S::kParts + part) * kChunkBytes, i),
+            descriptor<F == Form::nt>(slot.b, i), true);
+    }
     wgmma_commit();
     wgmma_wait<1>();
     if (announces && step > first) mbarrier_arrive(Slot<S>(memory, step - 1).empty);
   }
   wgmma_wait<0>();
-  wgmma_hold<S::kN / 2>(sums);
+  wgmma_hold<S::kSums>(sums);
   if (announces) mbarrier_arrive(Slot<S>(memory, first + steps - 1).empty);
 }
 
-/// Stores through the warp's slab, 64 columns at a time, so that global memory sees whole rows.
+/// The windows of a consumer's warp: 16 rows of each part.
+template <class S>
+using WarpWindows = Windows<S::kSums / kWindowSums, S::kN / kWindowColumns, 64>;
+
 template <class S, class T, class Out>
-__device__ __forceinline__ void store_rows(const Gemm<T, Out>& p, const Place<T>& place, float* slab, int row,
-                                           int column, bool vectors, const float (&sums)[S::kN / 2]) {
-  const int lane = static_cast<int>(threadIdx.x % 32);
-  float* const mine = slab + lane / 4 * kSlabPitch + lane % 4 * 2;
-  TRIREME_NO_UNROLL  // one copy of the code that finishes a chunk
-      for (int chunk = 0; chunk < S::kN; chunk += 64) {
-    sync_warp();
-    TRIREME_UNROLL
-    for (int c = 0; c < S::kN; c += 64) {  // registers have no addresses, so every chunk has its own stores
-      if (c != chunk) continue;
-      TRIREME_UNROLL
-      for (int i = 0; i < 32; i += 2) {  // sums 4 j + 2 h and the next: row lane / 4 + 8 h, columns 8 j + 2 (lane % 4)
-        const Pack<float, 2> pair = {{sums[c / 2 + i], sums[c / 2 + i + 1]}};
-        store_vector(mine + i / 2 % 2 * 8 * kSlabPitch + i / 4 * 8, pair);
-      }
-    }
-    sync_warp();
-    store_slab<64, kSlabPitch, 4>(p, place, slab, row, column + chunk, vectors);
-  }
+__device__ __forceinline__ Window first_window(const Gemm<T, Out>& p, const Place<T>& place, int m, int n, int warp) {
+  return WarpWindows<S>::first(place, m + warp / 4 * 64 * S::kParts + warp % 4 * 16, n, p.n, p.c_pitch);
 }
 
 /// The sums of a tile as the threads hold them: fours of neighbouring registers, thread by thread. `thread`: of all
 /// consumers.
 template <class S>
-__device__ __forceinline__ void store_partial(float* partial, int thread, const float (&sums)[S::kN / 2]) {
+__device__ __forceinline__ void store_partial(float* partial, int thread, const float (&sums)[S::kSums]) {
   TRIREME_UNROLL
-  for (int i = 0; i < S::kN / 2; i += 4) {
+  for (int i = 0; i < S::kSums; i += 4) {
     const Pack<float, 4> four = {{sums[i], sums[i + 1], sums[i + 2], sums[i + 3]}};
     store_vector(partial + i * S::kConsumers * kGroup + thread * 4, four);
   }
 }
 template <class S>
-__device__ __forceinline__ void add_partial(const float* partial, int thread, float (&sums)[S::kN / 2]) {
+__device__ __forceinline__ void add_partial(const float* partial, int thread, float (&sums)[S::kSums]) {
   TRIREME_UNROLL
-  for (int i = 0; i < S::kN / 2; i += 4) {
+  for (int i = 0; i < S::kSums; i += 4) {
     const auto four = load_vector<Pack<float, 4>>(partial + i * S::kConsumers * kGroup + thread * 4);
     TRIREME_UNROLL
     for (int j = 0; j < 4; ++j) sums[i + j] += four.values[j];
@@ -183,20 +178,25 @@ __device__ __forceinline__ void add_partial(const float* partial, int thread, fl
 template <class T, class S, Form F, class Tiles, class P>
 __device__ __forceinline__ void consume(const P& p, std::byte* memory) {
   const int warp = static_cast<int>(threadIdx.x / 32) - 4;  // warps 0 to 3 are the producer's
-  float* const slab = reinterpret_cast<float*>(memory + S::kSlabs + warp * kSlabBytes);
-  const bool vectors = rows_allow_vectors<4>(p.product);
-  float sums[S::kN / 2];
+  const Finisher<true, T, std::remove_cvref_t<decltype(*p.product.c)>> finisher(p.product,
+                                                                                memory + S::kSlabs + warp * kSlabBytes);
+  float sums[S::kSums];
   Tiles tiles;
   int step = 0;
   for (int item = 0; tiles.seek(p, item); ++item) {
     if (tiles.idle(p)) continue;
     const int k = tiles.k_end(p) - tiles.k_begin(p);
+    if (tiles.partial(p) == nullptr)
+      WarpWindows<S>::prefetch(finisher.ahead, first_window<S>(p.product, tiles.place(p), tiles.m, tiles.n, warp),
+                               p.product.c_pitch);
+    if (step == 0 && warp >= 4 && k > kStep) mbarrier_wait(Slot<S>(memory, 1).full, 0);  // one step late
     multiply<T, S, F, Tiles::kCutsK>(memory, warp / 4, step, k, sums);
+    step += (k + kStep - 1) / kStep;
     if (float* const partial = tiles.partial(p); partial != nullptr)
       store_partial<S>(partial, static_cast<int>(threadIdx.x) - kGroup, sums);
     else
-      store_rows<S>(p.product, tiles.place(p), slab, tiles.m + 16 * warp, tiles.n, vectors, sums);
-    step += (k + kStep - 1) / kStep;
+      store_windows<WarpWindows<S>, S::kSimple>(
+          finisher, first_window<S>(p.product, tiles.place(p), tiles.m, tiles.n, warp), tiles.place(p).bias, sums);
   }
 }
 
@@ -216,16 +216,17 @@ __device__ __forceinline__ void run(const P& p, std::byte* memory) {
   sync_threads();
   // With one consumer a thread can have 255 registers anyway; with two it has 168 at launch.
   if (thread < kGroup) {
-    if constexpr (S::kConsumers > 1) set_max_registers_down<40>();
+    if constexpr (S::kConsumers > 1) set_max_registers_down<24>();
     if (thread == 0) produce<S, F, Tiles>(p, memory);
   } else {
-    if constexpr (S::kConsumers > 1) set_max_registers_up<232>();
+    if constexpr (S::kConsumers > 1) set_max_registers_up<240>();
     consume<T, S, F, Tiles>(p, memory);
   }
 }
 
-using Large = Shape<2, 256, 4>;
-using Medium = Shape<2, 128, 4>;
-using Small = Shape<1, 64, 4>;
+using Wide = Shape<2, 2, 192, 3, true>;
+using Large = Shape<2, 1, 256, 4>;
+using Medium = Shape<2, 1, 128, 4>;
+using Small = Shape<1, 1, 64, 4>;
 
 }  // namespace trireme::cuda::sm90

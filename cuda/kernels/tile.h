@@ -25,7 +25,19 @@ struct SharedTile {
     const int lane = static_cast<int>(threadIdx.x % 32);
     ldmatrix_x4(fragment, chunk(row + lane % 16, column / 8 + lane / 16));
   }
-  /// The same with matrices 1 and 2 exchanged: two 8-column fragments of B from rows that are columns of B.
+  /// The reverse of load: by Hopper's stmatrix, or by four stores of pairs.
+  template <bool Stmatrix>
+  __device__ __forceinline__ void store(const std::uint32_t* fragment, int row, int column) const {
+    const int lane = static_cast<int>(threadIdx.x % 32);
+    if constexpr (Stmatrix) {
+      stmatrix_x4(fragment, chunk(row + lane % 16, column / 8 + lane / 16));
+    } else {
+      TRIREME_UNROLL
+      for (int i = 0; i < 4; ++i)
+        store_vector(chunk(row + lane / 4 + i % 2 * 8, column / 8 + i / 2) + lane % 4 * 4, fragment[i]);
+    }
+  }
+  /// load with matrices 1 and 2 exchanged: two 8-column fragments of B from rows that are columns of B.
   __device__ __forceinline__ void load_pair(std::uint32_t* fragment, int row, int column) const {
     const int lane = static_cast<int>(threadIdx.x % 32);
     ldmatrix_x4(fragment, chunk(row + lane % 8 + lane / 16 * 8, column / 8 + lane / 8 % 2));

@@ -17,7 +17,7 @@ TEST_CASE("gemm_cut: shares cover every step of the divided tiles once, and meet
   for (const int usable : {1, 2, 3, 7, 132})
     for (const int k : {1, 64, 511, 512, 1096, 16384})
       for (const int m : {1, 128, 129, 700, 3072}) {
-        const Cut cut = sm90::cut(m, 768, k, 1, usable, true);
+        const Cut cut = sm90::cut(m, 768, k, 1, usable, true, m % 2 == 0);
         CAPTURE(usable);
         CAPTURE(k);
         CAPTURE(m);
@@ -39,25 +39,29 @@ TEST_CASE("gemm_cut: shares cover every step of the divided tiles once, and meet
 }
 
 TEST_CASE("gemm_cut: nothing is divided where it is not allowed, or where sums are short") {
-  CHECK(sm90::cut(768, 768, 16384, 1, kH100, false).divided == 0);
-  CHECK(sm90::cut(768, 768, 256, 1, kH100, true).divided == 0);
-  CHECK(sm90::cut(16384, 3072, 768, 1, kH100, true).divided == 0);  // 97 % of the last wave is in use
+  CHECK(sm90::cut(768, 768, 16384, 1, kH100, false, true).divided == 0);
+  CHECK(sm90::cut(768, 768, 256, 1, kH100, true, true).divided == 0);
+  CHECK(sm90::cut(16384, 3072, 768, 1, kH100, true, true).divided == 0);  // 97 % of the last wave is in use
 }
 
 TEST_CASE("gemm_cut: weight gradients of GPT-2 124M use all multiprocessors, with the largest tile") {
   for (const auto& [m, n] : std::vector<std::pair<int, int>>{{768, 2304}, {768, 768}, {768, 3072}, {3072, 768}}) {
     CAPTURE(m);
     CAPTURE(n);
-    const Cut divided = sm90::cut(m, n, 16384, 1, kH100, true), whole = sm90::cut(m, n, 16384, 1, kH100, false);
-    CHECK(divided.tile == Tile90::m128n256);
+    const Cut divided = sm90::cut(m, n, 16384, 1, kH100, true, true),
+              whole = sm90::cut(m, n, 16384, 1, kH100, false, true);
+    CHECK(divided.tile == Tile90::m256n192);
     CHECK(divided.blocks == kH100);
     CHECK(divided.cycles < 0.7 * whole.cycles);
   }
 }
 
 TEST_CASE("gemm_cut: a tile that is asked for is used") {
-  for (const Tile90 tile : {Tile90::m64n64, Tile90::m128n128, Tile90::m128n256})
-    CHECK(sm90::cut(1000, 1000, 1000, 1, kH100, true, tile).tile == tile);
+  for (const Tile90 tile : {Tile90::m64n64, Tile90::m128n128, Tile90::m128n256, Tile90::m256n192})
+    CHECK(sm90::cut(1000, 1000, 1000, 1, kH100, true, true, tile).tile == tile);
+  CHECK(sm90::cut(1000, 1000, 1000, 1, kH100, true, false, Tile90::m256n192).tile == Tile90::m128n256);
+  CHECK(sm90::cut(16384, 3072, 768, 1, kH100, true, false).tile == Tile90::m128n256);
+  CHECK(sm90::cut(16384, 3072, 768, 1, kH100, true, true).tile == Tile90::m256n192);
 }
 
 }  // namespace gemm_cut_test

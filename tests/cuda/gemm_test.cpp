@@ -16,6 +16,9 @@ using cuda_test::under_schedules;
 namespace gemm_test {
 namespace {
 
+/// Steps of an epilogue.
+constexpr unsigned kBias = 1, kBefore = 2, kResidual = 4, kAccumulate = 8;
+
 struct Case {
   Form form;
   int m, n, k;
@@ -25,6 +28,8 @@ struct Case {
   int batch = 1;
   float alpha = 1.0F;
   bool derivative = false;  ///< the epilogue of a backward pass
+  unsigned without = 0;     ///< steps that a full epilogue does not have; with derivative, it has kBefore
+  bool has(unsigned step) const { return full_epilogue && (without & step) == 0; }
 };
 
 double activated(Activation activation, double x) {
@@ -80,7 +85,13 @@ struct Problem {
     p.c_stride = c.m * c_pitch;
     p.epilogue.alpha = c.alpha;
     if (c.full_epilogue)
-      p.epilogue = {c.alpha, bias.data(), before.data(), activation, c.derivative, residual.data(), true};
+      p.epilogue = {c.alpha,
+                    c.has(kBias) ? bias.data() : nullptr,
+                    c.has(kBefore) ? before.data() : nullptr,
+                    activation,
+                    c.derivative,
+                    c.has(kResidual) ? residual.data() : nullptr,
+                    c.has(kAccumulate)};
     return p;
   }
   double sum(int batch, int i, int j) const {
@@ -111,13 +122,12 @@ struct Problem {
           double expected = start.at(at);  // between the rows nothing is written
           if (j < c.n) {
             expected = static_cast<double>(c.alpha) * sum(q, i, j);
-            if (c.full_epilogue) {
-              expected += bias.at(static_cast<std::size_t>(j));
-              if (!c.derivative) largest = std::max(largest, error(before, at, expected));
-              expected = c.derivative ? expected * derivative(activation, before.at(at))
-                                      : activated(activation, before.at(at));
-              expected += residual.at(at) + start.at(at);
-            }
+            if (c.has(kBias)) expected += bias.at(static_cast<std::size_t>(j));
+            if (c.has(kBefore) && !c.derivative) largest = std::max(largest, error(before, at, expected));
+            expected = c.derivative ? expected * derivative(activation, before.at(at))
+                                    : activated(activation, c.has(kBefore) ? before.at(at) : expected);
+            if (c.has(kResidual)) expected += residual.at(at);
+            if (c.has(kAccumulate)) expected += start.at(at);
           }
           largest = std::max(largest, error(out, at, expected));
         }
@@ -233,6 +243,10 @@ TEST_CASE("cuda gemm_sm90: the tiles of two consumers, several to a persistent b
       check_sm90<bf16, float>({form, 200, 264, 136}, Tile90::m128n128);
       check_sm90<f16, f16>({form, 136, 520, 72}, Tile90::m128n256);
       check_sm90<bf16, bf16>({kForms[(seed + 1) % 3], 264, 72, 328}, Tile90::m128n256);
+      check_sm90<bf16, bf16>({form, 264, 200, 200}, Tile90::m256n192);
+      check_sm90<f16, float>({kForms[(seed + 2) % 3], 520, 72, 72, 8, 8}, Tile90::m256n192);
+      check_sm90<bf16, bf16>({form, 264, 200, 200}, Tile90::m256n192);
+      check_sm90<f16, float>({kForms[(seed + 2) % 3], 520, 72, 72, 8, 8}, Tile90::m256n192);
     });
   }
 }
@@ -244,6 +258,7 @@ TEST_CASE("cuda gemm_sm90: batches, also with one operand for all; bias, GELU, r
     check_sm90<bf16, float>({Form::nt, 33, 50, 64, 8, 8, true, 2}, Tile90::m64n64, Activation::gelu_tanh);
     check_sm90<f16, float>({Form::tn, 136, 72, 96, 0, 0, true, 2}, Tile90::m128n128);
     check_sm90<f16, f16>({Form::tn, 8, 264, 3, 0, 0, true}, Tile90::m128n256);
+    check_sm90<bf16, bf16>({Form::nt, 200, 203, 72, 0, 0, true}, Tile90::m256n192, Activation::silu);
 
     Problem<bf16, float> shared({Form::nt, 40, 24, 72, 0, 0, false, 3}), alone({Form::nt, 120, 24, 72});
     Gemm<bf16, float> product = shared.product(Activation::none);
@@ -277,8 +292,46 @@ TEST_CASE("cuda gemm_sm90: SiLU, and derivatives of activations at what a forwar
   });
 }
 
+/// Every choice of steps; c with whole pieces of 16 bytes in each row, and without.
+template <class Check>
+void every_epilogue(const Check& check) {
+  for (unsigned without = 0; without < 16; ++without)
+    for (const bool derivative : {false, true}) {
+      if (derivative && (without & kBefore) != 0) continue;
+      CAPTURE(without);
+      CAPTURE(derivative);
+      const Activation activation = without % 2 == 0 && !derivative ? Activation::none : Activation::silu;
+      for (const int n : {72, 77}) check({Form::nt, 40, n, 72, 0, 0, true, 1, 0.5F, derivative, without}, activation);
+    }
+}
+
+TEST_CASE("cuda gemm_sm80: every choice of an epilogue's steps") {
+  under_schedule(2, [] {
+    every_epilogue([](const Case& c, Activation activation) {
+      check<bf16, bf16>(c, activation);
+      check<f16, float>(c, activation);
+    });
+  });
+}
+
+TEST_CASE("cuda gemm_sm90: every choice of an epilogue's steps") {
+  under_schedule(2, [] {
+    every_epilogue([](const Case& c, Activation activation) {
+      check_sm90<bf16, bf16>(c, Tile90::m64n64, activation);
+      check_sm90<f16, float>(c, Tile90::m64n64, activation);
+    });
+    for (const unsigned without :
+         {kBefore | kResidual, kBefore | kAccumulate, kBias | kBefore | kAccumulate | kResidual}) {
+      CAPTURE(without);
+      check_sm90<bf16, bf16>({Form::nt, 150, 200, 72, 0, 0, true, 1, 1.0F, false, without}, Tile90::m256n192);
+      check_sm90<f16, float>({Form::tn, 264, 64, 40, 0, 0, true, 1, 1.0F, false, without}, Tile90::m256n192);
+      check_sm90<bf16, bf16>({Form::nt, 150, 328, 72, 0, 0, true, 1, 1.0F, false, without}, Tile90::m128n256);
+    }
+  });
+}
+
 TEST_CASE("cuda gemm_sm90: same bits on every run, whatever the schedule") {
-  for (const Tile90 tile : {Tile90::automatic, Tile90::m64n64, Tile90::m128n128, Tile90::m128n256}) {
+  for (const Tile90 tile : {Tile90::automatic, Tile90::m64n64, Tile90::m128n128, Tile90::m128n256, Tile90::m256n192}) {
     Problem<bf16, float> first({Form::nn, 72, 136, 328}), again({Form::nn, 72, 136, 328});
     under_schedule(0, [&] { gemm_sm90(first.product(Activation::none), nullptr, tile); });
     under_schedule(2, [&] { gemm_sm90(again.product(Activation::none), nullptr, tile); });
@@ -316,6 +369,7 @@ TEST_CASE("cuda gemm_sm90: tiles divided among blocks, alone and after whole wav
       const Form form = kForms[seed % 3], other = kForms[(seed + 1) % 3];
       check_divided<bf16, float>({form, 72, 40, 1096}, Tile90::m128n128);  // one tile, three sharers
       check_divided<f16, f16>({other, 136, 264, 1992}, Tile90::m128n256);  // four: one wave of three, and one divided
+      check_divided<bf16, bf16>({other, 136, 72, 3000}, Tile90::m256n192);
       check_divided<bf16, bf16>({form, 64, 200, 2504, 8, 8}, Tile90::m64n64);
       check_divided<bf16, bf16>({other, 40, 56, 4096, 0, 0, false, 2}, Tile90::m64n64);  // a tile of each product
     });

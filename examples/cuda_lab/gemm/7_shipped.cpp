@@ -1,12 +1,13 @@
 // Levels 7 and 8: the kernels in use. From Ampere on, cuda/kernels/gemm_sm80.cu; over level 6 it has
 //   four stages instead of two, and one barrier a step instead of two: three copies are under way while one is used;
 //   a permutation of 16-byte chunks instead of padding: the same freedom from bank conflicts, and no bytes lost;
+//   64 x 64 sums for each of four warps, instead of 64 x 32 for each of eight: two thirds of the ldmatrix;
 //   an order of tiles that keeps the part of b in L2 that neighbouring blocks share;
 //   an epilogue (bias, GELU, residual, accumulation) that goes through shared memory to write whole rows;
 //   three forms, batches, any size and alignment.
 // On Hopper, cuda/kernels/gemm_sm90.cu (cuda/kernels/gemm_tiles_sm90.h); over that it has
-//   a tile of 128 x 256, shared by two groups of four warps: 85 FLOPs for a byte from L2 instead of 64;
-//   products that read shared memory by themselves, 64 x 256 at a time (wgmma): no fragments to load;
+//   a tile of 256 x 192, shared by two groups of four warps: 110 FLOPs for a byte from L2 instead of 64;
+//   products that read shared memory by themselves, 64 x 192 at a time (wgmma): no fragments to load;
 //   a warp group that only copies, whole tiles by one thread (TMA), and runs ahead into the next tile.
 // This file also has the cost of each level.
 // Read next: examples/cuda_lab/gemm/ladder.h again, and docs/ladder.md.
@@ -58,15 +59,16 @@ constexpr std::array levels = {
           "mma.sync and ldmatrix",
           &tensor_cores,
           {Unit::tensor_core, tile_flops(128, 128, 32), 8 * 2 * 6 * 4, 2 * 128 * 32 * 2}},
+    // 4 warps: per 16 of K four and four.
     Level{"gemm_sm80",
           "ring of four stages, swizzle",
           &shipped_sm80,
-          {Unit::tensor_core, tile_flops(128, 128, 32), 8 * 2 * 6 * 4, 2 * 128 * 32 * 2}},
-    // K = 64, two groups of 64 rows: per 16 of K one wgmma, which reads 2 KB of a and 8 KB of b, 80 wavefronts.
+          {Unit::tensor_core, tile_flops(128, 128, 32), 4 * 2 * 8 * 4, 2 * 128 * 32 * 2}},
+    // K = 64, two groups of 128 rows: per 16 of K two wgmma, which read 2 KB of a and 6 KB of b each, 64 wavefronts.
     Level{"gemm_sm90",
-          "128 x 256, TMA, wgmma",
+          "256 x 192, TMA, wgmma",
           &shipped_sm90,
-          {Unit::tensor_core, tile_flops(128, 256, 64), 2 * 4 * 80, (128 + 256) * 64 * 2}},
+          {Unit::tensor_core, tile_flops(256, 192, 64), 2 * 4 * 2 * 64, (256 + 192) * 64 * 2}},
 };
 
 }  // namespace

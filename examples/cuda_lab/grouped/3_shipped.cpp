@@ -36,9 +36,9 @@ struct Tile {
   Cost step;
 };
 // Of gemm_sm80: the cost of level 7 of the product's ladder, and that of its smaller tile, four warps of 32 x 32 whose
-// 16 of K take four ldmatrix.x4. Of gemm_sm90: level 8.
+// 16 of K take four ldmatrix.x4. Of gemm_sm90: its tile of 128 x 256.
 constexpr Tile kLarge80 = {
-    128, 128, 32, {Unit::tensor_core, 2.0 * 128 * 128 * 32, 8 * 2 * 6 * 4, 2 * (128 + 128) * 32}};
+    128, 128, 32, {Unit::tensor_core, 2.0 * 128 * 128 * 32, 4 * 2 * 8 * 4, 2 * (128 + 128) * 32}};
 constexpr Tile kSmall80 = {64, 64, 32, {Unit::tensor_core, 2.0 * 64 * 64 * 32, 4 * 2 * 4 * 4, 2 * (64 + 64) * 32}};
 constexpr Tile kLarge90 = {128, 256, 64, {Unit::tensor_core, 2.0 * 128 * 256 * 64, 2 * 4 * 80, 2 * (128 + 256) * 64}};
 
