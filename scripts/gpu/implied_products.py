@@ -30,14 +30,14 @@ class Attention:
 
 ATTENTION = {
     64: [Attention("attention, causal", "attention_sm90.cu", "forward_kernel<bf16, Shape<64, 3, 128> >", 192, 128, 3),
-         Attention("its backward: keys, values", "attention_backward_sm90.cu", "keys_kernel<bf16, Shape<64, 2> >",
+         Attention("its backward: keys, values", "attention_backward_keys_sm90.cu", "keys_kernel<bf16, Shape<64, 2> >",
                    128, 64, 2),
-         Attention("its backward: queries", "attention_backward_sm90.cu", "queries_kernel<bf16, Shape<64, 3> >",
+         Attention("its backward: queries", "attention_backward_queries_sm90.cu", "queries_kernel<bf16, Shape<64, 3> >",
                    192, 64, 3)],
     128: [Attention("attention, causal", "attention_sm90.cu", "forward_kernel<bf16, Shape<128, 2, 128> >", 128, 128, 2),
-          Attention("its backward: keys, values", "attention_backward_sm90.cu", "keys_kernel<bf16, Shape<128, 2> >",
+          Attention("its backward: keys, values", "attention_backward_keys_sm90.cu", "keys_kernel<bf16, Shape<128, 2> >",
                     128, 64, 2),
-          Attention("its backward: queries", "attention_backward_sm90.cu", "queries_kernel<bf16, Shape<128, 2> >",
+          Attention("its backward: queries", "attention_backward_queries_sm90.cu", "queries_kernel<bf16, Shape<128, 2> >",
                     128, 64, 2)],
 }
 
@@ -70,13 +70,14 @@ def attention_lines(model, kernels):
 
 
 def products(model):
-    """(what, m, n, k, whether f32 is added up, so that tiles may be divided): y = x W, dx = dy W', dW = x' dy of layers."""
+    """(what, m, n, k, whether the epilogue is simple): y = x W, dx = dy W', dW = x' dy of linear layers."""
     linears = [("q, k, v", model.width, model.width + 2 * model.kv_width), ("attention's projection", model.width, model.width),
                ("MLP up", model.width, model.hidden * (2 if model.gated else 1)), ("MLP down", model.hidden, model.width),
                ("logits", model.width, model.vocabulary)]
     for what, inputs, outputs in linears:
-        yield what, model.tokens, outputs, inputs, False
-        yield f"{what}: gradient of the input", model.tokens, inputs, outputs, False
+        activation = what == "MLP up" and not model.gated  # GELU, or its derivative
+        yield what, model.tokens, outputs, inputs, not activation
+        yield f"{what}: gradient of the input", model.tokens, inputs, outputs, what != "MLP down" or model.gated
         yield f"{what}: gradient of the weight", inputs, outputs, model.tokens, True
 
 
@@ -85,7 +86,7 @@ def product_lines(model):
     with tempfile.TemporaryDirectory() as folder:
         program = os.path.join(folder, "cuts")
         subprocess.run(["g++", "-std=c++20", "-I", ROOT, "-o", program, os.path.join(ROOT, "bench/cuda/cuts.cpp")], check=True)
-        shapes = "\n".join(f"{m} {n} {k} {int(divide)}" for _, m, n, k, divide in all_products)
+        shapes = "\n".join(f"{m} {n} {k} 1 {int(simple)}" for _, m, n, k, simple in all_products)
         said = subprocess.run([program], input=shapes, check=True, capture_output=True, text=True).stdout
     for (what, m, n, k, _), line in zip(all_products, said.splitlines()):
         tile_m, tile_n, waves, divided, cycles = line.split()
