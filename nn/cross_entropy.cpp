@@ -65,8 +65,8 @@ struct CrossEntropy : Op {
     if (has_gradient)
       k.multiply_by(dloss, dlogits);
     else
-      k.cross_entropy_backward(logits, targets, options.slice, maximum, sum_exp, options.smoothing, options.scale, dloss,
-                               dlogits);
+      k.cross_entropy_backward(logits, targets, options.slice, maximum, sum_exp, options.smoothing, options.scale,
+                               dloss, dlogits);
     return {view::reshape(dlogits, logits_shape)};
   }
 };

@@ -197,8 +197,7 @@ void axpby(accumulate_t<Y> p, const X* x, accumulate_t<Y> q, Y* y, std::int64_t 
 
 template <class T>
 void multiply_by(const float* factor, T* x, std::int64_t count, Stream stream) {
-  if (count > 0)
-    launch(config("multiply_by", count, kPackSize<T>, stream), multiply_by_kernel<T>, factor, x, count);
+  if (count > 0) launch(config("multiply_by", count, kPackSize<T>, stream), multiply_by_kernel<T>, factor, x, count);
 }
 
 template <class T>

@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -125,9 +124,6 @@ class EmulatedDevice : public DeviceBackend {
   std::size_t used_ = 0;
 };
 
-using Clock = std::chrono::steady_clock;
-Clock::time_point& time_of(void* event) { return *static_cast<Clock::time_point*>(event); }
-
 }  // namespace
 
 ScopedEmulatedDevice::ScopedEmulatedDevice(std::size_t memory)
@@ -145,18 +141,10 @@ void open_device(int index) {
 
 void* current_stream() { return nullptr; }
 
-OwnedStream::OwnedStream() = default;
-OwnedStream::~OwnedStream() = default;
-void OwnedStream::synchronize() const {}
-
-Event::Event() : handle_(new Clock::time_point()) {}
-Event::~Event() { delete static_cast<Clock::time_point*>(handle_); }
-void Event::record(void*) { time_of(handle_) = Clock::now(); }
-void Event::make_wait(void*) const {}
+Event::Event() = default;
+Event::~Event() = default;
+void Event::record(void*) {}
 void Event::synchronize() const {}
-float Event::since(const Event& start) const {
-  return std::chrono::duration<float, std::milli>(time_of(handle_) - time_of(start.handle_)).count();
-}
 
 PinnedBuffer::PinnedBuffer(std::size_t bytes) : data_(std::malloc(bytes > 0 ? bytes : 1)), bytes_(bytes) {
   if (data_ == nullptr) fail(ExitCode::retryable, "pinned memory", "the host has no {} bytes left", bytes);

@@ -257,21 +257,6 @@ void* current_stream() {
   return gpu->stream();
 }
 
-OwnedStream::OwnedStream() {
-  stream_count.add();
-  cudaStream_t stream = nullptr;
-  TRIREME_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-  handle_ = stream;
-}
-OwnedStream::~OwnedStream() {
-  cudaStreamDestroy(stream_of(handle_));
-  stream_count.remove();
-}
-void OwnedStream::synchronize() const {
-  ++device_work().waits;
-  TRIREME_CUDA(cudaStreamSynchronize(stream_of(handle_)));
-}
-
 Event::Event() {
   cudaEvent_t event = nullptr;
   TRIREME_CUDA(cudaEventCreate(&event));
@@ -279,20 +264,11 @@ Event::Event() {
 }
 Event::~Event() { cudaEventDestroy(event_of(handle_)); }
 void Event::record(void* stream) { TRIREME_CUDA(cudaEventRecord(event_of(handle_), stream_of(stream))); }
-void Event::make_wait(void* stream) const {
-  TRIREME_CUDA(cudaStreamWaitEvent(stream_of(stream), event_of(handle_), 0));
-}
 void Event::synchronize() const {
   if (cudaEventQuery(event_of(handle_)) == cudaSuccess) return;
   cudaGetLastError();  // not ready; another error stays, and the next line reports it
   ++device_work().waits;
   TRIREME_CUDA(cudaEventSynchronize(event_of(handle_)));
-}
-float Event::since(const Event& start) const {
-  synchronize();
-  float milliseconds = 0;
-  TRIREME_CUDA(cudaEventElapsedTime(&milliseconds, event_of(start.handle_), event_of(handle_)));
-  return milliseconds;
 }
 
 PinnedBuffer::PinnedBuffer(std::size_t bytes) : bytes_(bytes) {

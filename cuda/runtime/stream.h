@@ -1,7 +1,7 @@
-// Streams, events and pinned host memory as RAII objects.
+// The stream of Device::cuda, and events and pinned host memory as RAII objects.
 //
 // All kernels and copies of Device::cuda go to one stream, current_stream(), so that the GPU runs them in program order
-// and freed memory can be reused at once. A second stream is for concurrent copies; events synchronise the two.
+// and freed memory can be reused at once. Copies through pinned memory are queued there; an event tells when one is done.
 // Handles are opaque here, so that this header needs no toolkit. Read next: cuda/runtime/real.cpp.
 #pragma once
 
@@ -12,31 +12,15 @@ namespace trireme::cuda {
 /// The opened device's stream, a cudaStream_t; under emulation null. Also makes that device the calling thread's.
 void* current_stream();
 
-class OwnedStream {
- public:
-  OwnedStream();
-  ~OwnedStream();  // NOLINT(performance-trivially-destructible): it is so under emulation only
-  OwnedStream(const OwnedStream&) = delete;
-  OwnedStream& operator=(const OwnedStream&) = delete;
-  void* handle() const { return handle_; }
-  void synchronize() const;  ///< the calling thread waits for all that was queued
-
- private:
-  void* handle_ = nullptr;
-};
-
 class Event {
  public:
   Event();
-  ~Event();
+  ~Event();  // NOLINT(performance-trivially-destructible): it is so under emulation only
   Event(const Event&) = delete;
   Event& operator=(const Event&) = delete;
-  void record(void* stream);           ///< happens after all work queued there so far
-  void make_wait(void* stream) const;  ///< later work there waits for the last record
-  void synchronize() const;            ///< the calling thread waits, unless the last record's work is done
+  void record(void* stream);  ///< marks the end of all work queued there so far
+  void synchronize() const;   ///< the calling thread waits until the work before the last mark is done
   void* handle() const { return handle_; }
-  /// Milliseconds from `start` to this, both recorded; waits for this one.
-  float since(const Event& start) const;
 
  private:
   void* handle_ = nullptr;

@@ -61,8 +61,8 @@ void check_one_pass(DType dtype, std::int64_t columns, std::int64_t valid, doubl
   Stats two(3, Device::cuda), one(3, Device::cuda);
   Tensor gradient = like(logits), beside = like(logits), over = there(logits.to(Device::cpu));
   gpu().cross_entropy_stats(logits, ids, slice, two.maximum, two.sum_exp, two.target_logit, two.logit_sum);
-  gpu().cross_entropy_backward(logits, ids, slice, two.maximum, two.sum_exp, smoothing, 0.5,
-                               there(Tensor::full({}, 1)), gradient);
+  gpu().cross_entropy_backward(logits, ids, slice, two.maximum, two.sum_exp, smoothing, 0.5, there(Tensor::full({}, 1)),
+                               gradient);
   for (Tensor* const to : {&beside, &over}) {
     const Tensor from = to == &over ? over : logits;
     gpu().cross_entropy_one_pass(from, ids, slice, smoothing, 0.5, one.maximum, one.sum_exp, one.target_logit,
