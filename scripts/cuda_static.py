@@ -50,6 +50,7 @@ class Kernel:
     threads: int = 0
     path: sass.Path = None  # machine code of its main loop
     products: sass.Path = None  # and of the loop with products of warp groups
+    around_products: sass.Path = None  # and of the loop around that, if there is one
 
     def blocks(self):
         """Blocks that a multiprocessor can hold, by threads and registers; a warp's registers come in units of 256."""
@@ -171,7 +172,8 @@ def read_paths(path, kernels, nvdisasm):
         architecture, functions = sass.disassemble(nvdisasm, cubin)
         for name, function in functions.items():
             if kernel := by_name.get((architecture, name)):
-                kernel.path, kernel.products = function.main_path(), function.products()
+                kernel.path = function.main_path()
+                kernel.products, kernel.around_products = [*function.products(), None, None][:2]
 
 
 def compile_kernels(folder, only, jobs, nvdisasm):

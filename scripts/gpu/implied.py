@@ -63,8 +63,8 @@ def works(model):
         yield Work("its backward", "elementwise.cu", "swiglu_backward_kernel<bf16>", wide, 6, 10)
         # Of queries and of a quarter as many keys; a pair of values has a cosine and a sine in f32, from L2.
         yield Work("rotary positions", "rope.cu", "rope_kernel<bf16>", rows * 5 // 4, 6, 4)
-    yield Work("cross entropy: sums of exponentials", "cross_entropy.cu", "statistics_kernel<bf16>", logits, 2, 2)
-    yield Work("cross entropy: gradient", "cross_entropy.cu", "gradient_kernel<bf16>", logits, 2, 4)
+    yield Work("cross entropy of a part of the vocabulary: sums", "cross_entropy.cu", "statistics_kernel<bf16>", logits, 2, 2)
+    yield Work("its gradient", "cross_entropy.cu", "gradient_kernel<bf16>", logits, 2, 4)
     yield Work("norm of the gradient", "reduce.cu", "squares_kernel", model.parameters, 4, 4)
     yield Work("AdamW", "optimizer.cu", "adamw_kernel<float, bf16>", model.parameters, 16, 30)
 

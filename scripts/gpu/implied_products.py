@@ -18,6 +18,21 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 
 
 @dataclass(frozen=True)
+class Tile:
+    """A tile of gemm_sm90. Its warp groups share it."""
+    size: str
+    kernel: str
+    warp_groups: int
+    file: str = "gemm_sm90.cu"
+
+
+TILES = [Tile("256 x 192", "gemm_kernel<bf16, bf16, sm90::Shape<2, 2, 192, 3, true>, (Form)0>", 2),
+         Tile("128 x 256", "gemm_kernel<bf16, bf16, sm90::Shape<2, 1, 256, 4, false>, (Form)0>", 2),
+         Tile("128 x 128", "gemm_kernel<bf16, bf16, sm90::Shape<2, 1, 128, 4, false>, (Form)0>", 2),
+         Tile("64 x 64", "gemm_kernel<bf16, bf16, sm90::Shape<1, 1, 64, 4, false>, (Form)0>", 1)]
+
+
+@dataclass(frozen=True)
 class Attention:
     """`kernel` as in cuda_static.md; `steps_of` rows of one operand meet `step` rows of the other at a time."""
     what: str
@@ -30,20 +45,20 @@ class Attention:
 
 ATTENTION = {
     64: [Attention("attention, causal", "attention_sm90.cu", "forward_kernel<bf16, Shape<64, 3, 128> >", 192, 128, 3),
-         Attention("its backward: keys, values", "attention_backward_keys_sm90.cu", "keys_kernel<bf16, Shape<64, 2> >",
+         Attention("its backward: keys, values", "attention_backward_keys_sm90.cu", "keys_kernel<bf16, attention::backward::Shape<64, 2> >",
                    128, 64, 2),
-         Attention("its backward: queries", "attention_backward_queries_sm90.cu", "queries_kernel<bf16, Shape<64, 3> >",
+         Attention("its backward: queries", "attention_backward_queries_sm90.cu", "queries_kernel<bf16, attention::backward::Shape<64, 3> >",
                    192, 64, 3)],
     128: [Attention("attention, causal", "attention_sm90.cu", "forward_kernel<bf16, Shape<128, 2, 128> >", 128, 128, 2),
-          Attention("its backward: keys, values", "attention_backward_keys_sm90.cu", "keys_kernel<bf16, Shape<128, 2> >",
+          Attention("its backward: keys, values", "attention_backward_keys_sm90.cu", "keys_kernel<bf16, attention::backward::Shape<128, 2> >",
                     128, 64, 2),
-          Attention("its backward: queries", "attention_backward_queries_sm90.cu", "queries_kernel<bf16, Shape<128, 2> >",
+          Attention("its backward: queries", "attention_backward_queries_sm90.cu", "queries_kernel<bf16, attention::backward::Shape<128, 2> >",
                     128, 64, 2)],
 }
 
 
 def files():
-    return {a.file for works in ATTENTION.values() for a in works}
+    return {a.file for works in ATTENTION.values() for a in works} | {tile.file for tile in TILES}
 
 
 def step_cycles(path):
@@ -55,6 +70,15 @@ def step_cycles(path):
 def causal_steps(length, rows, step):
     """Iterations of all blocks of one head: a block of rows meets what is not beyond it."""
     return sum(-(-min(length, first + rows) // step) for first in range(0, length, rows))
+
+
+def tile_lines(kernels):
+    for tile in TILES:
+        kernel = find(tile, kernels)
+        tensor, instructions, _ = step_cycles(kernel.products)
+        rest = len(kernel.around_products.instructions) - instructions
+        yield (f"| {tile.size} | `{tile.kernel}` | {tensor * tile.warp_groups:.0f} | {instructions * tile.warp_groups} "
+               f"| {rest * tile.warp_groups} |")
 
 
 def attention_lines(model, kernels):
@@ -101,7 +125,11 @@ def lines(kernels):
              f"At {GPU.clock():.0f} MHz. Products: tiles, waves of tiles on {GPU.multiprocessors} multiprocessors, tiles of the last",
              "wave that are divided among blocks, and the time that cuda/kernels/gemm_cut.h expects. Attention: what a step of 64",
              "rows costs in cycles of a multiprocessor if only the tensor cores counted, or instructions, or exponentials; the",
-             "time is that of the longest, with all else under it. scripts/gpu/implied_products.py explains."]
+             "time is that of the longest, with all else under it. scripts/gpu/implied_products.py explains.", "",
+             "A step of a tile (64 of K) in cycles of a multiprocessor, by tensor cores and by instructions; and the",
+             "instructions of a tile besides steps, on the longest way: they decide how long tensor cores idle between tiles.", "",
+             "| tile | kernel | tensor cores | issue | issue besides steps, at most |", "|---|---|---:|---:|---:|",
+             *tile_lines(kernels)]
     for model in (GPT2, LLAMA):
         table += ["", f"### {model.name}", "", "| product | m x n x k | tile | waves | divided | implied time, us | TFLOP/s |",
                   "|---|---|---|---:|---:|---:|---:|", *product_lines(model), "",

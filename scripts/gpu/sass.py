@@ -83,9 +83,9 @@ class Function:
         return best if best.wide("LDG") > whole.wide("LDG") / 2 else whole
 
     def products(self):
-        """The path through the innermost loop with products of warp groups; None if there is none."""
+        """The paths through the loops with products of warp groups, innermost first."""
         loops = [self.path(header, body) for header, body in sorted(self.loops.items(), key=lambda loop: len(loop[1]))]
-        return next((path for path in loops if path.count("HGMMA")), None)
+        return [path for path in loops if path.count("HGMMA")]
 
     def path(self, header, body):
         """The way from a loop's header around to it, or to an EXIT, that the top of this file describes."""
