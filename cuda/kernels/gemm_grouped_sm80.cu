@@ -16,10 +16,11 @@ namespace trireme::cuda {
 namespace {
 
 constexpr const char* kName = "grouped_gemm_sm80";
+/// Per multiprocessor. With a third, ptxas would spill registers of small tiles.
+constexpr int kBlocks = 2;
 
 template <class T, class Out, class S, Form F, bool Aligned>
-__global__ void __launch_bounds__(S::kThreads, S::kBlocks)
-    grouped_kernel(const __grid_constant__ GroupedGemm<T, Out> p) {
+__global__ void __launch_bounds__(S::kThreads, kBlocks) grouped_kernel(const __grid_constant__ GroupedGemm<T, Out> p) {
   TRIREME_DYNAMIC_SHARED(memory, 128);
   GroupedTiles<S::kM, S::kN, F> tiles;
   for (int item = 0; tiles.seek(p, item); ++item) {
@@ -37,7 +38,7 @@ template <class S, class T, class Out>
 void launch_shape(const GroupedGemm<T, Out>& p, Stream stream) {
   const Gemm<T, Out>& all = p.product;
   const bool fast = sm80::aligned(all.a, all.a_pitch, 0) && sm80::aligned(all.b, all.b_pitch, all.b_stride);
-  const unsigned started = persistent_blocks(most_tiles<S::kM, S::kN>(p), S::kBlocks);
+  const unsigned started = persistent_blocks(most_tiles<S::kM, S::kN>(p), kBlocks);
   const LaunchConfig config = {kName, {started, 1, 1}, {S::kThreads, 1, 1}, S::kSharedBytes, stream};
   const auto start = [&](auto* slow_kernel, auto* fast_kernel) { launch(config, fast ? fast_kernel : slow_kernel, p); };
   if (all.form == Form::nn)
