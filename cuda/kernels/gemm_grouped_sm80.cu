@@ -16,12 +16,11 @@ namespace trireme::cuda {
 namespace {
 
 constexpr const char* kName = "grouped_gemm_sm80";
-
-constexpr int kBlocks = 2;  // on a multiprocessor; three leave 168 registers, too few for the search of groups as well
+/// Per multiprocessor. With a third, ptxas would spill registers of small tiles.
+constexpr int kBlocks = 2;
 
 template <class T, class Out, class S, Form F, bool Aligned>
-__global__ void __launch_bounds__(S::kThreads, kBlocks)
-    grouped_kernel(const __grid_constant__ GroupedGemm<T, Out> p) {
+__global__ void __launch_bounds__(S::kThreads, kBlocks) grouped_kernel(const __grid_constant__ GroupedGemm<T, Out> p) {
   TRIREME_DYNAMIC_SHARED(memory, 128);
   GroupedTiles<S::kM, S::kN, F> tiles;
   for (int item = 0; tiles.seek(p, item); ++item) {
