@@ -36,7 +36,7 @@ TEST_CASE("a run on one rank: what it prints and leaves") {
   const std::string output = train(work, "--out " + work.path("run") + " --sample-every 6 --sample-length 5");
   INFO(output);
   CHECK(contains(output, "vocabulary       40 (padded to "));
-  CHECK(contains(output, "micro-batch 2 x dp 1 x micro-batches 4 = global batch 8 sequences, 128 tokens per step\n"));
+  CHECK(contains(output, "micro-batch 2 x dp 1 x accumulation 4 = global batch 8 sequences, 128 tokens per step\n"));
   CHECK(contains(output, "ln(V) = 3.6889"));
   for (int step = 1; step <= 6; ++step) CHECK(occurrences(output, fmt::format("\nstep {}/6 | loss ", step)) == 1);
   CHECK(contains(output, "\nstep 6/6 | validation loss "));

@@ -65,7 +65,7 @@ TEST_CASE("an impossible batch is refused with the arithmetic") {
 
 TEST_CASE("the arithmetic in words") {
   CHECK(to_string(infer_batch({.micro_batch = 12, .micro_batches = 4}, 2)) ==
-        "micro-batch 12 x dp 2 x micro-batches 4 = global batch 96");
+        "micro-batch 12 x dp 2 x accumulation 4 = global batch 96");
 }
 
 }  // namespace batch_sizes_test

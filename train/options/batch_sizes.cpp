@@ -62,7 +62,7 @@ BatchSizes infer_batch(const BatchOptions& options, std::int64_t dp) {
 }
 
 std::string to_string(const BatchSizes& sizes) {
-  return fmt::format("micro-batch {} x dp {} x micro-batches {} = global batch {}", sizes.micro_batch, sizes.dp,
+  return fmt::format("micro-batch {} x dp {} x accumulation {} = global batch {}", sizes.micro_batch, sizes.dp,
                      sizes.micro_batches, sizes.global_batch);
 }
 

@@ -34,7 +34,7 @@ struct BatchSizes {
 /// Throws ExitCode::usage if the options contradict each other or the batch is too large.
 BatchSizes infer_batch(const BatchOptions& options, std::int64_t dp);
 
-/// "micro-batch 12 x dp 2 x micro-batches 4 = global batch 96".
+/// "micro-batch 12 x dp 2 x accumulation 4 = global batch 96".
 std::string to_string(const BatchSizes& sizes);
 
 }  // namespace trireme
