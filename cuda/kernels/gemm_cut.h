@@ -24,8 +24,8 @@ inline constexpr double kBytesACycle = 32;    // to and from L2, of a multiproce
 struct TileCost {
   Tile90 tile;
   int m, n;
-  double
-      end;  ///< in which tensor cores idle: shared memory's cycles to store 16-bit results, and latencies; an estimate
+  /// In which tensor cores idle: shared memory's cycles to store 16-bit results, and latencies; an estimate.
+  double end;
 
   std::int64_t bytes() const { return std::int64_t{4} * m * n; }  ///< of its sums in f32
   /// For `steps` of 64 of K. The producer copies for the next tile during the end of this one.
