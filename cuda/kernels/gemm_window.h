@@ -126,7 +126,7 @@ template <class T>
 __device__ __forceinline__ void read_bias(const T* bias, int first, int columns,
                                           std::uint32_t (&pairs)[kWindowColumns / 8]) {
   TRIREME_UNROLL
-  for (int j = 0; j < kWindowColumns / 8; ++j) pairs[j] = 0;
+  for (std::uint32_t& pair : pairs) pair = 0;
   if (bias == nullptr) return;
   const int lane = static_cast<int>(threadIdx.x % 32), column = 2 * (lane % (kWindowColumns / 2));
   std::uint32_t pair = 0;

@@ -131,7 +131,7 @@ def lines(kernels):
              "| tile | kernel | tensor cores | issue | issue besides steps, at most |", "|---|---|---:|---:|---:|",
              *tile_lines(kernels)]
     for model in (GPT2, LLAMA):
-        table += ["", f"### {model.name}", "", "| product | m x n x k | tile | waves | divided | implied time, us | TFLOP/s |",
+        table += ["", f"### Products and attention of {model.name}", "", "| product | m x n x k | tile | waves | divided | implied time, us | TFLOP/s |",
                   "|---|---|---|---:|---:|---:|---:|", *product_lines(model), "",
                   "| work | kernel | tensor cores | issue | exponentials | waves | implied time, us | bound by |",
                   "|---|---|---:|---:|---:|---:|---:|---|", *attention_lines(model, kernels)]
