@@ -13,9 +13,9 @@ namespace trireme {
 /// the list. At least one; {0} if the system does not say.
 const std::vector<int>& usable_cores();
 
-/// Cuts the usable cores into `parts` ranges, one for each thread of all ranks, which differ by one core at most. While
-/// this object lives, the calling thread runs on range `first`, and member i of its team on range `first` + i. Does
-/// nothing if there is only one range, if there are fewer cores than ranges, or if the system refuses.
+/// Cuts the usable cores into `parts` ranges, whose sizes differ by one at most: a range for each thread of all ranks.
+/// While this object lives, the calling thread runs on range `first`, and member i of its team on range `first` + i.
+/// Does nothing if there is only one range, if there are fewer cores than ranges, or if the system refuses.
 class OwnCores {
  public:
   OwnCores(int first, int parts);

@@ -73,7 +73,7 @@ class FolderMark {
 
 /// Creates the folder and its parents, durably; an existing folder is fine, a file in the way is an error.
 void make_directories(const std::filesystem::path& path);
-/// Creates a folder and those between it and `root`, which must exist and is never created: somebody may just have moved
+/// Creates a folder, and those between it and `root`. `root` must exist, and is not created again if somebody has moved
 /// it. The folder itself need not survive a power failure: it will get another name, by move_folder().
 void make_temporary_folder(const std::filesystem::path& root, const std::filesystem::path& path);
 

@@ -108,8 +108,8 @@ struct KernelTable {
   /// y = a * x + b * y; x, y dense, same shape, floating dtypes may differ; y may be x; b = 0 ignores what y holds;
   /// computed in acc of y.
   void (*axpby)(double a, const Tensor& x, double b, Tensor& y);
-  /// x = factor * x; x dense T; factor: one element, acc, read where x is, so that the host need not know it. With a
-  /// factor of 1, x is neither read nor written.
+  /// x = factor * x. factor has one element, acc, on the device of x: the host need not know it. x dense T; it is neither
+  /// read nor written if the factor is 1.
   void (*multiply_by)(const Tensor& factor, Tensor& x);
   /// y = x / (1 - p) for the elements that are kept, else 0. Kept are those with random_uniform(seed, stream, global
   /// index) >= p. Dense T, y may be x.

@@ -21,6 +21,16 @@ CrossEntropy<T> problem_of(const char* entry, const Tensor& logits, const Tensor
           .logit_sum = nullptr};
 }
 
+/// Sets where the first pass writes.
+template <class T>
+void set_statistics(const char* entry, Tensor& maximum, Tensor& sum_exp, Tensor& target_logit, Tensor& logit_sum,
+                    CrossEntropy<T>& p) {
+  p.maximum = dense<float>(entry, maximum);
+  p.sum_exp = dense<float>(entry, sum_exp);
+  p.target_logit = dense<float>(entry, target_logit);
+  p.logit_sum = dense<float>(entry, logit_sum);
+}
+
 }  // namespace
 
 void cross_entropy_stats(const Tensor& logits, const Tensor& targets, const VocabSlice& slice, Tensor& maximum,
@@ -29,10 +39,7 @@ void cross_entropy_stats(const Tensor& logits, const Tensor& targets, const Voca
   visit_training(entry, logits.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     CrossEntropy<T> p = problem_of<T>(entry, logits, targets, slice);
-    p.maximum = dense<float>(entry, maximum);
-    p.sum_exp = dense<float>(entry, sum_exp);
-    p.target_logit = dense<float>(entry, target_logit);
-    p.logit_sum = dense<float>(entry, logit_sum);
+    set_statistics(entry, maximum, sum_exp, target_logit, logit_sum, p);
     cross_entropy_statistics(p, stream());
   });
 }
@@ -81,10 +88,7 @@ void cross_entropy_one_pass(const Tensor& logits, const Tensor& targets, const V
     using T = typename decltype(tag)::type;
     CrossEntropy<T> p = problem_of<T>(entry, logits, targets, slice);
     p.smoothing = smoothing;
-    p.maximum = dense<float>(entry, maximum);
-    p.sum_exp = dense<float>(entry, sum_exp);
-    p.target_logit = dense<float>(entry, target_logit);
-    p.logit_sum = dense<float>(entry, logit_sum);
+    set_statistics(entry, maximum, sum_exp, target_logit, logit_sum, p);
     cross_entropy_one_pass(p, scale, dense<T>(entry, dlogits), stream());
   });
 }

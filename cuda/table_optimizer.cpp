@@ -1,5 +1,5 @@
-// Optimizer steps of the kernel table, by optimizer.cu, sgd.cu and update_scale.cu of cuda/kernels. A launch serves many parameters, whose
-// 16-bit copies, if any, have one dtype, as in a model.
+// Optimizer steps of the kernel table, by optimizer.cu, sgd.cu and update_scale.cu of cuda/kernels. A launch serves many
+// parameters, whose 16-bit copies, if any, have one dtype, as in a model.
 #include <cmath>
 #include <vector>
 

@@ -9,8 +9,7 @@
 //
 // The blocks contain no code for ranks: nn::Attention, nn::Mlp, nn::Moe and nn::VocabEmbedding shard themselves, and the
 // pipeline plan decides which blocks a stage builds. Only the model's two ends (batch, loss, logits) use the mesh. Names
-// are global, so "blocks.7.mlp.up.weight" is the same
-// tensor on any mesh.
+// are global, so "blocks.7.mlp.up.weight" is the same tensor on any mesh.
 // Read next: models/gpt.cpp, models/model.h.
 #pragma once
 

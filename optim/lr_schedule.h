@@ -24,7 +24,7 @@ struct LrSchedule {
   std::int64_t total_steps = 0;  ///< of the run: wsd reaches min_lr there
 
   /// The learning rate of update number `step`, counted from 0.
-  ///   cosine: min_lr + (lr - min_lr) (1 + cos(pi r)) / 2 with r the fraction of the way from warm-up's end to decay_steps
+  ///   cosine: min_lr + (lr - min_lr) (1 + cos(pi r)) / 2, r: the fraction of the way from warm-up's end to decay_steps
   ///   linear: lr + (min_lr - lr) r
   ///   constant: lr
   ///   wsd: warm up, stay at lr, and go linearly to min_lr over the last decay_steps (Hu et al. 2024, section 4)

@@ -7,7 +7,7 @@ namespace trireme {
 double DataParallel::gradient_norm() const {
   const Device device = shards().empty() ? Device::cpu : shards().front()->parameter->local.device();
   Tensor sum = Tensor::empty({1}, DType::f64, device);
-  add_squares(sum);
+  sum_squares(sum);
   return std::sqrt(sum.item());
 }
 

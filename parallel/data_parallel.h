@@ -38,7 +38,7 @@ class DataParallel {
 
   /// sum = the sum of squares of the whole model's gradient (parallel/gradient_norm.h); f64 [1], on the gradients'
   /// device. After finish().
-  virtual void add_squares(Tensor& sum) const = 0;
+  virtual void sum_squares(Tensor& sum) const = 0;
   /// The norm of that gradient. Waits for the device.
   double gradient_norm() const;
   /// This rank's part of a summed gradient, by place in shards(). After finish().

@@ -53,7 +53,7 @@ void add_over(ProcessGroup& group, const Tensor& x) {
 
 }  // namespace
 
-void add_squares(const std::vector<GradientPart>& parts, const DeviceMesh& mesh, Tensor& sum) {
+void sum_squares(const std::vector<GradientPart>& parts, const DeviceMesh& mesh, Tensor& sum) {
   const KernelTable& k = kernels(sum.device());
   if (sum.device() == Device::cpu) return k.fill(sum, exact_squares(parts, mesh));
   k.fill(sum, 0);
@@ -70,7 +70,7 @@ double gradient_norm(const ParameterList& parameters, const DeviceMesh& mesh) {
   std::vector<GradientPart> parts;
   for (const ParameterPtr& parameter : parameters) parts.push_back({parameter.get(), parameter->grad()});
   Tensor sum = Tensor::empty({1}, DType::f64, parts.empty() ? Device::cpu : parts.front().gradient.device());
-  add_squares(parts, mesh, sum);
+  sum_squares(parts, mesh, sum);
   return std::sqrt(sum.item());
 }
 

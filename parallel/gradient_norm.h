@@ -31,7 +31,7 @@ struct GradientPart {
 /// pp always (stages hold different parameters); a replicated parameter is counted once, a tied copy not at all.
 /// Collective over the mesh: all ranks of a stage give their parts of the same parameters in the same order; call it
 /// after gradients have been summed.
-void add_squares(const std::vector<GradientPart>& parts, const DeviceMesh& mesh, Tensor& sum);
+void sum_squares(const std::vector<GradientPart>& parts, const DeviceMesh& mesh, Tensor& sum);
 /// The 2-norm of whole local gradients: without ZeRO. Waits for the device.
 double gradient_norm(const ParameterList& parameters, const DeviceMesh& mesh);
 

@@ -15,10 +15,10 @@ Replicated::Replicated(const ParameterList& parameters, const DeviceMesh& mesh, 
   std::iota(places_.begin(), places_.end(), std::size_t{0});
 }
 
-void Replicated::add_squares(Tensor& sum) const {
+void Replicated::sum_squares(Tensor& sum) const {
   std::vector<GradientPart> parts;
   for (const ParameterPtr& parameter : parameters_) parts.push_back({parameter.get(), parameter->grad()});
-  trireme::add_squares(parts, mesh_, sum);
+  trireme::sum_squares(parts, mesh_, sum);
 }
 
 std::vector<ReplicatedTensor> Replicated::copies(const std::vector<StateTensor>& tensors) const {

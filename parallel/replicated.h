@@ -16,7 +16,7 @@ class Replicated : public DataParallel {
   void zero_grad(int) override { sync_.zero_grad(); }
   void last_microbatch(bool last) override { sync_.last_microbatch(last); }
   GradSyncReport finish() override { return sync_.finish(); }
-  void add_squares(Tensor& sum) const override;
+  void sum_squares(Tensor& sum) const override;
   Tensor gradient(std::size_t place) const override { return parameters_[place]->grad(); }
   void update(const UpdateShards& update_shards) override { update_shards(places_); }
   std::vector<ReplicatedTensor> copies(const std::vector<StateTensor>& tensors) const override;

@@ -110,7 +110,7 @@ def included_by(path, seen):
 def fingerprint(version):
     """A hash of all that the report depends on, comments aside: kernels, what they include, and how they are compiled."""
     files = {"cmake/cuda.cmake", "cuda/runtime/CMakeLists.txt", "scripts/gpu/sass.py", "scripts/gpu/implied.py",
-             "scripts/gpu/implied_products.py", "bench/cuda/cuts.cpp"}
+             "scripts/gpu/implied_products.py", "scripts/gpu/limits.py", "bench/cuda/cuts.cpp"}
     for name in os.listdir(os.path.join(ROOT, "cuda", "kernels")):
         if name.endswith(".cu"):
             included_by("cuda/kernels/" + name, files)

@@ -1,6 +1,7 @@
-// Prints how cuda/kernels/gemm_cut.h cuts products for 132 multiprocessors, and the cycles that it expects. A line of input
-// "m n k may_divide simple" (the last two 0 or 1) gives a line "tile_m tile_n waves divided cycles": waves of tiles, with a fraction, and how
-// many tiles are divided among blocks. scripts/gpu/implied_products.py compiles and runs it.
+// Prints how cuda/kernels/gemm_cut.h cuts products for 132 multiprocessors, and the cycles that it expects. A line of
+// input "m n k may_divide simple" (the last two 0 or 1) gives a line "tile_m tile_n waves divided cycles". Waves: of
+// tiles, with a fraction. Divided: how many tiles are, among blocks. scripts/gpu/implied_products.py compiles and runs
+// it.
 #include <cstdio>
 #include <iostream>
 

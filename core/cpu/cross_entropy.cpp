@@ -12,76 +12,80 @@ namespace {
 
 constexpr std::int64_t cross_entropy_grain = 4096;  // elements worth a thread
 
-/// Statistics of rows of `columns` logits, of which `valid` are real.
+/// Rows of logits, `columns` each, of which slice.valid are real, and their targets.
 template <class T>
-struct Statistics {
-  using A = accumulate_t<T>;
+struct Rows {
   const T* logits;
   const std::int32_t* targets;
   const VocabSlice& slice;
   std::int64_t columns;
+
+  Rows(const Tensor& x, const Tensor& target, const VocabSlice& of)
+      : logits(x.data<T>()), targets(target.data<std::int32_t>()), slice(of), columns(x.size(-1)) {}
+  const T* row(std::int64_t r) const { return logits + r * columns; }
+  bool ignored(std::int64_t r) const { return targets[r] < 0; }
+  /// The target's column; -1 if the row is ignored, or the target is in another slice.
+  std::int64_t target_column(std::int64_t r) const {
+    const std::int64_t local = targets[r] - slice.first;
+    return !ignored(r) && local >= 0 && local < slice.valid ? local : -1;
+  }
+};
+
+/// Their statistics.
+template <class T>
+struct Statistics {
+  using A = accumulate_t<T>;
+  Rows<T> rows;
   A *maximum, *sum_exp, *target_logit, *logit_sum;
 
-  Statistics(const Tensor& x, const Tensor& target, const VocabSlice& of, Tensor& top, Tensor& exponentials,
-             Tensor& at_target, Tensor& total)
-      : logits(x.data<T>()),
-        targets(target.data<std::int32_t>()),
-        slice(of),
-        columns(x.size(-1)),
+  Statistics(const Rows<T>& of, Tensor& top, Tensor& exponentials, Tensor& at_target, Tensor& total)
+      : rows(of),
         maximum(top.data<A>()),
         sum_exp(exponentials.data<A>()),
         target_logit(at_target.data<A>()),
         logit_sum(total.data<A>()) {}
-  void row(std::int64_t r) const {
-    const T* row = logits + r * columns;
-    const std::int64_t local = targets[r] - slice.first;
-    const ExpStats<A> stats = exp_stats(row, slice.valid);
+  void make(std::int64_t r) const {
+    const std::int64_t target = rows.target_column(r);
+    const ExpStats<A> stats = exp_stats(rows.row(r), rows.slice.valid);
     maximum[r] = stats.maximum;
     sum_exp[r] = stats.sum_exp;
     logit_sum[r] = stats.sum;
-    target_logit[r] = targets[r] >= 0 && local >= 0 && local < slice.valid ? widen(row[local]) : A{0};
+    target_logit[r] = target >= 0 ? widen(rows.row(r)[target]) : A{0};
   }
 };
 
-/// Gradients of such rows, from the statistics over all slices. They may overwrite the logits.
+/// Their gradients, from the statistics over all slices. They may overwrite the logits.
 template <class T>
 struct RowGradients {
   using A = accumulate_t<T>;
-  const T* logits;
-  const std::int32_t* targets;
-  const VocabSlice& slice;
-  std::int64_t columns;
+  Rows<T> rows;
   const A *maximum, *sum_exp;
   A scale, onehot, spread;
   T* gradients;
 
-  RowGradients(const Tensor& x, const Tensor& target, const VocabSlice& of, const Tensor& top,
-               const Tensor& exponentials, double smoothing, double factor, Tensor& dlogits)
-      : logits(x.data<T>()),
-        targets(target.data<std::int32_t>()),
-        slice(of),
-        columns(x.size(-1)),
+  RowGradients(const Rows<T>& of, const Tensor& top, const Tensor& exponentials, double smoothing, double factor,
+               Tensor& dlogits)
+      : rows(of),
         maximum(top.data<A>()),
         sum_exp(exponentials.data<A>()),
         scale(static_cast<A>(factor)),
         onehot(static_cast<A>(factor * (1 - smoothing))),
-        spread(static_cast<A>(factor * smoothing / static_cast<double>(of.global))),
+        spread(static_cast<A>(factor * smoothing / static_cast<double>(of.slice.global))),
         gradients(dlogits.data<T>()) {}
-  void row(std::int64_t r) const {
-    const T* row = logits + r * columns;
+  void make(std::int64_t r) const {
+    const std::int64_t columns = rows.columns, valid = rows.slice.valid, target = rows.target_column(r);
+    const T* row = rows.row(r);
     T* gradient = gradients + r * columns;
-    if (targets[r] < 0) {
+    if (rows.ignored(r)) {
       std::fill_n(gradient, columns, T{});
       return;
     }
     const A top = maximum[r], factor = scale / sum_exp[r], even = spread;
     const auto spread_error = [=](A v) { return factor * exp_approx(v - top) - even; };
-    const std::int64_t local = targets[r] - slice.first;
-    const bool here = local >= 0 && local < slice.valid;
-    const A at_target = here ? widen(row[local]) : A{0};  // read before the gradients, which may be logits, are written
-    map<A>(slice.valid, spread_error, gradient, row);
-    if (here) gradient[local] = static_cast<T>(spread_error(at_target) - onehot);
-    std::fill_n(gradient + slice.valid, columns - slice.valid, T{});
+    const A at_target = target >= 0 ? widen(row[target]) : A{0};  // read before it is written, in place
+    map<A>(valid, spread_error, gradient, row);
+    if (target >= 0) gradient[target] = static_cast<T>(spread_error(at_target) - onehot);
+    std::fill_n(gradient + valid, columns - valid, T{});
   }
 };
 
@@ -100,8 +104,8 @@ void cross_entropy_stats(const Tensor& logits, const Tensor& targets, const Voca
                          Tensor& sum_exp, Tensor& target_logit, Tensor& logit_sum) {
   visit_floating(logits.dtype(), "cross_entropy_stats", [&](auto tag) {
     using T = typename decltype(tag)::type;
-    const Statistics<T> stats(logits, targets, slice, maximum, sum_exp, target_logit, logit_sum);
-    for_rows(logits, targets, [&](std::int64_t r) { stats.row(r); });
+    const Statistics<T> stats({logits, targets, slice}, maximum, sum_exp, target_logit, logit_sum);
+    for_rows(logits, targets, [&](std::int64_t r) { stats.make(r); });
   });
 }
 
@@ -130,8 +134,8 @@ void cross_entropy_backward(const Tensor& logits, const Tensor& targets, const V
   visit_floating(logits.dtype(), "cross_entropy_backward", [&](auto tag) {
     using T = typename decltype(tag)::type;
     const double scale = loss_scale * static_cast<double>(*dloss.data<accumulate_t<T>>());
-    const RowGradients<T> gradients(logits, targets, slice, maximum, sum_exp, smoothing, scale, dlogits);
-    for_rows(logits, targets, [&](std::int64_t r) { gradients.row(r); });
+    const RowGradients<T> gradients({logits, targets, slice}, maximum, sum_exp, smoothing, scale, dlogits);
+    for_rows(logits, targets, [&](std::int64_t r) { gradients.make(r); });
   });
 }
 
@@ -140,11 +144,12 @@ void cross_entropy_one_pass(const Tensor& logits, const Tensor& targets, const V
                             Tensor& dlogits) {
   visit_floating(logits.dtype(), "cross_entropy_one_pass", [&](auto tag) {
     using T = typename decltype(tag)::type;
-    const Statistics<T> stats(logits, targets, slice, maximum, sum_exp, target_logit, logit_sum);
-    const RowGradients<T> gradients(logits, targets, slice, maximum, sum_exp, smoothing, scale, dlogits);
+    const Rows<T> rows(logits, targets, slice);
+    const Statistics<T> stats(rows, maximum, sum_exp, target_logit, logit_sum);
+    const RowGradients<T> gradients(rows, maximum, sum_exp, smoothing, scale, dlogits);
     for_rows(logits, targets, [&](std::int64_t r) {
-      stats.row(r);
-      gradients.row(r);
+      stats.make(r);
+      gradients.make(r);
     });
   });
 }

@@ -7,9 +7,9 @@
 // Ranks join these (largest maximum, sums rescaled to it, the others added), which moves 16 bytes a row instead of the
 // logits. The second pass turns logits into gradients. Where no ranks join, one kernel does both passes over a row that
 // stays in shared memory, with the same bits. Contracts: cross_entropy_* of core/kernels.h, for float, bf16 and f16.
-// Bytes per logit of b bytes: b read in the first pass; b read and b written in the second; in one pass, b read and b
-// written, and what is beyond 112 KB of a row (80 KB on an A100) is read again, from L2. About 5 FLOPs and one
-// exponential a pass. The losses: 20 bytes read and 8 written per row.
+// Bytes per logit of b bytes: b read in the first pass; b read and b written in the second; b read and b written by the
+// one kernel, which reads the part of a row beyond 112 KB (80 KB on an A100) a second time, from L2. About 5 FLOPs and
+// one exponential a pass. The losses: 20 bytes read and 8 written per row.
 // Read next: cuda/kernels/cross_entropy.cu.
 #pragma once
 

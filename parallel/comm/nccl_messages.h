@@ -8,14 +8,14 @@
 //     Messages travel in the order of the sends. A send keeps its tensor alive; only later sends wait for it.
 //   - Each send announces itself through the host: tag, type, length. The receiver handles announcements in order: in
 //     send and recv, while the next one is for a posted recv; in wait(), up to its own message; in Work::done(), all
-//     that have arrived. For each it queues the receive: into the tensor of the recv with that tag, or else into a buffer,
-//     from which a later recv copies.
+//     that have arrived. For each it queues the receive: into the tensor of the recv with that tag, or else into a
+//     buffer, from which a later recv copies.
 //
 // So a recv's wait() blocks the host until the sender has called send, never until a GPU finishes. Queued work cannot
 // deadlock the GPUs: a receive waits for kernels that its rank launched before it, and for the sender's kernels before
 // the send. There is no cycle: these kernels were launched before the call of recv or send, and wait only for receives
-// that were queued before it. Calls that wait for a whole GPU, as cudaMalloc or
-// loading a kernel may, wait for sends too: see nccl_library.cpp.
+// that were queued before it. Calls that wait for a whole GPU, as cudaMalloc or loading a kernel may, wait for sends
+// too: see nccl_library.cpp.
 //
 // NCCL accepts a call only after it has queued the previous one. It connects two ranks at their first message, which
 // needs both ranks. A call that it does not accept yet waits in its lane. Every later call here retries it, and so does

@@ -37,8 +37,8 @@ struct StageFunctions {
 using BeforeBackward = std::function<void(int stage, int microbatch)>;
 
 struct StepReport {
-  Tensor
-      loss{};  ///< f64 [1], on the stages' device: sum of the micro-batches' losses; 0 except on the last stage's rank
+  /// f64 [1], on the stages' device: the sum of the micro-batches' losses; 0 except on the last stage's rank.
+  Tensor loss{};
   double forward_seconds = 0;  ///< computing, receives excluded
   double backward_seconds = 0;
   double waiting_seconds = 0;  ///< for messages of neighbour stages
@@ -63,9 +63,10 @@ class Executor {
   ProcessGroup& group_;
 };
 
-/// The loss of the step on every rank: StepReport::loss summed over data on the last stage, then sent to all stages.
-/// Collective over data and pp. The second form waits for the device.
+/// Makes a rank's StepReport::loss that of the whole step: sums it over data, and sends the last stage's sum to all stages.
+/// Collective over data and pp.
 void add_over_ranks(const DeviceMesh& mesh, Tensor& loss);
+/// The same as a number; waits for the device.
 double global_loss(const DeviceMesh& mesh, const Tensor& loss);
 
 }  // namespace trireme::pipeline

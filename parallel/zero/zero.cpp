@@ -24,14 +24,14 @@ void Zero::seal(const std::vector<StateTensor>& state) {
   weights_.seal(shards_, sealed);
 }
 
-void Zero::add_squares(Tensor& sum) const {
+void Zero::sum_squares(Tensor& sum) const {
   std::vector<GradientPart> parts;
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     const ZeroBucket& bucket = buckets_[b];
     for (std::size_t i = 0; i < bucket.shards.size(); ++i)
       parts.push_back({bucket.shards[i]->parameter.get(), bucket.in_piece(gradients_.piece(b), i), bucket.group});
   }
-  trireme::add_squares(parts, mesh_, sum);
+  trireme::sum_squares(parts, mesh_, sum);
 }
 
 std::vector<ReplicatedTensor> Zero::copies(const std::vector<StateTensor>& tensors) const {

@@ -39,7 +39,7 @@ class Zero : public DataParallel {
   void last_microbatch(bool last = true) override { gradients_.last_microbatch(last); }
   GradSyncReport finish() override { return gradients_.finish(); }
 
-  void add_squares(Tensor& sum) const override;
+  void sum_squares(Tensor& sum) const override;
   Tensor gradient(std::size_t place) const override;
 
   void update(const UpdateShards& update_shards) override { weights_.update(gradients_, update_shards); }

@@ -34,7 +34,7 @@ TILES = [Tile("256 x 192", "gemm_kernel<bf16, bf16, sm90::Shape<2, 2, 192, 3, tr
 
 @dataclass(frozen=True)
 class Attention:
-    """`kernel` as in cuda_static.md; `steps_of` rows of one operand meet `step` rows of the other at a time."""
+    """A block has `rows` queries (or keys), 64 for each warp group, and meets `step` keys (or queries) at a time."""
     what: str
     file: str
     kernel: str

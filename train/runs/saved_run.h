@@ -15,8 +15,8 @@ namespace trireme {
 /// Saves a run in the background, as often as needed.
 class RunSaver {
  public:
-  /// `out` must exist. `model` and `optimizer` must outlive this object. `configuration`: the run's options, as --config takes them.
-  /// Collective.
+  /// `out` must exist. `model` and `optimizer` must outlive this object. `configuration`: the run's options, as --config
+  /// takes them. Collective.
   RunSaver(const std::filesystem::path& out, const Model& model, optim::Optimizer& optimizer, const RunIdentity& run,
            std::string configuration = {}, std::optional<std::int64_t> keep = {});
 

@@ -167,7 +167,7 @@ double Trainer::gradient_norm() { return gradients_->gradient_norm() / scaler_.s
 StepNumbers Trainer::numbers(const Pass& pass) {
   const Tensor values = Tensor::empty({2}, DType::f64, model_->device());
   Tensor loss = view::slice(values, 0, 0, 1), squares = view::slice(values, 0, 1, 1);
-  gradients_->add_squares(squares);
+  gradients_->sum_squares(squares);
   copy(pass.pipeline.loss, loss);
   pipeline::add_over_ranks(mesh_, loss);
   return {values, scaler_.scale()};
