@@ -16,7 +16,7 @@ struct Layer {
   std::vector<std::string> only = {};
 };
 
-constexpr int kHighestLayer = 27;  // above it: code that uses the framework from outside
+constexpr int kHighestLayer = 28;  // above it: code that uses the framework from outside
 
 /// The first row that holds a path counts, so parallel/comm/nccl comes before parallel/comm.
 const std::vector<Layer>& layers() {
@@ -49,23 +49,24 @@ const std::vector<Layer>& layers() {
       {"optim", 15},
       {"models", 16},
       {"train/program", 17},  // the frame around main(), the terminal
-      {"train/options", 18},
-      {"train/report", 19},
-      {"train/faults", 19},
-      {"train/validate", 20},
-      {"train/launch", 20},
-      {"train/step", 21},
-      {"train/runs", 22},  // saved, resumed, in a folder
-      {"train/guards", 23},
-      {"train/parity", 23},
-      {"train/supervisor", 23},
-      {"train/loop", 24},
-      {"train/gpt", 25},  // a task, its flags and its text; nothing below names it
-      {"train/explore", 26},
-      {"examples", 27},
+      {"train/events", 18},   // what happens in a run, for all that shows or stores it
+      {"train/options", 19},
+      {"train/report", 20},
+      {"train/faults", 20},
+      {"train/validate", 21},
+      {"train/launch", 21},
+      {"train/step", 22},
+      {"train/runs", 23},  // saved, resumed, in a folder
+      {"train/guards", 24},
+      {"train/parity", 24},
+      {"train/supervisor", 24},
+      {"train/loop", 25},
+      {"train/gpt", 26},  // a task, its flags and its text; nothing below names it
+      {"train/explore", 27},
+      {"examples", 28},
       // Code outside the framework may include everything and helpers in its own folder; nothing may include it.
-      {"bench", 28},
-      {"tests", 29},
+      {"bench", 29},
+      {"tests", 30},
   };
   return table;
 }

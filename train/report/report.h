@@ -7,12 +7,11 @@
 #include <utility>
 #include <vector>
 
+#include "train/events/event.h"
 #include "train/options/options.h"
 #include "train/program/timer.h"
 
 namespace trireme {
-
-using LabelledValue = std::pair<std::string, std::string>;  ///< label, value
 
 /// Two columns, the labels padded to one width. A value of several lines continues in its column.
 std::string aligned_lines(const std::vector<LabelledValue>& rows);

@@ -1,0 +1,97 @@
+// What happens in a training run, as values. The training loop emits events (train/events/event_stream.h), and sinks
+// show or store them: the terminal, JSON lines on standard output, metrics.jsonl, TensorBoard, Prometheus. The loop does
+// not know which sinks there are. Only the first rank emits events.
+//
+// A run emits them in this order:
+//
+//   RunPlanned, RunBegan, Validated (if there is validation data), then for every step
+//     StepMade
+//     StepLogged    every --log-every steps, and when the step is evaluated
+//     Validated     every --eval-every steps
+//     Sampled       every --sample-every steps
+//     Saved         when a checkpoint is complete: some steps after the one it holds
+//   and RunEnded, unless the run ends with an error
+//
+// Said may come at any time, and RolledBack between two steps. Read next: train/events/event_stream.h,
+// train/loop/training.cpp, which emits them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "train/program/metrics.h"
+#include "train/program/timer.h"
+
+namespace trireme {
+
+using LabelledValue = std::pair<std::string, std::string>;  ///< label, value; a value may have several lines
+
+/// What will be trained, before anything is loaded or saved.
+struct RunPlanned {
+  std::vector<LabelledValue> rows;     ///< what every user should see
+  std::vector<LabelledValue> details;  ///< shown with --verbose
+};
+
+struct RunBegan {
+  std::int64_t first_step = 0;  ///< steps made before, by the run that this one resumes
+  std::int64_t steps = 0;       ///< --steps: the last step's number
+  std::string rate_unit;        ///< of StepRecord::tokens_per_s: "tok/s"
+  std::string out;              ///< the run's folder; empty: nothing is kept
+  std::string config;           ///< the resolved options, as JSON
+};
+
+/// The weights were updated. Emitted for every step, so it has only what costs nothing.
+struct StepMade {
+  std::int64_t step = 0;  ///< 1 for the first
+  double seconds = 0;     ///< since the last step was made, or since training began; evaluation and saving excluded
+};
+
+struct StepLogged {
+  StepRecord record;
+  bool evaluated = false;  ///< a Validated of the same step follows
+};
+
+struct Validated {
+  std::int64_t step = 0;  ///< 0: before the first step
+  double loss = 0;        ///< mean per target over the validation set
+  std::string meaning;    ///< Task::explain_loss(): "perplexity 6.31"; may be empty
+};
+
+struct Sampled {
+  std::int64_t step = 0;
+  std::string text;  ///< as the model made it, control characters included
+};
+
+struct Saved {
+  std::int64_t step = 0;
+  std::string path;  ///< of the checkpoint
+  std::int64_t bytes = 0;
+  double seconds = 0;
+};
+
+/// The run goes on from an earlier step. Sinks that store steps must drop those after it.
+struct RolledBack {
+  std::int64_t step = 0;
+};
+
+/// A message for the user.
+struct Said {
+  enum class Level : std::uint8_t { info, warning };
+  Level level = Level::info;
+  std::string text;  ///< one or more lines
+};
+
+struct RunEnded {
+  std::int64_t steps = 0;   ///< made by this start of the run
+  double wall_seconds = 0;  ///< of this start
+  PhaseSeconds phases{};    ///< where they went; the rest is outside all phases
+  bool last_step = false;   ///< --steps is reached; otherwise a signal asked the run to end
+};
+
+using Event =
+    std::variant<RunPlanned, RunBegan, StepMade, StepLogged, Validated, Sampled, Saved, RolledBack, Said, RunEnded>;
+
+}  // namespace trireme
