@@ -24,9 +24,6 @@ std::vector<std::string_view> lr_shape_names() { return {names.begin(), names.en
 
 double LrSchedule::at(std::int64_t step) const {
   if (step < warmup_steps) return lr * static_cast<double>(step + 1) / static_cast<double>(warmup_steps + 1);
-  const std::int64_t decay_end = shape == LrShape::wsd ? total_steps : decay_steps;
-  const std::int64_t decay_begin =
-      shape == LrShape::wsd ? std::max(total_steps - decay_steps, warmup_steps) : warmup_steps;
   const auto span = static_cast<double>(std::max<std::int64_t>(decay_end - decay_begin, 1));
   const double way = std::clamp(static_cast<double>(step - decay_begin) / span, 0.0, 1.0);
   switch (shape) {

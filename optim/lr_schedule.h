@@ -19,15 +19,14 @@ struct LrSchedule {
   double lr = 1e-3;               ///< the peak
   double min_lr = 1e-4;           ///< what decay ends at
   std::int64_t warmup_steps = 0;  ///< the rate of step n of these, from 0, is lr (n + 1) / (warmup_steps + 1)
-  /// cosine, linear: the step at which min_lr is reached; wsd: how many steps the final decay takes
-  std::int64_t decay_steps = 0;
-  std::int64_t total_steps = 0;  ///< of the run: wsd reaches min_lr there
+  std::int64_t decay_begin = 0;   ///< the step from which the rate falls; until then it stays at lr
+  std::int64_t decay_end = 0;     ///< the step at which it is min_lr, where it stays
 
   /// The learning rate of update number `step`, counted from 0.
-  ///   cosine: min_lr + (lr - min_lr) (1 + cos(pi r)) / 2, r: the fraction of the way from warm-up's end to decay_steps
+  ///   cosine: min_lr + (lr - min_lr) (1 + cos(pi r)) / 2, r: the fraction of the way from decay_begin to decay_end
   ///   linear: lr + (min_lr - lr) r
-  ///   constant: lr
-  ///   wsd: warm up, stay at lr, and go linearly to min_lr over the last decay_steps (Hu et al. 2024, section 4)
+  ///   wsd: as linear; decay_begin is late in the run (Hu et al. 2024, section 4)
+  ///   constant: lr, without decay
   double at(std::int64_t step) const;
 };
 

@@ -20,8 +20,10 @@ struct Pass {
   double blocks;
   double resident;  ///< blocks that a multiprocessor holds at a time
   double bytes;     ///< to and from memory, of all blocks
-  double waits, barriers,
-      wavefronts;  ///< of one block: successive waits for memory; for its threads; in L1 and shared memory
+  // Of one block:
+  double waits;       ///< successive waits for memory
+  double barriers;    ///< waits of its threads for each other
+  double wavefronts;  ///< in L1 and shared memory
   /// Of one block: all its warps, on the usual path (nvdisasm shows them). 0: not counted, because they are few.
   double instructions = 0;
   /// Clocks for which a block keeps a multiprocessor's product units, or their operand loads, busy:

@@ -46,7 +46,7 @@ class NcclMessages::Receiving : public Work::State {
   void wait() override {
     messages_->world_->throw_failure();
     if (joined_) return;
-    messages_->await(*message_, from_);
+    messages_->wait_until_receive_queued(*message_, from_);
     messages_->api_.make_wait(messages_->api_.compute_stream(), message_->done.get());
     messages_->world_->throw_failure();
     joined_ = true;
@@ -54,7 +54,7 @@ class NcclMessages::Receiving : public Work::State {
 
   bool done() override {
     if (messages_->world_->failed()) return true;
-    messages_->progress(Take::all);
+    messages_->queue_announced(Take::all);
     return messages_->is_queued(*message_) && messages_->api_.happened(message_->done.get());
   }
 
@@ -76,7 +76,7 @@ NcclMessages::NcclMessages(ProcessGroup& host, std::shared_ptr<NcclWorld> world)
 
 NcclMessages::~NcclMessages() {
   world_->forget(*this);
-  if (std::uncaught_exceptions() == 0) drain();
+  if (std::uncaught_exceptions() == 0) wait_until_all_received();
   if (std::uncaught_exceptions() > 0 || world_->failed()) abort();  // otherwise the wires' destructors end them
 }
 
@@ -86,9 +86,8 @@ std::string NcclMessages::described(const Message& message, const char* directio
                      list_ranks(*host_, {peer}), name_);
 }
 
-/// Runs body. An error of a library ends all ranks, because it is unknown what was queued before it.
 template <class Body>
-void NcclMessages::or_lose(const Body& body) {
+void NcclMessages::end_all_ranks_on_error(const Body& body) {
   std::string problem;
   ExitCode code = ExitCode::retryable;
   try {
@@ -109,7 +108,7 @@ NcclMessages::MessagePtr NcclMessages::make_message(const Tensor& x, int tag) {
   return message;
 }
 
-void NcclMessages::open(Lane& lane, Lane::End end, const NcclApi::Id& id, int from, int to) {
+void NcclMessages::connect(Lane& lane, Lane::End end, const NcclApi::Id& id, int from, int to) {
   const std::string name = fmt::format("{} -> {} of group '{}'", from, to, name_);
   auto wire = std::make_unique<NcclWire>(api_, id, end == Lane::End::sender ? 0 : 1, name);
   const std::scoped_lock lock(mutex_);
@@ -121,15 +120,14 @@ void NcclMessages::open(Lane& lane, Lane::End end, const NcclApi::Id& id, int fr
 void NcclMessages::add(Lane& lane, const MessagePtr& message) {
   const std::scoped_lock lock(mutex_);
   lane.waiting.push_back(message);
-  flush(lane);
+  queue_waiting(lane);
 }
 
-// Starts waiting messages for as long as NCCL accepts calls. Call with the lock held.
-void NcclMessages::flush(Lane& lane) {
+void NcclMessages::queue_waiting(Lane& lane) {
   while (!lane.waiting.empty() && (lane.wire == nullptr || lane.wire->ready())) {
     const MessagePtr message = lane.waiting.front();
     if (!message->started) {
-      start(lane, *message);
+      call_nccl(lane, *message);
       message->started = true;
       continue;
     }
@@ -140,7 +138,7 @@ void NcclMessages::flush(Lane& lane) {
   }
 }
 
-void NcclMessages::start(const Lane& lane, Message& message) {
+void NcclMessages::call_nccl(const Lane& lane, Message& message) {
   const NcclApi::Stream stream = lane.wire != nullptr ? lane.wire->stream() : api_.compute_stream();
   api_.make_wait(stream, message.ready.get());
   api_.record(message.begun.get(), stream);
@@ -160,15 +158,14 @@ bool NcclMessages::is_queued(const Message& message) {
   return message.queued;
 }
 
-// Waits until NCCL has queued it: soon, or, for the first message, when the other rank has come to it too.
-void NcclMessages::await_queued(Lane& lane, const Message& message) {
+void NcclMessages::wait_until_queued(Lane& lane, const Message& message) {
   const auto start = Clock::now();
   const auto deadline = world_->options().connect_deadline;
   while (true) {
     world_->throw_failure();
     {
       const std::scoped_lock lock(mutex_);
-      flush(lane);
+      queue_waiting(lane);
       if (message.queued) return;
     }
     if (Clock::now() - start > deadline)
@@ -185,7 +182,7 @@ NcclMessages::Lane& NcclMessages::outgoing(int to) {
     const std::scoped_lock lock(mutex_);
     return outgoing_[to];
   }();
-  if (lane.wire == nullptr && to != host_->rank()) open(lane, Lane::End::sender, api_.make_id(), host_->rank(), to);
+  if (lane.wire == nullptr && to != host_->rank()) connect(lane, Lane::End::sender, api_.make_id(), host_->rank(), to);
   return lane;
 }
 
@@ -193,7 +190,7 @@ void NcclMessages::send(const Tensor& x, int to, int tag) {
   world_->throw_failure();
   const watch::Recording record(message_record(watch::Record::What::send, *host_, x, to, tag));
   Header header{.tag = tag, .dtype = static_cast<std::int64_t>(x.dtype()), .count = x.count()};
-  or_lose([&] {
+  end_all_ranks_on_error([&] {
     Lane& lane = outgoing(to);
     header.id = lane.id;
     if (x.bytes() == 0) return;
@@ -203,18 +200,16 @@ void NcclMessages::send(const Tensor& x, int to, int tag) {
       queue_send(lane, make_message(x, tag));
   });
   announce(header, to);
-  progress(Take::expected);
+  queue_announced(Take::expected);
 }
 
-// If the lane is connected, the message is in the stream when this returns. The first message waits in the lane for the
-// receiver, which may come much later.
 void NcclMessages::queue_send(Lane& lane, const MessagePtr& message) {
   add(lane, message);
   const bool connected = [&] {
     const std::scoped_lock lock(mutex_);
     return lane.connected;
   }();
-  if (connected) await_queued(lane, *message);
+  if (connected) wait_until_queued(lane, *message);
 }
 
 void NcclMessages::announce(const Header& header, int to) {
@@ -236,29 +231,27 @@ Work NcclMessages::recv(const Tensor& y, int from, int tag) {
   const MessagePtr message = make_message(y, tag);
   const auto early = std::find_if(in.early.begin(), in.early.end(), [tag](const auto& m) { return m->tag == tag; });
   if (early != in.early.end()) {
-    agree(*message, (*early)->tensor.count(), (*early)->tensor.dtype(), from);
+    require_same(*message, (*early)->tensor.count(), (*early)->tensor.dtype(), from);
     message->source = (*early)->tensor;
     message->announced = true;
     in.early.erase(early);
-    or_lose([&] { add(in.lane, message); });
+    end_all_ranks_on_error([&] { add(in.lane, message); });
   } else {
     in.posted.push_back(message);
-    listen(in, from);
+    receive_announcements(in, from);
   }
-  progress(Take::expected);
+  queue_announced(Take::expected);
   return Work(std::make_shared<Receiving>(shared_from_this(), message, from));
 }
 
-void NcclMessages::listen(Incoming& in, int from) {
+void NcclMessages::receive_announcements(Incoming& in, int from) {
   while (in.announcements.size() < in.posted.size()) {
     const Tensor text = Tensor::empty({header_words}, DType::i64);
     in.announcements.push_back({text, host_->recv(text, from, 0)});
   }
 }
 
-// Queues receives for announced messages: for all of them, or up to the first that no recv expects yet. Does not
-// wait.
-void NcclMessages::progress(Take which) {
+void NcclMessages::queue_announced(Take which) {
   for (auto& [from, in] : incoming_) {
     while (!in.announcements.empty() && in.announcements.front().arrival.done()) {
       in.announcements.front().arrival.wait();  // throws its error, if any
@@ -266,24 +259,22 @@ void NcclMessages::progress(Take which) {
       const bool expected =
           std::any_of(in.posted.begin(), in.posted.end(), [tag](const auto& m) { return m->tag == tag; });
       if (!expected && which == Take::expected) break;
-      take(in, from);
+      queue_next_announced(in, from);
     }
     const std::scoped_lock lock(mutex_);
-    flush(in.lane);
+    queue_waiting(in.lane);
   }
 }
 
-void NcclMessages::await(const Message& message, int from) {
+void NcclMessages::wait_until_receive_queued(const Message& message, int from) {
   if (is_queued(message)) return;
   const watch::Recording record(message_record(watch::Record::What::recv, *host_, message.tensor, from, message.tag));
   Incoming& in = incoming(from);
-  while (!message.announced) take(in, from);
-  or_lose([&] { await_queued(in.lane, message); });
+  while (!message.announced) queue_next_announced(in, from);
+  end_all_ranks_on_error([&] { wait_until_queued(in.lane, message); });
 }
 
-// Queues the receive of the next announced message: into the tensor of its recv, or, if there is none yet, into a new
-// buffer.
-void NcclMessages::take(Incoming& in, int from) {
+void NcclMessages::queue_next_announced(Incoming& in, int from) {
   in.announcements.front().arrival.wait();
   const Header header = Header::of(in.announcements.front().text);
   in.announcements.pop_front();
@@ -294,26 +285,26 @@ void NcclMessages::take(Incoming& in, int from) {
   if (place != in.posted.end()) {
     message = *place;
     in.posted.erase(place);
-    agree(*message, header.count, dtype, from);
+    require_same(*message, header.count, dtype, from);
   } else {
     const MemoryScope scope(MemoryCategory::communication);
     message = make_message(Tensor::empty({header.count}, dtype, Device::cuda), static_cast<int>(header.tag));
     in.early.push_back(message);
   }
-  listen(in, from);
+  receive_announcements(in, from);
   message->announced = true;
-  or_lose([&] {
+  end_all_ranks_on_error([&] {
     if (from == host_->rank() && message->tensor.bytes() > 0) {
       message->source = to_myself_.front();
       to_myself_.pop_front();
     } else if (from != host_->rank() && in.lane.wire == nullptr) {
-      open(in.lane, Lane::End::receiver, header.id, from, host_->rank());
+      connect(in.lane, Lane::End::receiver, header.id, from, host_->rank());
     }
     add(in.lane, message);
   });
 }
 
-void NcclMessages::agree(const Message& message, std::int64_t count, DType dtype, int from) {
+void NcclMessages::require_same(const Message& message, std::int64_t count, DType dtype, int from) {
   if (message.tensor.count() == count && message.tensor.dtype() == dtype) return;
   world_->lose(
       ExitCode::desync, "recv",
@@ -326,12 +317,12 @@ void NcclMessages::agree(const Message& message, std::int64_t count, DType dtype
 void NcclMessages::look() {
   const std::scoped_lock lock(mutex_);
   for (auto& [to, lane] : outgoing_) {
-    flush(lane);
+    queue_waiting(lane);
     while (!lane.queued.empty() && api_.happened(lane.queued.front()->done.get())) lane.queued.pop_front();
     if (lane.wire != nullptr) lane.wire->ready();  // throws NCCL's error, if any
   }
   for (auto& [from, in] : incoming_) {
-    flush(in.lane);
+    queue_waiting(in.lane);
     if (in.lane.wire != nullptr) in.lane.wire->ready();
     while (!in.lane.queued.empty()) {
       Message& first = *in.lane.queued.front();
@@ -355,7 +346,6 @@ void NcclMessages::abort() noexcept {
     if (in.lane.wire != nullptr) in.lane.wire->abort();
 }
 
-// A message that is under way in either direction, if any.
 std::optional<std::string> NcclMessages::unfinished() {
   const std::scoped_lock lock(mutex_);
   const auto first = [this](const Lane& lane, const char* direction, int peer) -> std::optional<std::string> {
@@ -370,7 +360,7 @@ std::optional<std::string> NcclMessages::unfinished() {
   return std::nullopt;
 }
 
-void NcclMessages::drain() {
+void NcclMessages::wait_until_all_received() {
   const auto start = Clock::now();
   const auto deadline = world_->options().deadline;
   try {

@@ -93,26 +93,45 @@ class NcclMessages final : public Watched, public std::enable_shared_from_this<N
   };
   enum class Take : std::uint8_t { expected, all };
 
+  // Lanes. They are made when they are first asked for.
   Lane& outgoing(int to);
   Incoming& incoming(int from);
-  void open(Lane& lane, Lane::End end, const NcclApi::Id& id, int from, int to);
+  void connect(Lane& lane, Lane::End end, const NcclApi::Id& id, int from, int to);
   MessagePtr make_message(const Tensor& x, int tag);
-  void announce(const Header& header, int to);
-  void listen(Incoming& in, int from);
-  void queue_send(Lane& lane, const MessagePtr& message);
-  void flush(Lane& lane);
-  void start(const Lane& lane, Message& message);
-  void progress(Take which);
-  void await(const Message& message, int from);
-  void take(Incoming& in, int from);
   void add(Lane& lane, const MessagePtr& message);
-  void agree(const Message& message, std::int64_t count, DType dtype, int from);
+  /// Queues the lane's waiting messages in its stream, for as long as NCCL accepts calls. Call with the lock held.
+  void queue_waiting(Lane& lane);
+  void call_nccl(const Lane& lane, Message& message);
   bool is_queued(const Message& message);
-  void await_queued(Lane& lane, const Message& message);
-  void drain();
+  /// Waits until NCCL has queued it: soon, or, for a first message, when the other rank has come to it too.
+  void wait_until_queued(Lane& lane, const Message& message);
+
+  // Sending.
+  /// If the lane is connected, the message is in the stream when this returns. The first message waits in the lane for
+  /// the receiver, which may come much later.
+  void queue_send(Lane& lane, const MessagePtr& message);
+  void announce(const Header& header, int to);
+
+  // Receiving.
+  /// Keeps as many receives of announcements under way as there are posted recvs.
+  void receive_announcements(Incoming& in, int from);
+  /// Queues receives for announced messages: for all of them, or up to the first that no recv expects yet. Does not
+  /// wait.
+  void queue_announced(Take which);
+  /// Waits for the next announcement, and queues the receive of its message: into the tensor of its recv, or, if there
+  /// is none yet, into a new buffer.
+  void queue_next_announced(Incoming& in, int from);
+  void wait_until_receive_queued(const Message& message, int from);
+  /// Ends all ranks if the sender's tensor has another size or type than the receiver's.
+  void require_same(const Message& message, std::int64_t count, DType dtype, int from);
+
+  // The end.
+  void wait_until_all_received();
+  /// A message that is under way in either direction, if any.
   std::optional<std::string> unfinished();
+  /// Runs body. An error of a library ends all ranks, because it is unknown what was queued before it.
   template <class Body>
-  void or_lose(const Body& body);
+  void end_all_ranks_on_error(const Body& body);
   std::string described(const Message& message, const char* direction, int peer) const;
 
   std::shared_ptr<ProcessGroup> host_;  // carries the announcements

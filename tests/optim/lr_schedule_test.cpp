@@ -8,21 +8,20 @@ using doctest::Approx;
 
 TEST_CASE("warm-up is the same for every shape: (step + 1) / (warmup + 1) of the peak") {
   for (const LrShape shape : {LrShape::cosine, LrShape::linear, LrShape::constant, LrShape::wsd}) {
-    const LrSchedule s{
-        .shape = shape, .lr = 1.0, .min_lr = 0.1, .warmup_steps = 4, .decay_steps = 10, .total_steps = 100};
+    const LrSchedule s{.shape = shape, .lr = 1.0, .min_lr = 0.1, .warmup_steps = 4, .decay_begin = 4, .decay_end = 10};
     CHECK(s.at(0) == Approx(0.2));
     CHECK(s.at(1) == Approx(0.4));
     CHECK(s.at(3) == Approx(0.8));
     CHECK(s.at(4) == Approx(1.0));
     const LrSchedule cold{
-        .shape = shape, .lr = 1.0, .min_lr = 0.1, .warmup_steps = 0, .decay_steps = 10, .total_steps = 100};
+        .shape = shape, .lr = 1.0, .min_lr = 0.1, .warmup_steps = 0, .decay_begin = 0, .decay_end = 10};
     CHECK(cold.at(0) == Approx(1.0));
   }
 }
 
-TEST_CASE("cosine and linear reach min_lr at decay_steps and stay there") {
+TEST_CASE("cosine and linear reach min_lr at decay_end and stay there") {
   const LrSchedule cosine{
-      .shape = LrShape::cosine, .lr = 1.0, .min_lr = 0.1, .warmup_steps = 10, .decay_steps = 110, .total_steps = 300};
+      .shape = LrShape::cosine, .lr = 1.0, .min_lr = 0.1, .warmup_steps = 10, .decay_begin = 10, .decay_end = 110};
   CHECK(cosine.at(10) == Approx(1.0));
   CHECK(cosine.at(35) == Approx(0.1 + 0.45 * (1 + 0.70710678118654752)));  // a quarter of the way: cos(pi / 4)
   CHECK(cosine.at(60) == Approx(0.55));
@@ -39,30 +38,25 @@ TEST_CASE("cosine and linear reach min_lr at decay_steps and stay there") {
 
 TEST_CASE("constant stays at the peak") {
   const LrSchedule s{
-      .shape = LrShape::constant, .lr = 0.3, .min_lr = 0.1, .warmup_steps = 2, .decay_steps = 5, .total_steps = 10};
+      .shape = LrShape::constant, .lr = 0.3, .min_lr = 0.1, .warmup_steps = 2, .decay_begin = 2, .decay_end = 5};
   CHECK(s.at(2) == 0.3);
   CHECK(s.at(1000000) == 0.3);
 }
 
 TEST_CASE("wsd stays at the peak and decays over the last steps") {
   const LrSchedule s{
-      .shape = LrShape::wsd, .lr = 1.0, .min_lr = 0.0, .warmup_steps = 10, .decay_steps = 20, .total_steps = 100};
+      .shape = LrShape::wsd, .lr = 1.0, .min_lr = 0.0, .warmup_steps = 10, .decay_begin = 80, .decay_end = 100};
   CHECK(s.at(10) == 1.0);
   CHECK(s.at(79) == 1.0);
   CHECK(s.at(80) == 1.0);
   CHECK(s.at(85) == Approx(0.75));
   CHECK(s.at(99) == Approx(0.05));
   CHECK(s.at(100) == Approx(0.0));
-  // A decay longer than what warm-up leaves begins when warm-up ends.
-  const LrSchedule tight{
-      .shape = LrShape::wsd, .lr = 1.0, .min_lr = 0.0, .warmup_steps = 50, .decay_steps = 90, .total_steps = 100};
-  CHECK(tight.at(50) == Approx(1.0));
-  CHECK(tight.at(75) == Approx(0.5));
 }
 
 TEST_CASE("a decay that has no length is a step down, not a division by zero") {
   const LrSchedule s{
-      .shape = LrShape::cosine, .lr = 1.0, .min_lr = 0.1, .warmup_steps = 5, .decay_steps = 5, .total_steps = 5};
+      .shape = LrShape::cosine, .lr = 1.0, .min_lr = 0.1, .warmup_steps = 5, .decay_begin = 5, .decay_end = 5};
   CHECK(s.at(5) == Approx(1.0));
   CHECK(s.at(6) == Approx(0.1));
 }

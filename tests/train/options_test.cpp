@@ -162,11 +162,13 @@ TEST_CASE("defaults that depend on other options") {
   o.schedule.lr = 1e-3;
   o.schedule.steps = 2000;
   CHECK(o.schedule.final_lr() == doctest::Approx(1e-4));
-  CHECK(o.schedule.decay() == 2000);
+  CHECK(o.schedule.decay_begin() == 0);
+  CHECK(o.schedule.decay_end() == 2000);
   o.schedule.lr_schedule = optim::LrShape::wsd;
-  CHECK(o.schedule.decay() == 200);
+  CHECK(o.schedule.decay_begin() == 1800);
+  CHECK(o.schedule.decay_end() == 2000);
   o.schedule.steps = 3;
-  CHECK(o.schedule.decay() == 1);
+  CHECK(o.schedule.decay_begin() == 2);
   o.schedule.min_lr = 0.0;
   CHECK(o.schedule.final_lr() == 0);
   CHECK_FALSE(o.corpus().tokenizer.has_value());

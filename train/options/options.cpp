@@ -326,9 +326,13 @@ optim::LossScaler PrecisionOptions::make_scaler() const {
   return optim::LossScaler(config);
 }
 
-std::int64_t ScheduleOptions::decay() const {
-  if (decay_steps) return *decay_steps;
-  return lr_schedule == optim::LrShape::wsd ? std::max<std::int64_t>(steps / 10, 1) : steps;
+std::int64_t ScheduleOptions::decay_begin() const {
+  if (lr_schedule != optim::LrShape::wsd) return warmup_steps;
+  return steps - decay_steps.value_or(std::max<std::int64_t>(steps / 10, 1));
+}
+
+std::int64_t ScheduleOptions::decay_end() const {
+  return lr_schedule == optim::LrShape::wsd ? steps : decay_steps.value_or(steps);
 }
 
 void resolve(TrainOptions& o, int launcher_ranks) {

@@ -30,12 +30,14 @@ struct ScheduleOptions {
   double lr = 1e-3;
   std::optional<double> min_lr;  ///< not set: lr / 10
   std::int64_t warmup_steps = 0;
-  std::optional<std::int64_t> decay_steps;  ///< not set: all steps; for wsd: the last tenth of them
+  /// cosine and linear: the step at which final_lr() is reached; not set: the last. wsd: how many steps the decay at
+  /// the end takes; not set: a tenth of all.
+  std::optional<std::int64_t> decay_steps;
 
   /// The learning rate at the end of cosine, linear and wsd.
   double final_lr() const { return min_lr.value_or(lr / 10); }
-  /// cosine and linear: the step at which final_lr() is reached. wsd: the length of the decay at the end, in steps.
-  std::int64_t decay() const;
+  std::int64_t decay_begin() const;  ///< the step from which the learning rate falls
+  std::int64_t decay_end() const;    ///< the step at which it is final_lr()
 };
 
 struct OptimizerOptions {

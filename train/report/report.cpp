@@ -38,8 +38,9 @@ std::string learning_rate_row(const ScheduleOptions& s) {
   if (s.warmup_steps > 0) text += fmt::format(" after {} steps of warm-up", s.warmup_steps);
   if (s.lr_schedule == optim::LrShape::constant) return text + ", constant";
   if (s.lr_schedule == optim::LrShape::wsd)
-    return text + fmt::format(", falling to {:.3g} in the last {} steps", s.final_lr(), s.decay());
-  return text + fmt::format(", {} to {:.3g} at step {}", name(s.lr_schedule), s.final_lr(), s.decay());
+    return text +
+           fmt::format(", falling to {:.3g} in the last {} steps", s.final_lr(), s.decay_end() - s.decay_begin());
+  return text + fmt::format(", {} to {:.3g} at step {}", name(s.lr_schedule), s.final_lr(), s.decay_end());
 }
 
 std::string device_row(const TrainOptions& o, const StartFacts& facts) {

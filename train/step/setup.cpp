@@ -22,8 +22,8 @@ optim::LrSchedule make_lr_schedule(const ScheduleOptions& o) {
           .lr = o.lr,
           .min_lr = o.final_lr(),
           .warmup_steps = o.warmup_steps,
-          .decay_steps = o.decay(),
-          .total_steps = o.steps};
+          .decay_begin = o.decay_begin(),
+          .decay_end = o.decay_end()};
 }
 
 }  // namespace trireme

@@ -55,11 +55,12 @@ void validate_schedule(const ScheduleOptions& o) {
          "--warmup-steps {} is more than --steps {}; expected at most {}; change --warmup-steps or --steps",
          o.warmup_steps, o.steps, o.steps);
   if (o.lr_schedule == optim::LrShape::wsd) {
-    if (o.warmup_steps + o.decay() > o.steps)
+    const std::int64_t decay = o.decay_end() - o.decay_begin();
+    if (o.warmup_steps + decay > o.steps)
       fail(ExitCode::usage, "schedule",
            "--warmup-steps {} + --decay-steps {} = {} is more than --steps {}; with wsd the decay fills the last "
            "steps; change --decay-steps, --warmup-steps or --steps",
-           o.warmup_steps, o.decay(), o.warmup_steps + o.decay(), o.steps);
+           o.warmup_steps, decay, o.warmup_steps + decay, o.steps);
   } else if (o.decay_steps && *o.decay_steps < o.warmup_steps) {
     fail(ExitCode::usage, "schedule",
          "--decay-steps {} comes before --warmup-steps {} are over; expected at least {}; change --decay-steps or "

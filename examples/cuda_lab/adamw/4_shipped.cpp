@@ -46,7 +46,12 @@ MemoryCost per_list(const Problem& p) {
       bytes += 28 * static_cast<double>(tensor.count);
       tiles += std::ceil(static_cast<double>(tensor.count) / kOptimizerTile);
     }
-    cost = cost + cost_of({tiles, 5, bytes, 4, 0, 28.0 * kOptimizerTile / 128});
+    cost = cost + cost_of({.blocks = tiles,
+                           .resident = 5,
+                           .bytes = bytes,
+                           .waits = 4,
+                           .barriers = 0,
+                           .wavefronts = 28.0 * kOptimizerTile / 128});
   }
   return cost;
 }

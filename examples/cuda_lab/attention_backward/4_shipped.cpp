@@ -88,20 +88,37 @@ MemoryCost tiles_cost(const Problem& p, const Tiles& t, const Cost& each) {
 }
 /// rowsum(dout out) before them: eight tokens a block.
 MemoryCost delta_cost(const Problem& p) {
-  return cost_of({std::ceil(all_tokens(p) / 8), 16, all_tokens(p) * (2 * kToken + 4), 1, 0, 8 * 2});
+  return cost_of({.blocks = std::ceil(all_tokens(p) / 8),
+                  .resident = 16,
+                  .bytes = all_tokens(p) * (2 * kToken + 4),
+                  .waits = 1,
+                  .barriers = 0,
+                  .wavefronts = 8 * 2});
 }
 
 MemoryCost materialised_cost(const Problem& p) {
   const double tokens = p.tokens, seen = others(p, 1, 1), matrix = 4 * all_tokens(p) * tokens;
   // Of 32 keys and a product: 64 times a broadcast and 32 lines. What a block writes and reads again lies in L2.
   const double turns = std::ceil(seen / 128);
-  return cost_of({all_tokens(p), 16, 2 * matrix + 4 * kToken * all_tokens(p), 2 * 4 * kWaitForL2 * turns, 6,
-                  seen / 32 * (2 * 64 * 33 + 9)}) +
+  return cost_of({.blocks = all_tokens(p),
+                  .resident = 16,
+                  .bytes = 2 * matrix + 4 * kToken * all_tokens(p),
+                  .waits = 2 * 4 * kWaitForL2 * turns,
+                  .barriers = 6,
+                  .wavefronts = seen / 32 * (2 * 64 * 33 + 9)}) +
          // Down the columns: two warps, two broadcasts and two loads for each query.
-         cost_of({all_tokens(p), 32, 2 * matrix + 4 * kToken * all_tokens(p), kWaitForL2 * unrolled(tokens), 0,
-                  2 * 4 * tokens}) +
-         cost_of({all_tokens(p), 32, matrix + 2 * kToken * all_tokens(p), kWaitForL2 * unrolled(tokens), 0,
-                  2 * 2 * tokens});
+         cost_of({.blocks = all_tokens(p),
+                  .resident = 32,
+                  .bytes = 2 * matrix + 4 * kToken * all_tokens(p),
+                  .waits = kWaitForL2 * unrolled(tokens),
+                  .barriers = 0,
+                  .wavefronts = 2 * 4 * tokens}) +
+         cost_of({.blocks = all_tokens(p),
+                  .resident = 32,
+                  .bytes = matrix + 2 * kToken * all_tokens(p),
+                  .waits = kWaitForL2 * unrolled(tokens),
+                  .barriers = 0,
+                  .wavefronts = 2 * 2 * tokens});
 }
 
 /// A pair of query and key: two loads of a line; and ten exchanges, which take the same path.

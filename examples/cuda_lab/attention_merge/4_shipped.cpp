@@ -45,16 +45,26 @@ MemoryCost value_a_thread(const Problem& p, double bytes, double wavefronts, dou
 /// One launch: out in and out, part in; both lse in, one out. `heads` for each warp.
 MemoryCost fused(const Problem& p, double heads, double resident, double waits, double wavefronts,
                  double instructions) {
-  return cost_of({std::ceil(rows(p) / (8 * heads)), resident, 10 * values(p) + 12 * rows(p), waits, 0, 8 * wavefronts,
-                  8 * instructions});
+  return cost_of({.blocks = std::ceil(rows(p) / (8 * heads)),
+                  .resident = resident,
+                  .bytes = 10 * values(p) + 12 * rows(p),
+                  .waits = waits,
+                  .barriers = 0,
+                  .wavefronts = 8 * wavefronts,
+                  .instructions = 8 * instructions});
 }
 
 constexpr std::array all = {
     MemoryLevel<Problem>{"unfused", "factors, scale, add; a value a thread", &unfused,
                          [](const Problem& p) {
                            const double lse_and_factors = 12 + 8;
-                           return cost_of({std::ceil(rows(p) / kThreads), 8, lse_and_factors * rows(p), 1, 0,
-                                           8 * (3 * 12 + 2.0), 8 * 193}) +
+                           return cost_of({.blocks = std::ceil(rows(p) / kThreads),
+                                           .resident = 8,
+                                           .bytes = lse_and_factors * rows(p),
+                                           .waits = 1,
+                                           .barriers = 0,
+                                           .wavefronts = 8 * (3 * 12 + 2.0),
+                                           .instructions = 8 * 193}) +
                                   value_a_thread(p, 8, 3, 61) + value_a_thread(p, 10, 4, 66);
                          }},
     // Loads and stores of 32 lines. A sector of out serves eight values, one after the other.

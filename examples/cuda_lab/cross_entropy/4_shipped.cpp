@@ -25,8 +25,12 @@ namespace {
 /// A block a row: `moved` bytes a logit between memory and the block, of `width` logits a load. `waits`: for each load.
 MemoryCost pass(const Problem& p, int threads, int width, double moved, double waits = 1) {
   const double rows = p.rows.rows, columns = p.rows.columns;
-  return cost_of({rows, 2048.0 / threads, moved * rows * columns, waits * std::ceil(columns / (threads * width)), 4,
-                  moved * columns / (width > 1 ? 128 : 64)});
+  return cost_of({.blocks = rows,
+                  .resident = 2048.0 / threads,
+                  .bytes = moved * rows * columns,
+                  .waits = waits * std::ceil(columns / (threads * width)),
+                  .barriers = 4,
+                  .wavefronts = moved * columns / (width > 1 ? 128 : 64)});
 }
 
 // Passes that only read are unrolled by four (`unrolled`), those that write the gradients are not.
@@ -43,9 +47,19 @@ constexpr std::array all = {
     MemoryLevel<Problem>{"cross_entropy", "16 bytes at a time, the row in shared memory", &shipped,
                          [](const Problem& p) {
                            const double rows = p.rows.rows, columns = p.rows.columns;
-                           return cost_of({rows, 2, 4 * rows * columns, std::ceil(columns / (512 * 8 * 4)), 8,
-                                           8 * columns / 128, columns / 8 / 32 * (105 + 85)}) +
-                                  cost_of({std::ceil(rows / 256), 8, 28 * rows, 1, 0, 8 * 7});
+                           return cost_of({.blocks = rows,
+                                           .resident = 2,
+                                           .bytes = 4 * rows * columns,
+                                           .waits = std::ceil(columns / (512 * 8 * 4)),
+                                           .barriers = 8,
+                                           .wavefronts = 8 * columns / 128,
+                                           .instructions = columns / 8 / 32 * (105 + 85)}) +
+                                  cost_of({.blocks = std::ceil(rows / 256),
+                                           .resident = 8,
+                                           .bytes = 28 * rows,
+                                           .waits = 1,
+                                           .barriers = 0,
+                                           .wavefronts = 8 * 7});
                          }},
 };
 

@@ -40,17 +40,30 @@ constexpr std::array all = {
     MemoryLevel<Problem>{"row_a_block", "a block looks for the tokens of its row", &row_a_block,
                          [](const Problem& p) {
                            const double turns = std::ceil(p.tokens / 256.0);
-                           return cost_of({static_cast<double>(p.vocabulary), 8, row_bytes(p), kWaitForL2 * turns,
-                                           2 * turns, turns * 16});
+                           return cost_of({.blocks = static_cast<double>(p.vocabulary),
+                                           .resident = 8,
+                                           .bytes = row_bytes(p),
+                                           .waits = kWaitForL2 * turns,
+                                           .barriers = 2 * turns,
+                                           .wavefronts = turns * 16});
                          }},
     // Bitonic steps of n keys: log n (log n + 1) / 2 barriers, and each thread's pairs in between.
     MemoryLevel<Problem>{"sorted", "sort, then a block a segment", &sorted,
                          [](const Problem& p) {
                            const double log_n = std::ceil(std::log2(p.tokens)), steps = log_n * (log_n + 1) / 2;
                            const double pairs = std::exp2(log_n) / 2;
-                           const MemoryCost sort = cost_of({1, 1, 20.0 * p.tokens, 2, steps, steps * pairs / 32 * 8});
-                           return sort + cost_of({static_cast<double>(p.tokens), 8, row_bytes(p),
-                                                  1 + std::ceil(p.width / 256.0), 0, row_wavefronts(p)});
+                           const MemoryCost sort = cost_of({.blocks = 1,
+                                                            .resident = 1,
+                                                            .bytes = 20.0 * p.tokens,
+                                                            .waits = 2,
+                                                            .barriers = steps,
+                                                            .wavefronts = steps * pairs / 32 * 8});
+                           return sort + cost_of({.blocks = static_cast<double>(p.tokens),
+                                                  .resident = 8,
+                                                  .bytes = row_bytes(p),
+                                                  .waits = 1 + std::ceil(p.width / 256.0),
+                                                  .barriers = 0,
+                                                  .wavefronts = row_wavefronts(p)});
                          }},
     // A block reads eight ids of each of its 192 threads ahead. It waits for its list eight rows at a time.
     MemoryLevel<Problem>{"embedding", "lists, eight rows at a time", &shipped,
@@ -58,9 +71,13 @@ constexpr std::array all = {
                            const double groups = std::exp2(std::ceil(std::log2(std::min(p.vocabulary, 512))));
                            const double turns = std::ceil(p.tokens / (8 * 192.0)), batches = p.tokens / groups / 8;
                            const double stretches = std::ceil(p.width / (4 * 192.0));
-                           return cost_of({groups * stretches, 2, row_bytes(p), kWaitForL2 * turns + std::ceil(batches),
-                                           turns + 2, turns * 48 + row_wavefronts(p) * p.tokens / groups,
-                                           6 * (turns * 130 + batches * 510)});
+                           return cost_of({.blocks = groups * stretches,
+                                           .resident = 2,
+                                           .bytes = row_bytes(p),
+                                           .waits = kWaitForL2 * turns + std::ceil(batches),
+                                           .barriers = turns + 2,
+                                           .wavefronts = turns * 48 + row_wavefronts(p) * p.tokens / groups,
+                                           .instructions = 6 * (turns * 130 + batches * 510)});
                          }},
 };
 

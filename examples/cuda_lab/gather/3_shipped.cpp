@@ -24,21 +24,33 @@ constexpr std::array all = {
     // A load of a warp is 32 lines, and so is a store; a sector of a thread's row serves sixteen loads.
     MemoryLevel<Problem>{"row_a_thread", "a thread a row", &row_a_thread,
                          [](const Problem& p) {
-                           return cost_of({std::ceil(p.picks / 128.0), 16, all_bytes(p), 1 + std::ceil(p.width / 16.0),
-                                           0, 4 * 64.0 * p.width});
+                           return cost_of({.blocks = std::ceil(p.picks / 128.0),
+                                           .resident = 16,
+                                           .bytes = all_bytes(p),
+                                           .waits = 1 + std::ceil(p.width / 16.0),
+                                           .barriers = 0,
+                                           .wavefronts = 4 * 64.0 * p.width});
                          }},
     // Wavefronts: the index for each of eight warps; 64 bytes a load and a store.
     MemoryLevel<Problem>{"row_a_block", "a block a row", &row_a_block,
                          [](const Problem& p) {
-                           return cost_of({static_cast<double>(p.picks), 8, all_bytes(p),
-                                           1 + std::ceil(p.width / 256.0), 0, 8 + p.width / 16.0});
+                           return cost_of({.blocks = static_cast<double>(p.picks),
+                                           .resident = 8,
+                                           .bytes = all_bytes(p),
+                                           .waits = 1 + std::ceil(p.width / 256.0),
+                                           .barriers = 0,
+                                           .wavefronts = 8 + p.width / 16.0});
                          }},
-    MemoryLevel<Problem>{
-        "embedding", "16 bytes at a time", &shipped,
-        [](const Problem& p) {
-          const double stretches = std::ceil(p.width / 1024.0);
-          return cost_of({p.picks * stretches, 16, all_bytes(p), 2, 0, 4 + p.width / stretches / 32.0});
-        }},
+    MemoryLevel<Problem>{"embedding", "16 bytes at a time", &shipped,
+                         [](const Problem& p) {
+                           const double stretches = std::ceil(p.width / 1024.0);
+                           return cost_of({.blocks = p.picks * stretches,
+                                           .resident = 16,
+                                           .bytes = all_bytes(p),
+                                           .waits = 2,
+                                           .barriers = 0,
+                                           .wavefronts = 4 + p.width / stretches / 32.0});
+                         }},
 };
 
 }  // namespace

@@ -24,7 +24,12 @@ namespace {
 
 /// One block adds the partial sums.
 MemoryCost second_pass(double partials, double bytes_each) {
-  return cost_of({1, 1, bytes_each * partials, unrolled(partials / 256), 2, partials / 32});
+  return cost_of({.blocks = 1,
+                  .resident = 1,
+                  .bytes = bytes_each * partials,
+                  .waits = unrolled(partials / 256),
+                  .barriers = 2,
+                  .wavefronts = partials / 32});
 }
 
 /// A first pass with a launch per tensor; the work of a block of 4096 values.
@@ -32,8 +37,12 @@ MemoryCost per_tensor(const Problem& p, double resident, double waits, double ba
   MemoryCost cost = {};
   double tiles = 0;
   for (const auto& tensor : p.tensors) {
-    cost = cost + cost_of({static_cast<double>(tiles_of(tensor.count)), resident, 2 * static_cast<double>(tensor.count),
-                           waits, barriers, wavefronts});
+    cost = cost + cost_of({.blocks = static_cast<double>(tiles_of(tensor.count)),
+                           .resident = resident,
+                           .bytes = 2 * static_cast<double>(tensor.count),
+                           .waits = waits,
+                           .barriers = barriers,
+                           .wavefronts = wavefronts});
     tiles += tiles_of(tensor.count);
   }
   return cost + second_pass(tiles, 4);
@@ -51,7 +60,12 @@ MemoryCost per_list(const Problem& p) {
       tiles += static_cast<double>(cuda::tiles_of(tensor.count, kSquaresTile));
     }
     const double times = kSquaresTile / 4.0 / 256;
-    cost = cost + cost_of({tiles, 8, bytes, times, 9, times * 16 + 2 * 12 * 3});
+    cost = cost + cost_of({.blocks = tiles,
+                           .resident = 8,
+                           .bytes = bytes,
+                           .waits = times,
+                           .barriers = 9,
+                           .wavefronts = times * 16 + 2 * 12 * 3});
     all_tiles += tiles;
   }
   return cost + second_pass(all_tiles, 8);

@@ -77,7 +77,12 @@ MemoryCost launches_cost(const Problem& p) {
 /// A row a block, its offsets and then itself; wavefronts of 16-byte loads and stores.
 MemoryCost copy_cost(const Problem& p, double written, double width) {
   const double blocks = 1.0 * p.groups * p.largest() * std::ceil(width / 1024);
-  return cost_of({blocks, 16, 2 * width * (p.rows + written), 2, 0, 2 * 2 * width / 128});
+  return cost_of({.blocks = blocks,
+                  .resident = 16,
+                  .bytes = 2 * width * (p.rows + written),
+                  .waits = 2,
+                  .barriers = 0,
+                  .wavefronts = 2 * 2 * width / 128});
 }
 
 MemoryCost padded_cost(const Problem& p) {

@@ -21,39 +21,69 @@ double parts(const Problem& p) { return norm_backward_blocks(p.rows); }
 
 MemoryCost rows_cost(const Problem& p) {
   // The second read of h and dy comes from L1: it counts as wavefronts, not as bytes.
-  return cost_of({static_cast<double>(p.rows), 8, 8 * values(p), 2 * column_blocks(p), 4, 12.0 * p.width / 64});
+  return cost_of({.blocks = static_cast<double>(p.rows),
+                  .resident = 8,
+                  .bytes = 8 * values(p),
+                  .waits = 2 * column_blocks(p),
+                  .barriers = 4,
+                  .wavefronts = 12.0 * p.width / 64});
 }
 MemoryCost add_cost(const Problem& p) {
-  return cost_of({column_blocks(p), 8, 8 * parts(p) * p.width, kWaitForL2 * unrolled(parts(p)), 0, parts(p) * 2 * 8});
+  return cost_of({.blocks = column_blocks(p),
+                  .resident = 8,
+                  .bytes = 8 * parts(p) * p.width,
+                  .waits = kWaitForL2 * unrolled(parts(p)),
+                  .barriers = 0,
+                  .wavefronts = parts(p) * 2 * 8});
 }
 
 constexpr std::array all = {
     // Two sectors a value, and two floats a row that stay in L1; a warp's load of h or dy is 32 lines.
     MemoryLevel<Problem>{"column_a_block", "a block a column", &column_a_block,
                          [](const Problem& p) {
-                           return rows_cost(p) + cost_of({static_cast<double>(p.width), 8, 64 * values(p),
-                                                          unrolled(p.rows / 256.0), 4, p.rows / 32.0 * 66});
+                           return rows_cost(p) + cost_of({.blocks = static_cast<double>(p.width),
+                                                          .resident = 8,
+                                                          .bytes = 64 * values(p),
+                                                          .waits = unrolled(p.rows / 256.0),
+                                                          .barriers = 4,
+                                                          .wavefronts = p.rows / 32.0 * 66});
                          }},
-    MemoryLevel<Problem>{
-        "column_a_thread", "neighbours read neighbours", &column_a_thread,
-        [](const Problem& p) {
-          return rows_cost(p) + cost_of({column_blocks(p), 8, 4 * values(p), unrolled(p.rows), 0, p.rows * 8.0 * 4});
-        }},
+    MemoryLevel<Problem>{"column_a_thread", "neighbours read neighbours", &column_a_thread,
+                         [](const Problem& p) {
+                           return rows_cost(p) + cost_of({.blocks = column_blocks(p),
+                                                          .resident = 8,
+                                                          .bytes = 4 * values(p),
+                                                          .waits = unrolled(p.rows),
+                                                          .barriers = 0,
+                                                          .wavefronts = p.rows * 8.0 * 4});
+                         }},
     MemoryLevel<Problem>{"tiles", "264 parts, added in order", &tiles,
                          [](const Problem& p) {
                            const double each = std::ceil(p.rows / parts(p));
                            return rows_cost(p) + add_cost(p) +
-                                  cost_of({column_blocks(p) * parts(p), 8, 4 * values(p) + 8 * parts(p) * p.width,
-                                           unrolled(each), 0, each * 8 * 4});
+                                  cost_of({.blocks = column_blocks(p) * parts(p),
+                                           .resident = 8,
+                                           .bytes = 4 * values(p) + 8 * parts(p) * p.width,
+                                           .waits = unrolled(each),
+                                           .barriers = 0,
+                                           .wavefronts = each * 8 * 4});
                          }},
     // Eight rows at a time: a warp waits once for its row, and for the gains from L1.
     MemoryLevel<Problem>{"norm", "a warp a row, its columns' sums in registers", &shipped,
                          [](const Problem& p) {
                            const double each = std::ceil(p.rows / parts(p)), turns = std::ceil(each / 8);
-                           const MemoryCost add = cost_of({std::ceil(p.width / 32.0), 8, 8 * parts(p) * p.width,
-                                                           kWaitForL2 * unrolled(parts(p) / 8), 1, parts(p) * 2});
-                           return add + cost_of({parts(p), 2, 8 * values(p) + 8 * parts(p) * p.width,
-                                                 turns * (1 + kWaitForL2), 8, each * p.width * 12.0 / 128});
+                           const MemoryCost add = cost_of({.blocks = std::ceil(p.width / 32.0),
+                                                           .resident = 8,
+                                                           .bytes = 8 * parts(p) * p.width,
+                                                           .waits = kWaitForL2 * unrolled(parts(p) / 8),
+                                                           .barriers = 1,
+                                                           .wavefronts = parts(p) * 2});
+                           return add + cost_of({.blocks = parts(p),
+                                                 .resident = 2,
+                                                 .bytes = 8 * values(p) + 8 * parts(p) * p.width,
+                                                 .waits = turns * (1 + kWaitForL2),
+                                                 .barriers = 8,
+                                                 .wavefronts = each * p.width * 12.0 / 128});
                          }},
 };
 

@@ -21,7 +21,12 @@ MemoryCost per_row(const Problem& p, double bytes_per_value, double at_a_time, d
   const double turns = std::ceil(p.width / (256 * at_a_time));
   // A load of a warp moves up to 128 bytes a wavefront.
   const double wavefronts = bytes_per_value * p.width / (at_a_time > 1 ? 128 : 64);
-  return cost_of({static_cast<double>(p.rows), 8, bytes_per_value * values(p), waits * turns, 4, wavefronts});
+  return cost_of({.blocks = static_cast<double>(p.rows),
+                  .resident = 8,
+                  .bytes = bytes_per_value * values(p),
+                  .waits = waits * turns,
+                  .barriers = 4,
+                  .wavefronts = wavefronts});
 }
 
 constexpr std::array all = {
@@ -29,20 +34,33 @@ constexpr std::array all = {
     MemoryLevel<Problem>{"row_a_thread", "a thread a row", &row_a_thread,
                          [](const Problem& p) {
                            const double rows = p.rows, width = p.width;
-                           return cost_of({std::ceil(values(p) / 256), 8, 6 * values(p), 1, 0, 8 * 3}) +
-                                  cost_of({std::ceil(rows / 128), 16, 8 * values(p), 3 * std::ceil(width / 16), 0,
-                                           4 * 32 * 4 * width});
+                           return cost_of({.blocks = std::ceil(values(p) / 256),
+                                           .resident = 8,
+                                           .bytes = 6 * values(p),
+                                           .waits = 1,
+                                           .barriers = 0,
+                                           .wavefronts = 8 * 3}) +
+                                  cost_of({.blocks = std::ceil(rows / 128),
+                                           .resident = 16,
+                                           .bytes = 8 * values(p),
+                                           .waits = 3 * std::ceil(width / 16),
+                                           .barriers = 0,
+                                           .wavefronts = 4 * 32 * 4 * width});
                          }},
     MemoryLevel<Problem>{"row_a_block", "a block a row, the sum on the way", &row_a_block,
                          [](const Problem& p) { return per_row(p, 12, 1, 3); }},
     MemoryLevel<Problem>{"read_once", "the row stays in shared memory", &read_once,
                          [](const Problem& p) { return per_row(p, 8, 1, 2); }},
     // Eight rows a block. The gains and shifts come from L1.
-    MemoryLevel<Problem>{
-        "norm", "a warp a row, 16 bytes at a time", &shipped,
-        [](const Problem& p) {
-          return cost_of({std::ceil(p.rows / 8.0), 2, 8 * values(p), 1 + kWaitForL2, 0, 8 * 12.0 * p.width / 128});
-        }},
+    MemoryLevel<Problem>{"norm", "a warp a row, 16 bytes at a time", &shipped,
+                         [](const Problem& p) {
+                           return cost_of({.blocks = std::ceil(p.rows / 8.0),
+                                           .resident = 2,
+                                           .bytes = 8 * values(p),
+                                           .waits = 1 + kWaitForL2,
+                                           .barriers = 0,
+                                           .wavefronts = 8 * 12.0 * p.width / 128});
+                         }},
 };
 
 }  // namespace

@@ -20,7 +20,12 @@ namespace {
 /// Blocks of 256 threads, and of eight warps' wavefronts.
 MemoryCost pass(const Problem& p, double bytes_per_value, double at_a_time, double waits, double wavefronts) {
   const double count = static_cast<double>(p.count);
-  return cost_of({std::ceil(count / (256 * at_a_time)), 8, bytes_per_value * count, waits, 0, 8 * wavefronts});
+  return cost_of({.blocks = std::ceil(count / (256 * at_a_time)),
+                  .resident = 8,
+                  .bytes = bytes_per_value * count,
+                  .waits = waits,
+                  .barriers = 0,
+                  .wavefronts = 8 * wavefronts});
 }
 
 constexpr std::array all = {

@@ -20,12 +20,23 @@ double table_bytes(const Problem& p) { return 4.0 * static_cast<double>(p.tokens
 /// `instructions` of a warp, as in the code for sm_90a.
 MemoryCost turn(const Problem& p, double per_thread, double resident, double waits, double wavefronts,
                 double instructions, double more_bytes) {
-  return cost_of({std::ceil(values(p) / (kThreads * per_thread)), resident, 4 * values(p) + more_bytes, waits, 0,
-                  8 * wavefronts, 8 * instructions});
+  return cost_of({.blocks = std::ceil(values(p) / (kThreads * per_thread)),
+                  .resident = resident,
+                  .bytes = 4 * values(p) + more_bytes,
+                  .waits = waits,
+                  .barriers = 0,
+                  .wavefronts = 8 * wavefronts,
+                  .instructions = 8 * instructions});
 }
 MemoryCost make(const Problem& p) {
   const double angles = static_cast<double>(p.tokens * p.head_dim) / 2;
-  return cost_of({std::ceil(angles / kThreads), 8, table_bytes(p), 1, 0, 8 * 2, 8 * 410});
+  return cost_of({.blocks = std::ceil(angles / kThreads),
+                  .resident = 8,
+                  .bytes = table_bytes(p),
+                  .waits = 1,
+                  .barriers = 0,
+                  .wavefronts = 8 * 2,
+                  .instructions = 8 * 410});
 }
 
 constexpr std::array all = {

@@ -22,7 +22,12 @@ MemoryCost per_tensor(const Problem& p, double bytes) {
   MemoryCost cost = {};
   for (const auto& t : p.tensors) {
     const auto count = static_cast<double>(t.count);
-    cost = cost + cost_of({std::ceil(count / kThreads), 8, bytes * count, 1, 0, bytes * kThreads / 128});
+    cost = cost + cost_of({.blocks = std::ceil(count / kThreads),
+                           .resident = 8,
+                           .bytes = bytes * count,
+                           .waits = 1,
+                           .barriers = 0,
+                           .wavefronts = bytes * kThreads / 128});
   }
   return cost;
 }
@@ -37,7 +42,12 @@ MemoryCost per_list(const Problem& p) {
       bytes += 22 * static_cast<double>(tensor.count);
       tiles += std::ceil(static_cast<double>(tensor.count) / kTile);
     }
-    cost = cost + cost_of({tiles, 6, bytes, 4, 0, 22 * kTile / 128});
+    cost = cost + cost_of({.blocks = tiles,
+                           .resident = 6,
+                           .bytes = bytes,
+                           .waits = 4,
+                           .barriers = 0,
+                           .wavefronts = 22 * kTile / 128});
   }
   return cost;
 }

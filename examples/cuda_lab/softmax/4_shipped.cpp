@@ -21,12 +21,24 @@ double turns_of(const Problem& p) { return std::ceil(p.width / double{kThreads})
 MemoryCost block_a_row(const Problem& p, double bytes, double waits, double barriers, double wavefronts,
                        double instructions) {
   const auto rows = static_cast<double>(p.rows);
-  return cost_of({rows, 8, bytes * rows * p.width, waits, barriers, wavefronts * p.width / 32, 8 * instructions});
+  return cost_of({.blocks = rows,
+                  .resident = 8,
+                  .bytes = bytes * rows * p.width,
+                  .waits = waits,
+                  .barriers = barriers,
+                  .wavefronts = wavefronts * p.width / 32,
+                  .instructions = 8 * instructions});
 }
 /// One warp per row. Registers limit the blocks per multiprocessor.
 MemoryCost warp_a_row_cost(const Problem& p, double resident, double wavefronts, double instructions) {
   const auto rows = static_cast<double>(p.rows);
-  return cost_of({std::ceil(rows / 8), resident, 4 * rows * p.width, 1, 0, 8 * wavefronts, 8 * instructions});
+  return cost_of({.blocks = std::ceil(rows / 8),
+                  .resident = resident,
+                  .bytes = 4 * rows * p.width,
+                  .waits = 1,
+                  .barriers = 0,
+                  .wavefronts = 8 * wavefronts,
+                  .instructions = 8 * instructions});
 }
 
 constexpr std::array all = {

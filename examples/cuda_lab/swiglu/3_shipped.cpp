@@ -19,7 +19,13 @@ namespace {
 /// One output per thread; `instructions` of a warp, as in the code for sm_90a.
 MemoryCost launch_cost(const Problem& p, double bytes, double wavefronts, double instructions) {
   const auto rows = static_cast<double>(p.rows), width = static_cast<double>(p.width);
-  return cost_of({rows * std::ceil(width / kThreads), 8, bytes * rows * width, 1, 0, 8 * wavefronts, 8 * instructions});
+  return cost_of({.blocks = rows * std::ceil(width / kThreads),
+                  .resident = 8,
+                  .bytes = bytes * rows * width,
+                  .waits = 1,
+                  .barriers = 0,
+                  .wavefronts = 8 * wavefronts,
+                  .instructions = 8 * instructions});
 }
 
 constexpr std::array all = {
@@ -33,7 +39,13 @@ constexpr std::array all = {
                            const double blocks_y = std::min(rows, 2048.0), turns = std::ceil(rows / blocks_y);
                            const double blocks = std::ceil(width / (8 * kThreads)) * blocks_y;
                            const double warps = rows * std::ceil(width / (8 * 32)) / blocks;
-                           return cost_of({blocks, 8, 6 * rows * width, turns, 0, 12 * warps, 264 * warps});
+                           return cost_of({.blocks = blocks,
+                                           .resident = 8,
+                                           .bytes = 6 * rows * width,
+                                           .waits = turns,
+                                           .barriers = 0,
+                                           .wavefronts = 12 * warps,
+                                           .instructions = 264 * warps});
                          }},
 };
 

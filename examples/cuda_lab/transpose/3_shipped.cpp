@@ -22,14 +22,24 @@ double values(const Problem& p) { return static_cast<double>(p.rows) * p.columns
 
 /// Blocks of 1024 values, in four iterations of 256 threads; wavefronts of an iteration's eight warps.
 MemoryCost tiled(const Problem& p, double wavefronts) {
-  return cost_of({std::ceil(p.rows / 32.0) * std::ceil(p.columns / 32.0), 8, 4 * values(p), 4, 1, 4 * 8 * wavefronts});
+  return cost_of({.blocks = std::ceil(p.rows / 32.0) * std::ceil(p.columns / 32.0),
+                  .resident = 8,
+                  .bytes = 4 * values(p),
+                  .waits = 4,
+                  .barriers = 1,
+                  .wavefronts = 4 * 8 * wavefronts});
 }
 
 constexpr std::array all = {
     // 2 bytes read and a sector written for each value; a store of a warp is 32 lines.
     MemoryLevel<Problem>{"naive", "an element a thread", &naive,
                          [](const Problem& p) {
-                           return cost_of({std::ceil(values(p) / 256), 8, 34 * values(p), 1, 0, 8 * 33});
+                           return cost_of({.blocks = std::ceil(values(p) / 256),
+                                           .resident = 8,
+                                           .bytes = 34 * values(p),
+                                           .waits = 1,
+                                           .barriers = 0,
+                                           .wavefronts = 8 * 33});
                          }},
     // Read and write of memory, write and read of shared memory.
     MemoryLevel<Problem>{"tiles", "through shared memory", &tiles, [](const Problem& p) { return tiled(p, 3 + 16); }},
