@@ -31,7 +31,7 @@ inline int run_benchmark(CLI::App& app, int argc, const char* const* argv, const
       return app.exit(asked);
     } catch (const CLI::ParseError& error) {
       fail(ExitCode::usage, std::filesystem::path(argv[0]).filename().string(), "{}; --help lists what is expected",
-           shown_lines(error.what()));
+           safe_text(error.what()));
     }
     static_cast<void>(cpu::bf16_unit());  // checks that the processor has TRIREME_ISA, whatever is measured
     body();

@@ -107,12 +107,19 @@ std::string describe_character(char32_t value) {
 
 namespace {
 
-/// How many bytes from `at` on are one character that a terminal shows; 0: a control character (those of U+0080 to
-/// U+009F too, which begin commands as escape does), or no UTF-8.
+/// True for control characters. Those of U+0080 to U+009F begin commands as escape does.
+bool is_control(char32_t value) { return value < 0x20 || (value >= 0x7F && value < 0xA0); }
+
+/// True for separators of lines, and for characters that change the direction of writing. With these, a text may look
+/// like another one.
+bool is_deceptive(char32_t value) {
+  return (value >= 0x2028 && value <= 0x202E) || (value >= 0x2066 && value <= 0x2069);
+}
+
+/// How many bytes from `at` on are one printable character; 0: they are none.
 std::size_t printable_bytes(std::string_view text, std::size_t at) {
   const auto character = decode_utf8(text, at);
-  if (!character || character->value < 0x20 || (character->value >= 0x7F && character->value < 0xA0)) return 0;
-  return character->bytes;
+  return character && !is_control(character->value) && !is_deceptive(character->value) ? character->bytes : 0;
 }
 
 /// Appends the character at `at`, escaped unless it is printable. Returns where the next one begins.
@@ -139,10 +146,10 @@ std::string in_quotes(std::string_view text) {
   return result + (at < text.size() ? "\"..." : "\"");
 }
 
-std::string shown_lines(std::string_view text) {
+std::string safe_text(std::string_view text) {
   std::string result;
   for (std::size_t at = 0; at < text.size();) {
-    if (text[at] == '\n') {
+    if (text[at] == '\n' || text[at] == '\t') {
       result += text[at++];
     } else {
       at = append_shown(result, text, at);

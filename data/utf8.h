@@ -30,9 +30,11 @@ std::string describe_character(char32_t value);
 
 /// A text from a file for a message: in quotes, with what is not printable escaped, and cut after 80 bytes or so.
 std::string in_quotes(std::string_view text);
-/// A text from a file for a terminal, uncut: everything that is not printable is escaped, except line ends.
-std::string shown_lines(std::string_view text);
-/// Whether a terminal shows all of it and takes none of it as a command: UTF-8 without control characters.
+/// Text of any origin for a terminal, uncut: everything that is not printable is escaped ("\x1b"), except line ends and
+/// tabs.
+std::string safe_text(std::string_view text);
+/// True if a terminal shows all of it, in this order, and takes none of it as a command: UTF-8 without control
+/// characters, without separators of lines, and without characters that change the direction of writing.
 bool is_printable(std::string_view text);
 
 /// Turns decoded tokens into printable text. One token may end in the middle of a character (byte-level tokenizers), so

@@ -14,7 +14,7 @@ std::string flag_of(const std::string& key) {
 
 std::string setting_text(const nlohmann::json& value) {
   if (value.is_boolean()) return value.get<bool>() ? "on" : "off";
-  return value.is_string() ? shown_lines(value.get<std::string>()) : shown(value);
+  return value.is_string() ? safe_text(value.get<std::string>()) : shown(value);
 }
 
 }  // namespace trireme

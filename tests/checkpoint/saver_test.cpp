@@ -4,6 +4,7 @@
 #include "parallel/checkpoint/saver.h"
 
 #include "tests/checkpoint/support.h"
+#include "tests/support/events.h"
 #include "train/runs/checkpointing.h"
 
 using namespace trireme;
@@ -190,9 +191,10 @@ TEST_CASE("a run saves by steps, goes on when a save fails, and ends after three
       o.run.checkpoint_every = 2;
       o.run.keep = 1;
       GptRun run(o, mesh);
-      Checkpointing checkpoints(o, run.trainer, test_identity(), {}, [&](const std::string& line) {
+      Messages events([&](const std::string& line) {
         if (mesh->rank() == 0) lines.push_back(line);
       });
+      Checkpointing checkpoints(o, run.trainer, test_identity(), {}, events);
       for (int step = 1; step <= 10; ++step) {
         run.steps(1);
         mesh->world().barrier();

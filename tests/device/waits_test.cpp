@@ -13,6 +13,7 @@
 #include "tests/comm/fake_machine.h"
 #include "tests/parity/training.h"
 #include "tests/support/errors.h"
+#include "tests/support/events.h"
 #include "tests/support/files.h"
 #include "tests/support/tensors.h"
 #include "train/guards/guards.h"
@@ -58,7 +59,8 @@ DeviceWork work_of_step(const GptOptions& o, const Wrap& wrap = by_host) {
   DeviceWork work;
   on_gpus(o, wrap, [&](Trainer& trainer, const GptOptions& resolved, const DeviceMesh& mesh) {
     Progress progress;
-    Guards guards(resolved, trainer, nullptr, progress, [](const std::string& line) { FAIL(line); });
+    Messages events([](const std::string& line) { FAIL(line); });
+    Guards guards(resolved, trainer, nullptr, progress, events);
     for (int step = 0; step < 2; ++step) {
       const DeviceWork before = device_work();
       CHECK(guards.step(gradients_of_step(trainer, resolved, mesh, progress.samples), 3e-3));
@@ -141,7 +143,8 @@ Outcome two_steps(const GptOptions& o, bool poison) {
   on_gpus(o, by_host, [&](Trainer& trainer, const GptOptions& resolved, const DeviceMesh& mesh) {
     Progress progress;
     std::string lines;
-    Guards guards(resolved, trainer, nullptr, progress, [&](const std::string& line) { lines += line + "\n"; });
+    Messages events([&](const std::string& line) { lines += line + "\n"; });
+    Guards guards(resolved, trainer, nullptr, progress, events);
     bool armed = false;
     trainer.watch().set_tamper([&](const Parameter& p, int) {
       if (!armed || !p.decay) return;
@@ -233,7 +236,8 @@ TEST_CASE("device: a profile has the launches and waits of a step, without its o
   profile_kernels(true);
   on_gpus(o, by_host, [&](Trainer& trainer, const GptOptions& resolved, const DeviceMesh& mesh) {
     Progress progress;
-    Guards guards(resolved, trainer, nullptr, progress, [](const std::string&) {});
+    EventStream events;
+    Guards guards(resolved, trainer, nullptr, progress, events);
     Profiling profiling(resolved, mesh);
     for (int step = 0; step < 5; ++step) {
       profiling.before_step(step);

@@ -6,6 +6,7 @@
 
 #include "tests/guards/support.h"
 #include "tests/support/errors.h"
+#include "tests/support/events.h"
 #include "tests/support/files.h"
 
 using namespace trireme;
@@ -45,7 +46,8 @@ Ended run(GptOptions o, int rank, const Damage& damage, std::int64_t at = 3) {
   ended.error = failure([&] {
     on_ranks(o, [&](Trainer& trainer, const GptOptions& options, const DeviceMesh& mesh) {
       Progress progress;
-      Guards guards(options, trainer, nullptr, progress, [](const std::string&) {});
+      EventStream events;
+      Guards guards(options, trainer, nullptr, progress, events);
       make_steps(
           guards, trainer, options, progress, 6,
           [&](std::int64_t step) {
@@ -301,9 +303,9 @@ std::string saving_run(const TempFolder& folder, const Damage& damage) {
     on_ranks(o, [&](Trainer& trainer, const GptOptions& options, const DeviceMesh& mesh) {
       const RunIdentity identity{.seed = 7};
       Progress progress;
-      const auto tell = [](const std::string&) {};
-      Checkpointing checkpoints(options, trainer, identity, {}, tell);
-      Guards guards(options, trainer, &checkpoints, progress, tell);
+      EventStream events;
+      Checkpointing checkpoints(options, trainer, identity, {}, events);
+      Guards guards(options, trainer, &checkpoints, progress, events);
       make_steps(guards, trainer, options, progress, 4, {}, [&](bool) {
         if (progress.steps == 4) damage(trainer, mesh);
         static_cast<void>(checkpoints.after_step(progress));  // no signal comes

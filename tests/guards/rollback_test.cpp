@@ -4,6 +4,7 @@
 
 #include "tests/guards/support.h"
 #include "tests/support/errors.h"
+#include "tests/support/events.h"
 #include "tests/support/files.h"
 
 using namespace trireme;
@@ -48,11 +49,11 @@ Outcome run(const GptOptions& options, std::int64_t last, std::map<std::int64_t,
                        Trainer trainer(make_gpt(o, o.model.config, mesh), o);
                        const RunIdentity identity{.seed = o.run.seed};
                        std::string lines;
-                       const auto tell = [&](const std::string& line) { lines += line + "\n"; };
-                       const std::optional<Resumed> resumed = resume_run(o, trainer, identity, tell);
+                       Messages events([&](const std::string& line) { lines += line + "\n"; });
+                       const std::optional<Resumed> resumed = resume_run(o, trainer, identity, events);
                        Progress progress = resumed ? resumed->progress : Progress{};
-                       Checkpointing checkpoints(o, trainer, identity, resumed, tell);
-                       Guards guards(o, trainer, &checkpoints, progress, tell);
+                       Checkpointing checkpoints(o, trainer, identity, resumed, events);
+                       Guards guards(o, trainer, &checkpoints, progress, events);
                        std::map<std::int64_t, std::int64_t> left_out = passed_over;
                        make_steps(
                            guards, trainer, o, progress, last,

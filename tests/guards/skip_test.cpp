@@ -5,6 +5,7 @@
 
 #include "tests/guards/support.h"
 #include "tests/support/errors.h"
+#include "tests/support/events.h"
 
 using namespace trireme;
 using namespace trireme::testing;
@@ -44,7 +45,8 @@ Outcome five_steps(const Case& c, const Poison* poison) {
   on_ranks(guarded_options(c), [&](Trainer& trainer, const GptOptions& o, const DeviceMesh& mesh) {
     Progress progress;
     std::string line;
-    Guards guards(o, trainer, nullptr, progress, [&](const std::string& text) { line += text; });
+    Messages events([&](const std::string& text) { line += text; });
+    Guards guards(o, trainer, nullptr, progress, events);
     const std::string parameter = poisoned_parameter(trainer, poison != nullptr && poison->first);
     bool armed = false;
     trainer.watch().set_tamper([&](const Parameter& p, int microbatch) {
@@ -130,9 +132,10 @@ TEST_CASE("a loss that is not finite is named as such, before the gradients it s
     std::string line;
     on_ranks(o, [&](Trainer& trainer, const GptOptions& options, const DeviceMesh& mesh) {
       Progress progress;
-      Guards guards(options, trainer, nullptr, progress, [&](const std::string& text) {
+      Messages events([&](const std::string& text) {
         if (mesh.rank() == 0) line = text;
       });
+      Guards guards(options, trainer, nullptr, progress, events);
       bool spoilt = false;
       make_steps(guards, trainer, options, progress, 2, [&](std::int64_t step) {
         // Sets the last norm's gain to infinity on all ranks that have it, so that the logits are not finite.
@@ -156,7 +159,8 @@ TEST_CASE("too many skipped steps in a row end the run with all the facts; an up
     const std::string error = failure([&] {
       on_ranks(o, [&](Trainer& trainer, const GptOptions& options, const DeviceMesh& mesh) {
         Progress progress;
-        Guards guards(options, trainer, nullptr, progress, [](const std::string&) {});
+        EventStream events;
+        Guards guards(options, trainer, nullptr, progress, events);
         int attempt = 0;
         trainer.watch().set_tamper([&](const Parameter& p, int) {
           const bool bad = attempt == 1 || attempt == 2 || attempt >= 4;
@@ -185,7 +189,8 @@ TEST_CASE("if one skipped step is too many, the message has only the remedy for 
     const std::string error = failure([&] {
       on_ranks(o, [&](Trainer& trainer, const GptOptions& options, const DeviceMesh& mesh) {
         Progress progress;
-        Guards guards(options, trainer, nullptr, progress, [](const std::string&) {});
+        EventStream events;
+        Guards guards(options, trainer, nullptr, progress, events);
         bool armed = mesh.rank() == 1;
         trainer.watch().set_tamper([&](const Parameter& p, int) {
           if (!armed || p.name != "blocks.1.mlp.up.weight") return;
@@ -210,7 +215,8 @@ TEST_CASE("in f16 the loss scaler still handles an overflow") {
   on_ranks(o, [&](Trainer& trainer, const GptOptions& options, const DeviceMesh& mesh) {
     Progress progress;
     std::string line;
-    Guards guards(options, trainer, nullptr, progress, [&](const std::string& text) { line += text; });
+    Messages events([&](const std::string& text) { line += text; });
+    Guards guards(options, trainer, nullptr, progress, events);
     bool armed = mesh.rank() == 1;
     trainer.watch().set_tamper([&](const Parameter& p, int) {
       if (std::exchange(armed, false)) p.grad().data<float>()[0] = std::numeric_limits<float>::infinity();

@@ -1,4 +1,4 @@
-// What is shown and what is recorded: line formats, tables, metrics, and how lines reach a terminal or a pipe.
+// What is shown and what is recorded: line formats, tables, metrics.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -7,11 +7,12 @@
 #include <thread>
 
 #include "tests/support/errors.h"
+#include "train/events/texts.h"
 #include "train/gpt/gpt_setup.h"
 #include "train/gpt/gpt_task.h"
-#include "train/program/console.h"
 #include "train/program/metrics.h"
 #include "train/program/timer.h"
+#include "train/program/units.h"
 #include "train/report/report.h"
 
 using namespace trireme;
@@ -34,11 +35,8 @@ StepRecord example() {
 }  // namespace
 
 TEST_CASE("the step line") {
-  CHECK(step_line(example(), 2000, "tok/s") ==
+  CHECK(step_line(example(), 2000, "tok/s", 71.8) ==
         "step 120/2000 | loss 2.1034 | lr 9.7e-04 | norm 0.81 | 38.2 ms | 20.1k tok/s | eta 1m12s");
-  StepRecord last = example();
-  last.step = 2000;
-  CHECK(contains(step_line(last, 2000, "tok/s"), "| eta 0s"));
 }
 
 TEST_CASE("durations, counts and bytes") {
@@ -59,37 +57,20 @@ TEST_CASE("durations, counts and bytes") {
 TEST_CASE("validation lines: of a GPT beside ln(V) before the first step, with perplexity after") {
   GptTask task;
   task.gpt().model.config.vocab = 65;
-  CHECK(validation_line(0, 2000, 4.18214, task.explain_loss(0, 4.18214)) ==
+  CHECK(validation_line({.step = 0, .loss = 4.18214, .meaning = task.explain_loss(0, 4.18214)}, 2000) ==
         "step 0/2000 | validation loss 4.1821 | ln(V) = 4.1744, what guessing among V = 65 tokens costs");
-  CHECK(validation_line(500, 2000, 1.8423, task.explain_loss(500, 1.8423)) ==
+  CHECK(validation_line({.step = 500, .loss = 1.8423, .meaning = task.explain_loss(500, 1.8423)}, 2000) ==
         "step 500/2000 | validation loss 1.8423 | perplexity 6.31");
-  CHECK(validation_line(1, 2, 0.5, "") == "step 1/2 | validation loss 0.5000");
+  CHECK(validation_line({.step = 1, .loss = 0.5}, 2) == "step 1/2 | validation loss 0.5000");
 }
 
-TEST_CASE("a sample cannot drive the terminal") {
-  CHECK(sample_block(5, "a\tb\nc\x1b[2J\r\x7f") == "--- sample at step 5 ---\na\tb\nc·[2J··\n---");
-  CHECK(sample_block(5, "\u009b2J \u00e9\u00a0") ==
-        "--- sample at step 5 ---\n·2J \u00e9\u00a0\n---");  // C1: a command
-}
-
-TEST_CASE("in a pipe every line is plain; on a terminal the step line is replaced") {
-  std::string pipe, screen, plain;
-  {
-    Console to_pipe([&](std::string_view text) { pipe += text; }, Terminal{});
-    Console to_screen([&](std::string_view text) { screen += text; }, {.updates = true, .colour = true, .columns = 10});
-    Console without_colour([&](std::string_view text) { plain += text; },
-                           {.updates = true, .colour = false, .columns = 10});
-    for (Console* console : {&to_pipe, &to_screen, &without_colour}) {
-      console->progress("step 1");
-      console->progress("step 2: é is one column");
-      console->highlight("saved");
-      console->progress("step 3");
-    }
-  }
-  CHECK(pipe == "step 1\nstep 2: é is one column\nsaved\nstep 3\n");
-  // 23 columns are three rows of a screen of ten.
-  CHECK(screen == "step 1\r\x1b[Kstep 2: é is one column\r\x1b[K\x1b[A\x1b[K\x1b[A\x1b[K\x1b[1msaved\x1b[0m\nstep 3\n");
-  CHECK(plain == "step 1\r\x1b[Kstep 2: é is one column\r\x1b[K\x1b[A\x1b[K\x1b[A\x1b[Ksaved\nstep 3\n");
+TEST_CASE("samples and saves") {
+  CHECK(sample_block({.step = 5, .text = "a\nb"}) == "--- sample at step 5 ---\na\nb\n---");
+  Saved saved{.step = 20, .path = "out/step_20", .bytes = 1536, .seconds = 0.03, .stall_seconds = 0.001};
+  const std::string line = "saved step 20 in out/step_20 (1.5 KiB, 0.030 s, of which training stood still for 0.001 s)";
+  CHECK(saved_line(saved) == line);
+  saved.warning = "cannot remove step_10";
+  CHECK(saved_line(saved) == line + "; cannot remove step_10");
 }
 
 TEST_CASE("a metrics line has the keys of the contract in their order, and only those that are known") {
@@ -192,11 +173,13 @@ TEST_CASE("the table before training") {
   options.mesh.axes = "dp=2,pp=2";
   options.batch.micro_batches = 4;
   resolve(options, 0);
-  const std::string text = start_table(options, {.task = {{"data", "book.txt"}, {"parameters", thousands(1234567)}},
-                                                 .plan = gpt_plan(options.mesh, options.model.config),
-                                                 .threads = 1,
-                                                 .bubble = 0.2,
-                                                 .memory = "12 MiB"});
+  const auto start_table = [&](const StartFacts& facts) { return aligned_lines(plan_of_run(options, facts).rows); };
+  const std::string text = start_table({.task = {{"data", "book.txt"}, {"parameters", thousands(1234567)}},
+                                        .batch = "2 x 3 = 6",
+                                        .plan = gpt_plan(options.mesh, options.model.config),
+                                        .threads = 1,
+                                        .bubble = 0.2,
+                                        .memory = "12 MiB"});
   CHECK(contains(text, "device           cpu, 1 thread per rank, ranks are threads"));
   CHECK(contains(text, "data             book.txt\n"));
   CHECK(contains(text, "parameters       1,234,567\n"));
@@ -206,12 +189,13 @@ TEST_CASE("the table before training") {
   CHECK(contains(text, "schedule         1f1b, 2 stages of 5,1 layers, 4 micro-batches: bubble 20.0% of a step\n"));
   CHECK(contains(text, "learning rate    0.001, cosine to 0.0001 at step 1000\n"));
   CHECK(contains(text, "memory per rank  12 MiB\n"));
+  CHECK(contains(text, "batch            2 x 3 = 6\n"));
   CHECK_FALSE(contains(text, "reduction"));
   options.mesh.processes = true;
   StartFacts facts;
-  CHECK(contains(start_table(options, facts), "\n                 reduction exact\n"));
+  CHECK(contains(start_table(facts), "\n                 reduction exact\n"));
   facts.sums = SumOrder::any;
-  CHECK(contains(start_table(options, facts), "\n                 reduction fast\n"));
+  CHECK(contains(start_table(facts), "\n                 reduction fast\n"));
 }
 
 TEST_CASE("the table after training adds up to the wall clock") {

@@ -7,12 +7,15 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
+#include <sstream>
 
 #include "core/io_faults.h"
 #include "parallel/checkpoint/folder.h"
 #include "parallel/checkpoint/manifest.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
+#include "train/runs/metrics_sink.h"
 
 using namespace trireme;
 using namespace trireme::testing;
@@ -38,6 +41,39 @@ TEST_CASE("a run leaves its configuration and a line per step") {
                                               return r;
                                             }()) +
                                                 "\n" + to_json_line(record) + "\n");
+}
+
+TEST_CASE("the sink of metrics.jsonl waits for a step's validation loss, and goes back with the run") {
+  const TempFolder folder;
+  const fs::path out = folder / "run1";
+  RunFolder run(out, "none");
+  run.open("{}");
+  MetricsSink sink(run);
+  const auto logged = [](std::int64_t step, bool evaluated) {
+    StepLogged event;
+    event.record.step = step;
+    event.evaluated = evaluated;
+    return event;
+  };
+  const auto steps = [&] {
+    std::istringstream lines(read_file(out / "metrics.jsonl"));
+    std::string all;
+    for (std::string line; std::getline(lines, line);)
+      all += line.substr(8, line.find(',') - 8) + (contains(line, "\"val_loss\":2.5,") ? "v " : " ");
+    return all;
+  };
+  sink.receive(Validated{.step = 0, .loss = 9});  // before the first step: no line
+  sink.receive(logged(1, false));
+  sink.receive(logged(2, true));
+  CHECK(steps() == "1 ");
+  sink.receive(Validated{.step = 2, .loss = 2.5});
+  sink.receive(logged(3, false));
+  CHECK(steps() == "1 2v 3 ");
+  sink.receive(RolledBack{.step = 2});
+  CHECK(steps() == "1 2v ");
+  sink.receive(logged(3, true));
+  sink.receive(Validated{.step = 3, .loss = std::nan("")});  // ends the run
+  CHECK(steps() == "1 2v ");
 }
 
 TEST_CASE("without --out nothing is written") {

@@ -1,10 +1,11 @@
 // What happens in a training run, as values. The training loop emits events (train/events/event_stream.h), and sinks
 // show or store them: the terminal, JSON lines on standard output, metrics.jsonl, TensorBoard, Prometheus. The loop does
-// not know which sinks there are. Only the first rank emits events.
+// not know which sinks there are. Every rank emits, but only the first one has sinks.
 //
 // A run emits them in this order:
 //
-//   RunPlanned, RunBegan, Validated (if there is validation data), then for every step
+//   RunPlanned    and nothing else if the run ends before its first step: --dry-run, or all steps were made before
+//   RunBegan, Validated (if there is validation data), then for every step
 //     StepMade
 //     StepLogged    every --log-every steps, and when the step is evaluated
 //     Validated     every --eval-every steps
@@ -13,7 +14,7 @@
 //   and RunEnded, unless the run ends with an error
 //
 // Said may come at any time, and RolledBack between two steps. Read next: train/events/event_stream.h,
-// train/loop/training.cpp, which emits them.
+// train/loop/rank_run.cpp, which emits most of them.
 #pragma once
 
 #include <cstdint>
@@ -50,26 +51,30 @@ struct StepMade {
 };
 
 struct StepLogged {
-  StepRecord record;
+  StepRecord record;       ///< without val_loss
   bool evaluated = false;  ///< a Validated of the same step follows
 };
 
 struct Validated {
   std::int64_t step = 0;  ///< 0: before the first step
-  double loss = 0;        ///< mean per target over the validation set
+  double loss = 0;        ///< mean per target over the validation set; the run ends if it is not finite
   std::string meaning;    ///< Task::explain_loss(): "perplexity 6.31"; may be empty
+  double seconds = 0;     ///< that it took
 };
 
 struct Sampled {
   std::int64_t step = 0;
-  std::string text;  ///< as the model made it, control characters included
+  std::string text;    ///< as the model made it, control characters included
+  double seconds = 0;  ///< that it took
 };
 
 struct Saved {
   std::int64_t step = 0;
-  std::string path;  ///< of the checkpoint
-  std::int64_t bytes = 0;
-  double seconds = 0;
+  std::string path;          ///< of the checkpoint
+  std::int64_t bytes = 0;    ///< of all files
+  double seconds = 0;        ///< from its begin to the commit, while training went on
+  double stall_seconds = 0;  ///< of these, how long training stood still on the first rank
+  std::string warning;       ///< why older checkpoints could not be removed; or empty
 };
 
 /// The run goes on from an earlier step. Sinks that store steps must drop those after it.

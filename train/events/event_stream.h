@@ -5,6 +5,7 @@
 //   events.add(std::make_unique<TerminalSink>(...));
 //   events.emit(Said{.text = "resuming after step 100"});
 //
+// A stream without sinks drops its events.
 // A sink takes microseconds. One that does more, such as sending, hands its events to a thread of its own. A sink that
 // cannot store its events says so once and goes on: training never ends because of a sink.
 // Read next: train/events/event.h.
@@ -12,6 +13,8 @@
 
 #include <memory>
 #include <mutex>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "train/events/event.h"
@@ -38,6 +41,8 @@ class EventStream {
     const std::lock_guard lock(mutex_);
     for (const std::unique_ptr<EventSink>& sink : sinks_) sink->receive(event);
   }
+  void say(std::string text) { emit(Said{.text = std::move(text)}); }
+  void warn(std::string text) { emit(Said{.level = Said::Level::warning, .text = std::move(text)}); }
 
  private:
   std::mutex mutex_;

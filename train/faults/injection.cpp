@@ -13,6 +13,7 @@
 #include "train/faults/disturb.h"
 #include "train/options/options.h"
 #include "train/program/rank.h"
+#include "train/program/screen.h"
 
 namespace trireme::fault {
 namespace {
@@ -50,9 +51,8 @@ struct Plan {
   }
 
   void announce(const Fault& f) const {
-    const std::string line = fmt::format("trireme: injected fault: {} at {} of step {} on {}\n", name(f.kind),
-                                         name(f.point), rank->step, rank->where);
-    std::fputs(line.c_str(), stderr);  // one write, so that lines do not mix
+    Screen::of_process().warn(fmt::format("trireme: injected fault: {} at {} of step {} on {}", name(f.kind),
+                                          name(f.point), rank->step, rank->where));
   }
 };
 

@@ -8,13 +8,12 @@
 namespace trireme {
 
 Guards::Guards(const TrainOptions& options, Trainer& trainer, Checkpointing* checkpoints, Progress& progress,
-               std::function<void(const std::string&)> tell, std::function<void(std::int64_t)> rewound)
+               EventStream& events)
     : options_(options),
       trainer_(trainer),
       checkpoints_(checkpoints),
       progress_(progress),
-      tell_(std::move(tell)),
-      rewound_(std::move(rewound)),
+      events_(events),
       detector_(options.guards.spike_window, options.guards.spike_threshold) {
   detector_.set_losses(progress.guards.losses);
 }
@@ -50,7 +49,7 @@ bool Guards::update_or_skip(const Trainer::Pass& pass, double lr) {
     return false;
   }
   if (!trainer_.update(lr, norm_)) {
-    tell_(skipped_line(progress_.steps + 1, trainer_.scaler()));
+    events_.warn(skipped_line(progress_.steps + 1, trainer_.scaler()));
     return false;
   }
   ++progress_.steps;
@@ -79,7 +78,7 @@ void Guards::skip() {
          origin.remedy);
   const std::string skipped =
       skipped_in_a_row_ == 1 ? "1 step was" : fmt::format("{} steps in a row were", skipped_in_a_row_);
-  tell_(
+  events_.warn(
       fmt::format("step {} skipped: {}: {}; only the position in the data has changed; {} skipped, and {} in a row end "
                   "the run",
                   step, what, origin.what, skipped, most));
@@ -100,12 +99,12 @@ void Guards::roll_back() {
   Progress there = checkpoints_->roll_back();
   there.guards.rollbacks = rollbacks + 1;
   there.guards.skip({.first = there.samples, .last = samples - 1, .step = there.steps + 1});
-  tell_(fmt::format("step {}: {}; back to step {}, on with the samples after {} to {} ({} of {} rollbacks)", step, what,
-                    there.steps, there.samples, samples - 1, there.guards.rollbacks, most));
+  events_.warn(fmt::format("step {}: {}; back to step {}, on with the samples after {} to {} ({} of {} rollbacks)",
+                           step, what, there.steps, there.samples, samples - 1, there.guards.rollbacks, most));
   there.samples = samples;
   progress_ = std::move(there);
   detector_.set_losses(progress_.guards.losses);
-  if (rewound_) rewound_(progress_.steps);
+  events_.emit(RolledBack{.step = progress_.steps});
 }
 
 }  // namespace trireme

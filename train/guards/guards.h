@@ -11,9 +11,7 @@
 // Read next: train/guards/guards.cpp, docs/guards.md.
 #pragma once
 
-#include <functional>
-#include <string>
-
+#include "train/events/event_stream.h"
 #include "train/guards/spike_detector.h"
 #include "train/runs/checkpointing.h"
 #include "train/step/trainer.h"
@@ -22,10 +20,10 @@ namespace trireme {
 
 class Guards {
  public:
-  /// `checkpoints`: of this run, or null. `tell` is called with messages, `rewound` after the run went back to an
-  /// earlier step. All arguments must outlive this object. `progress` is the position of the run; Guards updates it.
+  /// `checkpoints`: of this run, or null. All arguments must outlive this object. `progress` is the position of the
+  /// run; Guards updates it.
   Guards(const TrainOptions& options, Trainer& trainer, Checkpointing* checkpoints, Progress& progress,
-         std::function<void(const std::string&)> tell, std::function<void(std::int64_t step)> rewound = {});
+         EventStream& events);
 
   /// After Trainer::gradients(): makes the update with learning rate `lr` and returns true; or reports why not, and
   /// returns false. Throws ExitCode::numerical after too many skips or rollbacks, and ExitCode::retryable if copies
@@ -44,8 +42,7 @@ class Guards {
   Trainer& trainer_;
   Checkpointing* checkpoints_;
   Progress& progress_;
-  std::function<void(const std::string&)> tell_;
-  std::function<void(std::int64_t)> rewound_;
+  EventStream& events_;
   SpikeDetector detector_;
   double loss_ = 0, norm_ = 0;
   std::int64_t skipped_in_a_row_ = 0;

@@ -26,6 +26,7 @@
 #include "train/faults/injection.h"
 #include "train/program/launcher.h"
 #include "train/program/program.h"
+#include "train/program/screen.h"
 
 namespace trireme {
 namespace {
@@ -99,8 +100,8 @@ void write_flight_record(const TrainOptions& options, const watch::Board& board,
   const std::filesystem::path path = std::filesystem::path(options.run.out) / "flight_recorder.txt";
   try {
     write_file(path, fatal_message(error) + "\n\n" + flight_record(board, error));
-    std::fprintf(stderr, "trireme: what all ranks did last: %s\n", path.c_str());
-  } catch (const Error& failed) { std::fprintf(stderr, "%s\n", failed.what()); }
+    Screen::of_process().warn("trireme: what all ranks did last: " + path.string());
+  } catch (const Error& failed) { Screen::of_process().warn(failed.what()); }
 }
 
 /// run_thread_ranks() rethrows the exception of one rank; comparing exception pointers finds that rank.

@@ -7,7 +7,7 @@
 //     });
 //   }
 //
-// Read next: train/loop/training.cpp, from its end; train/loop/task.h, train/step/trainer.h.
+// Read next: train/loop/training.cpp, train/loop/rank_run.cpp; train/loop/task.h, train/step/trainer.h.
 #pragma once
 
 #include <string>

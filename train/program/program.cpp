@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "train/program/launcher.h"
+#include "train/program/screen.h"
 #include "train/program/signals.h"
 
 namespace trireme {
@@ -59,9 +60,7 @@ std::string fatal_message(const std::exception_ptr& exception) {
 
 int report(const std::exception_ptr& exception) {
   if (first_to_report()) {
-    const std::string line = fatal_message(exception) + "\n";
-    std::fflush(stdout);
-    std::fputs(line.c_str(), stderr);  // one write, so that lines of several processes do not mix
+    Screen::of_process().last_words(fatal_message(exception));
   } else {
     // A launcher ends all processes once one has ended. Wait, so that the message is printed first.
     std::this_thread::sleep_for(std::chrono::milliseconds(200));

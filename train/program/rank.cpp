@@ -1,8 +1,7 @@
 #include "train/program/rank.h"
 
-#include <cstdio>
-
 #include "parallel/comm/watch/beacon.h"
+#include "train/program/screen.h"
 
 namespace trireme {
 
@@ -15,7 +14,7 @@ void Rank::begin_step(std::int64_t number) {
   step = number;
   watch::Beacon::current()->begin_step(number);
   if (!stragglers) return;
-  for (const std::string& line : stragglers->look()) std::fprintf(stderr, "trireme: straggler: %s\n", line.c_str());
+  for (const std::string& line : stragglers->look()) Screen::of_process().warn("trireme: straggler: " + line);
 }
 
 }  // namespace trireme

@@ -50,4 +50,11 @@ PhaseTimes::Lap PhaseTimes::lap(std::int64_t steps) {
 
 double PhaseTimes::seconds() const { return seconds_since(start_); }
 
+double PhaseTimes::seconds_in_steps() const {
+  double seconds = seconds_since(start_);
+  for (std::size_t i = 0; i < totals_.size(); ++i)
+    if (!in_step(static_cast<Phase>(i))) seconds -= totals_[i];
+  return seconds;
+}
+
 }  // namespace trireme

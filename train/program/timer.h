@@ -5,7 +5,7 @@
 //
 // A pipeline executor or a hook with its own measurement calls add(). Phase::communication is time spent waiting for
 // communication (exposed). Communication that overlaps with computation is not included.
-// Read next: train/program/metrics.h (a lap as metrics), train/program/console.h (the table at the end).
+// Read next: train/program/metrics.h (a lap as metrics), train/report/report.h (the table at the end).
 #pragma once
 
 #include <array>
@@ -53,7 +53,8 @@ class PhaseTimes {
   Lap lap(std::int64_t steps);
 
   const PhaseSeconds& totals() const { return totals_; }
-  double seconds() const;  ///< wall clock since construction
+  double seconds() const;           ///< wall clock since construction
+  double seconds_in_steps() const;  ///< of these, without phases between steps: evaluation, sampling, saving
 
  private:
   PhaseSeconds totals_{}, at_lap_{};

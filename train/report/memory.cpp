@@ -3,7 +3,7 @@
 #include <unistd.h>
 
 #include "cuda/runtime/open.h"
-#include "train/program/console.h"
+#include "train/program/units.h"
 
 namespace trireme {
 namespace {

@@ -65,13 +65,6 @@ std::string optimizer_row(const OptimizerOptions& o) {
 
 }  // namespace
 
-std::string thousands(std::int64_t n) {
-  std::string text = fmt::format("{}", n);
-  for (std::int64_t at = static_cast<std::int64_t>(text.size()) - 3; at > 0; at -= 3)
-    text.insert(static_cast<std::size_t>(at), ",");
-  return text;
-}
-
 std::string aligned_lines(const std::vector<LabelledValue>& rows) {
   std::size_t width = 0;
   for (const LabelledValue& row : rows) width = std::max(width, row.first.size());
@@ -85,20 +78,20 @@ std::string aligned_lines(const std::vector<LabelledValue>& rows) {
   return text;
 }
 
-std::string start_table(const TrainOptions& o, const StartFacts& facts) {
+RunPlanned plan_of_run(const TrainOptions& o, const StartFacts& facts) {
   const PrecisionOptions& p = o.precision;
   const bool f32 = p.dtype == DType::f32;
-  std::vector<LabelledValue> rows = {
-      {"device", device_row(o, facts)},
-      {"precision", f32 ? "f32" : fmt::format("{}, gradients and master weights in f32", name(p.dtype))}};
+  RunPlanned plan;
+  std::vector<LabelledValue>& rows = plan.rows;
+  rows = {{"device", device_row(o, facts)},
+          {"precision", f32 ? "f32" : fmt::format("{}, gradients and master weights in f32", name(p.dtype))}};
   rows.insert(rows.end(), facts.task.begin(), facts.task.end());
-  const std::vector<LabelledValue> others = {{"mesh", mesh_row(o.mesh, facts.sums)},
-                                             {"schedule", pipeline_row(o, facts)},
-                                             {"optimizer", optimizer_row(o.optimizer)},
-                                             {"learning rate", learning_rate_row(o.schedule)},
-                                             {"memory per rank", facts.memory}};
+  const std::vector<LabelledValue> others = {
+      {"mesh", mesh_row(o.mesh, facts.sums)},    {"schedule", pipeline_row(o, facts)},
+      {"optimizer", optimizer_row(o.optimizer)}, {"learning rate", learning_rate_row(o.schedule)},
+      {"memory per rank", facts.memory},         {"batch", facts.batch}};
   rows.insert(rows.end(), others.begin(), others.end());
-  return aligned_lines(rows);
+  return plan;
 }
 
 std::string skipped_line(std::int64_t step, const optim::LossScaler& scaler) {
@@ -141,10 +134,6 @@ std::string time_table(const PhaseSeconds& totals, double wall_seconds, std::int
   row("everything else", std::max(0.0, wall_seconds - claimed), false);
   row("total", wall_seconds, false);
   return text;
-}
-
-std::string time_table(const PhaseTimes& times, std::int64_t steps) {
-  return time_table(times.totals(), times.seconds(), steps);
 }
 
 }  // namespace trireme

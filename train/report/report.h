@@ -1,5 +1,5 @@
 // The tables before and after a run: what will be trained, and where the time went.
-// Read next: train/report/report.cpp; train/program/console.h prints them.
+// Read next: train/report/report.cpp; train/terminal/terminal_sink.h prints them.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +10,7 @@
 #include "train/events/event.h"
 #include "train/options/options.h"
 #include "train/program/timer.h"
+#include "train/program/units.h"
 
 namespace trireme {
 
@@ -19,6 +20,7 @@ std::string aligned_lines(const std::vector<LabelledValue>& rows);
 /// Facts for the start table that are not in the options.
 struct StartFacts {
   std::vector<LabelledValue> task;  ///< the model and its data
+  std::string batch;                ///< how the samples of a step are divided
   pipeline::StagePlan plan;         ///< the blocks of each stage
   std::string gpu_kernels{};        ///< Task::gpu_kernels()
   std::string traffic{};            ///< Rank::traffic
@@ -29,11 +31,8 @@ struct StartFacts {
   std::string memory;               ///< predicted, per rank
 };
 
-/// "1,234,567".
-std::string thousands(std::int64_t n);
-
-/// Device, precision, data and model, mesh, schedule, memory: the table before training.
-std::string start_table(const TrainOptions& options, const StartFacts& facts);
+/// What will be trained: device, precision, data and model, mesh, schedule, memory.
+RunPlanned plan_of_run(const TrainOptions& options, const StartFacts& facts);
 
 /// The message for a step whose update loss scaling skipped.
 std::string skipped_line(std::int64_t step, const optim::LossScaler& scaler);
@@ -42,7 +41,6 @@ std::string skipped_line(std::int64_t step, const optim::LossScaler& scaler);
 std::string axis_groups(const MeshShape& mesh, Axis axis);
 
 /// Seconds, share and time per step of each phase, and the time outside all phases.
-std::string time_table(const PhaseTimes& times, std::int64_t steps);
 std::string time_table(const PhaseSeconds& totals, double wall_seconds, std::int64_t steps);
 
 }  // namespace trireme

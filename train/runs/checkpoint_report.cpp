@@ -3,7 +3,7 @@
 #include <set>
 
 #include "data/utf8.h"
-#include "train/program/console.h"
+#include "train/program/units.h"
 #include "train/report/report.h"
 
 namespace trireme {
@@ -56,7 +56,7 @@ std::string describe_checkpoint(const Checkpoint& saved, bool tensors) {
   rows.emplace_back("files", fmt::format("{} in all\n{}", size_text(m.bytes()), files));
   for (const auto& [key, text] : m.run) {
     if (key != "tokenizer")
-      rows.emplace_back(shown_lines(key), shown_lines(text.substr(0, text.find_last_not_of('\n') + 1)));
+      rows.emplace_back(safe_text(key), safe_text(text.substr(0, text.find_last_not_of('\n') + 1)));
   }
   return aligned_lines(rows) + "\n" + (tensors ? tensor_lines(saved) : std::string());
 }

@@ -8,11 +8,12 @@
 namespace trireme {
 
 std::optional<Resumed> resume_run(const TrainOptions& o, Trainer& trainer, const RunIdentity& run,
-                                  const std::function<void(const std::string&)>& tell) {
+                                  EventStream& events) {
   if (o.run.resume == "none") return std::nullopt;
   std::optional<Resumed> resumed;
   if (o.run.resume == "auto") {
-    resumed = load_newest_run(o.run.out, trainer.model(), trainer.optimizer(), run, tell);
+    resumed = load_newest_run(o.run.out, trainer.model(), trainer.optimizer(), run,
+                              [&](const std::string& skipped) { events.warn(skipped); });
     if (!resumed) return std::nullopt;
   } else {
     resumed = load_run(o.run.resume, trainer.model(), trainer.optimizer(), run);
@@ -20,11 +21,11 @@ std::optional<Resumed> resume_run(const TrainOptions& o, Trainer& trainer, const
   }
   const std::int64_t made = resumed->progress.steps, wanted = o.schedule.steps;
   if (made >= wanted && o.run.resume == "auto") {
-    tell(fmt::format("nothing to do: {} has made {} steps, and --steps is {}; raise --steps to go on",
-                     resumed->path.string(), made, wanted));
+    events.say(fmt::format("nothing to do: {} has made {} steps, and --steps is {}; raise --steps to go on",
+                           resumed->path.string(), made, wanted));
     return resumed;
   }
-  tell(fmt::format("resuming after step {} from {}", made, resumed->path.string()));
+  events.say(fmt::format("resuming after step {} from {}", made, resumed->path.string()));
   if (made >= wanted)
     fail(ExitCode::usage, "resume", "{} has made {} steps already, and --steps is {}; expected more; raise --steps",
          resumed->path.string(), made, wanted);
@@ -32,8 +33,8 @@ std::optional<Resumed> resume_run(const TrainOptions& o, Trainer& trainer, const
 }
 
 Checkpointing::Checkpointing(const TrainOptions& options, Trainer& trainer, const RunIdentity& run,
-                             const std::optional<Resumed>& resumed, std::function<void(const std::string&)> tell)
-    : options_(options), trainer_(trainer), run_(run), tell_(std::move(tell)) {
+                             const std::optional<Resumed>& resumed, EventStream& events)
+    : options_(options), trainer_(trainer), run_(run), events_(events) {
   if (options.run.out.empty()) return;
   std::error_code unknown;
   if (trainer.model().mesh().rank() == 0 && std::filesystem::is_directory(options.run.out, unknown))
@@ -98,15 +99,15 @@ void Checkpointing::report(const checkpoint::Saved& saved, bool last) {
     misses_ = 0;
     saved_step_ = saved.step;
     saved_seconds_ = saved.seconds;
-    tell_(saved_line(saved));
-    if (saved.step == asked_step_ && !leaving_) tell_(fmt::format("saved step {}; continuing", saved.step));
+    events_.emit(saved_event(saved));
+    if (saved.step == asked_step_ && !leaving_) events_.say(fmt::format("saved step {}; continuing", saved.step));
     return;
   }
   ++misses_;
   if (last || misses_ >= most_misses)
     fail(ExitCode::io, "checkpoint", "step {} could not be saved: {}; {}; earlier checkpoints are as they were",
          saved.step, saved.error, last ? "it was the last one" : fmt::format("{} saves in a row have failed", misses_));
-  tell_(
+  events_.warn(
       fmt::format("could not save step {}: {}; training goes on with earlier checkpoints ({} of {} failures in a row "
                   "that end it)",
                   saved.step, saved.error, misses_, most_misses));
@@ -120,7 +121,7 @@ bool Checkpointing::after_step(const Progress& progress) {
   leaving_ = due.leave;
   if (leaving_ || !due.save) return !leaving_;
   if (!saver_) {
-    if (due.asked) tell_("a signal asks for a save, but there is no --out: nothing was saved; continuing");
+    if (due.asked) events_.warn("a signal asks for a save, but there is no --out: nothing was saved; continuing");
     return true;
   }
   // The save took longer than the interval: training waits.
@@ -131,8 +132,8 @@ bool Checkpointing::after_step(const Progress& progress) {
 
 Progress Checkpointing::roll_back() {
   if (const auto saved = saver_->finish()) report(*saved, false);
-  const std::optional<Resumed> found =
-      load_newest_run(options_.run.out, trainer_.model(), trainer_.optimizer(), run_, tell_);
+  const std::optional<Resumed> found = load_newest_run(options_.run.out, trainer_.model(), trainer_.optimizer(), run_,
+                                                       [&](const std::string& skipped) { events_.warn(skipped); });
   if (!found)
     fail(ExitCode::data, "checkpoint",
          "{} has no checkpoint to go back to; expected one that is whole; look at why "
@@ -148,9 +149,9 @@ void Checkpointing::complete() noexcept {
   try {
     if (!saver_ || !saver_->busy()) return;
     const auto saved = saver_->finish_within(std::chrono::duration<double>(options_.run.timeout));
-    if (saved)
-      tell_(saved->error.empty() ? saved_line(*saved)
-                                 : fmt::format("could not save step {}: {}", saved->step, saved->error));
+    if (!saved) return;
+    if (saved->error.empty()) return events_.emit(saved_event(*saved));
+    events_.warn(fmt::format("could not save step {}: {}", saved->step, saved->error));
   } catch (const std::exception&) {  // this failed too: the folder keeps its temporary name
   }
 }
@@ -180,9 +181,9 @@ void Checkpointing::finish(const Progress& progress) {
     }
   }
   if (!leaving_) return;
-  if (supervisor_gone()) tell_("the supervisor that started this job is gone: nothing will start it again");
-  tell_(saver_ ? fmt::format("preempted; saved step {} in {:.2f} s", saved_step_, saved_seconds_)
-               : fmt::format("preempted after step {}; there is no --out: nothing was saved", progress.steps));
+  if (supervisor_gone()) events_.warn("the supervisor that started this job is gone: nothing will start it again");
+  events_.say(saver_ ? fmt::format("preempted; saved step {} in {:.2f} s", saved_step_, saved_seconds_)
+                     : fmt::format("preempted after step {}; there is no --out: nothing was saved", progress.steps));
 }
 
 }  // namespace trireme

@@ -1,31 +1,30 @@
 // Checkpointing: saves a run by steps, by minutes or by a signal, and reports it. If a save fails, training continues
 // with the earlier checkpoints; after three failures in a row, the run ends.
-// Read next: train/runs/saved_run.h, train/program/signals.h; train/loop/training.cpp calls this after every step.
+// Read next: train/runs/saved_run.h, train/program/signals.h; train/loop/rank_run.cpp calls this after every step.
 #pragma once
 
 #include <chrono>
-#include <functional>
 
 #include "core/io.h"
+#include "train/events/event_stream.h"
 #include "train/options/options.h"
 #include "train/runs/saved_run.h"
 #include "train/step/trainer.h"
 
 namespace trireme {
 
-/// Loads the checkpoint that --resume names, if there is one, and prints where the run continues. With `auto`, a run
+/// Loads the checkpoint that --resume names, if there is one, and says where the run continues. With `auto`, a run
 /// that has already made all its steps is reported as having nothing to do; otherwise that is an error
 /// (ExitCode::usage). Collective.
 std::optional<Resumed> resume_run(const TrainOptions& options, Trainer& trainer, const RunIdentity& run,
-                                  const std::function<void(const std::string&)>& tell);
+                                  EventStream& events);
 
 class Checkpointing {
  public:
   /// Without --out, nothing is ever saved, but signals are still handled. `resumed`: where the run continues from.
-  /// `options` and `trainer` must outlive this object. `tell` is called with messages, on every rank. Collective, like
-  /// all members.
+  /// `options`, `trainer` and `events` must outlive this object. Collective, like all members.
   Checkpointing(const TrainOptions& options, Trainer& trainer, const RunIdentity& run,
-                const std::optional<Resumed>& resumed, std::function<void(const std::string&)> tell);
+                const std::optional<Resumed>& resumed, EventStream& events);
   /// With one rank: calls complete(). With more ranks, some may be missing, and a save needs all of them. The save is
   /// then lost, and note_loss() tells where to report it.
   ~Checkpointing();
@@ -71,7 +70,7 @@ class Checkpointing {
   RunIdentity run_;
   std::optional<RunSaver> saver_;  // if there is an `out`
   std::optional<FolderMark> out_;  // on rank 0: the locked folder
-  std::function<void(const std::string&)> tell_;
+  EventStream& events_;
   std::string* lost_ = nullptr;
   Clock::time_point last_begin_ = Clock::now();
   std::int64_t saved_step_ = -1;  // the last committed step

@@ -14,9 +14,9 @@ ResumeAttempts attempts_beside(const fs::path& checkpoint) { return ResumeAttemp
 }  // namespace
 
 ResumeMark::ResumeMark(const TrainOptions& options, const std::optional<Resumed>& resumed, Rank& rank,
-                       std::function<void(const std::string&)> tell)
+                       EventStream& events)
     : rank_(rank),
-      tell_(std::move(tell)),
+      events_(events),
       checkpoint_(resumed ? resumed->path : fs::path()),
       state_(resumed && options.run.resume == "auto" ? State::due : State::done) {}
 
@@ -27,7 +27,7 @@ void ResumeMark::begin_step() {
   int before = 0;
   try {
     if (rank_.first()) before = attempts_beside(checkpoint_).begin(checkpoint_);
-  } catch (const Error& error) { tell_(fmt::format("{}; training goes on without that note", error.reason())); }
+  } catch (const Error& error) { events_.warn(fmt::format("{}; training goes on without that note", error.reason())); }
   // From here on, any rank may fail first and the launcher may then end rank 0. So every rank can remove the note.
   before = std::stoi(broadcast_text(*rank_.world, std::to_string(before)));
   rank_.failed = [checkpoint = checkpoint_, before] { attempts_beside(checkpoint).take_back(checkpoint, before); };
@@ -38,7 +38,7 @@ void ResumeMark::step_made() {
   rank_.failed = nullptr;
   try {
     if (rank_.first()) attempts_beside(checkpoint_).succeeded();
-  } catch (const Error& error) { tell_(fmt::format("{}; training goes on", error.reason())); }
+  } catch (const Error& error) { events_.warn(fmt::format("{}; training goes on", error.reason())); }
 }
 
 }  // namespace trireme

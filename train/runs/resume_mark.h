@@ -3,9 +3,10 @@
 // checkpoint, the next run uses another one. The note is made as late as possible, after everything is compared, loaded
 // and started. A run that ends with an error of its own removes it. So the note remains only if a rank was killed,
 // crashed or was lost.
-// Read next: train/runs/saved_run.h, which chooses; train/loop/training.cpp calls this around every step.
+// Read next: train/runs/saved_run.h, which chooses; train/loop/rank_run.cpp calls this around every step.
 #pragma once
 
+#include "train/events/event_stream.h"
 #include "train/launch/ranks.h"
 #include "train/options/options.h"
 #include "train/runs/saved_run.h"
@@ -14,10 +15,8 @@ namespace trireme {
 
 class ResumeMark {
  public:
-  /// `resumed`: where the run continues from, if it does. `rank` must outlive this object. `tell`: as for
-  /// Checkpointing.
-  ResumeMark(const TrainOptions& options, const std::optional<Resumed>& resumed, Rank& rank,
-             std::function<void(const std::string&)> tell);
+  /// `resumed`: where the run continues from, if it does. `rank` and `events` must outlive this object.
+  ResumeMark(const TrainOptions& options, const std::optional<Resumed>& resumed, Rank& rank, EventStream& events);
   /// Call before every step. Collective.
   void begin_step();
   /// Call after every completed step.
@@ -27,7 +26,7 @@ class ResumeMark {
   enum class State : std::uint8_t { due, made, done };
 
   Rank& rank_;
-  std::function<void(const std::string&)> tell_;
+  EventStream& events_;
   std::filesystem::path checkpoint_;
   State state_;
 };

@@ -1,10 +1,10 @@
 #include "train/runs/run_folder.h"
 
 #include <algorithm>
-#include <cstdio>
 
 #include "core/error.h"
 #include "parallel/checkpoint/folder.h"
+#include "train/program/screen.h"
 #include "train/runs/origin.h"
 #include "train/runs/saved_run.h"
 
@@ -33,8 +33,7 @@ bool begins_again(const fs::path& out, const std::string& resume) {
   return begins_elsewhere(resume, out) && !holds_checkpoint(out) && was_begun_from(out, resume);
 }
 
-/// One write, so that lines do not mix.
-void warn(const std::string& text) { std::fputs(("trireme: " + text + "\n").c_str(), stderr); }
+void warn(const std::string& text) { Screen::of_process().warn("trireme: " + text); }
 
 }  // namespace
 

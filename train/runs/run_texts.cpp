@@ -150,14 +150,14 @@ void require_same_run(const Checkpoint& saved, const Model& model, const RunIden
   require_same_architecture(saved, model);
   const RunTexts& texts = saved.manifest().run;
   if (const auto dtype = texts.find(dtype_entry); dtype != texts.end())
-    require_same("--dtype", shown_lines(dtype->second), std::string(name(model.dtype())), path);
+    require_same("--dtype", safe_text(dtype->second), std::string(name(model.dtype())), path);
   // Checked before the model, because the model's --vocab follows from the data.
   if (saved.run("tokenizer") != run.tokenizer)
     fail(ExitCode::usage, "resume",
          "{} was saved with another tokenizer than this data gives; use the same --data and --tokenizer",
          path.string());
   require_same_model(saved, model);
-  require_same("--seed", shown_lines(saved.run("seed")), std::to_string(run.seed), path);
+  require_same("--seed", safe_text(saved.run("seed")), std::to_string(run.seed), path);
   if (run.data != 0)
     read_json(saved, "data", [&](const nlohmann::json& json) {
       require_same_data(json, run, path);

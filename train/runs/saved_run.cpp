@@ -6,8 +6,8 @@
 #include "core/io.h"
 #include "parallel/checkpoint/folder.h"
 #include "parallel/comm/texts.h"
+#include "train/events/texts.h"
 #include "train/launch/common_values.h"
-#include "train/program/console.h"
 
 namespace trireme {
 namespace {
@@ -130,10 +130,13 @@ void RunSaver::begin(const Progress& progress) {
   saver_.begin(progress.steps, all_held(model_, optimizer_), describe_run(model_, progress, run_, configuration_));
 }
 
-std::string saved_line(const checkpoint::Saved& saved) {
-  return fmt::format("saved step {} in {} ({}, {:.3f} s, of which training stood still for {:.3f} s){}", saved.step,
-                     saved.path.string(), format_bytes(static_cast<double>(saved.bytes)), saved.seconds,
-                     saved.stall_seconds, saved.warning.empty() ? "" : "; " + saved.warning);
+Saved saved_event(const checkpoint::Saved& saved) {
+  return {.step = saved.step,
+          .path = saved.path.string(),
+          .bytes = static_cast<std::int64_t>(saved.bytes),
+          .seconds = saved.seconds,
+          .stall_seconds = saved.stall_seconds,
+          .warning = saved.warning};
 }
 
 std::string save_run(const fs::path& out, const Model& model, optim::Optimizer& optimizer, const Progress& progress,
@@ -143,7 +146,7 @@ std::string save_run(const fs::path& out, const Model& model, optim::Optimizer& 
   saver.begin(progress);
   const checkpoint::Saved saved = saver.finish().value();
   if (!saved.error.empty()) fail(ExitCode::io, "checkpoint", "{}", saved.error);
-  return saved_line(saved);
+  return saved_line(saved_event(saved));
 }
 
 fs::path find_saved_run(const fs::path& path) {

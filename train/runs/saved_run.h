@@ -8,6 +8,7 @@
 #pragma once
 
 #include "parallel/checkpoint/saver.h"
+#include "train/events/event.h"
 #include "train/runs/run_texts.h"
 
 namespace trireme {
@@ -40,10 +41,10 @@ class RunSaver {
   checkpoint::Saver saver_;
 };
 
-/// The message about a save: "saved step 20 in PATH (1.2 MB, 0.030 s, of which training stood still for 0.001 s)".
-std::string saved_line(const checkpoint::Saved& saved);
+/// The event of a save that succeeded.
+Saved saved_event(const checkpoint::Saved& saved);
 
-/// Saves under `out`, which is created if needed, and waits. Returns saved_line(). Collective. Throws ExitCode::io.
+/// Saves under `out`, which is created if needed, and waits. Returns saved_line() (train/events/texts.h). Collective. Throws ExitCode::io.
 std::string save_run(const std::filesystem::path& out, const Model& model, optim::Optimizer& optimizer,
                      const Progress& progress, const RunIdentity& run);
 

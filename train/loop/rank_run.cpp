@@ -1,0 +1,211 @@
+// run() is what a rank does; train() is the loop over steps. The functions below them are in the order of their use.
+#include "train/loop/rank_run.h"
+
+#include <cmath>
+
+#include "core/cores.h"
+#include "core/parallel_for.h"
+#include "parallel/pipeline/drawing.h"
+#include "train/loop/sinks.h"
+#include "train/report/memory.h"
+#include "train/report/profiling.h"
+#include "train/runs/resume_mark.h"
+#include "train/step/evaluate.h"
+#include "train/step/setup.h"
+
+namespace trireme {
+
+RankRun::RankRun(const Task& task, RunFolder& folder, Rank& rank)
+    : task_(task),
+      options_(task.options()),
+      folder_(folder),
+      rank_(rank),
+      mesh_(make_mesh(rank, options_.mesh.shape)),
+      trainer_(task.make(options_, mesh_), options_),
+      batch_(options_.batch_sizes()),
+      targets_per_step_(batch_.global_batch * task.targets()),
+      identity_(task.identity()) {
+  if (rank.first()) add_sinks(events_, options_, folder);
+}
+
+void RankRun::run() {
+  events_.emit(plan());
+  if (rank_.first() && !options_.run.dry_run) folder_.lock();
+  const std::optional<Resumed> resumed = resume();
+  if (options_.run.dry_run) return events_.say(pipeline::render(trainer_.executor().schedule()));
+  if (progress_.steps >= options_.schedule.steps) return;  // resume() has said so
+  begin();
+  train(resumed);
+}
+
+void RankRun::train(const std::optional<Resumed>& resumed) {
+  Checkpointing checkpoints(options_, trainer_, identity_, resumed, events_);
+  checkpoints.note_loss(rank_.lost);
+  ResumeMark mark(options_, resumed, rank_, events_);
+  Guards guards(options_, trainer_, &checkpoints, progress_, events_);
+  Loader loader(task_.training(), batch_.on_rank(mesh_->coord(Axis::dp)), progress_.samples);
+  Profiling profiling(options_, *mesh_);
+  const optim::LrSchedule lr_schedule = make_lr_schedule(options_.schedule);
+  evaluate();
+
+  const std::int64_t first_step = logged_ = progress_.steps, steps = options_.schedule.steps;
+  stepping_ = times_.seconds_in_steps();
+  while (progress_.steps < steps) {
+    profiling.before_step(progress_.steps - first_step);
+    rank_.begin_step(progress_.steps + 1);
+    mark.begin_step();
+    const CommunicationTimes before = CommunicationClock::current()->read();
+    const Trainer::Pass made = gradients(loader);
+    // Clips by the norm of the whole gradient and updates the weights; skips the update if a check fails.
+    const double lr = lr_schedule.at(progress_.steps);
+    const bool updated = timed(Phase::optimizer, [&] { return guards.step(made, lr); });
+    profiling.after_step();
+    communication_ = communication_ + (CommunicationClock::current()->read() - before);
+    if (!updated) {  // goes on at this step with other samples, or after a rollback at an earlier step
+      logged_ = std::min(logged_, progress_.steps);
+      continue;
+    }
+    mark.step_made();
+    report_step(lr, guards, checkpoints);
+    const bool last = progress_.steps == steps;
+    if (!last && !timed(Phase::saving, [&] { return checkpoints.after_step(progress_); })) break;  // a signal
+  }
+
+  timed(Phase::saving, [&] { checkpoints.finish(progress_); });
+  if (const auto table = profiling.finish()) events_.say(*table);
+  events_.emit(RunEnded{.steps = progress_.steps - first_step,
+                        .wall_seconds = times_.seconds(),
+                        .phases = times_.totals(),
+                        .last_step = progress_.steps == steps});
+  rank_.exit_code = checkpoints.exit_code();
+}
+
+// ---- before the first step ------------------------------------------------------------------------------------------
+
+std::shared_ptr<const DeviceMesh> RankRun::make_mesh(Rank& rank, const MeshShape& shape) {
+  auto mesh = std::make_shared<const DeviceMesh>(rank.world, shape);
+  rank.enter(*mesh);
+  return mesh;
+}
+
+RunPlanned RankRun::plan() {
+  std::vector<LabelledValue> rows = task_.rows();
+  if (task_.parameters().all == 0) rows.emplace_back("parameters", thousands(count_parameters()));
+  const pipeline::Proof& proof = trainer_.executor().proof();
+  const double activations = task_.activation_bytes(proof.peak_live.front());
+  const Task::Words words = task_.words();
+  return plan_of_run(
+      options_,
+      {.task = std::move(rows),
+       .batch =
+           fmt::format("{} {}, {} {} per step", to_string(batch_), words.samples, targets_per_step_, words.targets),
+       .plan = trainer_.model().plan(),
+       .gpu_kernels = options_.precision.tensor_device() == Device::cuda ? task_.gpu_kernels() : "",
+       .traffic = rank_.traffic,
+       .sums = mesh_->world().fastest_order(),
+       .threads = threads(),
+       .own_cores = OwnCores::current().parts > 0,
+       .bubble = proof.bubble_of_total,
+       .memory = predicted_memory(options_, trainer_.model().parameters(), activations, task_.workspace_bytes())});
+}
+
+std::int64_t RankRun::count_parameters() {
+  double here = 0;  // of this rank's stages; the result is the same on all ranks of dp and tp
+  for (const ParameterPtr& parameter : trainer_.model().parameters())
+    if (!parameter->copy_of_earlier_stage) here += static_cast<double>(parameter->global_shape.count());
+  const Tensor sum = Tensor::full({1}, here, DType::f64);
+  mesh_->group(Axis::pp).all_reduce(sum).wait();
+  return static_cast<std::int64_t>(sum.item());
+}
+
+std::optional<Resumed> RankRun::resume() {
+  std::optional<Resumed> resumed = resume_run(options_, trainer_, identity_, events_);
+  if (resumed) progress_ = resumed->progress;
+  if (progress_.loss_scale) trainer_.scaler().set_state(*progress_.loss_scale);
+  return resumed;
+}
+
+void RankRun::begin() {
+  if (rank_.first()) {
+    if (const std::string said = folder_.open(options_.run.config, progress_.steps); !said.empty()) events_.say(said);
+  }
+  events_.emit(RunBegan{.first_step = progress_.steps,
+                        .steps = options_.schedule.steps,
+                        .rate_unit = task_.words().per_second,
+                        .out = options_.run.out,
+                        .config = options_.run.config});
+}
+
+// ---- a step ---------------------------------------------------------------------------------------------------------
+
+Trainer::Pass RankRun::gradients(Loader& loader) {
+  // Sums of gradients over data start during the last backward, with ZeRO 2 and 3 during each.
+  const double waited = loader.seconds_waited();
+  const Trainer::Pass made =
+      trainer_.gradients([&](int) { return loader.next(); }, 1.0 / static_cast<double>(targets_per_step_));
+  const double waiting = loader.seconds_waited() - waited;
+  times_.add(Phase::data, waiting);
+  times_.add(Phase::forward, made.pipeline.forward_seconds - waiting);
+  times_.add(Phase::backward, made.pipeline.backward_seconds);
+  times_.add(Phase::communication, made.pipeline.waiting_seconds + made.sums.exposed_seconds);
+  return made;
+}
+
+/// After an update: logs the step, and computes the validation loss and the sample if they are due.
+void RankRun::report_step(double lr, const Guards& guards, Checkpointing& checkpoints) {
+  const std::int64_t step = progress_.steps;
+  const bool last = step == options_.schedule.steps;
+  const auto due = [&](std::int64_t every) { return last || (every > 0 && step % every == 0); };
+  const double stepping = times_.seconds_in_steps();
+  events_.emit(StepMade{.step = step, .seconds = stepping - std::exchange(stepping_, stepping)});
+
+  const bool evaluated = due(options_.run.eval_every) && task_.validation() != nullptr;
+  if (due(options_.run.log_every) || due(options_.run.eval_every)) log(lr, guards, evaluated);
+  if (evaluated) {  // if the loss is bad, a save under way, which is good, is completed before the error ends the run
+    const double loss = evaluate().value();
+    if (!std::isfinite(loss)) checkpoints.complete();
+    require_finite(loss, step);
+  }
+  if (options_.run.sample_every > 0 && due(options_.run.sample_every)) sample();
+}
+
+void RankRun::log(double lr, const Guards& guards, bool evaluated) {
+  StepRecord record;
+  record.step = progress_.steps;
+  record.lr = lr;
+  record.grad_norm = guards.norm();
+  record.loss = guards.loss();
+  record.tokens = progress_.samples * task_.targets();
+  if (trainer_.scaler().active()) {
+    record.skipped = trainer_.scaler().skipped();
+    record.loss_scale = trainer_.scaler().scale();
+  }
+  if (trainer_.routing()) record.set_routing(*trainer_.routing(), task_.experts());
+  const std::int64_t since = record.step - std::exchange(logged_, record.step);
+  record.set_times(times_.lap(since), targets_per_step_);
+  record.set_communication(std::exchange(communication_, {}), since);
+  record.peak_bytes = MemoryPool::current()->on(trainer_.model().device())->total().peak;
+  events_.emit(StepLogged{.record = record, .evaluated = evaluated});
+}
+
+std::optional<double> RankRun::evaluate() {
+  const std::shared_ptr<const ValidationSource> samples = task_.validation();
+  if (samples == nullptr) return std::nullopt;
+  const double begin = times_.seconds();
+  const double loss = timed(Phase::evaluation, [&] {
+    return validation_loss(trainer_.model(), *samples, options_.batch_sizes().micro_batch);
+  });
+  events_.emit(Validated{.step = progress_.steps,
+                         .loss = loss,
+                         .meaning = task_.explain_loss(progress_.steps, loss),
+                         .seconds = times_.seconds() - begin});
+  return loss;
+}
+
+void RankRun::sample() {
+  const double begin = times_.seconds();
+  std::string text = timed(Phase::sampling, [&] { return task_.sample(trainer_.model()); });
+  events_.emit(Sampled{.step = progress_.steps, .text = std::move(text), .seconds = times_.seconds() - begin});
+}
+
+}  // namespace trireme

@@ -1,0 +1,64 @@
+// RankRun: one rank's run, from the plan to the last checkpoint. All ranks take the same branches, because almost
+// everything is collective. What happens is emitted as events; the first rank shows and stores them.
+// Read next: train/loop/rank_run.cpp, from the top; train/events/event.h.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "data/prefetch.h"
+#include "train/events/event_stream.h"
+#include "train/guards/guards.h"
+#include "train/launch/ranks.h"
+#include "train/loop/task.h"
+#include "train/program/timer.h"
+#include "train/runs/checkpointing.h"
+#include "train/runs/run_folder.h"
+#include "train/step/trainer.h"
+
+namespace trireme {
+
+class RankRun {
+ public:
+  /// All arguments must outlive this object.
+  RankRun(const Task& task, RunFolder& folder, Rank& rank);
+
+  void run();
+
+ private:
+  static std::shared_ptr<const DeviceMesh> make_mesh(Rank& rank, const MeshShape& shape);
+  template <class F>
+  auto timed(Phase phase, const F& f) {
+    const auto scope = times_.time(phase);
+    return f();
+  }
+
+  RunPlanned plan();
+  std::int64_t count_parameters();  // of the whole model, padding included; collective
+  std::optional<Resumed> resume();
+  void begin();
+  void train(const std::optional<Resumed>& resumed);
+  Trainer::Pass gradients(Loader& loader);
+  void report_step(double lr, const Guards& guards, Checkpointing& checkpoints);
+  void log(double lr, const Guards& guards, bool evaluated);
+  std::optional<double> evaluate();
+  void sample();
+
+  const Task& task_;
+  const TrainOptions& options_;
+  RunFolder& folder_;
+  Rank& rank_;
+  std::shared_ptr<const DeviceMesh> mesh_;
+  Trainer trainer_;
+  EventStream events_;  // without sinks on all ranks but the first
+  BatchSizes batch_;
+  std::int64_t targets_per_step_;
+  RunIdentity identity_;
+  Progress progress_;
+  PhaseTimes times_;
+  double stepping_ = 0;               // times_.seconds_in_steps() after the last step
+  std::int64_t logged_ = 0;           // the last step that was logged
+  CommunicationTimes communication_;  // of the steps since then
+};
+
+}  // namespace trireme
