@@ -158,6 +158,12 @@ std::string safe_text(std::string_view text) {
   return result;
 }
 
+std::string safe_line(std::string_view text) {
+  std::string result;
+  for (std::size_t at = 0; at < text.size();) at = append_shown(result, text, at);
+  return result;
+}
+
 bool is_printable(std::string_view text) {
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t bytes = printable_bytes(text, at);

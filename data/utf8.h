@@ -33,6 +33,8 @@ std::string in_quotes(std::string_view text);
 /// Text of any origin for a terminal, uncut: everything that is not printable is escaped ("\x1b"), except line ends and
 /// tabs.
 std::string safe_text(std::string_view text);
+/// The same for text within a line: line ends and tabs are escaped, too.
+std::string safe_line(std::string_view text);
 /// True if a terminal shows all of it, in this order, and takes none of it as a command: UTF-8 without control
 /// characters, without separators of lines, and without characters that change the direction of writing.
 bool is_printable(std::string_view text);

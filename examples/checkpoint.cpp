@@ -9,13 +9,15 @@
 // diff found differences; 65: damaged.
 // Read next: parallel/checkpoint/checkpoint.h, parallel/checkpoint/compare.h.
 #include <algorithm>
-#include <cstdio>
 
 #include "parallel/checkpoint/compare.h"
 #include "train/gpt/saved_gpt.h"
 #include "train/program/program.h"
+#include "train/program/screen.h"
+#include "train/program/units.h"
 #include "train/runs/checkpoint_report.h"
 #include "train/runs/saved_run.h"
+#include "train/terminal/progress.h"
 
 using namespace trireme;
 
@@ -31,30 +33,36 @@ constexpr const char* usage =
 
 checkpoint::Checkpoint open(const std::string& path) { return checkpoint::Checkpoint(find_saved_run(path)); }
 
+void verify(checkpoint::Checkpoint& saved, Screen& screen) {
+  ProgressBar bar(screen, "verifying", static_cast<double>(saved.manifest().bytes()), format_bytes);
+  saved.verify([&](std::uint64_t bytes) { bar.set(static_cast<double>(bytes)); });
+}
+
 int run(const std::vector<std::string>& words) {
+  Screen& screen = Screen::of_process();
   const auto is = [&](const char* command, std::size_t count) { return words[0] == command && words.size() == count; };
   const auto asks = [](const std::string& word) { return word == "--help" || word == "-h"; };
   if (words.empty() || std::any_of(words.begin(), words.end(), asks)) {
-    std::fputs(usage, stdout);
+    screen.print(usage);
     return 0;
   }
   const bool tensors = words.size() == 3 && words[2] == "--tensors";
   if (is("inspect", 2) || (words[0] == "inspect" && tensors)) {
-    std::fputs(describe_checkpoint(open(words[1]), tensors).c_str(), stdout);
+    screen.print(describe_checkpoint(open(words[1]), tensors));
     return 0;
   }
   if (is("verify", 2)) {
     checkpoint::Checkpoint saved = open(words[1]);
-    saved.verify();
+    verify(saved, screen);
     require_whole_run(saved);
     if (saved_architecture(saved) == "gpt") static_cast<void>(read_saved_gpt(saved));
-    std::fputs(verified_line(saved).c_str(), stdout);
+    screen.print(verified_line(saved));
     return 0;
   }
   if (is("diff", 3)) {
     checkpoint::Checkpoint a = open(words[1]), b = open(words[2]);
     const std::vector<checkpoint::Difference> differences = checkpoint::compare(a, b);
-    std::fputs(describe_differences(a, b, differences).c_str(), stdout);
+    screen.print(describe_differences(a, b, differences));
     return differences.empty() ? 0 : 1;
   }
   fail(ExitCode::usage, "checkpoint",

@@ -12,7 +12,6 @@
 
 #include <chrono>
 #include <csignal>
-#include <cstdio>
 #include <sstream>
 
 #include "core/io.h"
@@ -20,6 +19,7 @@
 #include "train/options/flags.h"
 #include "train/program/launcher.h"
 #include "train/program/program.h"
+#include "train/program/screen.h"
 
 using namespace trireme;
 using namespace trireme::explore;
@@ -97,10 +97,7 @@ int main(int argc, char** argv) {
     std::signal(SIGINT, [](int) { interrupted = 1; });
     std::signal(SIGTERM, [](int) { interrupted = 1; });
 
-    Explorer explorer(settings, [](const std::string& text) {
-      fmt::print("{}\n", text);
-      std::fflush(stdout);
-    });
+    Explorer explorer(settings, [](const std::string& text) { Screen::of_process().print(text); });
     if (!replay.empty() && !finds.empty())
       fail(ExitCode::usage, "explore", "--replay tries one case, and --finds has no effect with it; drop one of them");
     if (!replay.empty()) {

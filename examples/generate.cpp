@@ -3,8 +3,6 @@
 //   build/bin/generate --checkpoint run1 --prompt "The "
 //
 // Read next: train/gpt/generate.h, train/runs/saved_run.h.
-#include <cstdio>
-
 #include "core/cores.h"
 #include "core/cpu/processor.h"
 #include "core/parallel_for.h"
@@ -17,6 +15,7 @@
 #include "train/options/flags.h"
 #include "train/program/launcher.h"
 #include "train/program/program.h"
+#include "train/program/screen.h"
 #include "train/runs/saved_run.h"
 #include "train/validate/validate.h"
 
@@ -86,12 +85,11 @@ int run(const Options& o) {
   options.seed = static_cast<std::uint64_t>(o.seed);
   options.vocab_size = saved.tokenizer->vocab_size();
   Utf8Stream printable;  // a token may end inside a character
-  std::fputs(o.prompt.c_str(), stdout);
+  write_for_programs(o.prompt);
   generate(model, prompt, options, [&](std::int32_t token) {
-    std::fputs(printable.push(saved.tokenizer->decode(std::span(&token, 1))).c_str(), stdout);
-    std::fflush(stdout);
+    write_for_programs(printable.push(saved.tokenizer->decode(std::span(&token, 1))));
   });
-  std::fputs((printable.finish() + "\n").c_str(), stdout);
+  write_for_programs(printable.finish() + "\n");
   return 0;
 }
 

@@ -11,7 +11,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <iterator>
 #include <map>
 #include <mutex>
@@ -22,6 +21,9 @@
 #include "train/launch/ranks.h"
 #include "train/parity/parity_matrix.h"
 #include "train/program/program.h"
+#include "train/program/screen.h"
+#include "train/program/units.h"
+#include "train/terminal/progress.h"
 
 using namespace trireme;
 
@@ -90,20 +92,21 @@ struct Tally {
       problem = fmt::format("{} {:.2e}, accepted {}", what, found, limit);
     } catch (const std::exception& error) { problem = error.what(); }
     ++failed;
-    fmt::print("FAILED: {}   ({})\n", to_string(combination), problem);
-    std::fflush(stdout);
+    Screen::of_process().print(fmt::format("FAILED: {}   ({})", to_string(combination), problem));
   }
 };
 
-/// Checks every N-th combination, and prints progress after every `report_every` checks.
+/// Checks every N-th combination, and prints progress after every `report_every` checks. On a terminal there is a bar.
 void check_all(Tally& tally, const std::vector<Combination>& combinations, References& references, std::int64_t every,
                std::int64_t report_every) {
+  Screen& screen = Screen::of_process();
+  ProgressBar bar(screen, "compared", static_cast<double>(combinations.size()), format_count);
   for (std::size_t i = 0; i < combinations.size(); i += static_cast<std::size_t>(every)) {
     tally.check(combinations[i], references);
+    bar.set(static_cast<double>(i + 1));
     const int done = tally.passed + tally.failed;
     if (done % report_every != 0) continue;
-    fmt::print("{} of {}: {} {:.2e}\n", done, combinations.size(), tally.what, tally.worst);
-    std::fflush(stdout);
+    screen.print(fmt::format("{} of {}: {} {:.2e}", done, combinations.size(), tally.what, tally.worst));
   }
 }
 

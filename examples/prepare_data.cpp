@@ -21,6 +21,9 @@
 #include "data/token_shard.h"
 #include "train/options/flags.h"
 #include "train/program/program.h"
+#include "train/program/screen.h"
+#include "train/program/units.h"
+#include "train/terminal/progress.h"
 
 namespace {
 
@@ -89,18 +92,25 @@ void prepare(const Options& options) {
   tokenizer->save(folder.temporary() / shard_tokenizer_name);
 
   ShardWriter writer(folder.temporary(), *tokenizer, options.shard_tokens);
-  files.tokenize(*tokenizer, [&](std::span<const std::int32_t> ids) {
-    writer.start_document();
-    writer.append(ids);
-  });
+  {
+    ProgressBar bar(Screen::of_process(), "files", static_cast<double>(files.count()), format_count);
+    double done = 0;
+    files.tokenize(*tokenizer, [&](std::span<const std::int32_t> ids) {
+      writer.start_document();
+      writer.append(ids);
+      bar.set(++done);
+    });
+  }
   writer.finish();
 
   folder.commit();
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  fmt::print("text: {}, {} bytes in {} files, {} left out\n", files.path().string(), files.bytes(), files.count(),
-             files.skipped());
-  fmt::print("tokenizer: {}, vocabulary {}\n", tokenizer->name(), tokenizer->vocab_size());
-  fmt::print("wrote {}: {} tokens, shards: {}, {:.1f} s\n", options.out, writer.tokens(), writer.shards(), seconds);
+  Screen::of_process().print(
+      fmt::format("text: {}, {} bytes in {} files, {} left out\ntokenizer: {}, vocabulary {}\nwrote {}: {} tokens, "
+                  "shards: {}, {:.1f} "
+                  "s\n",
+                  files.path().string(), files.bytes(), files.count(), files.skipped(), tokenizer->name(),
+                  tokenizer->vocab_size(), options.out, writer.tokens(), writer.shards(), seconds));
 }
 
 }  // namespace

@@ -2,7 +2,7 @@
 //
 //   build/bin/train_gpt --data README.md --layers 2 --heads 2 --width 64 --steps 100 --mesh dp=2 --out run1
 //
-// Read next: train/loop/training.cpp (the run, with the loop), train/gpt/gpt_task.h (the model and its text),
+// Read next: train/loop/rank_run.cpp (the run, with the loop), train/gpt/gpt_task.h (the model and its text),
 // train/step/trainer.h.
 #include "train/gpt/gpt_task.h"
 #include "train/loop/training.h"

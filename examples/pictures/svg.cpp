@@ -132,6 +132,13 @@ void Drawing::line(Point from, Point to, const LineStyle& style) {
                        at({end.x - side.x, end.y - side.y}), colours(style.tone).name);
 }
 
+void Drawing::polyline(const std::vector<Point>& points, const LineStyle& style) {
+  std::string path;
+  for (const Point& point : points) path += (path.empty() ? "M" : "L") + at(point);
+  body_ += fmt::format("<path d=\"{}\" fill=\"none\" class=\"{}-line\" stroke-width=\"{}\"{}/>\n", path,
+                       colours(style.tone).name, number(style.width), style.dashed ? " stroke-dasharray=\"4 3\"" : "");
+}
+
 void Drawing::text(Point point, std::string_view content, const TextStyle& style) {
   body_ += fmt::format("<text x=\"{}\" y=\"{}\"", number(point.x), number(point.y + baseline * style.size));
   if (style.anchor != Anchor::start)

@@ -71,6 +71,8 @@ class Drawing {
   void box(const Rect& rect, const BoxStyle& style);
   void polygon(const std::vector<Point>& corners, Tone tone);
   void line(Point from, Point to, const LineStyle& style = {});
+  /// Straight lines from point to point; of `style`, tone, width and dashes count.
+  void polyline(const std::vector<Point>& points, const LineStyle& style = {});
   /// Vertically centred on `at.y`; `style.anchor` is at `at.x`.
   void text(Point at, std::string_view content, const TextStyle& style = {});
   /// A box with text in its middle.

@@ -179,8 +179,16 @@ void Checkpoint::read(const std::vector<HeldTensor>& held, std::string_view hint
   }
 }
 
-void Checkpoint::verify() {
-  for (std::size_t i = 0; i < manifest_.files.size(); ++i) file(i).verify_all();
+void Checkpoint::verify(const std::function<void(std::uint64_t)>& verified) {
+  std::uint64_t before = 0;
+  for (std::size_t i = 0; i < manifest_.files.size(); ++i) {
+    ChunkReader& reader = file(i);
+    const std::uint64_t begin = reader.bytes_read();
+    reader.verify_all([&] {
+      if (verified) verified(before + reader.bytes_read() - begin);
+    });
+    before += reader.bytes_read() - begin;
+  }
 }
 
 std::uint64_t Checkpoint::bytes_read() const {

@@ -3,6 +3,7 @@
 // used. Read next: parallel/checkpoint/folder.h (which of several), parallel/checkpoint/compare.h.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 
@@ -36,8 +37,9 @@ class Checkpoint {
   /// tensor of the model, and ExitCode::usage, with `hint`, for optimizer state.
   void read(const std::vector<HeldTensor>& held, std::string_view hint);
 
-  /// Verifies every chunk of every file. Throws ExitCode::data at the first damaged one.
-  void verify();
+  /// Verifies every chunk of every file. Throws ExitCode::data at the first damaged one. `verified` is called after each
+  /// chunk, with the bytes so far.
+  void verify(const std::function<void(std::uint64_t bytes)>& verified = {});
   std::uint64_t bytes_read() const;  ///< from its files, so far
 
  private:

@@ -72,8 +72,11 @@ void ChunkReader::read(std::uint64_t offset, std::span<std::byte> into) {
   }
 }
 
-void ChunkReader::verify_all() {
-  for (std::uint64_t chunk = 0; chunk < file_.chunks.size(); ++chunk) load(chunk);
+void ChunkReader::verify_all(const std::function<void()>& verified) {
+  for (std::uint64_t chunk = 0; chunk < file_.chunks.size(); ++chunk) {
+    load(chunk);
+    if (verified) verified();
+  }
 }
 
 }  // namespace trireme::checkpoint

@@ -1,6 +1,8 @@
 // Chunks: the unit in which a checkpoint's files are checked. Read next: parallel/checkpoint/checkpoint.h.
 #pragma once
 
+#include <functional>
+
 #include "core/io.h"
 #include "parallel/checkpoint/manifest.h"
 
@@ -21,7 +23,7 @@ class ChunkReader {
 
   /// Copies the bytes from `offset` on. Throws ExitCode::data naming file, chunk and bytes when a chunk is damaged.
   void read(std::uint64_t offset, std::span<std::byte> into);
-  void verify_all();
+  void verify_all(const std::function<void()>& verified = {});
   std::uint64_t bytes_read() const { return bytes_read_; }  ///< from the file, so far
 
  private:

@@ -1,7 +1,9 @@
 #include "tests/cli/support.h"
 
 #include <doctest/doctest.h>
+#include <fcntl.h>
 #include <fmt/core.h>
+#include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -45,6 +47,36 @@ Result run_with(const std::string& variables, const std::string& program, const 
 
 Result run_until_killed(double seconds, const std::string& program, const std::string& arguments) {
   return run_command(fmt::format("timeout -s KILL {} {} {}", seconds, binary(program), arguments));
+}
+
+Result run_on_terminal(int columns, const std::string& variables, const std::string& program,
+                       const std::string& arguments) {
+  const std::string command = fmt::format("exec timeout --foreground 120 env TERM=xterm LC_ALL=C.UTF-8 {} {} {}",
+                                          variables, binary(program), arguments);
+  Result result;
+  const int terminal = ::posix_openpt(O_RDWR | O_NOCTTY);
+  if (terminal < 0 || ::grantpt(terminal) != 0 || ::unlockpt(terminal) != 0) return result;
+  const std::string name = ::ptsname(terminal);
+  const winsize size{.ws_row = 24, .ws_col = static_cast<unsigned short>(columns), .ws_xpixel = 0, .ws_ypixel = 0};
+  ::ioctl(terminal, TIOCSWINSZ, &size);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::setsid();
+    const int screen = ::open(name.c_str(), O_RDWR);  // becomes the terminal of the new session
+    for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) ::dup2(screen, stream);
+    ::close(terminal);
+    ::execl("/bin/bash", "bash", "-c", command.c_str(), nullptr);
+    ::_exit(127);
+  }
+  std::array<char, 4096> buffer{};
+  for (ssize_t count = 0;
+       (count = ::read(terminal, buffer.data(), buffer.size())) > 0;)  // an error: all have closed it
+    result.output.append(buffer.data(), static_cast<std::size_t>(count));
+  ::close(terminal);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  result.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return result;
 }
 
 Result run_mpi(int ranks, const std::string& program, const std::string& arguments) {

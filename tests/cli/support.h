@@ -23,6 +23,9 @@ Result run_with(const std::string& variables, const std::string& program, const 
 Result run_until_killed(double seconds, const std::string& program, const std::string& arguments);
 /// Runs these lines of bash as run() does.
 Result shell(const std::string& lines);
+/// As run(), on a terminal of this width, in UTF-8. The output is what the terminal got, escape sequences included.
+Result run_on_terminal(int columns, const std::string& variables, const std::string& program,
+                       const std::string& arguments);
 /// As run(), as `ranks` processes under the MPI launcher.
 Result run_mpi(int ranks, const std::string& program, const std::string& arguments);
 /// As run_mpi(), with one rank per setting. A setting holds arguments of env: "-C FOLDER A=1", or "".

@@ -120,7 +120,7 @@ TEST_CASE("a fast reduction: the exact one's numbers to rounding, the same bits 
     const Result mpi = run_mpi(4, "train_gpt", small + "--reduction fast " + flags);
     INFO(mpi.output);
     CHECK(mpi.code == 0);
-    CHECK(contains(mpi.output, "reduction fast"));
+    CHECK(contains(mpi.output, "\nreduction        fast\n"));
   };
   train_fast("--verify --out " + work.path("fast"));
   train_fast("--out " + work.path("again"));
@@ -240,8 +240,8 @@ TEST_CASE("a dry run says what would be trained and writes nothing") {
   const Workplace work;
   const std::string output = train(work, "--mesh dp=2,tp=2,pp=2 --dry-run --out " + work.path("run"));
   INFO(output);
-  CHECK(contains(output, "dp=2,tp=2,pp=2 = 8 ranks\n"));
-  CHECK(contains(output, "tp groups [0 1] [2 3] [4 5] [6 7]\n"));
+  CHECK(contains(output, "dp=2,tp=2,pp=2 = 8 ranks, sequence parallelism on\n"));
+  CHECK(contains(output, "groups           tp [0 1] [2 3] [4 5] [6 7]\n"));
   CHECK(contains(output, "1f1b, 2 stages of 1,1 layers, 2 micro-batches: bubble 33.3% of a step\n"));
   CHECK(contains(output, "memory per rank  "));
   CHECK(contains(output, "rank 1 |.  F0 B0 -- F1 B1 --\n"));

@@ -1,5 +1,6 @@
-// Targets for files: JSON, safetensors, tokenizers, token shards, manifests.
+// Targets for files: JSON, safetensors, tokenizers, token shards, manifests, metrics.
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <memory>
 
@@ -9,9 +10,13 @@
 #include "data/safetensors.h"
 #include "data/shard_layout.h"
 #include "data/token_shard.h"
+#include "data/utf8.h"
 #include "parallel/checkpoint/manifest.h"
 #include "parallel/checkpoint/manifest_text.h"
 #include "tests/fuzz/targets.h"
+#include "train/plot/braille.h"
+#include "train/plot/curves.h"
+#include "train/program/text_width.h"
 
 namespace trireme::fuzz {
 
@@ -185,6 +190,21 @@ std::string rehashed(std::string_view input) {
 void token_shard(std::string_view input) {
   check_shard(input);
   check_shard(rehashed(input));
+}
+
+void metrics(std::string_view input) {
+  RunCurves run;
+  if (!accepted([&] { run = parse_curves(input, path); })) return;
+  for (const std::vector<CurvePoint>* points : {&run.loss, &run.validation})
+    for (const CurvePoint& p : *points)
+      expect(p.x >= 0 && p.x <= 1e15 && std::abs(p.y) < 1e100, "a point that no chart can show");
+  if (run.loss.empty() && run.validation.empty()) return;
+  run.name = std::string(input.substr(0, 50));
+  const std::string chart = draw_curves({run, run}, {.columns = 50, .rows = 12}, true);
+  for (std::size_t begin = 0, end = 0; (end = chart.find('\n', begin)) != std::string::npos; begin = end + 1) {
+    const std::string_view line = std::string_view(chart).substr(begin, end - begin);
+    expect(is_printable(line) && columns_of(line) <= 50, "a chart is wider than asked for, or drives the terminal");
+  }
 }
 
 }  // namespace trireme::fuzz

@@ -144,6 +144,10 @@ std::vector<Seed> seeds(std::string_view target) {
     for (Malformed& bad : malformed_tokenizers()) result.push_back({"bad_" + bad.name, std::move(bad.content)});
   }
   if (target == "token_shard") result = {{"u16", shard(2, 5, {0, 3})}, {"i32", shard(4, 3, {})}};
+  if (target == "metrics")
+    result = {
+        {"one", "{\"step\":1,\"loss\":4.5,\"lr\":0.001,\"tokens\":128}\n"},
+        {"evaluated", "{\"step\":10,\"loss\":2.5}\n{\"step\":20,\"loss\":null,\"val_loss\":-1e99}\n{\"step\":30"}};
   if (target == "config")
     result = {
         {"defaults", config_text(GptOptions())},

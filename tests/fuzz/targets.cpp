@@ -5,14 +5,10 @@
 namespace trireme::fuzz {
 
 const std::vector<Target>& targets() {
-  static const std::vector<Target> all = {{"json", json},
-                                          {"safetensors", safetensors},
-                                          {"manifest", manifest},
-                                          {"tokenizer", tokenizer},
-                                          {"token_shard", token_shard},
-                                          {"config", config},
-                                          {"command_line", command_line},
-                                          {"mesh", mesh}};
+  static const std::vector<Target> all = {
+      {"json", json},           {"safetensors", safetensors},   {"manifest", manifest},
+      {"tokenizer", tokenizer}, {"token_shard", token_shard},   {"metrics", metrics},
+      {"config", config},       {"command_line", command_line}, {"mesh", mesh}};
   return all;
 }
 

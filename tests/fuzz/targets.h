@@ -27,6 +27,7 @@ void tokenizer(std::string_view input);     ///< our tokenizer.json; with a zero
 void token_shard(std::string_view input);   ///< a file
 void config(std::string_view input);        ///< a file for --config
 void command_line(std::string_view input);  ///< one per line: NAME=value of the environment, then flags
+void metrics(std::string_view input);       ///< metrics.jsonl, and the chart of its losses
 void mesh(std::string_view input);          ///< one per line: --mesh, --pipeline, --stage-layers
 
 struct Target {

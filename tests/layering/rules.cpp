@@ -53,6 +53,7 @@ const std::vector<Layer>& layers() {
       {"train/options", 19},
       {"train/report", 20},
       {"train/faults", 20},
+      {"train/plot", 20},      // curves, drawn with text
       {"train/terminal", 21},  // a run as a person sees it
       {"train/validate", 21},
       {"train/launch", 21},

@@ -167,13 +167,22 @@ TEST_CASE("the ranks of each group follow the placement order pp, dp, tp") {
   CHECK(axis_groups(mesh, Axis::ep) == "[0 2 4 6] [1 3 5 7]");
 }
 
+TEST_CASE("two columns are wrapped at words") {
+  CHECK(aligned_lines({{"a", "x"}, {"label", "y\nz"}}) == "a      x\nlabel  y\n       z\n");
+  CHECK(aligned_lines({{"label", "one two three four five"}}, 27) == "label  one two three four\n       five\n");
+  CHECK(aligned_lines({{"\u6570", "wide"}, {"abc", "x"}}) == "\u6570   wide\nabc  x\n");
+}
+
 TEST_CASE("the table before training") {
   GptOptions options;
   options.data.data = "book.txt";
   options.mesh.axes = "dp=2,pp=2";
   options.batch.micro_batches = 4;
   resolve(options, 0);
-  const auto start_table = [&](const StartFacts& facts) { return aligned_lines(plan_of_run(options, facts).rows); };
+  const auto start_table = [&](const StartFacts& facts) {
+    const RunPlanned plan = plan_of_run(options, facts);
+    return aligned_lines(plan.rows) + aligned_lines(plan.details);
+  };
   const std::string text = start_table({.task = {{"data", "book.txt"}, {"parameters", thousands(1234567)}},
                                         .batch = "2 x 3 = 6",
                                         .plan = gpt_plan(options.mesh, options.model.config),
@@ -183,9 +192,8 @@ TEST_CASE("the table before training") {
   CHECK(contains(text, "device           cpu, 1 thread per rank, ranks are threads"));
   CHECK(contains(text, "data             book.txt\n"));
   CHECK(contains(text, "parameters       1,234,567\n"));
-  CHECK(contains(text,
-                 "mesh             dp=2,tp=1,pp=2 = 4 ranks\n                 dp groups [0 1] [2 3]\n                 "
-                 "pp groups [0 2] [1 3]\n"));
+  CHECK(contains(text, "mesh             dp=2,tp=1,pp=2 = 4 ranks\n"));
+  CHECK(contains(text, "groups   dp [0 1] [2 3]\n         pp [0 2] [1 3]\n"));
   CHECK(contains(text, "schedule         1f1b, 2 stages of 5,1 layers, 4 micro-batches: bubble 20.0% of a step\n"));
   CHECK(contains(text, "learning rate    0.001, cosine to 0.0001 at step 1000\n"));
   CHECK(contains(text, "memory per rank  12 MiB\n"));
@@ -193,9 +201,9 @@ TEST_CASE("the table before training") {
   CHECK_FALSE(contains(text, "reduction"));
   options.mesh.processes = true;
   StartFacts facts;
-  CHECK(contains(start_table(facts), "\n                 reduction exact\n"));
+  CHECK(contains(start_table(facts), "\nreduction  exact\n"));
   facts.sums = SumOrder::any;
-  CHECK(contains(start_table(facts), "\n                 reduction fast\n"));
+  CHECK(contains(start_table(facts), "\nreduction  fast\n"));
 }
 
 TEST_CASE("the table after training adds up to the wall clock") {

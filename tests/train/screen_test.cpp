@@ -5,32 +5,17 @@
 
 #include <chrono>
 #include <thread>
-#include <utility>
 #include <vector>
 
+#include "tests/support/test_screen.h"
 #include "tests/support/text.h"
+#include "tests/support/virtual_terminal.h"
 
 using namespace trireme;
 using namespace trireme::testing;
 using namespace std::chrono_literals;
 
 namespace {
-
-/// A screen whose bytes, width and clock a test holds. Bytes of both streams go to one terminal.
-struct Bench {
-  std::string bytes;
-  int columns = 20;
-  Screen::Clock::time_point now{};
-  Screen screen;
-
-  explicit Bench(Terminal terminal)
-      : screen({.out = [this](std::string_view text) { bytes += text; },
-                .err = [this](std::string_view text) { bytes += text; },
-                .columns = [this] { return columns; },
-                .now = [this] { return now; }},
-               terminal) {}
-  std::string take() { return std::exchange(bytes, {}); }
-};
 
 constexpr Terminal in_colour{.updates = true, .colour = true, .unicode = true}, plain{.updates = true};
 
@@ -41,7 +26,7 @@ Screen::LiveLine live(const std::string& text) {
 }  // namespace
 
 TEST_CASE("in a pipe every line is plain, and there is no live line") {
-  Bench b({});
+  TestScreen b({});
   b.screen.show_live(live("10%"));
   b.screen.print("one\ntwo\n");
   b.screen.print("bold", Style::bold);
@@ -51,7 +36,7 @@ TEST_CASE("in a pipe every line is plain, and there is no live line") {
 }
 
 TEST_CASE("text of both streams appears above the live line and stays") {
-  Bench b(plain);
+  TestScreen b(plain);
   b.screen.show_live(live("10%"));
   CHECK(b.take() == "10%");
   b.screen.print("step 1", Style::bold);
@@ -63,8 +48,19 @@ TEST_CASE("text of both streams appears above the live line and stays") {
   CHECK(b.take() == "\r\x1b[Jdone\n");
 }
 
+TEST_CASE("if another program shows standard error, the live line waits for it") {
+  TestScreen b({.updates = true, .errors = false});
+  b.screen.show_live(live("10%"));
+  b.screen.warn("careful");
+  b.screen.show_live(live("11%"));
+  CHECK(b.take() == "10%\r\x1b[Jcareful\n");
+  b.now += 100ms;
+  b.screen.show_live(live("12%"));
+  CHECK(b.take() == "12%");
+}
+
 TEST_CASE("after the last words, there is no live line any more") {
-  Bench b(plain);
+  TestScreen b(plain);
   b.screen.show_live(live("10%"));
   b.take();
   b.screen.last_words("trireme: FATAL[70]");
@@ -73,7 +69,7 @@ TEST_CASE("after the last words, there is no live line any more") {
 }
 
 TEST_CASE("the live line is drawn ten times a second, and with every line above it") {
-  Bench b(plain);
+  TestScreen b(plain);
   b.screen.show_live(live("1"));
   b.take();
   for (int i = 2; i <= 9; ++i) {
@@ -90,7 +86,7 @@ TEST_CASE("the live line is drawn ten times a second, and with every line above 
 }
 
 TEST_CASE("the live line is cut to the window, which may change its width") {
-  Bench b(plain);
+  TestScreen b(plain);
   std::vector<int> asked;
   b.screen.show_live([&](int columns) {
     asked.push_back(columns);
@@ -106,18 +102,37 @@ TEST_CASE("the live line is cut to the window, which may change its width") {
   CHECK(asked == std::vector<int>{19, 7, 39});
 }
 
+TEST_CASE("a window that becomes narrower and wider shows each line once, and one live line") {
+  TestScreen b(plain, 60);
+  VirtualTerminal terminal(60);
+  std::vector<std::string> expected;
+  for (int i = 0; i < 50; ++i) {
+    const int width = std::vector<int>{60, 23, 9, 80}[static_cast<std::size_t>(i / 5 % 4)];
+    b.columns = width;
+    terminal.resize(width);
+    b.now += 200ms;
+    b.screen.show_live([&](int columns) { return std::string(static_cast<std::size_t>(columns), '#'); });
+    expected.push_back("line " + std::to_string(i));
+    b.screen.print(expected.back());
+    terminal.write(b.take());
+    std::vector<std::string> shown = expected;
+    shown.emplace_back(static_cast<std::size_t>(width - 1), '#');
+    REQUIRE(terminal.lines() == shown);
+  }
+}
+
 TEST_CASE("colour says something, and is never in a pipe") {
-  Bench b(in_colour), without(plain);
-  for (Bench* bench : {&b, &without}) {
-    bench->screen.print("saved\n", Style::bold);
-    bench->screen.print("careful", Style::warning);
+  TestScreen b(in_colour), without(plain);
+  for (TestScreen* s : {&b, &without}) {
+    s->screen.print("saved\n", Style::bold);
+    s->screen.print("careful", Style::warning);
   }
   CHECK(b.bytes == "\x1b[1msaved\x1b[0m\n\x1b[33mcareful\x1b[0m\n");
   CHECK(without.bytes == "saved\ncareful\n");
 }
 
 TEST_CASE("no text can drive the terminal") {
-  Bench b(plain);
+  TestScreen b(plain);
   b.screen.print("a\tb\nc\x1b[2J\r\x7f");
   CHECK(b.take() == "a\tb\nc\\x1b[2J\\x0d\\x7f\n");
   b.screen.print("\u009b2J \u00e9\u00a0 \xff");  // U+009B begins a command
@@ -129,7 +144,7 @@ TEST_CASE("no text can drive the terminal") {
 }
 
 TEST_CASE("lines of several threads do not mix") {
-  Bench b(plain);
+  TestScreen b(plain);
   const auto print = [&](char letter) {
     for (int i = 0; i < 200; ++i) b.screen.print(std::string(30, letter));
   };

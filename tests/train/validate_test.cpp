@@ -175,6 +175,14 @@ TEST_CASE("a sequence cut over cp: its length, and the heads that ulysses exchan
   CHECK(contains(with({"--context-parallel", "ulysses"}), "--context-parallel has no effect with --mesh"));
 }
 
+TEST_CASE("a run prints in one way") {
+  for (const char* flag : {"--quiet", "--verbose", "--json"}) CHECK(verdict({flag}) == "nothing");
+  CHECK(contains(verdict({"--quiet", "--verbose"}), "64 trireme: [output] --quiet with --verbose"));
+  CHECK(contains(verdict({"--quiet", "--dry-run"}), "64 trireme: [output] --quiet with --dry-run"));
+  CHECK(contains(verdict({"--quiet", "--json"}), "64 trireme: [output] --json with --quiet"));
+  CHECK(contains(verdict({"--json", "--verbose"}), "64 trireme: [output] --json with --verbose"));
+}
+
 TEST_CASE("checkpoints need a folder") {
   CHECK(verdict({"--checkpoint-every", "5"}) ==
         "64 trireme: [checkpoint] --checkpoint-every has no effect without --out, the folder with the checkpoints; "

@@ -32,16 +32,16 @@ using LabelledValue = std::pair<std::string, std::string>;  ///< label, value; a
 
 /// What will be trained, before anything is loaded or saved.
 struct RunPlanned {
-  std::vector<LabelledValue> rows;     ///< what every user should see
-  std::vector<LabelledValue> details;  ///< shown with --verbose
+  std::vector<LabelledValue> rows{};     ///< what every user should see
+  std::vector<LabelledValue> details{};  ///< shown with --verbose
 };
 
 struct RunBegan {
   std::int64_t first_step = 0;  ///< steps made before, by the run that this one resumes
   std::int64_t steps = 0;       ///< --steps: the last step's number
-  std::string rate_unit;        ///< of StepRecord::tokens_per_s: "tok/s"
-  std::string out;              ///< the run's folder; empty: nothing is kept
-  std::string config;           ///< the resolved options, as JSON
+  std::string rate_unit{};      ///< of StepRecord::tokens_per_s: "tok/s"
+  std::string out{};            ///< the run's folder; empty: nothing is kept
+  std::string config{};         ///< the resolved options, as JSON
 };
 
 /// The weights were updated. Emitted for every step, so it has only what costs nothing.
@@ -58,23 +58,23 @@ struct StepLogged {
 struct Validated {
   std::int64_t step = 0;  ///< 0: before the first step
   double loss = 0;        ///< mean per target over the validation set; the run ends if it is not finite
-  std::string meaning;    ///< Task::explain_loss(): "perplexity 6.31"; may be empty
+  std::string meaning{};  ///< Task::explain_loss(): "perplexity 6.31"; may be empty
   double seconds = 0;     ///< that it took
 };
 
 struct Sampled {
   std::int64_t step = 0;
-  std::string text;    ///< as the model made it, control characters included
+  std::string text{};  ///< as the model made it, control characters included
   double seconds = 0;  ///< that it took
 };
 
 struct Saved {
   std::int64_t step = 0;
-  std::string path;          ///< of the checkpoint
+  std::string path{};        ///< of the checkpoint
   std::int64_t bytes = 0;    ///< of all files
   double seconds = 0;        ///< from its begin to the commit, while training went on
   double stall_seconds = 0;  ///< of these, how long training stood still on the first rank
-  std::string warning;       ///< why older checkpoints could not be removed; or empty
+  std::string warning{};     ///< why older checkpoints could not be removed; or empty
 };
 
 /// The run goes on from an earlier step. Sinks that store steps must drop those after it.
@@ -86,7 +86,7 @@ struct RolledBack {
 struct Said {
   enum class Level : std::uint8_t { info, warning };
   Level level = Level::info;
-  std::string text;  ///< one or more lines
+  std::string text{};  ///< one or more lines
 };
 
 struct RunEnded {

@@ -57,6 +57,7 @@ const std::vector<Neutral>& neutral_changes() {
       {"eval-every", {"0", "1", "2"}},
       {"sample-every", {"1", "2"}},
       {"log-every", {"1", "2"}},
+      {"verbose", {"on"}},
       {"checkpoint-every", {"1", "2"}},
       {"check-replicas", {"0", "1", "2"}},
       {"check-state", {"on"}},

@@ -117,6 +117,7 @@ bool is_fixed(const std::string& flag) {
   static const std::vector<std::pair<const char*, std::set<std::string>>> fixed = {
       {"files, and models that are not tiny", {"data", "tokenizer", "model", "out", "profile", "profile-steps"}},
       {"times", {"checkpoint-minutes", "timeout"}},
+      {"what is printed", {"quiet", "verbose", "json"}},
       {"chosen with the text", {"vocab"}},
       {"set by the kinds of cases", {"steps", "resume", "max-skipped", "allow-fault-injection", "dry-run"}},
       {"set by the kind faults", {"spike-threshold", "spike-window", "spike-rollbacks"}},

@@ -2,13 +2,13 @@
 // starts the ranks; what each of them does is in train/loop/rank_run.cpp.
 #include "train/loop/training.h"
 
-#include <cstdio>
 #include <optional>
 
 #include "train/faults/injection.h"
 #include "train/launch/ranks.h"
 #include "train/loop/rank_run.h"
 #include "train/program/launcher.h"
+#include "train/program/screen.h"
 #include "train/program/signals.h"
 #include "train/report/memory.h"
 #include "train/runs/run_folder.h"
@@ -31,7 +31,7 @@ void declare_task(Flags& flags, Task& task) {
 bool read_task_flags(int argc, const char* const* argv, Flags& flags, Task& task) {
   const Flags::Asked asked = flags.parse(argc, argv);
   const auto print = [](const std::string& text) {
-    if (launcher_rank() == 0) std::fputs(text.c_str(), stdout);
+    if (launcher_rank() == 0) write_for_programs(text);
   };
   if (asked == Flags::Asked::help) {
     print(flags.help_text());

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <cstdio>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -14,6 +13,7 @@
 #include "data/utf8.h"
 #include "train/program/launcher.h"
 #include "train/program/nearest.h"
+#include "train/program/screen.h"
 
 namespace trireme {
 
@@ -314,7 +314,7 @@ bool Flags::parse_or_print(int argc, const char* const* argv) {
 bool Flags::parse_or_print(const std::vector<std::string>& arguments) {
   const Asked asked = parse(arguments);
   if (asked != Asked::run && launcher_rank() == 0)
-    std::fputs((asked == Asked::help ? help_text() : config_text()).c_str(), stdout);
+    write_for_programs(asked == Asked::help ? help_text() : config_text());
   return asked == Asked::run;
 }
 

@@ -196,6 +196,13 @@ void declare_run(Flags& flags, RunOptions& o) {
                    "inject the faults that the variables TRIREME_FAULT and TRIREME_IO_FAULT name; for tests", true);
 }
 
+void declare_output(Flags& flags, RunOptions& o) {
+  flags.group("output");
+  flags.add_switch("quiet", o.quiet, "print only warnings, the result and errors", true);
+  flags.add_switch("verbose", o.verbose, "print all details of the plan on a terminal, as always in a pipe", true);
+  flags.add_switch("json", o.json, "print events as JSON lines, and nothing else, on standard output", true);
+}
+
 void declare_samples(Flags& flags, RunOptions& o, const double& val_fraction) {
   flags.group("validation and samples");
   flags.add(
@@ -258,6 +265,7 @@ void declare_training(Flags& flags, TrainOptions& o) {
   declare_mesh(flags, o.mesh);
   declare_precision(flags, o.precision);
   declare_run(flags, o.run);
+  declare_output(flags, o.run);
   declare_checkpoints(flags, o.run);
   declare_guards(flags, o.guards, o.mesh);
 }

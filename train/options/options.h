@@ -117,6 +117,9 @@ struct RunOptions {
   std::string profile;                 ///< file for a trace of some steps; empty: none
   std::int64_t profile_steps = 3;      ///< number of steps in the trace
   bool verify = false;                 ///< compare data that should be the same on several ranks
+  bool quiet = false;                  ///< print only warnings, errors and the result
+  bool verbose = false;                ///< also on a terminal: all details of the plan
+  bool json = false;                   ///< print events as JSON lines instead of text
   bool allow_fault_injection = false;  ///< whether TRIREME_FAULT may be set
 
   // Not flags:
@@ -155,6 +158,7 @@ void declare_optimizer(Flags& flags, OptimizerOptions& options);
 void declare_mesh(Flags& flags, MeshOptions& options);
 void declare_precision(Flags& flags, PrecisionOptions& options);
 void declare_run(Flags& flags, RunOptions& options);
+void declare_output(Flags& flags, RunOptions& options);
 /// Samples, and validation batches; for language models.
 void declare_samples(Flags& flags, RunOptions& options, const double& val_fraction);
 void declare_checkpoints(Flags& flags, RunOptions& options);

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "core/error.h"
 #include "data/utf8.h"
 #include "parallel/comm/process_group.h"
 #include "train/program/text_width.h"
@@ -36,6 +37,13 @@ bool locale_is_utf8() {
   return false;
 }
 
+/// If the launcher's variables are wrong, the error about them is printed as under a launcher.
+bool may_be_launched() {
+  try {
+    return under_mpi_launcher();
+  } catch (const Error&) { return true; }
+}
+
 std::string_view begin_of(Style style) {
   return style == Style::bold ? "\x1b[1m" : style == Style::warning ? "\x1b[33m" : "";
 }
@@ -46,12 +54,21 @@ Terminal Terminal::of_stdout() {
   const char* kind = std::getenv("TERM");
   const char* no_colour = std::getenv("NO_COLOR");
   Terminal terminal;
+  terminal.unicode = locale_is_utf8();
   // A launcher may connect its ranks to a terminal of its own even if its output goes to a pipe.
-  if (under_mpi_launcher()) return terminal;
+  if (may_be_launched()) return terminal;
   terminal.updates = isatty(STDOUT_FILENO) == 1 && kind != nullptr && std::string_view(kind) != "dumb";
+  terminal.errors = isatty(STDERR_FILENO) == 1;
   terminal.colour = terminal.updates && (no_colour == nullptr || *no_colour == '\0');
-  terminal.unicode = terminal.updates && locale_is_utf8();
   return terminal;
+}
+
+void write_for_programs(std::string_view text) {
+  write_to(stdout, isatty(STDOUT_FILENO) == 1 ? safe_text(text) : std::string(text));
+}
+
+void erase_foreign_live_line() {
+  if (isatty(STDOUT_FILENO) == 1 && isatty(STDERR_FILENO) == 1) write_to(stderr, "\r\x1b[J");
 }
 
 Screen::Screen(Device device, Terminal terminal) : device_(std::move(device)), terminal_(terminal) {}
@@ -107,7 +124,10 @@ void Screen::warn(std::string_view text) {
   const std::lock_guard lock(mutex_);
   device_.out(erase());  // also writes what standard output still holds
   write(device_.err, text, Style::plain);
-  if (live_) device_.out(draw());
+  if (terminal_.errors)
+    device_.out(draw());
+  else
+    drawn_at_ = device_.now();  // gives the other program time to write before the line is drawn again
 }
 
 void Screen::last_words(std::string_view text) {
@@ -125,7 +145,7 @@ void Screen::show_live(LiveLine line) {
   const std::lock_guard lock(mutex_);
   if (!terminal_.updates || ended_) return;
   live_ = std::move(line);
-  if (drawn_columns_ > 0 && device_.now() - drawn_at_ < 100ms) return;
+  if (device_.now() - drawn_at_ < 100ms) return;
   const std::string erased = erase();
   device_.out(erased + draw());
 }

@@ -21,11 +21,20 @@ struct Terminal {
   bool updates = false;  ///< lines can be rewritten in place
   bool colour = false;
   bool unicode = false;  ///< shows more characters than ASCII, by the locale
+  bool errors = true;    ///< shows standard error, too; otherwise another program may pass that on to the terminal
 
   /// The abilities of standard output: none in a pipe, under a launcher or with TERM=dumb; no colour with NO_COLOR
   /// (https://no-color.org).
   static Terminal of_stdout();
 };
+
+/// Writes to standard output what another program may want to read: in a pipe as it is, on a terminal made safe. Adds no
+/// line end. Not while there is a live line.
+void write_for_programs(std::string_view text);
+
+/// Erases the live line that another process may have drawn on this terminal, so that a text can follow on standard
+/// error. For a program that starts others.
+void erase_foreign_live_line();
 
 enum class Style : std::uint8_t { plain, bold, warning };
 

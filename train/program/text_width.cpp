@@ -48,7 +48,12 @@ void for_characters(std::string_view line, const Each& each) {
 /// Appends the words of one line of text.
 void wrap_line(std::string_view line, int columns, std::vector<std::string>& lines) {
   while (columns_of(line) > columns) {
-    const std::size_t most = std::max<std::size_t>(cut_to_columns(line, columns).size(), 1);
+    std::size_t most = cut_to_columns(line, columns).size();
+    if (most == 0) {  // one character is wider than the columns
+      const auto character = decode_utf8(line, 0);
+      most = character ? character->bytes : 1;
+      if (most == line.size()) break;
+    }
     const std::size_t space = line.rfind(' ', most);
     const std::size_t end = space == std::string_view::npos || space == 0 ? most : space;
     lines.emplace_back(line.substr(0, end));

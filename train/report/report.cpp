@@ -2,21 +2,27 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "core/cpu/processor.h"
+#include "train/program/text_width.h"
 
 namespace trireme {
 namespace {
 
-std::string mesh_row(const MeshOptions& options, SumOrder sums) {
+std::string mesh_row(const MeshOptions& options) {
   const MeshShape& mesh = options.shape;
   std::string text = fmt::format("{} = {} rank{}", to_string(mesh), mesh.ranks(), mesh.ranks() == 1 ? "" : "s");
-  for (const Axis axis : {Axis::tp, Axis::cp, Axis::ep, Axis::dp, Axis::pp})
-    if (mesh.size(axis) > 1) text += fmt::format("\n{} groups {}", name(axis), axis_groups(mesh, axis));
   if (mesh.size(Axis::tp) > 1)
-    text += fmt::format("\nsequence parallelism {}", options.parallelism().sequence ? "on" : "off");
-  if (options.processes && mesh.ranks() > 1)
-    text += fmt::format("\nreduction {}", sums == SumOrder::any ? "fast" : "exact");
+    text += fmt::format(", sequence parallelism {}", options.parallelism().sequence ? "on" : "off");
+  return text;
+}
+
+std::string groups_row(const MeshShape& mesh) {
+  std::string text;
+  for (const Axis axis : {Axis::tp, Axis::cp, Axis::ep, Axis::dp, Axis::pp})
+    if (mesh.size(axis) > 1)
+      text += fmt::format("{}{} {}", text.empty() ? "" : "\n", name(axis), axis_groups(mesh, axis));
   return text;
 }
 
@@ -44,15 +50,25 @@ std::string learning_rate_row(const ScheduleOptions& s) {
 }
 
 std::string device_row(const TrainOptions& o, const StartFacts& facts) {
-  const PrecisionOptions& p = o.precision;
-  std::string text =
-      fmt::format("{}, {} thread{} per rank{}, ranks are {}", p.device, facts.threads, facts.threads == 1 ? "" : "s",
-                  facts.own_cores ? " on cores of their own" : "", o.mesh.processes ? "MPI processes" : "threads");
-  if (p.tensor_device() == Device::cpu) {
-    const bool unit = p.dtype == DType::bf16 && p.gemm == "trireme";
-    return text + ", products by " + p.gemm + (unit ? fmt::format(" ({})", cpu::name(cpu::bf16_unit())) : "");
-  }
-  return text + fmt::format("\n{}\ntensors go between ranks {}", facts.gpu_kernels, facts.traffic);
+  return fmt::format("{}, {} thread{} per rank{}, ranks are {}", o.precision.device, facts.threads,
+                     facts.threads == 1 ? "" : "s", facts.own_cores ? " on cores of their own" : "",
+                     o.mesh.processes ? "MPI processes" : "threads");
+}
+
+std::string kernels_row(const PrecisionOptions& p, const StartFacts& facts) {
+  if (p.tensor_device() != Device::cpu) return facts.gpu_kernels;
+  const bool unit = p.dtype == DType::bf16 && p.gemm == "trireme";
+  return fmt::format("products: {}{}", p.gemm, unit ? fmt::format(" ({})", cpu::name(cpu::bf16_unit())) : "");
+}
+
+std::vector<LabelledValue> details(const TrainOptions& o, const StartFacts& facts) {
+  const MeshShape& mesh = o.mesh.shape;
+  std::vector<LabelledValue> rows = {{"kernels", kernels_row(o.precision, facts)}};
+  if (mesh.ranks() > 1) rows.emplace_back("groups", groups_row(mesh));
+  if (o.mesh.processes && mesh.ranks() > 1)
+    rows.emplace_back("reduction", facts.sums == SumOrder::any ? "fast" : "exact");
+  if (!facts.traffic.empty()) rows.emplace_back("traffic", "tensors go between ranks " + facts.traffic);
+  return rows;
 }
 
 std::string optimizer_row(const OptimizerOptions& o) {
@@ -65,15 +81,18 @@ std::string optimizer_row(const OptimizerOptions& o) {
 
 }  // namespace
 
-std::string aligned_lines(const std::vector<LabelledValue>& rows) {
-  std::size_t width = 0;
-  for (const LabelledValue& row : rows) width = std::max(width, row.first.size());
+std::string aligned_lines(const std::vector<LabelledValue>& rows, int columns) {
+  constexpr int narrowest_value = 20, unlimited = std::numeric_limits<int>::max();
+  int width = 0;
+  for (const LabelledValue& row : rows) width = std::max(width, columns_of(row.first));
   std::string text;
   for (const auto& [label, value] : rows) {
-    std::string cell = value;
-    for (std::size_t at = cell.find('\n'); at != std::string::npos; at = cell.find('\n', at + 1))
-      cell.insert(at + 1, width + 2, ' ');
-    text += fmt::format("{:<{}}  {}\n", label, width, cell);
+    std::string_view first = label;  // stands before the first line only
+    for (const std::string& line :
+         wrapped_lines(value, columns > 0 ? std::max(columns - width - 2, narrowest_value) : unlimited)) {
+      text += fmt::format("{}  {}\n", padded_to_columns(first, width), line);
+      first = "";
+    }
   }
   return text;
 }
@@ -86,11 +105,14 @@ RunPlanned plan_of_run(const TrainOptions& o, const StartFacts& facts) {
   rows = {{"device", device_row(o, facts)},
           {"precision", f32 ? "f32" : fmt::format("{}, gradients and master weights in f32", name(p.dtype))}};
   rows.insert(rows.end(), facts.task.begin(), facts.task.end());
-  const std::vector<LabelledValue> others = {
-      {"mesh", mesh_row(o.mesh, facts.sums)},    {"schedule", pipeline_row(o, facts)},
-      {"optimizer", optimizer_row(o.optimizer)}, {"learning rate", learning_rate_row(o.schedule)},
-      {"memory per rank", facts.memory},         {"batch", facts.batch}};
+  const std::vector<LabelledValue> others = {{"mesh", mesh_row(o.mesh)},
+                                             {"schedule", pipeline_row(o, facts)},
+                                             {"optimizer", optimizer_row(o.optimizer)},
+                                             {"learning rate", learning_rate_row(o.schedule)},
+                                             {"memory per rank", facts.memory},
+                                             {"batch", facts.batch}};
   rows.insert(rows.end(), others.begin(), others.end());
+  plan.details = details(o, facts);
   return plan;
 }
 

@@ -14,8 +14,9 @@
 
 namespace trireme {
 
-/// Two columns, the labels padded to one width. A value of several lines continues in its column.
-std::string aligned_lines(const std::vector<LabelledValue>& rows);
+/// Two columns, the labels padded to one width. A value of several lines continues in its column. Values are wrapped at
+/// words so that all fits into `columns`; 0: they are not wrapped.
+std::string aligned_lines(const std::vector<LabelledValue>& rows, int columns = 0);
 
 /// Facts for the start table that are not in the options.
 struct StartFacts {

@@ -21,8 +21,8 @@ std::optional<Resumed> resume_run(const TrainOptions& o, Trainer& trainer, const
   }
   const std::int64_t made = resumed->progress.steps, wanted = o.schedule.steps;
   if (made >= wanted && o.run.resume == "auto") {
-    events.say(fmt::format("nothing to do: {} has made {} steps, and --steps is {}; raise --steps to go on",
-                           resumed->path.string(), made, wanted));
+    events.warn(fmt::format("nothing to do: {} has made {} steps, and --steps is {}; raise --steps to go on",
+                            resumed->path.string(), made, wanted));
     return resumed;
   }
   events.say(fmt::format("resuming after step {} from {}", made, resumed->path.string()));

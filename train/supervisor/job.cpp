@@ -20,6 +20,7 @@
 
 #include "core/error.h"
 #include "train/program/launcher.h"
+#include "train/program/screen.h"
 
 namespace trireme::supervisor {
 namespace {
@@ -163,6 +164,7 @@ void Job::read_errors() {
       break;
     }
     const std::string_view text(buffer.data(), static_cast<std::size_t>(count));
+    if (partial_.empty()) erase_foreign_live_line();  // of the job
     std::fwrite(text.data(), 1, text.size(), stderr);
     partial_ += text;
     for (std::size_t end = 0; (end = partial_.find('\n')) != std::string::npos; partial_.erase(0, end + 1))

@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <csignal>
-#include <cstdio>
 #include <cstdlib>
 
 #include "core/error.h"
 #include "core/io.h"
 #include "parallel/checkpoint/folder.h"
 #include "train/program/launcher.h"
+#include "train/program/screen.h"
 #include "train/runs/origin.h"
 #include "train/runs/run_folder.h"
 #include "train/runs/saved_run.h"
@@ -24,7 +24,8 @@ using System = std::chrono::system_clock;
 
 template <class... Args>
 void say(fmt::format_string<Args...> text, Args&&... args) {
-  std::fputs(("run: " + fmt::format(text, std::forward<Args>(args)...) + "\n").c_str(), stderr);
+  erase_foreign_live_line();
+  Screen::of_process().warn("run: " + fmt::format(text, std::forward<Args>(args)...));
 }
 
 double seconds_between(Time from, Time to) { return duration<double>(to - from).count(); }
@@ -95,7 +96,8 @@ Supervisor::Supervisor(const Options& options, const Words& command)
 int Supervisor::run() {
   const auto conclude = [this] {
     if (open_) write_open_incident();
-    if (!incidents_.empty()) std::fputs(("\n" + incident_table(incidents_)).c_str(), stderr);
+    erase_foreign_live_line();
+    if (!incidents_.empty()) Screen::of_process().warn("\n" + incident_table(incidents_));
   };
   try {
     const int code = run_jobs();

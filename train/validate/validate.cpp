@@ -69,6 +69,17 @@ void validate_schedule(const ScheduleOptions& o) {
   }
 }
 
+void validate_output(const RunOptions& o) {
+  const auto refuse_both = [](const char* first, const char* second, const char* why) {
+    fail(ExitCode::usage, "output", "--{} with --{}: {}; expected one of them; drop --{} or --{}", first, second, why,
+         first, second);
+  };
+  if (o.quiet && o.verbose) refuse_both("quiet", "verbose", "one asks for less output, the other for more");
+  if (o.quiet && o.dry_run) refuse_both("quiet", "dry-run", "nothing would be printed");
+  if (o.json && o.quiet) refuse_both("json", "quiet", "with --json all events are printed");
+  if (o.json && o.verbose) refuse_both("json", "verbose", "with --json all details are printed");
+}
+
 /// Without this check, a mistyped word would be looked up as a folder, only after an error about --out.
 void validate_resume(const std::string& resume) {
   if (resume == "auto" || resume == "none") return;
@@ -266,6 +277,7 @@ void validate_training(const TrainOptions& o, std::int64_t blocks, bool experts)
   validate_pipeline(o.mesh, blocks);
   validate_schedule(o.schedule);
   validate_profile(o.run, o.schedule.steps);
+  validate_output(o.run);
   validate_checkpoints(o.run);
   validate_resume(o.run.resume);
   validate_guards(o);

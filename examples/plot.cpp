@@ -1,0 +1,78 @@
+// Draws loss and validation loss of runs by step, in the terminal or as SVG:
+//
+//   build/bin/plot run1
+//   build/bin/plot run1 run2                 both in one chart; letters name the curves
+//   build/bin/plot run1 --svg loss.svg       for a light and a dark page
+//
+// A RUN is the --out folder of train_gpt or train, also while it trains, or a metrics.jsonl.
+// Read next: train/plot/curves.h, train/plot/braille.h, examples/pictures/curves.h.
+#include <algorithm>
+#include <optional>
+
+#include "core/error.h"
+#include "core/io.h"
+#include "examples/pictures/curves.h"
+#include "train/plot/braille.h"
+#include "train/plot/curves.h"
+#include "train/program/program.h"
+#include "train/program/screen.h"
+
+using namespace trireme;
+
+namespace {
+
+constexpr const char* usage =
+    "usage: plot RUN... [--svg FILE]\n\n"
+    "RUN: the --out folder of train_gpt or train, also while it trains, or a metrics.jsonl.\n"
+    "Draws loss and validation loss by step in the terminal, for up to 26 runs in one chart.\n"
+    "--svg FILE: draws them into FILE instead, as SVG for a light and a dark page.\n";
+
+struct Request {
+  std::vector<std::string> runs;
+  std::optional<std::string> svg;
+};
+
+Request read(const std::vector<std::string>& words) {
+  constexpr std::size_t most_runs = 26;  // letters
+  Request request;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::string& word = words[i];
+    if (word.starts_with("--svg=")) {
+      request.svg = word.substr(word.find('=') + 1);
+    } else if (word == "--svg" && i + 1 < words.size()) {
+      request.svg = words[++i];
+    } else if (word.starts_with("-")) {
+      fail(ExitCode::usage, "plot", "'{}' is not understood; expected RUN... and --svg FILE; see --help", word);
+    } else {
+      request.runs.push_back(word);
+    }
+  }
+  if (request.runs.empty() || request.runs.size() > most_runs)
+    fail(ExitCode::usage, "plot", "{} runs; expected 1 to {}; name the --out folders of runs, see --help",
+         request.runs.size(), most_runs);
+  if (request.svg && request.svg->empty()) fail(ExitCode::usage, "plot", "--svg is empty; expected a file to write");
+  return request;
+}
+
+int run(const std::vector<std::string>& words) {
+  Screen& screen = Screen::of_process();
+  const auto asks = [](const std::string& word) { return word == "--help" || word == "-h"; };
+  if (words.empty() || std::any_of(words.begin(), words.end(), asks)) {
+    screen.print(usage);
+    return 0;
+  }
+  const Request request = read(words);
+  std::vector<RunCurves> curves;
+  for (const std::string& path : request.runs) curves.push_back(read_curves(path));
+  if (request.svg)
+    write_file(*request.svg, pictures::draw_curves(curves));
+  else
+    screen.print(draw_curves(curves, chart_size(screen), screen.terminal().unicode));
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return run_program([&] { return run({argv + 1, argv + argc}); });
+}
