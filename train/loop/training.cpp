@@ -14,8 +14,10 @@
 #include "train/launch/ranks.h"
 #include "train/program/console.h"
 #include "train/program/launcher.h"
+#include "train/program/output.h"
 #include "train/program/signals.h"
 #include "train/report/memory.h"
+#include "train/report/memory_limit.h"
 #include "train/report/profiling.h"
 #include "train/runs/checkpointing.h"
 #include "train/runs/resume_mark.h"
@@ -93,7 +95,7 @@ void RankRun::print_plan() {
   std::vector<LabelledValue> rows = task_.rows();
   if (task_.parameters().all == 0) rows.emplace_back("parameters", thousands(count_parameters()));
   const pipeline::Proof& proof = trainer_.executor().proof();
-  const double activations = task_.activation_bytes(proof.peak_live.front());
+  const double activations = task_.activation_bytes(options_, proof.peak_live.front());
   console_.print(start_table(
       options_,
       {.task = std::move(rows),
@@ -184,6 +186,8 @@ void RankRun::train(const std::optional<Resumed>& resumed) {
   const optim::LrSchedule lr_schedule = make_lr_schedule(options_.schedule);
   evaluate(progress_.steps);
 
+  // Without --out nothing is saved: then the ranks only agree on signals.
+  const Phase after_step = options_.run.out.empty() ? Phase::communication : Phase::saving;
   const std::int64_t first_step = progress_.steps;
   logged_ = first_step;
   while (progress_.steps < options_.schedule.steps) {
@@ -205,10 +209,10 @@ void RankRun::train(const std::optional<Resumed>& resumed) {
     mark.step_made();
     report(record_of(step, lr, guards), checkpoints);
     const bool last = step == options_.schedule.steps;
-    if (!last && !timed(Phase::saving, [&] { return checkpoints.after_step(progress_); })) break;  // a signal
+    if (!last && !timed(after_step, [&] { return checkpoints.after_step(progress_); })) break;  // a signal
   }
 
-  timed(Phase::saving, [&] { checkpoints.finish(progress_); });
+  timed(after_step, [&] { checkpoints.finish(progress_); });
   if (const auto table = profiling.finish()) console_.print(*table);
   console_.print(time_table(times_, progress_.steps - first_step));
   rank_.exit_code = checkpoints.exit_code();
@@ -223,6 +227,7 @@ void RankRun::run() {
   if (progress_.loss_scale) trainer_.scaler().set_state(*progress_.loss_scale);
   if (options_.run.dry_run) return console_.print(pipeline::render(trainer_.executor().schedule()));
   if (progress_.steps >= options_.schedule.steps) return;  // resume_run() has said so
+  note_training_begins();
   if (rank_.first()) {
     if (const std::string said = folder_.open(options_.run.config, progress_.steps); !said.empty())
       console_.print(said);
@@ -241,10 +246,10 @@ void declare_task(Flags& flags, Task& task) {
 bool read_task_flags(int argc, const char* const* argv, Flags& flags, Task& task) {
   const Flags::Asked asked = flags.parse(argc, argv);
   const auto print = [](const std::string& text) {
-    if (launcher_rank() == 0) std::fputs(text.c_str(), stdout);
+    if (launcher_rank() == 0) write_out(text);
   };
-  if (asked == Flags::Asked::help) {
-    print(flags.help_text());
+  if (asked != Flags::Asked::run && asked != Flags::Asked::print_config) {
+    print(flags.answer(asked));
     return false;
   }
   TrainOptions& o = task.options();
@@ -258,9 +263,19 @@ bool read_task_flags(int argc, const char* const* argv, Flags& flags, Task& task
   return false;
 }
 
+namespace {
+
+double bytes_of(const Batch& batch) {
+  double bytes = 0;
+  for (const auto& [name, tensor] : batch.tensors) bytes += static_cast<double>(tensor.bytes());
+  return bytes;
+}
+
+}  // namespace
+
 int train(Task& task) {
   const TrainOptions& o = task.options();
-  if (!o.run.dry_run) catch_signals();
+  if (!o.run.dry_run) catch_broken_pipes();
   std::optional<RunFolder> folder;
   try {
     folder.emplace(o.run.out, o.run.resume);
@@ -272,7 +287,13 @@ int train(Task& task) {
   }
   task.load();
   const ParameterCounts parameters = task.parameters();
-  if (parameters.all > 0) require_memory(o, parameters);
+  const auto activations = [&task](const TrainOptions& options, int live) {
+    return task.activation_bytes(options, live);
+  };
+  if (parameters.all > 0)
+    require_memory(o, parameters, activations, usable_memory(o));
+  else
+    require_batch_memory(o, bytes_of(task.training()->make_batch(0, 1)), usable_memory(o));
   const std::string memory = parameters.all > 0 ? memory_estimate(o, parameters) : "";
   return run_ranks(
       o, [&](Rank& rank) { RankRun(task, *folder, rank).run(); }, task.common(), memory);
@@ -280,7 +301,9 @@ int train(Task& task) {
 
 int train_program(int argc, const char* const* argv, const std::string& program, const std::string& summary,
                   Task& task) {
+  catch_signals();
   Flags flags(program, summary);
+  flags.example(program + " --data text.txt --steps 1000 --mesh dp=2 --out run1");
   declare_task(flags, task);
   return read_task_flags(argc, argv, flags, task) ? train(task) : 0;
 }
