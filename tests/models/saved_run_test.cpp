@@ -392,7 +392,7 @@ TEST_CASE("a checkpoint without what a run needs is refused with the entry's nam
   const TempFolder folder;
   int number = 0;
   const auto message = [&](const std::map<std::string, std::string>& run) {
-    const std::filesystem::path path = folder / fmt::format("step_{:08}", number++);
+    const std::filesystem::path path = folder / fmt::format("saved_{}", number++);
     checkpoint::Manifest manifest;
     manifest.run = run;
     std::filesystem::create_directories(path);

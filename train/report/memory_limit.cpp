@@ -103,15 +103,14 @@ class Search {
     TrainOptions changed = options_;
     if (!recompute.empty()) changed.precision.recompute = recompute;
     changed.mesh.zero = zero;
-    if (!fits(changed, 1)) return std::nullopt;
     const std::int64_t samples = given() * options_.batch_sizes().micro_batches;
-    std::int64_t largest = 1;
+    std::int64_t largest = 0;
     for (std::int64_t d = 1; d * d <= samples; ++d) {
       if (samples % d != 0) continue;
       for (const std::int64_t divisor : {d, samples / d})
         if (divisor > largest && divisor <= given() && fits(changed, divisor)) largest = divisor;
     }
-    return largest;
+    return largest > 0 ? std::optional(largest) : std::nullopt;
   }
 
   const TrainOptions& options_;
