@@ -122,7 +122,7 @@ TEST_CASE("a run moves from mesh to mesh with the bits of every whole tensor") {
     checkpoint::Checkpoint first(find_saved_run(folder / "a"));
     for (const auto& [text, to, pipeline] : moves) {
       checkpoint::Checkpoint other(find_saved_run(folder / to));
-      CHECK(other.manifest().run == first.manifest().run);
+      CHECK(without_date(other.manifest().run) == without_date(first.manifest().run));
       REQUIRE(other.names() == first.names());
       for (const std::string& name : first.names())
         CHECK_MESSAGE(same_bits(first.read(name), other.read(name)), text, ": ", name);
