@@ -160,9 +160,9 @@ void MemoryPool::out_of_memory(std::size_t bytes, MemoryCategory category) const
   // If the machine can never hold this one tensor, starting again would not help.
   const bool impossible = backend_ == nullptr && bytes > host_memory().bytes;
   fail(impossible ? ExitCode::usage : ExitCode::retryable, "memory",
-       "out of {} memory: asked for {} bytes for {}{}, {} bytes in use{}{}{}; {}", where, bytes, name(category),
-       impossible ? fmt::format(", of {} that this machine may use", host_memory().bytes) : "", total_.live,
-       by_category.empty() ? "" : ": ", by_category, left, remedy(category));
+       "out of {} memory: asked for {} bytes for {}, {} bytes in use{}{}{}{}; {}", where, bytes, name(category),
+       total_.live, by_category.empty() ? "" : ": ", by_category, left,
+       impossible ? fmt::format("; this machine may use {} bytes", host_memory().bytes) : "", remedy(category));
 }
 
 void MemoryPool::give(void* data, std::size_t bytes, MemoryCategory category, const Backend& pinned_for) {
