@@ -77,7 +77,9 @@ TEST_CASE("a run that is killed again and again ends where it would have ended")
   CHECK(!results(work.path("whole/metrics.jsonl")).empty());
   CHECK(results(work.path("killed/metrics.jsonl")) == results(work.path("whole/metrics.jsonl")));
   CHECK(contains(succeed("checkpoint", "diff " + work.path("killed") + " " + work.path("whole")), "equal: "));
-  CHECK(checkpoints_in(work.path("killed")).size() == 2);
+  // If the last kill came after the last save, an older checkpoint may not have been removed yet.
+  const std::size_t left = checkpoints_in(work.path("killed")).size();
+  CHECK((left == 2 || (left == 3 && contains(output, "nothing to do"))));
 }
 
 TEST_CASE("on another mesh a run goes on with the samples that come next") {
