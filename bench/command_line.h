@@ -17,6 +17,7 @@
 #include "parallel/comm/process_group.h"
 #include "train/launch/common_values.h"
 #include "train/program/program.h"
+#include "train/program/version.h"
 
 namespace trireme::bench {
 
@@ -25,6 +26,7 @@ constexpr int most_threads = 4096, most_ranks = 1024;  // of one process, as tho
 /// Parses the command line and runs `body` in run_program(). Invalid arguments give ExitCode::usage, not CLI11's code.
 inline int run_benchmark(CLI::App& app, int argc, const char* const* argv, const std::function<void()>& body) {
   return run_program([&] {
+    app.set_version_flag("--version", version_text(std::filesystem::path(argv[0]).filename().string()));
     try {
       app.parse(argc, argv);
     } catch (const CLI::Success& asked) {  // --help

@@ -200,12 +200,12 @@ int main(int count, char** arguments) {
   CLI::App app("Ring attention and Ulysses: time, and what of the ring's communication is exposed");
   app.add_option("--ranks", o.ranks, "Context-parallel ranks, threads of one core each (without mpirun)")
       ->check(CLI::Range(2, 64));
-  app.add_option("--repetitions", o.repetitions, "After one that is not counted")->check(CLI::PositiveNumber);
-  app.add_option("--batch", o.batch, "B")->check(CLI::PositiveNumber);
-  app.add_option("--length", o.length, "T, a multiple of 2 x ranks")->check(CLI::PositiveNumber);
-  app.add_option("--heads", o.heads, "H")->check(CLI::PositiveNumber);
-  app.add_option("--kv-heads", o.kv_heads, "Hkv, which divides H")->check(CLI::PositiveNumber);
-  app.add_option("--width", o.width, "Dh")->check(CLI::PositiveNumber);
+  app.add_option("--repetitions", o.repetitions, "After one that is not counted")->check(CLI::Range(1, 1 << 20));
+  app.add_option("--batch", o.batch, "B")->check(CLI::Range(1, 1 << 20));
+  app.add_option("--length", o.length, "T, a multiple of 2 x ranks")->check(CLI::Range(1, 1 << 20));
+  app.add_option("--heads", o.heads, "H")->check(CLI::Range(1, 1 << 20));
+  app.add_option("--kv-heads", o.kv_heads, "Hkv, which divides H")->check(CLI::Range(1, 1 << 20));
+  app.add_option("--width", o.width, "Dh")->check(CLI::Range(1, 1 << 20));
   return bench::run_benchmark(app, count, arguments, [&] {
     const bool processes = under_mpi_launcher();
     if (processes) o.ranks = mpi_launcher_size();

@@ -155,7 +155,7 @@ int main(int argc, char** argv) {
       ->delimiter(',')
       ->check(CLI::Range(1, trireme::bench::most_threads));
   app.add_option("--only", only, "measure one model's shapes")->check(CLI::IsMember(trireme::bench::models()));
-  app.add_option("--repeats", repeats, "measurements of each")->check(CLI::PositiveNumber);
+  app.add_option("--repeats", repeats, "measurements of each")->check(CLI::Range(1, 1 << 20));
   app.add_option("--dtype", dtypes, "element types")->delimiter(',')->check(CLI::IsMember({"f32", "bf16", "f16"}));
   markdown.declare(app);
   return trireme::bench::run_benchmark(app, argc, argv, [&] {

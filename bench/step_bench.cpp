@@ -21,7 +21,7 @@
 #include "train/launch/ranks.h"
 #include "train/program/launcher.h"
 #include "train/program/program.h"
-#include "train/report/memory.h"
+#include "train/report/memory_limit.h"
 #include "train/step/trainer.h"
 
 using namespace trireme;
@@ -189,7 +189,10 @@ int main(int argc, char** argv) {
     validate(options);
     const ParameterCounts parameters = {parameter_count(options.model.config),
                                         expert_parameter_count(options.model.config)};
-    require_memory(options, parameters);
+    const auto activations = [&config = options.model.config](const TrainOptions& o, int live) {
+      return gpt_activation_bytes(o, config, live);
+    };
+    require_memory(options, parameters, activations, usable_memory(options));
     Rounds rounds(options, turns);
     const int code = run_ranks(
         options, [&](Rank& rank) { rounds.run(rank); }, {}, memory_estimate(options, parameters));

@@ -27,6 +27,9 @@ function(trireme_program name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LINKS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE trireme_flags ${ARG_LINKS})
+  if(ARG_LINKS MATCHES trireme_train)
+    target_link_libraries(${name} PRIVATE trireme_commit)  # cmake/version.cmake
+  endif()
 endfunction()
 
 # trireme_test(NAME SOURCES a_test.cpp ... LINKS ...): a doctest binary, registered with ctest under its name.

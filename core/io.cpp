@@ -54,7 +54,8 @@ bool is_out_of_space(int error) { return error == ENOSPC || error == EDQUOT || e
 
 [[noreturn]] void fail_io(int error, std::string_view doing, const fs::path& path) {
   const std::string reason = std::generic_category().message(error);
-  fail(ExitCode::io, "io", "cannot {} {}: {}", doing, path.string(), reason);
+  fail(ExitCode::io, "io", "cannot {} {}: {}{}", doing, path.string(), reason,
+       error == EMFILE ? "; raise the limit of open files (ulimit -n)" : "");
 }
 
 /// Reports a failed write; if space was the reason, with the bytes needed and the bytes available.
@@ -137,8 +138,15 @@ std::string this_owner() {
                      random(), random());
 }
 
-[[noreturn]] void fail_not_regular(const fs::path& path) {
-  fail(ExitCode::data, "io", "{} is not a regular file; expected one, not a folder, a pipe or a device", path.string());
+std::string_view kind_of(mode_t mode) {
+  if (S_ISDIR(mode)) return "a folder";
+  if (S_ISFIFO(mode)) return "a pipe";
+  if (S_ISSOCK(mode)) return "a socket";
+  return S_ISCHR(mode) || S_ISBLK(mode) ? "a device" : "something else";
+}
+
+[[noreturn]] void fail_not_regular(const fs::path& path, mode_t mode) {
+  fail(ExitCode::data, "io", "{} is not a regular file but {}; expected a regular file", path.string(), kind_of(mode));
 }
 
 /// The size of an open file; closes it and throws if it is not a regular file.
@@ -148,7 +156,16 @@ std::uint64_t size_of_regular(int fd, const fs::path& path) {
   if (error == 0 && S_ISREG(info.st_mode)) return static_cast<std::uint64_t>(info.st_size);
   io::close(fd);
   if (error != 0) fail_io(error, "look at", path);
-  fail_not_regular(path);
+  fail_not_regular(path, info.st_mode);
+}
+
+/// Reports that `path` could not be opened. Some kinds of files cannot be opened at all: then this is the reason.
+[[noreturn]] void fail_open(int error, std::string_view doing, const fs::path& path) {
+  struct stat info {};
+  const bool refused_for_kind = error == ENXIO || error == ENODEV;
+  if (refused_for_kind && ::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode))
+    fail_not_regular(path, info.st_mode);
+  fail_io(error, doing, path);
 }
 
 /// A name beside `path` that no other process or thread uses.
@@ -173,7 +190,7 @@ void sync_folder(const fs::path& folder) {
 InputFile::InputFile(fs::path path) : path_(std::move(path)) {
   // O_NONBLOCK: opening a pipe that nobody writes to would wait for ever.
   fd_ = uninterrupted([&] { return io::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); });
-  if (fd_ < 0) fail_io(errno, "open", path_);
+  if (fd_ < 0) fail_open(errno, "open", path_);
   size_ = size_of_regular(fd_, path_);
 }
 
@@ -230,23 +247,38 @@ void remove_folder(const fs::path& folder) {
   if (error != 0) fail_io(error, "remove the folder", folder);
 }
 
-std::string read_file(const fs::path& path) {
-  const int fd = uninterrupted([&] { return io::open(path.c_str(), O_RDONLY | O_CLOEXEC); });
-  if (fd < 0) fail_io(errno, "open", path);
-  std::string content;
-  struct stat info {};
-  if (::fstat(fd, &info) == 0 && info.st_size > 0) content.reserve(static_cast<std::size_t>(info.st_size));
+void claim_standard_streams() {
+  // open() returns the lowest number that is free.
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    if (::fcntl(stream, F_GETFD) < 0 && errno == EBADF) static_cast<void>(::open("/dev/null", O_RDWR));
+}
+
+namespace {
+
+/// Appends what is left to read to `content`. Returns the error number, or 0.
+int read_rest(int fd, std::string& content) {
   std::array<char, 1 << 16> chunk;
   while (true) {
     const ssize_t count = uninterrupted([&] { return io::read(fd, chunk.data(), chunk.size()); });
-    const int error = errno;
-    if (count <= 0) {
-      io::close(fd);
-      if (count < 0) fail_io(error, "read", path);
-      return content;
-    }
+    if (count <= 0) return count < 0 ? errno : 0;
     content.append(chunk.data(), static_cast<std::size_t>(count));
   }
+}
+
+}  // namespace
+
+std::string read_file(const fs::path& path) {
+  const InputFile file(path);
+  std::string content;
+  content.reserve(file.size());
+  if (const int error = read_rest(file.descriptor(), content); error != 0) fail_io(error, "read", path);
+  return content;
+}
+
+std::string read_standard_input() {
+  std::string content;
+  if (const int error = read_rest(STDIN_FILENO, content); error != 0) fail_io(error, "read", "standard input");
+  return content;
 }
 
 FolderMark::FolderMark(fs::path path) : path_(std::move(path)) {
@@ -390,8 +422,7 @@ AppendFile::AppendFile(fs::path path) : path_(std::move(path)) {
   // O_NONBLOCK: opening a pipe that nobody reads would wait for ever; with it, open fails with ENXIO.
   constexpr int how = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK;
   fd_ = uninterrupted([&] { return io::open(path_.c_str(), how, kFileMode); });
-  if (fd_ < 0 && errno == ENXIO) fail_not_regular(path_);
-  if (fd_ < 0) fail_io(errno, "open for appending", path_);
+  if (fd_ < 0) fail_open(errno, "open for appending", path_);
   static_cast<void>(size_of_regular(fd_, path_));
 }
 

@@ -16,8 +16,16 @@
 
 namespace trireme {
 
-/// The whole file as bytes. Works on pipes and /proc too, where the size is not known beforehand.
+/// Opens /dev/null as standard input, output or error if the process was started without it. Otherwise the next file
+/// that is opened would get its number, and messages would be written into that file. Call it before any file is opened.
+void claim_standard_streams();
+
+/// The whole file as bytes. Works on /proc too, where the size is not known beforehand. Throws ExitCode::data, with what
+/// it is, for a folder, a pipe, a socket or a device. Does not block on a pipe.
 std::string read_file(const std::filesystem::path& path);
+
+/// All that comes from standard input until its end.
+std::string read_standard_input();
 
 /// A file that is read at chosen offsets. If the file is cut short, reading throws; with a mapping it would raise a
 /// signal.
@@ -31,6 +39,7 @@ class InputFile {
 
   const std::filesystem::path& path() const { return path_; }
   std::uint64_t size() const { return size_; }  ///< when it was opened
+  int descriptor() const { return fd_; }        ///< to map the file; this object closes it
   /// Fills `bytes` from `offset` on. Throws ExitCode::data, with the offset, if the file ends earlier.
   void read_at(std::uint64_t offset, std::span<std::byte> bytes) const;
 

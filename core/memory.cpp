@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/machine_memory.h"
 
 namespace trireme {
 namespace {
@@ -156,8 +157,12 @@ void MemoryPool::out_of_memory(std::size_t bytes, MemoryCategory category) const
   const std::string left =
       backend_ == nullptr ? ""
                           : fmt::format("; {} has {} bytes left", backend_->description(), backend_->free_memory());
-  fail(ExitCode::retryable, "memory", "out of {} memory: asked for {} bytes for {}, {} bytes in use{}{}{}; {}", where,
-       bytes, name(category), total_.live, by_category.empty() ? "" : ": ", by_category, left, remedy(category));
+  // If the machine can never hold this one tensor, starting again would not help.
+  const bool impossible = backend_ == nullptr && bytes > host_memory().bytes;
+  fail(impossible ? ExitCode::usage : ExitCode::retryable, "memory",
+       "out of {} memory: asked for {} bytes for {}, {} bytes in use{}{}{}{}; {}", where, bytes, name(category),
+       total_.live, by_category.empty() ? "" : ": ", by_category, left,
+       impossible ? fmt::format("; this machine may use {} bytes", host_memory().bytes) : "", remedy(category));
 }
 
 void MemoryPool::give(void* data, std::size_t bytes, MemoryCategory category, const Backend& pinned_for) {

@@ -130,9 +130,8 @@ class Builder : public nlohmann::json_sax<json> {
   }
 
   bool parse_error(std::size_t position, const std::string&, const json::exception& error) override {
-    progress_.refuse(
-        std::min(std::max<std::size_t>(position, 1) - 1, text_.size()),
-        fmt::format("not valid JSON: {}; expected standard JSON of {} bytes", reason(error), text_.size()));
+    progress_.refuse(std::min(std::max<std::size_t>(position, 1) - 1, text_.size()),
+                     fmt::format("not valid JSON: {}; expected standard JSON", reason(error)));
   }
 
   json finish() { return std::move(result_); }
@@ -221,6 +220,9 @@ class Builder : public nlohmann::json_sax<json> {
 json parse_json(std::string_view text, const std::filesystem::path& path, const JsonTake& take, std::size_t first) {
   ReadProgress progress{.at = 0, .event = 0, .path = &path, .first = first};
   Builder builder(progress, text, take);
+  if (text.find_first_not_of(" \t\r\n") == std::string_view::npos)
+    progress.refuse(0, fmt::format("not valid JSON: {}; expected a value",
+                                   text.empty() ? "it is empty (0 bytes)" : "it holds nothing but blanks"));
   check_lengths(text, progress);
   const char* begin = text.data();
   json::sax_parse(Reader(begin, &progress), Reader(begin + text.size(), &progress), &builder);

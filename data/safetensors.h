@@ -47,6 +47,10 @@ inline constexpr std::uint64_t safetensors_most_header_bytes = std::uint64_t{16}
 /// or do not fit dtype and shape, overlap, leave holes, or leave bytes at the end.
 SafetensorsLayout parse_safetensors(std::string_view content, const std::filesystem::path& path);
 
+/// The same for the beginning of such a file, of `file_bytes` bytes in all: at least its header.
+SafetensorsLayout parse_safetensors_header(std::string_view beginning, std::uint64_t file_bytes,
+                                           const std::filesystem::path& path);
+
 /// A file of tensors, mapped into memory. The header is checked before anything is read.
 class SafetensorsFile {
  public:

@@ -44,7 +44,9 @@ std::size_t byte_count(DType dtype, const Shape& shape) {
 
 class Parser {
  public:
-  Parser(std::string_view content, const std::filesystem::path& path) : content_(content), path_(path) {}
+  /// `content`: of the whole file, or its beginning with the whole header.
+  Parser(std::string_view content, std::uint64_t file_bytes, const std::filesystem::path& path)
+      : content_(content), file_bytes_(file_bytes), path_(path) {}
 
   SafetensorsLayout parse() {
     const std::uint64_t header_bytes = header_length();
@@ -71,8 +73,8 @@ class Parser {
     std::memcpy(&bytes, content_.data(), sizeof bytes);
     const std::uint64_t most = std::min<std::uint64_t>(content_.size() - length_bytes, safetensors_most_header_bytes);
     if (bytes > most)
-      refuse(0, fmt::format("the header claims {} bytes; expected at most {} in a file of {}", bytes, most,
-                            content_.size()));
+      refuse(0,
+             fmt::format("the header claims {} bytes; expected at most {} in a file of {}", bytes, most, file_bytes_));
     return bytes;
   }
 
@@ -124,7 +126,7 @@ class Parser {
     Stored stored{.dtype = *dtype, .shape = shape_from(place, value["shape"]), .header_at = place.at};
     const auto begin = value["data_offsets"][0].get<std::uint64_t>(),
                end = value["data_offsets"][1].get<std::uint64_t>();
-    const std::uint64_t data_bytes = content_.size() - data_begin_;
+    const std::uint64_t data_bytes = file_bytes_ - data_begin_;
     const std::uint64_t needed = byte_count(stored.dtype, stored.shape);
     if (end < begin || end > data_bytes || end - begin != needed)
       refuse(place.at, fmt::format("{} has bytes [{}, {}) of {}, which do not fit {} {}; expected {} of them", tensor,
@@ -175,12 +177,13 @@ class Parser {
                            range.begin < expected ? "an overlap" : "a hole"));
       expected = range.end;
     }
-    if (expected != content_.size())
+    if (expected != file_bytes_)
       refuse(expected,
-             fmt::format("{} bytes after the last tensor; expected the end of the file", content_.size() - expected));
+             fmt::format("{} bytes after the last tensor; expected the end of the file", file_bytes_ - expected));
   }
 
   std::string_view content_;
+  std::uint64_t file_bytes_;
   const std::filesystem::path& path_;
   std::uint64_t data_begin_ = 0;
   std::size_t kept_ = 0;
@@ -191,7 +194,12 @@ class Parser {
 }  // namespace
 
 SafetensorsLayout parse_safetensors(std::string_view content, const std::filesystem::path& path) {
-  return Parser(content, path).parse();
+  return Parser(content, content.size(), path).parse();
+}
+
+SafetensorsLayout parse_safetensors_header(std::string_view beginning, std::uint64_t file_bytes,
+                                           const std::filesystem::path& path) {
+  return Parser(beginning, file_bytes, path).parse();
 }
 
 std::string safetensors_header(const std::vector<SafetensorsEntry>& entries,

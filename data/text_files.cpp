@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "data/token_shard.h"
 #include "data/utf8.h"
 
 namespace trireme {
@@ -37,6 +38,12 @@ std::vector<fs::path> list_files(const fs::path& folder) {
   return files;
 }
 
+/// True for the tokenizer of token shards: it is no text, whatever stands beside it.
+bool is_own_tokenizer(const MappedFile& file) {
+  const std::string format = fmt::format("\"format\": \"{}\"", tokenizer_format);  // as Tokenizer::to_json() writes it
+  return file.path().filename() == shard_tokenizer_name && file.text().find(format) != std::string_view::npos;
+}
+
 /// Runs f and adds the file's name to its errors: a tokenizer knows the byte, but not the file.
 template <class F>
 decltype(auto) naming_file(const fs::path& path, F&& f) {
@@ -56,14 +63,23 @@ TextFiles::TextFiles(const fs::path& path, std::string_view flag) : path_(path) 
          flag);
   if (error) fail(ExitCode::io, "data", "cannot read {}: {}", path.string(), error.message());
   const bool folder = fs::is_directory(status);
+  const fs::path beside_shards = path / shard_tokenizer_name;
+  fs::path tokenizer;  // of token shards that are missing
   for (const fs::path& file : folder ? list_files(path) : std::vector{path}) {
     MappedFile mapped(file);
-    if (folder && (mapped.size() == 0 || is_binary(mapped.text()))) {
+    const bool of_shards = folder && is_own_tokenizer(mapped);
+    if (of_shards && (tokenizer.empty() || file == beside_shards)) tokenizer = file;
+    if (of_shards || (folder && (mapped.size() == 0 || is_binary(mapped.text())))) {
       ++skipped_;
     } else {
       files_.push_back(std::move(mapped));
     }
   }
+  if (!tokenizer.empty() && (files_.empty() || tokenizer == beside_shards))
+    fail(ExitCode::data, "data",
+         "{} belongs to token shards, and there are none beside it (*{}); expected both, as prepare_data leaves them; "
+         "bring the shards back, make them again, or change {}",
+         tokenizer.string(), shard_extension, flag);
   if (folder && files_.empty())
     fail(ExitCode::data, "data", "the folder {} holds no text file ({} files were empty or binary); change {}",
          path.string(), skipped_, flag);
@@ -103,6 +119,7 @@ void TextFiles::tokenize(const Tokenizer& tokenizer,
   for (std::size_t i = 0; i < files_.size(); ++i) {
     ids.clear();
     naming_file(files_[i].path(), [&] { tokenizer.append_ids(files_[i].text(), ids); });
+    files_[i].require_whole();
     const bool last = i + 1 == files_.size();
     if (!last && tokenizer.end_of_text()) ids.push_back(*tokenizer.end_of_text());
     if (!last && !tokenizer.end_of_text())

@@ -141,7 +141,9 @@ ShardHeader parse_token_shard(std::span<const std::byte> content, const std::fil
 }
 
 TokenShard::TokenShard(const std::filesystem::path& path)
-    : file_(path), header_(parse_token_shard(file_.bytes(), path)) {}
+    : file_(path), header_(parse_token_shard(file_.bytes(), path)) {
+  file_.require_whole();
+}
 
 void TokenShard::read(std::int64_t first, std::span<std::int32_t> out) const {
   require(first >= 0 && first <= count() - static_cast<std::int64_t>(out.size()), "token shard",
@@ -152,6 +154,7 @@ void TokenShard::read(std::int64_t first, std::span<std::int32_t> out) const {
   } else {
     std::copy_n(reinterpret_cast<const std::int32_t*>(begin) + first, out.size(), out.begin());
   }
+  file_.require_whole();
 }
 
 std::vector<std::int64_t> TokenShard::document_starts() const {

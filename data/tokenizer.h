@@ -55,6 +55,9 @@ class Tokenizer {
   virtual void append_bytes(std::int32_t id, std::string& text) const = 0;
 };
 
+/// The value of "format" in the file of a tokenizer.
+inline constexpr std::string_view tokenizer_format = "trireme-tokenizer";
+
 /// Reads what save() wrote. Throws ExitCode::data for a malformed file, with the entry or byte at fault.
 std::shared_ptr<const Tokenizer> load_tokenizer(const std::filesystem::path& path);
 /// As load_tokenizer, from text such as a checkpoint holds; `path` is what messages call it.

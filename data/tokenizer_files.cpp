@@ -20,7 +20,6 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr std::string_view kFormat = "trireme-tokenizer";
 constexpr int kVersion = 1;
 
 /// The alphabet of spell_bytes: the character that stands for each byte.
@@ -38,7 +37,7 @@ const std::array<char32_t, 256>& byte_alphabet() {
 }
 
 json header(std::string_view kind) {
-  return {{"format", std::string(kFormat)}, {"version", kVersion}, {"kind", std::string(kind)}};
+  return {{"format", std::string(tokenizer_format)}, {"version", kVersion}, {"kind", std::string(kind)}};
 }
 
 /// The member `key`, of JSON type `type`.
@@ -289,10 +288,10 @@ std::string BpeTokenizer::to_json() const {
 
 std::shared_ptr<const Tokenizer> parse_tokenizer(std::string_view json_text, const fs::path& path) {
   const json object = for_each_entry(json_text, path, "", [](const std::string&, const std::string&) {});
-  if (!object.is_object() || object.value("format", json()) != json(kFormat))
+  if (!object.is_object() || object.value("format", json()) != json(std::string(tokenizer_format)))
     fail(ExitCode::data, "tokenizer",
          "{} byte 0: not a tokenizer file; expected \"format\": \"{}\", as prepare_data saves it", path.string(),
-         kFormat);
+         tokenizer_format);
   if (object.value("version", json()) != json(kVersion))
     fail(ExitCode::data, "tokenizer", "{}: version {}; this program reads version {}", path.string(),
          shown(object.value("version", json())), kVersion);

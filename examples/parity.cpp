@@ -53,6 +53,7 @@ int main(int argc, char** argv) {
     bool all = false;
 
     Flags flags("parity", "Compares a mesh with one rank: loss, gradients, weights.");
+    flags.example("parity --mesh dp=2,tp=2,pp=2 --micro-batches 4");
     declare_task_choice(flags, task_name);
     task->declare_model(flags);
     task->declare_parity_data(flags);

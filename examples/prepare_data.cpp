@@ -119,6 +119,7 @@ int main(int argc, char** argv) {
   return run_program([&] {
     Options options;
     Flags flags("prepare_data", "Turns text into token shards for train_gpt --data.");
+    flags.example("prepare_data --data text.txt --tokenizer byte --out shards");
     declare(flags, options);
     if (!flags.parse_or_print(argc, argv)) return 0;
     check(options);

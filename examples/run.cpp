@@ -37,6 +37,7 @@ void declare(Flags& flags, supervisor::Options& o) {
 int supervise(const std::vector<std::string>& words) {
   supervisor::Options options;
   Flags flags("run", "Starts a command of train_gpt, and restarts it if it fails: run [FLAGS] -- COMMAND");
+  flags.example("run -- train_gpt --data text.txt --checkpoint-every 100 --out run1");
   declare(flags, options);
   const auto dashes = std::find(words.begin(), words.end(), "--");
   if (!flags.parse_or_print(std::vector(words.begin(), dashes))) return 0;

@@ -45,6 +45,7 @@ int main(int argc, char** argv) {
     std::string name = "1f1b", costs_text = "1:1:1", svg;
     std::int64_t ranks = 4, microbatches = 8;
     Flags flags("schedule", "Draws a pipeline schedule, and prints bubble, live activations and messages.");
+    flags.example("schedule --pipeline zero-bubble --pp 4 --micro-batches 8");
     flags.group("schedule");
     flags.add("pipeline", pipeline::schedule_spellings("|"), name, pipeline::schedule_help());
     flags.add("pp", "P", ranks, "ranks of the pipeline, as pp in --mesh of train_gpt", Range{.low = 1, .high = 256});

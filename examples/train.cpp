@@ -8,14 +8,17 @@
 #include "examples/tasks/list.h"
 #include "train/loop/training.h"
 #include "train/program/program.h"
+#include "train/program/signals.h"
 
 using namespace trireme;
 
 int main(int argc, char** argv) {
   return run_program([&] {
+    catch_signals();
     std::string name = "gpt";
     const std::unique_ptr<Task> task = chosen_task(argc, argv);
     Flags flags("train", "Trains a task on any mesh.");
+    flags.example("train --task vit --steps 200 --mesh dp=2 --out run1");
     declare_task_choice(flags, name);
     declare_task(flags, *task);
     return read_task_flags(argc, argv, flags, *task) ? train(*task) : 0;

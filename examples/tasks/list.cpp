@@ -29,15 +29,15 @@ constexpr Entry tasks[] = {
     {"sort", make_sort_task},
 };
 
-/// The last value of a flag on the command line.
-std::optional<std::string> value_of(const std::string& flag, int argc, const char* const* argv) {
-  std::optional<std::string> value;
+/// The values of a flag on the command line, the last first: that one counts.
+std::vector<std::string> values_of(const std::string& flag, int argc, const char* const* argv) {
+  std::vector<std::string> values;
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
-    if (word.starts_with("--" + flag + "=")) value = word.substr(flag.size() + 3);
-    if (word == "--" + flag && i + 1 < argc) value = argv[i + 1];
+    if (word.starts_with("--" + flag + "=")) values.insert(values.begin(), word.substr(flag.size() + 3));
+    if (word == "--" + flag && i + 1 < argc) values.insert(values.begin(), argv[i + 1]);
   }
-  return value;
+  return values;
 }
 
 /// The task named in a configuration file; empty if the file cannot be read: Flags::parse() reports that.
@@ -57,8 +57,10 @@ std::vector<std::string> task_names() {
 }
 
 std::unique_ptr<Task> chosen_task(int argc, const char* const* argv) {
-  std::string name = value_of("task", argc, argv).value_or("");
-  if (const auto config = value_of("config", argc, argv); config && name.empty()) name = task_of_config(*config);
+  const std::vector<std::string> given = values_of("task", argc, argv);
+  std::string name = given.empty() ? "" : given.front();
+  for (const std::string& config : values_of("config", argc, argv))
+    if (name.empty()) name = task_of_config(config);
   const auto found = std::find_if(std::begin(tasks), std::end(tasks), [&](const Entry& e) { return e.name == name; });
   return found == std::end(tasks) ? make_gpt_task() : found->make();
 }

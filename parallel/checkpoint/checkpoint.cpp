@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "data/safetensors.h"
+#include "data/utf8.h"
 #include "parallel/checkpoint/folder.h"
 
 namespace trireme::checkpoint {
@@ -18,7 +20,10 @@ Manifest manifest_of(const fs::path& folder) {
   }
   if (is_unfinished(folder))
     fail(ExitCode::data, "checkpoint", "{} never got its final name: its saving was interrupted", folder.string());
-  return read_manifest(folder);
+  Manifest manifest = read_manifest(folder);
+  if (const std::string problem = name_problem(folder, manifest.step); !problem.empty())
+    fail(ExitCode::data, "checkpoint", "{}", problem);
+  return manifest;
 }
 
 /// The byte of each file at which its first tensor begins.
@@ -87,6 +92,27 @@ struct Overlap {
   }
 };
 
+constexpr std::uint64_t length_bytes = 8;  // of a header's length, before the header
+
+[[noreturn]] void refuse_header(const ChunkReader& reader, std::uint64_t byte, const std::string& what) {
+  fail(ExitCode::data, "checkpoint", "{} byte {}: {}; resume from another checkpoint", reader.path().string(), byte,
+       what);
+}
+
+/// `data_begins`: where the manifest has the first tensor; not below length_bytes, which parse_manifest() checks.
+void check_header_length(ChunkReader& reader, std::uint64_t data_begins) {
+  std::uint64_t length = 0;
+  reader.read(0, std::as_writable_bytes(std::span(&length, 1)));
+  if (length != data_begins - length_bytes)
+    refuse_header(
+        reader, 0,
+        fmt::format("the header claims {} bytes; expected {}, as the manifest has the first tensor at byte {}", length,
+                    data_begins - length_bytes, data_begins));
+  if (length > safetensors_most_header_bytes)
+    refuse_header(reader, 0,
+                  fmt::format("a header of {} bytes; expected at most {}", length, safetensors_most_header_bytes));
+}
+
 }  // namespace
 
 Checkpoint::Checkpoint(fs::path folder)
@@ -113,24 +139,50 @@ const StoredTensor& Checkpoint::find(std::string_view name) const {
   return found->second;
 }
 
+// The limit of open files may be small, and is shared by all rank threads.
 ChunkReader& Checkpoint::file(std::size_t index) {
+  constexpr std::size_t most_open = 4;
   auto found = files_.find(index);
-  if (found == files_.end()) {
-    found = files_.try_emplace(index, folder_, manifest_.files[index]).first;
-    // The manifest has all that the header has, but other tools rely on the header: check it once, too.
-    std::uint64_t length = 0;
-    const std::uint64_t expected = data_begins_[index] - sizeof length;  // not negative: checked by parse_manifest()
-    found->second.read(0, std::as_writable_bytes(std::span(&length, 1)));
-    if (length != expected)
-      fail(
-          ExitCode::data, "checkpoint",
-          "{} byte 0: the header claims {} bytes; expected {}, as the manifest has the first tensor at byte {}; resume "
-          "from another checkpoint",
-          (folder_ / manifest_.files[index].name).string(), length, expected, data_begins_[index]);
-    std::vector<std::byte> header(static_cast<std::size_t>(length));
-    found->second.read(sizeof length, header);
+  const bool first = found == files_.end();
+  if (!open_.empty() && open_.back() == index) return found->second;
+  std::erase(open_, index);
+  if (open_.size() == most_open) {
+    files_.at(open_.front()).close();
+    open_.erase(open_.begin());
   }
+  if (first) found = files_.try_emplace(index, folder_, manifest_.files[index]).first;
+  open_.push_back(index);
+  if (first) check_header_length(found->second, data_begins_[index]);
   return found->second;
+}
+
+// The manifest has all that the headers have, but other tools rely on the headers.
+void Checkpoint::check_header(std::size_t index) {
+  ChunkReader& reader = file(index);
+  const StoredFile& stored_file = manifest_.files[index];
+  std::string header(static_cast<std::size_t>(data_begins_[index]), '\0');
+  reader.read(0, std::as_writable_bytes(std::span(header)));
+  SafetensorsLayout layout = parse_safetensors_header(header, stored_file.bytes, reader.path());
+  for (const auto& [tensor, stored] : manifest_.tensors)
+    for (const Piece& piece : stored.pieces) {
+      if (piece.file != index) continue;
+      const auto found = layout.tensors.find(tensor);
+      if (found == layout.tensors.end())
+        refuse_header(reader, length_bytes,
+                      fmt::format("the header lacks {}, which the manifest has in this file", in_quotes(tensor)));
+      const SafetensorsLayout::Stored& here = found->second;
+      if (here.dtype != stored.dtype || here.shape != piece.shape || here.begin != piece.offset)
+        refuse_header(
+            reader, here.header_at,
+            fmt::format("the header has {} as {} {} at byte {}; expected {} {} at byte {}, as the manifest has",
+                        in_quotes(tensor), trireme::name(here.dtype), to_string(here.shape), here.begin,
+                        trireme::name(stored.dtype), to_string(piece.shape), piece.offset));
+      layout.tensors.erase(found);
+    }
+  if (!layout.tensors.empty())
+    refuse_header(reader, layout.tensors.begin()->second.header_at,
+                  fmt::format("the header has {}, which the manifest does not have in this file",
+                              in_quotes(layout.tensors.begin()->first)));
 }
 
 Tensor Checkpoint::read(std::string_view name) {
@@ -188,6 +240,7 @@ void Checkpoint::verify(const std::function<void(std::uint64_t)>& verified) {
       if (verified) verified(before + reader.bytes_read() - begin);
     });
     before += reader.bytes_read() - begin;
+    check_header(i);
   }
 }
 

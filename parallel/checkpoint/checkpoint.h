@@ -12,7 +12,8 @@
 
 namespace trireme::checkpoint {
 
-/// Reading fills a cache of open files, so it is not const. Each rank thread needs its own Checkpoint.
+/// Reading fills a cache of files, of which a few are open, so it is not const. Each rank thread needs its own
+/// Checkpoint.
 class Checkpoint {
  public:
   /// Reads the manifest of the folder. Throws ExitCode::data when there is none, or it is damaged.
@@ -37,18 +38,21 @@ class Checkpoint {
   /// tensor of the model, and ExitCode::usage, with `hint`, for optimizer state.
   void read(const std::vector<HeldTensor>& held, std::string_view hint);
 
-  /// Verifies every chunk of every file. Throws ExitCode::data at the first damaged one. `verified` is called after each
-  /// chunk, with the bytes so far.
+  /// Verifies every chunk of every file, and that the header of each file says the same of its tensors as the manifest.
+  /// Throws ExitCode::data at the first that is damaged. `verified` is called after each chunk, with the bytes so far.
   void verify(const std::function<void(std::uint64_t bytes)>& verified = {});
   std::uint64_t bytes_read() const;  ///< from its files, so far
 
  private:
+  /// The reader of a file. The length of its header is checked when it is first used.
   ChunkReader& file(std::size_t index);
+  void check_header(std::size_t index);  // compares all of a file's header with the manifest
 
   std::filesystem::path folder_;
   Manifest manifest_;
   std::vector<std::uint64_t> data_begins_;    // of each file: the end of its header
-  std::map<std::size_t, ChunkReader> files_;  // those opened so far
+  std::map<std::size_t, ChunkReader> files_;  // those used so far
+  std::vector<std::size_t> open_;             // of them, those that are open, the one used last at the end
 };
 
 }  // namespace trireme::checkpoint

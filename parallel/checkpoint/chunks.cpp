@@ -36,11 +36,16 @@ std::vector<std::uint64_t> checksums(std::span<const std::byte> content) {
 }
 
 ChunkReader::ChunkReader(const fs::path& folder, const StoredFile& file)
-    : file_(file), input_(require_file(folder / file.name)), loaded_(file.chunks.size()) {
-  if (input_.size() != file_.bytes)
+    : file_(file), path_(folder / file.name), loaded_(file.chunks.size()) {
+  open();
+}
+
+void ChunkReader::open() {
+  input_.emplace(require_file(path_));
+  if (input_->size() != file_.bytes)
     fail(ExitCode::data, "checkpoint", "{} has {} bytes; expected {}; it was {} at byte {}; resume from another one",
-         input_.path().string(), input_.size(), file_.bytes, input_.size() < file_.bytes ? "cut short" : "extended",
-         std::min(input_.size(), file_.bytes));
+         path_.string(), input_->size(), file_.bytes, input_->size() < file_.bytes ? "cut short" : "extended",
+         std::min(input_->size(), file_.bytes));
 }
 
 void ChunkReader::load(std::uint64_t chunk) {
@@ -48,20 +53,21 @@ void ChunkReader::load(std::uint64_t chunk) {
   const std::uint64_t begin = chunk * chunk_bytes, end = std::min(begin + chunk_bytes, file_.bytes);
   loaded_ = file_.chunks.size();
   chunk_.resize(static_cast<std::size_t>(end - begin));
-  input_.read_at(begin, chunk_);
+  if (!input_) open();
+  input_->read_at(begin, chunk_);
   bytes_read_ += end - begin;
   const std::uint64_t found = hash_bytes(chunk_), expected = file_.chunks[static_cast<std::size_t>(chunk)];
   if (found != expected)
     fail(ExitCode::data, "checkpoint",
          "{}: chunk {}, bytes {} to {}, has the checksum {:016x}; expected {:016x}; the file is damaged; resume from "
          "another checkpoint",
-         input_.path().string(), chunk, begin, end, found, expected);
+         path_.string(), chunk, begin, end, found, expected);
   loaded_ = chunk;
 }
 
 void ChunkReader::read(std::uint64_t offset, std::span<std::byte> into) {
-  require(offset + into.size() <= file_.bytes, "checkpoint", "{} has {} bytes, asked for {} to {}",
-          input_.path().string(), file_.bytes, offset, offset + into.size());
+  require(offset + into.size() <= file_.bytes, "checkpoint", "{} has {} bytes, asked for {} to {}", path_.string(),
+          file_.bytes, offset, offset + into.size());
   while (!into.empty()) {
     load(offset / chunk_bytes);
     const auto at = static_cast<std::size_t>(offset % chunk_bytes);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 
 #include "core/io.h"
 #include "parallel/checkpoint/manifest.h"
@@ -15,7 +16,8 @@ void require_still_there(const std::filesystem::path& folder);
 std::vector<std::uint64_t> checksums(std::span<const std::byte> content);
 
 /// Reads a file of a checkpoint chunk by chunk, and verifies each chunk before using its data. Keeps the last chunk, so
-/// that reading forward reads each chunk once.
+/// that reading forward reads each chunk once. A checkpoint has as many files as its writer had ranks, so a reader can
+/// close its file and open it again.
 class ChunkReader {
  public:
   /// Throws ExitCode::data when the file is missing or has another size.
@@ -24,13 +26,17 @@ class ChunkReader {
   /// Copies the bytes from `offset` on. Throws ExitCode::data naming file, chunk and bytes when a chunk is damaged.
   void read(std::uint64_t offset, std::span<std::byte> into);
   void verify_all(const std::function<void()>& verified = {});
+  void close() { input_.reset(); }  ///< reading opens the file again
+  const std::filesystem::path& path() const { return path_; }
   std::uint64_t bytes_read() const { return bytes_read_; }  ///< from the file, so far
 
  private:
+  void open();
   void load(std::uint64_t chunk);
 
   StoredFile file_;
-  InputFile input_;
+  std::filesystem::path path_;
+  std::optional<InputFile> input_;
   std::vector<std::byte> chunk_;
   std::uint64_t loaded_;  // index of the chunk in chunk_; the number of chunks: none
   std::uint64_t bytes_read_ = 0;

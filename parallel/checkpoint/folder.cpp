@@ -62,8 +62,8 @@ Candidate examine(const fs::path& path) {
       candidate.problem = "no manifest: its saving was interrupted";
     else if (candidate.unfinished)
       candidate.problem = "its saving was interrupted right before its end";
-    else
-      candidate.step = read_manifest(path).step;
+    else if (const std::int64_t step = read_manifest(path).step; (candidate.problem = name_problem(path, step)).empty())
+      candidate.step = step;
   } catch (const Error& error) {
     candidate.problem = error.reason();
     candidate.unread = error.code() == ExitCode::io;
@@ -94,6 +94,15 @@ std::string make_nonce() {
 }
 
 bool has_checkpoint_name(const fs::path& folder) { return own_name(folder).has_value(); }
+
+std::string name_problem(const fs::path& folder, std::int64_t step) {
+  const std::optional<OwnName> own = own_name(folder.has_filename() ? folder : folder.parent_path());
+  if (!own || own->step == step) return "";
+  return fmt::format(
+      "{}: its step is {}, and the name of its folder is that of step {}: it was renamed; expected {}; rename the "
+      "folder",
+      (folder / manifest_name).string(), step, own->step, folder_name(step));
+}
 
 bool is_unfinished(const fs::path& folder) {
   const std::optional<OwnName> own = own_name(folder);

@@ -26,7 +26,7 @@ std::string make_nonce();
 /// An entry of the folder that has the name of a checkpoint.
 struct Candidate {
   std::filesystem::path path;
-  std::int64_t step = -1;   ///< from its manifest, not its name; -1: the manifest is not valid
+  std::int64_t step = -1;   ///< -1: the manifest is not valid, or of another step than the folder's name
   std::string problem;      ///< why it is not valid
   bool unfinished = false;  ///< it never got its final name
   bool unread = false;      ///< the file system failed to read it: it may be intact
@@ -37,6 +37,10 @@ std::vector<Candidate> candidates(const std::filesystem::path& checkpoints);
 
 /// True if a run gives this name to a checkpoint, complete or being written.
 bool has_checkpoint_name(const std::filesystem::path& folder);
+
+/// Says how a folder's name contradicts the step of its manifest; empty if it does not. A copy under any name that no run
+/// gives to a checkpoint is fine.
+std::string name_problem(const std::filesystem::path& folder, std::int64_t step);
 
 /// True if this is the name of a checkpoint whose writing was interrupted.
 bool is_unfinished(const std::filesystem::path& folder);

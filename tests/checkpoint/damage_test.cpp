@@ -1,9 +1,12 @@
 // Damaged checkpoints: every flipped bit and every truncated or missing file is found and named. With several
 // checkpoints the newest intact one is loaded, and a line says why each newer one was not.
 #include <algorithm>
+#include <array>
 #include <mutex>
 #include <random>
 
+#include "core/hash.h"
+#include "parallel/checkpoint/chunks.h"
 #include "tests/checkpoint/support.h"
 
 using namespace trireme;
@@ -149,9 +152,12 @@ TEST_CASE("auto takes the newest intact checkpoint, and says why it skips newer 
   REQUIRE(lines.size() == 3);
   CHECK(contains(lines[1], "skipped step_00000003: " + data.string() + ": chunk 0, bytes 0 to"));
   CHECK(lines[2] == "step 2");
-  // The step in the manifest counts, not the name or the modification time.
+  // A checkpoint that was renamed to another step is not taken for that step, and not for its own.
   fs::rename(all / "step_00000001", all / "step_00000900");
-  CHECK(resumed(folder.path()).back() == "step 2");
+  lines = resumed(folder.path());
+  CHECK(contains(lines.front(), "skipped step_00000900: "));
+  CHECK(contains(lines.front(), "its step is 1, and the name of its folder is that of step 900"));
+  CHECK(lines.back() == "step 2");
 
   fs::remove(all / "step_00000002" / "rank_00000.safetensors");
   write_plainly(all / "step_00000900" / "manifest.json", "{}");
@@ -197,4 +203,75 @@ TEST_CASE("several ranks may take back the same attempt, and it is taken back on
   CHECK(attempts().of(other) == 1);
   attempts().take_back(other, 0);
   CHECK(list_folder(folder.path()).empty());
+}
+
+TEST_CASE("a checkpoint under another step's name is refused, and one under a name of its own is read") {
+  const TempFolder folder;
+  make_run(folder.path(), 1);
+  const fs::path saved = find_saved_run(folder.path()), all = folder / "checkpoints";
+  fs::copy(saved, folder / "best", fs::copy_options::recursive);
+  CHECK(Checkpoint(folder / "best").manifest().step == 1);
+  fs::rename(saved, all / "step_00000020");
+  for (const fs::path& path : {all / "step_00000020", all / "step_00000020" / ""}) {
+    const Caught error = caught([&] { const Checkpoint renamed(path); });
+    CHECK(error.code == ExitCode::data);
+    CHECK(error.has("its step is 1, and the name of its folder is that of step 20"));
+    CHECK(error.has("step_00000001"));
+  }
+  CHECK(caught([&] { find_saved_run(folder.path()); }).code == ExitCode::data);
+  fs::rename(all / "step_00000020", saved);
+  CHECK_NOTHROW(Checkpoint(find_saved_run(folder.path())).verify());
+}
+
+TEST_CASE("a file whose header contradicts the manifest is refused, with the byte, though all checksums are right") {
+  const TempFolder folder;
+  make_run(folder.path(), 1);
+  const fs::path saved = find_saved_run(folder.path()), file = saved / "rank_00000.safetensors";
+  const std::string bytes = read_file(file), manifest = read_file(saved / "manifest.json");
+  const auto sum_of = [](const std::string& content) {
+    return fmt::format("{:016x}", checkpoint::checksums(std::as_bytes(std::span(content))).at(0));
+  };
+  REQUIRE(bytes.size() < checkpoint::chunk_bytes);
+  /// Changes the header and corrects both checksums, as a bug in a writer would leave them.
+  const auto with = [&](const std::string& from, const std::string& to) {
+    std::string changed = bytes, body = manifest.substr(manifest.find('\n') + 1);
+    REQUIRE(from.size() == to.size());
+    REQUIRE(contains(changed, from));
+    changed.replace(changed.find(from), from.size(), to);
+    REQUIRE(contains(body, sum_of(bytes)));
+    body.replace(body.find(sum_of(bytes)), 16, sum_of(changed));
+    write_plainly(file, changed);
+    write_plainly(saved / "manifest.json", fmt::format("{{\"checksum\":\"{:016x}\",\n{}", hash_bytes(body), body));
+    return caught([&] { Checkpoint(saved).verify(); });
+  };
+  CHECK(with("blocks.0", "blocks.0").code == ExitCode::ok);
+  for (const auto& [from, to, what] :
+       {std::array<std::string, 3>{"\"blocks.0.", "\"blocks.7.", "the header lacks \"blocks.0."},
+        {"\"F32\",\"shape\"", "\"I32\",\"shape\"", "as i32 "}}) {
+    const Caught error = with(from, to);
+    CAPTURE(error.message);
+    CHECK(error.code == ExitCode::data);
+    CHECK(error.has(file.string() + " byte "));
+    CHECK(error.has(what));
+  }
+}
+
+TEST_CASE("a checkpoint of many files is read with few of them open") {
+  const TempFolder folder;
+  const std::string mesh = "dp=4,tp=2";
+  run_mesh(mesh, [&](const MeshPtr& on) {
+    GptOptions options = small_options(mesh);
+    GptRun run(options, on);
+    run.steps(1);
+    run.save(folder.path());
+  });
+  const fs::path saved = find_saved_run(folder.path());
+  const auto files = [&] { return std::distance(fs::directory_iterator("/proc/self/fd"), fs::directory_iterator()); };
+  const auto before = files();
+  Checkpoint reader(saved);
+  REQUIRE(reader.manifest().files.size() == 8);
+  reader.verify();
+  CHECK(files() - before <= 4);
+  for (const std::string& name : reader.names()) reader.read(name);
+  CHECK(files() - before <= 4);
 }

@@ -188,3 +188,11 @@ TEST_CASE("more threads than the system starts are refused, and named") {
   CHECK(contains(result.output, "FATAL[64]"));
   CHECK(contains(result.output, "3000 threads: the system starts no more than"));
 }
+
+TEST_CASE("benchmarks that would measure nothing are refused, with what is possible; each says its version") {
+  for (const std::string program : {"gemm_bench", "attention_bench"}) {
+    check_refused(run(program, "--repeats 0"), 64, {"--repeats", "not in range 1 to 1048576"});
+    CHECK(contains(run(program, "--version").output, program + " of Trireme "));
+  }
+  check_refused(run("context_bench", "--repetitions 0"), 64, {"--repetitions", "not in range 1 to 1048576"});
+}

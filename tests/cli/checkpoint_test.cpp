@@ -77,7 +77,9 @@ TEST_CASE("a run that is killed again and again ends where it would have ended")
   CHECK(!results(work.path("whole/metrics.jsonl")).empty());
   CHECK(results(work.path("killed/metrics.jsonl")) == results(work.path("whole/metrics.jsonl")));
   CHECK(contains(succeed("checkpoint", "diff " + work.path("killed") + " " + work.path("whole")), "equal: "));
-  CHECK(checkpoints_in(work.path("killed")).size() == 2);
+  // If the last kill came after the last save, an older checkpoint may not have been removed yet.
+  const std::size_t left = checkpoints_in(work.path("killed")).size();
+  CHECK((left == 2 || (left == 3 && contains(output, "nothing to do"))));
 }
 
 TEST_CASE("on another mesh a run goes on with the samples that come next") {
@@ -283,10 +285,14 @@ TEST_CASE("the checkpoint program inspects, verifies and compares") {
   succeed("train_gpt", work.small_run() + "--mesh dp=2,pp=2 --zero 2 --out " + work.path("b"));
   const std::string shown = succeed("checkpoint", "inspect " + work.path("a") + " --tensors");
   INFO(shown);
-  CHECK(contains(shown, "step           6\n"));
-  CHECK(contains(shown, "written by     dp=2,tp=1,pp=2 = 4 ranks\n"));
+  CHECK(contains(shown, "\nstep          6\n"));
+  CHECK(contains(shown, "\nloss          3."));
+  CHECK(contains(shown, " UTC by Trireme "));
+  CHECK(contains(shown, "\nwritten by    dp=2,tp=1,pp=2 = 4 ranks\n"));
   CHECK(contains(shown, "rank_00003.safetensors ("));
-  CHECK(contains(shown, "\"micro-batch\": 2"));
+  CHECK_FALSE(contains(shown, "\"micro-batch\": 2"));
+  CHECK(contains(succeed("checkpoint", "inspect " + work.path("a") + " --configuration"), "\"micro-batch\": 2"));
+  CHECK(occurrences(succeed("checkpoint", "inspect " + work.path("a")), "\n") <= 24);
   CHECK(contains(shown, "\noptimizer.m.wte.weight  f32 [40, 16]\n"));
   CHECK(contains(shown, " in rank_0000"));
   CHECK(contains(succeed("checkpoint", "verify " + work.path("a")), ": whole\n"));
@@ -295,11 +301,12 @@ TEST_CASE("the checkpoint program inspects, verifies and compares") {
   const Result differs = run("checkpoint", "diff " + work.path("a") + " " + work.path("c"));
   CHECK(differs.code == 1);
   CHECK(contains(differs.output, "\nwte.weight: 640 elements differ, first at 0, largest difference "));
-  CHECK(run("checkpoint", "").code == 0);
+  CHECK(run("checkpoint", "").code == 64);
+  CHECK(run("checkpoint", "inspect " + work.path("a") + " --tensor").code == 64);
   CHECK(run("checkpoint", "look " + work.path("a")).code == 64);
   CHECK(run("checkpoint", "inspect " + work.path("nothing")).code == 64);
   for (const std::string command : {"verify --help", "inspect -h", "diff a --help"})
-    CHECK(contains(succeed("checkpoint", command), "usage: checkpoint inspect PATH"));
+    CHECK(contains(succeed("checkpoint", command), "usage:   checkpoint inspect PATH"));
 }
 
 TEST_CASE("the checkpoint program says what a path should have been") {

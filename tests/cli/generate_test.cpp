@@ -67,3 +67,32 @@ TEST_CASE("a damaged checkpoint is bad data") {
   CHECK(occurrences(result.output, "trireme: FATAL[65] ") == 1);
   CHECK(contains(result.output, "step_00000001"));
 }
+
+TEST_CASE("a prompt from a file or standard input, several samples, and the end of a text") {
+  const Workplace work;
+  std::ofstream(work.folder / "prompt.txt") << "ABC";
+  std::ofstream(work.folder / "nothing.txt");
+  REQUIRE(run("train_gpt", work.small_run() + "--out " + work.path("run")).code == 0);
+  const std::string flags = "--checkpoint " + work.path("run") + " --length 20 ";
+  const std::string text = run("generate", flags + "--prompt ABC").output;
+  CHECK(run("generate", flags + "--prompt-file " + work.path("prompt.txt")).output == text);
+  CHECK(run("generate", flags + "--prompt-file - < " + work.path("prompt.txt")).output == text);
+  const auto refused = [&](const std::string& arguments, int code, const std::string& part) {
+    const Result result = run("generate", flags + arguments);
+    INFO(result.output);
+    CHECK(result.code == code);
+    CHECK(contains(result.output, part));
+  };
+  refused("--prompt-file " + work.path("nothing.txt"), 64, "nothing.txt is empty");
+  refused("--prompt-file " + work.path("absent.txt"), 74, "absent.txt");
+  refused("--prompt-file " + work.path("prompt.txt") + " --prompt A", 64, "two prompts");
+  refused("--prompt A --samples 2 --temperature 0", 64, "--samples 2 with --temperature 0");
+  refused("--prompt \"AB$(printf '\\377')\"", 64, "--prompt");
+
+  const Result two = run("generate", flags + "--prompt ABC --samples 2 --speed");
+  INFO(two.output);
+  CHECK(contains(two.output, "--- sample 1 of 2 ---\n" + text + "--- sample 2 of 2 ---\n"));
+  CHECK(contains(two.output, run("generate", flags + "--prompt ABC --seed 1338").output));
+  CHECK(contains(two.output, "40 tokens in "));
+  CHECK(contains(two.output, " tok/s\n"));
+}

@@ -68,7 +68,7 @@ TEST_CASE("manifests with correct checksums that describe an impossible run") {
   };
   refused(R"(\"samples\":48)", R"(\"samples\":-48)", "'samples' is -48; expected a whole number, 0 to 2^56");
   refused(R"(\"samples\":48)", R"(\"samples\":9223372036854775807)", "'samples' is 9223372036854775807; expected");
-  refused("\"step\":6", "\"step\":5", "its step is 5, and its progress 6 steps; expected the same");
+  refused("\"step\":6", "\"step\":5", "its step is 5, and the name of its folder is that of step 6");
   const std::string width = R"(\"width\":16)";
   for (const char* other : {"1099511627776", "32768"}) {
     saved.change(width, fmt::format(R"(\"width\":{})", other));

@@ -39,7 +39,7 @@ TEST_CASE("a pipe in the place of metrics.jsonl") {
   CHECK(shell(fmt::format("cd {} && rm metrics.jsonl && mkfifo metrics.jsonl", work.path("run"))).code == 0);
   check_refused(run("train_gpt", flags + " --steps 9 --resume auto"), 65,
                 {"[out] " + work.path("run/metrics.jsonl") +
-                 " is not a regular file; expected one, not a folder, a pipe or a device; choose another --out"});
+                 " is not a regular file but a pipe; expected a regular file; choose another --out"});
 }
 
 TEST_CASE("a GPU that cannot be used is an error, and the message says what was looked for") {

@@ -311,6 +311,6 @@ TEST_CASE("every program explains itself") {
   for (const char* program : {"train_gpt", "generate", "parity", "prepare_data", "schedule", "pictures"}) {
     const Result help = run(program, "--help");
     CHECK_MESSAGE(help.code == 0, program);
-    CHECK_MESSAGE(contains(help.output, "usage: " + std::string(program)), help.output);
+    CHECK_MESSAGE(contains(help.output, "usage:   " + std::string(program)), help.output);
   }
 }

@@ -154,7 +154,31 @@ TEST_CASE("missing, empty, too short, unreadable, not UTF-8: one message each, w
   is(refused(options_for(folder / "short.txt", "char", 1.0)), ExitCode::usage, "--val-fraction is 1");
   is(refused(options_for(folder / "short.txt", "char", -0.1)), ExitCode::usage, "--val-fraction");
   is(refused(options_for(folder / "short.txt", "word")), ExitCode::usage, "unknown tokenizer \"word\"");
-  is(refused(options_for("/dev/null", "char")), ExitCode::io, "not a regular file");
+  is(refused(options_for("/dev/null", "char")), ExitCode::data, "not a regular file but a device");
   write_file(folder / "fake.tokens", "not a shard");
   is(refused(options_for(folder / "fake.tokens", std::nullopt)), ExitCode::data, "fake.tokens byte 11");
+}
+
+TEST_CASE("a folder with the tokenizer of token shards, but without the shards, is not a text") {
+  const TempFolder folder;
+  const ByteTokenizer tokenizer;
+  write_file(folder / "text.txt", "a text to learn from, of some length; more than fifty characters long");
+  make_shards(folder / "text.txt", folder / "shards", tokenizer);
+  CHECK(load_corpus(options_for(folder / "shards", std::nullopt)).tokenizer->name() == "byte");
+  for (const char* name : {"tokens_00000.tokens", "tokens_00001.tokens"}) fs::remove(folder / "shards" / name);
+  const auto refused = [&](const fs::path& path) {
+    const Caught error = caught([&] { load_corpus(options_for(path, std::nullopt)); });
+    CAPTURE(error.message);
+    CHECK(error.code == ExitCode::data);
+    CHECK(error.has((folder / "shards" / "tokenizer.json").string() + " belongs to token shards"));
+  };
+  refused(folder / "shards");
+  refused(folder / "shards" / "");
+  write_file(folder / "shards" / "notes.txt", "what these shards were made of");
+  refused(folder / "shards");
+  fs::remove(folder / "shards" / "notes.txt");
+  // In a folder below, it is no text; beside texts, it is left out.
+  CHECK(load_corpus(options_for(folder.path(), "char", 0.0)).tokens() == 69);
+  fs::remove(folder / "text.txt");
+  refused(folder.path());
 }

@@ -34,7 +34,7 @@ MPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
 BEHIND = {"parity": ["build/bin/parity", "build/bin/parity_matrix"], "explore": ["build/bin/explore"],
           "bench": ["bench/compare.py"]}
 # Flags in the prose of programs that are not ours.
-FOREIGN = {"--allow-run-as-root", "--index-url", "--oversubscribe"}
+FOREIGN = {"--allow-run-as-root", "--index-url", "--learning-rate", "--oversubscribe"}
 
 
 def flags_in(text):

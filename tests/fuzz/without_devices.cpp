@@ -4,9 +4,11 @@
 #include "core/kernels.h"
 #include "cuda/runtime/open.h"
 #include "cuda/selection.h"
+#include "train/program/version.h"
 
 namespace trireme {
 
+std::string version_text(std::string_view program) { return std::string(program); }
 std::string_view name(Device device) { return device == Device::cuda ? "cuda" : "cpu"; }
 std::vector<std::string_view> gemm_names() { return {"packed"}; }
 

@@ -4,9 +4,12 @@
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
+#include <cstring>
 #include <filesystem>
 #include <memory>
 #include <span>
@@ -132,7 +135,6 @@ TEST_CASE("files: each failure names the path and the system's reason") {
     CHECK(contains(message, absent.string()));
     CHECK(contains(message, reason));
   }
-  CHECK(contains(error_of([&] { read_file(folder.path()); }, ExitCode::io), "Is a directory"));
   fs::create_directory(folder / "taken");
   CHECK(contains(error_of([&] { write_file(folder / "taken", "x"); }, ExitCode::io), "Is a directory"));
   CHECK(entries_of(folder) == 1);
@@ -208,16 +210,15 @@ TEST_CASE("AppendFile: anything but a regular file is refused at once, also a pi
   const fs::path pipe = folder / "metrics.jsonl";
   REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
   const auto refusal = [](const fs::path& path) { return failure([&] { AppendFile(path).line("lost"); }); };
-  const std::string expected =
-      "65 trireme: [io] {} is not a regular file; expected one, not a folder, a pipe or a device";
-  CHECK(refusal(pipe) == fmt::format(fmt::runtime(expected), pipe.string()));
+  const std::string expected = "65 trireme: [io] {} is not a regular file but a {}; expected a regular file";
+  CHECK(refusal(pipe) == fmt::format(fmt::runtime(expected), pipe.string(), "pipe"));
   const int reader = ::open(pipe.c_str(), O_RDONLY | O_NONBLOCK);
   REQUIRE(reader >= 0);
-  CHECK(refusal(pipe) == fmt::format(fmt::runtime(expected), pipe.string()));
+  CHECK(refusal(pipe) == fmt::format(fmt::runtime(expected), pipe.string(), "pipe"));
   char byte = 0;
   CHECK(::read(reader, &byte, 1) == 0);  // nothing was written to it
   ::close(reader);
-  CHECK(refusal("/dev/null") == fmt::format(fmt::runtime(expected), "/dev/null"));
+  CHECK(refusal("/dev/null") == fmt::format(fmt::runtime(expected), "/dev/null", "device"));
 }
 
 TEST_CASE("FileLock: a pipe in the place of a lock does not block") {
@@ -260,13 +261,25 @@ TEST_CASE("InputFile: reads where it is asked to, and says where a file ends too
   CHECK(contains(error_of([&] { const InputFile absent(folder / "absent"); }, ExitCode::io), "No such file"));
 }
 
-TEST_CASE("InputFile: a folder and a pipe that nobody writes to are refused at once") {
+TEST_CASE("anything but a regular file is refused at once, with what it is") {
   const TempFolder folder;
   REQUIRE(::mkfifo((folder / "pipe").c_str(), 0600) == 0);
-  for (const fs::path& path : {folder.path(), folder / "pipe"}) {
-    const std::string message = error_of([&] { const InputFile input(path); }, ExitCode::data);
-    CHECK(contains(message, path.string() + " is not a regular file"));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  const std::string name = (folder / "socket").string();
+  REQUIRE(name.size() < sizeof address.sun_path);
+  std::strcpy(address.sun_path, name.c_str());
+  const int socket = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  REQUIRE(::bind(socket, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
+  const std::vector<std::pair<fs::path, std::string>> others = {
+      {folder.path(), "a folder"}, {folder / "pipe", "a pipe"}, {name, "a socket"}, {"/dev/zero", "a device"}};
+  for (const auto& [path, kind] : others) {
+    CAPTURE(kind);
+    const std::string expected = fmt::format("{} is not a regular file but {}", path.string(), kind);
+    CHECK(contains(error_of([&] { const InputFile input(path); }, ExitCode::data), expected));
+    CHECK(contains(error_of([&] { read_file(path); }, ExitCode::data), expected));
   }
+  ::close(socket);
 }
 
 TEST_CASE("folders are listed in order, moved, removed, and asked for room") {

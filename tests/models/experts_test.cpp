@@ -150,7 +150,7 @@ TEST_CASE("experts move from mesh to mesh with the bits of every whole tensor, a
   CHECK(first.shape("optimizer.v.blocks.0.mlp.down.bias") == Shape{4, 32});
   for (const auto& [text, to] : moves) {
     checkpoint::Checkpoint other(find_saved_run(folder / to));
-    CHECK(other.manifest().run == first.manifest().run);
+    CHECK(without_date(other.manifest().run) == without_date(first.manifest().run));
     REQUIRE(other.names() == first.names());
     for (const std::string& name : first.names())
       CHECK_MESSAGE(same_bits(first.read(name), other.read(name)), text, ": ", name);

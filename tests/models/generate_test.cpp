@@ -152,3 +152,16 @@ TEST_CASE("only the last tokens of a prompt longer than the context are seen; an
   CHECK_THROWS_WITH_AS(generate_on("dp=1", {}, {.length = 5}), doctest::Contains("the prompt is empty"), Error);
   CHECK(generate_on("dp=1", prompt, {.length = 0}).empty());
 }
+
+TEST_CASE("generation ends before the token that stops it, on every mesh") {
+  const std::vector<std::int32_t> prompt = {1, 2, 3};
+  const GenerateOptions options = {.length = 20, .seed = 5};
+  const std::vector<std::int32_t> whole = generate_on("dp=1", prompt, options);
+  REQUIRE(whole.size() == 20);
+  GenerateOptions stopped = options;
+  stopped.stop = whole[7];
+  const auto end = std::find(whole.begin(), whole.end(), whole[7]);
+  const std::vector<std::int32_t> expected(whole.begin(), end);
+  CHECK(generate_on("dp=1", prompt, stopped) == expected);
+  CHECK(generate_on("tp=2,pp=2", prompt, stopped) == expected);
+}

@@ -122,7 +122,7 @@ TEST_CASE("a run moves from mesh to mesh with the bits of every whole tensor") {
     checkpoint::Checkpoint first(find_saved_run(folder / "a"));
     for (const auto& [text, to, pipeline] : moves) {
       checkpoint::Checkpoint other(find_saved_run(folder / to));
-      CHECK(other.manifest().run == first.manifest().run);
+      CHECK(without_date(other.manifest().run) == without_date(first.manifest().run));
       REQUIRE(other.names() == first.names());
       for (const std::string& name : first.names())
         CHECK_MESSAGE(same_bits(first.read(name), other.read(name)), text, ": ", name);
@@ -392,7 +392,7 @@ TEST_CASE("a checkpoint without what a run needs is refused with the entry's nam
   const TempFolder folder;
   int number = 0;
   const auto message = [&](const std::map<std::string, std::string>& run) {
-    const std::filesystem::path path = folder / fmt::format("step_{:08}", number++);
+    const std::filesystem::path path = folder / fmt::format("saved_{}", number++);
     checkpoint::Manifest manifest;
     manifest.run = run;
     std::filesystem::create_directories(path);

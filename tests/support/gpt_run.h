@@ -33,6 +33,12 @@ inline RunIdentity test_identity(std::int64_t seed = 7) {
   return {.seed = seed, .tokenizer = test_tokenizer().to_json()};
 }
 
+/// The texts of a checkpoint that two saves of the same run have in common.
+inline RunTexts without_date(RunTexts texts) {
+  texts.erase(written_entry);
+  return texts;
+}
+
 /// `count` tokens in which the next one often follows from the last one, so that there is something to learn.
 inline TokenRange test_tokens(std::int64_t count) {
   std::vector<std::int32_t> ids = {0};

@@ -21,6 +21,13 @@ std::string refusal(const BatchOptions& given, std::int64_t dp) {
 
 }  // namespace
 
+TEST_CASE("more micro-batches than a schedule can list") {
+  CHECK(infer_batch({.micro_batches = 1 << 20}, 1).micro_batches == 1 << 20);
+  CHECK(failure([] {
+          infer_batch({.micro_batches = (1 << 20) + 1}, 1);
+        }).find("64 trireme: [batch] 1048577 micro-batches in a step") == 0);
+}
+
 TEST_CASE("two of micro-batch, micro-batches and global-batch give the third") {
   const Case cases[] = {
       {{}, 1, 12, 1, 12},

@@ -156,6 +156,72 @@ TEST_CASE("an unknown flag is refused naming the nearest") {
   CHECK(contains(refusal({"book.txt"}), "unexpected argument \"book.txt\""));
 }
 
+TEST_CASE("a name that other programs use is answered with ours") {
+  const auto refused = [](const std::vector<std::string>& flags, const std::string& written) {
+    std::vector<std::string> values(flags.size());
+    Flags parser("sample", "");
+    for (std::size_t i = 0; i < flags.size(); ++i) parser.add(flags[i], "N", values[i], "");
+    return failure([&] { parser.parse({written, "1"}); });
+  };
+  const std::vector<std::string> ours = {"lr",     "bias-update", "global-batch", "micro-batch", "steps",    "clip",
+                                         "layers", "width",       "context",      "mesh",        "log-every"};
+  CHECK(refused(ours, "--learning-rate") ==
+        "64 trireme: [flags] unknown flag --learning-rate: did you mean --lr? --help lists all flags");
+  CHECK(contains(refused(ours, "--learning_rate=3"), "did you mean --lr?"));
+  CHECK(contains(refused(ours, "--batch-size"), "did you mean --global-batch or --micro-batch?"));
+  CHECK(contains(refused(ours, "--epochs"), "did you mean --steps?"));
+  CHECK(contains(refused(ours, "--grad-clip"), "did you mean --clip?"));
+  CHECK(contains(refused(ours, "--num-layers"), "did you mean --layers?"));
+  CHECK(contains(refused(ours, "--hidden-size"), "did you mean --width?"));
+  CHECK(contains(refused(ours, "--seq-len"), "did you mean --context?"));
+  CHECK(contains(refused(ours, "--tensor-parallel-size"), "did you mean --mesh?"));
+  // A program without that flag names the nearest one that it has.
+  CHECK(contains(refused({"length", "top-k"}, "--learning-rate"), "the nearest is --"));
+  Sample sample;
+  double lr = 1;
+  sample.flags.add("lr", "F", lr, "");
+  CHECK(contains(failure([&] { sample.flags.read_config(R"({"learning_rate": 5})", "c.json"); }),
+                 "unknown key \"learning_rate\" in c.json: did you mean \"lr\"?"));
+}
+
+TEST_CASE("several configuration files: a key of a later one counts, and the others stay") {
+  const TempFolder folder;
+  const std::string first = (folder / "1.json").string(), second = (folder / "2.json").string();
+  write_file(first, R"({"count": 5, "rate": 0.125, "shape": "square"})");
+  write_file(second, R"({"rate": 0.25, "name": "x"})");
+  Sample s;
+  s.flags.parse({"--config", first, "--config=" + second});
+  CHECK(s.rate == 0.25);
+  CHECK(s.name == "x");
+  CHECK(s.shape == "square");
+  Sample again;
+  again.flags.parse({"--config", second, "--config", first, "--name", "y"});
+  CHECK(again.rate == 0.125);
+  CHECK(again.name == "y");
+  write_file(second, R"({"rate": 2})");
+  CHECK(contains(failure([&] {
+                   Sample().flags.parse({"--config", first, "--config", second});
+                 }),
+                 "\"rate\" in " + second));
+  CHECK(contains(refusal({"--config", first, "--config", ""}), "64 trireme: [config] '' is not a file"));
+}
+
+TEST_CASE("the shell's completion has every flag, and the values of those that have some") {
+  const Sample s;
+  const std::string bash = s.flags.answer(Flags::Asked::completions);
+  CHECK(contains(bash, "complete -o bashdefault -o default -F _sample sample"));
+  for (const char* name : {"--count", "--rate", "--colour", "--quiet", "--config", "--help", "--version"})
+    CHECK_MESSAGE(contains(bash, name), name);
+  CHECK(contains(bash, "--colour)\n      COMPREPLY=($(compgen -W 'red green'"));
+  CHECK(contains(bash, "--parts)\n      COMPREPLY=($(compgen -W 'auto'"));
+  CHECK(contains(bash, "--config)\n      COMPREPLY=($(compgen -f"));
+  CHECK_FALSE(contains(bash, "--quiet)"));
+  Sample zsh;
+  CHECK(zsh.flags.parse({"--completions", "zsh"}) == Flags::Asked::completions);
+  CHECK(contains(zsh.flags.answer(Flags::Asked::completions), "bashcompinit\n_sample() {"));
+  CHECK(contains(refusal({"--completions", "fish"}), "expected one of bash, zsh"));
+}
+
 TEST_CASE("a configuration file sets flags by name, with JSON's own types") {
   Sample s;
   s.flags.read_config(
@@ -274,6 +340,8 @@ TEST_CASE("help and print-config are told apart from a run") {
   Sample s;
   CHECK(s.flags.parse({"--help", "--count", "abc"}) == Flags::Asked::help);
   CHECK(s.flags.parse({"-h"}) == Flags::Asked::help);
+  CHECK(s.flags.parse({"--version"}) == Flags::Asked::version);
+  CHECK(contains(s.flags.answer(Flags::Asked::version), "sample of Trireme "));
   CHECK(s.flags.parse({"--print-config", "--count", "2"}) == Flags::Asked::print_config);
   CHECK(s.count == 2);
 }
@@ -281,6 +349,8 @@ TEST_CASE("help and print-config are told apart from a run") {
 TEST_CASE("help groups flags by subject, with defaults") {
   const Sample s;
   const std::string help = s.flags.help_text();
+  CHECK(contains(help, "usage:   sample --flag value"));
+  CHECK_FALSE(contains(help, "example:"));
   CHECK(contains(help, "\nnumbers\n  --count N"));
   CHECK(contains(help, "how many [3]\n"));
   CHECK(contains(help, "pieces [auto]\n"));
@@ -291,7 +361,7 @@ TEST_CASE("help groups flags by subject, with defaults") {
   CHECK(contains(help, "whether it hurries [on]\n"));
   for (std::size_t at = 0; at < help.size();) {
     const std::size_t end = help.find('\n', at);
-    CHECK(end - at <= 110);
+    CHECK(end - at <= 80);
     at = end + 1;
   }
 }

@@ -4,9 +4,11 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
+#include <filesystem>
 #include <new>
 #include <system_error>
 
+#include "data/utf8.h"
 #include "tests/support/errors.h"
 #include "train/gpt/gpt_options.h"
 #include "train/launch/ranks.h"
@@ -56,8 +58,31 @@ TEST_CASE("the one message of a failure") {
   const auto system = [](std::errc code) {
     return fatal_of([code] { throw std::system_error(std::make_error_code(code)); });
   };
+  CHECK(fatal_of([] {
+          throw std::filesystem::filesystem_error("status", "a/b", std::make_error_code(std::errc::filename_too_long));
+        }) == "trireme: FATAL[74] [io] cannot look at a/b: File name too long");
   CHECK(contains(system(std::errc::resource_unavailable_try_again), "trireme: FATAL[75] [threads] a thread could not"));
   CHECK(contains(system(std::errc::invalid_argument), "trireme: FATAL[70] [internal] "));
+}
+
+TEST_CASE("a message does not repeat the whole of a very long value") {
+  const std::string value(120'000, 'A');
+  const std::string message = fatal_of([&] { fail(ExitCode::usage, "flags", "--gemm: got {}; change --gemm", value); });
+  CHECK(message.size() < 400);
+  CHECK(contains(message, "trireme: FATAL[64] [flags] --gemm: got AAAA"));
+  CHECK(contains(message, "AAA...(120001 bytes)...AAA"));
+  CHECK(contains(message, "; change --gemm"));
+  std::string words;
+  for (int i = 0; i < 20'000; ++i) words += "word ";
+  const std::string long_text = fatal_of([&] { fail(ExitCode::usage, "prompt", "'{}'; change the prompt", words); });
+  CHECK(long_text.size() < 4100);
+  CHECK(contains(long_text, "...(1000"));
+  CHECK(contains(long_text, "'; change the prompt"));
+  // A character of several bytes is left out whole.
+  std::string umlauts;
+  for (int i = 0; i < 1000; ++i) umlauts += "\u00e4";
+  const std::string cut = fatal_of([&] { fail(ExitCode::usage, "prompt", "{}", umlauts); });
+  CHECK(valid_utf8_prefix(cut) == cut.size());
 }
 
 TEST_CASE("a rank that runs out of memory is told the estimate") {

@@ -192,7 +192,7 @@ TEST_CASE("a run does not go on with a pipe in the place of its metrics, and doe
   REQUIRE(::mkfifo(metrics.c_str(), 0600) == 0);
   RunFolder run(folder.path(), "auto");
   CHECK(failure([&] { run.open("{}"); }) ==
-        fmt::format("65 trireme: [out] {} is not a regular file; expected one, not a folder, a pipe or a device; "
+        fmt::format("65 trireme: [out] {} is not a regular file but a pipe; expected a regular file; "
                     "choose another --out",
                     metrics.string()));
   CHECK(fs::is_fifo(metrics));

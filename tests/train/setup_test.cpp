@@ -35,7 +35,7 @@ TEST_CASE("predicted memory: rank 0 has the activations of its own blocks, and l
   };
   CHECK(bytes("pp=2", "3,1", "100") == 3 * bytes("pp=2", "1,3", "100"));
   CHECK(bytes("pp=2", "2,2", "100") == bytes("pp=2", "2,2", "1000"));
-  CHECK(bytes("dp=1", "auto", "1000") - bytes("dp=1", "auto", "100") == 2 * 900 * 2 * 128 * 4);
+  CHECK(bytes("dp=1", "auto", "1000") - bytes("dp=1", "auto", "100") == 900 * 2 * 128 * 4);
 }
 
 TEST_CASE("predicted memory: cuDNN's backward keeps the gradient of a layer's scores, on this rank's heads") {

@@ -173,6 +173,11 @@ TEST_CASE("supervisor: what a command says") {
   const Words configured = {"train_gpt", "--config", (folder / "c.json").string()};
   CHECK(setting(configured, "out") == "from_file");
   CHECK(setting(configured, "global-batch") == "64");
+  write_file(folder / "d.json", R"({"global-batch": 32})");
+  Words twice = configured;
+  twice.push_back("--config=" + (folder / "d.json").string());
+  CHECK(setting(twice, "out") == "from_file");
+  CHECK(setting(twice, "global-batch") == "32");
   bool added = false;
   CHECK(first_command(configured, added).back() == "auto");
   CHECK(added);

@@ -39,7 +39,8 @@ TEST_CASE("combinations that work are let through") {
 
 TEST_CASE("weights stay packed only where our own product packs them whole") {
   CHECK(verdict({"--keep-packed", "on", "--micro-batches", "4", "--mesh", "dp=2", "--zero", "2"}) == "nothing");
-  CHECK(verdict({"--keep-packed", "on", "--gemm", "trireme"}) == "nothing");
+  CHECK(verdict({"--keep-packed", "on", "--gemm", "trireme", "--micro-batches", "2"}) == "nothing");
+  CHECK(contains(verdict({"--keep-packed", "on"}), "64 trireme: [keep-packed] --keep-packed on with one micro-batch"));
   CHECK(contains(verdict({"--keep-packed", "on", "--gemm", "eigen"}), "--gemm trireme, which packs weights itself"));
   CHECK(contains(verdict({"--keep-packed", "on", "--mesh", "dp=2", "--zero", "3"}),
                  "weights are there only while they are used"));

@@ -41,7 +41,11 @@ const std::vector<Neutral>& neutral_changes() {
       {"threads", {"1", "2", "3"}},
       {"pin", {"on", "off"}},
       {"recompute", {"none", "selective", "full", "every:1", "every:2"}},
-      {"keep-packed", {"on", "off"}},
+      {"keep-packed",
+       {"on", "off"},
+       [](const Arguments& flags, const std::string& value) {
+         return value == "off" || batch_sizes(flags).micro_batches > 1;  // refused with one
+       }},
       {"offload", {"none", "optimizer"}},
       {"pipeline", pipeline::schedule_examples()},
       {"stage-layers", {"auto", "list"}},

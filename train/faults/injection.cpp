@@ -90,7 +90,11 @@ void inject(const Fault& f, const Plan& plan, const DeviceMesh* mesh) {
       fail(ExitCode::internal, "fault",
            "an injected fault, which {} asks for; unset the variable to run without faults", fault_variable);
     case Kind::oom:
-      static_cast<void>(Tensor::empty({std::int64_t{1} << 50}));
+      try {
+        static_cast<void>(Tensor::empty({std::int64_t{1} << 50}));
+      } catch (const Error& error) {  // no machine has so much: as if the machine had had it, and had run out of it
+        throw Error(ExitCode::retryable, error.where(), error.reason());
+      }
       return;
     case Kind::desync:
       return take_out_of_step(*plan.rank, mesh);

@@ -108,6 +108,7 @@ std::vector<std::int32_t> generate(LanguageModel& model, std::span<const std::in
       *token.data<std::int32_t>() = pick_token(all.first(std::min(known, all.size())), options, random);
     }
     stages.broadcast(token, stages.size() - 1).wait();
+    if (options.stop == *token.data<std::int32_t>()) break;
     ids.push_back(*token.data<std::int32_t>());
     if (each) each(ids.back());
   }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -19,6 +20,8 @@ struct GenerateOptions {
   std::uint64_t seed = 1337;
   /// Only ids below this are generated; 0: all. A model's vocabulary may be larger than its tokenizer's (--vocab).
   std::int64_t vocab_size = 0;
+  /// Generation ends before this token; none: only at `length`.
+  std::optional<std::int32_t> stop = std::nullopt;
   /// Keep keys and values of earlier tokens while their positions stay the same (train/gpt/next_logits.h). If false,
   /// the whole text is computed for each token; the result is the same up to rounding.
   bool cache = true;
@@ -27,7 +30,7 @@ struct GenerateOptions {
 /// Samples a token from logits over the vocabulary. `random` is uniform in [0, 1).
 std::int32_t pick_token(std::span<const float> logits, const GenerateOptions& options, double random);
 
-/// Returns the tokens after `prompt`. `prompt` must not be empty; the model sees at most the last `context` tokens. The
+/// Returns the tokens after `prompt`, without GenerateOptions::stop. `prompt` must not be empty; the model sees at most the last `context` tokens. The
 /// random number for token n depends only on (seed, n). `each` is called with every new token. Collective over
 /// the mesh; all dp ranks compute the same.
 std::vector<std::int32_t> generate(LanguageModel& model, std::span<const std::int32_t> prompt,

@@ -60,7 +60,7 @@ double gpt_activation_bytes(const TrainOptions& o, const GptConfig& c, int live)
   const double of_blocks = tokens * blocks_per_stage(o.mesh, c) * mean_kept_per_token(o, c) * element * live;
   if (o.mesh.shape.size(Axis::pp) > 1) return of_blocks;
   const double vocab = static_cast<double>(c.vocab) / o.mesh.shape.size(Axis::tp);
-  return of_blocks + 2 * tokens * vocab * element;  // the logits of one micro-batch, and their gradient
+  return of_blocks + tokens * vocab * element;  // the logits of one micro-batch, which their gradient overwrites
 }
 
 double gpt_workspace_bytes(const TrainOptions& o, const GptConfig& c) {

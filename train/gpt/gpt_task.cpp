@@ -40,6 +40,18 @@ std::string experts_row(const GptConfig& model) {
       name_of(o.balance), o.z_loss, o.bias_update > 0 ? fmt::format(", bias moved by {}", o.bias_update) : "");
 }
 
+/// A published model was made for a vocabulary of word parts; on characters it learns something else.
+std::string tokenizer_row(const GptOptions& o, const Tokenizer& tokenizer) {
+  const std::string text = fmt::format("{}, {} ids", tokenizer.name(), thousands(tokenizer.vocab_size()));
+  const bool by_default = o.model.preset != "custom" && o.data.tokenizer == "auto" && tokenizer.name() == "char";
+  if (!by_default) return text;
+  return text +
+         fmt::format(
+             "\nwarning: {} is trained on single characters, as --tokenizer is not given; expected for this model: "
+             "--tokenizer bpe:PATH; for characters, --vocab auto",
+             o.model.preset);
+}
+
 std::string parameters_row(const GptConfig& model) {
   const std::string all = thousands(parameter_count(model));
   return model.experts.count == 0
@@ -71,7 +83,9 @@ ParameterCounts GptTask::parameters() const {
   return {parameter_count(o_.model.config), expert_parameter_count(o_.model.config)};
 }
 
-double GptTask::activation_bytes(int live) const { return gpt_activation_bytes(o_, o_.model.config, live); }
+double GptTask::activation_bytes(const TrainOptions& options, int live) const {
+  return gpt_activation_bytes(options, o_.model.config, live);
+}
 
 double GptTask::workspace_bytes() const { return gpt_workspace_bytes(o_, o_.model.config); }
 
@@ -105,6 +119,7 @@ std::vector<LabelledValue> GptTask::rows() const {
   const GptConfig& model = o_.model.config;
   return {{"data", fmt::format("{}: {} training and {} validation tokens", o_.data.data,
                                thousands(corpus_->train.count()), thousands(corpus_->validation.count()))},
+          {"tokenizer", tokenizer_row(o_, *corpus_->tokenizer)},
           {"model", model_row(model)},
           {"experts", experts_row(model)},
           {"parameters", parameters_row(model)},

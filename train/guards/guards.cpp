@@ -53,6 +53,7 @@ bool Guards::update_or_skip(const Trainer::Pass& pass, double lr) {
     return false;
   }
   ++progress_.steps;
+  progress_.loss = loss_;
   skipped_in_a_row_ = 0;
   if (options_.guards.spike_threshold > 0) {
     detector_.add(loss_);

@@ -7,6 +7,7 @@
 #include "core/parallel_for.h"
 #include "parallel/pipeline/drawing.h"
 #include "train/loop/sinks.h"
+#include "train/program/signals.h"
 #include "train/report/memory.h"
 #include "train/report/profiling.h"
 #include "train/runs/resume_mark.h"
@@ -34,6 +35,7 @@ void RankRun::run() {
   const std::optional<Resumed> resumed = resume();
   if (options_.run.dry_run) return events_.say(pipeline::render(trainer_.executor().schedule()));
   if (progress_.steps >= options_.schedule.steps) return;  // resume() has said so
+  note_training_begins();
   begin();
   train(resumed);
 }
@@ -48,6 +50,8 @@ void RankRun::train(const std::optional<Resumed>& resumed) {
   const optim::LrSchedule lr_schedule = make_lr_schedule(options_.schedule);
   evaluate();
 
+  // Without --out nothing is saved: then the ranks only agree on signals.
+  const Phase after_step = options_.run.out.empty() ? Phase::communication : Phase::saving;
   const std::int64_t first_step = logged_ = progress_.steps, steps = options_.schedule.steps;
   stepping_ = times_.seconds_in_steps();
   while (progress_.steps < steps) {
@@ -68,10 +72,10 @@ void RankRun::train(const std::optional<Resumed>& resumed) {
     mark.step_made();
     report_step(lr, guards, checkpoints);
     const bool last = progress_.steps == steps;
-    if (!last && !timed(Phase::saving, [&] { return checkpoints.after_step(progress_); })) break;  // a signal
+    if (!last && !timed(after_step, [&] { return checkpoints.after_step(progress_); })) break;  // a signal
   }
 
-  timed(Phase::saving, [&] { checkpoints.finish(progress_); });
+  timed(after_step, [&] { checkpoints.finish(progress_); });
   if (const auto table = profiling.finish()) events_.say(*table);
   events_.emit(RunEnded{.steps = progress_.steps - first_step,
                         .wall_seconds = times_.seconds(),
@@ -92,7 +96,7 @@ RunPlanned RankRun::plan() {
   std::vector<LabelledValue> rows = task_.rows();
   if (task_.parameters().all == 0) rows.emplace_back("parameters", thousands(count_parameters()));
   const pipeline::Proof& proof = trainer_.executor().proof();
-  const double activations = task_.activation_bytes(proof.peak_live.front());
+  const double activations = task_.activation_bytes(options_, proof.peak_live.front());
   const Task::Words words = task_.words();
   return plan_of_run(
       options_,

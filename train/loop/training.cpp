@@ -8,16 +8,19 @@
 #include "train/launch/ranks.h"
 #include "train/loop/rank_run.h"
 #include "train/program/launcher.h"
-#include "train/program/screen.h"
+#include "train/program/output.h"
 #include "train/program/signals.h"
 #include "train/report/memory.h"
+#include "train/report/memory_limit.h"
 #include "train/runs/run_folder.h"
 
 namespace trireme {
 
 int train_program(int argc, const char* const* argv, const std::string& program, const std::string& summary,
                   Task& task) {
+  catch_signals();
   Flags flags(program, summary);
+  flags.example(program + " --data text.txt --steps 1000 --mesh dp=2 --out run1");
   declare_task(flags, task);
   return read_task_flags(argc, argv, flags, task) ? train(task) : 0;
 }
@@ -31,10 +34,10 @@ void declare_task(Flags& flags, Task& task) {
 bool read_task_flags(int argc, const char* const* argv, Flags& flags, Task& task) {
   const Flags::Asked asked = flags.parse(argc, argv);
   const auto print = [](const std::string& text) {
-    if (launcher_rank() == 0) write_for_programs(text);
+    if (launcher_rank() == 0) write_out(text);
   };
-  if (asked == Flags::Asked::help) {
-    print(flags.help_text());
+  if (asked != Flags::Asked::run && asked != Flags::Asked::print_config) {
+    print(flags.answer(asked));
     return false;
   }
   TrainOptions& o = task.options();
@@ -48,9 +51,19 @@ bool read_task_flags(int argc, const char* const* argv, Flags& flags, Task& task
   return false;
 }
 
+namespace {
+
+double bytes_of(const Batch& batch) {
+  double bytes = 0;
+  for (const auto& [name, tensor] : batch.tensors) bytes += static_cast<double>(tensor.bytes());
+  return bytes;
+}
+
+}  // namespace
+
 int train(Task& task) {
   const TrainOptions& o = task.options();
-  if (!o.run.dry_run) catch_signals();
+  if (!o.run.dry_run) catch_broken_pipes();
   std::optional<RunFolder> folder;
   try {
     folder.emplace(o.run.out, o.run.resume);
@@ -62,7 +75,13 @@ int train(Task& task) {
   }
   task.load();
   const ParameterCounts parameters = task.parameters();
-  if (parameters.all > 0) require_memory(o, parameters);
+  const auto activations = [&task](const TrainOptions& options, int live) {
+    return task.activation_bytes(options, live);
+  };
+  if (parameters.all > 0)
+    require_memory(o, parameters, activations, usable_memory(o));
+  else
+    require_batch_memory(o, bytes_of(task.training()->make_batch(0, 1)), usable_memory(o));
   const std::string memory = parameters.all > 0 ? memory_estimate(o, parameters) : "";
   return run_ranks(
       o, [&](Rank& rank) { RankRun(task, *folder, rank).run(); }, task.common(), memory);

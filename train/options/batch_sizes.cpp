@@ -58,6 +58,14 @@ BatchSizes infer_batch(const BatchOptions& options, std::int64_t dp) {
     sizes.micro_batches = count.value_or(1);
   }
   sizes.global_batch = product(product(sizes.micro_batch, dp), sizes.micro_batches);
+  // A pipeline's schedule lists the actions of all of them.
+  constexpr std::int64_t most_micro_batches = std::int64_t{1} << 20;
+  if (sizes.micro_batches > most_micro_batches)
+    fail(
+        ExitCode::usage, "batch",
+        "{} micro-batches in a step on one dp rank; expected at most {}; raise --micro-batch or dp in --mesh, or lower "
+        "--global-batch or --micro-batches",
+        sizes.micro_batches, most_micro_batches);
   return sizes;
 }
 

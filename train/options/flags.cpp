@@ -11,9 +11,12 @@
 #include "core/io.h"
 #include "data/json.h"
 #include "data/utf8.h"
+#include "train/options/completions.h"
+#include "train/options/other_names.h"
 #include "train/program/launcher.h"
 #include "train/program/nearest.h"
-#include "train/program/screen.h"
+#include "train/program/output.h"
+#include "train/program/version.h"
 
 namespace trireme {
 
@@ -36,6 +39,15 @@ struct Flags::Flag {
     std::function<bool()> used;
   };
   std::vector<Condition> conditions;
+};
+
+/// The values of configuration files, by key.
+struct Flags::Configured {
+  struct Value {
+    json value;
+    std::string path;  ///< of the file it stands in
+  };
+  std::map<std::string, Value> values;
 };
 
 namespace {
@@ -75,18 +87,39 @@ std::string as_written(std::string_view flag) {
   return safe.size() == flag.size() + 2 ? std::string(flag) : safe;
 }
 
-/// Breaks `text` at blanks into lines of at most `width` columns, and indents all lines but the first by `indent`
-/// spaces.
-std::string wrap(std::string_view text, std::size_t indent, std::size_t width) {
+/// Breaks `text` at a blank, or behind another character `at`, into lines of at most `width` columns, and indents all
+/// lines but the first by `indent` spaces.
+std::string wrap(std::string_view text, std::size_t indent, std::size_t width, char at) {
   std::string result;
+  const std::size_t kept = at == ' ' ? 0 : 1;  // of the character at the end of a line
   while (!text.empty()) {
-    std::size_t end = text.size();
-    if (indent + end > width) end = text.rfind(' ', width - indent);
-    if (end == std::string_view::npos) end = text.size();
+    std::size_t end = text.size(), next = text.size();
+    if (indent + end > width) {
+      const std::size_t found = text.rfind(at, width - indent - kept);
+      if (found != std::string_view::npos) end = found + kept, next = found + 1;
+    }
     result += (result.empty() ? "" : "\n" + std::string(indent, ' ')) + std::string(text.substr(0, end));
-    text.remove_prefix(std::min(text.size(), end + 1));
+    text.remove_prefix(next);
   }
   return result;
+}
+
+/// A command, with a backslash where a line ends.
+std::string example_lines(const std::string& command, std::size_t width) {
+  constexpr std::size_t indent = 11;
+  std::string text = wrap(command, indent, width - 2, ' ');
+  for (std::size_t at = text.find('\n'); at != std::string::npos; at = text.find('\n', at + 3)) text.insert(at, " \\");
+  return text;
+}
+
+/// What the user may have meant by `name`, which is no flag: "; the nearest is --steps;" or ": did you mean --lr?".
+/// `mark`: what stands before a flag's name; a quote also stands behind it.
+std::string suggestion(std::string_view name, const std::vector<std::string>& known, const std::string& mark) {
+  const std::string end = mark == "\"" ? mark : "";
+  std::string ours;
+  for (const std::string& flag : flags_called(name, known)) ours += (ours.empty() ? "" : " or ") + mark + flag + end;
+  return ours.empty() ? fmt::format("; the nearest is {}{}{};", mark, nearest(name, known), end)
+                      : fmt::format(": did you mean {}?", ours);
 }
 
 }  // namespace
@@ -99,12 +132,18 @@ bool Range::holds(double value) const {
 
 Flags::Flags(std::string program, std::string summary) : program_(std::move(program)), summary_(std::move(summary)) {
   group("configuration");
-  add("config", "FILE.json", config_, "values by flag name without dashes; flags on the command line override them");
+  add("config", "FILE.json", config_,
+      "values by flag name without dashes; flags on the command line override them, and a later file an earlier one");
   add_switch("print-config", print_config_, "print all values as --config takes them, and exit", true);
+  add_choice("completions", shell_, {"bash", "zsh"},
+             "print a script that completes flags and values in that shell, and exit");
+  add_switch("version", version_, "print version, commit and build, and exit", true);
   add_switch("help", help_, "print this, and exit; what stands in [brackets] is the default", true);
   own_.swap(flags_);
 }
 Flags::~Flags() = default;
+
+void Flags::example(std::string command) { example_ = std::move(command); }
 
 void Flags::group(std::string subject) { group_ = std::move(subject); }
 
@@ -281,26 +320,37 @@ std::vector<std::string> Flags::names(const std::vector<Flag>& flags) {
   return names;
 }
 
-void Flags::read_config(std::string_view text, const std::string& path, const std::set<std::string>& overridden) {
+void Flags::read_config(std::string_view text, const std::string& path, Configured& values) const {
   const json object = parse_json(text, path);
   if (!object.is_object())
     fail(ExitCode::data, "config", "{}: expected one object of \"flag\": value; got {}; change --config", path,
          object.type_name());
   for (const auto& [key, value] : object.items()) {
-    const bool note = key.starts_with("//");
-    if (!note && find(flags_, key) == nullptr)
-      fail(ExitCode::usage, "config", "unknown key {} in {}; the nearest is \"{}\"; --help lists all", in_quotes(key),
-           path, nearest(std::string_view(key).substr(0, longest_name), names(flags_)));
+    if (key.starts_with("//")) continue;  // a note
+    if (find(flags_, key) == nullptr)
+      fail(ExitCode::usage, "config", "unknown key {} in {}{} --help lists all", in_quotes(key), path,
+           suggestion(std::string_view(key).substr(0, longest_name), names(flags_), "\""));
+    values.values[key] = {value, path};
   }
+}
+
+void Flags::set_configured(const Configured& configured, const std::set<std::string>& overridden) {
   for (const Flag& flag : flags_) {
-    const auto found = object.find(flag.name);
-    if (found == object.end() || overridden.contains(flag.name)) continue;
+    const auto found = configured.values.find(flag.name);
+    if (found == configured.values.end() || overridden.contains(flag.name)) continue;
+    const auto& [given, path] = found->second;
     // As on the command line, a switch may be "on" or "off", and a number may stand for the text that spells it.
-    json value = *found;
-    if (flag.kind == Kind::on_off && value.is_string()) value = from_argument(flag.kind, *found);
+    json value = given;
+    if (flag.kind == Kind::on_off && value.is_string()) value = from_argument(flag.kind, given);
     if (flag.kind == Kind::text && value.is_number()) value = value.dump();
-    assign(flag, value, fmt::format("\"{}\" in {}", flag.name, path), shown(*found));
+    assign(flag, value, fmt::format("\"{}\" in {}", flag.name, path), shown(given));
   }
+}
+
+void Flags::read_config(std::string_view text, const std::string& path, const std::set<std::string>& overridden) {
+  Configured values;
+  read_config(text, path, values);
+  set_configured(values, overridden);
 }
 
 Flags::Asked Flags::parse(int argc, const char* const* argv) {
@@ -313,9 +363,27 @@ bool Flags::parse_or_print(int argc, const char* const* argv) {
 
 bool Flags::parse_or_print(const std::vector<std::string>& arguments) {
   const Asked asked = parse(arguments);
-  if (asked != Asked::run && launcher_rank() == 0)
-    write_for_programs(asked == Asked::help ? help_text() : config_text());
+  if (asked != Asked::run && launcher_rank() == 0) write_out(answer(asked));
   return asked == Asked::run;
+}
+
+std::string Flags::answer(Asked asked) const {
+  switch (asked) {
+    case Asked::run:
+      return "";
+    case Asked::help:
+      return help_text();
+    case Asked::version:
+      return version_text(program_);
+    case Asked::completions: {
+      std::vector<Declared> all = declared();
+      std::transform(own_.begin(), own_.end(), std::back_inserter(all), declaration);
+      return completions(shell_, program_, all);
+    }
+    case Asked::print_config:
+      break;
+  }
+  return config_text();
 }
 
 const Flags::Flag& Flags::named_by(const std::string& argument) const {
@@ -326,12 +394,13 @@ const Flags::Flag& Flags::named_by(const std::string& argument) const {
   std::vector<std::string> known = names(flags_), own = names(own_);
   known.insert(known.end(), own.begin(), own.end());
   const std::size_t letter = std::min(argument.find_first_not_of('-'), argument.size());
-  fail(ExitCode::usage, "flags", "unknown flag {}; the nearest is --{}; --help lists all flags", as_written(argument),
-       nearest(std::string_view(argument).substr(letter, longest_name), known));
+  fail(ExitCode::usage, "flags", "unknown flag {}{} --help lists all flags", as_written(argument),
+       suggestion(std::string_view(argument).substr(letter, longest_name), known, "--"));
 }
 
 Flags::Asked Flags::parse(const std::vector<std::string>& arguments) {
   std::map<const Flag*, std::string> written;  // the last value of each flag
+  std::vector<std::string> configurations;
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const std::string& argument = arguments[i];
     if (!argument.starts_with('-'))
@@ -350,6 +419,7 @@ Flags::Asked Flags::parse(const std::vector<std::string>& arguments) {
     else
       fail(ExitCode::usage, "flags", "{} has no value; expected {}; write {} value or {}=value", head,
            expectation(flag), head, head);
+    if (&flag == find(own_, "config")) configurations.push_back(written[&flag]);
   }
   const auto apply = [&written](const std::vector<Flag>& flags) {
     for (const Flag& flag : flags) {
@@ -361,18 +431,21 @@ Flags::Asked Flags::parse(const std::vector<std::string>& arguments) {
       assign(flag, from_argument(flag.kind, found->second), "--" + flag.name, in_quotes(found->second));
     }
   };
-  config_.clear();
-  help_ = print_config_ = false;
+  help_ = version_ = print_config_ = false;
   apply(own_);
   if (help_) return Asked::help;
-  if (!config_.empty()) {
-    if (!std::filesystem::is_regular_file(config_))
+  if (version_) return Asked::version;
+  if (written.contains(find(own_, "completions"))) return Asked::completions;
+  std::set<std::string> overridden;
+  for (const auto& [flag, value] : written) overridden.insert(flag->name);
+  Configured configured;
+  for (const std::string& path : configurations) {
+    if (!std::filesystem::is_regular_file(path))
       fail(ExitCode::usage, "config", "{} is not a file; expected one written by --print-config; change --config",
-           config_);
-    std::set<std::string> overridden;
-    for (const auto& [flag, value] : written) overridden.insert(flag->name);
-    read_config(read_file(config_), config_, overridden);
+           path.empty() ? "''" : path);
+    read_config(read_file(path), path, configured);
   }
+  set_configured(configured, overridden);
   apply(flags_);
   return print_config_ ? Asked::print_config : Asked::run;
 }
@@ -407,22 +480,28 @@ void Flags::refuse_unused() const {
   }
 }
 
+Flags::Declared Flags::declaration(const Flag& flag) {
+  return {flag.name,    flag.value, flag.group,
+          flag.kind,    flag.bare,  flag.word,
+          flag.choices, flag.range, text_of(flag, flag.initial)};
+}
+
 std::vector<Flags::Declared> Flags::declared() const {
   std::vector<Declared> all;
-  for (const Flag& flag : flags_)
-    all.push_back({flag.name, flag.value, flag.group, flag.kind, flag.bare, flag.word, flag.choices, flag.range,
-                   text_of(flag, flag.initial)});
+  std::transform(flags_.begin(), flags_.end(), std::back_inserter(all), declaration);
   return all;
 }
 
 std::string Flags::help_text() const {
-  constexpr std::size_t column = 30, width = 110;
-  std::string text = fmt::format("{}\n\nusage: {} --flag value --flag=value ...\n", summary_, program_);
+  constexpr std::size_t column = 26, width = 80;
+  std::string text =
+      fmt::format("{}\n\nusage:   {} --flag value --flag=value ...\n", wrap(summary_, 0, width, ' '), program_);
+  if (!example_.empty()) text += fmt::format("example: {}\n", example_lines(example_, width));
   const auto line = [&](const std::string& flag, const std::string& help) {
-    const std::string head = "  " + flag;
+    const std::string head = "  " + wrap(flag, 6, width, '|');
     const bool fits = head.size() + 1 < column;
     text += head + (fits ? std::string(column - head.size(), ' ') : "\n" + std::string(column, ' ')) +
-            wrap(help, column, width) + "\n";
+            wrap(help, column, width, ' ') + "\n";
   };
   std::string group;
   const auto describe_flag = [&](const Flag& flag) {

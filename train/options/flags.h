@@ -6,10 +6,10 @@
 //   flags.add("steps", "N", options.steps, "optimizer steps", Range::at_least(1));
 //   switch (flags.parse(argc, argv)) { ... }
 //
-// Precedence: the variable's value before parsing < --config FILE.json < the command line. Within one source, flags
-// take effect in the order of their declaration, not in the order they are written. A flag with a follow-up (a preset
-// that sets other flags) is therefore declared before the flags it sets, and these override it. If a flag is given
-// twice, the last value counts.
+// Precedence: the variable's value before parsing < --config FILE.json < the command line. Of several --config, a key in
+// a later file overrides the same key in an earlier one. Within one source, flags take effect in the order of their
+// declaration, not in the order they are written. A flag with a follow-up (a preset that sets other flags) is therefore
+// declared before the flags it sets, and these override it. If a flag is given twice, the last value counts.
 // Read next: train/options/options.cpp, the flags of the training programs.
 #pragma once
 
@@ -47,8 +47,8 @@ struct Range {
 
 class Flags {
  public:
-  /// What the user asked for. For `help` and `print_config`, the caller prints help_text() or config_text() and exits.
-  enum class Asked : std::uint8_t { run, help, print_config };
+  /// What the user asked for. If it is not `run`, the caller prints answer() and exits.
+  enum class Asked : std::uint8_t { run, help, version, completions, print_config };
   enum class Kind : std::uint8_t { integer, number, text, on_off };
   /// What a flag accepts, for a program that generates command lines (train/explore/space.h).
   struct Declared {
@@ -64,6 +64,9 @@ class Flags {
   };
 
   Flags(std::string program, std::string summary);
+
+  /// A command for the top of --help: "train_gpt --data text.txt --out run1".
+  void example(std::string command);
 
   /// Sets the subject of the flags declared after this call; it is a heading in --help.
   void group(std::string subject);
@@ -100,15 +103,17 @@ class Flags {
   /// does not accept; ExitCode::data for a configuration file that is not valid JSON.
   Asked parse(int argc, const char* const* argv);
   Asked parse(const std::vector<std::string>& arguments);  ///< without the program's name
-  /// Parses, and prints the help or the configuration if the user asked for it (under a launcher only on rank 0).
-  /// Returns true if the program should run.
+  /// The text to print for what was asked: help_text(), the version, completions for a shell, or config_text().
+  std::string answer(Asked asked) const;
+  /// Parses, and prints the answer if the user did not ask for a run (under a launcher only on rank 0). Returns true if
+  /// the program should run.
   bool parse_or_print(const std::vector<std::string>& arguments);
   bool parse_or_print(int argc, const char* const* argv);
 
   /// Throws ExitCode::usage if a flag differs from its default, and has no effect.
   void refuse_unused() const;
 
-  /// All values except --help, --config and --print-config, in the form that --config reads. Notes for a human reader
+  /// All values except --help, --config and other flags of this class, in the form that --config reads. Notes for a human reader
   /// follow, each with "//" before its key.
   std::string config_text(const std::vector<std::pair<std::string, std::string>>& notes = {}) const;
   /// Sets the flags named in `text`, the content of the configuration file `path`. Flags in `overridden` are skipped
@@ -116,11 +121,12 @@ class Flags {
   /// number, and reads it as text: "zero": 1.
   void read_config(std::string_view text, const std::string& path, const std::set<std::string>& overridden = {});
   std::string help_text() const;
-  /// The flags in order of declaration, without --help, --config and --print-config.
+  /// The flags in order of declaration, without --help, --config and other flags of this class.
   std::vector<Declared> declared() const;
 
  private:
   struct Flag;
+  struct Configured;
   using Setter = std::function<void(const nlohmann::json&)>;
   using Getter = std::function<nlohmann::json()>;
 
@@ -129,6 +135,10 @@ class Flags {
                   std::function<void(std::size_t)> set, std::function<std::size_t()> get);
   static const Flag* find(const std::vector<Flag>& flags, std::string_view name);
   static std::vector<std::string> names(const std::vector<Flag>& flags);
+  /// Adds the keys in `text` to `values`, in the place of equal ones of earlier files.
+  void read_config(std::string_view text, const std::string& path, Configured& values) const;
+  void set_configured(const Configured& values, const std::set<std::string>& overridden);
+  static Declared declaration(const Flag& flag);
   /// The flag that `--name` (or -h) refers to.
   const Flag& named_by(const std::string& argument) const;
   /// A command-line value as JSON: a number or boolean if it can be read as one and the kind asks for it, otherwise a
@@ -139,11 +149,11 @@ class Flags {
   static std::string expectation(const Flag& flag);
   static std::string text_of(const Flag& flag, const nlohmann::json& value);  ///< as written on the command line
 
-  std::string program_, summary_, group_;
+  std::string program_, summary_, example_, group_;
   std::vector<Flag> flags_;
-  std::vector<Flag> own_;  // --config, --print-config, --help
-  std::string config_;
-  bool print_config_ = false, help_ = false;
+  std::vector<Flag> own_;  // --config, --print-config, --completions, --version, --help
+  std::string config_, shell_ = "bash";
+  bool print_config_ = false, version_ = false, help_ = false;
 
  public:
   ~Flags();

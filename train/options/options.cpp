@@ -180,6 +180,7 @@ void declare_run(Flags& flags, RunOptions& o) {
       "profile", "FILE", o.profile,
       "trace of some steps after the first two, for chrome://tracing or ui.perfetto.dev, and a table of kernels at "
       "the end, compared with the machine's limits; on a GPU this waits for each kernel");
+  flags.not_empty();
   flags.add("profile-steps", "N", o.profile_steps, "steps that --profile records", count);
   flags.add_switch("verify", o.verify,
                    "compare what should be the same on several ranks, bit by bit: replicated tensors at every move, "

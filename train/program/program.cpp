@@ -1,18 +1,19 @@
 #include "train/program/program.h"
 
-#include <unistd.h>
-
-#include <cerrno>
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
-#include <cstring>
+#include <filesystem>
 #include <new>
 #include <string_view>
 #include <system_error>
 #include <thread>
 
+#include "core/io.h"
+#include "data/utf8.h"
 #include "train/program/launcher.h"
+#include "train/program/output.h"
 #include "train/program/screen.h"
 #include "train/program/signals.h"
 
@@ -24,6 +25,33 @@ Error internal(const std::exception& error) {
   return {ExitCode::internal, "internal", fmt::format("{}; this is a bug in Trireme", error.what())};
 }
 
+bool inside_character(char byte) { return (static_cast<unsigned char>(byte) & 0xC0U) == 0x80U; }  // of UTF-8
+
+/// `text` with its middle replaced by the number of its bytes, if it is longer than `most`: about `begin` bytes of its
+/// beginning and `end` of its end are left.
+std::string without_middle(std::string_view text, std::size_t most, std::size_t begin, std::size_t end) {
+  if (text.size() <= most) return std::string(text);
+  std::size_t tail = text.size() - end;
+  while (begin > 0 && inside_character(text[begin])) --begin;
+  while (tail < text.size() && inside_character(text[tail])) ++tail;
+  return fmt::format("{}...({} bytes)...{}", text.substr(0, begin), text.size(), text.substr(tail));
+}
+
+/// Shortens what would fill the screen: long words, such as a value without blanks, and then the whole.
+std::string shortened(std::string_view message) {
+  constexpr std::size_t longest_word = 400, longest = 4000;
+  std::string text;
+  while (!message.empty()) {
+    const std::size_t blank = std::min(message.find(' '), message.size());
+    text += without_middle(message.substr(0, blank), longest_word, 160, 40);
+    message.remove_prefix(blank);
+    const std::size_t word = std::min(message.find_first_not_of(' '), message.size());
+    text += message.substr(0, std::min<std::size_t>(word, longest_word));
+    message.remove_prefix(word);
+  }
+  return without_middle(text, longest, 1000, 1000);
+}
+
 }  // namespace
 
 Error to_error(const std::exception_ptr& exception) {
@@ -33,6 +61,8 @@ Error to_error(const std::exception_ptr& exception) {
     return {ExitCode::retryable, "memory",
             "out of host memory, asked for by something other than a tensor; lower --micro-batch, --context or the "
             "model's size"};
+  } catch (const std::filesystem::filesystem_error& error) {  // a name that is too long, a loop of links, no permission
+    return {ExitCode::io, "io", fmt::format("cannot look at {}: {}", error.path1().string(), error.code().message())};
   } catch (const std::system_error& error) {  // thrown by threads
     if (error.code() != std::errc::resource_unavailable_try_again) return internal(error);
     return {ExitCode::retryable, "threads",
@@ -55,7 +85,7 @@ std::string fatal_message(const std::exception_ptr& exception) {
   constexpr std::string_view name = "trireme: ";  // FATAL[CODE] comes after this prefix
   if (what.starts_with(name)) what.remove_prefix(name.size());
   return fmt::format("trireme: FATAL[{}] {}{}{}{}{}", static_cast<int>(error.code()), place, place.empty() ? "" : ": ",
-                     what, note.empty() ? "" : "; ", note);
+                     shortened(safe_text(what)), note.empty() ? "" : "; ", note);
 }
 
 int report(const std::exception_ptr& exception) {
@@ -69,16 +99,15 @@ int report(const std::exception_ptr& exception) {
 }
 
 int run_program(const std::function<int()>& body) {
+  claim_standard_streams();
+  static_cast<void>(output_is_terminal());
   // A write beyond the file size limit then returns an error (core/io.cpp) instead of ending the process.
   std::signal(SIGXFSZ, SIG_IGN);
-  const bool terminal = ::isatty(STDOUT_FILENO) == 1;
+  // If it is ignored at the start, as some job systems have it, a program could not wait for the processes it starts.
+  std::signal(SIGCHLD, SIG_DFL);
   try {
     const int code = body();
-    const bool lost = std::fflush(stdout) != 0 || std::ferror(stdout) != 0;
-    // Not an error: a terminal was closed, or a signal asked to leave, after which the reader may have gone first.
-    if (lost && !terminal && !signals_noted().leave)
-      fail(ExitCode::io, "stdout", "the output could not be written: {}; make room, or send it elsewhere",
-           std::strerror(errno));
+    require_written();
     return code;
   } catch (...) { return report(std::current_exception()); }
 }

@@ -27,14 +27,16 @@ class PlacedError : public Error {
 /// Runs `body`, which returns the exit code. If `body` throws, prints `trireme: FATAL[CODE] place: [where] what` to
 /// stderr and returns the error's code (ExitCode::internal for an exception that is not an Error). If several processes
 /// of a launcher fail alike, one prints. Fails with ExitCode::io if standard output could not be written, unless it is
-/// a closed terminal or a signal asked to leave.
+/// a closed terminal or a signal asked to leave. Standard streams that are closed become /dev/null first.
 int run_program(const std::function<int()>& body);
 
 /// Converts any exception to an Error. An exception that is not an Error becomes ExitCode::internal, or
 /// ExitCode::retryable if memory or threads ran out.
 Error to_error(const std::exception_ptr& exception);
 
-/// `trireme: FATAL[CODE] place: [where] what; note`.
+/// `trireme: FATAL[CODE] place: [where] what; note`. What a user or a file has given may have any length and any bytes:
+/// very long words, and the middle of very long messages, are replaced by the number of their bytes, and control
+/// characters are escaped.
 std::string fatal_message(const std::exception_ptr& exception);
 
 /// Prints the message of `exception`, unless another process of this launcher did so before, and returns the exit code.

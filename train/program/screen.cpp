@@ -63,10 +63,6 @@ Terminal Terminal::of_stdout() {
   return terminal;
 }
 
-void write_for_programs(std::string_view text) {
-  write_to(stdout, isatty(STDOUT_FILENO) == 1 ? safe_text(text) : std::string(text));
-}
-
 void erase_foreign_live_line() {
   if (isatty(STDOUT_FILENO) == 1 && isatty(STDERR_FILENO) == 1) write_to(stderr, "\r\x1b[J");
 }

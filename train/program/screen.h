@@ -28,10 +28,6 @@ struct Terminal {
   static Terminal of_stdout();
 };
 
-/// Writes to standard output what another program may want to read: in a pipe as it is, on a terminal made safe. Adds no
-/// line end. Not while there is a live line.
-void write_for_programs(std::string_view text);
-
 /// Erases the live line that another process may have drawn on this terminal, so that a text can follow on standard
 /// error. For a program that starts others.
 void erase_foreign_live_line();

@@ -20,16 +20,31 @@ std::atomic<Clock::rep> save_noted{0};  // time of the request; 0: none
 static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<Clock::rep>::is_always_lock_free,
               "a signal handler may not wait for a lock");
 
-void note_leave(int /*signal*/) { leave_noted = true; }
+std::atomic<bool> training{false};
+// Set before the handlers are installed. Only one process of a job prints.
+bool tells = true, launched = false;
+
+/// Nothing can be saved yet, and what goes on at the start, such as reading data, may take long. A launcher sends
+/// SIGTERM when another rank has failed: that rank has printed why.
+void leave_before_training(int signal) {
+  constexpr char text[] = "trireme: told to stop before training began; nothing was lost, and nothing was saved\n";
+  if (tells && !(launched && signal == SIGTERM))
+    static_cast<void>(!::write(STDERR_FILENO, text, sizeof text - 1));  // a failure does not matter
+  ::_exit(static_cast<int>(ExitCode::retryable));
+}
+
+void note_leave(int signal) {
+  if (!training) leave_before_training(signal);
+  leave_noted = true;
+}
 void note_save(int /*signal*/) { save_noted = Clock::now().time_since_epoch().count(); }
 
 std::atomic<int> interrupts{0};
 std::atomic<bool> interrupt_told{false};
-bool tells_interrupt = true;  // only one process of a job prints; set before the handler is installed
-
 /// The first SIGINT asks to leave; the second ends the process as if it were not caught. The second waits until the
 /// first, which may run on another thread, has printed its message.
 void note_interrupt(int signal) {
+  if (!training) leave_before_training(signal);
   if (interrupts.fetch_add(1) > 0) {
     while (!interrupt_told) {}
     ::signal(signal, SIG_DFL);
@@ -38,7 +53,7 @@ void note_interrupt(int signal) {
   }
   constexpr char text[] = "\ninterrupted: ending after the step under way; interrupt again to end at once\n";
   const int error = errno;
-  if (tells_interrupt) static_cast<void>(!::write(STDERR_FILENO, text, sizeof text - 1));  // a failure does not matter
+  if (tells) static_cast<void>(!::write(STDERR_FILENO, text, sizeof text - 1));  // a failure does not matter
   errno = error;
   leave_noted = true;
   interrupt_told = true;
@@ -67,17 +82,24 @@ bool is_ignored(int signal) {
 }  // namespace
 
 void catch_signals() {
+  tells = launcher_rank() == 0;
+  launched = launcher_ranks() > 0;
   handle(SIGTERM, note_leave);
   handle(SIGUSR2, note_leave);
   handle(SIGUSR1, note_save);
-  for (const int signal : {SIGHUP, SIGPIPE})
-    if (!is_ignored(signal)) handle(signal, note_leave);
-  tells_interrupt = launcher_rank() == 0;
+  handle(SIGXCPU, note_leave);
+  if (!is_ignored(SIGHUP)) handle(SIGHUP, note_leave);
   interrupts = 0;
   interrupt_told = false;
   if (!is_ignored(SIGINT)) handle(SIGINT, note_interrupt);
   if (std::getenv(restarts_variable) != nullptr) supervisor_was = starter();
 }
+
+void catch_broken_pipes() {
+  if (!is_ignored(SIGPIPE)) handle(SIGPIPE, note_leave);
+}
+
+void note_training_begins() { training = true; }
 
 bool supervisor_gone() { return supervisor_was && *supervisor_was != starter(); }
 

@@ -1,8 +1,5 @@
 #include "train/report/memory.h"
 
-#include <unistd.h>
-
-#include "cuda/runtime/open.h"
 #include "train/program/units.h"
 
 namespace trireme {
@@ -14,12 +11,9 @@ double state_bytes(const TrainOptions& o) {
   return moments + (o.precision.dtype == DType::f32 ? 0 : 4);
 }
 
-double host_memory() {
-  return static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
-}
+}  // namespace
 
-/// Bytes of weights, gradients and optimizer state of the ranks in this process.
-double estimated_bytes(const TrainOptions& o, const ParameterCounts& parameters) {
+double state_of_all_ranks(const TrainOptions& o, const ParameterCounts& parameters) {
   const bool on_gpu = o.precision.tensor_device() == Device::cuda;
   const double data = o.mesh.shape.size(Axis::data);
   const double copies = data / static_cast<double>(o.mesh.dp_shard.value_or(o.mesh.shape.size(Axis::data)));
@@ -27,13 +21,10 @@ double estimated_bytes(const TrainOptions& o, const ParameterCounts& parameters)
   const double element = static_cast<double>(size_of(o.precision.dtype));
   const bool elsewhere = on_gpu && o.optimizer.memory == MemoryCategory::offloaded;
   const double state = elsewhere ? 0 : state_bytes(o);
-  const double each = held(3, element) + held(2, 4) + held(1, state);     // per parameter, on all ranks together
-  const double here = o.mesh.processes ? 1.0 / o.mesh.shape.ranks() : 1;  // share of the ranks in this process
+  const double each = held(3, element) + held(2, 4) + held(1, state);  // per parameter, on all ranks together
   const auto experts = static_cast<double>(parameters.experts), all = static_cast<double>(parameters.all);
-  return (all - experts + experts / o.mesh.shape.size(Axis::ep)) * each * here;
+  return (all - experts + experts / o.mesh.shape.size(Axis::ep)) * each;
 }
-
-}  // namespace
 
 std::string predicted_memory(const TrainOptions& o, const ParameterList& parameters, double activations,
                              double workspace) {
@@ -58,23 +49,9 @@ std::string predicted_memory(const TrainOptions& o, const ParameterList& paramet
 
 std::string memory_estimate(const TrainOptions& o, const ParameterCounts& parameters) {
   const int ranks = o.mesh.processes ? 1 : o.mesh.shape.ranks();
+  const double bytes = state_of_all_ranks(o, parameters) * ranks / o.mesh.shape.ranks();
   return fmt::format("weights, gradients and optimizer state were estimated at {} for the {} rank{} of this process",
-                     format_bytes(estimated_bytes(o, parameters)), ranks, ranks == 1 ? "" : "s");
-}
-
-void require_memory(const TrainOptions& o, const ParameterCounts& parameters) {
-  const bool on_gpu = o.precision.tensor_device() == Device::cuda;
-  const double machine = on_gpu ? static_cast<double>(cuda::find_devices().devices.front().memory) : host_memory();
-  const double bytes = estimated_bytes(o, parameters);
-  if (bytes <= machine) return;
-  fail(ExitCode::usage, "memory",
-       "{} parameters need {} for weights, gradients and optimizer state{}, and this {} has {}; expected "
-       "less; make the model smaller, change --mesh, or shard more with --zero",
-       parameters.all, format_bytes(bytes),
-       o.mesh.processes           ? " of this rank"
-       : o.mesh.shape.ranks() > 1 ? " of all ranks"
-                                  : "",
-       on_gpu ? "GPU" : "machine", format_bytes(machine));
+                     format_bytes(bytes), ranks, ranks == 1 ? "" : "s");
 }
 
 }  // namespace trireme

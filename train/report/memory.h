@@ -1,5 +1,5 @@
-// Predicts the memory of a run: for the table before training, and to refuse at once what cannot fit.
-// Read next: train/report/memory.cpp, parallel/zero/formula.h.
+// Predicts the memory of a run for the table before training.
+// Read next: train/report/memory_limit.h, which refuses what cannot fit; parallel/zero/formula.h.
 #pragma once
 
 #include <cstdint>
@@ -20,11 +20,10 @@ struct ParameterCounts {
   std::int64_t all = 0, experts = 0;
 };
 
+/// Bytes of weights, gradients and optimizer state of all ranks together.
+double state_of_all_ranks(const TrainOptions& options, const ParameterCounts& parameters);
+
 /// A clause for error messages: the estimated bytes of weights, gradients and optimizer state of the ranks in this
 /// process.
 std::string memory_estimate(const TrainOptions& options, const ParameterCounts& parameters);
-/// Throws ExitCode::usage if weights, gradients and optimizer state of the ranks in this process need more memory than
-/// the machine has. This is a calculation, made before the weights are allocated.
-void require_memory(const TrainOptions& options, const ParameterCounts& parameters);
-
 }  // namespace trireme

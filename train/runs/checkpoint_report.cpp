@@ -1,10 +1,14 @@
 #include "train/runs/checkpoint_report.h"
 
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 
 #include "data/utf8.h"
 #include "train/program/units.h"
 #include "train/report/report.h"
+#include "train/runs/run_texts.h"
 
 namespace trireme {
 namespace {
@@ -40,25 +44,46 @@ std::string tensor_lines(const Checkpoint& saved) {
   return text;
 }
 
+std::string files_text(const checkpoint::Manifest& m, std::size_t most) {
+  std::string text = fmt::format("{} in all", size_text(m.bytes()));
+  for (std::size_t i = 0; i < std::min(most, m.files.size()); ++i)
+    text += fmt::format("\n{} ({}, {} chunks)", m.files[i].name, size_text(m.files[i].bytes), m.files[i].chunks.size());
+  if (m.files.size() > most) text += fmt::format("\n... and {} more", m.files.size() - most);
+  return text;
+}
+
+std::optional<double> loss_of(const checkpoint::Manifest& m) {
+  const auto progress = m.run.find("progress");
+  if (progress == m.run.end()) return std::nullopt;
+  const auto json = nlohmann::json::parse(progress->second, nullptr, false);
+  if (!json.is_object() || !json.contains("loss") || !json["loss"].is_number()) return std::nullopt;
+  return json["loss"].get<double>();
+}
+
+/// An entry of Manifest::run, cut unless it is asked for `whole`: a screen has 24 lines.
+std::string run_text(const std::string& text, bool whole) {
+  constexpr std::size_t most = 300;
+  const std::string shown = safe_text(text.substr(0, text.find_last_not_of('\n') + 1));
+  return whole || shown.size() <= most ? shown : fmt::format("{} ... ({} bytes)", shown.substr(0, most), shown.size());
+}
+
 }  // namespace
 
-std::string describe_checkpoint(const Checkpoint& saved, bool tensors) {
+std::string describe_checkpoint(const Checkpoint& saved, bool tensors, bool configuration) {
   const checkpoint::Manifest& m = saved.manifest();
-  std::vector<LabelledValue> rows = {{"checkpoint", saved.path().string()},
-                                     {"step", std::to_string(m.step)},
-                                     {"written by", fmt::format("{} = {} ranks", m.mesh, m.ranks)},
-                                     {"weights", count_text(saved, "")},
-                                     {"optimizer", count_text(saved, "optimizer.")}};
-  std::string files;
-  for (const checkpoint::StoredFile& file : m.files)
-    files += fmt::format("{}{} ({}, {} chunks)", files.empty() ? "" : "\n", file.name, size_text(file.bytes),
-                         file.chunks.size());
-  rows.emplace_back("files", fmt::format("{} in all\n{}", size_text(m.bytes()), files));
+  std::vector<LabelledValue> rows = {{"checkpoint", saved.path().string()}, {"step", std::to_string(m.step)}};
+  if (const auto loss = loss_of(m)) rows.emplace_back("loss", fmt::format("{:.4f}", *loss));
+  if (const auto written = m.run.find(written_entry); written != m.run.end())
+    rows.emplace_back("written", safe_text(written->second));
+  rows.emplace_back("written by", fmt::format("{} = {} ranks", m.mesh, m.ranks));
+  rows.emplace_back("weights", count_text(saved, ""));
+  rows.emplace_back("optimizer", count_text(saved, "optimizer."));
+  rows.emplace_back("files", files_text(m, configuration ? m.files.size() : 4));
   for (const auto& [key, text] : m.run) {
-    if (key != "tokenizer")
-      rows.emplace_back(safe_text(key), safe_text(text.substr(0, text.find_last_not_of('\n') + 1)));
+    if (key == "tokenizer" || key == written_entry || (key == configuration_entry && !configuration)) continue;
+    rows.emplace_back(safe_text(key), run_text(text, configuration));
   }
-  return aligned_lines(rows) + "\n" + (tensors ? tensor_lines(saved) : std::string());
+  return aligned_lines(rows) + (tensors ? "\n" + tensor_lines(saved) : std::string());
 }
 
 std::string verified_line(const Checkpoint& saved) {

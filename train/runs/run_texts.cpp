@@ -1,10 +1,13 @@
 #include "train/runs/run_texts.h"
 
 #include <algorithm>
+#include <array>
+#include <ctime>
 
 #include "data/json.h"
 #include "data/tokenizer.h"
 #include "data/utf8.h"
+#include "train/program/version.h"
 
 namespace trireme {
 namespace {
@@ -32,9 +35,20 @@ nlohmann::json guards_json(const GuardState& guards) {
 
 nlohmann::json progress_json(const Progress& progress) {
   nlohmann::json json = {{"steps", progress.steps}, {"samples", progress.samples}};
+  if (progress.loss) json["loss"] = *progress.loss;
   if (progress.loss_scale) json["loss_scale"] = loss_scale_json(*progress.loss_scale);
   if (!(progress.guards == GuardState{})) json["guards"] = guards_json(progress.guards);
   return json;
+}
+
+/// "2026-01-31 12:00:00 UTC by Trireme 0.1.0, commit 0123456789".
+std::string written_now() {
+  std::array<char, 64> time{};
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  ::gmtime_r(&now, &utc);
+  std::strftime(time.data(), time.size(), "%Y-%m-%d %H:%M:%S UTC", &utc);
+  return fmt::format("{} by Trireme {}", time.data(), version_line());
 }
 
 nlohmann::json data_json(const RunIdentity& run) { return {{"hash", run.data}, {"val_fraction", run.val_fraction}}; }
@@ -139,9 +153,10 @@ RunTexts describe_run(const Model& model, const Progress& progress, const RunIde
                     {"progress", progress_json(progress).dump()},
                     {"seed", std::to_string(run.seed)},
                     {"data", data_json(run).dump()},
-                    {"tokenizer", run.tokenizer}};
+                    {"tokenizer", run.tokenizer},
+                    {written_entry, written_now()}};
   if (!progress.origin.empty()) texts[origin_entry] = progress.origin;
-  if (!configuration.empty()) texts["configuration"] = configuration;
+  if (!configuration.empty()) texts[configuration_entry] = configuration;
   return texts;
 }
 
@@ -190,6 +205,7 @@ Progress read_progress(const Checkpoint& saved) {
       fail(ExitCode::data, "checkpoint",
            "{}: its step is {}, and its progress {} steps; expected the same; resume from another checkpoint",
            where(saved).string(), saved.manifest().step, progress.steps);
+    if (json.contains("loss") && json.at("loss").is_number()) progress.loss = json.at("loss").get<double>();
     if (json.contains("loss_scale")) progress.loss_scale = read_loss_scale(json.at("loss_scale"), where(saved));
     if (json.contains("guards")) progress.guards = read_guards(json.at("guards"), where(saved));
     if (const auto origin = texts.find(origin_entry); origin != texts.end()) progress.origin = origin->second;

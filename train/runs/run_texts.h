@@ -3,8 +3,9 @@
 //   architecture   of the model: "gpt"
 //   dtype          of its weights; missing in checkpoints of older versions
 //   model          its sizes and choices; for a GPT also the dtype: all that generation needs
-//   progress       steps, samples consumed, loss scale, skipped samples and other state of the guards
+//   progress       steps, samples consumed, the last loss, loss scale, skipped samples and other state of the guards
 //   seed, data     they determine the rest of the run: the hash of the tokens, and the fraction kept for validation
+//   written        when and by which version of the program; only for people
 //   tokenizer      in the format of tokenizer files; empty: the model reads no text
 //   origin         for a run that began from another run's checkpoint: the path in --resume (train/runs/origin.h)
 //   configuration  the options, as --config takes them; only for people, no program reads it
@@ -47,6 +48,7 @@ struct Progress {
   std::int64_t samples = 0;                                 ///< samples consumed: the position in the order
   std::optional<optim::LossScaler::State> loss_scale = {};  ///< of a run in f16
   GuardState guards = {};
+  std::optional<double> loss = {};  ///< of the last step; only for people
   std::string origin = {};  ///< path of the other run's checkpoint from which this run began; empty: new weights
 };
 
@@ -58,7 +60,8 @@ struct RunIdentity {
   double val_fraction = 0;     ///< fraction of the data that is kept for validation
 };
 
-constexpr const char *origin_entry = "origin", *architecture_entry = "architecture", *dtype_entry = "dtype";
+constexpr const char *origin_entry = "origin", *architecture_entry = "architecture", *dtype_entry = "dtype",
+                     *written_entry = "written", *configuration_entry = "configuration";
 
 using RunTexts = std::map<std::string, std::string>;
 RunTexts describe_run(const Model& model, const Progress& progress, const RunIdentity& run,

@@ -109,6 +109,12 @@ void require_folder_of_checkpoints(const fs::path& given) {
     fail(ExitCode::usage, "checkpoint",
          "{} is a file; expected a folder: the --out of train_gpt, its checkpoints, or one of them; change the path",
          path.string());
+  if (fs::exists(path, unknown) && !fs::is_directory(path, unknown))
+    fail(ExitCode::usage, "checkpoint",
+         "{} is a device, a pipe or a socket; expected a folder: the --out of train_gpt, its checkpoints, or one of "
+         "them; "
+         "change the path",
+         path.string());
   if (!checkpoint::has_checkpoint_name(path) || fs::is_directory(path / checkpoints_name, unknown)) return;
   if (is_there(path)) fail_damaged(path, "no manifest: its saving was interrupted");
   fail(ExitCode::usage, "checkpoint",

@@ -39,6 +39,16 @@ std::optional<std::string> flag_value(const Words& words, const std::string& fla
   return place ? std::optional(value_at(words, *place)) : std::nullopt;
 }
 
+/// The values of a flag that may be given several times, in order.
+Words all_values(const Words& words, const std::string& flag) {
+  Words values;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (words[i].starts_with(flag + "=")) values.push_back(words[i].substr(flag.size() + 1));
+    if (words[i] == flag && i + 1 < words.size()) values.push_back(words[++i]);
+  }
+  return values;
+}
+
 bool is_launcher(const std::string& word) {
   const std::string name = word.substr(word.find_last_of('/') + 1);
   return std::any_of(launcher_names.begin(), launcher_names.end(),
@@ -64,17 +74,18 @@ std::optional<Place> ranks_place(const Words& words) {
 
 std::optional<std::string> setting(const Words& command, const std::string& name) {
   if (auto value = flag_value(command, "--" + name)) return value;
-  const std::optional<std::string> file = flag_value(command, "--config");
-  if (!file) return std::nullopt;
-  if (!std::filesystem::is_regular_file(*file))  // train_gpt refuses it in the same way
-    fail(ExitCode::usage, where, "--config {} is not a file; expected one written by --print-config; change --config",
-         *file);
-  const auto config = nlohmann::json::parse(read_file(*file), nullptr, false);
-  if (!config.is_object())
-    fail(ExitCode::usage, where, "--config {} is not a JSON object; expected what --print-config prints", *file);
-  const auto found = config.find(name);
-  if (found == config.end()) return std::nullopt;
-  return found->is_string() ? found->get<std::string>() : found->dump();
+  std::optional<std::string> value;
+  for (const std::string& file : all_values(command, "--config")) {  // a later file overrides an earlier one
+    if (!std::filesystem::is_regular_file(file))                     // train_gpt refuses it in the same way
+      fail(ExitCode::usage, where, "--config {} is not a file; expected one written by --print-config; change --config",
+           file);
+    const auto config = nlohmann::json::parse(read_file(file), nullptr, false);
+    if (!config.is_object())
+      fail(ExitCode::usage, where, "--config {} is not a JSON object; expected what --print-config prints", file);
+    if (const auto found = config.find(name); found != config.end())
+      value = found->is_string() ? found->get<std::string>() : found->dump();
+  }
+  return value;
 }
 
 Words with_flag(Words command, const std::string& name, const std::string& value) {

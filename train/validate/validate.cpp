@@ -239,6 +239,8 @@ void validate_packed(const TrainOptions& options) {
   if (o.tensor_device() != Device::cpu) refuse("--device " + o.device, "--device cpu, whose products pack weights");
   if (o.gemm != "auto" && o.gemm != "trireme") refuse("--gemm " + o.gemm, "--gemm trireme, which packs weights itself");
   if (options.mesh.zero == 3) refuse("--zero 3", "at most 2: with 3, weights are there only while they are used");
+  if (options.batch_sizes().micro_batches == 1)
+    refuse("one micro-batch in a step", "several, over which packed weights are kept: --micro-batches 2 or more");
 }
 
 void validate_expert_ranks(const MeshShape& mesh, bool experts) {
