@@ -400,13 +400,17 @@ AppendFile::~AppendFile() { io::close(fd_); }
 void AppendFile::line(std::string_view text) {
   std::string whole(text);
   whole += '\n';
+  record(whole);
+}
+
+void AppendFile::record(std::string_view bytes) {
   std::uint64_t written = 0;
   const off_t before = ::lseek(fd_, 0, SEEK_END);
-  const int error = write_all(fd_, std::as_bytes(std::span(whole)), written);
+  const int error = write_all(fd_, std::as_bytes(std::span(bytes)), written);
   if (error == 0) return;
   // Best effort: if this fails too, opening the file next time repairs it.
-  if (before >= 0 && written > 0 && io::ftruncate(fd_, before) < 0) fail_write(error, path_, whole.size());
-  fail_write(error, path_, whole.size());
+  if (before >= 0 && written > 0 && io::ftruncate(fd_, before) < 0) fail_write(error, path_, bytes.size());
+  fail_write(error, path_, bytes.size());
 }
 
 }  // namespace trireme

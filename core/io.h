@@ -143,7 +143,8 @@ class FileLock {
 };
 
 /// Appends lines to a log such as metrics.jsonl. Each line reaches the file in one piece at once, so that a reader
-/// following it sees whole lines; a line cut short by an earlier crash is removed on opening.
+/// following it sees whole lines; a line cut short by an earlier crash is removed on opening. A log of another format
+/// needs a new file every time, because opening an existing one cuts it after its last newline.
 class AppendFile {
  public:
   /// Creates the file if needed. Throws ExitCode::data if it is not a regular file. Does not block on a pipe.
@@ -154,6 +155,8 @@ class AppendFile {
 
   /// Appends `text` and a newline. On failure the part already written is removed again.
   void line(std::string_view text);
+  /// The same without a newline, for a log of another format.
+  void record(std::string_view bytes);
 
  private:
   std::filesystem::path path_;

@@ -63,6 +63,8 @@ const std::vector<Neutral>& neutral_changes() {
       {"check-state", {"on"}},
       {"verify", {"on"}},
       {"profile", {"trace.json"}, {}, true},
+      {"tensorboard", {"on"}},
+      {"prometheus", {"127.0.0.1:0"}},
       {"ranks", {"mpi"}, [](const Arguments& flags, const std::string&) { return ranks_of(flags) <= 4; }, true},
   };
   return table;

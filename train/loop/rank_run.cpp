@@ -6,7 +6,6 @@
 #include "core/cores.h"
 #include "core/parallel_for.h"
 #include "parallel/pipeline/drawing.h"
-#include "train/loop/sinks.h"
 #include "train/report/memory.h"
 #include "train/report/profiling.h"
 #include "train/runs/resume_mark.h"
@@ -15,7 +14,7 @@
 
 namespace trireme {
 
-RankRun::RankRun(const Task& task, RunFolder& folder, Rank& rank)
+RankRun::RankRun(const Task& task, RunFolder& folder, SinkResources& sinks, Rank& rank)
     : task_(task),
       options_(task.options()),
       folder_(folder),
@@ -25,7 +24,7 @@ RankRun::RankRun(const Task& task, RunFolder& folder, Rank& rank)
       batch_(options_.batch_sizes()),
       targets_per_step_(batch_.global_batch * task.targets()),
       identity_(task.identity()) {
-  if (rank.first()) add_sinks(events_, options_, folder);
+  if (rank.first()) add_sinks(events_, options_, folder, sinks);
 }
 
 void RankRun::run() {

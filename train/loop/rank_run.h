@@ -10,6 +10,7 @@
 #include "train/events/event_stream.h"
 #include "train/guards/guards.h"
 #include "train/launch/ranks.h"
+#include "train/loop/sinks.h"
 #include "train/loop/task.h"
 #include "train/program/timer.h"
 #include "train/runs/checkpointing.h"
@@ -21,7 +22,7 @@ namespace trireme {
 class RankRun {
  public:
   /// All arguments must outlive this object.
-  RankRun(const Task& task, RunFolder& folder, Rank& rank);
+  RankRun(const Task& task, RunFolder& folder, SinkResources& sinks, Rank& rank);
 
   void run();
 

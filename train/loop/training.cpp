@@ -52,8 +52,10 @@ int train(Task& task) {
   const TrainOptions& o = task.options();
   if (!o.run.dry_run) catch_signals();
   std::optional<RunFolder> folder;
+  SinkResources sinks;
   try {
     folder.emplace(o.run.out, o.run.resume);
+    sinks = SinkResources::acquire(o);
   } catch (const Error&) {
     if (!o.mesh.processes) throw;
     // If ranks were given different --resume or --out, report that difference instead.
@@ -65,7 +67,7 @@ int train(Task& task) {
   if (parameters.all > 0) require_memory(o, parameters);
   const std::string memory = parameters.all > 0 ? memory_estimate(o, parameters) : "";
   return run_ranks(
-      o, [&](Rank& rank) { RankRun(task, *folder, rank).run(); }, task.common(), memory);
+      o, [&](Rank& rank) { RankRun(task, *folder, sinks, rank).run(); }, task.common(), memory);
 }
 
 }  // namespace trireme

@@ -128,6 +128,12 @@ struct RunOptions {
                        ///< checkpoints store it
 };
 
+/// Other programs that show a run: train/tracking.
+struct TrackingOptions {
+  bool tensorboard = false;
+  std::string prometheus;  ///< HOST:PORT to listen on; empty: nothing listens
+};
+
 /// Options of the checks that a run makes of itself: train/guards/guards.h.
 struct GuardOptions {
   std::int64_t max_skipped = 5;      ///< non-finite steps in a row that end the run
@@ -146,6 +152,7 @@ struct TrainOptions {
   MeshOptions mesh;
   PrecisionOptions precision;
   RunOptions run;
+  TrackingOptions tracking;
   GuardOptions guards;
 
   BatchSizes batch_sizes() const;  ///< after resolve()
@@ -162,6 +169,7 @@ void declare_output(Flags& flags, RunOptions& options);
 /// Samples, and validation batches; for language models.
 void declare_samples(Flags& flags, RunOptions& options, const double& val_fraction);
 void declare_checkpoints(Flags& flags, RunOptions& options);
+void declare_tracking(Flags& flags, TrackingOptions& options);
 void declare_guards(Flags& flags, GuardOptions& options, const MeshOptions& mesh);
 /// Declares every group of TrainOptions except declare_samples().
 void declare_training(Flags& flags, TrainOptions& options);

@@ -12,6 +12,7 @@
 #include "train/faults/injection.h"
 #include "train/program/nearest.h"
 #include "train/report/profiling.h"
+#include "train/tracking/address.h"
 
 namespace trireme {
 
@@ -111,6 +112,15 @@ void validate_checkpoints(const RunOptions& o) {
   refuse(o.checkpoint_minutes > 0, "--checkpoint-minutes");
   refuse(o.keep.has_value(), "--keep");
   refuse(o.resume == "auto", "--resume auto");
+}
+
+void validate_tracking(const TrainOptions& o) {
+  if (o.tracking.tensorboard && o.run.out.empty())
+    fail(
+        ExitCode::usage, "tensorboard",
+        "--tensorboard on writes into the folder of --out, and this run has none; expected --out DIR; give it, or drop "
+        "--tensorboard");
+  if (!o.tracking.prometheus.empty()) static_cast<void>(Address::parse(o.tracking.prometheus, "--prometheus"));
 }
 
 void validate_recompute(const PrecisionOptions& o, std::int64_t blocks) {
@@ -279,6 +289,7 @@ void validate_training(const TrainOptions& o, std::int64_t blocks, bool experts)
   validate_profile(o.run, o.schedule.steps);
   validate_output(o.run);
   validate_checkpoints(o.run);
+  validate_tracking(o);
   validate_resume(o.run.resume);
   validate_guards(o);
   validate_recompute(o.precision, blocks);
